@@ -20,13 +20,13 @@ import (
 type assembler struct {
 	cfg     Config
 	sources []*source
-	form    *form
+	schema  *schema
 	buffers *buffers.Pool
 	store   *frames.Store
 	readers int        // workers beyond those of cfg.Threads, for reading
 	dir     *cache.Dir // nil: no cache directory
 	budget  int64      // for batches in flight
-	crowd   crowd
+	ragged  raggedBudget
 	// inFlight is how many batches are in flight, at most.
 	inFlight atomic.Int64
 	n        counters
@@ -57,8 +57,8 @@ type unit struct {
 	after   order.Cursor // where the loader stands once the batch is handed out
 	wrapped int64
 	skipped int64
-	ragged  int64   // bytes of its ragged tensors; crowd.mu
-	entered int64   // of them, counted in crowd.now
+	ragged  int64   // bytes of its ragged tensors; raggedBudget.mu
+	entered int64   // of them, counted in raggedBudget.now
 	epochs  []int64 // of each sample, its source's own; none of a Map
 
 	mu  sync.Mutex
@@ -68,11 +68,6 @@ type unit struct {
 
 // badKey names an episode that failed.
 type badKey struct{ source, episode int }
-
-// horizon is the batches that are planned together: what they want of one file is decoded in one go.
-type horizon struct {
-	units []*unit
-}
 
 // worker is what one goroutine needs to run jobs: scratch that outlives them.
 type worker struct {
@@ -84,7 +79,7 @@ type worker struct {
 	plan  planning.Room
 }
 
-func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error) {
+func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err error) {
 	a := &assembler{cfg: cfg}
 	a.workers.New = func() any {
 		w := &worker{a: a}
@@ -92,46 +87,33 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 		return w.Worker
 	}
 	a.units.New = func() any { return &unit{} }
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
 	var offset int64
 	for i := range mix {
-		name := mix[i].Name
-		if len(mix) == 1 {
-			name = "" // nothing to tell it from
+		src := &source{a: a, index: i, ds: mix[i].Dataset, pads: map[string]*padded{}, offset: offset}
+		if len(mix) > 1 { // else there is nothing to tell it from
+			src.name = mix[i].Name
 		}
-		own, err := mix[i].config(cfg, len(mix) > 1)
-		if err != nil {
-			a.close()
-			return nil, named(err, name)
+		if err := a.addSource(ctx, src, &mix[i], len(mix)); err != nil {
+			return nil, named(err, src.name)
 		}
-		note, err := own.chooseSplit(mix[i].Dataset.Info())
-		if err != nil {
-			a.close()
-			return nil, named(err, name)
-		}
-		if note != "" {
-			a.notes = append(a.notes, note)
-		}
-		src, err := newSource(ctx, a, i, len(mix), name, mix[i].Dataset, own)
-		if err != nil {
-			a.close()
-			return nil, named(err, name)
-		}
-		a.sources = append(a.sources, src)
-		src.offset = offset
 		offset += src.table.Samples()
 	}
-	err := widths(a.sources, mix, cfg.Missing == "pad")
-	if err != nil {
-		a.close()
+	if err := widths(a.sources, mix, cfg.Missing == "pad"); err != nil {
 		return nil, err
 	}
-	wire(a.sources)
+	deferOps(a.sources)
 	if err := a.openCaches(ctx); err != nil {
-		a.close()
 		return nil, err
 	}
-	if a.form, err = newForm(a.sources, cfg.Missing == "pad"); err != nil {
-		a.close()
+	for _, src := range a.sources {
+		src.describe()
+	}
+	if a.schema, err = newSchema(a.sources, cfg.Missing == "pad"); err != nil {
 		return nil, err
 	}
 	limit := a.budget
@@ -141,6 +123,21 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (*assembler, error
 	}
 	a.buffers = buffers.New(limit, cfg.Memory)
 	return a, nil
+}
+
+func (a *assembler) addSource(ctx context.Context, src *source, m *Mix, sources int) (err error) {
+	if src.cfg, err = m.config(a.cfg, sources > 1); err != nil {
+		return err
+	}
+	note, err := src.cfg.chooseSplit(src.ds.Info())
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		a.notes = append(a.notes, note)
+	}
+	a.sources = append(a.sources, src)
+	return src.open(ctx, sources)
 }
 
 func (a *assembler) warn(s string) {
@@ -172,6 +169,10 @@ func (a *assembler) samples() int64 {
 	return last.offset + last.table.Samples()
 }
 
+func (a *assembler) hasVideo() bool {
+	return slices.ContainsFunc(a.sources, func(src *source) bool { return src.files != nil })
+}
+
 // sourceOf finds the source of a sample, and its number there.
 func (a *assembler) sourceOf(sample int64) (*source, int64) {
 	i := len(a.sources) - 1
@@ -184,14 +185,34 @@ func (a *assembler) sourceOf(sample int64) (*source, int64) {
 // tooLarge stands for every size that no budget holds; sums of sizes below it do not overflow.
 const tooLarge = int64(1) << 60
 
+// slot is where an entry of a batch lies: in the buffer that small ones share (own false), or in one of its own.
+type slot struct {
+	own    bool
+	offset int
+}
+
+// places lays the tensors of a batch of n samples out: small ones share a buffer.
+func (s *schema) places(n int) (at []slot, shared int) {
+	at = make([]slot, len(s.tensors))
+	for i := range s.tensors {
+		if size := n * s.tensors[i].bytes; size >= ownBuffer {
+			at[i].own = true
+		} else {
+			at[i].offset = shared
+			shared += roundUp(size, 64)
+		}
+	}
+	return at, shared
+}
+
 // batchBytes is what a batch of n samples takes of the budget.
 func (a *assembler) batchBytes(n int) int64 {
 	var total, small int64
-	for i := range a.form.tensors {
-		if over := tooLarge / int64(len(a.form.tensors)) / 2; int64(a.form.tensors[i].bytes) > over/int64(max(n, 1)) {
+	for i := range a.schema.tensors {
+		if over := tooLarge / int64(len(a.schema.tensors)) / 2; int64(a.schema.tensors[i].bytes) > over/int64(max(n, 1)) {
 			return tooLarge
 		}
-		if size := n * a.form.tensors[i].bytes; size >= ownBuffer {
+		if size := n * a.schema.tensors[i].bytes; size >= ownBuffer {
 			total += int64(buffers.SizeClass(size))
 		} else {
 			small += int64(roundUp(size, 64))
@@ -211,47 +232,34 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // allocate makes an empty batch.
 func (a *assembler) allocate(n int) (*Batch, error) {
-	l := a.form
+	l := a.schema
 	b := &Batch{Rows: n, Fields: l.fields, Indices: make([]int64, n), Tensors: make([]Tensor, len(l.tensors)), Texts: make([]Texts, len(l.texts)), released: make([]atomic.Bool, len(l.tensors))}
-	dims := 0
-	for i := range l.tensors {
-		dims += len(l.tensors[i].shape) + 1
-	}
 	at, small := l.places(n)
-	shapes := make([]int, 0, dims)
 	var shared *buffers.Buffer
 	for i := range l.tensors {
-		p := &l.tensors[i]
-		t := &b.Tensors[i]
-		from := len(shapes)
+		p, t := &l.tensors[i], &b.Tensors[i]
+		t.Key, t.DType, t.Shape = p.key, p.dtype, append(append(make([]int, 0, len(p.shape)+1), n), p.shape...)
 		if p.ragged {
-			shapes = append(append(shapes, 0), p.shape[1:]...)
-		} else {
-			shapes = append(append(shapes, n), p.shape...)
+			t.Shape = append([]int{0}, p.shape[1:]...)
 		}
-		t.Key, t.DType, t.Shape = p.key, p.dtype, shapes[from:len(shapes):len(shapes)]
-		size := n * p.bytes
+		size, need := n*p.bytes, small
 		switch {
 		case at[i].own:
-			own, err := a.buffers.Get(size)
-			if err != nil {
-				b.Release()
-				return nil, err
-			}
-			t.buf, t.Data = own, own.Mem[:size:size]
-		case size > 0:
-			if shared == nil {
-				s, err := a.buffers.Get(small)
-				if err != nil {
-					b.Release()
-					return nil, err
-				}
-				shared, b.shared = s, s.Mem[:small:small]
-				t.buf = s
-			} else {
-				t.buf = shared.Ref()
-			}
-			t.Data = b.shared[at[i].offset : at[i].offset+size : at[i].offset+size]
+			need = size
+		case size == 0:
+			continue
+		case shared != nil:
+			t.buf, t.Data = shared.Ref(), b.shared[at[i].offset:at[i].offset+size:at[i].offset+size]
+			continue
+		}
+		buf, err := a.buffers.Get(need)
+		if err != nil {
+			b.Release()
+			return nil, err
+		}
+		t.buf, t.Data = buf, buf.Mem[:size:size]
+		if !at[i].own {
+			shared, b.shared = buf, buf.Mem[:small:small]
 		}
 	}
 	for i, c := range l.texts {
@@ -276,10 +284,10 @@ func (a *assembler) begin(seq int64, samples, epochs []int64) (*unit, error) {
 		u.parts = slices.Grow(u.parts[:0], 1)[:1]
 		p := &u.parts[0]
 		p.u, p.src, p.slots = u, a.sources[0], nil
-		u.left.Store(p.begin(samples) + int64(len(a.form.ragged)))
+		u.left.Store(p.begin(samples) + int64(len(a.schema.ragged)))
 		return u, nil
 	}
-	u.left.Store(a.mixed(u, samples) + int64(len(a.form.ragged)))
+	u.left.Store(a.mixed(u, samples) + int64(len(a.schema.ragged)))
 	return u, nil
 }
 
@@ -292,17 +300,17 @@ func job(prio, sub int64, kind frames.Kind, spent *atomic.Int64, run func(w *wor
 	}}
 }
 
-// submit makes the jobs of a horizon. Every path through a job counts the batch's parts that it is for, or the batch would never be done.
-func (a *assembler) submit(q *frames.Queue, h *horizon) {
-	first := h.units[0].seq
-	for _, u := range h.units {
-		for _, t := range a.form.ragged {
+// submit makes the jobs of a horizon: of batches that are planned together, so that what they want of one file is decoded in one go. Every path through
+// a job counts the batch's parts that it is for, or the batch would never be done.
+func (a *assembler) submit(q *frames.Queue, units []*unit) {
+	for _, u := range units {
+		for _, t := range a.schema.ragged {
 			q.Push(job(u.seq, int64(t), frames.Ragged, &a.n.gather, func(w *worker) { w.ragged(u, t) }))
 		}
 	}
 	for _, src := range a.sources {
 		var parts []*part
-		for _, u := range h.units {
+		for _, u := range units {
 			for k := range u.parts {
 				if u.parts[k].src == src {
 					parts = append(parts, &u.parts[k])
@@ -312,30 +320,8 @@ func (a *assembler) submit(q *frames.Queue, h *horizon) {
 		if len(parts) == 0 {
 			continue
 		}
-		for i := range src.layout.columns {
-			c := &src.layout.columns[i]
-			if c.source == fromVideo {
-				q.Push(job(first, int64(i), frames.Locate, &a.store.N.Plan, func(w *worker) { w.locate(parts, i) }))
-			}
-			if c.source == fromVideo || c.ragged || c.leader != i {
-				continue
-			}
-			for _, p := range parts {
-				switch c.source {
-				case fromText, fromSample:
-					q.Push(job(p.u.seq, int64(i), frames.Text, &a.n.gather, func(w *worker) {
-						w.text(p, i)
-						p.u.finish(1)
-					}))
-				case fromStills:
-					q.Push(job(p.u.seq, int64(i), frames.Sort, &a.store.N.Plan, func(w *worker) { w.sortStills(p, i) }))
-				default:
-					q.Push(job(p.u.seq, int64(i), frames.Gather, &a.n.gather, func(w *worker) {
-						w.gather(p, i)
-						p.u.finish(int64(1 + len(c.shared)))
-					}))
-				}
-			}
+		for _, c := range src.columns {
+			c.kind.submit(c, q, parts)
 		}
 	}
 }

@@ -22,8 +22,8 @@ func augmentError(key, msg, hint string) error {
 	return e
 }
 
-// images is what is drawn for a camera, but for its noise.
-func images(a *Augment, seed int64, key string) (out kernel.ImageAugment, err error) {
+// imageDraws is what is drawn for a camera, but for its noise.
+func imageDraws(a *Augment, seed int64, key string) (out kernel.ImageAugment, err error) {
 	out = kernel.ImageAugment{Seed: uint64(seed), Camera: keyNumber(key)}
 	if c := a.Crop; c != nil {
 		out.Pad = c.Pad
@@ -80,22 +80,21 @@ func (src *source) augments() error {
 	if a == nil {
 		return nil
 	}
-	colour := func(c *column) bool { return c.imgs() && channels(c.spec.Pixel) == 3 }
-	l := src.layout
+	colour := func(c *column) bool { return is[images](c) && channels(c.spec.Pixel) == 3 }
 	var cameras []string
-	for i := range l.columns {
-		if c := &l.columns[i]; colour(c) && (a.Cameras == nil || slices.Contains(a.Cameras, c.key)) {
+	for _, c := range src.columns {
+		if colour(c) && (a.Cameras == nil || slices.Contains(a.Cameras, c.key)) {
 			cameras = append(cameras, c.key)
 		}
 	}
 	for _, k := range a.Cameras {
-		c := l.column(k)
+		c := src.column(k)
 		switch {
-		case c == nil && slices.Contains(l.known, k):
+		case c == nil && slices.Contains(src.known, k):
 			return augmentError(k, "keys leaves out this camera", "")
 		case c == nil:
-			return augmentError(k, "no camera of that key", nearest(k, l.keys()))
-		case c.imgs() && !colour(c):
+			return augmentError(k, "no camera of that key", nearest(k, src.keys()))
+		case is[images](c) && !colour(c):
 			return augmentError(k, "depth is not augmented", "colour cameras only; leave cameras out for all of them")
 		case !colour(c):
 			return augmentError(k, "not a camera", "colour cameras only")
@@ -108,7 +107,7 @@ func (src *source) augments() error {
 		return augmentError("", "no colour camera is delivered", "keys= with one, or noise of numbers alone")
 	}
 	for _, k := range cameras {
-		if err := src.augmentImages(a, l.column(k)); err != nil {
+		if err := src.augmentImages(a, src.column(k)); err != nil {
 			return robocache.At(err, robocache.Where{"stream": k})
 		}
 	}
@@ -118,11 +117,9 @@ func (src *source) augments() error {
 	return src.noises(a, cameras)
 }
 
-func (c *column) imgs() bool { return c.source == fromVideo || c.source == fromStills }
-
 // augmentImages makes a column's frames bytes until they are augmented, and its tensor of the result's size.
 func (src *source) augmentImages(a *Augment, c *column) error {
-	own, err := images(a, src.cfg.Seed, src.ownKey(c.key))
+	own, err := imageDraws(a, src.cfg.Seed, src.ownKey(c.key))
 	if err != nil {
 		return err
 	}
@@ -158,11 +155,7 @@ func (src *source) augmentImages(a *Augment, c *column) error {
 	}
 	c.aug, c.norm, c.spec.Pixel = x, nil, video.RGB8
 	c.elems = 3 * x.h * x.w
-	c.outBytes = c.elems * c.out.Size()
-	t := &src.layout.tensors[c.entry]
-	n := len(t.shape)
-	t.shape[n-2], t.shape[n-1] = x.h, x.w // shared with the field
-	t.bytes = c.steps * c.outBytes
+	c.cast(c.out)
 	return nil
 }
 
@@ -172,12 +165,11 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 	if f == nil || f.P == 0 {
 		return nil
 	}
-	l := src.layout
 	named := slices.Concat(options.Keys(f.Negate), options.Keys(f.Swap), f.Keep)
 	for _, k := range named {
 		switch {
-		case !slices.Contains(l.known, k):
-			return augmentError(k, "hflip: no key "+k, nearest(k, l.keys()))
+		case !slices.Contains(src.known, k):
+			return augmentError(k, "hflip: no key "+k, nearest(k, src.keys()))
 		case slices.Contains(cameras, k):
 			return augmentError(k, "hflip: a camera is mirrored, and takes no negate, swap or keep", "cameras=[…] leaves cameras out")
 		case slices.Contains(f.Keep, k) && (f.Negate[k] != nil || f.Swap[k] != nil):
@@ -185,9 +177,8 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 		}
 	}
 	var silent []string
-	for i := range l.columns {
-		c := &l.columns[i]
-		if c.feature == nil || c.when || c.feature.Default || c.source == fromText || slices.Contains(cameras, c.key) || slices.Contains(f.Keep, c.key) {
+	for _, c := range src.columns {
+		if c.feature == nil || is[times](c) || c.feature.Default || is[text](c) || slices.Contains(cameras, c.key) || slices.Contains(f.Keep, c.key) {
 			continue
 		}
 		if f.Negate[c.key] == nil && f.Swap[c.key] == nil {
@@ -218,7 +209,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 
 func (m *mirror) check(c *column) error {
 	const name = "augment: hflip: "
-	if c.source != fromTable || c.ragged {
+	if !is[table](c) {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: name + "negate and swap are for rows of numbers of one length", Hint: `"keep", or keys= without it`}
 	}
 	seen := map[int]bool{}
@@ -258,15 +249,15 @@ func (src *source) noises(a *Augment, cameras []string) error {
 		return augmentError("", "noise: no colour camera is delivered", `"std": {key: number} for numbers`)
 	}
 	for _, k := range options.Keys(a.Noise.Std) {
-		std, c := a.Noise.Std[k], src.layout.column(k)
+		std, c := a.Noise.Std[k], src.column(k)
 		switch {
 		case k == "" || slices.Contains(cameras, k):
-		case !slices.Contains(src.layout.known, k):
-			return augmentError(k, "noise: no key "+k, nearest(k, src.layout.keys()))
+		case !slices.Contains(src.known, k):
+			return augmentError(k, "noise: no key "+k, nearest(k, src.keys()))
 		case c == nil: // keys leaves it out
-		case c.imgs():
+		case is[images](c):
 			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")
-		case c.source != fromTable || c.ragged || !c.out.Float():
+		case !is[table](c) || !c.out.Float():
 			return augmentError(k, "noise: for rows of floating-point numbers of one length", "")
 		case !(std >= 0) || std > 1e30:
 			return misuse("augment: noise: std of "+k, "a number of at least 0", fmt.Sprint(std))

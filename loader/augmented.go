@@ -26,14 +26,6 @@ func (p *part) draw(c *column, k int) kernel.ImageDraw {
 	return a.Draw(sampleNumber(p.rows[0][k/c.steps]), c.height, c.width, k%c.steps)
 }
 
-// frameSize is the bytes of a frame before augmentation.
-func (c *column) frameSize() int {
-	if c.aug == nil {
-		return c.outBytes
-	}
-	return 3 * c.height * c.width
-}
-
 // put brings a frame that was made to place k.
 func (p *part) put(c *column, k int, pixels []byte) {
 	dst := p.frame(c, k)
@@ -142,7 +134,7 @@ func (p *part) gatherMirrored(c *column, plan *kernel.Plan, src, dst, mask []byt
 	rows := bytesOf(make([]uint64, (plan.Len()*c.elems*dtype.Size()+7)/8))[:plan.Len()*c.elems*dtype.Size()]
 	copy(mask, plan.Valid)
 	x := applies.Get().(*applied)
-	x.part(rows, dtype, src, c.stored, c.elems, kernel.Epilogue{}).Rule = c.aligns.rule
+	x.part(rows, dtype, src, c.stored, c.elems, kernel.Epilogue{}).Rule = c.time.rule
 	x.planned(plan, mask)
 	if err := x.run(); err != nil {
 		return err

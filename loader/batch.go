@@ -117,3 +117,22 @@ func (b *Batch) ReleaseTensor(i int) {
 		b.Tensors[i].buf.Unref()
 	}
 }
+
+// Buffers are the buffers of a batch, whole: what the small tensors share first, then the large ones in their order. They are the batch's:
+// owner names a tensor each that keeps it.
+func (b *Batch) Buffers() (buffers []Tensor, owner []int) {
+	shared := false
+	for _, large := range []bool{false, true} {
+		for i := range b.Tensors {
+			data := b.Tensors[i].Data
+			if len(data) == 0 || len(data) >= ownBuffer != large || !large && shared {
+				continue
+			}
+			if !large {
+				data, shared = b.shared, true
+			}
+			buffers, owner = append(buffers, Tensor{Key: b.Tensors[i].Key, DType: robocache.Uint8, Shape: []int{len(data)}, Data: data}), append(owner, i)
+		}
+	}
+	return buffers, owner
+}

@@ -109,15 +109,6 @@ func (a *assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 // blockBytes is the piece in which remote files are kept.
 const blockBytes = 256 << 10
 
-func (a *assembler) hasVideo() bool {
-	for _, src := range a.sources {
-		if src.files != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // planar says whether frames are kept as the decoder's planes: half the bytes of RGB at the size of the file, and any frame of the
 // batch can be made of them. At a size of its own, pixels are smaller, and need no scaling again.
 func (a *assembler) planar() bool {
@@ -160,9 +151,8 @@ func (src *source) isRemote(ctx context.Context) bool {
 	if src.files == nil {
 		return false
 	}
-	for i := range src.layout.columns {
-		c := &src.layout.columns[i]
-		if c.source != fromVideo {
+	for _, c := range src.columns {
+		if !c.isVideo() {
 			continue
 		}
 		for place := range min(src.table.Len(), probes) {

@@ -97,9 +97,9 @@ func TestRaggedBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		samples += int64(b.Rows)
-		l.a.crowd.mu.Lock()
-		now := l.a.crowd.now
-		l.a.crowd.mu.Unlock()
+		l.a.ragged.mu.Lock()
+		now := l.a.ragged.now
+		l.a.ragged.mu.Unlock()
 		if now > l.a.budget {
 			t.Fatalf("%d bytes in flight, the budget is %d", now, l.a.budget)
 		}

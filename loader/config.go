@@ -12,14 +12,36 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
+// Options that name keys.
+type (
+	Delta       = options.Delta
+	Deltas      = options.Deltas
+	Index       = options.Index
+	Indices     = options.Indices
+	Bytes       = options.Bytes
+	Window      = options.Window
+	Windows     = options.Windows
+	Normalize   = options.Normalize
+	Norm        = options.Norm
+	Augment     = options.Augment
+	RandomCrop  = options.RandomCrop
+	ColorJitter = options.ColorJitter
+	HFlip       = options.HFlip
+	Noise       = options.Noise
+	Spread      = options.Spread
+	Amounts     = options.Amounts
+)
+
+// Allocator is where the memory of batches comes from: page-locked, say, so that a GPU copies from it.
+type Allocator = buffers.Allocator
+
 // Config says what a Loader or a Map gives. Its JSON keys are the keyword names of the Python client; every field may be left out.
 type Config struct {
-	widest map[string]int // places of the spans that are spread (source.widest)
-
 	// Which samples, and in what order (Loader only, but for Episodes and Drop…).
 	Episodes  []int   `json:"episodes,omitempty"`            // positions; nil = all. Rows come in file order, whatever the order of this list
 	Split     string  `json:"split,omitempty"`               // of the dataset, in place of episodes; "": train (training) where there is one, robocache.SplitAll: all

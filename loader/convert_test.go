@@ -84,7 +84,7 @@ func TestFramesAreNormalised(t *testing.T) {
 			t.Fatalf("a draft of %v, %d bytes", d.spec.Pixel, len(d.into))
 		}
 		copy(d.into, []byte{0, 255, 102, 255, 51, 204})
-		if err := d.done(); err != nil {
+		if err := d.done(nil); err != nil {
 			t.Fatal(err)
 		}
 		for i, v := range floats32(dst) {

@@ -73,14 +73,16 @@ type draft struct {
 
 var drafts = sync.Pool{New: func() any { return new(draft) }}
 
-// draft begins a frame of w × h pixels that becomes dst. It ends with done, or, where it could not be decoded, with drop.
+// draft begins a frame of w × h pixels that becomes dst. It ends with done. A column without a size of its own has that of its first frame.
 func (c *column) draft(w, h int, dst []byte) (*draft, error) {
+	if c.spec.Width == 0 && (w != c.width || h != c.height) {
+		return nil, sizeError(c, w, h)
+	}
 	d := drafts.Get().(*draft)
 	d.spec, d.c, d.dst, d.into, d.moves = c.spec, c, dst, dst, false
 	if d.sw, d.sh, d.left, d.top = c.scaled(w, h); d.sw != c.width || d.sh != c.height {
 		if int64(d.sw)*int64(d.sh) > video.MaxImagePixels {
-			d.drop()
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "image_resize=" + string(c.resize) + " scales the image beyond 256 Mpixel", Got: dimensions(w, h)}
+			return nil, d.done(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "image_resize=" + string(c.resize) + " scales the image beyond 256 Mpixel", Got: dimensions(w, h)})
 		}
 		d.spec.Width, d.spec.Height, d.moves = d.sw, d.sh, true
 	}
@@ -88,31 +90,35 @@ func (c *column) draft(w, h int, dst []byte) (*draft, error) {
 		d.spec.Pixel = video.RGB8
 	}
 	if c.norm != nil || d.moves {
-		n := d.sw * d.sh * channels(d.spec.Pixel) * pixelBytes(d.spec.Pixel)
-		d.mem = slices.Grow(d.mem[:0], n)[:n]
-		d.into = d.mem
+		d.into = d.room(d.sw, d.sh)
 	}
 	return d, nil
 }
 
-func (d *draft) drop() {
-	d.dst, d.into, d.c = nil, nil, nil
-	drafts.Put(d)
+// room is memory for w × h pixels as they are decoded.
+func (d *draft) room(w, h int) []byte {
+	n := w * h * channels(d.spec.Pixel) * pixelBytes(d.spec.Pixel)
+	d.mem = slices.Grow(d.mem[:0], n)[:n]
+	return d.mem
 }
 
-// done does what decoding did not.
-func (d *draft) done() error {
-	defer d.drop()
+// done does what decoding did not; nothing, where the frame could not be decoded.
+func (d *draft) done(failed error) error {
+	defer func() {
+		d.dst, d.into, d.c = nil, nil, nil
+		drafts.Put(d)
+	}()
 	c, from := d.c, d.into
+	if failed != nil {
+		return failed
+	}
 	if d.moves {
 		to := d.dst
-		var placed *draft
 		if c.norm != nil {
-			placed = drafts.Get().(*draft)
+			placed := drafts.Get().(*draft)
 			defer drafts.Put(placed)
-			n := c.width * c.height * channels(d.spec.Pixel) * pixelBytes(d.spec.Pixel)
-			placed.mem = slices.Grow(placed.mem[:0], n)[:n]
-			to = placed.mem
+			placed.spec = d.spec
+			to = placed.room(c.width, c.height)
 		}
 		d.place(to, from)
 		from = to

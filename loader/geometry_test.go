@@ -55,7 +55,7 @@ func TestResizePlaces(t *testing.T) {
 				d.into[i] = byte(1 + i%251)
 			}
 			copy(from, d.into)
-			if err := d.done(); err != nil {
+			if err := d.done(nil); err != nil {
 				t.Fatal(err)
 			}
 			size := pixelBytes(pixel)

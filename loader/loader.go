@@ -1,11 +1,12 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -70,10 +71,26 @@ func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	select {
 	case l.taking <- struct{}{}:
-		defer func() { <-l.taking }()
+		return l.next(ctx, true)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// TryNext is Next without waiting: ok is false where the next batch is not finished, or another Next runs. It starts the work on
+// it, so that a later call finds it. At the end of the epoch err is io.EOF.
+func (l *Loader) TryNext() (b *Batch, ok bool, err error) {
+	select {
+	case l.taking <- struct{}{}:
+		b, err = l.next(context.Background(), false)
+	default:
+	}
+	return b, b != nil, err
+}
+
+// next gives the next batch; without waiting it may be none. The caller has put a token into taking.
+func (l *Loader) next(ctx context.Context, wait bool) (*Batch, error) {
+	defer func() { <-l.taking }()
 	begin := time.Now()
 	for {
 		r, err := l.running(begin)
@@ -81,44 +98,52 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 			return nil, err
 		}
 		if r.head == nil {
+			u, open := (*unit)(nil), false
 			select {
-			case u, ok := <-r.units:
-				if !ok {
-					if l.endEpoch(r) {
-						return nil, io.EOF
-					}
+			case u, open = <-r.units:
+			default:
+				if !wait {
+					return nil, nil
+				}
+				select {
+				case u, open = <-r.units:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-r.ctx.Done():
 					continue
 				}
-				r.head = u
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-r.ctx.Done():
+			}
+			if !open {
+				if l.endEpoch(r) {
+					return nil, io.EOF
+				}
+				continue
+			}
+			r.head = u
+		}
+		select {
+		case <-r.head.done: // the usual case needs no timer
+		default:
+			if !wait {
+				return nil, nil
+			}
+			if over, err := l.await(ctx, r); over || err != nil {
+				if err != nil {
+					return nil, err
+				}
 				continue
 			}
 		}
-		over, err := l.await(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		if over {
-			continue
-		}
-		b, again, err := l.take(r, begin)
-		if !again {
+		if b, retry, err := l.handOut(r, begin); !retry {
 			return b, err
 		}
 	}
 }
 
-// await waits for the batch at the head of a run; over says that the run has ended instead. Workers take the head's parts
+// await waits for the batch at the head of a run; over says that the run has ended instead. Workers do the head's parts
 // first, so that a head without progress means that nothing moves.
 func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
 	u := r.head
-	select {
-	case <-u.done: // the usual case needs no timer
-		return false, nil
-	default:
-	}
 	var late <-chan time.Time
 	if l.cfg.Deadline > 0 {
 		timer := time.NewTicker(time.Duration(l.cfg.Deadline * float64(time.Second)))
@@ -138,7 +163,7 @@ func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
 			now := u.left.Load()
 			if now == left && now > 0 {
 				return false, &robocache.Error{Class: robocache.ErrTemporary, Op: "loader", Where: robocache.Where{"position": u.batch.Position},
-					Msg: fmt.Sprintf("no progress for %v s: the batch waits for %d more columns and frames", l.cfg.Deadline, now), Hint: "is the store reachable? deadline_s sets the patience"}
+					Msg: fmt.Sprintf("no progress for %v s: the batch waits for %d more columns and frames", l.cfg.Deadline, now), Hint: "is the store reachable? deadline_s sets how long a batch may stand still"}
 			}
 			left = now
 		}
@@ -185,8 +210,8 @@ func (l *Loader) stopRun() {
 	}
 }
 
-// take hands out the finished batch at the head of a run. again says that Next must look anew.
-func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error) {
+// handOut gives the finished batch at the head of a run. retry says that Next must look once more.
+func (l *Loader) handOut(r *run, begin time.Time) (b *Batch, retry bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.run != r || l.closed {
@@ -195,15 +220,12 @@ func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error)
 	u := r.head
 	if u.err != nil {
 		l.stopRun()
-		return nil, u.err == errCrowded, u.err
+		return nil, u.err == errNoRoom, u.err
 	}
 	if len(u.bad) > 0 {
-		if err := l.exclude(u.bad); err != nil {
-			l.stopRun()
-			return nil, false, err
-		}
+		err := l.exclude(u.bad)
 		l.stopRun()
-		return nil, true, nil
+		return nil, err == nil, err
 	}
 	n := &l.a.n
 	l.at.Given(u.after)
@@ -215,21 +237,14 @@ func (l *Loader) take(r *run, begin time.Time) (b *Batch, again bool, err error)
 	}
 	n.waitData.Add(int64(time.Since(begin)))
 	r.head = nil
-	return r.handOut(u), false, nil
+	return r.release(u), false, nil
 }
 
 // exclude takes bad episodes out of the order, from the batch on that could not be made: that position does not depend on how
 // far was prefetched.
 func (l *Loader) exclude(found map[badKey]error) error {
 	position := l.at.Position()
-	episodes := make([]badKey, 0, len(found))
-	for e := range found {
-		episodes = append(episodes, e)
-	}
-	sort.Slice(episodes, func(i, j int) bool {
-		x, y := episodes[i], episodes[j]
-		return x.source < y.source || x.source == y.source && x.episode < y.episode
-	})
+	episodes := slices.SortedFunc(maps.Keys(found), func(x, y badKey) int { return cmp.Or(x.source-y.source, x.episode-y.episode) })
 	bad := make([]BadEpisode, 0, len(episodes))
 	for _, e := range episodes {
 		bad = append(bad, BadEpisode{Source: e.source, Episode: e.episode, Epoch: l.at.Epoch, Position: position, Error: found[e].Error()})
@@ -241,7 +256,7 @@ func (l *Loader) exclude(found map[badKey]error) error {
 }
 
 // Fields describes a batch, in its order, before there is one.
-func (l *Loader) Fields() []Field { return l.a.form.fields }
+func (l *Loader) Fields() []Field { return l.a.schema.fields }
 
 // Samples is the number of samples of an epoch, over all ranks.
 func (l *Loader) Samples() int64 {
@@ -285,6 +300,15 @@ func (l *Loader) SetEpoch(epoch int64) error {
 
 // Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).
 func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) { return l.a.rowsOf(indices) }
+
+// Locate says for samples by number which source each is of, and which row of its dataset (with hz: which place of the episode's
+// timeline). A loader of one dataset has one source, 0.
+func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
+	return l.a.locate(indices, each)
+}
+
+// Notes says what the loader chose without being asked for: the split for training.
+func (l *Loader) Notes() []string { return l.a.notes }
 
 // Close ends all goroutines and waits for them. Batches that were handed out stay valid until their Release.
 func (l *Loader) Close() error {

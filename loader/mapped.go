@@ -3,6 +3,8 @@ package loader
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
@@ -42,31 +44,31 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error)
 func (m *Map) Len() int64 { return m.a.samples() }
 
 // Fields describes a batch of items, in its order.
-func (m *Map) Fields() []Field { return m.a.form.fields }
+func (m *Map) Fields() []Field { return m.a.schema.fields }
 
 // Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).
 func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.a.rowsOf(indices) }
 
-func (a *assembler) checkIndices(indices []int64) error {
+// locate finds the sources and rows of samples.
+func (a *assembler) locate(indices []int64, each func(i, source int, r robocache.Row)) error {
 	n := a.samples()
 	for _, i := range indices {
 		if i < 0 || i >= n {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"index": i}, Msg: "index out of range", Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(i)}
 		}
 	}
+	for i, sample := range indices {
+		src, number := a.sourceOf(sample)
+		r, _ := src.table.Row(number)
+		each(i, src.index, r)
+	}
 	return nil
 }
 
 func (a *assembler) rowsOf(indices []int64) ([]robocache.Row, error) {
-	if err := a.checkIndices(indices); err != nil {
-		return nil, err
-	}
 	out := make([]robocache.Row, len(indices))
-	for k, i := range indices {
-		src, number := a.sourceOf(i)
-		out[k], _ = src.table.Row(number)
-	}
-	return out, nil
+	err := a.locate(indices, func(i, _ int, r robocache.Row) { out[i] = r })
+	return out, err
 }
 
 // Items gives samples by number, 0 ≤ index < Len, in the order asked, stacked. What several of them want is decoded once.
@@ -78,7 +80,7 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the map is closed"}
 	}
 	a := m.a
-	if err := a.checkIndices(indices); err != nil {
+	if err := a.locate(indices, func(int, int, robocache.Row) {}); err != nil {
 		return nil, err
 	}
 	if len(indices) == 0 {
@@ -98,7 +100,7 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	u.onDone = q.Close
 	defer context.AfterFunc(ctx, q.Close)()
 	parts := u.left.Load()
-	a.submit(q, &horizon{units: []*unit{u}})
+	a.submit(q, []*unit{u})
 	q.Start(int(min(parts, int64(a.cfg.Threads))) - 1)
 	q.Work()
 	q.Wait()
@@ -124,14 +126,11 @@ func (u *unit) outcome(ctx context.Context) error {
 		return u.err
 	}
 	// A map has no order to leave an episode out of.
-	least := badKey{-1, -1}
-	for e := range u.bad {
-		if least.episode < 0 || e.episode < least.episode {
-			least = e
-		}
-	}
-	return u.bad[least]
+	return u.bad[slices.MinFunc(slices.Collect(maps.Keys(u.bad)), func(x, y badKey) int { return x.episode - y.episode })]
 }
+
+// Notes says what the map chose without being asked for: the split for training.
+func (m *Map) Notes() []string { return m.a.notes }
 
 // Stats says what was done so far.
 func (m *Map) Stats() Stats { return m.a.stats() }

@@ -151,7 +151,7 @@ func checkMix(mix []Mix, cfg *Config) error {
 
 // mixed deals the samples of a batch out to their sources.
 func (a *assembler) mixed(u *unit, samples []int64) (parts int64) {
-	index := view[int64](u.batch.Tensors[a.form.index].Data)
+	index := view[int64](u.batch.Tensors[a.schema.index].Data)
 	u.parts = slices.Grow(u.parts[:0], len(a.sources))
 	own := make([][]int64, len(a.sources))
 	slots := make([][]int32, len(a.sources))
@@ -171,39 +171,6 @@ func (a *assembler) mixed(u *unit, samples []int64) (parts int64) {
 		p.clear()
 	}
 	return parts
-}
-
-// clear writes what a source has nothing for: zeros, and masks that say so. A mask of a key that the source does have says that it is there.
-func (p *part) clear() {
-	form := p.src.a.form
-	for _, i := range p.src.absent {
-		t := &form.tensors[i]
-		fill := byte(0)
-		if form.masks(t.key) && !p.src.layout.has(t.key[:len(t.key)-len("_is_pad")]) {
-			fill = 1
-		}
-		data := p.u.batch.Tensors[i].Data
-		dims, is := p.src.dimMask(t)
-		for _, slot := range p.slots {
-			row := data[int(slot)*t.bytes : int(slot+1)*t.bytes]
-			if is {
-				copy(row, dims)
-				continue
-			}
-			if fill == 0 {
-				clear(row)
-				continue
-			}
-			for k := range row {
-				row[k] = fill
-			}
-		}
-	}
-}
-
-// masks says whether a tensor's key is that of a mask.
-func (f *form) masks(key string) bool {
-	return slices.ContainsFunc(f.fields, func(x Field) bool { return x.Mask && x.Key == key })
 }
 
 // renamed is a dataset under other keys.

@@ -28,9 +28,8 @@ func (src *source) normalizers(ctx context.Context) error {
 	}
 	var all []normalized
 	seen := 0
-	for i := range src.layout.columns {
-		c := &src.layout.columns[i]
-		if c.feature == nil || c.when {
+	for _, c := range src.columns {
+		if c.feature == nil || is[times](c) {
 			continue
 		}
 		norm, named := n.Keys[c.key]
@@ -38,7 +37,7 @@ func (src *source) normalizers(ctx context.Context) error {
 			seen++
 		} else {
 			norm = Norm{Mode: n.Mode}
-			if n.Mode == "" || c.bookkeeping() || c.source != fromTable || !c.stored.Float() {
+			if n.Mode == "" || c.bookkeeping() || !c.listed() || !c.stored.Float() {
 				continue
 			}
 		}
@@ -49,13 +48,13 @@ func (src *source) normalizers(ctx context.Context) error {
 	}
 	if seen < len(n.Keys) {
 		for k := range n.Keys {
-			if !src.layout.has(k) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "normalize: no tensor of that key", Hint: nearest(k, src.layout.keys())}
+			if src.column(k) == nil {
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "normalize: no tensor of that key", Hint: nearest(k, src.keys())}
 			}
 		}
 	}
 	if len(all) == 0 && n.Mode != "" {
-		src.log("normalize=%q changes nothing: none of %s is a float feature that one word applies to; name keys: normalize={key: mode}", n.Mode, strings.Join(src.layout.keys(), ", "))
+		src.log("normalize=%q changes nothing: none of %s is a float feature that one word applies to; name keys: normalize={key: mode}", n.Mode, strings.Join(src.keys(), ", "))
 	}
 	stats, err := src.statistics(ctx, all)
 	if err != nil {
@@ -80,7 +79,7 @@ func (src *source) normalizers(ctx context.Context) error {
 		}
 		c.column.norm = f
 		if c.numbers() && c.out != robocache.Float64 {
-			src.retype(c.number, robocache.Float32)
+			c.cast(robocache.Float32)
 		}
 	}
 	if len(constant) > 0 {
@@ -104,7 +103,7 @@ func normalizable(c *column) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: hint}
 	}
 	switch {
-	case c.source == fromText:
+	case is[text](c):
 		return bad("a text", "")
 	case c.numbers() && !c.stored.Float():
 		return bad(c.stored.String()+" values are left as they are", "name float features only")
@@ -113,9 +112,6 @@ func normalizable(c *column) error {
 	}
 	return nil
 }
-
-// numbers says that the column's rows are numbers, a point cloud's too, and no frames.
-func (c *column) numbers() bool { return c.source == fromTable || c.source == fromRagged }
 
 // isDepth says that the column is depth: its statistics would be of another unit.
 func (c *column) isDepth() bool { return c.spec.Pixel == video.DepthMM || c.spec.Pixel == video.DepthM }
@@ -152,24 +148,6 @@ func vectors(n *Norm, c *column, s *robocache.FeatureStats) (low, high []float64
 		}
 	}
 	return low, high, nil
-}
-
-// retype changes the dtype of a numeric column's tensor.
-func (src *source) retype(i int, d robocache.DType) {
-	l := src.layout
-	c := &l.columns[i]
-	c.out = d
-	c.outBytes = c.elems * d.Size()
-	t := &l.tensors[c.entry]
-	t.dtype = d
-	if !t.ragged {
-		t.bytes = c.steps * c.outBytes
-	}
-	for k := range l.fields {
-		if l.fields[k].Key == c.key {
-			l.fields[k].DType = d
-		}
-	}
 }
 
 var unitRange = [2]float32{-1, 1}

@@ -29,22 +29,16 @@ func (a *assembler) normalizers() []Normalizer {
 	out := make([]Normalizer, len(a.sources))
 	for i, src := range a.sources {
 		out[i] = Normalizer{src.name, map[string]Normed{}}
-		for k := range src.layout.columns {
-			c := &src.layout.columns[k]
+		for _, c := range src.columns {
 			f := c.normal()
 			if f == nil {
 				continue
 			}
-			n := Normed{Mode: f.mode, Clip: f.clip, Shift: f.A, Scale: f.B, Shape: []int{}, Image: !c.numbers(), Double: c.numbers() && c.stored == robocache.Float64}
-			for _, x := range src.layout.fields {
-				if x.Key == c.key {
-					n.DType = x.DType
-				}
-			}
+			n := Normed{DType: c.given(), Mode: f.mode, Clip: f.clip, Shift: f.A, Scale: f.B, Shape: []int{}, Image: !c.numbers(), Double: c.numbers() && c.stored == robocache.Float64}
 			switch {
 			case n.Image:
 				n.Shape = []int{channels(c.spec.Pixel)}
-			case c.source == fromRagged:
+			case is[cloud](c):
 				n.Shape = c.feature.Shape[1:]
 			case !c.feature.Scalar():
 				n.Shape = c.feature.Shape
@@ -66,8 +60,7 @@ func (a *assembler) settled() []Normalize {
 			continue
 		}
 		out[i].Keys = map[string]Norm{}
-		for k := range src.layout.columns {
-			c := &src.layout.columns[k]
+		for _, c := range src.columns {
 			f := c.normal()
 			switch {
 			case f == nil:

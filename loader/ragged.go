@@ -7,24 +7,23 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/align"
 )
 
-// crowd counts the bytes of ragged tensors, which no batch knows before it is made.
-type crowd struct {
+// raggedBudget counts the bytes of ragged tensors, which no batch knows before it is made.
+type raggedBudget struct {
 	mu    sync.Mutex
 	now   int64 // of batches in flight
 	most  int64 // of one batch, so far
 	known bool  // a batch was made
 }
 
-// errCrowded says that a batch found no room beside those in flight. The loader makes it again, with fewer of them (Loader.take).
-var errCrowded = errors.New("no room for the batch beside others")
+// errNoRoom says that a batch found no room beside those in flight. The loader makes it again, with fewer of them (Loader.handOut).
+var errNoRoom = errors.New("no room for the batch beside others")
 
 // enter counts size bytes of a unit's ragged tensor before they are allocated.
 func (a *assembler) enter(u *unit, key string, size int64) error {
 	fixed := a.batchBytes(u.batch.Rows)
-	c := &a.crowd
+	c := &a.ragged
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u.ragged += size
@@ -33,18 +32,13 @@ func (a *assembler) enter(u *unit, key string, size int64) error {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": key, "bytes": size, "position": u.batch.Position}, Msg: "memory_budget: one batch does not fit",
 			Want: "at most " + mib(a.budget-fixed-(u.ragged-size)) + " of " + mib(int64(a.cfg.MemoryBudget)), Got: mib(size) + " of " + key, Hint: "raise memory_budget, or lower batch_size or the window"}
 	}
-	if a.crowded(c.now + size) {
-		return errCrowded
+	// Of a Map's batch, which stands alone, none is in flight.
+	if n := a.inFlight.Load(); n > 0 && c.now+size > a.budget-n*a.batchBytes(a.cfg.BatchSize) {
+		return errNoRoom
 	}
 	c.now += size
 	u.entered += size
 	return nil
-}
-
-// crowded says whether so many bytes leave no room for the batches in flight. crowd.mu is held.
-func (a *assembler) crowded(bytes int64) bool {
-	n := a.inFlight.Load() // 0: a Map's batch stands alone
-	return n > 0 && bytes > a.budget-n*a.batchBytes(a.cfg.BatchSize)
 }
 
 // leave takes back what a unit entered: it is handed out, or dropped.
@@ -52,7 +46,7 @@ func (a *assembler) leave(u *unit) {
 	if u.entered == 0 {
 		return
 	}
-	c := &a.crowd
+	c := &a.ragged
 	c.mu.Lock()
 	c.now -= u.entered
 	u.entered = 0
@@ -61,7 +55,7 @@ func (a *assembler) leave(u *unit) {
 
 // largest is the ragged bytes to expect of a batch: a quarter more than the largest so far.
 func (a *assembler) largest() (bytes int64, known bool) {
-	c := &a.crowd
+	c := &a.ragged
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.most + c.most/4, c.known
@@ -117,14 +111,14 @@ func (w *worker) ragged(u *unit, tensor int) {
 		}
 		own := view[int64](e.p.data(e.c.count))
 		for i, c := range e.counts {
-			own[e.p.slot(i/e.c.steps)*e.c.steps+i%e.c.steps] = int64(c)
+			own[e.p.at(e.c, i)] = int64(c)
 			n += c
 		}
 	}
 	t.Shape[0] = n
-	w.a.crowd.mu.Lock()
-	w.a.crowd.known = true
-	w.a.crowd.mu.Unlock()
+	w.a.ragged.mu.Lock()
+	w.a.ragged.known = true
+	w.a.ragged.mu.Unlock()
 }
 
 // stack puts the entries of all parts where their samples are in the batch.
@@ -157,23 +151,20 @@ func stack(list []entries, dst []byte) {
 }
 
 func (src *source) raggedColumn(tensor int) *column {
-	for i := range src.layout.columns {
-		if c := &src.layout.columns[i]; c.ragged && src.tensors[c.entry] == tensor {
-			return c
-		}
+	i := slices.IndexFunc(src.columns, func(c *column) bool { return c.ragged() && src.slots[c.entry] == tensor })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return src.columns[i]
 }
 
 // entriesOf reads the entries of a part's samples. It is nil where an episode was blamed.
 func (w *worker) entriesOf(p *part, c *column) (*entries, error) {
-	var e *entries
-	var err error
-	if c.spans {
-		e, err = w.span(p, c)
-	} else {
-		e, err = w.cloud(p, c)
+	read := w.spanEntries
+	if is[cloud](c) {
+		read = w.clouds
 	}
+	e, err := read(p, c)
 	if err != nil || e == nil || c.stored == c.out && c.norm == nil || len(e.data) == 0 {
 		return e, err
 	}
@@ -183,118 +174,45 @@ func (w *worker) entriesOf(p *part, c *column) (*entries, error) {
 	return e, err
 }
 
-// span reads all rows of a stream that are timestamped in the span around each sample and hold a value.
-func (w *worker) span(p *part, c *column) (*entries, error) {
-	src := p.src
-	n := p.size()
-	from, to, at := make([]int, n), make([]int, n), make([]int64, n)
-	total := 0
-	err := w.byEpisode(p, func(episode int, group []int32) error {
-		timestamps, err := src.timestamps.of(w.Ctx(), episode, c.aligns.clock)
-		if err != nil {
-			return err
-		}
-		for _, i := range group {
-			t, err := src.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
-			if err != nil {
-				return err
-			}
-			at[i] = t - c.aligns.offset
-			from[i], to[i] = align.Span(timestamps, at[i], c.span[0], c.span[1])
-			total += to[i] - from[i]
-		}
-		return nil
-	})
+// spanEntries reads all rows of a stream that are timestamped in the span around each sample and hold a value; or when they were.
+func (w *worker) spanEntries(p *part, c *column) (*entries, error) {
+	rows, counts, at, err := w.spanRows(p, c)
 	if err != nil {
 		return nil, err
 	}
-	if need := int64(total) * int64(c.rowBytes+16); need > src.a.budget {
-		return nil, tooMany(c, int64(total)*int64(c.rowBytes), src.a.budget)
+	e := &entries{p: p, c: c, counts: counts, data: make([]byte, len(rows)*c.rowBytes)}
+	if is[times](c) {
+		return e, w.writeTimes(p, c, view[int64](e.data), rows, counts, at)
 	}
-	rows := make([]robocache.Row, 0, total)
-	e := &entries{p: p, c: c, counts: make([]int, n)}
-	for i := range n {
-		e.counts[i] = to[i] - from[i]
-		for r := from[i]; r < to[i]; r++ {
-			rows = append(rows, robocache.Row{Episode: p.rows[0][i].Episode, Index: r})
-		}
-	}
-	valid, err := align.Validity(w.Ctx(), src.ds, c.feature, rows)
-	if err != nil {
-		return nil, err
-	}
-	if valid != nil {
-		rows = e.keep(rows, valid)
-	}
-	e.data = make([]byte, len(rows)*c.rowBytes)
-	if c.when {
-		return e, w.whens(src, c, e, rows, at)
-	}
-	if err := src.ds.Gather(w.Ctx(), c.key, rows, e.data); err != nil {
-		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return src.ds.Gather(w.Ctx(), c.key, sub, w.Bytes(len(sub)*c.rowBytes))
-		})
+	if !w.read(p, c, rows, e.data) {
 		return nil, nil
 	}
 	return e, nil
 }
 
-// whens fills in when the rows of a span were, in ns after their samples; at is the samples' times on the stream's clock.
-func (w *worker) whens(src *source, c *column, e *entries, rows []robocache.Row, at []int64) error {
-	out := view[int64](e.data)
-	k := 0
-	for i, n := range e.counts {
-		if n == 0 {
-			continue
-		}
-		timestamps, err := src.timestamps.of(w.Ctx(), rows[k].Episode, c.aligns.clock)
-		if err != nil {
-			return err
-		}
-		for range n {
-			out[k] = timestamps[rows[k].Index] - at[i]
-			k++
-		}
-	}
-	return nil
-}
-
-// keep leaves out rows without a value.
-func (e *entries) keep(rows []robocache.Row, valid []uint8) []robocache.Row {
-	left := rows[:0]
-	at := 0
-	for i, n := range e.counts {
-		for k := at; k < at+n; k++ {
-			if valid[k] == 0 {
-				e.counts[i]--
-				continue
-			}
-			left = append(left, rows[k])
-		}
-		at += n
-	}
-	return left
-}
-
 // cloudRows bounds the rows that are asked for at once: their size is known once they are there.
 const cloudRows = 32
 
-// cloud reads rows of varying length: those of the samples, or of the steps of their windows.
-func (w *worker) cloud(p *part, c *column) (*entries, error) {
-	src := p.src
-	rows := p.rows[c.rows]
-	if c.aligns != nil {
-		mask, done := p.rowsInto(c.mask)
-		defer done()
-		var err error
-		if rows, err = w.alignedRows(p, c, mask); err != nil {
-			return nil, err
-		}
-	} else if err := w.maskDirect(p, c, rows); err != nil {
+// clouds reads rows of varying length: those of the samples, or of the steps of their windows.
+func (w *worker) clouds(p *part, c *column) (*entries, error) {
+	mask, masked := p.rowsInto(c.mask)
+	rows, err := w.rowsOf(p, c, mask)
+	masked()
+	if err == nil && c.time == nil {
+		err = w.maskRows(p, c, rows)
+	}
+	if err != nil {
 		return nil, err
 	}
 	e := &entries{p: p, c: c, counts: make([]int, len(rows))}
-	ds := src.ds.(robocache.RaggedDataset)
+	ds := p.src.ds.(robocache.RaggedDataset)
+	gather := func(rows []robocache.Row) ([]byte, []int, error) {
+		data, counts, err := ds.GatherRagged(w.Ctx(), c.key, rows)
+		if err == nil {
+			err = c.checkEntries(data, counts, len(rows))
+		}
+		return data, counts, err
+	}
 	asked := make([]robocache.Row, 0, cloudRows)
 	places := make([]int, 0, cloudRows)
 	for i := 0; i < len(rows); {
@@ -307,22 +225,16 @@ func (w *worker) cloud(p *part, c *column) (*entries, error) {
 		if len(asked) == 0 {
 			break
 		}
-		data, counts, err := ds.GatherRagged(w.Ctx(), c.key, asked)
-		if err == nil {
-			err = c.checkEntries(data, counts, len(asked))
-		}
+		data, counts, err := gather(asked)
 		if err != nil {
 			p.isolate(asked, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-				data, counts, err := ds.GatherRagged(w.Ctx(), c.key, sub)
-				if err == nil {
-					err = c.checkEntries(data, counts, len(sub))
-				}
+				_, _, err := gather(sub)
 				return err
 			})
 			return nil, nil
 		}
-		if need := int64(len(e.data) + len(data)); need > src.a.budget {
-			return nil, tooMany(c, need, src.a.budget)
+		if need := int64(len(e.data) + len(data)); need > p.src.a.budget {
+			return nil, tooMany(c, need, p.src.a.budget)
 		}
 		if e.data == nil && i == len(rows) {
 			e.data = data // all at once: ours
@@ -350,22 +262,4 @@ func (c *column) checkEntries(data []byte, counts []int, rows int) error {
 func tooMany(c *column, bytes, budget int64) error {
 	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key, "bytes": bytes}, Msg: "memory_budget: the rows of one batch do not fit", Want: "at most " + mib(budget), Got: mib(bytes) + " of " + c.key,
 		Hint: "raise memory_budget, or lower batch_size or the window"}
-}
-
-// maskDirect marks the rows without a value of a column that is read by rows. Beside a window it adds to the pads.
-func (w *worker) maskDirect(p *part, c *column, rows []robocache.Row) error {
-	if c.feature == nil || !c.feature.Masked || c.mask < 0 {
-		return nil
-	}
-	valid, err := align.Validity(w.Ctx(), p.src.ds, c.feature, rows)
-	if err != nil || valid == nil {
-		return err
-	}
-	mask := p.data(c.mask)
-	for i, v := range valid {
-		if v == 0 {
-			mask[p.slot(i/c.steps)*c.steps+i%c.steps] = 1
-		}
-	}
-	return nil
 }

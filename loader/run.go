@@ -2,6 +2,8 @@ package loader
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,7 +77,7 @@ func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlig
 	defer r.q.Return(fw)
 	w := fw.Own.(*worker)
 	for size, seq := 1, int64(0); ; size = ahead {
-		if len(r.a.form.ragged) > 0 && seq > 0 {
+		if len(r.a.schema.ragged) > 0 && seq > 0 {
 			// What comes to be known of their sizes counts at once; before the first is made, nothing is.
 			if !r.firstMade() {
 				return
@@ -88,9 +90,9 @@ func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlig
 			return
 		}
 		begin := time.Now()
-		h := &horizon{}
+		var planned []*unit
 		more := true
-		for len(h.units) < size {
+		for len(planned) < size {
 			if more = c.Next(at, &s); !more {
 				r.skipped = s.Skipped
 				if c.Starved(at) {
@@ -106,7 +108,7 @@ func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlig
 			} else {
 				u.batch.Epoch, u.batch.Position = epoch, s.First
 				u.after, u.wrapped, u.skipped = s.After, s.Wrapped, s.Skipped
-				h.units = append(h.units, u)
+				planned = append(planned, u)
 			}
 			r.give(u)
 			seq++
@@ -116,9 +118,7 @@ func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlig
 			}
 		}
 		r.a.store.N.Plan.Add(int64(time.Since(begin)))
-		if len(h.units) > 0 {
-			r.a.submit(r.q, h)
-		}
+		r.a.submit(r.q, planned)
 		if !more {
 			return
 		}
@@ -147,7 +147,7 @@ func (r *run) firstMade() bool {
 	}
 }
 
-// give puts a batch in the line. The line has room for all that may be in flight, and for an error behind them.
+// give puts a batch in the channel, which has room for all that may be in flight, and for an error behind them.
 func (r *run) give(u *unit) {
 	r.mu.Lock()
 	r.live = append(r.live, u)
@@ -176,17 +176,10 @@ func (r *run) waitSpace(n int) bool {
 	return r.ctx.Err() == nil
 }
 
-// handOut takes a finished batch out of the run.
-func (r *run) handOut(u *unit) *Batch {
+// release takes a finished batch out of the run.
+func (r *run) release(u *unit) *Batch {
 	r.mu.Lock()
-	for i := range r.live {
-		if r.live[i] == u {
-			n := copy(r.live[i:], r.live[i+1:])
-			r.live[i+n] = nil
-			r.live = r.live[:i+n]
-			break
-		}
-	}
+	r.live = slices.DeleteFunc(r.live, func(o *unit) bool { return o == u })
 	r.mu.Unlock()
 	r.space.Signal()
 	b := u.batch
@@ -213,6 +206,8 @@ func (r *run) stop() {
 	r.live = nil
 	r.a.store.Reset()
 }
+
+func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func budgetError(need, have, budget int64) error {
 	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: "memory_budget: one batch does not fit",

@@ -135,7 +135,7 @@ func modes(all []normalized) string {
 // pass says how many bytes of values a pass over columns reads, and why it is not made unasked; "" where it is.
 func (src *source) pass(ctx context.Context, all []normalized, files *dataFiles) (bytes int64, reason string, err error) {
 	for _, c := range all {
-		if c.source != fromTable {
+		if !c.listed() {
 			reason = c.key + " is no stream of plain numbers, which takes decoding or reading all of it"
 			continue
 		}
@@ -255,7 +255,7 @@ const probedRows = 16
 // statisticsID names the statistics of a column over the selected episodes: by the files, the episodes, and some of the values, because a
 // mapping or a choice at opening may make others of the same files. It is zero where the files are not known.
 func (src *source) statisticsID(ctx context.Context, files *dataFiles, c *column) (id cache.Key, err error) {
-	if files.id == nil || c.source != fromTable {
+	if files.id == nil || !c.listed() {
 		return id, nil
 	}
 	info := src.ds.Info()

@@ -1,12 +1,11 @@
 package loader
 
-import "github.com/goatnote-inc/robocache/loader/internal/frames"
-
 import (
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -59,7 +58,7 @@ type NotDelivered struct {
 
 // withheld lists the streams that a source declares and cannot give.
 func (src *source) withheld(number int) []NotDelivered {
-	out := slices.Clone(src.layout.left)
+	out := slices.Clone(src.left)
 	for _, f := range src.ds.Info().Findings {
 		if f.NotDelivered != "" {
 			out = append(out, NotDelivered{Key: f.NotDelivered, Reason: f.Message})

@@ -41,7 +41,9 @@ func (w *Worker) prefix(col Column, path string) cache.Key {
 		return cache.Key{}
 	}
 	defer file.Release()
-	if id := file.Identity(); id == ([32]byte{}) {
+	if id, recipe := file.Identity(), col.Recipe(); recipe == "" {
+		// These frames are not kept there.
+	} else if id == ([32]byte{}) {
 		w.s.warn("the store gives no versions of its files (ETag or time): their frames are not cached in a directory")
 	} else {
 		h := sha256.New()
@@ -49,7 +51,7 @@ func (w *Worker) prefix(col Column, path string) cache.Key {
 		if w.s.planar {
 			fmt.Fprint(h, "planes 1")
 		} else {
-			fmt.Fprint(h, col.Recipe())
+			fmt.Fprint(h, recipe)
 		}
 		copy(k[:], h.Sum(nil))
 	}

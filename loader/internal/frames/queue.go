@@ -21,7 +21,6 @@ type Kind uint8
 const (
 	Admit  Kind = iota // plan a file of an episode that becomes resident
 	Locate             // ask where the frames of a column lie
-	Sort               // find the distinct rows of a column of stills
 	Gather
 	Text
 	Ragged // one tensor of a batch whose rows vary in length
@@ -29,7 +28,6 @@ const (
 	decode
 	fetch // read the packets of a file that is far away
 	plan  // open a file and plan what is wanted of it
-	Still
 )
 
 // Queue hands jobs to workers, the earliest batch's first.

@@ -27,7 +27,7 @@ type Column interface {
 	ID() int32 // among the columns of all sources
 	Files() Files
 	FrameSize() int // bytes of a frame as it is kept as pixels
-	Recipe() string // what decides these pixels, beside the file
+	Recipe() string // what decides these pixels, beside the file; "": they are not kept in a cache directory
 	// Render writes a decoded frame as pixels, FromPlanes one of kept planes. Frames of a size that cannot be used are refused.
 	Render(f video.Frame, dst []byte) error
 	FromPlanes(info video.PlaneInfo, planes, dst []byte) error
@@ -97,7 +97,7 @@ func New(c Config) *Store {
 	return s
 }
 
-// frameKey names a frame: which file of which column, which frame there. A still has no file: -1 − episode, and its row.
+// frameKey names a frame: which file of which column, which frame there.
 type frameKey struct{ column, file, ordinal int32 }
 
 type fileKey struct {

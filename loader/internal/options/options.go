@@ -4,9 +4,10 @@ package options
 import (
 	"bytes"
 	"encoding/json"
-	"github.com/goatnote-inc/robocache"
 	"maps"
 	"slices"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // Misuse is the error of an option's value.
@@ -42,6 +43,40 @@ func orderedObject(b []byte, name string, each func(key string, raw json.RawMess
 	return nil
 }
 
+// readKeys reads an object whose order is kept, an element a key.
+func readKeys[T any](b []byte, option, want string, each func(key string, raw json.RawMessage) (T, error)) (out []T, err error) {
+	if string(b) == "null" {
+		return nil, nil
+	}
+	err = orderedObject(b, option, func(key string, raw json.RawMessage) error {
+		x, err := each(key, raw)
+		if err != nil {
+			return Misuse(option, want+" for "+key, Clip(string(raw)))
+		}
+		out = append(out, x)
+		return nil
+	})
+	return out, err
+}
+
+// writeKeys writes what readKeys reads.
+func writeKeys[T any](list []T, of func(x *T) (key string, value any)) ([]byte, error) {
+	b := []byte{'{'}
+	for i := range list {
+		key, value := of(&list[i])
+		k, _ := json.Marshal(key)
+		v, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, k...), ':'), v...)
+	}
+	return append(b, '}'), nil
+}
+
 // Clip shortens a text for an error.
 func Clip(s string) string {
 	if len(s) > 80 {
@@ -52,12 +87,7 @@ func Clip(s string) string {
 
 // Keys are the keys of a map, sorted.
 func Keys[T any](m map[string]T) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(m))
 }
 
 // Only is the part of a map whose keys are had.

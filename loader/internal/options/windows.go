@@ -2,7 +2,9 @@ package options
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -18,45 +20,20 @@ type Delta struct {
 type Deltas []Delta
 
 // UnmarshalJSON reads {key: [seconds, …], …}.
-func (d *Deltas) UnmarshalJSON(b []byte) error {
-	*d = nil
-	if string(b) == "null" {
-		return nil
-	}
-	return orderedObject(b, "delta_timestamps", func(key string, raw json.RawMessage) error {
-		var offsets []float64
-		if err := json.Unmarshal(raw, &offsets); err != nil {
-			return Misuse("delta_timestamps", "a list of seconds for "+key, Clip(string(raw)))
-		}
-		*d = append(*d, Delta{key, offsets})
-		return nil
+func (d *Deltas) UnmarshalJSON(b []byte) (err error) {
+	*d, err = readKeys(b, "delta_timestamps", "a list of seconds", func(key string, raw json.RawMessage) (x Delta, err error) {
+		x.Key = key
+		return x, json.Unmarshal(raw, &x.Offsets)
 	})
+	return err
 }
 
 // MarshalJSON writes the object in its order.
 func (d Deltas) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, w := range d {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		k, err := json.Marshal(w.Key)
-		if err != nil {
-			return nil, err
-		}
-		v, err := json.Marshal(w.Offsets)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(k)
-		b.WriteByte(':')
-		b.Write(v)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return writeKeys(d, func(x *Delta) (string, any) { return x.Key, x.Offsets })
 }
 
+// Of is the window of a key; nil where it has none.
 func (d Deltas) Of(key string) []float64 {
 	for _, w := range d {
 		if w.Key == key {
@@ -76,56 +53,26 @@ type Index struct {
 type Indices []Index
 
 // UnmarshalJSON reads {key: [rows, …], …}.
-func (x *Indices) UnmarshalJSON(b []byte) error {
-	*x = nil
-	if string(b) == "null" {
-		return nil
-	}
-	return orderedObject(b, "delta_indices", func(key string, raw json.RawMessage) error {
-		var rows []int
-		if err := json.Unmarshal(raw, &rows); err != nil {
-			return Misuse("delta_indices", "a list of whole rows for "+key, Clip(string(raw)))
-		}
-		*x = append(*x, Index{key, rows})
-		return nil
+func (x *Indices) UnmarshalJSON(b []byte) (err error) {
+	*x, err = readKeys(b, "delta_indices", "a list of whole rows", func(key string, raw json.RawMessage) (w Index, err error) {
+		w.Key = key
+		return w, json.Unmarshal(raw, &w.Rows)
 	})
+	return err
 }
 
+// MarshalJSON writes the object in its order.
+func (x Indices) MarshalJSON() ([]byte, error) {
+	return writeKeys(x, func(w *Index) (string, any) { return w.Key, w.Rows })
+}
+
+// Of is the window of a key; nil where it has none.
 func (x Indices) Of(key string) []int {
 	for _, w := range x {
 		if w.Key == key {
 			return w.Rows
 		}
 	}
-	return nil
-}
-
-// Bytes is a number of bytes; JSON may also say "4GiB".
-type Bytes int64
-
-// UnmarshalJSON reads a number, or a string with a unit.
-func (n *Bytes) UnmarshalJSON(b []byte) error {
-	s := strings.TrimSpace(strings.Trim(string(b), `"`))
-	if s == "null" || s == "" {
-		*n = 0
-		return nil
-	}
-	units := []struct {
-		suffix string
-		mul    float64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
-	mul := 1.0
-	for _, u := range units {
-		if strings.HasSuffix(s, u.suffix) {
-			s, mul = strings.TrimSpace(strings.TrimSuffix(s, u.suffix)), u.mul
-			break
-		}
-	}
-	var v float64
-	if err := json.Unmarshal([]byte(s), &v); err != nil || v < 0 || v*mul > math.MaxInt64/2 {
-		return Misuse("memory_budget", `bytes, or a string such as "4GiB"`, string(b))
-	}
-	*n = Bytes(v * mul)
 	return nil
 }
 
@@ -147,71 +94,52 @@ type Window struct {
 // Windows is a JSON object by key: a list of offsets, or {"span": [from, to], "count": n}.
 type Windows []Window
 
+// span is a Window's in JSON.
+type span struct {
+	Count *int      `json:"count,omitempty"`
+	Span  []float64 `json:"span"`
+}
+
 // UnmarshalJSON reads the object, in its order.
-func (w *Windows) UnmarshalJSON(b []byte) error {
-	*w = nil
-	if string(b) == "null" {
-		return nil
-	}
-	return orderedObject(b, "windows", func(key string, raw json.RawMessage) error {
+func (w *Windows) UnmarshalJSON(b []byte) (err error) {
+	*w, err = readKeys(b, "windows", `a list of seconds, or {"span": [from, to], "count": n}`, func(key string, raw json.RawMessage) (Window, error) {
 		one := Window{Key: key}
 		if len(raw) > 0 && raw[0] == '[' {
-			if err := json.Unmarshal(raw, &one.Offsets); err != nil || len(one.Offsets) == 0 {
-				return Misuse("windows", "a list of seconds for "+key, Clip(string(raw)))
+			err := json.Unmarshal(raw, &one.Offsets)
+			if err == nil && len(one.Offsets) == 0 {
+				err = errors.New("no offsets")
 			}
-			*w = append(*w, one)
-			return nil
+			return one, err
 		}
-		var o struct {
-			Span  []float64 `json:"span"`
-			Count *int      `json:"count"`
-		}
+		var o span
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&o); err != nil || len(o.Span) != 2 || o.Count != nil && *o.Count < 1 {
-			return Misuse("windows", `a list of seconds, or {"span": [from, to], "count": n} for `+key, Clip(string(raw)))
+			return one, cmp.Or(err, errors.New("no span"))
 		}
-		one.Span = &[2]float64{o.Span[0], o.Span[1]}
+		one.Span = (*[2]float64)(o.Span)
 		if o.Count != nil {
 			one.Count = *o.Count
 		}
-		*w = append(*w, one)
-		return nil
+		return one, nil
 	})
+	return err
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.
 func (w Windows) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i := range w {
-		if i > 0 {
-			b.WriteByte(',')
+	return writeKeys(w, func(x *Window) (string, any) {
+		switch {
+		case x.Span == nil:
+			return x.Key, x.Offsets
+		case x.Count > 0:
+			return x.Key, span{&x.Count, x.Span[:]}
 		}
-		k, err := json.Marshal(w[i].Key)
-		if err != nil {
-			return nil, err
-		}
-		var of any = w[i].Offsets
-		if w[i].Span != nil {
-			o := map[string]any{"span": w[i].Span}
-			if w[i].Count > 0 {
-				o["count"] = w[i].Count
-			}
-			of = o
-		}
-		v, err := json.Marshal(of)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(k)
-		b.WriteByte(':')
-		b.Write(v)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+		return x.Key, span{nil, x.Span[:]}
+	})
 }
 
+// Of is the window of a key; nil where it has none.
 func (w Windows) Of(key string) *Window {
 	for i := range w {
 		if w[i].Key == key {
@@ -221,39 +149,69 @@ func (w Windows) Of(key string) *Window {
 	return nil
 }
 
+// Bytes is a number of bytes; JSON may also say "4GiB".
+type Bytes int64
+
+// units are the suffixes of sizes, longer ones first.
+var units = []struct {
+	suffix string
+	mul    float64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
+
+// UnmarshalJSON reads a number, or a string with a unit.
+func (n *Bytes) UnmarshalJSON(b []byte) error {
+	s := strings.TrimSpace(strings.Trim(string(b), `"`))
+	if s == "null" || s == "" {
+		*n = 0
+		return nil
+	}
+	mul := 1.0
+	for _, u := range units {
+		if number, ok := strings.CutSuffix(s, u.suffix); ok {
+			s, mul = strings.TrimSpace(number), u.mul
+			break
+		}
+	}
+	var v float64
+	if err := json.Unmarshal([]byte(s), &v); err != nil || v < 0 || v*mul > math.MaxInt64/2 {
+		return Misuse("memory_budget", `bytes, or a string such as "4GiB"`, string(b))
+	}
+	*n = Bytes(v * mul)
+	return nil
+}
+
 // MaxSteps bounds the places of one window.
 const MaxSteps = 1 << 20
 
 // Nanos gives the offsets of a window of a fixed number of places; nil of a span that holds what there is.
 func (w *Window) Nanos() ([]int64, error) {
-	offsets := w.Offsets
-	if w.Span != nil {
-		from, to := w.Span[0], w.Span[1]
-		switch {
-		case !(from <= to) || math.Abs(from) > 4e9 || math.Abs(to) > 4e9:
-			return nil, Misuse("windows", "a span (from, to) in seconds with from ≤ to for "+w.Key, fmt.Sprint(from, ", ", to))
-		case w.Offsets != nil:
-			return nil, Misuse("windows", "offsets or a span for "+w.Key, "both")
-		case w.Count < 0 || w.Count > MaxSteps:
-			return nil, Misuse("windows", "a count of 1 to 2^20 for "+w.Key, fmt.Sprint(w.Count))
-		case w.Count == 0:
-			return nil, nil
+	if w.Span == nil {
+		if len(w.Offsets) == 0 || len(w.Offsets) > MaxSteps || w.Count != 0 {
+			return nil, Misuse("windows", "1 to 2^20 offsets, or a span for "+w.Key, fmt.Sprint(len(w.Offsets)))
 		}
-		// In integers of nanoseconds, so that the ends are hit exactly.
-		a, b := Seconds(from), Seconds(to)
-		out := make([]int64, w.Count)
-		for i := range out {
-			out[i] = b
-			if n := int64(w.Count - 1); n > 0 {
-				out[i] = a + int64(math.RoundToEven(float64(b-a)*float64(i)/float64(n)))
-			}
+		return Nanos(w.Offsets, "windows")
+	}
+	from, to := w.Span[0], w.Span[1]
+	switch {
+	case !(from <= to) || math.Abs(from) > 4e9 || math.Abs(to) > 4e9:
+		return nil, Misuse("windows", "a span (from, to) in seconds with from ≤ to for "+w.Key, fmt.Sprint(from, ", ", to))
+	case w.Offsets != nil:
+		return nil, Misuse("windows", "offsets or a span for "+w.Key, "both")
+	case w.Count < 0 || w.Count > MaxSteps:
+		return nil, Misuse("windows", "a count of 1 to 2^20 for "+w.Key, fmt.Sprint(w.Count))
+	case w.Count == 0:
+		return nil, nil
+	}
+	// In integers of nanoseconds, so that the ends are hit exactly.
+	a, b := Seconds(from), Seconds(to)
+	out := make([]int64, w.Count)
+	for i := range out {
+		out[i] = b
+		if n := int64(w.Count - 1); n > 0 {
+			out[i] = a + int64(math.RoundToEven(float64(b-a)*float64(i)/float64(n)))
 		}
-		return out, nil
 	}
-	if len(offsets) == 0 || len(offsets) > MaxSteps || w.Count != 0 {
-		return nil, Misuse("windows", "1 to 2^20 offsets, or a span for "+w.Key, fmt.Sprint(len(offsets)))
-	}
-	return Nanos(offsets, "windows")
+	return out, nil
 }
 
 // Nanos turns seconds into nanoseconds.
@@ -268,4 +226,5 @@ func Nanos(offsets []float64, option string) ([]int64, error) {
 	return out, nil
 }
 
+// Seconds are nanoseconds, the nearest ones.
 func Seconds(s float64) int64 { return int64(math.RoundToEven(s * 1e9)) }

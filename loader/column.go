@@ -1,0 +1,534 @@
+package loader
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// column is one key of a batch: where its values come from, and what becomes of them.
+type column struct {
+	src     *source
+	key     string
+	feature *robocache.Feature // nil for the task text and the episode's id
+	kind    kind
+	number  int       // among the source's columns
+	steps   int       // T, 1 without a window
+	axis    []int     // the T axis: {steps} with a window
+	window  int       // index of its rows in source.windows
+	span    *[2]int64 // it holds all samples of this span, in ns after the sample
+	time    *timing   // nil: it goes by the rows of the timebase
+
+	stored, out robocache.DType
+	elems       int    // of a row
+	rowBytes    int    // as stored
+	outBytes    int    // a row or frame in the tensor
+	unit        string // of the values as they are given
+	norm        *affine
+	mirror      *mirror // what a flip of the images does to numbers
+	noise       float32
+
+	spec          video.Spec // of frames
+	resize        Resize
+	files         frames.Files
+	aug           *imageAug // of colour frames; their width and height are those before it
+	width, height int
+
+	entry  int // index in Batch.Tensors or Batch.Texts
+	count  int // index in Batch.Tensors of its lengths; -1
+	mask   int // index in Batch.Tensors of its is_pad; -1
+	leader *column
+	shared []*column // whose values are made with this one's, by the same plan
+	raw    *deviceOp // its batches are raw; nil: they are as the field says
+}
+
+// kind is what a column is made of: it brings the column's values into batches.
+type kind interface {
+	// waits is how many things a batch waits for, of a part of n samples.
+	waits(c *column, n int) int
+	// submit pushes the jobs that bring them, for the parts of a horizon.
+	submit(c *column, q *frames.Queue, parts []*part)
+}
+
+// The kinds of columns. Ragged ones (cloud, span, times beside a span) are one job a batch, for all its sources: assembler.submit pushes it.
+type (
+	table     struct{} // rows of numbers
+	text      struct{} // texts of the dataset
+	episodeID struct{} // the number of the sample's episode, as text
+	images    struct{ still bool }
+	cloud     struct{} // rows of varying length
+	span      struct{} // all rows of a span, one after the other
+	times     struct{} // when the samples of another column's span were
+)
+
+func (table) waits(c *column, _ int) int {
+	if c.leader != c {
+		return 0
+	}
+	return 1
+}
+func (text) waits(*column, int) int                  { return 1 }
+func (episodeID) waits(*column, int) int             { return 1 }
+func (images) waits(c *column, n int) int            { return n * c.steps }
+func (cloud) waits(*column, int) int                 { return 0 }
+func (span) waits(*column, int) int                  { return 0 }
+func (times) waits(c *column, _ int) int             { return len(c.axis) }
+func (cloud) submit(*column, *frames.Queue, []*part) {}
+func (span) submit(*column, *frames.Queue, []*part)  {}
+
+func (table) submit(c *column, q *frames.Queue, parts []*part) {
+	if c.leader == c {
+		eachPart(c, q, frames.Gather, parts, (*worker).gather)
+	}
+}
+
+func (text) submit(c *column, q *frames.Queue, parts []*part) {
+	eachPart(c, q, frames.Text, parts, (*worker).text)
+}
+
+func (episodeID) submit(c *column, q *frames.Queue, parts []*part) {
+	eachPart(c, q, frames.Text, parts, (*worker).episodeIDs)
+}
+
+func (times) submit(c *column, q *frames.Queue, parts []*part) {
+	if c.axis != nil {
+		eachPart(c, q, frames.Gather, parts, (*worker).placedTimes)
+	}
+}
+
+func (images) submit(c *column, q *frames.Queue, parts []*part) {
+	q.Push(job(parts[0].u.seq, int64(c.number), frames.Locate, &c.src.a.store.N.Plan, func(w *worker) { w.locate(parts, c) }))
+}
+
+// eachPart pushes a job a part.
+func eachPart(c *column, q *frames.Queue, kind frames.Kind, parts []*part, fill func(w *worker, p *part, c *column) error) {
+	for _, p := range parts {
+		q.Push(job(p.u.seq, int64(c.number), kind, &c.src.a.n.gather, func(w *worker) {
+			if err := fill(w, p, c); err != nil {
+				p.failAt(err)
+			}
+			p.u.finish(1)
+		}))
+	}
+}
+
+// is says that a column is of a kind.
+func is[K kind](c *column) bool {
+	_, ok := c.kind.(K)
+	return ok
+}
+
+func (c *column) isVideo() bool { return c.kind == images{still: false} }
+
+// numbers says that the column's rows are numbers, a point cloud's too, and no frames.
+func (c *column) numbers() bool { return is[table](c) || is[span](c) || is[cloud](c) || is[times](c) }
+
+// listed says that the column is of a stream of plain numbers.
+func (c *column) listed() bool { return is[table](c) || is[span](c) }
+
+// ragged says that its tensor holds what there is, and `<key>_lengths` how much of each sample.
+func (c *column) ragged() bool { return is[cloud](c) || is[span](c) || is[times](c) && c.axis == nil }
+
+// given is the dtype that the user gets.
+func (c *column) given() robocache.DType {
+	if c.raw != nil {
+		return c.raw.out
+	}
+	return c.out
+}
+
+// EpisodeID is a key that any dataset has where it is asked for: the position of the sample's episode, as text.
+const EpisodeID = "episode_id"
+
+// Suffixes of the keys that stand beside another: how many of its entries are of each sample, when they were, and which are padding.
+const (
+	lengthsSuffix = "_lengths"
+	timesSuffix   = "_times"
+	padSuffix     = "_is_pad"
+)
+
+// window is a set of row offsets that several columns may share; in time, where they go by time.
+type window struct {
+	offsets []int
+	nanos   []int64
+}
+
+const defaultTolerance = 1e-4
+
+// makeColumns makes the columns of the wanted keys: video first, then the table in the dataset's order, which is the order of the field's own items.
+func (src *source) makeColumns() error {
+	info, cfg := src.ds.Info(), &src.cfg
+	src.known = keysOf(info)
+	known := slices.Clone(src.known)
+	var extra []*column
+	if info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil) {
+		known, extra = append(known, "task"), append(extra, &column{key: "task", kind: text{}})
+	}
+	if info.Feature(EpisodeID) == nil && slices.Contains(cfg.Keys, EpisodeID) {
+		known, extra = append(known, EpisodeID), append(extra, &column{key: EpisodeID, kind: episodeID{}})
+	}
+	for _, k := range cfg.Keys {
+		if !slices.Contains(known, k) {
+			return lacks(info, "keys", k, known)
+		}
+	}
+	if err := cfg.withheld(info, known); err != nil {
+		return err
+	}
+	wanted := func(k string) bool { return cfg.Keys == nil || slices.Contains(cfg.Keys, k) }
+	if err := cfg.checkWindows(info, known, wanted); err != nil {
+		return err
+	}
+	src.windows = []window{{offsets: []int{0}, nanos: []int64{0}}}
+	for pass := range 2 {
+		for i := range info.Features {
+			f := &info.Features[i]
+			if (f.Kind == robocache.KindVideo) != (pass == 0) || !wanted(f.Key) {
+				continue
+			}
+			if _, ok := base(src.ds).(robocache.RaggedDataset); f.Ragged() && !ok || f.Kind == robocache.KindPointCloud && !f.Ragged() {
+				reason := "the format " + info.Format + " gives no rows of varying length"
+				if cfg.Keys != nil {
+					return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: reason}
+				}
+				src.a.warn(f.Key + " is left out: " + reason)
+				src.left = append(src.left, NotDelivered{Key: f.Key, Reason: reason})
+				continue
+			}
+			if err := src.addFeature(f); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range extra {
+		if !wanted(c.key) {
+			continue
+		}
+		if cfg.windowed(c.key) {
+			return textWindow(c.key)
+		}
+		c.out = robocache.String
+		if is[text](c) {
+			var err error
+			if c.time, err = src.timebase.timing(nil, cfg); err != nil {
+				return err
+			}
+		}
+		src.add(c)
+	}
+	if len(src.columns) == 0 {
+		return misuse("keys", "at least one key", "none")
+	}
+	return nil
+}
+
+// withheld refuses a dataset that declares a stream that it cannot give, where keys do not say what is wanted.
+func (c *Config) withheld(info *robocache.Info, known []string) error {
+	for i := range info.Findings {
+		f := &info.Findings[i]
+		if c.Keys == nil && f.Severity == robocache.SeverityError && f.NotDelivered != "" && !slices.Contains(known, f.NotDelivered) {
+			var e *robocache.Error
+			err := info.Withheld(f.NotDelivered)
+			if errors.As(err, &e) {
+				e.Hint = "keys=[…] names what is wanted and goes on without it; or: " + e.Hint
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// windowed says whether a key has a window of any sort.
+func (c *Config) windowed(key string) bool {
+	return c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil || c.Windows.Of(key) != nil
+}
+
+// checkWindows refuses windows of keys that are not there, and two of one key.
+func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(string) bool) error {
+	check := func(option, key string, another bool) error {
+		switch {
+		case !slices.Contains(known, key):
+			return lacks(info, option, key, known)
+		case !wanted(key):
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: option + " names " + key + ", which keys leaves out"}
+		case another:
+			return misuse(option, option+" or another window of "+key, "both")
+		}
+		return nil
+	}
+	for _, d := range c.Deltas {
+		if err := check("delta_timestamps", d.Key, false); err != nil {
+			return err
+		}
+		if len(d.Offsets) == 0 {
+			return misuse("delta_timestamps", "at least one offset for "+d.Key, "none")
+		}
+	}
+	for _, x := range c.Indices {
+		if err := check("delta_indices", x.Key, c.Deltas.Of(x.Key) != nil); err != nil {
+			return err
+		}
+		if len(x.Rows) == 0 || len(x.Rows) > options.MaxSteps {
+			return misuse("delta_indices", "1 to 2^20 offsets for "+x.Key, fmt.Sprint(len(x.Rows)))
+		}
+		if slices.Min(x.Rows) < -options.MaxSteps || slices.Max(x.Rows) > options.MaxSteps {
+			return misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", options.MaxSteps, x.Key), clip(fmt.Sprint(x.Rows)))
+		}
+	}
+	for i := range c.Windows {
+		key := c.Windows[i].Key
+		if err := check("windows", key, c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lacks is the error of a key that a dataset does not give: the reason, where it declares one.
+func lacks(info *robocache.Info, option, key string, known []string) error {
+	return cmp.Or(info.Withheld(key), unknownKey(option, key, known))
+}
+
+func unknownKey(option, key string, known []string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": key}, Msg: option + ": the dataset has no key " + key, Hint: nearest(key, known)}
+}
+
+func textWindow(key string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "a window of a text", Hint: "texts are those of the sample's own time"}
+}
+
+func keysOf(info *robocache.Info) []string {
+	out := make([]string, len(info.Features))
+	for i := range info.Features {
+		out[i] = info.Features[i].Key
+	}
+	return out
+}
+
+// add takes a column into the source.
+func (src *source) add(c *column) {
+	c.src, c.leader, c.number, c.mask, c.count, c.steps = src, c, len(src.columns), -1, -1, max(c.steps, 1)
+	src.columns = append(src.columns, c)
+}
+
+// addFeature makes the column of a feature, and the one that says when the samples of its span were.
+func (src *source) addFeature(f *robocache.Feature) (err error) {
+	cfg := &src.cfg
+	c := &column{key: f.Key, feature: f, steps: 1, stored: f.DType, out: f.DType, unit: f.Unit}
+	if c.time, err = src.timebase.timing(f, cfg); err != nil {
+		return err
+	}
+	if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
+		if cfg.windowed(f.Key) {
+			return textWindow(f.Key)
+		}
+		c.kind, c.out = text{}, robocache.String
+		if f.Kind == robocache.KindEvent {
+			c.out = robocache.JSON
+		}
+		src.add(c)
+		return nil
+	}
+	if err := src.setWindow(c); err != nil {
+		return robocache.At(err, robocache.Where{"stream": f.Key})
+	}
+	switch {
+	case f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage:
+		c.kind = images{still: f.Kind == robocache.KindImage}
+		c.setFrame(cfg)
+	case f.Ragged():
+		c.kind = cloud{}
+	case c.span != nil:
+		c.kind = span{}
+	default:
+		c.kind = table{}
+	}
+	if c.numbers() {
+		c.elems = f.Elements()
+		c.rowBytes = c.elems * f.DType.Size()
+		if c.stored.Size() == 0 || c.elems < 0 || c.elems > math.MaxInt32 {
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: fmt.Sprintf("%s rows of %v in batches", f.DType, f.Shape)}
+		}
+		c.cast(f.DType)
+		if cfg.Compat == "lerobot" {
+			c.cast(referenceDType(f.DType))
+		}
+	}
+	src.add(c)
+	if c.span != nil && src.free(f.Key+timesSuffix) {
+		when := &column{key: f.Key + timesSuffix, feature: f, kind: times{}, steps: c.steps, axis: c.axis, span: c.span, time: new(timing), stored: robocache.Int64, elems: 1, rowBytes: 8}
+		when.cast(robocache.Int64)
+		src.add(when)
+	}
+	return nil
+}
+
+// cast chooses the dtype of the tensor.
+func (c *column) cast(to robocache.DType) { c.out, c.outBytes = to, c.elems*to.Size() }
+
+// setWindow settles the rows or times of a column's window.
+func (src *source) setWindow(c *column) (err error) {
+	cfg := &src.cfg
+	var w window
+	if n := cfg.Windows.Of(c.key); n != nil {
+		if w.nanos, err = n.Nanos(); err != nil {
+			return err
+		}
+		c.time.native = n.Count == 0
+		if w.nanos == nil {
+			c.span = &[2]int64{options.Seconds(n.Span[0]), options.Seconds(n.Span[1])}
+			if c.feature.Kind != robocache.KindNumeric || c.feature.Ragged() {
+				c.steps = max(src.widest[c.key], 1)
+				c.axis = []int{c.steps}
+			}
+			return nil
+		}
+	} else if rows := cfg.Indices.Of(c.key); rows != nil {
+		w, err = rowWindow(rows, cfg, c.time != nil)
+	} else if deltas := cfg.Deltas.Of(c.key); deltas != nil {
+		w, err = src.timeWindow(deltas, c)
+	} else {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.steps = max(len(w.offsets), len(w.nanos))
+	c.axis = []int{c.steps}
+	c.window = slices.IndexFunc(src.windows, func(o window) bool { return slices.Equal(o.offsets, w.offsets) && slices.Equal(o.nanos, w.nanos) })
+	if c.window < 0 {
+		c.window = len(src.windows)
+		src.windows = append(src.windows, w)
+	}
+	return nil
+}
+
+// timeWindow is a window in seconds: in rows, unless the column goes by time.
+func (src *source) timeWindow(deltas []float64, c *column) (w window, err error) {
+	cfg := &src.cfg
+	if w.nanos, err = options.Nanos(deltas, "delta_timestamps"); err != nil || c.time != nil {
+		return w, err // offsets in time need not be multiples of a frame
+	}
+	fps := src.ds.Info().FPS
+	if fps.Zero() {
+		fps = c.feature.FPS
+	}
+	if fps.Zero() {
+		return w, robocache.NoClock("loader", nil, "delta_timestamps are in seconds")
+	}
+	tolerance := defaultTolerance
+	for _, t := range []*float64{cfg.Tolerance, cfg.OffsetTolerance} {
+		if t != nil {
+			tolerance = *t
+		}
+	}
+	w.offsets, err = align.Offsets(deltas, fps, tolerance)
+	return w, err
+}
+
+// rowWindow is a window in rows: of the timebase that the samples lie on, be it a stream's own or a grid.
+func rowWindow(rows []int, cfg *Config, timed bool) (w window, err error) {
+	switch {
+	case !timed:
+		w.offsets = rows
+	case cfg.Align == nil || cfg.Align.HZ.Zero():
+		return w, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "delta_indices of a stream whose rows are not the samples'", Hint: "anchor= makes its rows the samples; or give delta_timestamps= or windows= in seconds, or hz="}
+	default:
+		for _, n := range rows {
+			w.nanos = append(w.nanos, cfg.Align.HZ.Nanos(int64(n)))
+		}
+	}
+	return w, nil
+}
+
+// setFrame settles what a decoded frame becomes. The size may still be 0: then the first frame says it (probe).
+func (c *column) setFrame(cfg *Config) {
+	f, kept := c.feature, c.feature.DepthUnit()
+	c.height, c.width = f.Height, f.Width
+	c.spec.ChannelsFirst, c.resize = true, cfg.ImageResize
+	if len(cfg.ImageSize) == 2 {
+		c.height, c.width = cfg.ImageSize[0], cfg.ImageSize[1]
+		c.spec.Height, c.spec.Width = c.height, c.width
+	}
+	switch {
+	case f.Depth != nil && cfg.DepthUnit != "code":
+		c.depth(cfg, f.Depth) // codes of video are finer than millimetres near the camera: they go to metres in one step
+	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != cfg.DepthUnit && cfg.DepthUnit != "code"):
+		c.depth(cfg, &robocache.Depth{Unit: kept})
+	case f.Depth != nil || f.DType == robocache.Uint16:
+		c.spec.Pixel, c.out = video.Gray16, robocache.Uint16
+		if f.Depth != nil && c.isVideo() {
+			c.unit = "" // codes
+		}
+	case !c.isVideo() && f.DType == robocache.Float32 && f.Channels == 1: // of another unit, and so no depth: as it is kept
+		c.spec.Pixel, c.spec.Depth, c.out = video.DepthM, &robocache.Depth{Unit: "m"}, robocache.Float32
+	case cfg.ImageDType == "float32", cfg.Compat == "lerobot" && !c.isVideo(): // the reference's return_uint8 is for video alone
+		c.spec.Pixel, c.out = video.RGBFloat32, robocache.Float32
+	default:
+		c.spec.Pixel, c.out = video.RGB8, robocache.Uint8
+	}
+	c.resized(c.height, c.width)
+}
+
+// depth makes frames those of depth, in the unit that is asked for.
+func (c *column) depth(cfg *Config, d *robocache.Depth) {
+	c.spec.Pixel, c.unit = video.DepthMM, "mm"
+	if cfg.DepthUnit == "m" {
+		c.spec.Pixel, c.unit = video.DepthM, "m"
+	}
+	c.spec.Depth, c.out = d, robocache.Float32
+}
+
+// resized sets the size of frames.
+func (c *column) resized(height, width int) {
+	c.height, c.width = height, width
+	c.elems = channels(c.spec.Pixel) * height * width
+	c.cast(c.out)
+}
+
+func channels(p video.Pixel) int {
+	if p == video.RGB8 || p == video.RGBFloat32 {
+		return 3
+	}
+	return 1
+}
+
+// referenceDType is what LeRobot's own items have.
+func referenceDType(d robocache.DType) robocache.DType {
+	switch {
+	case d.Float():
+		return robocache.Float32
+	case d.Integer():
+		return robocache.Int64
+	}
+	return d
+}
+
+// free says that no feature has a key.
+func (src *source) free(key string) bool { return !slices.Contains(src.known, key) }
+
+func (src *source) keys() []string {
+	var out []string
+	for _, c := range src.columns {
+		out = append(out, c.key)
+	}
+	return out
+}
+
+// column finds a column by its key; nil where there is none.
+func (src *source) column(key string) *column {
+	for _, c := range src.columns {
+		if c.key == key {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,434 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// A column of frames is what the store of frames knows of it (frames.Column).
+
+// ID numbers a column among those of all sources.
+func (c *column) ID() int32 { return int32(c.src.index<<16 | c.number) }
+
+// Files are those of the source; stills are files of their own (stills.go).
+func (c *column) Files() frames.Files { return c.files }
+
+// FrameSize is the bytes of a frame before augmentation.
+func (c *column) FrameSize() int {
+	if c.aug == nil {
+		return c.outBytes
+	}
+	return 3 * c.height * c.width
+}
+
+// Recipe is what decides a frame's pixels: a part of its key in a cache directory, so that it must not change. Stills are not cached there.
+func (c *column) Recipe() string {
+	if !c.isVideo() {
+		return ""
+	}
+	s := fmt.Sprintf("pixels 1 %d %d %d %t %s %+v", c.height, c.width, c.spec.Pixel, c.spec.ChannelsFirst, c.out, c.spec.Depth)
+	if c.resize != Stretch {
+		s += fmt.Sprint(" ", c.resize)
+	}
+	if c.norm != nil {
+		s += fmt.Sprintf(" %v %v %v %t", c.norm.Kind, c.norm.A, c.norm.B, c.norm.clip)
+	}
+	return s
+}
+
+// Render writes a decoded frame as it is in a batch before augmentation.
+func (c *column) Render(f video.Frame, dst []byte) error {
+	w, h := f.Size()
+	d, err := c.draft(w, h, dst)
+	if err != nil {
+		return err
+	}
+	return d.done(f.Convert(&d.spec, d.into))
+}
+
+// FromPlanes does so with kept planes.
+func (c *column) FromPlanes(info video.PlaneInfo, planes, dst []byte) error {
+	shape := info.Shape()
+	d, err := c.draft(shape.Width, shape.Height, dst)
+	if err != nil {
+		return err
+	}
+	return d.done(video.ConvertPlanes(info, planes, &d.spec, d.into))
+}
+
+// Check compares a frame's time in its file with its row's, where that is asked for.
+func (c *column) Check() func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
+	if c.src.cfg.Tolerance == nil || c.src.starts == nil || c.time != nil || !c.isVideo() {
+		return nil
+	}
+	return func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
+		return w.Own.(*worker).checkTime(to.(*target).p, c, f, k, ordinal)
+	}
+}
+
+func sizeError(c *column, width, height int) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "frames of another size",
+		Want: dimensions(c.width, c.height), Got: dimensions(width, height), Hint: "image_size=[h, w] brings all to one size"}
+}
+
+func dimensions(width, height int) string { return fmt.Sprintf("%d×%d", width, height) }
+
+// target is where the frames of a column go in one part of a batch.
+type target struct {
+	p *part
+	c *column
+}
+
+// Seq is the batch's number in its run.
+func (t *target) Seq() int64 { return t.p.u.seq }
+
+// Into is the place itself, or scratch where the frame is augmented on the way.
+func (t *target) Into(w *frames.Worker, k int) []byte {
+	if t.c.aug == nil || t.c.raw != nil {
+		return t.p.frame(t.c, k)
+	}
+	return w.Bytes(t.c.FrameSize())
+}
+
+// Put brings a frame to its place.
+func (t *target) Put(k int, pixels []byte) { t.p.put(t.c, k, pixels) }
+
+// Done counts frames of the batch.
+func (t *target) Done(n int) { t.p.u.finish(int64(n)) }
+
+// errMasked says that a row holds no frame, and may.
+var errMasked = errors.New("a row without a frame")
+
+// Lose notes that the frame of a place will not come.
+func (t *target) Lose(k int, path string, ordinal int, err error) {
+	p, c := t.p, t.c
+	if err == errMasked {
+		p.masked(c, k)
+		return
+	}
+	r := robocache.Row{Episode: p.rows[0][k/c.steps].Episode, Index: -1}
+	if c.time == nil {
+		r = p.rows[c.window][k]
+	}
+	if !c.isVideo() {
+		r.Index = ordinal
+	}
+	where := p.src.where(c, r)
+	if c.isVideo() {
+		where["file"], where["frame"] = path, ordinal
+	}
+	p.blame(r.Episode, robocache.At(err, where))
+	p.u.finish(1)
+}
+
+// blank writes the frame of a place that has none: zero, and masked.
+func (p *part) blank(c *column, k int) {
+	clear(p.frame(c, k))
+	if c.raw != nil {
+		c.raw.blank(p, c, k)
+	}
+	p.src.a.store.N.Frames.Add(1)
+	p.u.finish(1)
+}
+
+// masked is blank for a place whose row may hold no frame, and holds none.
+func (p *part) masked(c *column, k int) {
+	p.data(c.mask)[p.at(c, k)] = 1
+	p.blank(c, k)
+}
+
+// frameRefs finds out where the frames of rows lie. Of rows with none (index -1) they mean nothing.
+func (w *worker) frameRefs(c *column, rows []robocache.Row) ([]robocache.FrameRef, []robocache.Row, error) {
+	w.refs = append(w.refs[:0], make([]robocache.FrameRef, len(rows))...)
+	asked := rows
+	if c.time != nil {
+		asked = append(w.rows[:0], rows...)
+		for i := range asked {
+			asked[i].Index = max(asked[i].Index, 0)
+		}
+		w.rows = asked
+	}
+	return w.refs, asked, c.src.ds.Frames(w.Ctx(), c.key, asked, w.refs)
+}
+
+// locate finds out where the frames of a column lie, for all batches of a horizon, and asks the store for them.
+func (w *worker) locate(parts []*part, c *column) {
+	total := 0
+	for _, p := range parts {
+		total += p.size() * c.steps
+	}
+	wants := make([]frames.Want, 0, total)
+	targets := make([]frames.Target, len(parts))
+	var paths []string
+	known := map[string]int32{}
+	for k, p := range parts {
+		targets[k] = &target{p, c}
+		mask, masked := p.rowsInto(c.mask)
+		rows, err := w.rowsOf(p, c, mask)
+		masked()
+		if err != nil {
+			p.failAt(err)
+			p.u.finish(int64(p.size() * c.steps))
+			continue
+		}
+		refs, err := w.located(p, c, rows)
+		if err != nil {
+			p.u.finish(int64(len(rows)))
+			continue
+		}
+		for i := range refs {
+			r := &refs[i]
+			switch {
+			case noRow(rows[i]):
+				p.blank(c, i)
+				continue
+			case r.Missing && c.feature.Masked:
+				p.masked(c, i)
+				continue
+			case r.Missing || r.Path == "":
+				p.blame(rows[i].Episode, c.src.missing(c, rows[i], r))
+				p.u.finish(1)
+				continue
+			}
+			path, ok := known[r.Path]
+			if !ok {
+				path = int32(len(paths))
+				known[r.Path] = path
+				paths = append(paths, r.Path)
+			}
+			wants = append(wants, frames.Want{Ordinal: r.Ordinal, Path: path, To: int32(k), K: int32(i)})
+		}
+	}
+	clear(w.refs)
+	w.Want(c, targets, wants, paths)
+}
+
+// located is where the frames of rows lie, stills by their rows. Where that cannot be said episodes are blamed.
+func (w *worker) located(p *part, c *column, rows []robocache.Row) ([]robocache.FrameRef, error) {
+	if !c.isVideo() {
+		w.refs = append(w.refs[:0], make([]robocache.FrameRef, len(rows))...)
+		for i, r := range rows {
+			if i > 0 && r.Episode == rows[i-1].Episode {
+				w.refs[i].Path = w.refs[i-1].Path
+			} else {
+				w.refs[i].Path = strconv.Itoa(r.Episode)
+			}
+			w.refs[i].Ordinal = r.Index
+		}
+		return w.refs, nil
+	}
+	refs, asked, err := w.frameRefs(c, rows)
+	if err != nil {
+		p.isolate(asked, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			return c.src.ds.Frames(w.Ctx(), c.key, sub, make([]robocache.FrameRef, len(sub)))
+		})
+		return nil, err
+	}
+	c.src.checkTimestamps(w.Ctx(), p, c, rows)
+	return refs, nil
+}
+
+// worthwhile is the part of a pool's samples that a rank must take for keeping its episodes to pay.
+const worthwhile = 0.2
+
+// follow brings the residents to where the order's pool is at a step, before its batch is made: what the samples of an episode that enters will
+// want is decoded from then on, and kept; what the rank will never give is let go. Where the rows cannot be read nothing is noted: the samples
+// find their frames as those of other orders do, and report what is wrong.
+func (w *worker) follow(s *order.Step, seq int64) {
+	if w.a.cfg.Shuffle != Pool || !w.a.hasVideo() {
+		return
+	}
+	for i := range s.Admitted {
+		if a := &s.Admitted[i]; a.Share >= worthwhile {
+			w.eachUse(w.a.sources[a.Source], a.Samples, func(c *column, uses map[frames.ID]int32) { w.Admit(c, uses, seq) })
+		}
+	}
+	for samples := s.Passed; len(samples) > 0; {
+		src, _ := w.a.sourceOf(samples[0])
+		n := 1
+		for n < len(samples) && samples[n] >= src.offset && samples[n] < src.offset+src.table.Samples() {
+			n++
+		}
+		w.eachUse(src, samples[:n], func(c *column, uses map[frames.ID]int32) { w.a.store.Pass(c, uses) })
+		samples = samples[n:]
+	}
+}
+
+// eachUse counts how often samples of a source want each frame of each camera.
+func (w *worker) eachUse(src *source, samples []int64, fn func(c *column, uses map[frames.ID]int32)) {
+	own := make([]int64, len(samples))
+	for i, s := range samples {
+		own[i] = s - src.offset
+	}
+	p := &part{src: src}
+	p.resolve(own)
+	for _, c := range src.columns {
+		if !c.isVideo() {
+			continue
+		}
+		rows, err := w.rowsOf(p, c, nil)
+		if err != nil {
+			continue
+		}
+		refs, _, err := w.frameRefs(c, rows)
+		if err != nil {
+			continue
+		}
+		uses := make(map[frames.ID]int32, len(rows))
+		for i := range refs {
+			if !noRow(rows[i]) && !refs[i].Missing && refs[i].Path != "" {
+				uses[frames.ID{Path: refs[i].Path, Ordinal: refs[i].Ordinal}]++
+			}
+		}
+		clear(refs)
+		fn(c, uses)
+	}
+}
+
+// residentBytes is what a sample that is still to be drawn takes of a pool, by declared sizes and lengths: its frames; where there are
+// none, its numbers. With windows of T frames a frame stays until the last of T samples is drawn: at most T frames a sample, and at
+// most the whole episode, which is ln(n) + γ times the samples that an episode of n has left on average (draws empty it like a
+// collector of coupons).
+//
+// In integers: the order of a pool comes of it, and must be the same on every machine.
+func (src *source) residentBytes() int64 {
+	var shown, rows int64
+	mean := src.table.Samples() / int64(max(src.table.Filled(), 1))
+	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // hundredths
+	for _, c := range src.columns {
+		each := min(100*int64(c.steps), whole)
+		pixels := c.height * c.width * channels(c.spec.Pixel) * c.out.Size() // augmented or not
+		switch k := c.kind.(type) {
+		case images:
+			kept := int64(pixels)
+			if !k.still {
+				kept = c.keptBytes(pixels)
+			}
+			shown += each * kept / 100
+		case table, span, times:
+			rows += int64(c.rowBytes)
+		}
+	}
+	if shown == 0 {
+		return max(rows, 1)
+	}
+	return shown
+}
+
+// keptBytes is what one kept frame of a column takes, by its declared size.
+func (c *column) keptBytes(pixels int) int64 {
+	if !c.src.a.planar() {
+		return frames.PieceBytes(pixels)
+	}
+	w, h := int64(c.width), int64(c.height)
+	if c.feature.Width > 0 && c.feature.Height > 0 {
+		w, h = int64(c.feature.Width), int64(c.feature.Height)
+	}
+	if channels(c.spec.Pixel) == 3 {
+		return frames.PieceBytes(int(w*h*3+1) / 2)
+	}
+	return frames.PieceBytes(int(2 * w * h))
+}
+
+// openFiles finds the files and makes the decoder pool, which keeps at most budget bytes of idle ones, where a column needs them.
+func (src *source) openFiles(budget int64) error {
+	for _, c := range src.columns {
+		switch {
+		case !is[images](c):
+			continue
+		case !c.isVideo():
+			c.files = stillFiles{c}
+			continue
+		case src.files != nil:
+			c.files = src.files
+			continue
+		}
+		ds := base(src.ds)
+		if fake, ok := ds.(interface{ files() frames.Files }); ok { // of tests, which need no codec
+			src.files = fake.files()
+		} else {
+			lib := video.LibraryOf(ds)
+			if lib == nil {
+				return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "the format " + ds.Info().Format + " gives no video files", Hint: "keys= without the video keys"}
+			}
+			if _, err := video.ActiveBackend(); err != nil {
+				return robocache.At(err, robocache.Where{"stream": c.key})
+			}
+			src.files = frames.NewLibrary(lib, budget)
+		}
+		c.files = src.files
+	}
+	return nil
+}
+
+// probes bounds how many episodes are asked for a first frame.
+const probes = 8
+
+// probe finds the true size of each frame column from its first frame: what metadata declare may lie.
+func (src *source) probe(ctx context.Context) error {
+	for _, c := range src.columns {
+		if !is[images](c) || c.spec.Width != 0 {
+			continue
+		}
+		width, height, err := src.firstSize(ctx, c)
+		switch {
+		case width > 0 && height > 0:
+			c.resized(height, width)
+		case c.width > 0 && c.height > 0:
+			// No frame could be looked at: what is declared holds until one comes, and each is checked against it.
+		case err != nil:
+			return robocache.At(err, robocache.Where{"stream": c.key})
+		default:
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "nothing says the size of the frames", Hint: "image_size=[h, w]"}
+		}
+		if c.width > 1<<15 || c.height > 1<<15 {
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Want: "frames of at most 32768×32768", Got: sizeError(c, c.width, c.height).Error()}
+		}
+	}
+	return nil
+}
+
+func (src *source) firstSize(ctx context.Context, c *column) (width, height int, err error) {
+	tried := 0
+	for i := range src.table.Len() {
+		if from, to := src.table.Span(i); from == to {
+			continue
+		}
+		if tried++; tried > probes {
+			break
+		}
+		ref := make([]robocache.FrameRef, 1)
+		if err = src.ds.Frames(ctx, c.key, []robocache.Row{{Episode: src.table.Episode(i)}}, ref); err != nil || ref[0].Missing {
+			continue
+		}
+		if !c.isVideo() {
+			var info video.StillInfo
+			if info, err = video.ImageSize(&ref[0]); err != nil {
+				continue
+			}
+			if info.DType != robocache.Uint8 && c.out == robocache.Uint8 { // sixteen bits or floats that nobody declared as depth
+				c.depth(&src.cfg, c.spec.Depth)
+				if src.cfg.DepthUnit == "code" && info.DType == robocache.Uint16 {
+					c.spec.Pixel, c.out, c.unit = video.Gray16, robocache.Uint16, ""
+				}
+			}
+			return info.Width, info.Height, nil
+		}
+		var r frames.File
+		if r, err = src.files.Open(ctx, ref[0].Path); err != nil {
+			continue
+		}
+		defer r.Release()
+		width, height = r.Size()
+		return width, height, nil
+	}
+	return 0, 0, err
+}

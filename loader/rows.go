@@ -1,0 +1,407 @@
+package loader
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/planning"
+)
+
+// part is what one source gives to a batch under construction.
+type part struct {
+	u      *unit
+	src    *source
+	rows   [][]robocache.Row // a window each, n × steps
+	pads   [][]byte          // which of them stand for a row outside the episode
+	places []int32           // which selected episode each sample is in
+	slots  []int32           // which sample of the batch each is; nil: the same
+}
+
+func (p *part) size() int { return len(p.places) }
+
+// slot is the place in the batch of the part's sample i.
+func (p *part) slot(i int) int {
+	if p.slots == nil {
+		return i
+	}
+	return int(p.slots[i])
+}
+
+// at is the place in the batch of the k-th value of a column with windows.
+func (p *part) at(c *column, k int) int {
+	if p.slots == nil {
+		return k
+	}
+	return int(p.slots[k/c.steps])*c.steps + k%c.steps
+}
+
+// frame is where the k-th frame of a column goes.
+func (p *part) frame(c *column, k int) []byte {
+	k = p.at(c, k)
+	return p.data(c.entry)[k*c.outBytes : (k+1)*c.outBytes]
+}
+
+// data is the tensor of the batch that entry i of the source goes to.
+func (p *part) data(i int) []byte { return p.u.batch.Tensors[p.src.slots[i]].Data }
+
+// rowsInto gives room for all samples' values of entry i, one after the other: the tensor itself where the part is the whole batch.
+// done puts them where they belong. Of entry -1 there is none.
+func (p *part) rowsInto(i int) (dst []byte, done func()) {
+	if i < 0 {
+		return nil, func() {}
+	}
+	data := p.data(i)
+	if p.slots == nil {
+		return data, func() {}
+	}
+	own := &p.src.tensors[i]
+	size, wide, pad := own.bytes, p.src.a.schema.tensors[p.src.slots[i]].bytes, p.src.pads[own.key]
+	dst = make([]byte, len(p.slots)*size)
+	return dst, func() {
+		for k, slot := range p.slots {
+			from, to := dst[k*size:(k+1)*size], data[int(slot)*wide:int(slot+1)*wide]
+			if pad != nil {
+				pad.place(to, from, own.dtype.Size())
+			} else {
+				copy(to, from)
+			}
+		}
+	}
+}
+
+// resolve finds the rows of the part's samples, numbered as its source does, and those of their windows.
+func (p *part) resolve(samples []int64) {
+	src, n := p.src, len(samples)
+	if p.rows == nil {
+		p.rows, p.pads = make([][]robocache.Row, len(src.windows)), make([][]byte, len(src.windows))
+	}
+	p.places = slices.Grow(p.places[:0], n)[:n]
+	anchors := slices.Grow(p.rows[0][:0], n)[:n]
+	for i, s := range samples {
+		r, place := src.table.Row(s)
+		anchors[i], p.places[i] = r, int32(place)
+	}
+	p.rows[0] = anchors
+	p.pads[0] = slices.Grow(p.pads[0][:0], n)[:n] // all zero: a sample is in its episode
+	for k := 1; k < len(src.windows); k++ {
+		offsets := src.windows[k].offsets
+		rows, pads := slices.Grow(p.rows[k][:0], n*len(offsets)), slices.Grow(p.pads[k][:0], n*len(offsets))
+		for _, r := range anchors {
+			length := src.rowsOn(r.Episode)
+			for _, o := range offsets {
+				row, outside := align.Clamp(r.Index, o, length)
+				rows, pads = append(rows, robocache.Row{Episode: r.Episode, Index: row}), append(pads, flag(outside))
+			}
+		}
+		p.rows[k], p.pads[k] = rows, pads
+	}
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// begin resolves the part's samples, and counts what is still to come.
+func (p *part) begin(samples []int64) (waits int64) {
+	p.resolve(samples)
+	for _, c := range p.src.columns {
+		waits += int64(c.kind.waits(c, len(samples)))
+		if c.raw != nil {
+			c.raw.begin(p, c)
+		}
+	}
+	return waits
+}
+
+func noRow(r robocache.Row) bool { return r.Index < 0 }
+
+// rowsOf gives the row of each place of a column, index -1 where there is none, and the mask of the column, unless mask is nil.
+func (w *worker) rowsOf(p *part, c *column, mask []byte) ([]robocache.Row, error) {
+	if c.time == nil {
+		copy(mask, p.pads[c.window])
+		return p.rows[c.window], nil
+	}
+	if c.span != nil {
+		return w.placedRows(p, c, mask)
+	}
+	plan, rows, err := w.plans(p, c)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]robocache.Row, plan.Len())
+	for i, k := range plan.Kind {
+		out[i] = robocache.Row{Episode: p.rows[0][i/c.steps].Episode, Index: -1}
+		if k == kernel.Copy {
+			out[i] = rows[plan.Left[i]]
+		}
+	}
+	if mask != nil {
+		pads(mask, plan.Valid)
+	}
+	return out, nil
+}
+
+// pads turns validity into padding.
+func pads(mask, valid []uint8) {
+	for i, v := range valid {
+		mask[i] = 1 - v
+	}
+}
+
+// maskRows marks the rows without a value of a column that is read by rows. Beside a window it adds to the pads.
+func (w *worker) maskRows(p *part, c *column, rows []robocache.Row) error {
+	if c.feature == nil || !c.feature.Masked || c.mask < 0 {
+		return nil
+	}
+	valid, err := align.Validity(w.Ctx(), p.src.ds, c.feature, rows)
+	for i, v := range valid {
+		if v == 0 {
+			p.data(c.mask)[p.at(c, i)] = 1
+		}
+	}
+	return robocache.At(err, robocache.Where{"stream": c.key})
+}
+
+// byEpisode calls fn for each episode of a part, with its samples in the part's order.
+func (w *worker) byEpisode(p *part, fn func(episode int, group []int32) error) error {
+	n := p.size()
+	order := slices.Grow(w.index[:0], n)[:n]
+	for i := range order {
+		order[i] = int32(i)
+	}
+	w.index = order
+	slices.SortStableFunc(order, func(x, y int32) int { return int(p.places[x]) - int(p.places[y]) })
+	for lo := 0; lo < n; {
+		hi := lo
+		place := p.places[order[lo]]
+		for hi < n && p.places[order[hi]] == place {
+			hi++
+		}
+		episode := p.src.table.Episode(int(place))
+		if err := fn(episode, order[lo:hi]); err != nil {
+			var known *episodeError
+			if errors.As(err, &known) {
+				return err
+			}
+			return &episodeError{episode, err}
+		}
+		lo = hi
+	}
+	return nil
+}
+
+// snapped moves a time onto a timestamp that is 1 ns beside it. On a grid the sample's time and the offset are rounded each: their sum may
+// miss the row that both mean, and behind the last one that would be padding. It also gives the first timestamp that is not before the time,
+// where the search for a later time goes on: most windows are a few rows from place to place.
+func snapped(t int64, timestamps []int64, from int) (int64, int) {
+	i := from
+	for i < len(timestamps) && timestamps[i] < t {
+		if i++; i == from+16 {
+			more, _ := slices.BinarySearch(timestamps[i:], t)
+			i += more
+			break
+		}
+	}
+	switch {
+	case i < len(timestamps) && timestamps[i]-t <= 1:
+		t = timestamps[i]
+	case i > 0 && t-timestamps[i-1] == 1:
+		t--
+	}
+	return t, i
+}
+
+// plans finds, for each sample and step of a column, where its value comes from. The plan is of the whole batch: its sources are
+// the rows that are given beside it, each once. Places that would read a row without a value have none. Both are the worker's, until it
+// makes the next.
+func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error) {
+	own, opt := p.src, &c.time.opt
+	deltas := own.windows[c.window].nanos
+	steps := c.steps
+	whole := w.plan.Of(&w.plan.Whole, p.size()*steps)
+	whole.Mode = opt.Mode
+	rows := w.plan.Rows[:0]
+	err := w.byEpisode(p, func(episode int, group []int32) error {
+		timestamps, err := own.timestamps.of(w.Ctx(), episode, c.time.clock)
+		if err != nil {
+			return err
+		}
+		targets := w.plan.Targets[:0]
+		for _, i := range group {
+			t, err := own.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
+			if err != nil {
+				return err
+			}
+			near := 0
+			for _, d := range deltas {
+				at := t - c.time.offset + d
+				if d != 0 && own.timebase.grid {
+					if near > 0 && timestamps[near-1] >= at {
+						near = 0
+					}
+					at, near = snapped(at, timestamps, near)
+				}
+				targets = append(targets, at)
+			}
+		}
+		w.plan.Targets = targets
+		from, near := planning.Around(timestamps, targets, opt)
+		one := w.plan.Of(&w.plan.One, len(targets))
+		if err := opt.Fill(one, near, targets); err != nil {
+			return robocache.At(err, robocache.Where{"episode": episode})
+		}
+		used := w.plan.Used(one)
+		base := int32(len(rows))
+		for _, r := range used.Rows {
+			rows = append(rows, robocache.Row{Episode: episode, Index: from + int(r)})
+		}
+		for k, kind := range one.Kind {
+			at := int(group[k/steps])*steps + k%steps
+			whole.Kind[at], whole.Weight[at], whole.Valid[at] = kind, one.Weight[k], one.Valid[k]
+			switch kind {
+			case kernel.Copy, kernel.Blend:
+				whole.Left[at], whole.Right[at] = base+used.Place(one.Left[k]), base+used.Place(one.Right[k])
+			case kernel.Window:
+				whole.Left[at] = base + used.Place(one.Left[k])
+				whole.Right[at] = whole.Left[at] + one.Right[k] - one.Left[k]
+			}
+		}
+		return nil
+	})
+	w.plan.Rows = rows
+	if err != nil {
+		return nil, nil, err
+	}
+	whole.Sources = len(rows)
+	valid, err := align.Validity(w.Ctx(), own.ds, c.feature, rows)
+	if err != nil {
+		return nil, nil, robocache.At(err, robocache.Where{"stream": c.key})
+	}
+	if valid != nil {
+		align.Mask(whole, valid, 0)
+	}
+	return whole, rows, nil
+}
+
+// spanRows finds the rows of the span around each sample that hold a value, one after the other; how many of them are of each sample; and the samples'
+// times on the stream's clock.
+func (w *worker) spanRows(p *part, c *column) (rows []robocache.Row, counts []int, at []int64, err error) {
+	src, n, total := p.src, p.size(), 0
+	from := make([]int, n)
+	counts, at = make([]int, n), make([]int64, n)
+	err = w.byEpisode(p, func(episode int, group []int32) error {
+		timestamps, err := src.timestamps.of(w.Ctx(), episode, c.time.clock)
+		if err != nil {
+			return err
+		}
+		for _, i := range group {
+			t, err := src.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
+			if err != nil {
+				return err
+			}
+			at[i] = t - c.time.offset
+			lo, hi := align.Span(timestamps, at[i], c.span[0], c.span[1])
+			if c.axis != nil {
+				hi = min(hi, lo+c.steps)
+			}
+			from[i], counts[i] = lo, hi-lo
+			total += hi - lo
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if need := int64(total) * int64(c.rowBytes+16); need > src.a.budget {
+		return nil, nil, nil, tooMany(c, int64(total)*int64(c.rowBytes), src.a.budget)
+	}
+	rows = make([]robocache.Row, 0, total)
+	for i, n := range counts {
+		for r := from[i]; r < from[i]+n; r++ {
+			rows = append(rows, robocache.Row{Episode: p.rows[0][i].Episode, Index: r})
+		}
+	}
+	valid, err := align.Validity(w.Ctx(), src.ds, c.feature, rows)
+	if valid == nil {
+		return rows, counts, at, err
+	}
+	left, k := rows[:0], 0
+	for i, n := range counts {
+		for range n {
+			if valid[k] == 0 {
+				counts[i]--
+			} else {
+				left = append(left, rows[k])
+			}
+			k++
+		}
+	}
+	return left, counts, at, nil
+}
+
+// placedRows gives the rows of a span in its places, the first ones filled; index -1 where there is none. It also writes how many frames each sample has.
+func (w *worker) placedRows(p *part, c *column, mask []byte) ([]robocache.Row, error) {
+	rows, counts, _, err := w.spanRows(p, c)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]robocache.Row, 0, p.size()*c.steps)
+	for i, n := range counts {
+		for j := range c.steps {
+			r := robocache.Row{Episode: p.rows[0][i].Episode, Index: -1}
+			if j < n {
+				r, rows = rows[0], rows[1:]
+			}
+			if mask != nil {
+				mask[len(out)] = flag(j >= n)
+			}
+			out = append(out, r)
+		}
+		if mask != nil && c.count >= 0 && !c.ragged() {
+			view[int64](p.data(c.count))[p.slot(i)] = int64(n)
+		}
+	}
+	return out, nil
+}
+
+// writeTimes writes when the rows of a span were, in ns after their samples: in the sample's places, or one after the other.
+func (w *worker) writeTimes(p *part, c *column, out []int64, rows []robocache.Row, counts []int, at []int64) error {
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		timestamps, err := p.src.timestamps.of(w.Ctx(), rows[0].Episode, c.time.clock)
+		if err != nil {
+			return &episodeError{rows[0].Episode, err}
+		}
+		to := out
+		if c.axis != nil {
+			to = out[i*c.steps:]
+		}
+		for j, r := range rows[:n] {
+			to[j] = timestamps[r.Index] - at[i]
+		}
+		if rows = rows[n:]; c.axis == nil {
+			out = out[n:]
+		}
+	}
+	return nil
+}
+
+// placedTimes fills the column of when the samples of a span in places were; 0 in places without one.
+func (w *worker) placedTimes(p *part, c *column) error {
+	rows, counts, at, err := w.spanRows(p, c)
+	if err != nil {
+		return err
+	}
+	dst, done := p.rowsInto(c.entry)
+	defer done()
+	clear(dst)
+	return w.writeTimes(p, c, view[int64](dst), rows, counts, at)
+}

@@ -1,0 +1,154 @@
+package loader
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+)
+
+// read gathers rows of a column; false where that failed, and the batch or its episodes know it.
+func (w *worker) read(p *part, c *column, rows []robocache.Row, dst []byte) bool {
+	ds := p.src.ds
+	err := ds.Gather(w.Ctx(), c.key, rows, dst)
+	if err != nil {
+		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			return ds.Gather(w.Ctx(), c.key, sub, make([]byte, len(sub)*c.rowBytes))
+		})
+	}
+	return err == nil
+}
+
+// gather fills a numeric tensor: one Gather for the whole batch, straight into it where no cast is asked.
+func (w *worker) gather(p *part, c *column) error {
+	if c.time != nil {
+		return w.gatherTimed(p, c)
+	}
+	mask, masked := p.rowsInto(c.mask)
+	rows, _ := w.rowsOf(p, c, mask)
+	masked()
+	if c.elems == 0 {
+		return nil
+	}
+	dst, done := p.rowsInto(c.entry)
+	into, direct := dst, c.stored == c.out && c.norm == nil && c.noise == 0
+	if !direct {
+		into = w.Bytes(len(rows) * c.rowBytes)
+	}
+	if !w.read(p, c, rows, into) {
+		return nil
+	}
+	p.reflect(c, into, c.stored)
+	if !direct {
+		if err := p.finished(c, dst, into); err != nil {
+			p.u.fail(robocache.At(err, robocache.Where{"stream": c.key}))
+			return nil
+		}
+	}
+	done()
+	return w.maskRows(p, c, rows)
+}
+
+// finished casts stored rows, normalises them, and adds noise.
+func (p *part) finished(c *column, dst, rows []byte) error {
+	if c.noise > 0 {
+		return p.noisy(c, dst, rows, c.stored, nil)
+	}
+	return convert(dst, c.out, rows, c.stored, c.elems, c.norm)
+}
+
+// gatherTimed brings a numeric column onto the timebase, and those that share its plan: one Gather of the rows that are needed, one Resample.
+func (w *worker) gatherTimed(p *part, c *column) error {
+	plan, rows, err := w.plans(p, c)
+	if err != nil {
+		return err
+	}
+	for _, c := range append([]*column{c}, c.shared...) {
+		if err := w.gatherPlanned(p, c, plan, rows); err != nil {
+			return robocache.At(err, robocache.Where{"stream": c.key})
+		}
+	}
+	return nil
+}
+
+func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []robocache.Row) error {
+	src := w.Bytes(len(rows) * c.rowBytes)
+	if !w.read(part, c, rows, src) {
+		return nil
+	}
+	mask, masked := part.rowsInto(c.mask)
+	defer masked()
+	if c.raw != nil {
+		pads(mask, p.Valid)
+		part.pair(c, p, src)
+		return nil
+	}
+	dst, done := part.rowsInto(c.entry)
+	defer done()
+	if c.elems == 0 {
+		pads(mask, p.Valid)
+		return nil
+	}
+	if c.mirror != nil || c.noise > 0 {
+		return part.gatherMirrored(c, p, src, dst, mask)
+	}
+	out, dtype := dst, c.out
+	direct := c.out == c.stored || c.out.Float()
+	if !direct {
+		out, dtype = make([]byte, p.Len()*c.rowBytes), c.stored
+	}
+	copy(mask, p.Valid)
+	x := applies.Get().(*applied)
+	// Normalised in the kernel, so that rows without a value stay zero bits (K9) and there is one rounding (K10).
+	x.part(out, dtype, src, c.stored, c.elems, c.norm.epilogue(0)).Rule = c.time.rule
+	x.planned(p, mask)
+	if err := x.run(); err != nil {
+		return err
+	}
+	pads(mask, mask)
+	if !direct {
+		return convert(dst, c.out, out, c.stored, c.elems, nil)
+	}
+	return nil
+}
+
+// texts are where the texts of a column go.
+func (p *part) texts(c *column) []string { return p.u.batch.Texts[p.src.texts[c.entry]].Values }
+
+// episodeIDs fills a column with the positions of episodes.
+func (w *worker) episodeIDs(p *part, c *column) error {
+	for i, r := range p.rows[0] {
+		p.texts(c)[p.slot(i)] = strconv.Itoa(r.Episode)
+	}
+	return nil
+}
+
+// text fills a column of strings.
+func (w *worker) text(p *part, c *column) error {
+	all, err := w.rowsOf(p, c, nil)
+	if err != nil {
+		return err
+	}
+	rows := all
+	if slices.ContainsFunc(all, noRow) { // a grid that reaches beyond the rows: "" where there is none
+		rows = slices.DeleteFunc(slices.Clone(all), noRow)
+	}
+	values, err := p.src.ds.Text(w.Ctx(), c.key, rows)
+	if err == nil && len(values) != len(rows) {
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "the dataset gave another number of texts than asked"}
+	}
+	if err != nil {
+		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
+			_, err := p.src.ds.Text(w.Ctx(), c.key, sub)
+			return err
+		})
+		return nil
+	}
+	for i, r := range all {
+		if !noRow(r) {
+			p.texts(c)[p.slot(i)], values = values[0], values[1:]
+		}
+	}
+	return nil
+}

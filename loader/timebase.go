@@ -1,0 +1,535 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+)
+
+// timebase is what the samples of a source lie on: the rows of one clock, or a uniform grid. Streams on that clock are read by row; all
+// others are brought to the samples' times by their align rules (column.time).
+type timebase struct {
+	grid    bool   // a uniform timeline (hz)
+	key     string // else: the stream whose rows are samples; "" for the episode's own
+	clock   string // the clock of those rows
+	own     string // Info.Clock: the name of "", where it has one
+	several bool   // windows lie in time and not in rows: there are several clocks, or a grid
+	shift   int64  // of the anchor's timestamps
+}
+
+// timing is how a column goes by time: by which timestamps, and by what rule its values are found or made.
+type timing struct {
+	native bool   // nothing is computed unless a mode is chosen
+	clock  string // the stream whose timestamps count: "" for the task text (its key where its drift is taken off)
+	by     string // which of its clocks
+	offset int64
+	opt    align.Options
+	rule   kernel.Rule // of values
+}
+
+// clockOf is the clock of a feature; "" is the episode's own, under whichever name.
+func (b *timebase) clockOf(f *robocache.Feature) string {
+	if f.Clock == b.own {
+		return ""
+	}
+	return f.Clock
+}
+
+// newTimebase settles the timebase of a source. Without hz and anchor it is the dataset's own rows: Info.Clock, where there are several clocks.
+func newTimebase(info *robocache.Info, cfg *Config) (timebase, error) {
+	b := timebase{grid: cfg.Align != nil && !cfg.Align.HZ.Zero(), own: info.Clock}
+	b.several = b.grid || info.Clock != "" || cfg.Anchor != "" || slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Clock != "" })
+	a := cfg.Align
+	if cfg.Anchor != "" {
+		f := info.Feature(cfg.Anchor)
+		switch {
+		case f == nil:
+			return b, lacks(info, "anchor", cfg.Anchor, keysOf(info))
+		case b.grid:
+			return b, misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
+		}
+		b.clock = b.clockOf(f)
+		if k := f.Key; b.clock != "" || a != nil && (a.Offset[k] != a.Latency[k] || !a.Drift[k].IsZero() || a.Clock[k] != "") {
+			b.key = k // its own timestamps, and not those that its clock recorded first
+		}
+	}
+	if a == nil || b.grid {
+		return b, nil
+	}
+	if !b.several && len(cfg.Windows) == 0 && !casts(a) {
+		return b, misuse("align", "hz, a rate above 0", "none")
+	}
+	var err error
+	b.shift, err = a.Shift(b.key)
+	return b, err
+}
+
+// casts says that nothing but output types is chosen: that needs no timeline.
+func casts(a *align.Config) bool {
+	b := *a
+	b.DTypes = nil
+	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() && b.MaxGap.IsZero() && b.Window == 0
+}
+
+// timing says how a column goes by time, its rule still open; nil where it goes by the rows of the timebase. f is nil for the task text.
+func (b *timebase) timing(f *robocache.Feature, cfg *Config) (*timing, error) {
+	key, clock := "", ""
+	if f != nil {
+		key, clock = f.Key, b.clockOf(f)
+	}
+	switch {
+	case b.grid || clock != b.clock || cfg.Windows.Of(key) != nil || b.several && cfg.Deltas.Of(key) != nil:
+		return new(timing), nil
+	case cfg.Align == nil || key == "":
+		return nil, nil
+	}
+	shift, err := cfg.Align.Shift(key)
+	if err != nil || shift == b.shift && cfg.Align.Clock[key] == cfg.Align.Clock[b.key] && cfg.Align.Drift[key] == cfg.Align.Drift[b.key] {
+		return nil, err
+	}
+	return new(timing), nil
+}
+
+// timed says whether some column goes by time.
+func (src *source) timed() bool {
+	return slices.ContainsFunc(src.columns, func(c *column) bool { return c.time != nil })
+}
+
+// maxTimeline bounds the rows of one episode's timeline: beyond, a timestamp is wrong.
+const maxTimeline = 1 << 31
+
+// checkAlign refuses what a loader's timeline cannot be.
+func (c *Config) checkAlign() error {
+	a := c.Align
+	switch {
+	case a == nil:
+		return nil
+	case a.Times != nil:
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "align times= in a loader", Hint: "give hz=; times= is for one episode's align"}
+	case len(a.Keys) > 0:
+		return misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
+	case !a.HZ.Zero() && (a.HZ.Num < 0 || a.HZ.Den <= 0):
+		return misuse("align", "hz, a rate above 0", a.HZ.String())
+	case a.HZ.Zero() && a.Extent != "":
+		return misuse("align extent", "extent beside hz: it is of a uniform timeline", a.Extent)
+	case a.Window < 0:
+		return misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
+	}
+	return a.CheckShifts()
+}
+
+// alignColumns settles the types that are chosen, and mode, edge and gap of each column that goes by time. The defaults are Episode.align's
+// (align.DefaultMode); of windows= with offsets nothing is computed by default.
+func (src *source) alignColumns() error {
+	cfg := src.cfg.Align
+	if cfg == nil {
+		cfg = &align.Config{}
+	}
+	known := append(src.keys(), "task")
+	for _, named := range cfg.Named() {
+		slices.Sort(named)
+		for _, k := range named {
+			if !slices.Contains(known, k) && src.ds.Info().Feature(k) == nil {
+				return lacks(src.ds.Info(), "align", k, known)
+			}
+		}
+	}
+	for _, c := range src.columns {
+		k := c.key
+		if is[times](c) {
+			k = c.feature.Key
+		} else if to := cfg.DTypes[k]; to != 0 {
+			if !c.numbers() || !to.Float() {
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "align: dtypes: " + to.String(), Hint: "float32, float64, float16 or bfloat16, for numeric streams"}
+			}
+			c.cast(to)
+		}
+		if c.time != nil {
+			if err := c.time.settle(c, k, cfg); err != nil {
+				return err
+			}
+		}
+	}
+	for i, c := range src.columns {
+		c.join(src.columns[:i])
+	}
+	return nil
+}
+
+// settle makes the choices for a column: k is the stream that they are of.
+func (s *timing) settle(c *column, k string, cfg *align.Config) error {
+	s.opt = align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k)), Mode: align.Previous}
+	s.offset, _ = cfg.Shift(k)
+	chosen := false
+	if c.feature == nil {
+		if !cfg.Drift[k].IsZero() {
+			s.clock = k
+		}
+		if m, ok := cfg.Modes[k]; ok {
+			s.opt.Mode = m
+		}
+	} else {
+		s.clock, s.by = c.src.timestampsOf(c.feature), cfg.Clock[k]
+		s.opt.Mode, chosen = cfg.Mode(c.feature)
+		s.opt.Hold = c.feature.Latched && !chosen
+	}
+	bad := func(msg, hint string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "align: " + msg, Hint: hint}
+	}
+	computes := s.opt.Mode.Computes()
+	switch {
+	case c.span != nil || s.native && computes && !chosen: // its samples, as they are
+		s.opt.Mode = align.Previous
+	case computes && (!is[table](c) || c.stored == robocache.Bool):
+		return bad("mode "+s.opt.Mode.String()+": such values are not computed with", "nearest, previous or next")
+	case computes && c.stored.Integer() && !cfg.DTypes[k].Float():
+		return bad("mode "+s.opt.Mode.String()+" of integers", "nearest, previous or next; or dtypes={"+k+": \"float32\"} where they are quantities")
+	}
+	if s.opt.Mode == align.Mean {
+		window := int64(cfg.Window)
+		if window == 0 && c.src.timebase.grid {
+			window = cfg.HZ.Nanos(1)
+		}
+		if window == 0 {
+			return bad("mode mean without a rate", "hz=, or align={\"window\": seconds}")
+		}
+		s.opt.Before, s.opt.After = align.HalfWindows(window)
+	}
+	s.rule = kernel.Rule{Mode: s.opt.Mode, Period: cfg.Period[k], Quats: cfg.Quats[k]}
+	if c.feature != nil {
+		s.rule.Rotations = cfg.Turned(c.feature)
+	}
+	return nil
+}
+
+// join lets a column's values be made by the plan of an earlier one of the same clock, rule and window (A1).
+func (c *column) join(before []*column) {
+	shares := func(c *column) bool { // a plan depends on time alone, and its clock has a name
+		return c.time != nil && is[table](c) && c.feature.Clock != "" && !c.feature.Masked
+	}
+	rule := func(c *column) align.Options {
+		o := c.time.opt
+		o.Stream = ""
+		return o
+	}
+	if !shares(c) {
+		return
+	}
+	for _, d := range before {
+		if d.leader == d && shares(d) && d.feature.Clock == c.feature.Clock && d.window == c.window && d.steps == c.steps && d.time.offset == c.time.offset &&
+			d.time.by == c.time.by && d.time.clock == c.time.clock && rule(d) == rule(c) {
+			c.leader = d
+			d.shared = append(d.shared, c)
+			return
+		}
+	}
+}
+
+// eachEpisode calls fn for the selected episodes of the dataset, several at once: of a folder of recordings the timestamps of each are a file.
+func (src *source) eachEpisode(exclude map[int]bool, fn func(e int)) {
+	var g errgroup.Group
+	g.SetLimit(max(src.cfg.Threads, 1))
+	n := src.ds.Info().Episodes
+	each := func(e int) {
+		if e >= 0 && e < n && !exclude[e] { // the table refuses others
+			g.Go(func() error { fn(e); return nil })
+		}
+	}
+	if src.cfg.Episodes == nil {
+		for e := range n {
+			each(e)
+		}
+	}
+	list := slices.Clone(src.cfg.Episodes)
+	slices.Sort(list)
+	for _, e := range slices.Compact(list) {
+		each(e)
+	}
+	_ = g.Wait()
+}
+
+// counts gives the samples of each episode, and on a grid its start.
+func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int) (int, int64, error) {
+	b := &src.timebase
+	if !b.grid && b.key == "" {
+		return func(e int) (int, int64, error) { return src.ds.Len(e), 0, nil }
+	}
+	type counted struct {
+		n     int
+		start int64
+		err   error
+	}
+	src.long = map[int]int{}
+	found := make([]counted, src.ds.Info().Episodes)
+	timed, anchor := src.timed(), src.ds.Info().Feature(b.key)
+	src.eachEpisode(exclude, func(e int) {
+		c := &found[e]
+		if b.grid {
+			c.n, c.start, c.err = src.gridOf(ctx, e)
+		} else if !timed {
+			c.n, c.err = robocache.RowsIn(ctx, src.ds, e, anchor) // nothing is asked for by time
+		} else {
+			var t []int64
+			t, c.err = src.timestamps.of(ctx, e, b.key)
+			c.n = len(t)
+		}
+	})
+	return func(e int) (int, int64, error) {
+		c := &found[e]
+		if c.err != nil && src.cfg.OnBadEpisode == "skip" && badEpisode(c.err) {
+			// Its timestamps are bad: it never enters the order.
+			src.a.n.skip.Add(int64(src.ds.Len(e)))
+			src.a.warn(robocache.Where{"episode": e}.String() + " is left out: " + c.err.Error())
+			return 0, 0, nil
+		}
+		src.long[e] = c.n
+		return c.n, c.start, c.err
+	}
+}
+
+// widestSpans counts, for each span of frames or of rows of varying length, the samples of the fullest one of its length in the selected episodes:
+// frames are decoded straight into places of the batch, as those of any window are.
+func (src *source) widestSpans(ctx context.Context) error {
+	src.widest = map[string]int{}
+	info := src.ds.Info()
+	for i := range src.cfg.Windows {
+		w := &src.cfg.Windows[i]
+		f := info.Feature(w.Key)
+		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric && !f.Ragged() ||
+			src.cfg.Keys != nil && !slices.Contains(src.cfg.Keys, w.Key) {
+			continue
+		}
+		if _, err := w.Nanos(); err != nil {
+			return robocache.At(err, robocache.Where{"stream": w.Key})
+		}
+		length, stream := options.Seconds(w.Span[1])-options.Seconds(w.Span[0]), src.timestampsOf(f)
+		counts, errs := make([]int, info.Episodes), make([]error, info.Episodes)
+		src.eachEpisode(nil, func(e int) {
+			var t []int64
+			t, errs[e] = src.timestamps.of(ctx, e, stream)
+			from := 0
+			for k := range t {
+				for t[from] < t[k]-length {
+					from++
+				}
+				counts[e] = max(counts[e], k-from+1)
+			}
+		})
+		for e, err := range errs {
+			if err != nil && !(src.cfg.OnBadEpisode == "skip" && badEpisode(err)) {
+				return err
+			}
+			src.widest[w.Key] = max(src.widest[w.Key], counts[e])
+		}
+		if n := src.widest[w.Key]; n > options.MaxSteps {
+			return misuse("windows", "a span of at most 2^20 samples of "+w.Key, fmt.Sprint(n))
+		}
+	}
+	return nil
+}
+
+// gridOf counts the rows of an episode's grid and finds its start.
+func (src *source) gridOf(ctx context.Context, episode int) (n int, start int64, err error) {
+	cfg := src.cfg.Align
+	if src.ds.Len(episode) == 0 {
+		return 0, 0, nil
+	}
+	var names []string
+	var streams [][]int64
+	add := func(key string, always bool) error {
+		t, err := src.timestamps.of(ctx, episode, key)
+		if err != nil {
+			return err
+		}
+		if f := src.ds.Info().Feature(key); f != nil && !always && !align.Bounds(f, t) {
+			return nil
+		}
+		if off, _ := cfg.Shift(key); off != 0 && len(t) > 0 {
+			t = []int64{t[0] + off, t[len(t)-1] + off}
+		}
+		names, streams = append(names, key), append(streams, t)
+		return nil
+	}
+	for _, c := range src.columns {
+		if c.feature != nil && !is[times](c) && (!c.feature.Default || src.cfg.Keys != nil) {
+			if err := add(c.key, c.key == cfg.Extent); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	if k := cfg.Extent; !slices.Contains(names, k) && src.ds.Info().Feature(k) != nil && k != "intersection" && k != "union" {
+		if err := add(k, true); err != nil {
+			return 0, 0, err
+		}
+	}
+	if len(streams) == 0 {
+		if err := add("", true); err != nil {
+			return 0, 0, err
+		}
+	}
+	t0, t1, err := align.Extent(cfg.Extent, names, streams)
+	if err != nil {
+		return 0, 0, err
+	}
+	count := align.UniformCount(t0, t1, cfg.HZ)
+	if count > maxTimeline {
+		return 0, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode}, Msg: fmt.Sprintf("a timeline of %d rows from %d to %d ns", count, t0, t1), Hint: "a timestamp is wrong: robocache doctor"}
+	}
+	return int(count), t0, nil
+}
+
+// rowsOn is how many rows an episode has on the timebase.
+func (src *source) rowsOn(episode int) int {
+	if src.timebase.key == "" {
+		return src.ds.Len(episode)
+	}
+	return src.long[episode]
+}
+
+// at gives the time of a sample: place is its episode's in the table, index its row there.
+func (src *source) at(ctx context.Context, place int32, index int) (int64, error) {
+	if src.timebase.grid {
+		return src.table.Start[place] + src.cfg.Align.HZ.Nanos(int64(index)), nil
+	}
+	episode := src.table.Episode(int(place))
+	t, err := src.timestamps.of(ctx, episode, src.timebase.key)
+	if err == nil && index >= len(t) {
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode, "row": index}, Msg: "a row without a timestamp"}
+	}
+	if err != nil {
+		return 0, &episodeError{episode, err}
+	}
+	return t[index] + src.timebase.shift, nil
+}
+
+// readTimestamps is how the timestamps of a stream are read where values go by time: proved to ascend, once.
+func (src *source) readTimestamps(ctx context.Context, episode int, stream string) ([]int64, error) {
+	cfg := src.cfg.Align
+	if cfg == nil {
+		cfg = &align.Config{}
+	}
+	return cfg.Timestamps(ctx, src.ds, episode, stream)
+}
+
+// timestampsOf is the stream whose timestamps stand for those of a feature: the first one of its clock, so that they are read and kept once.
+func (src *source) timestampsOf(f *robocache.Feature) string {
+	if f.Clock == "" {
+		return f.Key
+	}
+	cfg := src.cfg.Align
+	for _, g := range src.ds.Info().Features {
+		if g.Clock == f.Clock && (cfg == nil || cfg.Clock[g.Key] == cfg.Clock[f.Key] && cfg.Drift[g.Key] == cfg.Drift[f.Key]) {
+			return g.Key
+		}
+	}
+	return f.Key
+}
+
+// timestamps keeps the timestamps of streams within a budget in bytes: those that were asked for last, in two halves. What the young half has no room
+// for makes it the old one, whose own are forgotten.
+type timestamps struct {
+	read func(ctx context.Context, episode int, stream string) ([]int64, error)
+	half int64
+
+	mu         sync.Mutex
+	young, old map[timestampKey][]int64
+	bytes      int64 // of the young
+}
+
+type timestampKey struct {
+	episode int
+	stream  string
+}
+
+// of gives the timestamps of a stream; they are shared and not to be changed. Two callers may read the same ones at once.
+func (s *timestamps) of(ctx context.Context, episode int, stream string) (t []int64, err error) {
+	k := timestampKey{episode, stream}
+	s.mu.Lock()
+	t, young := s.young[k]
+	old := false
+	if !young {
+		t, old = s.old[k]
+	}
+	s.mu.Unlock()
+	if young {
+		return t, nil
+	}
+	if !old {
+		if t, err = s.read(ctx, episode, stream); err != nil {
+			return nil, robocache.At(err, robocache.Where{"episode": episode, "stream": stream})
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if size := int64(8*len(t)) + 128; s.young == nil || s.bytes+size > s.half {
+		s.young, s.old, s.bytes = map[timestampKey][]int64{}, s.young, 0
+	}
+	if _, have := s.young[k]; !have {
+		s.young[k] = t
+		s.bytes += int64(8*len(t)) + 128
+	}
+	return t, nil
+}
+
+// checkTime is the opt-in test whether a frame's time in its file is that of its row there. Each place is tested, for episodes may share a frame.
+func (w *worker) checkTime(p *part, c *column, f frames.File, k, ordinal int) error {
+	src := p.src
+	row := p.rows[c.window][k]
+	start, ok, err := src.starts.VideoStart(w.Ctx(), row.Episode, src.ownKey(c.key))
+	if err != nil || !ok {
+		return err
+	}
+	own, err := src.timestamps.of(w.Ctx(), row.Episode, "")
+	if err != nil || row.Index >= len(own) {
+		return err
+	}
+	return src.compare(c, row, f.TimeNS(ordinal), start+own[row.Index])
+}
+
+func (src *source) compare(c *column, r robocache.Row, frame, row int64) error {
+	limit := int64(min(*src.cfg.Tolerance, 4e9) * 1e9) // more does not fit
+	if d := frame - row; d > limit || -d > limit {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the frame's time is further from the row's than tolerance_s",
+			Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d), Hint: "the frame is found by its number and is the right one; leave tolerance_s out unless such timestamps must be refused"}
+	}
+	return nil
+}
+
+// checkTimestamps compares the recorded timestamps of frames and rows, where the dataset does not say where its episodes lie in the files.
+func (src *source) checkTimestamps(ctx context.Context, p *part, c *column, rows []robocache.Row) {
+	if c.time != nil || src.timebase.key != "" || src.cfg.Tolerance == nil || src.starts != nil {
+		return // a grid has no row of its own to compare with
+	}
+	check := func(r robocache.Row) error {
+		frame, err := src.timestamps.of(ctx, r.Episode, c.key)
+		if err != nil {
+			return err
+		}
+		own, err := src.timestamps.of(ctx, r.Episode, "")
+		if err != nil {
+			return err
+		}
+		if r.Index >= len(frame) || r.Index >= len(own) {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "no timestamp", Want: fmt.Sprint(len(own)), Got: fmt.Sprint(len(frame))}
+		}
+		return src.compare(c, r, frame[r.Index], own[r.Index])
+	}
+	for i, r := range rows {
+		if i > 0 && r == rows[i-1] {
+			continue
+		}
+		if err := check(r); err != nil {
+			p.blame(r.Episode, err)
+			return
+		}
+	}
+}
