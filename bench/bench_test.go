@@ -72,7 +72,7 @@ func TestRunEndsWithItsContextAndTimeout(t *testing.T) {
 }
 
 func TestReportFiles(t *testing.T) {
-	r := &Report{Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: report.ThisMachine()}
+	r := &Report{Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: report.ThisMachine("r")}
 	results, err := Run(t.Context(), []Runner{shell("a", `echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "exit 1")}, 2, time.Minute, func(string, ...any) {})
 	if err != nil {
 		t.Fatal(err)

@@ -26,8 +26,7 @@ type builder struct {
 }
 
 func newBuilder(ctx context.Context, ds robocache.Dataset, s *Suite) (*builder, error) {
-	j := &builder{s: s, machine: report.ThisMachine(), needed: map[string]*float64{}}
-	j.machine.Revision = s.Program
+	j := &builder{s: s, machine: report.ThisMachine(s.Program), needed: map[string]*float64{}}
 	list, err := s.Base.episodes(ds.Info())
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func TestKeyOrder(t *testing.T) {
 		if err != nil || string(want) != got {
 			t.Errorf("%s: %v\n%s", path, err, got)
 		}
-		sheet, err := keysTable([]*Keys{k}).Csv()
+		sheet, err := keysTable([]*Keys{k}).CSV()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestKeyOrder(t *testing.T) {
 // A table of both kinds has all columns, each in its place.
 func TestTableOfBothKinds(t *testing.T) {
 	n, root, e := 2, "root", 7
-	b, err := keysTable([]*Keys{{Scenario: "a", LoadedEpisodes: &e}, {Scenario: "b", NumShards: &n, DataFilesRoot: &root, ImageShape: []int{3, 4, 5}}}).Csv()
+	b, err := keysTable([]*Keys{{Scenario: "a", LoadedEpisodes: &e}, {Scenario: "b", NumShards: &n, DataFilesRoot: &root, ImageShape: []int{3, 4, 5}}}).CSV()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (r *SuiteReport) Write(dir string) error {
 			if err := report.WriteJSON(path+".json", k); err != nil {
 				return err
 			}
-			sheet, err := keysTable([]*Keys{k}).Csv()
+			sheet, err := keysTable([]*Keys{k}).CSV()
 			if err != nil {
 				return err
 			}
@@ -128,54 +128,45 @@ func show(v any) string {
 	return fmt.Sprint(r.Elem().Interface())
 }
 
-// figures are the plots of a report: rate, time between samples, and the ratio to a baseline.
+// figures are the plots of a report: rate, time between samples, and the ratio to a baseline: the last runner, or where there is one the first group.
 func (r *SuiteReport) figures() []*report.Figure {
-	var rates, gaps, ratio report.Columns
-	var runners []string
-	base := map[string]float64{} // by group: the last runner's rate; where there is one runner, the first group's
+	rates := &report.Figure{Name: "throughput_comparison", Title: "Samples per second (median, min to max of the repeats)", Unit: "samples/s"}
+	gaps := &report.Figure{Name: "latency_comparison", Title: "Time between samples", Unit: "ms a sample"}
+	ratio := &report.Figure{Name: "speedup_comparison", Unit: "times"}
 	group := func(k *Keys) string { return fmt.Sprintf("%s bs%d", k.Scenario, k.BatchSize) }
-	for _, p := range r.Results {
-		report.Find(&runners, p.Merged.Runner)
-	}
+	var runners []string
 	for _, p := range r.Results {
 		k := p.Merged
+		report.Find(&runners, k.Runner)
+		rates.Set(k.Runner, group(k), k.Spread["samples_per_s"])
+	}
+	for _, p := range r.Results {
+		k, name := p.Merged, group(p.Merged)
 		if k.SamplesPerS <= 0 {
-			rates.Set(k.Runner, group(k), report.Spread{})
 			continue
 		}
-		rates.Set(k.Runner, group(k), k.Spread["samples_per_s"])
-		name := group(k)
+		base, than := runners[len(runners)-1], name
 		if len(runners) > 1 {
 			name += " " + k.Runner
+		} else {
+			than = rates.Groups[0]
 		}
 		for i, v := range []float64{k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS} {
 			gaps.Set([]string{"p50", "p95", "p99"}[i], name, report.SpreadOf([]float64{v}))
 		}
-		if k.Runner == runners[len(runners)-1] {
-			base[group(k)] = k.Spread["samples_per_s"].Median
+		for _, s := range rates.Series {
+			if s.Name == base {
+				ratio.Set(k.Runner, group(k), report.SpreadOf([]float64{k.Spread["samples_per_s"].Median / s.Values[than].Median}))
+			}
+		}
+		if ratio.Title = "Samples per second, times those of " + base; len(runners) == 1 {
+			ratio.Title = "Samples per second, times those of " + than
 		}
 	}
 	if gaps.Groups == nil {
 		return nil
 	}
-	title := "Samples per second, times those of " + runners[len(runners)-1]
-	if len(runners) == 1 {
-		title = "Samples per second, times those of " + rates.Groups[0]
-	}
-	for _, p := range r.Results {
-		k := p.Merged
-		than := base[group(k)]
-		if len(runners) == 1 {
-			than = base[rates.Groups[0]]
-		}
-		var s report.Spread
-		if k.SamplesPerS > 0 && than > 0 {
-			s = report.SpreadOf([]float64{k.Spread["samples_per_s"].Median / than})
-		}
-		ratio.Set(k.Runner, group(k), s)
-	}
-	return []*report.Figure{rates.Figure("throughput_comparison", "Samples per second (median, min to max of the repeats)", "samples/s"),
-		gaps.Figure("latency_comparison", "Time between samples", "ms a sample"), ratio.Figure("speedup_comparison", title, "times")}
+	return []*report.Figure{rates, gaps, ratio}
 }
 
 // keysTable has a row a result and the columns of all: where a row lacks one, its cell is empty.

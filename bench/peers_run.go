@@ -31,8 +31,7 @@ type RowVerdict struct {
 // RunPeers runs the rows, a family at a time: all runners of its rows in one interleaved run. keep is given what there is after each family.
 func RunPeers(ctx context.Context, rows []PeerRow, w PeerWork, repeats int, timeout time.Duration, keep func(*PeerReport) error, log func(format string, a ...any)) (*PeerReport, error) {
 	defer w.done()
-	p := &PeerReport{Name: w.Name, Command: w.Command, Rows: rows, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine()}
-	p.Machine.Revision = w.Revision
+	p := &PeerReport{Name: w.Name, Command: w.Command, Rows: rows, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine(w.Revision)}
 	for _, f := range familiesOf(rows) {
 		names := runnersOf(rows, f.name)
 		if len(names) == 0 {

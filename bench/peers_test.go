@@ -181,7 +181,7 @@ func TestCopyRun(t *testing.T) {
 func TestPeerMarkdownAndFiles(t *testing.T) {
 	results := []Result{runnerResult("robocache", run(2, 300), run(2.2, 310)), runnerResult("lerobot", run(4, 100), run(4.4, 110)), {Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
 	row := PeerRow{Name: "r", Title: "cold", Family: "av1", Bars: []Bar{{Text: "≥ 1.8× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8}, {Text: "never", Ours: "robocache", Than: "lerobot-streaming", Metric: CPU, AtLeast: 9}}}
-	p := &PeerReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine(),
+	p := &PeerReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine("r"),
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
 	v := RowVerdict{Name: "r", Title: row.Title, Family: "av1"}
 	for _, b := range row.Bars {

@@ -22,7 +22,8 @@ type Report struct {
 func (r *Report) Write(dir, name string) error {
 	d := &report.Document{Title: r.Title, Command: r.Command, Raw: r}
 	d.Sheet = &report.Table{Head: []string{"arm", "setting", "run", "samples", "seconds", "cpu_seconds", "samples_per_s", "cpu_s_per_1000_samples", "open_s", "first_batch_latency_s", "pss_peak_mb", "shuffle_randomness_frac", "randomness_ideal", "order_sha256"}}
-	var rates, cpu report.Columns
+	rates := &report.Figure{Name: name + "-rate", Title: r.Unit + " a second", Unit: "/s"}
+	cpu := &report.Figure{Name: name + "-cpu", Title: "CPU seconds a 1,000 " + r.Unit, Unit: "CPU s"}
 	for i := range r.Results {
 		x := &r.Results[i]
 		for k, o := range x.Runs {
@@ -35,8 +36,8 @@ func (r *Report) Write(dir, name string) error {
 	d.Sections = []report.Section{
 		{Text: report.About(r.Command, r.Machine, "", nil)},
 		{Text: []string{"Median (min–max) of the repeats."}, Table: r.table()},
-		{Figure: rates.Figure(name+"-rate", r.Unit+" a second", "/s")},
-		{Figure: cpu.Figure(name+"-cpu", "CPU seconds a 1,000 "+r.Unit, "CPU s")},
+		{Figure: rates},
+		{Figure: cpu},
 		report.Raw(r),
 	}
 	return d.Write(dir, name)

@@ -313,7 +313,7 @@ func (s *Suite) preparePages(facts *runFacts) error {
 		if err := evict(files); err != nil {
 			return err
 		}
-	} else if bytes < report.AvailableMemory()/2 {
+	} else if bytes < report.Kilobytes("MemAvailable")<<10/2 {
 		if err := warm(files); err != nil {
 			return err
 		}

@@ -2,16 +2,16 @@ package ops
 
 import (
 	"fmt"
-	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/goatnote-inc/robocache/bench/report"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// OpsBar is one bar of a row, as its text says it:
+// Bar is one bar of a row, as its text says it:
 //
 //	≤ 2.6 µs            ours takes at most so long
 //	≥ 97 % of copy      ours goes at so much of the rate of the fastest copy runner: a copy of the bytes that it must move
@@ -29,63 +29,32 @@ type Bar struct {
 	Cold  bool    `json:"cold,omitempty"`
 }
 
-// ParseOpsBar reads a bar's text.
+var barText = regexp.MustCompile(`^([≥≤]) ([0-9.]+) ?(?:(µs)|% of (\S.*)|× row (\S.*)|× (\S.*))$`)
+
+// ParseBar reads a bar's text.
 func ParseBar(text string) (Bar, error) {
-	b := Bar{Text: text}
-	bad := func(want string) (Bar, error) {
-		return Bar{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "not a bar: " + strconv.Quote(text), Want: want}
+	rest, cold := strings.CutSuffix(text, ", cold")
+	m := barText.FindStringSubmatch(rest)
+	if m == nil {
+		m = make([]string, 7)
 	}
-	rest, cold := strings.CutSuffix(strings.TrimSpace(text), ", cold")
-	b.Cold = cold
-	var ok bool
-	if rest, ok = strings.CutPrefix(rest, "≥"); ok {
-		b.Least = true
-	} else if rest, ok = strings.CutPrefix(rest, "≤"); !ok {
-		return bad("≤ or ≥ first")
+	v, err := strconv.ParseFloat(m[2], 64)
+	least := m[1] == "≥"
+	if err != nil || least == (m[3]+m[5] != "") {
+		return Bar{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "not a bar: " + strconv.Quote(text), Want: "≤ N µs, ≥ N % of RUNNER, ≥ N× RUNNER, or ≤ N× row NAME"}
 	}
-	rest = strings.TrimSpace(rest)
-	end := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
-	if end <= 0 {
-		return bad("a number and what it is of")
-	}
-	v, err := strconv.ParseFloat(rest[:end], 64)
-	if err != nil {
-		return bad("a number")
-	}
-	b.Value = v
-	rest = strings.TrimSpace(rest[end:])
+	b := Bar{Text: text, Least: least, Value: v, Unit: "times", Than: m[4] + m[6], Row: m[5], Cold: cold}
 	switch {
-	case rest == "µs" && !b.Least:
+	case m[3] != "":
 		b.Unit = "µs"
-	case strings.HasPrefix(rest, "% of ") && b.Least:
-		b.Unit, b.Value, b.Than = "share", v/100, rest[len("% of "):]
-	case strings.HasPrefix(rest, "× row ") && !b.Least:
-		b.Unit, b.Row = "times", rest[len("× row "):]
-	case strings.HasPrefix(rest, "× ") && b.Least:
-		b.Unit, b.Than = "times", rest[len("× "):]
-	default:
-		return bad("≤ N µs, ≥ N % of RUNNER, ≥ N× RUNNER, or ≤ N× row NAME")
-	}
-	if b.Unit != "µs" && b.Than == "" && b.Row == "" {
-		return bad("the name of a runner or a row")
+	case m[4] != "":
+		b.Unit, b.Value = "share", v/100
 	}
 	return b, nil
 }
 
-func barsOf(texts ...string) []Bar {
-	var out []Bar
-	for _, t := range texts {
-		b, err := ParseBar(t)
-		if err != nil {
-			panic(err) // the table is in this file's neighbours, and a test reads all of it
-		}
-		out = append(out, b)
-	}
-	return out
-}
-
-// OpsVerdict says how a bar came out.
-type Verdict struct {
+// Check says how a bar came out.
+type Check struct {
 	Bar      Bar           `json:"bar"`
 	Figure   report.Spread `json:"figure"`          // in the bar's unit; ratios and shares round by round
 	Other    string        `json:"other,omitempty"` // the runner that it was held against
@@ -96,109 +65,186 @@ type Verdict struct {
 	Note     string        `json:"note,omitempty"`
 }
 
-// family says whether a runner is one of those that a bar names: "torch" is "torch eager" and "torch.compile".
-func family(than, runner string) bool {
-	return runner == than || strings.HasPrefix(runner, than+" ") || strings.HasPrefix(runner, than+".")
-}
+func (b Bar) within(v float64) bool { return v == b.Value || b.Least == (v > b.Value) }
 
-// Judge measures the bar on a row's result; rows finds those of the same threads.
-func (b Bar) Judge(r *Result, rows func(name string) *Result) Verdict {
-	v := Verdict{Bar: b}
-	ours := r.runner(Ours)
-	if r.Skipped != "" {
-		v.Note = r.Skipped
-		return v
+// check measures the bar on a row's result; row finds those of the same threads.
+func (b Bar) check(r *Result, row func(name string) *Result) Check {
+	c := Check{Bar: b, Note: r.Skipped}
+	if c.Note == "" {
+		c.Note = r.missing(Ours, b.Cold)
 	}
-	if ours == nil || ours.Failed != "" || len(ours.us(b.Cold).Raw) == 0 {
-		v.Note = "no figure of ours"
-		if ours != nil && ours.Failed != "" {
-			v.Note = ours.Failed
-		}
-		return v
+	if c.Note != "" {
+		return c
 	}
-	mine := ours.us(b.Cold)
-	limit := r.fastest("copy", b.Cold)
-	if limit == nil {
-		limit = r.fastest("memcpy", b.Cold)
-	}
+	mine, limit := r.runner(Ours).us(b.Cold), r.limit(b.Cold)
 	switch {
 	case b.Unit == "µs":
-		v.Figure = mine
+		c.Figure = mine
 		if limit != nil {
-			v.Possible = limit.us(b.Cold).Median
+			c.Possible = limit.us(b.Cold).Median
 		}
 	case b.Row != "":
-		var than *Runner
-		if other := rows(b.Row); other != nil {
-			than = other.runner(Ours)
+		other := row(b.Row)
+		if other == nil || other.missing(Ours, b.Cold) != "" {
+			c.Note = b.Row + " was not run"
+			return c
 		}
-		if than == nil || len(than.us(b.Cold).Raw) == 0 {
-			v.Note = b.Row + " was not run"
-			return v
-		}
-		v.Other, v.OtherUS = b.Row, than.us(b.Cold)
-		v.Figure = ratios(mine, v.OtherUS)
+		c.Other, c.OtherUS = b.Row, other.runner(Ours).us(b.Cold)
+		c.Figure = report.Ratios(mine, c.OtherUS)
 	default:
 		than := r.fastest(b.Than, b.Cold)
 		if than == nil {
-			v.Note = r.whyNot(b.Than)
-			return v
+			c.Note = r.missing(b.Than, b.Cold)
+			return c
 		}
-		v.Other, v.OtherUS = than.Name, than.us(b.Cold)
-		v.Figure = ratios(v.OtherUS, mine)
+		c.Other, c.OtherUS = than.Name, than.us(b.Cold)
+		c.Figure = report.Ratios(c.OtherUS, mine)
 		if limit != nil && b.Unit == "times" {
-			v.Possible = v.OtherUS.Median / limit.us(b.Cold).Median
+			c.Possible = c.OtherUS.Median / limit.us(b.Cold).Median
 		}
 	}
-	if len(v.Figure.Raw) == 0 {
-		v.Note = "no figure"
-		return v
+	if len(c.Figure.Raw) == 0 {
+		c.Note = "no figure"
+		return c
 	}
-	v.Judged = true
-	pass := func(x float64) bool {
-		if b.Least {
-			return x >= b.Value
-		}
-		return x <= b.Value
+	c.Judged = true
+	c.Pass, c.Note = c.Figure.Passes(b.within)
+	if !c.Pass && c.Possible > 0 && !b.within(c.Possible) {
+		c.Note = "beyond a plain copy of the bytes: " + b.number(c.Possible)
 	}
-	v.Pass = pass(v.Figure.Median)
-	switch {
-	case v.Pass && (!pass(v.Figure.Min) || !pass(v.Figure.Max)):
-		v.Note = "within the spread: not every round passes"
-	case !v.Pass && v.Possible > 0 && !pass(v.Possible):
-		v.Note = "beyond a plain copy of the bytes: " + b.number(v.Possible)
-	}
-	return v
+	return c
 }
 
 // number gives a figure in the bar's unit.
-func (b Bar) number(x float64) string {
-	switch b.Unit {
-	case "share":
-		return report.Digits(100*x) + " %"
-	case "µs":
-		return report.Digits(x) + " µs"
-	}
-	return report.Digits(x) + "×"
-}
+func (b Bar) number(x float64) string { return b.text(report.SpreadOf([]float64{x})) }
 
 func (b Bar) text(s report.Spread) string {
-	switch {
-	case len(s.Raw) == 0 || math.IsNaN(s.Median):
+	unit := map[string]string{"share": " %", "µs": " µs", "times": "×"}[b.Unit]
+	if len(s.Raw) == 0 {
 		return "–"
-	case s.Min == s.Max:
-		return b.number(s.Median)
-	case b.Unit == "share":
-		return fmt.Sprintf("%s (%s–%s) %%", report.Digits(100*s.Median), report.Digits(100*s.Min), report.Digits(100*s.Max))
 	}
-	return report.Short(s) + map[string]string{"µs": " µs", "times": "×"}[b.Unit]
+	if b.Unit == "share" {
+		s.Min, s.Median, s.Max = 100*s.Min, 100*s.Median, 100*s.Max
+	}
+	return report.Short(s) + unit
 }
 
-// ratios divides round by round: figures that stood beside each other.
-func ratios(a, b report.Spread) report.Spread {
-	var out []float64
-	for i := range min(len(a.Raw), len(b.Raw)) {
-		out = append(out, a.Raw[i]/b.Raw[i])
+func (c Check) word() string {
+	word := map[bool]string{true: "met", false: "**missed**"}[c.Pass]
+	if !c.Judged {
+		word = "no figure"
 	}
-	return report.SpreadOf(out)
+	if c.Note != "" {
+		word += ": " + c.Note
+	}
+	return word
+}
+
+// Runner is a timer's figures in a row.
+type Runner struct {
+	Name    string        `json:"name"`
+	Setting string        `json:"setting,omitempty"`
+	Hot     report.Spread `json:"us"`               // µs a call, a figure a round: the same buffers again and again
+	Cold    report.Spread `json:"us_cold,omitzero"` // buffers that together are four times the caches
+	Failed  string        `json:"failed,omitempty"`
+}
+
+func (a *Runner) us(cold bool) report.Spread {
+	if cold {
+		return a.Cold
+	}
+	return a.Hot
+}
+
+// always says whether the runner's cold figures are taken in every round: bars look at those of ours and of the copies.
+func (a *Runner) always() bool {
+	return a.Name == Ours || family("memcpy", a.Name) || family("copy", a.Name)
+}
+
+// family says whether a runner is one of those that a bar names: "torch" is "torch eager" and "torch.compile". Ours is one alone.
+func family(than, runner string) bool {
+	return runner == than || than != Ours && (strings.HasPrefix(runner, than+" ") || strings.HasPrefix(runner, than+"."))
+}
+
+// Result is a row that was run.
+type Result struct {
+	Row
+	Threads int      `json:"threads,omitempty"` // cpu
+	Bytes   int64    `json:"bytes"`             // touched by the work: each byte that it cannot do without, once
+	Runners []Runner `json:"arms"`
+	Checked string   `json:"checked"`           // what was compared before ours was timed
+	Skipped string   `json:"skipped,omitempty"` // why the row was not run here
+	Checks  []Check  `json:"verdicts,omitempty"`
+}
+
+func (r *Result) runner(name string) *Runner {
+	if i := slices.IndexFunc(r.Runners, func(a Runner) bool { return a.Name == name }); i >= 0 {
+		return &r.Runners[i]
+	}
+	return nil
+}
+
+// fastest is the runner of a family with the least median.
+func (r *Result) fastest(than string, cold bool) *Runner {
+	var best *Runner
+	for i := range r.Runners {
+		a := &r.Runners[i]
+		if family(than, a.Name) && a.Failed == "" && len(a.us(cold).Raw) > 0 && (best == nil || a.us(cold).Median < best.us(cold).Median) {
+			best = a
+		}
+	}
+	return best
+}
+
+// limit is the copy of as many bytes, of the same run.
+func (r *Result) limit(cold bool) *Runner {
+	if a := r.fastest("copy", cold); a != nil {
+		return a
+	}
+	return r.fastest("memcpy", cold)
+}
+
+// missing says why a family has no figure; "" where it has one.
+func (r *Result) missing(than string, cold bool) string {
+	if r.fastest(than, cold) != nil {
+		return ""
+	}
+	for _, a := range r.Runners {
+		if family(than, a.Name) && a.Failed != "" {
+			return a.Name + ": " + a.Failed
+		}
+	}
+	return than + " was not run"
+}
+
+// gbps is the rate at which the work's bytes went by.
+func (r *Result) gbps(us float64) float64 { return float64(r.Bytes) / max(us, 1e-9) / 1e3 }
+
+// share is ours against the copy of the same run; empty where one is missing.
+func (r *Result) share(cold bool) report.Spread {
+	if r.missing(Ours, cold) != "" || r.limit(cold) == nil {
+		return report.Spread{}
+	}
+	return report.Ratios(r.limit(cold).us(cold), r.runner(Ours).us(cold))
+}
+
+// summary is ours as the tables have it.
+func (r *Result) summary(cold bool) string {
+	ours := r.runner(Ours)
+	switch {
+	case r.Skipped != "":
+		return r.Skipped
+	case ours == nil:
+		return "–"
+	case ours.Failed != "":
+		return "failed: " + ours.Failed
+	case len(ours.us(cold).Raw) == 0:
+		return "–"
+	}
+	s := ours.us(cold)
+	out := fmt.Sprintf("%s, %s", report.Short(s), report.Digits(r.gbps(s.Median)))
+	if share := r.share(cold); len(share.Raw) > 0 {
+		out += ", " + report.Digits(100*share.Median) + " %"
+	}
+	return out
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-// opsGPU is the device that rows are measured on: one stream, and the buffers of the copy that is the limit.
+// gpu is the device that rows are measured on: one stream, and the buffers of the copy that is the limit.
 type gpu struct {
 	dev      *cuda.Device
 	stream   uintptr
 	from, to *cuda.Event
-	copySrc  uintptr
-	copyDst  uintptr
+	src, dst uintptr
 }
 
 // bigCopy is what a copy reads, and writes: far beyond the caches, so that its rate is the memory's. A stream copy: as the node of a graph the
@@ -34,13 +33,13 @@ func openGPU(ordinal int) (*gpu, error) {
 		g.to, err = dev.NewEvent()
 	}
 	if err == nil {
-		g.copySrc, err = dev.Alloc(bigCopy)
+		g.src, err = dev.Alloc(bigCopy)
 	}
 	if err == nil {
-		g.copyDst, err = dev.Alloc(bigCopy)
+		g.dst, err = dev.Alloc(bigCopy)
 	}
 	if err == nil {
-		err = dev.Clear(g.copySrc, bigCopy)
+		err = dev.Clear(g.src, bigCopy)
 	}
 	if err != nil {
 		g.close()
@@ -55,7 +54,7 @@ func (g *gpu) close() {
 			e.Free()
 		}
 	}
-	for _, a := range []uintptr{g.copySrc, g.copyDst} {
+	for _, a := range []uintptr{g.src, g.dst} {
 		if a != 0 {
 			g.dev.Free(a)
 		}
@@ -63,45 +62,44 @@ func (g *gpu) close() {
 	g.dev.FreeStream(g.stream)
 }
 
-// between is how long what f puts on the stream takes, µs.
-func (g *gpu) between(f func() error) (float64, error) {
-	if err := g.from.Record(g.stream); err != nil {
-		return 0, err
-	}
-	if err := f(); err != nil {
-		return 0, err
-	}
-	if err := g.to.Record(g.stream); err != nil {
-		return 0, err
-	}
-	if err := g.to.Wait(); err != nil {
-		return 0, err
-	}
-	return g.to.Since(g.from)
+// describe says what the figures are of.
+func (g *gpu) describe() *Device {
+	return &Device{Name: g.dev.Name(), Driver: fmt.Sprintf("CUDA %d.%d", g.dev.Driver()/1000, g.dev.Driver()%1000/10), Image: g.dev.Image(), L2: 64 << 20}
 }
 
-// gpuCopyRunner gives what copying the row's bytes takes at the rate of a copy of two gigabytes, measured each round.
-type gpuCopyRunner struct {
+// between is how long n calls on the stream take, µs a call.
+func (g *gpu) between(n int, call func(i int) error) (float64, error) {
+	err := g.from.Record(g.stream)
+	for i := 0; err == nil && i < n; i++ {
+		err = call(i)
+	}
+	if err == nil {
+		err = g.to.Record(g.stream)
+	}
+	if err == nil {
+		err = g.to.Wait()
+	}
+	if err != nil {
+		return 0, err
+	}
+	us, err := g.to.Since(g.from)
+	return us / float64(n), err
+}
+
+// gpuCopy gives what copying the row's bytes takes at the rate of a copy of two gigabytes, measured each round.
+type gpuCopy struct {
 	g     *gpu
 	bytes int64
 }
 
-func (a gpuCopyRunner) time(float64, bool) ([]float64, error) {
+func (a gpuCopy) time(float64, bool) ([]float64, error) {
 	var out []float64
 	for range 4 {
-		const n = 3
-		us, err := a.g.between(func() error {
-			for range n {
-				if err := a.g.dev.CopyAsync(a.g.copyDst, a.g.copySrc, bigCopy, a.g.stream); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		us, err := a.g.between(3, func(int) error { return a.g.dev.CopyAsync(a.g.dst, a.g.src, bigCopy, a.g.stream) })
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, us/n*float64(a.bytes)/(2*bigCopy))
+		out = append(out, us*float64(a.bytes)/(2*bigCopy))
 	}
 	return out[1:], nil
 }
@@ -112,9 +110,7 @@ type gpuRunner struct {
 	launch *cuda.Launch
 	sets   [][]uintptr
 	sizes  []int
-	scrub  []uintptr // all that was allocated
-	hot    *gpuGraph
-	cold   *gpuGraph
+	graphs map[bool]*gpuGraph // cold, hot
 	copies int
 }
 
@@ -125,7 +121,7 @@ type gpuGraph struct {
 
 // newRunner puts the call's tensors on the device and prepares the launch.
 func (g *gpu) newRunner(c *opCall, copies int) (*gpuRunner, error) {
-	a := &gpuRunner{g: g, copies: copies}
+	a := &gpuRunner{g: g, copies: copies, graphs: map[bool]*gpuGraph{}}
 	if v := c.voxel; v != nil {
 		n, err := g.dev.VoxelScratch(v)
 		if err != nil {
@@ -136,23 +132,18 @@ func (g *gpu) newRunner(c *opCall, copies int) (*gpuRunner, error) {
 		}
 	}
 	d := c.onDevice()
-	var set []uintptr
-	for i, t := range d.tensors() {
-		h := c.tensors()[i]
-		n := max(len(h.Data), h.Len()*h.DType.Size())
-		addr, err := a.alloc(n)
-		if err != nil {
-			return a, err
-		}
-		if h.Data != nil {
-			if err := g.dev.CopyIn(addr, h.Data); err != nil {
-				return a, err
-			}
-		}
-		t.Addr = addr
-		set, a.sizes = append(set, addr), append(a.sizes, n)
+	for _, h := range c.tensors() {
+		a.sizes = append(a.sizes, max(len(h.Data), h.Len()*h.DType.Size(), 1))
 	}
-	a.sets = append(a.sets, set)
+	if err := a.newSet(func(i int, addr uintptr) error {
+		d.tensors()[i].Addr = addr
+		if h := c.tensors()[i]; h.Data != nil {
+			return g.dev.CopyIn(addr, h.Data)
+		}
+		return nil
+	}); err != nil {
+		return a, err
+	}
 	var err error
 	if d.voxel != nil {
 		a.launch, err = g.dev.Prepare(d.voxel)
@@ -162,12 +153,21 @@ func (g *gpu) newRunner(c *opCall, copies int) (*gpuRunner, error) {
 	return a, err
 }
 
-func (a *gpuRunner) alloc(n int) (uintptr, error) {
-	addr, err := a.g.dev.Alloc(max(n, 1))
-	if err == nil {
-		a.scrub = append(a.scrub, addr)
+// newSet allocates buffers for a call's tensors.
+func (a *gpuRunner) newSet(fill func(i int, addr uintptr) error) error {
+	a.sets = append(a.sets, nil)
+	set := &a.sets[len(a.sets)-1]
+	for i, n := range a.sizes {
+		addr, err := a.g.dev.Alloc(n)
+		if err != nil {
+			return err
+		}
+		*set = append(*set, addr)
+		if err := fill(i, addr); err != nil {
+			return err
+		}
 	}
-	return addr, err
+	return nil
 }
 
 // onDevice is the call with tensors that have no host memory.
@@ -178,20 +178,15 @@ func (c *opCall) onDevice() *opCall {
 // once runs the call and brings its results to the host, into the call's own tensors. Before, they hold ones: what is not written shows.
 func (a *gpuRunner) once(c *opCall) error {
 	dev := a.g.dev
-	results := c.results()
-	at := func(t *kernel.Tensor) uintptr {
-		for i, x := range c.tensors() {
-			if x == t {
-				return a.sets[0][i]
-			}
-		}
-		return 0
+	at := map[*kernel.Tensor]uintptr{}
+	for i, t := range c.tensors() {
+		at[t] = a.sets[0][i]
 	}
-	for _, t := range results {
+	for _, t := range c.results() {
 		for i := range t.Data {
 			t.Data[i] = 0xff
 		}
-		if err := dev.CopyIn(at(t), t.Data); err != nil {
+		if err := dev.CopyIn(at[t], t.Data); err != nil {
 			return err
 		}
 	}
@@ -200,83 +195,63 @@ func (a *gpuRunner) once(c *opCall) error {
 			return err
 		}
 	}
-	if err := dev.Wait(a.g.stream); err != nil {
-		return err
-	}
-	for _, t := range results {
-		if err := dev.CopyOut(t.Data, at(t)); err != nil {
-			return err
+	err := dev.Wait(a.g.stream)
+	for _, t := range c.results() {
+		if err == nil {
+			err = dev.CopyOut(t.Data, at[t])
 		}
 	}
-	return nil
+	return err
 }
 
 // graph captures calls that go round the first n sets.
 func (a *gpuRunner) graph(n int) (*gpuGraph, error) {
 	for len(a.sets) < n {
-		var set []uintptr
-		for i, size := range a.sizes {
-			addr, err := a.alloc(size)
-			if err != nil {
-				return nil, err
-			}
-			if err := a.g.dev.CopyAsync(addr, a.sets[0][i], size, a.g.stream); err != nil {
-				return nil, err
-			}
-			set = append(set, addr)
+		if err := a.newSet(func(i int, addr uintptr) error {
+			return a.g.dev.CopyAsync(addr, a.sets[0][i], a.sizes[i], a.g.stream)
+		}); err != nil {
+			return nil, err
 		}
-		a.sets = append(a.sets, set)
 	}
 	if err := a.g.dev.Wait(a.g.stream); err != nil {
 		return nil, err
 	}
-	// About half a millisecond in a graph, whole turns of the sets.
-	us, err := a.g.between(func() error {
-		for i := range 4 {
-			if err := a.launch.Run(a.sets[i%n], a.g.stream); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	call := func(i int) error { return a.launch.Run(a.sets[i%n], a.g.stream) }
+	us, err := a.g.between(4, call)
 	if err != nil {
 		return nil, err
 	}
-	calls := int(min(200, max(4, 500/max(us/4, 1))))
+	// About half a millisecond in a graph, whole turns of the sets.
+	calls := int(min(200, max(4, 500/max(us, 1))))
 	calls = (calls + n - 1) / n * n
 	graph, err := a.g.dev.Capture(a.g.stream, func() error {
 		for i := range calls {
-			if err := a.launch.Run(a.sets[i%n], a.g.stream); err != nil {
+			if err := call(i); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	g := &gpuGraph{graph, calls}
-	return g, nil
+	return &gpuGraph{graph, calls}, err
 }
 
 func (a *gpuRunner) time(seconds float64, cold bool) ([]float64, error) {
-	held, n := &a.hot, 1
-	if cold {
-		held, n = &a.cold, a.copies
-	}
-	if *held == nil {
+	if a.graphs[cold] == nil {
+		n := 1
+		if cold {
+			n = a.copies
+		}
 		g, err := a.graph(n)
 		if err != nil {
 			return nil, err
 		}
-		*held = g
+		a.graphs[cold] = g
 	}
-	g := *held
-	launch := func() error { return g.Launch(a.g.stream) }
+	g := a.graphs[cold]
 	var out []float64
 	total := 0.0
 	for len(out) < 7 || total < seconds*1e6 && len(out) < 400 {
-		us, err := a.g.between(launch)
+		us, err := a.g.between(1, func(int) error { return g.Launch(a.g.stream) })
 		if err != nil {
 			return nil, err
 		}
@@ -287,18 +262,24 @@ func (a *gpuRunner) time(seconds float64, cold bool) ([]float64, error) {
 }
 
 func (a *gpuRunner) close() {
-	for _, g := range []*gpuGraph{a.hot, a.cold} {
-		if g != nil {
-			g.Free()
-		}
+	for _, g := range a.graphs {
+		g.Free()
 	}
-	for _, p := range a.scrub {
-		a.g.dev.Free(p)
+	for _, set := range a.sets {
+		for _, p := range set {
+			a.g.dev.Free(p)
+		}
 	}
 }
 
-// describe says what the figures are of.
-func (g *gpu) describe() *Device {
-	d := &Device{Name: g.dev.Name(), Driver: fmt.Sprintf("CUDA %d.%d", g.dev.Driver()/1000, g.dev.Driver()%1000/10), Image: g.dev.Image(), L2: 64 << 20}
-	return d
+// gpuRow is ours, checked, and the copy.
+func (s *session) gpuRow(row *rowRun) ([]*candidate, func()) {
+	ours := &candidate{runner: Runner{Name: Ours, Setting: "kernel/cuda, in a CUDA graph"}}
+	runner, err := s.gpu.newRunner(row.call, row.copies)
+	if err == nil {
+		err = runner.once(row.call)
+	}
+	s.proven(row, ours, err)
+	ours.c = runner
+	return []*candidate{ours, {Runner{Name: "copy go", Setting: "stream copy of 2 GiB, scaled to the row's bytes"}, gpuCopy{s.gpu, row.res.Bytes}}}, runner.close
 }

@@ -7,5 +7,5 @@
 //	O3  Peers are Python processes that are kept, since compiling takes them half a minute; they have as many threads as ours.
 //
 // rows.go has the cases, work.go what one computes, inputs.go its data, call.go the operation and the truth, host.go, cuda.go and flow.go our runners,
-// peer.go the peers' (runners/ops_common.py), run.go the rounds, bar.go and report.go what is said of them.
+// peer.go the peers' (runners/ops.py has the protocol), run.go the rounds, bar.go and report.go what is said of them.
 package ops

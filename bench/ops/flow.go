@@ -2,6 +2,7 @@ package ops
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,50 +25,41 @@ type feeder struct {
 	flow   *cuda.Flow
 	launch *cuda.Launch
 	op     *kernel.FuseOp // of a piece
-	host   [][]byte       // of the ring: values, times, targets, out
-	rows   []int          // bytes of a trajectory in each
-	total  int
+	w      *Work
+	host   [][]byte // of the ring: values, times, targets, out
+	rows   []int    // bytes of a trajectory in each
 }
 
-func newFeeder(dev *cuda.Device, w *Work, total int) (*feeder, error) {
-	piece := *w
-	piece.B = flowPiece
-	ring := *w
-	ring.B = flowRing
-	in, err := newInputs(&ring)
+func newFeeder(dev *cuda.Device, w *Work) (*feeder, error) {
+	s := w.Streams[0]
+	f := &feeder{dev: dev, w: w, rows: []int{s.S * s.D * elementSize(w.DType), s.S * 8, w.T * 8, w.T * s.D * elementSize(w.Out)}}
+	piece, ring := change(*w, func(w *Work) { w.B = flowPiece }), change(*w, func(w *Work) { w.B = flowRing })
+	part, err := newInputs(&piece)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
-	first := min(flowRing, flowPiece)
-	_, part := in.part(&ring, 0, first)
 	c, err := part.call(&piece)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
-	f := &feeder{dev: dev, op: c.onDevice().fuse, total: total}
-	s := w.Streams[0]
-	f.rows = []int{s.S * s.D * elementSize(w.DType), s.S * 8, w.T * 8, w.T * s.D * elementSize(w.Out)}
+	f.op = c.onDevice().fuse
+	in, err := newInputs(&ring)
+	if err != nil {
+		return f, err
+	}
+	var sizes []int
 	for i, src := range [][]byte{in.values[0].Data, bytesOf(in.times[0]), bytesOf(in.targets), nil} {
 		b, err := dev.HostAlloc(f.rows[i] * flowRing)
 		if err != nil {
-			f.close()
-			return nil, err
+			return f, err
 		}
 		copy(b, src)
-		f.host = append(f.host, b)
+		f.host, sizes = append(f.host, b), append(sizes, f.rows[i]*flowPiece)
 	}
 	if f.launch, err = dev.Prepare(f.op); err == nil {
-		sizes := make([]int, len(f.rows))
-		for i, n := range f.rows {
-			sizes[i] = n * flowPiece
-		}
 		f.flow, err = dev.NewFlow(flowSlots, sizes...)
 	}
-	if err != nil {
-		f.close()
-		return nil, err
-	}
-	return f, nil
+	return f, err
 }
 
 func (f *feeder) close() {
@@ -79,16 +71,18 @@ func (f *feeder) close() {
 	}
 }
 
+// at is trajectory i's part of a buffer, and of the n-1 that follow.
+func (f *feeder) at(k, i, n int) []byte { return f.host[k][i*f.rows[k] : (i+n)*f.rows[k]] }
+
 // pass sends all through once.
 func (f *feeder) pass(run func(addrs []uintptr, stream uintptr) error, oneWay bool) error {
 	in, out := make([][]byte, 4), make([][]byte, 4)
-	for at := 0; at < f.total; at += flowPiece {
-		i := at % flowRing
+	for at := 0; at < f.w.B; at += flowPiece {
 		for k := range 3 {
-			in[k] = f.host[k][i*f.rows[k] : (i+flowPiece)*f.rows[k]]
+			in[k] = f.at(k, at%flowRing, flowPiece)
 		}
 		if !oneWay {
-			out[3] = f.host[3][i*f.rows[3] : (i+flowPiece)*f.rows[3]]
+			out[3] = f.at(3, at%flowRing, flowPiece)
 		}
 		if err := f.flow.Do(in, out, run); err != nil {
 			return err
@@ -97,192 +91,137 @@ func (f *feeder) pass(run func(addrs []uintptr, stream uintptr) error, oneWay bo
 	return f.flow.Wait()
 }
 
-// feedRunner is one pass, timed by the clock: with the kernel it is ours, without it is what PCIe allows.
-type feedRunner struct {
-	f   *feeder
-	run func(addrs []uintptr, stream uintptr) error
-	in  bool // nothing comes back
-}
-
-func (a feedRunner) time(float64, bool) ([]float64, error) {
-	begin := time.Now()
-	err := a.f.pass(a.run, a.in)
-	return []float64{float64(time.Since(begin).Nanoseconds()) / 1e3}, err
-}
+// whole is a pass with the kernel.
+func (f *feeder) whole() error { return f.pass(f.launch.Run, false) }
 
 func nothing([]uintptr, uintptr) error { return nil }
 
 // check looks at some trajectories that came back.
-func (f *feeder) check(w *Work) error {
+func (f *feeder) check() error {
 	clear(f.host[3])
-	if err := f.pass(f.launch.Run, false); err != nil {
+	if err := f.whole(); err != nil {
 		return err
 	}
-	one := *w
-	one.B = 1
+	s := f.w.Streams[0]
 	for _, i := range []int{0, 1, flowPiece, flowRing / 3, flowRing - 1} {
-		part := func(k int) []byte { return f.host[k][i*f.rows[k] : (i+1)*f.rows[k]] }
-		op := *f.op
-		s := f.op.Series[0]
-		s.Values = host(s.Values.DType, part(0), 1, w.Streams[0].S, w.Streams[0].D)
-		s.Times = host(robocache.Int64, part(1), 1, w.Streams[0].S)
-		op.Series = []kernel.Series{s}
-		op.Targets, op.Out = host(robocache.Int64, part(2), 1, w.T), blank(f.op.Out.DType, 1, w.T, w.Streams[0].D)
+		op, one := *f.op, f.op.Series[0]
+		one.Values, one.Times = *host(one.Values.DType, f.at(0, i, 1), 1, s.S, s.D), *host(robocache.Int64, f.at(1, i, 1), 1, s.S)
+		op.Series = []kernel.Series{one}
+		op.Targets, op.Out = *host(robocache.Int64, f.at(2, i, 1), 1, f.w.T), *blank(f.op.Out.DType, 1, f.w.T, s.D)
 		if err := (kernel.Reference{}).Fuse(&op); err != nil {
 			return err
 		}
-		if string(op.Out.Data) != string(part(3)) {
+		if string(op.Out.Data) != string(f.at(3, i, 1)) {
 			return fmt.Errorf("trajectory %d is not what the reference gives", i)
 		}
 	}
 	return nil
 }
 
+// together is work that devices do at once, timed by the clock; or each alone, and the slowest counts: what is expected of all at once.
+type together struct {
+	work  []func() error // a device each
+	calls float64        // in one of them
+	alone bool
+}
+
+func (a together) time(float64, bool) ([]float64, error) {
+	n := len(a.work)
+	if a.alone {
+		n = 1
+	}
+	worst := 0.0
+	for group := range slices.Chunk(a.work, n) {
+		var g errgroup.Group
+		begin := time.Now()
+		for _, f := range group {
+			g.Go(f)
+		}
+		if err := g.Wait(); err != nil {
+			return nil, err
+		}
+		worst = max(worst, float64(time.Since(begin).Nanoseconds())/1e3/a.calls)
+	}
+	return []float64{worst}, nil
+}
+
 // flowRow measures a million trajectories over PCIe.
-func (r *Run) flowRow(res *Result, g *gpu) ([]*candidate, func(), error) {
-	f, err := newFeeder(g.dev, &res.Work, res.Work.B)
+func (s *session) flowRow(res *Result) ([]*candidate, func(), error) {
+	f, err := newFeeder(s.gpu.dev, &res.Work)
+	if err == nil {
+		err = f.check()
+	}
+	res.Checked = "5 trajectories equal the reference's"
+	one := func(name, setting string, run func([]uintptr, uintptr) error, oneWay bool) *candidate {
+		return &candidate{Runner{Name: name, Setting: setting}, together{work: []func() error{func() error { return f.pass(run, oneWay) }}, calls: 1}}
+	}
 	if err != nil {
-		return nil, func() {}, err
+		return nil, f.close, err
 	}
-	ours := &candidate{Runner{Name: Ours, Setting: fmt.Sprintf("pieces of %d from page-locked memory, %d at once; copies and kernels overlap", flowPiece, flowSlots)}, feedRunner{f, f.launch.Run, false}}
-	if err := f.check(&res.Work); err != nil {
-		ours.runner.Failed = err.Error()
-	} else {
-		res.Checked = "5 trajectories equal the reference's"
-	}
-	return []*candidate{ours,
-		{Runner{Name: "pcie go", Setting: "the same copies without the kernel"}, feedRunner{f, nothing, false}},
-		{Runner{Name: "pcie-in go", Setting: "the copies to the device alone"}, feedRunner{f, nothing, true}},
+	return []*candidate{
+		one(Ours, fmt.Sprintf("pieces of %d from page-locked memory, %d at once; copies and kernels overlap", flowPiece, flowSlots), f.launch.Run, false),
+		one("pcie go", "the same copies without the kernel", nothing, false),
+		one("pcie-in go", "the copies to the device alone", nothing, true),
 	}, f.close, nil
 }
 
-// shard is what one device holds of a sharded row.
-type shard struct {
-	gpu    *gpu
-	runner *gpuRunner
-}
-
-// shardRunner runs some shards at once, from a goroutine each.
-type shardRunner struct{ shards []shard }
-
 const shardCalls = 100
 
-func (a shardRunner) time(float64, bool) ([]float64, error) {
-	var out []float64
-	for range 3 {
-		us, err := atOnce(a.shards, func(s shard) error {
-			for range shardCalls {
-				if err := s.runner.launch.Run(s.runner.sets[0], s.gpu.stream); err != nil {
-					return err
-				}
-			}
-			return s.gpu.dev.Wait(s.gpu.stream)
-		})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, us/shardCalls)
-	}
-	return out, nil
-}
-
-// atOnce does something with each from a goroutine of its own, and gives the µs until all are done.
-func atOnce[T any](each []T, do func(T) error) (float64, error) {
-	var g errgroup.Group
-	begin := time.Now()
-	for _, x := range each {
-		g.Go(func() error { return do(x) })
-	}
-	err := g.Wait()
-	return float64(time.Since(begin).Nanoseconds()) / 1e3, err
-}
-
-// slowest is what one device alone takes: the linear expectation of all at once is the slowest of them.
-type slowest struct{ runners []shardRunner }
-
-func (a slowest) time(seconds float64, cold bool) ([]float64, error) {
-	var worst []float64
-	for _, one := range a.runners {
-		us, err := one.time(seconds, cold)
-		if err != nil {
-			return nil, err
-		}
-		if worst == nil || median(us) > median(worst) {
-			worst = us
-		}
-	}
-	return worst, nil
-}
-
-// feeders run a pass on several devices at once.
-type feeders []*feeder
-
-func (a feeders) time(float64, bool) ([]float64, error) {
-	us, err := atOnce(a, func(f *feeder) error { return f.pass(f.launch.Run, false) })
-	return []float64{us}, err
-}
-
 // shardRow measures two devices against one: each holds the row's work, or is fed with it from the host.
-func (r *Run) shardRow(res *Result, in *inputs, truth *truth) (field []*candidate, done func(), err error) {
+func (s *session) shardRow(row *rowRun) (field []*candidate, done func(), err error) {
 	var undo []func()
 	done = func() {
-		for i := len(undo) - 1; i >= 0; i-- {
-			undo[i]()
+		for _, f := range slices.Backward(undo) {
+			f()
 		}
 	}
-	ours := &candidate{runner: Runner{Name: Ours, Setting: "two devices at once, a goroutine and a stream each"}}
-	linear := &candidate{runner: Runner{Name: "linear", Setting: "one device alone: the slower of the two"}}
-	if res.Work.Kind == "shards-host" {
-		var all feeders
-		var alone []timer
-		for i := range 2 {
+	all := together{calls: shardCalls}
+	for i := range 2 {
+		if row.res.Work.Kind == "shards-host" {
+			all.calls = 1
 			dev, err := cuda.Open(i)
 			if err != nil {
 				return nil, done, err
 			}
-			f, err := newFeeder(dev, &res.Work, res.Work.B)
+			f, err := newFeeder(dev, &row.res.Work)
+			undo = append(undo, f.close)
+			if err == nil {
+				err = f.check()
+			}
 			if err != nil {
 				return nil, done, err
 			}
-			undo = append(undo, f.close)
-			if err := f.check(&res.Work); err != nil {
-				ours.runner.Failed = err.Error()
-			}
-			all, alone = append(all, f), append(alone, feeders{f})
+			all.work = append(all.work, f.whole)
+			row.res.Checked = "5 trajectories of each device equal the reference's"
+			continue
 		}
-		res.Checked = "5 trajectories of each device equal the reference's"
-		ours.c, linear.c = all, alone[0]
-		linear.runner.Setting = "the first device alone"
-		return []*candidate{ours, linear}, done, nil
-	}
-	var all shardRunner
-	var alone slowest
-	for i := range 2 {
 		g, err := openGPU(i)
 		if err != nil {
 			return nil, done, err
 		}
 		undo = append(undo, g.close)
-		c, err := in.call(&res.Work)
+		a, err := g.newRunner(row.call, 1)
+		undo = append(undo, a.close)
+		if err == nil {
+			err = a.once(row.call)
+		}
+		if err == nil {
+			err = row.truth.compare(row.call.results())
+		}
 		if err != nil {
 			return nil, done, err
 		}
-		a, err := g.newRunner(c, 1)
-		undo = append(undo, a.close)
-		if err == nil {
-			err = a.once(c)
-		}
-		if err == nil {
-			err = truth.compare(c.results())
-		}
-		if err != nil {
-			ours.runner.Failed = err.Error()
-			return []*candidate{ours}, done, nil
-		}
-		all.shards = append(all.shards, shard{g, a})
-		alone.runners = append(alone.runners, shardRunner{[]shard{{g, a}}})
+		row.res.Checked = row.truth.words() + " on each device"
+		all.work = append(all.work, func() error {
+			for range shardCalls {
+				if err := a.launch.Run(a.sets[0], g.stream); err != nil {
+					return err
+				}
+			}
+			return g.dev.Wait(g.stream)
+		})
 	}
-	res.Checked = truth.words() + " on each device"
-	ours.c, linear.c = all, alone
-	return []*candidate{ours, linear}, done, nil
+	linear := all
+	linear.alone = true
+	return []*candidate{{Runner{Name: Ours, Setting: "two devices at once, a goroutine and a stream each"}, all}, {Runner{Name: "linear", Setting: "one device alone: the slower of the two"}, linear}}, done, nil
 }

@@ -1,15 +1,19 @@
 package ops
 
 import (
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/cpu"
 )
 
 // hostRunner is a runner of this process: calls on host memory, timed by the clock.
 type hostRunner struct {
-	calls []func() error // [0] is the one that is hot; all of them, in turn, are cold
-	more  func() (func() error, error)
-	want  int // copies for cold
+	calls []func() error      // [0] is the one that is hot; all of them, in turn, are cold
+	more  func() func() error // another, on memory of its own
+	want  int                 // copies for cold
 	now   func() time.Duration
 }
 
@@ -18,71 +22,53 @@ func wallTime() time.Duration { return time.Since(began) }
 
 var began = time.Now()
 
-// turn is what to call.
-func (a *hostRunner) turn(cold bool) (func() error, int, error) {
-	if !cold || a.more == nil {
-		return a.calls[0], 1, nil
-	}
-	for len(a.calls) < a.want {
-		c, err := a.more()
-		if err != nil {
-			return nil, 0, err
-		}
-		a.calls = append(a.calls, c)
-	}
-	i := 0
-	return func() error {
-		c := a.calls[i]
-		if i++; i == len(a.calls) {
-			i = 0
-		}
-		return c()
-	}, len(a.calls), nil
-}
-
-// time gives µs a call, a figure a chunk: long enough for the clock, and short enough that an interruption spoils few. As runners/ops_common.py does.
+// time gives µs a call, a figure a chunk: long enough for the clock, and short enough that an interruption spoils few. As runners/ops.py does.
 func (a *hostRunner) time(seconds float64, cold bool) ([]float64, error) {
-	call, warm, err := a.turn(cold)
-	if err != nil {
-		return nil, err
+	ring, next := a.calls[:1], 0
+	for cold && len(a.calls) < a.want {
+		a.calls = append(a.calls, a.more())
 	}
-	for range warm {
-		if err := call(); err != nil {
-			return nil, err
-		}
+	if cold {
+		ring = a.calls
 	}
-	now := a.now
-	start := now()
-	if err := call(); err != nil {
-		return nil, err
-	}
-	once := max((now() - start).Seconds(), 1e-7)
-	if once > seconds {
-		return []float64{once * 1e6}, nil
-	}
-	n := max(1, min(int(2e-4/once), int(seconds/5/once)))
-	var out []float64
-	for begin := now(); len(out) < 3 || (now()-begin).Seconds() < seconds; {
-		start := now()
+	// chunk is the seconds of n calls, one after another.
+	chunk := func(n int) (float64, error) {
+		start := a.now()
 		for range n {
-			if err := call(); err != nil {
-				return nil, err
+			if err := ring[next](); err != nil {
+				return 0, err
+			}
+			if next++; next == len(ring) {
+				next = 0
 			}
 		}
-		out = append(out, float64((now()-start).Nanoseconds())/float64(n)/1e3)
+		return (a.now() - start).Seconds(), nil
+	}
+	if _, err := chunk(len(ring)); err != nil { // warm
+		return nil, err
+	}
+	once, err := chunk(1)
+	if err != nil || once > seconds {
+		return []float64{once * 1e6}, err
+	}
+	once = max(once, 1e-7)
+	n := max(1, min(int(2e-4/once), int(seconds/5/once)))
+	var out []float64
+	for begin := a.now(); len(out) < 3 || (a.now()-begin).Seconds() < seconds; {
+		s, err := chunk(n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s/float64(n)*1e6)
 	}
 	return out, nil
 }
 
 // copyRunner is the limit in Go: copying half of the bytes into the other half, over so many threads.
 func copyRunner(bytes int64, threads, copies int, now func() time.Duration) *hostRunner {
-	a := &hostRunner{want: copies, now: now}
-	a.more = func() (func() error, error) {
+	more := func() func() error {
 		n := max(int(bytes/2), 1)
 		src, dst := aligned(n), aligned(n)
-		if threads == 1 {
-			return func() error { copy(dst, src); return nil }, nil
-		}
 		return func() error {
 			var wg sync.WaitGroup
 			for i := 1; i < threads; i++ {
@@ -92,17 +78,47 @@ func copyRunner(bytes int64, threads, copies int, now func() time.Duration) *hos
 			copy(dst[:n/threads], src[:n/threads])
 			wg.Wait()
 			return nil
-		}, nil
+		}
 	}
-	first, _ := a.more()
-	a.calls = []func() error{first}
-	return a
+	return &hostRunner{calls: []func() error{more()}, more: more, want: copies, now: now}
 }
 
-// backendRunner is a back end of host memory on a row.
-func backendRunner(b backend, c *opCall, copies int, now func() time.Duration) *hostRunner {
-	return &hostRunner{now: now, calls: []func() error{func() error { return c.run(b) }}, want: copies, more: func() (func() error, error) {
-		other := c.again()
-		return func() error { return other.run(b) }, nil
-	}}
+// hostRow is ours and the copy, and the reference where it is asked for.
+func (s *session) hostRow(row *rowRun) []*candidate {
+	own := cpu.New(s.threads)
+	backends := []struct {
+		Runner
+		backend
+	}{{Runner{Name: Ours, Setting: "kernel/cpu, " + own.Instructions() + ", " + strconv.Itoa(s.threads) + " threads"}, own}}
+	if s.r.Runners != nil && wanted("reference", s.r.Runners, s.r.Without) {
+		backends = append(backends, struct {
+			Runner
+			backend
+		}{Runner{Name: "reference", Setting: "pure Go, one thread"}, kernel.Reference{}})
+	}
+	var field []*candidate
+	for _, b := range backends {
+		e := &candidate{runner: b.Runner, c: &hostRunner{now: s.now, want: row.copies, calls: []func() error{func() error { return row.call.run(b.backend) }}, more: func() func() error {
+			other := row.call.again()
+			return func() error { return other.run(b.backend) }
+		}}}
+		s.proven(row, e, row.call.run(b.backend))
+		field = append(field, e)
+	}
+	if wanted("memcpy go", nil, s.r.Without) {
+		field = append(field, &candidate{Runner{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(s.threads) + " goroutines"}, copyRunner(row.res.Bytes, s.threads, row.copies, s.now)})
+	}
+	return field
+}
+
+// proven compares what a call has written with the truth; ran is its error.
+func (s *session) proven(row *rowRun, e *candidate, ran error) {
+	if ran == nil {
+		ran = row.truth.compare(row.call.results())
+	}
+	if ran != nil {
+		e.runner.Failed = ran.Error()
+	} else if e.runner.Name == Ours {
+		row.res.Checked = row.truth.words()
+	}
 }

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -9,13 +10,12 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/goatnote-inc/robocache/bench/report"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// opsInputs are a row's inputs on the host: the same for ours and for the peers, who read them from files.
+// inputs are a row's inputs on the host: the same for ours and for the peers, who read them from files.
 type inputs struct {
 	times   [][]int64 // a stream each: [B,S], ragged [sum of S]
 	offsets [][]int64 // ragged
@@ -41,18 +41,17 @@ var normals = sync.OnceValue(func() []float32 {
 
 // encoded is the block in a type, little-endian.
 func encoded(t robocache.DType) []byte {
-	src := normals()
-	out := make([]byte, len(src)*t.Size())
-	for i, v := range src {
+	var out []byte
+	for _, v := range normals() {
 		switch t {
 		case robocache.BFloat16:
-			binary.LittleEndian.PutUint16(out[2*i:], kernel.Float32toB16(v))
+			out = binary.LittleEndian.AppendUint16(out, kernel.Float32toB16(v))
 		case robocache.Float16:
-			binary.LittleEndian.PutUint16(out[2*i:], kernel.Float32to16(v))
+			out = binary.LittleEndian.AppendUint16(out, kernel.Float32to16(v))
 		case robocache.Float64:
-			binary.LittleEndian.PutUint64(out[8*i:], math.Float64bits(float64(v)))
+			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(float64(v)))
 		default:
-			binary.LittleEndian.PutUint32(out[4*i:], math.Float32bits(v))
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
 		}
 	}
 	return out
@@ -78,22 +77,12 @@ func aligned(n int) []byte {
 	return out
 }
 
-// entry is where batch entry b of stream i lies among its samples.
-func (in *inputs) entry(w *Work, i, b int) (lo, hi int) {
-	if w.Ragged {
-		return int(in.offsets[i][b]), int(in.offsets[i][b+1])
-	}
-	s := w.Streams[i].S
-	return b * s, (b + 1) * s
-}
-
-func (in *inputs) timestamps(i int) int { return len(in.times[i]) }
-
 // newInputs makes a row's inputs. Each batch entry begins at an epoch timestamp of its own; streams cover the same span with jitter, targets the span evenly.
 func newInputs(w *Work) (*inputs, error) {
 	in := &inputs{}
 	if w.Kind == "voxelize" {
-		return in, in.cloud(w)
+		in.cloud(w)
+		return in, nil
 	}
 	t, ok := robocache.ParseDType(w.DType)
 	if !ok {
@@ -104,11 +93,10 @@ func newInputs(w *Work) (*inputs, error) {
 	start := func(b int) int64 { return 1_700_000_000_000_000_000 + int64(b)*3_000_000_000 }
 	part := encoded(t)
 	for _, s := range w.Streams {
-		var times, offsets []int64
+		times, offsets := make([]int64, 0, w.B*s.S), []int64{0}
 		for b := range w.B {
 			n := s.S
 			if w.Ragged {
-				offsets = append(offsets, int64(len(times)))
 				n = s.S/2 + rng.IntN(s.S/2+1)
 			}
 			step := float64(span) / float64(max(n-1, 1))
@@ -119,11 +107,8 @@ func newInputs(w *Work) (*inputs, error) {
 				}
 				times = append(times, start(b)+x)
 			}
-		}
-		if w.Ragged {
 			offsets = append(offsets, int64(len(times)))
 		}
-		in.times, in.offsets = append(in.times, times), append(in.offsets, offsets)
 		v := kernel.Tensor{DType: t, Shape: []int{w.B, s.S, s.D}}
 		if w.Ragged {
 			v.Shape = []int{len(times), s.D}
@@ -132,18 +117,15 @@ func newInputs(w *Work) (*inputs, error) {
 		if w.Mode == "slerp" && t == robocache.Float32 {
 			unit(v.Data)
 		}
-		in.values = append(in.values, v)
+		in.times, in.offsets, in.values = append(in.times, times), append(in.offsets, offsets), append(in.values, v)
 	}
 	for b := range w.B {
 		for k := range w.T {
 			in.targets = append(in.targets, start(b)+int64(float64(k)*float64(span)/float64(max(w.T-1, 1))))
 		}
 	}
-	if w.Norm {
-		for range w.width() {
-			in.mean = append(in.mean, float32(rng.NormFloat64()))
-			in.std = append(in.std, float32(0.5+rng.Float64()))
-		}
+	for i := 0; w.Norm && i < w.width(); i++ {
+		in.mean, in.std = append(in.mean, float32(rng.NormFloat64())), append(in.std, float32(0.5+rng.Float64()))
 	}
 	return in, nil
 }
@@ -153,27 +135,24 @@ func newInputs(w *Work) (*inputs, error) {
 func unit(b []byte) {
 	q := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 	for i := 0; i+4 <= len(q); i += 4 {
-		n := 0.0
-		for _, x := range q[i : i+4] {
-			n += float64(x) * float64(x)
-		}
-		dot := float32(0)
+		length, dot := 0.0, 0.0
 		for k := range 4 {
-			q[i+k] = float32(float64(q[i+k]) / math.Sqrt(n))
+			length += float64(q[i+k]) * float64(q[i+k])
 			if i > 0 {
-				dot += q[i+k] * q[i+k-4]
+				dot += float64(q[i+k]) * float64(q[i+k-4])
 			}
 		}
+		if length = math.Sqrt(length); dot < 0 {
+			length = -length
+		}
 		for k := range 4 {
-			if dot < 0 {
-				q[i+k] = -q[i+k]
-			}
+			q[i+k] = float32(float64(q[i+k]) / length)
 		}
 	}
 }
 
 // cloud makes points and features. One point in a hundred lies outside the grid.
-func (in *inputs) cloud(w *Work) error {
+func (in *inputs) cloud(w *Work) {
 	rng := rand.New(rand.NewPCG(13, uint64(w.N)))
 	if w.Cloud == "kitti" {
 		in.points = kittiFrame(rng)
@@ -181,23 +160,20 @@ func (in *inputs) cloud(w *Work) error {
 	} else {
 		in.points = make([]float32, 3*w.N)
 	}
-	var cells []int32
-	if w.Cloud == "cells" {
-		for range w.cells() / 20 {
-			cells = append(cells, int32(rng.IntN(w.cells())))
-		}
+	var cells []int // that have all points; nil: any
+	for i := 0; w.Cloud == "cells" && i < w.cells()/20; i++ {
+		cells = append(cells, rng.IntN(w.cells()))
 	}
 	for i := 0; i < w.N && w.Cloud != "kitti"; i++ {
 		p := in.points[3*i : 3*i+3]
-		at := [3]float32{}
+		var at [3]int
 		if cells != nil {
-			c := int(cells[rng.IntN(len(cells))])
-			at = [3]float32{float32(c / (w.Grid[1] * w.Grid[2])), float32(c / w.Grid[2] % w.Grid[1]), float32(c % w.Grid[2])}
+			c := cells[rng.IntN(len(cells))]
+			at = [3]int{c / (w.Grid[1] * w.Grid[2]), c / w.Grid[2] % w.Grid[1], c % w.Grid[2]}
 		}
 		for a := range 3 {
-			u := rng.Float32()
-			if cells != nil {
-				p[a] = w.Min[a] + w.Size[a]*(at[a]+0.1+0.8*u)
+			if u := rng.Float32(); cells != nil {
+				p[a] = w.Min[a] + w.Size[a]*(float32(at[a])+0.1+0.8*u)
 			} else {
 				p[a] = w.Min[a] + w.Size[a]*float32(w.Grid[a])*u
 			}
@@ -206,30 +182,21 @@ func (in *inputs) cloud(w *Work) error {
 			p[rng.IntN(3)] = w.Min[0] - 1
 		}
 	}
-	if w.F > 0 {
-		n := w.N * w.F
-		in.feature = make([]float32, n)
-		for at := 0; at < n; {
-			at += copy(in.feature[at:], normals())
-		}
+	in.feature = make([]float32, w.N*w.F)
+	for at := 0; at < len(in.feature); {
+		at += copy(in.feature[at:], normals())
 	}
-	return nil
 }
 
 // kittiFrame is the points of a real frame of the test data, or as many that lie like it: ahead of the sensor, near ones denser.
-func kittiFrame(rng *rand.Rand) []float32 {
-	dir := os.Getenv("ROBOCACHE_TESTDATA")
-	if b, err := os.ReadFile(filepath.Join(dir, "pointclouds", "kitti", "000008.bin")); err == nil && dir != "" {
-		var out []float32
-		for i := 0; i+16 <= len(b); i += 16 {
-			for a := range 3 {
-				out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(b[i+4*a:])))
-			}
+func kittiFrame(rng *rand.Rand) (out []float32) {
+	b, err := os.ReadFile(filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), "pointclouds", "kitti", "000008.bin"))
+	for i := 0; err == nil && i+16 <= len(b); i += 16 {
+		for a := range 3 {
+			out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(b[i+4*a:])))
 		}
-		return out
 	}
-	var out []float32
-	for range 17_000 {
+	for len(out) == 0 || err != nil && len(out) < 3*17_000 {
 		r, angle := 3*math.Exp(3.2*rng.Float64()), (rng.Float64()-0.5)*1.4
 		out = append(out, float32(r*math.Cos(angle)), float32(r*math.Sin(angle)), float32(-1.7+0.5*math.Abs(rng.NormFloat64())))
 	}
@@ -237,15 +204,12 @@ func kittiFrame(rng *rand.Rand) []float32 {
 }
 
 // bytesOf is the memory of numbers, little-endian on every machine that this runs on.
-func bytesOf[T int64 | int32 | float32 | uint8](v []T) []byte {
-	if len(v) == 0 {
-		return []byte{}
-	}
+func bytesOf[T int64 | float32](v []T) []byte {
 	var zero T
-	return unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(v)*int(unsafe.Sizeof(zero)))
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(zero)))
 }
 
-// opsInput describes one input to a peer.
+// inputFile describes one input to a peer.
 type inputFile struct {
 	DType  string `json:"dtype"`
 	Shape  []int  `json:"shape"`
@@ -257,37 +221,35 @@ type inputFile struct {
 func (in *inputs) write(w *Work, dir, name string) (map[string]inputFile, error) {
 	out := map[string]inputFile{}
 	var err error
-	add := func(key, dtype string, shape []int, data []byte) {
+	add := func(key, dtype string, data []byte, shape ...int) {
 		d := inputFile{DType: dtype, Shape: shape, File: filepath.Join(dir, name+"-"+key)}
 		if size := elementSize(dtype); len(data) > block*size && (key[0] == 'v' || key == "features") {
 			d.Period, data = block, data[:block*size]
 		}
-		out[key] = d
-		if err == nil {
+		if out[key] = d; err == nil {
 			err = report.WriteFile(d.File, data)
 		}
 	}
 	if w.Kind == "voxelize" {
-		add("points", "float32", []int{w.N, 3}, bytesOf(in.points))
+		add("points", "float32", bytesOf(in.points), w.N, 3)
 		if w.F > 0 {
-			add("features", "float32", []int{w.N, w.F}, bytesOf(in.feature))
+			add("features", "float32", bytesOf(in.feature), w.N, w.F)
 		}
 		return out, err
 	}
-	for i := range w.Streams {
-		n := string(rune('0' + i))
-		shape := []int{w.B, w.Streams[i].S}
+	for i, s := range w.Streams {
+		shape := []int{w.B, s.S}
 		if w.Ragged {
 			shape = []int{len(in.times[i])}
-			add("offsets"+n, "int64", []int{w.B + 1}, bytesOf(in.offsets[i]))
+			add(fmt.Sprint("offsets", i), "int64", bytesOf(in.offsets[i]), w.B+1)
 		}
-		add("values"+n, w.DType, in.values[i].Shape, in.values[i].Data)
-		add("times"+n, "int64", shape, bytesOf(in.times[i]))
+		add(fmt.Sprint("values", i), w.DType, in.values[i].Data, in.values[i].Shape...)
+		add(fmt.Sprint("times", i), "int64", bytesOf(in.times[i]), shape...)
 	}
-	add("targets", "int64", []int{w.B, w.T}, bytesOf(in.targets))
+	add("targets", "int64", bytesOf(in.targets), w.B, w.T)
 	if w.Norm {
-		add("mean", "float32", []int{w.width()}, bytesOf(in.mean))
-		add("std", "float32", []int{w.width()}, bytesOf(in.std))
+		add("mean", "float32", bytesOf(in.mean), w.width())
+		add("std", "float32", bytesOf(in.std), w.width())
 	}
 	return out, err
 }

@@ -8,66 +8,59 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/goatnote-inc/robocache/bench/runners"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// opsPeer is a Python process that holds runners and is asked in turn; runners/ops_common.py says how they talk.
+// peer is a Python process that holds runners and is asked in turn; runners/ops.py says how they talk.
 type peer struct {
-	script string
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	errs   *tail
-	mu     sync.Mutex
-	gone   error
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+	errs *bytes.Buffer
+	mu   sync.Mutex
+	gone error
 }
 
-// peerRunner is one runner of a peer on one row.
-type peerRunner struct {
-	peer *peer
-	row  string
-	name string
-}
-
-// opsScripts are the scripts with runners for a device.
-func peerScripts(dir, device string) ([]string, error) {
-	all, err := filepath.Glob(filepath.Join(dir, "ops_*.py"))
-	if err != nil {
-		return nil, err
+// startPeers starts the peers' processes, several for a GPU; without an interpreter there are none.
+func (s *session) startPeers(ctx context.Context) {
+	if slices.Equal(s.r.Runners, []string{"none"}) {
+		return
 	}
-	var out []string
-	for _, p := range all {
-		name := filepath.Base(p)
-		if name != "ops_common.py" && strings.Contains(name, "gpu") == (device == "cuda") {
-			out = append(out, p)
+	processes := 1
+	if s.gpu != nil {
+		processes = min(peerProcesses, len(s.r.Rows))
+	}
+	var wg sync.WaitGroup
+	for range processes {
+		p, err := s.startPeer(ctx)
+		if err != nil {
+			s.r.Log("%v: no peers", err)
+			break
 		}
+		s.peers = append(s.peers, p)
+		wg.Go(func() { // all at once: importing torch takes seconds
+			if _, err := p.ask(map[string]any{"cmd": "hello", "device": s.r.Device, "clock": s.r.Clock}, s.r.Timeout); err != nil {
+				s.r.Log("%v", err)
+			}
+		})
 	}
-	return out, nil
+	wg.Wait()
 }
 
-// startPeer starts a script with so many threads.
-func startPeer(ctx context.Context, t *runners.Tools, script, device string, threads int) (*peer, error) {
-	p := &peer{script: filepath.Base(script), errs: &tail{}}
-	p.cmd = exec.CommandContext(ctx, t.Python, script)
-	n := strconv.Itoa(max(threads, 1))
-	p.cmd.Env = append(append(os.Environ(), t.Env()...), "OMP_NUM_THREADS="+n, "MKL_NUM_THREADS="+n, "OPENBLAS_NUM_THREADS="+n,
+func (s *session) startPeer(ctx context.Context) (*peer, error) {
+	n := strconv.Itoa(s.threads)
+	p := &peer{}
+	p.cmd, p.errs = runners.Command(ctx, s.r.Tools.Script("ops_peers.py"), append(s.r.Tools.Env(), "OMP_NUM_THREADS="+n, "MKL_NUM_THREADS="+n, "OPENBLAS_NUM_THREADS="+n,
 		// The peers' results are new memory each call. Kept by malloc, it costs them no page faults: their best setting.
-		"MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=4294967296", "PYTHONUNBUFFERED=1")
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
-	p.cmd.WaitDelay = 5 * time.Second
-	p.cmd.Stderr = p.errs
+		"MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=4294967296", "PYTHONUNBUFFERED=1"))
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -77,92 +70,48 @@ func startPeer(ctx context.Context, t *runners.Tools, script, device string, thr
 		return nil, err
 	}
 	p.out = bufio.NewReaderSize(out, 1<<20)
-	if err := p.cmd.Start(); err != nil {
-		return nil, robocache.At(err, robocache.Where{"program": t.Python})
+	return p, robocache.At(p.cmd.Start(), robocache.Where{"program": s.r.Tools.Python})
+}
+
+// closePeers lets the processes end by themselves, and ends those that do not.
+func (s *session) closePeers() {
+	for _, p := range s.peers {
+		if p.gone == nil {
+			p.in.Close()
+			t := time.AfterFunc(3*time.Second, p.kill)
+			_ = p.cmd.Wait()
+			t.Stop()
+		}
 	}
-	return p, nil
 }
 
-// tail keeps the last of what a peer says on stderr.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if len(t.b) > 1<<16 {
-		t.b = bytes.Clone(t.b[len(t.b)-1<<15:])
-	}
-	return len(p), nil
-}
-
-func (t *tail) last() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return runners.LastLine(string(t.b))
-}
-
-// opsAsk and opsAnswer are the lines of the protocol.
-type peerAsk struct {
-	Cmd     string               `json:"cmd"`
-	Device  string               `json:"device,omitempty"`
-	Threads int                  `json:"threads,omitempty"`
-	Clock   string               `json:"clock,omitempty"`
-	Row     *peerRow             `json:"row,omitempty"`
-	Runners []string             `json:"arms,omitempty"`
-	Without []string             `json:"without,omitempty"`
-	Inputs  map[string]inputFile `json:"inputs,omitempty"`
-	Name    string               `json:"name,omitempty"`
-	Runner  string               `json:"arm,omitempty"`
-	Index   []int                `json:"index,omitempty"`
-	Seconds float64              `json:"seconds,omitempty"`
-	Cold    bool                 `json:"cold,omitempty"`
-}
-
-type peerRow struct {
-	Name string `json:"name"`
-	Work
-	Device  string `json:"device"`
-	Threads int    `json:"threads"`
-	Bytes   int64  `json:"bytes"`
-	Copies  int    `json:"copies"`
-}
+func (p *peer) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
 type peerAnswer struct {
-	Error    string                     `json:"error"`
-	Runners  map[string]answerRunner    `json:"arms"`
-	Shape    []int                      `json:"shape"`
-	Values   []any                      `json:"values"`
-	US       []float64                  `json:"us"`
-	Versions map[string]string          `json:"versions"`
-	Extra    map[string]json.RawMessage `json:"extra"`
-}
-
-type answerRunner struct {
-	Setting string  `json:"setting"`
-	SetupS  float64 `json:"setup_s"`
-	Other   bool    `json:"other"`
-	Error   string  `json:"error"`
-	Skip    bool    `json:"skip"`
+	Error   string `json:"error"`
+	Runners map[string]struct {
+		Setting string `json:"setting"`
+		Other   bool   `json:"other"` // it does other work: its values are not looked at
+		Error   string `json:"error"`
+	} `json:"runners"`
+	Values   []any             `json:"values"`
+	US       []float64         `json:"us"`
+	Versions map[string]string `json:"versions"`
 }
 
 // ask sends a line and waits for the answer.
-func (p *peer) ask(a peerAsk, timeout time.Duration) (peerAnswer, error) {
+func (p *peer) ask(what map[string]any, timeout time.Duration) (ans peerAnswer, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var ans peerAnswer
 	if p.gone != nil {
 		return ans, p.gone
 	}
-	line, err := json.Marshal(a)
+	line, err := json.Marshal(what)
 	if err != nil {
 		return ans, err
 	}
 	// A peer that hangs is ended: its pipe closes, and the reading below comes back.
-	timer := time.AfterFunc(timeout, func() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) })
+	timer := time.AfterFunc(timeout, p.kill)
 	defer timer.Stop()
 	_, err = p.in.Write(append(line, '\n'))
 	var got []byte
@@ -173,33 +122,27 @@ func (p *peer) ask(a peerAsk, timeout time.Duration) (peerAnswer, error) {
 		err = json.Unmarshal(got, &ans)
 	}
 	if err != nil {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		p.kill()
 		_ = p.cmd.Wait()
-		p.gone = fmt.Errorf("%s ended (%s): %w: %s", p.script, p.cmd.ProcessState, err, p.errs.last())
+		p.gone = fmt.Errorf("the peers' process ended (%s): %w: %s", p.cmd.ProcessState, err, runners.LastLine(p.errs.String()))
 		return ans, p.gone
 	}
 	if ans.Error != "" {
-		return ans, fmt.Errorf("%s: %s", p.script, ans.Error)
+		err = fmt.Errorf("the peers: %s", ans.Error)
 	}
-	return ans, nil
+	return ans, err
 }
 
-// close lets the process end by itself, and ends it where it does not.
-func (p *peer) close() {
-	p.in.Close()
-	done := make(chan struct{})
-	go func() { _ = p.cmd.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(3 * time.Second):
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-		<-done
-	}
+// peerRunner is one runner of a peer on one row.
+type peerRunner struct {
+	peer      *peer
+	row, name string
+	timeout   time.Duration
 }
 
 // check asks for some of the runner's values and holds them against the reference's.
-func (a *peerRunner) check(w *Work, index []int, want []float64, timeout time.Duration) error {
-	ans, err := a.peer.ask(peerAsk{Cmd: "probe", Name: a.row, Runner: a.name, Index: index}, timeout)
+func (a *peerRunner) check(w *Work, index []int, want []float64) error {
+	ans, err := a.peer.ask(map[string]any{"cmd": "probe", "name": a.row, "runner": a.name, "index": index}, a.timeout)
 	if err != nil {
 		return err
 	}
@@ -207,12 +150,7 @@ func (a *peerRunner) check(w *Work, index []int, want []float64, timeout time.Du
 		return fmt.Errorf("%d values, want %d", len(ans.Values), len(want))
 	}
 	for i, v := range ans.Values {
-		x, ok := v.(float64)
-		if !ok {
-			if s, text := v.(string); text {
-				x, _ = strconv.ParseFloat(s, 64)
-			}
-		}
+		x, _ := strconv.ParseFloat(fmt.Sprint(v), 64) // NaN and infinity come as text
 		// Relative to the data, which is of the order of 1, or to the value.
 		if d := math.Abs(x - want[i]); !(d <= w.tolerance()*max(1, math.Abs(want[i]))) {
 			return fmt.Errorf("wrong: element %d is %v, the reference has %v", index[i], v, want[i])
@@ -221,7 +159,7 @@ func (a *peerRunner) check(w *Work, index []int, want []float64, timeout time.Du
 	return nil
 }
 
-func (a *peerRunner) time(seconds float64, cold bool, timeout time.Duration) ([]float64, error) {
-	ans, err := a.peer.ask(peerAsk{Cmd: "time", Name: a.row, Runner: a.name, Seconds: seconds, Cold: cold}, timeout)
+func (a *peerRunner) time(seconds float64, cold bool) ([]float64, error) {
+	ans, err := a.peer.ask(map[string]any{"cmd": "time", "name": a.row, "runner": a.name, "seconds": seconds, "cold": cold}, a.timeout)
 	return ans.US, err
 }

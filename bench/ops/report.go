@@ -4,25 +4,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-
-	"github.com/goatnote-inc/robocache/bench/report"
 
 	"gonum.org/v1/plot/plotter"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
 )
 
 // Write puts ops-DEVICE.json, .csv, .md, .html into dir, and the plots as PNG and SVG.
 func (p *Report) Write(dir string) error { return p.document().Write(dir, p.stem()) }
 
-// Keep puts the JSON alone into dir: after each row, so that a run that is broken off has what it measured.
-func (p *Report) Keep(dir string) error {
+// WriteSoFar puts the JSON alone into dir: after each row, so that a run that is broken off has what it measured.
+func (p *Report) WriteSoFar(dir string) error {
 	return report.WriteJSON(filepath.Join(dir, p.stem()+".json"), p)
 }
 
@@ -33,7 +30,7 @@ func (p *Report) stem() string {
 	return "ops-cpu"
 }
 
-// ReadOps reads a report that Write wrote. Its bars are judged again.
+// Read reads a report that Write wrote. Its bars are checked again.
 func Read(file string) (*Report, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -43,7 +40,7 @@ func Read(file string) (*Report, error) {
 	if err := json.Unmarshal(b, p); err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench ops", Where: robocache.Where{"file": file}, Msg: "no report of bench ops", Err: err}
 	}
-	p.judge()
+	p.check()
 	return p, nil
 }
 
@@ -69,20 +66,52 @@ func (p *Report) document() *report.Document {
 	if p.Clock == "cpu" {
 		text = "Of the thread's own CPU time, since the machine was not quiet. " + text
 	}
-	d := &report.Document{Title: "robocache bench ops", Command: p.Command, Sheet: p.sheet(), Raw: p, Sections: []report.Section{{Text: append(report.About(p.Command, p.Machine, device, p.Versions), text)}}}
+	d := &report.Document{Title: "robocache bench ops", Command: p.Command, Raw: p, Sections: []report.Section{{Text: append(report.About(p.Command, p.Machine, device, p.Versions), text)}}}
 	for _, f := range p.figures() {
 		d.Sections = append(d.Sections, report.Section{Figure: f})
 	}
-	if t := p.barTable(); len(t.Rows) > 0 {
-		d.Sections = append(d.Sections, report.Section{Table: t})
+	d.Sheet = &report.Table{Head: []string{"row", "curve", "device", "threads", "bytes", "arm", "setting", "us", "us_min", "us_max", "gb_per_s", "us_cold", "us_cold_min", "us_cold_max", "gb_per_s_cold", "failed"}}
+	bars := &report.Table{Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""}}
+	var rows []*Result
+	for _, r := range p.Rows {
+		if r.Curve == "" {
+			rows = append(rows, r)
+		}
+		for _, a := range r.Runners {
+			rec := []string{r.Name, r.Curve, r.Device, strconv.Itoa(r.Threads), strconv.FormatInt(r.Bytes, 10), a.Name, a.Setting}
+			for _, s := range []report.Spread{a.Hot, a.Cold} {
+				rate := ""
+				if len(s.Raw) > 0 {
+					rate = report.Decimal(r.gbps(s.Median))
+				}
+				rec = append(append(rec, report.Cells(s)...), rate)
+			}
+			d.Sheet.Add(append(rec, a.Failed)...)
+		}
+		title, threads := r.Title, p.threads(r)
+		for _, c := range r.Checks {
+			ours, other := "–", "–"
+			if a := r.runner(Ours); a != nil && a.Failed == "" {
+				ours = report.Short(a.us(c.Bar.Cold))
+			}
+			if c.Other != "" {
+				other = c.Other + " " + report.Short(c.OtherUS)
+			}
+			bars.AddBar(c.Pass, title, threads, ours, c.Bar.Text, c.Bar.text(c.Figure), other, c.word())
+			title, threads = "", ""
+		}
 	}
-	rows := slices.DeleteFunc(slices.Clone(p.Rows), func(r *Result) bool { return r.Curve != "" })
+	if len(bars.Rows) > 0 {
+		d.Sections = append(d.Sections, report.Section{Table: bars})
+	}
 	if len(rows) > 0 {
 		d.Sections = append(d.Sections, report.Section{Table: figureTable(rows, []string{"workload", "threads"}, func(r *Result) []string { return []string{r.Title, p.threads(r)} })})
 	}
 	names, points := p.curves()
 	for _, n := range names {
-		d.Sections = append(d.Sections, report.Section{Text: []string{"Curve " + n + ": " + points[n][0].curveTitle()}, Table: figureTable(points[n], []string{"B"}, func(r *Result) []string { return []string{fmt.Sprint(r.Work.B)} })})
+		w := points[n][0].Work
+		text := fmt.Sprintf("Curve %s: B×(%s) → %d, %s%s", n, w.shapes(), w.T, shortType(w.DType), map[bool]string{true: ", ragged"}[w.Ragged])
+		d.Sections = append(d.Sections, report.Section{Text: []string{text}, Table: figureTable(points[n], []string{"B"}, func(r *Result) []string { return []string{fmt.Sprint(r.Work.B)} })})
 	}
 	d.Sections = append(d.Sections, report.Raw(p))
 	return d
@@ -95,64 +124,12 @@ func (p *Report) threads(r *Result) string {
 	return fmt.Sprint(r.Threads)
 }
 
-// sheet has a line a runner.
-func (p *Report) sheet() *report.Table {
-	t := &report.Table{Head: []string{"row", "curve", "device", "threads", "bytes", "arm", "setting", "us", "us_min", "us_max", "gb_per_s", "us_cold", "us_cold_min", "us_cold_max", "gb_per_s_cold", "failed"}}
-	for _, r := range p.Rows {
-		for _, a := range r.Runners {
-			rec := []string{r.Name, r.Curve, r.Device, strconv.Itoa(r.Threads), strconv.FormatInt(r.Bytes, 10), a.Name, a.Setting}
-			for _, s := range []report.Spread{a.Hot, a.Cold} {
-				rate := ""
-				if len(s.Raw) > 0 {
-					rate = report.Decimal(r.gbps(s.Median))
-				}
-				rec = append(append(rec, report.Cells(s)...), rate)
-			}
-			t.Add(append(rec, a.Failed)...)
-		}
-	}
-	return t
-}
-
-func (p *Report) barTable() *report.Table {
-	t := &report.Table{Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""}}
-	for _, r := range p.Rows {
-		title, threads := r.Title, p.threads(r)
-		for _, v := range r.Verdicts {
-			ours, other := "–", "–"
-			if a := r.runner(Ours); a != nil && a.Failed == "" {
-				ours = report.Short(a.us(v.Bar.Cold))
-			}
-			if v.Other != "" {
-				other = v.Other + " " + report.Short(v.OtherUS)
-			}
-			t.AddBar(v.Pass, title, threads, ours, v.Bar.Text, v.Bar.text(v.Figure), other, v.word())
-			title, threads = "", ""
-		}
-	}
-	return t
-}
-
-func (v Verdict) word() string {
-	word := "**missed**"
-	switch {
-	case !v.Judged:
-		word = "no figure"
-	case v.Pass:
-		word = "met"
-	}
-	if v.Note != "" {
-		word += ": " + v.Note
-	}
-	return word
-}
-
 // peerNames are the runners of the rows that are neither ours nor copies, in the order in which they come.
 func peerNames(rows []*Result) []string {
 	var out []string
 	for _, r := range rows {
 		for _, a := range r.Runners {
-			if !a.judgedCold() {
+			if !a.always() {
 				report.Find(&out, a.Name)
 			}
 		}
@@ -165,7 +142,13 @@ func figureTable(rows []*Result, head []string, begin func(*Result) []string) *r
 	peers := peerNames(rows)
 	t := &report.Table{Head: append(append(head, "bytes touched", "ours: hot µs, GB/s, of the copy", "ours: cold µs, GB/s, of the copy", "copy hot / cold µs"), peers...)}
 	for _, r := range rows {
-		line := append(begin(r), megabytes(r.Bytes), r.ourCell(false), r.ourCell(true), r.copyCell())
+		copies := []string{"–", "–"}
+		for i, cold := range []bool{false, true} {
+			if a := r.limit(cold); a != nil {
+				copies[i] = report.Digits(a.us(cold).Median)
+			}
+		}
+		line := append(begin(r), megabytes(r.Bytes), r.summary(false), r.summary(true), copies[0]+" / "+copies[1])
 		for _, n := range peers {
 			switch a := r.runner(n); {
 			case a == nil:
@@ -191,36 +174,6 @@ func megabytes(n int64) string {
 	return report.Digits(float64(n)/1e6) + " MB"
 }
 
-func (r *Result) ourCell(cold bool) string {
-	a := r.runner(Ours)
-	switch {
-	case r.Skipped != "":
-		return r.Skipped
-	case a == nil:
-		return "–"
-	case a.Failed != "":
-		return "failed: " + a.Failed
-	case len(a.us(cold).Raw) == 0:
-		return "–"
-	}
-	s := a.us(cold)
-	out := fmt.Sprintf("%s, %s", report.Short(s), report.Digits(r.gbps(s.Median)))
-	if share := r.share(cold); len(share.Raw) > 0 {
-		out += ", " + report.Digits(100*share.Median) + " %"
-	}
-	return out
-}
-
-func (r *Result) copyCell() string {
-	out := []string{"–", "–"}
-	for i, cold := range []bool{false, true} {
-		if a := r.limit(cold); a != nil {
-			out[i] = report.Digits(a.us(cold).Median)
-		}
-	}
-	return strings.Join(out, " / ")
-}
-
 // curves are the sweeps that were run, in order, by threads.
 func (p *Report) curves() (names []string, points map[string][]*Result) {
 	points = map[string][]*Result{}
@@ -238,15 +191,6 @@ func (p *Report) curves() (names []string, points map[string][]*Result) {
 	return names, points
 }
 
-func (r *Result) curveTitle() string {
-	w := r.Work
-	s := fmt.Sprintf("B×(%s) → %d, %s", w.shapes(), w.T, shortType(w.DType))
-	if w.Ragged {
-		s += ", ragged"
-	}
-	return s
-}
-
 // figures are GB/s over bytes, hot and cold, with the copies of the same run as a dashed line; and the ratios to the peers.
 func (p *Report) figures() []*report.Figure {
 	var out []*report.Figure
@@ -257,12 +201,12 @@ func (p *Report) figures() []*report.Figure {
 		line := func(name string, rows []*Result, limit bool) {
 			c := report.Curve{Name: name, Limit: limit}
 			for _, r := range rows {
-				a := r.runner(Ours)
+				a := r.fastest(Ours, cold)
 				if limit {
 					a = r.limit(cold)
 				}
-				if a != nil && a.Failed == "" && len(a.us(cold).Raw) > 0 {
-					c.Points = append(c.Points, plotter.XY{X: float64(r.Bytes), Y: math.Max(r.gbps(a.us(cold).Median), 1e-6)})
+				if a != nil {
+					c.Points = append(c.Points, plotter.XY{X: float64(r.Bytes), Y: max(r.gbps(a.us(cold).Median), 1e-6)})
 				}
 			}
 			f.Curves = append(f.Curves, c)
@@ -270,36 +214,33 @@ func (p *Report) figures() []*report.Figure {
 		for _, n := range names {
 			line(n, points[n], false)
 		}
-		if len(f.Curves) == 0 || len(f.Curves[0].Points) == 0 {
-			continue
+		if len(names) > 0 && len(f.Curves[0].Points) > 0 {
+			line("copy of as many bytes", points[names[0]], true)
+			out = append(out, f)
 		}
-		line("copy of as many bytes", points[names[0]], true)
-		out = append(out, f)
 	}
-	var c report.Columns
+	f := &report.Figure{Name: p.stem() + "-speedup", Title: "Ours against the peers (1 = as fast; the copy: share of its rate)", Unit: "times"}
 	for _, r := range p.Rows {
-		ours := r.runner(Ours)
-		if r.Curve != "" || ours == nil || len(ours.Hot.Raw) == 0 {
+		ours := r.fastest(Ours, false)
+		if r.Curve != "" || ours == nil {
 			continue
 		}
 		group := r.Name
 		if p.Device == nil {
 			group = fmt.Sprintf("%s %dt", r.Name, r.Threads)
 		}
-		add := func(name string, a *Runner) {
-			if a != nil && a.Failed == "" && len(a.Hot.Raw) > 0 {
-				c.Set(name, group, report.SpreadOf([]float64{a.Hot.Median / ours.Hot.Median}))
-			}
+		if a := r.limit(false); a != nil {
+			f.Set("the copy", group, report.SpreadOf([]float64{a.Hot.Median / ours.Hot.Median}))
 		}
-		add("the copy", r.limit(false))
-		for _, n := range peerNames([]*Result{r}) {
-			if n != "np.interp" && n != "reference" { // two orders of magnitude: nothing else could be read beside them
-				add(n, r.runner(n))
+		for _, a := range r.Runners {
+			// np.interp and the reference: two orders of magnitude, nothing else could be read beside them.
+			if !a.always() && a.Failed == "" && len(a.Hot.Raw) > 0 && !slices.Contains([]string{"np.interp", "reference"}, a.Name) {
+				f.Set(a.Name, group, report.SpreadOf([]float64{a.Hot.Median / ours.Hot.Median}))
 			}
 		}
 	}
-	if c.Groups != nil {
-		out = append(out, c.Figure(p.stem()+"-speedup", "Ours against the peers (1 = as fast; the copy: share of its rate)", "times"))
+	if f.Groups != nil {
+		out = append(out, f)
 	}
 	return out
 }

@@ -7,20 +7,22 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/bench/runners"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/kernel/cpu"
+	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-// OpsRun is what `bench ops` was asked for.
+// Run is what `bench ops` was asked for.
 type Run struct {
 	Rows     []Row
 	Device   string // cpu, cuda
@@ -40,7 +42,7 @@ type Run struct {
 	Log      func(format string, a ...any)
 }
 
-// OpsReport is a finished `bench ops`.
+// Report is a finished `bench ops`.
 type Report struct {
 	Command  string            `json:"command"`
 	Machine  report.Machine    `json:"machine"`
@@ -53,7 +55,7 @@ type Report struct {
 	Rows     []*Result         `json:"rows"`
 }
 
-// OpsDevice is the GPU of a report.
+// Device is the GPU of a report.
 type Device struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver"`
@@ -61,7 +63,7 @@ type Device struct {
 	L2     int64  `json:"l2_bytes"`
 }
 
-// timer is a runner on a row, ready to be timed.
+// timer is a runner on a row, ready to be timed: µs a call, a figure a chunk.
 type timer interface {
 	time(seconds float64, cold bool) ([]float64, error)
 }
@@ -71,279 +73,265 @@ type candidate struct {
 	c      timer
 }
 
-// timedPeer gives a peer's runner the form of ours.
-type timedPeer struct {
-	*peerRunner
-	timeout time.Duration
+// session is a run on one device with one number of threads.
+type session struct {
+	r       *Run
+	rep     *Report
+	dir     string
+	threads int
+	gpu     *gpu // nil: the host
+	now     func() time.Duration
+	ref     backend
+	peers   []*peer
+	mu      sync.Mutex
 }
 
-func (p timedPeer) time(seconds float64, cold bool) ([]float64, error) {
-	return p.peerRunner.time(seconds, cold, p.timeout)
+// rowRun is a row that is being made ready and measured.
+type rowRun struct {
+	res    *Result
+	in     *inputs
+	call   *opCall
+	truth  *truth
+	copies int
+	peer   *peer // that holds it; nil: there are none
+	theirs []*candidate
+	err    error
 }
 
-// RunOps measures the rows: of each, ours is compared with the reference before it is timed, and the peers' values are looked at; then the runners
+// Measure runs the rows: of each, ours is compared with the reference before it is timed, and the peers' values are looked at; then the runners
 // take turns. A wrong runner gives no figure.
 func Measure(ctx context.Context, r Run) (*Report, error) {
-	rep := &Report{Command: r.Command, Machine: report.ThisMachine(), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
-	rep.Machine.Revision = r.Revision
+	rep := &Report{Command: r.Command, Machine: report.ThisMachine(r.Revision), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
 	dir, err := os.MkdirTemp("", "robocache-ops-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	if r.Device == "cuda" {
-		return rep, r.cuda(ctx, rep, dir)
+		g, err := openGPU(r.Ordinal)
+		if err != nil {
+			return rep, err
+		}
+		defer g.close()
+		rep.Device = g.describe()
+		rep.Cache = rep.Device.L2
+		// The truth is kernel/cpu's: equal to the reference to the bit (kernel/conform), and done before a device is tired of waiting.
+		return rep, (&session{r: &r, rep: rep, dir: dir, threads: 1, gpu: g, ref: cpu.New(0)}).measure(ctx)
 	}
 	for _, threads := range r.Threads {
-		if err := r.cpu(ctx, rep, dir, threads); err != nil {
+		s := &session{r: &r, rep: rep, dir: dir, threads: threads, now: wallTime, ref: kernel.Reference{}}
+		before := runtime.GOMAXPROCS(threads)
+		if r.Clock == "cpu" {
+			runtime.LockOSThread()
+			s.now = threadTime
+		}
+		err := s.measure(ctx)
+		if r.Clock == "cpu" {
+			runtime.UnlockOSThread()
+		}
+		runtime.GOMAXPROCS(before)
+		if err != nil {
 			return rep, err
 		}
 	}
 	return rep, nil
 }
 
-func (r *Run) cpu(ctx context.Context, rep *Report, dir string, threads int) error {
-	before := runtime.GOMAXPROCS(threads)
-	defer runtime.GOMAXPROCS(before)
-	now := wallTime
-	if r.Clock == "cpu" {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		now = threadTime
+// peerProcesses is how many interpreters compile the peers' kernels beside each other for a GPU: torch.compile takes seconds a shape, and a lease is short.
+const peerProcesses = 6
+
+// measure makes rows ready and lets their runners take turns. For a GPU all rows are made ready first, many at once.
+func (s *session) measure(ctx context.Context) error {
+	defer s.closePeers()
+	s.startPeers(ctx)
+	rows := make([]*rowRun, len(s.r.Rows))
+	var g errgroup.Group
+	g.SetLimit(2 * peerProcesses)
+	for i := range rows {
+		row := &rowRun{res: &Result{Row: s.r.Rows[i], Threads: s.threads}}
+		if len(s.peers) > 0 {
+			row.peer = s.peers[i%len(s.peers)]
+		}
+		if rows[i] = row; s.gpu != nil {
+			row.res.Threads = 0
+			g.Go(func() error { row.err = s.ready(row); return nil })
+		}
 	}
-	peers, err := r.peers(ctx, "cpu", threads, 1)
-	if err != nil {
-		return err
-	}
-	defer closePeers(peers)
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		res := &Result{Row: *row, Threads: threads}
-		in, err := newInputs(&res.Work)
-		if err != nil {
-			return err
+	_ = g.Wait()
+	for i, row := range rows {
+		if s.gpu == nil {
+			row.err = s.ready(row)
 		}
-		res.Bytes = res.Work.bytes(in)
-		copies := copiesFor(res.Bytes, rep.Cache)
-		truth, err := newTruth(&res.Work, in, kernel.Reference{})
-		if err != nil {
-			return robocache.At(err, robocache.Where{"row": row.Name})
+		if row.err == nil && row.res.Skipped == "" {
+			row.err = s.turns(ctx, row)
 		}
-		var field []*candidate
-		own, err := in.call(&res.Work)
-		if err != nil {
-			return err
+		if row.err != nil {
+			return robocache.At(row.err, robocache.Where{"row": row.res.Name})
 		}
-		for _, b := range hostBackends(threads) {
-			if res.Work.Kind == "call" {
-				break // ours is one of the peers' processes: Python
-			}
-			if b.name != Ours && (r.Runners == nil || !wanted(b.name, r.Runners, r.Without)) {
-				continue
-			}
-			e := &candidate{runner: Runner{Name: b.name, Setting: b.setting}, c: backendRunner(b.backend, own, copies, now)}
-			if err := own.run(b.backend); err != nil {
-				e.runner.Failed = err.Error()
-			} else if err := truth.compare(own.results()); err != nil {
-				e.runner.Failed = err.Error()
-			} else if b.name == Ours {
-				res.Checked = truth.words()
-			}
-			field = append(field, e)
+		if row.peer != nil {
+			_, _ = row.peer.ask(map[string]any{"cmd": "drop", "name": row.res.Name}, s.r.Timeout)
 		}
-		if res.Work.isOp() && wanted("memcpy go", nil, r.Without) {
-			field = append(field, &candidate{Runner{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(threads) + " goroutines"}, copyRunner(res.Bytes, threads, copies, now)})
-		}
-		theirs, err := r.setup(rep, peers, res, in, truth, dir, threads, copies)
-		if err != nil {
-			return err
-		}
-		field = append(field, theirs...)
-		if err := r.rounds(ctx, res, field, r.Cold && res.Work.isOp()); err != nil {
-			return err
-		}
-		r.drop(peers, row.Name)
-		if err := r.finish(rep, res); err != nil {
+		rows[i] = nil
+		if err := s.finish(row.res); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// peers starts the device's scripts, so many processes of each.
-func (r *Run) peers(ctx context.Context, device string, threads, each int) ([]*peer, error) {
-	scripts, err := peerScripts(r.Tools.Dir, device)
+// ready makes a row's inputs and truth, and has the peers set it up.
+func (s *session) ready(row *rowRun) (err error) {
+	w := &row.res.Work
+	if n, _ := cuda.Count(); strings.HasPrefix(w.Kind, "shards") && n < 2 {
+		row.res.Skipped = fmt.Sprintf("needs two devices: %d here", n)
+		return nil
+	}
+	if w.Kind == "flow" || w.Kind == "shards-host" {
+		// Inputs are made on the spot, page-locked. All of them cross the bus, whether a target reads them or not.
+		st := w.Streams[0]
+		row.res.Bytes = int64(w.B) * int64(st.S*(st.D*elementSize(w.DType)+8)+w.T*(st.D*elementSize(w.Out)+8))
+		return nil
+	}
+	if row.in, err = newInputs(w); err != nil {
+		return err
+	}
+	row.res.Bytes = w.bytes(row.in)
+	row.copies = int(min(256, max(1, (4*s.rep.Cache+row.res.Bytes-1)/max(row.res.Bytes, 1)))) // that the caches cannot hold, four times over
+	if row.truth, err = newTruth(w, row.in, s.ref); err != nil {
+		return err
+	}
+	if row.call, err = row.in.call(w); err != nil {
+		return err
+	}
+	row.theirs, err = s.setup(row)
+	return err
+}
+
+// turns lets the runners of a row take turns; a round's figure is the median of its chunks.
+func (s *session) turns(ctx context.Context, row *rowRun) error {
+	var field []*candidate
+	done, err := func() {}, error(nil)
+	switch kind := row.res.Work.Kind; {
+	case kind == "call": // ours is one of the peers' processes: Python
+	case kind == "flow":
+		field, done, err = s.flowRow(row.res)
+	case kind == "shards" || kind == "shards-host":
+		field, done, err = s.shardRow(row)
+	case s.gpu != nil:
+		field, done = s.gpuRow(row)
+	default:
+		field = s.hostRow(row)
+	}
+	defer done()
 	if err != nil {
-		return nil, err
+		field = []*candidate{{runner: Runner{Name: Ours, Failed: err.Error()}}}
 	}
-	var out []*peer
-	if slices.Equal(r.Runners, []string{"none"}) {
-		return nil, nil
-	}
-	for _, s := range scripts {
-		for range each {
-			p, err := startPeer(ctx, &r.Tools, s, device, threads)
-			if err != nil {
-				r.Log("%v: no peers", err)
-				closePeers(out)
-				return nil, nil
-			}
-			out = append(out, p)
-		}
-	}
-	// All at once: importing torch takes seconds.
-	var wg sync.WaitGroup
-	for _, p := range out {
-		wg.Go(func() {
-			if _, err := p.ask(peerAsk{Cmd: "hello", Device: device, Threads: threads, Clock: r.Clock}, r.Timeout); err != nil {
-				r.Log("%v", err)
-			}
-		})
-	}
-	wg.Wait()
-	return out, nil
-}
-
-func closePeers(peers []*peer) {
-	for _, p := range peers {
-		p.close()
-	}
-}
-
-// setup gives the row to the peers; each one's answer is a runner, and its values are looked at.
-func (r *Run) setup(rep *Report, peers []*peer, res *Result, in *inputs, truth *truth, dir string, threads, copies int) ([]*candidate, error) {
-	if len(peers) == 0 || res.Curve != "" && r.Runners == nil {
-		return nil, nil // a curve is ours and the copy: peers only where they are named
-	}
-	files, err := in.write(&res.Work, dir, res.Name)
-	if err != nil {
-		return nil, err
-	}
-	index, want := truth.probes(&res.Work, 400)
-	var out []*candidate
-	for _, p := range peers {
-		row := &peerRow{Name: res.Name, Work: res.Work, Device: res.Device, Threads: threads, Bytes: res.Bytes, Copies: copies}
-		ans, err := p.ask(peerAsk{Cmd: "setup", Row: row, Runners: r.Runners, Without: r.Without, Inputs: files}, r.Timeout)
-		for k, v := range ans.Versions {
-			rep.Versions[k] = v
-		}
-		if err != nil {
-			r.Log("%s: %v", res.Name, err)
-			continue
-		}
-		for _, name := range slices.Sorted(maps.Keys(ans.Runners)) {
-			a := ans.Runners[name]
-			e := &candidate{runner: Runner{Name: name, Setting: a.Setting, Failed: a.Error}}
-			if a.Error == "" {
-				runner := &peerRunner{p, res.Name, name}
-				e.c = timedPeer{runner, r.Timeout}
-				if !a.Other {
-					if err := runner.check(&res.Work, index, want, r.Timeout); err != nil {
-						e.runner.Failed = err.Error()
-					}
-				}
-			}
-			out = append(out, e)
-		}
-	}
-	for _, f := range files {
-		os.Remove(f.File)
-	}
-	return out, nil
-}
-
-func (r *Run) drop(peers []*peer, name string) {
-	for _, p := range peers {
-		if p.gone == nil {
-			_, _ = p.ask(peerAsk{Cmd: "drop", Name: name}, r.Timeout)
-		}
-	}
-}
-
-// rounds lets the runners take turns; a round's figure is the median of its chunks.
-func (r *Run) rounds(ctx context.Context, res *Result, field []*candidate, withCold bool) error {
+	field = append(field, row.theirs...)
 	runtime.GC()
-	for round := range r.Rounds {
+	for round := range s.r.Rounds {
 		for _, cold := range []bool{false, true} {
-			if cold && !withCold {
+			if cold && !(s.r.Cold && row.res.Work.isOp()) {
 				continue
 			}
 			for _, e := range field {
 				// No bar asks for a peer's cold figure: one will do.
-				if e.runner.Failed != "" || cold && round > 0 && !e.runner.judgedCold() {
+				if e.runner.Failed != "" || cold && round > 0 && !e.runner.always() {
 					continue
 				}
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				us, err := e.c.time(r.Seconds, cold)
-				switch {
+				us, err := e.c.time(s.r.Seconds, cold)
+				switch figure := report.SpreadOf(us).Median; {
 				case err != nil:
 					e.runner.Failed = err.Error()
 				case cold:
-					e.runner.Cold.Add(median(us))
+					e.runner.Cold.Add(figure)
 				default:
-					e.runner.Hot.Add(median(us))
+					e.runner.Hot.Add(figure)
 				}
 			}
 		}
 	}
 	for _, e := range field {
-		res.Runners = append(res.Runners, e.runner)
+		row.res.Runners = append(row.res.Runners, e.runner)
 	}
 	return nil
 }
 
-func median(v []float64) float64 {
-	s := slices.Clone(v)
-	sort.Float64s(s)
-	n := len(s)
-	if n == 0 {
-		return 0
-	}
-	if n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[n/2]
-}
-
-// finish adds a row to the report, judges all bars again (one may look at a later row), and says how it went.
-func (r *Run) finish(rep *Report, res *Result) error {
-	rep.Rows = append(rep.Rows, res)
-	rep.judge()
-	ours := "–"
-	if a := res.runner(Ours); a != nil {
-		ours = report.Short(a.Hot) + " µs"
-		if a.Failed != "" {
-			ours = "failed: " + a.Failed
-		}
-	}
-	line := fmt.Sprintf("%-36s %dt  ours %s, share of the copy %s", res.Name, res.Threads, ours, report.Short(res.share(false)))
+// finish adds a row to the report, checks all bars again (one may look at a later row), and says how it went.
+func (s *session) finish(res *Result) error {
+	s.rep.Rows = append(s.rep.Rows, res)
+	s.rep.check()
+	line := fmt.Sprintf("%-36s %dt  ours (µs, GB/s, of the copy) %s", res.Name, res.Threads, res.summary(false))
 	for _, a := range res.Runners {
 		switch {
-		case a.judgedCold():
+		case a.always():
 		case a.Failed != "":
 			line += "; " + a.Name + " failed: " + a.Failed
 		default:
 			line += "; " + a.Name + " " + report.Digits(a.Hot.Median)
 		}
 	}
-	r.Log("%s", line)
-	if r.Keep != nil {
-		return r.Keep(rep)
+	s.r.Log("%s", line)
+	if s.r.Keep != nil {
+		return s.r.Keep(s.rep)
 	}
 	return nil
 }
 
-func (rep *Report) judge() {
-	for _, res := range rep.Rows {
-		res.Verdicts = nil
+// setup gives the row to the peers' process; it answers which runners do it, and their values are looked at.
+func (s *session) setup(row *rowRun) ([]*candidate, error) {
+	res, r := row.res, s.r
+	if row.peer == nil || res.Curve != "" && r.Runners == nil {
+		return nil, nil // a curve is ours and the copy: peers only where they are named
+	}
+	files, err := row.in.write(&res.Work, s.dir, res.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, f := range files {
+			os.Remove(f.File)
+		}
+	}()
+	index, want := row.truth.probes(400)
+	described := struct {
+		Work
+		Name    string `json:"name"`
+		Device  string `json:"device"`
+		Threads int    `json:"threads"`
+		Bytes   int64  `json:"bytes"`
+		Copies  int    `json:"copies"`
+	}{res.Work, res.Name, res.Device, s.threads, res.Bytes, row.copies}
+	ans, err := row.peer.ask(map[string]any{"cmd": "setup", "row": described, "runners": r.Runners, "without": r.Without, "inputs": files}, r.Timeout)
+	s.mu.Lock()
+	maps.Copy(s.rep.Versions, ans.Versions)
+	s.mu.Unlock()
+	if err != nil {
+		r.Log("%s: %v", res.Name, err)
+	}
+	var out []*candidate
+	for _, name := range slices.Sorted(maps.Keys(ans.Runners)) {
+		a := ans.Runners[name]
+		c := &peerRunner{row.peer, res.Name, name, r.Timeout}
+		if a.Error == "" && !a.Other {
+			if err := c.check(&res.Work, index, want); err != nil {
+				a.Error = err.Error()
+			}
+		}
+		out = append(out, &candidate{Runner{Name: name, Setting: a.Setting, Failed: a.Error}, c})
+	}
+	return out, nil
+}
+
+func (p *Report) check() {
+	for _, res := range p.Rows {
+		res.Checks = nil
 		for _, b := range res.Bars {
-			res.Verdicts = append(res.Verdicts, b.Judge(res, func(name string) *Result {
-				for _, x := range rep.Rows {
-					if x.Name == name && x.Threads == res.Threads {
-						return x
-					}
+			res.Checks = append(res.Checks, b.check(res, func(name string) *Result {
+				if i := slices.IndexFunc(p.Rows, func(x *Result) bool { return x.Name == name && x.Threads == res.Threads }); i >= 0 {
+					return p.Rows[i]
 				}
 				return nil
 			}))
@@ -359,37 +347,13 @@ func wanted(name string, runners, without []string) bool {
 	return (len(runners) == 0 || in(runners)) && !in(without)
 }
 
-// words says what was compared.
-func (t *truth) words() string {
-	n := 0
-	for _, p := range t.parts {
-		n += len(p.bytes)
-	}
-	s := fmt.Sprintf("%d bytes equal the reference's", n)
-	if len(t.parts) == 3 && t.pw.Kind == "fuse" {
-		s += " (first, middle and last batch entries)"
-	}
-	if t.pw.Mode == "slerp" {
-		s = fmt.Sprintf("%d bytes within a float32 ulp of the reference's", n)
-	}
-	return s
-}
-
 // lastCache is the bytes of the processor's largest cache; 32 MiB where the system does not say.
 func lastCache() int64 {
 	for i := 4; i >= 2; i-- {
-		b, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu0/cache/index%d/size", i))
-		if err != nil {
-			continue
-		}
-		if n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(b)), "K"), 10, 64); err == nil {
+		text := report.ReadText(fmt.Sprintf("/sys/devices/system/cpu/cpu0/cache/index%d/size", i))
+		if n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), "K"), 10, 64); err == nil {
 			return n << 10
 		}
 	}
 	return 32 << 20
-}
-
-// copiesFor is how many sets of buffers a cache of so many bytes cannot hold, four times over.
-func copiesFor(bytes, cache int64) int {
-	return int(min(256, max(1, (4*cache+bytes-1)/max(bytes, 1))))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// OpsWork is what the runners of a row of `bench ops` compute. runners/ops_common.py describes the same to the peers.
+// Work is what the runners of a row of `bench ops` compute. runners/ops.py describes the same to the peers.
 type Work struct {
 	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python; flow: over PCIe; shards, shards-host: on two devices
 
@@ -36,7 +36,7 @@ type Work struct {
 // isOp says whether the row is an operation by itself: with a copy beside it, hot and cold.
 func (w *Work) isOp() bool { return w.Kind == "fuse" || w.Kind == "voxelize" }
 
-// OpsStream is one stream of a fuse: S samples of D numbers a batch entry.
+// Stream is one stream of a fuse: S samples of D numbers a batch entry.
 type Stream struct {
 	S int `json:"S"`
 	D int `json:"D"`
@@ -59,27 +59,20 @@ func voxels(n int, mode string, f int) Work {
 
 // title says it as the tables do.
 func (w *Work) title() string {
+	also := func(s *string, when bool, format string, a ...any) {
+		if when {
+			*s += fmt.Sprintf(format, a...)
+		}
+	}
 	if w.Kind == "voxelize" {
-		points := fmt.Sprintf("%d points", w.N)
-		switch {
-		case w.Cloud == "kitti":
+		points := strings.NewReplacer("000000 ", "M ", "000 ", "k ").Replace(fmt.Sprintf("%d points", w.N))
+		if w.Cloud == "kitti" {
 			points = "a KITTI frame"
-		case w.N%1000000 == 0:
-			points = fmt.Sprintf("%dM points", w.N/1000000)
-		case w.N%1000 == 0:
-			points = fmt.Sprintf("%dk points", w.N/1000)
 		}
-		what := w.Mode
-		if w.F > 0 {
-			what += fmt.Sprintf(" of %d", w.F)
-		}
-		s := fmt.Sprintf("voxelize %d×%d×%d, %s: %s", w.Grid[0], w.Grid[1], w.Grid[2], points, what)
-		if w.Layout == "sparse" {
-			s += ", sparse"
-		}
-		if w.Cloud == "cells" {
-			s += ", 5 % occupied"
-		}
+		s := fmt.Sprintf("voxelize %d×%d×%d, %s: %s", w.Grid[0], w.Grid[1], w.Grid[2], points, w.Mode)
+		also(&s, w.F > 0, " of %d", w.F)
+		also(&s, w.Layout == "sparse", ", sparse")
+		also(&s, w.Cloud == "cells", ", 5 %% occupied")
 		return s
 	}
 	shape := fmt.Sprintf("%d×%d→%d×%d %s", w.B, w.Streams[0].S, w.T, w.Streams[0].D, shortType(w.DType))
@@ -91,18 +84,10 @@ func (w *Work) title() string {
 	if len(w.Streams) > 1 {
 		s = fmt.Sprintf("fuse %d streams (%s → %d), B = %d, %s", len(w.Streams), w.shapes(), w.T, w.B, shortType(w.DType))
 	}
-	if w.Mode != "linear" {
-		s += " " + w.Mode
-	}
-	if w.Ragged {
-		s += ", ragged"
-	}
-	if w.Norm {
-		s += ", normalise"
-	}
-	if w.Out != w.DType {
-		s += ", cast to " + shortType(w.Out)
-	}
+	also(&s, w.Mode != "linear", " %s", w.Mode)
+	also(&s, w.Ragged, ", ragged")
+	also(&s, w.Norm, ", normalise")
+	also(&s, w.Out != w.DType, ", cast to %s", shortType(w.Out))
 	return s
 }
 
@@ -120,8 +105,7 @@ func shortType(t string) string {
 }
 
 // width is the sum of the streams' columns.
-func (w *Work) width() int {
-	n := 0
+func (w *Work) width() (n int) {
 	for _, s := range w.Streams {
 		n += s.D
 	}
@@ -132,11 +116,21 @@ func (w *Work) cells() int { return w.Grid[0] * w.Grid[1] * w.Grid[2] }
 
 // elementSize is a type's bytes; 0 for a name that is none.
 func elementSize(name string) int {
-	t, ok := robocache.ParseDType(name)
-	if !ok {
-		return 0
+	if t, ok := robocache.ParseDType(name); ok {
+		return t.Size()
 	}
-	return t.Size()
+	return 0
+}
+
+// cellType is what a dense grid holds, and how many of it a cell.
+func (w *Work) cellType() (robocache.DType, int) {
+	switch {
+	case w.F > 0:
+		return robocache.Float32, w.F
+	case w.Mode == "occupancy":
+		return robocache.Uint8, 1
+	}
+	return robocache.Int32, 1
 }
 
 // bytes is the floor of the work: each byte that it cannot do without, once. Of the sources only the rows that some target reads; of the timestamps
@@ -144,18 +138,11 @@ func elementSize(name string) int {
 func (w *Work) bytes(in *inputs) int64 {
 	if w.Kind == "voxelize" {
 		n := int64(w.N) * int64(12+4*w.F)
-		if w.Layout == "sparse" {
-			// coordinates, count and features of each cell that is occupied
+		if w.Layout == "sparse" { // coordinates, count and features of each cell that is occupied
 			return n + int64(in.occupied(w))*int64(16+4+4*w.F)
 		}
-		each := 4 // count
-		switch {
-		case w.Mode == "occupancy":
-			each = 1
-		case w.F > 0:
-			each = 4 * w.F
-		}
-		return n + int64(w.cells())*int64(each)
+		t, each := w.cellType()
+		return n + int64(w.cells())*int64(t.Size()*each)
 	}
 	size, out := int64(elementSize(w.DType)), int64(elementSize(w.Out))
 	total := int64(w.B) * int64(w.T) * (8 + int64(w.width())*out)
@@ -163,8 +150,7 @@ func (w *Work) bytes(in *inputs) int64 {
 		total += int64(w.width()) * 8
 	}
 	for i, s := range w.Streams {
-		total += in.rowsRead(w, i) * int64(s.D) * size
-		total += 8 * int64(in.timestamps(i))
+		total += in.rowsRead(w, i)*int64(s.D)*size + 8*int64(len(in.times[i]))
 		if w.Ragged {
 			total += 8 * int64(w.B+1)
 		}
@@ -175,37 +161,23 @@ func (w *Work) bytes(in *inputs) int64 {
 // rowsRead counts the samples of stream i that at least one target reads: both neighbours inside, one on a hit or at an edge.
 func (in *inputs) rowsRead(w *Work, i int) int64 {
 	var total int64
-	times, targets := in.times[i], in.targets
-	var seen []bool
 	for b := range w.B {
-		lo, hi := in.entry(w, i, b)
-		s, t := times[lo:hi], targets[b*w.T:(b+1)*w.T]
-		if cap(seen) < len(s) {
-			seen = make([]bool, len(s))
+		lo, hi := b*w.Streams[i].S, (b+1)*w.Streams[i].S
+		if w.Ragged {
+			lo, hi = int(in.offsets[i][b]), int(in.offsets[i][b+1])
 		}
-		seen = seen[:len(s)]
-		clear(seen)
-		for _, x := range t {
+		s, seen := in.times[i][lo:hi], map[int]bool{}
+		if len(s) == 0 {
+			continue
+		}
+		for _, x := range in.targets[b*w.T : (b+1)*w.T] {
 			k := sort.Search(len(s), func(j int) bool { return s[j] > x }) - 1
-			switch {
-			case len(s) == 0:
-			case k < 0:
-				seen[0] = true
-			case k == len(s)-1 || s[k] == x:
-				seen[k] = true
-			default:
-				seen[k] = true
-				// A mode that takes one of the two is charged with one.
-				if w.Mode == "linear" || w.Mode == "slerp" || w.Mode == "angle" {
-					seen[k+1] = true
-				}
+			seen[max(k, 0)] = true
+			if k >= 0 && k < len(s)-1 && s[k] != x && (w.Mode == "linear" || w.Mode == "slerp" || w.Mode == "angle") {
+				seen[k+1] = true // a mode that takes one of the two is charged with one
 			}
 		}
-		for _, x := range seen {
-			if x {
-				total++
-			}
-		}
+		total += int64(len(seen))
 	}
 	return total
 }
@@ -214,7 +186,7 @@ func (in *inputs) rowsRead(w *Work, i int) int64 {
 func (w *Work) cell(p []float32) int {
 	flat := 0
 	for a := range 3 {
-		f := floor32((p[a] - w.Min[a]) / w.Size[a])
+		f := (p[a] - w.Min[a]) / w.Size[a]
 		if !(f >= 0 && f < float32(w.Grid[a])) {
 			return -1
 		}
@@ -223,21 +195,9 @@ func (w *Work) cell(p []float32) int {
 	return flat
 }
 
-func floor32(x float32) float32 {
-	if x != x || x >= 1<<24 || x <= -1<<24 {
-		return x // no fraction left, or NaN
-	}
-	f := float32(int32(x))
-	if f > x {
-		f--
-	}
-	return f
-}
-
 // occupied counts the cells that some point lies in.
-func (in *inputs) occupied(w *Work) int {
+func (in *inputs) occupied(w *Work) (n int) {
 	seen := make([]bool, w.cells())
-	n := 0
 	for i := range w.N {
 		if c := w.cell(in.points[3*i : 3*i+3]); c >= 0 && !seen[c] {
 			seen[c] = true
@@ -247,8 +207,4 @@ func (in *inputs) occupied(w *Work) int {
 	return n
 }
 
-// voxelMode maps the names of rows.
-func voxelMode(name string) (kernel.VoxelMode, bool) {
-	m, ok := map[string]kernel.VoxelMode{"occupancy": kernel.Occupancy, "count": kernel.Count, "sum": kernel.Sum, "mean": kernel.Average, "max": kernel.Maximum, "min": kernel.Minimum, "first": kernel.FirstPoint}[name]
-	return m, ok
-}
+var voxelModes = map[string]kernel.VoxelMode{"occupancy": kernel.Occupancy, "count": kernel.Count, "sum": kernel.Sum, "mean": kernel.Average, "max": kernel.Maximum, "min": kernel.Minimum, "first": kernel.FirstPoint}

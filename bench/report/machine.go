@@ -1,8 +1,11 @@
 package report
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,23 +24,31 @@ type Machine struct {
 }
 
 // ThisMachine reads the record from the running system.
-func ThisMachine() Machine {
-	m := Machine{Time: time.Now().UTC().Truncate(time.Second), Cores: runtime.NumCPU(), Go: runtime.Version()}
-	m.CPU = Field(ReadText("/proc/cpuinfo"), "model name")
-	m.MemoryGB = float64(kilobytes("MemTotal")/100_000) / 10
-	m.Kernel = strings.TrimSpace(ReadText("/proc/sys/kernel/osrelease"))
-	m.Load1, _, _ = strings.Cut(ReadText("/proc/loadavg"), " ")
-	return m
+func ThisMachine(revision string) Machine {
+	load, _, _ := strings.Cut(ReadText("/proc/loadavg"), " ")
+	return Machine{Time: time.Now().UTC().Truncate(time.Second), CPU: Field(ReadText("/proc/cpuinfo"), "model name"), Cores: runtime.NumCPU(), MemoryGB: float64(Kilobytes("MemTotal")/100_000) / 10,
+		Kernel: strings.TrimSpace(ReadText("/proc/sys/kernel/osrelease")), Load1: load, Go: runtime.Version(), Revision: revision}
 }
 
+// About says where and of what figures were taken.
+func About(command string, m Machine, device string, versions map[string]string) []string {
+	v := []string{m.Go}
+	for _, k := range slices.Sorted(maps.Keys(versions)) {
+		v = append(v, k+" "+versions[k])
+	}
+	return []string{fmt.Sprintf("`%s` on %s: %s, %d cores, %.1f GB, kernel %s%s, load %s at the start, revision %s.", command, m.Time.Format("2006-01-02 15:04 MST"), m.CPU, m.Cores, m.MemoryGB, m.Kernel, device, m.Load1, m.Revision),
+		"Versions: " + strings.Join(v, ", ") + "."}
+}
+
+// ReadText is a file of /proc or /sys; "" where it cannot be read.
 func ReadText(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)
 }
 
-// field is the value of a line "name: value"; "" where there is none.
+// Field is the value of a line "name: value"; "" where there is none.
 func Field(text, name string) string {
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.Lines(text) {
 		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
 			return strings.TrimSpace(v)
 		}
@@ -45,11 +56,8 @@ func Field(text, name string) string {
 	return ""
 }
 
-// kilobytes is a figure of /proc/meminfo; 0 where the system does not say.
-func kilobytes(name string) int64 {
+// Kilobytes is a figure of /proc/meminfo; 0 where the system does not say.
+func Kilobytes(name string) int64 {
 	n, _ := strconv.ParseInt(strings.TrimSuffix(Field(ReadText("/proc/meminfo"), name), " kB"), 10, 64)
 	return n
 }
-
-// availableMemory is what could be used without swapping; 0 where the system does not say.
-func AvailableMemory() int64 { return kilobytes("MemAvailable") << 10 }

@@ -3,7 +3,7 @@ package report
 import (
 	"bytes"
 	"image/color"
-	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -13,34 +13,49 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// figure is one plot: groups of bars, or with Curves lines over logarithmic axes.
+// Figure is one plot: groups of bars, or with Curves lines over logarithmic axes.
 type Figure struct {
 	Name, Title, Unit string
-	Groups            []string
-	Series            []series
-	Curves            []Curve
 	X                 string // label of the axis below curves
+	Groups            []string
+	Series            []Series
+	Curves            []Curve
 }
 
-type series struct {
-	Name      string
-	Values    []float64 // a group each; NaN: none
-	Low, High []float64 // of the repeats; nil: no bars of error
+// Series is a bar in each group; a spread without figures is none.
+type Series struct {
+	Name   string
+	Values map[string]Spread // by group
 }
 
+// Curve is a line.
 type Curve struct {
 	Name   string
 	Points plotter.XYs
 	Limit  bool // dashed
 }
 
-var palette = []color.Color{color.RGBA{0x3b, 0x6e, 0xa5, 0xff}, color.RGBA{0xd9, 0x8b, 0x3a, 0xff}, color.RGBA{0x5b, 0x9a, 0x5b, 0xff}, color.RGBA{0xa8, 0x50, 0x6b, 0xff}, color.RGBA{0x7a, 0x6a, 0xb0, 0xff}, color.RGBA{0x77, 0x77, 0x77, 0xff}}
-
-// errBar gives plotter what it wants of bars with errors.
-type errBar struct {
-	plotter.XYs
-	plotter.YErrors
+// Set puts a bar of a series into a group; both are made where they are new.
+func (f *Figure) Set(name, group string, s Spread) {
+	Find(&f.Groups, group)
+	i := slices.IndexFunc(f.Series, func(x Series) bool { return x.Name == name })
+	if i < 0 {
+		i = len(f.Series)
+		f.Series = append(f.Series, Series{name, map[string]Spread{}})
+	}
+	f.Series[i].Values[group] = s
 }
+
+// Find gives the place of a name, which is added where it is new.
+func Find(names *[]string, name string) int {
+	if i := slices.Index(*names, name); i >= 0 {
+		return i
+	}
+	*names = append(*names, name)
+	return len(*names) - 1
+}
+
+var palette = []color.Color{color.RGBA{0x3b, 0x6e, 0xa5, 0xff}, color.RGBA{0xd9, 0x8b, 0x3a, 0xff}, color.RGBA{0x5b, 0x9a, 0x5b, 0xff}, color.RGBA{0xa8, 0x50, 0x6b, 0xff}, color.RGBA{0x7a, 0x6a, 0xb0, 0xff}, color.RGBA{0x77, 0x77, 0x77, 0xff}}
 
 // render gives the plot as PNG and as SVG.
 func (f *Figure) render() (png, svg []byte, err error) {
@@ -75,34 +90,27 @@ func (f *Figure) bars(p *plot.Plot) error {
 	wide := vg.Points(max(4, 46/float64(max(len(f.Series), 1))))
 	for i, s := range f.Series {
 		offset := wide * vg.Length(float64(i)-float64(len(f.Series)-1)/2)
-		values := make(plotter.Values, len(s.Values))
-		for g, v := range s.Values {
-			if !math.IsNaN(v) && !math.IsInf(v, 0) {
-				values[g] = v
-			}
+		values := make(plotter.Values, len(f.Groups))
+		e := struct {
+			plotter.XYs
+			plotter.YErrors
+		}{make(plotter.XYs, len(values)), make(plotter.YErrors, len(values))}
+		for g, name := range f.Groups {
+			v := s.Values[name]
+			values[g], e.XYs[g] = v.Median, plotter.XY{X: float64(g), Y: v.Median}
+			e.YErrors[g].Low, e.YErrors[g].High = v.Median-v.Min, v.Max-v.Median
 		}
 		b, err := plotter.NewBarChart(values, wide)
 		if err != nil {
 			return err
 		}
-		b.Color, b.LineStyle.Width, b.Offset = palette[i%len(palette)], 0, offset
-		p.Add(b)
-		p.Legend.Add(s.Name, b)
-		if s.Low == nil {
-			continue
-		}
-		e := errBar{make(plotter.XYs, len(values)), make(plotter.YErrors, len(values))}
-		for g, v := range values {
-			e.XYs[g] = plotter.XY{X: float64(g), Y: v}
-			if !math.IsNaN(s.Low[g]) {
-				e.YErrors[g].Low, e.YErrors[g].High = max(0, v-s.Low[g]), max(0, s.High[g]-v)
-			}
-		}
 		bars, err := plotter.NewYErrorBars(e)
 		if err != nil {
 			return err
 		}
-		p.Add(shifted{bars, offset})
+		b.Color, b.LineStyle.Width, b.Offset = palette[i%len(palette)], 0, offset
+		p.Add(b, shifted{bars, offset})
+		p.Legend.Add(s.Name, b)
 	}
 	p.NominalX(f.Groups...)
 	p.X.Tick.Label.Rotation = 0.35
@@ -145,59 +153,4 @@ func (f *Figure) lines(p *plot.Plot) error {
 		p.Legend.Add(c.Name, l)
 	}
 	return nil
-}
-
-// columns collects a series a name over groups, with no value where nothing was set.
-type Columns struct {
-	Groups []string
-	series []series
-}
-
-// set puts the spread of a name in a group.
-func (c *Columns) Set(name, group string, s Spread) {
-	g := Find(&c.Groups, group)
-	i := -1
-	for k := range c.series {
-		if c.series[k].Name == name {
-			i = k
-		}
-	}
-	if i < 0 {
-		i = len(c.series)
-		c.series = append(c.series, series{Name: name})
-	}
-	x := &c.series[i]
-	x.Values, x.Low, x.High = reach(x.Values, g), reach(x.Low, g), reach(x.High, g)
-	if len(s.Raw) > 0 {
-		x.Values[g], x.Low[g], x.High[g] = s.Median, s.Min, s.Max
-	}
-}
-
-// find gives the place of a name, which is added where it is new.
-func Find(names *[]string, name string) int {
-	for i, n := range *names {
-		if n == name {
-			return i
-		}
-	}
-	*names = append(*names, name)
-	return len(*names) - 1
-}
-
-// reach makes a list long enough to have a place.
-func reach(v []float64, at int) []float64 {
-	for len(v) <= at {
-		v = append(v, math.NaN())
-	}
-	return v
-}
-
-// figure draws what was collected.
-func (c *Columns) Figure(name, title, unit string) *Figure {
-	for i := range c.series {
-		s := &c.series[i]
-		last := len(c.Groups) - 1
-		s.Values, s.Low, s.High = reach(s.Values, last), reach(s.Low, last), reach(s.High, last)
-	}
-	return &Figure{Name: name, Title: title, Unit: unit, Groups: c.Groups, Series: c.series}
 }

@@ -7,27 +7,25 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
 
-// table is a result as texts: the same for a terminal, Markdown, CSV and HTML.
+// Table is a result as texts: the same for a terminal, Markdown, CSV and HTML.
 type Table struct {
 	Head  []string
 	Rows  [][]string
 	Class map[int]string // pass or fail, by row: colours of HTML
 }
 
+// Add adds a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// addBar adds a row that is coloured by how a bar came out.
+// AddBar adds a row that is coloured by how a bar came out.
 func (t *Table) AddBar(pass bool, cells ...string) {
 	if t.Class == nil {
 		t.Class = map[int]string{}
@@ -36,28 +34,30 @@ func (t *Table) AddBar(pass bool, cells ...string) {
 	t.Add(cells...)
 }
 
+// All is the head and the rows.
+func (t *Table) All() [][]string { return append([][]string{t.Head}, t.Rows...) }
+
 func (t *Table) markdown(w io.Writer) {
-	line := func(cells []string) {
-		for i, c := range cells {
-			cells[i] = strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(c)
+	for i, cells := range t.All() {
+		cells = slices.Clone(cells)
+		for k, c := range cells {
+			cells[k] = strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(c)
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
-	}
-	line(slices.Clone(t.Head))
-	fmt.Fprintln(w, strings.Repeat("|---", len(t.Head))+"|")
-	for _, r := range t.Rows {
-		line(slices.Clone(r))
+		if i == 0 {
+			fmt.Fprintln(w, strings.Repeat("|---", len(cells))+"|")
+		}
 	}
 }
 
-func (t *Table) Csv() ([]byte, error) {
+// CSV is the table as a file.
+func (t *Table) CSV() ([]byte, error) {
 	var b bytes.Buffer
-	c := csv.NewWriter(&b)
-	err := c.WriteAll(append([][]string{t.Head}, t.Rows...))
+	err := csv.NewWriter(&b).WriteAll(t.All())
 	return b.Bytes(), err
 }
 
-// section is a part of a report.
+// Section is a part of a report.
 type Section struct {
 	Title  string
 	Text   []string // paragraphs
@@ -67,7 +67,13 @@ type Section struct {
 	Web    bool // of the HTML page alone
 }
 
-// document is a finished report: one description, written in every form.
+// Raw is the section of the page that has everything as it was measured.
+func Raw(v any) Section {
+	js, _ := json.MarshalIndent(v, "", "  ")
+	return Section{Title: "Raw", Pre: string(js), Web: true}
+}
+
+// Document is a finished report: one description, written in every form.
 type Document struct {
 	Title, Command string
 	Sections       []Section
@@ -94,22 +100,15 @@ func (d *Document) Markdown(w io.Writer) {
 	}
 }
 
-// write puts NAME.json, .csv, .md and .html into dir, and the plots as PNG and SVG. The page needs no other file.
+// Write puts NAME.json, .csv, .md and .html into dir, and the plots as PNG and SVG. The page needs no other file.
 func (d *Document) Write(dir, name string) error {
-	js, err := json.MarshalIndent(d.Raw, "", "  ")
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{name + ".json": append(js, '\n')}
-	if files[name+".csv"], err = d.Sheet.Csv(); err != nil {
-		return err
-	}
 	var md, html bytes.Buffer
 	d.Markdown(&md)
 	page := struct {
 		*Document
 		SVG []template.HTML
 	}{d, make([]template.HTML, len(d.Sections))}
+	files := map[string][]byte{name + ".md": md.Bytes()}
 	for i, s := range d.Sections {
 		if s.Figure == nil {
 			continue
@@ -123,19 +122,23 @@ func (d *Document) Write(dir, name string) error {
 		inner := strings.NewReplacer(`xmlns="http://www.w3.org/2000/svg"`, "", `xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(string(svg[max(at, 0):]))
 		page.SVG[i] = template.HTML(inner) //nolint:gosec // drawn here; gonum escapes the texts
 	}
-	if err := pageTemplate.Execute(&html, page); err != nil {
+	err := pageTemplate.Execute(&html, page)
+	if err != nil {
 		return err
 	}
-	files[name+".md"], files[name+".html"] = md.Bytes(), html.Bytes()
+	files[name+".html"] = html.Bytes()
+	if files[name+".csv"], err = d.Sheet.CSV(); err != nil {
+		return err
+	}
 	for name, b := range files {
 		if err := WriteFile(filepath.Join(dir, name), b); err != nil {
 			return err
 		}
 	}
-	return nil
+	return WriteJSON(filepath.Join(dir, name+".json"), d.Raw)
 }
 
-// writeFile writes a file, and the folders above it.
+// WriteFile writes a file, and the folders above it.
 func WriteFile(path string, b []byte) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
@@ -144,7 +147,7 @@ func WriteFile(path string, b []byte) error {
 	return robocache.At(err, robocache.Where{"file": path})
 }
 
-// writeJSON writes a value, indented.
+// WriteJSON writes a value, indented.
 func WriteJSON(path string, v any) error {
 	js, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -163,53 +166,3 @@ pre{background:#f5f5f5;padding:1em;overflow:auto}.fail{background:#fbe3e0}.pass{
 {{end}}</table></div>{{end}}{{with index $svg $i}}<div>{{.}}</div>{{end}}{{with .Pre}}<pre>{{.}}</pre>{{end}}
 {{end}}</html>
 `))
-
-// about says where and of what figures were taken.
-func About(command string, m Machine, device string, versions map[string]string) []string {
-	v := []string{m.Go}
-	for _, k := range slices.Sorted(maps.Keys(versions)) {
-		v = append(v, k+" "+versions[k])
-	}
-	return []string{fmt.Sprintf("`%s` on %s: %s, %d cores, %.1f GB, kernel %s%s, load %s at the start, revision %s.", command, m.Time.Format("2006-01-02 15:04 MST"), m.CPU, m.Cores, m.MemoryGB, m.Kernel, device, m.Load1, m.Revision),
-		"Versions: " + strings.Join(v, ", ") + "."}
-}
-
-// raw is the section of the page that has everything as it was measured.
-func Raw(v any) Section {
-	js, _ := json.MarshalIndent(v, "", "  ")
-	return Section{Title: "Raw", Pre: string(js), Web: true}
-}
-
-// short is a spread with three digits.
-func Short(s Spread) string {
-	if len(s.Raw) == 0 {
-		return "–"
-	}
-	if s.Min == s.Max {
-		return Digits(s.Median)
-	}
-	return fmt.Sprintf("%s (%s–%s)", Digits(s.Median), Digits(s.Min), Digits(s.Max))
-}
-
-// digits gives three digits, and no fewer before the point.
-func Digits(v float64) string {
-	if math.Abs(v) >= 100 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
-}
-
-// cells are a spread's median, minimum and maximum for a CSV; empty where there is none.
-func Cells(s Spread) []string {
-	if len(s.Raw) == 0 {
-		return []string{"", "", ""}
-	}
-	return []string{Decimal(s.Median), Decimal(s.Min), Decimal(s.Max)}
-}
-
-func Decimal(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
-
-// unknownName is the error of a name that a table of cases does not have.
-func UnknownName(what, got string, known []string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Msg: "no " + what + " named " + strconv.Quote(got), Hint: "one of " + strings.Join(known, ", ")}
-}

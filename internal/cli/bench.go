@@ -94,8 +94,7 @@ func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 // run measures by what is given, and writes and prints the report.
 func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, measure func(log func(string, ...any)) ([]bench.Result, error)) error {
 	r.Command = "robocache " + strings.Join(os.Args[1:], " ")
-	r.Machine = report.ThisMachine()
-	r.Machine.Revision = version
+	r.Machine = report.ThisMachine(version)
 	errs := cmd.ErrOrStderr()
 	results, err := measure(func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })
 	if err != nil {

@@ -90,7 +90,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 			r.Command, r.Revision = "robocache "+strings.Join(os.Args[1:], " "), version
 			r.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
 			if f.out != "" {
-				r.Keep = func(p *ops.Report) error { return p.Keep(f.out) }
+				r.Keep = func(p *ops.Report) error { return p.WriteSoFar(f.out) }
 			}
 			p, err := ops.Measure(cmd.Context(), r)
 			if err != nil {
