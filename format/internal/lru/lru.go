@@ -7,6 +7,7 @@
 //	    of each value that the cache lets go of, once; who else uses it is for them to count.
 //	C3  At most the budget is kept, least recently used out first; a value above the budget is given and not kept.
 //	C4  A load that its own caller cancelled is tried again by who waits.
+//	C5  A hit takes no lock and writes nothing that another core reads, so that many goroutines share a cache: uses between two loads count as one moment.
 package lru
 
 import (
@@ -14,13 +15,16 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 )
 
 // Cache is a cache of values by key.
 type Cache[K comparable, V any] struct {
-	mu     sync.Mutex
-	items  map[K]*item[K, V]
-	recent list.List
+	items sync.Map     // K → *item[K, V]
+	now   atomic.Int64 // counts what was kept: the time of C3
+
+	mu     sync.Mutex // of what follows
+	recent list.List  // of *item[K, V] that are kept; the order is brought up to date when one must go
 	bytes  int64
 	budget int64
 	stats  Stats
@@ -29,70 +33,76 @@ type Cache[K comparable, V any] struct {
 
 // Stats counts what a cache did.
 type Stats struct {
-	Hits, Loads, Evictions, Bytes, Peak, Budget int64
+	Loads, Evictions, Bytes, Peak, Budget int64
 }
 
 type item[K comparable, V any] struct {
-	key   K
-	done  chan struct{}
-	value V
-	err   error
-	size  int64
-	place *list.Element
+	key    K
+	loaded atomic.Bool // value may be read without waiting
+	used   atomic.Int64
+	done   chan struct{}
+	value  V
+	err    error
+
+	// Of the cache's lock.
+	size   int64
+	listed int64         // used, when it took its place in recent
+	place  *list.Element // nil: not kept
 }
 
 // New makes a cache of so many bytes.
 func New[K comparable, V any](budget int64) *Cache[K, V] {
-	return &Cache[K, V]{items: map[K]*item[K, V]{}, budget: budget}
+	return &Cache[K, V]{budget: budget, gone: func(V) {}}
 }
 
 // Gone sets what hears of a value that the cache no longer holds, or did not keep. It is called with the cache locked: it does not call back.
 func (c *Cache[K, V]) Gone(fn func(V)) { c.gone = fn }
 
-// letGo tells of a value. c.mu is held.
-func (c *Cache[K, V]) letGo(v V) {
-	if c.gone != nil {
-		c.gone(v)
-	}
-}
-
 var errPanicked = errors.New("the load failed")
+
+// find gives the item of a key, and notes its use.
+func (c *Cache[K, V]) find(key K) *item[K, V] {
+	v, ok := c.items.Load(key)
+	if !ok {
+		return nil
+	}
+	it := v.(*item[K, V])
+	if now := c.now.Load(); it.used.Load() != now {
+		it.used.Store(now)
+	}
+	return it
+}
 
 // Get gives a value, loading it where it is not there. load says how large it is.
 func (c *Cache[K, V]) Get(ctx context.Context, key K, load func() (V, int64, error)) (V, error) {
 	var zero V
 	for {
-		c.mu.Lock()
-		if it, ok := c.items[key]; ok {
-			if it.place != nil {
-				c.recent.MoveToFront(it.place)
-				c.stats.Hits++
-				c.mu.Unlock()
-				return it.value, nil
-			}
-			c.mu.Unlock()
-			select {
-			case <-it.done:
-			case <-ctx.Done():
-				return zero, ctx.Err()
-			}
-			if it.err == nil {
-				return it.value, nil
-			}
-			if errors.Is(it.err, context.Canceled) || errors.Is(it.err, context.DeadlineExceeded) {
-				if err := ctx.Err(); err != nil {
-					return zero, err
-				}
+		it := c.find(key)
+		if it == nil {
+			it = &item[K, V]{key: key, done: make(chan struct{})}
+			if _, there := c.items.LoadOrStore(key, it); there {
 				continue
 			}
+			c.fill(it, load)
+			return it.value, it.err
+		}
+		if it.loaded.Load() {
+			return it.value, nil
+		}
+		select {
+		case <-it.done:
+		case <-ctx.Done():
+			return zero, ctx.Err()
+		}
+		if it.err == nil {
+			return it.value, nil
+		}
+		if !errors.Is(it.err, context.Canceled) && !errors.Is(it.err, context.DeadlineExceeded) {
 			return zero, it.err
 		}
-		it := &item[K, V]{key: key, done: make(chan struct{})}
-		c.items[key] = it
-		c.stats.Loads++
-		c.mu.Unlock()
-		c.fill(it, load)
-		return it.value, it.err
+		if err := ctx.Err(); err != nil {
+			return zero, err
+		}
 	}
 }
 
@@ -101,8 +111,9 @@ func (c *Cache[K, V]) fill(it *item[K, V], load func() (V, int64, error)) {
 	it.err = errPanicked
 	defer func() {
 		c.mu.Lock()
+		c.stats.Loads++
 		if it.err != nil {
-			delete(c.items, it.key)
+			c.items.Delete(it.key)
 		} else {
 			c.keep(it)
 		}
@@ -114,11 +125,14 @@ func (c *Cache[K, V]) fill(it *item[K, V], load func() (V, int64, error)) {
 
 // keep puts a loaded item into the list and lets go of the least recently used. c.mu is held.
 func (c *Cache[K, V]) keep(it *item[K, V]) {
+	it.loaded.Store(true)
 	if it.size > c.budget {
-		delete(c.items, it.key)
-		c.letGo(it.value)
+		c.items.Delete(it.key)
+		c.gone(it.value)
 		return
 	}
+	it.listed = c.now.Add(1)
+	it.used.Store(it.listed)
 	it.place = c.recent.PushFront(it)
 	c.bytes += it.size
 	c.shrink()
@@ -128,12 +142,32 @@ func (c *Cache[K, V]) keep(it *item[K, V]) {
 // shrink lets go of the least recently used. c.mu is held.
 func (c *Cache[K, V]) shrink() {
 	for c.bytes > c.budget {
-		old := c.recent.Remove(c.recent.Back()).(*item[K, V])
-		delete(c.items, old.key)
-		c.bytes -= old.size
+		old := c.recent.Back().Value.(*item[K, V])
+		if used := old.used.Load(); used != old.listed {
+			old.listed = used
+			c.recent.MoveToFront(old.place)
+			continue
+		}
+		c.remove(old)
 		c.stats.Evictions++
-		c.letGo(old.value)
 	}
+}
+
+// remove lets go of an item that is kept. c.mu is held.
+func (c *Cache[K, V]) remove(it *item[K, V]) {
+	c.recent.Remove(it.place)
+	it.place = nil
+	c.bytes -= it.size
+	c.items.Delete(it.key)
+	c.gone(it.value)
+}
+
+// kept gives the item of a key where it is kept. c.mu is held.
+func (c *Cache[K, V]) kept(key K) *item[K, V] {
+	if v, ok := c.items.Load(key); ok && v.(*item[K, V]).place != nil {
+		return v.(*item[K, V])
+	}
+	return nil
 }
 
 // Limit lowers the budget; it never raises it.
@@ -146,11 +180,7 @@ func (c *Cache[K, V]) Limit(budget int64) {
 
 // Peek gives a value that is there.
 func (c *Cache[K, V]) Peek(key K) (V, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if it := c.items[key]; it != nil && it.place != nil {
-		c.recent.MoveToFront(it.place)
-		c.stats.Hits++
+	if it := c.find(key); it != nil && it.loaded.Load() {
 		return it.value, true
 	}
 	var zero V
@@ -161,7 +191,7 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 func (c *Cache[K, V]) Grow(key K, by int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if it := c.items[key]; it != nil && it.place != nil {
+	if it := c.kept(key); it != nil {
 		it.size += by
 		c.bytes += by
 		c.shrink()
@@ -173,25 +203,20 @@ func (c *Cache[K, V]) Grow(key K, by int64) {
 func (c *Cache[K, V]) Drop(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if it := c.items[key]; it != nil && it.place != nil {
-		c.recent.Remove(it.place)
-		c.bytes -= it.size
-		delete(c.items, key)
-		c.letGo(it.value)
+	if it := c.kept(key); it != nil {
+		c.remove(it)
 	}
 }
 
 // Put keeps a value that was made elsewhere, where its key is free.
 func (c *Cache[K, V]) Put(key K, value V, size int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.items[key]; ok {
-		return
-	}
 	it := &item[K, V]{key: key, value: value, size: size, done: make(chan struct{})}
 	close(it.done)
-	c.items[key] = it
-	c.keep(it)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, there := c.items.LoadOrStore(key, it); !there {
+		c.keep(it)
+	}
 }
 
 // Clear lets go of all.
@@ -201,12 +226,11 @@ func (c *Cache[K, V]) Clear() { c.Forget(func(K) bool { return true }) }
 func (c *Cache[K, V]) Forget(so func(key K) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for k, it := range c.items {
-		if it.place != nil && so(k) {
-			c.recent.Remove(it.place)
-			c.bytes -= it.size
-			delete(c.items, k)
-			c.letGo(it.value)
+	for e := c.recent.Front(); e != nil; {
+		it := e.Value.(*item[K, V])
+		e = e.Next()
+		if so(it.key) {
+			c.remove(it)
 		}
 	}
 }

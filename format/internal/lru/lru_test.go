@@ -95,3 +95,48 @@ func TestForget(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestTogether: C1 to C3 under many goroutines: values are right, the budget holds, and what is used all the time stays.
+func TestTogether(t *testing.T) {
+	c := New[int, int](1000)
+	var hot atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				for _, k := range []int{-1, (i*7 + g*13) % 300} {
+					v, err := c.Get(t.Context(), k, func() (int, int64, error) {
+						if k == -1 {
+							hot.Add(1)
+						}
+						return 3 * k, 10, nil
+					})
+					if err != nil || v != 3*k {
+						t.Error(k, v, err)
+					}
+				}
+				if i%500 == 0 {
+					c.Forget(func(k int) bool { return k >= 0 && k%2 == 0 })
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s := c.Stats(); s.Peak > 1000 || s.Bytes > 1000 || s.Evictions == 0 {
+		t.Errorf("%+v", s)
+	}
+	if hot.Load() != 1 {
+		t.Errorf("C3: what is used all the time was loaded %d times", hot.Load())
+	}
+}
+
+// BenchmarkHits: C5.
+func BenchmarkHits(b *testing.B) {
+	c := New[[2]int, int](100)
+	ctx := b.Context()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_, _ = c.Get(ctx, [2]int{1, 2}, func() (int, int64, error) { return 1, 1, nil })
+		}
+	})
+}
