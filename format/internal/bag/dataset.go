@@ -157,7 +157,7 @@ func (d *Dataset) notice(ep int, f robocache.Finding) {
 
 // Noticed gives what reading found after Open.
 func (d *Dataset) Noticed() []robocache.Finding {
-	d.pool.each(func(_ int, s Storage) { d.storageFindings(s) })
+	d.pool.each(d.storageFindings)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.noticed)

@@ -46,7 +46,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		videos: lru.New[videoKey, *topicVideo](opt.Budget / 8), videoKeys: map[string]videoKey{}}
 	d.lib = video.NewLibrary(d.openVideo, opt.Budget/16)
 	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
-	d.pool = newPool(recs, openAtOnce, opt.Budget/4, func(_ int, s Storage) { d.storageFindings(s) })
+	d.pool = newPool(recs, openAtOnce, opt.Budget/4, d.storageFindings)
 	opened, p := false, d.pool
 	defer func() {
 		if !opened { // also where something panicked

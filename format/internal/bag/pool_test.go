@@ -20,7 +20,7 @@ func TestPoolRaces(t *testing.T) {
 	for range 8 {
 		recs = append(recs, Recording{Open: func(context.Context) (Storage, error) { return still{}, nil }})
 	}
-	p := newPool(recs, 3, 2, nil)
+	p := newPool(recs, 3, 2, func(Storage) {})
 	var g sync.WaitGroup
 	for w := range 4 {
 		g.Go(func() {
@@ -37,30 +37,33 @@ func TestPoolRaces(t *testing.T) {
 	}
 }
 
-// TestPoolPanic: who waits for a recording goes on when opening it panics.
+// TestPoolPanic: who waits for a recording opens it when opening it panicked.
 func TestPoolPanic(t *testing.T) {
 	begun, fail := make(chan struct{}), make(chan struct{})
-	p := newPool([]Recording{{Open: func(context.Context) (Storage, error) { close(begun); <-fail; panic("no recording") }}}, 3, 2, nil)
+	n := 0
+	p := newPool([]Recording{{Open: func(context.Context) (Storage, error) {
+		if n++; n > 1 {
+			return still{}, nil
+		}
+		close(begun)
+		<-fail
+		panic("no recording")
+	}}}, 3, 2, func(Storage) {})
+	panicked := make(chan any, 1)
 	go func() {
-		defer func() { _ = recover() }()
+		defer func() { panicked <- recover() }()
 		_ = p.use(context.Background(), 0, func(Storage) error { return nil })
 	}()
 	<-begun
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
 	done := make(chan error)
-	go func() { done <- p.use(ctx, 0, func(Storage) error { return nil }) }()
-	for { // until it waits
-		p.mu.Lock()
-		n := p.open[0].users
-		p.mu.Unlock()
-		if n == 2 {
-			break
-		}
-		time.Sleep(time.Millisecond)
+	go func() { done <- p.use(t.Context(), 0, func(Storage) error { return nil }) }()
+	select {
+	case err := <-done:
+		t.Fatal("it did not wait", err)
+	case <-time.After(20 * time.Millisecond):
 	}
 	close(fail)
-	if err := <-done; err != errPanicked {
-		t.Error(err)
+	if err := <-done; err != nil || <-panicked == nil || n != 2 {
+		t.Error(err, n)
 	}
 }
