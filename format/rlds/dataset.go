@@ -58,12 +58,11 @@ type Dataset struct {
 	tasks  [][]int64     // task number by shard and the shard's own number
 	clock  clock
 	files  *handles.Pool[string, robocache.Ranged]
-	// scratch holds what compressed shards decompress to.
-	scratch *scratch
-	recs    *lru.Cache[int, *record]
-	thin    *lru.Cache[int, *record] // of what recs let go: all but the images, which are read by the piece
-	limit   int64
-	taskAt  int // slot of the task's text, or -1
+	plain  *plainShards
+	recs   *lru.Cache[int, *record]
+	thin   *lru.Cache[int, *record] // of what recs let go: all but the images, which are read by the piece
+	limit  int64
+	taskAt int // slot of the task's text, or -1
 }
 
 // source is the leaf that a feature is made of.
@@ -127,13 +126,13 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		d.info.Robot = own.Robocache.Robot
 	}
 	d.files = handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)
-	if d.scratch, err = newScratch(options["unpack_bytes"]); err != nil {
+	if d.plain, err = newPlainShards(options["unpack_bytes"]); err != nil {
 		return nil, err
 	}
 	defer func(d *Dataset) {
 		if err != nil {
 			_ = d.files.Close()
-			d.scratch.close()
+			_ = d.plain.file.Close()
 		}
 	}(d)
 	if err = d.chooseTask(opt.Map); err != nil {
@@ -409,6 +408,6 @@ func (d *Dataset) Close() error {
 	d.recs.Clear()
 	d.thin.Clear()
 	_ = d.files.Close()
-	d.scratch.close()
+	_ = d.plain.file.Close()
 	return store.Close(d.st)
 }

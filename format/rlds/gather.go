@@ -113,7 +113,7 @@ func (d *Dataset) withShard(ctx context.Context, s int, fn func(r robocache.Rang
 	if x.packed == unpacked {
 		return fn(f.Value)
 	}
-	u, err := d.scratch.shard(ctx, name, f.Value, x.packed, d.limit)
+	u, err := d.plain.shard(ctx, name, f.Value, x.packed, d.limit)
 	if err != nil {
 		return err
 	}

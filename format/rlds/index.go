@@ -285,12 +285,12 @@ func (d *Dataset) buildIndex(ctx context.Context, name string, r robocache.Range
 	if b.x.packed == unpacked {
 		return b.x, b.records(w)
 	}
-	u, err := d.scratch.shard(ctx, name, r, b.x.packed, d.limit)
+	u, err := d.plain.shard(ctx, name, r, b.x.packed, d.limit)
 	if err == nil {
 		err = b.records(newWindow(ctx, u))
 	}
 	if err == nil && u.damage != nil {
-		b.find("truncated-shard", u.size, "%v: the rest of the shard is lost", u.damage)
+		b.find("truncated-shard", u.Size(), "%v: the rest of the shard is lost", u.damage)
 	}
 	return b.x, err
 }

@@ -1,11 +1,11 @@
 package rosbag2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"sync"
 
@@ -13,6 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/scratch"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
@@ -102,115 +103,39 @@ func (d *messageDecoder) message(data []byte) ([]byte, error) {
 	}
 }
 
-// unpacked is a file that was decompressed: in memory where it is small, else in a file without a name.
+// unpacked is a file that was decompressed.
 type unpacked struct {
-	data    []byte
-	file    *os.File
-	size    int64
-	version string
+	*scratch.Part
+	file *scratch.File
 }
 
-// smallFile is what is kept in memory of a decompressed file.
-const smallFile = 4 << 20
+func (u *unpacked) Close() error { return u.file.Close() }
 
 // unpack decompresses a whole .zstd file.
 func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, err error) {
-	u := &unpacked{version: f.Version() + "+zstd"}
+	full := &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Msg: "the file decompresses to more than " + strconv.Itoa(ratio) + " times its size", Hint: grownHint}
+	u := &unpacked{file: scratch.New(max(ratio*f.Size(), free), full, "set TMPDIR to a folder with more room, or decompress the files: zstd -d")}
+	u.Part = u.file.Part(f.Version() + "+zstd")
 	defer func() {
 		if err != nil {
 			u.Close()
+			err = robocache.At(err, robocache.Where{"file": name})
 		}
 	}()
-	d, err := zstd.NewReader(&rangedReader{ctx: ctx, f: f}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
+	src := &scratch.Reader{Ctx: ctx, R: f}
+	d, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Where: robocache.Where{"file": name}, Err: err}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Err: err}
 	}
 	defer d.Close()
-	limit := max(ratio*f.Size(), free)
-	buf := make([]byte, 256<<10)
-	for {
-		n, err := d.Read(buf)
-		if u.size += int64(n); u.size > limit {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Where: robocache.Where{"file": name}, Msg: "the file decompresses to more than " + strconv.Itoa(ratio) + " times its size", Hint: grownHint}
-		}
-		if werr := u.write(buf[:n]); werr != nil {
-			return nil, robocache.At(werr, robocache.Where{"file": name})
-		}
-		if err == io.EOF {
-			return u, nil
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Where: robocache.Where{"file": name}, Msg: "the file does not decompress", Err: err}
-		}
+	size, err := io.CopyBuffer(u, struct{ io.Reader }{d}, make([]byte, 256<<10))
+	u.Holds(size)
+	if err == nil {
+		return u, nil
 	}
-}
-
-func (u *unpacked) write(p []byte) error {
-	if u.file == nil && len(u.data)+len(p) <= smallFile {
-		u.data = append(u.data, p...)
-		return nil
+	var own *robocache.Error
+	if ctx.Err() != nil || errors.As(err, &own) {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
-	if u.file == nil {
-		f, err := os.CreateTemp("", "robocache-*.bag")
-		if err != nil {
-			return err
-		}
-		u.file = f
-		// Without a name it goes with the process, however that ends.
-		if err := os.Remove(f.Name()); err != nil {
-			return err
-		}
-		if _, err := f.Write(u.data); err != nil {
-			return err
-		}
-		u.data = nil
-	}
-	_, err := u.file.Write(p)
-	return err
-}
-
-func (u *unpacked) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if off < 0 || off > u.size-int64(len(p)) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"offset": off}, Msg: "a range outside the file", Err: io.ErrUnexpectedEOF}
-	}
-	if u.file == nil {
-		copy(p, u.data[off:])
-		return nil
-	}
-	_, err := u.file.ReadAt(p, off)
-	return err
-}
-
-func (u *unpacked) Size() int64     { return u.size }
-func (u *unpacked) Version() string { return u.version }
-func (u *unpacked) Close() error {
-	if u.file == nil {
-		return nil
-	}
-	return u.file.Close()
-}
-
-// rangedReader reads a file from its start.
-type rangedReader struct {
-	ctx context.Context
-	f   robocache.Ranged
-	at  int64
-}
-
-func (r *rangedReader) Read(p []byte) (int, error) {
-	n := min(int64(len(p)), r.f.Size()-r.at)
-	if n == 0 {
-		return 0, io.EOF
-	}
-	if err := r.f.ReadAt(r.ctx, p[:n], r.at); err != nil {
-		return 0, err
-	}
-	r.at += n
-	return int(n), nil
+	return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the file does not decompress", Err: err}
 }
