@@ -3,7 +3,10 @@ package rlds
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math/bits"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // listKind is which of the three lists a tf.train.Feature holds.
@@ -28,14 +31,6 @@ func (k listKind) String() string {
 	return "no list"
 }
 
-// The wire types of protobuf.
-const (
-	wireVarint = 0
-	wire64     = 1
-	wireLen    = 2
-	wire32     = 5
-)
-
 // span is a piece of a record.
 type span struct{ from, to uint32 }
 
@@ -49,52 +44,17 @@ type list struct {
 	spans []span // bytes_list: its values, as positions in the record
 }
 
-// uvarint reads a varint of at most 64 bits; n ≤ 0 where there is none.
-func uvarint(b []byte) (uint64, int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		return uint64(b[0]), 1
-	}
-	return binary.Uvarint(b)
-}
-
 // field is one field of a message.
 type field struct {
-	num, wire int
-	from, to  int // its bytes in the message: of a varint its own, of the others the value's
+	num      protowire.Number
+	typ      protowire.Type
+	from, to int // its bytes in the message: of a byte string the value's
 }
 
-// next reads the field at position p of b.
-func next(b []byte, p int) (f field, end int, ok bool) {
-	tag, n := uvarint(b[p:])
-	if n <= 0 || tag>>3 == 0 || tag>>3 > 1<<29 {
-		return field{}, 0, false
-	}
-	p += n
-	f = field{num: int(tag >> 3), wire: int(tag & 7), from: p}
-	switch f.wire {
-	case wireVarint:
-		if _, n = uvarint(b[p:]); n <= 0 {
-			return field{}, 0, false
-		}
-		f.to = p + n
-	case wire64:
-		f.to = p + 8
-	case wire32:
-		f.to = p + 4
-	case wireLen:
-		size, n := uvarint(b[p:])
-		if n <= 0 || size > uint64(len(b)-p-n) {
-			return field{}, 0, false
-		}
-		f.from = p + n
-		f.to = f.from + int(size)
-	default:
-		return field{}, 0, false // groups were never used here
-	}
-	if f.to > len(b) {
-		return field{}, 0, false
-	}
-	return f, f.to, true
+// wire reads protobuf. The first bytes that are none set err, and end every message.
+type wire struct {
+	b   []byte
+	err error
 }
 
 // errWire says where a record stops being a tf.train.Example.
@@ -107,129 +67,118 @@ func (e *errWire) Error() string {
 	return fmt.Sprintf("byte %d of the record: %s is cut or no protobuf", e.at, e.what)
 }
 
-// parseExample finds the features of a tf.train.Example. Names are looked up in want (name → number in lists); others are counted.
-// Nothing of b is copied. lists must be zero. arena takes the positions of byte strings.
-func parseExample(b []byte, want map[string]int, lists []list) (unknown int, err error) {
-	arena := make([]span, 0, 256)
-	for p := 0; p < len(b); {
-		f, end, ok := next(b, p)
-		if !ok {
-			return unknown, &errWire{p, "the example"}
-		}
-		p = end
-		if f.num != 1 || f.wire != wireLen {
-			continue
-		}
-		for q := f.from; q < f.to; {
-			e, end, ok := next(b[:f.to], q)
-			if !ok {
-				return unknown, &errWire{q, "the map of features"}
-			}
-			q = end
-			if e.num != 1 || e.wire != wireLen {
-				continue
-			}
-			if arena, err = parseEntry(b, e, want, lists, arena, &unknown); err != nil {
-				return unknown, err
-			}
-		}
+func (w *wire) fail(at int, what string) {
+	if w.err == nil {
+		w.err = &errWire{at, what}
 	}
-	return unknown, nil
 }
 
-// parseEntry reads one map entry: key(1) and Feature(2), either may be absent, the last of each counts.
-func parseEntry(b []byte, e field, want map[string]int, lists []list, arena []span, unknown *int) ([]span, error) {
-	var key, val field
-	for p := e.from; p < e.to; {
-		f, end, ok := next(b[:e.to], p)
-		if !ok {
-			return arena, &errWire{p, "a map entry"}
+// next gives the field at p of the message that ends at to; the one behind it begins where it ends. what is said of a message that is none.
+func (w *wire) next(p, to int, what string) (f field, ok bool) {
+	if p >= to || w.err != nil {
+		return f, false
+	}
+	num, typ, n := protowire.ConsumeTag(w.b[p:to])
+	f = field{num: num, typ: typ, from: p + n}
+	if n > 0 && typ == protowire.BytesType {
+		var v []byte
+		v, n = protowire.ConsumeBytes(w.b[f.from:to])
+		f.to = f.from + n
+		f.from = f.to - len(v)
+	} else if n > 0 {
+		n = protowire.ConsumeFieldValue(num, typ, w.b[f.from:to])
+		f.to = f.from + n
+	}
+	if n < 0 {
+		w.fail(p, what)
+	}
+	return f, n >= 0
+}
+
+// parseExample finds the features of a tf.train.Example. Names are looked up in want (name → number in lists); others are counted.
+// Nothing of b is copied. lists must be zero.
+func parseExample(b []byte, want map[string]int, lists []list) (unknown int, err error) {
+	w := &wire{b: b}
+	arena := make([]span, 0, 256) // takes the positions of byte strings
+	for x, ok := w.next(0, len(b), "the example"); ok; x, ok = w.next(x.to, len(b), "the example") {
+		if x.num != 1 || x.typ != protowire.BytesType {
+			continue
 		}
-		p = end
-		if f.wire == wireLen {
-			switch f.num {
-			case 1:
-				key = f
-			case 2:
-				val = f
+		for entry, ok := w.next(x.from, x.to, "the map of features"); ok; entry, ok = w.next(entry.to, x.to, "the map of features") {
+			if entry.num != 1 || entry.typ != protowire.BytesType {
+				continue
 			}
+			var key, val field // either may be absent, the last of each counts
+			for f, ok := w.next(entry.from, entry.to, "a map entry"); ok; f, ok = w.next(f.to, entry.to, "a map entry") {
+				switch {
+				case f.typ != protowire.BytesType:
+				case f.num == 1:
+					key = f
+				case f.num == 2:
+					val = f
+				}
+			}
+			slot, ok := want[string(b[key.from:key.to])]
+			if !ok {
+				unknown++
+				continue
+			}
+			lists[slot], arena = w.feature(val.from, val.to, arena)
 		}
 	}
-	slot, ok := want[string(b[key.from:key.to])]
-	if !ok {
-		*unknown++
-		return arena, nil
-	}
-	l := &lists[slot]
-	*l = list{found: true}
-	for p := val.from; p < val.to; {
-		f, end, ok := next(b[:val.to], p)
-		if !ok {
-			return arena, &errWire{p, "a feature"}
-		}
-		p = end
-		if f.wire != wireLen || f.num < 1 || f.num > 3 {
+	return unknown, w.err
+}
+
+// feature reads a tf.train.Feature.
+func (w *wire) feature(from, to int, arena []span) (l list, _ []span) {
+	l.found = true
+	for f, ok := w.next(from, to, "a feature"); ok; f, ok = w.next(f.to, to, "a feature") {
+		if f.typ != protowire.BytesType || f.num > 3 {
 			continue
 		}
 		if listKind(f.num) == l.kind {
 			// Two pieces of one list in a feature are legal protobuf and are joined by it; nobody writes them.
-			return arena, &errWire{p, "a feature whose list is in pieces:"}
+			w.fail(f.from, "a feature whose list is in pieces:")
 		}
-		*l = list{found: true, kind: listKind(f.num), raw: b[f.from:f.to]}
-		var err error
-		if arena, err = l.count(b, f, arena); err != nil {
-			return arena, err
-		}
+		l = list{found: true, kind: listKind(f.num), raw: w.b[f.from:f.to]}
+		arena = w.count(&l, f, arena)
 	}
-	return arena, nil
+	return l, arena
 }
 
 // count goes through the values of a list once: how many there are and, of byte strings, where.
-func (l *list) count(b []byte, f field, arena []span) ([]span, error) {
+func (w *wire) count(l *list, f field, arena []span) []span {
 	first := len(arena)
-	for p := f.from; p < f.to; {
-		v, end, ok := next(b[:f.to], p)
-		if !ok {
-			return arena, &errWire{p, "a list"}
-		}
-		p = end
+	for v, ok := w.next(f.from, f.to, "a list"); ok; v, ok = w.next(v.to, f.to, "a list") {
 		if v.num != 1 {
 			continue
 		}
+		n, bytes := 0, v.typ == protowire.BytesType
 		switch {
-		case l.kind == bytesList && v.wire == wireLen:
+		case l.kind == bytesList && bytes:
 			arena = append(arena, span{uint32(v.from), uint32(v.to)})
-		case l.kind == floatList && v.wire == wire32:
-			l.n++
-			l.run = nil
-			continue
-		case l.kind == intList && v.wire == wireVarint:
-			l.n++
-			l.run = nil
-			continue
-		case l.kind == floatList && v.wire == wireLen && (v.to-v.from)%4 == 0:
-			if l.run = nil; l.n == 0 && end == f.to {
-				l.run = b[v.from:v.to]
+			n = 1
+		case l.kind == floatList && v.typ == protowire.Fixed32Type, l.kind == intList && v.typ == protowire.VarintType:
+			n = 1
+		case l.kind == floatList && bytes && (v.to-v.from)%4 == 0:
+			n = (v.to - v.from) / 4
+		case l.kind == intList && bytes:
+			var ok bool
+			if n, ok = countVarints(w.b[v.from:v.to]); !ok {
+				w.fail(v.from, "a packed list")
 			}
-			l.n += (v.to - v.from) / 4
-		case l.kind == intList && v.wire == wireLen:
-			n, ok := countVarints(b[v.from:v.to])
-			if !ok {
-				return arena, &errWire{v.from, "a packed list"}
-			}
-			if l.run = nil; l.n == 0 && end == f.to {
-				l.run = b[v.from:v.to]
-			}
-			l.n += n
 		default:
-			return arena, &errWire{p, "a list whose values are of another type:"}
+			w.fail(v.from, "a list whose values are of another type:")
 		}
+		if l.run = nil; bytes && l.n == 0 && v.to == f.to && l.kind != bytesList {
+			l.run = w.b[v.from:v.to]
+		}
+		l.n += n
 	}
 	if l.kind == bytesList {
 		l.spans = arena[first:len(arena):len(arena)]
-		l.n = len(l.spans)
 	}
-	return arena, nil
+	return arena
 }
 
 // countVarints counts the bytes that end a varint; false where the last one does not end.
@@ -250,47 +199,34 @@ func countVarints(b []byte) (int, bool) {
 	return n, true
 }
 
-// eachFloat calls fn with the values of a float list, little-endian, a run at a time.
-func (l *list) eachFloat(fn func(run []byte)) {
-	if l.run != nil {
-		fn(l.run)
-		return
-	}
-	for p := 0; p < len(l.raw); {
-		v, end, ok := next(l.raw, p)
-		if !ok {
+// pieces goes over the runs of a list's values: mostly one.
+func (l *list) pieces() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if l.run != nil {
+			yield(l.run)
 			return
 		}
-		p = end
-		if v.num == 1 {
-			fn(l.raw[v.from:v.to])
+		w := wire{b: l.raw}
+		for f, ok := w.next(0, len(l.raw), "a list"); ok; f, ok = w.next(f.to, len(l.raw), "a list") {
+			if f.num == 1 && !yield(l.raw[f.from:f.to]) {
+				return
+			}
 		}
 	}
 }
 
 // eachInt calls fn with the values of an integer list in turn; false where a varint is longer than 64 bits or fn says so.
 func (l *list) eachInt(fn func(v int64) bool) bool {
-	varints := func(b []byte) bool {
-		for p := 0; p < len(b); {
-			v, n := uvarint(b[p:])
-			if n <= 0 || !fn(int64(v)) {
+	for b := range l.pieces() {
+		for len(b) > 0 {
+			v, n := uint64(b[0]), 1
+			if v >= 0x80 {
+				v, n = protowire.ConsumeVarint(b)
+			}
+			if n < 0 || !fn(int64(v)) {
 				return false
 			}
-			p += n
-		}
-		return true
-	}
-	if l.run != nil {
-		return varints(l.run)
-	}
-	for p := 0; p < len(l.raw); {
-		v, end, ok := next(l.raw, p)
-		if !ok {
-			return false
-		}
-		p = end
-		if v.num == 1 && !varints(l.raw[v.from:v.to]) {
-			return false
+			b = b[n:]
 		}
 	}
 	return true

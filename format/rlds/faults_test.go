@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/hostile"
@@ -265,9 +266,9 @@ func TestUnpacked(t *testing.T) {
 	var state, n []byte
 	for i := range 3 {
 		for _, v := range f32Pairs(4, i) {
-			state = append(append(state, 1<<3|wire32), v...)
+			state = append(append(state, 1<<3|byte(protowire.Fixed32Type)), v...)
 		}
-		n = binary.AppendUvarint(append(n, 1<<3|wireVarint), uint64(int64(i)-1))
+		n = binary.AppendUvarint(append(n, 1<<3|byte(protowire.VarintType)), uint64(int64(i)-1))
 	}
 	x.put("steps/observation/state", floatList, state)
 	x.put("steps/observation/n", intList, n)

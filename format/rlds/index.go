@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // shardIndex is where the records of a shard lie, how many steps they have, and what they are about. It is made once for a version of a
@@ -125,7 +126,7 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 		if len(b) < 2 || b[0] != tag {
 			return 0, 0, false
 		}
-		size, k := uvarint(b[1:])
+		size, k := protowire.ConsumeVarint(b[1:])
 		from = p + 1 + int64(k)
 		if k <= 0 || size > uint64(limit-from) {
 			return 0, 0, false
@@ -160,26 +161,25 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 		switch {
 		case !known:
 			g.unknown++
-		case slot == taskSlot && !g.hasTask:
-			if valEnd-val > maxPeek {
+		case valEnd-val > maxPeek:
+			if slot == taskSlot && !g.hasTask {
 				return g, false, nil
 			}
+		case slot == taskSlot && !g.hasTask, g.steps < 0 && s.counters[slot] != nil:
 			b, e := w.at(val, int(valEnd-val))
 			if e != nil {
 				return g, false, e
 			}
-			g.task, g.hasTask = firstText(b), true
-		case g.steps < 0 && s.counters[slot] != nil:
-			l := s.counters[slot]
-			c, good, e := countList(w, val, valEnd, l.listKind(), head)
-			if e != nil {
-				return g, false, e
+			x := wire{b: b}
+			list, _ := x.feature(0, len(b), nil)
+			if slot == taskSlot && !g.hasTask {
+				g.task, g.hasTask = list.text(b), true
 			}
-			if good {
-				if c%l.listed() != 0 {
+			if l := s.counters[slot]; g.steps < 0 && l != nil && x.err == nil && (list.n == 0 || list.kind == l.listKind()) {
+				if list.n%l.listed() != 0 {
 					return g, false, nil
 				}
-				g.steps = c / l.listed()
+				g.steps = list.n / l.listed()
 			}
 		}
 		p = entryEnd
@@ -190,72 +190,11 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 	return g, g.steps >= 0, nil
 }
 
-// countList counts the values of a feature by its heads; false where that needs its bytes.
-func countList(w *window, p, end int64, kind listKind, head func(p, limit int64, tag byte) (int64, int64, bool)) (int, bool, error) {
-	from, to, ok := head(p, end, byte(kind)<<3|wireLen)
-	if !ok || to != end {
-		return 0, false, nil
-	}
-	if from == to {
-		return 0, true, nil
-	}
-	if kind == bytesList {
-		if to-from > maxPeek {
-			return 0, false, nil
-		}
-		b, err := w.at(from, int(to-from))
-		if err != nil {
-			return 0, false, err
-		}
-		n := 0
-		for q := 0; q < len(b); n++ {
-			f, next, ok := next(b, q)
-			if !ok || f.num != 1 || f.wire != wireLen {
-				return 0, false, nil
-			}
-			q = next
-		}
-		return n, true, nil
-	}
-	run, runEnd, ok := head(from, to, 0x0a)
-	if !ok || runEnd != to {
-		return 0, false, nil
-	}
-	if kind == floatList {
-		return int((runEnd - run) / 4), (runEnd-run)%4 == 0, nil
-	}
-	if runEnd-run > maxPeek {
-		return 0, false, nil
-	}
-	b, err := w.at(run, int(runEnd-run))
-	if err != nil {
-		return 0, false, err
-	}
-	n, ok := countVarints(b)
-	return n, ok, nil
-}
-
-// firstText is the first text of a feature that is not empty.
-func firstText(feature []byte) string {
-	for p := 0; p < len(feature); {
-		f, end, ok := next(feature, p)
-		if !ok {
-			return ""
-		}
-		p = end
-		if f.num != int(bytesList) || f.wire != wireLen {
-			continue
-		}
-		list := feature[f.from:f.to]
-		for q := 0; q < len(list); {
-			v, end, ok := next(list, q)
-			if !ok {
-				return ""
-			}
-			q = end
-			if v.num == 1 && v.wire == wireLen && v.to > v.from {
-				return cleanText(list[v.from:v.to])
-			}
+// text is the first text of a list in b that is not empty.
+func (l *list) text(b []byte) string {
+	for _, sp := range l.spans {
+		if sp.to > sp.from {
+			return cleanText(b[sp.from:sp.to])
 		}
 	}
 	return ""
@@ -364,12 +303,7 @@ func (b *indexer) parse(framed []byte) (glance, error) {
 	}
 	g := glance{steps: rec.steps, unknown: rec.unknown, hasTask: true}
 	if b.taskSlot >= 0 {
-		for _, sp := range rec.lists[b.taskSlot].spans {
-			if sp.to > sp.from {
-				g.task = cleanText(rec.data[sp.from:sp.to])
-				break
-			}
-		}
+		g.task = rec.lists[b.taskSlot].text(rec.data)
 	}
 	return g, nil
 }

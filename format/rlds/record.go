@@ -292,43 +292,27 @@ func (l *leaf) numbers(f *list) ([]byte, error) {
 	if l.dtype == robocache.Float32 && f.run != nil {
 		return f.run, nil
 	}
-	out := make([]byte, 0, f.n*size)
+	out := make([]byte, 0, f.n*size+8) // numbers are appended as 8 bytes, of which size stay
 	if l.dtype.Float() {
-		f.eachFloat(func(run []byte) { out = appendFloats(out, l.dtype, run) })
+		for run := range f.pieces() {
+			out = appendFloats(out, l.dtype, run)
+		}
 		return out, nil
+	}
+	least, most := int64(math.MinInt64), int64(math.MaxInt64) // uint64 was cast bit by bit
+	switch l.dtype {
+	case robocache.Uint8, robocache.Uint16, robocache.Uint32:
+		least, most = 0, 1<<(8*size)-1
+	case robocache.Int8, robocache.Int16, robocache.Int32:
+		least, most = -1<<(8*size-1), 1<<(8*size-1)-1
 	}
 	var bad int64
 	ok := f.eachInt(func(v int64) bool {
-		bad = v
-		switch l.dtype {
-		case robocache.Bool:
-			b := byte(0)
-			if v != 0 {
-				b = 1
-			}
-			out = append(out, b)
-		case robocache.Int64, robocache.Uint64: // uint64 was cast bit by bit
-			out = binary.LittleEndian.AppendUint64(out, uint64(v))
-		case robocache.Uint8:
-			out = append(out, byte(v))
-			return v == int64(uint8(v))
-		case robocache.Int8:
-			out = append(out, byte(v))
-			return v == int64(int8(v))
-		case robocache.Uint16:
-			out = binary.LittleEndian.AppendUint16(out, uint16(v))
-			return v == int64(uint16(v))
-		case robocache.Int16:
-			out = binary.LittleEndian.AppendUint16(out, uint16(v))
-			return v == int64(int16(v))
-		case robocache.Uint32:
-			out = binary.LittleEndian.AppendUint32(out, uint32(v))
-			return v == int64(uint32(v))
-		case robocache.Int32:
-			out = binary.LittleEndian.AppendUint32(out, uint32(v))
-			return v == int64(int32(v))
+		if bad = v; v != 0 && l.dtype == robocache.Bool {
+			v = 1
 		}
-		return true
+		out = binary.LittleEndian.AppendUint64(out, uint64(v))[:len(out)+size]
+		return least <= v && v <= most
 	})
 	if !ok {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: "values that fit " + l.dtype.String(), Got: fmt.Sprint(bad)}

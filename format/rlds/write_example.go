@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // appendRecord appends a record with its check sums.
@@ -28,10 +29,12 @@ func newExample() *exampleWriter { return &exampleWriter{features: map[string][]
 
 // put sets a feature: kind is the list, body the list's message.
 func (w *exampleWriter) put(name string, kind listKind, body []byte) {
-	b := make([]byte, 0, len(body)+12)
-	b = append(b, byte(kind)<<3|wireLen)
-	b = binary.AppendUvarint(b, uint64(len(body)))
-	w.features[name] = append(b, body...)
+	w.features[name] = appendBytes(make([]byte, 0, len(body)+12), int(kind), body)
+}
+
+// appendBytes appends a field that is a byte string.
+func appendBytes(b []byte, num int, v []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, protowire.Number(num), protowire.BytesType), v)
 }
 
 // floats sets little-endian float32 values.
@@ -44,10 +47,7 @@ func packed(run []byte) []byte {
 	if len(run) == 0 {
 		return nil
 	}
-	b := make([]byte, 0, len(run)+12)
-	b = append(b, 1<<3|wireLen)
-	b = binary.AppendUvarint(b, uint64(len(run)))
-	return append(b, run...)
+	return appendBytes(make([]byte, 0, len(run)+12), 1, run)
 }
 
 func (w *exampleWriter) ints(name string, values []int64) {
@@ -66,9 +66,7 @@ func (w *exampleWriter) strings(name string, values [][]byte) {
 	}
 	body := make([]byte, 0, n)
 	for _, v := range values {
-		body = append(body, 1<<3|wireLen)
-		body = binary.AppendUvarint(body, uint64(len(v)))
-		body = append(body, v...)
+		body = appendBytes(body, 1, v)
 	}
 	w.put(name, bytesList, body)
 }
@@ -80,27 +78,21 @@ const maxMessage = 1<<31 - 1
 func (w *exampleWriter) bytes() ([]byte, error) {
 	names := slices.Sorted(maps.Keys(w.features))
 	total := 0
-	size := func(n int) int { return len(binary.AppendUvarint(nil, uint64(n))) }
-	entry := func(name string) int {
-		f := w.features[name]
-		return 1 + size(len(name)) + len(name) + 1 + size(len(f)) + len(f)
+	entry := func(name string) int { // the tags below have one byte each
+		return 2 + protowire.SizeBytes(len(name)) + protowire.SizeBytes(len(w.features[name]))
 	}
 	for _, n := range names {
-		e := entry(n)
-		total += 1 + size(e) + e
+		total += 1 + protowire.SizeBytes(entry(n))
 	}
 	if total > maxMessage-16 {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write rlds", Want: "an episode of less than 2 GiB, the most that a protobuf message holds", Got: fmt.Sprintf("%d bytes", total)}
 	}
-	field := func(b []byte, number, size int) []byte {
-		return binary.AppendUvarint(append(b, byte(number)<<3|wireLen), uint64(size))
+	head := func(b []byte, size int) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.BytesType), uint64(size))
 	}
-	b := field(make([]byte, 0, total+12), 1, total)
+	b := head(make([]byte, 0, total+12), total)
 	for _, n := range names {
-		f := w.features[n]
-		b = field(b, 1, entry(n))
-		b = append(field(b, 1, len(n)), n...)
-		b = append(field(b, 2, len(f)), f...)
+		b = appendBytes(appendBytes(head(b, entry(n)), 1, []byte(n)), 2, w.features[n])
 	}
 	return b, nil
 }
