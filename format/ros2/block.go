@@ -109,56 +109,47 @@ func (b *blocks64) layout(key string) ([]Field, []string) {
 	return out, []string{key}
 }
 
-// values finds the run of numbers, and the timestamp.
-func (b *blocks64) run(msg []byte) (data []byte, timestamp int64, big bool, err error) {
+// run finds the numbers.
+func (b *blocks64) run(msg []byte) (data []byte, err error) {
 	c, err := open(msg)
 	if err != nil {
-		return nil, 0, false, err
+		return nil, err
 	}
 	if b.header {
-		timestamp, _ = c.header()
+		c.header()
 	}
 	for range b.strings {
 		c.str()
 	}
-	data = c.take(8, 8*b.values)
-	if c.short {
-		return nil, timestamp, c.big, c.end(string(b.onlyType))
-	}
-	return data, timestamp, c.big, nil
+	data = c.elements(b.values, 8)
+	return data, c.end(string(b.onlyType))
 }
 
-func (b *blocks64) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
-	data, timestamp, big, err := b.run(msg)
-	if row != nil {
-		row(0, 0, timestamp, b.header && (err == nil || timestamp != 0))
-	}
+func (b *blocks64) scan(msg []byte, row rowFunc) error {
+	data, err := b.run(msg)
 	if err != nil {
 		return err
 	}
 	for k := range b.parts {
-		if row != nil && b.parts[k].absent(data, big) {
+		if row != nil && b.parts[k].absent(data) {
 			b.missing[k]++
 		}
 	}
 	return nil
 }
 
-func float(data []byte, k int, big bool) float64 {
-	if big {
-		return math.Float64frombits(binary.BigEndian.Uint64(data[8*k:]))
-	}
+func float(data []byte, k int) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(data[8*k:]))
 }
 
 // absent says that the part is marked as not given and holds nothing. Drivers also mark parts whose covariance alone they do not know:
 // values that are there are given.
-func (p *part) absent(data []byte, big bool) bool {
-	if p.given == 0 || float(data, p.given, big) != -1 {
+func (p *part) absent(data []byte) bool {
+	if p.given == 0 || float(data, p.given) != -1 {
 		return false
 	}
 	for k := p.at; k < p.at+p.n; k++ {
-		v := float(data, k, big)
+		v := float(data, k)
 		if v != 0 && !(p.n == 4 && k == p.at+3 && v == 1) { // the quaternion's default is (0, 0, 0, 1)
 			return false
 		}
@@ -167,15 +158,15 @@ func (p *part) absent(data []byte, big bool) bool {
 }
 
 func (b *blocks64) row(msg []byte, _ int, fields []int, to rows) error {
-	data, _, big, err := b.run(msg)
+	data, err := b.run(msg)
 	if err != nil {
 		return err
 	}
 	for j, f := range fields {
 		p := &b.parts[f]
-		dst, ok := to.at(j, 8*p.n), !p.absent(data, big)
+		dst, ok := to.at(j, 8*p.n), !p.absent(data)
 		if ok {
-			copyLE(dst, data[8*p.at:8*(p.at+p.n)], 8, big)
+			copy(dst, data[8*p.at:8*(p.at+p.n)])
 		} else {
 			clear(dst)
 		}

@@ -30,7 +30,6 @@ type pointField struct {
 // cloudPlan is where the columns of a cloud lie.
 type cloudPlan struct {
 	block  []byte // the sequence of fields in the message: most clouds of a topic have the same
-	big    bool   // of the message that the block comes from
 	fields []pointField
 	xyz    [3]int // offsets of the coordinates; -1 = the cloud has none
 	coord  robocache.DType
@@ -39,11 +38,10 @@ type cloudPlan struct {
 
 // cloudMessage is a PointCloud2 in pieces.
 type cloudMessage struct {
-	timestamp     int64
 	height, width int
 	block         []byte
 	fields        int
-	big, bigBody  bool // of the points; of the message
+	big           bool // of the points
 	point, row    int
 	data          []byte
 }
@@ -58,8 +56,7 @@ func parseCloud(msg []byte, m *cloudMessage) error {
 	if err != nil {
 		return err
 	}
-	m.bigBody = c.big
-	m.timestamp, _ = c.header()
+	c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
 	start := (c.off + 3) &^ 3
 	m.fields = c.count(13)
@@ -116,8 +113,8 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 	if m.fields > maxPointFields {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a cloud of " + strconv.Itoa(m.fields) + " fields"}
 	}
-	p := &cloudPlan{block: bytes.Clone(m.block), big: m.bigBody, xyz: [3]int{-1, -1, -1}}
-	c := cursor{b: m.block, big: m.bigBody, wide: 8}
+	p := &cloudPlan{block: bytes.Clone(m.block), xyz: [3]int{-1, -1, -1}}
+	c := cursor{b: m.block, wide: 8}
 	c.u32()
 	var of [3]robocache.DType
 	var elements int64
@@ -177,13 +174,9 @@ func (p *cloudPlan) group() {
 	}
 }
 
-func (d *cloud) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
+func (d *cloud) scan(msg []byte, row rowFunc) error {
 	var m cloudMessage
-	err := parseCloud(msg, &m)
-	if row != nil {
-		row(0, 0, m.timestamp, err == nil || m.timestamp != 0)
-	}
-	if err != nil {
+	if err := parseCloud(msg, &m); err != nil {
 		return err
 	}
 	p, err := d.planFor(&m)
@@ -205,7 +198,7 @@ func (d *cloud) scan(msg []byte, row func(clock, entry int, timestamp int64, sta
 
 // planFor is the topic's plan, or where the message's fields lie otherwise one of its own, with the same streams.
 func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
-	if d.plan != nil && d.plan.big == m.bigBody && bytes.Equal(d.plan.block, m.block) {
+	if d.plan != nil && bytes.Equal(d.plan.block, m.block) {
 		return d.plan, nil
 	}
 	p, err := planOf(m)
@@ -361,7 +354,10 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 			for k := range g {
 				f := &g[k]
 				b := size * f.count
-				copyLE(o[:b], pt[f.offset:f.offset+b], size, m.big)
+				copy(o[:b], pt[f.offset:f.offset+b])
+				if m.big {
+					swap(o[:b], o[:b], size)
+				}
 				o = o[b:]
 			}
 		}

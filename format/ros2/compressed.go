@@ -26,7 +26,6 @@ type compressed struct {
 }
 
 type compressedMessage struct {
-	timestamp    int64
 	format, data []byte
 }
 
@@ -35,7 +34,7 @@ func (d *compressed) parse(msg []byte, m *compressedMessage) error {
 	if err != nil {
 		return err
 	}
-	m.timestamp, _ = c.header() // of foxglove's type the same members, under other names
+	c.header() // of foxglove's type the same members, under other names
 	if d.onlyType == foxgloveVideo {
 		m.data = c.take(1, c.count(1))
 		m.format = c.str()
@@ -63,12 +62,9 @@ func (m *compressedMessage) unsupported() error {
 		Msg: "compressed image of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "JPEG, PNG, TIFF, the PNG of compressedDepth, and H.264 and H.265 in Annex B form are"}
 }
 
-func (d *compressed) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
+func (d *compressed) scan(msg []byte, row rowFunc) error {
 	var m compressedMessage
 	err := d.parse(msg, &m)
-	if row != nil {
-		row(0, 0, m.timestamp, err == nil || m.timestamp != 0)
-	}
 	if err == nil && d.coding != "" && len(m.data) > 0 {
 		return d.look(m.data, row == nil)
 	}

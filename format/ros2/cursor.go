@@ -1,14 +1,16 @@
 package ros2
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 )
 
-// cursor reads one CDR message. Its methods check the bytes that are left before anything else; after the first failure err is set and
-// every read gives zero.
+// cursor reads one CDR message. Its methods check the bytes that are left before anything else; after the first failure short is set and
+// every read gives zero. A big-endian message is a copy, whose numbers are turned around as they are read: nothing else knows of byte order.
 type cursor struct {
 	b     []byte // the body: alignment counts from its first byte
 	off   int
@@ -35,6 +37,9 @@ func open(msg []byte) (cursor, error) {
 		c.wide = 4
 	default:
 		return c, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Msg: "representation 0x" + strconv.FormatUint(uint64(id), 16) + " is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are"}
+	}
+	if c.big {
+		c.b = bytes.Clone(c.b)
 	}
 	return c, nil
 }
@@ -69,7 +74,7 @@ func (c *cursor) u32() uint32 {
 		return 0
 	}
 	if c.big {
-		return binary.BigEndian.Uint32(p)
+		slices.Reverse(p)
 	}
 	return binary.LittleEndian.Uint32(p)
 }
@@ -115,7 +120,11 @@ func (c *cursor) elements(n, size int) []byte {
 	if n == 0 {
 		return nil
 	}
-	return c.take(size, n*size)
+	p := c.take(size, n*size)
+	if c.big {
+		swap(p, p, size)
+	}
+	return p
 }
 
 // end says whether all went well.
@@ -126,15 +135,6 @@ func (c *cursor) end(path string) error {
 		return &e
 	}
 	return nil
-}
-
-// copyLE copies values of size bytes to dst as little-endian.
-func copyLE(dst, src []byte, size int, big bool) {
-	if !big || size == 1 {
-		copy(dst, src)
-		return
-	}
-	swap(dst[:len(src)], src, size)
 }
 
 // swap turns the bytes of every element around.

@@ -17,7 +17,6 @@ func everything(t *testing.T, top *Topic, msg []byte) {
 	hostile.Typed(t, top.Scan(msg, func(clock, entry int, _ int64, _ bool) { rows[clock] = entry }))
 	_, _, err := top.Timestamp(msg)
 	hostile.Typed(t, err)
-	_, err = top.FrameID(msg)
 	hostile.Typed(t, err)
 	for k, f := range top.Fields() {
 		if k == 64 {

@@ -2,6 +2,7 @@ package ros2
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,34 +52,35 @@ func newGeneric(s *Schema) (*generic, error) {
 	return g, nil
 }
 
-func (g *generic) sink() *sink {
-	if s, ok := g.sinks.Get().(*sink); ok {
+// sink gives a sink for some fields. One that was for the same fields before is as it has to be.
+func (g *generic) sink(fields ...int) *sink {
+	s, ok := g.sinks.Get().(*sink)
+	if !ok {
+		s = &sink{slot: make([]int32, len(g.tree.leaves))}
+	} else if len(fields) > 0 && slices.Equal(s.fields, fields) {
 		return s
 	}
-	s := &sink{slot: make([]int32, len(g.tree.leaves))}
+	*s = sink{slot: s.slot, fields: append(s.fields[:0], fields...), out: slices.Grow(s.out[:0], len(fields))[:len(fields)]}
 	for k := range s.slot {
 		s.slot[k] = -1
+	}
+	for j, f := range fields {
+		leaf := g.fields[f]
+		s.slot[leaf], s.last = int32(j), max(s.last, leaf)
 	}
 	return s
 }
 
+// release gives a sink back; it holds nothing of the caller's.
 func (g *generic) release(s *sink) {
-	for k := range s.slot {
-		s.slot[k] = -1
-	}
 	clear(s.out)
-	*s = sink{slot: s.slot, out: s.out[:0]}
+	s.texts, s.counts, s.fail = nil, nil, ""
 	g.sinks.Put(s)
 }
 
-func (g *generic) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
-	timestamp, ok, err := g.timestampOf(msg)
+func (g *generic) scan(msg []byte, row rowFunc) error {
 	if row != nil {
-		row(0, 0, timestamp, ok)
 		defer func() { g.scans++ }()
-	}
-	if err != nil {
-		return err
 	}
 	s := g.sink()
 	defer g.release(s)
@@ -170,25 +172,23 @@ func (g *generic) layout(key string) ([]Field, []string) {
 }
 
 func (g *generic) row(msg []byte, _ int, fields []int, to rows) error {
-	s := g.sink()
+	s := g.sink(fields...)
 	defer g.release(s)
 	for j, f := range fields {
-		leaf := g.fields[f]
-		if s.slot[leaf] >= 0 {
+		if s.slot[g.fields[f]] != int32(j) {
 			return misuse("a field is asked for twice")
 		}
-		s.slot[leaf] = int32(j)
-		s.last = max(s.last, leaf)
-		s.out = append(s.out, to.at(j, to.width(j))[:0])
+		w := to.width(j)
+		s.out[j] = to.dst[j][to.k*w : to.k*w : (to.k+1)*w]
 	}
 	if err := s.run(g.tree, msg); err != nil {
 		return err
 	}
-	for j := range fields {
-		dst := to.at(j, to.width(j))
-		ok := len(s.out[j]) == len(dst)
+	for j, out := range s.out {
+		w := to.width(j)
+		ok := len(out) == w
 		if !ok {
-			clear(dst)
+			clear(to.at(j, w))
 		}
 		to.mark(j, ok)
 	}
@@ -221,30 +221,26 @@ func (g *generic) fits(msgs [][]byte) bool {
 }
 
 func (g *generic) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
-	s := g.sink()
+	s := g.sink(field)
 	defer g.release(s)
-	leaf := g.fields[field]
-	s.slot[leaf], s.last = 0, leaf
-	s.out = append(s.out, dst)
+	s.out[0] = dst
 	if err := s.run(g.tree, msg); err != nil {
 		return dst, 0, err
 	}
-	return s.out[0], (len(s.out[0]) - len(dst)) / g.tree.leaves[leaf].dtype.Size(), nil
+	return s.out[0], (len(s.out[0]) - len(dst)) / g.tree.leaves[g.fields[field]].dtype.Size(), nil
 }
 
 func (g *generic) text(msg []byte, field, _ int) (string, error) {
 	if len(g.fields) == 0 {
 		return noMembers, nil
 	}
-	s := g.sink()
+	s := g.sink(field)
 	defer g.release(s)
-	leaf := g.fields[field]
-	s.slot[leaf], s.last = 0, leaf
 	s.texts = [][]string{nil}
 	if err := s.run(g.tree, msg); err != nil {
 		return "", err
 	}
-	return textOf(&g.tree.leaves[leaf], s.texts[0])
+	return textOf(&g.tree.leaves[g.fields[field]], s.texts[0])
 }
 
 func lengthError(field string, want, got int) error {

@@ -49,7 +49,6 @@ type rawImages struct {
 
 // imageMessage is an Image in pieces.
 type imageMessage struct {
-	timestamp     int64
 	height, width int
 	encoding      []byte
 	big           bool // of its 16- and 32-bit pixels
@@ -62,7 +61,7 @@ func parseImage(msg []byte, m *imageMessage) error {
 	if err != nil {
 		return err
 	}
-	m.timestamp, _ = c.header()
+	c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
 	m.encoding = c.str()
 	m.big = c.u8() != 0
@@ -91,13 +90,9 @@ func (m *imageMessage) check() (pixels, error) {
 	return p, nil
 }
 
-func (d *rawImages) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
+func (d *rawImages) scan(msg []byte, row rowFunc) error {
 	var m imageMessage
-	err := parseImage(msg, &m)
-	if row != nil {
-		row(0, 0, m.timestamp, err == nil || m.timestamp != 0)
-	}
-	if err != nil {
+	if err := parseImage(msg, &m); err != nil {
 		return err
 	}
 	if d.seen {

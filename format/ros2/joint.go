@@ -39,7 +39,6 @@ type jointMessage struct {
 	block     []byte // names with their count
 	names     int
 	data      [3][]byte
-	big       bool
 	group     int
 	same      bool // names are those of the group, in its order
 }
@@ -49,9 +48,15 @@ func (j *joints) parse(msg []byte, m *jointMessage) error {
 	if err != nil {
 		return err
 	}
-	m.big = c.big
 	m.timestamp, _ = c.header()
 	start := (c.off + 3) &^ 3
+	big := c.big
+	if big { // turned around before it is compared
+		for range c.count(4) {
+			c.str()
+		}
+		c.off, c.big = min(start, len(c.b)), false
+	}
 	m.group, m.same = -1, false
 	for k, g := range j.groups {
 		if !c.short && len(c.b)-start >= len(g.block) && bytes.Equal(c.b[start:start+len(g.block)], g.block) {
@@ -70,6 +75,7 @@ func (j *joints) parse(msg []byte, m *jointMessage) error {
 		}
 		m.block = c.b[start:c.off]
 	}
+	c.big = big
 	for k := range m.data {
 		m.data[k] = c.elements(c.count(8), 8)
 		if c.short {
@@ -81,7 +87,7 @@ func (j *joints) parse(msg []byte, m *jointMessage) error {
 
 // each calls fn for every name of a message.
 func (m *jointMessage) each(fn func(k int, name []byte)) {
-	c := cursor{b: m.block, big: m.big, wide: 8}
+	c := cursor{b: m.block, wide: 8}
 	c.u32()
 	for k := range m.names {
 		fn(k, c.str())
@@ -110,7 +116,9 @@ func (j *joints) find(m *jointMessage) int {
 	return found
 }
 
-func (j *joints) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
+func (j *joints) several() bool { return true }
+
+func (j *joints) scan(msg []byte, row rowFunc) error {
 	var m jointMessage
 	err := j.parse(msg, &m)
 	group := 0
@@ -242,7 +250,7 @@ func (j *joints) put(m *jointMessage, f jointField, dst []byte) bool {
 			clear(dst)
 			return false
 		}
-		copyLE(dst, src, 8, m.big)
+		copy(dst, src)
 		return true
 	}
 	left := len(g.names)
@@ -258,7 +266,7 @@ func (j *joints) put(m *jointMessage, f jointField, dst []byte) bool {
 			return
 		}
 		done[col] = true
-		copyLE(dst[8*col:8*col+8], src[8*k:8*k+8], 8, m.big)
+		copy(dst[8*col:8*col+8], src[8*k:8*k+8])
 		left--
 	})
 	if left != 0 || len(g.names) == 0 {

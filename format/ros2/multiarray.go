@@ -42,10 +42,10 @@ func newMultiArray(name string, d robocache.DType) *multiArray {
 const maxDims = 32
 
 // parse gives the elements, and where shape is wanted the dimensions.
-func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, big bool, err error) {
+func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, err error) {
 	c, err := open(msg)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	dims := c.count(12)
 	var sizes [maxDims]int
@@ -61,7 +61,7 @@ func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, big bool, err
 	size := a.dtype.Size()
 	data = c.elements(c.count(size), size)
 	if c.short {
-		return nil, c.big, c.end("data")
+		return nil, c.end("data")
 	}
 	n := len(data) / size
 	product, fits := 1, dims > 0 && dims <= maxDims
@@ -80,15 +80,12 @@ func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, big bool, err
 	} else if shape != nil {
 		*shape = []int{n}
 	}
-	return data, c.big, nil
+	return data, nil
 }
 
-func (a *multiArray) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
-	if row != nil {
-		row(0, 0, 0, false)
-	}
+func (a *multiArray) scan(msg []byte, row rowFunc) error {
 	var shape []int
-	data, _, err := a.parse(msg, &shape)
+	data, err := a.parse(msg, &shape)
 	if err != nil {
 		return err
 	}
@@ -112,7 +109,7 @@ func (a *multiArray) layout(key string) ([]Field, []string) {
 }
 
 func (a *multiArray) row(msg []byte, _ int, fields []int, to rows) error {
-	data, big, err := a.parse(msg, nil)
+	data, err := a.parse(msg, nil)
 	if err != nil {
 		return err
 	}
@@ -120,7 +117,7 @@ func (a *multiArray) row(msg []byte, _ int, fields []int, to rows) error {
 		dst := to.at(j, to.width(j))
 		ok := len(data) == len(dst)
 		if ok {
-			copyLE(dst, data, a.dtype.Size(), big)
+			copy(dst, data)
 		} else {
 			clear(dst)
 		}
@@ -130,12 +127,9 @@ func (a *multiArray) row(msg []byte, _ int, fields []int, to rows) error {
 }
 
 func (a *multiArray) ragged(msg []byte, _, _ int, dst []byte) ([]byte, int, error) {
-	data, big, err := a.parse(msg, nil)
+	data, err := a.parse(msg, nil)
 	if err != nil {
 		return dst, 0, err
 	}
-	at := len(dst)
-	dst = append(dst, data...)
-	copyLE(dst[at:], data, a.dtype.Size(), big)
-	return dst, len(data) / a.dtype.Size(), nil
+	return append(dst, data...), len(data) / a.dtype.Size(), nil
 }

@@ -28,7 +28,6 @@ type transform struct {
 	timestamp     int64
 	parent, child []byte
 	data          []byte // 7 float64
-	big           bool
 }
 
 // leastTransform: header 12, child 4, numbers 56 bytes.
@@ -40,11 +39,11 @@ func (t *transforms) each(msg []byte, fn func(k int, x transform) bool) error {
 	if err != nil {
 		return err
 	}
-	x := transform{big: c.big}
+	var x transform
 	for k := range c.count(leastTransform) {
 		x.timestamp, x.parent = c.header()
 		x.child = c.str()
-		x.data = c.take(8, 56)
+		x.data = c.elements(7, 8)
 		if c.short {
 			return c.end("transforms[" + strconv.Itoa(k) + "]")
 		}
@@ -55,7 +54,9 @@ func (t *transforms) each(msg []byte, fn func(k int, x transform) bool) error {
 	return c.end("transforms")
 }
 
-func (t *transforms) scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
+func (t *transforms) several() bool { return true }
+
+func (t *transforms) scan(msg []byte, row rowFunc) error {
 	var name []byte
 	return t.each(msg, func(k int, x transform) bool {
 		name = append(append(append(name[:0], x.parent...), 0), x.child...)
@@ -106,9 +107,9 @@ func (t *transforms) row(msg []byte, entry int, fields []int, to rows) error {
 		}
 		for j, f := range fields {
 			if f%2 == 0 { // the translation
-				copyLE(to.at(j, 24), x.data[:24], 8, x.big)
+				copy(to.at(j, 24), x.data)
 			} else {
-				copyLE(to.at(j, 32), x.data[24:], 8, x.big)
+				copy(to.at(j, 32), x.data[24:])
 			}
 			to.mark(j, true)
 		}

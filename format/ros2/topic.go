@@ -37,11 +37,16 @@ type Topic struct {
 	clocks []string
 }
 
+// rowFunc is told a row of a message.
+type rowFunc func(clock, entry int, timestamp int64, stamped bool)
+
 // decoder is one way to decode a type. Methods that take entry: the number of the row within the message (0 for most types).
 type decoder interface {
-	// scan reads what settles the columns, and tells the rows that the message holds. A nil row: a first look, which counts nothing
+	// scan reads what settles the columns. A nil row: a first look, which counts nothing
 	// for findings.
-	scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error
+	scan(msg []byte, row rowFunc) error
+	// several says that a message may hold any number of rows, on several clocks, which scan tells; else it holds one, which scan does not tell.
+	several() bool
 	// layout gives the streams and clocks as they are known.
 	layout(key string) ([]Field, []string)
 	row(msg []byte, entry int, fields []int, to rows) error
@@ -89,6 +94,7 @@ func (n onlyType) frame([]byte, int, int) (robocache.FrameRef, error) {
 	return robocache.FrameRef{}, n.noSuch("images")
 }
 func (n onlyType) text([]byte, int, int) (string, error) { return "", n.noSuch("texts") }
+func (n onlyType) several() bool                         { return false }
 func (n onlyType) findings() []robocache.Finding         { return nil }
 
 // Key is the topic's name as a stream's key: without the leading "/", every other "/" a ".".
@@ -208,24 +214,15 @@ func (t *Topic) settle() {
 // wrong inside: then the error says so, and the row holds no value.
 func (t *Topic) Scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	t.stale = true
+	if row != nil && !t.dec.several() {
+		timestamp, ok, _ := t.head.timestampOf(msg)
+		row(0, 0, timestamp, ok)
+	}
 	return t.dec.scan(msg, row)
 }
 
 // Timestamp is header.stamp of a message in ns; !ok where the type has none.
 func (t *Topic) Timestamp(msg []byte) (ns int64, ok bool, err error) { return t.head.timestampOf(msg) }
-
-// FrameID is header.frame_id of a message; "" where the type has none.
-func (t *Topic) FrameID(msg []byte) (string, error) {
-	if !t.head.tree.header {
-		return "", nil
-	}
-	c, err := open(msg)
-	if err != nil {
-		return "", err
-	}
-	_, frame := c.header()
-	return strings.ToValidUTF8(string(frame), "\ufffd"), c.end("header")
-}
 
 // Numeric writes a row of a numeric field to dst (RowBytes). A row without value is zeros and !valid.
 func (t *Topic) Numeric(msg []byte, field, entry int, dst []byte) (valid bool, err error) {

@@ -9,6 +9,7 @@ import (
 
 // sink collects the leaves of one message that are wanted.
 type sink struct {
+	fields []int      // that it is for
 	slot   []int32    // of each leaf: where it goes; -1 = passed over
 	last   int        // the last leaf that is wanted: behind it nothing is read
 	out    [][]byte   // by slot: numbers, little-endian, appended
@@ -53,7 +54,7 @@ func (s *sink) walk(nodes []node, c *cursor, once bool) (done bool) {
 				break
 			}
 			if at := s.slot[n.leaf]; at >= 0 {
-				s.out[at] = appendLE(s.out[at], p, n, c.big)
+				s.out[at] = appendNumbers(s.out[at], p, n.dtype)
 			}
 			if s.counts != nil {
 				s.counts[n.leaf] += count
@@ -89,18 +90,15 @@ func (s *sink) failed(n *node) bool {
 	return true
 }
 
-func appendLE(dst, src []byte, n *node, big bool) []byte {
+func appendNumbers(dst, src []byte, dtype robocache.DType) []byte {
 	at := len(dst)
 	dst = append(dst, src...)
-	if n.dtype == robocache.Bool {
+	if dtype == robocache.Bool {
 		for k := at; k < len(dst); k++ {
 			if dst[k] != 0 {
 				dst[k] = 1
 			}
 		}
-	}
-	if big && n.size > 1 {
-		swap(dst[at:], src, n.size)
 	}
 	return dst
 }
