@@ -232,7 +232,7 @@ func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, cfg loader.Con
 			return nil, err
 		}
 	}
-	var order *loader.Order
+	var order *loader.Sequence
 	epoch := int64(-1)
 	for range n {
 		b, err := ld.Next(ctx)

@@ -45,7 +45,7 @@ func (c *counting) Free(m []byte) {
 func TestAllocator(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	c := &counting{live: map[*byte]int{}}
-	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 4, Keys: []string{"cam", "observation.state"}, Memory: c})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 4, Allocator: c}, Windows: Windows{Keys: []string{"cam", "observation.state"}}})
 	var kept *Batch
 	for {
 		b, err := l.Next(bg)
@@ -73,7 +73,7 @@ func TestAllocator(t *testing.T) {
 		t.Errorf("%d allocations never came back", len(c.live))
 	}
 	c.full = true
-	l = mustLoader(t, f, Config{BatchSize: 8, Keys: []string{"cam"}, Memory: c})
+	l = mustLoader(t, f, Config{Order: Order{BatchSize: 8}, Windows: Windows{Keys: []string{"cam"}}, Memory: Memory{Allocator: c}})
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("an allocator without memory: %v", err)
 	}

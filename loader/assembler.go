@@ -103,7 +103,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 		}
 		offset += src.table.Samples()
 	}
-	if err := widths(a.sources, mix, cfg.Missing == "pad"); err != nil {
+	if err := widths(a.sources, mix, cfg.Missing == MissingPad); err != nil {
 		return nil, err
 	}
 	deferOps(a.sources)
@@ -113,7 +113,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 	for _, src := range a.sources {
 		src.describe()
 	}
-	if a.schema, err = newSchema(a.sources, cfg.Missing == "pad"); err != nil {
+	if a.schema, err = newSchema(a.sources, cfg.Missing == MissingPad); err != nil {
 		return nil, err
 	}
 	limit := a.budget
@@ -121,7 +121,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 		// And the one that the taker holds: what comes back from it is the next one's, and is not mapped anew.
 		limit = max(limit, int64(inFlight+1)*a.batchBytes(cfg.BatchSize))
 	}
-	a.buffers = buffers.New(limit, cfg.Memory)
+	a.buffers = buffers.New(limit, cfg.Allocator)
 	return a, nil
 }
 
@@ -355,7 +355,7 @@ func badEpisode(err error) bool {
 func (p *part) blame(episode int, err error) {
 	u := p.u
 	err = named(err, p.src.name)
-	if p.src.cfg.OnBadEpisode != "skip" || !badEpisode(err) {
+	if p.src.cfg.OnBadEpisode != Skip || !badEpisode(err) {
 		u.fail(err)
 		return
 	}
@@ -390,7 +390,7 @@ func (p *part) failAt(err error) {
 
 // isolate finds which episodes of some rows fail, by trying each alone. The batch fails either way; with skip we must know whom to skip.
 func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocache.Row) error) {
-	if p.src.cfg.OnBadEpisode != "skip" {
+	if p.src.cfg.OnBadEpisode != Skip {
 		p.u.fail(named(first, p.src.name))
 		return
 	}

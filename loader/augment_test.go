@@ -62,8 +62,7 @@ func plainSamples(t *testing.T, ds robocache.Dataset, cfg Config) func(row roboc
 func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 	const seed = 11
 	f := newFake(13, 7, 9).withStills()
-	base := Config{Seed: seed, Keys: []string{"cam", "img", "observation.state", "action", "count", "done", "index"}, Augment: augmentOf(t, fullAugment),
-		Deltas: deltas("cam", []float64{-0.1, 0}, "action", []float64{0, 0.1})}
+	base := Config{Order: Order{Seed: seed}, Windows: Windows{Keys: []string{"cam", "img", "observation.state", "action", "count", "done", "index"}, Deltas: deltas("cam", []float64{-0.1, 0}, "action", []float64{0, 0.1})}, Frames: Frames{Augment: augmentOf(t, fullAugment)}}
 	plain := plainSamples(t, f, base)
 	images := func(key string, epoch uint64) kernel.ImageAugment {
 		return kernel.ImageAugment{Seed: seed, Epoch: epoch, Camera: keyNumber(key), Height: 3, Width: 5, Pad: 1, Brightness: &[2]float64{0.7, 1.3}, Contrast: &[2]float64{0.6, 1.5},
@@ -150,7 +149,7 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 func TestAugmentedFloats(t *testing.T) {
 	f := newFake(6)
 	norm := Normalize{Keys: map[string]Norm{"cam": {Mode: "mean_std", Mean: []float64{0.4, 0.5, 0.6}, Std: []float64{0.2, 0, 0.3}}, "observation.state": {Mode: "mean_std"}}}
-	cfg := Config{BatchSize: 6, Keys: []string{"cam", "observation.state"}, Augment: augmentOf(t, `{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`)}
+	cfg := Config{Order: Order{BatchSize: 6}, Windows: Windows{Keys: []string{"cam", "observation.state"}}, Frames: Frames{Augment: augmentOf(t, `{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`)}}
 	b8, err := mustLoader(t, f, cfg).Next(bg)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +214,7 @@ func TestAugmentedFloats(t *testing.T) {
 func TestAugmentOnATimeline(t *testing.T) {
 	f := newFake(12, 9)
 	hz := robocache.Rate{Num: 25, Den: 1}
-	base := Config{BatchSize: 8, Hz: &hz, Keys: []string{"observation.state", "cam"}, Deltas: deltas("observation.state", []float64{-0.3, 0, 0.013})}
+	base := Config{Order: Order{BatchSize: 8}, Windows: Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}, Deltas: deltas("observation.state", []float64{-0.3, 0, 0.013})}}
 	masked, err := ParseConfig([]byte(`{"align": {"edge": "mask"}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -297,13 +296,13 @@ func TestAugmentOfMixtures(t *testing.T) {
 	weight := 1.0
 	aug := augmentOf(t, `{"noise": {"std": 0.3}}`)
 	for _, order := range []Shuffle{Global, Pool} {
-		l, err := NewMix(bg, []Mix{{Dataset: a, Weight: &weight}, {Dataset: b, Weight: &weight, Augment: &Augment{}}}, Config{BatchSize: 4, Shuffle: order, Seed: 3, Keys: []string{"cam", "index"}, Augment: aug, EpochSize: 24})
+		l, err := NewMix(bg, []Mix{{Dataset: a, Weight: &weight}, {Dataset: b, Weight: &weight, Augment: &Augment{}}}, Config{Order: Order{BatchSize: 4, Shuffle: order, Seed: 3, EpochSize: 24}, Windows: Windows{Keys: []string{"cam", "index"}}, Frames: Frames{Augment: aug}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		alone := map[[2]int64]string{}
 		for epoch := range 4 {
-			one := mustLoader(t, a, Config{BatchSize: 4, Seed: 3, Keys: []string{"cam", "index"}, Augment: aug})
+			one := mustLoader(t, a, Config{Order: Order{BatchSize: 4, Seed: 3}, Windows: Windows{Keys: []string{"cam", "index"}}, Frames: Frames{Augment: aug}})
 			if err := one.SetEpoch(int64(epoch)); err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +314,7 @@ func TestAugmentOfMixtures(t *testing.T) {
 				alone[[2]int64{int64(epoch), index}] = string(batch.Tensor("cam").Data[i*3*fakeW*fakeH:][:3*fakeW*fakeH])
 			}
 		}
-		plain := plainSamples(t, b, Config{Keys: []string{"cam", "index"}})
+		plain := plainSamples(t, b, Config{Windows: Windows{Keys: []string{"cam", "index"}}})
 		times := map[int64]int64{}
 		for {
 			batch, err := l.Next(bg)
@@ -410,7 +409,7 @@ func TestAugmentMisuse(t *testing.T) {
 			t.Errorf("%s: %v, not %q", x.text, err, x.says)
 		}
 	}
-	if _, err := NewMap(bg, f, Config{Augment: &Augment{}}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := NewMap(bg, f, Config{Frames: Frames{Augment: &Augment{}}}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package loader
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"path/filepath"
 
 	"github.com/goatnote-inc/robocache"
@@ -83,8 +82,8 @@ func (a *assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	encoded := cfg.CacheFormat == "encoded"
-	if cfg.CacheFormat == "auto" && len(cfg.ImageSize) == 0 {
+	encoded := cfg.CacheFormat == CacheEncoded
+	if cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0 {
 		for _, src := range a.sources {
 			encoded = encoded || src.isRemote(ctx)
 		}
@@ -113,9 +112,9 @@ const blockBytes = 256 << 10
 // batch can be made of them. At a size of its own, pixels are smaller, and need no scaling again.
 func (a *assembler) planar() bool {
 	switch a.cfg.CacheFormat {
-	case "yuv":
+	case CachePlanes:
 		return true
-	case "rgb":
+	case CachePixels:
 		return false
 	}
 	for _, src := range a.sources {
@@ -124,26 +123,6 @@ func (a *assembler) planar() bool {
 		}
 	}
 	return true
-}
-
-// checkCache refuses what a cache cannot be.
-func (c *Config) checkCache() error {
-	if c.CacheFormat == "" {
-		c.CacheFormat = "auto"
-	}
-	switch {
-	case c.CacheFormat != "auto" && c.CacheFormat != "yuv" && c.CacheFormat != "rgb" && c.CacheFormat != "encoded":
-		return misuse("cache_format", `"auto", "yuv", "rgb" or "encoded"`, c.CacheFormat)
-	case c.CacheFormat == "encoded" && (c.Cache == "ram" || c.Cache == ""):
-		return misuse("cache_format", `a directory as cache, where it is "encoded"`, fmt.Sprintf("cache=%q", c.Cache))
-	case c.CacheBudget < 0:
-		return misuse("cache_budget", "bytes above 0", fmt.Sprint(int64(c.CacheBudget)))
-	case c.PoolSize < 0:
-		return misuse("pool_size", "bytes above 0", fmt.Sprint(int64(c.PoolSize)))
-	case c.IOThreads < 0 || c.IOThreads > 4096:
-		return misuse("io_threads", "1 to 4096", fmt.Sprint(c.IOThreads))
-	}
-	return nil
 }
 
 // isRemote says whether the video files of a source are far away: the first that can be opened speaks for all.

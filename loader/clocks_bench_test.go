@@ -67,9 +67,9 @@ func BenchmarkSeveralClocks(b *testing.B) {
 		name string
 		cfg  Config
 	}{
-		{"grid", Config{Hz: &hz, Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}},
-		{"anchor", Config{Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}},
-		{"spans", Config{Windows: Windows{{Key: "imu", Span: &[2]float64{-1, 0}}, {Key: "joints", Span: &[2]float64{-1, 0}}, {Key: "pose", Span: &[2]float64{-1, 0}}}}},
+		{"grid", Config{Windows: Windows{Hz: &hz, Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}}},
+		{"anchor", Config{Windows: Windows{Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}}},
+		{"spans", Config{Windows: Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-1, 0}}, {Key: "joints", Span: &[2]float64{-1, 0}}, {Key: "pose", Span: &[2]float64{-1, 0}}}}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			c.cfg.BatchSize, c.cfg.Shuffle, c.cfg.Keys, c.cfg.Threads = 64, Global, keys, 1

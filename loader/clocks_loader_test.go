@@ -10,7 +10,7 @@ import (
 )
 
 func clocksConfig() Config {
-	return Config{BatchSize: 8, Shuffle: Global, Seed: 3, Threads: 3, Windows: Windows{{Key: "imu", Span: &[2]float64{-0.1, 0}}, {Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4}}}
+	return Config{Order: Order{BatchSize: 8, Shuffle: Global, Seed: 3}, Memory: Memory{Threads: 3}, Windows: Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0}}, {Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4}}}}
 }
 
 // L4, L5: batches of several clocks are a function of their samples, and go on from a state.
@@ -72,7 +72,7 @@ func TestSeveralClocksResume(t *testing.T) {
 // come one by one.
 func TestRaggedBudget(t *testing.T) {
 	r := newRobot(6, 6)
-	cfg := Config{BatchSize: 64, Keys: []string{"imu"}, Windows: Windows{{Key: "imu", Span: &[2]float64{-2, 0}}}, MemoryBudget: 1 << 20} // 64 × 666 × 16 B = 680 KB, less at the start
+	cfg := Config{Order: Order{BatchSize: 64}, Windows: Windows{Keys: []string{"imu"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}}}, Memory: Memory{MemoryBudget: 1 << 20}} // 64 × 666 × 16 B = 680 KB, less at the start
 	l := mustLoader(t, r, cfg)
 	var err error
 	for err == nil {
@@ -108,7 +108,7 @@ func TestRaggedBudget(t *testing.T) {
 	if samples != l.Samples() {
 		t.Errorf("%d samples of %d", samples, l.Samples())
 	}
-	if _, err := New(bg, r, Config{Raw: true, Keys: []string{"points"}}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := New(bg, r, Config{Device: Device{Raw: true}, Windows: Windows{Keys: []string{"points"}}}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Errorf("raw: %v", err)
 	}
 }
@@ -119,14 +119,14 @@ func TestMixtureOfClocks(t *testing.T) {
 	r := newRobot(1.5, 1.2)
 	r.info.Feature("joints").Key = "observation.state"
 	keys := []string{"observation.state", "points"}
-	cfg := Config{BatchSize: 16, Shuffle: Global, Missing: "pad", Keys: keys, Deltas: deltas("observation.state", []float64{-0.1, 0})}
+	cfg := Config{Order: Order{BatchSize: 16, Shuffle: Global}, Windows: Windows{Missing: "pad", Keys: keys, Deltas: deltas("observation.state", []float64{-0.1, 0})}}
 	l, err := NewMix(bg, []Mix{{Dataset: f, Name: "one"}, {Dataset: r, Name: "several"}}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	alone := mustMap(t, r, Config{Keys: keys, Deltas: cfg.Deltas})
-	own := mustMap(t, f, Config{Keys: keys[:1], Deltas: cfg.Deltas})
+	alone := mustMap(t, r, Config{Windows: Windows{Keys: keys, Deltas: cfg.Deltas}})
+	own := mustMap(t, f, Config{Windows: Windows{Keys: keys[:1], Deltas: cfg.Deltas}})
 	n := 0
 	for {
 		b, err := l.Next(bg)

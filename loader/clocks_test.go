@@ -18,7 +18,7 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 	r := newRobot(3.2)
 	hz := robocache.Rate{Num: 50, Den: 1}
 	gap := align.PerKey[align.Nanos]{Keys: map[string]align.Nanos{"imu": 50e6, "cam": 100e6}}
-	m := mustMap(t, r, Config{Hz: &hz, Align: &align.Config{Extent: "joints", MaxGap: gap, Edge: align.PerKey[align.Edge]{All: align.EdgeMask}}})
+	m := mustMap(t, r, Config{Windows: Windows{Hz: &hz, Align: &align.Config{Extent: "joints", MaxGap: gap, Edge: align.PerKey[align.Edge]{All: align.EdgeMask}}}})
 	b := allOf(t, m)
 	joints, imu, cam := floats32(b.Tensor("joints").Data), view[float64](b.Tensor("imu").Data), b.Tensor("cam_is_pad").Data
 	gone := b.Tensor("imu_is_pad").Data
@@ -125,7 +125,7 @@ func TestAnchors(t *testing.T) {
 		}
 	}
 	// Another anchor.
-	m = mustMap(t, r, Config{Anchor: "joints", Keys: []string{"joints", "mode", "cam", "say"}})
+	m = mustMap(t, r, Config{Windows: Windows{Anchor: "joints", Keys: []string{"joints", "mode", "cam", "say"}}})
 	if n := len(r.eps[0]["joints"]) + len(r.eps[1]["joints"]); m.Len() != int64(n) {
 		t.Fatalf("%d samples, expected %d", m.Len(), n)
 	}
@@ -137,12 +137,12 @@ func TestAnchors(t *testing.T) {
 		t.Errorf("joints of row 17: %v", got)
 	}
 	// Offsets make a stream on the anchor's clock go by time.
-	m = mustMap(t, r, Config{Anchor: "joints", Keys: []string{"joints", "mode"}, Align: &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}}})
+	m = mustMap(t, r, Config{Windows: Windows{Anchor: "joints", Keys: []string{"joints", "mode"}, Align: &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}}}})
 	b = allOf(t, m)
 	if got := view[int64](b.Tensor("mode").Data)[17]; got != 15 { // timestamped 15 ms later, the previous one
 		t.Errorf("mode of row 17: %v", got)
 	}
-	for _, bad := range []Config{{Anchor: "joint"}, {Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}, {Align: &align.Config{Extent: "union"}}} {
+	for _, bad := range []Config{{Windows: Windows{Anchor: "joint"}}, {Windows: Windows{Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}}, {Windows: Windows{Align: &align.Config{Extent: "union"}}}} {
 		if _, err := NewMap(bg, r, bad); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v gives %v", bad, err)
 		}
@@ -153,12 +153,12 @@ func TestAnchors(t *testing.T) {
 func TestSpans(t *testing.T) {
 	r := newRobot(1.5, 0.9)
 	r.info.Feature("imu").Masked, r.blind["imu"] = true, 5
-	cfg := Config{Keys: []string{"imu", "joints", "exposure"}, Windows: Windows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}, {Key: "joints", Span: &[2]float64{-0.6, -0.55}}}}
+	cfg := Config{Windows: Windows{Keys: []string{"imu", "joints", "exposure"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}, {Key: "joints", Span: &[2]float64{-0.6, -0.55}}}}}
 	m := mustMap(t, r, cfg)
 	b := allOf(t, m)
 	for _, key := range []string{"imu", "joints"} {
 		f := r.info.Feature(key)
-		w := cfg.Windows.Of(key)
+		w := cfg.Native.Of(key)
 		lengths := view[int64](b.Tensor(key + "_lengths").Data)
 		x := b.Tensor(key)
 		at, total := 0, 0
@@ -214,7 +214,7 @@ func TestSpans(t *testing.T) {
 // L27: so it is on a timeline at a rate, whose samples lie where no stream has a timestamp.
 func TestSpansOnATimeline(t *testing.T) {
 	r := newRobot(1.2)
-	m := mustMap(t, r, Config{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Windows: Windows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}})
+	m := mustMap(t, r, Config{Windows: Windows{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}}})
 	b := allOf(t, m)
 	imu, joints := r.eps[0]["imu"], r.eps[0]["joints"]
 	t0 := max(imu[0], joints[0])
@@ -245,8 +245,8 @@ func TestSpansOnATimeline(t *testing.T) {
 // is chosen. Both are masked outside the episode. On a dataset of one clock too.
 func TestWindowsInTime(t *testing.T) {
 	r := newRobot(1.5)
-	cfg := Config{Keys: []string{"imu", "joints", "cam", "points", "mode"}, Windows: Windows{{Key: "imu", Span: &[2]float64{-0.6, 0}, Count: 5}, {Key: "joints", Offsets: []float64{-0.6, -0.005, 0.003}},
-		{Key: "cam", Offsets: []float64{-0.09, 0, 0.02}}, {Key: "points", Offsets: []float64{-0.1, 0}}}}
+	cfg := Config{Windows: Windows{Keys: []string{"imu", "joints", "cam", "points", "mode"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.6, 0}, Count: 5}, {Key: "joints", Offsets: []float64{-0.6, -0.005, 0.003}},
+		{Key: "cam", Offsets: []float64{-0.09, 0, 0.02}}, {Key: "points", Offsets: []float64{-0.1, 0}}}}}
 	b := allOf(t, mustMap(t, r, cfg))
 	if s := b.Tensor("points_lengths").Shape; !slices.Equal(s, []int{r.Len(0), 2}) {
 		t.Errorf("lengths %v", s)
@@ -313,7 +313,7 @@ func TestWindowsInTime(t *testing.T) {
 	}
 	// One clock.
 	f := newFake(11)
-	b = allOf(t, mustMap(t, f, Config{Keys: []string{"observation.state", "count", "action"}, Windows: Windows{{Key: "observation.state", Span: &[2]float64{-0.2, 0}}, {Key: "count", Offsets: []float64{-0.15}}}, Deltas: deltas("action", []float64{0.1})}))
+	b = allOf(t, mustMap(t, f, Config{Windows: Windows{Keys: []string{"observation.state", "count", "action"}, Native: NativeWindows{{Key: "observation.state", Span: &[2]float64{-0.2, 0}}, {Key: "count", Offsets: []float64{-0.15}}}, Deltas: deltas("action", []float64{0.1})}}))
 	if l := view[int64](b.Tensor("observation.state_lengths").Data); l[0] != 1 || l[1] != 2 || l[2] != 3 || l[10] != 3 {
 		t.Errorf("lengths %v", l)
 	}
@@ -324,7 +324,7 @@ func TestWindowsInTime(t *testing.T) {
 		t.Errorf("the window of rows beside it: %v", a[2*3])
 	}
 	// A mode that is chosen holds for offsets.
-	b = allOf(t, mustMap(t, f, Config{Keys: []string{"observation.state"}, Windows: Windows{{Key: "observation.state", Offsets: []float64{-0.05}}}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Linear}}}))
+	b = allOf(t, mustMap(t, f, Config{Windows: Windows{Keys: []string{"observation.state"}, Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Linear}}}}))
 	if x := floats32(b.Tensor("observation.state").Data); x[3*4] != 3.5 {
 		t.Errorf("linear between rows 3 and 4: %v", x[3*4])
 	}
@@ -338,7 +338,7 @@ func TestMaskedStreams(t *testing.T) {
 	for _, k := range []string{"cam", "exposure", "joints"} {
 		r.info.Feature(k).Masked, r.blind[k] = true, 4
 	}
-	b := allOf(t, mustMap(t, r, Config{Keys: []string{"cam", "exposure", "joints"}, Windows: Windows{{Key: "joints", Offsets: []float64{-0.02, 0}}}}))
+	b := allOf(t, mustMap(t, r, Config{Windows: Windows{Keys: []string{"cam", "exposure", "joints"}, Native: NativeWindows{{Key: "joints", Offsets: []float64{-0.02, 0}}}}}))
 	for i := range b.Rows {
 		dark := byte(0)
 		if i%4 == 3 {
@@ -365,7 +365,7 @@ func TestWindowMisuse(t *testing.T) {
 	span := func(a, b float64) *[2]float64 { return &[2]float64{a, b} }
 	for _, w := range []Window{{Key: "imo", Offsets: []float64{0}}, {Key: "imu"}, {Key: "imu", Span: span(0, -1)}, {Key: "imu", Span: span(0, 1), Offsets: []float64{1}}, {Key: "imu", Offsets: []float64{math.NaN()}},
 		{Key: "say", Offsets: []float64{0}}, {Key: "imu", Span: span(-1, 0), Count: -1}} {
-		if _, err := NewMap(bg, r, Config{Windows: Windows{w}}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := NewMap(bg, r, Config{Windows: Windows{Native: NativeWindows{w}}}); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v gives %v", w, err)
 		}
 	}
@@ -378,7 +378,7 @@ func TestWindowMisuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := c.Windows.MarshalJSON()
+	back, err := c.Native.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}

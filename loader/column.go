@@ -248,7 +248,7 @@ func (c *Config) withheld(info *robocache.Info, known []string) error {
 
 // windowed says whether a key has a window of any sort.
 func (c *Config) windowed(key string) bool {
-	return c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil || c.Windows.Of(key) != nil
+	return c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil || c.Native.Of(key) != nil
 }
 
 // checkWindows refuses windows of keys that are not there, and two of one key.
@@ -283,8 +283,8 @@ func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(
 			return misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", options.MaxSteps, x.Key), clip(fmt.Sprint(x.Rows)))
 		}
 	}
-	for i := range c.Windows {
-		key := c.Windows[i].Key
+	for i := range c.Native {
+		key := c.Native[i].Key
 		if err := check("windows", key, c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil); err != nil {
 			return err
 		}
@@ -378,7 +378,7 @@ func (c *column) cast(to robocache.DType) { c.out, c.outBytes = to, c.elems*to.S
 func (src *source) setWindow(c *column) (err error) {
 	cfg := &src.cfg
 	var w window
-	if n := cfg.Windows.Of(c.key); n != nil {
+	if n := cfg.Native.Of(c.key); n != nil {
 		if w.nanos, err = n.Nanos(); err != nil {
 			return err
 		}
@@ -461,7 +461,7 @@ func (c *column) setFrame(cfg *Config) {
 	switch {
 	case f.Depth != nil && cfg.DepthUnit != "code":
 		c.depth(cfg, f.Depth) // codes of video are finer than millimetres near the camera: they go to metres in one step
-	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != cfg.DepthUnit && cfg.DepthUnit != "code"):
+	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
 		c.depth(cfg, &robocache.Depth{Unit: kept})
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.spec.Pixel, c.out = video.Gray16, robocache.Uint16

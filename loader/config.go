@@ -19,35 +19,102 @@ import (
 
 // Options that name keys.
 type (
-	Delta       = options.Delta
-	Deltas      = options.Deltas
-	Index       = options.Index
-	Indices     = options.Indices
-	Bytes       = options.Bytes
-	Window      = options.Window
-	Windows     = options.Windows
-	Normalize   = options.Normalize
-	Norm        = options.Norm
-	Augment     = options.Augment
-	RandomCrop  = options.RandomCrop
-	ColorJitter = options.ColorJitter
-	HFlip       = options.HFlip
-	Noise       = options.Noise
-	Spread      = options.Spread
-	Amounts     = options.Amounts
+	Delta         = options.Delta
+	Deltas        = options.Deltas
+	Index         = options.Index
+	Indices       = options.Indices
+	Bytes         = options.Bytes
+	Window        = options.Window
+	NativeWindows = options.Windows
+	Normalize     = options.Normalize
+	Norm          = options.Norm
+	Augment       = options.Augment
+	RandomCrop    = options.RandomCrop
+	ColorJitter   = options.ColorJitter
+	HFlip         = options.HFlip
+	Noise         = options.Noise
+	Spread        = options.Spread
+	Amounts       = options.Amounts
 )
 
 // Allocator is where the memory of batches comes from: page-locked, say, so that a GPU copies from it.
 type Allocator = buffers.Allocator
 
-// Config says what a Loader or a Map gives. Its JSON keys are the keyword names of the Python client; every field may be left out.
+// Uneven says what the last step of an epoch is with several ranks.
+type Uneven string
+
+const (
+	Wrap  Uneven = "wrap"  // it goes round to the epoch's first samples; default
+	Short Uneven = "short" // its batches are short
+)
+
+// OnBad says what an episode that cannot be read does.
+type OnBad string
+
+const (
+	Fail OnBad = "error" // it ends the epoch with an error; default
+	Skip OnBad = "skip"  // it is left out, and counted (L13)
+)
+
+// Compat says whose dtypes and shapes batches have.
+type Compat string
+
+// LeRobot is the compatibility with LeRobot's class; "" are the dataset's own types.
+const LeRobot Compat = "lerobot"
+
+// ImageDType is the type of colour frames.
+type ImageDType string
+
+const (
+	Uint8   ImageDType = "uint8"   // default
+	Float32 ImageDType = "float32" // 0 to 1; default with Compat LeRobot
+)
+
+// DepthUnit says what depth becomes.
+type DepthUnit string
+
+const (
+	Millimetres DepthUnit = "mm"   // float32, but for uint16 that is kept in it; default
+	Metres      DepthUnit = "m"    // float32
+	Codes       DepthUnit = "code" // uint16 as stored
+)
+
+// CacheFormat says what a cache holds.
+type CacheFormat string
+
+const (
+	CacheAuto    CacheFormat = "auto"    // default
+	CachePlanes  CacheFormat = "yuv"     // the decoder's planes
+	CachePixels  CacheFormat = "rgb"     // pixels as in the batch
+	CacheEncoded CacheFormat = "encoded" // what was read of remote files
+)
+
+// Missing says what a key is that a source of a mixture lacks, and numbers that its rows lack beside wider ones.
+type Missing string
+
+const (
+	MissingError Missing = "error" // an error; default
+	MissingPad   Missing = "pad"   // zeros under a mask
+)
+
+// Config says what a Loader or a Map gives. Its JSON is one flat object, whose keys are the keyword names of the Python client; every field may be left out.
 type Config struct {
-	// Which samples, and in what order (Loader only, but for Episodes and Drop…).
+	Order
+	Windows
+	Frames
+	Device
+	Memory
+
+	Log func(string) `json:"-"` // hears of what opening does that takes a while or was not asked for
+}
+
+// Order says which samples there are, in what order, and who gives them (Loader only, but for Episodes, Split and Drop…).
+type Order struct {
 	Episodes  []int   `json:"episodes,omitempty"`            // positions; nil = all. Rows come in file order, whatever the order of this list
 	Split     string  `json:"split,omitempty"`               // of the dataset, in place of episodes; "": train (training) where there is one, robocache.SplitAll: all
 	DropFirst int     `json:"drop_n_first_frames,omitempty"` // anchors left out at the start of each episode
 	DropTail  int     `json:"drop_n_last_frames,omitempty"`  // and at its end
-	BatchSize int     `json:"batch_size,omitempty"`
+	BatchSize int     `json:"batch_size,omitempty"`          // default 64
 	Shuffle   Shuffle `json:"shuffle,omitempty"`
 	Seed      int64   `json:"seed,omitempty"`
 	// Of shuffle="pool": what the order is made for. PoolSize is bytes of resident frames; default half of memory_budget.
@@ -55,56 +122,62 @@ type Config struct {
 	PoolEpisodes int64  `json:"pool_episodes,omitempty"` // and at most so many resident episodes; 0 = no bound
 	PoolShards   int    `json:"pool_shards,omitempty"`   // the order's own shards; 0 = by the episodes, never by world_size
 	DropLast     bool   `json:"drop_last,omitempty"`     // drop the rest of the epoch's last global batch
-	Uneven       string `json:"uneven,omitempty"`        // the last step with several ranks: "wrap" (default) to the epoch's first samples, or "short" batches
+	Uneven       Uneven `json:"uneven,omitempty"`
 	Rank         int    `json:"rank,omitempty"`
 	WorldSize    int    `json:"world_size,omitempty"`
-
-	// What a sample holds.
-	Keys            []string        `json:"keys,omitempty"`               // nil = all; columns, cameras and bytes of others are not touched
-	Deltas          Deltas          `json:"delta_timestamps,omitempty"`   // windows: offsets in seconds a key
-	Indices         Indices         `json:"delta_indices,omitempty"`      // windows: offsets in rows a key
-	Windows         Windows         `json:"windows,omitzero"`             // windows at a stream's own rate: offsets, or all samples of a span
-	Anchor          string          `json:"anchor,omitempty"`             // the stream whose rows are samples; "": the dataset's own rows (Info.Clock)
-	Hz              *robocache.Rate `json:"hz,omitempty"`                 // samples lie on a uniform timeline an episode
-	Align           *align.Config   `json:"align,omitempty"`              // how: the keywords of Episode.align
-	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and frame times are checked against it; nil: offsets against 1e-4 s
-	OffsetTolerance *float64        `json:"offset_tolerance_s,omitempty"` // of offsets alone; nil: Tolerance, or 1e-4 s
-	Compat          string          `json:"compat,omitempty"`             // "" or "lerobot": dtypes and shapes of LeRobot's class
-
-	// Frames and values.
-	ImageDType  string `json:"image_dtype,omitempty"`  // "uint8" | "float32"; default uint8, with compat float32
-	ImageSize   []int  `json:"image_size,omitempty"`   // [h, w]; scaled in the decode pass
-	ImageResize Resize `json:"image_resize,omitempty"` // "stretch" (default), "letterbox", "crop"
-	// Augment: seeded changes of images and numbers (Loader only).
-	Augment   *Augment  `json:"augment,omitempty"`
-	DepthUnit string    `json:"depth_unit,omitempty"` // of depth: "mm" (default) | "m": float32, but for uint16 that is kept in it; "code": uint16 as stored
-	Normalize Normalize `json:"normalize,omitzero"`
-
-	// ComputeStats: what is normalised without vectors or Stats is so by statistics over the selected episodes, computed at opening.
-	ComputeStats bool            `json:"compute_stats,omitempty"`
-	Stats        robocache.Stats `json:"-"` // in place of the dataset's own, by the batch's key
-	Log          func(string)    `json:"-"` // hears of what opening does that takes a while or was not asked for
-	// Raw: tensors hold what was stored; casts, normalisation and interpolation are left to a device (Loader only, see Finish).
-	Raw bool `json:"raw,omitempty"`
-
-	// How.
-	Threads      int       `json:"threads,omitempty"`       // default: the cores
-	Prefetch     int       `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
-	MemoryBudget Bytes     `json:"memory_budget,omitempty"` // default 4 GiB
-	OnBadEpisode string    `json:"on_bad_episode,omitempty"`
-	Memory       Allocator `json:"-"` // of batches; nil: anonymous mappings
+	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
 
 	// Mixtures (NewMix).
 	Temperature float64 `json:"temperature,omitempty"` // shares ∝ (weight, or size)^(1/temperature); default 1
 	Stop        Stop    `json:"stop,omitempty"`        // an epoch ends when the "first" source, or "all", have given all their samples; default: after the sum of the sizes
 	EpochSize   int64   `json:"epoch_size,omitempty"`  // or after so many samples
 	Stratified  bool    `json:"stratified,omitempty"`  // each global batch has its exact shares
-	Missing     string  `json:"missing,omitempty"`     // keys that a source lacks, and numbers that its rows lack beside wider ones: "error" (default) or "pad"
+}
 
-	Cache       string `json:"cache,omitempty"`        // "": none; "ram": decoded frames stay in memory; else a directory for them
-	CacheBudget Bytes  `json:"cache_budget,omitempty"` // default: "ram" half of memory_budget, a directory 64 GiB
-	CacheFormat string `json:"cache_format,omitempty"` // "auto", "yuv" (planes), "rgb" (pixels as in the batch), "encoded" (what was read of remote files)
-	IOThreads   int    `json:"io_threads,omitempty"`   // reads of remote files at once; default 32
+// Windows says what a sample holds.
+type Windows struct {
+	Keys            []string        `json:"keys,omitempty"`               // nil = all; columns, cameras and bytes of others are not touched
+	Deltas          Deltas          `json:"delta_timestamps,omitempty"`   // windows: offsets in seconds a key
+	Indices         Indices         `json:"delta_indices,omitempty"`      // windows: offsets in rows a key
+	Native          NativeWindows   `json:"windows,omitzero"`             // windows at a stream's own rate: offsets, or all samples of a span
+	Anchor          string          `json:"anchor,omitempty"`             // the stream whose rows are samples; "": the dataset's own rows (Info.Clock)
+	Hz              *robocache.Rate `json:"hz,omitempty"`                 // samples lie on a uniform timeline an episode
+	Align           *align.Config   `json:"align,omitempty"`              // how: the keywords of Episode.align
+	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and frame times are checked against it; nil: offsets against 1e-4 s
+	OffsetTolerance *float64        `json:"offset_tolerance_s,omitempty"` // of offsets alone; nil: Tolerance, or 1e-4 s
+	Compat          Compat          `json:"compat,omitempty"`
+	Missing         Missing         `json:"missing,omitempty"`
+}
+
+// Frames says what becomes of decoded frames.
+type Frames struct {
+	ImageDType  ImageDType `json:"image_dtype,omitempty"`
+	ImageSize   []int      `json:"image_size,omitempty"` // [h, w]; scaled in the decode pass
+	ImageResize Resize     `json:"image_resize,omitempty"`
+	Augment     *Augment   `json:"augment,omitempty"` // seeded changes of images and numbers (Loader only)
+	DepthUnit   DepthUnit  `json:"depth_unit,omitempty"`
+}
+
+// Device says what is computed with values, and where.
+type Device struct {
+	Normalize Normalize `json:"normalize,omitzero"`
+	// ComputeStats: what is normalised without vectors or Stats is so by statistics over the selected episodes, computed at opening.
+	ComputeStats bool            `json:"compute_stats,omitempty"`
+	Stats        robocache.Stats `json:"-"` // in place of the dataset's own, by the batch's key
+	// Raw: tensors hold what was stored; casts, normalisation and interpolation are left to a device (Loader only, see Finish).
+	Raw bool `json:"raw,omitempty"`
+}
+
+// Memory says what a loader may take of the machine, and what it keeps.
+type Memory struct {
+	Threads      int         `json:"threads,omitempty"`       // default: the cores
+	Prefetch     int         `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
+	MemoryBudget Bytes       `json:"memory_budget,omitempty"` // default 4 GiB
+	Allocator    Allocator   `json:"-"`                       // of batches; nil: anonymous mappings
+	Cache        string      `json:"cache,omitempty"`         // "": none; "ram": decoded frames stay in memory; else a directory for them
+	CacheBudget  Bytes       `json:"cache_budget,omitempty"`  // default: "ram" half of memory_budget, a directory 64 GiB
+	CacheFormat  CacheFormat `json:"cache_format,omitempty"`
+	IOThreads    int         `json:"io_threads,omitempty"` // reads of remote files at once; default 32
 	// Deadline: a batch of which no part comes for so many seconds is an error that says what is missing. Default 300; below 0: none.
 	Deadline float64 `json:"deadline_s,omitempty"`
 }
@@ -119,7 +192,12 @@ func ParseConfig(text []byte) (Config, error) {
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the configuration is not a JSON object", Err: err}
 	}
-	known := configKeys()
+	var known []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			known = append(known, name)
+		}
+	}
 	for k := range raw {
 		if !slices.Contains(known, k) {
 			return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "unknown option " + k, Hint: nearest(k, known)}
@@ -130,123 +208,93 @@ func ParseConfig(text []byte) (Config, error) {
 			return c, err
 		}
 	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		var e *robocache.Error
-		if errors.As(err, &e) {
-			return c, e
-		}
-		return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: err.Error()}
+	err := json.Unmarshal(text, &c)
+	if e := (*robocache.Error)(nil); err != nil && !errors.As(err, &e) {
+		err = &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: err.Error()}
 	}
-	return c, nil
+	return c, err
 }
 
-// configKeys are the names of the options: those of the fields' tags.
-func configKeys() []string {
-	var out []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			out = append(out, name)
-		}
+// preset gives an option its default.
+func preset[T comparable](to *T, value T) {
+	if *to == *new(T) {
+		*to = value
 	}
-	return out
+}
+
+// choice is an option with a few values, the first of which is its default.
+func choice[T ~string](option string, to *T, values ...T) error {
+	preset(to, values[0])
+	if slices.Contains(values, *to) {
+		return nil
+	}
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = `"` + string(v) + `"`
+	}
+	last := len(values) - 1
+	return misuse(option, strings.Join(quoted[:last], ", ")+" or "+quoted[last], string(*to))
 }
 
 // check fills in defaults and refuses what cannot be.
 func (c *Config) check(batches bool) error {
-	if c.BatchSize == 0 {
-		c.BatchSize = 64
+	preset(&c.BatchSize, 64)
+	preset(&c.WorldSize, 1)
+	preset(&c.Threads, runtime.GOMAXPROCS(0))
+	preset(&c.Prefetch, 4)
+	preset(&c.MemoryBudget, 4<<30)
+	preset(&c.PoolSize, c.MemoryBudget/2)
+	preset(&c.Deadline, 300)
+	if c.Compat == LeRobot {
+		preset(&c.ImageDType, Float32)
 	}
-	if c.WorldSize == 0 {
-		c.WorldSize = 1
+	for _, x := range []struct {
+		option           string
+		got, least, most int64
+	}{
+		{"batch_size", int64(c.BatchSize), 1, 1 << 24}, {"world_size", int64(c.WorldSize), 1, 1 << 20}, {"rank", int64(c.Rank), 0, int64(c.WorldSize) - 1},
+		{"threads", int64(c.Threads), 1, 4096}, {"io_threads", int64(c.IOThreads), 0, 4096}, {"prefetch", int64(c.Prefetch), 1, 1 << 16},
+		{"memory_budget", int64(c.MemoryBudget), 1, 1 << 62}, {"pool_size", int64(c.PoolSize), 0, 1 << 62}, {"cache_budget", int64(c.CacheBudget), 0, 1 << 62},
+		{"pool_episodes", c.PoolEpisodes, 0, 1 << 62}, {"pool_shards", int64(c.PoolShards), 0, order.MaxShards},
+		{"drop_n_first_frames", int64(c.DropFirst), 0, 1 << 62}, {"drop_n_last_frames", int64(c.DropTail), 0, 1 << 62},
+	} {
+		if x.got >= x.least && x.got <= x.most {
+			continue
+		}
+		want := fmt.Sprintf("%d to %d", x.least, x.most)
+		switch {
+		case x.option == "rank":
+			return outOfRange(x.option, c.WorldSize, c.Rank)
+		case x.most == 1<<62:
+			want = fmt.Sprintf("%d or more", x.least)
+		}
+		return misuse(x.option, want, fmt.Sprint(x.got))
 	}
-	if c.Threads == 0 {
-		c.Threads = runtime.GOMAXPROCS(0)
-	}
-	if c.Prefetch == 0 {
-		c.Prefetch = 4
-	}
-	if c.MemoryBudget == 0 {
-		c.MemoryBudget = 4 << 30
-	}
-	if c.OnBadEpisode == "" {
-		c.OnBadEpisode = "error"
-	}
-	if c.PoolSize == 0 {
-		c.PoolSize = c.MemoryBudget / 2
-	}
-	if c.Uneven == "" {
-		c.Uneven = "wrap"
-	}
-	if c.ImageDType == "" {
-		c.ImageDType = "uint8"
-		if c.Compat == "lerobot" {
-			c.ImageDType = "float32"
+	for _, err := range []error{
+		choice("uneven", &c.Uneven, Wrap, Short), choice("on_bad_episode", &c.OnBadEpisode, Fail, Skip), choice("image_dtype", &c.ImageDType, Uint8, Float32),
+		choice("compat", &c.Compat, "", LeRobot), choice("depth_unit", &c.DepthUnit, Millimetres, Metres, Codes), choice("missing", &c.Missing, MissingError, MissingPad),
+		choice("cache_format", &c.CacheFormat, CacheAuto, CachePlanes, CachePixels, CacheEncoded), checkSize("image_size", c.ImageSize), c.Normalize.Check(), c.checkResize(),
+	} {
+		if err != nil {
+			return err
 		}
 	}
-	if c.Deadline == 0 {
-		c.Deadline = 300
-	}
-	if c.DepthUnit == "" {
-		c.DepthUnit = "mm"
+	for i, s := range []*float64{c.Tolerance, c.OffsetTolerance} {
+		if s != nil && !(*s > 0) {
+			return misuse([]string{"tolerance_s", "offset_tolerance_s"}[i], "seconds above 0", fmt.Sprint(*s))
+		}
 	}
 	switch {
-	case c.BatchSize < 0 || c.BatchSize > 1<<24:
-		return misuse("batch_size", "1 to 2^24", fmt.Sprint(c.BatchSize))
-	case c.WorldSize < 0 || c.WorldSize > 1<<20:
-		return misuse("world_size", "1 to 2^20", fmt.Sprint(c.WorldSize))
-	case c.Rank < 0 || c.Rank >= c.WorldSize:
-		return outOfRange("rank", c.WorldSize, c.Rank)
-	case c.Threads < 0 || c.Threads > 4096:
-		return misuse("threads", "1 to 4096", fmt.Sprint(c.Threads))
-	case c.Prefetch < 0 || c.Prefetch > 1<<16:
-		return misuse("prefetch", "1 to 65536 batches", fmt.Sprint(c.Prefetch))
-	case c.MemoryBudget < 0:
-		return misuse("memory_budget", "bytes above 0", fmt.Sprint(int64(c.MemoryBudget)))
-	case c.PoolSize < 0:
-		return misuse("pool_size", "bytes above 0", fmt.Sprint(int64(c.PoolSize)))
-	case c.PoolEpisodes < 0:
-		return misuse("pool_episodes", "0 or more", fmt.Sprint(c.PoolEpisodes))
-	case c.PoolShards < 0 || c.PoolShards > order.MaxShards:
-		return misuse("pool_shards", fmt.Sprintf("1 to %d", order.MaxShards), fmt.Sprint(c.PoolShards))
-	case c.Uneven != "wrap" && c.Uneven != "short":
-		return misuse("uneven", `"wrap" or "short"`, c.Uneven)
-	case c.OnBadEpisode != "error" && c.OnBadEpisode != "skip":
-		return misuse("on_bad_episode", `"error" or "skip"`, c.OnBadEpisode)
-	case c.ImageDType != "uint8" && c.ImageDType != "float32":
-		return misuse("image_dtype", `"uint8" or "float32"`, c.ImageDType)
-	case c.Compat != "" && c.Compat != "lerobot":
-		return misuse("compat", `"" or "lerobot"`, c.Compat)
-	case c.DepthUnit != "mm" && c.DepthUnit != "m" && c.DepthUnit != "code":
-		return misuse("depth_unit", `"mm", "m" or "code"`, c.DepthUnit)
-	case len(c.ImageSize) != 0 && (len(c.ImageSize) != 2 || c.ImageSize[0] < 1 || c.ImageSize[1] < 1 || c.ImageSize[0] > 1<<15 || c.ImageSize[1] > 1<<15):
-		return misuse("image_size", "[height, width], each 1 to 32768", fmt.Sprint(c.ImageSize))
-	case c.OffsetTolerance != nil && !(*c.OffsetTolerance > 0):
-		return misuse("offset_tolerance_s", "seconds above 0", fmt.Sprint(*c.OffsetTolerance))
-	case c.Tolerance != nil && !(*c.Tolerance > 0):
-		return misuse("tolerance_s", "seconds above 0", fmt.Sprint(*c.Tolerance))
-	case c.DropFirst < 0 || c.DropTail < 0:
-		return misuse("drop_n_first_frames, drop_n_last_frames", "0 or more", fmt.Sprint(c.DropFirst, c.DropTail))
-	}
-	if c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9) { // beyond, the timer's duration is zero or wraps
+	case c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9): // beyond, the timer's duration is zero or wraps
 		return misuse("deadline_s", "0.001 to 1e9 seconds, or below 0 for none", fmt.Sprint(c.Deadline))
-	}
-	if err := c.Normalize.Check(); err != nil {
-		return err
-	}
-	if err := c.checkResize(); err != nil {
-		return err
-	}
-	if !c.Shuffle.Known() {
+	case !c.Shuffle.Known():
 		return misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
-	}
-	if !batches && c.Cache != "" {
+	case c.CacheFormat == CacheEncoded && (c.Cache == "ram" || c.Cache == ""):
+		return misuse("cache_format", `a directory as cache, where it is "encoded"`, fmt.Sprintf("cache=%q", c.Cache))
+	case !batches && c.Cache != "":
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "a cache of single items", Hint: "Loader has caches"}
-	}
-	if !batches && c.Augment != nil {
+	case !batches && c.Augment != nil:
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "augment: its draws go by the epoch, and items have none", Hint: "Loader has augment"}
-	}
-	if err := c.checkCache(); err != nil {
-		return err
 	}
 	if c.Hz != nil {
 		a := align.Config{}
@@ -260,6 +308,13 @@ func (c *Config) check(batches bool) error {
 		c.Align = &a
 	}
 	return c.checkAlign()
+}
+
+func checkSize(option string, size []int) error {
+	if len(size) == 0 || len(size) == 2 && min(size[0], size[1]) >= 1 && max(size[0], size[1]) <= 1<<15 {
+		return nil
+	}
+	return misuse(option, "[height, width], each 1 to 32768", fmt.Sprint(size))
 }
 
 func outOfRange(option string, world, got int) error {

@@ -18,7 +18,7 @@ func TestKeyOrderAndDTypes(t *testing.T) {
 		"":        "cam uint8 [1 3 4 6]; observation.state float32 [3]; action float64 [2 2]; count int16 [1]; done bool []; label string []; language_events json []; index int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task string []",
 		"lerobot": "cam float32 [3 4 6]; observation.state float32 [3]; action float32 [2 2]; count int64 [1]; done bool []; label string []; language_events json []; index int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task string []",
 	} {
-		m, err := NewMap(bg, f, Config{Compat: compat, Deltas: d})
+		m, err := NewMap(bg, f, Config{Windows: Windows{Compat: Compat(compat), Deltas: d}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestKeyOrderAndDTypes(t *testing.T) {
 
 func TestCasts(t *testing.T) {
 	f := newFake(20)
-	m, err := NewMap(bg, f, Config{Compat: "lerobot", Keys: []string{"action", "count"}})
+	m, err := NewMap(bg, f, Config{Windows: Windows{Compat: "lerobot", Keys: []string{"action", "count"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestConfigErrors(t *testing.T) {
 
 func TestNormalize(t *testing.T) {
 	for mode, want := range map[string][]float32{"mean_std": {(1003 - 1) / (2 + 1e-8), 0, (1003.25 - 3) / (4 + 1e-8)}, "min_max": {2*1003/float32(10) - 1, 0, 2*(1003.25-1)/float32(2) - 1}} {
-		m, err := NewMap(bg, newFake(4, 10), Config{Normalize: Normalize{Mode: mode}, Keys: []string{"observation.state", "action", "count"}})
+		m, err := NewMap(bg, newFake(4, 10), Config{Device: Device{Normalize: Normalize{Mode: mode}}, Windows: Windows{Keys: []string{"observation.state", "action", "count"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestTolerance(t *testing.T) {
 		return 0
 	}
 	for tol, ok := range map[float64]bool{0.002: false, 0.004: true, 1e12: true} {
-		m, err := NewMap(bg, f, Config{Tolerance: &tol, Keys: []string{"cam"}})
+		m, err := NewMap(bg, f, Config{Windows: Windows{Tolerance: &tol, Keys: []string{"cam"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

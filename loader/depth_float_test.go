@@ -30,7 +30,7 @@ func TestFloatDepthStills(t *testing.T) {
 	f.DType, f.Channels, f.Shape = robocache.Float32, 1, []int{fakeH, fakeW, 1}
 	for _, size := range [][]int{nil, {2, 3}} {
 		for unit, scale := range map[string]float32{"m": 1, "mm": 1000} {
-			b := allOf(t, mustMap(t, metric{r}, Config{Keys: []string{"cam"}, ImageSize: size, DepthUnit: unit}))
+			b := allOf(t, mustMap(t, metric{r}, Config{Windows: Windows{Keys: []string{"cam"}}, Frames: Frames{ImageSize: size, DepthUnit: DepthUnit(unit)}}))
 			x := b.Tensor("cam")
 			if x.DType != robocache.Float32 || x.Shape[1] != 1 {
 				t.Fatalf("%v %v", x.DType, x.Shape)

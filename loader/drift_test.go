@@ -39,11 +39,11 @@ func TestDrift(t *testing.T) {
 	}
 	keys := []string{"joints", "imu", "pose"}
 	for name, cfg := range map[string]Config{
-		"rows":    {Keys: keys},
-		"grid":    {Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}},
-		"anchor":  {Keys: keys, Anchor: "imu"},
-		"windows": {Keys: keys, Windows: Windows{{Key: "imu", Span: &[2]float64{-0.1, 0.1}, Count: 7}, {Key: "pose", Span: &[2]float64{-0.05, 0}}}},
-		"deltas":  {Keys: keys, Deltas: deltas("imu", []float64{-0.1, 0, 0.1})},
+		"rows":    {Windows: Windows{Keys: keys}},
+		"grid":    {Windows: Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}}},
+		"anchor":  {Windows: Windows{Keys: keys, Anchor: "imu"}},
+		"windows": {Windows: Windows{Keys: keys, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0.1}, Count: 7}, {Key: "pose", Span: &[2]float64{-0.05, 0}}}}},
+		"deltas":  {Windows: Windows{Keys: keys, Deltas: deltas("imu", []float64{-0.1, 0, 0.1})}},
 	} {
 		want := allOf(t, mustMap(t, r, cfg))
 		a := align.Config{Offset: both(-40e6), Drift: drift(250)}
@@ -72,7 +72,7 @@ func TestDrift(t *testing.T) {
 		}
 	}
 	// One of the two only: the other is as it was timestamped.
-	cfg := Config{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}, Extent: "joints", Offset: map[string]align.Nanos{"imu": -40e6}, Drift: map[string]robocache.Drift{"imu": {PPM: 250}}}}
+	cfg := Config{Windows: Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}, Extent: "joints", Offset: map[string]align.Nanos{"imu": -40e6}, Drift: map[string]robocache.Drift{"imu": {PPM: 250}}}}}
 	got := allOf(t, mustMap(t, s, cfg))
 	cfg.Align = &align.Config{HZ: cfg.Align.HZ, Extent: "joints"}
 	want, wrong := allOf(t, mustMap(t, r, cfg)), allOf(t, mustMap(t, s, cfg))
@@ -86,7 +86,7 @@ func TestDrift(t *testing.T) {
 	if off(got, want, "imu") > 1e-7 || off(got, wrong, "pose") != 0 || off(wrong, want, "imu") < 0.1 {
 		t.Errorf("imu is off by %g (uncorrected %g), pose differs from the uncorrected by %g", off(got, want, "imu"), off(wrong, want, "imu"), off(got, wrong, "pose"))
 	}
-	if _, err := NewMap(bg, r, Config{Keys: keys, Align: &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}}}); err == nil {
+	if _, err := NewMap(bg, r, Config{Windows: Windows{Keys: keys, Align: &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}}}}); err == nil {
 		t.Error("a clock of a thousand times the speed is taken")
 	}
 }

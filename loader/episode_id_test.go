@@ -11,8 +11,8 @@ import (
 // "episode_id" is the position of each sample's episode, by rows and on a timeline; it comes only where it is asked for.
 func TestEpisodeID(t *testing.T) {
 	for _, cfg := range []Config{
-		{Keys: []string{"index", EpisodeID}, BatchSize: 4, Seed: 3},
-		{Keys: []string{"index", EpisodeID}, BatchSize: 4, Seed: 3, Episodes: []int{2, 0}},
+		{Windows: Windows{Keys: []string{"index", EpisodeID}}, Order: Order{BatchSize: 4, Seed: 3}},
+		{Windows: Windows{Keys: []string{"index", EpisodeID}}, Order: Order{BatchSize: 4, Seed: 3, Episodes: []int{2, 0}}},
 	} {
 		l, err := New(bg, newFake(3, 2, 5), cfg)
 		if err != nil {
@@ -39,7 +39,7 @@ func TestEpisodeID(t *testing.T) {
 		}
 		l.Close()
 	}
-	l, err := New(bg, newFake(3), Config{BatchSize: 1})
+	l, err := New(bg, newFake(3), Config{Order: Order{BatchSize: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestEpisodeID(t *testing.T) {
 		t.Error("an id that nobody asked for")
 	}
 	b.Release()
-	_, err = New(bg, newFake(3), Config{Keys: []string{EpisodeID}, Windows: Windows{{Key: EpisodeID, Offsets: []float64{0}}}})
+	_, err = New(bg, newFake(3), Config{Windows: Windows{Keys: []string{EpisodeID}, Native: NativeWindows{{Key: EpisodeID, Offsets: []float64{0}}}}})
 	if !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("a window of the id:", err)
 	}

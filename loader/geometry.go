@@ -21,8 +21,7 @@ func (c *Config) checkResize() error {
 	if c.ImageResize == "stretch" {
 		c.ImageResize = Stretch
 	}
-	switch c.ImageResize {
-	case Stretch, Letterbox, Crop:
+	if c.ImageResize == Stretch || c.ImageResize == Letterbox || c.ImageResize == Crop {
 		return nil
 	}
 	return misuse("image_resize", `"stretch", "letterbox" or "crop"`, string(c.ImageResize))

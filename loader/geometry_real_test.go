@@ -35,8 +35,8 @@ func TestResizeOfVideo(t *testing.T) {
 			how                   loader.Resize
 			h, w, sh, sw, top, in int
 		}{{loader.Letterbox, 100, 100, 75, 100, 12, 0}, {loader.Letterbox, 60, 90, 60, 80, 0, 5}, {loader.Crop, 100, 100, 100, 133, 0, -16}, {loader.Crop, 60, 90, 68, 90, -4, 0}} {
-			got := from(loader.Config{ImageDType: dtype, ImageSize: []int{x.h, x.w}, ImageResize: x.how})
-			whole := from(loader.Config{ImageDType: dtype, ImageSize: []int{x.sh, x.sw}})
+			got := from(loader.Config{Frames: loader.Frames{ImageDType: loader.ImageDType(dtype), ImageSize: []int{x.h, x.w}, ImageResize: x.how}})
+			whole := from(loader.Config{Frames: loader.Frames{ImageDType: loader.ImageDType(dtype), ImageSize: []int{x.sh, x.sw}}})
 			for plane := range 3 * len(samples) {
 				for y := range x.h {
 					for c := range x.w {
@@ -56,8 +56,8 @@ func TestResizeOfVideo(t *testing.T) {
 		dir := t.TempDir() // one for all: what is kept of one geometry is not another's
 		var first []byte
 		for _, cfg := range []loader.Config{
-			{}, {Cache: "ram", CacheFormat: "rgb"}, {Cache: "ram", CacheFormat: "yuv"}, {Cache: dir, CacheFormat: "rgb", ImageResize: "stretch"},
-			{Cache: dir, CacheFormat: "rgb"}, {Cache: dir, CacheFormat: "rgb"}, {Cache: dir, CacheFormat: "yuv"}, {Cache: dir, CacheFormat: "yuv"},
+			{}, {Memory: loader.Memory{Cache: "ram", CacheFormat: "rgb"}}, {Memory: loader.Memory{Cache: "ram", CacheFormat: "yuv"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}, Frames: loader.Frames{ImageResize: "stretch"}},
+			{Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "yuv"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "yuv"}},
 		} {
 			stretched := cfg.ImageResize == "stretch"
 			cfg.Keys, cfg.BatchSize, cfg.ImageSize, cfg.Episodes = []string{key}, 8, []int{40, 48}, []int{0}

@@ -77,7 +77,7 @@ func TestResizePlaces(t *testing.T) {
 }
 
 func TestResizeMisuse(t *testing.T) {
-	for _, cfg := range []Config{{ImageResize: "letterbox"}, {ImageResize: "crop"}, {ImageResize: "squash", ImageSize: []int{2, 2}}} {
+	for _, cfg := range []Config{{Frames: Frames{ImageResize: "letterbox"}}, {Frames: Frames{ImageResize: "crop"}}, {Frames: Frames{ImageResize: "squash", ImageSize: []int{2, 2}}}} {
 		if _, err := New(bg, newFake(5), cfg); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%q: %v", cfg.ImageResize, err)
 		}
@@ -85,5 +85,5 @@ func TestResizeMisuse(t *testing.T) {
 	if _, err := NewMix(bg, []Mix{{Dataset: newFake(5), ImageResize: "crop"}, {Dataset: newFake(5)}}, Config{}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	mustLoader(t, newFake(5), Config{ImageResize: "stretch"}) // says what is done anyway
+	mustLoader(t, newFake(5), Config{Frames: Frames{ImageResize: "stretch"}}) // says what is done anyway
 }

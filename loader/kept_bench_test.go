@@ -18,13 +18,13 @@ func BenchmarkKept(b *testing.B) {
 		cfg  loader.Config
 		warm bool
 	}{
-		{"global", loader.Config{Shuffle: loader.Global}, false},
-		{"pool", loader.Config{Shuffle: loader.Pool}, true},
-		{"ram", loader.Config{Shuffle: loader.Global, Cache: "ram"}, true},
-		{"ram-rgb", loader.Config{Shuffle: loader.Global, Cache: "ram", CacheFormat: "rgb"}, true},
-		{"ram-224", loader.Config{Shuffle: loader.Global, Cache: "ram", ImageSize: []int{224, 224}}, true},
-		{"dir", loader.Config{Shuffle: loader.Global, Cache: "dir"}, true},
-		{"dir-224", loader.Config{Shuffle: loader.Global, Cache: "dir", ImageSize: []int{224, 224}}, true},
+		{"global", loader.Config{Order: loader.Order{Shuffle: loader.Global}}, false},
+		{"pool", loader.Config{Order: loader.Order{Shuffle: loader.Pool}}, true},
+		{"ram", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Memory: loader.Memory{Cache: "ram"}}, true},
+		{"ram-rgb", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Memory: loader.Memory{Cache: "ram", CacheFormat: "rgb"}}, true},
+		{"ram-224", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Memory: loader.Memory{Cache: "ram"}, Frames: loader.Frames{ImageSize: []int{224, 224}}}, true},
+		{"dir", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Memory: loader.Memory{Cache: "dir"}}, true},
+		{"dir-224", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Memory: loader.Memory{Cache: "dir"}, Frames: loader.Frames{ImageSize: []int{224, 224}}}, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			ctx := context.Background()

@@ -148,7 +148,7 @@ func TestEpochs(t *testing.T) {
 	for round := range 40 {
 		f := newFake(lengthsFor(uint64(round), 1+rng.IntN(9), 1, 30)...)
 		f.gop = 1 + rng.IntN(12)
-		cfg := Config{BatchSize: 1 + rng.IntN(20), Shuffle: Global, Seed: int64(round), Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(5)}
+		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: Global, Seed: int64(round)}, Memory: Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(5)}}
 		if rng.IntN(3) == 0 {
 			cfg.Shuffle = FileOrder
 		}
@@ -183,7 +183,7 @@ func TestEpochs(t *testing.T) {
 func TestEachFrameOnce(t *testing.T) {
 	f := newFake(200)
 	f.gop = 1
-	l := mustLoader(t, f, Config{BatchSize: 20, Prefetch: 2, Threads: 3, Keys: []string{"cam"}, Deltas: deltas("cam", []float64{-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0})})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 20}, Memory: Memory{Prefetch: 2, Threads: 3}, Windows: Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0})}})
 	epochOf(t, f, l)
 	s := l.Stats()
 	if s.Frames != 1600 {
@@ -198,7 +198,7 @@ func TestEachFrameOnce(t *testing.T) {
 // L12: nothing is read for keys that were not asked for.
 func TestKeysPrune(t *testing.T) {
 	f := newFake(10, 12)
-	l := mustLoader(t, f, Config{BatchSize: 4, Keys: []string{"action", "task"}})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4}, Windows: Windows{Keys: []string{"action", "task"}}})
 	epochOf(t, f, l)
 	for _, k := range []string{"cam", "observation.state", "label", "index"} {
 		if f.touched[k] != 0 {
@@ -217,7 +217,7 @@ func TestKeysPrune(t *testing.T) {
 // Map: many callers at once get what one gets alone.
 func TestMapConcurrent(t *testing.T) {
 	f := newFake(lengthsFor(1, 6, 10, 30)...)
-	m, err := NewMap(bg, f, Config{Threads: 3, Deltas: deltas("cam", []float64{-0.2, 0})})
+	m, err := NewMap(bg, f, Config{Memory: Memory{Threads: 3}, Windows: Windows{Deltas: deltas("cam", []float64{-0.2, 0})}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestEarliestBatchFirst(t *testing.T) {
 	var order []string
 	f.seen = func(path string, ordinal int) { order = append(order, fmt.Sprint(path, ordinal)) } // one thread
 	const batch = 8
-	l := mustLoader(t, f, Config{BatchSize: batch, Shuffle: Global, Threads: 1, Prefetch: 4, Keys: []string{"cam"}})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: batch, Shuffle: Global}, Memory: Memory{Threads: 1, Prefetch: 4}, Windows: Windows{Keys: []string{"cam"}}})
 	epochOf(t, f, l)
 	l.Close()
 	batchOf := map[string]int{}
@@ -292,7 +292,7 @@ func TestFirstBatchIsPlannedAlone(t *testing.T) {
 	f := newFake(100)
 	f.gop = 1
 	f.slow = time.Millisecond
-	l := mustLoader(t, f, Config{BatchSize: 10, Threads: 1, Prefetch: 4, Keys: []string{"cam"}, Deltas: deltas("cam", []float64{0, 0.1, 0.2})})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 10}, Memory: Memory{Threads: 1, Prefetch: 4}, Windows: Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{0, 0.1, 0.2})}})
 	b, err := l.Next(bg)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // Samples of a mixture are numbered one source after the other, and Locate says whose each is.
 func TestLocate(t *testing.T) {
 	a, b := newFake(3, 2), newFake(4)
-	l, err := NewMix(bg, []Mix{{Dataset: a}, {Dataset: b}}, Config{Keys: []string{"index"}})
+	l, err := NewMix(bg, []Mix{{Dataset: a}, {Dataset: b}}, Config{Windows: Windows{Keys: []string{"index"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,8 +63,8 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 		cfg.Anchor = m.Anchor
 	}
 	if m.ImageSize != nil {
-		if len(m.ImageSize) != 2 || m.ImageSize[0] < 1 || m.ImageSize[1] < 1 || m.ImageSize[0] > 1<<15 || m.ImageSize[1] > 1<<15 {
-			return cfg, misuse("image_size of a mixture's source", "[height, width], each 1 to 32768", fmt.Sprint(m.ImageSize))
+		if err := checkSize("image_size of a mixture's source", m.ImageSize); err != nil {
+			return cfg, err
 		}
 		cfg.ImageSize = m.ImageSize
 	}

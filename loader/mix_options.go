@@ -27,7 +27,7 @@ func (c *Config) ofSource(m *Mix) {
 	gives := func(k string) bool { return has(k) && (keys == nil || slices.Contains(keys, k)) }
 	c.Deltas = slices.DeleteFunc(slices.Clone(c.Deltas), func(d Delta) bool { return !gives(d.Key) })
 	c.Indices = slices.DeleteFunc(slices.Clone(c.Indices), func(x Index) bool { return !gives(x.Key) })
-	c.Windows = slices.DeleteFunc(slices.Clone(c.Windows), func(w Window) bool { return !gives(w.Key) })
+	c.Native = slices.DeleteFunc(slices.Clone(c.Native), func(w Window) bool { return !gives(w.Key) })
 	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
 		c.Anchor = "" // its own rows
 	}
@@ -83,8 +83,8 @@ func checkNamed(mix []Mix, cfg *Config) error {
 	for _, x := range cfg.Indices {
 		indices = append(indices, x.Key)
 	}
-	for i := range cfg.Windows {
-		native = append(native, cfg.Windows[i].Key)
+	for i := range cfg.Native {
+		native = append(native, cfg.Native[i].Key)
 	}
 	if cfg.Anchor != "" {
 		anchor = []string{cfg.Anchor}

@@ -31,7 +31,7 @@ func TestRealMixture(t *testing.T) {
 			{Dataset: a, Name: "a", Weight: &three, Keys: []string{"image", "observation.state", "episode_index", "task"}, Rename: map[string]string{camera(a): "image"}, Episodes: []int{0, 1}, ImageSize: size},
 			{Dataset: b, Name: "b", Weight: &one, Keys: []string{"image", "observation.state", "action", "episode_index"}, Rename: map[string]string{camera(b): "image"}, Episodes: []int{0, 2}, ImageSize: size},
 		}
-		cfg := loader.Config{BatchSize: 16, Seed: 5, Shuffle: shuffle, Missing: "pad", EpochSize: 80, DropTail: 100}
+		cfg := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: shuffle, EpochSize: 80, DropTail: 100}, Windows: loader.Windows{Missing: "pad"}}
 		m, err := loader.NewMix(ctx, sources, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestRealMixture(t *testing.T) {
 		var offsets []int64
 		var offset int64
 		for i, ds := range []robocache.Dataset{a, b} {
-			one, err := loader.NewMap(ctx, ds, loader.Config{Episodes: sources[i].Episodes, ImageSize: size, DropTail: 100})
+			one, err := loader.NewMap(ctx, ds, loader.Config{Order: loader.Order{Episodes: sources[i].Episodes, DropTail: 100}, Frames: loader.Frames{ImageSize: size}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 func TestMixtureGivesItsSources(t *testing.T) {
 	for round := range uint64(16) {
 		rng := rand.New(rand.NewPCG(round, 79))
-		cfg := Config{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), Threads: 3, MemoryBudget: 4 << 20, PoolSize: 40_000, CacheFormat: "rgb", Missing: "pad"}
+		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolSize: 40_000}, Memory: Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"}, Windows: Windows{Missing: "pad"}}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
 		}
@@ -130,8 +130,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 func TestMixtureOptionsOfSome(t *testing.T) {
 	a, b := newFake(10, 12).withWide(), newFake(9, 7)
 	b.info.Features = b.info.Features[1:] // no state
-	cfg := Config{BatchSize: 4, Missing: "pad", Hz: &robocache.Rate{Num: 10, Den: 1}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Previous}},
-		Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}, Deltas: deltas("wide", []float64{0, 0.1})}
+	cfg := Config{Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad", Hz: &robocache.Rate{Num: 10, Den: 1}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Previous}}, Deltas: deltas("wide", []float64{0, 0.1})}, Device: Device{Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}}}
 	sources := []Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b", Keys: []string{"cam"}}}
 	l, err := NewMix(bg, sources, cfg)
 	if err != nil {
@@ -140,16 +139,16 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 	epochOf(t, nil, l)
 	l.Close()
 	for name, c := range map[string]Config{
-		"normalize": {BatchSize: 4, Missing: "pad", Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}}},
-		"align":     {BatchSize: 4, Missing: "pad", Hz: cfg.Hz, Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}},
-		"delta":     {BatchSize: 4, Missing: "pad", Deltas: deltas("stat", []float64{0})},
+		"normalize": {Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad"}, Device: Device{Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}}}},
+		"align":     {Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad", Hz: cfg.Hz, Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}}},
+		"delta":     {Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad", Deltas: deltas("stat", []float64{0})}},
 	} {
 		if _, err := NewMix(bg, sources, c); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "stat") {
 			t.Errorf("%s of a key that no source has: %v", name, err)
 		}
 	}
 	own := []Mix{sources[0], {Dataset: b, Name: "b", Normalize: &cfg.Normalize}}
-	if _, err := NewMix(bg, own, Config{BatchSize: 4, Missing: "pad"}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := NewMix(bg, own, Config{Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad"}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a source's own normalize of a key that it lacks: %v", err)
 	}
 }
@@ -164,7 +163,7 @@ func TestMixtureErrorsNameTheSource(t *testing.T) {
 	}
 	for _, keys := range [][]string{{"action"}, {"cam"}} {
 		for _, skip := range []string{"error", "skip"} {
-			l, err := NewMix(bg, []Mix{{Dataset: newFake(20), Name: "good"}, {Dataset: bad(), Name: "worse"}}, Config{BatchSize: 8, Keys: keys, OnBadEpisode: skip})
+			l, err := NewMix(bg, []Mix{{Dataset: newFake(20), Name: "good"}, {Dataset: bad(), Name: "worse"}}, Config{Order: Order{BatchSize: 8, OnBadEpisode: OnBad(skip)}, Windows: Windows{Keys: keys}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +183,7 @@ func TestMixtureErrorsNameTheSource(t *testing.T) {
 			}
 			l.Close()
 		}
-		l := mustLoader(t, bad(), Config{BatchSize: 8, Keys: keys})
+		l := mustLoader(t, bad(), Config{Order: Order{BatchSize: 8}, Windows: Windows{Keys: keys}})
 		for {
 			b, err := l.Next(bg)
 			if err == nil {

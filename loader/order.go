@@ -25,7 +25,7 @@ const (
 
 // What a state says, and what is said of orders.
 type (
-	Order        = order.Order
+	Sequence     = order.Order
 	PoolParams   = order.PoolParams
 	Randomness   = order.Randomness
 	SourceStats  = order.SourceStats
@@ -97,7 +97,7 @@ func (l *Loader) Restore(s State, force bool) error {
 }
 
 // Order is the sample order of an epoch; nothing is read for it. Bad episodes are not taken out.
-func (l *Loader) Order(epoch int64) *Order {
+func (l *Loader) Order(epoch int64) *Sequence {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.at.Order.Epoch(epoch)

@@ -94,12 +94,12 @@ func steps(n int, fps float64) []float64 {
 
 // One camera, AV1 640×480 GOP 2, batch 32, global shuffle, uint8 (the decode floor is 2.2–2.7 CPU s per 1,000).
 func BenchmarkLoaderAV1(b *testing.B) {
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1})
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1}})
 }
 
 // 8-frame windows of the camera and the state.
 func BenchmarkLoaderAV1Windows(b *testing.B) {
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1, Deltas: loader.Deltas{{Key: "observation.images.cam_high", Offsets: back(8, 30)}, {Key: "observation.state", Offsets: back(8, 30)}}})
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1}, Windows: loader.Windows{Deltas: loader.Deltas{{Key: "observation.images.cam_high", Offsets: back(8, 30)}, {Key: "observation.state", Offsets: back(8, 30)}}}})
 }
 
 func back(n int, fps float64) []float64 {
@@ -113,13 +113,13 @@ func back(n int, fps float64) []float64 {
 // State and action windows of 16, no frames.
 func BenchmarkLoaderNoVideo(b *testing.B) {
 	w := steps(16, 30)
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 1, Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}})
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1}, Windows: loader.Windows{Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}}})
 }
 
 // Allocations must not grow with the batch.
 func BenchmarkLoaderNoVideo256(b *testing.B) {
 	w := steps(16, 30)
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{BatchSize: 256, Shuffle: loader.Global, Seed: 1, Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}})
+	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 256, Shuffle: loader.Global, Seed: 1}, Windows: loader.Windows{Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}}})
 }
 
 // L4 on real video: random items through a Map one by one equal the batches of a Loader, at any threads.
@@ -128,12 +128,12 @@ func TestRealMapEqualsLoader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			ds := testdata(t, name)
-			l, err := loader.New(ctx, ds, loader.Config{BatchSize: 24, Shuffle: loader.Global, Seed: 3, Threads: 4})
+			l, err := loader.New(ctx, ds, loader.Config{Order: loader.Order{BatchSize: 24, Shuffle: loader.Global, Seed: 3}, Memory: loader.Memory{Threads: 4}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			m, err := loader.NewMap(ctx, ds, loader.Config{Threads: 1})
+			m, err := loader.NewMap(ctx, ds, loader.Config{Memory: loader.Memory{Threads: 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,12 +178,12 @@ func BenchmarkEpoch(b *testing.B) {
 		name, set string
 		cfg       loader.Config
 	}{
-		{"AV1", "g1_v30_exact", loader.Config{Shuffle: loader.Global}},
+		{"AV1", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
 		{"AV1file", "g1_v30_exact", loader.Config{}},
-		{"AV1float", "g1_v30_exact", loader.Config{Shuffle: loader.Global, ImageDType: "float32"}},
-		{"AV1windows8", "g1_v30_exact", loader.Config{Shuffle: loader.Global, Deltas: window("observation.images.cam_high", 8, 30)}},
-		{"H264gop250", "gr00t_picknplace_v20", loader.Config{Shuffle: loader.Global}},
-		{"H264", "g1_h264_v30", loader.Config{Shuffle: loader.Global}},
+		{"AV1float", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Frames: loader.Frames{ImageDType: "float32"}}},
+		{"AV1windows8", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Windows: loader.Windows{Deltas: window("observation.images.cam_high", 8, 30)}}},
+		{"H264gop250", "gr00t_picknplace_v20", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
+		{"H264", "g1_h264_v30", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			ds := testdata(b, c.set)
@@ -242,12 +242,12 @@ func TestRealWindows(t *testing.T) {
 			for i, o := range offsets {
 				window[i] = float64(o) / fps
 			}
-			l, err := loader.New(ctx, ds, loader.Config{BatchSize: 16, Shuffle: loader.Global, Threads: 3, Keys: []string{cam, "index"}, Deltas: loader.Deltas{{Key: cam, Offsets: window}}})
+			l, err := loader.New(ctx, ds, loader.Config{Order: loader.Order{BatchSize: 16, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 3}, Windows: loader.Windows{Keys: []string{cam, "index"}, Deltas: loader.Deltas{{Key: cam, Offsets: window}}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			m, err := loader.NewMap(ctx, ds, loader.Config{Threads: 1, Keys: []string{cam}})
+			m, err := loader.NewMap(ctx, ds, loader.Config{Memory: loader.Memory{Threads: 1}, Windows: loader.Windows{Keys: []string{cam}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -299,7 +299,7 @@ func TestRealCloseLeavesNothing(t *testing.T) {
 		return len(e)
 	}
 	once := func(wait time.Duration) {
-		l, err := loader.New(ctx, ds, loader.Config{BatchSize: 8, Shuffle: loader.Global, Threads: 3})
+		l, err := loader.New(ctx, ds, loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 3}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -393,11 +393,11 @@ func TestRealBadFiles(t *testing.T) {
 			t.Errorf("%v does not name the %s", err, s)
 		}
 	}
-	one, s1, err := epoch(loader.Config{OnBadEpisode: "skip", Threads: 1, Prefetch: 1})
+	one, s1, err := epoch(loader.Config{Order: loader.Order{OnBadEpisode: "skip"}, Memory: loader.Memory{Threads: 1, Prefetch: 1}})
 	if err != io.EOF {
 		t.Fatal(err)
 	}
-	two, s2, err := epoch(loader.Config{OnBadEpisode: "skip", Threads: 4, Prefetch: 5})
+	two, s2, err := epoch(loader.Config{Order: loader.Order{OnBadEpisode: "skip"}, Memory: loader.Memory{Threads: 4, Prefetch: 5}})
 	if err != io.EOF || !slices.Equal(one, two) || s1.Skipped != s2.Skipped {
 		t.Errorf("the order of the good samples depends on threads: %v", err)
 	}
@@ -424,7 +424,7 @@ func TestRealTimelineEqualsAlign(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := loader.NewMap(ctx, ds, loader.Config{Hz: &hz, Episodes: []int{episode}, Keys: keys})
+			m, err := loader.NewMap(ctx, ds, loader.Config{Windows: loader.Windows{Hz: &hz, Keys: keys}, Order: loader.Order{Episodes: []int{episode}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -460,7 +460,7 @@ func TestRealTimelineEqualsAlign(t *testing.T) {
 
 // One item by number, as ds[i] asks for it.
 func BenchmarkMapItem(b *testing.B) {
-	for name, cfg := range map[string]loader.Config{"video": {}, "numbers": {Keys: []string{"observation.state", "action", "timestamp", "task"}}} {
+	for name, cfg := range map[string]loader.Config{"video": {}, "numbers": {Windows: loader.Windows{Keys: []string{"observation.state", "action", "timestamp", "task"}}}} {
 		b.Run(name, func(b *testing.B) {
 			ds := testdata(b, "g1_v30_exact")
 			m, err := loader.NewMap(context.Background(), ds, cfg)

@@ -34,7 +34,7 @@ func TestPoolDecodesOnce(t *testing.T) {
 	}
 	for _, d := range []Deltas{nil, deltas("cam", []float64{-0.3, -0.1, 0, 0.2})} {
 		clear(seen)
-		cfg := Config{BatchSize: 8, Shuffle: Pool, Threads: 3, Seed: 4, Deltas: d, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20}
+		cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolSize: 40_000}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Deltas: d}}
 		poolEpoch(t, f, cfg)
 		for path, ordinals := range seen {
 			for o, n := range ordinals {
@@ -49,7 +49,7 @@ func TestPoolDecodesOnce(t *testing.T) {
 // L16: a pool that the memory cannot hold gives the same batches; it only decodes more.
 func TestPoolWithoutRoom(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
-	cfg := Config{BatchSize: 8, Shuffle: Pool, Threads: 3, Seed: 4, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20}
+	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolSize: 40_000}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}}
 	l, want := poolEpoch(t, f, cfg)
 	state := l.State()
 	if r := l.Stats().Pool.Randomness; !(r.Distinct > 0 && r.Distinct <= 1 && r.DistinctIdeal > 0 && r.DistinctIdeal <= 1 && r.Batch == 8) {
@@ -79,7 +79,7 @@ func TestPoolWithoutRoom(t *testing.T) {
 // Nothing is left of a pool when its epoch, its loader or a part of it ends.
 func TestPoolLeavesNothing(t *testing.T) {
 	f := newFake(lengthsFor(9, 20, 10, 60)...)
-	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Pool, Threads: 3, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	for i := range 200 {
 		b, err := l.Next(bg)
 		if errors.Is(err, io.EOF) {
@@ -109,7 +109,7 @@ func TestPoolLeavesNothing(t *testing.T) {
 func TestPoolBadFrame(t *testing.T) {
 	f := newFake(lengthsFor(10, 12, 10, 40)...)
 	f.frames.broken = map[string]map[int]bool{"v1.mp4": {5: true}}
-	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Pool, Threads: 3, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	var err error
 	for err == nil {
 		var b *Batch
@@ -120,7 +120,7 @@ func TestPoolBadFrame(t *testing.T) {
 	if !errors.Is(err, robocache.ErrMalformed) {
 		t.Fatalf("a broken packet gives %v", err)
 	}
-	s := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Pool, Threads: 3, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20, OnBadEpisode: "skip"})
+	s := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000, OnBadEpisode: "skip"}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	seen := map[int64]int{}
 	for {
 		b, err := s.Next(bg)
@@ -158,7 +158,7 @@ func TestRAMCache(t *testing.T) {
 	f := newFake(lengthsFor(11, 12, 10, 40)...)
 	for _, budget := range []Bytes{1 << 18, 4000} {
 		f.decoded.Store(0)
-		l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 3, Cache: "ram", CacheBudget: budget, MemoryBudget: 1 << 20})
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 3, Cache: "ram", CacheBudget: budget, MemoryBudget: 1 << 20}})
 		for range 3 {
 			epochOf(t, f, l)
 		}
@@ -190,14 +190,14 @@ func (s started) VideoStart(_ context.Context, e int, _ string) (int64, bool, er
 func TestToleranceOfKeptFrames(t *testing.T) {
 	f := newFake(lengthsFor(12, 12, 10, 40)...)
 	dir, tol := t.TempDir(), 0.002
-	filler := mustLoader(t, f, Config{BatchSize: 8, Cache: dir, CacheFormat: "rgb", Keys: []string{"cam"}})
+	filler := mustLoader(t, f, Config{Order: Order{BatchSize: 8}, Memory: Memory{Cache: dir, CacheFormat: "rgb"}, Windows: Windows{Keys: []string{"cam"}}})
 	epochOf(t, f, filler)
 	filler.Close()
 	for name, cfg := range map[string]Config{
-		"global": {Shuffle: Global},
-		"pool":   {Shuffle: Pool, PoolSize: 40_000},
-		"ram":    {Shuffle: Global, Cache: "ram"},
-		"dir":    {Shuffle: Global, Cache: dir},
+		"global": {Order: Order{Shuffle: Global}},
+		"pool":   {Order: Order{Shuffle: Pool, PoolSize: 40_000}},
+		"ram":    {Order: Order{Shuffle: Global}, Memory: Memory{Cache: "ram"}},
+		"dir":    {Order: Order{Shuffle: Global}, Memory: Memory{Cache: dir}},
 	} {
 		cfg.BatchSize, cfg.Threads, cfg.Tolerance, cfg.CacheFormat, cfg.Keys, cfg.OnBadEpisode = 8, 3, &tol, "rgb", []string{"cam"}, "skip"
 		l := mustLoader(t, started{f, map[int]int64{4: 3_000_000, 7: 1_000_000}}, cfg)
@@ -216,7 +216,7 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 func TestDirCacheWithoutVersions(t *testing.T) {
 	f := newFake(20, 30)
 	f.nameless = true
-	l := mustLoader(t, f, Config{BatchSize: 8, Cache: t.TempDir(), CacheFormat: "rgb"})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8}, Memory: Memory{Cache: t.TempDir(), CacheFormat: "rgb"}})
 	for range 2 {
 		epochOf(t, f, l)
 	}
@@ -228,14 +228,14 @@ func TestDirCacheWithoutVersions(t *testing.T) {
 
 // What does not matter is not refused, and what does nothing is.
 func TestOptionsOfKeeping(t *testing.T) {
-	m, err := NewMap(bg, newFake(5), Config{Shuffle: Pool, PoolSize: 1 << 50})
+	m, err := NewMap(bg, newFake(5), Config{Order: Order{Shuffle: Pool, PoolSize: 1 << 50}})
 	if err != nil {
 		t.Errorf("the order of a Map: %v", err)
 	} else {
 		m.Close()
 	}
 	for _, cache := range []string{"", "ram"} {
-		if _, err := New(bg, newFake(5), Config{Cache: cache, CacheFormat: "encoded"}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := New(bg, newFake(5), Config{Memory: Memory{Cache: cache, CacheFormat: "encoded"}}); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("cache %q of encoded bytes: %v", cache, err)
 		}
 	}
@@ -244,7 +244,7 @@ func TestOptionsOfKeeping(t *testing.T) {
 // What Stats says of the order is of the one that Restore brought.
 func TestRandomnessFollowsRestore(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
-	cfg := Config{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000, CacheFormat: "rgb", MemoryBudget: 1 << 20}
+	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000}, Memory: Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20}}
 	l := mustLoader(t, f, cfg)
 	small := cfg
 	small.PoolSize = 2000
@@ -261,7 +261,7 @@ func TestRandomnessFollowsRestore(t *testing.T) {
 // Stills are kept too: in the second epoch none is decoded or read.
 func TestRAMCacheOfStills(t *testing.T) {
 	f := newFake(lengthsFor(12, 8, 10, 30)...).withStills()
-	l := mustLoader(t, f, Config{BatchSize: 8, Shuffle: Global, Threads: 3, Cache: "ram", MemoryBudget: 1 << 20, Keys: []string{"img", "observation.state"}})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 3, Cache: "ram", MemoryBudget: 1 << 20}, Windows: Windows{Keys: []string{"img", "observation.state"}}})
 	epochOf(t, f, l)
 	before := l.Stats().Stills
 	f.mu.Lock()

@@ -32,7 +32,7 @@ func TestResume(t *testing.T) {
 			var next State
 			var wrapped int64
 			for rank := range world {
-				l := mustLoader(t, f, Config{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: mode, PoolSize: size, PoolShards: shards, Seed: 11, Threads: 1 + rng.IntN(3), Keys: []string{"index"}})
+				l := mustLoader(t, f, Config{Order: Order{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: mode, PoolSize: size, PoolShards: shards, Seed: 11}, Memory: Memory{Threads: 1 + rng.IntN(3)}, Windows: Windows{Keys: []string{"index"}}})
 				if state == nil {
 					want = make([]int64, n)
 					l.Order(0).Fill(want, 0)
@@ -106,7 +106,7 @@ func after(order []int64, from int, sample int64) int {
 // L5: states of the epoch's ends, set_epoch after a restore, and states of other data.
 func TestResumeAtTheEdges(t *testing.T) {
 	f := newFake(10, 9)
-	cfg := Config{BatchSize: 4, Shuffle: Global, Seed: 3, Keys: []string{"index"}}
+	cfg := Config{Order: Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: Windows{Keys: []string{"index"}}}
 	epochs := make([][]int64, 3)
 	l := mustLoader(t, f, cfg)
 	fresh := l.State()
@@ -164,11 +164,11 @@ func TestResumeAtTheEdges(t *testing.T) {
 	if err := other.Restore(mid, true); err != nil {
 		t.Errorf("forced: %v", err)
 	}
-	file := mustLoader(t, f, Config{BatchSize: 4, Keys: []string{"index"}})
+	file := mustLoader(t, f, Config{Order: Order{BatchSize: 4}, Windows: Windows{Keys: []string{"index"}}})
 	if err := file.Restore(mid, false); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("another order mode: %v", err)
 	}
-	dropping := mustLoader(t, f, Config{BatchSize: 4, Shuffle: Global, Seed: 3, DropLast: true, Keys: []string{"index"}})
+	dropping := mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Global, Seed: 3, DropLast: true}, Windows: Windows{Keys: []string{"index"}}})
 	if got, n := epochOf(t, nil, dropping); len(got) != 16 || n != 4 {
 		t.Errorf("drop_last gives %d samples", len(got))
 	}
@@ -176,7 +176,7 @@ func TestResumeAtTheEdges(t *testing.T) {
 
 // L5, L13: a rank that took samples beyond its place, for bad ones, goes on behind them after a restore.
 func TestResumeAhead(t *testing.T) {
-	cfg := Config{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"}
+	cfg := Config{Order: Order{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"}}
 	f := newFake(6, 6, 6, 6, 6)
 	f.perFile = 1
 	f.frames.lost = map[string]bool{"v2.mp4": true}

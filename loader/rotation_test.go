@@ -43,8 +43,8 @@ func (r *turner) Gather(ctx context.Context, key string, rows []robocache.Row, d
 // TestRotationsInBatches: on a timeline, and in a window of a span resampled to a count, rotation vectors are turned and the width is linear.
 func TestRotationsInBatches(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"timeline": {Keys: []string{"pose"}, Align: &align.Config{HZ: robocache.Rate{Num: 200, Den: 1}, MaxGap: align.PerKey[align.Nanos]{All: 20e6}}, BatchSize: 64},
-		"window":   {Keys: []string{"cam", "pose"}, Anchor: "cam", Windows: Windows{{Key: "pose", Span: &[2]float64{-0.2, 0}, Count: 16}}, Align: &align.Config{MaxGap: align.PerKey[align.Nanos]{All: 20e6}}, BatchSize: 8},
+		"timeline": {Windows: Windows{Keys: []string{"pose"}, Align: &align.Config{HZ: robocache.Rate{Num: 200, Den: 1}, MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: Order{BatchSize: 64}},
+		"window":   {Windows: Windows{Keys: []string{"cam", "pose"}, Anchor: "cam", Native: NativeWindows{{Key: "pose", Span: &[2]float64{-0.2, 0}, Count: 16}}, Align: &align.Config{MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: Order{BatchSize: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ds := newTurner()

@@ -112,7 +112,7 @@ func (src *source) describe() {
 	for _, x := range src.cfg.Indices {
 		mask(src.column(x.Key))
 	}
-	for _, w := range src.cfg.Windows {
+	for _, w := range src.cfg.Native {
 		mask(src.column(w.Key))
 	}
 	for _, c := range src.columns {

@@ -31,16 +31,16 @@ func TestRealOneDirectoryForAll(t *testing.T) {
 		for round := range 2 {
 			for i, cfg := range []loader.Config{
 				{},
-				{CacheFormat: "rgb"},
-				{ImageSize: []int{48, 64}},
-				{ImageSize: []int{64, 48}},
-				{ImageSize: []int{48, 64}, CacheFormat: "yuv"},
-				{ImageDType: "float32", ImageSize: []int{48, 64}},
-				{ImageDType: "float32", ImageSize: []int{48, 64}, Normalize: norms(0.5)},
-				{ImageDType: "float32", ImageSize: []int{48, 64}, Normalize: norms(0.25)},
-				{Compat: "lerobot", ImageSize: []int{48, 64}},
-				{Compat: "lerobot", ImageSize: []int{48, 64}, CacheFormat: "yuv"},
-				{ImageSize: []int{48, 64}, Deltas: loader.Deltas{{Key: cameras[0], Offsets: back(2, ds.Info().FPS.Float())}}},
+				{Memory: loader.Memory{CacheFormat: "rgb"}},
+				{Frames: loader.Frames{ImageSize: []int{48, 64}}},
+				{Frames: loader.Frames{ImageSize: []int{64, 48}}},
+				{Frames: loader.Frames{ImageSize: []int{48, 64}}, Memory: loader.Memory{CacheFormat: "yuv"}},
+				{Frames: loader.Frames{ImageDType: "float32", ImageSize: []int{48, 64}}},
+				{Frames: loader.Frames{ImageDType: "float32", ImageSize: []int{48, 64}}, Device: loader.Device{Normalize: norms(0.5)}},
+				{Frames: loader.Frames{ImageDType: "float32", ImageSize: []int{48, 64}}, Device: loader.Device{Normalize: norms(0.25)}},
+				{Windows: loader.Windows{Compat: "lerobot"}, Frames: loader.Frames{ImageSize: []int{48, 64}}},
+				{Windows: loader.Windows{Compat: "lerobot"}, Frames: loader.Frames{ImageSize: []int{48, 64}}, Memory: loader.Memory{CacheFormat: "yuv"}},
+				{Frames: loader.Frames{ImageSize: []int{48, 64}}, Windows: loader.Windows{Deltas: loader.Deltas{{Key: cameras[0], Offsets: back(2, ds.Info().FPS.Float())}}}},
 			} {
 				t.Run(fmt.Sprint(name, " ", round, " ", i), func(t *testing.T) {
 					cfg.Cache, cfg.Shuffle, cfg.Episodes, cfg.BatchSize, cfg.Seed, cfg.Threads, cfg.DropTail, cfg.Keys = dir, loader.Global, []int{0}, 8, 3, 2, ds.Len(0)-24, cameras

@@ -15,7 +15,7 @@ import (
 func TestMissingFrameIsAnError(t *testing.T) {
 	f := newFake(10, 10, 10)
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 4}: true}
-	l := mustLoader(t, f, Config{BatchSize: 5})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 5}})
 	for k := 0; ; k++ {
 		b, err := l.Next(bg)
 		if err != nil {
@@ -55,10 +55,10 @@ func TestSkip(t *testing.T) {
 	for name, fault := range faults {
 		var first []int64
 		var bad []BadEpisode
-		for _, how := range []Config{{Threads: 1, Prefetch: 1}, {Threads: 4, Prefetch: 6}, {Threads: 2, Prefetch: 3}} {
+		for _, how := range []Config{{Memory: Memory{Threads: 1, Prefetch: 1}}, {Memory: Memory{Threads: 4, Prefetch: 6}}, {Memory: Memory{Threads: 2, Prefetch: 3}}} {
 			f := newFake(12, 12, 12, 12, 12, 12)
 			fault(f)
-			cfg := Config{BatchSize: 7, Shuffle: Global, Seed: 8, OnBadEpisode: "skip", Threads: how.Threads, Prefetch: how.Prefetch}
+			cfg := Config{Order: Order{BatchSize: 7, Shuffle: Global, Seed: 8, OnBadEpisode: "skip"}, Memory: Memory{Threads: how.Threads, Prefetch: how.Prefetch}}
 			l := mustLoader(t, f, cfg)
 			got, _ := epochOf(t, f, l)
 			s := l.State()
@@ -104,7 +104,7 @@ func TestSkipKeepsRanksEqual(t *testing.T) {
 	for rank := range 3 {
 		f := newFake(12, 12, 12, 12)
 		f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true}
-		l := mustLoader(t, f, Config{BatchSize: 4, WorldSize: 3, Rank: rank, Shuffle: Global, OnBadEpisode: "skip"})
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, WorldSize: 3, Rank: rank, Shuffle: Global, OnBadEpisode: "skip"}})
 		_, n := epochOf(t, f, l)
 		counts[n] = true
 	}
@@ -118,7 +118,7 @@ func TestSkipOfAWholeRank(t *testing.T) {
 	f := newFake(4, 4)
 	f.perFile = 1
 	f.frames.lost = map[string]bool{"v1.mp4": true}
-	l := mustLoader(t, f, Config{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"}})
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("%v", err)
 	}
@@ -127,7 +127,7 @@ func TestSkipOfAWholeRank(t *testing.T) {
 func TestAllBadIsAnError(t *testing.T) {
 	f := newFake(5, 5)
 	f.frames.lost = map[string]bool{"v0.mp4": true}
-	l := mustLoader(t, f, Config{BatchSize: 4, OnBadEpisode: "skip"})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, OnBadEpisode: "skip"}})
 	for range 3 {
 		if _, err := l.Next(bg); err == nil || err == io.EOF {
 			t.Fatalf("every episode is bad, and Next gives %v", err)
@@ -139,7 +139,7 @@ func TestAllBadIsAnError(t *testing.T) {
 func TestAllBadBesideAnEmptyOne(t *testing.T) {
 	f := newFake(5, 0, 5)
 	f.frames.lost = map[string]bool{"v0.mp4": true}
-	l := mustLoader(t, f, Config{BatchSize: 4, OnBadEpisode: "skip"})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, OnBadEpisode: "skip"}})
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("%v", err)
 	}
@@ -151,7 +151,7 @@ func TestSkippedAreCountedOnce(t *testing.T) {
 		f := newFake(6, 6, 6, 6)
 		f.perFile = 1
 		f.frames.lost = map[string]bool{"v1.mp4": true, "v3.mp4": true}
-		l := mustLoader(t, f, Config{BatchSize: 4, Prefetch: prefetch, Threads: 2, OnBadEpisode: "skip"})
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, OnBadEpisode: "skip"}, Memory: Memory{Prefetch: prefetch, Threads: 2}})
 		for epoch := range 2 {
 			got, _ := epochOf(t, f, l)
 			if s := l.Stats(); len(got) != 12 || s.Skipped != int64(12*(epoch+1)) {
@@ -174,7 +174,7 @@ func TestSkipOnATimeline(t *testing.T) {
 	} {
 		f := newFake(11, 11, 11)
 		fault(f)
-		l := mustLoader(t, f, Config{Hz: &hz, BatchSize: 5, OnBadEpisode: "skip", Keys: []string{"observation.state"}})
+		l := mustLoader(t, f, Config{Windows: Windows{Hz: &hz, Keys: []string{"observation.state"}}, Order: Order{BatchSize: 5, OnBadEpisode: "skip"}})
 		for range 2 {
 			if got, _ := epochOf(t, nil, l); len(got) != 42 {
 				t.Errorf("%s: %d samples", name, len(got))
@@ -183,7 +183,7 @@ func TestSkipOnATimeline(t *testing.T) {
 		if s := l.Stats(); s.Skipped == 0 || len(s.BadEpisodes)+len(s.Warnings) != 1 {
 			t.Errorf("%s: %d skipped, %v %v", name, s.Skipped, s.BadEpisodes, s.Warnings)
 		}
-		strict, err := New(bg, f, Config{Hz: &hz, BatchSize: 40, Keys: []string{"observation.state"}})
+		strict, err := New(bg, f, Config{Windows: Windows{Hz: &hz, Keys: []string{"observation.state"}}, Order: Order{BatchSize: 40}})
 		if err == nil {
 			_, err = strict.Next(bg)
 			strict.Close()
@@ -198,11 +198,11 @@ func TestSkipOnATimeline(t *testing.T) {
 func TestOneBadFrameInAGroup(t *testing.T) {
 	f := newFake(2, 2, 2)
 	f.frames.odd = map[string]map[int]bool{"v0.mp4": {1: true}}
-	l := mustLoader(t, f, Config{BatchSize: 6, OnBadEpisode: "skip", Keys: []string{"cam"}})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 6, OnBadEpisode: "skip"}, Windows: Windows{Keys: []string{"cam"}}})
 	if got, _ := epochOf(t, f, l); !slices.Equal(got, []int64{2, 3, 4, 5}) {
 		t.Errorf("samples %v", got)
 	}
-	strict := mustLoader(t, f, Config{BatchSize: 6, Keys: []string{"cam"}})
+	strict := mustLoader(t, f, Config{Order: Order{BatchSize: 6}, Windows: Windows{Keys: []string{"cam"}}})
 	if _, err := strict.Next(bg); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "8×4") || !strings.Contains(err.Error(), "v0.mp4") {
 		t.Errorf("%v", err)
 	}
@@ -220,7 +220,7 @@ func TestRefusedFramesOnATimeline(t *testing.T) {
 	f.frames.refused = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "no such column"}}
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
-	cfg := Config{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, BatchSize: 30, OnBadEpisode: "skip", Keys: []string{"observation.state", "cam"}}
+	cfg := Config{Windows: Windows{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "cam"}}, Order: Order{BatchSize: 30, OnBadEpisode: "skip"}}
 	l := mustLoader(t, f, cfg)
 	got, _ := epochOf(t, nil, l)
 	if s := l.Stats(); len(got) != 14 || len(s.BadEpisodes) != 1 || s.BadEpisodes[0].Episode != 1 {

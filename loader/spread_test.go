@@ -84,7 +84,7 @@ func checkSpread(t *testing.T, r *robot, b *Batch, at func(i int) (episode int, 
 // TestSpread: all frames and clouds of a span, on the rows of a stream, on a timeline, and with frames that are not there.
 func TestSpread(t *testing.T) {
 	r := newRobot(1.5, 1.2)
-	windows := Windows{spanOf("cam"), spanOf("points")}
+	windows := NativeWindows{spanOf("cam"), spanOf("points")}
 	none := func(int) bool { return false }
 	keys := []string{"cam", "points"}
 	onJoints := func(i int) (int, int64) {
@@ -94,8 +94,8 @@ func TestSpread(t *testing.T) {
 		}
 		return e, r.eps[e]["joints"][i]
 	}
-	checkSpread(t, r, allOf(t, mustMap(t, r, Config{Keys: keys, Anchor: "joints", Windows: windows})), onJoints, none)
-	m := mustMap(t, r, Config{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}, Extent: "joints"}, Windows: windows})
+	checkSpread(t, r, allOf(t, mustMap(t, r, Config{Windows: Windows{Keys: keys, Anchor: "joints", Native: windows}})), onJoints, none)
+	m := mustMap(t, r, Config{Windows: Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}, Extent: "joints"}, Native: windows}})
 	first := (len(r.eps[0]["joints"]) - 1) / 5
 	checkSpread(t, r, allOf(t, m), func(i int) (int, int64) {
 		e := 0
@@ -105,17 +105,17 @@ func TestSpread(t *testing.T) {
 		return e, r.eps[e]["joints"][0] + int64(i)*50e6
 	}, none)
 	r.info.Feature("cam").Masked, r.blind["cam"] = true, 4
-	checkSpread(t, r, allOf(t, mustMap(t, r, Config{Keys: keys, Anchor: "joints", Windows: windows})), onJoints, func(row int) bool { return row%4 == 3 })
+	checkSpread(t, r, allOf(t, mustMap(t, r, Config{Windows: Windows{Keys: keys, Anchor: "joints", Native: windows}})), onJoints, func(row int) bool { return row%4 == 3 })
 }
 
 // TestSpreadBatches: the loader's batches, shuffled, from a pool and resumed from a cache, are those of the Map; ragged numbers too.
 func TestSpreadBatches(t *testing.T) {
 	r := newRobot(1.5, 1.2)
-	windows := Windows{spanOf("cam"), spanOf("points"), spanOf("hits")}
+	windows := NativeWindows{spanOf("cam"), spanOf("points"), spanOf("hits")}
 	keys := []string{"cam", "points", "hits"}
-	m := mustMap(t, r, Config{Keys: keys, Windows: windows})
-	for _, cfg := range []Config{{Shuffle: Global}, {Shuffle: Pool, PoolEpisodes: 2}, {Cache: "ram"}, {Threads: 1}} {
-		cfg.Keys, cfg.Windows, cfg.BatchSize, cfg.Seed = keys, windows, 7, 4
+	m := mustMap(t, r, Config{Windows: Windows{Keys: keys, Native: windows}})
+	for _, cfg := range []Config{{Order: Order{Shuffle: Global}}, {Order: Order{Shuffle: Pool, PoolEpisodes: 2}}, {Memory: Memory{Cache: "ram"}}, {Memory: Memory{Threads: 1}}} {
+		cfg.Keys, cfg.Native, cfg.BatchSize, cfg.Seed = keys, windows, 7, 4
 		l := mustLoader(t, r, cfg)
 		n := int64(0)
 		for {
@@ -149,15 +149,15 @@ func TestSpreadBatches(t *testing.T) {
 func TestSpreadRefused(t *testing.T) {
 	a, b := newRobot(1.5), newRobot(1.2)
 	b.eps[0][""] = slices.DeleteFunc(b.eps[0][""], func(s int64) bool { return s/100e6%2 == 0 })
-	_, err := NewMix(bg, []Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b"}}, Config{Keys: []string{"cam"}, Windows: Windows{spanOf("cam")}})
+	_, err := NewMix(bg, []Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b"}}, Config{Windows: Windows{Keys: []string{"cam"}, Native: NativeWindows{spanOf("cam")}}})
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "count") {
 		t.Errorf("sources with other numbers of places: %v", err)
 	}
-	if _, err := NewMap(bg, a, Config{Windows: Windows{spanOf("say")}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := NewMap(bg, a, Config{Windows: Windows{Native: NativeWindows{spanOf("say")}}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a text: %v", err)
 	}
 	a.eps[0][""][3] = a.eps[0][""][1]
-	if _, err := NewMap(bg, a, Config{Windows: Windows{spanOf("cam")}}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := NewMap(bg, a, Config{Windows: Windows{Native: NativeWindows{spanOf("cam")}}}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("timestamps that go backwards: %v", err)
 	}
 }

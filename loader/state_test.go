@@ -60,13 +60,13 @@ func TestKillAndRestore(t *testing.T) {
 		cfg  Config
 	}
 	kinds := []kind{
-		{"global", mixOf(fakes[:1], nil), Config{Shuffle: Global}},
-		{"pool", mixOf(fakes[:1], nil), Config{Shuffle: Pool, PoolSize: 60 * 36}},
-		{"pool of episodes", mixOf(fakes[1:2], nil), Config{Shuffle: Pool, PoolEpisodes: 5, PoolShards: 2}},
-		{"mixture by size", mixOf(fakes, nil), Config{Shuffle: Global}},
-		{"mixture of pools", mixOf(fakes, []float64{0.5, 0.2, 0.3}), Config{Shuffle: Pool, PoolSize: 90 * 36, EpochSize: 333}},
-		{"stratified", mixOf(fakes, []float64{5, 2, 3}), Config{Shuffle: Global, Stratified: true}},
-		{"until all have given all", mixOf(fakes[:2], []float64{1, 1}), Config{Shuffle: Pool, PoolSize: 80 * 36, Stop: "all"}},
+		{"global", mixOf(fakes[:1], nil), Config{Order: Order{Shuffle: Global}}},
+		{"pool", mixOf(fakes[:1], nil), Config{Order: Order{Shuffle: Pool, PoolSize: 60 * 36}}},
+		{"pool of episodes", mixOf(fakes[1:2], nil), Config{Order: Order{Shuffle: Pool, PoolEpisodes: 5, PoolShards: 2}}},
+		{"mixture by size", mixOf(fakes, nil), Config{Order: Order{Shuffle: Global}}},
+		{"mixture of pools", mixOf(fakes, []float64{0.5, 0.2, 0.3}), Config{Order: Order{Shuffle: Pool, PoolSize: 90 * 36, EpochSize: 333}}},
+		{"stratified", mixOf(fakes, []float64{5, 2, 3}), Config{Order: Order{Shuffle: Global, Stratified: true}}},
+		{"until all have given all", mixOf(fakes[:2], []float64{1, 1}), Config{Order: Order{Shuffle: Pool, PoolSize: 80 * 36, Stop: "all"}}},
 	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func checkMixed(t testing.TB, mix []Mix, l *Loader, b *Batch) {
 // L5: the state's own fields say where each source stands, and a state says what it was made for.
 func TestStateOfAMixture(t *testing.T) {
 	fakes := []*fake{newFake(10, 9), newFake(4, 4)}
-	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), Config{BatchSize: 8, Shuffle: Pool, PoolSize: 1 << 20, Seed: 5, Keys: []string{"index"}})
+	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 1 << 20, Seed: 5}, Windows: Windows{Keys: []string{"index"}}})
 	drawn := [2]int64{}
 	epoch := int64(0)
 	for range 17 {
@@ -213,7 +213,7 @@ func TestStateOfAMixture(t *testing.T) {
 func TestStateContradictions(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4)
 	two := mixOf([]*fake{f, g}, []float64{1, 3})
-	cfg := Config{BatchSize: 4, Shuffle: Global, Keys: []string{"index"}}
+	cfg := Config{Order: Order{BatchSize: 4, Shuffle: Global}, Windows: Windows{Keys: []string{"index"}}}
 	with := func(change func(*Config)) Config {
 		c := cfg
 		change(&c)
@@ -301,9 +301,9 @@ func TestStateContradictions(t *testing.T) {
 // A state of version 1, as release 0.1 wrote it.
 func TestStateVersion1(t *testing.T) {
 	f := newFake(10, 9)
-	l := mustLoader(t, f, Config{BatchSize: 4, Shuffle: Global, Keys: []string{"index"}})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Global}, Windows: Windows{Keys: []string{"index"}}})
 	want := make([]int64, 19)
-	mustLoader(t, f, Config{BatchSize: 4, Shuffle: Global, Seed: 3, Keys: []string{"index"}}).Order(2).Fill(want, 0)
+	mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: Windows{Keys: []string{"index"}}}).Order(2).Fill(want, 0)
 	print := l.State().Fingerprint
 	raw := `{"version":1,"order":"global","seed":3,"epoch":2,"position":8,"samples":19,"batch_size":4,"world_size":1,"rank":0,
 		"fingerprint":{"format":"fake","episodes":2,"samples":19,"lengths":"` + print.Lengths + `"}}`
@@ -327,13 +327,13 @@ func TestStateAtTheEdges(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4, 6)
 	for name, make := range map[string]func() *Loader{
 		"pool": func() *Loader {
-			return mustLoader(t, f, Config{BatchSize: 4, Shuffle: Pool, PoolEpisodes: 1, Keys: []string{"index"}})
+			return mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Pool, PoolEpisodes: 1}, Windows: Windows{Keys: []string{"index"}}})
 		},
 		"mixture": func() *Loader {
-			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{BatchSize: 4, Shuffle: Pool, Keys: []string{"index"}})
+			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{Order: Order{BatchSize: 4, Shuffle: Pool}, Windows: Windows{Keys: []string{"index"}}})
 		},
 		"mixture of two epochs": func() *Loader {
-			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{BatchSize: 4, Shuffle: Global, EpochSize: 41, Keys: []string{"index"}})
+			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{Order: Order{BatchSize: 4, Shuffle: Global, EpochSize: 41}, Windows: Windows{Keys: []string{"index"}}})
 		},
 	} {
 		l := make()
@@ -399,7 +399,7 @@ func TestStateAtTheEdges(t *testing.T) {
 // Where nothing is left of the state's epoch, or less than drop_last drops at this batch size, the loader stands at the next one.
 func TestStateOfAnEpochsRest(t *testing.T) {
 	f := newFake(10, 9)
-	small := mustLoader(t, f, Config{BatchSize: 4, Shuffle: Pool, Keys: []string{"index"}})
+	small := mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Pool}, Windows: Windows{Keys: []string{"index"}}})
 	for range 3 {
 		b, err := small.Next(bg)
 		if err != nil {
@@ -413,7 +413,7 @@ func TestStateOfAnEpochsRest(t *testing.T) {
 		batch    int
 	}{"dropped": {12, 8}, "nothing left": {19, 4}} {
 		s.Position = c.position
-		l := mustLoader(t, f, Config{BatchSize: c.batch, Shuffle: Pool, DropLast: true, Keys: []string{"index"}})
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: c.batch, Shuffle: Pool, DropLast: true}, Windows: Windows{Keys: []string{"index"}}})
 		if err := l.Restore(s, false); err != nil {
 			t.Fatal(err)
 		}
@@ -427,7 +427,7 @@ func TestStateOfAnEpochsRest(t *testing.T) {
 func FuzzState(f *testing.F) {
 	data, other := newFake(5, 4, 3), newFake(2, 2)
 	make := func(kind uint8) (*Loader, error) {
-		cfg := Config{BatchSize: 2, Shuffle: []Shuffle{Global, Pool, FileOrder}[kind%3], Keys: []string{"index"}, WorldSize: 1 + int(kind/16)%3, Threads: 1, OnBadEpisode: "skip"}
+		cfg := Config{Order: Order{BatchSize: 2, Shuffle: []Shuffle{Global, Pool, FileOrder}[kind%3], WorldSize: 1 + int(kind/16)%3, OnBadEpisode: "skip"}, Windows: Windows{Keys: []string{"index"}}, Memory: Memory{Threads: 1}}
 		if kind&8 == 0 {
 			return New(bg, data, cfg)
 		}

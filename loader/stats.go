@@ -36,7 +36,7 @@ type Stats struct {
 	BufferPeak    int64         `json:"buffer_peak_bytes"`
 	BatchBytes    int64         `json:"batch_bytes"` // of a full batch
 	Horizon       int           `json:"horizon"`     // batches planned together
-	Memory        Memory        `json:"memory"`
+	Memory        MemoryStats   `json:"memory"`
 	Pool          *PoolStats    `json:"pool,omitempty"`
 	Cache         *CacheStats   `json:"cache,omitempty"`
 	Wrapped       int64         `json:"wrapped"`
@@ -70,8 +70,8 @@ func (src *source) withheld(number int) []NotDelivered {
 	return out
 }
 
-// Memory says how memory_budget is shared out, and what of it is and was taken.
-type Memory struct {
+// MemoryStats says how memory_budget is shared out, and what of it is and was taken.
+type MemoryStats struct {
 	Budget       int64 `json:"budget_bytes"`
 	Batches      int64 `json:"batches_budget_bytes"` // under construction; BufferBytes and BufferPeak say what is taken
 	Kept         int64 `json:"kept_budget_bytes"`    // frames of the pool and the RAM cache

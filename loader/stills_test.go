@@ -13,7 +13,7 @@ import (
 func TestStills(t *testing.T) {
 	f := newFake(30, 25).withStills()
 	offsets := []int{-2, -1, 0}
-	l := mustLoader(t, f, Config{BatchSize: 10, Threads: 3, Keys: []string{"img", "index"}, Deltas: deltas("img", []float64{-0.2, -0.1, 0})})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 10}, Memory: Memory{Threads: 3}, Windows: Windows{Keys: []string{"img", "index"}, Deltas: deltas("img", []float64{-0.2, -0.1, 0})}})
 	for {
 		b, err := l.Next(bg)
 		if err == io.EOF {
@@ -47,7 +47,7 @@ func TestStills(t *testing.T) {
 
 func TestStillsAsFloatAndResized(t *testing.T) {
 	f := newFake(5).withStills()
-	m, err := NewMap(bg, f, Config{Compat: "lerobot", ImageDType: "uint8", ImageSize: []int{2, 3}, Keys: []string{"img", "cam"}})
+	m, err := NewMap(bg, f, Config{Windows: Windows{Compat: "lerobot", Keys: []string{"img", "cam"}}, Frames: Frames{ImageDType: "uint8", ImageSize: []int{2, 3}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 	if x := m.Fields()[1]; x.Key != "img" || x.DType != robocache.Float32 || x.Shape[1] != 2 || x.Shape[2] != 3 {
 		t.Errorf("%+v", x)
 	}
-	m2, err := NewMap(bg, f, Config{ImageDType: "float32", ImageSize: []int{2, 3}, Keys: []string{"img"}})
+	m2, err := NewMap(bg, f, Config{Frames: Frames{ImageDType: "float32", ImageSize: []int{2, 3}}, Windows: Windows{Keys: []string{"img"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 func TestBrokenStill(t *testing.T) {
 	f := newFake(10, 10).withStills()
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 3}: true}
-	l := mustLoader(t, f, Config{BatchSize: 10, Keys: []string{"img"}})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 10}, Windows: Windows{Keys: []string{"img"}}})
 	if b, err := l.Next(bg); err != nil {
 		t.Fatal(err)
 	} else {
@@ -84,7 +84,7 @@ func TestBrokenStill(t *testing.T) {
 	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "episode 1") || !strings.Contains(err.Error(), "row 3") {
 		t.Errorf("%v", err)
 	}
-	skip := mustLoader(t, f, Config{BatchSize: 10, Keys: []string{"img"}, OnBadEpisode: "skip"})
+	skip := mustLoader(t, f, Config{Order: Order{BatchSize: 10, OnBadEpisode: "skip"}, Windows: Windows{Keys: []string{"img"}}})
 	if got, _ := epochOf(t, nil, skip); len(got) != 10 {
 		t.Errorf("%d samples", len(got))
 	}

@@ -65,7 +65,7 @@ func newTimebase(info *robocache.Info, cfg *Config) (timebase, error) {
 	if a == nil || b.grid {
 		return b, nil
 	}
-	if !b.several && len(cfg.Windows) == 0 && !casts(a) {
+	if !b.several && len(cfg.Native) == 0 && !casts(a) {
 		return b, misuse("align", "hz, a rate above 0", "none")
 	}
 	var err error
@@ -87,7 +87,7 @@ func (b *timebase) timing(f *robocache.Feature, cfg *Config) (*timing, error) {
 		key, clock = f.Key, b.clockOf(f)
 	}
 	switch {
-	case b.grid || clock != b.clock || cfg.Windows.Of(key) != nil || b.several && cfg.Deltas.Of(key) != nil:
+	case b.grid || clock != b.clock || cfg.Native.Of(key) != nil || b.several && cfg.Deltas.Of(key) != nil:
 		return new(timing), nil
 	case cfg.Align == nil || key == "":
 		return nil, nil
@@ -301,8 +301,8 @@ func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 func (src *source) widestSpans(ctx context.Context) error {
 	src.widest = map[string]int{}
 	info := src.ds.Info()
-	for i := range src.cfg.Windows {
-		w := &src.cfg.Windows[i]
+	for i := range src.cfg.Native {
+		w := &src.cfg.Native[i]
 		f := info.Feature(w.Key)
 		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric && !f.Ragged() ||
 			src.cfg.Keys != nil && !slices.Contains(src.cfg.Keys, w.Key) {

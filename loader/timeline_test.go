@@ -15,7 +15,7 @@ import (
 func TestTimeline(t *testing.T) {
 	f := newFake(11, 5) // 10 Hz: 1.0 s and 0.4 s
 	hz := robocache.Rate{Num: 20, Den: 1}
-	m, err := NewMap(bg, f, Config{Hz: &hz, Keys: []string{"observation.state", "cam", "count", "label"}, Deltas: deltas("observation.state", []float64{-0.075, 0, 0.05})})
+	m, err := NewMap(bg, f, Config{Windows: Windows{Hz: &hz, Keys: []string{"observation.state", "cam", "count", "label"}, Deltas: deltas("observation.state", []float64{-0.075, 0, 0.05})}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("cam_is_pad %v", p)
 	}
 	// The same through a Loader.
-	l := mustLoader(t, f, Config{Hz: &hz, BatchSize: 7, Shuffle: Global, Threads: 3, Keys: []string{"observation.state", "cam"}})
+	l := mustLoader(t, f, Config{Windows: Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}}, Order: Order{BatchSize: 7, Shuffle: Global}, Memory: Memory{Threads: 3}})
 	if got, _ := epochOf(t, nil, l); len(got) != 30 {
 		t.Errorf("%d samples", len(got))
 	}
@@ -70,8 +70,7 @@ func TestTimelineNormalised(t *testing.T) {
 	for _, d := range []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64} {
 		var mask align.PerKey[align.Edge]
 		mask.All = align.EdgeMask
-		cfg := Config{Align: &align.Config{HZ: hz, Edge: mask, DTypes: map[string]robocache.DType{"observation.state": d}}, Normalize: norm,
-			Keys: []string{"observation.state", "label"}, Deltas: deltas("observation.state", []float64{-1, 0, 0.25})}
+		cfg := Config{Windows: Windows{Align: &align.Config{HZ: hz, Edge: mask, DTypes: map[string]robocache.DType{"observation.state": d}}, Keys: []string{"observation.state", "label"}, Deltas: deltas("observation.state", []float64{-1, 0, 0.25})}, Device: Device{Normalize: norm}}
 		m, err := NewMap(bg, f, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +119,7 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 	}
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
-	cfg := Config{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "label", "cam"}}
+	cfg := Config{Windows: Windows{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "label", "cam"}}}
 	m, err := NewMap(bg, f, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +165,7 @@ func TestTimelineEqualsAlign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := NewMap(bg, f, Config{Align: &cfg, Keys: keys})
+		m, err := NewMap(bg, f, Config{Windows: Windows{Align: &cfg, Keys: keys}})
 		if err != nil {
 			t.Fatal(text, err)
 		}

@@ -42,10 +42,10 @@ func (r *robotOf) Gather(ctx context.Context, key string, rows []robocache.Row, 
 func TestWidthsArePadded(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"rows":       {},
-		"windows":    {Deltas: deltas("action", []float64{-0.1, 0, 0.2})},
-		"normalised": {Normalize: Normalize{Keys: map[string]Norm{"action": {Mode: "mean_std"}}}, Deltas: deltas("action", []float64{0, 0.1})},
-		"timeline":   {Hz: &robocache.Rate{Num: 7, Den: 1}},
-		"raw":        {Raw: true, Normalize: one("min_max")},
+		"windows":    {Windows: Windows{Deltas: deltas("action", []float64{-0.1, 0, 0.2})}},
+		"normalised": {Device: Device{Normalize: Normalize{Keys: map[string]Norm{"action": {Mode: "mean_std"}}}}, Windows: Windows{Deltas: deltas("action", []float64{0, 0.1})}},
+		"timeline":   {Windows: Windows{Hz: &robocache.Rate{Num: 7, Den: 1}}},
+		"raw":        {Device: Device{Raw: true, Normalize: one("min_max")}},
 	} {
 		places := [][]int{{0, 1, 2}, {6, 0}, {0}}
 		sources := []robocache.Dataset{newRobotOf(3, 12, 5), newRobotOf(2, 9), newRobotOf(1, 11)}
@@ -130,12 +130,12 @@ func TestWidthsMisuse(t *testing.T) {
 		}
 		return err.Error() + " " + e.Hint
 	}
-	for _, cfg := range []Config{{}, {Deltas: deltas("action", []float64{0, 0.1})}} {
+	for _, cfg := range []Config{{}, {Windows: Windows{Deltas: deltas("action", []float64{0, 0.1})}}} {
 		if text := hint(open(cfg, nil)); !strings.Contains(text, "widths") || !strings.Contains(text, `missing="pad"`) {
 			t.Errorf("widths: %s", text)
 		}
 	}
-	pad := Config{Missing: "pad"}
+	pad := Config{Windows: Windows{Missing: "pad"}}
 	for name, dims := range map[string]map[string][]int{
 		"2 places": {"action": {0}}, "each once": {"action": {1, 1}}, "0 to": {"action": {-1, 0}}, "no such key": {"acton": {0, 1}}, "0 to 65535": {"action": {0, 1 << 20}},
 	} {
@@ -143,7 +143,7 @@ func TestWidthsMisuse(t *testing.T) {
 			t.Errorf("%v: %s", dims, text)
 		}
 	}
-	if text := hint(open(Config{Keys: nil}, map[string][]int{"action": {0, 1}})); !strings.Contains(text, `missing="pad"`) {
+	if text := hint(open(Config{Windows: Windows{Keys: nil}}, map[string][]int{"action": {0, 1}})); !strings.Contains(text, `missing="pad"`) {
 		t.Errorf("without pad: %s", text)
 	}
 	if _, err := NewMix(bg, []Mix{{Dataset: newRobotOf(2, 9), Dims: map[string][]int{"action": {0, 1}}}}, pad); err == nil {

@@ -82,18 +82,18 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 		raw int // tensors that are left to do
 	}{
 		"plain":             {Config{}, false, 0},
-		"float frames":      {Config{ImageDType: "float32"}, false, 2},
-		"normalised":        {Config{ImageDType: "float32", Normalize: Normalize{Keys: stats}, Deltas: window}, false, 4},
-		"lerobot's types":   {Config{Compat: "lerobot"}, false, 3},
-		"timeline":          {Config{Hz: hz, Deltas: window}, false, 2},
-		"timeline, masked":  {Config{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, ImageDType: "float32", Normalize: Normalize{Keys: stats}, Deltas: window}, false, 4},
-		"modes":             {Config{Hz: hz, Align: &align.Config{HZ: *hz, Modes: map[string]align.Mode{"observation.state": align.Angle, "action": align.Mean}}}, false, 1},
-		"mixture":           {Config{ImageDType: "float32", Normalize: Normalize{Keys: stats}}, true, 4},
-		"augmented":         {Config{Augment: augmentOf(t, fullAugment), Deltas: window}, false, 2},
-		"augmented floats":  {Config{Augment: augmentOf(t, fullAugment), Deltas: window, ImageDType: "float32", Normalize: Normalize{Keys: stats}}, false, 2},
-		"augmented, masked": {Config{Augment: augmentOf(t, fullAugment), Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, ImageDType: "float32", Normalize: Normalize{Keys: stats}, Deltas: window}, false, 2},
-		"augmented mixture": {Config{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}, true, 2},
-		"mixture, own ways": {Config{ImageDType: "float32", Missing: "pad"}, true, 1},
+		"float frames":      {Config{Frames: Frames{ImageDType: "float32"}}, false, 2},
+		"normalised":        {Config{Frames: Frames{ImageDType: "float32"}, Device: Device{Normalize: Normalize{Keys: stats}}, Windows: Windows{Deltas: window}}, false, 4},
+		"lerobot's types":   {Config{Windows: Windows{Compat: "lerobot"}}, false, 3},
+		"timeline":          {Config{Windows: Windows{Hz: hz, Deltas: window}}, false, 2},
+		"timeline, masked":  {Config{Windows: Windows{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, Deltas: window}, Frames: Frames{ImageDType: "float32"}, Device: Device{Normalize: Normalize{Keys: stats}}}, false, 4},
+		"modes":             {Config{Windows: Windows{Hz: hz, Align: &align.Config{HZ: *hz, Modes: map[string]align.Mode{"observation.state": align.Angle, "action": align.Mean}}}}, false, 1},
+		"mixture":           {Config{Frames: Frames{ImageDType: "float32"}, Device: Device{Normalize: Normalize{Keys: stats}}}, true, 4},
+		"augmented":         {Config{Frames: Frames{Augment: augmentOf(t, fullAugment)}, Windows: Windows{Deltas: window}}, false, 2},
+		"augmented floats":  {Config{Frames: Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}, Windows: Windows{Deltas: window}, Device: Device{Normalize: Normalize{Keys: stats}}}, false, 2},
+		"augmented, masked": {Config{Frames: Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}, Windows: Windows{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, Deltas: window}, Device: Device{Normalize: Normalize{Keys: stats}}}, false, 2},
+		"augmented mixture": {Config{Frames: Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}}, true, 2},
+		"mixture, own ways": {Config{Frames: Frames{ImageDType: "float32"}, Windows: Windows{Missing: "pad"}}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := c.cfg

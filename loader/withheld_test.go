@@ -53,24 +53,24 @@ func TestWithheldStreams(t *testing.T) {
 				t.Errorf("%s %s: %v, %v", codec, key, err, ds.Info().Findings)
 			}
 			for option, cfg := range map[string]Config{
-				"keys":             {Keys: []string{key}},
-				"delta_timestamps": {Keys: rest, Deltas: Deltas{{Key: key, Offsets: []float64{0}}}},
-				"delta_indices":    {Keys: rest, Indices: Indices{{Key: key, Rows: []int{0}}}},
-				"windows":          {Keys: rest, Windows: Windows{{Key: key, Offsets: []float64{0}}}},
-				"anchor":           {Keys: rest, Anchor: key},
-				"align":            {Keys: rest, Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}},
+				"keys":             {Windows: Windows{Keys: []string{key}}},
+				"delta_timestamps": {Windows: Windows{Keys: rest, Deltas: Deltas{{Key: key, Offsets: []float64{0}}}}},
+				"delta_indices":    {Windows: Windows{Keys: rest, Indices: Indices{{Key: key, Rows: []int{0}}}}},
+				"windows":          {Windows: Windows{Keys: rest, Native: NativeWindows{{Key: key, Offsets: []float64{0}}}}},
+				"anchor":           {Windows: Windows{Keys: rest, Anchor: key}},
+				"align":            {Windows: Windows{Keys: rest, Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}}},
 			} {
 				cfg.BatchSize = 2
 				if _, err := New(t.Context(), ds, cfg); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), key) {
 					t.Errorf("%s: %s of %s: %v", codec, option, key, err)
 				}
 			}
-			l, err := New(t.Context(), ds, Config{BatchSize: 2})
+			l, err := New(t.Context(), ds, Config{Order: Order{BatchSize: 2}})
 			if name == "action" {
 				if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "action") {
 					t.Errorf("%s: went on without an action: %v", codec, err)
 				}
-				l, err = New(t.Context(), ds, Config{BatchSize: 2, Keys: []string{"observation.state"}})
+				l, err = New(t.Context(), ds, Config{Order: Order{BatchSize: 2}, Windows: Windows{Keys: []string{"observation.state"}}})
 			}
 			if err != nil {
 				t.Errorf("%s %s: %v", codec, key, err)

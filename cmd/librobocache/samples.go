@@ -33,7 +33,7 @@ func newMap(dataset int64, in []byte) (work, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.cfg.DepthUnit = cmp.Or(r.cfg.DepthUnit, s.depth)
+		r.cfg.DepthUnit = cmp.Or(r.cfg.DepthUnit, loader.DepthUnit(s.depth))
 		r.cfg.Stats, r.cfg.Log = statsOf(r.stats), logOf(ctx)
 		err = s.checkGrid(ctx, r.cfg.Hz, r.cfg.Align)
 		var m *loader.Map

@@ -95,7 +95,7 @@ func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shar
 		}
 		mix = append(mix, m)
 	}
-	r.cfg.DepthUnit = cmp.Or(r.cfg.DepthUnit, used[0].depth)
+	r.cfg.DepthUnit = cmp.Or(r.cfg.DepthUnit, loader.DepthUnit(used[0].depth))
 	return mix, used, nil
 }
 
@@ -122,7 +122,7 @@ func (r *request) open(ctx context, handle int64) (*loaderHandle, error) {
 			_ = releaseAll(used)
 			return nil, err
 		}
-		r.cfg.Memory = host
+		r.cfg.Allocator = host
 	}
 	r.cfg.Log = logOf(ctx)
 	l, err := loader.NewMix(ctx, mix, r.cfg)

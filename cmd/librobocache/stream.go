@@ -244,9 +244,9 @@ func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocac
 
 // frames decodes the rows of a frame stream; a row without one (policy mask) is black.
 func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream, imageSize []int) error {
-	cfg := loader.Config{Keys: []string{st.Key}, Episodes: []int{episode}, ImageSize: imageSize}
+	cfg := loader.Config{Windows: loader.Windows{Keys: []string{st.Key}}, Order: loader.Order{Episodes: []int{episode}}, Frames: loader.Frames{ImageSize: imageSize}}
 	if f != nil {
-		cfg.DepthUnit = s.depthOf(f)
+		cfg.DepthUnit = loader.DepthUnit(s.depthOf(f))
 		if f.Clock != "" {
 			cfg.Anchor = st.Key // its rows are counted on its own clock
 		}

@@ -35,7 +35,7 @@ func load(ctx context.Context, uri string) error {
 		return err
 	}
 	defer ds.Close()
-	ld, err := loader.New(ctx, ds, loader.Config{BatchSize: 32, Seed: 1})
+	ld, err := loader.New(ctx, ds, loader.Config{Order: loader.Order{BatchSize: 32, Seed: 1}})
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func use(t *testing.T, dir string) (err error) {
 		}
 		defer ds.Close()
 		if err = readAll(t.Context(), ds); err == nil {
-			_, _, err = digest(t.Context(), ds, loader.Config{Episodes: []int{0, 1}, Keys: []string{"action", camera}})
+			_, _, err = digest(t.Context(), ds, loader.Config{Order: loader.Order{Episodes: []int{0, 1}}, Windows: loader.Windows{Keys: []string{"action", camera}}})
 		}
 	})
 	sound(t, err)

@@ -116,8 +116,7 @@ func TestOneSetInEveryFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := loader.Config{BatchSize: 8, Shuffle: loader.Global, Seed: 3, Keys: []string{"observation.state", "action", "observation.images.cam_0", "observation.images.cam_1", "task"},
-		Deltas: loader.Deltas{{Key: "observation.state", Offsets: []float64{-2. / 30, -1. / 30, 0}}, {Key: "action", Offsets: []float64{0, 1. / 30, 2. / 30, 3. / 30}}}}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Global, Seed: 3}, Windows: loader.Windows{Keys: []string{"observation.state", "action", "observation.images.cam_0", "observation.images.cam_1", "task"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: []float64{-2. / 30, -1. / 30, 0}}, {Key: "action", Offsets: []float64{0, 1. / 30, 2. / 30, 3. / 30}}}}}
 	want, shapes, err := sampled(t.Context(), src, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +164,7 @@ func TestClocksInEveryFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	hz := robocache.Rate{Num: 50, Den: 1}
-	cfg := loader.Config{BatchSize: 8, Shuffle: loader.Global, Seed: 3, Keys: []string{"observation.state", "action", "observation.joints", "observation.force", "observation.images.cam_0", "observation.images.cam_1", "task"}}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Global, Seed: 3}, Windows: loader.Windows{Keys: []string{"observation.state", "action", "observation.joints", "observation.force", "observation.images.cam_0", "observation.images.cam_1", "task"}}}
 	grid := cfg
 	grid.Hz = &hz
 	// The grid is that of these streams, whatever else a format keeps.

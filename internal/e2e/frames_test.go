@@ -168,7 +168,7 @@ func TestRightFrames(t *testing.T) {
 // checkFrames asks for n random samples with windows of the given number of steps, in calls of 1 to 40 samples.
 func checkFrames(t *testing.T, ds robocache.Dataset, threads int, rng *rand.Rand, where map[string]map[robocache.Row]place, oracle map[string][]hash, n, steps int) {
 	t.Helper()
-	cfg := loader.Config{Threads: threads}
+	cfg := loader.Config{Memory: loader.Memory{Threads: threads}}
 	fps := ds.Info().FPS.Float()
 	offsets := make([]int, steps)
 	seconds := make([]float64, steps)
@@ -245,7 +245,7 @@ func TestRoundTripShowsItsRows(t *testing.T) {
 	converted(t, copied, encoded, []int{2, 0, 1})
 	for dir, order := range map[string][]int{made: {0, 1, 2}, copied: {0, 1, 2}, encoded: {2, 0, 1}} {
 		ds := open(t, dir)
-		l, err := loader.New(t.Context(), ds, loader.Config{BatchSize: 16, Shuffle: loader.Global, Seed: 3})
+		l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -131,7 +131,7 @@ func sizeOf(r *http.Request, dir string) int64 {
 func TestHTTPFaults(t *testing.T) {
 	decoders(t)
 	dir := load(t, small).disk(t)
-	cfg := loader.Config{BatchSize: 10, Shuffle: loader.Global, Seed: 2, Episodes: []int{0, 30, 65}, Prefetch: 2, Threads: 2}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 10, Shuffle: loader.Global, Seed: 2, Episodes: []int{0, 30, 65}}, Memory: loader.Memory{Prefetch: 2, Threads: 2}}
 	wantSum, _, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {
 		t.Fatal(err)

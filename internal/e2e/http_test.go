@@ -37,15 +37,15 @@ func TestHTTPEqualsDisk(t *testing.T) {
 		name string
 		cfg  loader.Config
 	}{
-		{"g1_h264_v30_bigdrift", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 5}},
-		{"g1_h264_v30", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 6, Prefetch: 8, Episodes: []int{1, 4}}},
-		{"g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0}}},
-		{"g1_v30_drift", loader.Config{BatchSize: 16, Episodes: []int{8}}},
-		{"g1_v21", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 8, Episodes: []int{3}}},
-		{"gr00t_picknplace_v20", loader.Config{BatchSize: 64, Prefetch: 8, Seed: 9, Episodes: []int{1, 4}}},
-		{"g1_v30_exact", loader.Config{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}},
-		{"g1_h264_v30", loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0, 3}, DropTail: 100, Cache: "ram", CacheBudget: 20 << 20}},
-		{"g1_h264_v30", loader.Config{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100, Cache: t.TempDir(), CacheFormat: "encoded"}},
+		{"g1_h264_v30_bigdrift", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5}}},
+		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 6, Episodes: []int{1, 4}}, Memory: loader.Memory{Prefetch: 8}}},
+		{"g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0}}}},
+		{"g1_v30_drift", loader.Config{Order: loader.Order{BatchSize: 16, Episodes: []int{8}}}},
+		{"g1_v21", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 8, Episodes: []int{3}}}},
+		{"gr00t_picknplace_v20", loader.Config{Order: loader.Order{BatchSize: 64, Seed: 9, Episodes: []int{1, 4}}, Memory: loader.Memory{Prefetch: 8}}},
+		{"g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}}},
+		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}, Memory: loader.Memory{Cache: "ram", CacheBudget: 20 << 20}}},
+		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}, Memory: loader.Memory{Cache: t.TempDir(), CacheFormat: "encoded"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestHTTPReadsLittle(t *testing.T) {
 				t.Errorf("opening read %d bytes in %d requests; the server sent %d", opened.BytesRead, openedRequests, openedSent)
 			}
 			// 8 rows, all of one episode: its row group or file, and 8 groups of frames.
-			l, err := loader.New(t.Context(), ds, loader.Config{BatchSize: 8, Episodes: []int{1}, Shuffle: loader.Global, Prefetch: 1, Threads: 2})
+			l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 8, Episodes: []int{1}, Shuffle: loader.Global}, Memory: loader.Memory{Prefetch: 1, Threads: 2}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestHTTPReadsLittle(t *testing.T) {
 			}
 			// L12: numbers alone touch no video.
 			before := counter.Counts()
-			cfg := loader.Config{BatchSize: 64, Keys: []string{"observation.state"}}
+			cfg := loader.Config{Order: loader.Order{BatchSize: 64}, Windows: loader.Windows{Keys: []string{"observation.state"}}}
 			if _, n, err := digest(t.Context(), ds, cfg); err != nil || int64(n) != ds.Info().Frames {
 				t.Fatal(n, err)
 			}
@@ -159,7 +159,7 @@ func TestHTTPReplacedWhileReading(t *testing.T) {
 	decoders(t)
 	dir := load(t, small).disk(t)
 	ds := open(t, serve(t, dir))
-	l, err := loader.New(t.Context(), ds, loader.Config{BatchSize: 19, Prefetch: 1, Threads: 1})
+	l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 19}, Memory: loader.Memory{Prefetch: 1, Threads: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestHTTPReplacedWhileReading(t *testing.T) {
 func TestNthOperationFails(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)
-	cfg := loader.Config{BatchSize: 10, Shuffle: loader.Global, Seed: 2, Episodes: []int{0, 30, 65}, Prefetch: 2, Threads: 2}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 10, Shuffle: loader.Global, Seed: 2, Episodes: []int{0, 30, 65}}, Memory: loader.Memory{Prefetch: 2, Threads: 2}}
 	wantSum, _, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	cfg := loader.Config{BatchSize: batch, Shuffle: loader.Global, Seed: 1, MemoryBudget: loader.Bytes(budget), Prefetch: 16, Threads: 4}
+	cfg := loader.Config{Order: loader.Order{BatchSize: batch, Shuffle: loader.Global, Seed: 1}, Memory: loader.Memory{MemoryBudget: loader.Bytes(budget), Prefetch: 16, Threads: 4}}
 	switch keep {
 	case "pool":
 		cfg.Shuffle = loader.Pool
@@ -146,7 +146,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := loader.New(t.Context(), ds, loader.Config{BatchSize: 1 + rng.IntN(32), Shuffle: loader.Global, Seed: rng.Int64(), Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(4)})
+		l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 1 + rng.IntN(32), Shuffle: loader.Global, Seed: rng.Int64()}, Memory: loader.Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(4)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,13 +221,13 @@ func TestCloseAtAnyMoment(t *testing.T) {
 func TestCancel(t *testing.T) {
 	decoders(t)
 	ds := open(t, realdata.Path(t, "gr00t_picknplace_v20")) // two key frames a file: a batch takes seconds
-	cfg := loader.Config{BatchSize: 64, Shuffle: loader.Global, Seed: 1, Threads: 2, Prefetch: 8}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 1}, Memory: loader.Memory{Threads: 2, Prefetch: 8}}
 	l, err := loader.New(t.Context(), ds, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	m, err := loader.NewMap(t.Context(), ds, loader.Config{Threads: 2})
+	m, err := loader.NewMap(t.Context(), ds, loader.Config{Memory: loader.Memory{Threads: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

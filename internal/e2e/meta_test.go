@@ -136,11 +136,11 @@ func TestAbsurdShape(t *testing.T) {
 			uri := base.edit(t, info, "\"shape\": [\n                26\n            ]", `"shape": [`+shape+`]`).mem(t)
 			for what, use := range map[string]func(ds robocache.Dataset) error{
 				"loader": func(ds robocache.Dataset) error {
-					_, _, err := digest(t.Context(), ds, loader.Config{Keys: []string{"observation.state"}, MemoryBudget: 64 << 20})
+					_, _, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Memory: loader.Memory{MemoryBudget: 64 << 20}})
 					return err
 				},
 				"map": func(ds robocache.Dataset) error {
-					m, err := loader.NewMap(t.Context(), ds, loader.Config{Keys: []string{"observation.state"}, MemoryBudget: 64 << 20})
+					m, err := loader.NewMap(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Memory: loader.Memory{MemoryBudget: 64 << 20}})
 					if err != nil {
 						return err
 					}
@@ -226,7 +226,7 @@ func TestBadLines(t *testing.T) {
 func TestCutFiles(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
-	cfg := loader.Config{BatchSize: 19, Episodes: []int{0, 65}, Keys: []string{"action", camera, "task", "index"}}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 19, Episodes: []int{0, 65}}, Windows: loader.Windows{Keys: []string{"action", camera, "task", "index"}}}
 	truth, _, err := digest(t.Context(), open(t, base.mem(t)), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func TestCutFiles(t *testing.T) {
 func TestFlippedBytes(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
-	cfg := loader.Config{BatchSize: 19, Episodes: []int{0}, Keys: []string{"action", camera, "task"}, Deadline: 15}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 19, Episodes: []int{0}}, Windows: loader.Windows{Keys: []string{"action", camera, "task"}}, Memory: loader.Memory{Deadline: 15}}
 	for _, c := range []struct {
 		name     string
 		from, to int // negative: from the end

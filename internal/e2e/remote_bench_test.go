@@ -245,7 +245,7 @@ func BenchmarkRemoteLoader(b *testing.B) {
 			var spent, cpu [2]time.Duration
 			var loaders [2]*loader.Loader
 			for i, uri := range []string{dir, srv.URL} {
-				l, err := loader.New(b.Context(), open(b, uri), loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 3, Threads: 2, DropLast: true})
+				l, err := loader.New(b.Context(), open(b, uri), loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 3, DropLast: true}, Memory: loader.Memory{Threads: 2}})
 				if err != nil {
 					b.Fatal(err)
 				}

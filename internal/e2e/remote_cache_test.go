@@ -66,7 +66,7 @@ func TestRemoteBlocksOnDisk(t *testing.T) {
 func TestLoaderRemoteCache(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)
-	cfg := loader.Config{BatchSize: 32, Shuffle: loader.Global, Seed: 5, Threads: 2}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5}, Memory: loader.Memory{Threads: 2}}
 	want, n, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -127,7 +127,7 @@ func splits(t *testing.T, uri, val, train, key string, nVal, nTrain int) {
 	if trained != open(train).Info().Frames || len(notes) != 1 || !strings.Contains(notes[0], train) {
 		t.Errorf("training reads %d samples of %d, notes %v", trained, open(train).Info().Frames, notes)
 	}
-	for want, cfg := range map[int64]loader.Config{whole.Info().Frames: {Split: robocache.SplitAll}, int64(whole.Len(0)): {Episodes: []int{0}}} {
+	for want, cfg := range map[int64]loader.Config{whole.Info().Frames: {Order: loader.Order{Split: robocache.SplitAll}}, int64(whole.Len(0)): {Order: loader.Order{Episodes: []int{0}}}} {
 		if n, notes := samples(whole, cfg); n != want || notes != nil {
 			t.Errorf("%+v: %d samples, want %d; notes %v", cfg, n, want, notes)
 		}
@@ -136,10 +136,10 @@ func splits(t *testing.T, uri, val, train, key string, nVal, nTrain int) {
 	if n, notes := samples(held, loader.Config{}); n != held.Info().Frames || notes != nil {
 		t.Errorf("what was opened as %s: %d samples of %d, notes %v", val, n, held.Info().Frames, notes)
 	}
-	if n, _ := samples(whole, loader.Config{Split: val}); n != held.Info().Frames {
+	if n, _ := samples(whole, loader.Config{Order: loader.Order{Split: val}}); n != held.Info().Frames {
 		t.Errorf("split %s: %d samples of %d", val, n, held.Info().Frames)
 	}
-	if _, err := loader.New(t.Context(), whole, loader.Config{Split: "nothing", BatchSize: 4}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), val) {
+	if _, err := loader.New(t.Context(), whole, loader.Config{Order: loader.Order{Split: "nothing", BatchSize: 4}}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), val) {
 		t.Errorf("an unknown split of the loader: %v", err)
 	}
 }

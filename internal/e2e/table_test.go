@@ -159,10 +159,10 @@ func TestBadTimestamps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ds := open(t, base.with(table, cases[c.name][table]).mem(t))
 			keys := []string{"action"}
-			if _, n, err := digest(t.Context(), ds, loader.Config{Keys: keys}); err != nil || n != 1254 {
+			if _, n, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: keys}}); err != nil || n != 1254 {
 				t.Errorf("rows need no timestamps: %d, %v", n, err)
 			}
-			_, n, err := digest(t.Context(), ds, loader.Config{Keys: keys, Hz: &hz})
+			_, n, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: keys, Hz: &hz}})
 			sound(t, err)
 			if c.ok != (err == nil) {
 				t.Errorf("on a timeline: %d samples, %v", n, err)
@@ -174,7 +174,7 @@ func TestBadTimestamps(t *testing.T) {
 					}
 				}
 				// One bad episode ends no run that may skip.
-				_, n, err = digest(t.Context(), ds, loader.Config{Keys: keys, Hz: &hz, OnBadEpisode: "skip"})
+				_, n, err = digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: keys, Hz: &hz}, Order: loader.Order{OnBadEpisode: "skip"}})
 				if err != nil || n == 0 {
 					t.Errorf("skip: %d samples, %v", n, err)
 				}
@@ -190,7 +190,7 @@ func TestShortestEpisodes(t *testing.T) {
 	base := load(t, small)
 	// The bookkeeping columns differ by construction.
 	back := loader.Delta{Key: camera, Offsets: []float64{-1.0 / 30, 0, 1.0 / 30}}
-	cfg := loader.Config{BatchSize: 50, Split: robocache.SplitAll, Keys: []string{"observation.state", "action", camera, "index"}} // train is 0:66, and an episode is added
+	cfg := loader.Config{Order: loader.Order{BatchSize: 50, Split: robocache.SplitAll}, Windows: loader.Windows{Keys: []string{"observation.state", "action", camera, "index"}}} // train is 0:66, and an episode is added
 	wantSum, _, err := digest(t.Context(), open(t, base.mem(t)), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -212,14 +212,14 @@ func TestShortestEpisodes(t *testing.T) {
 				if times, err := ds.Times(t.Context(), 2, ""); err != nil || len(times) != 0 {
 					t.Error(times, err)
 				}
-				_, n, err := digest(t.Context(), ds, loader.Config{Episodes: []int{2}, Keys: []string{"action"}})
+				_, n, err := digest(t.Context(), ds, loader.Config{Order: loader.Order{Episodes: []int{2}}, Windows: loader.Windows{Keys: []string{"action"}}})
 				if n != 0 {
 					t.Error(n, err)
 				}
 				sound(t, err)
 				return
 			}
-			m, err := loader.NewMap(t.Context(), ds, loader.Config{Keys: []string{camera}, Deltas: loader.Deltas{back}})
+			m, err := loader.NewMap(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{camera}, Deltas: loader.Deltas{back}}})
 			if err != nil {
 				t.Fatal(err)
 			}

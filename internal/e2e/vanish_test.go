@@ -89,7 +89,7 @@ func trains(t *testing.T, dir, format, onBad string, follow bool) (loader.Stats,
 		return loader.Stats{}, err
 	}
 	defer ds.Close()
-	cfg := loader.Config{BatchSize: 2, OnBadEpisode: onBad, Split: robocache.SplitAll}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 2, OnBadEpisode: loader.OnBad(onBad), Split: robocache.SplitAll}}
 	if _, err := video.ActiveBackend(); err != nil {
 		cfg.Keys = []string{}
 		for _, f := range ds.Info().Features {

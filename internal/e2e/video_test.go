@@ -43,7 +43,7 @@ const stbl = "moov/trak/mdia/minf/stbl/"
 func TestBadBoxes(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
-	cfg := loader.Config{Episodes: []int{0, 33, 65}, Keys: []string{camera}, Deadline: 15}
+	cfg := loader.Config{Order: loader.Order{Episodes: []int{0, 33, 65}}, Windows: loader.Windows{Keys: []string{camera}}, Memory: loader.Memory{Deadline: 15}}
 	truth, _, err := digest(t.Context(), open(t, base.mem(t)), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestVideoOfAnotherLength(t *testing.T) {
 	}
 	// Rows that have a frame show the frame of that ordinal of the file.
 	frame := func(ds robocache.Dataset, e, k int) []byte {
-		m, err := loader.NewMap(t.Context(), ds, loader.Config{Keys: []string{key}, Episodes: []int{e}})
+		m, err := loader.NewMap(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{key}}, Order: loader.Order{Episodes: []int{e}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestVideoOfAnotherLength(t *testing.T) {
 	if !bytes.Equal(frame(ds, 3, 200), frame(truth, 4, 200)) || !bytes.Equal(frame(ds, 4, 327), frame(truth, 3, 327)) {
 		t.Error("another frame")
 	}
-	cfg := loader.Config{BatchSize: 64, Keys: []string{key, "index"}, Episodes: []int{3, 4}}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 64, Episodes: []int{3, 4}}, Windows: loader.Windows{Keys: []string{key, "index"}}}
 	_, _, err := digest(t.Context(), ds, cfg)
 	want(t, err, robocache.ErrMalformed, "episode 3", "row 328", key)
 	l := listed(t, ds, cfg, 1)
@@ -280,7 +280,7 @@ func TestSomeVideosBad(t *testing.T) {
 	const key = "observation.images.cam_high_flip"
 	const name = "videos/" + key + "/chunk-000/file-001.mp4" // episodes 2 to 4
 	cut := base[name][:len(base[name])*2/3]
-	cfg := loader.Config{BatchSize: 64, Keys: []string{key}, Shuffle: loader.Global, Seed: 3, Prefetch: 4}
+	cfg := loader.Config{Order: loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 3}, Windows: loader.Windows{Keys: []string{key}}, Memory: loader.Memory{Prefetch: 4}}
 	good := cfg
 	good.Episodes = []int{0, 1}
 	truth, _, err := digest(t.Context(), open(t, base.mem(t)), good)

@@ -118,7 +118,7 @@ func rowsOfAll(t *testing.T, ds robocache.Dataset) (out []float64) {
 
 func epoch(t *testing.T, ds robocache.Dataset) (samples int) {
 	t.Helper()
-	l, err := loader.New(t.Context(), ds, loader.Config{BatchSize: 8, Seed: 1})
+	l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 8, Seed: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
