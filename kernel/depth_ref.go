@@ -88,44 +88,60 @@ func (op *DepthOp) named() []named {
 	return []named{input("depth", &op.Depth), result("out", &op.Out), result("valid", op.Valid)}
 }
 
-// Unproject makes one pixel after the other.
+// Rows is how many rows of pixels the batch has; 0 where they have none.
+func (op *DepthOp) Rows() int {
+	if op.Depth.Len() == 0 {
+		return 0
+	}
+	n := op.Depth.Shape[len(op.Depth.Shape)-2]
+	if len(op.Depth.Shape) == 3 {
+		n *= op.Depth.Shape[0]
+	}
+	return n
+}
+
+// Unproject makes one row of pixels after the other.
 func (Reference) Unproject(op *DepthOp) error {
 	if err := CheckHost(op); err != nil {
 		return err
 	}
-	d := &op.Depth
-	batch := 1
-	if len(d.Shape) == 3 {
-		batch = d.Shape[0]
-	}
-	h, w := d.Shape[len(d.Shape)-2], d.Shape[len(d.Shape)-1]
-	index := make([]int, 4)
-	for b := range batch {
-		for v := range h {
-			for u := range w {
-				index[0], index[1], index[2] = b, v, u
-				pixel := index[3-len(d.Shape) : 3]
-				p, ok := op.Pixel(float32(d.float64At(d.at(pixel...))), u, v)
-				o := op.Out.at(pixel...)
-				for a, x := range p {
-					op.Out.put(o+a*4*op.Out.Step(len(d.Shape)), float64(x))
-				}
-				if op.Valid == nil {
-					continue
-				}
-				op.Valid.Data[op.Valid.at(pixel...)] = 0
-				if ok {
-					op.Valid.Data[op.Valid.at(pixel...)] = 1
-				}
-			}
-		}
+	for row := range op.Rows() {
+		op.Row(row)
 	}
 	return nil
 }
 
-// Pixel is the point of one pixel. The conversions keep a product from being fused into a sum.
-func (op *DepthOp) Pixel(depth float32, u, v int) (p [3]float32, ok bool) {
-	z := depth * op.DepthScale()
+// Row makes the points of a row of pixels, on the host.
+func (op *DepthOp) Row(row int) {
+	rank := len(op.Depth.Shape)
+	h, w := op.Depth.Shape[rank-2], op.Depth.Shape[rank-1]
+	start := func(t *Tensor) int { // the byte of the row's first element
+		o := t.Base + row%h*t.Step(rank-2)
+		if rank == 3 {
+			o += row / h * t.Step(0)
+		}
+		return o * t.DType.Size()
+	}
+	bytes := func(t *Tensor, axis int) int { return t.Step(axis) * t.DType.Size() }
+	d, out, scale := start(&op.Depth), start(&op.Out), op.DepthScale()
+	step, column, axis := bytes(&op.Depth, rank-1), bytes(&op.Out, rank-1), bytes(&op.Out, rank)
+	for u := range w {
+		p, ok := op.Pixel(float32(op.Depth.float64At(d+u*step))*scale, u, row%h)
+		for a, x := range p {
+			le.PutUint32(op.Out.Data[out+u*column+a*axis:], math.Float32bits(x))
+		}
+		if op.Valid != nil {
+			valid := byte(0)
+			if ok {
+				valid = 1
+			}
+			op.Valid.Data[start(op.Valid)+u*bytes(op.Valid, rank-1)] = valid
+		}
+	}
+}
+
+// Pixel is the point of a pixel z metres away. The conversions keep a product from being fused into a sum.
+func (op *DepthOp) Pixel(z float32, u, v int) (p [3]float32, ok bool) {
 	if z == 0 || z-z != 0 {
 		nan := float32(math.NaN())
 		return [3]float32{nan, nan, nan}, false

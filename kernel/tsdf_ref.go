@@ -54,57 +54,61 @@ func (op *TSDFOp) named() []named {
 	return []named{input("depth", &op.Depth), result("value", &op.Value), result("weight", &op.Weight)}
 }
 
-// Integrate updates one voxel after the other.
+// Integrate updates one column of voxels after the other.
 func (Reference) Integrate(op *TSDFOp) error {
 	if err := CheckHost(op); err != nil {
 		return err
 	}
-	s := op.Value.Shape
-	for x := range s[0] {
-		for y := range s[1] {
-			for z := range s[2] {
-				op.voxel(x, y, z)
-			}
-		}
+	for column := range op.Value.Shape[0] * op.Value.Shape[1] {
+		op.Column(column)
 	}
 	return nil
 }
 
-// voxel looks along the ray through one voxel's centre. The conversions keep products from being fused into sums.
-func (op *TSDFOp) voxel(ix, iy, iz int) {
-	var c [3]float32
-	for a, i := range [3]int{ix, iy, iz} {
-		c[a] = FMA32(float32(i)+0.5, op.Size[a], op.Min[a])
-	}
-	p := transform(&op.View, c[0], c[1], c[2])
-	if !(p[2] > 0) {
-		return
-	}
-	u := float32(float32(op.Camera[0]*p[0])/p[2]) + op.Camera[2]
-	v := float32(float32(op.Camera[1]*p[1])/p[2]) + op.Camera[3]
-	u = float32(math.Floor(float64(u + 0.5)))
-	v = float32(math.Floor(float64(v + 0.5)))
+// Column updates the voxels of one pair of outer indices, on the host. The conversions keep products from being fused into sums.
+func (op *TSDFOp) Column(column int) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
-	if !(u >= 0 && u < float32(w) && v >= 0 && v < float32(h)) {
-		return
+	ix, iy := column/op.Value.Shape[1], column%op.Value.Shape[1]
+	m, scale, size := &op.View, op.DepthScale(), op.Depth.DType.Size()
+	fx, fy, ox, oy := op.Camera[0], op.Camera[1], op.Camera[2], op.Camera[3]
+	cx, cy := FMA32(float32(ix)+0.5, op.Size[0], op.Min[0]), FMA32(float32(iy)+0.5, op.Size[1], op.Min[1])
+	var part [3]float32 // what cx and cy make of a point in the camera
+	for r := range part {
+		part[r] = FMA32(m[4*r+1], cy, FMA32(m[4*r], cx, m[4*r+3]))
 	}
-	depth := float32(op.Depth.float64At(op.Depth.at(int(v), int(u)))) * op.DepthScale()
-	if !(depth > 0) || math.IsInf(float64(depth), 0) {
-		return
+	rowStep, colStep := op.Depth.Step(0), op.Depth.Step(1)
+	value, valueStep := op.Value.at(ix, iy), 4*op.Value.Step(2)
+	weight, weightStep := op.Weight.at(ix, iy), 4*op.Weight.Step(2)
+	for iz := range op.Value.Shape[2] {
+		cz := FMA32(float32(iz)+0.5, op.Size[2], op.Min[2])
+		z := FMA32(m[10], cz, part[2])
+		if !(z > 0) {
+			continue
+		}
+		x, y := FMA32(m[2], cz, part[0]), FMA32(m[6], cz, part[1])
+		u := float32(float32(float32(fx*x)/z)+ox) + 0.5
+		v := float32(float32(float32(fy*y)/z)+oy) + 0.5
+		// The floor of u lies in 0 … w-1 where u itself lies in [0, w), and truncation is the floor there.
+		if !(u >= 0 && u < float32(w) && v >= 0 && v < float32(h)) {
+			continue
+		}
+		depth := float32(op.Depth.float64At((op.Depth.Base+int(v)*rowStep+int(u)*colStep)*size)) * scale
+		if !(depth > 0) || math.IsInf(float64(depth), 0) {
+			continue
+		}
+		sdf := depth - z
+		if sdf < -op.Truncate {
+			continue
+		}
+		d := min(1, sdf/op.Truncate)
+		old := math.Float32frombits(le.Uint32(op.Weight.Data[weight+iz*weightStep:]))
+		if old > 0 {
+			before := math.Float32frombits(le.Uint32(op.Value.Data[value+iz*valueStep:]))
+			d = (float32(old*before) + d) / (old + 1)
+		} else {
+			old = 0
+		}
+		le.PutUint32(op.Value.Data[value+iz*valueStep:], math.Float32bits(d))
+		le.PutUint32(op.Weight.Data[weight+iz*weightStep:], math.Float32bits(min(old+1, op.MaxWeight)))
 	}
-	sdf := depth - p[2]
-	if sdf < -op.Truncate {
-		return
-	}
-	d := min(1, sdf/op.Truncate)
-	vo, wo := op.Value.at(ix, iy, iz), op.Weight.at(ix, iy, iz)
-	weight := math.Float32frombits(le.Uint32(op.Weight.Data[wo:]))
-	if weight > 0 {
-		value := math.Float32frombits(le.Uint32(op.Value.Data[vo:]))
-		d = (float32(weight*value) + d) / (weight + 1)
-	} else {
-		weight = 0
-	}
-	le.PutUint32(op.Value.Data[vo:], math.Float32bits(d))
-	le.PutUint32(op.Weight.Data[wo:], math.Float32bits(min(weight+1, op.MaxWeight)))
 }

@@ -24,6 +24,8 @@ var lerps = map[[2]robocache.DType][forms]func(*rowArgs){
 	{robocache.Float16, robocache.BFloat16}:  {lerpF16B16, lerpF16B16Norm},
 	{robocache.BFloat16, robocache.BFloat16}: {lerpB16B16, lerpB16B16Norm},
 	{robocache.Uint8, robocache.BFloat16}:    {lerpU8B16, lerpU8B16Norm, lerpU8B16UnitNorm},
+	{robocache.Float64, robocache.Float64}:   {lerpWide[float64]},
+	{robocache.Float64, robocache.Float32}:   {lerpWide[float32]},
 }
 
 func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) {

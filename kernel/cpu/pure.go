@@ -12,6 +12,25 @@ func moveRows(a *rowArgs) {
 	}
 }
 
+// lerpWide blends rows of float64, and rounds once.
+func lerpWide[T float32 | float64](a *rowArgs) {
+	left, right, weight := unsafe.Slice(a.left, a.rows), unsafe.Slice(a.right, a.rows), unsafe.Slice(a.weight, a.rows)
+	for i, w := range weight {
+		dst := unsafe.Slice((*T)(unsafe.Add(a.dst, i*a.dstStep)), a.cols)
+		x := unsafe.Slice((*float64)(unsafe.Add(a.src, int(left[i])*a.srcStep)), a.cols)
+		if w == 0 {
+			for j, v := range x {
+				dst[j] = T(v)
+			}
+			continue
+		}
+		y := unsafe.Slice((*float64)(unsafe.Add(a.src, int(right[i])*a.srcStep)), a.cols)
+		for j, v := range x {
+			dst[j] = T(math.FMA(w, y[j]-v, v))
+		}
+	}
+}
+
 // sortedGo is isSorted in plain Go.
 func sortedGo(s []int64) bool {
 	for i := 1; i < len(s); i++ {

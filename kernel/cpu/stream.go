@@ -72,7 +72,7 @@ func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, col
 	switch {
 	case f == plain && from == to && rule.Mode != kernel.Linear:
 		s.kernel, s.moves = moveRows, true
-	case f < 0:
+	case f < 0 || counted && from == robocache.Float64 && to != from:
 		return
 	default:
 		s.kernel = lerpKernel(from, to, f)
