@@ -20,19 +20,7 @@ func NewPlan(src, targets []int64, rule Rule) (*Plan, error) {
 		return nil, err
 	}
 	p := makePlan(rule.Mode, len(targets))
-	if err := fill(p, src, targets, &rule, rule.MaxGap, 0, false); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// newPlanAsGiven is NewPlan under the clock AsGiven.
-func newPlanAsGiven(src, targets []float64, rule *Rule, epsilon float64) (*Plan, error) {
-	p := makePlan(rule.Mode, len(targets))
-	if err := fill(p, src, targets, rule, float64(rule.MaxGap)/1e9, epsilon, rule.Mode.Computes()); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p, p.Fill(src, targets, &rule)
 }
 
 // Fill decides every row of p as NewPlan does, in slices that are there: for back ends that find most rows themselves. src is proved already.
@@ -80,9 +68,7 @@ func fill[T timestamp](p *Plan, src, targets []T, rule *Rule, gap T, epsilon flo
 }
 
 // CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the error names the first bad index.
-func CheckTimestamps(src []int64) error { return checkTimestamps(src) }
-
-func checkTimestamps[T timestamp](src []T) error {
+func CheckTimestamps[T timestamp](src []T) error {
 	if len(src) > math.MaxInt32 {
 		return planError(robocache.ErrResourceLimit, nil, "too many samples", "at most 2^31-1", strconv.Itoa(len(src)))
 	}

@@ -130,10 +130,11 @@ func (s *Series) plan(targets *Tensor, b int, clock Clock, epsilon float64) (p *
 		return nil, 0, err
 	}
 	if clock == AsGiven {
-		if err = checkTimestamps(src.seconds); err != nil {
+		if err = CheckTimestamps(src.seconds); err != nil {
 			return nil, 0, err
 		}
-		p, err = newPlanAsGiven(src.seconds, to.seconds, &s.Rule, epsilon)
+		p = makePlan(s.Rule.Mode, len(to.seconds))
+		err = p.FillAsGiven(src.seconds, to.seconds, &s.Rule, epsilon)
 	} else {
 		p, err = NewPlan(src.ns, to.ns, s.Rule)
 	}

@@ -45,10 +45,11 @@ func isSorted(s []int64) bool {
 
 // find is bracket, in the best form.
 func find(a *searchArgs) int {
-	if !fast {
-		return bracketGo(a)
+	n := 0
+	if fast {
+		n = bracket(a)
 	}
-	return bracket(a)
+	return bracketGo(a, n)
 }
 
 // streamKernel is the kernel whose results go round the caches.

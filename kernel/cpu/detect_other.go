@@ -12,7 +12,7 @@ func streamKernel(src, dst robocache.DType) func(*rowArgs) { return nil }
 
 func isSorted(s []int64) bool { return sortedGo(s) }
 
-func find(a *searchArgs) int { return bracketGo(a) }
+func find(a *searchArgs) int { return bracketGo(a, 0) }
 
 func slerpKernel(a *rowArgs) { panic("no kernel") }
 

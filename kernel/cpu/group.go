@@ -21,10 +21,8 @@ type workerGroup struct {
 	units  int64
 	next   atomic.Int64
 	failed atomic.Bool
-	done   sync.WaitGroup
 	mu     sync.Mutex
 	counts kernel.Counts
-	panics panics
 }
 
 func (c *workerGroup) run(t task, units, threads int) bool {
@@ -32,19 +30,11 @@ func (c *workerGroup) run(t task, units, threads int) bool {
 	c.next.Store(0)
 	c.failed.Store(false)
 	c.counts = kernel.Counts{}
-	threads = min(threads, units)
-	for range threads - 1 {
-		c.done.Add(1)
-		go func() {
-			defer c.done.Done()
-			c.work(t)
-		}()
+	if threads = min(threads, units); threads > 1 {
+		each(threads, func(int) { c.work(t) })
+	} else {
+		c.work(t) // without an allocation
 	}
-	c.work(t)
-	if threads > 1 {
-		c.done.Wait()
-	}
-	c.panics.rethrow()
 	return !c.failed.Load()
 }
 
@@ -52,7 +42,6 @@ func (c *workerGroup) run(t task, units, threads int) bool {
 func worth(threads, bytes int) int { return max(1, min(threads, bytes/aloneBytes)) }
 
 func (c *workerGroup) work(t task) {
-	defer c.panics.catch()
 	w := workers.Get().(*worker)
 	w.counts = kernel.Counts{}
 	t.begin(w)
@@ -85,25 +74,43 @@ func (c *workerGroup) tell(t *kernel.Tensor) {
 	}
 }
 
-// panics brings what went wrong on any thread to the caller's, which can recover from it: elsewhere it would end the process.
-type panics struct {
-	mu    sync.Mutex
-	value any
-}
-
-// catch is to be deferred.
-func (p *panics) catch() {
-	if r := recover(); r != nil {
-		p.mu.Lock()
-		p.value = r
-		p.mu.Unlock()
+// each runs f for every thread and waits; f has the thread's number. A panic on any of them is the caller's, which can recover from it: elsewhere it
+// would end the process.
+func each(threads int, f func(t int)) {
+	var wg sync.WaitGroup
+	var panicked atomic.Pointer[any]
+	one := func(t int) {
+		defer func() {
+			if r := recover(); r != nil {
+				panicked.Store(&r)
+			}
+		}()
+		f(t)
+	}
+	for t := 1; t < threads; t++ {
+		wg.Go(func() { one(t) })
+	}
+	one(0)
+	wg.Wait()
+	if r := panicked.Load(); r != nil {
+		panic(*r)
 	}
 }
 
-// rethrow goes on with a panic, when all threads are done.
-func (p *panics) rethrow() {
-	if r := p.value; r != nil {
-		p.value = nil
-		panic(r)
-	}
+// spread gives 0 … n-1 to threads, some neighbours at a time; who is done takes the next. begin is called once a thread.
+func spread(threads, n int, begin func() func(i int)) {
+	step := max(1, n/(8*threads))
+	var next atomic.Int64
+	each(threads, func(int) {
+		f := begin()
+		for {
+			from := int(next.Add(int64(step))) - step
+			if from >= n {
+				return
+			}
+			for i := from; i < min(from+step, n); i++ {
+				f(i)
+			}
+		}
+	})
 }

@@ -160,7 +160,7 @@ func lerpB16B16Stream(a *rowArgs)
 //go:noescape
 func slerpF32(a *rowArgs)
 
-// bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, and returns how many it did. It needs four timestamps or more.
+// bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at a time, and returns how many it did. It needs four timestamps or more.
 //
 //go:noescape
 func bracket(a *searchArgs) int

@@ -12454,7 +12454,7 @@ DATA fourbfc5555555555555<>+24(SB)/8, $0xbfc5555555555555
 GLOBL fourbfc5555555555555<>(SB), RODATA|NOPTR, $32
 
 // func bracket(a *searchArgs) int
-// Requires: AVX, AVX2, CMOV, FMA3
+// Requires: AVX, AVX2, FMA3
 TEXT ·bracket(SB), NOSPLIT, $0-16
 	MOVQ         a+0(FP), AX
 	XORQ         CX, CX
@@ -12468,19 +12468,19 @@ TEXT ·bracket(SB), NOSPLIT, $0-16
 	VBROADCASTSD 80(AX), Y1
 	VPBROADCASTQ 64(AX), Y2
 	VPBROADCASTQ 56(AX), Y3
-	MOVQ         8(AX), R10
-	SUBQ         $0x02, R10
-	VMOVD        R10, X4
+	MOVQ         8(AX), AX
+	SUBQ         $0x02, AX
+	VMOVD        AX, X4
 	VPBROADCASTD X4, X4
-	MOVQ         $0x4338000000000000, R10
-	VMOVQ        R10, X5
+	MOVQ         $0x4338000000000000, AX
+	VMOVQ        AX, X5
 	VPBROADCASTQ X5, Y5
 	VPCMPEQD     Y6, Y6, Y6
 
 four:
-	LEAQ         4(CX), R12
-	CMPQ         R12, DX
-	JG           row
+	LEAQ         4(CX), R11
+	CMPQ         R11, DX
+	JG           end
 	VMOVDQU      (SI)(CX*8), Y7
 	VPSUBQ       Y2, Y7, Y8
 	VPADDQ       Y5, Y8, Y8
@@ -12490,16 +12490,16 @@ four:
 	VPABSD       X6, X9
 	VPMAXSD      X9, X8, X8
 	VPMINSD      X4, X8, X8
-	VMOVQ        X8, R10
-	VPEXTRQ      $0x01, X8, R11
-	MOVL         R10, R13
+	VMOVQ        X8, AX
+	VPEXTRQ      $0x01, X8, R10
+	MOVL         AX, R12
+	SHRQ         $0x20, AX
+	MOVL         R10, R11
 	SHRQ         $0x20, R10
-	MOVL         R11, R12
-	SHRQ         $0x20, R11
-	VMOVDQU      (BX)(R13*8), X9
-	VMOVDQU      (BX)(R10*8), X10
-	VINSERTI128  $0x01, (BX)(R12*8), Y9, Y9
-	VINSERTI128  $0x01, (BX)(R11*8), Y10, Y10
+	VMOVDQU      (BX)(R12*8), X9
+	VMOVDQU      (BX)(AX*8), X10
+	VINSERTI128  $0x01, (BX)(R11*8), Y9, Y9
+	VINSERTI128  $0x01, (BX)(R10*8), Y10, Y10
 	VPUNPCKLQDQ  Y10, Y9, Y13
 	VPUNPCKHQDQ  Y10, Y9, Y14
 	VPMOVSXDQ    X8, Y8
@@ -12509,15 +12509,15 @@ four:
 	VPADDQ       Y14, Y8, Y8
 	VPSUBQ       Y6, Y8, Y8
 	VEXTRACTI128 $0x01, Y8, X9
-	VMOVQ        X8, R13
-	VPEXTRQ      $0x01, X8, R10
-	VMOVQ        X9, R12
-	VPEXTRQ      $0x01, X9, R11
+	VMOVQ        X8, R12
+	VPEXTRQ      $0x01, X8, AX
+	VMOVQ        X9, R11
+	VPEXTRQ      $0x01, X9, R10
 	VSHUFPS      $0x88, X9, X8, X8
-	VMOVDQU      (BX)(R13*8), X11
-	VMOVDQU      (BX)(R10*8), X12
-	VINSERTI128  $0x01, (BX)(R12*8), Y11, Y11
-	VINSERTI128  $0x01, (BX)(R11*8), Y12, Y12
+	VMOVDQU      (BX)(R12*8), X11
+	VMOVDQU      (BX)(AX*8), X12
+	VINSERTI128  $0x01, (BX)(R11*8), Y11, Y11
+	VINSERTI128  $0x01, (BX)(R10*8), Y12, Y12
 	VPUNPCKLQDQ  Y12, Y11, Y13
 	VPUNPCKHQDQ  Y12, Y11, Y14
 	VPSUBQ       Y13, Y7, Y7
@@ -12526,9 +12526,9 @@ four:
 	VPCMPGTQ     Y3, Y14, Y15
 	VPOR         Y7, Y15, Y15
 	VPANDN       Y13, Y15, Y13
-	VMOVMSKPD    Y13, R10
-	CMPL         R10, $0x0f
-	JNE          row
+	VMOVMSKPD    Y13, AX
+	CMPL         AX, $0x0f
+	JNE          end
 	VPOR         four4330000000000000<>+0(SB), Y7, Y7
 	VPOR         four4330000000000000<>+0(SB), Y14, Y14
 	VSUBPD       four4330000000000000<>+0(SB), Y7, Y7
@@ -12540,51 +12540,6 @@ four:
 	VMOVDQU      X8, (R8)(CX*4)
 	ADDQ         $0x04, CX
 	JMP          four
-
-row:
-	CMPQ        CX, DX
-	JGE         end
-	MOVQ        $0x00000001, R12
-	MOVQ        (SI)(CX*8), R10
-	MOVQ        R10, R11
-	SUBQ        64(AX), R11
-	VXORPS      X2, X2, X2
-	VCVTSI2SDQ  R11, X2, X2
-	VFMADD213SD X0, X1, X2
-	VCVTTSD2SIQ X2, R11
-	CMPQ        R11, R12
-	CMOVQLT     R12, R11
-	MOVQ        8(AX), R12
-	SUBQ        $0x02, R12
-	CMPQ        R11, R12
-	CMOVQGT     R12, R11
-	XORL        R12, R12
-	XORL        R13, R13
-	CMPQ        8(BX)(R11*8), R10
-	SETLE       R13
-	CMPQ        (BX)(R11*8), R10
-	SETGT       R12
-	ADDQ        R13, R11
-	SUBQ        R12, R11
-	MOVQ        (BX)(R11*8), R12
-	MOVQ        8(BX)(R11*8), R13
-	SUBQ        R12, R10
-	SUBQ        R12, R13
-	CMPQ        R10, R13
-	JAE         end
-	CMPQ        R13, 56(AX)
-	JG          end
-	VXORPS      X2, X2, X2
-	VXORPS      X3, X3, X3
-	VCVTSI2SDQ  R10, X2, X2
-	VCVTSI2SDQ  R13, X3, X3
-	VDIVSD      X3, X2, X2
-	VMOVSD      X2, (R9)(CX*8)
-	MOVL        R11, (DI)(CX*4)
-	INCQ        R11
-	MOVL        R11, (R8)(CX*4)
-	INCQ        CX
-	JMP         row
 
 end:
 	VZEROUPPER

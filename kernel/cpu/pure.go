@@ -41,12 +41,13 @@ func sortedGo(s []int64) bool {
 	return true
 }
 
-// bracketGo is bracket in plain Go.
-func bracketGo(a *searchArgs) int {
+// bracketGo is bracket in plain Go, one row at a time from row n on.
+func bracketGo(a *searchArgs, n int) int {
 	s := unsafe.Slice(a.timestamps, a.last+1)
 	targets := unsafe.Slice(a.targets, a.rows)
 	left, right, weight := unsafe.Slice(a.left, a.rows), unsafe.Slice(a.right, a.rows), unsafe.Slice(a.weight, a.rows)
-	for i, t := range targets {
+	for ; n < len(targets); n++ {
+		t := targets[n]
 		g := math.FMA(float64(t-a.start), a.rate, a.first)
 		k := 1
 		if g > 1 {
@@ -59,9 +60,9 @@ func bracketGo(a *searchArgs) int {
 		}
 		num, den := t-s[k], s[k+1]-s[k]
 		if uint64(num) >= uint64(den) || den > a.maxGap {
-			return i
+			break
 		}
-		left[i], right[i], weight[i] = int32(k), int32(k+1), float64(num)/float64(den)
+		left[n], right[n], weight[n] = int32(k), int32(k+1), float64(num)/float64(den)
 	}
-	return a.rows
+	return n
 }

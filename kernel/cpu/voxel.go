@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache/kernel"
 )
@@ -146,40 +145,6 @@ func grow[T any](s *[]T, n int) []T {
 		*s = make([]T, n+n/8)
 	}
 	return (*s)[:n]
-}
-
-// each runs f for every thread and waits; f has the thread's number.
-func each(threads int, f func(t int)) {
-	var wg sync.WaitGroup
-	var p panics
-	one := func(t int) {
-		defer p.catch()
-		f(t)
-	}
-	for t := 1; t < threads; t++ {
-		wg.Go(func() { one(t) })
-	}
-	one(0)
-	wg.Wait()
-	p.rethrow()
-}
-
-// spread gives 0 … n-1 to threads, some neighbours at a time; who is done takes the next. begin is called once a thread.
-func spread(threads, n int, begin func() func(i int)) {
-	step := max(1, n/(8*threads))
-	var next atomic.Int64
-	each(threads, func(int) {
-		f := begin()
-		for {
-			from := int(next.Add(int64(step))) - step
-			if from >= n {
-				return
-			}
-			for i := from; i < min(from+step, n); i++ {
-				f(i)
-			}
-		}
-	})
 }
 
 // finish writes what is known at the end.
