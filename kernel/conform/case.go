@@ -1,6 +1,8 @@
 package conform
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
@@ -12,10 +14,10 @@ type Case struct {
 	options
 	File    string          `json:"-"`
 	Name    string          `json:"name"`
-	Times   []string        `json:"times"`
-	Targets []string        `json:"targets"`
+	Times   integers        `json:"times"`
+	Targets integers        `json:"targets"`
 	Stored  *plan           `json:"plan"`
-	Data    data            `json:"data"`
+	Data    matrix          `json:"data"`
 	Out     robocache.DType `json:"out"`
 	Want    []string        `json:"want"`
 	Valid   []int           `json:"valid"`
@@ -28,17 +30,26 @@ type plan struct {
 	Kind   []kernel.Kind `json:"kind"`
 	Left   []int32       `json:"left"`
 	Right  []int32       `json:"right"`
-	Weight []string      `json:"weight"`
+	Weight []bits64      `json:"weight"`
 	Valid  []int         `json:"valid"`
 }
 
-// data is a case's source and its layout.
-type data struct {
-	array
-	Rows      int `json:"rows"`
-	Cols      int `json:"cols"`
-	RowStride int `json:"row_stride"`
-	ColStride int `json:"col_stride"`
+// matrix is a case's source and its layout.
+type matrix struct {
+	tensor
+	cols int
+}
+
+func (m *matrix) UnmarshalJSON(b []byte) error {
+	var l struct {
+		Rows      int `json:"rows"`
+		Cols      int `json:"cols"`
+		RowStride int `json:"row_stride"`
+		ColStride int `json:"col_stride"`
+	}
+	err := errors.Join(json.Unmarshal(b, &m.tensor), json.Unmarshal(b, &l))
+	m.Shape, m.Stride, m.cols = []int{l.Rows, l.Cols}, []int{l.RowStride, l.ColStride}, l.Cols
+	return err
 }
 
 // Load reads every file of plans.
@@ -57,28 +68,22 @@ func Load() (all []Case, _ error) {
 }
 
 // Plan is the stored plan.
-func (c *Case) Plan() (*kernel.Plan, error) {
-	var r reader
+func (c *Case) Plan() *kernel.Plan {
 	p := &kernel.Plan{Mode: c.Mode, Sources: len(c.Times), Kind: c.Stored.Kind, Left: c.Stored.Left, Right: c.Stored.Right}
 	for i, w := range c.Stored.Weight {
-		p.Weight, p.Valid = append(p.Weight, r.float64(w)), append(p.Valid, uint8(c.Stored.Valid[i]))
+		p.Weight, p.Valid = append(p.Weight, float64(w)), append(p.Valid, uint8(c.Stored.Valid[i]))
 	}
-	return p, r.err
+	return p
 }
 
 // run gives the case to the back end: as a batch of one entry with times, then by its stored plan.
 func (c *Case) run(b Backend) error {
-	var r reader
-	c.Data.Shape, c.Data.Stride = []int{c.Data.Rows, c.Data.Cols}, []int{c.Data.RowStride, c.Data.ColStride}
-	src, rule, times, targets := r.tensor(&c.Data.array), r.rule(&c.options), r.index(c.Times), r.index(c.Targets)
-	if r.err != nil {
-		return r.err
-	}
+	src, rule := kernel.Tensor(c.Data.tensor), c.rule()
 	inputs := []*kernel.Tensor{&src}
 	values := src
 	values.Shape, values.Stride = append([]int{1}, src.Shape...), append([]int{0}, src.Stride...)
-	op := &kernel.FuseOp{Series: []kernel.Series{{Values: values, Times: *times, Rule: rule}}, Targets: *targets, Validate: true,
-		Out: *Filled(c.Out, 1, len(c.Targets), c.Data.Cols), Valid: Filled(robocache.Uint8, 1, len(c.Targets), 1)}
+	op := &kernel.FuseOp{Series: []kernel.Series{{Values: values, Times: *Int64s(c.Times...), Rule: rule}}, Targets: *Int64s(c.Targets...), Validate: true,
+		Out: *Filled(c.Out, 1, len(c.Targets), c.Data.cols), Valid: Filled(robocache.Uint8, 1, len(c.Targets), 1)}
 	done, err := c.Error.checked(inputs, func() error { return b.Fuse(op) })
 	if !done {
 		err = c.check(&op.Out, op.Valid)
@@ -86,12 +91,8 @@ func (c *Case) run(b Backend) error {
 	if err != nil || c.Error != nil {
 		return err
 	}
-	p, err := c.Plan()
-	if err != nil {
-		return err
-	}
-	part := Planned(p)
-	part.Src, part.Out, part.Rule = src, *Filled(c.Out, p.Len(), c.Data.Cols), rule
+	part := Planned(c.Plan())
+	part.Src, part.Out, part.Rule = src, *Filled(c.Out, part.Kind.Len(), c.Data.cols), rule
 	if done, err = c.Error.checked(inputs, func() error { return b.Apply(&kernel.ApplyOp{Parts: []kernel.Part{part}}) }); !done {
 		err = c.check(&part.Out, part.Valid)
 	}

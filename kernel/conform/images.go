@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -15,8 +14,8 @@ import (
 // imageCase is one vector of augmented images; generate_images.py says what the fields are.
 type imageCase struct {
 	Name       string      `json:"name"`
-	Seed       string      `json:"seed"`
-	Epoch      string      `json:"epoch"`
+	Seed       uint64      `json:"seed,string"`
+	Epoch      uint64      `json:"epoch,string"`
 	Sample     int64       `json:"sample,string"`
 	Camera     uint32      `json:"camera"`
 	Step       int         `json:"step"`
@@ -85,21 +84,10 @@ func tabled(b []byte, table []float32) []byte {
 }
 
 func (c *imageCase) part() (p kernel.ImagePart, want []byte, err error) {
-	a := kernel.ImageAugment{Camera: c.Camera, Height: c.Crop[0], Width: c.Crop[1], Pad: c.Pad, Brightness: c.Brightness, Contrast: c.Contrast, Saturation: c.Saturation, Hue: c.Hue, Flip: c.Flip, Noise: c.Noise}
-	if a.Seed, err = strconv.ParseUint(c.Seed, 10, 64); err != nil {
-		return p, nil, err
-	}
-	if a.Epoch, err = strconv.ParseUint(c.Epoch, 10, 64); err != nil {
-		return p, nil, err
-	}
-	if err := a.Check(c.Size[0], c.Size[1]); err != nil {
-		return p, nil, err
-	}
-	src, err := hex.DecodeString(c.Src)
-	if err != nil {
-		return p, nil, err
-	}
-	if want, err = hex.DecodeString(c.Want); err != nil {
+	a := kernel.ImageAugment{Seed: c.Seed, Epoch: c.Epoch, Camera: c.Camera, Height: c.Crop[0], Width: c.Crop[1], Pad: c.Pad, Brightness: c.Brightness, Contrast: c.Contrast, Saturation: c.Saturation, Hue: c.Hue, Flip: c.Flip, Noise: c.Noise}
+	src, err1 := hex.DecodeString(c.Src)
+	want, err2 := hex.DecodeString(c.Want)
+	if err := errors.Join(a.Check(c.Size[0], c.Size[1]), err1, err2); err != nil {
 		return p, nil, err
 	}
 	d := a.Draw(c.Sample, c.Size[0], c.Size[1], c.Step)

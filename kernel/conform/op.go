@@ -3,7 +3,6 @@ package conform
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -14,26 +13,26 @@ type opCase struct {
 	Op       string         `json:"op"`
 	Name     string         `json:"name"`
 	Series   []opSeries     `json:"series"`
-	Targets  *array         `json:"targets"`
+	Targets  tensor         `json:"targets"`
 	Clock    string         `json:"clock"`
-	Epsilon  string         `json:"epsilon"`
-	Gradient *array         `json:"gradient"`
+	Epsilon  bits64         `json:"epsilon"`
+	Gradient tensor         `json:"gradient"`
 	Out      *array         `json:"out"`
 	ValidOut *array         `json:"valid_out"`
 	Want     []string       `json:"want"`
 	Valid    []int          `json:"valid"`
 	Counts   []int64        `json:"counts"`
-	Slack    []string       `json:"slack"`
+	Slack    []bits64       `json:"slack"`
 	Error    *ExpectedError `json:"error"`
 }
 
 type opSeries struct {
 	options
 	Name       string      `json:"name"`
-	Values     *array      `json:"values"`
-	Times      *array      `json:"times"`
-	Lengths    []string    `json:"lengths"`
-	Offsets    []string    `json:"offsets"`
+	Values     tensor      `json:"values"`
+	Times      tensor      `json:"times"`
+	Lengths    integers    `json:"lengths"`
+	Offsets    integers    `json:"offsets"`
 	Quats      [][4]int    `json:"quats"`
 	Continuous bool        `json:"continuous"`
 	Epilogue   *opEpilogue `json:"epilogue"`
@@ -42,20 +41,20 @@ type opSeries struct {
 type opEpilogue struct {
 	Unit bool `json:"unit"`
 	Norm *struct {
-		Kind string   `json:"kind"`
-		A    []string `json:"a"`
-		B    []string `json:"b"`
+		Kind string  `json:"kind"`
+		A    numbers `json:"a"`
+		B    numbers `json:"b"`
 	} `json:"norm"`
-	Plane   int      `json:"plane"`
-	Clip    []string `json:"clip"`
+	Plane   int     `json:"plane"`
+	Clip    numbers `json:"clip"`
 	Augment *struct {
 		Seed    uint64   `json:"seed,string"`
 		Epoch   uint64   `json:"epoch,string"`
 		Op      uint32   `json:"op"`
-		Samples []string `json:"samples"`
-		Noise   string   `json:"noise"`
-		Dropout string   `json:"dropout"`
-		Scale   []string `json:"scale"`
+		Samples integers `json:"samples"`
+		Noise   bits32   `json:"noise"`
+		Dropout bits32   `json:"dropout"`
+		Scale   numbers  `json:"scale"`
 	} `json:"augment"`
 }
 
@@ -83,58 +82,37 @@ func (c *opCase) continuous() bool {
 	return false
 }
 
-func (r *reader) series(s *opSeries) kernel.Series {
-	out := kernel.Series{Name: s.Name, Values: r.tensor(s.Values), Times: r.tensor(s.Times), Lengths: r.index(s.Lengths), Offsets: r.index(s.Offsets), Rule: r.rule(&s.options)}
+func (s *opSeries) series() kernel.Series {
+	out := kernel.Series{Name: s.Name, Values: kernel.Tensor(s.Values), Times: kernel.Tensor(s.Times), Lengths: s.Lengths.index(), Offsets: s.Offsets.index(), Rule: s.rule()}
 	out.Rule.Quats, out.Rule.Continuous = s.Quats, s.Continuous
-	if s.Epilogue != nil {
-		out.Epilogue = r.epilogue(s.Epilogue)
+	e := s.Epilogue
+	if e == nil {
+		return out
 	}
-	return out
-}
-
-func (r *reader) epilogue(e *opEpilogue) kernel.Epilogue {
-	out := kernel.Epilogue{Unit: e.Unit, Plane: e.Plane}
+	out.Epilogue = kernel.Epilogue{Unit: e.Unit, Plane: e.Plane}
 	if n := e.Norm; n != nil {
-		out.Norm = &kernel.Norm{Kind: map[string]kernel.NormKind{"mean_std": kernel.MeanStd, "min_max": kernel.MinMax}[n.Kind], A: make([]float32, len(n.A)), B: make([]float32, len(n.B))}
-		r.floats(out.Norm.A, n.A)
-		r.floats(out.Norm.B, n.B)
+		out.Epilogue.Norm = &kernel.Norm{Kind: map[string]kernel.NormKind{"mean_std": kernel.MeanStd, "min_max": kernel.MinMax}[n.Kind], A: n.A, B: n.B}
 	}
 	if e.Clip != nil {
-		out.Clip = new([2]float32)
-		r.floats(out.Clip[:], e.Clip)
+		out.Epilogue.Clip = (*[2]float32)(e.Clip)
 	}
 	if a := e.Augment; a != nil {
-		var scale [2]float32
-		r.floats(scale[:], a.Scale)
-		out.Augment = &kernel.Augment{Seed: a.Seed, Epoch: a.Epoch, Op: a.Op, Samples: r.index(a.Samples), Noise: r.float32(a.Noise), Dropout: r.float32(a.Dropout), ScaleLo: scale[0], ScaleHi: scale[1]}
+		out.Epilogue.Augment = &kernel.Augment{Seed: a.Seed, Epoch: a.Epoch, Op: a.Op, Samples: a.Samples.index(), Noise: float32(a.Noise), Dropout: float32(a.Dropout), ScaleLo: a.Scale[0], ScaleHi: a.Scale[1]}
 	}
 	return out
 }
 
-func (r *reader) clock(name string) kernel.Clock {
-	switch name {
-	case "", "ns":
-		return kernel.Nanoseconds
-	case "as_given":
-		return kernel.AsGiven
-	}
-	r.err = errors.Join(r.err, errors.New("unknown clock "+strconv.Quote(name)))
-	return 0
-}
+var clocks = map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "as_given": kernel.AsGiven}
 
 func (c *opCase) fuse(b Backend) error {
-	var r reader
-	op := &kernel.FuseOp{Targets: r.tensor(c.Targets), Out: *blank(c.Out), Clock: r.clock(c.Clock), Epsilon: r.float64(c.Epsilon), Validate: true, Counts: Int64s(7, 1<<40)}
+	op := &kernel.FuseOp{Targets: kernel.Tensor(c.Targets), Out: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Validate: true, Counts: Int64s(7, 1<<40)}
 	for i := range c.Series {
-		op.Series = append(op.Series, r.series(&c.Series[i]))
+		op.Series = append(op.Series, c.Series[i].series())
 	}
 	if c.ValidOut != nil {
 		op.Valid = blank(c.ValidOut)
 	} else if len(op.Out.Shape) == 3 {
 		op.Valid = Filled(robocache.Uint8, op.Out.Shape[0], op.Out.Shape[1], len(op.Series))
-	}
-	if r.err != nil {
-		return r.err
 	}
 	all := op.Tensors() // out, valid and counts are last
 	if done, err := c.Error.checked(all[:len(all)-3], func() error { return b.Fuse(op) }); done {
@@ -208,11 +186,7 @@ func view(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 }
 
 func (c *opCase) grad(b Backend) error {
-	var r reader
-	op := &kernel.FuseGradOp{Targets: r.tensor(c.Targets), Out: r.tensor(c.Gradient), Grad: *blank(c.Out), Clock: r.clock(c.Clock), Epsilon: r.float64(c.Epsilon), Series: r.series(&c.Series[0])}
-	if r.err != nil {
-		return r.err
-	}
+	op := &kernel.FuseGradOp{Targets: kernel.Tensor(c.Targets), Out: kernel.Tensor(c.Gradient), Grad: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Series: c.Series[0].series()}
 	all := op.Tensors() // grad is last
 	if done, err := c.Error.checked(all[:len(all)-1], func() error { return b.FuseGrad(op) }); done {
 		return err
@@ -222,11 +196,10 @@ func (c *opCase) grad(b Backend) error {
 
 // compare looks at the results: out to the bit, or within the slack of its column; counts begin at what was counted before.
 func (c *opCase) compare(out, valid, counts *kernel.Tensor, overflow, nan int64) error {
-	var r reader
 	near := func(index []int, want, got uint64) bool {
-		return c.Slack != nil && Near(want, got, out.DType, r.float64(c.Slack[index[len(index)-1]]))
+		return c.Slack != nil && Near(want, got, out.DType, float64(c.Slack[index[len(index)-1]]))
 	}
-	err := errors.Join(expect("out", out, c.Want, near), r.err)
+	err := expect("out", out, c.Want, near)
 	if err == nil && valid != nil {
 		err = expect("valid", valid, words(c.Valid, 2), nil)
 	}

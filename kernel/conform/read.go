@@ -2,16 +2,16 @@ package conform
 
 import (
 	"encoding/hex"
-	"errors"
-	"fmt"
+	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// array is a tensor in a vector.
+// array is a tensor's layout in a vector, and its memory.
 type array struct {
 	DType  robocache.DType `json:"dtype"`
 	Shape  []int           `json:"shape"`
@@ -21,6 +21,70 @@ type array struct {
 	Memory []string        `json:"memory"`
 }
 
+// What vectors are made of: numbers by their hexadecimal bits, whole numbers as decimal texts, tensors.
+type (
+	bits32   float32
+	bits64   float64
+	numbers  []float32
+	integers []int64
+	tensor   kernel.Tensor
+)
+
+func (x *bits32) UnmarshalText(b []byte) error {
+	u, err := strconv.ParseUint(string(b), 16, 32)
+	*x = bits32(math.Float32frombits(uint32(u)))
+	return err
+}
+
+func (x *bits64) UnmarshalText(b []byte) error {
+	u, err := strconv.ParseUint(string(b), 16, 64)
+	*x = bits64(math.Float64frombits(u))
+	return err
+}
+
+func (x *numbers) UnmarshalJSON(b []byte) error {
+	var all []bits32
+	err := json.Unmarshal(b, &all)
+	for _, v := range all {
+		*x = append(*x, float32(v))
+	}
+	return err
+}
+
+func (x *integers) UnmarshalJSON(b []byte) error {
+	var all []json.Number
+	err := json.Unmarshal(b, &all)
+	*x = integers{}
+	for i := 0; i < len(all) && err == nil; i++ {
+		var v int64
+		v, err = all[i].Int64()
+		*x = append(*x, v)
+	}
+	return err
+}
+
+// index is a tensor of the numbers; nil where there are none.
+func (x integers) index() *kernel.Tensor {
+	if x == nil {
+		return nil
+	}
+	return Int64s(x...)
+}
+
+func (t *tensor) UnmarshalJSON(b []byte) error {
+	var a array
+	err := json.Unmarshal(b, &a)
+	data := make([]byte, a.Skip, a.Skip+8*len(a.Memory))
+	for i := 0; i < len(a.Memory) && err == nil; i++ {
+		var element []byte
+		element, err = hex.DecodeString(a.Memory[i])
+		slices.Reverse(element)
+		data = append(data, element...)
+	}
+	*t = tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride, Base: a.Base, Data: data[a.Skip:]}
+	return err
+}
+
 // options are what vectors say of a rule.
 type options struct {
 	Mode   kernel.Mode `json:"mode"`
@@ -28,77 +92,10 @@ type options struct {
 	MaxGap int64       `json:"max_gap,string"`
 	Before int64       `json:"before,string"`
 	After  int64       `json:"after,string"`
-	Period string      `json:"period"`
-	Lo     string      `json:"lo"`
+	Period bits64      `json:"period"`
+	Lo     *bits64     `json:"lo"`
 }
 
-// reader collects the errors of many small readings.
-type reader struct{ err error }
-
-// bits reads the hexadecimal bits of a number; none are 0.
-func (r *reader) bits(s string, size int) uint64 {
-	if s == "" {
-		return 0
-	}
-	u, err := strconv.ParseUint(s, 16, size)
-	r.err = errors.Join(r.err, err)
-	return u
-}
-
-func (r *reader) float32(s string) float32 { return math.Float32frombits(uint32(r.bits(s, 32))) }
-func (r *reader) float64(s string) float64 { return math.Float64frombits(r.bits(s, 64)) }
-
-func (r *reader) floats(dst []float32, s []string) {
-	if len(s) != len(dst) {
-		r.err = errors.Join(r.err, fmt.Errorf("%d numbers, want %d", len(s), len(dst)))
-		return
-	}
-	for i, x := range s {
-		dst[i] = r.float32(x)
-	}
-}
-
-func (r *reader) rule(o *options) kernel.Rule {
-	out := kernel.Rule{Mode: o.Mode, Edge: o.Edge, MaxGap: o.MaxGap, Before: o.Before, After: o.After, Period: r.float64(o.Period)}
-	if o.Lo != "" {
-		lo := r.float64(o.Lo)
-		out.Lo = &lo
-	}
-	return out
-}
-
-func (r *reader) tensor(a *array) kernel.Tensor {
-	t := kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride, Base: a.Base, Data: make([]byte, a.Skip, a.Skip+8*len(a.Memory))}
-	for _, h := range a.Memory {
-		b, err := hex.DecodeString(h)
-		r.err = errors.Join(r.err, err)
-		for i := len(b) - 1; i >= 0; i-- {
-			t.Data = append(t.Data, b[i])
-		}
-	}
-	t.Data = t.Data[a.Skip:]
-	return t
-}
-
-// index is a tensor of whole numbers; nil where there are none.
-func (r *reader) index(s []string) *kernel.Tensor {
-	if s == nil {
-		return nil
-	}
-	x, err := Ints(s)
-	r.err = errors.Join(r.err, err)
-	return Int64s(x...)
-}
-
-// Ints reads times.
-func Ints(s []string) ([]int64, error) {
-	out := make([]int64, len(s))
-	for i, x := range s {
-		v, err := strconv.ParseInt(x, 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = v
-	}
-	return out, nil
+func (o *options) rule() kernel.Rule {
+	return kernel.Rule{Mode: o.Mode, Edge: o.Edge, MaxGap: o.MaxGap, Before: o.Before, After: o.After, Period: float64(o.Period), Lo: (*float64)(o.Lo)}
 }

@@ -11,36 +11,36 @@ import (
 
 // spaceCase is one vector of voxels, depth images or TSDF; generate_voxels.py says what the fields are.
 type spaceCase struct {
-	Op       string   `json:"op"`
-	Name     string   `json:"name"`
-	Points   *array   `json:"points"`
-	Features *array   `json:"features"`
-	Lengths  []string `json:"lengths"`
-	Offsets  []string `json:"offsets"`
-	Grid     []int    `json:"grid"`
-	Mode     string   `json:"mode"`
-	Outside  string   `json:"outside"`
-	Bits     bool     `json:"bits"`
-	Fill     string   `json:"fill"`
-	DType    string   `json:"dtype"`
-	Capacity *int     `json:"capacity"`
-	Found    int64    `json:"found"`
-	Coords   []int32  `json:"coords"`
-	Counts   []int32  `json:"counts"`
-	Rows     []string `json:"rows"`
-	Stats    []int64  `json:"stats"`
+	Op       string           `json:"op"`
+	Name     string           `json:"name"`
+	Points   tensor           `json:"points"`
+	Features *tensor          `json:"features"`
+	Lengths  integers         `json:"lengths"`
+	Offsets  integers         `json:"offsets"`
+	Grid     [3]int           `json:"grid"`
+	Mode     kernel.VoxelMode `json:"mode"`
+	Outside  kernel.Outside   `json:"outside"`
+	Bits     bool             `json:"bits"`
+	Fill     bits32           `json:"fill"`
+	DType    string           `json:"dtype"`
+	Capacity *int             `json:"capacity"`
+	Found    int64            `json:"found"`
+	Coords   []int32          `json:"coords"`
+	Counts   []int32          `json:"counts"`
+	Rows     []string         `json:"rows"`
+	Stats    []int64          `json:"stats"`
 
-	Depth     *array         `json:"depth"`
-	Camera    []string       `json:"camera"`
-	Scale     string         `json:"scale"`
-	Pose      []string       `json:"pose"`
-	View      []string       `json:"view"`
-	Min       []string       `json:"min"`
-	Size      []string       `json:"size"`
-	Truncate  string         `json:"truncate"`
-	MaxWeight string         `json:"max_weight"`
-	Value     *array         `json:"value"`
-	Weight    *array         `json:"weight"`
+	Depth     tensor         `json:"depth"`
+	Camera    numbers        `json:"camera"`
+	Scale     bits32         `json:"scale"`
+	Pose      numbers        `json:"pose"`
+	View      numbers        `json:"view"`
+	Min       numbers        `json:"min"`
+	Size      numbers        `json:"size"`
+	Truncate  bits32         `json:"truncate"`
+	MaxWeight bits32         `json:"max_weight"`
+	Value     tensor         `json:"value"`
+	Weight    tensor         `json:"weight"`
 	Stride    []int          `json:"stride"`
 	Base      int            `json:"base"`
 	Want      []string       `json:"want"`
@@ -57,7 +57,7 @@ func RunVoxels(b Space) (ran int, failures []error) {
 	}
 	each(&s, "voxels/large.json", func(c *largeVoxels) (string, error) {
 		// Equal bits in each run: additions in another order would differ.
-		for n := 1; n < 5 && c.Mode == "mean"; n++ {
+		for n := 1; n < 5 && c.Mode == kernel.Average; n++ {
 			s.ran++
 			if err := c.run(b); err != nil {
 				return c.Name, fmt.Errorf("run %d: %w", n, err)
@@ -81,20 +81,8 @@ func (c *spaceCase) run(b Space) error {
 }
 
 func (c *spaceCase) voxelize(b Space) error {
-	var r reader
-	op := &kernel.VoxelOp{Points: r.tensor(c.Points), Lengths: r.index(c.Lengths), Offsets: r.index(c.Offsets), Bits: c.Bits, Fill: r.float32(c.Fill), Validate: c.Error != nil}
-	if c.Features != nil {
-		f := r.tensor(c.Features)
-		op.Features = &f
-	}
-	copy(op.Grid[:], c.Grid)
-	r.floats(op.Min[:], c.Min)
-	r.floats(op.Size[:], c.Size)
-	r.err = errors.Join(r.err, op.Mode.UnmarshalText([]byte(c.Mode)), op.Outside.UnmarshalText([]byte(c.Outside)))
-	if r.err != nil {
-		return r.err
-	}
-	op.Stats = Filled(robocache.Int64, 3)
+	op := &kernel.VoxelOp{Points: kernel.Tensor(c.Points), Features: (*kernel.Tensor)(c.Features), Lengths: c.Lengths.index(), Offsets: c.Offsets.index(), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
+		Grid: c.Grid, Mode: c.Mode, Outside: c.Outside, Bits: c.Bits, Fill: float32(c.Fill), Validate: c.Error != nil, Stats: Filled(robocache.Int64, 3)}
 	if c.Capacity != nil {
 		n := *c.Capacity
 		op.Coords, op.Found = Filled(robocache.Int32, n, 4), Filled(robocache.Int64, 1)
@@ -136,15 +124,9 @@ func (c *spaceCase) voxelize(b Space) error {
 }
 
 func (c *spaceCase) unproject(b Space) error {
-	var r reader
-	op := &kernel.DepthOp{Depth: r.tensor(c.Depth), Scale: r.float32(c.Scale)}
-	r.floats(op.Camera[:], c.Camera)
+	op := &kernel.DepthOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale)}
 	if c.Pose != nil {
-		op.Pose = new([12]float32)
-		r.floats(op.Pose[:], c.Pose)
-	}
-	if r.err != nil {
-		return r.err
+		op.Pose = (*[12]float32)(c.Pose)
 	}
 	op.Out = *blank(&array{DType: robocache.Float32, Shape: append(slices.Clone(op.Depth.Shape), 3), Stride: c.Stride, Base: c.Base})
 	op.Valid = Filled(robocache.Uint8, op.Depth.Shape...)
@@ -155,15 +137,8 @@ func (c *spaceCase) unproject(b Space) error {
 }
 
 func (c *spaceCase) integrate(b Space) error {
-	var r reader
-	op := &kernel.TSDFOp{Depth: r.tensor(c.Depth), Scale: r.float32(c.Scale), Truncate: r.float32(c.Truncate), MaxWeight: r.float32(c.MaxWeight), Value: r.tensor(c.Value), Weight: r.tensor(c.Weight)}
-	r.floats(op.Camera[:], c.Camera)
-	r.floats(op.View[:], c.View)
-	r.floats(op.Min[:], c.Min)
-	r.floats(op.Size[:], c.Size)
-	if r.err != nil {
-		return r.err
-	}
+	op := &kernel.TSDFOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale), View: [12]float32(c.View), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
+		Truncate: float32(c.Truncate), MaxWeight: float32(c.MaxWeight), Value: kernel.Tensor(c.Value), Weight: kernel.Tensor(c.Weight)}
 	if done, err := c.Error.failed(b.Integrate(op)); done {
 		return err
 	}

@@ -1,10 +1,7 @@
 package conform
 
 import (
-	"encoding/binary"
-	"errors"
 	"math"
-	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -12,20 +9,20 @@ import (
 
 // largeVoxels is a generated cloud and the SHA-256 of its voxels; generate_voxels.py says how it is made.
 type largeVoxels struct {
-	Name     string   `json:"name"`
-	Seed     string   `json:"seed"`
-	Points   int      `json:"points"`
-	Batch    int      `json:"batch"`
-	Features int      `json:"features"`
-	Mode     string   `json:"mode"`
-	Layout   string   `json:"layout"`
-	Grid     [3]int   `json:"grid"`
-	Size     []string `json:"size"`
-	Spread   float64  `json:"spread"`
-	From     float64  `json:"from"`
-	Stats    []int64  `json:"stats"`
-	Found    int      `json:"found"`
-	SHA256   string   `json:"sha256"`
+	Name     string           `json:"name"`
+	Seed     uint64           `json:"seed,string"`
+	Points   int              `json:"points"`
+	Batch    int              `json:"batch"`
+	Features int              `json:"features"`
+	Mode     kernel.VoxelMode `json:"mode"`
+	Layout   string           `json:"layout"`
+	Grid     [3]int           `json:"grid"`
+	Size     numbers          `json:"size"`
+	Spread   float64          `json:"spread"`
+	From     float64          `json:"from"`
+	Stats    []int64          `json:"stats"`
+	Found    int              `json:"found"`
+	SHA256   string           `json:"sha256"`
 }
 
 // splitmix is the generator of the large vectors.
@@ -39,16 +36,7 @@ func splitmix(state *uint64) uint64 {
 
 // op lays the case out, with blank results.
 func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
-	seed, err := strconv.ParseUint(c.Seed, 10, 64)
-	if err != nil {
-		return nil, err
-	}
-	var r reader
-	op := &kernel.VoxelOp{Grid: c.Grid, Bits: c.Layout == "bits"}
-	r.floats(op.Size[:], c.Size)
-	if err := errors.Join(r.err, op.Mode.UnmarshalText([]byte(c.Mode))); err != nil {
-		return nil, err
-	}
+	seed, op := c.Seed, &kernel.VoxelOp{Grid: c.Grid, Size: [3]float32(c.Size), Mode: c.Mode, Bits: c.Layout == "bits", Stats: Filled(robocache.Int64, 3)}
 	lead := []int{c.Points}
 	if c.Batch > 1 {
 		lead = []int{c.Batch, c.Points / c.Batch}
@@ -56,17 +44,16 @@ func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 	points := make([]byte, 0, 12*c.Points)
 	for range 3 * c.Points {
 		x := float64(splitmix(&seed) >> 40)
-		points = binary.LittleEndian.AppendUint32(points, math.Float32bits(float32(float64(x*0x1p-24*c.Spread)+c.From)))
+		points = le.AppendUint32(points, math.Float32bits(float32(float64(x*0x1p-24*c.Spread)+c.From)))
 	}
-	op.Points = kernel.Tensor{DType: robocache.Float32, Shape: append(append([]int(nil), lead...), 3), Data: points}
+	op.Points = kernel.Tensor{DType: robocache.Float32, Shape: append(lead[:len(lead):len(lead)], 3), Data: points}
 	if c.Features > 0 {
 		features := make([]byte, 0, 4*c.Points*c.Features)
 		for range c.Points * c.Features {
-			features = binary.LittleEndian.AppendUint32(features, math.Float32bits((float32(splitmix(&seed)>>40)-1<<23)*0x1p-20))
+			features = le.AppendUint32(features, math.Float32bits((float32(splitmix(&seed)>>40)-1<<23)*0x1p-20))
 		}
-		op.Features = &kernel.Tensor{DType: robocache.Float32, Shape: append(append([]int(nil), lead...), c.Features), Data: features}
+		op.Features = &kernel.Tensor{DType: robocache.Float32, Shape: append(lead[:len(lead):len(lead)], c.Features), Data: features}
 	}
-	op.Stats = Filled(robocache.Int64, 3)
 	if c.Layout == "sparse" {
 		op.Coords, op.Counts, op.Found = Filled(robocache.Int32, c.Found, 4), Filled(robocache.Int32, c.Found), Filled(robocache.Int64, 1)
 		if op.Mode.Featured() {
