@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -125,10 +125,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("calvin open", &err)
-	language, err := op.Choice(opt.Options, "language", "text", "episodes")
-	if err != nil {
-		return nil, err
-	}
+	language := guard.Must(op.Choice(opt.Options, "language", "text", "episodes"))
 	d = &Dataset{st: s, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
 	d.cache = lru.New[int64, *frame](reader.Budget(opt, defaultBudget, smallestBudget))
 	d.files = handles.New[int64, robocache.Ranged](maxOpen, math.MaxInt64)
@@ -136,19 +133,11 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		d.rate = opt.HZ
 	}
 	d.info = &robocache.Info{URI: s.URI(), Format: "calvin", Version: "npz", Robot: "franka_panda", FPS: d.rate, Splits: map[string]string{}}
-	if err := d.readRuns(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.describe(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.readLanguage(ctx, cmp.Or(opt.Options["annotations"], usualAnnotations)); err != nil {
-		return nil, err
-	}
+	d.readRuns(ctx)
+	d.describe(ctx)
+	d.readLanguage(ctx, cmp.Or(opt.Options["annotations"], usualAnnotations))
 	if language == "episodes" {
-		if err := d.cutWindows(); err != nil {
-			return nil, err
-		}
+		d.cutWindows()
 	}
 	d.number()
 	return d, nil

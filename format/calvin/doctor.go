@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -23,24 +23,15 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	var done, total int64
 	for _, e := range eps {
-		if err := op.Episode(len(d.eps), e); err != nil {
-			return nil, err
-		}
+		guard.Check(op.Episode(len(d.eps), e))
 		total += d.eps[e].rows()
 	}
 	notFinite := map[string]int64{}
 	for _, e := range eps {
 		for row := range d.Len(e) {
-			if err := ctx.Err(); err != nil {
-				return out, err
-			}
-			if err := d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite); err != nil {
-				if ctx.Err() != nil {
-					return out, ctx.Err()
-				}
-				if len(out) < maxFindings {
-					out = append(out, frameFinding(err, e, row, d.name(d.eps[e], row)))
-				}
+			err := guard.Try(func() { d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite) })
+			if guard.Check(ctx.Err()); err != nil && len(out) < maxFindings {
+				out = append(out, frameFinding(err, e, row, d.name(d.eps[e], row)))
 			}
 			done++
 			if opt.Progress != nil {
@@ -62,19 +53,15 @@ func frameFinding(err error, episode, row int, name string) robocache.Finding {
 	return f
 }
 
-func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images bool, notFinite map[string]int64) error {
-	f, h, err := d.open(ctx, e, row, true)
-	if err != nil {
-		return err
-	}
+func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images bool, notFinite map[string]int64) {
+	f, h := d.open(ctx, e, row, true)
 	defer d.files.Put(h)
-	var files []*zipdir.File
-	var which []int
+	defer guard.At(robocache.Where{"file": d.name(e, row)})
 	for i := range d.members {
 		m := &d.members[i]
 		if m.offset < 0 {
 			if images {
-				files, which = append(files, f.files[i]), append(which, i)
+				m.data(guard.Must(f.dir.Bytes(ctx, h.Value, []*zipdir.File{f.files[i]}))[0])
 			}
 			continue
 		}
@@ -84,14 +71,4 @@ func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images boo
 			}
 		}
 	}
-	contents, err := f.dir.Bytes(ctx, h.Value, files)
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": d.name(e, row)})
-	}
-	for k, i := range which {
-		if _, err := d.members[i].data(contents[k]); err != nil {
-			return robocache.At(err, robocache.Where{"file": d.name(e, row)})
-		}
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // member is one array of each frame.
@@ -46,27 +47,17 @@ func (f *frame) size() int64 { return int64(len(f.dir.Files))*112 + int64(len(f.
 const objects = "objects-skipped"
 
 // describe reads the first frame's headers and names the streams (C2).
-func (d *Dataset) describe(ctx context.Context) error {
+func (d *Dataset) describe(ctx context.Context) {
 	for _, e := range d.eps {
-		if _, ok := d.patterns[e.split]; ok {
-			continue
+		if _, ok := d.patterns[e.split]; !ok {
+			d.patterns[e.split] = d.pattern(ctx, e)
 		}
-		p, err := d.pattern(ctx, e)
-		if err != nil {
-			return err
-		}
-		d.patterns[e.split] = p
 	}
 	name := d.name(d.eps[0], 0)
-	r, err := d.st.Open(ctx, name)
-	if err != nil {
-		return err
-	}
+	r := guard.Must(d.st.Open(ctx, name))
 	defer r.Close()
-	dir, err := zipdir.Read(ctx, r, maxMember)
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": name})
-	}
+	defer guard.At(robocache.Where{"file": name})
+	dir := guard.Must(zipdir.Read(ctx, r, maxMember))
 	files := make([]*zipdir.File, 0, len(dir.Files))
 	for i := range dir.Files {
 		if strings.HasSuffix(dir.Files[i].Name, ".npy") {
@@ -76,23 +67,17 @@ func (d *Dataset) describe(ctx context.Context) error {
 	slices.SortStableFunc(files, func(a, b *zipdir.File) int { return documentedAt(a.Name) - documentedAt(b.Name) })
 	offset := 0
 	for _, f := range files {
-		content, err := dir.Bytes(ctx, r, []*zipdir.File{f})
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": name})
+		content := guard.Must(dir.Bytes(ctx, r, []*zipdir.File{f}))[0]
+		h, err := npy.ParseHeader(content)
+		if have := int64(len(content) - h.Offset); err == nil && h.Type.DType() != robocache.InvalidDType && h.Bytes > have {
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin", Want: fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), Got: fmt.Sprint(have)}
 		}
-		m := member{name: strings.TrimSuffix(f.Name, ".npy"), file: f.Name, offset: -1}
-		h, err := npy.ParseHeader(content[0])
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": name, "member": f.Name})
-		}
+		guard.Check(robocache.At(err, robocache.Where{"member": f.Name}))
+		m := member{name: strings.TrimSuffix(f.Name, ".npy"), file: f.Name, offset: -1, header: bytes.Clone(content[:h.Offset]), typ: h.Type, shape: h.Shape, bytes: h.Bytes}
 		if h.Type.DType() == robocache.InvalidDType {
 			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: objects, Where: robocache.Where{"file": name, "member": f.Name}, Message: "an array of " + h.Type.String() + ", not of numbers, is left out", NotDelivered: m.name})
 			continue
 		}
-		if have := int64(len(content[0]) - h.Offset); h.Bytes > have {
-			return robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin", Want: fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), Got: fmt.Sprint(have)}, robocache.Where{"file": name, "member": f.Name})
-		}
-		m.header, m.typ, m.shape, m.bytes = bytes.Clone(content[0][:h.Offset]), h.Type, h.Shape, h.Bytes
 		m.flat = !h.Type.Big && !(h.Fortran && len(h.Shape) > 1)
 		d.addStreams(&m, &offset)
 		d.members = append(d.members, m)
@@ -101,7 +86,6 @@ func (d *Dataset) describe(ctx context.Context) error {
 	for i := range d.info.Features {
 		d.streams[d.info.Features[i].Key].feature = &d.info.Features[i]
 	}
-	return nil
 }
 
 // order is how CALVIN documents its arrays; others follow in the file's order.
@@ -178,93 +162,69 @@ func (d *Dataset) frameID(e episode, row int) int64 {
 }
 
 // open gives a frame's directory and, where hold says so, its open file, which goes back by d.files.Put. The cache keeps what was found.
-func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *frame, h *handle, err error) {
+func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *frame, h *handle) {
 	id := d.frameID(e, row)
 	f, ok := d.cache.Peek(id)
 	if ok && hold {
 		h = d.files.Peek(id)
 	}
 	if ok && (h != nil || !hold) {
-		return f, h, nil
+		return f, h
 	}
 	name := d.name(e, row)
-	f, h, err = d.openFile(ctx, name, id)
-	if h != nil && (err != nil || !hold) {
-		d.files.Put(h)
-		h = nil
-	}
-	return f, h, robocache.At(err, robocache.Where{"file": name})
-}
-
-func (d *Dataset) openFile(ctx context.Context, name string, id int64) (f *frame, h *handle, err error) {
-	h, err = d.files.Get(id, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) })
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err = d.cache.Get(ctx, id, func() (*frame, int64, error) {
-		f, err := d.read(ctx, h.Value)
-		if err != nil {
-			return nil, 0, err
-		}
-		return f, f.size(), nil
+	defer guard.At(robocache.Where{"file": name})
+	h = guard.Must(d.files.Get(id, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) }))
+	err := guard.Try(func() {
+		f = d.cache.Load(ctx, id, func() (*frame, int64) {
+			f := d.read(ctx, h.Value)
+			return f, f.size()
+		})
 	})
-	return f, h, err
+	if err != nil || !hold {
+		d.files.Put(h)
+	}
+	guard.Check(err)
+	return f, h
 }
 
 // read reads a frame's directory and its numbers.
-func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) {
-	dir, err := zipdir.Read(ctx, r, maxMember)
-	if err != nil {
-		return nil, err
-	}
+func (d *Dataset) read(ctx context.Context, r robocache.Ranged) *frame {
+	dir := guard.Must(zipdir.Read(ctx, r, maxMember))
 	f := &frame{dir: dir, files: make([]*zipdir.File, len(d.members))}
 	var files []*zipdir.File
-	var which []int
+	var members []*member
+	var total int64
 	for i := range d.members {
 		m := &d.members[i]
 		file := dir.Find(m.file)
 		if file == nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.file}, Msg: "the frame does not have this array, which the first has"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.file}, Msg: "the frame does not have this array, which the first has"})
 		}
-		f.files[i] = file
-		if m.offset >= 0 {
-			files, which = append(files, file), append(which, i)
+		if f.files[i] = file; m.offset >= 0 {
+			files, members = append(files, file), append(members, m)
+			total += m.bytes
 		}
 	}
-	contents, err := dir.Bytes(ctx, r, files)
-	if err != nil {
-		return nil, err
-	}
-	var total int64
-	for _, i := range which {
-		total += d.members[i].bytes
-	}
+	contents := guard.Must(dir.Bytes(ctx, r, files))
 	f.numbers = make([]byte, total)
-	for k, i := range which {
-		m := &d.members[i]
-		b, err := m.data(contents[k])
-		if err != nil {
-			return nil, err
-		}
-		copy(f.numbers[m.offset:], b)
+	for i, m := range members {
+		copy(f.numbers[m.offset:], m.data(contents[i]))
 	}
-	return f, nil
+	return f
 }
 
 // data gives the bytes of an array of a frame, C order and little-endian (C3).
-func (m *member) data(content []byte) ([]byte, error) {
+func (m *member) data(content []byte) []byte {
 	if m.flat && bytes.HasPrefix(content, m.header) && int64(len(content)-len(m.header)) >= m.bytes {
-		return content[len(m.header):][:m.bytes:m.bytes], nil
+		return content[len(m.header):][:m.bytes:m.bytes]
 	}
 	a, err := npy.Decode(content)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"member": m.file})
-	}
 	want := m.typ
 	want.Big = false
-	if a.Type != want || !slices.Equal(a.Shape, m.shape) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.file}, Msg: "the array is not like the first frame's",
+	if err == nil && (a.Type != want || !slices.Equal(a.Shape, m.shape)) {
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Msg: "the array is not like the first frame's",
 			Want: fmt.Sprintf("%s %v", want, m.shape), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
 	}
-	return a.Data, nil
+	guard.Check(robocache.At(err, robocache.Where{"member": m.file}))
+	return a.Data
 }

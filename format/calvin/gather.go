@@ -1,6 +1,7 @@
 package calvin
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 
@@ -14,62 +15,51 @@ import (
 // remoteAtOnce is how many frames are asked for at the same time where each is a request.
 const remoteAtOnce = 16
 
-func (d *Dataset) get(key string, kind robocache.Kind) (*stream, error) {
+func (d *Dataset) get(key string, kind robocache.Kind) *stream {
 	s, ok := d.streams[key]
 	if !ok {
-		return nil, op.NoStream(key)
+		guard.Fail(op.NoStream(key))
 	}
-	return s, op.Kind(key, s.feature.Kind, kind)
+	guard.Check(op.Kind(key, s.feature.Kind, kind))
+	return s
 }
 
 // each runs fn for rows on all cores: frames are files of their own.
-func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx context.Context, i int) error) error {
+func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx context.Context, i int)) {
 	for _, r := range rows {
-		if err := d.checkRow(r); err != nil {
-			return err
-		}
+		d.checkRow(r)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	if _, local := d.st.(*store.Local); !local {
 		g.SetLimit(max(runtime.GOMAXPROCS(0), remoteAtOnce))
 	}
-	one := func(i int) (err error) {
-		defer guard.Malformed("calvin read", &err)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return d.place(fn(ctx, i), rows[i])
-	}
-	if len(rows) == 1 {
-		return one(0)
-	}
+	var alone error
 	for i := range rows {
-		g.Go(func() error { return one(i) })
+		one := func() (err error) {
+			defer guard.Malformed("calvin read", &err)
+			guard.Check(ctx.Err())
+			err = guard.Try(func() { fn(ctx, i) })
+			return robocache.At(err, robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index})
+		}
+		if len(rows) > 1 {
+			g.Go(one)
+		} else {
+			alone = one()
+		}
 	}
-	return g.Wait()
-}
-
-func (d *Dataset) place(err error, r robocache.Row) error {
-	return robocache.At(err, robocache.Where{"episode": r.Episode, "row": r.Index})
+	guard.Check(cmp.Or(g.Wait(), alone))
 }
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
 	defer guard.Malformed("calvin gather", &err)
-	s, err := d.get(key, robocache.KindNumeric)
-	if err != nil {
-		return err
-	}
+	s := d.get(key, robocache.KindNumeric)
 	size := s.feature.RowBytes()
-	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
-		return err
-	}
+	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
 	if s.member < 0 {
 		for i, r := range rows {
-			if err := d.checkRow(r); err != nil {
-				return err
-			}
+			d.checkRow(r)
 			d.lang.embedding(d.eps[r.Episode], r.Index, dst[i*size:(i+1)*size])
 		}
 		return nil
@@ -79,22 +69,17 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	var missing []robocache.Row
 	var positions []int
 	for i, r := range rows {
-		if err := d.checkRow(r); err != nil {
-			return err
-		}
+		d.checkRow(r)
 		if f, ok := d.cache.Peek(d.frameID(d.eps[r.Episode], r.Index)); ok {
 			copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
 			continue
 		}
 		missing, positions = append(missing, r), append(positions, i)
 	}
-	return d.each(ctx, missing, func(ctx context.Context, k int) error {
-		f, _, err := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
-		if err != nil {
-			return err
-		}
+	d.each(ctx, missing, func(ctx context.Context, k int) {
+		f, _ := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
 		i := positions[k]
 		copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
-		return nil
 	})
+	return nil
 }

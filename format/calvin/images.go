@@ -26,50 +26,37 @@ func (d *Dataset) LeaseFrames(ctx context.Context, key string, rows []robocache.
 
 func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, room func(n int64) []byte) (err error) {
 	defer guard.Malformed("calvin frames", &err)
-	s, err := d.get(key, robocache.KindImage)
-	if err != nil {
-		return err
-	}
-	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
-		return err
-	}
+	s := d.get(key, robocache.KindImage)
+	guard.Check(op.Room(key, "frames", len(rows), len(out)))
 	raws := make([]robocache.Raw, len(rows))
-	return d.each(ctx, rows, func(ctx context.Context, i int) error {
-		b, err := d.image(ctx, d.eps[rows[i].Episode], rows[i].Index, s, room)
-		if err != nil {
-			return err
-		}
+	d.each(ctx, rows, func(ctx context.Context, i int) {
 		ft := s.feature
-		raws[i] = robocache.Raw{Pix: b, Height: ft.Height, Width: ft.Width, Channels: ft.Channels, DType: ft.DType}
+		raws[i] = robocache.Raw{Pix: d.image(ctx, d.eps[rows[i].Episode], rows[i].Index, s, room), Height: ft.Height, Width: ft.Width, Channels: ft.Channels, DType: ft.DType}
 		out[i] = robocache.FrameRef{Raw: &raws[i]}
-		return nil
 	})
+	return nil
 }
 
 // image gives the pixels of a stream in a frame.
-func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) ([]byte, error) {
-	f, h, err := d.open(ctx, e, row, true)
-	if err != nil {
-		return nil, err
-	}
+func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) []byte {
+	f, h := d.open(ctx, e, row, true)
 	defer d.files.Put(h)
-	m := &d.members[s.member]
-	content, err := f.dir.ByteIn(ctx, h.Value, f.files[s.member], room)
-	if err == nil {
-		content, err = m.data(content)
-	}
+	var content []byte
+	err := guard.Try(func() {
+		content = d.members[s.member].data(guard.Must(f.dir.ByteIn(ctx, h.Value, f.files[s.member], room)))
+	})
 	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": d.name(e, row)})
+		guard.Fail(robocache.At(err, robocache.Where{"file": d.name(e, row)}))
 	}
 	ft := s.feature
 	size := ft.DType.Size()
 	all, own := len(content)/(ft.Height*ft.Width), ft.Channels*size
 	if all == own {
-		return content, nil
+		return content
 	}
 	part := room(int64(ft.Height * ft.Width * own))
 	channels(part, content[s.from*size:], all, own)
-	return part, nil
+	return part
 }
 
 // channels copies width bytes of every step bytes of src. Two sensors of three or of four bytes a pixel have loops of their own, four pixels

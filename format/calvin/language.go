@@ -10,6 +10,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -43,7 +45,7 @@ type language struct {
 }
 
 // readLanguage reads the annotations of each split that has some.
-func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
+func (d *Dataset) readLanguage(ctx context.Context, folder string) {
 	l := &language{byStart: map[string][]int32{}, longest: map[string]int64{}, emb: map[string][]byte{}}
 	seen := map[string]bool{}
 	for _, e := range d.eps {
@@ -53,18 +55,11 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 		seen[e.split] = true
 		name := at(e.split, folder+"/auto_lang_ann.npy")
 		b, err := store.ReadFile(ctx, d.st, name, maxAnnotations)
-		if errors.Is(err, robocache.ErrNotFound) {
-			if folder != usualAnnotations {
-				return err // asked for by name
-			}
-			continue
+		if errors.Is(err, robocache.ErrNotFound) && folder == usualAnnotations {
+			continue // another was asked for by name
 		}
-		if err != nil {
-			return err
-		}
-		if err := l.parse(e.split, b); err != nil {
-			return robocache.At(err, robocache.Where{"file": name})
-		}
+		guard.Check(err)
+		guard.Check(robocache.At(guard.Try(func() { l.parse(e.split, b) }), robocache.Where{"file": name}))
 	}
 	for _, split := range splits {
 		name := at(split, "scene_info.npy")
@@ -73,7 +68,7 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 		}
 	}
 	if len(l.notes) == 0 {
-		return nil
+		return
 	}
 	l.sort()
 	d.checkNotes(l)
@@ -99,56 +94,38 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 			d.streams[f.Key] = &stream{feature: f, member: -1}
 		}
 	}
-	return nil
 }
 
-func badLanguage(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin language", Msg: fmt.Sprintf(format, args...)}
+func badLanguage(format string, args ...any) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin language", Msg: fmt.Sprintf(format, args...)})
 }
 
 // parse reads auto_lang_ann.npy: {"language": {"ann", "task", "emb"}, "info": {"indx"}}.
-func (l *language) parse(split string, b []byte) error {
-	a, err := npy.DecodeObjects(b)
-	if err != nil {
-		return err
+func (l *language) parse(split string, b []byte) {
+	a := guard.Must(npy.DecodeObjects(b))
+	var root, lang, info *npy.Dict
+	if len(a.Objects) == 1 {
+		root, _ = a.Objects[0].(*npy.Dict)
 	}
-	if len(a.Objects) != 1 {
-		return badLanguage("not a dict")
+	if root == nil {
+		badLanguage("not a dict")
 	}
-	root, ok := a.Objects[0].(*npy.Dict)
-	if !ok {
-		return badLanguage("not a dict")
-	}
-	sub := func(name string) *npy.Dict {
+	for name, d := range map[string]**npy.Dict{"language": &lang, "info": &info} {
 		v, _ := root.Get(name)
-		d, _ := v.(*npy.Dict)
-		return d
+		if *d, _ = v.(*npy.Dict); *d == nil {
+			badLanguage("no %q", name)
+		}
 	}
-	lang, info := sub("language"), sub("info")
-	if lang == nil || info == nil {
-		return badLanguage(`no "language" or no "info"`)
-	}
-	ann, err := texts(lang, "ann")
-	if err != nil {
-		return err
-	}
-	task, err := texts(lang, "task")
-	if err != nil {
-		return err
-	}
-	spans, err := windows(info)
-	if err != nil {
-		return err
-	}
+	ann, task, spans := texts(lang, "ann"), texts(lang, "task"), windows(info)
 	if ann == nil || len(ann) != len(spans) || task != nil && len(task) != len(spans) {
-		return badLanguage("%d texts and %d tasks for %d windows", len(ann), len(task), len(spans))
+		badLanguage("%d texts and %d tasks for %d windows", len(ann), len(task), len(spans))
 	}
 	if task == nil {
 		task = make([]string, len(spans))
 	}
 	for i, s := range spans {
 		if s[0] < 0 || s[1] < s[0] || s[1]-s[0] >= maxRun {
-			return badLanguage("window %d has frames %d to %d", i, s[0], s[1])
+			badLanguage("window %d has frames %d to %d", i, s[0], s[1])
 		}
 		l.notes = append(l.notes, note{split: split, first: s[0], last: s[1], text: ann[i], task: task[i], number: i})
 		l.bytes += int64(len(ann[i])+len(task[i])) + 96
@@ -156,33 +133,30 @@ func (l *language) parse(split string, b []byte) error {
 	v, _ := lang.Get("emb")
 	e, ok := v.(*npy.Array)
 	if !ok || e.Type.DType() == robocache.InvalidDType || len(e.Shape) < 2 || e.Shape[0] != len(spans) || len(spans) == 0 || len(e.Data) == 0 {
-		return nil // without embeddings, as some copies are
+		return // without embeddings, as some copies are
 	}
 	row, t := len(e.Data)/len(spans), e.Type.DType()
 	if l.embRow != 0 && (l.embRow != row || l.embType != t) {
-		return badLanguage("embeddings of %d bytes here, of %d in the other split", row, l.embRow)
+		badLanguage("embeddings of %d bytes here, of %d in the other split", row, l.embRow)
 	}
 	l.embRow, l.embType, l.emb[split] = row, t, e.Data
 	l.bytes += int64(len(e.Data))
-	return nil
 }
 
 // texts reads a list or an array of texts; nil where there is none.
-func texts(d *npy.Dict, name string) ([]string, error) {
+func texts(d *npy.Dict, name string) []string {
 	v, ok := d.Get(name)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	items := list(v)
 	if a, ok := v.(*npy.Array); ok && a.Type.Kind != 'O' {
 		if s, ok := a.Strings(); ok {
-			return s, nil
+			return s
 		}
 	}
-	if items == nil && v != nil {
-		if l, ok := v.(*npy.List); !ok || len(l.Items) > 0 {
-			return nil, badLanguage("%q is no list of texts", name)
-		}
+	if l, ok := v.(*npy.List); items == nil && v != nil && (!ok || len(l.Items) > 0) {
+		badLanguage("%q is no list of texts", name)
 	}
 	out := make([]string, len(items))
 	for i, item := range items {
@@ -190,13 +164,11 @@ func texts(d *npy.Dict, name string) ([]string, error) {
 		if inner := list(item); len(inner) == 1 {
 			item = inner[0]
 		}
-		s, ok := item.(string)
-		if !ok {
-			return nil, badLanguage("%q: entry %d is no text", name, i)
+		if out[i], ok = item.(string); !ok {
+			badLanguage("%q: entry %d is no text", name, i)
 		}
-		out[i] = s
 	}
-	return out, nil
+	return out
 }
 
 func list(v any) []any {
@@ -212,41 +184,35 @@ func list(v any) []any {
 }
 
 // windows reads info.indx: (first, last) pairs as tuples, lists or an array.
-func windows(info *npy.Dict) ([][2]int64, error) {
+func windows(info *npy.Dict) [][2]int64 {
 	v, _ := info.Get("indx")
 	if a, ok := v.(*npy.Array); ok && a.Type.Kind != 'O' {
-		n, ok := a.Int64s()
-		if !ok || len(a.Shape) != 2 || a.Shape[1] != 2 {
-			return nil, badLanguage("indx is %s %v, not [n, 2] integers", a.Type, a.Shape)
+		out, ok := pairs(a)
+		if !ok {
+			badLanguage("indx is %s %v, not [n, 2] integers", a.Type, a.Shape)
 		}
-		out := make([][2]int64, a.Shape[0])
-		for i := range out {
-			out[i] = [2]int64{n[2*i], n[2*i+1]}
-		}
-		return out, nil
+		return out
 	}
 	items := list(v)
 	out := make([][2]int64, len(items))
 	for i, item := range items {
 		pair := list(item)
 		if a, ok := item.(*npy.Array); ok && a.Type.Kind != 'O' {
-			if n, ok := a.Int64s(); ok {
-				for _, x := range n {
-					pair = append(pair, x)
-				}
+			n, _ := a.Int64s()
+			for _, x := range n {
+				pair = append(pair, x)
 			}
 		}
-		if len(pair) != 2 {
-			return nil, badLanguage("indx: entry %d is no pair", i)
+		var ok1, ok2 bool
+		if len(pair) == 2 {
+			out[i][0], ok1 = pair[0].(int64)
+			out[i][1], ok2 = pair[1].(int64)
 		}
-		from, ok1 := pair[0].(int64)
-		to, ok2 := pair[1].(int64)
 		if !ok1 || !ok2 {
-			return nil, badLanguage("indx: entry %d is no pair of integers", i)
+			badLanguage("indx: entry %d is no pair of integers", i)
 		}
-		out[i] = [2]int64{from, to}
 	}
-	return out, nil
+	return out
 }
 
 func (l *language) sort() {
@@ -333,33 +299,28 @@ func (d *Dataset) checkNotes(l *language) {
 }
 
 // cutWindows makes the annotated windows the episodes.
-func (d *Dataset) cutWindows() error {
+func (d *Dataset) cutWindows() {
 	if d.lang == nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language=episodes, and there are no annotations"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language=episodes, and there are no annotations"})
 	}
 	d.eps = d.eps[:0]
 	for i := range d.lang.notes {
 		n := &d.lang.notes[i]
-		if n.outside {
-			continue
+		if !n.outside {
+			d.eps = append(d.eps, episode{split: n.split, first: n.first, last: n.last, note: i})
 		}
-		d.eps = append(d.eps, episode{split: n.split, first: n.first, last: n.last, note: i})
 	}
-	return nil
 }
 
 // Text gives the rows of a text stream, and of "task".
-func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
+func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+	defer guard.Malformed("calvin text", &err)
 	if key != "task" {
-		if _, err := d.get(key, robocache.KindText); err != nil {
-			return nil, err
-		}
+		d.get(key, robocache.KindText)
 	}
-	out := make([]string, len(rows))
+	out = make([]string, len(rows))
 	for i, r := range rows {
-		if err := d.checkRow(r); err != nil {
-			return nil, err
-		}
+		d.checkRow(r)
 		if d.lang == nil {
 			continue
 		}
@@ -375,23 +336,18 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([
 }
 
 // Valid says which rows of the embeddings have one; of other streams all rows have a value.
-func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+	defer guard.Malformed("calvin valid", &err)
 	if d.info.Feature(key) == nil {
 		return op.NoStream(key)
 	}
-	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
-		return err
-	}
+	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
+	reader.AllValid(valid)
 	for i, r := range rows {
-		if err := d.checkRow(r); err != nil {
-			return err
-		}
-		valid[i] = 1
-		if key != embeddingKey {
+		if d.checkRow(r); key != embeddingKey {
 			continue
 		}
-		k := d.lang.of(d.eps[r.Episode], r.Index)
-		if k < 0 || d.lang.emb[d.lang.notes[k].split] == nil {
+		if k := d.lang.of(d.eps[r.Episode], r.Index); k < 0 || d.lang.emb[d.lang.notes[k].split] == nil {
 			valid[i] = 0
 		}
 	}

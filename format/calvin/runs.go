@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"path"
 	"slices"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -42,64 +43,57 @@ func (p pattern) name(n int64) string {
 const maxRun = 1 << 31
 
 // readRuns reads the runs of each split that is there.
-func (d *Dataset) readRuns(ctx context.Context) error {
+func (d *Dataset) readRuns(ctx context.Context) {
 	for _, split := range splits {
 		if split != "" && len(d.eps) > 0 && d.eps[0].split == "" {
 			break // opened inside a split
 		}
 		from := len(d.eps)
 		b, err := store.ReadFile(ctx, d.st, at(split, idsName), maxIndex)
-		switch {
-		case errors.Is(err, robocache.ErrNotFound):
+		if errors.Is(err, robocache.ErrNotFound) {
 			continue
-		case err != nil:
-			return err
 		}
-		runs, err := parseRuns(b)
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": at(split, idsName)})
-		}
+		guard.Check(err)
+		var runs [][2]int64
+		err = guard.Try(func() { runs = parseRuns(b) })
+		guard.Check(robocache.At(err, robocache.Where{"file": at(split, idsName)}))
 		for _, r := range runs {
 			d.eps = append(d.eps, episode{split: split, first: r[0], last: r[1], note: -1})
 		}
 		d.compareRuns(split, d.eps[from:])
 	}
 	if len(d.eps) == 0 {
-		if err := d.listRuns(ctx); err != nil {
-			return err
-		}
+		d.listRuns(ctx)
 	}
 	if len(d.eps) == 0 {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/", Hint: "name the folder that holds training/ and validation/; frames are read with their " + idsName}
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/", Hint: "name the folder that holds training/ and validation/; frames are read with their " + idsName})
 	}
-	return nil
 }
 
-func parseRuns(b []byte) (runs [][2]int64, err error) {
-	bad := func(format string, args ...any) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Msg: fmt.Sprintf(format, args...)}
-	}
-	a, err := npy.Decode(b)
-	if err != nil {
-		return nil, err
-	}
+// pairs gives the rows of an array of pairs of integers.
+func pairs(a *npy.Array) (out [][2]int64, ok bool) {
 	v, ok := a.Int64s()
-	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Want: "integers", Got: a.Type.String()}
-	}
-	if len(a.Shape) != 2 || a.Shape[1] != 2 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Want: "shape [runs, 2]", Got: fmt.Sprint(a.Shape)}
+	if !ok || len(a.Shape) != 2 || a.Shape[1] != 2 {
+		return nil, false
 	}
 	for i := 0; i+1 < len(v); i += 2 {
-		switch from, to := v[i], v[i+1]; {
-		case from < 0 || to < from:
-			return nil, robocache.At(bad("frames %d to %d", from, to), robocache.Where{"row": i / 2})
-		case to-from >= maxRun:
-			return nil, robocache.At(bad("a run of %d frames", to-from+1), robocache.Where{"row": i / 2})
-		}
-		runs = append(runs, [2]int64{v[i], v[i+1]})
+		out = append(out, [2]int64{v[i], v[i+1]})
 	}
-	return runs, nil
+	return out, true
+}
+
+func parseRuns(b []byte) [][2]int64 {
+	a := guard.Must(npy.Decode(b))
+	runs, ok := pairs(a)
+	if !ok {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Want: "integers of shape [runs, 2]", Got: fmt.Sprint(a.Type, a.Shape)})
+	}
+	for i, r := range runs {
+		if r[0] < 0 || r[1] < r[0] || r[1]-r[0] >= maxRun {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("a run of frames %d to %d", r[0], r[1])})
+		}
+	}
+	return runs
 }
 
 // compareRuns reports frames that belong to two runs.
@@ -115,23 +109,19 @@ func (d *Dataset) compareRuns(split string, eps []episode) {
 }
 
 // listRuns finds runs by the frames' names where no file says them.
-func (d *Dataset) listRuns(ctx context.Context) error {
+func (d *Dataset) listRuns(ctx context.Context) {
 	list, links, err := store.Files(ctx, d.st, "", func(name string) bool { _, ok := number(path.Base(name)); return ok })
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return nil
+		return
 	}
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	numbers := map[string][]int64{}
 	for _, e := range list {
 		n, _ := number(path.Base(e.Name))
 		split := strings.TrimSuffix(path.Dir(e.Name), ".")
 		numbers[split] = append(numbers[split], n)
 	}
-	for _, f := range store.Findings(links, "link-not-followed") {
-		d.find(f)
-	}
+	d.info.Findings = append(d.info.Findings, store.Findings(links, "link-not-followed")...)
 	for _, split := range splits {
 		v := numbers[split]
 		slices.Sort(v)
@@ -148,7 +138,6 @@ func (d *Dataset) listRuns(ctx context.Context) error {
 				Message: "the file is missing: each stretch of frame numbers without a hole is taken as a run, which may join recordings that follow each other", Hint: "fetch " + at(split, idsName) + ", which says where the runs begin and end"})
 		}
 	}
-	return nil
 }
 
 // number reads the number of a frame out of its file's name.
@@ -162,23 +151,20 @@ func number(name string) (int64, bool) {
 }
 
 // pattern finds how a split's frames are named, by the one that is first there.
-func (d *Dataset) pattern(ctx context.Context, e episode) (pattern, error) {
-	p := pattern{prefix: at(e.split, "episode_")}
+func (d *Dataset) pattern(ctx context.Context, e episode) pattern {
 	var first error
 	for _, digits := range []int{7, 6, 8, 5, 9, 4, 10, 3, 2, 1} {
-		p.digits = digits
+		p := pattern{at(e.split, "episode_"), digits}
 		_, err := d.st.Stat(ctx, p.name(e.first))
 		if err == nil {
-			return p, nil
+			return p
 		}
-		if !errors.Is(err, robocache.ErrNotFound) {
-			return p, err
-		}
-		if first == nil {
-			first = err
+		if first = cmp.Or(first, err); !errors.Is(err, robocache.ErrNotFound) {
+			guard.Fail(err)
 		}
 	}
-	return p, first
+	guard.Fail(first)
+	return pattern{}
 }
 
 // number counts rows, once the episodes stand.
@@ -207,11 +193,9 @@ func (d *Dataset) Len(episode int) int {
 	return int(d.eps[episode].rows())
 }
 
-func (d *Dataset) checkRow(r robocache.Row) error {
-	if err := op.Episode(len(d.eps), r.Episode); err != nil {
-		return err
-	}
-	return op.Row(d.Len(r.Episode), r)
+func (d *Dataset) checkRow(r robocache.Row) {
+	guard.Check(op.Episode(len(d.eps), r.Episode))
+	guard.Check(op.Row(d.Len(r.Episode), r))
 }
 
 // Episode gives the metadata of one episode.

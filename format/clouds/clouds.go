@@ -205,11 +205,7 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 	if d.src.name == "" {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "no format " + format}
 	}
-	finite, err := op.Choice(opt.Options, "not_finite", "drop", "keep")
-	if err != nil {
-		return nil, err
-	}
-	d.keep = finite == "keep"
+	d.keep = guard.Must(op.Choice(opt.Options, "not_finite", "drop", "keep")) == "keep"
 	columns := d.src.columns
 	if c := opt.Options["columns"]; c != "" {
 		columns = strings.Split(c, ",")
@@ -218,22 +214,13 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 		}
 	}
 	d.info = &robocache.Info{URI: s.URI(), Format: d.src.name, Version: "1"}
-	if err := d.list(ctx); err != nil {
-		return nil, err
-	}
+	d.list(ctx)
 	if d.src.name == "clouds" {
-		if columns, err = d.describeArrays(ctx, columns); err != nil {
-			return nil, err
-		}
+		columns = d.describeArrays(ctx, columns)
 	}
 	d.width = len(columns)
-	if err := d.findTimestamps(ctx); err != nil {
-		return nil, err
-	}
-	names, err := json.Marshal(columns)
-	if err != nil {
-		return nil, err
-	}
+	d.findTimestamps(ctx)
+	names := guard.Must(json.Marshal(columns))
 	d.info.FPS = d.rate
 	d.info.Features = []robocache.Feature{{Key: keyPoints, Kind: robocache.KindPointCloud, DType: d.dtype, Shape: []int{-1, d.width}, Names: names, FPS: d.rate, Unit: "m", Interpolation: "nearest"}}
 	d.info.Episodes = len(d.eps)
@@ -255,6 +242,7 @@ func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, 
 // Close releases the folder.
 func (d *Dataset) Close() error { return store.Close(d.st) }
 
-func malformed(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf(format, args...)}
+// bad ends the work: something is malformed.
+func bad(format string, args ...any) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf(format, args...)})
 }

@@ -26,10 +26,7 @@ func (d *Dataset) Len(episode int) int {
 
 func (d *Dataset) checkRows(rows []robocache.Row) error {
 	for _, r := range rows {
-		if err := op.Episode(len(d.eps), r.Episode); err != nil {
-			return err
-		}
-		if err := op.Row(d.Len(r.Episode), r); err != nil {
+		if err := cmp.Or(op.Episode(len(d.eps), r.Episode), op.Row(d.Len(r.Episode), r)); err != nil {
 			return err
 		}
 	}
@@ -93,41 +90,23 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	if key != keyPoints {
 		return nil, nil, op.NoStream(key)
 	}
-	if err := d.checkRows(rows); err != nil {
-		return nil, nil, err
-	}
+	guard.Check(d.checkRows(rows))
 	point := int64(d.width * d.dtype.Size())
 	at := make([]int64, len(rows)+1) // where a row's points may begin: the room of the whole file, headers too
 	for i, r := range rows {
-		s := d.scan(r)
-		if s.err != nil {
-			return nil, nil, d.place(s.err, r)
-		}
-		if d.src.name != "clouds" && s.size%point != 0 {
-			return nil, nil, d.place(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf("%d bytes are no whole number of points of %d: %d are left over", s.size, point, s.size%point), Hint: "the file is cut, or has other columns: option columns"}, r)
-		}
-		if at[i+1] = at[i] + s.size; s.size > d.budget || at[i+1] > d.budget {
-			return nil, nil, d.place(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "clouds", Msg: "the scans asked for together", Want: fmt.Sprintf("at most %d bytes", d.budget), Got: fmt.Sprintf("%d or more", at[i+1]), Hint: "ask for fewer, or raise the memory budget"}, r)
-		}
+		guard.Check(d.place(d.room(d.scan(r), point, at[i]), r))
+		at[i+1] = at[i] + d.scan(r).size
 	}
 	data, counts = make([]byte, at[len(rows)]), make([]int, len(rows))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range rows {
-		one := func() (err error) {
+	for i, r := range rows {
+		g.Go(func() (err error) {
 			defer guard.Malformed("clouds read", &err)
-			counts[i], err = d.read(ctx, d.scan(rows[i]), data[at[i]:at[i+1]])
-			return d.place(err, rows[i])
-		}
-		if len(rows) > 1 {
-			g.Go(one)
-		} else if err := one(); err != nil {
-			return nil, nil, err
-		}
+			return d.place(guard.Try(func() { counts[i] = d.read(ctx, d.scan(r), data[at[i]:at[i+1]]) }), r)
+		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, nil, err
-	}
+	guard.Check(g.Wait())
 	var end int64
 	for i, n := range counts {
 		size := int64(n) * point
@@ -139,6 +118,19 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	return data[:end:end], counts, nil
 }
 
+// room checks that a scan is one of whole points, and that memory holds it beside the bytes before it.
+func (d *Dataset) room(s scan, point, before int64) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case d.src.name != "clouds" && s.size%point != 0:
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf("%d bytes are no whole number of points of %d: %d are left over", s.size, point, s.size%point), Hint: "the file is cut, or has other columns: option columns"}
+	case s.size > d.budget || before+s.size > d.budget:
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "clouds", Msg: "the scans asked for together", Want: fmt.Sprintf("at most %d bytes", d.budget), Got: fmt.Sprintf("%d or more", before+s.size), Hint: "ask for fewer, or raise the memory budget"}
+	}
+	return nil
+}
+
 func (d *Dataset) scan(r robocache.Row) scan { return d.eps[r.Episode].scans[r.Index] }
 
 func (d *Dataset) place(err error, r robocache.Row) error {
@@ -146,36 +138,26 @@ func (d *Dataset) place(err error, r robocache.Row) error {
 }
 
 // read puts a scan's points at the beginning of dst, which has the file's size, and counts them.
-func (d *Dataset) read(ctx context.Context, s scan, dst []byte) (int, error) {
-	r, err := d.st.Open(ctx, s.name)
-	if err != nil {
-		return 0, err
-	}
+func (d *Dataset) read(ctx context.Context, s scan, dst []byte) int {
+	r := guard.Must(d.st.Open(ctx, s.name))
 	defer r.Close()
 	if r.Size() != s.size {
-		return 0, malformed("the file has %d bytes, it had %d when it was listed", r.Size(), s.size)
+		bad("the file has %d bytes, it had %d when it was listed", r.Size(), s.size)
 	}
-	if err := r.ReadAt(ctx, dst, 0); err != nil {
-		return 0, err
-	}
+	guard.Check(r.ReadAt(ctx, dst, 0))
 	point := d.width * d.dtype.Size()
 	b := dst
 	if d.src.name == "clouds" {
-		a, err := npy.Decode(dst)
-		if err != nil {
-			return 0, err
-		}
+		a := guard.Must(npy.Decode(dst))
 		if len(a.Shape) != 2 || a.Shape[1] != d.width || a.Type.DType() != d.dtype {
-			return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: "the array is not like the first scan's", Want: fmt.Sprintf("%s [points, %d]", d.dtype, d.width), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: "the array is not like the first scan's", Want: fmt.Sprintf("%s [points, %d]", d.dtype, d.width), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)})
 		}
 		b = a.Data
 	}
-	n := len(b) / point
 	if d.keep {
-		copy(dst, b)
-		return n, nil
+		return copy(dst, b) / point
 	}
-	return finite(dst, b, point, d.dtype), nil
+	return finite(dst, b, point, d.dtype)
 }
 
 // finite copies the points whose coordinates are numbers, and counts them. dst may be src, or hold it.
@@ -191,7 +173,7 @@ func finite(dst, src []byte, point int, t robocache.DType) int {
 	total := len(src) / point
 	for i := range total {
 		p := src[i*point:]
-		if bad(p, t) || bad(p[size:], t) || bad(p[2*size:], t) {
+		if notFinite(p, t) || notFinite(p[size:], t) || notFinite(p[2*size:], t) {
 			flush(i)
 			from = i + 1
 		}
@@ -202,8 +184,8 @@ func finite(dst, src []byte, point int, t robocache.DType) int {
 	return n
 }
 
-// bad says that a number is NaN or infinite: all bits of its exponent are set.
-func bad(b []byte, t robocache.DType) bool {
+// notFinite says that a number is NaN or infinite: all bits of its exponent are set.
+func notFinite(b []byte, t robocache.DType) bool {
 	switch t {
 	case robocache.Float32:
 		return binary.LittleEndian.Uint32(b)&0x7f800000 == 0x7f800000
@@ -222,18 +204,13 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	whole.keep = true
 	var dropped, empty int64
 	for i, e := range eps {
-		if err := op.Episode(len(d.eps), e); err != nil {
-			return nil, err
-		}
+		guard.Check(op.Episode(len(d.eps), e))
 		for k, s := range d.eps[e].scans {
 			if s.err != nil {
 				continue // opening has said so
 			}
 			data, counts, err := whole.GatherRagged(ctx, keyPoints, []robocache.Row{{Episode: e, Index: k}})
-			if ctx.Err() != nil {
-				return out, ctx.Err()
-			}
-			if err != nil {
+			if guard.Check(ctx.Err()); err != nil {
 				if len(out) < 1000 {
 					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": e, "row": k, "file": s.name}, Message: err.Error(), Hint: "fetch the file again"})
 				}

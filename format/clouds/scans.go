@@ -14,6 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -34,11 +35,9 @@ type scan struct {
 const maxSide = 256 << 20 // of a file of timestamps
 
 // list finds the scans.
-func (d *Dataset) list(ctx context.Context) error {
+func (d *Dataset) list(ctx context.Context) {
 	files, links, err := store.Files(ctx, d.st, "", func(name string) bool { _, ok := d.src.scan(path.Base(name)); return ok })
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	d.info.Findings = append(d.info.Findings, store.Findings(links, "link-not-followed")...)
 	d.info.Findings = append(d.info.Findings, few(store.Findings(files, "unreadable-file"))...)
 	by := map[string]*episode{}
@@ -60,12 +59,11 @@ func (d *Dataset) list(ctx context.Context) error {
 	}
 	slices.SortFunc(d.eps, func(a, b episode) int { return cmp.Compare(a.name, b.name) })
 	if len(d.eps) == 0 && len(links) > 0 {
-		return links[0].Err
+		guard.Fail(links[0].Err)
 	}
 	if len(d.eps) == 0 {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "clouds open", Msg: "no scans (*" + d.src.suffix + ") here"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "clouds open", Msg: "no scans (*" + d.src.suffix + ") here"})
 	}
-	return nil
 }
 
 // few keeps the first findings and counts the others in the last of them.
@@ -80,7 +78,7 @@ func few(found []robocache.Finding) []robocache.Finding {
 }
 
 // describeArrays takes dtype and columns from the first array's header.
-func (d *Dataset) describeArrays(ctx context.Context, columns []string) ([]string, error) {
+func (d *Dataset) describeArrays(ctx context.Context, columns []string) []string {
 	first := d.eps[0].scans[0]
 	for _, e := range d.eps {
 		if i := slices.IndexFunc(e.scans, func(s scan) bool { return s.err == nil }); i >= 0 {
@@ -88,134 +86,105 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) ([]strin
 			break
 		}
 	}
-	name := first.name
-	h, err := d.header(ctx, first)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": name})
-	}
+	defer guard.At(robocache.Where{"file": first.name})
+	r := guard.Must(d.st.Open(ctx, first.name))
+	defer r.Close()
+	b := make([]byte, min(r.Size(), 10_240))
+	guard.Check(r.ReadAt(ctx, b, 0))
+	h := guard.Must(npy.ParseHeader(b))
 	if len(h.Shape) != 2 || h.Shape[1] < 3 || h.Shape[1] > 64 || !h.Type.DType().Float() {
-		return nil, robocache.At(malformed("an array of %s %v is no cloud: floats of shape [points, 3 or more] are", h.Type, h.Shape), robocache.Where{"file": name})
+		bad("an array of %s %v is no cloud: floats of shape [points, 3 or more] are", h.Type, h.Shape)
 	}
 	d.dtype = h.Type.DType()
 	if columns != nil {
 		if len(columns) != h.Shape[1] {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: fmt.Sprintf("%d names", h.Shape[1]), Got: fmt.Sprint(len(columns))}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: fmt.Sprintf("%d names", h.Shape[1]), Got: fmt.Sprint(len(columns))})
 		}
-		return columns, nil
+		return columns
 	}
 	columns = []string{"x", "y", "z"}
 	for i := 3; i < h.Shape[1]; i++ {
 		columns = append(columns, fmt.Sprintf("feature%d", i-3))
 	}
-	return columns, nil
-}
-
-// header reads the beginning of an npy file.
-func (d *Dataset) header(ctx context.Context, s scan) (npy.Header, error) {
-	r, err := d.st.Open(ctx, s.name)
-	if err != nil {
-		return npy.Header{}, err
-	}
-	defer r.Close()
-	b := make([]byte, min(r.Size(), 10_240))
-	if err := r.ReadAt(ctx, b, 0); err != nil {
-		return npy.Header{}, err
-	}
-	return npy.ParseHeader(b)
+	return columns
 }
 
 // findTimestamps settles the clock (P4).
-func (d *Dataset) findTimestamps(ctx context.Context) error {
-	missing := 0
-	for i := range d.eps {
-		e := &d.eps[i]
-		if d.src.name == "nuscenes" {
+func (d *Dataset) findTimestamps(ctx context.Context) {
+	if d.src.name == "nuscenes" {
+		for i := range d.eps {
+			e := &d.eps[i]
 			e.timestamps = make([]int64, len(e.scans))
 			for k, s := range e.scans {
 				if s.number > math.MaxInt64/1000 {
-					return robocache.At(malformed("a timestamp of %d µs", s.number), robocache.Where{"file": s.name})
+					defer guard.At(robocache.Where{"file": s.name})
+					bad("a timestamp of %d µs", s.number)
 				}
 				e.timestamps[k] = s.number * 1000
 			}
-			continue
 		}
-		if !d.rate.Zero() {
-			continue // said by the caller
+		if d.rate.Zero() {
+			d.rate = robocache.Rate{Num: 20, Den: 1}
 		}
-		if err := d.sideFile(ctx, e); err != nil {
-			return err
-		}
-		if e.timestamps == nil {
+		return
+	}
+	if !d.rate.Zero() {
+		return // said by the caller
+	}
+	missing := 0
+	for i := range d.eps {
+		if d.sideFile(ctx, &d.eps[i]); d.eps[i].timestamps == nil {
 			missing++
 		}
 	}
-	if d.src.name == "nuscenes" || missing == 0 {
-		if d.rate.Zero() && d.src.name == "nuscenes" {
-			d.rate = robocache.Rate{Num: 20, Den: 1}
-		} else if d.rate.Zero() {
-			d.rate = d.src.hz
-		}
-		return nil
+	d.rate = d.src.hz // where it has none, who asks for time is told
+	if missing > 0 && !d.rate.Zero() {
+		d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: "--rows-hz says another rate, in Python rows_hz="})
 	}
-	if d.src.hz.Zero() {
-		return nil // whoever asks for time is told
-	}
-	d.rate = d.src.hz
-	d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: "--rows-hz says another rate, in Python rows_hz="})
-	return nil
 }
 
 // sideFile reads the timestamps beside a folder of scans.
-func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
-	for _, dir := range []string{e.name, path.Dir(e.name)} {
-		if err := d.sideFileIn(ctx, d.st, dir, e); err != nil || e.timestamps != nil {
-			return err
-		}
-		if dir == "." {
-			break
+func (d *Dataset) sideFile(ctx context.Context, e *episode) {
+	for _, dir := range slices.Compact([]string{e.name, path.Dir(e.name)}) {
+		if d.sideFileIn(ctx, d.st, dir, e); e.timestamps != nil {
+			return
 		}
 	}
 	if e.name != "." || d.parent == "" {
-		return nil
+		return
 	}
 	s, err := store.OpenFor(d.parent, robocache.OpenOptions{FollowLinks: d.follow}) // the root is the folder of scans: beside it is outside of it
 	if err != nil {
-		return nil
+		return
 	}
 	defer store.Close(s)
-	return d.sideFileIn(ctx, s, ".", e)
+	d.sideFileIn(ctx, s, ".", e)
 }
 
-func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e *episode) error {
+func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e *episode) {
 	for _, base := range []string{"timestamps.txt", "times.txt"} {
 		name := path.Join(dir, base)
 		b, err := store.ReadFile(ctx, st, name, maxSide)
 		if errors.Is(err, robocache.ErrNotFound) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
-		timestamps, err := parseTimestamps(string(b))
-		if err == nil {
-			err = d.pick(e, timestamps, name)
-		}
-		return robocache.At(err, robocache.Where{"file": name})
+		guard.Check(err)
+		guard.Check(robocache.At(guard.Try(func() { d.pick(e, parseTimestamps(string(b)), name) }), robocache.Where{"file": name}))
+		return
 	}
-	return nil
 }
 
 // pick gives each scan its line: by its number where some scan's number has one, else by its place. Scans behind the last line are left out, with a
 // finding: at a rate they would stand at times that nobody recorded. A file without a timestamp says nothing.
-func (d *Dataset) pick(e *episode, timestamps []int64, name string) error {
+func (d *Dataset) pick(e *episode, timestamps []int64, name string) {
 	if len(timestamps) == 0 {
-		return nil
+		return
 	}
 	scans := slices.DeleteFunc(slices.Clone(e.scans), func(s scan) bool { return s.number >= int64(len(timestamps)) })
 	byNumber := len(scans) > 0
 	if !byNumber {
 		if len(timestamps) > len(e.scans) {
-			return malformed("%d timestamps for %d scans", len(timestamps), len(e.scans))
+			bad("%d timestamps for %d scans", len(timestamps), len(e.scans))
 		}
 		scans = e.scans[:len(timestamps)]
 	}
@@ -223,14 +192,6 @@ func (d *Dataset) pick(e *episode, timestamps []int64, name string) error {
 		d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "short-timestamps", Where: robocache.Where{"file": name}, Count: int64(left),
 			Message: fmt.Sprintf("%d timestamps for %d scans: the %d scans without one are left out", len(timestamps), len(e.scans), left), Hint: "fetch the file of timestamps again; or give all scans one rate: --rows-hz 10, in Python rows_hz=10"})
 	}
-	out, err := timestampsOf(timestamps, scans, byNumber)
-	if err == nil {
-		e.scans, e.timestamps = scans, out
-	}
-	return err
-}
-
-func timestampsOf(timestamps []int64, scans []scan, byNumber bool) ([]int64, error) {
 	out := make([]int64, len(scans))
 	for i, s := range scans {
 		at := i
@@ -238,35 +199,38 @@ func timestampsOf(timestamps []int64, scans []scan, byNumber bool) ([]int64, err
 			at = int(s.number)
 		}
 		if out[i] = timestamps[at]; i > 0 && out[i] < out[i-1] {
-			return nil, robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": at + 1})
+			defer guard.At(robocache.Where{"line": at + 1})
+			bad("the timestamp is before that of the scan before")
 		}
 	}
-	return out, nil
+	e.scans, e.timestamps = scans, out
 }
 
 // parseTimestamps reads a timestamp a line: seconds, or a date and time with nanoseconds, as KITTI's raw recordings have.
-func parseTimestamps(s string) ([]int64, error) {
-	var out []int64
+func parseTimestamps(s string) (out []int64) {
+	where := robocache.Where{"line": 0}
+	defer guard.At(where)
 	line := 0
 	for text := range strings.Lines(s) {
 		line++
+		where["line"] = line
 		text = strings.TrimSpace(text)
 		if text == "" {
 			continue
 		}
 		if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, time.UTC); err == nil { // with any number of decimals
 			if t.Year() < 1700 || t.Year() > 2250 {
-				return nil, robocache.At(malformed("the year %d", t.Year()), robocache.Where{"line": line})
+				bad("the year %d", t.Year())
 			}
 			out = append(out, t.UnixNano())
 			continue
 		}
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(math.Abs(f) < 9e9) {
-			return nil, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds timestamps", Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])}, robocache.Where{"line": line})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds timestamps", Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])})
 		}
 		whole, rest := math.Modf(f)
 		out = append(out, int64(whole)*1e9+int64(math.RoundToEven(rest*1e9)))
 	}
-	return out, nil
+	return out
 }

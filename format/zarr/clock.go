@@ -14,11 +14,11 @@ import (
 var units = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
 // findClock settles where timestamps come from (A5).
-func (d *Dataset) findClock(ctx context.Context, unit string) error {
+func (d *Dataset) findClock(ctx context.Context, unit string) {
 	v := d.views["timestamp"]
 	if v == nil || v.f.Kind != robocache.KindNumeric || v.f.Elements() != 1 || v.f.Clock != "" || v.a.err != nil || v.f.DType == robocache.Bool {
 		d.info.FPS = d.rate // none: asking for timestamps is an error that says so
-		return nil
+		return
 	}
 	if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && units[own] != 0 {
 		unit = own
@@ -34,85 +34,71 @@ func (d *Dataset) findClock(ctx context.Context, unit string) error {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-timestamps", Where: robocache.Where{"stream": "timestamp"}, Message: "timestamps kept as float32: after a day they are a hundredth of a second apart"})
 	}
 	if d.rate.Zero() {
-		if err := d.guessRate(ctx); err != nil {
-			return err
-		}
+		d.guessRate(ctx)
 	}
 	d.info.FPS = d.rate
 	for i := range d.info.Features {
 		d.info.Features[i].FPS = d.rate
 	}
-	return nil
 }
 
 // guessRate says a rate where the first episode's timestamps are steady; it is for people, timestamps stay what they are.
-func (d *Dataset) guessRate(ctx context.Context) error {
+func (d *Dataset) guessRate(ctx context.Context) {
 	for e := range min(len(d.ends)-1, 16) {
 		n := min(d.Len(e), 1000)
 		if n < 3 {
 			continue
 		}
-		t, err := d.timestampsOf(ctx, e, n)
-		if err != nil {
-			return err
-		}
-		span := float64(t[n-1]-t[0]) / 1e9
-		if span <= 0 {
-			return nil
-		}
-		hz := float64(n-1) / span
+		t := d.timestampsOf(ctx, e, n)
+		hz := float64(n-1) / (float64(t[n-1]-t[0]) / 1e9)
 		if r := math.Round(hz); r >= 1 && math.Abs(hz-r)/r < 0.01 {
 			d.rate = robocache.Rate{Num: int64(r), Den: 1}
 		}
-		return nil
+		return
 	}
-	return nil
 }
 
 // timestampsOf reads the first n timestamps of an episode.
-func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) ([]int64, error) {
+func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) []int64 {
+	defer guard.At(robocache.Where{"stream": "timestamp", "episode": episode})
 	a := d.timestamps.a
 	if int64(a.Shape[0]) < d.ends[episode]+int64(n) {
-		return nil, robocache.At(malformed("the timestamps end before the episode"), robocache.Where{"stream": "timestamp", "episode": episode})
+		bad("the timestamps end before the episode")
 	}
 	rows := make([]int, n)
 	for i := range rows {
 		rows[i] = int(d.ends[episode]) + i
 	}
 	b := make([]byte, n*a.Type.Size)
-	if err := d.gather(ctx, a, rows, b); err != nil {
-		return nil, robocache.At(err, robocache.Where{"stream": "timestamp", "episode": episode})
-	}
+	d.gather(ctx, a, rows, b)
 	out := make([]int64, n)
-	bad := func(i int, got any) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr times", Where: robocache.Where{"stream": "timestamp", "episode": episode, "row": i}, Want: "a time of 64 bits of nanoseconds", Got: fmt.Sprint(got)}
+	wrong := func(i int, got any) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr times", Where: robocache.Where{"row": i}, Want: "a time of 64 bits of nanoseconds", Got: fmt.Sprint(got)})
 	}
 	if a.Type.DType().Float() {
 		for i, f := range robocache.Float64s(nil, a.Type.DType(), b) {
 			// Whole units apart from the rest: the product of an epoch in seconds and 1e9 would round.
 			whole, rest := math.Modf(f)
 			if math.IsNaN(f) || math.Abs(whole) > float64(math.MaxInt64/d.unit-1) {
-				return nil, bad(i, f)
+				wrong(i, f)
 			}
 			out[i] = int64(whole)*d.unit + int64(math.RoundToEven(rest*float64(d.unit)))
 		}
-		return out, nil
+		return out
 	}
 	for i, t := range robocache.Int64s(nil, a.Type.DType(), b) {
 		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit || t < 0 && a.Type.Kind == 'u' {
-			return nil, bad(i, t)
+			wrong(i, t)
 		}
 		out[i] = t * d.unit
 	}
-	return out, nil
+	return out
 }
 
 // Times gives the timestamps of a stream's rows in an episode.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed("zarr times", &err)
-	if err := op.Episode(len(d.ends)-1, episode); err != nil {
-		return nil, err
-	}
+	guard.Check(op.Episode(len(d.ends)-1, episode))
 	var v *view
 	if key != "" {
 		if v = d.views[key]; v == nil && d.cameras.cams[key] == nil {
@@ -121,7 +107,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	n := d.length(v, episode)
 	if d.timestamps != nil && (v == nil || v.f.Clock == "") {
-		return d.timestampsOf(ctx, episode, n)
+		return d.timestampsOf(ctx, episode, n), nil
 	}
 	// The length is metadata's claim; rows are never more than 2^31 (describe, readEnds), and their timestamps 16 GiB: not without their data.
 	if v == nil || v.a.Shape[0] < n {

@@ -2,7 +2,6 @@ package zarr
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/adler32"
@@ -14,8 +13,10 @@ import (
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/zarr/internal/blosc"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/inflate"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 	"github.com/goatnote-inc/robocache/video/jpegxl"
@@ -35,7 +36,7 @@ type step struct {
 // pipeline undoes a chunk's codecs, in the order that they were applied. texts is set where its last result are texts of varying length.
 type pipeline struct {
 	steps []step
-	texts func(b []byte, n int) ([]string, error)
+	texts func(b []byte, n int) []string
 	n     int // elements of a chunk
 }
 
@@ -54,30 +55,29 @@ const (
 )
 
 // decode gives a chunk's bytes.
-func (p *pipeline) decode(b []byte, raw int64) ([]byte, error) {
+func (p *pipeline) decode(b []byte, raw int64) []byte {
 	if raw > small && raw/maxRatio > int64(len(b)) {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr chunk", Msg: fmt.Sprintf("%d bytes unpack to %d", len(b), raw), Want: fmt.Sprintf("at most %d times as many above %d", maxRatio, small), Hint: "where the chunk is not damaged, write the array anew with smaller chunks"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr chunk", Msg: fmt.Sprintf("%d bytes unpack to %d", len(b), raw), Want: fmt.Sprintf("at most %d times as many above %d", maxRatio, small), Hint: "where the chunk is not damaged, write the array anew with smaller chunks"})
 	}
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
 		var err error
-		if b, err = s.undo(b, s.size); err != nil {
-			return nil, robocache.At(err, robocache.Where{"codec": s.name})
+		if b, err = s.undo(b, s.size); err == nil && s.size >= 0 && int64(len(b)) != s.size {
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Want: fmt.Sprintf("%d bytes", s.size), Got: fmt.Sprint(len(b))}
 		}
-		if s.size >= 0 && int64(len(b)) != s.size {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Where: robocache.Where{"codec": s.name}, Want: fmt.Sprintf("%d bytes", s.size), Got: fmt.Sprint(len(b))}
+		if err != nil {
+			guard.Fail(robocache.At(err, robocache.Where{"codec": s.name}))
 		}
 	}
-	return b, nil
+	return b
 }
 
 // builder collects steps in the order of encoding.
 type builder struct {
 	pipeline
-	typ    npy.Type // of the elements as they are at this point
-	shape  []int    // of the chunk at this point
-	size   int64    // of its bytes at this point, -1 once packed
-	packed bool     // behind the codec that makes bytes of the array
+	typ   npy.Type // of the elements as they are at this point
+	shape []int    // of the chunk at this point
+	size  int64    // of its bytes at this point, -1 once packed
 }
 
 func (b *builder) add(name string, after int64, undo func(src []byte, size int64) ([]byte, error)) {
@@ -85,10 +85,9 @@ func (b *builder) add(name string, after int64, undo func(src []byte, size int64
 	b.size = after
 }
 
-func newBuilder(a *Array, chunk []int, t npy.Type) (*builder, error) {
-	b := &builder{typ: t, shape: chunk}
-	var err error
-	b.size, err = bytesOf(chunk, t.Size)
+// chain reads a chain of codecs for a chunk whose elements are stored as t.
+func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) pipeline {
+	b := &builder{typ: t, shape: chunk, size: guard.Must(bytesOf(chunk, t.Size))}
 	b.n = 1
 	for _, c := range chunk {
 		b.n *= c
@@ -96,97 +95,43 @@ func newBuilder(a *Array, chunk []int, t npy.Type) (*builder, error) {
 	if a.Text {
 		b.size = -1
 	}
-	return b, err
-}
-
-// pipelineV2 reads compressor, filters, order and byte order of v2 metadata.
-func pipelineV2(a *Array, t npy.Type, m metaV2) (pipeline, error) {
-	b, err := newBuilder(a, m.Chunks, t)
-	if err != nil {
-		return pipeline{}, err
-	}
-	if m.Order == "F" && len(m.Chunks) > 1 {
-		if a.Text {
-			return pipeline{}, unsupported("texts in order F")
-		}
-		perm := make([]int, len(m.Chunks))
-		for i := range perm {
-			perm[i] = len(perm) - 1 - i
-		}
-		b.transpose(perm)
-	}
-	if t.Big {
-		b.swap()
-	}
-	for i, f := range m.Filters {
-		if a.Text {
-			if i > 0 || b.objects(f.ID) != nil {
-				return pipeline{}, unsupported("an array of Python objects (dtype object, codec %q)", f.ID)
-			}
-			continue
-		}
-		if err := b.codec(f.ID, f.config); err != nil {
-			return pipeline{}, err
-		}
-	}
-	if a.Text && b.texts == nil {
-		return pipeline{}, unsupported("an array of Python objects (dtype object) without a codec")
-	}
-	if m.Compressor != nil {
-		if err := b.codec(m.Compressor.ID, m.Compressor.config); err != nil {
-			return pipeline{}, err
-		}
-	}
-	return b.pipeline, nil
-}
-
-// chainV3 reads a chain of v3 codecs for a chunk.
-func (a *Array) chainV3(chunk []int, codecs []named) (pipeline, error) {
-	b, err := newBuilder(a, chunk, a.Type)
-	if err != nil {
-		return pipeline{}, err
-	}
+	packed := false // behind the codec that makes bytes of the array
 	for _, n := range codecs {
-		c, err := n.config()
-		if err != nil {
-			return pipeline{}, malformed("codec %s: %v", n.Name, err)
-		}
-		name := strings.TrimPrefix(n.Name, "numcodecs.")
-		switch {
+		c := n.config()
+		switch name := strings.TrimPrefix(n.name, "numcodecs."); {
+		case name == "transpose" && a.Text:
+			guard.Fail(unsupported("texts in another order than C"))
 		case name == "transpose":
 			order, ok := permutation(c["order"], len(chunk))
-			if !ok || b.packed || a.Text {
-				return pipeline{}, malformed("codec transpose: order %v", c["order"])
+			if !ok || packed {
+				bad("codec transpose: order %v", c["order"])
 			}
 			b.transpose(order)
-		case name == "bytes" || name == "vlen-utf8":
-			if b.packed {
-				return pipeline{}, malformed("two codecs make bytes of the array")
+		case name == "bytes" || textCodecs[name] != nil:
+			if packed || a.Text != (name != "bytes") {
+				bad("codec %s for elements of kind %c, or behind another that makes bytes of them", name, a.Type.Kind)
 			}
-			b.packed = true
-			if a.Text != (name != "bytes") {
-				return pipeline{}, malformed("codec %s for elements of kind %c", name, a.Type.Kind)
-			}
-			if a.Text {
-				b.texts = vlenTexts
-			} else if c.text("endian") == "big" && a.Type.Size > 1 {
+			packed = true
+			if b.texts = textCodecs[name]; c.text("endian") == "big" && t.Size > 1 {
 				b.swap()
 			}
 		case name == "sharding_indexed":
-			return pipeline{}, unsupported("sharding inside other codecs")
+			guard.Fail(unsupported("sharding inside other codecs"))
 		default:
-			if err := b.codec(name, c); err != nil {
-				return pipeline{}, err
-			}
+			b.codec(name, c)
 		}
 	}
-	if !b.packed {
-		return pipeline{}, malformed("no codec makes bytes of the array")
+	if !packed {
+		bad("no codec makes bytes of the array")
 	}
-	return b.pipeline, nil
+	return b.pipeline
 }
 
+// permutation reads an order of dimensions; "F" is the reverse.
 func permutation(v any, n int) ([]int, bool) {
+	if v == "F" {
+		return elements.Reversed(n), true
+	}
 	items, ok := v.([]any)
 	if !ok || len(items) != n {
 		return nil, false
@@ -195,7 +140,7 @@ func permutation(v any, n int) ([]int, bool) {
 	seen := make([]bool, n)
 	for i, item := range items {
 		f, ok := item.(float64)
-		if !ok || f < 0 || f >= float64(n) || seen[int(f)] || f != math.Trunc(f) {
+		if !ok || f < 0 || f >= float64(n) || f != math.Trunc(f) || seen[int(f)] {
 			return nil, false
 		}
 		out[i] = int(f)
@@ -209,7 +154,7 @@ func (b *builder) transpose(perm []int) {
 		return
 	}
 	shape, size := slices.Clone(b.shape), b.typ.Size
-	b.add("transpose", b.size, func(src []byte, _ int64) ([]byte, error) { return untranspose(src, shape, perm, size), nil })
+	b.add("transpose", b.size, func(src []byte, _ int64) ([]byte, error) { return elements.Transposed(src, shape, perm, size), nil })
 	next := make([]int, len(perm))
 	for i, p := range perm {
 		next[i] = shape[p]
@@ -217,99 +162,77 @@ func (b *builder) transpose(perm []int) {
 	b.shape = next
 }
 
-// untranspose gives C order of an array of shape whose dimension i lies in src at the place of perm's inverse.
-func untranspose(src []byte, shape, perm []int, size int) []byte {
-	n := len(shape)
-	stride := make([]int, n) // in src, of each dimension of shape
-	step := size
-	for i := n - 1; i >= 0; i-- {
-		stride[perm[i]] = step
-		step *= shape[perm[i]]
-	}
-	return npy.Reorder(src, shape, stride, size)
-}
-
 func (b *builder) swap() {
-	word := b.typ.Size
-	if b.typ.Kind == 'U' {
-		word = 4
+	if word := b.typ.Word(); word > 1 {
+		b.add("bytes", b.size, func(src []byte, _ int64) ([]byte, error) {
+			dst := make([]byte, len(src))
+			elements.Swap(dst, src, word)
+			return dst, nil
+		})
 	}
-	if b.typ.Kind == 'S' || word <= 1 {
-		return
-	}
-	b.add("bytes", b.size, func(src []byte, _ int64) ([]byte, error) {
-		dst := make([]byte, len(src))
-		npy.Swap(dst, src, word)
-		return dst, nil
-	})
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// packers undo what packs bytes into fewer.
+var packers = map[string]func(src []byte, size int64) ([]byte, error){
+	"blosc": unblosc,
+	"zstd":  unpackZstd,
+	"gzip":  func(src []byte, size int64) ([]byte, error) { return uninflate(inflate.GzipMember, src, size) },
+	"zlib":  func(src []byte, size int64) ([]byte, error) { return uninflate(inflate.ZlibStream, src, size) },
+	"lz4":   unlz4,
+}
+
+// sums are the checksums, which lie before the bytes or behind them; location says where, else usual does.
+var sums = map[string]struct {
+	of    func([]byte) uint32
+	usual string
+}{
+	"crc32c":  {func(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }, "end"},
+	"crc32":   {crc32.ChecksumIEEE, "start"},
+	"adler32": {adler32.Checksum, "start"},
+}
+
 // codec adds a codec by its name in numcodecs or in v3.
-func (b *builder) codec(name string, c config) error {
+func (b *builder) codec(name string, c config) {
+	if undo, ok := packers[name]; ok {
+		b.add(name, -1, undo)
+		return
+	}
+	if sum, ok := sums[name]; ok {
+		front := sum.usual == "start" && c.text("location") != "end" || c.text("location") == "start"
+		b.sum(name, sum.of, front)
+		return
+	}
 	switch name {
-	case "blosc":
-		b.add(name, -1, func(src []byte, size int64) ([]byte, error) {
-			limit := most(src)
-			if size >= 0 {
-				limit = size
-			}
-			n, err := blosc.Size(src)
-			if err == nil && size >= 0 && n != size {
-				return nil, malformed("a blosc buffer of %d bytes, the chunk has %d", n, size)
-			}
-			return blosc.Decode(src, limit)
-		})
-	case "zstd":
-		b.add(name, -1, unpackZstd)
-	case "gzip":
-		b.add(name, -1, func(src []byte, size int64) ([]byte, error) { return uninflate(inflate.GzipMember, src, size) })
-	case "zlib":
-		b.add(name, -1, func(src []byte, size int64) ([]byte, error) { return uninflate(inflate.ZlibStream, src, size) })
-	case "lz4":
-		b.add(name, -1, unlz4)
-	case "crc32c":
-		b.sum(name, func(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }, c.text("location") == "start")
-	case "crc32":
-		b.sum(name, crc32.ChecksumIEEE, c.text("location") != "end")
-	case "adler32":
-		b.sum(name, adler32.Checksum, c.text("location") != "end")
 	case "shuffle":
 		size := c.int("elementsize", 4)
 		if size < 1 || size > 1<<16 {
-			return malformed("shuffle: elementsize %d", size)
+			bad("shuffle: elementsize %d", size)
 		}
 		b.add(name, b.size, func(src []byte, _ int64) ([]byte, error) {
 			dst := make([]byte, len(src))
-			blosc.Unshuffle(dst, src, size)
+			elements.Unshuffle(dst, src, size)
 			return dst, nil
 		})
 	case "bitround":
 		// It rounds when it encodes; nothing is to be undone.
-	case "imagecodecs_jpegxl":
-		return b.images(name)
+	case "imagecodecs_jpegxl": // a chunk is a stream of as many images as the chunk has, of its own type
+		if b.typ.Kind != 'u' || b.typ.Size > 2 || b.size < 0 {
+			guard.Fail(unsupported("codec %q for elements of %s", name, b.typ))
+		}
+		size := b.typ.Size
+		b.add(name, -1, func(src []byte, room int64) ([]byte, error) {
+			dst := make([]byte, room)
+			return dst, jpegxl.Decode(context.Background(), dst, src, size)
+		})
 	case "delta":
-		return b.delta(c)
+		b.delta(c)
 	case "fixedscaleoffset":
-		return b.fixedScale(c)
+		b.fixedScale(c)
 	default:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf("codec %q", name), Hint: "read are: " + strings.Join(Codecs, ", ")}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf("codec %q", name), Hint: "read are: " + strings.Join(Codecs, ", ")})
 	}
-	return nil
-}
-
-// images adds JPEG XL: a chunk is a stream of as many images as the chunk has, of its own type.
-func (b *builder) images(name string) error {
-	if b.typ.Kind != 'u' || b.typ.Size > 2 || b.size < 0 {
-		return unsupported("codec %q for elements of %s", name, b.typ)
-	}
-	size := b.typ.Size
-	b.add(name, -1, func(src []byte, room int64) ([]byte, error) {
-		dst := make([]byte, room)
-		return dst, jpegxl.Decode(context.Background(), dst, src, size)
-	})
-	return nil
 }
 
 // sum checks four bytes of a checksum, and takes them off.
@@ -326,11 +249,22 @@ func (b *builder) sum(name string, of func([]byte) uint32, front bool) {
 		if front {
 			sum, data = src[:4], src[4:]
 		}
-		if want, got := binary.LittleEndian.Uint32(sum), of(data); want != got {
+		if want, got := le.Uint32(sum), of(data); want != got {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Msg: "checksum", Want: fmt.Sprintf("%08x", want), Got: fmt.Sprintf("%08x", got)}
 		}
 		return data, nil
 	})
+}
+
+func unblosc(src []byte, size int64) ([]byte, error) {
+	n, err := blosc.Size(src)
+	if err == nil && size >= 0 && n != size {
+		return nil, malformed("a blosc buffer of %d bytes, the chunk has %d", n, size)
+	}
+	if size < 0 {
+		size = most(src)
+	}
+	return blosc.Decode(src, size)
 }
 
 func unpackZstd(src []byte, size int64) ([]byte, error) {
@@ -379,7 +313,7 @@ func unlz4(src []byte, size int64) ([]byte, error) {
 	if len(src) < 4 {
 		return nil, malformed("lz4: no size")
 	}
-	n := int64(binary.LittleEndian.Uint32(src))
+	n := int64(le.Uint32(src))
 	if size >= 0 && n != size || n > maxChunk || n > 255*int64(len(src)) {
 		return nil, malformed("lz4: %d bytes declared for %d packed ones", n, len(src))
 	}

@@ -22,19 +22,13 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	eps := reader.Episodes(opt.Episodes, len(d.ends)-1)
 	notFinite := map[string]int64{}
 	for i, e := range eps {
-		if err := op.Episode(len(d.ends)-1, e); err != nil {
-			return nil, err
-		}
+		guard.Check(op.Episode(len(d.ends)-1, e))
 		for k := range d.info.Features {
 			f := &d.info.Features[k]
 			if d.views[f.Key] == nil || d.views[f.Key].a.err != nil || f.Kind == robocache.KindImage && !opt.Decode {
 				continue // checkVideos; said when it was opened; not asked for
 			}
-			found, err := d.checkStream(ctx, e, f, notFinite)
-			if err != nil {
-				return out, err
-			}
-			if len(out) < maxFindings {
+			if found := d.checkStream(ctx, e, f, notFinite); len(out) < maxFindings {
 				out = append(out, found...)
 			}
 		}
@@ -53,10 +47,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			opt.Progress(int64(i+1), int64(len(eps)))
 		}
 	}
-	videoFrames, err := d.checkVideos(ctx, eps)
-	if out = append(out, videoFrames...); err != nil {
-		return out, err
-	}
+	out = append(out, d.checkVideos(ctx, eps)...)
 	for key, n := range notFinite {
 		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d values are NaN or infinite", n), Count: n})
 	}
@@ -64,13 +55,14 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 }
 
 // checkStream reads a stream of an episode by the rows of a chunk, so that one bad chunk hides no other.
-func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, notFinite map[string]int64) (out []robocache.Finding, err error) {
+func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, notFinite map[string]int64) (out []robocache.Finding) {
 	v := d.views[f.Key]
 	n, step := d.length(v, e), v.a.chunks[0]
 	for from := 0; from < n; {
 		// To the end of the chunk that row from lies in.
 		to := min(n, from+step-(int(d.ends[e])+from)%step)
 		rows := reader.Rows(e, from, to)
+		var err error
 		switch f.Kind {
 		case robocache.KindImage:
 			err = d.Frames(ctx, f.Key, rows, make([]robocache.FrameRef, len(rows)))
@@ -86,13 +78,11 @@ func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, 
 		default:
 			_, err = d.Text(ctx, f.Key, rows)
 		}
-		if ctx.Err() != nil {
-			return out, ctx.Err()
-		}
+		guard.Check(ctx.Err())
 		if err != nil && len(out) < maxFindings {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-chunk", Where: robocache.Where{"stream": f.Key, "episode": e, "row": from}, Message: err.Error(), Hint: "fetch the chunk again"})
 		}
 		from = to
 	}
-	return out, nil
+	return out
 }

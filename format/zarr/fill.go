@@ -2,7 +2,6 @@ package zarr
 
 import (
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"math"
@@ -14,88 +13,58 @@ import (
 )
 
 // setFill reads the fill value into one little-endian element; nil stands for zeros.
-func (a *Array) setFill(raw json.RawMessage, v3 bool) error {
+func (a *Array) setFill(raw json.RawMessage) {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	d.UseNumber()
 	if len(raw) > 0 {
 		if err := d.Decode(&v); err != nil {
-			return malformed("fill_value: %v", err)
+			bad("fill_value: %v", err)
 		}
 	}
-	bad := func() error {
-		return malformed("fill_value %.100s for %s", string(raw), a.Type)
-	}
 	if v == nil {
-		return nil
+		return
 	}
 	if a.Text {
 		a.blank, _ = v.(string) // 0 stands for an empty text where objects have no other zero
-		return nil
+		return
 	}
 	e := make([]byte, a.Type.Size)
-	le := binary.LittleEndian
+	text, _ := v.(string)
+	n, number := v.(json.Number)
+	ok := true
 	switch a.Type.Kind {
 	case 'b':
-		switch v := v.(type) {
-		case bool:
-			e[0] = map[bool]byte{true: 1}[v]
-		case json.Number:
-			e[0] = map[bool]byte{true: 1}[v != "0"]
-		default:
-			return bad()
+		b, is := v.(bool)
+		if ok = is || number; b || number && n != "0" {
+			e[0] = 1
 		}
 	case 'i', 'u':
-		n, ok := v.(json.Number)
-		if !ok {
-			return bad()
-		}
 		var bits uint64
-		if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
-			if bits = uint64(i); a.Type.Kind == 'u' && i < 0 || a.Type.Size < 8 && !fits(i, a.Type.Size, a.Type.Kind == 'i') {
-				return bad()
-			}
-		} else if u, err := strconv.ParseUint(n.String(), 10, 64); err == nil && a.Type.Kind == 'u' && a.Type.Size == 8 {
-			bits = u
-		} else if f, err := n.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 && fits(int64(f), a.Type.Size, a.Type.Kind == 'i') {
-			bits = uint64(int64(f)) // 0.0 is written for integers too
-		} else {
-			return bad()
-		}
-		var b [8]byte
-		le.PutUint64(b[:], bits)
-		copy(e, b[:])
+		bits, ok = integerFill(n.String(), a.Type.Size, a.Type.Kind == 'i')
+		copy(e, le.AppendUint64(nil, bits))
 	case 'f':
-		f, hex, ok := floatFill(v)
-		if !ok {
-			return bad()
-		}
-		if hex != nil {
-			if len(hex) != len(e) {
-				return bad()
-			}
-			for i := range e {
-				e[i] = hex[len(hex)-1-i]
+		if s, is := strings.CutPrefix(text, "0x"); is && len(s) <= 16 { // v3's, of the bits
+			b, err := hex.DecodeString(s)
+			if ok = err == nil && len(b) == len(e); ok {
+				slices.Reverse(b)
+				copy(e, b)
 			}
 			break
 		}
-		switch a.Type.Size {
-		case 8:
-			le.PutUint64(e, math.Float64bits(f))
-		case 4:
-			le.PutUint32(e, math.Float32bits(float32(f)))
-		case 2:
-			le.PutUint16(e, robocache.Float32ToHalf(float32(f)))
+		f, err := strconv.ParseFloat(n.String(), 64)
+		if named, is := map[string]float64{"NaN": math.NaN(), "Infinity": math.Inf(1), "-Infinity": math.Inf(-1)}[text]; is {
+			f, err = named, nil
 		}
+		ok = err == nil || math.IsInf(f, 0)
+		putFloat(e, f)
 	case 'S':
-		s, ok := v.(string)
-		if b, err := base64.StdEncoding.DecodeString(s); ok && err == nil {
+		if b, err := base64.StdEncoding.DecodeString(text); err == nil {
 			copy(e, b)
 		}
 	case 'U':
-		s, _ := v.(string)
 		i := 0
-		for _, r := range s {
+		for _, r := range text {
 			if i+4 > len(e) {
 				break
 			}
@@ -103,10 +72,36 @@ func (a *Array) setFill(raw json.RawMessage, v3 bool) error {
 			i += 4
 		}
 	}
+	if !ok {
+		bad("fill_value %.100s for %s", string(raw), a.Type)
+	}
 	if slices.Max(append(e, 0)) > 0 {
 		a.fill = e
 	}
-	return nil
+}
+
+// putFloat puts a number into a little-endian element, of the size of dst.
+func putFloat(dst []byte, f float64) {
+	switch len(dst) {
+	case 8:
+		le.PutUint64(dst, math.Float64bits(f))
+	case 4:
+		le.PutUint32(dst, math.Float32bits(float32(f)))
+	case 2:
+		le.PutUint16(dst, robocache.Float32ToHalf(float32(f)))
+	}
+}
+
+// integerFill reads a number that an integer of so many bytes holds; 0.0 is written for integers too.
+func integerFill(s string, size int, signed bool) (uint64, bool) {
+	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return uint64(i), fits(i, size, signed)
+	}
+	if u, err := strconv.ParseUint(s, 10, 64); err == nil && !signed && size == 8 {
+		return u, true
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return uint64(int64(f)), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 && fits(int64(f), size, signed)
 }
 
 func fits(i int64, size int, signed bool) bool {
@@ -115,27 +110,4 @@ func fits(i int64, size int, signed bool) bool {
 		return bits == 64 || i >= -1<<(bits-1) && i < 1<<(bits-1)
 	}
 	return i >= 0 && (bits >= 63 || i < 1<<bits)
-}
-
-// floatFill reads a number, "NaN", "Infinity", "-Infinity", or v3's "0x…" of the bits.
-func floatFill(v any) (f float64, bits []byte, ok bool) {
-	switch v := v.(type) {
-	case json.Number:
-		f, err := strconv.ParseFloat(v.String(), 64)
-		return f, nil, err == nil || math.IsInf(f, 0)
-	case string:
-		switch v {
-		case "NaN":
-			return math.NaN(), nil, true
-		case "Infinity":
-			return math.Inf(1), nil, true
-		case "-Infinity":
-			return math.Inf(-1), nil, true
-		}
-		if s, is := strings.CutPrefix(v, "0x"); is && len(s) <= 16 {
-			b, err := hex.DecodeString(s)
-			return 0, b, err == nil && len(b) > 0
-		}
-	}
-	return 0, nil, false
 }

@@ -10,17 +10,20 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
+// get gives the view of a stream of a kind. One that is not there ends the work.
+func (d *Dataset) get(key string, kind robocache.Kind) *view {
 	v, ok := d.views[key]
 	switch {
 	case !ok && d.cameras.cams[key] != nil:
-		return nil, op.Kind(key, robocache.KindVideo, kind)
+		guard.Check(op.Kind(key, robocache.KindVideo, kind))
 	case !ok:
-		return nil, op.NoStream(key)
+		guard.Fail(op.NoStream(key))
 	case kind == robocache.KindText:
-		return v, op.Kind(key, v.f.Kind, kind, robocache.KindEvent)
+		guard.Check(op.Kind(key, v.f.Kind, kind, robocache.KindEvent))
+	default:
+		guard.Check(op.Kind(key, v.f.Kind, kind))
 	}
-	return v, op.Kind(key, v.f.Kind, kind)
+	return v
 }
 
 // Len is the number of rows of an episode; 0 for an episode that is not there.
@@ -52,26 +55,20 @@ func (d *Dataset) Rows(_ context.Context, episode int, key string) (int, error) 
 }
 
 // rows are the array's rows of an episode's.
-func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
+func (d *Dataset) rows(v *view, rows []robocache.Row) []int {
 	out := make([]int, len(rows))
 	for i, r := range rows {
-		if err := op.Episode(len(d.ends)-1, r.Episode); err != nil {
-			return nil, err
-		}
-		if err := op.Row(d.length(v, r.Episode), r); err != nil {
-			return nil, err
-		}
+		guard.Check(op.Episode(len(d.ends)-1, r.Episode))
+		guard.Check(op.Row(d.length(v, r.Episode), r))
 		out[i] = int(d.ends[r.Episode]) + r.Index
 	}
-	return out, nil
+	return out
 }
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episode, err error) {
 	defer guard.Malformed("zarr episode", &err)
-	if err := op.Episode(len(d.ends)-1, episode); err != nil {
-		return out, err
-	}
+	guard.Check(op.Episode(len(d.ends)-1, episode))
 	out = robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}
 	switch {
 	case d.views["task"] == nil && d.tasks != nil && d.tasks[episode] != "":
@@ -83,11 +80,7 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 		for i := 0; i < out.Length; i += step {
 			rows = append(rows, robocache.Row{Episode: episode, Index: i})
 		}
-		t, err := d.Text(ctx, d.taskKey, rows)
-		if err != nil {
-			return out, err
-		}
-		for _, x := range t {
+		for _, x := range guard.Must(d.Text(ctx, d.taskKey, rows)) {
 			if x != "" && !slices.Contains(out.Tasks, x) && len(out.Tasks) < 1000 {
 				out.Tasks = append(out.Tasks, x)
 			}
@@ -99,18 +92,10 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
 	defer guard.Malformed("zarr gather", &err)
-	v, err := d.get(key, robocache.KindNumeric)
-	if err != nil {
-		return err
-	}
-	if err := op.Room(key, "bytes", len(rows)*v.f.RowBytes(), len(dst)); err != nil {
-		return err
-	}
-	at, err := d.rows(v, rows)
-	if err != nil {
-		return err
-	}
-	return robocache.At(d.gather(ctx, v.a, at, dst), robocache.Where{"stream": key})
+	v := d.get(key, robocache.KindNumeric)
+	guard.Check(op.Room(key, "bytes", len(rows)*v.f.RowBytes(), len(dst)))
+	at := d.rows(v, rows)
+	return robocache.At(guard.Try(func() { d.gather(ctx, v.a, at, dst) }), robocache.Where{"stream": key})
 }
 
 // Text gives the rows of a text stream, and of "task".
@@ -118,12 +103,9 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 	defer guard.Malformed("zarr text", &err)
 	out = make([]string, len(rows))
 	if key == "task" && d.views[key] == nil {
-		if _, err := d.rows(nil, rows); err != nil {
-			return nil, err
-		}
-		if d.taskKey == "" {
-			if d.tasks != nil {
-				for i, r := range rows {
+		if d.rows(nil, rows); d.taskKey == "" {
+			for i, r := range rows {
+				if d.tasks != nil {
 					out[i] = d.tasks[r.Episode]
 				}
 			}
@@ -131,47 +113,30 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 		}
 		key = d.taskKey
 	}
-	v, err := d.get(key, robocache.KindText)
-	if err != nil {
-		return nil, err
-	}
-	at, err := d.rows(v, rows)
-	if err != nil {
-		return nil, err
-	}
-	return out, robocache.At(d.texts(ctx, v.a, at, out), robocache.Where{"stream": key})
+	v := d.get(key, robocache.KindText)
+	at := d.rows(v, rows)
+	return out, robocache.At(guard.Try(func() { d.texts(ctx, v.a, at, out) }), robocache.Where{"stream": key})
 }
 
 // Frames gives the pixels of images: pieces of decoded chunks where the chunk holds whole images.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("zarr frames", &err)
-	c := d.cameras.cams[key]
-	var v *view
-	if c == nil {
-		if v, err = d.get(key, robocache.KindImage); err != nil {
-			return err
-		}
+	if c := d.cameras.cams[key]; c != nil {
+		guard.Check(op.Room(key, "frames", len(rows), len(out)))
+		d.videoFrames(ctx, c, rows, out)
+		return ctx.Err()
 	}
-	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
-		return err
-	}
-	if c != nil {
-		return d.videoFrames(ctx, c, rows, out)
-	}
-	at, err := d.rows(v, rows)
-	if err != nil {
-		return err
-	}
+	v := d.get(key, robocache.KindImage)
+	guard.Check(op.Room(key, "frames", len(rows), len(out)))
+	at := d.rows(v, rows)
+	return robocache.At(guard.Try(func() { d.images(ctx, v, at, out) }), robocache.Where{"stream": key})
+}
+
+func (d *Dataset) images(ctx context.Context, v *view, at []int, out []robocache.FrameRef) {
 	a, f := v.a, v.f
-	return robocache.At(d.each(ctx, a, at, func(ctx context.Context, c0 int, positions []int) error {
+	d.each(ctx, a, at, func(ctx context.Context, c0 int, positions []int) {
 		pix := make([][]byte, len(positions))
-		index := make([]int, len(a.grid))
-		index[0] = c0
-		for {
-			c, err := d.load(ctx, a, index)
-			if err != nil {
-				return err
-			}
+		d.parts(ctx, a, c0, func(c *chunk, index []int) {
 			for i, p := range positions {
 				r := at[p] - c0*a.chunks[0]
 				if c.data != nil && a.contiguous() {
@@ -183,32 +148,26 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 				}
 				a.copyRow(pix[i], c, r, index)
 			}
-			if !next(index, a.grid) {
-				break
-			}
-		}
+		})
 		for i, p := range positions {
 			if v.round {
-				if pix[i], err = rounded(pix[i], a.Type.DType()); err != nil {
-					return robocache.At(err, robocache.Where{"row": at[p]})
-				}
+				pix[i] = rounded(pix[i], a.Type.DType(), at[p])
 			}
 			out[p] = robocache.FrameRef{Raw: &robocache.Raw{Pix: pix[i], Height: f.Height, Width: f.Width, Channels: f.Channels, DType: f.DType}}
 		}
-		return nil
-	}), robocache.Where{"stream": key})
+	})
 }
 
-// rounded makes uint8 of pixels kept as floating-point numbers.
-func rounded(b []byte, t robocache.DType) ([]byte, error) {
+// rounded makes uint8 of a row's pixels that are kept as floating-point numbers.
+func rounded(b []byte, t robocache.DType, row int) []byte {
 	out := make([]byte, len(b)/t.Size())
 	for i, x := range robocache.Float64s(nil, t, b) {
 		if !(x > -0.5 && x < 255.5) {
-			return nil, malformed("a pixel of %v in images from 0 to 255", x)
+			guard.Fail(robocache.At(malformed("a pixel of %v in images from 0 to 255", x), robocache.Where{"row": row}))
 		}
 		out[i] = uint8(math.RoundToEven(math.Abs(x)))
 	}
-	return out, nil
+	return out
 }
 
 // Valid says which rows have a value; all have where the store keeps no mask of the stream.
@@ -218,19 +177,22 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 	if v == nil && c == nil {
 		return op.NoStream(key)
 	}
-	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
-		return err
-	}
-	at, err := d.rows(v, rows)
-	if err != nil {
-		return err
-	}
-	if c != nil {
-		return d.videoValid(ctx, c, rows, valid)
-	}
-	if v.valid == nil {
+	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
+	at := d.rows(v, rows)
+	switch {
+	case c != nil:
+		refs := make([]robocache.FrameRef, len(rows))
+		d.videoFrames(ctx, c, rows, refs)
 		reader.AllValid(valid)
-		return ctx.Err()
+		for i := range refs {
+			if refs[i].Missing {
+				valid[i] = 0
+			}
+		}
+	case v.valid == nil:
+		reader.AllValid(valid)
+	default:
+		return robocache.At(guard.Try(func() { d.gather(ctx, v.valid, at, valid) }), robocache.Where{"stream": key})
 	}
-	return robocache.At(d.gather(ctx, v.valid, at, valid), robocache.Where{"stream": key})
+	return ctx.Err()
 }

@@ -1,6 +1,7 @@
 package zarr
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // view is a feature made of an array.
@@ -22,35 +24,35 @@ type view struct {
 const maxEnds = 64 << 20
 
 // readEnds reads meta/episode_ends.
-func (d *Dataset) readEnds(ctx context.Context, a *Array) error {
+func (d *Dataset) readEnds(ctx context.Context, a *Array) {
 	if len(a.Shape) != 1 || a.Type.Kind != 'i' && a.Type.Kind != 'u' {
-		return malformed("episode_ends is %s %v, not a list of integers", a.Type, a.Shape)
+		bad("episode_ends is %s %v, not a list of integers", a.Type, a.Shape)
 	}
 	n := a.Shape[0]
 	if n > maxEnds/8 {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("%d episodes", n)}
+		tooMany("%d episodes", n)
 	}
-	rows := reader.Episodes(nil, n)
 	b := make([]byte, n*a.Type.Size)
-	if err := d.gather(ctx, a, rows, b); err != nil {
-		return err
-	}
+	d.gather(ctx, a, reader.Episodes(nil, n), b)
 	d.ends = append(make([]int64, 0, n+1), 0)
 	for i, v := range robocache.Int64s(nil, a.Type.DType(), b) {
 		switch last := d.ends[i]; {
 		case v < last: // also of an unsigned one beyond 2^63
-			return malformed("end %d is %d, after %d: ends must not decrease", i, v, last)
+			bad("end %d is %d, after %d: ends must not decrease", i, v, last)
 		case v-last > 1<<31:
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("episode %d has %d rows", i, v-last)}
+			tooMany("episode %d has %d rows", i, v-last)
 		}
 		d.ends = append(d.ends, v)
 	}
 	d.info.Episodes, d.info.Frames = n, d.ends[n]
-	return nil
+}
+
+func tooMany(format string, args ...any) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf(format, args...)})
 }
 
 // describeBuffer names the streams of a replay buffer: the arrays below data/.
-func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
+func (d *Dataset) describeBuffer(ctx context.Context, images string) {
 	total := d.ends[len(d.ends)-1]
 	d.withhold(func(p string) string {
 		name, ok := strings.CutPrefix(p, "data/")
@@ -77,9 +79,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 		if int64(a.Shape[0]) < total {
 			d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "short-stream", Where: robocache.Where{"stream": p}, Message: fmt.Sprintf("%d rows; the last episode ends at %d", a.Shape[0], total), Hint: "write the missing rows, or take the last episodes off meta/episode_ends"})
 		}
-		if err := d.describe(ctx, a, bufferKey(name, a), "", images); err != nil {
-			return err
-		}
+		d.describe(ctx, a, bufferKey(name, a), "", images)
 	}
 	for i := range d.info.Features {
 		f := &d.info.Features[i]
@@ -88,28 +88,22 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 		}
 	}
 	d.link()
-	if err := d.readTasks(ctx); err != nil {
-		return err
-	}
+	d.readTasks(ctx)
 	for _, key := range []string{"task", "language_instruction", "language"} {
 		if v := d.views[key]; v != nil && v.f.Kind == robocache.KindText && d.taskKey == "" {
 			d.taskKey = key
 		}
 	}
-	return nil
 }
 
 // readTasks reads what our own writer puts beside the ends.
-func (d *Dataset) readTasks(ctx context.Context) error {
+func (d *Dataset) readTasks(ctx context.Context) {
 	a := d.arrays["meta/episode_task"]
 	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.info.Episodes {
-		return nil
+		return
 	}
-	rows := reader.Episodes(nil, a.Shape[0])
-	d.tasks = make([]string, len(rows))
-	if err := d.tree.texts(ctx, a, rows, d.tasks); err != nil {
-		return err
-	}
+	d.tasks = make([]string, a.Shape[0])
+	d.tree.texts(ctx, a, reader.Episodes(nil, a.Shape[0]), d.tasks)
 	seen := map[string]bool{}
 	for _, t := range d.tasks {
 		if t != "" && !seen[t] {
@@ -117,7 +111,6 @@ func (d *Dataset) readTasks(ctx context.Context) error {
 			d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: t})
 		}
 	}
-	return nil
 }
 
 // bufferKey is the stream's key: an array that says its own (our writer's do), action and clock under their names, all else as observation.
@@ -154,7 +147,7 @@ func (d *Dataset) withhold(key func(path string) string) {
 }
 
 // describeGeneric names the streams of a store without a known layout: every array, by its path.
-func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
+func (d *Dataset) describeGeneric(ctx context.Context, images string) {
 	// The rows that most arrays have are the episode's own; arrays of another length have a clock of their own.
 	count := map[int]int{}
 	anchor := -1
@@ -169,10 +162,10 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 		}
 	}
 	if anchor < 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "no array has rows"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "no array has rows"})
 	}
 	if anchor > 1<<31 {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf("an episode of %d rows", anchor)}
+		tooMany("an episode of %d rows", anchor)
 	}
 	d.withhold(func(p string) string { return strings.ReplaceAll(p, "/", ".") })
 	d.ends = []int64{0, int64(anchor)}
@@ -183,23 +176,16 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 			d.single(p)
 			continue
 		}
-		key := strings.ReplaceAll(p, "/", ".")
-		if key == "" {
-			key = "values"
-		}
 		clock := ""
+		if a.Shape[0] > 1<<31 {
+			tooMany("%q has %d rows", p, a.Shape[0])
+		}
 		if a.Shape[0] != anchor {
-			if a.Shape[0] > 1<<31 {
-				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Where: robocache.Where{"stream": p}, Msg: fmt.Sprintf("%d rows", a.Shape[0])}
-			}
 			clock = fmt.Sprintf("rows%d", a.Shape[0])
 		}
-		if err := d.describe(ctx, a, key, clock, images); err != nil {
-			return err
-		}
+		d.describe(ctx, a, cmp.Or(strings.ReplaceAll(p, "/", "."), "values"), clock, images)
 	}
 	d.link()
-	return nil
 }
 
 // link points the views at their features once the list stands.
@@ -214,10 +200,10 @@ func (d *Dataset) link() {
 }
 
 // describe adds an array as a stream.
-func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, images string) error {
+func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images string) {
 	if d.views[key] != nil {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "key-twice", Where: robocache.Where{"stream": a.Path}, Message: "another array has the key " + key + " already; this one is left out"})
-		return nil
+		return
 	}
 	f := robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: a.Type.DType(), Clock: clock, FPS: d.rate, Shape: slices.Clone(a.Shape[1:]), Default: key == "timestamp"}
 	v := &view{a: a}
@@ -230,7 +216,7 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, ima
 				why = fmt.Sprintf("an array of Python objects (dtype object) of shape %v is not read: a text a row is", a.Shape)
 			}
 			d.find(robocache.Finding{Severity: vital(key), Code: "array-skipped", Where: robocache.Where{"file": a.Path}, Message: why, Hint: "store numbers under a dtype of numbers", NotDelivered: key})
-			return nil
+			return
 		}
 		f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
 	case n == 1:
@@ -240,11 +226,7 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, ima
 	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 && depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
 		image(&f, 1)
 	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && images == "auto":
-		pixels, err := d.pixels(ctx, a)
-		if err != nil {
-			return err
-		}
-		if pixels {
+		if d.pixels(ctx, a) {
 			v.round = true
 			f.DType = robocache.Uint8
 			image(&f, 3)
@@ -264,10 +246,9 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock string, ima
 	d.views[key] = v
 	if key == "task" && f.Kind == robocache.KindText {
 		v.f = &f // what every dataset has under this name, and no stream of its own
-		return nil
+		return
 	}
 	d.info.Features = append(d.info.Features, f)
-	return nil
 }
 
 func image(f *robocache.Feature, channels int) {
@@ -326,22 +307,21 @@ func umiRotations(path string, f *robocache.Feature) []robocache.Rotation {
 func depthName(p string) bool { return strings.Contains(strings.ToLower(p), "depth") }
 
 // pixels looks at the first row: values from 0 to 255, and not only from 0 to 1.
-func (d *Dataset) pixels(ctx context.Context, a *Array) (bool, error) {
+func (d *Dataset) pixels(ctx context.Context, a *Array) bool {
 	if a.Shape[0] == 0 || a.err != nil || a.row > 64<<20 {
-		return false, nil
+		return false
 	}
+	defer guard.At(robocache.Where{"stream": a.Path})
 	b := make([]byte, a.row)
-	if err := d.gather(ctx, a, []int{0}, b); err != nil {
-		return false, robocache.At(err, robocache.Where{"stream": a.Path})
-	}
+	d.gather(ctx, a, []int{0}, b)
 	top := 0.0
 	for _, v := range robocache.Float64s(nil, a.Type.DType(), b) {
 		if !(v >= 0 && v <= 255) {
-			return false, nil
+			return false
 		}
 		top = max(top, v)
 	}
-	return top > 1, nil
+	return top > 1
 }
 
 // single tells of an array of no dimensions, which is left out.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -21,6 +22,9 @@ const (
 func malformed(format string, args ...any) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr", Msg: fmt.Sprintf(format, args...)}
 }
+
+// bad ends the work: something is malformed.
+func bad(format string, args ...any) { guard.Fail(malformed(format, args...)) }
 
 func unsupported(format string, args ...any) error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf(format, args...)}
@@ -45,31 +49,63 @@ type Array struct {
 	row    int // bytes of a row
 }
 
-// metaV2 is .zarray.
-type metaV2 struct {
-	Format     int             `json:"zarr_format"`
-	Shape      []int           `json:"shape"`
+// metadata is .zarray, or zarr.json of an array.
+type metadata struct {
+	Format int             `json:"zarr_format"`
+	Shape  []int           `json:"shape"`
+	Fill   json.RawMessage `json:"fill_value"`
+	// Of v2.
 	Chunks     []int           `json:"chunks"`
 	DType      json.RawMessage `json:"dtype"`
-	Compressor *codecV2        `json:"compressor"`
-	Fill       json.RawMessage `json:"fill_value"`
+	Compressor *codec          `json:"compressor"`
 	Order      string          `json:"order"`
-	Filters    []codecV2       `json:"filters"`
+	Filters    []codec         `json:"filters"`
 	Separator  string          `json:"dimension_separator"`
+	// Of v3.
+	Node     string         `json:"node_type"`
+	DataType codec          `json:"data_type"`
+	Grid     codec          `json:"chunk_grid"`
+	Keys     codec          `json:"chunk_key_encoding"`
+	Codecs   []codec        `json:"codecs"`
+	Attrs    map[string]any `json:"attributes"`
+	Storage  []any          `json:"storage_transformers"`
 }
 
-// codecV2 is a codec's configuration, with its name in "id".
-type codecV2 struct {
-	ID string
-	config
+// codec is a name with parameters: of v2 {"id", …}, of v3 {"name", "configuration"} or the name alone.
+type codec struct {
+	name string
+	raw  json.RawMessage
 }
 
-func (c *codecV2) UnmarshalJSON(b []byte) error {
-	if err := json.Unmarshal(b, &c.config); err != nil {
-		return err
+func (c *codec) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, &c.name)
 	}
-	c.ID, _ = c.config["id"].(string)
-	return nil
+	var v struct {
+		ID     any             `json:"id"`
+		Name   string          `json:"name"`
+		Config json.RawMessage `json:"configuration"`
+	}
+	err := json.Unmarshal(b, &v)
+	if c.name, c.raw = v.Name, v.Config; v.ID != nil {
+		c.name, _ = v.ID.(string)
+		c.raw = b
+	}
+	return err
+}
+
+// into reads the parameters.
+func (c *codec) into(v any) {
+	if len(c.raw) > 0 {
+		if err := json.Unmarshal(c.raw, v); err != nil {
+			bad("%s: %v", c.name, err)
+		}
+	}
+}
+
+func (c *codec) config() (out config) {
+	c.into(&out)
+	return out
 }
 
 // config holds a codec's parameters.
@@ -87,78 +123,87 @@ func (c config) text(name string) string {
 	return s
 }
 
-// arrayV2 reads .zarray.
-func arrayV2(name string, b []byte) (*Array, error) {
-	var m metaV2
+// parseArray reads the metadata of an array.
+func parseArray(name string, b []byte, v3 bool) *Array {
+	var m metadata
 	if err := json.Unmarshal(b, &m); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr metadata", Err: err}
-	}
-	if m.Format != 2 {
-		return nil, malformed("zarr_format %d in a .zarray", m.Format)
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr metadata", Err: err})
 	}
 	a := &Array{Path: name, Shape: m.Shape}
-	var dtype string
-	if err := json.Unmarshal(m.DType, &dtype); err != nil {
-		return nil, unsupported("a structured dtype")
+	chunks, codecs, prefix, sep := m.Chunks, m.Codecs, "", m.Separator
+	var stored npy.Type // as its bytes lie in a chunk
+	if v3 {
+		if m.Format != 3 || m.Node != "array" {
+			bad("a zarr.json of format %d and node type %q", m.Format, m.Node)
+		}
+		if len(m.Storage) > 0 {
+			guard.Fail(unsupported("storage transformers"))
+		}
+		a.Attrs = m.Attrs
+		stored = typeV3(m.DataType)
+		if m.Grid.name != "regular" {
+			guard.Fail(unsupported("chunk grid %q", m.Grid.name))
+		}
+		var grid struct {
+			Shape []int `json:"chunk_shape"`
+		}
+		m.Grid.into(&grid)
+		chunks, sep = grid.Shape, m.Keys.config().text("separator")
+		switch m.Keys.name {
+		case "default":
+			prefix, sep = "c", cmp.Or(sep, "/")
+		case "v2":
+		default:
+			guard.Fail(unsupported("chunk key encoding %q", m.Keys.name))
+		}
+	} else {
+		if m.Format != 2 {
+			bad("zarr_format %d in a .zarray", m.Format)
+		}
+		var dtype string
+		if json.Unmarshal(m.DType, &dtype) != nil {
+			guard.Fail(unsupported("a structured dtype"))
+		}
+		stored = guard.Must(npy.ParseType(dtype))
 	}
-	t, err := npy.ParseType(dtype)
-	if err != nil {
-		return nil, err
-	}
-	a.Type = t
+	a.Type, a.Text = stored, stored.Kind == 'O'
 	a.Type.Big = false
-	a.Text = t.Kind == 'O'
-	if err := a.layout(m.Chunks); err != nil {
-		return nil, err
+	a.layout(chunks)
+	a.setFill(m.Fill)
+	a.setKeys(prefix, cmp.Or(sep, "."))
+	if !v3 && m.Order != "C" && m.Order != "F" {
+		bad("order %q", m.Order)
 	}
-	if err := a.setFill(m.Fill, false); err != nil {
-		return nil, err
-	}
-	if err := a.setKeys("", cmp.Or(m.Separator, ".")); err != nil {
-		return nil, err
-	}
-	if m.Order != "C" && m.Order != "F" {
-		return nil, malformed("order %q", m.Order)
-	}
-	a.pipe, a.err = pipelineV2(a, t, m)
-	return a, nil
+	a.err = guard.Try(func() {
+		if !v3 {
+			codecs = m.chain(a.Text, stored.Big)
+		}
+		a.codecs(codecs, stored)
+	})
+	return a
 }
 
-// metaV3 is zarr.json of an array.
-type metaV3 struct {
-	Format   int             `json:"zarr_format"`
-	Node     string          `json:"node_type"`
-	Shape    []int           `json:"shape"`
-	DataType json.RawMessage `json:"data_type"`
-	Grid     named           `json:"chunk_grid"`
-	Keys     named           `json:"chunk_key_encoding"`
-	Fill     json.RawMessage `json:"fill_value"`
-	Codecs   []named         `json:"codecs"`
-	Attrs    map[string]any  `json:"attributes"`
-	Storage  []any           `json:"storage_transformers"`
-}
-
-// named is a v3 extension: {"name", "configuration"}, or the name alone.
-type named struct {
-	Name   string          `json:"name"`
-	Config json.RawMessage `json:"configuration"`
-}
-
-func (n *named) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		return json.Unmarshal(b, &n.Name)
+// chain gives what v2 says in order, filters and compressor as codecs of v3.
+func (m *metadata) chain(text, big bool) (out []codec) {
+	if m.Order == "F" && len(m.Chunks) > 1 {
+		out = append(out, codec{"transpose", json.RawMessage(`{"order": "F"}`)})
 	}
-	type plain named
-	return json.Unmarshal(b, (*plain)(n))
-}
-
-func (n *named) config() (config, error) {
-	c := config{}
-	if len(n.Config) == 0 {
-		return c, nil
+	switch {
+	case text && (len(m.Filters) != 1 || textCodecs[m.Filters[0].name] == nil):
+		ids := make([]string, len(m.Filters))
+		for i, f := range m.Filters {
+			ids[i] = f.name
+		}
+		guard.Fail(unsupported("an array of Python objects (dtype object, codecs %q)", ids))
+	case big:
+		out = append(out, codec{"bytes", json.RawMessage(`{"endian": "big"}`)})
+	case !text:
+		out = append(out, codec{name: "bytes"})
 	}
-	err := json.Unmarshal(n.Config, &c)
-	return c, err
+	if out = append(out, m.Filters...); m.Compressor != nil {
+		out = append(out, *m.Compressor)
+	}
+	return out
 }
 
 var typesV3 = map[string]npy.Type{
@@ -167,60 +212,10 @@ var typesV3 = map[string]npy.Type{
 	"float16": {Kind: 'f', Size: 2}, "float32": {Kind: 'f', Size: 4}, "float64": {Kind: 'f', Size: 8}, "string": {Kind: 'O', Size: 8},
 }
 
-// arrayV3 reads zarr.json of an array.
-func arrayV3(name string, b []byte) (*Array, error) {
-	var m metaV3
-	if err := json.Unmarshal(b, &m); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr metadata", Err: err}
-	}
-	if m.Format != 3 || m.Node != "array" {
-		return nil, malformed("a zarr.json of format %d and node type %q", m.Format, m.Node)
-	}
-	if len(m.Storage) > 0 {
-		return nil, unsupported("storage transformers")
-	}
-	a := &Array{Path: name, Shape: m.Shape, Attrs: m.Attrs}
-	if err := a.typeV3(m.DataType); err != nil {
-		return nil, err
-	}
-	if m.Grid.Name != "regular" {
-		return nil, unsupported("chunk grid %q", m.Grid.Name)
-	}
-	var grid struct {
-		Shape []int `json:"chunk_shape"`
-	}
-	if err := json.Unmarshal(m.Grid.Config, &grid); err != nil {
-		return nil, malformed("chunk_grid: %v", err)
-	}
-	if err := a.layout(grid.Shape); err != nil {
-		return nil, err
-	}
-	if err := a.setFill(m.Fill, true); err != nil {
-		return nil, err
-	}
-	keys, err := m.Keys.config()
-	if err != nil {
-		return nil, malformed("chunk_key_encoding: %v", err)
-	}
-	switch m.Keys.Name {
-	case "default":
-		err = a.setKeys("c", cmp.Or(keys.text("separator"), "/"))
-	case "v2":
-		err = a.setKeys("", cmp.Or(keys.text("separator"), "."))
-	default:
-		err = unsupported("chunk key encoding %q", m.Keys.Name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.err = a.codecsV3(m.Codecs)
-	return a, nil
-}
-
 // setKeys settles the names of chunks: prefix stands before the numbers.
-func (a *Array) setKeys(prefix, sep string) error {
+func (a *Array) setKeys(prefix, sep string) {
 	if sep != "." && sep != "/" {
-		return malformed("separator %q", sep)
+		bad("separator %q", sep)
 	}
 	a.key = func(index []int) string {
 		key := join(index, sep)
@@ -232,55 +227,42 @@ func (a *Array) setKeys(prefix, sep string) error {
 		}
 		return path.Join(a.Path, key)
 	}
-	return nil
 }
 
-func (a *Array) typeV3(raw json.RawMessage) error {
-	var n named
-	if err := json.Unmarshal(raw, &n); err != nil {
-		return malformed("data_type: %v", err)
+func typeV3(n codec) npy.Type {
+	if t, ok := typesV3[n.name]; ok {
+		return t
 	}
-	t, ok := typesV3[n.Name]
-	if !ok {
-		c, err := n.config()
-		size := c.int("length_bytes", -1)
-		switch {
-		case err == nil && n.Name == "fixed_length_utf32" && size >= 0 && size%4 == 0 && size <= 1<<24:
-			t = npy.Type{Kind: 'U', Size: size}
-		case err == nil && n.Name == "null_terminated_bytes" && size >= 0 && size <= 1<<24:
-			t = npy.Type{Kind: 'S', Size: size}
-		default:
-			return unsupported("data type %q", n.Name)
-		}
+	switch size := n.config().int("length_bytes", -1); {
+	case n.name == "fixed_length_utf32" && size >= 0 && size%4 == 0 && size <= 1<<24:
+		return npy.Type{Kind: 'U', Size: size}
+	case n.name == "null_terminated_bytes" && size >= 0 && size <= 1<<24:
+		return npy.Type{Kind: 'S', Size: size}
 	}
-	a.Type, a.Text = t, t.Kind == 'O'
-	return nil
+	guard.Fail(unsupported("data type %q", n.name))
+	return npy.Type{}
 }
 
 // layout checks shape and chunks, and counts.
-func (a *Array) layout(chunks []int) error {
-	if len(chunks) != len(a.Shape) {
-		return malformed("chunks %v for shape %v", chunks, a.Shape)
-	}
-	if len(chunks) > maxDims {
-		return malformed("%d dimensions", len(chunks))
+func (a *Array) layout(chunks []int) {
+	if len(chunks) != len(a.Shape) || len(chunks) > maxDims {
+		bad("chunks %v for shape %v", chunks, a.Shape)
 	}
 	for i, c := range chunks {
 		if c <= 0 || a.Shape[i] < 0 || a.Shape[i] > 1<<48 || c > 1<<48 {
-			return malformed("chunks %v for shape %v", chunks, a.Shape)
+			bad("chunks %v for shape %v", chunks, a.Shape)
 		}
 	}
 	a.setChunks(chunks)
 	if a.row = a.Type.Size; len(a.Shape) > 0 {
 		for _, d := range a.Shape[1:] {
 			if d > 0 && a.row > (1<<40)/d {
-				return malformed("rows of shape %v are too large", a.Shape[1:])
+				bad("rows of shape %v are too large", a.Shape[1:])
 			}
 			a.row *= d
 		}
 	}
-	_, err := bytesOf(chunks, max(a.Type.Size, 1))
-	return err
+	guard.Must(bytesOf(chunks, max(a.Type.Size, 1)))
 }
 
 func (a *Array) setChunks(chunks []int) {

@@ -11,97 +11,80 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
-	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
 // load gives a decoded chunk.
-func (d *tree) load(ctx context.Context, a *Array, index []int) (*chunk, error) {
-	key := unit{a.id, linear(index, a.grid)}
-	if c, ok := d.cache.Peek(key); ok {
-		return c, nil
-	}
-	return d.cache.Get(ctx, key, func() (*chunk, int64, error) { return d.read(ctx, a, slices.Clone(index)) })
+func (d *tree) load(ctx context.Context, a *Array, index []int) *chunk {
+	return d.cache.Load(ctx, unit{a.id, linear(index, a.grid)}, func() (*chunk, int64) { return d.read(ctx, a, slices.Clone(index)) })
 }
 
 // read decodes a chunk, and says what it takes.
-func (d *tree) read(ctx context.Context, a *Array, index []int) (*chunk, int64, error) {
-	if a.err != nil {
-		return nil, 0, robocache.At(a.err, robocache.Where{"stream": a.Path})
-	}
-	raw, err := bytesOf(a.chunks, a.Type.Size)
-	if err != nil {
-		return nil, 0, err
-	}
-	b, name, err := d.packed(ctx, a, index, raw)
-	where := robocache.Where{"file": name, "chunk": join(index, ".")}
-	if err != nil {
-		return nil, 0, robocache.At(err, where)
-	}
+func (d *tree) read(ctx context.Context, a *Array, index []int) (*chunk, int64) {
+	guard.Check(robocache.At(a.err, robocache.Where{"stream": a.Path}))
+	raw := guard.Must(bytesOf(a.chunks, a.Type.Size))
+	where := robocache.Where{"chunk": join(index, ".")}
+	defer guard.At(where)
+	b, name := d.packed(ctx, a, index, raw)
 	if b == nil {
-		return &chunk{}, 64, nil
+		return &chunk{}, 64
 	}
-	if b, err = a.pipe.decode(b, raw); err != nil {
-		return nil, 0, robocache.At(err, where)
-	}
+	where["file"] = name
+	b = a.pipe.decode(b, raw)
 	if a.Text {
-		t, err := a.pipe.texts(b, a.pipe.n)
-		if err != nil {
-			return nil, 0, robocache.At(err, where)
-		}
-		return &chunk{texts: t}, int64(len(b)+16*len(t)) + 64, nil
+		t := a.pipe.texts(b, a.pipe.n)
+		return &chunk{texts: t}, int64(len(b)+16*len(t)) + 64
 	}
 	if int64(len(b)) != raw {
-		return nil, 0, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Want: fmt.Sprintf("%d bytes", raw), Got: fmt.Sprint(len(b))}, where)
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Want: fmt.Sprintf("%d bytes", raw), Got: fmt.Sprint(len(b))})
 	}
-	return &chunk{data: b}, raw + 64, nil
+	return &chunk{data: b}, raw + 64
 }
 
 // packed reads a chunk's bytes as they lie in the store; nil where it is absent.
-func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64) (b []byte, name string, err error) {
+func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64) (b []byte, name string) {
 	if a.shard != nil {
-		return d.packedInShard(ctx, a, index)
+		return d.packedInShard(ctx, a, index, raw)
 	}
 	name = a.key(index)
+	var err error
 	if z, ok := d.st.(*zipStore); ok {
 		b, err = z.ReadMember(ctx, name, a.pipe.maxPacked(raw))
 	} else {
 		b, err = store.ReadFile(ctx, d.st, name, a.pipe.maxPacked(raw))
 	}
 	if errors.Is(err, robocache.ErrNotFound) {
-		return nil, name, nil
+		return nil, name
 	}
-	if err == nil && b == nil {
-		b = []byte{}
+	guard.Check(robocache.At(err, robocache.Where{"file": name}))
+	if b == nil {
+		b = []byte{} // a file without bytes is no absent one
 	}
-	return b, name, err
+	return b, name
 }
 
-var _ store.Store = (*zipdir.Store)(nil)
-
 // each calls fn once for every row of chunks that rows touch, with the positions in rows that lie in it; several at the same time.
-func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx context.Context, c0 int, positions []int) error) error {
+func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx context.Context, c0 int, positions []int)) {
+	guard.Check(ctx.Err())
 	if len(rows) == 0 {
-		return ctx.Err()
+		return
 	}
 	c := a.chunks[0]
 	positions := make([]int, len(rows))
 	for i, r := range rows {
 		if r < 0 || r >= a.Shape[0] {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr", Where: robocache.Where{"stream": a.Path}, Msg: "the array ends before its episodes", Want: fmt.Sprintf("row %d", r), Got: fmt.Sprintf("%d rows", a.Shape[0])}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr", Where: robocache.Where{"stream": a.Path}, Msg: "the array ends before its episodes", Want: fmt.Sprintf("row %d", r), Got: fmt.Sprintf("%d rows", a.Shape[0])})
 		}
 		positions[i] = i
 	}
-	sorted := true
-	for i := 1; i < len(rows) && sorted; i++ {
-		sorted = rows[i-1]/c <= rows[i]/c
-	}
-	if !sorted {
-		slices.SortStableFunc(positions, func(x, y int) int { return rows[x]/c - rows[y]/c })
+	byChunk := func(x, y int) int { return rows[x]/c - rows[y]/c }
+	if !slices.IsSortedFunc(positions, byChunk) {
+		slices.SortStableFunc(positions, byChunk)
 	}
 	if first := rows[positions[0]] / c; first == rows[positions[len(positions)-1]]/c {
-		return fn(ctx, first, positions)
+		fn(ctx, first, positions)
+		return
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	at := runtime.GOMAXPROCS(0)
@@ -117,30 +100,31 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 		part := positions[i:k]
 		g.Go(func() (err error) {
 			defer guard.Malformed("zarr chunk", &err)
-			return fn(ctx, c0, part)
+			fn(ctx, c0, part)
+			return nil
 		})
 		i = k
 	}
-	return g.Wait()
+	guard.Check(g.Wait())
+}
+
+// parts calls fn with the chunks that a row of chunks has, and where they lie in the grid.
+func (d *tree) parts(ctx context.Context, a *Array, c0 int, fn func(c *chunk, index []int)) {
+	index := make([]int, len(a.grid))
+	index[0] = c0
+	for more := true; more; more = next(index, a.grid) {
+		fn(d.load(ctx, a, index), index)
+	}
 }
 
 // gather copies rows of an array into dst.
-func (d *tree) gather(ctx context.Context, a *Array, rows []int, dst []byte) error {
-	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) error {
-		index := make([]int, len(a.grid))
-		index[0] = c0
-		for {
-			c, err := d.load(ctx, a, index)
-			if err != nil {
-				return err
-			}
+func (d *tree) gather(ctx context.Context, a *Array, rows []int, dst []byte) {
+	d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) {
+		d.parts(ctx, a, c0, func(c *chunk, index []int) {
 			for _, p := range positions {
 				a.copyRow(dst[p*a.row:(p+1)*a.row], c, rows[p]-c0*a.chunks[0], index)
 			}
-			if !next(index, a.grid) {
-				return nil
-			}
-		}
+		})
 	})
 }
 
@@ -229,42 +213,22 @@ func (a *Array) runs(index []int, fn func(to, from, n int)) {
 }
 
 // texts gives rows of an array of texts, of one element each.
-func (d *tree) texts(ctx context.Context, a *Array, rows []int, out []string) error {
-	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) error {
+func (d *tree) texts(ctx context.Context, a *Array, rows []int, out []string) {
+	d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) {
 		index := make([]int, len(a.grid))
 		index[0] = c0
-		c, err := d.load(ctx, a, index)
-		if err != nil {
-			return err
-		}
-		if !a.Text {
-			t := npy.Array{Type: a.Type, Shape: a.chunks, Data: c.data}
-			if c.data != nil {
-				c = &chunk{texts: stringsOf(&t)}
-			} else {
-				fill := npy.Array{Type: a.Type, Shape: []int{1}, Data: append(make([]byte, 0, a.Type.Size), a.fill...)}
-				if fill.Data = fill.Data[:a.Type.Size]; a.Type.Size == 0 {
-					fill.Data = nil
-				}
-				blank := stringsOf(&fill)
-				for _, p := range positions {
-					out[p] = blank[0]
-				}
-				return nil
-			}
+		c := d.load(ctx, a, index)
+		list, blank := c.texts, a.blank
+		if !a.Text && c.data != nil {
+			list, _ = (&npy.Array{Type: a.Type, Shape: a.chunks, Data: c.data}).Strings()
+		} else if !a.Text && a.fill != nil {
+			s, _ := (&npy.Array{Type: a.Type, Shape: []int{1}, Data: a.fill}).Strings()
+			blank = s[0]
 		}
 		for _, p := range positions {
-			if c.texts == nil {
-				out[p] = a.blank
-				continue
+			if out[p] = blank; list != nil {
+				out[p] = list[(rows[p]-c0*a.chunks[0])*(len(list)/a.chunks[0])]
 			}
-			out[p] = c.texts[(rows[p]-c0*a.chunks[0])*(len(c.texts)/a.chunks[0])]
 		}
-		return nil
 	})
-}
-
-func stringsOf(a *npy.Array) []string {
-	s, _ := a.Strings()
-	return s
 }

@@ -2,13 +2,12 @@ package zarr
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // shard says how chunks lie together in one file: an index of (offset, size) pairs at its end or beginning.
@@ -23,45 +22,42 @@ type shard struct {
 
 const maxShardIndex = 64 << 20
 
-// codecsV3 reads an array's codecs; a chain that is sharding alone makes the inner chunks the array's.
-func (a *Array) codecsV3(codecs []named) (err error) {
-	if len(codecs) != 1 || codecs[0].Name != "sharding_indexed" {
-		a.pipe, err = a.chainV3(a.chunks, codecs)
-		return err
+// codecs reads an array's codecs; a chain that is sharding alone makes the inner chunks the array's. t is the type as it is stored.
+func (a *Array) codecs(codecs []codec, t npy.Type) {
+	if len(codecs) != 1 || codecs[0].name != "sharding_indexed" {
+		a.pipe = a.chain(a.chunks, t, codecs)
+		return
 	}
 	var c struct {
 		Shape    []int   `json:"chunk_shape"`
-		Codecs   []named `json:"codecs"`
-		Index    []named `json:"index_codecs"`
+		Codecs   []codec `json:"codecs"`
+		Index    []codec `json:"index_codecs"`
 		Location string  `json:"index_location"`
 	}
-	if err := json.Unmarshal(codecs[0].Config, &c); err != nil {
-		return malformed("sharding_indexed: %v", err)
-	}
+	codecs[0].into(&c)
 	if len(c.Shape) != len(a.Shape) {
-		return malformed("sharding_indexed: chunk_shape %v", c.Shape)
+		bad("sharding_indexed: chunk_shape %v", c.Shape)
 	}
 	s := &shard{outer: a.chunks, per: make([]int, len(c.Shape)), start: c.Location == "start"}
 	n := 1
 	for i, v := range c.Shape {
 		if v <= 0 || a.chunks[i]%v != 0 {
-			return malformed("sharding_indexed: chunks %v in shards of %v", c.Shape, a.chunks)
+			bad("sharding_indexed: chunks %v in shards of %v", c.Shape, a.chunks)
 		}
 		s.per[i] = a.chunks[i] / v
 		if n *= s.per[i]; n > maxShardIndex/16 {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "a shard of too many chunks"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "a shard of too many chunks"})
 		}
 	}
 	if c.Location != "" && c.Location != "start" && c.Location != "end" {
-		return malformed("sharding_indexed: index_location %q", c.Location)
+		bad("sharding_indexed: index_location %q", c.Location)
 	}
 	if len(c.Index) == 0 {
-		c.Index = []named{{Name: "bytes"}}
+		c.Index = []codec{{name: "bytes"}}
 	}
-	table := &Array{Type: npy.Type{Kind: 'u', Size: 8}}
-	if s.index, err = table.chainV3([]int{n, 2}, c.Index); err != nil {
-		return robocache.At(err, robocache.Where{"codec": "sharding_indexed index"})
-	}
+	table := npy.Type{Kind: 'u', Size: 8}
+	err := guard.Try(func() { s.index = (&Array{Type: table}).chain([]int{n, 2}, table, c.Index) })
+	guard.Check(robocache.At(err, robocache.Where{"codec": "sharding_indexed index"}))
 	s.raw = int64(n) * 16
 	s.bytes = s.raw
 	for i := range s.index.steps {
@@ -70,54 +66,40 @@ func (a *Array) codecsV3(codecs []named) (err error) {
 		case "crc32c":
 			s.bytes += 4
 		default:
-			return unsupported("sharding_indexed: an index packed by %s", s.index.steps[i].name)
+			guard.Fail(unsupported("sharding_indexed: an index packed by %s", s.index.steps[i].name))
 		}
 	}
-	if a.pipe, err = a.chainV3(c.Shape, c.Codecs); err != nil {
-		return err
-	}
+	a.pipe = a.chain(c.Shape, t, c.Codecs)
 	a.shard = s
 	a.setChunks(c.Shape)
-	return nil
 }
 
 // table reads a shard's index; nil where the shard is absent.
-func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) ([]uint64, error) {
-	key := unit{a.id, -1 - linear(outer, outerGrid(a))}
-	v, err := d.cache.Get(ctx, key, func() (*chunk, int64, error) {
+func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) []uint64 {
+	return d.cache.Load(ctx, unit{a.id, -1 - linear(outer, outerGrid(a))}, func() (*chunk, int64) {
 		r, err := d.st.Open(ctx, name)
 		if errors.Is(err, robocache.ErrNotFound) {
-			return &chunk{}, 64, nil
+			return &chunk{}, 64
 		}
-		if err != nil {
-			return nil, 0, err
-		}
+		guard.Check(err)
 		defer r.Close()
 		s := a.shard
 		if r.Size() < s.bytes {
-			return nil, 0, malformed("a shard of %d bytes has no index of %d", r.Size(), s.bytes)
+			bad("a shard of %d bytes has no index of %d", r.Size(), s.bytes)
 		}
 		b := make([]byte, s.bytes)
 		off := r.Size() - s.bytes
 		if s.start {
 			off = 0
 		}
-		if err := r.ReadAt(ctx, b, off); err != nil {
-			return nil, 0, err
-		}
-		if b, err = s.index.decode(b, s.raw); err != nil {
-			return nil, 0, err
-		}
+		guard.Check(r.ReadAt(ctx, b, off))
+		b = s.index.decode(b, s.raw)
 		out := make([]uint64, len(b)/8)
 		for i := range out {
-			out[i] = binary.LittleEndian.Uint64(b[8*i:])
+			out[i] = le.Uint64(b[8*i:])
 		}
-		return &chunk{table: out}, int64(len(b)) + 64, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v.table, nil
+		return &chunk{table: out}, int64(len(b)) + 64
+	}).table
 }
 
 func outerGrid(a *Array) []int {
@@ -128,40 +110,35 @@ func outerGrid(a *Array) []int {
 	return g
 }
 
-// packed gives a chunk's bytes out of its shard; nil where it is absent.
-func (d *tree) packedInShard(ctx context.Context, a *Array, index []int) ([]byte, string, error) {
+// packedInShard gives a chunk's bytes out of its shard; nil where it is absent.
+func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int64) ([]byte, string) {
 	s := a.shard
 	outer, inner := make([]int, len(index)), make([]int, len(index))
 	for i, v := range index {
 		outer[i], inner[i] = v/s.per[i], v%s.per[i]
 	}
 	name := a.key(outer)
-	table, err := d.table(ctx, a, outer, name)
-	if err != nil || table == nil {
-		return nil, name, err
+	defer guard.At(robocache.Where{"file": name})
+	table := d.table(ctx, a, outer, name)
+	if table == nil {
+		return nil, name
 	}
 	at := linear(inner, s.per)
 	off, n := table[2*at], table[2*at+1]
 	if off == math.MaxUint64 && n == math.MaxUint64 {
-		return nil, name, nil
+		return nil, name
 	}
-	r, err := d.st.Open(ctx, name)
-	if err != nil {
-		return nil, name, err
-	}
+	r := guard.Must(d.st.Open(ctx, name))
 	defer r.Close()
-	raw, err := bytesOf(a.chunks, a.Type.Size)
-	if err != nil {
-		return nil, name, err
-	}
 	if n > uint64(r.Size()) || off > uint64(r.Size())-n {
-		return nil, name, malformed("%d bytes at %d do not lie in the shard of %d", n, off, r.Size())
+		bad("%d bytes at %d do not lie in the shard of %d", n, off, r.Size())
 	}
 	if int64(n) > a.pipe.maxPacked(raw) {
-		return nil, name, malformed("a chunk of %d bytes takes %d", raw, n)
+		bad("a chunk of %d bytes takes %d", raw, n)
 	}
 	b := make([]byte, n)
-	return b, name, r.ReadAt(ctx, b, int64(off))
+	guard.Check(r.ReadAt(ctx, b, int64(off)))
+	return b, name
 }
 
 // linear is a chunk's number in row-major order of a grid.

@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -61,28 +62,33 @@ func openStore(ctx context.Context, uri string, opt robocache.OpenOptions) (stor
 	if !strings.HasSuffix(strings.ToLower(trimmed), zipped) {
 		return store.OpenFor(uri, opt)
 	}
-	folder, name := ".", trimmed
-	if i := strings.LastIndexByte(trimmed, '/'); i >= 0 {
-		if folder, name = trimmed[:i], trimmed[i+1:]; folder == "" {
-			folder = "/"
-		}
+	folder, name := path.Split(trimmed)
+	if folder = cmp.Or(folder, "."); len(folder) > 1 {
+		folder = strings.TrimSuffix(folder, "/")
 	}
 	s, err := store.OpenFor(folder, opt)
 	if err != nil {
 		return nil, err
 	}
+	z, err := openZip(ctx, s, name, robocache.Redact(trimmed))
+	if err == nil {
+		return z, nil
+	}
+	store.Close(s)
+	if errors.Is(err, syscall.EISDIR) {
+		return store.OpenFor(uri, opt) // a folder that is named so
+	}
+	return nil, err
+}
+
+func openZip(ctx context.Context, s store.Store, name, uri string) (*zipStore, error) {
 	r, err := s.Open(ctx, name)
 	if err != nil {
-		store.Close(s)
-		if errors.Is(err, syscall.EISDIR) {
-			return store.OpenFor(uri, opt) // a folder that is named so
-		}
 		return nil, err
 	}
-	z, err := zipdir.NewStore(ctx, r, robocache.Redact(trimmed), "", maxMeta<<4)
+	z, err := zipdir.NewStore(ctx, r, uri, "", maxMeta<<4)
 	if err != nil {
 		r.Close()
-		store.Close(s)
 		return nil, robocache.At(err, robocache.Where{"file": name})
 	}
 	// An archive made from outside the store's folder has it as its one folder.
@@ -133,136 +139,117 @@ func videosBeside(uri string, opt robocache.OpenOptions) (store.Store, error) {
 }
 
 // readTree finds the arrays of a store: by consolidated metadata where it has them, else by looking through its folders.
-func readTree(ctx context.Context, s store.Store, budget int64) (*tree, error) {
+func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err error) {
+	defer guard.Malformed("zarr open", &err)
 	t := &tree{st: s, arrays: map[string]*Array{}, cache: lru.New[unit, *chunk](budget)}
 	var root struct {
-		Node     string          `json:"node_type"`
-		Attrs    map[string]any  `json:"attributes"`
-		Metadata json.RawMessage `json:"metadata"` // of .zmetadata
+		Node     string                     `json:"node_type"`
+		Attrs    map[string]any             `json:"attributes"`
+		Metadata map[string]json.RawMessage `json:"metadata"` // of .zmetadata
 		V3       struct {
-			Metadata json.RawMessage `json:"metadata"`
+			Metadata map[string]json.RawMessage `json:"metadata"`
 		} `json:"consolidated_metadata"`
 	}
-	var b []byte
-	var err error
 	name := ""
+	var b []byte
 	for i, n := range []string{metaV3Name, consolidated} {
 		t.version = []string{"v3", "v2"}[i]
 		if b, err = store.ReadFile(ctx, s, n, maxMeta); err == nil {
 			name = n
+			decode(n, b, &root)
 			break
 		} else if !errors.Is(err, robocache.ErrNotFound) {
 			return nil, err
 		}
 	}
-	if name != "" {
-		if err := json.Unmarshal(b, &root); err != nil {
-			return nil, robocache.At(malformed("%v", err), robocache.Where{"file": name})
-		}
-	}
-	nodes := map[string]json.RawMessage{} // metadata by the file that they are in, or would be
+	t.attrs = root.Attrs
 	switch {
 	case name == consolidated:
-		if len(root.Metadata) > 0 {
-			err = json.Unmarshal(root.Metadata, &nodes)
-		}
-	case name == metaV3Name && root.Node == "array":
-		nodes[metaV3Name] = b
-	case name == metaV3Name && len(root.V3.Metadata) > 0:
-		var below map[string]json.RawMessage
-		err = json.Unmarshal(root.V3.Metadata, &below)
-		for n, raw := range below {
+		t.attrs = nil
+		t.take(root.Metadata, name)
+	case name == "":
+		t.take(t.look(ctx, metaV2Name), "")
+	case root.Node == "array":
+		t.attrs = nil
+		t.take(map[string]json.RawMessage{metaV3Name: b}, name)
+	case len(root.V3.Metadata) > 0:
+		nodes := map[string]json.RawMessage{} // metadata by the file that they would be in
+		for n, raw := range root.V3.Metadata {
 			nodes[path.Join(n, metaV3Name)] = raw
 		}
-		t.attrs = root.Attrs
-	case name == metaV3Name:
-		t.attrs = root.Attrs
-		nodes, err = t.look(ctx, metaV3Name)
-		return t, cmp.Or(err, t.take(nodes, ""))
+		t.take(nodes, name)
 	default:
-		nodes, err = t.look(ctx, metaV2Name)
-		return t, cmp.Or(err, t.take(nodes, ""))
+		t.take(t.look(ctx, metaV3Name), "")
 	}
-	if err != nil {
-		return nil, robocache.At(malformed("%v", err), robocache.Where{"file": name})
+	return t, nil
+}
+
+// decode reads the JSON of a file.
+func decode(file string, b []byte, v any) {
+	if err := json.Unmarshal(b, v); err != nil {
+		guard.Fail(robocache.At(malformed("%v", err), robocache.Where{"file": file}))
 	}
-	return t, t.take(nodes, name)
+}
+
+// node is what tells groups from arrays in v3.
+type node struct {
+	Type string `json:"node_type"`
 }
 
 // take reads the metadata of arrays, and of v2 their attributes. in is the file that holds all of them, or "".
-func (t *tree) take(nodes map[string]json.RawMessage, in string) error {
+func (t *tree) take(nodes map[string]json.RawMessage, in string) {
+	if in != "" {
+		defer guard.At(robocache.Where{"file": in})
+	}
 	names := slices.Sorted(maps.Keys(nodes))
 	for _, name := range names {
-		var err error
-		switch dir := strings.TrimSuffix(strings.TrimSuffix(name, path.Base(name)), "/"); path.Base(name) {
-		case metaV2Name:
-			err = t.add(dir, name, nodes[name], arrayV2)
-		case metaV3Name:
-			var node struct {
-				Node string `json:"node_type"`
-			}
-			if e := json.Unmarshal(nodes[name], &node); e != nil {
-				err = robocache.At(malformed("%v", e), robocache.Where{"file": name})
-			} else if node.Node == "array" {
-				err = t.add(dir, name, nodes[name], arrayV3)
-			}
+		dir, base := path.Split(name)
+		var n node
+		if base == metaV3Name {
+			decode(name, nodes[name], &n)
 		}
-		if err != nil && in != "" && in != name {
-			err = robocache.At(err, robocache.Where{"file": in})
-		}
-		if err != nil {
-			return err
+		if base == metaV2Name || n.Type == "array" {
+			t.add(strings.TrimSuffix(dir, "/"), name, nodes[name], base == metaV3Name)
 		}
 	}
 	for _, name := range names {
 		var attrs map[string]any
-		if path.Base(name) != attrsV2Name || json.Unmarshal(nodes[name], &attrs) != nil {
+		dir, base := path.Split(name)
+		if base != attrsV2Name || json.Unmarshal(nodes[name], &attrs) != nil {
 			continue
 		}
-		dir := strings.TrimSuffix(strings.TrimSuffix(name, attrsV2Name), "/")
-		if a := t.arrays[dir]; a != nil {
+		if a := t.arrays[strings.TrimSuffix(dir, "/")]; a != nil {
 			a.Attrs = attrs
 		} else if dir == "" {
 			t.attrs = attrs
 		}
 	}
-	return nil
 }
 
 // add reads one array's metadata. An array whose type is not read is left out with a finding; broken metadata is an error.
-func (t *tree) add(name, file string, b []byte, parse func(string, []byte) (*Array, error)) error {
+func (t *tree) add(name, file string, b []byte, v3 bool) {
 	if len(t.arrays) >= maxArrays {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "too many arrays"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "too many arrays"})
 	}
 	if name != "" {
-		clean, err := store.CleanName(name)
-		if err != nil {
-			return err
-		}
-		name = clean
+		name = guard.Must(store.CleanName(name))
 	}
 	if t.arrays[name] != nil {
-		return robocache.At(malformed("two arrays of one name"), robocache.Where{"stream": name})
+		guard.Fail(robocache.At(malformed("two arrays of one name"), robocache.Where{"stream": name}))
 	}
-	a, err := parse(name, b)
+	var a *Array
+	err := guard.Try(func() { a = parseArray(name, b, v3) })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "array-skipped", Where: robocache.Where{"file": file}, Message: err.Error(), NotDelivered: name})
-		return nil
+		return
 	}
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": file})
-	}
+	guard.Check(robocache.At(err, robocache.Where{"file": file}))
 	a.id = int32(len(t.arrays))
 	t.arrays[name] = a
-	return nil
 }
 
 // look reads the metadata files of a store that has them not in one.
-func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessage, error) {
-	names, err := t.names(ctx, base)
-	if err != nil {
-		return nil, err
-	}
+func (t *tree) look(ctx context.Context, base string) map[string]json.RawMessage {
 	nodes := map[string]json.RawMessage{}
 	var total int64
 	read := func(name string) error {
@@ -273,10 +260,8 @@ func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessag
 		}
 		return err
 	}
-	for _, n := range names {
-		if err := read(n); err != nil {
-			return nil, err
-		}
+	for _, n := range t.names(ctx, base) {
+		guard.Check(read(n))
 		if base == metaV2Name {
 			_ = read(path.Join(path.Dir(n), attrsV2Name)) // most arrays have none
 		}
@@ -284,69 +269,59 @@ func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessag
 	if base == metaV2Name && nodes[attrsV2Name] == nil {
 		_ = read(attrsV2Name)
 	}
-	return nodes, nil
+	return nodes
 }
 
-// walk finds the metadata files below a folder by the folders alone: a store has far more chunks than folders, and below an array there is
+// walk gives the metadata files below a folder by the folders alone: a store has far more chunks than folders, and below an array there is
 // nothing to find.
-func (t *tree) walk(ctx context.Context, dir, base string, depth int, out *[]string) error {
+func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []string) {
 	if depth > maxDims {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Where: robocache.Where{"file": dir}, Msg: "groups nested too deep"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Where: robocache.Where{"file": dir}, Msg: "groups nested too deep"})
 	}
 	name := path.Join(dir, base)
 	b, err := store.ReadFile(ctx, t.st, name, maxMeta)
 	if err == nil {
-		*out = append(*out, name)
-		var node struct {
-			Node string `json:"node_type"`
-		}
-		if base == metaV2Name || json.Unmarshal(b, &node) == nil && node.Node == "array" {
-			return nil
+		out = append(out, name)
+		var n node
+		if base == metaV2Name || json.Unmarshal(b, &n) == nil && n.Type == "array" {
+			return out
 		}
 	} else if !errors.Is(err, robocache.ErrNotFound) {
-		return err
+		guard.Fail(err)
 	}
-	below, err := store.Folders(ctx, t.st, dir)
-	if err != nil {
-		return err
+	for _, f := range guard.Must(store.Folders(ctx, t.st, dir)) {
+		out = append(out, t.walk(ctx, path.Join(dir, f), base, depth+1)...)
 	}
-	for _, f := range below {
-		if err := t.walk(ctx, path.Join(dir, f), base, depth+1, out); err != nil {
-			return err
-		}
-	}
-	return nil
+	return out
 }
 
 // names lists the metadata files of a store; where it cannot be listed, those that replay buffers have are tried.
-func (t *tree) names(ctx context.Context, base string) ([]string, error) {
-	var found []string
-	if err := t.walk(ctx, "", base, 0, &found); err == nil || !errors.Is(err, robocache.ErrUnsupported) {
-		return found, err
+func (t *tree) names(ctx context.Context, base string) (out []string) {
+	err := guard.Try(func() { out = t.walk(ctx, "", base, 0) })
+	if !errors.Is(err, robocache.ErrUnsupported) {
+		guard.Check(err)
+		return out
 	}
 	list, err := t.st.List(ctx, "")
-	var out []string
-	if errors.Is(err, robocache.ErrUnsupported) {
-		for _, n := range strings.Fields(wellKnownArrays) {
-			if _, err := t.st.Stat(ctx, n+"/"+base); err == nil {
-				out = append(out, n+"/"+base)
+	if !errors.Is(err, robocache.ErrUnsupported) {
+		guard.Check(err)
+		for _, e := range list {
+			if path.Base(e.Name) == base {
+				out = append(out, e.Name)
 			}
 		}
-		if len(out) == 0 {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "this store cannot be listed, and has no consolidated metadata", Hint: "run zarr.consolidate_metadata over the store, or zip it"}
-		}
-		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-consolidated", Message: "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found", Hint: "run zarr.consolidate_metadata over the store"})
-		return out, nil
+		return out
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range list {
-		if path.Base(e.Name) == base {
-			out = append(out, e.Name)
+	for _, n := range strings.Fields(wellKnownArrays) {
+		if _, err := t.st.Stat(ctx, n+"/"+base); err == nil {
+			out = append(out, n+"/"+base)
 		}
 	}
-	return out, nil
+	if len(out) == 0 {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "this store cannot be listed, and has no consolidated metadata", Hint: "run zarr.consolidate_metadata over the store, or zip it"})
+	}
+	t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-consolidated", Message: "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found", Hint: "run zarr.consolidate_metadata over the store"})
+	return out
 }
 
 // paths gives the arrays' paths in order.

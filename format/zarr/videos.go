@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -54,14 +55,12 @@ func newCameras(st store.Store, budget int64) cameras {
 }
 
 // findVideos adds the cameras of videos/. What keeps them from being read keeps the buffer's own streams from nothing.
-func (d *Dataset) findVideos(ctx context.Context) error {
+func (d *Dataset) findVideos(ctx context.Context) {
 	list, links, err := store.Files(ctx, d.cameras.st, videosFolder, func(name string) bool { return path.Ext(name) == ".mp4" })
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return nil // http: nothing says which there are
+		return // http: nothing says which there are
 	}
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	d.info.Findings = append(d.info.Findings, store.Findings(links, "link-not-followed")...)
 	n := d.info.Episodes
 	var beyond int64
@@ -82,28 +81,23 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 		c := d.cameras.cams[key]
 		if c == nil {
 			if len(d.cameras.cams) >= 256 {
-				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: "more than 256 cameras in videos/"}
+				tooMany("more than 256 cameras in videos/")
 			}
 			c = &camera{files: make([]string, n), maps: map[int]*frameMap{}}
 			d.cameras.cams[key] = c
 		}
 		if other := c.files[episode]; other != "" {
-			return robocache.At(malformed("two videos of one camera: %s, %s", other, e.Name), robocache.Where{"stream": key, "episode": episode})
+			guard.Fail(robocache.At(malformed("two videos of one camera: %s, %s", other, e.Name), robocache.Where{"stream": key, "episode": episode}))
 		}
 		c.files[episode] = e.Name
 	}
 	if beyond > 0 {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-beyond", Where: robocache.Where{"file": videosFolder}, Message: fmt.Sprintf("%d videos are of episodes that the buffer does not have", beyond), Count: beyond, Hint: "an episode was dropped from the buffer without its videos"})
 	}
-	keys := make([]string, 0, len(d.cameras.cams))
-	for k := range d.cameras.cams {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(d.cameras.cams)) {
 		d.addCamera(ctx, k, d.cameras.cams[k])
 	}
-	return ctx.Err()
+	guard.Check(ctx.Err())
 }
 
 // cameraKey: diffusion_policy names camera 0's images camera_0.
@@ -165,33 +159,31 @@ func (s *cameras) link(info *robocache.Info) {
 // frameMap lays an episode's file out. As many images as rows: image k is row k's. Else, where the file has another rate than the rows
 // (recorders run a camera at 30 Hz beside rows at 10), row k has the first image at or after its own time since the first row, as
 // diffusion_policy reads them. Else image k is row k's as far as there are any.
-func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameMap, error) {
+func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) *frameMap {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.maps[episode]; r != nil {
-		return r, nil
+		return r
 	}
 	r := &frameMap{}
 	rows := d.Len(episode)
 	if name := c.files[episode]; name != "" {
 		file, err := d.cameras.lib.Acquire(ctx, name)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": c.f.Key, "episode": episode})
-		}
+		guard.Check(robocache.At(err, robocache.Where{"stream": c.f.Key, "episode": episode}))
 		defer file.Release()
 		r.images = file.Index.NumFrames()
 		r.have = min(r.images, rows)
 		if r.images != rows && r.images > 1 && rows > 1 {
 			t, err := d.Times(ctx, episode, "")
 			if err != nil {
-				return nil, &robocache.Error{Class: robocache.Classify(err), Op: "zarr video", Where: robocache.Where{"stream": c.f.Key, "episode": episode, "file": name},
-					Msg: fmt.Sprintf("%d images for %d rows, and without a rate nothing says which image is whose", r.images, rows), Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err}
+				guard.Fail(&robocache.Error{Class: robocache.Classify(err), Op: "zarr video", Where: robocache.Where{"stream": c.f.Key, "episode": episode, "file": name},
+					Msg: fmt.Sprintf("%d images for %d rows, and without a rate nothing says which image is whose", r.images, rows), Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err})
 			}
 			r.byTime(file.Index, t)
 		}
 	}
 	c.maps[episode] = r
-	return r, nil
+	return r
 }
 
 // byTime lays images out by their times, where the rates differ by more than a twentieth.
@@ -229,46 +221,20 @@ func (r *frameMap) image(row int) (int, bool) {
 }
 
 // videoFrames says where images of a camera lie.
-func (d *Dataset) videoFrames(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) error {
-	if _, err := d.rows(nil, rows); err != nil {
-		return err
-	}
+func (d *Dataset) videoFrames(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) {
+	d.rows(nil, rows)
 	for i, row := range rows {
-		r, err := d.frameMap(ctx, c, row.Episode)
-		if err != nil {
-			return err
-		}
-		out[i] = robocache.FrameRef{Missing: true}
-		if k, ok := r.image(row.Index); ok {
+		if k, ok := d.frameMap(ctx, c, row.Episode).image(row.Index); ok {
 			out[i] = robocache.FrameRef{Path: c.files[row.Episode], Ordinal: k}
+		} else {
+			out[i] = robocache.FrameRef{Missing: true}
 		}
 	}
-	return ctx.Err()
-}
-
-// videoValid says which rows have an image.
-func (d *Dataset) videoValid(ctx context.Context, c *camera, rows []robocache.Row, valid []uint8) error {
-	for i, row := range rows {
-		r, err := d.frameMap(ctx, c, row.Episode)
-		if err != nil {
-			return err
-		}
-		valid[i] = 0
-		if _, ok := r.image(row.Index); ok {
-			valid[i] = 1
-		}
-	}
-	return ctx.Err()
 }
 
 // checkVideos compares the files of chosen episodes with their rows.
-func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.Finding, err error) {
-	keys := make([]string, 0, len(d.cameras.cams))
-	for k := range d.cameras.cams {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.Finding) {
+	for _, key := range slices.Sorted(maps.Keys(d.cameras.cams)) {
 		c := d.cameras.cams[key]
 		var timed int64
 		for _, e := range eps {
@@ -276,10 +242,9 @@ func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.F
 				continue // said when it was opened
 			}
 			where := robocache.Where{"stream": key, "episode": e, "file": c.files[e]}
-			r, err := d.frameMap(ctx, c, e)
-			if ctx.Err() != nil {
-				return out, ctx.Err()
-			}
+			var r *frameMap
+			err := guard.Try(func() { r = d.frameMap(ctx, c, e) })
+			guard.Check(ctx.Err())
 			rows := d.Len(e)
 			switch {
 			case err != nil:
@@ -296,5 +261,5 @@ func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.F
 			out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "video-rate", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d videos run at another rate than the rows: a row has the first image at or after its time", timed), Count: timed})
 		}
 	}
-	return out, nil
+	return out
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -74,9 +75,9 @@ func (w *writer) stream(f *robocache.Feature, name string) *outStream {
 }
 
 // append adds rows; whole chunks are packed and written by others.
-func (w *writer) append(s *outStream, b []byte) error {
+func (w *writer) append(s *outStream, b []byte) {
 	if s.row == 0 {
-		return nil // rows without elements: the shape says how many
+		return // rows without elements: the shape says how many
 	}
 	for len(b) > 0 {
 		n := min((s.per-s.count)*s.row, len(b))
@@ -89,21 +90,21 @@ func (w *writer) append(s *outStream, b []byte) error {
 			w.flush(s)
 		}
 	}
-	return w.going()
+	w.going()
 }
 
 // errFailed stands for the error that writeTo takes from the packers.
 var errFailed = errors.New("a chunk could not be written")
 
-// going says why there is no use in going on.
-func (w *writer) going() error {
+// going ends the writing where there is no use in going on.
+func (w *writer) going() {
 	if w.failed.Load() {
-		return errFailed
+		guard.Fail(errFailed)
 	}
-	return w.ctx.Err()
+	guard.Check(w.ctx.Err())
 }
 
-func (w *writer) appendTexts(s *outStream, texts []string) error {
+func (w *writer) appendTexts(s *outStream, texts []string) {
 	for _, t := range texts {
 		s.buf = le.AppendUint32(s.buf, uint32(len(t)))
 		s.buf = append(s.buf, t...)
@@ -111,7 +112,7 @@ func (w *writer) appendTexts(s *outStream, texts []string) error {
 			w.flush(s)
 		}
 	}
-	return w.going()
+	w.going()
 }
 
 // flush gives the chunk that was begun to be packed and written. The last one is filled up: chunks are stored whole.
@@ -141,27 +142,20 @@ func (w *writer) flush(s *outStream) {
 		packed := z.EncodeAll(b, make([]byte, 0, len(b)/4+64))
 		encoders.Put(z)
 		s.bytes.Add(int64(len(packed)))
-		return w.put(name, packed)
+		w.put(name, packed)
+		return nil
 	})
 }
 
 var encoders = sync.Pool{New: func() any {
 	// The checksum is left out, as numcodecs does. Single segments always say their content size, below 256 bytes too: numcodecs up to 0.16.1
 	// refuses frames that do not.
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))
-	if err != nil {
-		panic(err)
-	}
-	return e
+	return guard.Must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true)))
 }}
 
 // chunkName is the key of a chunk: chunks hold whole rows.
 func (s *outStream) chunkName() string {
-	name := strconv.Itoa(s.chunk)
-	for range s.shape {
-		name += ".0"
-	}
-	return name
+	return strconv.Itoa(s.chunk) + strings.Repeat(".0", len(s.shape))
 }
 
 // mark remembers where the streams stand, for rewind.
@@ -181,16 +175,13 @@ func (w *writer) rewind() {
 }
 
 // prune removes chunks beyond the last, which an episode that was left out has made.
-func (w *writer) prune(s *outStream) error {
+func (w *writer) prune(s *outStream) {
 	for k := s.chunk; ; k++ {
-		t := outStream{chunk: k, shape: s.shape}
-		name := path.Join(s.dir, t.chunkName())
+		name := path.Join(s.dir, (&outStream{chunk: k, shape: s.shape}).chunkName())
 		if _, err := w.dst.Stat(w.ctx, name); err != nil {
-			return nil
+			return
 		}
-		if err := w.dst.Remove(w.ctx, name); err != nil {
-			return err
-		}
+		guard.Check(w.dst.Remove(w.ctx, name))
 	}
 }
 

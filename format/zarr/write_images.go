@@ -6,32 +6,32 @@ import (
 	"runtime"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // prepareImages settles size and type of a camera's pixels by its first image.
-func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
+func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, why string) {
 	own := *f
-	if f.Kind == robocache.KindVideo {
-		if video.LibraryOf(w.src) == nil {
-			return nil, "the dataset does not give its video files", nil
-		}
-		if f.Depth != nil {
-			return nil, "depth that is coded in video is not written", nil
-		}
-		if f.Height <= 0 || f.Width <= 0 {
-			return nil, "nothing says the size of its images", nil
-		}
-		own.DType, own.Channels = robocache.Uint8, 3
-	} else {
-		info, ok, err := w.firstImage(f, eps)
-		if err != nil || !ok {
-			return nil, "it has no images", err
+	switch {
+	case f.Kind == robocache.KindImage:
+		info, ok := w.firstImage(f, eps)
+		if !ok {
+			return nil, "it has no images"
 		}
 		own.Height, own.Width, own.Channels, own.DType = info.Height, info.Width, info.Channels, info.DType
 		if own.DType == robocache.Uint16 && own.Channels != 1 {
 			own.DType = robocache.Uint8
 		}
+	case video.LibraryOf(w.src) == nil:
+		return nil, "the dataset does not give its video files"
+	case f.Depth != nil:
+		return nil, "depth that is coded in video is not written"
+	case f.Height <= 0 || f.Width <= 0:
+		return nil, "nothing says the size of its images"
+	default:
+		own.DType, own.Channels = robocache.Uint8, 3
 	}
 	own.Shape = []int{own.Height, own.Width, own.Channels}
 	s = w.stream(&own, w.name(f.Key))
@@ -39,64 +39,57 @@ func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, w
 	s.row = own.Height * own.Width * own.Channels * own.DType.Size()
 	s.per = max(1, imageBytes/s.row)
 	s.gray = own.Channels == 1 && own.DType == robocache.Uint8
-	return s, "", nil
+	return s, ""
 }
 
 // firstImage looks for an image in the first rows of the episodes.
-func (w *writer) firstImage(f *robocache.Feature, eps []int) (info video.StillInfo, ok bool, err error) {
+func (w *writer) firstImage(f *robocache.Feature, eps []int) (info video.StillInfo, ok bool) {
 	for _, e := range eps {
-		for row := range min(w.src.Len(e), 100) {
-			var ref [1]robocache.FrameRef
-			if err := w.src.Frames(w.ctx, f.Key, []robocache.Row{{Episode: e, Index: row}}, ref[:]); err != nil {
-				if w.opt.SkipBad && w.ctx.Err() == nil {
-					break
+		_ = w.bearable(robocache.Where{"stream": f.Key}, func() {
+			for _, row := range reader.Rows(e, 0, min(w.src.Len(e), 100)) {
+				var ref [1]robocache.FrameRef
+				guard.Check(w.src.Frames(w.ctx, f.Key, []robocache.Row{row}, ref[:]))
+				if !ref[0].Missing {
+					info, ok = guard.Must(video.ImageSize(&ref[0])), true
+					return
 				}
-				return info, false, err
 			}
-			if ref[0].Missing {
-				continue
-			}
-			info, err = video.ImageSize(&ref[0])
-			return info, err == nil, err
+		})
+		if ok {
+			break
 		}
 	}
-	return info, false, nil
+	return info, ok
 }
 
 // copyImages decodes a block of images and appends them.
-func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.Row) error {
+func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.Row) {
 	refs := make([]robocache.FrameRef, len(rows))
-	if err := w.src.Frames(ctx, s.f.Key, rows, refs); err != nil {
-		return err
-	}
+	guard.Check(w.src.Frames(ctx, s.f.Key, rows, refs))
 	out := make([]byte, len(rows)*s.row)
 	spec := &video.Spec{Width: s.f.Width, Height: s.f.Height, Pixel: video.RGB8}
-	each := video.Each{Threads: runtime.GOMAXPROCS(0)}
 	for i := range refs {
 		if refs[i].Missing {
 			s.missing++
 		}
 	}
-	err := video.EachFrame(ctx, video.LibraryOf(w.src), refs, each, func(at []int, pic video.Frame) error {
+	guard.Check(video.EachFrame(ctx, video.LibraryOf(w.src), refs, video.Each{Threads: runtime.GOMAXPROCS(0)}, func(at []int, frame video.Frame) error {
 		first := out[at[0]*s.row:][:s.row]
 		switch {
-		case pic == nil && refs[at[0]].Missing:
+		case frame == nil && refs[at[0]].Missing:
 			return nil
-		case pic == nil:
+		case frame == nil:
 			return robocache.At(s.still(&refs[at[0]], first), robocache.Where{"row": rows[at[0]].Index})
 		}
-		if err := pic.Convert(spec, first); err != nil {
+		if err := frame.Convert(spec, first); err != nil {
 			return err
 		}
 		for _, i := range at[1:] {
 			copy(out[i*s.row:][:s.row], first)
 		}
 		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return w.append(s, out)
+	}))
+	w.append(s, out)
 }
 
 // still puts one image's pixels into dst.

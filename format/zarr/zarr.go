@@ -62,11 +62,10 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 		return nil, err
 	}
 	beside, err := videosBeside(uri, opt)
-	if err != nil {
-		store.Close(s)
-		return nil, err
+	var d *Dataset
+	if err == nil {
+		d, err = openStores(ctx, s, beside, opt)
 	}
-	d, err := openStores(ctx, s, beside, opt)
 	if err != nil {
 		if beside != nil {
 			store.Close(beside)
@@ -88,24 +87,12 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 	defer guard.Malformed("zarr open", &err)
 	uri, apart := s.URI(), beside != nil
 	if beside == nil && !hasRoot(ctx, s) && hasBuffer(ctx, s) {
-		beside = s
-		if s, err = store.Sub(s, bufferFolder); err != nil {
-			return nil, err
-		}
+		beside, s = s, guard.Must(store.Sub(s, bufferFolder))
 	}
-	images, err := op.Choice(opt.Options, "images", "auto", "raw")
-	if err != nil {
-		return nil, err
-	}
-	timeUnit := opt.Options["timestamp_unit"]
-	if _, err := op.Choice(opt.Options, "timestamp_unit", "", "s", "ms", "us", "ns"); err != nil {
-		return nil, err
-	}
+	images := guard.Must(op.Choice(opt.Options, "images", "auto", "raw"))
+	unit := guard.Must(op.Choice(opt.Options, "timestamp_unit", "", "s", "ms", "us", "ns"))
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	t, err := readTree(ctx, s, budget)
-	if err != nil {
-		return nil, err
-	}
+	t := guard.Must(readTree(ctx, s, budget))
 	if len(t.arrays) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr open", Msg: "no arrays here that could be read", Hint: "name the folder that has .zgroup, .zmetadata or zarr.json"}
 	}
@@ -119,23 +106,16 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 	if d.rate.Zero() {
 		d.rate = rateOf(t.attrs)
 	}
-	if ends := t.arrays["meta/episode_ends"]; ends != nil {
-		if err := d.readEnds(ctx, ends); err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": ends.Path})
-		}
-		if err := d.describeBuffer(ctx, images); err != nil {
-			return nil, err
-		}
-	} else if err := d.describeGeneric(ctx, images); err != nil {
-		return nil, err
+	ends := t.arrays["meta/episode_ends"]
+	if ends != nil {
+		guard.Check(robocache.At(guard.Try(func() { d.readEnds(ctx, ends) }), robocache.Where{"stream": ends.Path}))
+		d.describeBuffer(ctx, images)
+	} else {
+		d.describeGeneric(ctx, images)
 	}
-	if err := d.findClock(ctx, timeUnit); err != nil {
-		return nil, err
-	}
-	if beside != nil && t.arrays["meta/episode_ends"] != nil {
-		if err := d.findVideos(ctx); err != nil {
-			return nil, err
-		}
+	d.findClock(ctx, unit)
+	if beside != nil && ends != nil {
+		d.findVideos(ctx)
 		d.link()
 	}
 	return d, nil

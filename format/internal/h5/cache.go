@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache/format/internal/lru"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Cache keeps what was read and decoded (rows, chunk indexes, pieces of metadata) of any number of files below a budget in bytes.
@@ -51,13 +50,8 @@ func (c *Cache) Budget() int64 { return c.things.Stats().Budget }
 
 // cached gives a thing of a file, loading it where it is not there. What fails in the load ends the reading, for all who wait for it.
 func cached[T any](ctx context.Context, f *File, k key, load func() (T, int64)) T {
-	v, ok := f.cache.things.Peek(k)
-	if !ok {
-		v = guard.Must(f.cache.things.Get(ctx, k, func() (v any, n int64, err error) {
-			defer guard.Malformed("hdf5", &err)
-			t, n := load()
-			return t, n + entry, nil
-		}))
-	}
-	return v.(T)
+	return f.cache.things.Load(ctx, k, func() (any, int64) {
+		v, n := load()
+		return v, n + entry
+	}).(T)
 }

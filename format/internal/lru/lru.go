@@ -16,6 +16,8 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Cache is a cache of values by key.
@@ -104,6 +106,17 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, load func() (V, int64, err
 			return zero, err
 		}
 	}
+}
+
+// Load is Peek, and else Get, for readers that end their work by guard.Fail: load may, and Load does where it failed.
+func (c *Cache[K, V]) Load(ctx context.Context, key K, load func() (V, int64)) V {
+	if v, ok := c.Peek(key); ok {
+		return v
+	}
+	return guard.Must(c.Get(ctx, key, func() (v V, n int64, err error) {
+		err = guard.Try(func() { v, n = load() })
+		return v, n, err
+	}))
 }
 
 // fill runs the load. Waiters are released also when it panics; the panic goes on to the caller's border.

@@ -1,6 +1,7 @@
 package npy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 )
 
 // Header is what stands before an array's bytes.
@@ -202,70 +204,14 @@ func (h *Header) decode(b []byte) (*Array, error) {
 	a := &Array{Type: h.Type, Shape: h.Shape, Data: b[:h.Bytes:h.Bytes]}
 	a.Type.Big = false
 	if h.Fortran && len(h.Shape) > 1 && h.Bytes > 0 {
-		a.Data = fromFortran(a.Data, h.Shape, h.Type.Size)
-		if h.Type.Big {
-			Swap(a.Data, a.Data, h.Type.word())
-		}
+		a.Data = elements.Transposed(a.Data, h.Shape, elements.Reversed(len(h.Shape)), h.Type.Size)
 	} else if h.Type.Big {
-		a.Data = make([]byte, h.Bytes)
-		Swap(a.Data, b[:h.Bytes], h.Type.word())
+		a.Data = bytes.Clone(a.Data)
+	}
+	if h.Type.Big {
+		elements.Swap(a.Data, a.Data, h.Type.Word())
 	}
 	return a, nil
-}
-
-// Swap turns the byte order of words of n bytes. dst may be src.
-func Swap(dst, src []byte, n int) {
-	be, le := binary.BigEndian, binary.LittleEndian
-	switch n {
-	case 2:
-		for i := 0; i+2 <= len(src); i += 2 {
-			le.PutUint16(dst[i:], be.Uint16(src[i:]))
-		}
-	case 4:
-		for i := 0; i+4 <= len(src); i += 4 {
-			le.PutUint32(dst[i:], be.Uint32(src[i:]))
-		}
-	case 8:
-		for i := 0; i+8 <= len(src); i += 8 {
-			le.PutUint64(dst[i:], be.Uint64(src[i:]))
-		}
-	default:
-		copy(dst, src)
-	}
-}
-
-// fromFortran gives C order of elements of size bytes that lie with the first dimension fastest.
-func fromFortran(src []byte, shape []int, size int) []byte {
-	stride := make([]int, len(shape))
-	step := size
-	for i, d := range shape {
-		stride[i], step = step, step*d
-	}
-	return Reorder(src, shape, stride, size)
-}
-
-// Reorder gives C order of an array of at least one dimension and elements of size bytes, a step of whose dimension i is stride[i]
-// bytes of src.
-func Reorder(src []byte, shape, stride []int, size int) []byte {
-	dst := make([]byte, len(src))
-	n := len(shape)
-	index := make([]int, n)
-	inner, by := shape[n-1], stride[n-1]
-	for at, from := 0, 0; at < len(dst); {
-		for k, f := 0, from; k < inner; k, f = k+1, f+by {
-			copy(dst[at:at+size], src[f:f+size])
-			at += size
-		}
-		for d := n - 2; d >= 0; d-- {
-			if index[d]++; index[d] < shape[d] {
-				from += stride[d]
-				break
-			}
-			from -= stride[d] * (shape[d] - 1)
-			index[d] = 0
-		}
-	}
-	return dst
 }
 
 // Strings gives the elements of a text array, without the padding; false for other kinds.

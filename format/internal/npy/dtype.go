@@ -86,8 +86,8 @@ var numbers = map[byte]map[int]robocache.DType{
 	'f': {2: robocache.Float16, 4: robocache.Float32, 8: robocache.Float64},
 }
 
-// word is the unit that a byte order turns.
-func (t Type) word() int {
+// Word is the unit that a byte order turns.
+func (t Type) Word() int {
 	if t.Kind == 'U' {
 		return 4
 	}

@@ -5,11 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Values of a pickle: nil, bool, int64, float64, string, Bytes, *List, *Dict, Tuple, *Array.
@@ -66,77 +67,54 @@ type machine struct {
 
 // Unpickle reads a pickle of protocol 0 to 5 (N3).
 func Unpickle(b []byte) (v any, err error) {
+	defer guard.Malformed("npy", &err)
 	m := &machine{b: b}
 	for {
-		op, err := m.byte()
-		if err != nil {
-			return nil, err
-		}
+		op := m.take(1)[0]
 		if op == '.' {
 			if len(m.stack) != 1 || len(m.marks) != 0 {
-				return nil, m.bad("%d values at the end, not one", len(m.stack))
+				m.bad("%d values at the end, not one", len(m.stack))
 			}
 			return m.stack[0], nil
 		}
-		if err := m.step(op); err != nil {
-			return nil, err
-		}
+		m.step(op)
 	}
 }
 
-func (m *machine) bad(format string, args ...any) error {
-	return malformed("pickle: byte %d: %s", m.at, fmt.Sprintf(format, args...))
+// bad ends the reading: the pickle is malformed.
+func (m *machine) bad(format string, args ...any) {
+	guard.Fail(malformed("pickle: byte %d: %s", m.at, fmt.Sprintf(format, args...)))
 }
 
-func (m *machine) byte() (byte, error) {
-	if m.at >= len(m.b) {
-		return 0, m.bad("the pickle is cut")
-	}
-	m.at++
-	return m.b[m.at-1], nil
+// refuse ends the reading: the pickle has something that is not read.
+func (m *machine) refuse(format string, args ...any) {
+	guard.Fail(unsupported("pickle: byte %d: %s", m.at, fmt.Sprintf(format, args...)))
 }
 
-func (m *machine) take(n uint64) ([]byte, error) {
+func (m *machine) take(n uint64) []byte {
 	if n > uint64(len(m.b)-m.at) {
-		return nil, m.bad("%d bytes declared, %d left", n, len(m.b)-m.at)
+		m.bad("the pickle is cut: %d bytes declared, %d left", n, len(m.b)-m.at)
 	}
 	m.at += int(n)
-	return m.b[m.at-int(n) : m.at : m.at], nil
+	return m.b[m.at-int(n) : m.at : m.at]
 }
 
 // number reads a little-endian number of n bytes.
-func (m *machine) number(n uint64) (uint64, error) {
-	b, err := m.take(n)
+func (m *machine) number(n uint64) uint64 {
 	var l [8]byte
-	copy(l[:], b)
-	return binary.LittleEndian.Uint64(l[:]), err
+	copy(l[:], m.take(n))
+	return binary.LittleEndian.Uint64(l[:])
 }
 
 // sized reads a length of w bytes and what it counts.
-func (m *machine) sized(w uint64) ([]byte, error) {
-	n, err := m.number(w)
-	if err != nil {
-		return nil, err
-	}
-	return m.take(n)
-}
+func (m *machine) sized(w uint64) []byte { return m.take(m.number(w)) }
 
-func (m *machine) line() (string, error) {
+func (m *machine) line() string {
 	n := bytes.IndexByte(m.b[m.at:], '\n')
 	if n < 0 {
-		return "", m.bad("the pickle is cut")
+		m.bad("the pickle is cut")
 	}
-	s := string(m.b[m.at : m.at+n])
-	m.at += n + 1
-	return s, nil
-}
-
-// lines2 reads two lines: a module and a name in it.
-func (m *machine) lines2() (module, name string, err error) {
-	if module, err = m.line(); err == nil {
-		name, err = m.line()
-	}
-	return module, name, err
+	return string(m.take(uint64(n) + 1)[:n])
 }
 
 func (m *machine) push(v any) { m.stack = append(m.stack, v) }
@@ -149,66 +127,66 @@ func (m *machine) floor() int {
 	return m.marks[len(m.marks)-1]
 }
 
-func (m *machine) pop() (any, error) {
-	v, err := m.top()
-	if err == nil {
-		m.stack = m.stack[:len(m.stack)-1]
+func (m *machine) pop() any { return m.popN(1)[0] }
+
+// popN takes the last n values.
+func (m *machine) popN(n int) []any {
+	from := len(m.stack) - n
+	if from < m.floor() {
+		m.bad("the stack is empty")
 	}
-	return v, err
+	out := slices.Clone(m.stack[from:])
+	m.stack = m.stack[:from]
+	return out
 }
 
-func (m *machine) top() (any, error) {
+func (m *machine) top() any {
 	if len(m.stack) <= m.floor() {
-		return nil, m.bad("the stack is empty")
+		m.bad("the stack is empty")
 	}
-	return m.stack[len(m.stack)-1], nil
+	return m.stack[len(m.stack)-1]
 }
 
 // sinceMark takes the values above the last mark.
-func (m *machine) sinceMark() ([]any, error) {
+func (m *machine) sinceMark() []any {
 	if len(m.marks) == 0 {
-		return nil, m.bad("no mark")
+		m.bad("no mark")
 	}
-	from := m.marks[len(m.marks)-1]
+	out := m.popN(len(m.stack) - m.floor())
 	m.marks = m.marks[:len(m.marks)-1]
-	out := append([]any(nil), m.stack[from:]...)
-	m.stack = m.stack[:from]
-	return out, nil
+	return out
 }
 
-func (m *machine) put(i uint64, v any) error {
+func (m *machine) put(i uint64, v any) {
 	// A pickler numbers its memo from 0 on: a number beyond what the file could hold is a wish for memory.
 	if i > uint64(len(m.b)) {
-		return m.bad("memo %d", i)
+		m.bad("memo %d", i)
 	}
 	for uint64(len(m.memo)) <= i {
 		m.memo, m.have = append(m.memo, nil), append(m.have, false)
 	}
 	m.memo[i], m.have[i] = v, true
-	return nil
 }
 
-func (m *machine) get(i uint64) error {
+func (m *machine) get(i uint64) {
 	if i >= uint64(len(m.memo)) || !m.have[i] {
-		return m.bad("memo %d is not there", i)
+		m.bad("memo %d is not there", i)
 	}
 	m.push(m.memo[i])
-	return nil
 }
 
 // global looks a name up in the whitelist.
-func (m *machine) global(module, name string) error {
+func (m *machine) global(module, name string) {
 	c, ok := whitelist[module+"."+name]
 	if !ok {
-		return refused(module + "." + name)
+		refused(module + "." + name)
 	}
 	m.push(c)
-	return nil
 }
 
-func refused(name string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "npy", Msg: "the pickle names " + strconv.QuoteToGraphic(cut(name)) + ", which is not read: it could run code",
-		Hint: "only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as arrays and texts"}
+func refused(name string) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "npy", Msg: "the pickle names " + strconv.QuoteToGraphic(cut(name)) + ", which is not read: it could run code",
+		Hint: "only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as arrays and texts"})
 }
 
 func cut(s string) string {
@@ -218,165 +196,108 @@ func cut(s string) string {
 	return s
 }
 
-func (m *machine) text(b []byte, err error) error {
-	if err != nil {
-		return err
-	}
-	if !utf8.Valid(b) {
-		b = bytes.ToValidUTF8(b, []byte("\uFFFD")) // lone surrogates, which Python lets pass
-	}
-	m.push(string(b))
-	return nil
+func (m *machine) text(b []byte) {
+	m.push(strings.ToValidUTF8(string(b), "\uFFFD")) // lone surrogates, which Python lets pass
 }
 
-func (m *machine) bytes(b []byte, err error) error {
-	if err == nil {
-		m.push(Bytes(b))
-	}
-	return err
-}
+// widths are the bytes of the numbers and lengths that opcodes have.
+var widths = map[byte]uint64{'J': 4, 'K': 1, 'M': 2, 0x8a: 1, 0x8b: 4, 'X': 4, 0x8c: 1, 0x8d: 8, 'B': 4, 'T': 4, 'C': 1, 'U': 1, 0x8e: 8, 0x96: 8, 'q': 1, 'h': 1, 'r': 4, 'j': 4}
 
 // step runs one opcode.
-func (m *machine) step(op byte) error {
+func (m *machine) step(op byte) {
 	switch op {
 	case 0x80: // PROTO
-		v, err := m.byte()
-		if err == nil && v > 5 {
-			err = unsupported("pickle protocol %d", v)
+		if v := m.take(1)[0]; v > 5 {
+			guard.Fail(unsupported("pickle protocol %d", v))
 		}
-		return err
 	case 0x95: // FRAME: how much to read at once
-		_, err := m.take(8)
-		return err
+		m.take(8)
 	case '(':
 		m.marks = append(m.marks, len(m.stack))
-		return nil
 	case '0': // POP
 		if len(m.stack) == m.floor() && len(m.marks) > 0 {
-			_, err := m.sinceMark()
-			return err
+			m.sinceMark()
+		} else {
+			m.pop()
 		}
-		_, err := m.pop()
-		return err
 	case '1': // POP_MARK
-		_, err := m.sinceMark()
-		return err
+		m.sinceMark()
 	case '2': // DUP
-		v, err := m.top()
-		m.push(v)
-		return err
+		m.push(m.top())
 	case 'N':
 		m.push(nil)
-		return nil
 	case 0x88, 0x89:
 		m.push(op == 0x88)
-		return nil
-	case 'J', 'K', 'M':
-		v, err := m.number(map[byte]uint64{'J': 4, 'K': 1, 'M': 2}[op])
-		if op == 'J' {
-			v = uint64(int32(v))
-		}
-		m.push(int64(v))
-		return err
+	case 'J':
+		m.push(int64(int32(m.number(4))))
+	case 'K', 'M':
+		m.push(int64(m.number(widths[op])))
 	case 0x8a, 0x8b: // LONG1, LONG4
-		b, err := m.sized(map[byte]uint64{0x8a: 1, 0x8b: 4}[op])
-		if err != nil {
-			return err
-		}
-		return m.long(b)
+		m.long(m.sized(widths[op]))
 	case 'I', 'L':
-		return m.decimal(op)
+		m.decimal(op)
 	case 'G':
-		b, err := m.take(8)
-		if err == nil {
-			m.push(math.Float64frombits(binary.BigEndian.Uint64(b)))
-		}
-		return err
+		m.push(math.Float64frombits(binary.BigEndian.Uint64(m.take(8))))
 	case 'F':
-		s, err := m.line()
-		if err != nil {
-			return err
-		}
+		s := m.line()
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil && !math.IsInf(f, 0) {
-			return m.bad("float %q", cut(s))
+			m.bad("float %q", cut(s))
 		}
 		m.push(f)
-		return nil
-	case 'X':
-		return m.text(m.sized(4))
-	case 0x8c:
-		return m.text(m.sized(1))
-	case 0x8d:
-		return m.text(m.sized(8))
+	case 'X', 0x8c, 0x8d:
+		m.text(m.sized(widths[op]))
 	case 'V', 'S':
-		return m.quoted(op)
-	case 'B', 'T':
-		return m.bytes(m.sized(4))
-	case 'C', 'U':
-		return m.bytes(m.sized(1))
-	case 0x8e, 0x96: // BINBYTES8, BYTEARRAY8
-		return m.bytes(m.sized(8))
+		m.quoted(op)
+	case 'B', 'T', 'C', 'U', 0x8e, 0x96: // also BINBYTES8, BYTEARRAY8
+		m.push(Bytes(m.sized(widths[op])))
 	case ')':
 		m.push(Tuple(nil))
-		return nil
-	case 't', 'l', 'd':
-		items, err := m.sinceMark()
-		if err != nil {
-			return err
-		}
-		switch op {
-		case 't':
-			m.push(Tuple(items))
-		case 'l':
-			m.push(&List{items})
-		default:
-			d := &Dict{}
-			m.push(d)
-			return m.fill(d, items)
-		}
-		return nil
+	case 't':
+		m.push(Tuple(m.sinceMark()))
+	case 'l':
+		m.push(&List{m.sinceMark()})
+	case 'd':
+		d := &Dict{}
+		m.fill(d, m.sinceMark())
+		m.push(d)
 	case 0x85, 0x86, 0x87:
-		n := int(op) - 0x84
-		t := make(Tuple, n)
-		for i := n - 1; i >= 0; i-- {
-			var err error
-			if t[i], err = m.pop(); err != nil {
-				return err
-			}
-		}
-		m.push(t)
-		return nil
+		m.push(Tuple(m.popN(int(op) - 0x84)))
 	case ']', 0x8f: // EMPTY_LIST, EMPTY_SET: order does not matter to who reads it
 		m.push(&List{})
-		return nil
 	case '}':
 		m.push(&Dict{})
-		return nil
 	case 'a', 's', 'e', 'u', 0x90, 0x91:
-		return m.add(op)
+		m.add(op)
 	case 'q', 'r', 'p', 0x94, 'h', 'j', 'g':
-		return m.remember(op)
-	case 'c', 0x93:
-		return m.named(op)
-	case 'R':
-		return m.reduce()
-	case 'b':
-		return m.build()
-	case 'i': // INST: a class by name, to be called
-		module, name, err := m.lines2()
-		if err != nil {
-			return err
+		m.remember(op)
+	case 'c':
+		module := m.line()
+		m.global(module, m.line())
+	case 0x93: // STACK_GLOBAL
+		names := m.popN(2)
+		module, ok1 := names[0].(string)
+		name, ok2 := names[1].(string)
+		if !ok1 || !ok2 {
+			m.bad("a class whose name is no text")
 		}
-		return refused(module + "." + name)
+		m.global(module, name)
+	case 'R':
+		m.reduce()
+	case 'b':
+		m.build()
+	case 'i': // INST: a class by name, to be called
+		module := m.line()
+		refused(module + "." + m.line())
 	case 'o', 0x81, 0x92: // OBJ, NEWOBJ, NEWOBJ_EX: nothing on the whitelist is made so
-		return unsupported("pickle: byte %d: an object is made by its class", m.at)
+		m.refuse("an object is made by its class")
 	case 'P', 'Q':
-		return unsupported("pickle: byte %d: a persistent id", m.at)
+		m.refuse("a persistent id")
 	case 0x82, 0x83, 0x84:
-		return unsupported("pickle: byte %d: a class of the copyreg extension registry", m.at)
+		m.refuse("a class of the copyreg extension registry")
 	case 0x97, 0x98:
-		return unsupported("pickle: byte %d: an out-of-band buffer", m.at)
+		m.refuse("an out-of-band buffer")
+	default:
+		m.bad("opcode 0x%02x", op)
 	}
-	return m.bad("opcode 0x%02x", op)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 )
 
 func cpu() int64 {
@@ -28,7 +30,7 @@ func BenchmarkUnshuffle(b *testing.B) {
 	}
 	run("copy", func() { copy(dst, src) })
 	for _, size := range []int{1, 2, 4, 8} {
-		run(fmt.Sprint("bytes/", size), func() { Unshuffle(dst, src, size) })
+		run(fmt.Sprint("bytes/", size), func() { elements.Unshuffle(dst, src, size) })
 		run(fmt.Sprint("bits/", size), func() { unshuffleBits(dst, src, planes, size) })
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 	"github.com/goatnote-inc/robocache/internal/inflate"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
@@ -150,7 +151,7 @@ func (d *decoder) block(dst, src []byte, partial bool) error {
 	}
 	switch {
 	case d.shuffle:
-		Unshuffle(dst, to, d.typeSize)
+		elements.Unshuffle(dst, to, d.typeSize)
 	case d.bits:
 		unshuffleBits(dst, to, d.scratch[d.blockSize:][:len(dst)], d.typeSize)
 	}

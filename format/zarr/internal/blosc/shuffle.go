@@ -1,44 +1,10 @@
 package blosc
 
-import "encoding/binary"
+import (
+	"encoding/binary"
 
-// Unshuffle puts the bytes of elements together again: src holds all first bytes, then all second ones. What is left over behind the last
-// whole element is copied. numcodecs' shuffle is this over the whole buffer.
-func Unshuffle(dst, src []byte, size int) {
-	n := len(src) / size
-	copy(dst[n*size:], src[n*size:])
-	plane := func(b int) []byte { return src[b*n:][:n:n] }
-	dst = dst[:n*size]
-	le := binary.LittleEndian
-	switch size {
-	case 1:
-		copy(dst, src)
-	case 2:
-		p0, p1 := plane(0), plane(1)
-		for i := range n {
-			le.PutUint16(dst[2*i:], uint16(p0[i])|uint16(p1[i])<<8)
-		}
-	case 4:
-		p0, p1, p2, p3 := plane(0), plane(1), plane(2), plane(3)
-		for i := range n {
-			le.PutUint32(dst[4*i:], uint32(p0[i])|uint32(p1[i])<<8|uint32(p2[i])<<16|uint32(p3[i])<<24)
-		}
-	case 8:
-		p0, p1, p2, p3, p4, p5, p6, p7 := plane(0), plane(1), plane(2), plane(3), plane(4), plane(5), plane(6), plane(7)
-		for i := range n {
-			low := uint64(p0[i]) | uint64(p1[i])<<8 | uint64(p2[i])<<16 | uint64(p3[i])<<24
-			le.PutUint64(dst[8*i:], low|uint64(p4[i])<<32|uint64(p5[i])<<40|uint64(p6[i])<<48|uint64(p7[i])<<56)
-		}
-	default:
-		for b := range size {
-			at := b
-			for _, v := range plane(b) {
-				dst[at] = v
-				at += size
-			}
-		}
-	}
-}
+	"github.com/goatnote-inc/robocache/format/internal/elements"
+)
 
 // unshuffleBits undoes bitshuffle over a whole block. As c-blosc does, a block whose elements are no multiple of eight is plain. planes is
 // room of the size of src, for elements of more than a byte.
@@ -56,7 +22,7 @@ func unshuffleBits(dst, src, planes []byte, size int) {
 		bitPlane(to[b*n:][:n], src[b*n:][:n])
 	}
 	if size > 1 {
-		Unshuffle(dst[:n*size], planes[:n*size], size)
+		elements.Unshuffle(dst[:n*size], planes[:n*size], size)
 	}
 	copy(dst[n*size:], src[n*size:])
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/goatnote-inc/robocache/format/internal/elements"
 )
 
 // shuffled is what blosc's byte shuffle makes, by its definition.
@@ -46,7 +48,7 @@ func TestUnshuffle(t *testing.T) {
 				b[i] = byte(r.Uint32())
 			}
 			dst, planes := make([]byte, len(b)), make([]byte, len(b))
-			if Unshuffle(dst, shuffled(b, size), size); !bytes.Equal(dst, b) {
+			if elements.Unshuffle(dst, shuffled(b, size), size); !bytes.Equal(dst, b) {
 				t.Fatalf("bytes: %d elements of %d", n, size)
 			}
 			if unshuffleBits(dst, bitShuffled(b, size), planes, size); !bytes.Equal(dst, b) {
