@@ -1,6 +1,10 @@
 package stats
 
-import "math"
+import (
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
 
 // Moments holds count, extremes, mean and squared deviation of the columns of a matrix. The zero value is not usable; see NewMoments.
 type Moments struct {
@@ -106,4 +110,30 @@ func (m *Moments) Std(c int) float64 {
 		return 0
 	}
 	return math.Sqrt(max(0, m.m2[c]) / float64(m.N[c]))
+}
+
+// MomentsOf makes Moments of what statistics say of fs.Count rows.
+func MomentsOf(fs *robocache.FeatureStats) *Moments {
+	m := NewMoments(len(fs.Mean))
+	copy(m.base, fs.Mean)
+	for c := range m.N {
+		m.N[c] = fs.Count
+		if fs.Std != nil {
+			m.m2[c] = fs.Std[c] * fs.Std[c] * float64(fs.Count)
+		}
+		if fs.Min != nil && fs.Max != nil {
+			m.Min[c], m.Max[c] = fs.Min[c], fs.Max[c]
+		}
+	}
+	return m
+}
+
+// Stats are the statistics without quantiles, of rows of one axis.
+func (m *Moments) Stats() *robocache.FeatureStats {
+	fs := &robocache.FeatureStats{Min: m.Min, Max: m.Max, Shape: []int{len(m.N)}}
+	for c, n := range m.N {
+		fs.Count = max(fs.Count, n)
+		fs.Mean, fs.Std = append(fs.Mean, m.Mean(c)), append(fs.Std, m.Std(c))
+	}
+	return fs
 }

@@ -12,6 +12,15 @@ func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, epi
 	return n, robocache.At(err, robocache.Where{"episode": episode})
 }
 
+// Rows computes the statistics of a stream of numbers in some episodes. left is the number of values that are not finite (S5).
+func Rows(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (fs *robocache.FeatureStats, left int64, err error) {
+	blocks, shape, err := blocksOf(ctx, ds, f, episodes, budget)
+	if err != nil {
+		return nil, 0, err
+	}
+	return Numeric(ctx, f.DType, shape, blocks, budget)
+}
+
 // blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and gives the shape of those. What fits
 // the budget is held: the quantiles read it again.
 func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (Blocks, []int, error) {

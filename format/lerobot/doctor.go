@@ -1,9 +1,11 @@
 package lerobot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,6 +22,7 @@ type doctor struct {
 	bad    map[int]bool // episodes whose rows cannot be read: later parts leave them out
 	out    []robocache.Finding
 	at     map[string]int // code and place → position in out
+	failed error          // ends the diagnosis
 	done   int64
 	total  int64
 }
@@ -39,11 +42,9 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		}
 	}
 	doc.out = append(doc.out, d.info.Findings...)
-	for _, part := range []func(context.Context) error{doc.layout, doc.tables, doc.pages, doc.videos, doc.statistics} {
-		if err := part(ctx); err != nil {
-			return nil, err
-		}
-		if err := ctx.Err(); err != nil {
+	for _, part := range []func(context.Context){doc.layout, doc.tables, doc.pages, doc.videos, doc.statistics} {
+		part(ctx)
+		if err := cmp.Or(doc.failed, ctx.Err()); err != nil {
 			return nil, err
 		}
 	}
@@ -58,6 +59,12 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 }
 
 func (doc *doctor) wants(episode int) bool { return doc.chosen == nil || doc.chosen[episode] }
+
+// wantsAny says whether one of some episodes was asked for, and nothing ended the diagnosis.
+func (doc *doctor) wantsAny(ctx context.Context, eps []int32) bool {
+	doc.failed = cmp.Or(doc.failed, ctx.Err())
+	return doc.failed == nil && (doc.chosen == nil || slices.ContainsFunc(eps, func(e int32) bool { return doc.chosen[int(e)] }))
+}
 
 // progress counts n units of work as done.
 func (doc *doctor) progress(n int64) {
@@ -100,44 +107,33 @@ func (doc *doctor) found(sev robocache.Severity, code string, where robocache.Wh
 	doc.add(key, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, a...), Hint: hint, Count: 1})
 }
 
-// unreadable turns a reader's error into a finding; the end of the context is an error.
-func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Where) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+// unreadable turns a reader's error into a finding; nil is none. The end of the context, and what is temporary, end the diagnosis (doc.failed).
+func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Where) {
+	if doc.failed = cmp.Or(doc.failed, ctx.Err()); err == nil || doc.failed != nil {
+		return
 	}
-	code := "unreadable-file"
+	f := robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-file", Where: robocache.Where{}, Message: err.Error(), Hint: "fetch or write the file again", Count: 1}
 	switch {
 	case errors.Is(err, robocache.ErrNotFound):
-		code = "missing-file"
+		f.Code = "missing-file"
 	case errors.Is(err, robocache.ErrTemporary):
-		return err
+		doc.failed = err
+		return
 	}
-	f := robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{}, Message: err.Error(), Hint: "fetch or write the file again", Count: 1}
 	var e *robocache.Error
 	if errors.As(err, &e) {
-		for k, v := range e.Where {
-			f.Where[k] = v
-		}
-		if e.Hint != "" {
-			f.Hint = e.Hint
-		}
+		maps.Copy(f.Where, e.Where)
+		f.Hint = cmp.Or(e.Hint, f.Hint)
 	}
 	// The same rows fail for every stream: one finding, with the first.
-	place := robocache.Where{}
-	for k, v := range f.Where {
-		if k != "stream" {
-			place[k] = v
-		}
-	}
-	for k, v := range where {
-		f.Where[k] = v
-	}
-	doc.add(code+"\x00"+place.String(), f)
-	return nil
+	place := maps.Clone(f.Where)
+	delete(place, "stream")
+	maps.Copy(f.Where, where)
+	doc.add(f.Code+"\x00"+place.String(), f)
 }
 
 // layout looks at what the folder holds besides what the metadata names.
-func (doc *doctor) layout(ctx context.Context) error {
+func (doc *doctor) layout(context.Context) {
 	d := doc.d
 	doc.total = d.info.Frames * int64(2+len(d.cams))
 	if d.info.Episodes == 0 {
@@ -165,5 +161,4 @@ func (doc *doctor) layout(ctx context.Context) error {
 			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": "meta/episodes", "episode": d.eps.id(e)}, "remove the episode", "the episode has no rows")
 		}
 	}
-	return nil
 }

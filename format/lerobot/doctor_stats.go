@@ -8,31 +8,27 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// blockRows is how many rows are read at once for a recount.
-const blockRows = 1 << 14
-
 // statistics recounts every numeric feature, exactly, and compares with what the dataset says of itself.
-func (doc *doctor) statistics(ctx context.Context) error {
+func (doc *doctor) statistics(ctx context.Context) {
 	d := doc.d
 	said, err := d.Stats(ctx)
-	if err != nil {
-		if err := doc.unreadable(ctx, err, robocache.Where{"part": "statistics"}); err != nil {
-			return err
-		}
-	}
-	if said == nil && err == nil {
+	if doc.unreadable(ctx, err, robocache.Where{"part": "statistics"}); said == nil && err == nil {
 		doc.found(robocache.SeverityInfo, "no-stats", robocache.Where{"file": "meta/stats.json"}, "'robocache stats --write' writes them", "the dataset brings no statistics")
+	}
+	var episodes []int // that can be read
+	for e := range d.eps.n() {
+		if doc.wants(e) && !doc.bad[e] {
+			episodes = append(episodes, e)
+		}
 	}
 	for i := range d.info.Features {
 		f := &d.info.Features[i]
-		if f.Kind != robocache.KindNumeric || d.cols[i].src != fromColumn || f.DType == robocache.Bool {
+		if f.Kind != robocache.KindNumeric || d.cols[i].src != fromColumn || f.DType == robocache.Bool || doc.failed != nil {
 			continue
 		}
-		have, left, err := stats.Numeric(ctx, f.DType, f.Shape, doc.blocks(f), 256<<20)
+		have, left, err := stats.Rows(ctx, d, f, episodes, 256<<20)
 		if err != nil {
-			if err := doc.unreadable(ctx, err, robocache.Where{"stream": f.Key}); err != nil {
-				return err
-			}
+			doc.unreadable(ctx, err, robocache.Where{"stream": f.Key})
 			continue
 		}
 		if left > 0 {
@@ -41,42 +37,7 @@ func (doc *doctor) statistics(ctx context.Context) error {
 		if s := said[f.Key]; s != nil && have != nil && doc.chosen == nil && len(doc.bad) == 0 {
 			doc.compare(f, s, have)
 		}
-		if n := len(d.info.Features); n > 0 {
-			doc.progress(d.info.Frames / int64(n))
-		}
-	}
-	return nil
-}
-
-// blocks reads a feature's rows, episode by episode, without those that cannot be read.
-func (doc *doctor) blocks(f *robocache.Feature) stats.Blocks {
-	return func(ctx context.Context, yield func([]byte) error) error {
-		rows := make([]robocache.Row, 0, blockRows)
-		buf := make([]byte, blockRows*f.RowBytes())
-		flush := func() error {
-			if len(rows) == 0 {
-				return nil
-			}
-			b := buf[:len(rows)*f.RowBytes()]
-			if err := doc.d.Gather(ctx, f.Key, rows, b); err != nil {
-				return err
-			}
-			rows = rows[:0]
-			return yield(b)
-		}
-		for e := range doc.d.eps.n() {
-			if !doc.wants(e) || doc.bad[e] {
-				continue
-			}
-			for k := range doc.d.Len(e) {
-				if rows = append(rows, robocache.Row{Episode: e, Index: k}); len(rows) == blockRows {
-					if err := flush(); err != nil {
-						return err
-					}
-				}
-			}
-		}
-		return flush()
+		doc.progress(d.info.Frames / int64(len(d.info.Features)))
 	}
 }
 

@@ -16,28 +16,21 @@ type tableCheck struct {
 }
 
 // tables reads the bookkeeping columns of every data file as they are stored.
-func (doc *doctor) tables(ctx context.Context) error {
+func (doc *doctor) tables(ctx context.Context) {
 	d := doc.d
 	c := &tableCheck{rows: make([]int32, d.eps.n()), last: make([]float64, d.eps.n())}
 	for file := range d.tab.files() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		eps := d.tab.episodesOf(int32(file))
-		if doc.chosen != nil && !anyWanted(doc, eps) {
-			c.global += doc.rows(eps)
-			continue
-		}
-		before := c.global
-		if err := doc.file(ctx, int32(file), c); err != nil {
+		after := c.global + doc.rows(eps)
+		if !doc.wantsAny(ctx, eps) {
+			c.global = after
+		} else if err := doc.file(ctx, int32(file), c); err != nil {
 			// The index of the files that follow is not this one's fault.
-			c.global = before + doc.rows(eps)
+			c.global = after
 			for _, e := range eps {
 				doc.bad[int(e)] = true
 			}
-			if err := doc.unreadable(ctx, err, robocache.Where{"episodes": doc.span(eps)}); err != nil {
-				return err
-			}
+			doc.unreadable(ctx, err, robocache.Where{"episodes": doc.span(eps)})
 		}
 	}
 	for e, n := range c.rows {
@@ -46,7 +39,6 @@ func (doc *doctor) tables(ctx context.Context) error {
 			doc.found(robocache.SeverityError, "episode-length", robocache.Where{"file": "meta/episodes", "episode": d.eps.id(e)}, "write the episodes table anew: 'robocache convert' does", "the metadata says %d rows, the data has %d", d.Len(e), n)
 		}
 	}
-	return nil
 }
 
 // rows is how many rows the metadata gives to some episodes.
@@ -55,15 +47,6 @@ func (doc *doctor) rows(eps []int32) (n int64) {
 		n += int64(doc.d.Len(int(e)))
 	}
 	return n
-}
-
-func anyWanted(doc *doctor, eps []int32) bool {
-	for _, e := range eps {
-		if doc.wants(int(e)) {
-			return true
-		}
-	}
-	return false
 }
 
 // span names the episodes of a file: "12–14".

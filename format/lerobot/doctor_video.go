@@ -1,6 +1,7 @@
 package lerobot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -12,7 +13,7 @@ import (
 )
 
 // videos checks every file of every camera against the rows that it must show.
-func (doc *doctor) videos(ctx context.Context) error {
+func (doc *doctor) videos(ctx context.Context) {
 	d := doc.d
 	pool := video.NewPool(256 << 20)
 	defer pool.Close()
@@ -24,20 +25,13 @@ func (doc *doctor) videos(ctx context.Context) error {
 		}
 		for file := range c.files {
 			eps := c.byFile.of(int32(file))
-			if len(eps) == 0 || doc.chosen != nil && !anyWanted(doc, eps) {
+			if len(eps) == 0 || !doc.wantsAny(ctx, eps) {
 				continue
 			}
-			if err := doc.videoFile(ctx, f, c, eps, pool); err != nil {
-				if err := doc.unreadable(ctx, err, robocache.Where{"stream": f.Key, "episodes": doc.span(eps)}); err != nil {
-					return err
-				}
-			}
-			for _, e := range eps {
-				doc.progress(int64(d.Len(int(e))))
-			}
+			doc.unreadable(ctx, doc.videoFile(ctx, f, c, eps, pool), robocache.Where{"stream": f.Key, "episodes": doc.span(eps)})
+			doc.progress(doc.rows(eps))
 		}
 	}
-	return nil
 }
 
 func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camera, eps []int32, pool *video.Pool) error {
@@ -112,7 +106,9 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 	var off, wrong, all int64
 	var before float64 // error of the last frame of the episode before
 	where := robocache.Where{"file": l.path, "stream": f.Key}
-	for i, e := range l.episodes {
+	order := slices.SortedStableFunc(slices.Values(l.shown), func(a, b shown) int { return cmp.Compare(a.first, b.first) })
+	for i, s := range order {
+		e := s.episode
 		id := d.eps.id(int(e))
 		from := 0.0
 		length := d.Len(int(e))
@@ -126,8 +122,8 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 				doc.found(robocache.SeverityWarning, "to-timestamp", w, "'robocache convert' writes both ends by the frames", "to − from is %.6g s, %d rows last %.6g", to[e]-from, length, float64(length)*step)
 			}
 		}
-		first, span := int(l.first[i]), int(l.span[i])
-		for k := range span {
+		first := int(s.first)
+		for k := range int(s.span) {
 			pts := float64(ix.PTS(first+k)) * scale
 			want := from + float64(float64(k)*step)
 			diff := pts - want

@@ -1,11 +1,11 @@
 package lerobot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -74,30 +74,22 @@ func (e *episodes) count() int64 {
 }
 
 // order sorts by episode_index and refuses an index that occurs twice. It gives the permutation, nil where rows were in order.
-func order(ids []int64) ([]int, error) {
-	if slices.IsSorted(ids) {
-		for i := 1; i < len(ids); i++ {
-			if ids[i] == ids[i-1] {
-				return nil, twice(ids[i])
-			}
+func order(ids []int64) (perm []int, err error) {
+	at := func(i int) int64 { return ids[i] }
+	if !slices.IsSorted(ids) {
+		perm = make([]int, len(ids))
+		for i := range perm {
+			perm[i] = i
 		}
-		return nil, nil
+		slices.SortStableFunc(perm, func(a, b int) int { return cmp.Compare(ids[a], ids[b]) })
+		at = func(i int) int64 { return ids[perm[i]] }
 	}
-	perm := make([]int, len(ids))
-	for i := range perm {
-		perm[i] = i
-	}
-	sort.SliceStable(perm, func(a, b int) bool { return ids[perm[a]] < ids[perm[b]] })
-	for i := 1; i < len(perm); i++ {
-		if ids[perm[i]] == ids[perm[i-1]] {
-			return nil, twice(ids[perm[i]])
+	for i := 1; i < len(ids); i++ {
+		if at(i) == at(i-1) {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "episode_index"}, Msg: fmt.Sprintf("episode_index %d occurs twice", at(i))}
 		}
 	}
 	return perm, nil
-}
-
-func twice(id int64) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "episode_index"}, Msg: fmt.Sprintf("episode_index %d occurs twice", id)}
 }
 
 func permute[T any](s []T, perm []int) []T {
@@ -125,16 +117,17 @@ func rowCount(n int64) (int32, bool) { return int32(n), n >= 0 && n <= math.MaxI
 
 // episodeTasks holds the task texts of every episode: numbers into texts.
 type episodeTasks struct {
-	start []int32 // n+1
+	span  [][2]int32 // of each episode, in ids
 	ids   []int32
 	texts []string
+	seen  map[string]int32 // while it is made
 }
 
 func (t *episodeTasks) of(pos int) []string {
-	if t == nil || pos+1 >= len(t.start) {
+	if pos >= len(t.span) {
 		return nil
 	}
-	ids := t.ids[t.start[pos]:t.start[pos+1]]
+	ids := t.ids[t.span[pos][0]:t.span[pos][1]]
 	out := make([]string, len(ids))
 	for i, id := range ids {
 		out[i] = t.texts[id]
@@ -142,40 +135,27 @@ func (t *episodeTasks) of(pos int) []string {
 	return out
 }
 
-// interner builds an episodeTasks.
-type interner struct {
-	t    episodeTasks
-	seen map[string]int32
-}
-
-func (b *interner) add(tasks [][]byte) {
-	if b.seen == nil {
-		b.seen = map[string]int32{}
-		b.t.start = append(b.t.start, 0)
-	}
+// add takes the tasks of the next episode.
+func (t *episodeTasks) add(tasks []string) {
+	from := int32(len(t.ids))
 	for _, s := range tasks {
-		id, ok := b.seen[string(s)]
+		id, ok := t.seen[s]
 		if !ok {
-			id = int32(len(b.t.texts))
-			b.t.texts = append(b.t.texts, string(s))
-			b.seen[b.t.texts[id]] = id
+			if t.seen == nil {
+				t.seen = map[string]int32{}
+			}
+			id = int32(len(t.texts))
+			t.texts = append(t.texts, s)
+			t.seen[s] = id
 		}
-		b.t.ids = append(b.t.ids, id)
+		t.ids = append(t.ids, id)
 	}
-	b.t.start = append(b.t.start, int32(len(b.t.ids)))
+	t.span = append(t.span, [2]int32{from, int32(len(t.ids))})
 }
 
-// reorder applies a permutation of the episodes.
-func (t *episodeTasks) reorder(perm []int) *episodeTasks {
-	if perm == nil {
-		return t
-	}
-	out := &episodeTasks{start: []int32{0}, texts: t.texts}
-	for _, p := range perm {
-		out.ids = append(out.ids, t.ids[t.start[p]:t.start[p+1]]...)
-		out.start = append(out.start, int32(len(out.ids)))
-	}
-	return out
+// made ends the adding: episodes are in the order of a permutation.
+func (t *episodeTasks) made(perm []int) *episodeTasks {
+	return &episodeTasks{span: permute(t.span, perm), ids: t.ids, texts: t.texts}
 }
 
 // Episode gives the metadata of one episode.
@@ -193,18 +173,12 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episod
 
 // episodeTasks reads the tasks column on the first call: it is the only part of the episodes table that costs text.
 func (d *Dataset) episodeTasks(ctx context.Context) (*episodeTasks, error) {
-	d.mu.Lock()
-	t := d.taskTab
-	d.mu.Unlock()
-	if t != nil {
+	if t := d.taskTab.Load(); t != nil {
 		return t, nil
 	}
 	t, err := d.readEpisodeTasksV3(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		d.taskTab.Store(t)
 	}
-	d.mu.Lock()
-	d.taskTab = t
-	d.mu.Unlock()
-	return t, nil
+	return t, err
 }

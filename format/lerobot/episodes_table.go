@@ -49,15 +49,22 @@ func (d *Dataset) InfoJSON(ctx context.Context) (json.RawMessage, error) {
 func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error) {
 	defer guard.Malformed("lerobot episodes", &err)
 	t = &EpisodeTable{Videos: map[string]EpisodeFiles{}}
+	all := &textColumns{types: map[string]string{}, values: map[string][]string{}}
 	if d.raw.major == 2 {
-		err = d.tableV2(ctx, t)
+		err = d.tableV2(ctx, all)
 	} else {
-		err = d.tableV3(ctx, t)
+		err = d.tableV3(ctx, all)
+	}
+	n := d.eps.n()
+	if err == nil && all.rows != n {
+		err = changed(fmt.Sprintf("%d rows", n), fmt.Sprint(all.rows))
 	}
 	if err != nil {
 		return nil, err
 	}
-	n := d.eps.n()
+	for _, c := range all.names {
+		t.Columns = append(t.Columns, EpisodeColumn{c, all.types[c], jsonArray(permute(pad(all.values[c], n), d.paths.perm))})
+	}
 	if k := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == "episode_index" }); k >= 0 {
 		var ids []float64 // pandas may have written them so
 		if json.Unmarshal([]byte(t.Columns[k].Values), &ids) != nil || len(ids) != n {
@@ -151,35 +158,22 @@ func files(template string, n int, of []int32, at func(int32) place) EpisodeFile
 	return f
 }
 
-// tableV3 reads the Parquet files. A column that some of them lack is null there.
-func (d *Dataset) tableV3(ctx context.Context, t *EpisodeTable) error {
-	values, types := map[string][]string{}, map[string]string{}
-	var names []string
-	total := 0
-	for _, name := range d.paths.episodes {
-		n, err := d.tableFile(ctx, name, func(column, typ string, rows []string) {
-			if _, known := types[column]; !known {
-				names, types[column] = append(names, column), typ
-			} else if types[column] != typ {
-				types[column] = "" // 0 may be an integer in one file
-			}
-			values[column] = append(pad(values[column], total), rows...)
-		})
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": name})
-		}
-		total += n
-		for _, c := range names {
-			values[c] = pad(values[c], total)
-		}
+// textColumns are columns as JSON texts. One that some files or lines lack is null there.
+type textColumns struct {
+	names  []string
+	types  map[string]string
+	values map[string][]string
+	rows   int // of the files or lines before
+}
+
+// add takes values of a column from row c.rows on, or from those that it has.
+func (c *textColumns) add(name, typ string, values ...string) {
+	if old, known := c.types[name]; !known {
+		c.names, c.types[name] = append(c.names, name), typ
+	} else if old != typ {
+		c.types[name] = "" // 0 may be an integer in one file
 	}
-	if total != d.eps.n() {
-		return changed(fmt.Sprintf("%d rows", d.eps.n()), fmt.Sprint(total))
-	}
-	for _, c := range names {
-		t.Columns = append(t.Columns, EpisodeColumn{c, types[c], jsonArray(permute(values[c], d.paths.perm))})
-	}
-	return nil
+	c.values[name] = append(pad(c.values[name], c.rows), values...)
 }
 
 // pad brings a column to n rows with nulls.
@@ -190,11 +184,12 @@ func pad(v []string, n int) []string {
 	return v
 }
 
-func (d *Dataset) tableFile(ctx context.Context, name string, take func(column, typ string, rows []string)) (int, error) {
+// tableV3 reads the Parquet files.
+func (d *Dataset) tableV3(ctx context.Context, t *textColumns) error {
 	kept := func(c string) bool { return !strings.HasPrefix(c, "stats/") }
 	var tops []*pq.Node
-	var values [][]string
-	rows, err := d.eachGroup(ctx, name, kept, func(f *pq.File) (leaves []*pq.Node, _ error) {
+	_, err := d.eachEpisodesGroup(ctx, kept, func(name string, f *pq.File) (leaves []*pq.Node, _ error) {
+		tops = tops[:0]
 		for _, top := range f.Root.Children {
 			if !kept(top.Name) || slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
 				continue
@@ -204,23 +199,21 @@ func (d *Dataset) tableFile(ctx context.Context, name string, take func(column, 
 				continue
 			}
 			tops, leaves = append(tops, top), top.Leaves(leaves)
+			t.add(top.Name, typeName(top)) // also of a file without rows
 		}
-		values = make([][]string, len(tops))
 		return leaves, nil
 	}, func(r robocache.Ranged, f *pq.File, g int) error {
-		for i, top := range tops {
+		for _, top := range tops {
 			v, err := pq.ReadJSON(ctx, r, f, g, top, nil, tableLimit)
 			if err != nil {
 				return robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
 			}
-			values[i] = append(values[i], v...)
+			t.add(top.Name, typeName(top), v...)
 		}
+		t.rows += int(f.Groups[g].Rows)
 		return nil
 	})
-	for i, top := range tops {
-		take(top.Name, typeName(top), values[i])
-	}
-	return rows, err
+	return err
 }
 
 // typeName says what a column holds: numbers, texts, and lists of them; "" for records.
@@ -264,46 +257,18 @@ func typeName(n *pq.Node) string {
 }
 
 // tableV2 reads meta/episodes.jsonl: every key that its lines have.
-func (d *Dataset) tableV2(ctx context.Context, t *EpisodeTable) error {
+func (d *Dataset) tableV2(ctx context.Context, t *textColumns) error {
 	b, err := store.ReadFile(ctx, d.st, episodesJSONL, maxLines)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": episodesJSONL})
 	}
-	values := map[string][]string{}
-	var names []string
-	var ids []int64
-	err = lines(episodesJSONL, b, func(_ int, line []byte) error {
-		var id struct {
-			Index int64 `json:"episode_index"`
-		}
-		if err := json.Unmarshal(line, &id); err != nil {
-			return err
-		}
-		if err := object(line, func(k string, v json.RawMessage) error {
-			if _, known := values[k]; !known {
-				names = append(names, k)
-			}
-			values[k] = append(pad(values[k], len(ids)), string(v))
+	types := map[string]string{"episode_index": "int64", "length": "int64"}
+	return lines(episodesJSONL, b, func(_ int, line []byte) error {
+		err := object("", line, func(k string, v json.RawMessage) error {
+			t.add(k, types[k], string(v))
 			return nil
-		}); err != nil {
-			return err
-		}
-		ids = append(ids, id.Index)
-		return nil
-	})
-	if err != nil {
+		})
+		t.rows++
 		return err
-	}
-	if len(ids) != d.eps.n() {
-		return changed(fmt.Sprintf("%d lines", d.eps.n()), fmt.Sprint(len(ids)))
-	}
-	perm, err := order(ids)
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": episodesJSONL})
-	}
-	for _, k := range names {
-		typ := map[string]string{"episode_index": "int64", "length": "int64"}[k]
-		t.Columns = append(t.Columns, EpisodeColumn{k, typ, jsonArray(permute(pad(values[k], len(ids)), perm))})
-	}
-	return nil
+	})
 }

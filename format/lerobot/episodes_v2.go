@@ -49,26 +49,37 @@ func (d *Dataset) readEpisodesV2(ctx context.Context) error {
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": episodesJSONL})
 	}
-	e, tasks, sorted, err := parseEpisodesV2(b)
+	e, tasks, perm, err := parseEpisodesV2(b)
 	if err != nil {
 		return err
 	}
 	if e.n() == 0 && d.raw.totalEpisodes > 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": episodesJSONL}, Want: fmt.Sprintf("%d episodes, as info.json says", d.raw.totalEpisodes), Got: "none", Hint: "fetch the file again"}
+		return d.noEpisodes(episodesJSONL)
 	}
 	e.ownFiles(d.raw.chunksSize)
-	d.eps, d.taskTab = e, tasks
-	if !sorted {
-		d.find(warn("episodes-unsorted", episodesJSONL, "episodes are not in the order of episode_index", "sort the lines"))
-	}
-	d.info.Episodes, d.info.Frames = e.n(), e.count()
+	d.taskTab.Store(tasks)
+	e.count()
+	d.take(e, perm, episodesJSONL, "episodes are not in the order of episode_index", "sort the lines")
 	return nil
 }
 
-func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, sorted bool, err error) {
-	e = &episodes{}
+// noEpisodes is the error of a table without rows where info.json counts some.
+func (d *Dataset) noEpisodes(file string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": file}, Want: fmt.Sprintf("%d episodes, as info.json says", d.raw.totalEpisodes), Got: "none", Hint: "fetch it again"}
+}
+
+// take makes e the table of the dataset. perm says how its rows were sorted; nil: they were.
+func (d *Dataset) take(e *episodes, perm []int, file, unsorted, hint string) {
+	if perm != nil {
+		d.find(warn("episodes-unsorted", file, unsorted, hint))
+	}
+	d.eps, d.paths.perm = e, perm
+	d.info.Episodes, d.info.Frames = e.n(), e.from[e.n()]
+}
+
+func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, perm []int, err error) {
+	e, tasks = &episodes{}, &episodeTasks{}
 	var ids []int64
-	var texts interner
 	err = lines(episodesJSONL, b, func(_ int, b []byte) error {
 		var l episodeLine
 		if err := json.Unmarshal(b, &l); err != nil {
@@ -78,37 +89,29 @@ func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, sorted bool, e
 			return fmt.Errorf("episode_index or length is missing")
 		}
 		n, ok := rowCount(*l.Length)
-		if !ok {
-			return fmt.Errorf("length %d", *l.Length)
-		}
-		if *l.Index < 0 {
-			return fmt.Errorf("episode_index %d", *l.Index)
+		if !ok || *l.Index < 0 {
+			return fmt.Errorf("episode_index %d, length %d", *l.Index, *l.Length)
 		}
 		var list []string
 		if len(l.Tasks) > 0 && string(l.Tasks) != "null" && json.Unmarshal(l.Tasks, &list) != nil {
-			var one string
-			if json.Unmarshal(l.Tasks, &one) != nil {
+			list = make([]string, 1)
+			if json.Unmarshal(l.Tasks, &list[0]) != nil {
 				return fmt.Errorf("tasks is not a list of texts")
 			}
-			list = []string{one}
 		}
-		raw := make([][]byte, len(list))
-		for i, s := range list {
-			raw[i] = []byte(s)
-		}
-		texts.add(raw)
+		tasks.add(list)
 		ids = append(ids, *l.Index)
 		e.length = append(e.length, n)
 		return nil
 	})
-	if err != nil {
-		return nil, nil, false, err
+	if err == nil {
+		perm, err = order(ids)
+		err = robocache.At(err, robocache.Where{"file": episodesJSONL})
 	}
-	perm, err := order(ids)
 	if err != nil {
-		return nil, nil, false, robocache.At(err, robocache.Where{"file": episodesJSONL})
+		return nil, nil, nil, err
 	}
 	e.setIndex(permute(ids, perm))
 	e.length = permute(e.length, perm)
-	return e, texts.t.reorder(perm), perm == nil, nil
+	return e, tasks.made(perm), perm, nil
 }

@@ -51,7 +51,7 @@ func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
 }
 
 // images decodes a run of rows: page i of list, or the whole row group where list is nil.
-func (c *column) images(list *pq.PageList, i int) reader {
+func (c *column) images(list *pq.PageList, i int) decodeUnit {
 	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
 		b, p, err := c.leaves(f)
 		if err != nil {

@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,91 +102,54 @@ func jsonError(name string, err error) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: w, Msg: "not valid JSON: " + err.Error()}
 }
 
-// object reads a JSON object in order; a key twice is an error, because readers differ in which one they take.
-func object(b []byte, each func(key string, value json.RawMessage) error) error {
+// object reads a JSON object in order; a key twice is an error, because readers differ in which one they take. at is its pointer in its file.
+func object(at string, b []byte, each func(key string, value json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	t, err := d.Token()
-	if err != nil {
-		return err
-	}
-	if t != json.Delim('{') {
-		return fmt.Errorf("expected an object")
+	if err == nil && t != json.Delim('{') {
+		err = fmt.Errorf("expected an object")
 	}
 	seen := map[string]bool{}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
+	for err == nil && d.More() {
+		if t, err = d.Token(); err != nil {
 			return err
 		}
 		key, _ := t.(string)
 		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
+		if err = d.Decode(&v); err != nil {
 			return err
 		}
 		if seen[key] {
-			return fmt.Errorf("key %q occurs twice", key)
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"pointer": at + "/" + escapePointer(key)}, Msg: "the key occurs twice"}
 		}
 		if seen[key] = true; len(seen) > maxFeatures {
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("an object of more than %d keys", maxFeatures)}
 		}
-		if err := each(key, v); err != nil {
-			return err
-		}
+		err = each(key, v)
 	}
-	if _, err = d.Token(); err != nil {
-		return err
+	if err == nil {
+		_, err = d.Token()
 	}
-	if rest := bytes.TrimSpace(b[d.InputOffset():]); len(rest) > 0 {
-		return fmt.Errorf("%d bytes after the end of the object", len(rest))
+	if rest := bytes.TrimSpace(b[min(d.InputOffset(), int64(len(b))):]); err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes after the end of the object", len(rest))
 	}
-	return nil
+	return err
 }
 
-// repeated finds a key that occurs twice in one object, at any depth, and gives its pointer; "" where there is none.
-// b is valid JSON, or what is before its first fault is looked at.
-func repeated(b []byte) string {
-	type level struct {
-		seen map[string]bool // nil in a list
-		key  string          // the member that is being read; "" where a key comes next
-		open bool
+// unique refuses a key that occurs twice in one object at any depth of a value, whose pointer is at.
+func unique(at string, v json.RawMessage) error {
+	var list []json.RawMessage
+	if bytes.HasPrefix(v, []byte("{")) {
+		return object(at, v, func(key string, v json.RawMessage) error { return unique(at+"/"+escapePointer(key), v) })
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	var stack []level
-	for {
-		t, err := d.Token()
-		if err != nil {
-			return ""
-		}
-		top := len(stack) - 1
-		if key, ok := t.(string); ok && top >= 0 && stack[top].seen != nil && !stack[top].open {
-			if stack[top].seen[key] {
-				var at strings.Builder
-				for i := range stack[:top] {
-					if stack[i].seen != nil {
-						at.WriteString("/" + escapePointer(stack[i].key))
-					}
-				}
-				return at.String() + "/" + escapePointer(key)
+	if bytes.HasPrefix(v, []byte("[")) && json.Unmarshal(v, &list) == nil {
+		for _, e := range list {
+			if err := unique(at, e); err != nil {
+				return err
 			}
-			stack[top].seen[key] = true
-			stack[top].key, stack[top].open = key, true
-			continue
-		}
-		switch t {
-		case json.Delim('{'):
-			stack = append(stack, level{seen: map[string]bool{}})
-			continue
-		case json.Delim('['):
-			stack = append(stack, level{})
-			continue
-		case json.Delim('}'), json.Delim(']'):
-			stack = stack[:top]
-		}
-		if top = len(stack) - 1; top >= 0 {
-			stack[top].open = false // the member's value is over
 		}
 	}
+	return nil
 }
 
 func readInfo(ctx context.Context, s store.Store) (*infoFile, []robocache.Finding, error) {
@@ -202,11 +166,12 @@ func parseInfo(raw []byte) (*infoFile, []robocache.Finding, error) {
 		return nil, nil, err
 	}
 	fields := map[string]json.RawMessage{}
-	if err := object(b, func(k string, v json.RawMessage) error { fields[k] = v; return nil }); err != nil {
-		return nil, nil, jsonError(infoPath, err)
+	err = object("", b, func(k string, v json.RawMessage) error { fields[k] = v; return nil })
+	if err == nil {
+		err = unique("/features", fields["features"])
 	}
-	if at := repeated(fields["features"]); at != "" {
-		return nil, nil, infoError(robocache.ErrMalformed, "/features"+at, "the key occurs twice")
+	if err != nil {
+		return nil, nil, jsonError(infoPath, err)
 	}
 	f := &infoFile{totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
 	var found []robocache.Finding
@@ -219,36 +184,26 @@ func parseInfo(raw []byte) (*infoFile, []robocache.Finding, error) {
 		found = append(found, warn("fps-type", infoPath, note, "write fps as a number"))
 	}
 	f.robot = text(fields["robot_type"])
-	for _, t := range []struct {
-		key string
-		to  *string
-		def string
-	}{{"data_path", &f.dataPath, ""}, {"video_path", &f.videoPath, ""}} {
-		v := fields[t.key]
-		if len(v) == 0 || string(v) == "null" {
-			continue
-		}
-		if err := json.Unmarshal(v, t.to); err != nil {
-			return nil, nil, infoError(robocache.ErrMalformed, "/"+t.key, "expected a string")
-		}
-		if err := checkTemplate(*t.to); err != nil {
-			return nil, nil, robocache.At(err, robocache.Where{"file": infoPath, "pointer": "/" + t.key})
+	for key, to := range map[string]*string{"data_path": &f.dataPath, "video_path": &f.videoPath} {
+		if v := fields[key]; len(v) > 0 && string(v) != "null" {
+			if err := json.Unmarshal(v, to); err != nil {
+				return nil, nil, infoError(robocache.ErrMalformed, "/"+key, "expected a string")
+			}
+			if err := checkTemplate(*to); err != nil {
+				return nil, nil, robocache.At(err, robocache.Where{"file": infoPath, "pointer": "/" + key})
+			}
 		}
 	}
-	for _, t := range []struct {
-		key string
-		to  *int64
-	}{{"chunks_size", &f.chunksSize}, {"total_episodes", &f.totalEpisodes}, {"total_frames", &f.totalFrames}, {"total_tasks", &f.totalTasks}} {
-		v, ok := fields[t.key]
+	for key, to := range map[string]*int64{"chunks_size": &f.chunksSize, "total_episodes": &f.totalEpisodes, "total_frames": &f.totalFrames, "total_tasks": &f.totalTasks} {
+		v, ok := fields[key]
 		if !ok || string(v) == "null" {
 			continue
 		}
-		n, ok := integer(v)
-		if !ok || n < 0 {
-			found = append(found, warn("metadata-type", infoPath, fmt.Sprintf("%s is %.40s, not a count: ignored", t.key, v), "write a number"))
-			continue
+		if n, ok := integer(v); ok && n >= 0 {
+			*to = n
+		} else {
+			found = append(found, warn("metadata-type", infoPath, fmt.Sprintf("%s is %.40s, not a count: ignored", key, v), "write a number"))
 		}
-		*t.to = n
 	}
 	if f.chunksSize <= 0 || f.chunksSize > 1<<31 {
 		f.chunksSize = 1000
@@ -313,21 +268,20 @@ func (f *infoFile) readFeatures(v json.RawMessage) error {
 	if len(v) == 0 {
 		return infoError(robocache.ErrMalformed, "/features", "missing")
 	}
-	err := object(v, func(key string, v json.RawMessage) error {
+	err := object("/features", v, func(key string, v json.RawMessage) error {
 		at := "/features/" + escapePointer(key)
-		if len(f.features) >= maxFeatures {
-			return infoError(robocache.ErrResourceLimit, "/features", fmt.Sprintf("more than %d features", maxFeatures))
-		}
 		d := declared{key: key}
-		if err := json.Unmarshal(v, &d); err != nil {
+		err := json.Unmarshal(v, &d)
+		if err == nil && d.DType == "" {
+			at, err = at+"/dtype", errors.New("missing")
+		}
+		if err == nil {
+			if d.shape, err = readShape(d.Shape); err != nil {
+				at += "/shape"
+			}
+		}
+		if err != nil {
 			return infoError(robocache.ErrMalformed, at, err.Error())
-		}
-		if d.DType == "" {
-			return infoError(robocache.ErrMalformed, at+"/dtype", "missing")
-		}
-		var err error
-		if d.shape, err = readShape(d.Shape); err != nil {
-			return infoError(robocache.ErrMalformed, at+"/shape", err.Error())
 		}
 		f.features = append(f.features, d)
 		return nil
@@ -336,7 +290,7 @@ func (f *infoFile) readFeatures(v json.RawMessage) error {
 	if err != nil && !errors.As(err, &e) {
 		return infoError(robocache.ErrMalformed, "/features", err.Error())
 	}
-	return err
+	return robocache.At(err, robocache.Where{"file": infoPath})
 }
 
 func readShape(v json.RawMessage) ([]int, error) {
@@ -354,8 +308,8 @@ func readShape(v json.RawMessage) ([]int, error) {
 	if len(raw) > 16 {
 		return nil, fmt.Errorf("%d dimensions", len(raw))
 	}
-	shape, total := make([]int, len(raw)), int64(1)
-	for i, r := range raw {
+	shape, total := []int{}, int64(1)
+	for _, r := range raw {
 		n, ok := integer(r)
 		if !ok || n < 1 || n > 1<<31 {
 			return nil, fmt.Errorf("expected sizes above 0, found %.60s", v)
@@ -363,10 +317,10 @@ func readShape(v json.RawMessage) ([]int, error) {
 		if total *= n; total > 1<<31 {
 			return nil, fmt.Errorf("%.60s has more than 2^31 elements", v)
 		}
-		shape[i] = int(n)
+		shape = append(shape, int(n))
 	}
 	if len(shape) == 0 {
-		shape = []int{1}
+		return []int{1}, nil
 	}
 	return shape, nil
 }
@@ -392,18 +346,14 @@ func text(v json.RawMessage) string {
 	return s
 }
 
-func splits(v json.RawMessage) map[string]string {
+func splits(v json.RawMessage) (out map[string]string) {
 	var m map[string]json.RawMessage
-	if json.Unmarshal(v, &m) != nil || len(m) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(m))
+	_ = json.Unmarshal(v, &m) // what is none is left out
 	for k, v := range m {
-		if s := text(v); s != "" {
-			out[k] = s
-		} else {
-			out[k] = string(v)
+		if out == nil {
+			out = map[string]string{}
 		}
+		out[k] = cmp.Or(text(v), string(v))
 	}
 	return out
 }

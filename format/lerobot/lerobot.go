@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/lerobot/export"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -17,17 +19,13 @@ const (
 	infoPath       = "meta/info.json"
 	defaultBudget  = 512 << 20
 	smallestBudget = 1 << 20
+
+	op reader.Op = "lerobot"
 )
 
 func init() {
 	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Default: true, Resumes: true, Write: export.Write, WriteOptions: export.WriteOptions,
-		StatsFile: "meta/stats.json", WholeDoctor: true, Open: func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
-			d, err := Open(ctx, uri, opt)
-			if err != nil {
-				return nil, err
-			}
-			return d, nil
-		}})
+		StatsFile: "meta/stats.json", WholeDoctor: true, Open: reader.Opener(Open)})
 }
 
 // Detect says whether meta/info.json is there.
@@ -65,33 +63,20 @@ type Dataset struct {
 	said    map[string]bool
 	stats   robocache.Stats
 	statsOK bool
-	taskTab *episodeTasks
+	taskTab atomic.Pointer[episodeTasks]
 }
 
 var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the dataset at uri.
-func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (d *Dataset, err error) {
-	s, err := store.OpenFor(uri, opt)
-	if err != nil {
-		return nil, err
-	}
-	d, err = OpenStore(ctx, s, opt)
-	if err != nil {
-		store.Close(s)
-		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
-	}
-	return d, nil
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) })
 }
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("lerobot open", &err)
-	budget := opt.MemoryBudget
-	if budget <= 0 {
-		budget = defaultBudget
-	}
-	budget = max(budget, smallestBudget)
+	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	raw, found, err := readInfo(ctx, s)
 	if err != nil {
 		return nil, err
@@ -201,9 +186,4 @@ func (d *Dataset) compareClaims() {
 	}
 }
 
-func (d *Dataset) checkEpisode(episode int) error {
-	if episode < 0 || episode >= d.eps.n() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("an episode from 0 to %d", d.eps.n()-1), Got: fmt.Sprint(episode)}
-	}
-	return nil
-}
+func (d *Dataset) checkEpisode(episode int) error { return op.Episode(d.eps.n(), episode) }

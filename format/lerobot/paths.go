@@ -1,7 +1,6 @@
 package lerobot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -38,7 +38,7 @@ type paths struct {
 	videos map[string][]string // by key
 
 	once sync.Mutex
-	tree map[string]map[place]string // "data" or video key → place → path; nil until listed
+	tree map[place]string // place → path; nil until listed
 }
 
 func newPaths(s store.Store, raw *infoFile) *paths {
@@ -83,13 +83,12 @@ func (p *paths) videoTemplates(key string) []string {
 // choose probes places and puts the template that finds most of them first. It says how many were found.
 func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int, err error) {
 	at := 0
-	found = -1
 	for i, t := range templates {
 		names, err := p.present(ctx, t, probes)
 		if err != nil {
 			return nil, 0, err
 		}
-		if n := len(names) - count(names, ""); n > found {
+		if n := len(slices.DeleteFunc(names, func(name string) bool { return name == "" })); n > found {
 			at, found = i, n
 		}
 		if found == len(probes) {
@@ -98,15 +97,6 @@ func (p *paths) choose(ctx context.Context, templates []string, probes []place) 
 	}
 	best = append([]string{templates[at]}, templates[:at]...)
 	return append(best, templates[at+1:]...), found, nil
-}
-
-func count(list []string, s string) (n int) {
-	for _, v := range list {
-		if v == s {
-			n++
-		}
-	}
-	return n
 }
 
 // try calls use with the paths that a place may have, until one is there: by the templates, then by the tree. It gives that path, or NotFound with the first.
@@ -141,9 +131,8 @@ func (p *paths) try(ctx context.Context, templates []string, pl place, use func(
 }
 
 var (
-	episodeName = regexp.MustCompile(`^episode_(\d{1,18})\.(parquet|mp4)$`)
-	fileName    = regexp.MustCompile(`^file[-_](\d{1,18})\.(parquet|mp4)$`)
-	chunkName   = regexp.MustCompile(`^chunk[-_](\d{1,18})$`)
+	fileName  = regexp.MustCompile(`^(episode_|file[-_])(\d{1,18})\.(parquet|mp4)$`)
+	chunkName = regexp.MustCompile(`^chunk[-_](\d{1,18})$`)
 )
 
 // inTree looks a place up in the listing of the whole store, made on first need; "" where it is not there or the store cannot list.
@@ -157,65 +146,50 @@ func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
 		}
 		p.tree = index(list, p.raw)
 	}
-	which := "data"
-	if pl.key != "" {
-		which = "key:" + pl.key
-	}
 	if p.raw.major == 2 {
-		return p.tree[which][place{episode: pl.episode}], nil
+		return p.tree[place{episode: pl.episode, key: pl.key}], nil
 	}
-	return p.tree[which][place{chunk: pl.chunk, file: pl.file}], nil
+	return p.tree[place{chunk: pl.chunk, file: pl.file, key: pl.key}], nil
 }
 
-// index sorts a listing by what the names say: key and numbers. Two files for one place make it ambiguous: neither is taken.
-func index(list []store.Entry, raw *infoFile) map[string]map[place]string {
+// index sorts a listing by what the names say: key ("" of data) and numbers. Two files for one place make it ambiguous: neither is taken.
+func index(list []store.Entry, raw *infoFile) map[place]string {
 	keys := map[string]bool{}
 	for i := range raw.features {
-		if raw.features[i].DType == "video" {
-			keys[raw.features[i].key] = true
-		}
+		keys[raw.features[i].key] = raw.features[i].DType == "video"
 	}
-	tree := map[string]map[place]string{}
+	tree := map[place]string{}
 	for _, e := range list {
-		parts := strings.Split(e.Name, "/")
-		if parts[0] == "meta" || parts[0] == "images" {
+		dirs := strings.Split(path.Dir(e.Name), "/")
+		if dirs[0] == "meta" || dirs[0] == "images" {
 			continue
 		}
 		var pl place
-		base := parts[len(parts)-1]
-		if m := episodeName.FindStringSubmatch(base); m != nil && raw.major == 2 {
-			pl.episode, _ = strconv.ParseInt(m[1], 10, 64)
-		} else if m := fileName.FindStringSubmatch(base); m != nil && raw.major == 3 {
-			pl.file, _ = strconv.ParseInt(m[1], 10, 64)
-			for _, dir := range parts[:len(parts)-1] {
-				if m := chunkName.FindStringSubmatch(dir); m != nil {
-					pl.chunk, _ = strconv.ParseInt(m[1], 10, 64)
-				}
-			}
-		} else {
+		m := fileName.FindStringSubmatch(path.Base(e.Name))
+		switch {
+		case m == nil || (m[1] == "episode_") != (raw.major == 2):
 			continue
+		case raw.major == 2:
+			pl.episode, _ = strconv.ParseInt(m[2], 10, 64)
+		default:
+			pl.file, _ = strconv.ParseInt(m[2], 10, 64)
 		}
-		which := ""
-		if strings.HasSuffix(base, ".parquet") {
-			which = "data"
-		} else {
-			for _, dir := range parts[:len(parts)-1] {
-				if keys[dir] {
-					which = "key:" + dir
-				}
+		for _, dir := range dirs {
+			if c := chunkName.FindStringSubmatch(dir); c != nil && raw.major == 3 {
+				pl.chunk, _ = strconv.ParseInt(c[1], 10, 64)
+			}
+			if keys[dir] && m[3] == "mp4" {
+				pl.key = dir
 			}
 		}
-		if which == "" {
+		if pl.key == "" && m[3] == "mp4" {
 			continue
 		}
-		if tree[which] == nil {
-			tree[which] = map[place]string{}
+		if _, two := tree[pl]; two {
+			tree[pl] = ""
+		} else {
+			tree[pl] = e.Name
 		}
-		if _, two := tree[which][pl]; two {
-			tree[which][pl] = ""
-			continue
-		}
-		tree[which][pl] = e.Name
 	}
 	return tree
 }
@@ -235,32 +209,11 @@ func (p *paths) numbered(ctx context.Context, dir, template, suffix string) ([]s
 	if len(links) > 0 {
 		return nil, links[0].Err // tables are read whole or not at all
 	}
-	type named struct {
-		name string
-		nums []int64
-	}
-	var all []named
+	var out []string
 	for _, e := range list {
-		rest := strings.TrimPrefix(e.Name, dir+"/")
-		n := named{name: e.Name}
-		for _, part := range strings.Split(strings.TrimSuffix(rest, suffix), "/") {
-			v := int64(-1)
-			if m := chunkName.FindStringSubmatch(part); m != nil {
-				v, _ = strconv.ParseInt(m[1], 10, 64)
-			} else if m := fileName.FindStringSubmatch(part + suffix); m != nil {
-				v, _ = strconv.ParseInt(m[1], 10, 64)
-			}
-			n.nums = append(n.nums, v)
-		}
-		all = append(all, n)
+		out = append(out, e.Name)
 	}
-	slices.SortFunc(all, func(a, b named) int {
-		return cmp.Or(slices.Compare(a.nums, b.nums), strings.Compare(a.name, b.name))
-	})
-	out := make([]string, len(all))
-	for i, n := range all {
-		out[i] = n.name
-	}
+	slices.SortFunc(out, natural.Compare)
 	return out, nil
 }
 

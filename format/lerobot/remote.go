@@ -68,7 +68,7 @@ func (t *tables) ranged(h *handle, f *tableFile, file int32, group int) robocach
 
 // warm loads what rows of several episodes need of a column at the same time, where reads are requests. Its errors are left to those who
 // come after it for the units: they know for which row.
-func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocache.Row, read reader) {
+func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocache.Row, read decodeUnit) {
 	if !d.tab.remote.Load() || c.src == derived {
 		return
 	}

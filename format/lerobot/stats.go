@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -49,7 +51,7 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 	return st, nil
 }
 
-type rawStats map[string]map[string]json.RawMessage
+type rawStats map[string]map[string]any
 
 func parseStats(b []byte) (robocache.Stats, error) {
 	b, err := checkJSON(statsJSON, b)
@@ -62,11 +64,9 @@ func parseStats(b []byte) (robocache.Stats, error) {
 	}
 	out := robocache.Stats{}
 	for key, m := range raw {
-		s, err := oneStats(m)
-		if err != nil {
+		if out[key], err = oneStats(m); err != nil {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": statsJSON, "pointer": "/" + escapePointer(key)}, Msg: err.Error()}
 		}
-		out[key] = s
 	}
 	return out, nil
 }
@@ -103,33 +103,26 @@ func pythonJSON(b []byte) []byte {
 	return out
 }
 
-func oneStats(m map[string]json.RawMessage) (*robocache.FeatureStats, error) {
+func oneStats(m map[string]any) (*robocache.FeatureStats, error) {
 	s := &robocache.FeatureStats{}
+	vectors := map[string]*[]float64{"min": &s.Min, "max": &s.Max, "mean": &s.Mean, "std": &s.Std}
 	for name, v := range m {
 		flat, shape, err := flatten(v, 0)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		switch name {
-		case "min":
-			s.Min = flat
-		case "max":
-			s.Max = flat
-		case "mean":
-			s.Mean, s.Shape = flat, shape
-		case "std":
-			s.Std = flat
-		case "count":
-			if len(flat) > 0 && !math.IsNaN(flat[0]) {
-				s.Count = int64(flat[0])
+		if to := vectors[name]; to != nil {
+			*to = flat
+			if name == "mean" {
+				s.Shape = shape
 			}
-		default:
-			if len(name) > 1 && name[0] == 'q' {
-				if s.Quantiles == nil {
-					s.Quantiles = map[string][]float64{}
-				}
-				s.Quantiles[name] = flat
+		} else if name == "count" && len(flat) > 0 && !math.IsNaN(flat[0]) {
+			s.Count = int64(flat[0])
+		} else if len(name) > 1 && name[0] == 'q' {
+			if s.Quantiles == nil {
+				s.Quantiles = map[string][]float64{}
 			}
+			s.Quantiles[name] = flat
 		}
 	}
 	if s.Shape == nil && len(s.Min) > 0 {
@@ -144,105 +137,48 @@ func oneStats(m map[string]json.RawMessage) (*robocache.FeatureStats, error) {
 }
 
 // flatten gives a nested list in C order, with its shape; a number is a list of one. null is NaN.
-func flatten(v json.RawMessage, depth int) ([]float64, []int, error) {
-	if len(v) > 0 && v[0] != '[' {
-		if string(v) == "null" {
-			return []float64{math.NaN()}, []int{1}, nil
-		}
-		if string(v) == "true" || string(v) == "false" {
-			return []float64{map[string]float64{"true": 1}[string(v)]}, []int{1}, nil
-		}
-		var f float64
-		if err := json.Unmarshal(v, &f); err != nil {
-			return nil, nil, fmt.Errorf("expected a number, found %.40s", v)
-		}
-		return []float64{f}, []int{1}, nil
+func flatten(v any, depth int) (flat []float64, shape []int, err error) {
+	list, ok := v.([]any)
+	switch v := v.(type) {
+	case nil:
+		return []float64{math.NaN()}, []int{1}, nil
+	case bool:
+		return []float64{map[bool]float64{true: 1}[v]}, []int{1}, nil
+	case float64:
+		return []float64{v}, []int{1}, nil
 	}
-	var list []json.RawMessage
-	if depth > 8 || json.Unmarshal(v, &list) != nil {
-		return nil, nil, fmt.Errorf("expected a list of numbers, found %.40s", v)
+	if !ok || depth > 8 {
+		return nil, nil, fmt.Errorf("expected a list of numbers, found %.40s", fmt.Sprint(v))
 	}
-	var out []float64
 	var inner []int
 	for i, e := range list {
 		f, s, err := flatten(e, depth+1)
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(e) > 0 && e[0] != '[' {
+		if _, nested := e.([]any); !nested {
 			s = nil
 		}
 		if i == 0 {
 			inner = s
-		} else if fmt.Sprint(s) != fmt.Sprint(inner) {
+		} else if !slices.Equal(s, inner) {
 			return nil, nil, fmt.Errorf("a ragged list")
 		}
-		out = append(out, f...)
+		flat = append(flat, f...)
 	}
-	return out, append([]int{len(list)}, inner...), nil
+	return flat, append([]int{len(list)}, inner...), nil
 }
 
-// moments merges counts, means and variances in the way of Chan, Golub and LeVeque: exact up to float64's rounding.
-type moments struct {
-	n         float64
-	min, max  []float64
-	mean, m2  []float64
-	shape     []int
-	noSpread  bool // some episode brought no std
-	noExtrema bool
-}
-
-func (m *moments) add(s *robocache.FeatureStats) error {
-	n := float64(s.Count)
-	if n <= 0 || s.Mean == nil {
-		return fmt.Errorf("count or mean is missing")
-	}
-	if m.mean == nil {
-		m.shape = s.Shape
-		m.mean, m.m2 = make([]float64, len(s.Mean)), make([]float64, len(s.Mean))
-		m.min, m.max = make([]float64, len(s.Mean)), make([]float64, len(s.Mean))
-		for i := range m.mean {
-			m.min[i], m.max[i] = math.Inf(1), math.Inf(-1)
-		}
-	}
-	if len(s.Mean) != len(m.mean) {
-		return fmt.Errorf("%d numbers, earlier episodes have %d", len(s.Mean), len(m.mean))
-	}
-	m.noSpread = m.noSpread || s.Std == nil
-	m.noExtrema = m.noExtrema || s.Min == nil || s.Max == nil
-	total := m.n + n
-	for i, mean := range s.Mean {
-		d := mean - m.mean[i]
-		m.mean[i] += d * n / total
-		m.m2[i] += d * d * m.n * n / total
-		if s.Std != nil {
-			m.m2[i] += float64(s.Std[i] * s.Std[i] * n) // the conversion forbids a fused multiply-add, which not every build has
-		}
-		if s.Min != nil && s.Max != nil {
-			m.min[i], m.max[i] = math.Min(m.min[i], s.Min[i]), math.Max(m.max[i], s.Max[i])
-		}
-	}
-	m.n = total
-	return nil
-}
-
-func (m *moments) result() *robocache.FeatureStats {
-	s := &robocache.FeatureStats{Mean: m.mean, Count: int64(m.n), Shape: m.shape}
-	if !m.noExtrema {
-		s.Min, s.Max = m.min, m.max
-	}
-	if !m.noSpread {
-		s.Std = make([]float64, len(m.m2))
-		for i, v := range m.m2 {
-			s.Std[i] = math.Sqrt(v / m.n)
-		}
-	}
-	return s
+// merged is the statistics of several episodes of a feature.
+type merged struct {
+	*stats.Moments
+	shape               []int
+	noSpread, noExtrema bool // some episode brought no std, no min or no max
 }
 
 // mergeStats merges the statistics of episodes. Quantiles cannot be merged and are not made up.
 func mergeStats(b []byte) (robocache.Stats, error) {
-	all := map[string]*moments{}
+	all := map[string]*merged{}
 	err := lines(episodeStats, b, func(_ int, b []byte) error {
 		var l struct {
 			Stats rawStats `json:"stats"`
@@ -252,15 +188,22 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 		}
 		for key, raw := range l.Stats {
 			s, err := oneStats(raw)
-			if err == nil {
-				if all[key] == nil {
-					all[key] = &moments{}
-				}
-				err = all[key].add(s)
+			m := all[key]
+			switch {
+			case err != nil:
+			case s.Count <= 0 || s.Mean == nil:
+				err = fmt.Errorf("count or mean is missing")
+			case m == nil:
+				m = &merged{Moments: stats.NewMoments(len(s.Mean)), shape: s.Shape}
+				all[key] = m
+			case len(s.Mean) != len(m.N):
+				err = fmt.Errorf("%d numbers, earlier episodes have %d", len(s.Mean), len(m.N))
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
+			m.Merge(stats.MomentsOf(s))
+			m.noSpread, m.noExtrema = m.noSpread || s.Std == nil, m.noExtrema || s.Min == nil || s.Max == nil
 		}
 		return nil
 	})
@@ -269,7 +212,14 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 	}
 	out := robocache.Stats{}
 	for k, m := range all {
-		out[k] = m.result()
+		s := m.Stats()
+		if s.Shape = m.shape; m.noExtrema {
+			s.Min, s.Max = nil, nil
+		}
+		if m.noSpread {
+			s.Std = nil
+		}
+		out[k] = s
 	}
 	return out, nil
 }

@@ -83,7 +83,7 @@ func states(t *testing.T, d *Dataset, episode int) []float32 {
 	b := gather(t, d, "observation.state", rowsOf(d, episode))
 	var out []float32
 	for i := 0; i < len(b); i += 4 {
-		out = append(out, float32(floatAt(b[i:], robocache.Float32)))
+		out = append(out, float32(robocache.Float64s(nil, robocache.Float32, b[i:i+4])[0]))
 	}
 	return out
 }

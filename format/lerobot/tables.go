@@ -150,7 +150,7 @@ type span struct {
 }
 
 // load gives the unit of column num that holds a row of a file, decoding it with read where it is not cached.
-func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read reader) (span, error) {
+func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read decodeUnit) (span, error) {
 	f, g, err := t.groupOf(ctx, file, row)
 	if err != nil {
 		return span{}, err
@@ -177,7 +177,7 @@ func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile
 }
 
 // fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the group first.
-func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read reader) (any, error) {
+func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeUnit) (any, error) {
 	return t.cache.Get(ctx, key, func() (v any, size int64, err error) {
 		defer guard.Malformed("lerobot table", &err)
 		if err := t.prove(ctx, f, key.file, int(key.group)); err != nil {

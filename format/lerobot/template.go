@@ -2,6 +2,8 @@ package lerobot
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,69 +26,49 @@ func checkTemplate(t string) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(p, "/") || strings.Contains(p, "\\") || strings.ContainsRune(p, 0) {
+	if strings.HasPrefix(p, "/") || strings.ContainsAny(p, "\\\x00") || slices.Contains(strings.Split(p, "/"), "..") {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "a path below the dataset's root", Got: strconv.Quote(t)}
-	}
-	for _, part := range strings.Split(p, "/") {
-		if part == ".." {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "a path below the dataset's root", Got: strconv.Quote(t)}
-		}
 	}
 	return nil
 }
 
+var (
+	templateField  = regexp.MustCompile(`\{\{|\}\}|\{([^{}]*)\}|[{}]`)
+	templateFormat = regexp.MustCompile(`^(0\d*)?d?$`)
+)
+
 // expand fills a Python format template. Only {name} and {name:03d} are known, as in every dataset seen.
 func expand(t string, p place) (string, error) {
-	bad := func(why string) (string, error) {
+	if n := max(len(t), len(p.key)); n > maxTemplate {
+		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Msg: fmt.Sprintf("path template, or key, of %d bytes", n)}
+	}
+	numbers := map[string]int64{"episode_chunk": p.chunk, "chunk_index": p.chunk, "episode_index": p.episode, "file_index": p.file}
+	why := ""
+	path := templateField.ReplaceAllStringFunc(t, func(m string) string {
+		name, format, _ := strings.Cut(strings.Trim(m, "{}"), ":")
+		n, ok := numbers[name]
+		width, err := strconv.Atoi("0" + strings.TrimSuffix(format, "d"))
+		switch {
+		case m == "{{" || m == "}}":
+			return m[:1]
+		case len(m) == 1:
+			why = "unbalanced braces"
+		case name == "video_key" && format == "":
+			return p.key
+		case !ok:
+			why = "unknown field " + strconv.Quote(name)
+		case err != nil || width > 64 || !templateFormat.MatchString(format):
+			why = "unknown format " + strconv.Quote(format)
+		default:
+			return fmt.Sprintf("%0*d", width, n)
+		}
+		return ""
+	})
+	if len(path) > maxTemplate {
+		why = "gives a path that is too long"
+	}
+	if why != "" {
 		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Msg: "path template " + strconv.Quote(t) + ": " + why, Hint: "fields such as {chunk_index:03d} are understood"}
 	}
-	if len(t) > maxTemplate {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Msg: fmt.Sprintf("path template of %d bytes", len(t))}
-	}
-	var b strings.Builder
-	for t0 := t; t0 != ""; {
-		i := strings.IndexAny(t0, "{}")
-		if i < 0 {
-			b.WriteString(t0)
-			break
-		}
-		b.WriteString(t0[:i])
-		if i+1 < len(t0) && t0[i+1] == t0[i] { // {{ and }}
-			b.WriteByte(t0[i])
-			t0 = t0[i+2:]
-			continue
-		}
-		end := strings.IndexByte(t0, '}')
-		if t0[i] == '}' || end < 0 {
-			return bad("unbalanced braces")
-		}
-		name, format, _ := strings.Cut(t0[i+1:end], ":")
-		t0 = t0[end+1:]
-		if name == "video_key" && format == "" {
-			b.WriteString(p.key)
-			continue
-		}
-		v := map[string]int64{"episode_chunk": p.chunk, "chunk_index": p.chunk, "episode_index": p.episode, "file_index": p.file}
-		n, ok := v[name]
-		if !ok {
-			return bad("unknown field " + strconv.Quote(name))
-		}
-		width := 0
-		if format != "" {
-			digits := strings.TrimSuffix(format, "d")
-			w, err := strconv.Atoi(digits)
-			if digits == "" {
-				w, err = 0, nil
-			}
-			if err != nil || w < 0 || w > 64 || digits != "" && digits[0] != '0' && w > 0 {
-				return bad("unknown format " + strconv.Quote(format))
-			}
-			width = w
-		}
-		fmt.Fprintf(&b, "%0*d", width, n)
-	}
-	if b.Len() > maxTemplate {
-		return bad("gives a path that is too long")
-	}
-	return b.String(), nil
+	return path, nil
 }

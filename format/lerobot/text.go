@@ -2,7 +2,6 @@ package lerobot
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -77,8 +76,9 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 	if err := d.Gather(ctx, "task_index", rows, buf); err != nil {
 		return nil, err
 	}
+	ids := robocache.Int64s(make([]int64, 0, len(rows)), c.dtype, buf)
 	for i, r := range rows {
-		id := taskNumber(buf[i*c.rowBytes:], c.dtype)
+		id := ids[i]
 		t, ok := d.taskText[id]
 		if !ok {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: d.someTasks()}
@@ -86,29 +86,6 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 		out[i] = t
 	}
 	return out, nil
-}
-
-func taskNumber(b []byte, t robocache.DType) int64 {
-	switch t.Size() {
-	case 1:
-		if t == robocache.Int8 {
-			return int64(int8(b[0]))
-		}
-		return int64(b[0])
-	case 2:
-		u := binary.LittleEndian.Uint16(b)
-		if t == robocache.Int16 {
-			return int64(int16(u))
-		}
-		return int64(u)
-	case 4:
-		u := binary.LittleEndian.Uint32(b)
-		if t == robocache.Int32 {
-			return int64(int32(u))
-		}
-		return int64(u)
-	}
-	return int64(binary.LittleEndian.Uint64(b))
 }
 
 // someTasks is a hint for a task number that is not in the table.

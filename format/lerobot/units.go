@@ -21,8 +21,8 @@ const (
 	unitCluster // page is its number
 )
 
-// reader decodes one unit of a row group.
-type reader = func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (value any, size int64, err error)
+// decodeUnit decodes one unit of a row group.
+type decodeUnit = func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (value any, size int64, err error)
 
 // top is the column's node in a file.
 func (c *column) top(f *tableFile) (*pq.Node, error) {

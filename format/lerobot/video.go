@@ -1,13 +1,13 @@
 package lerobot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sort"
-	"strings"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
@@ -26,13 +26,16 @@ type camera struct {
 
 // camFile is one mp4 laid out: who owns which frames. Immutable.
 type camFile struct {
-	path     string
-	imgs     int
-	episodes []int32 // by start
-	rank     []int32 // places in episodes, sorted by episode; nil where episodes is sorted
-	first    []int32 // number of each one's first frame
-	span     []int32 // frames of each; less than its length where rows have none
-	exact    bool    // frames = rows: frame numbers were counted, no time was consulted
+	path  string
+	shown []shown // sorted by episode
+	exact bool    // frames = rows: frame numbers were counted, no time was consulted
+}
+
+// shown is where an episode's frames lie in its file.
+type shown struct {
+	episode int32
+	first   int32 // number of its first frame
+	span    int32 // frames; less than its length where rows have none
 }
 
 // openCamera finds a camera's files; false where there are none at all.
@@ -120,31 +123,11 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 
 // of gives an episode's first frame and how many of its rows have one.
 func (f *camFile) of(episode int32) (first, span int) {
-	if f.rank == nil {
-		i, ok := slices.BinarySearch(f.episodes, episode)
-		if !ok {
-			return 0, 0
-		}
-		return int(f.first[i]), int(f.span[i])
-	}
-	k, ok := sort.Find(len(f.rank), func(k int) int { return int(episode) - int(f.episodes[f.rank[k]]) })
+	i, ok := slices.BinarySearchFunc(f.shown, episode, func(s shown, e int32) int { return cmp.Compare(s.episode, e) })
 	if !ok {
 		return 0, 0
 	}
-	i := f.rank[k]
-	return int(f.first[i]), int(f.span[i])
-}
-
-// sortRank makes lookups by episode logarithmic also where episodes lie in another order than their numbers.
-func (f *camFile) sortRank() {
-	if slices.IsSorted(f.episodes) {
-		return
-	}
-	f.rank = make([]int32, len(f.episodes))
-	for i := range f.rank {
-		f.rank[i] = int32(i)
-	}
-	sort.Slice(f.rank, func(a, b int) bool { return f.episodes[f.rank[a]] < f.episodes[f.rank[b]] })
+	return int(f.shown[i].first), int(f.shown[i].span)
 }
 
 // layout gives the file that holds an episode's frames, laid out. Who asks at the same time shares the library's read and makes an equal
@@ -204,64 +187,60 @@ func (d *Dataset) noticeCount(c *camera, path string, episode, imgs, rows int) {
 // layOut gives every episode of a file its frames: counted where frames = rows, else by the sample nearest to
 // from_timestamp, in order. The only episode of a file of v2 begins with it.
 func (d *Dataset) layOut(c *camera, file int32, path string, ix *video.Index) (*camFile, error) {
-	eps := c.byFile.of(file)
-	n := ix.NumFrames()
-	f := &camFile{path: path, imgs: n, episodes: eps, first: make([]int32, len(eps)), span: make([]int32, len(eps))}
-	f.sortRank()
-	var rows int64
-	for _, e := range eps {
-		rows += int64(d.eps.length[e])
+	f := &camFile{path: path}
+	rows := 0
+	for _, e := range c.byFile.of(file) {
+		f.shown = append(f.shown, shown{episode: e, first: int32(rows), span: d.eps.length[e]})
+		rows += int(d.eps.length[e])
 	}
-	if f.rank != nil {
+	if f.exact = rows == ix.NumFrames(); !f.exact {
+		if err := d.byTime(c, f, ix, rows); err != nil {
+			return nil, err
+		}
+	}
+	less := func(a, b shown) int { return cmp.Compare(a.episode, b.episode) }
+	if !slices.IsSortedFunc(f.shown, less) {
+		slices.SortFunc(f.shown, less)
 		d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-order", Where: robocache.Where{"file": path, "stream": c.key}, Message: "episodes lie in another order in the video than in the dataset, as from_timestamp says"})
 	}
-	if rows == int64(n) {
-		f.exact = true
-		at := int32(0)
-		for i, e := range eps {
-			f.first[i], f.span[i] = at, d.eps.length[e]
-			at += d.eps.length[e]
-		}
-		return f, nil
-	}
-	v2 := d.raw.major == 2
+	return f, nil
+}
+
+// byTime finds the frames of the episodes of a file that has others than one a row.
+func (d *Dataset) byTime(c *camera, f *camFile, ix *video.Index, rows int) error {
+	n, v2 := ix.NumFrames(), d.raw.major == 2
 	if c.cols.from == nil && !v2 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d frames, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"}
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d frames, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"}
 	}
 	if !v2 {
-		d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key},
-			Message: fmt.Sprintf("%d frames for the %d rows of its episodes", n, rows), Hint: "rows without a frame are masked; record or convert the episodes again", Count: int64(math.Abs(float64(rows - int64(n))))})
+		d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": f.path, "stream": c.key},
+			Message: fmt.Sprintf("%d frames for the %d rows of its episodes", n, rows), Hint: "rows without a frame are masked; record or convert the episodes again", Count: int64(max(rows-n, n-rows))})
 	}
 	at := 0
-	for i, e := range eps {
-		from := timestampAt(c.cols.from, int(e))
-		if v2 {
-			from = 0
-		}
-		if math.IsNaN(from) || math.IsInf(from, 0) || from < 0 {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "videos/" + c.key + "/from_timestamp", "episode": d.eps.id(int(e))}, Want: "seconds", Got: fmt.Sprint(from)}
-		}
+	for i := range f.shown {
+		s := &f.shown[i]
 		if !v2 {
+			from := c.cols.from[s.episode]
+			if math.IsNaN(from) || math.IsInf(from, 0) || from < 0 {
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "videos/" + c.key + "/from_timestamp", "episode": d.eps.id(int(s.episode))}, Want: "seconds", Got: fmt.Sprint(from)}
+			}
 			at = min(n, max(at, nearest(ix, from)))
 		}
-		f.first[i] = int32(at)
-		if d.eps.length[e] > 0 {
+		if s.first = int32(at); s.span > 0 {
 			at++ // the next episode starts later, whatever its timestamp says
 		}
 	}
-	for i, e := range eps {
-		end := n
-		if i+1 < len(eps) {
-			end = int(f.first[i+1])
+	for i := range f.shown {
+		s, end := &f.shown[i], n
+		if i+1 < len(f.shown) {
+			end = int(f.shown[i+1].first)
 		}
-		have := max(0, end-int(f.first[i]))
-		length := int(d.eps.length[e])
-		f.span[i] = int32(min(have, length))
-		if have != length {
-			d.noticeCount(c, path, int(e), have, length)
+		have, length := max(0, end-int(s.first)), int(s.span)
+		if s.span = int32(min(have, length)); have != length {
+			d.noticeCount(c, f.path, int(s.episode), have, length)
 		}
 	}
-	return f, nil
+	return nil
 }
 
 // nearest is the frame whose time is nearest to seconds; the earlier one of two.
@@ -288,17 +267,15 @@ func nearest(ix *video.Index, seconds float64) int {
 
 // anyOf says whether some file of a camera exists, by the listing.
 func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
-	if _, err := p.inTree(ctx, place{key: key}); err != nil {
-		return false, err
-	}
+	_, err := p.inTree(ctx, place{key: key})
 	p.once.Lock()
 	defer p.once.Unlock()
-	for _, name := range p.tree["key:"+key] {
-		if strings.HasSuffix(name, ".mp4") {
-			return true, nil
+	for pl, name := range p.tree {
+		if pl.key == key && name != "" {
+			return true, err
 		}
 	}
-	return false, nil
+	return false, err
 }
 
 // VideoStart is the time in its mp4 at which the metadata says that an episode's frames begin, in ns; ok is false where it says

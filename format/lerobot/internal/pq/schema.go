@@ -75,9 +75,9 @@ func (n *Node) Child(name string) *Node {
 	return nil
 }
 
-// OnlyLeaf is the single leaf below a node; nil where there are several.
+// OnlyLeaf is the single leaf below a node; nil where there are several, or no node.
 func (n *Node) OnlyLeaf() *Node {
-	for n.Group() {
+	for n != nil && n.Group() {
 		if len(n.Children) != 1 {
 			return nil
 		}
