@@ -62,19 +62,11 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 	where := robocache.Where{"file": l.path, "stream": f.Key}
 	entry := ix.Entries()[0]
 	if r := doc.d.raw.declares(f.Key); r != nil {
-		said := r.str("video.codec")
-		if said == "" {
-			said = r.str("codec")
-		}
+		said := r.codec()
 		norm := video.Codec(strings.ToLower(said))
-		if n, ok := codecNames[string(norm)]; ok {
-			norm = n
-		}
+		norm = cmp.Or(codecNames[string(norm)], norm)
 		if said != "" && norm != entry.Codec {
-			is := string(entry.Codec)
-			if is == "" {
-				is = entry.FourCC
-			}
+			is := cmp.Or(string(entry.Codec), entry.FourCC)
 			doc.found(robocache.SeverityWarning, "codec-lies", where, "fix video.codec in info.json: 'robocache convert' does", "info.json says %s, the file is %s", said, is)
 		}
 	}

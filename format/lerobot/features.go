@@ -1,6 +1,7 @@
 package lerobot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,26 +48,25 @@ func (d *Dataset) describe(ctx context.Context) error {
 		r := &d.raw.features[i]
 		f, err := feature(r)
 		if err != nil {
-			d.find(robocache.Finding{Severity: dropped(f.Kind, r.key), Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(r.key)}, Message: err.Error(), Hint: "declare one of the format's types", NotDelivered: r.key})
+			d.drop(&f, err.Error(), "declare one of the format's types")
 			continue
+		}
+		missing := func(what string) {
+			d.drop(&f, "feature "+f.Key+" is declared, but "+what, "remove it from info.json, or fetch what is missing")
 		}
 		switch {
 		case f.Kind == robocache.KindVideo:
-			ok, err := d.openCamera(ctx, &f)
-			if err != nil {
+			if ok, err := d.openCamera(ctx, &f); err != nil {
 				return err
-			}
-			if !ok {
-				d.drop(&f, "no video file of it is there")
-				continue
-			}
-			d.add(f, fromVideo)
-		case schema != nil && schema.Column(r.key) == nil:
-			if f.Default {
-				d.add(f, derived)
+			} else if ok {
+				d.add(f, fromVideo)
 			} else {
-				d.drop(&f, "no column of that name is in the data")
+				missing("no video file of it is there")
 			}
+		case schema != nil && schema.Column(r.key) == nil && f.Default:
+			d.add(f, derived)
+		case schema != nil && schema.Column(r.key) == nil:
+			missing("no column of that name is in the data")
 		default:
 			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric && int64(f.Elements()) > max(most, 1<<16) {
 				// Before anyone allocates by the shape. Smaller ones are found out when they are read: the other features are served.
@@ -110,25 +110,19 @@ func longestRow(schema *pq.File, key string) (n int64, ok bool) {
 }
 
 func (f *infoFile) declares(key string) *declared {
-	for i := range f.features {
-		if f.features[i].key == key {
-			return &f.features[i]
-		}
+	if i := slices.IndexFunc(f.features, func(d declared) bool { return d.key == key }); i >= 0 {
+		return &f.features[i]
 	}
 	return nil
 }
 
-// dropped is how bad it is that a feature is left out.
-func dropped(kind robocache.Kind, key string) robocache.Severity {
-	if robocache.Vital(kind, key) {
-		return robocache.SeverityError
+// drop says that a feature is left out.
+func (d *Dataset) drop(f *robocache.Feature, why, hint string) {
+	sev := robocache.SeverityWarning
+	if robocache.Vital(f.Kind, f.Key) {
+		sev = robocache.SeverityError
 	}
-	return robocache.SeverityWarning
-}
-
-func (d *Dataset) drop(f *robocache.Feature, why string) {
-	d.find(robocache.Finding{Severity: dropped(f.Kind, f.Key), Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(f.Key)},
-		Message: "feature " + f.Key + " is declared, but " + why + ": it is left out", Hint: "remove it from info.json, or fetch what is missing", NotDelivered: f.Key})
+	d.find(robocache.Finding{Severity: sev, Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(f.Key)}, Message: why + ": it is left out", Hint: hint, NotDelivered: f.Key})
 }
 
 func (d *Dataset) add(f robocache.Feature, src source) {
@@ -145,14 +139,13 @@ func (d *Dataset) undeclared(top *pq.Node) {
 	if !top.Group() && top.MaxRep == 0 {
 		f.DType = storedType(top)
 	}
-	switch f.DType {
-	case robocache.InvalidDType:
+	if f.DType == robocache.String {
+		f.Kind = robocache.KindText
+	}
+	if f.DType == robocache.InvalidDType {
 		finding.Message += "; its shape is not known: it is left out"
 		finding.NotDelivered = top.Name
-	case robocache.String:
-		f.Kind = robocache.KindText
-		fallthrough
-	default:
+	} else {
 		d.add(f, fromColumn)
 	}
 	d.find(finding)
@@ -203,8 +196,7 @@ func (d *Dataset) probe(ctx context.Context, templates []string, n int, at func(
 // templateLies is the finding that a path template of info.json does not name the files.
 func (d *Dataset) templateLies(pointer, stream, msg, hint string) {
 	f := warn("path-template", infoPath, msg, hint)
-	f.Where["pointer"] = pointer
-	if stream != "" {
+	if f.Where["pointer"] = pointer; stream != "" {
 		f.Where["stream"] = stream
 	}
 	d.find(f)
@@ -221,13 +213,11 @@ func feature(r *declared) (robocache.Feature, error) {
 			f.FPS = rate
 		}
 	}
-	switch r.DType {
+	switch t := cmp.Or(map[string]string{"float": "float32", "double": "float64", "int": "int64", "boolean": "bool", "str": "string"}[r.DType], r.DType); t {
 	case "video", "image":
-		f.Kind, f.DType = robocache.Kind(r.DType), robocache.Uint8
+		f.Kind, f.DType = robocache.Kind(t), robocache.Uint8
 		f.Height, f.Width, f.Channels = frameSize(r)
-		if f.Codec = r.str("video.codec"); f.Codec == "" {
-			f.Codec = r.str("codec")
-		}
+		f.Codec = r.codec()
 		if v, ok := r.number("video.fps"); ok && f.FPS.Zero() {
 			f.FPS, _ = robocache.RateOf(fmt.Sprint(v))
 		}
@@ -243,21 +233,17 @@ func feature(r *declared) (robocache.Feature, error) {
 	case "language":
 		f.Kind, f.DType = robocache.KindEvent, robocache.JSON
 	default:
+		var ok bool
 		f.Kind = robocache.KindNumeric
-		t, ok := robocache.ParseDType(r.DType)
-		if alias := map[string]robocache.DType{"float": robocache.Float32, "double": robocache.Float64, "int": robocache.Int64, "boolean": robocache.Bool, "str": robocache.String}[r.DType]; !ok && alias != robocache.InvalidDType {
-			t, ok = alias, true
-		}
-		if !ok || t.Size() == 0 && t != robocache.String || t == robocache.BFloat16 {
-			return f, fmt.Errorf("feature %s has dtype %q, which no version defines: it is left out", r.key, r.DType)
-		}
-		f.DType = t
-		if t == robocache.String {
-			f.Kind = robocache.KindText
+		if f.DType, ok = robocache.ParseDType(t); !ok || f.DType.Size() == 0 || f.DType == robocache.BFloat16 {
+			return f, fmt.Errorf("feature %s has dtype %q, which no version defines", r.key, r.DType)
 		}
 	}
 	return f, nil
 }
+
+// codec is what info says of a video's coding; "" for nothing.
+func (r *declared) codec() string { return cmp.Or(r.str("video.codec"), r.str("codec")) }
 
 // any looks a key up in info, then in the older video_info.
 func (r *declared) any(key string) any {
@@ -326,22 +312,15 @@ func frameSize(r *declared) (h, w, c int) {
 func (d *Dataset) get(key string, kinds ...robocache.Kind) (*column, error) {
 	i, ok := d.byKey[key]
 	if !ok {
-		e := &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Msg: fmt.Sprintf("no feature %q", key), Hint: "features: " + strings.Join(d.keys(), ", ")}
-		return nil, e
+		keys := d.info.Keys()
+		if len(keys) > 50 {
+			keys = append(keys[:50], "…")
+		}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Msg: fmt.Sprintf("no feature %q", key), Hint: "features: " + strings.Join(keys, ", ")}
 	}
 	c := &d.cols[i]
-	if len(kinds) > 0 && !slices.Contains(kinds, c.kind) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("a feature of kind %v", kinds), Got: string(c.kind)}
+	if len(kinds) > 0 {
+		return c, op.Kind(key, c.kind, kinds...)
 	}
 	return c, nil
-}
-
-func (d *Dataset) keys() []string {
-	out := make([]string, 0, len(d.cols))
-	for i := range d.cols {
-		if out = append(out, d.cols[i].key); len(out) == 50 {
-			return append(out, "…")
-		}
-	}
-	return out
 }

@@ -20,8 +20,8 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		return err
 	}
 	size := c.rowBytes
-	if len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", len(rows)*size, len(rows)), Got: fmt.Sprint(len(dst))}
+	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
+		return err
 	}
 	d.warm(ctx, c, c.num, rows, c.numbers)
 	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, c.numbers) })

@@ -2,7 +2,6 @@ package lerobot
 
 import (
 	"context"
-	"fmt"
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
@@ -177,5 +176,5 @@ func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *
 }
 
 func (d *Dataset) badStill(c *column, r robocache.Row, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index}, Want: want, Got: fmt.Sprint(got)}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index}, Want: want, Got: got}
 }

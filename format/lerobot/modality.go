@@ -1,6 +1,7 @@
 package lerobot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,37 +78,26 @@ func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 		return nil, err
 	}
 	m := &Modality{Video: map[string]string{}, Annotation: map[string]string{}}
-	sliced := func(parts map[string]part, def string) (map[string]Slice, error) {
-		out := map[string]Slice{}
-		for name, p := range parts {
-			key := p.Key
-			if key == "" {
-				key = def
-			}
+	for _, sliced := range []struct {
+		parts map[string]part
+		of    string
+		to    *map[string]Slice
+	}{{raw.State, "observation.state", &m.State}, {raw.Action, "action", &m.Action}} {
+		*sliced.to = map[string]Slice{}
+		for name, p := range sliced.parts {
+			key := cmp.Or(p.Key, sliced.of)
 			f := info.Feature(key)
 			if f == nil || p.Start == nil || p.End == nil || *p.Start < 0 || *p.End < *p.Start || *p.End > f.Elements() {
 				return nil, fmt.Errorf("%s: no such part of %s", name, key)
 			}
-			out[name] = Slice{key, *p.Start, *p.End}
+			(*sliced.to)[name] = Slice{key, *p.Start, *p.End}
 		}
-		return out, nil
-	}
-	var err error
-	if m.State, err = sliced(raw.State, "observation.state"); err != nil {
-		return nil, err
-	}
-	if m.Action, err = sliced(raw.Action, "action"); err != nil {
-		return nil, err
 	}
 	for name, p := range raw.Video {
-		if m.Video[name] = p.Key; p.Key == "" {
-			m.Video[name] = "observation.images." + name
-		}
+		m.Video[name] = cmp.Or(p.Key, "observation.images."+name)
 	}
 	for name, p := range raw.Annotation {
-		if m.Annotation[name] = p.Key; p.Key == "" {
-			m.Annotation[name] = "annotation." + name
-		}
+		m.Annotation[name] = cmp.Or(p.Key, "annotation."+name)
 	}
 	return m, nil
 }

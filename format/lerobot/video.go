@@ -91,8 +91,8 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	if err != nil {
 		return err
 	}
-	if len(out) != len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot frames", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("room for %d rows", len(rows)), Got: fmt.Sprint(len(out))}
+	if err := op.Room(key, "entries", len(rows), len(out)); err != nil {
+		return err
 	}
 	if col.kind == robocache.KindImage {
 		return d.stills(ctx, col, rows, out)
