@@ -3,7 +3,10 @@ package stats
 import (
 	"bytes"
 	"encoding/json"
-	"sort"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -29,91 +32,56 @@ func Vector(fs *robocache.FeatureStats, name string) []float64 {
 // Marshal writes statistics in the shape of lerobot's meta/stats.json: features and statistics in a fixed order, so that
 // equal statistics are equal bytes.
 func Marshal(s robocache.Stats) ([]byte, error) {
-	keys := make([]string, 0, len(s))
-	for k := range s {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	out := []byte("{")
-	for i, k := range keys {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		name, err := json.Marshal(k)
-		if err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write statistics", Where: robocache.Where{"stream": k}, Err: err}
-		}
-		out = append(append(append(out, "\n    "...), name...), ": {"...)
-		first := true
+	var features []string
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		var lines []string
 		for _, n := range Names {
-			var v any
-			if n == "count" {
-				v = []int64{s[k].Count}
-			} else if vec := Vector(s[k], n); vec != nil {
-				v = nest(vec, s[k].Shape)
-			} else {
-				continue
+			var v any = []int64{s[key].Count}
+			if n != "count" {
+				vec := Vector(s[key], n)
+				if vec == nil {
+					continue
+				}
+				v = nest(vec, s[key].Shape)
 			}
-			text, err := marshalFloats(v)
+			text, err := json.Marshal(v)
 			if err != nil {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write statistics", Where: robocache.Where{"stream": k, "column": n}, Err: err}
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write statistics", Where: robocache.Where{"stream": key, "column": n}, Err: err}
 			}
-			if !first {
-				out = append(out, ',')
-			}
-			first = false
-			out = append(append(append(out, "\n        \""...), n...), "\": "...)
-			out = append(out, text...)
+			lines = append(lines, fmt.Sprintf("\n        %q: %s", n, bytes.ReplaceAll(text, []byte(","), []byte(", "))))
 		}
-		out = append(out, "\n    }"...)
-	}
-	return append(out, "\n}\n"...), nil
-}
-
-// marshalFloats writes floats as Python does, 1.0 rather than 1: a reader that takes types from the text would get integers.
-func marshalFloats(v any) ([]byte, error) {
-	switch v := v.(type) {
-	case float64:
-		b, err := json.Marshal(v)
-		if err == nil && !bytes.ContainsAny(b, ".e") {
-			b = append(b, ".0"...)
-		}
-		return b, err
-	case []float64:
-		return marshalList(len(v), func(i int) any { return v[i] })
-	case []any:
-		return marshalList(len(v), func(i int) any { return v[i] })
-	}
-	return json.Marshal(v)
-}
-
-func marshalList(n int, at func(int) any) ([]byte, error) {
-	out := []byte{'['}
-	for i := range n {
-		if i > 0 {
-			out = append(out, ", "...)
-		}
-		b, err := marshalFloats(at(i))
+		name, err := json.Marshal(key)
 		if err != nil {
-			return nil, err
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write statistics", Where: robocache.Where{"stream": key}, Err: err}
 		}
-		out = append(out, b...)
+		features = append(features, fmt.Sprintf("\n    %s: {%s\n    }", name, strings.Join(lines, ",")))
 	}
-	return append(out, ']'), nil
+	return []byte("{" + strings.Join(features, ",") + "\n}\n"), nil
+}
+
+// number is written as Python does, 1.0 rather than 1: a reader that takes types from the text would get integers.
+type number float64
+
+func (n number) MarshalJSON() ([]byte, error) {
+	b, err := json.Marshal(float64(n))
+	if err == nil && !bytes.ContainsAny(b, ".e") {
+		b = append(b, ".0"...)
+	}
+	return b, err
 }
 
 // nest gives a flat vector its axes: (3,1,1) is [[[r]],[[g]],[[b]]].
-func nest(v []float64, shape []int) any {
-	if len(shape) <= 1 {
-		return v
+func nest(v []float64, shape []int) []any {
+	out := make([]any, len(v))
+	for i := range v {
+		out[i] = number(v[i])
 	}
-	if shape[0] <= 0 || len(v)%shape[0] != 0 {
-		return v
+	if len(shape) <= 1 || shape[0] <= 0 || len(v)%shape[0] != 0 {
+		return out
 	}
 	step := len(v) / shape[0]
-	out := make([]any, shape[0])
-	for i := range out {
+	for i := range shape[0] {
 		out[i] = nest(v[i*step:(i+1)*step], shape[1:])
 	}
-	return out
+	return out[:shape[0]]
 }

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 	"slices"
 	"sync"
@@ -25,8 +26,8 @@ func NumericBytes(ctx context.Context, dtype robocache.DType, shape []int, raw [
 
 // numeric is Numeric of rows of so many bytes in all; 0 = nobody knows.
 func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, bytes, budget int64) (fs *robocache.FeatureStats, left int64, err error) {
-	el, ok := elementOf(dtype)
-	if !ok {
+	size := dtype.Size()
+	if size == 0 {
 		return nil, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "no statistics of type " + dtype.String()}
 	}
 	elements, width := 1, 1
@@ -41,46 +42,34 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 	t := tools.Get().(*tool)
 	defer t.back()
 	var count, held int64
-	hold := true
-	if n := int(bytes) / el.size; 8*int64(n) <= max(budget, heldBytes) {
+	hold := true // all finite values, while they fit
+	if n := int(bytes) / size; 8*int64(n) <= max(budget, heldBytes) {
 		t.room(width, n/width)
 	} else {
 		t.room(width, 0)
 	}
-	columns := t.columns // all finite values, while they fit
 	err = rows(ctx, func(raw []byte) error {
-		if len(raw)%(elements*el.size) != 0 {
+		if len(raw)%(elements*size) != 0 {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Msg: "a block is not a whole number of rows"}
 		}
-		count += int64(len(raw) / (elements * el.size))
-		// Blocks of a few thousand rows keep the passes over one inside the cache.
-		step := max(1, 32768/(width*el.size)) * width * el.size
-		for len(raw) > 0 {
-			part := raw[:min(step, len(raw))]
-			raw = raw[len(part):]
-			n := len(part) / el.size / width
+		count += int64(len(raw) / (elements * size))
+		return each(raw, width*size, func(part []byte) error {
+			n := len(part) / size / width
 			if held += 8 * int64(n*width); hold && held > max(budget, heldBytes) {
 				hold = false
-				clear(columns)
-			}
-			if !hold {
-				t.block = slices.Grow(t.block[:0], n)
+				clear(t.columns)
 			}
 			for c := range width {
-				v := t.block[:0] // of this block alone, or beside those before it
-				if hold {
-					v = slices.Grow(columns[c], n)
+				old := len(t.columns[c])
+				t.columns[c] = t.finite(slices.Grow(t.columns[c], n), dtype, part, c, width)
+				m.column(c, t.columns[c][old:], 1)
+				m.NonFinite += int64(n - len(t.columns[c]) + old)
+				if !hold {
+					t.columns[c] = t.columns[c][:0]
 				}
-				old := len(v)
-				v = el.finite(v, part, c, width)
-				if hold {
-					columns[c] = v
-				}
-				m.column(c, v[old:], 1)
-				m.NonFinite += int64(n - len(v) + old)
 			}
-		}
-		return ctx.Err()
+			return ctx.Err()
+		})
 	})
 	if err != nil {
 		return nil, 0, err
@@ -88,11 +77,11 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 	var q [][]float64
 	if hold {
 		q = make([][]float64, width)
-		for c, column := range columns {
+		for c, column := range t.columns {
 			q[c] = t.pick.quantiles(column, m.Min[c], m.Max[c])
 		}
 	} else {
-		if q, err = refine(ctx, el, width, m.N, rows, budget); err != nil {
+		if q, err = refine(ctx, dtype, m, rows, budget); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -120,6 +109,40 @@ type tool struct {
 	columns [][]float64
 	block   []float64
 	pick    picker
+}
+
+// finite appends the values of column c that are numbers. Columns of one part are asked for from the first on.
+func (t *tool) finite(to []float64, dtype robocache.DType, part []byte, c, width int) []float64 {
+	if dtype == robocache.Float32 { // nearly all there is: without the pass over all columns counting takes 0.7 of the time
+		for i := 4 * c; i < len(part); i += 4 * width {
+			if v := float64(math.Float32frombits(binary.LittleEndian.Uint32(part[i:]))); v-v == 0 {
+				to = append(to, v)
+			}
+		}
+		return to
+	}
+	if c == 0 {
+		t.block = robocache.Float64s(t.block[:0], dtype, part)
+	}
+	for i := c; i < len(t.block); i += width {
+		if v := t.block[i]; v-v == 0 {
+			to = append(to, v)
+		}
+	}
+	return to
+}
+
+// each gives rows in parts of a few thousand: the passes over one stay inside the cache.
+func each(raw []byte, row int, yield func(part []byte) error) error {
+	step := max(1, 32768/row) * row
+	for len(raw) > 0 {
+		part := raw[:min(step, len(raw))]
+		raw = raw[len(part):]
+		if err := yield(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var tools = sync.Pool{New: func() any { return new(tool) }}

@@ -3,7 +3,10 @@ package stats
 import (
 	"context"
 	"math"
+	"math/bits"
 	"slices"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // Quantile is one of the quantiles that the field stores.
@@ -160,8 +163,9 @@ const digitBits = 11 // one reading of the column settles so many bits of the ke
 // search narrows the keys of the wanted ranks of one column, digit by digit.
 type search struct {
 	want  []target
-	hists map[uint64][]int64 // prefix → counts of the next digit
-	pre   []uint64           // keys of hists, ascending
+	least uint64    // key of the least value: what is searched is the distance from it
+	pre   []uint64  // prefixes of those wanted
+	hists [][]int64 // of each: counts of the next digit
 }
 
 type target struct {
@@ -172,43 +176,43 @@ type target struct {
 
 func newSearch(n int64) *search {
 	s := &search{}
-	for _, q := range Quantiles {
-		lo, hi, _ := rank(q.Q, n)
-		for _, r := range []int64{lo, hi} {
-			if !slices.ContainsFunc(s.want, func(t target) bool { return t.rank == r }) {
-				s.want = append(s.want, target{rank: r, inside: r})
-			}
-		}
+	for _, r := range slices.Compact(wantedRanks(n)) {
+		s.want = append(s.want, target{rank: r, inside: r})
 	}
 	return s
 }
 
-func (s *search) begin(width int) {
-	s.hists = map[uint64][]int64{}
-	for _, t := range s.want {
-		if s.hists[t.prefix] == nil {
-			s.hists[t.prefix] = make([]int64, 1<<width)
+func (s *search) begin(digit int) {
+	s.pre, s.hists = s.pre[:0], s.hists[:0]
+	for _, t := range s.want { // ascending, and so are their prefixes
+		if n := len(s.pre); n == 0 || s.pre[n-1] != t.prefix {
+			s.pre, s.hists = append(s.pre, t.prefix), append(s.hists, make([]int64, 1<<digit))
 		}
 	}
-	s.pre = s.pre[:0]
-	for p := range s.hists {
-		s.pre = append(s.pre, p)
-	}
-	slices.Sort(s.pre)
 }
 
-func (s *search) end(width int) {
+// count counts a key's next digit, where the digits before it are wanted.
+func (s *search) count(k uint64, digit int) {
+	high := k >> digit
+	for i, pre := range s.pre {
+		if pre == high {
+			s.hists[i][k&(1<<digit-1)]++
+			return
+		}
+	}
+}
+
+func (s *search) end(digit int) {
 	for i := range s.want {
 		t := &s.want[i]
-		for digit, c := range s.hists[t.prefix] {
+		for d, c := range s.hists[slices.Index(s.pre, t.prefix)] {
 			if t.inside < c {
-				t.prefix = t.prefix<<width | uint64(digit)
+				t.prefix = t.prefix<<digit | uint64(d)
 				break
 			}
 			t.inside -= c
 		}
 	}
-	s.hists = nil
 }
 
 func (s *search) key(r int64) uint64 {
@@ -223,51 +227,57 @@ func (s *search) key(r int64) uint64 {
 // Blocks gives the rows of a column group, as little-endian bytes, in blocks; it can be run again and gives the same rows.
 type Blocks func(ctx context.Context, yield func(raw []byte) error) error
 
-// refine finds the exact quantiles of every column by reading the rows several times. n holds each column's finite values.
-// Columns are taken in groups that keep the counts inside budget.
-func refine(ctx context.Context, el element, width int, n []int64, rows Blocks, budget int64) ([][]float64, error) {
+// key orders numbers as unsigned integers: a float's bits do, once the sign bit is set on positive ones and all bits are turned on negative ones.
+func key(v float64) uint64 {
+	b := math.Float64bits(v)
+	return b ^ (uint64(int64(b)>>63) | 1<<63)
+}
+
+// ofKey is the number of a key.
+func ofKey(k uint64) float64 { return math.Float64frombits(k ^ (uint64(int64(^k)>>63) | 1<<63)) }
+
+// refine finds the exact quantiles of every column by reading the rows several times: of the keys, the digits in which those of m's least and greatest
+// value differ. Columns are taken in groups that keep the counts inside budget.
+func refine(ctx context.Context, dtype robocache.DType, m *Moments, rows Blocks, budget int64) ([][]float64, error) {
+	width := len(m.N)
 	perColumn := int64(2*len(Quantiles)) * (8 << digitBits)
 	group := int(max(1, min(int64(width), budget/perColumn)))
+	lowest := 0 // bits of a key that are the same in all
+	if dtype == robocache.Float16 || dtype == robocache.BFloat16 || dtype == robocache.Float32 {
+		lowest = 52 - 23
+	}
 	out := make([][]float64, width)
+	var block []float64
 	for first := 0; first < width; first += group {
-		last := min(first+group, width)
-		searches := make([]*search, last-first)
+		searches := make([]*search, min(group, width-first))
+		most := 0
 		for c := range searches {
-			searches[c] = newSearch(max(1, n[first+c]))
+			c0 := first + c
+			s := newSearch(max(1, m.N[c0]))
+			if m.N[c0] > 0 {
+				s.least = key(m.Min[c0]) >> lowest
+				most = max(most, bits.Len64(key(m.Max[c0])>>lowest-s.least))
+			}
+			searches[c] = s
 		}
-		for done := 0; done < el.bits; {
-			digit := min(digitBits, el.bits-done)
-			shift := el.bits - done - digit
-			mask := uint64(1)<<digit - 1
-			hists := make([][][]int64, len(searches))
-			for c, s := range searches {
+		for done := 0; done < most; {
+			digit := min(digitBits, most-done)
+			shift := most - done - digit
+			for _, s := range searches {
 				s.begin(digit)
-				for _, p := range s.pre {
-					hists[c] = append(hists[c], s.hists[p])
-				}
 			}
 			err := rows(ctx, func(raw []byte) error {
-				stride := width * el.size
-				for base := first * el.size; base < len(raw); base += stride {
-					for c, s := range searches {
-						p := raw[base+c*el.size:]
-						if v := el.value(p); v-v != 0 {
-							continue
-						}
-						k := el.key(p)
-						high := uint64(0)
-						if done > 0 {
-							high = k >> (shift + digit)
-						}
-						for i, pre := range s.pre {
-							if pre == high {
-								hists[c][i][k>>shift&mask]++
-								break
+				return each(raw, width*dtype.Size(), func(part []byte) error {
+					block = robocache.Float64s(block[:0], dtype, part)
+					for at := first; at < len(block); at += width {
+						for c, s := range searches {
+							if v := block[at+c]; v-v == 0 {
+								s.count((key(v)>>lowest-s.least)>>shift, digit)
 							}
 						}
 					}
-				}
-				return ctx.Err()
+					return ctx.Err()
+				})
 			})
 			if err != nil {
 				return nil, err
@@ -278,14 +288,13 @@ func refine(ctx context.Context, el element, width int, n []int64, rows Blocks, 
 			done += digit
 		}
 		for c, s := range searches {
-			q := make([]float64, len(Quantiles))
-			if nc := n[first+c]; nc > 0 {
-				for i := range Quantiles {
-					lo, hi, t := rank(Quantiles[i].Q, nc)
-					q[i] = lerp(el.back(s.key(lo)), el.back(s.key(hi)), t)
+			out[first+c] = wanted(m.N[first+c], func(r int64) float64 {
+				k := (s.key(r) + s.least) << lowest
+				if k>>63 == 0 { // negative: the lowest bits are turned, too
+					k |= 1<<lowest - 1
 				}
-			}
-			out[first+c] = q
+				return ofKey(k)
+			})
 		}
 	}
 	return out, nil
