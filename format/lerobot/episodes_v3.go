@@ -57,20 +57,23 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Want: "fewer than 2^31 episodes", Got: fmt.Sprint(f.Rows)}
 		}
 		tops = tops[:0]
-		for name, c := range want {
-			top := f.Column(name)
+		for _, top := range f.Root.Children {
+			c := want[top.Name]
 			switch {
-			case top == nil && c.seen && f.Rows > 0:
-				return nil, missingColumn(name, "this file")
-			case top == nil:
+			case c == nil:
 				continue
 			case top.Group() || top.MaxRep > 0:
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": name}, Want: "a number a row", Got: "a list or group"}
-			case len(c.values) != before:
-				return nil, missingColumn(name, "earlier files")
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": top.Name}, Want: "a number a row", Got: "a list or group"}
+			case len(c.values) != before || slices.Contains(tops, f.Column(top.Name)):
+				return nil, missingColumn(top.Name, "earlier files")
 			}
 			c.seen = true
 			tops = append(tops, top)
+		}
+		for name, c := range want {
+			if c.seen && f.Rows > 0 && f.Column(name) == nil {
+				return nil, missingColumn(name, "this file")
+			}
 		}
 		starts, before = append(starts, before), before+int(f.Rows)
 		return tops, nil

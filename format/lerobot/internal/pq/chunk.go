@@ -44,7 +44,7 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 // ReadColumn decodes one column of one row group. A non-nil shape says that every row must be an array of that shape
 // without nulls: it is checked row by row while the levels are read, and a difference is Malformed with the row.
 func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, shape []int, lim Limits) (*Column, error) {
-	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
+	where := robocache.Where{"row_group": group, "column": leaf.top}
 	k, err := f.place(group, leaf, where)
 	if err != nil {
 		return nil, err
@@ -98,17 +98,6 @@ func (f *File) place(group int, leaf *Node, where robocache.Where) (Chunk, error
 		return k, malformed(where, fmt.Sprintf("%d values for %d rows", k.Values, rows))
 	}
 	return k, nil
-}
-
-func topName(f *File, leaf *Node) string {
-	for _, top := range f.Root.Children {
-		for _, l := range top.Leaves(nil) {
-			if l == leaf {
-				return top.Name
-			}
-		}
-	}
-	return leaf.Name
 }
 
 // decoder turns the pages of one chunk into a Column.

@@ -15,47 +15,23 @@ type pageHeader struct {
 func readPageHeader(b []byte) (h pageHeader, size int, bad string) {
 	c := &cursor{b: b}
 	h.kind = -1
-	c.fields(0, func(id int16, typ byte) bool {
-		switch {
-		case id == 1 && typ == tI32:
-			h.kind = c.i32()
-		case id == 2 && typ == tI32:
-			h.unpacked = c.i32()
-		case id == 3 && typ == tI32:
-			h.packed = c.i32()
-		case id == 4 && typ == tI32:
-			h.crc, h.hasCRC = uint32(c.i32()), true
-		case (id == 5 || id == 7 || id == 8) && typ == tStruct:
-			v2 := id == 8
-			h.seen = true
-			c.fields(1, func(id int16, typ byte) bool {
-				switch {
-				case id == 1 && typ == tI32:
-					h.values = c.i32()
-				case !v2 && id == 2 && typ == tI32:
-					h.encoding = c.i32()
-				case !v2 && id == 3 && typ == tI32:
-					h.defEnc = c.i32()
-				case !v2 && id == 4 && typ == tI32:
-					h.repEnc = c.i32()
-				case v2 && id == 4 && typ == tI32:
-					h.encoding = c.i32()
-				case v2 && id == 5 && typ == tI32:
-					h.defLen = c.i32()
-				case v2 && id == 6 && typ == tI32:
-					h.repLen = c.i32()
-				case v2 && id == 7 && (typ == tTrue || typ == tFalse):
-					h.plain = typ == tFalse
-				default:
-					return false
-				}
-				return true
-			})
-		default:
-			return false
+	compressed := true
+	crc := int32(0)
+	page := func(slots ...slot) func(byte) bool {
+		return func(typ byte) bool {
+			if typ == tStruct {
+				h.seen = true
+				c.into(1, slots...)
+			}
+			return typ == tStruct
 		}
-		return true
-	})
+	}
+	values := slot{1, &h.values}
+	has := c.into(0, slot{1, &h.kind}, slot{2, &h.unpacked}, slot{3, &h.packed}, slot{4, &crc},
+		slot{5, page(values, slot{2, &h.encoding}, slot{3, &h.defEnc}, slot{4, &h.repEnc})},
+		slot{7, page(values, slot{2, &h.encoding})},
+		slot{8, page(values, slot{4, &h.encoding}, slot{5, &h.defLen}, slot{6, &h.repLen}, slot{7, &compressed})})
+	h.crc, h.hasCRC, h.plain = uint32(crc), has&(1<<4) != 0, !compressed
 	if c.bad != "" {
 		return h, 0, "page header: " + c.bad
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"strings"
 
@@ -34,6 +35,7 @@ type File struct {
 	Meta    map[string]string // key-value metadata, without the Arrow schema
 	Creator string
 	slot    []int32 // leaf → place in Group.chunks, or -1
+	kept    int     // leaves with a place
 	arrow   string  // the Arrow schema, where all columns were asked for
 }
 
@@ -102,91 +104,58 @@ func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) error {
 func parseFooter(b []byte, size int64, want func(string) bool) (*File, error) {
 	f := &File{Size: size, Meta: map[string]string{}}
 	c := &cursor{b: b}
-	var bad string
-	groups := false
-	c.fields(0, func(id int16, typ byte) bool {
-		switch {
-		case id == 2 && typ == tList:
-			n, e := c.list()
-			if e != tStruct || n > maxSchemaNodes {
-				c.fail("bad schema")
-				return true
-			}
-			elems := make([]element, 0, min(n, 4096))
-			for i := 0; i < n && c.bad == ""; i++ {
-				elems = append(elems, readElement(c, 1))
-			}
-			if c.bad != "" {
-				return true
-			}
+	var creator []byte
+	chunks := newChunkReader(c, 2)
+	has := c.into(0, slot{2, func(typ byte) bool {
+		var elems []element
+		if !c.structs(typ, 0, maxSchemaNodes, "schema", func(int) { elems = append(elems, readElement(c, 1)) }) {
+			return false
+		}
+		if c.bad == "" {
+			var bad string
 			if f.Root, f.Leaves, bad = buildTree(elems); bad != "" {
 				c.fail(bad)
 				return true
 			}
 			f.project(want)
-		case id == 3 && typ == tI64:
-			f.Rows = c.varint()
-		case id == 4 && typ == tList:
-			if f.Root == nil {
-				c.fail("row groups before the schema")
-				return true
-			}
-			groups = true
-			n, e := c.list()
-			if e != tStruct {
-				c.fail("bad row groups")
-				return true
-			}
-			var start int64
-			for i := 0; i < n && c.bad == ""; i++ {
-				g := f.readGroup(c, 1)
-				g.Start = start
-				if g.Rows < 0 || g.Rows > 1<<40 {
-					c.fail(fmt.Sprintf("row group %d claims %d rows", i, g.Rows))
-				}
-				start += g.Rows
-				f.Groups = append(f.Groups, g)
-			}
-			if c.bad == "" && f.Rows != start {
-				c.fail(fmt.Sprintf("the footer claims %d rows, its row groups %d", f.Rows, start))
-			}
-		case id == 5 && typ == tList:
-			n, e := c.list()
-			if e != tStruct {
-				return false
-			}
-			for i := 0; i < n && c.bad == ""; i++ {
-				var k, v []byte
-				c.fields(1, func(id int16, typ byte) bool {
-					switch {
-					case id == 1 && typ == tBinary:
-						k = c.binary()
-					case id == 2 && typ == tBinary:
-						v = c.binary()
-					default:
-						return false
-					}
-					return true
-				})
-				if string(k) != "ARROW:schema" {
-					f.Meta[string(k)] = string(v)
-				} else if want == nil {
-					f.arrow = string(v)
-				}
-			}
-		case id == 6 && typ == tBinary:
-			f.Creator = string(c.binary())
-		default:
-			return false
 		}
 		return true
-	})
+	}}, slot{3, &f.Rows}, slot{4, func(typ byte) bool {
+		if typ == tList && f.Root == nil {
+			c.fail("row groups before the schema")
+		}
+		var start int64
+		list := c.structs(typ, 0, math.MaxInt, "row groups", func(i int) {
+			g := f.readGroup(c, 1, chunks)
+			g.Start = start
+			if g.Rows < 0 || g.Rows > 1<<40 {
+				c.fail(fmt.Sprintf("row group %d claims %d rows", i, g.Rows))
+			}
+			start += g.Rows
+			f.Groups = append(f.Groups, g)
+		})
+		if list && f.Rows != start {
+			c.fail(fmt.Sprintf("the footer claims %d rows, its row groups %d", f.Rows, start))
+		}
+		return list
+	}}, slot{5, func(typ byte) bool {
+		return c.structs(typ, 0, math.MaxInt, "key-value metadata", func(int) {
+			var k, v []byte
+			c.into(1, slot{1, &k}, slot{2, &v})
+			if string(k) != "ARROW:schema" {
+				f.Meta[string(k)] = string(v)
+			} else if want == nil {
+				f.arrow = string(v)
+			}
+		})
+	}}, slot{6, &creator})
 	if c.bad != "" {
 		return nil, malformed(nil, "footer: "+c.bad)
 	}
-	if f.Root == nil || !groups {
+	if f.Root == nil || has&(1<<4) == 0 {
 		return nil, malformed(nil, "footer: schema or row groups are missing")
 	}
+	f.Creator = string(creator)
 	return f, nil
 }
 
@@ -195,108 +164,75 @@ func (f *File) project(want func(string) bool) {
 	for i := range f.slot {
 		f.slot[i] = -1
 	}
-	next := int32(0)
 	for _, top := range f.Root.Children {
 		if want != nil && !want(top.Name) {
 			continue
 		}
 		for _, l := range top.Leaves(nil) {
-			f.slot[l.Leaf] = next
-			next++
+			f.slot[l.Leaf] = int32(f.kept)
+			f.kept++
 		}
 	}
 }
 
-func (f *File) readGroup(c *cursor, depth int) Group {
+func (f *File) readGroup(c *cursor, depth int, chunks *chunkReader) Group {
 	var g Group
-	kept := 0
-	for _, s := range f.slot {
-		if s >= 0 {
-			kept++
-		}
-	}
-	seen := false
-	c.fields(depth, func(id int16, typ byte) bool {
-		switch {
-		case id == 1 && typ == tList:
-			n, e := c.list()
-			if e != tStruct || n != len(f.Leaves) || seen {
-				c.fail(fmt.Sprintf("a row group has %d columns, the schema %d", n, len(f.Leaves)))
-				return true
+	n := len(f.Leaves)
+	has := c.into(depth, slot{1, func(typ byte) bool {
+		return c.structs(typ, n, n, "number of columns of a row group", func(i int) {
+			if i == 0 {
+				g.chunks = make([]Chunk, f.kept)
 			}
-			seen = true
-			g.chunks = make([]Chunk, kept)
-			for i := 0; i < n && c.bad == ""; i++ {
-				if s := f.slot[i]; s >= 0 {
-					g.chunks[s] = readChunk(c, depth+1, f.Leaves[i])
-				} else {
-					c.skipStruct(depth + 1)
-				}
+			if s := f.slot[i]; s >= 0 {
+				g.chunks[s] = chunks.read(c, depth+1, f.Leaves[i])
+			} else {
+				c.skipStruct(depth + 1)
 			}
-		case id == 3 && typ == tI64:
-			g.Rows = c.varint()
-		default:
-			return false
-		}
-		return true
-	})
-	if !seen && len(f.Leaves) > 0 {
+		})
+	}}, slot{3, &g.Rows})
+	if has&(1<<1) == 0 && n > 0 {
 		c.fail("a row group without columns")
 	}
 	return g
 }
 
-// chunkFields are the types of the fields of a chunk's metadata that the format requires.
-var chunkFields = [16]byte{1: tI32, 2: tList, 3: tList, 4: tI32, 5: tI64, 6: tI64, 7: tI64, 9: tI64}
+// chunkReader reads one column chunk's place after the other.
+type chunkReader struct {
+	k           Chunk
+	kind        int32
+	file        []byte
+	dict, data  int64
+	has         uint32
+	chunk, meta []slot
+}
 
-func readChunk(c *cursor, depth int, leaf *Node) Chunk {
-	var k Chunk
-	var dict, data int64
-	var has uint16 // by field: other readers refuse a chunk that lacks one which the format requires
-	c.fields(depth, func(id int16, typ byte) bool {
-		switch {
-		case id == 1 && typ == tBinary:
-			if len(c.binary()) > 0 {
-				c.fail("column " + leaf.Name + " lies in another file")
-			}
-		case id == 3 && typ == tStruct:
-			c.fields(depth+1, func(id int16, typ byte) bool {
-				if id >= 0 && id < 16 && typ == chunkFields[id] {
-					has |= 1 << id
-				}
-				switch {
-				case id == 1 && typ == tI32:
-					if Physical(c.i32()) != leaf.Type {
-						c.fail("column " + leaf.Name + " has another type than the schema says")
-					}
-				case id == 4 && typ == tI32:
-					k.Codec = c.i32()
-				case id == 5 && typ == tI64:
-					k.Values = c.varint()
-				case id == 7 && typ == tI64:
-					k.Size = c.varint()
-				case id == 9 && typ == tI64:
-					data = c.varint()
-				case id == 11 && typ == tI64:
-					dict = c.varint()
-				default:
-					return false
-				}
-				return true
-			})
-		default:
-			return false
+func newChunkReader(c *cursor, depth int) *chunkReader {
+	r := &chunkReader{}
+	r.meta = []slot{{1, &r.kind}, {2, byte(tList)}, {3, byte(tList)}, {4, &r.k.Codec}, {5, &r.k.Values}, {6, byte(tI64)}, {7, &r.k.Size}, {9, &r.data}, {11, &r.dict}}
+	r.chunk = []slot{{1, &r.file}, {3, func(typ byte) bool {
+		if typ == tStruct {
+			r.has |= c.into(depth+1, r.meta...)
 		}
-		return true
-	})
-	if lacks := 0b1011111110 &^ has; lacks != 0 && c.bad == "" {
-		c.fail(fmt.Sprintf("column %s lacks field %d of its metadata", leaf.Name, bits.TrailingZeros16(lacks)))
+		return typ == tStruct
+	}}}
+	return r
+}
+
+func (r *chunkReader) read(c *cursor, depth int, leaf *Node) Chunk {
+	r.k, r.kind, r.file, r.dict, r.data, r.has = Chunk{}, 0, nil, 0, 0, 0
+	c.into(depth, r.chunk...)
+	switch lacks := 0b1011111110 &^ r.has; {
+	case len(r.file) > 0:
+		c.fail("column " + leaf.Name + " lies in another file")
+	case lacks != 0: // other readers refuse a chunk that lacks a field which the format requires
+		c.fail(fmt.Sprintf("column %s lacks field %d of its metadata", leaf.Name, bits.TrailingZeros32(lacks)))
+	case Physical(r.kind) != leaf.Type:
+		c.fail("column " + leaf.Name + " has another type than the schema says")
 	}
-	k.Offset = data
-	if dict > 0 && dict < data {
-		k.Offset = dict
+	if r.k.Offset = r.data; r.dict > 0 && r.dict < r.data {
+		r.k.Offset = r.dict
 	}
-	return k
+	return r.k
 }
 
 // Chunk is the place of a leaf in a row group; ok is false where the leaf was not asked for at Open.

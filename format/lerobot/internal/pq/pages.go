@@ -46,7 +46,7 @@ func eachPage(ctx context.Context, r robocache.Ranged, k Chunk, where robocache.
 
 // Pages lists the pages of a chunk.
 func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node) (*PageList, error) {
-	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
+	where := robocache.Where{"row_group": group, "column": leaf.top}
 	k, err := f.place(group, leaf, where)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func headerAt(ctx context.Context, r robocache.Ranged, at, end int64, buf *[]byt
 // Check decodes every page of a column chunk and keeps none: checksums, compression, levels, values, counts and the encoding of texts are
 // proven. Memory is that of a page and a dictionary, each below the limit.
 func Check(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, lim Limits) error {
-	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
+	where := robocache.Where{"row_group": group, "column": leaf.top}
 	k, err := f.place(group, leaf, where)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (d *decoder) pageAt(ctx context.Context, r robocache.Ranged, at, size int64
 
 // ReadPage decodes one page of a list.
 func ReadPage(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, l *PageList, i int, lim Limits) (*Column, error) {
-	where := robocache.Where{"row_group": group, "column": topName(f, leaf)}
+	where := robocache.Where{"row_group": group, "column": leaf.top}
 	k, err := f.place(group, leaf, where)
 	if err != nil {
 		return nil, err

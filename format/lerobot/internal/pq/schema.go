@@ -59,7 +59,8 @@ type Node struct {
 	Children   []*Node
 	MaxDef     int // definition level of a value that is present here
 	MaxRep     int
-	Leaf       int // number of the leaf; -1 for groups
+	Leaf       int    // number of the leaf; -1 for groups
+	top        string // name of the column of the root that it is part of
 }
 
 // Group says that a node has children.
@@ -135,33 +136,31 @@ type element struct {
 // readElement reads one SchemaElement.
 func readElement(c *cursor, depth int) element {
 	e := element{node: Node{Type: groupType, Leaf: -1}}
-	c.fields(depth, func(id int16, typ byte) bool {
-		switch {
-		case id == 1 && typ == tI32:
-			e.node.Type = Physical(c.i32())
-			if e.node.Type < Boolean || e.node.Type > FixedLenByteArray {
-				c.fail("unknown physical type")
+	n := &e.node
+	var typ, length, repetition, children int32
+	var name []byte
+	has := c.into(depth, slot{1, &typ}, slot{2, &length}, slot{3, &repetition}, slot{4, &name}, slot{5, &children},
+		slot{6, func(typ byte) bool {
+			if typ == tI32 {
+				convertedType(n, c.i32())
 			}
-		case id == 2 && typ == tI32:
-			e.node.Length = int(c.i32())
-		case id == 3 && typ == tI32:
-			e.node.Repetition = Repetition(c.i32())
-			if e.node.Repetition < Required || e.node.Repetition > Repeated {
-				c.fail("unknown repetition")
+			return typ == tI32
+		}},
+		slot{10, func(typ byte) bool {
+			if typ == tStruct {
+				logicalType(n, c, depth+1)
 			}
-		case id == 4 && typ == tBinary:
-			e.node.Name = string(c.binary())
-		case id == 5 && typ == tI32:
-			e.children = int(c.i32())
-		case id == 6 && typ == tI32:
-			convertedType(&e.node, c.i32())
-		case id == 10 && typ == tStruct:
-			logicalType(&e.node, c, depth+1)
-		default:
-			return false
+			return typ == tStruct
+		}})
+	if n.Repetition = Repetition(repetition); repetition < int32(Required) || repetition > int32(Repeated) {
+		c.fail("unknown repetition")
+	}
+	if has&(1<<1) != 0 {
+		if n.Type = Physical(typ); typ < int32(Boolean) || typ > int32(FixedLenByteArray) {
+			c.fail("unknown physical type")
 		}
-		return true
-	})
+	}
+	n.Name, n.Length, e.children = string(name), int(length), int(children)
 	return e
 }
 
@@ -180,36 +179,27 @@ func convertedType(n *Node, v int32) {
 	}
 }
 
+var logicalTypes = map[int16]Annotation{1: Text, 4: Text, 12: Text, 2: Map, 3: List, 15: Half}
+
 func logicalType(n *Node, c *cursor, depth int) {
 	c.fields(depth, func(id int16, typ byte) bool {
-		switch id {
-		case 1, 4, 12:
-			n.Note = Text
-		case 2:
-			n.Note = Map
-		case 3:
-			n.Note = List
-		case 15:
-			n.Note = Half
-		case 10:
-			if typ != tStruct {
-				return false
-			}
-			c.fields(depth+1, func(id int16, typ byte) bool {
-				switch {
-				case id == 1 && typ == tByte:
-					n.Bits = int(c.byte())
-				case id == 2 && typ == tFalse:
-					n.Note = Unsigned
-				case id == 2 && typ == tTrue:
-				default:
-					return false
-				}
-				return true
-			})
-			return true
+		if note, ok := logicalTypes[id]; ok {
+			n.Note = note
 		}
-		return false
+		if id != 10 || typ != tStruct {
+			return false
+		}
+		signed := true
+		c.into(depth+1, slot{1, func(typ byte) bool {
+			if typ == tByte {
+				n.Bits = int(c.byte())
+			}
+			return typ == tByte
+		}}, slot{2, &signed})
+		if !signed {
+			n.Note = Unsigned
+		}
+		return true
 	})
 }
 
@@ -229,7 +219,10 @@ func buildTree(elems []element) (*Node, []*Node, string) {
 		pos++
 		n := &e.node
 		if parent != nil {
-			n.MaxDef, n.MaxRep = parent.MaxDef, parent.MaxRep
+			n.MaxDef, n.MaxRep, n.top = parent.MaxDef, parent.MaxRep, parent.top
+			if depth == 1 {
+				n.top = n.Name
+			}
 			if n.Repetition != Required {
 				n.MaxDef++
 			}

@@ -2,6 +2,7 @@ package pq
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
@@ -124,6 +125,72 @@ func (c *cursor) fields(depth int, f func(id int16, typ byte) bool) {
 			c.skip(typ, depth)
 		}
 	}
+}
+
+// slot says where a field of a struct goes: to a *int32, *int64, *[]byte or *bool of its type; to a func, which consumes it or returns false; a byte is a
+// type that it must have to count as there. Slots are in the order of their numbers.
+type slot struct {
+	id int16
+	to any
+}
+
+// into reads a struct into slots and says, bit by bit, which fields up to 31 were there with their types. Others are skipped.
+func (c *cursor) into(depth int, slots ...slot) (has uint32) {
+	next := 0
+	c.fields(depth, func(id int16, typ byte) (read bool) {
+		if next == len(slots) || id < slots[next].id {
+			next = 0 // as good as never: writers number upwards
+		}
+		for next < len(slots) && slots[next].id < id {
+			next++
+		}
+		if next == len(slots) || slots[next].id != id {
+			return false
+		}
+		there := false
+		switch to := slots[next].to.(type) {
+		case *int32:
+			if read = typ == tI32; read {
+				*to = c.i32()
+			}
+		case *int64:
+			if read = typ == tI64; read {
+				*to = c.varint()
+			}
+		case *[]byte:
+			if read = typ == tBinary; read {
+				*to = c.binary()
+			}
+		case *bool:
+			if read = typ == tTrue || typ == tFalse; read {
+				*to = typ == tTrue
+			}
+		case func(typ byte) bool:
+			read = to(typ)
+		case byte:
+			there = typ == to
+		}
+		if read || there {
+			has |= 1 << (id & 31)
+		}
+		return read
+	})
+	return has
+}
+
+// structs reads a list of structs, of least to most; false where the field is none.
+func (c *cursor) structs(typ byte, least, most int, what string, each func(i int)) bool {
+	if typ != tList {
+		return false
+	}
+	n, e := c.list()
+	if e != tStruct || n < least || n > most {
+		c.fail(fmt.Sprintf("bad %s: %d", what, n))
+	}
+	for i := 0; i < n && c.bad == ""; i++ {
+		each(i)
+	}
+	return true
 }
 
 func (c *cursor) skip(typ byte, depth int) {
