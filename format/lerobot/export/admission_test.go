@@ -106,7 +106,6 @@ func TestEstimate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.stand()
 		for _, g := range [][]int{{0}, {1, 2}} {
 			var size int64
 			for _, turn := range c.prepare(t.Context(), w, g) {

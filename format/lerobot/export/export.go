@@ -140,8 +140,7 @@ type conversion struct {
 	lib        *video.Library
 	pool       *video.Pool
 	decodes    bool
-	parts      string           // folder of encoded episodes that a resumed run takes over; "" = none are kept
-	standing   []write.Standing // of each episode, if none is skipped
+	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
 }
 
 // feature is a source feature and its name in the destination.

@@ -87,7 +87,6 @@ func (c *conversion) prepare(ctx context.Context, w *write.Writer, group []int) 
 			t.ep, t.err = c.episode(ctx, t)
 		}
 		if t.err == nil && t.m.New >= 0 {
-			t.ep.Expect = &c.standing[i]
 			eps, of = append(eps, t.ep), append(of, t)
 		}
 	}
@@ -95,17 +94,6 @@ func (c *conversion) prepare(ctx context.Context, w *write.Writer, group []int) 
 		of[k].made = err
 	}
 	return turns
-}
-
-// stand says where each episode will stand, if none is skipped.
-func (c *conversion) stand() {
-	var at write.Standing
-	for _, e := range c.opt.Episodes {
-		c.standing = append(c.standing, at)
-		if n := c.src.Len(e); n > 0 {
-			at.Episodes, at.Rows = at.Episodes+1, at.Rows+int64(n)
-		}
-	}
 }
 
 // aheadBytes bounds what lies in memory of episodes that were read ahead.
@@ -133,7 +121,6 @@ func (c *conversion) estimate(group []int) (n int64) {
 // large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that are finished), stay within aheadBytes,
 // but for the one whose turn is next.
 func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn) error) error {
-	c.stand()
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	groups := c.groups()

@@ -24,9 +24,9 @@ type preparedColumn struct {
 	note   string // why there are no statistics of frames
 }
 
-// columns makes the columns of some features, side by side: each has pages, compression and statistics of its own. The caller's goroutine is one of
+// columns makes the columns of the bookkeeping features, or of all others, side by side: each has pages, compression and statistics of its own. The caller's goroutine is one of
 // those at work: of an episode of few rows a goroutine a column would cost as much as the column.
-func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, which func(*writtenFeature) bool) error {
+func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, bookkeeping bool) error {
 	var g errgroup.Group
 	var next atomic.Int64
 	work := func() (err error) {
@@ -36,15 +36,17 @@ func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedCol
 			if i >= len(w.feats) {
 				return nil
 			}
-			if f := &w.feats[i]; f.Kind != robocache.KindVideo && which(f) {
+			if f := &w.feats[i]; f.Kind != robocache.KindVideo && f.Default == bookkeeping {
 				if err := w.column(ctx, f, ep, &out[i]); err != nil {
 					return robocache.At(err, robocache.Where{"stream": f.Key})
 				}
 			}
 		}
 	}
-	for range min(w.cfg.Encoders, len(w.feats)) - 1 {
-		g.Go(work)
+	if !bookkeeping {
+		for range min(w.cfg.Encoders, len(w.feats)) - 1 {
+			g.Go(work)
+		}
 	}
 	err := work()
 	if others := g.Wait(); err == nil {
@@ -90,8 +92,8 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 	return err
 }
 
-// bookkeeping makes the rows of the five default columns. task gives the number of a text, or says that it has none; ok is false then.
-func (w *Writer) bookkeeping(ep *EpisodeData, at Standing, out []preparedColumn, task func(string) (int64, bool)) (ok bool) {
+// bookkeeping makes the rows of the five default columns of the episode whose turn it is.
+func (w *Writer) bookkeeping(ep *EpisodeData, out []preparedColumn) {
 	le := binary.LittleEndian
 	fps := w.cfg.FPS.Float()
 	number, last := int64(0), ""
@@ -108,22 +110,18 @@ func (w *Writer) bookkeeping(ep *EpisodeData, at Standing, out []preparedColumn,
 			case "frame_index":
 				raw = le.AppendUint64(raw, uint64(k))
 			case "episode_index":
-				raw = le.AppendUint64(raw, uint64(at.Episodes))
+				raw = le.AppendUint64(raw, uint64(w.written))
 			case "index":
-				raw = le.AppendUint64(raw, uint64(at.Rows+int64(k)))
+				raw = le.AppendUint64(raw, uint64(w.rows+int64(k)))
 			case "task_index":
 				if text := ep.Tasks[min(k, len(ep.Tasks)-1)]; k == 0 || text != last {
-					if number, ok = task(text); !ok {
-						return false
-					}
-					last = text
+					number, last = w.task(text), text
 				}
 				raw = le.AppendUint64(raw, uint64(number))
 			}
 		}
 		out[i] = preparedColumn{raw: raw}
 	}
-	return true
 }
 
 // taskTexts lists an episode's tasks: those of its rows in their order, and what else is listed.

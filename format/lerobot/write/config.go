@@ -70,17 +70,7 @@ type EpisodeData struct {
 	// Frames holds what was counted of the frames of image and video features; nil entries are counted by the writer where it sees
 	// pixels, and have no statistics where it does not.
 	FrameStats map[string]*stats.Pixels
-	// Expect is where the caller thinks that the episode will stand: Prepare then makes the bookkeeping columns, too. Where it comes to stand elsewhere
-	// they are made again.
-	Expect *Standing
-
-	prepared *preparedEpisode // Prepare was here
-}
-
-// Standing is a place in the dataset: how many episodes and how many rows come before.
-type Standing struct {
-	Episodes int
-	Rows     int64
+	prepared   *preparedEpisode // Prepare was here
 }
 
 // VideoPart is where an episode's frames of one camera come from: a range of a video file, or pixels.

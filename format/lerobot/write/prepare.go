@@ -15,7 +15,6 @@ import (
 type preparedEpisode struct {
 	parts   map[string]*encodedPart
 	columns []preparedColumn // of each feature
-	at      *Standing        // where the bookkeeping columns were made for; nil: they were not
 	notes   []preparedNote
 }
 
@@ -77,14 +76,11 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	return errs
 }
 
-// prepareColumns makes the columns of an episode: all of them, where the caller says where it will stand and its tasks have their numbers.
+// prepareColumns makes the columns of an episode, but for those that follow from where it will stand.
 func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) (err error) {
 	defer guard.Malformed("write lerobot", &err)
 	p := ep.prepared
-	if ep.Expect != nil && w.bookkeeping(ep, *ep.Expect, p.columns, w.known) {
-		p.at = ep.Expect
-	}
-	if err := w.columns(ctx, ep, p.columns, func(f *writtenFeature) bool { return !f.Default || p.at != nil }); err != nil {
+	if err := w.columns(ctx, ep, p.columns, false); err != nil {
 		return err
 	}
 	for i := range w.feats {

@@ -23,7 +23,6 @@ type Writer struct {
 	cfg       Config
 	feats     []writtenFeature
 	data      *tableSeries
-	taskMu    sync.Mutex // of tasks
 	tasks     map[string]int64
 	texts     []string
 	rows      int64
@@ -105,8 +104,6 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (*Writer, er
 
 // task gives the number of a task, a new one where the text is new.
 func (w *Writer) task(text string) int64 {
-	w.taskMu.Lock()
-	defer w.taskMu.Unlock()
 	n, ok := w.tasks[text]
 	if !ok {
 		n = int64(len(w.texts))
@@ -114,14 +111,6 @@ func (w *Writer) task(text string) int64 {
 		w.texts = append(w.texts, text)
 	}
 	return n
-}
-
-// known gives the number of a task that has one.
-func (w *Writer) known(text string) (int64, bool) {
-	w.taskMu.Lock()
-	defer w.taskMu.Unlock()
-	n, ok := w.tasks[text]
-	return n, ok
 }
 
 // Episodes is the number of episodes taken so far; Frames that of rows.
@@ -164,11 +153,9 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	begun = true
 	w.hear(p.notes)
 	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, tasks: taskTexts(&ep), stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
-	if at := (Standing{w.written, w.rows}); p.at == nil || *p.at != at {
-		w.bookkeeping(&ep, at, p.columns, func(text string) (int64, bool) { return w.task(text), true })
-		if err := w.columns(ctx, &ep, p.columns, func(f *writtenFeature) bool { return f.Default }); err != nil {
-			return err
-		}
+	w.bookkeeping(&ep, p.columns)
+	if err := w.columns(ctx, &ep, p.columns, true); err != nil {
+		return err
 	}
 	var chunks []*pqw.Chunk
 	for i := range w.feats {
