@@ -9,20 +9,12 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
-
-// rowsOf names all rows of an episode.
-func rowsOf(episode, n int) []robocache.Row {
-	rows := make([]robocache.Row, n)
-	for k := range rows {
-		rows[k] = robocache.Row{Episode: episode, Index: k}
-	}
-	return rows
-}
 
 // episode reads one episode of the source. t.m.New is −1 where it must be left out.
 func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData, err error) {
@@ -39,7 +31,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData
 		t.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": e}, "an episode without rows is left out")
 		return nil, nil
 	}
-	rows := rowsOf(e, n)
+	rows := reader.Rows(e, 0, n)
 	ep := &write.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]write.VideoPart{},
 		FrameStats: map[string]*stats.Pixels{}, Listed: meta.Tasks}
 	if ep.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
@@ -213,7 +205,7 @@ func (c *conversion) count(m EpisodeMap) {
 
 // segment looks at the sample table and decides between copying and encoding (C2).
 func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, error) {
-	rows := rowsOf(e, c.src.Len(e))
+	rows := reader.Rows(e, 0, c.src.Len(e))
 	s := &segment{refs: make([]robocache.FrameRef, len(rows))}
 	if err := c.src.Frames(ctx, f.source, rows, s.refs); err != nil {
 		return nil, err
@@ -255,20 +247,11 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 
 // ofSize says whether the images of a file have the size of their stream; ErrUnsupported where not: encoding brings them to it.
 func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error {
-	file, err := c.lib.Acquire(ctx, path)
-	if err != nil {
-		return err
+	w, h, err := c.sizeOf(ctx, path)
+	if err == nil && f.Width > 0 && (w != f.Width || h != f.Height) {
+		err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: fmt.Sprintf("its images are %d×%d, those of the stream %d×%d", w, h, f.Width, f.Height)}
 	}
-	defer file.Release()
-	se := file.Index.Entries()[0]
-	w, h := se.Width, se.Height
-	if se.Rotation%180 != 0 {
-		w, h = h, w
-	}
-	if f.Width > 0 && (w != f.Width || h != f.Height) {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: fmt.Sprintf("its images are %d×%d, those of the stream %d×%d", w, h, f.Width, f.Height)}
-	}
-	return nil
+	return err
 }
 
 func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *write.EpisodeData, m *EpisodeMap) error {
@@ -282,7 +265,7 @@ func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *write.E
 		return nil
 	}
 	ep.Videos[f.Key] = write.VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
-	if c.opt.frames == stats.NoFrames || !c.decodes {
+	if c.opt.out.Frames == stats.NoFrames || !c.decodes {
 		return nil
 	}
 	source := f.Feature
@@ -322,20 +305,12 @@ func (c *conversion) frames(ctx context.Context, f *feature, refs []robocache.Fr
 func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64, start float64, err error) {
 	defer guard.Malformed("convert", &err)
 	n := c.src.Len(e)
-	out := make([]float64, n)
 	if f := c.src.Info().Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() && (f.DType == robocache.Float64 || f.DType == robocache.Float32) {
 		raw := make([]byte, n*f.DType.Size())
-		if err := c.src.Gather(ctx, "timestamp", rowsOf(e, n), raw); err != nil {
+		if err := c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw); err != nil {
 			return nil, 0, robocache.At(err, robocache.Where{"stream": "timestamp"})
 		}
-		for k := range out {
-			if f.DType == robocache.Float64 {
-				out[k] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*k:]))
-			} else {
-				out[k] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*k:])))
-			}
-		}
-		return out, 0, nil
+		return robocache.Float64s(nil, f.DType, raw), 0, nil
 	}
 	times, err := c.src.Times(ctx, e, "")
 	if err != nil {
@@ -344,13 +319,13 @@ func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64,
 	if len(times) != n {
 		return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
 	}
-	for k, t := range times {
-		out[k] = float64(t) / 1e9
+	for _, t := range times {
+		timestamps = append(timestamps, float64(t)/1e9)
 	}
 	if n > 0 {
-		start = out[0]
+		start = timestamps[0]
 	}
-	return out, start, nil
+	return timestamps, start, nil
 }
 
 // chooseTimestamps looks whether any recorded timestamp says something else than frame_index/fps, beyond float32's rounding.

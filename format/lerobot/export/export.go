@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
@@ -19,25 +21,21 @@ import (
 
 // Write writes a dataset whose streams lie on one grid as LeRobot v3.0 at dst, a path or URI that can be written. WriteReport.Own is a *Report.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
-	c, err := newConversion(ctx, src, opt)
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	if err := c.at(ctx, dst); err != nil {
-		return nil, err
-	}
-	return c.told(), nil
+	return writeBy(ctx, src, opt, func(c *conversion) error { return c.at(ctx, dst) })
 }
 
 // WriteStore is Write into an empty store.
 func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+	return writeBy(ctx, src, opt, func(c *conversion) error { return c.into(ctx, dst) })
+}
+
+func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions, run func(*conversion) error) (*robocache.WriteReport, error) {
 	c, err := newConversion(ctx, src, opt)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	if err := c.into(ctx, dst); err != nil {
+	if err := run(c); err != nil {
 		return nil, err
 	}
 	return c.told(), nil
@@ -174,7 +172,7 @@ func (c *conversion) plan(ctx context.Context) error {
 			c.opt.Episodes = append(c.opt.Episodes, i)
 		}
 	}
-	c.look = stats.NewLook(c.src, c.opt.frames, c.opt.Threads)
+	c.look = stats.NewLook(c.src, c.opt.out.Frames, c.opt.Threads)
 	c.pool = video.NewPool(256 << 20)
 	c.lib = video.LibraryOf(c.src)
 	_, err := video.ActiveBackend()
@@ -252,99 +250,94 @@ func (c *conversion) asVideo(f *robocache.Feature) bool {
 	return c.opt.images == "video" || c.opt.images == "" && c.src.Info().Format != "lerobot"
 }
 
-// measure takes the size of each camera's images off its first file: declarations have been wrong.
+// measure takes the size of each camera's images off its first file, of stills off the first image: declarations have been wrong.
 func (c *conversion) measure(ctx context.Context) error {
 	for i := range c.features {
 		f := &c.features[i]
-		if f.still || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0) {
-			if err := c.measureStill(ctx, f); err != nil {
-				return err
-			}
-			continue
-		}
-		if f.Kind != robocache.KindVideo || c.lib == nil {
+		still := f.still || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0)
+		if !still && (f.Kind != robocache.KindVideo || c.lib == nil) {
 			continue
 		}
 		ref := make([]robocache.FrameRef, 1)
+		known := false
 		for _, e := range c.opt.Episodes {
-			if c.src.Len(e) == 0 {
-				continue
+			n := c.src.Len(e)
+			rows := []int{0, n / 2, n - 1}
+			if !still {
+				rows = rows[:1]
 			}
-			if err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e}}, ref); err != nil || ref[0].Missing || ref[0].Path == "" {
-				if ctx.Err() != nil {
-					return ctx.Err()
+			for _, k := range rows {
+				if known || k < 0 || k >= n {
+					continue
 				}
-				continue // the episode's own turn tells what is wrong with it
+				// What fails here is told in the episode's own turn.
+				if err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref); ctx.Err() != nil {
+					return ctx.Err()
+				} else if err == nil && !ref[0].Missing {
+					known = still && f.measureStill(&ref[0]) || !still && c.measureVideo(ctx, f, ref[0].Path)
+				}
 			}
-			file, err := c.lib.Acquire(ctx, ref[0].Path)
-			if err != nil {
-				continue
+			if known {
+				break
 			}
-			se := file.Index.Entries()[0]
-			file.Release()
-			w, h := se.Width, se.Height
-			if se.Rotation%180 != 0 {
-				w, h = h, w
-			}
-			if f.Width != 0 && (f.Width != w || f.Height != h) {
-				c.find(robocache.SeverityWarning, "size-corrected", robocache.Where{"stream": f.source, "file": ref[0].Path}, fmt.Sprintf("declared %d×%d, the images are %d×%d", f.Width, f.Height, w, h))
-			}
-			f.Width, f.Height = w, h
-			break
 		}
 	}
 	return nil
 }
 
-// measureStill takes the size of a stream of stills off its first image.
-func (c *conversion) measureStill(ctx context.Context, f *feature) error {
-	ref := make([]robocache.FrameRef, 1)
-	for _, e := range c.opt.Episodes {
-		for _, k := range []int{0, c.src.Len(e) / 2, c.src.Len(e) - 1} {
-			if k < 0 || k >= c.src.Len(e) {
-				continue
-			}
-			if err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref); err != nil || ref[0].Missing {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				continue // the episode's own turn tells what is wrong with it
-			}
-			info, err := video.ImageSize(&ref[0])
-			if err != nil {
-				continue
-			}
-			f.Width, f.Height = info.Width, info.Height
-			if f.still {
-				f.Channels = 3
-			} else if f.Channels == 0 {
-				f.Channels = info.Channels
-			}
-			if !f.still && f.Depth == nil && info.Channels == 1 {
-				f.DType = info.DType // a source that says bytes may have depth
-			}
-			f.Shape, f.Names = []int{f.Height, f.Width, f.Channels}, json.RawMessage(`["height","width","channels"]`)
-			return nil
-		}
+// measureVideo takes the size of a camera's images off a file; false where that cannot be.
+func (c *conversion) measureVideo(ctx context.Context, f *feature, path string) bool {
+	if path == "" {
+		return false
 	}
-	return nil
+	w, h, err := c.sizeOf(ctx, path)
+	if err != nil {
+		return false
+	}
+	if f.Width != 0 && (f.Width != w || f.Height != h) {
+		c.find(robocache.SeverityWarning, "size-corrected", robocache.Where{"stream": f.source, "file": path}, fmt.Sprintf("declared %d×%d, the images are %d×%d", f.Width, f.Height, w, h))
+	}
+	f.Width, f.Height = w, h
+	return true
+}
+
+// sizeOf is the size at which the images of a file are shown.
+func (c *conversion) sizeOf(ctx context.Context, path string) (w, h int, err error) {
+	file, err := c.lib.Acquire(ctx, path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer file.Release()
+	se := file.Index.Entries()[0]
+	if se.Rotation%180 != 0 {
+		return se.Height, se.Width, nil
+	}
+	return se.Width, se.Height, nil
+}
+
+// measureStill takes the size of a stream of stills off an image; false where that cannot be.
+func (f *feature) measureStill(ref *robocache.FrameRef) bool {
+	info, err := video.ImageSize(ref)
+	if err != nil {
+		return false
+	}
+	f.Width, f.Height = info.Width, info.Height
+	if f.still {
+		f.Channels = 3
+	} else if f.Channels == 0 {
+		f.Channels = info.Channels
+	}
+	if !f.still && f.Depth == nil && info.Channels == 1 {
+		f.DType = info.DType // a source that says bytes may have depth
+	}
+	f.Shape, f.Names = []int{f.Height, f.Width, f.Channels}, json.RawMessage(`["height","width","channels"]`)
+	return true
 }
 
 // legalKey gives a name that LeRobot takes: no "/", not taken.
 func legalKey(key string, taken map[string]bool) string {
-	b := []byte(key)
-	for i, ch := range b {
-		if ch == '/' || ch == '\\' || ch == 0 {
-			b[i] = '.'
-		}
-	}
-	name := string(b)
-	for len(name) > 0 && name[0] == '.' {
-		name = name[1:]
-	}
-	if name == "" {
-		name = "unnamed"
-	}
+	name := strings.TrimLeft(strings.NewReplacer("/", ".", "\\", ".", "\x00", ".").Replace(key), ".")
+	name = cmp.Or(name, "unnamed")
 	for taken[name] {
 		name += "_source"
 	}
@@ -365,9 +358,10 @@ const reportName = "meta/conversion.json"
 
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
-	cfg := write.Config{FPS: c.fps, Robot: c.src.Info().Robot, ChunksSize: c.opt.chunksSize, DataFileBytes: c.opt.dataFileBytes, VideoFileBytes: c.opt.videoFileBytes,
-		Video: c.opt.encode, TempDir: c.opt.tempDir, StatsBudget: c.opt.statsBudget, Frames: c.opt.frames, PartsDir: c.parts, Encoders: c.opt.Threads, Extra: map[string][]byte{}, Tasks: c.chooseTasks(),
-		Reuse: func(name, key string) bool { return j.has(ctx, name, key) }, Made: func(name, key string) error { return j.add(ctx, name, key) }}
+	cfg := c.opt.out
+	cfg.FPS, cfg.Robot, cfg.PartsDir, cfg.Encoders, cfg.Extra, cfg.Tasks = c.fps, c.src.Info().Robot, c.parts, c.opt.Threads, map[string][]byte{}, c.chooseTasks()
+	cfg.Reuse = func(name, key string) bool { return j.has(ctx, name, key) }
+	cfg.Made = func(name, key string) error { return j.add(ctx, name, key) }
 	if len(c.src.Info().Splits) > 0 {
 		cfg.Splits = map[string]string{}
 	}

@@ -32,7 +32,7 @@ type journalFile struct {
 func (c *conversion) identity() string {
 	h := sha256.New()
 	info := c.src.Info()
-	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, info.Splits, c.fps, c.opt.Episodes, c.opt.codec, c.opt.encode, c.opt.dataFileBytes, c.opt.videoFileBytes, c.opt.chunksSize, c.opt.frames, c.opt.SkipBad, c.timestamps, c.opt.images, c.opt.groupRows, c.opt.View)
+	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, info.Splits, c.fps, c.opt.Episodes, c.opt.codec, c.opt.out.Video, c.opt.out.DataFileBytes, c.opt.out.VideoFileBytes, c.opt.out.ChunksSize, c.opt.out.Frames, c.opt.SkipBad, c.timestamps, c.opt.images, c.opt.groupRows, c.opt.View)
 	for _, f := range c.features {
 		fmt.Fprintln(h, f.source, f.Key, f.Kind, f.DType, f.Shape)
 	}

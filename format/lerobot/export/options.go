@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,22 +38,18 @@ var WriteOptions = map[string]string{
 // settings are the choices of a conversion.
 type settings struct {
 	robocache.WriteOptions
-	codec                         string // video_codec
-	encode                        write.VideoConfig
-	images                        string
-	copyOnly, noTimestamps        bool
-	frames                        stats.FramePolicy
-	dataFileBytes, videoFileBytes int64
-	statsBudget                   int64
-	chunksSize, groupRows         int
-	tempDir                       string
+	out                    write.Config // what of it the options say
+	codec                  string       // video_codec
+	images                 string
+	copyOnly, noTimestamps bool
+	groupRows              int
 }
 
 // settle reads the choices that are text.
 func settle(opt robocache.WriteOptions) (*settings, error) {
-	o := &settings{WriteOptions: opt, codec: "copy", frames: stats.SampledFrames, groupRows: groupLeast}
+	o := &settings{WriteOptions: opt, codec: "copy", groupRows: groupLeast, out: write.Config{Frames: stats.SampledFrames}}
 	number := func(to *int64) func(string) bool {
-		return func(v string) (ok bool) {
+		return func(v string) bool {
 			n, err := strconv.ParseInt(v, 10, 64)
 			*to = n
 			return err == nil && n >= 0
@@ -75,12 +72,12 @@ func settle(opt robocache.WriteOptions) (*settings, error) {
 			return err == nil
 		}
 	}
-	var frames string
+	w := &o.out
 	read := map[string]func(string) bool{
-		"video_codec": text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&o.encode.GOP), "crf": whole(&o.encode.CRF), "preset": text(&o.encode.Preset),
-		"codec": text(&o.encode.Codec), "copy_only": yes(&o.copyOnly, true), "images": text(&o.images, "", "video", "images"), "recorded_timestamps": yes(&o.noTimestamps, false),
-		"frames": text(&frames), "group_rows": whole(&o.groupRows), "chunks_size": whole(&o.chunksSize), "data_file_bytes": number(&o.dataFileBytes), "video_file_bytes": number(&o.videoFileBytes),
-		"stats_budget": number(&o.statsBudget), "temp_dir": text(&o.tempDir),
+		"video_codec": text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": text(&w.Video.Preset),
+		"codec": text(&w.Video.Codec), "copy_only": yes(&o.copyOnly, true), "images": text(&o.images, "", "video", "images"), "recorded_timestamps": yes(&o.noTimestamps, false),
+		"frames": func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true }, "group_rows": whole(&o.groupRows),
+		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": number(&w.DataFileBytes), "video_file_bytes": number(&w.VideoFileBytes), "stats_budget": number(&w.StatsBudget), "temp_dir": text(&w.TempDir),
 	}
 	for k, v := range robocache.CurrentOptions(opt.Options) {
 		f, ok := read[k]
@@ -91,11 +88,8 @@ func settle(opt robocache.WriteOptions) (*settings, error) {
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Msg: "option " + k, Want: WriteOptions[k], Got: strconv.Quote(v)}
 		}
 	}
-	if frames != "" {
-		o.frames = stats.FramePolicy(frames)
-	}
 	if o.codec != "copy" {
-		o.encode.Codec = o.codec
+		w.Video.Codec = o.codec
 	}
 	return o, nil
 }
