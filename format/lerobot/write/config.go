@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"runtime"
@@ -112,23 +113,17 @@ func (c *Config) validate() error {
 	if c.FPS.Num <= 0 || c.FPS.Den <= 0 {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Want: "a rate > 0", Got: "none", Hint: "give the frames a second of the dataset"}
 	}
-	if c.ChunksSize == 0 {
-		c.ChunksSize = defaultChunksSize
-	}
+	c.ChunksSize = cmp.Or(c.ChunksSize, defaultChunksSize)
 	if c.ChunksSize < 0 || c.ChunksSize > maxFileNumber+1 {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "chunks_size", Want: "1 to 1000", Got: jsonText(c.ChunksSize)}
 	}
-	if c.DataFileBytes <= 0 {
-		c.DataFileBytes = defaultDataBytes
-	}
-	if c.VideoFileBytes <= 0 {
-		c.VideoFileBytes = defaultVideoBytes
+	for to, usual := range map[*int64]int64{&c.DataFileBytes: defaultDataBytes, &c.VideoFileBytes: defaultVideoBytes, &c.StatsBudget: defaultStatsBudget} {
+		if *to <= 0 {
+			*to = usual
+		}
 	}
 	if c.Encoders <= 0 {
 		c.Encoders = runtime.GOMAXPROCS(0)
-	}
-	if c.StatsBudget <= 0 {
-		c.StatsBudget = defaultStatsBudget
 	}
 	seen := map[string]bool{}
 	for _, f := range Bookkeeping {

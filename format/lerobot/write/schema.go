@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -62,36 +63,27 @@ func plain(n parquet.Node) parquet.Node { return parquet.Encoded(n, &parquet.Pla
 // stored keeps what is compressed already, frames, from being compressed once more: half the time of writing them, for nothing.
 func stored(n parquet.Node) parquet.Node { return parquet.Compressed(n, &parquet.Uncompressed) }
 
+// leafOf is how Parquet and Arrow call a type; nil for one that they do not have.
 func leafOf(d robocache.DType) (parquet.Node, arrow.DataType) {
-	switch d {
-	case robocache.Bool:
-		return parquet.Leaf(parquet.BooleanType), arrow.FixedWidthTypes.Boolean
-	case robocache.Int8:
-		return parquet.Int(8), arrow.PrimitiveTypes.Int8
-	case robocache.Int16:
-		return parquet.Int(16), arrow.PrimitiveTypes.Int16
-	case robocache.Int32:
-		return parquet.Leaf(parquet.Int32Type), arrow.PrimitiveTypes.Int32
-	case robocache.Int64:
-		return parquet.Leaf(parquet.Int64Type), arrow.PrimitiveTypes.Int64
-	case robocache.Uint8:
-		return parquet.Uint(8), arrow.PrimitiveTypes.Uint8
-	case robocache.Uint16:
-		return parquet.Uint(16), arrow.PrimitiveTypes.Uint16
-	case robocache.Uint32:
-		return parquet.Uint(32), arrow.PrimitiveTypes.Uint32
-	case robocache.Uint64:
-		return parquet.Uint(64), arrow.PrimitiveTypes.Uint64
-	case robocache.Float16:
-		return parquet.Leaf(float16Type{parquet.FixedLenByteArrayType(2)}), arrow.FixedWidthTypes.Float16
-	case robocache.Float32:
-		return parquet.Leaf(parquet.FloatType), arrow.PrimitiveTypes.Float32
-	case robocache.Float64:
-		return parquet.Leaf(parquet.DoubleType), arrow.PrimitiveTypes.Float64
-	case robocache.String:
-		return plain(parquet.String()), arrow.BinaryTypes.String
-	}
-	return nil, nil
+	t := map[robocache.DType]struct {
+		node  parquet.Node
+		arrow arrow.DataType
+	}{
+		robocache.Bool:    {parquet.Leaf(parquet.BooleanType), arrow.FixedWidthTypes.Boolean},
+		robocache.Int8:    {parquet.Int(8), arrow.PrimitiveTypes.Int8},
+		robocache.Int16:   {parquet.Int(16), arrow.PrimitiveTypes.Int16},
+		robocache.Int32:   {parquet.Leaf(parquet.Int32Type), arrow.PrimitiveTypes.Int32},
+		robocache.Int64:   {parquet.Leaf(parquet.Int64Type), arrow.PrimitiveTypes.Int64},
+		robocache.Uint8:   {parquet.Uint(8), arrow.PrimitiveTypes.Uint8},
+		robocache.Uint16:  {parquet.Uint(16), arrow.PrimitiveTypes.Uint16},
+		robocache.Uint32:  {parquet.Uint(32), arrow.PrimitiveTypes.Uint32},
+		robocache.Uint64:  {parquet.Uint(64), arrow.PrimitiveTypes.Uint64},
+		robocache.Float16: {parquet.Leaf(float16Type{parquet.FixedLenByteArrayType(2)}), arrow.FixedWidthTypes.Float16},
+		robocache.Float32: {parquet.Leaf(parquet.FloatType), arrow.PrimitiveTypes.Float32},
+		robocache.Float64: {parquet.Leaf(parquet.DoubleType), arrow.PrimitiveTypes.Float64},
+		robocache.String:  {plain(parquet.String()), arrow.BinaryTypes.String},
+	}[d]
+	return t.node, t.arrow
 }
 
 // scalarColumn is one value a row.
@@ -175,18 +167,7 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 }
 
 // spaced writes a shape as Python's json does.
-func spaced(shape []int) string {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, d := range shape {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, d)
-	}
-	b.WriteByte(']')
-	return b.String()
-}
+func spaced(shape []int) string { return strings.ReplaceAll(jsonText(shape), ",", ", ") }
 
 // schemaOf makes the Parquet schema and the metadata of a file. extra is one more key for both Parquet and Arrow ("pandas").
 func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map[string]string, error) {

@@ -1,10 +1,12 @@
 package pq
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math"
 	"sync"
 
@@ -50,10 +52,7 @@ func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, lea
 		return nil, err
 	}
 	rows := f.Groups[group].Rows
-	width := int64(leaf.Width())
-	if width == 0 {
-		width = 4 // an offset a value
-	}
+	width := cmp.Or(int64(leaf.Width()), 4) // of byte arrays an offset a value
 	if k.Size > lim.Bytes || k.Values > lim.Bytes/width {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Where: where, Want: fmt.Sprintf("at most %d bytes", lim.Bytes), Got: fmt.Sprintf("%d values in %d bytes", k.Values, k.Size), Hint: "raise the memory budget, or write smaller row groups"}
 	}
@@ -201,10 +200,7 @@ func (d *decoder) dictionary(h pageHeader, body []byte) error {
 }
 
 func (d *decoder) encoding(e int32) error {
-	name := encodingNames[e]
-	if name == "" {
-		name = fmt.Sprintf("number %d", e)
-	}
+	name := cmp.Or(encodingNames[e], fmt.Sprintf("number %d", e))
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Where: d.where, Msg: "encoding " + name + " of a column of " + d.leaf.Type.String()}
 }
 
@@ -213,33 +209,24 @@ func (d *decoder) dataV1(h pageHeader, body []byte) error {
 	if err != nil {
 		return err
 	}
-	cut := func() ([]byte, bool) {
+	var levels [2][]byte
+	for i, part := range []struct {
+		most int
+		enc  int32
+	}{{d.leaf.MaxRep, h.repEnc}, {d.leaf.MaxDef, h.defEnc}} {
+		if part.most == 0 {
+			continue
+		}
+		if part.enc != encRLE {
+			return d.encoding(part.enc)
+		}
 		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
-			return nil, false
+			return malformed(d.where, "levels longer than their page")
 		}
-		n := binary.LittleEndian.Uint32(b)
-		lv := b[4 : 4+n]
-		b = b[4+n:]
-		return lv, true
+		n := 4 + int(binary.LittleEndian.Uint32(b))
+		levels[i], b = b[4:n], b[n:]
 	}
-	var rep, def []byte
-	ok := true
-	if d.leaf.MaxRep > 0 {
-		if h.repEnc != encRLE {
-			return d.encoding(h.repEnc)
-		}
-		rep, ok = cut()
-	}
-	if ok && d.leaf.MaxDef > 0 {
-		if h.defEnc != encRLE {
-			return d.encoding(h.defEnc)
-		}
-		def, ok = cut()
-	}
-	if !ok {
-		return malformed(d.where, "levels longer than their page")
-	}
-	return d.data(h, rep, def, b)
+	return d.data(h, levels[0], levels[1], b)
 }
 
 func (d *decoder) dataV2(h pageHeader, body []byte) error {
@@ -263,10 +250,8 @@ func (d *decoder) dataV2(h pageHeader, body []byte) error {
 }
 
 func with(w robocache.Where, k string, v any) robocache.Where {
-	out := robocache.Where{k: v}
-	for a, b := range w {
-		out[a] = b
-	}
+	out := maps.Clone(w)
+	out[k] = v
 	return out
 }
 

@@ -2,7 +2,7 @@ package pq
 
 import (
 	"bytes"
-	"compress/gzip"
+	"cmp"
 	"fmt"
 	"io"
 	"sync"
@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/inflate"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
@@ -21,12 +22,6 @@ func decompress(codec int32, dst, src []byte) error {
 	var out []byte
 	var err error
 	switch codec {
-	case 0:
-		if len(src) != len(dst) {
-			return bad("an uncompressed page of another size than declared")
-		}
-		copy(dst, src)
-		return nil
 	case 1:
 		n, e := snappy.DecodedLen(src)
 		if e != nil || n != len(dst) {
@@ -34,16 +29,8 @@ func decompress(codec int32, dst, src []byte) error {
 		}
 		out, err = snappy.Decode(dst, src)
 	case 2:
-		z, e := gzip.NewReader(bytes.NewReader(src))
-		if e != nil {
+		if e := inflate.Gzip(dst, src); e != nil {
 			return bad("gzip: " + e.Error())
-		}
-		if _, e = io.ReadFull(z, dst); e != nil {
-			return bad("gzip: " + e.Error())
-		}
-		var one [1]byte
-		if n, _ := z.Read(one[:]); n != 0 {
-			return bad("gzip: more bytes than declared")
 		}
 		return nil
 	case 4:
@@ -59,11 +46,7 @@ func decompress(codec int32, dst, src []byte) error {
 		}
 		return nil
 	default:
-		names := map[int32]string{3: "LZO", 5: "LZ4 (the deprecated framing)"}
-		name := names[codec]
-		if name == "" {
-			name = fmt.Sprintf("number %d", codec)
-		}
+		name := cmp.Or(map[int32]string{3: "LZO", 5: "LZ4 (the deprecated framing)"}[codec], fmt.Sprintf("number %d", codec))
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Msg: "compression " + name, Hint: "write the file with snappy or zstd"}
 	}
 	if err != nil {

@@ -64,25 +64,6 @@ func deltaInts(b []byte, want int) (out []int64, rest []byte, bad string) {
 	return out, b, ""
 }
 
-func readBits(b []byte, bit int, width uint) uint64 {
-	if width == 0 {
-		return 0
-	}
-	at, shift := bit>>3, uint(bit&7)
-	var lo, hi uint64
-	for k := 0; k < 8 && at+k < len(b); k++ {
-		lo |= uint64(b[at+k]) << (8 * k)
-	}
-	if at+8 < len(b) {
-		hi = uint64(b[at+8])
-	}
-	v := lo>>shift | hi<<(64-shift)
-	if shift == 0 {
-		v = lo
-	}
-	return v & (^uint64(0) >> (64 - min(width, 64)))
-}
-
 // delta appends n integers.
 func (v *values) delta(b []byte, n int, typ Physical) string {
 	out, _, bad := deltaInts(b, n)

@@ -1,6 +1,9 @@
 package pq
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // hybrid walks the RLE / bit-packed hybrid encoding of levels, dictionary indices and booleans.
 type hybrid struct {
@@ -79,13 +82,18 @@ func unpack(dst []uint32, b []byte, bit int, width uint) {
 		bit += int(width)
 	}
 	for ; i < len(dst); i++ {
-		var w uint64
-		for k, at := 0, bit>>3; k < 8 && at+k < len(b); k++ {
-			w |= uint64(b[at+k]) << (8 * k)
-		}
-		dst[i] = uint32(w >> (bit & 7) & mask)
+		dst[i] = uint32(readBits(b, bit, width))
 		bit += int(width)
 	}
+}
+
+// readBits reads a value of width ≤ 64 bits at a bit; what lies after the end is 0.
+func readBits(b []byte, bit int, width uint) uint64 {
+	at, shift := bit>>3, uint(bit&7)
+	var w [16]byte
+	copy(w[:9], b[min(at, len(b)):])
+	v := binary.LittleEndian.Uint64(w[:])>>shift | uint64(w[8])<<(64-shift)
+	return v & (1<<width - 1)
 }
 
 // indices decodes exactly len(dst) values.
@@ -103,7 +111,7 @@ func indices(dst []uint32, b []byte, width uint) bool {
 // levels decodes exactly n levels of at most maxLevel. When all are maxLevel it gives nil and true without filling to:
 // the usual case, a column that is OPTIONAL and never null.
 func levels(to []uint8, b []byte, n, maxLevel int) (out []uint8, allMax, ok bool) {
-	width := uint(bitWidth(maxLevel))
+	width := uint(bits.Len(uint(maxLevel)))
 	h := hybrid{b: b, width: width}
 	if !h.next() {
 		return nil, n == 0, n == 0
@@ -132,12 +140,4 @@ func levels(to []uint8, b []byte, n, maxLevel int) (out []uint8, allMax, ok bool
 		done += k
 	}
 	return to, allMax, true
-}
-
-func bitWidth(v int) int {
-	n := 0
-	for ; v > 0; v >>= 1 {
-		n++
-	}
-	return n
 }

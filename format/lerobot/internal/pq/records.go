@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -61,25 +62,19 @@ type stream struct {
 	entry, value int
 }
 
-func (s *stream) def() int {
-	if s.entry >= s.col.Entries {
+// level is the next entry's, of levels that are nil where all are the same; -1 at the end.
+func (s *stream) level(levels []uint8, all int) int {
+	switch {
+	case s.entry >= s.col.Entries:
 		return -1
+	case levels == nil:
+		return all
 	}
-	if s.col.Def == nil {
-		return s.leaf.MaxDef
-	}
-	return int(s.col.Def[s.entry])
+	return int(levels[s.entry])
 }
 
-func (s *stream) rep() int {
-	if s.entry >= s.col.Entries {
-		return -1
-	}
-	if s.col.Rep == nil {
-		return 0
-	}
-	return int(s.col.Rep[s.entry])
-}
+func (s *stream) def() int { return s.level(s.col.Def, s.leaf.MaxDef) }
+func (s *stream) rep() int { return s.level(s.col.Rep, 0) }
 
 func (s *stream) skip() {
 	if s.def() == s.leaf.MaxDef {
@@ -207,18 +202,14 @@ func (a *assembler) leaf(n *Node, s *stream) {
 	switch n.Type {
 	case Boolean:
 		a.buf.WriteString(strconv.FormatBool(b[0] != 0))
-	case Int32:
-		v := binary.LittleEndian.Uint32(b)
-		if n.Note == Unsigned {
-			a.buf.WriteString(strconv.FormatUint(uint64(v), 10))
-		} else {
-			a.buf.WriteString(strconv.FormatInt(int64(int32(v)), 10))
-		}
-	case Int64:
-		v := binary.LittleEndian.Uint64(b)
-		if n.Note == Unsigned {
+	case Int32, Int64:
+		v := binary.LittleEndian.Uint64(append(slices.Clone(b), 0, 0, 0, 0))
+		switch {
+		case n.Note == Unsigned:
 			a.buf.WriteString(strconv.FormatUint(v, 10))
-		} else {
+		case n.Type == Int32:
+			a.buf.WriteString(strconv.FormatInt(int64(int32(v)), 10))
+		default:
 			a.buf.WriteString(strconv.FormatInt(int64(v), 10))
 		}
 	case Float:

@@ -154,9 +154,8 @@ func (v *values) rleBool(b []byte, n int) string {
 		return "booleans end early"
 	}
 	h := hybrid{b: b[4 : 4+binary.LittleEndian.Uint32(b)], width: 1}
-	dst := v.grow(n)
 	var buf [256]uint32
-	for len(dst) > 0 {
+	for dst := v.grow(n); len(dst) > 0; {
 		if h.left == 0 && !h.next() {
 			return "booleans end early"
 		}
