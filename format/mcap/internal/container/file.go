@@ -36,7 +36,7 @@ type File struct {
 	indexing sync.Mutex // held while the index is made
 	index    atomic.Pointer[Index]
 	findings []robocache.Finding
-	flying   map[int32]*flight
+	asked    sync.Map // int32 → *request: chunks that are about to be read
 	bad      sync.Map // numbers of chunks that could not be read
 	whole    sync.Map // numbers of chunks that were decompressed to their end and had the right sum
 	lost     atomic.Int64
@@ -73,7 +73,7 @@ func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
 	if opt.Index <= 0 {
 		opt.Index = 1 << 30
 	}
-	f := &File{r: r, lim: opt.Limits, opt: opt, flying: map[int32]*flight{}, cache: opt.Chunks}
+	f := &File{r: r, lim: opt.Limits, opt: opt, cache: opt.Chunks}
 	f.clear()
 	if err := f.head(ctx); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -16,30 +17,28 @@ const (
 	indexBatch = 8 << 20 // bytes of message indexes that are asked for together
 )
 
-// trip is the requests for a list of chunks. Chunks in no trip are read one by one.
+// trip is the requests for a list of chunks.
 type trip struct {
 	f      *File
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	all    []*request
 
-	mu      sync.Mutex
-	flights []*flight
-	ended   bool
+	mu    sync.Mutex
+	ended bool
+	wg    sync.WaitGroup // requests that are sent ahead
 }
 
-// flight is one request for several chunks.
-type flight struct {
-	trip   *trip
-	number int
-	chunks []int32
-	off    int64
-	size   int64
-	begun  bool
-	done   chan struct{}
+// request is one request for several chunks.
+type request struct {
+	trip *trip
+	off  int64
+	size int64
+	next *request
 
-	left int    // chunks that were not taken yet
-	data []byte // valid when done, unless err, until all of them are taken
+	once sync.Once
+	left atomic.Int64 // chunks that were not taken yet
+	data []byte       // until all of them are taken
 	err  error
 }
 
@@ -52,28 +51,27 @@ func (f *File) join(ctx context.Context, chunks []int32) *trip {
 	most := max(256<<10, min(joinMost, f.Budget()/16))
 	t := &trip{f: f}
 	t.ctx, t.cancel = context.WithCancel(ctx)
-	var run *flight
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	var run *request
 	for _, i := range chunks {
 		k := &f.Chunks[i]
-		if _, ok := f.cache.kept.Peek(chunkKey{f, int(i)}); ok || f.isBad(int(i)) || f.flying[i] != nil {
+		if _, ok := f.cache.kept.Peek(chunkKey{f, int(i)}); ok || f.isBad(int(i)) {
 			run = nil
 			continue
 		}
-		if run != nil && k.Offset >= run.off+run.size && k.Offset-run.off-run.size <= joinGap && k.Offset+k.Length-run.off <= most {
-			run.size = k.Offset + k.Length - run.off
-			run.chunks = append(run.chunks, i)
-			run.left++
+		if run == nil || k.Offset < run.off+run.size || k.Offset-run.off-run.size > joinGap || k.Offset+k.Length-run.off > most {
+			run = &request{trip: t, off: k.Offset}
+		}
+		if _, asked := f.asked.LoadOrStore(i, run); asked {
+			run = nil
 			continue
 		}
-		run = &flight{trip: t, number: len(t.flights), chunks: []int32{i}, off: k.Offset, size: k.Length, left: 1, done: make(chan struct{})}
-		t.flights = append(t.flights, run)
-	}
-	for _, fl := range t.flights {
-		for _, i := range fl.chunks {
-			f.flying[i] = fl
+		if run.left.Add(1) == 1 {
+			if n := len(t.all); n > 0 {
+				t.all[n-1].next = run
+			}
+			t.all = append(t.all, run)
 		}
+		run.size = k.Offset + k.Length - run.off
 	}
 	return t
 }
@@ -88,73 +86,46 @@ func (t *trip) end() {
 	t.mu.Unlock()
 	t.cancel()
 	t.wg.Wait()
-	t.f.mu.Lock()
-	defer t.f.mu.Unlock()
-	for _, fl := range t.flights {
-		for _, i := range fl.chunks {
-			if t.f.flying[i] == fl {
-				delete(t.f.flying, i)
-			}
+	t.f.asked.Range(func(chunk, r any) bool {
+		if r.(*request).trip == t {
+			t.f.asked.CompareAndDelete(chunk, r)
 		}
-	}
+		return true
+	})
 }
 
-// begin starts a flight and those that follow it.
-func (t *trip) begin(number int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, fl := range t.flights[number:min(number+1+joinAhead, len(t.flights))] {
-		if fl.begun {
-			continue
-		}
-		fl.begun = true
-		if t.ended { // taken before, asked for after
-			fl.err = context.Canceled
-			close(fl.done)
-			continue
-		}
-		t.wg.Go(func() {
-			defer close(fl.done)
-			fl.data = make([]byte, fl.size)
-			fl.err = t.f.r.ReadAt(t.ctx, fl.data, fl.off)
-		})
-	}
+func (r *request) send() {
+	r.once.Do(func() {
+		r.data = make([]byte, r.size)
+		r.err = r.trip.f.r.ReadAt(r.trip.ctx, r.data, r.off)
+	})
 }
 
-// take copies a chunk's part out; false where the request failed.
-func (fl *flight) take(dst []byte, off int64) bool {
-	if fl.err == nil {
-		copy(dst, fl.data[off-fl.off:])
+// take copies a chunk's part out, while those behind this one are under way; false where this one failed.
+func (r *request) take(dst []byte, off int64) bool {
+	r.trip.mu.Lock()
+	for n, more := r.next, joinAhead; n != nil && more > 0 && !r.trip.ended; n, more = n.next, more-1 {
+		r.trip.wg.Go(n.send)
 	}
-	fl.trip.mu.Lock()
-	defer fl.trip.mu.Unlock()
-	if fl.left--; fl.left == 0 {
-		fl.data = nil
+	r.trip.mu.Unlock()
+	r.send()
+	if r.err == nil {
+		copy(dst, r.data[off-r.off:])
 	}
-	return fl.err == nil
+	if r.left.Add(-1) == 0 {
+		r.data = nil
+	}
+	return r.err == nil
 }
 
 // raw gives the record of a chunk as it is in the file, in memory that is the caller's until it puts it back.
 func (f *File) raw(ctx context.Context, i int) (*[]byte, error) {
 	k := &f.Chunks[i]
-	f.mu.Lock()
-	fl := f.flying[int32(i)]
-	delete(f.flying, int32(i)) // who wants it again reads it alone
-	f.mu.Unlock()
 	raw := raws.borrow(int(k.Length))
-	if fl != nil {
-		fl.trip.begin(fl.number)
-		select {
-		case <-fl.done:
-		case <-ctx.Done():
-			raws.Put(raw)
-			return nil, ctx.Err()
-		}
-		if fl.take(*raw, k.Offset) {
-			return raw, nil
-		}
-		// What failed together may come alone, and a chunk's error is its own.
+	if r, ok := f.asked.LoadAndDelete(int32(i)); ok && r.(*request).take(*raw, k.Offset) { // who wants it again reads it alone
+		return raw, nil
 	}
+	// What failed together may come alone, and a chunk's error is its own.
 	if err := f.r.ReadAt(ctx, *raw, k.Offset); err != nil {
 		raws.Put(raw)
 		return nil, err
