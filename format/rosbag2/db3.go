@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -33,6 +32,7 @@ type db3 struct {
 
 // db3Topic is the messages of a topic in log-time order.
 type db3Topic struct {
+	ids []int64 // of the table topics
 	log []int64
 	row []int64 // rowids
 }
@@ -156,6 +156,7 @@ func (s *db3) list(c *sqlite.Conn) (map[int64]int, error) {
 			s.topics = append(s.topics, db3Topic{})
 		}
 		numbers[id] = n
+		s.topics[n].ids = append(s.topics[n].ids, id)
 		return nil
 	})
 }
@@ -237,78 +238,127 @@ func (s *db3) Notes(context.Context) (map[string]string, error)    { return nil,
 func (s *db3) Verify(context.Context) ([]robocache.Finding, error) { return nil, nil }
 func (s *db3) Close() error                                        { return errors.Join(s.db.Close(), s.file.Close()) }
 
-func (s *db3) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) (err error) {
-	defer guard.File("rosbag2 read", s.name, &err)
-	return s.db.Use(ctx, func(c *sqlite.Conn) error {
-		for i := from; i < to; i++ {
-			if err := s.one(c, topic, i, fn); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+// ref is a message that is wanted.
+type ref struct {
+	row      int64
+	topic, i int
 }
 
-func (s *db3) one(c *sqlite.Conn, topic, i int, fn func(i int, m *bag.Message) error) error {
-	tp := &s.topics[topic]
-	var own error
-	there := false
-	err := c.Query("SELECT data FROM messages WHERE rowid=?", func(r *sqlite.Row) error {
-		there = true
-		own = fn(i, &bag.Message{Log: tp.log[i], Publish: tp.log[i], Data: r.ColumnRawBlob(0)})
-		return own
-	}, tp.row[i])
-	if own != nil {
-		return own
+func (s *db3) refs(topic, from, to int) []ref {
+	out := make([]ref, 0, max(0, to-from))
+	for i := from; i < to; i++ {
+		out = append(out, ref{s.topics[topic].row[i], topic, i})
 	}
-	if err == nil && !there {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the row of a message is not found again"}
-	}
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": s.name, "topic": s.infos[topic].Name, "index": i})
-	}
-	return nil
+	return out
+}
+
+// Messages reads messages of a topic in the order of their times.
+func (s *db3) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
+	failed := map[int]error{}
+	err := s.read(ctx, s.refs(topic, from, to), failed, func(_, i int, m *bag.Message) error { return fn(i, m) })
+	return cmp.Or(err, failed[topic])
 }
 
 // Walk reads the messages of these topics in the order of the file; topics that were not recorded in the order of their times one by one.
 func (s *db3) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
-	defer guard.File("rosbag2 walk", s.name, &err)
 	failed = map[int]error{}
-	type ref struct {
-		row      int64
-		topic, i int
-	}
 	var all []ref
 	for _, t := range topics {
-		rows := s.topics[t].row
-		if !slices.IsSorted(rows) {
-			failed[t] = s.Messages(ctx, t, 0, len(rows), func(i int, m *bag.Message) error { return fn(t, i, m) })
-			continue
-		}
-		for i, row := range rows {
-			all = append(all, ref{row, t, i})
+		refs := s.refs(t, 0, len(s.topics[t].row))
+		if slices.IsSorted(s.topics[t].row) {
+			all = append(all, refs...)
+		} else if err := s.read(ctx, refs, failed, fn); err != nil {
+			return failed, err
 		}
 	}
 	slices.SortFunc(all, func(a, b ref) int { return cmp.Compare(a.row, b.row) })
-	for len(all) > 0 {
+	return failed, s.read(ctx, all, failed, fn)
+}
+
+// mostBetween is how many rows of other topics a query passes over rather than to begin anew.
+const mostBetween = 32
+
+// errNoMore ends a query whose topics all failed.
+var errNoMore = errors.New("no topic is left")
+
+// read gives messages in the order of refs, with a query for each run of rows that lie near each other. What is wrong with a message ends its
+// topic, and is in failed.
+func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn func(topic, i int, m *bag.Message) error) (err error) {
+	defer guard.File("rosbag2 read", s.name, &err)
+	left := map[int]bool{} // topics that have not failed
+	ids := map[int64]bool{}
+	for _, r := range refs {
+		if !left[r.topic] {
+			left[r.topic] = true
+			for _, id := range s.topics[r.topic].ids {
+				ids[id] = true
+			}
+		}
+	}
+	fail := func(r ref, err error) {
+		failed[r.topic] = robocache.At(err, robocache.Where{"file": s.name, "topic": s.infos[r.topic].Name, "index": r.i})
+		delete(left, r.topic)
+	}
+	var list []string
+	for id := range ids {
+		list = append(list, strconv.FormatInt(id, 10))
+	}
+	slices.Sort(list)
+	sql := "SELECT rowid, data FROM messages NOT INDEXED WHERE rowid BETWEEN ? AND ? AND topic_id IN (" + strings.Join(list, ",") + ") ORDER BY rowid"
+	lost := &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the row of a message is not found again"}
+	var m bag.Message
+	for len(refs) > 0 && len(left) > 0 {
+		before := len(refs)
 		err := s.db.Use(ctx, func(c *sqlite.Conn) error {
-			for len(all) > 0 {
-				x := all[0]
-				all = all[1:]
-				if failed[x.topic] != nil {
-					continue
+			for len(refs) > 0 && len(left) > 0 {
+				n := 1
+				for n < len(refs) && refs[n].row > refs[n-1].row && refs[n].row-refs[n-1].row <= mostBetween {
+					n++
 				}
-				if err := s.one(c, x.topic, x.i, func(i int, m *bag.Message) error { return fn(x.topic, i, m) }); err != nil {
-					failed[x.topic] = err
+				run := refs[:n]
+				first := run[0].row
+				err := c.Query(sql, func(r *sqlite.Row) error {
+					row := r.ColumnInt64(0)
+					for len(run) > 0 && run[0].row <= row {
+						x := run[0]
+						run = run[1:]
+						switch {
+						case !left[x.topic]:
+						case x.row < row:
+							fail(x, lost)
+						default:
+							t := s.topics[x.topic].log[x.i]
+							m = bag.Message{Log: t, Publish: t, Data: r.ColumnRawBlob(1)}
+							if err := fn(x.topic, x.i, &m); err != nil {
+								fail(x, err)
+							}
+						}
+					}
+					if len(left) == 0 {
+						return errNoMore
+					}
+					return nil
+				}, first, refs[n-1].row)
+				for len(run) > 0 && (err == nil || !left[run[0].topic]) {
+					if left[run[0].topic] {
+						fail(run[0], lost)
+					}
+					run = run[1:]
+				}
+				if err != nil && len(run) > 0 && run[0].row == first { // else what failed may lie between them
+					fail(run[0], err)
+					run = run[1:]
+				}
+				refs = refs[n-len(run):]
+				if err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		if ctx.Err() != nil {
-			return failed, cmp.Or(err, ctx.Err())
+		if ctx.Err() != nil || err != nil && len(refs) == before {
+			return cmp.Or(err, ctx.Err())
 		}
 	}
-	maps.DeleteFunc(failed, func(_ int, err error) bool { return err == nil })
-	return failed, nil
+	return nil
 }

@@ -10,6 +10,6 @@
 //	Q5  Only tables are read: views, virtual tables and computed columns would run what the file says.
 //	Q6  Asking for sizes and small columns does not read large values, which lie in pages of their own.
 //
-// Measured on a file of 100,000 messages (98 MB): an index of all rows takes 0.08 s, payloads by their number 1.8 µs each, opening 0.7 ms. The
+// Measured on 100,000 messages of 300 bytes: an index of all rows takes 0.08 CPU s, payloads in the order of the file 0.7 µs each, opening 0.7 ms. The
 // runtime begins with the first database, not when the package is loaded.
 package sqlite

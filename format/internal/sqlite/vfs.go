@@ -25,6 +25,37 @@ type source struct {
 	size int64 // of file, as far as it is read
 	wal  []byte
 	err  error // the first that reading met
+
+	ahead []byte // of the file, from at on
+	at    int64
+	next  int64 // where the last read ended
+}
+
+// readAhead is how much is read at once of a file whose pages are read one behind the other.
+const readAhead = 64 << 10
+
+// read gives bytes inside the file.
+func (s *source) read(p []byte, off int64) error {
+	ordered := off == s.next
+	s.next = off + int64(len(p))
+	if i := off - s.at; i >= 0 && i+int64(len(p)) <= int64(len(s.ahead)) {
+		copy(p, s.ahead[i:])
+		return nil
+	}
+	n := min(readAhead, s.size-off)
+	if !ordered || int64(len(p)) > n {
+		return s.file.ReadAt(s.ctx, p, off)
+	}
+	if s.ahead == nil {
+		s.ahead = make([]byte, readAhead)
+	}
+	s.at, s.ahead = off, s.ahead[:n]
+	if err := s.file.ReadAt(s.ctx, s.ahead, off); err != nil {
+		s.ahead = s.ahead[:0]
+		return err
+	}
+	copy(p, s.ahead)
+	return nil
 }
 
 // fileSystem knows sources by the names that SQLite opens them by.
@@ -100,7 +131,7 @@ func (f dbFile) Size() (int64, error) { return f.s.size, nil }
 func (f dbFile) ReadAt(p []byte, off int64) (int, error) {
 	n := max(0, min(int64(len(p)), f.s.size-off))
 	if n > 0 {
-		if err := f.s.file.ReadAt(f.s.ctx, p[:n], off); err != nil {
+		if err := f.s.read(p[:n], off); err != nil {
 			if f.s.err == nil {
 				f.s.err = err
 			}
