@@ -25,8 +25,6 @@ package ffmpeg
 #cgo nocallback rc_planes_rgb
 #cgo noescape rc_planes_luma
 #cgo nocallback rc_planes_luma
-#cgo noescape rc_planes_plain
-#cgo nocallback rc_planes_plain
 #include <stdlib.h>
 #include "shim.h"
 */
@@ -96,10 +94,7 @@ func (b backend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
 	}
 	cfg.width, cfg.height = C.int(e.Width), C.int(e.Height)
 	cfg.primaries, cfg.transfer, cfg.matrix = unspecified(e.Primaries), unspecified(e.Transfer), unspecified(e.Matrix)
-	if e.FullRange {
-		cfg.full_range = 1
-	}
-	cfg.rotation = C.int(e.Rotation)
+	cfg.full_range, cfg.rotation = cbool(e.FullRange), C.int(e.Rotation)
 	cfg.max_pixels = C.int64_t(maxPixels(e))
 	d := &decoder{codec: e.Codec, rotation: e.Rotation, skips: skips(e)}
 	if err := check("open the decoder", C.rc_open(cfg, &d.c)); err != nil {

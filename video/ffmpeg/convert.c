@@ -348,13 +348,6 @@ static rc_view view_of_kept(const rc_layout *l, const uint8_t *planes)
 	return v;
 }
 
-int rc_planes_plain(const rc_layout *l, int width, int height)
-{
-	rc_view v = view_of_kept(l, NULL);
-
-	return !l->rotation && plain(&v, width, height);
-}
-
 int rc_planes_rgb(const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
 {
 	rc_view v = view_of_kept(l, planes);

@@ -10,7 +10,6 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -20,11 +19,8 @@ type img struct {
 
 	format  C.int // that name and kept were made for
 	name    string
-	kept    uint8           // the format's number in video.PlaneInfo; 0 where its planes are not kept
-	depth   robocache.Depth // that table was made for
-	metres  bool            // and its unit
-	table   *[4096]float32
-	swscale bool // never the vector kernel: for tests that compare
+	kept    uint8 // the format's number in video.PlaneInfo; 0 where its planes are not kept
+	swscale bool  // never the vector kernel: for tests that compare
 }
 
 func (p *img) Size() (width, height int) {
@@ -62,14 +58,15 @@ func (p *img) Convert(spec *video.Spec, dst []byte) error {
 	}
 	to := (*C.uint8_t)(unsafe.SliceData(dst))
 	switch spec.Pixel {
-	case video.Gray16:
-		return check("copy depth codes", C.rc_luma(p.d.c, nil, to))
-	case video.DepthMM, video.DepthM:
-		table, err := p.distances(spec.Depth, spec.Pixel == video.DepthM)
-		if err != nil {
-			return err
+	case video.Gray16, video.DepthMM, video.DepthM:
+		var table *[4096]float32
+		if spec.Pixel != video.Gray16 {
+			var err error
+			if table, err = tables.get(*spec.Depth, spec.Pixel == video.DepthM); err != nil {
+				return err
+			}
 		}
-		return check("dequantise depth", C.rc_luma(p.d.c, (*C.float)(unsafe.Pointer(table)), to))
+		return check("copy depth codes", C.rc_luma(p.d.c, (*C.float)(unsafe.Pointer(table)), to))
 	case video.YUVPlanes:
 		return check("copy planes", C.rc_planes(p.d.c, to, C.int(len(dst))))
 	}
@@ -77,11 +74,7 @@ func (p *img) Convert(spec *video.Spec, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	fast := C.int(1)
-	if p.swscale {
-		fast = 0
-	}
-	return check("convert to RGB", C.rc_rgb(p.d.c, o.width, o.height, o.element, o.chw, fast, to))
+	return check("convert to RGB", C.rc_rgb(p.d.c, o.width, o.height, o.element, o.chw, cbool(!p.swscale), to))
 }
 
 // output is what the shim is asked for.
@@ -98,24 +91,5 @@ func outputOf(s *video.Shape, spec *video.Spec, rotation int) (output, error) {
 	if rotation%180 != 0 {
 		w, h = h, w
 	}
-	o := output{width: C.int(w), height: C.int(h), element: C.RC_U8}
-	if spec.Pixel == video.RGBFloat32 {
-		o.element = C.RC_F32
-	}
-	if spec.ChannelsFirst {
-		o.chw = 1
-	}
-	return o, nil
-}
-
-// distances gives the table for a depth code; it is looked for once a decoder, code and unit.
-func (p *img) distances(depth *robocache.Depth, metres bool) (*[4096]float32, error) {
-	if p.table == nil || p.depth != *depth || p.metres != metres {
-		t, err := tables.get(*depth, metres)
-		if err != nil {
-			return nil, err
-		}
-		p.table, p.depth, p.metres = t, *depth, metres
-	}
-	return p.table, nil
+	return output{C.int(w), C.int(h), cbool(spec.Pixel == video.RGBFloat32), cbool(spec.ChannelsFirst)}, nil
 }

@@ -80,10 +80,8 @@ func (p *img) CopyPlanes(dst []byte) error {
 func layoutOf(info *video.PlaneInfo) C.rc_layout {
 	planes, n := info.Planes()
 	l := C.rc_layout{width: C.int(info.Width), height: C.int(info.Height), format: planeFormats()[info.Format], matrix: C.int(info.Matrix),
-		rotation: C.int(info.Rotation), luma_bits: C.int(info.LumaBits()), count: C.int(n)}
-	if info.FullRange {
-		l.full_range = 1
-	}
+		rotation: C.int(info.Rotation), luma_bits: C.int(info.LumaBits()), count: C.int(n),
+		full_range: cbool(info.FullRange)}
 	for k := range n {
 		l.stride[k], l.row_bytes[k], l.rows[k], l.offset[k] = C.int(planes[k].Stride), C.int(planes[k].RowBytes), C.int(planes[k].Rows), C.int64_t(planes[k].Offset)
 	}
@@ -110,44 +108,37 @@ func convertPlanes(info *video.PlaneInfo, planes []byte, spec *video.Spec, dst [
 	}
 	from, to := (*C.uint8_t)(unsafe.SliceData(planes)), (*C.uint8_t)(unsafe.SliceData(dst))
 	key := scratchKey{info: *info}
-	switch spec.Pixel {
-	case video.Gray16, video.DepthMM, video.DepthM:
-		var table *[4096]float32
-		if spec.Pixel != video.Gray16 {
-			var err error
-			if table, err = tables.get(*spec.Depth, spec.Pixel == video.DepthM); err != nil {
-				return err
-			}
-		}
-		if info.Rotation == 0 {
-			return check("copy depth codes", C.rc_planes_luma(&l, from, nil, (*C.float)(unsafe.Pointer(table)), to))
-		}
-		s, err := scratches.get(key)
-		if err != nil {
-			return err
-		}
-		defer scratches.put(s)
-		return check("copy depth codes", C.rc_planes_luma(&l, from, s.c, (*C.float)(unsafe.Pointer(table)), to))
+	var o output
+	var table *[4096]float32
+	var err error
+	depth := spec.Pixel == video.DepthMM || spec.Pixel == video.DepthM
+	luma := depth || spec.Pixel == video.Gray16
+	if depth {
+		table, err = tables.get(*spec.Depth, spec.Pixel == video.DepthM)
+	} else if !luma {
+		o, err = outputOf(&shape, spec, int(info.Rotation))
+		key.width, key.height = int32(o.width), int32(o.height)
 	}
-	o, err := outputOf(&shape, spec, int(info.Rotation))
 	if err != nil {
 		return err
 	}
-	var s *scratch
-	var c *C.rc_scratch
-	if !fast || C.rc_planes_plain(&l, o.width, o.height) == 0 {
-		key.width, key.height = int32(o.width), int32(o.height)
-		if s, err = scratches.get(key); err != nil {
-			return err
-		}
-		defer scratches.put(s)
-		c = s.c
+	s, err := scratches.get(key)
+	if err != nil {
+		return err
 	}
-	quick := C.int(0)
-	if fast {
-		quick = 1
+	defer scratches.put(s)
+	if luma {
+		return check("copy depth codes", C.rc_planes_luma(&l, from, s.c, (*C.float)(unsafe.Pointer(table)), to))
 	}
-	return check("convert to RGB", C.rc_planes_rgb(&l, from, c, o.width, o.height, o.element, o.chw, quick, to))
+	return check("convert to RGB", C.rc_planes_rgb(&l, from, s.c, o.width, o.height, o.element, o.chw, cbool(fast), to))
+}
+
+// cbool is a truth in the shim's words.
+func cbool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // CopyPixels is called by video.CopyPixels with slices of one length.

@@ -87,11 +87,9 @@ rc_scratch *rc_scratch_new(void);
 void rc_scratch_free(rc_scratch *s);
 int64_t rc_scratch_memory(const rc_scratch *s);
 
-// Like rc_rgb and rc_luma, of kept planes. s may be NULL where rc_planes_plain says so.
+// Like rc_rgb and rc_luma, of kept planes.
 int rc_planes_rgb(const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst);
 int rc_planes_luma(const rc_layout *l, const uint8_t *planes, rc_scratch *s, const float *table, uint8_t *dst);
-// rc_planes_plain says whether this conversion to RGB needs no scratch.
-int rc_planes_plain(const rc_layout *l, int width, int height);
 
 // rc_copy is memcpy; large copies go past the caches.
 void rc_copy(uint8_t *dst, const uint8_t *src, size_t n);

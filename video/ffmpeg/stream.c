@@ -16,16 +16,6 @@
 __attribute__((target("avx2"))) static void stream_avx2(uint8_t *dst, const uint8_t *src, size_t n)
 {
 	for (size_t i = 0; i < n; i += LINE) {
-		__m256i a = _mm256_loadu_si256((const __m256i *)(src + i)), b = _mm256_loadu_si256((const __m256i *)(src + i + 32));
-
-		_mm256_stream_si256((__m256i *)(dst + i), a);
-		_mm256_stream_si256((__m256i *)(dst + i + 32), b);
-	}
-}
-
-__attribute__((target("avx2"))) static void stream_far_avx2(uint8_t *dst, const uint8_t *src, size_t n)
-{
-	for (size_t i = 0; i < n; i += LINE) {
 		_mm_prefetch((const char *)(src + i + 1024), _MM_HINT_NTA);
 		__m256i a = _mm256_loadu_si256((const __m256i *)(src + i)), b = _mm256_loadu_si256((const __m256i *)(src + i + 32));
 
@@ -103,7 +93,7 @@ void rc_copy(uint8_t *dst, const uint8_t *src, size_t n)
 #ifdef X86
 	memcpy(dst, src, head);
 	whole = (n - head) & ~(size_t)(LINE - 1);
-	stream_far_avx2(dst + head, src + head, whole);
+	stream_avx2(dst + head, src + head, whole);
 	head += whole;
 	memcpy(dst + head, src + head, n - head);
 	rc_fence();
