@@ -48,17 +48,3 @@ func Findings(entries []Entry, code string) (out []robocache.Finding) {
 	}
 	return out
 }
-
-func (b *sub) files(ctx context.Context, prefix string, is func(name string) bool) ([]Entry, error) {
-	return b.list(prefix, func(full string) ([]Entry, error) {
-		if f, ok := b.s.(finder); ok && is != nil {
-			return f.files(ctx, full, func(name string) bool { return is(name[len(b.dir)+1:]) })
-		}
-		return b.s.List(ctx, full)
-	})
-}
-
-var (
-	_ finder = (*Local)(nil)
-	_ finder = (*sub)(nil)
-)

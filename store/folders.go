@@ -67,12 +67,3 @@ func (l *Local) Folders(ctx context.Context, dir string) ([]string, error) {
 	sort.Strings(out)
 	return out, nil
 }
-
-func (b *sub) Folders(ctx context.Context, dir string) ([]string, error) {
-	return Folders(ctx, b.s, path.Join(b.dir, dir))
-}
-
-var (
-	_ lister = (*Local)(nil)
-	_ lister = (*sub)(nil)
-)

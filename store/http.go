@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -134,12 +135,11 @@ func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) 
 		return nil, err
 	}
 	var f robocache.Ranged
-	err = h.do(ctx, "open", name, func(a *attempt) error {
+	err = h.do(ctx, "open", name, 0, func(a *attempt) error {
 		r, err := a.get(name, 0, openRead, nil)
 		if err != nil {
 			return err
 		}
-		defer r.body.Close()
 		if r.ranged {
 			head := make([]byte, min(openRead, r.pin.size))
 			if _, err := a.fill(r, head); err != nil {
@@ -149,7 +149,7 @@ func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) 
 			return nil
 		}
 		data, err := a.spool(r, name, h.opt.Spool)
-		if tooLong(err) {
+		if errors.Is(err, errTooLong) {
 			return unsupported("open", h.uri, "the server answers no ranges, and the file is too large to hold in memory ("+err.Error()+")",
 				"use a server with range requests, or copy the dataset")
 		}
@@ -169,12 +169,11 @@ func (h *HTTP) Stat(ctx context.Context, name string) (Entry, error) {
 		return Entry{}, err
 	}
 	e := Entry{Name: name}
-	err = h.do(ctx, "stat", name, func(a *attempt) error {
+	err = h.do(ctx, "stat", name, 0, func(a *attempt) error {
 		r, err := a.get(name, 0, 1, nil)
 		if err != nil {
 			return err
 		}
-		defer r.body.Close()
 		if r.pin.size < 0 {
 			data, err := a.spool(r, name, h.opt.Spool)
 			if err != nil {
@@ -208,12 +207,11 @@ func (h *HTTP) readFile(ctx context.Context, name string, limit int64) ([]byte, 
 	var data []byte
 	done := 0
 	var first *pin
-	err = h.do(ctx, "read", name, func(a *attempt) error {
+	err = h.do(ctx, "read", name, 0, func(a *attempt) error {
 		r, err := a.get(name, int64(done), limit+1, first)
 		if err != nil {
 			return err
 		}
-		defer r.body.Close()
 		if r.pin.size > limit {
 			return tooLarge(h.uri, name, r.pin.size, limit)
 		}

@@ -33,20 +33,14 @@ func (f *httpFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return nil
 	}
 	done := 0
-	first := true
-	return f.h.do(ctx, "read", f.name, func(a *attempt) error {
+	return f.h.do(ctx, "read", f.name, int64(len(p)), func(a *attempt) error {
 		if done == len(p) {
 			return nil
-		}
-		if first {
-			first = false
-			a.extend(int64(len(p)))
 		}
 		r, err := a.get(f.name, off+int64(done), off+int64(len(p)), &f.pin)
 		if err != nil {
 			return err
 		}
-		defer r.body.Close()
 		if !r.ranged {
 			return unsupported("read", f.h.uri, "the server stopped answering ranges", "look for a proxy between here and the server")
 		}

@@ -3,7 +3,9 @@ package store
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -54,7 +56,7 @@ func (p pin) same(q pin) bool {
 
 // reply is an answer that has bytes for us.
 type reply struct {
-	body   io.ReadCloser
+	body   io.Reader // closed when the attempt ends
 	pin    pin
 	ranged bool  // the body is the range asked for, or its beginning; else it is the whole object
 	length int64 // of the body; -1: not said
@@ -81,11 +83,10 @@ func (a *attempt) get(name string, off, end int64, want *pin) (*reply, error) {
 		return nil, a.network(err)
 	}
 	a.alive()
+	a.body = resp.Body
 	r, err := h.check(resp, name, off, want)
 	if err != nil {
-		// A short error body is read, so that the connection can serve the next try.
-		io.CopyN(io.Discard, resp.Body, 4<<10)
-		resp.Body.Close()
+		io.CopyN(io.Discard, resp.Body, 4<<10) // a short error body is read, so that the connection can serve the next try
 		return nil, err
 	}
 	return r, nil
@@ -117,7 +118,6 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 	case http.StatusRequestedRangeNotSatisfiable:
 		_, _, total, ok := contentRange(resp.Header.Get("Content-Range"))
 		if ok && total == 0 && off == 0 && (want == nil || want.size == 0) {
-			resp.Body.Close()
 			return &reply{body: http.NoBody, pin: got.sized(0)}, nil
 		}
 		if want != nil {
@@ -142,37 +142,26 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 	return r, nil
 }
 
+var rangeForm = regexp.MustCompile(`^bytes (?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)$`)
+
 // contentRange parses "bytes a-b/total" and "bytes */total"; total is -1 for "*".
 func contentRange(s string) (start, last, total int64, ok bool) {
-	rest, ok := strings.CutPrefix(strings.TrimSpace(s), "bytes ")
-	if !ok {
+	m := rangeForm.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
 		return 0, 0, 0, false
 	}
-	span, size, ok := strings.Cut(rest, "/")
-	if !ok {
-		return 0, 0, 0, false
-	}
-	total = -1
-	if size != "*" {
-		if total, ok = decimal(size); !ok {
-			return 0, 0, 0, false
+	number := func(s string, none int64) int64 {
+		if s == "" || s == "*" {
+			return none
 		}
+		v, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return math.MaxInt64 // beyond any file
+		}
+		return v
 	}
-	if span == "*" {
-		return 0, -1, total, true
-	}
-	a, b, _ := strings.Cut(span, "-")
-	start, ok1 := decimal(a)
-	last, ok2 := decimal(b)
-	if !ok1 || !ok2 || last < start || total >= 0 && last >= total {
-		return 0, 0, 0, false
-	}
-	return start, last, total, true
-}
-
-func decimal(s string) (int64, bool) {
-	v, err := strconv.ParseUint(s, 10, 63)
-	return int64(v), err == nil
+	start, last, total = number(m[1], 0), number(m[2], -1), number(m[3], -1)
+	return start, last, total, m[1] == "" || last >= start && last < math.MaxInt64 && (total < 0 || last < total)
 }
 
 // fill reads the reply into p. A body that ends early is transient: the caller counts n and asks for the rest.
@@ -201,50 +190,34 @@ func (a *attempt) fill(r *reply, p []byte) (int, error) {
 // errTooLong says that a body without ranges passed its limit.
 var errTooLong = errors.New("over the limit")
 
-func tooLong(err error) bool { return errors.Is(err, errTooLong) }
-
-// spool reads a whole object, from its first byte, of at most limit bytes.
-func (a *attempt) spool(r *reply, name string, limit int64) ([]byte, error) {
+// spool reads a whole object, from its first byte, of at most limit bytes; of an unknown length it stops one byte after them.
+func (a *attempt) spool(r *reply, name string, limit int64) (data []byte, err error) {
 	size := r.pin.size
 	if size < 0 {
-		data, err := a.drain(r, limit)
-		if err == nil && int64(len(data)) > limit {
-			return nil, long(a.h.uri, name, int64(len(data)), limit)
+		buf := make([]byte, 32<<10)
+		for int64(len(data)) <= limit && err == nil {
+			var k int
+			k, err = r.body.Read(buf[:min(int64(len(buf)), limit+1-int64(len(data)))])
+			if data = append(data, buf[:k]...); k > 0 {
+				a.alive()
+				a.extend(int64(k))
+			}
 		}
-		return data, err
-	}
-	if size > limit {
-		return nil, long(a.h.uri, name, size, limit)
-	}
-	a.extend(size)
-	data := make([]byte, size)
-	_, err := a.fill(r, data)
-	return data, err
-}
-
-func long(uri, name string, size, limit int64) error {
-	e := tooLarge(uri, name, size, limit).(*robocache.Error)
-	e.Err = errTooLong
-	return e
-}
-
-// drain reads a body of unknown length, and stops one byte after limit.
-func (a *attempt) drain(r *reply, limit int64) ([]byte, error) {
-	var data []byte
-	buf := make([]byte, 32<<10)
-	for int64(len(data)) <= limit {
-		k, err := r.body.Read(buf[:min(int64(len(buf)), limit+1-int64(len(data)))])
-		data = append(data, buf[:k]...)
-		if k > 0 {
-			a.alive()
-			a.extend(int64(k))
-		}
-		if errors.Is(err, io.EOF) {
-			return data, nil
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, a.network(err)
 		}
+		size = int64(len(data))
+	}
+	if size > limit {
+		e := tooLarge(a.h.uri, name, size, limit)
+		e.Err = errTooLong
+		return nil, e
+	}
+	if r.pin.size >= 0 {
+		a.extend(size)
+		data = make([]byte, size)
+		_, err = a.fill(r, data)
+		return data, err
 	}
 	return data, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type attempt struct {
 	ctx      context.Context
 	watch    *time.Timer
 	progress int64
+	body     io.Closer // of the answer, nil while there is none
 }
 
 // extend gives the operation the time that n more bytes may take.
@@ -51,8 +53,8 @@ func (a *attempt) alive() { a.watch.Reset(a.h.opt.Stall) }
 // progressGrain is how much a try must bring to count as progress: a server that sends a byte and resets must not keep us for ever.
 const progressGrain = 64 << 10
 
-// do runs try until it succeeds, fails for good, or its budget of tries and of time is spent.
-func (h *HTTP) do(ctx context.Context, op, name string, try func(*attempt) error) error {
+// do runs try, which is about so many bytes, until it succeeds, fails for good, or its budget of tries and of time is spent.
+func (h *HTTP) do(ctx context.Context, op, name string, bytes int64, try func(*attempt) error) error {
 	select { // before the clock starts: waiting for a connection of our own is bounded by the operations that hold them
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -64,6 +66,7 @@ func (h *HTTP) do(ctx context.Context, op, name string, try func(*attempt) error
 	o := &operation{h: h, ctx: octx, deadline: time.Now().Add(h.opt.Timeout)}
 	o.timer = time.AfterFunc(h.opt.Timeout, func() { cancel(errDeadline) })
 	defer o.timer.Stop()
+	o.extend(bytes)
 	failures := 0
 	for tries := 1; ; tries++ {
 		if err := h.gate.wait(octx, o.deadline); err != nil {
@@ -110,6 +113,11 @@ func (a *attempt) run(try func(*attempt) error) error {
 	a.ctx = actx
 	a.watch = time.AfterFunc(a.h.opt.Stall, func() { cancel(errStalled) })
 	defer a.watch.Stop()
+	defer func() {
+		if a.body != nil {
+			a.body.Close()
+		}
+	}()
 	return try(a)
 }
 

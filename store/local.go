@@ -210,9 +210,9 @@ func (l *Local) notRegular(op, name string, mode fs.FileMode) error {
 
 const (
 	maxDepth = 64 // of folders in folders: what a link loop can cost
-	// maxFollowed bounds how often one link to a folder is followed, in folders that other links lead to: a ladder of links, two from each
+	// maxFollowed bounds how many links to folders are followed in folders that other links lead to: a ladder of links, two from each
 	// folder to the next, has 2^depth ways to its end.
-	maxFollowed = 1 << 10
+	maxFollowed = 1 << 15
 )
 
 // List gives the regular files below the folder prefix. Links are followed inside the root; what cannot be a file of this
@@ -227,7 +227,7 @@ func (l *Local) files(ctx context.Context, prefix string, is func(name string) b
 		return nil, fail("list", l.uri, "", err)
 	}
 	w := walk{l: l, is: is}
-	if err := w.folder(ctx, prefix, nil); err != nil {
+	if err := w.folder(ctx, prefix, nil, false); err != nil {
 		return nil, err
 	}
 	sort.Slice(w.out, func(i, j int) bool { return w.out[i].Name < w.out[j].Name })
@@ -236,42 +236,14 @@ func (l *Local) files(ctx context.Context, prefix string, is func(name string) b
 
 // walk goes through folders. With is it lists too what stands in a file's place.
 type walk struct {
-	l     *Local
-	is    func(name string) bool
-	out   []Entry
-	links map[int64][]*followed // to folders, by time of change
+	l        *Local
+	is       func(name string) bool
+	out      []Entry
+	followed int // links to folders, in folders that other links lead to
 }
 
-// followed is a link and how often it was followed.
-type followed struct {
-	link  fs.FileInfo
-	times int
-}
-
-// follow counts that a link to a folder is followed.
-func (w *walk) follow(name string) error {
-	link, err := os.Lstat(w.l.path(name))
-	if err != nil {
-		return nil // gone: the walk finds that out
-	}
-	key := link.ModTime().UnixNano()
-	at := slices.IndexFunc(w.links[key], func(f *followed) bool { return os.SameFile(f.link, link) })
-	if at < 0 {
-		if w.links == nil {
-			w.links = map[int64][]*followed{}
-		}
-		at = len(w.links[key])
-		w.links[key] = append(w.links[key], &followed{link: link})
-	}
-	f := w.links[key][at]
-	if f.times++; f.times > maxFollowed {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": w.l.uri, "file": show(name)},
-			Msg: "more than " + strconv.Itoa(maxFollowed) + " ways lead to this link", Hint: "folders that link to each other: remove links"}
-	}
-	return nil
-}
-
-func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo) error {
+// folder lists dir, the folders above given; linked says that a link leads to one of them.
+func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, linked bool) error {
 	l := w.l
 	if err := ctx.Err(); err != nil {
 		return err
@@ -305,14 +277,14 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo) erro
 		if strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
 		}
-		if err := w.entry(ctx, path.Join(dir, e.Name()), e.Type(), above); err != nil {
+		if err := w.entry(ctx, path.Join(dir, e.Name()), e.Type(), above, linked); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo) error {
+func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo, linked bool) error {
 	link := mode&fs.ModeSymlink != 0
 	if link || mode.IsRegular() {
 		info, err := w.l.stat(name)
@@ -336,13 +308,14 @@ func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above [
 		w.odd(name, w.l.notRegular("list", name, mode))
 		return nil
 	}
-	if link {
-		if err := w.follow(name); err != nil {
-			return err
+	if link && linked {
+		if w.followed++; w.followed > maxFollowed {
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": w.l.uri, "file": show(name)},
+				Msg: "more than " + strconv.Itoa(maxFollowed) + " links below links", Hint: "folders that link to each other: remove links"}
 		}
 	}
 	before := len(w.out)
-	if err := w.folder(ctx, name, above); err != nil {
+	if err := w.folder(ctx, name, above, linked || link); err != nil {
 		return err
 	}
 	// A folder of such files may be called as they are.

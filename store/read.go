@@ -39,7 +39,7 @@ func ReadFile(ctx context.Context, s Store, name string, limit int64) (data []by
 	return data, nil
 }
 
-func tooLarge(uri, name string, size, limit int64) error {
+func tooLarge(uri, name string, size, limit int64) *robocache.Error {
 	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "read", Where: robocache.Where{"dataset": uri, "file": show(name)},
 		Want: "at most " + strconv.FormatInt(limit, 10) + " bytes", Got: strconv.FormatInt(size, 10) + " bytes or more"}
 }

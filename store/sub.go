@@ -2,12 +2,12 @@ package store
 
 import (
 	"context"
+	"path"
 
 	"github.com/goatnote-inc/robocache"
 )
 
-// Sub is the part of a store below the folder dir; it can be written where s can. dir "" is s itself.
-// Closing it closes s.
+// Sub gives the part of s below the folder dir: its names are relative to dir, and cannot leave it. Closing it closes s.
 func Sub(s Store, dir string) (Store, error) {
 	dir, err := cleanPrefix(dir)
 	if err != nil {
@@ -28,63 +28,58 @@ type sub struct {
 	dir string
 }
 
+// in calls do with a name of s. It cleans before joining: "../x" must not climb out of dir.
+func in[T any](b *sub, op, name string, do func(full string) (T, error)) (v T, err error) {
+	if name, err = CleanName(name); err != nil {
+		return v, fail(op, b.URI(), "", err)
+	}
+	return do(b.dir + "/" + name)
+}
+
 func (b *sub) URI() string  { return b.s.URI() + "/" + b.dir }
 func (b *sub) Close() error { return Close(b.s) }
 
-// at cleans before joining: "../x" must not climb out of dir.
-func (b *sub) at(op, name string) (string, error) {
-	name, err := CleanName(name)
-	if err != nil {
-		return "", fail(op, b.URI(), "", err)
-	}
-	return b.dir + "/" + name, nil
-}
+// own is a name of s as one of b.
+func (b *sub) own(full string) string { return full[len(b.dir)+1:] }
 
 func (b *sub) Open(ctx context.Context, name string) (robocache.Ranged, error) {
-	full, err := b.at("open", name)
-	if err != nil {
-		return nil, err
-	}
-	return b.s.Open(ctx, full)
+	return in(b, "open", name, func(full string) (robocache.Ranged, error) { return b.s.Open(ctx, full) })
 }
 
 func (b *sub) Stat(ctx context.Context, name string) (Entry, error) {
-	full, err := b.at("stat", name)
-	if err != nil {
-		return Entry{}, err
-	}
-	e, err := b.s.Stat(ctx, full)
+	e, err := in(b, "stat", name, func(full string) (Entry, error) { return b.s.Stat(ctx, full) })
 	if err == nil {
-		e.Name = e.Name[len(b.dir)+1:]
+		e.Name = b.own(e.Name)
 	}
 	return e, err
 }
 
 func (b *sub) List(ctx context.Context, prefix string) ([]Entry, error) {
-	return b.list(prefix, func(full string) ([]Entry, error) { return b.s.List(ctx, full) })
+	return b.files(ctx, prefix, nil)
 }
 
-func (b *sub) list(prefix string, from func(full string) ([]Entry, error)) ([]Entry, error) {
-	prefix, err := cleanPrefix(prefix)
-	if err != nil {
+func (b *sub) files(ctx context.Context, prefix string, is func(name string) bool) (list []Entry, err error) {
+	if prefix, err = cleanPrefix(prefix); err != nil {
 		return nil, fail("list", b.URI(), "", err)
 	}
-	if prefix != "" {
-		prefix = "/" + prefix
+	full := path.Join(b.dir, prefix)
+	if f, ok := b.s.(finder); ok && is != nil {
+		list, err = f.files(ctx, full, func(name string) bool { return is(b.own(name)) })
+	} else {
+		list, err = b.s.List(ctx, full)
 	}
-	list, err := from(b.dir + prefix)
 	for i := range list {
-		list[i].Name = list[i].Name[len(b.dir)+1:]
+		list[i].Name = b.own(list[i].Name)
 	}
 	return list, err
 }
 
+func (b *sub) Folders(ctx context.Context, dir string) ([]string, error) {
+	return Folders(ctx, b.s, path.Join(b.dir, dir))
+}
+
 func (b *sub) readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
-	full, err := b.at("read", name)
-	if err != nil {
-		return nil, err
-	}
-	return ReadFile(ctx, b.s, full, limit)
+	return in(b, "read", name, func(full string) ([]byte, error) { return ReadFile(ctx, b.s, full, limit) })
 }
 
 type writableSub struct {
@@ -93,25 +88,14 @@ type writableSub struct {
 }
 
 func (b *writableSub) Create(ctx context.Context, name string) (Writer, error) {
-	full, err := b.at("create", name)
-	if err != nil {
-		return nil, err
-	}
-	return b.w.Create(ctx, full)
+	return in(&b.sub, "create", name, func(full string) (Writer, error) { return b.w.Create(ctx, full) })
 }
 
 func (b *writableSub) CreateNew(ctx context.Context, name string) (Writer, error) {
-	full, err := b.at("create", name)
-	if err != nil {
-		return nil, err
-	}
-	return CreateNew(ctx, b.w, full)
+	return in(&b.sub, "create", name, func(full string) (Writer, error) { return CreateNew(ctx, b.w, full) })
 }
 
 func (b *writableSub) Remove(ctx context.Context, name string) error {
-	full, err := b.at("remove", name)
-	if err != nil {
-		return err
-	}
-	return b.w.Remove(ctx, full)
+	_, err := in(&b.sub, "remove", name, func(full string) (any, error) { return nil, b.w.Remove(ctx, full) })
+	return err
 }
