@@ -72,7 +72,10 @@ type Dir struct {
 	trimMu sync.Mutex
 	mapped atomic.Int64 // bytes of entries that were touched and are counted as this process's memory
 	peak   atomic.Int64
-	counters
+
+	entries atomic.Int64
+	statsMu sync.Mutex
+	stats   Stats // what is counted, and nothing else
 }
 
 type stripe struct {
@@ -84,7 +87,7 @@ type stripe struct {
 // Open makes dir a cache, or opens the one that is there, seals or removes what dead writers left, and prunes to the budget.
 func Open(dir string, opt Options) (*Dir, error) {
 	if !supported {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open cache", Msg: "a cache on disk needs mappings and file locks of Linux or macOS", Hint: "cache=\"ram\""}
+		return nil, errNone
 	}
 	opt, err := opt.filled(dir)
 	if err != nil {
@@ -160,16 +163,8 @@ func (d *Dir) start() error {
 		return err
 	}
 	err := d.locked(lockOnOpen, func() error {
-		v, err := d.survey()
+		v, err := d.measured(always)
 		if err != nil {
-			return err
-		}
-		if d.recoverThese(v) > 0 {
-			if v, err = d.survey(); err != nil {
-				return err
-			}
-		}
-		if err := d.measure(v); err != nil {
 			return err
 		}
 		if d.limit.Load() < minBudget-markerBytes {

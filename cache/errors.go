@@ -16,6 +16,8 @@ const (
 	hintLimit  = "raise the limit of the size of files: ulimit -f"
 )
 
+var errNone = &robocache.Error{Class: robocache.ErrUnsupported, Op: "open cache", Msg: "a cache on disk needs mappings and file locks of Linux or macOS", Hint: "cache=\"ram\""}
+
 // fail classifies an error of the system and says what helps.
 func fail(op, dir, file string, err error) error {
 	if err == nil {

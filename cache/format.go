@@ -45,77 +45,64 @@ func footprint(n int64) int64 { return entryHead + roundUp(n) + tableRow }
 // overhead is what a shard takes beside its entries.
 const overhead = headSize + tailSize + align
 
-// sealed64 writes the checksum of a 64-byte record into its last 8 bytes.
-func sealed64(b []byte) []byte {
-	le.PutUint64(b[56:], xxh3.Hash(b[:56]))
-	return b
+// fields are the words of a record: 64 bytes, a magic number, the words, and the checksum of what precedes it.
+type fields [6]uint64
+
+func record(magic [8]byte, v fields) []byte {
+	b := append(make([]byte, 0, 64), magic[:]...)
+	for _, x := range v {
+		b = le.AppendUint64(b, x)
+	}
+	return le.AppendUint64(b, xxh3.Hash(b))
 }
 
-func intact64(b []byte, magic [8]byte) bool {
-	return len(b) == 64 && bytes.Equal(b[:8], magic[:]) && le.Uint64(b[56:]) == xxh3.Hash(b[:56])
+func parseRecord(b []byte, magic [8]byte) (v fields, ok bool) {
+	if len(b) != 64 || !bytes.Equal(b[:8], magic[:]) || le.Uint64(b[56:]) != xxh3.Hash(b[:56]) {
+		return v, false
+	}
+	for i := range v {
+		v[i] = le.Uint64(b[8+8*i:])
+	}
+	return v, true
 }
 
 // head is the first record of a shard.
 func head(cacheID, shardID uint64, capacity int64) []byte {
-	b := make([]byte, headSize)
-	copy(b, headMagic[:])
-	le.PutUint64(b[8:], cacheID)
-	le.PutUint64(b[16:], shardID)
-	le.PutUint64(b[24:], uint64(capacity))
-	return sealed64(b)
+	return record(headMagic, fields{cacheID, shardID, uint64(capacity)})
 }
 
-func headIs(b []byte, cacheID, shardID uint64) bool {
-	return intact64(b, headMagic) && le.Uint64(b[8:]) == cacheID && le.Uint64(b[16:]) == shardID
+// isOf says whether a head or a tail is of that shard.
+func isOf(b []byte, magic [8]byte, cacheID, shardID uint64) bool {
+	v, ok := parseRecord(b, magic)
+	return ok && v[0] == cacheID && v[1] == shardID
 }
 
 // entryHeader is the record before an entry's data. It names its own place and shard, so that bytes of an entry that
 // look like a header (a cached shard, say) are not taken for one.
-func entryHeader(b []byte, s slot, shardID uint64) {
-	copy(b, entryMagic[:])
-	copy(b[8:24], s.key[:])
-	le.PutUint64(b[24:], uint64(s.n))
-	le.PutUint64(b[32:], s.sum)
-	le.PutUint64(b[40:], uint64(s.off))
-	le.PutUint64(b[48:], shardID)
-	sealed64(b)
+func entryHeader(s slot, shardID uint64) []byte {
+	return record(entryMagic, fields{le.Uint64(s.key[:]), le.Uint64(s.key[8:]), uint64(s.n), s.sum, uint64(s.off), shardID})
 }
 
 // parseEntry reads the record at off of a file of size bytes.
 func parseEntry(b []byte, off, size int64, shardID uint64) (s slot, ok bool) {
-	if !intact64(b, entryMagic) || le.Uint64(b[48:]) != shardID {
-		return s, false
-	}
-	s = slot{off: off + entryHead, sum: le.Uint64(b[32:])}
-	copy(s.key[:], b[8:24])
-	n := le.Uint64(b[24:])
-	if le.Uint64(b[40:]) != uint64(s.off) || s.off > size || n > uint64(size-s.off) {
-		return s, false
-	}
-	s.n = int64(n)
-	return s, true
+	v, ok := parseRecord(b, entryMagic)
+	s = slot{off: off + entryHead, n: int64(v[2]), sum: v[3]}
+	le.PutUint64(s.key[:], v[0])
+	le.PutUint64(s.key[8:], v[1])
+	return s, ok && v[5] == shardID && v[4] == uint64(s.off) && s.off <= size && v[2] <= uint64(size-s.off)
 }
 
 // table gives the table and the tail of a shard whose entries end at off.
 func table(slots []slot, off int64, cacheID, shardID uint64) []byte {
-	b := make([]byte, len(slots)*tableRow+tailSize)
-	for i, s := range slots {
-		row := b[i*tableRow:]
-		copy(row, s.key[:])
-		le.PutUint64(row[16:], uint64(s.off))
-		le.PutUint64(row[24:], uint64(s.n))
-		le.PutUint64(row[32:], s.sum)
+	rows := make([]byte, 0, len(slots)*tableRow+tailSize)
+	for _, s := range slots {
+		rows = append(rows, s.key[:]...)
+		for _, v := range []uint64{uint64(s.off), uint64(s.n), s.sum} {
+			rows = le.AppendUint64(rows, v)
+		}
 	}
-	rows, tail := b[:len(slots)*tableRow], b[len(slots)*tableRow:]
-	copy(tail, tailMagic[:])
-	le.PutUint64(tail[8:], cacheID)
-	le.PutUint64(tail[16:], shardID)
-	le.PutUint64(tail[24:], uint64(off))
-	le.PutUint64(tail[32:], uint64(len(slots)))
-	le.PutUint64(tail[40:], xxh3.Hash(rows))
-	le.PutUint64(tail[48:], uint64(off)+uint64(len(b)))
-	sealed64(tail)
-	return b
+	size := uint64(off) + uint64(cap(rows))
+	return append(rows, record(tailMagic, fields{cacheID, shardID, uint64(off), uint64(len(slots)), xxh3.Hash(rows), size})...)
 }
 
 // readTable gives the entries of a sealed shard. An error of r is returned; a table that does not hold is (nil, false, nil).
@@ -127,15 +114,16 @@ func readTable(r io.ReaderAt, size int64, cacheID, shardID uint64) ([]slot, bool
 	if _, err := r.ReadAt(rec[:], 0); err != nil {
 		return nil, false, short(err)
 	}
-	if !headIs(rec[:], cacheID, shardID) {
+	if !isOf(rec[:], headMagic, cacheID, shardID) {
 		return nil, false, nil
 	}
 	if _, err := r.ReadAt(rec[:], size-tailSize); err != nil {
 		return nil, false, short(err)
 	}
-	off, count, sum := le.Uint64(rec[24:]), le.Uint64(rec[32:]), le.Uint64(rec[40:])
+	tail, ok := parseRecord(rec[:], tailMagic)
+	off, count, sum := tail[2], tail[3], tail[4]
 	room := uint64(size - tailSize)
-	if !intact64(rec[:], tailMagic) || le.Uint64(rec[8:]) != cacheID || le.Uint64(rec[16:]) != shardID || le.Uint64(rec[48:]) != uint64(size) ||
+	if !ok || tail[0] != cacheID || tail[1] != shardID || tail[5] != uint64(size) ||
 		off < headSize || off > room || count > maxRows || count != (room-off)/tableRow || (room-off)%tableRow != 0 {
 		return nil, false, nil
 	}

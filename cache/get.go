@@ -12,20 +12,18 @@ func (d *Dir) Get(k Key) (Entry, bool) {
 			r = d.find(k)
 		}
 	}
-	if r == nil {
-		d.misses.Add(1)
-		return Entry{}, false
-	}
-	if !r.check() {
+	if r != nil && !r.check() {
 		d.dropEntry(r)
 		r.sh.unref()
-		d.misses.Add(1)
+		r = nil
+	}
+	if r == nil {
+		d.count(func(s *Stats) { s.Misses++ })
 		return Entry{}, false
 	}
 	r.sh.use(now)
 	r.touched()
-	d.hits.Add(1)
-	d.hitBytes.Add(r.n)
+	d.count(func(s *Stats) { s.Hits, s.HitBytes = s.Hits+1, s.HitBytes+r.n })
 	return Entry{Data: r.data(), sh: r.sh}, true
 }
 
@@ -74,17 +72,33 @@ func (d *Dir) find(k Key) *rec {
 
 func (d *Dir) stripe(k Key) *stripe { return &d.index[k[0]%uint8(len(d.index))] }
 
-// dropEntry takes a damaged entry out of the index.
-func (d *Dir) dropEntry(r *rec) {
+// insert puts an entry into the index, unless another has its key.
+func (d *Dir) insert(r *rec) {
 	st := d.stripe(r.key)
 	st.Lock()
+	defer st.Unlock()
+	if st.m[r.key] == nil {
+		st.m[r.key] = r
+		d.entries.Add(1)
+	}
+}
+
+// forget takes an entry out of the index.
+func (d *Dir) forget(r *rec) {
+	st := d.stripe(r.key)
+	st.Lock()
+	defer st.Unlock()
 	if st.m[r.key] == r {
 		delete(st.m, r.key)
 		d.entries.Add(-1)
 	}
-	st.Unlock()
+}
+
+// dropEntry takes a damaged entry out of the index.
+func (d *Dir) dropEntry(r *rec) {
+	d.forget(r)
 	if r.state.Swap(bad) != bad {
-		d.badEntries.Add(1)
+		d.count(func(s *Stats) { s.BadEntries++ })
 		r.sh.spoil()
 	}
 }
@@ -103,14 +117,20 @@ func (d *Dir) drop(s *shard) {
 	s.recs, s.dropped = nil, true
 	s.mu.Unlock()
 	for _, r := range recs {
-		st := d.stripe(r.key)
-		st.Lock()
-		if st.m[r.key] == r {
-			delete(st.m, r.key)
-			d.entries.Add(-1)
-		}
-		st.Unlock()
+		d.forget(r)
 	}
 	d.zombies.Add(s.size)
 	s.unref()
 }
+
+// Blocks is the cache for those who know it by an interface of their own (store.BlockCache).
+type Blocks struct{ Dir *Dir }
+
+// Get gives an entry; data is valid until release.
+func (b Blocks) Get(key [16]byte) (data []byte, release func(), ok bool) {
+	e, ok := b.Dir.Get(key)
+	return e.Data, e.Release, ok
+}
+
+// Put keeps an entry.
+func (b Blocks) Put(key [16]byte, data []byte) error { return b.Dir.Put(key, data) }

@@ -98,7 +98,7 @@ func (d *Dir) load(name string, id uint64) {
 	}
 	if !ok {
 		if isOurs(f, size, d.id, id) && d.root.Remove(name) == nil {
-			d.badShards.Add(1)
+			d.count(func(s *Stats) { s.BadShards++ })
 		}
 		return
 	}
@@ -138,13 +138,7 @@ func (d *Dir) load(name string, id uint64) {
 	if s.dropped {
 		return
 	}
-	for i := range recs {
-		st := d.stripe(recs[i].key)
-		st.Lock()
-		if st.m[recs[i].key] == nil {
-			st.m[recs[i].key] = &recs[i]
-			d.entries.Add(1)
-		}
-		st.Unlock()
+	for _, r := range s.recs {
+		d.insert(r)
 	}
 }

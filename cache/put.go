@@ -56,7 +56,7 @@ func (w *writing) take(n int64) (off int64, ok bool) {
 // shard that failed.
 func (d *Dir) Put(k Key, parts ...[]byte) error {
 	if !d.Accepts() {
-		d.declined.Add(1)
+		d.count(declined)
 		if h := d.stopped.Load(); h != nil {
 			return h.tell()
 		}
@@ -82,6 +82,8 @@ func (d *Dir) Put(k Key, parts ...[]byte) error {
 	return err
 }
 
+func declined(s *Stats) { s.Declined++ }
+
 // Accepts says whether Put would try to write, so that a caller can spare itself the making of what is not kept.
 func (d *Dir) Accepts() bool {
 	return d.stopped.Load() == nil && !d.closed.Load() && time.Now().UnixNano() >= d.declineTo.Load()
@@ -94,13 +96,13 @@ func (d *Dir) write(k Key, parts [][]byte) (*rec, error) {
 		n += int64(len(p))
 	}
 	if need := overhead + footprint(n) + markerBytes; need > d.opt.Budget {
-		d.declined.Add(1)
+		d.count(declined)
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write cache", Where: robocache.Where{"cache": d.dir},
 			Msg: fmt.Sprintf("an entry that needs %d bytes does not fit into a cache of %d", need, d.opt.Budget), Hint: hintBudget}
 	}
 	w, off, err := d.reserve(n)
 	if w == nil {
-		d.declined.Add(1)
+		d.count(declined)
 		return nil, err
 	}
 	defer w.pending.Done()
@@ -113,9 +115,7 @@ func (d *Dir) write(k Key, parts [][]byte) (*rec, error) {
 		at += int64(len(p))
 	}
 	// The header last: a reader of a killed process's shard finds no entry that was not written in whole.
-	var b [entryHead]byte
-	entryHeader(b[:], s, w.sh.id)
-	if _, err := w.f.WriteAt(b[:], off); err != nil {
+	if _, err := w.f.WriteAt(entryHeader(s, w.sh.id), off); err != nil {
 		return nil, d.stop(fail("write cache", d.dir, w.name, err))
 	}
 	w.mu.Lock()
@@ -126,8 +126,7 @@ func (d *Dir) write(k Key, parts [][]byte) (*rec, error) {
 	if !d.publish(r) {
 		return nil, nil
 	}
-	d.puts.Add(1)
-	d.putBytes.Add(n)
+	d.count(func(s *Stats) { s.Puts, s.PutBytes = s.Puts+1, s.PutBytes+n })
 	return r, nil
 }
 
@@ -139,13 +138,7 @@ func (d *Dir) publish(r *rec) bool {
 		return false
 	}
 	r.sh.recs = append(r.sh.recs, r)
-	st := d.stripe(r.key)
-	st.Lock()
-	if st.m[r.key] == nil {
-		st.m[r.key] = r
-		d.entries.Add(1)
-	}
-	st.Unlock()
+	d.insert(r)
 	return true
 }
 
@@ -223,7 +216,7 @@ func (d *Dir) newShard(n int64) (*writing, error) {
 		return err
 	})
 	if errors.Is(err, errBusy) || err == nil && w.f == nil {
-		d.full.Store(true)
+		d.count(func(s *Stats) { s.Full = true })
 		pause := declineFor
 		d.mu.Lock()
 		if len(d.sealing) > 0 {

@@ -81,7 +81,7 @@ func List(dir string) (*Listing, error) {
 // openThere opens a cache that exists, and lists its files.
 func openThere(dir string, write bool) (*Dir, []found, error) {
 	if !supported {
-		return nil, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open cache", Msg: "a cache on disk needs Linux or macOS"}
+		return nil, nil, errNone
 	}
 	d, err := open(dir, false)
 	if err == nil && write {
@@ -150,10 +150,7 @@ func Prune(dir string, budget int64) (*Pruned, error) {
 	}
 	defer d.Close()
 	err = d.locked(lockOnOpen, func() error {
-		v, err := d.survey()
-		if err == nil && d.recoverThese(v) > 0 {
-			v, err = d.survey()
-		}
+		v, err := d.measured(always)
 		if err == nil {
 			d.evict(v, budget, false)
 		}

@@ -66,7 +66,23 @@ const markerBytes = 4 << 10
 // maxReserve is what is left free on a large file system; a twentieth of a small one.
 const maxReserve = 1 << 30
 
-// measure finds what the budget and the file system permit together.
+// measured lists the files, and finds what the budget and the file system permit together. Where recovery is wanted, what dead writers left is
+// cleared first. The lock is held.
+func (d *Dir) measured(wanted func(v []found) bool) ([]found, error) {
+	v, err := d.survey()
+	if err == nil {
+		err = d.measure(v)
+	}
+	if err == nil && wanted(v) && d.recoverThese(v) > 0 {
+		if v, err = d.survey(); err == nil {
+			err = d.measure(v)
+		}
+	}
+	return v, err
+}
+
+func always([]found) bool { return true }
+
 func (d *Dir) measure(v []found) error {
 	free, total, err := diskFree(d.marker)
 	if err != nil {
@@ -100,8 +116,7 @@ func (d *Dir) evict(v []found, target int64, keepUsed bool) []found {
 			continue
 		}
 		total -= f.size
-		d.evicted.Add(1)
-		d.evictedBytes.Add(f.size)
+		d.count(func(s *Stats) { s.Evicted, s.EvictedBytes = s.Evicted+1, s.EvictedBytes+f.size })
 	}
 	d.onDisk.Store(total)
 	return left
@@ -137,20 +152,9 @@ func (d *Dir) remove(v found) bool {
 
 // makeRoom gives the size of the next shard, at least need, with room made for it; 0 where there is none now. The lock is held.
 func (d *Dir) makeRoom(need int64) (int64, error) {
-	v, err := d.survey()
+	v, err := d.measured(func(v []found) bool { return sum(v)+need > d.limit.Load() })
 	if err != nil {
 		return 0, err
-	}
-	if err := d.measure(v); err != nil {
-		return 0, err
-	}
-	if sum(v)+need > d.limit.Load() && d.recoverThese(v) > 0 {
-		if v, err = d.survey(); err != nil {
-			return 0, err
-		}
-		if err := d.measure(v); err != nil {
-			return 0, err
-		}
 	}
 	limit, files := d.limit.Load(), fileSizeLimit()&^4095
 	switch {

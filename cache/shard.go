@@ -87,7 +87,7 @@ func (r *rec) check() bool {
 		return false
 	}
 	r.state.CompareAndSwap(unchecked, intact)
-	r.sh.d.verified.Add(r.n)
+	r.sh.d.count(func(s *Stats) { s.VerifiedBytes += r.n })
 	return true
 }
 
@@ -171,12 +171,10 @@ func isOurs(f *os.File, size int64, cacheID, shardID uint64) bool {
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		return false
 	}
-	if b == [headSize]byte{} || headIs(b[:], cacheID, shardID) {
+	if b == [headSize]byte{} || isOf(b[:], headMagic, cacheID, shardID) {
 		return true
 	}
 	// A damaged head: the tail says it as well.
-	if _, err := f.ReadAt(b[:], size-tailSize); err != nil {
-		return false
-	}
-	return intact64(b[:], tailMagic) && le.Uint64(b[8:]) == cacheID && le.Uint64(b[16:]) == shardID
+	_, err := f.ReadAt(b[:], size-tailSize)
+	return err == nil && isOf(b[:], tailMagic, cacheID, shardID)
 }

@@ -1,17 +1,5 @@
 package cache
 
-import "sync/atomic"
-
-type counters struct {
-	entries                                  atomic.Int64
-	hits, misses, hitBytes                   atomic.Int64
-	puts, putBytes, declined                 atomic.Int64
-	verified, badEntries, badShards          atomic.Int64
-	evicted, evictedBytes                    atomic.Int64
-	recovered, recoveredEntries, removedOpen atomic.Int64
-	full                                     atomic.Bool
-}
-
 // Stats is what the cache holds and what it did since Open.
 type Stats struct {
 	Dir     string `json:"dir"`
@@ -43,22 +31,23 @@ type Stats struct {
 	Stopped string `json:"stopped,omitempty"` // why nothing is written any more; empty while it is
 }
 
+// count changes what is counted.
+func (d *Dir) count(change func(*Stats)) {
+	d.statsMu.Lock()
+	change(&d.stats)
+	d.statsMu.Unlock()
+}
+
 // Stats may be called at any time.
-func (d *Dir) Stats() Stats {
+func (d *Dir) Stats() (s Stats) {
 	d.mu.Lock()
 	shards := len(d.shards)
 	d.mu.Unlock()
-	s := Stats{
-		Dir: d.dir, Budget: d.opt.Budget, Limit: d.limit.Load(), Bytes: d.onDisk.Load(), Shards: shards, Mapped: d.mapped.Load(), Peak: d.peak.Load(), Entries: d.entries.Load(),
-		Hits: d.hits.Load(), Misses: d.misses.Load(), HitBytes: d.hitBytes.Load(),
-		Puts: d.puts.Load(), PutBytes: d.putBytes.Load(), Declined: d.declined.Load(),
-		VerifiedBytes: d.verified.Load(), BadEntries: d.badEntries.Load(), BadShards: d.badShards.Load(),
-		Evicted: d.evicted.Load(), EvictedBytes: d.evictedBytes.Load(),
-		Recovered: d.recovered.Load(), RecoveredEntries: d.recoveredEntries.Load(), RemovedLeftovers: d.removedOpen.Load(),
-		Full: d.full.Load(),
-	}
-	if h := d.stopped.Load(); h != nil {
-		s.Stopped = h.err.Error()
+	d.count(func(counted *Stats) { s = *counted })
+	s.Dir, s.Budget, s.Limit, s.Bytes, s.Shards = d.dir, d.opt.Budget, d.limit.Load(), d.onDisk.Load(), shards
+	s.Mapped, s.Peak, s.Entries = d.mapped.Load(), d.peak.Load(), d.entries.Load()
+	if err := d.Err(); err != nil {
+		s.Stopped = err.Error()
 	}
 	return s
 }

@@ -2,18 +2,12 @@
 
 package cache
 
-import (
-	"os"
-
-	"github.com/goatnote-inc/robocache"
-)
+import "os"
 
 const (
 	supported = false
 	plainOnly = 0
 )
-
-var errNone = &robocache.Error{Class: robocache.ErrUnsupported, Op: "open cache", Msg: "a cache on disk needs mappings and file locks of Linux or macOS", Hint: "cache=\"ram\""}
 
 func tryLock(*os.File) (bool, error)                   { return false, errNone }
 func unlock(*os.File)                                  {}
@@ -24,7 +18,5 @@ func onDisk(info os.FileInfo) int64                    { return info.Size() }
 func fileSizeLimit() int64                             { return 1 << 62 }
 func resident([]byte) error                            { return nil }
 func nextData(*os.File) func(int64) int64              { return func(off int64) int64 { return off } }
-
-func letGo([]byte) {}
-
-func ahead([]byte) {}
+func letGo([]byte)                                     {}
+func ahead([]byte)                                     {}
