@@ -27,17 +27,6 @@ func (d *Dir) Get(k Key) (Entry, bool) {
 	return Entry{Data: r.data(), sh: r.sh}, true
 }
 
-// Ahead has the disk begin to read entries that will be wanted soon, and does not wait for it: one Get after the other keeps a disk at
-// one request at a time. Keys that are not there are passed over.
-func (d *Dir) Ahead(keys ...Key) {
-	for _, k := range keys {
-		if r := d.find(k); r != nil {
-			ahead(r.data())
-			r.sh.unref()
-		}
-	}
-}
-
 // Has says whether Get would look at an entry. It reads none, so the entry may still turn out damaged.
 func (d *Dir) Has(k Key) bool {
 	if d.known(k) {

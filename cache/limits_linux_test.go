@@ -459,35 +459,3 @@ func fileRSS() (sum int64) {
 	}
 	return sum
 }
-
-// Ahead reads without being waited for.
-func TestAhead(t *testing.T) {
-	dir := filledDir(t, 60)
-	for _, path := range shardFiles(t, dir, sealedSuffix) {
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		forgetPages(f)
-		f.Close()
-	}
-	d := mustOpen(t, dir, Options{Budget: 256 << 20})
-	there := func(i int) bool {
-		r := d.find(key(i))
-		defer r.sh.unref()
-		_, _, missing := absent(r.data())
-		return !missing
-	}
-	if there(20) {
-		t.Skip("this file system keeps its pages")
-	}
-	d.Ahead(key(20), key(1_000_000), key(30))
-	for start := time.Now(); !there(20) || !there(30); time.Sleep(time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatal("not read")
-		}
-	}
-	if hits := count(t, d, 60); hits != 60 {
-		t.Errorf("%d of 60", hits)
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -19,44 +20,20 @@ var (
 // resident has the pages of b in memory when it returns, where the system allows: what lies on disk is read in a system call, which Go's scheduler
 // sees, and not in a page fault, which it does not. An error says that b cannot be read: the file shrank, or the disk failed.
 func resident(b []byte) error {
-	if from, to, missing := absent(b); missing {
-		return readIn(from, to)
+	if len(b) == 0 {
+		return nil
+	}
+	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	to := (from + uintptr(len(b)) + page - 1) &^ (page - 1)
+	var vec [256]byte
+	for p := from &^ (page - 1); p < to; p += uintptr(len(vec)) * page {
+		n := min(to-p, uintptr(len(vec))*page)
+		_, _, e := syscall.RawSyscall(syscall.SYS_MINCORE, p, n, uintptr(unsafe.Pointer(&vec[0])))
+		if e != 0 || slices.ContainsFunc(vec[:n/page], func(v byte) bool { return v&1 == 0 }) {
+			return readIn(p, to)
+		}
 	}
 	return nil
-}
-
-// ahead asks for what of b is not in memory, and does not wait.
-func ahead(b []byte) {
-	if from, to, missing := absent(b); missing {
-		willNeed(from, to)
-	}
-}
-
-// absent says from where on the pages of b are not all in memory.
-func absent(b []byte) (from, to uintptr, missing bool) {
-	if len(b) == 0 {
-		return 0, 0, false
-	}
-	from = uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	to = (from + uintptr(len(b)) + page - 1) &^ (page - 1)
-	from &^= page - 1
-	var vec [256]byte
-	for p := from; p < to; p += uintptr(len(vec)) * page {
-		n := min(to-p, uintptr(len(vec))*page)
-		if _, _, e := syscall.RawSyscall(syscall.SYS_MINCORE, p, n, uintptr(unsafe.Pointer(&vec[0]))); e != 0 {
-			return p, to, true
-		}
-		for _, v := range vec[:n/page] {
-			if v&1 == 0 {
-				return p, to, true
-			}
-		}
-	}
-	return to, to, false
-}
-
-func willNeed(from, to uintptr) {
-	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_WILLNEED)
 }
 
 // letGo takes the pages of a mapping out of this process's memory; they stay in the page cache.
@@ -64,7 +41,7 @@ func letGo(m []byte) { _ = syscall.Madvise(m, syscall.MADV_DONTNEED) }
 
 // readIn asks for all of a range at once (page by page a random 460 kB took three times as long), then waits for it.
 func readIn(from, to uintptr) error {
-	willNeed(from, to)
+	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_WILLNEED)
 	for try := 0; try < 10 && !noPopulate.Load(); try++ {
 		_, _, e := syscall.Syscall(syscall.SYS_MADVISE, from, to-from, populateRead)
 		switch e {

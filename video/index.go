@@ -173,82 +173,50 @@ func (ix *Index) MemoryBytes() int64 {
 	return n
 }
 
-// ticks is a sequence of times, in the smallest of four forms: an arithmetic sequence, runs of such, 32-bit offsets, 64-bit.
+// ticks is a sequence of times, in the smallest of three forms: an arithmetic sequence, 32-bit offsets, 64-bit.
 type ticks struct {
 	base, step int64
-	runs       []tickRun
 	rel        []uint32
 	wide       []int64
 }
-
-type tickRun struct{ first, base, step int64 }
 
 func (t *ticks) at(i int) int64 {
 	switch {
 	case t.rel != nil:
 		return t.base + int64(t.rel[i])
-	case t.runs != nil:
-		r := &t.runs[sort.Search(len(t.runs), func(j int) bool { return t.runs[j].first > int64(i) })-1]
-		return r.base + (int64(i)-r.first)*r.step
 	case t.wide != nil:
 		return t.wide[i]
 	}
 	return t.base + int64(i)*t.step
 }
 
-func (t *ticks) bytes() int64 {
-	return 24*int64(len(t.runs)) + 4*int64(len(t.rel)) + 8*int64(len(t.wide))
-}
+func (t *ticks) bytes() int64 { return 4*int64(len(t.rel)) + 8*int64(len(t.wide)) }
 
 // packTicks takes over v.
 func packTicks(v []int64) ticks {
 	if len(v) == 0 {
 		return ticks{}
 	}
-	lo, hi, runs := v[0], v[0], 0
-	for begin := 0; begin < len(v); runs++ {
-		end := runEnd(v, begin)
-		for _, x := range v[begin:end] {
-			lo, hi = min(lo, x), max(hi, x)
-		}
-		begin = end
+	t, even := ticks{base: v[0]}, true
+	if len(v) > 1 {
+		t.step = v[1] - v[0]
+	}
+	lo, hi := v[0], v[0]
+	for i, x := range v {
+		even = even && x == v[0]+int64(i)*t.step
+		lo, hi = min(lo, x), max(hi, x)
 	}
 	switch {
-	case runs == 1:
-		t := ticks{base: v[0]}
-		if len(v) > 1 {
-			t.step = v[1] - v[0]
-		}
-		return t
-	case 24*runs < 2*len(v):
-		t := ticks{runs: make([]tickRun, 0, runs)}
-		for begin := 0; begin < len(v); {
-			end := runEnd(v, begin)
-			r := tickRun{first: int64(begin), base: v[begin]}
-			if end > begin+1 {
-				r.step = v[begin+1] - v[begin]
-			}
-			t.runs = append(t.runs, r)
-			begin = end
-		}
+	case even:
 		return t
 	case uint64(hi)-uint64(lo) > math.MaxUint32:
 		return ticks{wide: v}
 	}
-	t := ticks{base: lo, rel: make([]uint32, len(v))}
+	t = ticks{base: lo, rel: make([]uint32, len(v))}
 	for i, x := range v {
 		t.rel[i] = uint32(x - lo)
 	}
 	return t
-}
-
-// runEnd is the end of the arithmetic sequence that begins at v[begin].
-func runEnd(v []int64, begin int) int {
-	end := begin + 1
-	for end < len(v) && v[end]-v[end-1] == v[begin+1]-v[begin] {
-		end++
-	}
-	return end
 }
 
 // order maps frame numbers to decode indexes as a start and small displacements.

@@ -1,8 +1,12 @@
 package video
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -100,48 +104,31 @@ type planeFormat struct {
 	lumaBits uint8 // 0 where the first plane is no luma
 }
 
-// planeFormats are the formats that can be kept. The index is stored: append only. Number 0 is none.
-var planeFormats = [...]planeFormat{
-	{},
-	{name: "yuv420p", planes: 3, shiftX: 1, shiftY: 1, sample: 1, lumaBits: 8},
-	{name: "yuvj420p", planes: 3, shiftX: 1, shiftY: 1, sample: 1, lumaBits: 8},
-	{name: "yuv422p", planes: 3, shiftX: 1, sample: 1, lumaBits: 8},
-	{name: "yuvj422p", planes: 3, shiftX: 1, sample: 1, lumaBits: 8},
-	{name: "yuv444p", planes: 3, sample: 1, lumaBits: 8},
-	{name: "yuvj444p", planes: 3, sample: 1, lumaBits: 8},
-	{name: "yuv440p", planes: 3, shiftY: 1, sample: 1, lumaBits: 8},
-	{name: "yuvj440p", planes: 3, shiftY: 1, sample: 1, lumaBits: 8},
-	{name: "yuv411p", planes: 3, shiftX: 2, sample: 1, lumaBits: 8},
-	{name: "yuv410p", planes: 3, shiftX: 2, shiftY: 2, sample: 1, lumaBits: 8},
-	{name: "yuv420p9le", planes: 3, shiftX: 1, shiftY: 1, sample: 2, lumaBits: 9},
-	{name: "yuv422p9le", planes: 3, shiftX: 1, sample: 2, lumaBits: 9},
-	{name: "yuv444p9le", planes: 3, sample: 2, lumaBits: 9},
-	{name: "yuv420p10le", planes: 3, shiftX: 1, shiftY: 1, sample: 2, lumaBits: 10},
-	{name: "yuv422p10le", planes: 3, shiftX: 1, sample: 2, lumaBits: 10},
-	{name: "yuv444p10le", planes: 3, sample: 2, lumaBits: 10},
-	{name: "yuv440p10le", planes: 3, shiftY: 1, sample: 2, lumaBits: 10},
-	{name: "yuv420p12le", planes: 3, shiftX: 1, shiftY: 1, sample: 2, lumaBits: 12},
-	{name: "yuv422p12le", planes: 3, shiftX: 1, sample: 2, lumaBits: 12},
-	{name: "yuv444p12le", planes: 3, sample: 2, lumaBits: 12},
-	{name: "yuv440p12le", planes: 3, shiftY: 1, sample: 2, lumaBits: 12},
-	{name: "yuv420p14le", planes: 3, shiftX: 1, shiftY: 1, sample: 2, lumaBits: 14},
-	{name: "yuv422p14le", planes: 3, shiftX: 1, sample: 2, lumaBits: 14},
-	{name: "yuv444p14le", planes: 3, sample: 2, lumaBits: 14},
-	{name: "gray", planes: 1, sample: 1, lumaBits: 8},
-	{name: "gray9le", planes: 1, sample: 2, lumaBits: 9},
-	{name: "gray10le", planes: 1, sample: 2, lumaBits: 10},
-	{name: "gray12le", planes: 1, sample: 2, lumaBits: 12},
-	{name: "gray14le", planes: 1, sample: 2, lumaBits: 14},
-	{name: "gray16le", planes: 1, sample: 2, lumaBits: 16},
-	{name: "gbrp", planes: 3, sample: 1},
-	{name: "gbrp9le", planes: 3, sample: 2},
-	{name: "gbrp10le", planes: 3, sample: 2},
-	{name: "gbrp12le", planes: 3, sample: 2},
-	{name: "gbrp14le", planes: 3, sample: 2},
-}
-
 // PlaneFormats is one more than the largest number of a format.
-const PlaneFormats = len(planeFormats)
+const PlaneFormats = 36
+
+// planeFormats are the formats that can be kept. The index is stored: append only. Number 0 is none.
+var planeFormats = func() (formats [PlaneFormats]planeFormat) {
+	shifts := map[string][2]uint8{"420": {1, 1}, "422": {1, 0}, "440": {0, 1}, "411": {2, 0}, "410": {2, 2}}
+	form := regexp.MustCompile(`^([a-z]+?)(\d{3})?p?(\d*)(le)?$`) // of colour, chroma, p, bits
+	for i, name := range strings.Fields(`
+		yuv420p yuvj420p yuv422p yuvj422p yuv444p yuvj444p yuv440p yuvj440p yuv411p yuv410p
+		yuv420p9le yuv422p9le yuv444p9le
+		yuv420p10le yuv422p10le yuv444p10le yuv440p10le yuv420p12le yuv422p12le yuv444p12le yuv440p12le yuv420p14le yuv422p14le yuv444p14le
+		gray gray9le gray10le gray12le gray14le gray16le gbrp gbrp9le gbrp10le gbrp12le gbrp14le`) {
+		m := form.FindStringSubmatch(name)
+		bits, _ := strconv.Atoi(cmp.Or(m[3], "8"))
+		f := planeFormat{name: name, planes: 3, shiftX: shifts[m[2]][0], shiftY: shifts[m[2]][1], sample: uint8((bits + 7) / 8), lumaBits: uint8(bits)}
+		switch m[1] {
+		case "gray":
+			f.planes = 1
+		case "gbr":
+			f.lumaBits = 0
+		}
+		formats[i+1] = f
+	}
+	return formats
+}()
 
 // PlaneFormatName gives libavutil's name of a format; "" where there is none of that number.
 func PlaneFormatName(format uint8) string {
@@ -220,15 +207,12 @@ const planeInfoBytes = 16
 
 // Append stores info behind b: 16 bytes.
 func (i PlaneInfo) Append(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint32(b, uint32(i.Width))
-	b = binary.LittleEndian.AppendUint32(b, uint32(i.Height))
-	full := byte(0)
+	le := binary.LittleEndian
+	b = append(le.AppendUint32(le.AppendUint32(b, uint32(i.Width)), uint32(i.Height)), i.Format, i.Matrix, 0, 0)
 	if i.FullRange {
-		full = 1
+		b[len(b)-2] = 1
 	}
-	b = append(b, i.Format, i.Matrix, full, 0)
-	b = binary.LittleEndian.AppendUint16(b, uint16(i.Rotation))
-	return append(b, 0, 0)
+	return append(le.AppendUint16(b, uint16(i.Rotation)), 0, 0)
 }
 
 // ParsePlaneInfo reads what Append stored.

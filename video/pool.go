@@ -3,6 +3,7 @@ package video
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -113,16 +114,9 @@ func (p *Pool) Decode(ctx context.Context, f *File, b *Fetched, groups []Group, 
 			g.End = max(g.End, groups[n].End)
 			n++
 		}
-		if n > 1 {
-			total := 0
-			for _, m := range groups[:n] {
-				total += len(m.Ordinals)
-			}
-			all := make([]int, 0, total)
-			for _, m := range groups[:n] {
-				all = append(all, m.Ordinals...)
-			}
-			g.Ordinals = all
+		g.Ordinals = slices.Clip(g.Ordinals) // what is behind them is the next group's
+		for _, m := range groups[1:n] {
+			g.Ordinals = append(g.Ordinals, m.Ordinals...)
 		}
 		if err := p.decode(ctx, f, b, g, deliver); err != nil {
 			return err
@@ -227,9 +221,7 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 	}
 	if found >= 0 {
 		w = p.idle[found]
-		copy(p.idle[found:], p.idle[found+1:])
-		p.idle[len(p.idle)-1] = nil
-		p.idle = p.idle[:len(p.idle)-1]
+		p.idle = slices.Delete(p.idle, found, found+1)
 		p.bytes -= w.bytes
 		p.mu.Unlock()
 		if how != resumed && w.at.index != nil {
@@ -317,9 +309,7 @@ func (p *Pool) release(w *worker, keep bool) {
 	for p.bytes > p.budget {
 		out = append(out, p.idle[0])
 		p.bytes -= p.idle[0].bytes
-		n := copy(p.idle, p.idle[1:])
-		p.idle[n] = nil
-		p.idle = p.idle[:n]
+		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	p.mu.Unlock()
 	for _, o := range out {

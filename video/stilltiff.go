@@ -15,7 +15,7 @@ import (
 	"golang.org/x/image/tiff/lzw"
 )
 
-// tiffFile is the first directory of a TIFF, as far as grey images of 16 and 32 bits need it: they carry depth, and the
+// tiffFile is the first directory of a TIFF, as far as grey images of 32-bit floats need it: they carry depth, and the
 // library reader has no floats.
 type tiffFile struct {
 	data             []byte
@@ -125,13 +125,17 @@ func (t *tiffFile) info() StillInfo {
 	return info
 }
 
-// grey decodes a one-channel frame of 16-bit integers or 32-bit floats into little-endian rows.
-func (t *tiffFile) grey() ([]byte, error) {
-	width := t.bits / 8
-	row := t.width * width
-	if t.samples != 1 || t.tiled || t.photometric != 1 || t.predictor != 1 && (t.predictor != 2 || t.float) {
-		return nil, stillError(robocache.ErrUnsupported, "tiff: grey of %d bits with %d samples, photometric %d, predictor %d, tiles %v", t.bits, t.samples, t.photometric, t.predictor, t.tiled)
+// deep says why a grey frame of 16 or 32 bits is not read.
+func (t *tiffFile) deep() error {
+	if t.samples != 1 || t.photometric != 1 || t.float && (t.tiled || t.predictor != 1) {
+		return stillError(robocache.ErrUnsupported, "tiff: grey of %d bits with %d samples, photometric %d, predictor %d, tiles %v", t.bits, t.samples, t.photometric, t.predictor, t.tiled)
 	}
+	return nil
+}
+
+// floats decodes a one-channel frame of 32-bit floats into little-endian rows.
+func (t *tiffFile) floats() ([]byte, error) {
+	row := 4 * t.width
 	if t.rows <= 0 || t.rows > t.height {
 		t.rows = t.height
 	}
@@ -167,17 +171,8 @@ func (t *tiffFile) grey() ([]byte, error) {
 		}
 	}
 	if t.order == binary.BigEndian {
-		for i := 0; i < len(out); i += width {
-			slices.Reverse(out[i : i+width])
-		}
-	}
-	if t.predictor == 2 {
-		le := binary.LittleEndian
-		for y := range t.height {
-			for x := 1; x < t.width; x++ {
-				p := out[y*row+2*x:]
-				le.PutUint16(p, le.Uint16(p)+le.Uint16(out[y*row+2*x-2:]))
-			}
+		for i := 0; i < len(out); i += 4 {
+			slices.Reverse(out[i : i+4])
 		}
 	}
 	return out, nil
@@ -186,21 +181,23 @@ func (t *tiffFile) grey() ([]byte, error) {
 // decodeGrey delivers Gray16, DepthMM and DepthM.
 func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	le := binary.LittleEndian
+	var t *tiffFile
 	var raw []byte // little-endian rows of info.DType
-	switch {
-	case info.Format == "tiff" && info.DType != robocache.Uint8:
-		t, err := tiffHeader(encoded)
+	var err error
+	if info.Format == "tiff" && info.DType != robocache.Uint8 {
+		if t, err = tiffHeader(encoded); err == nil {
+			err = t.deep()
+		}
 		if err != nil {
 			return err
 		}
-		if raw, err = t.grey(); err != nil {
-			return err
-		}
+	}
+	switch {
+	case t != nil && t.float:
+		raw, err = t.floats()
 	case info.Format == "jpeg" && turbojpeg.Native():
 		raw = make([]byte, info.Width*info.Height)
-		if err := turbojpeg.Decode(raw, encoded, info.Width, info.Height, 1); err != nil {
-			return err
-		}
+		err = turbojpeg.Decode(raw, encoded, info.Width, info.Height, 1)
 	default:
 		raw = make([]byte, info.Width*info.Height*info.DType.Size())
 		if info.Format == "png" && fastGreyPNG(encoded, info, raw) {
@@ -223,6 +220,8 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 			return stillError(robocache.ErrUnsupported, "a grey %s with transparency as depth", info.Format)
 		}
 	}
-	deliverGrey(raw, info.Width*info.DType.Size(), info, spec, dst)
-	return nil
+	if err == nil {
+		deliverGrey(raw, info.Width*info.DType.Size(), info, spec, dst)
+	}
+	return err
 }

@@ -23,9 +23,6 @@ var ErrRoom = errors.New("the data is longer than expected")
 
 var errData = errors.New("the data is damaged or ends early")
 
-// Native says whether libdeflate is linked.
-func Native() bool { return native() }
-
 // Zlib decompresses a zlib stream of len(dst) bytes.
 func Zlib(dst, src []byte) error { return whole(ZlibStream, dst, src) }
 

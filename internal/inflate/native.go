@@ -32,7 +32,8 @@ import (
 
 var linked = C.rc_inflate_present() != 0
 
-func native() bool { return linked }
+// Native says whether libdeflate is linked.
+func Native() bool { return linked }
 
 func some(kind Kind, dst, src []byte) (written, read int, err error) {
 	if !linked {

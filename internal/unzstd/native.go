@@ -33,7 +33,8 @@ import (
 
 var linked = C.rc_unzstd_present() != 0
 
-func native() bool { return linked }
+// Native says whether libzstd is linked.
+func Native() bool { return linked }
 
 func some(dst, src []byte, need int, sums Sums) (int, error) {
 	if !linked {

@@ -2,6 +2,7 @@
 
 package unzstd
 
-func native() bool { return false }
+// Native says whether libzstd is linked.
+func Native() bool { return false }
 
 func some(dst, src []byte, need int, sums Sums) (int, error) { return pure(dst, src, need, sums) }

@@ -24,9 +24,6 @@ var errData = errors.New("the data is damaged or ends early")
 // whole is the need of who wants all.
 const whole = math.MaxInt
 
-// Native says whether libzstd is linked.
-func Native() bool { return native() }
-
 // Decode decompresses all frames of src, and gives how many bytes they are, at most len(dst).
 // Where dst is too small, the error is ErrRoom (errors.Is); of damaged data it may be that too.
 func Decode(dst, src []byte, sums Sums) (int, error) {
