@@ -22,9 +22,10 @@ type Library struct {
 
 	mu     sync.Mutex
 	files  map[string]*File
-	recent *list.List // of *File with no user, most recent first
-	opened *list.List // those of recent with an open file: a list of its own, for recent may hold a hundred thousand closed ones
-	bytes  int64      // of the indexes of recent
+	recent *list.List    // of *File with no user, most recent first
+	oldest *list.Element // of recent, the last whose file is open: those before it are open too, those behind it closed
+	opened int           // how many are open
+	bytes  int64         // of the indexes of recent
 	closed bool
 	wrap   func(path string, r robocache.Ranged) robocache.Ranged
 	wraps  int // calls of Wrap
@@ -53,7 +54,6 @@ type File struct {
 	wraps   int           // Library.wraps when it was opened
 	loading chan struct{} // closed when the load that is under way has ended
 	place   *list.Element // in Library.recent
-	opened  *list.Element // in Library.opened
 }
 
 // NewLibrary makes a library over the files that open gives. budget bounds the indexes of files that nobody uses; 0 means 256 MiB.
@@ -61,7 +61,7 @@ func NewLibrary(open Opener, budget int64) *Library {
 	if budget <= 0 {
 		budget = defaultLibraryBudget
 	}
-	return &Library{open: open, budget: budget, files: map[string]*File{}, recent: list.New(), opened: list.New()}
+	return &Library{open: open, budget: budget, files: map[string]*File{}, recent: list.New()}
 }
 
 // Wrap puts a decorator (a cache of blocks, say) around each file opened from now on; nil takes it away. It must keep Size and Version,
@@ -103,9 +103,8 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 			}
 		}
 		l.unlist(f)
-		if f.Ranged != nil && f.refs == 0 && f.wraps != l.wraps {
-			_ = f.Ranged.Close()
-			f.Ranged = nil
+		if f.refs == 0 && f.wraps != l.wraps {
+			_ = f.close()
 		}
 		f.refs++
 		if f.Ranged != nil {
@@ -172,17 +171,19 @@ func (f *File) Release() {
 		return
 	}
 	if l.closed {
-		_ = f.Ranged.Close()
-		f.Ranged = nil
+		_ = f.close()
 		return
 	}
-	f.place, f.opened = l.recent.PushFront(f), l.opened.PushFront(f)
+	f.place = l.recent.PushFront(f)
 	l.bytes += f.Index.MemoryBytes()
-	for l.opened.Len() > maxIdleOpen {
-		old := l.opened.Back().Value.(*File)
-		l.opened.Remove(old.opened)
-		_ = old.Ranged.Close()
-		old.Ranged, old.opened = nil, nil
+	l.opened++
+	if l.oldest == nil {
+		l.oldest = f.place
+	}
+	for l.opened > maxIdleOpen {
+		old := l.oldest.Value.(*File)
+		l.oldest, l.opened = l.oldest.Prev(), l.opened-1
+		_ = old.close()
 	}
 	l.shrink()
 }
@@ -200,10 +201,7 @@ func (l *Library) shrink() {
 	for l.bytes > l.budget && l.recent.Len() > 0 {
 		old := l.recent.Back().Value.(*File)
 		l.unlist(old)
-		if old.Ranged != nil {
-			_ = old.Ranged.Close()
-			old.Ranged = nil
-		}
+		_ = old.close()
 		delete(l.files, old.Path)
 		l.stats.Evicted++
 	}
@@ -214,12 +212,25 @@ func (l *Library) unlist(f *File) {
 	if f.place == nil {
 		return
 	}
-	l.recent.Remove(f.place)
-	if f.opened != nil {
-		l.opened.Remove(f.opened)
+	if l.oldest == f.place {
+		l.oldest = f.place.Prev()
 	}
-	f.place, f.opened = nil, nil
+	if f.Ranged != nil {
+		l.opened--
+	}
+	l.recent.Remove(f.place)
+	f.place = nil
 	l.bytes -= f.Index.MemoryBytes()
+}
+
+// close closes an idle file; its index stays.
+func (f *File) close() error {
+	if f.Ranged == nil {
+		return nil
+	}
+	err := f.Ranged.Close()
+	f.Ranged = nil
+	return err
 }
 
 // Stats says what the library did, and what it holds.
@@ -227,7 +238,7 @@ func (l *Library) Stats() LibraryStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Files, s.OpenFiles, s.IndexBytes = len(l.files), l.opened.Len(), l.bytes
+	s.Files, s.OpenFiles, s.IndexBytes = len(l.files), l.opened, l.bytes
 	return s
 }
 
@@ -239,17 +250,13 @@ func (l *Library) Close() error {
 	var first error
 	for e := l.recent.Front(); e != nil; e = e.Next() {
 		f := e.Value.(*File)
-		f.place, f.opened = nil, nil
-		if f.Ranged != nil {
-			if err := f.Ranged.Close(); err != nil && first == nil {
-				first = err
-			}
-			f.Ranged = nil
+		f.place = nil
+		if err := f.close(); first == nil {
+			first = err
 		}
 	}
 	l.recent.Init()
-	l.opened.Init()
-	l.bytes = 0
+	l.oldest, l.opened, l.bytes = nil, 0, 0
 	l.files = map[string]*File{}
 	return first
 }

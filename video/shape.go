@@ -39,30 +39,20 @@ func (s *Shape) Bytes(spec *Spec) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := w * h
-	switch spec.Pixel {
-	case RGB8:
-		return 3 * n, nil
-	case RGBFloat32:
-		return 12 * n, nil
-	case Gray16, DepthMM, DepthM:
-		if s.LumaBits == 0 {
-			return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "pixel format " + s.Format + " has no luma plane to read codes from"}
-		}
-		if spec.Pixel == Gray16 {
-			return 2 * n, nil
-		}
-		if spec.Depth == nil {
-			return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Msg: "depth needs the stream's depth code"}
-		}
-		return 4 * n, nil
-	case YUVPlanes:
-		if s.PlanesBytes <= 0 {
-			return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "pixel format " + s.Format + " has no plain planes"}
-		}
+	var missing error
+	switch {
+	case spec.Pixel.grey() && s.LumaBits == 0:
+		missing = &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "pixel format " + s.Format + " has no luma plane to read codes from"}
+	case spec.Pixel.grey() && spec.Pixel != Gray16 && spec.Depth == nil:
+		missing = &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Msg: "depth needs the stream's depth code"}
+	case spec.Pixel == YUVPlanes && s.PlanesBytes <= 0:
+		missing = &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "pixel format " + s.Format + " has no plain planes"}
+	case spec.Pixel == YUVPlanes:
 		return s.PlanesBytes, nil
+	case spec.Pixel.bytes() == 0:
+		missing = &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Msg: fmt.Sprintf("unknown pixel kind %d", spec.Pixel)}
 	}
-	return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Msg: fmt.Sprintf("unknown pixel kind %d", spec.Pixel)}
+	return w * h * spec.Pixel.bytes(), missing
 }
 
 // Check says whether dst is as long as the result.

@@ -144,15 +144,8 @@ func StillBytes(info StillInfo, spec *Spec) (int, error) {
 	if w <= 0 || h <= 0 || int64(w)*int64(h) > MaxImagePixels {
 		return 0, stillError(robocache.ErrResourceLimit, "a frame of %d×%d pixels is wanted", w, h)
 	}
-	switch spec.Pixel {
-	case RGB8:
-		return w * h * 3, nil
-	case RGBFloat32:
-		return w * h * 12, nil
-	case Gray16:
-		return w * h * 2, nil
-	case DepthMM, DepthM:
-		return w * h * 4, nil
+	if n := spec.Pixel.bytes(); n > 0 {
+		return w * h * n, nil
 	}
 	return 0, stillError(robocache.ErrUnsupported, "a still image is delivered as RGB, as 16-bit grey or as depth, not as pixel kind %d", spec.Pixel)
 }

@@ -50,5 +50,13 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 	}
 }
 
+// bytes is what a pixel of a kind takes; 0 where that is not one number.
+func (p Pixel) bytes() int {
+	if sizes := [...]int{RGB8: 3, RGBFloat32: 12, Gray16: 2, DepthMM: 4, DepthM: 4}; int(p) < len(sizes) {
+		return sizes[p]
+	}
+	return 0
+}
+
 // grey are the kinds that are made of one channel.
 func (p Pixel) grey() bool { return p == Gray16 || p == DepthMM || p == DepthM }

@@ -193,38 +193,9 @@ void rc_unit_floats(const uint8_t *src, float *dst, size_t n)
 		dst[i] = src[i] / 255.0f;
 }
 
-#ifdef X86
-// Eight codes are limited at once and taken apart in registers: half of the time of one by one. (A gather is slower than both.)
-__attribute__((target("sse4.1"))) static int look_up_sse41(const uint16_t *codes, const float *table, int n, float *dst)
-{
-	int x = 0;
-
-	for (; x + 8 <= n; x += 8) {
-		__m128i q = _mm_min_epu16(_mm_loadu_si128((const __m128i *)(codes + x)), _mm_set1_epi16(4095));
-		uint64_t a = (uint64_t)_mm_cvtsi128_si64(q), b = (uint64_t)_mm_extract_epi64(q, 1);
-
-		dst[x] = table[(uint16_t)a];
-		dst[x + 1] = table[(uint16_t)(a >> 16)];
-		dst[x + 2] = table[(uint16_t)(a >> 32)];
-		dst[x + 3] = table[a >> 48];
-		dst[x + 4] = table[(uint16_t)b];
-		dst[x + 5] = table[(uint16_t)(b >> 16)];
-		dst[x + 6] = table[(uint16_t)(b >> 32)];
-		dst[x + 7] = table[b >> 48];
-	}
-	return x;
-}
-#endif
-
 void rc_look_up(const uint16_t *codes, const float *table, int n, float *dst)
 {
-	int x = 0;
-
-#ifdef X86
-	if (__builtin_cpu_supports("sse4.1"))
-		x = look_up_sse41(codes, table, n, dst);
-#endif
-	for (; x < n; x++)
+	for (int x = 0; x < n; x++)
 		dst[x] = table[codes[x] > 4095 ? 4095 : codes[x]];
 }
 
