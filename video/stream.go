@@ -2,6 +2,7 @@ package video
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -81,14 +82,16 @@ func (s *Stream) ready() bool {
 	if s.codec == AV1 || s.codec == VP9 {
 		return s.head != nil
 	}
-	have := map[byte]bool{}
-	for _, p := range s.sets {
-		have[p.kind] = true
+	need := []byte{7, 8}
+	if s.codec == HEVC {
+		need = []byte{32, 33, 34}
 	}
-	if s.codec == H264 {
-		return have[7] && have[8]
+	for _, kind := range need {
+		if !slices.ContainsFunc(s.sets, func(p parameterSet) bool { return p.kind == kind }) {
+			return false
+		}
 	}
-	return have[32] && have[33] && have[34]
+	return true
 }
 
 // unit is what one NAL unit is.
@@ -147,7 +150,6 @@ func (s *Stream) Add(data []byte) (ordinal int, err error) {
 		s.open = false
 		return -1, err
 	}
-	gap := false
 	if p.images > 1 {
 		s.open = false
 		return -1, noPacket("a message with several frames, or with a frame's two fields", "one frame a message")
@@ -155,10 +157,8 @@ func (s *Stream) Add(data []byte) (ordinal int, err error) {
 	if p.images == 0 {
 		return -1, nil
 	}
-	if s.codec == H264 && s.open && !p.key {
-		if sps := s.head; !sps.gaps {
-			gap = p.frame != s.frame && p.frame != (s.frame+1)&(1<<sps.frameBits-1)
-		}
+	if s.codec == H264 && s.open && !p.key && !s.head.gaps {
+		s.open = p.frame == s.frame || p.frame == (s.frame+1)&(1<<s.head.frameBits-1)
 	}
 	switch {
 	case p.key && !s.ready():
@@ -167,13 +167,11 @@ func (s *Stream) Add(data []byte) (ordinal int, err error) {
 	case p.key:
 		s.open = true
 		s.bare = s.bare || !p.own
-	case gap || !s.open:
-		s.open = false
-		if len(s.sizes) == 0 {
-			s.early++
-		} else {
-			s.cut++
-		}
+	case !s.open && len(s.sizes) == 0:
+		s.early++
+		return -1, nil
+	case !s.open:
+		s.cut++
 		return -1, nil
 	}
 	if len(s.sizes) >= s.lim.MaxSamples {
@@ -199,7 +197,7 @@ func (s *Stream) unit(nal []byte, u *unit) error {
 		switch kind := nal[0] & 31; kind {
 		case 7, 8:
 			u.set = true
-			return s.set264(kind, nal)
+			return s.set(kind, nal, 1)
 		case 1, 2, 5:
 			return s.slice264(nal, kind, u)
 		}
@@ -212,14 +210,12 @@ func (s *Stream) unit(nal []byte, u *unit) error {
 	switch {
 	case kind >= 32 && kind <= 34:
 		u.set = true
-		return s.set265(kind, nal)
+		return s.set(kind, nal, 2)
 	case kind <= 9, kind >= 16 && kind <= 21:
 		u.slice, u.first, u.refers = true, nal[2]&0x80 != 0, true
 		u.key = kind >= 16 && kind <= 21
 		u.leading = kind >= 6 && kind <= 9
-		if s.head != nil && s.head.reorder > 0 {
-			u.b = true
-		}
+		u.b = s.head != nil && s.head.reorder > 0
 	}
 	return nil
 }
@@ -250,58 +246,44 @@ func (s *Stream) slice264(nal []byte, kind byte, u *unit) error {
 	return nil
 }
 
-func (s *Stream) set264(kind byte, nal []byte) error {
+// set reads a parameter set behind its head: of H.264 (7 sequence, 8 picture) or of HEVC (32 video, 33 sequence, 34 picture).
+func (s *Stream) set(kind byte, nal []byte, head int) error {
 	if len(nal) < 4 {
 		return shortSet()
 	}
-	if kind == 7 {
-		p, err := parseSPS264(nal, s.lim.MaxPixels)
-		if err != nil {
-			return err
-		}
-		return s.sequence(kind, p, nal)
-	}
-	r := nalBits{b: nal[1:]}
-	id, sps := r.ue(), r.ue()
-	if r.bad || id > 255 || sps > 31 {
-		return shortSet()
-	}
-	s.spsOfP[id] = sps
-	return s.note(kind, id, nal)
-}
-
-func (s *Stream) set265(kind byte, nal []byte) error {
-	if len(nal) < 4 {
-		return shortSet()
-	}
-	r := nalBits{b: nal[2:]}
+	r := nalBits{b: nal[head:]}
+	var id uint32
 	switch kind {
-	case 32:
-		return s.note(kind, r.u(4), nal)
-	case 33:
-		p, err := parseSPS265(nal, s.lim.MaxPixels)
+	case 7, 33:
+		parse := parseSPS264
+		if kind == 33 {
+			parse = parseSPS265
+		}
+		p, err := parse(nal, s.lim.MaxPixels)
 		if err != nil {
 			return err
 		}
-		return s.sequence(kind, p, nal)
-	}
-	id := r.ue()
-	if r.bad || id > 63 {
-		return shortSet()
+		if s.head == nil {
+			s.head = p
+		}
+		if err := s.oneSize(p); err != nil { // all of a stream have one size
+			return err
+		}
+		s.spsOf[p.id], id = p, p.id
+	case 32:
+		id = r.u(4)
+	case 8:
+		var sps uint32
+		if id, sps = r.ue(), r.ue(); r.bad || id > 255 || sps > 31 {
+			return shortSet()
+		}
+		s.spsOfP[id] = sps
+	case 34:
+		if id = r.ue(); r.bad || id > 63 {
+			return shortSet()
+		}
 	}
 	return s.note(kind, id, nal)
-}
-
-// sequence notes a sequence parameter set: all of a stream have one size.
-func (s *Stream) sequence(kind byte, p *frameSet, nal []byte) error {
-	if s.head == nil {
-		s.head = p
-	}
-	if err := s.oneSize(p); err != nil {
-		return err
-	}
-	s.spsOf[p.id] = p
-	return s.note(kind, p.id, nal)
 }
 
 func (s *Stream) oneSize(p *frameSet) error {
