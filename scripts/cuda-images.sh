@@ -8,4 +8,4 @@ if [ ! -e .build/nvrtc/nvidia_cuda_nvrtc_cu12-$version.dist-info ]; then
 	rm -rf .build/nvrtc
 	python3 -m pip install -q --no-deps --target .build/nvrtc nvidia-cuda-nvrtc-cu12==$version
 fi
-CGO_ENABLED=0 go run ./kernel/cuda/internal/build/cmd "$@"
+CGO_ENABLED=0 go test ./kernel/cuda/images -count=1 -timeout 60m -v -run TestUpdate -args -update "$@"

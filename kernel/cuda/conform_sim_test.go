@@ -5,7 +5,7 @@ package cuda
 import (
 	"testing"
 
-	"github.com/goatnote-inc/robocache/kernel/cuda/internal/build"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/build"
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 

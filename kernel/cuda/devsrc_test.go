@@ -6,8 +6,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache/kernel/cuda/images"
-	"github.com/goatnote-inc/robocache/kernel/cuda/internal/build"
-	"github.com/goatnote-inc/robocache/kernel/cuda/internal/nvrtc"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/build"
 )
 
 // ROBOCACHE_CUDA_SRC=folder compiles the sources of that folder by the libnvrtc of this machine, instead of taking the images: kernels are tried
@@ -18,7 +17,7 @@ func init() {
 		return
 	}
 	override = func(source string, c chip) ([]byte, error) {
-		compiler, err := nvrtc.Find("libnvrtc.so.13", "libnvrtc.so.12", "/opt/torch/.venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.1?", "/usr/local/cuda*/lib64/libnvrtc.so")
+		compiler, err := build.FindCompiler("libnvrtc.so.13", "libnvrtc.so.12", "/opt/torch/.venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.1?", "/usr/local/cuda*/lib64/libnvrtc.so")
 		if err != nil {
 			return nil, err
 		}

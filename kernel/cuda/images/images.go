@@ -22,7 +22,7 @@ import (
 // Manifest says what the images of a source file are made of, and where they stand.
 type Manifest struct {
 	Source  string   `json:"source"` // fuse: src/fuse.cu
-	Hash    string   `json:"hash"`   // SHA-256 of what the compiler read; see Hash in kernel/cuda/internal/build
+	Hash    string   `json:"hash"`   // SHA-256 of what the compiler read; see Hash in kernel/cuda/tests/build
 	NVRTC   string   `json:"nvrtc"`
 	Options []string `json:"options"`
 	Kernels []string `json:"kernels"`

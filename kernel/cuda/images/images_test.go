@@ -2,13 +2,34 @@ package images_test
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"testing"
 
 	"github.com/goatnote-inc/robocache/kernel/cuda/images"
-	"github.com/goatnote-inc/robocache/kernel/cuda/internal/build"
-	"github.com/goatnote-inc/robocache/kernel/cuda/internal/nvrtc"
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/build"
 )
+
+const library = "../../../.build/nvrtc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+
+var (
+	update = flag.Bool("update", false, "compile what has changed into data")
+	force  = flag.Bool("f", false, "with -update: also what has not changed")
+)
+
+// With -update the images are made: scripts/cuda-images.sh.
+func TestUpdate(t *testing.T) {
+	if !*update {
+		t.Skip("-update is not given")
+	}
+	c, err := build.FindCompiler(library)
+	if err == nil {
+		err = build.Update("../src", "data", c, *force, t.Logf)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // G2: the images are those of the sources.
 func TestImagesAreOfTheSources(t *testing.T) {
@@ -62,7 +83,7 @@ func TestRebuild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles every source")
 	}
-	c, err := nvrtc.Find("../../../.build/nvrtc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
+	c, err := build.FindCompiler(library)
 	if err != nil {
 		t.Skip("scripts/cuda-images.sh fetches the compiler: ", err)
 	}

@@ -1,6 +1,4 @@
-// Package nvrtc compiles CUDA C by libnvrtc, which is opened at run time. It builds the images, and lets kernels be tried on a machine that
-// has the library; the product itself does not need it.
-package nvrtc
+package build
 
 import (
 	"fmt"
@@ -11,11 +9,11 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Compiler is an open libnvrtc.
+// Compiler is an open libnvrtc: it compiles CUDA C where the library is. The product itself does not need it.
 type Compiler struct{ library uintptr }
 
-// Find looks for libnvrtc in the places given: files, patterns, or names that the loader knows. The first that opens is taken.
-func Find(places ...string) (*Compiler, error) {
+// FindCompiler looks for libnvrtc in the places given: files, patterns, or names that the loader knows. The first that opens is taken.
+func FindCompiler(places ...string) (*Compiler, error) {
 	var last error
 	for _, p := range places {
 		names, _ := filepath.Glob(p)

@@ -1,4 +1,5 @@
-// Package build makes the images of kernel/cuda/images/data from the sources of kernel/cuda/src.
+// Package build makes the images of kernel/cuda/images/data from the sources of kernel/cuda/src: a test of package images compares them, and with
+// -update writes them (scripts/cuda-images.sh).
 //
 // The options say what the bits of a result depend on. -fmad=false: a·b+c is never fused by the compiler, so that a kernel computes what its
 // source says, as the reference in Go, the simulator and every architecture do; where the contract says fma, the source does too
@@ -10,17 +11,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/goatnote-inc/robocache/kernel/cuda/images"
-	"github.com/goatnote-inc/robocache/kernel/cuda/internal/nvrtc"
 )
 
 // Options are the options of every image, but for the architecture.
@@ -92,7 +94,7 @@ func (s *Source) Hash() string {
 var kernels = regexp.MustCompile(`(?m)^\s*\.visible \.entry (\w+)\(`)
 
 // Compile makes one image.
-func (s *Source) Compile(c *nvrtc.Compiler, target images.Entry, more ...string) ([]byte, error) {
+func (s *Source) Compile(c *Compiler, target images.Entry, more ...string) ([]byte, error) {
 	arch := fmt.Sprintf("--gpu-architecture=sm_%d", target.Arch)
 	if target.PTX {
 		arch = fmt.Sprintf("--gpu-architecture=compute_%d", target.Arch)
@@ -102,7 +104,7 @@ func (s *Source) Compile(c *nvrtc.Compiler, target images.Entry, more ...string)
 }
 
 // All makes the images of a source.
-func (s *Source) All(c *nvrtc.Compiler) (*images.Manifest, []byte, error) {
+func (s *Source) All(c *Compiler) (*images.Manifest, []byte, error) {
 	version, err := c.Version()
 	if err != nil {
 		return nil, nil, err
@@ -134,14 +136,39 @@ func (s *Source) All(c *nvrtc.Compiler) (*images.Manifest, []byte, error) {
 	return m, packed.Bytes(), err
 }
 
-// Write puts images into a folder.
-func Write(dir string, m *images.Manifest, packed []byte) error {
-	b, err := json.MarshalIndent(m, "", "\t")
+// Update makes the images of a folder of sources that have changed, or all of them, and removes those of sources that are gone.
+func Update(src, out string, c *Compiler, all bool, say func(format string, args ...any)) error {
+	names, err := Names(src)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, m.Source+".json"), append(b, '\n'), 0o644); err != nil {
-		return err
+	keep := map[string]bool{}
+	for _, name := range names {
+		keep[name+".json"], keep[name+".zst"] = true, true
+		s, err := Read(src, name)
+		if err != nil {
+			return err
+		}
+		old := images.Manifest{}
+		if b, err := os.ReadFile(filepath.Join(out, name+".json")); err == nil && json.Unmarshal(b, &old) == nil && old.Hash == s.Hash() && !all {
+			continue
+		}
+		begin := time.Now()
+		m, packed, err := s.All(c)
+		if err != nil {
+			return err
+		}
+		b, err := json.MarshalIndent(m, "", "\t")
+		if err := errors.Join(err, os.WriteFile(filepath.Join(out, name+".json"), append(b, '\n'), 0o644), os.WriteFile(filepath.Join(out, name+".zst"), packed, 0o644)); err != nil {
+			return err
+		}
+		say("%s: %d kernels, packed %d bytes, %.1f s", name, len(m.Kernels), len(packed), time.Since(begin).Seconds())
 	}
-	return os.WriteFile(filepath.Join(dir, m.Source+".zst"), packed, 0o644)
+	files, err := os.ReadDir(out)
+	for _, f := range files {
+		if err == nil && !keep[f.Name()] {
+			err = os.Remove(filepath.Join(out, f.Name()))
+		}
+	}
+	return err
 }
