@@ -346,7 +346,7 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 	}
 	out.Data = make([]byte, size)
 	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
-	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f), Valid: out.Valid})
+	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Rule: kernel.Rule{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f)}, Valid: out.Valid})
 	a.left += int64(len(raw))
 	return err
 }

@@ -24,7 +24,7 @@ func (Reference) Apply(op *ApplyOp) error {
 		rows := p.Out.Shape[0]
 		valid := make([]uint8, rows)
 		var counts Counts
-		opt := Options{Period: p.Rule.Period, Lo: p.Rule.Lo, Quats: p.Rule.Quats, Rotations: p.Rule.Rotations, Epilogue: p.Epilogue, Valid: valid, Counts: &counts}
+		opt := Options{Rule: p.Rule, Epilogue: p.Epilogue, Valid: valid, Counts: &counts}
 		if a := p.Epilogue.Augment; a != nil && a.Samples != nil && rows > 0 {
 			for k := range a.Samples.Shape[0] {
 				opt.Samples = append(opt.Samples, a.Samples.int64At(k))

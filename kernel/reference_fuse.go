@@ -60,7 +60,7 @@ func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
 	if a := s.Epilogue.Augment; a != nil && a.Samples != nil {
 		sample = a.Samples.int64At(b)
 	}
-	opt := Options{Period: s.Rule.Period, Lo: s.Rule.Lo, Quats: s.Rule.Quats, Rotations: s.Rule.Rotations, Epilogue: s.Epilogue, Samples: []int64{sample}, Valid: valid, Counts: &counts}
+	opt := Options{Rule: s.Rule, Epilogue: s.Epilogue, Samples: []int64{sample}, Valid: valid, Counts: &counts}
 	if err := Resample(op.Out.matrix(0, rows, b).Columns(col, s.cols()), src, p, opt); err != nil {
 		return err
 	}

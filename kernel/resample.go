@@ -9,20 +9,17 @@ import (
 
 // Options are what values need beyond the plan. The zero value is right for linear, previous, next, nearest and mean.
 type Options struct {
-	Period   float64  // angle; 0 = 2π
-	Lo       *float64 // angle: results lie in [Lo, Lo+Period); nil = -Period/2
-	Quats    [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
+	Rule     Rule // what angle and slerp need; the mode is the plan's
 	Epilogue Epilogue
-	// Rotations are the channels of rotations in any form, under slerp (K21); Quats nil are none beside them.
-	Rotations []robocache.Rotation
-	Samples   []int64 // augmentation: the sample of each entry, rows in turn (Augment.Samples is not looked at); nil = all are sample 0
-	Valid     []uint8 // filled where not nil: the plan's validity, less what the values themselves make invalid (K6)
-	Counts    *Counts // added to where not nil
+	Samples  []int64 // augmentation: the sample of each entry, rows in turn (Augment.Samples is not looked at); nil = all are sample 0
+	Valid    []uint8 // filled where not nil: the plan's validity, less what the values themselves make invalid (K6)
+	Counts   *Counts // added to where not nil
 }
 
 // Resample fills dst [T, D] from src [S, D] by the plan. The output type is that of dst.
 func Resample(dst, src Matrix, p *Plan, opt Options) error {
-	r := run{dst: dst, src: src, p: p, opt: opt, rule: Rule{Mode: p.Mode, Period: opt.Period, Lo: opt.Lo, Quats: opt.Quats, Rotations: opt.Rotations}}
+	opt.Rule.Mode, opt.Rule.Continuous = p.Mode, false
+	r := run{dst: dst, src: src, p: p, opt: opt}
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -42,7 +39,6 @@ type run struct {
 	dst, src Matrix
 	p        *Plan
 	opt      Options
-	rule     Rule
 	ep       epilogue
 	wide     bool // the computing type is float64
 	counts   Counts
@@ -78,7 +74,7 @@ func (r *run) check() error {
 	if n := len(r.opt.Samples); n > 0 && r.dst.Rows%n != 0 {
 		return batchError("resample", "batch of the samples", r.dst.Rows, n)
 	}
-	if err := r.rule.checkValues("resample", r.src.Cols, r.src.DType, r.dst.DType, &r.opt.Epilogue); err != nil {
+	if err := r.opt.Rule.checkValues("resample", r.src.Cols, r.src.DType, r.dst.DType, &r.opt.Epilogue); err != nil {
 		return err
 	}
 	if err := r.opt.Epilogue.check("resample", r.src.Cols); err != nil {

@@ -185,8 +185,8 @@ func TestMisuse(t *testing.T) {
 		{"before the memory", "length mismatch", out(), kernel.Matrix{Data: make([]byte, 16), DType: robocache.Float32, Rows: 2, Cols: 2, RowStride: -2, ColStride: 1}, blends(kernel.Linear, .5), kernel.Options{}},
 		{"negative extent", "negative extent", out(), kernel.Matrix{DType: robocache.Float32, Rows: -1, Cols: 2}, blends(kernel.Linear, .5), kernel.Options{}},
 		{"quaternions", "must have shape", out(), src, blends(kernel.Slerp, .5), kernel.Options{}},
-		{"quaternion channel", "outside the data", out(), src, blends(kernel.Slerp, .5), kernel.Options{Quats: [][4]int{{0, 1, 2, 3}}}},
-		{"period", "period", out(), src, blends(kernel.Angle, .5), kernel.Options{Period: -1}},
+		{"quaternion channel", "outside the data", out(), src, blends(kernel.Slerp, .5), kernel.Options{Rule: kernel.Rule{Quats: [][4]int{{0, 1, 2, 3}}}}},
+		{"period", "period", out(), src, blends(kernel.Angle, .5), kernel.Options{Rule: kernel.Rule{Period: -1}}},
 		{"norm", "statistics", out(), src, blends(kernel.Linear, .5), kernel.Options{Epilogue: kernel.Epilogue{Norm: kernel.NewMeanStd([]float64{1, 2, 3}, []float64{1, 2, 3})}}},
 		{"plan row", "plan row", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{kernel.Copy}, Left: []int32{2}, Right: []int32{0}, Weight: []float64{0}, Valid: []uint8{0}}, kernel.Options{}},
 		{"plan window", "plan row", out(), src, &kernel.Plan{Sources: 2, Kind: []kernel.Kind{kernel.Window}, Left: []int32{1}, Right: []int32{1}, Weight: []float64{0}, Valid: []uint8{0}}, kernel.Options{}},
@@ -348,7 +348,7 @@ func TestQuats(t *testing.T) {
 	h := float32(math.Sqrt(0.5))
 	src := kernel.Dense(f32(10, 0, 0, 0, 1, 0, 0, 20, 0, h, h, 0, 0, 1), robocache.Float32, 2, 7)
 	out, valid := make([]byte, 28), []uint8{9}
-	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 7), src, blends(kernel.Slerp, 0.5), kernel.Options{Quats: [][4]int{{1, 2, 3, 4}}, Valid: valid}); err != nil {
+	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 7), src, blends(kernel.Slerp, 0.5), kernel.Options{Rule: kernel.Rule{Quats: [][4]int{{1, 2, 3, 4}}}, Valid: valid}); err != nil {
 		t.Fatal(err)
 	}
 	got := back32(out)

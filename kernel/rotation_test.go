@@ -88,7 +88,7 @@ func blended(t *testing.T, form string, v0, v1 [3]float64, w float64) (v [3]floa
 	}
 	out := make([]byte, 5*8)
 	p := &kernel.Plan{Mode: kernel.Slerp, Sources: 2, Kind: []kernel.Kind{kernel.Blend}, Left: []int32{0}, Right: []int32{1}, Weight: []float64{w}, Valid: []uint8{1}}
-	if err := kernel.Resample(kernel.Dense(out, robocache.Float64, 1, 5), kernel.Dense(src, robocache.Float64, 2, 5), p, kernel.Options{Rotations: []robocache.Rotation{{At: 1, Form: form}}}); err != nil {
+	if err := kernel.Resample(kernel.Dense(out, robocache.Float64, 1, 5), kernel.Dense(src, robocache.Float64, 2, 5), p, kernel.Options{Rule: kernel.Rule{Rotations: []robocache.Rotation{{At: 1, Form: form}}}}); err != nil {
 		t.Fatal(err)
 	}
 	at := func(i int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(out[8*i:])) }
@@ -171,7 +171,7 @@ func TestRotationsRefused(t *testing.T) {
 	} {
 		src := kernel.Dense(make([]byte, 2*5*8), robocache.Float64, 2, 5)
 		p := &kernel.Plan{Mode: kernel.Slerp, Sources: 2}
-		if err := kernel.Resample(kernel.Dense(nil, robocache.Float64, 0, 5), src, p, kernel.Options{Rotations: list}); err == nil {
+		if err := kernel.Resample(kernel.Dense(nil, robocache.Float64, 0, 5), src, p, kernel.Options{Rule: kernel.Rule{Rotations: list}}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -180,7 +180,7 @@ func TestRotationsRefused(t *testing.T) {
 	binary.LittleEndian.PutUint64(src, math.Float64bits(math.NaN()))
 	out, valid := make([]byte, 3*8), []uint8{1}
 	p := &kernel.Plan{Mode: kernel.Slerp, Sources: 2, Kind: []kernel.Kind{kernel.Blend}, Left: []int32{0}, Right: []int32{1}, Weight: []float64{0.5}, Valid: []uint8{1}}
-	err := kernel.Resample(kernel.Dense(out, robocache.Float64, 1, 3), kernel.Dense(src, robocache.Float64, 2, 3), p, kernel.Options{Rotations: []robocache.Rotation{{Form: "rotvec"}}, Valid: valid})
+	err := kernel.Resample(kernel.Dense(out, robocache.Float64, 1, 3), kernel.Dense(src, robocache.Float64, 2, 3), p, kernel.Options{Rule: kernel.Rule{Rotations: []robocache.Rotation{{Form: "rotvec"}}}, Valid: valid})
 	if err != nil || valid[0] != 0 || !math.IsNaN(math.Float64frombits(binary.LittleEndian.Uint64(out))) {
 		t.Errorf("NaN: %v, valid %d, %v", err, valid[0], out)
 	}

@@ -50,23 +50,20 @@ func (t *Tensor) put(o int, x float64) {
 	}
 }
 
-// fill sets every element.
-func (t *Tensor) fill(x float64) {
-	if t.Len() == 0 {
-		return
-	}
+// Elements visits the elements in C order: the byte of Data, and the index.
+func (t *Tensor) Elements(f func(o int, index []int)) {
 	index := make([]int, len(t.Shape))
-	for {
-		t.put(t.at(index...), x)
-		a := len(index) - 1
-		for ; a >= 0; a-- {
-			if index[a]++; index[a] < t.Shape[a] {
+	for range t.Len() {
+		o := t.Base
+		for axis, i := range index {
+			o += i * t.Step(axis)
+		}
+		f(o*t.DType.Size(), index)
+		for axis := len(index) - 1; axis >= 0; axis-- {
+			if index[axis]++; index[axis] < t.Shape[axis] {
 				break
 			}
-			index[a] = 0
-		}
-		if a < 0 {
-			return
+			index[axis] = 0
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -21,21 +22,13 @@ func (Reference) Voxelize(op *VoxelOp) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(points, func(a, b voxelPoint) int {
-		switch {
-		case a.flat < b.flat:
-			return -1
-		case a.flat > b.flat:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(points, func(a, b voxelPoint) int { return cmp.Compare(a.flat, b.flat) })
 	if op.Out != nil {
 		empty := 0.0
 		if op.Mode >= Maximum {
 			empty = float64(op.Fill)
 		}
-		op.Out.fill(empty)
+		op.Out.Elements(func(o int, _ []int) { op.Out.put(o, empty) })
 	}
 	found := 0
 	for len(points) > 0 {
@@ -227,16 +220,10 @@ func (op *VoxelOp) reduce(points []voxelPoint, c int) float64 {
 // Order turns the bits of a float that is no NaN into an integer that sorts as the float does, with -0 < +0.
 func Order(x float32) uint32 {
 	b := math.Float32bits(x)
-	if b>>31 != 0 {
-		return ^b
-	}
-	return b | 1<<31
+	return b ^ (uint32(int32(b)>>31) | 1<<31)
 }
 
 // Unorder is the inverse of Order.
 func Unorder(key uint32) float32 {
-	if key>>31 != 0 {
-		return math.Float32frombits(key &^ (1 << 31))
-	}
-	return math.Float32frombits(^key)
+	return math.Float32frombits(key ^ (uint32(int32(^key)>>31) | 1<<31))
 }

@@ -23,7 +23,7 @@ func (r *Rule) low() float64 {
 
 // angle blends around the circle: the short way, back into [lo, lo+period).
 func (r *run) angle(i, a, b int, w float64) {
-	period, lo := r.rule.period(), r.rule.low()
+	period, lo := r.opt.Rule.period(), r.opt.Rule.low()
 	for col := 0; col < r.dst.Cols; col += tile {
 		n := min(tile, r.dst.Cols-col)
 		x, y := r.a64[:n], r.b64[:n]
@@ -78,7 +78,7 @@ func (r *run) mean(i, a, b int) {
 
 // slerp blends quaternions; channels that belong to none are linear.
 func (r *run) slerp(i, a, b int, w float64) {
-	if r.opt.Quats == nil && r.opt.Rotations == nil {
+	if r.opt.Rule.Quats == nil && r.opt.Rule.Rotations == nil {
 		for c := 0; c < r.dst.Cols; c += 4 {
 			r.quat(i, a, b, w, [4]int{c, c + 1, c + 2, c + 3})
 		}
@@ -94,21 +94,21 @@ func (r *run) slerp(i, a, b int, w float64) {
 		for from = to; from < r.dst.Cols && r.inQuat(from); from++ {
 		}
 	}
-	for _, q := range r.opt.Quats {
+	for _, q := range r.opt.Rule.Quats {
 		r.quat(i, a, b, w, q)
 	}
-	for _, rot := range r.opt.Rotations {
+	for _, rot := range r.opt.Rule.Rotations {
 		r.rotation(i, a, b, w, rot)
 	}
 }
 
 func (r *run) inQuat(col int) bool {
-	for _, q := range r.opt.Quats {
+	for _, q := range r.opt.Rule.Quats {
 		if q[0] == col || q[1] == col || q[2] == col || q[3] == col {
 			return true
 		}
 	}
-	for _, rot := range r.opt.Rotations {
+	for _, rot := range r.opt.Rule.Rotations {
 		if col >= rot.At && col < rot.At+rot.Width() {
 			return true
 		}

@@ -152,7 +152,7 @@ func (c *opCase) apply(b Backend, op *kernel.FuseOp) error {
 			v := view(op.Valid, e, 0, plan.Len())
 			v.Base += i * v.Stride[1]
 			v.Shape, v.Stride = v.Shape[:1], v.Stride[:1]
-			Elements(&v, func(o int, index []int) { v.Data[o] = plan.Valid[index[0]] })
+			v.Elements(func(o int, index []int) { v.Data[o] = plan.Valid[index[0]] })
 			p.Valid = &v
 			if g := s.Epilogue.Augment; g != nil {
 				sample := int64(e)

@@ -52,7 +52,7 @@ func (c *hour) run(b Backend) error {
 		return fmt.Errorf("%d rows, want %d", len(to), c.Rows)
 	}
 	values, state := Filled(robocache.Float32, 1, len(src), c.Cols), c.Seed
-	Elements(values, func(o int, _ []int) { Put(values, o, float64(int64(splitmix(&state)>>40)-1<<23)*0x1p-20, 0) })
+	values.Elements(func(o int, _ []int) { Put(values, o, float64(int64(splitmix(&state)>>40)-1<<23)*0x1p-20, 0) })
 	out, valid := Filled(robocache.Float32, 1, len(to), c.Cols), Filled(robocache.Uint8, 1, len(to), 1)
 	if err := b.Fuse(&kernel.FuseOp{Series: []kernel.Series{{Values: *values, Times: *Int64s(src...), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: *Int64s(to...), Out: *out, Valid: valid, Validate: true}); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (c *largeCase) run(b Backend) error {
 			}
 		}
 		values := Filled(s.DType, len(timestamps), s.Cols)
-		Elements(values, func(o int, _ []int) {
+		values.Elements(func(o int, _ []int) {
 			u := splitmix(&state)
 			x := float64(int64(u>>56) - 128)
 			if s.DType == robocache.Float32 {

@@ -57,24 +57,6 @@ func Int64s(v ...int64) *kernel.Tensor {
 	return t
 }
 
-// Elements visits the elements in C order: the byte of Data, and the index.
-func Elements(t *kernel.Tensor, f func(o int, index []int)) {
-	index := make([]int, len(t.Shape))
-	for range t.Len() {
-		o := t.Base
-		for axis, i := range index {
-			o += i * t.Step(axis)
-		}
-		f(o*t.DType.Size(), index)
-		for axis := len(index) - 1; axis >= 0; axis-- {
-			if index[axis]++; index[axis] < t.Shape[axis] {
-				break
-			}
-			index[axis] = 0
-		}
-	}
-}
-
 // Put writes x, or for integers some bits, at a byte of the tensor's memory.
 func Put(t *kernel.Tensor, o int, x float64, bits uint64) {
 	d := t.Data[o:]
@@ -159,7 +141,7 @@ func expect(name string, t *kernel.Tensor, want []string, near func(index []int,
 	}
 	size, i := t.DType.Size(), 0
 	written := make([]bool, len(t.Data)/size)
-	Elements(t, func(o int, index []int) {
+	t.Elements(func(o int, index []int) {
 		written[o/size] = true
 		w, got := want[i], Word(t.Data[o:o+size])
 		i++

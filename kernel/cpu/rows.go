@@ -81,7 +81,7 @@ func (w *worker) left(s *stream, at place, valid []uint8, from, to int) bool {
 func (w *worker) few(s *stream, at place, valid []uint8, from, to int) bool {
 	p := &w.plan
 	part := kernel.Plan{Mode: p.Mode, Sources: p.Sources, Kind: p.Kind[from:to], Left: p.Left[from:to], Right: p.Right[from:to], Weight: p.Weight[from:to], Valid: p.Valid[from:to]}
-	opt := kernel.Options{Quats: s.rule.Quats, Rotations: s.rule.Rotations, Epilogue: *s.epilogue, Valid: valid[from:to], Counts: &w.counts}
+	opt := kernel.Options{Rule: *s.rule, Epilogue: *s.epilogue, Valid: valid[from:to], Counts: &w.counts}
 	return kernel.Resample(s.dst.matrix(at.b, at.row+from, to-from, s.cols), s.src.matrix(at.batch, at.from, at.sources, s.cols), &part, opt) == nil
 }
 
@@ -121,7 +121,7 @@ func (s *stream) zeros(dst unsafe.Pointer, rows int, at place) {
 func (w *worker) reference(s *stream, at place, samples []int64) ([]uint8, bool) {
 	p := &w.plan
 	w.valid = resize(w.valid, len(p.Valid))
-	opt := kernel.Options{Period: s.rule.Period, Lo: s.rule.Lo, Quats: s.rule.Quats, Rotations: s.rule.Rotations, Epilogue: *s.epilogue, Samples: samples, Valid: w.valid, Counts: &w.counts}
+	opt := kernel.Options{Rule: *s.rule, Epilogue: *s.epilogue, Samples: samples, Valid: w.valid, Counts: &w.counts}
 	if err := kernel.Resample(s.dst.matrix(at.b, at.row, len(p.Kind), s.cols), s.src.matrix(at.batch, at.from, at.sources, s.cols), p, opt); err != nil {
 		return nil, false
 	}

@@ -210,11 +210,11 @@ func (v *voxels) scattered() {
 		if size == 1 {
 			t.Data[i] = byte(bits)
 		} else {
-			binary.LittleEndian.PutUint32(t.Data[4*i:], bits)
+			binary.LittleEndian.PutUint32(t.Data[size*i:], bits)
 		}
 	}
 	if !op.Zeroed || empty != 0 {
-		walk(t.Shape, t, func(i int) { put(i, empty) })
+		t.Elements(func(o int, _ []int) { put(o/size, empty) })
 	}
 	row := make([]float32, v.l.Features)
 	r := v.reducer.clone()
@@ -254,24 +254,6 @@ func (v *voxels) put(r *reducer, row []float32, keys []uint64, put func(i int, b
 	default:
 		for c, x := range row {
 			put(at+c*t.Step(len(t.Shape)-1), math.Float32bits(x))
-		}
-	}
-}
-
-// walk calls f with the element offset of every element.
-func walk(shape []int, t *kernel.Tensor, f func(i int)) {
-	index := make([]int, len(shape))
-	for range t.Len() {
-		o := t.Base
-		for a, i := range index {
-			o += i * t.Step(a)
-		}
-		f(o)
-		for a := len(index) - 1; a >= 0; a-- {
-			if index[a]++; index[a] < shape[a] {
-				break
-			}
-			index[a] = 0
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (r sweeper) targets(n int, timestamps []int64, base int64, step int) []int6
 // clocked writes times into a tensor of one or two axes: ns, or seconds that they are. index gives the time of an entry and place.
 func (r sweeper) clocked(d robocache.DType, at func(b, i int) int64, shape ...int) kernel.Tensor {
 	t := r.layout(d, false, shape...)
-	conform.Elements(&t, func(o int, index []int) {
+	t.Elements(func(o int, index []int) {
 		b, i := 0, index[0]
 		if len(index) == 2 {
 			b, i = index[0], index[1]
@@ -207,7 +207,7 @@ func (r sweeper) epilogue(cols, batch int) kernel.Epilogue {
 		}
 		if r.chance(.7) {
 			t := r.layout(robocache.Int64, false, batch)
-			conform.Elements(&t, func(o int, _ []int) { conform.Put(&t, o, 0, r.Uint64()>>uint(r.IntN(64))) })
+			t.Elements(func(o int, _ []int) { conform.Put(&t, o, 0, r.Uint64()>>uint(r.IntN(64))) })
 			a.Samples = &t
 		}
 		e.Augment = a

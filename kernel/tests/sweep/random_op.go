@@ -116,7 +116,7 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 		}
 		if padded {
 			l := r.layout(robocache.Int64, false, batch)
-			conform.Elements(&l, func(o int, _ []int) { conform.Put(&l, o, 0, uint64(r.upTo(n))) })
+			l.Elements(func(o int, _ []int) { conform.Put(&l, o, 0, uint64(r.upTo(n))) })
 			s.Lengths = &l
 		}
 	}
@@ -230,7 +230,7 @@ func (r sweeper) apply() *kernel.ApplyOp {
 		}
 		if a := p.Epilogue.Augment; a != nil && a.Samples != nil {
 			t := r.layout(robocache.Int64, false, entries)
-			conform.Elements(&t, func(o int, _ []int) { conform.Put(&t, o, 0, uint64(r.IntN(1000))) })
+			t.Elements(func(o int, _ []int) { conform.Put(&t, o, 0, uint64(r.IntN(1000))) })
 			a.Samples = &t
 		}
 		op.Parts = append(op.Parts, p)

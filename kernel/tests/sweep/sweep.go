@@ -101,7 +101,7 @@ func (x *result) compare(y *result) error {
 	var err error
 	dt := x.t.DType
 	size := dt.Size()
-	conform.Elements(x.t, func(o int, index []int) {
+	x.t.Elements(func(o int, index []int) {
 		p, q := x.t.Data[o:o+size], y.t.Data[o:o+size]
 		var slack float64
 		if x.apart != nil {
