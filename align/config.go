@@ -6,9 +6,10 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
-	"sort"
 	"strconv"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -47,9 +48,6 @@ type Nanos int64
 
 // UnmarshalJSON reads ns or seconds. A string is read as the number it holds: JSON numbers of some writers end at 2^53.
 func (n *Nanos) UnmarshalJSON(b []byte) error {
-	bad := func() error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "a time: int nanoseconds or float seconds", Got: string(b)}
-	}
 	text := string(bytes.Trim(b, `"`))
 	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
 		*n = Nanos(v)
@@ -58,14 +56,14 @@ func (n *Nanos) UnmarshalJSON(b []byte) error {
 	f, err := strconv.ParseFloat(text, 64)
 	f = math.RoundToEven(f * 1e9)
 	if err != nil || !(math.Abs(f) < maxTime) {
-		return bad()
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "a time: int nanoseconds or float seconds", Got: string(b)}
 	}
 	*n = Nanos(f)
 	return nil
 }
 
 // PerKey is one value for all streams, or a value a stream. In JSON it is the value itself, or an object.
-type PerKey[T any] struct {
+type PerKey[T comparable] struct {
 	All  T
 	Keys map[string]T
 	Said bool // All was said, though it may be zero
@@ -74,11 +72,11 @@ type PerKey[T any] struct {
 // Says that there is a choice for a stream.
 func (p *PerKey[T]) Says(key string) bool {
 	_, ok := p.Keys[key]
-	return ok || !p.others().IsZero()
+	return ok || p.others()
 }
 
-// others is the choice for the streams that Keys does not name.
-func (p *PerKey[T]) others() PerKey[T] { return PerKey[T]{All: p.All, Said: p.Said} }
+// others says that there is a choice for the streams that Keys does not name.
+func (p *PerKey[T]) others() bool { return p.Said || p.All != *new(T) }
 
 // For gives the value for a stream.
 func (p *PerKey[T]) For(key string) T {
@@ -89,35 +87,22 @@ func (p *PerKey[T]) For(key string) T {
 }
 
 // IsZero says that nothing was chosen.
-func (p PerKey[T]) IsZero() bool {
-	b, _ := json.Marshal(p.All)
-	var zero T
-	z, _ := json.Marshal(zero)
-	return p.Keys == nil && !p.Said && bytes.Equal(b, z)
-}
+func (p PerKey[T]) IsZero() bool { return p.Keys == nil && !p.others() }
 
 // UnmarshalJSON reads a value or an object of values; the object's "*" is the value of the other streams.
 func (p *PerKey[T]) UnmarshalJSON(b []byte) error {
-	b = bytes.TrimSpace(b)
-	if bytes.Equal(b, []byte("null")) {
-		*p = PerKey[T]{}
+	*p = PerKey[T]{}
+	switch b = bytes.TrimSpace(b); {
+	case bytes.Equal(b, []byte("null")):
 		return nil
+	case len(b) == 0 || b[0] != '{':
+		p.Said = true
+		return json.Unmarshal(b, &p.All)
 	}
-	if len(b) > 0 && b[0] == '{' {
-		var m map[string]T
-		if err := json.Unmarshal(b, &m); err != nil {
-			return err
-		}
-		*p = PerKey[T]{}
-		if v, ok := m["*"]; ok {
-			p.All, p.Said = v, true
-			delete(m, "*")
-		}
-		p.Keys = m
-		return nil
-	}
-	*p = PerKey[T]{Said: true}
-	return json.Unmarshal(b, &p.All)
+	err := json.Unmarshal(b, &p.Keys)
+	p.All, p.Said = p.Keys["*"]
+	delete(p.Keys, "*")
+	return err
 }
 
 // MarshalJSON is the inverse of UnmarshalJSON.
@@ -125,12 +110,9 @@ func (p PerKey[T]) MarshalJSON() ([]byte, error) {
 	if p.Keys == nil {
 		return json.Marshal(p.All)
 	}
-	m := map[string]T{}
-	if !p.others().IsZero() {
+	m := maps.Clone(p.Keys)
+	if p.others() {
 		m["*"] = p.All
-	}
-	for k, v := range p.Keys {
-		m[k] = v
 	}
 	return json.Marshal(m)
 }
@@ -143,12 +125,15 @@ func ParseConfig(b []byte) (Config, error) {
 	if err := dec.Decode(&c); err != nil {
 		e := &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "the configuration cannot be read", Err: err}
 		var keys map[string]json.RawMessage
-		if json.Unmarshal(b, &keys) == nil {
-			known := []string{"keys", "hz", "times", "extent", "modes", "edge", "max_gap", "offset", "latency", "drift", "clock", "window", "period", "quats", "rotations", "dtypes", "memory_budget"}
-			for k := range keys {
-				if !slices.Contains(known, k) {
-					e.Hint = nearest(k, known)
-				}
+		_ = json.Unmarshal(b, &keys)
+		var known []string
+		for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			known = append(known, name)
+		}
+		for k := range keys {
+			if !slices.Contains(known, k) {
+				e.Hint = nearest(k, known)
 			}
 		}
 		return Config{}, e
@@ -161,22 +146,13 @@ func ParseConfig(b []byte) (Config, error) {
 
 // validate checks what needs no data: the streams that are named, and the timeline.
 func (c *Config) validate(info *robocache.Info) error {
-	names := []string{"task"}
-	for i := range info.Features {
-		names = append(names, info.Features[i].Key)
-	}
-	check := func(option string, keys []string) error {
-		sort.Strings(keys)
-		for _, k := range keys {
+	names := append(featureKeys(info), "task")
+	for _, l := range append(c.choices(), choice{"keys", slices.Clone(c.Keys)}) {
+		slices.Sort(l.keys)
+		for _, k := range l.keys {
 			if !slices.Contains(names, k) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: option + " names a stream that the dataset does not have", Hint: nearest(k, names)}
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: l.option + " names a stream that the dataset does not have", Hint: nearest(k, names)}
 			}
-		}
-		return nil
-	}
-	for _, l := range append([]choice{{"keys", slices.Clone(c.Keys)}}, c.choices()...) {
-		if err := check(l.option, l.keys); err != nil {
-			return err
 		}
 	}
 	misuse := func(msg, want, got string) error {
@@ -193,6 +169,13 @@ func (c *Config) validate(info *robocache.Info) error {
 		return misuse("window", "0 or more ns", strconv.FormatInt(int64(c.Window), 10))
 	}
 	return c.CheckShifts()
+}
+
+func featureKeys(info *robocache.Info) (keys []string) {
+	for i := range info.Features {
+		keys = append(keys, info.Features[i].Key)
+	}
+	return keys
 }
 
 // choice is the streams that an option names.

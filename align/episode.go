@@ -44,11 +44,7 @@ const defaultBudget = 1 << 30
 
 // Episode brings the streams of one episode onto one timeline. Default modes: DefaultMode.
 func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Aligned, error) {
-	a := aligner{ctx: ctx, ds: ds, ep: ep, cfg: cfg, left: cfg.Budget}
-	if a.left <= 0 {
-		a.left = defaultBudget
-	}
-	out, err := a.run()
+	out, err := newAligner(ctx, ds, ep, cfg).run()
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"episode": ep})
 	}
@@ -64,6 +60,15 @@ type aligner struct {
 	streams []source
 	clocks  [][]int64 // each distinct one once
 	plans   []cached
+}
+
+// newAligner makes one with a budget of its own.
+func newAligner(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) *aligner {
+	a := &aligner{ctx: ctx, ds: ds, ep: ep, cfg: cfg, left: cfg.Budget}
+	if a.left <= 0 {
+		a.left = defaultBudget
+	}
+	return a
 }
 
 // source is a stream to be aligned, with its choices made.
@@ -374,13 +379,11 @@ func reach(p *kernel.Plan) (lo, hi int) {
 
 // rebase is the plan over the samples lo … hi-1 alone.
 func rebase(p *kernel.Plan, lo, hi int) *kernel.Plan {
-	if lo == 0 {
-		q := *p
-		q.Sources = hi
-		return &q
-	}
 	q := *p
 	q.Sources = hi - lo
+	if lo == 0 {
+		return &q
+	}
 	q.Left, q.Right = slices.Clone(p.Left), slices.Clone(p.Right)
 	for i := range q.Left {
 		q.Left[i] -= int32(lo)

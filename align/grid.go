@@ -3,6 +3,7 @@ package align
 import (
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -80,39 +81,34 @@ func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 // Extent is the span of a timeline over several streams: "intersection", "union", or the name of one of them.
 // Streams without samples take no part in a union; they make an intersection empty (t1 < t0).
 func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err error) {
-	empty := func() (int64, int64, error) { return 0, -1, nil }
-	switch kind {
-	case "", "intersection":
+	named := slices.Index(names, kind)
+	switch {
+	case kind == "" || kind == "intersection":
 		t0, t1 = math.MinInt64, math.MaxInt64
 		for _, s := range streams {
 			if len(s) == 0 {
-				return empty()
+				return 0, -1, nil
 			}
 			t0, t1 = max(t0, s[0]), min(t1, s[len(s)-1])
 		}
-		if len(streams) == 0 {
-			return empty()
+		if len(streams) > 0 {
+			return t0, t1, nil
 		}
-		return t0, t1, nil
-	case "union":
-		t0, t1 = math.MaxInt64, math.MinInt64
-		for _, s := range streams {
-			if len(s) > 0 {
-				t0, t1 = min(t0, s[0]), max(t1, s[len(s)-1])
-			}
-		}
-		if t0 > t1 {
-			return empty()
-		}
-		return t0, t1, nil
+		return 0, -1, nil
+	case kind == "union":
+	case named >= 0:
+		streams = streams[named:][:1]
+	default:
+		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "unknown extent", Want: "intersection, union or a stream's key", Got: strconv.Quote(kind), Hint: nearest(kind, names)}
 	}
-	for i, n := range names {
-		if n == kind {
-			if s := streams[i]; len(s) > 0 {
-				return s[0], s[len(s)-1], nil
-			}
-			return empty()
+	t0, t1 = math.MaxInt64, math.MinInt64
+	for _, s := range streams {
+		if len(s) > 0 {
+			t0, t1 = min(t0, s[0]), max(t1, s[len(s)-1])
 		}
 	}
-	return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "unknown extent", Want: "intersection, union or a stream's key", Got: strconv.Quote(kind), Hint: nearest(kind, names)}
+	if t0 > t1 {
+		return 0, -1, nil
+	}
+	return t0, t1, nil
 }

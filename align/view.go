@@ -193,7 +193,7 @@ func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 
 func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 	defer guard.Malformed("align", &err)
-	a := v.aligner(ctx, e)
+	a := newAligner(ctx, v.src, e, v.cfg)
 	times, err := a.prepare()
 	if err != nil {
 		return nil, err
@@ -244,16 +244,15 @@ func (l *layout) drop() {
 		return
 	}
 	made := map[*kernel.Plan]*kernel.Plan{}
-	cut := func(p *kernel.Plan) *kernel.Plan {
+	for _, p := range append(slices.Clone(l.plans), l.task) {
 		if made[p] == nil {
 			made[p] = choose(p, rows)
 		}
-		return made[p]
 	}
 	for i, p := range l.plans {
-		l.plans[i] = cut(p)
+		l.plans[i] = made[p]
 	}
-	l.task = cut(l.task)
+	l.task = made[l.task]
 	times := make([]int64, len(rows))
 	for i, r := range rows {
 		times[i] = l.times[r]
@@ -268,15 +267,6 @@ func choose(p *kernel.Plan, rows []int) *kernel.Plan {
 		q.Kind[i], q.Left[i], q.Right[i], q.Weight[i], q.Valid[i] = p.Kind[r], p.Left[r], p.Right[r], p.Weight[r], p.Valid[r]
 	}
 	return q
-}
-
-// aligner makes one with a budget of its own.
-func (v *Viewed) aligner(ctx context.Context, e int) *aligner {
-	a := &aligner{ctx: ctx, ds: v.src, ep: e, cfg: v.cfg, left: v.cfg.Budget}
-	if a.left <= 0 {
-		a.left = defaultBudget
-	}
-	return a
 }
 
 // Unwrap gives the dataset under the view (robocache.As).
@@ -316,11 +306,7 @@ func (v *Viewed) Times(ctx context.Context, e int, key string) ([]int64, error) 
 }
 
 func (v *Viewed) unknown(key string) error {
-	var names []string
-	for _, f := range v.info.Features {
-		names = append(names, f.Key)
-	}
-	return &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Where: robocache.Where{"stream": key}, Msg: "no such stream", Hint: nearest(key, names)}
+	return &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Where: robocache.Where{"stream": key}, Msg: "no such stream", Hint: nearest(key, featureKeys(&v.info))}
 }
 
 // Stats are none: those of the source are not those of the view's rows.

@@ -41,7 +41,7 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 // made runs a stream of the view over rows.
 func (v *Viewed) made(ctx context.Context, i int, rows []robocache.Row, fn func(at int, s *Stream) error) error {
 	err := v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.plans[i] }, func(at int, l *layout, p *kernel.Plan) error {
-		s, err := v.aligner(ctx, l.a.ep).stream(&l.a.streams[i], p)
+		s, err := newAligner(ctx, v.src, l.a.ep, v.cfg).stream(&l.a.streams[i], p)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	}
 	return out, v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.task }, func(at int, l *layout, p *kernel.Plan) error {
 		var s Stream
-		if err := v.aligner(ctx, l.a.ep).text("task", p, &s); err != nil {
+		if err := newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s); err != nil {
 			return err
 		}
 		copy(out[at:], s.Text)
@@ -102,7 +102,7 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 func (v *Viewed) shown(ctx context.Context, i int, rows []robocache.Row) (asked []robocache.Row, place []int, err error) {
 	place = make([]int, len(rows))
 	err = v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.plans[i] }, func(at int, l *layout, p *kernel.Plan) error {
-		p, err := v.aligner(ctx, l.a.ep).masked(&l.a.streams[i], p)
+		p, err := newAligner(ctx, v.src, l.a.ep, v.cfg).masked(&l.a.streams[i], p)
 		if err != nil {
 			return err
 		}

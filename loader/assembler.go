@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
-	"github.com/goatnote-inc/robocache/loader/internal/planning"
 )
 
 // assembler makes batches of given samples. It has no order of its own: Loader and Map share it.
@@ -76,7 +75,7 @@ type worker struct {
 	rows  []robocache.Row
 	refs  []robocache.FrameRef
 	index []int32
-	plan  planning.Room
+	plan  planRoom
 }
 
 func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err error) {
@@ -320,9 +319,36 @@ func (a *assembler) submit(q *frames.Queue, units []*unit) {
 		if len(parts) == 0 {
 			continue
 		}
+		var filled []*column
 		for _, c := range src.columns {
-			c.kind.submit(c, q, parts)
+			if _, ok := c.kind.(filler); ok && c.kind.waits(c, 1) > 0 {
+				filled = append(filled, c)
+			} else if is[images](c) {
+				q.Push(job(parts[0].u.seq, int64(c.number), frames.Locate, &a.store.N.Plan, func(w *worker) { w.locate(parts, c) }))
+			}
 		}
+		for _, p := range parts {
+			each := 1
+			if p.u.bytes <= smallBatch {
+				each = max(len(filled), 1)
+			}
+			for some := range slices.Chunk(filled, each) {
+				q.Push(job(p.u.seq, int64(some[0].number), frames.Gather, &a.n.gather, func(w *worker) { w.fill(p, some) }))
+			}
+		}
+	}
+}
+
+// smallBatch is the size up to which the columns of a batch are filled by one job: waking a worker for each costs more than filling it.
+const smallBatch = 256 << 10
+
+// fill brings columns of a part.
+func (w *worker) fill(p *part, columns []*column) {
+	for _, c := range columns {
+		if err := c.kind.(filler).fill(w, p, c); err != nil {
+			p.failAt(err)
+		}
+		p.u.finish(1)
 	}
 }
 

@@ -50,15 +50,19 @@ type column struct {
 	raw    *deviceOp // its batches are raw; nil: they are as the field says
 }
 
-// kind is what a column is made of: it brings the column's values into batches.
+// kind is what a column is made of.
 type kind interface {
 	// waits is how many things a batch waits for, of a part of n samples.
 	waits(c *column, n int) int
-	// submit pushes the jobs that bring them, for the parts of a horizon.
-	submit(c *column, q *frames.Queue, parts []*part)
 }
 
-// The kinds of columns. Ragged ones (cloud, span, times beside a span) are one job a batch, for all its sources: assembler.submit pushes it.
+// A filler writes a column's part of a batch, as one of the things that the batch waits for. What no filler brings comes otherwise: frames through the
+// store of frames (worker.locate), ragged columns in one job a batch for all its sources (worker.ragged).
+type filler interface {
+	fill(w *worker, p *part, c *column) error
+}
+
+// The kinds of columns.
 type (
 	table     struct{} // rows of numbers
 	text      struct{} // texts of the dataset
@@ -69,56 +73,18 @@ type (
 	times     struct{} // when the samples of another column's span were
 )
 
-func (table) waits(c *column, _ int) int {
-	if c.leader != c {
-		return 0
-	}
-	return 1
-}
-func (text) waits(*column, int) int                  { return 1 }
-func (episodeID) waits(*column, int) int             { return 1 }
-func (images) waits(c *column, n int) int            { return n * c.steps }
-func (cloud) waits(*column, int) int                 { return 0 }
-func (span) waits(*column, int) int                  { return 0 }
-func (times) waits(c *column, _ int) int             { return len(c.axis) }
-func (cloud) submit(*column, *frames.Queue, []*part) {}
-func (span) submit(*column, *frames.Queue, []*part)  {}
+func (table) waits(c *column, _ int) int  { return int(flag(c.leader == c)) } // its leader brings it
+func (text) waits(*column, int) int       { return 1 }
+func (episodeID) waits(*column, int) int  { return 1 }
+func (images) waits(c *column, n int) int { return n * c.steps }
+func (cloud) waits(*column, int) int      { return 0 }
+func (span) waits(*column, int) int       { return 0 }
+func (times) waits(c *column, _ int) int  { return int(flag(!c.ragged())) }
 
-func (table) submit(c *column, q *frames.Queue, parts []*part) {
-	if c.leader == c {
-		eachPart(c, q, frames.Gather, parts, (*worker).gather)
-	}
-}
-
-func (text) submit(c *column, q *frames.Queue, parts []*part) {
-	eachPart(c, q, frames.Text, parts, (*worker).text)
-}
-
-func (episodeID) submit(c *column, q *frames.Queue, parts []*part) {
-	eachPart(c, q, frames.Text, parts, (*worker).episodeIDs)
-}
-
-func (times) submit(c *column, q *frames.Queue, parts []*part) {
-	if c.axis != nil {
-		eachPart(c, q, frames.Gather, parts, (*worker).placedTimes)
-	}
-}
-
-func (images) submit(c *column, q *frames.Queue, parts []*part) {
-	q.Push(job(parts[0].u.seq, int64(c.number), frames.Locate, &c.src.a.store.N.Plan, func(w *worker) { w.locate(parts, c) }))
-}
-
-// eachPart pushes a job a part.
-func eachPart(c *column, q *frames.Queue, kind frames.Kind, parts []*part, fill func(w *worker, p *part, c *column) error) {
-	for _, p := range parts {
-		q.Push(job(p.u.seq, int64(c.number), kind, &c.src.a.n.gather, func(w *worker) {
-			if err := fill(w, p, c); err != nil {
-				p.failAt(err)
-			}
-			p.u.finish(1)
-		}))
-	}
-}
+func (table) fill(w *worker, p *part, c *column) error     { return w.gather(p, c) }
+func (text) fill(w *worker, p *part, c *column) error      { return w.text(p, c) }
+func (episodeID) fill(w *worker, p *part, c *column) error { return w.episodeIDs(p, c) }
+func (times) fill(w *worker, p *part, c *column) error     { return w.placedTimes(p, c) }
 
 // is says that a column is of a kind.
 func is[K kind](c *column) bool {

@@ -160,11 +160,13 @@ func (src *source) raggedColumn(tensor int) *column {
 
 // entriesOf reads the entries of a part's samples. It is nil where an episode was blamed.
 func (w *worker) entriesOf(p *part, c *column) (*entries, error) {
-	read := w.spanEntries
+	var e *entries
+	var err error
 	if is[cloud](c) {
-		read = w.clouds
+		e, err = w.clouds(p, c)
+	} else {
+		e, err = w.spanEntries(p, c)
 	}
-	e, err := read(p, c)
 	if err != nil || e == nil || c.stored == c.out && c.norm == nil || len(e.data) == 0 {
 		return e, err
 	}

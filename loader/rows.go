@@ -7,7 +7,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/kernel"
-	"github.com/goatnote-inc/robocache/loader/internal/planning"
 )
 
 // part is what one source gives to a batch under construction.
@@ -217,22 +216,58 @@ func snapped(t int64, timestamps []int64, from int) (int64, int) {
 	return t, i
 }
 
+// planRoom is a worker's room for plans, used again.
+type planRoom struct {
+	whole, one kernel.Plan // of a batch, of an episode's part of it
+	targets    []int64
+	rows       []robocache.Row
+}
+
+// sized makes a plan of n rows; what they hold is written by Fill, or whole by who asks.
+func sized(p *kernel.Plan, n int) *kernel.Plan {
+	p.Kind = slices.Grow(p.Kind[:0], n)[:n]
+	p.Left, p.Right = slices.Grow(p.Left[:0], n)[:n], slices.Grow(p.Right[:0], n)[:n]
+	p.Weight, p.Valid = slices.Grow(p.Weight[:0], n)[:n], slices.Grow(p.Valid[:0], n)[:n]
+	return p
+}
+
+// around cuts the timestamps that decide about some targets out of a stream's: an episode of an hour is not looked through for a window of a
+// second. On both sides two distinct timestamps beyond them stay, which is what any mode and edge looks at (A2, A4, A8).
+func around(timestamps, targets []int64, opt *align.Options) (from int, near []int64) {
+	if len(timestamps) < 64 || len(targets) == 0 {
+		return 0, timestamps
+	}
+	lo, hi := slices.Min(targets)-opt.Before, slices.Max(targets)+opt.After
+	from, _ = slices.BinarySearch(timestamps, lo)
+	to, _ := slices.BinarySearch(timestamps, hi+1)
+	for range 2 {
+		if from > 0 {
+			from, _ = slices.BinarySearch(timestamps[:from], timestamps[from-1])
+		}
+		if to < len(timestamps) {
+			more, _ := slices.BinarySearch(timestamps[to:], timestamps[to]+1)
+			to += more
+		}
+	}
+	return from, timestamps[from:to]
+}
+
 // plans finds, for each sample and step of a column, where its value comes from. The plan is of the whole batch: its sources are
-// the rows that are given beside it, each once. Places that would read a row without a value have none. Both are the worker's, until it
+// the rows that are given beside it. Places that would read a row without a value have none. Both are the worker's, until it
 // makes the next.
 func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error) {
 	own, opt := p.src, &c.time.opt
 	deltas := own.windows[c.window].nanos
 	steps := c.steps
-	whole := w.plan.Of(&w.plan.Whole, p.size()*steps)
+	whole := sized(&w.plan.whole, p.size()*steps)
 	whole.Mode = opt.Mode
-	rows := w.plan.Rows[:0]
+	rows := w.plan.rows[:0]
 	err := w.byEpisode(p, func(episode int, group []int32) error {
 		timestamps, err := own.timestamps.of(w.Ctx(), episode, c.time.clock)
 		if err != nil {
 			return err
 		}
-		targets := w.plan.Targets[:0]
+		targets := w.plan.targets[:0]
 		for _, i := range group {
 			t, err := own.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
 			if err != nil {
@@ -250,31 +285,43 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 				targets = append(targets, at)
 			}
 		}
-		w.plan.Targets = targets
-		from, near := planning.Around(timestamps, targets, opt)
-		one := w.plan.Of(&w.plan.One, len(targets))
+		w.plan.targets = targets
+		from, near := around(timestamps, targets, opt)
+		one := sized(&w.plan.one, len(targets))
 		if err := opt.Fill(one, near, targets); err != nil {
 			return robocache.At(err, robocache.Where{"episode": episode})
 		}
-		used := w.plan.Used(one)
-		base := int32(len(rows))
-		for _, r := range used.Rows {
-			rows = append(rows, robocache.Row{Episode: episode, Index: from + int(r)})
+		base := len(rows)
+		stands := func(r int32) int32 { // where a row stands: ascending times read the last two again
+			row, n := robocache.Row{Episode: episode, Index: from + int(r)}, len(rows)
+			for k := n - 1; k >= max(base, n-2); k-- {
+				if rows[k] == row {
+					return int32(k)
+				}
+			}
+			rows = append(rows, row)
+			return int32(n)
 		}
 		for k, kind := range one.Kind {
 			at := int(group[k/steps])*steps + k%steps
 			whole.Kind[at], whole.Weight[at], whole.Valid[at] = kind, one.Weight[k], one.Valid[k]
 			switch kind {
-			case kernel.Copy, kernel.Blend:
-				whole.Left[at], whole.Right[at] = base+used.Place(one.Left[k]), base+used.Place(one.Right[k])
+			case kernel.Copy:
+				whole.Left[at] = stands(one.Left[k])
+				whole.Right[at] = whole.Left[at]
+			case kernel.Blend:
+				whole.Left[at], whole.Right[at] = stands(one.Left[k]), stands(one.Right[k])
 			case kernel.Window:
-				whole.Left[at] = base + used.Place(one.Left[k])
-				whole.Right[at] = whole.Left[at] + one.Right[k] - one.Left[k]
+				whole.Left[at] = int32(len(rows))
+				for r := one.Left[k]; r < one.Right[k]; r++ {
+					rows = append(rows, robocache.Row{Episode: episode, Index: from + int(r)})
+				}
+				whole.Right[at] = int32(len(rows))
 			}
 		}
 		return nil
 	})
-	w.plan.Rows = rows
+	w.plan.rows = rows
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,7 +23,6 @@ type Pool struct {
 	closed bool
 	InUse  atomic.Int64
 	Peak   atomic.Int64
-	spare  []*Buffer
 	back   chan struct{} // holds a token when a large one came back
 }
 
@@ -70,12 +69,6 @@ func (p *Pool) Get(n int) (*Buffer, error) {
 	} else {
 		out = p.makeRoom(int64(size))
 	}
-	var b *Buffer
-	if k := len(p.spare); k > 0 {
-		b, p.spare = p.spare[k-1], p.spare[:k-1]
-	} else {
-		b = &Buffer{pool: p}
-	}
 	used := p.InUse.Add(int64(size))
 	p.Peak.Store(max(p.Peak.Load(), used))
 	p.mu.Unlock()
@@ -90,7 +83,7 @@ func (p *Pool) Get(n int) (*Buffer, error) {
 		}
 		mem = m
 	}
-	b.Mem = mem
+	b := &Buffer{pool: p, Mem: mem}
 	b.refs.Store(1)
 	return b, nil
 }
@@ -155,8 +148,6 @@ func (b *Buffer) Unref() {
 	if keep {
 		p.free[len(mem)] = append(p.free[len(mem)], mem)
 		p.idle += int64(len(mem))
-		b.Mem = nil
-		p.spare = append(p.spare, b)
 	}
 	p.mu.Unlock()
 	if !keep {
@@ -173,7 +164,7 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	free := p.free
-	p.free, p.idle, p.spare = nil, 0, nil
+	p.free, p.idle = nil, 0
 	p.mu.Unlock()
 	for _, list := range free {
 		for _, m := range list {

@@ -2,10 +2,19 @@ package frames
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
+
+// Sizes of pages, in bytes.
+const (
+	PageSize = 4096
+	HugePage = 2 << 20
+)
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // arena holds equal pieces of memory outside the Go heap, in slabs: what a decoded frame is kept in. All sizes together stay
 // below limit. A slab with nothing in it makes room for another size.
@@ -115,14 +124,7 @@ func (r *arena) shrink(keep *pieces, want int64) {
 
 func (r *arena) drop(s *pieces, b *slab) {
 	delete(s.slabs, b)
-	kept := s.free[:0]
-	for _, p := range s.free {
-		if p.slab != b {
-			kept = append(kept, p)
-		}
-	}
-	clear(s.free[len(kept):])
-	s.free = kept
+	s.free = slices.DeleteFunc(s.free, func(p piece) bool { return p.slab == b })
 	r.mapped -= int64(len(b.mem))
 	UnmapMemory(b.mem)
 }

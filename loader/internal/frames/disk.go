@@ -110,7 +110,7 @@ func (w *Worker) toDisk(r *request, ordinal int, f video.Frame, planes video.Pla
 // fromDisk brings a frame of the cache to a place; ok is false where it is not, or no longer, there.
 func (w *Worker) fromDisk(col Column, c *copied) (ok bool, err error) {
 	d := w.s.disk
-	e, ok := d.dir.Get(diskKey(w.prefix(col, c.path), c.ordinal))
+	e, ok := d.dir.Get(diskKey(w.prefix(col, c.path), int(c.ordinal)))
 	if !ok {
 		d.misses.Add(1)
 		return false, nil

@@ -2,16 +2,23 @@
 
 package frames
 
-import "syscall"
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// hugePages is Linux's MADV_HUGEPAGE: fewer page faults while frames are written. Best effort.
+const hugePages = 14
 
 // MapMemory gives zeroed pages outside the Go heap.
 func MapMemory(size int) ([]byte, error) {
-	m, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err == nil && size >= HugePage {
-		adviseHuge(m)
+	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err == nil && size >= HugePage && runtime.GOOS == "linux" {
+		_ = unix.Madvise(m, hugePages)
 	}
 	return m, err
 }
 
 // UnmapMemory takes it back.
-func UnmapMemory(m []byte) { _ = syscall.Munmap(m) }
+func UnmapMemory(m []byte) { _ = unix.Munmap(m) }

@@ -22,7 +22,6 @@ const (
 	Admit  Kind = iota // plan a file of an episode that becomes resident
 	Locate             // ask where the frames of a column lie
 	Gather
-	Text
 	Ragged // one tensor of a batch whose rows vary in length
 	copies // frames that are there already
 	decode

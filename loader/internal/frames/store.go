@@ -110,7 +110,7 @@ type frameState uint8
 const (
 	pending frameState = iota // a task will bring it
 	ready
-	lost
+	gone // it cannot be had
 )
 
 // frame is one frame. Its fields are guarded by Store.mu; its bytes are written before it is ready, and not after.
@@ -249,7 +249,7 @@ func (s *Store) failed(x *frame, err error) []waiter {
 	defer s.mu.Unlock()
 	wait := x.wait
 	x.wait, x.task = nil, nil
-	x.state, x.err = lost, err
+	x.state, x.err = gone, err
 	s.settle(x)
 	return wait
 }

@@ -17,69 +17,97 @@ type Want struct {
 	K       int32 // place of the target
 }
 
+// copied is a frame that is there already, and the place that it goes to.
+type copied struct {
+	x       *frame // nil: in the cache directory
+	path    string
+	ordinal int32
+	waiter
+}
+
+// copiesPerJob is small enough to spread a batch over the workers.
+const copiesPerJob = 4
+
+// wanting is one call of Worker.Want.
+type wanting struct {
+	w     *Worker
+	col   Column
+	to    []Target
+	ready [][]copied // a target each; not yet pushed
+}
+
 // Want brings frames of a column to places: those that are kept at once, those that are on their way when they come, and the others
 // decoded. Of one call each frame is decoded once, however many places want it. It returns when the work is planned.
 func (w *Worker) Want(col Column, to []Target, wants []Want, paths []string) {
 	slices.SortFunc(wants, func(x, y Want) int {
 		return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.Ordinal, y.Ordinal), cmp.Compare(x.To, y.To), cmp.Compare(x.K, y.K))
 	})
-	c := copier{w: w, col: col, to: to}
-	for lo := 0; lo < len(wants); {
-		hi := lo
-		for hi < len(wants) && wants[hi].Path == wants[lo].Path {
-			hi++
-		}
-		number := wants[lo].Path
-		path := paths[number]
-		own := wants[lo:hi]
-		lo = hi
+	c := wanting{w, col, to, make([][]copied, len(to))}
+	for len(wants) > 0 {
+		number := wants[0].Path
+		n := same(wants, func(x *Want) bool { return x.Path == number })
+		own := wants[:n]
+		wants = wants[n:]
+		r := &request{col: col, path: paths[number], number: number, least: 1, later: math.MaxInt64}
 		if w.s.arena != nil || w.s.disk != nil {
-			own = w.checked(col, to, own, path)
+			own = c.checked(own, r.path)
 		}
-		p := &request{col: col, path: path, number: number, least: 1, later: math.MaxInt64}
-		var first int64
-		if p.frames, first = w.lookup(&c, own, path); len(p.frames) > 0 {
-			p.push(w, first)
+		if first := c.lookup(own, r); len(r.frames) > 0 {
+			r.push(w, first)
 		}
 	}
-	c.flush()
+	for i := range c.ready {
+		c.push(i)
+	}
+}
+
+// same counts the first wants that are alike.
+func same(wants []Want, alike func(x *Want) bool) int {
+	n := 1
+	for n < len(wants) && alike(&wants[n]) {
+		n++
+	}
+	return n
 }
 
 // checked takes out of wants those whose frames are refused (Column.Check).
-func (w *Worker) checked(col Column, to []Target, wants []Want, path string) []Want {
-	check := col.Check()
+func (c *wanting) checked(wants []Want, path string) []Want {
+	check := c.col.Check()
 	if check == nil {
 		return wants
 	}
-	file, err := col.Files().Open(w.Ctx(), path)
+	file, err := c.col.Files().Open(c.w.Ctx(), path)
 	if err != nil {
 		return wants // who decodes it says so
 	}
 	defer file.Release()
 	return slices.DeleteFunc(wants, func(x Want) bool {
-		err := check(w, file, to[x.To], int(x.K), x.Ordinal)
+		err := check(c.w, file, c.to[x.To], int(x.K), x.Ordinal)
 		if err != nil {
-			to[x.To].Lose(int(x.K), path, x.Ordinal, err)
+			c.to[x.To].Lose(int(x.K), path, x.Ordinal, err)
 		}
 		return err != nil
 	})
 }
 
-// lookup serves the wants of one file from what is kept, or on its way, and gives the frames that are to be decoded, with who waits for
-// them, and the first batch that waits.
-func (w *Worker) lookup(c *copier, wants []Want, path string) (missing []*frame, first int64) {
-	s := w.s
+// lookup serves the wants of one file: a hit from what is kept; of one that is pending the place waits; a failed one is lost. What is none of them the
+// request has to decode. It gives the first batch that waits for that.
+func (c *wanting) lookup(wants []Want, r *request) (first int64) {
+	w, s := c.w, c.w.s
 	waits := make([]waiter, len(wants))
 	for i, x := range wants {
 		waits[i] = waiter{c.to[x.To], x.K}
 	}
 	var prefix cache.Key
 	if s.disk != nil {
-		prefix = w.prefix(c.col, path)
+		prefix = w.prefix(c.col, r.path)
 	}
 	var raised []Job
-	var failed []*frame
-	var hopeless [][]waiter
+	type lost struct {
+		x    *frame
+		wait []waiter
+	}
+	var failed []lost
 	var room []frame // of frames that are not kept in memory; a frame that may stay is on its own
 	if s.arena == nil {
 		room = make([]frame, 0, len(wants))
@@ -87,63 +115,61 @@ func (w *Worker) lookup(c *copier, wants []Want, path string) (missing []*frame,
 	s.mu.Lock()
 	key := frameKey{column: c.col.ID()}
 	if s.arena != nil {
-		key.file = s.file(key.column, path)
+		key.file = s.file(key.column, r.path)
 	}
-	for lo := 0; lo < len(wants); {
-		hi := lo
-		for hi < len(wants) && wants[hi].Ordinal == wants[lo].Ordinal {
-			hi++
+	for lo, n := 0, 0; lo < len(wants); lo += n {
+		ordinal := wants[lo].Ordinal
+		n = same(wants[lo:], func(x *Want) bool { return x.Ordinal == ordinal })
+		wait := waits[lo : lo+n : lo+n]
+		key.ordinal = int32(ordinal)
+		hit := func(x *frame) {
+			for i, at := range wait {
+				c.add(wants[lo+i].To, copied{x, r.path, key.ordinal, at})
+			}
 		}
-		same, n := waits[lo:hi:hi], int64(hi-lo)
-		key.ordinal = int32(wants[lo].Ordinal)
-		lo = hi
 		x := s.have[key]
-		if x == nil {
-			s.n.misses += n
-			if s.disk != nil && s.disk.has(prefix, key.ordinal, n) {
-				for _, at := range same {
-					c.add(copied{path: path, ordinal: int(key.ordinal), waiter: at})
-				}
+		switch {
+		case x == nil:
+			s.n.misses += int64(n)
+			if s.disk != nil && s.disk.has(prefix, key.ordinal, int64(n)) {
+				hit(nil)
 				continue
 			}
 			if s.arena != nil {
-				x = &frame{key: key, wait: same}
+				x = &frame{key: key, wait: wait}
 				s.list(x)
 			} else {
-				room = append(room, frame{key: key, wait: same})
+				room = append(room, frame{key: key, wait: wait})
 				x = &room[len(room)-1]
 			}
-			missing = append(missing, x)
+			r.frames = append(r.frames, x)
 			continue
-		}
-		x.uses = max(x.uses-int32(n), 0)
-		switch x.state {
-		case lost:
-			failed, hopeless = append(failed, x), append(hopeless, same)
+		case x.state == gone:
+			x.uses = max(x.uses-int32(n), 0)
+			failed = append(failed, lost{x, wait})
 			continue
-		case ready:
+		case x.state == ready:
 			x.pins += int32(n)
-			for _, at := range same {
-				c.add(copied{x: x, path: path, ordinal: int(key.ordinal), waiter: at})
-			}
-		case pending:
-			x.wait = append(x.wait, same...)
-			if seq := same[0].to.Seq(); x.task != nil && seq < x.task.prio {
+			hit(x)
+		default:
+			x.wait = append(x.wait, wait...)
+			if seq := wait[0].to.Seq(); x.task != nil && seq < x.task.prio {
 				x.task.prio = seq
 				raised = append(raised, x.task.job())
 			}
 		}
-		s.n.hits += n
+		x.uses = max(x.uses-int32(n), 0)
+		s.n.hits += int64(n)
 	}
-	first = seqOf(missing) // frames that may stay are shared from here on
+	first = seqOf(r.frames) // frames that may stay are shared from here on
 	s.mu.Unlock()
 	for _, j := range raised {
 		w.q.Push(j)
 	}
-	for i, x := range failed {
-		lose(hopeless[i], path, x)
+	for _, f := range failed {
+		lose(f.wait, r.path, f.x)
 	}
-	return missing, first
+	return first
 }
 
 // lose says that a frame cannot be had to all who wait for it.
@@ -153,46 +179,17 @@ func lose(wait []waiter, path string, x *frame) {
 	}
 }
 
-// copied is a frame that is there already, and the place that it goes to.
-type copied struct {
-	x       *frame // nil: in the cache directory
-	path    string
-	ordinal int
-	waiter
-}
-
-// copier makes jobs of frames that are there already.
-type copier struct {
-	w    *Worker
-	col  Column
-	to   []Target
-	open [][]copied // by batch, not yet pushed
-}
-
-// copiesPerJob is small enough to spread a batch over the workers.
-const copiesPerJob = 4
-
-func (c *copier) add(x copied) {
-	if c.open == nil {
-		c.open = make([][]copied, len(c.to))
-	}
-	i := slices.Index(c.to, x.to)
-	if c.open[i] = append(c.open[i], x); len(c.open[i]) == copiesPerJob {
-		c.push(i)
+// add notes a frame that is there already.
+func (c *wanting) add(to int32, x copied) {
+	if c.ready[to] = append(c.ready[to], x); len(c.ready[to]) == copiesPerJob {
+		c.push(int(to))
 	}
 }
 
-func (c *copier) push(i int) {
-	list, col := c.open[i], c.col
-	c.open[i] = nil
-	c.w.q.Push(Job{Prio: list[0].to.Seq(), Sub: int64(col.ID())<<32 | int64(list[0].k), Kind: copies, Run: func(w *Worker) { w.copy(col, list) }})
-}
-
-func (c *copier) flush() {
-	for i := range c.open {
-		if c.open[i] != nil {
-			c.push(i)
-		}
+func (c *wanting) push(i int) {
+	list, col := c.ready[i], c.col
+	if c.ready[i] = nil; len(list) > 0 {
+		c.w.q.Push(Job{Prio: list[0].to.Seq(), Sub: int64(col.ID())<<32 | int64(list[0].k), Kind: copies, Run: func(w *Worker) { w.copy(col, list) }})
 	}
 }
 
@@ -201,30 +198,34 @@ func (w *Worker) copy(col Column, list []copied) {
 	s := w.s
 	defer s.remote.core()()
 	begin := time.Now()
-	defer func() { s.N.Copy.Add(int64(time.Since(begin))) }()
 	n := 0
 	for i := range list {
 		c := &list[i]
-		var err error
-		if c.x == nil {
-			var ok bool
-			if ok, err = w.fromDisk(col, c); !ok {
-				// Evicted, or found damaged: it is decoded as if it had not been there.
-				x := &frame{key: frameKey{column: col.ID(), ordinal: int32(c.ordinal)}, wait: []waiter{c.waiter}}
-				(&request{col: col, path: c.path, least: 1, later: math.MaxInt64, frames: []*frame{x}}).push(w, c.to.Seq())
-				continue
-			}
-		} else {
+		ok, err := true, error(nil)
+		if c.x != nil {
 			err = w.fromMemory(col, c)
-			s.done(c.x)
+		} else if ok, err = w.fromDisk(col, c); !ok {
+			// Evicted, or found damaged: it is decoded as if it had not been there.
+			x := &frame{key: frameKey{column: col.ID(), ordinal: c.ordinal}, wait: []waiter{c.waiter}}
+			(&request{col: col, path: c.path, least: 1, later: math.MaxInt64, frames: []*frame{x}}).push(w, c.to.Seq())
+			continue
 		}
 		if err != nil {
-			c.to.Lose(int(c.k), c.path, c.ordinal, err)
+			c.to.Lose(int(c.k), c.path, int(c.ordinal), err)
 			continue
 		}
 		n++
 	}
+	s.mu.Lock()
+	for i := range list {
+		if x := list[i].x; x != nil {
+			x.pins--
+			s.settle(x)
+		}
+	}
+	s.mu.Unlock()
 	s.N.Frames.Add(int64(n))
+	s.N.Copy.Add(int64(time.Since(begin)))
 	if n > 0 {
 		list[0].to.Done(n)
 	}

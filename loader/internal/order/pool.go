@@ -108,35 +108,11 @@ func partition(t *Table, c int, key uint64) [][]int32 {
 	slices.SortFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.tie, b.tie), cmp.Compare(a.place, b.place))
 	})
-	type load struct {
-		sum   int64
-		shard int32
-	}
-	heap := make([]load, c) // the least at 0
-	for i := range heap {
-		heap[i].shard = int32(i)
-	}
-	less := func(a, b load) bool { return a.sum < b.sum || a.sum == b.sum && a.shard < b.shard }
+	loads := make([]int64, c)
 	for _, it := range items {
-		top := heap[0]
-		out[top.shard] = append(out[top.shard], it.place)
-		top.sum += it.size
-		i := 0
-		for {
-			k := 2*i + 1
-			if k >= c {
-				break
-			}
-			if k+1 < c && less(heap[k+1], heap[k]) {
-				k++
-			}
-			if !less(heap[k], top) {
-				break
-			}
-			heap[i] = heap[k]
-			i = k
-		}
-		heap[i] = top
+		least := slices.Index(loads, slices.Min(loads))
+		out[least] = append(out[least], it.place)
+		loads[least] += it.size
 	}
 	return out
 }
