@@ -72,14 +72,14 @@ func TestRunEndsWithItsContextAndTimeout(t *testing.T) {
 }
 
 func TestReportFiles(t *testing.T) {
-	r := &Report{Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: report.ThisMachine("r")}
+	r := &Report{Name: "load", Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: report.ThisMachine("r")}
 	results, err := Run(t.Context(), []Runner{shell("a", `echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "exit 1")}, 2, time.Minute, func(string, ...any) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Results = results
 	dir := t.TempDir()
-	if err := r.Write(dir, "load"); err != nil {
+	if err := r.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	b, _ := os.ReadFile(filepath.Join(dir, "load.json"))
@@ -110,10 +110,9 @@ func TestOwnRunners(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	ref, err := newReference(t.Context(), ds, path, &w)
+	ref, err := newReference(ds, path, &w)
 	if err == nil {
-		j := job{ref: ref, batch: 32, whole: true, order: w.OrderOut, frames: w.FramesOut}
-		err = j.check(t.Context(), &o)
+		err = (&Runner{ref: ref}).check(t.Context(), &w, &o)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -122,13 +121,13 @@ func TestOwnRunners(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	file := filepath.Join(path, "videos/observation.images.cam_high/chunk-000/file-000.mp4")
-	if o, err = DecodeRun(t.Context(), []string{file}, "sequential", 0, io.Discard); err != nil || o.Samples != 1305 {
+	if o, err = DecodeRun(t.Context(), Workload{Files: []string{file}, Pattern: "sequential"}, io.Discard); err != nil || o.Samples != 1305 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if o, err = DecodeRun(t.Context(), []string{file}, "random", 20, io.Discard); err != nil || o.Samples != 20 || o.Decoded < 20 {
+	if o, err = DecodeRun(t.Context(), Workload{Files: []string{file}, Pattern: "random", Count: 20}, io.Discard); err != nil || o.Samples != 20 || o.Decoded < 20 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if _, err = DecodeRun(t.Context(), []string{file}, "backwards", 1, io.Discard); err == nil {
+	if _, err = DecodeRun(t.Context(), Workload{Files: []string{file}, Pattern: "backwards"}, io.Discard); err == nil {
 		t.Error("an unknown pattern passed")
 	}
 }

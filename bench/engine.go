@@ -138,7 +138,7 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (Outcome, error) 
 		o.ConsumerStepS, o.WaitPct = step.Seconds(), &wait
 	}
 	if w.CheckFrames > 0 && w.FramesOut != "" && len(cameras) > 0 {
-		if err := handOver(ctx, src, t, w, cameras); err != nil {
+		if err := writeDelivered(ctx, src, t, w, cameras); err != nil {
 			return o, err
 		}
 	}
@@ -207,8 +207,8 @@ type fixed struct{ b taken }
 
 func (f fixed) Next(context.Context) (taken, error) { return f.b, nil }
 
-// handedOver is the line before a frame's bytes.
-type handedOver struct {
+// deliveredAt is the line before a frame's bytes.
+type deliveredAt struct {
 	Key     string `json:"key"` // "": the only camera
 	Episode int    `json:"episode"`
 	Row     int    `json:"row"`
@@ -217,8 +217,8 @@ type handedOver struct {
 	DType   string `json:"dtype"`
 }
 
-// handOver writes frames as they were delivered: a seeded choice of the batches that come next.
-func handOver(ctx context.Context, src *engineSource, t sink, w Workload, cameras []string) error {
+// writeDelivered writes frames as they were delivered: a seeded choice of the batches that come next.
+func writeDelivered(ctx context.Context, src *engineSource, t sink, w Workload, cameras []string) error {
 	f, err := os.Create(w.FramesOut)
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": w.FramesOut})
@@ -242,7 +242,7 @@ func handOver(ctx context.Context, src *engineSource, t sink, w Workload, camera
 		for _, i := range rng.Perm(b.Rows)[:min(b.Rows, 4, left)] {
 			p := b.Tensor(cameras[rng.IntN(len(cameras))])
 			each := len(p.Data) / b.Rows
-			h := handedOver{Key: p.Key, Episode: rows[i].Episode, Row: rows[i].Index, Shape: p.Shape[1:], DType: p.DType.String()}
+			h := deliveredAt{Key: p.Key, Episode: rows[i].Episode, Row: rows[i].Index, Shape: p.Shape[1:], DType: p.DType.String()}
 			data := p.Data[i*each : (i+1)*each]
 			if len(h.Shape) == 4 {
 				h.Offset = rng.IntN(h.Shape[0])

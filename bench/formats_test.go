@@ -27,11 +27,8 @@ func TestLoadFormats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j, err := newBuilder(t.Context(), ds, &Suite{URI: w.URI, Base: w})
-		if err != nil {
+		if err := (&Suite{URI: w.URI, Base: w}).know(t.Context(), ds); err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else {
-			j.close()
 		}
 		ds.Close()
 	}

@@ -38,13 +38,13 @@ const (
 	meanTolerance, meanGap = 3.0, 0.5
 )
 
-// delivered is a frame as a runner handed it over.
+// delivered is a frame as a runner delivered it.
 type delivered struct {
-	handedOver
+	deliveredAt
 	data []byte
 }
 
-func readHandedOver(path string) ([]delivered, error) {
+func readDelivered(path string) ([]delivered, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -64,8 +64,8 @@ func readHandedOver(path string) ([]delivered, error) {
 			return nil, robocache.At(err, robocache.Where{"file": path})
 		}
 		var d delivered
-		if err := json.Unmarshal(line, &d.handedOver); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Where: robocache.Where{"file": path}, Msg: "handed-over frames", Err: err}
+		if err := json.Unmarshal(line, &d.deliveredAt); err != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Where: robocache.Where{"file": path}, Msg: "delivered frames", Err: err}
 		}
 		n := 1
 		for _, s := range d.Shape {

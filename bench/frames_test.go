@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// handFrames writes the frames of a small run as a runner does.
-func handFrames(t *testing.T, w Workload) []delivered {
+// deliveredFrames writes the frames of a small run as a runner does.
+func deliveredFrames(t *testing.T, w Workload) []delivered {
 	t.Helper()
 	ds, err := robocache.Open(t.Context(), w.URI, robocache.OpenOptions{})
 	if err != nil {
@@ -34,10 +34,10 @@ func handFrames(t *testing.T, w Workload) []delivered {
 	}
 	defer ld.Close()
 	w.FramesOut = filepath.Join(t.TempDir(), "frames")
-	if err := handOver(t.Context(), &engineSource{ld: ld}, nowhere{}, w, w.cameras(ds.Info())); err != nil {
+	if err := writeDelivered(t.Context(), &engineSource{ld: ld}, nowhere{}, w, w.cameras(ds.Info())); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readHandedOver(w.FramesOut)
+	got, err := readDelivered(w.FramesOut)
 	if err != nil || len(got) != w.CheckFrames {
 		t.Fatalf("%d frames, %v", len(got), err)
 	}
@@ -57,7 +57,7 @@ func TestCheckFrames(t *testing.T) {
 	defer ds.Close()
 	for name, w := range map[string]Workload{"bytes": {}, "floats": {Float32: true}, "windows": {Window: 4}} {
 		w.URI, w.BatchSize, w.Workers, w.Video, w.CheckFrames = path, 8, 2, "one", 12
-		images := handFrames(t, w)
+		images := deliveredFrames(t, w)
 		const near = false
 		c, err := checkFrames(t.Context(), &reference{ds: ds, root: path}, images, near)
 		if err != nil || !c.done || c.Wrong != 0 || c.Checked < 6 || c.Note != "" {
@@ -75,10 +75,10 @@ func TestCheckFrames(t *testing.T) {
 	}
 }
 
-func TestHandedOverIsRead(t *testing.T) {
+func TestDeliveredIsRead(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "f")
 	var b bytes.Buffer
-	line, _ := json.Marshal(handedOver{Key: "k", Shape: []int{1, 1, 2}, DType: "float32"})
+	line, _ := json.Marshal(deliveredAt{Key: "k", Shape: []int{1, 1, 2}, DType: "float32"})
 	b.Write(append(line, '\n'))
 	for _, v := range []float32{0.5, 1.01} {
 		b.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
@@ -86,7 +86,7 @@ func TestHandedOverIsRead(t *testing.T) {
 	if err := os.WriteFile(p, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readHandedOver(p)
+	got, err := readDelivered(p)
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}
@@ -96,10 +96,10 @@ func TestHandedOverIsRead(t *testing.T) {
 	if err := os.WriteFile(p, b.Bytes()[:b.Len()-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readHandedOver(p); err == nil {
+	if _, err := readDelivered(p); err == nil {
 		t.Error("half a frame was read")
 	}
-	if got, err := readHandedOver(p + "none"); err != nil || got != nil {
+	if got, err := readDelivered(p + "none"); err != nil || got != nil {
 		t.Error(got, err)
 	}
 	if most, mean := distance([]byte{1, 200}, []byte{4, 190}); most != 10 || mean != 6.5 {

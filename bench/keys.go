@@ -1,11 +1,15 @@
 package bench
 
 import (
+	"fmt"
+	"reflect"
+	"slices"
+
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Keys is one result of a scenario: the original benchmark's keys in its order, then ours,
-// then what is needed to judge them. null says that it was not measured, never zero.
+// Keys is one result of a scenario: the original benchmark's keys in its order, then ours, then what these rest on. null says that it was not measured,
+// never zero. ranks: how the row of all ranks has it, of theirs; weighed is by samples.
 type Keys struct {
 	Scenario             string  `json:"scenario"`
 	Rank                 int     `json:"rank"`
@@ -22,40 +26,40 @@ type Keys struct {
 	NumCameras            int            `json:"num_cameras"`
 	ImageShape            []int          `json:"image_shape"`
 	FPS                   float64        `json:"fps"`
-	PeakRSSGB             float64        `json:"peak_rss_gb"`
+	PeakRSSGB             float64        `json:"peak_rss_gb" ranks:"sum"`
 	SamplesMeasured       int64          `json:"samples_measured"`
 	SteadyWindowS         float64        `json:"steady_window_s"`
-	FirstBatchLatencyS    float64        `json:"first_batch_latency_s"`
+	FirstBatchLatencyS    float64        `json:"first_batch_latency_s" ranks:"max"`
 	SamplesPerS           float64        `json:"samples_per_s"`
 	DecodedFramesPerS     float64        `json:"decoded_frames_per_s"`
-	SingleProcSamplesPerS *float64       `json:"single_proc_samples_per_s"`
-	FetchPct              *float64       `json:"fetch_pct"`
-	DecodePct             *float64       `json:"decode_pct"`
-	ShuffleRandomnessFrac float64        `json:"shuffle_randomness_frac"`
+	SingleProcSamplesPerS *float64       `json:"single_proc_samples_per_s" ranks:"mean"`
+	FetchPct              *float64       `json:"fetch_pct" ranks:"mean"`
+	DecodePct             *float64       `json:"decode_pct" ranks:"mean"`
+	ShuffleRandomnessFrac float64        `json:"shuffle_randomness_frac" ranks:"mean"`
 	P50SampleLatencyMS    float64        `json:"p50_sample_latency_ms"`
 	P95SampleLatencyMS    float64        `json:"p95_sample_latency_ms"`
 	P99SampleLatencyMS    float64        `json:"p99_sample_latency_ms"`
-	TotalTimeS            float64        `json:"total_time_s"`
-	PSSPeakGB             float64        `json:"pss_peak_gb"`
-	OpenS                 float64        `json:"open_s"`
-	IndexBuildS           float64        `json:"index_build_s"`
-	FramesDeliveredPerS   *float64       `json:"frames_delivered_per_s"`
-	FramesDecodedPerS     *float64       `json:"frames_decoded_per_s"`
-	BytesReadPerSample    *float64       `json:"bytes_read_per_sample"`
-	BytesNeededPerSample  *float64       `json:"bytes_needed_per_sample"`
-	CPUPerSample          float64        `json:"cpu_s_per_sample"`
+	TotalTimeS            float64        `json:"total_time_s" ranks:"max"`
+	PSSPeakGB             float64        `json:"pss_peak_gb" ranks:"sum"`
+	OpenS                 float64        `json:"open_s" ranks:"max"`
+	IndexBuildS           float64        `json:"index_build_s" ranks:"max"`
+	FramesDeliveredPerS   *float64       `json:"frames_delivered_per_s" ranks:"sum"`
+	FramesDecodedPerS     *float64       `json:"frames_decoded_per_s" ranks:"sum"`
+	BytesReadPerSample    *float64       `json:"bytes_read_per_sample" ranks:"weighed"`
+	BytesNeededPerSample  *float64       `json:"bytes_needed_per_sample" ranks:"weighed"`
+	CPUPerSample          float64        `json:"cpu_s_per_sample" ranks:"weighed"`
 	RandomnessIdeal       float64        `json:"randomness_ideal"`
 	RandomnessVsIdeal     *float64       `json:"randomness_vs_ideal"`
-	NeighbourShare        float64        `json:"neighbour_share"`
+	NeighbourShare        float64        `json:"neighbour_share" ranks:"mean"`
 	CoverageMin           *int           `json:"coverage_min"`
 	CoverageMax           *int           `json:"coverage_max"`
 	OrderSHA256           string         `json:"order_sha256"`
 	FramesChecked         *int           `json:"frames_checked"`
 	WrongFrames           *int           `json:"wrong_frames"`
 	ResumeExact           *bool          `json:"resume_exact"`
-	WaitPct               *float64       `json:"wait_pct"`
-	H2DWaitPct            *float64       `json:"h2d_wait_pct"`
-	SkippedEpisodes       int            `json:"skipped_episodes"`
+	WaitPct               *float64       `json:"wait_pct" ranks:"max"`
+	H2DWaitPct            *float64       `json:"h2d_wait_pct" ranks:"max"`
+	SkippedEpisodes       int            `json:"skipped_episodes" ranks:"max"`
 	Errors                []string       `json:"errors"`
 	CacheState            string         `json:"cache_state"` // cold | warm | unproven
 	Repeats               int            `json:"repeats"`
@@ -77,14 +81,171 @@ type Keys struct {
 	SamplesDoubled      int64                    `json:"samples_doubled"` // in finished epochs, less those that wrap by rule
 	ConsumerStepMS      float64                  `json:"consumer_step_ms"`
 	HeadspaceSamplesPS  float64                  `json:"headspace_samples_per_s"`
-	DeviceReadBytes     int64                    `json:"device_read_bytes"`
+	DeviceReadBytes     int64                    `json:"device_read_bytes" ranks:"sum"`
 	ResidentBefore      *float64                 `json:"resident_before_frac"`   // share of the set in the page cache before the run
 	BytesAlonePerSample *float64                 `json:"bytes_alone_per_sample"` // that a lone sample needs: batches share some of it
-	RequestsPerSample   *float64                 `json:"requests_per_sample"`
+	RequestsPerSample   *float64                 `json:"requests_per_sample" ranks:"weighed"`
 	SlowestRank         *int                     `json:"slowest_rank"`
 	SlowestSamplesPerS  *float64                 `json:"slowest_rank_samples_per_s"`
 	RankSamplesPerS     []float64                `json:"rank_samples_per_s"`
 	Spread              map[string]report.Spread `json:"spread"` // over the repeats; the figures above are of the median run
 	Failed              string                   `json:"failed"` // why this run does not count
 	Notes               []string                 `json:"notes"`
+}
+
+// keysOf makes the row of one rank from what its runner said.
+func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
+	w := &p.work
+	rate := o.rate()
+	g := gaps(o.ArrivalsUS, o.ArrivalRows)
+	k := &Keys{
+		Scenario: p.scenario.Name, Rank: rank, WorldSize: max(w.World, 1), Loader: p.scenario.Loader, BatchSize: w.BatchSize, NumWorkers: w.Workers,
+		EpisodePoolSize: w.PoolEpisodes, MaxBufferInputShards: w.PoolEpisodes,
+		NumCameras: o.Cameras, ImageShape: o.ImageShape, FPS: o.FPS, PeakRSSGB: o.RSSPeakMB * (1 << 20) / 1e9, SamplesMeasured: o.Samples, SteadyWindowS: o.Seconds,
+		FirstBatchLatencyS: o.FirstBatchS, SamplesPerS: rate, DecodedFramesPerS: rate * float64(o.Cameras), SingleProcSamplesPerS: o.SingleProc,
+		ShuffleRandomnessFrac: o.DistinctFrac, P50SampleLatencyMS: quantile(g, 0.5), P95SampleLatencyMS: quantile(g, 0.95), P99SampleLatencyMS: quantile(g, 0.99),
+		TotalTimeS: o.TotalTimeS, PSSPeakGB: o.PSSPeakMB * (1 << 20) / 1e9, OpenS: o.OpenS, IndexBuildS: o.IndexBuildS,
+		CPUPerSample: o.CPUSeconds / float64(o.Samples), RandomnessIdeal: o.IdealFrac, NeighbourShare: o.NeighbourShare,
+		OrderSHA256: o.OrderSHA256, OrderSamples: o.OrderSamples, EpochsFinished: o.EpochsFinished,
+		WaitPct: o.WaitPct, H2DWaitPct: o.H2DWaitPct, Errors: []string{}, Versions: o.Versions,
+		Runner: p.runner, Setting: fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), Shuffle: w.Shuffle, Cache: w.Cache,
+		QueueBatches: o.QueueBatches, ConsumerStepMS: 1e3 * o.ConsumerStepS, HeadspaceSamplesPS: o.Headspace, DeviceReadBytes: o.DeviceReadBytes, Notes: []string{},
+	}
+	if p.scenario.Loader == "map_style" && o.LoadedEpisodes > 0 {
+		k.LoadedEpisodes = &o.LoadedEpisodes
+	}
+	if o.EpochsFinished > 0 {
+		k.CoverageMin, k.CoverageMax = &o.CoverageMin, &o.CoverageMax
+	}
+	per := func(v float64) *float64 { return &v }
+	if o.IdealFrac > 0 {
+		k.RandomnessVsIdeal = per(o.DistinctFrac / o.IdealFrac)
+	}
+	if o.Seen.ServerBytes > 0 {
+		k.BytesReadPerSample = per(float64(o.Seen.ServerBytes) / float64(o.Samples))
+		k.RequestsPerSample = per(float64(o.Seen.ServerRequests) / float64(o.Samples))
+	} else if o.BytesRead > 0 || p.scenario.Store != "" {
+		k.BytesReadPerSample = per(float64(o.BytesRead) / float64(o.Samples))
+	}
+	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
+		k.FramesDeliveredPerS = per(float64(b.Frames-a.Frames) / o.Seconds)
+		k.FramesDecodedPerS = per(float64(b.FramesDecoded-a.FramesDecoded) / o.Seconds)
+		if b.Frames > a.Frames {
+			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded) / float64(o.Samples)) // rows are added by the builder
+		}
+		st := stagesOf(a, b)
+		k.Stages = &st
+		if all := st.fetch() + st.decode(); all > 0 {
+			k.FetchPct, k.DecodePct = per(100*st.fetch()/all), per(100*st.decode()/all)
+		}
+		if len(k.QueueBatches) == 0 || k.QueueBatches[0] == nil {
+			k.QueueBatches = []*float64{madeAhead(a, w, o.Cameras), madeAhead(b, w, o.Cameras)}
+		}
+		k.SkippedEpisodes = len(b.BadEpisodes)
+		for _, e := range b.BadEpisodes {
+			k.Errors = append(k.Errors, fmt.Sprintf("episode %d skipped: %s", e.Episode, e.Error))
+		}
+	}
+	if w.World > 1 { // a rank has its share of an epoch: the merged row counts
+		k.CoverageMin, k.CoverageMax = nil, nil
+	} else {
+		k.lost(o.SamplesLost, o.SamplesDoubled, facts.samples, w)
+	}
+	return k
+}
+
+// lost sets what was lost or doubled in finished epochs beyond what the rule of an epoch's end drops and wraps.
+func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
+	if k.SkippedEpisodes > 0 {
+		k.Notes = append(k.Notes, "episodes were skipped: what they lack, and what came in their place, is not counted as lost or doubled")
+		return
+	}
+	n := int64(k.EpochsFinished)
+	k.SamplesLost, k.SamplesDoubled = lost-n*dropsOfEpoch(samples, w.BatchSize, w.World, w.DropLast), doubled-n*wrapsOfEpoch(samples, w.BatchSize, w.World, w.DropLast)
+}
+
+// mergedKeys is the row of all ranks: Σ samples ÷ common window, and the slowest rank beside it.
+func mergedKeys(ranks []*Keys, outs []Outcome) *Keys {
+	k := *ranks[0]
+	k.Rank = -1
+	c, err := commonWindow(outs)
+	if err != nil {
+		k.Failed = err.Error()
+		k.Errors = append(slices.Clone(k.Errors), err.Error())
+		return &k
+	}
+	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS = c.Samples, c.Seconds, float64(c.Samples)/c.Seconds
+	k.DecodedFramesPerS = k.SamplesPerS * float64(k.NumCameras)
+	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(c.Gaps, 0.5), quantile(c.Gaps, 0.95), quantile(c.Gaps, 0.99)
+	k.RankSamplesPerS, k.SlowestRank, k.SlowestSamplesPerS = c.Rates, &c.Slowest, &c.Rates[c.Slowest]
+	k.Setting = fmt.Sprintf("%d ranks; %s", len(outs), k.Setting)
+	k.OrderSHA256, k.OrderSamples, k.EpochsFinished = "", 0, 0
+	k.Errors, k.Notes = []string{}, []string{}
+	for i, r := range ranks {
+		for _, e := range r.Errors {
+			k.Errors = append(k.Errors, fmt.Sprintf("rank %d: %s", i, e))
+		}
+		k.Notes = append(k.Notes, r.Notes...)
+	}
+	merge(&k, ranks)
+	if k.RandomnessIdeal > 0 {
+		v := k.ShuffleRandomnessFrac / k.RandomnessIdeal
+		k.RandomnessVsIdeal = &v
+	}
+	return &k
+}
+
+// merge sets the fields whose tag says how: null where a rank lacks it.
+func merge(into *Keys, ranks []*Keys) {
+	to := reflect.ValueOf(into).Elem()
+	for i := range to.NumField() {
+		how, field := to.Type().Field(i).Tag.Get("ranks"), to.Field(i)
+		if how == "" {
+			continue
+		}
+		var sum, most, weighed, samples float64
+		found := true
+		for _, r := range ranks {
+			v := reflect.ValueOf(r).Elem().Field(i)
+			if v.Kind() == reflect.Pointer {
+				if v = v.Elem(); !v.IsValid() {
+					found = false
+					break
+				}
+			}
+			x := v.Convert(reflect.TypeFor[float64]()).Float()
+			sum, most, weighed, samples = sum+x, max(most, x), weighed+x*float64(r.SamplesMeasured), samples+float64(r.SamplesMeasured)
+		}
+		if field.Kind() == reflect.Pointer {
+			if field.SetZero(); !found {
+				continue
+			}
+			field.Set(reflect.New(field.Type().Elem()))
+			field = field.Elem()
+		}
+		v := map[string]float64{"sum": sum, "mean": sum / float64(len(ranks)), "max": most, "weighed": weighed / samples}[how]
+		field.Set(reflect.ValueOf(v).Convert(field.Type()))
+	}
+}
+
+// spread is what the repeats gave.
+func (p *point) spread() map[string]report.Spread {
+	s := map[string]report.Spread{}
+	add := func(name string, v float64) {
+		x := s[name]
+		x.Add(v)
+		s[name] = x
+	}
+	for _, outs := range p.runs {
+		var samples, cpu, first, pss float64
+		for i := range outs {
+			o := &outs[i]
+			samples, cpu, pss, first = samples+float64(o.Samples), cpu+o.CPUSeconds, pss+o.PSSPeakMB*(1<<20)/1e9, max(first, o.FirstBatchS)
+		}
+		add("samples_per_s", rate(outs))
+		add("cpu_s_per_sample", cpu/samples)
+		add("first_batch_latency_s", first)
+		add("pss_peak_gb", pss)
+	}
+	return s
 }

@@ -121,7 +121,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestVerdict(t *testing.T) {
+func TestWrong(t *testing.T) {
 	n := func(v int) *int { return &v }
 	yes, no := true, false
 	for _, c := range []struct {
@@ -135,7 +135,7 @@ func TestVerdict(t *testing.T) {
 		{Keys{SamplesDoubled: 2}, "doubled"},
 		{Keys{ResumeExact: &no}, "resumed"},
 	} {
-		if got := verdict(&c.k); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := c.k.wrong(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -100,10 +100,7 @@ func (r *SuiteReport) document() *report.Document {
 }
 
 // Table lists the results for a terminal.
-func (r *SuiteReport) Table() [][]string {
-	t := r.table()
-	return append([][]string{t.Head}, t.Rows...)
-}
+func (r *SuiteReport) Table() [][]string { return r.table().All() }
 
 func (r *SuiteReport) table() *report.Table {
 	t := &report.Table{Head: []string{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked, wrong", "resume", "page cache", ""}}

@@ -107,7 +107,7 @@ func TestMergedRow(t *testing.T) {
 	for i := range outs {
 		ranks = append(ranks, keysOf(p, i, &outs[i], runFacts{}))
 	}
-	k := mergedKeys(p, ranks, outs, runFacts{})
+	k := mergedKeys(ranks, outs)
 	if k.SamplesPerS != 12 || k.SamplesMeasured != 24 || k.CPUPerSample != 3.0/24 || k.FirstBatchLatencyS != 3 || *k.SlowestRank != 1 || *k.SlowestSamplesPerS != 4 || *k.WaitPct != 5 {
 		t.Errorf("%+v", k)
 	}

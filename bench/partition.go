@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,7 +24,7 @@ type Parts struct {
 	Bins  [][]int
 	Load  []int64    // frames
 	Files [][]string // that a bin touches
-	Bytes []int64    // of those files, where SumBytes was told them
+	Bytes []int64    // of those files, where they are local
 	Cut   []string   // files that several bins touch, and would read twice
 }
 
@@ -47,60 +49,39 @@ func Partition(episodes []PartEpisode, bins int) (*Parts, error) {
 			groups = append(groups, []int{i})
 		}
 	}
-	type weighed struct {
-		index  int
-		weight int64
-	}
-	order := make([]weighed, len(groups))
+	weights, order := make([]int64, len(groups)), make([]int, len(groups))
 	for i, g := range groups {
-		order[i].index = i
+		order[i] = i
 		for _, k := range g {
-			order[i].weight += eps[k].Weight
+			weights[i] += eps[k].Weight
 		}
 	}
-	slices.SortFunc(order, func(a, b weighed) int {
-		if c := cmp.Compare(b.weight, a.weight); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.index, b.index)
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weights[b], weights[a]) })
 	p := &Parts{Bins: make([][]int, bins), Load: make([]int64, bins)}
-	touched := map[string]map[int]bool{}
-	for _, o := range order {
-		// The weights are above 0 and the groups at least as many as the bins: the first bins groups go to empty bins.
-		best := 0
-		for b := range p.Load {
-			if p.Load[b] < p.Load[best] {
-				best = b
-			}
-		}
-		p.Load[best] += o.weight
-		for _, k := range groups[o.index] {
-			p.Bins[best] = append(p.Bins[best], eps[k].Position)
-			for _, f := range eps[k].Files {
-				if touched[f] == nil {
-					touched[f] = map[int]bool{}
-				}
-				touched[f][best] = true
-			}
-		}
-	}
-	for _, b := range p.Bins {
-		slices.Sort(b)
-	}
 	p.Files = make([][]string, bins)
-	for f, in := range touched {
-		for b := range in {
-			p.Files[b] = append(p.Files[b], f)
-		}
-		if len(in) > 1 {
-			p.Cut = append(p.Cut, f)
+	for _, g := range order {
+		// The weights are above 0 and the groups at least as many as the bins: the first bins groups go to empty bins.
+		best := slices.Index(p.Load, slices.Min(p.Load))
+		p.Load[best] += weights[g]
+		for _, k := range groups[g] {
+			p.Bins[best], p.Files[best] = append(p.Bins[best], eps[k].Position), append(p.Files[best], eps[k].Files...)
 		}
 	}
-	for _, f := range p.Files {
-		slices.Sort(f)
+	bin := map[string]int{} // the first that touches a file
+	for b := range p.Bins {
+		slices.Sort(p.Bins[b])
+		slices.Sort(p.Files[b])
+		p.Files[b] = slices.Compact(p.Files[b])
+		for _, f := range p.Files[b] {
+			if first, ok := bin[f]; ok && first != b {
+				p.Cut = append(p.Cut, f)
+			} else {
+				bin[f] = b
+			}
+		}
 	}
 	slices.Sort(p.Cut)
+	p.Cut = slices.Compact(p.Cut)
 	return p, nil
 }
 
@@ -143,22 +124,17 @@ func shareFiles(eps []PartEpisode) [][]int {
 	return groups
 }
 
-// PartitionDataset is Partition over a dataset's episodes and video files. It reads metadata alone.
-func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int, bins int) (*Parts, error) {
-	var cameras []string
-	for _, f := range ds.Info().Features {
-		if f.Kind == robocache.KindVideo {
-			cameras = append(cameras, f.Key)
-		}
-	}
+// PartitionDataset is Partition over a dataset's episodes and video files. It reads metadata alone, and the sizes of the files below folder where that is given;
+// a file that is cut counts in each of its bins.
+func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int, bins int, folder string) (*Parts, error) {
 	eps := make([]PartEpisode, len(positions))
 	refs := make([]robocache.FrameRef, 1)
 	for i, e := range positions {
 		eps[i] = PartEpisode{Position: e, Weight: int64(ds.Len(e))}
-		if ds.Len(e) == 0 {
-			continue // refused by Partition, with its place
-		}
-		for _, key := range cameras {
+		for _, key := range (&Workload{Video: "all"}).cameras(ds.Info()) {
+			if ds.Len(e) == 0 {
+				break // refused by Partition, with its place
+			}
 			if err := ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, refs); err != nil {
 				return nil, err
 			}
@@ -167,11 +143,20 @@ func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int
 			}
 		}
 	}
-	return Partition(eps, bins)
+	p, err := Partition(eps, bins)
+	if err != nil || folder == "" {
+		return p, err
+	}
+	return p, p.sumBytes(func(f string) (int64, error) {
+		st, err := os.Stat(filepath.Join(folder, f))
+		if err != nil {
+			return 0, robocache.At(err, robocache.Where{"file": f})
+		}
+		return st.Size(), nil
+	})
 }
 
-// SumBytes adds up what each bin touches, from the size of a file; a file that is cut counts in each of its bins.
-func (p *Parts) SumBytes(size func(file string) (int64, error)) error {
+func (p *Parts) sumBytes(size func(file string) (int64, error)) error {
 	p.Bytes = make([]int64, len(p.Bins))
 	for b, files := range p.Files {
 		for _, f := range files {

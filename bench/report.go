@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 
@@ -10,6 +9,7 @@ import (
 
 // Report is a finished measurement of runners that took turns.
 type Report struct {
+	Name     string         `json:"-"` // of its files
 	Title    string         `json:"title"`
 	Command  string         `json:"command"`
 	Workload map[string]any `json:"workload"`
@@ -19,7 +19,8 @@ type Report struct {
 }
 
 // Write puts NAME.json, NAME.csv, NAME.md and NAME.html into dir, and the plots.
-func (r *Report) Write(dir, name string) error {
+func (r *Report) Write(dir string) error {
+	name := r.Name
 	d := &report.Document{Title: r.Title, Command: r.Command, Raw: r}
 	d.Sheet = &report.Table{Head: []string{"arm", "setting", "run", "samples", "seconds", "cpu_seconds", "samples_per_s", "cpu_s_per_1000_samples", "open_s", "first_batch_latency_s", "pss_peak_mb", "shuffle_randomness_frac", "randomness_ideal", "order_sha256"}}
 	rates := &report.Figure{Name: name + "-rate", Title: r.Unit + " a second", Unit: "/s"}
@@ -44,10 +45,7 @@ func (r *Report) Write(dir, name string) error {
 }
 
 // Table lists the runners of the report for a terminal.
-func (r *Report) Table() [][]string {
-	t := r.table()
-	return append([][]string{t.Head}, t.Rows...)
-}
+func (r *Report) Table() [][]string { return r.table().All() }
 
 func (r *Report) table() *report.Table {
 	t := &report.Table{Head: []string{"runner", "setting", r.Unit + "/s", "CPU s", "first batch s", "peak PSS MB", "of ideal shuffle", "wrong of checked", "times an epoch", "order"}}
@@ -58,17 +56,19 @@ func (r *Report) table() *report.Table {
 			continue
 		}
 		checked, wrong := int64(0), int64(0)
-		times, order, right, shuffle, first := "–", "", "–", "–", "–"
-		for k := range x.Runs {
-			o := &x.Runs[k]
+		times, order, right, shuffle, first := "–", "–", "–", "–", "–"
+		for _, o := range x.Runs {
 			checked, wrong = checked+o.FramesChecked, wrong+o.WrongFrames
-			if low, high := o.coverage(); high > 0 {
-				times = fmt.Sprintf("%d–%d", low, high)
-				if low == high {
-					times = fmt.Sprint(low)
-				}
+			switch {
+			case o.CoverageMax == 0:
+			case o.CoverageMin == o.CoverageMax:
+				times = fmt.Sprint(o.CoverageMin)
+			default:
+				times = fmt.Sprintf("%d–%d", o.CoverageMin, o.CoverageMax)
 			}
-			order = cmp.Or(o.OrderSHA256, order)
+			if o.OrderSHA256 != "" {
+				order = o.OrderSHA256[:8]
+			}
 		}
 		if checked > 0 {
 			right = fmt.Sprintf("%d of %d", wrong, checked)
@@ -79,7 +79,7 @@ func (r *Report) table() *report.Table {
 		if x.FirstBatchS.Max > 0 {
 			first = report.Short(x.FirstBatchS)
 		}
-		t.Add(x.Runner.Name, x.Runner.Setting, report.Short(x.SamplesPerS), report.Short(x.CPUPer1000), first, report.Short(x.PSSPeakMB), shuffle, right, times, cmp.Or(order[:min(8, len(order))], "–"))
+		t.Add(x.Runner.Name, x.Runner.Setting, report.Short(x.SamplesPerS), report.Short(x.CPUPer1000), first, report.Short(x.PSSPeakMB), shuffle, right, times, order)
 	}
 	return t
 }

@@ -3,32 +3,35 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// Runner is one timer: a command that runs the workload once and prints one JSON object, an Outcome, as its last line.
+// Runner is one timer: a command that does its job once and prints one JSON object, an Outcome, as its last line.
 type Runner struct {
-	Name    string   `json:"name"`
-	Setting string   `json:"setting"` // what was chosen for it, in words
-	Argv    []string `json:"argv"`
-	Env     []string `json:"env,omitempty"`
+	Name    string    `json:"name"`
+	Setting string    `json:"setting"` // what was chosen for it, in words
+	Argv    []string  `json:"argv"`
+	Job     *Workload `json:"job,omitempty"` // its last argument, as JSON
+	Env     []string  `json:"env,omitempty"`
 	// BudgetMB is the memory_budget that the runner was given; 0: none.
 	BudgetMB float64 `json:"budget_mb,omitempty"`
 	// Checked: its frames are to be compared with the oracle's; a run in which none was is no result.
 	Checked bool `json:"checked,omitempty"`
 
-	job job
+	ref   *reference // the set that order and frames are held against; nil: neither is looked at
+	ranks bool       // the window is seconds, and frames are compared when all ranks have ended
+	srv   *loopback.Server
 }
 
 // Outcome is what one run of a runner says of itself.
@@ -102,30 +105,42 @@ type Result struct {
 	Failed      string        `json:"failed,omitempty"`
 }
 
+// interleave lets n runners take turns, repeats times. One that fails takes no more.
+func interleave(ctx context.Context, n, repeats int, failed func(i int) *string, turn func(i, rep int) error) error {
+	for rep := range repeats {
+		for i := range n {
+			if *failed(i) != "" {
+				continue
+			}
+			err := turn(i, rep)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				*failed(i) = err.Error()
+			}
+		}
+	}
+	return nil
+}
+
 // Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
 func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) ([]Result, error) {
 	results := make([]Result, len(runners))
 	for i, a := range runners {
 		results[i].Runner = a
 	}
-	for rep := range repeats {
-		for i := range results {
-			r := &results[i]
-			if r.Failed != "" {
-				continue
-			}
-			o, err := runOnce(ctx, r.Runner, timeout)
-			if ctx.Err() != nil {
-				return results, ctx.Err()
-			}
-			if err != nil {
-				r.Failed = err.Error()
-				log("%s: failed: %v", r.Runner.Name, err)
-				continue
-			}
-			r.Runs = append(r.Runs, o)
-			log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, r.Runner.Name, o.rate(), o.cpuPer1000())
+	if err := interleave(ctx, len(runners), repeats, func(i int) *string { return &results[i].Failed }, func(i, rep int) error {
+		o, err := runOnce(ctx, runners[i], timeout)
+		if err != nil {
+			log("%s: failed: %v", runners[i].Name, err)
+			return err
 		}
+		results[i].Runs = append(results[i].Runs, o)
+		log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, runners[i].Name, o.rate(), o.cpuPer1000())
+		return nil
+	}); err != nil {
+		return results, err
 	}
 	agree(results)
 	for i := range results {
@@ -133,9 +148,6 @@ func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Durati
 	}
 	return results, nil
 }
-
-// coverage is how often the samples came an epoch: least and most; 0, 0 where the runner has no order.
-func (o *Outcome) coverage() (low, high int) { return o.CoverageMin, o.CoverageMax }
 
 func (o *Outcome) rate() float64       { return float64(o.Samples) / o.Seconds }
 func (o *Outcome) cpuPer1000() float64 { return 1000 * o.CPUSeconds / float64(o.Samples) }
@@ -168,87 +180,80 @@ func (r *Result) summarise() {
 
 // runOnce runs a fresh process in its own process group, so that a peer's stray workers end with it. Memory, CPU and bytes are read from outside, the
 // order and the frames are counted and compared when it has ended.
-func runOnce(ctx context.Context, r Runner, timeout time.Duration) (Outcome, error) {
+func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	j := r.job
-	if j.ref != nil && j.order == "" {
-		dir, err := os.MkdirTemp("", "robocache-bench-run-")
+	argv, w := r.Argv, Workload{}
+	if r.Job != nil {
+		w = *r.Job
+		if r.ref != nil && w.OrderOut == "" {
+			dir, err := os.MkdirTemp("", "robocache-bench-run-")
+			if err != nil {
+				return o, robocache.At(err, nil)
+			}
+			defer os.RemoveAll(dir)
+			w.OrderOut, w.FramesOut = filepath.Join(dir, "order"), filepath.Join(dir, "frames")
+		}
+		job, err := json.Marshal(w)
 		if err != nil {
-			return Outcome{}, robocache.At(err, nil)
+			return o, err
 		}
-		defer os.RemoveAll(dir)
-		j.order, j.frames = filepath.Join(dir, "order"), filepath.Join(dir, "frames")
-		r.Argv = append(slices.Clone(r.Argv), "--order-out", j.order, "--frames-out", j.frames)
+		argv = append(slices.Clone(argv), string(job))
 	}
-	cmd, errs := runners.Command(ctx, r.Argv, r.Env)
-	w := &watcher{srv: j.srv}
-	out := &runners.Lines{Each: w.line}
+	cmd, errs := runners.Command(ctx, argv, r.Env)
+	watch := &watcher{srv: r.srv}
+	out := &runners.Lines{Each: watch.line}
 	cmd.Stdout = out
-	runErr := cmd.Start()
-	if runErr == nil {
-		w.start(cmd.Process.Pid)
-		runErr = cmd.Wait()
-		w.end()
+	if err = cmd.Start(); err == nil {
+		watch.start(cmd.Process.Pid)
+		err = cmd.Wait()
+		watch.end()
 	}
-	var o Outcome
-	if err := json.Unmarshal(out.Last(), &o); err != nil {
-		if runErr == nil {
-			runErr = err
-		}
-		if ctx.Err() != nil {
-			runErr = fmt.Errorf("%w after %v", ctx.Err(), timeout)
-		}
-		return o, fmt.Errorf("%w: %s", runErr, runners.LastLine(errs.String()))
+	said := json.Unmarshal(out.Last(), &o)
+	switch {
+	case said == nil && o.Error != "":
+		return o, errors.New(o.Error)
+	case said != nil && ctx.Err() != nil:
+		err = fmt.Errorf("%w after %v", ctx.Err(), timeout)
+	case err == nil:
+		err = said
 	}
-	if o.Error != "" {
-		return o, fmt.Errorf("%s", o.Error)
-	}
-	if runErr != nil {
-		return o, fmt.Errorf("%w: %s", runErr, runners.LastLine(errs.String()))
+	if err != nil {
+		return o, fmt.Errorf("%w: %s", err, runners.LastLine(errs.String()))
 	}
 	if o.Samples <= 0 || o.Seconds <= 0 {
-		return o, fmt.Errorf("no samples were delivered")
+		return o, errors.New("no samples were delivered")
 	}
-	w.into(&o)
+	watch.into(&o)
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
 		o.Decoded, o.Delivered = b.FramesDecoded-a.FramesDecoded, b.Frames-a.Frames
 	}
-	if j.ref == nil {
-		return o, nil
+	if r.ref != nil {
+		err = r.check(ctx, &w, &o)
 	}
-	return o, j.check(ctx, &o)
-}
-
-// job is what the harness does around a run.
-type job struct {
-	ref           *reference // the set that order and frames are held against; nil: neither is looked at
-	batch         int
-	whole         bool // the window is whole epochs
-	frames, order string
-	srv           *loopback.Server
+	return o, err
 }
 
 // check counts the order and compares frames, and writes what came of it into the outcome.
-func (j *job) check(ctx context.Context, o *Outcome) error {
-	t := newTally(j.ref.samples, len(j.ref.all), j.batch)
-	t.limit, t.whole = j.ref.total, j.whole
-	if err := replay(j.order, t); err != nil {
+func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) error {
+	t := newTally(r.ref.samples, len(r.ref.all), w.BatchSize)
+	t.limit, t.whole = r.ref.total, !r.ranks
+	if err := replay(w.OrderOut, t); err != nil {
 		return err
 	}
 	if t.err != nil {
 		return t.err
 	}
 	t.into(o)
-	o.IdealFrac = IdealDistinct(j.ref.lengths, j.batch)
-	if !j.whole { // scenarios compare frames of all ranks together
+	o.IdealFrac = IdealDistinct(r.ref.lengths, w.BatchSize)
+	if r.ranks {
 		return nil
 	}
-	images, err := readHandedOver(j.frames)
+	images, err := readDelivered(w.FramesOut)
 	if err != nil || len(images) == 0 {
 		return err
 	}
-	c, err := checkFrames(ctx, j.ref, images, true)
+	c, err := checkFrames(ctx, r.ref, images, true)
 	o.FramesChecked, o.WrongFrames = o.FramesChecked+int64(c.Checked), o.WrongFrames+int64(c.Wrong)
 	return err
 }
@@ -263,7 +268,7 @@ type reference struct {
 	total   int64
 }
 
-func newReference(ctx context.Context, ds robocache.Dataset, root string, w *Workload) (*reference, error) {
+func newReference(ds robocache.Dataset, root string, w *Workload) (*reference, error) {
 	r := &reference{ds: ds, root: root}
 	list, err := w.episodes(ds.Info())
 	if err != nil {
@@ -278,4 +283,67 @@ func newReference(ctx context.Context, ds robocache.Dataset, root string, w *Wor
 		r.samples += int64(ds.Len(e))
 	}
 	return r, nil
+}
+
+// LoadRunners gives runners by name: "engine" (the Go loader, no Python), "robocache" (into torch tensors), "lerobot".
+func LoadRunners(names []string, w Workload, t runners.Tools) ([]Runner, error) {
+	var out []Runner
+	for _, n := range names {
+		r := Runner{Name: n, Env: t.Env(), Job: &w}
+		switch n {
+		case "engine":
+			r.Setting, r.Argv = fmt.Sprintf("%d threads, no Python", w.Workers), t.Own("load")
+		case "robocache":
+			r.Setting, r.Argv = fmt.Sprintf("%d threads, into torch tensors", w.Workers), t.Script("load_robocache.py")
+		case "lerobot":
+			r.Setting = fmt.Sprintf("%d workers, persistent, torchcodec, return_uint8=%v, one torch thread", w.Workers, !w.Float32)
+			r.Argv = t.Script("load_lerobot.py")
+		default:
+			return nil, report.UnknownName("runner", n, []string{"engine", "robocache", "lerobot"})
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// RunLoad measures whole epochs of the workload through runners, interleaved.
+func RunLoad(ctx context.Context, names []string, w Workload, t runners.Tools, repeats int, timeout time.Duration, log func(string, ...any)) ([]Result, error) {
+	field, err := LoadRunners(names, w, t)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer ds.Close()
+	ref, err := newReference(ds, "", &w)
+	if err != nil {
+		return nil, err
+	}
+	for i := range field {
+		field[i].ref = ref
+	}
+	return Run(ctx, field, repeats, timeout, log)
+}
+
+// DecodeRunners gives the runners of `bench decode`: "robocache", "ffmpeg", "torchcodec", "pyav".
+func DecodeRunners(names []string, pattern string, count int, files []string, t runners.Tools) ([]Runner, error) {
+	var out []Runner
+	for _, n := range names {
+		r := Runner{Name: n, Env: t.Env(), Setting: "one thread, " + pattern, Argv: t.Script("decode.py"), Job: &Workload{Files: files, Pattern: pattern, Count: count, More: map[string]any{"peer": n}}}
+		switch n {
+		case "robocache":
+			r.Argv = t.Own("decode")
+		case "ffmpeg":
+			if pattern != "sequential" {
+				continue // a process a frame would measure starting processes
+			}
+		case "torchcodec", "pyav":
+		default:
+			return nil, report.UnknownName("runner", n, []string{"robocache", "ffmpeg", "torchcodec", "pyav"})
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }

@@ -3,9 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
@@ -50,6 +49,12 @@ type SoakResult struct {
 	HTTPFaults int64   `json:"http_faults"`
 	Trend      Trend   `json:"trend"`
 	Failed     string  `json:"failed,omitempty"`
+}
+
+func (r SoakResult) String() string {
+	t := r.Trend
+	return fmt.Sprintf("%.0f s, %d rounds: %d batches, %d images checked, %d resumes, %d processes killed, %d http faults\n", r.Seconds, r.Rounds, r.Batches, r.Frames, r.Resumes, r.Kills, r.HTTPFaults) +
+		fmt.Sprintf("between rounds, middle third and last: RSS %.0f and %.0f MiB (%+.2f MiB a minute), files %d and %d, goroutines %d and %d", t.RSSStartMiB, t.RSSEndMiB, t.RSSSlopeMiBPerMin, t.FilesStart, t.FilesEnd, t.GoroutinesStart, t.GoroutinesEnd)
 }
 
 // MarshalJSON writes the earlier names of keys too.
@@ -235,10 +240,7 @@ func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, cfg loader.Con
 	var order *loader.Sequence
 	epoch := int64(-1)
 	for range n {
-		b, err := ld.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			b, err = ld.Next(ctx)
-		}
+		b, err := nextBatch(ctx, ld)
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +272,6 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	state := filepath.Join(dir, "state-"+strconv.Itoa(round))
 	defer os.Remove(state)
 	defer os.Remove(state + ".log")
-	argv := append([]string{s.Self, "bench", "run-resume"}, t.work.args()...)
-	argv = append(argv, "--resume-steps", "64", "--resume-kill", strconv.Itoa(3+round%13), "--resume-state", state, "--resume-log", state+".log")
-	return finish(ctx, argv, nil, true)
+	t.work.Resume = &Resume{Steps: 64, Kill: 3 + round%13, State: state, Log: state + ".log"}
+	return t.work.finish(ctx, (&runners.Tools{Self: s.Self}).Own("resume"), nil)
 }

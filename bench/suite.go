@@ -1,18 +1,23 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/bench/runners"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // Suite is a run of scenarios on one set.
@@ -34,6 +39,14 @@ type Suite struct {
 	Program               string
 	Tools                 runners.Tools
 	Log                   func(format string, a ...any)
+
+	ref     *reference
+	machine report.Machine
+	files   int      // of video, that the episodes begin in
+	alone   *float64 // bytes that a lone sample wants
+	rows    float64  // of them its rows'
+	note    string   // why alone is not known
+	dirs    []string // what ranks leave, frames and orders: hundreds of MB a run
 }
 
 // point is one measured combination.
@@ -57,17 +70,15 @@ type runFacts struct {
 	state     string // of the page cache
 	orders    []string
 	frames    []string
-	dir       string
 	samples   int64 // of an epoch
 	deviceOwn int64 // device reads of the harness, which serves the files of the streaming scenarios
 }
 
 // PointResult is the rows of one point: a rank each, and the merged one where there are several.
 type PointResult struct {
-	Keys     []*Keys   `json:"ranks"`
-	Merged   *Keys     `json:"merged"`
-	Explain  []string  `json:"explain,omitempty"`
-	Outcomes []Outcome `json:"-"` // of the median run
+	Keys    []*Keys  `json:"ranks"`
+	Merged  *Keys    `json:"merged"`
+	Explain []string `json:"explain,omitempty"`
 }
 
 // RunSuite measures every combination of scenario, batch size and runner. Runners take turns within a scenario; each run is a fresh process
@@ -83,51 +94,21 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 	if err := s.chooseEpisodes(ctx, ds); err != nil {
 		return nil, err
 	}
-	j, err := newBuilder(ctx, ds, s)
-	if err != nil {
+	if err := s.know(ctx, ds); err != nil {
 		return nil, err
 	}
-	defer j.close()
+	defer s.tidy()
 	var results []PointResult
-	// What ranks hand over, frames and orders, is hundreds of MB a run: it goes when its point is judged.
-	var dirs []string
-	tidy := func() {
-		for _, d := range dirs {
-			os.RemoveAll(d)
-		}
-		dirs = nil
-	}
-	defer tidy()
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
 			points := make([]*point, len(s.Runners))
 			for i, a := range s.Runners {
 				points[i] = &point{scenario: sc, batch: batch, runner: a, work: sc.workload(s.Base, batch)}
 			}
-			for rep := range s.Repeats {
-				for _, p := range points {
-					if p.failed != "" {
-						continue
-					}
-					facts, outs, err := s.runRanks(ctx, p, j.ref)
-					facts.samples = j.ref.samples
-					if facts.dir != "" {
-						dirs = append(dirs, facts.dir)
-					}
-					if ctx.Err() != nil {
-						return results, ctx.Err()
-					}
-					if err == nil && rep == 0 {
-						p.check, err = j.check(ctx, p, facts)
-					}
-					if err != nil {
-						p.failed = err.Error()
-						s.Log("%s bs%d %s: failed: %v", sc.Name, batch, p.runner, err)
-						continue
-					}
-					p.runs, p.local = append(p.runs, outs), append(p.local, facts)
-					s.Log("%d/%d %-22s bs%-4d %-10s %10.1f samples/s", rep+1, s.Repeats, sc.Name, batch, p.runner, rate(outs))
-				}
+			if err := interleave(ctx, len(points), s.Repeats, func(i int) *string { return &points[i].failed }, func(i, rep int) error {
+				return s.turn(ctx, points[i], rep)
+			}); err != nil {
+				return results, err
 			}
 			for _, p := range points {
 				if s.Resume && p.failed == "" {
@@ -135,18 +116,59 @@ func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
 						p.notes = append(p.notes, "resume_exact: "+err.Error())
 					}
 				}
-				results = append(results, j.result(ctx, p))
+				results = append(results, s.result(p))
 			}
-			tidy()
+			s.tidy()
 		}
 	}
 	return results, nil
 }
 
+func (s *Suite) tidy() {
+	for _, d := range s.dirs {
+		os.RemoveAll(d)
+	}
+	s.dirs = nil
+}
+
+// turn runs a point once; the frames of its first run are compared.
+func (s *Suite) turn(ctx context.Context, p *point, rep int) error {
+	name := fmt.Sprintf("%-22s bs%-4d %-10s", p.scenario.Name, p.batch, p.runner)
+	facts, outs, err := s.runRanks(ctx, p)
+	if err == nil && rep == 0 && p.work.CheckFrames > 0 {
+		p.check, err = s.checkFrames(ctx, facts.frames)
+	}
+	if err != nil {
+		s.Log("%s failed: %v", name, err)
+		return err
+	}
+	p.runs, p.local = append(p.runs, outs), append(p.local, facts)
+	s.Log("%d/%d %s %10.1f samples/s", rep+1, s.Repeats, name, rate(outs))
+	return nil
+}
+
+func (s *Suite) checkFrames(ctx context.Context, files []string) (checked, error) {
+	if s.folder() == "" {
+		return checked{Note: "frames of a remote set are not compared"}, nil
+	}
+	var all []delivered
+	for _, f := range files {
+		d, err := readDelivered(f)
+		if err != nil {
+			return checked{}, err
+		}
+		all = append(all, d...)
+	}
+	if len(all) == 0 {
+		return checked{}, nil
+	}
+	return checkFrames(ctx, s.ref, all, false)
+}
+
 // rate is the samples per second of a run: of its common window.
 func rate(outs []Outcome) float64 {
 	if len(outs) == 1 {
-		return float64(outs[0].Samples) / outs[0].Seconds
+		return outs[0].rate()
 	}
 	c, err := commonWindow(outs)
 	if err != nil {
@@ -167,23 +189,12 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) error 
 		}
 	}
 	if s.Partitions > 1 {
-		parts, err := PartitionDataset(ctx, ds, list, s.Partitions)
+		parts, err := PartitionDataset(ctx, ds, list, s.Partitions, s.folder())
 		if err != nil {
 			return err
 		}
 		if s.Partition < 0 || s.Partition >= s.Partitions {
 			return &robocache.Error{Class: robocache.ErrMisuse, Msg: "--partition-index", Want: fmt.Sprintf("0 to %d", s.Partitions-1), Got: fmt.Sprint(s.Partition)}
-		}
-		if dir := s.folder(); dir != "" {
-			if err := parts.SumBytes(func(f string) (int64, error) {
-				st, err := os.Stat(filepath.Join(dir, f))
-				if err != nil {
-					return 0, robocache.At(err, robocache.Where{"file": f})
-				}
-				return st.Size(), nil
-			}); err != nil {
-				return err
-			}
 		}
 		s.Log("%s", parts)
 		list = parts.Bins[s.Partition]
@@ -206,20 +217,104 @@ func (s *Suite) folder() string {
 	return s.URI
 }
 
+// know learns of the set what results are held against: its samples, the files of its video, and the mean of the bytes that a lone sample wants: packets
+// from the governing key frames to the wanted ones, and its rows. Samples of one batch share some of it, so a loader may read less.
+func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
+	s.machine, s.rows = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
+	if s.ref, err = newReference(ds, s.folder(), &s.Base); err != nil {
+		return err
+	}
+	list, err := s.Base.episodes(ds.Info())
+	if err != nil {
+		return err
+	}
+	cameras, seen := s.Base.cameras(ds.Info()), map[string]bool{}
+	one := make([]robocache.FrameRef, 1)
+	for _, key := range cameras {
+		for _, e := range list {
+			if ds.Len(e) > 0 && ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, one) == nil {
+				seen[one[0].Path] = true
+			}
+		}
+	}
+	s.files = len(seen)
+	// Only video lies in files beside; a recording or an HDF5 file is no folder of such.
+	var st store.Store
+	if len(cameras) > 0 {
+		if st, err = store.Open(s.URI); err != nil {
+			return err
+		}
+		defer store.Close(st)
+	}
+	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return st.Open(ctx, path) }, 64<<20)
+	defer lib.Close()
+	probes, count, total := 200, 0, 0.0
+	if s.folder() == "" {
+		probes = 40
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range probes {
+		e := list[rng.IntN(len(list))]
+		if ds.Len(e) == 0 {
+			continue
+		}
+		count++
+		row := rng.IntN(ds.Len(e))
+		rows := make([]robocache.Row, max(s.Base.Window, 1))
+		for k := range rows {
+			rows[k] = robocache.Row{Episode: e, Index: min(row+k, ds.Len(e)-1)}
+		}
+		refs := make([]robocache.FrameRef, len(rows))
+		for _, c := range cameras {
+			n, err := packetBytes(ctx, lib, refs, ds.Frames(ctx, c, rows, refs))
+			if err != nil {
+				s.note = "bytes_needed_per_sample: " + err.Error()
+				return nil
+			}
+			total += float64(n)
+		}
+	}
+	if count > 0 {
+		mean := total/float64(count) + s.rows
+		s.alone = &mean
+	}
+	return nil
+}
+
+func packetBytes(ctx context.Context, lib *video.Library, refs []robocache.FrameRef, err error) (int64, error) {
+	n := int64(0)
+	byFile := map[string][]int{}
+	for _, r := range refs {
+		if r.Path != "" {
+			byFile[r.Path] = append(byFile[r.Path], r.Ordinal)
+		}
+	}
+	for path, ordinals := range byFile {
+		f, ferr := lib.Acquire(ctx, path)
+		if ferr != nil {
+			return 0, ferr
+		}
+		slices.Sort(ordinals)
+		for _, g := range video.Plan(f.Index, slices.Compact(ordinals)) {
+			for d := g.Start; d <= g.End; d++ {
+				n += int64(f.Index.Sample(d).Size)
+			}
+		}
+		f.Release()
+	}
+	return n, err
+}
+
 // runRanks runs one point once: its server, its page cache, its ranks.
-func (s *Suite) runRanks(ctx context.Context, p *point, ref *reference) (runFacts, []Outcome, error) {
-	var facts runFacts
-	world := max(p.work.World, 1)
-	own := -1
-	var dir string
-	var err error
+func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []Outcome, err error) {
+	facts = runFacts{state: "unproven", samples: s.ref.samples}
+	own, world, dir := -1, max(p.work.World, 1), ""
 	if s.Node != nil && world > 1 {
 		own, world = s.Node.Rank, s.Node.World
 		p.work.World = world
 		dir, err = s.Node.turn(p)
-	} else {
-		dir, err = os.MkdirTemp("", "robocache-bench-run-")
-		facts.dir = dir // to be removed
+	} else if dir, err = os.MkdirTemp("", "robocache-bench-run-"); err == nil {
+		s.dirs = append(s.dirs, dir)
 	}
 	if err != nil {
 		return facts, nil, robocache.At(err, nil)
@@ -228,79 +323,53 @@ func (s *Suite) runRanks(ctx context.Context, p *point, ref *reference) (runFact
 	if remote && p.scenario.Store == "" {
 		return facts, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"}
 	}
-	facts.state = "unproven"
 	if !remote {
 		if err := s.preparePages(&facts); err != nil {
 			return facts, nil, err
 		}
 	}
-	var runners []Runner
+	var field []Runner
 	for r := range world {
 		w := p.work
-		w.URI, w.Rank = s.URI, r
-		w.Barrier = dir
-		w.FramesOut = filepath.Join(dir, fmt.Sprintf("frames%d", r))
-		facts.frames = append(facts.frames, w.FramesOut)
-		w.OrderOut = filepath.Join(dir, fmt.Sprintf("order%d", r))
-		facts.orders = append(facts.orders, w.OrderOut)
+		w.URI, w.Rank, w.Barrier = s.URI, r, dir
+		w.FramesOut, w.OrderOut = filepath.Join(dir, fmt.Sprintf("frames%d", r)), filepath.Join(dir, fmt.Sprintf("order%d", r))
+		facts.frames, facts.orders = append(facts.frames, w.FramesOut), append(facts.orders, w.OrderOut)
 		if own >= 0 && r != own {
 			continue
 		}
-		work := job{ref: ref, batch: w.BatchSize, order: w.OrderOut, frames: w.FramesOut}
+		one := Runner{}
 		if p.scenario.Store != "" && !remote {
-			srv, err := s.Links[p.scenario.Store].serve(s.folder())
-			if err != nil {
+			if one.srv, err = s.Links[p.scenario.Store].serve(s.folder()); err != nil {
 				return facts, nil, err
 			}
-			defer srv.Close()
-			work.srv, w.URI = srv, srv.URL
+			defer one.srv.Close()
+			w.URI = one.srv.URL
 		}
-		one, err := LoadRunners([]string{p.runner}, w, s.Tools)
+		named, err := LoadRunners([]string{p.runner}, w, s.Tools)
 		if err != nil {
 			return facts, nil, err
 		}
-		one[0].job = work
-		runners = append(runners, one[0])
+		named[0].ref, named[0].ranks, named[0].srv = s.ref, true, one.srv
+		field = append(field, named[0])
 	}
 	device := ownDeviceReads()
-	outs, err := s.together(ctx, runners)
+	outs = make([]Outcome, len(field))
+	// The ranks run at the same time; the first that fails ends the others.
+	g, gctx := errgroup.WithContext(ctx)
+	for r := range field {
+		g.Go(func() (err error) {
+			if outs[r], err = runOnce(gctx, field[r], s.Timeout); err != nil && len(field) > 1 {
+				err = fmt.Errorf("rank %d: %w", r, err)
+			}
+			return err
+		})
+	}
+	err = g.Wait()
 	facts.deviceOwn = ownDeviceReads() - device
 	if own >= 0 && ctx.Err() == nil {
 		outs, err = s.Node.exchange(ctx, dir, outs[0], err)
 	}
 	return facts, outs, err
-}
-
-// together runs the ranks at the same time; the first that fails ends the others.
-func (s *Suite) together(ctx context.Context, runners []Runner) ([]Outcome, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type answer struct {
-		rank int
-		o    Outcome
-		err  error
-	}
-	answers := make(chan answer)
-	for r := range runners {
-		go func() {
-			o, err := runOnce(ctx, runners[r], s.Timeout)
-			answers <- answer{r, o, err}
-		}()
-	}
-	outs := make([]Outcome, len(runners))
-	var first error
-	for range runners {
-		a := <-answers
-		outs[a.rank] = a.o
-		if a.err != nil && first == nil {
-			first = a.err
-			if len(runners) > 1 {
-				first = fmt.Errorf("rank %d: %w", a.rank, a.err)
-			}
-			cancel()
-		}
-	}
-	return outs, first
 }
 
 // preparePages brings the page cache into the state that was asked for, and says what was achieved.
@@ -309,24 +378,17 @@ func (s *Suite) preparePages(facts *runFacts) error {
 	if err != nil {
 		return err
 	}
-	if s.CacheState == "cold" {
-		if err := evict(files); err != nil {
-			return err
-		}
+	cold := s.CacheState == "cold"
+	if cold {
+		err = evict(files)
 	} else if bytes < report.Kilobytes("MemAvailable")<<10/2 {
-		if err := warm(files); err != nil {
-			return err
-		}
+		err = warm(files)
 	}
 	facts.resident, facts.known = resident(files)
-	switch {
-	case !facts.known:
-	case s.CacheState == "cold" && facts.resident < 0.01:
-		facts.state = "cold"
-	case s.CacheState != "cold" && facts.resident > 0.99:
-		facts.state = "warm"
+	if facts.known && (cold && facts.resident < 0.01 || !cold && facts.resident > 0.99) {
+		facts.state = s.CacheState
 	}
-	return nil
+	return err
 }
 
 // median gives the run whose rate is the median of the repeats (the lower one of two).
@@ -335,14 +397,125 @@ func (p *point) median() int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		switch ra, rb := rate(p.runs[a]), rate(p.runs[b]); {
-		case ra < rb:
-			return -1
-		case ra > rb:
-			return 1
-		}
-		return a - b
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rate(p.runs[a]), rate(p.runs[b])) })
 	return order[(len(order)-1)/2]
+}
+
+// result makes the rows of a point.
+func (s *Suite) result(p *point) (r PointResult) {
+	if len(p.runs) == 0 {
+		return PointResult{Merged: &Keys{Scenario: p.scenario.Name, WorldSize: max(p.work.World, 1), Loader: p.scenario.Loader, BatchSize: p.batch, NumWorkers: p.work.Workers, Runner: p.runner,
+			Shuffle: p.work.Shuffle, Cache: p.work.Cache, Machine: s.machine, Failed: p.failed, Errors: []string{p.failed}, CacheState: "unproven"}}
+	}
+	m := p.median()
+	outs, facts := p.runs[m], p.local[m]
+	for i := range outs {
+		k := keysOf(p, i, &outs[i], facts)
+		s.fill(p, k, facts)
+		s.needs(k)
+		r.Keys = append(r.Keys, k)
+	}
+	k := r.Keys[0]
+	if len(outs) > 1 {
+		k = mergedKeys(r.Keys, outs)
+		s.fill(p, k, facts)
+		s.cover(p, k, facts)
+	}
+	r.Merged = k
+	k.Spread = p.spread()
+	if p.check.done {
+		k.FramesChecked, k.WrongFrames = &p.check.Checked, &p.check.Wrong
+		for _, w := range p.check.Where {
+			k.Errors = append(k.Errors, "wrong frame: "+w)
+		}
+	}
+	for _, n := range append([]string{p.check.Note, s.note}, p.notes...) {
+		if n != "" {
+			k.Notes = append(k.Notes, n)
+		}
+	}
+	k.ResumeExact = p.resume
+	k.Failed = cmp.Or(p.failed, k.wrong(), k.Failed) // failed: of a later repeat
+	r.Explain = Explain(k, &p.work, outs)
+	return r
+}
+
+// needs sets what a sample needed: the packets that were decoded for it and its rows; where the runner counts no packets, those of a lone
+// sample stand in for them.
+func (s *Suite) needs(k *Keys) {
+	rows := s.rows
+	switch k.BytesAlonePerSample = s.alone; {
+	case k.BytesNeededPerSample != nil:
+		*k.BytesNeededPerSample += rows
+	case k.NumCameras == 0:
+		k.BytesNeededPerSample = &rows
+	default:
+		k.BytesNeededPerSample = s.alone
+	}
+}
+
+// wrong says why a run does not count: a wrong frame, or a sample lost or doubled in a finished epoch.
+func (k *Keys) wrong() string {
+	var why []string
+	if k.WrongFrames != nil && *k.WrongFrames > 0 {
+		why = append(why, fmt.Sprintf("%d of %d checked frames are wrong", *k.WrongFrames, *k.FramesChecked))
+	}
+	if k.SamplesLost > 0 {
+		why = append(why, fmt.Sprintf("%d samples lost in finished epochs", k.SamplesLost))
+	}
+	if k.SamplesDoubled > 0 {
+		why = append(why, fmt.Sprintf("%d samples doubled in finished epochs", k.SamplesDoubled))
+	}
+	if k.ResumeExact != nil && !*k.ResumeExact {
+		why = append(why, "a killed and resumed run is not the unbroken one")
+	}
+	return strings.Join(why, "; ")
+}
+
+// fill adds what does not depend on a rank.
+func (s *Suite) fill(p *point, k *Keys, facts runFacts) {
+	k.Machine, k.Repeats, k.CacheState, k.NeighbourIdeal = s.machine, len(p.runs), facts.state, IdealNeighbours(s.ref.lengths)
+	if facts.known {
+		k.ResidentBefore = &facts.resident
+	}
+	if p.scenario.Store != "" {
+		k.DeviceReadBytes += facts.deviceOwn // the harness serves the files
+	}
+	if k.CacheState == "cold" && k.DeviceReadBytes == 0 {
+		k.CacheState = "unproven" // evicted, and yet no device was read
+	}
+	if k.CacheState == "cold" && k.EpochsFinished > 0 {
+		k.Notes = append(k.Notes, fmt.Sprintf("the set was gone through %d times: only the first time found a cold page cache (a larger set, or a shorter --duration)", k.EpochsFinished))
+	}
+	switch {
+	case k.Loader != "streaming":
+		if k.Store = "local files"; k.LoadedEpisodes == nil {
+			n := len(s.ref.lengths)
+			k.LoadedEpisodes = &n
+		}
+		return
+	case s.folder() == "":
+		k.Store = "the set's own server"
+	default:
+		k.Store = "http on the loopback, " + p.scenario.Store + ": " + s.Links[p.scenario.Store].String()
+	}
+	k.NumShards, k.DataFilesRoot = &s.files, &s.URI
+}
+
+// cover joins the ranks' epochs.
+func (s *Suite) cover(p *point, k *Keys, facts runFacts) {
+	var ranks [][][]int64
+	for _, f := range facts.orders {
+		var e epochs
+		if err := replay(f, &e); err != nil {
+			k.Notes = append(k.Notes, "coverage: "+err.Error())
+			return
+		}
+		ranks = append(ranks, e.done)
+	}
+	c := coverageOf(ranks, s.ref.samples, p.work.BatchSize)
+	if k.EpochsFinished = c.Epochs; c.Epochs > 0 {
+		k.CoverageMin, k.CoverageMax, k.OrderSHA256, k.OrderSamples = &c.Low, &c.High, c.Order, c.OrderSamples
+		k.lost(c.Lost, c.Doubled, s.ref.samples, &p.work)
+	}
 }

@@ -4,20 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Workload is what the runners of `bench load` do. The window is Duration seconds where that is set, else Epochs whole epochs.
+// Workload is what a runner is asked for: a JSON object, its only argument. A runner takes what concerns its kind.
 type Workload struct {
 	URI       string `json:"uri"`
 	RowsHZ    string `json:"rows_hz,omitempty"` // of rows that state no rate
 	BatchSize int    `json:"batch_size"`
 	Workers   int    `json:"workers"` // peers: processes; ours: threads
-	Epochs    int    `json:"epochs"`  // measured, after one that is not
+	Epochs    int    `json:"epochs"`  // measured, after those that are not
 	Video     string `json:"video"`   // one | all | none: cameras
 	Window    int    `json:"window"`  // frames and rows a window; 0 = single
 	Float32   bool   `json:"float32"`
@@ -26,7 +29,7 @@ type Workload struct {
 	Warm    int     `json:"warm,omitempty"`    // epochs that are not measured; 0: one
 	Seconds float64 `json:"seconds,omitempty"` // more epochs, until they fill so many
 
-	Duration     float64 `json:"duration_s,omitempty"` // of the window, looping over epochs
+	Duration     float64 `json:"duration_s,omitempty"` // of the window in place of Epochs, looping over epochs
 	Warmup       int     `json:"warmup_batches,omitempty"`
 	Prefetch     int     `json:"prefetch,omitempty"`
 	Shuffle      string  `json:"shuffle,omitempty"` // global | pool | file
@@ -41,13 +44,38 @@ type Workload struct {
 	DropLast     bool    `json:"drop_last,omitempty"`
 	StepMS       float64 `json:"step_ms,omitempty"`
 	Probes       int     `json:"probes,omitempty"`       // samples of the pass on one thread
-	CheckFrames  int     `json:"check_frames,omitempty"` // frames to be handed over for checking
+	CheckFrames  int     `json:"check_frames,omitempty"` // delivered frames that are written for checking
 
 	Rank      int    `json:"rank,omitempty"`
 	World     int    `json:"world,omitempty"`
-	Barrier   string `json:"-"` // a folder where ranks meet
-	FramesOut string `json:"-"`
-	OrderOut  string `json:"-"`
+	Barrier   string `json:"barrier,omitempty"` // a folder where ranks meet
+	FramesOut string `json:"frames_out,omitempty"`
+	OrderOut  string `json:"order_out,omitempty"`
+
+	Files   []string       `json:"files,omitempty"`   // decode
+	Pattern string         `json:"pattern,omitempty"` // decode: sequential (every frame of every file), random (Count single frames)
+	Count   int            `json:"count,omitempty"`   // decode: frames; read: windows
+	Key     string         `json:"key,omitempty"`     // read: the stream of the windows; messages: their type; memcpy: nothing
+	Bytes   int            `json:"bytes,omitempty"`   // memcpy: of a frame
+	Resume  *Resume        `json:"resume,omitempty"`
+	More    map[string]any `json:"more,omitempty"` // of one Python runner
+}
+
+// Serve is a runner of this program: it does a job of a kind, once, and prints its outcome as its last line. The harness starts it.
+func Serve(ctx context.Context, kind, job string, out io.Writer) error {
+	run, ok := map[string]func(context.Context, Workload, io.Writer) (Outcome, error){"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "messages": MessagesRun, "resume": ResumeRun}[kind]
+	if !ok {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench run", Msg: "no job of kind " + kind}
+	}
+	var w Workload
+	if err := json.Unmarshal([]byte(job), &w); err != nil {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench run", Msg: "the job", Err: err}
+	}
+	o, err := run(ctx, w, out)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(o)
 }
 
 // open opens the dataset.
@@ -62,88 +90,42 @@ func (w *Workload) open(ctx context.Context) (robocache.Dataset, error) {
 	return robocache.Open(ctx, w.URI, opt)
 }
 
-// args gives the workload as the runners' command line: runners/common.py and `bench run-load` read the same flags.
-func (w *Workload) args() []string {
-	a := []string{w.URI, "--batch-size", strconv.Itoa(w.BatchSize), "--workers", strconv.Itoa(w.Workers), "--epochs", strconv.Itoa(w.Epochs), "--video", w.Video, "--window", strconv.Itoa(w.Window), "--seed", strconv.Itoa(w.Seed)}
-	if w.Duration > 0 { // 0 batches are another thing than the default
-		a = append(a, "--warmup", strconv.Itoa(w.Warmup))
-	}
-	for _, f := range []struct {
-		name  string
-		value any
-	}{
-		{"float32", w.Float32}, {"duration", w.Duration}, {"warm", w.Warm}, {"seconds", w.Seconds}, {"prefetch", w.Prefetch}, {"rows-hz", w.RowsHZ}, {"shuffle", w.Shuffle}, {"cache", w.Cache},
-		{"cache-budget", w.CacheBudget}, {"memory-budget", w.MemoryBudget}, {"cache-format", w.CacheFormat}, {"pool-size", w.PoolSize}, {"pool-episodes", w.PoolEpisodes}, {"image-size", w.ImageSize},
-		{"episodes", w.Episodes}, {"drop-last", w.DropLast}, {"step-ms", w.StepMS}, {"probes", w.Probes}, {"check-frames", w.CheckFrames}, {"rank", w.Rank}, {"world", w.World}, {"barrier", w.Barrier},
-		{"frames-out", w.FramesOut}, {"order-out", w.OrderOut},
-	} {
-		switch v := f.value.(type) {
-		case bool:
-			if v {
-				a = append(a, "--"+f.name)
-			}
-		default:
-			if text := fmt.Sprint(v); text != "" && text != "0" {
-				a = append(a, "--"+f.name, text)
-			}
-		}
-	}
-	return a
-}
-
 // config turns the workload into the loader's configuration, with the dataset's own names. It goes through the JSON that Python
 // gives, so that an option that this loader does not know is refused by name.
 func (w *Workload) config(info *robocache.Info) (loader.Config, error) {
-	set, err := w.options(info)
-	if err != nil {
-		return loader.Config{}, err
-	}
-	text, err := json.Marshal(set)
-	if err != nil {
-		return loader.Config{}, err
-	}
-	return loader.ParseConfig(text)
-}
-
-func (w *Workload) options(info *robocache.Info) (map[string]any, error) {
-	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8", "split": robocache.SplitAll}
+	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8", "split": robocache.SplitAll, "drop_last": w.DropLast}
 	if w.Float32 {
 		c["image_dtype"] = "float32"
 	}
-	switch w.Shuffle {
-	case "", "global":
-	case "file":
-		c["shuffle"] = false
-	default:
-		c["shuffle"] = w.Shuffle
+	if w.World > 1 {
+		c["rank"], c["world_size"] = w.Rank, w.World
 	}
-	put := func(name string, set bool, v any) {
-		if set {
+	if w.Duration > 0 {
+		c["on_bad_episode"] = "skip" // counted: skipped_episodes
+	}
+	for name, v := range map[string]any{"prefetch": w.Prefetch, "cache": w.Cache, "cache_budget": w.CacheBudget, "memory_budget": w.MemoryBudget, "cache_format": w.CacheFormat,
+		"pool_size": w.PoolSize, "pool_episodes": w.PoolEpisodes, "shuffle": w.Shuffle} {
+		if v != "" && v != 0 {
 			c[name] = v
 		}
 	}
-	put("prefetch", w.Prefetch > 0, w.Prefetch)
-	put("cache", w.Cache != "", w.Cache)
-	put("cache_budget", w.CacheBudget != "", w.CacheBudget)
-	put("memory_budget", w.MemoryBudget != "", w.MemoryBudget)
-	put("cache_format", w.CacheFormat != "", w.CacheFormat)
-	put("pool_size", w.PoolSize != "", w.PoolSize)
-	put("pool_episodes", w.PoolEpisodes > 0, w.PoolEpisodes)
-	put("drop_last", w.DropLast, true)
-	put("rank", w.World > 1, w.Rank)
-	put("world_size", w.World > 1, w.World)
-	put("on_bad_episode", w.Duration > 0, "skip") // counted: skipped_episodes
+	if w.Shuffle == "file" {
+		c["shuffle"] = false
+	}
 	if w.ImageSize != "" {
-		var h, wide int
-		if _, err := fmt.Sscanf(w.ImageSize, "%dx%d", &h, &wide); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--image-size", Want: "HxW, as 224x224", Got: w.ImageSize}
+		var high, wide int
+		if _, err := fmt.Sscanf(w.ImageSize, "%dx%d", &high, &wide); err != nil {
+			return loader.Config{}, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--image-size", Want: "HxW, as 224x224", Got: w.ImageSize}
 		}
-		c["image_size"] = []int{h, wide}
+		c["image_size"] = []int{high, wide}
+	}
+	if !slices.Contains([]string{"one", "all", "none"}, w.Video) {
+		return loader.Config{}, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--video", Want: "one, all or none", Got: w.Video}
 	}
 	if w.Episodes != "" {
 		list, err := ParseEpisodes(w.Episodes)
 		if err != nil {
-			return nil, err
+			return loader.Config{}, err
 		}
 		c["episodes"] = list
 	}
@@ -154,29 +136,27 @@ func (w *Workload) options(info *robocache.Info) (map[string]any, error) {
 	var keys []string
 	var deltas loader.Deltas
 	cameras := w.cameras(info)
-	for i := range info.Features {
-		f := &info.Features[i]
-		windowed := f.Key == "observation.state" || f.Key == "action"
-		if f.Kind == robocache.KindVideo {
-			if !slices.Contains(cameras, f.Key) {
-				continue
-			}
-			windowed = true
+	for _, f := range info.Features {
+		if f.Kind == robocache.KindVideo && !slices.Contains(cameras, f.Key) {
+			continue
 		}
 		keys = append(keys, f.Key)
-		if windowed && offsets != nil {
+		if offsets != nil && (f.Kind == robocache.KindVideo || windowed(f.Key)) {
 			deltas = append(deltas, loader.Delta{Key: f.Key, Offsets: offsets})
 		}
 	}
-	c["keys"] = keys
-	put("delta_timestamps", deltas != nil, deltas)
-	switch w.Video {
-	case "one", "all", "none":
-	default:
-		return c, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--video", Want: "one, all or none", Got: w.Video}
+	if c["keys"] = keys; deltas != nil {
+		c["delta_timestamps"] = deltas
 	}
-	return c, nil
+	text, err := json.Marshal(c)
+	if err != nil {
+		return loader.Config{}, err
+	}
+	return loader.ParseConfig(text)
 }
+
+// windowed are the streams without frames that come as windows.
+func windowed(key string) bool { return key == "observation.state" || key == "action" }
 
 // cameras are the video keys that the workload wants.
 func (w *Workload) cameras(info *robocache.Info) []string {
@@ -189,6 +169,18 @@ func (w *Workload) cameras(info *robocache.Info) []string {
 	return keys
 }
 
+// rowBytes are the bytes of a sample's rows.
+func (w *Workload) rowBytes(info *robocache.Info) (n float64) {
+	for _, f := range info.Features {
+		each := float64(f.RowBytes())
+		if w.Window > 0 && windowed(f.Key) {
+			each *= float64(w.Window)
+		}
+		n += each
+	}
+	return n
+}
+
 // episodes are the positions that the workload takes, ascending.
 func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
 	if w.Episodes != "" {
@@ -199,4 +191,55 @@ func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
 		all[i] = i
 	}
 	return all, nil
+}
+
+// ParseEpisodes reads positions: "0-3,7" is 0, 1, 2, 3, 7. They come out ascending, each once.
+func ParseEpisodes(text string) ([]int, error) {
+	var out []int
+	for part := range strings.SplitSeq(text, ",") {
+		lo, hi, ranged := strings.Cut(part, "-")
+		a, err := strconv.Atoi(lo)
+		b := a
+		if err == nil && ranged {
+			b, err = strconv.Atoi(hi)
+		}
+		if err != nil || a < 0 || b < a || b-a > 1<<26 {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "episodes", Want: "positions, as 0-9,12", Got: part}
+		}
+		for i := a; i <= b; i++ {
+			out = append(out, i)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// FormatEpisodes writes ascending positions so that ParseEpisodes reads them.
+func FormatEpisodes(list []int) string {
+	var parts []string
+	for i := 0; i < len(list); {
+		j := i
+		for j+1 < len(list) && list[j+1] == list[j]+1 {
+			j++
+		}
+		part := fmt.Sprint(list[i])
+		if j > i {
+			part += fmt.Sprintf("-%d", list[j])
+		}
+		parts, i = append(parts, part), j+1
+	}
+	return strings.Join(parts, ",")
+}
+
+// ChooseEpisodes takes limit of the positions: a seeded choice, not the first ones, ascending. limit ≤ 0 takes all.
+func ChooseEpisodes(list []int, limit int, seed uint64) []int {
+	if limit <= 0 || limit >= len(list) {
+		return list
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x6361706564)) // "caped": another stream than the order's
+	out := slices.Clone(list)
+	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	out = out[:limit]
+	slices.Sort(out)
+	return out
 }

@@ -1,51 +1,40 @@
-"""What every Python runner that loads batches shares: its options, and the window.
+"""What every Python runner shares: its job, the window, and what it says.
 
 # The protocol
 
-A runner is a fresh process. It writes "#open" and "#measured" when its window opens and closes, and one JSON object as its last line: bench.Outcome. Between
-the two lines the harness reads CPU, memory and bytes of the process tree. It counts the order by --order-out, which holds int64 numbers, little-endian: of each
-batch its size, its sample numbers and its episodes; -1 where an epoch ends, -2 and -3 where the window opens and closes. It compares the frames of --frames-out
-with a sequential decode: of each a line of JSON and its bytes. A runner that cannot do the work says so: {"error": "…"}.
+A runner is a fresh process. Its argument is one JSON object, its job: bench.Workload. It writes "#open" and "#measured" when its window opens and closes, and one
+JSON object as its last line: bench.Outcome. Between the two lines the harness reads CPU, memory and bytes of the process tree. It counts the order by order_out,
+which holds int64 numbers, little-endian: of each batch its size, its sample numbers and its episodes; -1 where an epoch ends, -2 and -3 where the window opens and
+closes. It compares the frames of frames_out with a sequential decode: of each a line of JSON and its bytes. A runner that cannot do the work says so: {"error": "…"}.
 
-Two windows: --epochs N whole epochs (as many more as fill --seconds) after --warm ones, or --duration S seconds after --warmup batches, from arrival to arrival."""
-import argparse, json, math, os, random, sys, time
+Two windows: whole epochs (as many more as fill `seconds`) after `warm` ones, or duration_s seconds after warmup_batches, from arrival to arrival."""
+import json, math, os, random, resource, sys, time
 
 T0 = time.perf_counter()
 MOST_EPOCHS = 5000
 PACKAGES = ("torch", "torchvision", "torchcodec", "numpy", "lerobot", "datasets", "av", "h5py", "robomimic", "pyarrow", "robocache", "pandas", "zarr", "numcodecs", "mcap", "rosbags", "tensorflow", "tensorflow_datasets")
 
 
-def args(*more):
-    """The options of every runner, as bench.Workload gives them; more: functions that add a runner's own."""
-    p = argparse.ArgumentParser()
-    p.add_argument("root")
-    p.add_argument("--rows-hz", default="", help="the rate of the rows, where the dataset states none")
-    for name, default in dict(batch_size=32, workers=2, epochs=1, warm=1, window=0, seed=0, warmup=5, prefetch=0, pool_episodes=0, rank=0, world=1, check_frames=0, probes=0).items():
-        p.add_argument("--" + name.replace("_", "-"), type=int, default=default)
-    for name in ("seconds", "duration", "step_ms"):
-        p.add_argument("--" + name.replace("_", "-"), type=float, default=0.0)
-    for name in ("cache", "cache_budget", "memory_budget", "cache_format", "pool_size", "image_size", "episodes", "barrier", "frames_out", "order_out"):
-        p.add_argument("--" + name.replace("_", "-"), default="")
-    p.add_argument("--video", default="one", choices=["one", "all", "none"])
-    p.add_argument("--shuffle", default="global", choices=["global", "pool", "file"])
-    p.add_argument("--options", type=json.loads, default={}, help="more options of robocache.Loader")
-    p.add_argument("--float32", action="store_true")
-    p.add_argument("--drop-last", action="store_true")
-    for f in more:
-        f(p)
-    a = p.parse_args()
-    a.episode_list = positions(a.episodes)
-    a.image_hw = tuple(int(x) for x in a.image_size.split("x")) if a.image_size else None
+class Job(dict):
+    """What the harness asks for, by name: bench.Workload. What it does not say is None."""
+
+    __getattr__ = dict.get
+
+
+def job():
+    a = Job(json.loads(sys.argv[1]))
+    a.update(a.more or {})
     return a
 
 
 def positions(text):
-    """"0-3,7" → [0, 1, 2, 3, 7]; "" → None."""
-    out = []
-    for part in text.split(",") if text else ():
-        lo, _, hi = part.partition("-")
-        out += range(int(lo), int(hi or lo) + 1)
-    return out or None
+    """"0-3,7" → [0, 1, 2, 3, 7]; nothing → None."""
+    ends = [part.partition("-") for part in text.split(",")] if text else ()
+    return [i for lo, _, hi in ends for i in range(int(lo), int(hi or lo) + 1)] or None
+
+
+def image_hw(a):
+    return tuple(int(x) for x in a.image_size.split("x")) if a.image_size else None
 
 
 def deltas(a, fps, keys):
@@ -54,13 +43,13 @@ def deltas(a, fps, keys):
 
 def meet(a):
     """Waits until every rank has come here."""
-    if not a.barrier or a.world < 2:
+    if not a.barrier or (a.world or 1) < 2:
         return
-    open(os.path.join(a.barrier, f"rank{a.rank}"), "w").close()
+    open(os.path.join(a.barrier, f"rank{a.rank or 0}"), "w").close()
     end = time.monotonic() + 300
     while any(not os.path.exists(os.path.join(a.barrier, f"rank{r}")) for r in range(a.world)):
         if time.monotonic() > end:
-            raise SystemExit(f"rank {a.rank}: the other ranks did not come to the barrier within 300 s")
+            raise SystemExit(f"rank {a.rank or 0}: the other ranks did not come to the barrier within 300 s")
         time.sleep(0.002)
 
 
@@ -104,26 +93,26 @@ def measure(epoch, a, opened, images=lambda batch, key: batch["image"], cameras=
     meet(a)
     began = time.perf_counter()
     last = began
-    left = a.warmup + 1 if a.duration else max(a.warm, 1)
+    left = (a.warmup_batches or 0) + 1 if a.duration_s else max(a.warm or 1, 1)
     while left:
         item = next(stream.it)
         out.setdefault("first_batch_latency_s", time.perf_counter() - began)
-        if a.duration and item or not a.duration and item is None:
+        if a.duration_s and item or not a.duration_s and item is None:
             left -= 1
             if left:
                 last = time.perf_counter()
-    epochs = 0 if a.duration else min(max(a.epochs, math.ceil(a.seconds / max(time.perf_counter() - last, 1e-6))), MOST_EPOCHS)
+    epochs = 0 if a.duration_s else min(max(a.epochs, math.ceil((a.seconds or 0) / max(time.perf_counter() - last, 1e-6))), MOST_EPOCHS)
     out["stats_open"] = stats() if stats else None
     print("#open", flush=True)
     stream.log.append(-2)
     out["window_open_unix_ns"], start = time.time_ns(), time.perf_counter()
     arrivals, rows, wait, taken, done = [], [], 0.0, start, 0
-    while taken - start < a.duration if a.duration else done < epochs:
+    while taken - start < a.duration_s if a.duration_s else done < epochs:
         asked = time.perf_counter()
         item = next(stream.it)
         if item is None:
             done += 1
-            if a.duration:
+            if a.duration_s:
                 item = next(stream.it)
         taken = time.perf_counter()
         wait += taken - asked
@@ -135,13 +124,13 @@ def measure(epoch, a, opened, images=lambda batch, key: batch["image"], cameras=
     seconds = taken - start
     out.update(samples=sum(rows), seconds=seconds, stats_close=stats() if stats else None, wait_s=wait, epochs=epochs, versions=versions())
     out.update(extra())
-    if a.duration:
+    if a.duration_s:
         out.update(arrivals_us=[round((t - start) * 1e6) for t in arrivals], arrival_rows=rows)
-        step = a.step_ms / 1e3 or 1.25 * seconds / len(rows)
-        out.update(consumer_step_s=step, wait_pct=waiting(stream, step, max(3, min(len(rows), round(min(a.duration / 2, 15) / step)))))
+        step = (a.step_ms or 0) / 1e3 or 1.25 * seconds / len(rows)
+        out.update(consumer_step_s=step, wait_pct=waiting(stream, step, max(3, min(len(rows), round(min(a.duration_s / 2, 15) / step)))))
     if a.check_frames and a.frames_out and cameras:
         hand_over(stream, a, cameras, images, row)
-    if a.duration:
+    if a.duration_s:
         out["headspace_samples_per_s"] = headspace(stream.next())
         if single and a.probes:
             out["single_proc_samples_per_s"] = alone(single(), a.probes)
@@ -215,6 +204,22 @@ def versions():
     return out
 
 
+def cpu():
+    both = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(r.ru_utime + r.ru_stime for r in both)
+
+
+def passes(once, seconds=0, **facts):
+    """Measures whole passes until they fill the seconds, one at least. once() does a pass, and gives its samples."""
+    print("#open", flush=True)
+    used, start, samples, epochs = cpu(), time.perf_counter(), 0, 0
+    while not epochs or time.perf_counter() - start < seconds:
+        samples, epochs = samples + once(), epochs + 1
+    out = dict(samples=samples, epochs=epochs, seconds=time.perf_counter() - start, cpu_seconds=cpu() - used, import_s=T_IMPORT[0], versions=versions(), **facts)
+    print("#measured", flush=True)
+    print(json.dumps(out), flush=True)
+
+
 T_IMPORT = [0.0]
 
 
@@ -224,9 +229,9 @@ def imported():
 
 
 def run(main):
-    """A runner's failure is a result, in its own words."""
+    """main(job). A runner's failure is a result, in its own words."""
     try:
-        main()
+        main(job())
     except Exception as e:
         words = str(e).strip().splitlines() or ["no message"]
         print(json.dumps(dict(error=f"{type(e).__name__}: {words[0][:300]}", versions=versions())), flush=True)

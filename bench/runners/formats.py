@@ -1,20 +1,15 @@
-"""The formats beside the packages that their users read them with: formats.py CASE RUNNER DIR [--seconds S]. bench/formats.go has the table.
+"""The formats beside the packages that their users read them with. bench/formats.go has the table of cases.
 
-RUNNER make writes the data of a case into DIR. Every other is a runner (common.py): whole passes over the data, the first of which is not measured and gives the
-hash of its values, until --seconds are full. CPU seconds are those of the process; a sample is a frame, chunk, message, window or step."""
-import argparse, glob, hashlib, json, os, shutil, struct, sys, time, warnings
+A job has uri, case and runner. Runner make writes the data of a case into the folder uri. Every other reads it: whole passes over the data, the first of which is
+not measured and gives the hash of its values. A sample is a frame, chunk, message, window or step."""
+import glob, hashlib, json, os, shutil, struct, time, warnings
 from types import SimpleNamespace
 
 import common
 import numpy as np
 
 warnings.simplefilter("ignore")
-p = argparse.ArgumentParser()
-p.add_argument("case")
-p.add_argument("runner")
-p.add_argument("dir")
-p.add_argument("--seconds", type=float, default=3)
-a = p.parse_args()
+a = common.job()
 RUNNERS, MAKERS = {}, {}
 
 
@@ -30,19 +25,6 @@ def runner(case, *names):
 
 def maker(case):
     return lambda f: MAKERS.setdefault(case, f)
-
-
-def measure(once):
-    common.imported()
-    _, values = once()
-    print("#open", flush=True)
-    cpu, start, samples, epochs = time.process_time(), time.perf_counter(), 0, 0
-    while not epochs or time.perf_counter() - start < a.seconds:
-        samples += once()[0]
-        epochs += 1
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    print("#measured", flush=True)
-    print(json.dumps(dict(samples=samples, epochs=epochs, seconds=seconds, cpu_seconds=cpu, import_s=common.T_IMPORT[0], values_sha256=values, versions=common.versions())), flush=True)
 
 
 def digest(arrays):
@@ -62,16 +44,16 @@ SHAPES = {
 
 @maker("calvin")
 def make_calvin():
-    os.makedirs(f"{a.dir}/training", exist_ok=True)
+    os.makedirs(f"{a.uri}/training", exist_ok=True)
     rng = np.random.default_rng(0)
     for i in range(60):
-        np.savez(f"{a.dir}/training/episode_{i:07d}.npz", **{k: rng.integers(0, 256, s).astype(t) if t == "u1" else rng.standard_normal(s).astype(t) for k, (s, t) in SHAPES.items()})
-    np.save(f"{a.dir}/training/ep_start_end_ids.npy", np.array([[0, 29], [30, 59]]))
+        np.savez(f"{a.uri}/training/episode_{i:07d}.npz", **{k: rng.integers(0, 256, s).astype(t) if t == "u1" else rng.standard_normal(s).astype(t) for k, (s, t) in SHAPES.items()})
+    np.save(f"{a.uri}/training/ep_start_end_ids.npy", np.array([[0, 29], [30, 59]]))
 
 
 @runner("calvin", "numpy", "bytes")
 def calvin():
-    files = sorted(glob.glob(f"{a.dir}/training/episode_*.npz"))
+    files = sorted(glob.glob(f"{a.uri}/training/episode_*.npz"))
 
     def once():
         for name in files:
@@ -101,7 +83,7 @@ def make_zarr():
     for codec in ("lz4", "zstd"):
         for shuffle, word in ((Blosc.NOSHUFFLE, "none"), (Blosc.SHUFFLE, "byte"), (Blosc.BITSHUFFLE, "bit")):
             for key, x, chunks in (("img", img, (32, 96, 96, 3)), ("state", state, (4096, 26)), ("state32", state.astype(np.float32), (4096, 26))):
-                g = zarr.open_group(f"{a.dir}/{codec}-{word}-{key}.zarr", mode="w", zarr_format=2)
+                g = zarr.open_group(f"{a.uri}/{codec}-{word}-{key}.zarr", mode="w", zarr_format=2)
                 z = g.create_array(f"data/{key}", shape=x.shape, dtype=x.dtype, chunks=chunks, compressors=Blosc(cname=codec, clevel=5, shuffle=shuffle))
                 z[:] = x
                 g.create_array("meta/episode_ends", data=np.array([len(x)]))
@@ -114,7 +96,7 @@ def chunks():
 
     blosc.set_nthreads(1)
     zarr.config.set({"async.concurrency": 1, "threading.max_workers": 1})
-    folder = glob.glob(f"{a.dir}/data/*/.zarray")[0][: -len("/.zarray")]
+    folder = glob.glob(f"{a.uri}/data/*/.zarray")[0][: -len("/.zarray")]
     z = zarr.open_array(folder, mode="r")
     step, count = z.chunks[0], z.shape[0] // z.chunks[0]
     with open(f"{folder}/.zarray") as f:
@@ -180,9 +162,9 @@ def columns(messages):
 @maker("messages")
 def make_messages():
     ts, rng = typestore(), np.random.default_rng(1)
-    os.makedirs(a.dir, exist_ok=True)
+    os.makedirs(a.uri, exist_ok=True)
     for name, kind in (("joint", JOINT), ("imu", IMU)):
-        with open(f"{a.dir}/{name}", "wb") as f:
+        with open(f"{a.uri}/{name}", "wb") as f:
             for k in range(20000):
                 raw = bytes(ts.serialize_cdr(message(ts, kind, 1_700_000_000 * 10**9 + k * 10**7, rng), kind))
                 f.write(struct.pack("<I", len(raw)) + raw)
@@ -191,8 +173,8 @@ def make_messages():
 @runner("messages", "mcap-ros2-support", "rosbags")
 def messages():
     ts, payloads = typestore(), []
-    kind = IMU if a.dir.endswith("imu") else JOINT
-    with open(a.dir, "rb") as f:
+    kind = IMU if a.uri.endswith("imu") else JOINT
+    with open(a.uri, "rb") as f:
         while head := f.read(4):
             payloads.append(f.read(struct.unpack("<I", head)[0]))
     decode = lambda raw: ts.deserialize_cdr(raw, kind)
@@ -213,7 +195,7 @@ def make_recordings():
     from rosbags.rosbag2.enums import CompressionFormat, CompressionMode
 
     ts, rng = typestore(), np.random.default_rng(0)
-    bag = Writer(a.dir, version=9, storage_plugin=StoragePlugin.MCAP)
+    bag = Writer(a.uri, version=9, storage_plugin=StoragePlugin.MCAP)
     bag.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     with bag as w:
         conns = {t: w.add_connection(t, kind, typestore=ts) for t, kind in (("/joint_states", JOINT), ("/imu/data", IMU))}
@@ -226,7 +208,7 @@ def make_recordings():
 def recordings():
     from pathlib import Path
 
-    file = glob.glob(f"{a.dir}/*.mcap")[0]
+    file = glob.glob(f"{a.uri}/*.mcap")[0]
 
     def ours():
         import robocache
@@ -238,7 +220,7 @@ def recordings():
     def rosbags():
         from rosbags.highlevel import AnyReader
 
-        with AnyReader([Path(a.dir)]) as r:
+        with AnyReader([Path(a.uri)]) as r:
             return columns((c.topic, r.deserialize(raw, c.msgtype)) for c, _, raw in r.messages([c for c in r.connections if c.topic in FIELDS]))
 
     def support():
@@ -271,7 +253,7 @@ def windows():
     from mcap.reader import make_reader
     from mcap_ros2.decoder import DecoderFactory
 
-    reader = make_reader(open(glob.glob(f"{a.dir}/*.mcap")[0], "rb"), decoder_factories=[DecoderFactory()])
+    reader = make_reader(open(glob.glob(f"{a.uri}/*.mcap")[0], "rb"), decoder_factories=[DecoderFactory()])
     starts = BEGIN + (np.random.default_rng(2).random(40) * 59.5e9).astype(np.int64)
 
     def once():
@@ -295,12 +277,12 @@ def make_rlds(copies=20):
     with open(os.path.join(path, "dataset_info.json")) as f:
         info = json.load(f)
     split = next(s for s in info["splits"] if s["name"] == "train")
-    os.makedirs(a.dir)
-    shutil.copy(os.path.join(path, "features.json"), a.dir)
+    os.makedirs(a.uri)
+    shutil.copy(os.path.join(path, "features.json"), a.uri)
     for i in range(copies):
-        shutil.copy(os.path.join(path, f"{info['name']}-train.tfrecord-00000-of-{len(split['shardLengths']):05d}"), os.path.join(a.dir, f"{info['name']}-train.tfrecord-{i:05d}-of-{copies:05d}"))
+        shutil.copy(os.path.join(path, f"{info['name']}-train.tfrecord-00000-of-{len(split['shardLengths']):05d}"), os.path.join(a.uri, f"{info['name']}-train.tfrecord-{i:05d}-of-{copies:05d}"))
     split = dict(split, shardLengths=split["shardLengths"][:1] * copies, numBytes=str(int(split["numBytes"]) * copies))
-    with open(os.path.join(a.dir, "dataset_info.json"), "w") as f:
+    with open(os.path.join(a.uri, "dataset_info.json"), "w") as f:
         json.dump(dict(info, splits=[split]), f)
 
 
@@ -311,7 +293,7 @@ def rlds():
         import tensorflow as tf
         import tensorflow_datasets as tfds
 
-        ds = tfds.builder_from_directory(a.dir).as_dataset(split="train", shuffle_files=False, read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False, add_tfds_id=False))
+        ds = tfds.builder_from_directory(a.uri).as_dataset(split="train", shuffle_files=False, read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False, add_tfds_id=False))
         options = tf.data.Options()
         options.threading.private_threadpool_size, options.deterministic = 2, True
         ds = ds.flat_map(lambda e: e["steps"]).batch(64).prefetch(2).with_options(options)
@@ -320,7 +302,7 @@ def rlds():
     else:
         import robocache
 
-        loader = robocache.Loader(a.dir, batch_size=64, shuffle=False, threads=2, options={"split": "train"}, keys=CAMERAS + NUMBERS + ["language_instruction"])
+        loader = robocache.Loader(a.uri, batch_size=64, shuffle=False, threads=2, options={"split": "train"}, keys=CAMERAS + NUMBERS + ["language_instruction"])
         epoch = lambda: iter(loader)
     array = lambda v: v.numpy() if hasattr(v, "numpy") else np.asarray(v)
     first = [True]
@@ -351,7 +333,7 @@ def multirate(hz=50):
     import robocache
 
     torch.set_num_threads(1)
-    dataset = robocache.open(a.dir)
+    dataset = robocache.open(a.uri)
     keys = [k for k, f in dataset.features.items() if f.kind == "numeric" and not f.ragged and not f.default][:4]
     how = dict(hz=hz, keys=keys, delta_timestamps={k: (np.arange(1 - hz, 1) / hz).tolist() for k in keys}, align={"modes": {keys[-1]: "previous"}})
 
@@ -395,14 +377,132 @@ def multirate(hz=50):
     return lambda: (sum(len(b[keys[0]]) for b in loader), "")
 
 
-def main():
+# Statistics of a million rows, and images augmented in training: once from Loader, once from NumPy and torchvision.
+
+COLUMNS = {"actions": 14, "obs/state": 28}
+
+
+@maker("stats")
+def make_stats(demos=200, rows=5000):
+    """A robomimic file of 168 MB of float32."""
+    import h5py
+
+    r = np.random.default_rng(0)
+    with h5py.File(a.uri, "w") as f:
+        f.create_group("data").attrs.update(total=demos * rows, env_args="{}")
+        for i in range(demos):
+            for key, width in COLUMNS.items():
+                f[f"data/demo_{i}/{key}"] = r.standard_normal((rows, width), np.float32)
+            f[f"data/demo_{i}"].attrs["num_samples"] = rows
+
+
+@runner("stats", "robocache", "robocache-open", "numpy", "numpy-quantiles")
+def stats():
+    """robocache-open: opening alone. numpy: h5py and no quantiles."""
+
+    def ours():
+        import robocache
+
+        compute = a.runner == "robocache"
+        robocache.Loader(a.uri, rows_hz=50, normalize="mean_std" if compute else None, stats="compute" if compute else None).close()
+        return 1, ""
+
+    def arrays():
+        import h5py
+
+        with h5py.File(a.uri) as f:
+            for key in COLUMNS:
+                x = np.concatenate([f[f"data/{d}/{key}"][()] for d in f["data"]]).astype(np.float64)
+                x.mean(0), x.std(0), x.min(0), x.max(0)
+                if a.runner == "numpy-quantiles":
+                    np.quantile(x, [0.01, 0.1, 0.5, 0.9, 0.99], axis=0)
+        return 1, ""
+
+    return ours if a.runner.startswith("robocache") else arrays
+
+
+JITTER = {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
+CROP = {"random_crop": {"size": (224, 224)}, "hflip": {"p": 0.5}}
+
+
+@runner("augment", "robocache", "robocache-plain", "torchvision")
+def augment():
+    """256×256 to 224×224, uint8, one thread each. Ours is an epoch from the RAM cache; robocache-plain the same epoch without augment=, which is to be taken off;
+    torchvision's an own draw for each image, as training needs."""
+    import torch
+    from torchvision.transforms import v2
+
+    import robocache
+
+    torch.set_num_threads(1)
+    ours, theirs = {
+        "crop": (CROP, [v2.RandomCrop(224), v2.RandomHorizontalFlip()]),
+        "jitter": (dict(CROP, color_jitter=JITTER), [v2.RandomCrop(224), v2.RandomHorizontalFlip(), v2.ColorJitter(**JITTER)]),
+        "noise": ({"random_crop": CROP["random_crop"], "noise": {"std": 0.02}}, [v2.RandomCrop(224), v2.ToDtype(torch.float32, scale=True), v2.GaussianNoise(0, 0.02), v2.ToDtype(torch.uint8, scale=True)]),
+    }[a.case.split("-")[1]]
+    camera = next(k for k, f in robocache.open(a.uri).features.items() if f.kind == "video")
+    loader = robocache.Loader(a.uri, keys=[camera], image_size=(256, 256), batch_size=32, threads=1, cache="ram", cache_format="rgb", augment=ours if a.runner == "robocache" else None)
+    if a.runner != "torchvision":
+        return lambda: (sum(len(b[camera]) for b in loader), "")
+    images, transform = torch.cat([b[camera] for b in loader])[:1000], v2.Compose(theirs)
+
+    def once():
+        for image in images:
+            transform(image)
+        return len(images), ""
+
+    return once
+
+
+# robomimic's layout: load_robomimic.py and load_robocache.py read it.
+
+
+def images(rng, n):
+    """n frames of 84 x 84: a gradient, a few moving boxes, a little noise: they deflate to about two thirds."""
+    y, x = np.mgrid[0:84, 0:84]
+    base = np.stack([x * 2, y * 2, x + y], -1).astype(np.int16)
+    out = np.empty((n, 84, 84, 3), np.uint8)
+    for k in range(n):
+        f = base + rng.integers(-2, 3, base.shape)
+        for b in range(4):
+            at = (10 + 15 * b + k) % 70, (7 * b + 2 * k) % 70
+            f[at[0] : at[0] + 12, at[1] : at[1] + 12] = 40 * b
+        out[k] = np.clip(f, 0, 255)
+    return out
+
+
+@maker("hdf5")
+def make_hdf5(demos=20, rows=100):
+    """raw.hdf5, gzip.hdf5 (two cameras, a chunk a frame) and low.hdf5."""
+    import h5py
+
+    os.makedirs(a.uri, exist_ok=True)
+    for name, kw in (("raw", {}), ("gzip", dict(chunks=(1, 84, 84, 3), compression="gzip", compression_opts=4)), ("low", None)):
+        rng = np.random.default_rng(0)
+        with h5py.File(f"{a.uri}/{name}.hdf5", "w") as f:
+            d = f.create_group("data")
+            d.attrs.update({"total": demos * rows, "env_args": json.dumps({"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": 20}})})
+            for i in range(demos):
+                g = d.create_group(f"demo_{i}")
+                g.attrs["num_samples"] = rows
+                g["actions"] = rng.standard_normal((rows, 7)).astype(np.float32)
+                for k, n in (("robot0_eef_pos", 3), ("robot0_eef_quat", 4), ("robot0_gripper_qpos", 2), ("object", 10)):
+                    g[f"obs/{k}"] = rng.standard_normal((rows, n))
+                for c in ("agentview_image", "robot0_eye_in_hand_image") if kw is not None else ():
+                    g.create_dataset(f"obs/{c}", data=images(rng, rows), **kw)
+
+
+def main(_):
     case = a.case.split("-")[0]
     if a.runner == "make":
         return MAKERS[case]()
-    measure(RUNNERS[case, a.runner]())
+    once = RUNNERS[case, a.runner]()
+    common.imported()
+    _, values = once()
+    common.passes(lambda: once()[0], a.seconds or 0, values_sha256=values)
 
 
 if a.runner == "make":
-    main()
+    main(a)
 else:
     common.run(main)

@@ -1,6 +1,6 @@
 """lerobot at its best setting: return_uint8, torchcodec, persistent workers, one torch thread.
 
---streaming: its StreamingLeRobotDataset instead, from the local folder. --image-size: a torchvision v2 resize, as its users give."""
+streaming: its StreamingLeRobotDataset instead, from the local folder. image_size: a torchvision v2 resize, as its users give."""
 import os, time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -8,31 +8,28 @@ import common
 
 import torch
 
-a = common.args(lambda p: p.add_argument("--streaming", action="store_true"))
-torch.set_num_threads(1)
-if a.streaming:
-    from lerobot.datasets.streaming_dataset import StreamingLeRobotDataset as Dataset
-else:
-    from lerobot.datasets.lerobot_dataset import LeRobotDataset as Dataset
-from lerobot.datasets.dataset_metadata import LeRobotDatasetMetadata
 
+def main(a):
+    torch.set_num_threads(1)
+    if a.streaming:
+        from lerobot.datasets.streaming_dataset import StreamingLeRobotDataset as Dataset
+    else:
+        from lerobot.datasets.lerobot_dataset import LeRobotDataset as Dataset
+    from lerobot.datasets.dataset_metadata import LeRobotDatasetMetadata
 
-def main():
-    kw = {}
-    if a.image_hw:
+    kw = dict(buffer_size=1000, seed=a.seed) if a.streaming else {}
+    if a.image_size:
         from torchvision.transforms import v2
 
-        kw["image_transforms"] = v2.Resize(a.image_hw, antialias=True)
+        kw["image_transforms"] = v2.Resize(common.image_hw(a), antialias=True)
     common.imported()
-    meta = LeRobotDatasetMetadata("bench/set", root=a.root)
+    meta = LeRobotDatasetMetadata("bench/set", root=a.uri)
     cameras = list(meta.video_keys)
     if a.video == "one" and len(cameras) > 1 or a.video == "none" and cameras:
         raise RuntimeError("lerobot decodes every camera: give it a set with the wanted cameras only")
     keys = [k for k in ("observation.state", "action") if k in meta.features] + cameras
-    if a.streaming:
-        kw.update(buffer_size=1000, seed=a.seed)
     t = time.perf_counter()
-    ds = Dataset("bench/set", root=a.root, delta_timestamps=common.deltas(a, meta.fps, keys), return_uint8=not a.float32, **kw)
+    ds = Dataset("bench/set", root=a.uri, delta_timestamps=common.deltas(a, meta.fps, keys), return_uint8=not a.float32, **kw)
     opened = time.perf_counter() - t
     loader = common.torch_loader(ds, a, **({} if a.streaming else dict(shuffle=True, generator=torch.Generator().manual_seed(a.seed))))
     epoch = lambda: ((b["index"].numpy(), b["episode_index"].numpy(), b) for b in loader)

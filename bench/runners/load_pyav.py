@@ -2,8 +2,8 @@
 
 Uniform over the frames that remain in the pool; an episode that is used up makes room for the next, in shuffled order; each epoch fills
 the pool anew. Frames are kept as the batch wants them (uint8, CHW), and a batch is a torch.stack.
---ram: all frames are decoded once into memory, and every later epoch is a permutation of them, stacked by as many threads."""
-import collections, queue, random, threading, time
+ram: all frames are decoded once into memory, and every later epoch is a permutation of them, stacked by as many threads."""
+import collections, concurrent.futures, random, threading, time
 
 import common
 from lerobot_set import Set
@@ -12,162 +12,103 @@ import av
 import numpy as np
 import torch
 
-a = common.args(lambda p: p.add_argument("--pool", type=int, default=6, help="resident episodes"), lambda p: p.add_argument("--ram", action="store_true"))
-torch.set_num_threads(1)
+POOL = 6  # resident episodes
 
 
-def planar(frame):
-    return torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1).contiguous()
+class Pool:
+    def __init__(self, a):
+        self.a, self.set, self.threads = a, Set(a.uri), max(a.workers, 1)
+        self.columns = {k: torch.from_numpy(v) for k, v in self.set.columns(self.set.numeric).items()}
+        self.opened = threading.local()  # containers stay open, a thread's own
+        self.executor = concurrent.futures.ThreadPoolExecutor(self.threads)
 
+    def ahead(self, jobs, make, each):
+        """make(job) of each job, in order, in threads, so many a thread ahead."""
+        running, it = collections.deque(), iter(jobs)
+        while True:
+            while len(running) < each * self.threads and (job := next(it, None)) is not None:
+                running.append(self.executor.submit(make, job))
+            if not running:
+                return
+            yield running.popleft().result()
 
-class Reader:
-    """Decodes episodes; one a thread. Containers stay open."""
-
-    def __init__(self, s):
-        self.set, self.open = s, {}
+    def container(self, f):
+        files = self.opened.__dict__.setdefault("files", {})
+        if f not in files:
+            files[f] = av.open(self.set.files[f])
+            files[f].streams.video[0].thread_count = 1
+            files[f].streams.video[0].thread_type = "NONE"
+        return files[f]
 
     def episode(self, e):
-        lo = int(self.set.ends[e]) - self.set.lengths[e]
-        f, first = int(self.set.file[lo]), int(self.set.ordinal[lo])
-        if f not in self.open:
-            c = av.open(self.set.files[f])
-            c.streams.video[0].thread_count = 1
-            c.streams.video[0].thread_type = "NONE"
-            self.open[f] = c, c.streams.video[0]
-        c, stream = self.open[f]
+        s = self.set
+        lo, out = int(s.ends[e]) - s.lengths[e], []
+        c = self.container(int(s.file[lo]))
+        stream = c.streams.video[0]
         step = round(1 / (stream.time_base * stream.average_rate))
-        start = stream.start_time or 0
-        c.seek(start + first * step, stream=stream)
-        out = []
+        at = (stream.start_time or 0) + int(s.ordinal[lo]) * step
+        c.seek(at, stream=stream)
         for frame in c.decode(video=0):
-            if frame.pts < start + first * step - step // 2:
+            if frame.pts < at - step // 2:
                 continue
-            out.append(planar(frame))
-            if len(out) == self.set.lengths[e]:
-                return out
-        raise RuntimeError(f"episode {e}: {len(out)} of {self.set.lengths[e]} frames came")
+            out.append(torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1).contiguous())
+            if len(out) == s.lengths[e]:
+                return e, out
+        raise RuntimeError(f"episode {e}: {len(out)} of {s.lengths[e]} frames came")
+
+    def picked(self, order, rng):
+        """(sample, frame) drawn from the pool."""
+        s, coming, left = self.set, self.ahead(order, self.episode, 2), len(order)
+        pool, resident = [], collections.Counter()
+        while left or pool:
+            while left and len(resident) < POOL:
+                e, frames = next(coming)
+                lo = int(s.ends[e]) - s.lengths[e]
+                pool += [(lo + k, e, f) for k, f in enumerate(frames)]
+                resident[e] = len(frames)
+                left -= 1
+            k = rng.randrange(len(pool))
+            pool[k], pool[-1] = pool[-1], pool[k]
+            i, e, f = pool.pop()
+            resident[e] -= 1
+            if not resident[e]:
+                del resident[e]
+            yield i, f
+
+    def batch(self, parts):
+        index = [int(i) for i, _ in parts]
+        rows = torch.tensor(index)
+        return np.array(index), {"image": torch.stack([f for _, f in parts]), **{k: v[rows] for k, v in self.columns.items()}}
+
+    def epoch(self, rng, keep):
+        order, parts = list(range(len(self.set.lengths))), []
+        rng.shuffle(order)
+        for i, f in self.picked(order, rng):
+            parts.append((i, f))
+            if keep is not None:
+                keep[i] = f
+            if len(parts) == self.a.batch_size:
+                yield self.batch(parts)
+                parts = []
+        if parts:
+            yield self.batch(parts)
+
+    def from_ram(self, frames, rng):
+        order, n = rng.permutation(len(frames)), self.a.batch_size
+        return self.ahead([order[k : k + n] for k in range(0, len(order), n)], lambda part: self.batch([(i, frames[i]) for i in part]), 4)
 
 
-def decoded(s, order):
-    """Episodes as they are ready, decoded by --workers threads, at most that many waiting."""
-    todo, ready = collections.deque(order), queue.Queue(maxsize=max(a.workers, 1))
-    stop = threading.Event()
-
-    def work(reader):
-        while not stop.is_set():
-            try:
-                e = todo.popleft()
-            except IndexError:
-                return
-            try:
-                put(ready, (e, reader.episode(e)), stop)
-            except Exception as x:
-                put(ready, x, stop)
-                return
-
-    threads = [threading.Thread(target=work, args=(r,), daemon=True) for r in readers]
-    for t in threads:
-        t.start()
-    try:
-        for _ in order:
-            got = ready.get()
-            if isinstance(got, Exception):
-                raise got
-            yield got
-    finally:
-        stop.set()
-        for t in threads:
-            t.join()
-
-
-def put(q, item, stop):
-    while not stop.is_set():
-        try:
-            return q.put(item, timeout=0.1)
-        except queue.Full:
-            pass
-
-
-def picked(s, order, rng):
-    """(sample, frame) drawn from the pool."""
-    coming, left = decoded(s, order), len(order)
-    pool, resident = [], collections.Counter()
-    while left or pool:
-        while left and len(resident) < a.pool:
-            e, frames = next(coming)
-            lo = int(s.ends[e]) - s.lengths[e]
-            pool += [(lo + k, e, f) for k, f in enumerate(frames)]
-            resident[e] = len(frames)
-            left -= 1
-        k = rng.randrange(len(pool))
-        pool[k], pool[-1] = pool[-1], pool[k]
-        i, e, f = pool.pop()
-        resident[e] -= 1
-        if not resident[e]:
-            del resident[e]
-        yield i, f
-    coming.close()
-
-
-def batch(parts):
-    index = [i for i, _ in parts]
-    rows = torch.tensor(index)
-    return np.array(index), {"image": torch.stack([f for _, f in parts]), **{k: v[rows] for k, v in columns.items()}}
-
-
-def pool_epoch(s, rng, keep=None):
-    order = list(range(len(s.lengths)))
-    rng.shuffle(order)
-    parts = []
-    for i, f in picked(s, order, rng):
-        parts.append((i, f))
-        if keep is not None:
-            keep[i] = f
-        if len(parts) == a.batch_size:
-            yield batch(parts)
-            parts = []
-    if parts:
-        yield batch(parts)
-
-
-def ram_epoch(frames, rng):
-    order = rng.permutation(len(frames))
-    return threaded([order[k : k + a.batch_size] for k in range(0, len(order), a.batch_size)], lambda part: batch([(int(i), frames[i]) for i in part]), max(a.workers, 1))
-
-
-def threaded(jobs, make, workers):
-    """make(job) of each job, in order, in threads, four a thread ahead."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(workers) as ex:
-        ahead, it = collections.deque(), iter(jobs)
-        while True:
-            while len(ahead) < 4 * workers:
-                job = next(it, None)
-                if job is None:
-                    break
-                ahead.append(ex.submit(make, job))
-            if not ahead:
-                return
-            yield ahead.popleft().result()
-
-
-def main():
-    global columns, readers
+def main(a):
+    torch.set_num_threads(1)
     common.imported()
     t = time.perf_counter()
-    s = Set(a.root)
-    columns = {k: torch.from_numpy(v) for k, v in s.columns(s.numeric).items()}
-    readers = [Reader(s) for _ in range(max(a.workers, 1))]
+    pool = Pool(a)
     opened = time.perf_counter() - t
-    rng = random.Random(a.seed)
-    epoch = lambda: pool_epoch(s, rng)
-    if a.ram:
-        frames, state = [None] * int(s.ends[-1]), np.random.default_rng(a.seed)
-        # The first epoch decodes, as the pool does it, and keeps what it decoded.
-        epochs = iter([lambda: pool_epoch(s, rng, frames)])
-        epoch = lambda: next(epochs, lambda: ram_epoch(frames, state))()
-    common.measure(lambda: s.numbered(epoch()), a, dict(open_s=opened), row=s.row)
+    rng, state = random.Random(a.seed), np.random.default_rng(a.seed)
+    frames = [None] * int(pool.set.ends[-1]) if a.ram else None
+    # With ram the first epoch decodes, as the pool does it, and keeps what it decoded.
+    epoch = lambda: pool.epoch(rng, frames) if not frames or frames[0] is None else pool.from_ram(frames, state)
+    common.measure(lambda: pool.set.numbered(epoch()), a, dict(open_s=opened), row=pool.set.row)
 
 
 common.run(main)

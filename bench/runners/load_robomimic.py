@@ -1,22 +1,18 @@
 """robomimic's own SequenceDataset and DataLoader over the low-dimensional streams of an HDF5 file, and its cameras where it has some.
 
---hdf5: the file, where the set is another (a LeRobot folder of the same rows). --make OUT.hdf5: writes it from that folder, in robomimic's layout, and ends."""
+hdf5: the file, where the set is another (a LeRobot folder of the same rows); with make it is written from that folder, in robomimic's layout, and that is all."""
 import contextlib, io, os, time
 
 import common
 
 import h5py
-import numpy as np
 import torch
 
-a = common.args(lambda p: p.add_argument("--make", default=""), lambda p: p.add_argument("--hdf5", default=""), lambda p: p.add_argument("--cache-mode", default="all", choices=["all", "low_dim", "none"]))
-torch.set_num_threads(1)
 
-
-def make(out):
+def make(root, out):
     from lerobot_set import Set
 
-    s = Set(a.root)
+    s = Set(root)
     rows = s.columns(s.numeric)
     with h5py.File(out + ".part", "w", libver="latest") as f:
         data = f.create_group("data")
@@ -33,8 +29,8 @@ def make(out):
 class Recorded(torch.utils.data.Sampler):
     """A random permutation an epoch, kept: SequenceDataset's items do not say which sample they are."""
 
-    def __init__(self, n):
-        self.n, self.g = n, torch.Generator().manual_seed(a.seed)
+    def __init__(self, n, seed):
+        self.n, self.g = n, torch.Generator().manual_seed(seed)
 
     def __len__(self):
         return self.n
@@ -44,9 +40,10 @@ class Recorded(torch.utils.data.Sampler):
         return iter(self.order.tolist())
 
 
-def main():
+def main(a):
     if a.make:
-        return make(a.make)
+        return make(a.uri, a.hdf5)
+    torch.set_num_threads(1)
     import robomimic.utils.obs_utils as obs_utils
     from robomimic.utils.dataset import SequenceDataset
 
@@ -54,13 +51,12 @@ def main():
 
     common.imported()
     t = time.perf_counter()
-    path = a.hdf5 or a.root
-    truth = Truth(path, max(a.window, 1))
+    path, window = a.hdf5 or a.uri, max(a.window, 1)
+    truth = Truth(path, window)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # its progress bars
         obs_utils.initialize_obs_utils_with_obs_specs([{"obs": {"low_dim": truth.low, "rgb": truth.cameras, "depth": [], "scan": []}}])
-        ds = SequenceDataset(path, obs_keys=tuple(truth.low + truth.cameras), dataset_keys=("actions",), seq_length=max(a.window, 1), pad_seq_length=True, load_next_obs=False,
-                             hdf5_cache_mode=None if a.cache_mode == "none" else a.cache_mode)
-    sampler = Recorded(len(ds))
+        ds = SequenceDataset(path, obs_keys=tuple(truth.low + truth.cameras), dataset_keys=("actions",), seq_length=window, pad_seq_length=True, load_next_obs=False, hdf5_cache_mode=a.cache_mode)
+    sampler = Recorded(len(ds), a.seed)
     loader = common.torch_loader(ds, a, sampler=sampler)
     opened = time.perf_counter() - t
 

@@ -1,22 +1,17 @@
 """What a PyTorch user writes without a robot library: a map-style Dataset over (file, frame), torchcodec, DataLoader workers.
 
-Decoders stay open in each worker, one thread each, exact seeking, uint8. --batched: the frames of a batch are asked for in one sorted
+Decoders stay open in each worker, one thread each, exact seeking, uint8. batched: the frames of a batch are asked for in one sorted
 call a file (__getitems__), so that torchcodec decodes what they share once."""
 import time
 
 import common
 from lerobot_set import Set
 
-import numpy as np
 import torch
-from torch.utils.data import Dataset
-
-a = common.args(lambda p: p.add_argument("--batched", action="store_true"))
-torch.set_num_threads(1)
 from torchcodec.decoders import VideoDecoder
 
 
-class Frames(Dataset):
+class Frames(torch.utils.data.Dataset):
     def __init__(self, s, window):
         self.set, self.n, self.open = s, window, {}
         self.columns = {k: torch.from_numpy(v) for k, v in s.columns(s.numeric).items()}
@@ -57,19 +52,20 @@ class Batched(Frames):
             got = self.decoder(f).get_frames_at(ordinals).data
             slot = {o: k for k, o in enumerate(ordinals)}
             for o, b, k in parts:
-                if self.n:
-                    if "image" not in items[b]:
-                        items[b]["image"] = torch.empty((self.n, *got.shape[1:]), dtype=torch.uint8)
-                    items[b]["image"][k] = got[slot[o]]
-                else:
+                if not self.n:
                     items[b]["image"] = got[slot[o]]
+                    continue
+                if "image" not in items[b]:
+                    items[b]["image"] = torch.empty((self.n, *got.shape[1:]), dtype=torch.uint8)
+                items[b]["image"][k] = got[slot[o]]
         return items
 
 
-def main():
+def main(a):
+    torch.set_num_threads(1)
     common.imported()
     t = time.perf_counter()
-    s = Set(a.root)
+    s = Set(a.uri)
     ds = (Batched if a.batched else Frames)(s, a.window)
     opened = time.perf_counter() - t
     loader = common.torch_loader(ds, a, shuffle=True, generator=torch.Generator().manual_seed(a.seed))

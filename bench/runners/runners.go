@@ -53,12 +53,8 @@ func (t *Tools) Env() []string {
 	return env
 }
 
-// script is a Python runner.
-func (t *Tools) Script(name string, args ...string) []string {
-	return append([]string{t.Python, filepath.Join(t.Dir, name)}, args...)
-}
+// Script is a Python runner; its job is to follow.
+func (t *Tools) Script(name string) []string { return []string{t.Python, filepath.Join(t.Dir, name)} }
 
-// own is a runner of this program.
-func (t *Tools) Own(name string, args ...string) []string {
-	return append([]string{t.Self, "bench", "run-" + name}, args...)
-}
+// Own is a runner of this program; its job is to follow.
+func (t *Tools) Own(kind string) []string { return []string{t.Self, "bench", "run", kind} }

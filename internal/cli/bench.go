@@ -2,9 +2,7 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,7 +16,6 @@ import (
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/video"
 )
 
 // Bench is the verb bench.
@@ -41,7 +38,12 @@ func Bench() *cobra.Command {
 	c.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(cmp.Or(renamedFlags[name], name))
 	})
-	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchFormats(), newBenchSoak(), newRunLoad(), newRunResume(), newRunDecode(), newRunMemcpy(), newRunRead(), newRunMessages())
+	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchFormats(), newBenchSoak(), &cobra.Command{
+		Use: "run KIND JOB", Hidden: true, Args: cobra.ExactArgs(2), // a runner: the harness starts it in a process of its own
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.Serve(cmd.Context(), args[0], args[1], cmd.OutOrStdout())
+		},
+	})
 	return c
 }
 
@@ -58,13 +60,49 @@ type benchFlags struct {
 	timeout time.Duration
 }
 
-func (f *benchFlags) add(c *cobra.Command, runners, known string) {
-	c.Flags().StringSliceVar(&f.runners, "runners", strings.Split(runners, ","), "who runs: "+known)
-	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
-	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV and an HTML report into this folder")
+// add gives a verb the flags that all have.
+func (f *benchFlags) add(c *cobra.Command, timeout time.Duration, of string) {
+	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
 	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time of one run")
+	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "longest time of one "+of)
+}
+
+// addRepeats gives it those of fresh processes.
+func (f *benchFlags) addRepeats(c *cobra.Command) {
+	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
+}
+
+// addRunners says who may run.
+func (f *benchFlags) addRunners(c *cobra.Command, usual, known string) {
+	c.Flags().StringSliceVar(&f.runners, "runners", strings.Split(usual, ","), "who runs: "+known)
+}
+
+// command is the line that reports show.
+func command() string { return "robocache " + strings.Join(os.Args[1:], " ") }
+
+// logTo says how it goes, on stderr.
+func logTo(cmd *cobra.Command) func(format string, a ...any) {
+	errs := cmd.ErrOrStderr()
+	return func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
+}
+
+// measured is what a verb has to show.
+type measured interface{ Write(dir string) error }
+
+// show writes and prints a report: as JSON, or as text does.
+func (f *benchFlags) show(cmd *cobra.Command, r measured, files string, text func()) error {
+	if f.out != "" {
+		if err := r.Write(f.out); err != nil {
+			return err
+		}
+		logTo(cmd)("wrote %s", filepath.Join(f.out, files))
+	}
+	if f.json {
+		return printJSON(cmd.OutOrStdout(), r)
+	}
+	text()
+	return nil
 }
 
 func (f *benchFlags) tools() (runners.Tools, func(), error) {
@@ -75,10 +113,8 @@ func (f *benchFlags) tools() (runners.Tools, func(), error) {
 	t := runners.Tools{Self: self, Python: f.python}
 	if t.Python == "" {
 		t.Python = "python3"
-		if p, err := filepath.Abs(".venv/bin/python"); err == nil {
-			if _, err := os.Stat(p); err == nil {
-				t.Python = p
-			}
+		if p, err := filepath.Abs(".venv/bin/python"); err == nil && fileExists(p) {
+			t.Python = p
 		}
 	}
 	// In a checkout, our Python package stands beside the binary's folder.
@@ -91,28 +127,21 @@ func (f *benchFlags) tools() (runners.Tools, func(), error) {
 
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
-// run measures by what is given, and writes and prints the report.
-func (f *benchFlags) run(cmd *cobra.Command, name string, r *bench.Report, measure func(log func(string, ...any)) ([]bench.Result, error)) error {
-	r.Command = "robocache " + strings.Join(os.Args[1:], " ")
-	r.Machine = report.ThisMachine(version)
-	errs := cmd.ErrOrStderr()
-	results, err := measure(func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) })
+// run measures whole passes of runners, and shows the report.
+func (f *benchFlags) run(cmd *cobra.Command, r *bench.Report, measure func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error)) error {
+	tools, done, err := f.tools()
 	if err != nil {
 		return err
 	}
-	r.Results = results
-	if f.out != "" {
-		if err := r.Write(f.out, name); err != nil {
-			return err
-		}
-		fmt.Fprintf(errs, "wrote %s.{json,csv,html}\n", filepath.Join(f.out, name))
+	defer done()
+	r.Command, r.Machine = command(), report.ThisMachine(version)
+	if r.Results, err = measure(tools, logTo(cmd)); err != nil {
+		return err
 	}
-	if f.json {
-		return printJSON(cmd.OutOrStdout(), r)
-	}
-	table(cmd.OutOrStdout(), r.Table())
-	fmt.Fprintf(cmd.OutOrStdout(), "  median (min–max) of the repeats; CPU s a 1,000 %s; %s, %d cores\n", r.Unit, r.Machine.CPU, r.Machine.Cores)
-	return nil
+	return f.show(cmd, r, r.Name+".{json,csv,md,html}", func() {
+		table(cmd.OutOrStdout(), r.Table())
+		fmt.Fprintf(cmd.OutOrStdout(), "  median (min–max) of the repeats; CPU s a 1,000 %s; %s, %d cores\n", r.Unit, r.Machine.CPU, r.Machine.Cores)
+	})
 }
 
 func newBenchDecode() *cobra.Command {
@@ -130,21 +159,19 @@ func newBenchDecode() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			tools, done, err := f.tools()
-			if err != nil {
-				return err
-			}
-			defer done()
-			runners, err := bench.DecodeRunners(f.runners, pattern, count, files, tools)
-			if err != nil {
-				return err
-			}
-			return f.run(cmd, "decode-"+pattern, &bench.Report{Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}, func(log func(string, ...any)) ([]bench.Result, error) {
-				return bench.Run(cmd.Context(), runners, f.repeats, f.timeout, log)
+			r := &bench.Report{Name: "decode-" + pattern, Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}
+			return f.run(cmd, r, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
+				field, err := bench.DecodeRunners(f.runners, pattern, count, files, tools)
+				if err != nil {
+					return nil, err
+				}
+				return bench.Run(cmd.Context(), field, f.repeats, f.timeout, log)
 			})
 		},
 	}
-	f.add(c, "robocache", "robocache, ffmpeg, torchcodec, pyav")
+	f.add(c, 10*time.Minute, "run")
+	f.addRepeats(c)
+	f.addRunners(c, "robocache", "robocache, ffmpeg, torchcodec, pyav")
 	c.Flags().StringVar(&pattern, "pattern", "sequential", "sequential or random")
 	c.Flags().IntVar(&count, "count", 500, "frames wanted, with --pattern random")
 	return c
@@ -155,19 +182,18 @@ func videoFiles(args []string) ([]string, error) {
 	var files []string
 	for _, a := range args {
 		st, err := os.Stat(a)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"file": a})
-		}
-		if !st.IsDir() {
+		if err == nil && !st.IsDir() {
 			files = append(files, a)
 			continue
 		}
-		err = filepath.WalkDir(a, func(p string, d os.DirEntry, err error) error {
-			if err == nil && d.Type().IsRegular() && filepath.Ext(p) == ".mp4" {
-				files = append(files, p)
-			}
-			return err
-		})
+		if err == nil {
+			err = filepath.WalkDir(a, func(p string, d os.DirEntry, err error) error {
+				if err == nil && d.Type().IsRegular() && filepath.Ext(p) == ".mp4" {
+					files = append(files, p)
+				}
+				return err
+			})
+		}
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"file": a})
 		}
@@ -176,69 +202,4 @@ func videoFiles(args []string) ([]string, error) {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "bench decode", Where: robocache.Where{"file": args[0]}, Msg: "no .mp4 here"}
 	}
 	return files, nil
-}
-
-// runner is a hidden verb that runs a workload once, in a process of its own, and prints its outcome: the harness starts it.
-func runner(use string, args cobra.PositionalArgs, run func(ctx context.Context, args []string, out io.Writer) (bench.Outcome, error)) *cobra.Command {
-	return &cobra.Command{Use: use, Hidden: true, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
-		o, err := run(cmd.Context(), args, cmd.OutOrStdout())
-		if err != nil {
-			return err
-		}
-		return printOutcome(cmd.OutOrStdout(), o)
-	}}
-}
-
-func newRunDecode() *cobra.Command {
-	var pattern string
-	var count int
-	c := runner("run-decode FILE...", cobra.MinimumNArgs(1), func(ctx context.Context, args []string, out io.Writer) (bench.Outcome, error) {
-		if _, err := video.ActiveBackend(); err != nil {
-			return bench.Outcome{}, err
-		}
-		return bench.DecodeRun(ctx, args, pattern, count, out)
-	})
-	c.Flags().StringVar(&pattern, "pattern", "sequential", "")
-	c.Flags().IntVar(&count, "count", 500, "")
-	return c
-}
-
-// newRunMemcpy is the limit of a warm cache.
-func newRunMemcpy() *cobra.Command {
-	var size, batch, threads int
-	var seconds float64
-	c := runner("run-memcpy", cobra.NoArgs, func(context.Context, []string, io.Writer) (bench.Outcome, error) {
-		if size < 1 || batch < 1 || threads < 1 {
-			return bench.Outcome{}, misuse(fmt.Sprintf("run-memcpy: %d bytes, batch %d, %d threads: expected more than 0", size, batch, threads))
-		}
-		return bench.CopyRun(size, batch, threads, seconds), nil
-	})
-	c.Flags().IntVar(&size, "frame-bytes", 640*480*3, "")
-	c.Flags().IntVar(&batch, "batch-size", 32, "")
-	c.Flags().IntVar(&threads, "workers", 2, "")
-	c.Flags().Float64Var(&seconds, "seconds", 3, "")
-	return c
-}
-
-func newRunRead() *cobra.Command {
-	var j bench.ReadJob
-	c := runner("run-read URI", cobra.ExactArgs(1), func(ctx context.Context, args []string, out io.Writer) (bench.Outcome, error) {
-		j.URI = args[0]
-		return bench.ReadRun(ctx, j, out)
-	})
-	c.Flags().StringVar(&j.RowsHZ, "rows-hz", "", "")
-	c.Flags().StringVar(&j.Key, "key", "", "")
-	c.Flags().IntVar(&j.Batch, "batch", 1, "")
-	c.Flags().IntVar(&j.Windows, "windows", 0, "")
-	c.Flags().Float64Var(&j.Seconds, "seconds", 3, "")
-	return c
-}
-
-func newRunMessages() *cobra.Command {
-	var seconds float64
-	c := runner("run-messages FILE TYPE", cobra.ExactArgs(2), func(_ context.Context, args []string, out io.Writer) (bench.Outcome, error) {
-		return bench.MessagesRun(args[0], args[1], seconds, out)
-	})
-	c.Flags().Float64Var(&seconds, "seconds", 3, "")
-	return c
 }

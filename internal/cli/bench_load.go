@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,9 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// workloadFlags are read by `bench load`, by its Go runner, and by runners/common.py.
+// workloadFlags are of `bench load`, in scenarios and in whole epochs.
 func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f := c.Flags()
 	f.StringVar(&w.RowsHZ, "rows-hz", "", "the rate of the rows, where the dataset states none")
@@ -41,22 +40,6 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f.IntVar(&w.Warmup, "warmup", 5, "batches before the window")
 	f.IntVar(&w.Prefetch, "prefetch", 0, "batches planned ahead (scenarios: 2; peers: a worker; 0: the runner's own choice)")
 	f.Float64Var(&w.StepMS, "step-ms", 0, "step time of the consumer whose waiting is measured (0: 1.25 times the loader's own)")
-}
-
-// runnerFlags are what the harness tells a runner beyond the workload.
-func runnerFlags(c *cobra.Command, w *bench.Workload) {
-	workloadFlags(c, w)
-	f := c.Flags()
-	f.Float64Var(&w.Duration, "duration", 0, "")
-	f.IntVar(&w.Warm, "warm", 1, "")
-	f.Float64Var(&w.Seconds, "seconds", 0, "")
-	f.IntVar(&w.Probes, "probes", 0, "")
-	f.IntVar(&w.CheckFrames, "check-frames", 0, "")
-	f.IntVar(&w.Rank, "rank", 0, "")
-	f.IntVar(&w.World, "world", 1, "")
-	f.StringVar(&w.Barrier, "barrier", "", "")
-	f.StringVar(&w.FramesOut, "frames-out", "", "")
-	f.StringVar(&w.OrderOut, "order-out", "", "")
 }
 
 func newBenchLoad() *cobra.Command {
@@ -130,7 +113,9 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			return f.scenarios(cmd, s, explain)
 		},
 	}
-	f.add(c, "engine", "engine (no Python), robocache (into torch), lerobot")
+	f.add(c, 10*time.Minute, "run")
+	f.addRepeats(c)
+	f.addRunners(c, "engine", "engine (no Python), robocache (into torch), lerobot")
 	workloadFlags(c, &w)
 	fl := c.Flags()
 	fl.StringSliceVar(&names, "scenario", nil, "what to measure; default mmap_local")
@@ -212,44 +197,30 @@ func thisNode(out string) (*bench.Node, error) {
 
 // loadEpochs compares runners over whole epochs.
 func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) error {
-	tools, done, err := f.tools()
-	if err != nil {
-		return err
-	}
-	defer done()
 	w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
-	return f.run(cmd, "load", &bench.Report{Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, func(log func(string, ...any)) ([]bench.Result, error) {
+	return f.run(cmd, &bench.Report{Name: "load", Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
 		return bench.RunLoad(cmd.Context(), f.runners, w, tools, f.repeats, f.timeout, log)
 	})
 }
 
-// scenarios runs a suite, writes its files and prints its table. A failed point is exit code 1, after all is written.
+// scenarios runs a suite and shows its report. A failed point is exit code 1, after all is written.
 func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool) error {
 	tools, done, err := f.tools()
 	if err != nil {
 		return err
 	}
 	defer done()
-	errs := cmd.ErrOrStderr()
-	s.Tools = tools
-	s.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
+	s.Tools, s.Log = tools, logTo(cmd)
 	results, err := bench.RunSuite(cmd.Context(), s)
 	if err != nil {
 		return err
 	}
-	r := &bench.SuiteReport{Command: "robocache " + strings.Join(os.Args[1:], " "), Results: results}
-	if f.out != "" && (s.Node == nil || s.Node.Rank == 0) {
-		if err := r.Write(f.out); err != nil {
-			return err
-		}
-		fmt.Fprintf(errs, "wrote %s\n", filepath.Join(f.out, "load.{json,csv,html}"))
+	if s.Node != nil && s.Node.Rank > 0 {
+		f.out = "" // rank 0 writes
 	}
-	if f.json {
-		if err := printJSON(cmd.OutOrStdout(), r); err != nil {
-			return err
-		}
-	} else {
-		printSuite(cmd, r, explain)
+	r := &bench.SuiteReport{Command: command(), Results: results}
+	if err := f.show(cmd, r, "load.{json,csv,md,html}", func() { printSuite(cmd, r, explain) }); err != nil {
+		return err
 	}
 	var failed []string
 	for _, p := range results {
@@ -285,33 +256,4 @@ func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {
 		m := r.Results[0].Merged.Machine
 		fmt.Fprintf(out, "  page cache %s; %s, %d cores, load %s\n", r.Results[0].Merged.CacheState, m.CPU, m.Cores, m.Load1)
 	}
-}
-
-// newRunLoad is the engine without Python.
-func newRunLoad() *cobra.Command {
-	var w bench.Workload
-	c := runner("run-load URI", cobra.ExactArgs(1), func(ctx context.Context, args []string, out io.Writer) (bench.Outcome, error) {
-		w.URI = args[0]
-		return bench.LoadRun(ctx, w, out)
-	})
-	runnerFlags(c, &w)
-	return c
-}
-
-// newRunResume is one process of the check that a killed run goes on exactly.
-func newRunResume() *cobra.Command {
-	var j bench.ResumeJob
-	c := &cobra.Command{
-		Use: "run-resume URI", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			j.Work.URI = args[0]
-			return bench.ResumeRun(cmd.Context(), j)
-		},
-	}
-	runnerFlags(c, &j.Work)
-	c.Flags().IntVar(&j.Steps, "resume-steps", 0, "")
-	c.Flags().IntVar(&j.Kill, "resume-kill", 0, "")
-	c.Flags().StringVar(&j.State, "resume-state", "", "")
-	c.Flags().StringVar(&j.Log, "resume-log", "", "")
-	return c
 }

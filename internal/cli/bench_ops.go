@@ -1,11 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,14 +79,10 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 				return err
 			}
 			defer done()
-			errs := cmd.ErrOrStderr()
-			r.Rows, r.Tools = rows, tools
-			r.Runners, r.Timeout = nil, f.timeout
+			r.Rows, r.Tools, r.Timeout, r.Command, r.Revision, r.Log = rows, tools, f.timeout, command(), version, logTo(cmd)
 			if cmd.Flags().Changed("runners") {
 				r.Runners = f.runners
 			}
-			r.Command, r.Revision = "robocache "+strings.Join(os.Args[1:], " "), version
-			r.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
 			if f.out != "" {
 				r.Keep = func(p *ops.Report) error { return p.WriteSoFar(f.out) }
 			}
@@ -96,17 +90,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 			if err != nil {
 				return err
 			}
-			if f.out != "" {
-				if err := p.Write(f.out); err != nil {
-					return err
-				}
-				r.Log("wrote %s", filepath.Join(f.out, "ops-"+r.Device+".{json,csv,md,html}"))
-			}
-			if f.json {
-				return printJSON(cmd.OutOrStdout(), p)
-			}
-			p.Markdown(cmd.OutOrStdout())
-			return p.Wrong()
+			return errors.Join(f.show(cmd, p, "ops-"+r.Device+".{json,csv,md,html}", func() { p.Markdown(cmd.OutOrStdout()) }), p.Wrong())
 		},
 	}
 	c.Flags().StringVar(&r.Device, "device", "cpu", "cpu or cuda")
@@ -122,11 +106,8 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 	c.Flags().BoolVar(&r.Cold, "cold", true, "measure with cold caches too")
 	c.Flags().StringSliceVar(&f.runners, "runners", nil, "peers by name or family (torch, numpy, np.interp, memcpy, reference, none); default: all that are there")
 	c.Flags().StringSliceVar(&r.Without, "without", nil, "peers to leave out")
-	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
 	c.Flags().StringVar(&from, "from", "", "measure nothing: tables and plots of a JSON report of before")
-	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
-	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest time of one answer of a peer")
+	f.add(c, 10*time.Minute, "answer of a peer")
 	return c
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +14,7 @@ import (
 )
 
 func newBenchPeers() *cobra.Command {
-	c := newCases("peers", bench.PeerRows(), []string{"av1-global", "av1-pool"}, "bench-out/sets")
+	c := newCases("peers", bench.PeerCases(), "av1-global", "av1-pool")
 	c.Use = "peers [URI]"
 	c.Short = "the same workloads through the peers and ours, interleaved, with the bars beside them"
 	c.Long = `peers runs the same workload through lerobot, its streaming class, a plain PyTorch DataLoader with torchcodec, a plain PyAV
@@ -29,7 +28,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 }
 
 func newBenchFormats() *cobra.Command {
-	c := newCases("formats", bench.FormatRows(), []string{"calvin", "messages-joint"}, "bench-out/sets")
+	c := newCases("formats", bench.FormatCases(), "calvin", "messages-joint")
 	c.Use, c.Args = "formats", cobra.NoArgs
 	c.Short = "the formats beside the packages that their users read them with: HDF5, CALVIN, MCAP, ROS 2, Zarr, RLDS, several clocks"
 	c.Long = `formats reads the same data through the usual Python packages and through ours, each run in a fresh process, in turn. The data is made
@@ -41,9 +40,9 @@ in the work folder, Zarr's and RLDS' out of $ROBOCACHE_TESTDATA. Runners of one 
 }
 
 // newCases is a verb that runs cases of a table.
-func newCases(name string, table []bench.PeerRow, usual []string, sets string) *cobra.Command {
+func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 	var f benchFlags
-	w := bench.PeerWork{Name: name}
+	w := bench.CaseWork{Name: name}
 	var names []string
 	var all, list bool
 	var work string
@@ -57,12 +56,17 @@ func newCases(name string, table []bench.PeerRow, usual []string, sets string) *
 			if all || list {
 				names = nil
 			}
-			rows, err := bench.PeerRowsNamed(table, names)
+			cases, err := bench.CasesNamed(table, names)
 			if err != nil {
 				return err
 			}
 			if list {
-				printPeerRows(cmd.OutOrStdout(), rows)
+				for _, c := range cases {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  runners: %s\n", c.Name, c.Title, strings.Join(c.Runners, ", "))
+					for _, b := range c.Bars {
+						fmt.Fprintf(cmd.OutOrStdout(), "  bar:  %s\n", b.Text)
+					}
+				}
 				return nil
 			}
 			if f.repeats < 1 {
@@ -77,49 +81,36 @@ func newCases(name string, table []bench.PeerRow, usual []string, sets string) *
 				return err
 			}
 			defer done()
-			errs := cmd.ErrOrStderr()
-			log := func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
 			if work, err = filepath.Abs(work); err != nil {
 				return err
 			}
-			w.Tools = tools
-			w.Sets = &bench.PeerSets{URI: uri, Work: work, Episodes: episodes, Seed: uint64(w.Seed), Tools: tools, Log: log}
-			w.Command, w.Revision = "robocache "+strings.Join(os.Args[1:], " "), version
+			w.Tools, w.Command, w.Revision = tools, command(), version
+			w.Sets = &bench.Sets{URI: uri, Work: work, Episodes: episodes, Seed: uint64(w.Seed), Tools: tools, Log: logTo(cmd)}
 			// After each family: what an hour measured is not lost with its last minute.
-			keep := func(p *bench.PeerReport) error {
+			keep := func(p *bench.CaseReport) error {
 				if f.out == "" {
 					return nil
 				}
 				return p.Write(f.out)
 			}
-			p, err := bench.RunPeers(cmd.Context(), rows, w, f.repeats, f.timeout, keep, log)
+			p, err := bench.RunCases(cmd.Context(), cases, w, f.repeats, f.timeout, keep, logTo(cmd))
 			if err != nil {
 				return err
 			}
-			if f.out != "" {
-				log("wrote %s", filepath.Join(f.out, name+".{json,csv,md,html}"))
-			}
-			if f.json {
-				return printJSON(cmd.OutOrStdout(), p)
-			}
-			p.Markdown(cmd.OutOrStdout())
-			return nil
+			return f.show(cmd, p, name+".{json,csv,md,html}", func() { p.Markdown(cmd.OutOrStdout()) })
 		},
 	}
+	f.add(c, 30*time.Minute, "run")
+	f.addRepeats(c)
 	c.Flags().BoolVar(&all, "all", false, "every workload")
 	c.Flags().StringSliceVar(&names, "workload", usual, "which, by name (--list)")
 	c.Flags().BoolVar(&list, "list", false, "list the workloads, their runners and bars")
-	c.Flags().StringVar(&work, "work", sets, "folder for the sets that are made; they are used again")
+	c.Flags().StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
 	c.Flags().IntVar(&episodes, "episodes", 12, "episodes of each set: a seeded choice, or repeated where there are fewer (0: all)")
 	c.Flags().IntVar(&w.BatchSize, "batch-size", 32, "samples a batch")
 	c.Flags().IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes or threads")
 	c.Flags().Float64Var(&w.Seconds, "seconds", 3, "least length of a measured window, in whole epochs")
 	c.Flags().IntVar(&w.Seed, "seed", 0, "seed of the order and of the choice of episodes")
-	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
-	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
-	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
-	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
-	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "longest time of one run")
 	return c
 }
 
@@ -140,13 +131,4 @@ func peerSource(name string, args []string) (string, error) {
 		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Where: robocache.Where{"dataset": p}, Msg: "no dataset was given, and the test data is not here", Hint: "give a dataset, or set ROBOCACHE_TESTDATA"}
 	}
 	return p, nil
-}
-
-func printPeerRows(w io.Writer, rows []bench.PeerRow) {
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s: %s\n  runners: %s\n", r.Name, r.Title, strings.Join(r.Runners, ", "))
-		for _, b := range r.Bars {
-			fmt.Fprintf(w, "  bar:  %s\n", b.Text)
-		}
-	}
 }

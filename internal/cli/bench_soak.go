@@ -29,9 +29,7 @@ Exit code 1 with the reason where something is wrong, and with the round, which 
 			if err != nil {
 				return err
 			}
-			errs := cmd.ErrOrStderr()
-			s.URI, s.Self = args[0], self
-			s.Log = func(format string, a ...any) { fmt.Fprintf(errs, format+"\n", a...) }
+			s.URI, s.Self, s.Log = args[0], self, logTo(cmd)
 			r, err := s.Run(cmd.Context())
 			if err != nil {
 				return err
@@ -41,9 +39,7 @@ Exit code 1 with the reason where something is wrong, and with the round, which 
 					return err
 				}
 			} else {
-				fmt.Fprintf(cmd.OutOrStdout(), "%.0f s, %d rounds: %d batches, %d images checked, %d resumes, %d processes killed, %d http faults\n", r.Seconds, r.Rounds, r.Batches, r.Frames, r.Resumes, r.Kills, r.HTTPFaults)
-				t := r.Trend
-				fmt.Fprintf(cmd.OutOrStdout(), "between rounds, middle third and last: RSS %.0f and %.0f MiB (%+.2f MiB a minute), files %d and %d, goroutines %d and %d\n", t.RSSStartMiB, t.RSSEndMiB, t.RSSSlopeMiBPerMin, t.FilesStart, t.FilesEnd, t.GoroutinesStart, t.GoroutinesEnd)
+				fmt.Fprintln(cmd.OutOrStdout(), r)
 			}
 			if r.Failed != "" {
 				return errors.New("soak: " + r.Failed)

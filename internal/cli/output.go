@@ -138,6 +138,3 @@ func printFindings(w io.Writer, findings []robocache.Finding) {
 		}
 	}
 }
-
-// printOutcome writes a runner's outcome as the one line that the harness reads.
-func printOutcome(w io.Writer, o any) error { return json.NewEncoder(w).Encode(o) }

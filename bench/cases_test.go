@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -20,13 +21,13 @@ import (
 )
 
 // Every row names a family, runners that exist, and bars over runners that its own run has.
-func TestPeerRowsAreWhole(t *testing.T) {
+func TestPeerCasesAreWhole(t *testing.T) {
 	known := []string{"lerobot", "lerobot-streaming", "lerobot-streaming-one", "torchcodec", "torchcodec-batched", "pyav-pool", "pyav-ram", "robomimic", "robomimic-all", "decode-floor", "decode-sequential", "memcpy"}
 	for n := range ours {
 		known = append(known, n)
 	}
 	names := map[string]bool{}
-	for _, r := range PeerRows() {
+	for _, r := range PeerCases() {
 		if names[r.Name] {
 			t.Errorf("two rows are named %s", r.Name)
 		}
@@ -66,17 +67,17 @@ func TestPeerRowsAreWhole(t *testing.T) {
 			}
 		}
 	}
-	if _, err := PeerRowsNamed(PeerRows(), []string{"av1-golbal"}); err == nil || !strings.Contains(err.Error(), "av1-global") {
+	if _, err := CasesNamed(PeerCases(), []string{"av1-golbal"}); err == nil || !strings.Contains(err.Error(), "av1-global") {
 		t.Errorf("an unknown workload: %v", err)
 	}
-	if rows, err := PeerRowsNamed(PeerRows(), []string{"disk", "ram-640"}); err != nil || len(rows) != 2 || rows[0].Name != "disk" {
+	if rows, err := CasesNamed(PeerCases(), []string{"disk", "ram-640"}); err != nil || len(rows) != 2 || rows[0].Name != "disk" {
 		t.Errorf("%v %v", rows, err)
 	}
 }
 
 // Rows of one family run in one turn, each runner once.
 func TestRunnersOfAFamily(t *testing.T) {
-	got := runnersOf(PeerRows(), "av1")
+	got := runnersOf(PeerCases(), "av1")
 	seen := map[string]int{}
 	for _, a := range got {
 		seen[a]++
@@ -139,7 +140,7 @@ func TestBars(t *testing.T) {
 		{"frames that nobody looked at", Bar{Ours: "blind", Metric: Faults}, false, math.NaN(), "no frame was checked"},
 		{"a runner that did not run", Bar{Ours: "none", Metric: Faults}, false, math.NaN(), "not run"},
 	} {
-		v := c.bar.Judge(results)
+		v := c.bar.check(results)
 		if v.Pass != c.pass || !strings.Contains(v.Note, c.note) || c.note == "" && v.Note != "" {
 			t.Errorf("%s: pass %v, note %q", c.name, v.Pass, v.Note)
 		}
@@ -153,41 +154,41 @@ func TestBars(t *testing.T) {
 func TestOutcomeOfAPeer(t *testing.T) {
 	var o Outcome
 	err := json.Unmarshal([]byte(`{"samples":5,"coverage_min":0,"coverage_max":2,"frames_checked":7,"wrong_frames":3,"epochs":4,"neighbour_share":0.5,"versions":{"torch":"2"}}`), &o)
-	if low, high := o.coverage(); err != nil || low != 0 || high != 2 || o.FramesChecked != 7 || o.WrongFrames != 3 || o.Epochs != 4 || o.NeighbourShare != 0.5 || o.Versions["torch"] != "2" {
+	if err != nil || o.CoverageMin != 0 || o.CoverageMax != 2 || o.FramesChecked != 7 || o.WrongFrames != 3 || o.Epochs != 4 || o.NeighbourShare != 0.5 || o.Versions["torch"] != "2" {
 		t.Errorf("%v %+v", err, o)
 	}
 }
 
 func TestChooseEpisodes(t *testing.T) {
-	if got := chooseEpisodes(5, 12, 0); len(got) != 12 || got[4] != 4 || got[5] != 0 {
+	if got := chooseOrRepeat(5, 12, 0); len(got) != 12 || got[4] != 4 || got[5] != 0 {
 		t.Errorf("%v", got)
 	}
-	a, b, c := chooseEpisodes(100, 12, 1), chooseEpisodes(100, 12, 1), chooseEpisodes(100, 12, 2)
+	a, b, c := chooseOrRepeat(100, 12, 1), chooseOrRepeat(100, 12, 1), chooseOrRepeat(100, 12, 2)
 	if !slices.Equal(a, b) || slices.Equal(a, c) || len(slices.Compact(slices.Clone(a))) != 12 || !slices.IsSorted(a) {
 		t.Errorf("%v %v %v", a, b, c)
 	}
-	if chooseEpisodes(5, 0, 0) != nil {
+	if chooseOrRepeat(5, 0, 0) != nil {
 		t.Error("0 is not all")
 	}
 }
 
 func TestCopyRun(t *testing.T) {
-	o := CopyRun(1000, 8, 2, 0.05)
-	if o.Samples <= 0 || o.Samples%8 != 0 || o.Seconds < 0.04 {
+	o, err := CopyRun(t.Context(), Workload{Bytes: 1000, BatchSize: 8, Workers: 2, Seconds: 0.05}, io.Discard)
+	if err != nil || o.Samples <= 0 || o.Samples%8 != 0 || o.Seconds < 0.04 {
 		t.Errorf("%+v", o)
 	}
 }
 
 func TestPeerMarkdownAndFiles(t *testing.T) {
 	results := []Result{runnerResult("robocache", run(2, 300), run(2.2, 310)), runnerResult("lerobot", run(4, 100), run(4.4, 110)), {Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
-	row := PeerRow{Name: "r", Title: "cold", Family: "av1", Bars: []Bar{{Text: "≥ 1.8× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8}, {Text: "never", Ours: "robocache", Than: "lerobot-streaming", Metric: CPU, AtLeast: 9}}}
-	p := &PeerReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Rows: []PeerRow{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine("r"),
+	row := Case{Name: "r", Title: "cold", Family: "av1", Bars: []Bar{{Text: "≥ 1.8× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8}, {Text: "never", Ours: "robocache", Than: "lerobot-streaming", Metric: CPU, AtLeast: 9}}}
+	p := &CaseReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Cases: []Case{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine("r"),
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
-	v := RowVerdict{Name: "r", Title: row.Title, Family: "av1"}
+	v := CaseResult{Name: "r", Title: row.Title, Family: "av1"}
 	for _, b := range row.Bars {
-		v.Verdicts = append(v.Verdicts, b.Judge(results))
+		v.Checks = append(v.Checks, b.check(results))
 	}
-	p.Verdicts = []RowVerdict{v}
+	p.Results = []CaseResult{v}
 	var b bytes.Buffer
 	p.Markdown(&b)
 	for _, want := range []string{
@@ -203,7 +204,7 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	if err := p.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := json.Marshal(Bar{Ours: "robocache", Than: "lerobot", Metric: CPU, AtMost: 1}.Judge([]Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))})); err != nil {
+	if _, err := json.Marshal(Bar{Ours: "robocache", Than: "lerobot", Metric: CPU, AtMost: 1}.check([]Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))})); err != nil {
 		t.Error(err) // 0 ÷ 0
 	}
 	for _, name := range []string{"peers.json", "peers.csv", "peers.md", "peers.html", "peers-av1.json", "peers-av1.csv", "peers-av1.html"} {
@@ -212,16 +213,16 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 		}
 	}
 	js, _ := os.ReadFile(filepath.Join(dir, "peers.json"))
-	var back PeerReport
-	if err := json.Unmarshal(js, &back); err != nil || len(back.Verdicts) != 1 || !back.Verdicts[0].Verdicts[0].Pass {
+	var back CaseReport
+	if err := json.Unmarshal(js, &back); err != nil || len(back.Results) != 1 || !back.Results[0].Checks[0].Pass {
 		t.Errorf("%v", err)
 	}
 }
 
 // The sets: several mp4s, one camera, the same rows; a table without video; what is there is used again.
-func TestPeerSets(t *testing.T) {
+func TestSets(t *testing.T) {
 	logs := 0
-	s := &PeerSets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 6, Log: func(string, ...any) { logs++ }}
+	s := &Sets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 6, Log: func(string, ...any) { logs++ }}
 	av1, err := s.Path(t.Context(), "av1")
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +246,7 @@ func TestPeerSets(t *testing.T) {
 		}
 		ds.Close()
 	}
-	again := &PeerSets{URI: s.URI, Work: s.Work, Episodes: 6, Log: s.Log}
+	again := &Sets{URI: s.URI, Work: s.Work, Episodes: 6, Log: s.Log}
 	if p, err := again.Path(t.Context(), "av1"); err != nil || p != av1 || logs != 2 {
 		t.Errorf("%s %v, %d made", p, err, logs)
 	}
@@ -277,7 +278,7 @@ func TestPeerFacts(t *testing.T) {
 }
 
 // The limit of a warm cache and our own runner in one run, judged and kept after the family.
-func TestRunPeers(t *testing.T) {
+func TestRunCases(t *testing.T) {
 	py := interpreter(t, "av, torch, pyarrow")
 	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so")); err != nil {
 		t.Skipf("make lib: %v", err)
@@ -288,14 +289,14 @@ func TestRunPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	w := PeerWork{Command: "c", Revision: "r", BatchSize: 16, Workers: 1, Tools: tools, Sets: &PeerSets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 1, Tools: tools, Log: t.Logf}}
-	row := PeerRow{Name: "r", Title: "t", Family: "av1", Runners: []string{"robocache", "robocache-http", "memcpy"}, Bars: []Bar{rightBar("robocache"), rightBar("robocache-http"), {Text: "x", Ours: "robocache", Than: "memcpy", Metric: CPU, AtMost: 1}}}
+	w := CaseWork{Command: "c", Revision: "r", BatchSize: 16, Workers: 1, Tools: tools, Sets: &Sets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 1, Tools: tools, Log: t.Logf}}
+	row := Case{Name: "r", Title: "t", Family: "av1", Runners: []string{"robocache", "robocache-http", "memcpy"}, Bars: []Bar{rightBar("robocache"), rightBar("robocache-http"), {Text: "x", Ours: "robocache", Than: "memcpy", Metric: CPU, AtMost: 1}}}
 	kept := 0
-	p, err := RunPeers(t.Context(), []PeerRow{row}, w, 1, 15*time.Minute, func(p *PeerReport) error { kept = len(p.Verdicts); return nil }, t.Logf)
+	p, err := RunCases(t.Context(), []Case{row}, w, 1, 15*time.Minute, func(p *CaseReport) error { kept = len(p.Results); return nil }, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := p.Verdicts[0].Verdicts
+	v := p.Results[0].Checks
 	if kept != 1 || !v[0].Pass || !v[1].Pass || v[2].Pass || !strings.Contains(v[2].Note, "memcpy failed") || p.Versions["robocache"] == "" || p.Machine.Revision != "r" {
 		t.Errorf("%d kept; %+v", kept, v)
 	}
@@ -318,12 +319,12 @@ func TestPeerRunnersRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	w := PeerWork{BatchSize: 16, Workers: 2, Tools: tools, Sets: &PeerSets{URI: realdata.Path(t, "g1_h264_v30_bigdrift"), Work: t.TempDir(), Episodes: 8, Tools: tools, Log: t.Logf}}
+	w := CaseWork{BatchSize: 16, Workers: 2, Tools: tools, Sets: &Sets{URI: realdata.Path(t, "g1_h264_v30_bigdrift"), Work: t.TempDir(), Episodes: 8, Tools: tools, Log: t.Logf}}
 	for family, names := range map[string][]string{
 		"h264-g30":    {"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", "pyav-ram", "lerobot-streaming"},
 		"novideo-w16": {"lerobot", "robomimic", "robomimic-all"},
 	} {
-		runners, err := PeerRunners(t.Context(), family, names, &w)
+		runners, err := w.Runners(t.Context(), family, names)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,13 +3,13 @@ package bench
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,8 +22,8 @@ import (
 	"github.com/goatnote-inc/robocache/convert"
 )
 
-// PeerSets makes the sets that the rows want out of one dataset, in a work folder; what is there is used again.
-type PeerSets struct {
+// Sets makes the sets that the rows want out of one dataset, in a work folder; what is there is used again.
+type Sets struct {
 	URI      string
 	Work     string
 	Episodes int // of each set: a seeded choice of the dataset's; fewer are repeated. 0 = all, as they are
@@ -50,7 +50,7 @@ var setRecipes = map[string]setRecipe{
 }
 
 // Path makes a set by name and says where it is.
-func (s *PeerSets) Path(ctx context.Context, name string) (string, error) {
+func (s *Sets) Path(ctx context.Context, name string) (string, error) {
 	if p := s.made[name]; p != "" {
 		return p, nil
 	}
@@ -76,19 +76,19 @@ func (s *PeerSets) Path(ctx context.Context, name string) (string, error) {
 }
 
 // folder is the work folder of this dataset and these choices.
-func (s *PeerSets) folder() string {
+func (s *Sets) folder() string {
 	h := fnv.New64a()
 	fmt.Fprintln(h, s.URI, s.Episodes, s.Seed)
 	return filepath.Join(s.Work, strings.TrimSuffix(filepath.Base(s.URI), "/")+"-"+hex.EncodeToString(h.Sum(nil))[:8])
 }
 
-func (s *PeerSets) make(ctx context.Context, r setRecipe, dir string) error {
+func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
 	if err != nil {
 		return err
 	}
 	defer ds.Close()
-	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: chooseEpisodes(ds.Info().Episodes, s.Episodes, s.Seed), Options: map[string]string{}}}
+	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: chooseOrRepeat(ds.Info().Episodes, s.Episodes, s.Seed), Options: map[string]string{}}}
 	camera := ""
 	for i := range ds.Info().Features {
 		f := &ds.Info().Features[i]
@@ -127,8 +127,8 @@ func (s *PeerSets) make(ctx context.Context, r setRecipe, dir string) error {
 	return err
 }
 
-// chooseEpisodes gives n of have: a seeded choice, each twice or more where there are too few.
-func chooseEpisodes(have, n int, seed uint64) []int {
+// chooseOrRepeat gives n of have: a seeded choice, each twice or more where there are too few.
+func chooseOrRepeat(have, n int, seed uint64) []int {
 	if n <= 0 || have <= 0 {
 		return nil
 	}
@@ -145,7 +145,7 @@ func chooseEpisodes(have, n int, seed uint64) []int {
 }
 
 // HDF5 makes robomimic's file of the table.
-func (s *PeerSets) HDF5(ctx context.Context) (string, error) {
+func (s *Sets) HDF5(ctx context.Context) (string, error) {
 	root, err := s.Path(ctx, "table")
 	if err != nil {
 		return "", err
@@ -154,16 +154,40 @@ func (s *PeerSets) HDF5(ctx context.Context) (string, error) {
 	if exists(out) {
 		return out, nil
 	}
-	return out, s.python(ctx, "load_robomimic.py", root, "--make", out)
+	return out, s.python(ctx, "load_robomimic.py", Workload{URI: root, More: map[string]any{"make": true, "hdf5": out}})
 }
 
-func (s *PeerSets) python(ctx context.Context, script string, args ...string) error {
-	argv := s.Tools.Script(script, args...)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), s.Tools.Env()...)
-	out, err := cmd.CombinedOutput()
+// formatData makes the data of cases of `bench formats` once, and says where it lies.
+func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
+	if kind == "windows" {
+		kind = "recordings"
+	}
+	dir := filepath.Join(s.Work, "formats", kind)
+	if kind == "multirate" || kind == "augment" || exists(dir+".made") {
+		return dir, nil
+	}
+	if err := os.RemoveAll(dir); err != nil { // what a killed run left
+		return "", robocache.At(err, robocache.Where{"file": dir})
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", robocache.At(err, robocache.Where{"file": dir})
+	}
+	if err := s.python(ctx, "formats.py", Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}}); err != nil {
+		return "", err
+	}
+	s.Log("made %s", dir)
+	return dir, report.WriteFile(dir+".made", nil)
+}
+
+// python has a script make data.
+func (s *Sets) python(ctx context.Context, script string, w Workload) error {
+	job, err := json.Marshal(w)
 	if err != nil {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Msg: script + ": " + runners.LastLine(string(out)), Hint: "make peers installs what the peers need", Err: err}
+		return err
+	}
+	cmd, errs := runners.Command(ctx, append(s.Tools.Script(script), string(job)), s.Tools.Env())
+	if err := cmd.Run(); err != nil {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Msg: script + ": " + runners.LastLine(errs.String()), Hint: "make peers installs what the peers need", Err: err}
 	}
 	return nil
 }

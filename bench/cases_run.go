@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/goatnote-inc/robocache/bench/report"
+)
+
+// CaseReport is a finished `bench peers` or `bench formats`.
+type CaseReport struct {
+	Name     string             `json:"-"` // peers, formats
+	Command  string             `json:"command"`
+	Machine  report.Machine     `json:"machine"`
+	Versions map[string]string  `json:"versions"`
+	Repeats  int                `json:"repeats"`
+	Cases    []Case             `json:"-"`
+	Results  []CaseResult       `json:"rows"`
+	Families map[string]*Report `json:"families"`
+}
+
+// CaseResult is a case and how its bars came out.
+type CaseResult struct {
+	Name    string  `json:"name"`
+	Title   string  `json:"title"`
+	Family  string  `json:"family"`
+	Repeats int     `json:"repeats"`
+	Checks  []Check `json:"bars"`
+}
+
+// RunCases runs the cases, a family at a time: all runners of its cases in one interleaved run. keep is given what there is after each family.
+func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeout time.Duration, keep func(*CaseReport) error, log func(format string, a ...any)) (*CaseReport, error) {
+	defer w.done()
+	p := &CaseReport{Name: w.Name, Command: w.Command, Cases: cases, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine(w.Revision)}
+	for _, f := range familiesOf(cases) {
+		log("== %s", f.name)
+		field, err := w.Runners(ctx, f.name, runnersOf(cases, f.name))
+		if err != nil {
+			return p, err
+		}
+		n := repeats
+		if f.slow {
+			n = (repeats + 1) / 2
+		}
+		results, err := Run(ctx, field, n, timeout, log)
+		w.done()
+		if err != nil {
+			return p, err
+		}
+		for _, r := range results {
+			for _, o := range r.Runs {
+				maps.Copy(p.Versions, o.Versions)
+			}
+		}
+		p.Families[f.name] = &Report{Title: "bench " + w.Name + ": " + f.name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
+			Workload: map[string]any{"set": f.set, "window": f.window, "image_size": f.size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
+		p.add(f.name, n, results)
+		if err := keep(p); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// add checks the bars of a family's cases.
+func (p *CaseReport) add(family string, repeats int, results []Result) {
+	for _, c := range p.Cases {
+		if c.Family != family {
+			continue
+		}
+		r := CaseResult{Name: c.Name, Title: c.Title, Family: c.Family, Repeats: repeats}
+		for _, b := range c.Bars {
+			r.Checks = append(r.Checks, b.check(results))
+		}
+		p.Results = append(p.Results, r)
+	}
+	at := func(name string) int { return slices.IndexFunc(p.Cases, func(c Case) bool { return c.Name == name }) }
+	slices.SortFunc(p.Results, func(a, b CaseResult) int { return cmp.Compare(at(a.Name), at(b.Name)) })
+}
+
+// runnersOf is the runners of a family's cases, each once, in their order.
+func runnersOf(cases []Case, family string) (out []string) {
+	for _, c := range cases {
+		for _, a := range c.Runners {
+			if c.Family == family {
+				report.Find(&out, a)
+			}
+		}
+	}
+	return out
+}
+
+// Markdown writes the report as docs/PERFORMANCE.md shows it.
+func (p *CaseReport) Markdown(w io.Writer) { p.document().Markdown(w) }
+
+// Write puts NAME.json, NAME.csv, NAME.md and NAME.html into dir (peers or formats), and the same of each family.
+func (p *CaseReport) Write(dir string) error {
+	if err := p.document().Write(dir, p.Name); err != nil {
+		return err
+	}
+	for name, r := range p.Families {
+		r.Name = p.Name + "-" + name
+		if err := r.Write(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *CaseReport) document() *report.Document {
+	bars := &report.Table{Head: []string{"workload", "bar", "ours", "the other", "ratio", ""}}
+	sheet := &report.Table{Head: []string{"workload", "bar", "metric", "arm", "other", "arm_median", "arm_min", "arm_max", "other_median", "other_min", "other_max", "ratio_median", "ratio_min", "ratio_max", "possible", "pass", "note"}}
+	for _, r := range p.Results {
+		title := r.Title
+		for _, c := range r.Checks {
+			ratio := report.Short(c.Ratio)
+			if len(c.Ratio.Raw) > 0 {
+				ratio += "×"
+			}
+			bars.AddBar(c.Pass, title, c.Bar.Text, c.Bar.Metric.text(c.Ours), c.Bar.Metric.text(c.Than), ratio, c.word())
+			title = ""
+			rec := []string{r.Name, c.Bar.Text, string(c.Bar.Metric), c.Bar.Ours, c.Bar.Than}
+			for _, s := range []report.Spread{c.Ours, c.Than, c.Ratio} {
+				rec = append(rec, report.Cells(s)...)
+			}
+			sheet.Add(append(rec, report.Decimal(c.Possible), strconv.FormatBool(c.Pass), c.Note)...)
+		}
+	}
+	d := &report.Document{Title: "robocache bench " + p.Name, Command: p.Command, Sheet: sheet, Raw: p, Sections: []report.Section{
+		{Text: append(report.About(p.Command, p.Machine, "", p.Versions), "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.")},
+		{Table: bars},
+	}}
+	for _, f := range familiesOf(p.Cases) {
+		r := p.Families[f.name]
+		if r == nil {
+			continue
+		}
+		title := "set " + f.set
+		if f.window > 0 {
+			title += fmt.Sprintf(", windows of %d", f.window)
+		}
+		if f.size > 0 {
+			title += fmt.Sprintf(", %d×%d", f.size, f.size)
+		}
+		d.Sections = append(d.Sections, report.Section{Title: fmt.Sprintf("%s: batch %v, %v threads or workers, %v repeats", title, r.Workload["batch_size"], r.Workload["workers"], r.Workload["repeats"]), Table: r.table()})
+	}
+	return d
+}
