@@ -87,8 +87,16 @@ fuzz: ## each parser for a minute (FUZZTIME=10m: longer; ONLY='h5|rlds': some; J
 soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every image checked, memory flat
 	@scripts/soak.sh
 
-bench: build peers ## the figures of docs/PERFORMANCE.md
-	@scripts/bench.sh
+REPEATS ?= 5
+REAL ?= $(or $(ROBOCACHE_TESTDATA),../shared/data)/g1_v30_exact
+bench: build peers ## the figures of docs/PERFORMANCE.md, into bench-out: an hour and a half on two quiet cores (REPEATS=3: an hour)
+	bin/robocache bench peers $(REAL) --all --repeats $(REPEATS) --out bench-out/peers
+	bin/robocache bench formats --all --repeats $(REPEATS) --out bench-out/formats
+	for set in $(REAL) bench-out/sets/*/h264-g30 bench-out/sets/*/h264-g250; do \
+	  bin/robocache bench decode $$set --runners robocache,ffmpeg,torchcodec,pyav --repeats $(REPEATS) --out bench-out/decode-sequential-$$(basename $$set); \
+	  bin/robocache bench decode $$set --runners robocache,torchcodec,pyav --pattern random --count 300 --repeats $(REPEATS) --out bench-out/decode-random-$$(basename $$set); done
+	bin/robocache bench ops --sweep --rounds $(REPEATS) --out bench-out/ops
+	bin/robocache bench load $(REAL) --scenarios all --runners engine,robocache --repeats $(REPEATS) --duration 20s --explain --out bench-out/scenarios
 
 clean: ## remove what was built
 	rm -rf bin .build/native .build/native-src* $(SO) demo-out

@@ -277,7 +277,7 @@ func TestPeerFacts(t *testing.T) {
 	}
 }
 
-// The limit of a warm cache and our own runner in one run, judged and kept after the family.
+// The limit of a warm cache and our own runner in one run, checked and kept after the family.
 func TestRunCases(t *testing.T) {
 	py := interpreter(t, "av, torch, pyarrow")
 	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so")); err != nil {
@@ -298,7 +298,7 @@ func TestRunCases(t *testing.T) {
 	}
 	v := p.Results[0].Checks
 	if kept != 1 || !v[0].Pass || !v[1].Pass || v[2].Pass || !strings.Contains(v[2].Note, "memcpy failed") || p.Versions["robocache"] == "" || p.Machine.Revision != "r" {
-		t.Errorf("%d kept; %+v", kept, v)
+		t.Fatalf("%d kept; %+v", kept, v)
 	}
 	a, b := p.Families["av1"].Results[0].Runs[0], p.Families["av1"].Results[1].Runs[0]
 	if a.OrderSHA256 != b.OrderSHA256 || a.FramesChecked == 0 {

@@ -8,14 +8,14 @@
 //	B4  Every runner of a loader logs the order of its samples; the harness hashes it, and counts how often each sample came and how much of the ideal randomness it has.
 //	B5  A peer runs at its best known setting, named in the report; torch has one thread in every runner.
 //	B6  A runner that fails is reported as failed, with its own words; no figure is made up for it.
-//	B7  A bar is judged on runners of one interleaved run, repeat by repeat. One of ours that shows a wrong frame, or does not give each
+//	B7  A bar is checked on runners of one interleaved run, repeat by repeat. One of ours that shows a wrong frame, or does not give each
 //	    sample once an epoch, passes none; what a limit leaves possible is shown beside a bar that is missed.
 //	B10 bench formats: runners of one case that say what they read must have read the same.
 //
 // # Where things are
 //
-// A case is data: a PeerRow (peers.go, formats.go) or a Scenario (scenario.go) names its set, runners and bars; bench/ops has those of the kernels. run.go starts a
-// Runner and checks what it delivered; process.go sees it from outside; window.go is the measuring window and tally.go the count of its order, for the engine;
-// runners/common.py has the same window for Python, and the protocol. frames.go compares frames; bench/report writes every report. A new kind of case (training) is
-// a table of rows, a runner in runners that calls common.measure or prints an Outcome, and a verb in internal/cli.
+// A case is data: a Case (cases.go) or a Scenario (scenario.go) names its set, runners and bars; bench/ops has those of the kernels. run.go starts a Runner with its
+// job, a Workload as JSON, and checks what it delivered; runners/common.py has the protocol, and the window for Python. process.go sees a run from outside;
+// window.go is the measuring window and tally.go the count of its order; frames.go compares frames; bench/report writes every report. A new kind of case (training)
+// is a table of cases, a runner in runners that calls common.measure or common.passes, or is one of those that Serve knows, and a verb in internal/cli.
 package bench

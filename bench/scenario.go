@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// Scenario is one row of the benchmark that LeRobot's users know (specs/bench.md, section 1). Ours run on one set, all five.
+// Scenario is one row of the benchmark that LeRobot's users know (examples/scaling/benchmark_dataloading.py). Ours run on one set, all five.
 type Scenario struct {
 	Name    string
 	Loader  string // map_style | streaming

@@ -192,7 +192,7 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 	}
 	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).Seconds(), watch.trend(), srv.Requests()/97
 	if res.Failed == "" {
-		res.Failed = res.Trend.verdict()
+		res.Failed = res.Trend.grown()
 	}
 	return res, nil
 }

@@ -106,7 +106,7 @@ func TestTrend(t *testing.T) {
 			l.at = float64(10 * i)
 			tr.looks = append(tr.looks, l)
 		}
-		got := tr.trend().verdict()
+		got := tr.trend().grown()
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -114,7 +114,7 @@ func TestTrend(t *testing.T) {
 	if s := slope([]look{{at: 0, rss: 1}, {at: 10, rss: 6}, {at: 20, rss: 11}}); s != 0.5 {
 		t.Errorf("slope %v", s)
 	}
-	if got := newTrend().trend().verdict(); !strings.Contains(got, "too few") {
+	if got := newTrend().trend().grown(); !strings.Contains(got, "too few") {
 		t.Error(got)
 	}
 	tr := newTrend()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +15,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/store"
-	"github.com/goatnote-inc/robocache/video"
 )
 
 // Suite is a run of scenarios on one set.
@@ -206,105 +203,6 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) error 
 	return nil
 }
 
-// folder is the set's local folder; "" where it is remote.
-func (s *Suite) folder() string {
-	if p, ok := strings.CutPrefix(s.URI, "file://"); ok {
-		return p
-	}
-	if strings.Contains(s.URI, "://") {
-		return ""
-	}
-	return s.URI
-}
-
-// know learns of the set what results are held against: its samples, the files of its video, and the mean of the bytes that a lone sample wants: packets
-// from the governing key frames to the wanted ones, and its rows. Samples of one batch share some of it, so a loader may read less.
-func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
-	s.machine, s.rows = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
-	if s.ref, err = newReference(ds, s.folder(), &s.Base); err != nil {
-		return err
-	}
-	list, err := s.Base.episodes(ds.Info())
-	if err != nil {
-		return err
-	}
-	cameras, seen := s.Base.cameras(ds.Info()), map[string]bool{}
-	one := make([]robocache.FrameRef, 1)
-	for _, key := range cameras {
-		for _, e := range list {
-			if ds.Len(e) > 0 && ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, one) == nil {
-				seen[one[0].Path] = true
-			}
-		}
-	}
-	s.files = len(seen)
-	// Only video lies in files beside; a recording or an HDF5 file is no folder of such.
-	var st store.Store
-	if len(cameras) > 0 {
-		if st, err = store.Open(s.URI); err != nil {
-			return err
-		}
-		defer store.Close(st)
-	}
-	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return st.Open(ctx, path) }, 64<<20)
-	defer lib.Close()
-	probes, count, total := 200, 0, 0.0
-	if s.folder() == "" {
-		probes = 40
-	}
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range probes {
-		e := list[rng.IntN(len(list))]
-		if ds.Len(e) == 0 {
-			continue
-		}
-		count++
-		row := rng.IntN(ds.Len(e))
-		rows := make([]robocache.Row, max(s.Base.Window, 1))
-		for k := range rows {
-			rows[k] = robocache.Row{Episode: e, Index: min(row+k, ds.Len(e)-1)}
-		}
-		refs := make([]robocache.FrameRef, len(rows))
-		for _, c := range cameras {
-			n, err := packetBytes(ctx, lib, refs, ds.Frames(ctx, c, rows, refs))
-			if err != nil {
-				s.note = "bytes_needed_per_sample: " + err.Error()
-				return nil
-			}
-			total += float64(n)
-		}
-	}
-	if count > 0 {
-		mean := total/float64(count) + s.rows
-		s.alone = &mean
-	}
-	return nil
-}
-
-func packetBytes(ctx context.Context, lib *video.Library, refs []robocache.FrameRef, err error) (int64, error) {
-	n := int64(0)
-	byFile := map[string][]int{}
-	for _, r := range refs {
-		if r.Path != "" {
-			byFile[r.Path] = append(byFile[r.Path], r.Ordinal)
-		}
-	}
-	for path, ordinals := range byFile {
-		f, ferr := lib.Acquire(ctx, path)
-		if ferr != nil {
-			return 0, ferr
-		}
-		slices.Sort(ordinals)
-		for _, g := range video.Plan(f.Index, slices.Compact(ordinals)) {
-			for d := g.Start; d <= g.End; d++ {
-				n += int64(f.Index.Sample(d).Size)
-			}
-		}
-		f.Release()
-	}
-	return n, err
-}
-
 // runRanks runs one point once: its server, its page cache, its ranks.
 func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []Outcome, err error) {
 	facts = runFacts{state: "unproven", samples: s.ref.samples}
@@ -370,25 +268,6 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []
 		outs, err = s.Node.exchange(ctx, dir, outs[0], err)
 	}
 	return facts, outs, err
-}
-
-// preparePages brings the page cache into the state that was asked for, and says what was achieved.
-func (s *Suite) preparePages(facts *runFacts) error {
-	files, bytes, err := filesBelow(s.folder())
-	if err != nil {
-		return err
-	}
-	cold := s.CacheState == "cold"
-	if cold {
-		err = evict(files)
-	} else if bytes < report.Kilobytes("MemAvailable")<<10/2 {
-		err = warm(files)
-	}
-	facts.resident, facts.known = resident(files)
-	if facts.known && (cold && facts.resident < 0.01 || !cold && facts.resident > 0.99) {
-		facts.state = s.CacheState
-	}
-	return err
 }
 
 // median gives the run whose rate is the median of the repeats (the lower one of two).

@@ -116,9 +116,9 @@ func slope(ls []look) float64 {
 	return sxy / sxx
 }
 
-// verdict says what grew; "" where nothing did. Both the slope and the step between the thirds must show it: a single high look
+// grown says what grew; "" where nothing did. Both the slope and the step between the thirds must show it: a single high look
 // at the end is no trend.
-func (r Trend) verdict() string {
+func (r Trend) grown() string {
 	switch {
 	case r.Looks < 6:
 		return fmt.Sprintf("only %d rounds: too few to see a trend", r.Looks)

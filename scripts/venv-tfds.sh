@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv-tfds: Python with tensorflow-datasets, the judge of format/rlds and the peer of its benchmark. It is apart from .venv because
+# Makes .venv-tfds: Python with tensorflow-datasets, the reference reader of format/rlds and the peer of its benchmark. It is apart from .venv because
 # TensorFlow is large (1.8 GB) and pins what others need in other versions; the tests skip without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

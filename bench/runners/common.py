@@ -129,7 +129,7 @@ def measure(epoch, a, opened, images=lambda batch, key: batch["image"], cameras=
         step = (a.step_ms or 0) / 1e3 or 1.25 * seconds / len(rows)
         out.update(consumer_step_s=step, wait_pct=waiting(stream, step, max(3, min(len(rows), round(min(a.duration_s / 2, 15) / step)))))
     if a.check_frames and a.frames_out and cameras:
-        hand_over(stream, a, cameras, images, row)
+        write_frames(stream, a, cameras, images, row)
     if a.duration_s:
         out["headspace_samples_per_s"] = headspace(stream.next())
         if single and a.probes:
@@ -169,7 +169,7 @@ def alone(it, probes):
     return n / (time.perf_counter() - begin) if n else None
 
 
-def hand_over(stream, a, cameras, images, row):
+def write_frames(stream, a, cameras, images, row):
     """Writes frames as they were delivered: a line of JSON each, then its bytes."""
     import numpy as np
 

@@ -316,3 +316,12 @@ func numGoroutine() int { return runtime.NumGoroutine() }
 
 // errno5 is what a disk says of a broken sector.
 const errno5 = syscall.EIO
+
+// cpuTime is what this process has used of the cores: a busy machine makes it no longer.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

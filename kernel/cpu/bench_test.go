@@ -3,13 +3,8 @@ package cpu
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"runtime"
 	"slices"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -96,53 +91,5 @@ func BenchmarkFuse(b *testing.B) {
 				copy(x, y)
 			}
 		})
-	}
-}
-
-// interleave runs the ways in turn and gives the lower quartile of the processor time of each: on a loaded machine a thread's own time is the
-// only one that says something, and neighbours in time are disturbed alike.
-func interleave(rounds int, ways ...func()) []time.Duration {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	all := make([][]time.Duration, len(ways))
-	for range rounds {
-		for i, f := range ways {
-			t := threadTime()
-			f()
-			all[i] = append(all[i], threadTime()-t)
-		}
-	}
-	out := make([]time.Duration, len(ways))
-	for i, d := range all {
-		slices.Sort(d)
-		out[i] = d[len(d)/4]
-	}
-	return out
-}
-
-func threadTime() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
-		panic(err)
-	}
-	return time.Duration(ts.Nano())
-}
-
-// TestRates prints each workload beside the memcpy, interleaved. It is for people: ROBOCACHE_RATES=rounds.
-func TestRates(t *testing.T) {
-	rounds := 0
-	if _, err := fmt.Sscan(os.Getenv("ROBOCACHE_RATES"), &rounds); err != nil {
-		t.Skip("ROBOCACHE_RATES is not set")
-	}
-	k := New(1)
-	for _, s := range shapes {
-		op := s.op()
-		x, y := slices.Repeat([]byte{1}, s.touched()/2), slices.Repeat([]byte{2}, s.touched()/2)
-		r := interleave(rounds, func() {
-			if err := k.Fuse(op); err != nil {
-				t.Fatal(err)
-			}
-		}, func() { copy(x, y) })
-		fmt.Printf("%-45v %8.3f ms %7.2f ns a row; memcpy %7.3f ms: %.0f %% of its rate\n", s, r[0].Seconds()*1e3, float64(r[0])/float64(s.b*s.t), r[1].Seconds()*1e3, 100*r[1].Seconds()/r[0].Seconds())
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,8 +17,8 @@ import (
 
 // What the direct kernels take and what the others, in a graph of 50 launches: the figures that directLimit and directShape are chosen by.
 func TestDirectTimes(t *testing.T) {
-	if !testing.Verbose() {
-		t.Skip("prints times: -v")
+	if !*times {
+		t.Skip("-times measures")
 	}
 	d := device(t)
 	st := stream(t, d)
@@ -68,7 +67,7 @@ func TestDirectTimes(t *testing.T) {
 			if jitter {
 				way = "jitter"
 			}
-			line := fmt.Sprintf("%-24s %-6s %s", c.name, way, os.Getenv("ROBOCACHE_CUDA_OPTIONS"))
+			line := fmt.Sprintf("%-24s %-6s", c.name, way)
 			for _, limit := range []int64{0, math.MaxInt32} {
 				if limit == 0 && override != nil { // the others' sources take long to compile
 					continue

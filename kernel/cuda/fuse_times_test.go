@@ -1,8 +1,8 @@
 package cuda
 
 import (
+	stdflag "flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,11 +11,14 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
+// times is the flag of tests that print what ways, blocks and tiles take: they are for people who choose them.
+var times = stdflag.Bool("times", false, "measure the ways to launch a kernel")
+
 // What each way, block and tile takes, in graphs of 50 launches: the figures that way, shape, tileRows and directLimit are chosen by.
-// ROBOCACHE_TIMES=1 asks for it, ROBOCACHE_TIMES=fuse3 for the shapes whose name has that in it.
+// -times asks for it, -times -run TestFuseTimes/fuse3 for the shapes whose name has that in it.
 func TestFuseTimes(t *testing.T) {
-	if os.Getenv("ROBOCACHE_TIMES") == "" {
-		t.Skip("ROBOCACHE_TIMES is not set")
+	if !*times {
+		t.Skip("-times measures")
 	}
 	d := device(t)
 	st := stream(t, d)
@@ -63,90 +66,89 @@ func TestFuseTimes(t *testing.T) {
 		{"fuse3 B4096 bf16", 4096, 50, fused, bf, bf, false},
 		{"fuse3 B4096 bf16-f16 norm", 4096, 50, fused, bf, f16, true},
 	} {
-		if only := os.Getenv("ROBOCACHE_TIMES"); only != "1" && !strings.Contains(c.name, only) {
-			continue
-		}
-		op := &kernel.FuseOp{Targets: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, c.rows}}}
-		cols := 0
-		for _, s := range c.streams {
-			x := kernel.Series{Values: kernel.Tensor{DType: c.from, Shape: []int{c.b, s[0], s[1]}}, Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, s[0]}}}
-			if c.norm {
-				x.Epilogue.Norm = &kernel.Norm{A: make([]float32, s[1]), B: slices.Repeat([]float32{1.5}, s[1])}
-			}
-			op.Series = append(op.Series, x)
-			cols += s[1]
-		}
-		op.Out = kernel.Tensor{DType: c.to, Shape: []int{c.b, c.rows, cols}}
-		addrs := directInputs(t, d, op, true)
-		type result struct {
-			us   float64
-			what string
-		}
-		var all []result
-		try := func(what string) {
-			l, err := d.Prepare(op)
-			if err != nil {
-				t.Log(c.name, what, err)
-				return
-			}
-			var k call
-			for _, x := range l.calls {
-				if x.grid > 0 && k.grid == 0 {
-					k = x
+		t.Run(c.name, func(t *testing.T) {
+			op := &kernel.FuseOp{Targets: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, c.rows}}}
+			cols := 0
+			for _, s := range c.streams {
+				x := kernel.Series{Values: kernel.Tensor{DType: c.from, Shape: []int{c.b, s[0], s[1]}}, Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, s[0]}}}
+				if c.norm {
+					x.Epilogue.Norm = &kernel.Norm{A: make([]float32, s[1]), B: slices.Repeat([]float32{1.5}, s[1])}
 				}
+				op.Series = append(op.Series, x)
+				cols += s[1]
 			}
-			for _, early := range []bool{true, false} {
-				early := early
-				l.adjust = append(l.adjust, func([]uintptr) {
-					for i := range l.calls {
-						l.calls[i].early = early
+			op.Out = kernel.Tensor{DType: c.to, Shape: []int{c.b, c.rows, cols}}
+			addrs := directInputs(t, d, op, true)
+			type result struct {
+				us   float64
+				what string
+			}
+			var all []result
+			try := func(what string) {
+				l, err := d.Prepare(op)
+				if err != nil {
+					t.Log(c.name, what, err)
+					return
+				}
+				var k call
+				for _, x := range l.calls {
+					if x.grid > 0 && k.grid == 0 {
+						k = x
 					}
-				})
-				if strings.HasPrefix(k.kernel, "fuse_4_staged") && int(k.block) < cols/4 { // it needs a thread a vector
-					continue
 				}
-				all = append(all, result{graphTime(t, d, st, l, addrs, 0, early), fmt.Sprintf("%s %s %d x %d, %d B, early %v", what, k.kernel, k.grid, k.block, k.shared, early)})
-			}
-		}
-		fuseChoice = was
-		try("chosen")
-		fuseChoice.way = "direct"
-		try("direct")
-		for _, threads := range []int{128, 192, 256, 320, 448} {
-			for _, tile := range []int{25, 50, 64, 128, 256, 512} {
-				if tile > c.rows {
-					continue
+				for _, early := range []bool{true, false} {
+					early := early
+					l.adjust = append(l.adjust, func([]uintptr) {
+						for i := range l.calls {
+							l.calls[i].early = early
+						}
+					})
+					if strings.HasPrefix(k.kernel, "fuse_4_staged") && int(k.block) < cols/4 { // it needs a thread a vector
+						continue
+					}
+					all = append(all, result{graphTime(t, d, st, l, addrs, 0, early), fmt.Sprintf("%s %s %d x %d, %d B, early %v", what, k.kernel, k.grid, k.block, k.shared, early)})
 				}
-				fuseChoice = was
-				fuseChoice.way, fuseChoice.threads, fuseChoice.tile = "tiles", threads, tile
-				try(fmt.Sprintf("tiles %d %d", threads, tile))
 			}
-		}
-		for _, threads := range []int{128, 160, 256, 320, 448} {
-			for _, per := range []int{1, 2, 3, 4, 6} {
-				for _, buffers := range []int{1, 2} {
+			fuseChoice = was
+			try("chosen")
+			fuseChoice.way = "direct"
+			try("direct")
+			for _, threads := range []int{128, 192, 256, 320, 448} {
+				for _, tile := range []int{25, 50, 64, 128, 256, 512} {
+					if tile > c.rows {
+						continue
+					}
 					fuseChoice = was
-					fuseChoice.way, fuseChoice.threads, fuseChoice.per, fuseChoice.buffers = "whole", threads, per, buffers
-					try(fmt.Sprintf("whole %d per %d buffers %d", threads, per, buffers))
+					fuseChoice.way, fuseChoice.threads, fuseChoice.tile = "tiles", threads, tile
+					try(fmt.Sprintf("tiles %d %d", threads, tile))
 				}
 			}
-		}
-		fuseChoice = was
-		chosen := all[0]
-		slices.SortFunc(all, func(x, y result) int {
-			if x.us < y.us {
-				return -1
+			for _, threads := range []int{128, 160, 256, 320, 448} {
+				for _, per := range []int{1, 2, 3, 4, 6} {
+					for _, buffers := range []int{1, 2} {
+						fuseChoice = was
+						fuseChoice.way, fuseChoice.threads, fuseChoice.per, fuseChoice.buffers = "whole", threads, per, buffers
+						try(fmt.Sprintf("whole %d per %d buffers %d", threads, per, buffers))
+					}
+				}
 			}
-			return 1
+			fuseChoice = was
+			chosen := all[0]
+			slices.SortFunc(all, func(x, y result) int {
+				if x.us < y.us {
+					return -1
+				}
+				return 1
+			})
+			fmt.Printf("%-26s %8.2f  %s\n", c.name, chosen.us, chosen.what)
+			for i, x := range all {
+				if i < 8 || strings.HasPrefix(x.what, "chosen") || strings.HasPrefix(x.what, "direct") {
+					fmt.Printf("%-26s %8.2f  %s\n", "", x.us, x.what)
+				}
+			}
+			for _, a := range addrs {
+				d.Free(a)
+			}
 		})
-		fmt.Printf("%-26s %8.2f  %s\n", c.name, chosen.us, chosen.what)
-		for i, x := range all {
-			if i < 8 || strings.HasPrefix(x.what, "chosen") || strings.HasPrefix(x.what, "direct") {
-				fmt.Printf("%-26s %8.2f  %s\n", "", x.us, x.what)
-			}
-		}
-		for _, a := range addrs {
-			d.Free(a)
-		}
 	}
 }

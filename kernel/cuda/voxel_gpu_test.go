@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,10 +11,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Times of voxels on a GPU, in graphs, as the plans have them. ROBOCACHE_TIMES=1 asks for it.
+// Times of voxels on a GPU, in graphs, as the plans have them. -times asks for it.
 func TestVoxelTimes(t *testing.T) {
-	if os.Getenv("ROBOCACHE_TIMES") == "" {
-		t.Skip("ROBOCACHE_TIMES is not set")
+	if !*times {
+		t.Skip("-times measures")
 	}
 	d := device(t)
 	for _, c := range []struct {
