@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -12,10 +13,9 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 	}
 	var st Stages
 	var samples, seconds, cpu, wait float64
-	for i := range outs {
-		s := stagesOf(outs[i].StatsOpen, outs[i].StatsClose)
-		st = st.plus(s)
-		samples, seconds, cpu, wait = samples+float64(outs[i].Samples), seconds+outs[i].Seconds, cpu+outs[i].CPUSeconds, wait+outs[i].WaitS
+	for _, o := range outs {
+		st = st.plus(stagesOf(o.StatsOpen, o.StatsClose))
+		samples, seconds, cpu, wait = samples+float64(o.Samples), seconds+o.Seconds, cpu+o.CPUSeconds, wait+o.WaitS
 	}
 	n := float64(len(outs))
 	wall, threads := seconds/n, float64(max(w.Workers, 1))
@@ -25,15 +25,7 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 		s    float64
 	}
 	stages := []stage{{"plan", st.Plan}, {"gather", st.Gather}, {"decode", st.Decode}, {"convert", st.Convert}, {"copy", st.Copy}}
-	slices.SortStableFunc(stages, func(a, b stage) int {
-		switch {
-		case a.s > b.s:
-			return -1
-		case a.s < b.s:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(stages, func(a, b stage) int { return cmp.Compare(b.s, a.s) })
 	waits := k.Loader == "streaming" && st.Store == 0 && cpu < 0.6*busy // the stage that reads also waits: its time less the CPU's is waiting
 	var lines []string
 	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }

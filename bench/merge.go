@@ -97,25 +97,20 @@ func coverageOf(ranks [][][]int64, total int64, batch int) coverage {
 		}
 		c.Low, c.High = min(c.Low, low), max(c.High, high)
 	}
-	if c.Epochs > 0 {
-		h := sha256.New()
-		var b [8]byte
-		for at := 0; ; at += batch {
-			any := false
-			for _, r := range ranks {
-				for _, s := range r[0][min(at, len(r[0])):min(at+batch, len(r[0]))] {
-					binary.LittleEndian.PutUint64(b[:], uint64(s))
-					h.Write(b[:])
-					any = true
-					c.OrderSamples++
-				}
-			}
-			if !any {
-				break
-			}
-		}
-		c.Order = hex.EncodeToString(h.Sum(nil))
+	if c.Epochs == 0 {
+		return c
 	}
+	h := sha256.New()
+	for at, more := 0, true; more; at += batch {
+		more = false
+		for _, r := range ranks {
+			part := r[0][min(at, len(r[0])):min(at+batch, len(r[0]))]
+			_ = binary.Write(h, binary.LittleEndian, part)
+			c.OrderSamples += int64(len(part))
+			more = more || len(part) > 0
+		}
+	}
+	c.Order = hex.EncodeToString(h.Sum(nil))
 	return c
 }
 

@@ -1,13 +1,14 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
@@ -36,48 +37,30 @@ var Scenarios = []Scenario{
 }
 
 // ScenariosByName finds scenarios; "all" are all five.
-func ScenariosByName(names []string) ([]Scenario, error) {
-	var out []Scenario
+func ScenariosByName(names []string) (out []Scenario, err error) {
+	if slices.Contains(names, "all") {
+		return Scenarios, nil
+	}
 	for _, n := range names {
-		if n == "all" {
-			return Scenarios, nil
-		}
-		found := false
-		for _, s := range Scenarios {
-			if s.Name == n {
-				out, found = append(out, s), true
-			}
-		}
-		if !found {
-			var known []string
+		i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == n })
+		if i < 0 {
+			known := []string{"all"}
 			for _, s := range Scenarios {
 				known = append(known, s.Name)
 			}
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "no scenario " + strconv.Quote(n), Hint: "all, " + strings.Join(known, ", ")}
+			return nil, report.UnknownName("scenario", n, known)
 		}
+		out = append(out, Scenarios[i])
 	}
 	return out, nil
 }
 
-// workers are the scenario's, at most one a core: the decoders are its threads, and more than cores of them only wait.
-func (s Scenario) workers(cores int) int {
-	if s.Workers == 0 {
-		return cores
-	}
-	return min(s.Workers, cores)
-}
-
 // workload is what a rank of the scenario does, from what the user asked for.
-func (s Scenario) workload(base Workload, batch int) Workload {
-	w := base
-	w.BatchSize = batch
-	if w.Workers <= 0 {
-		w.Workers = s.workers(runtime.GOMAXPROCS(0))
+func (s Scenario) workload(w Workload, batch int) Workload {
+	w.BatchSize, w.Epochs, w.Shuffle = batch, 1, cmp.Or(w.Shuffle, s.Shuffle)
+	if cores := runtime.GOMAXPROCS(0); w.Workers <= 0 {
+		w.Workers = min(cmp.Or(s.Workers, cores), cores) // the decoders are its threads, and more than cores of them only wait
 	}
-	if w.Shuffle == "" {
-		w.Shuffle = s.Shuffle
-	}
-	w.Epochs = 1
 	if s.Nodes > 1 {
 		w.World = s.Nodes
 	}

@@ -161,7 +161,7 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 	}
 	defer srv.Close()
 
-	watch := newTrend()
+	var watch looks
 	begin := time.Now()
 	last := begin
 	for round := 0; round == 0 || time.Since(begin) < s.Duration; round++ {

@@ -100,24 +100,24 @@ func TestTrend(t *testing.T) {
 		"files":      {func(i int) look { return look{rss: 100, fds: 10 + i/10, goroutines: 4} }, "files grow"},
 		"goroutines": {func(i int) look { return look{rss: 100, fds: 10, goroutines: 4 + i} }, "goroutines grow"},
 	} {
-		tr := newTrend()
+		var tr looks
 		for i := range 90 {
 			l := c.look(i)
 			l.at = float64(10 * i)
-			tr.looks = append(tr.looks, l)
+			tr = append(tr, l)
 		}
 		got := tr.trend().grown()
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if s := slope([]look{{at: 0, rss: 1}, {at: 10, rss: 6}, {at: 20, rss: 11}}); s != 0.5 {
+	if s := (looks{{at: 0, rss: 1}, {at: 10, rss: 6}, {at: 20, rss: 11}}).slope(); s != 0.5 {
 		t.Errorf("slope %v", s)
 	}
-	if got := newTrend().trend().grown(); !strings.Contains(got, "too few") {
+	if got := looks(nil).trend().grown(); !strings.Contains(got, "too few") {
 		t.Error(got)
 	}
-	tr := newTrend()
+	var tr looks
 	before := openFiles()
 	tr.sample(time.Second)
 	f, err := os.Open("/proc/self/stat")
@@ -125,7 +125,7 @@ func TestTrend(t *testing.T) {
 		t.Skip("no /proc")
 	}
 	defer f.Close()
-	if before == 0 || openFiles() != before+1 || tr.looks[0].rss < 1 || tr.looks[0].goroutines < 1 {
-		t.Errorf("%d, %d files, %+v", before, openFiles(), tr.looks)
+	if before == 0 || openFiles() != before+1 || tr[0].rss < 1 || tr[0].goroutines < 1 {
+		t.Errorf("%d, %d files, %+v", before, openFiles(), tr)
 	}
 }

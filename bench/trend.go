@@ -5,9 +5,10 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/goatnote-inc/robocache/bench/report"
 )
 
 // look is what a process holds between two rounds, when everything is closed.
@@ -19,17 +20,13 @@ type look struct {
 	goroutines int
 }
 
-// trends samples a process whose work is closed between samples: what it still holds must not grow.
-type trends struct {
-	looks []look
-}
-
-func newTrend() *trends { return &trends{} }
+// looks are of a process whose work is closed between them: what it still holds must not grow.
+type looks []look
 
 // sample looks at this process. Goroutines that are on their way out get a moment.
-func (t *trends) sample(at time.Duration) {
+func (t *looks) sample(at time.Duration) {
 	base := 1 << 30
-	for _, l := range t.looks {
+	for _, l := range *t {
 		base = min(base, l.goroutines)
 	}
 	for i := 0; i < 50 && runtime.NumGoroutine() > base; i++ {
@@ -38,15 +35,11 @@ func (t *trends) sample(at time.Duration) {
 	debug.FreeOSMemory() // what the collector has not given back yet is no leak
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	t.looks = append(t.looks, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(m.Sys-m.HeapReleased) / (1 << 20), openFiles(), runtime.NumGoroutine()})
+	*t = append(*t, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(m.Sys-m.HeapReleased) / (1 << 20), openFiles(), runtime.NumGoroutine()})
 }
 
-func openFiles() int {
-	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	n := 0
+func openFiles() (n int) {
+	names, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range names {
 		// Sockets of http connections that idle are the transport's, and bounded by it.
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "socket:") {
@@ -56,11 +49,8 @@ func openFiles() int {
 	return n
 }
 
-func (t *trends) now() string {
-	if len(t.looks) == 0 {
-		return "nothing seen yet"
-	}
-	l := t.looks[len(t.looks)-1]
+func (t looks) now() string {
+	l := t[len(t)-1]
 	return fmt.Sprintf("RSS %.0f MiB (Go %.0f), %d files, %d goroutines", l.rss, l.heap, l.fds, l.goroutines)
 }
 
@@ -76,44 +66,36 @@ type Trend struct {
 	GoroutinesEnd     int     `json:"goroutines_end"`
 }
 
-func (t *trends) trend() Trend {
-	n := len(t.looks)
-	r := Trend{Looks: n}
+func (t looks) trend() Trend {
+	n := len(t)
 	if n < 6 {
-		return r
+		return Trend{Looks: n}
 	}
-	mid, end := t.looks[n/3:2*n/3], t.looks[2*n/3:]
-	median := func(ls []look, f func(look) float64) float64 {
-		v := make([]float64, len(ls))
-		for i, l := range ls {
-			v[i] = f(l)
+	medians := func(part looks) (rss float64, files, goroutines int) {
+		var a, b, c report.Spread
+		for _, l := range part {
+			a.Add(l.rss)
+			b.Add(float64(l.fds))
+			c.Add(float64(l.goroutines))
 		}
-		slices.Sort(v)
-		return v[len(v)/2]
+		return a.Median, int(b.Median), int(c.Median)
 	}
-	rss := func(l look) float64 { return l.rss }
-	files := func(l look) float64 { return float64(l.fds) }
-	threads := func(l look) float64 { return float64(l.goroutines) }
-	r.RSSStartMiB, r.RSSEndMiB = median(mid, rss), median(end, rss)
-	r.FilesStart, r.FilesEnd = int(median(mid, files)), int(median(end, files))
-	r.GoroutinesStart, r.GoroutinesEnd = int(median(mid, threads)), int(median(end, threads))
-	r.RSSSlopeMiBPerMin = 60 * slope(t.looks[n/3:])
+	r := Trend{Looks: n, RSSSlopeMiBPerMin: 60 * t[n/3:].slope()}
+	r.RSSStartMiB, r.FilesStart, r.GoroutinesStart = medians(t[n/3 : 2*n/3])
+	r.RSSEndMiB, r.FilesEnd, r.GoroutinesEnd = medians(t[2*n/3:])
 	return r
 }
 
 // slope is the least-squares line's, MiB a second.
-func slope(ls []look) float64 {
+func (t looks) slope() float64 {
 	var mx, my, sxy, sxx float64
-	for _, l := range ls {
-		mx, my = mx+l.at/float64(len(ls)), my+l.rss/float64(len(ls))
+	for _, l := range t {
+		mx, my = mx+l.at/float64(len(t)), my+l.rss/float64(len(t))
 	}
-	for _, l := range ls {
+	for _, l := range t {
 		sxy, sxx = sxy+(l.at-mx)*(l.rss-my), sxx+(l.at-mx)*(l.at-mx)
 	}
-	if sxx == 0 {
-		return 0
-	}
-	return sxy / sxx
+	return sxy / max(sxx, 1e-12)
 }
 
 // grown says what grew; "" where nothing did. Both the slope and the step between the thirds must show it: a single high look
