@@ -106,9 +106,7 @@ func BenchmarkUnfold(b *testing.B) {
 func BenchmarkOpen(b *testing.B) {
 	dir := realdata.Path(b, "bridge_rlds")
 	for b.Loop() {
-		indexes.Lock()
-		clear(indexes.m)
-		indexes.Unlock()
+		indexes.Clear()
 		d, err := Open(b.Context(), dir, robocache.OpenOptions{})
 		if err != nil {
 			b.Fatal(err)

@@ -252,18 +252,18 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) (*sha
 		return nil, err
 	}
 	defer d.files.Put(f)
-	key := ""
-	if r := f.Value; store.Versioned(r) {
-		key = fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.st.URI(), name, r.Size(), r.Version(), d.taskAt, d.limit, d.s.text)
-		if x := knownIndex(key); x != nil {
-			return x, nil
+	r := f.Value
+	if !store.Versioned(r) {
+		return d.buildIndex(ctx, name, r, room)
+	}
+	key := fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.st.URI(), name, r.Size(), r.Version(), d.taskAt, d.limit, d.s.text)
+	return indexes.Get(ctx, key, func() (*shardIndex, int64, error) {
+		x, err := d.buildIndex(ctx, name, r, room)
+		if err != nil {
+			return nil, 0, err
 		}
-	}
-	x, err := d.buildIndex(ctx, name, f.Value, room)
-	if err == nil && key != "" {
-		keepIndex(key, x)
-	}
-	return x, err
+		return x, x.bytes() + int64(len(key)), nil
+	})
 }
 
 // open opens a shard, or gives it where it is open. The caller gives it back with d.files.Put.

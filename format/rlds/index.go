@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -32,32 +32,7 @@ type shardIndex struct {
 func (x *shardIndex) bytes() int64 { return int64(len(x.off))*24 + 256 }
 
 // indexes keeps the index of a version of a file for the whole process, so that a data set is gone through once.
-var indexes = struct {
-	sync.Mutex
-	m     map[string]*shardIndex
-	bytes int64
-}{m: map[string]*shardIndex{}}
-
-const maxIndexes = 256 << 20
-
-func knownIndex(key string) *shardIndex {
-	indexes.Lock()
-	defer indexes.Unlock()
-	return indexes.m[key]
-}
-
-func keepIndex(key string, x *shardIndex) {
-	indexes.Lock()
-	defer indexes.Unlock()
-	if indexes.bytes > maxIndexes {
-		clear(indexes.m)
-		indexes.bytes = 0
-	}
-	if indexes.m[key] == nil {
-		indexes.m[key] = x
-		indexes.bytes += x.bytes() + int64(len(key))
-	}
-}
+var indexes = lru.New[string, *shardIndex](256 << 20)
 
 // window reads a file forwards in pieces, for who looks at little of it.
 type window struct {

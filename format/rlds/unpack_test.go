@@ -262,9 +262,7 @@ func BenchmarkPacked(b *testing.B) {
 	h.shards[handShard] = squeeze(b, "gzip", 6, plain)
 	b.SetBytes(int64(len(plain)))
 	for b.Loop() {
-		indexes.Lock()
-		clear(indexes.m)
-		indexes.Unlock()
+		indexes.Clear()
 		d, err := h.open(b, "packed-bench")
 		if err != nil {
 			b.Fatal(err)
