@@ -198,9 +198,7 @@ func (b byLog) Swap(i, j int) {
 // Index gives the log times of a topic, of the message indexes.
 func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err error) {
 	defer guard.File("mcap index", s.name, &err)
-	if err := s.settle(ctx); err != nil {
-		return nil, err
-	}
+	guard.Check(s.settle(ctx))
 	return &s.topics[topic].index, nil
 }
 
@@ -225,9 +223,7 @@ type run struct{ topic, from, to int }
 // read gives runs of messages in one pass; runs whose chunks overlap in time each alone, in as many passes as their chunks step back.
 func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
 	defer guard.File("mcap read", s.name, &err)
-	if err := s.settle(ctx); err != nil {
-		return nil, err
-	}
+	guard.Check(s.settle(ctx))
 	failed = map[int]error{}
 	var inStep []run
 	for _, w := range wants {

@@ -39,22 +39,14 @@ var WriteOptions = map[string]string{
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
 	defer guard.File("mcap write", dst, &err)
 	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
-	if err := w.options(); err != nil {
-		return nil, err
-	}
-	if err := w.choose(); err != nil {
-		return nil, err
-	}
+	guard.Check(w.options())
+	guard.Check(w.choose())
 	eps := reader.Episodes(opt.Episodes, w.info.Episodes)
 	w.pool = video.NewPool(256 << 20)
 	defer w.pool.Close()
 	w.lib = video.LibraryOf(src)
-	if err := w.findPackets(ctx, eps); err != nil {
-		return nil, err
-	}
-	if err := w.describe(); err != nil {
-		return nil, err
-	}
+	guard.Check(w.findPackets(ctx, eps))
+	guard.Check(w.describe())
 	w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(eps)...)
 	folder, single := dst, ""
 	if len(eps) == 1 && bag.Named(dst, ending) {
@@ -64,19 +56,12 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 			folder = "."
 		}
 	}
-	st, err := store.OpenWritable(folder)
-	if err != nil {
-		return nil, err
-	}
+	st := guard.Must(store.OpenWritable(folder))
 	defer store.Close(st)
-	if err := free(ctx, st, single); err != nil {
-		return nil, err
-	}
+	guard.Check(free(ctx, st, single))
 	if single == "" {
 		// Each file is whole or not there, but a folder of them would open with those that a kill left.
-		if err := mark(ctx, st); err != nil {
-			return nil, err
-		}
+		guard.Check(mark(ctx, st))
 	}
 	if err := w.all(ctx, st, eps, single); err != nil {
 		if single == "" {
@@ -94,10 +79,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 const unfinished = ".robocache-unfinished"
 
 func mark(ctx context.Context, st store.Writable) error {
-	m, err := st.Create(ctx, unfinished)
-	if err != nil {
-		return err
-	}
+	m := guard.Must(st.Create(ctx, unfinished))
 	return m.Commit()
 }
 

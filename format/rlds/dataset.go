@@ -95,10 +95,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if err != nil {
 		return nil, err
 	}
-	root, err := store.Sub(s, dir)
-	if err != nil {
-		return nil, err
-	}
+	root := guard.Must(store.Sub(s, dir))
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d = &Dataset{st: root, byKey: map[string]source{}, limit: min(maxRecord, budget), taskAt: -1}
 	b, err := store.ReadFile(ctx, root, infoName, min(maxJSON, budget))
@@ -126,38 +123,22 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		d.info.Robot = own.Robocache.Robot
 	}
 	d.files = handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)
-	if d.plain, err = newPlainShards(options["unpack_bytes"]); err != nil {
-		return nil, err
-	}
+	d.plain = guard.Must(newPlainShards(options["unpack_bytes"]))
 	defer func(d *Dataset) {
 		if err != nil {
 			_ = d.files.Close()
 			_ = d.plain.file.Close()
 		}
 	}(d)
-	if err = d.chooseTask(opt.Map); err != nil {
-		return nil, err
-	}
-	chosen, err := d.raw.choose(options["split"])
-	if err != nil {
-		return nil, err
-	}
-	have, err := d.listed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if d.shards, err = d.raw.shardsOf(chosen, have); err != nil {
-		return nil, err
-	}
+	guard.Check(d.chooseTask(opt.Map))
+	chosen := guard.Must(d.raw.choose(options["split"]))
+	have := guard.Must(d.listed(ctx))
+	d.shards = guard.Must(d.raw.shardsOf(chosen, have))
 	d.strangers(have)
-	if err = d.indexAll(ctx, budget/4); err != nil {
-		return nil, err
-	}
+	guard.Check(d.indexAll(ctx, budget/4))
 	d.recs = lru.New[int, *record](budget / 2)
 	d.thin = lru.New[int, *record](budget / 4)
-	if err = d.chooseClock(ctx, opt, options, own); err != nil {
-		return nil, err
-	}
+	guard.Check(d.chooseClock(ctx, opt, options, own))
 	return d, d.describe(ctx, own)
 }
 
@@ -231,9 +212,7 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
+	guard.Check(g.Wait())
 	total := int64(0)
 	for _, x := range d.index {
 		if x != nil {

@@ -35,9 +35,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
+	guard.Check(g.Wait())
 	return append(out, slices.Concat(found...)...), nil
 }
 

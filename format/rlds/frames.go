@@ -17,9 +17,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	if err != nil {
 		return err
 	}
-	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
-		return err
-	}
+	guard.Check(op.Room(key, "frames", len(rows), len(out)))
 	return d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
 		return d.frames(ctx, l, rec, episode, rows, which, out)
 	})

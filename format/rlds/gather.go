@@ -167,9 +167,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		one := func() (err error) {
 			defer guard.Malformed("rlds gather", &err)
 			if !here {
-				if rec, err = d.values(gctx, episode); err != nil {
-					return err
-				}
+				rec = guard.Must(d.values(gctx, episode))
 			}
 			return fn(rec, episode, which)
 		}
@@ -222,9 +220,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds gather", Where: robocache.Where{"stream": key}, Msg: "rows of this stream vary in length", Hint: "GatherRagged reads them"}
 	}
 	size := l.rowBytes()
-	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
-		return err
-	}
+	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
 	return d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
 		var c *column
 		if l.coding == plain {
@@ -257,9 +253,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 	if err != nil {
 		return err
 	}
-	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
-		return err
-	}
+	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
 	if reader.AllValid(valid); !l.optional {
 		return nil
 	}

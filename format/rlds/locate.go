@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -126,10 +127,7 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 			return "", nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": pair[1]}, Msg: "the folder holds " + pair[0] + ", and not " + pair[1], Hint: "shapes and names are only in these files: copy them beside the shards"}
 		}
 	}
-	all, err := versions(ctx, s)
-	if err != nil {
-		return "", nil, err
-	}
+	all := guard.Must(versions(ctx, s))
 	all = slices.DeleteFunc(all, func(v version) bool {
 		return options["version"] != "" && path.Base(v.dir) != options["version"] || options["config"] != "" && path.Base(v.above) != options["config"]
 	})

@@ -165,10 +165,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 
 // timestamps reads the times of the steps.
 func (d *Dataset) timestamps(ctx context.Context, episode int) ([]int64, error) {
-	rec, err := d.values(ctx, episode)
-	if err != nil {
-		return nil, err
-	}
+	rec := guard.Must(d.values(ctx, episode))
 	l := &d.s.leaves[d.clock.leaf]
 	c, err := d.s.column(rec, d.clock.leaf, d.grown(episode, rec))
 	if err != nil {

@@ -63,31 +63,22 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 }
 
 // WriteStore is Write into a store.
-func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
+	defer guard.Malformed("write rlds", &err)
 	for k := range opt.Options {
 		if _, ok := writeOptions[k]; !ok {
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": k}, Want: "name, version, split or shards", Got: clip(k)}
 		}
 	}
-	have, err := dst.List(ctx, "")
-	if err != nil {
-		return nil, err
-	}
+	have := guard.Must(dst.List(ctx, ""))
 	if len(have) > 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
 	}
 	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}}
-	if err := w.names(); err != nil {
-		return nil, err
-	}
+	guard.Check(w.names())
 	w.timeless = !robocache.KeepsTime(ctx, w.src)
-	if err := w.planLeaves(); err != nil {
-		return nil, err
-	}
-	splits, err := w.planSplits(ctx)
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(w.planLeaves())
+	splits := guard.Must(w.planSplits(ctx))
 	err = w.writeSplits(ctx, splits)
 	if err == nil {
 		err = w.metadata(ctx, splits)
@@ -202,7 +193,8 @@ func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) error {
 			}
 			g.Go(func() (err error) {
 				defer guard.Malformed("write rlds", &err)
-				return robocache.At(w.shard(ctx, s, i, name), robocache.Where{"file": name})
+				defer guard.At(robocache.Where{"file": name})
+				return w.shard(ctx, s, i, name)
 			})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // outLeaf is one feature as it is written.
@@ -237,36 +238,26 @@ func (w *writing) planLeaves() error {
 	for _, f := range picked {
 		how, _ := howOf(f)
 		meta := strings.HasPrefix(f.Key, "episode_metadata.") && f.Default && (how == outText || how == outNumbers || how == outBytes)
-		if err := add(outLeaf{feature: f, key: f.Key, step: !meta, how: how}); err != nil {
-			return err
-		}
+		guard.Check(add(outLeaf{feature: f, key: f.Key, step: !meta, how: how}))
 		if f.Masked && !meta {
-			if err := add(outLeaf{key: f.Key + "_valid", step: true, how: outMask, mask: f.Key}); err != nil {
-				return err
-			}
+			guard.Check(add(outLeaf{key: f.Key + "_valid", step: true, how: outMask, mask: f.Key}))
 			w.find(robocache.SeverityInfo, "mask-beside", f.Key, "rows without a value are marked in "+f.Key+"_valid: RLDS has no masks")
 		}
 	}
 	for _, k := range []string{"is_first", "is_last", "is_terminal"} {
 		if !have[k] {
-			if err := add(outLeaf{key: k, step: true, how: outFlag}); err != nil {
-				return err
-			}
+			guard.Check(add(outLeaf{key: k, step: true, how: outFlag}))
 		}
 	}
 	if !have["language_instruction"] {
-		if err := add(outLeaf{key: "language_instruction", step: true, how: outTask}); err != nil {
-			return err
-		}
+		guard.Check(add(outLeaf{key: "language_instruction", step: true, how: outTask}))
 	}
 	if !w.timeless {
 		w.timestampKey = "timestamp_ns"
 		for have[w.timestampKey] {
 			w.timestampKey = "recorded_" + w.timestampKey
 		}
-		if err := add(outLeaf{key: w.timestampKey, step: true, how: outTimestamp}); err != nil {
-			return err
-		}
+		guard.Check(add(outLeaf{key: w.timestampKey, step: true, how: outTimestamp}))
 	}
 	if !have["episode_metadata.episode_index"] {
 		return add(outLeaf{key: "episode_metadata.episode_index", how: outIndex})

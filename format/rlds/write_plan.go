@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // outSplit is a split as it is written.
@@ -49,17 +50,12 @@ func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
 		}
 		asked = n
 	}
-	perFrame, err := w.sample(ctx, out)
-	if err != nil {
-		return nil, err
-	}
+	perFrame := guard.Must(w.sample(ctx, out))
 	for _, s := range out {
 		w.total += len(s.episodes)
 		frames := int64(0)
 		for _, e := range s.episodes {
-			if err := reader.Op("write rlds").Episode(w.info.Episodes, e); err != nil {
-				return nil, err
-			}
+			guard.Check(reader.Op("write rlds").Episode(w.info.Episodes, e))
 			frames += int64(w.src.Len(e))
 		}
 		n := asked

@@ -108,10 +108,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 // OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
 	defer guard.File("rosbag2 open", s.URI(), &err)
-	o, err := bag.ParseOptions(opt)
-	if err != nil {
-		return nil, err
-	}
+	o := guard.Must(bag.ParseOptions(opt))
 	o.Store, o.URI, o.Format = s, s.URI(), Name
 	var all []recording
 	var links []store.Entry
@@ -139,10 +136,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 		r := &all[k]
 		recs[k] = bag.Recording{Name: r.name, Open: func(ctx context.Context) (bag.Storage, error) { return r.open(ctx, s, oo) }}
 	}
-	d, err := bag.Open(ctx, recs, o)
-	if err != nil {
-		return nil, err
-	}
+	d := guard.Must(bag.Open(ctx, recs, o))
 	d.Info().Findings = append(d.Info().Findings, store.Findings(links, "link-not-followed")...)
 	return d, nil
 }

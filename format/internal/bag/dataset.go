@@ -107,10 +107,7 @@ func (d *Dataset) Episode(ctx context.Context, ep int) (_ robocache.Episode, err
 	if _, err := d.episode(ep); err != nil {
 		return robocache.Episode{}, err
 	}
-	tasks, err := d.tasks(ctx, ep)
-	if err != nil {
-		return robocache.Episode{}, err
-	}
+	tasks := guard.Must(d.tasks(ctx, ep))
 	return robocache.Episode{Position: ep, Index: int64(ep), Length: d.Len(ep), Tasks: tasks}, nil
 }
 

@@ -25,14 +25,9 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: robocache.Where{"episode": ep}, Message: err.Error()})
 			continue
 		}
-		found, err := d.diagnose(ctx, ep)
-		if err != nil {
-			return nil, err
-		}
+		found := guard.Must(d.diagnose(ctx, ep))
 		out = append(out, found...)
-		if found, err = d.checkVideos(ctx, ep, opt.Decode); err != nil {
-			return nil, err
-		}
+		found = guard.Must(d.checkVideos(ctx, ep, opt.Decode))
 		out = append(out, found...)
 		if !verified[e.rec] {
 			verified[e.rec] = true
@@ -58,9 +53,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 // diagnose looks at the streams of one episode.
 func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding, err error) {
 	for i, t := range d.topics {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+		guard.Check(ctx.Err())
 		tr, err := d.track(ctx, ep, i, true)
 		if err != nil {
 			if fatal(err) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // cutEpisodes makes the episodes: a recording each, or parts of recordings by log time.
@@ -35,10 +36,7 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) error {
 		}
 		cut = func(rec int) ([]episode, error) { return d.cutEvents(ctx, rec, arg) }
 	case "table":
-		spans, err := parseTable(arg)
-		if err != nil {
-			return err
-		}
+		spans := guard.Must(parseTable(arg))
 		cut = func(rec int) ([]episode, error) { return d.cutTable(ctx, rec, spans) }
 	case "steps":
 		cut = func(rec int) ([]episode, error) { return d.cutSteps(ctx, rec) }

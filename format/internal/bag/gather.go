@@ -65,9 +65,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, want []robocache.Row, 
 	if s.column < 0 {
 		return wrongKind(f, "a numeric stream of fixed shape")
 	}
-	if err := op.Room(key, "bytes", len(want)*w, len(dst)); err != nil {
-		return err
-	}
+	guard.Check(op.Room(key, "bytes", len(want)*w, len(dst)))
 	return d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
 		copy(dst[i*w:(i+n)*w], b.cols[s.column][r*w:(r+n)*w])
 	})
@@ -114,9 +112,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 	if err != nil {
 		return err
 	}
-	if err := op.Room(key, "rows", len(want), len(valid)); err != nil {
-		return err
-	}
+	guard.Check(op.Room(key, "rows", len(want), len(valid)))
 	if f.Kind == robocache.KindVideo {
 		return d.videoRows(ctx, s, f, want, func(i int, _ string, image int) {
 			valid[i] = 0
@@ -172,9 +168,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo), op.Room(key, "frames", len(want), len(out))); err != nil {
-		return err
-	}
+	guard.Check(cmp.Or(op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo), op.Room(key, "frames", len(want), len(out))))
 	if f.Kind == robocache.KindVideo {
 		return d.videoRows(ctx, s, f, want, func(i int, path string, image int) {
 			if out[i] = (robocache.FrameRef{Path: path, Ordinal: image}); image < 0 {
@@ -251,9 +245,7 @@ func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (o
 	if err != nil {
 		return nil, err
 	}
-	if err := op.Kind(key, f.Kind, robocache.KindText, robocache.KindEvent); err != nil {
-		return nil, err
-	}
+	guard.Check(op.Kind(key, f.Kind, robocache.KindText, robocache.KindEvent))
 	t := d.topics[s.topic]
 	out = make([]string, len(want))
 	err = d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {

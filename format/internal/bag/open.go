@@ -71,51 +71,31 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
+	guard.Check(g.Wait())
 	if i := slices.IndexFunc(errs, func(e error) bool { return e == nil }); i < 0 && len(errs) > 0 {
 		return nil, errs[0]
 	}
 	d.readLayout(errs)
-	if err := d.list(infos); err != nil {
-		return nil, err
-	}
-	if err := d.sample(ctx); err != nil {
-		return nil, err
-	}
+	guard.Check(d.list(infos))
+	guard.Check(d.sample(ctx))
 	var total int64
 	for _, b := range bytes {
 		total += b
 	}
 	all := opt.Scan == "all" || opt.Scan != "sample" && total <= settleBelow
-	if err := d.cutEpisodes(ctx, errs); err != nil {
-		return nil, err
-	}
+	guard.Check(d.cutEpisodes(ctx, errs))
 	if all {
-		if err := d.settle(ctx); err != nil {
-			return nil, err
-		}
+		guard.Check(d.settle(ctx))
 	} else {
 		for _, t := range d.topics {
-			if err := d.probe(t); err != nil {
-				return nil, err
-			}
+			guard.Check(d.probe(t))
 		}
 	}
-	if err := d.findVideos(ctx, all); err != nil {
-		return nil, err
-	}
+	guard.Check(d.findVideos(ctx, all))
 	d.describe(all)
-	if err := d.chooseAnchor(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.measure(ctx, all); err != nil {
-		return nil, err
-	}
-	if err := d.findTasks(ctx); err != nil {
-		return nil, err
-	}
+	guard.Check(d.chooseAnchor(ctx))
+	guard.Check(d.measure(ctx, all))
+	guard.Check(d.findTasks(ctx))
 	d.info.Findings = append(d.info.Findings, d.Noticed()...)
 	opened = true
 	return d, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // headerCheck is what the messages that were read say of the headers of a topic.
@@ -91,18 +92,14 @@ func (d *Dataset) settle(ctx context.Context) error {
 		list[i] = &settling{t: t, w: newWatcher(t.dec)}
 	}
 	for rec := range d.pool.recs {
-		if err := d.settleRecording(ctx, rec, list); err != nil {
-			return err
-		}
+		guard.Check(d.settleRecording(ctx, rec, list))
 	}
 	for _, s := range list {
 		d.refresh(s.t)
 		for _, f := range s.t.dec.Findings() {
 			d.notice(-1, f)
 		}
-		if err := d.chooseClock(s.t, &s.j); err != nil {
-			return err
-		}
+		guard.Check(d.chooseClock(s.t, &s.j))
 	}
 	return nil
 }
@@ -174,10 +171,7 @@ func (d *Dataset) keepTimestamps(rec int, s *settling) {
 
 // probe checks a topic by its first messages alone.
 func (d *Dataset) probe(t *topic) error {
-	dec, err := ros2.NewTopic(t.name, t.schema, t.first)
-	if err != nil {
-		return err
-	}
+	dec := guard.Must(ros2.NewTopic(t.name, t.schema, t.first))
 	w := newWatcher(dec)
 	for i, b := range t.first {
 		w.take(i, &Message{Log: t.firstLog[i], Data: b})

@@ -50,10 +50,7 @@ func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Range
 	if !ok {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no such video"}
 	}
-	r, err := d.topicVideo(ctx, k)
-	if err != nil {
-		return nil, err
-	}
+	r := guard.Must(d.topicVideo(ctx, k))
 	if r.mp4 == nil {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no message holds an image that can be decoded"}
 	}
@@ -190,9 +187,7 @@ func (f *videoFile) Remote() bool { return f.video.remote }
 
 func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
 	defer guard.Malformed("video", &err)
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+	guard.Check(ctx.Err())
 	d, r := f.d, f.video
 	t := d.topics[f.key.topic]
 	return r.mp4.ReadAt(p, off, func(first, last int, yield func(int, []byte) error) error {
@@ -275,10 +270,7 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) error {
 
 // checkVideos looks at the topic videos of an episode, and where asked decodes all of their images.
 func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []robocache.Finding, err error) {
-	e, err := d.episode(ep)
-	if err != nil {
-		return nil, err
-	}
+	e := guard.Must(d.episode(ep))
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" || t.place[e.rec] < 0 {
 			continue
