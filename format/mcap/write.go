@@ -264,35 +264,16 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, single 
 
 // file writes one episode.
 func (w *writing) file(ctx context.Context, st store.Writable, name string, index, ep int) (rows, size int64, err error) {
-	e, err := w.src.Episode(ctx, ep)
-	if err != nil {
-		return 0, 0, err
-	}
-	out, err := st.Create(ctx, name)
-	if err != nil {
-		return 0, 0, err
-	}
+	defer guard.Malformed("mcap", &err)
+	e := guard.Must(w.src.Episode(ctx, ep))
+	out := guard.Must(st.Create(ctx, name))
 	defer out.Abort()
 	buf := bufio.NewWriterSize(out, 256<<10)
-	cw, err := container.NewWriter(buf, container.WriterOptions{Profile: "ros2", Library: "robocache", Chunk: w.chunk, Compression: w.compression})
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := w.messages(ctx, cw, ep); err != nil {
-		return 0, 0, err
-	}
-	meta, err := json.Marshal(bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks})
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}); err != nil {
-		return 0, 0, err
-	}
-	if err := cw.Close(); err != nil {
-		return 0, 0, err
-	}
-	if err := buf.Flush(); err != nil {
-		return 0, 0, err
-	}
+	cw := guard.Must(container.NewWriter(buf, container.WriterOptions{Profile: "ros2", Library: "robocache", Chunk: w.chunk, Compression: w.compression}))
+	guard.Check(w.messages(ctx, cw, ep))
+	meta := guard.Must(json.Marshal(bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks}))
+	guard.Check(cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}))
+	guard.Check(cw.Close())
+	guard.Check(buf.Flush())
 	return int64(w.src.Len(ep)), cw.Bytes(), out.Commit()
 }

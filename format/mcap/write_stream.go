@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -150,7 +151,8 @@ func (s *source) message(ctx context.Context) ([]byte, error) {
 	return s.batch[s.next-s.from], nil
 }
 
-func (s *source) fill(ctx context.Context, rows []robocache.Row) error {
+func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
+	defer guard.Malformed("mcap", &err)
 	f := &s.feature
 	src := s.w.src
 	switch s.how {
@@ -163,13 +165,8 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) error {
 	case asArray:
 		w := f.RowBytes()
 		data := make([]byte, w*len(rows))
-		if err := src.Gather(ctx, f.Key, rows, data); err != nil {
-			return err
-		}
-		valid, err := s.valid(ctx, rows)
-		if err != nil {
-			return err
-		}
+		guard.Check(src.Gather(ctx, f.Key, rows, data))
+		valid := guard.Must(s.valid(ctx, rows))
 		shape := f.Shape
 		if len(shape) == 0 {
 			shape = []int{1}
@@ -179,10 +176,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) error {
 			if valid != nil && valid[i] == 0 {
 				row, dims = nil, []int{0} // no elements: the row holds no value
 			}
-			m, err := ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row)
-			if err != nil {
-				return err
-			}
+			m := guard.Must(ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row))
 			s.batch = append(s.batch, m)
 		}
 		return nil
@@ -309,21 +303,17 @@ func asJPEG(r *robocache.Raw) ([]byte, error) {
 }
 
 // messages writes the messages of all streams of an episode by time; of one time in the order of the streams.
-func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) error {
+func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (err error) {
+	defer guard.Malformed("mcap", &err)
 	schemas := map[string]uint16{}
 	var list []*source
-	task, err := w.task(ctx, ep)
-	if err != nil {
-		return err
-	}
+	task := guard.Must(w.task(ctx, ep))
 	if task != nil {
 		list = append(list, task)
 	}
 	for i := range w.streams {
 		s := &source{target: &w.streams[i], w: w, ep: ep, typ: w.streams[i].typ}
-		if s.times, err = w.src.Times(ctx, ep, s.feature.Key); err != nil {
-			return err
-		}
+		s.times = guard.Must(w.src.Times(ctx, ep, s.feature.Key))
 		list = append(list, s)
 	}
 	for _, s := range list {
@@ -340,23 +330,14 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) er
 		if best < 0 {
 			return nil
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		guard.Check(ctx.Err())
 		s := list[best]
-		data, err := s.message(ctx)
-		if err != nil {
-			return err
-		}
+		data := guard.Must(s.message(ctx))
 		if !s.made {
-			if err := s.begin(cw); err != nil {
-				return err
-			}
+			guard.Check(s.begin(cw))
 		}
 		at := s.times[s.next]
-		if err := cw.Message(&container.Message{Channel: s.channel, Sequence: sequence[best], Log: at, Publish: at, Data: data}); err != nil {
-			return robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next})
-		}
+		guard.Check(robocache.At(cw.Message(&container.Message{Channel: s.channel, Sequence: sequence[best], Log: at, Publish: at, Data: data}), robocache.Where{"stream": s.feature.Key, "row": s.next}))
 		sequence[best]++
 		s.next++
 	}

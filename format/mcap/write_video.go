@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -61,14 +62,12 @@ func (w *writing) framesOf(ctx context.Context, t *target, ep int) ([]robocache.
 }
 
 // provePackets is ErrUnsupported where the frames of an episode are not a run of packets that decode from the first on, each to the frame of its row.
-func (w *writing) provePackets(ctx context.Context, t *target, ep int) error {
+func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err error) {
+	defer guard.Malformed("mcap", &err)
 	no := func(format string, args ...any) error {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: fmt.Sprintf(format, args...)}
 	}
-	refs, err := w.framesOf(ctx, t, ep)
-	if err != nil {
-		return err
-	}
+	refs := guard.Must(w.framesOf(ctx, t, ep))
 	var file *video.File
 	var entry *video.SampleEntry
 	var form *video.Elementary
@@ -83,9 +82,7 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) error {
 		case r.Path == "":
 			return no("frames that lie in no file")
 		case file == nil:
-			if file, err = w.lib.Acquire(ctx, r.Path); err != nil {
-				return err
-			}
+			file = guard.Must(w.lib.Acquire(ctx, r.Path))
 			defer file.Release()
 		}
 		if r.Path != file.Path {
@@ -106,12 +103,8 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) error {
 			case t.codec != "" && t.codec != entry.Codec:
 				return no("the codec is %s, of episodes before %s", entry.Codec, t.codec)
 			}
-			if form, err = video.NewElementary(entry); err != nil {
-				return err
-			}
-			if proof, err = video.NewStream(entry.Codec, video.Limits{}); err != nil {
-				return err
-			}
+			form = guard.Must(video.NewElementary(entry))
+			proof = guard.Must(video.NewStream(entry.Codec, video.Limits{}))
 			colour := colourOf(entry)
 			if t.codec != "" && (colour == nil) != (t.colour == nil) || colour != nil && t.colour != nil && *colour != *t.colour {
 				return no("the colours are said in another way than in episodes before")
@@ -157,11 +150,10 @@ func readPacket(ctx context.Context, f *video.File, s video.Sample, form *video.
 }
 
 // packets makes the messages of rows whose packets are copied; one without a frame is empty.
-func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
+func (s *source) packets(ctx context.Context, rows []robocache.Row) (err error) {
+	defer guard.Malformed("mcap", &err)
 	refs := make([]robocache.FrameRef, len(rows))
-	if err := s.w.src.Frames(ctx, s.feature.Key, rows, refs); err != nil {
-		return err
-	}
+	guard.Check(s.w.src.Frames(ctx, s.feature.Key, rows, refs))
 	var file *video.File
 	var form *video.Elementary
 	var sample []byte
@@ -171,22 +163,16 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 		if !refs[i].Missing {
 			var err error
 			if file == nil {
-				if file, err = s.w.lib.Acquire(ctx, refs[i].Path); err != nil {
-					return err
-				}
+				file = guard.Must(s.w.lib.Acquire(ctx, refs[i].Path))
 				defer file.Release()
 			}
 			d := file.Index.DecodeIndex(refs[i].Ordinal)
 			at := file.Index.Sample(d)
 			if form == nil {
-				if form, err = video.NewElementary(&file.Index.Entries()[at.Entry]); err != nil {
-					return err
-				}
+				form = guard.Must(video.NewElementary(&file.Index.Entries()[at.Entry]))
 			}
 			if s.proof == nil {
-				if s.proof, err = video.NewStream(s.codec, video.Limits{}); err != nil {
-					return err
-				}
+				s.proof = guard.Must(video.NewStream(s.codec, video.Limits{}))
 			}
 			if sample, packet, err = readPacket(ctx, file, at, form, sample, nil); err != nil {
 				return err

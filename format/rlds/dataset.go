@@ -124,8 +124,9 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	d.files = handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)
 	d.plain = guard.Must(newPlainShards(options["unpack_bytes"]))
+	opened := false
 	defer func(d *Dataset) {
-		if err != nil {
+		if !opened { // also where the work ended at the guard
 			_ = d.files.Close()
 			_ = d.plain.file.Close()
 		}
@@ -139,7 +140,9 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	d.recs = lru.New[int, *record](budget / 2)
 	d.thin = lru.New[int, *record](budget / 4)
 	guard.Check(d.chooseClock(ctx, opt, options, own))
-	return d, d.describe(ctx, own)
+	guard.Check(d.describe(ctx, own))
+	opened = true
+	return d, nil
 }
 
 // listed gives the files of the version with their sizes; nil where the store cannot list.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -165,11 +166,10 @@ func readJSON(file string, b []byte, v any) error {
 }
 
 // parseFeatures reads features.json.
-func parseFeatures(b []byte) (*schema, error) {
+func parseFeatures(b []byte) (_ *schema, err error) {
+	defer guard.Malformed("rlds", &err)
 	var root node
-	if err := readJSON(featuresName, b, &root); err != nil {
-		return nil, err
-	}
+	guard.Check(readJSON(featuresName, b, &root))
 	if root.FeaturesDict == nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName, "pointer": "/featuresDict"}, Want: "a dict of features", Got: "none"}
 	}
@@ -179,14 +179,10 @@ func parseFeatures(b []byte) (*schema, error) {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "rlds", Where: robocache.Where{"file": featuresName, "pointer": "/featuresDict/features/steps"},
 			Want: "a sequence of steps", Got: "none", Hint: "RLDS keeps episodes: records whose feature steps is a nested data set"}
 	}
-	if err := s.walk(steps.Sequence.Feature, stepsName, "", true, nil, 0); err != nil {
-		return nil, err
-	}
+	guard.Check(s.walk(steps.Sequence.Feature, stepsName, "", true, nil, 0))
 	for _, k := range slices.Sorted(maps.Keys(root.FeaturesDict.Features)) {
 		if k != stepsName {
-			if err := s.walk(root.FeaturesDict.Features[k], k, k, false, nil, 0); err != nil {
-				return nil, err
-			}
+			guard.Check(s.walk(root.FeaturesDict.Features[k], k, k, false, nil, 0))
 		}
 	}
 	return s, s.settle()

@@ -100,23 +100,16 @@ func (d *Dataset) read(ctx context.Context, s, r int) (b []byte, err error) {
 }
 
 // withShard calls fn with the records of a shard, of the version that was indexed.
-func (d *Dataset) withShard(ctx context.Context, s int, fn func(r robocache.Ranged) error) error {
+func (d *Dataset) withShard(ctx context.Context, s int, fn func(r robocache.Ranged) error) (err error) {
+	defer guard.Malformed("rlds", &err)
 	name, x := d.shards[s].name, d.index[s]
-	f, err := d.open(ctx, name)
-	if err != nil {
-		return err
-	}
+	f := guard.Must(d.open(ctx, name))
 	defer d.files.Put(f)
-	if err := x.check(f.Value); err != nil {
-		return err
-	}
+	guard.Check(x.check(f.Value))
 	if x.packed == unpacked {
 		return fn(f.Value)
 	}
-	u, err := d.plain.shard(ctx, name, f.Value, x.packed, d.limit)
-	if err != nil {
-		return err
-	}
+	u := guard.Must(d.plain.shard(ctx, name, f.Value, x.packed, d.limit))
 	return fn(u)
 }
 
@@ -143,9 +136,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 	order := make([]int, len(rows))
 	sorted := true
 	for i, r := range rows {
-		if err := d.checkRow(r); err != nil {
-			return robocache.At(err, robocache.Where{"stream": l.key})
-		}
+		guard.Check(robocache.At(d.checkRow(r), robocache.Where{"stream": l.key}))
 		order[i] = i
 		sorted = sorted && (i == 0 || rows[i-1].Episode <= r.Episode)
 	}

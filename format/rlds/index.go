@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -216,16 +217,14 @@ func (b *indexer) find(code string, off int64, format string, args ...any) {
 	}
 }
 
-func (b *indexer) records(w *window) error {
+func (b *indexer) records(w *window) (err error) {
+	defer guard.Malformed("rlds", &err)
 	for off := int64(0); off < w.size; {
 		if w.size-off < headBytes+tailBytes {
 			b.find("truncated-shard", off, "%d bytes after the last record: the file is cut", w.size-off)
 			return nil
 		}
-		head, err := w.at(off, headBytes)
-		if err != nil {
-			return err
-		}
+		head := guard.Must(w.at(off, headBytes))
 		n, ok := recordLength(head)
 		if !ok {
 			b.find("bad-length-crc", off, "the check sum of a record's length does not hold: the rest of the shard (%d bytes) is lost", w.size-off)
@@ -235,9 +234,7 @@ func (b *indexer) records(w *window) error {
 			b.find("truncated-shard", off, "a record of %d bytes, and the file ends after %d: the file is cut", n, w.size-off-headBytes)
 			return nil
 		}
-		if err := w.ctx.Err(); err != nil {
-			return err
-		}
+		guard.Check(w.ctx.Err())
 		at, size := off+headBytes, int64(n)
 		g, ok, err := b.s.look(w, at, size, b.taskSlot, len(b.x.off) == 0)
 		if err != nil {
@@ -246,9 +243,7 @@ func (b *indexer) records(w *window) error {
 		if !ok {
 			g, err = b.whole(w, off, size)
 		}
-		if err := b.add(off, size, g, err); err != nil {
-			return err
-		}
+		guard.Check(b.add(off, size, g, err))
 		off = at + size + tailBytes
 	}
 	return nil

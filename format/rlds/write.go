@@ -203,17 +203,13 @@ func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) error {
 
 // shard writes one file.
 func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (err error) {
-	out, err := w.dst.Create(ctx, name)
-	if err != nil {
-		return err
-	}
+	defer guard.Malformed("rlds", &err)
+	out := guard.Must(w.dst.Create(ctx, name))
 	defer out.Abort()
 	p := stills.New(w.src)
 	defer p.Close()
 	for _, e := range s.shards[i] {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		guard.Check(ctx.Err())
 		n := w.src.Len(e)
 		b, err := w.episode(ctx, p, e, n)
 		if err != nil {
@@ -236,9 +232,7 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 		w.mu.Unlock()
 		w.progress(1, int64(n), int64(len(b))+headBytes+tailBytes)
 	}
-	if err := out.Commit(); err != nil {
-		return err
-	}
+	guard.Check(out.Commit())
 	w.mu.Lock()
 	s.files[i] = name
 	w.mu.Unlock()
@@ -258,14 +252,10 @@ func (w *writing) progress(episodes int, frames, bytes int64) {
 }
 
 // metadata writes what is not shards, dataset_info.json last.
-func (w *writing) metadata(ctx context.Context, splits []*outSplit) error {
-	b, err := featuresJSON(w.leaves)
-	if err != nil {
-		return err
-	}
-	if err := w.file(ctx, featuresName, b); err != nil {
-		return err
-	}
+func (w *writing) metadata(ctx context.Context, splits []*outSplit) (err error) {
+	defer guard.Malformed("rlds", &err)
+	b := guard.Must(featuresJSON(w.leaves))
+	guard.Check(w.file(ctx, featuresName, b))
 	own := map[string]any{"stamps": w.timestampKey, "regular": !w.uneven}
 	if !w.info.FPS.Zero() {
 		own["fps"] = w.info.FPS
@@ -276,12 +266,8 @@ func (w *writing) metadata(ctx context.Context, splits []*outSplit) error {
 	if extra := w.extras(); len(extra) > 0 {
 		own["features"] = extra
 	}
-	if b, err = json.MarshalIndent(map[string]any{"robocache": own}, "", "  "); err != nil {
-		return err
-	}
-	if err := w.file(ctx, metadataName, b); err != nil {
-		return err
-	}
+	b = guard.Must(json.MarshalIndent(map[string]any{"robocache": own}, "", "  "))
+	guard.Check(w.file(ctx, metadataName, b))
 	var list []map[string]any
 	for _, s := range splits {
 		lengths := make([]string, len(s.lengths))
@@ -290,9 +276,7 @@ func (w *writing) metadata(ctx context.Context, splits []*outSplit) error {
 		}
 		list = append(list, map[string]any{"name": s.name, "filepathTemplate": defaultTemplate, "numBytes": strconv.FormatInt(s.bytes, 10), "shardLengths": lengths})
 	}
-	if b, err = json.MarshalIndent(map[string]any{"name": w.name, "version": w.version, "fileFormat": "tfrecord", "description": "Written by RoboCache.", "splits": list}, "", "  "); err != nil {
-		return err
-	}
+	b = guard.Must(json.MarshalIndent(map[string]any{"name": w.name, "version": w.version, "fileFormat": "tfrecord", "description": "Written by RoboCache.", "splits": list}, "", "  "))
 	return w.file(ctx, infoName, b)
 }
 

@@ -10,18 +10,17 @@ import (
 	"github.com/klauspost/compress/zlib"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // encodeImage gives the bytes that stand for an image: JPEG and PNG as they are, all else as PNG without loss.
-func encodeImage(l *outLeaf, ref *robocache.FrameRef) ([]byte, error) {
+func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
+	defer guard.Malformed("rlds", &err)
 	if ref.Missing {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the row has no image, and RLDS has no place for that", Hint: "leave the episode out"}
 	}
-	info, err := video.ImageSize(ref)
-	if err != nil {
-		return nil, err
-	}
+	info := guard.Must(video.ImageSize(ref))
 	f := l.feature
 	if f.Height > 0 && f.Width > 0 && (info.Height != f.Height || info.Width != f.Width) {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the size of an image", Want: fmt.Sprintf("%d × %d", f.Height, f.Width), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
@@ -43,14 +42,9 @@ func encodeImage(l *outLeaf, ref *robocache.FrameRef) ([]byte, error) {
 			spec.Pixel = video.Gray16
 			raw.Channels, raw.DType = 1, robocache.Uint16
 		}
-		n, err := video.StillBytes(info, spec)
-		if err != nil {
-			return nil, err
-		}
+		n := guard.Must(video.StillBytes(info, spec))
 		raw.Pix = make([]byte, n)
-		if err := video.DecodeImage(ref, spec, raw.Pix); err != nil {
-			return nil, err
-		}
+		guard.Check(video.DecodeImage(ref, spec, raw.Pix))
 		return video.EncodeImage(&robocache.FrameRef{Raw: raw})
 	}
 	return video.EncodeImage(ref)
@@ -69,9 +63,7 @@ func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) ([]byte, error) 
 		}
 	} else { // TIFF: "millimetres" of what is said to be millimetres are the numbers themselves
 		pix = make([]byte, info.Width*info.Height*4)
-		if err := video.DecodeImage(ref, &video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}}, pix); err != nil {
-			return nil, err
-		}
+		guard.Check(video.DecodeImage(ref, &video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}}, pix))
 	}
 	return rgbaPNG(pix, stride, info.Width, info.Height)
 }

@@ -9,19 +9,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/stills"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // episode makes the record of the first n rows of an episode.
-func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) ([]byte, error) {
-	ep, err := w.src.Episode(ctx, e)
-	if err != nil {
-		return nil, err
-	}
+func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []byte, err error) {
+	defer guard.Malformed("rlds", &err)
+	ep := guard.Must(w.src.Episode(ctx, e))
 	var times []int64
 	if !w.timeless {
-		if times, err = w.src.Times(ctx, e, ""); err != nil {
-			return nil, err
-		}
+		times = guard.Must(w.src.Times(ctx, e, ""))
 	}
 	if len(times) < n && !w.timeless {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
@@ -29,9 +26,7 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) ([]by
 	rows := reader.Rows(e, 0, n)
 	x := newExample()
 	for i := range w.leaves {
-		if err := w.leaf(ctx, x, &w.leaves[i], p, rows, times, &ep); err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": w.leaves[i].key})
-		}
+		guard.Check(robocache.At(w.leaf(ctx, x, &w.leaves[i], p, rows, times, &ep), robocache.Where{"stream": w.leaves[i].key}))
 	}
 	return x.bytes()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/mcap"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -283,11 +284,9 @@ const walLimit = 1 << 30
 
 // openFile opens one storage file by what its first bytes say.
 func openFile(ctx context.Context, s store.Store, name string, opt openOptions) (_ bag.Storage, err error) {
+	defer guard.Malformed("rosbag2", &err)
 	var f robocache.Ranged
-	f, err = s.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+	f = guard.Must(s.Open(ctx, name))
 	kept := false
 	defer func() {
 		if !kept {
@@ -295,23 +294,16 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 		}
 	}()
 	head := make([]byte, min(16, f.Size()))
-	if err := f.ReadAt(ctx, head, 0); err != nil {
-		return nil, err
-	}
+	guard.Check(f.ReadAt(ctx, head, 0))
 	if len(head) >= 4 && string(head[:4]) == "\x28\xb5\x2f\xfd" {
-		u, err := unpack(ctx, f, name)
-		if err != nil {
-			return nil, err
-		}
+		u := guard.Must(unpack(ctx, f, name))
 		if err := f.Close(); err != nil {
 			u.Close()
 			return nil, err
 		}
 		f = u
 		head = make([]byte, min(16, f.Size()))
-		if err := f.ReadAt(ctx, head, 0); err != nil {
-			return nil, err
-		}
+		guard.Check(f.ReadAt(ctx, head, 0))
 	}
 	var out bag.Storage
 	if sqlite.IsDB(head) {
@@ -323,9 +315,7 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 				return nil, err
 			}
 		}
-		if out, err = openDB3(ctx, f, name, wal, opt.blocks); err != nil {
-			return nil, err
-		}
+		out = guard.Must(openDB3(ctx, f, name, wal, opt.blocks))
 	} else if out, err = mcap.OpenStorage(ctx, f, name, opt.mcap); err != nil {
 		if strings.HasSuffix(strings.TrimSuffix(name, packed), ".db3") {
 			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Want: "a SQLite 3 file", Got: strconv.Quote(string(head))}

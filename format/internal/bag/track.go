@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // track is the rows of one topic in one episode.
@@ -167,7 +168,8 @@ func (j *job) wrong(k int, err error) {
 }
 
 // loadPlain reads timestamps and columns of a topic whose messages are one row each, and of the other such topics that were asked for.
-func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) (*track, error) {
+func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) (_ *track, err error) {
+	defer guard.Malformed("recordings", &err)
 	var jobs []*job
 	var places []int
 	at := map[int]*job{}
@@ -195,9 +197,7 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 		at[t.place[e.rec]] = j
 		return nil
 	}
-	if err := add(topic); err != nil {
-		return nil, err
-	}
+	guard.Check(add(topic))
 	if jobs[0].from == 0 && jobs[0].to == len(jobs[0].log) {
 		for i, t := range d.topics {
 			if i == topic || !t.wanted.Load() || !d.needsPayload(t) || t.many || t.place[e.rec] < 0 || at[t.place[e.rec]] != nil {
@@ -206,9 +206,7 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 			if _, ok := d.tracks.Peek(trackKey{ep, i, true}); ok {
 				continue
 			}
-			if err := add(i); err != nil {
-				return nil, err
-			}
+			guard.Check(add(i))
 		}
 		failed, err := s.Walk(ctx, places, func(topic, i int, m *Message) error {
 			if j := at[topic]; i >= j.from && i < j.to {
@@ -216,9 +214,7 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 			}
 			return nil
 		})
-		if err = cmp.Or(err, failed[places[0]]); err != nil {
-			return nil, err
-		}
+		guard.Check(cmp.Or(err, failed[places[0]]))
 		for k := len(jobs) - 1; k > 0; k-- { // who reads them meets the error
 			if failed[places[k]] != nil {
 				jobs = slices.Delete(jobs, k, k+1)
