@@ -213,9 +213,20 @@ func (r *reducer) sum(dst, rows []float32, n int) {
 	}
 }
 
-// extreme takes one number more into the key of a maximum or a minimum.
-func (r *reducer) extreme(m uint32, x float32) uint32 {
-	switch o := kernel.Order(x); {
+// ordered turns the bits of a float that is no NaN into an integer that sorts as the float does, with -0 < +0; it is its own inverse.
+func ordered(b uint32) int32 {
+	k := int32(b)
+	return k ^ (k>>31)&math.MaxInt32
+}
+
+var (
+	lowest  = ordered(math.Float32bits(float32(math.Inf(-1))))
+	highest = ordered(math.Float32bits(float32(math.Inf(1))))
+)
+
+// extreme takes one number more into a maximum or a minimum.
+func (r *reducer) extreme(m int32, x float32) int32 {
+	switch o := ordered(math.Float32bits(x)); {
 	case x != x:
 		return m
 	case r.mode == kernel.Maximum:
@@ -226,11 +237,11 @@ func (r *reducer) extreme(m uint32, x float32) uint32 {
 }
 
 // none is the maximum or minimum of nothing.
-func (r *reducer) none() uint32 {
+func (r *reducer) none() int32 {
 	if r.mode == kernel.Maximum {
-		return kernel.Order(float32(math.Inf(-1)))
+		return lowest
 	}
-	return kernel.Order(float32(math.Inf(1)))
+	return highest
 }
 
 func (r *reducer) extremes(dst, rows []float32) {
@@ -239,9 +250,11 @@ func (r *reducer) extremes(dst, rows []float32) {
 		for i := j; i < len(rows); i += r.width {
 			m = r.extreme(m, rows[i])
 		}
-		dst[j] = kernel.Unorder(m)
+		dst[j] = unordered(m)
 	}
 }
+
+func unordered(m int32) float32 { return math.Float32frombits(uint32(ordered(uint32(m)))) }
 
 // columns is reduce by number i of the points, and channel j.
 func (r *reducer) columns(dst []float32, n int, at func(i, j int) float64) {
@@ -258,7 +271,7 @@ func (r *reducer) columns(dst []float32, n int, at func(i, j int) float64) {
 		case kernel.FirstPoint:
 			dst[j] = float32(at(0, j))
 		case kernel.Maximum, kernel.Minimum:
-			dst[j] = kernel.Unorder(m)
+			dst[j] = unordered(m)
 		case kernel.Average:
 			dst[j] = float32(s / float64(n))
 		default:
