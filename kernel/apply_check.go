@@ -16,7 +16,7 @@ func (op *ApplyOp) Check() error {
 	for i := range op.Parts {
 		p := &op.Parts[i]
 		if err := p.check(name); err != nil {
-			return robocache.At(err, p.place(i))
+			return robocache.At(err, p.where(i))
 		}
 	}
 	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
@@ -27,7 +27,7 @@ func (op *ApplyOp) Check() error {
 
 func (op *ApplyOp) name() string { return "apply" }
 
-func (p *Part) place(i int) robocache.Where {
+func (p *Part) where(i int) robocache.Where {
 	if p.Name != "" {
 		return robocache.Where{"stream": p.Name}
 	}

@@ -49,7 +49,7 @@ func fused(t *testing.T, values, times, targets Tensor, rule Rule) (out, valid [
 	return o.Data, v.Data
 }
 
-// TestEarlier holds the rows of specs/kernels.md section 8 that are about resample and fuse: what the earlier RoboCache got wrong.
+// TestEarlier holds what the earlier RoboCache got wrong in resample and fuse.
 func TestEarlier(t *testing.T) {
 	const B, S, T, D = 32, 5, 7, 6
 	timestamps, aims := int64Tensor(0, 10, 20, 30, 40), int64Tensor(-5, 0, 5, 17, 33, 40, 50)

@@ -30,7 +30,7 @@ func (op *FuseOp) Check() error {
 			err = s.Epilogue.checkSamples(name, batch)
 		}
 		if err != nil {
-			return robocache.At(err, s.place(i, len(op.Series)))
+			return robocache.At(err, s.where(i, len(op.Series)))
 		}
 		if cols > math.MaxInt-s.cols() { // of no rows: then any extent is legal
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: name, Msg: "more elements than can be counted", Want: "at most 2^63 columns", Got: "more"}
@@ -73,10 +73,10 @@ func (op *FuseGradOp) Check() error {
 	s := &op.Series
 	batch := -1
 	if err := s.check(name, op.Clock, &batch); err != nil {
-		return robocache.At(err, s.place(0, 1))
+		return robocache.At(err, s.where(0, 1))
 	}
 	unsupported := func(msg, want, got string) error {
-		return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: name, Msg: msg, Want: want, Got: got}, s.place(0, 1))
+		return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: name, Msg: msg, Want: want, Got: got}, s.where(0, 1))
 	}
 	switch {
 	case s.Rule.Mode >= Slerp:
@@ -113,7 +113,7 @@ func (op *FuseGradOp) Check() error {
 
 func (op *FuseGradOp) name() string { return "fuse_grad" }
 
-func (s *Series) place(i, n int) robocache.Where {
+func (s *Series) where(i, n int) robocache.Where {
 	switch {
 	case s.Name != "":
 		return robocache.Where{"stream": s.Name}

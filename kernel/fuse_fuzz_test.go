@@ -101,7 +101,7 @@ func FuzzFuse(f *testing.F) {
 	})
 }
 
-// within is the bound of specs/kernels.md section 2: 2^-21 of the larger sample, in rationals.
+// within is the bound of the linear mode: 2^-21 of the larger sample, in rationals.
 func within(t *testing.T, got, v0, v1 float32, num, den int64) {
 	t.Helper()
 	a, b := float64(v0), float64(v1)

@@ -16,7 +16,7 @@ func (Reference) Apply(op *ApplyOp) error {
 		p := &op.Parts[i]
 		plans[i] = p.plan()
 		if err := plans[i].check(); err != nil {
-			return robocache.At(err, p.place(i))
+			return robocache.At(err, p.where(i))
 		}
 	}
 	for i := range op.Parts {
@@ -31,7 +31,7 @@ func (Reference) Apply(op *ApplyOp) error {
 			}
 		}
 		if err := Resample(p.Out.matrix(0, rows), p.Src.matrix(0, p.Src.Shape[0]), plans[i], opt); err != nil {
-			return robocache.At(err, p.place(i))
+			return robocache.At(err, p.where(i))
 		}
 		if p.Valid != nil {
 			for row, v := range valid {

@@ -20,7 +20,7 @@ func (Reference) Fuse(op *FuseOp) error {
 			for i := range op.Series {
 				s := &op.Series[i]
 				if err := op.entry(s, b, i, col, write); err != nil {
-					return failed(err, op.name(), s.place(i, len(op.Series)), b)
+					return failed(err, op.name(), s.where(i, len(op.Series)), b)
 				}
 				col += s.cols()
 			}

@@ -14,7 +14,7 @@ func (Reference) FuseGrad(op *FuseGradOp) error {
 		for b := range op.Out.Shape[0] {
 			p, from, err := op.Series.plan(&op.Targets, b, op.Clock, op.Epsilon)
 			if err != nil {
-				return failed(err, "fuse_grad", op.Series.place(0, 1), b)
+				return failed(err, "fuse_grad", op.Series.where(0, 1), b)
 			}
 			if !write {
 				continue

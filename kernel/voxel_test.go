@@ -36,7 +36,7 @@ func grid(points Tensor, mode VoxelMode, g ...int) *VoxelOp {
 	return op
 }
 
-// TestEarlierVoxels are the rows of specs/kernels.md section 8: what the earlier RoboCache got wrong.
+// TestEarlierVoxels is what the earlier RoboCache got wrong.
 func TestEarlierVoxels(t *testing.T) {
 	for _, c := range []struct {
 		grid []int
@@ -84,7 +84,7 @@ func TestEarlierVoxels(t *testing.T) {
 	}
 }
 
-// TestVoxelPhrases are the phrases of specs/python-api.md section 2 and specs/kernels.md section 5.
+// TestVoxelPhrases are the phrases of errors that callers look for.
 func TestVoxelPhrases(t *testing.T) {
 	good := func() *VoxelOp { return grid(floats([]int{1, 3}, 0, 0, 0), Count, 2, 3, 4) }
 	if err := good().Check(); err != nil {

@@ -103,7 +103,7 @@ func (c *apply) unit(w *worker, u int) bool {
 		if !ok {
 			return false
 		}
-		at := place{row: r, sources: p.Src.Shape[0], left: k.left, right: k.right}
+		at := region{row: r, sources: p.Src.Shape[0], left: k.left, right: k.right}
 		var valid []uint8
 		if usable {
 			valid, ok = w.rows(s, at, samples)

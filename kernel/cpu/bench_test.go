@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// shape is a workload of specs/peers.md section 3 and of the sweep: B entries of S samples and D columns, brought to T rows.
+// shape is a workload of bench ops and of the sweep: B entries of S samples and D columns, brought to T rows.
 type shape struct {
 	b, s, t, d int
 	dtype      robocache.DType

@@ -6,8 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// place says which rows of the views a plan is about.
-type place struct {
+// region says which rows of the views a plan is about.
+type region struct {
 	b, row      int // of the result: entry, first row
 	batch, from int // of the source: entry, first row
 	sources     int // rows of the source
@@ -15,7 +15,7 @@ type place struct {
 }
 
 // rows makes the planned rows of one stream, and returns their validity. It is false where kernel.Resample refuses.
-func (w *worker) rows(s *stream, at place, samples []int64) ([]uint8, bool) {
+func (w *worker) rows(s *stream, at region, samples []int64) ([]uint8, bool) {
 	p := &w.plan
 	n := len(p.Kind)
 	if s.cols == 0 || n == 0 {
@@ -68,7 +68,7 @@ func (w *worker) rows(s *stream, at place, samples []int64) ([]uint8, bool) {
 }
 
 // left makes those of rows from … to-1 that the kernel left to the reference.
-func (w *worker) left(s *stream, at place, valid []uint8, from, to int) bool {
+func (w *worker) left(s *stream, at region, valid []uint8, from, to int) bool {
 	for i := from; i < to; i++ {
 		if valid[i] == 2 && !w.few(s, at, valid, i, i+1) {
 			return false
@@ -78,7 +78,7 @@ func (w *worker) left(s *stream, at place, valid []uint8, from, to int) bool {
 }
 
 // few makes rows from … to-1, fewer than the kernel can, by kernel.Resample.
-func (w *worker) few(s *stream, at place, valid []uint8, from, to int) bool {
+func (w *worker) few(s *stream, at region, valid []uint8, from, to int) bool {
 	p := &w.plan
 	part := kernel.Plan{Mode: p.Mode, Sources: p.Sources, Kind: p.Kind[from:to], Left: p.Left[from:to], Right: p.Right[from:to], Weight: p.Weight[from:to], Valid: p.Valid[from:to]}
 	opt := kernel.Options{Rule: *s.rule, Epilogue: *s.epilogue, Valid: valid[from:to], Counts: &w.counts}
@@ -86,7 +86,7 @@ func (w *worker) few(s *stream, at place, valid []uint8, from, to int) bool {
 }
 
 // piece makes rows from … to-1, a block of columns at a time where a normalisation's table is shorter than a row.
-func (w *worker) piece(s *stream, dst, src unsafe.Pointer, from, to int, at place) (peak uint16) {
+func (w *worker) piece(s *stream, dst, src unsafe.Pointer, from, to int, at region) (peak uint16) {
 	p, a := &w.plan, &w.args
 	a.left, a.right, a.weight, a.rows = &p.Left[from], &p.Right[from], &p.Weight[from], to-from
 	dst = unsafe.Add(dst, from*a.dstStep)
@@ -110,7 +110,7 @@ func (w *worker) piece(s *stream, dst, src unsafe.Pointer, from, to int, at plac
 	return peak
 }
 
-func (s *stream) zeros(dst unsafe.Pointer, rows int, at place) {
+func (s *stream) zeros(dst unsafe.Pointer, rows int, at region) {
 	size := s.dst.dtype.Size()
 	for i := range rows {
 		clear(unsafe.Slice((*byte)(unsafe.Add(dst, i*s.args.dstStep+at.left*size)), (at.right-at.left)*size))
@@ -118,7 +118,7 @@ func (s *stream) zeros(dst unsafe.Pointer, rows int, at place) {
 }
 
 // reference makes the rows by kernel.Resample: types, strides and modes that have no kernel.
-func (w *worker) reference(s *stream, at place, samples []int64) ([]uint8, bool) {
+func (w *worker) reference(s *stream, at region, samples []int64) ([]uint8, bool) {
 	p := &w.plan
 	w.valid = resize(w.valid, len(p.Valid))
 	opt := kernel.Options{Rule: *s.rule, Epilogue: *s.epilogue, Samples: samples, Valid: w.valid, Counts: &w.counts}

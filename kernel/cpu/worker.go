@@ -94,7 +94,7 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 	}
 	for _, i := range clock.users {
 		s := &c.streams[i]
-		at := place{b: b, row: t, batch: b, from: p.from, sources: p.timestamps.len(), right: s.cols}
+		at := region{b: b, row: t, batch: b, from: p.from, sources: p.timestamps.len(), right: s.cols}
 		if clock.series.Offsets != nil {
 			at.batch = 0
 		}
@@ -119,7 +119,7 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 }
 
 // continuous is the stream with the entry's quaternions turned to one side (K20), in the worker's room.
-func (w *worker) continuous(s *stream, at *place) *stream {
+func (w *worker) continuous(s *stream, at *region) *stream {
 	size := s.src.dtype.Size()
 	w.turned = resize(w.turned, at.sources*s.cols*size)
 	signed := kernel.Dense(w.turned, s.src.dtype, at.sources, s.cols)

@@ -77,8 +77,8 @@ func (g *fuseGroup) direct() bool {
 	if g.vector == 1 {
 		limit = limit / 3 * 2
 	}
-	if fuseChoice.way != "" {
-		return fuseChoice.way == "direct" && lines*int64(g.cols) < math.MaxInt32
+	if fuseChoice != "" {
+		return fuseChoice == "direct" && lines*int64(g.cols) < math.MaxInt32
 	}
 	if lines*int64(g.cols) >= math.MaxInt32 {
 		return false

@@ -66,7 +66,7 @@ func flow(t *testing.T, d *Device) {
 
 func TestFlowOnGPU(t *testing.T) { flow(t, device(t)) }
 
-// trajectories is the resample of the bars: 100 → 50 rows of 32 bfloat16, timestamps of each trajectory its own.
+// trajectories is the resample of the bars: 100 → 50 rows of 32 bfloat16, timestamps of each trajectory its own.
 func trajectories(b int) *kernel.FuseOp {
 	bf, ns := robocache.BFloat16, robocache.Int64
 	return &kernel.FuseOp{

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// check proves times, lengths and offsets before a FuseOp, and under the policy error that every target has a place: it brings them to the host, where
+// check proves times, lengths and offsets before a FuseOp, and under the policy error that every target lies inside the data: it brings them to the host, where
 // the reference looks at the op without its values.
 func (f *fuser) check(addrs []uintptr, stream uintptr) error {
 	from := &fetcher{l: f.l, addrs: addrs, stream: stream}

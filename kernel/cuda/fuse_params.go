@@ -92,7 +92,7 @@ func (t *table) floats(v []float32) int32 {
 	return int32(at)
 }
 
-// extra appends what is rare of a stream; column is the stride of its values in bytes. It gives the place in the table.
+// extra appends what is rare of a stream; column is the stride of its values in bytes. It gives the offset in the table.
 func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
 	x := fuseExtra{plane: int32(max(e.Plane, 1)), entries: 1, column: int64(column), before: rule.Before, after: rule.After, quatCount: -1}
 	x.period, x.lo = rule.Period, 0

@@ -19,13 +19,8 @@ const (
 // unroll is how many rows a thread of the fast kernels has in flight (UNROLL of src/lanes.cuh).
 const unroll = 4
 
-// fuseChoice stands for what shape and way would choose; zero values leave it to them. Tests set it, to time one choice beside another.
-var fuseChoice struct {
-	way           string // "direct", "tiles", "whole"
-	threads, tile int    // of tiles
-	per           int    // blocks a multiprocessor, of whole entries
-	buffers       int
-}
+// fuseChoice stands for the way that would be chosen: "direct", "tiles" or "whole". Tests set it, to time one way beside another.
+var fuseChoice string
 
 const (
 	rowBytes     = 16 // Row
@@ -55,16 +50,10 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 		if g.kind == fuseMapped && p.batch > int64(4*c.processors) {
 			threads = min(threads, 160) // they hold many registers: small blocks fill a multiprocessor better (fuse of three streams, B 4096: 211 µs, 320 threads 251)
 		}
-		if fuseChoice.threads > 0 {
-			threads = fuseChoice.threads
-		}
 		p.chunks = int32(ceilDiv(int64(vectors), int64(threads)))
 		p.chunk = int32(ceilDiv(int64(vectors), int64(p.chunks)))
 		tile = min(tile, max(g.tileRows(p, threads/int(p.chunk)), 1), 2048/streams)
-		if fuseChoice.tile > 0 {
-			tile = min(fuseChoice.tile, int(p.rows))
-		}
-		for fuseChoice.tile == 0 && tile > 2 && p.batch*ceilDiv(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
+		for tile > 2 && p.batch*ceilDiv(int64(p.rows), int64(tile))*int64(p.chunks) < int64(c.processors) {
 			tile = (tile + 1) / 2
 		}
 		p.work = p.batch * ceilDiv(int64(p.rows), int64(tile)) * int64(p.chunks)
@@ -130,16 +119,9 @@ func (g *fuseGroup) stagedShape(p *fuseParams, vector int, how fuseWay) (block, 
 			}
 		}
 	}
-	if fuseChoice.threads > 0 {
-		threads = fuseChoice.threads
-	}
 	bytes := stagedBytes(p)
-	per := stagedBlocks(c, bytes, threads)
-	if fuseChoice.per > 0 {
-		per = fuseChoice.per
-	}
 	p.work = p.batch
-	return uint32(threads), uint32(min(p.batch, int64(max(per, 1)*c.processors))), uint32(bytes)
+	return uint32(threads), uint32(min(p.batch, int64(max(stagedBlocks(c, bytes, threads), 1)*c.processors))), uint32(bytes)
 }
 
 // stagedBlocks is how many blocks of a staged kernel a multiprocessor holds.
@@ -210,7 +192,7 @@ func (g *fuseGroup) way(p *fuseParams) fuseWay {
 	case g.vector > 1 && g.kind == fuseLean && packed && in < 2*out && p.batch >= int64(4*c.processors) && g.cols/4 <= 512:
 		how = fuseWhole
 	}
-	switch fuseChoice.way {
+	switch fuseChoice {
 	case "tiles":
 		how = fuseTiles
 	case "whole":
@@ -234,9 +216,6 @@ func (g *fuseGroup) way(p *fuseParams) fuseWay {
 
 // buffers is two where that leaves room for several blocks on a multiprocessor: what is on its way then is on its way earlier.
 func (g *fuseGroup) buffers(p *fuseParams, how fuseWay) int {
-	if fuseChoice.buffers > 0 {
-		return fuseChoice.buffers
-	}
 	q := *p
 	g.layout(&q, how, 2)
 	room := g.f.on.sm().shared / 3

@@ -11,10 +11,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// times is the flag of tests that print what ways, blocks and tiles take: they are for people who choose them.
+// times is the flag of tests that print what ways take: they are for people who choose them.
 var times = stdflag.Bool("times", false, "measure the ways to launch a kernel")
 
-// What each way, block and tile takes, in graphs of 50 launches: the figures that way, shape, tileRows and directLimit are chosen by.
+// What each way takes, in graphs of 50 launches: the figures that way and directLimit are chosen by.
 // -times asks for it, -times -run TestFuseTimes/fuse3 for the shapes whose name has that in it.
 func TestFuseTimes(t *testing.T) {
 	if !*times {
@@ -111,28 +111,9 @@ func TestFuseTimes(t *testing.T) {
 			}
 			fuseChoice = was
 			try("chosen")
-			fuseChoice.way = "direct"
-			try("direct")
-			for _, threads := range []int{128, 192, 256, 320, 448} {
-				for _, tile := range []int{25, 50, 64, 128, 256, 512} {
-					if tile > c.rows {
-						continue
-					}
-					fuseChoice = was
-					fuseChoice.way, fuseChoice.threads, fuseChoice.tile = "tiles", threads, tile
-					try(fmt.Sprintf("tiles %d %d", threads, tile))
-				}
+			for _, fuseChoice = range []string{"direct", "tiles", "whole"} {
+				try(fuseChoice)
 			}
-			for _, threads := range []int{128, 160, 256, 320, 448} {
-				for _, per := range []int{1, 2, 3, 4, 6} {
-					for _, buffers := range []int{1, 2} {
-						fuseChoice = was
-						fuseChoice.way, fuseChoice.threads, fuseChoice.per, fuseChoice.buffers = "whole", threads, per, buffers
-						try(fmt.Sprintf("whole %d per %d buffers %d", threads, per, buffers))
-					}
-				}
-			}
-			fuseChoice = was
 			chosen := all[0]
 			slices.SortFunc(all, func(x, y result) int {
 				if x.us < y.us {
