@@ -137,7 +137,7 @@ func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
 	if fps := ds.Info().FPS; !fps.Zero() {
 		msg = fmt.Sprintf("--hz resamples, but the rows keep no clock: %s Hz is only assumed", fps)
 	}
-	return &Error{Class: ErrMisuse, Msg: msg, Hint: fmt.Sprintf("--rows-hz %s (in Python rows_hz=) says that the rows are at %s Hz; with the rate that they were recorded at in --rows-hz, --hz %s resamples them", hz, hz, hz)}
+	return &Error{Class: ErrMisuse, Msg: msg, Hint: fmt.Sprintf("--rows-hz %[1]s (in Python rows_hz=%[1]s) says that the rows are at %[1]s Hz; with the rate that they were recorded at in --rows-hz, --hz %[1]s resamples them", hz)}
 }
 
 func (r Rate) String() string {

@@ -91,7 +91,10 @@ func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shar
 		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment, Episodes: s.Episodes, Split: s.Split, Normalize: s.Normalize,
 			Align: s.Align.Config, Stats: statsOf(s.Stats), ComputeStats: s.Compute, Dims: s.Dims}
 		if err := open.checkGrid(ctx, cmp.Or(m.Hz, r.cfg.Hz), cmp.Or(m.Align, r.cfg.Align)); err != nil {
-			return nil, used, robocache.At(err, robocache.Where{"source": i})
+			if r.sources != nil {
+				err = robocache.At(err, robocache.Where{"source": i})
+			}
+			return nil, used, err
 		}
 		mix = append(mix, m)
 	}

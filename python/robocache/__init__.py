@@ -62,19 +62,20 @@ __all__ = [
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
 ]  # fmt: skip
 
-_LAZY = {
-    "MapDataset": "mapdataset", "LeRobotDataset": "lerobot", "LeRobotDatasetMetadata": "lerobot", "Loader": "loader", "Mix": "mix", "Normalizer": "normalizer", "resample": "ops", "fuse": "ops", "voxelize": "voxels",
-    "depth_to_points": "voxels", "tsdf_integrate": "voxels", "SparseVoxels": "voxels", "is_cuda_available": "compat", "check_installation": "compat",
-    "print_installation_info": "compat", "inspect": "_verbs", "doctor": "_verbs", "convert": "_verbs", "stats": "_verbs",
-}  # fmt: skip
-
-# Names of the earlier RoboCache that still work; robocache.compat has them, docs/migration.md the ways on.
+# Names of the earlier RoboCache that still work; docs/migration.md has the ways on.
 _OLD = (
-    "resample_trajectories", "fuse_multimodal", "fuse_multimodal_alignment", "fused_multimodal_alignment", "voxelize_pointcloud", "voxelize_point_cloud",
-    "voxelize_occupancy", "set_device", "enable_jit_cache",
-)  # fmt: skip
-_LAZY.update(dict.fromkeys(_OLD, "compat"))
-_LAZY["datasets"] = "datasets"
+    "resample_trajectories fuse_multimodal fuse_multimodal_alignment fused_multimodal_alignment voxelize_pointcloud voxelize_point_cloud voxelize_occupancy"
+    " set_device enable_jit_cache"
+).split()
+
+# Where each name is, and is looked for when it is used first.
+_PLACES = {
+    "mapdataset": "MapDataset", "lerobot": "LeRobotDataset LeRobotDatasetMetadata", "loader": "Loader", "mix": "Mix", "normalizer": "Normalizer", "ops": "resample fuse",
+    "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels", "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
+    "_verbs": "inspect doctor convert stats", "datasets": "datasets",
+}  # fmt: skip
+_LAZY = {name: module for module, names in _PLACES.items() for name in names.split()}
+
 
 def versions() -> dict[str, Any]:
     """Versions of the package, the engine, its formats and its decoder, and of torch and NumPy where they are."""

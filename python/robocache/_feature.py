@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._rates import number
+from ._options import told_rate
 
 __all__ = ["Feature", "Features"]
 
@@ -49,7 +49,7 @@ class Feature:
     def of(d: Mapping[str, Any]) -> Feature:
         return Feature(
             d["key"], d["kind"], d["dtype"], tuple(d.get("shape") or ()), d.get("names"), d.get("height", 0), d.get("width", 0),
-            d.get("channels", 0), number(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
+            d.get("channels", 0), told_rate(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
             d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), tuple(d.get("rotations") or ()), dict(d),
         )  # fmt: skip
 

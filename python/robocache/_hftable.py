@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,9 +32,9 @@ def hf() -> Any:
 
 
 class View(Sequence[Any]):
-    """Columns in memory: view[i] is a dict, view[a:b] a dict of lists, view["length"] a column."""
+    """Columns in memory, where the package datasets is not installed: view[i] is a dict, view[a:b] a dict of lists, view["length"] a column."""
 
-    def __init__(self, columns: Mapping[str, list[Any]], types: Mapping[str, str]) -> None:
+    def __init__(self, columns: Mapping[str, Sequence[Any]], types: Mapping[str, Any]) -> None:
         self._columns = dict(columns)
         self.features = dict(types)
 
@@ -49,10 +51,12 @@ class View(Sequence[Any]):
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, str):
-            return self._columns[_options.key(i, self._columns, "column")]
-        if isinstance(i, Iterable):
+            return list(self._columns[_options.key(i, self._columns, "column")])
+        if isinstance(i, slice):
+            return {k: list(v[i]) for k, v in self._columns.items()}
+        if isinstance(i, Iterable) and getattr(i, "ndim", None) != 0:
             return self.select(i)[:]
-        return {k: v[i] for k, v in self._columns.items()}
+        return {k: v[operator.index(i)] for k, v in self._columns.items()}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[i] for i in range(len(self)))
@@ -63,8 +67,8 @@ class View(Sequence[Any]):
         return View({k: [v[i] for i in at] for k, v in self._columns.items()}, self.features)
 
     def select_columns(self, column_names: str | Sequence[str]) -> View:
-        names = [column_names] if isinstance(column_names, str) else list(column_names)
-        return View({k: self[k] for k in names}, {k: self.features[k] for k in names})
+        names = [_options.key(k, self._columns, "column") for k in ([column_names] if isinstance(column_names, str) else column_names)]
+        return View({k: self._columns[k] for k in names}, {k: self.features[k] for k in names})
 
     def filter(self, function: Callable[..., bool], *, input_columns: str | Sequence[str] | None = None, **_: Any) -> View:
         """The rows for which function says True. input_columns: what it takes instead of the row. Other keywords of datasets are without effect."""
@@ -74,7 +78,7 @@ class View(Sequence[Any]):
         return self.select(i for i, row in enumerate(self) if function(*(row[_options.key(n, row, "column")] for n in names)))
 
     def unique(self, column: str) -> list[Any]:
-        return list(dict.fromkeys(self[column]))
+        return list(dict.fromkeys(v.item() if hasattr(v, "item") else v for v in self[column]))
 
     def to_dict(self) -> dict[str, list[Any]]:
         return self[:]
@@ -85,7 +89,12 @@ class View(Sequence[Any]):
         return pd.DataFrame(self._columns)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} episodes: {', '.join(self._columns)}>"
+        return f"<{len(self)} rows: {', '.join(self._columns)}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"a table's {name} needs the package datasets, which is not installed; there are [i], ['column'], slices, select, select_columns, filter, unique")
 
 
 def _arrow_type(pa: Any, name: str) -> Any:
@@ -154,35 +163,48 @@ def _column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
     return out
 
 
+def _pieces(dataset: Dataset, config: dict[str, Any], step: int, torch: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset, some at a time."""
+    handle = _engine.Handle(lambda: dataset._made("robocache_map_new", "map", config)).open()
+    try:
+        n = handle.info["len"]
+        for at in range(0, n, step):
+            yield _memory.values(handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}), torch, True)
+    finally:
+        handle.close()
+
+
+def _view(dataset: Dataset, features: Mapping[str, Any], config: dict[str, Any], step: int) -> View:
+    """The rows where the package datasets is not installed: tensors, as its torch transform gives them."""
+    torch = _memory.torch_module()
+    pieces = list(_pieces(dataset, {**config, "compat": "lerobot"}, step, torch))
+    joined: dict[str, Any] = {}
+    for k in config["keys"]:
+        parts = [p[k] for p in pieces] or [[]]
+        joined[k] = list(itertools.chain(*parts)) if isinstance(parts[0], list) else np.concatenate(parts) if torch is None else torch.cat(parts)
+    return View(joined, {k: features[k] for k in config["keys"]})
+
+
 def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions: list[int] | None, budget: int) -> Any:
-    """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform.
+    """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform; a View without that package.
 
     Images that take more than budget bytes as stored are left out, with a warning.
     """
-    import pyarrow as pa
-
-    datasets = hf()
     images = {k for k in features if dataset.features[k].kind == "image"}
-    told = {k: datasets.Image() if k in images else _feature(datasets, k, dataset.features[k].dtype, tuple(f["shape"])) for k, f in features.items()}
-    pieces: dict[str, list[Any]] = {k: [] for k in features}
     columns = [k for k in features if k not in images]
     config: dict[str, Any] = {"keys": columns, **({} if positions is None else {"episodes": positions})}
+    widest = max([int(np.prod(features[k]["shape"])) for k in columns], default=1)
+    step = max(1, min(_ROWS, _NUMBERS // max(widest, 1)))
+    datasets = hf()
+    if datasets is None:
+        return _view(dataset, features, config, step)
+    import pyarrow as pa
 
-    def make() -> tuple[int, Any]:
-        answer = dataset._handle.call("robocache_map_new", config)
-        return answer["map"], answer
-
-    handle = _engine.Handle(make).open()
-    try:
-        n = handle.info["len"]
-        widest = max([int(np.prod(features[k]["shape"])) for k in columns], default=1)
-        step = max(1, min(_ROWS, _NUMBERS // max(widest, 1)))
-        for at in range(0, n, step):
-            v = _memory.values(handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}), None, True)
-            for k in columns:
-                pieces[k].append(_column(datasets, k, told[k], v[k]))
-    finally:
-        handle.close()
+    told = {k: datasets.Image() if k in images else _feature(datasets, k, dataset.features[k].dtype, tuple(f["shape"])) for k, f in features.items()}
+    pieces: dict[str, list[Any]] = {k: [] for k in features}
+    for v in _pieces(dataset, config, step, None):
+        for k in columns:
+            pieces[k].append(_column(datasets, k, told[k], v[k]))
     used = 0
     for p in (range(dataset.num_episodes) if positions is None else sorted(set(positions))) if images else ():
         for k in images:

@@ -6,15 +6,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from . import _hftable, _options
+from . import _hftable, _keywords, _options
 from ._errors import Misuse, NotFound, Unsupported
 from .dataset import Dataset
 
 UNITS = ("m", "mm")
+T = TypeVar("T")
 
 
 def locate(repo_id: Any, root: Any) -> str:
@@ -57,16 +58,33 @@ class DatasetInfo(dict[str, Any]):
         return out
 
 
-def read_only(kind: str, name: str) -> Any:
-    """A method of recording, which says that it is not here."""
+def read_only(names: str) -> Callable[[type[T]], type[T]]:
+    """Gives a class the methods of recording, which say that they are not here."""
 
-    def method(*_: Any, **__: Any) -> Any:
-        raise Unsupported(f"{kind}.{name}(): the dataset is read-only here", hint="record and change datasets with lerobot, and read here what it wrote")
+    def with_methods(cls: type[T]) -> type[T]:
+        for name in names.split():
 
-    method.__name__, method.__doc__ = name, f"{name} writes: Unsupported here."
-    return method
+            def method(*_: Any, _name: str = name, **__: Any) -> Any:
+                raise Unsupported(f"{cls.__name__}.{_name}(): the dataset is read-only here", hint="record and change datasets with lerobot, and read here what it wrote")
+
+            method.__name__, method.__doc__ = name, f"{name} writes: Unsupported here."
+            setattr(cls, name, classmethod(method) if name in ("create", "resume") else method)
+        return cls
+
+    return with_methods
 
 
+def _told(name: str) -> Any:
+    """What info.json says under a name."""
+    return property(lambda self: self.info[name])
+
+
+def _of_kind(*kinds: str) -> Any:
+    """The streams of some kinds."""
+    return property(lambda self: [k for k, f in self._dataset.features.items() if f.kind in kinds])
+
+
+@read_only("create save_episode save_episode_tasks update_video_info update_chunk_settings")
 class LeRobotDatasetMetadata:
     """The metadata of a LeRobot dataset, with the constructor and the attributes of lerobot 0.6's class of that name.
 
@@ -79,18 +97,11 @@ class LeRobotDatasetMetadata:
     These may be set. Raises NotFound, Malformed, Unsupported as robocache.open does.
     """
 
-    @_options.checked
+    @_keywords.checked
     def __init__(
-        self,
-        repo_id: Any,
-        root: Any = None,
-        revision: str | None = None,
-        force_cache_sync: bool = False,
-        metadata_buffer_size: int = 10,
-        *,
-        repo_type: str = "dataset",
-        token: Any = None,
-    ) -> None:
+        self, repo_id: Any, root: Any = None, revision: str | None = None, force_cache_sync: bool = False, metadata_buffer_size: int = 10, *,
+        repo_type: str = "dataset", token: Any = None,
+    ) -> None:  # fmt: skip
         if _options.choice("repo_type", repo_type, ("dataset", "bucket")) == "bucket" and root is None:
             raise Unsupported("repo_type='bucket' is streamed from the Hub", hint="fetch it to a folder, and give root=")
         self._of(Dataset(locate(repo_id, root), format="lerobot"), repo_id, revision)
@@ -120,6 +131,17 @@ class LeRobotDatasetMetadata:
         if state.get("episodes") is self.__dict__.get("_read", self):
             del state["episodes"]
         return state
+
+    data_path, video_path, chunks_size, data_files_size_in_mb, video_files_size_in_mb, total_episodes, total_frames, total_tasks = map(
+        _told, "data_path video_path chunks_size data_files_size_in_mb video_files_size_in_mb total_episodes total_frames total_tasks".split()
+    )
+    fps = property(lambda self: self._dataset.fps)
+    robot_type = property(lambda self: self._dataset.robot_type)
+    video_keys, image_keys, camera_keys = _of_kind("video"), _of_kind("image"), _of_kind("video", "image")
+    url_root = property(lambda self: f"hf://datasets/{self.repo_id}")
+    has_language_columns = property(lambda self: any(k in self.features for k in _hftable.LANGUAGE))
+    names = property(lambda self: {k: f.get("names") for k, f in self.features.items()})
+    shapes = property(lambda self: {k: tuple(f["shape"]) for k, f in self.features.items()})
 
     @cached_property
     def info(self) -> DatasetInfo:
@@ -228,64 +250,13 @@ class LeRobotDatasetMetadata:
                 factor = 1000.0 if unit == "m" else 1e-3
                 stats[k] = {n: v if n == "count" else v * factor for n, v in stats[k].items()}
 
-    @property
-    def data_path(self) -> str:
-        return self.info.data_path
-
-    @property
-    def video_path(self) -> str | None:
-        return self.info.video_path
-
-    @property
-    def chunks_size(self) -> int:
-        return self.info.chunks_size
-
-    @property
-    def data_files_size_in_mb(self) -> Any:
-        return self.info.data_files_size_in_mb
-
-    @property
-    def video_files_size_in_mb(self) -> Any:
-        return self.info.video_files_size_in_mb
-
     def get_chunk_settings(self) -> dict[str, Any]:
         return {k: self.info[k] for k in ("chunks_size", "data_files_size_in_mb", "video_files_size_in_mb")}
-
-    @property
-    def url_root(self) -> str:
-        return f"hf://datasets/{self.repo_id}"
-
-    @property
-    def fps(self) -> Any:
-        return self._dataset.fps
-
-    @property
-    def robot_type(self) -> str | None:
-        return self._dataset.robot_type
 
     @property
     def tools(self) -> list[dict[str, Any]]:
         """Tool schemas that info.json declares; empty where it declares none (lerobot then gives a default of its own)."""
         return [dict(t) for t in self.info.tools or ()]
-
-    @property
-    def has_language_columns(self) -> bool:
-        return any(k in self.features for k in _hftable.LANGUAGE)
-
-    def _of_kind(self, *kinds: str) -> list[str]:
-        return [k for k, f in self._dataset.features.items() if f.kind in kinds]
-
-    @property
-    def video_keys(self) -> list[str]:
-        return self._of_kind("video")
-
-    @property
-    def image_keys(self) -> list[str]:
-        return self._of_kind("image")
-
-    @property
-    def camera_keys(self) -> list[str]:
-        return self._of_kind("video", "image")
 
     @property
     def depth_keys(self) -> list[str]:
@@ -297,37 +268,11 @@ class LeRobotDatasetMetadata:
 
         return [k for k in self.camera_keys if self._dataset.features[k].depth or marked(self.features[k])]
 
-    @property
-    def names(self) -> dict[str, Any]:
-        return {k: f.get("names") for k, f in self.features.items()}
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {k: tuple(f["shape"]) for k, f in self.features.items()}
-
-    @property
-    def total_episodes(self) -> int:
-        return self.info.total_episodes
-
-    @property
-    def total_frames(self) -> int:
-        return self.info.total_frames
-
-    @property
-    def total_tasks(self) -> int:
-        return self.info.total_tasks
-
     def get_task_index(self, task: str) -> int | None:
         return next((i for i, t in self._dataset.tasks.items() if t == task), None)
 
     def finalize(self) -> None:
         """Nothing is buffered here."""
-
-    create = classmethod(read_only("LeRobotDatasetMetadata", "create"))
-    save_episode = read_only("LeRobotDatasetMetadata", "save_episode")
-    save_episode_tasks = read_only("LeRobotDatasetMetadata", "save_episode_tasks")
-    update_video_info = read_only("LeRobotDatasetMetadata", "update_video_info")
-    update_chunk_settings = read_only("LeRobotDatasetMetadata", "update_chunk_settings")
 
     def __repr__(self) -> str:
         return (

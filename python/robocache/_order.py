@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _loading, _memory
+from . import _memory, _options
 from ._device import Device
 from ._errors import Misuse
 
@@ -47,7 +47,7 @@ class Ordered:
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the start of an epoch. Right after load_state_dict for that same epoch it keeps the position."""
-        epoch = _loading.whole("epoch", epoch, least=0)
+        epoch = _options.whole("epoch", epoch, least=0)
         if isinstance(self._batches, Device) and self._batches.before and not self._midway:
             # Taken ahead, and nothing was given since load_state_dict: the engine goes back, to keep the position as it would have.
             self._open().call("robocache_loader_restore", {"state": self.state_dict()})

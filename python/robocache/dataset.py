@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from . import _engine, _memory, _options, _statistics
-from ._alignment import align_args
+from . import _config, _engine, _keywords, _memory, _options, _statistics
 from ._errors import Misuse, Unsupported
 from ._feature import Feature, Features
-from ._rates import number, rate
+from ._options import told_rate
 
 __all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
 
@@ -23,24 +22,11 @@ class Dataset:
     """An open dataset of any readable format. Made by robocache.open; may be pickled, and used after a fork."""
 
     def __init__(
-        self,
-        uri: Any,
-        *,
-        format: str | None = None,
-        rows_hz: Any = None,
-        map: Any = None,
-        options: Mapping[str, Any] | None = None,
-        follow_links: bool | None = None,
-        memory_budget: int | str | None = None,
-        split: str | None = None,
-        depth_unit: str | None = None,
-    ) -> None:
-        self.uri = _options.uri(uri)
-        self._args: dict[str, Any] = {"uri": self.uri, **opening(format, rows_hz, map, options, split, follow_links)}
-        if memory_budget is not None:
-            self._args["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
-        if depth_unit is not None:
-            self._args["depth_unit"] = _options.choice("depth_unit", depth_unit, ("mm", "m"))
+        self, uri: Any, *, format: str | None = None, rows_hz: Any = None, map: Any = None, options: Mapping[str, Any] | None = None,
+        follow_links: bool | None = None, memory_budget: int | str | None = None, split: str | None = None, depth_unit: str | None = None,
+    ) -> None:  # fmt: skip
+        self._args: dict[str, Any] = {"uri": _options.uri(uri), **_config.settle(_config.OPEN, locals())}
+        self.uri = self._args["uri"]
         self._fresh()
 
     def _fresh(self) -> None:
@@ -53,6 +39,11 @@ class Dataset:
     def _open(self) -> tuple[int, Any]:
         answer = _engine.call("robocache_open", self._args)
         return answer["dataset"], answer["info"]
+
+    def _made(self, call: str, kind: str, config: Mapping[str, Any]) -> tuple[int, Any]:
+        """A map or loader over the dataset: its number, and what making it answered."""
+        answer = self._handle.call(call, dict(config))
+        return answer[kind], answer
 
     def __getstate__(self) -> dict[str, Any]:
         return {"args": self._args}
@@ -86,7 +77,7 @@ class Dataset:
     @property
     def fps(self) -> Any:
         """Rows a second: int where whole, else float; None where the format has no common rate."""
-        return number(self.info.get("fps"))
+        return told_rate(self.info.get("fps"))
 
     @property
     def num_episodes(self) -> int:
@@ -195,19 +186,11 @@ class Dataset:
         return f"<robocache.Dataset {self.uri!r}: {self.format} {self.version}, {self.num_episodes} episodes, {self.num_frames} frames>"
 
 
-@_options.checked
+@_keywords.checked
 def open(
-    uri: Any,
-    *,
-    format: str | None = None,
-    rows_hz: Any = None,
-    map: Any = None,
-    options: Mapping[str, Any] | None = None,
-    follow_links: bool | None = None,
-    memory_budget: int | str | None = None,
-    split: str | None = None,
-    depth_unit: str | None = None,
-) -> Dataset:
+    uri: Any, *, format: str | None = None, rows_hz: Any = None, map: Any = None, options: Mapping[str, Any] | None = None, follow_links: bool | None = None,
+    memory_budget: int | str | None = None, split: str | None = None, depth_unit: str | None = None,
+) -> Dataset:  # fmt: skip
     """Opens the dataset at a path or URI.
 
     uri: a path, file:// or http(s)://. The format is detected; format= overrides.
@@ -221,29 +204,9 @@ def open(
         takes it over. Default: the unit in which it is kept, which features says, and float depth as stored, to the bit.
     Raises NotFound, Malformed or Unsupported with `.where` and `.hint`.
     """
-    ds = Dataset(uri, format=format, rows_hz=rows_hz, map=map, options=options, memory_budget=memory_budget, split=split, follow_links=follow_links, depth_unit=depth_unit)
+    ds = Dataset(**locals())
     ds._handle.open()
     return ds
-
-
-def opening(format: Any = None, rows_hz: Any = None, map: Any = None, options: Any = None, split: Any = None, follow_links: Any = None) -> dict[str, Any]:
-    """How a dataset is opened, checked, as the engine wants it."""
-    args: dict[str, Any] = {}
-    if format is not None:
-        args["format"] = str(format)
-    if rows_hz is not None:
-        args["rows_hz"] = rate("rows_hz", rows_hz)
-    if map is not None:
-        args["map"] = dict(map) if isinstance(map, Mapping) else os.path.abspath(_options.uri(map))
-    if split is not None:
-        args["split"] = str(split)
-    if options is not None:
-        if not isinstance(options, Mapping):
-            raise Misuse(f"options={options!r}: expected a dict")
-        args["options"] = {str(k): ("true" if v else "false") if isinstance(v, bool) else str(v) for k, v in options.items()}
-    if follow_links is not None:
-        args["follow_links"] = bool(follow_links)
-    return args
 
 
 def opened(source: Any, **how: Any) -> Dataset:
@@ -324,24 +287,13 @@ class Episode:
     def __repr__(self) -> str:
         return f"<robocache.Episode {self.position} of {self.dataset.uri!r}: {self.length} rows>"
 
-    @_options.checked
+    @_keywords.checked
     def align(
-        self,
-        *,
-        hz: Any = None,
-        times: Any = None,
-        extent: str = "intersection",
-        modes: Mapping[str, str] | None = None,
-        edge: str | Mapping[str, str] = "clamp",
-        max_gap: Any = None,
-        offset: Mapping[str, Any] | None = None,
-        latency: Mapping[str, Any] | None = None,
-        drift: Mapping[str, Any] | None = None,
-        clock: Mapping[str, str] | None = None,
-        rotations: Mapping[str, Any] | None = None,
-        keys: Iterable[str] | None = None,
+        self, *, hz: Any = None, times: Any = None, extent: str = "intersection", modes: Mapping[str, str] | None = None, edge: str | Mapping[str, str] = "clamp",
+        max_gap: Any = None, offset: Mapping[str, Any] | None = None, latency: Mapping[str, Any] | None = None, drift: Mapping[str, Any] | None = None,
+        clock: Mapping[str, str] | None = None, rotations: Mapping[str, Any] | None = None, keys: Iterable[str] | None = None,
         image_size: tuple[int, int] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any]:  # fmt: skip
         """Brings streams onto one timeline.
 
         hz: rate of a uniform timeline over `extent` ("intersection", "union", or a stream key); or times: the targets themselves.
@@ -363,24 +315,19 @@ class Episode:
         time and half behind; times= must be evenly spaced for it.
         """
         features = self.dataset.features
+        args = _config.settle(_config.ALIGN, locals(), features)
         if (hz is None) == (times is None):
             raise Misuse("align: give either hz= or times=")
-        args: dict[str, Any] = {}
         if extent not in ("intersection", "union"):
             _options.key(extent, [*features, "intersection", "union"], "extent")
         if hz is not None:
-            args.update(hz=rate("hz", hz), extent=extent)
+            args.update(hz=_options.rate("hz", hz), extent=extent)
         else:
             args["times"] = _options.times_ns("times", times).tolist()
-        chosen = [k for k, f in features.items() if f.kind not in _IMAGES and not f.ragged and not f.default] if keys is None else list(keys)
-        for k in chosen:
-            _options.key(k, [*features, "task"])
-        args["keys"] = chosen
-        args.update(align_args(features, modes, edge, max_gap, offset, clock, latency, drift, rotations))
-        call: dict[str, Any] = {"episode": self.position, "align": args}
-        if image_size is not None:
-            call["image_size"] = _options.frame_size(image_size)
-        return _memory.values(self.dataset._handle.call("robocache_align", call))
+        wanted = [k for k, f in features.items() if f.kind not in _IMAGES and not f.ragged and not f.default] if keys is None else keys
+        args["keys"] = [_options.key(k, [*features, "task"]) for k in wanted]
+        size = {} if image_size is None else {"image_size": _options.frame_size("image_size", image_size)}
+        return _memory.values(self.dataset._handle.call("robocache_align", {"episode": self.position, "align": args, **size}))
 
 
 class Stream:
@@ -438,24 +385,17 @@ class Stream:
         for r in chosen:
             if not -n <= r < n:
                 raise Misuse(f"row {r} of a stream of {n}", {"episode": self.episode.position, "stream": self.key, "row": r})
-        _options.choice("image_dtype", image_dtype, ("uint8", "float32"))
         if depth_unit is None:
             depth_unit = self.feature.unit if self.feature.unit in ("mm", "m") else "mm"
-        config: dict[str, Any] = {"depth_unit": _options.choice("depth_unit", depth_unit, ("mm", "m")), "keys": [self.key], "episodes": [self.episode.position], "image_dtype": image_dtype}
-        if self.feature.clock:
-            config["anchor"] = self.key
-        if image_size is not None:
-            config["image_size"] = _options.frame_size(image_size)
-        ds = self.episode.dataset._handle
+        given = {"depth_unit": depth_unit, "keys": [self.key], "episodes": [self.episode.position], "image_dtype": image_dtype, "image_size": image_size}
+        config = _config.sample(self.episode.dataset.features, {**given, "anchor": self.key if self.feature.clock else None})
         if not chosen:
             return self._no_frames(image_dtype, image_size, depth_unit)
-        m = ds.call("robocache_map_new", config)
-        h = _engine.engine()
+        m = _engine.Handle(lambda: self.episode.dataset._made("robocache_map_new", "map", config)).open()
         try:
-            answer = h.call("robocache_map_items", m["map"], {"indices": [r % n for r in chosen]})[1]
-            return _memory.values(answer)[self.key]
+            return _memory.values(m.call("robocache_map_items", {"indices": [r % n for r in chosen]}))[self.key]
         finally:
-            h.call("robocache_close", m["map"])
+            m.close()
 
     def _no_frames(self, image_dtype: str, image_size: tuple[int, int] | None, depth_unit: str) -> np.ndarray:
         """frames of no rows: the engine makes no samples out of an empty episode."""

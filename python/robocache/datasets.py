@@ -18,9 +18,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from . import _gone, _loading, _memory, _options, _sequences
+from . import _gone, _keywords, _memory, _options, _sequences
 from ._errors import Misuse, NotFound
-from .dataset import Dataset, Episode, rate
+from ._options import rate
+from .dataset import Dataset, Episode
 from .dataset import open as open_dataset
 from .loader import Loader
 from .mapdataset import MapDataset, _Base
@@ -58,7 +59,7 @@ def _size(v: Any) -> int:
 def _one_path(use_robocache: Any) -> None:
     """use_robocache=False once chose another way to read; it is taken, and said once a process."""
     global _warned
-    if _loading.flag("use_robocache", use_robocache) or _warned:
+    if _options.flag("use_robocache", use_robocache) or _warned:
         return
     _warned = True
     warnings.warn("use_robocache=False: there is one path, the engine's; the keyword changes nothing", UserWarning, stacklevel=4)
@@ -76,7 +77,7 @@ class _Sequences(_Base):
         image_size: Any, image_dtype: str = "float32", cache: Any = False, threads: int | None = None, memory_budget: Any = None,
     ) -> None:  # fmt: skip
         self.dataset = dataset
-        self.sequence_length = _loading.whole("sequence_length", sequence_length)
+        self.sequence_length = _options.whole("sequence_length", sequence_length)
         hz = target_hz if target_hz is not None else dataset.info.get("fps")
         if hz is None:
             raise Misuse(f"the rate of {dataset.uri!r} is not known", {"dataset": dataset.uri}, "give target_hz=, and rows_hz= where the format keeps no clock")
@@ -262,7 +263,7 @@ class RTXDataset(_Sequences):
     Raises NotFound (no such folder or dataset, with the names that are there), Misuse (split, modalities, streams), Malformed.
     """
 
-    @_options.checked
+    @_keywords.checked
     def __init__(
         self, dataset_name: str | None = None, data_dir: Any = None, split: str | None = "train", max_episodes: int | None = None, sequence_length: int = 50,
         image_size: Sequence[int] | None = (224, 224), use_robocache: bool = True, cache_in_memory: bool | int | str = False, *, path: Any = None,
@@ -278,11 +279,11 @@ class RTXDataset(_Sequences):
         self.split = split
         if episode_length_sec is not None:
             hz = target_hz if target_hz is not None else ds.fps
-            seconds = _loading.number("episode_length_sec", episode_length_sec)
+            seconds = _options.number("episode_length_sec", episode_length_sec)
             if seconds == 0:
                 raise Misuse(f"episode_length_sec={episode_length_sec!r}: expected more than 0 seconds")
             sequence_length = max(1, round(float(Fraction(str(rate("target_hz", hz)))) * seconds))
-        n = ds.num_episodes if max_episodes is None else min(_loading.whole("max_episodes", max_episodes), ds.num_episodes)
+        n = ds.num_episodes if max_episodes is None else min(_options.whole("max_episodes", max_episodes), ds.num_episodes)
         self._begin(
             ds, _sequences.roles(ds, streams, wanted), language=language, sequence_length=sequence_length, target_hz=target_hz, episodes=None if n == ds.num_episodes else range(n),
             image_size=image_size, image_dtype=image_dtype, cache=cache_in_memory, threads=threads, memory_budget=memory_budget,
@@ -354,7 +355,7 @@ class RTXDataLoader(_Batches):
 
 
 def _threads(num_workers: Any) -> dict[str, Any]:
-    n = _loading.whole("num_workers", num_workers, least=0)
+    n = _options.whole("num_workers", num_workers, least=0)
     return {"threads": n} if n else {}
 
 
@@ -374,7 +375,7 @@ class _Encoded:
         return batch
 
 
-@_options.checked
+@_keywords.checked
 def create_rtx_dataloader(
     data_dir: Any, batch_size: int = 32, target_hz: Any = 50.0, episode_length_sec: float = 5.0, num_workers: int = 0, use_robocache: bool = True,
     device: Any = "cuda", *, vision_encoder: Callable[[Any], Any] | None = None, split: str | None = "train", image_size: Sequence[int] | None = None,
@@ -425,7 +426,7 @@ class CALVINDataset(_Sequences):
     "episode_id": str; "<name>_is_pad": bool [T].
     """
 
-    @_options.checked
+    @_keywords.checked
     def __init__(
         self, path: Any, tasks: Iterable[str] | None = ("all",), cameras: Iterable[str] = ("static", "gripper"), target_hz: Any = None, *, split: str | None = None,
         sequence_length: int = 50, depth: bool = False, image_size: Sequence[int] | None = None, image_dtype: str = "float32", streams: Mapping[str, Any] | None = None,
@@ -438,7 +439,7 @@ class CALVINDataset(_Sequences):
         picked = _sequences.split_of(ds, split, "training")
         if chosen is not None and "all" not in chosen:
             picked = _sequences.with_tasks(ds, picked, chosen, "language_task")
-        roles = _sequences.roles(ds, {**_sequences.cameras(ds, cameras, _loading.flag("depth", depth)), **(streams or {})}, ("proprio",))
+        roles = _sequences.roles(ds, {**_sequences.cameras(ds, cameras, _options.flag("depth", depth)), **(streams or {})}, ("proprio",))
         self._begin(
             ds, roles, language=True, sequence_length=sequence_length, target_hz=target_hz, episodes=picked, image_size=image_size, image_dtype=image_dtype, threads=threads,
             memory_budget=memory_budget,
@@ -458,7 +459,7 @@ class RoboMimicDataset(_Sequences):
     the numeric streams; "language": str; "episode_id": str; "<name>_is_pad": bool [T].
     """
 
-    @_options.checked
+    @_keywords.checked
     def __init__(
         self, path: Any, tasks: Iterable[str] | None = None, obs_modality: str | Iterable[str] = "low_dim", target_hz: Any = None, *, split: str | None = None,
         sequence_length: int = 50, image_size: Sequence[int] | None = None, image_dtype: str = "float32", streams: Mapping[str, Any] | None = None, rows_hz: Any = None,

@@ -3,87 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import _engine, _hftable, _memory, _options
+from . import _config, _hftable, _keywords, _options
 from ._errors import Misuse, Unsupported
 from ._lerobotmeta import UNITS, LeRobotDatasetMetadata, locate, read_only
 from .dataset import Dataset
-from .mapdataset import MapDataset, sample_config
+from .mapdataset import MapDataset
 
 __all__ = ["LeRobotDataset", "LeRobotDatasetMetadata"]
 
-class _Table:
-    """hf_dataset where the package datasets is not installed: table[i], table["column"], table.select_columns([…])."""
 
-    def __init__(self, owner: LeRobotDataset, columns: list[str]) -> None:
-        self._owner = owner
-        self.column_names = columns
-        config = {k: v for k, v in owner._config.items() if k in ("episodes", "compat", "depth_unit")}
-        config["keys"] = columns
-        self._config = config
-        self._map = _engine.Handle(self._make)
-
-    def _make(self) -> tuple[int, Any]:
-        answer = self._owner.dataset._handle.call("robocache_map_new", self._config)
-        return answer["map"], answer
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"owner": self._owner, "columns": self.column_names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["owner"], state["columns"])  # type: ignore[misc]
-
-    @property
-    def features(self) -> dict[str, Any]:
-        return {k: self._owner.meta.features[k] for k in self.column_names}
-
-    @property
-    def num_rows(self) -> int:
-        return len(self)
-
-    def __len__(self) -> int:
-        return self._map.open().info["len"]
-
-    def _rows(self, indices: list[int]) -> dict[str, Any]:
-        v = _memory.values(self._map.call("robocache_map_items", {"indices": indices}), _memory.torch_module(), True)
-        return {k: v[k] for k in self.column_names}
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, str):
-            _options.key(i, self.column_names, "column")
-            column = self.select_columns([i])._rows(list(range(len(self))))[i]
-            return column if isinstance(column, list) else list(column)
-        if isinstance(i, slice):
-            i = list(range(*i.indices(len(self))))
-        if isinstance(i, Iterable) and getattr(i, "ndim", None) != 0:
-            rows = self._rows([self._owner._index(k) for k in i])
-            return {k: v if isinstance(v, list) else list(v) for k, v in rows.items()}
-        return {k: v[0] for k, v in self._rows([self._owner._index(i)]).items()}
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[i] for i in range(len(self)))
-
-    def select_columns(self, column_names: str | Sequence[str]) -> _Table:
-        names = [column_names] if isinstance(column_names, str) else list(column_names)
-        for n in names:
-            _options.key(n, self.column_names, "column")
-        return _Table(self._owner, names)
-
-    def unique(self, column: str) -> list[Any]:
-        return list(dict.fromkeys(v.item() if hasattr(v, "item") else v for v in self[column]))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise AttributeError(
-            f"hf_dataset.{name} needs the package datasets, which is not installed; there are [i], ['column'], select_columns, unique, column_names, features, len"
-        )
-
-
+@read_only("create resume add_frame save_episode clear_episode_buffer push_to_hub")
 class LeRobotDataset(MapDataset):
     """A LeRobot dataset, with the constructor, the items and the attributes of lerobot 0.6's class of that name.
 
@@ -99,38 +33,16 @@ class LeRobotDataset(MapDataset):
     lerobot.datasets.factory.LeRobotDataset. Raises Misuse for an argument or an episode that is wrong, Unsupported for the options of recording.
     """
 
-    @_options.checked
+    @_keywords.checked
     def __init__(
-        self,
-        repo_id: Any,
-        root: Any = None,
-        episodes: Iterable[int] | None = None,
-        episode_filter: Callable[[dict[str, Any]], bool] | None = None,
-        image_transforms: Callable[[Any], Any] | None = None,
-        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
-        tolerance_s: float = 1e-4,
-        revision: str | None = None,
-        force_cache_sync: bool = False,
-        download_videos: bool = True,
-        video_backend: str | None = None,
-        return_uint8: bool = False,
-        depth_output_unit: str = "mm",
-        batch_encoding_size: int = 1,
-        rgb_encoder: Any = None,
-        depth_encoder: Any = None,
-        encoder_threads: int | None = None,
-        streaming_encoding: bool = False,
-        encoder_queue_maxsize: int = 30,
-        *,
-        token: Any = None,
-        check_timestamps: bool = False,
-        keys: Iterable[str] | None = None,
-        image_size: Sequence[int] | None = None,
-        image_resize: str | None = None,
-        threads: int | None = None,
-        memory_budget: int | str | None = None,
-        follow_links: bool | None = None,
-    ) -> None:
+        self, repo_id: Any, root: Any = None, episodes: Iterable[int] | None = None, episode_filter: Callable[[dict[str, Any]], bool] | None = None,
+        image_transforms: Callable[[Any], Any] | None = None, delta_timestamps: Mapping[str, Sequence[float]] | None = None, tolerance_s: float = 1e-4,
+        revision: str | None = None, force_cache_sync: bool = False, download_videos: bool = True, video_backend: str | None = None,
+        return_uint8: bool = False, depth_output_unit: str = "mm", batch_encoding_size: int = 1, rgb_encoder: Any = None, depth_encoder: Any = None,
+        encoder_threads: int | None = None, streaming_encoding: bool = False, encoder_queue_maxsize: int = 30, *, token: Any = None,
+        check_timestamps: bool = False, keys: Iterable[str] | None = None, image_size: Sequence[int] | None = None, image_resize: str | None = None,
+        threads: int | None = None, memory_budget: int | str | None = None, follow_links: bool | None = None,
+    ) -> None:  # fmt: skip
         if image_transforms is not None and not callable(image_transforms):
             raise TypeError("image_transforms must be callable or None.")
         if batch_encoding_size != 1 or streaming_encoding or rgb_encoder is not None or depth_encoder is not None:
@@ -149,16 +61,12 @@ class LeRobotDataset(MapDataset):
             if not episodes:
                 raise Misuse("episode_filter: The episode filter did not match any episode", {"dataset": self.dataset.uri})
         self.episodes = None if episodes is None else list(episodes)
-        self._config = sample_config(
-            self.dataset.features, episodes=None if self.episodes is None else self.meta.positions(self.episodes), delta_timestamps=delta_timestamps, keys=keys,
-            image_dtype="uint8" if return_uint8 else "float32", image_size=image_size, image_resize=image_resize,
-        )  # fmt: skip
-        self._config.update(compat="lerobot", depth_unit=depth_output_unit)
-        self._config["tolerance_s" if check_timestamps else "offset_tolerance_s"] = self.tolerance_s
-        if threads is not None:
-            self._config["threads"] = int(threads)
-        if memory_budget is not None:
-            self._config["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
+        given = {
+            "episodes": None if self.episodes is None else self.meta.positions(self.episodes), "delta_timestamps": delta_timestamps, "keys": keys, "threads": threads,
+            "image_dtype": "uint8" if return_uint8 else "float32", "image_size": image_size, "image_resize": image_resize, "memory_budget": memory_budget,
+            "depth_unit": depth_output_unit, "tolerance_s" if check_timestamps else "offset_tolerance_s": tolerance_s,
+        }  # fmt: skip
+        self._config = {**_config.sample(self.dataset.features, given), "compat": "lerobot"}
         self._start()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -184,10 +92,8 @@ class LeRobotDataset(MapDataset):
         """The rows of the selected episodes without video, as a datasets.Dataset over Arrow with lerobot's types and torch transform.
 
         All of it is read into memory, once. Images that take more than memory_budget as stored (default 4 GiB) are left out, with a warning.
-        Without the package datasets: a view with [i], ["column"], select_columns, and without images.
+        Without the package datasets: a view with [i], ["column"], slices, select, filter, and without images.
         """
-        if _hftable.hf() is None:
-            return _Table(self, [k for k, f in self.dataset.features.items() if f.kind not in ("video", "image")])
         columns = {k: f for k, f in self.meta.features.items() if self.dataset.features[k].kind != "video"}
         return _hftable.rows(self.dataset, columns, self._config.get("episodes"), self._config.get("memory_budget", _hftable.IMAGES))
 
@@ -249,13 +155,6 @@ class LeRobotDataset(MapDataset):
 
     def finalize(self) -> None:
         """Nothing is recorded here."""
-
-    create = classmethod(read_only("LeRobotDataset", "create"))
-    resume = classmethod(read_only("LeRobotDataset", "resume"))
-    add_frame = read_only("LeRobotDataset", "add_frame")
-    save_episode = read_only("LeRobotDataset", "save_episode")
-    clear_episode_buffer = read_only("LeRobotDataset", "clear_episode_buffer")
-    push_to_hub = read_only("LeRobotDataset", "push_to_hub")
 
     def __repr__(self) -> str:
         return (

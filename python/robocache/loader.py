@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _engine, _loading, _memory, _options
+from . import _config, _engine, _keywords, _memory, _options
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
 from ._errors import ForkError, Misuse, Unsupported
@@ -15,7 +15,7 @@ from ._finish import Finisher
 from ._order import Located, Ordered
 from ._feature import Feature, Features
 from .dataset import Dataset, opened
-from .mapdataset import MapDataset, delivered, sample_config
+from .mapdataset import MapDataset, delivered
 from .mix import Mix
 from .normalizer import Normalizer, again
 
@@ -98,91 +98,31 @@ class Loader(Ordered, _Base):
     StatefulDataLoader(loader, batch_size=None, num_workers=0).
     """
 
-    @_options.checked
+    @_keywords.checked
     def __init__(
-        self,
-        source: Any,
-        batch_size: int = 64,
-        shuffle: str | bool = "global",
-        seed: int = 0,
-        drop_last: bool = False,
-        rank: int | None = None,
-        world_size: int | None = None,
-        threads: int | None = None,
-        prefetch: int = 4,
-        memory_budget: int | str = "4GiB",
-        cache: Any = None,
-        device: Any = "cpu",
-        pin_memory: bool | None = None,
-        normalize: Any = None,
-        image_dtype: str | None = None,
-        image_size: Sequence[int] | None = None,
-        on_bad_episode: str = "error",
-        *,
-        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
-        keys: Iterable[str] | None = None,
-        episodes: Iterable[int] | None = None,
-        split: str | None = None,
-        delta_indices: Mapping[str, Sequence[int]] | None = None,
-        hz: Any = None,
-        align: Mapping[str, Any] | None = None,
-        tolerance_s: float | None = None,
-        deadline_s: float | None = None,
-        pool_size: int | str | None = None,
-        pool_episodes: int | None = None,
-        pool_shards: int | None = None,
-        uneven: str | None = None,
-        cache_budget: int | str | None = None,
-        cache_format: str | None = None,
-        io_threads: int | None = None,
-        temperature: float | None = None,
-        stop: str | None = None,
-        epoch_size: int | None = None,
-        stratified: bool | None = None,
-        missing: str | None = None,
-        format: str | None = None,
-        rows_hz: Any = None,
-        map: Any = None,
-        options: Mapping[str, Any] | None = None,
-        follow_links: bool | None = None,
-        windows: Mapping[str, Any] | None = None,
-        anchor: str | None = None,
-        stats: Any = None,
-        depth_unit: str | None = None,
-        image_resize: str | None = None,
-        augment: Mapping[str, Any] | None = None,
-    ) -> None:
+        self, source: Any, batch_size: int = 64, shuffle: str | bool = "global", seed: int = 0, drop_last: bool = False, rank: int | None = None,
+        world_size: int | None = None, threads: int | None = None, prefetch: int = 4, memory_budget: int | str = "4GiB", cache: Any = None, device: Any = "cpu",
+        pin_memory: bool | None = None, normalize: Any = None, image_dtype: str | None = None, image_size: Sequence[int] | None = None,
+        on_bad_episode: str = "error", *, delta_timestamps: Mapping[str, Sequence[float]] | None = None, keys: Iterable[str] | None = None,
+        episodes: Iterable[int] | None = None, split: str | None = None, delta_indices: Mapping[str, Sequence[int]] | None = None, hz: Any = None,
+        align: Mapping[str, Any] | None = None, tolerance_s: float | None = None, deadline_s: float | None = None, pool_size: int | str | None = None,
+        pool_episodes: int | None = None, pool_shards: int | None = None, uneven: str | None = None, cache_budget: int | str | None = None,
+        cache_format: str | None = None, io_threads: int | None = None, temperature: float | None = None, stop: str | None = None,
+        epoch_size: int | None = None, stratified: bool | None = None, missing: str | None = None, format: str | None = None, rows_hz: Any = None,
+        map: Any = None, options: Mapping[str, Any] | None = None, follow_links: bool | None = None, windows: Mapping[str, Any] | None = None,
+        anchor: str | None = None, stats: Any = None, depth_unit: str | None = None, image_resize: str | None = None, augment: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        given = locals()
         self._handle: _engine.Handle | None = None
-        ordered = _loading.order(shuffle, pool_size, pool_episodes, pool_shards, uneven)
-        _options.choice("on_bad_episode", on_bad_episode, ("error", "skip"))
         inherited = self._sources(source, {"format": format, "rows_hz": rows_hz, "map": map, "options": options, "follow_links": follow_links})
-        features = self._features
-        own = sample_config(
-            features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, delta_indices=delta_indices, hz=hz, align=align, keys=keys,
-            image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
-            depth_unit=depth_unit, image_resize=image_resize, normalize=normalize, stats=stats,
-        )  # fmt: skip
+        own = _config.sample(self._features, given)
         if self._mix is not None and "stats" in own:
             raise Misuse("stats= of a mixture", hint='give it to each robocache.Mix; stats="compute" may stand here')
         if "compute_stats" in own:
             inherited.pop("stats", None)
-        self.rank, self.world_size = _loading.place(rank, world_size)
-        self.batch_size = _loading.whole("batch_size", batch_size)
-        self._config: dict[str, Any] = {
-            **inherited, **own, **ordered, **_loading.caching(cache, cache_budget, cache_format), "batch_size": self.batch_size,
-            "seed": _loading.integer("seed", seed), "drop_last": _loading.flag("drop_last", drop_last), "rank": self.rank, "world_size": self.world_size,
-            "prefetch": _loading.whole("prefetch", prefetch), "memory_budget": _options.bytes_of("memory_budget", memory_budget),
-            "on_bad_episode": on_bad_episode,
-        }  # fmt: skip
-        for name, v in (("threads", threads), ("io_threads", io_threads)):
-            if v is not None:
-                self._config[name] = _loading.whole(name, v)
-        if deadline_s is not None:
-            self._config["deadline_s"] = _loading.number("deadline_s", deadline_s) or -1.0
-        if augment is not None:
-            self._config["augment"] = _loading.augment(augment)
-        self._mixture(temperature=temperature, stop=stop, epoch_size=epoch_size, stratified=stratified, missing=missing)
-        self._place_batches(device, None if pin_memory is None else _loading.flag("pin_memory", pin_memory))
+        self._config: dict[str, Any] = {**inherited, **own, **_config.loader(given, self._mix is not None)}
+        self.rank, self.world_size, self.batch_size = (self._config[k] for k in ("rank", "world_size", "batch_size"))
+        self._place_batches(device, None if pin_memory is None else _options.flag("pin_memory", pin_memory))
         self._fresh()
         self._open().open()
 
@@ -216,26 +156,6 @@ class Loader(Ordered, _Base):
         self.datasets = [opened(source, **how)]
         self._features = self.datasets[0].features
         return inherited
-
-    def _mixture(self, **options: Any) -> None:
-        """The options of a mixture."""
-        given = {k: v for k, v in options.items() if v is not None}
-        if given and self._mix is None:
-            raise Misuse(f"{next(iter(given))}= is for mixtures", hint="give a list of robocache.Mix")
-        for k, v in given.items():
-            if k == "temperature":
-                v = _loading.number(k, v)
-                if not v:
-                    raise Misuse("temperature=0: expected a number above 0")
-            elif k == "stop":
-                v = _options.choice(k, v, ("first", "all"))
-            elif k == "epoch_size":
-                v = _loading.whole(k, v)
-            elif k == "missing":
-                v = _options.choice(k, v, ("error", "pad"))
-            else:
-                v = _loading.flag(k, v)
-            self._config[k] = v
 
     @property
     def dataset(self) -> Dataset:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import _engine, _loading, _memory, _options, _statistics
+from . import _config, _engine, _keywords, _memory, _options
 from ._errors import Malformed, Misuse
-from .dataset import Dataset, Feature, align_args, opened, rate
+from .dataset import Dataset, Feature, opened
 from .normalizer import Normalizer, again
 
 if TYPE_CHECKING:
@@ -23,132 +22,6 @@ else:
         _Base = object
 
 __all__ = ["MapDataset"]
-
-
-def sample_config(
-    features: Mapping[str, Feature],
-    *,
-    episodes: Iterable[int] | None = None,
-    split: str | None = None,
-    delta_timestamps: Mapping[str, Sequence[float]] | None = None,
-    delta_indices: Mapping[str, Sequence[int]] | None = None,
-    hz: Any = None,
-    align: Mapping[str, Any] | None = None,
-    keys: Iterable[str] | None = None,
-    image_dtype: str | None = None,
-    image_size: Sequence[int] | None = None,
-    image_resize: str | None = None,
-    tolerance_s: float | None = None,
-    windows: Mapping[str, Any] | None = None,
-    anchor: str | None = None,
-    depth_unit: str | None = None,
-    normalize: Any = None,
-    stats: Any = None,
-) -> dict[str, Any]:
-    """What a sample holds, checked, as the engine's configuration."""
-    known = [*features, *getattr(features, "withheld", ())]  # the engine says why one is withheld
-    c: dict[str, Any] = _statistics.asked(stats, features)
-    if (n := _loading.normalize(normalize, features)) is not None:
-        c["normalize"] = n
-    if keys is not None:
-        if isinstance(keys, str):
-            raise Misuse(f"keys={keys!r}: expected a list of keys")
-        c["keys"] = [_options.key(k, [*known, "task", "episode_id"], "key") for k in keys]
-    if episodes is not None:
-        try:
-            c["episodes"] = [operator.index(e) for e in episodes]
-        except TypeError:
-            raise Misuse(f"episodes={episodes!r}: expected positions, as a list of integers") from None
-    if split is not None:
-        c["split"] = str(split)
-    if delta_timestamps is not None:
-        if not isinstance(delta_timestamps, Mapping):
-            raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a dict by key")
-        # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
-        try:
-            c["delta_timestamps"] = {_options.key(k, known, "key of delta_timestamps"): [_second(d) for d in v] for k, v in delta_timestamps.items()}
-        except Misuse:
-            raise
-        except (TypeError, ValueError):
-            raise Misuse(f"delta_timestamps={delta_timestamps!r}: expected a list of seconds for each key") from None
-    if delta_indices is not None:
-        if not isinstance(delta_indices, Mapping):
-            raise Misuse(f"delta_indices={delta_indices!r}: expected a dict by key")
-        c["delta_indices"] = {_options.key(k, known, "key of delta_indices"): _rows_of(k, v) for k, v in delta_indices.items()}
-    if windows is not None:
-        if not isinstance(windows, Mapping):
-            raise Misuse(f"windows={windows!r}: expected a dict by key")
-        c["windows"] = {_options.key(k, known, "key of windows"): _window(k, w) for k, w in windows.items()}
-    if anchor is not None:
-        c["anchor"] = _options.key(anchor, known, "key of anchor")
-    if hz is not None:
-        c["hz"] = rate("hz", hz)
-    if align is not None:
-        if not isinstance(align, Mapping):
-            raise Misuse(f"align={align!r}: expected a dict with the keywords of Episode.align")
-        words = ("hz", "extent", "modes", "edge", "max_gap", "offset", "clock", "latency", "drift", "rotations", "dtypes")
-        for k in align:
-            if k not in words:
-                raise Misuse(f"unwords keyword {k!r} in align", hint=_options.nearest(k, words))
-        a = align_args(known, *(align.get(k) for k in words[2:-1]))
-        if align.get("dtypes"):
-            floats = ("float16", "bfloat16", "float32", "float64")
-            a["dtypes"] = {_options.key(k, features): _options.choice(f"dtypes[{k!r}]", str(v).removeprefix("torch."), floats) for k, v in align["dtypes"].items()}
-        if align.get("extent") is not None:
-            a["extent"] = align["extent"]
-        if align.get("hz") is not None:
-            a["hz"] = rate("align hz", align["hz"])
-        c["align"] = a
-    if image_dtype is not None:
-        c["image_dtype"] = _options.choice("image_dtype", image_dtype, ("uint8", "float32"))
-    if depth_unit is not None:
-        c["depth_unit"] = _options.choice("depth_unit", depth_unit, ("mm", "m"))
-    if image_size is not None:
-        c["image_size"] = _options.frame_size(image_size)
-    if image_resize is not None:
-        c["image_resize"] = _options.choice("image_resize", image_resize, ("stretch", "letterbox", "crop"))
-    if tolerance_s is not None:
-        try:
-            c["tolerance_s"] = float(tolerance_s)
-        except (TypeError, ValueError):
-            raise Misuse(f"tolerance_s={tolerance_s!r}: expected seconds") from None
-    return c
-
-
-def _second(v: Any) -> float:
-    """A finite number of seconds, else ValueError: JSON has no others."""
-    f = float(v)
-    if not math.isfinite(f):
-        raise ValueError(v)
-    return f
-
-
-def _rows_of(key: str, v: Any) -> list[int]:
-    """One entry of delta_indices=: whole rows."""
-    try:
-        rows = list(v)
-    except TypeError:
-        rows = []
-    if not rows or not all(_options.is_integer(n) for n in rows):
-        raise Misuse(f"delta_indices[{key!r}]={v!r}: expected a list of whole rows", hint="delta_timestamps= takes seconds")
-    return [int(n) for n in rows]
-
-
-def _window(key: str, w: Any) -> Any:
-    """One entry of windows= as the engine wants it: a tuple is a span, (from, to) or (from, to, count), a list offsets."""
-    bad = Misuse(f"windows[{key!r}]={w!r}: expected (from, to) or (from, to, count) for a span, or a list of offsets, in seconds")
-    try:
-        if isinstance(w, Mapping):
-            if not set(w) <= {"span", "count"} or "span" not in w:
-                raise bad
-            w = (*w["span"], *([w["count"]] if w.get("count") is not None else []))
-        if not isinstance(w, tuple):
-            return [_second(d) for d in w]
-        if len(w) not in (2, 3) or len(w) == 3 and (not _options.is_integer(w[2]) or int(w[2]) < 1):
-            raise bad
-        return {"span": [_second(w[0]), _second(w[1])], **({"count": int(w[2])} if len(w) == 3 else {})}
-    except (TypeError, ValueError):
-        raise bad from None
 
 
 def delivered(features: Mapping[str, Feature], fields: Iterable[Mapping[str, Any]]) -> dict[str, Feature]:
@@ -208,47 +81,17 @@ class MapDataset(_Base):
     _told: tuple[int, list[Any]] | None = None
     _settled: dict[str, Any] | None = None  # the configuration that makes it again
 
-    @_options.checked
+    @_keywords.checked
     def __init__(
-        self,
-        source: Any,
-        episodes: Iterable[int] | None = None,
-        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
-        hz: Any = None,
-        align: Mapping[str, Any] | None = None,
-        keys: Iterable[str] | None = None,
-        image_dtype: str = "uint8",
-        image_size: Sequence[int] | None = None,
-        tolerance_s: float | None = None,
-        *,
-        threads: int | None = None,
-        memory_budget: int | str | None = None,
-        format: str | None = None,
-        rows_hz: Any = None,
-        map: Any = None,
-        options: Mapping[str, Any] | None = None,
-        split: str | None = None,
-        follow_links: bool | None = None,
-        delta_indices: Mapping[str, Sequence[int]] | None = None,
-        windows: Mapping[str, Any] | None = None,
-        anchor: str | None = None,
-        depth_unit: str | None = None,
-        image_resize: str | None = None,
-        normalize: Any = None,
-        stats: Any = None,
-        on_bad_episode: str = "error",
-    ) -> None:
+        self, source: Any, episodes: Iterable[int] | None = None, delta_timestamps: Mapping[str, Sequence[float]] | None = None, hz: Any = None,
+        align: Mapping[str, Any] | None = None, keys: Iterable[str] | None = None, image_dtype: str = "uint8", image_size: Sequence[int] | None = None,
+        tolerance_s: float | None = None, *, threads: int | None = None, memory_budget: int | str | None = None, format: str | None = None, rows_hz: Any = None,
+        map: Any = None, options: Mapping[str, Any] | None = None, split: str | None = None, follow_links: bool | None = None,
+        delta_indices: Mapping[str, Sequence[int]] | None = None, windows: Mapping[str, Any] | None = None, anchor: str | None = None,
+        depth_unit: str | None = None, image_resize: str | None = None, normalize: Any = None, stats: Any = None, on_bad_episode: str = "error",
+    ) -> None:  # fmt: skip
         self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
-        self._config = sample_config(
-            self.dataset.features, episodes=episodes, split=split, delta_timestamps=delta_timestamps, delta_indices=delta_indices, hz=hz, align=align, keys=keys,
-            image_dtype=image_dtype, image_size=image_size, tolerance_s=tolerance_s, windows=windows, anchor=anchor,
-            depth_unit=depth_unit, image_resize=image_resize, normalize=normalize, stats=stats,
-        )  # fmt: skip
-        self._config["on_bad_episode"] = _options.choice("on_bad_episode", on_bad_episode, ("error", "skip"))
-        if threads is not None:
-            self._config["threads"] = operator.index(threads)
-        if memory_budget is not None:
-            self._config["memory_budget"] = _options.bytes_of("memory_budget", memory_budget)
+        self._config = _config.sample(self.dataset.features, locals())
         self._start()
 
     def _start(self) -> None:

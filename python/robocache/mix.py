@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from . import _loading, _options, _statistics
+from . import _config, _keywords, _options, _statistics
 from ._errors import Misuse
 from ._feature import Features
 from .dataset import opened
-from .mapdataset import MapDataset, sample_config
+from .mapdataset import MapDataset
 
 __all__ = ["Mix"]
 
 
-def _listed(name: str, v: Any) -> list[Any]:
-    try:
-        return list(v)
-    except TypeError:
-        raise Misuse(f"{name}={v!r}: expected a list of positions") from None
+# What a source has of its own; the rest of a sample is the Loader's.
+_OWN = {
+    **{k: _config.SAMPLE[k] for k in ("episodes", "split", "hz", "align", "keys", "image_size", "image_resize", "anchor", "augment", "normalize")},
+    "weight": _options.number, "name": _config.text, "dims": _config.by_key(_config.listed(partial(_options.whole, least=0), "a list of positions")),
+}  # fmt: skip
 
 
 class Mix:
@@ -41,32 +42,15 @@ class Mix:
     missing= of Loader.
     """
 
-    @_options.checked
+    @_keywords.checked
     def __init__(
-        self,
-        source: Any,
-        weight: float | None = None,
-        rename: Mapping[str, str] | None = None,
-        hz: Any = None,
-        align: Mapping[str, Any] | None = None,
-        stats: Any = None,
-        normalize: Any = None,
-        image_size: Sequence[int] | None = None,
-        episodes: Iterable[int] | None = None,
-        keys: Iterable[str] | None = None,
-        name: str | None = None,
-        *,
-        format: str | None = None,
-        rows_hz: Any = None,
-        map: Any = None,
-        options: Mapping[str, Any] | None = None,
-        follow_links: bool | None = None,
-        anchor: str | None = None,
-        image_resize: str | None = None,
-        dims: Mapping[str, Sequence[int]] | None = None,
-        augment: Mapping[str, Any] | None = None,
-        split: str | None = None,
-    ) -> None:
+        self, source: Any, weight: float | None = None, rename: Mapping[str, str] | None = None, hz: Any = None, align: Mapping[str, Any] | None = None,
+        stats: Any = None, normalize: Any = None, image_size: Sequence[int] | None = None, episodes: Iterable[int] | None = None,
+        keys: Iterable[str] | None = None, name: str | None = None, *, format: str | None = None, rows_hz: Any = None, map: Any = None,
+        options: Mapping[str, Any] | None = None, follow_links: bool | None = None, anchor: str | None = None, image_resize: str | None = None,
+        dims: Mapping[str, Sequence[int]] | None = None, augment: Mapping[str, Any] | None = None, split: str | None = None,
+    ) -> None:  # fmt: skip
+        given = locals()
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
@@ -86,26 +70,10 @@ class Mix:
             if to in self.features:
                 raise Misuse(f"rename: two keys of {self.dataset.uri!r} are {to!r}")
             self.features[to] = f
-        self._config: dict[str, Any] = {
-            k: v for k, v in sample_config(self.features, episodes=episodes, split=split, hz=hz, align=align, keys=keys, image_size=image_size, image_resize=image_resize, anchor=anchor).items()
-        }
-        if augment is not None:
-            self._config["augment"] = _loading.augment(augment)
-        if weight is not None:
-            self._config["weight"] = _loading.number("weight", weight)
+        self._config = _config.settle(_OWN, given, [*self.features, *self.features.withheld])
         if names:
             self._config["rename"] = names
         self._config.update(_statistics.asked(stats, [*self.features, *(k for k in names if k not in self.features)]))
-        if dims is not None:
-            if not isinstance(dims, Mapping):
-                raise Misuse(f"dims={dims!r}: expected a dict by key")
-            self._config["dims"] = {
-                _options.key(k, self.features, "key of dims"): [_loading.whole(f"dims[{k!r}]", d, least=0) for d in _listed(f"dims[{k!r}]", v)] for k, v in dims.items()
-            }
-        if (n := _loading.normalize(normalize, self.features)) is not None:
-            self._config["normalize"] = n
-        if name is not None:
-            self._config["name"] = str(name)
 
     @property
     def weight(self) -> float | None:

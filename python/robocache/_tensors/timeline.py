@@ -9,7 +9,7 @@ import numpy as np
 
 from .arrays import View
 from .._errors import Misuse
-from .._rates import rate
+from .._options import rate
 
 __all__ = ["frequency", "grid", "period_ns"]
 

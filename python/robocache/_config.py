@@ -1,0 +1,318 @@
+"""What may be asked of a dataset, a sample, a loader and a mixture: a table each of options with their checks. What is settled is what the engine takes."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from . import _options, _statistics
+from ._errors import Misuse
+from ._options import bytes_of, flag, frame_size, integer, is_integer, nanoseconds, nearest, number, rate, real, whole
+from ._tensors.rules import EDGES, MODES
+
+Check = Callable[..., Any]
+
+NORMS = ("mean_std", "min_max", "quantiles", "quantile10")
+UNITS = ("mm", "m")
+
+
+def settle(table: Mapping[str, Check], given: Mapping[str, Any], features: Iterable[str] | None = None) -> dict[str, Any]:
+    """The options of a table that are given (not None), checked. features: the keys that may be named."""
+    out: dict[str, Any] = {}
+    for name, check in table.items():
+        if given.get(name) is not None and (v := check(name, given[name], features) if getattr(check, "keyed", False) else check(name, given[name])) is not None:
+            out[name] = v
+    return out
+
+
+def _keyed(check: Check) -> Check:
+    """A check that takes the keys that may be named, too."""
+    check.keyed = True  # type: ignore[attr-defined]
+    return check
+
+
+def one_of(*allowed: Any) -> Check:
+    return lambda name, v: _options.choice(name, v, allowed)
+
+
+def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check:
+    """A dict by key; or_all: or one value for all."""
+
+    def table(name: str, v: Any, features: Iterable[str]) -> Any:
+        if isinstance(v, Mapping):
+            return {_options.key(k, features, what.format(name)): check(f"{name}[{k!r}]", x) for k, x in v.items()}
+        if not or_all:
+            raise Misuse(f"{name}={v!r}: expected a dict by {'stream ' if what == 'stream' else ''}key")
+        return check(name, v)
+
+    return _keyed(table)
+
+
+def text(_: str, v: Any) -> str:
+    return str(v)
+
+
+def listed(check: Check, want: str, hint: str = "") -> Check:
+    """A list of what check takes, with something in it."""
+
+    def of(name: str, v: Any) -> list[Any]:
+        try:
+            out = [check(name, x) for x in v]
+        except (TypeError, ValueError):  # Misuse is one
+            out = []
+        if not out and want:
+            raise Misuse(f"{name}={v!r}: expected {want}", hint=hint)
+        return out
+
+    return of
+
+
+def _drift(name: str, v: Any) -> Any:
+    """Parts in a million, or (ppm, at)."""
+    ppm, at = v, None
+    if isinstance(v, Mapping) and "ppm" in v and set(v) <= {"ppm", "at"}:
+        ppm, at = v["ppm"], v.get("at")
+    elif isinstance(v, (tuple, list)) and len(v) == 2:
+        ppm, at = v
+    try:
+        ppm = real(name, ppm)
+    except Misuse:
+        ppm = math.inf
+    if abs(ppm) > 1e5:
+        raise Misuse(f"{name}={v!r}: expected parts in a million within ±100000, or (ppm, at)")
+    return ppm if at is None else {"ppm": ppm, "at": nanoseconds(f"{name} at", at)}
+
+
+def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
+    """A form, or a list of (first channel, form)."""
+    out = []
+    for r in [(0, v)] if isinstance(v, str) else v if isinstance(v, (list, tuple)) else [v]:
+        at, form = (r["at"], r["form"]) if isinstance(r, Mapping) and set(r) == {"at", "form"} else r if isinstance(r, (tuple, list)) and len(r) == 2 else (None, None)
+        if not is_integer(at) or not isinstance(form, str):
+            raise Misuse(f"{name}={v!r}: expected a form, or a list of (first channel, form)")
+        out.append({"at": int(at), "form": form})
+    return out
+
+
+# Episode.align's; durations become int nanoseconds.
+ALIGN: dict[str, Check] = {
+    "modes": by_key(one_of(*MODES), "stream"),
+    "edge": by_key(one_of(*EDGES), "stream", or_all=True),
+    "max_gap": by_key(nanoseconds, "stream", or_all=True),
+    "offset": by_key(nanoseconds, "stream"),
+    "latency": by_key(nanoseconds, "stream"),
+    "drift": by_key(_drift, "stream"),
+    "clock": by_key(text, "stream"),
+    "rotations": by_key(_rotations, "stream"),
+}
+
+# align= of MapDataset, Loader and Mix.
+_ALIGN = {
+    **ALIGN, "hz": rate, "extent": text,
+    "dtypes": by_key(lambda name, v: _options.choice(name, str(v).removeprefix("torch."), ("float16", "bfloat16", "float32", "float64")), "stream"),
+}  # fmt: skip
+
+
+@_keyed
+def _align(name: str, v: Any, features: Iterable[str]) -> dict[str, Any]:
+    if not isinstance(v, Mapping):
+        raise Misuse(f"{name}={v!r}: expected a dict with the keywords of Episode.align")
+    for k in v:
+        if k not in _ALIGN:
+            raise Misuse(f"unknown keyword {k!r} in align", hint=nearest(k, _ALIGN))
+    return settle(_ALIGN, v, features)
+
+
+@_keyed
+def _keys(name: str, v: Any, features: Iterable[str]) -> list[str]:
+    if isinstance(v, str):
+        raise Misuse(f"{name}={v!r}: expected a list of keys")
+    return [_options.key(k, [*features, "task", "episode_id"], "key") for k in v]
+
+
+def _positions(name: str, v: Any) -> list[int]:
+    try:
+        return [operator.index(e) for e in v]
+    except TypeError:
+        raise Misuse(f"{name}={v!r}: expected positions, as a list of integers") from None
+
+
+def _window(name: str, w: Any) -> Any:
+    """One entry of windows=: a tuple is a span, (from, to) or (from, to, count), a list offsets."""
+    want = "(from, to) or (from, to, count) for a span, or a list of offsets, in seconds"
+    if isinstance(w, Mapping) and set(w) <= {"span", "count"} and isinstance(w.get("span"), (tuple, list)):
+        w = (*w["span"], *([w["count"]] if w.get("count") is not None else []))
+    if isinstance(w, Mapping) or isinstance(w, tuple) and (len(w) not in (2, 3) or len(w) == 3 and (not is_integer(w[2]) or int(w[2]) < 1)):
+        raise Misuse(f"{name}={w!r}: expected {want}")
+    if not isinstance(w, tuple):
+        return listed(real, "" if isinstance(w, list) and not w else want)(name, w)
+    return {"span": listed(real, want)(name, w[:2]), **({"count": int(w[2])} if len(w) == 3 else {})}
+
+
+@_keyed
+def _normalize(name: str, v: Any, features: Iterable[str]) -> Any:
+    """A mode, or a dict by key; None for none."""
+    if v is False:
+        return None
+    if isinstance(v, str):
+        return _options.choice(name, v, NORMS)
+    if not isinstance(v, Mapping):
+        raise Misuse(f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, or a dict by key")
+    return by_key(_norm)(name, v, features)
+
+
+def _norm(name: str, one: Any) -> Any:
+    if isinstance(one, str):
+        return _options.choice(name, one, NORMS)
+    known = ("mode", "clip", "mean", "std", "low", "high")
+    if not isinstance(one, Mapping):
+        raise Misuse(f"{name}={one!r}: expected a mode, or a dict of {', '.join(known)}")
+    for k in one:
+        if k not in known:
+            raise Misuse(f"unknown entry {k!r} in {name}", hint=nearest(k, known))
+    try:
+        return {n: (np.asarray(x, np.float64).ravel().tolist() if n not in ("mode", "clip") else x) for n, x in one.items()}
+    except (TypeError, ValueError):
+        raise Misuse(f"{name}: expected numbers, found {dict(one)!r}") from None
+
+
+def _augment(name: str, v: Any) -> Any:
+    """The engine checks it: numbers of NumPy and tuples become plain ones."""
+    if isinstance(v, Mapping):
+        return {str(k): _augment(name, x) for k, x in v.items() if x is not None}
+    if isinstance(v, (list, tuple, set, np.ndarray)):
+        return [_augment(name, x) for x in v]
+    if isinstance(v, (str, bool)):
+        return v
+    return int(v) if is_integer(v) else real(name, v, "a finite number, a list or a dict")
+
+
+# What a sample holds.
+SAMPLE: dict[str, Check] = {
+    "normalize": _normalize,
+    "keys": _keys,
+    "episodes": _positions,
+    "split": text,
+    # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
+    "delta_timestamps": by_key(listed(real, "a list of seconds for each key")),
+    "delta_indices": by_key(listed(integer, "a list of whole rows", "delta_timestamps= takes seconds")),
+    "windows": by_key(_window),
+    "anchor": _keyed(lambda name, v, features: _options.key(v, features, f"key of {name}")),
+    "hz": rate,
+    "align": _align,
+    "image_dtype": one_of("uint8", "float32"),
+    "depth_unit": one_of(*UNITS),
+    "image_size": frame_size,
+    "image_resize": one_of("stretch", "letterbox", "crop"),
+    "tolerance_s": partial(real, want="seconds"),
+    "offset_tolerance_s": partial(real, want="seconds"),
+    "augment": _augment,
+    "on_bad_episode": one_of("error", "skip"),
+    "threads": integer,
+    "memory_budget": bytes_of,
+}
+
+
+def sample(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sample holds, of the features of a dataset."""
+    known = [*features, *getattr(features, "withheld", ())]  # the engine says why one is withheld
+    return {**settle(SAMPLE, given, known), **_statistics.asked(given.get("stats"), known)}
+
+
+LOADER: dict[str, Check] = {
+    "batch_size": whole, "seed": integer, "drop_last": flag, "prefetch": whole, "threads": whole, "io_threads": whole,
+    "deadline_s": lambda name, v: number(name, v) or -1.0, "uneven": one_of("wrap", "short"),
+    "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"),
+}  # fmt: skip
+
+MIXTURE: dict[str, Check] = {
+    "temperature": partial(real, want="a number above 0", above=0), "stop": one_of("first", "all"), "epoch_size": whole, "stratified": flag, "missing": one_of("error", "pad"),
+}  # fmt: skip
+
+
+def loader(given: Mapping[str, Any], mixed: bool) -> dict[str, Any]:
+    """The order, the caches and the batches of a Loader."""
+    shuffle = given["shuffle"]
+    if isinstance(shuffle, (bool, np.bool_)):
+        shuffle = "global" if shuffle else False
+    elif not isinstance(shuffle, str):
+        raise Misuse(f"shuffle={shuffle!r}: expected 'global', 'pool' or False")
+    rank, world = place(given["rank"], given["world_size"])
+    c = {"shuffle": _options.choice("shuffle", shuffle, ("global", "pool", False)), "rank": rank, "world_size": world, **_cache(given["cache"]), **settle(LOADER, given)}
+    for name in c:
+        if name.startswith("pool_") and shuffle != "pool":
+            raise Misuse(f"{name} is for shuffle='pool'", hint="add shuffle='pool'")
+        if name.startswith("cache_") and "cache" not in c:
+            raise Misuse(f"{name} without cache", hint="add cache='ram' or cache=directory")
+    mixture = settle(MIXTURE, given)
+    if mixture and not mixed:
+        raise Misuse(f"{next(iter(mixture))}= is for mixtures", hint="give a list of robocache.Mix")
+    return {**c, **mixture}
+
+
+def _cache(v: Any) -> dict[str, Any]:
+    if v is None or v is False:
+        return {}
+    want = f"cache={v!r}: expected 'ram' or a directory"
+    if not isinstance(v, (str, bytes, os.PathLike)):
+        raise Misuse(want)
+    if isinstance(v, str) and v != "ram" and v.lower() == "ram":
+        raise Misuse(want, hint=f"did you mean 'ram'? A directory of that name is './{v}'")
+    where = _options.uri(v)
+    if "://" in where:
+        raise Misuse(want, hint="a cache lies on a disk of this machine")
+    return {"cache": "ram" if v == "ram" else os.path.abspath(where)}
+
+
+def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """rank and world: arguments, else torch.distributed, else RANK and WORLD_SIZE, else one process."""
+    found: tuple[int, int] | None = None
+    env = [os.environ.get(n) for n in ("RANK", "WORLD_SIZE")]
+    if all(env):
+        try:
+            found = int(env[0] or 0), int(env[1] or 1)
+        except ValueError:
+            raise Misuse(f"RANK={env[0]!r} and WORLD_SIZE={env[1]!r}: expected integers") from None
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        group = dist.get_rank(), dist.get_world_size()
+        if found is not None and found != group and rank is None and world_size is None:
+            raise Misuse(f"torch.distributed says rank {group[0]} of {group[1]}, the environment {found[0]} of {found[1]}", hint="give rank= and world_size=")
+        found = group
+    r = None if rank is None else integer("rank", rank)
+    w = None if world_size is None else integer("world_size", world_size)
+    if r is None and w is None:
+        r, w = found or (0, 1)
+    elif r is None:
+        r = found[0] if found is not None and found[1] == w else 0 if w == 1 else None
+    elif w is None:
+        w = found[1] if found is not None else 1 if r == 0 else None
+    if r is None or w is None:
+        raise Misuse(f"world_size={w} without rank=" if r is None else f"rank={r} without world_size=", hint="give both")
+    if not 0 <= r < w:
+        raise Misuse(f"rank {r} of a world of {w}: expected 0 to world_size - 1")
+    return r, w
+
+
+def _mapping(_: str, v: Any) -> Any:
+    return dict(v) if isinstance(v, Mapping) else os.path.abspath(_options.uri(v))
+
+
+def _format_options(name: str, v: Any) -> dict[str, str]:
+    if not isinstance(v, Mapping):
+        raise Misuse(f"{name}={v!r}: expected a dict")
+    return {str(k): ("true" if x else "false") if isinstance(x, bool) else str(x) for k, x in v.items()}
+
+
+# How a dataset is opened.
+OPEN: dict[str, Check] = {
+    "format": text, "rows_hz": rate, "map": _mapping, "split": text, "options": _format_options, "follow_links": lambda _, v: bool(v),
+    "memory_budget": bytes_of, "depth_unit": one_of(*UNITS),
+}  # fmt: skip
