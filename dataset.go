@@ -89,6 +89,15 @@ type Episode struct {
 // Index counts the rows of the stream that is asked, 0 to len(Times(episode, key))-1.
 type Row struct{ Episode, Index int }
 
+// RowsOf names n rows of an episode, from one on.
+func RowsOf(episode, from, n int) []Row {
+	rows := make([]Row, n)
+	for i := range rows {
+		rows[i] = Row{episode, from + i}
+	}
+	return rows
+}
+
 // FrameRef says where the image of a row lies.
 type FrameRef struct {
 	Path    string // video file, relative to the dataset's root; "" for a still image

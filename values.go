@@ -62,22 +62,6 @@ func HalfToFloat32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// Float32ToHalf rounds to IEEE 754 binary16, ties to even; a NaN stays one.
-func Float32ToHalf(f float32) uint16 {
-	bits := math.Float32bits(f)
-	sign := uint16(bits >> 16 & 0x8000)
-	abs := bits & 0x7fffffff
-	switch {
-	case abs > 0x7f800000:
-		return sign | 0x7e00 | uint16(abs>>13&0x1ff)
-	case abs >= 0x47800000: // 65536 and over
-		return sign | 0x7c00
-	case abs < 0x38800000: // below 2^-14: a multiple of 2^-24
-		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(abs))*(1<<24)))
-	}
-	return sign | uint16((abs+0xfff+abs>>13&1-0x38000000)>>13)
-}
-
 // Int64s appends the elements of raw (little-endian, an integer dtype or Bool) to dst as int64; of uint64 the bits are taken as they are.
 // Other types append nothing.
 func Int64s(dst []int64, d DType, raw []byte) []int64 {

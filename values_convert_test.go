@@ -7,13 +7,13 @@ import (
 )
 
 // Every half is what it was, and what lies between two goes to the nearer, ties to the even one.
-func TestFloat32ToHalf(t *testing.T) {
+func TestHalfOfFloat32(t *testing.T) {
 	for h := range 1 << 16 {
 		f := HalfToFloat32(uint16(h))
-		if got := Float32ToHalf(f); got != uint16(h) && f == f {
+		if got := HalfOf(float64(f)); got != uint16(h) && f == f {
 			t.Fatalf("%04x became %04x", h, got)
 		}
-		if f != f && !math.IsNaN(float64(HalfToFloat32(Float32ToHalf(f)))) {
+		if f != f && !math.IsNaN(float64(HalfToFloat32(HalfOf(float64(f))))) {
 			t.Fatalf("NaN %04x is none any more", h)
 		}
 		if h&0x7fff >= 0x7bff {
@@ -22,14 +22,14 @@ func TestFloat32ToHalf(t *testing.T) {
 		next := HalfToFloat32(uint16(h) + 1)
 		mid := f + (next-f)/2
 		even := uint16(h) + uint16(h)&1
-		if got := Float32ToHalf(mid); got != even {
+		if got := HalfOf(float64(mid)); got != even {
 			t.Fatalf("between %04x and the next: %04x", h, got)
 		}
 		away := float32(math.Inf(1))
 		if next < f {
 			away = -away
 		}
-		if got := Float32ToHalf(math.Nextafter32(mid, away)); got != uint16(h)+1 {
+		if got := HalfOf(float64(math.Nextafter32(mid, away))); got != uint16(h)+1 {
 			t.Fatalf("beyond the middle of %04x: %04x", h, got)
 		}
 	}

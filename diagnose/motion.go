@@ -127,14 +127,10 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 	v := make([]float64, 0, rows*width)
 	const block = 4096
 	raw := make([]byte, block*l.f.RowBytes())
-	names := make([]robocache.Row, block)
 	for at := 0; at < rows; at += block {
 		k := min(block, rows-at)
-		for i := range k {
-			names[i] = robocache.Row{Episode: e, Index: from + at + i}
-		}
 		part := raw[:k*l.f.RowBytes()]
-		if err := x.ds.Gather(x.ctx, l.f.Key, names[:k], part); err != nil {
+		if err := x.ds.Gather(x.ctx, l.f.Key, robocache.RowsOf(e, from+at, k), part); err != nil {
 			return nil, err
 		}
 		v = robocache.Float64s(v, l.f.DType, part)

@@ -23,25 +23,22 @@ func (x *examination) values(e int, l *line) {
 	if l.f.Kind == robocache.KindImage {
 		step = 16
 	}
-	names := make([]robocache.Row, step)
 	var raw []byte
 	for at := 0; at < len(l.times); at += step {
 		k := min(step, len(l.times)-at)
-		for i := range k {
-			names[i] = robocache.Row{Episode: e, Index: at + i}
-		}
+		rows := robocache.RowsOf(e, at, k)
 		var err error
 		switch {
 		case l.f.Kind == robocache.KindText || l.f.Kind == robocache.KindEvent:
-			_, err = x.ds.Text(x.ctx, l.f.Key, names[:k])
+			_, err = x.ds.Text(x.ctx, l.f.Key, rows)
 		case l.f.Kind == robocache.KindImage:
-			err = x.images(e, l.f, names[:k])
+			err = x.images(e, l.f, rows)
 		case l.f.Kind == robocache.KindVideo:
 			return // the format's own doctor knows its files
 		case l.f.Ragged():
 			if r, ok := robocache.As[robocache.RaggedDataset](x.ds); ok {
 				var data []byte
-				if data, _, err = r.GatherRagged(x.ctx, l.f.Key, names[:k]); err == nil && l.f.Kind != robocache.KindPointCloud {
+				if data, _, err = r.GatherRagged(x.ctx, l.f.Key, rows); err == nil && l.f.Kind != robocache.KindPointCloud {
 					x.count(l.f, data)
 				}
 			}
@@ -49,7 +46,7 @@ func (x *examination) values(e int, l *line) {
 			if raw == nil {
 				raw = make([]byte, step*l.f.RowBytes())
 			}
-			if err = x.ds.Gather(x.ctx, l.f.Key, names[:k], raw[:k*l.f.RowBytes()]); err == nil {
+			if err = x.ds.Gather(x.ctx, l.f.Key, rows, raw[:k*l.f.RowBytes()]); err == nil {
 				x.count(l.f, raw[:k*l.f.RowBytes()])
 			}
 		}

@@ -142,10 +142,7 @@ func firstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, 
 		}
 	}
 	for at, step := 0, 1; at < n; at, step = at+step, min(4*step, 4096) {
-		rows := make([]robocache.Row, min(step, n-at))
-		for k := range rows {
-			rows[k] = robocache.Row{Episode: ep, Index: at + k}
-		}
+		rows := robocache.RowsOf(ep, at, min(step, n-at))
 		refs := make([]robocache.FrameRef, len(rows))
 		if err := ds.Frames(ctx, f.Key, rows, refs); err != nil {
 			return "", err

@@ -214,10 +214,7 @@ func curvesOf(ctx context.Context, ds robocache.Dataset, s *timeline, episode in
 	masker, masked := ds.(robocache.Masker)
 	masked = masked && f.Masked
 	for from := 0; from < s.rows; from += block {
-		rows := make([]robocache.Row, min(block, s.rows-from))
-		for i := range rows {
-			rows[i] = robocache.Row{Episode: episode, Index: from + i}
-		}
+		rows := robocache.RowsOf(episode, from, min(block, s.rows-from))
 		buf := make([]byte, len(rows)*f.RowBytes())
 		if err := ds.Gather(ctx, f.Key, rows, buf); err != nil {
 			return nil, err

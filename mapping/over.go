@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -229,16 +230,8 @@ func (d *mapped) anchor(ctx context.Context, key string) error {
 		d.lengths[e] = len(t)
 		info.Frames += int64(len(t))
 	}
-	if !slices.ContainsFunc(mapValues(d.streams), func(s *stream) bool { return s.feature.Clock == f.Clock }) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(d.streams)), func(s *stream) bool { return s.feature.Clock == f.Clock }) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: no stream that is kept lies on the clock of this one"}
 	}
 	return nil
-}
-
-func mapValues(m map[string]*stream) []*stream {
-	out := make([]*stream, 0, len(m))
-	for _, s := range m {
-		out = append(out, s)
-	}
-	return out
 }

@@ -59,7 +59,7 @@ func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) 
 		return t, err
 	}
 	if s.timestamps != "" {
-		if t, err = d.stamped(ctx, e, s, len(t)); err != nil {
+		if t, err = d.timestamped(ctx, e, s, len(t)); err != nil {
 			return nil, robocache.At(err, robocache.Where{"episode": e, "stream": key})
 		}
 	}
@@ -98,21 +98,16 @@ func (s *stream) correct(e int, key string, t []int64) error {
 func far(t int64) bool { return t > 1<<62 || t < -1<<62 }
 
 // timestamped reads n timestamps from the values of a stream.
-func (d *mapped) stamped(ctx context.Context, e int, s *stream, n int) ([]int64, error) {
+func (d *mapped) timestamped(ctx context.Context, e int, s *stream, n int) ([]int64, error) {
 	f := d.base.Info().Feature(s.timestamps)
-	rows := make([]robocache.Row, n)
-	for i := range rows {
-		rows[i] = robocache.Row{Episode: e, Index: i}
-	}
 	raw := make([]byte, n*f.RowBytes())
-	if err := d.base.Gather(ctx, s.timestamps, rows, raw); err != nil {
+	if err := d.base.Gather(ctx, s.timestamps, robocache.RowsOf(e, 0, n), raw); err != nil {
 		return nil, err
 	}
 	t := make([]int64, n)
 	if !f.DType.Float() {
-		for i := range t {
-			v := integer(f.DType, raw[i*f.DType.Size():])
-			if v > (1<<62)/s.unit || v < -(1<<62)/s.unit {
+		for i, v := range robocache.Int64s(nil, f.DType, raw) {
+			if v > (1<<62)/s.unit || v < -(1<<62)/s.unit || f.DType == robocache.Uint64 && v < 0 {
 				return nil, beyond(s.timestamps, i, fmt.Sprint(v))
 			}
 			t[i] = v * s.unit
@@ -133,28 +128,6 @@ func (d *mapped) stamped(ctx context.Context, e int, s *stream, n int) ([]int64,
 
 func beyond(key string, i int, got string) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"stream": key, "index": i}, Msg: "a timestamp", Want: "a number within ±2^62 ns", Got: got}
-}
-
-// integer reads one of an integer or bool type; uint64 beyond int64 gives the largest.
-func integer(t robocache.DType, b []byte) int64 {
-	le := binary.LittleEndian
-	switch t {
-	case robocache.Int8:
-		return int64(int8(b[0]))
-	case robocache.Int16:
-		return int64(int16(le.Uint16(b)))
-	case robocache.Uint16:
-		return int64(le.Uint16(b))
-	case robocache.Int32:
-		return int64(int32(le.Uint32(b)))
-	case robocache.Uint32:
-		return int64(le.Uint32(b))
-	case robocache.Int64:
-		return int64(le.Uint64(b))
-	case robocache.Uint64:
-		return int64(min(le.Uint64(b), math.MaxInt64))
-	}
-	return int64(b[0])
 }
 
 func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {

@@ -41,11 +41,7 @@ func (d *mapped) firstText(ctx context.Context, e int, key string) (string, erro
 	}
 	const block = 256
 	for at := 0; at < len(t); at += block {
-		var rows []robocache.Row
-		for i := at; i < min(at+block, len(t)); i++ {
-			rows = append(rows, robocache.Row{Episode: e, Index: i})
-		}
-		texts, err := d.base.Text(ctx, key, rows)
+		texts, err := d.base.Text(ctx, key, robocache.RowsOf(e, at, min(block, len(t)-at)))
 		if err != nil {
 			return "", err
 		}

@@ -64,7 +64,7 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 		ans.ints("rows", 1)[0] = int64(rows)
 		return nil
 	case isTask || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
-		v, err := s.Text(ctx, a.Key, rowsOf(episode, rows))
+		v, err := s.Text(ctx, a.Key, robocache.RowsOf(episode, 0, rows))
 		dtype := robocache.String
 		if f != nil { // JSON values or plain text
 			dtype = f.DType
@@ -72,7 +72,7 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 		ans.text("values", dtype, v)
 		return err
 	case f.Ragged():
-		counts, err := s.ragged(ctx, ans, "values", f, rowsOf(episode, rows))
+		counts, err := s.ragged(ctx, ans, "values", f, robocache.RowsOf(episode, 0, rows))
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 	case f.Kind != robocache.KindNumeric:
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "a stream of kind " + string(f.Kind) + " is read through a map", Hint: "use MapDataset(…, keys=[…])"}
 	}
-	return s.Gather(ctx, a.Key, rowsOf(episode, rows), ans.add("values", f.DType, rowShape(rows, f.Shape, f)...))
+	return s.Gather(ctx, a.Key, robocache.RowsOf(episode, 0, rows), ans.add("values", f.DType, rowShape(rows, f.Shape, f)...))
 }
 
 // encoded gives the images of an episode as they are stored, one after the other, and the bytes of each; −1 where a row has none.
@@ -93,7 +93,7 @@ func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) e
 	if f == nil || f.Kind != robocache.KindImage {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream of images"}
 	}
-	rows := rowsOf(episode, s.Len(episode))
+	rows := robocache.RowsOf(episode, 0, s.Len(episode))
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := s.Frames(ctx, a.Key, rows, refs); err != nil {
 		return err
@@ -131,15 +131,6 @@ func (s *shared) ragged(ctx context, ans *answer, key string, f *robocache.Featu
 	}
 	copy(ans.add(key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...)...), data)
 	return counts, nil
-}
-
-// rowsOf lists the first n rows of a stream of an episode.
-func rowsOf(episode, n int) []robocache.Row {
-	rows := make([]robocache.Row, n)
-	for i := range rows {
-		rows[i] = robocache.Row{Episode: episode, Index: i}
-	}
-	return rows
 }
 
 // rowShape is the shape of rows as they are delivered: of a scalar column one axis.

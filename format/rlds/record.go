@@ -332,7 +332,7 @@ func appendFloats(out []byte, d robocache.DType, run []byte) []byte {
 		case robocache.Float64:
 			out = le.AppendUint64(out, math.Float64bits(float64(math.Float32frombits(bits))))
 		case robocache.Float16:
-			out = le.AppendUint16(out, robocache.Float32ToHalf(math.Float32frombits(bits)))
+			out = le.AppendUint16(out, robocache.HalfOf(float64(math.Float32frombits(bits))))
 		case robocache.BFloat16:
 			out = le.AppendUint16(out, brain(bits))
 		}

@@ -88,7 +88,7 @@ func putFloat(dst []byte, f float64) {
 	case 4:
 		le.PutUint32(dst, math.Float32bits(float32(f)))
 	case 2:
-		le.PutUint16(dst, robocache.Float32ToHalf(float32(f)))
+		le.PutUint16(dst, robocache.HalfOf(f))
 	}
 }
 
