@@ -164,21 +164,17 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episod
 	if err := d.checkEpisode(episode); err != nil {
 		return robocache.Episode{}, err
 	}
-	t, err := d.episodeTasks(ctx)
-	if err != nil {
-		return robocache.Episode{}, robocache.At(err, robocache.Where{"episode": episode})
-	}
+	defer guard.At(robocache.Where{"episode": episode})
+	t := d.episodeTasks(ctx)
 	return robocache.Episode{Position: episode, Index: d.eps.id(episode), Length: d.Len(episode), Tasks: t.of(episode)}, nil
 }
 
 // episodeTasks reads the tasks column on the first call: it is the only part of the episodes table that costs text.
-func (d *Dataset) episodeTasks(ctx context.Context) (*episodeTasks, error) {
-	if t := d.taskTab.Load(); t != nil {
-		return t, nil
-	}
-	t, err := d.readEpisodeTasksV3(ctx)
-	if err == nil {
+func (d *Dataset) episodeTasks(ctx context.Context) *episodeTasks {
+	t := d.taskTab.Load()
+	if t == nil {
+		t = d.readEpisodeTasksV3(ctx)
 		d.taskTab.Store(t)
 	}
-	return t, err
+	return t
 }

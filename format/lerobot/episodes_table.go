@@ -51,16 +51,13 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	t = &EpisodeTable{Videos: map[string]EpisodeFiles{}}
 	all := &textColumns{types: map[string]string{}, values: map[string][]string{}}
 	if d.raw.major == 2 {
-		err = d.tableV2(ctx, all)
+		d.tableV2(ctx, all)
 	} else {
-		err = d.tableV3(ctx, all)
+		d.tableV3(ctx, all)
 	}
 	n := d.eps.n()
-	if err == nil && all.rows != n {
-		err = changed(fmt.Sprintf("%d rows", n), fmt.Sprint(all.rows))
-	}
-	if err != nil {
-		return nil, err
+	if all.rows != n {
+		return nil, changed(fmt.Sprintf("%d rows", n), fmt.Sprint(all.rows))
 	}
 	for _, c := range all.names {
 		t.Columns = append(t.Columns, EpisodeColumn{c, all.types[c], jsonArray(permute(pad(all.values[c], n), d.paths.perm))})
@@ -82,10 +79,7 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	row("dataset_from_index", func(i int) int64 { return d.eps.from[i] })
 	row("dataset_to_index", func(i int) int64 { return d.eps.from[i+1] })
 	row("length", func(i int) int64 { return int64(d.eps.length[i]) })
-	texts, err := d.episodeTasks(ctx)
-	if err != nil {
-		return nil, err
-	}
+	texts := d.episodeTasks(ctx)
 	setColumn(t, "tasks", "list<string>", n, d.raw.major == 2, func(i int) any { return texts.of(i) })
 	data := func(i int) place { f, _ := d.tab.fileOf(i); return d.dataPlace(f) }
 	setColumn(t, "data/chunk_index", "int64", n, false, func(i int) any { return data(i).chunk })
@@ -185,10 +179,10 @@ func pad(v []string, n int) []string {
 }
 
 // tableV3 reads the Parquet files.
-func (d *Dataset) tableV3(ctx context.Context, t *textColumns) error {
+func (d *Dataset) tableV3(ctx context.Context, t *textColumns) {
 	kept := func(c string) bool { return !strings.HasPrefix(c, "stats/") }
 	var tops []*pq.Node
-	_, err := d.eachEpisodesGroup(ctx, kept, func(name string, f *pq.File) (leaves []*pq.Node, _ error) {
+	d.eachEpisodesGroup(ctx, kept, func(name string, f *pq.File) (leaves []*pq.Node) {
 		tops = tops[:0]
 		for _, top := range f.Root.Children {
 			if !kept(top.Name) || slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
@@ -201,19 +195,15 @@ func (d *Dataset) tableV3(ctx context.Context, t *textColumns) error {
 			tops, leaves = append(tops, top), top.Leaves(leaves)
 			t.add(top.Name, typeName(top)) // also of a file without rows
 		}
-		return leaves, nil
-	}, func(r robocache.Ranged, f *pq.File, g int) error {
+		return leaves
+	}, func(r robocache.Ranged, f *pq.File, g int) {
 		for _, top := range tops {
 			v, err := pq.ReadJSON(ctx, r, f, g, top, nil, tableLimit)
-			if err != nil {
-				return robocache.At(err, robocache.Where{"row_group": g, "column": top.Name})
-			}
+			guard.Check(robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}))
 			t.add(top.Name, typeName(top), v...)
 		}
 		t.rows += int(f.Groups[g].Rows)
-		return nil
 	})
-	return err
 }
 
 // typeName says what a column holds: numbers, texts, and lists of them; "" for records.
@@ -257,18 +247,15 @@ func typeName(n *pq.Node) string {
 }
 
 // tableV2 reads meta/episodes.jsonl: every key that its lines have.
-func (d *Dataset) tableV2(ctx context.Context, t *textColumns) error {
-	b, err := store.ReadFile(ctx, d.st, episodesJSONL, maxLines)
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": episodesJSONL})
-	}
+func (d *Dataset) tableV2(ctx context.Context, t *textColumns) {
+	defer guard.At(robocache.Where{"file": episodesJSONL})
 	types := map[string]string{"episode_index": "int64", "length": "int64"}
-	return lines(episodesJSONL, b, func(_ int, line []byte) error {
+	guard.Check(lines(episodesJSONL, guard.Must(store.ReadFile(ctx, d.st, episodesJSONL, maxLines)), func(_ int, line []byte) error {
 		err := object("", line, func(k string, v json.RawMessage) error {
 			t.add(k, types[k], string(v))
 			return nil
 		})
 		t.rows++
 		return err
-	})
+	}))
 }

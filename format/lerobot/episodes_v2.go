@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -44,23 +45,17 @@ type episodeLine struct {
 }
 
 // readEpisodesV2 reads meta/episodes.jsonl.
-func (d *Dataset) readEpisodesV2(ctx context.Context) error {
-	b, err := store.ReadFile(ctx, d.st, episodesJSONL, maxLines)
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": episodesJSONL})
-	}
-	e, tasks, perm, err := parseEpisodesV2(b)
-	if err != nil {
-		return err
-	}
+func (d *Dataset) readEpisodesV2(ctx context.Context) {
+	defer guard.At(robocache.Where{"file": episodesJSONL})
+	e, tasks, perm, err := parseEpisodesV2(guard.Must(store.ReadFile(ctx, d.st, episodesJSONL, maxLines)))
+	guard.Check(err)
 	if e.n() == 0 && d.raw.totalEpisodes > 0 {
-		return d.noEpisodes(episodesJSONL)
+		guard.Fail(d.noEpisodes(episodesJSONL))
 	}
 	e.ownFiles(d.raw.chunksSize)
 	d.taskTab.Store(tasks)
 	e.count()
 	d.take(e, perm, episodesJSONL, "episodes are not in the order of episode_index", "sort the lines")
-	return nil
 }
 
 // noEpisodes is the error of a table without rows where info.json counts some.

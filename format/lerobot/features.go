@@ -12,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // source says where a feature's rows come from.
@@ -39,11 +40,8 @@ func isDefault(key string) bool {
 }
 
 // describe makes the features: what is declared and there, the default columns, and columns that nobody declared.
-func (d *Dataset) describe(ctx context.Context) error {
-	schema, err := d.firstSchema(ctx)
-	if err != nil {
-		return err
-	}
+func (d *Dataset) describe(ctx context.Context) {
+	schema := d.firstSchema(ctx)
 	for i := range d.raw.features {
 		r := &d.raw.features[i]
 		f, err := feature(r)
@@ -56,9 +54,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 		}
 		switch {
 		case f.Kind == robocache.KindVideo:
-			if ok, err := d.openCamera(ctx, &f); err != nil {
-				return err
-			} else if ok {
+			if d.openCamera(ctx, &f) {
 				d.add(f, fromVideo)
 			} else {
 				missing("no video file of it is there")
@@ -70,7 +66,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 		default:
 			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric && int64(f.Elements()) > max(most, 1<<16) {
 				// Before anyone allocates by the shape. Smaller ones are found out when they are read: the other features are served.
-				return infoError(robocache.ErrMalformed, "/features/"+escapePointer(r.key)+"/shape", fmt.Sprintf("%v is more than a row holds: the data have at most %d values", f.Shape, most))
+				guard.Fail(infoError(robocache.ErrMalformed, "/features/"+escapePointer(r.key)+"/shape", fmt.Sprintf("%v is more than a row holds: the data have at most %d values", f.Shape, most)))
 			}
 			d.add(f, fromColumn)
 		}
@@ -89,7 +85,6 @@ func (d *Dataset) describe(ctx context.Context) error {
 		f.Shape = []int{1}
 		d.add(f, derived)
 	}
-	return nil
 }
 
 // longestRow is how many values a row of a column can have at most, by the footer of a file with rows; ok is false where it does not say.
@@ -152,15 +147,12 @@ func (d *Dataset) undeclared(top *pq.Node) {
 }
 
 // firstSchema is the footer of the first data file; nil for a set without episodes. A missing first file is not fatal: others may be there.
-func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
+func (d *Dataset) firstSchema(ctx context.Context) *pq.File {
 	n := d.tab.files()
 	if n == 0 {
-		return nil, nil
+		return nil
 	}
-	best, _, found, err := d.probe(ctx, d.paths.data, n, d.dataPlace)
-	if err != nil {
-		return nil, err
-	}
+	best, _, found := d.probe(ctx, d.paths.data, n, d.dataPlace)
 	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
 		d.templateLies("/data_path", "", fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), "write the template that fits")
 	}
@@ -169,28 +161,26 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
 		f, err := d.tab.footer(ctx, int32(i))
 		if err == nil {
-			return f.pq, nil
+			return f.pq
 		}
 		if ctx.Err() != nil {
-			return nil, err
-		}
-		if first == nil {
 			first = err
 		}
-		if !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
+		if first = cmp.Or(first, err); ctx.Err() != nil || !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
 			break
 		}
 	}
-	return nil, first
+	guard.Fail(first)
+	return nil
 }
 
 // probe finds the template that names the first, middle and last of n files, and how many of them it names.
-func (d *Dataset) probe(ctx context.Context, templates []string, n int, at func(i int32) place) (best []string, probes []place, found int, err error) {
+func (d *Dataset) probe(ctx context.Context, templates []string, n int, at func(i int32) place) (best []string, probes []place, found int) {
 	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
 		probes = append(probes, at(int32(i)))
 	}
-	best, found, err = d.paths.choose(ctx, templates, probes)
-	return best, probes, found, err
+	best, found = d.paths.choose(ctx, templates, probes)
+	return best, probes, found
 }
 
 // templateLies is the finding that a path template of info.json does not name the files.

@@ -75,34 +75,27 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+	defer func() {
+		if err != nil && d != nil && d.tab != nil {
+			d.tab.close()
+		}
+	}()
 	defer guard.Malformed("lerobot open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	raw, found, err := readInfo(ctx, s)
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	d = &Dataset{st: s, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget}
 	d.info = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
 	d.paths = newPaths(s, raw)
 	if raw.major == 2 {
-		err = d.readEpisodesV2(ctx)
+		d.readEpisodesV2(ctx)
 	} else {
-		err = d.readEpisodesV3(ctx)
+		d.readEpisodesV3(ctx)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err = d.readTasks(ctx); err != nil {
-		return nil, err
-	}
+	d.readTasks(ctx)
 	d.tab = newTables(d, budget-budget/4) // the rest is the video library's
-	if err = d.describe(ctx); err == nil {
-		err = d.readModality(ctx)
-	}
-	if err != nil {
-		d.tab.close()
-		return nil, err
-	}
+	d.describe(ctx)
+	d.readModality(ctx)
 	d.compareClaims()
 	d.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) }, max(budget/4, smallestBudget/4))
 	return d, nil

@@ -81,13 +81,10 @@ func (p *paths) videoTemplates(key string) []string {
 }
 
 // choose probes places and puts the template that finds most of them first. It says how many were found.
-func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int, err error) {
+func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int) {
 	at := 0
 	for i, t := range templates {
-		names, err := p.present(ctx, t, probes)
-		if err != nil {
-			return nil, 0, err
-		}
+		names := guard.Must(p.present(ctx, t, probes))
 		if n := len(slices.DeleteFunc(names, func(name string) bool { return name == "" })); n > found {
 			at, found = i, n
 		}
@@ -96,7 +93,7 @@ func (p *paths) choose(ctx context.Context, templates []string, probes []place) 
 		}
 	}
 	best = append([]string{templates[at]}, templates[:at]...)
-	return append(best, templates[at+1:]...), found, nil
+	return append(best, templates[at+1:]...), found
 }
 
 // try calls use with the paths that a place may have, until one is there: by the templates, then by the tree. It gives that path, or NotFound with the first.

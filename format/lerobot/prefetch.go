@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -98,30 +99,19 @@ func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, f
 }
 
 // eachGroup opens a table of the metadata and reads its row groups one after the other. leaves says which columns are read of them, out of those wanted.
-func (d *Dataset) eachGroup(ctx context.Context, name string, want func(column string) bool, leaves func(*pq.File) ([]*pq.Node, error), read func(r robocache.Ranged, f *pq.File, group int) error) (rows int, err error) {
-	r, err := d.openSmall(ctx, name)
-	if err != nil {
-		return 0, err
-	}
+// Its errors end the work (guard.Fail), with the file.
+func (d *Dataset) eachGroup(ctx context.Context, name string, want func(column string) bool, leaves func(*pq.File) []*pq.Node, read func(r robocache.Ranged, f *pq.File, group int)) (rows int) {
+	defer guard.At(robocache.Where{"file": name})
+	r := guard.Must(d.openSmall(ctx, name))
 	defer r.Close()
-	f, err := pq.Open(ctx, r, want)
-	if err != nil {
-		return 0, err
-	}
-	list, err := leaves(f)
-	if err != nil {
-		return 0, err
-	}
+	f := guard.Must(pq.Open(ctx, r, want))
+	list := leaves(f)
 	p := &prefetched{Ranged: r}
 	for g, next := 0, 0; g < len(f.Groups); g++ {
 		if g == next {
-			if next, err = p.ahead(ctx, f, list, g); err != nil {
-				return 0, err
-			}
+			next = guard.Must(p.ahead(ctx, f, list, g))
 		}
-		if err := read(p, f, g); err != nil {
-			return 0, err
-		}
+		read(p, f, g)
 	}
-	return int(f.Rows), nil
+	return int(f.Rows)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -18,30 +19,25 @@ const (
 )
 
 // readTasks reads the table of task texts. A set without one still has its numbers: a finding, not an error.
-func (d *Dataset) readTasks(ctx context.Context) error {
-	name := tasksParquet
-	var tasks []robocache.Task
-	var err error
+func (d *Dataset) readTasks(ctx context.Context) {
+	name, read := tasksParquet, d.readTasksParquet
 	if d.raw.major == 2 {
-		name = tasksJSONL
-		var b []byte
-		if b, err = store.ReadFile(ctx, d.st, name, maxJSON); err == nil {
-			tasks, err = parseTasksJSONL(b)
+		name, read = tasksJSONL, func(ctx context.Context) []robocache.Task {
+			return guard.Must(parseTasksJSONL(guard.Must(store.ReadFile(ctx, d.st, tasksJSONL, maxJSON))))
 		}
-	} else {
-		tasks, err = d.readTasksParquet(ctx)
 	}
+	defer guard.At(robocache.Where{"file": name})
+	var tasks []robocache.Task
+	err := guard.Try(func() { tasks = read(ctx) })
 	if errors.Is(err, robocache.ErrNotFound) {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": name}, Message: "the table of tasks is missing: task texts are not known", Hint: "fetch the file, or write it"})
 		err = nil
 	}
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": name})
-	}
+	guard.Check(err)
 	d.taskText = make(map[int64]string, len(tasks))
 	for i, t := range tasks {
 		if old, ok := d.taskText[t.Index]; ok && old != t.Text {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name, "row": i}, Msg: fmt.Sprintf("task_index %d has two texts", t.Index)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("task_index %d has two texts", t.Index)})
 		}
 		d.taskText[t.Index] = t.Text
 	}
@@ -50,7 +46,6 @@ func (d *Dataset) readTasks(ctx context.Context) error {
 		sort.SliceStable(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index })
 	}
 	d.info.Tasks = tasks
-	return nil
 }
 
 func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
@@ -73,41 +68,30 @@ func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 }
 
 // readTasksParquet reads a pandas frame whose index is the text.
-func (d *Dataset) readTasksParquet(ctx context.Context) ([]robocache.Task, error) {
+func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task) {
 	var number, label *pq.Node
-	var out []robocache.Task
-	_, err := d.eachGroup(ctx, tasksParquet, nil, func(f *pq.File) ([]*pq.Node, error) {
+	d.eachGroup(ctx, tasksParquet, nil, func(f *pq.File) []*pq.Node {
 		number, label = f.Column("task_index"), taskColumn(f)
 		if number == nil || number.Group() || label == nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "columns task_index and a text", Got: fmt.Sprint(columnNames(f))}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "columns task_index and a text", Got: fmt.Sprint(columnNames(f))})
 		}
 		if f.Meta["pandas"] == "" {
 			d.find(warn("tasks-index", tasksParquet, "no pandas metadata names the index: other readers take the task for a number", "write it with pandas, the text as index"))
 		}
-		return []*pq.Node{number, label}, nil
-	}, func(r robocache.Ranged, f *pq.File, g int) error {
+		return []*pq.Node{number, label}
+	}, func(r robocache.Ranged, f *pq.File, g int) {
 		lim := pq.Limits{Bytes: maxJSON}
-		a, err := pq.ReadColumn(ctx, r, f, g, number, nil, lim)
-		if err != nil {
-			return err
-		}
-		ids, err := toInt64(a)
-		if err != nil {
-			return err
-		}
-		b, err := pq.ReadColumn(ctx, r, f, g, label, nil, lim)
-		if err != nil {
-			return err
-		}
+		a := guard.Must(pq.ReadColumn(ctx, r, f, g, number, nil, lim))
+		ids := guard.Must(toInt64(a))
+		b := guard.Must(pq.ReadColumn(ctx, r, f, g, label, nil, lim))
 		if a.Def != nil || b.Def != nil {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"})
 		}
 		for i, id := range ids {
 			out = append(out, robocache.Task{Index: id, Text: string(b.Item(i))})
 		}
-		return nil
 	})
-	return out, err
+	return out
 }
 
 // taskColumn is the column that pandas names as the index, else the only column of texts.

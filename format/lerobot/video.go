@@ -39,47 +39,41 @@ type shown struct {
 }
 
 // openCamera finds a camera's files; false where there are none at all.
-func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, error) {
+func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) bool {
 	c := &camera{key: f.Key, templates: d.paths.videoTemplates(f.Key), cols: d.eps.cams[f.Key]}
 	if d.raw.major == 2 {
 		c.cols = &camColumns{file: d.eps.file, files: d.eps.files}
 	}
 	if c.cols == nil {
-		return false, nil
+		return false
 	}
 	from, n := c.cols.from, len(c.cols.files)
 	c.byFile = indexFiles(c.cols.file, n, func(a, b int32) bool { return from != nil && from[a] < from[b] })
 	c.files = make([]atomic.Pointer[camFile], n)
 	d.cams[f.Key] = c
 	if n == 0 {
-		return true, nil
+		return true
 	}
-	best, probes, found, err := d.probe(ctx, c.templates, n, func(i int32) place { return d.placeOf(c.cols.files[i], c.key) })
-	if err != nil {
-		return false, err
-	}
+	best, probes, found := d.probe(ctx, c.templates, n, func(i int32) place { return d.placeOf(c.cols.files[i], c.key) })
 	c.templates = best
 	if declared := d.raw.videoPath; found > 0 {
 		if declared != "" && best[0] != declared {
 			d.templateLies("/video_path", f.Key, fmt.Sprintf("video_path %q does not name the files of %s; %q does", declared, f.Key, best[0]), "write the template that fits")
 		}
-		return true, nil
+		return true
 	}
 	for _, pl := range probes {
-		name, err := d.paths.inTree(ctx, pl)
-		if err != nil {
-			return false, err
-		}
+		name := guard.Must(d.paths.inTree(ctx, pl))
 		if name != "" {
 			d.templateLies("/video_path", f.Key, fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), "move the files, or write the template that fits")
-			return true, nil
+			return true
 		}
 	}
-	if some, err := d.paths.anyOf(ctx, f.Key); err != nil || some {
-		return some, err
+	if guard.Must(d.paths.anyOf(ctx, f.Key)) {
+		return true
 	}
 	delete(d.cams, f.Key)
-	return false, nil
+	return false
 }
 
 func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }

@@ -21,10 +21,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData
 	defer guard.Malformed("convert", &err)
 	e, n := t.e, c.src.Len(t.e)
 	t.m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
-	meta, err := c.src.Episode(ctx, e)
-	if err != nil {
-		return nil, err
-	}
+	meta := guard.Must(c.src.Episode(ctx, e))
 	t.m.Old = meta.Index
 	if n == 0 {
 		t.m.New = -1
@@ -34,9 +31,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData
 	rows := reader.Rows(e, 0, n)
 	ep := &write.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]write.VideoPart{},
 		FrameStats: map[string]*stats.Pixels{}, Listed: meta.Tasks}
-	if ep.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
-		return nil, err
-	}
+	ep.Tasks = guard.Must(c.tasksOf(ctx, rows, meta))
 	for i := range c.features {
 		f := &c.features[i]
 		switch {
@@ -52,21 +47,17 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData
 			t.m.Video[f.Key] = stillVerdict
 			ep.Videos[f.Key] = write.VideoPart{Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) }}
 		case f.Kind == robocache.KindVideo:
-			err = c.videoOf(ctx, f, e, ep, &t.m)
+			err = guard.Try(func() { c.videoOf(ctx, f, e, ep, &t.m) })
 		default:
 			raw := make([]byte, n*f.Elements()*f.DType.Size())
 			err = c.src.Gather(ctx, f.source, rows, raw)
 			ep.Columns[f.Key] = raw
 		}
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": f.source})
-		}
+		guard.Check(robocache.At(err, robocache.Where{"stream": f.source}))
 	}
 	if c.timestamps {
 		timestamps, _, err := c.recorded(ctx, e)
-		if err != nil {
-			return nil, err
-		}
+		guard.Check(err)
 		var raw []byte
 		for _, v := range timestamps {
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
@@ -203,22 +194,20 @@ func (c *conversion) count(m EpisodeMap) {
 	}
 }
 
-// segment looks at the sample table and decides between copying and encoding (C2).
-func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, error) {
+// segment looks at the sample table and decides between copying and encoding (C2). Its errors end the work (guard.Fail).
+func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
 	rows := reader.Rows(e, 0, c.src.Len(e))
 	s := &segment{refs: make([]robocache.FrameRef, len(rows))}
-	if err := c.src.Frames(ctx, f.source, rows, s.refs); err != nil {
-		return nil, err
-	}
+	guard.Check(c.src.Frames(ctx, f.source, rows, s.refs))
 	first := s.refs[0]
 	for k, r := range s.refs {
 		switch {
 		case r.Missing && f.masked:
 			s.reason = "rows without an image"
 		case r.Missing:
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no image", Hint: "leave the episode out, or fix the video"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no image", Hint: "leave the episode out, or fix the video"})
 		case r.Path == "":
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "a still image in a stream of video"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "a still image in a stream of video"})
 		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
 			s.reason = "the images are no unbroken run of one file"
 		}
@@ -235,14 +224,14 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 		switch {
 		case errors.Is(err, robocache.ErrUnsupported) && errors.As(err, &why):
 			s.reason = why.Msg
-		case err != nil:
-			return nil, err
+		default:
+			guard.Check(err)
 		}
 	}
 	if s.reason != "" && c.opt.copyOnly {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the images cannot be copied: " + s.reason, Hint: "allow encoding"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the images cannot be copied: " + s.reason, Hint: "allow encoding"})
 	}
-	return s, nil
+	return s
 }
 
 // ofSize says whether the images of a file have the size of their stream; ErrUnsupported where not: encoding brings them to it.
@@ -254,24 +243,20 @@ func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error 
 	return err
 }
 
-func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *write.EpisodeData, m *EpisodeMap) error {
-	s, err := c.segment(ctx, f, e)
-	if err != nil {
-		return err
-	}
+func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *write.EpisodeData, m *EpisodeMap) {
+	s := c.segment(ctx, f, e)
 	m.Video[f.Key] = s.verdict()
 	if s.reason != "" {
 		ep.Videos[f.Key] = write.VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
-		return nil
+		return
 	}
 	ep.Videos[f.Key] = write.VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
 	if c.opt.out.Frames == stats.NoFrames || !c.decodes {
-		return nil
+		return
 	}
 	source := f.Feature
 	source.Key = f.source
-	ep.FrameStats[f.Key], err = c.look.Episode(ctx, &source, e)
-	return err
+	ep.FrameStats[f.Key] = guard.Must(c.look.Episode(ctx, &source, e))
 }
 
 // frames decodes the images of an episode, in the order of its rows.
@@ -307,15 +292,10 @@ func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64,
 	n := c.src.Len(e)
 	if f := c.src.Info().Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() && (f.DType == robocache.Float64 || f.DType == robocache.Float32) {
 		raw := make([]byte, n*f.DType.Size())
-		if err := c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw); err != nil {
-			return nil, 0, robocache.At(err, robocache.Where{"stream": "timestamp"})
-		}
+		guard.Check(robocache.At(c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw), robocache.Where{"stream": "timestamp"}))
 		return robocache.Float64s(nil, f.DType, raw), 0, nil
 	}
-	times, err := c.src.Times(ctx, e, "")
-	if err != nil {
-		return nil, 0, err
-	}
+	times := guard.Must(c.src.Times(ctx, e, ""))
 	if len(times) != n {
 		return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -430,17 +431,15 @@ func (c *conversion) extras(ctx context.Context, out map[string][]byte) {
 }
 
 // dryRun reads what a run would read of the metadata and the sample tables, and writes nothing.
-func (c *conversion) dryRun(ctx context.Context) error {
+func (c *conversion) dryRun(ctx context.Context) (err error) {
+	defer guard.Malformed("convert", &err)
 	c.chooseTasks()
 	if c.timestamps {
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	var from int64
 	for _, e := range c.opt.Episodes {
-		meta, err := c.src.Episode(ctx, e)
-		if err != nil {
-			return err
-		}
+		meta := guard.Must(c.src.Episode(ctx, e))
 		m := EpisodeMap{Old: meta.Index, New: c.report.NumEpisodes, Length: c.src.Len(e), FromIndex: from, Video: map[string]string{}}
 		if m.Length == 0 {
 			c.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": e}, "an episode without rows is left out")
@@ -451,11 +450,8 @@ func (c *conversion) dryRun(ctx context.Context) error {
 				case f.still:
 					m.Video[f.Key] = stillVerdict
 				case f.Kind == robocache.KindVideo:
-					seg, err := c.segment(ctx, f, e)
-					if err != nil {
-						return robocache.At(err, robocache.Where{"episode": e, "stream": f.source})
-					}
-					m.Video[f.Key] = seg.verdict()
+					err := guard.Try(func() { m.Video[f.Key] = c.segment(ctx, f, e).verdict() })
+					guard.Check(robocache.At(err, robocache.Where{"episode": e, "stream": f.source}))
 				}
 			}
 			c.count(m)

@@ -50,7 +50,7 @@ type episodesWriter struct {
 	values []*pqw.Values
 }
 
-func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
+func newEpisodesWriter(w *Writer) *episodesWriter {
 	e := &episodesWriter{}
 	add := func(c outColumn, put func(v *pqw.Values, r *writtenEpisode)) {
 		c.hf = nil
@@ -99,11 +99,9 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	for i, f := range e.fields {
 		columns[i] = f.column
 	}
-	var err error
-	if e.tableSeries, err = w.newSeries("meta/episodes", columns); err == nil {
-		e.values = valuesOf(e.leaves)
-	}
-	return e, err
+	e.tableSeries = w.newSeries("meta/episodes", columns)
+	e.values = valuesOf(e.leaves)
+	return e
 }
 
 func putStatistic(v *pqw.Values, fs *robocache.FeatureStats, name string) {

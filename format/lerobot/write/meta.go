@@ -5,45 +5,32 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
 // writeStats writes meta/stats.json.
 func (w *Writer) writeStats(ctx context.Context) error {
 	all, _, err := w.collect.Stats(ctx) // values left out were told episode by episode
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	for key, p := range w.looks {
 		if fs := p.Stats(); fs != nil {
 			all[key] = fs
 		}
 	}
-	text, err := stats.Marshal(all)
-	if err != nil {
-		return err
-	}
-	return w.put(ctx, "meta/stats.json", text)
+	return w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(all)))
 }
 
 // writeTexts writes the tasks, the card and the extras.
 func (w *Writer) writeTexts(ctx context.Context) error {
-	if err := w.writeTasks(ctx); err != nil {
-		return err
-	}
-	var names []string
-	for n := range w.cfg.Extra {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	for _, n := range names {
-		if err := w.put(ctx, n, w.cfg.Extra[n]); err != nil {
-			return err
-		}
+	guard.Check(w.writeTasks(ctx))
+	for _, n := range slices.Sorted(maps.Keys(w.cfg.Extra)) {
+		guard.Check(w.put(ctx, n, w.cfg.Extra[n]))
 	}
 	if _, ok := w.cfg.Extra["README.md"]; !ok {
 		return w.put(ctx, "README.md", w.card())
@@ -57,27 +44,14 @@ const pandasTasks = `{"index_columns": ["task"], "column_indexes": [{"name": nul
 	`{"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}], "attributes": {}, "creator": {"library": "robocache", "version": "` + writerFormatVersion + `"}, "pandas_version": "2.3.3"}`
 
 func (w *Writer) writeTasks(ctx context.Context) error {
-	schema, meta, err := schemaOf([]outColumn{scalarColumn("task_index", robocache.Int64, false), scalarColumn("task", robocache.String, false)}, "pandas", pandasTasks)
-	if err != nil {
-		return err
-	}
-	columns, err := pqw.Leaves(schema)
-	if err != nil {
-		return err
-	}
-	leaves := valuesOf(columns)
+	schema, meta := schemaOf([]outColumn{scalarColumn("task_index", robocache.Int64, false), scalarColumn("task", robocache.String, false)}, "pandas", pandasTasks)
+	leaves := valuesOf(guard.Must(pqw.Leaves(schema)))
 	for i, text := range w.texts {
 		leaves[0].Int64(int64(i), 0, 1)
 		leaves[1].Text(text, 0, 1)
 	}
-	chunks, err := chunksOf(leaves)
-	if err != nil {
-		return err
-	}
-	t, err := w.createTable(ctx, "meta/tasks.parquet", schema, meta)
-	if err != nil {
-		return err
-	}
+	chunks := guard.Must(chunksOf(leaves))
+	t := guard.Must(w.createTable(ctx, "meta/tasks.parquet", schema, meta))
 	if err := t.Append(int64(len(w.texts)), chunks); err != nil {
 		t.out.Abort()
 		return robocache.At(err, robocache.Where{"file": t.name})

@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // column is one column of a file that is written: what Parquet, Arrow and the Hugging Face metadata call it.
@@ -170,7 +171,7 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 func spaced(shape []int) string { return strings.ReplaceAll(jsonText(shape), ",", ", ") }
 
 // schemaOf makes the Parquet schema and the metadata of a file. extra is one more key for both Parquet and Arrow ("pandas").
-func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map[string]string, error) {
+func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map[string]string) {
 	names, nodes := make([]string, len(columns)), make([]parquet.Node, len(columns))
 	fields := make([]arrow.Field, len(columns))
 	hf := []byte(`{"info": {"features": {`)
@@ -197,21 +198,17 @@ func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map
 	for k, v := range meta {
 		am = arrow.NewMetadata([]string{k}, []string{v})
 	}
-	text, err := arrowText(arrow.NewSchema(fields, &am))
-	if err != nil {
-		return nil, nil, err
-	}
-	meta["ARROW:schema"] = text
-	return parquet.NewSchema("schema", newGroup(names, nodes)), meta, nil
+	meta["ARROW:schema"] = arrowText(arrow.NewSchema(fields, &am))
+	return parquet.NewSchema("schema", newGroup(names, nodes)), meta
 }
 
 // arrowText serialises a schema as ARROW:schema wants it: one encapsulated message, in base64.
-func arrowText(s *arrow.Schema) (string, error) {
+func arrowText(s *arrow.Schema) string {
 	var b bytes.Buffer
 	w := ipc.NewWriter(&b, ipc.WithSchema(s))
 	if err := w.Close(); err != nil {
-		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Msg: "Arrow schema", Err: err}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Msg: "Arrow schema", Err: err})
 	}
 	// Close ends the stream with an empty message of 8 bytes, which is not part of the schema.
-	return base64.StdEncoding.EncodeToString(bytes.TrimSuffix(b.Bytes(), []byte{255, 255, 255, 255, 0, 0, 0, 0})), nil
+	return base64.StdEncoding.EncodeToString(bytes.TrimSuffix(b.Bytes(), []byte{255, 255, 255, 255, 0, 0, 0, 0}))
 }

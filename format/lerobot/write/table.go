@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -65,14 +66,11 @@ type tableSeries struct {
 	bytes, rows int64 // of t, with its footer
 }
 
-func (w *Writer) newSeries(dir string, columns []outColumn) (*tableSeries, error) {
+func (w *Writer) newSeries(dir string, columns []outColumn) *tableSeries {
 	s := &tableSeries{w: w, dir: dir}
-	var err error
-	if s.schema, s.meta, err = schemaOf(columns, "", ""); err != nil {
-		return nil, err
-	}
-	s.leaves, err = pqw.Leaves(s.schema)
-	return s, err
+	s.schema, s.meta = schemaOf(columns, "", "")
+	s.leaves = guard.Must(pqw.Leaves(s.schema))
+	return s
 }
 
 // turn ends the file where a row group of about size bytes would take it over its size, and begins the next.

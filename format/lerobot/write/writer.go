@@ -53,11 +53,10 @@ type writtenFeature struct {
 }
 
 // NewWriter begins a dataset in a store that has no dataset yet.
-func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (*Writer, error) {
+func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, err error) {
+	defer guard.Malformed("write lerobot", &err)
 	cfg.Features = append([]robocache.Feature(nil), cfg.Features...)
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
+	guard.Check(cfg.validate())
 	if _, err := dst.Stat(ctx, "meta/info.json"); err == nil {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"dataset": dst.URI()}, Msg: "there is a dataset here already", Hint: "choose an empty destination"}
 	} else if !errors.Is(err, robocache.ErrNotFound) {
@@ -66,10 +65,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (*Writer, er
 	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}, encoders: make(chan struct{}, cfg.Encoders)}
 	var columns []outColumn
 	for _, f := range append(append([]robocache.Feature(nil), cfg.Features...), Bookkeeping...) {
-		c, err := nodeOf(&f)
-		if err != nil {
-			return nil, err
-		}
+		c := guard.Must(nodeOf(&f))
 		wf := writtenFeature{Feature: f, pattern: pqw.Pattern(f.Shape...)}
 		if c != nil {
 			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") { // one number again and again
@@ -82,10 +78,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (*Writer, er
 		}
 		w.feats = append(w.feats, wf)
 	}
-	var err error
-	if w.data, err = w.newSeries("data", columns); err != nil {
-		return nil, err
-	}
+	w.data = w.newSeries("data", columns)
 	leaves := map[string][]*pqw.Leaf{}
 	for i, p := range w.data.schema.Columns() {
 		leaves[p[0]] = append(leaves[p[0]], w.data.leaves[i])
@@ -96,9 +89,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (*Writer, er
 	for _, t := range cfg.Tasks {
 		w.task(t)
 	}
-	if w.index, err = newEpisodesWriter(w); err != nil {
-		return nil, err
-	}
+	w.index = newEpisodesWriter(w)
 	return w, nil
 }
 
