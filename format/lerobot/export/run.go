@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -122,27 +124,22 @@ func (c *conversion) estimate(group []int) (n int64) {
 // but for the one whose turn is next.
 func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn) error) error {
 	ctx, stop := context.WithCancel(ctx)
-	var wg sync.WaitGroup
+	var admit sync.WaitGroup
+	var work errgroup.Group
 	groups := c.groups()
 	r := newLimiter(c.opt.Threads+1, aheadBytes)
-	defer func() { stop(); r.close(); wg.Wait() }() // before the caller stops the writer
+	defer func() { stop(); r.close(); admit.Wait(); _ = work.Wait() }() // before the caller stops the writer
 	places := make([]chan []*turn, len(groups))
 	for i := range places {
 		places[i] = make(chan []*turn, 1)
 	}
-	next := make(chan int)
-	wg.Go(func() {
-		defer close(next)
+	work.SetLimit(c.opt.Threads)
+	admit.Go(func() {
 		for i := range groups {
 			if !r.enter(c.estimate(groups[i])) {
 				return
 			}
-			next <- i
-		}
-	})
-	for range min(c.opt.Threads, len(groups)) {
-		wg.Go(func() {
-			for i := range next {
+			work.Go(func() error {
 				turns := c.prepare(ctx, w, groups[i])
 				var size int64
 				for _, t := range turns {
@@ -150,9 +147,10 @@ func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn
 				}
 				r.finished(c.estimate(groups[i]), size)
 				places[i] <- turns
-			}
-		})
-	}
+				return nil
+			})
+		}
+	})
 	for i := range groups {
 		var turns []*turn
 		select {

@@ -112,11 +112,9 @@ func parseFooter(b []byte, size int64, want func(string) bool) (*File, error) {
 			return false
 		}
 		if c.bad == "" {
-			var bad string
-			if f.Root, f.Leaves, bad = buildTree(elems); bad != "" {
-				c.fail(bad)
-				return true
-			}
+			f.Root, f.Leaves = buildTree(c, elems)
+		}
+		if c.bad == "" {
 			f.project(want)
 		}
 		return true

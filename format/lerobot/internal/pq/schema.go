@@ -203,17 +203,14 @@ func logicalType(n *Node, c *cursor, depth int) {
 	})
 }
 
-// buildTree turns the flat list (depth first) into a tree and fills levels and leaf numbers.
-func buildTree(elems []element) (*Node, []*Node, string) {
-	var leaves []*Node
+// buildTree turns the flat list (depth first) into a tree and fills levels and leaf numbers. Faults go to c.
+func buildTree(c *cursor, elems []element) (root *Node, leaves []*Node) {
 	pos := 0
-	var build func(parent *Node, depth int) (*Node, string)
-	build = func(parent *Node, depth int) (*Node, string) {
-		if pos >= len(elems) {
-			return nil, "schema: a group has more children than there are elements"
-		}
+	var build func(parent *Node, depth int) *Node
+	build = func(parent *Node, depth int) *Node {
 		if depth > maxThriftDepth {
-			return nil, "schema: nested too deep"
+			c.fail("schema: nested too deep")
+			return parent
 		}
 		e := &elems[pos]
 		pos++
@@ -230,36 +227,35 @@ func buildTree(elems []element) (*Node, []*Node, string) {
 				n.MaxRep++
 			}
 		}
-		if e.children < 0 || e.children > len(elems)-pos {
-			return nil, "schema: a group has more children than there are elements"
-		}
-		if e.children == 0 && parent != nil {
-			if n.Type == groupType {
-				return nil, "schema: column " + n.Name + " has no type"
-			}
-			if n.Type == FixedLenByteArray && (n.Length <= 0 || n.Length > 1<<20) {
-				return nil, "schema: column " + n.Name + " has a bad length"
-			}
+		switch leaf := e.children == 0 && parent != nil; {
+		case e.children < 0 || e.children > len(elems)-pos:
+			c.fail("schema: a group has more children than there are elements")
+		case leaf && n.Type == groupType:
+			c.fail("schema: column " + n.Name + " has no type")
+		case leaf && n.Type == FixedLenByteArray && (n.Length <= 0 || n.Length > 1<<20):
+			c.fail("schema: column " + n.Name + " has a bad length")
+		case leaf:
 			n.Leaf = len(leaves)
 			leaves = append(leaves, n)
-			return n, ""
+		default:
+			n.Type = groupType
 		}
-		n.Type = groupType
-		for range e.children {
-			c, bad := build(n, depth+1)
-			if bad != "" {
-				return nil, bad
+		for k := 0; k < e.children && c.bad == ""; k++ {
+			if pos == len(elems) {
+				c.fail("schema: a group has more children than there are elements")
+				break
 			}
-			n.Children = append(n.Children, c)
+			n.Children = append(n.Children, build(n, depth+1))
 		}
-		return n, ""
+		return n
 	}
 	if len(elems) == 0 {
-		return nil, nil, "schema: empty"
+		c.fail("schema: empty")
+		return nil, nil
 	}
-	root, bad := build(nil, 0)
-	if bad == "" && pos != len(elems) {
-		bad = "schema: elements outside the tree"
+	root = build(nil, 0)
+	if pos != len(elems) {
+		c.fail("schema: elements outside the tree")
 	}
-	return root, leaves, bad
+	return root, leaves
 }
