@@ -59,6 +59,8 @@ type windowOptions struct {
 
 const mostEpochs = 5000
 
+var errEmpty = &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
+
 // item gives the next batch, or the end of an epoch, which the sink is told of.
 func item(ctx context.Context, src source, t sink) (b taken, end bool, err error) {
 	b, err = src.Next(ctx)
@@ -76,44 +78,41 @@ func next(ctx context.Context, src source, t sink) (taken, error) {
 			return b, err
 		}
 	}
-	return taken{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
+	return taken{}, errEmpty
 }
 
 // measureWindow takes batches as fast as they come.
 func measureWindow(ctx context.Context, c clock, src source, t sink, o windowOptions) (stretch, error) {
 	var s stretch
+	take := func(b taken) { t.add(b.Samples, b.Episodes); b.Release() }
 	begin := c.Now()
-	last, some := begin, false
-	for left := max(o.Warm, 1); o.Epochs > 0 && left > 0; {
+	last, whole, given, some := begin, o.Epochs > 0, 0, false
+	left := o.Warmup + 1 // batches, or epochs
+	if whole {
+		left = max(o.Warm, 1)
+	}
+	for left > 0 {
 		b, end, err := item(ctx, src, t)
 		switch {
 		case err != nil:
 			return s, err
-		case end && !some:
-			return s, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
-		case end:
+		case !end:
+			if given++; !some {
+				s.First, some = c.Now().Sub(begin), true
+			}
+			take(b)
+		case given == 0:
+			return s, errEmpty
+		default:
+			given = 0
+		}
+		if end == whole {
 			if left--; left > 0 {
 				last = c.Now()
 			}
-			continue
-		case !some:
-			s.First, some = c.Now().Sub(begin), true
 		}
-		t.add(b.Samples, b.Episodes)
-		b.Release()
 	}
-	for i := 0; o.Epochs == 0 && i <= o.Warmup; i++ {
-		b, err := next(ctx, src, t)
-		if err != nil {
-			return s, err
-		}
-		if i == 0 {
-			s.First = c.Now().Sub(begin)
-		}
-		t.add(b.Samples, b.Episodes)
-		b.Release()
-	}
-	if o.Epochs > 0 {
+	if whole {
 		s.Epochs = min(max(o.Epochs, int(math.Ceil(o.Seconds/max(c.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
 	}
 	if o.Open != nil {
@@ -121,29 +120,27 @@ func measureWindow(ctx context.Context, c clock, src source, t sink, o windowOpt
 	}
 	s.OpenedAt = c.Now()
 	t.window(true)
-	for done := 0; done < s.Epochs || o.Epochs == 0 && s.Length < o.Duration; {
+	for done := 0; done < s.Epochs || !whole && s.Length < o.Duration; {
 		asked := c.Now()
 		b, end, err := item(ctx, src, t)
-		if end && o.Epochs == 0 {
+		if end && !whole {
 			b, err = next(ctx, src, t)
 		}
 		if err != nil {
 			return s, err
 		}
 		now := c.Now()
-		s.Wait += now.Sub(asked)
-		s.Length = now.Sub(s.OpenedAt)
-		if end && o.Epochs > 0 {
+		s.Wait, s.Length = s.Wait+now.Sub(asked), now.Sub(s.OpenedAt)
+		if end && whole {
 			done++
 			continue
 		}
-		if o.Epochs == 0 {
+		if !whole {
 			s.Arrivals = append(s.Arrivals, s.Length.Microseconds())
 		}
 		s.Rows = append(s.Rows, len(b.Samples))
 		s.Samples += int64(len(b.Samples))
-		t.add(b.Samples, b.Episodes)
-		b.Release()
+		take(b)
 	}
 	t.window(false)
 	if o.Close != nil {

@@ -454,42 +454,11 @@ def augment():
     return once
 
 
-# robomimic's layout: load_robomimic.py and load_robocache.py read it.
-
-
-def images(rng, n):
-    """n frames of 84 x 84: a gradient, a few moving boxes, a little noise: they deflate to about two thirds."""
-    y, x = np.mgrid[0:84, 0:84]
-    base = np.stack([x * 2, y * 2, x + y], -1).astype(np.int16)
-    out = np.empty((n, 84, 84, 3), np.uint8)
-    for k in range(n):
-        f = base + rng.integers(-2, 3, base.shape)
-        for b in range(4):
-            at = (10 + 15 * b + k) % 70, (7 * b + 2 * k) % 70
-            f[at[0] : at[0] + 12, at[1] : at[1] + 12] = 40 * b
-        out[k] = np.clip(f, 0, 255)
-    return out
-
-
 @maker("hdf5")
-def make_hdf5(demos=20, rows=100):
-    """raw.hdf5, gzip.hdf5 (two cameras, a chunk a frame) and low.hdf5."""
-    import h5py
+def make_hdf5():
+    import hdf5_set
 
-    os.makedirs(a.uri, exist_ok=True)
-    for name, kw in (("raw", {}), ("gzip", dict(chunks=(1, 84, 84, 3), compression="gzip", compression_opts=4)), ("low", None)):
-        rng = np.random.default_rng(0)
-        with h5py.File(f"{a.uri}/{name}.hdf5", "w") as f:
-            d = f.create_group("data")
-            d.attrs.update({"total": demos * rows, "env_args": json.dumps({"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": 20}})})
-            for i in range(demos):
-                g = d.create_group(f"demo_{i}")
-                g.attrs["num_samples"] = rows
-                g["actions"] = rng.standard_normal((rows, 7)).astype(np.float32)
-                for k, n in (("robot0_eef_pos", 3), ("robot0_eef_quat", 4), ("robot0_gripper_qpos", 2), ("object", 10)):
-                    g[f"obs/{k}"] = rng.standard_normal((rows, n))
-                for c in ("agentview_image", "robot0_eye_in_hand_image") if kw is not None else ():
-                    g.create_dataset(f"obs/{c}", data=images(rng, rows), **kw)
+    hdf5_set.make(a.uri)  # load_robomimic.py and load_robocache.py read it
 
 
 def main(_):
