@@ -157,8 +157,9 @@ func FormatCases() []Case {
 	add("rlds", "RLDS whole steps, four JPEG cameras", []string{"tfds"}, bar(1.3, "tfds"))
 	add("multirate", "four streams of a recording to 50 Hz, windows of 1 s, batches of 64", []string{"pandas"}, bar(50, "pandas"))
 	add("stats", "statistics of a million rows at opening; opening alone beside it", []string{"robocache-open", "numpy", "numpy-quantiles"})
-	for _, what := range []string{"crop", "jitter", "noise"} {
-		add("augment-"+what, "images 256×256 to 224×224: "+map[string]string{"crop": "crop and flip", "jitter": "crop, flip and colour jitter", "noise": "crop and noise"}[what]+"; robocache-plain is the same without augment=", []string{"robocache-plain", "torchvision"})
+	for _, what := range [][2]string{{"crop", "crop and flip"}, {"jitter", "crop, flip and colour jitter"}, {"noise", "crop and noise"}} {
+		title := "images 256×256 to 224×224: " + what[1] + "; robocache-plain is the same without augment="
+		add("augment-"+what[0], title, []string{"robocache-plain", "torchvision"})
 	}
 	for _, codec := range []string{"lz4", "zstd"} {
 		for _, shuffle := range []string{"none", "byte", "bit"} {

@@ -63,7 +63,9 @@ type Workload struct {
 
 // Serve is a runner of this program: it does a job of a kind, once, and prints its outcome as its last line. The harness starts it.
 func Serve(ctx context.Context, kind, job string, out io.Writer) error {
-	run, ok := map[string]func(context.Context, Workload, io.Writer) (Outcome, error){"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "messages": MessagesRun, "resume": ResumeRun}[kind]
+	run, ok := map[string]func(context.Context, Workload, io.Writer) (Outcome, error){
+		"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "messages": MessagesRun, "resume": ResumeRun,
+	}[kind]
 	if !ok {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench run", Msg: "no job of kind " + kind}
 	}

@@ -223,5 +223,8 @@ func (s *session) shardRow(row *rowRun) (field []*candidate, done func(), err er
 	}
 	linear := all
 	linear.alone = true
-	return []*candidate{{Runner{Name: Ours, Setting: "two devices at once, a goroutine and a stream each"}, all}, {Runner{Name: "linear", Setting: "one device alone: the slower of the two"}, linear}}, done, nil
+	return []*candidate{
+		{Runner{Name: Ours, Setting: "two devices at once, a goroutine and a stream each"}, all},
+		{Runner{Name: "linear", Setting: "one device alone: the slower of the two"}, linear},
+	}, done, nil
 }
