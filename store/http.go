@@ -130,7 +130,7 @@ const openRead = 16 << 10
 // Open learns size and version with a range from the first byte on, because servers and signatures may refuse HEAD. Where the server
 // has no ranges, a file of at most HTTPOptions.Spool bytes is read into memory, and a larger one is ErrUnsupported.
 func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) {
-	name, err := h.clean(ctx, "open", name)
+	name, err := clean(ctx, h.uri, "open", name)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) 
 
 // Stat describes a file by a one-byte range request.
 func (h *HTTP) Stat(ctx context.Context, name string) (Entry, error) {
-	name, err := h.clean(ctx, "stat", name)
+	name, err := clean(ctx, h.uri, "stat", name)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -199,7 +199,7 @@ func (h *HTTP) List(ctx context.Context, prefix string) ([]Entry, error) {
 
 // readFile reads a whole file in one request, and after a reset goes on where it broke off.
 func (h *HTTP) readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
-	name, err := h.clean(ctx, "read", name)
+	name, err := clean(ctx, h.uri, "read", name)
 	if err != nil {
 		return nil, err
 	}
@@ -231,12 +231,4 @@ func (h *HTTP) readFile(ctx context.Context, name string, limit int64) ([]byte, 
 		return nil, err
 	}
 	return data, nil
-}
-
-func (h *HTTP) clean(ctx context.Context, op, name string) (string, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	name, err := CleanName(name)
-	return name, fail(op, h.uri, "", err)
 }

@@ -144,21 +144,29 @@ func (l *Local) target(name string) string {
 	return show(name) + " -> " + show(to)
 }
 
+// regular looks at what a name leads to, which must be a regular file.
+func (l *Local) regular(ctx context.Context, op, name string) (string, fs.FileInfo, error) {
+	name, err := clean(ctx, l.uri, op, name)
+	if err != nil {
+		return "", nil, err
+	}
+	info, err := l.stat(name)
+	if err != nil {
+		return "", nil, l.failed(op, name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return "", nil, l.notRegular(op, name, info.Mode())
+	}
+	return name, info, nil
+}
+
 // Open opens a regular file for ranged reads.
 func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	name, err := CleanName(name)
-	if err != nil {
-		return nil, fail("open", l.uri, "", err)
-	}
 	// Opening a device can have effects (a tape rewinds), and a FIFO waits: look before opening. O_NONBLOCK: a FIFO that took the name's place
 	// since does not stop us either.
-	if info, err := l.stat(name); err != nil {
-		return nil, l.failed("open", name, err)
-	} else if !info.Mode().IsRegular() {
-		return nil, l.notRegular("open", name, info.Mode())
+	name, _, err := l.regular(ctx, "open", name)
+	if err != nil {
+		return nil, err
 	}
 	f, err := l.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK)
 	if err != nil {
@@ -177,19 +185,9 @@ func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error)
 
 // Stat describes a regular file.
 func (l *Local) Stat(ctx context.Context, name string) (Entry, error) {
-	if err := ctx.Err(); err != nil {
+	name, info, err := l.regular(ctx, "stat", name)
+	if err != nil {
 		return Entry{}, err
-	}
-	name, err := CleanName(name)
-	if err != nil {
-		return Entry{}, fail("stat", l.uri, "", err)
-	}
-	info, err := l.stat(name)
-	if err != nil {
-		return Entry{}, l.failed("stat", name, err)
-	}
-	if !info.Mode().IsRegular() {
-		return Entry{}, l.notRegular("stat", name, info.Mode())
 	}
 	return Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())}, nil
 }

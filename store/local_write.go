@@ -45,12 +45,9 @@ func (l *Local) CreateNew(ctx context.Context, name string) (Writer, error) {
 }
 
 func (l *Local) create(ctx context.Context, name string, onlyNew bool) (Writer, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	name, err := CleanName(name)
+	name, err := clean(ctx, l.uri, "create", name)
 	if err != nil {
-		return nil, fail("create", l.uri, "", err)
+		return nil, err
 	}
 	full := l.at(name)
 	if info, err := l.root.Lstat(full); err == nil && info.IsDir() {
@@ -91,10 +88,9 @@ type localWriter struct {
 	toSync     []string
 	onlyNew    bool
 
-	mu   sync.RWMutex // writers share it; Commit and Abort have it alone
-	f    tempFile     // nil when ended
-	err  error        // why it ended, nil after Commit
-	done bool         // committed
+	mu  sync.RWMutex // writers share it; Commit and Abort have it alone
+	f   tempFile     // nil when ended
+	err error        // why it ended, nil after Commit
 }
 
 func (w *localWriter) Write(p []byte) (int, error) {
@@ -154,28 +150,25 @@ func (w *localWriter) Abort() {
 
 // Commit makes the bytes durable, then gives them their name, then makes the name durable.
 func (w *localWriter) Commit() error {
-	w.mu.Lock()
-	f := w.f
+	w.mu.RLock()
+	f, ended := w.f, w.ended("commit")
+	w.mu.RUnlock()
 	if f == nil {
-		defer w.mu.Unlock()
-		if w.done {
-			return closed("commit", w.l.uri, w.name)
-		}
-		return w.ended("commit")
+		return ended
 	}
-	w.mu.Unlock()
-	if err := w.ctx.Err(); err != nil {
-		return w.giveUp("commit", err)
+	op, err := "commit", w.ctx.Err()
+	if err == nil {
+		op, err = "fsync", f.Sync()
 	}
-	if err := f.Sync(); err != nil {
-		return w.giveUp("fsync", err)
+	if err == nil {
+		op, err = "commit", w.place()
 	}
-	if err := w.place(); err != nil {
-		return w.giveUp("commit", err)
+	if err != nil {
+		return w.giveUp(op, err)
 	}
 	w.mu.Lock()
-	err := f.Close()
-	w.f, w.done = nil, true
+	err = f.Close()
+	w.f = nil
 	w.mu.Unlock()
 	for _, dir := range w.toSync {
 		if serr := w.l.syncFolder(dir); err == nil {
@@ -215,12 +208,9 @@ func (l *Local) syncFolder(dir string) error {
 
 // Remove deletes a file (of a link: the link). A name that is not there is ErrNotFound.
 func (l *Local) Remove(ctx context.Context, name string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	name, err := CleanName(name)
+	name, err := clean(ctx, l.uri, "remove", name)
 	if err != nil {
-		return fail("remove", l.uri, "", err)
+		return err
 	}
 	info, err := l.root.Lstat(l.at(name))
 	if err != nil {

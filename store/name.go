@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"path"
 	"strconv"
 	"strings"
@@ -19,6 +20,15 @@ func CleanName(name string) (string, error) {
 			Hint: "a file is named relative to the dataset's root, with / between the parts"}
 	}
 	return path.Clean(name), nil
+}
+
+// clean is CleanName for an operation of a store.
+func clean(ctx context.Context, uri, op, name string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	name, err := CleanName(name)
+	return name, fail(op, uri, "", err)
 }
 
 func badName(name string) string {
