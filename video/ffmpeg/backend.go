@@ -9,10 +9,8 @@ package ffmpeg
 #cgo nocallback rc_send
 #cgo noescape rc_receive
 #cgo nocallback rc_receive
-#cgo noescape rc_rgb
-#cgo nocallback rc_rgb
-#cgo noescape rc_luma
-#cgo nocallback rc_luma
+#cgo noescape rc_convert
+#cgo nocallback rc_convert
 #cgo noescape rc_planes
 #cgo nocallback rc_planes
 #cgo noescape rc_copy
@@ -21,10 +19,6 @@ package ffmpeg
 #cgo nocallback rc_split
 #cgo noescape rc_keep
 #cgo nocallback rc_keep
-#cgo noescape rc_planes_rgb
-#cgo nocallback rc_planes_rgb
-#cgo noescape rc_planes_luma
-#cgo nocallback rc_planes_luma
 #include <stdlib.h>
 #include "shim.h"
 */

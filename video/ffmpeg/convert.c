@@ -263,7 +263,7 @@ static int upright(const rc_view *v, rc_scratch *s, int width, int height, int e
 	return RC_OK;
 }
 
-int rc_view_rgb(const rc_view *v, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
+static int rgb(const rc_view *v, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
 {
 	size_t size = element == RC_F32 ? 4 : 1, plane = (size_t)width * height * size;
 	int err;
@@ -297,7 +297,7 @@ static void codes(const uint8_t *row, int wide, const float *table, int n, uint8
 			((float *)to)[x] = table[row[x]];
 }
 
-int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *dst)
+static int luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *dst)
 {
 	int w = v->width, h = v->height, wide = v->luma_bits > 8, err;
 	size_t size = table ? 4 : 2, total = (size_t)w * h * size;
@@ -336,6 +336,19 @@ int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *d
 	return RC_OK;
 }
 
+static rc_view view_of(const rc_decoder *d)
+{
+	const AVFrame *f = d->frame;
+	rc_view v = { .width = f->width, .height = f->height, .format = f->format, .matrix = d->img.matrix, .full = d->img.full_range,
+		.rotation = d->rotation, .luma_bits = d->img.luma_bits };
+
+	for (int k = 0; k < 4; k++) {
+		v.data[k] = f->data[k];
+		v.stride[k] = f->linesize[k];
+	}
+	return v;
+}
+
 static rc_view view_of_kept(const rc_layout *l, const uint8_t *planes)
 {
 	rc_view v = { .width = l->width, .height = l->height, .format = l->format, .matrix = l->matrix, .full = l->full_range,
@@ -348,18 +361,14 @@ static rc_view view_of_kept(const rc_layout *l, const uint8_t *planes)
 	return v;
 }
 
-int rc_planes_rgb(const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst)
+int rc_convert(rc_decoder *d, const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast,
+	const float *table, uint8_t *dst)
 {
-	rc_view v = view_of_kept(l, planes);
+	rc_view v = d ? view_of(d) : view_of_kept(l, planes);
 
-	return rc_view_rgb(&v, s, width, height, element, chw, fast, dst);
-}
-
-int rc_planes_luma(const rc_layout *l, const uint8_t *planes, rc_scratch *s, const float *table, uint8_t *dst)
-{
-	rc_view v = view_of_kept(l, planes);
-
-	return rc_view_luma(&v, s, table, dst);
+	if (d)
+		s = &d->scratch;
+	return element == RC_CODES ? luma(&v, s, table, dst) : rgb(&v, s, width, height, element, chw, fast, dst);
 }
 
 rc_scratch *rc_scratch_new(void) { return calloc(1, sizeof(rc_scratch)); }

@@ -57,39 +57,34 @@ func (p *img) Convert(spec *video.Spec, dst []byte) error {
 		return err
 	}
 	to := (*C.uint8_t)(unsafe.SliceData(dst))
-	switch spec.Pixel {
-	case video.Gray16, video.DepthMM, video.DepthM:
-		var table *[4096]float32
-		if spec.Pixel != video.Gray16 {
-			var err error
-			if table, err = tables.get(*spec.Depth, spec.Pixel == video.DepthM); err != nil {
-				return err
-			}
-		}
-		return check("copy depth codes", C.rc_luma(p.d.c, (*C.float)(unsafe.Pointer(table)), to))
-	case video.YUVPlanes:
+	if spec.Pixel == video.YUVPlanes {
 		return check("copy planes", C.rc_planes(p.d.c, to, C.int(len(dst))))
 	}
 	o, err := outputOf(&s, spec, p.d.rotation)
 	if err != nil {
 		return err
 	}
-	return check("convert to RGB", C.rc_rgb(p.d.c, o.width, o.height, o.element, o.chw, cbool(!p.swscale), to))
+	return check("convert a frame", C.rc_convert(p.d.c, nil, nil, nil, o.width, o.height, o.element, o.chw, cbool(!p.swscale), o.table, to))
 }
 
 // output is what the shim is asked for.
 type output struct {
 	width, height C.int // before rotation
 	element, chw  C.int
+	table         *C.float // of depth
 }
 
-func outputOf(s *video.Shape, spec *video.Spec, rotation int) (output, error) {
-	w, h, err := s.Size(spec)
-	if err != nil {
-		return output{}, err
+func outputOf(s *video.Shape, spec *video.Spec, rotation int) (o output, err error) {
+	switch spec.Pixel {
+	case video.DepthMM, video.DepthM:
+		t, err := tables.get(*spec.Depth, spec.Pixel == video.DepthM)
+		return output{element: C.RC_CODES, table: (*C.float)(unsafe.Pointer(t))}, err
+	case video.Gray16:
+		return output{element: C.RC_CODES}, nil
 	}
+	w, h, err := s.Size(spec)
 	if rotation%180 != 0 {
 		w, h = h, w
 	}
-	return output{C.int(w), C.int(h), cbool(spec.Pixel == video.RGBFloat32), cbool(spec.ChannelsFirst)}, nil
+	return output{width: C.int(w), height: C.int(h), element: cbool(spec.Pixel == video.RGBFloat32), chw: cbool(spec.ChannelsFirst)}, err
 }

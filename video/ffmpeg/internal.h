@@ -48,8 +48,6 @@ struct rc_decoder {
 // Calls go down this list: shim.c (decoders, and what Go calls), convert.c, scale.c, taps.c, sink.c, planar.c, stream.c.
 
 // convert.c: a view → RGB or codes
-int rc_view_rgb(const rc_view *v, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst);
-int rc_view_luma(const rc_view *v, rc_scratch *s, const float *table, uint8_t *dst);
 void rc_scratch_clear(rc_scratch *s);
 
 // planar.c: rows of pixels, from layout to layout

@@ -107,30 +107,16 @@ func convertPlanes(info *video.PlaneInfo, planes []byte, spec *video.Spec, dst [
 		return check("convert kept planes", C.RC_ERR_FORMAT)
 	}
 	from, to := (*C.uint8_t)(unsafe.SliceData(planes)), (*C.uint8_t)(unsafe.SliceData(dst))
-	key := scratchKey{info: *info}
-	var o output
-	var table *[4096]float32
-	var err error
-	depth := spec.Pixel == video.DepthMM || spec.Pixel == video.DepthM
-	luma := depth || spec.Pixel == video.Gray16
-	if depth {
-		table, err = tables.get(*spec.Depth, spec.Pixel == video.DepthM)
-	} else if !luma {
-		o, err = outputOf(&shape, spec, int(info.Rotation))
-		key.width, key.height = int32(o.width), int32(o.height)
-	}
+	o, err := outputOf(&shape, spec, int(info.Rotation))
 	if err != nil {
 		return err
 	}
-	s, err := scratches.get(key)
+	s, err := scratches.get(scratchKey{*info, int32(o.width), int32(o.height)})
 	if err != nil {
 		return err
 	}
 	defer scratches.put(s)
-	if luma {
-		return check("copy depth codes", C.rc_planes_luma(&l, from, s.c, (*C.float)(unsafe.Pointer(table)), to))
-	}
-	return check("convert to RGB", C.rc_planes_rgb(&l, from, s.c, o.width, o.height, o.element, o.chw, cbool(fast), to))
+	return check("convert kept planes", C.rc_convert(nil, &l, from, s.c, o.width, o.height, o.element, o.chw, cbool(fast), o.table, to))
 }
 
 // cbool is a truth in the shim's words.

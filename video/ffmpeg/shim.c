@@ -192,33 +192,6 @@ int64_t rc_memory(rc_decoder *d)
 	return (1 << 20) + 10 * (int64_t)bytes + rc_scratch_memory(&d->scratch) + (d->input ? (int64_t)d->input->size : 0);
 }
 
-static rc_view view_of(const rc_decoder *d)
-{
-	const AVFrame *f = d->frame;
-	rc_view v = { .width = f->width, .height = f->height, .format = f->format, .matrix = d->img.matrix, .full = d->img.full_range,
-		.rotation = d->rotation, .luma_bits = d->img.luma_bits };
-
-	for (int k = 0; k < 4; k++) {
-		v.data[k] = f->data[k];
-		v.stride[k] = f->linesize[k];
-	}
-	return v;
-}
-
-int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst)
-{
-	rc_view v = view_of(d);
-
-	return rc_view_rgb(&v, &d->scratch, width, height, element, chw, fast, dst);
-}
-
-int rc_luma(rc_decoder *d, const float *table, uint8_t *dst)
-{
-	rc_view v = view_of(d);
-
-	return rc_view_luma(&v, &d->scratch, table, dst);
-}
-
 // rows_of copies the rows of a plane; to's rows are padded with zeros.
 static void rows_of(uint8_t *to, int to_stride, const uint8_t *from, ptrdiff_t from_stride, int row_bytes, int rows)
 {

@@ -57,13 +57,6 @@ void rc_flush(rc_decoder *d);
 int rc_receive(rc_decoder *d); // RC_FRAME, RC_NONE, or an error
 void rc_reorder(rc_decoder *d, int images);
 
-enum { RC_U8 = 0, RC_F32 = 1 };
-
-// rc_rgb converts the received frame. width and height are those of the result before rotation.
-// fast = 0 forbids the vector kernel (for tests that compare).
-int rc_rgb(rc_decoder *d, int width, int height, int element, int chw, int fast, uint8_t *dst);
-// rc_luma copies the luma plane as uint16, or through a table of 4096 floats where one is given.
-int rc_luma(rc_decoder *d, const float *table, uint8_t *dst);
 int rc_planes(rc_decoder *d, uint8_t *dst, int size);
 int64_t rc_memory(rc_decoder *d);
 
@@ -87,9 +80,13 @@ rc_scratch *rc_scratch_new(void);
 void rc_scratch_free(rc_scratch *s);
 int64_t rc_scratch_memory(const rc_scratch *s);
 
-// Like rc_rgb and rc_luma, of kept planes.
-int rc_planes_rgb(const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast, uint8_t *dst);
-int rc_planes_luma(const rc_layout *l, const uint8_t *planes, rc_scratch *s, const float *table, uint8_t *dst);
+// Elements of a result: R, G and B as bytes or floats, or the luma plane's codes: as uint16, or through a table of 4096 floats where one is given.
+enum { RC_U8 = 0, RC_F32 = 1, RC_CODES = 2 };
+
+// rc_convert converts the received frame of d, or kept planes where d is NULL. width and height are those of the result before rotation.
+// fast = 0 forbids the vector kernels (for tests that compare).
+int rc_convert(rc_decoder *d, const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast,
+	const float *table, uint8_t *dst);
 
 // rc_copy is memcpy; large copies go past the caches.
 void rc_copy(uint8_t *dst, const uint8_t *src, size_t n);
