@@ -62,7 +62,7 @@ func List(dir string) (*Listing, error) {
 	for _, f := range v {
 		info := ShardInfo{File: f.name, Bytes: f.disk, LastUsed: time.Unix(0, f.used).UTC()}
 		var slots []slot
-		info.State, slots = d.examine(f)
+		info.State, slots = d.examine(f, nil)
 		info.Entries = len(slots)
 		for _, s := range slots {
 			info.DataBytes += s.n
@@ -99,8 +99,8 @@ func openThere(dir string, write bool) (*Dir, []found, error) {
 	return d, v, nil
 }
 
-// examine says what state a file is in, and its entries where it has a table.
-func (d *Dir) examine(v found) (string, []slot) {
+// examine says what state a file is in; use, where it is given, gets a sealed one with its entries.
+func (d *Dir) examine(v found, use func(f *os.File, slots []slot)) (string, []slot) {
 	f, info, err := openPlain(d.root, v.name, os.O_RDONLY)
 	if err != nil {
 		return StateUnreadable, nil
@@ -121,6 +121,9 @@ func (d *Dir) examine(v found) (string, []slot) {
 	case err != nil:
 		return StateUnreadable, nil
 	case ok:
+		if use != nil {
+			use(f, slots)
+		}
 		return StateSealed, slots
 	case isOurs(f, info.Size(), d.id, v.id):
 		return StateDamaged, nil
@@ -220,37 +223,28 @@ func Verify(ctx context.Context, dir string, opt VerifyOptions) (*Verification, 
 }
 
 func (d *Dir) verifyShard(ctx context.Context, v found, buf []byte, r *Verification) error {
-	state, slots := d.examine(v)
-	switch state {
-	case StateSealed:
-	case StateForeign:
-		return nil
-	default:
-		r.Damaged = append(r.Damaged, Damage{File: v.name, What: state})
-		return nil
-	}
-	f, _, err := openPlain(d.root, v.name, os.O_RDONLY)
-	if err != nil {
-		return nil // evicted in between
-	}
-	defer f.Close()
-	r.Shards++
 	h := xxh3.New()
-	for _, s := range slots {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		h.Reset()
-		n, err := io.CopyBuffer(h, io.NewSectionReader(f, s.off, s.n), buf)
-		r.Entries++
-		r.Bytes += n
-		if err != nil || n != s.n || h.Sum64() != s.sum {
-			what := "checksum"
-			if err != nil {
-				what = err.Error()
+	state, _ := d.examine(v, func(f *os.File, slots []slot) {
+		r.Shards++
+		for _, s := range slots {
+			if ctx.Err() != nil {
+				return
 			}
-			r.Damaged = append(r.Damaged, Damage{File: v.name, Key: hex.EncodeToString(s.key[:]), Offset: s.off, Bytes: s.n, What: what})
+			h.Reset()
+			n, err := io.CopyBuffer(h, io.NewSectionReader(f, s.off, s.n), buf)
+			r.Entries++
+			r.Bytes += n
+			if err != nil || n != s.n || h.Sum64() != s.sum {
+				what := "checksum"
+				if err != nil {
+					what = err.Error()
+				}
+				r.Damaged = append(r.Damaged, Damage{File: v.name, Key: hex.EncodeToString(s.key[:]), Offset: s.off, Bytes: s.n, What: what})
+			}
 		}
+	})
+	if state != StateSealed && state != StateForeign {
+		r.Damaged = append(r.Damaged, Damage{File: v.name, What: state})
 	}
-	return nil
+	return ctx.Err()
 }

@@ -183,14 +183,10 @@ func (f *cachedFile) join(b, last int64, p []byte, off int64) (br *blockRead, ow
 // read reads the blocks of a blockRead and puts them into the cache. It leaves the table when they are there, so that a reader that finds neither a
 // blockRead nor a cached block has looked before it began.
 func (f *cachedFile) read(ctx context.Context, br *blockRead) {
-	finished := false
+	br.err = errRetry // unless something better is said below: nobody may be left waiting, not where the file below panics either
+	done := sync.OnceFunc(func() { close(br.done) })
 	defer func() {
-		if !finished { // failed, or the file below panicked: nobody may be left waiting
-			if br.err == nil {
-				br.err = errRetry
-			}
-			close(br.done)
-		}
+		done()
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for b := br.first; b <= br.last; b++ {
@@ -200,9 +196,7 @@ func (f *cachedFile) read(ctx context.Context, br *blockRead) {
 	for b := br.first; b <= br.last; b++ {
 		if data, release, ok := f.cache.Get(f.key(b)); ok { // another read finished since the caller looked
 			whole := int64(len(data)) == f.length(b)
-			release()
-			if whole {
-				br.err = errRetry
+			if release(); whole {
 				return
 			}
 		}
@@ -210,13 +204,13 @@ func (f *cachedFile) read(ctx context.Context, br *blockRead) {
 	begin := br.first * f.block
 	data := make([]byte, min((br.last+1)*f.block, f.Size())-begin)
 	if err := f.Ranged.ReadAt(ctx, data, begin); err != nil {
-		if br.err = err; ctx.Err() != nil {
-			br.err = errRetry // the end of this caller is not that of the others
+		if ctx.Err() == nil { // the end of this caller is not that of the others
+			br.err = err
 		}
 		return
 	}
-	br.data, finished = data, true
-	close(br.done)
+	br.data, br.err = data, nil
+	done()
 	for b := br.first; b <= br.last; b++ {
 		at := (b - br.first) * f.block
 		_ = f.cache.Put(f.key(b), data[at:at+f.length(b)]) // the cache counts its failures
