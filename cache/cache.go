@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -110,18 +111,12 @@ func Open(dir string, opt Options) (*Dir, error) {
 
 func (o Options) filled(dir string) (Options, error) {
 	where := robocache.Where{"cache": dir}
-	if o.Budget == 0 {
-		o.Budget = defaultBudget
-	}
+	o.Budget = cmp.Or(o.Budget, defaultBudget)
 	if o.Budget < minBudget {
 		return o, &robocache.Error{Class: robocache.ErrMisuse, Op: "open cache", Where: where, Want: fmt.Sprintf("a cache_budget of at least %d bytes", minBudget), Got: fmt.Sprint(o.Budget)}
 	}
-	if o.ShardBytes == 0 {
-		o.ShardBytes = max(defaultShard, o.Budget/maxShards)
-	}
-	if o.Resident == 0 {
-		o.Resident = defaultResident
-	}
+	o.ShardBytes = cmp.Or(o.ShardBytes, max(defaultShard, o.Budget/maxShards))
+	o.Resident = cmp.Or(o.Resident, defaultResident)
 	if o.ShardBytes < 0 || o.Resident < 0 {
 		return o, &robocache.Error{Class: robocache.ErrMisuse, Op: "open cache", Where: where, Want: "ShardBytes and Resident of at least 0", Got: fmt.Sprint(o.ShardBytes, " and ", o.Resident)}
 	}

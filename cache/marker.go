@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,10 +116,8 @@ func refuseForeign(root *os.Root, dir string) error {
 	if err != nil {
 		return fail("open cache", dir, "", err)
 	}
-	for _, n := range names {
-		if n == markerName {
-			return nil // another process was faster
-		}
+	if slices.Contains(names, markerName) {
+		return nil // another process was faster
 	}
 	for _, n := range names {
 		if n != "lost+found" { // a fresh volume

@@ -163,12 +163,7 @@ func (d *Dir) makeRoom(need int64) (int64, error) {
 	case need > limit+d.zombies.Load(): // the budget is larger (write): it is the file system
 		return 0, syscall.ENOSPC
 	}
-	var unsealed int64
-	for _, f := range v {
-		if !f.sealed {
-			unsealed += f.size
-		}
-	}
+	unsealed := sum(slices.DeleteFunc(slices.Clone(v), func(f found) bool { return f.sealed }))
 	// An eighth of the cache at most, so that eviction is not all or nothing; a quarter of what unsealed shards leave, so
 	// that many writers fit into a small cache.
 	want := max(min(d.opt.ShardBytes, limit/8, (limit-unsealed)/4), minShard, need)

@@ -3,6 +3,7 @@ package cache
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -51,12 +52,7 @@ func (d *Dir) seal(w *writing) {
 	}
 	w.f.Close()
 	d.mu.Lock()
-	for i, other := range d.sealing {
-		if other == w {
-			d.sealing = append(d.sealing[:i], d.sealing[i+1:]...)
-			break
-		}
-	}
+	d.sealing = slices.DeleteFunc(d.sealing, func(other *writing) bool { return other == w })
 	d.mu.Unlock()
 	close(w.done)
 }

@@ -28,27 +28,21 @@ type HTTPOptions struct {
 }
 
 func (o HTTPOptions) withDefaults() HTTPOptions {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
-		}
-	}
 	def(&o.Stall, 20*time.Second)
 	def(&o.Timeout, 2*time.Minute)
 	def(&o.Backoff, 100*time.Millisecond)
-	if o.Attempts <= 0 {
-		o.Attempts = 6
-	}
-	if o.MinRate <= 0 {
-		o.MinRate = 128 << 10
-	}
-	if o.Spool <= 0 {
-		o.Spool = 64 << 20
-	}
-	if o.Conns <= 0 {
-		o.Conns = 32
-	}
+	def(&o.Attempts, 6)
+	def(&o.MinRate, 128<<10)
+	def(&o.Spool, 64<<20)
+	def(&o.Conns, 32)
 	return o
+}
+
+// def sets what is not above 0.
+func def[T int | int64 | time.Duration](v *T, value T) {
+	if *v <= 0 {
+		*v = value
+	}
 }
 
 // HTTP is a read-only store behind a web server. It cannot list.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -54,13 +55,7 @@ func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 }
 
 func hostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"https": "443", "socks5": "1080"}[u.Scheme]
-		if port == "" {
-			port = "80"
-		}
-	}
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "socks5": "1080"}[u.Scheme], "80")
 	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 

@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"syscall"
@@ -228,7 +227,7 @@ func (l *Local) files(ctx context.Context, prefix string, is func(name string) b
 	if err := w.folder(ctx, prefix, nil, false); err != nil {
 		return nil, err
 	}
-	sort.Slice(w.out, func(i, j int) bool { return w.out[i].Name < w.out[j].Name })
+	slices.SortFunc(w.out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return w.out, nil
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -47,15 +48,7 @@ type run struct {
 // Spans must lie inside a file of size bytes.
 func merge(spans []Span, gap, limit int64) []run {
 	sorted := slices.Clone(spans)
-	slices.SortStableFunc(sorted, func(a, b Span) int {
-		switch {
-		case a.Off < b.Off:
-			return -1
-		case a.Off > b.Off:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(sorted, func(a, b Span) int { return cmp.Compare(a.Off, b.Off) })
 	var runs []run
 	for _, s := range sorted {
 		end := s.Off + int64(len(s.P))

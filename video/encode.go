@@ -56,12 +56,8 @@ func (c EncodeConfig) withDefaults() EncodeConfig {
 		c.Codec = HEVC
 	}
 	c.Codec = cmp.Or(c.Codec, AV1)
-	if c.GOP <= 0 {
-		c.GOP = 2
-	}
-	if c.CRF <= 0 {
-		c.CRF = encoders[c.Codec].crf
-	}
+	orDefault(&c.GOP, 2)
+	orDefault(&c.CRF, encoders[c.Codec].crf)
 	c.Preset = cmp.Or(c.Preset, encoders[c.Codec].preset)
 	c.FFmpeg = cmp.Or(c.FFmpeg, "ffmpeg")
 	return c

@@ -2,6 +2,7 @@ package video
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"image"
@@ -45,10 +46,7 @@ func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 }
 
 func strideOf(r *robocache.Raw) int {
-	if r.Stride != 0 {
-		return r.Stride
-	}
-	return r.Width * r.Channels * r.DType.Size()
+	return cmp.Or(r.Stride, r.Width*r.Channels*r.DType.Size())
 }
 
 // DecodeImage writes the still image of a row into dst, which must have StillBytes of its ImageSize: DecodeStill for encoded bytes

@@ -3,6 +3,7 @@ package video
 import (
 	"context"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
@@ -100,8 +101,8 @@ func (ix *Index) isSync(d int) bool {
 	if ix.allSync {
 		return true
 	}
-	i := sort.Search(len(ix.sync), func(i int) bool { return int(ix.sync[i]) >= d })
-	return i < len(ix.sync) && int(ix.sync[i]) == d
+	_, found := slices.BinarySearch(ix.sync, uint32(d))
+	return found
 }
 
 func (ix *Index) entryOf(d int) int {

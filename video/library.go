@@ -58,9 +58,7 @@ type File struct {
 
 // NewLibrary makes a library over the files that open gives. budget bounds the indexes of files that nobody uses; 0 means 256 MiB.
 func NewLibrary(open Opener, budget int64) *Library {
-	if budget <= 0 {
-		budget = defaultLibraryBudget
-	}
+	orDefault(&budget, defaultLibraryBudget)
 	return &Library{open: open, budget: budget, files: map[string]*File{}, recent: list.New()}
 }
 

@@ -11,17 +11,16 @@ type Limits struct {
 }
 
 func (l Limits) orDefaults() Limits {
-	if l.MaxMoov <= 0 {
-		l.MaxMoov = 256 << 20
-	}
-	if l.MaxSamples <= 0 {
-		l.MaxSamples = 1 << 24
-	}
-	if l.MaxPixels <= 0 {
-		l.MaxPixels = 256 << 20
-	}
-	if l.MaxExtradata <= 0 {
-		l.MaxExtradata = 1 << 20
-	}
+	orDefault(&l.MaxMoov, 256<<20)
+	orDefault(&l.MaxSamples, 1<<24)
+	orDefault(&l.MaxPixels, 256<<20)
+	orDefault(&l.MaxExtradata, 1<<20)
 	return l
+}
+
+// orDefault sets what is not above 0.
+func orDefault[T int | int64](v *T, value T) {
+	if *v <= 0 {
+		*v = value
+	}
 }

@@ -48,12 +48,7 @@ func (p *Planner) Plan(ix *Index, ordinals []int) []Group {
 		}
 		p.wants = append(p.wants, want{ix.Governing(k), ix.DecodeIndex(k), k})
 	}
-	slices.SortFunc(p.wants, func(a, b want) int {
-		if c := cmp.Compare(a.start, b.start); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.ordinal, b.ordinal)
-	})
+	slices.SortFunc(p.wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.ordinal, b.ordinal)) })
 	for i, w := range p.wants {
 		if i > 0 && w.ordinal == p.wants[i-1].ordinal {
 			continue

@@ -90,9 +90,7 @@ type Reorderer interface {
 
 // NewPool makes a pool that keeps at most budget bytes of idle decoders; 0 means 256 MiB.
 func NewPool(budget int64) *Pool {
-	if budget <= 0 {
-		budget = defaultPoolBudget
-	}
+	orDefault(&budget, defaultPoolBudget)
 	return &Pool{budget: budget}
 }
 

@@ -2,6 +2,7 @@ package video
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -151,14 +152,7 @@ func StillBytes(info StillInfo, spec *Spec) (int, error) {
 }
 
 func (s *Spec) size(info StillInfo) (w, h int) {
-	w, h = s.Width, s.Height
-	if w == 0 {
-		w = info.Width
-	}
-	if h == 0 {
-		h = info.Height
-	}
-	return w, h
+	return cmp.Or(s.Width, info.Width), cmp.Or(s.Height, info.Height)
 }
 
 // checkDelivery says why a frame cannot be delivered into dst as spec asks.

@@ -29,10 +29,7 @@ func (d *decoder) Send(packet []byte, pts int64) error { return d.send(packet, p
 
 // SendUnwanted sends a packet whose frame is not wanted: where nothing can refer to it, its decoding is saved.
 func (d *decoder) SendUnwanted(packet []byte, pts int64) error {
-	if !d.skips {
-		return d.send(packet, pts, 0)
-	}
-	return d.send(packet, pts, 1)
+	return d.send(packet, pts, cbool(d.skips))
 }
 
 func (d *decoder) send(packet []byte, pts int64, skip C.int) error {

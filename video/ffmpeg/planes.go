@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -176,18 +177,16 @@ const (
 
 func (p *scratchPool) get(key scratchKey) (*scratch, error) {
 	p.mu.Lock()
-	at := -1
-	for i := len(p.idle) - 1; i >= 0 && at < 0; i-- {
-		if p.idle[i].key == key {
-			at = i
-		}
+	at := len(p.idle) - 1 // the last used first: its rows are in the caches
+	for at >= 0 && p.idle[at].key != key {
+		at--
 	}
 	if at < 0 && len(p.idle) >= maxIdle/2 {
 		at = 0 // the one that rested longest takes another shape
 	}
 	if at >= 0 {
 		s := p.idle[at]
-		p.idle = append(p.idle[:at], p.idle[at+1:]...)
+		p.idle = slices.Delete(p.idle, at, at+1)
 		p.bytes -= int64(C.rc_scratch_memory(s.c))
 		p.mu.Unlock()
 		s.key = key
