@@ -238,7 +238,7 @@ func (a *aligner) timeline() ([]int64, error) {
 		for i, t := range a.cfg.Times {
 			out[i] = int64(t)
 		}
-		return out, a.take(int64(len(out)) * 8)
+		return out, a.reserve(int64(len(out)) * 8)
 	}
 	var names []string
 	var streams [][]int64
@@ -268,14 +268,14 @@ func (a *aligner) timeline() ([]int64, error) {
 	if n > 1<<40 {
 		n = 1 << 40 // enough to exceed any budget, too little to overflow
 	}
-	if err := a.take(n * 8); err != nil {
+	if err := a.reserve(n * 8); err != nil {
 		return nil, err
 	}
 	return Uniform(t0, t1, a.cfg.HZ), nil
 }
 
-// take counts memory before it is allocated.
-func (a *aligner) take(n int64) error {
+// reserve counts memory before it is allocated.
+func (a *aligner) reserve(n int64) error {
 	if n > a.left {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "align", Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes more", a.left), Got: strconv.FormatInt(n, 10), Hint: "align fewer streams or a shorter span at a time, or raise memory_budget"}
 	}
@@ -292,7 +292,7 @@ func (a *aligner) plan(s *source, times []int64) (*kernel.Plan, error) {
 			return c.plan, nil
 		}
 	}
-	if err := a.take(int64(len(times)) * 18); err != nil {
+	if err := a.reserve(int64(len(times)) * 18); err != nil {
 		return nil, err
 	}
 	p, err := NewPlan(a.clocks[s.clock], times, s.opt)
@@ -307,7 +307,7 @@ func (a *aligner) plan(s *source, times []int64) (*kernel.Plan, error) {
 func (a *aligner) stream(s *source, p *kernel.Plan) (*Stream, error) {
 	f := &s.feature
 	out := &Stream{Key: f.Key, Kind: f.Kind, Mode: s.opt.Mode, Edge: s.opt.Edge, DType: f.DType, Shape: f.Shape}
-	if err := a.take(int64(p.Len())); err != nil {
+	if err := a.reserve(int64(p.Len())); err != nil {
 		return nil, err
 	}
 	p, err := a.masked(s, p)
@@ -334,7 +334,7 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 		out.DType = to
 	}
 	size := int64(p.Len()) * int64(f.Elements()) * int64(out.DType.Size())
-	if err := a.take(size + int64(hi-lo)*int64(row)); err != nil {
+	if err := a.reserve(size + int64(hi-lo)*int64(row)); err != nil {
 		return err
 	}
 	raw := make([]byte, (hi-lo)*row)
@@ -410,7 +410,7 @@ func distinct(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
 }
 
 func (a *aligner) text(key string, p *kernel.Plan, out *Stream) error {
-	if err := a.take(int64(p.Len()) * 36); err != nil {
+	if err := a.reserve(int64(p.Len()) * 36); err != nil {
 		return err
 	}
 	rows, place := distinct(p, a.ep)
@@ -429,7 +429,7 @@ func (a *aligner) text(key string, p *kernel.Plan, out *Stream) error {
 
 // frames gives rows, not pixels. A row whose frame is missing from its video is not valid.
 func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
-	if err := a.take(int64(p.Len()) * 84); err != nil {
+	if err := a.reserve(int64(p.Len()) * 84); err != nil {
 		return err
 	}
 	rows, place := distinct(p, a.ep)

@@ -221,7 +221,7 @@ func (a *aligner) masked(s *source, p *kernel.Plan) (*kernel.Plan, error) {
 		return p, nil
 	}
 	lo, hi := reach(p)
-	if err := a.take(int64(hi-lo)*17 + int64(p.Len())*2); err != nil {
+	if err := a.reserve(int64(hi-lo)*17 + int64(p.Len())*2); err != nil {
 		return nil, err
 	}
 	rows := make([]robocache.Row, hi-lo)

@@ -190,8 +190,8 @@ type slot struct {
 	offset int
 }
 
-// places lays the tensors of a batch of n samples out: small ones share a buffer.
-func (s *schema) places(n int) (at []slot, shared int) {
+// layOut lays the tensors of a batch of n samples out: small ones share a buffer.
+func (s *schema) layOut(n int) (at []slot, shared int) {
 	at = make([]slot, len(s.tensors))
 	for i := range s.tensors {
 		if size := n * s.tensors[i].bytes; size >= ownBuffer {
@@ -233,7 +233,7 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 func (a *assembler) allocate(n int) (*Batch, error) {
 	l := a.schema
 	b := &Batch{Rows: n, Fields: l.fields, Indices: make([]int64, n), Tensors: make([]Tensor, len(l.tensors)), Texts: make([]Texts, len(l.texts)), released: make([]atomic.Bool, len(l.tensors))}
-	at, small := l.places(n)
+	at, small := l.layOut(n)
 	var shared *buffers.Buffer
 	for i := range l.tensors {
 		p, t := &l.tensors[i], &b.Tensors[i]

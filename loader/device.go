@@ -242,7 +242,7 @@ func (l *Loader) Finish(n int) (*Finish, error) {
 }
 
 func (s *schema) finish(src *source, n int) *Finish {
-	at, shared := s.places(n)
+	at, shared := s.layOut(n)
 	out := &Finish{}
 	buffer := make([]int, len(s.tensors))
 	if shared > 0 {

@@ -2,17 +2,17 @@
 //
 // # Contract
 //
-//	L1   A sample is one row of one episode (with hz: one place of its timeline) with all its windows. Samples are numbered in file order over the selected episodes.
+//	L1   A sample is one row of one episode (with hz: one row of its timeline) with all its windows. Samples are numbered in file order over the selected episodes.
 //	L2   The order is a pure function of (mode and its parameters, seed, epoch, lengths): no thread, timing, cache, world or neighbour changes it.
 //	     File and global cost O(1) memory at any size; pool costs its residents' samples, and a number an episode.
 //	     In a mixture of k sources, at every prefix of an epoch the count of a source with share w is within 1 + w(k−2) of its share: one sample
 //	     for two sources, never k−1 or more. Each source runs its own order, and goes on in its own next epoch. By size alone, each sample comes once.
-//	L3   Step t of an epoch takes positions [tG, (t+1)G), G = batch × world; rank r the r-th slice, with pool of the positions sorted by lane.
+//	L3   Step t of an epoch takes positions [tG, (t+1)G), G = batch × world; rank r the r-th slice, with pool of the positions sorted by shard.
 //	     All ranks give equally many batches, and every sample comes once, wrapped ones counted; uneven="short" gives no sample twice.
 //	L4   What a batch holds is a function of its samples alone: not of threads, prefetch, or what else was decoded with it.
 //	L5   State counts samples handed out. Restore is exact at any batch size, world size and number of threads, and O(1); with pool the draws before it are simulated.
 //	L6   Windows stay in their episode: rows outside are the edge row, and `<key>_is_pad` says so.
-//	L7   In one horizon each frame of a video is decoded and converted once, however many windows and batches want it; a still once a batch.
+//	L7   In one horizon each frame of a video is decoded and converted once, however many windows and batches want it.
 //	L8   Frames are found by frame number; a missing one is an error that names episode, row and key, or a skipped and counted episode, never another frame.
 //	L9   Tensors are contiguous, written once, outside the Go heap; nothing writes to a batch between Next and Release.
 //	L10  Batches in flight, and idle buffers beside them, stay inside memory_budget; the horizon shrinks before anything fails. What the taker holds counts no batch in flight.
@@ -20,7 +20,7 @@
 //	     A batch of which no part comes for deadline_s is an error that says so.
 //	L12  Nothing is read for keys that were not asked for.
 //	L13  With on_bad_episode="skip" an episode that fails is left out from the first sample of the batch on that could not be made; that
-//	     place does not depend on threads or prefetch. The list is in the state, and the order is a function of it. With one rank the
+//	     position does not depend on threads or prefetch. The list is in the state, and the order is a function of it. With one rank the
 //	     next samples move up; with several, each rank goes on in its own positions, so that all still give equally many batches.
 //	L14  On a timeline (hz, align) values, masks and rows are those of align.Episode. A window's place 1 ns beside a timestamp is that timestamp.
 //	L15  In the steady state no allocation depends on the number of samples.

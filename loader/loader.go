@@ -298,10 +298,10 @@ func (l *Loader) SetEpoch(epoch int64) error {
 	return nil
 }
 
-// Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).
+// Rows says which row of the dataset each sample is (with hz: which row of the episode's timeline).
 func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) { return l.a.rowsOf(indices) }
 
-// Locate says for samples by number which source each is of, and which row of its dataset (with hz: which place of the episode's
+// Locate says for samples by number which source each is of, and which row of its dataset (with hz: which row of the episode's
 // timeline). A loader of one dataset has one source, 0.
 func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
 	return l.a.locate(indices, each)

@@ -46,7 +46,7 @@ func (m *Map) Len() int64 { return m.a.samples() }
 // Fields describes a batch of items, in its order.
 func (m *Map) Fields() []Field { return m.a.schema.fields }
 
-// Rows says which row of the dataset each sample is (with hz: which place of the episode's timeline).
+// Rows says which row of the dataset each sample is (with hz: which row of the episode's timeline).
 func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.a.rowsOf(indices) }
 
 // locate finds the sources and rows of samples.

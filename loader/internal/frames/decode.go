@@ -32,7 +32,7 @@ type Worker struct {
 // NewWorker makes a worker of a store.
 func NewWorker(s *Store, own any) *Worker {
 	w := &Worker{s: s, Own: own}
-	w.deliver = w.take
+	w.deliver = w.receive
 	return w
 }
 
@@ -293,8 +293,8 @@ type shared struct{ File }
 
 func (shared) Release() {}
 
-// take gets one decoded frame: for those who wait for it, and for those who will come.
-func (w *Worker) take(ordinal int, f video.Frame) error {
+// receive gets one decoded frame: for those who wait for it, and for those who will come.
+func (w *Worker) receive(ordinal int, f video.Frame) error {
 	begin := time.Now()
 	defer func() { w.spent += time.Since(begin) }()
 	s, t := w.s, w.task
