@@ -59,38 +59,15 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 			return cfg, err
 		}
 	}
-	if m.Anchor != "" {
-		cfg.Anchor = m.Anchor
-	}
+	override(&cfg.Anchor, m.Anchor)
+	override(&cfg.ImageResize, m.ImageResize)
+	override(&cfg.Augment, m.Augment)
+	override(&cfg.Split, m.Split)
 	if m.ImageSize != nil {
-		if err := checkSize("image_size of a mixture's source", m.ImageSize); err != nil {
-			return cfg, err
-		}
 		cfg.ImageSize = m.ImageSize
-	}
-	if m.ImageResize != "" {
-		cfg.ImageResize = m.ImageResize
-		if err := cfg.checkResize(); err != nil {
-			return cfg, err
-		}
-	}
-	if err := cfg.needsSize(); err != nil {
-		return cfg, err
-	}
-	if m.Augment != nil {
-		cfg.Augment = m.Augment
 	}
 	if m.Episodes != nil {
 		cfg.Episodes = m.Episodes
-	}
-	if m.Split != "" {
-		cfg.Split = m.Split
-	}
-	if m.Normalize != nil {
-		if err := m.Normalize.Check(); err != nil {
-			return cfg, err
-		}
-		cfg.Normalize = *m.Normalize
 	}
 	if m.Keys != nil {
 		cfg.Keys = m.Keys
@@ -98,8 +75,23 @@ func (m *Mix) config(cfg Config, several bool) (Config, error) {
 	if m.Stats != nil {
 		cfg.Stats = m.Stats
 	}
+	if m.Normalize != nil {
+		cfg.Normalize = *m.Normalize
+	}
+	for _, err := range []error{checkSize("image_size of a mixture's source", m.ImageSize), cfg.checkResize(), cfg.needsSize(), cfg.Normalize.Check()} {
+		if err != nil {
+			return cfg, err
+		}
+	}
 	cfg.ComputeStats = cfg.ComputeStats || m.ComputeStats
 	return cfg, nil
+}
+
+// override takes what a source says in place of what the loader says.
+func override[T comparable](to *T, own T) {
+	if own != *new(T) {
+		*to = own
+	}
 }
 
 // checkMix refuses what no source can be meant by.

@@ -75,32 +75,26 @@ func checkNamed(mix []Mix, cfg *Config) error {
 		}
 		return nil
 	}
-	var windows []string
+	named := map[string][]string{"keys": cfg.Keys, "normalize": options.Keys(cfg.Normalize.Keys), "augment": cfg.Augment.Named()}
 	for _, d := range cfg.Deltas {
-		windows = append(windows, d.Key)
+		named["delta_timestamps"] = append(named["delta_timestamps"], d.Key)
 	}
-	var native, anchor, indices []string
 	for _, x := range cfg.Indices {
-		indices = append(indices, x.Key)
+		named["delta_indices"] = append(named["delta_indices"], x.Key)
 	}
-	for i := range cfg.Native {
-		native = append(native, cfg.Native[i].Key)
+	for _, w := range cfg.Native {
+		named["windows"] = append(named["windows"], w.Key)
 	}
 	if cfg.Anchor != "" {
-		anchor = []string{cfg.Anchor}
+		named["anchor"] = []string{cfg.Anchor}
 	}
-	for _, o := range []struct {
-		option string
-		keys   []string
-	}{{"keys", cfg.Keys}, {"delta_timestamps", windows}, {"delta_indices", indices}, {"windows", native}, {"anchor", anchor}, {"normalize", options.Keys(cfg.Normalize.Keys)}, {"augment", cfg.Augment.Named()}} {
-		if err := check(o.option, o.keys); err != nil {
+	if cfg.Align != nil {
+		named["align"] = slices.Sorted(slices.Values(slices.Concat(cfg.Align.Named()...)))
+	}
+	for _, option := range options.Keys(named) {
+		if err := check(option, named[option]); err != nil {
 			return err
 		}
-	}
-	if a := cfg.Align; a != nil {
-		named := slices.Concat(a.Named()...)
-		slices.Sort(named)
-		return check("align", named)
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package options
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"github.com/goatnote-inc/robocache"
 	"slices"
 	"strings"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // Augment says how samples are changed at random: a pure function of (seed, epoch, the sample's place in its dataset, camera), whatever the batch,
@@ -17,7 +19,7 @@ type Augment struct {
 	Flip    *HFlip       `json:"hflip,omitempty"`
 	Noise   *Noise       `json:"noise,omitempty"`
 
-	Shared bool // said for all sources of a mixture, of which one may have no camera
+	Shared bool `json:"-"` // said for all sources of a mixture, of which one may have no camera
 }
 
 // RandomCrop takes a part of each image, one place for all images of a sample and camera.
@@ -73,42 +75,26 @@ func (a *Amounts) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*map[string]float64)(a))
 }
 
-// The names that each part of augment= knows.
-var augmentNames = map[string][]string{
-	"": {"cameras", "random_crop", "color_jitter", "hflip", "noise"}, "random_crop": {"size", "pad"}, "noise": {"std"},
-	"color_jitter": {"brightness", "contrast", "saturation", "hue"}, "hflip": {"p", "negate", "swap", "keep"},
-}
+// augmentNames are the names that augment= and its parts know.
+var augmentNames = []string{"cameras", "random_crop", "color_jitter", "hflip", "noise", "size", "pad", "std", "brightness", "contrast", "saturation", "hue", "p", "negate", "swap", "keep"}
 
 // UnmarshalJSON reads augment=; an unknown name is Misuse with the nearest one.
 func (a *Augment) UnmarshalJSON(b []byte) error {
-	check := func(part string, b []byte) error {
-		at := strings.TrimSuffix("augment: "+part, ": ")
-		return orderedObject(b, at, func(name string, _ json.RawMessage) error {
-			if !slices.Contains(augmentNames[part], name) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: at + ": unknown name " + name, Hint: robocache.Nearest(name, augmentNames[part])}
-			}
-			return nil
-		})
-	}
-	if err := check("", b); err != nil {
+	if err := orderedObject(b, "augment", func(string, json.RawMessage) error { return nil }); err != nil { // each name once
 		return err
-	}
-	var parts map[string]json.RawMessage
-	if err := json.Unmarshal(b, &parts); err != nil {
-		return err
-	}
-	for _, part := range Keys(parts) {
-		if part != "cameras" && string(parts[part]) != "null" {
-			if err := check(part, parts[part]); err != nil {
-				return err
-			}
-		}
 	}
 	type plain Augment
-	if err := json.Unmarshal(b, (*plain)(a)); err != nil {
-		return Misuse("augment", "numbers, lists and keys as the documentation says", err.Error())
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	err := dec.Decode((*plain)(a))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
+		name = strings.Trim(name, `"`)
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "augment: unknown name " + name, Hint: robocache.Nearest(name, augmentNames)}
+	}
+	return Misuse("augment", "numbers, lists and keys as the documentation says", err.Error())
 }
 
 // Named lists the keys that it names.
