@@ -94,7 +94,7 @@ func (a *Augment) UnmarshalJSON(b []byte) error {
 		name = strings.Trim(name, `"`)
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "augment: unknown name " + name, Hint: robocache.Nearest(name, augmentNames)}
 	}
-	return Misuse("augment", "numbers, lists and keys as the documentation says", err.Error())
+	return Misuse("augment", "an object of numbers, lists and keys as the documentation says", err.Error())
 }
 
 // Named lists the keys that it names.
