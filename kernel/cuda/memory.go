@@ -34,7 +34,12 @@ func (d *Device) Free(addr uintptr) {
 
 // CopyIn copies to the device, after what the legacy stream has, and waits.
 func (d *Device) CopyIn(to uintptr, b []byte) error {
-	if err := d.CopyInAsync(to, b, 0); err != nil {
+	return d.waited(d.CopyInAsync(to, b, 0))
+}
+
+// waited waits for the legacy stream, which something was put on.
+func (d *Device) waited(err error) error {
+	if err != nil {
 		return err
 	}
 	return d.on.wait(0)
@@ -42,18 +47,12 @@ func (d *Device) CopyIn(to uintptr, b []byte) error {
 
 // CopyOut copies from the device, after what the legacy stream has, and waits.
 func (d *Device) CopyOut(b []byte, from uintptr) error {
-	if err := d.CopyOutAsync(b, from, 0); err != nil {
-		return err
-	}
-	return d.on.wait(0)
+	return d.waited(d.CopyOutAsync(b, from, 0))
 }
 
 // Clear sets device memory to zero, after what the legacy stream has, and waits.
 func (d *Device) Clear(addr uintptr, n int) error {
-	if err := d.ClearAsync(addr, n, 0); err != nil {
-		return err
-	}
-	return d.on.wait(0)
+	return d.waited(d.ClearAsync(addr, n, 0))
 }
 
 // CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked (HostAlloc), and b must stay as it is until

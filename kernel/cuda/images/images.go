@@ -3,7 +3,6 @@
 package images
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -98,16 +97,11 @@ func All(source string) ([]Image, error) {
 	if m == nil {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "no image of " + source}
 	}
-	packed, err := data.ReadFile("data/" + source + ".zst")
+	packed, err := data.Open("data/" + source + ".zst")
 	if err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "no image of " + source, Err: err}
 	}
-	return Unpack(m, packed)
-}
-
-// Unpack reads the images of a manifest.
-func Unpack(m *Manifest, packed []byte) ([]Image, error) {
-	z, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1))
+	z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +110,7 @@ func Unpack(m *Manifest, packed []byte) ([]Image, error) {
 	for _, e := range m.Images {
 		i := Image{Arch: e.Arch, PTX: e.PTX, Code: make([]byte, e.Size)}
 		if _, err := io.ReadFull(z, i.Code); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "CUDA", Msg: "images of " + m.Source, Err: err}
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "CUDA", Msg: "images of " + source, Err: err}
 		}
 		out = append(out, i)
 	}
