@@ -12,8 +12,8 @@ import (
 type Field struct {
 	Suffix  string // of the topic's key: "", ".position"
 	Feature robocache.Feature
-	Clock   int // place in Topic.Clocks
-	// Partial says that a message may turn out to hold no value for the row, because Scan has not seen every message: whoever
+	Clock   int // index in Topic.Clocks
+	// Partial says that a message may turn out to hold no value for the row, because Scan has not seen every message: who
 	// skips Scan marks such features as Masked.
 	Partial bool
 }

@@ -21,7 +21,7 @@ func (t *Topic) Codec() video.Codec {
 	return ""
 }
 
-// Undecided says that no message so far said what the topic's images are: whoever skips Scan of every message reads on.
+// Undecided says that no message so far said what the topic's images are: who skips Scan of every message reads on.
 func (t *Topic) Undecided() bool {
 	d := t.packets()
 	return d != nil && (!d.seen || d.coding != "" && d.height == 0)

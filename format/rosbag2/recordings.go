@@ -352,7 +352,7 @@ func compressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error
 		return nil
 	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, robocache.ErrTemporary) {
-		return false, nil // whoever reads it will meet it again
+		return false, nil // who reads it meets it again
 	}
 	return yes, err
 }

@@ -20,26 +20,25 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) error {
 	bad := func(want string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: want, Got: strconv.Quote(d.opt.EpisodesBy)}
 	}
-	var cut func(rec int) ([]episode, error)
+	var cut func(rec int, all []int64) ([]episode, error) // all: the log times of its messages, some at least
 	switch how {
 	case "", "file":
-		cut = func(rec int) ([]episode, error) { return []episode{{rec: rec, whole: true}}, nil }
 	case "gap":
 		s, err := strconv.ParseFloat(arg, 64)
 		if err != nil || !(s > 0 && s < 1e9) {
 			return bad("gap:<seconds>")
 		}
-		cut = func(rec int) ([]episode, error) { return d.cutGaps(ctx, rec, int64(s*1e9)) }
+		cut = func(rec int, all []int64) ([]episode, error) { return cutGaps(rec, all, int64(s*1e9)), nil }
 	case "events":
 		if arg == "" {
 			return bad("events:<topic>")
 		}
-		cut = func(rec int) ([]episode, error) { return d.cutEvents(ctx, rec, arg) }
+		cut = func(rec int, all []int64) ([]episode, error) { return d.cutEvents(ctx, rec, all, arg) }
 	case "table":
 		spans := guard.Must(parseTable(arg))
-		cut = func(rec int) ([]episode, error) { return d.cutTable(ctx, rec, spans) }
+		cut = func(rec int, all []int64) ([]episode, error) { return cutTable(rec, all, spans), nil }
 	case "steps":
-		cut = func(rec int) ([]episode, error) { return d.cutSteps(ctx, rec) }
+		cut = func(rec int, all []int64) ([]episode, error) { return d.cutSteps(ctx, rec, all) }
 	default:
 		return bad("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
 	}
@@ -49,9 +48,15 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) error {
 			d.notice(len(d.eps)-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name}, Message: errs[rec].Error(), Lost: true})
 			continue
 		}
-		eps, err := cut(rec)
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": d.pool.recs[rec].Name})
+		eps := []episode{{rec: rec, whole: true}}
+		if cut != nil {
+			all, err := d.merged(ctx, rec)
+			if err == nil && (len(all) > 0 || how == "events" || how == "table") {
+				eps, err = cut(rec, all)
+			}
+			if err != nil {
+				return robocache.At(err, robocache.Where{"file": d.pool.recs[rec].Name})
+			}
 		}
 		d.eps = append(d.eps, eps...)
 	}
@@ -92,11 +97,7 @@ func (d *Dataset) merged(ctx context.Context, rec int) (all []int64, err error) 
 	return all, err
 }
 
-func (d *Dataset) cutGaps(ctx context.Context, rec int, gap int64) (out []episode, err error) {
-	all, err := d.merged(ctx, rec)
-	if err != nil || len(all) == 0 {
-		return []episode{{rec: rec, whole: true}}, err
-	}
+func cutGaps(rec int, all []int64, gap int64) (out []episode) {
 	from := all[0]
 	for i := 1; i < len(all); i++ {
 		if all[i]-all[i-1] > gap {
@@ -104,7 +105,7 @@ func (d *Dataset) cutGaps(ctx context.Context, rec int, gap int64) (out []episod
 			from = all[i]
 		}
 	}
-	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1}), nil
+	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
 }
 
 // parseTable reads spans: seconds from the start of a recording, or (above 1e12) ns since the epoch.
@@ -125,12 +126,11 @@ func parseTable(arg string) ([][2]float64, error) {
 	return out, nil
 }
 
-func (d *Dataset) cutTable(ctx context.Context, rec int, spans [][2]float64) (out []episode, err error) {
-	all, err := d.merged(ctx, rec)
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
+func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 	for _, s := range spans {
+		if len(all) == 0 {
+			break
+		}
 		e := episode{rec: rec}
 		if s[0] >= 1e12 {
 			e.from, e.to = int64(s[0]), int64(s[1])
@@ -141,12 +141,12 @@ func (d *Dataset) cutTable(ctx context.Context, rec int, spans [][2]float64) (ou
 			out = append(out, e)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // cutEvents reads a topic of events: a text that begins with start or begin opens an episode, stop, end or done closes it; of booleans
 // and numbers a change to other than zero opens and a change to zero closes. Any other text closes one and opens the next.
-func (d *Dataset) cutEvents(ctx context.Context, rec int, name string) (out []episode, err error) {
+func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name string) (out []episode, err error) {
 	var t *topic
 	for _, o := range d.topics {
 		if o.name == name || o.key == name || ros2.Key(name) == o.key {
@@ -166,9 +166,8 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, name string) (out []ep
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "a topic of texts, booleans or numbers", Got: t.typ}
 	}
 	f := &t.fields[field].Feature
-	all, err := d.merged(ctx, rec)
-	if err != nil || len(all) == 0 {
-		return nil, err
+	if len(all) == 0 {
+		return nil, nil
 	}
 	open := int64(-1)
 	shut := func(at int64) {
@@ -212,7 +211,7 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, name string) (out []ep
 }
 
 // cutSteps begins an episode where a header steps back by more than the tolerance: nothing is interpolated across.
-func (d *Dataset) cutSteps(ctx context.Context, rec int) ([]episode, error) {
+func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) ([]episode, error) {
 	var steps []int64
 	for _, t := range d.topics {
 		if t.place[rec] < 0 || t.many || d.opt.Clock == Log {
@@ -241,9 +240,8 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int) ([]episode, error) {
 			return nil, err
 		}
 	}
-	all, err := d.merged(ctx, rec)
-	if err != nil || len(all) == 0 || len(steps) == 0 {
-		return []episode{{rec: rec, whole: true}}, err
+	if len(steps) == 0 {
+		return []episode{{rec: rec, whole: true}}, nil
 	}
 	sort.Slice(steps, func(i, j int) bool { return steps[i] < steps[j] })
 	// Streams step within moments of each other: one cut a second is one cause.

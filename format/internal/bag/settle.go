@@ -10,86 +10,68 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// headerCheck is what the messages that were read say of the headers of a topic.
-type headerCheck struct {
-	stamped   bool
-	code, why string // against them
-}
-
-// watcher reads the rows of one recording's messages.
-type watcher struct {
+// survey is what reading messages of a topic finds.
+type survey struct {
+	t    *topic
 	dec  *ros2.Topic
-	rows []timestamps // by clock
-	err  error        // of the first message that is wrong
+	row  func(clock, entry int, timestamp int64, stamped bool)
+	log  int64 // of the message that row is called for
+	n    int   // messages of the recording that is read
+	all  int   // that it has by its index
+	rows []timestamps
+	err  error // of the first message that is wrong
 	at   int
 
-	log int64 // of the message that row is called for
-	row func(clock, entry int, timestamp int64, stamped bool)
+	stamped   bool   // some message has a header
+	code, why string // against the headers
 }
 
-func newWatcher(dec *ros2.Topic) *watcher {
-	w := &watcher{dec: dec}
-	w.row = func(clock, _ int, timestamp int64, stamped bool) {
+func newSurvey(t *topic, dec *ros2.Topic) *survey {
+	s := &survey{t: t, dec: dec, rows: make([]timestamps, 1)}
+	s.row = func(clock, _ int, timestamp int64, stamped bool) {
 		if !stamped {
 			return
 		}
-		for clock >= len(w.rows) {
-			w.rows = append(w.rows, timestamps{})
+		for clock >= len(s.rows) {
+			s.rows = append(s.rows, timestamps{})
 		}
-		c := &w.rows[clock]
-		c.header, c.log = append(c.header, timestamp), append(c.log, w.log)
+		c := &s.rows[clock]
+		c.header, c.log = append(c.header, timestamp), append(c.log, s.log)
 	}
-	return w
+	return s
 }
 
-// expect makes room for the timestamps of so many messages, which mostly are rows of the first clock.
-func (w *watcher) expect(n int) {
-	if len(w.rows) == 0 {
-		w.rows = append(w.rows, timestamps{})
-	}
-	w.rows[0].header, w.rows[0].log = slices.Grow(w.rows[0].header, n), slices.Grow(w.rows[0].log, n)
+// expect makes room for the timestamps of the messages of a recording, which mostly are rows of the first clock.
+func (s *survey) expect(n int) {
+	s.all = n
+	s.rows[0].header, s.rows[0].log = slices.Grow(s.rows[0].header, n), slices.Grow(s.rows[0].log, n)
 }
 
-func (w *watcher) take(i int, m *Message) {
-	w.log = m.Log
-	if err := w.dec.Scan(m.Data, w.row); err != nil && w.err == nil {
-		w.err, w.at = err, i
-	}
-}
-
-// add adds what was seen.
-func (j *headerCheck) add(w *watcher, tolerance int64) {
-	for _, c := range w.rows {
-		j.stamped = j.stamped || len(c.header) > 0
-		if j.why == "" {
-			j.code, j.why = verdict(c.header, c.log, tolerance)
-		}
-	}
-	for k := range w.rows {
-		w.rows[k].header, w.rows[k].log = w.rows[k].header[:0], w.rows[k].log[:0]
-	}
-}
-
-// settling is what reading all messages of a topic finds.
-type settling struct {
-	t *topic
-	w *watcher
-	j headerCheck
-	n int // messages of the recording that is read
-	// all is how many it has by its index
-	all int
-}
-
-func (s *settling) take(i int, m *Message) {
+func (s *survey) take(i int, m *Message) {
 	s.n++
-	s.w.take(i, m)
+	s.log = m.Log
+	if err := s.dec.Scan(m.Data, s.row); err != nil && s.err == nil {
+		s.err, s.at = err, i
+	}
+}
+
+// weigh looks at the headers of a recording's messages, and lets go of them.
+func (s *survey) weigh(tolerance int64) {
+	for k := range s.rows {
+		c := &s.rows[k]
+		s.stamped = s.stamped || len(c.header) > 0
+		if s.why == "" {
+			s.code, s.why = verdict(c.header, c.log, tolerance)
+		}
+		c.header, c.log = c.header[:0], c.log[:0]
+	}
 }
 
 // settle reads every message once: it settles the columns of the decoders, and shows which headers are no clock.
 func (d *Dataset) settle(ctx context.Context) error {
-	list := make([]*settling, len(d.topics))
+	list := make([]*survey, len(d.topics))
 	for i, t := range d.topics {
-		list[i] = &settling{t: t, w: newWatcher(t.dec)}
+		list[i] = newSurvey(t, t.dec)
 	}
 	for rec := range d.pool.recs {
 		guard.Check(d.settleRecording(ctx, rec, list))
@@ -99,14 +81,14 @@ func (d *Dataset) settle(ctx context.Context) error {
 		for _, f := range s.t.dec.Findings() {
 			d.notice(-1, f)
 		}
-		guard.Check(d.chooseClock(s.t, &s.j))
+		guard.Check(d.chooseClock(s))
 	}
 	return nil
 }
 
 // settleRecording reads the messages of one recording: in one pass.
-func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling) error {
-	here := map[int]*settling{}
+func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) error {
+	here := map[int]*survey{}
 	var places []int
 	for _, s := range list {
 		if p := s.t.place[rec]; p >= 0 && s.t.counts[rec] > 0 {
@@ -121,8 +103,7 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 	err := d.pool.use(ctx, rec, func(st Storage) (err error) {
 		for _, p := range places {
 			if ix, err := st.Index(ctx, p); err == nil {
-				here[p].all = len(ix.Log)
-				here[p].w.expect(len(ix.Log))
+				here[p].expect(len(ix.Log))
 			}
 		}
 		failed, err = st.Walk(ctx, places, func(place, i int, m *Message) error {
@@ -145,19 +126,19 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*settling
 			d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key}, Message: own.Error()})
 			continue
 		}
-		if s.w.err != nil && d.opt.Strict {
-			return robocache.At(s.w.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.w.at})
+		if s.err != nil && d.opt.Strict {
+			return robocache.At(s.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.at})
 		}
 		t.counts[rec] = int64(s.n)
 		d.keepTimestamps(rec, s)
-		s.j.add(s.w, d.stepsAllowed())
+		s.weigh(d.stepsAllowed())
 	}
 	return nil
 }
 
-// keepStamps keeps the headers of a recording's messages, where each has one and all are there: who asks for its rows need not read them again.
-func (d *Dataset) keepTimestamps(rec int, s *settling) {
-	if s.w.err != nil || len(s.w.rows) != 1 || len(s.w.rows[0].header) != s.n || s.n != s.all {
+// keepTimestamps keeps the headers of a recording's messages, where each has one and all are there: who asks for its rows need not read them again.
+func (d *Dataset) keepTimestamps(rec int, s *survey) {
+	if s.err != nil || len(s.rows) != 1 || len(s.rows[0].header) != s.n || s.n != s.all {
 		return
 	}
 	if d.kept += 8 * int64(s.n); d.kept > d.opt.Budget/16 {
@@ -166,23 +147,23 @@ func (d *Dataset) keepTimestamps(rec int, s *settling) {
 	if s.t.header == nil {
 		s.t.header = map[int][]int64{}
 	}
-	s.t.header[rec] = slices.Clone(s.w.rows[0].header)
+	s.t.header[rec] = slices.Clone(s.rows[0].header)
 }
 
 // probe checks a topic by its first messages alone.
 func (d *Dataset) probe(t *topic) error {
 	dec := guard.Must(ros2.NewTopic(t.name, t.schema, t.first))
-	w := newWatcher(dec)
+	s := newSurvey(t, dec)
 	for i, b := range t.first {
-		w.take(i, &Message{Log: t.firstLog[i], Data: b})
+		s.take(i, &Message{Log: t.firstLog[i], Data: b})
 	}
-	var j headerCheck
-	j.add(w, d.stepsAllowed())
-	return d.chooseClock(t, &j)
+	s.weigh(d.stepsAllowed())
+	return d.chooseClock(s)
 }
 
 // chooseClock settles the clock of a topic: as asked, else header where the type has one and it is plausible, else log.
-func (d *Dataset) chooseClock(t *topic, j *headerCheck) error {
+func (d *Dataset) chooseClock(s *survey) error {
+	t := s.t
 	asked, byName := d.opt.Clock, false
 	if d.opt.Map != nil {
 		for _, m := range d.opt.Map.Streams {
@@ -193,7 +174,7 @@ func (d *Dataset) chooseClock(t *topic, j *headerCheck) error {
 			}
 		}
 	}
-	t.stamped = j.stamped
+	t.stamped = s.stamped
 	if t.restored && asked == "" {
 		asked = Log // the writer's timestamps: headers are the same, and round nothing either, but zero is a time there
 	}
@@ -205,13 +186,13 @@ func (d *Dataset) chooseClock(t *topic, j *headerCheck) error {
 		t.choice = Log // asked of all streams: those that have it
 	case asked != "":
 		t.choice = asked
-	case t.stamped && j.why == "":
+	case t.stamped && s.why == "":
 		t.choice = Header
 	default:
 		t.choice = Log
 		if t.stamped {
-			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: j.code, Where: robocache.Where{"stream": t.key},
-				Message: j.why + ": the recorder's time is taken (clock log)", Hint: "open with the option clock=header to take them all the same"})
+			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: s.code, Where: robocache.Where{"stream": t.key},
+				Message: s.why + ": the recorder's time is taken (clock log)", Hint: "open with the option clock=header to take them all the same"})
 		}
 	}
 	return nil

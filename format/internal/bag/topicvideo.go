@@ -148,7 +148,7 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) (*topicVideo, 
 		return nil, err
 	}
 	sum := sha256.Sum256(r.mp4.Head()) // the size of each packet, the key frames and the parameter sets
-	r.version = "film-" + hex.EncodeToString(sum[:12])
+	r.version = "video-" + hex.EncodeToString(sum[:12])
 	return r, nil
 }
 
