@@ -15,7 +15,7 @@ type Storage interface {
 	Topics() []TopicInfo
 	// Index gives the times of a topic's messages without touching payloads where the storage allows. The caller does not change it.
 	Index(ctx context.Context, topic int) (*Index, error)
-	// Messages gives the messages from ≤ i < to of a topic in order, from one goroutine. m and its data are the storage's, until fn returns.
+	// Messages gives the messages from ≤ i < to of a topic in order, one call of fn at a time. m and its data are the storage's, until fn returns.
 	// Messages that damage took are left out.
 	Messages(ctx context.Context, topic, from, to int, fn func(i int, m *Message) error) error
 	// Walk gives all messages of these topics in one pass, those of a topic in order, one call of fn at a time. An error of a topic, also of fn,
