@@ -2,7 +2,6 @@ package calvin
 
 import (
 	"context"
-	"encoding/binary"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lease"
@@ -59,31 +58,12 @@ func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room
 	return part
 }
 
-// channels copies width bytes of every step bytes of src. Two sensors of three or of four bytes a pixel have loops of their own, four pixels
-// a turn: a call of copy for each pixel would be most of the time that a frame takes.
+// channels copies width bytes of every step bytes of src.
 func channels(dst, src []byte, step, width int) {
-	le := binary.LittleEndian
-	switch {
-	case step == 6 && width == 3:
-		for len(src) >= 24 && len(dst) >= 13 {
-			s, d := src[:24:24], dst[:13:13]
-			le.PutUint32(d[0:], le.Uint32(s[0:])) // a fourth byte too many is the next pixel's to overwrite
-			le.PutUint32(d[3:], le.Uint32(s[6:]))
-			le.PutUint32(d[6:], le.Uint32(s[12:]))
-			le.PutUint32(d[9:], le.Uint32(s[18:]))
-			src, dst = src[24:], dst[12:]
+	for p := 0; p+width <= len(src) && len(dst) >= width; p += step {
+		for i := range width {
+			dst[i] = src[p+i]
 		}
-	case step == 8 && width == 4:
-		for len(src) >= 32 && len(dst) >= 16 {
-			s, d := src[:32:32], dst[:16:16]
-			le.PutUint32(d[0:], le.Uint32(s[0:]))
-			le.PutUint32(d[4:], le.Uint32(s[8:]))
-			le.PutUint32(d[8:], le.Uint32(s[16:]))
-			le.PutUint32(d[12:], le.Uint32(s[24:]))
-			src, dst = src[32:], dst[16:]
-		}
-	}
-	for at, p := 0, 0; p+width <= len(src) && at+width <= len(dst); p, at = p+step, at+width {
-		copy(dst[at:at+width], src[p:p+width])
+		dst = dst[width:]
 	}
 }

@@ -242,7 +242,9 @@ func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, 
 // Close releases the folder.
 func (d *Dataset) Close() error { return store.Close(d.st) }
 
-// bad ends the work: something is malformed.
-func bad(format string, args ...any) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf(format, args...)})
+func malformed(format string, args ...any) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf(format, args...)}
 }
+
+// bad ends the work: something is malformed.
+func bad(format string, args ...any) { guard.Fail(malformed(format, args...)) }

@@ -86,7 +86,7 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) []string
 			break
 		}
 	}
-	defer guard.At(robocache.Where{"file": first.name})
+	defer guard.At("file", first.name)
 	r := guard.Must(d.st.Open(ctx, first.name))
 	defer r.Close()
 	b := make([]byte, min(r.Size(), 10_240))
@@ -117,8 +117,7 @@ func (d *Dataset) findTimestamps(ctx context.Context) {
 			e.timestamps = make([]int64, len(e.scans))
 			for k, s := range e.scans {
 				if s.number > math.MaxInt64/1000 {
-					defer guard.At(robocache.Where{"file": s.name})
-					bad("a timestamp of %d µs", s.number)
+					guard.Fail(robocache.At(malformed("a timestamp of %d µs", s.number), robocache.Where{"file": s.name}))
 				}
 				e.timestamps[k] = s.number * 1000
 			}
@@ -199,8 +198,7 @@ func (d *Dataset) pick(e *episode, timestamps []int64, name string) {
 			at = int(s.number)
 		}
 		if out[i] = timestamps[at]; i > 0 && out[i] < out[i-1] {
-			defer guard.At(robocache.Where{"line": at + 1})
-			bad("the timestamp is before that of the scan before")
+			guard.Fail(robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": at + 1}))
 		}
 	}
 	e.scans, e.timestamps = scans, out
@@ -208,26 +206,23 @@ func (d *Dataset) pick(e *episode, timestamps []int64, name string) {
 
 // parseTimestamps reads a timestamp a line: seconds, or a date and time with nanoseconds, as KITTI's raw recordings have.
 func parseTimestamps(s string) (out []int64) {
-	where := robocache.Where{"line": 0}
-	defer guard.At(where)
 	line := 0
 	for text := range strings.Lines(s) {
 		line++
-		where["line"] = line
 		text = strings.TrimSpace(text)
 		if text == "" {
 			continue
 		}
 		if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, time.UTC); err == nil { // with any number of decimals
 			if t.Year() < 1700 || t.Year() > 2250 {
-				bad("the year %d", t.Year())
+				guard.Fail(robocache.At(malformed("the year %d", t.Year()), robocache.Where{"line": line}))
 			}
 			out = append(out, t.UnixNano())
 			continue
 		}
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(math.Abs(f) < 9e9) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds timestamps", Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds timestamps", Where: robocache.Where{"line": line}, Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])})
 		}
 		whole, rest := math.Modf(f)
 		out = append(out, int64(whole)*1e9+int64(math.RoundToEven(rest*1e9)))

@@ -226,8 +226,8 @@ with h5py.File('t.h5', 'w') as f:
             g.create_dataset(key, data=rng.integers(0, 255, (64, 10_000), 'u1'), chunks=(64, 10_000), compression=1)
 `)
 	for _, c := range []struct {
-		budget  int64
-		crowded bool
+		budget   int64
+		thrashes bool
 	}{{1 << 20, true}, {3 << 20, false}} {
 		d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: c.budget})
 		found, err := d.(robocache.Diagnoser).Diagnose(t.Context(), robocache.DiagnoseOptions{})
@@ -243,7 +243,7 @@ with h5py.File('t.h5', 'w') as f:
 				}
 			}
 		}
-		if n != map[bool]int{true: 1}[c.crowded] {
+		if n != map[bool]int{true: 1}[c.thrashes] {
 			t.Errorf("budget %d: %v", c.budget, found)
 		}
 		cache := d.(interface{ CacheStats() h5.CacheStats })
@@ -259,7 +259,7 @@ with h5py.File('t.h5', 'w') as f:
 				before = cache.CacheStats().Loads
 			}
 		}
-		if loads := cache.CacheStats().Loads - before; c.crowded != (loads >= 3*63) || !c.crowded && loads > 0 {
+		if loads := cache.CacheStats().Loads - before; c.thrashes != (loads >= 3*63) || !c.thrashes && loads > 0 {
 			t.Errorf("budget %d: %d loads for 63 more rows of 3 streams", c.budget, loads)
 		}
 	}

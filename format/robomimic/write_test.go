@@ -177,8 +177,8 @@ func TestWriteRealAgain(t *testing.T) {
 		if x, y := src.Info().Splits, again.Info().Splits; len(x) != 2 || x["train"] != y["train"] || x["valid"] != y["valid"] {
 			t.Errorf("splits %v, not %v", y, x)
 		}
-		judge(t, dst, []string{"state"}, []string{"image"}, nil, options["next_obs"] == "true", 90)
-		judge(t, dst, []string{"state"}, []string{}, "train", false, 90)
+		loadByRobomimic(t, dst, []string{"state"}, []string{"image"}, nil, options["next_obs"] == "true", 90)
+		loadByRobomimic(t, dst, []string{"state"}, []string{}, "train", false, 90)
 	}
 	// A choice of episodes, in another order.
 	dst, _ := write(t, src, "folder", robocache.WriteOptions{Episodes: []int{2, 0}, Keys: []string{"action", "observation.state"}})
@@ -298,12 +298,12 @@ func bad(t *testing.T, src robocache.Dataset, opt robocache.WriteOptions) error 
 	return err
 }
 
-// judge loads a file by robomimic's own SequenceDataset.
-func judge(t *testing.T, path string, low, rgb []string, mask any, following bool, total int) {
+// loadByRobomimic loads a file by robomimic's own SequenceDataset.
+func loadByRobomimic(t *testing.T, path string, low, rgb []string, mask any, following bool, total int) {
 	t.Helper()
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if out, err := exec.Command(python, "-c", "import robomimic, h5py").CombinedOutput(); err != nil {
-		t.Logf("no robomimic in .venv: not judged by it: %v %.200s", err, out)
+		t.Logf("no robomimic in .venv: not read by it: %v %.200s", err, out)
 		return
 	}
 	args := []string{"testdata/sequence.py", path}

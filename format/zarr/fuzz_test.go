@@ -115,7 +115,7 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// TestLies: metadata and chunks that claim what is not there (specs/bad-input).
+// TestLies: metadata and chunks that claim what is not there.
 func TestLies(t *testing.T) {
 	meta := func(change map[string]any) string {
 		m := map[string]any{"zarr_format": 2, "shape": []int{4, 2}, "chunks": []int{3, 2}, "dtype": "<f4", "compressor": nil, "fill_value": 0, "order": "C", "filters": nil}

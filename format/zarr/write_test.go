@@ -115,8 +115,8 @@ func same(t *testing.T, src, out robocache.Dataset, eps []int, dropped []string)
 	}
 }
 
-// judge is zarr-python over the store: shape, dtype and sum of each array.
-const judge = `
+// referenceReader is zarr-python over the store: shape, dtype and sum of each array.
+const referenceReader = `
 import sys, json, warnings
 warnings.simplefilter("ignore")
 import numpy as np, zarr
@@ -129,7 +129,7 @@ for part in ("data", "meta"):
 print(json.dumps({"fps": g.attrs.get("fps"), "version": zarr.__version__, "arrays": out}))
 `
 
-type judged struct {
+type reference struct {
 	FPS    float64
 	Arrays map[string]struct {
 		Shape []int
@@ -138,20 +138,20 @@ type judged struct {
 	}
 }
 
-func judgeOf(t *testing.T, dir string) *judged {
+func readByZarrPython(t *testing.T, dir string) *reference {
 	t.Helper()
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
 		t.Skip("no .venv with zarr: ", err)
 	}
-	cmd := exec.Command(py, "-c", judge, dir)
+	cmd := exec.Command(py, "-c", referenceReader, dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	b, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("zarr-python does not read it: %v\n%s", err, stderr.Bytes())
 	}
-	var j judged
+	var j reference
 	if err := json.Unmarshal(b, &j); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	same(t, src, out, []int{2, 0}, nil)
 	formattest.Run(t, formattest.Fixture{URI: dst, Format: "zarr"})
-	j := judgeOf(t, dst)
+	j := readByZarrPython(t, dst)
 	var total float64
 	for _, e := range []int{0, 2} {
 		for _, v := range robocache.Float64s(nil, robocache.Float64, stream(t, src, src.Info().Feature("observation.state"), e)) {
@@ -223,7 +223,7 @@ func TestSynth(t *testing.T) {
 	defer out.Close()
 	t.Log(rep.Dropped, out.Info().Tasks)
 	same(t, view, out, []int{0, 1, 2}, rep.Dropped)
-	judgeOf(t, dst)
+	readByZarrPython(t, dst)
 }
 
 // torn is a dataset one of whose episodes cannot be read to its end.

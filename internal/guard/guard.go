@@ -63,12 +63,12 @@ func Try(fn func()) (err error) {
 	return nil
 }
 
-// At adds a place to the error that passes: defer guard.At(where).
-func At(where robocache.Where) {
+// At says where an error that passes belongs: defer guard.At("file", name).
+func At(key string, value any) {
 	switch r := recover().(type) {
 	case nil:
 	case failure:
-		Fail(robocache.At(r.error, where))
+		Fail(robocache.At(r.error, robocache.Where{key: value}))
 	default:
 		panic(r)
 	}

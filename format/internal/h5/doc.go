@@ -2,7 +2,7 @@
 //
 // # Contract
 //
-//	H1  Every structure of specs/hdf5.md section 2 is read: superblocks 0 to 3, object headers 1 and 2, symbol tables, compact and dense
+//	H1  What libhdf5 writes is read: superblocks 0 to 3, object headers 1 and 2, symbol tables, compact and dense
 //	    links and attributes, layouts 1 to 5 with all six indexes of chunks, deflate, shuffle, fletcher32 and lzf.
 //	H2  What is not read is ErrUnsupported by name: other filters, virtual data sets, external storage and links, shared message
 //	    tables, filtered heaps, several-part files.

@@ -102,22 +102,21 @@ func room(b *[]byte, n int) []byte {
 
 var errSize = errors.New("the chunk has another size than its data set says")
 
-// undo takes the filters off a stored chunk, into dst. Bit i of mask says that filter i was skipped; size is that of an element.
+// undo takes the filters off a stored chunk, into dst. Bit i of mask says that filter i was skipped.
 func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
-	var steps []*filter
-	var buf [8]*filter
-	steps = buf[:0]
-	for i := range filters {
-		if mask>>uint(i)&1 == 0 {
-			steps = append(steps, &filters[i])
-		}
+	type step struct {
+		*filter
+		size int // of what went into it when writing: known until something has compressed it, then -1
 	}
-	// What goes into step i when writing has a known size until something has compressed it.
-	known := make([]int, len(steps), max(8, len(steps)))
+	var buf [8]step
+	steps := buf[:0]
 	size := len(dst)
-	for i, p := range steps {
-		known[i] = size
-		switch {
+	for i := range filters {
+		if mask>>uint(i)&1 != 0 {
+			continue
+		}
+		p := step{&filters[i], size}
+		switch steps = append(steps, p); {
 		case p.id == filterFletcher && size >= 0:
 			size += 4
 		case p.id == filterDeflate || p.id == filterLZF:
@@ -125,59 +124,18 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 		}
 	}
 	data := stored
-	swap := false // which of the two buffers is next: a step never writes where its input lies
 	for i := len(steps) - 1; i >= 0; i-- {
-		p := steps[i]
 		out := dst
-		if i > 0 || known[i] != len(dst) {
-			switch {
-			case p.id == filterFletcher: // takes its bytes off where they are
-			case known[i] < 0 && p.id == filterLZF:
-				return errors.New("lzf below another compressor")
-			case known[i] >= 0:
-				if swap = !swap; swap {
-					out = room(&s.a, known[i])
-				} else {
-					out = room(&s.b, known[i])
-				}
+		if i > 0 { // a step never writes where its input lies
+			if out = nil; steps[i].size >= 0 {
+				s.a, s.b = s.b, s.a
+				out = room(&s.a, steps[i].size)
 			}
 		}
 		var err error
-		switch p.id {
-		case filterDeflate:
-			if known[i] < 0 {
-				if data, err = inflateUnknown(data, len(dst)+len(dst)/8+64); err != nil {
-					return err
-				}
-				continue
-			}
-			err = inflate.Zlib(out, data)
-		case filterLZF:
-			err = lzf(out, data)
-		case filterShuffle:
-			if known[i] >= 0 && len(data) != known[i] {
-				return errSize
-			}
-			n := 1
-			if len(p.values) > 0 {
-				n = int(p.values[0])
-			}
-			if known[i] < 0 {
-				out = make([]byte, len(data))
-			}
-			elements.Unshuffle(out[:len(data)], data, max(n, 1))
-		case filterFletcher:
-			if data, err = checkFletcher(data); err != nil {
-				return err
-			}
-			continue
-		default:
-			return fmt.Errorf("unknown filter %s", p)
-		}
-		if err != nil {
+		if data, err = steps[i].undo(out, data, len(dst)); err != nil {
 			return err
 		}
-		data = out
 	}
 	if len(data) != len(dst) {
 		return errSize
@@ -186,6 +144,38 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 		copy(dst, data)
 	}
 	return nil
+}
+
+// undo takes one filter off, into out, or where nothing tells the size, which is then nil, into new memory; most is that of the chunk.
+func (p *filter) undo(out, data []byte, most int) ([]byte, error) {
+	switch p.id {
+	case filterDeflate:
+		if out == nil {
+			return inflateUnknown(data, most+most/8+64)
+		}
+		return out, inflate.Zlib(out, data)
+	case filterLZF:
+		if out == nil {
+			return nil, errors.New("lzf below another compressor")
+		}
+		return out, lzf(out, data)
+	case filterShuffle:
+		if out == nil {
+			out = make([]byte, len(data))
+		}
+		if len(data) != len(out) {
+			return nil, errSize
+		}
+		size := 1
+		if len(p.values) > 0 {
+			size = max(int(p.values[0]), 1)
+		}
+		elements.Unshuffle(out, data, size)
+		return out, nil
+	case filterFletcher: // takes its bytes off where they are
+		return checkFletcher(data)
+	}
+	return nil, fmt.Errorf("unknown filter %s", p)
 }
 
 func checkFletcher(b []byte) ([]byte, error) {

@@ -1,9 +1,11 @@
 package h5
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,17 +25,17 @@ const direct = 64 << 10
 
 // Read fills all pieces. Bands that must be decoded are, as many at once as there are cores; none is decoded twice.
 func Read(ctx context.Context, pieces []Piece) error {
-	for len(pieces) > 0 { // the common case, all there: copies
-		done, err := pieces[0].Quick(ctx)
+	rest := pieces[:0:0]
+	for i := range pieces { // the common case, all there: copies
+		done, err := pieces[i].quick(ctx)
 		if err != nil {
 			return err
 		}
 		if !done {
-			return decode(ctx, pieces)
+			rest = append(rest, pieces[i])
 		}
-		pieces = pieces[1:]
 	}
-	return nil
+	return decode(ctx, rest)
 }
 
 // inside says that the rows are those of the data set.
@@ -66,15 +68,15 @@ func (p *Piece) parts(each func(i, at, n int64, dst []byte) bool) bool {
 	return true
 }
 
-// Quick serves a piece without decoding, where that is possible.
-func (p *Piece) Quick(ctx context.Context) (_ bool, err error) {
+// quick serves a piece without decoding, where that is possible.
+func (p *Piece) quick(ctx context.Context) (_ bool, err error) {
 	d := p.D
 	if err := p.check(); err != nil || p.N == 0 || d.rowBytes == 0 {
 		return true, err
 	}
 	if d.Past() || d.layout.class == layoutContiguous && len(p.Dst) >= direct {
 		defer guard.Malformed("hdf5", &err)
-		defer guard.At(robocache.Where{"pointer": d.name})
+		defer guard.At("pointer", d.name)
 		guard.Check(d.Readable())
 		d.plain(ctx, p.Row, p.Dst)
 		d.native(p.Dst)
@@ -89,53 +91,43 @@ func (p *Piece) Quick(ctx context.Context) (_ bool, err error) {
 	}), nil
 }
 
-// task is a band and what is wanted of it.
-type task struct {
-	d     *Dataset
-	band  int64
-	parts []part
-}
-
+// part is what is wanted of a band.
 type part struct {
-	at  int64 // first row of the band
-	dst []byte
+	d    *Dataset
+	band int64
+	at   int64 // first row of the band
+	dst  []byte
 }
 
 // decode serves pieces by the band.
 func decode(ctx context.Context, pieces []Piece) error {
-	type id struct {
-		d    *Dataset
-		band int64
-	}
-	var tasks []task
-	known := map[id]int{}
+	var parts []part
 	for i := range pieces {
-		p := &pieces[i]
-		if err := p.check(); err != nil {
-			return err
-		}
-		if p.D.rowBytes == 0 {
-			continue
-		}
-		p.parts(func(band, at, _ int64, dst []byte) bool {
-			t, ok := known[id{p.D, band}]
-			if !ok {
-				t = len(tasks)
-				known[id{p.D, band}] = t
-				tasks = append(tasks, task{d: p.D, band: band})
-			}
-			tasks[t].parts = append(tasks[t].parts, part{at, dst})
+		pieces[i].parts(func(band, at, _ int64, dst []byte) bool {
+			parts = append(parts, part{pieces[i].D, band, at, dst})
 			return true
 		})
 	}
-	return each(ctx, len(tasks), func(ctx context.Context, i int) error {
-		t := &tasks[i]
-		b, err := t.d.band(ctx, t.band)
+	order := func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.d.f.id, b.d.f.id), cmp.Compare(a.d.addr, b.d.addr), cmp.Compare(a.band, b.band))
+	}
+	slices.SortStableFunc(parts, order)
+	var bands [][]part
+	for len(parts) > 0 {
+		n := 1
+		for n < len(parts) && order(parts[0], parts[n]) == 0 {
+			n++
+		}
+		bands, parts = append(bands, parts[:n]), parts[n:]
+	}
+	return each(ctx, len(bands), func(ctx context.Context, i int) error {
+		d := bands[i][0].d
+		b, err := d.band(ctx, bands[i][0].band)
 		if err != nil {
 			return err
 		}
-		for _, p := range t.parts {
-			copy(p.dst, b[p.at*t.d.rowBytes:])
+		for _, p := range bands[i] {
+			copy(p.dst, b[p.at*d.rowBytes:])
 		}
 		return nil
 	})
@@ -199,26 +191,15 @@ func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error)
 	return b[(row-first)*d.rowBytes : (row-first+n)*d.rowBytes], n, nil
 }
 
-// Warm loads the bands of rows that must be decoded, as many at once as there are cores, as far as they fit into half of the cache.
-func (d *Dataset) Warm(ctx context.Context, rows []int64) error {
-	if !d.Filtered() {
+// Warm loads the bands of n rows that must be decoded, as many at once as there are cores, as far as they fit into half of the cache.
+func (d *Dataset) Warm(ctx context.Context, row, n int64) error {
+	if !d.Filtered() || n <= 1 {
 		return nil
 	}
-	room := d.f.cache.Budget() / 2 / max(d.bandRows*d.rowBytes, 1)
-	var bands []int64
-	seen := map[int64]bool{}
-	for _, r := range rows {
-		i := r / d.bandRows
-		if r < 0 || r >= d.rows || seen[i] || int64(len(bands)) >= room {
-			continue
-		}
-		seen[i] = true
-		if _, ok := d.held(i); !ok {
-			bands = append(bands, i)
-		}
-	}
-	return each(ctx, len(bands), func(ctx context.Context, i int) error {
-		_, err := d.band(ctx, bands[i])
+	first := row / d.bandRows
+	bands := min((row+n-1)/d.bandRows-first+1, d.f.cache.Budget()/2/max(d.bandRows*d.rowBytes, 1))
+	return each(ctx, int(max(bands, 0)), func(ctx context.Context, i int) error {
+		_, err := d.band(ctx, first+int64(i))
 		return err
 	})
 }

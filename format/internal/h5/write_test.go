@@ -115,16 +115,16 @@ func writeSample(t testing.TB, out *os.File) (sets []written, attrs map[string]a
 	add(texts, "texts/", "names/with dots.and-ä"[6:], Spec{DType: robocache.JSON, Shape: []int64{3}})
 	add(texts, "texts/", strings.Repeat("n", 300), Spec{DType: robocache.Int8, Shape: []int64{3}})
 	must(texts.Close())
-	crowd, err := w.Root().Group("crowd")
+	thousands, err := w.Root().Group("thousands")
 	must(err)
 	for i := range 3000 {
-		g, err := crowd.Group(fmt.Sprintf("demo_%d", i))
+		g, err := thousands.Group(fmt.Sprintf("demo_%d", i))
 		must(err)
 		must(g.Attribute("num_samples", i))
 		must(g.Attribute("task", fmt.Sprintf("task %d", i%7)))
 		must(g.Close())
 	}
-	must(crowd.Close())
+	must(thousands.Close())
 	must(w.Close())
 	info, err := out.Stat()
 	must(err)
@@ -251,12 +251,12 @@ func TestWrittenIsRead(t *testing.T) {
 			}
 		}
 	}
-	crowd, err := f.Lookup(ctx, "crowd")
+	thousands, err := f.Lookup(ctx, "thousands")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if links, err := crowd.Links(ctx); err != nil || len(links) != 3000 {
-		t.Errorf("%d groups in the crowd, %v", len(links), err)
+	if links, err := thousands.Links(ctx); err != nil || len(links) != 3000 {
+		t.Errorf("%d groups in the thousands, %v", len(links), err)
 	}
 }
 

@@ -20,7 +20,7 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 	defer guard.Malformed(s.Info_.Format+" diagnose", &err)
 	episodes := reader.Episodes(opt.Episodes, len(s.Episodes))
 	count := map[string]int64{}
-	crowded := false // one episode says it for all
+	thrashes := false // one episode says it for all
 	add := func(f robocache.Finding) {
 		if count[f.Code]++; count[f.Code] <= maxFindings {
 			out = append(out, f)
@@ -28,8 +28,8 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 	}
 	for done, e := range episodes {
 		guard.Check(s.op.Episode(len(s.Episodes), e))
-		if f := s.crowded(ctx, e); f != nil && !crowded {
-			crowded = true
+		if f := s.thrashes(ctx, e); f != nil && !thrashes {
+			thrashes = true
 			add(*f)
 		}
 		s.diagnose(ctx, e, opt.Decode, add)
@@ -45,8 +45,8 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 	return out, nil
 }
 
-// crowded says that memory does not hold a chunk of each stream together: who reads the streams row by row has all of them decoded for every row.
-func (s *Set) crowded(ctx context.Context, e int) *robocache.Finding {
+// thrashes says that memory does not hold a chunk of each stream together: who reads the streams row by row has all of them decoded for every row.
+func (s *Set) thrashes(ctx context.Context, e int) *robocache.Finding {
 	var sum, most int64
 	seen := map[*h5.Dataset]bool{}
 	for i := range s.Streams {

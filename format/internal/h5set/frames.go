@@ -57,14 +57,8 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 			}
 			return err
 		}
-		if d.Filtered() && n > 1 {
-			want := make([]int64, n)
-			for k := range want {
-				want[k] = first + int64(k)
-			}
-			if err := d.Warm(ctx, want); err != nil {
-				return err
-			}
+		if err := d.Warm(ctx, first, int64(n)); err != nil {
+			return err
 		}
 		for k := 0; k < n; {
 			b, m, err := view(ctx, l, d, first+int64(k), int64(n-k))

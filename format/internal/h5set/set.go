@@ -324,12 +324,8 @@ func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 		if st.field != "" {
 			return st.extract(ctx, d, int64(rows[at].Index), to)
 		}
-		piece := h5.Piece{D: d, Row: int64(rows[at].Index), N: int64(n), Dst: to}
-		done, err := piece.Quick(ctx) // the common case, all there: a copy
-		if !done {
-			*list = append(*list, piece)
-		}
-		return err
+		*list = append(*list, h5.Piece{D: d, Row: int64(rows[at].Index), N: int64(n), Dst: to})
+		return nil
 	})
 	return robocache.At(h5.Read(ctx, *list), robocache.Where{"stream": key})
 }

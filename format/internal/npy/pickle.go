@@ -158,7 +158,7 @@ func (m *machine) sinceMark() []any {
 }
 
 func (m *machine) put(i uint64, v any) {
-	// A pickler numbers its memo from 0 on: a number beyond what the file could hold is a wish for memory.
+	// A pickler numbers its memo from 0 on: a number beyond what the file could hold would only take memory.
 	if i > uint64(len(m.b)) {
 		m.bad("memo %d", i)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -41,22 +42,24 @@ type Dir struct {
 	limit int64
 }
 
-func bad(format string, args ...any) error {
+var le = binary.LittleEndian
+
+func malformed(format string, args ...any) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: fmt.Sprintf(format, args...)}
 }
 
+// bad ends the work: the archive is malformed.
+func bad(format string, args ...any) { guard.Fail(malformed(format, args...)) }
+
 // Read reads the directory. limit bounds the size of a member.
-func Read(ctx context.Context, r robocache.Ranged, limit int64) (*Dir, error) {
+func Read(ctx context.Context, r robocache.Ranged, limit int64) (_ *Dir, err error) {
+	defer guard.Malformed("zip", &err)
 	size := r.Size()
 	if size < endSize {
-		return nil, bad("%d bytes are too few for a zip archive", size)
+		bad("%d bytes are too few for a zip archive", size)
 	}
-	b, at, err := findEnd(ctx, r, size)
-	if err != nil {
-		return nil, err
-	}
+	b, at := findEnd(ctx, r, size)
 	start := size - int64(len(b)) // offset of b in the file
-	le := binary.LittleEndian
 	end := b[at:]
 	count, dirSize, dirOff := uint64(le.Uint16(end[10:])), uint64(le.Uint32(end[12:])), uint64(le.Uint32(end[16:]))
 	if le.Uint16(end[4:]) != 0 && le.Uint16(end[4:]) != 0xffff {
@@ -64,125 +67,103 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (*Dir, error) {
 	}
 	stop := start + int64(at) // where the directory must end
 	if count == 0xffff || dirSize == 0xffffffff || dirOff == 0xffffffff {
-		e, where, err := find64(ctx, r, stop)
-		if err != nil {
-			return nil, err
-		}
-		if e != nil {
+		if e, where := find64(ctx, r, stop); e != nil {
 			count, dirSize, dirOff, stop = le.Uint64(e[32:]), le.Uint64(e[40:]), le.Uint64(e[48:]), where
 		}
 	}
 	if dirSize > uint64(stop) || dirOff > uint64(stop)-dirSize {
-		return nil, bad("the directory (%d bytes at %d) does not lie in the archive of %d bytes", dirSize, dirOff, size)
+		bad("the directory (%d bytes at %d) does not lie in the archive of %d bytes", dirSize, dirOff, size)
 	}
 	// As other readers do: an archive may have been put behind something else, which shifts all its offsets.
 	base := stop - int64(dirSize) - int64(dirOff)
 	if count > dirSize/entrySize {
-		return nil, bad("%d members declared in a directory of %d bytes", count, dirSize)
+		bad("%d members declared in a directory of %d bytes", count, dirSize)
 	}
 	if dirSize > maxDirectory {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zip", Msg: "the directory", Want: fmt.Sprintf("at most %d bytes", maxDirectory), Got: fmt.Sprint(dirSize)}
 	}
-	var dir []byte
 	from := stop - int64(dirSize)
-	if from >= start {
-		dir = b[from-start:][:dirSize]
-	} else {
-		dir = make([]byte, dirSize)
-		if err := r.ReadAt(ctx, dir, from); err != nil {
-			return nil, err
-		}
+	dir := b[max(from-start, 0):]
+	if from < start {
+		dir = bytesAt(ctx, r, from, int64(dirSize))
 	}
-	d := &Dir{limit: limit, Files: make([]File, 0, count)}
-	for range count {
-		f, rest, err := entry(dir, base, from)
-		if err != nil {
-			return nil, err
-		}
-		d.Files, dir = append(d.Files, f), rest
+	dir = dir[:dirSize]
+	d := &Dir{limit: limit, Files: make([]File, count)}
+	for i := range d.Files {
+		dir = d.Files[i].parse(dir, base, from)
 	}
-	if err := d.check(from); err != nil {
-		return nil, err
-	}
+	d.check(from)
 	return d, nil
 }
 
+func bytesAt(ctx context.Context, r robocache.Ranged, at, n int64) []byte {
+	b := make([]byte, n)
+	guard.Check(r.ReadAt(ctx, b, at))
+	return b
+}
+
 // findEnd reads the end of the file and says where in it the end record begins.
-func findEnd(ctx context.Context, r robocache.Ranged, size int64) (b []byte, at int, err error) {
-	for _, n := range []int64{tail, endSize + maxComment} {
-		n = min(n, size)
-		b = make([]byte, n)
-		if err := r.ReadAt(ctx, b, size-n); err != nil {
-			return nil, 0, err
-		}
+func findEnd(ctx context.Context, r robocache.Ranged, size int64) (b []byte, at int) {
+	for _, n := range []int64{min(tail, size), min(endSize+maxComment, size)} {
+		b = bytesAt(ctx, r, size-n, n)
 		// The comment runs to the end of the file: a record whose comment has another length is data that looks like one.
 		for at := len(b) - endSize; at >= 0; at-- {
-			if b[at] == 'P' && bytes.HasPrefix(b[at:], []byte("PK\x05\x06")) && int(binary.LittleEndian.Uint16(b[at+20:])) == len(b)-at-endSize {
-				return b, at, nil
+			if b[at] == 'P' && bytes.HasPrefix(b[at:], []byte("PK\x05\x06")) && int(le.Uint16(b[at+20:])) == len(b)-at-endSize {
+				return b, at
 			}
 		}
-		if n == size {
-			break
-		}
 	}
-	return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "no end record: this is not a zip archive, or its end is missing", Hint: "fetch the file again"}
+	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "no end record: this is not a zip archive, or its end is missing", Hint: "fetch the file again"})
+	return nil, 0
 }
 
 // find64 reads the zip64 end record that the locator before the end record names; nil where there is none.
-func find64(ctx context.Context, r robocache.Ranged, end int64) (record []byte, at int64, err error) {
+func find64(ctx context.Context, r robocache.Ranged, end int64) (record []byte, at int64) {
 	if end < locatorSize+end64Size {
-		return nil, 0, nil
+		return nil, 0
 	}
-	var l [locatorSize]byte
-	if err := r.ReadAt(ctx, l[:], end-locatorSize); err != nil {
-		return nil, 0, err
-	}
+	l := bytesAt(ctx, r, end-locatorSize, locatorSize)
 	if string(l[:4]) != "PK\x06\x07" {
-		return nil, 0, nil
+		return nil, 0
 	}
-	off := binary.LittleEndian.Uint64(l[8:])
+	off := le.Uint64(l[8:])
 	if off > uint64(end-locatorSize-end64Size) {
-		return nil, 0, bad("the zip64 end record at %d does not lie in the archive", off)
+		bad("the zip64 end record at %d does not lie in the archive", off)
 	}
-	record = make([]byte, end64Size)
-	if err := r.ReadAt(ctx, record, int64(off)); err != nil {
-		return nil, 0, err
-	}
+	record = bytesAt(ctx, r, int64(off), end64Size)
 	if string(record[:4]) != "PK\x06\x06" {
-		return nil, 0, bad("no zip64 end record at %d", off)
+		bad("no zip64 end record at %d", off)
 	}
-	return record, int64(off), nil
+	return record, int64(off)
 }
 
-// entry takes one record off the directory. base is added to its offset.
-func entry(b []byte, base, dirStart int64) (f File, rest []byte, err error) {
+// parse takes one record off the directory, and gives the rest. base is added to its offset.
+func (f *File) parse(b []byte, base, dirStart int64) []byte {
 	if len(b) < entrySize || string(b[:4]) != "PK\x01\x02" {
-		return f, nil, bad("the directory is cut, or holds something else")
+		bad("the directory is cut, or holds something else")
 	}
-	le := binary.LittleEndian
 	name, extra, comment := int(le.Uint16(b[28:])), int(le.Uint16(b[30:])), int(le.Uint16(b[32:]))
 	if len(b)-entrySize < name+extra+comment {
-		return f, nil, bad("a member's record ends after the directory")
+		bad("a member's record ends after the directory")
 	}
 	packed, size, off := uint64(le.Uint32(b[20:])), uint64(le.Uint32(b[24:])), uint64(le.Uint32(b[42:]))
-	f = File{Flags: le.Uint16(b[8:]), Method: le.Uint16(b[10:]), CRC: le.Uint32(b[16:]), Name: string(b[entrySize : entrySize+name])}
-	x := b[entrySize+name : entrySize+name+extra]
-	if packed == 0xffffffff || size == 0xffffffff || off == 0xffffffff {
-		if err := wide(x, &size, &packed, &off); err != nil {
-			return f, nil, robocache.At(err, robocache.Where{"member": f.Name})
-		}
+	*f = File{Flags: le.Uint16(b[8:]), Method: le.Uint16(b[10:]), CRC: le.Uint32(b[16:]), Name: string(b[entrySize : entrySize+name])}
+	err := wide(b[entrySize+name:entrySize+name+extra], &size, &packed, &off)
+	if err == nil && (off > uint64(dirStart-base) || packed > uint64(dirStart) || size > 1<<62) {
+		err = malformed("%d bytes at %d do not lie in the archive", packed, off)
 	}
-	if off > uint64(dirStart-base) || packed > uint64(dirStart) || size > 1<<62 {
-		return f, nil, robocache.At(bad("%d bytes at %d do not lie in the archive", packed, off), robocache.Where{"member": f.Name})
-	}
+	guard.Check(f.at(err))
 	f.Packed, f.Size, f.Header = int64(packed), int64(size), int64(off)+base
-	return f, b[entrySize+name+extra+comment:], nil
+	return b[entrySize+name+extra+comment:]
 }
+
+// at says which member an error is of.
+func (f *File) at(err error) error { return robocache.At(err, robocache.Where{"member": f.Name}) }
 
 // wide reads the zip64 extra field: of those fields that are all ones, in this order.
 func wide(x []byte, fields ...*uint64) error {
 	for len(x) >= 4 {
-		id, n := binary.LittleEndian.Uint16(x), int(binary.LittleEndian.Uint16(x[2:]))
+		id, n := le.Uint16(x), int(le.Uint16(x[2:]))
 		if x = x[4:]; n > len(x) {
 			break
 		}
@@ -196,9 +177,9 @@ func wide(x []byte, fields ...*uint64) error {
 				continue
 			}
 			if len(v) < 8 {
-				return bad("the zip64 field is too short")
+				return malformed("the zip64 field is too short")
 			}
-			*f, v = binary.LittleEndian.Uint64(v), v[8:]
+			*f, v = le.Uint64(v), v[8:]
 		}
 		return nil
 	}
@@ -206,34 +187,29 @@ func wide(x []byte, fields ...*uint64) error {
 }
 
 // check holds the members to Z1, and takes folders out.
-func (d *Dir) check(dirStart int64) error {
-	order := make([]int, len(d.Files))
+func (d *Dir) check(dirStart int64) {
+	order := make([]*File, len(d.Files))
 	for i := range order {
-		order[i] = i
+		order[i] = &d.Files[i]
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(d.Files[a].Header, d.Files[b].Header) })
+	slices.SortFunc(order, func(a, b *File) int { return cmp.Compare(a.Header, b.Header) })
 	next := dirStart
-	for k := len(order) - 1; k >= 0; k-- {
-		f := &d.Files[order[k]]
+	for _, f := range slices.Backward(order) {
 		f.Room = next - f.Header
 		if f.Room < localSize+f.Packed {
-			return robocache.At(bad("%d bytes at %d reach into what comes next: members overlap", f.Packed, f.Header), robocache.Where{"member": f.Name})
+			guard.Fail(f.at(malformed("%d bytes at %d reach into what comes next: members overlap", f.Packed, f.Header)))
 		}
 		next = f.Header
 	}
 	d.Files = slices.DeleteFunc(d.Files, func(f File) bool { return strings.HasSuffix(f.Name, "/") })
 	seen := make(map[string]bool, len(d.Files))
 	for i := range d.Files {
-		name, err := store.CleanName(d.Files[i].Name)
-		if err != nil {
-			return err
+		f := &d.Files[i]
+		if f.Name = guard.Must(store.CleanName(f.Name)); seen[f.Name] {
+			guard.Fail(f.at(malformed("two members of this name")))
 		}
-		if seen[name] {
-			return robocache.At(bad("two members of this name"), robocache.Where{"member": name})
-		}
-		seen[name], d.Files[i].Name = true, name
+		seen[f.Name] = true
 	}
-	return nil
 }
 
 // Find gives a member by name; nil where there is none. Archives with many members are better served by a map of one's own.

@@ -2,11 +2,11 @@ package zipdir
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/inflate"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -24,80 +24,69 @@ const maxRatio = 1032
 const slack = 1 << 10
 
 // fits holds a member's declared sizes to Z3 and Z4.
-func (d *Dir) fits(f *File) error {
+func (d *Dir) fits(f *File) {
+	var err error
 	switch {
 	case f.Flags&1 != 0:
-		return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zip", Msg: "an encrypted member"}, robocache.Where{"member": f.Name})
+		err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "zip", Msg: "an encrypted member"}
 	case f.Method != Stored && f.Method != Deflate:
-		return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zip", Msg: fmt.Sprintf("compression method %d", f.Method), Hint: "stored and deflate are read"}, robocache.Where{"member": f.Name})
+		err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "zip", Msg: fmt.Sprintf("compression method %d", f.Method), Hint: "stored and deflate are read"}
 	case f.Method == Stored && f.Size != f.Packed:
-		return robocache.At(bad("a stored member of %d bytes that takes %d", f.Size, f.Packed), robocache.Where{"member": f.Name})
+		err = malformed("a stored member of %d bytes that takes %d", f.Size, f.Packed)
 	case f.Method == Deflate && f.Size/maxRatio > f.Packed:
-		return robocache.At(bad("%d bytes declared, more than %d packed ones can hold", f.Size, f.Packed), robocache.Where{"member": f.Name})
+		err = malformed("%d bytes declared, more than %d packed ones can hold", f.Size, f.Packed)
 	case f.Size > d.limit || f.Packed-f.Packed/8 > d.limit: // deflate adds five bytes for 65535 at worst
-		return robocache.At(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zip", Want: fmt.Sprintf("at most %d bytes", d.limit), Got: fmt.Sprint(max(f.Size, f.Packed))}, robocache.Where{"member": f.Name})
+		err = &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zip", Want: fmt.Sprintf("at most %d bytes", d.limit), Got: fmt.Sprint(max(f.Size, f.Packed))}
 	}
-	return nil
+	guard.Check(f.at(err))
 }
 
 // Bytes gives members whole, each checked by its CRC. What is given shares no memory with anything that changes.
-func (d *Dir) Bytes(ctx context.Context, r robocache.Ranged, files []*File) ([][]byte, error) {
-	return d.BytesIn(ctx, r, files, func(n int64) []byte { return make([]byte, n) })
-}
-
-// BytesIn is Bytes in memory that room gives, which it may use again once the bytes are not needed any more.
-func (d *Dir) BytesIn(ctx context.Context, r robocache.Ranged, files []*File, room func(n int64) []byte) ([][]byte, error) {
+func (d *Dir) Bytes(ctx context.Context, r robocache.Ranged, files []*File) (out [][]byte, err error) {
+	defer guard.Malformed("zip", &err)
 	spans := make([]store.Span, len(files))
 	for i, f := range files {
-		if err := d.fits(f); err != nil {
-			return nil, err
-		}
+		d.fits(f)
 		spans[i].Off = f.Header
 	}
-	if err := d.fill(ctx, r, files, spans, room); err != nil {
-		return nil, err
-	}
-	out := make([][]byte, len(files))
+	guard.Check(fill(ctx, r, files, spans))
+	out = make([][]byte, len(files))
 	for i, f := range files {
-		b, err := f.content(ctx, r, spans[i].P, room)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"member": f.Name})
-		}
-		out[i] = b
+		out[i] = f.content(ctx, r, spans[i].P, room)
 	}
 	return out, nil
 }
 
-// ByteIn is BytesIn of one member.
-func (d *Dir) ByteIn(ctx context.Context, r robocache.Ranged, f *File, room func(n int64) []byte) ([]byte, error) {
-	if err := d.fits(f); err != nil {
-		return nil, err
-	}
+func room(n int64) []byte { return make([]byte, n) }
+
+// ByteIn is Bytes of one member in memory that room gives, which it may use again once the bytes are not needed any more.
+func (d *Dir) ByteIn(ctx context.Context, r robocache.Ranged, f *File, room func(n int64) []byte) (_ []byte, err error) {
+	defer guard.Malformed("zip", &err)
+	d.fits(f)
 	b := room(f.want())
-	err := r.ReadAt(ctx, b, f.Header)
-	if err == nil {
-		if b, err = f.content(ctx, r, b, room); err == nil {
-			return b, nil
-		}
-	}
-	return nil, robocache.At(err, robocache.Where{"member": f.Name})
+	guard.Check(f.at(r.ReadAt(ctx, b, f.Header)))
+	return f.content(ctx, r, b, room), nil
 }
 
 // content unpacks a member, of whose header and bytes b is what was read.
-func (f *File) content(ctx context.Context, r robocache.Ranged, b []byte, room func(n int64) []byte) ([]byte, error) {
-	at, err := f.data(b)
-	if err != nil {
-		return nil, err
-	}
+func (f *File) content(ctx context.Context, r robocache.Ranged, b []byte, room func(n int64) []byte) []byte {
+	at := f.data(b)
 	if at+f.Packed > int64(len(b)) {
 		// A local extra field beyond the slack.
 		b = room(f.Packed)
-		if err := r.ReadAt(ctx, b, f.Header+at); err != nil {
-			return nil, err
-		}
+		guard.Check(f.at(r.ReadAt(ctx, b, f.Header+at)))
 		at = 0
 	}
-	return f.unpack(b[at:at+f.Packed:at+f.Packed], room)
+	b = b[at : at+f.Packed : at+f.Packed]
+	if f.Method == Deflate {
+		out := room(f.Size)
+		guard.Check(f.at(inflate.Raw(out, b)))
+		b = out
+	}
+	if sum := crc32.ChecksumIEEE(b); sum != f.CRC {
+		guard.Fail(f.at(&robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "CRC", Want: fmt.Sprintf("%08x", f.CRC), Got: fmt.Sprintf("%08x", sum)}))
+	}
+	return b
 }
 
 // want is how many bytes are read of a member, header and all.
@@ -107,7 +96,7 @@ func (f *File) want() int64 { return min(f.Room, localSize+int64(len(f.Name))+sl
 const near = 4 << 10
 
 // fill reads the members' headers and bytes: those that lie side by side at once.
-func (d *Dir) fill(ctx context.Context, r robocache.Ranged, files []*File, spans []store.Span, room func(n int64) []byte) error {
+func fill(ctx context.Context, r robocache.Ranged, files []*File, spans []store.Span) error {
 	lo, hi, sum := r.Size(), int64(0), int64(0)
 	for _, f := range files {
 		n := f.want()
@@ -128,42 +117,21 @@ func (d *Dir) fill(ctx context.Context, r robocache.Ranged, files []*File, spans
 
 // Section says where the bytes of a stored member lie in the archive.
 func (d *Dir) Section(ctx context.Context, r robocache.Ranged, f *File) (off int64, err error) {
-	if err := d.fits(f); err != nil {
-		return 0, err
+	defer guard.Malformed("zip", &err)
+	if d.fits(f); f.Method != Stored {
+		guard.Fail(f.at(&robocache.Error{Class: robocache.ErrMisuse, Op: "zip", Msg: "a deflated member has no bytes in place"}))
 	}
-	if f.Method != Stored {
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "zip", Where: robocache.Where{"member": f.Name}, Msg: "a deflated member has no bytes in place"}
-	}
-	var b [localSize]byte
-	if err := r.ReadAt(ctx, b[:], f.Header); err != nil {
-		return 0, err
-	}
-	at, err := f.data(b[:])
-	return f.Header + at, robocache.At(err, robocache.Where{"member": f.Name})
+	return f.Header + f.data(bytesAt(ctx, r, f.Header, localSize)), nil
 }
 
 // data says where in a member's room, of which b is the beginning, its bytes begin.
-func (f *File) data(b []byte) (int64, error) {
+func (f *File) data(b []byte) int64 {
 	if string(b[:4]) != "PK\x03\x04" {
-		return 0, bad("no local header at %d", f.Header)
+		guard.Fail(f.at(malformed("no local header at %d", f.Header)))
 	}
-	at := localSize + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
+	at := localSize + int64(le.Uint16(b[26:])) + int64(le.Uint16(b[28:]))
 	if at+f.Packed > f.Room {
-		return 0, bad("%d bytes at %d reach into what comes next: members overlap", f.Packed, f.Header+at)
+		guard.Fail(f.at(malformed("%d bytes at %d reach into what comes next: members overlap", f.Packed, f.Header+at)))
 	}
-	return at, nil
-}
-
-func (f *File) unpack(b []byte, room func(n int64) []byte) ([]byte, error) {
-	if f.Method == Deflate {
-		out := room(f.Size)
-		if err := inflate.Raw(out, b); err != nil {
-			return nil, err
-		}
-		b = out
-	}
-	if sum := crc32.ChecksumIEEE(b); sum != f.CRC {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "CRC", Want: fmt.Sprintf("%08x", f.CRC), Got: fmt.Sprintf("%08x", sum)}
-	}
-	return b, nil
+	return at
 }

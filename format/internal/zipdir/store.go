@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,7 +87,7 @@ func (s *Store) List(_ context.Context, prefix string) ([]store.Entry, error) {
 			out = append(out, s.entry(name, &s.dir.Files[i]))
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	slices.SortFunc(out, func(a, b store.Entry) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -99,16 +99,13 @@ func (s *Store) Open(ctx context.Context, name string) (robocache.Ranged, error)
 	}
 	m := &member{r: s.r, size: f.Size, version: s.entry(name, f).Version}
 	if f.Method == Stored {
-		if m.off, err = s.dir.Section(ctx, s.r, f); err != nil {
-			return nil, err
-		}
-		return m, nil
+		m.off, err = s.dir.Section(ctx, s.r, f)
+	} else {
+		m.whole, err = s.dir.ByteIn(ctx, s.r, f, room)
 	}
-	b, err := s.dir.Bytes(ctx, s.r, []*File{f})
 	if err != nil {
 		return nil, err
 	}
-	m.whole = b[0]
 	return m, nil
 }
 
@@ -121,11 +118,8 @@ func (s *Store) ReadMember(ctx context.Context, name string, limit int64) ([]byt
 	if f.Size > limit {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "read", Where: robocache.Where{"dataset": s.uri, "file": name}, Want: "at most " + strconv.FormatInt(limit, 10) + " bytes", Got: strconv.FormatInt(f.Size, 10)}
 	}
-	b, err := s.dir.Bytes(ctx, s.r, []*File{f})
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"dataset": s.uri})
-	}
-	return b[0], nil
+	b, err := s.dir.ByteIn(ctx, s.r, f, room)
+	return b, robocache.At(err, robocache.Where{"dataset": s.uri})
 }
 
 // member is an open member: a section of the archive, or its inflated bytes.
