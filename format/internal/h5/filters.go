@@ -127,7 +127,7 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 	for i := len(steps) - 1; i >= 0; i-- {
 		out := dst
 		if i > 0 { // a step never writes where its input lies
-			if out = nil; steps[i].size >= 0 {
+			if out = nil; steps[i].size >= 0 && steps[i].id != filterFletcher {
 				s.a, s.b = s.b, s.a
 				out = room(&s.a, steps[i].size)
 			}
