@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -135,24 +136,22 @@ func decode(ctx context.Context, pieces []Piece) error {
 
 // each calls do for 0 to n-1 on the cores that there are. It returns when all are over.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
-	if n == 1 || runtime.GOMAXPROCS(0) == 1 {
-		for i := range n {
-			if err := do(ctx, i); err != nil {
-				return err
-			}
+	var next atomic.Int64
+	work := func(ctx context.Context) (err error) {
+		defer guard.Malformed("hdf5", &err)
+		for i := int(next.Add(1) - 1); i < n; i = int(next.Add(1) - 1) {
+			guard.Check(ctx.Err())
+			guard.Check(do(ctx, i))
 		}
 		return nil
 	}
+	workers := min(n, runtime.GOMAXPROCS(0))
+	if workers <= 1 {
+		return work(ctx)
+	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range n {
-		g.Go(func() (err error) {
-			defer guard.Malformed("hdf5", &err)
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return do(ctx, i)
-		})
+	for range workers { // not a goroutine for each: chunks may be of a few bytes
+		g.Go(func() error { return work(ctx) })
 	}
 	return g.Wait()
 }
