@@ -56,7 +56,7 @@ func frameFinding(err error, episode, row int, name string) robocache.Finding {
 func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images bool, notFinite map[string]int64) {
 	f, h := d.open(ctx, e, row, true)
 	defer d.files.Put(h)
-	defer guard.At("file", d.name(e, row))
+	defer guard.In("file", d.name(e, row))
 	for i := range d.members {
 		m := &d.members[i]
 		if m.offset < 0 {

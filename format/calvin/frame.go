@@ -56,7 +56,7 @@ func (d *Dataset) describe(ctx context.Context) {
 	name := d.name(d.eps[0], 0)
 	r := guard.Must(d.st.Open(ctx, name))
 	defer r.Close()
-	defer guard.At("file", name)
+	defer guard.In("file", name)
 	dir := guard.Must(zipdir.Read(ctx, r, maxMember))
 	files := make([]*zipdir.File, 0, len(dir.Files))
 	for i := range dir.Files {
@@ -172,7 +172,7 @@ func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *f
 		return f, h
 	}
 	name := d.name(e, row)
-	defer guard.At("file", name)
+	defer guard.In("file", name)
 	h = guard.Must(d.files.Get(id, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) }))
 	err := guard.Try(func() {
 		f = d.cache.Load(ctx, id, func() (*frame, int64) {

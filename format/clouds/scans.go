@@ -86,7 +86,7 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) []string
 			break
 		}
 	}
-	defer guard.At("file", first.name)
+	defer guard.In("file", first.name)
 	r := guard.Must(d.st.Open(ctx, first.name))
 	defer r.Close()
 	b := make([]byte, min(r.Size(), 10_240))

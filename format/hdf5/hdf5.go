@@ -95,7 +95,7 @@ func (d *layout) file(ctx context.Context, f *h5.File, root *h5.Object) []h5set.
 	paths := d.groups(ctx, f, root)
 	out := make([]h5set.Episode, len(paths))
 	h5set.Each(ctx, "hdf5 open", len(paths), func(ctx context.Context, i int) {
-		defer guard.At("pointer", paths[i])
+		defer guard.In("pointer", paths[i])
 		out[i] = h5set.Episode{File: f, Group: guard.Must(f.Lookup(ctx, paths[i])).Address(), Path: paths[i]}
 		d.measure(ctx, &out[i])
 	})

@@ -171,7 +171,7 @@ func spans(episodes []h5set.Episode, masks map[string][]string) map[string]strin
 }
 
 func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits map[string][]string, opt robocache.OpenOptions) {
-	defer guard.At("file", name)
+	defer guard.In("file", name)
 	f := d.OpenFile(ctx, name)
 	data, err := f.Lookup(ctx, "data")
 	guard.Check(robocache.At(err, robocache.Where{"pointer": "data"}))

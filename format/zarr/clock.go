@@ -60,8 +60,8 @@ func (d *Dataset) guessRate(ctx context.Context) {
 
 // timestampsOf reads the first n timestamps of an episode.
 func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) []int64 {
-	defer guard.At("stream", "timestamp")
-	defer guard.At("episode", episode)
+	defer guard.In("stream", "timestamp")
+	defer guard.In("episode", episode)
 	a := d.timestamps.a
 	if int64(a.Shape[0]) < d.ends[episode]+int64(n) {
 		bad("the timestamps end before the episode")

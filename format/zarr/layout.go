@@ -311,7 +311,7 @@ func (d *Dataset) pixels(ctx context.Context, a *Array) bool {
 	if a.Shape[0] == 0 || a.err != nil || a.row > 64<<20 {
 		return false
 	}
-	defer guard.At("stream", a.Path)
+	defer guard.In("stream", a.Path)
 	b := make([]byte, a.row)
 	d.gather(ctx, a, []int{0}, b)
 	top := 0.0

@@ -24,12 +24,12 @@ func (d *tree) load(ctx context.Context, a *Array, index []int) *chunk {
 func (d *tree) read(ctx context.Context, a *Array, index []int) (*chunk, int64) {
 	guard.Check(robocache.At(a.err, robocache.Where{"stream": a.Path}))
 	raw := guard.Must(bytesOf(a.chunks, a.Type.Size))
-	defer guard.At("chunk", join(index, "."))
+	defer guard.In("chunk", join(index, "."))
 	b, name := d.packed(ctx, a, index, raw)
 	if b == nil {
 		return &chunk{}, 64
 	}
-	defer guard.At("file", name)
+	defer guard.In("file", name)
 	b = a.pipe.decode(b, raw)
 	if a.Text {
 		t := a.pipe.texts(b, a.pipe.n)

@@ -118,7 +118,7 @@ func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int
 		outer[i], inner[i] = v/s.per[i], v%s.per[i]
 	}
 	name := a.key(outer)
-	defer guard.At("file", name)
+	defer guard.In("file", name)
 	table := d.table(ctx, a, outer, name)
 	if table == nil {
 		return nil, name

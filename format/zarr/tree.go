@@ -199,7 +199,7 @@ type node struct {
 // take reads the metadata of arrays, and of v2 their attributes. in is the file that holds all of them, or "".
 func (t *tree) take(nodes map[string]json.RawMessage, in string) {
 	if in != "" {
-		defer guard.At("file", in)
+		defer guard.In("file", in)
 	}
 	names := slices.Sorted(maps.Keys(nodes))
 	for _, name := range names {

@@ -232,7 +232,7 @@ func (w *writer) episode(e, n int) {
 	for _, s := range w.all() {
 		g.Go(func() (err error) {
 			defer guard.Malformed("zarr write", &err)
-			defer guard.At("stream", s.f.Key)
+			defer guard.In("stream", s.f.Key)
 			step := max(1, blockBytes/max(s.row, 64))
 			for from := 0; from < n; from += step {
 				w.copyRows(ctx, s, reader.Rows(e, from, min(from+step, n)))

@@ -63,13 +63,23 @@ func Try(fn func()) (err error) {
 	return nil
 }
 
-// At says where an error that passes belongs: defer guard.At("file", name).
-func At(key string, value any) {
-	switch r := recover().(type) {
-	case nil:
-	case failure:
-		Fail(robocache.At(r.error, robocache.Where{key: value}))
-	default:
-		panic(r)
+// At says where an error that passes belongs: defer guard.At(where).
+func At(where robocache.Where) {
+	if r := recover(); r != nil {
+		placed(r, where)
 	}
+}
+
+// In is At of one place, which costs nothing where nothing fails: defer guard.In("file", name).
+func In(key string, value any) {
+	if r := recover(); r != nil {
+		placed(r, robocache.Where{key: value})
+	}
+}
+
+func placed(panicked any, where robocache.Where) {
+	if f, ok := panicked.(failure); ok {
+		Fail(robocache.At(f.error, where))
+	}
+	panic(panicked)
 }

@@ -72,7 +72,7 @@ func (f *File) attribute(ctx context.Context, addr uint64, b []byte) Attribute {
 	}
 	name, _, _ := bytes.Cut(part(nameSize), []byte{0})
 	a := Attribute{Name: string(name), f: f}
-	defer guard.At("attribute", a.Name)
+	defer guard.In("attribute", a.Name)
 	tb, sb := part(typeSize), part(spaceSize)
 	if flags&1 != 0 {
 		tb = f.shared(ctx, addr, tb, msgType, 0)
@@ -121,7 +121,7 @@ func (a *Attribute) Float() (float64, bool) {
 // Strings gives the texts of an attribute; ErrUnsupported where it holds none.
 func (a *Attribute) Strings(ctx context.Context) (out []string, err error) {
 	defer guard.Malformed("hdf5", &err)
-	defer guard.At("attribute", a.Name)
+	defer guard.In("attribute", a.Name)
 	t := a.Type
 	if !t.text() {
 		a.f.unsupported(0, fmt.Sprintf("attribute %q of %s as text", a.Name, t), "")

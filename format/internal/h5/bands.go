@@ -25,8 +25,8 @@ func (d *Dataset) band(ctx context.Context, i int64) (_ []byte, err error) {
 		return b, nil
 	}
 	defer guard.Malformed("hdf5", &err)
-	defer guard.At("file", d.f.name)
-	defer guard.At("pointer", d.name)
+	defer guard.In("file", d.f.name)
+	defer guard.In("pointer", d.name)
 	return cached(ctx, d.f, key{d.f.id, kindBand, d.addr, i}, func() ([]byte, int64) {
 		b := d.load(ctx, i)
 		return b, int64(len(b))

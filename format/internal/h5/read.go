@@ -77,7 +77,7 @@ func (p *Piece) quick(ctx context.Context) (_ bool, err error) {
 	}
 	if d.Past() || d.layout.class == layoutContiguous && len(p.Dst) >= direct {
 		defer guard.Malformed("hdf5", &err)
-		defer guard.At("pointer", d.name)
+		defer guard.In("pointer", d.name)
 		guard.Check(d.Readable())
 		d.plain(ctx, p.Row, p.Dst)
 		d.native(p.Dst)

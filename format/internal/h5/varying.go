@@ -66,7 +66,7 @@ const maxTexts = maxMetadata / 24
 // items of more than a byte turned to little-endian. Fixed-size text gives its bytes without padding.
 func (d *Dataset) Bytes(ctx context.Context, row, n int64) (out [][]byte, err error) {
 	defer guard.Malformed("hdf5", &err)
-	defer guard.At("pointer", d.name)
+	defer guard.In("pointer", d.name)
 	t := d.Type
 	guard.Check((&Piece{D: d, Row: row, N: n}).inside())
 	if t.Class != Text && t.Class != Varying {

@@ -182,7 +182,7 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 	bad := make([]error, len(names))
 	rates := make([]robocache.Rate, len(names))
 	Each(ctx, s.Info_.Format+" open", len(names), func(ctx context.Context, i int) {
-		defer guard.At("file", names[i])
+		defer guard.In("file", names[i])
 		read := func() {
 			f := s.OpenFile(ctx, names[i])
 			root := guard.Must(f.Root(ctx))

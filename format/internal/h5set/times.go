@@ -48,8 +48,8 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 
 // timestamps reads the timestamps that the file holds.
 func (s *Set) timestamps(ctx context.Context, e *Episode) []int64 {
-	defer guard.At("episode", e.Index)
-	defer guard.At("file", e.File.Name())
+	defer guard.In("episode", e.Index)
+	defer guard.In("file", e.File.Name())
 	d := e.Walker(ctx).Dataset(e.Times)
 	bad := func(where robocache.Where, want, got string) {
 		guard.Fail(robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where))
