@@ -75,7 +75,7 @@ def measure(a, disk):
         from hdf5_set import Truth
 
         truth = Truth(a.truth, max(a.window, 1))
-        epoch, extra = truth.checked(epoch), truth.found
+        epoch, extra = truth.checked(lambda: truth.numbers(loader)), truth.found
     common.measure(epoch, a, facts, images=lambda b, key: b[key], cameras=wanted, single=alone, stats=loader.stats, extra=extra)
 
 
