@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
@@ -133,15 +132,17 @@ func toInt64(col *pq.Column) ([]int64, error) {
 	return out, err
 }
 
-// toFloat64 gives a column of numbers as float64.
+// toFloat64 gives a column of numbers as float64; it refuses integers that float64 does not hold.
 func toFloat64(col *pq.Column) ([]float64, error) {
 	if storedType(col.Leaf) == robocache.Int64 { // most of the metadata's
 		v, _ := toInt64(col)
 		out := make([]float64, len(v))
+		exact := true
 		for i, n := range v {
 			out[i] = float64(n)
+			exact = exact && n < 1<<63-512 && int64(out[i]) == n // beyond, float64 is 2^63
 		}
-		if !slices.ContainsFunc(v, func(n int64) bool { return n < -1<<53 || n > 1<<53 }) {
+		if exact {
 			return out, nil
 		}
 	}

@@ -136,7 +136,7 @@ func missingColumn(name, where string) error {
 func (c *episodeColumn) whole() ([]int64, error) {
 	out := make([]int64, len(c.values))
 	for i, f := range c.values {
-		if out[i] = int64(f); float64(out[i]) != f || math.Abs(f) > 1<<53 {
+		if out[i] = int64(f); float64(out[i]) != f || math.Abs(f) >= 1<<63 {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Want: "an integer", Got: fmt.Sprint(f)}
 		}
 	}

@@ -29,7 +29,8 @@ const maxParts = 30
 type applyParams struct {
 	counts, table uintptr
 	work          int64
-	parts, plan   int32
+	parts         int32
+	_             int32 // the kernel's own
 	s             [maxParts]applyPart
 }
 
