@@ -28,7 +28,6 @@ var kept = map[string][]string{
 	"format/ros2/topic.go":            {"stamp"},            //
 	"format/ros2/tree.go":             {"stamp"},            //
 	"bench/runners/formats.py":        {"stamp"},            //
-	"format/internal/bag/settle.go":   {"stamp"},            // the headers of messages
 	"docs/formats/mcap.md":            {"picture"},          // of a codec: group of pictures, picture parameter set
 	"format/mcap/write_video.go":      {"picture"},          //
 	"video/stream.go":                 {"picture"},          //
