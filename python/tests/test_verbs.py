@@ -94,7 +94,9 @@ def test_interrupted(exact: str, tmp_path: Path, way: str) -> None:
     run = "import robocache, sys\ntry: robocache.convert(*sys.argv[1:], video_codec='h264', crf=1)\nexcept KeyboardInterrupt: print('interrupted')"
     args = [sys.executable, "-c", run, exact, str(dst)] if way == "function" else [sys.executable, "-m", "robocache", "convert", exact, str(dst), "--video-codec", "h264", "--crf", "1"]
     env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    with subprocess.Popen(args, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+    # Of a shell's background job Ctrl-C is ignored, and a child inherits that.
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    with subprocess.Popen(args, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard) as p:
         out, err = interrupt(p, dst)
     assert (out == "interrupted\n" and p.returncode == 0) if way == "function" else p.returncode == 130, (p.returncode, out, err)
     assert not [f for f in dst.rglob("*") if f.is_file()]
