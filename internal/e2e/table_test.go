@@ -89,6 +89,7 @@ func TestBadTables(t *testing.T) {
 		"to-index-2e62":       {mal, eptab + "|dataset_to_index", ""},
 		"from-index-negative": {mal, eptab + "|dataset_from_index", ""},
 		"file-2e60":           {robocache.ErrNotFound, "file-1152921504606846976|episode 3", ""},
+		"file-odd":            {mal, eptab + "|data/file_index|9007199254740993", ""},
 		"file-negative":       {mal, eptab + "|file -1|row 3", ""},
 		"chunk-2e60":          {robocache.ErrNotFound, "chunk-1152921504606846976|episode 3", ""},
 		"video-file-2e60":     {robocache.ErrNotFound, "file-1152921504606846976|episode 3", ""},

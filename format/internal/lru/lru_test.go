@@ -3,6 +3,7 @@ package lru
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -51,6 +52,23 @@ func TestCache(t *testing.T) {
 	c.Clear()
 	if s := c.Stats(); s.Bytes != 0 || s.Peak > 100 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestGone: C2: each value that goes, by whichever way, is heard of once, and none that stays.
+func TestGone(t *testing.T) {
+	c := New[int, int](100)
+	heard := map[int]int{}
+	c.Gone(func(v int) { heard[v]++ })
+	for k := range 6 {
+		c.Put(k, k, 25) // 0 and 1 make room
+	}
+	c.Put(6, 6, 101) // above the budget
+	c.Drop(2)
+	c.Forget(func(k int) bool { return k == 3 })
+	c.Limit(30) // 4 goes
+	if want := map[int]int{0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 6: 1}; !maps.Equal(heard, want) {
+		t.Errorf("heard of %v, wanted %v", heard, want)
 	}
 }
 

@@ -82,6 +82,7 @@ ep("length-lies", "length", 3, 25)
 ep("to-index-2e62", "dataset_to_index", 3, 1 << 62)
 ep("from-index-negative", "dataset_from_index", 3, -1)
 ep("file-2e60", "data/file_index", 3, 1 << 60)
+ep("file-odd", "data/file_index", 3, (1 << 53) + 1)  # no float64
 ep("file-negative", "data/file_index", 3, -1)
 ep("chunk-2e60", "data/chunk_index", 3, 1 << 60)
 ep("video-file-2e60", "videos/observation.images.cam_high/file_index", 3, 1 << 60)
