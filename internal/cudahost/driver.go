@@ -27,7 +27,7 @@ func loadFrom(names []string) (*Driver, error) {
 	d := &Driver{}
 	var err error
 	for _, name := range names {
-		if d.library, err = dlopen(name); err == nil {
+		if d.library, err = Dlopen(name); err == nil {
 			break
 		}
 	}
@@ -35,7 +35,7 @@ func loadFrom(names []string) (*Driver, error) {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "there is no CUDA driver: " + err.Error()}
 	}
 	// The driver says its version before cuInit, so that the error of what is missing can name it.
-	if p, err := dlsym(d.library, "cuDriverGetVersion"); err == nil {
+	if p, err := Dlsym(d.library, "cuDriverGetVersion"); err == nil {
 		v := new(int32)
 		if Call(p, uintptr(unsafe.Pointer(v))) == 0 {
 			d.version = *v
@@ -64,7 +64,7 @@ func (d *Driver) noStart(code int32) error {
 
 // Symbol finds a function of the driver. One that is missing means a driver older than the caller needs: the error names both.
 func (d *Driver) Symbol(name string) (uintptr, error) {
-	p, err := dlsym(d.library, name)
+	p, err := Dlsym(d.library, name)
 	if err != nil {
 		return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "driver too old", Want: "a driver with " + name, Got: d.Version(), Hint: "a newer NVIDIA driver", Err: err}
 	}

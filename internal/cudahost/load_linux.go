@@ -2,8 +2,9 @@ package cudahost
 
 import "github.com/ebitengine/purego"
 
-func dlopen(name string) (uintptr, error) {
+// Dlopen opens a library of the driver; Dlsym finds a function of it.
+func Dlopen(name string) (uintptr, error) {
 	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-func dlsym(library uintptr, name string) (uintptr, error) { return purego.Dlsym(library, name) }
+func Dlsym(library uintptr, name string) (uintptr, error) { return purego.Dlsym(library, name) }

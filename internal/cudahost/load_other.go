@@ -6,5 +6,5 @@ import "errors"
 
 var errPlatform = errors.New("CUDA is used on Linux")
 
-func dlopen(string) (uintptr, error)         { return 0, errPlatform }
-func dlsym(uintptr, string) (uintptr, error) { return 0, errPlatform }
+func Dlopen(string) (uintptr, error)         { return 0, errPlatform }
+func Dlsym(uintptr, string) (uintptr, error) { return 0, errPlatform }

@@ -1,0 +1,114 @@
+package gpu
+
+import (
+	"errors"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// driver is NVML with two devices: 1 has everything, 2 neither GPM nor energy.
+func driver() *nvml {
+	ticks := uint64(0)
+	named := func(word string) func(uintptr, *byte, uint32) int32 {
+		return func(d uintptr, to *byte, _ uint32) int32 {
+			copy(unsafe.Slice(to, 96), word+string(rune('0'+d)))
+			return 0
+		}
+	}
+	return &nvml{
+		errorString: func(code int32) string {
+			return map[int32]string{notSupported: "Not Supported", noSuchFunction: "Function Not Found"}[code]
+		},
+		count:   func(n *uint32) int32 { *n = 2; return 0 },
+		byIndex: func(i uint32, d *uintptr) int32 { *d = uintptr(i + 1); return 0 },
+		uuid:    named("GPU-"), name: named("H"),
+		utilization: func(_ uintptr, v *[2]uint32) int32 { v[0] = 50; return 0 },
+		memory:      func(_ uintptr, v *[3]uint64) int32 { v[2] = 3e9; return 0 },
+		power:       func(_ uintptr, v *uint32) int32 { *v = 250_000; return 0 },
+		energy: func(d uintptr, v *uint64) int32 {
+			if d == 2 {
+				return notSupported
+			}
+			ticks++
+			*v = ticks * 100_000
+			return 0
+		},
+		clock:      func(_ uintptr, kind uint32, v *uint32) int32 { *v = 1980 * kind; return 0 },
+		pcie:       func(_ uintptr, kind uint32, v *uint32) int32 { *v = 1e6 * kind; return 0 },
+		gpmSupport: func(d uintptr, v *[2]uint32) int32 { v[1] = uint32(2 - d); return 0 },
+		gpmAlloc:   func(s *uintptr) int32 { *s = 7; return 0 },
+		gpmFree:    func(uintptr) int32 { return 0 },
+		gpmSample:  func(_, _ uintptr) int32 { return 0 },
+		gpmMetrics: func(r *gpmRequest) int32 {
+			for i := range r.metrics[:r.number] {
+				if m := &r.metrics[i]; m.id == 5 {
+					m.code = notSupported
+				} else {
+					m.value = float64(m.id) * 10
+				}
+			}
+			return 0
+		},
+	}
+}
+
+func TestMonitor(t *testing.T) {
+	m, err := start(driver(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		for _, d := range m.watched {
+			m.look(d, time.Unix(int64(i), 0))
+		}
+	}
+	samples, missing := m.Stop()
+	one := Summary(samples, "GPU-1", 0, 4e9)
+	for key, want := range map[string]float64{"gpu_util_pct": 50, "sm_util_pct": 20, "dram_util_pct": 100, "pcie_rx_gb_s": 210 * (1 << 20) / 1e9, "power_w": 250, "sm_clock_mhz": 1980,
+		"energy_j": 200 * 2, "gpu_mem_gb": 3} { // 200 J in the two seconds between the samples after the first moment, of four
+		if got, ok := one[key]; !ok || got < want*0.999 || got > want*1.001 {
+			t.Errorf("%s: %v, want %v", key, got, want)
+		}
+	}
+	two := Summary(samples, "GPU-2", 0, 4e9)
+	for _, key := range []string{"sm_util_pct", "tensor_util_pct", "energy_j", "clock_reasons"} {
+		if v, ok := two[key]; ok {
+			t.Errorf("device 2 has no %s, and gave %v", key, v)
+		}
+		if missing[key] == "" {
+			t.Errorf("no reason for %s", key)
+		}
+	}
+	if two["pcie_rx_gb_s"] != 1e6*1024/1e9 {
+		t.Errorf("PCIe without GPM: %v", two["pcie_rx_gb_s"])
+	}
+	if m.Devices["GPU-2"] != "H2" {
+		t.Error(m.Devices)
+	}
+}
+
+// TestRealDevice reads the counters of the device that is there.
+func TestRealDevice(t *testing.T) {
+	m, err := Start(0)
+	if err != nil {
+		var e *robocache.Error
+		if !errors.As(err, &e) || !errors.Is(err, robocache.ErrUnsupported) || e.Hint == "" {
+			t.Errorf("%#v", err)
+		}
+		t.Skip(err)
+	}
+	time.Sleep(time.Second) // the counters are of the driver's own time
+	samples, missing := m.Stop()
+	for uuid, name := range m.Devices {
+		s := Summary(samples, uuid, 0, time.Now().UnixNano())
+		t.Log(name, uuid, s, "missing:", missing)
+		for _, key := range []string{"gpu_util_pct", "gpu_mem_gb", "power_w", "sm_clock_mhz"} {
+			if _, ok := s[key]; !ok {
+				t.Errorf("%s: no %s: %s", name, key, missing[key])
+			}
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package gpu
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
+)
+
+// nvml are the functions that are used, as nvml.h declares them: a device is a pointer, a result nvmlReturn_t, 0 success. A function that the library lacks is nil.
+type nvml struct {
+	errorString func(code int32) string
+	count       func(n *uint32) int32
+	byIndex     func(i uint32, device *uintptr) int32
+	uuid, name  func(device uintptr, text *byte, size uint32) int32
+	utilization func(device uintptr, gpuAndMemory *[2]uint32) int32
+	memory      func(device uintptr, totalFreeUsed *[3]uint64) int32
+	power       func(device uintptr, mW *uint32) int32
+	energy      func(device uintptr, mJ *uint64) int32
+	clock       func(device uintptr, kind uint32, MHz *uint32) int32
+	reasons     func(device uintptr, bits *uint64) int32
+	pcie        func(device uintptr, counter uint32, KBs *uint32) int32
+	gpmSupport  func(device uintptr, versionAndSupported *[2]uint32) int32
+	gpmAlloc    func(sample *uintptr) int32
+	gpmFree     func(sample uintptr) int32
+	gpmSample   func(device, sample uintptr) int32
+	gpmMetrics  func(request *gpmRequest) int32
+}
+
+// gpmRequest is nvmlGpmMetricsGet_t. The library reads as many metrics as the number says; the header's array is longer.
+type gpmRequest struct {
+	version, number uint32
+	from, to        uintptr // samples
+	metrics         [400]struct {
+		id    uint32
+		code  int32
+		value float64
+		names [3]uintptr
+	}
+}
+
+const (
+	smClock        = 1  // NVML_CLOCK_SM
+	pcieReceive    = 1  // NVML_PCIE_UTIL_RX_BYTES
+	notSupported   = 3  // NVML_ERROR_NOT_SUPPORTED
+	noSuchFunction = 13 // NVML_ERROR_FUNCTION_NOT_FOUND
+)
+
+func loadNVML() (*nvml, error) {
+	absent := func(err any) error {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "GPU monitor", Msg: fmt.Sprintf("there is no NVML: %v", err), Hint: "the library libnvidia-ml.so.1 comes with NVIDIA's driver"}
+	}
+	lib, err := cudahost.Dlopen("libnvidia-ml.so.1")
+	if err != nil {
+		return nil, absent(err)
+	}
+	n := &nvml{}
+	var start func() int32
+	for name, f := range map[string]any{
+		"Init_v2": &start, "ErrorString": &n.errorString, "DeviceGetCount_v2": &n.count, "DeviceGetHandleByIndex_v2": &n.byIndex, "DeviceGetUUID": &n.uuid, "DeviceGetName": &n.name,
+		"DeviceGetUtilizationRates": &n.utilization, "DeviceGetMemoryInfo": &n.memory, "DeviceGetPowerUsage": &n.power, "DeviceGetTotalEnergyConsumption": &n.energy,
+		"DeviceGetClockInfo": &n.clock, "DeviceGetCurrentClocksThrottleReasons": &n.reasons, "DeviceGetPcieThroughput": &n.pcie, "GpmQueryDeviceSupport": &n.gpmSupport,
+		"GpmSampleAlloc": &n.gpmAlloc, "GpmSampleFree": &n.gpmFree, "GpmSampleGet": &n.gpmSample, "GpmMetricsGet": &n.gpmMetrics,
+	} {
+		if p, err := cudahost.Dlsym(lib, "nvml"+name); err == nil {
+			purego.RegisterFunc(f, p)
+		}
+	}
+	if start == nil || n.errorString == nil || n.count == nil || n.byIndex == nil || n.uuid == nil || n.name == nil {
+		return nil, absent("libnvidia-ml.so.1 lacks its first functions")
+	}
+	if code := start(); code != 0 {
+		return nil, absent(n.errorString(code))
+	}
+	return n, nil
+}
+
+// text reads a text of a device.
+func text(get func(uintptr, *byte, uint32) int32, device uintptr) string {
+	var b [96]byte
+	if get(device, &b[0], uint32(len(b))) != 0 {
+		return ""
+	}
+	s, _, _ := strings.Cut(string(b[:]), "\x00")
+	return s
+}
+
+// reader calls a function that fills one value, and makes a figure of it. A function that is not there gives its code.
+func reader[T any](of func(*nvml) func(uintptr, *T) int32, figure func(T) float64) func(*nvml, uintptr) (float64, int32) {
+	return func(n *nvml, device uintptr) (float64, int32) {
+		var v T
+		get := of(n)
+		if get == nil {
+			return 0, noSuchFunction
+		}
+		code := get(device, &v)
+		return figure(v), code
+	}
+}
+
+// kindOf is a function that takes a kind too, at one.
+func kindOf(get func(uintptr, uint32, *uint32) int32, kind uint32) func(uintptr, *uint32) int32 {
+	if get == nil {
+		return nil
+	}
+	return func(device uintptr, v *uint32) int32 { return get(device, kind, v) }
+}
+
+func times[T uint32 | uint64](factor float64) func(T) float64 {
+	return func(v T) float64 { return float64(v) * factor }
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(gpmRequest{})-(24+400*40)] // the sizes of nvml.h
