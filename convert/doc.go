@@ -12,5 +12,5 @@
 //	C10 Streams of which no two instants meet are refused by name, with the timestamps that do not meet (ErrMisuse).
 //	C12 Episodes and keys that the source does not have are refused, and so are files that opening could not read, unless bad episodes are skipped.
 //
-// C1 to C4, C8, C9 and C11, and what C5 says of a kill, are of LeRobot's writer (format/lerobot/export).
+// C1 to C4, C8, C9 and C11, and what C5 says of a kill, are of LeRobot's writer (format/lerobot/write).
 package convert

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/export"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
@@ -70,7 +70,7 @@ func TestDiskFull(t *testing.T) {
 		mem := storetest.NewMem(fmt.Sprintf("full-%d", n))
 		var left atomic.Int64
 		left.Store(int64(n))
-		_, err := export.WriteStore(t.Context(), src, fullDisk{mem, &left}, opt.options(true, nil).WriteOptions)
+		_, err := write.WriteStore(t.Context(), src, fullDisk{mem, &left}, opt.options(true, nil).WriteOptions)
 		if err == nil {
 			if n < 20 {
 				t.Errorf("a run of %d operations", n)

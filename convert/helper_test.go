@@ -15,7 +15,6 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/format/lerobot/export"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/stats"
@@ -83,10 +82,10 @@ type Options struct {
 
 type Progress struct{ Episodes int }
 
-type Report = export.Report
+type Report = write.Report
 
 const (
-	RecordedTimestamps = export.RecordedTimestamps
+	RecordedTimestamps = write.RecordedTimestamps
 	journalName        = ".robocache-conversion.json"
 	reportName         = "meta/conversion.json"
 	partsName          = ".robocache-encoded"

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/format/lerobot/export"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
@@ -57,7 +57,7 @@ func TestKilledAnywhere(t *testing.T) {
 	want := tree(t, whole)
 	mem := storetest.NewMem("killed-anywhere")
 	seen := states(t, mem)
-	if _, err := export.WriteStore(t.Context(), src, mem, opt.options(true, nil).WriteOptions); err != nil {
+	if _, err := write.WriteStore(t.Context(), src, mem, opt.options(true, nil).WriteOptions); err != nil {
 		t.Fatal(err)
 	}
 	if len(*seen) < len(want)+2 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/format/lerobot/export"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -24,7 +24,7 @@ const (
 )
 
 func init() {
-	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Default: true, Resumes: true, Write: export.Write, WriteOptions: export.WriteOptions,
+	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Default: true, Resumes: true, Write: write.Write, WriteOptions: write.WriteOptions,
 		StatsFile: "meta/stats.json", WholeDoctor: true, Open: reader.Opener(Open)})
 }
 

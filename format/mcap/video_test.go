@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/format/lerobot/export"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/format/mcap"
 	"github.com/goatnote-inc/robocache/format/tests/formattest"
 	"github.com/goatnote-inc/robocache/internal/realdata"
@@ -303,11 +303,11 @@ func TestVideoConvert(t *testing.T) {
 }
 
 // toLeRobot converts to LeRobot with options of its writer.
-func toLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt convert.Options, options map[string]string) (*export.Report, error) {
+func toLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt convert.Options, options map[string]string) (*write.Report, error) {
 	opt.Options = options
 	r, err := convert.Write(ctx, src, "lerobot", dst, opt)
 	if err != nil {
 		return nil, err
 	}
-	return r.Own.(*export.Report), nil
+	return r.Own.(*write.Report), nil
 }

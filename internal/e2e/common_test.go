@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/format/lerobot/export"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
@@ -37,13 +37,13 @@ const (
 )
 
 // toLeRobot converts to LeRobot with options of its writer.
-func toLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt convert.Options, options map[string]string) (*export.Report, error) {
+func toLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt convert.Options, options map[string]string) (*write.Report, error) {
 	opt.Options = options
 	r, err := convert.Write(ctx, src, "lerobot", dst, opt)
 	if err != nil {
 		return nil, err
 	}
-	return r.Own.(*export.Report), nil
+	return r.Own.(*write.Report), nil
 }
 
 // decoders skips the test where frames cannot be decoded.

@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/format/lerobot/export"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/realdata"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -101,7 +101,7 @@ func pixels(ctx context.Context, ds robocache.Dataset, key string, rows []roboca
 }
 
 // sameRows compares all streams that a conversion to LeRobot keeps, bit by bit.
-func sameRows(t *testing.T, src, out robocache.Dataset, rep *export.Report) {
+func sameRows(t *testing.T, src, out robocache.Dataset, rep *write.Report) {
 	t.Helper()
 	ctx := t.Context()
 	if out.Info().Episodes != src.Info().Episodes || out.Info().Frames != src.Info().Frames {

@@ -1,4 +1,26 @@
-// Package write writes LeRobot v3.0 datasets episode after episode. A whole dataset of any format is written by package export.
+// Package write writes LeRobot v3.0: Write a dataset of any format whose streams lie on one grid, a Writer episodes, one after the other. Package lerobot
+// registers Write; package convert calls it, and brings streams onto one grid first.
+//
+// # Contract of Write
+//
+//	C1  Rows keep their bits: every numeric feature has the source's type and values (float64 stays float64). Episodes are numbered 0…E−1
+//	    in the order asked for, index from 0, frame_index from 0; timestamp is frame_index/fps, and recorded timestamps that say otherwise
+//	    are kept as the float64 feature RecordedTimestamps.
+//	C2  Images are found by frame number. Video is copied without re-encoding where an episode's images are one run that begins at an image
+//	    which nothing before it is needed for; else it is decoded and encoded, or refused, as the options say. Still images that stay images keep their bytes.
+//	C3  Tasks keep their numbers where those are 0…n−1 (annotation columns hold task numbers); else they are renumbered, and the report says how.
+//	C4  Statistics are counted from the rows written, never copied from the source.
+//	C5  The destination must be empty. An error or the end of the context leaves nothing behind, no folder either; a kill, at any moment, leaves a tree
+//	    without meta/info.json, which WriteOptions.Resume continues (or a whole one with the journal, which it takes away): the result has the same bytes as an
+//	    uninterrupted run. A run with Resume keeps encoded episodes until it ends, so that another takes them over.
+//	C6  What was dropped, renamed, skipped or re-encoded is in the report, which also lies in meta/conversion.json; nothing is dropped silently. So is
+//	    what the source found, when it was opened and while it was read (robocache.Findings), whatever the format that is written.
+//	    A dataset of which no stream is left is refused (ErrUnsupported).
+//	C8  Still images, raw or encoded, become video or stay images as the option images says; depth stays images, without loss. Rows without a value are told by
+//	    "<key>.valid"; their images are black. Rows of varying length (point clouds) have no place in LeRobot, and are reported as dropped.
+//	C9  Episodes are read and encoded ahead, as many at once as WriteOptions.Threads, as far as aheadBytes allows, by what their rows declare and later by what they
+//	    took; what is written does not depend on that number.
+//	C11 Whatever the source makes of its input, in whichever goroutine: a panic is the error of its episode (ErrMalformed), and C5 holds.
 //
 // # Contract of Writer
 //

@@ -1,4 +1,4 @@
-package export
+package write
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -38,8 +37,8 @@ var WriteOptions = map[string]string{
 // settings are the choices of a conversion.
 type settings struct {
 	robocache.WriteOptions
-	out                    write.Config // what of it the options say
-	codec                  string       // video_codec
+	out                    Config // what of it the options say
+	codec                  string // video_codec
 	images                 string
 	copyOnly, noTimestamps bool
 	groupRows              int
@@ -47,7 +46,7 @@ type settings struct {
 
 // settle reads the choices that are text.
 func settle(opt robocache.WriteOptions) (*settings, error) {
-	o := &settings{WriteOptions: opt, codec: "copy", groupRows: groupLeast, out: write.Config{Frames: stats.SampledFrames}}
+	o := &settings{WriteOptions: opt, codec: "copy", groupRows: groupLeast, out: Config{Frames: stats.SampledFrames}}
 	number := func(to *int64) func(string) bool {
 		return func(v string) bool {
 			n, err := strconv.ParseInt(v, 10, 64)

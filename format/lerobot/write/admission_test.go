@@ -1,4 +1,4 @@
-package export
+package write
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 	"github.com/goatnote-inc/robocache/synth"
 )
@@ -98,11 +97,11 @@ func TestEstimate(t *testing.T) {
 		}
 		defer c.close()
 		dst := storetest.NewMem(fmt.Sprint("estimate-", images))
-		cfg := write.Config{FPS: c.fps, Encoders: 1}
+		cfg := Config{FPS: c.fps, Encoders: 1}
 		for _, f := range c.features {
 			cfg.Features = append(cfg.Features, f.Feature)
 		}
-		w, err := write.NewWriter(t.Context(), dst, cfg)
+		w, err := NewWriter(t.Context(), dst, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package export
+package write
 
 import (
 	"context"
@@ -10,14 +10,13 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // episode reads one episode of the source. t.m.New is −1 where it must be left out.
-func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData, err error) {
+func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
 	defer guard.Malformed("convert", &err)
 	e, n := t.e, c.src.Len(t.e)
 	t.m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
@@ -29,7 +28,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData
 		return nil, nil
 	}
 	rows := reader.Rows(e, 0, n)
-	ep := &write.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]write.VideoPart{},
+	ep := &EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]VideoPart{},
 		FrameStats: map[string]*stats.Pixels{}, Listed: meta.Tasks}
 	ep.Tasks = guard.Must(c.tasksOf(ctx, rows, meta))
 	for i := range c.features {
@@ -45,7 +44,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *write.EpisodeData
 			err = c.stills(ctx, f, rows, ep, t)
 		case f.still:
 			t.m.Video[f.Key] = stillVerdict
-			ep.Videos[f.Key] = write.VideoPart{Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) }}
+			ep.Videos[f.Key] = VideoPart{Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) }}
 		case f.Kind == robocache.KindVideo:
 			err = guard.Try(func() { c.videoOf(ctx, f, e, ep, &t.m) })
 		default:
@@ -112,7 +111,7 @@ func (c *conversion) images(ctx context.Context, f *feature, rows []robocache.Ro
 }
 
 // stills takes the images as bytes of files: encoded ones as they are.
-func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *write.EpisodeData, t *turn) error {
+func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *EpisodeData, t *turn) error {
 	var out [][]byte
 	err := c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
 		if r.Missing {
@@ -218,7 +217,7 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
 	if s.reason == "" {
 		err := c.ofSize(ctx, f, first.Path)
 		if err == nil {
-			err = write.CanCopy(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.fps)
+			err = CanCopy(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.fps)
 		}
 		var why *robocache.Error
 		switch {
@@ -243,14 +242,14 @@ func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error 
 	return err
 }
 
-func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *write.EpisodeData, m *EpisodeMap) {
+func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *EpisodeData, m *EpisodeMap) {
 	s := c.segment(ctx, f, e)
 	m.Video[f.Key] = s.verdict()
 	if s.reason != "" {
-		ep.Videos[f.Key] = write.VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
+		ep.Videos[f.Key] = VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
 		return
 	}
-	ep.Videos[f.Key] = write.VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
+	ep.Videos[f.Key] = VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
 	if c.opt.out.Frames == stats.NoFrames || !c.decodes {
 		return
 	}

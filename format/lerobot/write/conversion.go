@@ -1,4 +1,4 @@
-package export
+package write
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
@@ -210,7 +209,7 @@ func (c *conversion) chooseFeatures() {
 		if f.Kind == robocache.KindImage && c.asVideo(&f) {
 			out.still, out.Kind, out.DType = true, robocache.KindVideo, robocache.Uint8
 		}
-		if err := write.CanWrite(out.Feature); err != nil {
+		if err := CanWrite(out.Feature); err != nil {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
 			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, err.Error())
 			continue
@@ -373,7 +372,7 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		cfg.Features = append(cfg.Features, robocache.Feature{Key: RecordedTimestamps, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}})
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
-	w, err := write.NewWriter(ctx, target, cfg)
+	w, err := NewWriter(ctx, target, cfg)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package export
+package write
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -18,7 +17,7 @@ const partsName = ".robocache-encoded"
 // turn is one episode on its way: read and encoded ahead by any goroutine, written in its turn.
 type turn struct {
 	at, e    int
-	ep       *write.EpisodeData
+	ep       *EpisodeData
 	m        EpisodeMap
 	findings []robocache.Finding
 	err      error // the episode cannot be read
@@ -78,9 +77,9 @@ func (c *conversion) groups() [][]int {
 }
 
 // prepare reads the episodes of a group and encodes what is to be encoded.
-func (c *conversion) prepare(ctx context.Context, w *write.Writer, group []int) []*turn {
+func (c *conversion) prepare(ctx context.Context, w *Writer, group []int) []*turn {
 	turns := make([]*turn, len(group))
-	var eps []*write.EpisodeData
+	var eps []*EpisodeData
 	var of []*turn
 	for k, i := range group {
 		t := &turn{at: i, e: c.opt.Episodes[i]}
@@ -122,7 +121,7 @@ func (c *conversion) estimate(group []int) (n int64) {
 // ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting. Where groups are
 // large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that are finished), stay within aheadBytes,
 // but for the one whose turn is next.
-func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn) error) error {
+func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	var admit sync.WaitGroup
 	var work errgroup.Group
@@ -172,7 +171,7 @@ func (c *conversion) ahead(ctx context.Context, w *write.Writer, take func(*turn
 }
 
 // write takes the episodes in their turn.
-func (c *conversion) write(ctx context.Context, w *write.Writer) (err error) {
+func (c *conversion) write(ctx context.Context, w *Writer) (err error) {
 	defer guard.Malformed("convert", &err)
 	return c.ahead(ctx, w, func(t *turn) error {
 		c.report.Findings = append(c.report.Findings, t.findings...)
