@@ -43,6 +43,11 @@ type Format struct {
 	Options map[string]string
 }
 
+// KeepsClocks says that Write keeps streams on clocks of their own, with these choices of its options.
+func (f Format) KeepsClocks(options map[string]string) bool {
+	return f.Clocks || f.WriteOptions["timestamps"] != "" && options["timestamps"] == "true"
+}
+
 // OpenOptions are the choices that hold for every format.
 type OpenOptions struct {
 	Format       string // "" = detect

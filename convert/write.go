@@ -72,7 +72,7 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 			return nil, err
 		}
 	}
-	if opt.Align != nil || !f.Clocks {
+	if opt.Align != nil || !f.KeepsClocks(opt.WriteOptions.Options) {
 		if src, err = onGrid(ctx, src, &opt, &w); err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ type Dataset struct {
 	lengths []int
 	tasks   []int
 	width   map[string]int // NewRows: of the streams beside the rows; nil = they have clocks of their own
+	preset  *preset        // in place of the planar arm
 
 	mu     sync.Mutex
 	kept   map[int]*recording
@@ -64,6 +65,9 @@ func New(opt Options) (*Dataset, error) { return newDataset(opt, false) }
 func NewRows(opt Options) (*Dataset, error) { return newDataset(opt, true) }
 
 func newDataset(opt Options, rows bool) (*Dataset, error) {
+	if opt.Preset != "" {
+		return newPreset(opt)
+	}
 	switch opt.Codec {
 	case "":
 		opt.Codec = "png"
@@ -241,7 +245,13 @@ func (d *Dataset) recording(e int) (*recording, error) {
 		}
 	}
 	d.mu.Unlock()
-	r.once.Do(func() { r.episode, r.err = d.o.episode(e, d.fps, d.width) })
+	r.once.Do(func() {
+		if d.preset != nil {
+			d.record(r, e)
+			return
+		}
+		r.episode, r.err = d.o.episode(e, d.fps, d.width)
+	})
 	return r, r.err
 }
 

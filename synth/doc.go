@@ -15,6 +15,8 @@
 //	S9  The samples, their recorded timestamps and what the recorder lost follow from seed and options, not from the format: a message of New on a clock of
 //	    its own, a column of Write or NewRows. Cameras lose the frames that the rows lose. What rows have no place for is a finding.
 //
+//	S10 A preset is made of formulas, without a world: streams of numbers, timestamps of each trajectory. S1 and S7 hold for it.
+//
 // # Streams faster than the images
 //
 // LeRobot, and other formats of one clock, have one row a frame. A stream that is faster (joints=100, force=333 beside camera=30) is stored as the native

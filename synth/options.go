@@ -37,6 +37,10 @@ type Options struct {
 	Points  int           `json:"points"`  // largest number of points of a cloud (rate "cloud"); 512
 	Depth   bool          `json:"depth"`   // a depth image beside each of camera 0, in mm
 
+	// Preset names a dataset of numbers in place of the planar arm (Presets); Episodes, Seed and Cap are its options alone.
+	Preset string `json:"preset,omitempty"`
+	Cap    int    `json:"cap,omitempty"` // preset heterogeneous: most rows of a trajectory, which are then spread over its time
+
 	// Codec of the cameras, of Write where the format has video: "av1", "h264", "hevc", or "png" for still images. "" = av1, or h264 where the
 	// encoder for it is missing (Report.Findings says so). Of New, and of formats that keep images: "png" (default), "jpeg" or "raw".
 	Codec string `json:"codec"`
@@ -112,6 +116,9 @@ func (o Options) fitsRows() error {
 		if _, ok := o.Rates[k]; ok {
 			return misuse("rates: "+k, "camera, joints or force for rows of one clock", k)
 		}
+	}
+	if o.Preset != "" {
+		return misuse("preset "+o.Preset, "a format that keeps clocks, or one grid", "rows of one clock")
 	}
 	if o.Late != 0 || o.Offset != 0 || o.Skew != 0 || o.Dropout != 0 || o.Depth {
 		return misuse("late, offset, skew, dropout and depth", "a dataset with clocks of its own (New)", "rows of one clock")

@@ -22,10 +22,10 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	if f.Write == nil {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "synth", Msg: "the format " + opt.Format + " is read, not written"}
 	}
-	if err := opt.fitsRows(); err != nil && !f.Clocks {
-		return nil, err
-	}
 	ds, options, err := For(opt, f, false)
+	if err == nil && !f.KeepsClocks(options) {
+		err = opt.fitsRows()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +57,9 @@ func For(opt Options, f robocache.Format, grid bool) (*Dataset, map[string]strin
 		case "png", "jpeg":
 			options["images"] = "images"
 		}
+	}
+	if _, ok := f.WriteOptions["timestamps"]; ok && !grid && opt.Preset != "" {
+		options["timestamps"] = "true"
 	}
 	world := NewRows
 	if grid || f.Clocks || opt.needsClocks() {

@@ -68,7 +68,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 }
 
 // units of timestamps, in seconds.
-var units = map[string]float64{"": 1, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+var units = map[string]float64{"": 0, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 // clock finds what the options say of timestamps.
 func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) {

@@ -13,6 +13,9 @@
 //	M5  uint8 rows of height × width × 1 or 3 are images, as pixels; rows of JPEG or PNG bytes are those. uint16 and float32 of one channel are depth.
 //	    Option channel_order says where the channels are blue, green, red.
 //	M6  Write is the way back: what it wrote is read with the same streams, rows, tasks and splits. What robomimic cannot hold (streams on
-//	    clocks of their own, rows of varying length, timestamps off the grid, a second task) is dropped or flattened with a finding, and
+//	    clocks of their own and timestamps off the grid but by option timestamps, rows of varying length, a second task) is dropped or flattened with a finding, and
 //	    nothing is made up: a source without rewards gives a file without.
+//	M7  Where the attribute timestamps_suffix of data names an ending ("_timestamps"), or a stream of another length than the actions has them, <name>_timestamps
+//	    beside <name> are its timestamps (seconds where floating, nanoseconds where integer), and no stream: <name> is on a clock of its own, shared by those
+//	    that one data set of timestamps has names beside. Those of actions are the rows', unless OpenOptions.HZ says a rate. Write does so by option timestamps.
 package robomimic

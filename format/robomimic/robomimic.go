@@ -316,6 +316,10 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 			if t := language(ctx, &a, "language_instruction"); t != "" {
 				task = strings.Trim(t, `"`)
 			}
+		case h5set.TimestampsAttribute:
+			if t, ok, _ := a.Text(ctx); ok {
+				d.Suffix = t
+			}
 		case "env_name", "env":
 			if t, ok, _ := a.Text(ctx); ok && name == "" {
 				name = t

@@ -25,6 +25,7 @@ import (
 var writeOptions = map[string]string{
 	"compression":   "of images: none (default), gzip, or gzip:1 to gzip:9; an image is a chunk",
 	"next_obs":      "true: next_obs/<key> too, each row that of the step after it (robomimic's load_next_obs)",
+	"timestamps":    "true: streams keep their own clocks and timestamps, as <name>_timestamps beside each",
 	"scale_actions": "true: each dimension of the actions is scaled onto [-1, 1]; the attributes actions_scale and actions_offset of data take it back",
 }
 
@@ -32,7 +33,8 @@ var writeOptions = map[string]string{
 //
 // Streams of the rows' own clock are written: observation.<key> as obs/<key>, action as actions, next.reward and next.done as rewards and
 // dones, others by their key. Images become pixels: uint8, depth as uint16 or float32 (metres, of video). Timestamps are not kept but as
-// control_freq; tasks are in ep_meta ("lang"); splits become masks.
+// control_freq, and by option timestamps as <name>_timestamps: then streams on clocks of their own are written too. Tasks are in ep_meta
+// ("lang"); splits become masks.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
 	defer guard.Malformed("robomimic write", &err)
 	w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
@@ -74,7 +76,9 @@ type writer struct {
 	streams  []outStream
 	deflate  int
 	next     bool
-	scales   bool // the actions
+	clocks   bool           // streams keep theirs
+	sharing  map[string]int // clock → streams on it
+	scales   bool           // the actions
 	acts     actions
 	demos    map[int]string // source position → name
 	worst    int64          // ns that a timestamp is off the grid
@@ -100,7 +104,7 @@ func (w *writer) find(sev robocache.Severity, code string, where robocache.Where
 func (w *writer) settle() {
 	for k := range w.opt.Options {
 		if _, ok := writeOptions[k]; !ok {
-			misuse(k, "compression, next_obs or scale_actions", k)
+			misuse(k, "compression, next_obs, timestamps or scale_actions", k)
 		}
 	}
 	compression := w.opt.Options["compression"]
@@ -114,7 +118,7 @@ func (w *writer) settle() {
 	case name != "" && name != "none" || leveled:
 		misuse("compression", "none, gzip, or gzip:1 to gzip:9", compression)
 	}
-	for key, on := range map[string]*bool{"next_obs": &w.next, "scale_actions": &w.scales} {
+	for key, on := range map[string]*bool{"next_obs": &w.next, "scale_actions": &w.scales, "timestamps": &w.clocks} {
 		switch v := w.opt.Options[key]; v {
 		case "true":
 			*on = true
@@ -128,6 +132,7 @@ func (w *writer) settle() {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no feature " + k + " to keep"})
 		}
 	}
+	w.sharing = map[string]int{}
 	taken := map[string]string{} // where in a demo → the stream
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
@@ -138,8 +143,8 @@ func (w *writer) settle() {
 		s.group, s.name = place(f.Key)
 		why := ""
 		switch {
-		case f.Clock != "":
-			why = "it has a clock of its own: give all streams one (--hz)"
+		case f.Clock != "" && !w.clocks:
+			why = "it has a clock of its own: give all streams one (--hz), or keep them (--write-option timestamps=true)"
 		case f.Ragged() || f.Kind == robocache.KindPointCloud:
 			why = "its rows vary in length"
 		case f.Kind == robocache.KindNumeric && (f.RowBytes() == 0 || slices.Contains(f.Shape, 0)):
@@ -167,6 +172,13 @@ func (w *writer) settle() {
 	}
 	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write robomimic", Where: robocache.Where{"dataset": w.src.Info().URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.report.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"})
+	}
+	for i := range w.streams {
+		s := &w.streams[i]
+		if twin := taken[s.group+"/"+s.name+h5set.TimestampsSuffix]; w.clocks && twin != "" {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"stream": twin}, Msg: "its place is that of the timestamps of " + s.Key, Hint: "leave it out (--keys), or rename it by a mapping (--map)"})
+		}
+		w.sharing[s.Clock]++
 	}
 	if taken["/actions"] == "" {
 		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping (--map)")
@@ -213,10 +225,13 @@ func (w *writer) write() {
 		}
 	}
 	w.closeActions(data)
+	if w.clocks {
+		guard.Check(data.Attribute(h5set.TimestampsAttribute, h5set.TimestampsSuffix))
+	}
 	guard.Check(errors.Join(data.Attribute("total", w.report.Frames), data.Attribute("env_args", w.env()), data.Close()))
 	w.masks()
 	if w.offGrid > 0 {
-		w.find(robocache.SeverityWarning, "timestamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "bring the streams onto a grid first (--hz)")
+		w.find(robocache.SeverityWarning, "timestamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "keep them (--write-option timestamps=true), or bring the streams onto a grid first (--hz)")
 	}
 	if w.manyTask > 0 {
 		w.find(robocache.SeverityWarning, "tasks-lost", nil, w.manyTask, "episodes have several tasks: robomimic knows one a demo, the first is its lang", "")
@@ -245,9 +260,9 @@ func (w *writer) env() string {
 		}
 	}
 	kwargs := map[string]any{}
-	if w.info.FPS.Zero() {
+	if w.info.FPS.Zero() && !w.clocks {
 		w.find(robocache.SeverityWarning, "no-rate", nil, 0, "nothing says the rate of the rows: control_freq is left out", "name it when reading: --rows-hz, in Python rows_hz=")
-	} else {
+	} else if !w.info.FPS.Zero() {
 		kwargs["control_freq"] = w.info.FPS.Float()
 	}
 	if w.info.Robot != "" {

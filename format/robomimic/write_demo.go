@@ -1,11 +1,16 @@
 package robomimic
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/format/internal/raster"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -22,7 +27,9 @@ func (w *writer) demo(data *h5.GroupWriter, e int) {
 		return
 	}
 	meta := guard.Must(w.src.Episode(w.ctx, e))
-	w.timestamps(e, rows)
+	if !w.clocks {
+		w.timestamps(e, rows)
+	}
 	name := fmt.Sprintf("demo_%d", w.report.Episodes)
 	demo := guard.Must(data.Group(name))
 	before := w.acts
@@ -54,11 +61,16 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 		}
 		return groups[name]
 	}
+	clocks := map[string]*h5.DatasetWriter{}
 	for i := range w.streams {
 		s := &w.streams[i]
 		g := group(s.group)
+		rows := rows
+		if w.clocks {
+			rows = w.clock(g, s, e, clocks)
+		}
 		var next *h5.GroupWriter
-		if w.next && s.group == "obs" {
+		if w.next && s.group == "obs" && rows > 0 {
 			next = group("next_obs")
 		}
 		guard.Check(robocache.At(guard.Try(func() { w.stream(s, g, next, reader.Rows(e, 0, rows)) }), robocache.Where{"stream": s.Key}))
@@ -66,6 +78,33 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 	for _, g := range order {
 		guard.Check(g.Close())
 	}
+}
+
+// clock writes the timestamps of a stream beside it, once for all streams on its clock, and says how many there are: as seconds where those keep
+// every nanosecond, else as integers.
+func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, written map[string]*h5.DatasetWriter) int {
+	at := guard.Must(w.src.Times(w.ctx, e, s.Key))
+	name := s.name + h5set.TimestampsSuffix
+	if d := written[s.Clock]; d != nil {
+		guard.Check(g.Link(name, d))
+		return len(at)
+	}
+	spec := h5.Spec{DType: robocache.Float64, Shape: []int64{int64(len(at))}, Names: w.sharing[s.Clock]}
+	if slices.ContainsFunc(at, func(t int64) bool { return int64(math.RoundToEven(float64(t)/1e9*1e9)) != t }) {
+		spec.DType = robocache.Int64
+	}
+	b := make([]byte, 0, 8*len(at))
+	for _, t := range at {
+		v := uint64(t)
+		if spec.DType == robocache.Float64 {
+			v = math.Float64bits(float64(t) / 1e9)
+		}
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	d := guard.Must(g.Dataset(name, spec))
+	guard.Check(errors.Join(d.Write(b), d.Close()))
+	written[s.Clock] = d
+	return len(at)
 }
 
 // stream writes one stream of an episode, and where next is given the same a step later.

@@ -29,12 +29,15 @@ Without options: LeRobot v3.0, 4 episodes of 2 s, two cameras of 128×96; 'roboc
 The same seed gives the same samples, timestamps and losses in every format: MCAP has them on clocks of their own; in formats of one clock,
 LeRobot among them, a stream beside the rows is a column of each row's samples, with <key>.recorded and <key>.count. --hz, and --late,
 --offset, --skew, --dropout, --depth, clouds and texts, bring what is on clocks of its own onto a grid there. '--episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333' makes many short trajectories of
-several rates: rows at 30 Hz, joints at 100, force at 333.`,
+several rates: rows at 30 Hz, joints at 100, force at 333.
+Presets are sets of numbers for training. heterogeneous: 5000 trajectories of 1 to 4 s, robot i mod 5 at 30, 50, 100, 125 or 333 Hz, action 7, proprio 14;
+rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 10. MCAP and robomimic keep their clocks; other formats get a grid (--hz, 50).`,
 		Example: `  robocache synth ./demo
   robocache synth ./demo --episodes 20 --seconds 10 --cameras 3 --size 640x480
   robocache synth ./demo --rates camera=30,joints=100,force=333 --jitter 2ms --gaps 0.01 --seed 7
   robocache synth ./demo.mcap --format mcap --rates camera=30,joints=100,force=333,cloud=10,text=2 --late 300ms --skew 50
-  robocache synth ./many --format robomimic --episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333`,
+  robocache synth ./many --format robomimic --episodes 5000 --seconds 1 --spread 0.8 --cameras 0 --rates 30..333
+  robocache synth ./robots.hdf5 --format robomimic --preset heterogeneous --cap 200`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.Flags().StringVar(&format, "format", robocache.DefaultFormat(), "the format to write")
@@ -58,6 +61,11 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 	c.Flags().StringVar(&opt.Codec, "codec", "", "LeRobot: av1 (default), h264, hevc, or png for images in the table; other formats: png (default), jpeg or raw")
 	c.Flags().IntVar(&opt.GOP, "gop", 0, "images between key images (0: 2, LeRobot's)")
 	c.Flags().StringSliceVar(&opt.Tasks, "task", nil, "task text, may be given several times")
+	c.Flags().StringVar(&opt.Preset, "preset", "", strings.Join(synth.Presets(), " or ")+": a set of numbers in place of the arm")
+	c.Flags().IntVar(&opt.Cap, "cap", 0, "preset heterogeneous: most rows of a trajectory, spread over its time")
+	for _, other := range []string{"seconds", "rates", "cameras", "size", "jitter", "gaps", "spread", "late", "offset", "skew", "dropout", "points", "depth", "codec", "gop", "task"} {
+		c.MarkFlagsMutuallyExclusive("preset", other)
+	}
 	return answers(c, func(cmd *cobra.Command, args []string) (r *synth.Report, found, err error) {
 		if opt.Rates, err = synth.ParseRates(rates); err != nil {
 			return nil, nil, err
@@ -77,13 +85,8 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 		if err != nil {
 			return nil, nil, err
 		}
-		var out convert.Options
-		if hz != "" {
-			rate, err := robocache.RateOf(hz)
-			if err != nil {
-				return nil, nil, misuse("--hz: " + err.Error())
-			}
-			out.Align = &align.Config{HZ: rate}
+		if opt.Preset != "" && !cmd.Flags().Changed("episodes") {
+			opt.Episodes = 0
 		}
 		ds, options, err := synth.For(opt, f, hz != "")
 		if err != nil {
@@ -94,18 +97,36 @@ several rates: rows at 30 Hz, joints at 100, force at 333.`,
 			return nil, nil, err
 		}
 		maps.Copy(options, chosen)
+		if opt.Preset != "" && !f.KeepsClocks(options) && hz == "" {
+			hz = synth.GridHZ
+		}
+		var out convert.Options
+		if hz != "" {
+			rate, err := robocache.RateOf(hz)
+			if err != nil {
+				return nil, nil, misuse("--hz: " + err.Error())
+			}
+			out.Align = &align.Config{HZ: rate}
+		}
 		out.Options, out.Progress = options, func(done, total int) { bar(int64(done), int64(total)) }
 		written, err := convert.Write(cmd.Context(), ds, format, args[0], out)
 		if err != nil {
 			return nil, nil, err
 		}
 		r = ds.Report(args[0], written)
-		if ds.Info().Clock != "" && (hz != "" || !f.Clocks) {
+		if out.Align != nil {
+			r.FPS = out.Align.HZ.Float()
+		}
+		if (ds.Info().Clock != "" || opt.Preset != "") && (hz != "" || !f.KeepsClocks(options)) {
 			r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "resampled", Message: "the streams are on a grid: its values are made of the samples that were recorded, and are not they", Hint: "a format that keeps clocks: --format " + strings.Join(keepClocks(), ", ")})
 		}
 		return r, nil, nil
 	}, func(w io.Writer, r *synth.Report) {
-		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames at %g fps, seed %d\n  %s\n", r.URI, format, r.Episodes, r.Frames, r.FPS, r.Seed, strings.Join(r.Keys, ", "))
+		rate := fmt.Sprintf("at %g fps", r.FPS)
+		if r.FPS == 0 {
+			rate = "at rates of their own"
+		}
+		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames %s, seed %d\n  %s\n", r.URI, format, r.Episodes, r.Frames, rate, r.Seed, strings.Join(r.Keys, ", "))
 		printFindings(w, r.Findings)
 	})
 }

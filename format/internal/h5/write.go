@@ -120,7 +120,10 @@ func pack(parts ...any) []byte {
 	return b
 }
 
-const msgGroupInfo = 0x0a
+const (
+	msgGroupInfo  = 0x0a
+	msgReferences = 0x16
+)
 
 // messages are those of an object header.
 type messages []byte

@@ -17,6 +17,7 @@ type Spec struct {
 	ChunkRows int64
 	Deflate   int  // level 1 to 9; 0 = none
 	Shuffle   bool // bytes of the same rank stand together before they are deflated
+	Names     int  // that the data set will have in all (GroupWriter.Link); 0 = one
 }
 
 // DatasetWriter is a data set in the making: its rows come in order.
@@ -34,6 +35,7 @@ type DatasetWriter struct {
 	attrs  messages
 	chunks *chunkWriter
 	closed bool
+	addr   uint64 // once closed
 }
 
 // Dataset begins a data set below g. Its space is reserved at once where it has no chunks: several may be filled in turn.
@@ -157,7 +159,11 @@ func (d *DatasetWriter) Close() error {
 		m.add(msgFill, u8(3), u8(0x0a)) // late
 		m.add(msgLayout, u8(3), u8(1), at, d.rows*d.row)
 	}
-	d.parent.link(d.name, d.w.header(slices.Concat(m, d.attrs)))
+	if d.spec.Names > 1 {
+		m.add(msgReferences, u8(0), u32(d.spec.Names))
+	}
+	d.addr = d.w.header(slices.Concat(m, d.attrs))
+	d.parent.link(d.name, d.addr)
 	return d.w.err
 }
 

@@ -67,6 +67,18 @@ func (g *GroupWriter) link(name string, addr uint64) {
 	g.open--
 }
 
+// Link gives a closed data set one more name, in g.
+func (g *GroupWriter) Link(name string, d *DatasetWriter) error {
+	if !d.closed {
+		return writeMisuse("the data set %q is not closed", d.name)
+	}
+	if err := g.claim(name); err != nil {
+		return err
+	}
+	g.link(name, d.addr)
+	return nil
+}
+
 func plainASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }

@@ -82,11 +82,14 @@ func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocac
 		bad(robocache.SeverityWarning, "empty-episode", "", "the episode has no rows")
 		return
 	}
-	if s.Episodes[e].Times != "" {
+	if s.Episodes[e].Times != "" || s.rowTimes != "" {
 		try("bad-timestamps", "", func() { guard.Must(s.Times(ctx, e, "")) })
 	}
 	for i := range s.Streams {
 		st := &s.Streams[i]
+		if st.Clock != "" && st.times != "" && !try("bad-timestamps", st.Key, func() { guard.Must(s.Times(ctx, e, st.Key)) }) {
+			continue
+		}
 		if try("bad-stream", st.Key, func() { s.dataset(ctx, e, i) }) {
 			try("unreadable-rows", st.Key, func() { s.readThrough(ctx, e, i, decode, bad) })
 		}

@@ -1,6 +1,7 @@
 package h5set
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -49,8 +50,12 @@ type Set struct {
 	Info_    *robocache.Info
 	Streams  []Stream
 	Episodes []Episode
-	// TimestampUnit is what a number of Episode.Times stands for, in seconds.
+	// TimestampUnit is what a number of timestamps stands for, in seconds. 0: a second, an integer of <name>_timestamps a nanosecond.
 	TimestampUnit float64
+	// Suffix is what the names of timestamps end with: those of actions are actions_timestamps. "": nothing says it yet.
+	Suffix string
+
+	rowTimes string // timestamps of the rows, by Suffix; "" where there are none
 
 	op    reader.Op
 	st    store.Store
@@ -58,6 +63,7 @@ type Set struct {
 	cache *h5.Cache
 	limit int64
 	byKey map[string]int
+	hz    bool // the caller says the rate of the rows
 
 	opened  []atomic.Pointer[opened]
 	held    atomic.Int64
@@ -78,7 +84,7 @@ func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, re
 		return nil, err
 	}
 	limit := reader.Budget(opt, defaultBudget, smallestBudget)
-	s = &Set{Info_: &robocache.Info{URI: robocache.Redact(uri), Format: format, FPS: opt.HZ, Findings: found}, TimestampUnit: 1,
+	s = &Set{Info_: &robocache.Info{URI: robocache.Redact(uri), Format: format, FPS: opt.HZ, Findings: found}, hz: !opt.HZ.Zero(),
 		op: reader.Op(format), st: st, cache: h5.NewCache(limit - limit/8), limit: limit, pool: newPool(st)}
 	err = guard.Try(func() {
 		read(s, names)
@@ -97,7 +103,9 @@ func (s *Set) ready() {
 	s.byKey = map[string]int{}
 	for i := range s.Streams {
 		f := &s.Streams[i].Feature
-		f.FPS = s.Info_.FPS
+		if f.Clock == "" || s.Streams[i].times == "" { // what timestamps of its own say is no rate
+			f.FPS = s.Info_.FPS
+		}
 		if _, twice := s.byKey[f.Key]; twice {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"stream": f.Key}, Msg: "two data sets would have this name"})
 		}
@@ -125,7 +133,7 @@ func (s *Set) plan() {
 	var low, all int64
 	for i := range s.Streams {
 		f := &s.Streams[i]
-		n := int64(f.Elements()*f.DType.Size()) * s.Info_.Frames
+		n := int64(float64(f.Elements()*f.DType.Size()) * float64(s.Info_.Frames) * cmp.Or(f.share, 1))
 		if f.How == Numbers {
 			low += n
 		}
@@ -228,7 +236,7 @@ func (s *Set) open(ctx context.Context, episode int) *opened {
 	w := e.Walker(ctx)
 	o := &opened{sets: make([]*h5.Dataset, len(s.Streams)), errs: make([]error, len(s.Streams)), bytes: int64(len(s.Streams)) * 24}
 	same := map[string]*h5.Dataset{}
-	clocks := map[string]int64{}
+	clocks := map[string]ticks{}
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		o.errs[i] = Tolerate(func() {
@@ -239,11 +247,8 @@ func (s *Set) open(ctx context.Context, episode int) *opened {
 				o.bytes += 600
 			}
 			length := int64(e.Length)
-			if st.Clock != "" {
-				if _, ok := clocks[st.Clock]; !ok {
-					clocks[st.Clock] = d.Rows()
-				}
-				length = clocks[st.Clock]
+			if st.Clock != "" || st.times != "" {
+				length = s.ticks(w, st, d, clocks)
 			}
 			st.fits(d, length)
 			d.Keep = s.keepAll || st.How == Numbers && s.keepLow

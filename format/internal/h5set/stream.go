@@ -33,6 +33,9 @@ type Stream struct {
 	BGR  bool // the first three channels are blue, green, red
 	// After says that its data sets have one row more than the episode: the state that the last action led to.
 	After bool
+	// times are the timestamps that lie beside it, below the episode; "" where there are none.
+	times string
+	share float64 // of a stream with a clock of its own: its rows, as a share of the first episode's; else 0
 	// Of a field of a compound: where in an element.
 	field       string
 	offset, len int
@@ -89,7 +92,11 @@ func (s *Stream) fits(d *h5.Dataset, length int64) {
 		length++
 	}
 	if d.Rows() != length {
-		bad(fmt.Sprintf("%d rows, as the episode has", length), fmt.Sprint(d.Rows()))
+		whose := "the episode"
+		if s.times != "" {
+			whose = s.times
+		}
+		bad(fmt.Sprintf("%d rows, as %s has", length, whose), fmt.Sprint(d.Rows()))
 	}
 }
 

@@ -1,11 +1,13 @@
 package h5set
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -37,8 +39,15 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 	guard.Check(ctx.Err())
 	e := &s.Episodes[episode]
 	length := s.length(ctx, episode, stream)
-	if e.Times != "" && (stream < 0 || s.Streams[stream].Clock == "") {
-		return s.timestamps(ctx, e), nil
+	path := ""
+	switch {
+	case stream >= 0 && s.Streams[stream].Clock != "":
+		path = s.Streams[stream].times
+	case e.Times != "" || !s.hz:
+		path = cmp.Or(e.Times, s.rowTimes)
+	}
+	if path != "" {
+		return s.timestamps(ctx, e, path, length), nil
 	}
 	if s.Info_.FPS.Zero() {
 		return nil, robocache.NoClock(s.Info_.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
@@ -46,23 +55,27 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 	return reader.Grid(s.Info_.FPS, length), nil
 }
 
-// timestamps reads the timestamps that the file holds.
-func (s *Set) timestamps(ctx context.Context, e *Episode) []int64 {
+// timestamps reads timestamps that the file holds.
+func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length int) []int64 {
 	defer guard.In("episode", e.Index)
 	defer guard.In("file", e.File.Name())
-	d := e.Walker(ctx).Dataset(e.Times)
+	d := e.Walker(ctx).Dataset(path)
 	bad := func(where robocache.Where, want, got string) {
 		guard.Fail(robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where))
 	}
 	t, dims := elementOf(d)
-	if t.Size() == 0 || d.Rows() != int64(e.Length) || len(dims) > 1 || len(dims) == 1 && dims[0] != 1 {
-		bad(nil, fmt.Sprintf("%d timestamps", e.Length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type))
+	if t.Size() == 0 || d.Rows() != int64(length) || len(dims) > 1 || len(dims) == 1 && dims[0] != 1 {
+		bad(nil, fmt.Sprintf("%d timestamps", length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type))
 	}
 	raw := make([]byte, d.Rows()*d.RowBytes())
 	guard.Check(d.ReadRows(ctx, 0, d.Rows(), raw))
-	out := make([]int64, e.Length)
+	out := make([]int64, length)
+	unit := cmp.Or(s.TimestampUnit, 1)
+	if s.TimestampUnit == 0 && path != e.Times && t.Integer() {
+		unit = 1e-9
+	}
 	for k := range out {
-		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], s.TimestampUnit, s.Info_.FPS); out[k] == noTime {
+		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], unit, s.Info_.FPS); out[k] == noTime {
 			bad(robocache.Where{"index": k}, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
 		}
 		if k > 0 && out[k] < out[k-1] {
@@ -70,6 +83,90 @@ func (s *Set) timestamps(ctx context.Context, e *Episode) []int64 {
 		}
 	}
 	return out
+}
+
+// What writers say of timestamps: the attribute of data that names the ending, and that ending.
+const (
+	TimestampsAttribute = "timestamps_suffix"
+	TimestampsSuffix    = "_timestamps"
+)
+
+// ticks is a clock in an episode: the address of its timestamps and their number.
+type ticks struct {
+	addr uint64
+	rows int64
+}
+
+// ticks gives the rows of a stream's clock. Streams that shared timestamps in the first episode do so in all.
+func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks) int64 {
+	path := st.times
+	c, ok := known[st.Clock]
+	if !ok && st.Clock == "" {
+		path = s.rowTimes
+	}
+	if !ok {
+		c.rows = d.Rows()
+		if path != "" {
+			c = ticks{w.Object(path).Address(), w.Dataset(path).Rows()}
+		}
+		known[st.Clock] = c
+	}
+	if st.times != "" && w.Object(st.times).Address() != c.addr {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"pointer": w.at(st.times)},
+			Want: "the timestamps that the stream shares with others in the first episode", Got: "timestamps of its own", Hint: "write the files again with one layout"})
+	}
+	return c.rows
+}
+
+// clocked finds the ending of timestamps where no attribute names it: a data set of another length than the episode's lies beside timestamps of its own.
+func (s *Set) clocked(w *Walker, e *Episode) {
+	if s.Suffix != "" {
+		return
+	}
+	w.Walk(func(path string, o *h5.Object) {
+		t := w.find(path + TimestampsSuffix)
+		if t == nil || s.Suffix != "" {
+			return
+		}
+		_ = Tolerate(func() {
+			d, times := guard.Must(o.Dataset(w.ctx, path)), guard.Must(t.Dataset(w.ctx, path))
+			if n := times.Rows(); len(d.Shape) > 0 && n == d.Rows() && n != int64(e.Length) && !(e.Acts && n == int64(e.Length)+1) {
+				s.Suffix = TimestampsSuffix
+			}
+		})
+	}, nil)
+}
+
+// findRowTimes gives the timestamps of the rows: those of the actions, or where there are none of the first data set that is as long as the episode.
+func (s *Set) findRowTimes(w *Walker, e *Episode) (path string) {
+	if s.Suffix == "" {
+		return ""
+	}
+	for _, actions := range []string{"actions", "action"} {
+		if w.find(actions) != nil && w.find(actions+s.Suffix) != nil {
+			return actions + s.Suffix
+		}
+	}
+	if e.Acts {
+		return ""
+	}
+	w.Walk(func(p string, o *h5.Object) {
+		_ = Tolerate(func() {
+			if path == "" && w.find(p+s.Suffix) != nil && guard.Must(o.Dataset(w.ctx, p)).Rows() == int64(e.Length) {
+				path = p + s.Suffix
+			}
+		})
+	}, nil)
+	return path
+}
+
+// find gives the data set at a path; nil where there is none.
+func (w *Walker) find(path string) (o *h5.Object) {
+	_ = Tolerate(func() { o = w.Object(path) })
+	if o != nil && !o.IsDataset() {
+		return nil
+	}
+	return o
 }
 
 const noTime = math.MinInt64

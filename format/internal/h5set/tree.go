@@ -13,8 +13,13 @@ import (
 
 // tree describes the streams of an episode by a rule: every data set whose first dimension is the episode's length, or one more where that is
 // the actions' (ManiSkill); where Others says so those of another length of more than one row too. key names them; "" leaves one out. found says what is none.
-func (e *Episode) tree(ctx context.Context, key func(path string) string) (out []Stream, found []robocache.Finding) {
+func (s *Set) tree(ctx context.Context, e *Episode, key func(path string) string) (out []Stream, found []robocache.Finding) {
 	w := e.Walker(ctx)
+	s.clocked(w, e)
+	clocks := map[uint64]string{} // address of timestamps → the clock
+	if s.rowTimes = s.findRowTimes(w, e); s.rowTimes != "" {
+		clocks[w.find(s.rowTimes).Address()] = ""
+	}
 	var longer []string
 	report := func(f robocache.Finding) {
 		if len(found) < 1000 {
@@ -33,15 +38,23 @@ func (e *Episode) tree(ctx context.Context, key func(path string) string) (out [
 	}
 	w.Walk(func(path string, o *h5.Object) {
 		k := key(path)
-		if k == "" {
+		of, timestamps := strings.CutSuffix(path, s.Suffix)
+		if k == "" || s.Suffix != "" && timestamps && w.find(of) != nil {
 			return
+		}
+		times := ""
+		if s.Suffix != "" && w.find(path+s.Suffix) != nil {
+			times = path + s.Suffix
 		}
 		var streams []Stream
 		err := Tolerate(func() {
 			d := guard.Must(o.Dataset(ctx, w.at(path)))
 			after := e.Acts && len(d.Shape) > 0 && d.Rows() == int64(e.Length)+1
 			other := e.Others && len(d.Shape) > 0 && d.Rows() > 1 && d.Rows() != int64(e.Length)
-			if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after && !other {
+			if times != "" {
+				after, other = false, false
+			}
+			if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after && !other && times == "" {
 				note(path, fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length))
 				return
 			}
@@ -49,8 +62,19 @@ func (e *Episode) tree(ctx context.Context, key func(path string) string) (out [
 			if streams, why = describe(ctx, d, k, path); len(streams) == 0 {
 				refuse(path, k, why)
 			}
+			clock := ""
+			if times != "" {
+				at := w.find(times).Address()
+				if _, ok := clocks[at]; !ok {
+					clocks[at] = k
+				}
+				clock = clocks[at]
+			}
 			for i := range streams {
-				streams[i].After = after
+				if clock != "" {
+					streams[i].share = float64(d.Rows()) / float64(e.Length)
+				}
+				streams[i].After, streams[i].times, streams[i].Clock = after, times, clock
 				if other { // nothing says when its rows were: it bounds no timeline
 					streams[i].Clock, streams[i].Latched = fmt.Sprintf("rows%d", d.Rows()), true
 				}
@@ -79,7 +103,7 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) {
 			continue
 		}
 		var found []robocache.Finding
-		err := Tolerate(func() { s.Streams, found = e.tree(ctx, key) })
+		err := Tolerate(func() { s.Streams, found = s.tree(ctx, e, key) })
 		if s.Info_.Findings = append(s.Info_.Findings, found...); err == nil {
 			return
 		}

@@ -1,0 +1,214 @@
+package synth
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// preset is a dataset of streams of numbers, what training is measured with. The streams' timestamps and values follow from seed and episode.
+type preset struct {
+	episodes int
+	hz       float64 // of the rows; 0 = each trajectory has a rate of its own
+	task     string
+	streams  []presetStream
+	length   func(o *Options, e int) int
+	make     func(o *Options, e int, put func(key string, times []int64, values []float64))
+}
+
+// presetStream is one of them; hz 0 = on the rows' clock.
+type presetStream struct {
+	key string
+	d   int
+	hz  float64
+}
+
+const (
+	stateKey  = "observation.proprio"
+	visionKey = "observation.vision"
+	actionKey = "action"
+)
+
+var presets = map[string]preset{
+	"heterogeneous": {episodes: 5000, task: "follow the waves", streams: []presetStream{{stateKey, 14, 0}, {actionKey, 7, 0}}, length: robotRows, make: robot},
+	"rtx": {episodes: 1000, hz: 10, task: "follow what is seen", streams: []presetStream{{visionKey, 512, 30}, {stateKey, 14, 100}, {actionKey, 7, 0}},
+		length: func(*Options, int) int { return rtxSeconds * 10 }, make: rtx},
+}
+
+// Presets lists what Options.Preset may be.
+func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
+
+// GridHZ is the rate that formats of one clock get a preset at.
+const GridHZ = "50"
+
+// newPreset makes a dataset of a preset.
+func newPreset(o Options) (*Dataset, error) {
+	p, ok := presets[o.Preset]
+	if !ok {
+		return nil, misuse("preset", strings.Join(Presets(), " or "), strconv.Quote(o.Preset))
+	}
+	if o.Episodes == 0 {
+		o.Episodes = p.episodes
+	}
+	if o.Episodes < 0 || o.Episodes > maxEpisodes*16 {
+		return nil, misuse("episodes", fmt.Sprintf("1 to %d", maxEpisodes*16), strconv.Itoa(o.Episodes))
+	}
+	if o.Cap < 0 || o.Cap == 1 || o.Cap > 0 && p.hz > 0 {
+		return nil, misuse("cap", "2 or more rows, of the heterogeneous preset", strconv.Itoa(o.Cap))
+	}
+	o.Robot, o.Tasks = "synthetic", []string{p.task}
+	d := &Dataset{o: o, preset: &p, streams: map[string]*stream{}, kept: map[int]*recording{}, tasks: make([]int, o.Episodes)}
+	if p.hz > 0 {
+		d.fps, _ = rateOf(p.hz)
+	}
+	d.info = robocache.Info{URI: fmt.Sprintf("synth:%s:%d", o.Preset, o.Seed), Format: "synth", Version: "1", Robot: o.Robot, FPS: d.fps, Episodes: o.Episodes, Tasks: []robocache.Task{{Text: p.task}}}
+	for _, s := range p.streams {
+		f := robocache.Feature{Key: s.key, Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{s.d}, FPS: d.fps}
+		if s.hz > 0 {
+			f.Clock, d.info.Clock = s.key, actionKey
+			f.FPS, _ = rateOf(s.hz)
+		}
+		d.info.Features = append(d.info.Features, f)
+		d.streams[s.key] = &stream{feature: f}
+	}
+	for e := range o.Episodes {
+		n := p.length(&o, e)
+		d.lengths, d.info.Frames = append(d.lengths, n), d.info.Frames+int64(n)
+	}
+	return d, nil
+}
+
+// record makes an episode of a preset.
+func (d *Dataset) record(r *recording, e int) {
+	r.episode = &episode{columns: map[string][]byte{}}
+	d.preset.make(&d.o, e, func(key string, times []int64, values []float64) {
+		b := make([]byte, 0, 4*len(values))
+		for _, v := range values {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+		}
+		r.columns[key], r.clocked[d.streams[key].feature.Clock] = b, &clocked{times, times}
+	})
+	r.length = d.lengths[e]
+}
+
+// robotHZ are the rates of the heterogeneous robots: robot i mod 5.
+var robotHZ = []int64{30, 50, 100, 125, 333}
+
+// robotTimes are 1 to 4 s at the robot's rate; where Cap bounds their number, as many over the same time.
+func robotTimes(o *Options, e int) (robocache.Rate, int64, int) {
+	rate := robocache.Rate{Num: robotHZ[e%len(robotHZ)], Den: 1}
+	seconds := 1 + float64(3*o.rng(e, drawLength).Float64())
+	n, end := int(seconds*rate.Float()), int64(0)
+	if o.Cap > 0 && n > o.Cap {
+		n, end = o.Cap, int64(math.Round(seconds*1e9))
+	}
+	return rate, end, n
+}
+
+func robotRows(o *Options, e int) int {
+	_, _, n := robotTimes(o, e)
+	return n
+}
+
+// robot moves each of 7 joints by two sines; what it feels is that, with noise, and how fast it changes.
+func robot(o *Options, e int, put func(key string, times []int64, values []float64)) {
+	rate, end, n := robotTimes(o, e)
+	times := make([]int64, n)
+	for k := range times {
+		if times[k] = rate.Nanos(int64(k)); end > 0 {
+			times[k] = int64(math.Round(float64(end) * float64(k) / float64(n-1)))
+		}
+	}
+	rng := o.rng(e, drawWorld)
+	var waves [7][2]wave
+	for j := range waves {
+		waves[j] = [2]wave{newWave(rng, 0.3, 1, 0.3, 0.8), newWave(rng, 1, 2, 0.1, 0.3)}
+	}
+	action, state := make([]float64, 0, 7*n), make([]float64, 14*n)
+	noise := o.rng(e, drawState)
+	for k, t := range times {
+		for j, w := range waves {
+			x0, v0 := w[0].at(t)
+			x1, v1 := w[1].at(t)
+			action = append(action, x0+x1)
+			state[14*k+j], state[14*k+7+j] = x0+x1+float64(0.01*noise.NormFloat64()), v0+v1
+		}
+	}
+	put(stateKey, times, state)
+	put(actionKey, times, action)
+}
+
+// wave is a sine: its frequency in rad/s, amplitude and phase.
+type wave struct{ w, a, phase float64 }
+
+func newWave(rng *rand.Rand, f0, f1, a0, a1 float64) wave {
+	between := func(lo, hi float64) float64 { return lo + float64((hi-lo)*rng.Float64()) }
+	return wave{2 * math.Pi * between(f0, f1), between(a0, a1), between(0, 2*math.Pi)}
+}
+
+// at is the value and its derivative.
+func (w *wave) at(t int64) (x, v float64) {
+	s, c := math.Sincos(float64(w.w*float64(t)*1e-9) + w.phase)
+	return float64(w.a * s), float64(float64(w.a*w.w) * c)
+}
+
+const (
+	rtxSeconds = 5
+	rtxSeen    = 8 // values of vision that matter; the others are noise
+)
+
+// rtx has three streams at rates of their own. Its actions are tanh of a fixed map of what is felt and of the first values that are seen.
+func rtx(o *Options, e int, put func(key string, times []int64, values []float64)) {
+	rng := o.rng(e, drawWorld)
+	var waves [14 + rtxSeen]wave
+	for i := range waves {
+		waves[i] = newWave(rng, 0.2, 1.5, 0.3, 1)
+	}
+	grid := func(hz int64) (times []int64) {
+		for k := range rtxSeconds * hz {
+			times = append(times, robocache.Rate{Num: hz, Den: 1}.Nanos(k))
+		}
+		return times
+	}
+	seen, felt, acted := grid(30), grid(100), grid(10)
+	noise := o.rng(e, drawState)
+	vision, state, action := make([]float64, 0, 512*len(seen)), make([]float64, 0, 14*len(felt)), make([]float64, 7*len(acted))
+	for _, t := range seen {
+		for i := range 512 {
+			x := noise.NormFloat64()
+			if i < rtxSeen {
+				x, _ = waves[14+i].at(t)
+			}
+			vision = append(vision, x)
+		}
+	}
+	for _, t := range felt {
+		for i := range 14 {
+			x, _ := waves[i].at(t)
+			state = append(state, x)
+		}
+	}
+	weights := rand.New(rand.NewPCG(0, 0)) // of no seed: the same map in every set
+	for i := range waves {
+		for j := range 7 {
+			weight := float64(0.5 * weights.NormFloat64())
+			for k, t := range acted {
+				x, _ := waves[i].at(t)
+				action[7*k+j] += float64(weight * x)
+			}
+		}
+	}
+	for i, x := range action {
+		action[i] = math.Tanh(x)
+	}
+	put(visionKey, seen, vision)
+	put(stateKey, felt, state)
+	put(actionKey, acted, action)
+}

@@ -1,0 +1,128 @@
+package synth
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// TestHeterogeneous: 5,000 trajectories, robot i mod 5 at a rate of its own for 1 to 4 s, timestamps per trajectory; what is felt is the action with a little noise, and
+// how fast it changes.
+func TestHeterogeneous(t *testing.T) {
+	d := made(t, Options{Preset: "heterogeneous"})
+	if i := d.Info(); i.Episodes != 5000 || i.Frames < 1_500_000 || i.Frames > 1_700_000 || !i.FPS.Zero() || i.Clock != "" {
+		t.Fatalf("%d trajectories, %d rows at %v Hz", i.Episodes, i.Frames, i.FPS)
+	}
+	for e := range 20 {
+		hz := float64(robotHZ[e%5])
+		if n := d.Len(e); float64(n) < hz-1 || float64(n) > 4*hz {
+			t.Errorf("trajectory %d at %g Hz: %d rows", e, hz, n)
+		}
+		times, _ := all(t, d, e, d.Info().Feature(actionKey))
+		for k, at := range times {
+			if want := int64(math.Round(float64(k) * 1e9 / hz)); at != want {
+				t.Fatalf("trajectory %d row %d at %d ns, want %d", e, k, at, want)
+			}
+		}
+		action, state := f32s(gather(t, d, e, actionKey)), f32s(gather(t, d, e, stateKey))
+		var noise float64
+		for k := 1; k < len(times)-1; k++ {
+			for j := range 7 {
+				x := action[7*k+j]
+				if x > 1.1 || x < -1.1 {
+					t.Fatalf("trajectory %d row %d: action %v", e, k, x)
+				}
+				noise += math.Pow(float64(state[14*k+j]-x), 2)
+				if slope := float64(action[7*k+7+j]-action[7*k-7+j]) / (2 / hz); math.Abs(slope-float64(state[14*k+7+j])) > 0.02+60/hz/hz*2 {
+					t.Fatalf("trajectory %d row %d: derivative %v, differences give %v", e, k, state[14*k+7+j], slope)
+				}
+			}
+		}
+		if sigma := math.Sqrt(noise / float64(7*(len(times)-2))); sigma < 0.008 || sigma > 0.012 {
+			t.Errorf("trajectory %d: noise of %v", e, sigma)
+		}
+	}
+}
+
+// TestCap: at most so many rows, over the same time: 333 Hz becomes 50 to 199.
+func TestCap(t *testing.T) {
+	d, free := made(t, Options{Preset: "heterogeneous", Cap: 200}), made(t, Options{Preset: "heterogeneous"})
+	if mean := float64(d.Info().Frames) / 5000; mean < 150 || mean > 160 {
+		t.Errorf("trajectories of %v rows", mean)
+	}
+	for e := range 15 {
+		times, _ := all(t, d, e, d.Info().Feature(actionKey))
+		long, _ := all(t, free, e, free.Info().Feature(actionKey))
+		if len(times) != min(len(long), 200) || !slices.IsSorted(times) {
+			t.Errorf("trajectory %d: %d rows of %d", e, len(times), len(long))
+		}
+		if end, was := times[len(times)-1], long[len(long)-1]; len(long) > 200 && (end < was || end > was+34_000_000) || len(long) <= 200 && end != was {
+			t.Errorf("trajectory %d ends at %d ns, not capped at %d", e, end, was)
+		}
+	}
+}
+
+// TestRTX: three streams at rates of their own; the action is one map of what is felt and of 8 values that are seen, in every set: a loss can fall.
+func TestRTX(t *testing.T) {
+	for _, seed := range []uint64{0, 9} {
+		d := made(t, Options{Preset: "rtx", Episodes: 3, Seed: seed})
+		weights, w := rand.New(rand.NewPCG(0, 0)), [14 + rtxSeen][7]float64{}
+		for i := range w {
+			for j := range w[i] {
+				w[i][j] = 0.5 * weights.NormFloat64()
+			}
+		}
+		for e := range 3 {
+			read := func(key string, n int) []float32 {
+				times, values := all(t, d, e, d.Info().Feature(key))
+				if len(times) != n || times[n-1] != d.streams[key].feature.FPS.Nanos(int64(n-1)) {
+					t.Fatalf("%s: %d samples, the last at %d ns", key, len(times), times[len(times)-1])
+				}
+				return f32s(values.([]byte))
+			}
+			vision, state, action := read(visionKey, 150), read(stateKey, 500), read(actionKey, 50)
+			for k := range 50 {
+				for j := range 7 {
+					var x float64
+					for i := range w {
+						if i < 14 {
+							x += w[i][j] * float64(state[14*10*k+i])
+						} else {
+							x += w[i][j] * float64(vision[512*3*k+i-14])
+						}
+					}
+					if got := float64(action[7*k+j]); math.Abs(got-math.Tanh(x)) > 1e-5 {
+						t.Fatalf("episode %d row %d: action %v, the map gives %v", e, k, got, math.Tanh(x))
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPresetSame: the same seed gives the same samples, another one others; what a preset has no use for is refused.
+func TestPresetSame(t *testing.T) {
+	for _, name := range Presets() {
+		a, b, c := made(t, Options{Preset: name, Episodes: 12}), made(t, Options{Preset: name, Episodes: 12}), made(t, Options{Preset: name, Episodes: 12, Seed: 1})
+		for e := 11; e >= 0; e-- {
+			for _, key := range a.Info().Keys() {
+				_, x := all(t, a, e, a.Info().Feature(key))
+				_, y := all(t, b, e, b.Info().Feature(key))
+				_, z := all(t, c, e, c.Info().Feature(key))
+				if !bytes.Equal(x.([]byte), y.([]byte)) || bytes.Equal(x.([]byte), z.([]byte)) {
+					t.Errorf("%s: %s of episode %d", name, key, e)
+				}
+			}
+		}
+	}
+	for _, opt := range []Options{{Preset: "none"}, {Preset: "rtx", Cap: 20}, {Preset: "heterogeneous", Cap: 1}, {Preset: "rtx", Episodes: -1}} {
+		if _, err := New(opt); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("%+v: %v", opt, err)
+		}
+	}
+}
