@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Config says how the streams of an episode come onto one timeline. In JSON its keys are Python's keyword names; a
@@ -145,13 +146,13 @@ func ParseConfig(b []byte) (Config, error) {
 }
 
 // validate checks what needs no data: the streams that are named, and the timeline.
-func (c *Config) validate(info *robocache.Info) error {
+func (c *Config) validate(info *robocache.Info) {
 	names := append(featureKeys(info), "task")
 	for _, l := range append(c.choices(), choice{"keys", slices.Clone(c.Keys)}) {
 		slices.Sort(l.keys)
 		for _, k := range l.keys {
 			if !slices.Contains(names, k) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: l.option + " names a stream that the dataset does not have", Hint: nearest(k, names)}
+				guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: l.option + " names a stream that the dataset does not have", Hint: nearest(k, names)})
 			}
 		}
 	}
@@ -160,15 +161,15 @@ func (c *Config) validate(info *robocache.Info) error {
 	}
 	switch {
 	case c.HZ.Zero() == (c.Times == nil):
-		return misuse("", "either hz or times", map[bool]string{true: "neither", false: "both"}[c.HZ.Zero()])
+		guard.Fail(misuse("", "either hz or times", map[bool]string{true: "neither", false: "both"}[c.HZ.Zero()]))
 	case !c.HZ.Zero() && (c.HZ.Num < 0 || c.HZ.Den <= 0):
-		return misuse("hz", "a rate > 0", c.HZ.String())
+		guard.Fail(misuse("hz", "a rate > 0", c.HZ.String()))
 	case c.Times != nil && c.Extent != "":
-		return misuse("extent has no meaning beside times", "one of them", "both")
+		guard.Fail(misuse("extent has no meaning beside times", "one of them", "both"))
 	case c.Window < 0:
-		return misuse("window", "0 or more ns", strconv.FormatInt(int64(c.Window), 10))
+		guard.Fail(misuse("window", "0 or more ns", strconv.FormatInt(int64(c.Window), 10)))
 	}
-	return c.CheckShifts()
+	guard.Check(c.CheckShifts())
 }
 
 func featureKeys(info *robocache.Info) (keys []string) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -84,18 +85,14 @@ type cached struct {
 	plan  *kernel.Plan
 }
 
-func (a *aligner) run() (*Aligned, error) {
+func (a *aligner) run() (_ *Aligned, err error) {
+	defer guard.Into(&err)
 	info := a.ds.Info()
 	if a.ep < 0 || a.ep >= info.Episodes {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Want: "an episode below " + strconv.Itoa(info.Episodes), Got: strconv.Itoa(a.ep)}
 	}
-	if err := a.cfg.validate(info); err != nil {
-		return nil, err
-	}
-	times, err := a.prepare()
-	if err != nil {
-		return nil, err
-	}
+	a.cfg.validate(info)
+	times := a.prepare()
 	out := &Aligned{Times: times, Streams: make([]Stream, 0, len(a.streams))}
 	for i := range a.streams {
 		s := &a.streams[i]
@@ -113,15 +110,10 @@ func (a *aligner) run() (*Aligned, error) {
 }
 
 // prepare makes the choices for each stream, reads its timestamps, and gives the timeline.
-func (a *aligner) prepare() ([]int64, error) {
+func (a *aligner) prepare() []int64 {
 	for _, f := range a.selected(a.ds.Info()) {
-		s, err := a.choose(f)
-		if err != nil {
-			return nil, err
-		}
-		if s.clock, err = a.clock(f.Key); err != nil {
-			return nil, err
-		}
+		s := guard.Must(a.choose(f))
+		s.clock = a.clock(f.Key)
 		a.streams = append(a.streams, s)
 	}
 	return a.timeline()
@@ -205,40 +197,36 @@ func evenStep(times []Nanos) int64 {
 }
 
 // clock reads the timestamps of a stream, checks them once, and finds whether another stream has the same.
-func (a *aligner) clock(key string) (int, error) {
+func (a *aligner) clock(key string) int {
 	timestamps, err := a.cfg.Timestamps(a.ctx, a.ds, a.ep, key)
 	if err != nil {
-		return 0, robocache.At(err, robocache.Where{"stream": key})
+		guard.Fail(robocache.At(err, robocache.Where{"stream": key}))
 	}
-	off, err := a.cfg.Shift(key)
-	if err != nil {
-		return 0, err
-	}
+	off := guard.Must(a.cfg.Shift(key))
 	if off != 0 {
 		timestamps = slices.Clone(timestamps)
 		for i := range timestamps {
 			timestamps[i] += off
 		}
-		if err := CheckTimestamps(timestamps, key); err != nil {
-			return 0, err
-		}
+		guard.Check(CheckTimestamps(timestamps, key))
 	}
 	for i, c := range a.clocks {
 		if slices.Equal(c, timestamps) {
-			return i, nil
+			return i
 		}
 	}
 	a.clocks = append(a.clocks, timestamps)
-	return len(a.clocks) - 1, nil
+	return len(a.clocks) - 1
 }
 
-func (a *aligner) timeline() ([]int64, error) {
+func (a *aligner) timeline() []int64 {
 	if a.cfg.Times != nil {
 		out := make([]int64, len(a.cfg.Times))
 		for i, t := range a.cfg.Times {
 			out[i] = int64(t)
 		}
-		return out, a.reserve(int64(len(out)) * 8)
+		a.reserve(int64(len(out)) * 8)
+		return out
 	}
 	var names []string
 	var streams [][]int64
@@ -254,37 +242,30 @@ func (a *aligner) timeline() ([]int64, error) {
 	}
 	kind := a.cfg.Extent
 	if kind != "" && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) && a.ds.Info().Feature(kind) != nil {
-		c, err := a.clock(kind)
-		if err != nil {
-			return nil, err
-		}
+		c := a.clock(kind)
 		names, streams = append(names, kind), append(streams, a.clocks[c])
 	}
 	t0, t1, err := Extent(kind, names, streams)
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	n := UniformCount(t0, t1, a.cfg.HZ)
 	if n > 1<<40 {
 		n = 1 << 40 // enough to exceed any budget, too little to overflow
 	}
-	if err := a.reserve(n * 8); err != nil {
-		return nil, err
-	}
-	return Uniform(t0, t1, a.cfg.HZ), nil
+	a.reserve(n * 8)
+	return Uniform(t0, t1, a.cfg.HZ)
 }
 
 // reserve counts memory before it is allocated.
-func (a *aligner) reserve(n int64) error {
+func (a *aligner) reserve(n int64) {
 	if n > a.left {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "align", Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes more", a.left), Got: strconv.FormatInt(n, 10), Hint: "align fewer streams or a shorter span at a time, or raise memory_budget"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "align", Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes more", a.left), Got: strconv.FormatInt(n, 10), Hint: "align fewer streams or a shorter span at a time, or raise memory_budget"})
 	}
 	a.left -= n
-	return nil
 }
 
 // plan makes the plan of a stream, or finds that of another one on the same clock (A1).
-func (a *aligner) plan(s *source, times []int64) (*kernel.Plan, error) {
+func (a *aligner) plan(s *source, times []int64) (_ *kernel.Plan, err error) {
+	defer guard.Into(&err)
 	key := s.opt
 	key.Stream = ""
 	for _, c := range a.plans {
@@ -292,41 +273,35 @@ func (a *aligner) plan(s *source, times []int64) (*kernel.Plan, error) {
 			return c.plan, nil
 		}
 	}
-	if err := a.reserve(int64(len(times)) * 18); err != nil {
-		return nil, err
-	}
-	p, err := NewPlan(a.clocks[s.clock], times, s.opt)
-	if err != nil {
-		return nil, err
-	}
+	a.reserve(int64(len(times)) * 18)
+	p := guard.Must(NewPlan(a.clocks[s.clock], times, s.opt))
 	a.plans = append(a.plans, cached{s.clock, key, p})
 	return p, nil
 }
 
 // stream makes the values that a plan asks for.
-func (a *aligner) stream(s *source, p *kernel.Plan) (*Stream, error) {
+func (a *aligner) stream(s *source, p *kernel.Plan) (_ *Stream, err error) {
+	defer guard.Into(&err)
 	f := &s.feature
 	out := &Stream{Key: f.Key, Kind: f.Kind, Mode: s.opt.Mode, Edge: s.opt.Edge, DType: f.DType, Shape: f.Shape}
-	if err := a.reserve(int64(p.Len())); err != nil {
-		return nil, err
-	}
-	p, err := a.masked(s, p)
-	if err != nil {
-		return nil, err
-	}
+	a.reserve(int64(p.Len()))
+	p = a.masked(s, p)
 	out.Valid = slices.Clone(p.Valid)
 	switch {
 	case f.Ragged():
 	case f.Kind == robocache.KindNumeric:
-		return out, a.numeric(s, p, out)
+		a.numeric(s, p, out)
+		return out, nil
 	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
-		return out, a.text(f.Key, p, out)
+		a.text(f.Key, p, out)
+		return out, nil
 	}
-	return out, a.frames(f, p, out)
+	a.frames(f, p, out)
+	return out, nil
 }
 
 // numeric gathers the samples that the plan reads and resamples them.
-func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
+func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
 	f := &s.feature
 	lo, hi := reach(p)
 	row := f.RowBytes()
@@ -334,9 +309,7 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 		out.DType = to
 	}
 	size := int64(p.Len()) * int64(f.Elements()) * int64(out.DType.Size())
-	if err := a.reserve(size + int64(hi-lo)*int64(row)); err != nil {
-		return err
-	}
+	a.reserve(size + int64(hi-lo)*int64(row))
 	raw := make([]byte, (hi-lo)*row)
 	const step = 1 << 14 // rows named at a time: the list stays small beside the data
 	rows := make([]robocache.Row, min(step, hi-lo))
@@ -345,15 +318,13 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 		for i := range n {
 			rows[i] = robocache.Row{Episode: a.ep, Index: at + i}
 		}
-		if err := a.ds.Gather(a.ctx, f.Key, rows[:n], raw[(at-lo)*row:(at-lo+n)*row]); err != nil {
-			return err
-		}
+		guard.Check(a.ds.Gather(a.ctx, f.Key, rows[:n], raw[(at-lo)*row:(at-lo+n)*row]))
 	}
 	out.Data = make([]byte, size)
 	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
 	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Rule: kernel.Rule{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f)}, Valid: out.Valid})
 	a.left += int64(len(raw))
-	return err
+	guard.Check(err)
 }
 
 // reach is the half-open range of samples that a plan reads.
@@ -409,29 +380,21 @@ func distinct(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
 	return rows, place
 }
 
-func (a *aligner) text(key string, p *kernel.Plan, out *Stream) error {
-	if err := a.reserve(int64(p.Len()) * 36); err != nil {
-		return err
-	}
+func (a *aligner) text(key string, p *kernel.Plan, out *Stream) {
+	a.reserve(int64(p.Len()) * 36)
 	rows, place := distinct(p, a.ep)
-	texts, err := a.ds.Text(a.ctx, key, rows)
-	if err != nil {
-		return err
-	}
+	texts := guard.Must(a.ds.Text(a.ctx, key, rows))
 	out.Text = make([]string, p.Len())
 	for i, k := range place {
 		if k >= 0 {
 			out.Text[i] = texts[k]
 		}
 	}
-	return nil
 }
 
 // frames gives rows, not pixels. A row whose frame is missing from its video is not valid.
-func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
-	if err := a.reserve(int64(p.Len()) * 84); err != nil {
-		return err
-	}
+func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) {
+	a.reserve(int64(p.Len()) * 84)
 	rows, place := distinct(p, a.ep)
 	out.Rows = make([]int32, p.Len())
 	for i, k := range place {
@@ -441,16 +404,13 @@ func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) erro
 		}
 	}
 	if f.Kind != robocache.KindVideo {
-		return nil // of stills Masker says which are missing
+		return // of stills Masker says which are missing
 	}
 	refs := make([]robocache.FrameRef, len(rows))
-	if err := a.ds.Frames(a.ctx, f.Key, rows, refs); err != nil {
-		return err
-	}
+	guard.Check(a.ds.Frames(a.ctx, f.Key, rows, refs))
 	for i, k := range place {
 		if k >= 0 && refs[k].Missing {
 			out.Valid[i] = 0
 		}
 	}
-	return nil
 }

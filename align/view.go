@@ -65,7 +65,8 @@ const layoutBudget = 64 << 20
 // no rows, a finding, and its error when it is asked for.
 //
 // All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close.
-func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (*Viewed, error) {
+func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (_ *Viewed, err error) {
+	defer guard.Into(&err)
 	if cfg.Times != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "a view of a dataset has a rate, not times of its own", Want: "hz"}
 	}
@@ -74,27 +75,20 @@ func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOption
 		cfg.Keys = slices.DeleteFunc(slices.Clone(cfg.Keys), func(k string) bool { return k == "task" })
 	}
 	info := src.Info()
-	if err := cfg.validate(info); err != nil {
-		return nil, err
-	}
+	cfg.validate(info)
 	v := &Viewed{src: src, cfg: cfg, opt: opt, info: *info, place: map[string]int{}, masks: map[string]int{}, layouts: map[int]*layout{}}
 	probe := aligner{ctx: ctx, ds: src, cfg: cfg}
 	v.kept = probe.selected(info)
 	for _, f := range v.kept {
-		if _, err := probe.choose(f); err != nil {
-			return nil, err
-		}
+		guard.Must(probe.choose(f))
 	}
-	masked, err := v.scan(ctx)
-	if err != nil {
-		return nil, err
-	}
+	masked := v.scan(ctx)
 	v.describe(masked)
 	return v, nil
 }
 
 // scan lays out every episode once, for its length and for which streams need a mask.
-func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
+func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 	n := v.info.Episodes
 	v.lengths, v.broken, v.gaps, masked = make([]int, n), make([]error, n), make([]gaps, len(v.kept)), make([]bool, len(v.kept))
 	threads := v.opt.Threads
@@ -122,10 +116,8 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 		})
 	}
 	_ = work.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return masked, nil
+	guard.Check(ctx.Err())
+	return masked
 }
 
 // describe makes the schema.
@@ -194,10 +186,7 @@ func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 	defer guard.Malformed("align", &err)
 	a := newAligner(ctx, v.src, e, v.cfg)
-	times, err := a.prepare()
-	if err != nil {
-		return nil, err
-	}
+	times := a.prepare()
 	l := &layout{a: a, times: times}
 	for i := range a.streams {
 		s := &a.streams[i]
@@ -210,13 +199,8 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 		}
 		l.plans, l.gaps = append(l.plans, p), append(l.gaps, gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p))
 	}
-	own, err := a.clock("task")
-	if err != nil {
-		return nil, err
-	}
-	if l.task, err = a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times); err != nil {
-		return nil, err
-	}
+	own := a.clock("task")
+	l.task = guard.Must(a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times))
 	if v.opt.DropInvalid {
 		l.drop()
 	}

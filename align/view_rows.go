@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -88,11 +89,10 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	if key != "task" {
 		return nil, v.unknown(key)
 	}
-	return out, v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.task }, func(at int, l *layout, p *kernel.Plan) error {
+	return out, v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.task }, func(at int, l *layout, p *kernel.Plan) (err error) {
+		defer guard.Into(&err)
 		var s Stream
-		if err := newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s); err != nil {
-			return err
-		}
+		newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s)
 		copy(out[at:], s.Text)
 		return nil
 	})
@@ -101,11 +101,9 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 // shown gives the source's rows that stand at rows of the view; index -1 = none.
 func (v *Viewed) shown(ctx context.Context, i int, rows []robocache.Row) (asked []robocache.Row, place []int, err error) {
 	place = make([]int, len(rows))
-	err = v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.plans[i] }, func(at int, l *layout, p *kernel.Plan) error {
-		p, err := newAligner(ctx, v.src, l.a.ep, v.cfg).masked(&l.a.streams[i], p)
-		if err != nil {
-			return err
-		}
+	err = v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.plans[i] }, func(at int, l *layout, p *kernel.Plan) (err error) {
+		defer guard.Into(&err)
+		p = newAligner(ctx, v.src, l.a.ep, v.cfg).masked(&l.a.streams[i], p)
 		picked, where := distinct(p, l.a.ep)
 		for k, w := range where {
 			place[at+k] = -1

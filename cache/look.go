@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // How often the directory is looked at for shards of other processes.
@@ -30,7 +32,8 @@ func (d *Dir) Refresh() error {
 }
 
 // look compares the directory with the index. Of several calls at once one does the work, unless wait is set.
-func (d *Dir) look(wait bool) error {
+func (d *Dir) look(wait bool) (err error) {
+	defer guard.Into(&err)
 	if wait {
 		d.scanMu.Lock()
 	} else if !d.scanMu.TryLock() {
@@ -38,17 +41,11 @@ func (d *Dir) look(wait bool) error {
 	}
 	defer d.scanMu.Unlock()
 	now := time.Now()
-	info, err := d.root.Stat(".")
-	if err != nil {
-		return err
-	}
+	info := guard.Must(d.root.Stat("."))
 	if !wait && info.ModTime().Equal(d.dirTime) {
 		return nil
 	}
-	names, err := listNames(d.root)
-	if err != nil {
-		return err
-	}
+	names := guard.Must(listNames(d.root))
 	if now.Sub(info.ModTime()) > settle {
 		d.dirTime = info.ModTime()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Listing is what a cache holds.
@@ -47,11 +48,9 @@ const (
 )
 
 // List says what a cache holds. It changes nothing, and reads tables only.
-func List(dir string) (*Listing, error) {
-	d, v, err := openThere(dir, false)
-	if err != nil {
-		return nil, err
-	}
+func List(dir string) (_ *Listing, err error) {
+	defer guard.Into(&err)
+	d, v := openThere(dir, false)
 	defer d.Close()
 	l := &Listing{Dir: d.dir, ID: fmt.Sprintf("%016x", d.id), Shards: []ShardInfo{}}
 	names, err := listNames(d.root)
@@ -79,24 +78,22 @@ func List(dir string) (*Listing, error) {
 }
 
 // openThere opens a cache that exists, and lists its files.
-func openThere(dir string, write bool) (*Dir, []found, error) {
+func openThere(dir string, write bool) (*Dir, []found) {
 	if !supported {
-		return nil, nil, errNone
+		guard.Fail(errNone)
 	}
 	d, err := open(dir, false)
 	if err == nil && write {
 		d.Close()
 		d, err = open(dir, true)
 	}
-	if err != nil {
-		return nil, nil, err
-	}
+	guard.Check(err)
 	v, err := d.survey()
 	if err != nil {
 		d.Close()
-		return nil, nil, err
+		guard.Fail(err)
 	}
-	return d, v, nil
+	return d, v
 }
 
 // examine says what state a file is in; use, where it is given, gets a sealed one with its entries.
@@ -143,25 +140,20 @@ type Pruned struct {
 
 // Prune evicts shards, the least recently used first, until the cache takes at most budget bytes; 0 empties it, but for shards
 // that are being written.
-func Prune(dir string, budget int64) (*Pruned, error) {
+func Prune(dir string, budget int64) (_ *Pruned, err error) {
+	defer guard.Into(&err)
 	if budget < 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "prune cache", Want: "a budget of at least 0 bytes", Got: fmt.Sprint(budget)}
 	}
-	d, _, err := openThere(dir, true)
-	if err != nil {
-		return nil, err
-	}
+	d, _ := openThere(dir, true)
 	defer d.Close()
-	err = d.locked(lockOnOpen, func() error {
+	guard.Check(d.locked(lockOnOpen, func() error {
 		v, err := d.measured(always)
 		if err == nil {
 			d.evict(v, budget, false)
 		}
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	s := d.Stats()
 	return &Pruned{Dir: d.dir, Removed: s.Evicted, RemovedBytes: s.EvictedBytes, Recovered: s.Recovered, Leftovers: s.RemovedLeftovers, Bytes: s.Bytes}, nil
 }
@@ -193,11 +185,9 @@ type Damage struct {
 }
 
 // Verify reads every entry of every sealed shard and holds it against its checksum.
-func Verify(ctx context.Context, dir string, opt VerifyOptions) (*Verification, error) {
-	d, v, err := openThere(dir, opt.Drop)
-	if err != nil {
-		return nil, err
-	}
+func Verify(ctx context.Context, dir string, opt VerifyOptions) (_ *Verification, err error) {
+	defer guard.Into(&err)
+	d, v := openThere(dir, opt.Drop)
 	defer d.Close()
 	r := &Verification{Dir: d.dir, Damaged: []Damage{}}
 	total, done := sum(v), int64(0)

@@ -7,23 +7,19 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // Run examines a dataset.
-func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOptions) ([]robocache.Finding, error) {
+func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOptions) (_ []robocache.Finding, err error) {
+	defer guard.Into(&err)
 	info := ds.Info()
 	x := &examination{ctx: ctx, ds: ds, opt: opt}
-	lacking, err := noDecoder(info, opt.Decode)
-	if err != nil {
-		return nil, err
-	}
+	lacking := noDecoder(info, opt.Decode)
 	own, ok := robocache.As[robocache.Diagnoser](ds)
 	if ok {
-		found, err := own.Diagnose(ctx, opt)
-		if err != nil {
-			return nil, err
-		}
+		found := guard.Must(own.Diagnose(ctx, opt))
 		x.findings = found
 	}
 	// What opening found is wrong still, whether the format's own says it again or not.
@@ -52,9 +48,7 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "doctor", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
 		}
 		x.episode(e)
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+		guard.Check(ctx.Err())
 		if opt.Progress != nil && !ok {
 			opt.Progress(int64(at+1), int64(len(episodes)))
 		}
@@ -161,18 +155,19 @@ func (x *examination) close() {
 }
 
 // noDecoder says that this build cannot decode the video of a dataset: a finding, or an error where it must.
-func noDecoder(info *robocache.Info, decode bool) ([]robocache.Finding, error) {
+func noDecoder(info *robocache.Info, decode bool) []robocache.Finding {
 	if !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) {
-		return nil, nil
+		return nil
 	}
 	_, err := video.ActiveBackend()
 	if err == nil || decode {
-		return nil, robocache.At(err, robocache.Where{"dataset": info.URI})
+		guard.Check(robocache.At(err, robocache.Where{"dataset": info.URI}))
+		return nil
 	}
 	f := robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-video-decoder", Message: "this build cannot decode video: the frames of the dataset were not looked at, and cannot be loaded"}
 	var e *robocache.Error
 	if errors.As(err, &e) {
 		f.Hint = e.Hint
 	}
-	return []robocache.Finding{f}, nil
+	return []robocache.Finding{f}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -53,7 +54,8 @@ type Sizes struct {
 }
 
 // Dataset makes the summary.
-func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
+func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
+	defer guard.Into(&err)
 	info := ds.Info()
 	r := &Report{Info: *info, SplitEpisodes: info.SplitCounts(), Streams: []Stream{}}
 	m := &meter{ds: ds, rates: map[string]float64{}}
@@ -76,10 +78,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 		r.Length.Mean /= float64(info.Episodes)
 	}
 	for i := range info.Features {
-		s, err := stream(ctx, ds, &info.Features[i], m)
-		if err != nil {
-			return nil, err
-		}
+		s := stream(ctx, ds, &info.Features[i], m)
 		r.Streams = append(r.Streams, s)
 	}
 	stats, err := ds.Stats(ctx)
@@ -91,7 +90,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (*Report, error) {
 	return r, ctx.Err()
 }
 
-func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *meter) (Stream, error) {
+func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *meter) Stream {
 	s := Stream{Key: f.Key, Kind: f.Kind, DType: f.DType, Shape: f.Shape, RateHz: f.FPS.Float(), Codec: f.Codec, Height: f.Height, Width: f.Width, Clock: f.Clock, Bookkept: f.Default}
 	if s.RateHz == 0 && f.Clock == "" {
 		s.RateHz = ds.Info().FPS.Float()
@@ -102,7 +101,7 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 	}
 	lib := video.LibraryOf(ds)
 	if f.Kind != robocache.KindVideo || lib == nil {
-		return s, nil
+		return s
 	}
 	// The first episode whose file can be read speaks for the stream (its codec is the file's word, not the metadata's).
 	for e := range min(ds.Info().Episodes, 16) {
@@ -112,7 +111,7 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		path, err := firstFile(ctx, ds, f, e)
 		if err != nil {
 			if ctx.Err() != nil {
-				return s, ctx.Err()
+				guard.Fail(ctx.Err())
 			}
 			s.Problem = err.Error()
 			continue
@@ -129,24 +128,20 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		file.Release()
 		break
 	}
-	return s, nil
+	return s
 }
 
 // firstFile is the file of the first image of an episode; "" where it has none. The first rows of a masked camera mostly have none.
-func firstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, ep int) (string, error) {
+func firstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, ep int) (_ string, err error) {
+	defer guard.Into(&err)
 	n := 1
 	if f.Masked {
-		var err error
-		if n, err = robocache.RowsIn(ctx, ds, ep, f); err != nil {
-			return "", err
-		}
+		n = guard.Must(robocache.RowsIn(ctx, ds, ep, f))
 	}
 	for at, step := 0, 1; at < n; at, step = at+step, min(4*step, 4096) {
 		rows := robocache.RowsOf(ep, at, min(step, n-at))
 		refs := make([]robocache.FrameRef, len(rows))
-		if err := ds.Frames(ctx, f.Key, rows, refs); err != nil {
-			return "", err
-		}
+		guard.Check(ds.Frames(ctx, f.Key, rows, refs))
 		for _, r := range refs {
 			if !r.Missing {
 				return r.Path, nil

@@ -20,6 +20,7 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -42,18 +43,12 @@ func CheckSheet(path string) error {
 
 // ContactSheet writes a PNG of one episode: evenly spaced frames of every camera, and every other stream below on one time axis, that of the whole
 // episode. What is not drawn is said at the end. The file appears whole or not at all.
-func ContactSheet(ctx context.Context, ds robocache.Dataset, episode int, path string) error {
-	if err := CheckSheet(path); err != nil {
-		return err
-	}
-	ep, err := ds.Episode(ctx, episode)
-	if err != nil {
-		return err
-	}
+func ContactSheet(ctx context.Context, ds robocache.Dataset, episode int, path string) (err error) {
+	defer guard.Into(&err)
+	guard.Check(CheckSheet(path))
+	ep := guard.Must(ds.Episode(ctx, episode))
 	streams, axis, err := timelines(ctx, ds, episode)
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	if len(streams) == 0 {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "contact sheet", Where: robocache.Where{"episode": episode}, Msg: "the episode has no rows"}
 	}
@@ -112,25 +107,22 @@ func leftOut(ds robocache.Dataset, shown []*timeline) (lines []string) {
 }
 
 // cameraStrip decodes sheetCols frames of a camera side by side, with its name, their row numbers and their times above.
-func cameraStrip(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (image.Image, error) {
+func cameraStrip(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (_ image.Image, err error) {
+	defer guard.Into(&err)
 	n := min(sheetCols, s.rows)
 	rows := make([]robocache.Row, n)
 	for i := range rows {
 		rows[i] = robocache.Row{Episode: episode, Index: i * (s.rows - 1) / max(n-1, 1)}
 	}
 	refs := make([]robocache.FrameRef, n)
-	if err := ds.Frames(ctx, s.f.Key, rows, refs); err != nil {
-		return nil, err
-	}
+	guard.Check(ds.Frames(ctx, s.f.Key, rows, refs))
 	w := sheetWidth / sheetCols
 	h := w * 3 / 4
 	if s.f.Width > 0 && s.f.Height > 0 {
 		h = max(1, w*s.f.Height/s.f.Width)
 	}
 	tiles := make([]*image.RGBA, n)
-	if err := decodeTiles(ctx, ds, refs, w, h, tiles); err != nil {
-		return nil, err
-	}
+	decodeTiles(ctx, ds, refs, w, h, tiles)
 	captionPx := 2 * linePx
 	captions, dc := canvas(captionPx)
 	for i := range rows {
@@ -186,7 +178,7 @@ func textLines(lines []string) image.Image {
 	return img.Image()
 }
 
-func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.FrameRef, w, h int, tiles []*image.RGBA) error {
+func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.FrameRef, w, h int, tiles []*image.RGBA) {
 	spec := &video.Spec{Width: w, Height: h, Pixel: video.RGB8}
 	rgb := make([]byte, 3*w*h)
 	put := func(i int) {
@@ -197,7 +189,7 @@ func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.Fra
 		}
 		tiles[i] = t
 	}
-	return video.EachFrame(ctx, video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
+	guard.Check(video.EachFrame(ctx, video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
 		switch {
 		case pic != nil:
 			err = pic.Convert(spec, rgb)
@@ -212,7 +204,7 @@ func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.Fra
 			}
 		}
 		return err
-	})
+	}))
 }
 
 func writePNG(ctx context.Context, path string, img image.Image) error {

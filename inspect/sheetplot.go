@@ -18,6 +18,7 @@ import (
 	vgdraw "gonum.org/v1/plot/vg/draw"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -93,11 +94,9 @@ type curves struct {
 }
 
 // streamPlot draws a stream against the episode's time.
-func streamPlot(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (image.Image, error) {
-	c, err := curvesOf(ctx, ds, s, episode, axis)
-	if err != nil {
-		return nil, err
-	}
+func streamPlot(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (_ image.Image, err error) {
+	defer guard.Into(&err)
+	c := guard.Must(curvesOf(ctx, ds, s, episode, axis))
 	p := plot.New()
 	p.Title.Text = c.title
 	p.Title.TextStyle.Font.Size = font.Points(8)
@@ -114,15 +113,11 @@ func streamPlot(ctx context.Context, ds robocache.Dataset, s *timeline, episode 
 		p.HideY()
 	}
 	for _, x := range c.marks {
-		if err := addLine(p, plotter.XYs{{X: x}, {X: x, Y: 1}}, color.Black); err != nil {
-			return nil, err
-		}
+		guard.Check(addLine(p, plotter.XYs{{X: x}, {X: x, Y: 1}}, color.Black))
 	}
 	for i, parts := range c.lines {
 		for _, xys := range parts {
-			if err := addLine(p, xys, channelColor(i)); err != nil {
-				return nil, err
-			}
+			guard.Check(addLine(p, xys, channelColor(i)))
 		}
 	}
 	columns := 1 + (len(c.names)-1)/((plotHeight-2*legendLine)/legendLine)
@@ -171,7 +166,8 @@ func shortened(text string, letters int) string {
 	return text
 }
 
-func curvesOf(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (*curves, error) {
+func curvesOf(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (_ *curves, err error) {
+	defer guard.Into(&err)
 	f := s.f
 	x := func(row int) float64 {
 		if s.times == nil {
@@ -186,10 +182,7 @@ func curvesOf(ctx context.Context, ds robocache.Dataset, s *timeline, episode in
 	if f.Kind != robocache.KindNumeric || len(f.Shape) > 0 && f.Shape[0] < 0 || f.Elements() == 0 {
 		c.title = fmt.Sprintf("%s  %s, %d rows", f.Key, f.Kind, s.rows)
 		if f.Kind == robocache.KindText {
-			texts, err := ds.Text(ctx, f.Key, []robocache.Row{{Episode: episode}})
-			if err != nil {
-				return nil, err
-			}
+			texts := guard.Must(ds.Text(ctx, f.Key, []robocache.Row{{Episode: episode}}))
 			c.title += fmt.Sprintf("; the first: %q", shortened(texts[0], 80))
 		}
 		step := max(1, s.rows/pointsWide)
@@ -216,14 +209,10 @@ func curvesOf(ctx context.Context, ds robocache.Dataset, s *timeline, episode in
 	for from := 0; from < s.rows; from += block {
 		rows := robocache.RowsOf(episode, from, min(block, s.rows-from))
 		buf := make([]byte, len(rows)*f.RowBytes())
-		if err := ds.Gather(ctx, f.Key, rows, buf); err != nil {
-			return nil, err
-		}
+		guard.Check(ds.Gather(ctx, f.Key, rows, buf))
 		if masked {
 			valid = append(valid[:0], make([]uint8, len(rows))...)
-			if err := masker.Valid(ctx, f.Key, rows, valid); err != nil {
-				return nil, err
-			}
+			guard.Check(masker.Valid(ctx, f.Key, rows, valid))
 		}
 		values := robocache.Float64s(nil, f.DType, buf)
 		for i := range rows {

@@ -7,11 +7,13 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory. That plan rows lie inside the
 // source is the back end's to prove.
-func (op *ApplyOp) Check() error {
+func (op *ApplyOp) Check() (err error) {
+	defer guard.Into(&err)
 	const name = "apply"
 	for i := range op.Parts {
 		p := &op.Parts[i]
@@ -19,9 +21,7 @@ func (op *ApplyOp) Check() error {
 			return robocache.At(err, p.where(i))
 		}
 	}
-	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
-		return err
-	}
+	checkOptional(name, "counts", op.Counts, robocache.Int64, 2)
 	return checkTensors(op)
 }
 
@@ -34,13 +34,10 @@ func (p *Part) where(i int) robocache.Where {
 	return robocache.Where{"stream": i}
 }
 
-func (p *Part) check(op string) error {
-	if err := p.Src.Check(op, "data"); err != nil {
-		return err
-	}
-	if err := p.Out.Check(op, "out"); err != nil {
-		return err
-	}
+func (p *Part) check(op string) (err error) {
+	defer guard.Into(&err)
+	guard.Check(p.Src.Check(op, "data"))
+	guard.Check(p.Out.Check(op, "out"))
 	if len(p.Src.Shape) != 2 {
 		return misuse(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape))
 	}
@@ -58,9 +55,7 @@ func (p *Part) check(op string) error {
 			if t.Tensor == nil {
 				return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no "+t.name)
 			}
-			if err := t.Check(op, t.name); err != nil {
-				return err
-			}
+			guard.Check(t.Check(op, t.name))
 			if t.DType != t.dtype {
 				return misuse(op, "unsupported dtype of "+t.name, t.dtype.String(), t.DType.String())
 			}
@@ -74,21 +69,15 @@ func (p *Part) check(op string) error {
 	if !slices.Equal(p.Out.Shape, []int{rows, cols}) {
 		return shapeError(op, "out", []int{rows, cols}, p.Out.Shape)
 	}
-	if err := checkOptional(op, "valid", p.Valid, robocache.Uint8, rows); err != nil {
-		return err
-	}
+	checkOptional(op, "valid", p.Valid, robocache.Uint8, rows)
 	if p.Rule.Mode > Mean {
 		return misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String())
 	}
 	if p.Rule.Continuous {
 		return misuse(op, "continuous signs need the whole stream", "FuseOp", "rows that a plan has chosen")
 	}
-	if err := p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue); err != nil {
-		return err
-	}
-	if err := p.Epilogue.check(op, cols); err != nil {
-		return err
-	}
+	guard.Check(p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue))
+	guard.Check(p.Epilogue.check(op, cols))
 	a := p.Epilogue.Augment
 	if a == nil || a.Samples == nil {
 		return nil

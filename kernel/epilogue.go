@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // computes says whether the epilogue changes values: then no row is moved bit by bit.
@@ -14,14 +15,13 @@ func (e *Epilogue) computes() bool {
 	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
 }
 
-func (e *Epilogue) check(op string, cols int) error {
+func (e *Epilogue) check(op string, cols int) (err error) {
+	defer guard.Into(&err)
 	if e.Plane < 0 {
 		return misuse(op, "invalid plane", "0 or more columns", strconv.Itoa(e.Plane))
 	}
 	if e.Norm != nil {
-		if err := e.Norm.check(op, cols, max(e.Plane, 1)); err != nil {
-			return err
-		}
+		e.Norm.check(op, cols, max(e.Plane, 1))
 	}
 	if c := e.Clip; c != nil && !(c[0] <= c[1]) {
 		return misuse(op, "invalid clip", "a lower and an upper end", fmt.Sprint(c[0], ", ", c[1]))

@@ -7,11 +7,13 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Check proves shapes, types, strides, and that nothing is written where it is read. Every back end calls it first; it looks at no memory.
 // What depends on values is the back end's: the order and range of times, lengths, offsets, and targets outside under ErrorEdge.
-func (op *FuseOp) Check() error {
+func (op *FuseOp) Check() (err error) {
+	defer guard.Into(&err)
 	name := op.name()
 	if len(op.Series) == 0 {
 		return misuse(name, "no stream", "at least one", "none")
@@ -37,25 +39,14 @@ func (op *FuseOp) Check() error {
 		}
 		cols += s.cols()
 	}
-	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
-	if err != nil {
-		return err
-	}
-	if err := op.Out.Check(name, "out"); err != nil {
-		return err
-	}
+	rows := checkTargets(name, &op.Targets, batch, op.Clock)
+	guard.Check(op.Out.Check(name, "out"))
 	if !slices.Equal(op.Out.Shape, []int{batch, rows, cols}) {
 		return shapeError(name, "out", []int{batch, rows, cols}, op.Out.Shape)
 	}
-	if err := checkOptional(name, "valid", op.Valid, robocache.Uint8, batch, rows, len(op.Series)); err != nil {
-		return err
-	}
-	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
-		return err
-	}
-	if err := op.Clock.check(name, op.Epsilon); err != nil {
-		return err
-	}
+	checkOptional(name, "valid", op.Valid, robocache.Uint8, batch, rows, len(op.Series))
+	checkOptional(name, "counts", op.Counts, robocache.Int64, 2)
+	op.Clock.check(name, op.Epsilon)
 	return checkTensors(op)
 }
 
@@ -68,7 +59,8 @@ func (op *FuseOp) name() string {
 }
 
 // Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory.
-func (op *FuseGradOp) Check() error {
+func (op *FuseGradOp) Check() (err error) {
+	defer guard.Into(&err)
 	name := op.name()
 	s := &op.Series
 	batch := -1
@@ -86,18 +78,13 @@ func (op *FuseGradOp) Check() error {
 	case s.Epilogue.computes():
 		return unsupported("no gradient through an epilogue", "none", "one")
 	}
-	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
-	if err != nil {
-		return err
-	}
+	rows := checkTargets(name, &op.Targets, batch, op.Clock)
 	for _, t := range []struct {
 		name string
 		*Tensor
 		want []int
 	}{{"out", &op.Out, []int{batch, rows, s.cols()}}, {"grad", &op.Grad, s.Values.Shape}} {
-		if err := t.Check(name, t.name); err != nil {
-			return err
-		}
+		guard.Check(t.Check(name, t.name))
 		if !slices.Equal(t.Shape, t.want) {
 			return shapeError(name, t.name, t.want, t.Shape)
 		}
@@ -105,9 +92,7 @@ func (op *FuseGradOp) Check() error {
 			return misuse(name, "unsupported dtype of "+t.name, "a floating-point type", t.DType.String())
 		}
 	}
-	if err := op.Clock.check(name, op.Epsilon); err != nil {
-		return err
-	}
+	op.Clock.check(name, op.Epsilon)
 	return checkTensors(op)
 }
 
@@ -127,7 +112,8 @@ func (s *Series) where(i, n int) robocache.Where {
 func (s *Series) cols() int { return s.Values.Shape[len(s.Values.Shape)-1] }
 
 // check proves the shapes and types of a stream; *batch is set by the first stream (-1 before it), and is every other's too.
-func (s *Series) check(op string, clock Clock, batch *int) error {
+func (s *Series) check(op string, clock Clock, batch *int) (err error) {
+	defer guard.Into(&err)
 	for _, t := range []struct {
 		name string
 		*Tensor
@@ -135,9 +121,7 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		if t.Tensor == nil {
 			continue
 		}
-		if err := t.Check(op, t.name); err != nil {
-			return err
-		}
+		guard.Check(t.Check(op, t.name))
 	}
 	values, times := s.Values.Shape, s.Times.Shape
 	if s.Lengths != nil && s.Offsets != nil {
@@ -176,18 +160,14 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 	if got := times[len(times)-1]; got != rows {
 		return misuse(op, "Source length mismatch (length of data and of its timestamps)", strconv.Itoa(rows)+" timestamps", strconv.Itoa(got))
 	}
-	if err := checkTimeType(op, "times", s.Times.DType, clock); err != nil {
-		return err
-	}
+	checkTimeType(op, "times", s.Times.DType, clock)
 	if s.Lengths != nil && (s.Lengths.DType != robocache.Int64 || !slices.Equal(s.Lengths.Shape, []int{*batch})) {
 		if len(s.Lengths.Shape) == 1 && s.Lengths.DType == robocache.Int64 {
 			return batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0])
 		}
 		return misuse(op, "lengths must have shape [B]", fmt.Sprintf("int64 [%d]", *batch), s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape))
 	}
-	if err := s.Rule.checkTime(); err != nil {
-		return err
-	}
+	s.Rule.checkTime()
 	if clock == AsGiven && s.Rule.Mode == Mean {
 		return misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean")
 	}
@@ -203,51 +183,46 @@ func batchError(op, what string, want, got int) error {
 		Hint: "times [S] and targets [T] are shared by the batch; any other batch size mismatch is yours to expand"}
 }
 
-func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
+func checkTimeType(op, name string, d robocache.DType, clock Clock) {
 	switch {
 	case d == robocache.Float32, d == robocache.Float64, d == robocache.Int64 && clock == Nanoseconds:
-		return nil
+		return
 	case clock == AsGiven:
-		return misuse(op, "unsupported dtype of "+name, "float64 or float32 seconds for times as given", d.String())
+		guard.Fail(misuse(op, "unsupported dtype of "+name, "float64 or float32 seconds for times as given", d.String()))
 	}
-	return misuse(op, "unsupported dtype of "+name, "int64 ns, or float64 or float32 seconds", d.String())
+	guard.Fail(misuse(op, "unsupported dtype of "+name, "int64 ns, or float64 or float32 seconds", d.String()))
 }
 
-func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err error) {
-	if err := t.Check(op, "targets"); err != nil {
-		return 0, err
-	}
+func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int) {
+	guard.Check(t.Check(op, "targets"))
 	if len(t.Shape) != 1 && len(t.Shape) != 2 {
-		return 0, misuse(op, "targets must have shape [T] or [B, T]", "1 or 2 extents", fmt.Sprint(t.Shape))
+		guard.Fail(misuse(op, "targets must have shape [T] or [B, T]", "1 or 2 extents", fmt.Sprint(t.Shape)))
 	}
 	if len(t.Shape) == 2 && t.Shape[0] != batch {
-		return 0, batchError(op, "batch of the targets", batch, t.Shape[0])
+		guard.Fail(batchError(op, "batch of the targets", batch, t.Shape[0]))
 	}
-	return t.Shape[len(t.Shape)-1], checkTimeType(op, "targets", t.DType, clock)
+	checkTimeType(op, "targets", t.DType, clock)
+	return t.Shape[len(t.Shape)-1]
 }
 
-func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) error {
+func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) {
 	if t == nil {
-		return nil
+		return
 	}
-	if err := t.Check(op, name); err != nil {
-		return err
-	}
+	guard.Check(t.Check(op, name))
 	if t.DType != d {
-		return misuse(op, "unsupported dtype of "+name, d.String(), t.DType.String())
+		guard.Fail(misuse(op, "unsupported dtype of "+name, d.String(), t.DType.String()))
 	}
 	if !slices.Equal(t.Shape, want) {
-		return shapeError(op, name, want, t.Shape)
+		guard.Fail(shapeError(op, name, want, t.Shape))
 	}
-	return nil
 }
 
-func (c Clock) check(op string, epsilon float64) error {
+func (c Clock) check(op string, epsilon float64) {
 	if c > AsGiven {
-		return misuse(op, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(c)))
+		guard.Fail(misuse(op, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(c))))
 	}
 	if !(epsilon >= 0) || math.IsInf(epsilon, 0) {
-		return misuse(op, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(epsilon))
+		guard.Fail(misuse(op, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(epsilon)))
 	}
-	return nil
 }

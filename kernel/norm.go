@@ -1,6 +1,10 @@
 package kernel
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
 
 // NormKind says which normalisation a Norm is.
 type NormKind uint8
@@ -43,14 +47,13 @@ func NewMinMax(lo, hi []float64) *Norm {
 	return n
 }
 
-func (n *Norm) check(op string, cols, plane int) error {
+func (n *Norm) check(op string, cols, plane int) {
 	if len(n.A) != len(n.B) || cols > 0 && (len(n.A) == 0 || plane > cols/len(n.A) || cols%(plane*len(n.A)) != 0) {
-		return misuse(op, "length mismatch", "statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats", strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B)))
+		guard.Fail(misuse(op, "length mismatch", "statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats", strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B))))
 	}
 	if n.Kind > MinMax {
-		return misuse(op, "unknown normalisation", "MeanStd or MinMax", strconv.Itoa(int(n.Kind)))
+		guard.Fail(misuse(op, "unknown normalisation", "MeanStd or MinMax", strconv.Itoa(int(n.Kind))))
 	}
-	return nil
 }
 
 // normOne normalises one value, in the type that it is computed in.

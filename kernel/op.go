@@ -1,6 +1,9 @@
 package kernel
 
-import "github.com/goatnote-inc/robocache"
+import (
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
 
 // Op is an operation: FuseOp, FuseGradOp, ApplyOp, ImageOp, VoxelOp, DepthOp or TSDFOp.
 type Op interface {
@@ -14,15 +17,12 @@ type Op interface {
 }
 
 // CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
-func CheckHost(op Op) error {
-	if err := op.Check(); err != nil {
-		return err
-	}
+func CheckHost(op Op) (err error) {
+	defer guard.Into(&err)
+	guard.Check(op.Check())
 	for _, n := range op.named() {
 		if n.tensor != nil {
-			if err := n.tensor.CheckHost(op.name(), n.name); err != nil {
-				return err
-			}
+			guard.Check(n.tensor.CheckHost(op.name(), n.name))
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const voxelize = "voxelize"
@@ -28,7 +29,8 @@ type VoxelLayout struct {
 
 // Layout looks at the inputs and options, and not at the results: a caller asks it for the shape and the bytes before it allocates. A dense
 // result beyond Budget, or beyond what int64 counts, is the error "memory budget".
-func (op *VoxelOp) Layout() (*VoxelLayout, error) {
+func (op *VoxelOp) Layout() (_ *VoxelLayout, err error) {
+	defer guard.Into(&err)
 	if op.Mode > FirstPoint {
 		return nil, misuse(voxelize, "Invalid mode", voxelNames.text(), strconv.Itoa(int(op.Mode)))
 	}
@@ -36,19 +38,13 @@ func (op *VoxelOp) Layout() (*VoxelLayout, error) {
 		return nil, misuse(voxelize, "Invalid outside", outsideNames.text(), strconv.Itoa(int(op.Outside)))
 	}
 	l := &VoxelLayout{Batch: 1}
-	if err := op.checkPoints(l); err != nil {
-		return nil, err
-	}
-	if err := op.checkFeatures(l); err != nil {
-		return nil, err
-	}
-	if err := checkGrid(voxelize, op.Min, op.Size, op.Grid[:]); err != nil {
-		return nil, err
-	}
+	op.checkPoints(l)
+	op.checkFeatures(l)
+	checkGrid(voxelize, op.Min, op.Size, op.Grid[:])
 	return l, op.size(l)
 }
 
-func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
+func (op *VoxelOp) checkPoints(l *VoxelLayout) {
 	p := &op.Points
 	rank := len(p.Shape)
 	if (rank != 2 && rank != 3) || p.Shape[rank-1] != 3 || rank == 3 && op.Offsets != nil {
@@ -56,93 +52,89 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 		if op.Offsets != nil {
 			want = "[sum of N, 3] beside offsets"
 		}
-		return misuse(voxelize, "points must have shape "+want, want, fmt.Sprint(p.Shape))
+		guard.Fail(misuse(voxelize, "points must have shape "+want, want, fmt.Sprint(p.Shape)))
 	}
 	if !p.DType.Float() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "points"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: p.DType.String()}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "points"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: p.DType.String()})
 	}
-	if err := p.Check(voxelize, "points"); err != nil {
-		return err
-	}
+	guard.Check(p.Check(voxelize, "points"))
 	l.Rows = p.Shape[rank-2]
 	switch {
 	case op.Offsets != nil:
 		o := op.Offsets
 		if op.Lengths != nil {
-			return misuse(voxelize, "lengths beside offsets", "one of them", "both")
+			guard.Fail(misuse(voxelize, "lengths beside offsets", "one of them", "both"))
 		}
 		if len(o.Shape) != 1 || o.Shape[0] < 1 {
-			return misuse(voxelize, "offsets has wrong shape", "[B+1]", fmt.Sprint(o.Shape))
+			guard.Fail(misuse(voxelize, "offsets has wrong shape", "[B+1]", fmt.Sprint(o.Shape)))
 		}
 		l.Batched, l.Batch = true, o.Shape[0]-1
-		return checkIndex("offsets", o, l.Batch+1)
+		checkIndex("offsets", o, l.Batch+1)
+		return
 	case rank == 3:
 		l.Batched, l.Batch = true, p.Shape[0]
 		if op.Lengths == nil {
-			return nil
+			return
 		}
 		if len(op.Lengths.Shape) == 1 && op.Lengths.Shape[0] != l.Batch {
-			return misuse(voxelize, "Batch size mismatch (batch size mismatch of points and lengths)", strconv.Itoa(l.Batch), strconv.Itoa(op.Lengths.Shape[0]))
+			guard.Fail(misuse(voxelize, "Batch size mismatch (batch size mismatch of points and lengths)", strconv.Itoa(l.Batch), strconv.Itoa(op.Lengths.Shape[0])))
 		}
-		return checkIndex("lengths", op.Lengths, l.Batch)
+		checkIndex("lengths", op.Lengths, l.Batch)
+		return
 	case op.Lengths != nil:
-		return misuse(voxelize, "lengths without a batch", "points [B, N, 3]", fmt.Sprint(p.Shape))
+		guard.Fail(misuse(voxelize, "lengths without a batch", "points [B, N, 3]", fmt.Sprint(p.Shape)))
 	}
-	return nil
 }
 
-func checkIndex(name string, t *Tensor, n int) error {
-	if err := checkForm(voxelize, name, t, []int{n}, robocache.Int64); err != nil {
-		return err
-	}
-	return t.Check(voxelize, name)
+func checkIndex(name string, t *Tensor, n int) {
+	guard.Check(checkForm(voxelize, name, t, []int{n}, robocache.Int64))
+	guard.Check(t.Check(voxelize, name))
 }
 
-func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
+func (op *VoxelOp) checkFeatures(l *VoxelLayout) {
 	if !op.Mode.Featured() {
-		return nil
+		return
 	}
 	f, p := op.Features, &op.Points
 	if f == nil {
-		return misuse(voxelize, "features required for mean/max modes", "features under mode "+op.Mode.String(), "none")
+		guard.Fail(misuse(voxelize, "features required for mean/max modes", "features under mode "+op.Mode.String(), "none"))
 	}
 	lead := len(p.Shape) - 1
 	if len(f.Shape) != lead+1 {
-		return misuse(voxelize, "features must have shape "+fmt.Sprint(p.Shape[:lead])+" and F", strconv.Itoa(lead+1)+" axes", fmt.Sprint(f.Shape))
+		guard.Fail(misuse(voxelize, "features must have shape "+fmt.Sprint(p.Shape[:lead])+" and F", strconv.Itoa(lead+1)+" axes", fmt.Sprint(f.Shape)))
 	}
 	for i, d := range p.Shape[:lead] {
 		if f.Shape[i] != d {
 			if i == 0 && lead == 2 {
-				return misuse(voxelize, "Batch size mismatch (batch size mismatch of points and features)", strconv.Itoa(d), strconv.Itoa(f.Shape[i]))
+				guard.Fail(misuse(voxelize, "Batch size mismatch (batch size mismatch of points and features)", strconv.Itoa(d), strconv.Itoa(f.Shape[i])))
 			}
-			return misuse(voxelize, "length mismatch of points and features", strconv.Itoa(d), strconv.Itoa(f.Shape[i]))
+			guard.Fail(misuse(voxelize, "length mismatch of points and features", strconv.Itoa(d), strconv.Itoa(f.Shape[i])))
 		}
 	}
 	l.Features = f.Shape[lead]
 	if !f.DType.Float() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "features"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: f.DType.String()}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "features"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: f.DType.String()})
 	}
-	return f.Check(voxelize, "features")
+	guard.Check(f.Check(voxelize, "features"))
 }
 
 // checkGrid proves a voxel size, an origin and a grid.
-func checkGrid(op string, lo, size [3]float32, grid []int) error {
+func checkGrid(op string, lo, size [3]float32, grid []int) {
 	for a, s := range size {
 		if !(s > 0) || math.IsInf(float64(s), 0) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "voxel_size must be positive: a voxel size must be positive and finite", Want: "a finite number > 0", Got: fmt.Sprint(s)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "voxel_size must be positive: a voxel size must be positive and finite", Want: "a finite number > 0", Got: fmt.Sprint(s)})
 		}
 	}
 	for a, x := range lo {
 		if x-x != 0 {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "grid_min is not finite", Want: "a finite number", Got: fmt.Sprint(x)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "grid_min is not finite", Want: "a finite number", Got: fmt.Sprint(x)})
 		}
 	}
 	for a, g := range grid {
 		if g <= 0 || g > math.MaxInt32 {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "Invalid grid dimensions", Want: "extents of 1 … 2147483647", Got: fmt.Sprint(grid), Hint: "grid_size is voxels an axis"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "Invalid grid dimensions", Want: "extents of 1 … 2147483647", Got: fmt.Sprint(grid), Hint: "grid_size is voxels an axis"})
 		}
 	}
-	return nil
 }
 
 // size counts the cells and what a dense result of them takes.
@@ -224,11 +216,9 @@ func product(xs ...int64) (p int64, ok bool) {
 }
 
 // Check proves everything that can be seen without looking at values or memory; the three back ends begin with it.
-func (op *VoxelOp) Check() error {
-	l, err := op.Layout()
-	if err != nil {
-		return err
-	}
+func (op *VoxelOp) Check() (err error) {
+	defer guard.Into(&err)
+	l := guard.Must(op.Layout())
 	sparse := op.Coords != nil
 	if op.Bits && (op.Mode != Occupancy || sparse) {
 		return misuse(voxelize, "bits hold dense occupancy only", "mode occupancy with a dense result", op.Mode.String())
@@ -243,18 +233,12 @@ func (op *VoxelOp) Check() error {
 	default:
 		err = op.checkDense(l)
 	}
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	if op.Stats != nil {
-		if err := checkForm(voxelize, "stats", op.Stats, []int{3}, robocache.Int64); err != nil {
-			return err
-		}
+		guard.Check(checkForm(voxelize, "stats", op.Stats, []int{3}, robocache.Int64))
 	}
 	if op.Scratch != nil {
-		if err := op.Scratch.Check(voxelize, "scratch"); err != nil {
-			return err
-		}
+		guard.Check(op.Scratch.Check(voxelize, "scratch"))
 	}
 	if op.Scratch != nil && (op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 || op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
 		return misuse(voxelize, "scratch has wrong shape", "uint8, one axis without gaps", op.Scratch.DType.String())

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // voxelPoint is a point inside the grid: its flat index, batch entry and row.
@@ -14,14 +16,10 @@ type voxelPoint struct {
 
 // Voxelize sorts the points by cell, stably, and reduces one cell after the other: the dense and the sparse layout differ only in where the
 // result of a cell goes.
-func (Reference) Voxelize(op *VoxelOp) error {
-	if err := CheckHost(op); err != nil {
-		return err
-	}
-	points, stats, err := op.collect()
-	if err != nil {
-		return err
-	}
+func (Reference) Voxelize(op *VoxelOp) (err error) {
+	defer guard.Into(&err)
+	guard.Check(CheckHost(op))
+	points, stats := op.collect()
 	slices.SortStableFunc(points, func(a, b voxelPoint) int { return cmp.Compare(a.flat, b.flat) })
 	if op.Out != nil {
 		empty := 0.0
@@ -56,16 +54,12 @@ func (Reference) Voxelize(op *VoxelOp) error {
 }
 
 // collect finds the cell of every point, in order, and counts those inside, outside and not finite.
-func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
+func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int) {
 	cells := int64(op.Grid[0]) * int64(op.Grid[1]) * int64(op.Grid[2])
-	l, err := op.Layout()
-	if err != nil {
-		return nil, stats, err
-	}
+	l := guard.Must(op.Layout())
 	for b := range l.Batch { // all are proved before the first is read
-		if _, _, err = op.Entry(b); err != nil {
-			return nil, stats, err
-		}
+		_, _, err := op.Entry(b)
+		guard.Check(err)
 	}
 	for b := range l.Batch {
 		from, to, _ := op.Entry(b)
@@ -77,12 +71,12 @@ func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
 			case place == NotFinite, place == Beyond && op.Outside == DropOutside:
 				continue
 			case place == Beyond && op.Outside == FailOutside:
-				return nil, stats, op.OutsideError(b, row, p)
+				guard.Fail(op.OutsideError(b, row, p))
 			}
 			points = append(points, voxelPoint{int64(b)*cells + (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(op.Grid[2]) + int64(cell[2]), b, row})
 		}
 	}
-	return points, stats, nil
+	return points, stats
 }
 
 // point reads a row of Points as float32.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // mapped is a dataset under a mapping.
@@ -52,10 +53,9 @@ func (s *stream) moved() bool { return s.timestamps != "" || s.offset != 0 || !s
 func timestampKey(clock string) (string, bool) { return strings.CutPrefix(clock, "timestamps:") }
 
 // Over puts a mapping over a dataset, which it owns from then on.
-func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (robocache.Dataset, error) {
-	if err := check(m); err != nil {
-		return nil, err
-	}
+func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ robocache.Dataset, err error) {
+	defer guard.Into(&err)
+	guard.Check(check(m))
 	d := &mapped{base: ds, info: *ds.Info(), streams: map[string]*stream{}}
 	used := map[string]bool{}
 	var made []*stream
@@ -95,32 +95,30 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (robo
 	for _, s := range made {
 		d.streams[s.feature.Key] = s
 	}
-	if err := d.anchor(ctx, m.Clock); err != nil {
-		return nil, err
-	}
+	d.anchor(ctx, m.Clock)
 	for _, s := range made {
 		d.info.Features = append(d.info.Features, s.feature)
 	}
-	if err := d.findTasks(ctx, m.Task); err != nil {
-		return nil, err
-	}
+	d.findTasks(ctx, m.Task)
 	return d, nil
 }
 
 // source finds a stream of the base.
-func (d *mapped) source(key string) (*robocache.Feature, error) {
-	if f := d.base.Info().Feature(key); f != nil {
-		return f, nil
+func (d *mapped) source(key string) *robocache.Feature {
+	f := d.base.Info().Feature(key)
+	if f == nil {
+		var known []string
+		for i := range d.base.Info().Features {
+			known = append(known, d.base.Info().Features[i].Key)
+		}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the dataset has no stream " + key, Hint: "it has " + strings.Join(known, ", ")})
 	}
-	var known []string
-	for i := range d.base.Info().Features {
-		known = append(known, d.base.Info().Features[i].Key)
-	}
-	return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the dataset has no stream " + key, Hint: "it has " + strings.Join(known, ", ")}
+	return f
 }
 
 // make settles one stream.
-func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
+func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err error) {
+	defer guard.Into(&err)
 	bad := func(msg, want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
 	}
@@ -130,10 +128,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
 	}
 	elements := 0
 	for i, from := range m.From {
-		f, err := d.source(from)
-		if err != nil {
-			return nil, err
-		}
+		f := d.source(from)
 		if i == 0 {
 			s.feature = *f
 		}
@@ -179,14 +174,9 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
 		f.Rotations = d.turns(m)
 		f.Interpolation = joined(f, d.base.Info(), m.From)
 	}
-	if err := rotated(f, m); err != nil {
-		return nil, err
-	}
+	rotated(f, m)
 	if name, ok := timestampKey(m.Clock); ok {
-		t, err := d.source(name)
-		if err != nil {
-			return nil, err
-		}
+		t := d.source(name)
 		if t.Kind != robocache.KindNumeric || t.Elements() != 1 || t.Ragged() || t.Clock != f.Clock {
 			return nil, bad("a stream of timestamps", "one number a row, on the clock of "+m.From[0], fmt.Sprintf("%s: %s %v on %q", name, t.Kind, t.Shape, t.Clock))
 		}
@@ -202,17 +192,14 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (*stream, error) {
 }
 
 // anchor makes the rows of a stream the episode's own.
-func (d *mapped) anchor(ctx context.Context, key string) error {
+func (d *mapped) anchor(ctx context.Context, key string) {
 	info := &d.info
 	if key == "" {
-		return nil
+		return
 	}
-	f, err := d.source(key)
-	if err != nil {
-		return err
-	}
+	f := d.source(key)
 	if f.Clock == info.Clock || f.Clock == "" {
-		return nil
+		return
 	}
 	was := cmp.Or(info.Clock, "rows")
 	for _, s := range d.streams {
@@ -223,15 +210,11 @@ func (d *mapped) anchor(ctx context.Context, key string) error {
 	d.own, info.Clock, info.Frames, info.FPS = key, f.Clock, 0, f.FPS
 	d.lengths = make([]int, info.Episodes)
 	for e := range d.lengths {
-		t, err := d.base.Times(ctx, e, key)
-		if err != nil {
-			return err
-		}
+		t := guard.Must(d.base.Times(ctx, e, key))
 		d.lengths[e] = len(t)
 		info.Frames += int64(len(t))
 	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(d.streams)), func(s *stream) bool { return s.feature.Clock == f.Clock }) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: no stream that is kept lies on the clock of this one"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: no stream that is kept lies on the clock of this one"})
 	}
-	return nil
 }

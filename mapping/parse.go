@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // maxBytes bounds a mapping file.
@@ -173,14 +174,13 @@ func jsonText(v any) string {
 var unitNanos = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
 // Open opens a dataset as robocache.Open does, with opt.Map put over it.
-func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
+func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ robocache.Dataset, err error) {
+	defer guard.Into(&err)
 	m := opt.Map
 	if m == nil {
 		return robocache.Open(ctx, uri, opt)
 	}
-	if err := check(m); err != nil {
-		return nil, err
-	}
+	guard.Check(check(m))
 	if opt.HZ.Zero() {
 		opt.HZ = m.HZ
 	}
@@ -189,10 +189,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache
 		maps.Copy(all, opt.Options) // what is said beside the file wins
 		opt.Options = all
 	}
-	ds, err := robocache.Open(ctx, uri, opt)
-	if err != nil {
-		return nil, err
-	}
+	ds := guard.Must(robocache.Open(ctx, uri, opt))
 	over, err := Over(ctx, ds, m)
 	if err != nil {
 		_ = ds.Close()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -39,21 +40,20 @@ func (d *mapped) Episode(ctx context.Context, e int) (robocache.Episode, error) 
 }
 
 // stream finds a stream of the result.
-func (d *mapped) stream(key string) (*stream, error) {
-	if s := d.streams[key]; s != nil {
-		return s, nil
+func (d *mapped) stream(key string) *stream {
+	s := d.streams[key]
+	if s == nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the mapped dataset has no such stream"})
 	}
-	return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the mapped dataset has no such stream"}
+	return s
 }
 
-func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) {
+func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
+	defer guard.Into(&err)
 	if key == "" || key == "task" && d.streams["task"] == nil {
 		return d.base.Times(ctx, e, d.own)
 	}
-	s, err := d.stream(key)
-	if err != nil {
-		return nil, err
-	}
+	s := d.stream(key)
 	t, err := d.base.Times(ctx, e, s.parts[0].key)
 	if err != nil || !s.moved() {
 		return t, err
@@ -63,9 +63,7 @@ func (d *mapped) Times(ctx context.Context, e int, key string) ([]int64, error) 
 			return nil, robocache.At(err, robocache.Where{"episode": e, "stream": key})
 		}
 	}
-	if err := s.correct(e, key, t); err != nil {
-		return nil, err
-	}
+	guard.Check(s.correct(e, key, t))
 	for i, v := range t {
 		at := v + s.offset // both are within 2^62
 		if i > 0 && at < t[i-1] {
@@ -130,11 +128,9 @@ func beyond(key string, i int, got string) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"stream": key, "index": i}, Msg: "a timestamp", Want: "a number within ±2^62 ns", Got: got}
 }
 
-func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
-	s, err := d.stream(key)
-	if err != nil {
-		return err
-	}
+func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+	defer guard.Into(&err)
+	s := d.stream(key)
 	if s.feature.Kind != robocache.KindNumeric || s.plain() {
 		return d.base.Gather(ctx, s.parts[0].key, rows, dst)
 	}
@@ -181,11 +177,9 @@ func scale(b []byte, t robocache.DType, by float64) {
 	}
 }
 
-func (d *mapped) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
-	s, err := d.stream(key)
-	if err != nil {
-		return nil, nil, err
-	}
+func (d *mapped) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (_ []byte, _ []int, err error) {
+	defer guard.Into(&err)
+	s := d.stream(key)
 	r, ok := robocache.As[robocache.RaggedDataset](d.base)
 	if !ok {
 		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map gather", Where: robocache.Where{"stream": key}, Msg: "the rows of this stream do not vary in length"}
@@ -193,11 +187,9 @@ func (d *mapped) GatherRagged(ctx context.Context, key string, rows []robocache.
 	return r.GatherRagged(ctx, s.parts[0].key, rows)
 }
 
-func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
-	s, err := d.stream(key)
-	if err != nil {
-		return err
-	}
+func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+	defer guard.Into(&err)
+	s := d.stream(key)
 	m, ok := robocache.As[robocache.Masker](d.base)
 	for i := range valid {
 		valid[i] = 1
@@ -210,9 +202,7 @@ func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, va
 		if f := d.base.Info().Feature(p.key); !f.Masked {
 			continue
 		}
-		if err := m.Valid(ctx, p.key, rows, one); err != nil {
-			return err
-		}
+		guard.Check(m.Valid(ctx, p.key, rows, one))
 		for i, v := range one {
 			valid[i] &= v
 		}
@@ -220,7 +210,8 @@ func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, va
 	return nil
 }
 
-func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
+func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) (_ []string, err error) {
+	defer guard.Into(&err)
 	if key == "task" && d.streams["task"] == nil {
 		if d.tasks == nil {
 			return d.base.Text(ctx, key, rows)
@@ -234,18 +225,13 @@ func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 		}
 		return out, nil
 	}
-	s, err := d.stream(key)
-	if err != nil {
-		return nil, err
-	}
+	s := d.stream(key)
 	return d.base.Text(ctx, s.parts[0].key, rows)
 }
 
-func (d *mapped) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
-	s, err := d.stream(key)
-	if err != nil {
-		return err
-	}
+func (d *mapped) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+	defer guard.Into(&err)
+	s := d.stream(key)
 	return d.base.Frames(ctx, s.parts[0].key, rows, out)
 }
 
@@ -259,12 +245,10 @@ func (d *mapped) Clocks(key string) []string {
 	return c.Clocks(s.parts[0].key)
 }
 
-func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) ([]int64, error) {
+func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int64, err error) {
+	defer guard.Into(&err)
 	c, ok := robocache.As[robocache.Clocked](d.base)
-	s, err := d.stream(key)
-	if err != nil {
-		return nil, err
-	}
+	s := d.stream(key)
 	if !ok || !slices.Contains(d.Clocks(key), clock) {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the stream has no clock " + clock}
 	}
@@ -272,9 +256,7 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) ([]int64
 	if err == nil {
 		err = s.correct(e, key, t)
 	}
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	for i := range t {
 		t[i] += s.offset
 	}

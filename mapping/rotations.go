@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // turns are the rotations of a joined and sliced row: those of its parts, where they stand in it.
@@ -56,18 +57,18 @@ func joined(f *robocache.Feature, base *robocache.Info, from []string) string {
 }
 
 // rotated takes what a mapping says of a stream's rotations and of its mode.
-func rotated(f *robocache.Feature, m *robocache.StreamMapping) error {
+func rotated(f *robocache.Feature, m *robocache.StreamMapping) {
 	bad := func(msg, want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
 	}
 	mode := m.Interpolation
 	if form := (robocache.Rotation{Form: mode}); form.Width() > 0 {
 		if m.Rotations != nil {
-			return bad("interpolation: "+mode, "slerp, or none, beside rotations", mode)
+			guard.Fail(bad("interpolation: "+mode, "slerp, or none, beside rotations", mode))
 		}
 		f.Rotations = robocache.RepeatRotation(mode, f.Elements())
 		if f.Rotations == nil {
-			return bad("interpolation: "+mode, fmt.Sprintf("a multiple of %d channels, or rotations: with the channels", form.Width()), fmt.Sprint(f.Elements()))
+			guard.Fail(bad("interpolation: "+mode, fmt.Sprintf("a multiple of %d channels, or rotations: with the channels", form.Width()), fmt.Sprint(f.Elements())))
 		}
 		mode = "slerp"
 	}
@@ -81,12 +82,12 @@ func rotated(f *robocache.Feature, m *robocache.StreamMapping) error {
 		f.Interpolation = mode
 	}
 	if m.Rotations == nil && m.Interpolation == "" {
-		return nil
+		return
 	}
 	if f.Rotations != nil && (f.Kind != robocache.KindNumeric || !f.DType.Float() || f.Ragged()) {
-		return bad("rotations", "numeric rows of one length of floating-point numbers", string(f.Kind)+" "+f.DType.String())
+		guard.Fail(bad("rotations", "numeric rows of one length of floating-point numbers", string(f.Kind)+" "+f.DType.String()))
 	}
-	return robocache.CheckRotations(f.Rotations, f.Elements())
+	guard.Check(robocache.CheckRotations(f.Rotations, f.Elements()))
 }
 
 // rotationLine writes rotations as a mapping has them.

@@ -39,7 +39,8 @@ func NewCollector(budget int64) *Collector {
 const memBlock = 1 << 20
 
 // Add takes rows of a feature.
-func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []byte) error {
+func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []byte) (err error) {
+	defer guard.Into(&err)
 	s := c.feats[key]
 	if s == nil {
 		s = &spool{dtype: dtype, shape: shape}
@@ -56,38 +57,36 @@ func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []by
 		return nil
 	}
 	for _, key := range c.order {
-		if err := c.feats[key].spill(); err != nil {
-			return err
-		}
+		c.feats[key].spill()
 	}
 	c.held = 0
 	return nil
 }
 
-func (s *spool) spill() error {
+func (s *spool) spill() {
 	if s.file == nil {
 		f, err := os.CreateTemp("", "robocache-stats-*")
 		if err != nil {
-			return robocache.At(err, robocache.Where{"file": os.TempDir()})
+			guard.Fail(robocache.At(err, robocache.Where{"file": os.TempDir()}))
 		}
 		// Unnamed from here on: nothing is left behind by a kill.
 		if err := os.Remove(f.Name()); err != nil {
 			f.Close()
-			return robocache.At(err, robocache.Where{"file": f.Name()})
+			guard.Fail(robocache.At(err, robocache.Where{"file": f.Name()}))
 		}
 		s.file = f
 	}
 	for _, b := range s.mem {
 		if _, err := s.file.WriteAt(b, s.size); err != nil {
-			return robocache.At(err, robocache.Where{"file": os.TempDir()})
+			guard.Fail(robocache.At(err, robocache.Where{"file": os.TempDir()}))
 		}
 		s.size += int64(len(b))
 	}
 	s.mem = nil
-	return nil
 }
 
-func (s *spool) rows(ctx context.Context, yield func([]byte) error) error {
+func (s *spool) rows(ctx context.Context, yield func([]byte) error) (err error) {
+	defer guard.Into(&err)
 	row := s.dtype.Size()
 	for _, d := range s.shape {
 		row *= d
@@ -99,19 +98,13 @@ func (s *spool) rows(ctx context.Context, yield func([]byte) error) error {
 			if _, err := s.file.ReadAt(part, off); err != nil && err != io.EOF {
 				return robocache.At(err, robocache.Where{"file": os.TempDir()})
 			}
-			if err := yield(part); err != nil {
-				return err
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
+			guard.Check(yield(part))
+			guard.Check(ctx.Err())
 			off += int64(len(part))
 		}
 	}
 	for _, b := range s.mem {
-		if err := yield(b); err != nil {
-			return err
-		}
+		guard.Check(yield(b))
 	}
 	return nil
 }

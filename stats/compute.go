@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -206,12 +207,10 @@ func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []in
 }
 
 // Episode counts the images of one episode that the policy chooses. Rows without an image take no part.
-func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (*Pixels, error) {
+func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (_ *Pixels, err error) {
+	defer guard.Into(&err)
 	var rows []robocache.Row
-	n, err := rowsIn(ctx, l.ds, f, episode)
-	if err != nil {
-		return nil, err
-	}
+	n := rowsIn(ctx, l.ds, f, episode)
 	for _, k := range l.policy.Choose(n) {
 		rows = append(rows, robocache.Row{Episode: episode, Index: k})
 	}
@@ -224,18 +223,14 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 		}
 		rows = rows[len(part):]
 		refs := make([]robocache.FrameRef, len(part))
-		if err := l.ds.Frames(ctx, f.Key, part, refs); err != nil {
-			return nil, err
-		}
-		if err := l.count(ctx, f, refs, part, all); err != nil {
-			return nil, err
-		}
+		guard.Check(l.ds.Frames(ctx, f.Key, part, refs))
+		l.count(ctx, f, refs, part, all)
 	}
 	return all, nil
 }
 
 // count counts images, on several decoders: each has counters of its own, which are added in the end.
-func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef, rows []robocache.Row, all *Pixels) error {
+func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef, rows []robocache.Row, all *Pixels) {
 	spec := &video.Spec{Pixel: video.RGB8}
 	if all.deep() {
 		spec.Pixel = video.Gray16
@@ -274,5 +269,5 @@ func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache
 			all.Merge(own)
 		}
 	}
-	return robocache.At(err, robocache.Where{"stream": f.Key})
+	guard.Check(robocache.At(err, robocache.Where{"stream": f.Key}))
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // rowsIn is the number of rows of a stream in an episode: of its own clock, where it has one.
-func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode int) (int, error) {
+func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode int) int {
 	n, err := robocache.RowsIn(ctx, ds, episode, f)
-	return n, robocache.At(err, robocache.Where{"episode": episode})
+	guard.Check(robocache.At(err, robocache.Where{"episode": episode}))
+	return n
 }
 
 // Rows computes the statistics of a stream of numbers in some episodes. left is the number of values that are not finite (S5).
@@ -23,7 +25,8 @@ func Rows(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episo
 
 // blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and gives the shape of those. What fits
 // the budget is held: the quantiles read it again.
-func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (Blocks, []int, error) {
+func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (_ Blocks, _ []int, err error) {
+	defer guard.Into(&err)
 	r := &reader{ds: ds, f: f, budget: budget, episodes: episodes, block: 16}
 	shape := f.Shape
 	if f.Ragged() {
@@ -43,10 +46,7 @@ func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e
 		r.masker, _ = ds.(robocache.Masker)
 	}
 	for _, e := range episodes {
-		n, err := rowsIn(ctx, ds, f, e)
-		if err != nil {
-			return nil, nil, err
-		}
+		n := rowsIn(ctx, ds, f, e)
 		r.counts = append(r.counts, n)
 	}
 	return r.blocks, shape, nil
@@ -69,21 +69,20 @@ type reader struct {
 	whole    bool // held is all there is
 }
 
-func (r *reader) blocks(ctx context.Context, yield func([]byte) error) error {
+func (r *reader) blocks(ctx context.Context, yield func([]byte) error) (err error) {
+	defer guard.Into(&err)
 	if r.whole {
 		return yield(r.held)
 	}
 	r.held = r.held[:0]
 	hold := true
 	rows := make([]robocache.Row, 0, r.block)
-	send := func() error {
+	send := func() (err error) {
+		defer guard.Into(&err)
 		if len(rows) == 0 {
 			return nil
 		}
-		raw, err := r.read(ctx, rows)
-		if err != nil {
-			return err
-		}
+		raw := r.read(ctx, rows)
 		rows = rows[:0]
 		if hold = hold && int64(len(r.held)+len(raw)) <= r.budget; hold {
 			r.held = append(r.held, raw...)
@@ -96,38 +95,34 @@ func (r *reader) blocks(ctx context.Context, yield func([]byte) error) error {
 		for k := range r.counts[i] {
 			rows = append(rows, robocache.Row{Episode: e, Index: k})
 			if len(rows) == r.block {
-				if err := send(); err != nil {
-					return err
-				}
+				guard.Check(send())
 			}
 		}
 	}
-	if err := send(); err != nil {
-		return err
-	}
+	guard.Check(send())
 	r.whole = hold
 	return nil
 }
 
 // read gives the values of rows; those that hold none are left out.
-func (r *reader) read(ctx context.Context, rows []robocache.Row) ([]byte, error) {
+func (r *reader) read(ctx context.Context, rows []robocache.Row) []byte {
 	if r.ragged != nil {
 		data, _, err := r.ragged.GatherRagged(ctx, r.f.Key, rows)
-		return data, err // a row without value has no entries
+		guard.Check(err)
+		return data // a row without value has no entries
 	}
 	raw := r.buf[:len(rows)*r.size]
 	if err := r.ds.Gather(ctx, r.f.Key, rows, raw); err != nil || r.masker == nil {
-		return raw, err
+		guard.Check(err)
+		return raw
 	}
 	r.valid = append(r.valid[:0], make([]uint8, len(rows))...)
-	if err := r.masker.Valid(ctx, r.f.Key, rows, r.valid); err != nil {
-		return nil, err
-	}
+	guard.Check(r.masker.Valid(ctx, r.f.Key, rows, r.valid))
 	to := 0
 	for i, ok := range r.valid {
 		if ok != 0 {
 			to += copy(raw[to:], raw[i*r.size:(i+1)*r.size])
 		}
 	}
-	return raw[:to], nil
+	return raw[:to]
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // HTTPOptions are the choices of a store behind http(s). The zero value is a good one.
@@ -123,13 +124,11 @@ const openRead = 16 << 10
 
 // Open learns size and version with a range from the first byte on, because servers and signatures may refuse HEAD. Where the server
 // has no ranges, a file of at most HTTPOptions.Spool bytes is read into memory, and a larger one is ErrUnsupported.
-func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) {
-	name, err := clean(ctx, h.uri, "open", name)
-	if err != nil {
-		return nil, err
-	}
+func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
+	defer guard.Into(&err)
+	name = clean(ctx, h.uri, "open", name)
 	var f robocache.Ranged
-	err = h.do(ctx, "open", name, 0, func(a *attempt) error {
+	guard.Check(h.do(ctx, "open", name, 0, func(a *attempt) error {
 		r, err := a.get(name, 0, openRead, nil)
 		if err != nil {
 			return err
@@ -149,21 +148,16 @@ func (h *HTTP) Open(ctx context.Context, name string) (robocache.Ranged, error) 
 		}
 		f = &bytesFile{uri: h.uri, name: name, data: data, version: r.pin.sized(int64(len(data))).version()}
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	return f, nil
 }
 
 // Stat describes a file by a one-byte range request.
-func (h *HTTP) Stat(ctx context.Context, name string) (Entry, error) {
-	name, err := clean(ctx, h.uri, "stat", name)
-	if err != nil {
-		return Entry{}, err
-	}
+func (h *HTTP) Stat(ctx context.Context, name string) (_ Entry, err error) {
+	defer guard.Into(&err)
+	name = clean(ctx, h.uri, "stat", name)
 	e := Entry{Name: name}
-	err = h.do(ctx, "stat", name, 0, func(a *attempt) error {
+	guard.Check(h.do(ctx, "stat", name, 0, func(a *attempt) error {
 		r, err := a.get(name, 0, 1, nil)
 		if err != nil {
 			return err
@@ -179,10 +173,7 @@ func (h *HTTP) Stat(ctx context.Context, name string) (Entry, error) {
 		}
 		e.Size, e.Version = r.pin.size, r.pin.version()
 		return nil
-	})
-	if err != nil {
-		return Entry{}, err
-	}
+	}))
 	return e, nil
 }
 
@@ -192,16 +183,14 @@ func (h *HTTP) List(ctx context.Context, prefix string) ([]Entry, error) {
 }
 
 // readFile reads a whole file in one request, and after a reset goes on where it broke off.
-func (h *HTTP) readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
-	name, err := clean(ctx, h.uri, "read", name)
-	if err != nil {
-		return nil, err
-	}
+func (h *HTTP) readFile(ctx context.Context, name string, limit int64) (_ []byte, err error) {
+	defer guard.Into(&err)
+	name = clean(ctx, h.uri, "read", name)
 	limit = min(max(limit, 0), math.MaxInt64-1)
 	var data []byte
 	done := 0
 	var first *pin
-	err = h.do(ctx, "read", name, 0, func(a *attempt) error {
+	guard.Check(h.do(ctx, "read", name, 0, func(a *attempt) error {
 		r, err := a.get(name, int64(done), limit+1, first)
 		if err != nil {
 			return err
@@ -220,9 +209,6 @@ func (h *HTTP) readFile(ctx context.Context, name string, limit int64) ([]byte, 
 		n, err := a.fill(r, data[done:])
 		done += n
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	return data, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Local is a folder of this machine. Everything goes through os.Root: no name and no link leads out of it, unless the caller said
@@ -144,29 +145,24 @@ func (l *Local) target(name string) string {
 }
 
 // regular looks at what a name leads to, which must be a regular file.
-func (l *Local) regular(ctx context.Context, op, name string) (string, fs.FileInfo, error) {
-	name, err := clean(ctx, l.uri, op, name)
-	if err != nil {
-		return "", nil, err
-	}
+func (l *Local) regular(ctx context.Context, op, name string) (string, fs.FileInfo) {
+	name = clean(ctx, l.uri, op, name)
 	info, err := l.stat(name)
 	if err != nil {
-		return "", nil, l.failed(op, name, err)
+		guard.Fail(l.failed(op, name, err))
 	}
 	if !info.Mode().IsRegular() {
-		return "", nil, l.notRegular(op, name, info.Mode())
+		guard.Fail(l.notRegular(op, name, info.Mode()))
 	}
-	return name, info, nil
+	return name, info
 }
 
 // Open opens a regular file for ranged reads.
-func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error) {
+func (l *Local) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
+	defer guard.Into(&err)
 	// Opening a device can have effects (a tape rewinds), and a FIFO waits: look before opening. O_NONBLOCK: a FIFO that took the name's place
 	// since does not stop us either.
-	name, _, err := l.regular(ctx, "open", name)
-	if err != nil {
-		return nil, err
-	}
+	name, _ = l.regular(ctx, "open", name)
 	f, err := l.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK)
 	if err != nil {
 		return nil, l.failed("open", name, err)
@@ -183,11 +179,9 @@ func (l *Local) Open(ctx context.Context, name string) (robocache.Ranged, error)
 }
 
 // Stat describes a regular file.
-func (l *Local) Stat(ctx context.Context, name string) (Entry, error) {
-	name, info, err := l.regular(ctx, "stat", name)
-	if err != nil {
-		return Entry{}, err
-	}
+func (l *Local) Stat(ctx context.Context, name string) (_ Entry, err error) {
+	defer guard.Into(&err)
+	name, info := l.regular(ctx, "stat", name)
 	return Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())}, nil
 }
 
@@ -218,15 +212,14 @@ func (l *Local) List(ctx context.Context, prefix string) ([]Entry, error) {
 	return l.files(ctx, prefix, nil)
 }
 
-func (l *Local) files(ctx context.Context, prefix string, is func(name string) bool) ([]Entry, error) {
-	prefix, err := cleanPrefix(prefix)
+func (l *Local) files(ctx context.Context, prefix string, is func(name string) bool) (_ []Entry, err error) {
+	defer guard.Into(&err)
+	prefix, err = cleanPrefix(prefix)
 	if err != nil {
 		return nil, fail("list", l.uri, "", err)
 	}
 	w := walk{l: l, is: is}
-	if err := w.folder(ctx, prefix, nil, false); err != nil {
-		return nil, err
-	}
+	w.folder(ctx, prefix, nil, false)
 	slices.SortFunc(w.out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return w.out, nil
 }
@@ -240,86 +233,78 @@ type walk struct {
 }
 
 // folder lists dir, the folders above given; linked says that a link leads to one of them.
-func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, linked bool) error {
+func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, linked bool) {
 	l := w.l
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+	guard.Check(ctx.Err())
 	if len(above) > maxDepth {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": l.uri, "file": show(dir)}, Msg: "folders nested deeper than " + strconv.Itoa(maxDepth)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": l.uri, "file": show(dir)}, Msg: "folders nested deeper than " + strconv.Itoa(maxDepth)})
 	}
 	self, err := l.stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !self.IsDir() {
-		return nil // as in an object store, nothing is below a name that is not there
+		return // as in an object store, nothing is below a name that is not there
 	}
 	if err != nil {
-		return fail("list", l.uri, dir, err)
+		guard.Fail(fail("list", l.uri, dir, err))
 	}
 	for _, a := range above {
 		if os.SameFile(a, self) {
-			return nil // a link back up: its files are listed already
+			return // a link back up: its files are listed already
 		}
 	}
 	above = append(above, self)
 	d, err := l.openFile(dir, os.O_RDONLY)
 	if err != nil {
-		return fail("list", l.uri, dir, err)
+		guard.Fail(fail("list", l.uri, dir, err))
 	}
 	entries, err := d.ReadDir(-1)
 	d.Close()
 	if err != nil {
-		return fail("list", l.uri, dir, err)
+		guard.Fail(fail("list", l.uri, dir, err))
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
 		}
-		if err := w.entry(ctx, path.Join(dir, e.Name()), e.Type(), above, linked); err != nil {
-			return err
-		}
+		w.entry(ctx, path.Join(dir, e.Name()), e.Type(), above, linked)
 	}
-	return nil
 }
 
-func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo, linked bool) error {
+func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo, linked bool) {
 	link := mode&fs.ModeSymlink != 0
 	if link || mode.IsRegular() {
 		info, err := w.l.stat(name)
 		if err != nil {
 			if link {
 				w.odd(name, w.l.failed("list", name, err))
-				return nil
+				return
 			}
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil
+				return
 			}
-			return fail("list", w.l.uri, name, err)
+			guard.Fail(fail("list", w.l.uri, name, err))
 		}
 		mode = info.Mode().Type()
 		if mode.IsRegular() {
 			w.out = append(w.out, Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())})
-			return nil
+			return
 		}
 	}
 	if !mode.IsDir() {
 		w.odd(name, w.l.notRegular("list", name, mode))
-		return nil
+		return
 	}
 	if link && linked {
 		if w.followed++; w.followed > maxFollowed {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": w.l.uri, "file": show(name)},
-				Msg: "more than " + strconv.Itoa(maxFollowed) + " links below links", Hint: "folders that link to each other: remove links"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": w.l.uri, "file": show(name)},
+				Msg: "more than " + strconv.Itoa(maxFollowed) + " links below links", Hint: "folders that link to each other: remove links"})
 		}
 	}
 	before := len(w.out)
-	if err := w.folder(ctx, name, above, linked || link); err != nil {
-		return err
-	}
+	w.folder(ctx, name, above, linked || link)
 	// A folder of such files may be called as they are.
 	if w.is != nil && w.is(name) && !slices.ContainsFunc(w.out[before:], func(e Entry) bool { return w.is(e.Name) }) {
 		w.out = append(w.out, Entry{Name: name, Err: w.l.notRegular("list", name, mode)})
 	}
-	return nil
 }
 
 // odd lists what is no file: under a name that files have, and a link that hides a folder.

@@ -14,16 +14,17 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // tempPrefix begins the name of every unfinished file, in the folder of the file that it will become. List leaves them out.
 const tempPrefix = ".robocache-tmp-"
 
-func makeFolder(dir string) error {
+func makeFolder(dir string) {
 	if strings.IndexByte(dir, 0) >= 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "create", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "create", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"})
 	}
-	return fail("create", dir, "", os.MkdirAll(dir, 0o777))
+	guard.Check(fail("create", dir, "", os.MkdirAll(dir, 0o777)))
 }
 
 // tempFile is what a writer needs of an *os.File; tests put a full disk in its place.
@@ -44,11 +45,9 @@ func (l *Local) CreateNew(ctx context.Context, name string) (Writer, error) {
 	return l.create(ctx, name, true)
 }
 
-func (l *Local) create(ctx context.Context, name string, onlyNew bool) (Writer, error) {
-	name, err := clean(ctx, l.uri, "create", name)
-	if err != nil {
-		return nil, err
-	}
+func (l *Local) create(ctx context.Context, name string, onlyNew bool) (_ Writer, err error) {
+	defer guard.Into(&err)
+	name = clean(ctx, l.uri, "create", name)
 	full := l.at(name)
 	if info, err := l.root.Lstat(full); err == nil && info.IsDir() {
 		return nil, l.notRegular("create", name, info.Mode())
@@ -207,11 +206,9 @@ func (l *Local) syncFolder(dir string) error {
 }
 
 // Remove deletes a file (of a link: the link). A name that is not there is ErrNotFound.
-func (l *Local) Remove(ctx context.Context, name string) error {
-	name, err := clean(ctx, l.uri, "remove", name)
-	if err != nil {
-		return err
-	}
+func (l *Local) Remove(ctx context.Context, name string) (err error) {
+	defer guard.Into(&err)
+	name = clean(ctx, l.uri, "remove", name)
 	info, err := l.root.Lstat(l.at(name))
 	if err != nil {
 		return fail("remove", l.uri, name, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // MaxName is the longest name in bytes that a store takes: the path length at which POSIX systems stop.
@@ -23,12 +24,11 @@ func CleanName(name string) (string, error) {
 }
 
 // clean is CleanName for an operation of a store.
-func clean(ctx context.Context, uri, op, name string) (string, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
+func clean(ctx context.Context, uri, op, name string) string {
+	guard.Check(ctx.Err())
 	name, err := CleanName(name)
-	return name, fail(op, uri, "", err)
+	guard.Check(fail(op, uri, "", err))
+	return name
 }
 
 func badName(name string) string {

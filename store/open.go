@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Open opens the store at uri: a path, file://, http(s)://, or a scheme that was registered. It looks at a local folder at once and at the
@@ -14,19 +15,14 @@ import (
 func Open(uri string) (Store, error) { return OpenFor(uri, robocache.OpenOptions{}) }
 
 // OpenFor is Open with what the caller of a format chose.
-func OpenFor(uri string, opt robocache.OpenOptions) (Store, error) {
-	scheme, rest, err := split(uri)
-	if err != nil {
-		return nil, err
-	}
+func OpenFor(uri string, opt robocache.OpenOptions) (_ Store, err error) {
+	defer guard.Into(&err)
+	scheme, rest := split(uri)
 	switch scheme {
 	case "":
 		return openLocal(uri, opt.FollowLinks)
 	case "file":
-		p, err := filePath(rest)
-		if err != nil {
-			return nil, err
-		}
+		p := filePath(rest)
 		return openLocal(p, opt.FollowLinks)
 	case "http", "https":
 		return NewHTTP(uri, HTTPOptions{})
@@ -53,27 +49,18 @@ func Register(scheme string, open func(rest string) (Store, error)) {
 }
 
 // OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported where the store is read only.
-func OpenWritable(uri string) (Writable, error) {
-	scheme, rest, err := split(uri)
-	if err != nil {
-		return nil, err
-	}
+func OpenWritable(uri string) (_ Writable, err error) {
+	defer guard.Into(&err)
+	scheme, rest := split(uri)
 	dir := uri
 	switch scheme {
 	case "file":
-		if dir, err = filePath(rest); err != nil {
-			return nil, err
-		}
+		dir = filePath(rest)
 		fallthrough
 	case "":
-		if err := makeFolder(dir); err != nil {
-			return nil, err
-		}
+		makeFolder(dir)
 	}
-	s, err := Open(uri)
-	if err != nil {
-		return nil, err
-	}
+	s := guard.Must(Open(uri))
 	w, ok := s.(Writable)
 	if !ok {
 		Close(s)
@@ -91,56 +78,51 @@ func Close(s Store) error {
 }
 
 // split takes the scheme off a URI, in lower case; "" is a path. Nothing here ever starts a process ("pipe:" is a file's name).
-func split(uri string) (scheme, rest string, err error) {
+func split(uri string) (scheme, rest string) {
 	switch {
 	case uri == "":
-		return "", "", &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "empty URI"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "empty URI"})
 	case strings.IndexByte(uri, 0) >= 0 || len(uri) > 16*MaxName:
-		return "", "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(robocache.Redact(uri))}, Msg: "NUL in the URI, or the URI is too long"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(robocache.Redact(uri))}, Msg: "NUL in the URI, or the URI is too long"})
 	}
 	head, tail, ok := strings.Cut(uri, "://")
 	if !ok {
 		if after, ok := strings.CutPrefix(uri, "file:/"); ok {
-			return "file", "/" + after, nil
+			return "file", "/" + after
 		}
-		return "", uri, nil
+		return "", uri
 	}
 	for i, c := range []byte(head) {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
 		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
-			return "", uri, nil // "dir/with://": a path
+			return "", uri // "dir/with://": a path
 		}
 	}
 	if head == "" {
-		return "", uri, nil
+		return "", uri
 	}
-	return strings.ToLower(head), tail, nil
+	return strings.ToLower(head), tail
 }
 
 // filePath is the path of what follows "file://".
-func filePath(rest string) (string, error) {
+func filePath(rest string) string {
 	host, p, _ := strings.Cut(rest, "/")
 	if host != "" && !strings.EqualFold(host, "localhost") {
-		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "a file URI that names another host", Hint: "file:///absolute/path has three slashes"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "a file URI that names another host", Hint: "file:///absolute/path has three slashes"})
 	}
 	p, err := url.PathUnescape("/" + p)
 	if err != nil || strings.IndexByte(p, 0) >= 0 {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"})
 	}
-	return p, nil
+	return p
 }
 
 // WriteFile writes a file of a store so that it appears whole or not at all.
-func WriteFile(ctx context.Context, folder, name string, text []byte) error {
-	s, err := OpenWritable(folder)
-	if err != nil {
-		return err
-	}
+func WriteFile(ctx context.Context, folder, name string, text []byte) (err error) {
+	defer guard.Into(&err)
+	s := guard.Must(OpenWritable(folder))
 	defer Close(s)
-	w, err := s.Create(ctx, name)
-	if err != nil {
-		return err
-	}
+	w := guard.Must(s.Create(ctx, name))
 	defer w.Abort()
 	if _, err := w.Write(text); err != nil {
 		return robocache.At(err, robocache.Where{"file": name})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 var be = binary.BigEndian
@@ -161,52 +162,51 @@ const (
 )
 
 // readMoov finds the moov box among the top-level boxes and reads it whole.
-func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) {
+func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) box {
 	size := f.Size()
 	bad := func(msg, hint string) (box, error) {
 		return box{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"offset": size}, Msg: msg, Hint: hint}
 	}
 	if size == 0 {
-		return bad("the file is empty", "")
+		return guard.Must(bad("the file is empty", ""))
 	}
 	w := &window{f: f}
-	head, err := w.at(ctx, 0, int(min(size, 64)))
-	if err != nil {
-		return box{}, err
-	}
+	head := guard.Must(w.at(ctx, 0, int(min(size, 64))))
 	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
-		return bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull")
+		return guard.Must(bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull"))
 	}
 	boxes := 0
 	for pos := int64(0); size-pos >= 8; boxes++ {
 		h, err := w.at(ctx, pos, int(min(16, size-pos)))
 		if err != nil {
-			return box{}, err
+			guard.Fail(err)
 		}
 		if kind := string(h[4:8]); pos == 0 && !topLevel[kind] {
-			return box{}, box{kind: kind}.malformed("this is no mp4: the first box is none that such a file begins with")
+			guard.Fail(box{kind: kind}.malformed("this is no mp4: the first box is none that such a file begins with"))
 		}
 		b, headLen, n, bad := header(h, pos, size-pos)
 		switch {
 		case bad != nil:
-			return box{}, bad
+			guard.Check(bad)
+			return box{}
 		case b.kind == "moov" && n > size-pos:
-			return box{}, b.malformed("size %d ends after the file (%d bytes): the file is cut", n, size)
+			guard.Fail(b.malformed("size %d ends after the file (%d bytes): the file is cut", n, size))
 		case b.kind == "moov" && n > lim.MaxMoov:
-			return box{}, b.tooLarge("%d bytes, limit %d", n, lim.MaxMoov)
+			guard.Fail(b.tooLarge("%d bytes, limit %d", n, lim.MaxMoov))
 		case b.kind == "moov":
 			b.data, err = w.at(ctx, pos+headLen, int(n-headLen))
-			return b, err
+			guard.Check(err)
+			return b
 		case b.kind == "moof":
-			return box{}, b.unsupported(remuxHint, "a movie fragment stands before the moov")
+			guard.Fail(b.unsupported(remuxHint, "a movie fragment stands before the moov"))
 		case n > size-pos:
-			return box{}, b.malformed("size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished", n, size)
+			guard.Fail(b.malformed("size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished", n, size))
 		case boxes > maxBoxes:
-			return box{}, b.tooLarge("more than %d boxes before the moov", maxBoxes)
+			guard.Fail(b.tooLarge("more than %d boxes before the moov", maxBoxes))
 		}
 		pos += n
 	}
-	return bad("no moov box: the file is cut or was never finished", "write it again; a recording that was killed has no index")
+	return guard.Must(bad("no moov box: the file is cut or was never finished", "write it again; a recording that was killed has no index"))
 }
 
 // topLevel lists what an ISO or QuickTime file may begin with.

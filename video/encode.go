@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -89,20 +90,15 @@ type Encoder struct {
 
 // NewEncoder starts an encoder that writes to path, which must not exist or be the caller's own temporary file.
 // ErrUnsupported where no ffmpeg is found, or it lacks the encoder.
-func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (*Encoder, error) {
+func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder, err error) {
+	defer guard.Into(&err)
 	cfg = cfg.withDefaults()
-	program, err := cfg.findEncoder(ctx)
-	if err != nil {
-		return nil, err
-	}
+	program := guard.Must(cfg.findEncoder(ctx))
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": path})
 	}
-	args, err := cfg.arguments(abs)
-	if err != nil {
-		return nil, err
-	}
+	args := cfg.arguments(abs)
 	e := &Encoder{cfg: cfg, path: abs, ctx: ctx, cmd: exec.CommandContext(ctx, program, args...)}
 	e.cmd.Stderr = &e.stderr
 	e.cmd.Env = append(os.Environ(), "SVT_LOG=1") // errors only
@@ -117,7 +113,7 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (*Encoder, e
 }
 
 // check refuses what ffmpeg's encoder cannot do.
-func (c EncodeConfig) check() error {
+func (c EncodeConfig) check() {
 	class, msg, hint := robocache.ErrMisuse, "", ""
 	switch {
 	case c.Width <= 0 || c.Height <= 0 || c.Width > 16384 || c.Height > 16384:
@@ -131,16 +127,14 @@ func (c EncodeConfig) check() error {
 	case c.Codec != AV1 && strings.Trim(c.Preset, "abcdefghijklmnopqrstuvwxyz") != "":
 		msg = fmt.Sprintf("preset %q", c.Preset)
 	default:
-		return nil
+		return
 	}
-	return encodeError(class, nil, msg, hint, nil)
+	guard.Fail(encodeError(class, nil, msg, hint, nil))
 }
 
-func (c EncodeConfig) arguments(path string) ([]string, error) {
+func (c EncodeConfig) arguments(path string) []string {
 	timescale, _, err := TrackTimescale(c.Rate)
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	encoder, gop, scale := encoders[c.Codec], strconv.Itoa(c.GOP), strconv.FormatInt(timescale, 10)
 	input, output := "rgb24", "yuv420p"
 	own := "-crf " + strconv.Itoa(c.CRF) + " " + encoder.args
@@ -161,7 +155,7 @@ func (c EncodeConfig) arguments(path string) ([]string, error) {
 	}
 	args = append(args, strings.Fields(strings.ReplaceAll(own, "GOP", gop))...)
 	return append(args, "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart", "-use_editlist", "0",
-		"-video_track_timescale", scale, "-movie_timescale", scale, "-f", "mp4", "file:"+path), nil
+		"-video_track_timescale", scale, "-movie_timescale", scale, "-f", "mp4", "file:"+path)
 }
 
 // listingTime is what a program may take to list its encoders: a tenth of a second where nothing is in its way, over 20 seconds on a machine
@@ -172,10 +166,9 @@ var listingTime = 2 * time.Minute
 var listed sync.Map // path of the program → string, the list
 
 // findEncoder finds the program, and sees whether it has the encoder.
-func (c EncodeConfig) findEncoder(ctx context.Context) (string, error) {
-	if err := c.check(); err != nil {
-		return "", err
-	}
+func (c EncodeConfig) findEncoder(ctx context.Context) (_ string, err error) {
+	defer guard.Into(&err)
+	c.check()
 	encoder := encoders[c.Codec].name
 	hint := fmt.Sprintf(encoderHint, encoder)
 	path, err := exec.LookPath(c.FFmpeg)

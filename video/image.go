@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // ImageSize says what the still image of a row is: of encoded bytes their header, of raw pixels what is declared. One that is too
@@ -51,17 +52,13 @@ func strideOf(r *robocache.Raw) int {
 
 // DecodeImage writes the still image of a row into dst, which must have StillBytes of its ImageSize: DecodeStill for encoded bytes
 // and raw pixels alike. Of 16-bit colour the high bytes are taken.
-func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
-	info, err := ImageSize(ref)
-	if err != nil {
-		return err
-	}
+func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
+	defer guard.Into(&err)
+	info := guard.Must(ImageSize(ref))
 	if ref.Raw == nil {
 		return DecodeStill(ref.Encoded, spec, dst)
 	}
-	if err := checkDelivery(info, spec, dst); err != nil {
-		return err
-	}
+	checkDelivery(info, spec, dst)
 	r := ref.Raw
 	if spec.Pixel.grey() {
 		deliverGrey(r.Pix, strideOf(r), info, spec, dst)
@@ -77,7 +74,8 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) error {
 		split(red, green, blue, r.Pix)
 		return nil
 	}
-	return deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst)
+	deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst)
+	return nil
 }
 
 // packRaw writes raw pixels as R, G, B, row by row.

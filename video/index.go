@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Index is the sample table of one video track: immutable, safe for many goroutines.
@@ -51,12 +52,10 @@ type entryRun struct {
 }
 
 // ReadIndex reads the sample index of the first video track.
-func ReadIndex(ctx context.Context, f robocache.Ranged, lim Limits) (*Index, error) {
+func ReadIndex(ctx context.Context, f robocache.Ranged, lim Limits) (_ *Index, err error) {
+	defer guard.Into(&err)
 	lim = lim.orDefaults()
-	moov, err := readMoov(ctx, f, lim)
-	if err != nil {
-		return nil, err
-	}
+	moov := readMoov(ctx, f, lim)
 	return parseMoov(moov, f.Size(), lim)
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/bits"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Part is a run of frames of one file: the frames From ≤ k < To.
@@ -23,19 +24,13 @@ type Part struct {
 // Each part must begin at a sync sample that nothing before it is needed for, end before the next one's frames, and have the same sample
 // entry (codec configuration, size, colour) byte for byte, bit-rate notes aside. Else ErrUnsupported: the caller encodes, or
 // begins another file. Nothing is written before all parts were checked. The same parts give the same bytes.
-func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rate) error {
-	m, err := planJoin(ctx, parts, rate)
-	if err != nil {
-		return err
-	}
-	head, err := m.header()
-	if err != nil {
-		return err
-	}
-	if _, err := dst.Write(head); err != nil {
-		return err
-	}
-	return m.copyMedia(ctx, dst)
+func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rate) (err error) {
+	defer guard.Into(&err)
+	m := guard.Must(planJoin(ctx, parts, rate))
+	head := guard.Must(m.header())
+	guard.Must(dst.Write(head))
+	m.copyMedia(ctx, dst)
+	return nil
 }
 
 const (
@@ -162,7 +157,8 @@ func partError(class error, i int, p Part, msg, hint string) error {
 
 // checkClosed refuses a joint whose first frame does not reset the decoder: H.264 recovery points and HEVC CRA frames count their
 // order on from what came before, and in a joined file something else came before.
-func checkClosed(ctx context.Context, f *File, s Sample, joint bool) error {
+func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error) {
+	defer guard.Into(&err)
 	e := &f.Index.entries[s.Entry]
 	if !joint || e.Codec != H264 && e.Codec != HEVC {
 		return nil
@@ -172,9 +168,7 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) error {
 		x = &Elementary{codec: e.Codec, prefix: 4}
 	}
 	buf := make([]byte, s.Size)
-	if err := f.Ranged.ReadAt(ctx, buf, s.Offset); err != nil {
-		return err
-	}
+	guard.Check(f.Ranged.ReadAt(ctx, buf, s.Offset))
 	resets := false
 	err = x.units(buf, func(nal []byte) error {
 		kind := nal[0] >> 1 & 63 // of HEVC
@@ -184,9 +178,7 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) error {
 	if resets {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: "the part begins at a frame that does not reset the decoder (no IDR)", Hint: encodeHint}
 }
 
@@ -194,7 +186,7 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) error {
 const copyRead = 1 << 20
 
 // copyMedia writes the samples of all parts, in decode order.
-func (m *join) copyMedia(ctx context.Context, dst io.Writer) error {
+func (m *join) copyMedia(ctx context.Context, dst io.Writer) {
 	buf := make([]byte, copyRead)
 	for i, p := range m.parts {
 		ix := p.file.Index
@@ -211,14 +203,11 @@ func (m *join) copyMedia(ctx context.Context, dst io.Writer) error {
 			for n > 0 {
 				piece := buf[:min(n, copyRead)]
 				if err := p.file.Ranged.ReadAt(ctx, piece, off); err != nil {
-					return robocache.At(err, robocache.Where{"part": i, "file": p.file.Path, "offset": off})
+					guard.Fail(robocache.At(err, robocache.Where{"part": i, "file": p.file.Path, "offset": off}))
 				}
-				if _, err := dst.Write(piece); err != nil {
-					return err
-				}
+				guard.Must(dst.Write(piece))
 				off, n = off+int64(len(piece)), n-int64(len(piece))
 			}
 		}
 	}
-	return nil
 }

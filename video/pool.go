@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const opDecode = "decode video"
@@ -236,22 +237,15 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 	return w, elsewhere, err
 }
 
-func newWorker(entry *SampleEntry) (*worker, error) {
-	b, err := ActiveBackend()
-	if err != nil {
-		return nil, err
-	}
+func newWorker(entry *SampleEntry) (_ *worker, err error) {
+	defer guard.Into(&err)
+	b := guard.Must(ActiveBackend())
 	codec := entry.Codec
 	if codec == "" {
 		codec = Codec(entry.FourCC) // so that the error names it
 	}
-	if err := b.Supports(codec); err != nil {
-		return nil, err
-	}
-	dec, err := b.NewDecoder(entry)
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(b.Supports(codec))
+	dec := guard.Must(b.NewDecoder(entry))
 	w := &worker{dec: dec, entry: *entry}
 	w.skip, _ = dec.(Skipper)
 	return w, nil

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 	"golang.org/x/image/tiff/lzw"
 )
@@ -32,7 +33,8 @@ type tiffFile struct {
 	tiled            bool
 }
 
-func tiffHeader(b []byte) (*tiffFile, error) {
+func tiffHeader(b []byte) (_ *tiffFile, err error) {
+	defer guard.Into(&err)
 	bad := func(format string, args ...any) (*tiffFile, error) {
 		return nil, stillError(robocache.ErrMalformed, "tiff: "+format, args...)
 	}
@@ -61,10 +63,7 @@ func tiffHeader(b []byte) (*tiffFile, error) {
 		if first[tag] == nil && lists[tag] == nil {
 			continue
 		}
-		v, err := t.values(e)
-		if err != nil {
-			return nil, err
-		}
+		v := t.values(e)
 		if len(v) == 0 {
 			return bad("tag %d is empty", tag)
 		}
@@ -83,17 +82,17 @@ func tiffHeader(b []byte) (*tiffFile, error) {
 }
 
 // values reads an entry's SHORT or LONG values.
-func (t *tiffFile) values(e []byte) ([]uint32, error) {
+func (t *tiffFile) values(e []byte) []uint32 {
 	kind, count := t.order.Uint16(e[2:]), int64(t.order.Uint32(e[4:]))
 	width := map[uint16]int64{1: 1, 3: 2, 4: 4}[kind]
 	if width == 0 {
-		return nil, stillError(robocache.ErrMalformed, "tiff: tag %d of type %d", t.order.Uint16(e), kind)
+		guard.Fail(stillError(robocache.ErrMalformed, "tiff: tag %d of type %d", t.order.Uint16(e), kind))
 	}
 	d := e[8:]
 	if count*width > 4 {
 		off := int64(t.order.Uint32(d))
 		if count*width > int64(len(t.data))-off {
-			return nil, stillError(robocache.ErrMalformed, "tiff: %d values of tag %d are beyond the end", count, t.order.Uint16(e))
+			guard.Fail(stillError(robocache.ErrMalformed, "tiff: %d values of tag %d are beyond the end", count, t.order.Uint16(e)))
 		}
 		d = t.data[off:]
 	}
@@ -108,7 +107,7 @@ func (t *tiffFile) values(e []byte) ([]uint32, error) {
 			v[i] = t.order.Uint32(d[4*i:])
 		}
 	}
-	return v, nil
+	return v
 }
 
 func (t *tiffFile) info() StillInfo {
@@ -179,7 +178,7 @@ func (t *tiffFile) floats() ([]byte, error) {
 }
 
 // decodeGrey delivers Gray16, DepthMM and DepthM.
-func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
+func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) {
 	le := binary.LittleEndian
 	var t *tiffFile
 	var raw []byte // little-endian rows of info.DType
@@ -188,9 +187,7 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 		if t, err = tiffHeader(encoded); err == nil {
 			err = t.deep()
 		}
-		if err != nil {
-			return err
-		}
+		guard.Check(err)
 	}
 	switch {
 	case t != nil && t.float:
@@ -203,10 +200,7 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 		if info.Format == "png" && fastGreyPNG(encoded, info, raw) {
 			break
 		}
-		img, err := decodeImage(encoded, info)
-		if err != nil {
-			return err
-		}
+		img := guard.Must(decodeImage(encoded, info))
 		switch m := img.(type) {
 		case *image.Gray16:
 			for i := range info.Width * info.Height {
@@ -217,11 +211,11 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 				copy(raw[y*info.Width:], m.Pix[y*m.Stride:][:info.Width])
 			}
 		default:
-			return stillError(robocache.ErrUnsupported, "a grey %s with transparency as depth", info.Format)
+			guard.Fail(stillError(robocache.ErrUnsupported, "a grey %s with transparency as depth", info.Format))
 		}
 	}
 	if err == nil {
 		deliverGrey(raw, info.Width*info.DType.Size(), info, spec, dst)
 	}
-	return err
+	guard.Check(err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/stats"
 )
@@ -76,15 +77,15 @@ type openArgs struct {
 }
 
 // readMap reads a mapping, or the file whose path is given.
-func readMap(b json.RawMessage) (*robocache.Mapping, error) {
+func readMap(b json.RawMessage) *robocache.Mapping {
 	if len(b) == 0 || string(b) == "null" {
-		return nil, nil
+		return nil
 	}
 	var path string
 	if json.Unmarshal(b, &path) == nil {
-		return mapping.Read(path)
+		return guard.Must(mapping.Read(path))
 	}
-	return mapping.Parse(b)
+	return guard.Must(mapping.Parse(b))
 }
 
 type openInfo struct {
@@ -97,18 +98,13 @@ type openReply struct {
 	Info    openInfo `json:"info"`
 }
 
-func open(ctx context, a *openArgs) (any, error) {
+func open(ctx context, a *openArgs) (_ any, err error) {
+	defer guard.Into(&err)
 	if a.DepthUnit != "" && a.DepthUnit != "m" && a.DepthUnit != "mm" {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit}
 	}
-	m, err := readMap(a.Map)
-	if err != nil {
-		return nil, err
-	}
-	ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, FollowLinks: a.FollowLinks})
-	if err != nil {
-		return nil, err
-	}
+	m := readMap(a.Map)
+	ds := guard.Must(mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, FollowLinks: a.FollowLinks}))
 	s := newShared(ds, a.DepthUnit)
 	return keep(s, func(h int64) any { return openReply{h, openInfo{s.told(), ds.Info().SplitCounts()}} }), nil
 }
@@ -118,7 +114,7 @@ type episodeArgs struct {
 }
 
 // at finds an episode by position; negative positions count from the end.
-func (s *shared) at(episode int) (int, error) {
+func (s *shared) at(episode int) int {
 	n := s.Info().Episodes
 	e := episode
 	if e < 0 {
@@ -129,16 +125,14 @@ func (s *shared) at(episode int) (int, error) {
 		if n == 1 {
 			plural = ""
 		}
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "episode": episode}, Msg: "there is no such episode", Hint: fmt.Sprintf("the dataset has %d episode%s", n, plural)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "episode": episode}, Msg: "there is no such episode", Hint: fmt.Sprintf("the dataset has %d episode%s", n, plural)})
 	}
-	return e, nil
+	return e
 }
 
-func (s *shared) episode(ctx context, a *episodeArgs) (any, error) {
-	e, err := s.at(a.Episode)
-	if err != nil {
-		return nil, err
-	}
+func (s *shared) episode(ctx context, a *episodeArgs) (_ any, err error) {
+	defer guard.Into(&err)
+	e := s.at(a.Episode)
 	return s.Episode(ctx, e)
 }
 

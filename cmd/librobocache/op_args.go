@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -121,22 +122,17 @@ type operation struct {
 }
 
 // build makes an instance of the op. The arguments stay as they are: it is called again for each concurrent run.
-func (a *opArgs) build() (*operation, error) {
+func (a *opArgs) build() (_ *operation, err error) {
+	defer guard.Into(&err)
 	f := &feed{args: a.Tensors, has: a.Has}
-	clock, err := parse("clock", a.Clock, map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven})
-	if err != nil {
-		return nil, err
-	}
+	clock := parse("clock", a.Clock, map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven})
 	var o operation
 	var first *kernel.Tensor
 	switch a.Op {
 	case "fuse":
 		op := &kernel.FuseOp{Clock: clock, Epsilon: a.Epsilon, Validate: a.Validate}
 		for i := range a.Series {
-			s, err := a.Series[i].series(f, true)
-			if err != nil {
-				return nil, err
-			}
+			s := a.Series[i].series(f, true)
 			op.Series = append(op.Series, s)
 		}
 		f.has = a.Has
@@ -148,31 +144,22 @@ func (a *opArgs) build() (*operation, error) {
 			return nil, misuse("op", "a gradient is of one stream")
 		}
 		op := &kernel.FuseGradOp{Clock: clock, Epsilon: a.Epsilon}
-		if op.Series, err = a.Series[0].series(f, false); err != nil {
-			return nil, err
-		}
+		op.Series = a.Series[0].series(f, false)
 		op.Targets, op.Out, op.Grad = f.must(), f.must(), f.must()
 		op.Series.Values = kernel.Tensor{DType: op.Grad.DType, Shape: op.Grad.Shape, Stride: op.Grad.Stride}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Grad
 	case "voxelize":
-		op, err := a.voxels(f)
-		if err != nil {
-			return nil, err
-		}
+		op := a.voxels(f)
 		o, first = operation{op: op, tensors: op.Tensors()}, op.Out
 		if first == nil {
 			first = op.Coords
 		}
 	case "unproject":
 		op := &kernel.DepthOp{Scale: float32(a.Scale), Depth: f.must(), Out: f.must(), Valid: f.maybe("valid")}
-		if err := floats32(op.Camera[:], a.Camera, "camera"); err != nil {
-			return nil, err
-		}
+		floats32(op.Camera[:], a.Camera, "camera")
 		if a.Pose != nil {
 			op.Pose = new([12]float32)
-			if err := floats32(op.Pose[:], a.Pose, "pose"); err != nil {
-				return nil, err
-			}
+			floats32(op.Pose[:], a.Pose, "pose")
 		}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Out
 	case "integrate":
@@ -182,9 +169,7 @@ func (a *opArgs) build() (*operation, error) {
 			to   []float32
 			from []number32
 		}{{"camera", op.Camera[:], a.Camera}, {"view", op.View[:], a.Pose}, {"grid_min", op.Min[:], a.Min}, {"voxel_size", op.Size[:], a.Size}} {
-			if err := floats32(v.to, v.from, v.name); err != nil {
-				return nil, err
-			}
+			floats32(v.to, v.from, v.name)
 		}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Value
 	default:
@@ -200,7 +185,7 @@ func (a *opArgs) build() (*operation, error) {
 	return &o, nil
 }
 
-func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
+func (s *seriesArg) series(f *feed, values bool) kernel.Series {
 	f.has = s.Has
 	out := kernel.Series{Name: s.Name}
 	if values {
@@ -211,7 +196,7 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 	out.Epilogue.Unit, out.Epilogue.Plane = s.Unit, s.Plane
 	if s.Clip != nil {
 		if len(s.Clip) != 2 {
-			return out, misuse("op", "clip: expected the lowest and the highest value")
+			guard.Fail(misuse("op", "clip: expected the lowest and the highest value"))
 		}
 		out.Epilogue.Clip = &[2]float32{float32(s.Clip[0]), float32(s.Clip[1])}
 	}
@@ -222,46 +207,41 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 		case "min_max":
 			out.Epilogue.Norm = kernel.NewMinMax(cast[float64](n.A), cast[float64](n.B))
 		default:
-			return out, misuse("op", fmt.Sprintf("there is no normalisation %q", n.Kind))
+			guard.Fail(misuse("op", fmt.Sprintf("there is no normalisation %q", n.Kind)))
 		}
 	}
 	if a := s.Augment; a != nil {
 		out.Epilogue.Augment = &kernel.Augment{Seed: a.Seed, Epoch: a.Epoch, Op: a.Op, Noise: float32(a.Noise), Dropout: float32(a.Dropout), ScaleLo: float32(a.Scale[0]), ScaleHi: float32(a.Scale[1]), Samples: f.maybe("samples")}
 	}
-	return out, nil
+	return out
 }
 
-func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
+func (a *opArgs) voxels(f *feed) *kernel.VoxelOp {
 	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Validate: a.Validate, Bits: a.Bits, Fast: a.Fast, Zeroed: a.Zeroed, Fill: float32(a.Fill), Points: f.must(),
 		Features: f.maybe("features"), Lengths: f.maybe("lengths"), Offsets: f.maybe("offsets"), Out: f.maybe("out"),
 		Coords: f.maybe("coords"), Rows: f.maybe("rows"), Counts: f.maybe("counts"), Found: f.maybe("found"), Stats: f.maybe("stats")}
-	if err := floats32(op.Min[:], a.Min, "grid_min"); err != nil {
-		return nil, err
-	}
-	if err := floats32(op.Size[:], a.Size, "voxel_size"); err != nil {
-		return nil, err
-	}
+	floats32(op.Min[:], a.Min, "grid_min")
+	floats32(op.Size[:], a.Size, "voxel_size")
 	if len(a.Grid) != 3 {
-		return nil, misuse("voxelize", "Invalid grid dimensions: expected 3, found "+fmt.Sprint(len(a.Grid)))
+		guard.Fail(misuse("voxelize", "Invalid grid dimensions: expected 3, found "+fmt.Sprint(len(a.Grid))))
 	}
 	copy(op.Grid[:], a.Grid)
-	return op, nil
+	return op
 }
 
-func parse[T any](what, name string, known map[string]T) (T, error) {
+func parse[T any](what, name string, known map[string]T) T {
 	v, ok := known[name]
 	if !ok {
-		return v, misuse("op", fmt.Sprintf("Invalid %s %q", what, name))
+		guard.Fail(misuse("op", fmt.Sprintf("Invalid %s %q", what, name)))
 	}
-	return v, nil
+	return v
 }
 
-func floats32(to []float32, from []number32, what string) error {
+func floats32(to []float32, from []number32, what string) {
 	if len(from) != len(to) {
-		return misuse("op", fmt.Sprintf("%s: expected %d numbers, found %d", what, len(to), len(from)))
+		guard.Fail(misuse("op", fmt.Sprintf("%s: expected %d numbers, found %d", what, len(to), len(from))))
 	}
 	for i, x := range from {
 		to[i] = float32(x)
 	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/conform"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
@@ -52,24 +53,17 @@ func (o *operation) on(b hostBackend) error {
 }
 
 // prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants beside its tensors.
-func prepareDevice(ordinal int, o *operation) (deviceOp, int, error) {
-	dev, err := cuda.Open(ordinal)
-	if err != nil {
-		return nil, 0, err
-	}
+func prepareDevice(ordinal int, o *operation) (_ deviceOp, _ int, err error) {
+	defer guard.Into(&err)
+	dev := guard.Must(cuda.Open(ordinal))
 	bytes := 0
 	if v, ok := o.op.(*kernel.VoxelOp); ok {
-		if bytes, err = dev.VoxelScratch(v); err != nil {
-			return nil, 0, err
-		}
+		bytes = guard.Must(dev.VoxelScratch(v))
 		if bytes > 0 {
 			v.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{bytes}, Stride: []int{1}}
 			o.tensors = v.Tensors()
 		}
 	}
-	l, err := dev.Prepare(o.op)
-	if err != nil {
-		return nil, 0, err
-	}
+	l := guard.Must(dev.Prepare(o.op))
 	return l, bytes, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -19,11 +20,9 @@ type streamArgs struct {
 }
 
 // stream gives times and, for numeric and text features, the values of one stream of an episode; or its images as they are stored.
-func (s *shared) stream(ctx context, a *streamArgs) (any, error) {
-	e, err := s.at(a.Episode)
-	if err != nil {
-		return nil, err
-	}
+func (s *shared) stream(ctx context, a *streamArgs) (_ any, err error) {
+	defer guard.Into(&err)
+	e := s.at(a.Episode)
 	return answered(func(ans *answer) error {
 		read := s.plainStream
 		if a.Encoded {
@@ -36,23 +35,19 @@ func (s *shared) stream(ctx context, a *streamArgs) (any, error) {
 var errNoStream = &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream"}
 
 func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArgs) (err error) {
+	defer guard.Into(&err)
 	f := s.Info().Feature(a.Key)
 	own := f != nil && f.Clock != "" // its own clock: its own number of rows
 	rows := s.Len(episode)
 	switch {
 	case a.Times:
-		t, err := s.Times(ctx, episode, a.Key)
-		if err != nil {
-			return err
-		}
+		t := guard.Must(s.Times(ctx, episode, a.Key))
 		if own {
 			rows = len(t)
 		}
 		copy(ans.ints("times", len(t)), t)
 	case own:
-		if rows, err = robocache.RowsIn(ctx, s.Dataset, episode, f); err != nil {
-			return err
-		}
+		rows = guard.Must(robocache.RowsIn(ctx, s.Dataset, episode, f))
 	}
 	isTask := a.Key == "task" && f == nil
 	switch {
@@ -72,10 +67,7 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 		ans.text("values", dtype, v)
 		return err
 	case f.Ragged():
-		counts, err := s.ragged(ctx, ans, "values", f, robocache.RowsOf(episode, 0, rows))
-		if err != nil {
-			return err
-		}
+		counts := s.ragged(ctx, ans, "values", f, robocache.RowsOf(episode, 0, rows))
 		lengths := ans.ints("lengths", len(counts))
 		for i, n := range counts {
 			lengths[i] = int64(n)
@@ -116,21 +108,19 @@ func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) e
 }
 
 // ragged adds the entries of rows of varying length, and gives how many each row has.
-func (s *shared) ragged(ctx context, ans *answer, key string, f *robocache.Feature, rows []robocache.Row) ([]int, error) {
+func (s *shared) ragged(ctx context, ans *answer, key string, f *robocache.Feature, rows []robocache.Row) []int {
 	ds, ok := s.Dataset.(robocache.RaggedDataset)
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "this format gives no rows of varying length"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "this format gives no rows of varying length"})
 	}
 	data, counts, err := ds.GatherRagged(ctx, f.Key, rows)
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	size := f.Elements() * f.DType.Size()
 	if len(counts) != len(rows) || size == 0 || len(data)%size != 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "stream", Msg: "the dataset gave another number of entries than it says"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "stream", Msg: "the dataset gave another number of entries than it says"})
 	}
 	copy(ans.add(key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...)...), data)
-	return counts, nil
+	return counts
 }
 
 // rowShape is the shape of rows as they are delivered: of a scalar column one axis.
@@ -160,22 +150,15 @@ func (c *alignConfig) UnmarshalJSON(b []byte) error {
 }
 
 // align brings streams of an episode onto one timeline: "times", the streams, and `<key>_is_pad` of each.
-func (s *shared) align(ctx context, a *alignArgs) (any, error) {
-	e, err := s.at(a.Episode)
-	if err != nil {
-		return nil, err
-	}
+func (s *shared) align(ctx context, a *alignArgs) (_ any, err error) {
+	defer guard.Into(&err)
+	e := s.at(a.Episode)
 	var cfg align.Config
 	if a.Align.Config != nil {
 		cfg = *a.Align.Config
 	}
-	if err := s.checkGrid(ctx, nil, &cfg); err != nil {
-		return nil, err
-	}
-	got, err := align.Episode(ctx, s.Dataset, e, cfg)
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(s.checkGrid(ctx, nil, &cfg))
+	got := guard.Must(align.Episode(ctx, s.Dataset, e, cfg))
 	return answered(func(ans *answer) error {
 		return robocache.At(s.aligned(ctx, ans, e, got, a.ImageSize), robocache.Where{"dataset": s.Info().URI, "episode": e})
 	})
@@ -213,17 +196,15 @@ func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Align
 }
 
 // alignedRagged reads rows of varying length: their entries one after the other, and `<key>_lengths`. A row of none has no entries.
-func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream) error {
+func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream) (err error) {
+	defer guard.Into(&err)
 	var rows []robocache.Row
 	for _, r := range st.Rows {
 		if r >= 0 {
 			rows = append(rows, robocache.Row{Episode: episode, Index: int(r)})
 		}
 	}
-	counts, err := s.ragged(ctx, ans, st.Key, f, rows)
-	if err != nil {
-		return err
-	}
+	counts := s.ragged(ctx, ans, st.Key, f, rows)
 	lengths := ans.ints(st.Key+"_lengths", len(st.Rows))
 	for i, r := range st.Rows {
 		if r >= 0 {
@@ -234,7 +215,8 @@ func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocac
 }
 
 // frames decodes the rows of a frame stream; a row without one (policy mask) is black.
-func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream, imageSize []int) error {
+func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream, imageSize []int) (err error) {
+	defer guard.Into(&err)
 	cfg := loader.Config{Windows: loader.Windows{Keys: []string{st.Key}}, Order: loader.Order{Episodes: []int{episode}}, Frames: loader.Frames{ImageSize: imageSize}}
 	if f != nil {
 		cfg.DepthUnit = loader.DepthUnit(s.depthOf(f))
@@ -242,19 +224,13 @@ func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feat
 			cfg.Anchor = st.Key // its rows are counted on its own clock
 		}
 	}
-	m, err := loader.NewMap(ctx, s.Dataset, cfg)
-	if err != nil {
-		return err
-	}
+	m := guard.Must(loader.NewMap(ctx, s.Dataset, cfg))
 	defer func() { _ = m.Close() }()
 	rows := make([]int64, len(st.Rows))
 	for i, r := range st.Rows {
 		rows[i] = int64(max(r, 0))
 	}
-	b, err := m.Items(ctx, rows)
-	if err != nil {
-		return err
-	}
+	b := guard.Must(m.Items(ctx, rows))
 	t := b.Tensor(st.Key)
 	for i, r := range st.Rows {
 		if size := len(t.Data) / len(st.Rows); r < 0 {

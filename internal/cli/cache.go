@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newCache() *cobra.Command {
@@ -69,11 +70,9 @@ Shards that a living process is writing stay. Processes that read a removed shar
 	}
 	c.Flags().StringVar(&budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
-	return answers(c, func(_ *cobra.Command, args []string) (*cache.Pruned, error, error) {
-		n, err := parseBytes(budget)
-		if err != nil {
-			return nil, nil, err
-		}
+	return answers(c, func(_ *cobra.Command, args []string) (_ *cache.Pruned, _ error, err error) {
+		defer guard.Into(&err)
+		n := parseBytes(budget)
 		p, err := cache.Prune(args[0], n)
 		return p, nil, err
 	}, func(w io.Writer, p *cache.Pruned) {

@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // conversionFlags are convert's beside those of opening the source.
@@ -62,22 +63,15 @@ To another format a killed conversion begins again, in an empty DST.`,
 	open.add(c)
 	open.addGrid(c)
 	f.add(c)
-	return answers(c, func(cmd *cobra.Command, args []string) (*written, error, error) {
+	return answers(c, func(cmd *cobra.Command, args []string) (_ *written, _ error, err error) {
+		defer guard.Into(&err)
 		ctx := cmd.Context()
-		if err := f.settle(cmd.Flags()); err != nil {
-			return nil, nil, err
-		}
-		ds, err := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
-		if err != nil {
-			return nil, nil, err
-		}
+		guard.Check(f.settle(cmd.Flags()))
+		ds := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 		defer ds.Close()
 		bar := progress(cmd, "convert")
 		f.opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
-		r, err := convert.Write(ctx, ds, f.to, args[1], f.opt)
-		if err != nil {
-			return nil, nil, err
-		}
+		r := guard.Must(convert.Write(ctx, ds, f.to, args[1], f.opt))
 		found := converted(ds, r.Findings)
 		if r.LeftOut > 0 {
 			found = errFindings
@@ -124,13 +118,9 @@ func (f *conversionFlags) add(c *cobra.Command) {
 
 // settle reads what the flags say in text.
 func (f *conversionFlags) settle(flags *pflag.FlagSet) (err error) {
-	writer, err := convert.Writer(f.to)
-	if err != nil {
-		return err
-	}
-	if f.opt.Options, err = pairs("--write-option", f.writing); err != nil {
-		return err
-	}
+	defer guard.Into(&err)
+	writer := guard.Must(convert.Writer(f.to))
+	f.opt.Options = guard.Must(pairs("--write-option", f.writing))
 	// A choice that the writer does not know would be taken for one that was followed.
 	say := func(flag, option string) error {
 		if !flags.Changed(flag) {
@@ -146,13 +136,9 @@ func (f *conversionFlags) settle(flags *pflag.FlagSet) (err error) {
 		return nil
 	}
 	for _, w := range writeFlags {
-		if err := say(w.flag, w.option); err != nil {
-			return err
-		}
+		guard.Check(say(w.flag, w.option))
 	}
-	if err := say("pictures", "images"); err != nil {
-		return err
-	}
+	guard.Check(say("pictures", "images"))
 	if f.fps != "" {
 		if f.opt.FPS, err = robocache.RateOf(f.fps); err != nil {
 			return misuse("--fps: " + err.Error())
@@ -161,38 +147,35 @@ func (f *conversionFlags) settle(flags *pflag.FlagSet) (err error) {
 	if f.opt.Keys != nil && len(f.opt.Keys) == 0 {
 		return misuse("--keys names no feature")
 	}
-	if f.opt.Episodes, err = episodeList(f.episode); err != nil {
-		return err
-	}
+	f.opt.Episodes = episodeList(f.episode)
 	if f.align != "" {
-		cfg, err := alignment(f.align)
-		if err != nil {
-			return err
-		}
+		cfg := alignment(f.align)
 		f.opt.Align = &cfg
 	}
 	return nil
 }
 
 // alignment reads what --align says: JSON, also as doctor prints it (align={…}), or a file of it.
-func alignment(text string) (align.Config, error) {
+func alignment(text string) align.Config {
 	inline := strings.TrimPrefix(strings.TrimSpace(text), "align=")
 	if strings.HasPrefix(inline, "{") {
 		cfg, err := align.ParseConfig([]byte(inline))
-		return cfg, robocache.At(err, robocache.Where{"option": "--align"})
+		guard.Check(robocache.At(err, robocache.Where{"option": "--align"}))
+		return cfg
 	}
 	b, err := os.ReadFile(text)
 	if err != nil {
-		return align.Config{}, robocache.At(err, robocache.Where{"file": text})
+		guard.Fail(robocache.At(err, robocache.Where{"file": text}))
 	}
 	cfg, err := align.ParseConfig(b)
-	return cfg, robocache.At(err, robocache.Where{"file": text})
+	guard.Check(robocache.At(err, robocache.Where{"file": text}))
+	return cfg
 }
 
 // episodeList reads 0,3,5-9.
-func episodeList(text string) (out []int, err error) {
+func episodeList(text string) (out []int) {
 	if text == "" {
-		return nil, nil
+		return nil
 	}
 	for _, part := range strings.Split(text, ",") {
 		from, to, span := strings.Cut(strings.TrimSpace(part), "-")
@@ -203,13 +186,13 @@ func episodeList(text string) (out []int, err error) {
 			b, err2 = strconv.Atoi(to)
 		}
 		if err1 != nil || err2 != nil || a < 0 || b < a || b-a > 1<<24 {
-			return nil, misuse("--episodes: expected such as 0,3,5-9, found " + strconv.Quote(part))
+			guard.Fail(misuse("--episodes: expected such as 0,3,5-9, found " + strconv.Quote(part)))
 		}
 		for ; a <= b; a++ {
 			out = append(out, a)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // written is the answer of convert.

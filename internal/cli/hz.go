@@ -9,31 +9,27 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
 // source opens what convert reads, and settles the rate of the rows that are written. Told tells of a rate that was measured.
-func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri string, told func(string)) (robocache.Dataset, error) {
-	opt, err := open.settled()
-	if err != nil {
-		return nil, err
-	}
-	hz, err := open.grid()
-	if err != nil {
-		return nil, err
-	}
+func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri string, told func(string)) robocache.Dataset {
+	opt := open.settled()
+	hz := guard.Must(open.grid())
 	if !hz.Zero() && f.fps != "" {
-		return nil, misuse("--hz says the rate to resample onto, --fps another name for the rate of the rows as they are: give one")
+		guard.Fail(misuse("--hz says the rate to resample onto, --fps another name for the rate of the rows as they are: give one"))
 	}
 	if f.opt.Align != nil && !f.opt.Align.HZ.Zero() && !hz.Zero() && f.opt.Align.HZ != hz {
-		return nil, misuse(fmt.Sprintf("--hz says %s, hz of the --align file %s: give one", hz, f.opt.Align.HZ))
+		guard.Fail(misuse(fmt.Sprintf("--hz says %s, hz of the --align file %s: give one", hz, f.opt.Align.HZ)))
 	}
 	if f.opt.Align != nil && f.fps != "" {
-		return nil, misuse("--fps gives rows another rate as they are, --align makes rows of a grid: its rate is hz in the file, or --hz")
+		guard.Fail(misuse("--fps gives rows another rate as they are, --align makes rows of a grid: its rate is hz in the file, or --hz"))
 	}
 	ds, err := mapping.Open(ctx, uri, opt)
 	if err != nil && (f.opt.FPS.Zero() || !opt.HZ.Zero() || !errors.Is(err, robocache.ErrNoClock)) {
-		return nil, err
+		guard.Check(err)
+		return nil
 	}
 	if err != nil || hz.Zero() && !f.opt.FPS.Zero() && opt.HZ.Zero() && !robocache.KnowsTime(ctx, ds) {
 		// --fps of rows that have no rate. A format may refuse to be opened without one.
@@ -41,31 +37,29 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 			_ = ds.Close()
 		}
 		opt.HZ = f.opt.FPS
-		if ds, err = mapping.Open(ctx, uri, opt); err != nil {
-			return nil, err
-		}
+		ds = guard.Must(mapping.Open(ctx, uri, opt))
 	}
 	if err := f.rated(ctx, ds, hz, told); err != nil {
 		_ = ds.Close()
-		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
+		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
 	}
-	return ds, nil
+	return ds
 }
 
 // rated settles the rate of the rows of an open source.
-func (f *conversionFlags) rated(ctx context.Context, ds robocache.Dataset, hz robocache.Rate, told func(string)) error {
+func (f *conversionFlags) rated(ctx context.Context, ds robocache.Dataset, hz robocache.Rate, told func(string)) (err error) {
+	defer guard.Into(&err)
 	switch info := ds.Info(); {
 	case f.fps != "" && info.Clock != "":
 		return misuse("--fps gives rows another rate as they are; the streams of this source have clocks of their own, and no rows: --hz says the rate of a grid for them")
 	case hz.Zero():
-		return f.measured(ctx, ds, told)
+		f.measured(ctx, ds, told)
+		return nil
 	case f.opt.Align == nil && hz == info.FPS && info.Clock == "" && robocache.KnowsTime(ctx, ds):
 		f.opt.FPS = hz // as they are
 		return nil
 	}
-	if err := robocache.CheckGrid(ctx, ds, hz); err != nil {
-		return err
-	}
+	guard.Check(robocache.CheckGrid(ctx, ds, hz))
 	if f.opt.Align == nil {
 		f.opt.Align = &align.Config{}
 	}
@@ -74,29 +68,25 @@ func (f *conversionFlags) rated(ctx context.Context, ds robocache.Dataset, hz ro
 }
 
 // measured gives a recording whose streams have clocks of their own, and state no rate, that of its anchor, where that is steady.
-func (f *conversionFlags) measured(ctx context.Context, ds robocache.Dataset, told func(string)) error {
+func (f *conversionFlags) measured(ctx context.Context, ds robocache.Dataset, told func(string)) {
 	info := ds.Info()
 	if info.Clock == "" || !info.FPS.Zero() || f.fps != "" || keepsClocks(f.to) || f.opt.Align != nil && !f.opt.Align.HZ.Zero() {
-		return nil
+		return
 	}
-	hz, err := steady(ctx, ds, f.opt.Episodes)
-	if err != nil {
-		return err
-	}
+	hz := steady(ctx, ds, f.opt.Episodes)
 	if hz.Zero() {
-		return nil // whoever needs a rate asks for it
+		return // whoever needs a rate asks for it
 	}
 	if f.opt.Align == nil {
 		f.opt.Align = &align.Config{}
 	}
 	f.opt.Align.HZ = hz
 	told(fmt.Sprintf("rows at %s Hz: the measured rate of %s, whose clock is the recording's; --hz says another", hz, info.Clock))
-	return nil
 }
 
 // steady measures the rate of a dataset's own rows: whole hertz that the median step of every episode that is looked at says, with nine in ten
 // steps within a quarter of it. Zero where there is none.
-func steady(ctx context.Context, ds robocache.Dataset, episodes []int) (robocache.Rate, error) {
+func steady(ctx context.Context, ds robocache.Dataset, episodes []int) robocache.Rate {
 	if episodes == nil {
 		for e := range ds.Info().Episodes {
 			episodes = append(episodes, e)
@@ -110,7 +100,7 @@ func steady(ctx context.Context, ds robocache.Dataset, episodes []int) (robocach
 		}
 		t, err := ds.Times(ctx, e, "")
 		if ctx.Err() != nil {
-			return none, ctx.Err()
+			guard.Fail(ctx.Err())
 		}
 		if err != nil || len(t) < 10 {
 			continue // who reads it says what is wrong
@@ -131,13 +121,13 @@ func steady(ctx context.Context, ds robocache.Dataset, episodes []int) (robocach
 		}
 		rate := math.Round(1e9 / middle)
 		if !(middle > 0) || rate < 1 || math.Abs(1e9/middle-rate) > 0.01*rate || even*10 < len(steps)*9 {
-			return none, nil
+			return none
 		}
 		if one := (robocache.Rate{Num: int64(rate), Den: 1}); hz.Zero() {
 			hz = one
 		} else if one != hz {
-			return none, nil
+			return none
 		}
 	}
-	return hz, nil
+	return hz
 }

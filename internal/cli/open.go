@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
@@ -39,37 +40,29 @@ func (f *openFlags) addGrid(c *cobra.Command) {
 }
 
 // settled reads the flags.
-func (f *openFlags) settled() (robocache.OpenOptions, error) {
+func (f *openFlags) settled() robocache.OpenOptions {
 	opt := robocache.OpenOptions{Format: f.format, Split: f.split, FollowLinks: f.follow}
 	var err error
-	if opt.MemoryBudget, err = parseBytes(f.memory); err != nil {
-		return opt, err
-	}
+	opt.MemoryBudget = parseBytes(f.memory)
 	if f.rows != "" {
 		if opt.HZ, err = robocache.RateOf(f.rows); err != nil {
-			return opt, misuse("--rows-hz: " + err.Error())
+			guard.Fail(misuse("--rows-hz: " + err.Error()))
 		}
 	}
-	if opt.Options, err = pairs("--option", f.options); err != nil {
-		return opt, err
-	}
+	opt.Options = guard.Must(pairs("--option", f.options))
 	if strings.HasPrefix(f.mapping, "{") { // as robocache.open(map={…}) has it
 		opt.Map, err = mapping.Parse([]byte(f.mapping))
 	} else if f.mapping != "" {
 		opt.Map, err = mapping.Read(f.mapping)
 	}
-	return opt, err
+	guard.Check(err)
+	return opt
 }
 
-func (f *openFlags) open(ctx context.Context, uri string) (robocache.Dataset, error) {
-	opt, err := f.settled()
-	if err != nil {
-		return nil, err
-	}
-	hz, err := f.grid()
-	if err != nil {
-		return nil, err
-	}
+func (f *openFlags) open(ctx context.Context, uri string) (_ robocache.Dataset, err error) {
+	defer guard.Into(&err)
+	opt := f.settled()
+	hz := guard.Must(f.grid())
 	ds, err := mapping.Open(ctx, uri, opt)
 	if err != nil || hz.Zero() {
 		return ds, err

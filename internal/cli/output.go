@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // printJSON writes v for machines, laid out as it lays itself out where it does.
@@ -77,7 +78,7 @@ func bytesText(n int64) string {
 }
 
 // parseBytes reads "4GiB", "512MB" or a plain number.
-func parseBytes(s string) (int64, error) {
+func parseBytes(s string) int64 {
 	units := []struct {
 		suffix string
 		mul    float64
@@ -88,10 +89,11 @@ func parseBytes(s string) (int64, error) {
 			if err != nil || f < 0 || f*u.mul > 1<<60 {
 				break
 			}
-			return int64(f * u.mul), nil
+			return int64(f * u.mul)
 		}
 	}
-	return 0, misuse("not a size in bytes: " + strconv.Quote(s) + "; expected such as 512MiB or 4GB")
+	guard.Fail(misuse("not a size in bytes: " + strconv.Quote(s) + "; expected such as 512MiB or 4GB"))
+	return 0
 }
 
 // progress shows work on a terminal with rate and ETA, and one line a minute elsewhere.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -37,7 +38,8 @@ func newStats() *cobra.Command {
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
-	return answers(c, func(cmd *cobra.Command, args []string) (*counted, error, error) {
+	return answers(c, func(cmd *cobra.Command, args []string) (_ *counted, _ error, err error) {
+		defer guard.Into(&err)
 		ctx := cmd.Context()
 		opt.Frames = stats.FramePolicy(frames)
 		switch {
@@ -48,19 +50,14 @@ func newStats() *cobra.Command {
 		case opt.Keys != nil && len(opt.Keys) == 0:
 			return nil, nil, misuse("--keys names no feature")
 		}
-		ds, err := open.open(ctx, args[0])
-		if err != nil {
-			return nil, nil, err
-		}
+		ds := guard.Must(open.open(ctx, args[0]))
 		defer ds.Close()
 		var findings []robocache.Finding
 		opt.OnFinding = func(f robocache.Finding) { findings = append(findings, f) }
 		bar := progress(cmd, "stats")
 		opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
 		r := &counted{features: ds.Info().Features, quiet: out != "" || write}
-		if r.stats, err = stats.Compute(ctx, ds, opt); err != nil {
-			return nil, nil, err
-		}
+		r.stats = guard.Must(stats.Compute(ctx, ds, opt))
 		if opt.SkipBad { // the findings of opening about files that cannot be read
 			lost := slices.DeleteFunc(slices.Clone(ds.Info().Findings), func(f robocache.Finding) bool { return !f.Lost })
 			findings = append(lost, findings...)
@@ -78,9 +75,7 @@ func newStats() *cobra.Command {
 			if err == nil {
 				err = store.WriteFile(ctx, folder, name, append(text, '\n'))
 			}
-			if err != nil {
-				return nil, nil, err
-			}
+			guard.Check(err)
 			fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s in %s\n", name, folder)
 		}
 		printFindings(cmd.ErrOrStderr(), findings)

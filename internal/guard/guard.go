@@ -50,17 +50,20 @@ func Must[T any](v T, err error) T {
 
 // Try gives the error that fn ends with. A panic passes.
 func Try(fn func()) (err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
+	defer Into(&err)
 	fn()
 	return nil
+}
+
+// Into gives the error that the function ends with, where the work in it may Fail: defer guard.Into(&err). A panic passes.
+func Into(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case failure:
+		*err = r.error
+	default:
+		panic(r)
+	}
 }
 
 // At says where an error that passes belongs: defer guard.At(where).

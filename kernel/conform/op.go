@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -130,7 +131,8 @@ func (c *opCase) fuse(b Backend) error {
 }
 
 // apply makes the same result by Apply: a part for every entry and stream, with the reference's plans, all into the op's tensors.
-func (c *opCase) apply(b Backend, op *kernel.FuseOp) error {
+func (c *opCase) apply(b Backend, op *kernel.FuseOp) (err error) {
+	defer guard.Into(&err)
 	Fill(&op.Out)
 	Fill(op.Valid)
 	a := &kernel.ApplyOp{Counts: Int64s(0, 0)}
@@ -139,9 +141,7 @@ func (c *opCase) apply(b Backend, op *kernel.FuseOp) error {
 		for i := range op.Series {
 			s := &op.Series[i]
 			plan, first, err := s.Plan(&op.Targets, e)
-			if err != nil {
-				return err
-			}
+			guard.Check(err)
 			p := Planned(plan)
 			p.Rule, p.Epilogue = s.Rule, s.Epilogue
 			p.Src = view(&s.Values, e, first, plan.Sources)
@@ -167,9 +167,7 @@ func (c *opCase) apply(b Backend, op *kernel.FuseOp) error {
 			col += p.Src.Shape[1]
 		}
 	}
-	if err := b.Apply(a); err != nil {
-		return err
-	}
+	guard.Check(b.Apply(a))
 	return c.compare(&op.Out, op.Valid, a.Counts, 0, 0)
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -35,7 +36,7 @@ func splitmix(state *uint64) uint64 {
 }
 
 // op lays the case out, with blank results.
-func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
+func (c *largeVoxels) op() *kernel.VoxelOp {
 	seed, op := c.Seed, &kernel.VoxelOp{Grid: c.Grid, Size: [3]float32(c.Size), Mode: c.Mode, Bits: c.Layout == "bits", Stats: Filled(robocache.Int64, 3)}
 	lead := []int{c.Points}
 	if c.Batch > 1 {
@@ -59,33 +60,22 @@ func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 		if op.Mode.Featured() {
 			op.Rows = Filled(robocache.Float32, c.Found, c.Features)
 		}
-		return op, nil
+		return op
 	}
-	l, err := op.Layout()
-	if err != nil {
-		return nil, err
-	}
+	l := guard.Must(op.Layout())
 	op.Out = Filled(l.DType, l.Shape...)
-	return op, nil
+	return op
 }
 
-func (c *largeVoxels) run(b Space) error {
-	op, err := c.op()
-	if err != nil {
-		return err
-	}
-	if err := b.Voxelize(op); err != nil {
-		return err
-	}
-	if err := expect("stats", op.Stats, words(c.Stats, 16), nil); err != nil {
-		return err
-	}
+func (c *largeVoxels) run(b Space) (err error) {
+	defer guard.Into(&err)
+	op := c.op()
+	guard.Check(b.Voxelize(op))
+	guard.Check(expect("stats", op.Stats, words(c.Stats, 16), nil))
 	if op.Out != nil {
 		return digest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()])
 	}
-	if err := expect("found", op.Found, words([]int{c.Found}, 16), nil); err != nil {
-		return err
-	}
+	guard.Check(expect("found", op.Found, words([]int{c.Found}, 16), nil))
 	parts := [][]byte{op.Coords.Data[:16*c.Found], op.Counts.Data[:4*c.Found]}
 	if op.Rows != nil {
 		parts = append(parts, op.Rows.Data[:4*c.Found*c.Features])

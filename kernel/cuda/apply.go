@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -39,7 +40,7 @@ const applyThreads = 256
 
 // prepareApply makes rows of several tensors by plans that are there, or casts and normalises them, in one launch; in two where some parts need the
 // general kernel and some do not.
-func (d *Device) prepareApply(op *kernel.ApplyOp) (*Launch, error) {
+func (d *Device) prepareApply(op *kernel.ApplyOp) *Launch {
 	l := newLaunch(d.on, "apply", op)
 	var parts [2][]preparedPart // fast, general
 	var t table
@@ -49,24 +50,19 @@ func (d *Device) prepareApply(op *kernel.ApplyOp) (*Launch, error) {
 			continue
 		}
 		if p.Out.Shape[0] > math.MaxInt32/2 || p.Out.Shape[1] > math.MaxInt32/2 {
-			return nil, tooLarge("apply", "elements of an axis", max(p.Out.Shape[0], p.Out.Shape[1]))
+			guard.Fail(tooLarge("apply", "elements of an axis", max(p.Out.Shape[0], p.Out.Shape[1])))
 		}
-		if err := hostForms("apply", i, &p.Rule); err != nil {
-			return nil, err
-		}
+		hostForms("apply", i, &p.Rule)
 		x, general := preparePart(p, &t)
 		parts[general] = append(parts[general], x)
 	}
-	addr, err := l.table(t.b)
-	if err != nil {
-		return nil, err
-	}
+	addr := guard.Must(l.table(t.b))
 	for general, all := range parts {
 		for some := range slices.Chunk(all, maxParts) {
 			addApply(l, op, some, general == 1, addr)
 		}
 	}
-	return l.prepared()
+	return l
 }
 
 // preparedPart is a part before it has a place in a call.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -22,16 +23,14 @@ var devices struct {
 // Open gives a device by the driver's number of it (CUDA_VISIBLE_DEVICES counts). It takes the device's primary context, the one that
 // frameworks use too, and keeps it for the life of the process. Without a driver, a device or an image for the chip the error is Unsupported
 // and says which.
-func Open(ordinal int) (*Device, error) {
+func Open(ordinal int) (_ *Device, err error) {
+	defer guard.Into(&err)
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
 	if d := devices.open[ordinal]; d != nil {
 		return d, nil
 	}
-	g, err := openGPU(ordinal)
-	if err != nil {
-		return nil, err
-	}
+	g := openGPU(ordinal)
 	d := &Device{on: g, gpu: g}
 	if devices.open == nil {
 		devices.open = map[int]*Device{}
@@ -41,36 +40,36 @@ func Open(ordinal int) (*Device, error) {
 }
 
 // Count is the number of devices; 0 and the reason where there is none.
-func Count() (int, error) {
-	d, err := load()
-	if err != nil {
-		return 0, err
-	}
-	return d.count()
+func Count() (_ int, err error) {
+	defer guard.Into(&err)
+	d := guard.Must(load())
+	return d.count(), nil
 }
 
 // Prepare makes a Launch of an operation, to run on any addresses of tensors of its form. A VoxelOp brings scratch memory: see VoxelScratch.
-func (d *Device) Prepare(op kernel.Op) (*Launch, error) {
-	if err := op.Check(); err != nil {
-		return nil, err
-	}
+func (d *Device) Prepare(op kernel.Op) (_ *Launch, err error) {
+	defer guard.Into(&err)
+	guard.Check(op.Check())
+	var l *Launch
 	switch op := op.(type) {
 	case *kernel.FuseOp:
-		return d.prepareFuse(op)
+		l = d.prepareFuse(op)
 	case *kernel.FuseGradOp:
-		return d.prepareFuseGrad(op)
+		l = d.prepareFuseGrad(op)
 	case *kernel.ApplyOp:
-		return d.prepareApply(op)
+		l = d.prepareApply(op)
 	case *kernel.ImageOp:
-		return d.prepareImages(op)
+		l = d.prepareImages(op)
 	case *kernel.VoxelOp:
-		return d.prepareVoxelize(op)
+		l = d.prepareVoxelize(op)
 	case *kernel.DepthOp:
-		return d.prepareUnproject(op)
+		l = d.prepareUnproject(op)
 	case *kernel.TSDFOp:
-		return d.prepareIntegrate(op)
+		l = d.prepareIntegrate(op)
+	default:
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "op", Msg: fmt.Sprintf("no CUDA kernel for %T", op), Hint: "backend=\"pytorch\", or tensors of the host"}
 	}
-	return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "op", Msg: fmt.Sprintf("no CUDA kernel for %T", op), Hint: "backend=\"pytorch\", or tensors of the host"}
+	return l.prepared()
 }
 
 // Run prepares an operation and launches it on a stream: a CUstream of the device's primary context, 0 (legacy), 1 (legacy) or 2 (per thread). It

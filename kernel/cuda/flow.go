@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Flow sends pieces of host memory through a device: in, an operation, out again. Several pieces are on their way at once, each on a stream and
@@ -64,39 +65,27 @@ func (d *Device) NewFlow(pieces int, sizes ...int) (*Flow, error) {
 // Do puts one piece on its way: in[i] goes to block i, run launches on the addresses of the blocks (Launch.Run, say), out[i] comes from block i;
 // nil where nothing is to be copied. It returns when all of that is queued, and waits only for an earlier piece whose place it takes. Memory
 // of the host should be page-locked, and belongs to the flow until Wait, or until as many pieces as are at once have been put after it.
-func (f *Flow) Do(in, out [][]byte, run func(addrs []uintptr, stream uintptr) error) error {
+func (f *Flow) Do(in, out [][]byte, run func(addrs []uintptr, stream uintptr) error) (err error) {
+	defer guard.Into(&err)
 	s := &f.slots[f.next]
 	f.next = (f.next + 1) % len(f.slots)
-	if err := f.d.Wait(s.stream); err != nil {
-		return err
-	}
+	guard.Check(f.d.Wait(s.stream))
 	for i, b := range in {
-		if err := f.fits(i, b); err != nil {
-			return err
-		}
-		if err := f.d.CopyInAsync(s.addrs[i], b, s.stream); err != nil {
-			return err
-		}
+		f.fits(i, b)
+		guard.Check(f.d.CopyInAsync(s.addrs[i], b, s.stream))
 	}
-	if err := run(s.addrs, s.stream); err != nil {
-		return err
-	}
+	guard.Check(run(s.addrs, s.stream))
 	for i, b := range out {
-		if err := f.fits(i, b); err != nil {
-			return err
-		}
-		if err := f.d.CopyOutAsync(b, s.addrs[i], s.stream); err != nil {
-			return err
-		}
+		f.fits(i, b)
+		guard.Check(f.d.CopyOutAsync(b, s.addrs[i], s.stream))
 	}
 	return nil
 }
 
-func (f *Flow) fits(i int, b []byte) error {
+func (f *Flow) fits(i int, b []byte) {
 	if i >= len(f.sizes) || len(b) > f.sizes[i] {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "flow", Where: robocache.Where{"block": i}, Msg: "a piece that does not fit", Want: fmt.Sprint("blocks of ", f.sizes), Got: fmt.Sprint(len(b))}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "flow", Where: robocache.Where{"block": i}, Msg: "a piece that does not fit", Want: fmt.Sprint("blocks of ", f.sizes), Got: fmt.Sprint(len(b))})
 	}
-	return nil
 }
 
 // Wait returns when all pieces have come back, with the first error.

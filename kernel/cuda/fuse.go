@@ -5,21 +5,20 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // prepareFuse resamples any number of streams into neighbouring columns, in one launch. With Validate, or the policy error, it waits for a check of
 // times before anything is written.
-func (d *Device) prepareFuse(op *kernel.FuseOp) (*Launch, error) {
+func (d *Device) prepareFuse(op *kernel.FuseOp) *Launch {
 	name := "fuse"
 	if len(op.Series) == 1 {
 		name = "resample"
 	}
 	f := fuser{on: d.on, op: op, l: newLaunch(d.on, name, op), batch: op.Out.Shape[0], rows: op.Out.Shape[1], cols: op.Out.Shape[2]}
-	if err := f.calls(); err != nil {
-		return nil, err
-	}
-	return f.l.prepared()
+	f.calls()
+	return f.l
 }
 
 // fuser makes the calls of a FuseOp.
@@ -35,37 +34,32 @@ type fuser struct {
 func columns(s *kernel.Series) int { return s.Values.Shape[len(s.Values.Shape)-1] }
 
 // calls makes one launch for each 32 streams, after the check of values.
-func (f *fuser) calls() error {
+func (f *fuser) calls() {
 	checks := f.op.Validate
 	for i := range f.op.Series {
 		checks = checks || f.op.Series[i].Rule.Edge == kernel.ErrorEdge
 	}
 	if f.batch == 0 || f.rows == 0 && !checks || f.cols == 0 && f.op.Valid == nil && !checks {
-		return nil
+		return
 	}
 	if f.rows > math.MaxInt32/2 {
-		return tooLarge(f.l.op, "target rows", f.rows)
+		guard.Fail(tooLarge(f.l.op, "target rows", f.rows))
 	}
 	var groups []*fuseGroup
 	col := 0
 	for from := 0; from < len(f.op.Series); from += maxStreams {
 		g := &fuseGroup{f: f, from: from, to: min(from+maxStreams, len(f.op.Series)), col: col}
-		if err := g.describe(); err != nil {
-			return err
-		}
+		g.describe()
 		groups = append(groups, g)
 		col += g.cols
 	}
-	addr, err := f.l.table(f.table.b)
-	if err != nil {
-		return err
-	}
+	addr := guard.Must(f.l.table(f.table.b))
 	if checks {
 		f.l.before = f.check
 	}
 	if f.rows == 0 {
 		f.l.calls = []call{}
-		return nil
+		return
 	}
 	for _, g := range groups {
 		g.launch(addr)
@@ -73,7 +67,6 @@ func (f *fuser) calls() error {
 			f.l.adjust = append(f.l.adjust, g.choose)
 		}
 	}
-	return nil
 }
 
 func tooLarge(op, what string, n int) error {
@@ -110,7 +103,7 @@ const (
 )
 
 // describe fills the parameters that do not depend on the kernel, and chooses it.
-func (g *fuseGroup) describe() error {
+func (g *fuseGroup) describe() {
 	f, op := g.f, g.f.op
 	p := &g.p
 	size := op.Out.DType.Size()
@@ -128,7 +121,7 @@ func (g *fuseGroup) describe() error {
 		s, x := &op.Series[i], &p.s[i-g.from]
 		d := columns(s)
 		if d > math.MaxInt32/2 {
-			return tooLarge(f.l.op, "channels", d)
+			guard.Fail(tooLarge(f.l.op, "channels", d))
 		}
 		axis := len(s.Values.Shape) - 2
 		x.columns, x.n, x.row = int32(d), int32(min(s.Values.Shape[axis], math.MaxInt32)), bytesStep(&s.Values, axis)
@@ -160,11 +153,9 @@ func (g *fuseGroup) describe() error {
 		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(s.Rule.Mode), uint8(s.Rule.Edge), uint8(s.Values.DType)
 		x.out = int64(g.col+g.cols) * p.outColumn
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: f.l.op, Where: robocache.Where{"stream": i}, Msg: "continuous signs are not made on a GPU", Hint: "kernel.ContinuousSigns before the copy, or the CPU"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: f.l.op, Where: robocache.Where{"stream": i}, Msg: "continuous signs are not made on a GPU", Hint: "kernel.ContinuousSigns before the copy, or the CPU"})
 		}
-		if err := hostForms(f.l.op, i, &s.Rule); err != nil {
-			return err
-		}
+		hostForms(f.l.op, i, &s.Rule)
 		a, b := fast(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
 		ok := dense && (s.Values.Step(axis+1) == 1 || d <= 1) && small(x.row)
 		lean, mapped = lean && a && ok, mapped && b && ok
@@ -187,7 +178,6 @@ func (g *fuseGroup) describe() error {
 	if g.kind != fuseAny {
 		g.width(size)
 	}
-	return nil
 }
 
 // bytesStep is a stride in bytes.
@@ -338,9 +328,9 @@ func (g *fuseGroup) choose(addrs []uintptr) {
 }
 
 // hostForms refuses rotations that no kernel of the device writes.
-func hostForms(op string, stream int, rule *kernel.Rule) error {
+func hostForms(op string, stream int, rule *kernel.Rule) {
 	if rule.Mode != kernel.Slerp || rule.Rotations == nil {
-		return nil
+		return
 	}
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"stream": stream}, Msg: "rotations in other forms than quaternions are not made on a GPU", Hint: "the CPU"}
+	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"stream": stream}, Msg: "rotations in other forms than quaternions are not made on a GPU", Hint: "the CPU"})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // gpu is a device of the driver: the launcher that is real.
@@ -34,22 +35,16 @@ const (
 	attrSharedPerBlok = 97 // that a block may opt into
 )
 
-func openGPU(ordinal int) (*gpu, error) {
-	d, err := load()
-	if err != nil {
-		return nil, err
-	}
-	n, err := d.count()
-	if err != nil {
-		return nil, err
-	}
+func openGPU(ordinal int) *gpu {
+	d := guard.Must(load())
+	n := d.count()
 	if ordinal < 0 || ordinal >= n {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: fmt.Sprintf("device %d", ordinal), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(ordinal)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: fmt.Sprintf("device %d", ordinal), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(ordinal)})
 	}
 	g := &gpu{driver: d, ordinal: ordinal, modules: map[string]*module{}}
 	handle, name, context := new(int32), new([256]byte), new(uintptr)
 	if code := cudahost.Call(d.f.DeviceGet, ptr(handle), uintptr(ordinal)); code != 0 {
-		return nil, g.fail("find the device", code)
+		guard.Fail(g.fail("find the device", code))
 	}
 	g.handle = *handle
 	if code := cudahost.Call(d.f.DeviceGetName, ptr(name), uintptr(len(name)-1), uintptr(g.handle)); code == 0 {
@@ -58,18 +53,18 @@ func openGPU(ordinal int) (*gpu, error) {
 	for attr, to := range map[int]*int{attrProcessors: &g.chip.processors, attrL2: &g.chip.l2, attrThreads: &g.chip.threads, attrMajor: &g.chip.major, attrMinor: &g.chip.minor, attrSharedPerBlok: &g.chip.shared} {
 		v := new(int32)
 		if code := cudahost.Call(d.f.DeviceGetAttribute, ptr(v), uintptr(attr), uintptr(g.handle)); code != 0 {
-			return nil, g.fail(fmt.Sprintf("tell attribute %d", attr), code)
+			guard.Fail(g.fail(fmt.Sprintf("tell attribute %d", attr), code))
 		}
 		*to = int(*v)
 	}
 	if g.chip.major < 8 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": ordinal}, Msg: "no image for the chip", Want: "sm_80 or later", Got: g.name + ", " + g.chip.String()}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": ordinal}, Msg: "no image for the chip", Want: "sm_80 or later", Got: g.name + ", " + g.chip.String()})
 	}
 	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code != 0 {
-		return nil, g.fail("make a context", code)
+		guard.Fail(g.fail("make a context", code))
 	}
 	g.context = *context
-	return g, nil
+	return g
 }
 
 // fail adds the device to an error of the driver.

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -52,6 +53,7 @@ func regions(tensors []*kernel.Tensor) []*region {
 
 // run gives the tensors addresses, runs, and puts them back as they were.
 func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
+	defer guard.Into(&err)
 	list := regions(tensors)
 	defer func() {
 		for _, r := range list {
@@ -59,12 +61,8 @@ func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
 		}
 	}()
 	for _, r := range list {
-		if r.addr, err = h.d.Alloc(len(r.data)); err != nil {
-			return err
-		}
-		if err = h.d.CopyIn(r.addr, r.data); err != nil {
-			return err
-		}
+		r.addr = guard.Must(h.d.Alloc(len(r.data)))
+		guard.Check(h.d.CopyIn(r.addr, r.data))
 	}
 	saved := make([]kernel.Tensor, len(tensors))
 	for i, t := range tensors {
@@ -94,18 +92,14 @@ func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
 	return err
 }
 
-func (h *Hosted) launch(f func() error) error {
+func (h *Hosted) launch(f func() error) (err error) {
+	defer guard.Into(&err)
 	if !h.graph || h.d.gpu == nil {
 		return f()
 	}
-	g, err := h.d.Capture(h.stream, f)
-	if err != nil {
-		return err
-	}
+	g := guard.Must(h.d.Capture(h.stream, f))
 	defer g.Free()
-	if err := g.Launch(h.stream); err != nil {
-		return err
-	}
+	guard.Check(g.Launch(h.stream))
 	return h.d.Wait(h.stream)
 }
 
@@ -138,34 +132,24 @@ func (h *Hosted) Fuse(op *kernel.FuseOp) error {
 }
 
 // FuseGrad is the backward, after times were proved, as the host does: a device trusts that the forward did.
-func (h *Hosted) FuseGrad(op *kernel.FuseGradOp) error {
-	if err := kernel.CheckHost(op); err != nil {
-		return err
-	}
+func (h *Hosted) FuseGrad(op *kernel.FuseGradOp) (err error) {
+	defer guard.Into(&err)
+	guard.Check(kernel.CheckHost(op))
 	s, out := op.Series, op.Out
 	s.Epilogue, s.Rule.Quats = kernel.Epilogue{}, nil
 	s.Values = kernel.Tensor{DType: s.Values.DType, Shape: append(append([]int{}, s.Values.Shape[:len(s.Values.Shape)-1]...), 0)}
 	out = kernel.Tensor{DType: out.DType, Shape: []int{out.Shape[0], out.Shape[1], 0}}
-	if err := (kernel.Reference{}).Fuse(&kernel.FuseOp{Series: []kernel.Series{s}, Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}); err != nil {
-		return err
-	}
+	guard.Check((kernel.Reference{}).Fuse(&kernel.FuseOp{Series: []kernel.Series{s}, Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}))
 	return h.do(op, false)
 }
 
 // Voxelize brings the scratch memory that the op wants.
-func (h *Hosted) Voxelize(op *kernel.VoxelOp) error {
-	if err := kernel.CheckHost(op); err != nil {
-		return err
-	}
+func (h *Hosted) Voxelize(op *kernel.VoxelOp) (err error) {
+	defer guard.Into(&err)
+	guard.Check(kernel.CheckHost(op))
 	if op.Scratch == nil {
-		n, err := h.d.VoxelScratch(op)
-		if err != nil {
-			return err
-		}
-		addr, err := h.d.Alloc(n)
-		if err != nil {
-			return err
-		}
+		n := guard.Must(h.d.VoxelScratch(op))
+		addr := guard.Must(h.d.Alloc(n))
 		defer h.d.Free(addr)
 		op.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{n}, Addr: addr}
 		defer func() { op.Scratch = nil }()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -30,7 +31,7 @@ type imageParams struct {
 const imageQuads = 1024
 
 // prepareImages augments images by what was drawn for them, all cameras in one launch.
-func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
+func (d *Device) prepareImages(op *kernel.ImageOp) *Launch {
 	l := newLaunch(d.on, "augment", op)
 	var tables []byte
 	for i := range op.Parts {
@@ -38,10 +39,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 			tables = binary.LittleEndian.AppendUint32(tables, math.Float32bits(v))
 		}
 	}
-	table, err := l.table(tables)
-	if err != nil {
-		return nil, err
-	}
+	table := guard.Must(l.table(tables))
 	var p *imageParams
 	n := 0
 	for i := range op.Parts {
@@ -57,7 +55,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 			continue
 		}
 		if o[2]*((o[3]+3)/4) > math.MaxInt32-imageQuads {
-			return nil, tooLarge("augment", "pixels of an image", o[2]*o[3])
+			guard.Fail(tooLarge("augment", "pixels of an image", o[2]*o[3]))
 		}
 		if p == nil || p.parts == maxImageParts {
 			p = &imageParams{}
@@ -75,5 +73,5 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 		p.parts++
 		l.calls[n].grid = uint32(min(p.work, 1<<30))
 	}
-	return l.prepared()
+	return l
 }

@@ -3,6 +3,7 @@ package cuda
 import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const captureRelaxed = 2
@@ -28,11 +29,11 @@ func (g *gpu) freeStream(s uintptr) {
 }
 
 // real is the device of the driver: the simulator has no time and no graphs.
-func (d *Device) real() (*gpu, error) {
+func (d *Device) real() *gpu {
 	if d.gpu == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the simulator has no events and no graphs"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the simulator has no events and no graphs"})
 	}
-	return d.gpu, nil
+	return d.gpu
 }
 
 // Event is a point of a stream.
@@ -42,15 +43,11 @@ type Event struct {
 }
 
 // NewEvent makes an event that measures time.
-func (d *Device) NewEvent() (*Event, error) {
-	g, err := d.real()
-	if err != nil {
-		return nil, err
-	}
+func (d *Device) NewEvent() (_ *Event, err error) {
+	defer guard.Into(&err)
+	g := d.real()
 	h := new(uintptr)
-	if err := g.do("make an event", g.f.EventCreate, ptr(h), 0); err != nil {
-		return nil, err
-	}
+	guard.Check(g.do("make an event", g.f.EventCreate, ptr(h), 0))
 	return &Event{g: g, handle: *h}, nil
 }
 
@@ -84,14 +81,10 @@ type Graph struct {
 }
 
 // Capture records what f puts on the stream, instead of running it. The stream is none of the legacy ones.
-func (d *Device) Capture(stream uintptr, f func() error) (*Graph, error) {
-	g, err := d.real()
-	if err != nil {
-		return nil, err
-	}
-	if err := g.do("begin to capture", g.f.StreamBeginCapture_v2, stream, captureRelaxed); err != nil {
-		return nil, err
-	}
+func (d *Device) Capture(stream uintptr, f func() error) (_ *Graph, err error) {
+	defer guard.Into(&err)
+	g := d.real()
+	guard.Check(g.do("begin to capture", g.f.StreamBeginCapture_v2, stream, captureRelaxed))
 	failed := f()
 	words := new([2]uintptr)
 	err = g.do("make a graph", g.f.StreamEndCapture, stream, ptr(&words[0]))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -22,10 +23,10 @@ type tsdfParams struct {
 	_                                                                        [3]uint8
 }
 
-func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
+func (d *Device) prepareIntegrate(op *kernel.TSDFOp) *Launch {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	if max(h, w) > math.MaxUint32 {
-		return nil, extentTooLarge("tsdf_integrate", max(h, w))
+		guard.Fail(extentTooLarge("tsdf_integrate", max(h, w)))
 	}
 	p := &tsdfParams{voxels: int64(op.Value.Len()), height: uint32(h), width: uint32(w), fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3],
 		scale: op.DepthScale(), view: op.View, lo: op.Min, size: op.Size, truncate: op.Truncate, most: op.MaxWeight, depthType: uint8(op.Depth.DType)}
@@ -38,7 +39,7 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	const block = 256
 	blocks := ceilDiv(p.voxels, block)
 	if blocks > math.MaxInt32 {
-		return nil, extentTooLarge("tsdf_integrate", int(p.voxels))
+		guard.Fail(extentTooLarge("tsdf_integrate", int(p.voxels)))
 	}
 	if h == 0 || w == 0 {
 		blocks = 0 // no voxel is seen
@@ -50,5 +51,5 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	l.bind(n, &p.depth, &op.Depth)
 	l.bind(n, &p.value, &op.Value)
 	l.bind(n, &p.weight, &op.Weight)
-	return l.prepared()
+	return l
 }
