@@ -67,6 +67,7 @@ type (
 	table     struct{} // rows of numbers
 	text      struct{} // texts of the dataset
 	episodeID struct{} // the number of the sample's episode, as text
+	number    struct{} // what rows are counted by, where the dataset has no column of it (generated)
 	images    struct{ still bool }
 	cloud     struct{} // rows of varying length
 	span      struct{} // all rows of a span, one after the other
@@ -76,6 +77,7 @@ type (
 func (table) waits(c *column, _ int) int  { return int(flag(c.leader == c)) } // its leader brings it
 func (text) waits(*column, int) int       { return 1 }
 func (episodeID) waits(*column, int) int  { return 1 }
+func (number) waits(*column, int) int     { return 1 }
 func (images) waits(c *column, n int) int { return n * c.steps }
 func (cloud) waits(*column, int) int      { return 0 }
 func (span) waits(*column, int) int       { return 0 }
@@ -84,6 +86,7 @@ func (times) waits(c *column, _ int) int  { return int(flag(!c.ragged())) }
 func (table) fill(w *worker, p *part, c *column) error     { return w.gather(p, c) }
 func (text) fill(w *worker, p *part, c *column) error      { return w.text(p, c) }
 func (episodeID) fill(w *worker, p *part, c *column) error { return w.episodeIDs(p, c) }
+func (number) fill(w *worker, p *part, c *column) error    { return w.numbers(p, c) }
 func (times) fill(w *worker, p *part, c *column) error     { return w.placedTimes(p, c) }
 
 // is says that a column is of a kind.
@@ -114,6 +117,10 @@ func (c *column) given() robocache.DType {
 // EpisodeID is a key that any dataset has where it is asked for: the position of the sample's episode, as text.
 const EpisodeID = "episode_id"
 
+// generated are keys that any dataset has where they are asked for, of the names of LeRobot's columns: the number of the row among those of all episodes (with hz
+// or an anchor: of the sample, as Locate takes it), the recording's number of its episode, and the number of the row in it.
+var generated = []string{"index", "episode_index", "frame_index"}
+
 // Suffixes of the keys that stand beside another: how many of its entries are of each sample, when they were, and which are padding.
 const (
 	lengthsSuffix = "_lengths"
@@ -140,6 +147,12 @@ func (src *source) makeColumns() error {
 	}
 	if info.Feature(EpisodeID) == nil && slices.Contains(cfg.Keys, EpisodeID) {
 		known, extra = append(known, EpisodeID), append(extra, &column{key: EpisodeID, kind: episodeID{}})
+	}
+	for _, k := range generated {
+		if info.Feature(k) == nil && slices.Contains(cfg.Keys, k) {
+			f := &robocache.Feature{Key: k, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true}
+			known, extra = append(known, k), append(extra, &column{key: k, feature: f, kind: number{}, stored: robocache.Int64, out: robocache.Int64, elems: 1, rowBytes: 8, outBytes: 8})
+		}
 	}
 	for _, k := range cfg.Keys {
 		if !slices.Contains(known, k) {
@@ -178,10 +191,14 @@ func (src *source) makeColumns() error {
 		if !wanted(c.key) {
 			continue
 		}
-		if cfg.windowed(c.key) {
+		switch {
+		case cfg.windowed(c.key) && is[number](c):
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "a window of a number of the sample", Hint: "it is that of the sample's own time"}
+		case cfg.windowed(c.key):
 			return textWindow(c.key)
+		case !is[number](c):
+			c.out = robocache.String
 		}
-		c.out = robocache.String
 		if is[text](c) {
 			var err error
 			if c.time, err = src.timebase.timing(nil, cfg); err != nil {

@@ -54,5 +54,6 @@
 // # Keys of a batch
 //
 // Video keys, then the table's columns in the dataset's order (each ragged one with its lengths), then `<key>_is_pad` in the order of
-// delta_timestamps, of windows and of the columns, then "task", and "episode_id" where keys asks for it.
+// delta_timestamps, of windows and of the columns, then "task", and "episode_id" where keys asks for it. "index", "episode_index" and "frame_index" are LeRobot's
+// columns; where a dataset has none they are made when keys asks for them, and stand behind its columns.
 package loader

@@ -34,7 +34,8 @@ type source struct {
 	long       map[int]int    // rows of the episodes, where an anchor has a clock of its own
 	timestamps *timestamps    // of streams, for timelines and tolerance checks
 	starts     robocache.VideoStarter
-	offset     int64 // number of its first sample among those of all sources
+	before     []int64 // rows of the episodes before each, where samples are the dataset's rows and their numbers are asked for
+	offset     int64   // number of its first sample among those of all sources
 
 	slots  []int // of its tensors → of the batch
 	texts  []int
@@ -150,6 +151,12 @@ func (src *source) count(ctx context.Context) error {
 		return err
 	}
 	src.table.Print.Format = info.Format
+	if c := src.column("index"); c != nil && is[number](c) && !src.timebase.grid && src.timebase.clock == "" {
+		src.before = make([]int64, info.Episodes)
+		for e := 1; e < info.Episodes; e++ {
+			src.before[e] = src.before[e-1] + int64(src.ds.Len(e-1))
+		}
+	}
 	switch e := src.table.Emptied; { // by drop_n_…
 	case len(e) > 10:
 		a.warn(fmt.Sprintf("%d episodes are left without a sample: %v …", len(e), e[:10]))

@@ -124,6 +124,30 @@ func (w *worker) episodeIDs(p *part, c *column) error {
 	return nil
 }
 
+// numbers fills a column with what rows are counted by.
+func (w *worker) numbers(p *part, c *column) error {
+	dst, done := p.rowsInto(c.entry)
+	defer done()
+	out, src := view[int64](dst), p.src
+	for i, r := range p.rows[0] {
+		switch {
+		case c.key == "frame_index":
+			out[i] = int64(r.Index)
+		case c.key == "episode_index":
+			e, err := src.ds.Episode(w.Ctx(), r.Episode)
+			if err != nil {
+				return err
+			}
+			out[i] = e.Index
+		case src.before != nil:
+			out[i] = src.before[r.Episode] + int64(r.Index)
+		default:
+			out[i] = p.u.batch.Indices[p.slot(i)] - src.offset
+		}
+	}
+	return nil
+}
+
 // text fills a column of strings.
 func (w *worker) text(p *part, c *column) error {
 	all, err := w.rowsOf(p, c, nil)

@@ -358,7 +358,7 @@ func (src *source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		return nil
 	}
 	for _, c := range src.columns {
-		if c.feature != nil && !is[times](c) && (!c.feature.Default || src.cfg.Keys != nil) {
+		if c.feature != nil && !is[times](c) && !is[number](c) && (!c.feature.Default || src.cfg.Keys != nil) {
 			if err := add(c.key, c.key == cfg.Extent); err != nil {
 				return 0, 0, err
 			}

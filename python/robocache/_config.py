@@ -134,7 +134,7 @@ def _align(name: str, v: Any, features: Iterable[str]) -> dict[str, Any]:
 def _keys(name: str, v: Any, features: Iterable[str]) -> list[str]:
     if isinstance(v, str):
         raise Misuse(f"{name}={v!r}: expected a list of keys")
-    return [_options.key(k, [*features, "task", "episode_id"], "key") for k in v]
+    return [_options.key(k, [*features, "task", "episode_id", "index", "episode_index", "frame_index"], "key") for k in v]
 
 
 def _positions(name: str, v: Any) -> list[int]:
@@ -227,6 +227,7 @@ def sample(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
 
 
 LOADER: dict[str, Check] = {
+    "drop_n_first_frames": integer, "drop_n_last_frames": integer,
     "batch_size": whole, "seed": integer, "drop_last": flag, "prefetch": whole, "threads": whole, "io_threads": whole,
     "deadline_s": lambda name, v: number(name, v) or -1.0, "uneven": one_of("wrap", "short"),
     "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"),

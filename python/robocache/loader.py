@@ -71,6 +71,7 @@ class Loader(Ordered, _Base):
     pool_size: bytes of resident images that the order is made for (default half of memory_budget). pool_episodes: resident episodes,
         at most. pool_shards: pools that the epoch is cut into, so that each stays on one rank (default from the number of episodes).
     rank, world_size: default from torch.distributed or the environment. All ranks give equally many batches.
+    drop_n_first_frames, drop_n_last_frames: rows of each episode that start no sample (lerobot's EpisodeAwareSampler); windows reach them all the same.
     drop_last: leave out the rest of the last global batch. uneven: the last step of several ranks, "wrap" (default: it is filled up
         with the epoch's first samples, counted in stats()) or "short" (some ranks give a short or empty share of it).
 
@@ -111,6 +112,7 @@ class Loader(Ordered, _Base):
         epoch_size: int | None = None, stratified: bool | None = None, missing: str | None = None, format: str | None = None, rows_hz: Any = None,
         map: Any = None, options: Mapping[str, Any] | None = None, follow_links: bool | None = None, windows: Mapping[str, Any] | None = None,
         anchor: str | None = None, stats: Any = None, depth_unit: str | None = None, image_resize: str | None = None, augment: Mapping[str, Any] | None = None,
+        drop_n_first_frames: int | None = None, drop_n_last_frames: int | None = None,
     ) -> None:  # fmt: skip
         given = locals()
         self._handle: _engine.Handle | None = None

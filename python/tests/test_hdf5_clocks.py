@@ -54,3 +54,17 @@ def test_bad_timestamps(tmp_path: Path) -> None:
         f["data/demo_1/obs/vision_timestamps"][7] = np.nan
     with pytest.raises(robocache.Malformed, match="vision_timestamps.*index 7"):
         list(robocache.Loader(uri, hz=HZ, batch_size=16))
+
+
+def test_index_and_dropped_frames(tmp_path: Path) -> None:
+    uri = synth(tmp_path / "a.hdf5", "--format", "robomimic", "--preset", "heterogeneous", "--episodes", "6", "--cap", "20")
+    lengths = robocache.open(uri).episodes["lengths"]
+    loader = robocache.Loader(uri, keys=["action", "index", "episode_index", "frame_index"], batch_size=8, drop_n_first_frames=1, drop_n_last_frames=3)
+    batches = list(loader)
+    index, episode, frame = (torch.cat([b[k] for b in batches]).tolist() for k in ("index", "episode_index", "frame_index"))
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    assert sorted(index) == [int(starts[e]) + k for e, n in enumerate(lengths) for k in range(1, n - 3)]
+    assert index == [int(starts[e]) + k for e, k in zip(episode, frame, strict=True)]
+    assert "index" not in next(iter(robocache.Loader(uri, batch_size=2)))
+    with pytest.raises(robocache.Misuse):
+        robocache.Loader(uri, drop_n_last_frames=-1)

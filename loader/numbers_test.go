@@ -1,0 +1,87 @@
+package loader
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+// TestGeneratedNumbers: a dataset without LeRobot's columns has index, episode_index and frame_index where they are asked for, and only there.
+func TestGeneratedNumbers(t *testing.T) {
+	keys := append([]string{"action"}, generated...)
+	ds, err := synth.New(synth.Options{Preset: "heterogeneous", Episodes: 5, Cap: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := func(e int) (n int64) {
+		for i := range e {
+			n += int64(ds.Len(i))
+		}
+		return n
+	}
+	hz := robocache.Rate{Num: 50, Den: 1}
+	for name, cfg := range map[string]Config{
+		"rows":  {Windows: Windows{Keys: keys}, Order: Order{BatchSize: 8, Seed: 2}},
+		"some":  {Windows: Windows{Keys: keys}, Order: Order{BatchSize: 8, Seed: 2, Episodes: []int{1, 4}, DropTail: 3}},
+		"grid":  {Windows: Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: Order{BatchSize: 8, Seed: 2, Episodes: []int{1, 4}}},
+		"plain": {Order: Order{BatchSize: 8}},
+	} {
+		l, err := New(bg, ds, cfg)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		seen := 0
+		for {
+			b, err := l.Next(bg)
+			if err != nil {
+				break
+			}
+			seen += b.Rows
+			if name == "plain" {
+				if b.Tensor("index") != nil {
+					t.Error("an index that nobody asked for")
+				}
+				b.Release()
+				continue
+			}
+			index, episode, frame := view[int64](b.Tensor("index").Data), view[int64](b.Tensor("episode_index").Data), view[int64](b.Tensor("frame_index").Data)
+			if shape := b.Tensor("index").Shape; !slices.Equal(shape, []int{b.Rows}) {
+				t.Fatalf("%s: shape %v", name, shape)
+			}
+			err = l.Locate(b.Indices, func(i, _ int, r robocache.Row) {
+				want := before(r.Episode) + int64(r.Index)
+				if name == "grid" {
+					want = b.Indices[i]
+				}
+				if index[i] != want || episode[i] != int64(r.Episode) || frame[i] != int64(r.Index) {
+					t.Errorf("%s: sample %d, row %v: index %d (want %d), episode %d, frame %d", name, b.Indices[i], r, index[i], want, episode[i], frame[i])
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Release()
+		}
+		if seen == 0 {
+			t.Errorf("%s: no samples", name)
+		}
+		l.Close()
+	}
+	if _, err := New(bg, ds, Config{Windows: Windows{Keys: keys, Indices: Indices{{Key: "index", Rows: []int{0, 1}}}}}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error("a window of the index:", err)
+	}
+	mix, err := NewMix(bg, []Mix{{Dataset: ds}, {Dataset: ds}}, Config{Windows: Windows{Keys: keys}, Order: Order{BatchSize: 8, Seed: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mix.Close()
+	b, err := mix.Next(bg)
+	if err != nil || b.Tensor("index") == nil {
+		t.Fatal("a mixture:", err)
+	}
+	b.Release()
+}
