@@ -117,15 +117,20 @@ func filePath(rest string) string {
 	return p
 }
 
-// WriteFile writes a file of a store so that it appears whole or not at all.
-func WriteFile(ctx context.Context, folder, name string, text []byte) (err error) {
+// WriteFile is Put into the store of a folder.
+func WriteFile(ctx context.Context, folder, name string, b []byte) (err error) {
 	defer guard.Into(&err)
 	s := guard.Must(OpenWritable(folder))
 	defer Close(s)
+	return Put(ctx, s, name, b)
+}
+
+// Put writes a file so that it appears whole or not at all.
+func Put(ctx context.Context, s Writable, name string, b []byte) (err error) {
+	defer guard.Into(&err)
+	defer guard.In("file", name)
 	w := guard.Must(s.Create(ctx, name))
 	defer w.Abort()
-	if _, err := w.Write(text); err != nil {
-		return robocache.At(err, robocache.Where{"file": name})
-	}
-	return w.Commit()
+	guard.Must(w.Write(b))
+	return robocache.At(w.Commit(), robocache.Where{"file": name})
 }

@@ -66,6 +66,15 @@ func Into(err *error) {
 	}
 }
 
+// Func makes of fn what a goroutine runs: it gives the error that fn ends with, of a panic too.
+func Func(op string, fn func()) func() error {
+	return func() (err error) {
+		defer Malformed(op, &err)
+		fn()
+		return nil
+	}
+}
+
 // At says where an error that passes belongs: defer guard.At(where).
 func At(where robocache.Where) {
 	if r := recover(); r != nil {

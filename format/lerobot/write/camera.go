@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -40,8 +41,6 @@ type cameraPart struct {
 // maxParts bounds the files that are open at once while they are joined.
 const maxParts = 256
 
-func newCamera(f robocache.Feature) *outCamera { return &outCamera{feature: f} }
-
 // errProbe ends a Concat that was only asked whether it would.
 var errProbe = errors.New("joinable")
 
@@ -60,11 +59,9 @@ func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) erro
 
 // CanCopy says why frames from ≤ k < to of a file cannot be stream-copied to the start of a file or behind other frames;
 // nil where they can.
-func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) error {
-	f, err := lib.Acquire(ctx, path)
-	if err != nil {
-		return err
-	}
+func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) (err error) {
+	defer guard.Malformed("write lerobot", &err)
+	f := guard.Must(lib.Acquire(ctx, path))
 	defer f.Release()
 	// Behind itself: a joint asks for more than a beginning.
 	p := video.Part{File: f, From: from, To: to}
@@ -72,7 +69,8 @@ func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int,
 }
 
 // addVideo takes the frames of one episode, own where they came as pixels, and ends the camera's file where it is full.
-func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own *encodedPart, ep *EpisodeData, row *writtenEpisode) error {
+func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own *encodedPart, ep *EpisodeData, row *writtenEpisode) {
+	defer guard.In("stream", c.feature.Key)
 	part := cameraPart{lib: src.Library, path: src.Path, from: src.From, to: src.From + ep.Length}
 	look := ep.FrameStats[c.feature.Key]
 	if own != nil {
@@ -81,14 +79,13 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 	}
 	if look == nil {
 		w.find(robocache.SeverityInfo, "no-image-statistics", c.feature.Key, row.index, "the frames were copied without being looked at: the camera has no statistics for such episodes", 0)
-	} else if fs := look.Stats(); fs != nil {
-		row.stats[c.feature.Key] = fs
-		w.countFrames(c.feature.Key, look)
+	} else {
+		w.countFrames(c.feature.Key, look, row)
 	}
-	size, err := w.fits(ctx, c, &part)
-	if err != nil {
+	var size int64
+	if err := guard.Try(func() { size = w.fits(ctx, c, &part) }); err != nil {
 		w.closeTemp([]cameraPart{part})
-		return err
+		guard.Fail(err)
 	}
 	part.files = c.openFiles(&part)
 	c.parts = append(c.parts, part)
@@ -96,10 +93,13 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 	place := &videoPlace{chunk: c.chunk, file: c.file}
 	c.places = append(c.places, place)
 	row.videos[c.feature.Key] = place
-	return nil
 }
 
-func (w *Writer) countFrames(key string, p *stats.Pixels) {
+// countFrames adds what was counted of an episode's frames.
+func (w *Writer) countFrames(key string, p *stats.Pixels, row *writtenEpisode) {
+	if row.stats[key] = p.Stats(); row.stats[key] == nil {
+		return
+	}
 	if w.looks[key] == nil {
 		w.looks[key] = p.Empty()
 	}
@@ -107,15 +107,11 @@ func (w *Writer) countFrames(key string, p *stats.Pixels) {
 }
 
 // fits measures a part and begins the next file where the part would overfill this one, or cannot be joined to it.
-func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size int64, err error) {
-	f, err := part.lib.Acquire(ctx, part.path)
-	if err != nil {
-		return 0, err
-	}
+func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size int64) {
+	f := guard.Must(part.lib.Acquire(ctx, part.path))
 	defer f.Release()
 	if part.from < 0 || part.to > f.Index.NumFrames() {
-		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"file": part.path}, Msg: "the file has fewer frames than the episode has rows",
-			Want: strconv.Itoa(part.to), Got: strconv.Itoa(f.Index.NumFrames())}
+		bad(robocache.Where{"file": part.path}, "the file has fewer frames than the episode has rows", strconv.Itoa(part.to), strconv.Itoa(f.Index.NumFrames()))
 	}
 	for k := part.from; k < part.to; k++ {
 		size += int64(f.Index.Sample(f.Index.DecodeIndex(k)).Size)
@@ -126,36 +122,27 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size
 		part.identity = f.Ranged.Version()
 	}
 	next := video.Part{File: f, From: part.from, To: part.to}
-	if err := joinable(ctx, []video.Part{next}, w.cfg.FPS); err != nil {
-		return 0, err
-	}
+	guard.Check(joinable(ctx, []video.Part{next}, w.cfg.FPS))
 	if len(c.parts) == 0 {
-		return size, nil
+		return size
 	}
 	full := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
 	if !full {
 		head := c.parts[0]
-		h, err := head.lib.Acquire(ctx, head.path)
-		if err != nil {
-			return 0, err
-		}
+		h := guard.Must(head.lib.Acquire(ctx, head.path))
 		defer h.Release()
-		switch err := joinable(ctx, []video.Part{{File: h, From: head.from, To: head.to}, next}, w.cfg.FPS); {
-		case errors.Is(err, robocache.ErrUnsupported):
-			full = true
-		case err != nil:
-			return 0, err
+		err := joinable(ctx, []video.Part{{File: h, From: head.from, To: head.to}, next}, w.cfg.FPS)
+		if full = errors.Is(err, robocache.ErrUnsupported); !full {
+			guard.Check(err)
 		}
 	}
 	if full {
-		if err := w.endVideo(ctx, c); err != nil {
-			return 0, err
-		}
-		if c.chunk, c.file, err = nextFile(c.chunk, c.file, w.cfg.ChunksSize, "video"); err != nil {
-			return 0, err
-		}
+		w.endVideo(ctx, c)
+		var err error
+		c.chunk, c.file, err = nextFile(c.chunk, c.file, w.cfg.ChunksSize, "video")
+		guard.Check(err)
 	}
-	return size, nil
+	return size
 }
 
 // openFiles is how many files are open together when the parts and one more are joined: neighbours in one file count once.
@@ -172,9 +159,9 @@ func (c *outCamera) openFiles(next *cameraPart) int {
 }
 
 // endVideo joins what was collected into the camera's file, and reads its sample table back: what the metadata says of it is what it holds.
-func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
+func (w *Writer) endVideo(ctx context.Context, c *outCamera) {
 	if len(c.parts) == 0 {
-		return nil
+		return
 	}
 	name := fmt.Sprintf("videos/%s/chunk-%03d/file-%03d.mp4", c.feature.Key, c.chunk, c.file)
 	key := sha256.New()
@@ -185,24 +172,18 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	id := hex.EncodeToString(key.Sum(nil))
 	w.begin(name)
 	if w.cfg.Reuse == nil || c.encoded || !w.cfg.Reuse(name, id) {
-		if err := w.join(ctx, c, name); err != nil {
-			return robocache.At(err, robocache.Where{"file": name})
-		}
+		w.join(ctx, c, name)
 		if w.cfg.Made != nil && !c.encoded {
-			if err := w.cfg.Made(name, id); err != nil {
-				return err
-			}
+			guard.Check(w.cfg.Made(name, id))
 		}
 	}
-	if err := w.place(ctx, c, name); err != nil {
-		return robocache.At(err, robocache.Where{"file": name})
-	}
+	w.place(ctx, c, name)
 	w.closeTemp(c.parts)
 	c.parts, c.places, c.bytes = nil, nil, 0
-	return nil
 }
 
-func (w *Writer) join(ctx context.Context, c *outCamera, name string) error {
+func (w *Writer) join(ctx context.Context, c *outCamera, name string) {
+	defer guard.In("file", name)
 	parts := make([]video.Part, 0, len(c.parts))
 	defer func() {
 		for _, p := range parts {
@@ -210,60 +191,47 @@ func (w *Writer) join(ctx context.Context, c *outCamera, name string) error {
 		}
 	}()
 	for _, p := range c.parts {
-		f, err := p.lib.Acquire(ctx, p.path)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, video.Part{File: f, From: p.from, To: p.to})
+		parts = append(parts, video.Part{File: guard.Must(p.lib.Acquire(ctx, p.path)), From: p.from, To: p.to})
 	}
-	out, err := w.dst.Create(ctx, name)
-	if err != nil {
-		return err
-	}
-	if err := video.Concat(ctx, out, parts, w.cfg.FPS); err != nil {
-		out.Abort()
-		return err
-	}
-	return out.Commit()
+	out := guard.Must(w.dst.Create(ctx, name))
+	defer out.Abort()
+	guard.Check(video.Concat(ctx, out, parts, w.cfg.FPS))
+	guard.Check(out.Commit())
 }
 
 // place fills in where the episodes lie in the finished file (W4).
-func (w *Writer) place(ctx context.Context, c *outCamera, name string) error {
-	f, err := w.dst.Open(ctx, name)
-	if err != nil {
-		return err
-	}
+func (w *Writer) place(ctx context.Context, c *outCamera, name string) {
+	defer guard.In("file", name)
+	f := guard.Must(w.dst.Open(ctx, name))
 	defer f.Close()
-	ix, err := video.ReadIndex(ctx, f, video.Limits{})
-	if err != nil {
-		return err
-	}
+	ix := guard.Must(video.ReadIndex(ctx, f, video.Limits{}))
 	total := 0
 	for _, p := range c.parts {
 		total += p.to - p.from
 	}
 	if ix.NumFrames() != total {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Msg: "frames in the joined file", Want: strconv.Itoa(total), Got: strconv.Itoa(ix.NumFrames())}
+		bad(nil, "frames in the joined file", strconv.Itoa(total), strconv.Itoa(ix.NumFrames()))
 	}
 	if !c.seen {
 		c.seen, c.first = true, ix.Entries()[0]
 	}
 	scale, delta, err := video.TrackTimescale(w.cfg.FPS)
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	at := 0
 	for i, p := range c.parts {
 		n := p.to - p.from
 		if pts := ix.PTS(at); ix.Timescale() != scale || pts != int64(at)*delta || ix.PTS(at+n-1) != int64(at+n-1)*delta {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"frame": at}, Msg: "the joined file is not on its grid",
-				Want: fmt.Sprintf("%d/%d s", int64(at)*delta, scale), Got: fmt.Sprintf("%d/%d s", pts, ix.Timescale())}
+			bad(robocache.Where{"frame": at}, "the joined file is not on its grid", fmt.Sprintf("%d/%d s", int64(at)*delta, scale), fmt.Sprintf("%d/%d s", pts, ix.Timescale()))
 		}
 		v := c.places[i]
 		v.from, v.to, v.done = float64(int64(at)*delta)/float64(scale), float64(int64(at+n)*delta)/float64(scale), true
 		at += n
 	}
-	return nil
+}
+
+// bad ends the work: something is malformed.
+func bad(where robocache.Where, msg, want, got string) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: where, Msg: msg, Want: want, Got: got})
 }
 
 // info is what info.json says of the camera: read off the first file written, not off a declaration.

@@ -1,9 +1,15 @@
 package write
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -26,70 +32,57 @@ type preparedColumn struct {
 
 // columns makes the columns of the bookkeeping features, or of all others, side by side: each has pages, compression and statistics of its own. The caller's goroutine is one of
 // those at work: of an episode of few rows a goroutine a column would cost as much as the column.
-func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, bookkeeping bool) error {
+func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, bookkeeping bool) {
 	var g errgroup.Group
 	var next atomic.Int64
-	work := func() (err error) {
-		defer guard.Malformed("write lerobot", &err)
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(w.feats) {
-				return nil
-			}
+	work := guard.Func("write lerobot", func() {
+		for i := int(next.Add(1)) - 1; i < len(w.feats); i = int(next.Add(1)) - 1 {
 			if f := &w.feats[i]; f.Kind != robocache.KindVideo && f.Default == bookkeeping {
-				if err := w.column(ctx, f, ep, &out[i]); err != nil {
-					return robocache.At(err, robocache.Where{"stream": f.Key})
-				}
+				w.column(ctx, f, ep, &out[i])
 			}
 		}
-	}
+	})
 	if !bookkeeping {
 		for range min(w.cfg.Encoders, len(w.feats)) - 1 {
 			g.Go(work)
 		}
 	}
-	err := work()
-	if others := g.Wait(); err == nil {
-		err = others
-	}
-	return err
+	guard.Check(cmp.Or(work(), g.Wait()))
 }
 
 // column makes one feature's column, and counts its rows where they are numbers or frames. The rows of a bookkeeping column lie in out.
-func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) (err error) {
+func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) {
+	defer guard.In("stream", f.Key)
 	switch f.Kind {
 	case robocache.KindText:
 		v := valuesOf(f.leaves)
 		for _, s := range ep.Text[f.Key] {
 			v[0].Text(s, 0, 1)
 		}
-		out.chunks, err = chunksOf(v)
-		return err
+		out.chunks = chunksOf(v)
 	case robocache.KindEvent:
 		v := valuesOf(f.leaves)
-		if err := languageLeaves(f.Key, v, ep.Text[f.Key]); err != nil {
-			return err
-		}
-		out.chunks, err = chunksOf(v)
-		return err
+		languageLeaves(f.Key, v, ep.Text[f.Key])
+		out.chunks = chunksOf(v)
 	case robocache.KindImage:
+		images := ep.Images[f.Key]
 		if ep.FrameStats[f.Key] == nil {
-			if err := w.lookAtStills(f, ep, out); err != nil {
-				return err
-			}
+			w.lookAtStills(f, images, out)
 		}
-		return stillColumn(f.leaves, ep.Images[f.Key], out)
+		names := make([][]byte, len(images))
+		for k, b := range images {
+			names[k] = []byte(stillName(k, b))
+		}
+		out.chunks = []*pqw.Chunk{guard.Must(f.leaves[0].Blobs(images)), guard.Must(f.leaves[1].Blobs(names))}
+	default:
+		if !f.Default {
+			out.raw = ep.Columns[f.Key]
+		}
+		out.chunks = []*pqw.Chunk{guard.Must(f.leaves[0].Rows(stored32(f.DType, out.raw), f.pattern))}
+		var err error
+		out.stats, out.lost, err = stats.NumericBytes(ctx, f.DType, f.Shape, out.raw, w.cfg.StatsBudget)
+		guard.Check(err)
 	}
-	if !f.Default {
-		out.raw = ep.Columns[f.Key]
-	}
-	c, err := f.leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
-	if err != nil {
-		return err
-	}
-	out.chunks = []*pqw.Chunk{c}
-	out.stats, out.lost, err = stats.NumericBytes(ctx, f.DType, f.Shape, out.raw, w.cfg.StatsBudget)
-	return err
 }
 
 // bookkeeping makes the rows of the five default columns of the episode whose turn it is.
@@ -136,4 +129,88 @@ func taskTexts(ep *EpisodeData) (out []string) {
 		}
 	}
 	return out
+}
+
+// valuesOf makes the collectors of columns, in file order: of what has no fixed rows.
+func valuesOf(columns []*pqw.Leaf) []*pqw.Values {
+	out := make([]*pqw.Values, len(columns))
+	for i, c := range columns {
+		out[i] = c.NewValues()
+	}
+	return out
+}
+
+// chunksOf ends the collectors.
+func chunksOf(values []*pqw.Values) []*pqw.Chunk {
+	out := make([]*pqw.Chunk, len(values))
+	for i, v := range values {
+		out[i] = guard.Must(v.Encode())
+	}
+	return out
+}
+
+// stored32 makes the 32-bit integers that Parquet has for narrower ones; other numbers lie there as they are.
+func stored32(d robocache.DType, raw []byte) []byte {
+	size := d.Size()
+	if !d.Integer() || size > 2 {
+		return raw
+	}
+	out := make([]byte, 0, len(raw)/size*4)
+	for ; len(raw) >= size; raw = raw[size:] {
+		v := uint32(raw[0])
+		if size == 2 {
+			v |= uint32(raw[1]) << 8
+		}
+		if d == robocache.Int8 || d == robocache.Int16 {
+			shift := 32 - 8*size
+			v = uint32(int32(v<<shift) >> shift)
+		}
+		out = binary.LittleEndian.AppendUint32(out, v)
+	}
+	return out
+}
+
+// stillName is the bare file name that the reference's recorder leaves beside embedded bytes.
+func stillName(k int, b []byte) string {
+	ext := "png"
+	switch {
+	case bytes.HasPrefix(b, []byte{0xff, 0xd8}):
+		ext = "jpg"
+	case bytes.HasPrefix(b, []byte("II*\x00")), bytes.HasPrefix(b, []byte("MM\x00*")):
+		ext = "tiff"
+	}
+	return fmt.Sprintf("frame-%06d.%s", k, ext)
+}
+
+// stillsAtOnce is how many frames are worth a goroutine.
+const stillsAtOnce = 16
+
+// lookAtStills counts embedded frames, several runs of them side by side: counts merge to the same whatever the split.
+func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedColumn) {
+	chosen := w.cfg.Frames.Choose(len(images))
+	look := w.cfg.Frames.Images(&f.Feature)
+	share := max(stillsAtOnce, (len(chosen)+w.cfg.Encoders-1)/w.cfg.Encoders)
+	parts := slices.Collect(slices.Chunk(chosen, share))
+	looks, errs := make([]*stats.Pixels, len(parts)), make([]error, len(parts))
+	var wg sync.WaitGroup
+	for i, part := range parts {
+		looks[i] = look.Empty()
+		wg.Go(func() {
+			errs[i] = guard.Func("write lerobot", func() {
+				for _, k := range part {
+					guard.Check(robocache.At(looks[i].AddStill(&robocache.FrameRef{Encoded: images[k]}), robocache.Where{"row": k}))
+				}
+			})()
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if errors.Is(err, robocache.ErrUnsupported) {
+			out.note = "no statistics of this camera: " + err.Error()
+			return
+		}
+		guard.Check(err)
+		look.Merge(looks[i])
+	}
+	out.look = look
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
@@ -21,28 +22,19 @@ import (
 
 // Write writes a dataset whose streams lie on one grid as LeRobot v3.0 at dst, a path or URI that can be written. WriteReport.Own is a *Report.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
-	return writeBy(ctx, src, opt, func(c *conversion) error { return c.at(ctx, dst) })
+	return writeBy(ctx, src, opt, func(c *conversion) { c.at(ctx, dst) })
 }
 
 // WriteStore is Write into an empty store.
 func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
-	return writeBy(ctx, src, opt, func(c *conversion) error { return c.into(ctx, dst) })
+	return writeBy(ctx, src, opt, func(c *conversion) { c.into(ctx, dst) })
 }
 
-func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions, run func(*conversion) error) (*robocache.WriteReport, error) {
-	c, err := newConversion(ctx, src, opt)
-	if err != nil {
-		return nil, err
-	}
+func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions, run func(*conversion)) (_ *robocache.WriteReport, err error) {
+	defer guard.Malformed("convert", &err)
+	c := guard.Must(newConversion(ctx, src, opt))
 	defer c.close()
-	if err := run(c); err != nil {
-		return nil, err
-	}
-	return c.told(), nil
-}
-
-// told is the report as those of all formats are.
-func (c *conversion) told() *robocache.WriteReport {
+	run(c)
 	r := c.report
 	out := &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings, Own: r}
 	for _, e := range r.Episodes {
@@ -50,40 +42,43 @@ func (c *conversion) told() *robocache.WriteReport {
 			out.LeftOut++
 		}
 	}
-	return out
+	return out, nil
 }
 
 // at runs the conversion to a destination.
-func (c *conversion) at(ctx context.Context, dst string) error {
+func (c *conversion) at(ctx context.Context, dst string) {
 	if c.opt.DryRun {
 		c.report.DryRun = true
-		return c.dryRun(ctx)
+		c.dryRun(ctx)
+		return
 	}
-	target, whole, err := openTarget(ctx, dst, c.opt.Resume)
-	if err != nil {
-		return err
+	if dst == "" {
+		guard.Fail(taken(dst, "no destination", ""))
 	}
+	target := guard.Must(store.OpenWritable(dst))
 	defer store.Close(target)
+	whole := free(ctx, target, dst, c.opt.Resume)
 	if path, ok := store.LocalPath(dst); ok && c.opt.Resume {
 		c.parts = filepath.Join(path, partsName)
 	}
 	if whole {
-		return c.conclude(ctx, target)
+		c.conclude(ctx, target)
+	} else {
+		c.into(ctx, target)
 	}
-	return c.into(ctx, target)
 }
 
 // newConversion plans a conversion.
-func newConversion(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (*conversion, error) {
-	o, err := settle(opt)
-	if err != nil {
-		return nil, err
-	}
-	c := &conversion{src: src, opt: *o, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
-	if err := c.plan(ctx); err != nil {
-		c.close()
-		return nil, err
-	}
+func newConversion(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (c *conversion, err error) {
+	c = &conversion{src: src, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	defer guard.Malformed("convert", &err)
+	c.opt = settle(opt)
+	c.plan(ctx)
 	return c, nil
 }
 
@@ -95,35 +90,28 @@ func (c *conversion) close() {
 }
 
 // into runs the conversion with its journal in the destination.
-func (c *conversion) into(ctx context.Context, target store.Writable) error {
+func (c *conversion) into(ctx context.Context, target store.Writable) {
 	j, err := openJournal(ctx, target, c.identity(), c.opt.Resume)
 	if err == nil {
-		err = c.run(ctx, target, j)
+		err = guard.Func("convert", func() { c.run(ctx, target, j) })()
 	}
 	if err == nil {
-		return target.Remove(ctx, journalName)
+		guard.Check(target.Remove(ctx, journalName))
+		return
 	}
 	// Without the caller's context: it may be the one that ended.
 	if bg := context.Background(); j != nil && (!c.opt.Resume || alone(bg, target)) {
 		_ = target.Remove(bg, journalName)
 	}
-	return err
+	guard.Fail(err)
 }
 
 // conclude ends a run that was killed when all was written but its journal not removed.
-func (c *conversion) conclude(ctx context.Context, target store.Writable) error {
-	if _, err := openJournal(ctx, target, c.identity(), true); err != nil {
-		return err
-	}
-	b, err := store.ReadFile(ctx, target, reportName, 1<<30)
-	if err != nil {
-		return err
-	}
+func (c *conversion) conclude(ctx context.Context, target store.Writable) {
+	guard.Must(openJournal(ctx, target, c.identity(), true))
 	c.report = &Report{}
-	if err := json.Unmarshal(b, c.report); err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "resume", Where: robocache.Where{"file": reportName}, Err: err, Hint: "empty the destination and begin again"}
-	}
-	return target.Remove(ctx, journalName)
+	resumed(reportName, guard.Must(store.ReadFile(ctx, target, reportName, 1<<30)), c.report)
+	guard.Check(target.Remove(ctx, journalName))
 }
 
 // conversion is one run of Write.
@@ -151,27 +139,17 @@ type feature struct {
 }
 
 // plan settles everything that must be known before the first episode is written.
-func (c *conversion) plan(ctx context.Context) error {
+func (c *conversion) plan(ctx context.Context) {
 	info := c.src.Info()
 	c.report.SourceFormat, c.report.SourceVersion, c.report.Aligned = info.Format, info.Version, c.opt.View != ""
-	misuse := func(msg, hint string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: msg, Hint: hint}
-	}
 	if c.opt.Threads <= 0 {
 		c.opt.Threads = runtime.GOMAXPROCS(0)
 	}
-	if c.fps = c.opt.FPS; c.fps.Zero() {
-		c.fps = info.FPS
-	}
-	if c.fps.Zero() {
-		return misuse("the dataset states no rate", "give that of its rows: --rows-hz, in Python rows_hz=")
+	if c.fps = cmp.Or(c.opt.FPS, info.FPS); c.fps.Zero() {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the dataset states no rate", Hint: "give that of its rows: --rows-hz, in Python rows_hz="})
 	}
 	c.report.FPS = c.fps
-	if c.opt.Episodes == nil {
-		for i := range info.Episodes {
-			c.opt.Episodes = append(c.opt.Episodes, i)
-		}
-	}
+	c.opt.Episodes = reader.Episodes(c.opt.Episodes, info.Episodes)
 	c.look = stats.NewLook(c.src, c.opt.out.Frames, c.opt.Threads)
 	c.pool = video.NewPool(256 << 20)
 	c.lib = video.LibraryOf(c.src)
@@ -179,12 +157,10 @@ func (c *conversion) plan(ctx context.Context) error {
 	c.decodes = err == nil
 	c.chooseFeatures()
 	if len(c.features) == 0 {
-		return c.nothingLeft()
+		c.nothingLeft()
 	}
-	if err := c.measure(ctx); err != nil {
-		return err
-	}
-	return c.chooseTimestamps(ctx)
+	c.measure(ctx)
+	c.chooseTimestamps(ctx)
 }
 
 // chooseFeatures takes what v3.0 can hold, and says what it cannot.
@@ -201,17 +177,18 @@ func (c *conversion) chooseFeatures() {
 		out := feature{Feature: f, source: f.Key}
 		out.Default, out.Clock, out.Masked = false, "", false
 		out.Key = legalKey(f.Key, taken)
-		if f.Kind == robocache.KindPointCloud || f.Kind == robocache.KindNumeric && f.Ragged() {
-			c.report.Dropped = append(c.report.Dropped, f.Key)
-			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, "rows of varying length (a point cloud) have no place in LeRobot")
-			continue
-		}
 		if f.Kind == robocache.KindImage && c.asVideo(&f) {
 			out.still, out.Kind, out.DType = true, robocache.KindVideo, robocache.Uint8
 		}
-		if err := CanWrite(out.Feature); err != nil {
+		why := ""
+		if f.Kind == robocache.KindPointCloud || f.Kind == robocache.KindNumeric && f.Ragged() {
+			why = "rows of varying length (a point cloud) have no place in LeRobot"
+		} else if err := CanWrite(out.Feature); err != nil {
+			why = err.Error()
+		}
+		if why != "" {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
-			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, err.Error())
+			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, why)
 			continue
 		}
 		if out.Key != f.Key {
@@ -232,14 +209,14 @@ func (c *conversion) chooseFeatures() {
 }
 
 // nothingLeft refuses a dataset of which only the bookkeeping columns would be written.
-func (c *conversion) nothingLeft() error {
+func (c *conversion) nothingLeft() {
 	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"dataset": c.src.Info().URI}, Msg: "no stream of the dataset can be written as LeRobot", Hint: "formats that keep point clouds: convert --to mcap"}
 	for _, f := range c.report.Findings {
 		if f.Code == "feature-dropped" {
 			e.Msg += fmt.Sprintf("; %v: %s", f.Where["stream"], f.Message)
 		}
 	}
-	return e
+	guard.Fail(e)
 }
 
 // asVideo says whether still images become video. Depth does not.
@@ -251,7 +228,7 @@ func (c *conversion) asVideo(f *robocache.Feature) bool {
 }
 
 // measure takes the size of each camera's images off its first file, of stills off the first image: declarations have been wrong.
-func (c *conversion) measure(ctx context.Context) error {
+func (c *conversion) measure(ctx context.Context) {
 	for i := range c.features {
 		f := &c.features[i]
 		still := f.still || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0)
@@ -259,30 +236,21 @@ func (c *conversion) measure(ctx context.Context) error {
 			continue
 		}
 		ref := make([]robocache.FrameRef, 1)
-		known := false
-		for _, e := range c.opt.Episodes {
+		_ = slices.ContainsFunc(c.opt.Episodes, func(e int) bool {
 			n := c.src.Len(e)
 			rows := []int{0, n / 2, n - 1}
 			if !still {
 				rows = rows[:1]
 			}
-			for _, k := range rows {
-				if known || k < 0 || k >= n {
-					continue
+			return n > 0 && slices.ContainsFunc(rows, func(k int) (known bool) {
+				err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref)
+				if guard.Check(ctx.Err()); err != nil || ref[0].Missing {
+					return false // what fails here is told in the episode's own turn
 				}
-				// What fails here is told in the episode's own turn.
-				if err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref); ctx.Err() != nil {
-					return ctx.Err()
-				} else if err == nil && !ref[0].Missing {
-					known = still && f.measureStill(&ref[0]) || !still && c.measureVideo(ctx, f, ref[0].Path)
-				}
-			}
-			if known {
-				break
-			}
-		}
+				return still && f.measureStill(&ref[0]) || !still && c.measureVideo(ctx, f, ref[0].Path)
+			})
+		})
 	}
-	return nil
 }
 
 // measureVideo takes the size of a camera's images off a file; false where that cannot be.
@@ -303,10 +271,8 @@ func (c *conversion) measureVideo(ctx context.Context, f *feature, path string) 
 
 // sizeOf is the size at which the images of a file are shown.
 func (c *conversion) sizeOf(ctx context.Context, path string) (w, h int, err error) {
-	file, err := c.lib.Acquire(ctx, path)
-	if err != nil {
-		return 0, 0, err
-	}
+	defer guard.Malformed("convert", &err)
+	file := guard.Must(c.lib.Acquire(ctx, path))
 	defer file.Release()
 	se := file.Index.Entries()[0]
 	if se.Rotation%180 != 0 {
@@ -357,7 +323,7 @@ func (c *conversion) sourceFindings() {
 const reportName = "meta/conversion.json"
 
 // run writes the dataset.
-func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) (err error) {
+func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) {
 	cfg := c.opt.out
 	cfg.FPS, cfg.Robot, cfg.PartsDir, cfg.Encoders, cfg.Extra, cfg.Tasks = c.fps, c.src.Info().Robot, c.parts, c.opt.Threads, map[string][]byte{}, c.chooseTasks()
 	cfg.Reuse = func(name, key string) bool { return j.has(ctx, name, key) }
@@ -372,33 +338,18 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		cfg.Features = append(cfg.Features, robocache.Feature{Key: RecordedTimestamps, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}})
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
-	w, err := NewWriter(ctx, target, cfg)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			if c.opt.Resume && j.worth(c.parts) {
-				w.Stop()
-			} else {
-				w.Abort()
-			}
-		}
-	}()
-	if err := c.write(ctx, w); err != nil {
-		return err
-	}
-	c.report.NumEpisodes, c.report.NumFrames = w.Episodes(), w.Frames()
-	c.report.Findings = append(c.report.Findings, w.Findings()...)
+	w := guard.Must(NewWriter(ctx, target, cfg))
+	defer func() { w.stop(c.opt.Resume && j.worth(c.parts)) }() // of a failure; after Close it does nothing
+	c.write(ctx, w)
+	c.report.NumEpisodes, c.report.NumFrames = w.written, w.rows
+	c.report.Findings = append(c.report.Findings, w.findings...)
 	maps.Copy(cfg.Splits, c.splits())
 	c.extras(ctx, cfg.Extra)
 	c.sourceFindings()
 	text, err := json.MarshalIndent(c.report, "", "  ")
-	if err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "report", Err: err}
-	}
+	guard.Check(robocache.At(err, robocache.Where{"file": reportName}))
 	cfg.Extra[reportName] = append(text, '\n')
-	return w.Close(ctx)
+	guard.Check(w.Close(ctx))
 }
 
 // splits gives the source's as ranges of the episodes that were written, and finds those that are none.
@@ -430,8 +381,7 @@ func (c *conversion) extras(ctx context.Context, out map[string][]byte) {
 }
 
 // dryRun reads what a run would read of the metadata and the sample tables, and writes nothing.
-func (c *conversion) dryRun(ctx context.Context) (err error) {
-	defer guard.Malformed("convert", &err)
+func (c *conversion) dryRun(ctx context.Context) {
 	c.chooseTasks()
 	if c.timestamps {
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
@@ -462,5 +412,31 @@ func (c *conversion) dryRun(ctx context.Context) (err error) {
 	c.report.NumFrames = from
 	c.splits()
 	c.sourceFindings()
-	return nil
+}
+
+// chooseTasks gives the tasks that keep their numbers (C3), and fills in the report's map.
+func (c *conversion) chooseTasks() []string {
+	tasks := slices.Clone(c.src.Info().Tasks)
+	slices.SortStableFunc(tasks, func(a, b robocache.Task) int { return cmp.Compare(a.Index, b.Index) })
+	number := map[string]int64{}
+	var texts []string
+	same := true
+	for _, t := range tasks {
+		n, ok := number[t.Text]
+		if !ok {
+			n = int64(len(texts))
+			number[t.Text] = n
+			texts = append(texts, t.Text)
+		}
+		same = same && n == t.Index
+		c.report.Tasks = append(c.report.Tasks, TaskMap{Old: t.Index, New: n, Text: t.Text})
+	}
+	if !same {
+		sev := robocache.SeverityInfo
+		if slices.ContainsFunc(c.features, func(f feature) bool { return strings.HasPrefix(f.Key, "annotation.") }) {
+			sev = robocache.SeverityWarning
+		}
+		c.find(sev, "tasks-renumbered", nil, "task numbers were not 0…n−1, each text once: columns that hold task numbers (annotations) still hold the old ones; see the report's tasks")
+	}
+	return texts
 }

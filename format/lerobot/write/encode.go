@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -102,11 +103,9 @@ func (g *encodedGroup) part(j, from int) *encodedPart {
 func (g *encodedGroup) together(ctx context.Context) (err error) {
 	defer guard.Malformed("write lerobot", &err)
 	w, f := g.w, &g.camera.feature
-	if err := w.openTemp(); err != nil {
-		return err
-	}
+	w.openTemp()
 	if f.Width <= 0 || f.Height <= 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "the size of the frames is not known", Hint: "set the feature's Height and Width"}
+		return misuse(nil, "the size of the frames is not known", "", "", "set the feature's Height and Width")
 	}
 	g.name = fmt.Sprintf("%d-%06d.mp4", slices.Index(w.keys, f.Key), g.n)
 	file := filepath.Join(w.temp, g.name)
@@ -123,10 +122,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 		// Under a name of its own: the encoder of a run that was killed may still be ending its file.
 		made = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
 	}
-	enc, err := g.newEncoder(ctx, made)
-	if err != nil {
-		return err
-	}
+	enc := g.newEncoder(ctx, made)
 	ended := false
 	defer func() {
 		if !ended { // an error, or a panic: no encoder stays behind
@@ -150,9 +146,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 			continue
 		}
 		for ; at%g.gop() > 0; at++ {
-			if err := enc.Write(last); err != nil {
-				return err
-			}
+			guard.Check(enc.Write(last))
 		}
 	}
 	if at == 0 { // no episode gave a frame
@@ -162,13 +156,11 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 	if err := enc.Close(); err != nil || made == file {
 		return err
 	}
-	if err := os.Rename(made, file); err != nil {
-		return robocache.At(err, robocache.Where{"file": file})
+	guard.Check(robocache.At(os.Rename(made, file), robocache.Where{"file": file}))
+	if !failed {
+		g.keep(file)
 	}
-	if failed {
-		return nil
-	}
-	return g.keep(file)
+	return nil
 }
 
 // feed gives the encoder the frames of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
@@ -186,7 +178,7 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 	}
 	err = ep.Videos[f.Key].Frames(func(p []byte) error {
 		if n == ep.Length {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "more frames than rows"}
+			return misuse(nil, "more frames than rows", "", "", "")
 		}
 		if count && chosen[n] {
 			if f.Depth != nil {
@@ -195,10 +187,7 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 				part.look.Add8(p, f.Width)
 			}
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := enc.Write(p); err != nil {
+		if err := cmp.Or(ctx.Err(), enc.Write(p)); err != nil {
 			return err
 		}
 		if n++; n == ep.Length || last == nil {
@@ -207,13 +196,13 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 		return nil
 	})
 	if err == nil && n != ep.Length {
-		err = &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "images", Want: strconv.Itoa(ep.Length), Got: strconv.Itoa(n)}
+		err = misuse(nil, "images", strconv.Itoa(ep.Length), strconv.Itoa(n), "")
 	}
 	return n, last, err
 }
 
 // newEncoder starts the encoder. Where no codec was asked for and the default does not take the size, H.264 does.
-func (g *encodedGroup) newEncoder(ctx context.Context, path string) (*video.Encoder, error) {
+func (g *encodedGroup) newEncoder(ctx context.Context, path string) *video.Encoder {
 	v, f := g.w.cfg.Video, &g.camera.feature
 	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: g.w.cfg.FPS, Gray12: f.Depth != nil}
 	e, err := video.NewEncoder(ctx, path, cfg)
@@ -221,18 +210,18 @@ func (g *encodedGroup) newEncoder(ctx context.Context, path string) (*video.Enco
 		cfg.Codec, cfg.Preset = video.H264, ""
 		if h, herr := video.NewEncoder(ctx, path, cfg); herr == nil {
 			g.notes = append(g.notes, preparedNote{"codec-replaced", f.Key, "encoded as H.264: " + err.Error()})
-			return h, nil
+			return h
 		}
 	}
-	return e, err
+	return guard.Must(e, err)
 }
 
 // openTemp makes the folder for encoded episodes.
-func (w *Writer) openTemp() error {
+func (w *Writer) openTemp() {
 	w.tempMu.Lock()
 	defer w.tempMu.Unlock()
 	if w.temp != "" {
-		return nil
+		return
 	}
 	var err error
 	dir := w.cfg.PartsDir
@@ -241,12 +230,10 @@ func (w *Writer) openTemp() error {
 	} else {
 		dir, err = os.MkdirTemp(w.cfg.TempDir, "robocache-encode-*")
 	}
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": dir})
-	}
+	guard.Check(robocache.At(err, robocache.Where{"file": dir}))
 	w.temp = dir
 	w.tempStore, err = store.Open(dir)
-	return err
+	guard.Check(err)
 }
 
 // closeTemp ends the use of parts that were encoded for this dataset.

@@ -30,7 +30,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 	rows := reader.Rows(e, 0, n)
 	ep := &EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]VideoPart{},
 		FrameStats: map[string]*stats.Pixels{}, Listed: meta.Tasks}
-	ep.Tasks = guard.Must(c.tasksOf(ctx, rows, meta))
+	ep.Tasks = c.tasksOf(ctx, rows, meta)
 	for i := range c.features {
 		f := &c.features[i]
 		switch {
@@ -41,7 +41,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 		case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
 			ep.Text[f.Key], err = c.src.Text(ctx, f.source, rows)
 		case f.Kind == robocache.KindImage:
-			err = c.stills(ctx, f, rows, ep, t)
+			err = c.stills(ctx, f, rows, ep)
 		case f.still:
 			t.m.Video[f.Key] = stillVerdict
 			ep.Videos[f.Key] = VideoPart{Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) }}
@@ -55,8 +55,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 		guard.Check(robocache.At(err, robocache.Where{"stream": f.source}))
 	}
 	if c.timestamps {
-		timestamps, _, err := c.recorded(ctx, e)
-		guard.Check(err)
+		timestamps, _ := c.recorded(ctx, e)
 		var raw []byte
 		for _, v := range timestamps {
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
@@ -70,18 +69,13 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 }
 
 // tasksOf gives a task text a row; "" where the source has no tasks.
-func (c *conversion) tasksOf(ctx context.Context, rows []robocache.Row, meta robocache.Episode) ([]string, error) {
+func (c *conversion) tasksOf(ctx context.Context, rows []robocache.Row, meta robocache.Episode) []string {
 	texts, err := c.src.Text(ctx, "task", rows)
-	if err == nil {
-		return texts, nil
-	}
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrUnsupported) {
-		if len(meta.Tasks) > 0 {
-			return meta.Tasks[:1], nil
-		}
-		return []string{""}, nil
+		return append(slices.Clone(meta.Tasks), "")[:1]
 	}
-	return nil, err
+	guard.Check(err)
+	return texts
 }
 
 // stillBlock is how many rows of still images are read at a time: they come with their bytes.
@@ -97,11 +91,13 @@ func (c *conversion) images(ctx context.Context, f *feature, rows []robocache.Ro
 			return err
 		}
 		for k := range part {
-			r := &part[k]
+			r, err := &part[k], error(nil)
 			if r.Missing && !f.masked || r.Path != "" {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": rows[k].Index}, Msg: "the row has no image", Hint: "leave the episode out"}
+				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the row has no image", Hint: "leave the episode out"}
+			} else {
+				err = fn(r)
 			}
-			if err := fn(r); err != nil {
+			if err != nil {
 				return robocache.At(err, robocache.Where{"row": rows[k].Index})
 			}
 		}
@@ -111,18 +107,15 @@ func (c *conversion) images(ctx context.Context, f *feature, rows []robocache.Ro
 }
 
 // stills takes the images as bytes of files: encoded ones as they are.
-func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *EpisodeData, t *turn) error {
-	var out [][]byte
-	err := c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
+func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *EpisodeData) error {
+	return c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
 		if r.Missing {
 			r = &robocache.FrameRef{Raw: black(f)}
 		}
 		b, err := video.EncodeImage(r)
-		out = append(out, b)
+		ep.Images[f.Key] = append(ep.Images[f.Key], b)
 		return err
 	})
-	ep.Images[f.Key] = out
-	return err // the writer looks at the bytes itself
 }
 
 // black stands for an image that is not there.
@@ -144,11 +137,11 @@ func (c *conversion) drawn(ctx context.Context, f *feature, rows []robocache.Row
 			last = robocache.FrameRef{}
 		case buf != nil && same(r, &last):
 		default:
-			var err error
-			if buf, err = stats.Still(r, spec, buf); err != nil {
+			b, err := stats.Still(r, spec, buf)
+			if err != nil {
 				return err
 			}
-			last = *r
+			buf, last = b, *r
 		}
 		return yield(buf)
 	})
@@ -286,17 +279,16 @@ func (c *conversion) frames(ctx context.Context, f *feature, refs []robocache.Fr
 
 // recorded gives the timestamps of an episode as the source has them, in seconds, and how much later than row 0 they may begin: timestamps that are
 // no column of the source, but a clock that counts from anywhere (1970), are not kept for where they begin alone.
-func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64, start float64, err error) {
-	defer guard.Malformed("convert", &err)
+func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64, start float64) {
 	n := c.src.Len(e)
 	if f := c.src.Info().Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() && (f.DType == robocache.Float64 || f.DType == robocache.Float32) {
 		raw := make([]byte, n*f.DType.Size())
 		guard.Check(robocache.At(c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw), robocache.Where{"stream": "timestamp"}))
-		return robocache.Float64s(nil, f.DType, raw), 0, nil
+		return robocache.Float64s(nil, f.DType, raw), 0
 	}
 	times := guard.Must(c.src.Times(ctx, e, ""))
 	if len(times) != n {
-		return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))})
 	}
 	for _, t := range times {
 		timestamps = append(timestamps, float64(t)/1e9)
@@ -304,24 +296,20 @@ func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64,
 	if n > 0 {
 		start = timestamps[0]
 	}
-	return timestamps, start, nil
+	return timestamps, start
 }
 
 // chooseTimestamps looks whether any recorded timestamp says something else than frame_index/fps, beyond float32's rounding.
-func (c *conversion) chooseTimestamps(ctx context.Context) error {
-	if c.opt.noTimestamps {
-		return nil
-	}
-	for _, f := range c.features {
-		if f.Key == RecordedTimestamps {
-			return nil // an earlier conversion has kept them
-		}
+func (c *conversion) chooseTimestamps(ctx context.Context) {
+	if c.opt.noTimestamps || slices.ContainsFunc(c.features, func(f feature) bool { return f.Key == RecordedTimestamps }) { // an earlier conversion has kept them
+		return
 	}
 	for _, e := range c.opt.Episodes {
-		t, start, err := c.recorded(ctx, e)
-		if err != nil {
+		var t []float64
+		var start float64
+		if err := guard.Func("convert", func() { t, start = c.recorded(ctx, e) })(); err != nil {
 			if ctx.Err() != nil || !c.opt.SkipBad {
-				return robocache.At(err, robocache.Where{"episode": e})
+				guard.Fail(robocache.At(err, robocache.Where{"episode": e}))
 			}
 			continue
 		}
@@ -330,9 +318,8 @@ func (c *conversion) chooseTimestamps(ctx context.Context) error {
 			if d := math.Abs(v - want); !(d <= 1e-6+(want-start)*1.2e-7) {
 				c.timestamps = true
 				c.find(robocache.SeverityInfo, "timestamps-kept", robocache.Where{"episode": e, "row": k}, fmt.Sprintf("recorded timestamps are not frame_index/fps (first: %g for %g s): they are kept as %s", v, want, RecordedTimestamps))
-				return nil
+				return
 			}
 		}
 	}
-	return nil
 }

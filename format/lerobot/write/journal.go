@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -39,8 +42,9 @@ func (c *conversion) identity() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func openJournal(ctx context.Context, dst store.Writable, id string, resume bool) (*journal, error) {
-	j := &journal{dst: dst, ID: id, Mp4: map[string]journalFile{}}
+func openJournal(ctx context.Context, dst store.Writable, id string, resume bool) (j *journal, err error) {
+	defer guard.Malformed("resume", &err)
+	j = &journal{dst: dst, ID: id, Mp4: map[string]journalFile{}}
 	if resume {
 		b, err := store.ReadFile(ctx, dst, journalName, 64<<20)
 		switch {
@@ -49,9 +53,7 @@ func openJournal(ctx context.Context, dst store.Writable, id string, resume bool
 			return nil, err
 		default:
 			var old journal
-			if err := json.Unmarshal(b, &old); err != nil {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "resume", Where: robocache.Where{"file": journalName}, Err: err, Hint: "empty the destination and begin again"}
-			}
+			resumed(journalName, b, &old)
 			if old.ID != id {
 				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "resume", Where: robocache.Where{"dataset": dst.URI()}, Msg: "another conversion was interrupted here: another source, or other options", Hint: "give the same options, or empty the destination"}
 			}
@@ -63,20 +65,15 @@ func openJournal(ctx context.Context, dst store.Writable, id string, resume bool
 	return j, j.write(ctx)
 }
 
+// resumed reads a file that an interrupted conversion left.
+func resumed(name string, b []byte, v any) {
+	if err := json.Unmarshal(b, v); err != nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "resume", Where: robocache.Where{"file": name}, Err: err, Hint: "empty the destination and begin again"})
+	}
+}
+
 func (j *journal) write(ctx context.Context) error {
-	b, err := json.Marshal(j)
-	if err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"file": journalName}, Err: err}
-	}
-	w, err := j.dst.Create(ctx, journalName)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(b); err != nil {
-		w.Abort()
-		return err
-	}
-	return w.Commit()
+	return store.Put(ctx, j.dst, journalName, guard.Must(json.Marshal(j)))
 }
 
 // worth says that there is something that a resumed run would take over.
@@ -107,4 +104,40 @@ func (j *journal) add(ctx context.Context, name, key string) error {
 	}
 	j.Mp4[name] = journalFile{Key: key, Size: e.Size}
 	return j.write(ctx)
+}
+
+// staleAge is how long nobody has written to an unfinished file before it counts as left behind.
+const staleAge = time.Hour
+
+func taken(dst, msg, hint string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: msg, Hint: hint}
+}
+
+// free refuses a destination that holds anything, but for what an interrupted conversion left. whole says that only its end is missing: the dataset is
+// there, and its journal.
+func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole bool) {
+	files := guard.Must(w.List(ctx, ""))
+	has := func(name string) bool {
+		return slices.ContainsFunc(files, func(f store.Entry) bool { return f.Name == name })
+	}
+	journal, dataset := has(journalName), has("meta/info.json")
+	switch whole = dataset && journal && resume; {
+	case len(files) == 0, whole:
+	case !journal && dataset:
+		guard.Fail(taken(dst, "there is a dataset here already", "choose an empty destination"))
+	case !journal:
+		guard.Fail(taken(dst, "the destination is not empty", "choose an empty destination"))
+	case !resume:
+		guard.Fail(taken(dst, "an interrupted conversion lies here", "resume it, or empty the destination"))
+	}
+	if l, ok := w.(*store.Local); ok {
+		// What a kill left unfinished. Where there is a journal or the caller resumes, nobody else writes here; a kill while the first
+		// journal was written leaves none, and then only what is old is surely nobody's.
+		age := staleAge
+		if journal || resume {
+			age = 0
+		}
+		guard.Must(l.Sweep(ctx, age))
+	}
+	return whole
 }

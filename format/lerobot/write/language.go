@@ -1,7 +1,6 @@
 package write
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 )
 
 // languageColumn is LIST<struct{role, content, style[, timestamp], camera, tool_calls}>: lerobot's two language columns.
-func languageColumn(key string) (outColumn, error) {
+func languageColumn(key string) outColumn {
 	if key != languagePersistent && key != languageEvents {
-		return outColumn{}, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": key}, Msg: "lerobot has two event columns, language_persistent and language_events"}
+		unsupported(key, "lerobot has two event columns, language_persistent and language_events")
 	}
 	var names []string
 	var nodes []parquet.Node
@@ -53,7 +53,7 @@ func languageColumn(key string) (outColumn, error) {
 	item := arrow.Field{Name: "element", Type: arrow.StructOf(fields...), Nullable: true}
 	return outColumn{name: key, node: parquet.Optional(parquet.List(parquet.Optional(newGroup(names, nodes)))),
 		field: arrow.Field{Name: key, Type: arrow.ListOfField(item), Nullable: true},
-		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}, nil
+		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}
 }
 
 type languageItem struct {
@@ -66,13 +66,12 @@ type languageItem struct {
 }
 
 // languageLeaves puts JSON rows into the leaves of a language column: role, content, style, [timestamp,] camera, tool_calls.
-func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
+func languageLeaves(key string, leaves []*pqw.Values, rows []string) {
 	for i, row := range rows {
 		var items []languageItem
 		if row != "" {
-			d := json.NewDecoder(bytes.NewReader([]byte(row)))
-			if err := d.Decode(&items); err != nil {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"stream": key, "index": i}, Want: "a JSON list of objects", Got: clip(row), Err: err}
+			if err := json.NewDecoder(strings.NewReader(row)).Decode(&items); err != nil {
+				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"stream": key, "index": i}, Want: "a JSON list of objects", Got: clip(row), Err: err})
 			}
 		}
 		if len(items) == 0 {
@@ -121,7 +120,6 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 			}
 		}
 	}
-	return nil
 }
 
 func clip(s string) string {

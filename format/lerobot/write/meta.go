@@ -15,7 +15,7 @@ import (
 )
 
 // writeStats writes meta/stats.json.
-func (w *Writer) writeStats(ctx context.Context) error {
+func (w *Writer) writeStats(ctx context.Context) {
 	all, _, err := w.collect.Stats(ctx) // values left out were told episode by episode
 	guard.Check(err)
 	for key, p := range w.looks {
@@ -23,19 +23,18 @@ func (w *Writer) writeStats(ctx context.Context) error {
 			all[key] = fs
 		}
 	}
-	return w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(all)))
+	w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(all)))
 }
 
 // writeTexts writes the tasks, the card and the extras.
-func (w *Writer) writeTexts(ctx context.Context) error {
-	guard.Check(w.writeTasks(ctx))
+func (w *Writer) writeTexts(ctx context.Context) {
+	w.writeTasks(ctx)
 	for _, n := range slices.Sorted(maps.Keys(w.cfg.Extra)) {
-		guard.Check(w.put(ctx, n, w.cfg.Extra[n]))
+		w.put(ctx, n, w.cfg.Extra[n])
 	}
 	if _, ok := w.cfg.Extra["README.md"]; !ok {
-		return w.put(ctx, "README.md", w.card())
+		w.put(ctx, "README.md", w.card())
 	}
-	return nil
 }
 
 // pandasTasks makes the text the index of the frame: without it the reference takes the number for the text.
@@ -43,20 +42,17 @@ const pandasTasks = `{"index_columns": ["task"], "column_indexes": [{"name": nul
 	`"columns": [{"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null}, ` +
 	`{"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}], "attributes": {}, "creator": {"library": "robocache", "version": "` + writerFormatVersion + `"}, "pandas_version": "2.3.3"}`
 
-func (w *Writer) writeTasks(ctx context.Context) error {
+func (w *Writer) writeTasks(ctx context.Context) {
 	schema, meta := schemaOf([]outColumn{scalarColumn("task_index", robocache.Int64, false), scalarColumn("task", robocache.String, false)}, "pandas", pandasTasks)
 	leaves := valuesOf(guard.Must(pqw.Leaves(schema)))
 	for i, text := range w.texts {
 		leaves[0].Int64(int64(i), 0, 1)
 		leaves[1].Text(text, 0, 1)
 	}
-	chunks := guard.Must(chunksOf(leaves))
-	t := guard.Must(w.createTable(ctx, "meta/tasks.parquet", schema, meta))
-	if err := t.Append(int64(len(w.texts)), chunks); err != nil {
-		t.out.Abort()
-		return robocache.At(err, robocache.Where{"file": t.name})
-	}
-	return t.close()
+	t := w.createTable(ctx, "meta/tasks.parquet", schema, meta)
+	defer t.out.Abort()
+	t.append(int64(len(w.texts)), chunksOf(leaves))
+	t.close()
 }
 
 // jsonObject is a JSON object that keeps the order of its keys.
@@ -73,31 +69,22 @@ func (o jsonObject) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		k, err := jsonMarshal(e.key)
-		if err != nil {
-			return nil, err
-		}
-		v, err := jsonMarshal(e.value)
-		if err != nil {
-			return nil, err
-		}
-		b = append(append(append(b, k...), ':'), v...)
+		b = append(append(append(b, jsonMarshal(e.key)...), ':'), jsonMarshal(e.value)...)
 	}
 	return append(b, '}'), nil
 }
 
-// marshal is json.Marshal without its escapes for HTML.
-func jsonMarshal(v any) ([]byte, error) {
+// jsonMarshal is json.Marshal without its escapes for HTML.
+func jsonMarshal(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	guard.Check(e.Encode(v))
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func (w *Writer) info() ([]byte, error) {
+func (w *Writer) info() []byte {
+	defer guard.In("file", "meta/info.json")
 	var features jsonObject
 	for _, f := range w.feats {
 		dtype, shape := f.DType.String(), f.Shape
@@ -109,11 +96,8 @@ func (w *Writer) info() ([]byte, error) {
 			shape = []int{1}
 		}
 		switch f.Kind {
-		case robocache.KindImage:
-			dtype = "image"
-			shape, names = frameShape(&f.Feature, names)
-		case robocache.KindVideo:
-			dtype = "video"
+		case robocache.KindImage, robocache.KindVideo:
+			dtype = string(f.Kind)
 			shape, names = frameShape(&f.Feature, names)
 		case robocache.KindText:
 			dtype = "string"
@@ -147,16 +131,10 @@ func (w *Writer) info() ([]byte, error) {
 		{"data_path", defaultDataPath}, {"video_path", videoPath}, {"robot_type", robot},
 		{"splits", splits},
 	}
-	raw, err := jsonMarshal(info)
-	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"file": "meta/info.json"}, Err: err}
-	}
 	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "    "); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"file": "meta/info.json"}, Err: err}
-	}
+	guard.Check(json.Indent(&b, jsonMarshal(info), "", "    "))
 	b.WriteByte('\n')
-	return b.Bytes(), nil
+	return b.Bytes()
 }
 
 // deep says of frames that they are depth, which their source may say by their type alone: 16 bits, or floats.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
@@ -31,13 +32,14 @@ type preparedNote struct {
 func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error {
 	errs := make([]error, len(eps))
 	for i, ep := range eps {
-		if errs[i] = w.check(ep); errs[i] == nil {
+		errs[i] = guard.Func("write lerobot", func() {
+			w.check(ep)
 			ep.prepared = &preparedEpisode{parts: map[string]*encodedPart{}, columns: make([]preparedColumn, len(w.feats))}
 			if ep.FrameStats == nil {
 				ep.FrameStats = map[string]*stats.Pixels{}
 			}
-			errs[i] = w.prepareColumns(ctx, ep)
-		}
+			w.prepareColumns(ctx, ep)
+		})()
 	}
 	made := make([]*encodedGroup, len(w.keys))
 	var wg sync.WaitGroup
@@ -77,12 +79,9 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 }
 
 // prepareColumns makes the columns of an episode, but for those that follow from where it will stand.
-func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) (err error) {
-	defer guard.Malformed("write lerobot", &err)
+func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) {
 	p := ep.prepared
-	if err := w.columns(ctx, ep, p.columns, false); err != nil {
-		return err
-	}
+	w.columns(ctx, ep, p.columns, false)
 	for i := range w.feats {
 		switch c := &p.columns[i]; {
 		case c.look != nil:
@@ -91,7 +90,6 @@ func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) (err error
 			p.notes = append(p.notes, preparedNote{"no-image-statistics", w.feats[i].Key, c.note})
 		}
 	}
-	return nil
 }
 
 // Size is what an episode takes in memory, with what Prepare made of it.
@@ -158,22 +156,14 @@ type keptEpisode struct {
 	FrameStats *stats.Pixels `json:"pictures,omitempty"`
 }
 
-func (g *encodedGroup) keep(file string) error {
-	st, err := os.Stat(file)
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": file})
-	}
-	k := keptPart{Size: st.Size(), Notes: g.notes}
+func (g *encodedGroup) keep(file string) {
+	defer guard.In("file", file)
+	k := keptPart{Size: guard.Must(os.Stat(file)).Size(), Notes: g.notes}
 	for _, p := range g.parts {
 		k.Episodes = append(k.Episodes, keptEpisode{p.from, p.to, p.look})
 	}
-	b, err := json.Marshal(k)
-	if err == nil {
-		if err = os.WriteFile(file+".tmp", b, 0o644); err == nil {
-			err = os.Rename(file+".tmp", file+".json")
-		}
-	}
-	return robocache.At(err, robocache.Where{"file": file + ".json"})
+	guard.Check(os.WriteFile(file+".tmp", guard.Must(json.Marshal(k)), 0o644))
+	guard.Check(os.Rename(file+".tmp", file+".json"))
 }
 
 // kept takes over what an interrupted run encoded.
@@ -187,13 +177,8 @@ func (g *encodedGroup) kept(file string) bool {
 		old.Episodes = append(old.Episodes, keptEpisode{FrameStats: g.w.cfg.Frames.Images(&g.camera.feature)})
 	}
 	st, err := os.Stat(file)
-	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() || len(old.Episodes) != len(g.eps) {
+	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() || !slices.EqualFunc(old.Episodes, g.eps, func(e keptEpisode, ep *EpisodeData) bool { return e.To-e.From == ep.Length }) {
 		return false
-	}
-	for j, e := range old.Episodes {
-		if e.To-e.From != g.eps[j].Length {
-			return false
-		}
 	}
 	for j, e := range old.Episodes {
 		p := g.part(j, e.From)

@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -121,7 +122,7 @@ func (c *conversion) estimate(group []int) (n int64) {
 // ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting. Where groups are
 // large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that are finished), stay within aheadBytes,
 // but for the one whose turn is next.
-func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn) error) error {
+func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn)) {
 	ctx, stop := context.WithCancel(ctx)
 	var admit sync.WaitGroup
 	var work errgroup.Group
@@ -155,47 +156,42 @@ func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn) erro
 		select {
 		case turns = <-places[i]:
 		case <-ctx.Done():
-			return ctx.Err()
+			guard.Fail(ctx.Err())
 		}
 		var size int64
 		for k, t := range turns {
 			size += t.size()
-			if err := take(t); err != nil {
-				return err
-			}
+			take(t)
 			turns[k] = nil
 		}
 		r.leave(size)
 	}
-	return nil
 }
 
 // write takes the episodes in their turn.
-func (c *conversion) write(ctx context.Context, w *Writer) (err error) {
-	defer guard.Malformed("convert", &err)
-	return c.ahead(ctx, w, func(t *turn) error {
+func (c *conversion) write(ctx context.Context, w *Writer) {
+	// skip leaves an episode out where its error lets it; else the work ends.
+	skip := func(t *turn, err error, place string, bearable bool) {
+		if ctx.Err() != nil || !c.opt.SkipBad || !bearable {
+			guard.Fail(robocache.At(err, robocache.Where{place: t.e}))
+		}
+		c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": t.e}, err.Error())
+		t.m.New, t.m.FromIndex = -1, 0
+	}
+	c.ahead(ctx, w, func(t *turn) {
 		c.report.Findings = append(c.report.Findings, t.findings...)
 		if t.err != nil {
-			if ctx.Err() != nil || !c.opt.SkipBad {
-				return robocache.At(t.err, robocache.Where{"episode": t.e})
-			}
-			c.skip(t.e, t.err)
-			t.m.New = -1
+			skip(t, t.err, "episode", true)
 		}
 		if t.m.New >= 0 {
-			t.m.New, t.m.FromIndex = w.Episodes(), w.Frames()
+			t.m.New, t.m.FromIndex = w.written, w.rows
 			err := t.made
 			if err == nil {
 				err = w.AddEpisode(ctx, *t.ep)
 			}
 			if err != nil {
 				// Pixels that cannot be decoded show only here. What the machine lacks is no fault of the episode.
-				bad := errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound)
-				if ctx.Err() != nil || !c.opt.SkipBad || !bad || w.Failed() != nil {
-					return robocache.At(err, robocache.Where{"source episode": t.e})
-				}
-				c.skip(t.e, err)
-				t.m.New, t.m.FromIndex = -1, 0
+				skip(t, err, "source episode", (errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound)) && w.failed == nil)
 			}
 			c.count(t.m)
 		}
@@ -203,10 +199,73 @@ func (c *conversion) write(ctx context.Context, w *Writer) (err error) {
 		if c.opt.Progress != nil {
 			c.opt.Progress(t.at+1, len(c.opt.Episodes))
 		}
-		return nil
 	})
 }
 
-func (c *conversion) skip(episode int, err error) {
-	c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": episode}, err.Error())
+// limiter lets groups in, while there is room for them: so many at once, and so many bytes. A group says how large it will be; how much larger or
+// smaller those were that are finished corrects what the others say, and until one is finished their own estimate stands.
+type limiter struct {
+	mu       sync.Mutex
+	free     *sync.Cond
+	atOnce   int
+	limit    int64
+	inside   int     // groups that entered and did not leave
+	held     int64   // bytes of those that are finished
+	underway int64   // estimates of those that are not
+	ratio    float64 // the largest of size to estimate, of those that are finished; 0: none is
+	closed   bool
+}
+
+func newLimiter(atOnce int, limit int64) *limiter {
+	r := &limiter{atOnce: atOnce, limit: limit}
+	r.free = sync.NewCond(&r.mu)
+	return r
+}
+
+// enter waits for room for a group that says its size; false where the limiter was closed. One alone always has room.
+func (r *limiter) enter(estimate int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.closed && r.full(estimate) {
+		r.free.Wait()
+	}
+	r.inside, r.underway = r.inside+1, r.underway+estimate
+	return !r.closed
+}
+
+// full says that a group must wait.
+func (r *limiter) full(estimate int64) bool {
+	return r.inside > 0 && (r.inside >= r.atOnce || r.expect(r.underway+estimate) > r.limit)
+}
+
+// expect is what will be held once groups of some estimate are finished.
+func (r *limiter) expect(estimate int64) int64 {
+	if r.ratio > 0 {
+		estimate = int64(math.Ceil(min(float64(estimate)*r.ratio, 1<<60)))
+	}
+	return r.held + estimate
+}
+
+// finished tells how large a group is, and what was estimated.
+func (r *limiter) finished(estimate, size int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.underway -= estimate
+	r.held, r.ratio = r.held+size, max(r.ratio, float64(size)/float64(max(estimate, 1)))
+	r.free.Broadcast()
+}
+
+// leave takes a group away.
+func (r *limiter) leave(size int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inside, r.held = r.inside-1, r.held-size
+	r.free.Broadcast()
+}
+
+func (r *limiter) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.free.Broadcast()
 }

@@ -119,14 +119,11 @@ func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 func rawf(format string, a ...any) json.RawMessage { return json.RawMessage(fmt.Sprintf(format, a...)) }
 
 // nodeOf makes the column of a feature; nil for video, which has none.
-func nodeOf(f *robocache.Feature) (*outColumn, error) {
-	unsupported := func(msg string) error {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": f.Key}, Msg: msg}
-	}
+func nodeOf(f *robocache.Feature) *outColumn {
 	var c outColumn
 	switch f.Kind {
 	case robocache.KindVideo:
-		return nil, nil
+		return nil
 	case robocache.KindImage:
 		c = outColumn{name: f.Key,
 			node: parquet.Optional(newGroup([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))), parquet.Optional(plain(parquet.String()))})),
@@ -135,18 +132,14 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 			hf: json.RawMessage(`{"_type": "Image"}`)}
 	case robocache.KindText:
 		if !f.Scalar() {
-			return nil, unsupported("lerobot has text features of shape [1] only")
+			unsupported(f.Key, "lerobot has text features of shape [1] only")
 		}
 		c = scalarColumn(f.Key, robocache.String, true)
 	case robocache.KindEvent:
-		lc, err := languageColumn(f.Key)
-		if err != nil {
-			return nil, err
-		}
-		c = lc
+		c = languageColumn(f.Key)
 	case robocache.KindNumeric, robocache.KindPointCloud:
 		if leaf, _ := leafOf(f.DType); leaf == nil || f.DType == robocache.String {
-			return nil, unsupported("lerobot has no column of type " + f.DType.String())
+			unsupported(f.Key, "lerobot has no column of type "+f.DType.String())
 		}
 		switch n := len(f.Shape); {
 		case f.Scalar():
@@ -159,12 +152,17 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 			c.field.Metadata = arrow.NewMetadata([]string{"ARROW:extension:metadata", "ARROW:extension:name"},
 				[]string{fmt.Sprintf(`[%s, "%s"]`, spaced(f.Shape), f.DType), fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n)})
 		default:
-			return nil, unsupported("lerobot has at most 5 axes")
+			unsupported(f.Key, "lerobot has at most 5 axes")
 		}
 	default:
-		return nil, unsupported("lerobot has no streams of kind " + string(f.Kind))
+		unsupported(f.Key, "lerobot has no streams of kind "+string(f.Kind))
 	}
-	return &c, nil
+	return &c
+}
+
+// unsupported ends the work: LeRobot has no place for a stream.
+func unsupported(key, msg string) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": key}, Msg: msg})
 }
 
 // spaced writes a shape as Python's json does.

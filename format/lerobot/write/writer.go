@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -55,17 +57,17 @@ type writtenFeature struct {
 // NewWriter begins a dataset in a store that has no dataset yet.
 func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, err error) {
 	defer guard.Malformed("write lerobot", &err)
-	cfg.Features = append([]robocache.Feature(nil), cfg.Features...)
-	guard.Check(cfg.validate())
+	cfg.Features = slices.Clone(cfg.Features)
+	cfg.validate()
 	if _, err := dst.Stat(ctx, "meta/info.json"); err == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"dataset": dst.URI()}, Msg: "there is a dataset here already", Hint: "choose an empty destination"}
+		return nil, misuse(robocache.Where{"dataset": dst.URI()}, "there is a dataset here already", "", "", "choose an empty destination")
 	} else if !errors.Is(err, robocache.ErrNotFound) {
 		return nil, err
 	}
 	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}, encoders: make(chan struct{}, cfg.Encoders)}
 	var columns []outColumn
-	for _, f := range append(append([]robocache.Feature(nil), cfg.Features...), Bookkeeping...) {
-		c := guard.Must(nodeOf(&f))
+	for _, f := range slices.Concat(cfg.Features, Bookkeeping) {
+		c := nodeOf(&f)
 		wf := writtenFeature{Feature: f, pattern: pqw.Pattern(f.Shape...)}
 		if c != nil {
 			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") { // one number again and again
@@ -73,7 +75,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 			}
 			columns = append(columns, *c)
 		} else {
-			w.cams[f.Key] = newCamera(f)
+			w.cams[f.Key] = &outCamera{feature: f}
 			w.keys = append(w.keys, f.Key)
 		}
 		w.feats = append(w.feats, wf)
@@ -104,13 +106,6 @@ func (w *Writer) task(text string) int64 {
 	return n
 }
 
-// Episodes is the number of episodes taken so far; Frames that of rows.
-func (w *Writer) Episodes() int { return w.written }
-func (w *Writer) Frames() int64 { return w.rows }
-
-// Failed is the error that ended the writer (W5); nil while it takes episodes.
-func (w *Writer) Failed() error { return w.failed }
-
 // Findings are what the writer noticed: values left out of statistics, frames without statistics. Where names the first episode, Count says how many
 // values or episodes.
 func (w *Writer) Findings() []robocache.Finding { return w.findings }
@@ -120,69 +115,54 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	if w.failed != nil || w.ended {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "the writer has ended", Err: w.failed}
 	}
-	if err := w.check(&ep); err != nil {
-		return robocache.At(err, robocache.Where{"episode": w.written})
-	}
 	begun := false // what comes before leaves the writer as it was
 	defer func() {
-		if err != nil {
-			err = robocache.At(err, robocache.Where{"episode": w.written})
-			if begun {
-				w.failed = err
-			}
+		if err = robocache.At(err, robocache.Where{"episode": w.written}); begun {
+			w.failed = err
 		}
 	}()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+	defer guard.Malformed("write lerobot", &err)
+	w.check(&ep)
+	guard.Check(ctx.Err())
 	if ep.prepared == nil {
-		if err := w.Prepare(ctx, []*EpisodeData{&ep}, w.written)[0]; err != nil {
-			return err
-		}
+		guard.Check(w.Prepare(ctx, []*EpisodeData{&ep}, w.written)[0])
 	}
 	p := ep.prepared
 	begun = true
 	w.hear(p.notes)
 	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, tasks: taskTexts(&ep), stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
 	w.bookkeeping(&ep, p.columns)
-	if err := w.columns(ctx, &ep, p.columns, true); err != nil {
-		return err
-	}
+	w.columns(ctx, &ep, p.columns, true)
 	var chunks []*pqw.Chunk
 	for i := range w.feats {
 		chunks = append(chunks, p.columns[i].chunks...)
 	}
-	if err := w.data.turn(ctx, sizeOf(chunks)); err != nil {
-		return err
-	}
+	w.data.turn(ctx, sizeOf(chunks))
 	row.chunk, row.file = w.data.chunk, w.data.file
-	if err := w.data.group(ep.Length, chunks); err != nil {
-		return err
-	}
-	if err := w.count(&ep, row); err != nil {
-		return err
-	}
+	w.data.group(ep.Length, chunks)
+	w.count(&ep, row)
 	for _, key := range w.keys {
-		if err := w.addVideo(ctx, w.cams[key], ep.Videos[key], p.parts[key], &ep, row); err != nil {
-			return robocache.At(err, robocache.Where{"stream": key})
-		}
+		w.addVideo(ctx, w.cams[key], ep.Videos[key], p.parts[key], &ep, row)
 	}
 	w.pending = append(w.pending, row)
 	w.rows += int64(ep.Length)
 	w.written++
-	return w.flush(ctx, false)
+	w.flush(ctx, false)
+	return nil
 }
 
 // check refuses what would make a dataset that the reference misreads, before anything is written.
-func (w *Writer) check(ep *EpisodeData) error {
+func (w *Writer) check(ep *EpisodeData) {
 	if ep.Length <= 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "an episode without rows", Hint: "leave it out: the format has no empty episodes"}
+		guard.Fail(misuse(nil, "an episode without rows", "", "", "leave it out: the format has no empty episodes"))
 	}
-	wrong := func(key, want string, got any) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: robocache.Where{"stream": key}, Want: want, Got: fmt.Sprint(got)}
+	has := func(key string, n, want int, what string) {
+		if n != want {
+			guard.Fail(misuse(robocache.Where{"stream": key}, "", what, strconv.Itoa(n), ""))
+		}
 	}
-	if n := len(ep.Tasks); n != 1 && n != ep.Length {
-		return wrong("task", fmt.Sprintf("1 or %d task texts", ep.Length), n)
+	if n := len(ep.Tasks); n != 1 {
+		has("task", n, ep.Length, fmt.Sprintf("1 or %d task texts", ep.Length))
 	}
 	for i := range w.feats {
 		f := &w.feats[i]
@@ -191,38 +171,26 @@ func (w *Writer) check(ep *EpisodeData) error {
 		}
 		switch f.Kind {
 		case robocache.KindVideo:
-			p, ok := ep.Videos[f.Key]
-			if !ok || p.Library == nil && p.Frames == nil {
-				return wrong(f.Key, "a video part", "none")
+			if p := ep.Videos[f.Key]; p.Library == nil && p.Frames == nil {
+				guard.Fail(misuse(robocache.Where{"stream": f.Key}, "", "a video part", "none", ""))
 			}
 		case robocache.KindImage:
-			if n := len(ep.Images[f.Key]); n != ep.Length {
-				return wrong(f.Key, fmt.Sprintf("%d frames", ep.Length), n)
-			}
+			has(f.Key, len(ep.Images[f.Key]), ep.Length, fmt.Sprintf("%d frames", ep.Length))
 		case robocache.KindText, robocache.KindEvent:
-			if n := len(ep.Text[f.Key]); n != ep.Length {
-				return wrong(f.Key, fmt.Sprintf("%d texts", ep.Length), n)
-			}
+			has(f.Key, len(ep.Text[f.Key]), ep.Length, fmt.Sprintf("%d texts", ep.Length))
 		default:
-			if n := len(ep.Columns[f.Key]); n != ep.Length*f.Elements()*f.DType.Size() {
-				return wrong(f.Key, fmt.Sprintf("%d bytes, %d rows of %v %v", ep.Length*f.Elements()*f.DType.Size(), ep.Length, f.DType, f.Shape), n)
-			}
+			n := ep.Length * f.Elements() * f.DType.Size()
+			has(f.Key, len(ep.Columns[f.Key]), n, fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape))
 		}
 	}
-	return nil
 }
 
 // count adds what was counted of an episode to the dataset's statistics, in the order of its features.
-func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
+func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) {
 	for i := range w.feats {
 		f, c := &w.feats[i], &ep.prepared.columns[i]
-		if f.Kind == robocache.KindImage {
-			if look := ep.FrameStats[f.Key]; look != nil {
-				if fs := look.Stats(); fs != nil {
-					row.stats[f.Key] = fs
-					w.countFrames(f.Key, look)
-				}
-			}
+		if look := ep.FrameStats[f.Key]; f.Kind == robocache.KindImage && look != nil {
+			w.countFrames(f.Key, look, row)
 		}
 		if c.stats == nil {
 			continue
@@ -231,11 +199,8 @@ func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
 			w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", c.lost)
 		}
 		row.stats[f.Key] = c.stats
-		if err := w.collect.Add(f.Key, f.DType, f.Shape, c.raw); err != nil {
-			return robocache.At(err, robocache.Where{"stream": f.Key})
-		}
+		guard.Check(robocache.At(w.collect.Add(f.Key, f.DType, f.Shape, c.raw), robocache.Where{"stream": f.Key}))
 	}
-	return nil
 }
 
 func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg string, count int64) {
@@ -271,48 +236,26 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	if w.failed != nil {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "an episode failed: the dataset cannot be ended", Err: w.failed}
 	}
-	defer func() {
-		if err != nil {
-			w.failed = err
-		}
-	}()
+	defer func() { w.failed = err }()
+	defer guard.Malformed("write lerobot", &err)
 	if w.written == 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "a dataset without episodes: none of the source has a row", Hint: "the format cannot hold one; robocache doctor says of the source what its episodes lack"}
+		return misuse(nil, "a dataset without episodes: none of the source has a row", "", "", "the format cannot hold one; robocache doctor says of the source what its episodes lack")
 	}
 	// Each file waits for the disk: they do so together, beside the counting. info.json comes after all of them.
 	var g errgroup.Group
-	part := func(f func() error) {
-		g.Go(func() (err error) {
-			defer guard.Malformed("write lerobot", &err)
-			return f()
-		})
-	}
-	part(func() error { return w.writeStats(ctx) })
-	part(func() error { return w.writeTexts(ctx) })
-	part(w.data.end)
-	part(func() error {
+	for _, part := range []func(){func() { w.writeStats(ctx) }, func() { w.writeTexts(ctx) }, w.data.end, func() {
 		for _, key := range w.keys {
-			if err := w.endVideo(ctx, w.cams[key]); err != nil {
-				return robocache.At(err, robocache.Where{"stream": key})
-			}
+			w.endVideo(ctx, w.cams[key])
 		}
-		return w.flush(ctx, true)
-	})
-	if err := g.Wait(); err != nil {
-		return err
+		w.flush(ctx, true)
+	}} {
+		g.Go(guard.Func("write lerobot", part))
 	}
+	guard.Check(g.Wait())
 	if w.cfg.PartsDir != "" {
-		if err := os.RemoveAll(w.cfg.PartsDir); err != nil {
-			return robocache.At(err, robocache.Where{"file": w.cfg.PartsDir})
-		}
+		guard.Check(robocache.At(os.RemoveAll(w.cfg.PartsDir), robocache.Where{"file": w.cfg.PartsDir}))
 	}
-	info, err := w.info()
-	if err != nil {
-		return err
-	}
-	if err := w.put(ctx, "meta/info.json", info); err != nil {
-		return err
-	}
+	w.put(ctx, "meta/info.json", w.info())
 	w.ended = true
 	w.release()
 	return nil
@@ -321,9 +264,7 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 // Abort gives the dataset up and removes every file that was made. After Close it does nothing.
 func (w *Writer) Abort() { w.stop(false) }
 
-// Stop gives the dataset up, but leaves finished files for a resumed run.
-func (w *Writer) Stop() { w.stop(true) }
-
+// stop gives the dataset up; where keep says so, finished files stay for a resumed run.
 func (w *Writer) stop(keep bool) {
 	if w.ended {
 		return
@@ -364,18 +305,8 @@ func (w *Writer) begin(name string) {
 }
 
 // put writes one small file.
-func (w *Writer) put(ctx context.Context, name string, data []byte) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (w *Writer) put(ctx context.Context, name string, data []byte) {
+	guard.Check(ctx.Err())
 	w.begin(path.Clean(name))
-	f, err := w.dst.Create(ctx, name)
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": name})
-	}
-	if _, err := f.Write(data); err != nil {
-		f.Abort()
-		return robocache.At(err, robocache.Where{"file": name})
-	}
-	return robocache.At(f.Commit(), robocache.Where{"file": name})
+	guard.Check(store.Put(ctx, w.dst, name, data))
 }
