@@ -5,7 +5,7 @@ import numpy as np
 
 
 class Set:
-    def __init__(self, root):
+    def __init__(self, root, camera=None):
         import pyarrow.parquet as pq
 
         self.root = root
@@ -14,7 +14,7 @@ class Set:
         self.fps = float(self.info["fps"])
         features = self.info["features"]
         self.cameras = [k for k, v in features.items() if v["dtype"] == "video"]
-        self.camera = self.cameras[0] if self.cameras else None
+        self.camera = camera or (self.cameras[0] if self.cameras else None)
         self.numeric = [k for k in ("observation.state", "action") if k in features]
         rows = []
         for name in sorted(glob.glob(os.path.join(root, "meta", "episodes", "*", "*.parquet"))):

@@ -1,0 +1,206 @@
+"""What a training run reads: which rows belong to a sample, in what order, and the batches of each runner.
+
+A plan is made once by the engine (numbers alone, nothing is decoded): the order of the epochs, where each sample lies, and the range of the numbers. Every
+runner follows it. A batch is a dict: `index` [B] int64, `state` [B,To,S], `action` [B,Ta,A] float32, `action_is_pad` [B,Ta], `frames` {camera: [B,To,3,H,W] uint8}.
+"""
+import json, math
+
+import numpy as np
+import torch
+
+OBSERVED, AHEAD = {"diffusion": 2, "diffusion-lowdim": 2}, {"resnet18": 8, "act": 100}
+GRID_HZ = 50
+
+
+def spec(ds, model, rows=250, small=False, image_size=None):
+    """Which rows: keys, and the offsets in rows of the clock (the dataset's own, or GRID_HZ where its streams have several)."""
+    features = ds.features
+    cameras = [k for k, f in features.items() if f.kind in ("video", "image")] if model in ("diffusion", "resnet18", "act") else []
+    cameras = cameras[: 2 if model == "diffusion" else 1]
+    if model in ("diffusion", "resnet18", "act") and not cameras:
+        raise RuntimeError(f"{model} learns from frames, and {ds.uri} has no camera")
+    clocks = {f.clock for k, f in features.items() if f.kind == "numeric"}
+    numbers = [k for k, f in features.items() if f.kind == "numeric" and k.startswith("observation.") and f.dtype.startswith("float") and len(f.shape) == 1]
+    states = ["observation.state"] if "observation.state" in numbers and len(clocks) == 1 else numbers
+    if not states or "action" not in features:
+        raise RuntimeError(f"{ds.uri} has no observation or no action to learn from")
+    s = dict(model=model, states=states, action="action", cameras=cameras, image_size=image_size, fps=float(ds.fps or GRID_HZ))
+    if model == "transformer":
+        s.update(hz=GRID_HZ, whole=rows, observed=list(range(rows)), ahead=list(range(rows)))
+    else:
+        observed = OBSERVED.get(model, 1)
+        ahead = 16 if small and model == "act" else AHEAD.get(model, 16)
+        first = 1 - observed if model.startswith("diffusion") else 0
+        s.update(hz=GRID_HZ if len(clocks) > 1 else None, whole=0, observed=list(range(1 - observed, 1)), ahead=list(range(first, first + ahead)))
+    return s
+
+
+def loader_options(s):
+    """The engine's keywords for these rows."""
+    keys = [*s["states"], s["action"], *s["cameras"]]
+    out = dict(keys=[*keys, "index"], image_size=s["image_size"])
+    spans = {k: s["ahead"] if k == s["action"] else s["observed"] for k in keys}
+    if s["hz"]:
+        out.update(hz=s["hz"] / s["whole"] if s["whole"] else s["hz"], windows={k: (v[0] / s["hz"], v[-1] / s["hz"], len(v)) for k, v in spans.items()})
+    else:
+        out["delta_timestamps"] = {k: [i / s["fps"] for i in v] for k, v in spans.items()}
+    return out
+
+
+def plan(root, path, s, a):
+    """Writes the plan of a run to path (npz)."""
+    import robocache
+
+    loader = robocache.Loader(root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=0, world_size=1, split="all", **loader_options(s))
+    total = loader.num_samples
+    group = a.batch_size * a.world
+    if total < group:
+        raise RuntimeError(f"{root}: {total} samples are fewer than a batch of {group}")
+    epochs = math.ceil((a.warmup + a.steps) / (total // group)) + 1
+    at = loader.locate(np.arange(total))
+    stats = robocache.open(root).compute_stats()
+    ranges = {}
+    for name, keys in (("state", s["states"]), ("action", [s["action"]])):
+        for bound in ("min", "max"):
+            ranges[f"{name}_{bound}"] = np.concatenate([np.asarray(stats[k][bound], np.float32).ravel() for k in keys])
+    np.savez(path, orders=np.stack([loader.order(e)[: total // group * group] for e in range(epochs)]), episode=at.episode, row=at.row, spec=json.dumps(s), **ranges)
+
+
+class Plan:
+    def __init__(self, path):
+        z = np.load(path)
+        self.orders, self.episode, self.row, self.spec = z["orders"], z["episode"], z["row"], json.loads(str(z["spec"]))
+        self.ranges = {k: z[k] for k in ("state_min", "state_max", "action_min", "action_max")}
+
+    def batches(self, size, rank, world):
+        """Sample numbers of this rank's batches, epoch after epoch."""
+        for order in self.orders:
+            for step in range(0, len(order) - size * world + 1, size * world):
+                yield order[step + rank * size : step + (rank + 1) * size]
+
+
+class Rows(torch.utils.data.Dataset):
+    """A LeRobot set as a careful program reads it: rows in memory, frames by PyAV from the key frame before them. One decoder a worker and file."""
+
+    def __init__(self, root, p):
+        from lerobot_set import Set
+
+        self.spec, self.sets = p.spec, {c: Set(root, c) for c in p.spec["cameras"]}
+        self.set = next(iter(self.sets.values()), None) or Set(root)
+        columns = self.set.columns([*p.spec["states"], p.spec["action"]])
+        self.state, self.action = np.concatenate([columns[k] for k in p.spec["states"]], -1), columns[p.spec["action"]]
+        self.open = {}
+
+    def __getitem__(self, i):
+        s, e = self.spec, self.set.episode(i)
+        lo, hi = int(self.set.ends[e]) - self.set.lengths[e], int(self.set.ends[e]) - 1
+        seen, ahead = (i + np.array(s[k]) for k in ("observed", "ahead"))
+        out = dict(index=i, state=self.state[seen.clip(lo, hi)], action=self.action[ahead.clip(lo, hi)], action_is_pad=(ahead < lo) | (ahead > hi))
+        if s["cameras"]:
+            out["frames"] = {c: np.stack(self.frames(c, seen.clip(lo, hi))) for c in s["cameras"]}
+        return out
+
+    def frames(self, camera, rows):
+        import av
+
+        s = self.sets[camera]
+        name, wanted = s.files[s.file[rows[0]]], [int(s.ordinal[r]) for r in rows]
+        if name not in self.open:
+            container = av.open(name)
+            container.streams.video[0].thread_count = 1
+            self.open[name] = container, container.streams.video[0]
+        container, stream = self.open[name]
+        period = round(1 / (stream.time_base * stream.average_rate))
+        start = stream.start_time or 0
+        container.seek(start + wanted[0] * period, stream=stream)
+        found = {}
+        for frame in container.decode(stream):
+            n = round((frame.pts - start) / period)
+            if n in wanted:
+                found[n] = frame.to_ndarray(format="rgb24").transpose(2, 0, 1)
+            if n >= wanted[-1]:
+                return [found[n] for n in wanted]
+        raise RuntimeError(f"{name}: frames {wanted} did not come")
+
+
+class Streams(torch.utils.data.Dataset):
+    """Streams on clocks of their own in one HDF5 file: data/demo_N/<path> and <path>_timestamps (seconds). One handle a worker; a stream is brought onto the
+    grid by one searchsorted and one multiply-add over all its columns."""
+
+    def __init__(self, root, p):
+        self.root, self.spec, self.plan, self.file, self.times = root, p.spec, p, None, {}
+
+    def stream(self, episode, key, at):
+        """[len(at), D] values at times at, linear, held at both ends; and where the stream had not begun or has ended."""
+        import h5py
+
+        if self.file is None:
+            self.file = h5py.File(self.root, "r")
+        path = f"data/demo_{episode}/" + ("actions" if key == "action" else "obs/" + key.removeprefix("observation."))
+        if (episode, key) not in self.times:
+            self.times[episode, key] = self.file[path + "_timestamps"][()]
+        t = self.times[episode, key]
+        i = np.searchsorted(t, at, "right").clip(1, len(t) - 1)
+        lo = int(i.min()) - 1
+        v = self.file[path][lo : int(i.max()) + 1]
+        w = ((at - t[i - 1]) / (t[i] - t[i - 1])).clip(0, 1)[:, None].astype(np.float32)
+        a, b = v[i - 1 - lo], v[i - lo]
+        return a + (b - a) * w, (at < t[0]) | (at > t[-1])
+
+    def __getitem__(self, i):
+        s, e = self.spec, int(self.plan.episode[i])
+        now = int(self.plan.row[i]) * (s["whole"] or 1) / s["hz"]
+        seen, ahead = (now + np.array(s[k]) / s["hz"] for k in ("observed", "ahead"))
+        state = np.concatenate([self.stream(e, k, seen)[0] for k in s["states"]], -1)
+        action, pad = self.stream(e, s["action"], ahead)
+        return dict(index=i, state=state, action=action, action_is_pad=pad)
+
+
+def torch_batches(root, p, a):
+    """The honest baseline: a DataLoader at its best setting, in the plan's order."""
+    data = (Streams if p.spec["hz"] else Rows)(root, p)
+    order = [[int(i) for i in ids] for ids in p.batches(a.batch_size, a.rank, a.world)]
+    kw = dict(persistent_workers=True, prefetch_factor=a.prefetch or 4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
+    return iter(torch.utils.data.DataLoader(data, batch_sampler=order, num_workers=a.workers, pin_memory=a.device != "cpu", **kw))
+
+
+def lerobot_batches(root, p, a):
+    """LeRobot's own class, in the plan's order."""
+    import os
+
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    s = p.spec
+    if s["hz"]:
+        raise RuntimeError("lerobot reads LeRobot sets alone")
+    deltas = {k: [i / s["fps"] for i in (s["ahead"] if k == s["action"] else s["observed"])] for k in [*s["states"], s["action"], *s["cameras"]]}
+    ds = LeRobotDataset("bench/set", root=root, delta_timestamps=deltas, return_uint8=True)
+    order = [[int(i) for i in ids] for ids in p.batches(a.batch_size, a.rank, a.world)]
+    kw = dict(persistent_workers=True, prefetch_factor=a.prefetch or 4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
+    return (formed(b, s) for b in torch.utils.data.DataLoader(ds, batch_sampler=order, num_workers=a.workers, pin_memory=a.device != "cpu", **kw))
+
+
+def robocache_batches(root, p, a, cache=None):
+    import robocache
+
+    loader = robocache.Loader(
+        root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", device=a.device, threads=a.threads or None,
+        **{**loader_options(p.spec), **({"cache": cache} if cache else {}), **a.options},
+    )  # fmt: skip
+
+    def epochs():
+        while True:
+            for b in loader:
+                yield formed(b, p.spec)
+
+    return epochs(), loader
+
+
+def formed(b, s):
+    """A batch of the engine or of LeRobot by the names of the models."""
+    join = lambda k: b[k] if b[k].dim() == 3 else b[k].unflatten(-1, (-1, 1)) if b[k].dim() == 2 else b[k]  # noqa: E731
+    out = dict(index=b["index"], state=torch.cat([join(k) for k in s["states"]], -1), action=join(s["action"]), action_is_pad=b[s["action"] + "_is_pad"])
+    if s["cameras"]:
+        out["frames"] = {c: b[c] if b[c].dim() == 5 else b[c].unsqueeze(1) for c in s["cameras"]}
+    return out
