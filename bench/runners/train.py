@@ -56,6 +56,10 @@ def moved(x, device):
     return x.to(device, non_blocking=True)
 
 
+def pinned(x):
+    return {k: pinned(v) for k, v in x.items()} if isinstance(x, dict) else x.cpu().pin_memory()
+
+
 def leaves(x):
     return [t for v in x.values() for t in leaves(v)] if isinstance(x, dict) else [x]
 
@@ -151,12 +155,14 @@ def source(a, p, stack):
         return ahead(train_data.torch_batches(a.root, p, a), a.device), None
     if a.runner == "lerobot":
         return ahead(train_data.lerobot_batches(a.root, p, a), a.device), None
-    first = next(train_data.torch_batches(a.root, p, a))
-    if a.runner == "headspace":
-        first = moved(first, a.device)
+    if a.runner in ("headspace", "h2d"):
+        batches, loader = train_data.robocache_batches(a.root, p, a)
+        first = next(batches)
+        loader.close()
+        if a.runner == "h2d" and a.device != "cpu":
+            first = pinned(first)
+            return ahead(iter(lambda: first, None), a.device), None
         return iter(lambda: first, None), None
-    if a.runner == "h2d":
-        return ahead(iter(lambda: first, None), a.device), None
     raise RuntimeError(f"no runner named {a.runner}")
 
 
