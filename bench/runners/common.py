@@ -242,4 +242,4 @@ def torch_loader(ds, a, **more):
     import torch
 
     kw = dict(persistent_workers=True, prefetch_factor=a.prefetch or 4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
-    return torch.utils.data.DataLoader(ds, batch_size=a.batch_size, num_workers=a.workers, **kw, **more)
+    return torch.utils.data.DataLoader(ds, num_workers=a.workers, **{"batch_size": a.batch_size, **kw, **more})

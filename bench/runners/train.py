@@ -1,17 +1,17 @@
 """Trains a policy on the batches of one loader, and says where the time went.
 
-    train.py ROOT --runner plan --plan FILE …      # once: the order and the ranges that all runners use
-    train.py ROOT --runner robocache --plan FILE … # one run: "#open", "#measured", and one JSON object as its last line
-    train.py A --runner compare --with B           # two runs' dumped batches: how many differ
+A job (bench.TrainJob is in its `more`) names a runner:
 
-All runners share the weights (hashed), the order, one preprocessing function, and the network; only where batches come from differs:
+plan       once for all: the order of the epochs, the range of the numbers, and, read without any loader, the batches that the runners' are compared with
 headspace  one batch that is on the device already        h2d        that batch, copied from page-locked memory at each step
 torch      train_data.torch_batches                       lerobot    LeRobot's own class
-robocache  Loader(device=…); --options pool, cache, …
+robocache  Loader(device=…); options: pool, cache, …
+
+All share the weights (hashed), the order, one preprocessing function and the network; only where batches come from differs. Several ranks are started by torchrun.
 
 The host is at most two steps ahead of the device and waits for it without spinning; nothing in the loop synchronises. Times of the device are of CUDA events:
 e0 before next(), e1 the batch is there, e2 preprocessed, e3 loss, e4 backward, e5 optimiser. On a CPU they are the clock's."""
-import argparse, contextlib, hashlib, json, os, tempfile, time
+import contextlib, hashlib, json, os, time
 
 import common
 
@@ -20,27 +20,7 @@ import torch
 import train_data, train_models
 
 PARTS = ("starve", "preprocess", "forward", "backward", "optimiser")
-DUMPED = (0, 1, 10, 100)
-
-
-def options():
-    p = argparse.ArgumentParser()
-    p.add_argument("root")
-    for name, default in dict(runner="robocache", model="resnet18", plan="", device="cuda", precision="bf16", loop="async", timing="on", shuffle="global", dump="", image_size="", cache="").items():
-        p.add_argument("--" + name, default=default) if name != "image_size" else p.add_argument("--image-size", default="")
-    p.add_argument("--with", dest="other", default="")
-    for name, default in dict(batch_size=64, steps=200, warmup=40, workers=8, threads=0, prefetch=0, seed=42, rows=250).items():
-        p.add_argument("--" + name.replace("_", "-"), type=int, default=default)
-    p.add_argument("--seconds", type=float, default=10.0)
-    p.add_argument("--options", type=json.loads, default={}, help="more options of robocache.Loader")
-    p.add_argument("--compile", action="store_true")
-    p.add_argument("--small", action="store_true", help="networks that a CPU trains")
-    a = p.parse_args()
-    a.rank, a.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if a.device == "cuda":
-        a.device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-    a.image_hw = tuple(int(x) for x in a.image_size.split("x")) if a.image_size else None
-    return a
+KEPT = 200  # losses and sums that a run tells
 
 
 def digest(tensors):
@@ -50,43 +30,44 @@ def digest(tensors):
     return h.hexdigest()
 
 
-def moved(x, device):
-    if isinstance(x, dict):
-        return {k: moved(v, device) for k, v in x.items()}
-    return x.to(device, non_blocking=True)
-
-
-def pinned(x):
-    return {k: pinned(v) for k, v in x.items()} if isinstance(x, dict) else x.cpu().pin_memory()
+def each(x, f):
+    return {k: each(v, f) for k, v in x.items()} if isinstance(x, dict) else f(x)
 
 
 def leaves(x):
     return [t for v in x.values() for t in leaves(v)] if isinstance(x, dict) else [x]
 
 
-def ahead(batches, device):
+class Ahead:
     """Batches on the device, each copied one step ahead on a stream of its own. A CPU's batches pass."""
-    if device == "cpu":
-        yield from batches
-        return
-    side, waiting = torch.cuda.Stream(device), None
-    for b in batches:
-        with torch.cuda.stream(side):
-            b = moved(b, device), torch.cuda.Event()
-            b[1].record(side)
+
+    def __init__(self, batches, device):
+        self.batches, self.device, self.copies = batches, device, []
+
+    def __iter__(self):
+        if self.device == "cpu":
+            yield from self.batches
+            return
+        side, waiting = torch.cuda.Stream(self.device), None
+        for b in self.batches:
+            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            with torch.cuda.stream(side):
+                began.record(side)
+                b = each(b, lambda t: t.to(self.device, non_blocking=True))
+                ended.record(side)
+            self.copies.append((began, ended))
+            if waiting:
+                yield self.arrived(*waiting)
+            waiting = b, ended
         if waiting:
-            yield arrived(waiting)
-        waiting = b
-    if waiting:
-        yield arrived(waiting)
+            yield self.arrived(*waiting)
 
-
-def arrived(item):
-    now = torch.cuda.current_stream()
-    now.wait_event(item[1])
-    for t in leaves(item[0]):
-        t.record_stream(now)
-    return item[0]
+    def arrived(self, batch, copied):
+        now = torch.cuda.current_stream()
+        now.wait_event(copied)
+        for t in leaves(batch):
+            t.record_stream(now)
+        return batch
 
 
 class Preprocess:
@@ -134,77 +115,101 @@ class Clock:
 
     def parts(self):
         """ms of each part of each step; starve is from the optimiser's end of the step before to the batch's arrival."""
-        if self.cuda and not self.timing:
-            return []
+        if not self.timing:
+            return np.zeros((0, len(PARTS)))
         gap = (lambda a, b: a.elapsed_time(b)) if self.cuda else (lambda a, b: (b - a) * 1e3)
-        return [[gap(before[-1], now[1]), *(gap(x, y) for x, y in zip(now[1:], now[2:]))] for before, now in zip(self.steps, self.steps[1:])]
-
-
-def seeded(device, seed, step):
-    return torch.Generator(device).manual_seed(seed * 1_000_003 + step)
+        return np.array([[gap(before[-1], now[1]), *(gap(x, y) for x, y in zip(now[1:], now[2:]))] for before, now in zip(self.steps, self.steps[1:])])
 
 
 def source(a, p, stack):
-    """(an iterator of batches on the device, the Loader or None)"""
+    """(an iterator of batches on the device, the copies of an Ahead, the Loader or None)"""
     if a.runner.startswith("robocache"):
-        cache = a.cache
-        if cache == "disk":
-            cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="disk-cache-"))
-        return train_data.robocache_batches(a.root, p, a, cache)
-    if a.runner == "torch":
-        return ahead(train_data.torch_batches(a.root, p, a), a.device), None
-    if a.runner == "lerobot":
-        return ahead(train_data.lerobot_batches(a.root, p, a), a.device), None
-    if a.runner in ("headspace", "h2d"):
-        batches, loader = train_data.robocache_batches(a.root, p, a)
-        first = next(batches)
+        if a.cache == "disk":
+            import tempfile
+
+            a.cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="disk-cache-", dir=os.path.dirname(a.plan)))
+        batches, loader = train_data.robocache_batches(a.uri, p, a, a.cache)
+        return batches, [], loader
+    if a.runner in ("torch", "lerobot"):
+        batches = Ahead((train_data.torch_batches if a.runner == "torch" else train_data.lerobot_batches)(a.uri, p, a), a.device)
+    else:
+        engine, loader = train_data.robocache_batches(a.uri, p, a)
+        first = next(engine)
         loader.close()
-        if a.runner == "h2d" and a.device != "cpu":
-            first = pinned(first)
-            return ahead(iter(lambda: first, None), a.device), None
-        return iter(lambda: first, None), None
-    raise RuntimeError(f"no runner named {a.runner}")
+        if a.runner == "headspace" or a.device == "cpu":
+            return iter(lambda: first, None), [], None
+        first = each(first, lambda t: t.cpu().pin_memory())
+        batches = Ahead(iter(lambda: first, None), a.device)
+    return iter(batches), batches.copies, None
 
 
-def train(a, stack):
+class Ranks:
+    """The processes of a run: torchrun starts them, each with its share of the cores; alone it has the same share."""
+
+    def __init__(self, a):
+        self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        a.rank, a.world = self.rank, self.world
+        cores, n = sorted(os.sched_getaffinity(0)), a.gpus or 1
+        if n > 1:
+            os.sched_setaffinity(0, cores[self.rank * len(cores) // n : (self.rank + 1) * len(cores) // n] or cores)
+
+    def join(self, a, stack):
+        if self.world > 1:
+            torch.distributed.init_process_group("nccl" if a.device != "cpu" else "gloo")
+            stack.callback(torch.distributed.destroy_process_group)
+
+    def meet(self):
+        if self.world > 1:
+            torch.distributed.barrier()
+
+    def gather(self, mine):
+        """What each rank has, on the first; None on the others."""
+        if self.world == 1:
+            return [mine]
+        all_ = [None] * self.world
+        torch.distributed.all_gather_object(all_, mine)
+        return all_ if self.rank == 0 else None
+
+    def say(self, line):
+        if self.rank == 0:
+            print(line, flush=True)
+
+
+def train(a, ranks, stack):
     p = train_data.Plan(a.plan)
     cuda = a.device != "cpu"
     if cuda:
+        a.device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
         torch.cuda.set_device(a.device)
         torch.backends.cudnn.benchmark = True
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.precision == "tf32"
-    torch.set_num_threads(1 if cuda else max(torch.get_num_threads(), 1))
+        ranks.say(f"#device {torch.cuda.get_device_properties(a.device).uuid}")
+    torch.set_num_threads(1)
     torch.manual_seed(a.seed)
-    net = train_models.make(a.model, len(p.ranges["state_min"]), len(p.ranges["action_min"]), p.spec["cameras"], a.small)
+    net = train_models.make(a.model, len(p.ranges["state_min"]), len(p.ranges["action_min"]), p.spec["cameras"], a.tiny)
     weights, parameters = digest(net.parameters()), train_models.count(net)
     net = net.to(a.device, memory_format=torch.channels_last)
-    opt, schedule, ema = train_models.optimiser(a.model, net, a.warmup + a.steps, fused=cuda)
-    model = net
-    if a.world > 1:
-        torch.distributed.init_process_group("nccl" if cuda else "gloo")
-        stack.callback(torch.distributed.destroy_process_group)
-        model = torch.nn.parallel.DistributedDataParallel(net, device_ids=[a.device] if cuda else None)
+    opt, schedule, ema = train_models.optimiser(a.model, net, a.warmup_batches + a.steps, fused=cuda)
+    ranks.join(a, stack)
+    model = torch.nn.parallel.DistributedDataParallel(net, device_ids=[a.device] if cuda else None) if ranks.world > 1 else net
     if a.compile:
         model = torch.compile(model)
     half = torch.autocast(a.device.split(":")[0], torch.bfloat16, enabled=a.precision == "bf16")
-    prepare = Preprocess(p, a.device, a.image_hw, torch.bfloat16 if a.precision == "bf16" and cuda else torch.float32)
+    prepare = Preprocess(p, a.device, common.image_hw(a), torch.bfloat16 if a.precision == "bf16" and cuda else torch.float32)
     common.imported()
     began = time.perf_counter()
-    batches, loader = source(a, p, stack)
-    most = len(p.orders) * (p.orders.shape[1] // (a.batch_size * a.world))
-    losses, witness, ids = torch.zeros(most, device=a.device), torch.zeros(most, dtype=torch.float64, device=a.device), []
-    clock, waits, first, dumped = Clock(a.device, a.timing == "on"), [], None, {}
-    k = opened = 0
-    while k < most:
-        if k == a.warmup:
+    batches, copies, loader = source(a, p, stack)
+    most, epoch = p.orders.shape[0] * (p.orders.shape[2] // a.batch_size), p.orders.shape[2] // a.batch_size
+    warm = max(a.warmup_batches, epoch if a.cache else 0)  # a cache fills in an epoch
+    losses, sums, ids = torch.zeros(most, device=a.device), torch.zeros(most, 3, dtype=torch.float64, device=a.device), []
+    clock, waits, first, kept, k, opened = Clock(a.device, a.timing != "off"), [], None, {}, 0, 0.0
+    while k < most and (k < warm + a.steps or ranks.world == 1 and time.perf_counter() - opened < (a.seconds or 0)):
+        if k == warm:
             if cuda:
                 torch.cuda.synchronize()
-            if a.world > 1:
-                torch.distributed.barrier()
-            clock.steps, waits, opened = clock.steps[-1:], [], time.perf_counter()
-            print("#open", flush=True)
-        if k >= a.warmup + a.steps and time.perf_counter() - opened >= a.seconds and a.world == 1 or a.world > 1 and k >= a.warmup + a.steps:
-            break
+            ranks.meet()
+            clock.steps, waits, opened, copied, stats = clock.steps[-1:], [], time.perf_counter(), len(copies), loader.stats() if loader else None
+            ranks.say("#open")
         clock.step()
         asked = time.perf_counter()
         clock.mark()
@@ -212,16 +217,16 @@ def train(a, stack):
         waits.append(time.perf_counter() - asked)
         clock.mark()
         first = first or time.perf_counter() - began
-        if "index" in b and a.runner not in ("headspace", "h2d"):
-            ids.append(b["index"])
-        witness[k] = b["action"].sum(dtype=torch.float64)
-        if a.dump and k in DUMPED and k < a.warmup:
-            dumped[k] = {n: t.cpu() for n, t in b.items() if n != "frames"} | {"frames." + c: f[:8].cpu() for c, f in b.get("frames", {}).items()}
+        if a.runner not in ("headspace", "h2d"):
+            ids.append(b["index"].clone())
+            if k in train_data.COMPARED:
+                kept[k] = each(train_data.part(b), lambda t: t.clone())
         ready = prepare(b)
+        sums[k] = torch.stack([ready["state"].mean(dtype=torch.float64), ready["action"].mean(dtype=torch.float64), b["action_is_pad"].double().mean()])
         clock.mark()
         opt.zero_grad(set_to_none=True)
         with half:
-            loss = model(ready, seeded(a.device, a.seed, k * a.world + a.rank))
+            loss = model(ready, torch.Generator(a.device).manual_seed(a.seed * 1_000_003 + k * ranks.world + ranks.rank))
         clock.mark()
         loss.backward()
         clock.mark()
@@ -238,61 +243,52 @@ def train(a, stack):
     if cuda:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - opened
-    print("#measured", flush=True)
-    measured = k - a.warmup
-    out = dict(samples=measured * a.batch_size, seconds=seconds, steps=measured, model=a.model, runner=a.runner, params=parameters, weights_sha256=weights, rank=a.rank, world_size=a.world,
-               first_batch_latency_s=first, load_wait_ms=1e3 * float(np.mean(waits)), losses=losses[: min(k, 200)].tolist(), loss_last=float(losses[k - 1]),
-               order_sha256=hashlib.sha256(torch.cat([i.flatten().cpu() for i in ids]).numpy().tobytes()).hexdigest() if ids else None, witness=witness[: min(k, 200)].tolist(),
-               stats=loader.stats() if loader else None, versions=common.versions())  # fmt: skip
-    parts = np.array(clock.parts())
+    ranks.say("#measured")
+    if k < warm + a.steps:
+        raise RuntimeError(f"the plan has {most} steps: {warm} to warm up and {a.steps} were asked for")
+    parts, steps = clock.parts(), k - warm
+    mine = dict(ids=np.stack([i.cpu().numpy() for i in ids]) if ids else None, rate=steps * a.batch_size / seconds, starve=float(parts[:, 0].mean()) if len(parts) else None)
+    out = dict(model=a.model, params=parameters, weights_sha256=weights, steps=steps, load_wait_ms=1e3 * float(np.mean(waits)), losses=losses[: min(k, KEPT)].tolist(), loss_last=float(losses[k - 1]),
+               sums=sums[: min(k, KEPT)].tolist())  # fmt: skip
     if len(parts):
-        out.update({n + "_ms": float(v) for n, v in zip(PARTS, parts.mean(0))})
+        out.update(parts_ms={n: float(v) for n, v in zip(PARTS, parts.mean(0))}, starve_p50_ms=float(np.median(parts[:, 0])), steps_ms=np.round(parts[:: max(1, len(parts) // 500)], 3).tolist())
         out["step_ms"] = {q: float(np.percentile(parts.sum(1), v)) for q, v in (("p50", 50), ("p95", 95), ("p99", 99))}
-        out["step_parts_ms"] = np.round(parts[:: max(1, len(parts) // 500)], 3).tolist()
+    if copies[copied:]:
+        copies = copies[copied:][:steps]
+        out.update(h2d_ms=float(np.mean([x.elapsed_time(y) for x, y in copies])), h2d_bytes=sum(t.numel() * t.element_size() for t in leaves(b)))
     if cuda:
         out.update(device_uuid=str(torch.cuda.get_device_properties(a.device).uuid), gpu_mem_gb=torch.cuda.max_memory_allocated() / 1e9)
-    if a.dump and dumped:
-        np.savez(a.dump, **{f"{k}/{n}": t.numpy() for k, d in dumped.items() for n, t in d.items()})
-    print(json.dumps(out), flush=True)
+    everyone = ranks.gather(mine)
+    if not everyone:
+        return
+    if kept:
+        out.update(p.compare({i: {n: t.cpu().numpy() for n, t in d.items()} for i, d in kept.items()}))
+    result = dict(samples=steps * a.batch_size * ranks.world, seconds=seconds, first_batch_latency_s=first, versions=common.versions(), train=out)
+    if ids:
+        given = np.stack([x["ids"] for x in everyone], 1)  # [step, rank, sample]
+        result["order_sha256"] = hashlib.sha256(given[: a.warmup_batches + a.steps].tobytes()).hexdigest()
+        out.update(p.covered(given))
+    if ranks.world > 1:
+        out.update(ranks=[x["rate"] for x in everyone], ranks_starve_ms=[x["starve"] for x in everyone])
+    if loader:
+        result.update(stats_open=stats, stats_close=loader.stats())
+    print(json.dumps(result), flush=True)
 
 
-def compare(one, two):
-    """Numbers within 1e-5 of their range, masks and ids equal, frames within 2 of 255."""
-    x, y = np.load(one), np.load(two)
-    wrong, checked = [], 0
-    for name in x.files:
-        if name not in y.files:
-            continue
-        a, b = x[name], y[name]
-        checked += 1
-        if a.shape != b.shape:
-            wrong.append(f"{name}: {a.shape} and {b.shape}")
-        elif a.dtype.kind == "f":
-            most = float(np.abs(a - b).max(initial=0))
-            if most > 1e-5 * max(float(np.ptp(a)), 1e-30):
-                wrong.append(f"{name}: differ by {most:.3g}")
-        elif "frames." in name:
-            most = int(np.abs(a.astype(np.int16) - b.astype(np.int16)).max(initial=0))
-            if most > 2:
-                wrong.append(f"{name}: differ by {most} of 255")
-        elif not np.array_equal(a, b):
-            wrong.append(f"{name}: differ")
-    print(json.dumps(dict(batches_checked=checked, batches_wrong=wrong)), flush=True)
-
-
-def main():
-    a = options()
-    if a.runner == "compare":
-        return compare(a.root, a.other)
-    if a.device != "cpu" and not torch.cuda.is_available():
-        raise RuntimeError("no CUDA device: --device cpu trains the small networks")
+def main(a):
     if a.runner == "plan":
-        import robocache
-
-        train_data.plan(a.root, a.plan, train_data.spec(robocache.open(a.root), a.model, a.rows, a.small, a.image_hw), a)
-        return print(json.dumps({}))
+        return print(json.dumps(train_data.plan(a)))
     with contextlib.ExitStack() as stack:
-        train(a, stack)
+        ranks = Ranks(a)
+        try:
+            train(a, ranks, stack)
+        except Exception as e:
+            if ranks.world == 1:
+                raise
+            if "closed by peer" in str(e) or "NCCL" in str(e):
+                time.sleep(5)  # another rank failed: its words come first
+            print(json.dumps(dict(error=f"rank {ranks.rank}: {type(e).__name__}: {(str(e).splitlines() or [''])[0][:300]}")), flush=True)
+            os._exit(1)
 
 
 if __name__ == "__main__":  # workers that are spawned import this file

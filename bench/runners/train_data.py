@@ -3,16 +3,19 @@
 A plan is made once by the engine (numbers alone, nothing is decoded): the order of the epochs, where each sample lies, and the range of the numbers. Every
 runner follows it. A batch is a dict: `index` [B] int64, `state` [B,To,S], `action` [B,Ta,A] float32, `action_is_pad` [B,Ta], `frames` {camera: [B,To,3,H,W] uint8}.
 """
-import json, math
+import itertools, json, math, os
+
+import common
 
 import numpy as np
 import torch
 
 OBSERVED, AHEAD = {"diffusion": 2, "diffusion-lowdim": 2}, {"resnet18": 8, "act": 100}
 GRID_HZ = 50
+COMPARED = (0, 1, 10, 100)  # steps whose batches are kept and compared
 
 
-def spec(ds, model, rows=250, small=False, image_size=None):
+def spec(ds, model, small=False, image_size=None, rows=250):
     """Which rows: keys, and the offsets in rows of the clock (the dataset's own, or GRID_HZ where its streams have several)."""
     features = ds.features
     cameras = [k for k, f in features.items() if f.kind in ("video", "image")] if model in ("diffusion", "resnet18", "act") else []
@@ -47,23 +50,37 @@ def loader_options(s):
     return out
 
 
-def plan(root, path, s, a):
-    """Writes the plan of a run to path (npz)."""
+def plan(a):
+    """Writes the plan of a run (npz), and the batches that those of the runners are compared with. Gives facts of the set."""
     import robocache
 
-    loader = robocache.Loader(root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=0, world_size=1, split="all", **loader_options(s))
-    total = loader.num_samples
-    group = a.batch_size * a.world
-    if total < group:
-        raise RuntimeError(f"{root}: {total} samples are fewer than a batch of {group}")
-    epochs = math.ceil((a.warmup + a.steps) / (total // group)) + 1
-    at = loader.locate(np.arange(total))
-    stats = robocache.open(root).compute_stats()
-    ranges = {}
+    ds, world = robocache.open(a.uri), a.gpus or 1
+    s = spec(ds, a.model, a.tiny, common.image_hw(a))
+    loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", **loader_options(s), **(a.options or {}))
+    facts = dict(samples=loader.num_samples, cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0, cameras=s["cameras"], versions=common.versions())
+    steps = loader.num_samples // (a.batch_size * world)
+    if not steps or facts["cuda_devices"] < world and a.device != "cpu":
+        return facts
+    epochs = max(math.ceil((a.warmup_batches + a.steps) / steps) + 2, min(64, 4_000_000 // loader.num_samples))
+    at, stats, ranges = loader.locate(np.arange(loader.num_samples)), ds.compute_stats(), {}
     for name, keys in (("state", s["states"]), ("action", [s["action"]])):
         for bound in ("min", "max"):
             ranges[f"{name}_{bound}"] = np.concatenate([np.asarray(stats[k][bound], np.float32).ravel() for k in keys])
-    np.savez(path, orders=np.stack([loader.order(e)[: total // group * group] for e in range(epochs)]), episode=at.episode, row=at.row, spec=json.dumps(s), **ranges)
+    orders = np.stack([[loader.order(e, rank=r)[: steps * a.batch_size] for r in range(world)] for e in range(epochs)])
+    np.savez(a.plan, orders=orders, episode=at.episode, row=at.row, spec=json.dumps(s), **ranges)
+    p = Plan(a.plan)
+    try:
+        data, size = (Streams if s["hz"] else Rows)(a.uri, p), a.batch_size
+        wanted = {k: ids for k, ids in enumerate(itertools.islice(p.batches(size, 0), COMPARED[-1] + 1)) if k in COMPARED}
+        p.write({k: part(torch.utils.data.default_collate([data[int(i)] for i in ids])) for k, ids in wanted.items()})
+    except (ImportError, OSError) as e:
+        facts["note"] = f"no plain reader for this set: the runners' batches are compared with each other ({type(e).__name__}: {e})"
+    return facts
+
+
+def part(b):
+    """What is compared of a batch: its numbers, and the frames of some samples."""
+    return {k: v for k, v in b.items() if k != "frames"} | {"frames." + c: f[:8] for c, f in b.get("frames", {}).items()}
 
 
 class Plan:
@@ -71,12 +88,57 @@ class Plan:
         z = np.load(path)
         self.orders, self.episode, self.row, self.spec = z["orders"], z["episode"], z["row"], json.loads(str(z["spec"]))
         self.ranges = {k: z[k] for k in ("state_min", "state_max", "action_min", "action_max")}
+        self.compared = path + ".compared.npz"
 
-    def batches(self, size, rank, world):
+    def batches(self, size, rank):
         """Sample numbers of this rank's batches, epoch after epoch."""
-        for order in self.orders:
-            for step in range(0, len(order) - size * world + 1, size * world):
-                yield order[step + rank * size : step + (rank + 1) * size]
+        for order in self.orders[:, rank]:
+            yield from (order[i : i + size] for i in range(0, len(order) - size + 1, size))
+
+    def covered(self, given):
+        """How the ids that came, [step, rank, sample], keep to the plan: in their order, and each sample of an epoch once over all ranks."""
+        steps, ranks, size = given.shape
+        want = np.stack([np.concatenate([*itertools.islice(self.batches(size, r), steps)]).reshape(steps, size) for r in range(ranks)], 1)
+        epoch, doubled = self.orders.shape[2] // size, 0
+        for lo in range(0, steps, epoch):
+            part = given[lo : lo + epoch]
+            doubled += part.size - len(np.unique(part))
+        return dict(order_wrong=int((want != given).sum()), samples_doubled=int(doubled))
+
+    def write(self, batches):
+        np.savez(self.compared, **{f"{k}/{n}": np.asarray(v) for k, d in batches.items() for n, v in d.items()})
+
+    def compare(self, batches):
+        """Ids and masks are equal, numbers within 1e-5 of their range, frames within 2 of 255. Where nothing is there to compare with, these are written."""
+        if not os.path.exists(self.compared):
+            self.write(batches)
+            return dict(batches_checked=0)
+        want, wrong, checked = np.load(self.compared), [], 0
+        for k, names in batches.items():
+            found = []
+            for name, got in names.items():
+                if f"{k}/{name}" in want.files:
+                    found.append(difference(want[f"{k}/{name}"], got))
+            checked += bool(found)
+            wrong += [f"batch {k}: " + "; ".join(f"{n} {d}" for n, d in zip(names, found) if d)] * any(found)
+        return dict(batches_checked=checked, batches_wrong=len(wrong), wrong=wrong)
+
+
+def difference(want, got):
+    """In words; "" where there is none that matters."""
+    if want.dtype == np.uint8 and want.shape != got.shape and want.shape[:3] == got.shape[:3]:  # the loader resized
+        plain = torch.nn.functional.interpolate(torch.from_numpy(want).flatten(0, 1).float(), got.shape[-2:], mode="bilinear", antialias=True).view(got.shape).numpy()
+        most, unit = float(np.abs(plain - got).mean()), "of 255 in the mean, resized"
+        return f"differ by {most:.3g} {unit}" if most > 2 else ""
+    if want.shape != got.shape:
+        return f"is {got.shape}, expected {want.shape}"
+    if want.dtype == np.uint8:
+        most = int(np.abs(want.astype(np.int16) - got).max(initial=0))
+        return f"differ by {most} of 255" if most > 2 else ""
+    if want.dtype.kind == "f":
+        most = float(np.abs(want - got).max(initial=0))
+        return "" if most <= 1e-5 * max(float(np.ptp(want)), 1e-30) else f"differ by {most:.3g}"
+    return "" if np.array_equal(want, got) else "differ"
 
 
 class Rows(torch.utils.data.Dataset):
@@ -156,29 +218,26 @@ class Streams(torch.utils.data.Dataset):
         return dict(index=i, state=state, action=action, action_is_pad=pad)
 
 
+def ordered(data, p, a):
+    """A DataLoader at its best setting, in the plan's order."""
+    order = (ids.tolist() for ids in p.batches(a.batch_size, a.rank))
+    return common.torch_loader(data, a, batch_size=1, batch_sampler=order, pin_memory=a.device != "cpu")
+
+
 def torch_batches(root, p, a):
-    """The honest baseline: a DataLoader at its best setting, in the plan's order."""
-    data = (Streams if p.spec["hz"] else Rows)(root, p)
-    order = [[int(i) for i in ids] for ids in p.batches(a.batch_size, a.rank, a.world)]
-    kw = dict(persistent_workers=True, prefetch_factor=a.prefetch or 4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
-    return iter(torch.utils.data.DataLoader(data, batch_sampler=order, num_workers=a.workers, pin_memory=a.device != "cpu", **kw))
+    """The honest baseline."""
+    return iter(ordered((Streams if p.spec["hz"] else Rows)(root, p), p, a))
 
 
 def lerobot_batches(root, p, a):
-    """LeRobot's own class, in the plan's order."""
-    import os
-
+    """LeRobot's own class."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     s = p.spec
-    if s["hz"]:
-        raise RuntimeError("lerobot reads LeRobot sets alone")
     deltas = {k: [i / s["fps"] for i in (s["ahead"] if k == s["action"] else s["observed"])] for k in [*s["states"], s["action"], *s["cameras"]]}
     ds = LeRobotDataset("bench/set", root=root, delta_timestamps=deltas, return_uint8=True)
-    order = [[int(i) for i in ids] for ids in p.batches(a.batch_size, a.rank, a.world)]
-    kw = dict(persistent_workers=True, prefetch_factor=a.prefetch or 4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
-    return (formed(b, s) for b in torch.utils.data.DataLoader(ds, batch_sampler=order, num_workers=a.workers, pin_memory=a.device != "cpu", **kw))
+    return (formed(b, s) for b in ordered(ds, p, a))
 
 
 def robocache_batches(root, p, a, cache=None):
@@ -186,7 +245,7 @@ def robocache_batches(root, p, a, cache=None):
 
     loader = robocache.Loader(
         root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", device=a.device, threads=a.threads or None,
-        **{**loader_options(p.spec), **({"cache": cache} if cache else {}), **a.options},
+        **{**loader_options(p.spec), **({"cache": cache} if cache else {}), **(a.options or {})},
     )  # fmt: skip
 
     def epochs():

@@ -161,7 +161,7 @@ class Diffusion(nn.Module):
     def forward(self, batch, draw):
         action, seen = batch["action"], [batch["state"]]
         size, device = len(action), action.device
-        for encoder, frames in zip(self.cameras, batch["frames"].values(), strict=True):
+        for encoder, frames in zip(self.cameras, batch.get("frames", {}).values(), strict=True):
             seen.append(encoder(crops(frames, self.CROP, draw).flatten(0, 1)).unflatten(0, frames.shape[:2]))
         noise = torch.randn(action.shape, generator=draw, device=device)
         step = torch.randint(self.STEPS, (size,), generator=draw, device=device)
