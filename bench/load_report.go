@@ -167,11 +167,14 @@ func (r *SuiteReport) figures() []*report.Figure {
 }
 
 // keysTable has a row a result and the columns of all: where a row lacks one, its cell is empty.
-func keysTable(rows []*Keys) *report.Table {
+func keysTable[T any](rows []*T) *report.Table {
 	t := &report.Table{Rows: make([][]string, len(rows))}
-	full := reflect.TypeFor[Keys]()
+	full := reflect.TypeFor[T]()
 	for i := range full.NumField() {
 		name, opt, _ := strings.Cut(full.Field(i).Tag.Get("json"), ",")
+		if full.Field(i).Tag.Get("sheet") == "-" {
+			continue
+		}
 		some := opt != "omitempty"
 		column := make([]string, len(rows))
 		for n, k := range rows {

@@ -86,6 +86,7 @@ type Outcome struct {
 	FPS             float64       `json:"fps,omitempty"`
 	LoadedEpisodes  int           `json:"loaded_episodes,omitempty"`
 	Seen            Seen          `json:"seen,omitzero"` // from outside
+	Train           *TrainRun     `json:"train,omitempty"`
 }
 
 // Seen is what the harness saw of a run.

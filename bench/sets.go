@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -176,6 +177,41 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 		return "", err
 	}
 	s.Log("made %s", dir)
+	return dir, report.WriteFile(dir+".made", nil)
+}
+
+// trainSets are what `bench train` learns from: options of synth. tiny is for small networks.
+var trainSets = map[string]struct {
+	name        string
+	whole, tiny []string
+}{
+	"frames":        {"frames", []string{"--episodes", "40", "--seconds", "17", "--cameras", "1", "--size", "640x480", "--gop", "2"}, []string{"--episodes", "6", "--cameras", "1", "--size", "96x96"}},
+	"rtx":           {"rtx.hdf5", []string{"--preset", "rtx"}, []string{"--preset", "rtx", "--episodes", "24"}},
+	"heterogeneous": {"heterogeneous.hdf5", []string{"--preset", "heterogeneous"}, []string{"--preset", "heterogeneous", "--episodes", "10"}},
+}
+
+// Train makes a set of trainSets.
+func (s *Sets) Train(ctx context.Context, name string, tiny bool) (string, error) {
+	r := trainSets[name]
+	dir, options := filepath.Join(s.Work, "train", r.name), r.whole
+	if tiny {
+		dir, options = filepath.Join(s.Work, "train-tiny", r.name), r.tiny
+	}
+	if exists(dir + ".made") {
+		return dir, nil
+	}
+	err := os.RemoveAll(dir) // what a killed run left
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(dir), 0o755)
+	}
+	if err != nil {
+		return "", robocache.At(err, robocache.Where{"file": dir})
+	}
+	s.Log("making %s", dir)
+	cmd, errs := runners.Command(ctx, append([]string{s.Tools.Self, "synth", dir}, options...), s.Tools.Env())
+	if err := cmd.Run(); err != nil {
+		return "", cmp.Or(ctx.Err(), error(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Where: robocache.Where{"dataset": dir}, Msg: "synth: " + runners.LastLine(errs.String()), Hint: "give a set of your own", Err: err}))
+	}
 	return dir, report.WriteFile(dir+".made", nil)
 }
 

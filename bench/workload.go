@@ -59,6 +59,7 @@ type Workload struct {
 	Bytes   int            `json:"bytes,omitempty"`   // memcpy: of a frame
 	Resume  *Resume        `json:"resume,omitempty"`
 	More    map[string]any `json:"more,omitempty"` // of one Python runner
+	Train   *TrainJob      `json:"train,omitempty"`
 }
 
 // Serve is a runner of this program: it does a job of a kind, once, and prints its outcome as its last line. The harness starts it.

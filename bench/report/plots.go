@@ -13,10 +13,11 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Figure is one plot: groups of bars, or with Curves lines over logarithmic axes.
+// Figure is one plot: groups of bars, beside each other or Stacked, or with Curves lines, over logarithmic axes where they are not Linear.
 type Figure struct {
 	Name, Title, Unit string
 	X                 string // label of the axis below curves
+	Stacked, Linear   bool
 	Groups            []string
 	Series            []Series
 	Curves            []Curve
@@ -87,9 +88,14 @@ func (f *Figure) render() (png, svg []byte, err error) {
 
 func (f *Figure) bars(p *plot.Plot) error {
 	p.Y.Min = 0
-	wide := vg.Points(max(4, 46/float64(max(len(f.Series), 1))))
+	beside := max(len(f.Series), 1)
+	if f.Stacked {
+		beside = 1
+	}
+	wide := vg.Points(max(4, 46/float64(beside)))
+	var below *plotter.BarChart
 	for i, s := range f.Series {
-		offset := wide * vg.Length(float64(i)-float64(len(f.Series)-1)/2)
+		offset := wide * vg.Length(float64(i%beside)-float64(beside-1)/2)
 		values := make(plotter.Values, len(f.Groups))
 		e := struct {
 			plotter.XYs
@@ -109,7 +115,13 @@ func (f *Figure) bars(p *plot.Plot) error {
 			return err
 		}
 		b.Color, b.LineStyle.Width, b.Offset = palette[i%len(palette)], 0, offset
-		p.Add(b, shifted{bars, offset})
+		if f.Stacked && below != nil {
+			b.StackOn(below)
+		}
+		p.Add(b)
+		if below = b; !f.Stacked {
+			p.Add(shifted{bars, offset})
+		}
 		p.Legend.Add(s.Name, b)
 	}
 	p.NominalX(f.Groups...)
@@ -134,9 +146,11 @@ func (s shifted) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 func (f *Figure) lines(p *plot.Plot) error {
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	p.Legend.Left = true
+	if !f.Linear {
+		p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+		p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
+		p.Legend.Left = true
+	}
 	for i, c := range f.Curves {
 		if len(c.Points) == 0 {
 			continue
@@ -146,6 +160,9 @@ func (f *Figure) lines(p *plot.Plot) error {
 			return err
 		}
 		l.Color, s.Color, s.Radius = palette[i%len(palette)], palette[i%len(palette)], vg.Points(2)
+		if f.Linear {
+			s.Radius = 0
+		}
 		if c.Limit {
 			l.Color, s.Color, l.Dashes = palette[len(palette)-1], palette[len(palette)-1], []vg.Length{vg.Points(4), vg.Points(3)}
 		}

@@ -23,7 +23,7 @@ class Job(dict):
 
 def job():
     a = Job(json.loads(sys.argv[1]))
-    a.update(a.more or {})
+    a.update(a.more or a.train or {})
     return a
 
 

@@ -50,13 +50,17 @@ def loader_options(s):
     return out
 
 
+def own_options(a):
+    return {k: a[k] for k in ("prefetch", "memory_budget", "pool_size", "pool_episodes", "cache_budget", "cache_format") if a.get(k)}
+
+
 def plan(a):
     """Writes the plan of a run (npz), and the batches that those of the runners are compared with. Gives facts of the set."""
     import robocache
 
-    ds, world = robocache.open(a.uri), a.gpus or 1
+    ds, world = robocache.open(a.uri), a.world or 1
     s = spec(ds, a.model, a.tiny, common.image_hw(a))
-    loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", **loader_options(s), **(a.options or {}))
+    loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", **loader_options(s), **own_options(a))
     facts = dict(samples=loader.num_samples, cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0, cameras=s["cameras"], versions=common.versions())
     steps = loader.num_samples // (a.batch_size * world)
     if not steps or facts["cuda_devices"] < world and a.device != "cpu":
@@ -245,7 +249,7 @@ def robocache_batches(root, p, a, cache=None):
 
     loader = robocache.Loader(
         root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", device=a.device, threads=a.threads or None,
-        **{**loader_options(p.spec), **({"cache": cache} if cache else {}), **(a.options or {})},
+        **loader_options(p.spec), **own_options(a), **({"cache": cache} if cache else {}),
     )  # fmt: skip
 
     def epochs():

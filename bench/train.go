@@ -1,0 +1,291 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/bench/runners"
+)
+
+// TrainJob is what a training runner is asked for beside its workload: runners/train.py.
+type TrainJob struct {
+	Runner    string `json:"runner"`
+	Model     string `json:"model"`
+	Plan      string `json:"plan"`      // file
+	Device    string `json:"device"`    // cuda | cpu
+	Precision string `json:"precision"` // bf16 | tf32 | fp32
+	Loop      string `json:"loop"`      // async | sync
+	Timing    string `json:"timing"`    // on | off
+	Steps     int    `json:"steps"`
+	Threads   int    `json:"threads,omitempty"` // of our loader; 0: its own choice
+	GPUs      int    `json:"gpus"`              // that share the cores
+	Compile   bool   `json:"compile,omitempty"`
+	Tiny      bool   `json:"tiny,omitempty"` // networks that a CPU trains
+}
+
+// Train is a run of `bench train`.
+type Train struct {
+	Base    Workload // of every runner; Workers 0: 8, and the cores less two
+	Job     TrainJob
+	Mode    string // of TrainModes; its runners where Runners is nil
+	Runners []string
+	Threads []int
+	Repeats int
+	Timeout time.Duration
+	Program string // this program's revision
+	Sets    *Sets  // makes the model's set where Base.URI is ""
+	Tools   runners.Tools
+	Log     func(format string, a ...any)
+	Done    *Finished // nil: nothing is kept
+
+	dir   string
+	facts map[string]trainPlan
+}
+
+// trainPlan is what making a plan said of the set.
+type trainPlan struct {
+	Samples     int               `json:"samples"`
+	CUDADevices int               `json:"cuda_devices"`
+	Note        string            `json:"note"`
+	Error       string            `json:"error"`
+	Versions    map[string]string `json:"versions"`
+}
+
+// trainPoint is a runner with a setting, on a number of GPUs.
+type trainPoint struct {
+	Runner
+	base  string // of TrainModes
+	plan  string
+	world int
+	over  Result
+}
+
+// TrainModels lists the networks, each with its batch and the preset of synth that it learns from by default: those of Sets.Train.
+var TrainModels = map[string]struct {
+	Batch  int
+	Frames bool
+	Set    string
+}{
+	"transformer":      {64, false, "rtx"},
+	"diffusion-lowdim": {256, false, "heterogeneous"},
+	"diffusion":        {64, true, "frames"},
+	"resnet18":         {64, true, "frames"},
+	"act":              {8, true, "frames"},
+}
+
+// TrainModes are the runners of each mode. headspace also ends every repeat.
+var TrainModes = map[string][]string{
+	"compare":   {"headspace", "h2d", "torch", "lerobot", "robocache", "robocache-pool", "robocache-ram", "robocache-disk"},
+	"baseline":  {"headspace", "torch", "lerobot"},
+	"robocache": {"headspace", "h2d", "robocache", "robocache-pool", "robocache-ram", "robocache-disk"},
+	"headspace": {"headspace"},
+}
+
+func trainMisuse(format string, a ...any) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Msg: fmt.Sprintf(format, a...)}
+}
+
+// Run trains with every runner in turn, and gives a row each.
+func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
+	model, ok := TrainModels[t.Job.Model]
+	if !ok {
+		return nil, report.UnknownName("model", t.Job.Model, slices.Sorted(maps.Keys(TrainModels)))
+	}
+	if t.Mode == "" || TrainModes[t.Mode] == nil {
+		return nil, report.UnknownName("mode", t.Mode, slices.Sorted(maps.Keys(TrainModes)))
+	}
+	for _, f := range []struct {
+		name, got string
+		of        []string
+	}{{"precision", t.Job.Precision, []string{"bf16", "tf32", "fp32"}}, {"loop", t.Job.Loop, []string{"async", "sync"}}, {"device", t.Job.Device, []string{"cuda", "cpu"}},
+		{"timing", t.Job.Timing, []string{"on", "off"}}, {"shuffle", t.Base.Shuffle, []string{"global", "pool"}}, {"cache", t.Base.Cache, []string{"", "ram", "disk"}}} {
+		if !slices.Contains(f.of, f.got) {
+			return nil, report.UnknownName(f.name, f.got, f.of)
+		}
+	}
+	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {
+		return nil, trainMisuse("--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more")
+	}
+	if t.Base.BatchSize == 0 {
+		t.Base.BatchSize = model.Batch
+	}
+	var err error
+	if t.Base.URI == "" {
+		if t.Base.URI, err = t.Sets.Train(ctx, model.Set, t.Job.Tiny); err != nil {
+			return nil, err
+		}
+	}
+	if t.dir, err = os.MkdirTemp("", "robocache-bench-train-"); err != nil {
+		return nil, robocache.At(err, nil)
+	}
+	defer os.RemoveAll(t.dir)
+	points, err := t.points(ctx, model.Frames)
+	if err != nil {
+		return nil, err
+	}
+	machine := report.ThisMachine(t.Program)
+	err = interleave(ctx, len(points), t.Repeats, func(i int) *string { return &points[i].over.Failed }, func(i, rep int) error {
+		p := &points[i]
+		job, plan := *p.Job, *p.Job.Train // a plan's file has another name in each process
+		plan.Plan, job.Train = p.plan, &plan
+		o, err := Once(t.Done, []any{"train", p.Name, job, i, rep, machine.Revision, machine.CPU, machine.Cores}, func() (Outcome, error) { return runOnce(ctx, p.Runner, t.Timeout) })
+		if err == nil && o.Train == nil {
+			err = errors.New("it did not say how it trained")
+		}
+		if err != nil {
+			t.Log("%s: failed: %v", p.Name, err)
+			return err
+		}
+		p.over.Runs = append(p.over.Runs, o)
+		t.Log("%d/%d %-28s %9.1f samples/s", rep+1, t.Repeats, p.Name, o.rate())
+		return nil
+	})
+	if err = cmp.Or(err, t.Done.failed()); err != nil {
+		return nil, err
+	}
+	r := &TrainReport{Machine: machine, Versions: map[string]string{}}
+	for _, f := range t.facts {
+		if maps.Copy(r.Versions, f.Versions); f.Note != "" {
+			r.Notes = append(r.Notes, f.Note)
+		}
+	}
+	r.rows(t, points)
+	return r, nil
+}
+
+// points are the runners in the order of a repeat: for each number of GPUs headspace, the others, and headspace again.
+func (t *Train) points(ctx context.Context, frames bool) ([]trainPoint, error) {
+	ds, err := t.Base.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info := ds.Info()
+	defer ds.Close()
+	if frames && !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage }) {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Where: robocache.Where{"dataset": t.Base.URI}, Msg: t.Job.Model + " learns from frames, and this set has no camera", Hint: "--model diffusion-lowdim, or a set with a camera"}
+	}
+	names := t.Runners
+	if names == nil {
+		names = slices.DeleteFunc(slices.Clone(TrainModes[t.Mode]), func(n string) bool {
+			return n == "lerobot" && info.Format != "lerobot" || !frames && ours[n].setting != "" && n != "robocache"
+		})
+	}
+	for _, n := range names {
+		if !slices.Contains(append(TrainModes["compare"], "headspace"), n) {
+			return nil, report.UnknownName("runner", n, TrainModes["compare"])
+		}
+	}
+	var out []trainPoint
+	for _, world := range slices.Compact([]int{1, t.Job.GPUs}) {
+		for _, n := range append(append([]string{"headspace"}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "headspace" })...), "headspace") {
+			list := []int{0}
+			switch {
+			case n == "torch" || n == "lerobot":
+				if list = []int{t.Base.Workers}; t.Base.Workers == 0 {
+					cores := runtime.NumCPU() / t.Job.GPUs
+					list = slices.Compact([]int{min(8, max(cores, 1)), max(cores-2, 1)})
+				}
+			case ours[n].setting != "" && len(t.Threads) > 0:
+				list = t.Threads
+			}
+			for i, v := range list {
+				p, err := t.point(ctx, n, world, v, i > 0 || len(list) > 1 && len(t.Threads) > 0)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, p)
+			}
+		}
+	}
+	return out, nil
+}
+
+// point is one runner; width: its workers or threads, which its name says where named.
+func (t *Train) point(ctx context.Context, name string, world, width int, named bool) (trainPoint, error) {
+	w, job := t.Base, t.Job
+	w.Train, job.Runner, w.World = &job, name, world
+	p := trainPoint{Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")}, base: name, world: world}
+	switch name {
+	case "headspace", "h2d":
+		p.Setting, w.Cache = map[string]string{"headspace": "one batch that is on the device", "h2d": "one batch, copied from page-locked memory each step"}[name], ""
+	case "torch", "lerobot":
+		w.Workers, w.Cache = width, ""
+		p.Setting = fmt.Sprintf("DataLoader, %d persistent workers, prefetch 4, pinned, copied a batch ahead", width)
+	default:
+		w.Shuffle, w.Cache = map[string]string{"robocache-pool": "pool"}[name], map[string]string{"robocache-ram": "ram", "robocache-disk": "disk"}[name]
+		if w.Shuffle == "" {
+			w.Shuffle = t.Base.Shuffle
+		}
+		if w.Cache == "" {
+			w.Cache = t.Base.Cache
+		}
+		job.Threads = width
+		p.Setting = fmt.Sprintf("Loader(device=%q), shuffle %s, cache %q, threads %d", job.Device, w.Shuffle, w.Cache, width)
+	}
+	if named {
+		p.Name += fmt.Sprintf("/%d", width)
+	}
+	if world > 1 {
+		p.Name += fmt.Sprintf(" ×%d", world)
+		p.Argv = slices.Insert(p.Argv, 1, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", fmt.Sprint(world))
+	}
+	p.over.Runner = p.Runner
+	p.plan = fmt.Sprintf("%s-%d", w.Shuffle, world)
+	job.Plan = filepath.Join(t.dir, p.plan+".npz")
+	return p, t.plan(ctx, p.plan, w, job)
+}
+
+// plan has the order and the ranges of a shuffle on a number of GPUs written, once.
+func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob) error {
+	if _, ok := t.facts[name]; ok {
+		return nil
+	}
+	job.Runner, w.Train = "plan", &job
+	text, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	cmd, errs := runners.Command(ctx, append(t.Tools.Script("train.py"), string(text)), t.Tools.Env())
+	out, err := cmd.Output()
+	var f trainPlan
+	if err == nil {
+		err = json.Unmarshal([]byte(runners.LastLine(string(out))), &f)
+	}
+	group := w.BatchSize * w.World
+	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Where: robocache.Where{"dataset": w.URI}, Err: err}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && strings.Contains(errs.String(), "No module named 'torch'"):
+		e.Msg, e.Hint = t.Tools.Python+" has no torch", "--python names an interpreter with torch; make peers installs one"
+	case err != nil:
+		e.Msg = "the plan: " + runners.LastLine(errs.String())
+	case strings.Contains(f.Error, "Errno 28"):
+		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "the disk of "+t.dir+" is full", "TMPDIR names a folder with room"
+	case f.Error != "":
+		e.Msg = f.Error
+	case f.Samples < group:
+		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, fmt.Sprintf("%d samples are fewer than a batch of %d", f.Samples, group), "--batch-size, or a larger set"
+	case job.Device != "cpu" && f.CUDADevices < w.World:
+		e.Msg, e.Hint = fmt.Sprintf("%d CUDA devices are here, %d were asked for", f.CUDADevices, w.World), "--device cpu --tiny trains small networks"
+	default:
+		if t.facts == nil {
+			t.facts = map[string]trainPlan{}
+		}
+		t.facts[name] = f
+		return nil
+	}
+	return e
+}

@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot/plotter"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
+)
+
+// TrainReport is a finished `bench train`.
+type TrainReport struct {
+	Command  string            `json:"command"`
+	Machine  report.Machine    `json:"machine"`
+	Versions map[string]string `json:"versions"`
+	Rows     []*TrainRow       `json:"rows"`
+	Notes    []string          `json:"notes,omitempty"`
+}
+
+// ReadTrainReport reads a train.json.
+func ReadTrainReport(path string) (*TrainReport, error) {
+	b, err := os.ReadFile(path)
+	r := &TrainReport{}
+	if err == nil {
+		err = json.Unmarshal(b, r)
+	}
+	if err != nil || len(r.Rows) == 0 {
+		return nil, robocache.At(cmp.Or(err, errors.New("no rows of bench train are here")), robocache.Where{"file": path})
+	}
+	return r, nil
+}
+
+// Wrong says why the figures do not count: a runner trained on something else than the others, or one of ours failed. A peer that cannot run is none.
+func (r *TrainReport) Wrong() string {
+	var why []string
+	for _, k := range r.Rows {
+		if k.Failed != "" && (k.Differs || k.Base != "torch" && k.Base != "lerobot") {
+			why = append(why, k.Runner+": "+k.Failed)
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// AllNotes are those of the rows, each once.
+func (r *TrainReport) AllNotes() []string {
+	all := slices.Clone(r.Notes)
+	for _, k := range r.Rows {
+		for _, n := range k.Notes {
+			report.Find(&all, n)
+		}
+	}
+	return all
+}
+
+// Write puts into dir train.{json,csv,md,html}, train_steps.csv, training_benchmark_results.json and the plots.
+func (r *TrainReport) Write(dir string) error {
+	if err := report.WriteJSON(filepath.Join(dir, "training_benchmark_results.json"), r.earlier()); err != nil {
+		return err
+	}
+	steps := [][]string{append([]string{"arm", "step"}, trainParts...)}
+	for _, k := range r.Rows {
+		for i, s := range k.StepsMS {
+			line := []string{k.Runner, strconv.Itoa(i)}
+			for _, v := range s {
+				line = append(line, report.Decimal(v))
+			}
+			steps = append(steps, line)
+		}
+	}
+	var b bytes.Buffer
+	if err := csv.NewWriter(&b).WriteAll(steps); err != nil {
+		return err
+	}
+	if err := report.WriteFile(filepath.Join(dir, "train_steps.csv"), b.Bytes()); err != nil {
+		return err
+	}
+	return r.document().Write(dir, "train")
+}
+
+// earlier has the keys of the earlier suite's training_benchmark_results.json; the times are seconds of the window. Its data_time is what the device waited.
+func (r *TrainReport) earlier() map[string]any {
+	out := map[string]any{}
+	side := func(name string) map[string]float64 {
+		for _, k := range r.Rows {
+			if k.Base == name && k.WorldSize == 1 && k.Failed == "" && k.StarveMS != nil {
+				n := float64(k.Steps)
+				total := n * float64(k.BatchSize) / k.SamplesPerS
+				v := map[string]float64{"loss": k.LossLast, "data_time": n * *k.StarveMS / 1e3, "model_time": total - n**k.StarveMS/1e3, "total_time": total, "samples": n * float64(k.BatchSize)}
+				out[map[string]string{"torch": "baseline", "robocache": "robocache"}[name]] = v
+				return v
+			}
+		}
+		return nil
+	}
+	if a, b := side("torch"), side("robocache"); a != nil && b != nil {
+		out["comparison"] = map[string]float64{"total_speedup": a["total_time"] / b["total_time"], "data_speedup": a["data_time"] / max(b["data_time"], 1e-9)}
+	}
+	return out
+}
+
+// Table lists the rows for a terminal.
+func (r *TrainReport) Table() [][]string { return r.table().All() }
+
+func (r *TrainReport) table() *report.Table {
+	t := &report.Table{Head: []string{"runner", "samples/s", "utilisation", "data wait %", "unexplained %", "starve/pre/fwd/bwd/opt ms", "cores busy", "cores needed", "limit", "× torch", "batches checked, wrong", "loss differs by", ""}}
+	for _, k := range r.Rows {
+		parts := "–"
+		if k.StarveMS != nil {
+			parts = fmt.Sprintf("%.3g/%.3g/%.3g/%.3g/%.3g", *k.StarveMS, *k.PreprocessMS, *k.ForwardMS, *k.BackwardMS, *k.OptimiserMS)
+		}
+		t.AddBar(k.Failed == "", k.Runner, report.Short(k.Spread["samples_per_s"]), report.Short(k.Spread["utilisation"]), show(k.DataWaitPct), show(k.Unexplained), parts, report.Digits(k.CoresBusy),
+			show(k.CoresNeeded), k.Limit, show(k.RatioVsTorch), fmt.Sprintf("%d, %d", k.Checked, k.Wrong), show(k.LossRelDiff), k.Failed)
+	}
+	return t
+}
+
+func (r *TrainReport) document() *report.Document {
+	d := &report.Document{Title: "robocache bench train", Command: r.Command, Raw: r, Sheet: keysTable(r.Rows)}
+	d.Sections = []report.Section{{Text: append(append(report.About(r.Command, r.Machine, "", r.Versions),
+		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is the rate divided by that of headspace, the same loop on one batch that is on the device already. Starve is what the device waited for a batch."), r.AllNotes()...), Table: r.table()}}
+	rate := &report.Figure{Name: "throughput_comparison", Title: "Samples per second (median, min to max of the repeats)", Unit: "samples/s"}
+	step := &report.Figure{Name: "latency_comparison", Title: "Time of a step", Unit: "ms"}
+	ratio := &report.Figure{Name: "speedup_comparison", Title: "Samples per second, times those of torch, or of headspace where torch did not run", Unit: "times"}
+	parts := &report.Figure{Name: "step_breakdown", Title: "Where a step's time goes", Unit: "ms", Stacked: true}
+	loss := &report.Figure{Name: "loss_curves", Title: "Loss", X: "step", Unit: "loss", Linear: true}
+	for _, k := range r.Rows {
+		if k.SamplesPerS == 0 {
+			continue
+		}
+		rate.Set("", k.Runner, k.Spread["samples_per_s"])
+		one := func(f *report.Figure, name string, v *float64) {
+			if v != nil {
+				f.Set(name, k.Runner, report.SpreadOf([]float64{*v}))
+			}
+		}
+		one(step, "p50", k.StepP50MS)
+		one(step, "p95", k.StepP95MS)
+		one(step, "p99", k.StepP99MS)
+		for i, v := range k.parts() {
+			one(parts, trainParts[i], *v)
+		}
+		if one(ratio, "", k.RatioVsTorch); k.RatioVsTorch == nil {
+			one(ratio, "", k.Utilisation)
+		}
+		c := report.Curve{Name: k.Runner}
+		for i, v := range k.Losses {
+			c.Points = append(c.Points, plotter.XY{X: float64(i), Y: v})
+		}
+		if k.OrderSHA256 != "" {
+			loss.Curves = append(loss.Curves, c)
+		}
+	}
+	for _, f := range []*report.Figure{rate, step, ratio, parts, loss} {
+		if len(f.Groups)+len(f.Curves) > 0 {
+			d.Sections = append(d.Sections, report.Section{Figure: f})
+		}
+	}
+	d.Sections = append(d.Sections, report.Raw(r))
+	return d
+}

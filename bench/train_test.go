@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// training is a tiny run on a real table; its scripts may be changed.
+func training(t *testing.T) *Train {
+	tools := runners.Tools{Python: interpreter(t, "torch, pyarrow"), PythonPath: filepath.Join(realdata.Root(t), "python")}
+	if _, err := os.Stat(filepath.Join(tools.PythonPath, "robocache", "_lib", "librobocache.so")); err != nil {
+		t.Skipf("make lib: %v", err)
+	}
+	done, err := tools.Unpack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(done)
+	return &Train{Base: Workload{URI: realdata.Path(t, "g1_v30_exact"), BatchSize: 4, Warmup: 3, Seed: 42, Shuffle: "global", Workers: 1}, Mode: "compare", Runners: []string{"torch", "robocache"}, Repeats: 1,
+		Job: TrainJob{Model: "diffusion-lowdim", Device: "cpu", Precision: "fp32", Loop: "async", Timing: "on", Steps: 9, GPUs: 1, Tiny: true}, Timeout: 5 * time.Minute, Tools: tools, Log: t.Logf, dir: t.TempDir()}
+}
+
+// A wrong batch in one runner fails the run, and names the runner and the batch.
+func TestTrainFindsAWrongBatch(t *testing.T) {
+	tr := training(t)
+	name := filepath.Join(tr.Tools.Dir, "train_data.py")
+	code, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := string(code) + `
+
+def planted(batches):
+    for n, b in enumerate(batches):
+        if n == 1:
+            b["state"][2] += 1e-3
+        yield b
+
+right = robocache_batches
+def robocache_batches(*a):
+    batches, loader = right(*a)
+    return planted(batches), loader
+`
+	if err := os.WriteFile(name, []byte(planted), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := tr.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range r.Rows {
+		switch k.Runner {
+		case "torch":
+			if k.Failed != "" || k.Checked != 3 || k.Wrong != 0 {
+				t.Errorf("%+v", k)
+			}
+		case "robocache":
+			if !k.Differs || k.Wrong != 1 || !strings.Contains(k.Failed, "1 of 3 compared batches are wrong: [batch 1: state differ by 0.001") {
+				t.Errorf("%s, %d wrong", k.Failed, k.Wrong)
+			}
+		}
+	}
+	if !strings.HasPrefix(r.Wrong(), "robocache: ") {
+		t.Errorf("%q", r.Wrong())
+	}
+}
+
+// Two ranks over gloo: together they give each sample once, in the plan's order; the lines of the protocol come once.
+func TestTrainOnTwoRanks(t *testing.T) {
+	tr := training(t)
+	tr.Job.GPUs = 2
+	p, err := tr.point(t.Context(), "robocache", 2, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := runOnce(t.Context(), p.Runner, tr.Timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := o.Train
+	if p.Name != "robocache ×2" || o.Samples != 9*4*2 || len(x.Ranks) != 2 || x.Doubled != 0 || x.OrderWrong != 0 || x.Checked != 3 || x.Wrong != 0 || o.OrderSHA256 == "" || o.CPUSeconds <= 0 {
+		t.Errorf("%+v %+v", o, x)
+	}
+}
+
+func trained(losses []float64, order string, change func(*TrainRun)) Outcome {
+	x := &TrainRun{Weights: "w", Losses: losses, Sums: [][3]float64{{1, 2, 3}, {4, 5, 6}}, Checked: 3, Steps: 2}
+	if change != nil {
+		change(x)
+	}
+	return Outcome{Samples: 10, Seconds: 1, OrderSHA256: order, Train: x}
+}
+
+func TestCheckTraining(t *testing.T) {
+	curve, near, far := []float64{1, 2, 3}, []float64{1, 2.01, 3}, []float64{1, 2.05, 3}
+	for _, c := range []struct {
+		name string
+		run  Outcome
+		why  string
+	}{
+		{"the same", trained(curve, "a", nil), ""},
+		{"within the noise", trained(near, "a", nil), ""},
+		{"beyond it", trained(far, "a", nil), "the losses differ from those of torch by 0.025, allowed 0.015"},
+		{"not a number", trained([]float64{1, math.NaN(), 3}, "a", nil), "the losses differ"},
+		{"another order: not compared", trained(far, "b", nil), ""},
+		{"other weights", trained(curve, "a", func(x *TrainRun) { x.Weights = "v" }), "other weights"},
+		{"a batch of other numbers", trained(curve, "a", func(x *TrainRun) { x.Sums = [][3]float64{{1, 2, 3}, {4, 5.001, 6}} }), "batch 1 has other numbers"},
+		{"not the plan's order", trained(curve, "a", func(x *TrainRun) { x.OrderWrong = 4 }), "4 samples are not those of the order"},
+		{"a sample twice", trained(curve, "a", func(x *TrainRun) { x.Doubled = 1 }), "twice in an epoch"},
+		{"a compared batch", trained(curve, "a", func(x *TrainRun) { x.Wrong, x.WrongWhere = 1, []string{"batch 10: frames"} }), "1 of 3 compared batches"},
+	} {
+		torch := &trainPoint{Runner: Runner{Name: "torch"}, over: Result{Runs: []Outcome{trained(curve, "a", nil), trained([]float64{1, 2.01, 3}, "a", nil)}}}
+		own := &trainPoint{Runner: Runner{Name: "own"}, over: Result{Runs: []Outcome{c.run}}}
+		found := checkTraining([]*trainPoint{torch, own})
+		if got := strings.Join(found[own].why, "; "); c.why == "" && got != "" || !strings.Contains(got, c.why) || len(found[torch].why) > 0 {
+			t.Errorf("%s: %q, torch %v", c.name, got, found[torch].why)
+		}
+	}
+}
+
+// What is over is not run again; a line that was cut short is; a full disk ends the measurement with one line.
+func TestFinished(t *testing.T) {
+	path, runs := filepath.Join(t.TempDir(), "out", "rows.jsonl"), 0
+	all := func(resume bool) {
+		f, err := OpenFinished(path, resume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for i := range 3 {
+			if v, err := Once(f, []any{"k", i}, func() (int, error) { runs++; return 10 * i, nil }); err != nil || v != 10*i {
+				t.Errorf("%d: %d %v", i, v, err)
+			}
+		}
+		if _, err := Once(f, "fails", func() (int, error) { runs++; return 0, errors.New("x") }); err == nil {
+			t.Error("no error")
+		}
+	}
+	for _, c := range []struct {
+		resume bool
+		cut    int
+		want   int
+	}{{false, 0, 4}, {true, 0, 1}, {true, 5, 2}, {false, 0, 4}} {
+		if b, err := os.ReadFile(path); err == nil {
+			if err := os.WriteFile(path, b[:len(b)-c.cut], 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runs = 0
+		if all(c.resume); runs != c.want {
+			t.Errorf("%+v: %d runs", c, runs)
+		}
+	}
+	if f, err := OpenFinished("/dev/full", false); err == nil {
+		_, err := Once(f, "k", func() (int, error) { return 1, nil })
+		if !errors.Is(err, robocache.ErrResourceLimit) || f.failed() == nil || !strings.Contains(err.Error(), "no space left") {
+			t.Errorf("%v", err)
+		}
+	}
+}

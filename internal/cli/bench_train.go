@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/bench"
+)
+
+func newBenchTrain() *cobra.Command {
+	var f benchFlags
+	var work, from string
+	var resume bool
+	t := &bench.Train{}
+	w, j := &t.Base, &t.Job
+	c := &cobra.Command{
+		Use:   "train [URI]",
+		Short: "train a policy through ours and the peers' loaders, and say what the GPU waited for",
+		Long: `train runs the same training, of the same weights, in the same order, through a plain torch DataLoader that reads the files itself, lerobot's class,
+and ours, each run in a fresh process, in turn. The first and the last run of a repeat is headspace: the same loop on one batch that is on the
+device already. A runner's utilisation is its rate divided by headspace's. Weights, order, batches (0, 1, 10 and 100 against a reader of its own;
+the means of all of the first 200 against the other runners') and losses are compared: what differs is exit code 1.
+Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18, act. Without URI the model's own set is made in the work folder.`,
+		Example: `  robocache bench train ./my_dataset --model resnet18 --out report
+  robocache bench train --model transformer --compile --out report
+  robocache bench train ./my_dataset --model resnet18 --runners torch,robocache-ram --image-size 224x224 --batch-size 256
+  robocache bench train ./my_dataset --model resnet18 --runners robocache-pool --threads 1,2,4,8,16
+  robocache bench train ./my_dataset --model diffusion --gpus 2
+  robocache bench train ./my_dataset --model diffusion-lowdim --device cpu --tiny --batch-size 8 --steps 12 --warmup 3`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if from != "" {
+				r, err := bench.ReadTrainReport(from)
+				if err != nil {
+					return err
+				}
+				return showTraining(cmd, &f, r)
+			}
+			if len(args) == 1 {
+				w.URI = args[0]
+			}
+			if resume && f.out == "" {
+				return misuse("--resume: expected --out DIR, where the interrupted run left its rows.jsonl")
+			}
+			tools, done, err := f.tools()
+			if err != nil {
+				return err
+			}
+			defer done()
+			if work, err = filepath.Abs(work); err != nil {
+				return err
+			}
+			if f.out != "" {
+				if t.Done, err = bench.OpenFinished(filepath.Join(f.out, "rows.jsonl"), resume); err != nil {
+					return err
+				}
+				defer t.Done.Close()
+			}
+			if j.Device != "cpu" {
+				w.Seconds = 10
+			}
+			t.Runners, t.Repeats, t.Timeout, t.Program, t.Tools, t.Log = f.runners, f.repeats, f.timeout, version, tools, logTo(cmd)
+			t.Sets = &bench.Sets{Work: work, Tools: tools, Log: t.Log}
+			r, err := t.Run(cmd.Context())
+			if err != nil {
+				return err
+			}
+			r.Command = command()
+			return showTraining(cmd, &f, r)
+		},
+	}
+	f.add(c, 30*time.Minute, "run")
+	f.addRepeats(c)
+	fl := c.Flags()
+	fl.StringSliceVar(&f.runners, "runners", nil, "who runs beside headspace: h2d, torch, lerobot, robocache, robocache-pool, robocache-ram, robocache-disk (default: the mode's)")
+	fl.StringVar(&j.Model, "model", "resnet18", "transformer, diffusion, diffusion-lowdim, resnet18 or act")
+	fl.StringVar(&t.Mode, "mode", "compare", "compare (all), baseline (torch, lerobot), robocache (h2d, ours) or headspace")
+	fl.IntVar(&w.BatchSize, "batch-size", 0, "samples a batch and GPU (0: the model's)")
+	fl.IntVar(&j.Steps, "steps", 200, "steps of the window, at least; on a GPU also 10 s")
+	fl.IntVar(&w.Warmup, "warmup", 40, "steps before it; where a cache fills, an epoch")
+	fl.IntVar(&w.Seed, "seed", 42, "of weights, order, noise and crops")
+	fl.StringVar(&j.Precision, "precision", "bf16", "bf16 (autocast; weights float32), tf32 or fp32")
+	fl.StringVar(&j.Loop, "loop", "async", "async, or sync: the loss is read after each step, as lerobot's trainer does")
+	fl.StringVar(&j.Timing, "timing", "on", "on, or off: no split of the step")
+	fl.BoolVar(&j.Compile, "compile", false, "torch.compile, for all runners")
+	fl.StringVar(&w.ImageSize, "image-size", "", "HxW: ours scale while decoding, the peers' frames are scaled on the device")
+	fl.StringVar(&w.Shuffle, "shuffle", "global", "global or pool, of all runners but robocache-pool")
+	fl.StringVar(&w.Cache, "cache", "", "ram or disk, of robocache and robocache-pool")
+	fl.StringVar(&w.CacheBudget, "cache-budget", "", "bytes of the cache, or 4GiB")
+	fl.StringVar(&w.PoolSize, "pool-size", "", "bytes of resident frames of a pool, or 1GiB")
+	fl.IntVar(&w.Workers, "workers", 0, "worker processes of torch and lerobot (0: 8, and the cores less two)")
+	fl.IntSliceVar(&t.Threads, "threads", nil, "of ours, one run each (default: one run with its own choice)")
+	fl.IntVar(&j.GPUs, "gpus", 1, "GPUs, by torchrun and DistributedDataParallel, beside a run with one; each has its share of the cores")
+	fl.BoolVar(&j.Tiny, "tiny", false, "small networks and a small set, for a CPU")
+	fl.StringVar(&j.Device, "device", "cuda", "cuda or cpu (no figures, for tests)")
+	fl.StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
+	fl.BoolVar(&resume, "resume", false, "go on with an interrupted run: what --out's rows.jsonl has is not run again")
+	fl.StringVar(&from, "from", "", "a train.json: show it again, and with --out write its report")
+	return c
+}
+
+func showTraining(cmd *cobra.Command, f *benchFlags, r *bench.TrainReport) error {
+	if err := f.show(cmd, r, "train.{json,csv,md,html}", func() {
+		table(cmd.OutOrStdout(), r.Table())
+		for _, n := range r.AllNotes() {
+			fmt.Fprintln(cmd.OutOrStdout(), "  note: "+n)
+		}
+	}); err != nil {
+		return err
+	}
+	if why := r.Wrong(); why != "" {
+		return errors.New("bench train: " + why)
+	}
+	return nil
+}

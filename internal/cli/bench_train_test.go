@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"bytes"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/internal/realdata"
+)
+
+// trainer is the project's interpreter, where it has torch and our library is built.
+func trainer(t *testing.T) string {
+	t.Helper()
+	root := realdata.Root(t)
+	py := filepath.Join(root, ".venv", "bin", "python")
+	if out, err := exec.Command(py, "-c", "import torch, pyarrow, av").CombinedOutput(); err != nil {
+		t.Skipf("no torch in .venv (make peers): %v %s", err, out)
+	}
+	if !fileExists(filepath.Join(root, "python", "robocache", "_lib", "librobocache.so")) {
+		t.Skip("make lib")
+	}
+	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
+	return py
+}
+
+// The small networks train on the CPU: all runners on the same weights, order, batches and losses; a report with plots; what is over is not run again.
+func TestBenchTrain(t *testing.T) {
+	py, dir := trainer(t), t.TempDir()
+	set, out := filepath.Join(dir, "set"), filepath.Join(dir, "out")
+	if code, _, errs := call(t, "synth", set, "--episodes", "4", "--cameras", "1", "--size", "96x96", "--seconds", "1"); code != exitDone {
+		t.Skip("no encoder: ", errs)
+	}
+	line := []string{"bench", "train", set, "--python", py, "--model", "diffusion", "--device", "cpu", "--tiny", "--batch-size", "4", "--steps", "8", "--warmup", "4", "--workers", "1",
+		"--runners", "torch,robocache,robocache-ram", "--repeats", "1", "--precision", "fp32", "--out", out}
+	code, text, errs := call(t, line...)
+	if code != exitDone {
+		t.Fatalf("exit %d: %s\n%s", code, errs, text)
+	}
+	rows := readRow(t, filepath.Join(out, "train.json"))["rows"].([]any)
+	if len(rows) != 4 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	first := rows[1].(map[string]any)
+	for i, name := range []string{"headspace", "torch", "robocache", "robocache-ram"} {
+		r := rows[i].(map[string]any)
+		if r["arm"] != name || r["failed"] != "" || r["weights_sha256"] != first["weights_sha256"] || r["samples_per_s"].(float64) <= 0 || r["starve_ms"] == nil || r["utilisation"] == nil || r["gpu_reason"] == "" {
+			t.Errorf("%v", r)
+		}
+		if i > 0 && (r["batches_checked"] != 3.0 || r["batches_wrong"] != 0.0 || r["order_sha256"] != first["order_sha256"] || r["loss_rel_diff"].(float64) > 1e-3) {
+			t.Errorf("%s: %v checked, %v wrong, losses differ by %v", name, r["batches_checked"], r["batches_wrong"], r["loss_rel_diff"])
+		}
+	}
+	for _, name := range []string{"throughput_comparison", "latency_comparison", "speedup_comparison", "step_breakdown", "loss_curves"} {
+		if b, err := os.ReadFile(filepath.Join(out, name+".png")); err != nil || colours(t, b) < 3 {
+			t.Errorf("%s: %v, an empty plot", name, err)
+		}
+		if b, err := os.ReadFile(filepath.Join(out, name+".svg")); err != nil || bytes.Count(b, []byte("<path")) < 8 {
+			t.Errorf("%s.svg: %v", name, err)
+		}
+	}
+	page, _ := os.ReadFile(filepath.Join(out, "train.html"))
+	if bytes.Count(page, []byte("<svg")) != 5 || bytes.Contains(page, []byte("src=")) {
+		t.Error("train.html is not whole")
+	}
+	old := readRow(t, filepath.Join(out, "training_benchmark_results.json"))
+	if old["baseline"] == nil || old["robocache"].(map[string]any)["samples"] != 32.0 || old["comparison"].(map[string]any)["total_speedup"] == nil {
+		t.Errorf("%v", old)
+	}
+	if b, err := os.ReadFile(filepath.Join(out, "train_steps.csv")); err != nil || bytes.Count(b, []byte("\nrobocache,")) < 7 {
+		t.Errorf("train_steps.csv: %v", err)
+	}
+	// Interrupted in its last run: the others are not run again.
+	name := filepath.Join(out, "rows.jsonl")
+	kept, _ := os.ReadFile(name)
+	if bytes.Count(kept, []byte("\n")) != 5 {
+		t.Errorf("rows.jsonl has %d lines", bytes.Count(kept, []byte("\n")))
+	}
+	if err := os.WriteFile(name, kept[:len(kept)-100], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := call(t, append(line, "--resume")...); code != exitDone {
+		t.Errorf("resumed: exit %d: %s", code, errs)
+	}
+	again, _ := os.ReadFile(name)
+	if !bytes.HasPrefix(again, kept[:len(kept)-100]) || bytes.Count(again, []byte("\n")) != 6 {
+		t.Error("a run that was over was run again")
+	}
+	if code, text, _ := call(t, "bench", "train", "--from", filepath.Join(out, "train.json"), "--out", filepath.Join(dir, "again")); code != exitDone || !strings.Contains(text, "robocache-ram") {
+		t.Errorf("--from: exit %d: %s", code, text)
+	}
+}
+
+func colours(t *testing.T, b []byte) int {
+	t.Helper()
+	img, err := png.Decode(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[[3]uint32]bool{}
+	for y := range img.Bounds().Dy() {
+		for x := range img.Bounds().Dx() {
+			r, g, b, _ := img.At(x, y).RGBA()
+			if r != g || g != b {
+				seen[[3]uint32{r, g, b}] = true
+			}
+		}
+	}
+	return len(seen)
+}
+
+// Bad input is one line and its exit code.
+func TestBenchTrainBadInput(t *testing.T) {
+	set := realdata.Path(t, "robomimic_like")
+	for _, c := range []struct {
+		say  string
+		code int
+		args []string
+	}{
+		{"no model named", exitMisuse, []string{set, "--model", "resnet"}},
+		{"no mode named", exitMisuse, []string{set, "--mode", "both"}},
+		{"no runner named", exitMisuse, []string{set, "--runners", "jax", "--model", "diffusion-lowdim"}},
+		{"no precision named", exitMisuse, []string{set, "--precision", "int8"}},
+		{"expected 1 or more", exitMisuse, []string{set, "--steps", "0"}},
+		{"--resume: expected --out", exitMisuse, []string{set, "--resume"}},
+		{"no rows of bench train", 1, []string{"--from", filepath.Join("testdata", "nothing.json")}},
+	} {
+		_ = c
+		code, _, errs := call(t, append([]string{"bench", "train"}, c.args...)...)
+		if code != c.code && c.code != 1 || !strings.Contains(errs, c.say) && c.code != 1 || code == exitDone || strings.Count(strings.TrimSpace(errs), "\n") > 2 {
+			t.Errorf("%v: exit %d: %s", c.args, code, errs)
+		}
+	}
+}
