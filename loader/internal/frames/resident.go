@@ -9,8 +9,8 @@ type ID struct {
 }
 
 const (
-	// residentFrames is few enough that the first batch does not wait for whole episodes.
-	residentFrames = 32
+	// residentFrames is few enough that the first batch does not wait for whole episodes, and that all workers end about together where a pool is filled anew.
+	residentFrames = 8
 	// background is how many batches later than its admission an episode's frames come that no batch has asked for yet.
 	background = 64
 )
