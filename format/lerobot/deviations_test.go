@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // TestInfoDeviations: what info.json may say (L6).

@@ -35,9 +35,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	if opt.Episodes != nil {
 		doc.chosen = map[int]bool{}
 		for _, e := range opt.Episodes {
-			if err := d.checkEpisode(e); err != nil {
-				return nil, err
-			}
+			d.checkEpisode(e)
 			doc.chosen[e] = true
 		}
 	}
@@ -130,6 +128,11 @@ func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Wh
 	delete(place, "stream")
 	maps.Copy(f.Where, where)
 	doc.add(f.Code+"\x00"+place.String(), f)
+}
+
+// try does a part of the work; the error that it ends with is a finding.
+func (doc *doctor) try(ctx context.Context, where robocache.Where, part func()) {
+	doc.unreadable(ctx, guard.Try(part), where)
 }
 
 // layout looks at what the folder holds besides what the metadata names.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -17,26 +18,23 @@ const pageLimit = 256 << 20
 // the data where the caller wants it deep.
 func (doc *doctor) pages(ctx context.Context) {
 	d := doc.d
-	tables, _, err := store.Files(ctx, d.st, "meta", func(name string) bool { return strings.HasSuffix(name, ".parquet") })
-	var names []string
-	for _, t := range tables {
-		names = append(names, t.Name)
-	}
-	if errors.Is(err, robocache.ErrUnsupported) { // http: what metadata has by its names
-		names, err = d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet")
-		names = append([]string{tasksParquet}, names...)
-	}
-	doc.unreadable(ctx, err, nil)
-	for _, name := range names {
-		doc.columns(ctx, name)
-	}
+	doc.try(ctx, nil, func() {
+		tables, _, err := store.Files(ctx, d.st, "meta", func(name string) bool { return strings.HasSuffix(name, ".parquet") })
+		for _, t := range tables {
+			doc.columns(ctx, t.Name)
+		}
+		if !errors.Is(err, robocache.ErrUnsupported) {
+			guard.Check(err)
+			return
+		}
+		doc.columns(ctx, tasksParquet) // http: what metadata has by its names
+		for _, name := range d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet") {
+			doc.columns(ctx, name)
+		}
+	})
 	for file := range d.tab.files() {
 		if doc.opt.Deep && doc.wantsAny(ctx, d.tab.episodesOf(int32(file))) {
-			if f, err := d.tab.footer(ctx, int32(file)); err != nil {
-				doc.unreadable(ctx, err, nil)
-			} else {
-				doc.columns(ctx, f.name)
-			}
+			doc.try(ctx, nil, func() { doc.columns(ctx, guard.Must(d.tab.footer(ctx, int32(file))).name) })
 		}
 	}
 }
@@ -44,32 +42,26 @@ func (doc *doctor) pages(ctx context.Context) {
 // columns proves every column of a Parquet file, page by page: one finding a column chunk.
 func (doc *doctor) columns(ctx context.Context, name string) {
 	where := robocache.Where{"file": name}
-	r, err := doc.d.openSmall(ctx, name)
-	if errors.Is(err, robocache.ErrNotFound) {
-		return // opening has said so, where it is needed
-	}
-	if err != nil {
-		doc.unreadable(ctx, err, where)
-		return
-	}
-	defer r.Close()
-	f, err := pq.Open(ctx, r, nil)
-	if err != nil {
-		doc.unreadable(ctx, err, where)
-		return
-	}
-	doc.unreadable(ctx, pq.CheckNames(f), where)
-	for g := range f.Groups {
-		for _, leaf := range f.Leaves {
-			if doc.failed != nil {
-				return
-			}
-			err := pq.Check(ctx, r, f, g, leaf, pq.Limits{Bytes: pageLimit})
-			if errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrResourceLimit) {
-				doc.found(robocache.SeverityWarning, "not-examined", robocache.Where{"file": name, "row_group": g, "column": leaf.Name}, "", "%v", err)
-			} else {
-				doc.unreadable(ctx, err, where)
+	err := guard.Try(func() {
+		r := doc.d.openSmall(ctx, name)
+		defer r.Close()
+		f := guard.Must(pq.Open(ctx, r, nil))
+		doc.unreadable(ctx, pq.CheckNames(f), where)
+		for g := range f.Groups {
+			for _, leaf := range f.Leaves {
+				if doc.failed != nil {
+					return
+				}
+				err := pq.Check(ctx, r, f, g, leaf, pq.Limits{Bytes: pageLimit})
+				if errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrResourceLimit) {
+					doc.found(robocache.SeverityWarning, "not-examined", robocache.Where{"file": name, "row_group": g, "column": leaf.Name}, "", "%v", err)
+				} else {
+					doc.unreadable(ctx, err, where)
+				}
 			}
 		}
+	})
+	if !errors.Is(err, robocache.ErrNotFound) { // else opening has said so, where it is needed
+		doc.unreadable(ctx, err, where)
 	}
 }

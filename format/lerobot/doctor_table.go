@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // tableCheck is what the rows must say next.
@@ -24,7 +25,7 @@ func (doc *doctor) tables(ctx context.Context) {
 		after := c.global + doc.rows(eps)
 		if !doc.wantsAny(ctx, eps) {
 			c.global = after
-		} else if err := doc.file(ctx, int32(file), c); err != nil {
+		} else if err := guard.Try(func() { doc.file(ctx, int32(file), c) }); err != nil {
 			// The index of the files that follow is not this one's fault.
 			c.global = after
 			for _, e := range eps {
@@ -61,23 +62,16 @@ func (doc *doctor) span(eps []int32) string {
 	return fmt.Sprintf("%d–%d", lo, hi)
 }
 
-func (doc *doctor) file(ctx context.Context, file int32, c *tableCheck) error {
-	d := doc.d
-	f, err := d.tab.footer(ctx, file)
-	if err != nil {
-		return err
-	}
+func (doc *doctor) file(ctx context.Context, file int32, c *tableCheck) {
+	f := guard.Must(doc.d.tab.footer(ctx, file))
 	if f.pq.Rows == 0 {
 		doc.found(robocache.SeverityError, "empty-file", robocache.Where{"file": f.name}, "remove the file", "the data file has no rows: LeRobot refuses such a set")
 	}
 	doc.schema(f)
 	for g := range f.pq.Groups {
-		if err := doc.group(ctx, f, file, g, c); err != nil {
-			return err
-		}
+		doc.group(ctx, f, file, g, c)
 		doc.progress(f.pq.Groups[g].Rows)
 	}
-	return nil
 }
 
 // schema compares a file's columns with the declaration.
@@ -103,20 +97,11 @@ func (doc *doctor) schema(f *tableFile) {
 }
 
 // group checks the rows of one row group.
-func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c *tableCheck) error {
+func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c *tableCheck) {
 	d := doc.d
-	var columns [4][]int64
-	for i, name := range []string{"episode_index", "index", "frame_index", "task_index"} {
-		var err error
-		if columns[i], err = d.tab.integers(ctx, f, file, g, name); err != nil {
-			return err
-		}
-	}
-	ids, index, frame, task := columns[0], columns[1], columns[2], columns[3]
-	timestamps, err := scalar(ctx, d.tab, f, file, g, "timestamp", toFloat64)
-	if err != nil {
-		return err
-	}
+	column := func(name string) []int64 { return d.tab.integers(ctx, f, file, g, name) }
+	ids, index, frame, task := column("episode_index"), column("index"), column("frame_index"), column("task_index")
+	timestamps := scalar(ctx, d.tab, f, file, g, "timestamp", toFloat64)
 	where := func(column string, row int) robocache.Where {
 		return robocache.Where{"file": f.name, "row_group": g, "column": column, "row": row}
 	}
@@ -155,7 +140,6 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 			})
 		}
 	}
-	return nil
 }
 
 // timestamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -28,29 +29,21 @@ func (doc *doctor) videos(ctx context.Context) {
 			if len(eps) == 0 || !doc.wantsAny(ctx, eps) {
 				continue
 			}
-			doc.unreadable(ctx, doc.videoFile(ctx, f, c, eps, pool), robocache.Where{"stream": f.Key, "episodes": doc.span(eps)})
+			doc.try(ctx, robocache.Where{"stream": f.Key, "episodes": doc.span(eps)}, func() { doc.videoFile(ctx, f, c, eps, pool) })
 			doc.progress(doc.rows(eps))
 		}
 	}
 }
 
-func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camera, eps []int32, pool *video.Pool) error {
-	d := doc.d
-	layout, err := d.layout(ctx, c, int(eps[0]))
-	if err != nil {
-		return err
-	}
-	file, err := d.lib.Acquire(ctx, layout.path)
-	if err != nil {
-		return err
-	}
+func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camera, eps []int32, pool *video.Pool) {
+	layout := guard.Must(doc.d.layout(ctx, c, int(eps[0])))
+	file := guard.Must(doc.d.lib.Acquire(ctx, layout.path))
 	defer file.Release()
 	doc.claims(f, layout, file.Index)
 	doc.drift(f, c, layout, file.Index)
 	if doc.opt.Decode {
-		return doc.decode(ctx, f, file, pool)
+		doc.decode(ctx, f, file, pool)
 	}
-	return nil
 }
 
 // codecNames are spellings that mean the same coding.
@@ -149,15 +142,11 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 }
 
 // decode decodes every frame; a group that fails is a finding, and the others go on.
-func (doc *doctor) decode(ctx context.Context, f *robocache.Feature, file *video.File, pool *video.Pool) error {
+func (doc *doctor) decode(ctx context.Context, f *robocache.Feature, file *video.File, pool *video.Pool) {
 	for _, g := range video.Plan(file.Index, file.Index.All()) {
 		err := pool.Decode(ctx, file, nil, []video.Group{g}, func(int, video.Frame) error { return nil })
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
+		if guard.Check(ctx.Err()); err != nil {
 			doc.found(robocache.SeverityError, "undecodable", robocache.Where{"file": file.Path, "stream": f.Key, "frame": g.Ordinals[0]}, "fetch the file again", "%v", err)
 		}
 	}
-	return nil
 }

@@ -161,9 +161,7 @@ func (t *episodeTasks) made(perm []int) *episodeTasks {
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episode, err error) {
 	defer guard.Malformed("lerobot episode", &err)
-	if err := d.checkEpisode(episode); err != nil {
-		return robocache.Episode{}, err
-	}
+	d.checkEpisode(episode)
 	defer guard.At(robocache.Where{"episode": episode})
 	t := d.episodeTasks(ctx)
 	return robocache.Episode{Position: episode, Index: d.eps.id(episode), Length: d.Len(episode), Tasks: t.of(episode)}, nil

@@ -41,7 +41,7 @@ func (d *Dataset) wanted() map[string]*episodeColumn {
 
 // readEpisodesV3 reads the projected columns of every episodes file.
 func (d *Dataset) readEpisodesV3(ctx context.Context) {
-	names := guard.Must(d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet"))
+	names := d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet")
 	if len(names) == 0 && d.raw.totalEpisodes != 0 { // a set of which nothing was recorded yet has none
 		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Msg: "no episodes file is there", Hint: "a v3 dataset has meta/episodes/chunk-000/file-000.parquet"})
 	}

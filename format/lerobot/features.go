@@ -164,9 +164,9 @@ func (d *Dataset) firstSchema(ctx context.Context) *pq.File {
 			return f.pq
 		}
 		if ctx.Err() != nil {
-			first = err
+			guard.Fail(err)
 		}
-		if first = cmp.Or(first, err); ctx.Err() != nil || !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
+		if first = cmp.Or(first, err); !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
 			break
 		}
 	}
@@ -299,18 +299,17 @@ func frameSize(r *declared) (h, w, c int) {
 }
 
 // get finds a column by key.
-func (d *Dataset) get(key string, kinds ...robocache.Kind) (*column, error) {
+func (d *Dataset) get(key string, kinds ...robocache.Kind) *column {
 	i, ok := d.byKey[key]
 	if !ok {
 		keys := d.info.Keys()
 		if len(keys) > 50 {
 			keys = append(keys[:50], "…")
 		}
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Msg: fmt.Sprintf("no feature %q", key), Hint: "features: " + strings.Join(keys, ", ")}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Msg: fmt.Sprintf("no feature %q", key), Hint: "features: " + strings.Join(keys, ", ")})
 	}
-	c := &d.cols[i]
 	if len(kinds) > 0 {
-		return c, op.Kind(key, c.kind, kinds...)
+		guard.Check(op.Kind(key, d.cols[i].kind, kinds...))
 	}
-	return c, nil
+	return &d.cols[i]
 }

@@ -1,11 +1,13 @@
 package lerobot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -15,32 +17,19 @@ const maxMoves = 3
 // Gather copies rows of a numeric feature into dst. Neighbouring rows are copied in one piece.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
 	defer guard.Malformed("lerobot gather", &err)
-	c, err := d.get(key, robocache.KindNumeric)
-	if err != nil {
-		return err
-	}
+	c := d.get(key, robocache.KindNumeric)
 	size := c.rowBytes
-	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
-		return err
-	}
+	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
 	d.warm(ctx, c, c.num, rows, c.numbers)
-	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, c.numbers) })
+	w := d.walk(c, func(file int32, row int64) span { return d.tab.load(ctx, file, row, c.num, c.numbers) })
 	for i := 0; i < len(rows); {
-		n, err := d.run(rows[i:])
-		if err != nil {
-			return err
-		}
+		n := d.run(rows[i:])
 		if c.src == derived {
-			if err := d.derive(c, rows[i:i+n], dst[i*size:(i+n)*size]); err != nil {
-				return err
-			}
+			d.derive(c, rows[i:i+n], dst[i*size:(i+n)*size])
 			i += n
 			continue
 		}
-		at, err := w.to(rows[i])
-		if err != nil {
-			return err
-		}
+		at := w.to(rows[i])
 		n = min(n, int(w.end-w.start)-at)
 		copy(dst[i*size:(i+n)*size], w.value.([]byte)[at*size:])
 		i += n
@@ -49,20 +38,18 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 }
 
 // run says how many rows from the first on follow each other in one episode, and checks that they are there.
-func (d *Dataset) run(rows []robocache.Row) (int, error) {
+func (d *Dataset) run(rows []robocache.Row) int {
 	r := rows[0]
-	if r.Episode < 0 || r.Episode >= d.eps.n() {
-		return 0, d.checkEpisode(r.Episode)
-	}
+	d.checkEpisode(r.Episode)
 	length := int(d.eps.length[r.Episode])
 	if r.Index < 0 || r.Index >= length {
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index}, Want: fmt.Sprintf("a row from 0 to %d", length-1), Got: fmt.Sprint(r.Index)}
+		guard.Fail(op.Row(length, robocache.Row{Episode: int(d.eps.id(r.Episode)), Index: r.Index}))
 	}
 	n := 1
 	for n < len(rows) && rows[n].Episode == r.Episode && rows[n].Index == r.Index+n && rows[n].Index < length {
 		n++
 	}
-	return n, nil
+	return n
 }
 
 // walker goes from row to row of a column. Its span is the decoded unit of the last one.
@@ -70,39 +57,30 @@ type walker struct {
 	span
 	d    *Dataset
 	c    *column
-	load func(file int32, row int64) (span, error)
+	load func(file int32, row int64) span
 }
 
-func (d *Dataset) walk(c *column, load func(file int32, row int64) (span, error)) *walker {
+func (d *Dataset) walk(c *column, load func(file int32, row int64) span) *walker {
 	return &walker{span: span{file: -1}, d: d, c: c, load: load}
 }
 
 // to goes to a row and says where it stands in its unit, which is loaded where it is not the one of the row before. The episode's first row in the
 // file is what it was found with: another goroutine's proof may move it.
-func (w *walker) to(r robocache.Row) (at int, err error) {
-	tab, row := w.d.tab, int64(r.Index)
+func (w *walker) to(r robocache.Row) (at int) {
 	for try := 0; ; try++ {
-		file, start := tab.fileOf(r.Episode)
-		if w.file == file && start+row >= w.start && start+row < w.end {
-			return int(start + row - w.start), nil
+		file, start := w.d.tab.fileOf(r.Episode)
+		row := start + int64(r.Index)
+		if w.file == file && row >= w.start && row < w.end {
+			return int(row - w.start)
 		}
-		s, err := w.load(file, start+row)
-		if err == nil {
-			if _, again := tab.fileOf(r.Episode); again == start || try == maxMoves {
-				w.span = s
-				return int(start + row - s.start), nil
-			}
-			continue
+		if err := guard.Try(func() { w.span = w.load(file, row) }); err != nil && (err != error(errMoved) || try >= maxMoves) {
+			guard.Fail(robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key}))
 		}
-		if err == error(errMoved) && try < maxMoves {
-			continue
-		}
-		return 0, robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key})
 	}
 }
 
 // derive fills rows of a default column that the files do not have.
-func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
+func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) {
 	size := c.rowBytes
 	for i, r := range rows {
 		var v int64
@@ -118,17 +96,16 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
 			v = d.eps.from[r.Episode] + int64(r.Index)
 		case "task_index":
 			if len(d.info.Tasks) != 1 {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing, and there is more than one task"}
+				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing, and there is more than one task"})
 			}
 			v = d.info.Tasks[0].Index
 		}
 		if c.dtype.Float() {
 			putFloat(dst[i*size:], c.dtype, float64(v))
 		} else if !putInt(dst[i*size:], c.dtype, v, false) {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Want: "a value that fits " + c.dtype.String(), Got: fmt.Sprint(v)}
+			guard.Fail(malformed(robocache.Where{"column": c.key}, "a value that fits "+c.dtype.String(), fmt.Sprint(v)))
 		}
 	}
-	return nil
 }
 
 // seconds is the timestamp of a row where none is stored: row / fps, as the recorder computes it.
@@ -137,40 +114,24 @@ func (d *Dataset) seconds(row int) float64 { return float64(row) / d.raw.fps.Flo
 // Times gives the timestamps of an episode's rows. Every stream of a LeRobot episode shares them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed("lerobot times", &err)
-	if err := d.checkEpisode(episode); err != nil {
-		return nil, err
-	}
-	if key != "" {
-		if _, err := d.get(key); err != nil {
-			return nil, err
-		}
+	if d.checkEpisode(episode); key != "" {
+		d.get(key)
 	}
 	// The length is the metadata's claim: memory is taken as rows are found, not before.
 	n := d.Len(episode)
 	i, ok := d.byKey["timestamp"]
 	if !ok || d.cols[i].src == derived {
 		file, start := d.tab.fileOf(episode)
-		f, err := d.tab.footer(ctx, file)
-		if err != nil {
-			return nil, err
-		}
-		if start+int64(n) > f.pq.Rows {
+		if f := guard.Must(d.tab.footer(ctx, file)); start+int64(n) > f.pq.Rows {
 			return nil, d.tab.lengthError(f, episode, f.pq.Rows-start)
 		}
-		out = make([]int64, n)
-		for k := range out {
-			out[k] = d.raw.fps.Nanos(int64(k))
-		}
-		return out, nil
+		return reader.Grid(d.raw.fps, n), nil
 	}
 	c := d.cols[i]
 	out = make([]int64, 0, min(n, 1<<16))
-	w := d.walk(&c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, unitTimes, c.timestamps) })
+	w := d.walk(&c, func(file int32, row int64) span { return d.tab.load(ctx, file, row, unitTimes, c.timestamps) })
 	for len(out) < n {
-		at, err := w.to(robocache.Row{Episode: episode, Index: len(out)})
-		if err != nil {
-			return nil, err
-		}
+		at := w.to(robocache.Row{Episode: episode, Index: len(out)})
 		timestamps := w.value.([]int64)[at:]
 		out = append(out, timestamps[:min(len(timestamps), n-len(out))]...)
 	}
@@ -186,10 +147,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 }
 
 func (d *Dataset) badTime(ctx context.Context, episode, row int, key, want, got string) error {
-	if key == "" {
-		key = "timestamp"
-	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, episode, robocache.Where{"episode": d.eps.id(episode), "stream": key, "column": "timestamp", "index": row}), Want: want, Got: got}
+	return malformed(d.inFile(ctx, episode, robocache.Where{"episode": d.eps.id(episode), "stream": cmp.Or(key, "timestamp"), "column": "timestamp", "index": row}), want, got)
 }
 
 // inFile adds the data file of an episode to a place.

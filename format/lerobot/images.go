@@ -6,6 +6,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -32,51 +33,39 @@ func valueIndex(c *pq.Column) []int32 {
 }
 
 // leaves finds the columns of frames: the group {bytes, path}, or plain bytes.
-func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
-	bad := func(got string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "column": c.key}, Want: "a group {bytes, path}", Got: got}
-	}
-	top := f.pq.Column(c.key)
-	if top == nil {
-		return nil, nil, bad("no column in this file")
-	}
-	if b = top; top.Group() {
-		b, p = top.Child("bytes"), top.Child("path")
+func (c *column) leaves(f *tableFile) (b, p *pq.Node) {
+	got := "another type"
+	if b = f.pq.Column(c.key); b == nil {
+		got = "no column in this file"
+	} else if b.Group() {
+		b, p = b.Child("bytes"), b.Child("path")
 	}
 	if b == nil || b.Type != pq.ByteArray || b.MaxRep > 0 || p != nil && (p.Type != pq.ByteArray || p.MaxRep > 0) {
-		return nil, nil, bad("another type")
+		guard.Fail(malformed(robocache.Where{"file": f.name, "column": c.key}, "a group {bytes, path}", got))
 	}
-	return b, p, nil
+	return b, p
 }
 
 // images decodes a run of rows: page i of list, or the whole row group where list is nil.
 func (c *column) images(list *pq.PageList, i int) decodeUnit {
-	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
-		b, p, err := c.leaves(f)
-		if err != nil {
-			return nil, 0, err
-		}
+	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
+		b, p := c.leaves(f)
 		u := &stillUnit{}
 		lim := f.limits()
 		if list == nil {
-			u.bytes, err = pq.ReadColumn(ctx, r, f.pq, group, b, nil, lim)
+			u.bytes = guard.Must(pq.ReadColumn(ctx, r, f.pq, group, b, nil, lim))
 		} else {
-			u.bytes, err = pq.ReadPage(ctx, r, f.pq, group, b, list, i, lim)
+			u.bytes = guard.Must(pq.ReadPage(ctx, r, f.pq, group, b, list, i, lim))
 			u.pathStart = -list.Pages[i].Start
-		}
-		if err != nil {
-			return nil, 0, err
 		}
 		size := u.bytes.MemoryBytes()
 		if u.at = valueIndex(u.bytes); u.at != nil && p != nil {
 			// Paths matter only where bytes are null.
-			if u.path, err = pq.ReadColumn(ctx, r, f.pq, group, p, nil, lim); err != nil {
-				return nil, 0, err
-			}
+			u.path = guard.Must(pq.ReadColumn(ctx, r, f.pq, group, p, nil, lim))
 			u.pathAt = valueIndex(u.path)
 			size += u.path.MemoryBytes()
 		}
-		return u, size, nil
+		return u, size
 	}
 }
 
@@ -84,97 +73,60 @@ func (c *column) images(list *pq.PageList, i int) decodeUnit {
 const pageable = 4 << 20
 
 // loadStills gives the run of rows that holds a row.
-func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int64) (span, error) {
-	f, g, err := d.tab.groupOf(ctx, file, row)
-	if err != nil {
-		return span{}, err
-	}
-	b, _, err := c.leaves(f)
-	if err != nil {
-		return span{}, err
-	}
+func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int64) span {
+	f, g := d.tab.groupOf(ctx, file, row)
+	b, _ := c.leaves(f)
 	key := unit{file: file, group: int32(g), col: c.num}
 	at := f.pq.Groups[g]
 	if k, ok := f.pq.Chunk(g, b); !ok || k.Size < pageable {
-		v, err := d.tab.fetch(ctx, f, key, c.images(nil, 0))
-		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, err
+		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: d.tab.fetch(ctx, f, key, c.images(nil, 0))}
 	}
 	key.page = -1
-	v, err := d.tab.fetch(ctx, f, key, func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
-		l, err := pq.Pages(ctx, r, f.pq, group, b)
-		if err != nil {
-			return nil, 0, err
-		}
-		return l, l.MemoryBytes(), nil
-	})
-	if err != nil {
-		return span{}, err
-	}
-	l := v.(*pq.PageList)
+	l := d.tab.fetch(ctx, f, key, func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
+		l := guard.Must(pq.Pages(ctx, r, f.pq, group, b))
+		return l, l.MemoryBytes()
+	}).(*pq.PageList)
 	i := sort.Search(len(l.Pages), func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-at.Start })
 	key.page = int32(i) + 1
-	v, err = d.tab.fetch(ctx, f, key, c.images(l, i))
 	p := l.Pages[i]
-	return span{file: file, start: at.Start + p.Start, end: at.Start + p.Start + p.Rows, value: v}, err
+	return span{file: file, start: at.Start + p.Start, end: at.Start + p.Start + p.Rows, value: d.tab.fetch(ctx, f, key, c.images(l, i))}
 }
 
 const maxStill = 256 << 20
 
 // stills gives the encoded images of an image feature.
-func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, out []robocache.FrameRef) error {
-	w := d.walk(c, func(file int32, row int64) (span, error) { return d.loadStills(ctx, c, file, row) })
+func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, out []robocache.FrameRef) {
+	w := d.walk(c, func(file int32, row int64) span { return d.loadStills(ctx, c, file, row) })
 	for i, r := range rows {
-		if _, err := d.run(rows[i : i+1]); err != nil {
-			return err
-		}
-		at, err := w.to(r)
-		if err != nil {
-			return err
-		}
+		d.run(rows[i : i+1])
+		at := w.to(r)
 		u := w.value.(*stillUnit)
 		v := at
 		if u.at != nil {
 			v = int(u.at[at])
 		}
-		if v >= 0 {
-			b := u.bytes.Item(v)
-			if len(b) == 0 {
-				return d.badStill(c, r, "a frame", "no bytes")
-			}
-			out[i] = robocache.FrameRef{Encoded: b}
-			continue
+		if v < 0 {
+			out[i] = robocache.FrameRef{Encoded: d.stillFile(ctx, c, r, u, at)}
+		} else if out[i] = (robocache.FrameRef{Encoded: u.bytes.Item(v)}); len(out[i].Encoded) == 0 {
+			guard.Fail(d.badStill(c, r, "a frame", "no bytes"))
 		}
-		b, err := d.stillFile(ctx, c, r, u, at)
-		if err != nil {
-			return err
-		}
-		out[i] = robocache.FrameRef{Encoded: b}
 	}
-	return nil
 }
 
 // stillFile reads a frame that the column names instead of holding. The name is untrusted: the store keeps it below the root.
-func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *stillUnit, at int) ([]byte, error) {
+func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *stillUnit, at int) []byte {
 	v := at - int(u.pathStart)
 	if u.pathAt != nil {
 		v = int(u.pathAt[v])
 	}
 	if u.path == nil || v < 0 {
-		return nil, d.badStill(c, r, "bytes or a path", "null")
+		guard.Fail(d.badStill(c, r, "bytes or a path", "null"))
 	}
 	path := string(u.path.Item(v))
-	where := robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index, "file": path}
-	name, err := store.CleanName(path)
-	if err != nil {
-		return nil, robocache.At(err, where)
-	}
-	b, err := store.ReadFile(ctx, d.st, name, min(maxStill, d.limit))
-	if err != nil {
-		return nil, robocache.At(err, where)
-	}
-	return b, nil
+	defer guard.At(robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index, "file": path})
+	return guard.Must(store.ReadFile(ctx, d.st, guard.Must(store.CleanName(path)), min(maxStill, d.limit)))
 }
 
 func (d *Dataset) badStill(c *column, r robocache.Row, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index}, Want: want, Got: got}
+	return malformed(robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index}, want, got)
 }

@@ -3,7 +3,6 @@ package lerobot
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Caps on metadata.
@@ -152,19 +151,9 @@ func unique(at string, v json.RawMessage) error {
 	return nil
 }
 
-func readInfo(ctx context.Context, s store.Store) (*infoFile, []robocache.Finding, error) {
-	raw, err := store.ReadFile(ctx, s, infoPath, maxJSON)
-	if err != nil {
-		return nil, nil, robocache.At(err, robocache.Where{"file": infoPath})
-	}
-	return parseInfo(raw)
-}
-
-func parseInfo(raw []byte) (*infoFile, []robocache.Finding, error) {
-	b, err := checkJSON(infoPath, raw)
-	if err != nil {
-		return nil, nil, err
-	}
+func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
+	defer guard.Malformed("lerobot info", &err)
+	b := guard.Must(checkJSON(infoPath, raw))
 	fields := map[string]json.RawMessage{}
 	err = object("", b, func(k string, v json.RawMessage) error { fields[k] = v; return nil })
 	if err == nil {
@@ -173,25 +162,18 @@ func parseInfo(raw []byte) (*infoFile, []robocache.Finding, error) {
 	if err != nil {
 		return nil, nil, jsonError(infoPath, err)
 	}
-	f := &infoFile{totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
-	var found []robocache.Finding
-	if err := f.readVersion(fields); err != nil {
-		return nil, nil, err
-	}
-	if note, err := f.readFPS(fields["fps"]); err != nil {
-		return nil, nil, err
-	} else if note != "" {
+	f = &infoFile{totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
+	f.readVersion(fields)
+	if note := f.readFPS(fields["fps"]); note != "" {
 		found = append(found, warn("fps-type", infoPath, note, "write fps as a number"))
 	}
 	f.robot = text(fields["robot_type"])
 	for key, to := range map[string]*string{"data_path": &f.dataPath, "video_path": &f.videoPath} {
 		if v := fields[key]; len(v) > 0 && string(v) != "null" {
-			if err := json.Unmarshal(v, to); err != nil {
+			if json.Unmarshal(v, to) != nil {
 				return nil, nil, infoError(robocache.ErrMalformed, "/"+key, "expected a string")
 			}
-			if err := checkTemplate(*to); err != nil {
-				return nil, nil, robocache.At(err, robocache.Where{"file": infoPath, "pointer": "/" + key})
-			}
+			guard.Check(robocache.At(checkTemplate(*to), robocache.Where{"file": infoPath, "pointer": "/" + key}))
 		}
 	}
 	for key, to := range map[string]*int64{"chunks_size": &f.chunksSize, "total_episodes": &f.totalEpisodes, "total_frames": &f.totalFrames, "total_tasks": &f.totalTasks} {
@@ -209,9 +191,7 @@ func parseInfo(raw []byte) (*infoFile, []robocache.Finding, error) {
 		f.chunksSize = 1000
 	}
 	f.splits = splits(fields["splits"])
-	if err := f.readFeatures(fields["features"]); err != nil {
-		return nil, nil, err
-	}
+	f.readFeatures(fields["features"])
 	for k := range fields {
 		if !knownInfo[k] {
 			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-key", Where: robocache.Where{"file": infoPath, "pointer": "/" + k}, Message: "info.json has a key that no version defines: " + k})
@@ -225,10 +205,10 @@ var knownInfo = map[string]bool{"codebase_version": true, "fps": true, "features
 	"data_files_size_in_mb": true, "video_files_size_in_mb": true, "data_path": true, "video_path": true, "robot_type": true, "splits": true, "tools": true, "total_videos": true,
 	"total_chunks": true, "storage_format": true}
 
-func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
+func (f *infoFile) readVersion(fields map[string]json.RawMessage) {
 	v, ok := fields["codebase_version"]
 	if !ok {
-		return infoError(robocache.ErrMalformed, "/codebase_version", "missing: not a LeRobot dataset, or a damaged one")
+		guard.Fail(infoError(robocache.ErrMalformed, "/codebase_version", "missing: not a LeRobot dataset, or a damaged one"))
 	}
 	f.version = text(v)
 	a, b, dot := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
@@ -239,34 +219,34 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 		f.minor, err2 = strconv.Atoi(b)
 	}
 	if err1 != nil || err2 != nil {
-		return infoError(robocache.ErrMalformed, "/codebase_version", fmt.Sprintf("expected a version such as v3.0, found %.40s", v))
+		guard.Fail(infoError(robocache.ErrMalformed, "/codebase_version", fmt.Sprintf("expected a version such as v3.0, found %.40s", v)))
 	}
 	if s := text(fields["storage_format"]); s != "" && s != "parquet" {
-		return infoError(robocache.ErrUnsupported, "/storage_format", fmt.Sprintf("storage format %q", s))
+		guard.Fail(infoError(robocache.ErrUnsupported, "/storage_format", fmt.Sprintf("storage format %q", s)))
 	}
-	if f.major == 2 && f.minor <= 1 || f.major == 3 {
-		return nil
+	if f.major != 3 && (f.major != 2 || f.minor > 1) {
+		e := infoError(robocache.ErrUnsupported, "/codebase_version", "LeRobot version "+f.version)
+		e.Hint = "v2.0, v2.1 and v3.x can be read; older sets are converted by lerobot's own scripts"
+		guard.Fail(e)
 	}
-	e := infoError(robocache.ErrUnsupported, "/codebase_version", "LeRobot version "+f.version)
-	e.Hint = "v2.0, v2.1 and v3.x can be read; older sets are converted by lerobot's own scripts"
-	return e
 }
 
-func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
+func (f *infoFile) readFPS(v json.RawMessage) (note string) {
+	var err error
 	s := strings.TrimSpace(string(v))
 	if u := text(v); u != "" {
 		s, note = u, "fps is the string "+strconv.Quote(u)
 	}
 	f.fps, err = robocache.RateOf(s)
 	if err != nil || strings.Contains(s, "/") && note == "" {
-		return "", infoError(robocache.ErrMalformed, "/fps", fmt.Sprintf("expected a number above 0, found %.40q", string(v)))
+		guard.Fail(infoError(robocache.ErrMalformed, "/fps", fmt.Sprintf("expected a number above 0, found %.40q", string(v))))
 	}
-	return note, nil
+	return note
 }
 
-func (f *infoFile) readFeatures(v json.RawMessage) error {
+func (f *infoFile) readFeatures(v json.RawMessage) {
 	if len(v) == 0 {
-		return infoError(robocache.ErrMalformed, "/features", "missing")
+		guard.Fail(infoError(robocache.ErrMalformed, "/features", "missing"))
 	}
 	err := object("/features", v, func(key string, v json.RawMessage) error {
 		at := "/features/" + escapePointer(key)
@@ -288,9 +268,9 @@ func (f *infoFile) readFeatures(v json.RawMessage) error {
 	})
 	var e *robocache.Error
 	if err != nil && !errors.As(err, &e) {
-		return infoError(robocache.ErrMalformed, "/features", err.Error())
+		err = infoError(robocache.ErrMalformed, "/features", err.Error())
 	}
-	return robocache.At(err, robocache.Where{"file": infoPath})
+	guard.Check(robocache.At(err, robocache.Where{"file": infoPath}))
 }
 
 func readShape(v json.RawMessage) ([]int, error) {

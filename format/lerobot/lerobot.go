@@ -82,7 +82,9 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}()
 	defer guard.Malformed("lerobot open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	raw, found, err := readInfo(ctx, s)
+	b, err := store.ReadFile(ctx, s, infoPath, maxJSON)
+	guard.Check(robocache.At(err, robocache.Where{"file": infoPath}))
+	raw, found, err := parseInfo(b)
 	guard.Check(err)
 	d = &Dataset{st: s, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget}
 	d.info = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
@@ -179,4 +181,4 @@ func (d *Dataset) compareClaims() {
 	}
 }
 
-func (d *Dataset) checkEpisode(episode int) error { return op.Episode(d.eps.n(), episode) }
+func (d *Dataset) checkEpisode(episode int) { guard.Check(op.Episode(d.eps.n(), episode)) }

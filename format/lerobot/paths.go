@@ -84,7 +84,7 @@ func (p *paths) videoTemplates(key string) []string {
 func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int) {
 	at := 0
 	for i, t := range templates {
-		names := guard.Must(p.present(ctx, t, probes))
+		names := p.present(ctx, t, probes)
 		if n := len(slices.DeleteFunc(names, func(name string) bool { return name == "" })); n > found {
 			at, found = i, n
 		}
@@ -97,7 +97,7 @@ func (p *paths) choose(ctx context.Context, templates []string, probes []place) 
 }
 
 // try calls use with the paths that a place may have, until one is there: by the templates, then by the tree. It gives that path, or NotFound with the first.
-func (p *paths) try(ctx context.Context, templates []string, pl place, use func(name string) error) (string, error) {
+func (p *paths) try(ctx context.Context, templates []string, pl place, use func(name string) error) string {
 	first := ""
 	for _, t := range templates {
 		name, err := expand(t, pl)
@@ -111,20 +111,18 @@ func (p *paths) try(ctx context.Context, templates []string, pl place, use func(
 			err = use(name)
 		}
 		if err == nil {
-			return name, nil
+			return name
 		}
 		if !errors.Is(err, robocache.ErrNotFound) {
-			return "", robocache.At(err, robocache.Where{"file": name})
+			guard.Fail(robocache.At(err, robocache.Where{"file": name}))
 		}
 	}
-	name, err := p.inTree(ctx, pl)
-	if err != nil {
-		return "", err
+	name := p.inTree(ctx, pl)
+	if name == "" {
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": first}, Msg: "the file is missing", Hint: "fetch the whole dataset, or leave its episodes out"})
 	}
-	if name != "" {
-		return name, robocache.At(use(name), robocache.Where{"file": name})
-	}
-	return "", &robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": first}, Msg: "the file is missing", Hint: "fetch the whole dataset, or leave its episodes out"}
+	guard.Check(robocache.At(use(name), robocache.Where{"file": name}))
+	return name
 }
 
 var (
@@ -133,20 +131,20 @@ var (
 )
 
 // inTree looks a place up in the listing of the whole store, made on first need; "" where it is not there or the store cannot list.
-func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
+func (p *paths) inTree(ctx context.Context, pl place) string {
 	p.once.Lock()
 	defer p.once.Unlock()
 	if p.tree == nil {
 		list, _, err := store.Files(ctx, p.st, "", func(name string) bool { return path.Ext(name) != "" })
-		if err != nil && !errors.Is(err, robocache.ErrUnsupported) {
-			return "", err
+		if !errors.Is(err, robocache.ErrUnsupported) {
+			guard.Check(err)
 		}
 		p.tree = index(list, p.raw)
 	}
 	if p.raw.major == 2 {
-		return p.tree[place{episode: pl.episode, key: pl.key}], nil
+		return p.tree[place{episode: pl.episode, key: pl.key}]
 	}
-	return p.tree[place{chunk: pl.chunk, file: pl.file, key: pl.key}], nil
+	return p.tree[place{chunk: pl.chunk, file: pl.file, key: pl.key}]
 }
 
 // index sorts a listing by what the names say: key ("" of data) and numbers. Two files for one place make it ambiguous: neither is taken.
@@ -193,32 +191,30 @@ func index(list []store.Entry, raw *infoFile) map[place]string {
 
 // numbered lists files of a chunk-/file- tree in the order of their numbers: file-999 before file-1000. Where the
 // store cannot list, numbers are tried until one is missing.
-func (p *paths) numbered(ctx context.Context, dir, template, suffix string) ([]string, error) {
+func (p *paths) numbered(ctx context.Context, dir, template, suffix string) (out []string) {
 	list, links, err := store.Files(ctx, p.st, dir, func(name string) bool {
 		return strings.HasSuffix(name, suffix) && !strings.HasPrefix(path.Base(name), ".")
 	})
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return p.enumerate(ctx, template)
 	}
-	if err != nil && !errors.Is(err, robocache.ErrNotFound) {
-		return nil, robocache.At(err, robocache.Where{"file": dir})
+	if !errors.Is(err, robocache.ErrNotFound) {
+		guard.Check(robocache.At(err, robocache.Where{"file": dir}))
 	}
 	if len(links) > 0 {
-		return nil, links[0].Err // tables are read whole or not at all
+		guard.Fail(links[0].Err) // tables are read whole or not at all
 	}
-	var out []string
 	for _, e := range list {
 		out = append(out, e.Name)
 	}
 	slices.SortFunc(out, natural.Compare)
-	return out, nil
+	return out
 }
 
 const maxFiles = 1 << 20
 
 // enumerate asks for more and more files at once, and for the next chunk's first beside them: most sets have one chunk of few files.
-func (p *paths) enumerate(ctx context.Context, template string) ([]string, error) {
-	var out []string
+func (p *paths) enumerate(ctx context.Context, template string) (out []string) {
 	for chunk, wave := int64(0), int64(2); ; chunk++ {
 		n := int64(0)
 		for more := true; more; wave = min(2*wave, atOnce) {
@@ -226,10 +222,7 @@ func (p *paths) enumerate(ctx context.Context, template string) ([]string, error
 			for i := range wave {
 				places = append(places, place{chunk: chunk, file: n + i})
 			}
-			names, err := p.present(ctx, template, append(places, place{chunk: chunk + 1}))
-			if err != nil {
-				return nil, err
-			}
+			names := p.present(ctx, template, append(places, place{chunk: chunk + 1}))
 			next := names[wave]
 			k := slices.Index(names[:wave], "")
 			if more = k < 0; more {
@@ -237,42 +230,41 @@ func (p *paths) enumerate(ctx context.Context, template string) ([]string, error
 			}
 			out = append(out, names[:k]...)
 			if n += int64(k); len(out) > maxFiles {
-				return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("more than %d files", maxFiles)}
+				guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("more than %d files", maxFiles)})
 			}
 			if !more && next == "" {
-				return out, nil
+				return out
 			}
 		}
 		if n == 0 {
-			return out, nil
+			return out
 		}
 	}
 }
 
 // present gives the names of places whose files are there, and "" for the others.
-func (p *paths) present(ctx context.Context, template string, places []place) ([]string, error) {
+func (p *paths) present(ctx context.Context, template string, places []place) []string {
 	names := make([]string, len(places))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, pl := range places {
-		g.Go(func() (err error) {
-			defer guard.Malformed("lerobot probe", &err)
+		g.Go(guard.Func("lerobot probe", func() {
 			name, err := expand(template, pl)
 			if err == nil {
 				name, err = store.CleanName(name)
 			}
 			if err != nil {
-				return nil // the declared template was checked at Open
+				return // the declared template was checked at Open
 			}
 			_, err = p.st.Stat(ctx, name)
 			switch {
 			case errors.Is(err, robocache.ErrNotFound):
-				return nil
-			case err != nil && (!errors.Is(err, robocache.ErrMalformed) || errors.Is(err, store.ErrChanged)):
-				return robocache.At(err, robocache.Where{"file": name})
+				return
+			case !errors.Is(err, robocache.ErrMalformed) || errors.Is(err, store.ErrChanged):
+				guard.Check(robocache.At(err, robocache.Where{"file": name}))
 			}
 			names[i] = name // also what is no regular file: reading it says why
-			return nil
-		})
+		}))
 	}
-	return names, g.Wait()
+	guard.Check(g.Wait())
+	return names
 }

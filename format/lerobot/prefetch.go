@@ -67,17 +67,17 @@ func (p *prefetched) ReadAt(ctx context.Context, b []byte, off int64) error {
 }
 
 // inMemory reads a file as a whole.
-func inMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error) {
+func inMemory(ctx context.Context, r robocache.Ranged) robocache.Ranged {
 	p := &prefetched{r, []store.Span{{P: make([]byte, r.Size())}}}
 	if err := r.ReadAt(ctx, p.spans[0].P, 0); err != nil {
 		r.Close()
-		return nil, err
+		guard.Fail(err)
 	}
-	return p, nil
+	return p
 }
 
 // ahead reads the chunks of the leaves in the row groups from first on, up to a batch of bytes, and says which group comes next.
-func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, first int) (next int, err error) {
+func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, first int) (next int) {
 	p.spans = p.spans[:0]
 	var list []piece
 	var total int64
@@ -91,25 +91,22 @@ func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, f
 	for _, k := range join(list, prefetchBatch) {
 		p.spans = append(p.spans, store.Span{Off: k.off, P: make([]byte, k.size)})
 	}
-	if err := store.ReadRanges(ctx, p.Ranged, p.spans); err != nil {
-		p.spans = nil
-		return next, err
-	}
-	return next, nil
+	guard.Check(store.ReadRanges(ctx, p.Ranged, p.spans))
+	return next
 }
 
 // eachGroup opens a table of the metadata and reads its row groups one after the other. leaves says which columns are read of them, out of those wanted.
 // Its errors end the work (guard.Fail), with the file.
 func (d *Dataset) eachGroup(ctx context.Context, name string, want func(column string) bool, leaves func(*pq.File) []*pq.Node, read func(r robocache.Ranged, f *pq.File, group int)) (rows int) {
 	defer guard.At(robocache.Where{"file": name})
-	r := guard.Must(d.openSmall(ctx, name))
+	r := d.openSmall(ctx, name)
 	defer r.Close()
 	f := guard.Must(pq.Open(ctx, r, want))
 	list := leaves(f)
 	p := &prefetched{Ranged: r}
 	for g, next := 0, 0; g < len(f.Groups); g++ {
 		if g == next {
-			next = guard.Must(p.ahead(ctx, f, list, g))
+			next = p.ahead(ctx, f, list, g)
 		}
 		read(p, f, g)
 	}

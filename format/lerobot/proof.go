@@ -2,39 +2,34 @@ package lerobot
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // prove compares the rows of a row group with the metadata, once: episode_index says whose they are, index (or frame_index)
 // that they are in order. Rows found elsewhere in the file are remembered and errMoved is given.
-func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) error {
-	_, err := t.cache.Get(ctx, unit{file: file, group: int32(group), col: unitProof}, func() (any, int64, error) {
-		return struct{}{}, 64, t.proveGroup(ctx, f, file, group)
+func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) {
+	t.cache.Load(ctx, unit{file: file, group: int32(group), col: unitProof}, func() (any, int64) {
+		t.proveGroup(ctx, f, file, group)
+		return struct{}{}, 64
 	})
-	return err
 }
 
-func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) error {
+func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) {
 	g := f.pq.Groups[group]
 	eps := t.episodesOf(file)
 	if t.d.raw.major == 2 && len(eps) == 1 && f.pq.Rows != int64(t.d.Len(int(eps[0]))) {
-		return t.lengthError(f, int(eps[0]), f.pq.Rows)
+		guard.Fail(t.lengthError(f, int(eps[0]), f.pq.Rows))
 	}
-	ids, err := t.integers(ctx, f, file, group, "episode_index")
-	if err != nil {
-		return err
-	}
-	order, err := t.integers(ctx, f, file, group, "index")
-	if err == nil && order == nil {
-		order, err = t.integers(ctx, f, file, group, "frame_index")
-	}
-	if err != nil {
-		return err
+	ids := t.integers(ctx, f, file, group, "episode_index")
+	order := t.integers(ctx, f, file, group, "index")
+	if order == nil {
+		order = t.integers(ctx, f, file, group, "frame_index")
 	}
 	if t.moved.Load() == nil {
 		// By start: what ends before the group is passed over at once, or a file of many groups and episodes costs their product.
@@ -47,7 +42,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		_, start := t.fileOf(int(e))
 		end := start + int64(t.d.Len(int(e)))
 		if start < g.Start+g.Rows && end > f.pq.Rows {
-			return t.search(ctx, f, file)
+			t.search(ctx, f, file)
 		}
 		lo, hi := max(start, g.Start), min(end, g.Start+g.Rows)
 		if lo >= hi {
@@ -61,25 +56,21 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column"})
 					break
 				}
-				return t.search(ctx, f, file)
+				t.search(ctx, f, file)
 			}
 			if order == nil || r == lo || order[r-g.Start] == order[r-1-g.Start]+1 {
 				continue
 			}
 			// A wrong index column says nothing against rows that frame_index counts.
-			frames, err := t.integers(ctx, f, file, group, "frame_index")
-			if err != nil {
-				return err
-			}
+			frames := t.integers(ctx, f, file, group, "frame_index")
 			if frames == nil || !counts(frames[lo-g.Start:hi-g.Start]) {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "row_group": group, "column": "index", "row": r - g.Start, "episode": id},
-					Want: fmt.Sprint(order[r-1-g.Start] + 1), Got: fmt.Sprint(order[r-g.Start]), Msg: "rows are not in order", Hint: "sort the rows by index"}
+				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "row_group": group, "column": "index", "row": r - g.Start, "episode": id},
+					Want: fmt.Sprint(order[r-1-g.Start] + 1), Got: fmt.Sprint(order[r-g.Start]), Msg: "rows are not in order", Hint: "sort the rows by index"})
 			}
 			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column"))
 			break
 		}
 	}
-	return nil
 }
 
 // counts says that every number is the one before plus 1.
@@ -93,43 +84,30 @@ func counts(v []int64) bool {
 }
 
 // scalar reads a column of a row group that has a number a row; nil where the file does not have it.
-func scalar[T any](ctx context.Context, t *tables, f *tableFile, file int32, group int, name string, to func(*pq.Column) ([]T, error)) ([]T, error) {
+func scalar[T any](ctx context.Context, t *tables, f *tableFile, file int32, group int, name string, to func(*pq.Column) ([]T, error)) []T {
 	leaf := f.pq.Column(name)
 	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
-		return nil, nil
+		return nil
 	}
-	h, err := t.open(ctx, file)
-	if err != nil {
-		return nil, err
-	}
+	h := t.open(ctx, file)
 	defer t.handles.Put(h)
-	col, err := pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, f.limits())
-	if err == nil {
-		var v []T
-		if v, err = to(col); err == nil {
-			return v, nil
-		}
-	}
-	return nil, robocache.At(err, robocache.Where{"file": f.name, "row_group": group, "column": name})
+	defer guard.At(robocache.Where{"file": f.name, "row_group": group, "column": name})
+	return guard.Must(to(guard.Must(pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, f.limits()))))
 }
 
-func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) ([]int64, error) {
+func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) []int64 {
 	return scalar(ctx, t, f, file, group, name, toInt64)
 }
 
 // search looks through a whole file for its episodes. Each must be one unbroken run of the length that the metadata says; else
-// no row of the file can be trusted.
-func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
+// no row of the file can be trusted. It ends the work: by errMoved where they were found elsewhere.
+func (t *tables) search(ctx context.Context, f *tableFile, file int32) {
 	type run struct{ start, rows, runs int64 }
 	found := map[int64]*run{}
 	last := int64(-1)
 	some := false
 	for g := range f.pq.Groups {
-		ids, err := t.integers(ctx, f, file, g, "episode_index")
-		if err != nil {
-			return err
-		}
-		for i, id := range ids {
+		for i, id := range t.integers(ctx, f, file, g, "episode_index") {
 			some = true
 			r := found[id]
 			if r == nil {
@@ -146,9 +124,7 @@ func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
 	defer t.moving.Unlock()
 	starts := map[int32]int64{}
 	if m := t.moved.Load(); m != nil {
-		for k, v := range *m {
-			starts[k] = v
-		}
+		maps.Copy(starts, *m)
 	}
 	changed := false
 	for _, e := range t.episodesOf(file) {
@@ -162,20 +138,19 @@ func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
 				rows = f.pq.Rows
 			}
 			if r != nil && r.runs > 1 {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "column": "episode_index", "episode": id}, Want: "the rows of an episode in one run", Got: fmt.Sprintf("%d runs", r.runs), Hint: "sort the rows by index"}
+				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "column": "episode_index", "episode": id}, Want: "the rows of an episode in one run", Got: fmt.Sprintf("%d runs", r.runs), Hint: "sort the rows by index"})
 			}
-			return t.lengthError(f, int(e), rows)
+			guard.Fail(t.lengthError(f, int(e), rows))
 		}
 		_, was := t.fileOf(int(e))
 		changed = changed || was != r.start
 		starts[e] = r.start
 	}
-	if !changed { // another goroutine was faster
-		return errMoved
+	if changed { // else another goroutine was faster
+		t.moved.Store(&starts)
+		t.d.notice(warn("rows-moved", f.name, "episodes lie at other rows than dataset_from_index says: found by episode_index", "sort the rows by index, and the episodes table with them"))
 	}
-	t.moved.Store(&starts)
-	t.d.notice(warn("rows-moved", f.name, "episodes lie at other rows than dataset_from_index says: found by episode_index", "sort the rows by index, and the episodes table with them"))
-	return errMoved
+	guard.Fail(errMoved)
 }
 
 func (t *tables) lengthError(f *tableFile, episode int, rows int64) error {
@@ -183,14 +158,10 @@ func (t *tables) lengthError(f *tableFile, episode int, rows int64) error {
 		Want: fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)), Got: fmt.Sprint(rows), Hint: "run 'robocache doctor'; the file may be cut or of another version"}
 }
 
-// short is the error of a row after the end of its file, unless the episodes can be found elsewhere in it.
-func (t *tables) short(ctx context.Context, f *tableFile, file int32) error {
+// short ends the work on a row after the end of its file, unless the episodes can be found elsewhere in it.
+func (t *tables) short(ctx context.Context, f *tableFile, file int32) {
 	if t.d.raw.major == 2 {
-		return t.lengthError(f, int(file), f.pq.Rows)
+		guard.Fail(t.lengthError(f, int(file), f.pq.Rows))
 	}
-	err := t.search(ctx, f, file)
-	if errors.Is(err, errMoved) {
-		return errMoved
-	}
-	return err
+	t.search(ctx, f, file)
 }

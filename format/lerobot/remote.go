@@ -22,12 +22,12 @@ const (
 )
 
 // openSmall opens a file, and reads it whole where its parts would be several requests.
-func (d *Dataset) openSmall(ctx context.Context, name string) (robocache.Ranged, error) {
-	r, err := d.st.Open(ctx, name)
-	if err == nil && store.Remote(r) && r.Size() <= smallFile {
+func (d *Dataset) openSmall(ctx context.Context, name string) robocache.Ranged {
+	r := guard.Must(d.st.Open(ctx, name))
+	if store.Remote(r) && r.Size() <= smallFile {
 		return inMemory(ctx, r)
 	}
-	return r, err
+	return r
 }
 
 // clustered serves the small columns of a row group out of the table cache, where each cluster is one read.
@@ -90,24 +90,20 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 		}
 		first = append(first, r)
 	}
-	together(ctx, len(first), func(ctx context.Context, i int) error {
-		_, err := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, num, read) }).to(first[i])
-		return err
+	together(ctx, len(first), func(ctx context.Context, i int) {
+		d.walk(c, func(file int32, row int64) span { return d.tab.load(ctx, file, row, num, read) }).to(first[i])
 	})
 }
 
 // together makes n loads at the same time, where there are several.
-func together(ctx context.Context, n int, load func(ctx context.Context, i int) error) {
+func together(ctx context.Context, n int, load func(ctx context.Context, i int)) {
 	if n < 2 {
 		return
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for i := range n {
-		g.Go(func() (err error) {
-			defer guard.Malformed("lerobot warm", &err)
-			return load(ctx, i)
-		})
+		g.Go(guard.Func("lerobot warm", func() { load(ctx, i) }))
 	}
 	_ = g.Wait()
 }
@@ -138,8 +134,5 @@ func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Ro
 			first = append(first, r.Episode)
 		}
 	}
-	together(ctx, len(first), func(ctx context.Context, i int) error {
-		_, err := d.layout(ctx, c, first[i])
-		return err
-	})
+	together(ctx, len(first), func(ctx context.Context, i int) { guard.Must(d.layout(ctx, c, first[i])) })
 }

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // episodeRow is a row of meta/episodes as the recorder writes it, with some of its statistics.

@@ -28,22 +28,15 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 		return d.stats, nil
 	}
 	d.mu.Unlock()
+	parse := parseStats
 	b, err := store.ReadFile(ctx, d.st, statsJSON, maxJSON)
-	switch {
-	case err == nil:
-		st, err = parseStats(b)
-	case errors.Is(err, robocache.ErrNotFound) && d.raw.major == 2:
+	if errors.Is(err, robocache.ErrNotFound) && d.raw.major == 2 {
+		parse = mergeStats
 		b, err = store.ReadFile(ctx, d.st, episodeStats, maxLines)
-		if err == nil {
-			st, err = mergeStats(b)
-		} else if errors.Is(err, robocache.ErrNotFound) {
-			err = nil
-		}
-	case errors.Is(err, robocache.ErrNotFound):
-		err = nil
 	}
-	if err != nil {
-		return nil, err
+	if !errors.Is(err, robocache.ErrNotFound) {
+		guard.Check(err)
+		st = guard.Must(parse(b))
 	}
 	d.mu.Lock()
 	d.stats, d.statsOK = st, true
@@ -53,11 +46,9 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 
 type rawStats map[string]map[string]any
 
-func parseStats(b []byte) (robocache.Stats, error) {
-	b, err := checkJSON(statsJSON, b)
-	if err != nil {
-		return nil, err
-	}
+func parseStats(b []byte) (_ robocache.Stats, err error) {
+	defer guard.Malformed("lerobot stats", &err)
+	b = guard.Must(checkJSON(statsJSON, b))
 	var raw rawStats
 	if err := json.Unmarshal(pythonJSON(b), &raw); err != nil {
 		return nil, jsonError(statsJSON, err)

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
-	"github.com/parquet-go/parquet-go"
 )
 
 // synthEpisode is a row of a small episodes table.

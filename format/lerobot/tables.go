@@ -84,24 +84,24 @@ func (t *tables) fileOf(episode int) (file int32, start int64) {
 	return file, start
 }
 
-func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
-	return t.handles.Get(file, func() (*dataFile, error) {
-		var r robocache.Ranged
-		name, err := t.d.paths.try(ctx, t.d.paths.data, t.d.dataPlace(file), func(name string) (err error) {
-			r, err = t.d.st.Open(ctx, name)
-			return err
+func (t *tables) open(ctx context.Context, file int32) *handle {
+	return guard.Must(t.handles.Get(file, func() (f *dataFile, err error) {
+		err = guard.Try(func() {
+			var r robocache.Ranged
+			name := t.d.paths.try(ctx, t.d.paths.data, t.d.dataPlace(file), func(name string) (err error) {
+				r, err = t.d.st.Open(ctx, name)
+				return err
+			})
+			if store.Remote(r) {
+				t.remote.Store(true)
+			}
+			if t.d.raw.major == 2 && r.Size() <= smallFile || store.Remote(r) && r.Size() <= clusterChunk {
+				r = inMemory(ctx, r)
+			}
+			f = &dataFile{r, name}
 		})
-		if err == nil && store.Remote(r) {
-			t.remote.Store(true)
-		}
-		if err == nil && (t.d.raw.major == 2 && r.Size() <= smallFile || store.Remote(r) && r.Size() <= clusterChunk) {
-			r, err = inMemory(ctx, r)
-		}
-		if err != nil {
-			return nil, t.blame(err, file)
-		}
-		return &dataFile{r, name}, nil
-	})
+		return f, t.blame(err, file)
+	}))
 }
 
 // blame adds the first episode of the file.
@@ -113,24 +113,15 @@ func (t *tables) blame(err error, file int32) error {
 }
 
 // footer gives the parsed footer of a data file.
-func (t *tables) footer(ctx context.Context, file int32) (*tableFile, error) {
-	v, err := t.cache.Get(ctx, unit{file: file, col: unitFooter}, func() (v any, size int64, err error) {
-		defer guard.Malformed("lerobot footer", &err)
-		h, err := t.open(ctx, file)
-		if err != nil {
-			return nil, 0, err
-		}
+func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err error) {
+	defer guard.Malformed("lerobot footer", &err)
+	return t.cache.Load(ctx, unit{file: file, col: unitFooter}, func() (any, int64) {
+		h := t.open(ctx, file)
 		defer t.handles.Put(h)
 		f, err := pq.Open(ctx, h.Value, nil)
-		if err != nil {
-			return nil, 0, t.blame(robocache.At(err, robocache.Where{"file": h.Value.name}), file)
-		}
-		return &tableFile{d: t.d, name: h.Value.name, pq: f}, f.MemoryBytes(), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*tableFile), nil
+		guard.Check(t.blame(robocache.At(err, robocache.Where{"file": h.Value.name}), file))
+		return &tableFile{d: t.d, name: h.Value.name, pq: f}, f.MemoryBytes()
+	}).(*tableFile), nil
 }
 
 // group finds the row group of a row.
@@ -150,67 +141,49 @@ type span struct {
 }
 
 // load gives the unit of column num that holds a row of a file, decoding it with read where it is not cached.
-func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read decodeUnit) (span, error) {
-	f, g, err := t.groupOf(ctx, file, row)
-	if err != nil {
-		return span{}, err
-	}
-	v, err := t.fetch(ctx, f, unit{file: file, group: int32(g), col: num}, read)
-	if err != nil {
-		return span{}, err
-	}
+func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read decodeUnit) span {
+	f, g := t.groupOf(ctx, file, row)
+	v := t.fetch(ctx, f, unit{file: file, group: int32(g), col: num}, read)
 	at := f.pq.Groups[g]
-	return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, nil
+	return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}
 }
 
 // groupOf finds the row group of a row.
-func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile, int, error) {
-	f, err := t.footer(ctx, file)
-	if err != nil {
-		return nil, 0, err
-	}
+func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile, int) {
+	f := guard.Must(t.footer(ctx, file))
 	g := f.group(row)
 	if g == len(f.pq.Groups) {
-		return nil, 0, t.short(ctx, f, file)
+		t.short(ctx, f, file)
 	}
-	return f, g, nil
+	return f, g
 }
 
 // fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the group first.
-func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeUnit) (any, error) {
-	return t.cache.Get(ctx, key, func() (v any, size int64, err error) {
-		defer guard.Malformed("lerobot table", &err)
-		if err := t.prove(ctx, f, key.file, int(key.group)); err != nil {
-			return nil, 0, err
-		}
-		h, err := t.open(ctx, key.file)
-		if err != nil {
-			return nil, 0, err
-		}
+func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeUnit) any {
+	return t.cache.Load(ctx, key, func() (v any, size int64) {
+		t.prove(ctx, f, key.file, int(key.group))
+		h := t.open(ctx, key.file)
 		defer t.handles.Put(h)
-		v, size, err = read(ctx, t.ranged(h, f, key.file, int(key.group)), f, int(key.group))
+		err := guard.Try(func() { v, size = read(ctx, t.ranged(h, f, key.file, int(key.group)), f, int(key.group)) })
 		var e *robocache.Error
-		if err != nil && !(errors.As(err, &e) && e.Where["file"] == infoPath) {
-			err = robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)})
+		if errors.As(err, &e) && e.Where["file"] == infoPath {
+			guard.Fail(err)
 		}
-		return v, size, err
+		guard.Check(robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)}))
+		return v, size
 	})
 }
 
 // read decodes the column's only leaf, with the declared shape.
-func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (*pq.Column, error) {
-	top, err := c.top(f)
-	if err != nil {
-		return nil, err
-	}
-	leaf := top.OnlyLeaf()
+func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, group int) *pq.Column {
+	leaf := c.top(f).OnlyLeaf()
 	if leaf == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Want: "numbers of shape " + fmt.Sprint(c.shape), Got: "a group of columns"}
+		guard.Fail(malformed(robocache.Where{"column": c.key}, "numbers of shape "+fmt.Sprint(c.shape), "a group of columns"))
 	}
 	shape := c.shape
 	if leaf.MaxRep == 0 {
 		if elements(shape) != 1 {
-			return nil, c.otherWidth(1)
+			guard.Fail(c.otherWidth(1))
 		}
 		shape = []int{}
 	}
@@ -221,11 +194,11 @@ func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, gro
 		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 && chunk.Values/rows != int64(elements(shape)) {
 			width := int(chunk.Values / rows)
 			if _, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits()); again == nil {
-				return nil, c.otherWidth(width)
+				guard.Fail(c.otherWidth(width))
 			}
 		}
 	}
-	return col, err
+	return guard.Must(col, err)
 }
 
 // otherWidth is the error of a declaration that every row of the data belies.

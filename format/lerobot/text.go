@@ -15,33 +15,25 @@ import (
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
 	defer guard.Malformed("lerobot text", &err)
 	if _, own := d.byKey[key]; key == "task" && !own {
-		return d.tasksOfRows(ctx, rows)
+		return d.tasksOfRows(ctx, rows), nil
 	}
-	c, err := d.get(key, robocache.KindText, robocache.KindEvent)
-	if err != nil {
-		return nil, err
-	}
+	c := d.get(key, robocache.KindText, robocache.KindEvent)
 	read := c.texts
 	if c.kind == robocache.KindEvent {
 		read = c.events
 	}
 	out = make([]string, len(rows))
-	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, read) })
+	w := d.walk(c, func(file int32, row int64) span { return d.tab.load(ctx, file, row, c.num, read) })
 	for i, r := range rows {
-		if _, err := d.run(rows[i : i+1]); err != nil {
-			return nil, err
-		}
-		at, err := w.to(r)
-		if err != nil {
-			return nil, err
-		}
+		d.run(rows[i : i+1])
+		at := w.to(r)
 		switch v := w.value.(type) {
 		case []string:
 			out[i] = v[at]
 		case *pq.Column:
 			out[i] = string(v.Item(at))
 			if !utf8.ValidString(out[i]) {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "stream": key, "row": r.Index}, Want: "UTF-8", Got: fmt.Sprintf("%.20q", out[i])}
+				return nil, malformed(robocache.Where{"episode": d.eps.id(r.Episode), "stream": key, "row": r.Index}, "UTF-8", fmt.Sprintf("%.20q", out[i]))
 			}
 		}
 	}
@@ -49,43 +41,36 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 }
 
 // tasksOfRows looks the rows' task_index up. Without that column the episode's only task is the task of its rows.
-func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]string, error) {
+func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) []string {
 	out := make([]string, len(rows))
-	c, err := d.get("task_index")
-	if err != nil {
+	k, ok := d.byKey["task_index"]
+	if !ok {
 		for i, r := range rows {
-			if _, err := d.run(rows[i : i+1]); err != nil {
-				return nil, err
+			d.run(rows[i : i+1])
+			tasks := guard.Must(d.Episode(ctx, r.Episode)).Tasks
+			if len(tasks) != 1 {
+				guard.Fail(malformed(robocache.Where{"episode": d.eps.id(r.Episode), "column": "task_index"}, "a column task_index, or one task in the episode", fmt.Sprintf("%d tasks", len(tasks))))
 			}
-			ep, err := d.Episode(ctx, r.Episode)
-			if err != nil {
-				return nil, err
-			}
-			if len(ep.Tasks) == 1 {
-				out[i] = ep.Tasks[0]
-				continue
-			}
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"episode": d.eps.id(r.Episode), "column": "task_index"}, Want: "a column task_index, or one task in the episode", Got: fmt.Sprintf("%d tasks", len(ep.Tasks))}
+			out[i] = tasks[0]
 		}
-		return out, nil
+		return out
 	}
+	c := &d.cols[k]
 	if !c.dtype.Integer() || elements(c.shape) != 1 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "task_index"}, Want: "an integer a row", Got: c.dtype.String()}
+		guard.Fail(malformed(robocache.Where{"column": "task_index"}, "an integer a row", c.dtype.String()))
 	}
 	buf := make([]byte, len(rows)*c.rowBytes)
-	if err := d.Gather(ctx, "task_index", rows, buf); err != nil {
-		return nil, err
-	}
+	guard.Check(d.Gather(ctx, "task_index", rows, buf))
 	ids := robocache.Int64s(make([]int64, 0, len(rows)), c.dtype, buf)
 	for i, r := range rows {
 		id := ids[i]
 		t, ok := d.taskText[id]
 		if !ok {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: d.someTasks()}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: d.someTasks()})
 		}
 		out[i] = t
 	}
-	return out, nil
+	return out
 }
 
 // someTasks is a hint for a task number that is not in the table.

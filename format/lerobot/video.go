@@ -63,13 +63,12 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) bool {
 		return true
 	}
 	for _, pl := range probes {
-		name := guard.Must(d.paths.inTree(ctx, pl))
-		if name != "" {
+		if name := d.paths.inTree(ctx, pl); name != "" {
 			d.templateLies("/video_path", f.Key, fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), "move the files, or write the template that fits")
 			return true
 		}
 	}
-	if guard.Must(d.paths.anyOf(ctx, f.Key)) {
+	if d.paths.anyOf(ctx, f.Key) {
 		return true
 	}
 	delete(d.cams, f.Key)
@@ -81,28 +80,20 @@ func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
 // Frames says where the frames of rows lie.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("lerobot frames", &err)
-	col, err := d.get(key, robocache.KindVideo, robocache.KindImage)
-	if err != nil {
-		return err
-	}
-	if err := op.Room(key, "entries", len(rows), len(out)); err != nil {
-		return err
-	}
+	col := d.get(key, robocache.KindVideo, robocache.KindImage)
+	guard.Check(op.Room(key, "entries", len(rows), len(out)))
 	if col.kind == robocache.KindImage {
-		return d.stills(ctx, col, rows, out)
+		d.stills(ctx, col, rows, out)
+		return nil
 	}
 	c := d.cams[key]
 	var f *camFile
 	d.warmFrames(ctx, c, rows)
 	first, span, last := 0, 0, -1
 	for i, r := range rows {
-		if _, err := d.run(rows[i : i+1]); err != nil {
-			return err
-		}
+		d.run(rows[i : i+1])
 		if r.Episode != last {
-			if f, err = d.layout(ctx, c, r.Episode); err != nil {
-				return err
-			}
+			f = guard.Must(d.layout(ctx, c, r.Episode))
 			first, span = f.of(int32(r.Episode))
 			last = r.Episode
 		}
@@ -126,28 +117,22 @@ func (f *camFile) of(episode int32) (first, span int) {
 
 // layout gives the file that holds an episode's frames, laid out. Who asks at the same time shares the library's read and makes an equal
 // layout each.
-func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (*camFile, error) {
+func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFile, err error) {
 	n := c.fileOf(episode)
 	if f := c.files[n].Load(); f != nil {
 		return f, nil
 	}
-	where := robocache.Where{"episode": d.eps.id(episode), "stream": c.key}
+	defer guard.Malformed("lerobot frames", &err)
+	defer guard.At(robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
 	var vf *video.File
-	path, err := d.paths.try(ctx, c.templates, d.placeOf(c.cols.files[n], c.key), func(name string) (err error) {
+	path := d.paths.try(ctx, c.templates, d.placeOf(c.cols.files[n], c.key), func(name string) (err error) {
 		if vf, err = d.lib.Acquire(ctx, name); err != nil {
 			err = d.explain(ctx, name, err)
 		}
 		return err
 	})
-	if err != nil {
-		return nil, robocache.At(err, where)
-	}
 	defer vf.Release()
-	f, err := d.layOut(c, n, path, vf.Index)
-	if err != nil {
-		where["file"] = path
-		return nil, robocache.At(err, where)
-	}
+	f = d.layOut(c, n, path, vf.Index)
 	c.files[n].Store(f)
 	return f, nil
 }
@@ -180,7 +165,8 @@ func (d *Dataset) noticeCount(c *camera, path string, episode, imgs, rows int) {
 
 // layOut gives every episode of a file its frames: counted where frames = rows, else by the sample nearest to
 // from_timestamp, in order. The only episode of a file of v2 begins with it.
-func (d *Dataset) layOut(c *camera, file int32, path string, ix *video.Index) (*camFile, error) {
+func (d *Dataset) layOut(c *camera, file int32, path string, ix *video.Index) *camFile {
+	defer guard.In("file", path)
 	f := &camFile{path: path}
 	rows := 0
 	for _, e := range c.byFile.of(file) {
@@ -188,23 +174,21 @@ func (d *Dataset) layOut(c *camera, file int32, path string, ix *video.Index) (*
 		rows += int(d.eps.length[e])
 	}
 	if f.exact = rows == ix.NumFrames(); !f.exact {
-		if err := d.byTime(c, f, ix, rows); err != nil {
-			return nil, err
-		}
+		d.byTime(c, f, ix, rows)
 	}
 	less := func(a, b shown) int { return cmp.Compare(a.episode, b.episode) }
 	if !slices.IsSortedFunc(f.shown, less) {
 		slices.SortFunc(f.shown, less)
 		d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-order", Where: robocache.Where{"file": path, "stream": c.key}, Message: "episodes lie in another order in the video than in the dataset, as from_timestamp says"})
 	}
-	return f, nil
+	return f
 }
 
 // byTime finds the frames of the episodes of a file that has others than one a row.
-func (d *Dataset) byTime(c *camera, f *camFile, ix *video.Index, rows int) error {
+func (d *Dataset) byTime(c *camera, f *camFile, ix *video.Index, rows int) {
 	n, v2 := ix.NumFrames(), d.raw.major == 2
 	if c.cols.from == nil && !v2 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d frames, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d frames, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"})
 	}
 	if !v2 {
 		d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": f.path, "stream": c.key},
@@ -216,7 +200,7 @@ func (d *Dataset) byTime(c *camera, f *camFile, ix *video.Index, rows int) error
 		if !v2 {
 			from := c.cols.from[s.episode]
 			if math.IsNaN(from) || math.IsInf(from, 0) || from < 0 {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "videos/" + c.key + "/from_timestamp", "episode": d.eps.id(int(s.episode))}, Want: "seconds", Got: fmt.Sprint(from)}
+				guard.Fail(malformed(robocache.Where{"column": "videos/" + c.key + "/from_timestamp", "episode": d.eps.id(int(s.episode))}, "seconds", fmt.Sprint(from)))
 			}
 			at = min(n, max(at, nearest(ix, from)))
 		}
@@ -234,7 +218,6 @@ func (d *Dataset) byTime(c *camera, f *camFile, ix *video.Index, rows int) error
 			d.noticeCount(c, f.path, int(s.episode), have, length)
 		}
 	}
-	return nil
 }
 
 // nearest is the frame whose time is nearest to seconds; the earlier one of two.
@@ -260,27 +243,24 @@ func nearest(ix *video.Index, seconds float64) int {
 }
 
 // anyOf says whether some file of a camera exists, by the listing.
-func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
-	_, err := p.inTree(ctx, place{key: key})
+func (p *paths) anyOf(ctx context.Context, key string) bool {
+	p.inTree(ctx, place{key: key})
 	p.once.Lock()
 	defer p.once.Unlock()
 	for pl, name := range p.tree {
 		if pl.key == key && name != "" {
-			return true, err
+			return true
 		}
 	}
-	return false, err
+	return false
 }
 
 // VideoStart is the time in its mp4 at which the metadata says that an episode's frames begin, in ns; ok is false where it says
 // nothing. Frames are not found by it: it is for who wants the reference's check of times.
 func (d *Dataset) VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error) {
-	if err := d.checkEpisode(episode); err != nil {
-		return 0, false, err
-	}
-	if _, err := d.get(key, robocache.KindVideo); err != nil {
-		return 0, false, err
-	}
+	defer guard.Malformed("lerobot video", &err)
+	d.checkEpisode(episode)
+	d.get(key, robocache.KindVideo)
 	from := timestampAt(d.cams[key].cols.from, episode)
 	if math.IsNaN(from) || math.Abs(from) > 4e9 {
 		return 0, false, nil
