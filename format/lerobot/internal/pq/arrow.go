@@ -10,20 +10,20 @@ import (
 // pyarrow keeps beside Parquet's own, and trusts, is whole. The file is one opened with all columns.
 func CheckNames(f *File) error {
 	if !utf8Names(f.Root) {
-		return malformed(nil, "footer: the name of a column is not UTF-8")
+		return malformed("footer: the name of a column is not UTF-8")
 	}
 	if f.arrow == "" {
 		return nil
 	}
 	b, err := base64.StdEncoding.DecodeString(f.arrow)
 	if err != nil {
-		return malformed(nil, "footer: the Arrow schema is not base64: "+err.Error())
+		return malformed("footer: the Arrow schema is not base64: " + err.Error())
 	}
 	if len(b) >= 8 && binary.LittleEndian.Uint32(b) == 0xffffffff {
 		b = b[4:]
 	}
 	if len(b) < 8 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
-		return malformed(nil, "footer: the Arrow schema is cut")
+		return malformed("footer: the Arrow schema is cut")
 	}
 	m := &flat{b: b[4:]}
 	message := m.table(m.ref(0))
@@ -35,7 +35,7 @@ func CheckNames(f *File) error {
 	m.each(m.need(schema, 1), func(at int) { m.arrowField(at, 0) })
 	m.pairs(schema, 2)
 	if m.bad {
-		return malformed(nil, "footer: the Arrow schema (ARROW:schema) is damaged")
+		return malformed("footer: the Arrow schema (ARROW:schema) is damaged")
 	}
 	return nil
 }

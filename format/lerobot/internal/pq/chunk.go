@@ -1,16 +1,18 @@
 package pq
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"maps"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Limits bound what a chunk may take, whatever it declares.
@@ -45,16 +47,13 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 // ReadColumn decodes one column of one row group. A non-nil shape says that every row must be an array of that shape
 // without nulls: it is checked row by row while the levels are read, and a difference is Malformed with the row.
-func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, shape []int, lim Limits) (*Column, error) {
-	where := robocache.Where{"row_group": group, "column": leaf.top}
-	k, err := f.place(group, leaf, where)
-	if err != nil {
-		return nil, err
-	}
-	rows := f.Groups[group].Rows
+func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, shape []int, lim Limits) (_ *Column, err error) {
+	defer guard.Malformed("parquet", &err)
+	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
+	k := f.place(group, leaf)
 	width := cmp.Or(int64(leaf.Width()), 4) // of byte arrays an offset a value
 	if k.Size > lim.Bytes || k.Values > lim.Bytes/width {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Where: where, Want: fmt.Sprintf("at most %d bytes", lim.Bytes), Got: fmt.Sprintf("%d values in %d bytes", k.Values, k.Size), Hint: "raise the memory budget, or write smaller row groups"}
+		tooLarge(lim.Bytes, fmt.Sprintf("%d values in %d bytes", k.Values, k.Size))
 	}
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
@@ -62,41 +61,35 @@ func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, lea
 		*buf = make([]byte, k.Size)
 	}
 	b := (*buf)[:k.Size]
-	if err := r.ReadAt(ctx, b, k.Offset); err != nil {
-		return nil, robocache.At(err, where)
-	}
-	d := newDecoder(leaf, k, lim, where)
+	guard.Check(r.ReadAt(ctx, b, k.Offset))
+	d := newDecoder(leaf, k, lim)
 	d.shape = shape
 	if want := k.Values * int64(d.col.width); want <= 64*k.Size+64<<10 {
 		// What the footer declares is plausible for the bytes that are there; else the array grows with the pages.
 		d.col.flat = make([]byte, 0, want)
 	}
 	for len(b) > 0 && int64(d.col.Entries) < k.Values {
-		n, err := d.page(b)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"offset": k.Offset + k.Size - int64(len(b))})
-		}
-		b = b[n:]
+		b = b[d.page(b, k.Offset+k.Size-int64(len(b))):]
 	}
 	if int64(d.col.Entries) != k.Values {
-		return nil, malformed(where, fmt.Sprintf("the footer claims %d values, the pages hold %d", k.Values, d.col.Entries))
+		bad("the footer claims %d values, the pages hold %d", k.Values, d.col.Entries)
 	}
-	return d.finish(rows)
+	return d.finish(f.Groups[group].Rows), nil
 }
 
 // place is the chunk of a leaf, checked against the file.
-func (f *File) place(group int, leaf *Node, where robocache.Where) (Chunk, error) {
+func (f *File) place(group int, leaf *Node) Chunk {
 	k, ok := f.Chunk(group, leaf)
 	if !ok {
-		return k, &robocache.Error{Class: robocache.ErrMisuse, Op: "parquet", Where: where, Msg: "the column was not asked for when the file was opened"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "parquet", Msg: "the column was not asked for when the file was opened"})
 	}
 	if k.Offset < 4 || k.Size < 0 || k.Size > f.Size || k.Offset > f.Size-k.Size {
-		return k, malformed(where, fmt.Sprintf("offset %d + size %d ends after the file (%d bytes)", k.Offset, k.Size, f.Size))
+		bad("offset %d + size %d ends after the file (%d bytes)", k.Offset, k.Size, f.Size)
 	}
 	if rows := f.Groups[group].Rows; k.Values < rows {
-		return k, malformed(where, fmt.Sprintf("%d values for %d rows", k.Values, rows))
+		bad("%d values for %d rows", k.Values, rows)
 	}
-	return k, nil
+	return k
 }
 
 // decoder turns the pages of one chunk into a Column.
@@ -105,7 +98,6 @@ type decoder struct {
 	codec int32
 	limit int64 // bytes
 	want  int64 // values of the whole chunk
-	where robocache.Where
 	dict  *values
 	col   *Column
 	shape []int
@@ -115,100 +107,93 @@ type decoder struct {
 	lv        []uint8
 }
 
-func newDecoder(leaf *Node, k Chunk, lim Limits, where robocache.Where) *decoder {
-	limit := min(lim.Bytes, math.MaxUint32)
-	return &decoder{leaf: leaf, codec: k.Codec, limit: limit, want: k.Values, where: where, col: &Column{Leaf: leaf, values: values{width: leaf.Width()}}}
+func newDecoder(leaf *Node, k Chunk, lim Limits) *decoder {
+	return &decoder{leaf: leaf, codec: k.Codec, limit: min(lim.Bytes, math.MaxUint32), want: k.Values, col: newColumn(leaf)}
 }
 
-// page decodes the page at the start of b and says how many bytes it took.
-func (d *decoder) page(b []byte) (int, error) {
-	h, n, bad := readPageHeader(b)
-	if bad != "" {
-		return 0, malformed(d.where, bad)
-	}
+func newColumn(leaf *Node) *Column {
+	return &Column{Leaf: leaf, values: values{width: leaf.Width()}}
+}
+
+// page decodes the page at the start of b, which lies at an offset of the file, and says how many bytes it took.
+func (d *decoder) page(b []byte, at int64) int {
+	defer guard.In("offset", at)
+	h, n := readPageHeader(b)
 	if int64(h.packed) > int64(len(b)-n) {
-		return 0, malformed(d.where, fmt.Sprintf("a page of %d bytes where %d are left: the file is cut or its header lies", h.packed, len(b)-n))
+		bad("a page of %d bytes where %d are left: the file is cut or its header lies", h.packed, len(b)-n)
 	}
-	body := b[n : n+int(h.packed)]
 	took := n + int(h.packed)
+	body := b[n:took]
 	if h.kind != 0 && h.kind != 2 && h.kind != 3 {
-		return took, nil // an index page: nothing that is needed
+		return took // an index page: nothing that is needed
 	}
 	if !h.seen {
-		return 0, malformed(d.where, "page header: the part for its type is missing")
+		bad("page header: the part for its type is missing")
 	}
 	if h.hasCRC && crc32.ChecksumIEEE(body) != h.crc {
-		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: d.where, Msg: "the checksum of a page is wrong", Hint: "the file is damaged: fetch it again"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Msg: "the checksum of a page is wrong", Hint: "the file is damaged: fetch it again"})
 	}
 	if int64(h.unpacked) > d.limit {
-		return 0, d.tooLarge(int64(h.unpacked))
+		tooLarge(d.limit, int64(h.unpacked))
 	}
-	var err error
 	switch h.kind {
 	case 2:
-		err = d.dictionary(h, body)
+		d.dictionary(h, body)
 	case 0:
-		err = d.dataV1(h, body)
+		d.dataV1(h, body)
 	case 3:
-		err = d.dataV2(h, body)
+		d.dataV2(h, body)
 	}
-	return took, err
+	return took
 }
 
-func (d *decoder) tooLarge(n int64) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Where: d.where, Want: fmt.Sprintf("at most %d bytes", d.limit), Got: fmt.Sprintf("at least %d", n), Hint: "raise the memory budget, or write smaller row groups"}
+// tooLarge ends the work: something takes more than the limit.
+func tooLarge(limit int64, got any) {
+	if n, ok := got.(int64); ok {
+		got = fmt.Sprintf("at least %d", n)
+	}
+	guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Want: fmt.Sprintf("at most %d bytes", limit), Got: fmt.Sprint(got), Hint: "raise the memory budget, or write smaller row groups"})
 }
 
-func (d *decoder) unpack(codec int32, size int, body []byte) ([]byte, error) {
+func (d *decoder) unpack(codec int32, size int, body []byte) []byte {
 	if codec == 0 {
 		if len(body) != size {
-			return nil, malformed(d.where, "an uncompressed page of another size than declared")
+			bad("an uncompressed page of another size than declared")
 		}
-		return body, nil
+		return body
 	}
 	if cap(d.plainPage) < size {
 		d.plainPage = make([]byte, size)
 	}
 	out := d.plainPage[:size]
-	if err := decompress(codec, out, body); err != nil {
-		return nil, robocache.At(err, d.where)
-	}
-	return out, nil
+	guard.Check(decompress(codec, out, body))
+	return out
 }
 
-func (d *decoder) dictionary(h pageHeader, body []byte) error {
+func (d *decoder) dictionary(h pageHeader, body []byte) {
 	if d.dict != nil || d.col.Entries > 0 {
-		return malformed(d.where, "a second dictionary page")
+		bad("a second dictionary page")
 	}
 	if h.encoding != encPlain && h.encoding != encPlainDict {
-		return d.encoding(h.encoding)
+		d.encoding(h.encoding)
 	}
-	b, err := d.unpack(d.codec, int(h.unpacked), body)
-	if err != nil {
-		return err
-	}
+	b := d.unpack(d.codec, int(h.unpacked), body)
 	if d.leaf.Type == Boolean {
-		return malformed(d.where, "a dictionary of booleans")
+		bad("a dictionary of booleans")
 	}
 	// Every value takes at least a byte (byte arrays four), so a lying count cannot make plain allocate more than the page.
-	dict := &values{width: d.col.width}
-	if bad := dict.plain(b, int(h.values), d.leaf.Type, d.limit); bad != "" {
-		return malformed(d.where, "dictionary: "+bad)
-	}
-	d.dict = dict
-	return nil
+	d.dict = &values{width: d.col.width}
+	d.dict.plain(b, int(h.values), d.leaf.Type, d.limit)
 }
 
-func (d *decoder) encoding(e int32) error {
+// encoding ends the work: values are encoded in a way that is not read.
+func (d *decoder) encoding(e int32) {
 	name := cmp.Or(encodingNames[e], fmt.Sprintf("number %d", e))
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Where: d.where, Msg: "encoding " + name + " of a column of " + d.leaf.Type.String()}
+	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Msg: "encoding " + name + " of a column of " + d.leaf.Type.String()})
 }
 
-func (d *decoder) dataV1(h pageHeader, body []byte) error {
-	b, err := d.unpack(d.codec, int(h.unpacked), body)
-	if err != nil {
-		return err
-	}
+func (d *decoder) dataV1(h pageHeader, body []byte) {
+	b := d.unpack(d.codec, int(h.unpacked), body)
 	var levels [2][]byte
 	for i, part := range []struct {
 		most int
@@ -218,20 +203,25 @@ func (d *decoder) dataV1(h pageHeader, body []byte) error {
 			continue
 		}
 		if part.enc != encRLE {
-			return d.encoding(part.enc)
+			d.encoding(part.enc)
 		}
-		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
-			return malformed(d.where, "levels longer than their page")
-		}
-		n := 4 + int(binary.LittleEndian.Uint32(b))
-		levels[i], b = b[4:n], b[n:]
+		levels[i], b = lengthed(b, "levels longer than their page")
 	}
-	return d.data(h, levels[0], levels[1], b)
+	d.data(h, levels[0], levels[1], b)
 }
 
-func (d *decoder) dataV2(h pageHeader, body []byte) error {
-	if int64(h.repLen)+int64(h.defLen) > int64(len(body)) || int64(h.repLen)+int64(h.defLen) > int64(h.unpacked) {
-		return malformed(d.where, "levels longer than their page")
+// lengthed takes what follows a length of four bytes off b.
+func lengthed(b []byte, wrong string) (part, rest []byte) {
+	if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
+		bad("%s", wrong)
+	}
+	n := 4 + int(binary.LittleEndian.Uint32(b))
+	return b[4:n], b[n:]
+}
+
+func (d *decoder) dataV2(h pageHeader, body []byte) {
+	if int64(h.repLen)+int64(h.defLen) > int64(min(len(body), int(h.unpacked))) {
+		bad("levels longer than their page")
 	}
 	rep, def, b := body[:h.repLen], body[h.repLen:h.repLen+h.defLen], body[h.repLen+h.defLen:]
 	codec := d.codec
@@ -242,32 +232,21 @@ func (d *decoder) dataV2(h pageHeader, body []byte) error {
 	if size == 0 && len(b) == 0 {
 		codec = 0
 	}
-	b, err := d.unpack(codec, size, b)
-	if err != nil {
-		return err
-	}
-	return d.data(h, rep, def, b)
+	d.data(h, rep, def, d.unpack(codec, size, b))
 }
 
-func with(w robocache.Where, k string, v any) robocache.Where {
-	out := maps.Clone(w)
-	out[k] = v
-	return out
-}
-
-func (d *decoder) decode(enc int32, b []byte, n int) error {
+func (d *decoder) decode(enc int32, b []byte, n int) {
 	v := &d.col.values
-	var bad string
 	switch {
 	case n == 0:
 	case enc == encPlain:
-		bad = v.plain(b, n, d.leaf.Type, d.limit)
+		v.plain(b, n, d.leaf.Type, d.limit)
 	case enc == encRLEDict || enc == encPlainDict:
 		if d.dict == nil {
-			return malformed(d.where, "dictionary indices without a dictionary page")
+			bad("dictionary indices without a dictionary page")
 		}
 		if len(b) == 0 || b[0] > 32 {
-			return malformed(d.where, "dictionary indices: bad bit width")
+			bad("dictionary indices: bad bit width")
 		}
 		if cap(d.idx) < n {
 			d.idx = make([]uint32, n)
@@ -275,44 +254,44 @@ func (d *decoder) decode(enc int32, b []byte, n int) error {
 		idx := d.idx[:n]
 		if b[0] == 0 {
 			clear(idx)
-		} else if !indices(idx, b[1:], uint(b[0])) {
-			return malformed(d.where, "dictionary indices end early")
+		} else {
+			h := hybrid{b: b[1:], width: uint(b[0]), what: "dictionary indices end early"}
+			for left := idx; len(left) > 0; left = left[h.take(left):] {
+			}
 		}
-		bad = v.gather(d.dict, idx, d.limit)
+		v.gather(d.dict, idx, d.limit)
 	case enc == encRLE && d.leaf.Type == Boolean:
-		bad = v.rleBool(b, n)
+		v.rleBool(b, n)
 	case enc == encDelta:
-		bad = v.delta(b, n, d.leaf.Type)
+		v.delta(b, n, d.leaf.Type)
 	case enc == encDeltaLength && d.leaf.Type == ByteArray:
-		bad = v.deltaLength(b, n, d.limit)
+		v.deltaLength(b, n, d.limit)
 	case enc == encDeltaBytes:
-		bad = v.deltaBytes(b, n, d.limit)
+		v.deltaBytes(b, n, d.limit)
 	case enc == encSplit:
-		bad = v.split(b, n)
+		v.split(b, n)
 	default:
-		return d.encoding(enc)
+		d.encoding(enc)
 	}
-	if bad == tooLarge {
-		return d.tooLarge(d.limit + 1)
-	}
-	if bad != "" {
-		return malformed(d.where, bad)
-	}
-	return nil
+}
+
+// differs ends the work: a row is not as it must be.
+func differs(row any, want, got string) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: robocache.Where{"row": row}, Want: want, Got: got})
 }
 
 // finish checks the column as a whole.
-func (d *decoder) finish(rows int64) (*Column, error) {
+func (d *decoder) finish(rows int64) *Column {
 	c := d.col
 	n := int64(c.Entries)
 	switch {
 	case d.leaf.MaxRep == 0:
 		if n != rows {
-			return nil, malformed(d.where, fmt.Sprintf("%d values for %d rows", n, rows))
+			bad("%d values for %d rows", n, rows)
 		}
 	case d.shape != nil:
 		if n != rows*int64(d.rowSize()) {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: with(d.where, "row", max(0, rows-1)), Want: fmt.Sprintf("%d rows of shape %v", rows, d.shape), Got: fmt.Sprintf("%d values", n)}
+			differs(max(0, rows-1), fmt.Sprintf("%d rows of shape %v", rows, d.shape), fmt.Sprintf("%d values", n))
 		}
 	default:
 		var starts int64
@@ -322,11 +301,122 @@ func (d *decoder) finish(rows int64) (*Column, error) {
 			}
 		}
 		if starts != rows || len(c.Rep) > 0 && c.Rep[0] != 0 {
-			return nil, malformed(d.where, fmt.Sprintf("%d lists for %d rows", starts, rows))
+			bad("%d lists for %d rows", starts, rows)
 		}
 	}
 	if c.width == 0 && c.offsets == nil {
 		c.offsets = []uint32{0}
 	}
-	return c, nil
+	return c
+}
+
+// data decodes levels and values of a data page.
+func (d *decoder) data(h pageHeader, rep, def, b []byte) {
+	n := int(h.values)
+	if int64(d.col.Entries)+int64(n) > d.want {
+		bad("the footer claims %d values, the pages hold at least %d", d.want, d.col.Entries+n)
+	}
+	present := n
+	if d.leaf.MaxRep > 0 {
+		d.repetition(rep, n)
+	}
+	if d.leaf.MaxDef > 0 {
+		lv, all := levels(d.lv[:0], def, n, d.leaf.MaxDef, "definition levels end early or are out of range")
+		if cap(lv) > cap(d.lv) {
+			d.lv = lv
+		}
+		switch {
+		case !all:
+			if null := slices.IndexFunc(lv, func(v uint8) bool { return int(v) != d.leaf.MaxDef }); d.shape != nil {
+				differs((d.col.Entries+null)/d.rowSize(), "a value", "null")
+			}
+			present = d.keepDef(lv, n)
+		case d.col.Def != nil:
+			d.col.Def = append(d.col.Def, bytes.Repeat([]byte{uint8(d.leaf.MaxDef)}, n)...)
+		}
+	}
+	if size := int64(d.col.Len()+present) * int64(max(1, d.col.width)); size > d.limit {
+		tooLarge(d.limit, size)
+	}
+	d.col.Entries += n
+	d.decode(h.encoding, b, present)
+}
+
+func (d *decoder) keepDef(lv []uint8, n int) int {
+	if d.col.Def == nil {
+		d.col.Def = append(make([]uint8, 0, d.col.Entries+n), bytes.Repeat([]byte{uint8(d.leaf.MaxDef)}, d.col.Entries)...)
+	}
+	present := 0
+	for _, v := range lv {
+		if int(v) == d.leaf.MaxDef {
+			present++
+		}
+	}
+	d.col.Def = append(d.col.Def, lv...)
+	return present
+}
+
+// rowSize is the number of elements of a row of the shape.
+func (d *decoder) rowSize() int {
+	n := 1
+	for _, s := range d.shape {
+		n *= s
+	}
+	return max(1, n)
+}
+
+// repetition checks the levels against the shape, or keeps them.
+func (d *decoder) repetition(b []byte, n int) {
+	dims := d.shape
+	lv, _ := levels(d.lv[:0], b, n, d.leaf.MaxRep, "repetition levels end early or are out of range")
+	if lv == nil {
+		if cap(d.lv) < n {
+			d.lv = make([]uint8, n)
+		}
+		lv = d.lv[:n]
+		for i := range lv {
+			lv[i] = uint8(d.leaf.MaxRep)
+		}
+	}
+	d.lv = lv[:0]
+	if dims == nil {
+		d.col.Rep = append(d.col.Rep, lv...)
+		return
+	}
+	if len(dims) != d.leaf.MaxRep {
+		bad("expected rows of shape %v, found lists %d deep", dims, d.leaf.MaxRep)
+	}
+	size := d.rowSize()
+	inner := dims[len(dims)-1]
+	top := uint8(d.leaf.MaxRep)
+	at := d.col.Entries % size
+	for i, v := range lv {
+		want := top
+		if at%inner == 0 {
+			want = restart(at, dims)
+		}
+		if v != want {
+			row := (d.col.Entries + i) / size
+			if v != 0 && want == 0 {
+				row-- // the row before goes on where it should have ended
+			}
+			differs(max(0, row), fmt.Sprintf("an array of shape %v", dims), "another length")
+		}
+		if at++; at == size {
+			at = 0
+		}
+	}
+}
+
+// restart is the repetition level of element at of a row.
+func restart(at int, dims []int) uint8 {
+	if at == 0 {
+		return 0
+	}
+	level := len(dims)
+	for k := len(dims) - 1; k > 0 && at%dims[k] == 0; k-- {
+		at /= dims[k]
+		level--
+	}
+	return uint8(level)
 }

@@ -3,6 +3,7 @@ package pq
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -18,45 +19,33 @@ import (
 // decompress fills dst, which has the size that the page's header declares; anything shorter or longer is a fault.
 // The declared size was checked against the limit before dst was made, so a bomb ends here.
 func decompress(codec int32, dst, src []byte) error {
-	bad := func(msg string) error { return malformed(nil, msg) }
-	var out []byte
+	const wrong = ": the page holds another number of bytes than declared"
 	var err error
+	name := ""
 	switch codec {
 	case 1:
+		name = "snappy"
 		n, e := snappy.DecodedLen(src)
 		if e != nil || n != len(dst) {
-			return bad("snappy: the page holds another number of bytes than declared")
+			return malformed(name + wrong)
 		}
-		out, err = snappy.Decode(dst, src)
+		_, err = snappy.Decode(dst, src) // into dst, which has the size
 	case 2:
-		if e := inflate.Gzip(dst, src); e != nil {
-			return bad("gzip: " + e.Error())
-		}
-		return nil
+		name, err = "gzip", inflate.Gzip(dst, src)
 	case 4:
-		return unbrotli(dst, src)
+		name, err = "brotli", unbrotli(dst, src)
 	case 6:
-		if e := unzstd.Fill(dst, src, unzstd.Verify); e != nil {
-			return bad("zstd: " + e.Error())
-		}
-		return nil
+		name, err = "zstd", unzstd.Fill(dst, src, unzstd.Verify)
 	case 7:
 		if !lz4Block(dst, src) {
-			return bad("lz4: the page holds another number of bytes than declared")
+			return malformed("lz4" + wrong)
 		}
-		return nil
 	default:
 		name := cmp.Or(map[int32]string{3: "LZO", 5: "LZ4 (the deprecated framing)"}[codec], fmt.Sprintf("number %d", codec))
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Msg: "compression " + name, Hint: "write the file with snappy or zstd"}
 	}
 	if err != nil {
-		return bad("decompression: " + err.Error())
-	}
-	if len(out) != len(dst) {
-		return bad("a page of another size than declared")
-	}
-	if len(out) > 0 && &out[0] != &dst[0] {
-		copy(dst, out)
+		return malformed(name + ": " + err.Error())
 	}
 	return nil
 }
@@ -67,17 +56,17 @@ var brotlis = sync.Pool{New: func() any { return brotli.NewReader(nil) }}
 func unbrotli(dst, src []byte) (err error) {
 	defer func() {
 		if recover() != nil { // a translation of C: what a hostile stream might make of its indices ends here, and its state is not used again
-			err = malformed(nil, "brotli: the stream is damaged")
+			err = errors.New("the stream is damaged")
 		}
 	}()
 	z := brotlis.Get().(*brotli.Reader)
 	_ = z.Reset(bytes.NewReader(src))
-	if _, e := io.ReadFull(z, dst); e != nil {
-		return malformed(nil, "brotli: "+e.Error())
+	if _, err := io.ReadFull(z, dst); err != nil {
+		return err
 	}
 	var one [1]byte
 	if n, e := z.Read(one[:]); n != 0 || e != io.EOF {
-		return malformed(nil, "brotli: the page holds another number of bytes than declared")
+		return errors.New("the page holds another number of bytes than declared")
 	}
 	_ = z.Reset(nil)
 	brotlis.Put(z)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Chunk says where one column of one row group lies.
@@ -47,18 +48,21 @@ const (
 // Open reads the footer. want says which leaves will be read (by the path "a/b" of their top-level column: the first
 // name is enough to decide); nil wants all. Chunks of the others are not kept: footers of episodes files are
 // nearly all statistics.
-func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool) (*File, error) {
+func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool) (f *File, err error) {
+	defer guard.Malformed("parquet", &err)
 	size := r.Size()
 	if size < 12 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Want: "a Parquet file", Got: fmt.Sprintf("%d bytes", size), Hint: emptyHint(size)}
+		e := &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Want: "a Parquet file", Got: fmt.Sprintf("%d bytes", size)}
+		if size == 0 {
+			e.Hint = "the file is empty: fetch it again"
+		}
+		return nil, e
 	}
 	n := min(size, footerGuess)
 	tail := make([]byte, n)
-	if err := r.ReadAt(ctx, tail, size-n); err != nil {
-		return nil, err
-	}
+	guard.Check(r.ReadAt(ctx, tail, size-n))
 	if string(tail[n-4:]) != "PAR1" {
-		return nil, notParquet(ctx, r, tail)
+		notParquet(ctx, r, tail)
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[n-8:]))
 	if length > size-12 || length > maxFooter {
@@ -67,26 +71,15 @@ func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool
 	footer := tail[max(0, n-8-length) : n-8]
 	if length > n-8 {
 		footer = make([]byte, length)
-		if err := r.ReadAt(ctx, footer, size-8-length); err != nil {
-			return nil, err
-		}
+		guard.Check(r.ReadAt(ctx, footer, size-8-length))
 	}
-	return parseFooter(footer, size, want)
-}
-
-func emptyHint(size int64) string {
-	if size == 0 {
-		return "the file is empty: fetch it again"
-	}
-	return ""
+	return parseFooter(footer, size, want), nil
 }
 
 // notParquet tells a Git LFS pointer and a file without a footer from other things: both are common.
-func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) error {
+func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) {
 	head := make([]byte, min(r.Size(), 64))
-	if err := r.ReadAt(ctx, head, 0); err != nil {
-		return err
-	}
+	guard.Check(r.ReadAt(ctx, head, 0))
 	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Want: "a Parquet file"}
 	switch {
 	case strings.HasPrefix(string(head), "version https://git-lfs"):
@@ -98,12 +91,12 @@ func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) error {
 	default:
 		e.Got = fmt.Sprintf("a file that begins with %q", head[:min(8, len(head))])
 	}
-	return e
+	guard.Fail(e)
 }
 
-func parseFooter(b []byte, size int64, want func(string) bool) (*File, error) {
+func parseFooter(b []byte, size int64, want func(string) bool) *File {
 	f := &File{Size: size, Meta: map[string]string{}}
-	c := &cursor{b: b}
+	c := &cursor{b: b, what: "footer"}
 	var creator []byte
 	chunks := newChunkReader(c, 2)
 	has := c.into(0, slot{2, func(typ byte) bool {
@@ -111,12 +104,8 @@ func parseFooter(b []byte, size int64, want func(string) bool) (*File, error) {
 		if !c.structs(typ, 0, maxSchemaNodes, "schema", func(int) { elems = append(elems, readElement(c, 1)) }) {
 			return false
 		}
-		if c.bad == "" {
-			f.Root, f.Leaves = buildTree(c, elems)
-		}
-		if c.bad == "" {
-			f.project(want)
-		}
+		f.Root, f.Leaves = buildTree(c, elems)
+		f.project(want)
 		return true
 	}}, slot{3, &f.Rows}, slot{4, func(typ byte) bool {
 		if typ == tList && f.Root == nil {
@@ -147,14 +136,11 @@ func parseFooter(b []byte, size int64, want func(string) bool) (*File, error) {
 			}
 		})
 	}}, slot{6, &creator})
-	if c.bad != "" {
-		return nil, malformed(nil, "footer: "+c.bad)
-	}
 	if f.Root == nil || has&(1<<4) == 0 {
-		return nil, malformed(nil, "footer: schema or row groups are missing")
+		c.fail("schema or row groups are missing")
 	}
 	f.Creator = string(creator)
-	return f, nil
+	return f
 }
 
 func (f *File) project(want func(string) bool) {

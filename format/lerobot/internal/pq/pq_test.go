@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/compress"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/hostile"
 )
 
@@ -280,14 +281,11 @@ func TestMutations(t *testing.T) {
 func TestHugeMap(t *testing.T) {
 	b := binary.AppendUvarint(nil, 1<<62)
 	c := &cursor{b: append(b, tTrue<<4|tFalse, 1, 2, 1)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.skip(tMap, 0)
-	}()
+	done := make(chan error)
+	go func() { done <- guard.Try(func() { c.skip(tMap, 0) }) }()
 	select {
-	case <-done:
-		if c.bad == "" {
+	case err := <-done:
+		if err == nil {
 			t.Error("no fault")
 		}
 	case <-time.After(5 * time.Minute):

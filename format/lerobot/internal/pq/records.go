@@ -11,34 +11,21 @@ import (
 	"unicode/utf8"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // ReadJSON assembles the rows of a column of any nesting and gives each as JSON text: groups are objects in the order of
 // the schema, lists are arrays, nulls are null. Floats keep the value that they have as float64. A leaf for which raw says
 // true holds JSON texts, which become values (and stay texts where they are no JSON).
-func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *Node, raw func(*Node) bool, lim Limits) ([]string, error) {
-	rows := f.Groups[group].Rows
+func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *Node, raw func(*Node) bool, lim Limits) (out []string, err error) {
+	defer guard.Malformed("parquet", &err)
+	defer guard.At(robocache.Where{"row_group": group, "column": top.Name})
 	a := assembler{from: map[*Node]*stream{}, limit: lim.Bytes}
 	for _, leaf := range top.Leaves(nil) {
-		col, err := ReadColumn(ctx, r, f, group, leaf, nil, lim)
-		if err != nil {
-			return nil, err
-		}
-		a.from[leaf] = &stream{col: col, leaf: leaf, raw: raw != nil && raw(leaf)}
+		a.from[leaf] = &stream{col: guard.Must(ReadColumn(ctx, r, f, group, leaf, nil, lim)), leaf: leaf, raw: raw != nil && raw(leaf)}
 	}
-	where := robocache.Where{"row_group": group, "column": top.Name}
-	var out []string
-	var total int64
-	for row := range rows {
-		a.buf.Reset()
-		a.node(top)
-		if a.bad != "" {
-			return nil, malformed(with(where, "row", row), a.bad)
-		}
-		total += int64(a.buf.Len())
-		if total > lim.Bytes {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Where: with(where, "row", row), Want: "fewer bytes of text than " + strconv.FormatInt(lim.Bytes, 10), Got: "more"}
-		}
+	for row := range f.Groups[group].Rows {
+		a.row(top, row)
 		// Events of language columns repeat on every frame of an episode: equal neighbours share their text.
 		if n := len(out); n > 0 && out[n-1] == a.buf.String() {
 			out = append(out, out[n-1])
@@ -48,7 +35,7 @@ func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *
 	}
 	for _, s := range a.from {
 		if s.entry != s.col.Entries {
-			return nil, malformed(where, "the columns of a group hold different numbers of rows")
+			bad("the columns of a group hold different numbers of rows")
 		}
 	}
 	return out, nil
@@ -84,27 +71,29 @@ func (s *stream) skip() {
 }
 
 type assembler struct {
-	from  map[*Node]*stream
-	buf   bytes.Buffer
-	limit int64
-	bad   string
+	from         map[*Node]*stream
+	buf          bytes.Buffer
+	limit, total int64 // bytes of text
+}
+
+// row writes a row into buf.
+func (a *assembler) row(top *Node, row int64) {
+	defer guard.In("row", row)
+	a.buf.Reset()
+	a.node(top)
+	if a.total += int64(a.buf.Len()); a.total > a.limit {
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Want: "fewer bytes of text than " + strconv.FormatInt(a.limit, 10), Got: "more"})
+	}
 }
 
 func (a *assembler) first(n *Node) *stream {
 	for n.Group() {
 		if len(n.Children) == 0 {
-			a.fail("a group without columns")
-			return nil
+			bad("a group without columns")
 		}
 		n = n.Children[0]
 	}
 	return a.from[n]
-}
-
-func (a *assembler) fail(msg string) {
-	if a.bad == "" {
-		a.bad = msg
-	}
 }
 
 func (a *assembler) skip(n *Node) {
@@ -115,13 +104,9 @@ func (a *assembler) skip(n *Node) {
 
 // node writes the value of an optional or required node.
 func (a *assembler) node(n *Node) {
-	if a.bad != "" {
-		return
-	}
 	s := a.first(n)
 	if s == nil || s.def() < 0 {
-		a.fail("a column of the group ends early")
-		return
+		bad("a column of the group ends early")
 	}
 	if n.Repetition == Repeated {
 		a.list(n, n)
@@ -170,7 +155,7 @@ func (a *assembler) list(rep, elem *Node) {
 		return
 	}
 	a.buf.WriteByte('[')
-	for i := 0; a.bad == "" && int64(a.buf.Len()) <= a.limit; i++ {
+	for i := 0; int64(a.buf.Len()) <= a.limit; i++ {
 		if i > 0 {
 			if s.rep() != rep.MaxRep {
 				break
@@ -187,7 +172,7 @@ func (a *assembler) list(rep, elem *Node) {
 			a.leaf(rep, s)
 		}
 		if s.entry == before {
-			a.fail("lists of different lengths in one group")
+			bad("lists of different lengths in one group")
 		}
 	}
 	a.buf.WriteByte(']')
@@ -195,8 +180,7 @@ func (a *assembler) list(rep, elem *Node) {
 
 func (a *assembler) leaf(n *Node, s *stream) {
 	if s.value >= s.col.Len() {
-		a.fail("values end early")
-		return
+		bad("values end early")
 	}
 	b := s.col.Item(s.value)
 	switch n.Type {
@@ -218,8 +202,7 @@ func (a *assembler) leaf(n *Node, s *stream) {
 		a.float(math.Float64frombits(binary.LittleEndian.Uint64(b)))
 	case ByteArray:
 		if !utf8.Valid(b) {
-			a.fail("a text that is not UTF-8")
-			return
+			bad("a text that is not UTF-8")
 		}
 		if s.raw && json.Valid(b) {
 			a.buf.Write(b)
@@ -227,8 +210,7 @@ func (a *assembler) leaf(n *Node, s *stream) {
 			a.text(b)
 		}
 	default:
-		a.fail("a type that has no JSON form: " + n.Type.String())
-		return
+		bad("a type that has no JSON form: %s", n.Type)
 	}
 	s.skip()
 }
@@ -251,11 +233,4 @@ func (a *assembler) float(v float64) {
 	}
 }
 
-func (a *assembler) text(b []byte) {
-	enc, err := json.Marshal(string(b))
-	if err != nil {
-		a.fail(err.Error())
-		return
-	}
-	a.buf.Write(enc)
-}
+func (a *assembler) text(b []byte) { a.buf.Write(guard.Must(json.Marshal(string(b)))) }

@@ -210,7 +210,6 @@ func buildTree(c *cursor, elems []element) (root *Node, leaves []*Node) {
 	build = func(parent *Node, depth int) *Node {
 		if depth > maxThriftDepth {
 			c.fail("schema: nested too deep")
-			return parent
 		}
 		e := &elems[pos]
 		pos++
@@ -240,10 +239,9 @@ func buildTree(c *cursor, elems []element) (root *Node, leaves []*Node) {
 		default:
 			n.Type = groupType
 		}
-		for k := 0; k < e.children && c.bad == ""; k++ {
+		for range e.children {
 			if pos == len(elems) {
 				c.fail("schema: a group has more children than there are elements")
-				break
 			}
 			n.Children = append(n.Children, build(n, depth+1))
 		}
@@ -251,7 +249,6 @@ func buildTree(c *cursor, elems []element) (root *Node, leaves []*Node) {
 	}
 	if len(elems) == 0 {
 		c.fail("schema: empty")
-		return nil, nil
 	}
 	root = build(nil, 0)
 	if pos != len(elems) {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Types of Thrift's compact protocol.
@@ -27,25 +28,19 @@ const (
 
 const maxThriftDepth = 64
 
-// cursor walks a value of the compact protocol. The first fault sticks in bad; everything after it reads as zero,
-// so that callers test once a struct. It never allocates: lists are walked, not built.
+// cursor walks a value of the compact protocol, and other values of varints. A fault ends the work (guard.Fail). It never allocates: lists are
+// walked, not built.
 type cursor struct {
-	b   []byte
-	pos int
-	bad string
+	b    []byte
+	pos  int
+	what string // is read, for errors
 }
 
-func (c *cursor) fail(msg string) {
-	if c.bad == "" {
-		c.bad = msg
-	}
-	c.pos = len(c.b)
-}
+func (c *cursor) fail(msg string) { bad("%s: %s", c.what, msg) }
 
 func (c *cursor) byte() byte {
 	if c.pos >= len(c.b) {
 		c.fail("ends inside a value")
-		return 0
 	}
 	v := c.b[c.pos]
 	c.pos++
@@ -56,7 +51,6 @@ func (c *cursor) uvarint() uint64 {
 	v, n := binary.Uvarint(c.b[c.pos:])
 	if n <= 0 {
 		c.fail("bad varint")
-		return 0
 	}
 	c.pos += n
 	return v
@@ -71,21 +65,21 @@ func (c *cursor) i32() int32 {
 	v := c.varint()
 	if v < math.MinInt32 || v > math.MaxInt32 {
 		c.fail("32-bit integer out of range")
-		return 0
 	}
 	return int32(v)
 }
 
-func (c *cursor) binary() []byte {
-	n := c.uvarint()
+// take gives the next n bytes.
+func (c *cursor) take(n uint64) []byte {
 	if n > uint64(len(c.b)-c.pos) {
-		c.fail("binary longer than what is left")
-		return nil
+		c.fail("a value longer than what is left")
 	}
 	v := c.b[c.pos : c.pos+int(n)]
 	c.pos += int(n)
 	return v
 }
+
+func (c *cursor) binary() []byte { return c.take(c.uvarint()) }
 
 // list reads a list's header. Every element takes at least a byte, so the count cannot exceed what is left.
 func (c *cursor) list() (n int, elem byte) {
@@ -97,7 +91,6 @@ func (c *cursor) list() (n int, elem byte) {
 	}
 	if u > uint64(len(c.b)-c.pos) {
 		c.fail("list longer than what is left")
-		return 0, elem
 	}
 	return int(u), elem
 }
@@ -108,7 +101,7 @@ func (c *cursor) fields(depth int, f func(id int16, typ byte) bool) {
 	if depth > maxThriftDepth {
 		c.fail("nested too deep")
 	}
-	for c.bad == "" {
+	for {
 		h := c.byte()
 		typ := h & 15
 		if typ == tStop {
@@ -187,7 +180,7 @@ func (c *cursor) structs(typ byte, least, most int, what string, each func(i int
 	if e != tStruct || n < least || n > most {
 		c.fail(fmt.Sprintf("bad %s: %d", what, n))
 	}
-	for i := 0; i < n && c.bad == ""; i++ {
+	for i := range n {
 		each(i)
 	}
 	return true
@@ -196,7 +189,6 @@ func (c *cursor) structs(typ byte, least, most int, what string, each func(i int
 func (c *cursor) skip(typ byte, depth int) {
 	if depth > maxThriftDepth {
 		c.fail("nested too deep")
-		return
 	}
 	switch typ {
 	case tTrue, tFalse:
@@ -205,16 +197,12 @@ func (c *cursor) skip(typ byte, depth int) {
 	case tI16, tI32, tI64:
 		c.uvarint()
 	case tDouble:
-		if len(c.b)-c.pos < 8 {
-			c.fail("ends inside a value")
-			return
-		}
-		c.pos += 8
+		c.take(8)
 	case tBinary:
 		c.binary()
 	case tList, tSet:
 		n, e := c.list()
-		for i := 0; i < n && c.bad == ""; i++ {
+		for range n {
 			c.element(e, depth+1)
 		}
 	case tMap:
@@ -223,7 +211,7 @@ func (c *cursor) skip(typ byte, depth int) {
 			return
 		}
 		kv := c.byte()
-		for i := uint64(0); i < n && c.bad == ""; i++ {
+		for range n {
 			c.element(kv>>4, depth+1)
 			c.element(kv&15, depth+1)
 		}
@@ -246,7 +234,7 @@ func (c *cursor) element(typ byte, depth int) {
 
 // skipStruct is fields without a callback: footers of episodes files hold a million of them.
 func (c *cursor) skipStruct(depth int) {
-	for c.bad == "" {
+	for {
 		h := c.byte()
 		typ := h & 15
 		if typ == tStop {
@@ -259,6 +247,47 @@ func (c *cursor) skipStruct(depth int) {
 	}
 }
 
-func malformed(where robocache.Where, msg string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: where, Msg: msg}
+func malformed(msg string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Msg: msg}
+}
+
+// bad ends the work: the file is malformed.
+func bad(format string, args ...any) { guard.Fail(malformed(fmt.Sprintf(format, args...))) }
+
+// pageHeader is what stands before a page.
+type pageHeader struct {
+	kind, unpacked, packed int32
+	crc                    uint32
+	hasCRC                 bool
+	values, encoding       int32
+	defEnc, repEnc         int32
+	defLen, repLen         int32
+	plain                  bool // v2: values are not compressed
+	seen                   bool
+}
+
+func readPageHeader(b []byte) (h pageHeader, size int) {
+	c := &cursor{b: b, what: "page header"}
+	h.kind = -1
+	compressed := true
+	crc := int32(0)
+	page := func(slots ...slot) func(byte) bool {
+		return func(typ byte) bool {
+			if typ == tStruct {
+				h.seen = true
+				c.into(1, slots...)
+			}
+			return typ == tStruct
+		}
+	}
+	values := slot{1, &h.values}
+	has := c.into(0, slot{1, &h.kind}, slot{2, &h.unpacked}, slot{3, &h.packed}, slot{4, &crc},
+		slot{5, page(values, slot{2, &h.encoding}, slot{3, &h.defEnc}, slot{4, &h.repEnc})},
+		slot{7, page(values, slot{2, &h.encoding})},
+		slot{8, page(values, slot{4, &h.encoding}, slot{5, &h.defLen}, slot{6, &h.repLen}, slot{7, &compressed})})
+	h.crc, h.hasCRC, h.plain = uint32(crc), has&(1<<4) != 0, !compressed
+	if min(h.kind, h.unpacked, h.packed, h.values, h.defLen, h.repLen) < 0 {
+		c.fail("a negative size")
+	}
+	return h, c.pos
 }
