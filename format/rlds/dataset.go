@@ -91,10 +91,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		maps.Copy(options, opt.Map.Options)
 	}
 	maps.Copy(options, opt.Options)
-	dir, found, err := locate(ctx, s, options)
-	if err != nil {
-		return nil, err
-	}
+	dir, found := locate(ctx, s, options)
 	root := guard.Must(store.Sub(s, dir))
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d = &Dataset{st: root, byKey: map[string]source{}, limit: min(maxRecord, budget), taskAt: -1}
@@ -102,28 +99,21 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if err == nil {
 		d.raw, err = parseInfo(b)
 	}
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	if b, err = store.ReadFile(ctx, root, featuresName, min(maxJSON, budget)); err == nil {
 		d.s, err = parseFeatures(b)
 	} else if errors.Is(err, robocache.ErrNotFound) {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": path.Join(dir, featuresName)}, Msg: infoName + " and shards are here, " + featuresName + " is not",
 			Hint: "names, types and shapes are in it alone: copy it beside the shards from where the data set was prepared"}
 	}
-	if err != nil {
-		return nil, err
-	}
-	own, err := readMetadata(ctx, root)
-	if err != nil && !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrResourceLimit) {
-		return nil, err
-	}
+	guard.Check(err)
+	own := readMetadata(ctx, root)
 	d.info = &robocache.Info{URI: root.URI(), Format: "rlds", Version: d.raw.version, Findings: found, Splits: map[string]string{}}
 	if own.Robocache != nil {
 		d.info.Robot = own.Robocache.Robot
 	}
 	d.files = handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)
-	d.plain = guard.Must(newPlainShards(options["unpack_bytes"]))
+	d.plain = newPlainShards(options["unpack_bytes"])
 	opened := false
 	defer func(d *Dataset) {
 		if !opened { // also where the work ended at the guard
@@ -131,34 +121,32 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 			_ = d.plain.file.Close()
 		}
 	}(d)
-	guard.Check(d.chooseTask(opt.Map))
-	chosen := guard.Must(d.raw.choose(options["split"]))
-	have := guard.Must(d.listed(ctx))
+	d.chooseTask(opt.Map)
+	chosen := d.raw.choose(options["split"])
+	have := d.listed(ctx)
 	d.shards = guard.Must(d.raw.shardsOf(chosen, have))
 	d.strangers(have)
-	guard.Check(d.indexAll(ctx, budget/4))
+	d.indexAll(ctx, budget/4)
 	d.recs = lru.New[int, *record](budget / 2)
 	d.thin = lru.New[int, *record](budget / 4)
-	guard.Check(d.chooseClock(ctx, opt, options, own))
-	guard.Check(d.describe(ctx, own))
+	d.chooseClock(ctx, opt, options, own)
+	d.describe(ctx, own)
 	opened = true
 	return d, nil
 }
 
 // listed gives the files of the version with their sizes; nil where the store cannot list.
-func (d *Dataset) listed(ctx context.Context) (map[string]int64, error) {
+func (d *Dataset) listed(ctx context.Context) map[string]int64 {
 	list, _, err := store.Files(ctx, d.st, "", func(string) bool { return true })
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return nil, nil
+		return nil
 	}
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	have := make(map[string]int64, len(list))
 	for _, e := range list {
 		have[e.Name] = e.Size
 	}
-	return have, nil
+	return have
 }
 
 // strangers reports shards that dataset_info.json does not list: steps that nobody would miss.
@@ -191,7 +179,7 @@ func (d *Dataset) strangers(have map[string]int64) {
 func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
 
 // indexAll indexes every shard, several at once, and numbers the episodes.
-func (d *Dataset) indexAll(ctx context.Context, room int64) error {
+func (d *Dataset) indexAll(ctx context.Context, room int64) {
 	d.index = make([]*shardIndex, len(d.shards))
 	missing := make([]error, len(d.shards))
 	g, gctx := errgroup.WithContext(ctx)
@@ -203,16 +191,11 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 	for i := range d.shards {
 		g.Go(func() (err error) {
 			defer guard.Malformed("rlds index", &err)
-			x, err := d.indexShard(gctx, d.shards[i].name, room)
-			switch {
-			case err == nil:
-				d.index[i] = x
-			case errors.Is(err, robocache.ErrNotFound), errors.Is(err, robocache.ErrMisuse), errors.Is(err, robocache.ErrMalformed):
-				missing[i] = err
-			default:
-				return robocache.At(err, robocache.Where{"file": d.shards[i].name})
+			x, err := guard.Value(func() *shardIndex { return d.indexShard(gctx, d.shards[i].name, room) })
+			if d.index[i] = x; errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) {
+				missing[i], err = err, nil
 			}
-			return nil
+			return robocache.At(err, robocache.Where{"file": d.shards[i].name})
 		})
 	}
 	guard.Check(g.Wait())
@@ -223,38 +206,32 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) error {
 		}
 	}
 	if total > room {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("an index of at most %d bytes", room), Got: fmt.Sprintf("%d bytes", total), Hint: "give a larger memory budget, or open one split"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("an index of at most %d bytes", room), Got: fmt.Sprintf("%d bytes", total), Hint: "give a larger memory budget, or open one split"})
 	}
-	return d.number(missing)
+	d.number(missing)
 }
 
-func (d *Dataset) indexShard(ctx context.Context, name string, room int64) (*shardIndex, error) {
-	f, err := d.open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shardIndex {
+	f := d.open(ctx, name)
 	defer d.files.Put(f)
 	r := f.Value
 	if !store.Versioned(r) {
 		return d.buildIndex(ctx, name, r, room)
 	}
 	key := fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.st.URI(), name, r.Size(), r.Version(), d.taskAt, d.limit, d.s.text)
-	return indexes.Get(ctx, key, func() (*shardIndex, int64, error) {
-		x, err := d.buildIndex(ctx, name, r, room)
-		if err != nil {
-			return nil, 0, err
-		}
-		return x, x.bytes() + int64(len(key)), nil
+	return indexes.Load(ctx, key, func() (*shardIndex, int64) {
+		x := d.buildIndex(ctx, name, r, room)
+		return x, x.bytes() + int64(len(key))
 	})
 }
 
 // open opens a shard, or gives it where it is open. The caller gives it back with d.files.Put.
-func (d *Dataset) open(ctx context.Context, name string) (*handles.Handle[string, robocache.Ranged], error) {
-	return d.files.Get(name, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) })
+func (d *Dataset) open(ctx context.Context, name string) *handles.Handle[string, robocache.Ranged] {
+	return guard.Must(d.files.Get(name, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) }))
 }
 
 // number gives episodes their positions and collects what the index found.
-func (d *Dataset) number(missing []error) error {
+func (d *Dataset) number(missing []error) {
 	d.first = make([]int, len(d.shards)+1)
 	d.ids = make([]int64, len(d.shards))
 	d.tasks = make([][]int64, len(d.shards))
@@ -318,44 +295,39 @@ func (d *Dataset) number(missing []error) error {
 		if !errors.Is(missing[0], robocache.ErrNotFound) {
 			e.Err = missing[0] // a file that is not there needs no system's words for it
 		}
-		return e
+		guard.Fail(e)
 	}
 	if unknown > 0 {
 		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-features", Where: robocache.Where{"file": featuresName}, Count: unknown,
 			Message: "records hold features that " + featuresName + " does not have: they are not read"})
 	}
 	d.info.Episodes = d.first[len(d.shards)]
-	return nil
 }
 
 // Info is what the data set says of itself, and what opening it found.
 func (d *Dataset) Info() *robocache.Info { return d.info }
 
 // place finds the shard of an episode and its record there.
-func (d *Dataset) place(episode int) (shard, rec int, err error) {
-	if err := op.Episode(d.info.Episodes, episode); err != nil {
-		return 0, 0, err
-	}
+func (d *Dataset) place(episode int) (shard, rec int) {
+	guard.Check(op.Episode(d.info.Episodes, episode))
 	shard = sort.SearchInts(d.first, episode+1) - 1
-	return shard, episode - d.first[shard], nil
+	return shard, episode - d.first[shard]
 }
 
 // Len is the number of steps of an episode; 0 for one that is not there.
 func (d *Dataset) Len(episode int) int {
-	s, r, err := d.place(episode)
-	if err != nil {
+	if op.Episode(d.info.Episodes, episode) != nil {
 		return 0
 	}
+	s, r := d.place(episode)
 	return int(d.index[s].steps[r])
 }
 
 // Episode gives the place and the task of an episode. Its index counts all episodes that dataset_info.json promises.
-func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, error) {
-	s, r, err := d.place(episode)
-	if err != nil {
-		return robocache.Episode{}, err
-	}
-	e := robocache.Episode{Position: episode, Index: d.ids[s] + int64(r), Length: int(d.index[s].steps[r])}
+func (d *Dataset) Episode(ctx context.Context, episode int) (e robocache.Episode, err error) {
+	defer guard.Malformed("rlds episode", &err)
+	s, r := d.place(episode)
+	e = robocache.Episode{Position: episode, Index: d.ids[s] + int64(r), Length: int(d.index[s].steps[r])}
 	if t := d.task(s, r); t != "" {
 		e.Tasks = []string{t}
 	}

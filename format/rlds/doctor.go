@@ -28,7 +28,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	for i, e := range episodes {
 		g.Go(func() (err error) {
 			defer guard.Malformed("rlds diagnose", &err)
-			found[i], err = d.diagnose(gctx, e, opt.Decode)
+			found[i], err = guard.Value(func() []robocache.Finding { return d.diagnose(gctx, e, opt.Decode) })
 			if opt.Progress != nil {
 				opt.Progress(done.Add(1), int64(len(episodes)))
 			}
@@ -40,19 +40,17 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 }
 
 // diagnose looks at one episode. Only a fault of the store or of the caller is an error: what is wrong with the data is a finding.
-func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out []robocache.Finding, err error) {
-	rec, err := d.load(ctx, episode)
+func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out []robocache.Finding) {
+	rec, err := guard.Value(func() *record { return d.load(ctx, episode) })
 	if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 		where := robocache.Where{"episode": episode}
 		var e *robocache.Error
 		if errors.As(err, &e) {
 			where = e.Where
 		}
-		return []robocache.Finding{{Severity: robocache.SeverityError, Code: "bad-record", Where: where, Message: err.Error(), Hint: "fetch the shard again"}}, nil
+		return []robocache.Finding{{Severity: robocache.SeverityError, Code: "bad-record", Where: where, Message: err.Error(), Hint: "fetch the shard again"}}
 	}
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	add := func(s robocache.Severity, code, stream string, row int, message, hint string) {
 		out = append(out, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"episode": episode, "stream": stream, "row": row}, Message: message, Hint: hint})
 	}
@@ -78,7 +76,7 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 				add(robocache.SeverityWarning, "missing-image", l.key, k, "no bytes", "")
 				continue
 			}
-			if err := l.look(b, decode); err != nil {
+			if err := guard.Try(func() { l.look(b, decode) }); err != nil {
 				add(robocache.SeverityError, "bad-image", l.key, k, err.Error(), "")
 				break
 			}
@@ -90,33 +88,27 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 	if n, ok := d.flags(rec, "is_last"); ok && rec.steps > 0 && (len(n) > 1 || len(n) == 1 && n[0] != rec.steps-1) {
 		add(robocache.SeverityWarning, "odd-flags", "is_last", 0, fmt.Sprintf("is_last is set at %v, expected at the last step alone", few(n)), "")
 	}
-	return out, nil
+	return out
 }
 
 func few(n []int) []int { return n[:min(len(n), 8)] }
 
 // look checks an image: its size, and with decode all of it.
-func (l *leaf) look(b []byte, decode bool) error {
+func (l *leaf) look(b []byte, decode bool) {
 	if l.coding == floatPNG {
-		_, err := l.depth(b)
-		return err
+		l.depth(b)
+		return
 	}
-	info, err := video.StillSize(b)
-	if err != nil {
-		return err
-	}
+	info := guard.Must(video.StillSize(b))
 	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the size of the image", Want: fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the size of the image", Want: fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)})
 	}
 	if !decode {
-		return nil
+		return
 	}
 	spec := info.Own()
-	n, err := video.StillBytes(info, spec)
-	if err != nil {
-		return err
-	}
-	return video.DecodeStill(b, spec, make([]byte, n))
+	n := guard.Must(video.StillBytes(info, spec))
+	guard.Check(video.DecodeStill(b, spec, make([]byte, n)))
 }
 
 // flags gives the steps at which a flag is set.

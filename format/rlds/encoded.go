@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -21,14 +22,14 @@ func (l *leaf) value(r *record, row int) []byte {
 }
 
 // encoded copies a tensor that is kept as a byte string into dst.
-func (l *leaf) encoded(r *record, row int, dst []byte) error {
+func (l *leaf) encoded(r *record, row int, dst []byte) {
 	b := l.value(r, row)
 	if l.coding == rawBytes {
 		if len(b) != len(dst) {
-			return l.miscount(len(b), fmt.Sprintf("%d bytes", len(dst)))
+			guard.Fail(l.miscount(len(b), fmt.Sprintf("%d bytes", len(dst))))
 		}
 		copy(dst, b)
-		return nil
+		return
 	}
 	z, err := zlib.NewReader(bytes.NewReader(b))
 	if err == nil {
@@ -37,35 +38,34 @@ func (l *leaf) encoded(r *record, row int, dst []byte) error {
 	if err == nil {
 		var one [1]byte
 		if n, end := io.ReadFull(z, one[:]); n > 0 {
-			return l.miscount(len(dst)+1, fmt.Sprintf("%d bytes and no more", len(dst)))
+			guard.Fail(l.miscount(len(dst)+1, fmt.Sprintf("%d bytes and no more", len(dst))))
 		} else if end != io.EOF {
 			err = end // the check sum
 		}
 	}
 	if err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Want: fmt.Sprintf("%d bytes through zlib", len(dst)), Got: "a damaged or short stream", Err: err}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Want: fmt.Sprintf("%d bytes through zlib", len(dst)), Got: "a damaged or short stream", Err: err})
 	}
-	return nil
 }
 
 // open gives the bytes of a tensor of open length.
-func (l *leaf) open(r *record, row int, limit int64) ([]byte, error) {
+func (l *leaf) open(r *record, row int, limit int64) []byte {
 	b := l.value(r, row)
 	if l.coding == rawBytes {
-		return b, nil
+		return b
 	}
 	z, err := zlib.NewReader(bytes.NewReader(b))
 	var out []byte
 	if err == nil {
 		most := min(limit, int64(len(b))*maxRatio)
 		if out, err = io.ReadAll(io.LimitReader(z, most+1)); err == nil && int64(len(out)) > most {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("at most %d bytes", most), Got: "a stream that goes on"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("at most %d bytes", most), Got: "a stream that goes on"})
 		}
 	}
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "zlib", Err: err}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "zlib", Err: err})
 	}
-	return out, nil
+	return out
 }
 
 // innerLengths gives the inner row lengths of a row as int64.
@@ -81,23 +81,20 @@ func (c *column) innerLengths(row int) []byte {
 const maxPixels = 256 << 20
 
 // depth decodes a PNG of four 8-bit channels whose bytes are those of a float32.
-func (l *leaf) depth(b []byte) (*robocache.Raw, error) {
-	bad := func(want, got string, err error) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "a float32 image", Want: want, Got: got, Err: err}
+func (l *leaf) depth(b []byte) *robocache.Raw {
+	bad := func(want, got string, err error) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "a float32 image", Want: want, Got: got, Err: err})
 	}
-	info, err := video.StillSize(b)
-	if err != nil {
-		return nil, err
-	}
+	info := guard.Must(video.StillSize(b))
 	if int64(info.Width)*int64(info.Height) > maxPixels/4 {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("at most %d pixels", maxPixels/4), Got: fmt.Sprintf("%d × %d", info.Width, info.Height)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("at most %d pixels", maxPixels/4), Got: fmt.Sprintf("%d × %d", info.Width, info.Height)})
 	}
 	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
-		return nil, bad(fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), fmt.Sprintf("%d × %d", info.Height, info.Width), nil)
+		bad(fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), fmt.Sprintf("%d × %d", info.Height, info.Width), nil)
 	}
 	m, err := png.Decode(bytes.NewReader(b))
 	if err != nil {
-		return nil, bad("a PNG", "none that can be read", err)
+		bad("a PNG", "none that can be read", err)
 	}
 	raw := &robocache.Raw{Height: info.Height, Width: info.Width, Channels: 1, DType: robocache.Float32}
 	switch p := m.(type) {
@@ -106,7 +103,7 @@ func (l *leaf) depth(b []byte) (*robocache.Raw, error) {
 	case *image.NRGBA: // as stored: alpha is a byte of the number, and must not weigh on the others
 		raw.Pix, raw.Stride = p.Pix, p.Stride
 	default:
-		return nil, bad("a PNG of 8-bit RGB or RGBA", fmt.Sprintf("%T", m), nil)
+		bad("a PNG of 8-bit RGB or RGBA", fmt.Sprintf("%T", m), nil)
 	}
-	return raw, nil
+	return raw
 }

@@ -149,27 +149,27 @@ func clip(s string) string {
 }
 
 // readJSON reads a file of JSON, with or without a byte order mark.
-func readJSON(file string, b []byte, v any) error {
+func readJSON(file string, b []byte, v any) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	err := shallow(b)
 	if err == nil {
 		err = json.Unmarshal(b, v)
 	}
 	if err == nil {
-		return nil
+		return
 	}
 	w := robocache.Where{"file": file}
 	if e, ok := err.(*json.SyntaxError); ok {
 		w["offset"] = e.Offset
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: w, Msg: "not the JSON that was expected", Err: err}
+	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: w, Msg: "not the JSON that was expected", Err: err})
 }
 
 // parseFeatures reads features.json.
 func parseFeatures(b []byte) (_ *schema, err error) {
 	defer guard.Malformed("rlds", &err)
 	var root node
-	guard.Check(readJSON(featuresName, b, &root))
+	readJSON(featuresName, b, &root)
 	if root.FeaturesDict == nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName, "pointer": "/featuresDict"}, Want: "a dict of features", Got: "none"}
 	}
@@ -179,13 +179,13 @@ func parseFeatures(b []byte) (_ *schema, err error) {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "rlds", Where: robocache.Where{"file": featuresName, "pointer": "/featuresDict/features/steps"},
 			Want: "a sequence of steps", Got: "none", Hint: "RLDS keeps episodes: records whose feature steps is a nested data set"}
 	}
-	guard.Check(s.walk(steps.Sequence.Feature, stepsName, "", true, nil, 0))
+	s.walk(steps.Sequence.Feature, stepsName, "", true, nil, 0)
 	for _, k := range slices.Sorted(maps.Keys(root.FeaturesDict.Features)) {
 		if k != stepsName {
-			guard.Check(s.walk(root.FeaturesDict.Features[k], k, k, false, nil, 0))
+			s.walk(root.FeaturesDict.Features[k], k, k, false, nil, 0)
 		}
 	}
-	return s, s.settle()
+	return s, guard.Try(func() { s.settle() })
 }
 
 // shallow refuses JSON that is nested deeper than any feature tree.
@@ -210,9 +210,9 @@ func shallow(b []byte) error {
 }
 
 // walk adds the leaves below a node. seq holds the lengths of the sequences between the step (or the episode) and the node.
-func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int) error {
+func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int) {
 	if n == nil || level > maxLevels || len(s.leaves) >= maxLeaves {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName, "stream": clip(name)}, Msg: "an empty node, too many features, or features nested too deep"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName, "stream": clip(name)}, Msg: "an empty node, too many features, or features nested too deep"})
 	}
 	switch {
 	case n.FeaturesDict != nil:
@@ -221,14 +221,13 @@ func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int
 			if key != "" {
 				sub = key + "." + k
 			}
-			if err := s.walk(n.FeaturesDict.Features[k], name+"/"+k, sub, step, seq, level+1); err != nil {
-				return err
-			}
+			s.walk(n.FeaturesDict.Features[k], name+"/"+k, sub, step, seq, level+1)
 		}
-		return nil
+		return
 	case n.Sequence != nil:
 		seq = append(append([]int(nil), seq...), int(max(n.Sequence.Length, -1)))
-		return s.walk(n.Sequence.Feature, name, key, step, seq, level+1)
+		s.walk(n.Sequence.Feature, name, key, step, seq, level+1)
+		return
 	}
 	if key == "" {
 		key = "step" // steps that are a bare value
@@ -236,7 +235,6 @@ func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int
 	l := leaf{key: key, name: name, step: step, fixed: seq, inner: len(seq)}
 	l.describe(n)
 	s.leaves = append(s.leaves, l)
-	return nil
 }
 
 // describe fills a leaf from its node; what it cannot be read as is noted in l.what.
@@ -387,7 +385,7 @@ func (l *leaf) sequences() {
 func (l *leaf) nested() bool { return l.inner == 2 && l.fixed[0] < 0 && l.fixed[1] < 0 }
 
 // settle names slots and checks that keys are unique.
-func (s *schema) settle() error {
+func (s *schema) settle() {
 	seen := map[string]bool{}
 	slot := func(name string) int {
 		n, ok := s.names[name]
@@ -422,7 +420,7 @@ func (s *schema) settle() error {
 		}
 	}
 	if len(s.leaves) == 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName}, Msg: "there are no features"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName}, Msg: "there are no features"})
 	}
 	s.counters = map[int]*leaf{}
 	for i := range s.leaves {
@@ -436,9 +434,8 @@ func (s *schema) settle() error {
 		}
 	}
 	if len(s.counted) == 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName}, Want: "a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", Got: "images or sequences alone"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName}, Want: "a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", Got: "images or sequences alone"})
 	}
-	return nil
 }
 
 // counts says that a leaf's count gives the number of steps: numbers or texts of a fixed size, one a step.

@@ -13,19 +13,15 @@ import (
 // Frames gives images: encoded as they are in the record, but float32 depth as its pixels.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("rlds frames", &err)
-	l, _, _, err := d.leafOf(key, robocache.KindImage)
-	if err != nil {
-		return err
-	}
+	l, _, _ := d.leafOf(key, robocache.KindImage)
 	guard.Check(op.Room(key, "frames", len(rows), len(out)))
-	return d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
-		return d.frames(ctx, l, rec, episode, rows, which, out)
-	})
+	d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) { d.frames(ctx, l, rec, episode, rows, which, out) })
+	return nil
 }
 
 // frames gives images of one episode. They are copied: a slice of the record would hold all of it in memory for as long as the image is
 // wanted, and the caller may write to it.
-func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int, rows []robocache.Row, which []int, out []robocache.FrameRef) error {
+func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int, rows []robocache.Row, which []int, out []robocache.FrameRef) {
 	spans := rec.lists[l.slot].spans
 	asked := 0
 	for _, i := range which {
@@ -34,11 +30,7 @@ func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int,
 	}
 	if rec.slim && asked > d.length(episode)/8 {
 		// Much of the record is wanted: it is read at once, and then there for the next call.
-		whole, err := d.load(ctx, episode)
-		if err != nil {
-			return err
-		}
-		rec = whole
+		rec = d.load(ctx, episode)
 	}
 	arena := make([]byte, asked)
 	at := 0
@@ -59,69 +51,51 @@ func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int,
 		}
 	}
 	if rec.slim {
-		if err := d.readParts(ctx, episode, reads); err != nil {
-			return err
-		}
+		d.readParts(ctx, episode, reads)
 	}
 	for _, i := range which {
 		if l.coding != floatPNG || out[i].Missing {
 			continue
 		}
-		raw, err := l.depth(out[i].Encoded)
-		if err != nil {
-			return robocache.At(err, robocache.Where{"episode": episode, "stream": l.key, "row": rows[i].Index})
-		}
-		out[i] = robocache.FrameRef{Raw: raw}
+		err := guard.Try(func() { out[i] = robocache.FrameRef{Raw: l.depth(out[i].Encoded)} })
+		guard.Check(robocache.At(err, robocache.Where{"episode": episode, "stream": l.key, "row": rows[i].Index}))
 	}
-	return nil
 }
 
 // length is the size of an episode's record.
 func (d *Dataset) length(episode int) int {
-	s, r, err := d.place(episode)
-	if err != nil {
-		return 0
-	}
+	s, r := d.place(episode)
 	return int(d.index[s].length[r])
 }
 
 // readParts reads pieces of a record whose check sum held when it was read as a whole.
-func (d *Dataset) readParts(ctx context.Context, episode int, parts []store.Span) error {
-	s, r, err := d.place(episode)
-	if err != nil {
-		return err
-	}
-	err = d.withShard(ctx, s, func(f robocache.Ranged) error {
+func (d *Dataset) readParts(ctx context.Context, episode int, parts []store.Span) {
+	s, r := d.place(episode)
+	defer guard.At(d.where(s, r))
+	d.withShard(ctx, s, func(f robocache.Ranged) error {
 		for i := range parts {
 			parts[i].Off += d.index[s].off[r] + headBytes
 		}
 		return store.ReadRanges(ctx, f, parts)
 	})
-	if err != nil {
-		return d.at(err, s, r)
-	}
-	return nil
 }
 
 // measure finds the size of images whose shape is open: that of the first one that can be read.
-func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) error {
+func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) {
 	l := &d.s.leaves[i]
 	for e := range min(d.info.Episodes, 8) {
 		if d.Len(e) == 0 {
 			continue
 		}
-		rec, err := d.load(ctx, e)
+		rec, err := guard.Value(func() *record { return d.load(ctx, e) })
 		if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
+		guard.Check(err)
 		sp := rec.lists[l.slot].spans[0]
 		if info, err := video.StillSize(rec.data[sp.from:sp.to]); err == nil {
 			f.Height, f.Width = info.Height, info.Width
-			return nil
+			return
 		}
 	}
-	return nil
 }

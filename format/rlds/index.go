@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -60,13 +61,13 @@ func newWindow(ctx context.Context, r robocache.Ranged) *window {
 }
 
 // at gives n bytes at off, which must lie inside the file. They are good until the next call.
-func (w *window) at(off int64, n int) ([]byte, error) {
+func (w *window) at(off int64, n int) []byte {
 	if i := off - w.off; i >= 0 && i+int64(n) <= int64(len(w.buf)) {
-		return w.buf[i : i+int64(n)], nil
+		return w.buf[i : i+int64(n)]
 	}
 	want := int(min(int64(max(n, w.step)), w.size-off))
 	if want < n {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"offset": off}, Msg: "read after the end of the file"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"offset": off}, Msg: "read after the end of the file"})
 	}
 	if cap(w.buf) < want {
 		w.buf = make([]byte, want)
@@ -74,9 +75,9 @@ func (w *window) at(off int64, n int) ([]byte, error) {
 	w.buf, w.off = w.buf[:want], off
 	if err := w.r.ReadAt(w.ctx, w.buf, off); err != nil {
 		w.buf = w.buf[:0]
-		return nil, err
+		guard.Fail(err)
 	}
-	return w.buf[:n], nil
+	return w.buf[:n]
 }
 
 // glance is what the heads of a record's features say.
@@ -89,63 +90,44 @@ type glance struct {
 
 // look finds steps and task of the record whose data is [off, off+n), without reading its images. all: go through every
 // feature, so that unknown ones are counted. ok is false where the record is not as writers write it: then it is parsed whole.
-func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance, ok bool, err error) {
+func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance, ok bool) {
 	g.steps = -1
-	g.hasTask = taskSlot < 0
+	g.hasTask = taskSlot < 0 || n == 0
 	end := off + n
-	head := func(p, limit int64, tag byte) (from, to int64, ok bool) {
-		b, e := w.at(p, int(min(11, limit-p)))
-		if e != nil {
-			err = e
-			return 0, 0, false
+	good := n > 0
+	head := func(p, limit int64, tag byte) (from, to int64) {
+		if good {
+			b := w.at(p, int(min(11, limit-p)))
+			if good = len(b) >= 2 && b[0] == tag; good {
+				size, k := protowire.ConsumeVarint(b[1:])
+				from = p + 1 + int64(k)
+				good = k > 0 && size <= uint64(limit-from)
+				to = from + int64(size)
+			}
 		}
-		if len(b) < 2 || b[0] != tag {
-			return 0, 0, false
-		}
-		size, k := protowire.ConsumeVarint(b[1:])
-		from = p + 1 + int64(k)
-		if k <= 0 || size > uint64(limit-from) {
-			return 0, 0, false
-		}
-		return from, from + int64(size), true
+		return from, to
 	}
-	if n == 0 {
-		return glance{hasTask: true}, false, nil
-	}
-	p, to, good := head(off, end, 0x0a)
-	if !good || to != end {
-		return g, false, err
-	}
-	for p < end {
-		entry, entryEnd, good := head(p, end, 0x0a)
-		if !good {
-			return g, false, err
-		}
-		key, keyEnd, good := head(entry, entryEnd, 0x0a)
+	p, to := head(off, end, 0x0a)
+	for good = good && to == end; good && p < end; {
+		entry, entryEnd := head(p, end, 0x0a)
+		key, keyEnd := head(entry, entryEnd, 0x0a)
 		if !good || keyEnd-key > 4096 || keyEnd == entryEnd {
-			return g, false, err
+			return g, false
 		}
-		name, e := w.at(key, int(keyEnd-key))
-		if e != nil {
-			return g, false, e
-		}
-		slot, known := s.names[string(name)]
-		val, valEnd, good := head(keyEnd, entryEnd, 0x12)
+		slot, known := s.names[string(w.at(key, int(keyEnd-key)))]
+		val, valEnd := head(keyEnd, entryEnd, 0x12)
 		if !good || valEnd != entryEnd {
-			return g, false, err
+			return g, false
 		}
 		switch {
 		case !known:
 			g.unknown++
 		case valEnd-val > maxPeek:
 			if slot == taskSlot && !g.hasTask {
-				return g, false, nil
+				return g, false
 			}
 		case slot == taskSlot && !g.hasTask, g.steps < 0 && s.counters[slot] != nil:
-			b, e := w.at(val, int(valEnd-val))
-			if e != nil {
-				return g, false, e
-			}
+			b := w.at(val, int(valEnd-val))
 			x := wire{b: b}
 			list, _ := x.feature(0, len(b), nil)
 			if slot == taskSlot && !g.hasTask {
@@ -153,7 +135,7 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 			}
 			if l := s.counters[slot]; g.steps < 0 && l != nil && x.err == nil && (list.n == 0 || list.kind == l.listKind()) {
 				if list.n%l.listed() != 0 {
-					return g, false, nil
+					return g, false
 				}
 				g.steps = list.n / l.listed()
 			}
@@ -163,7 +145,7 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 			break
 		}
 	}
-	return g, g.steps >= 0, nil
+	return g, good && g.steps >= 0
 }
 
 // text is the first text of a list in b that is not empty.
@@ -190,24 +172,18 @@ type indexer struct {
 }
 
 // buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is in the index.
-func (d *Dataset) buildIndex(ctx context.Context, name string, r robocache.Ranged, room int64) (*shardIndex, error) {
+func (d *Dataset) buildIndex(ctx context.Context, name string, r robocache.Ranged, room int64) *shardIndex {
 	b := &indexer{s: d.s, taskSlot: d.taskAt, limit: d.limit, room: room, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}}
 	w := newWindow(ctx, r)
-	var err error
-	if b.x.packed, err = packingOf(w); err != nil {
-		return nil, err
+	if b.x.packed = packingOf(w); b.x.packed == unpacked {
+		b.records(w)
+		return b.x
 	}
-	if b.x.packed == unpacked {
-		return b.x, b.records(w)
-	}
-	u, err := d.plain.shard(ctx, name, r, b.x.packed, d.limit)
-	if err == nil {
-		err = b.records(newWindow(ctx, u))
-	}
-	if err == nil && u.damage != nil {
+	u := d.plain.shard(ctx, name, r, b.x.packed, d.limit)
+	if b.records(newWindow(ctx, u)); u.damage != nil {
 		b.find("truncated-shard", u.Size(), "%v: the rest of the shard is lost", u.damage)
 	}
-	return b.x, err
+	return b.x
 }
 
 func (b *indexer) find(code string, off int64, format string, args ...any) {
@@ -217,78 +193,63 @@ func (b *indexer) find(code string, off int64, format string, args ...any) {
 	}
 }
 
-func (b *indexer) records(w *window) (err error) {
-	defer guard.Malformed("rlds", &err)
+func (b *indexer) records(w *window) {
 	for off := int64(0); off < w.size; {
 		if w.size-off < headBytes+tailBytes {
 			b.find("truncated-shard", off, "%d bytes after the last record: the file is cut", w.size-off)
-			return nil
+			return
 		}
-		head := guard.Must(w.at(off, headBytes))
-		n, ok := recordLength(head)
+		n, ok := recordLength(w.at(off, headBytes))
 		if !ok {
 			b.find("bad-length-crc", off, "the check sum of a record's length does not hold: the rest of the shard (%d bytes) is lost", w.size-off)
-			return nil
+			return
 		}
 		if n > uint64(w.size-off-headBytes-tailBytes) {
 			b.find("truncated-shard", off, "a record of %d bytes, and the file ends after %d: the file is cut", n, w.size-off-headBytes)
-			return nil
+			return
 		}
 		guard.Check(w.ctx.Err())
 		at, size := off+headBytes, int64(n)
-		g, ok, err := b.s.look(w, at, size, b.taskSlot, len(b.x.off) == 0)
-		if err != nil {
-			return err
-		}
+		g, ok := b.s.look(w, at, size, b.taskSlot, len(b.x.off) == 0)
+		var err error
 		if !ok {
-			g, err = b.whole(w, off, size)
+			g, err = guard.Value(func() glance { return b.whole(w, off, size) })
 		}
-		guard.Check(b.add(off, size, g, err))
+		b.add(off, size, g, err)
 		off = at + size + tailBytes
 	}
-	return nil
 }
 
 // whole reads and parses a record that heads alone did not settle.
-func (b *indexer) whole(w *window, off, n int64) (glance, error) {
+func (b *indexer) whole(w *window, off, n int64) glance {
 	if n > b.limit {
-		return glance{}, tooLarge(n, b.limit)
+		guard.Fail(tooLarge(n, b.limit))
 	}
 	data := make([]byte, headBytes+n+tailBytes)
-	if err := w.r.ReadAt(w.ctx, data, off); err != nil {
-		return glance{}, err
+	guard.Check(w.r.ReadAt(w.ctx, data, off))
+	rec := guard.Must(b.s.parseRecord(data))
+	g := glance{steps: rec.steps, unknown: rec.unknown, hasTask: true}
+	if b.taskSlot >= 0 {
+		g.task = rec.lists[b.taskSlot].text(rec.data)
 	}
-	return b.parse(data)
+	return g
 }
 
 func tooLarge(n, limit int64) error {
 	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("a record of at most %d bytes", limit), Got: fmt.Sprintf("%d bytes", n), Hint: "a larger memory budget allows larger episodes"}
 }
 
-// parse is look by the whole record.
-func (b *indexer) parse(framed []byte) (glance, error) {
-	rec, err := b.s.parseRecord(framed)
-	if err != nil {
-		return glance{}, err
-	}
-	g := glance{steps: rec.steps, unknown: rec.unknown, hasTask: true}
-	if b.taskSlot >= 0 {
-		g.task = rec.lists[b.taskSlot].text(rec.data)
-	}
-	return g, nil
-}
-
 // add notes a record. One that cannot be read is an episode of no steps, and a finding.
-func (b *indexer) add(off, n int64, g glance, err error) error {
+func (b *indexer) add(off, n int64, g glance, err error) {
 	x := b.x
 	if err != nil {
 		if c := robocache.Classify(err); !errors.Is(c, robocache.ErrMalformed) && !errors.Is(c, robocache.ErrResourceLimit) {
-			return err
+			guard.Fail(err)
 		}
 		g = glance{}
 		b.find("bad-record", off, "%v", err)
 	}
-	if int64(g.steps) > 1<<31-1 {
+	if g.steps > math.MaxInt32 {
 		b.find("bad-record", off, "an episode of %d steps", g.steps)
 		g = glance{}
 	}
@@ -300,21 +261,19 @@ func (b *indexer) add(off, n int64, g glance, err error) error {
 		if len(g.task) > maxTask {
 			g.task = strings.ToValidUTF8(g.task[:maxTask], "")
 		}
-		id, ok := b.ids[g.task]
-		if !ok {
-			id = int32(len(x.tasks))
+		var ok bool
+		if task, ok = b.ids[g.task]; !ok {
+			task = int32(len(x.tasks))
 			x.tasks = append(x.tasks, g.task)
-			b.ids[strings.Clone(g.task)] = id
+			b.ids[g.task] = task
 			b.room -= int64(len(g.task)) + 64
 		}
-		task = id
 	}
 	if x.bytes() > b.room {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: "an index that fits the memory budget", Got: fmt.Sprintf("more than %d records", len(x.off))}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: "an index that fits the memory budget", Got: fmt.Sprintf("more than %d records", len(x.off))})
 	}
 	x.off, x.length = append(x.off, off), append(x.length, n)
 	x.steps, x.task = append(x.steps, int32(g.steps)), append(x.task, task)
-	return nil
 }
 
 const maxTask = 1 << 20

@@ -3,6 +3,7 @@ package rlds
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -40,11 +42,10 @@ type splitFile struct {
 }
 
 // parseInfo reads dataset_info.json.
-func parseInfo(b []byte) (*infoFile, error) {
+func parseInfo(b []byte) (_ *infoFile, err error) {
+	defer guard.Malformed("rlds", &err)
 	var f infoFile
-	if err := readJSON(infoName, b, &f); err != nil {
-		return nil, err
-	}
+	readJSON(infoName, b, &f)
 	f.version = strings.Trim(string(f.Version), `"`)
 	if f.version != "" && f.version[0] == '{' { // a message of older writers
 		var v struct{ Version, Major, Minor, Patch string }
@@ -82,9 +83,8 @@ func parseInfo(b []byte) (*infoFile, error) {
 				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: at, Want: "a number of episodes", Got: fmt.Sprint(n)}
 			}
 		}
-		if _, err := s.file(f.Name, f.FileFormat, 0, 1); err != nil {
-			return nil, robocache.At(err, at)
-		}
+		_, err := s.file(f.Name, f.FileFormat, 0, 1)
+		guard.Check(robocache.At(err, at))
 	}
 	return &f, nil
 }
@@ -116,8 +116,8 @@ type shard struct {
 }
 
 // shardsOf lists the shards of the chosen splits in order. have are the names that are there; nil where the store cannot list.
-func (f *infoFile) shardsOf(chosen []int, have map[string]int64) ([]shard, error) {
-	var out []shard
+func (f *infoFile) shardsOf(chosen []int, have map[string]int64) (out []shard, err error) {
+	defer guard.Malformed("rlds", &err)
 	for _, k := range chosen {
 		s := &f.Splits[k]
 		n := len(s.ShardLengths)
@@ -128,15 +128,10 @@ func (f *infoFile) shardsOf(chosen []int, have map[string]int64) ([]shard, error
 			n = s.discover(f, have)
 		}
 		for i := range n {
-			name, err := s.file(f.Name, f.FileFormat, i, n)
-			if err != nil {
-				return nil, err
-			}
-			says := int64(-1)
+			out = append(out, shard{split: k, num: i, name: guard.Must(s.file(f.Name, f.FileFormat, i, n)), says: -1})
 			if len(s.ShardLengths) > 0 {
-				says = int64(s.ShardLengths[i])
+				out[len(out)-1].says = int64(s.ShardLengths[i])
 			}
-			out = append(out, shard{split: k, num: i, name: name, says: says})
 		}
 	}
 	return out, nil
@@ -163,9 +158,9 @@ func (s *splitFile) discover(f *infoFile, have map[string]int64) int {
 }
 
 // choose finds the splits that an option names: "train", "train+val", "" or "all" for all of them.
-func (f *infoFile) choose(option string) ([]int, error) {
+func (f *infoFile) choose(option string) []int {
 	if option == "" || option == "all" {
-		return reader.Episodes(nil, len(f.Splits)), nil
+		return reader.Episodes(nil, len(f.Splits))
 	}
 	var out []int
 	for _, name := range strings.Split(option, "+") {
@@ -176,11 +171,11 @@ func (f *infoFile) choose(option string) ([]int, error) {
 				names = append(names, f.Splits[i].Name)
 			}
 			slices.Sort(names)
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "split"}, Want: "one or several of " + strings.Join(names, ", ") + ", joined by +, each once", Got: clip(option)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "split"}, Want: "one or several of " + strings.Join(names, ", ") + ", joined by +, each once", Got: clip(option)})
 		}
 		out = append(out, at)
 	}
-	return out, nil
+	return out
 }
 
 // ownMetadata is what this package's writer adds in metadata.json, where TFDS keeps what a data set says of itself.
@@ -204,11 +199,14 @@ type featureNote struct {
 	Rotations     []robocache.Rotation `json:"rotations,omitempty"`
 }
 
-func readMetadata(ctx context.Context, s store.Store) (ownMetadata, error) {
+func readMetadata(ctx context.Context, s store.Store) ownMetadata {
 	var m ownMetadata
 	b, err := store.ReadFile(ctx, s, metadataName, 1<<20)
 	if err != nil || shallow(b) != nil || json.Unmarshal(b, &m) != nil {
-		return ownMetadata{}, err // another's metadata, or none
+		if !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrResourceLimit) {
+			guard.Check(err)
+		}
+		return ownMetadata{} // another's, or none
 	}
-	return m, nil
+	return m
 }

@@ -19,16 +19,14 @@ import (
 const maxAbove = 3
 
 // Detect says whether features.json and dataset_info.json lie in the folder, or in a folder with a version's name below it.
-func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	s, err := store.OpenFor(uri, opt)
-	if err != nil {
-		return false, err
-	}
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (_ bool, err error) {
+	defer guard.Malformed("rlds detect", &err)
+	s := guard.Must(store.OpenFor(uri, opt))
 	defer store.Close(s)
-	if ok, err := isVersion(ctx, s, ""); ok || err != nil {
-		return ok, err
+	if isVersion(ctx, s, "") {
+		return true, nil
 	}
-	found, err := versions(ctx, s)
+	found, err := guard.Value(func() []version { return versions(ctx, s) })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil // this store cannot list folders: name the folder of the version
 	}
@@ -36,15 +34,15 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 }
 
 // isVersion says whether a folder holds a prepared data set: also one whose features.json was not fetched, which opening says.
-func isVersion(ctx context.Context, s store.Store, dir string) (bool, error) {
+func isVersion(ctx context.Context, s store.Store, dir string) bool {
 	for _, n := range []string{infoName, featuresName} {
-		if _, err := s.Stat(ctx, path.Join(dir, n)); errors.Is(err, robocache.ErrNotFound) {
-			return n == featuresName && hasShards(ctx, s, dir), nil
-		} else if err != nil {
-			return false, err
+		_, err := s.Stat(ctx, path.Join(dir, n))
+		if errors.Is(err, robocache.ErrNotFound) {
+			return n == featuresName && hasShards(ctx, s, dir)
 		}
+		guard.Check(err)
 	}
-	return true, nil
+	return true
 }
 
 // hasShards says whether files that look like shards lie directly in a folder.
@@ -77,62 +75,45 @@ func parseVersion(name string) (v [3]int, ok bool) {
 }
 
 // versions finds the data sets below the root of a store, by the names of their folders.
-func versions(ctx context.Context, s store.Store) ([]version, error) {
+func versions(ctx context.Context, s store.Store) []version {
 	var out []version
-	var walk func(dir string, level int) error
-	walk = func(dir string, level int) error {
-		names, err := store.Folders(ctx, s, dir)
-		if err != nil {
-			return err
-		}
-		for _, n := range names {
+	var walk func(dir string, level int)
+	walk = func(dir string, level int) {
+		for _, n := range guard.Must(store.Folders(ctx, s, dir)) {
 			sub := path.Join(dir, n)
-			if v, ok := parseVersion(n); ok {
-				if ok, err := isVersion(ctx, s, sub); err != nil {
-					return err
-				} else if ok {
-					out = append(out, version{dir: sub, above: dir, nums: v})
-				}
-				continue
-			}
-			if level < maxAbove && n != "" && n[0] != '.' {
-				if err := walk(sub, level+1); err != nil {
-					return err
-				}
+			if v, ok := parseVersion(n); !ok && level < maxAbove && n != "" && n[0] != '.' {
+				walk(sub, level+1)
+			} else if ok && isVersion(ctx, s, sub) {
+				out = append(out, version{dir: sub, above: dir, nums: v})
 			}
 		}
-		return nil
 	}
-	if err := walk("", 1); err != nil {
-		return nil, err
-	}
+	walk("", 1)
 	slices.SortFunc(out, func(a, b version) int {
 		return cmp.Or(cmp.Compare(a.above, b.above), slices.Compare(a.nums[:], b.nums[:]), cmp.Compare(a.dir, b.dir))
 	})
-	return out, nil
+	return out
 }
 
 // locate finds the folder of the version to open: the root itself, or the highest version of the one data set below it.
-func locate(ctx context.Context, s store.Store, options map[string]string) (dir string, found []robocache.Finding, err error) {
-	if ok, err := isVersion(ctx, s, ""); err != nil {
-		return "", nil, err
-	} else if ok {
+func locate(ctx context.Context, s store.Store, options map[string]string) (dir string, found []robocache.Finding) {
+	if isVersion(ctx, s, "") {
 		if want := options["version"]; want != "" && path.Base(strings.TrimRight(s.URI(), "/")) != want {
-			return "", nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "version"}, Msg: "the folder that was opened is one version", Hint: "open the folder above it"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "version"}, Msg: "the folder that was opened is one version", Hint: "open the folder above it"})
 		}
-		return "", nil, nil
+		return "", nil
 	}
 	for _, pair := range [][2]string{{infoName, featuresName}, {featuresName, infoName}} {
 		if _, err := s.Stat(ctx, pair[0]); err == nil {
-			return "", nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": pair[1]}, Msg: "the folder holds " + pair[0] + ", and not " + pair[1], Hint: "shapes and names are only in these files: copy them beside the shards"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": pair[1]}, Msg: "the folder holds " + pair[0] + ", and not " + pair[1], Hint: "shapes and names are only in these files: copy them beside the shards"})
 		}
 	}
-	all := guard.Must(versions(ctx, s))
+	all := versions(ctx, s)
 	all = slices.DeleteFunc(all, func(v version) bool {
 		return options["version"] != "" && path.Base(v.dir) != options["version"] || options["config"] != "" && path.Base(v.above) != options["config"]
 	})
 	if len(all) == 0 {
-		return "", nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Msg: "no folder <name>[/<config>]/<version> with " + infoName + " and " + featuresName + " is here"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Msg: "no folder <name>[/<config>]/<version> with " + infoName + " and " + featuresName + " is here"})
 	}
 	last := all[len(all)-1]
 	if all[0].above != last.above {
@@ -142,11 +123,11 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 				names = append(names, v.above)
 			}
 		}
-		return "", nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Msg: fmt.Sprintf("%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))), Hint: `open one of them, or name its folder: --option config=<folder>`}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Msg: fmt.Sprintf("%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))), Hint: `open one of them, or name its folder: --option config=<folder>`})
 	}
 	if len(all) > 1 {
 		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "several-versions", Where: robocache.Where{"file": last.dir},
 			Message: fmt.Sprintf("%d versions are here, the highest was opened", len(all)), Hint: `--option version=… opens another`, Count: int64(len(all))})
 	}
-	return last.dir, found, nil
+	return last.dir, found
 }

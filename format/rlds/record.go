@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // record is one episode, parsed: its bytes, and where in them the values are.
@@ -39,19 +40,15 @@ func (s *schema) parseRecord(b []byte) (*record, error) {
 	return s.parseData(data)
 }
 
-func (s *schema) parseData(data []byte) (*record, error) {
+func (s *schema) parseData(data []byte) (_ *record, err error) {
+	defer guard.Malformed("rlds", &err)
 	r := &record{data: data, lists: make([]list, s.slots), columns: make([]column, len(s.leaves))}
-	var err error
 	if r.unknown, err = parseExample(data, s.names, r.lists); err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "no tf.train.Example", Err: err}
 	}
-	if r.steps, err = s.count(r.lists); err != nil {
-		return nil, err
-	}
+	r.steps = s.count(r.lists)
 	for i := range s.leaves {
-		if err := s.leaves[i].check(r); err != nil {
-			return nil, err
-		}
+		s.leaves[i].check(r)
 	}
 	return r, nil
 }
@@ -102,17 +99,17 @@ func (r *record) thin(s *schema) *record {
 }
 
 // count finds the number of steps: by is_first, else by any leaf of one fixed size a step, never by images.
-func (s *schema) count(lists []list) (int, error) {
+func (s *schema) count(lists []list) int {
 	for _, slot := range s.counted {
 		l := s.counters[slot]
 		if f := &lists[slot]; f.n > 0 {
 			if f.n%l.listed() != 0 {
-				return 0, l.miscount(f.n, fmt.Sprintf("a multiple of %d", l.listed()))
+				guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d", l.listed())))
 			}
-			return f.n / l.listed(), nil
+			return f.n / l.listed()
 		}
 	}
-	return 0, nil // an episode of no steps: the checks find what says otherwise
+	return 0 // an episode of no steps: the checks find what says otherwise
 }
 
 func (l *leaf) miscount(got int, want string) error {
@@ -131,48 +128,47 @@ func (l *leaf) rows(r *record) int {
 func (l *leaf) absent(r *record) bool { return l.optional && r.lists[l.slot].n == 0 }
 
 // check holds the lists of a leaf against its shape.
-func (l *leaf) check(r *record) error {
+func (l *leaf) check(r *record) {
 	if l.what != "" {
-		return nil
+		return
 	}
 	f := &r.lists[l.slot]
 	if f.n > 0 && f.kind != l.listKind() {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: l.listKind().String(), Got: f.kind.String()}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: l.listKind().String(), Got: f.kind.String()})
 	}
 	if l.absent(r) {
-		return nil
+		return
 	}
 	rows := l.rows(r)
 	for k, slot := range l.lengths {
 		g := &r.lists[slot]
 		if g.n > 0 && g.kind != intList {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Msg: "row lengths", Want: intList.String(), Got: g.kind.String()}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Msg: "row lengths", Want: intList.String(), Got: g.kind.String()})
 		}
 		if k == 0 && g.n != rows {
-			return l.miscount(g.n, fmt.Sprintf("%d row lengths, one a step", rows))
+			guard.Fail(l.miscount(g.n, fmt.Sprintf("%d row lengths, one a step", rows)))
 		}
 	}
 	elements := l.listed()
 	switch {
 	case len(l.lengths) > 0:
-		return nil // settled with the lengths, when asked for
+		return // settled with the lengths, when asked for
 	case l.varies && !l.step:
 		if elements > 0 && f.n%elements != 0 {
-			return l.miscount(f.n, fmt.Sprintf("a multiple of %d", elements))
+			guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d", elements)))
 		}
 	case l.varies && l.coding == plain:
 		// A tensor whose first dimension is open: the same number of entries in each step of an episode.
 		if per := rows * elements; per == 0 && f.n > 0 || per > 0 && f.n%per != 0 {
-			return l.miscount(f.n, fmt.Sprintf("a multiple of %d × %d", rows, elements))
+			guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d × %d", rows, elements)))
 		}
 	case f.n != rows*elements:
 		want := fmt.Sprintf("%d = %d × %d", rows*elements, rows, elements)
 		if !f.found {
-			return l.miscount(f.n, want+" (the key is not in the record)")
+			guard.Fail(l.miscount(f.n, want+" (the key is not in the record)"))
 		}
-		return l.miscount(f.n, want)
+		guard.Fail(l.miscount(f.n, want))
 	}
-	return nil
 }
 
 // column gives the values of a numeric leaf; grown is told what that took.
@@ -180,8 +176,7 @@ func (s *schema) column(r *record, i int, grown func(int64)) (*column, error) {
 	c, l := &r.columns[i], &s.leaves[i]
 	c.once.Do(func() {
 		c.err = errors.New("the values could not be unfolded") // where fill panics
-		c.err = l.fill(r, c)
-		if c.err != nil {
+		if c.err = guard.Try(func() { l.fill(r, c) }); c.err != nil {
 			return
 		}
 		n := int64(len(c.starts)+len(c.outer)+len(c.inner)) * 8
@@ -194,30 +189,27 @@ func (s *schema) column(r *record, i int, grown func(int64)) (*column, error) {
 }
 
 // fill makes the rows of a leaf.
-func (l *leaf) fill(r *record, c *column) (err error) {
+func (l *leaf) fill(r *record, c *column) {
 	f := &r.lists[l.slot]
 	rows := l.rows(r)
 	switch l.coding {
 	case plain:
 		if l.absent(r) && !l.varies {
-			return nil // Gather gives zeros, Valid says so
+			return // Gather gives zeros, Valid says so
 		}
-		if c.rows, err = l.numbers(f); err != nil {
-			return err
-		}
-		return l.split(r, c, rows, f.n)
+		c.rows = l.numbers(f)
+		l.split(r, c, rows, f.n)
 	case textual:
-		return l.split(r, c, rows, f.n)
+		l.split(r, c, rows, f.n)
 	}
-	return nil
 }
 
 // split finds where the rows of a ragged leaf begin, and checks lengths of fixed sequences. values counts elements.
-func (l *leaf) split(r *record, c *column, rows, values int) error {
+func (l *leaf) split(r *record, c *column, rows, values int) {
 	per := max(l.elements(), 1)
 	if len(l.lengths) == 0 {
 		if !l.varies {
-			return nil
+			return
 		}
 		n := int64(0)
 		if rows > 0 {
@@ -227,7 +219,7 @@ func (l *leaf) split(r *record, c *column, rows, values int) error {
 		for i := range c.starts {
 			c.starts[i] = int64(i) * n
 		}
-		return nil
+		return
 	}
 	lens := make([][]int64, len(l.lengths))
 	for k, slot := range l.lengths {
@@ -236,7 +228,7 @@ func (l *leaf) split(r *record, c *column, rows, values int) error {
 			return v >= 0 && v <= 1<<31 && (l.fixed[k] < 0 || v == int64(l.fixed[k]))
 		})
 		if !ok {
-			return l.miscount(int(lens[k][len(lens[k])-1]), "row lengths as declared")
+			guard.Fail(l.miscount(int(lens[k][len(lens[k])-1]), "row lengths as declared"))
 		}
 	}
 	// Lengths of the outer sequence count inner sequences; the innermost count values.
@@ -251,7 +243,7 @@ func (l *leaf) split(r *record, c *column, rows, values int) error {
 	total := starts[rows]
 	if len(lens) == 2 {
 		if int64(len(lens[1])) != total {
-			return l.miscount(len(lens[1]), fmt.Sprintf("%d inner row lengths", total))
+			guard.Fail(l.miscount(len(lens[1]), fmt.Sprintf("%d inner row lengths", total)))
 		}
 		inner := ends(lens[1])
 		if l.nested() {
@@ -267,12 +259,11 @@ func (l *leaf) split(r *record, c *column, rows, values int) error {
 		own *= int64(d)
 	}
 	if total > int64(values) || int64(values) != total*own {
-		return l.miscount(values, fmt.Sprintf("%d × %d, by the row lengths", total, own))
+		guard.Fail(l.miscount(values, fmt.Sprintf("%d × %d, by the row lengths", total, own)))
 	}
 	if l.varies {
 		c.starts = starts
 	}
-	return nil
 }
 
 // valueDims is how many of a leaf's dimensions are of the value itself, and not of fixed sequences around it.
@@ -287,17 +278,17 @@ func (l *leaf) valueDims() int {
 }
 
 // numbers makes a list's values elements of the declared dtype. Packed float32 are the record's own bytes.
-func (l *leaf) numbers(f *list) ([]byte, error) {
+func (l *leaf) numbers(f *list) []byte {
 	size := l.dtype.Size()
 	if l.dtype == robocache.Float32 && f.run != nil {
-		return f.run, nil
+		return f.run
 	}
 	out := make([]byte, 0, f.n*size+8) // numbers are appended as 8 bytes, of which size stay
 	if l.dtype.Float() {
 		for run := range f.pieces() {
 			out = appendFloats(out, l.dtype, run)
 		}
-		return out, nil
+		return out
 	}
 	least, most := int64(math.MinInt64), int64(math.MaxInt64) // uint64 was cast bit by bit
 	switch l.dtype {
@@ -315,9 +306,9 @@ func (l *leaf) numbers(f *list) ([]byte, error) {
 		return least <= v && v <= most
 	})
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: "values that fit " + l.dtype.String(), Got: fmt.Sprint(bad)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: "values that fit " + l.dtype.String(), Got: fmt.Sprint(bad)})
 	}
-	return out, nil
+	return out
 }
 
 // appendFloats gives float32 values the declared type. float64 is widened: TFDS stores no more than float32.

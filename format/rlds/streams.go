@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -15,7 +16,7 @@ var taskKeys = []string{"language_instruction", "observation.natural_language_in
 	"episode_metadata.language_instruction", "episode_metadata.natural_language_instruction", "episode_metadata.task", "language_instruction_0", "language_instruction_1"}
 
 // chooseTask finds the leaf of the episode's task.
-func (d *Dataset) chooseTask(m *robocache.Mapping) error {
+func (d *Dataset) chooseTask(m *robocache.Mapping) {
 	keys := taskKeys
 	if m != nil && m.Task != "" {
 		keys = []string{m.Task}
@@ -24,18 +25,17 @@ func (d *Dataset) chooseTask(m *robocache.Mapping) error {
 		for i := range d.s.leaves {
 			if l := &d.s.leaves[i]; l.key == k && l.what == "" && l.coding == textual && !l.varies && l.inner == 0 {
 				d.taskAt = l.slot
-				return nil
+				return
 			}
 		}
 	}
 	if m != nil && m.Task != "" {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": m.Task}, Msg: "the mapping's task is no text of this data set"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": m.Task}, Msg: "the mapping's task is no text of this data set"})
 	}
-	return nil
 }
 
 // describe makes streams of leaves.
-func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
+func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
 		if l.what != "" {
@@ -59,9 +59,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 			f.Kind = robocache.KindImage
 			f.Height, f.Width, f.Channels = l.shape[0], l.shape[1], l.shape[2]
 			if f.Height == 0 || f.Width == 0 {
-				if err := d.measure(ctx, i, &f); err != nil {
-					return err
-				}
+				d.measure(ctx, i, &f)
 				f.Shape[0], f.Shape[1] = f.Height, f.Width
 			}
 			f.StateDepth()
@@ -79,7 +77,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 		}
 	}
 	if own.Robocache == nil {
-		return nil
+		return
 	}
 	for i := range d.info.Features {
 		f := &d.info.Features[i]
@@ -99,7 +97,6 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) error {
 			}
 		}
 	}
-	return nil
 }
 
 // labels reads the names of a class label's classes, which lie in a file beside the shards.

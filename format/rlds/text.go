@@ -18,23 +18,14 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 	if _, own := d.byKey[key]; key == "task" && !own {
 		out = make([]string, len(rows))
 		for i, r := range rows {
-			s, k, err := d.place(r.Episode)
-			if err == nil {
-				err = d.checkRow(r)
-			}
-			if err != nil {
-				return nil, err
-			}
-			out[i] = d.task(s, k)
+			guard.Check(d.checkRow(r))
+			out[i] = d.task(d.place(r.Episode))
 		}
 		return out, nil
 	}
-	l, s, f, err := d.leafOf(key, robocache.KindText, robocache.KindEvent)
-	if err != nil {
-		return nil, err
-	}
+	l, s, f := d.leafOf(key, robocache.KindText, robocache.KindEvent)
 	out = make([]string, len(rows))
-	err = d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) error {
+	d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) {
 		spans := rec.lists[l.slot].spans
 		if f.Kind == robocache.KindText {
 			last, at := "", -1
@@ -51,12 +42,9 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 					out[i] = out[at]
 				}
 			}
-			return nil
+			return
 		}
-		c, err := d.s.column(rec, s.leaf, d.grown(episode, rec))
-		if err != nil {
-			return robocache.At(err, robocache.Where{"episode": episode})
-		}
+		c := d.column(rec, s.leaf, episode)
 		for _, i := range which {
 			k := int64(l.row(rows[i].Index))
 			from, to := k, k+1
@@ -67,17 +55,9 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 			for _, sp := range spans[from*int64(l.elements()) : to*int64(l.elements())] {
 				texts = append(texts, cleanText(rec.data[sp.from:sp.to]))
 			}
-			b, err := json.Marshal(texts)
-			if err != nil {
-				return err
-			}
-			out[i] = string(b)
+			out[i] = string(guard.Must(json.Marshal(texts)))
 		}
-		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	return out, nil
 }
 
@@ -92,13 +72,13 @@ type clock struct {
 var units = map[string]float64{"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
 // chooseClock settles the rate or the stream of timestamps. RLDS keeps no clock.
-func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, options map[string]string, own ownMetadata) error {
+func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, options map[string]string, own ownMetadata) {
 	key, unit := options["timestamps"], options["timestamp_unit"]
 	if opt.Map != nil && key == "" {
 		for _, m := range opt.Map.Streams {
 			if k, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok && k != "" {
 				if key != "" && key != k {
-					return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": k}, Msg: "steps have one time: the mapping names two streams of timestamps"}
+					guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": k}, Msg: "steps have one time: the mapping names two streams of timestamps"})
 				}
 				key, unit = k, m.TimestampUnit
 			}
@@ -120,20 +100,20 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	d.clock = clock{rate: rate, leaf: -1}
 	d.info.FPS = rate
 	if key == "" {
-		return nil
+		return
 	}
 	scale, ok := units[unit]
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "timestamp_unit"}, Want: "s, ms, us or ns", Got: clip(unit)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "timestamp_unit"}, Want: "s, ms, us or ns", Got: clip(unit)})
 	}
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
 		if l.key == key && l.what == "" && l.step && l.coding == plain && !l.varies && l.elements() == 1 && !l.optional && l.dtype != robocache.Bool {
 			d.clock.key, d.clock.leaf, d.clock.scale = key, i, scale
-			return nil
+			return
 		}
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": key}, Want: "a stream of one number a step that holds its time", Got: "none of this name"}
+	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": key}, Want: "a stream of one number a step that holds its time", Got: "none of this name"})
 }
 
 func (d *Dataset) noClock() error {
@@ -146,31 +126,23 @@ func (d *Dataset) noClock() error {
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer guard.Malformed("rlds times", &err)
 	if key != "" {
-		if _, _, _, err := d.leafOf(key); err != nil {
-			return nil, err
-		}
+		d.leafOf(key)
 	}
-	if _, _, err := d.place(episode); err != nil {
-		return nil, err
-	}
-	n := d.Len(episode)
+	guard.Check(op.Episode(d.info.Episodes, episode))
 	if d.clock.leaf < 0 && d.clock.rate.Zero() {
 		return nil, d.noClock()
 	}
 	if d.clock.leaf < 0 {
-		return reader.Grid(d.clock.rate, n), nil
+		return reader.Grid(d.clock.rate, d.Len(episode)), nil
 	}
-	return d.timestamps(ctx, episode)
+	return d.timestamps(ctx, episode), nil
 }
 
 // timestamps reads the times of the steps.
-func (d *Dataset) timestamps(ctx context.Context, episode int) ([]int64, error) {
-	rec := guard.Must(d.values(ctx, episode))
+func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
+	rec := d.values(ctx, episode)
 	l := &d.s.leaves[d.clock.leaf]
-	c, err := d.s.column(rec, d.clock.leaf, d.grown(episode, rec))
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"episode": episode})
-	}
+	c := d.column(rec, d.clock.leaf, episode)
 	out := make([]int64, rec.steps)
 	exact := l.dtype == robocache.Int64 && d.clock.scale == 1
 	if exact {
@@ -178,13 +150,13 @@ func (d *Dataset) timestamps(ctx context.Context, episode int) ([]int64, error) 
 	}
 	for i, v := range robocache.Float64s(nil, l.dtype, c.rows) {
 		if ns := v * d.clock.scale; !exact && !(ns > -(1<<63) && ns < 1<<63) {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: "a time", Got: fmt.Sprint(v)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: "a time", Got: fmt.Sprint(v)})
 		} else if !exact {
 			out[i] = int64(math.RoundToEven(ns))
 		}
 		if i > 0 && out[i] < out[i-1] {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), Got: fmt.Sprintf("%d ns", out[i])}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), Got: fmt.Sprintf("%d ns", out[i])})
 		}
 	}
-	return out, nil
+	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/internal/scratch"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // packing is how a whole shard is compressed. Nothing in the metadata says it: the first bytes do.
@@ -29,24 +30,20 @@ const (
 const maxRatio = 1032
 
 // packingOf looks at the first bytes. A record's head that holds is never taken for a compressed stream.
-func packingOf(w *window) (packing, error) {
+func packingOf(w *window) packing {
 	if w.size < headBytes {
-		return unpacked, nil
+		return unpacked
 	}
-	b, err := w.at(0, headBytes)
-	if err != nil {
-		return unpacked, err
-	}
-	if _, ok := recordLength(b); ok {
-		return unpacked, nil
-	}
+	b := w.at(0, headBytes)
+	_, whole := recordLength(b)
 	switch {
+	case whole:
 	case b[0] == 0x1f && b[1] == 0x8b && b[2] == 8:
-		return gzipped, nil
+		return gzipped
 	case b[0]&0x0f == 8 && b[0]>>4 <= 7 && (uint16(b[0])<<8|uint16(b[1]))%31 == 0 && b[1]&0x20 == 0:
-		return zlibStream, nil
+		return zlibStream
 	}
-	return unpacked, nil
+	return unpacked
 }
 
 const (
@@ -60,17 +57,17 @@ type plainShards struct {
 	shards *lru.Cache[string, *plainShard]
 }
 
-func newPlainShards(option string) (*plainShards, error) {
+func newPlainShards(option string) *plainShards {
 	limit := int64(defaultUnpackBytes)
 	if option != "" {
 		var err error
 		if limit, err = strconv.ParseInt(option, 10, 64); err != nil || limit < 0 {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "unpack_bytes"}, Want: "a number of bytes", Got: clip(option)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "unpack_bytes"}, Want: "a number of bytes", Got: clip(option)})
 		}
 	}
 	full := &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Where: robocache.Where{"option": "unpack_bytes"}, Msg: "the compressed shards, decompressed", Want: fmt.Sprintf("at most %d bytes", limit), Got: "more",
 		Hint: "raise it (--option unpack_bytes=…) where the temporary folder has the room, or open one split"}
-	return &plainShards{scratch.New(limit, full, unpackHint), lru.New[string, *plainShard](0)}, nil // of no budget, entries of no size: every one stays
+	return &plainShards{scratch.New(limit, full, unpackHint), lru.New[string, *plainShard](0)} // of no budget, entries of no size: every one stays
 }
 
 // plainShard is the whole records of a compressed shard.
@@ -80,19 +77,19 @@ type plainShard struct {
 }
 
 // shard decompresses a shard once. A record is taken only when all of it came: of a damaged shard those before the damage are given.
-func (s *plainShards) shard(ctx context.Context, name string, r robocache.Ranged, p packing, limit int64) (*plainShard, error) {
-	return s.shards.Get(ctx, name+"\x00"+r.Version(), func() (*plainShard, int64, error) {
+func (s *plainShards) shard(ctx context.Context, name string, r robocache.Ranged, p packing, limit int64) *plainShard {
+	return s.shards.Load(ctx, name+"\x00"+r.Version(), func() (*plainShard, int64) {
 		u := &plainShard{Part: s.file.Part(r.Version())}
 		out := bufio.NewWriterSize(u, 256<<10)
 		src := &scratch.Reader{Ctx: ctx, R: r}
 		size, damage := copyRecords(out, src, p, limit)
 		if err := cmp.Or(out.Flush(), src.Err); err != nil { // of the store, which the decompressor wraps
 			u.Free()
-			return nil, 0, err
+			guard.Fail(err)
 		}
 		u.damage = damage
 		u.Holds(size)
-		return u, 0, nil
+		return u, 0
 	})
 }
 

@@ -1,6 +1,7 @@
 package rlds
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,14 +76,14 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
 	}
 	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}}
-	guard.Check(w.names())
+	w.names()
 	w.timeless = !robocache.KeepsTime(ctx, w.src)
-	guard.Check(w.planLeaves())
-	splits := guard.Must(w.planSplits(ctx))
-	err = w.writeSplits(ctx, splits)
-	if err == nil {
-		err = w.metadata(ctx, splits)
-	}
+	w.planLeaves()
+	splits := w.planSplits(ctx)
+	err = guard.Try(func() {
+		w.writeSplits(ctx, splits)
+		w.metadata(ctx, splits)
+	})
 	if err != nil {
 		names := []string{featuresName, metadataName, infoName}
 		for _, s := range splits {
@@ -103,29 +104,21 @@ func (w *writing) find(s robocache.Severity, code, stream, message string) {
 }
 
 // names chooses name and version: TFDS finds <name>/<version> below its data folder.
-func (w *writing) names() error {
+func (w *writing) names() {
 	uri := strings.TrimRight(w.dst.URI(), "/")
 	base := path.Base(uri)
 	w.version = w.opt.Options["version"]
 	if _, ok := parseVersion(base); ok {
-		if w.version == "" {
-			w.version = base
-		}
+		w.version = cmp.Or(w.version, base)
 		base = path.Base(path.Dir(uri))
 	}
-	if w.version == "" {
-		w.version = "1.0.0"
-	}
+	w.version = cmp.Or(w.version, "1.0.0")
 	if _, ok := parseVersion(w.version); !ok {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "version"}, Want: "three numbers, such as 1.0.0", Got: clip(w.version)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "version"}, Want: "three numbers, such as 1.0.0", Got: clip(w.version)})
 	}
-	if w.name = w.opt.Options["name"]; w.name == "" {
-		w.name = snake(base)
+	if w.name = cmp.Or(w.opt.Options["name"], snake(base)); w.name != snake(w.name) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "name"}, Want: "letters, digits and _, a letter first", Got: clip(w.name), Hint: "for example " + snake(w.name)})
 	}
-	if w.name != snake(w.name) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "name"}, Want: "letters, digits and _, a letter first", Got: clip(w.name), Hint: "for example " + snake(w.name)}
-	}
-	return nil
 }
 
 // snake makes a name that TFDS takes.
@@ -146,7 +139,7 @@ func snake(s string) string {
 }
 
 // sample makes the first episode that is not empty: its size plans the shards, and its images say how they are encoded.
-func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int64, err error) {
+func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int64) {
 	p := stills.New(w.src)
 	defer p.Close()
 	tries := 0
@@ -158,39 +151,31 @@ func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int6
 			}
 			rows := min(n, 16)
 			b, err := w.episode(ctx, p, e, rows)
-			if err != nil {
-				if tries++; w.opt.SkipBad && tries < 100 && isBad(err) {
-					continue
-				}
-				return 0, robocache.At(err, robocache.Where{"episode": e})
+			if err != nil && w.opt.SkipBad && isBad(err) && tries < 99 {
+				tries++
+				continue
 			}
+			guard.Check(robocache.At(err, robocache.Where{"episode": e}))
 			for i := range w.leaves {
 				w.leaves[i].format = w.format[w.leaves[i].key]
 			}
-			return int64(len(b))/int64(rows) + 1, nil
+			return int64(len(b))/int64(rows) + 1
 		}
 	}
-	return 1, nil
+	return 1
 }
 
 func isBad(err error) bool {
 	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)
 }
 
-func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) error {
-	threads := w.opt.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
+func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(threads)
+	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
 	for _, s := range splits {
 		for i := range s.shards {
 			f := splitFile{Name: s.name, Template: defaultTemplate}
-			name, err := f.file(w.name, "tfrecord", i, len(s.shards))
-			if err != nil {
-				return err
-			}
+			name := guard.Must(f.file(w.name, "tfrecord", i, len(s.shards)))
 			g.Go(func() (err error) {
 				defer guard.Malformed("write rlds", &err)
 				defer guard.At(robocache.Where{"file": name})
@@ -198,7 +183,7 @@ func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) error {
 			})
 		}
 	}
-	return g.Wait()
+	guard.Check(g.Wait())
 }
 
 // shard writes one file.
@@ -212,8 +197,7 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 		guard.Check(ctx.Err())
 		n := w.src.Len(e)
 		b, err := w.episode(ctx, p, e, n)
-		if err != nil {
-			err = robocache.At(err, robocache.Where{"episode": e})
+		if err = robocache.At(err, robocache.Where{"episode": e}); err != nil {
 			if !w.opt.SkipBad || !isBad(err) {
 				return err
 			}
@@ -223,9 +207,7 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 			w.progress(0, 0, 0)
 			continue
 		}
-		if _, err := out.Write(appendRecord(nil, b)); err != nil {
-			return err
-		}
+		guard.Must(out.Write(appendRecord(nil, b)))
 		s.lengths[i]++
 		w.mu.Lock()
 		s.bytes += int64(len(b))
@@ -252,10 +234,9 @@ func (w *writing) progress(episodes int, frames, bytes int64) {
 }
 
 // metadata writes what is not shards, dataset_info.json last.
-func (w *writing) metadata(ctx context.Context, splits []*outSplit) (err error) {
-	defer guard.Malformed("rlds", &err)
-	b := guard.Must(featuresJSON(w.leaves))
-	guard.Check(w.file(ctx, featuresName, b))
+func (w *writing) metadata(ctx context.Context, splits []*outSplit) {
+	b := featuresJSON(w.leaves)
+	w.file(ctx, featuresName, b)
 	own := map[string]any{"stamps": w.timestampKey, "regular": !w.uneven}
 	if !w.info.FPS.Zero() {
 		own["fps"] = w.info.FPS
@@ -267,7 +248,7 @@ func (w *writing) metadata(ctx context.Context, splits []*outSplit) (err error) 
 		own["features"] = extra
 	}
 	b = guard.Must(json.MarshalIndent(map[string]any{"robocache": own}, "", "  "))
-	guard.Check(w.file(ctx, metadataName, b))
+	w.file(ctx, metadataName, b)
 	var list []map[string]any
 	for _, s := range splits {
 		lengths := make([]string, len(s.lengths))
@@ -277,7 +258,7 @@ func (w *writing) metadata(ctx context.Context, splits []*outSplit) (err error) 
 		list = append(list, map[string]any{"name": s.name, "filepathTemplate": defaultTemplate, "numBytes": strconv.FormatInt(s.bytes, 10), "shardLengths": lengths})
 	}
 	b = guard.Must(json.MarshalIndent(map[string]any{"name": w.name, "version": w.version, "fileFormat": "tfrecord", "description": "Written by RoboCache.", "splits": list}, "", "  "))
-	return w.file(ctx, infoName, b)
+	w.file(ctx, infoName, b)
 }
 
 // extras is what features.json has no place for.
@@ -302,17 +283,12 @@ func (w *writing) extras() map[string]featureNote {
 	return out
 }
 
-func (w *writing) file(ctx context.Context, name string, b []byte) error {
-	f, err := w.dst.Create(ctx, name)
-	if err != nil {
-		return err
-	}
+func (w *writing) file(ctx context.Context, name string, b []byte) {
+	f := guard.Must(w.dst.Create(ctx, name))
 	defer f.Abort()
-	if _, err := f.Write(b); err != nil {
-		return err
-	}
+	guard.Must(f.Write(b))
 	w.mu.Lock()
 	w.report.Bytes += int64(len(b))
 	w.mu.Unlock()
-	return f.Commit()
+	guard.Check(f.Commit())
 }

@@ -151,7 +151,7 @@ func dictJSON(features map[string]any) map[string]any {
 }
 
 // featuresJSON is features.json: standard classes alone, so that TFDS opens the data set without code.
-func featuresJSON(leaves []outLeaf) ([]byte, error) {
+func featuresJSON(leaves []outLeaf) []byte {
 	steps, episode := map[string]any{}, map[string]any{}
 	for i := range leaves {
 		l := &leaves[i]
@@ -172,7 +172,7 @@ func featuresJSON(leaves []outLeaf) ([]byte, error) {
 		into[parts[len(parts)-1]] = l.node()
 	}
 	episode[stepsName] = map[string]any{"pythonClassName": tfdsFeatures + "dataset_feature.Dataset", "sequence": map[string]any{"feature": dictJSON(steps), "length": "-1"}}
-	return json.MarshalIndent(dictJSON(episode), "", "    ")
+	return guard.Must(json.MarshalIndent(dictJSON(episode), "", "    "))
 }
 
 // recordName makes the path of a key in the record: "observation.images.top" is steps/observation/images/top. A key that is also the
@@ -191,7 +191,7 @@ func recordName(key string, all []string) string {
 }
 
 // planLeaves decides what is written and under which names.
-func (w *writing) planLeaves() error {
+func (w *writing) planLeaves() {
 	var picked []*robocache.Feature
 	have := map[string]bool{}
 	all := []string{"language_instruction"}
@@ -219,48 +219,46 @@ func (w *writing) planLeaves() error {
 	}
 	for _, k := range w.opt.Keys {
 		if !have[k] && !slices.Contains(w.report.Dropped, k) {
-			return &robocache.Error{Class: robocache.ErrNotFound, Op: "write rlds", Where: robocache.Where{"stream": k}, Msg: "no stream of this name"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "write rlds", Where: robocache.Where{"stream": k}, Msg: "no stream of this name"})
 		}
 	}
 	names := map[string]bool{}
-	add := func(l outLeaf) error {
+	add := func(l outLeaf) {
 		l.name = recordName(l.key, all)
 		if l.step {
 			l.name = stepsName + "/" + l.name
 		}
 		if names[l.name] {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Where: robocache.Where{"stream": l.key}, Msg: fmt.Sprintf("two streams would be %s", clip(l.name))}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Where: robocache.Where{"stream": l.key}, Msg: fmt.Sprintf("two streams would be %s", clip(l.name))})
 		}
 		names[l.name] = true
 		w.leaves = append(w.leaves, l)
-		return nil
 	}
 	for _, f := range picked {
 		how, _ := howOf(f)
 		meta := strings.HasPrefix(f.Key, "episode_metadata.") && f.Default && (how == outText || how == outNumbers || how == outBytes)
-		guard.Check(add(outLeaf{feature: f, key: f.Key, step: !meta, how: how}))
+		add(outLeaf{feature: f, key: f.Key, step: !meta, how: how})
 		if f.Masked && !meta {
-			guard.Check(add(outLeaf{key: f.Key + "_valid", step: true, how: outMask, mask: f.Key}))
+			add(outLeaf{key: f.Key + "_valid", step: true, how: outMask, mask: f.Key})
 			w.find(robocache.SeverityInfo, "mask-beside", f.Key, "rows without a value are marked in "+f.Key+"_valid: RLDS has no masks")
 		}
 	}
 	for _, k := range []string{"is_first", "is_last", "is_terminal"} {
 		if !have[k] {
-			guard.Check(add(outLeaf{key: k, step: true, how: outFlag}))
+			add(outLeaf{key: k, step: true, how: outFlag})
 		}
 	}
 	if !have["language_instruction"] {
-		guard.Check(add(outLeaf{key: "language_instruction", step: true, how: outTask}))
+		add(outLeaf{key: "language_instruction", step: true, how: outTask})
 	}
 	if !w.timeless {
 		w.timestampKey = "timestamp_ns"
 		for have[w.timestampKey] {
 			w.timestampKey = "recorded_" + w.timestampKey
 		}
-		guard.Check(add(outLeaf{key: w.timestampKey, step: true, how: outTimestamp}))
+		add(outLeaf{key: w.timestampKey, step: true, how: outTimestamp})
 	}
 	if !have["episode_metadata.episode_index"] {
-		return add(outLeaf{key: "episode_metadata.episode_index", how: outIndex})
+		add(outLeaf{key: "episode_metadata.episode_index", how: outIndex})
 	}
-	return nil
 }

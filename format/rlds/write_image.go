@@ -26,7 +26,7 @@ func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the size of an image", Want: fmt.Sprintf("%d × %d", f.Height, f.Width), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
 	}
 	if l.how == outDepth {
-		return encodeDepth(ref, info)
+		return encodeDepth(ref, info), nil
 	}
 	switch {
 	case info.Format == "png" || info.Format == "jpeg":
@@ -42,8 +42,7 @@ func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 			spec.Pixel = video.Gray16
 			raw.Channels, raw.DType = 1, robocache.Uint16
 		}
-		n := guard.Must(video.StillBytes(info, spec))
-		raw.Pix = make([]byte, n)
+		raw.Pix = make([]byte, guard.Must(video.StillBytes(info, spec)))
 		guard.Check(video.DecodeImage(ref, spec, raw.Pix))
 		return video.EncodeImage(&robocache.FrameRef{Raw: raw})
 	}
@@ -51,9 +50,9 @@ func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 }
 
 // encodeDepth makes a PNG of four 8-bit channels that are the bytes of a float32.
-func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) ([]byte, error) {
+func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) []byte {
 	if info.DType != robocache.Float32 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "a depth image", Want: "float32", Got: info.DType.String()}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "a depth image", Want: "float32", Got: info.DType.String()})
 	}
 	pix, stride := []byte(nil), info.Width*4
 	if ref.Raw != nil {
@@ -65,12 +64,13 @@ func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) ([]byte, error) 
 		pix = make([]byte, info.Width*info.Height*4)
 		guard.Check(video.DecodeImage(ref, &video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}}, pix))
 	}
-	return rgbaPNG(pix, stride, info.Width, info.Height)
+	return guard.Must(rgbaPNG(pix, stride, info.Width, info.Height))
 }
 
 // rgbaPNG writes four 8-bit channels as a PNG. image/png would leave the fourth out where it is 255 throughout, and weigh it elsewhere.
-func rgbaPNG(pix []byte, stride, w, h int) ([]byte, error) {
-	out := []byte("\x89PNG\r\n\x1a\n")
+func rgbaPNG(pix []byte, stride, w, h int) (out []byte, err error) {
+	defer guard.Malformed("rlds", &err)
+	out = []byte("\x89PNG\r\n\x1a\n")
 	chunk := func(name string, data []byte) {
 		be := binary.BigEndian
 		out = be.AppendUint32(out, uint32(len(data)))
@@ -78,25 +78,15 @@ func rgbaPNG(pix []byte, stride, w, h int) ([]byte, error) {
 		out = append(append(out, name...), data...)
 		out = be.AppendUint32(out, crc32.ChecksumIEEE(out[at:]))
 	}
-	head := binary.BigEndian.AppendUint32(nil, uint32(w))
-	head = binary.BigEndian.AppendUint32(head, uint32(h))
+	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(w)), uint32(h))
 	chunk("IHDR", append(head, 8, 6, 0, 0, 0)) // 8 bits, RGBA
 	var z bytes.Buffer
-	d, err := zlib.NewWriterLevel(&z, zlib.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
+	d := guard.Must(zlib.NewWriterLevel(&z, zlib.BestSpeed))
 	for y := range h {
-		if _, err := d.Write([]byte{0}); err != nil { // no filter
-			return nil, err
-		}
-		if _, err := d.Write(pix[y*stride:][:4*w]); err != nil {
-			return nil, err
-		}
+		guard.Must(d.Write([]byte{0})) // no filter
+		guard.Must(d.Write(pix[y*stride:][:4*w]))
 	}
-	if err := d.Close(); err != nil {
-		return nil, err
-	}
+	guard.Check(d.Close())
 	chunk("IDAT", z.Bytes())
 	chunk("IEND", nil)
 	return out, nil

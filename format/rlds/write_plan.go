@@ -24,7 +24,7 @@ type outSplit struct {
 }
 
 // planSplits divides the episodes into splits and shards. The size of a shard is planned by the first episode.
-func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
+func (w *writing) planSplits(ctx context.Context) []*outSplit {
 	var out []*outSplit
 	episodes := w.opt.Episodes
 	name := w.opt.Options["split"]
@@ -38,7 +38,7 @@ func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
 			w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(episodes)...)
 		}
 		if name != snake(name) {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "split"}, Want: "a name of letters, digits and _", Got: clip(name)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "split"}, Want: "a name of letters, digits and _", Got: clip(name)})
 		}
 		out = []*outSplit{{name: name, episodes: episodes}}
 	}
@@ -46,11 +46,11 @@ func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
 	if text := w.opt.Options["shards"]; text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > maxShards {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "shards"}, Want: "a number of shards", Got: clip(text)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "shards"}, Want: "a number of shards", Got: clip(text)})
 		}
 		asked = n
 	}
-	perFrame := guard.Must(w.sample(ctx, out))
+	perFrame := w.sample(ctx, out)
 	for _, s := range out {
 		w.total += len(s.episodes)
 		frames := int64(0)
@@ -64,7 +64,7 @@ func (w *writing) planSplits(ctx context.Context) ([]*outSplit, error) {
 		}
 		s.divide(max(min(n, len(s.episodes)), 1), frames, w.src.Len)
 	}
-	return out, nil
+	return out
 }
 
 // divide gives each of n shards a run of episodes with about as many frames.

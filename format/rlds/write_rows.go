@@ -26,13 +26,13 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []
 	rows := reader.Rows(e, 0, n)
 	x := newExample()
 	for i := range w.leaves {
-		guard.Check(robocache.At(w.leaf(ctx, x, &w.leaves[i], p, rows, times, &ep), robocache.Where{"stream": w.leaves[i].key}))
+		guard.Check(robocache.At(guard.Try(func() { w.leaf(ctx, x, &w.leaves[i], p, rows, times, &ep) }), robocache.Where{"stream": w.leaves[i].key}))
 	}
 	return x.bytes()
 }
 
 // leaf adds one feature.
-func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row, times []int64, ep *robocache.Episode) error {
+func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row, times []int64, ep *robocache.Episode) {
 	if !l.step && l.how != outIndex {
 		rows = rows[:min(1, len(rows))]
 	}
@@ -45,13 +45,11 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 			b, n = make([]byte, size), 1 // an episode of no steps still has one of each of its own values
 		}
 		if len(rows) > 0 {
-			if err := w.src.Gather(ctx, l.feature.Key, rows, b); err != nil {
-				return err
-			}
+			guard.Check(w.src.Gather(ctx, l.feature.Key, rows, b))
 		}
 		if l.how == outNumbers {
 			x.numbers(l.name, l.feature.DType, b)
-			return nil
+			return
 		}
 		values := make([][]byte, n)
 		for i := range values {
@@ -59,18 +57,17 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		}
 		x.strings(l.name, values)
 	case outRagged, outOpen:
-		return w.ragged(ctx, x, l, rows)
+		w.ragged(ctx, x, l, rows)
+		return
 	case outImage, outDepth:
-		return w.images(ctx, x, l, p, rows)
+		w.images(ctx, x, l, p, rows)
+		return
 	case outText, outTask:
 		key := "task"
 		if l.how == outText {
 			key = l.feature.Key
 		}
-		texts, err := w.src.Text(ctx, key, rows)
-		if err != nil {
-			return err
-		}
+		texts := guard.Must(w.src.Text(ctx, key, rows))
 		values := make([][]byte, len(texts))
 		for i, t := range texts {
 			values[i] = []byte(t)
@@ -81,11 +78,9 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		x.strings(l.name, values)
 	case outMask:
 		valid := make([]uint8, n)
-		m, ok := w.src.(robocache.Masker)
-		if !ok {
-			reader.AllValid(valid)
-		} else if err := m.Valid(ctx, l.mask, rows, valid); err != nil {
-			return err
+		reader.AllValid(valid)
+		if m, ok := w.src.(robocache.Masker); ok {
+			guard.Check(m.Valid(ctx, l.mask, rows, valid))
 		}
 		x.numbers(l.name, robocache.Bool, valid)
 	case outFlag:
@@ -110,7 +105,6 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 	case outIndex:
 		x.ints(l.name, []int64{ep.Index})
 	}
-	return nil
 }
 
 // numbers writes rows of a list's dtype; only those that a list holds exactly come here.
@@ -135,15 +129,13 @@ func (w *exampleWriter) numbers(name string, d robocache.DType, b []byte) {
 	}
 }
 
-func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows []robocache.Row) error {
+func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows []robocache.Row) {
 	src, ok := w.src.(robocache.RaggedDataset)
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "the data set does not give its ragged rows"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "the data set does not give its ragged rows"})
 	}
 	data, counts, err := src.GatherRagged(ctx, l.feature.Key, rows)
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	if l.how == outOpen {
 		size := l.feature.Elements() * l.feature.DType.Size()
 		values := make([][]byte, len(counts))
@@ -153,7 +145,7 @@ func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows
 			at += n * size
 		}
 		x.strings(l.name, values)
-		return nil
+		return
 	}
 	x.numbers(l.name+"/ragged_flat_values", l.feature.DType, data)
 	lengths := make([]int64, len(counts))
@@ -161,19 +153,15 @@ func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows
 		lengths[i] = int64(n)
 	}
 	x.ints(l.name+"/ragged_row_lengths_0", lengths)
-	return nil
 }
 
-func (w *writing) images(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row) error {
+func (w *writing) images(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row) {
 	values := make([][]byte, len(rows))
-	err := p.Each(ctx, l.feature, rows, func(i int, ref *robocache.FrameRef) error {
+	guard.Check(p.Each(ctx, l.feature, rows, func(i int, ref *robocache.FrameRef) error {
 		b, err := encodeImage(l, ref)
 		values[i] = b
 		return robocache.At(err, robocache.Where{"row": i})
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	if len(values) > 0 {
 		format := "png"
 		if len(values[0]) > 2 && values[0][0] == 0xff {
@@ -186,5 +174,4 @@ func (w *writing) images(ctx context.Context, x *exampleWriter, l *outLeaf, p *s
 		w.mu.Unlock()
 	}
 	x.strings(l.name, values)
-	return nil
 }

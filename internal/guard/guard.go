@@ -95,3 +95,9 @@ func placed(panicked any, where robocache.Where) {
 	}
 	panic(panicked)
 }
+
+// Value is Try of what gives a value.
+func Value[T any](fn func() T) (v T, err error) {
+	err = Try(func() { v = fn() })
+	return v, err
+}
