@@ -6,10 +6,11 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // chooseAnchor settles whose rows are the episode's own: its features keep the name of their clock, which is Info.Clock.
-func (d *Dataset) chooseAnchor(ctx context.Context) error {
+func (d *Dataset) chooseAnchor(ctx context.Context) {
 	d.anchor.topic, d.anchor.clock = -1, 0
 	if want := d.opt.Anchor; want != "" {
 		for i, t := range d.topics {
@@ -25,27 +26,25 @@ func (d *Dataset) chooseAnchor(ctx context.Context) error {
 			if len(d.topics) > 0 {
 				e.Hint = "there is " + d.topics[0].key
 			}
-			return e
+			guard.Fail(e)
 		}
 	} else if d.restoredAnchor() {
-		return nil
-	} else if err := d.findAnchor(ctx); err != nil {
-		return err
+		return
+	} else {
+		d.findAnchor(ctx)
 	}
-	if d.anchor.topic < 0 {
-		return nil
+	if d.anchor.topic >= 0 {
+		d.info.Clock = d.topics[d.anchor.topic].clocks[d.anchor.clock]
 	}
-	d.info.Clock = d.topics[d.anchor.topic].clocks[d.anchor.clock]
-	return nil
 }
 
 // findAnchor takes the first camera; without one the fastest stream of at most 60 Hz that is steady, else the one nearest to that.
-func (d *Dataset) findAnchor(ctx context.Context) error {
+func (d *Dataset) findAnchor(ctx context.Context) {
 	for i := range d.streams {
 		s := &d.streams[i]
 		if k := d.info.Features[i].Kind; (k == robocache.KindImage || k == robocache.KindVideo) && !d.topics[s.topic].latched && !d.topics[s.topic].blank {
 			d.anchor.topic, d.anchor.clock = s.topic, s.clock
-			return nil
+			return
 		}
 	}
 	best := math.Inf(-1)
@@ -56,11 +55,7 @@ func (d *Dataset) findAnchor(ctx context.Context) error {
 		if k := t.fields[0].Feature.Kind; k == robocache.KindText || k == robocache.KindEvent {
 			continue
 		}
-		score, err := d.steadiness(ctx, t)
-		if err != nil {
-			return err
-		}
-		if score > best {
+		if score := d.steadiness(ctx, t); score > best {
 			best, d.anchor.topic = score, i
 		}
 	}
@@ -70,38 +65,28 @@ func (d *Dataset) findAnchor(ctx context.Context) error {
 			d.anchor.topic = -1
 		}
 	}
-	return nil
 }
 
 // steadiness scores a topic as an anchor: its rate while that is at most 60 Hz, less for a spread of its periods.
-func (d *Dataset) steadiness(ctx context.Context, t *topic) (score float64, err error) {
+func (d *Dataset) steadiness(ctx context.Context, t *topic) float64 {
 	rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 	if rec < 0 {
-		return math.Inf(-1), nil
+		return math.Inf(-1)
 	}
-	err = d.pool.use(ctx, rec, func(s Storage) error {
-		ix, err := s.Index(ctx, t.place[rec])
-		if err != nil {
-			return err
-		}
-		log := ix.Log
-		if len(log) < 3 {
-			score = -1e6 + float64(len(log))
-			return nil
-		}
-		gaps := make([]int64, len(log)-1)
-		for i := range gaps {
-			gaps[i] = log[i+1] - log[i]
-		}
-		slices.Sort(gaps)
-		median := max(1, gaps[len(gaps)/2])
-		rate := 1e9 / float64(median)
-		spread := float64(gaps[len(gaps)*9/10]-gaps[len(gaps)/10]) / float64(median)
-		if score = rate; rate > 61 {
-			score = 60 * 60 / rate
-		}
-		score /= 1 + spread
-		return nil
-	})
-	return score, err
+	log := d.log(ctx, rec, t)
+	if len(log) < 3 {
+		return -1e6 + float64(len(log))
+	}
+	gaps := make([]int64, len(log)-1)
+	for i := range gaps {
+		gaps[i] = log[i+1] - log[i]
+	}
+	slices.Sort(gaps)
+	median := max(1, gaps[len(gaps)/2])
+	rate := 1e9 / float64(median)
+	spread := float64(gaps[len(gaps)*9/10]-gaps[len(gaps)/10]) / float64(median)
+	if rate > 61 {
+		rate = 60 * 60 / rate
+	}
+	return rate / (1 + spread)
 }

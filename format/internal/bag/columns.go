@@ -1,10 +1,12 @@
 package bag
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // block is a run of rows of one clock of a topic, decoded: a column for each numeric field on it.
@@ -151,36 +153,27 @@ func hold(t *topic, b *block, p plan) {
 	}
 }
 
-// block gives a run of decoded rows.
-func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *track) (*block, error) {
-	key := blockKey{ep, topic, clock, number}
-	if b, ok := d.blocks.Peek(key); ok {
-		return b, nil
+// block gives a run of decoded rows; key is the stream that it is for.
+func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *track, key string) *block {
+	at := blockKey{ep, topic, clock, number}
+	if b, ok := d.blocks.Peek(at); ok {
+		return b
 	}
-	return d.blocks.Get(ctx, key, func() (*block, int64, error) {
+	defer guard.At(robocache.Where{"episode": ep, "stream": key})
+	return d.blocks.Load(ctx, at, func() (*block, int64) {
 		t := d.topics[topic]
 		p := &t.plans[clock]
 		r := &tr.clocks[clock]
 		from := number * p.rows
-		n := min(p.rows, r.n-from)
-		b := p.newBlock(n)
-		want := make([]wantedMessage, n)
+		b := p.newBlock(min(p.rows, r.n-from))
+		want := make([]wantedMessage, min(p.rows, r.n-from))
 		for i := range want {
 			want[i] = wantedMessage{msg: r.message(from + i), at: int32(i)}
 		}
-		err := d.visit(ctx, ep, topic, want, func(i int, m *Message) error {
-			entry := 0
-			if r.entry != nil {
-				entry = int(r.entry[from+i])
-			}
-			return p.put(t, b, i, m.Data, entry)
-		})
-		if err != nil {
-			return nil, 0, err
-		}
+		d.visit(ctx, ep, topic, want, func(i int, m *Message) error { return p.put(t, b, i, m.Data, r.within(from+i)) })
 		hold(t, b, *p)
 		b.seal()
-		return b, b.size(), nil
+		return b, b.size()
 	})
 }
 
@@ -188,36 +181,28 @@ func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *t
 type wantedMessage struct{ msg, at int32 }
 
 // visit reads messages in the order in which they lie; fn gets the place in want of each. A message that damage took is an error.
-func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wantedMessage, fn func(i int, m *Message) error) error {
+func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wantedMessage, fn func(i int, m *Message) error) {
 	if len(want) == 0 {
-		return nil
+		return
 	}
-	e, err := d.episode(ep)
-	if err != nil {
-		return err
-	}
-	t := d.topics[topic]
-	place := t.place[e.rec]
-	sorted := slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) })
-	if !sorted {
+	e, t := d.episode(ep), d.topics[topic]
+	if !slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }) {
 		want = slices.Clone(want)
-		slices.SortFunc(want, func(a, b wantedMessage) int {
-			if a.msg != b.msg {
-				return int(a.msg) - int(b.msg)
-			}
-			return int(a.at) - int(b.at)
-		})
+		slices.SortFunc(want, func(a, b wantedMessage) int { return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at)) })
 	}
-	return d.pool.use(ctx, e.rec, func(s Storage) error {
+	lost := func(w wantedMessage) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"stream": t.key, "index": int(w.msg)}, Msg: "a message lies in a damaged part of the recording",
+			Hint: "open with ignore_index=true: then such messages are left out from the start"}
+	}
+	d.use(ctx, e.rec, func(s Storage) {
 		for from := 0; from < len(want); {
-			to := from + 1
+			to, at := from+1, from
 			for to < len(want) && want[to].msg-want[to-1].msg <= 1 {
 				to++
 			}
-			at := from
-			err := s.Messages(ctx, place, int(want[from].msg), int(want[to-1].msg)+1, func(i int, m *Message) error {
-				for ; at < to && int(want[at].msg) < i; at++ {
-					return lostMessage(t, int(want[at].msg))
+			guard.Check(s.Messages(ctx, t.place[e.rec], int(want[from].msg), int(want[to-1].msg)+1, func(i int, m *Message) error {
+				if at < to && int(want[at].msg) < i {
+					return lost(want[at])
 				}
 				for ; at < to && int(want[at].msg) == i; at++ {
 					if err := fn(int(want[at].at), m); err != nil {
@@ -225,19 +210,11 @@ func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wantedMessage
 					}
 				}
 				return nil
-			})
-			if err != nil {
-				return err
-			}
+			}))
 			if at < to {
-				return lostMessage(t, int(want[at].msg))
+				guard.Fail(lost(want[at]))
 			}
 			from = to
 		}
-		return nil
 	})
-}
-
-func lostMessage(t *topic, i int) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"stream": t.key, "index": i}, Msg: "a message lies in a damaged part of the recording", Hint: "open with ignore_index=true: then such messages are left out from the start"}
 }

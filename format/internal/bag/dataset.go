@@ -94,21 +94,17 @@ func (d *Dataset) Len(ep int) int {
 	return int(d.lens[ep].Load())
 }
 
-func (d *Dataset) episode(ep int) (*episode, error) {
-	if err := op.Episode(len(d.eps), ep); err != nil {
-		return nil, err
-	}
-	return &d.eps[ep], d.eps[ep].err
+func (d *Dataset) episode(ep int) *episode {
+	guard.Check(op.Episode(len(d.eps), ep))
+	guard.Check(d.eps[ep].err)
+	return &d.eps[ep]
 }
 
 // Episode gives number, length and tasks.
 func (d *Dataset) Episode(ctx context.Context, ep int) (_ robocache.Episode, err error) {
 	defer guard.Malformed("episode", &err)
-	if _, err := d.episode(ep); err != nil {
-		return robocache.Episode{}, err
-	}
-	tasks := guard.Must(d.tasks(ctx, ep))
-	return robocache.Episode{Position: ep, Index: int64(ep), Length: d.Len(ep), Tasks: tasks}, nil
+	d.episode(ep)
+	return robocache.Episode{Position: ep, Index: int64(ep), Length: d.Len(ep), Tasks: d.tasks(ctx, ep)}, nil
 }
 
 // Stats is nil: recordings bring no statistics of values.
@@ -138,9 +134,7 @@ func (d *Dataset) notice(ep int, f robocache.Finding) {
 	if ep >= 0 {
 		w["episode"] = ep
 	}
-	for k, v := range f.Where {
-		w[k] = v
-	}
+	maps.Copy(w, f.Where)
 	f.Where = w
 	id := f.Code + "\x00" + w.String()
 	d.mu.Lock()

@@ -20,15 +20,12 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	var out []robocache.Finding
 	verified := map[int]bool{}
 	for k, ep := range eps {
-		e, err := d.episode(ep)
+		e, err := guard.Value(func() *episode { return d.episode(ep) })
 		if err != nil {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: robocache.Where{"episode": ep}, Message: err.Error()})
 			continue
 		}
-		found := guard.Must(d.diagnose(ctx, ep))
-		out = append(out, found...)
-		found = guard.Must(d.checkVideos(ctx, ep, opt.Decode))
-		out = append(out, found...)
+		out = append(append(out, d.diagnose(ctx, ep)...), d.checkVideos(ctx, ep, opt.Decode)...)
 		if !verified[e.rec] {
 			verified[e.rec] = true
 			err := d.pool.use(ctx, e.rec, func(s Storage) error {
@@ -36,10 +33,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				out = append(out, found...)
 				return err
 			})
-			if err != nil {
-				if fatal(err) {
-					return nil, err
-				}
+			if err := local(err); err != nil {
 				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"episode": ep}, Message: err.Error()})
 			}
 		}
@@ -50,15 +44,20 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	return append(out, d.Noticed()...), nil
 }
 
+// local gives an error that is about one recording's bytes; any other ends the work.
+func local(err error) error {
+	if err != nil && fatal(err) {
+		guard.Fail(err)
+	}
+	return err
+}
+
 // diagnose looks at the streams of one episode.
-func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding, err error) {
+func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding) {
 	for i, t := range d.topics {
 		guard.Check(ctx.Err())
-		tr, err := d.track(ctx, ep, i, true)
-		if err != nil {
-			if fatal(err) {
-				return nil, err
-			}
+		tr, err := guard.Value(func() *track { return d.track(ctx, ep, i, true) })
+		if err := local(err); err != nil {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-stream", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error()})
 			continue
 		}
@@ -67,24 +66,12 @@ func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding
 		}
 		for k := range d.streams {
 			if s := &d.streams[k]; s.topic == i && s.column >= 0 {
-				found, err := d.countedRows(ctx, ep, t, s, &d.info.Features[k], tr.clocks[s.clock].n)
-				if err != nil && fatal(err) {
-					return nil, err
-				}
-				if found != nil {
-					out = append(out, *found)
-				}
+				_ = local(guard.Try(func() { out = append(out, d.countedRows(ctx, ep, t, &d.info.Features[k], tr.clocks[s.clock].n)...) }))
 			}
 		}
 	}
-	lost, err := d.lost(ctx, ep)
-	if err != nil {
-		if fatal(err) {
-			return nil, err
-		}
-		lost = nil // streams that cannot be read were named above
-	}
-	return append(out, lost...), nil
+	_ = local(guard.Try(func() { out = append(out, d.lost(ctx, ep)...) })) // streams that cannot be read were named above
+	return out
 }
 
 // apart says how far the recorder's clock lies behind the header's, and whether the two drift apart.

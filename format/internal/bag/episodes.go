@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -15,86 +14,79 @@ import (
 )
 
 // cutEpisodes makes the episodes: a recording each, or parts of recordings by log time.
-func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) error {
+func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	how, arg, _ := strings.Cut(d.opt.EpisodesBy, ":")
-	bad := func(want string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: want, Got: strconv.Quote(d.opt.EpisodesBy)}
+	bad := func(want string) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: want, Got: strconv.Quote(d.opt.EpisodesBy)})
 	}
-	var cut func(rec int, all []int64) ([]episode, error) // all: the log times of its messages, some at least
+	var cut func(rec int, all []int64) []episode // all: the log times of its messages, some at least
 	switch how {
 	case "", "file":
 	case "gap":
 		s, err := strconv.ParseFloat(arg, 64)
 		if err != nil || !(s > 0 && s < 1e9) {
-			return bad("gap:<seconds>")
+			bad("gap:<seconds>")
 		}
-		cut = func(rec int, all []int64) ([]episode, error) { return cutGaps(rec, all, int64(s*1e9)), nil }
+		cut = func(rec int, all []int64) []episode { return cutGaps(rec, all, int64(s*1e9)) }
 	case "events":
 		if arg == "" {
-			return bad("events:<topic>")
+			bad("events:<topic>")
 		}
-		cut = func(rec int, all []int64) ([]episode, error) { return d.cutEvents(ctx, rec, all, arg) }
+		cut = func(rec int, all []int64) []episode { return d.cutEvents(ctx, rec, all, arg) }
 	case "table":
-		spans := guard.Must(parseTable(arg))
-		cut = func(rec int, all []int64) ([]episode, error) { return cutTable(rec, all, spans), nil }
+		spans := parseTable(arg)
+		cut = func(rec int, all []int64) []episode { return cutTable(rec, all, spans) }
 	case "steps":
-		cut = func(rec int, all []int64) ([]episode, error) { return d.cutSteps(ctx, rec, all) }
+		cut = func(rec int, all []int64) []episode { return d.cutSteps(ctx, rec, all) }
 	default:
-		return bad("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
+		bad("file, gap:<seconds>, events:<topic>, table:<from>-<to>,… or steps")
 	}
-	for rec := range d.pool.recs {
+	for rec, r := range d.pool.recs {
 		if errs[rec] != nil {
 			d.eps = append(d.eps, episode{rec: rec, whole: true, err: errs[rec]})
-			d.notice(len(d.eps)-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name}, Message: errs[rec].Error(), Lost: true})
+			d.notice(len(d.eps)-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": r.Name}, Message: errs[rec].Error(), Lost: true})
 			continue
 		}
 		eps := []episode{{rec: rec, whole: true}}
 		if cut != nil {
-			all, err := d.merged(ctx, rec)
-			if err == nil && (len(all) > 0 || how == "events" || how == "table") {
-				eps, err = cut(rec, all)
-			}
-			if err != nil {
-				return robocache.At(err, robocache.Where{"file": d.pool.recs[rec].Name})
-			}
+			err := guard.Try(func() {
+				if all := d.merged(ctx, rec); len(all) > 0 || how == "events" || how == "table" {
+					eps = cut(rec, all)
+				}
+			})
+			guard.Check(robocache.At(err, robocache.Where{"file": r.Name}))
 		}
 		d.eps = append(d.eps, eps...)
 	}
-	return nil
 }
 
 // each gives the messages of a topic in a recording; span says which by their log times, nil = all.
-func (d *Dataset) each(ctx context.Context, rec int, t *topic, span func(log []int64) (from, to int), fn func(i int, m *Message) error) error {
-	return d.pool.use(ctx, rec, func(s Storage) error {
-		ix, err := s.Index(ctx, t.place[rec])
-		if err != nil {
-			return err
-		}
+func (d *Dataset) each(ctx context.Context, rec int, t *topic, span func(log []int64) (from, to int), fn func(i int, m *Message) error) {
+	d.use(ctx, rec, func(s Storage) {
+		ix := guard.Must(s.Index(ctx, t.place[rec]))
 		from, to := 0, len(ix.Log)
 		if span != nil {
 			from, to = span(ix.Log)
 		}
-		return s.Messages(ctx, t.place[rec], from, to, fn)
+		guard.Check(s.Messages(ctx, t.place[rec], from, to, fn))
 	})
 }
 
+// log gives the log times of a topic in a recording.
+func (d *Dataset) log(ctx context.Context, rec int, t *topic) (log []int64) {
+	d.use(ctx, rec, func(s Storage) { log = guard.Must(s.Index(ctx, t.place[rec])).Log })
+	return log
+}
+
 // merged gives the log times of the topics of a recording that go on through it.
-func (d *Dataset) merged(ctx context.Context, rec int) (all []int64, err error) {
-	err = d.pool.use(ctx, rec, func(s Storage) error {
-		for _, t := range d.topics {
-			if t.place[rec] < 0 || t.latched {
-				continue
-			}
-			ix, err := s.Index(ctx, t.place[rec])
-			if err != nil {
-				return err
-			}
-			all = append(all, ix.Log...)
+func (d *Dataset) merged(ctx context.Context, rec int) (all []int64) {
+	for _, t := range d.topics {
+		if t.place[rec] >= 0 && !t.latched {
+			all = append(all, d.log(ctx, rec, t)...)
 		}
-		return nil
-	})
+	}
 	slices.Sort(all)
-	return all, err
+	return all
 }
 
 func cutGaps(rec int, all []int64, gap int64) (out []episode) {
@@ -109,21 +101,21 @@ func cutGaps(rec int, all []int64, gap int64) (out []episode) {
 }
 
 // parseTable reads spans: seconds from the start of a recording, or (above 1e12) ns since the epoch.
-func parseTable(arg string) ([][2]float64, error) {
+func parseTable(arg string) [][2]float64 {
 	var out [][2]float64
 	for _, part := range strings.FieldsFunc(arg, func(r rune) bool { return r == ',' || r == ';' }) {
 		a, b, ok := strings.Cut(strings.TrimSpace(part), "-")
 		from, err1 := strconv.ParseFloat(a, 64)
 		to, err2 := strconv.ParseFloat(b, 64)
 		if !ok || err1 != nil || err2 != nil || !(from < to) || math.IsInf(to, 0) || from < 0 {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "table:<from>-<to>,… with from < to", Got: strconv.Quote(part)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "table:<from>-<to>,… with from < to", Got: strconv.Quote(part)})
 		}
 		out = append(out, [2]float64{from, to})
 	}
 	if len(out) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "table:<from>-<to>,…", Got: "no span"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "table:<from>-<to>,…", Got: "no span"})
 	}
-	return out, nil
+	return out
 }
 
 func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
@@ -146,7 +138,7 @@ func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 
 // cutEvents reads a topic of events: a text that begins with start or begin opens an episode, stop, end or done closes it; of booleans
 // and numbers a change to other than zero opens and a change to zero closes. Any other text closes one and opens the next.
-func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name string) (out []episode, err error) {
+func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name string) (out []episode) {
 	var t *topic
 	for _, o := range d.topics {
 		if o.name == name || o.key == name || ros2.Key(name) == o.key {
@@ -154,20 +146,20 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name stri
 		}
 	}
 	if t == nil || len(t.fields) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "events:<topic> with a topic of the recordings", Got: name}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "events:<topic> with a topic of the recordings", Got: name})
 	}
 	if t.place[rec] < 0 {
-		return nil, nil
+		return nil
 	}
 	field := slices.IndexFunc(t.fields, func(f ros2.Field) bool {
 		return f.Feature.Kind == robocache.KindText || f.Feature.Kind == robocache.KindNumeric && f.Feature.RowBytes() > 0
 	})
 	if field < 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "a topic of texts, booleans or numbers", Got: t.typ}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "a topic of texts, booleans or numbers", Got: t.typ})
 	}
 	f := &t.fields[field].Feature
 	if len(all) == 0 {
-		return nil, nil
+		return nil
 	}
 	open := int64(-1)
 	shut := func(at int64) {
@@ -177,7 +169,7 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name stri
 		open = -1
 	}
 	was := false
-	err = d.each(ctx, rec, t, nil, func(_ int, m *Message) error {
+	d.each(ctx, rec, t, nil, func(_ int, m *Message) error {
 		if f.Kind == robocache.KindNumeric {
 			row := make([]byte, f.RowBytes())
 			if _, err := t.dec.Numeric(m.Data, field, 0, row); err != nil {
@@ -207,18 +199,18 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name stri
 		return nil
 	})
 	shut(all[len(all)-1] + 1)
-	return out, err
+	return out
 }
 
 // cutSteps begins an episode where a header steps back by more than the tolerance: nothing is interpolated across.
-func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) ([]episode, error) {
+func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode {
 	var steps []int64
 	for _, t := range d.topics {
 		if t.place[rec] < 0 || t.many || d.opt.Clock == Log {
 			continue
 		}
 		high := int64(math.MinInt64)
-		err := d.each(ctx, rec, t, nil, func(_ int, m *Message) error {
+		d.each(ctx, rec, t, nil, func(_ int, m *Message) error {
 			at, ok := m.Publish, true
 			if d.opt.Clock != Publish {
 				var err error
@@ -236,14 +228,11 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) ([]episode
 			high = max(high, at)
 			return nil
 		})
-		if err != nil {
-			return nil, err
-		}
 	}
 	if len(steps) == 0 {
-		return []episode{{rec: rec, whole: true}}, nil
+		return []episode{{rec: rec, whole: true}}
 	}
-	sort.Slice(steps, func(i, j int) bool { return steps[i] < steps[j] })
+	slices.Sort(steps)
 	// Streams step within moments of each other: one cut a second is one cause.
 	var out []episode
 	from := all[0]
@@ -255,5 +244,5 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) ([]episode
 		from = s
 	}
 	d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "clock-steps-back", Where: robocache.Where{"file": d.pool.recs[rec].Name}, Message: fmt.Sprintf("a clock steps back %d times: an episode begins at each", len(steps)), Count: int64(len(steps))})
-	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1}), nil
+	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
 }

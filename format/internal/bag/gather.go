@@ -20,12 +20,12 @@ type stream struct {
 }
 
 // find gives a stream by its key.
-func (d *Dataset) find(key string) (*stream, *robocache.Feature, error) {
+func (d *Dataset) find(key string) (*stream, *robocache.Feature) {
 	i, ok := d.byKey[key]
 	if !ok {
-		return nil, nil, op.NoStream(key)
+		guard.Fail(op.NoStream(key))
 	}
-	return &d.streams[i], &d.info.Features[i], nil
+	return &d.streams[i], &d.info.Features[i]
 }
 
 func wrongKind(f *robocache.Feature, want string) error {
@@ -33,66 +33,52 @@ func wrongKind(f *robocache.Feature, want string) error {
 }
 
 // runs calls fn for each run of rows of one episode.
-func runs(rows []robocache.Row, fn func(ep, from, to int) error) error {
+func runs(rows []robocache.Row, fn func(ep, from, to int)) {
 	for from := 0; from < len(rows); {
 		to := from + 1
 		for to < len(rows) && rows[to].Episode == rows[from].Episode {
 			to++
 		}
-		if err := fn(rows[from].Episode, from, to); err != nil {
-			return err
-		}
+		fn(rows[from].Episode, from, to)
 		from = to
 	}
-	return nil
 }
 
-func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) error {
+func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) {
 	if err := op.Row(r.n, row); err != nil {
-		return robocache.At(err, robocache.Where{"stream": f.Key})
+		guard.Fail(robocache.At(err, robocache.Where{"stream": f.Key}))
 	}
-	return nil
 }
 
 // Gather copies rows of a numeric stream.
 func (d *Dataset) Gather(ctx context.Context, key string, want []robocache.Row, dst []byte) (err error) {
 	defer guard.Malformed("gather", &err)
-	s, f, err := d.find(key)
-	if err != nil {
-		return err
-	}
+	s, f := d.find(key)
 	w := f.RowBytes()
 	if s.column < 0 {
 		return wrongKind(f, "a numeric stream of fixed shape")
 	}
 	guard.Check(op.Room(key, "bytes", len(want)*w, len(dst)))
-	return d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
+	d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
 		copy(dst[i*w:(i+n)*w], b.cols[s.column][r*w:(r+n)*w])
 	})
+	return nil
 }
 
 // cells finds the decoded block of each row: fn gets runs of n rows that lie one behind the other in one.
-func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i, n int, b *block, row int)) error {
+func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i, n int, b *block, row int)) {
 	size := d.topics[s.topic].plans[s.clock].rows
-	return runs(want, func(ep, from, to int) error {
-		tr, err := d.track(ctx, ep, s.topic, false)
-		if err != nil {
-			return err
-		}
+	runs(want, func(ep, from, to int) {
+		tr := d.track(ctx, ep, s.topic, false)
 		r := &tr.clocks[s.clock]
 		var b *block
 		last := -1
 		for i := from; i < to; {
-			if err := d.checkRow(f, r, want[i]); err != nil {
-				return err
-			}
+			d.checkRow(f, r, want[i])
 			row := want[i].Index
 			k := row / size
 			if k != last {
-				if b, err = d.block(ctx, ep, s.topic, s.clock, k, tr); err != nil {
-					return robocache.At(err, robocache.Where{"episode": ep, "stream": f.Key})
-				}
-				last = k
+				b, last = d.block(ctx, ep, s.topic, s.clock, k, tr, f.Key), k
 			}
 			n, most := 1, min(to-i, min((k+1)*size, r.n)-row)
 			for n < most && want[i+n].Index == row+n {
@@ -101,83 +87,68 @@ func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, wa
 			fn(i, n, b, row-k*size)
 			i += n
 		}
-		return nil
 	})
 }
 
 // Valid says which rows hold a value.
 func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, valid []uint8) (err error) {
 	defer guard.Malformed("valid", &err)
-	s, f, err := d.find(key)
-	if err != nil {
-		return err
-	}
+	s, f := d.find(key)
 	guard.Check(op.Room(key, "rows", len(want), len(valid)))
 	if f.Kind == robocache.KindVideo {
-		return d.videoRows(ctx, s, f, want, func(i int, _ string, image int) {
+		d.videoRows(ctx, s, f, want, func(i int, _ string, image int) {
 			valid[i] = 0
 			if image >= 0 {
 				valid[i] = 1
 			}
 		})
+		return nil
 	}
 	if s.column < 0 {
 		reader.AllValid(valid)
 		return nil
 	}
-	return d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
-		if b.valid != nil {
-			copy(valid[i:i+n], b.valid[s.column][r:r+n])
-			return
+	d.cells(ctx, s, f, want, func(i, n int, b *block, r int) {
+		if reader.AllValid(valid[i : i+n]); b.valid != nil {
+			copy(valid[i:i+n], b.valid[s.column][r:])
 		}
-		reader.AllValid(valid[i : i+n])
 	})
+	return nil
 }
 
 // messages visits the messages of rows of a stream, each run of an episode in the order of the file: fn gets the row's place in want.
-func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, msg []byte, entry int) error) error {
-	return runs(want, func(ep, from, to int) error {
-		tr, err := d.track(ctx, ep, s.topic, false)
-		if err != nil {
-			return err
-		}
+func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, msg []byte, entry int) error) {
+	runs(want, func(ep, from, to int) {
+		tr := d.track(ctx, ep, s.topic, false)
 		r := &tr.clocks[s.clock]
 		list := make([]wantedMessage, to-from)
 		for i := range list {
 			row := want[from+i]
-			if err := d.checkRow(f, r, row); err != nil {
-				return err
-			}
+			d.checkRow(f, r, row)
 			list[i] = wantedMessage{msg: r.message(row.Index), at: int32(i)}
 		}
-		err = d.visit(ctx, ep, s.topic, list, func(i int, m *Message) error {
-			entry := 0
-			if r.entry != nil {
-				entry = int(r.entry[want[from+i].Index])
-			}
-			return fn(from+i, m.Data, entry)
+		err := guard.Try(func() {
+			d.visit(ctx, ep, s.topic, list, func(i int, m *Message) error { return fn(from+i, m.Data, r.within(want[from+i].Index)) })
 		})
-		return robocache.At(err, robocache.Where{"episode": ep, "stream": f.Key})
+		guard.Check(robocache.At(err, robocache.Where{"episode": ep, "stream": f.Key}))
 	})
 }
 
 // Frames gives the images of rows.
 func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("frames", &err)
-	s, f, err := d.find(key)
-	if err != nil {
-		return err
-	}
+	s, f := d.find(key)
 	guard.Check(cmp.Or(op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo), op.Room(key, "frames", len(want), len(out))))
 	if f.Kind == robocache.KindVideo {
-		return d.videoRows(ctx, s, f, want, func(i int, path string, image int) {
+		d.videoRows(ctx, s, f, want, func(i int, path string, image int) {
 			if out[i] = (robocache.FrameRef{Path: path, Ordinal: image}); image < 0 {
 				out[i] = robocache.FrameRef{Missing: true}
 			}
 		})
+		return nil
 	}
 	t := d.topics[s.topic]
-	return d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) error {
+	d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) error {
 		ref, err := t.dec.Image(msg, s.field, entry)
 		if err != nil {
 			return err
@@ -192,15 +163,13 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 		out[i] = ref
 		return nil
 	})
+	return nil
 }
 
 // GatherRagged gives rows of clouds and of arrays of varying length.
 func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache.Row) (data []byte, counts []int, err error) {
 	defer guard.Malformed("gather", &err)
-	s, f, err := d.find(key)
-	if err != nil {
-		return nil, nil, err
-	}
+	s, f := d.find(key)
 	if !f.Ragged() || f.Elements() == 0 {
 		return nil, nil, wrongKind(f, "a ragged stream")
 	}
@@ -210,7 +179,7 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 	// Messages come in the file's order: rows that are asked for in another order are put in theirs afterwards.
 	ends := make([]int, len(want))
 	order := make([]int, 0, len(want))
-	err = d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
+	d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
 		at := len(data)
 		if data, _, err = t.dec.Ragged(msg, s.field, entry, data); err != nil {
 			return err
@@ -222,9 +191,6 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 		order = append(order, i)
 		return nil
 	})
-	if err != nil {
-		return nil, nil, err
-	}
 	if !slices.IsSorted(order) {
 		sorted := make([]byte, 0, len(data))
 		for i, n := range counts {
@@ -239,26 +205,23 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (out []string, err error) {
 	defer guard.Malformed("text", &err)
 	if _, ok := d.byKey[key]; !ok && key == "task" {
-		return d.taskRows(ctx, want)
+		return d.taskRows(ctx, want), nil
 	}
-	s, f, err := d.find(key)
-	if err != nil {
-		return nil, err
-	}
+	s, f := d.find(key)
 	guard.Check(op.Kind(key, f.Kind, robocache.KindText, robocache.KindEvent))
 	t := d.topics[s.topic]
 	out = make([]string, len(want))
-	err = d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
+	d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
 		out[i], err = t.dec.Text(msg, s.field, entry)
 		return err
 	})
-	return out, err
+	return out, nil
 }
 
 // Times gives the timestamps of a stream by its clock; "" those of the episode's own rows.
 func (d *Dataset) Times(ctx context.Context, ep int, key string) (_ []int64, err error) {
 	defer guard.Malformed("times", &err)
-	return d.times(ctx, ep, key, "")
+	return d.times(ctx, ep, key, ""), nil
 }
 
 // TimesBy gives the timestamps of a stream by one of its clocks.
@@ -270,61 +233,45 @@ func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []i
 	if ok := slices.Contains(d.Clocks(key), clock); !ok {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "times", Where: robocache.Where{"stream": key}, Want: fmt.Sprint(d.Clocks(key)), Got: clock}
 	}
-	return d.times(ctx, ep, key, clock)
+	return d.times(ctx, ep, key, clock), nil
 }
 
-func (d *Dataset) times(ctx context.Context, ep int, key, clock string) ([]int64, error) {
-	topic, c, err := d.clockOf(key)
-	if err != nil {
-		return nil, err
-	}
+func (d *Dataset) times(ctx context.Context, ep int, key, clock string) []int64 {
+	topic, c := d.clockOf(key)
 	if topic < 0 { // no anchor: no rows
-		_, err := d.episode(ep)
-		return nil, err
+		d.episode(ep)
+		return nil
 	}
 	t := d.topics[topic]
-	tr, err := d.track(ctx, ep, topic, clock != "" && clock != Log && clock != t.choice)
-	if err != nil {
-		return nil, err
-	}
+	tr := d.track(ctx, ep, topic, clock != "" && clock != Log && clock != t.choice)
 	r := &tr.clocks[c]
 	if tr.full && !d.needsPayload(t) {
 		// The rows of the stream are those of the index: what damage took of them has no timestamp.
-		own, err := d.track(ctx, ep, topic, false)
-		if err != nil {
-			return nil, err
-		}
-		if n := own.clocks[c].n; n != r.n {
-			return nil, robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "messages lie in damaged parts of the recording", Want: fmt.Sprintf("%d timestamps", n), Got: fmt.Sprint(r.n), Hint: "open with ignore_index=true: then such messages are left out from the start"},
-				robocache.Where{"episode": ep, "stream": key})
+		if n := d.track(ctx, ep, topic, false).clocks[c].n; n != r.n {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "times", Where: robocache.Where{"episode": ep, "stream": key}, Msg: "messages lie in damaged parts of the recording",
+				Want: fmt.Sprintf("%d timestamps", n), Got: fmt.Sprint(r.n), Hint: "open with ignore_index=true: then such messages are left out from the start"})
 		}
 	}
-	if clock == "" {
-		clock = t.choice
-	}
-	v := r.by(clock)
+	v := r.by(cmp.Or(clock, t.choice))
 	if len(v) != r.n { // a clock that this recording does not keep
 		v = r.log
 	}
-	return slices.Clone(v), nil
+	return slices.Clone(v)
 }
 
 // clockOf finds topic and clock of a stream; -1 for the rows of a dataset without any.
-func (d *Dataset) clockOf(key string) (topic, clock int, err error) {
+func (d *Dataset) clockOf(key string) (topic, clock int) {
 	if _, ok := d.byKey[key]; key == "" || key == "task" && !ok {
-		return d.anchor.topic, d.anchor.clock, nil
+		return d.anchor.topic, d.anchor.clock
 	}
-	s, _, err := d.find(key)
-	if err != nil {
-		return 0, 0, err
-	}
-	return s.topic, s.clock, nil
+	s, _ := d.find(key)
+	return s.topic, s.clock
 }
 
 // Clocks lists the clocks of a stream, that of Times first.
 func (d *Dataset) Clocks(key string) []string {
-	topic, _, err := d.clockOf(key)
-	if err != nil || topic < 0 {
+	topic := -1
+	if guard.Try(func() { topic, _ = d.clockOf(key) }) != nil || topic < 0 {
 		return nil
 	}
 	t := d.topics[topic]

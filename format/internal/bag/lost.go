@@ -1,6 +1,7 @@
 package bag
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // counter reads one sender's count of its messages, in the order in which they were recorded.
@@ -75,64 +77,42 @@ type sender struct {
 }
 
 // lost finds messages that their senders counted and the recording does not hold.
-func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding, err error) {
+func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding) {
 	e := &d.eps[ep]
-	err = d.pool.use(ctx, e.rec, func(s Storage) error {
+	d.use(ctx, e.rec, func(s Storage) {
 		senders := map[sender]*counter{}
 		var all []uint32
-		for k, info := range s.Topics() {
+		infos := s.Topics()
+		for k, info := range infos {
 			if !info.Sequence || info.Messages == 0 {
 				continue
 			}
-			ix, err := s.Index(ctx, k)
-			if err != nil {
-				return err
-			}
-			from, to := 0, len(ix.Log)
-			if !e.whole {
-				from, to = search(ix.Log, e.from), search(ix.Log, e.to)
-			}
-			err = s.Messages(ctx, k, from, to, func(i int, m *Message) error {
+			from, to := d.span(e, &topic{}, guard.Must(s.Index(ctx, k)).Log)
+			guard.Check(s.Messages(ctx, k, from, to, func(i int, m *Message) error {
 				id := sender{k, m.Source}
-				c := senders[id]
-				if c == nil {
-					c = &counter{}
-					senders[id] = c
+				if senders[id] == nil {
+					senders[id] = &counter{}
 				}
-				c.take(m.Sequence, i)
+				senders[id].take(m.Sequence, i)
 				all = append(all, m.Sequence)
 				return nil
-			})
-			if err != nil {
-				return err
-			}
+			}))
 		}
 		if n, one := oneCount(all, len(senders)); one {
 			if n > 0 {
 				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: robocache.Where{"episode": ep}, Count: n,
 					Message: fmt.Sprintf("%d messages are missing of %d, by the recorder's count over all topics", n, n+int64(len(all))), Hint: "give the recorder a larger buffer; align with max_gap"})
 			}
-			return nil
+			return
 		}
-		infos := s.Topics()
-		ids := make([]sender, 0, len(senders))
-		for id := range senders {
-			ids = append(ids, id)
-		}
-		slices.SortFunc(ids, func(a, b sender) int {
-			if a.topic != b.topic {
-				return a.topic - b.topic
-			}
-			return int(int64(a.source) - int64(b.source))
-		})
+		ids := slices.SortedFunc(maps.Keys(senders), func(a, b sender) int { return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source)) })
 		for _, id := range ids {
 			if c := senders[id]; c.lost > 0 {
 				out = append(out, lostFinding(robocache.Where{"episode": ep, "stream": strings.TrimPrefix(infos[id.topic].Name, "/"), "row": c.first}, c))
 			}
 		}
-		return nil
 	})
-	return out, err
+	return out
 }
 
 // lostFinding tells of messages that a sender counted; where most of its numbers are left out evenly, of that, and of no loss.
@@ -161,23 +141,20 @@ func oneCount(all []uint32, senders int) (missing int64, one bool) {
 	return missing, missing <= int64(len(all))
 }
 
-// counted finds what is missing by the seq of headers, as types from ROS 1 carry it.
-func (d *Dataset) countedRows(ctx context.Context, ep int, t *topic, s *stream, f *robocache.Feature, rows int) (*robocache.Finding, error) {
+// countedRows finds what is missing by the seq of headers, as types from ROS 1 carry it.
+func (d *Dataset) countedRows(ctx context.Context, ep int, t *topic, f *robocache.Feature, rows int) []robocache.Finding {
 	if !strings.HasSuffix(f.Key, "header.seq") || f.RowBytes() != 4 || t.latched || rows == 0 {
-		return nil, nil
+		return nil
 	}
 	want := reader.Rows(ep, 0, rows)
 	dst := make([]byte, 4*rows)
-	if err := d.Gather(ctx, f.Key, want, dst); err != nil {
-		return nil, err
-	}
+	guard.Check(d.Gather(ctx, f.Key, want, dst))
 	var c counter
 	for i := range want {
 		c.take(binary.LittleEndian.Uint32(dst[4*i:]), i)
 	}
 	if c.lost == 0 {
-		return nil, nil
+		return nil
 	}
-	found := lostFinding(robocache.Where{"episode": ep, "stream": f.Key, "row": c.first}, &c)
-	return &found, nil
+	return []robocache.Finding{lostFinding(robocache.Where{"episode": ep, "stream": f.Key, "row": c.first}, &c)}
 }

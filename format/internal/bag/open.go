@@ -72,33 +72,40 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		})
 	}
 	guard.Check(g.Wait())
-	if i := slices.IndexFunc(errs, func(e error) bool { return e == nil }); i < 0 && len(errs) > 0 {
+	if len(errs) > 0 && !slices.Contains(errs, nil) {
 		return nil, errs[0]
 	}
 	d.readLayout(errs)
-	guard.Check(d.list(infos))
-	guard.Check(d.sample(ctx))
+	d.list(infos)
+	d.sample(ctx)
 	var total int64
 	for _, b := range bytes {
 		total += b
 	}
 	all := opt.Scan == "all" || opt.Scan != "sample" && total <= settleBelow
-	guard.Check(d.cutEpisodes(ctx, errs))
+	d.cutEpisodes(ctx, errs)
 	if all {
-		guard.Check(d.settle(ctx))
+		d.settle(ctx)
 	} else {
 		for _, t := range d.topics {
-			guard.Check(d.probe(t))
+			d.probe(t)
 		}
 	}
-	guard.Check(d.findVideos(ctx, all))
+	d.findVideos(ctx, all)
 	d.describe(all)
-	guard.Check(d.chooseAnchor(ctx))
-	guard.Check(d.measure(ctx, all))
-	guard.Check(d.findTasks(ctx))
+	d.chooseAnchor(ctx)
+	d.measure(ctx, all)
+	d.findTasks(ctx)
 	d.info.Findings = append(d.info.Findings, d.Noticed()...)
 	opened = true
 	return d, nil
+}
+
+// bear ends the work with an error that is not about one recording's bytes, and with any where the dataset is strict.
+func (d *Dataset) bear(err error) {
+	if fatal(err) || d.opt.Strict {
+		guard.Fail(err)
+	}
 }
 
 // fatal is an error that is not about one recording's bytes.
@@ -107,7 +114,7 @@ func fatal(err error) bool {
 }
 
 // list finds the topics of all recordings. Topics whose messages nobody here can decode are findings.
-func (d *Dataset) list(infos [][]TopicInfo) error {
+func (d *Dataset) list(infos [][]TopicInfo) {
 	at := map[string]*topic{}
 	schemas := map[string]*ros2.Schema{}
 	refused := map[string]bool{}
@@ -118,7 +125,7 @@ func (d *Dataset) list(infos [][]TopicInfo) error {
 			}
 			t := at[info.Name]
 			if t == nil {
-				s, err := schemaOf(schemas, &info)
+				s, err := guard.Value(func() *ros2.Schema { return schemaOf(schemas, &info) })
 				if err != nil {
 					if info.Messages > 0 || len(infos) == 1 {
 						d.unreadable(rec, &info, err)
@@ -127,7 +134,7 @@ func (d *Dataset) list(infos [][]TopicInfo) error {
 					continue
 				}
 				if len(at) >= maxTopics {
-					return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Want: fmt.Sprintf("at most %d topics", maxTopics), Got: "more"}
+					guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Want: fmt.Sprintf("at most %d topics", maxTopics), Got: "more"})
 				}
 				t = &topic{name: info.Name, typ: info.Type, schema: s, key: ros2.Key(info.Name), place: make([]int, len(infos)), counts: make([]int64, len(infos))}
 				for i := range t.place {
@@ -154,29 +161,26 @@ func (d *Dataset) list(infos [][]TopicInfo) error {
 		}
 		slices.SortStableFunc(d.topics, func(a, b *topic) int { return at[a.name] - at[b.name] })
 	}
-	return nil
 }
 
-func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) (*ros2.Schema, error) {
+func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	if info.Encoding != "cdr" {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "message encoding", Want: "cdr", Got: fmt.Sprintf("%.40q", info.Encoding)}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "message encoding", Want: "cdr", Got: fmt.Sprintf("%.40q", info.Encoding)})
 	}
 	key := info.SchemaEncoding + "\x00" + info.Type + "\x00" + info.SchemaText
 	if s := known[key]; s != nil {
-		return s, nil
+		return s
 	}
-	var s *ros2.Schema
-	var err error
+	s, ok := ros2.KnownSchema(info.Type)
 	if info.SchemaEncoding == "" && info.SchemaText == "" {
-		var ok bool
-		if s, ok = ros2.KnownSchema(info.Type); !ok {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: fmt.Sprintf("the recording has no schema for %.80q, and it is not one of the common types", info.Type)}
+		if !ok {
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: fmt.Sprintf("the recording has no schema for %.80q, and it is not one of the common types", info.Type)})
 		}
-	} else if s, err = ros2.ParseSchema(info.SchemaEncoding, info.Type, info.SchemaText); err != nil {
-		return nil, err
+	} else {
+		s = guard.Must(ros2.ParseSchema(info.SchemaEncoding, info.Type, info.SchemaText))
 	}
 	known[key] = s
-	return s, nil
+	return s
 }
 
 func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
@@ -192,7 +196,7 @@ func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
 }
 
 // sample settles the columns of each topic by the first messages of the first recording that has any.
-func (d *Dataset) sample(ctx context.Context) error {
+func (d *Dataset) sample(ctx context.Context) {
 	kept := d.topics[:0]
 	all := 0
 	for _, t := range d.topics {
@@ -201,43 +205,37 @@ func (d *Dataset) sample(ctx context.Context) error {
 			continue // never published: there is nothing to say of it
 		}
 		held := 0
-		err := d.each(ctx, rec, t, func(log []int64) (int, int) { return 0, min(samples, len(log)) }, func(i int, m *Message) error {
-			if held += len(m.Data); i > 0 && held > sampleBytes {
+		first := func(log []int64) (int, int) { return 0, min(samples, len(log)) }
+		err := guard.Try(func() {
+			d.each(ctx, rec, t, first, func(i int, m *Message) error {
+				if held += len(m.Data); i > 0 && held > sampleBytes {
+					return nil
+				}
+				if all += len(m.Data); all > sampledBytes { // a small file can hold it, packed
+					return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Msg: "the first messages of the topics", Want: "at most 1 GiB", Got: "more"}
+				}
+				t.first, t.firstLog = append(t.first, slices.Clone(m.Data)), append(t.firstLog, m.Log)
 				return nil
-			}
-			if all += len(m.Data); all > sampledBytes { // a small file can hold it, packed
-				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Msg: "the first messages of the topics", Want: "at most 1 GiB", Got: "more"}
-			}
-			t.first, t.firstLog = append(t.first, slices.Clone(m.Data)), append(t.firstLog, m.Log)
-			return nil
+			})
 		})
 		if err != nil {
-			if fatal(err) || d.opt.Strict {
-				return err
-			}
-			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
-			continue
+			d.bear(err)
+		} else if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err == nil && !d.sized(ctx, rec, t) {
+			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Msg: fmt.Sprintf("no key frame with its parameter sets among the first %d messages of video of a recording", farthestKey)}
 		}
-		if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err != nil {
+		if err != nil {
 			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
-			continue
-		}
-		if ok, err := d.sized(ctx, rec, t); err != nil {
-			return err
-		} else if !ok {
-			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Msg: fmt.Sprintf("no key frame with its parameter sets among the first %d messages of video of a recording", farthestKey)})
 			continue
 		}
 		d.refresh(t)
 		kept = append(kept, t)
 	}
 	d.topics = kept
-	return nil
 }
 
 // sized says whether the size of a topic's images is known. Where the first messages do not say it, it reads on: the first key frame of video
 // may lie far behind them, or in another recording.
-func (d *Dataset) sized(ctx context.Context, rec int, t *topic) (bool, error) {
+func (d *Dataset) sized(ctx context.Context, rec int, t *topic) bool {
 	enough := errors.New("enough")
 	from := samples
 	for ; rec < len(t.counts) && t.dec.Undecided(); rec++ {
@@ -245,19 +243,21 @@ func (d *Dataset) sized(ctx context.Context, rec int, t *topic) (bool, error) {
 			continue
 		}
 		span := func(log []int64) (int, int) { return min(from, len(log)), min(farthestKey, len(log)) }
-		err := d.each(ctx, rec, t, span, func(_ int, m *Message) error {
-			_ = t.dec.Scan(m.Data, nil) // what is wrong with a message is said by who reads it
-			if !t.dec.Undecided() {
-				return enough
-			}
-			return nil
+		err := guard.Try(func() {
+			d.each(ctx, rec, t, span, func(_ int, m *Message) error {
+				_ = t.dec.Scan(m.Data, nil) // what is wrong with a message is said by who reads it
+				if !t.dec.Undecided() {
+					return enough
+				}
+				return nil
+			})
 		})
-		if err != nil && !errors.Is(err, enough) && fatal(err) {
-			return false, err
+		if !errors.Is(err, enough) {
+			_ = local(err)
 		}
 		from = 0
 	}
-	return !t.dec.Undecided() || t.dec.Fields()[0].Feature.Kind != robocache.KindVideo, nil
+	return !t.dec.Undecided() || t.dec.Fields()[0].Feature.Kind != robocache.KindVideo
 }
 
 // refresh takes the streams of the decoder as it knows them.
@@ -301,7 +301,7 @@ func (d *Dataset) describe(all bool) {
 }
 
 // measure finds the number of rows of each episode.
-func (d *Dataset) measure(ctx context.Context, all bool) error {
+func (d *Dataset) measure(ctx context.Context, all bool) {
 	d.lens = make([]atomic.Int64, len(d.eps))
 	d.info.Episodes = len(d.eps)
 	for i := range d.eps {
@@ -310,7 +310,7 @@ func (d *Dataset) measure(ctx context.Context, all bool) error {
 		}
 	}
 	if d.anchor.topic < 0 {
-		return nil
+		return
 	}
 	t := d.topics[d.anchor.topic]
 	for i := range d.eps {
@@ -320,11 +320,9 @@ func (d *Dataset) measure(ctx context.Context, all bool) error {
 		}
 		n := t.counts[e.rec]
 		if all || t.many || !e.whole {
-			tr, err := d.track(ctx, i, d.anchor.topic, false)
+			tr, err := guard.Value(func() *track { return d.track(ctx, i, d.anchor.topic, false) })
 			if err != nil {
-				if fatal(err) || d.opt.Strict {
-					return err
-				}
+				d.bear(err)
 				e.err = err
 				d.notice(i, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Message: err.Error(), Lost: true})
 				continue
@@ -334,5 +332,4 @@ func (d *Dataset) measure(ctx context.Context, all bool) error {
 		d.lens[i].Store(n)
 		d.info.Frames += n
 	}
-	return nil
 }

@@ -1,7 +1,8 @@
 package bag
 
 import (
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,6 +24,8 @@ type Options struct {
 	Scan       string        // "auto", "all" or "sample": how much is read to settle the streams
 	Strict     bool          // damage is an error
 	Map        *robocache.Mapping
+
+	IgnoreIndex bool // of the files: they are scanned. For who opens them
 }
 
 // Known names the format options that ParseOptions reads.
@@ -37,25 +40,16 @@ var Known = map[string]string{
 	"ignore_index": "true: the summary of the files is not believed, they are scanned",
 }
 
-// ParseOptions reads the options of a format over recordings. ignore_index is the format's own.
+// ParseOptions reads the options of a format over recordings.
 func ParseOptions(open robocache.OpenOptions) (Options, error) {
 	o := Options{Budget: open.MemoryBudget, Map: open.Map}
 	all := map[string]string{}
 	if open.Map != nil {
-		for k, v := range open.Map.Options {
-			all[k] = v
-		}
+		maps.Copy(all, open.Map.Options)
 		o.Anchor, o.Task = open.Map.Clock, open.Map.Task
 	}
-	for k, v := range open.Options {
-		all[k] = v
-	}
-	keys := make([]string, 0, len(all))
-	for k := range all {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	for _, k := range keys {
+	maps.Copy(all, open.Options)
+	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
 		bad := func(want string) error {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option " + k, Want: want, Got: strconv.Quote(v)}
@@ -87,7 +81,8 @@ func ParseOptions(open robocache.OpenOptions) (Options, error) {
 			}
 			o.Strict = v == "error"
 		case "ignore_index":
-			if _, err := strconv.ParseBool(v); err != nil {
+			var err error
+			if o.IgnoreIndex, err = strconv.ParseBool(v); err != nil {
 				return o, bad("true or false")
 			}
 		}

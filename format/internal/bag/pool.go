@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Recording is one recording of a dataset, opened when it is wanted.
@@ -59,6 +60,11 @@ func (p *pool) use(ctx context.Context, rec int, fn func(Storage) error) error {
 		p.open.Put(h)
 	}()
 	return fn(h.Value.Storage)
+}
+
+// use runs fn with an open recording, and ends the work where it cannot be opened.
+func (d *Dataset) use(ctx context.Context, rec int, fn func(Storage)) {
+	guard.Check(d.pool.use(ctx, rec, func(s Storage) error { fn(s); return nil }))
 }
 
 func (p *pool) get(ctx context.Context, rec int) (*handles.Handle[int, *opened], error) {

@@ -1,6 +1,7 @@
 package bag
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -68,26 +69,25 @@ func (s *survey) weigh(tolerance int64) {
 }
 
 // settle reads every message once: it settles the columns of the decoders, and shows which headers are no clock.
-func (d *Dataset) settle(ctx context.Context) error {
+func (d *Dataset) settle(ctx context.Context) {
 	list := make([]*survey, len(d.topics))
 	for i, t := range d.topics {
 		list[i] = newSurvey(t, t.dec)
 	}
 	for rec := range d.pool.recs {
-		guard.Check(d.settleRecording(ctx, rec, list))
+		d.settleRecording(ctx, rec, list)
 	}
 	for _, s := range list {
 		d.refresh(s.t)
 		for _, f := range s.t.dec.Findings() {
 			d.notice(-1, f)
 		}
-		guard.Check(d.chooseClock(s))
+		d.chooseClock(s)
 	}
-	return nil
 }
 
 // settleRecording reads the messages of one recording: in one pass.
-func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) error {
+func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) {
 	here := map[int]*survey{}
 	var places []int
 	for _, s := range list {
@@ -97,7 +97,7 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) 
 		}
 	}
 	if len(places) == 0 {
-		return nil
+		return
 	}
 	var failed map[int]error
 	err := d.pool.use(ctx, rec, func(st Storage) (err error) {
@@ -115,25 +115,18 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) 
 	for _, p := range places {
 		s := here[p]
 		t := s.t
-		own := failed[p]
-		if own == nil {
-			own = err
-		}
-		if own != nil {
-			if fatal(own) || d.opt.Strict {
-				return own
-			}
+		if own := cmp.Or(failed[p], err); own != nil {
+			d.bear(own)
 			d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key}, Message: own.Error()})
 			continue
 		}
 		if s.err != nil && d.opt.Strict {
-			return robocache.At(s.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.at})
+			guard.Fail(robocache.At(s.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.at}))
 		}
 		t.counts[rec] = int64(s.n)
 		d.keepTimestamps(rec, s)
 		s.weigh(d.stepsAllowed())
 	}
-	return nil
 }
 
 // keepTimestamps keeps the headers of a recording's messages, where each has one and all are there: who asks for its rows need not read them again.
@@ -151,18 +144,17 @@ func (d *Dataset) keepTimestamps(rec int, s *survey) {
 }
 
 // probe checks a topic by its first messages alone.
-func (d *Dataset) probe(t *topic) error {
-	dec := guard.Must(ros2.NewTopic(t.name, t.schema, t.first))
-	s := newSurvey(t, dec)
+func (d *Dataset) probe(t *topic) {
+	s := newSurvey(t, guard.Must(ros2.NewTopic(t.name, t.schema, t.first)))
 	for i, b := range t.first {
 		s.take(i, &Message{Log: t.firstLog[i], Data: b})
 	}
 	s.weigh(d.stepsAllowed())
-	return d.chooseClock(s)
+	d.chooseClock(s)
 }
 
 // chooseClock settles the clock of a topic: as asked, else header where the type has one and it is plausible, else log.
-func (d *Dataset) chooseClock(s *survey) error {
+func (d *Dataset) chooseClock(s *survey) {
 	t := s.t
 	asked, byName := d.opt.Clock, false
 	if d.opt.Map != nil {
@@ -181,7 +173,7 @@ func (d *Dataset) chooseClock(s *survey) error {
 	switch {
 	case asked == Header && !t.stamped || asked == Publish && !t.publish:
 		if byName {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"stream": t.key}, Msg: "clock " + asked, Want: "a clock that the stream has", Got: t.typ + " has none"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"stream": t.key}, Msg: "clock " + asked, Want: "a clock that the stream has", Got: t.typ + " has none"})
 		}
 		t.choice = Log // asked of all streams: those that have it
 	case asked != "":
@@ -195,7 +187,6 @@ func (d *Dataset) chooseClock(s *survey) error {
 				Message: s.why + ": the recorder's time is taken (clock log)", Hint: "open with the option clock=header to take them all the same"})
 		}
 	}
-	return nil
 }
 
 // owns says that a stream's key is one of the topic's.

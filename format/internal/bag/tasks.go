@@ -2,18 +2,21 @@ package bag
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // taskSource says where the texts of tasks come from.
 type taskSource struct {
 	topic, field int // topic -1: the recordings' notes
-	cache        map[int]*taskTrack
+	tracks       *lru.Cache[int, *taskTrack]
 }
 
 // taskTrack is the tasks of an episode: the text that holds from each time on.
@@ -53,15 +56,15 @@ func (d *Dataset) taskName() string {
 const manyEpisodes = 512
 
 // findTasks settles where tasks come from, and lists them.
-func (d *Dataset) findTasks(ctx context.Context) error {
-	d.task = taskSource{topic: -1, cache: map[int]*taskTrack{}}
+func (d *Dataset) findTasks(ctx context.Context) {
+	d.task = taskSource{topic: -1, tracks: lru.New[int, *taskTrack](mostText)}
 	for i, t := range d.topics {
 		if t.isTask(d) && t.taskField() >= 0 && d.task.topic < 0 {
 			d.task.topic, d.task.field = i, t.taskField()
 		}
 	}
 	if d.task.topic < 0 && d.opt.Task != "" {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "task", Want: "a text stream of the recordings", Got: d.opt.Task}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "task", Want: "a text stream of the recordings", Got: d.opt.Task})
 	}
 	for _, n := range d.notes {
 		for k, v := range n {
@@ -79,17 +82,15 @@ func (d *Dataset) findTasks(ctx context.Context) error {
 		}
 	}
 	if len(d.eps) > manyEpisodes && d.task.topic >= 0 {
-		return nil
+		return
 	}
 	for i := range d.eps {
 		if d.eps[i].err != nil {
 			continue
 		}
-		tasks, err := d.tasks(ctx, i)
+		tasks, err := guard.Value(func() []string { return d.tasks(ctx, i) })
 		if err != nil {
-			if fatal(err) || d.opt.Strict {
-				return err
-			}
+			d.bear(err)
 			d.notice(i, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-task", Message: err.Error()})
 			continue
 		}
@@ -101,22 +102,15 @@ func (d *Dataset) findTasks(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
 }
 
 // noteTask is the task of a recording's notes.
 func (d *Dataset) noteTask(rec int) string {
-	n := d.notes[rec]
 	for _, want := range []string{"task", "language_instruction", "instruction"} {
-		keys := make([]string, 0, 1)
-		for k := range n {
+		for _, k := range slices.Sorted(maps.Keys(d.notes[rec])) {
 			if _, name, _ := strings.Cut(k, "."); name == want {
-				keys = append(keys, k)
+				return d.notes[rec][k]
 			}
-		}
-		if len(keys) > 0 {
-			slices.Sort(keys)
-			return n[keys[0]]
 		}
 	}
 	return ""
@@ -125,92 +119,61 @@ func (d *Dataset) noteTask(rec int) string {
 // mostText bounds the texts of an episode's tasks, in bytes.
 const mostText = 16 << 20
 
-// taskTrack reads the tasks of an episode.
-func (d *Dataset) taskTrack(ctx context.Context, ep int) (*taskTrack, error) {
-	d.mu.Lock()
-	tr := d.task.cache[ep]
-	d.mu.Unlock()
-	if tr != nil {
-		return tr, nil
-	}
-	e, err := d.episode(ep)
-	if err != nil {
-		return nil, err
-	}
-	tr = &taskTrack{}
-	if d.task.topic >= 0 && d.topics[d.task.topic].place[e.rec] >= 0 {
-		t := d.topics[d.task.topic]
-		held := 0
-		span := func(log []int64) (int, int) {
-			if e.whole {
-				return 0, len(log)
-			}
-			return 0, search(log, e.to)
-		}
-		err = d.each(ctx, e.rec, t, span, func(_ int, m *Message) error {
-			text, err := t.dec.Text(m.Data, d.task.field, 0)
-			if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
-				if held += len(text); held > mostText {
-					return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "tasks", Where: robocache.Where{"stream": t.key}, Want: "at most 16 MiB of texts in an episode", Got: "more"}
+// taskTrack gives the tasks of an episode.
+func (d *Dataset) taskTrack(ctx context.Context, ep int) *taskTrack {
+	return d.task.tracks.Load(ctx, ep, func() (*taskTrack, int64) {
+		e := d.episode(ep)
+		tr := &taskTrack{}
+		held := 100
+		if d.task.topic >= 0 && d.topics[d.task.topic].place[e.rec] >= 0 {
+			t := d.topics[d.task.topic]
+			span := func(log []int64) (int, int) { return d.span(e, &topic{latched: true}, log) }
+			d.each(ctx, e.rec, t, span, func(_ int, m *Message) error {
+				text, err := t.dec.Text(m.Data, d.task.field, 0)
+				if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
+					if held += len(text); held > mostText {
+						return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "tasks", Where: robocache.Where{"stream": t.key}, Want: "at most 16 MiB of texts in an episode", Got: "more"}
+					}
+					tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
 				}
-				tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
+				return err
+			})
+			if !e.whole { // what was said before the episode began, but for the last, is past
+				if k := search(tr.at, e.from+1) - 1; k > 0 {
+					tr.at, tr.text = tr.at[k:], tr.text[k:]
+				}
 			}
-			return err
-		})
-		if err != nil {
-			return nil, err
+		} else if text := d.noteTask(e.rec); text != "" {
+			tr.at, tr.text = []int64{0}, []string{text}
 		}
-		if !e.whole { // what was said before the episode began, but for the last, is past
-			if k := search(tr.at, e.from+1) - 1; k > 0 {
-				tr.at, tr.text = tr.at[k:], tr.text[k:]
-			}
-		}
-	} else if text := d.noteTask(e.rec); text != "" {
-		tr.at, tr.text = []int64{0}, []string{text}
-	}
-	d.mu.Lock()
-	if len(d.task.cache) >= 4096 {
-		clear(d.task.cache)
-	}
-	d.task.cache[ep] = tr
-	d.mu.Unlock()
-	return tr, nil
+		return tr, int64(held + 24*len(tr.at))
+	})
 }
 
 // tasks lists the tasks of an episode in the order in which they begin.
-func (d *Dataset) tasks(ctx context.Context, ep int) ([]string, error) {
-	tr, err := d.taskTrack(ctx, ep)
-	if err != nil {
-		return nil, err
-	}
+func (d *Dataset) tasks(ctx context.Context, ep int) []string {
 	out := []string{}
-	for _, text := range tr.text {
+	for _, text := range d.taskTrack(ctx, ep).text {
 		if text != "" && !slices.Contains(out, text) {
 			out = append(out, text)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // taskRows gives the task of each row: the last that began by then, by the recorder's clock; before the first, the first.
-func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) ([]string, error) {
+func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 	out := make([]string, len(want))
-	err := runs(want, func(ep, from, to int) error {
-		tr, err := d.taskTrack(ctx, ep)
-		if err != nil {
-			return err
-		}
-		n := d.Len(ep)
+	runs(want, func(ep, from, to int) {
+		tr, n := d.taskTrack(ctx, ep), d.Len(ep)
 		var log []int64
 		if len(tr.text) > 1 {
-			if log, err = d.times(ctx, ep, "", Log); err != nil {
-				return err
-			}
+			log = d.times(ctx, ep, "", Log)
 		}
 		for i := from; i < to; i++ {
 			k := want[i].Index
 			if k < 0 || k >= n {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "text", Where: robocache.Where{"episode": ep, "stream": "task"}, Want: "a row of the episode", Got: "row " + strconv.Itoa(k) + " of " + strconv.Itoa(n)}
+				guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "text", Where: robocache.Where{"episode": ep, "stream": "task"}, Want: "a row of the episode", Got: "row " + strconv.Itoa(k) + " of " + strconv.Itoa(n)})
 			}
 			switch {
 			case len(tr.text) == 1:
@@ -219,7 +182,6 @@ func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) ([]string,
 				out[i] = tr.text[max(0, search(tr.at, log[k]+1)-1)]
 			}
 		}
-		return nil
 	})
-	return out, err
+	return out
 }

@@ -1,11 +1,13 @@
 package bag
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -50,7 +52,7 @@ func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Range
 	if !ok {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no such video"}
 	}
-	r := guard.Must(d.topicVideo(ctx, k))
+	r := d.topicVideo(ctx, k)
 	if r.mp4 == nil {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no message holds an image that can be decoded"}
 	}
@@ -58,79 +60,67 @@ func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Range
 }
 
 // topicVideo lays a topic of a recording out. It is made once, of all its messages.
-func (d *Dataset) topicVideo(ctx context.Context, k videoKey) (*topicVideo, error) {
-	r, err := d.videos.Get(ctx, k, func() (*topicVideo, int64, error) {
-		r, err := d.loadTopicVideo(ctx, k)
-		if err != nil {
-			return nil, 0, err
-		}
-		return r, r.bytes(), nil
+func (d *Dataset) topicVideo(ctx context.Context, k videoKey) *topicVideo {
+	defer guard.At(robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key})
+	return d.videos.Load(ctx, k, func() (*topicVideo, int64) {
+		r := d.loadTopicVideo(ctx, k)
+		return r, r.bytes()
 	})
-	return r, robocache.At(err, robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key})
 }
 
-func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) (*topicVideo, error) {
+func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	t := d.topics[k.topic]
 	var coding video.Codec // of this recording: in others it may be another
-	stream, err := video.NewStream(t.dec.Codec(), video.Limits{})
-	if err != nil {
-		return nil, err
-	}
+	stream := guard.Must(video.NewStream(t.dec.Codec(), video.Limits{}))
 	r := &topicVideo{}
-	var wrong int64
-	var first error
-	err = d.pool.use(ctx, k.rec, func(s Storage) error {
-		ix, err := s.Index(ctx, t.place[k.rec])
+	add := func(i int, m *Message) error {
+		packet, own, err := t.dec.Packet(m.Data)
 		if err != nil {
+			stream.Lost()
+		}
+		if err != nil || len(packet) == 0 {
 			return err
 		}
-		r.remote = s.Remote()
-		r.image = make([]int32, len(ix.Log))
-		for i := range r.image {
-			r.image[i] = -1
+		if own != "" && own != coding {
+			if coding != "" {
+				return &robocache.Error{Class: robocache.ErrUnsupported, Op: "video", Msg: fmt.Sprintf("the coding changes from %s to %s", coding, own), Hint: "cut the recording there"}
+			}
+			if coding = own; own != t.dec.Codec() {
+				if stream, err = video.NewStream(own, video.Limits{}); err != nil {
+					return err
+				}
+			}
 		}
+		n, err := stream.Add(packet)
+		if n >= 0 {
+			r.image[i] = int32(n)
+			r.message = append(r.message, int32(i))
+		}
+		return err
+	}
+	var wrong int64
+	var first error
+	d.use(ctx, k.rec, func(s Storage) {
+		n := len(guard.Must(s.Index(ctx, t.place[k.rec])).Log)
+		r.remote, r.image = s.Remote(), slices.Repeat([]int32{-1}, n)
 		next := 0
-		return s.Messages(ctx, t.place[k.rec], 0, len(ix.Log), func(i int, m *Message) error {
+		guard.Check(s.Messages(ctx, t.place[k.rec], 0, n, func(i int, m *Message) error {
 			if i != next {
 				stream.Lost()
 			}
 			next = i + 1
-			packet, own, err := t.dec.Packet(m.Data)
-			if err == nil && len(packet) > 0 && own != "" && own != coding {
-				if coding != "" {
-					return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: "video", Msg: fmt.Sprintf("the coding changes from %s to %s", coding, own), Hint: "cut the recording there"}, robocache.Where{"index": i})
-				}
-				if coding = own; own != t.dec.Codec() {
-					if stream, err = video.NewStream(own, video.Limits{}); err != nil {
-						return err
-					}
-				}
+			err := add(i, m)
+			if err == nil {
+				return nil
 			}
-			if err != nil {
-				stream.Lost()
-			} else if len(packet) > 0 {
-				var n int
-				if n, err = stream.Add(packet); n >= 0 {
-					r.image[i] = int32(n)
-					r.message = append(r.message, int32(i))
-				}
+			if err = robocache.At(err, robocache.Where{"index": i}); errors.Is(err, robocache.ErrMalformed) {
+				wrong, first, err = wrong+1, cmp.Or(first, err), nil
 			}
-			if err != nil && !errors.Is(err, robocache.ErrMalformed) {
-				return robocache.At(err, robocache.Where{"index": i})
-			}
-			if err != nil {
-				if wrong++; first == nil {
-					first = robocache.At(err, robocache.Where{"index": i})
-				}
-			}
-			return nil
-		})
+			return err
+		}))
 	})
-	if err != nil {
-		return nil, err
-	}
 	if wrong > 0 && d.opt.Strict {
-		return nil, first
+		guard.Fail(first)
 	}
 	r.absent = len(r.image) - len(r.message)
 	if w, h := stream.Size(); len(r.message) > 0 {
@@ -141,15 +131,13 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) (*topicVideo, 
 	}
 	d.tellTopicVideo(k, r, stream, wrong, first)
 	if len(r.message) == 0 {
-		return r, nil
+		return r
 	}
 	stream.SetColour(d.colour(t))
-	if r.mp4, err = stream.MP4(nominal); err != nil {
-		return nil, err
-	}
+	r.mp4 = guard.Must(stream.MP4(nominal))
 	sum := sha256.Sum256(r.mp4.Head()) // the size of each packet, the key frames and the parameter sets
 	r.version = "video-" + hex.EncodeToString(sum[:12])
-	return r, nil
+	return r
 }
 
 // tellTopicVideo notes what a topic video lacks.
@@ -207,37 +195,25 @@ func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error)
 }
 
 // videoRows gives the image of each row of a topic of packets: fn gets its number in the topic video at path; -1 where the row has none.
-func (d *Dataset) videoRows(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, path string, image int)) error {
-	return runs(want, func(ep, from, to int) error {
-		e, err := d.episode(ep)
-		if err != nil {
-			return err
-		}
-		tr, err := d.track(ctx, ep, s.topic, false)
-		if err != nil {
-			return err
-		}
-		rows := &tr.clocks[s.clock]
+func (d *Dataset) videoRows(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, path string, image int)) {
+	runs(want, func(ep, from, to int) {
+		e := d.episode(ep)
+		rows := &d.track(ctx, ep, s.topic, false).clocks[s.clock]
 		for i := from; i < to; i++ {
-			if err := d.checkRow(f, rows, want[i]); err != nil {
-				return err
-			}
+			d.checkRow(f, rows, want[i])
 		}
 		k := videoKey{e.rec, s.topic}
-		r, err := d.topicVideo(ctx, k)
-		if err != nil {
-			return robocache.At(err, robocache.Where{"episode": ep})
-		}
+		r, err := guard.Value(func() *topicVideo { return d.topicVideo(ctx, k) })
+		guard.Check(robocache.At(err, robocache.Where{"episode": ep}))
 		path := d.videoPath(k)
 		for i := from; i < to; i++ {
 			fn(i, path, int(r.image[rows.message(want[i].Index)]))
 		}
-		return nil
 	})
 }
 
 // findVideos names the topic videos; where every message was read, it also finds whether each has an image.
-func (d *Dataset) findVideos(ctx context.Context, all bool) error {
+func (d *Dataset) findVideos(ctx context.Context, all bool) {
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" {
 			continue
@@ -252,11 +228,9 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) error {
 			if !all || t.counts[rec] == 0 {
 				continue
 			}
-			r, err := d.topicVideo(ctx, k)
+			r, err := guard.Value(func() *topicVideo { return d.topicVideo(ctx, k) })
 			if err != nil {
-				if fatal(err) || d.opt.Strict {
-					return err
-				}
+				d.bear(err)
 				d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-video", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key}, Message: err.Error()})
 				t.gaps = true
 				continue
@@ -265,37 +239,29 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) error {
 			t.blank = t.blank && r.mp4 == nil
 		}
 	}
-	return nil
 }
 
 // checkVideos looks at the topic videos of an episode, and where asked decodes all of their images.
-func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []robocache.Finding, err error) {
-	e := guard.Must(d.episode(ep))
+func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []robocache.Finding) {
+	e := d.episode(ep)
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" || t.place[e.rec] < 0 {
 			continue
 		}
 		k := videoKey{e.rec, i}
-		err := func() error {
-			r, err := d.topicVideo(ctx, k)
-			if err != nil || r.mp4 == nil || !decode {
-				return err
+		err := guard.Try(func() {
+			if d.topicVideo(ctx, k).mp4 == nil || !decode {
+				return
 			}
-			f, err := d.lib.Acquire(ctx, d.videoPath(k))
-			if err != nil {
-				return err
-			}
+			f := guard.Must(d.lib.Acquire(ctx, d.videoPath(k)))
 			defer f.Release()
 			pool := video.NewPool(d.opt.Budget / 16)
 			defer pool.Close()
-			return pool.Decode(ctx, f, nil, video.Plan(f.Index, f.Index.All()), func(int, video.Frame) error { return nil })
-		}()
-		if err != nil {
-			if fatal(err) || ctx.Err() != nil {
-				return nil, err
-			}
+			guard.Check(pool.Decode(ctx, f, nil, video.Plan(f.Index, f.Index.All()), func(int, video.Frame) error { return nil }))
+		})
+		if guard.Check(ctx.Err()); local(err) != nil {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error(), Hint: "record it anew"})
 		}
 	}
-	return out, nil
+	return out
 }

@@ -33,6 +33,14 @@ func (r *rows) message(i int) int32 {
 	return r.msg[i]
 }
 
+// within is the place of a row in its message.
+func (r *rows) within(i int) int {
+	if r.entry == nil {
+		return 0
+	}
+	return int(r.entry[i])
+}
+
 func (r *rows) bytes() int64 {
 	return int64(len(r.msg)+len(r.entry))*4 + int64(len(r.header)+len(r.publish)+len(r.log))*8
 }
@@ -55,18 +63,15 @@ func (d *Dataset) needsPayload(t *topic) bool {
 }
 
 // track gives the rows of a topic in an episode. What is loaded with it: the other topics that were asked for before, in one pass.
-func (d *Dataset) track(ctx context.Context, ep, topic int, full bool) (*track, error) {
+func (d *Dataset) track(ctx context.Context, ep, topic int, full bool) *track {
 	t := d.topics[topic]
 	full = full || d.needsPayload(t)
 	t.wanted.Store(true)
-	v, err := d.tracks.Get(ctx, trackKey{ep, topic, full}, func() (*track, int64, error) {
-		v, err := d.loadTrack(ctx, ep, topic, full)
-		if err != nil {
-			return nil, 0, err
-		}
-		return v, v.bytes(), nil
+	defer guard.At(robocache.Where{"episode": ep, "stream": t.key})
+	return d.tracks.Load(ctx, trackKey{ep, topic, full}, func() (*track, int64) {
+		v := d.loadTrack(ctx, ep, topic, full)
+		return v, v.bytes()
 	})
-	return v, robocache.At(err, robocache.Where{"episode": ep, "stream": t.key})
 }
 
 // span is the part of a topic's messages that belongs to an episode: by log time. A latched topic's begins with the recording.
@@ -88,40 +93,61 @@ func search(at []int64, t int64) int {
 	return i
 }
 
-func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out *track, err error) {
-	e, err := d.episode(ep)
-	if err != nil {
-		return nil, err
-	}
+func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out *track) {
+	e := d.episode(ep)
 	t := d.topics[topic]
 	place := t.place[e.rec]
 	if place < 0 {
-		return &track{clocks: make([]rows, len(t.clocks)), full: full}, nil
+		return &track{clocks: make([]rows, len(t.clocks)), full: full}
 	}
-	err = d.pool.use(ctx, e.rec, func(s Storage) error {
-		ix, err := s.Index(ctx, place)
-		if err != nil {
-			return err
-		}
+	d.use(ctx, e.rec, func(s Storage) {
+		ix := guard.Must(s.Index(ctx, place))
 		from, to := d.span(e, t, ix.Log)
 		switch {
 		case !full:
-			out = &track{clocks: []rows{{timestamps: timestamps{log: ix.Log[from:to:to], publish: cut(ix.Publish, from, to)}, base: int32(from), n: to - from}}}
+			r := rows{timestamps: timestamps{log: ix.Log[from:to:to]}, base: int32(from), n: to - from}
+			if ix.Publish != nil {
+				r.publish = ix.Publish[from:to:to]
+			}
+			out = &track{clocks: []rows{r}}
 		case !t.many:
-			out, err = d.loadPlain(ctx, s, e, ep, topic)
+			out = d.loadPlain(ctx, s, e, ep, topic)
 		default:
-			out, err = d.loadEntries(ctx, s, t, place, from, to)
+			out = d.loadEntries(ctx, s, t, place, from, to)
 		}
-		return err
 	})
-	return out, err
+	return out
 }
 
-func cut(v []int64, from, to int) []int64 {
-	if v == nil {
-		return nil
+// unread are the messages of a topic that cannot be read.
+type unread struct {
+	n     int64
+	first error
+}
+
+func (u *unread) add(t *topic, i int, err error) {
+	if u.n++; u.first == nil {
+		u.first = robocache.At(err, robocache.Where{"stream": t.key, "index": i})
 	}
-	return v[from:to:to]
+}
+
+// leaveOut notes messages that cannot be read, and ends the work where the dataset is strict.
+func (d *Dataset) leaveOut(ep int, t *topic, u unread) {
+	if u.n > 0 && d.opt.Strict {
+		guard.Fail(u.first)
+	}
+	if u.n > 0 {
+		d.notice(ep, robocache.Finding{Severity: robocache.SeverityError, Code: "malformed-message", Where: robocache.Where{"stream": t.key}, Message: fmt.Sprintf("%d messages cannot be read and are left out; the first: %v", u.n, u.first), Count: u.n})
+	}
+}
+
+// arrange brings rows into the order of their clock, and gives the order; nil where they were in it.
+func (d *Dataset) arrange(r *rows, clock string) []int32 {
+	p := guard.Must(order(r.by(clock), d.opt.Tolerance.Nanoseconds(), clock))
+	if p != nil {
+		r.pick(p)
+	}
+	return p
 }
 
 // job is one topic of a pass over a recording.
@@ -132,59 +158,43 @@ type job struct {
 	log        []int64
 	timestamps []int64 // header
 	publish    []int64
-	state      []uint8 // of each message: 0 not met (damage took it), 1 met, 2 its payload is wrong
+	good       []bool // of each message: it was met (damage took others), and its payload can be read
 	cols       *filler
-	settled    bool  // timestamps are there
-	err        error // of the first message that is wrong
+	settled    bool // timestamps are there
+	unread     unread
 }
 
 func (j *job) take(i int, m *Message) {
 	k := i - j.from
 	j.publish[k] = m.Publish
-	j.state[k] = 1
+	var err error
 	if j.topic.stamped && !j.settled {
-		ns, ok, err := j.topic.dec.Timestamp(m.Data)
-		if err == nil && !ok {
+		var ok bool
+		if j.timestamps[k], ok, err = j.topic.dec.Timestamp(m.Data); err == nil && !ok {
 			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "a message without a timestamp"}
 		}
-		if err != nil {
-			j.wrong(k, err)
-			return
-		}
-		j.timestamps[k] = ns
 	}
-	if j.cols != nil {
-		if err := j.cols.put(k, m.Data); err != nil {
-			j.wrong(k, err)
-		}
+	if err == nil && j.cols != nil {
+		err = j.cols.put(k, m.Data)
 	}
-}
-
-func (j *job) wrong(k int, err error) {
-	j.state[k] = 2
-	if j.err == nil {
-		j.err = robocache.At(err, robocache.Where{"stream": j.topic.key, "index": k + j.from})
+	if j.good[k] = err == nil; err != nil {
+		j.unread.add(j.topic, i, err)
 	}
 }
 
 // loadPlain reads timestamps and columns of a topic whose messages are one row each, and of the other such topics that were asked for.
-func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) (_ *track, err error) {
-	defer guard.Malformed("recordings", &err)
+func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) *track {
 	var jobs []*job
 	var places []int
 	at := map[int]*job{}
-	add := func(number int) error {
+	add := func(number int) {
 		t := d.topics[number]
-		ix, err := s.Index(ctx, t.place[e.rec])
-		if err != nil {
-			return err
-		}
-		j := &job{topic: t, number: number, log: ix.Log}
-		j.from, j.to = d.span(e, t, ix.Log)
+		j := &job{topic: t, number: number, log: guard.Must(s.Index(ctx, t.place[e.rec])).Log}
+		j.from, j.to = d.span(e, t, j.log)
 		n := j.to - j.from
-		j.publish, j.state = make([]int64, n), make([]uint8, n)
+		j.publish, j.good = make([]int64, n), make([]bool, n)
 		if t.stamped {
-			if h := t.header[e.rec]; len(h) == len(ix.Log) {
+			if h := t.header[e.rec]; len(h) == len(j.log) {
 				j.timestamps, j.settled = slices.Clone(h[j.from:j.to]), true
 			} else {
 				j.timestamps = make([]int64, n)
@@ -195,40 +205,32 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 		}
 		jobs, places = append(jobs, j), append(places, t.place[e.rec])
 		at[t.place[e.rec]] = j
+	}
+	add(topic)
+	if j := jobs[0]; j.from != 0 || j.to != len(j.log) {
+		guard.Check(s.Messages(ctx, places[0], j.from, j.to, func(i int, m *Message) error { j.take(i, m); return nil }))
+		return d.finish(j, ep)
+	}
+	for i, t := range d.topics {
+		if i == topic || !t.wanted.Load() || !d.needsPayload(t) || t.many || t.place[e.rec] < 0 || at[t.place[e.rec]] != nil {
+			continue
+		}
+		if _, ok := d.tracks.Peek(trackKey{ep, i, true}); !ok {
+			add(i)
+		}
+	}
+	failed, err := s.Walk(ctx, places, func(topic, i int, m *Message) error {
+		if j := at[topic]; i >= j.from && i < j.to {
+			j.take(i, m)
+		}
 		return nil
-	}
-	guard.Check(add(topic))
-	if jobs[0].from == 0 && jobs[0].to == len(jobs[0].log) {
-		for i, t := range d.topics {
-			if i == topic || !t.wanted.Load() || !d.needsPayload(t) || t.many || t.place[e.rec] < 0 || at[t.place[e.rec]] != nil {
-				continue
-			}
-			if _, ok := d.tracks.Peek(trackKey{ep, i, true}); ok {
-				continue
-			}
-			guard.Check(add(i))
+	})
+	guard.Check(cmp.Or(err, failed[places[0]]))
+	for k, j := range jobs[1:] {
+		if failed[places[k+1]] != nil {
+			continue // who reads it meets the error
 		}
-		failed, err := s.Walk(ctx, places, func(topic, i int, m *Message) error {
-			if j := at[topic]; i >= j.from && i < j.to {
-				j.take(i, m)
-			}
-			return nil
-		})
-		guard.Check(cmp.Or(err, failed[places[0]]))
-		for k := len(jobs) - 1; k > 0; k-- { // who reads them meets the error
-			if failed[places[k]] != nil {
-				jobs = slices.Delete(jobs, k, k+1)
-			}
-		}
-	} else {
-		j := jobs[0]
-		err := s.Messages(ctx, places[0], j.from, j.to, func(i int, m *Message) error { j.take(i, m); return nil })
-		if err != nil {
-			return nil, err
-		}
-	}
-	for _, j := range jobs[1:] {
-		if tr, err := d.finish(j, ep); err == nil { // its own reader meets the error
+		if tr, err := guard.Value(func() *track { return d.finish(j, ep) }); err == nil { // its own reader meets the error
 			d.tracks.Put(trackKey{ep, j.number, true}, tr, tr.bytes())
 		}
 	}
@@ -236,53 +238,28 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 }
 
 // finish makes a track of what a pass found: rows that are there, in the order of their clock.
-func (d *Dataset) finish(j *job, ep int) (*track, error) {
-	n := j.to - j.from
-	r := rows{base: int32(j.from), n: n, timestamps: timestamps{header: j.timestamps, publish: j.publish, log: slices.Clone(j.log[j.from:j.to])}}
-	lost, wrong := 0, 0
-	for _, s := range j.state {
-		if s == 0 {
-			lost++
-		} else if s == 2 {
-			wrong++
-		}
-	}
-	if wrong > 0 {
-		if d.opt.Strict {
-			return nil, j.err
-		}
-		d.notice(ep, robocache.Finding{Severity: robocache.SeverityError, Code: "malformed-message", Where: robocache.Where{"stream": j.topic.key}, Message: fmt.Sprintf("%d messages cannot be read and are left out; the first: %v", wrong, j.err), Count: int64(wrong)})
-	}
+func (d *Dataset) finish(j *job, ep int) *track {
+	d.leaveOut(ep, j.topic, j.unread)
+	r := rows{base: int32(j.from), n: j.to - j.from, timestamps: timestamps{header: j.timestamps, publish: j.publish, log: slices.Clone(j.log[j.from:j.to])}}
 	var p []int32
-	if lost+wrong > 0 {
-		p = make([]int32, 0, n)
-		for i, s := range j.state {
-			if s == 1 {
+	if slices.Contains(j.good, false) {
+		p = make([]int32, 0, r.n)
+		for i, good := range j.good {
+			if good {
 				p = append(p, int32(i))
 			}
 		}
 		r.pick(p)
 	}
-	q, err := order(r.by(j.topic.choice), d.opt.Tolerance.Nanoseconds(), j.topic.choice)
-	if err != nil {
-		return nil, err
-	}
-	if q != nil {
-		r.pick(q)
-		p = compose(p, q)
+	if q := d.arrange(&r, j.topic.choice); p == nil {
+		p = q
+	} else {
+		p = permute(p, q)
 	}
 	if j.cols != nil {
 		j.cols.keep(d, ep, j.number, p)
 	}
-	return &track{clocks: []rows{r}, full: true}, nil
-}
-
-// compose is q over p: first p, then q.
-func compose(p, q []int32) []int32 {
-	if p == nil {
-		return q
-	}
-	return permute(p, q)
+	return &track{clocks: []rows{r}, full: true}
 }
 
 // pick keeps some rows, in an order.
@@ -297,37 +274,31 @@ func (r *rows) pick(p []int32) {
 }
 
 // loadEntries reads a topic whose messages hold any number of rows, on several clocks.
-func (d *Dataset) loadEntries(ctx context.Context, s Storage, t *topic, place, from, to int) (*track, error) {
+func (d *Dataset) loadEntries(ctx context.Context, s Storage, t *topic, place, from, to int) *track {
 	// Scanning settles columns of the decoder that it runs on: a decoder of its own leaves the dataset's as it is.
-	dec, err := ros2.NewTopic(t.name, t.schema, t.first)
-	if err != nil {
-		return nil, err
+	e := &entries{topic: t, dec: guard.Must(ros2.NewTopic(t.name, t.schema, t.first)), known: map[string]int{}, rows: make([]rows, len(t.clocks))}
+	for i, c := range t.clocks {
+		e.known[c] = i
 	}
-	sc := newEntries(t, dec)
-	err = s.Messages(ctx, place, from, to, func(i int, m *Message) error { sc.take(i, m); return nil })
-	if err != nil {
-		return nil, err
+	guard.Check(s.Messages(ctx, place, from, to, func(i int, m *Message) error { e.take(i, m); return nil }))
+	d.leaveOut(-1, t, e.unread)
+	out := &track{clocks: e.rows[:len(t.clocks)], full: true}
+	if more := len(e.rows) - len(t.clocks); more > 0 {
+		d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "late-streams", Where: robocache.Where{"stream": t.key}, Message: fmt.Sprintf("%d streams begin after the messages that were read to list them; they are left out", more), Hint: "open with the option scan=all", Count: int64(more)})
 	}
-	return sc.finish(d)
+	for i := range out.clocks {
+		d.arrange(&out.clocks[i], t.choice)
+	}
+	return out
 }
 
 // entries collects the rows of messages that hold several.
 type entries struct {
-	topic *topic
-	dec   *ros2.Topic
-	known map[string]int // clock → place in topic.clocks
-	rows  []rows
-	wrong int
-	err   error
-}
-
-func newEntries(t *topic, dec *ros2.Topic) *entries {
-	e := &entries{topic: t, dec: dec, known: map[string]int{}}
-	for i, c := range t.clocks {
-		e.known[c] = i
-	}
-	e.rows = make([]rows, len(t.clocks))
-	return e
+	topic  *topic
+	dec    *ros2.Topic
+	known  map[string]int // clock → place in topic.clocks
+	rows   []rows
+	unread unread
 }
 
 type entryRow struct {
@@ -341,10 +312,7 @@ func (e *entries) take(i int, m *Message) {
 		found = append(found, entryRow{clock, entry, timestamp})
 	})
 	if err != nil {
-		e.wrong++
-		if e.err == nil {
-			e.err = robocache.At(err, robocache.Where{"stream": e.topic.key, "index": i})
-		}
+		e.unread.add(e.topic, i, err)
 		return
 	}
 	names := e.dec.Clocks()
@@ -363,28 +331,4 @@ func (e *entries) take(i int, m *Message) {
 		r.header, r.publish, r.log = append(r.header, f.timestamp), append(r.publish, m.Publish), append(r.log, m.Log)
 		r.n++
 	}
-}
-
-func (e *entries) finish(d *Dataset) (*track, error) {
-	if e.wrong > 0 {
-		if d.opt.Strict {
-			return nil, e.err
-		}
-		d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "malformed-message", Where: robocache.Where{"stream": e.topic.key}, Message: fmt.Sprintf("%d messages cannot be read and are left out; the first: %v", e.wrong, e.err), Count: int64(e.wrong)})
-	}
-	out := &track{clocks: e.rows[:len(e.topic.clocks)], full: true}
-	if more := len(e.rows) - len(e.topic.clocks); more > 0 {
-		d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "late-streams", Where: robocache.Where{"stream": e.topic.key}, Message: fmt.Sprintf("%d streams begin after the messages that were read to list them; they are left out", more), Hint: "open with the option scan=all", Count: int64(more)})
-	}
-	for i := range out.clocks {
-		r := &out.clocks[i]
-		q, err := order(r.by(e.topic.choice), d.opt.Tolerance.Nanoseconds(), e.topic.choice)
-		if err != nil {
-			return nil, err
-		}
-		if q != nil {
-			r.pick(q)
-		}
-	}
-	return out, nil
 }
