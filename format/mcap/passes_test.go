@@ -90,8 +90,7 @@ func TestWalkFails(t *testing.T) {
 	if err := s.settle(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	byChunk := func(a, b place) int { return int(a.chunk) - int(b.chunk) }
-	if !slices.IsSortedFunc(s.topics[0].place, byChunk) || slices.IsSortedFunc(s.topics[1].place, byChunk) {
+	if !slices.IsSorted(s.topics[0].Chunk) || slices.IsSorted(s.topics[1].Chunk) {
 		t.Fatal("the recording is not one of a topic in step and one that overlaps")
 	}
 	n := [2]int{}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
@@ -45,15 +44,7 @@ type Storage struct {
 // topic is one or several channels of one name and type.
 type topic struct {
 	channels []uint16
-	index    bag.Index
-	place    []place
-}
-
-// place is where a message lies.
-type place struct {
-	chunk   int32
-	at      uint32
-	channel uint16
+	*container.ChannelIndex
 }
 
 var _ bag.Storage = (*Storage)(nil)
@@ -150,56 +141,19 @@ func (s *Storage) settle(ctx context.Context) error {
 	if err != nil {
 		return robocache.At(err, robocache.Where{"file": s.name})
 	}
-	for i := range s.topics {
-		t := s.topics[i]
-		n := 0
-		for _, id := range t.channels {
-			if c := ix.Channels[id]; c != nil {
-				n += c.Len()
-			}
-		}
-		t.index.Log, t.place = make([]int64, 0, n), make([]place, 0, n)
-		for _, id := range t.channels {
-			c := ix.Channels[id]
-			if c == nil {
-				continue
-			}
-			t.index.Log = append(t.index.Log, c.Log...)
-			for j := range c.Log {
-				t.place = append(t.place, place{c.Chunk[j], c.At[j], id})
-			}
-		}
-		if len(t.channels) > 1 {
-			sort.Stable(byLog{t})
-		}
-		s.held += int64(n) * 24
+	for _, t := range s.topics {
+		t.ChannelIndex = ix.Of(t.channels)
+		s.held += int64(t.Len()) * 16
 	}
 	s.ready = true
 	return nil
-}
-
-type byLog struct{ *topic }
-
-func (b byLog) Len() int { return len(b.place) }
-func (b byLog) Less(i, j int) bool {
-	if b.index.Log[i] != b.index.Log[j] {
-		return b.index.Log[i] < b.index.Log[j]
-	}
-	if b.place[i].chunk != b.place[j].chunk {
-		return b.place[i].chunk < b.place[j].chunk
-	}
-	return b.place[i].at < b.place[j].at
-}
-func (b byLog) Swap(i, j int) {
-	b.index.Log[i], b.index.Log[j] = b.index.Log[j], b.index.Log[i]
-	b.place[i], b.place[j] = b.place[j], b.place[i]
 }
 
 // Index gives the log times of a topic, of the message indexes.
 func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err error) {
 	defer guard.File("mcap index", s.name, &err)
 	guard.Check(s.settle(ctx))
-	return &s.topics[topic].index, nil
+	return &bag.Index{Log: s.topics[topic].Log}, nil
 }
 
 // Messages gives messages of a topic by log time. Chunks ahead are decompressed beside fn.
@@ -227,16 +181,16 @@ func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m
 	failed = map[int]error{}
 	var inStep []run
 	for _, w := range wants {
-		place := s.topics[w.topic].place
+		t := s.topics[w.topic]
 		if w.to < 0 {
-			w.to = len(place)
+			w.to = t.Len()
 		}
-		if w.from < 0 || w.to > len(place) || w.from > w.to {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[w.topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", len(place)), Got: fmt.Sprintf("%d to %d", w.from, w.to)}
+		if w.from < 0 || w.to > t.Len() || w.from > w.to {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[w.topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", t.Len()), Got: fmt.Sprintf("%d to %d", w.from, w.to)}
 		}
 		from := w.from
 		for i := from + 1; i < w.to; i++ {
-			if place[i].chunk >= place[i-1].chunk {
+			if t.Chunk[i] >= t.Chunk[i-1] {
 				continue
 			}
 			if err := s.pass(ctx, []run{{w.topic, from, i}}, failed, fn); err != nil {
@@ -264,11 +218,11 @@ func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn
 	in := map[int32][]run{} // chunk → the runs' parts in it
 	last := map[int32]uint32{}
 	for _, w := range runs {
-		place := s.topics[w.topic].place
+		t := s.topics[w.topic]
 		for from := w.from; from < w.to && failed[w.topic] == nil; {
-			to, chunk, at := from, place[from].chunk, uint32(0)
-			for ; to < w.to && place[to].chunk == chunk; to++ {
-				at = max(at, place[to].at)
+			to, chunk, at := from, t.Chunk[from], uint32(0)
+			for ; to < w.to && t.Chunk[to] == chunk; to++ {
+				at = max(at, t.At[to])
 			}
 			in[chunk], last[chunk] = append(in[chunk], run{w.topic, from, to}), max(at, last[chunk])
 			from = to
@@ -284,8 +238,11 @@ func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn
 		for _, w := range in[parts[n].Chunk] {
 			t := s.topics[w.topic]
 			for i := w.from; i < w.to && failed[w.topic] == nil; i++ {
-				p := t.place[i]
-				err := s.file.At(records, int(p.chunk), p.at, p.channel, t.index.Log[i], &m)
+				channel := t.channels[0]
+				if t.Channel != nil {
+					channel = t.Channel[i]
+				}
+				err := s.file.At(records, int(t.Chunk[i]), t.At[i], channel, t.Log[i], &m)
 				if err == nil {
 					out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Source: uint32(m.Channel), Data: m.Data}
 					err = fn(w.topic, i, &out)

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
+	"slices"
 	"sync"
 
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
@@ -24,18 +27,16 @@ const (
 	LZ4
 )
 
-func (c Compression) String() string { return [...]string{"", "zstd", "lz4"}[c] }
+var compressions = [...]string{None: "", Zstd: "zstd", LZ4: "lz4"}
 
-func parseCompression(s string, off int64) (Compression, error) {
-	switch s {
-	case "":
-		return None, nil
-	case "zstd":
-		return Zstd, nil
-	case "lz4":
-		return LZ4, nil
+func (c Compression) String() string { return compressions[c] }
+
+func parseCompression(s string, off int64) Compression {
+	if i := slices.Index(compressions[:], s); i >= 0 {
+		return Compression(i)
 	}
-	return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap", Where: robocache.Where{"offset": off}, Msg: "chunk compression", Want: `"", "zstd" or "lz4"`, Got: fmt.Sprintf("%.40q", s)}
+	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap", Where: robocache.Where{"offset": off}, Msg: "chunk compression", Want: `"", "zstd" or "lz4"`, Got: fmt.Sprintf("%.40q", s)})
+	return 0
 }
 
 // Chunk is a run of records that is read as a whole: a chunk of the file, or (Bare) records of the data section itself.
@@ -91,54 +92,51 @@ func smaller(e *robocache.Error) error {
 var errCRC = errors.New("check sum differs")
 
 // bodyOf gives the compressed records of a chunk's own record, which must be what its index says, and their check sum.
-func bodyOf(raw []byte, k *Chunk, lim Limits) (body []byte, crc uint32, err error) {
+func bodyOf(raw []byte, k *Chunk, lim Limits) (body []byte, crc uint32) {
 	if len(raw) < headSize || Op(raw[0]) != OpChunk {
-		return nil, 0, malformed(k.Offset, "a chunk's record", "opcode 06", fmt.Sprintf("% .1x", raw))
+		guard.Fail(malformed(k.Offset, "a chunk's record", "opcode 06", fmt.Sprintf("% .1x", raw)))
 	}
-	head, n, crc, body, err := chunkHead(raw[headSize:], k.Offset)
-	if err != nil {
-		return nil, 0, err
-	}
+	head, n, crc, body := chunkHead(raw[headSize:], k.Offset)
 	if n > int64(len(body)) && !k.Cut {
-		return nil, 0, malformed(k.Offset, "records of a chunk", fmt.Sprintf("at most %d bytes", len(body)), fmt.Sprint(n))
+		guard.Fail(malformed(k.Offset, "records of a chunk", fmt.Sprintf("at most %d bytes", len(body)), fmt.Sprint(n)))
 	}
 	body = body[:min(n, int64(len(body)))]
 	if head.Size != k.Size || head.Compression != k.Compression {
-		return nil, 0, malformed(k.Offset, "a chunk and its index differ", fmt.Sprintf("%d bytes, compression %q", k.Size, k.Compression), fmt.Sprintf("%d, %q", head.Size, head.Compression))
+		guard.Fail(malformed(k.Offset, "a chunk and its index differ", fmt.Sprintf("%d bytes, compression %q", k.Size, k.Compression), fmt.Sprintf("%d, %q", head.Size, head.Compression)))
 	}
 	head.Length, head.Compressed, head.Cut = int64(len(raw)), int64(len(body)), k.Cut
-	return body, crc, head.check(k.Offset+int64(len(raw)), lim)
+	guard.Check(head.check(k.Offset+int64(len(raw)), lim))
+	return body, crc
 }
 
 // openChunk gives the records of a chunk's body, which must be as long as is declared and have the sum. dst is used where it is large enough.
-func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) ([]byte, error) {
+func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) []byte {
 	out, err := decompress(k.Compression, body, dst, int(k.Size), k.Cut)
 	if err != nil {
-		return nil, malformed(k.Offset, "a chunk cannot be decompressed", "", err.Error())
+		guard.Fail(malformed(k.Offset, "a chunk cannot be decompressed", "", err.Error()))
 	}
 	if k.Cut {
-		return out, nil
+		return out
 	}
 	if int64(len(out)) != k.Size {
-		return nil, malformed(k.Offset, "size of a decompressed chunk", fmt.Sprint(k.Size), fmt.Sprint(len(out)))
+		guard.Fail(malformed(k.Offset, "size of a decompressed chunk", fmt.Sprint(k.Size), fmt.Sprint(len(out))))
 	}
 	if crc != 0 && crc32.ChecksumIEEE(out) != crc {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Where: robocache.Where{"offset": k.Offset}, Msg: "the check sum of a chunk differs", Want: fmt.Sprintf("%08x", crc), Got: fmt.Sprintf("%08x", crc32.ChecksumIEEE(out)), Err: errCRC}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Where: robocache.Where{"offset": k.Offset}, Msg: "the check sum of a chunk differs", Want: fmt.Sprintf("%08x", crc), Got: fmt.Sprintf("%08x", crc32.ChecksumIEEE(out)), Err: errCRC})
 	}
-	return out, nil
+	return out
 }
 
 // chunkHead takes the head of a chunk record apart: n is the length of its body, of which rest is what is there.
-func chunkHead(content []byte, off int64) (k Chunk, n int64, crc uint32, rest []byte, err error) {
-	c := cursor{b: content}
+func chunkHead(content []byte, off int64) (k Chunk, n int64, crc uint32, rest []byte) {
+	c := parse(content, off, "chunk")
 	k = Chunk{Offset: off, Start: c.i64(), End: c.i64(), Size: c.i64()}
 	crc = c.u32()
 	comp := c.str()
-	if n = c.i64(); c.bad {
-		return k, 0, 0, nil, short(off, "chunk", len(content))
-	}
-	k.Compression, err = parseCompression(comp, off)
-	return k, n, crc, c.b, err
+	n = c.i64()
+	c.end()
+	k.Compression = parseCompression(comp, off)
+	return k, n, crc, c.b
 }
 
 var lz4s = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
@@ -177,23 +175,31 @@ func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, er
 	return dst[:n], err
 }
 
-// walk gives the records of a chunk: fn gets opcode, content and its place in the chunk. Of a cut chunk it ends at the last whole one.
-func (k *Chunk) walk(records []byte, fn func(op Op, content []byte, at int) error) error {
-	for at := 0; at < len(records); {
-		n := uint64(0)
-		if len(records)-at >= headSize {
-			n = le64(records[at+1:])
-		}
-		if len(records)-at < headSize || n > uint64(len(records)-at-headSize) {
-			if k.Cut {
-				return nil
+// record is one record of a chunk, and its place there.
+type record struct {
+	op      Op
+	content []byte
+	at      int
+}
+
+// walk gives the records of a chunk. Of a cut chunk it ends at the last whole one.
+func (k *Chunk) walk(records []byte) iter.Seq[record] {
+	return func(yield func(record) bool) {
+		for at := 0; at < len(records); {
+			n, room := uint64(0), len(records)-at-headSize
+			if room >= 0 {
+				n = le64(records[at+1:])
 			}
-			return malformed(k.Offset, fmt.Sprintf("the record at %d of a chunk ends after it", at), fmt.Sprintf("at most %d bytes", max(0, len(records)-at-headSize)), fmt.Sprint(n))
+			if room < 0 || n > uint64(room) {
+				if !k.Cut {
+					guard.Fail(malformed(k.Offset, fmt.Sprintf("the record at %d of a chunk ends after it", at), fmt.Sprintf("at most %d bytes", max(0, room)), fmt.Sprint(n)))
+				}
+				return
+			}
+			if !yield(record{Op(records[at]), records[at+headSize : at+headSize+int(n)], at}) {
+				return
+			}
+			at += headSize + int(n)
 		}
-		if err := fn(Op(records[at]), records[at+headSize:at+headSize+int(n)], at); err != nil {
-			return err
-		}
-		at += headSize + int(n)
 	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -36,10 +38,8 @@ type File struct {
 	indexing sync.Mutex // held while the index is made
 	index    atomic.Pointer[Index]
 	findings []robocache.Finding
-	asked    sync.Map // int32 → *request: chunks that are about to be read
-	bad      sync.Map // numbers of chunks that could not be read
-	whole    sync.Map // numbers of chunks that were decompressed to their end and had the right sum
-	lost     atomic.Int64
+	bad      sync.Map     // numbers of chunks that could not be read
+	whole    sync.Map     // numbers of chunks that were decompressed to their end and had the right sum
 	longest  atomic.Int64 // of the records that were found to be longer than shortRecord
 }
 
@@ -63,7 +63,8 @@ func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
 // Open reads head, footer and summary. Without a summary, or with one that does not hold, the data section is scanned once.
-func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
+func Open(ctx context.Context, r robocache.Ranged, opt Options) (_ *File, err error) {
+	defer guard.Malformed("mcap open", &err)
 	if opt.Chunks == nil {
 		opt.Chunks = NewChunks(0)
 	}
@@ -75,28 +76,20 @@ func Open(ctx context.Context, r robocache.Ranged, opt Options) (*File, error) {
 	}
 	f := &File{r: r, lim: opt.Limits, opt: opt, cache: opt.Chunks}
 	f.clear()
-	if err := f.head(ctx); err != nil {
-		return nil, err
-	}
+	f.head(ctx)
 	var cause error
 	if !opt.Scan {
-		cause = f.summary(ctx)
-		if cause == nil {
+		if cause = guard.Try(func() { f.summary(ctx) }); cause == nil {
 			return f, nil
 		}
-		if !errors.Is(cause, robocache.ErrMalformed) {
-			return nil, cause
-		}
-		if opt.Strict {
+		if opt.Strict || !errors.Is(cause, robocache.ErrMalformed) {
 			return nil, cause
 		}
 	}
 	f.clear()
 	f.Recovered = true
 	f.found(robocache.SeverityWarning, "recovered", -1, "recovered: "+reason(cause)+"; the file was scanned", "mcap recover, or record it anew", 0)
-	if err := f.scan(ctx); err != nil {
-		return nil, err
-	}
+	f.scan(ctx)
 	return f, nil
 }
 
@@ -117,46 +110,39 @@ func (f *File) clear() {
 }
 
 // head reads the magic and the header.
-func (f *File) head(ctx context.Context) error {
+func (f *File) head(ctx context.Context) {
 	if f.r.Size() < int64(len(magic)) {
-		return malformed(0, "an MCAP file", fmt.Sprintf("%d bytes of magic", len(magic)), fmt.Sprintf("a file of %d bytes", f.r.Size()))
+		guard.Fail(malformed(0, "an MCAP file", fmt.Sprintf("%d bytes of magic", len(magic)), fmt.Sprintf("a file of %d bytes", f.r.Size())))
 	}
 	b := make([]byte, min(f.r.Size(), 4096))
-	if err := f.r.ReadAt(ctx, b, 0); err != nil {
-		return err
-	}
+	guard.Check(f.r.ReadAt(ctx, b, 0))
 	if string(b[:len(magic)]) != magic {
-		return malformed(0, "magic", fmt.Sprintf("% x", magic), fmt.Sprintf("% x", b[:len(magic)]))
+		guard.Fail(malformed(0, "magic", fmt.Sprintf("% x", magic), fmt.Sprintf("% x", b[:len(magic)])))
 	}
 	f.begin = int64(len(magic))
 	b = b[len(magic):]
 	if len(b) < headSize || Op(b[0]) != OpHeader {
-		return nil // a file without a header: its records are read all the same
+		return // a file without a header: its records are read all the same
 	}
 	n := le64(b[1:])
 	if n > uint64(len(b)-headSize) {
 		if n > 1<<20 || n > uint64(f.r.Size()-f.begin-headSize) {
-			return malformed(f.begin, "length of the header", "inside the file, at most 1 MiB", fmt.Sprint(n))
+			guard.Fail(malformed(f.begin, "length of the header", "inside the file, at most 1 MiB", fmt.Sprint(n)))
 		}
 		b = make([]byte, headSize+n)
-		if err := f.r.ReadAt(ctx, b, f.begin); err != nil {
-			return err
-		}
+		guard.Check(f.r.ReadAt(ctx, b, f.begin))
 	}
-	c := cursor{b: b[headSize : headSize+n]}
+	c := parse(b[headSize:headSize+n], f.begin, "header")
 	f.Profile, f.Library = c.str(), c.str()
-	if c.bad {
-		return short(f.begin, "header", int(n))
-	}
+	c.end()
 	f.begin += headSize + int64(n)
-	return nil
 }
 
 // summary reads footer and summary section. Malformed means that the file has none that can be believed.
-func (f *File) summary(ctx context.Context) error {
+func (f *File) summary(ctx context.Context) {
 	size := f.r.Size()
 	if size < f.begin+int64(tailSize) {
-		return malformed(size, "no footer: the file ends early", "", "")
+		guard.Fail(malformed(size, "no footer: the file ends early", "", ""))
 	}
 	first := int64(localTail)
 	if store.Remote(f.r) {
@@ -164,32 +150,28 @@ func (f *File) summary(ctx context.Context) error {
 	}
 	tail := make([]byte, min(size-f.begin, first))
 	from := size - int64(len(tail))
-	if err := f.r.ReadAt(ctx, tail, from); err != nil {
-		return err
-	}
+	guard.Check(f.r.ReadAt(ctx, tail, from))
 	foot := tail[len(tail)-tailSize:]
 	footAt := size - int64(tailSize)
 	if string(foot[headSize+footerSize:]) != magic {
-		return malformed(size-int64(len(magic)), "no footer: the file does not end in its magic", "", "")
+		guard.Fail(malformed(size-int64(len(magic)), "no footer: the file does not end in its magic", "", ""))
 	}
 	if Op(foot[0]) != OpFooter || le64(foot[1:]) != footerSize {
-		return malformed(footAt, "footer record", fmt.Sprintf("opcode 02 and %d bytes", footerSize), fmt.Sprintf("opcode %02x and %d bytes", foot[0], le64(foot[1:])))
+		guard.Fail(malformed(footAt, "footer record", fmt.Sprintf("opcode 02 and %d bytes", footerSize), fmt.Sprintf("opcode %02x and %d bytes", foot[0], le64(foot[1:]))))
 	}
 	start, crc := le64(foot[headSize:]), binary.LittleEndian.Uint32(foot[headSize+16:])
 	if start == 0 {
-		return malformed(footAt, "no summary", "", "")
+		guard.Fail(malformed(footAt, "no summary", "", ""))
 	}
 	if start < uint64(f.begin) || start > uint64(footAt) {
-		return malformed(footAt, "start of the summary", fmt.Sprintf("between %d and %d", f.begin, footAt), fmt.Sprint(start))
+		guard.Fail(malformed(footAt, "start of the summary", fmt.Sprintf("between %d and %d", f.begin, footAt), fmt.Sprint(start)))
 	}
 	if footAt-int64(start) > maxSummary {
-		return tooLarge(int64(start), fmt.Sprintf("a summary of at most %d bytes", maxSummary), fmt.Sprint(footAt-int64(start)))
+		guard.Fail(tooLarge(int64(start), fmt.Sprintf("a summary of at most %d bytes", maxSummary), fmt.Sprint(footAt-int64(start))))
 	}
 	if int64(start) < from {
 		more := make([]byte, size-int64(start))
-		if err := f.r.ReadAt(ctx, more[:from-int64(start)], int64(start)); err != nil {
-			return err
-		}
+		guard.Check(f.r.ReadAt(ctx, more[:from-int64(start)], int64(start)))
 		copy(more[from-int64(start):], tail)
 		tail, from = more, int64(start)
 	}
@@ -197,93 +179,70 @@ func (f *File) summary(ctx context.Context) error {
 	if crc != 0 {
 		// The sum runs over the summary and the footer up to the sum itself.
 		if have := crc32.ChecksumIEEE(sec[:len(sec)-len(magic)-4]); have != crc {
-			return malformed(int64(start), "check sum of the summary", fmt.Sprintf("%08x", crc), fmt.Sprintf("%08x", have))
+			guard.Fail(malformed(int64(start), "check sum of the summary", fmt.Sprintf("%08x", crc), fmt.Sprintf("%08x", have)))
 		}
 	}
 	f.end = int64(start)
-	return f.parseSummary(sec[:len(sec)-tailSize], int64(start))
+	f.parseSummary(sec[:len(sec)-tailSize], int64(start))
 }
 
-func (f *File) parseSummary(sec []byte, start int64) error {
-	all := Chunk{Offset: start}
-	err := all.walk(sec, func(op Op, b []byte, at int) error {
-		off := start + int64(at)
-		switch op {
+func (f *File) parseSummary(sec []byte, start int64) {
+	for r := range (&Chunk{Offset: start}).walk(sec) { // unknown records are skipped: 80 and above are private, lower ones of a later version
+		off := start + int64(r.at)
+		switch r.op {
 		case OpSchema, OpChannel:
-			return f.define(op, b, off)
+			f.define(r.op, r.content, off)
 		case OpChunkIndex:
-			k, err := parseChunkIndex(b, off)
-			if err != nil {
-				return err
-			}
-			if err := k.check(f.end, f.lim); err != nil {
-				return err
-			}
+			k := parseChunkIndex(r.content, off)
+			guard.Check(k.check(f.end, f.lim))
 			k.unindexed = k.IndexLength == 0
 			f.Chunks = append(f.Chunks, *k)
 		case OpStatistics:
-			s, err := parseStatistics(b, off)
-			f.Statistics = s
-			return err
+			f.Statistics = parseStatistics(r.content, off)
 		case OpAttachmentIndex, OpMetadataIndex:
-			p, err := parsePlace(op, b, off)
-			if err != nil {
-				return err
-			}
+			p := parsePlace(r.op, r.content, off)
 			if p.Offset < f.begin || p.Length < headSize || p.Offset > f.end-p.Length {
-				return malformed(off, "an index points outside the data section", fmt.Sprintf("between %d and %d", f.begin, f.end), fmt.Sprintf("%d bytes at %d", p.Length, p.Offset))
+				guard.Fail(malformed(off, "an index points outside the data section", fmt.Sprintf("between %d and %d", f.begin, f.end), fmt.Sprintf("%d bytes at %d", p.Length, p.Offset)))
 			}
-			if op == OpAttachmentIndex {
+			if r.op == OpAttachmentIndex {
 				f.Attachments = append(f.Attachments, p)
 			} else {
 				f.Metadata = append(f.Metadata, p)
 			}
 		}
-		return nil // unknown records are skipped: 80 and above are private, lower ones of a later version
-	})
-	if err != nil {
-		return err
 	}
-	slices.SortFunc(f.Chunks, func(a, b Chunk) int { return int(max(-1, min(1, a.Offset-b.Offset))) })
+	slices.SortFunc(f.Chunks, func(a, b Chunk) int { return cmp.Compare(a.Offset, b.Offset) })
 	for i := 1; i < len(f.Chunks); i++ {
 		if p := &f.Chunks[i-1]; p.Offset+p.Length > f.Chunks[i].Offset {
-			return malformed(f.Chunks[i].Offset, "chunks overlap in the file", fmt.Sprintf("%d or more", p.Offset+p.Length), fmt.Sprint(f.Chunks[i].Offset))
+			guard.Fail(malformed(f.Chunks[i].Offset, "chunks overlap in the file", fmt.Sprintf("%d or more", p.Offset+p.Length), fmt.Sprint(f.Chunks[i].Offset)))
 		}
 	}
 	// A summary need not repeat schemas and channels. Then they are in the chunks alone.
 	if len(f.Channels) == 0 && (len(f.Chunks) > 0 || f.Statistics == nil || f.Statistics.Messages > 0) {
-		return malformed(start, "the summary lists no channels", "", "")
+		guard.Fail(malformed(start, "the summary lists no channels", "", ""))
 	}
 	for _, c := range f.Channels {
 		if c.Schema != 0 && f.Schemas[c.Schema] == nil {
-			return malformed(start, fmt.Sprintf("the summary lists no schema %d, which channel %d names", c.Schema, c.ID), "", "")
+			guard.Fail(malformed(start, fmt.Sprintf("the summary lists no schema %d, which channel %d names", c.Schema, c.ID), "", ""))
 		}
 	}
-	return nil
 }
 
 // define notes a schema or a channel; one number has one content.
-func (f *File) define(op Op, b []byte, off int64) error {
+func (f *File) define(op Op, b []byte, off int64) {
 	if op == OpSchema {
-		s, err := parseSchema(b, off)
-		if err != nil {
-			return err
-		}
+		s := parseSchema(b, off)
 		if old := f.Schemas[s.ID]; old != nil && *old != *s {
-			return clash(off, "schema", s.ID, old.Name, s.Name)
+			guard.Fail(clash(off, "schema", s.ID, old.Name, s.Name))
 		}
 		f.Schemas[s.ID] = s
-		return nil
+		return
 	}
-	c, err := parseChannel(b, off)
-	if err != nil {
-		return err
-	}
+	c := parseChannel(b, off)
 	if old := f.Channels[c.ID]; old != nil && !old.Same(c) {
-		return clash(off, "channel", c.ID, old.Topic, c.Topic)
+		guard.Fail(clash(off, "channel", c.ID, old.Topic, c.Topic))
 	}
 	f.Channels[c.ID] = c
-	return nil
 }
 
 func clash(off int64, what string, id uint16, old, new string) error {

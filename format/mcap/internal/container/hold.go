@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Records are the records of a chunk, held: they stand until Release, and are then used again for others.
@@ -67,23 +69,20 @@ func (p *pool) borrow(n int) *[]byte {
 	return &b
 }
 
-// read fetches and opens a chunk. Of one that was found whole before, need > 0 takes no more than it has to for so many bytes.
-func (f *File) read(ctx context.Context, i int, need int64) (*Records, error) {
+// read opens a chunk; raw is its record where that was fetched with others, else nil. Of one that was found whole before, need > 0 takes no more
+// than it has to for so many bytes.
+func (f *File) read(ctx context.Context, i int, need int64, raw *[]byte) *Records {
 	k := &f.Chunks[i]
-	raw, err := f.raw(ctx, i)
-	if err != nil {
-		return nil, err
+	if raw == nil {
+		raw = raws.borrow(int(k.Length))
+		guard.Check(f.r.ReadAt(ctx, *raw, k.Offset))
 	}
 	r := &Records{b: *raw, buf: raw, from: &raws, all: true}
 	r.uses.Store(1)
 	if k.Bare {
-		return r, nil
+		return r
 	}
-	body, crc, err := bodyOf(*raw, k, f.lim)
-	if err != nil {
-		raws.Put(raw)
-		return nil, err
-	}
+	body, crc := bodyOf(*raw, k, f.lim)
 	if k.Compression != None {
 		defer raws.Put(raw)
 		_, whole := f.whole.Load(i)
@@ -91,14 +90,11 @@ func (f *File) read(ctx context.Context, i int, need int64) (*Records, error) {
 		if need > 0 && need < k.Size && !k.Cut && whole {
 			if out := decompressPart(k.Compression, body, *r.buf, int(k.Size), int(need)); out != nil {
 				r.b, r.all = out, int64(len(out)) == k.Size
-				return r, nil
+				return r
 			}
 		}
 	}
-	if r.b, err = openChunk(body, crc, k, *r.buf); err != nil {
-		r.from.Put(r.buf)
-		return nil, err
-	}
+	r.b = openChunk(body, crc, k, *r.buf)
 	f.whole.Store(i, true)
-	return r, nil
+	return r
 }

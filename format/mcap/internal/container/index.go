@@ -28,6 +28,8 @@ type ChannelIndex struct {
 	Log   []int64
 	Chunk []int32
 	At    []uint32 // in the chunk's records
+
+	Channel []uint16 // of each, where they are of several
 }
 
 // Len is the number of messages.
@@ -61,41 +63,28 @@ func damaged(err error) bool {
 }
 
 // Index gives the index of all messages; Records and Each want it made before. It is made once: of the message indexes, and where they are missing, of the chunks themselves.
-func (f *File) Index(ctx context.Context) (*Index, error) {
+func (f *File) Index(ctx context.Context) (_ *Index, err error) {
+	defer guard.Malformed("mcap index", &err)
 	f.indexing.Lock()
 	defer f.indexing.Unlock()
 	if ix := f.index.Load(); ix != nil {
 		return ix, nil
 	}
-	ix, err := f.buildIndex(ctx)
-	if err != nil {
-		return nil, err
-	}
+	ix := f.buildIndex(ctx)
 	// Messages may lie outside of chunks, and a message index may lack some: the statistics know.
-	if f.Statistics == nil || uint64(ix.Messages) != f.Statistics.Messages {
-		more, err := f.gaps(ctx)
-		if err != nil {
-			return nil, err
+	if s := f.Statistics; s == nil || uint64(ix.Messages) != s.Messages {
+		if more := f.gaps(ctx); len(more) > 0 {
+			f.Chunks = append(f.Chunks, more...)
+			ix = f.buildIndex(ctx)
 		}
-		if f.Chunks = append(f.Chunks, more...); len(more) > 0 {
-			if ix, err = f.buildIndex(ctx); err != nil {
-				return nil, err
-			}
-		}
-		if f.Statistics != nil && uint64(ix.Messages) < f.Statistics.Messages {
-			walked := false
+		if s != nil && uint64(ix.Messages) < s.Messages && slices.ContainsFunc(f.Chunks, func(k Chunk) bool { return !k.unindexed }) {
 			for i := range f.Chunks {
-				walked = walked || !f.Chunks[i].unindexed
 				f.Chunks[i].unindexed = true
 			}
-			if walked {
-				if ix, err = f.buildIndex(ctx); err != nil {
-					return nil, err
-				}
-			}
+			ix = f.buildIndex(ctx)
 		}
-		if f.Statistics != nil && uint64(ix.Messages) != f.Statistics.Messages {
-			f.found(robocache.SeverityWarning, "statistics-differ", -1, fmt.Sprintf("the statistics say %d messages, there are %d", f.Statistics.Messages, ix.Messages), "rewrite the file", 0)
+		if s != nil && uint64(ix.Messages) != s.Messages {
+			f.found(robocache.SeverityWarning, "statistics-differ", -1, fmt.Sprintf("the statistics say %d messages, there are %d", s.Messages, ix.Messages), "rewrite the file", 0)
 		}
 	}
 	f.strangers(ix)
@@ -113,30 +102,16 @@ func (f *File) strangers(ix *Index) {
 }
 
 // gaps lists what the summary does not: runs of plain messages, and chunks without an index.
-func (f *File) gaps(ctx context.Context) ([]Chunk, error) {
-	var out []Chunk
-	at, end := f.begin, f.end
-	part := func(to int64) error {
-		if at >= to {
-			return nil
+func (f *File) gaps(ctx context.Context) (out []Chunk) {
+	attachments, metadata, at, end := f.Attachments, f.Metadata, f.begin, f.end
+	defer func() { f.Attachments, f.Metadata, f.end = attachments, metadata, end }() // they are in the summary
+	for _, k := range f.Chunks {
+		if !k.Bare {
+			out = append(out, f.collect(ctx, at, k.Offset)...)
+			at = k.Offset + k.Length + k.IndexLength
 		}
-		attachments, metadata, strict := f.Attachments, f.Metadata, f.opt.Strict
-		got, err := f.collect(ctx, at, to)
-		f.Attachments, f.Metadata, f.opt.Strict, f.end = attachments, metadata, strict, end // they are in the summary
-		out = append(out, got...)
-		return err
 	}
-	for i := range f.Chunks {
-		k := &f.Chunks[i]
-		if k.Bare {
-			continue
-		}
-		if err := part(k.Offset); err != nil {
-			return nil, err
-		}
-		at = k.Offset + k.Length + k.IndexLength
-	}
-	return out, part(end)
+	return append(out, f.collect(ctx, at, end)...)
 }
 
 // workers is how many chunks are read at a time.
@@ -146,27 +121,31 @@ func workers() int { return max(2, min(8, runtime.GOMAXPROCS(0))) }
 const maxDefined = 128 << 20
 
 // buildIndex makes an index of what the chunks' message indexes say, or the chunks themselves.
-func (f *File) buildIndex(ctx context.Context) (*Index, error) {
+func (f *File) buildIndex(ctx context.Context) *Index {
 	found := make([]content, len(f.Chunks))
-	left := make(chan int64, 1) // bytes that the index may still take
-	left <- f.opt.Index
+	var taken, defined atomic.Int64 // bytes
 	take := func(n int) error {
-		l := <-left - int64(n)*entryBytes
-		left <- l
-		if l < 0 {
+		if taken.Add(int64(n)*entryBytes) > f.opt.Index {
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "mcap", Msg: "index of messages", Want: fmt.Sprintf("at most %d bytes", f.opt.Index), Got: "more", Hint: "raise the memory budget, or split the recording"}
 		}
 		return nil
 	}
-	var defined atomic.Int64
-	var walked []int32
-	for i := range f.Chunks {
-		if f.Chunks[i].unindexed {
-			walked = append(walked, int32(i))
+	// walk reads the records of a chunk: it has no index, or one that does not fit.
+	walk := func(ctx context.Context, i int, raw *[]byte) error {
+		c := &found[i]
+		if *c = f.contents(ctx, i, raw); c.err != nil && !damaged(c.err) {
+			return c.err
 		}
+		n := int64(0)
+		for _, d := range c.defs {
+			n += int64(len(d.b))
+		}
+		if defined.Add(n) > maxDefined {
+			return tooLarge(f.Chunks[i].Offset, fmt.Sprintf("schemas and channels of at most %d bytes", int64(maxDefined)), "more")
+		}
+		return take(len(c.spots))
 	}
-	trip := f.join(ctx, walked)
-	defer trip.end()
+	var walked []int32
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers())
 	var raw map[int][]byte
@@ -174,145 +153,142 @@ func (f *File) buildIndex(ctx context.Context) (*Index, error) {
 		if i == to {
 			to, raw = f.indexBytes(ctx, i)
 		}
-		raw := raw[i]
+		k, raw := &f.Chunks[i], raw[i]
+		if k.unindexed {
+			walked = append(walked, int32(i))
+			continue
+		}
 		g.Go(func() (err error) {
 			defer guard.Malformed("mcap index", &err)
-			k := &f.Chunks[i]
-			c := &found[i]
-			if !k.unindexed {
-				c.spots, err = f.indexes(ctx, k, raw)
-				if err != nil && !damaged(err) {
-					return err
-				}
-				if err == nil {
-					return take(len(c.spots))
-				}
-				k.unindexed = true // its index does not fit: its records are walked
+			if found[i].spots, err = guard.Value(func() []spot { return f.indexes(ctx, k, raw) }); err == nil {
+				return take(len(found[i].spots))
 			}
-			*c = f.contents(ctx, i)
-			if c.err != nil && !damaged(c.err) {
-				return c.err
+			if !damaged(err) {
+				return err
 			}
-			n := int64(0)
-			for _, d := range c.defs {
-				n += int64(len(d.b))
-			}
-			if defined.Add(n) > maxDefined {
-				return tooLarge(k.Offset, fmt.Sprintf("schemas and channels of at most %d bytes", int64(maxDefined)), "more")
-			}
-			return take(len(c.spots))
+			k.unindexed = true
+			return walk(ctx, i, nil)
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
+	joined := f.join(ctx, walked)
+	defer joined.wait()
+	for n, i := range walked {
+		g.Go(func() (err error) {
+			defer guard.Malformed("mcap index", &err)
+			return walk(ctx, int(i), joined.take(n))
+		})
 	}
+	guard.Check(g.Wait())
 	for i := range found {
 		if err := found[i].err; err != nil {
-			if err := f.skip(err, f.Chunks[i].Offset, 0); err != nil {
-				return nil, err
-			}
-			f.markBad(i, 0)
+			guard.Check(f.skip(err, f.Chunks[i].Offset, 0))
+			f.markBad(i)
 		}
 		for _, d := range found[i].defs {
-			if err := f.define(d.op, d.b, d.off); err != nil {
-				return nil, err
-			}
+			f.define(d.op, d.b, d.off)
 		}
 	}
 	return assemble(found)
 }
 
 // assemble sorts what was found by channel.
-func assemble(found []content) (*Index, error) {
+func assemble(found []content) *Index {
+	runs := func(fn func(chunk int, spots []spot)) { // those of one channel
+		for i := range found {
+			for rest := found[i].spots; len(rest) > 0; {
+				n := 1
+				for n < len(rest) && rest[n].channel == rest[0].channel {
+					n++
+				}
+				fn(i, rest[:n])
+				rest = rest[n:]
+			}
+		}
+	}
 	counts := map[uint16]int{}
 	ix := &Index{Channels: map[uint16]*ChannelIndex{}}
-	for i := range found {
-		for spots := found[i].spots; len(spots) > 0; {
-			n := sameChannel(spots)
-			counts[spots[0].channel] += n
-			spots = spots[n:]
-		}
-		ix.Messages += int64(len(found[i].spots))
-	}
+	runs(func(_ int, spots []spot) { counts[spots[0].channel] += len(spots) })
 	for id, n := range counts {
 		ix.Channels[id] = &ChannelIndex{Log: make([]int64, 0, n), Chunk: make([]int32, 0, n), At: make([]uint32, 0, n)}
+		ix.Messages += int64(n)
 	}
-	for i := range found {
-		for spots := found[i].spots; len(spots) > 0; {
-			n := sameChannel(spots)
-			c := ix.Channels[spots[0].channel]
-			for _, s := range spots[:n] {
-				c.Log, c.Chunk, c.At = append(c.Log, s.log), append(c.Chunk, int32(i)), append(c.At, s.at)
-			}
-			spots = spots[n:]
+	runs(func(chunk int, spots []spot) {
+		c := ix.Channels[spots[0].channel]
+		for _, s := range spots {
+			c.Log, c.Chunk, c.At = append(c.Log, s.log), append(c.Chunk, int32(chunk)), append(c.At, s.at)
 		}
-		found[i].spots = nil
-	}
+	})
 	for _, c := range ix.Channels {
 		if !slices.IsSorted(c.Log) {
-			sort.Stable(byLog{c})
+			sort.Sort(c)
 		}
 	}
-	return ix, nil
+	return ix
 }
 
-// sameChannel is how many of the first spots are of one channel.
-func sameChannel(spots []spot) int {
-	n := 1
-	for n < len(spots) && spots[n].channel == spots[0].channel {
-		n++
+// Of gives the messages of some channels as those of one.
+func (ix *Index) Of(channels []uint16) *ChannelIndex {
+	if len(channels) == 1 && ix.Channels[channels[0]] != nil {
+		return ix.Channels[channels[0]]
 	}
-	return n
+	out := &ChannelIndex{Channel: []uint16{}}
+	for _, id := range channels {
+		if c := ix.Channels[id]; c != nil {
+			out.Log, out.Chunk, out.At = append(out.Log, c.Log...), append(out.Chunk, c.Chunk...), append(out.At, c.At...)
+			out.Channel = append(out.Channel, slices.Repeat([]uint16{id}, c.Len())...)
+		}
+	}
+	sort.Sort(out)
+	return out
 }
 
-type byLog struct{ *ChannelIndex }
+func (c *ChannelIndex) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(c.Log[i], c.Log[j]), cmp.Compare(c.Chunk[i], c.Chunk[j]), cmp.Compare(c.At[i], c.At[j])) < 0
+}
 
-func (b byLog) Less(i, j int) bool { return b.Log[i] < b.Log[j] }
-func (b byLog) Swap(i, j int) {
-	b.Log[i], b.Log[j] = b.Log[j], b.Log[i]
-	b.Chunk[i], b.Chunk[j] = b.Chunk[j], b.Chunk[i]
-	b.At[i], b.At[j] = b.At[j], b.At[i]
+func (c *ChannelIndex) Swap(i, j int) {
+	c.Log[i], c.Log[j] = c.Log[j], c.Log[i]
+	c.Chunk[i], c.Chunk[j] = c.Chunk[j], c.Chunk[i]
+	c.At[i], c.At[j] = c.At[j], c.At[i]
+	if c.Channel != nil {
+		c.Channel[i], c.Channel[j] = c.Channel[j], c.Channel[i]
+	}
 }
 
 func byPlace(a, b spot) int { return cmp.Compare(a.at, b.at) }
 
 // indexes reads the message indexes behind a chunk: each channel's in the order of the file.
 // raw are their bytes, nil where they are still to be read.
-func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) ([]spot, error) {
+func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) []spot {
 	if k.IndexLength > f.opt.Index {
-		return nil, tooLarge(k.Offset, fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index), fmt.Sprint(k.IndexLength))
+		guard.Fail(tooLarge(k.Offset, fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index), fmt.Sprint(k.IndexLength)))
 	}
 	off := k.Offset + k.Length
 	if raw == nil {
 		own := raws.borrow(int(k.IndexLength))
 		defer raws.Put(own)
-		if err := f.r.ReadAt(ctx, *own, off); err != nil {
-			return nil, err
-		}
+		guard.Check(f.r.ReadAt(ctx, *own, off))
 		raw = *own
 	}
 	out := make([]spot, 0, len(raw)/entryBytes)
-	in := Chunk{Offset: off}
 	seen, twice := map[uint16]bool{}, false
-	err := in.walk(raw, func(op Op, b []byte, at int) error {
-		if op != OpMessageIndex {
-			return malformed(off+int64(at), "records behind a chunk", "message indexes (opcode 07)", fmt.Sprintf("opcode %02x", byte(op)))
+	for r := range (&Chunk{Offset: off}).walk(raw) {
+		at := off + int64(r.at)
+		if r.op != OpMessageIndex {
+			guard.Fail(malformed(at, "records behind a chunk", "message indexes (opcode 07)", fmt.Sprintf("opcode %02x", byte(r.op))))
 		}
-		c := cursor{b: b}
+		c := parse(r.content, at, "message index")
 		id := c.u16()
 		entries := c.run(16)
-		if c.bad {
-			return short(off+int64(at), "message index", len(b))
-		}
-		if f.Channels[id] == nil {
-			return malformed(off+int64(at), "a message index of a channel that is not defined", "", fmt.Sprint(id))
+		if c.end(); f.Channels[id] == nil {
+			guard.Fail(malformed(at, "a message index of a channel that is not defined", "", fmt.Sprint(id)))
 		}
 		twice, seen[id] = twice || seen[id], true
 		first := len(out)
 		for b := entries; len(b) > 0; b = b[16:] {
 			log, pos := le64(b), le64(b[8:])
 			if log > maxTime || pos > uint64(k.Size) {
-				return malformed(off+int64(at), "an entry of a message index", fmt.Sprintf("a time of 63 bits and a place in %d bytes", k.Size), fmt.Sprintf("%d, %d", log, pos))
+				guard.Fail(malformed(at, "an entry of a message index", fmt.Sprintf("a time of 63 bits and a place in %d bytes", k.Size), fmt.Sprintf("%d, %d", log, pos)))
 			}
 			out = append(out, spot{log: int64(log), at: uint32(pos), channel: id})
 		}
@@ -320,39 +296,31 @@ func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) ([]spot, error
 		if own := out[first:]; !slices.IsSortedFunc(own, byPlace) {
 			slices.SortStableFunc(own, byPlace)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	if twice {
 		slices.SortStableFunc(out, byPlace)
 	}
-	return out, nil
+	return out
 }
 
-// contents walks the records of a chunk.
-func (f *File) contents(ctx context.Context, i int) (c content) {
+// contents walks the records of a chunk; raw is that of it, where it was fetched with others.
+func (f *File) contents(ctx context.Context, i int, raw *[]byte) (c content) {
 	k := &f.Chunks[i]
-	r, err := f.read(ctx, i, 0)
-	if err != nil {
-		return content{err: err}
-	}
-	defer r.Release()
-	c.err = k.walk(r.b, func(op Op, b []byte, at int) error {
-		switch op {
-		case OpSchema, OpChannel:
-			c.defs = append(c.defs, definition{op, slices.Clone(b), k.Offset})
-		case OpMessage:
-			var m Message
-			if err := parseMessage(&m, b, k.Offset); err != nil {
-				return err
+	c.err = guard.Try(func() {
+		held := f.read(ctx, i, 0, raw)
+		defer held.Release()
+		for r := range k.walk(held.b) {
+			switch r.op {
+			case OpSchema, OpChannel:
+				c.defs = append(c.defs, definition{r.op, slices.Clone(r.content), k.Offset})
+			case OpMessage:
+				var m Message
+				guard.Check(parseMessage(&m, r.content, k.Offset))
+				c.spots = append(c.spots, spot{log: m.Log, at: uint32(r.at), channel: m.Channel})
+			case OpChunk, OpHeader, OpFooter, OpDataEnd:
+				guard.Fail(malformed(k.Offset, fmt.Sprintf("the record at %d of a chunk", r.at), "a schema, channel or message", fmt.Sprintf("opcode %02x", byte(r.op))))
 			}
-			c.spots = append(c.spots, spot{log: m.Log, at: uint32(at), channel: m.Channel})
-		case OpChunk, OpHeader, OpFooter, OpDataEnd:
-			return malformed(k.Offset, fmt.Sprintf("the record at %d of a chunk", at), "a schema, channel or message", fmt.Sprintf("opcode %02x", byte(op)))
 		}
-		return nil
 	})
 	if c.err != nil {
 		c.spots = nil // of a damaged chunk nothing is believed

@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -17,120 +16,80 @@ const (
 	indexBatch = 8 << 20 // bytes of message indexes that are asked for together
 )
 
-// trip is the requests for a list of chunks.
-type trip struct {
-	f      *File
-	ctx    context.Context
-	cancel context.CancelFunc
-	all    []*request
-
-	mu    sync.Mutex
-	ended bool
-	wg    sync.WaitGroup // requests that are sent ahead
+// batch is chunks from to to of a list, which come with one request.
+type batch struct {
+	from, to int
+	next     *batch
+	raw      func() []*[]byte // asks for them, once
 }
 
-// request is one request for several chunks.
-type request struct {
-	trip *trip
-	off  int64
-	size int64
-	next *request
-
-	once sync.Once
-	left atomic.Int64 // chunks that were not taken yet
-	data []byte       // until all of them are taken
-	err  error
+// joined is a list of chunks that is about to be read: the batch of each. A local file has none: there it is nil, and does nothing.
+type joined struct {
+	of    []*batch
+	ahead sync.WaitGroup // requests that are sent ahead
 }
 
-// join plans the requests for chunks that are about to be read, in the order in which they will be. end must be called: it gives up what
-// nobody took. Local files are read as they are: there it is nil, and does nothing.
-func (f *File) join(ctx context.Context, chunks []int32) *trip {
+// join plans the requests for chunks. What is asked for ahead ends with ctx; wait waits for that.
+func (f *File) join(ctx context.Context, chunks []int32) *joined {
 	if !store.Remote(f.r) || len(chunks) < 2 {
 		return nil
 	}
 	most := max(256<<10, min(joinMost, f.Budget()/16))
-	t := &trip{f: f}
-	t.ctx, t.cancel = context.WithCancel(ctx)
-	var run *request
-	for _, i := range chunks {
+	out := &joined{}
+	var last *batch
+	var off, end int64
+	for n, i := range chunks {
 		k := &f.Chunks[i]
-		if _, ok := f.cache.kept.Peek(chunkKey{f, int(i)}); ok || f.isBad(int(i)) {
-			run = nil
-			continue
-		}
-		if run == nil || k.Offset < run.off+run.size || k.Offset-run.off-run.size > joinGap || k.Offset+k.Length-run.off > most {
-			run = &request{trip: t, off: k.Offset}
-		}
-		if _, asked := f.asked.LoadOrStore(i, run); asked {
-			run = nil
-			continue
-		}
-		if run.left.Add(1) == 1 {
-			if n := len(t.all); n > 0 {
-				t.all[n-1].next = run
+		if last == nil || k.Offset < end || k.Offset-end > joinGap || k.Offset+k.Length-off > most {
+			b := &batch{from: n}
+			b.raw = sync.OnceValue(func() []*[]byte { return f.fetch(ctx, chunks[b.from:b.to]) })
+			if off = k.Offset; last != nil {
+				last.next = b
 			}
-			t.all = append(t.all, run)
+			last = b
 		}
-		run.size = k.Offset + k.Length - run.off
+		last.to, end = n+1, k.Offset+k.Length
+		out.of = append(out.of, last)
 	}
-	return t
+	return out
 }
 
-// end gives up what nobody took.
-func (t *trip) end() {
-	if t == nil {
-		return
+// take gives the record of the n-th chunk, once; nil where it is to be read alone. The requests behind its own are under way then.
+func (j *joined) take(n int) (raw *[]byte) {
+	if j == nil {
+		return nil
 	}
-	t.mu.Lock()
-	t.ended = true
-	t.mu.Unlock()
-	t.cancel()
-	t.wg.Wait()
-	t.f.asked.Range(func(chunk, r any) bool {
-		if r.(*request).trip == t {
-			t.f.asked.CompareAndDelete(chunk, r)
+	own := j.of[n]
+	for more, next := joinAhead, own.next; n == own.from && next != nil && more > 0; more, next = more-1, next.next {
+		j.ahead.Go(func() { next.raw() })
+	}
+	all := own.raw()
+	raw, all[n-own.from] = all[n-own.from], nil
+	return raw
+}
+
+func (j *joined) wait() {
+	if j != nil {
+		j.ahead.Wait()
+	}
+}
+
+// fetch reads the records of a batch together; nil of those that are to be read alone: one only, and all where they failed together, so that a
+// chunk's error is its own.
+func (f *File) fetch(ctx context.Context, chunks []int32) []*[]byte {
+	raw := make([]*[]byte, len(chunks))
+	var spans []store.Span
+	for n, i := range chunks {
+		k := &f.Chunks[i]
+		if _, kept := f.cache.kept.Peek(chunkKey{f, int(i)}); !kept && !f.isBad(int(i)) && len(chunks) > 1 {
+			raw[n] = raws.borrow(int(k.Length))
+			spans = append(spans, store.Span{Off: k.Offset, P: *raw[n]})
 		}
-		return true
-	})
-}
-
-func (r *request) send() {
-	r.once.Do(func() {
-		r.data = make([]byte, r.size)
-		r.err = r.trip.f.r.ReadAt(r.trip.ctx, r.data, r.off)
-	})
-}
-
-// take copies a chunk's part out, while those behind this one are under way; false where this one failed.
-func (r *request) take(dst []byte, off int64) bool {
-	r.trip.mu.Lock()
-	for n, more := r.next, joinAhead; n != nil && more > 0 && !r.trip.ended; n, more = n.next, more-1 {
-		r.trip.wg.Go(n.send)
 	}
-	r.trip.mu.Unlock()
-	r.send()
-	if r.err == nil {
-		copy(dst, r.data[off-r.off:])
+	if store.ReadRanges(ctx, f.r, spans) != nil {
+		clear(raw)
 	}
-	if r.left.Add(-1) == 0 {
-		r.data = nil
-	}
-	return r.err == nil
-}
-
-// raw gives the record of a chunk as it is in the file, in memory that is the caller's until it puts it back.
-func (f *File) raw(ctx context.Context, i int) (*[]byte, error) {
-	k := &f.Chunks[i]
-	raw := raws.borrow(int(k.Length))
-	if r, ok := f.asked.LoadAndDelete(int32(i)); ok && r.(*request).take(*raw, k.Offset) { // who wants it again reads it alone
-		return raw, nil
-	}
-	// What failed together may come alone, and a chunk's error is its own.
-	if err := f.r.ReadAt(ctx, *raw, k.Offset); err != nil {
-		raws.Put(raw)
-		return nil, err
-	}
-	return raw, nil
+	return raw
 }
 
 // indexBytes reads the message indexes of chunks from on, as many as are asked for together; nil of those that are read one by one.
@@ -139,27 +98,21 @@ func (f *File) indexBytes(ctx context.Context, from int) (to int, raw map[int][]
 		return len(f.Chunks), nil
 	}
 	var spans []store.Span
-	var which []int
+	raw = map[int][]byte{}
 	var total int64
 	for to = from; to < len(f.Chunks); to++ {
 		k := &f.Chunks[to]
-		if k.unindexed || k.IndexLength <= 0 {
-			continue
+		if k.unindexed || k.IndexLength <= 0 || k.IndexLength > indexBatch {
+			continue // one that is larger than a batch is read alone
 		}
 		if total += k.IndexLength; total > indexBatch {
-			if len(spans) == 0 {
-				to++ // one that is larger than a batch is read alone
-			}
 			break
 		}
-		spans, which = append(spans, store.Span{Off: k.Offset + k.Length, P: make([]byte, k.IndexLength)}), append(which, to)
+		raw[to] = make([]byte, k.IndexLength)
+		spans = append(spans, store.Span{Off: k.Offset + k.Length, P: raw[to]})
 	}
 	if len(spans) < 2 || store.ReadRanges(ctx, f.r, spans) != nil {
 		return to, nil // and its error is met again
-	}
-	raw = map[int][]byte{}
-	for n, i := range which {
-		raw[i] = spans[n].P
 	}
 	return to, raw
 }

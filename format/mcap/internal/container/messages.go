@@ -10,45 +10,30 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// markBad notes that a chunk cannot be read, and how many messages are lost with it.
-func (f *File) markBad(i int, messages int64) (first bool) {
-	if _, was := f.bad.LoadOrStore(i, true); was {
-		return false
-	}
-	f.lost.Add(messages)
-	return true
+// markBad notes that a chunk cannot be read.
+func (f *File) markBad(i int) (first bool) {
+	_, was := f.bad.LoadOrStore(i, true)
+	return !was
 }
 
 func (f *File) isBad(i int) bool { _, bad := f.bad.Load(i); return bad }
 
-// Lost counts the messages of chunks that were skipped so far.
-func (f *File) Lost() int64 { return f.lost.Load() }
-
-// Records gives the records of a chunk, held until Release: all of them, or where need > 0 at least the first need bytes. nil without an
-// error is a damaged chunk that is skipped.
-func (f *File) Records(ctx context.Context, i int, need int64) (*Records, error) {
-	if f.isBad(i) {
-		return nil, nil
-	}
+// records gives the records of a chunk, held until Release: all of them, or where need > 0 at least the first need bytes. raw is its record where
+// that was fetched with others, else nil.
+func (f *File) records(ctx context.Context, i int, need int64, raw *[]byte) *Records {
 	for {
 		mine := false
-		r, err := f.cache.kept.Get(ctx, chunkKey{f, i}, func() (*Records, int64, error) {
-			r, err := f.read(ctx, i, need)
-			if err != nil {
-				return nil, 0, err
-			}
-			mine = true
+		r := f.cache.kept.Load(ctx, chunkKey{f, i}, func() (*Records, int64) {
+			r := f.read(ctx, i, need, raw)
+			mine, raw = true, nil
 			r.uses.Add(1) // the cache's
-			return r, int64(cap(*r.buf)), nil
+			return r, int64(cap(*r.buf))
 		})
-		if err != nil {
-			return nil, f.pass(err, i)
-		}
 		if !mine && !r.acquire() {
 			continue // it was let go before it could be held
 		}
 		if r.all || need > 0 && int64(len(r.b)) >= need {
-			return r, nil
+			return r
 		}
 		r.Release() // a part, read for who needed less: it will be all
 		f.cache.kept.Drop(chunkKey{f, i})
@@ -71,7 +56,7 @@ func (f *File) pass(err error, i int) error {
 			}
 		}
 	}
-	if f.markBad(i, n) {
+	if f.markBad(i) {
 		return f.skip(err, f.Chunks[i].Offset, n)
 	}
 	return nil
@@ -130,13 +115,13 @@ func (f *File) InOrder(ctx context.Context, parts []Part, fn func(n int, records
 		return err
 	}
 	if len(parts) == 1 {
-		r, err := f.once(ctx, parts[0], true)
+		r, err := guard.Value(func() *Records { return f.once(ctx, parts[0], true, nil) })
 		return give(0, r, err)
 	}
 	keep := total <= f.Budget()/2 // else a pass would only push out what others want
-	trip := f.join(ctx, chunks)
-	defer trip.end()
 	g, ctx := errgroup.WithContext(ctx)
+	joined := f.join(ctx, chunks)
+	defer joined.wait()
 	turns := make([]chan struct{}, len(parts)+1) // closed when it is a chunk's turn
 	for i := range turns {
 		turns[i] = make(chan struct{})
@@ -147,7 +132,7 @@ func (f *File) InOrder(ctx context.Context, parts []Part, fn func(n int, records
 		g.Go(func() (err error) {
 			defer guard.Malformed("mcap", &err)
 			for n := int(next.Add(1)) - 1; n < len(parts) && err == nil; n = int(next.Add(1)) - 1 {
-				r, bad := f.once(ctx, parts[n], keep)
+				r, bad := guard.Value(func() *Records { return f.once(ctx, parts[n], keep, joined.take(n)) })
 				select {
 				case <-turns[n]:
 					err = give(n, r, bad)
@@ -167,27 +152,29 @@ func (f *File) InOrder(ctx context.Context, parts []Part, fn func(n int, records
 const shortRecord = 16 << 10
 
 // once gives the records of a chunk for one pass, through the cache where they are kept there; nil where it is damaged and skipped.
-func (f *File) once(ctx context.Context, p Part, keep bool) (*Records, error) {
+func (f *File) once(ctx context.Context, p Part, keep bool, raw *[]byte) *Records {
 	i := int(p.Chunk)
 	if f.isBad(i) {
-		return nil, nil
+		return nil
 	}
-	get := func(need int64) (*Records, error) {
-		if keep {
-			return f.Records(ctx, i, need)
+	get := func(need int64) *Records {
+		r, err := guard.Value(func() *Records {
+			if keep {
+				return f.records(ctx, i, need, raw)
+			}
+			if r, ok := f.cache.kept.Peek(chunkKey{f, i}); ok && r.all && r.acquire() {
+				return r
+			}
+			return f.read(ctx, i, need, raw)
+		})
+		if raw = nil; err != nil { // read, it is used for others
+			guard.Check(f.pass(err, i))
 		}
-		if r, ok := f.cache.kept.Peek(chunkKey{f, i}); ok && r.all && r.acquire() {
-			return r, nil
-		}
-		r, err := f.read(ctx, i, need)
-		if err != nil {
-			return nil, f.pass(err, i)
-		}
-		return r, nil
+		return r
 	}
-	r, err := get(int64(p.Last) + max(shortRecord, f.longest.Load()))
+	r := get(int64(p.Last) + max(shortRecord, f.longest.Load()))
 	if r == nil || r.beyond(p.Last) == 0 {
-		return r, err
+		return r
 	}
 	// Longer than any before it: the rest of the chunk is wanted too.
 	f.longest.Store(max(f.longest.Load(), r.beyond(p.Last)))
@@ -195,53 +182,25 @@ func (f *File) once(ctx context.Context, p Part, keep bool) (*Records, error) {
 	return get(0)
 }
 
-// Attachment is a file inside the file.
-type Attachment struct {
-	Log, Create     int64
-	Name, MediaType string
-	Data            []byte
-}
-
 // content reads a record outside of chunks.
-func (f *File) content(ctx context.Context, p Place, op Op, limit int64) ([]byte, error) {
+func (f *File) content(ctx context.Context, p Place, op Op, limit int64) []byte {
 	if p.Length > limit {
-		return nil, tooLarge(p.Offset, fmt.Sprintf("a record of at most %d bytes", limit), fmt.Sprint(p.Length))
+		guard.Fail(tooLarge(p.Offset, fmt.Sprintf("a record of at most %d bytes", limit), fmt.Sprint(p.Length)))
 	}
 	b := make([]byte, p.Length)
-	if err := f.r.ReadAt(ctx, b, p.Offset); err != nil {
-		return nil, err
-	}
+	guard.Check(f.r.ReadAt(ctx, b, p.Offset))
 	if Op(b[0]) != op || le64(b[1:]) != uint64(p.Length-headSize) {
-		return nil, malformed(p.Offset, "an index points at another record", fmt.Sprintf("opcode %02x, %d bytes", byte(op), p.Length-headSize), fmt.Sprintf("opcode %02x, %d bytes", b[0], le64(b[1:])))
+		guard.Fail(malformed(p.Offset, "an index points at another record", fmt.Sprintf("opcode %02x, %d bytes", byte(op), p.Length-headSize), fmt.Sprintf("opcode %02x, %d bytes", b[0], le64(b[1:]))))
 	}
-	return b[headSize:], nil
-}
-
-// ReadAttachment reads an attachment.
-func (f *File) ReadAttachment(ctx context.Context, p Place) (*Attachment, error) {
-	b, err := f.content(ctx, p, OpAttachment, f.lim.Chunk)
-	if err != nil {
-		return nil, err
-	}
-	c := cursor{b: b}
-	a := &Attachment{Log: int64(c.u64()), Create: int64(c.u64()), Name: c.str(), MediaType: c.str()}
-	if a.Data = c.take(int(c.i64())); c.bad {
-		return nil, short(p.Offset, "attachment", len(b))
-	}
-	return a, nil
+	return b[headSize:]
 }
 
 // ReadMetadata reads a metadata record.
-func (f *File) ReadMetadata(ctx context.Context, p Place) (map[string]string, error) {
-	b, err := f.content(ctx, p, OpMetadata, f.lim.Chunk)
-	if err != nil {
-		return nil, err
-	}
-	c := cursor{b: b}
+func (f *File) ReadMetadata(ctx context.Context, p Place) (_ map[string]string, err error) {
+	defer guard.Malformed("mcap", &err)
+	c := parse(f.content(ctx, p, OpMetadata, f.lim.Chunk), p.Offset, "metadata")
 	c.str()
 	m := c.strings()
-	if c.bad {
-		return nil, short(p.Offset, "metadata", len(b))
-	}
+	c.end()
 	return m, nil
 }

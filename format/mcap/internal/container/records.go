@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Op is the opcode of a record.
@@ -68,11 +69,8 @@ type Message struct {
 
 // Statistics are what the writer says of the file.
 type Statistics struct {
-	Messages, Start, End  uint64
-	Schemas, Channels     uint32
-	Attachments, Metadata uint32
-	Chunks                uint32
-	PerChannel            map[uint16]uint64
+	Messages   uint64
+	PerChannel map[uint16]uint64
 }
 
 // Place is where an attachment or a metadata record lies.
@@ -81,10 +79,24 @@ type Place struct {
 	Name           string
 }
 
-// cursor takes fields off the content of a record. The first field that is not there sets bad, and zeros follow.
+// cursor takes fields off the content of a record. The first field that is not there sets bad, and zeros follow; end says so.
 type cursor struct {
-	b   []byte
-	bad bool
+	b    []byte
+	bad  bool
+	off  int64 // of the record in the file
+	what string
+	size int
+}
+
+func parse(b []byte, off int64, what string) *cursor {
+	return &cursor{b: b, off: off, what: what, size: len(b)}
+}
+
+// end fails where a field was not there.
+func (c *cursor) end() {
+	if c.bad {
+		guard.Fail(malformed(c.off, "a "+c.what+" record ends before its fields do, or has a number above 2^63-1", "", fmt.Sprintf("%d bytes of content", c.size)))
+	}
 }
 
 func (c *cursor) take(n int) []byte {
@@ -97,26 +109,17 @@ func (c *cursor) take(n int) []byte {
 	return v
 }
 
-func (c *cursor) u16() uint16 {
-	if v := c.take(2); v != nil {
-		return binary.LittleEndian.Uint16(v)
+// number takes a little-endian number of so many bytes.
+func (c *cursor) number(size int) (v uint64) {
+	for i, b := range c.take(size) {
+		v |= uint64(b) << (8 * i)
 	}
-	return 0
+	return v
 }
 
-func (c *cursor) u32() uint32 {
-	if v := c.take(4); v != nil {
-		return binary.LittleEndian.Uint32(v)
-	}
-	return 0
-}
-
-func (c *cursor) u64() uint64 {
-	if v := c.take(8); v != nil {
-		return binary.LittleEndian.Uint64(v)
-	}
-	return 0
-}
+func (c *cursor) u16() uint16 { return uint16(c.number(2)) }
+func (c *cursor) u32() uint32 { return uint32(c.number(4)) }
+func (c *cursor) u64() uint64 { return c.number(8) }
 
 // i64 takes a number that must fit int64.
 func (c *cursor) i64() int64 {
@@ -161,90 +164,74 @@ func malformed(off int64, msg, want, got string) error {
 	return e
 }
 
-func short(off int64, what string, have int) error {
-	return malformed(off, "a "+what+" record ends before its fields do, or has a number above 2^63-1", "", fmt.Sprintf("%d bytes of content", have))
+func parseSchema(b []byte, off int64) *Schema {
+	c := parse(b, off, "schema")
+	s := &Schema{ID: c.u16(), Name: c.str(), Encoding: c.str(), Data: c.str()}
+	if c.end(); s.ID == 0 {
+		guard.Fail(malformed(off, "schema id", "1 or more", "0"))
+	}
+	return s
 }
 
-func parseSchema(b []byte, off int64) (*Schema, error) {
-	c := cursor{b: b}
-	s := &Schema{ID: c.u16(), Name: c.str(), Encoding: c.str()}
-	s.Data = c.str()
-	if c.bad {
-		return nil, short(off, "schema", len(b))
-	}
-	if s.ID == 0 {
-		return nil, malformed(off, "schema id", "1 or more", "0")
-	}
-	return s, nil
-}
-
-func parseChannel(b []byte, off int64) (*Channel, error) {
-	c := cursor{b: b}
+func parseChannel(b []byte, off int64) *Channel {
+	c := parse(b, off, "channel")
 	h := &Channel{ID: c.u16(), Schema: c.u16(), Topic: c.str(), Encoding: c.str(), Metadata: c.strings()}
-	if c.bad {
-		return nil, short(off, "channel", len(b))
-	}
-	return h, nil
+	c.end()
+	return h
 }
 
 // parseMessage reads a message in place. Times above int64 are an error here, at the border.
 func parseMessage(m *Message, b []byte, off int64) error {
 	if len(b) < messageFix {
-		return short(off, "message", len(b))
+		c := cursor{bad: true, off: off, what: "message", size: len(b)}
+		return guard.Try(c.end)
 	}
-	log, publish := binary.LittleEndian.Uint64(b[6:]), binary.LittleEndian.Uint64(b[14:])
+	log, publish := le64(b[6:]), le64(b[14:])
 	if log > maxTime {
 		return malformed(off, "log time", "at most 2^63-1 ns", fmt.Sprint(log))
 	}
 	if publish > maxTime {
 		return malformed(off, "publish time", "at most 2^63-1 ns", fmt.Sprint(publish))
 	}
-	*m = Message{Channel: binary.LittleEndian.Uint16(b), Sequence: binary.LittleEndian.Uint32(b[2:]), Log: int64(log), Publish: int64(publish), Data: b[messageFix:]}
+	*m = Message{Channel: binary.LittleEndian.Uint16(b), Sequence: le32(b[2:]), Log: int64(log), Publish: int64(publish), Data: b[messageFix:]}
 	return nil
 }
 
-func parseStatistics(b []byte, off int64) (*Statistics, error) {
-	c := cursor{b: b}
+func parseStatistics(b []byte, off int64) *Statistics {
+	c := parse(b, off, "statistics")
 	s := &Statistics{Messages: c.u64()}
-	s.Schemas = uint32(c.u16())
-	s.Channels, s.Attachments, s.Metadata, s.Chunks = c.u32(), c.u32(), c.u32(), c.u32()
-	s.Start, s.End = c.u64(), c.u64()
+	c.take(2 + 4*4 + 2*8) // schemas, channels, attachments, metadata records, chunks, the first and the last time
 	in := cursor{b: c.run(10)}
-	if c.bad {
-		return nil, short(off, "statistics", len(b))
-	}
+	c.end()
 	s.PerChannel = make(map[uint16]uint64, len(in.b)/10)
 	for len(in.b) > 0 {
 		id := in.u16()
 		s.PerChannel[id] = in.u64()
 	}
-	return s, nil
+	return s
 }
 
 // parseChunkIndex reads what the summary says of a chunk. Sizes are checked by the caller.
-func parseChunkIndex(b []byte, off int64) (*Chunk, error) {
-	c := cursor{b: b}
+func parseChunkIndex(b []byte, off int64) *Chunk {
+	c := parse(b, off, "chunk index")
 	k := &Chunk{Start: c.i64(), End: c.i64(), Offset: c.i64(), Length: c.i64()}
 	c.run(10) // where the message index of each channel begins: they lie one behind the other
 	k.IndexLength = c.i64()
 	comp := c.str()
-	if k.Compressed, k.Size = c.i64(), c.i64(); c.bad {
-		return nil, short(off, "chunk index", len(b))
-	}
-	var err error
-	k.Compression, err = parseCompression(comp, off)
-	return k, err
+	k.Compressed, k.Size = c.i64(), c.i64()
+	c.end()
+	k.Compression = parseCompression(comp, off)
+	return k
 }
 
 // parsePlace reads an attachment index (two times, a size, name, type) or a metadata index (name).
-func parsePlace(op Op, b []byte, off int64) (Place, error) {
-	c := cursor{b: b}
+func parsePlace(op Op, b []byte, off int64) Place {
+	c := parse(b, off, "index")
 	p := Place{Offset: c.i64(), Length: c.i64()}
 	if op == OpAttachmentIndex {
 		c.take(24)
 	}
-	if p.Name = c.str(); c.bad {
-		return p, short(off, "index", len(b))
-	}
-	return p, nil
+	p.Name = c.str()
+	c.end()
+	return p
 }
