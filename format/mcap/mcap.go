@@ -7,13 +7,13 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -28,35 +28,30 @@ func init() {
 
 // Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	s, file, err := bag.Locate(uri, opt, ending)
-	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
-		return false, nil // no folder; who reads files of other kinds says what is wrong
-	}
-	if err != nil {
-		return false, err
-	}
-	defer store.Close(s)
-	if file != "" {
+	return bag.DetectAt(uri, opt, func(s store.Store, file string) bool {
+		if file == "" {
+			if _, err := s.Stat(ctx, "metadata.yaml"); err == nil {
+				return false
+			}
+			_, files, err := list(ctx, s)
+			for _, f := range files {
+				if f.Err == nil {
+					return true
+				}
+				err = cmp.Or(err, f.Err) // a folder called so may be another format's
+			}
+			if !errors.Is(err, robocache.ErrUnsupported) { // a web server does not say what a folder holds
+				guard.Check(err)
+			}
+			return false
+		}
 		_, err := s.Stat(ctx, file)
 		if errors.Is(err, robocache.ErrNotFound) {
-			return false, nil
+			return false
 		}
-		return err == nil, err
-	}
-	if _, err := s.Stat(ctx, "metadata.yaml"); err == nil {
-		return false, nil
-	}
-	_, files, err := list(ctx, s)
-	if errors.Is(err, robocache.ErrUnsupported) {
-		return false, nil // a web server does not say what a folder holds
-	}
-	for _, f := range files {
-		if f.Err == nil {
-			return true, nil
-		}
-		err = cmp.Or(err, f.Err) // a folder called so may be another format's
-	}
-	return false, err
+		guard.Check(err)
+		return true
+	}, ending)
 }
 
 // list gives the MCAP files at the root of a store, in the order of the numbers in their names, also those that are none and cannot be opened.
@@ -86,31 +81,23 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 }
 
 // OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (*Dataset, error) {
-	o, err := bag.ParseOptions(opt)
-	if err != nil {
-		return nil, err
-	}
-	o.Store, o.URI, o.Format, o.Version = s, s.URI(), Name, "0"
+func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
+	defer guard.Malformed("mcap open", &err)
+	o := guard.Must(bag.ParseOptions(opt, s, file, Name))
 	files := []string{file}
-	if file != "" {
-		o.URI = strings.TrimRight(s.URI(), "/") + "/" + file
-	} else if files, _, err = list(ctx, s); err != nil {
-		return nil, err
+	if file == "" {
+		files, _, err = list(ctx, s)
+		guard.Check(err)
 	}
 	if len(files) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no file that ends in .mcap is here"}
 	}
-	scan, _ := strconv.ParseBool(opt.Options["ignore_index"])
-	budget := reader.Budget(opt, 256<<20, 0)
-	sto := StorageOptions{Chunks: NewChunks(budget), Strict: o.Strict, Scan: scan}
+	sto := StorageOptionsOf(o)
 	recs := make([]bag.Recording, len(files))
 	for i, name := range files {
-		recs[i] = bag.Recording{Name: path.Clean(name), Open: func(ctx context.Context) (bag.Storage, error) {
-			r, err := s.Open(ctx, name)
-			if err != nil {
-				return nil, err
-			}
+		recs[i] = bag.Recording{Name: path.Clean(name), Open: func(ctx context.Context) (_ bag.Storage, err error) {
+			defer guard.Malformed("mcap open", &err)
+			r := guard.Must(s.Open(ctx, name))
 			st, err := OpenStorage(ctx, r, name, sto)
 			if err != nil {
 				r.Close()

@@ -28,12 +28,17 @@ type StorageOptions struct {
 	Scan   bool    // the summary is not believed: the file is scanned
 }
 
+// StorageOptionsOf are those that follow from a dataset's options.
+func StorageOptionsOf(o bag.Options) StorageOptions {
+	return StorageOptions{Chunks: NewChunks(o.Budget), Strict: o.Strict, Scan: o.IgnoreIndex}
+}
+
 // Storage is an MCAP file as a recording.
 type Storage struct {
 	file   *container.File
 	name   string
 	topics []*topic
-	infos  []bag.TopicInfo
+	list   bag.Topics
 
 	mu    sync.Mutex
 	ready bool // places are made
@@ -52,18 +57,10 @@ var _ bag.Storage = (*Storage)(nil)
 // OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
 func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
 	defer guard.File("mcap open", name, &err)
-	f, err := container.Open(ctx, file, container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan})
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": name})
-	}
+	defer guard.In("file", name)
+	f := guard.Must(container.Open(ctx, file, container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan}))
 	s = &Storage{file: f, name: name}
-	if !counted(f) {
-		// Without counts a channel only the index knows how many messages there are.
-		if _, err := f.Index(ctx); err != nil {
-			return nil, robocache.At(err, robocache.Where{"file": name})
-		}
-	}
-	s.list(ctx)
+	s.listTopics(ctx)
 	return s, nil
 }
 
@@ -82,50 +79,37 @@ func counted(f *container.File) bool {
 	return sum == f.Statistics.Messages
 }
 
-// list joins the channels of one topic and type: several publishers of a topic have a channel each.
-func (s *Storage) list(ctx context.Context) {
+// listTopics joins the channels of one topic and type: several publishers of a topic have a channel each.
+func (s *Storage) listTopics(ctx context.Context) {
 	f := s.file
-	ids := make([]uint16, 0, len(f.Channels))
-	for id := range f.Channels {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
 	counts := map[uint16]int64{}
 	if counted(f) {
 		for id, n := range f.Statistics.PerChannel {
 			counts[id] = int64(min(n, 1<<40))
 		}
-	} else if ix, err := f.Index(ctx); err == nil {
-		for id, c := range ix.Channels {
+	} else {
+		// Without counts a channel only the index knows how many messages there are.
+		for id, c := range guard.Must(f.Index(ctx)).Channels {
 			counts[id] = int64(c.Len())
 		}
 	}
-	type key struct{ name, typ, encoding string }
-	at := map[key]int{}
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(f.Channels)) {
 		c := f.Channels[id]
-		sc := f.Schemas[c.Schema]
-		k := key{name: c.Topic, encoding: c.Encoding}
-		if sc != nil {
-			k.typ = sc.Name
+		info := bag.TopicInfo{Name: c.Topic, Encoding: c.Encoding, Metadata: c.Metadata, Publish: true, Sequence: true, Latched: bag.Latched(c.Metadata["offered_qos_profiles"])}
+		if sc := f.Schemas[c.Schema]; sc != nil {
+			info.Type, info.SchemaEncoding, info.SchemaText = sc.Name, sc.Encoding, sc.Data
 		}
-		i, ok := at[k]
-		if !ok {
-			i = len(s.infos)
-			at[k] = i
-			info := bag.TopicInfo{Name: c.Topic, Type: k.typ, Encoding: c.Encoding, Metadata: c.Metadata, Publish: true, Sequence: true, Latched: bag.Latched(c.Metadata["offered_qos_profiles"])}
-			if sc != nil {
-				info.SchemaEncoding, info.SchemaText = sc.Encoding, sc.Data
-			}
-			s.infos, s.topics = append(s.infos, info), append(s.topics, &topic{})
+		i := s.list.Add(info)
+		if i == len(s.topics) {
+			s.topics = append(s.topics, &topic{})
 		}
-		s.infos[i].Messages += counts[id]
+		s.list.Infos[i].Messages += counts[id]
 		s.topics[i].channels = append(s.topics[i].channels, id)
 	}
 }
 
 // Topics lists the topics.
-func (s *Storage) Topics() []bag.TopicInfo { return s.infos }
+func (s *Storage) Topics() []bag.TopicInfo { return s.list.Infos }
 
 // File gives the container, for doctor.
 func (s *Storage) File() *container.File { return s.file }
@@ -186,7 +170,7 @@ func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m
 			w.to = t.Len()
 		}
 		if w.from < 0 || w.to > t.Len() || w.from > w.to {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.infos[w.topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", t.Len()), Got: fmt.Sprintf("%d to %d", w.from, w.to)}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.list.Infos[w.topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", t.Len()), Got: fmt.Sprintf("%d to %d", w.from, w.to)}
 		}
 		from := w.from
 		for i := from + 1; i < w.to; i++ {
@@ -248,7 +232,7 @@ func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn
 					err = fn(w.topic, i, &out)
 				}
 				if err != nil {
-					failed[w.topic] = robocache.At(err, robocache.Where{"file": s.name, "stream": s.infos[w.topic].Name, "index": i})
+					failed[w.topic] = robocache.At(err, robocache.Where{"file": s.name, "stream": s.list.Infos[w.topic].Name, "index": i})
 				}
 			}
 		}
@@ -278,9 +262,7 @@ func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
 			break
 		}
 		m, err := s.file.ReadMetadata(ctx, p)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"file": s.name})
-		}
+		guard.Check(robocache.At(err, robocache.Where{"file": s.name}))
 		for k, v := range m {
 			notes[p.Name+"."+k] = v
 		}

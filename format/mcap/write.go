@@ -2,6 +2,7 @@ package mcap
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,14 +40,14 @@ var WriteOptions = map[string]string{
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
 	defer guard.File("mcap write", dst, &err)
 	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
-	guard.Check(w.options())
-	guard.Check(w.choose())
+	w.options()
+	w.choose()
 	eps := reader.Episodes(opt.Episodes, w.info.Episodes)
 	w.pool = video.NewPool(256 << 20)
 	defer w.pool.Close()
 	w.lib = video.LibraryOf(src)
-	guard.Check(w.findPackets(ctx, eps))
-	guard.Check(w.describe())
+	w.findPackets(ctx, eps)
+	w.describe()
 	w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(eps)...)
 	folder, single := dst, ""
 	if len(eps) == 1 && bag.Named(dst, ending) {
@@ -61,27 +62,22 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	guard.Check(free(ctx, st, single))
 	if single == "" {
 		// Each file is whole or not there, but a folder of them would open with those that a kill left.
-		guard.Check(mark(ctx, st))
+		guard.Check(guard.Must(st.Create(ctx, unfinished)).Commit())
 	}
-	if err := w.all(ctx, st, eps, single); err != nil {
+	if err := guard.Try(func() { w.all(ctx, st, eps, single) }); err != nil {
 		if single == "" {
 			_ = st.Remove(context.WithoutCancel(ctx), unfinished)
 		}
 		return nil, err
 	}
 	if single == "" {
-		return w.report, st.Remove(ctx, unfinished)
+		guard.Check(st.Remove(ctx, unfinished))
 	}
 	return w.report, nil
 }
 
 // unfinished lies in a folder while recordings are written into it.
 const unfinished = ".robocache-unfinished"
-
-func mark(ctx context.Context, st store.Writable) error {
-	m := guard.Must(st.Create(ctx, unfinished))
-	return m.Commit()
-}
 
 // free says that the destination holds nothing that would be overwritten or mixed up with what is written.
 func free(ctx context.Context, st store.Store, single string) error {
@@ -119,7 +115,7 @@ type writing struct {
 	report *robocache.WriteReport
 }
 
-func (w *writing) options() error {
+func (w *writing) options() {
 	w.images, w.compression, w.chunk = "png", container.Zstd, 1<<20
 	w.opt.Options = robocache.CurrentOptions(w.opt.Options)
 	for k, v := range w.opt.Options {
@@ -138,19 +134,18 @@ func (w *writing) options() error {
 			n, err := strconv.Atoi(v)
 			w.chunk, ok = n, err == nil && n >= 1024 && n <= 128<<20
 		default:
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "unknown option " + strconv.Quote(k), Hint: "known: chunk, compression, images, video"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "unknown option " + strconv.Quote(k), Hint: "known: chunk, compression, images, video"})
 		}
 		if !ok {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "option " + k, Want: WriteOptions[k], Got: strconv.Quote(v)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "option " + k, Want: WriteOptions[k], Got: strconv.Quote(v)})
 		}
 	}
 	// Who says what frames become means images.
 	w.copies = w.opt.Options["video"] == "copy" || w.opt.Options["video"] == "" && w.opt.Options["images"] == ""
-	return nil
 }
 
 // choose settles topic, type and layout of each stream.
-func (w *writing) choose() error {
+func (w *writing) choose() {
 	taken := map[string]bool{bag.TaskTopic: w.info.Feature("task") == nil}
 	for i := range w.info.Features {
 		f := w.info.Features[i]
@@ -166,14 +161,13 @@ func (w *writing) choose() error {
 	}
 	for _, k := range w.opt.Keys {
 		if w.info.Feature(k) == nil {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"stream": k}, Msg: "no such stream"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"stream": k}, Msg: "no such stream"})
 		}
 	}
-	return nil
 }
 
 // describe makes the note of what messages do not say.
-func (w *writing) describe() error {
+func (w *writing) describe() {
 	note := bag.Layout{Format: w.info.Format, FPS: w.info.FPS, Robot: w.info.Robot, Clock: w.info.Clock}
 	for i := range w.streams {
 		t := &w.streams[i]
@@ -187,9 +181,7 @@ func (w *writing) describe() error {
 		note.Streams = append(note.Streams, bag.LayoutStream{Topic: t.topic, Feature: kept, Colour: t.colour})
 	}
 	note.Number(w.info.Tasks)
-	b, err := json.Marshal(note)
-	w.dataset = string(b)
-	return err
+	w.dataset = string(guard.Must(json.Marshal(note)))
 }
 
 // topicOf is the topic of a key: "." becomes "/", and what a ROS name cannot hold "_".
@@ -215,15 +207,11 @@ func topicOf(key string, taken map[string]bool) string {
 }
 
 // all writes the episodes, several at a time. What was written goes again where one fails.
-func (w *writing) all(ctx context.Context, st store.Writable, eps []int, single string) (err error) {
-	threads := w.opt.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
+func (w *writing) all(ctx context.Context, st store.Writable, eps []int, single string) {
 	var written []string
 	done := 0
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(threads)
+	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
 	for i, ep := range eps {
 		g.Go(func() (err error) {
 			defer guard.Malformed("mcap write", &err)
@@ -257,9 +245,8 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, single 
 		for _, name := range written {
 			_ = st.Remove(context.WithoutCancel(ctx), name)
 		}
-		return err
+		guard.Fail(err)
 	}
-	return nil
 }
 
 // file writes one episode.

@@ -137,18 +137,16 @@ func (s *source) rowsAt() int {
 }
 
 // message gives the next message; it stays good until the next batch.
-func (s *source) message(ctx context.Context) ([]byte, error) {
+func (s *source) message(ctx context.Context) []byte {
 	if s.next >= s.from+len(s.batch) {
 		n := min(s.rowsAt(), len(s.times)-s.next)
 		s.from, s.batch = s.next, s.batch[:0]
-		if err := s.fill(ctx, reader.Rows(s.ep, s.from, s.from+n)); err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
-		}
+		guard.Check(robocache.At(s.fill(ctx, reader.Rows(s.ep, s.from, s.from+n)), robocache.Where{"stream": s.feature.Key}))
 		if len(s.batch) != n {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"stream": s.feature.Key}, Want: fmt.Sprintf("%d rows", n), Got: fmt.Sprint(len(s.batch))}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"stream": s.feature.Key}, Want: fmt.Sprintf("%d rows", n), Got: fmt.Sprint(len(s.batch))})
 		}
 	}
-	return s.batch[s.next-s.from], nil
+	return s.batch[s.next-s.from]
 }
 
 func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
@@ -166,7 +164,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 		w := f.RowBytes()
 		data := make([]byte, w*len(rows))
 		guard.Check(src.Gather(ctx, f.Key, rows, data))
-		valid := guard.Must(s.valid(ctx, rows))
+		valid := s.valid(ctx, rows)
 		shape := f.Shape
 		if len(shape) == 0 {
 			shape = []int{1}
@@ -186,9 +184,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a ragged stream of a dataset without GatherRagged"}
 		}
 		data, counts, err := r.GatherRagged(ctx, f.Key, rows)
-		if err != nil {
-			return err
-		}
+		guard.Check(err)
 		w := f.Elements() * f.DType.Size()
 		at := 0
 		for i, n := range counts {
@@ -200,9 +196,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 			} else {
 				m, err = ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...), nil, part)
 			}
-			if err != nil {
-				return err
-			}
+			guard.Check(err)
 			s.batch = append(s.batch, m)
 		}
 		return nil
@@ -210,25 +204,25 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 	if s.how == asPackets {
 		return s.packets(ctx, rows)
 	}
-	return s.images(ctx, rows)
+	s.images(ctx, rows)
+	return nil
 }
 
-func (s *source) valid(ctx context.Context, rows []robocache.Row) ([]uint8, error) {
+func (s *source) valid(ctx context.Context, rows []robocache.Row) []uint8 {
 	m, ok := s.w.src.(robocache.Masker)
 	if !ok || !s.feature.Masked {
-		return nil, nil
+		return nil
 	}
 	v := make([]uint8, len(rows))
-	return v, m.Valid(ctx, s.feature.Key, rows, v)
+	guard.Check(m.Valid(ctx, s.feature.Key, rows, v))
+	return v
 }
 
-func (s *source) images(ctx context.Context, rows []robocache.Row) error {
+func (s *source) images(ctx context.Context, rows []robocache.Row) {
 	refs := make([]robocache.FrameRef, len(rows))
-	if err := s.w.src.Frames(ctx, s.feature.Key, rows, refs); err != nil {
-		return err
-	}
+	guard.Check(s.w.src.Frames(ctx, s.feature.Key, rows, refs))
 	add := func(i int, ref *robocache.FrameRef) error {
-		m, err := s.frame(ref, ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key})
+		m, err := guard.Value(func() []byte { return s.frame(ref, ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key}) })
 		s.batch = append(s.batch, m)
 		return err
 	}
@@ -242,7 +236,7 @@ func (s *source) images(ctx context.Context, rows []robocache.Row) error {
 		spec.Pixel = video.Gray16
 		raw.Channels, raw.DType = 1, robocache.Uint16
 	}
-	return video.EachFrame(ctx, s.w.lib, refs, video.Each{Pool: s.w.pool}, func(at []int, pic video.Frame) (err error) {
+	guard.Check(video.EachFrame(ctx, s.w.lib, refs, video.Each{Pool: s.w.pool}, func(at []int, pic video.Frame) (err error) {
 		if pic == nil {
 			return add(at[0], &refs[at[0]])
 		}
@@ -256,11 +250,11 @@ func (s *source) images(ctx context.Context, rows []robocache.Row) error {
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // image makes the message of an image. All of a stream's are of one type: the first one's.
-func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
+func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) []byte {
 	compressed := ref.Raw == nil || s.w.images != "raw"
 	if s.typ == "" {
 		s.typ = typeImage
@@ -271,20 +265,18 @@ func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
 	switch {
 	case ref.Missing:
 		if s.typ == typeCompressed {
-			return ros2.EncodeCompressedImage(nil, h, "png", nil), nil
+			return ros2.EncodeCompressedImage(nil, h, "png", nil)
 		}
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a missing image among raw ones", Hint: "write with images=png"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a missing image among raw ones", Hint: "write with images=png"})
 	case s.typ == typeImage && ref.Raw != nil:
-		return ros2.EncodeImage(nil, h, ref.Raw)
+		return guard.Must(ros2.EncodeImage(nil, h, ref.Raw))
 	case ref.Raw != nil && s.w.images == "jpeg" && ref.Raw.DType == robocache.Uint8:
 		b, err := asJPEG(ref.Raw)
-		return ros2.EncodeCompressedImage(nil, h, "jpeg", b), err
+		guard.Check(err)
+		return ros2.EncodeCompressedImage(nil, h, "jpeg", b)
 	}
-	b, err := video.EncodeImage(ref)
-	if err != nil {
-		return nil, err
-	}
-	return ros2.EncodeCompressedImage(nil, h, "", b), nil
+	b := guard.Must(video.EncodeImage(ref))
+	return ros2.EncodeCompressedImage(nil, h, "", b)
 }
 
 func asJPEG(r *robocache.Raw) ([]byte, error) {
@@ -307,7 +299,7 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 	defer guard.Malformed("mcap", &err)
 	schemas := map[string]uint16{}
 	var list []*source
-	task := guard.Must(w.task(ctx, ep))
+	task := w.task(ctx, ep)
 	if task != nil {
 		list = append(list, task)
 	}
@@ -332,9 +324,9 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 		}
 		guard.Check(ctx.Err())
 		s := list[best]
-		data := guard.Must(s.message(ctx))
+		data := s.message(ctx)
 		if !s.made {
-			guard.Check(s.begin(cw))
+			s.begin(cw)
 		}
 		at := s.times[s.next]
 		guard.Check(robocache.At(cw.Message(&container.Message{Channel: s.channel, Sequence: sequence[best], Log: at, Publish: at, Data: data}), robocache.Where{"stream": s.feature.Key, "row": s.next}))
@@ -356,46 +348,39 @@ const latchedQoS = `- history: 1
 `
 
 // begin adds schema and channel of a stream.
-func (s *source) begin(cw *container.Writer) error {
+func (s *source) begin(cw *container.Writer) {
 	id, ok := s.schemas[s.typ]
 	if !ok {
 		text, known := ros2.SchemaText(s.typ)
 		if !known {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "no text of the type " + s.typ}
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "no text of the type " + s.typ})
 		}
-		var err error
-		if id, err = cw.Schema(s.typ, "ros2msg", text); err != nil {
-			return err
-		}
+		id = guard.Must(cw.Schema(s.typ, "ros2msg", text))
 		s.schemas[s.typ] = id
 	}
-	meta := map[string]string(nil)
+	var meta map[string]string
 	if s.feature.Latched {
 		meta = map[string]string{"offered_qos_profiles": latchedQoS}
 	}
-	var err error
-	s.channel, err = cw.Channel(id, s.topic, "cdr", meta)
+	s.channel = guard.Must(cw.Channel(id, s.topic, "cdr", meta))
 	s.made = true
-	return err
 }
 
 // task is the task as a topic: a message where the text changes. nil where the dataset says nothing, or has a stream of that name.
-func (w *writing) task(ctx context.Context, ep int) (*source, error) {
+func (w *writing) task(ctx context.Context, ep int) *source {
 	if w.info.Feature("task") != nil {
-		return nil, nil
+		return nil
 	}
 	timestamps, err := w.src.Times(ctx, ep, "")
 	if err != nil || len(timestamps) == 0 {
-		return nil, err
+		guard.Check(err)
+		return nil
 	}
 	s := &source{target: &target{topic: bag.TaskTopic, how: asText, typ: typeString, feature: robocache.Feature{Key: "task", Kind: robocache.KindText}}, w: w, ep: ep, typ: typeString}
 	const step = 4096
 	last, said := "", false
 	for at := 0; at < len(timestamps); at += step {
-		texts, err := w.src.Text(ctx, "task", reader.Rows(ep, at, min(at+step, len(timestamps))))
-		if err != nil {
-			return nil, err
-		}
+		texts := guard.Must(w.src.Text(ctx, "task", reader.Rows(ep, at, min(at+step, len(timestamps)))))
 		for i, text := range texts {
 			if text != last || !said && text != "" {
 				s.times = append(s.times, timestamps[at+i])
@@ -405,7 +390,7 @@ func (w *writing) task(ctx context.Context, ep int) (*source, error) {
 		}
 	}
 	if !said {
-		return nil, nil
+		return nil
 	}
-	return s, nil
+	return s
 }

@@ -16,7 +16,7 @@ import (
 const provenPackets = 32
 
 // findPackets settles which cameras are copied as packets: those of which every episode can be. A topic has one type in all files of a dataset.
-func (w *writing) findPackets(ctx context.Context, eps []int) error {
+func (w *writing) findPackets(ctx context.Context, eps []int) {
 	for i := range w.streams {
 		t := &w.streams[i]
 		if t.feature.Kind != robocache.KindVideo || !w.copies || w.lib == nil || t.feature.Depth != nil || t.feature.DType != robocache.Uint8 {
@@ -31,7 +31,8 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 			case err == nil:
 			case ctx.Err() != nil || !errors.Is(err, robocache.ErrUnsupported):
 				if ctx.Err() != nil || !w.opt.SkipBad {
-					return robocache.At(err, robocache.Where{"episode": ep, "stream": t.feature.Key})
+					guard.Check(robocache.At(err, robocache.Where{"episode": ep, "stream": t.feature.Key}))
+					return
 				}
 			default:
 				if not++; why == nil {
@@ -48,17 +49,14 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 			t.how, t.typ = asPackets, ros2.CompressedVideoType
 		}
 	}
-	return nil
 }
 
 // framesOf gives where the frames of an episode lie.
-func (w *writing) framesOf(ctx context.Context, t *target, ep int) ([]robocache.FrameRef, error) {
-	n, err := robocache.RowsIn(ctx, w.src, ep, &t.feature)
-	if err != nil {
-		return nil, err
-	}
+func (w *writing) framesOf(ctx context.Context, t *target, ep int) []robocache.FrameRef {
+	n := guard.Must(robocache.RowsIn(ctx, w.src, ep, &t.feature))
 	refs := make([]robocache.FrameRef, n)
-	return refs, w.src.Frames(ctx, t.feature.Key, reader.Rows(ep, 0, n), refs)
+	guard.Check(w.src.Frames(ctx, t.feature.Key, reader.Rows(ep, 0, n), refs))
+	return refs
 }
 
 // provePackets is ErrUnsupported where the frames of an episode are not a run of packets that decode from the first on, each to the frame of its row.
@@ -67,7 +65,7 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 	no := func(format string, args ...any) error {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: fmt.Sprintf(format, args...)}
 	}
-	refs := guard.Must(w.framesOf(ctx, t, ep))
+	refs := w.framesOf(ctx, t, ep)
 	var file *video.File
 	var entry *video.SampleEntry
 	var form *video.Elementary

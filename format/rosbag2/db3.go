@@ -24,7 +24,7 @@ type db3 struct {
 	file   robocache.Ranged
 	name   string
 	db     *sqlite.DB
-	infos  []bag.TopicInfo
+	list   bag.Topics
 	topics []db3Topic
 	bytes  int64
 	found  []robocache.Finding
@@ -45,20 +45,14 @@ func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte
 	where := robocache.Where{"file": name}
 	file = ahead(file, name, kept)
 	db, err := sqlite.Open(ctx, file, wal)
-	if err != nil {
-		return nil, robocache.At(err, where)
-	}
+	guard.Check(robocache.At(err, where))
 	s = &db3{file: file, name: name, db: db}
 	if wal != nil {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-closed", Where: where, Count: int64(db.LogPages()),
 			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(db.LogPages()) + " pages were read from the log", Hint: "open and close the file once with sqlite3"})
 	}
 	err = db.Use(ctx, func(c *sqlite.Conn) error {
-		numbers, err := s.list(c)
-		if err != nil {
-			return err
-		}
-		return s.index(ctx, c, numbers)
+		return guard.Try(func() { s.index(ctx, c, s.readTopics(c)) })
 	})
 	if err != nil {
 		db.Close()
@@ -73,32 +67,29 @@ const maxTopics = 65535
 func (s *db3) Remote() bool { return store.Remote(s.file) }
 
 // need checks that a table is there and has some columns, and gives all of its columns.
-func need(c *sqlite.Conn, table string, columns ...string) ([]string, error) {
-	have, err := c.Columns(table)
-	if err != nil {
-		return nil, err
-	}
+func need(c *sqlite.Conn, table string, columns ...string) []string {
+	have := guard.Must(c.Columns(table))
 	if len(have) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the database has no table " + table, Hint: "a rosbag2 recording has the tables topics and messages"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the database has no table " + table, Hint: "a rosbag2 recording has the tables topics and messages"})
 	}
 	for _, name := range columns {
 		if !hasColumn(have, name) {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table " + table + " has no column " + name}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table " + table + " has no column " + name})
 		}
 	}
-	return have, nil
+	return have
 }
 
 func hasColumn(columns []string, name string) bool {
 	return slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) })
 }
 
-// list reads the topics and their definitions: number in the file → position in infos.
-func (s *db3) list(c *sqlite.Conn) (map[int64]int, error) {
+// readTopics reads the topics and their definitions: number in the file → position in infos.
+func (s *db3) readTopics(c *sqlite.Conn) map[int64]int {
 	type definition struct{ encoding, text string }
 	defs := map[string]definition{}
-	if _, err := need(c, "message_definitions", "topic_type", "encoding", "encoded_message_definition"); err == nil {
-		err := c.Query("SELECT topic_type, encoding, encoded_message_definition FROM message_definitions", func(r *sqlite.Row) error {
+	if guard.Try(func() { need(c, "message_definitions", "topic_type", "encoding", "encoded_message_definition") }) == nil {
+		guard.Check(c.Query("SELECT topic_type, encoding, encoded_message_definition FROM message_definitions", func(r *sqlite.Row) error {
 			for k := range 3 {
 				if len(r.ColumnRawText(k)) > 4<<20 {
 					return nil // no definition is that long
@@ -108,23 +99,15 @@ func (s *db3) list(c *sqlite.Conn) (map[int64]int, error) {
 				defs[r.ColumnText(0)] = definition{r.ColumnText(1), r.ColumnText(2)}
 			}
 			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+		}))
 	}
-	columns, err := need(c, "topics", "id", "name", "type", "serialization_format")
-	if err != nil {
-		return nil, err
-	}
+	columns := need(c, "topics", "id", "name", "type", "serialization_format")
 	qos := "''"
 	if hasColumn(columns, "offered_qos_profiles") {
 		qos = "offered_qos_profiles"
 	}
 	numbers := map[int64]int{}
-	type key struct{ name, typ, encoding string }
-	known := map[key]int{}
-	return numbers, c.Query("SELECT id, name, type, serialization_format, "+qos+" FROM topics", func(r *sqlite.Row) error {
+	guard.Check(c.Query("SELECT id, name, type, serialization_format, "+qos+" FROM topics", func(r *sqlite.Row) error {
 		if r.ColumnType(0) != sqlite3.INTEGER || len(numbers) >= maxTopics {
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rosbag2", Msg: "topics without a number, or more than " + strconv.Itoa(maxTopics)}
 		}
@@ -136,42 +119,39 @@ func (s *db3) list(c *sqlite.Conn) (map[int64]int, error) {
 			}
 			v[k] = r.ColumnText(k + 1)
 		}
-		k := key{v[0], v[1], v[2]}
-		n, ok := known[k]
-		if !ok {
-			n = len(s.infos)
-			known[k] = n
-			info := bag.TopicInfo{Name: v[0], Type: v[1], Encoding: v[2], Latched: bag.Latched(v[3]), Metadata: map[string]string{"offered_qos_profiles": v[3]}}
-			if d := defs[v[1]]; d.text != "" {
-				info.SchemaEncoding, info.SchemaText = d.encoding, d.text
-				if _, err := ros2.ParseSchema(d.encoding, v[1], d.text); err != nil {
-					if _, ok := ros2.KnownSchema(v[1]); ok {
-						info.SchemaEncoding, info.SchemaText = "", ""
-						s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "schema-unreadable", Where: robocache.Where{"file": s.name, "topic": v[0]},
-							Message: "the definition of " + v[1] + " in the file is not readable, the common type of that name is taken: " + err.Error()})
-					}
-				}
-			}
-			s.infos = append(s.infos, info)
+		n := s.list.Add(bag.TopicInfo{Name: v[0], Type: v[1], Encoding: v[2], Latched: bag.Latched(v[3]), Metadata: map[string]string{"offered_qos_profiles": v[3]}})
+		if n == len(s.topics) {
 			s.topics = append(s.topics, db3Topic{})
+			if d := defs[v[1]]; d.text != "" {
+				s.describe(&s.list.Infos[n], d.encoding, d.text)
+			}
 		}
 		numbers[id] = n
 		s.topics[n].ids = append(s.topics[n].ids, id)
 		return nil
-	})
+	}))
+	return numbers
+}
+
+// describe takes a topic's definition as the file has it, unless that cannot be read and its type is a common one.
+func (s *db3) describe(info *bag.TopicInfo, encoding, text string) {
+	_, err := ros2.ParseSchema(encoding, info.Type, text)
+	if _, known := ros2.KnownSchema(info.Type); err == nil || !known {
+		info.SchemaEncoding, info.SchemaText = encoding, text
+		return
+	}
+	s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "schema-unreadable", Where: robocache.Where{"file": s.name, "topic": info.Name},
+		Message: "the definition of " + info.Type + " in the file is not readable, the common type of that name is taken: " + err.Error()})
 }
 
 // index reads the time and number of every message.
-func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) error {
-	columns, err := need(c, "messages", "topic_id", "timestamp", "data")
-	if err != nil {
-		return err
-	}
+func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) {
+	columns := need(c, "messages", "topic_id", "timestamp", "data")
 	if hasColumn(columns, "rowid") {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table messages has a column of its own named rowid"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table messages has a column of its own named rowid"})
 	}
 	lost, high, first := int64(0), int64(0), true
-	err = c.Query("SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED", func(r *sqlite.Row) error {
+	err := c.Query("SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED", func(r *sqlite.Row) error {
 		row := r.ColumnInt64(0)
 		if !first && row <= high { // else a page that stands many times in the tree would be read as often
 			return &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the rows of the table messages are not in their order"}
@@ -187,26 +167,23 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 		s.bytes += r.ColumnInt64(3)
 		return nil
 	})
-	if err != nil && (errors.Is(err, robocache.ErrMalformed) && ctx.Err() == nil) && s.rows() > 0 {
+	if errors.Is(err, robocache.ErrMalformed) && ctx.Err() == nil && s.rows() > 0 {
 		// What the tree gave before the damage is whole: a cut file keeps its first part.
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityError, Code: "damaged", Where: robocache.Where{"file": s.name}, Count: int64(s.rows()),
 			Message: "the file is damaged: the messages before the damage are read: " + err.Error(), Hint: "fetch the file again, or use sqlite3 .recover"})
 		err = nil
 	}
-	if err != nil {
-		return err
-	}
+	guard.Check(err)
 	if lost > 0 {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityError, Code: "lost-messages", Where: robocache.Where{"file": s.name}, Count: lost, Message: "messages of topics that the file does not list, or without a time"})
 	}
 	for k := range s.topics {
 		tp := &s.topics[k]
-		s.infos[k].Messages = int64(len(tp.log))
+		s.list.Infos[k].Messages = int64(len(tp.log))
 		if !slices.IsSorted(tp.log) {
 			sort.Stable(tp)
 		}
 	}
-	return nil
 }
 
 func (s *db3) rows() int {
@@ -224,7 +201,7 @@ func (t *db3Topic) Swap(i, j int) {
 	t.row[i], t.row[j] = t.row[j], t.row[i]
 }
 
-func (s *db3) Topics() []bag.TopicInfo { return s.infos }
+func (s *db3) Topics() []bag.TopicInfo { return s.list.Infos }
 
 func (s *db3) Index(_ context.Context, topic int) (*bag.Index, error) {
 	return &bag.Index{Log: s.topics[topic].log}, nil
@@ -296,7 +273,7 @@ func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn fun
 		}
 	}
 	fail := func(r ref, err error) {
-		failed[r.topic] = robocache.At(err, robocache.Where{"file": s.name, "topic": s.infos[r.topic].Name, "index": r.i})
+		failed[r.topic] = robocache.At(err, robocache.Where{"file": s.name, "topic": s.list.Infos[r.topic].Name, "index": r.i})
 		delete(left, r.topic)
 	}
 	var list []string

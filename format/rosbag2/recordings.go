@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -33,64 +35,50 @@ const packed = ".zstd"
 // splitName is the name of a split: stem_number.ending.
 var splitName = regexp.MustCompile(`^(.*)_(\d{1,9})\.(db3|mcap)(\.zstd)?$`)
 
-// storageFile says whether a name is that of a storage file.
-func storageFile(name string) bool {
-	name = strings.TrimSuffix(name, packed)
-	return strings.HasSuffix(name, ".db3") || strings.HasSuffix(name, ".mcap")
+// storageName says whether a name is that of a storage file, or of metadata.
+func storageName(name string) bool {
+	plain := strings.TrimSuffix(name, packed)
+	return path.Base(name) == metadataName || strings.HasSuffix(plain, ".db3") || strings.HasSuffix(plain, ".mcap")
 }
 
 // find lists the recordings below a store, and the links that may hide others.
 func find(ctx context.Context, s store.Store) (out []recording, links []store.Entry, err error) {
-	entries, links, err := store.Files(ctx, s, "", func(name string) bool { return path.Base(name) == metadataName || storageFile(name) })
+	defer guard.Malformed("rosbag2 open", &err)
+	entries, links, err := store.Files(ctx, s, "", storageName)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		// A web server does not say what a folder holds: its metadata does.
-		r, err := withMetadata(ctx, s, "", nil)
-		if err != nil {
-			return nil, nil, err
-		}
+		r := withMetadata(ctx, s, "", nil)
 		if r == nil {
 			return nil, nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 metadata.yaml is here"}
 		}
 		return []recording{*r}, nil, nil
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	folders := map[string][]string{}
-	meta := map[string]bool{}
+	guard.Check(err)
+	folders, meta := map[string][]string{}, map[string]bool{}
 	for _, e := range entries {
 		dir, base := path.Split(e.Name)
 		dir = strings.TrimSuffix(dir, "/")
+		files := folders[dir]
 		if base == metadataName {
 			meta[dir] = true
 		} else if e.Size > 0 || e.Err != nil {
-			folders[dir] = append(folders[dir], base)
+			files = append(files, base)
 		}
+		folders[dir] = files
 	}
-	dirs := make([]string, 0, len(folders))
-	for d := range folders {
-		dirs = append(dirs, d)
-	}
-	for d := range meta {
-		if folders[d] == nil {
-			dirs = append(dirs, d)
-		}
-	}
-	slices.SortFunc(dirs, natural.Compare)
-	for _, dir := range dirs {
+	for _, dir := range slices.SortedFunc(maps.Keys(folders), natural.Compare) {
 		files := folders[dir]
 		slices.SortFunc(files, natural.Compare)
+		var r *recording
 		if meta[dir] {
-			r, err := withMetadata(ctx, s, dir, files)
-			if err != nil {
-				return nil, nil, robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)})
-			}
-			if r != nil {
-				out = append(out, *r)
-				continue
-			}
+			err := guard.Try(func() { r = withMetadata(ctx, s, dir, files) })
+			guard.Check(robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)}))
 		}
-		out = append(out, byStem(dir, files)...)
+		if r != nil {
+			out = append(out, *r)
+		} else {
+			out = append(out, byStem(dir, files)...)
+		}
 	}
 	return out, links, nil
 }
@@ -129,28 +117,26 @@ func plain(files []string) []string {
 
 // withMetadata makes the recording of a folder with metadata.yaml; nil where that is none of rosbag2's. there are the storage files of
 // the folder, nil where that is not known.
-func withMetadata(ctx context.Context, s store.Store, dir string, there []string) (*recording, error) {
+func withMetadata(ctx context.Context, s store.Store, dir string, there []string) *recording {
 	text, err := store.ReadFile(ctx, s, path.Join(dir, metadataName), metadataLimit)
 	if errors.Is(err, robocache.ErrNotFound) {
-		return nil, nil
+		return nil
 	}
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	folder := path.Base(dir)
 	if dir == "" {
 		folder = path.Base(strings.TrimRight(s.URI(), "/"))
 	}
-	m, err := parseMetadata(text, folder)
-	if err != nil || m == nil {
-		return nil, err
+	m := guard.Must(parseMetadata(text, folder))
+	if m == nil {
+		return nil
 	}
 	r := &recording{name: dir, meta: m}
 	if dir == "" {
 		r.name = metadataName
 	}
 	if m.compression != "" && m.compression != "zstd" {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "compression " + strconv.Quote(clip(m.compression)) + " is not read", Hint: "zstd is"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "compression " + strconv.Quote(clip(m.compression)) + " is not read", Hint: "zstd is"})
 	}
 	there = plain(there)
 	listed := map[string]bool{}
@@ -164,7 +150,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 				name = n
 				break
 			} else if !errors.Is(err, robocache.ErrNotFound) {
-				return nil, err
+				guard.Fail(err)
 			}
 		}
 		if name == "" {
@@ -182,7 +168,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 				Message: "metadata.yaml does not list the file: it is read", Hint: "ros2 bag reindex"})
 		}
 	}
-	return r, nil
+	return r
 }
 
 // openOptions are the choices of opening a recording.
@@ -265,8 +251,8 @@ func (m *metadata) apply(s *split, name string) {
 		s.notes["ros_distro"] = m.distro
 	}
 	var n int64
-	for k := range s.infos {
-		info := &s.infos[k]
+	for k := range s.list.Infos {
+		info := &s.list.Infos[k]
 		n += info.Messages
 		for _, t := range m.topics {
 			if t.name == info.Name && t.typ == info.Type && bag.Latched(t.qos) {
@@ -285,34 +271,27 @@ const walLimit = 1 << 30
 // openFile opens one storage file by what its first bytes say.
 func openFile(ctx context.Context, s store.Store, name string, opt openOptions) (_ bag.Storage, err error) {
 	defer guard.Malformed("rosbag2", &err)
-	var f robocache.Ranged
-	f = guard.Must(s.Open(ctx, name))
-	kept := false
+	f := guard.Must(s.Open(ctx, name))
+	var open io.Closer = f // what is closed where this fails
 	defer func() {
-		if !kept {
-			f.Close()
+		if open != nil {
+			open.Close()
 		}
 	}()
-	head := make([]byte, min(16, f.Size()))
-	guard.Check(f.ReadAt(ctx, head, 0))
-	if len(head) >= 4 && string(head[:4]) == "\x28\xb5\x2f\xfd" {
-		u := guard.Must(unpack(ctx, f, name))
-		if err := f.Close(); err != nil {
-			u.Close()
-			return nil, err
-		}
-		f = u
-		head = make([]byte, min(16, f.Size()))
-		guard.Check(f.ReadAt(ctx, head, 0))
+	head := headOf(ctx, f)
+	if isZstd(head) {
+		packed := f
+		f = guard.Must(unpack(ctx, packed, name))
+		open = f
+		guard.Check(packed.Close())
+		head = headOf(ctx, f)
 	}
 	var out bag.Storage
 	if sqlite.IsDB(head) {
 		var wal []byte
 		if e, err := s.Stat(ctx, name+"-wal"); err == nil {
-			if wal = []byte{}; e.Size == 0 {
-				// A close takes the log away, also one without a page.
-			} else if wal, err = store.ReadFile(ctx, s, name+"-wal", walLimit); err != nil {
-				return nil, err
+			if wal = []byte{}; e.Size > 0 { // a close takes the log away, also one without a page
+				wal = guard.Must(store.ReadFile(ctx, s, name+"-wal", walLimit))
 			}
 		}
 		out = guard.Must(openDB3(ctx, f, name, wal, opt.blocks))
@@ -322,21 +301,17 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 		}
 		return nil, err
 	}
-	kept = true
-	squeezed, err := compressedMessages(ctx, out)
-	if err != nil {
-		out.Close()
-		return nil, err
+	open = out
+	if compressedMessages(ctx, out) {
+		out = &zstdMessages{Storage: out}
 	}
-	if squeezed {
-		return &zstdMessages{Storage: out}, nil
-	}
+	open = nil
 	return out, nil
 }
 
 // compressedMessages looks at the first message of the file's smallest topic: a zstd frame begins as no CDR message does. The metadata's
 // word is not needed, and is missing where a recorder was killed.
-func compressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error) {
+func compressedMessages(ctx context.Context, s bag.Storage) (yes bool) {
 	best := -1
 	infos := s.Topics()
 	for k := range infos {
@@ -345,14 +320,15 @@ func compressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error
 		}
 	}
 	if best < 0 {
-		return false, nil
+		return false
 	}
-	err = s.Messages(ctx, best, 0, 1, func(_ int, m *bag.Message) error {
-		yes = len(m.Data) >= 4 && string(m.Data[:4]) == "\x28\xb5\x2f\xfd"
+	err := s.Messages(ctx, best, 0, 1, func(_ int, m *bag.Message) error {
+		yes = isZstd(m.Data)
 		return nil
 	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, robocache.ErrTemporary) {
-		return false, nil // who reads it meets it again
+		return false // who reads it meets it again
 	}
-	return yes, err
+	guard.Check(err)
+	return yes
 }

@@ -1,6 +1,7 @@
 package rosbag2
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,72 +31,67 @@ var endings = []string{".db3", ".db3" + packed}
 
 // Detect says whether uri is a db3 file, or a folder with a rosbag2 metadata.yaml or db3 files, at its root or in folders of it.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	s, file, err := bag.Locate(uri, opt, endings...)
-	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer store.Close(s)
-	if file != "" {
-		return isDB3(ctx, s, file)
-	}
-	text, err := store.ReadFile(ctx, s, metadataName, metadataLimit)
-	if err == nil {
-		return strings.Contains(string(text), "rosbag2_bagfile_information"), nil
-	}
-	if !errors.Is(err, robocache.ErrNotFound) {
-		return false, err
-	}
-	entries, _, err := store.Files(ctx, s, "", func(name string) bool {
-		return path.Base(name) == metadataName || storageFile(name)
-	})
-	if errors.Is(err, robocache.ErrUnsupported) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	var odd error
-	for _, e := range entries {
-		if odd = cmp.Or(odd, e.Err); e.Err == nil && !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
-			return false, nil // a folder of MCAP files, without metadata: format mcap
+	return bag.DetectAt(uri, opt, func(s store.Store, file string) bool {
+		if file != "" {
+			return isDB3(ctx, s, file)
 		}
-	}
-	for _, e := range entries {
-		switch dir, base := path.Split(e.Name); {
-		case e.Err != nil: // another file tells
-		case strings.HasSuffix(strings.TrimSuffix(base, packed), ".db3"):
-			return isDB3(ctx, s, e.Name)
-		case base == metadataName && strings.Count(dir, "/") <= 2:
-			text, err := store.ReadFile(ctx, s, e.Name, metadataLimit)
-			if err != nil {
-				return false, err
-			}
-			if strings.Contains(string(text), "rosbag2_bagfile_information") {
-				return true, nil
+		ours, err := ownMetadata(ctx, s, metadataName)
+		if !errors.Is(err, robocache.ErrNotFound) {
+			guard.Check(err)
+			return ours
+		}
+		entries, _, err := store.Files(ctx, s, "", storageName)
+		if errors.Is(err, robocache.ErrUnsupported) {
+			return false
+		}
+		guard.Check(err)
+		var odd error
+		for _, e := range entries {
+			if odd = cmp.Or(odd, e.Err); e.Err == nil && !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
+				return false // a folder of MCAP files, without metadata: format mcap
 			}
 		}
-	}
-	return false, odd
+		for _, e := range entries {
+			switch dir, base := path.Split(e.Name); {
+			case e.Err != nil: // another file tells
+			case strings.HasSuffix(strings.TrimSuffix(base, packed), ".db3"):
+				return isDB3(ctx, s, e.Name)
+			case base == metadataName && strings.Count(dir, "/") <= 2:
+				if guard.Must(ownMetadata(ctx, s, e.Name)) {
+					return true
+				}
+			}
+		}
+		guard.Check(odd)
+		return false
+	}, endings...)
 }
 
-func isDB3(ctx context.Context, s store.Store, name string) (bool, error) {
+// ownMetadata says whether a metadata.yaml is one of rosbag2.
+func ownMetadata(ctx context.Context, s store.Store, name string) (bool, error) {
+	text, err := store.ReadFile(ctx, s, name, metadataLimit)
+	return strings.Contains(string(text), "rosbag2_bagfile_information"), err
+}
+
+func isDB3(ctx context.Context, s store.Store, name string) bool {
 	f, err := s.Open(ctx, name)
 	if errors.Is(err, robocache.ErrNotFound) {
-		return false, nil
+		return false
 	}
-	if err != nil {
-		return false, err
-	}
+	guard.Check(err)
 	defer f.Close()
-	head := make([]byte, min(16, f.Size()))
-	if err := f.ReadAt(ctx, head, 0); err != nil {
-		return false, err
-	}
-	return sqlite.IsDB(head) || strings.HasSuffix(name, packed) && strings.HasPrefix(string(head), "\x28\xb5\x2f\xfd"), nil
+	head := headOf(ctx, f)
+	return sqlite.IsDB(head) || strings.HasSuffix(name, packed) && isZstd(head)
 }
+
+// headOf gives the first bytes of a file.
+func headOf(ctx context.Context, f robocache.Ranged) []byte {
+	head := make([]byte, min(16, f.Size()))
+	guard.Check(f.ReadAt(ctx, head, 0))
+	return head
+}
+
+func isZstd(b []byte) bool { return bytes.HasPrefix(b, []byte("\x28\xb5\x2f\xfd")) }
 
 // Dataset is an open set of rosbag2 recordings.
 type Dataset = bag.Dataset
@@ -108,15 +104,12 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 // OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
 	defer guard.File("rosbag2 open", s.URI(), &err)
-	o := guard.Must(bag.ParseOptions(opt))
-	o.Store, o.URI, o.Format = s, s.URI(), Name
-	var all []recording
+	o := guard.Must(bag.ParseOptions(opt, s, file, Name))
 	var links []store.Entry
-	if file != "" {
-		o.URI = strings.TrimRight(s.URI(), "/") + "/" + file
-		all = []recording{{name: file, files: []string{file}}}
-	} else if all, links, err = find(ctx, s); err != nil {
-		return nil, err
+	all := []recording{{name: file, files: []string{file}}}
+	if file == "" {
+		all, links, err = find(ctx, s)
+		guard.Check(err)
 	}
 	if len(all) == 0 && len(links) > 0 {
 		return nil, links[0].Err
@@ -124,13 +117,10 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	if len(all) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 recording is here", Hint: "a recording has a metadata.yaml, or files that end in .db3"}
 	}
-	o.Version = "0"
 	if m := all[0].meta; m != nil {
 		o.Version = strconv.Itoa(m.version)
 	}
-	scan, _ := strconv.ParseBool(opt.Options["ignore_index"])
-	budget := reader.Budget(opt, 256<<20, 0)
-	oo := openOptions{strict: o.Strict, blocks: newLastBlocks(budget), mcap: mcap.StorageOptions{Chunks: mcap.NewChunks(budget), Strict: o.Strict, Scan: scan}}
+	oo := openOptions{strict: o.Strict, blocks: newLastBlocks(o.Budget), mcap: mcap.StorageOptionsOf(o)}
 	recs := make([]bag.Recording, len(all))
 	for k := range all {
 		r := &all[k]

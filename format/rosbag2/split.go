@@ -15,7 +15,7 @@ import (
 // split is the files of one recording as one (B4).
 type split struct {
 	parts  []bag.Storage
-	infos  []bag.TopicInfo
+	list   bag.Topics
 	topics []*splitTopic
 	found  []robocache.Finding
 	notes  map[string]string
@@ -35,25 +35,19 @@ var _ bag.Storage = (*split)(nil)
 // join makes one recording of several. Close closes the parts.
 func join(parts []bag.Storage) *split {
 	s := &split{parts: parts}
-	type key struct{ name, typ, encoding string }
-	known := map[key]int{}
 	for p, part := range parts {
 		for t, info := range part.Topics() {
-			k := key{info.Name, info.Type, info.Encoding}
-			n, ok := known[k]
-			if !ok {
-				n = len(s.infos)
-				known[k] = n
-				info.Metadata = maps.Clone(info.Metadata)
-				s.infos = append(s.infos, info)
-				s.infos[n].Messages = 0 // summed below
+			n := s.list.Add(info)
+			own := &s.list.Infos[n]
+			if n == len(s.topics) {
+				own.Metadata, own.Messages = maps.Clone(info.Metadata), 0 // summed below
 				s.topics = append(s.topics, &splitTopic{in: slices.Repeat([]int{-1}, len(parts))})
 			}
-			if s.infos[n].SchemaText == "" {
-				s.infos[n].SchemaText, s.infos[n].SchemaEncoding = info.SchemaText, info.SchemaEncoding
+			if own.SchemaText == "" {
+				own.SchemaText, own.SchemaEncoding = info.SchemaText, info.SchemaEncoding
 			}
-			s.infos[n].Latched = s.infos[n].Latched || info.Latched
-			s.infos[n].Messages += info.Messages
+			own.Latched = own.Latched || info.Latched
+			own.Messages += info.Messages
 			s.topics[n].in[p] = t
 		}
 	}
@@ -113,7 +107,7 @@ func ordered(v []int64, order []int32) []int64 {
 	return out
 }
 
-func (s *split) Topics() []bag.TopicInfo { return s.infos }
+func (s *split) Topics() []bag.TopicInfo { return s.list.Infos }
 
 func (s *split) Index(ctx context.Context, topic int) (*bag.Index, error) {
 	t, err := s.topic(ctx, topic)

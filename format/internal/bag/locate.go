@@ -1,12 +1,14 @@
 package bag
 
 import (
+	"errors"
 	"net/url"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -22,6 +24,18 @@ func OpenAt(uri string, opt robocache.OpenOptions, open func(s store.Store, file
 		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	return d, nil
+}
+
+// DetectAt asks is for a store and a file in it, or "" for a folder. Where nothing is, it is no format's; who reads files of other kinds says what is wrong.
+func DetectAt(uri string, opt robocache.OpenOptions, is func(s store.Store, file string) bool, endings ...string) (ok bool, err error) {
+	defer guard.Malformed("detect", &err)
+	s, file, err := Locate(uri, opt, endings...)
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
+		return false, nil
+	}
+	guard.Check(err)
+	defer store.Close(s)
+	return is(s, file), nil
 }
 
 // Locate opens the store of a URI: of a folder with file "", or of a file with one of these endings by its folder and name.

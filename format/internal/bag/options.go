@@ -4,9 +4,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -40,9 +42,12 @@ var Known = map[string]string{
 	"ignore_index": "true: the summary of the files is not believed, they are scanned",
 }
 
-// ParseOptions reads the options of a format over recordings.
-func ParseOptions(open robocache.OpenOptions) (Options, error) {
-	o := Options{Budget: open.MemoryBudget, Map: open.Map}
+// ParseOptions reads the options of a format over recordings, of the file in a store, or with file "" of its root.
+func ParseOptions(open robocache.OpenOptions, s store.Store, file, format string) (Options, error) {
+	o := Options{Budget: reader.Budget(open, defaultBudget, 0), Map: open.Map, Store: s, URI: s.URI(), Format: format, Version: "0"}
+	if file != "" {
+		o.URI = strings.TrimRight(o.URI, "/") + "/" + file
+	}
 	all := map[string]string{}
 	if open.Map != nil {
 		maps.Copy(all, open.Map.Options)

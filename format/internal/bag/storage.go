@@ -49,6 +49,27 @@ type TopicInfo struct {
 	Metadata       map[string]string
 }
 
+// Topics lists topics: of one name, type and encoding there is one.
+type Topics struct {
+	Infos []TopicInfo
+	at    map[[3]string]int
+}
+
+// Add gives the place of a topic, which is that of one added before where it is the same.
+func (l *Topics) Add(info TopicInfo) (place int) {
+	k := [3]string{info.Name, info.Type, info.Encoding}
+	place, ok := l.at[k]
+	if !ok {
+		if l.at == nil {
+			l.at = map[[3]string]int{}
+		}
+		place = len(l.Infos)
+		l.at[k] = place
+		l.Infos = append(l.Infos, info)
+	}
+	return place
+}
+
 // Index is the times of a topic's messages, in log-time order.
 type Index struct {
 	Log     []int64 // ns, not decreasing
