@@ -52,6 +52,9 @@ type Workload struct {
 	FramesOut string `json:"frames_out,omitempty"`
 	OrderOut  string `json:"order_out,omitempty"`
 
+	HZ   float64 `json:"hz,omitempty"` // whole trajectories as Rows rows of this rate (load_sequences.py)
+	Rows int     `json:"rows,omitempty"`
+
 	Files   []string       `json:"files,omitempty"`   // decode
 	Pattern string         `json:"pattern,omitempty"` // decode: sequential (every frame of every file), random (Count single frames)
 	Count   int            `json:"count,omitempty"`   // decode: frames; read: windows

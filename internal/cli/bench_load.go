@@ -23,6 +23,8 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f.IntVar(&w.BatchSize, "batch-size", 32, "samples a batch (scenarios: --batch-sizes)")
 	f.IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes (scenarios: their own number, at most one a core)")
 	f.IntVar(&w.Epochs, "epochs", 1, "measure so many whole epochs, after one that is not, instead of a window of seconds")
+	f.IntVar(&w.Rows, "rows", 0, "whole trajectories of a robomimic file with timestamps: so many rows of each, at --hz; runners robocache and torch")
+	f.Float64Var(&w.HZ, "hz", 50, "the grid of --rows")
 	f.StringVar(&w.Video, "video", "one", "cameras: one, all or none")
 	f.IntVar(&w.Window, "window", 0, "frames and rows a window (0: single)")
 	f.BoolVar(&w.Float32, "float32", false, "float32 images (default uint8)")
@@ -64,12 +66,13 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 		Example: `  robocache bench load ./my_dataset
   robocache bench load ./my_dataset --scenarios all --duration 60s --repeats 5 --out report --explain
   robocache bench load ./my_dataset --scenario mmap_local --runners engine,robocache --batch-sizes 16,32,64,128,256 --out report
-  robocache bench load ./my_dataset --runners engine,robocache,lerobot --epochs 1 --repeats 5`,
+  robocache bench load ./my_dataset --runners engine,robocache,lerobot --epochs 1 --repeats 5
+  robocache bench load ./robots.hdf5 --rows 200 --hz 50 --batch-size 64 --runners robocache,torch`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.URI = args[0]
 			names = append(names, more...)
-			if cmd.Flags().Changed("epochs") {
+			if cmd.Flags().Changed("epochs") || w.Rows > 0 {
 				if len(names) > 0 || explain {
 					return misuse("--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)")
 				}
@@ -198,6 +201,11 @@ func thisNode(out string) (*bench.Node, error) {
 // loadEpochs compares runners over whole epochs.
 func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) error {
 	w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
+	if w.Rows > 0 {
+		return f.run(cmd, &bench.Report{Name: "load", Title: "bench load, whole trajectories", Unit: "trajectories", Workload: map[string]any{"load": w}}, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
+			return bench.RunSequences(cmd.Context(), f.runners, w, tools, f.repeats, f.timeout, log)
+		})
+	}
 	return f.run(cmd, &bench.Report{Name: "load", Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
 		return bench.RunLoad(cmd.Context(), f.runners, w, tools, f.repeats, f.timeout, log)
 	})

@@ -46,7 +46,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitFindings
 	case ctx.Err() != nil || errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, robocache.ErrMisuse), strings.HasPrefix(err.Error(), "unknown command"), strings.Contains(err.Error(), "arg(s)"), strings.HasPrefix(err.Error(), "required flag"):
+	case errors.Is(err, robocache.ErrMisuse), strings.HasPrefix(err.Error(), "unknown command"), strings.Contains(err.Error(), "arg(s)"), strings.HasPrefix(err.Error(), "required flag"), strings.HasPrefix(err.Error(), "if any flags in the group"):
 		return exitMisuse // of cobra's own words: it has no error type for these
 	}
 	_, code := robocache.ClassOf(err)
