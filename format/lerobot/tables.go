@@ -114,6 +114,9 @@ func (t *tables) blame(err error, file int32) error {
 
 // footer gives the parsed footer of a data file.
 func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err error) {
+	if v, ok := t.cache.Peek(unit{file: file, col: unitFooter}); ok { // of every window of a batch: without a closure
+		return v.(*tableFile), nil
+	}
 	defer guard.Malformed("lerobot footer", &err)
 	return t.cache.Load(ctx, unit{file: file, col: unitFooter}, func() (any, int64) {
 		h := t.open(ctx, file)
@@ -160,6 +163,9 @@ func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile
 
 // fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the group first.
 func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeUnit) any {
+	if v, ok := t.cache.Peek(key); ok {
+		return v
+	}
 	return t.cache.Load(ctx, key, func() (v any, size int64) {
 		t.prove(ctx, f, key.file, int(key.group))
 		h := t.open(ctx, key.file)
