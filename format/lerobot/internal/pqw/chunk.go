@@ -5,16 +5,19 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"math/bits"
 	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
+	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // PageBytes ends a page; the reference's readers decode pages whole.
@@ -68,7 +71,7 @@ const keptScratch = 8 * PageBytes
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // add appends a data page of values that have these levels, encoded in body. body is not kept where the column is compressed.
-func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.Encoding, body [][]byte, s *scratch) error {
+func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.Encoding, body [][]byte, s *scratch) {
 	l := c.leaf
 	s.levels = s.levels[:0]
 	for _, v := range []struct {
@@ -80,9 +83,8 @@ func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.
 			continue
 		}
 		var err error
-		if s.runs, err = (&rle.Encoding{BitWidth: bits.Len8(v.top)}).EncodeLevels(s.runs, v.levels); err != nil {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write parquet", Where: robocache.Where{"column": l.path}, Msg: "levels", Err: err}
-		}
+		s.runs, err = (&rle.Encoding{BitWidth: bits.Len8(v.top)}).EncodeLevels(s.runs, v.levels)
+		guard.Check(err)
 		// Version 1 says the length of the levels before them.
 		s.levels = append(binary.LittleEndian.AppendUint32(s.levels, uint32(len(s.runs))), s.runs...)
 		for k := range v.hist {
@@ -97,27 +99,22 @@ func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.
 	h.DataPageHeader.Valid = true
 	h.DataPageHeader.V = format.DataPageHeader{NumValues: int32(len(def)), Encoding: encoding, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
 	at := c.size
-	if err := c.put(&h, append([][]byte{levels}, body...), s); err != nil {
-		return err
-	}
+	c.put(&h, append([][]byte{levels}, body...), s)
 	c.pages = append(c.pages, format.PageLocation{Offset: at - c.first, CompressedPageSize: int32(c.size - at), FirstRowIndex: c.rows})
 	c.rows += int64(rows)
 	c.meta.NumValues += int64(len(def))
 	c.meta.Statistics.NullCount += int64(nulls)
 	b.null = nulls == len(def)
 	c.bounds, c.nulls = append(c.bounds, b), append(c.nulls, int64(nulls))
-	return nil
 }
 
 // put appends a header and a page of parts, compressed where the column is.
-func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
+func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) {
 	plain := 0
 	for _, p := range parts {
 		plain += len(p)
 	}
-	if plain > c.leaf.limit {
-		return c.leaf.tooLarge(plain)
-	}
+	c.leaf.fits(plain)
 	if c.leaf.codec == format.Snappy {
 		s.raw = s.raw[:0]
 		for _, p := range parts {
@@ -138,38 +135,32 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 	}
 	h.UncompressedPageSize, h.CompressedPageSize, h.CRC = int32(plain), int32(size), int32(sum)
 	s.header.Reset()
-	if err := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&s.header)).Encode(h); err != nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write parquet", Where: robocache.Where{"column": c.leaf.path}, Msg: "page header", Err: err}
-	}
+	guard.Check(thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&s.header)).Encode(h))
 	n := s.header.Len()
-	if n+size > c.leaf.limit { // Snappy's form of what does not compress is longer than it
-		return c.leaf.tooLarge(n + size)
-	}
+	c.leaf.fits(n + size) // Snappy's form of what does not compress is longer than it
 	c.parts = append(append(c.parts, bytes.Clone(s.header.Bytes())), parts...)
 	c.size += int64(n + size)
 	c.meta.TotalUncompressedSize += int64(n + plain)
 	c.meta.TotalCompressedSize += int64(n + size)
-	return nil
 }
 
-// tooLarge refuses a page. Pages end at whole rows near PageBytes: one of that size is one row.
-func (l *Leaf) tooLarge(size int) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Where: robocache.Where{"column": strings.Join(l.path, ".")}, Msg: "a row too large for a page of Parquet",
-		Want: fmt.Sprintf("at most %d bytes", l.limit), Got: fmt.Sprint(size), Hint: "leave the stream out, or make its rows smaller"}
+// fits refuses a page that is too large. Pages end at whole rows near PageBytes: one of that size is one row.
+func (l *Leaf) fits(size int) {
+	if size > l.limit {
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Msg: "a row too large for a page of Parquet",
+			Want: fmt.Sprintf("at most %d bytes", l.limit), Got: fmt.Sprint(size), Hint: "leave the stream out, or make its rows smaller"})
+	}
 }
 
 // dictionary begins the chunk with the page of its n distinct values.
-func (c *Chunk) dictionary(n int, plain []byte, s *scratch) error {
+func (c *Chunk) dictionary(n int, plain []byte, s *scratch) {
 	h := format.PageHeader{Type: format.DictionaryPage}
 	h.DictionaryPageHeader.Valid = true
 	h.DictionaryPageHeader.V = format.DictionaryPageHeader{NumValues: int32(n), Encoding: format.Plain}
-	if err := c.put(&h, [][]byte{plain}, s); err != nil {
-		return err
-	}
+	c.put(&h, [][]byte{plain}, s)
 	c.first = c.size
 	c.meta.Encoding = append(c.meta.Encoding, format.RLEDictionary)
 	c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: format.DictionaryPage, Encoding: format.Plain, Count: 1})
-	return nil
 }
 
 // end settles what the pages, all of one encoding, add up to.
@@ -188,4 +179,58 @@ func (c *Chunk) end(encoding format.Encoding) *Chunk {
 		c.meta.Statistics.MinValue, c.meta.Statistics.MaxValue = all.lo, all.hi
 	}
 	return c
+}
+
+// Leaf is a column of a schema.
+type Leaf struct {
+	path       []string
+	where      robocache.Where // of errors
+	kind       parquet.Kind
+	size       int // bytes of a value; 0 = a byte array
+	rep, def   uint8
+	dictionary bool
+	codec      format.CompressionCodec
+	unsigned   bool
+	bounded    bool
+	limit      int // bytes of a page, with its header: Parquet counts them in 31 bits
+}
+
+// Leaves lists the columns of a schema, in file order.
+func Leaves(s *parquet.Schema) ([]*Leaf, error) {
+	var out []*Leaf
+	for _, path := range s.Columns() {
+		c, ok := s.Lookup(path...)
+		if !ok {
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Where: robocache.Where{"column": path}, Msg: "no such column"}
+		}
+		t := c.Node.Type()
+		l := &Leaf{path: path, where: robocache.Where{"column": strings.Join(path, ".")}, kind: t.Kind(), rep: uint8(c.MaxRepetitionLevel), def: uint8(c.MaxDefinitionLevel), codec: format.Snappy, limit: math.MaxInt32}
+		switch l.kind {
+		case parquet.Boolean:
+			l.size = 1
+		case parquet.Int32, parquet.Float:
+			l.size = 4
+		case parquet.Int64, parquet.Double:
+			l.size = 8
+		case parquet.FixedLenByteArray:
+			l.size = t.Length()
+		case parquet.ByteArray:
+		default:
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Where: robocache.Where{"column": path}, Msg: "a column of type " + t.String()}
+		}
+		l.bounded = l.kind != parquet.FixedLenByteArray
+		if lt := t.LogicalType(); lt != nil {
+			if it, ok := lt.Value.(*format.IntType); ok {
+				l.unsigned = !it.IsSigned
+			}
+		}
+		if e := c.Node.Encoding(); e != nil {
+			l.dictionary = e.Encoding() == format.RLEDictionary
+		}
+		if z := c.Node.Compression(); z != nil {
+			l.codec = z.CompressionCodec()
+		}
+		out = append(out, l)
+	}
+	return out, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // File is a Parquet file that is being written, row group by row group.
@@ -24,7 +25,8 @@ type File struct {
 }
 
 // NewFile begins a file. meta is its key-value metadata; by, of a fixed version, says who wrote it.
-func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by string) (*File, error) {
+func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by string) (f *File, err error) {
+	defer guard.Malformed("write parquet", &err)
 	// The library writes the footer of an empty file: schema, orders of columns and metadata come from there.
 	opts := []parquet.WriterOption{schema, parquet.CreatedBy(by, "1", "0")}
 	for k, v := range meta {
@@ -32,22 +34,20 @@ func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by str
 	}
 	var empty bytes.Buffer
 	l := parquet.NewGenericWriter[any](&empty, opts...)
-	if err := l.Close(); err != nil {
-		return nil, unsupported(err)
-	}
+	supported(l.Close())
 	p, err := parquet.OpenFile(bytes.NewReader(empty.Bytes()), int64(empty.Len()))
-	if err != nil {
-		return nil, unsupported(err)
-	}
-	f := &File{out: bufio.NewWriterSize(w, 1<<18), footer: *p.Metadata(), leaves: len(schema.Columns())}
+	supported(err)
+	f = &File{out: bufio.NewWriterSize(w, 1<<18), footer: *p.Metadata(), leaves: len(schema.Columns())}
 	f.footer.RowGroups = nil
 	_, err = f.out.WriteString("PAR1")
 	f.size = 4
 	return f, err
 }
 
-func unsupported(err error) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Msg: "schema", Err: err}
+func supported(err error) {
+	if err != nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Msg: "schema", Err: err})
+	}
 }
 
 // Groups is the number of row groups so far.
@@ -94,47 +94,33 @@ func (f *File) Append(rows int64, chunks []*Chunk) error {
 }
 
 // Close writes the page indexes and the footer; the writer below stays open.
-func (f *File) Close() error {
+func (f *File) Close() (err error) {
+	defer guard.Malformed("write parquet", &err)
 	var b bytes.Buffer
 	enc := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&b))
-	put := func(v any) (at int64, n int32, err error) {
+	put := func(v any) (at int64, n int32) {
 		b.Reset()
-		if err := enc.Encode(v); err != nil {
-			return 0, 0, unsupported(err)
-		}
+		supported(enc.Encode(v))
 		at = f.size
 		f.size += int64(b.Len())
-		_, err = f.out.Write(b.Bytes())
-		return at, int32(b.Len()), err
+		guard.Must(f.out.Write(b.Bytes()))
+		return at, int32(b.Len())
 	}
 	for g, chunks := range f.chunks {
 		for i, c := range chunks {
-			x := c.index()
-			if x == nil {
-				continue
-			}
-			var err error
-			m := &f.footer.RowGroups[g].Columns[i]
-			if m.ColumnIndexOffset, m.ColumnIndexLength, err = put(x); err != nil {
-				return err
+			if x := c.index(); x != nil {
+				m := &f.footer.RowGroups[g].Columns[i]
+				m.ColumnIndexOffset, m.ColumnIndexLength = put(x)
 			}
 		}
 	}
 	for g, chunks := range f.chunks {
 		for i, c := range chunks {
-			var err error
 			m := &f.footer.RowGroups[g].Columns[i]
-			if m.OffsetIndexOffset, m.OffsetIndexLength, err = put(&format.OffsetIndex{PageLocations: c.pages}); err != nil {
-				return err
-			}
+			m.OffsetIndexOffset, m.OffsetIndexLength = put(&format.OffsetIndex{PageLocations: c.pages})
 		}
 	}
-	_, n, err := put(&f.footer)
-	if err != nil {
-		return err
-	}
-	if _, err := f.out.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), "PAR1"...)); err != nil {
-		return err
-	}
+	_, n := put(&f.footer)
+	guard.Must(f.out.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), "PAR1"...)))
 	return f.out.Flush()
 }

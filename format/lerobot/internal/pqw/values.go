@@ -8,6 +8,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Values are the values of a column of one row group, with their levels.
@@ -104,16 +106,15 @@ func (v *Values) at(i int) []byte {
 }
 
 // Encode makes the chunk, and empties the collector.
-func (v *Values) Encode() (*Chunk, error) {
+func (v *Values) Encode() (c *Chunk, err error) {
+	l := v.leaf
+	defer guard.Malformed("write parquet", &err)
+	defer guard.At(l.where)
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	l := v.leaf
-	c := newChunk(l)
+	c = newChunk(l)
 	encoding := format.Plain
-	numbers, err := v.numbered(c, s)
-	if err != nil {
-		return nil, err
-	}
+	numbers := v.numbered(c, s)
 	if numbers != nil {
 		encoding = format.RLEDictionary
 	}
@@ -135,11 +136,7 @@ func (v *Values) Encode() (*Chunk, error) {
 		var body [][]byte
 		switch {
 		case numbers != nil:
-			b, err := new(rle.DictionaryEncoding).EncodeInt32(nil, numbers[first:value])
-			if err != nil {
-				return nil, err
-			}
-			body = [][]byte{b}
+			body = [][]byte{guard.Must(new(rle.DictionaryEncoding).EncodeInt32(nil, numbers[first:value]))}
 		case l.kind == parquet.Boolean:
 			body = [][]byte{packBits(v.plain[first:value])}
 		case l.size > 0:
@@ -150,9 +147,7 @@ func (v *Values) Encode() (*Chunk, error) {
 		if l.size == 0 {
 			c.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(size - 4*(value-first))
 		}
-		if err := c.add(rep[from:to], def[from:to], rows, to-from-(value-first), v.bounds(first, value, numbers), encoding, body, s); err != nil {
-			return nil, err
-		}
+		c.add(rep[from:to], def[from:to], rows, to-from-(value-first), v.bounds(first, value, numbers), encoding, body, s)
 		from = to
 	}
 	*v = Values{leaf: l, rep: rep[:0], def: def[:0]}
@@ -182,13 +177,13 @@ func packBits(v []byte) []byte {
 }
 
 // numbered writes the dictionary and gives the numbers of the values in it; nil where the column has none, or too large a one.
-func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
+func (v *Values) numbered(c *Chunk, s *scratch) []int32 {
 	n := len(v.items)
 	if v.leaf.size > 0 {
 		n = len(v.plain) / v.leaf.size
 	}
 	if !v.leaf.dictionary || n == 0 {
-		return nil, nil
+		return nil
 	}
 	seen := map[string]int32{}
 	numbers := make([]int32, n)
@@ -202,7 +197,7 @@ func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
 		k, ok := seen[string(b)]
 		if !ok {
 			if len(plain)+len(b) > PageBytes {
-				return nil, nil
+				return nil
 			}
 			k = int32(len(seen))
 			seen[string(b)] = k
@@ -213,5 +208,6 @@ func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
 		}
 		numbers[i] = k
 	}
-	return numbers, c.dictionary(len(seen), plain, s)
+	c.dictionary(len(seen), plain, s)
+	return numbers
 }

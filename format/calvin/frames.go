@@ -7,13 +7,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lease"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // member is one array of each frame.
@@ -227,4 +232,136 @@ func (m *member) data(content []byte) []byte {
 	}
 	guard.Check(robocache.At(err, robocache.Where{"member": m.file}))
 	return a.Data
+}
+
+// remoteAtOnce is how many frames are asked for at the same time where each is a request.
+const remoteAtOnce = 16
+
+func (d *Dataset) get(key string, kind robocache.Kind) *stream {
+	s, ok := d.streams[key]
+	if !ok {
+		guard.Fail(op.NoStream(key))
+	}
+	guard.Check(op.Kind(key, s.feature.Kind, kind))
+	return s
+}
+
+// each runs fn for rows on all cores: frames are files of their own.
+func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx context.Context, i int)) {
+	for _, r := range rows {
+		d.checkRow(r)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	if _, local := d.st.(*store.Local); !local {
+		g.SetLimit(max(runtime.GOMAXPROCS(0), remoteAtOnce))
+	}
+	var alone error
+	for i := range rows {
+		one := func() (err error) {
+			defer guard.Malformed("calvin read", &err)
+			guard.Check(ctx.Err())
+			err = guard.Try(func() { fn(ctx, i) })
+			return robocache.At(err, robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index})
+		}
+		if len(rows) > 1 {
+			g.Go(one)
+		} else {
+			alone = one()
+		}
+	}
+	guard.Check(cmp.Or(g.Wait(), alone))
+}
+
+// Gather copies rows of a numeric stream into dst.
+func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+	defer guard.Malformed("calvin gather", &err)
+	s := d.get(key, robocache.KindNumeric)
+	size := s.feature.RowBytes()
+	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
+	if s.member < 0 {
+		for i, r := range rows {
+			d.checkRow(r)
+			d.lang.embedding(d.eps[r.Episode], r.Index, dst[i*size:(i+1)*size])
+		}
+		return nil
+	}
+	m := &d.members[s.member]
+	// What is kept is copied at once; files are opened for the rest alone.
+	var missing []robocache.Row
+	var positions []int
+	for i, r := range rows {
+		d.checkRow(r)
+		if f, ok := d.cache.Peek(d.frameID(d.eps[r.Episode], r.Index)); ok {
+			copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
+			continue
+		}
+		missing, positions = append(missing, r), append(positions, i)
+	}
+	d.each(ctx, missing, func(ctx context.Context, k int) {
+		f, _ := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
+		i := positions[k]
+		copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
+	})
+	return nil
+}
+
+// Frames gives the pixels of images: of stored members they are the file's bytes, as they were read.
+func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+	return d.frames(ctx, key, rows, out, func(n int64) []byte { return make([]byte, n) })
+}
+
+// LeaseFrames is Frames without garbage: pixels lie in memory that is used again after done.
+func (d *Dataset) LeaseFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
+	l := lease.Get()
+	if err := d.frames(ctx, key, rows, out, l.Room); err != nil {
+		l.Done()
+		return nil, err
+	}
+	return l.Done, nil
+}
+
+func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, room func(n int64) []byte) (err error) {
+	defer guard.Malformed("calvin frames", &err)
+	s := d.get(key, robocache.KindImage)
+	guard.Check(op.Room(key, "frames", len(rows), len(out)))
+	raws := make([]robocache.Raw, len(rows))
+	d.each(ctx, rows, func(ctx context.Context, i int) {
+		ft := s.feature
+		raws[i] = robocache.Raw{Pix: d.image(ctx, d.eps[rows[i].Episode], rows[i].Index, s, room), Height: ft.Height, Width: ft.Width, Channels: ft.Channels, DType: ft.DType}
+		out[i] = robocache.FrameRef{Raw: &raws[i]}
+	})
+	return nil
+}
+
+// image gives the pixels of a stream in a frame.
+func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) []byte {
+	f, h := d.open(ctx, e, row, true)
+	defer d.files.Put(h)
+	var content []byte
+	err := guard.Try(func() {
+		content = d.members[s.member].data(guard.Must(f.dir.ByteIn(ctx, h.Value, f.files[s.member], room)))
+	})
+	if err != nil {
+		guard.Fail(robocache.At(err, robocache.Where{"file": d.name(e, row)}))
+	}
+	ft := s.feature
+	size := ft.DType.Size()
+	all, own := len(content)/(ft.Height*ft.Width), ft.Channels*size
+	if all == own {
+		return content
+	}
+	part := room(int64(ft.Height * ft.Width * own))
+	channels(part, content[s.from*size:], all, own)
+	return part
+}
+
+// channels copies width bytes of every step bytes of src.
+func channels(dst, src []byte, step, width int) {
+	for p := 0; p+width <= len(src) && len(dst) >= width; p += step {
+		for i := range width {
+			dst[i] = src[p+i]
+		}
+		dst = dst[width:]
+	}
 }
