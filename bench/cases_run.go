@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // CaseReport is a finished `bench peers` or `bench formats`.
@@ -35,24 +36,18 @@ type CaseResult struct {
 }
 
 // RunCases runs the cases, a family at a time: all runners of its cases in one interleaved run. keep is given what there is after each family.
-func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeout time.Duration, keep func(*CaseReport) error, log func(format string, a ...any)) (*CaseReport, error) {
+func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeout time.Duration, keep func(*CaseReport) error, log func(format string, a ...any)) (p *CaseReport, err error) {
+	defer guard.Malformed("bench "+w.Name, &err)
 	defer w.done()
-	p := &CaseReport{Name: w.Name, Command: w.Command, Cases: cases, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine(w.Revision)}
+	p = &CaseReport{Name: w.Name, Command: w.Command, Cases: cases, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine(w.Revision)}
 	for _, f := range familiesOf(cases) {
 		log("== %s", f.name)
-		field, err := w.Runners(ctx, f.name, runnersOf(cases, f.name))
-		if err != nil {
-			return p, err
-		}
 		n := repeats
 		if f.slow {
 			n = (repeats + 1) / 2
 		}
-		results, err := Run(ctx, field, n, timeout, log)
+		results := guard.Must(Run(ctx, guard.Must(w.Runners(ctx, f.name, runnersOf(cases, f.name))), n, timeout, log))
 		w.done()
-		if err != nil {
-			return p, err
-		}
 		for _, r := range results {
 			for _, o := range r.Runs {
 				maps.Copy(p.Versions, o.Versions)
@@ -61,9 +56,7 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 		p.Families[f.name] = &Report{Title: "bench " + w.Name + ": " + f.name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
 			Workload: map[string]any{"set": f.set, "window": f.window, "image_size": f.size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
 		p.add(f.name, n, results)
-		if err := keep(p); err != nil {
-			return p, err
-		}
+		guard.Check(keep(p))
 	}
 	return p, nil
 }

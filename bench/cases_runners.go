@@ -1,18 +1,22 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
@@ -42,159 +46,151 @@ func (w *CaseWork) done() {
 	w.open = nil
 }
 
-// ours are the loaders of ours: what is changed, and the memory budget, MiB, that each is held to.
-var ours = map[string]struct {
+// runnerOf is how a runner of a family is started: its program, its setting in words (%d is the number of workers), and what its job has beside the family's.
+type runnerOf struct {
+	script  string // a Python runner, or else
+	own     string // a kind of job of this program
 	setting string
-	budget  int
-	change  func(w *Workload)
-}{
-	"robocache":      {"global shuffle", 512, func(*Workload) {}},
-	"robocache-pool": {"pool shuffle, 1 GiB of resident frames", 1536, func(w *Workload) { w.Shuffle, w.PoolSize = "pool", "1GiB" }},
-	"robocache-ram":  {"global shuffle, second epoch from the RAM cache", 4096, func(w *Workload) { w.Cache, w.CacheBudget, w.Warm = "ram", "3584MiB", 2 }},
-	"robocache-disk": {"global shuffle, second epoch from the disk cache", 512, func(w *Workload) { w.Warm = 2 }},
-	"robocache-http": {"global shuffle, over http with 5 ms a request", 512, func(*Workload) {}},
+	job     func(j *Workload)
+	more    map[string]any
+	budget  int // ours: the memory, MiB, that it is held to
+}
+
+// ours are the loaders of ours.
+var ours = map[string]runnerOf{
+	"robocache":      {setting: "global shuffle", budget: 512},
+	"robocache-pool": {setting: "pool shuffle, 1 GiB of resident frames", budget: 1536, job: func(j *Workload) { j.Shuffle, j.PoolSize = "pool", "1GiB" }},
+	"robocache-ram":  {setting: "global shuffle, second epoch from the RAM cache", budget: 4096, job: func(j *Workload) { j.Cache, j.CacheBudget, j.Warm = "ram", "3584MiB", 2 }},
+	"robocache-disk": {setting: "global shuffle, second epoch from the disk cache", budget: 512, job: func(j *Workload) { j.Warm = 2 }},
+	"robocache-http": {setting: "global shuffle, over http with 5 ms a request", budget: 512},
+}
+
+const (
+	workers    = ", %d persistent workers, prefetch 4, one torch thread"
+	streaming  = "StreamingLeRobotDataset from the local folder, "
+	unnumbered = "return_uint8, buffer 1000, no workers"
+)
+
+func alone(j *Workload) { j.Workers = 0 }
+
+// peers are the others, and the limits.
+var peers = map[string]runnerOf{
+	"lerobot":               {script: "load_lerobot.py", setting: "LeRobotDataset, torchcodec, return_uint8" + workers},
+	"lerobot-streaming":     {script: "load_lerobot.py", setting: streaming + unnumbered, job: alone, more: map[string]any{"streaming": true}},
+	"lerobot-streaming-one": {script: "load_lerobot.py", setting: streaming + "the same frames in one mp4, " + unnumbered, job: alone, more: map[string]any{"streaming": true}},
+	"torchcodec":            {script: "load_torchcodec.py", setting: "Dataset over (file, frame), decoders kept open, exact seeking, uint8" + workers},
+	"torchcodec-batched":    {script: "load_torchcodec.py", setting: "the same, a batch's frames in one sorted call a file", more: map[string]any{"batched": true}},
+	"pyav-pool":             {script: "load_pyav.py", setting: "PyAV decodes whole episodes in %d threads into a pool of 6, uint8"},
+	"pyav-ram":              {script: "load_pyav.py", setting: "the plain pool with all frames in RAM, warm, %d threads, uint8", job: func(j *Workload) { j.Warm = 2 }, more: map[string]any{"ram": true}},
+	"robomimic":             {script: "load_robomimic.py", setting: "SequenceDataset, hdf5_cache_mode=low_dim, no workers (two cost more), one torch thread", job: alone, more: map[string]any{"cache_mode": "low_dim"}},
+	"robomimic-all":         {script: "load_robomimic.py", setting: "SequenceDataset, hdf5_cache_mode=all, no workers (two cost more), one torch thread", job: alone, more: map[string]any{"cache_mode": "all"}},
+	"decode-floor":          {own: "decode", setting: "limit: one thread, no loader; decoders kept open; random", job: func(j *Workload) { j.Pattern = "random" }},
+	"decode-sequential":     {own: "decode", setting: "limit: one thread, no loader; decoders kept open; sequential", job: func(j *Workload) { j.Pattern = "sequential" }},
+	"memcpy":                {own: "memcpy", setting: "limit: frames copied from random places of memory into rotating batches, %d threads", job: func(j *Workload) { j.Seconds = max(j.Seconds, 1) }},
 }
 
 // Runners gives the runners of one family by name. What a runner needs is made first: a reason why it cannot be stands in the runner, which then fails with it.
-func (w *CaseWork) Runners(ctx context.Context, name string, names []string) ([]Runner, error) {
+func (w *CaseWork) Runners(ctx context.Context, name string, names []string) (out []Runner, err error) {
+	defer guard.Malformed("bench "+w.Name, &err)
 	f := familyOf(name)
-	make := func(n string) (Runner, error) { return w.formatRunner(ctx, name, n) }
+	var ref *reference
 	if f != nil {
-		root, err := w.Sets.Path(ctx, f.set)
-		if err != nil {
-			return nil, err
-		}
-		ref, err := w.reference(ctx, root)
-		if err != nil {
-			return nil, err
-		}
-		make = func(n string) (Runner, error) { return w.runner(ctx, f, n, root, ref) }
+		ref = w.reference(ctx, guard.Must(w.Sets.Path(ctx, f.set)))
 	}
-	var out []Runner
 	for _, n := range names {
-		r, err := make(n)
-		if err != nil {
-			return nil, err
+		if f != nil {
+			out = append(out, w.runner(ctx, f, n, ref))
+			continue
 		}
-		out = append(out, r)
+		out = append(out, w.formatRunner(ctx, name, n))
 	}
 	return out, nil
 }
 
 // reference opens a set; it is closed with the family's servers.
-func (w *CaseWork) reference(ctx context.Context, root string) (*reference, error) {
-	ds, err := robocache.Open(ctx, root, robocache.OpenOptions{})
-	if err != nil {
-		return nil, err
-	}
+func (w *CaseWork) reference(ctx context.Context, root string) *reference {
+	ds := guard.Must(robocache.Open(ctx, root, robocache.OpenOptions{}))
 	w.open = append(w.open, ds)
-	return newReference(ds, root, &Workload{})
+	return guard.Must(newReference(ds, root, &Workload{}))
 }
 
-func (w *CaseWork) runner(ctx context.Context, f *family, name, root string, ref *reference) (Runner, error) {
-	job := &Workload{URI: root, BatchSize: w.BatchSize, Workers: w.Workers, Epochs: 1, Seconds: w.Seconds, Seed: w.Seed, Window: f.window, Video: "none", More: map[string]any{}}
-	a := Runner{Name: name, Env: w.Tools.Env(), Job: job, ref: ref, Checked: f.video}
+// failing is a runner that says why it cannot run.
+func failing(a Runner, err error) Runner {
+	a.Argv, a.Job, a.ref = []string{"printf", "%s", string(guard.Must(json.Marshal(Outcome{Error: err.Error()})))}, nil, nil
+	return a
+}
+
+func (w *CaseWork) runner(ctx context.Context, f *family, name string, ref *reference) Runner {
+	how, our := ours[name]
+	if !our {
+		var ok bool
+		if how, ok = peers[name]; !ok {
+			guard.Fail(report.UnknownName("runner", name, []string{"see --list"}))
+		}
+	}
+	job := &Workload{URI: ref.root, BatchSize: w.BatchSize, Workers: w.Workers, Epochs: 1, Seconds: w.Seconds, Seed: w.Seed, Window: f.window, Video: "none", More: maps.Clone(how.more)}
+	if job.More == nil {
+		job.More = map[string]any{}
+	}
+	a := Runner{Name: name, Env: w.Tools.Env(), Job: job, ref: ref, Checked: f.video, Setting: strings.ReplaceAll(how.setting, "%d", strconv.Itoa(w.Workers)), Argv: w.Tools.Script(how.script)}
 	if f.video {
 		job.Video, job.CheckFrames = "one", 64
 	}
 	if f.size > 0 {
 		job.ImageSize = fmt.Sprintf("%dx%d", f.size, f.size)
 	}
-	loader := fmt.Sprintf("%d persistent workers, prefetch 4, one torch thread", w.Workers)
-	says := func(script, format string, v ...any) {
-		a.Argv, a.Setting = w.Tools.Script(script), fmt.Sprintf(format, v...)
+	if how.job != nil {
+		how.job(job)
 	}
-	limit := func(kind, format string, v ...any) {
-		a.Argv, a.Setting, a.ref, a.Checked = w.Tools.Own(kind), "limit: "+fmt.Sprintf(format, v...), nil, false
+	if how.own != "" { // a limit
+		a.Argv, a.ref, a.Checked = w.Tools.Own(how.own), nil, false
 	}
-	const streaming = "StreamingLeRobotDataset from the local folder, %sreturn_uint8, buffer 1000, no workers"
-	var err error
+	if our {
+		if job.Shuffle == "pool" && f.name == "av1-windows8" {
+			how.budget, job.PoolSize = 768, "256MiB"
+		}
+		a.Argv, a.BudgetMB, job.MemoryBudget = w.Tools.Script("load_robocache.py"), float64(how.budget)*(1<<20)/1e6, fmt.Sprint(how.budget<<20)
+		a.Setting += fmt.Sprintf(", %d threads, memory_budget %d MiB", w.Workers, how.budget)
+	}
 	switch name {
 	case "lerobot":
-		says("load_lerobot.py", "LeRobotDataset, torchcodec, return_uint8, %s%s", loader, map[bool]string{true: ", v2.Resize"}[f.size > 0])
-	case "lerobot-streaming":
-		says("load_lerobot.py", streaming, "")
-		job.Workers, job.More["streaming"] = 0, true
+		a.Setting += map[bool]string{true: ", v2.Resize"}[f.size > 0]
 	case "lerobot-streaming-one":
-		says("load_lerobot.py", streaming, "the same frames in one mp4, ")
-		job.Workers, job.More["streaming"] = 0, true
-		if job.URI, err = w.Sets.Path(ctx, "av1-one"); err == nil {
-			a.ref, err = w.reference(ctx, job.URI)
-		}
-	case "torchcodec":
-		says("load_torchcodec.py", "Dataset over (file, frame), decoders kept open, exact seeking, uint8, %s", loader)
-	case "torchcodec-batched":
-		says("load_torchcodec.py", "the same, a batch's frames in one sorted call a file")
-		job.More["batched"] = true
-	case "pyav-pool":
-		says("load_pyav.py", "PyAV decodes whole episodes in %d threads into a pool of 6, uint8", w.Workers)
-	case "pyav-ram":
-		says("load_pyav.py", "the plain pool with all frames in RAM, warm, %d threads, uint8", w.Workers)
-		job.Warm, job.More["ram"] = 2, true
+		job.URI = guard.Must(w.Sets.Path(ctx, "av1-one"))
+		a.ref = w.reference(ctx, job.URI)
 	case "robomimic", "robomimic-all":
-		mode := map[string]string{"robomimic": "low_dim", "robomimic-all": "all"}[name]
-		says("load_robomimic.py", "SequenceDataset, hdf5_cache_mode=%s, no workers (two cost more), one torch thread", mode)
-		file, err := w.Sets.HDF5(ctx)
-		if err != nil {
-			return failing(a, err), nil
+		if err := guard.Try(func() { job.More["hdf5"] = w.Sets.HDF5(ctx) }); err != nil {
+			return failing(a, err)
 		}
-		job.Workers, job.More["hdf5"], job.More["cache_mode"] = 0, file, mode
 	case "decode-floor", "decode-sequential":
-		job.Pattern = map[string]string{"decode-floor": "random", "decode-sequential": "sequential"}[name]
-		limit("decode", "one thread, no loader; decoders kept open; %s", job.Pattern)
 		job.Count = f.count
-		if job.Files, _, err = filesBelow(filepath.Join(root, "videos")); err == nil && len(job.Files) == 0 {
-			err = &robocache.Error{Class: robocache.ErrNotFound, Op: "bench peers", Where: robocache.Where{"dataset": root}, Msg: "no .mp4 here"}
+		if job.Files, _, _ = filesBelow(filepath.Join(ref.root, "videos")); len(job.Files) == 0 {
+			guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "bench peers", Where: robocache.Where{"dataset": ref.root}, Msg: "no .mp4 here"})
 		}
 	case "memcpy":
-		limit("memcpy", "frames copied from random places of memory into rotating batches, %d threads", w.Workers)
-		job.Seconds = max(w.Seconds, 1)
 		for _, v := range ref.ds.Info().Features {
 			if v.Kind == robocache.KindVideo {
 				job.Bytes = 3 * v.Height * v.Width
 			}
 		}
-	default:
-		o, ok := ours[name]
-		if !ok {
-			return a, report.UnknownName("runner", name, []string{"see --list"})
-		}
-		o.change(job)
-		if name == "robocache-pool" && f.name == "av1-windows8" {
-			o.budget, job.PoolSize = 768, "256MiB"
-		}
-		says("load_robocache.py", "%s, %d threads, memory_budget %d MiB", o.setting, w.Workers, o.budget)
-		a.BudgetMB, job.MemoryBudget = float64(o.budget)*(1<<20)/1e6, fmt.Sprint(o.budget<<20)
-		switch name {
-		case "robocache-disk":
-			job.More["disk"] = filepath.Dir(root)
-		case "robocache-http":
-			s, err := loopback.Serve(root, loopback.Options{Latency: httpLatency})
-			if err != nil {
-				return a, err
-			}
-			w.open = append(w.open, s)
-			job.URI = s.URL
-		}
+	case "robocache-disk":
+		job.More["disk"] = filepath.Dir(ref.root)
+	case "robocache-http":
+		s := guard.Must(loopback.Serve(ref.root, loopback.Options{Latency: httpLatency}))
+		w.open = append(w.open, s)
+		job.URI = s.URL
 	}
-	return a, err
-}
-
-// failing is a runner that says why it cannot run.
-func failing(a Runner, err error) Runner {
-	js, _ := json.Marshal(Outcome{Error: err.Error()})
-	a.Argv, a.Job, a.ref = []string{"printf", "%s", string(js)}, nil, nil
 	return a
 }
 
 // formatRunner is a runner of a case of `bench formats`: runners/formats.py, but where ours reads by itself or a peer's loader is measured.
-func (w *CaseWork) formatRunner(ctx context.Context, name, runner string) (Runner, error) {
+func (w *CaseWork) formatRunner(ctx context.Context, name, runner string) Runner {
 	kind, rest, _ := strings.Cut(name, "-")
 	job := &Workload{Seconds: w.Seconds, Seed: w.Seed, BatchSize: 1, More: map[string]any{"case": name, "runner": runner}}
 	a := Runner{Name: runner, Env: w.Tools.Env(), Setting: "one process", Argv: w.Tools.Script("formats.py"), Job: job}
-	dir, err := w.Sets.formatData(ctx, kind)
-	if err != nil {
-		return failing(a, err), nil
+	var dir string
+	if err := guard.Try(func() { dir = w.Sets.formatData(ctx, kind) }); err != nil {
+		return failing(a, err)
 	}
 	job.URI = dir
 	own := runner == "robocache" || runner == "robocache-batch"
@@ -236,40 +232,32 @@ func (w *CaseWork) formatRunner(ctx context.Context, name, runner string) (Runne
 			a.Argv[0], a.Setting = ".venv-tfds/bin/python", "two threads, scripts/venv-tfds.sh"
 		}
 	}
-	return a, nil
+	return a
 }
 
 // hdf5 is a runner on a file of robomimic's layout: whole epochs, windows of 16 of every stream.
-func (w *CaseWork) hdf5(ctx context.Context, a Runner, which, dir string) (Runner, error) {
-	file := map[string]string{"gzip": "gzip.hdf5", "low16": "low.hdf5", "low100": "low.hdf5"}[which]
-	if file == "" {
-		file = "raw.hdf5"
-	}
+func (w *CaseWork) hdf5(ctx context.Context, a Runner, which, dir string) Runner {
+	file := cmp.Or(map[string]string{"gzip": "gzip.hdf5", "low16": "low.hdf5", "low100": "low.hdf5"}[which], "raw.hdf5")
 	job := &Workload{URI: filepath.Join(dir, file), BatchSize: 16, Workers: 2, Epochs: 1, Seconds: w.Seconds, Seed: w.Seed, Window: 16, Video: "none", More: map[string]any{}}
 	if which == "low100" {
 		job.BatchSize = 100
 	}
-	var err error
-	a.Job, a.Checked = job, true
-	if a.ref, err = w.reference(ctx, job.URI); err != nil {
-		return a, err
-	}
-	low := file == "low.hdf5"
+	a.Job, a.Checked, a.ref = job, true, w.reference(ctx, job.URI)
 	if a.Name != "robomimic" {
 		if which == "cached" {
 			job.Cache = "ram"
 		}
 		job.More["truth"] = job.URI
 		a.Argv, a.Setting = w.Tools.Script("load_robocache.py"), "global shuffle, 2 threads"
-		return a, nil
+		return a
 	}
 	mode := "None"
-	if low || which == "cached" {
+	if which == "cached" || file == "low.hdf5" {
 		mode, job.More["cache_mode"] = "all", "all"
 	}
-	if low {
+	if file == "low.hdf5" {
 		job.Workers = 0
 	}
 	a.Argv, a.Setting = w.Tools.Script("load_robomimic.py"), fmt.Sprintf("SequenceDataset, hdf5_cache_mode=%s, %d workers", mode, job.Workers)
-	return a, nil
+	return a
 }

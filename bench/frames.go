@@ -9,15 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 
-	"github.com/goatnote-inc/robocache/bench/report"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // checked is what came of comparing delivered frames with the ffmpeg program.
@@ -41,43 +41,33 @@ const (
 // delivered is a frame as a runner delivered it.
 type delivered struct {
 	deliveredAt
-	data []byte
+	data    []byte
+	ordinal int // the frame of the file that it must be
 }
 
-func readDelivered(path string) ([]delivered, error) {
+func readDelivered(path string) (out []delivered, err error) {
+	defer guard.Malformed("bench load", &err)
+	defer guard.In("file", path)
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": path})
-	}
+	guard.Check(err)
 	defer f.Close()
-	r := bufio.NewReaderSize(f, 1<<20)
-	var out []delivered
-	for {
-		line, err := r.ReadBytes('\n')
-		if errors.Is(err, io.EOF) && len(line) == 0 {
+	for r := bufio.NewReaderSize(f, 1<<20); ; {
+		if _, err := r.Peek(1); errors.Is(err, io.EOF) {
 			return out, nil
 		}
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"file": path})
-		}
 		var d delivered
-		if err := json.Unmarshal(line, &d.deliveredAt); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Where: robocache.Where{"file": path}, Msg: "delivered frames", Err: err}
+		if err := json.Unmarshal(guard.Must(r.ReadBytes('\n')), &d.deliveredAt); err != nil {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "delivered frames", Err: err})
 		}
-		n := 1
+		n := max(map[string]int{"float32": 4}[d.DType], 1)
 		for _, s := range d.Shape {
 			n *= s
 		}
-		if d.DType == "float32" {
-			n *= 4
-		}
 		d.data = make([]byte, n)
-		if _, err := io.ReadFull(r, d.data); err != nil {
-			return nil, robocache.At(err, robocache.Where{"file": path})
-		}
+		guard.Must(io.ReadFull(r, d.data))
 		out = append(out, d)
 	}
 }
@@ -98,21 +88,15 @@ func (d *delivered) pixels() ([]byte, error) {
 	return nil, fmt.Errorf("frames of %s are not compared", d.DType)
 }
 
-// wantedFrame is a delivered frame and the place that it must have come from.
-type wantedFrame struct {
-	delivered
-	ordinal int
-}
-
 // checkFrames compares frames with a sequential decode by the ffmpeg program. near: by the mean difference, scaled frames too.
-func checkFrames(ctx context.Context, ref *reference, images []delivered, near bool) (checked, error) {
-	c := checked{done: true}
+func checkFrames(ctx context.Context, ref *reference, images []delivered, near bool) (c checked, err error) {
+	defer guard.Malformed("bench", &err)
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		return checked{Note: "no ffmpeg program to compare frames with"}, nil
 	}
+	c.done = true
 	ds := ref.ds
-	byFile := map[string][]wantedFrame{}
-	var paths []string
+	byFile, size := map[string][]delivered{}, map[string][2]int{}
 	for _, d := range images {
 		if d.Key == "" {
 			d.Key = (&Workload{Video: "one"}).cameras(ds.Info())[0]
@@ -127,58 +111,36 @@ func checkFrames(ctx context.Context, ref *reference, images []delivered, near b
 		}
 		row := max(0, min(d.Row+d.Offset, ds.Len(d.Episode)-1))
 		refs := make([]robocache.FrameRef, 1)
-		if err := ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}}, refs); err != nil {
-			return c, err
-		}
+		guard.Check(ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}}, refs))
 		if refs[0].Path == "" {
 			c.Note = "still images are not compared"
 			continue
 		}
-		report.Find(&paths, refs[0].Path)
-		byFile[refs[0].Path] = append(byFile[refs[0].Path], wantedFrame{d, refs[0].Ordinal})
+		d.ordinal = refs[0].Ordinal
+		byFile[refs[0].Path], size[refs[0].Path] = append(byFile[refs[0].Path], d), [2]int{f.Width, f.Height}
 	}
-	slices.Sort(paths)
-	for _, p := range paths {
-		if err := c.file(ctx, filepath.Join(ref.root, p), p, byFile[p], near); err != nil {
-			return c, err
-		}
+	for _, p := range slices.Sorted(maps.Keys(byFile)) {
+		c.file(ctx, filepath.Join(ref.root, p), p, byFile[p], size[p], near)
 	}
 	return c, nil
 }
 
 // file compares the frames of one file.
-func (c *checked) file(ctx context.Context, path, name string, wants []wantedFrame, near bool) error {
-	width, height, err := sizeOf(ctx, path)
-	if err != nil {
-		return err
-	}
-	scaled := wants[0].Shape[1] != height || wants[0].Shape[2] != width
-	if scaled && !near {
+func (c *checked) file(ctx context.Context, path, name string, wants []delivered, stored [2]int, near bool) {
+	size := [2]int{wants[0].Shape[2], wants[0].Shape[1]}
+	if size != stored && !near {
 		c.Note = "frames are resized: not compared"
-		return nil
+		return
 	}
 	need := map[int][]byte{} // frame number → RGB, channels first
 	for _, w := range wants {
 		need[w.ordinal-1], need[w.ordinal], need[w.ordinal+1] = nil, nil, nil
 	}
-	size := [2]int{width, height}
-	if scaled {
-		size = [2]int{wants[0].Shape[2], wants[0].Shape[1]}
-	}
-	decoded, err := openFrames(ctx, path, name, size, scaled)
-	if err != nil {
-		return err
-	}
+	decoded := openFrames(ctx, path, name, size, size != stored)
 	defer decoded.close()
-	var order []int
-	for k := range need {
-		order = append(order, k)
-	}
-	slices.Sort(order)
-	for _, k := range order {
-		if k < 0 {
-			continue
-		}
+	delete(need, -1)
+	var err error
+	for _, k := range slices.Sorted(maps.Keys(need)) {
 		if need[k], err = decoded.at(k); err != nil {
 			break // the end, or what ffmpeg says of a frame that is wanted
 		}
@@ -186,7 +148,7 @@ func (c *checked) file(ctx context.Context, path, name string, wants []wantedFra
 	for _, w := range wants {
 		truth := need[w.ordinal]
 		if truth == nil {
-			return fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.ordinal, name, err)
+			guard.Fail(fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.ordinal, name, err))
 		}
 		got, err := w.pixels()
 		if err != nil {
@@ -194,10 +156,7 @@ func (c *checked) file(ctx context.Context, path, name string, wants []wantedFra
 			continue
 		}
 		most, mean := distance(got, truth)
-		wrong, telling := most > pixelTolerance, true
-		if near {
-			wrong = mean > meanTolerance
-		}
+		wrong, telling := !near && most > pixelTolerance || near && mean > meanTolerance, true
 		for _, k := range []int{w.ordinal - 1, w.ordinal + 1} {
 			if n := need[k]; n != nil {
 				most, apart := distance(n, truth)
@@ -218,18 +177,6 @@ func (c *checked) file(ctx context.Context, path, name string, wants []wantedFra
 			c.Checked++
 		}
 	}
-	return nil
-}
-
-func sizeOf(ctx context.Context, path string) (width, height int, err error) {
-	out, err := exec.CommandContext(ctx, "ffprobe", "-v", "error", "-select_streams", "v:0", "-show_entries", "stream=width,height", "-of", "csv=p=0", path).Output()
-	if err != nil {
-		return 0, 0, fmt.Errorf("ffprobe on %s: %w", filepath.Base(path), err)
-	}
-	if _, err := fmt.Sscanf(string(out), "%d,%d", &width, &height); err != nil || width < 1 || height < 1 {
-		return 0, 0, fmt.Errorf("ffprobe on %s says %q", filepath.Base(path), out)
-	}
-	return width, height, nil
 }
 
 // fileFrames is a sequential decode of one file by the ffmpeg program.
@@ -244,7 +191,7 @@ type fileFrames struct {
 }
 
 // openFrames begins to decode a file, to its own size or scaled to another.
-func openFrames(ctx context.Context, path, name string, size [2]int, scaled bool) (*fileFrames, error) {
+func openFrames(ctx context.Context, path, name string, size [2]int, scaled bool) *fileFrames {
 	ctx, stop := context.WithCancel(ctx)
 	f := &fileFrames{name: name, packed: make([]byte, 3*size[0]*size[1]), stop: stop}
 	args := []string{"-nostdin", "-v", "error", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough"}
@@ -253,29 +200,24 @@ func openFrames(ctx context.Context, path, name string, size [2]int, scaled bool
 	}
 	f.cmd = exec.CommandContext(ctx, "ffmpeg", append(args, "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")...)
 	f.cmd.Stderr = &f.errs
-	out, err := f.cmd.StdoutPipe()
-	if err == nil {
-		err = f.cmd.Start()
-	}
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	f.out = bufio.NewReaderSize(out, 1<<20)
-	return f, nil
+	f.out = bufio.NewReaderSize(guard.Must(f.cmd.StdoutPipe()), 1<<20)
+	guard.Check(f.cmd.Start())
+	return f
 }
 
 // at gives the frame of a number that is not behind, channels first.
 func (f *fileFrames) at(ordinal int) ([]byte, error) {
-	for {
+	for ; f.next <= ordinal; f.next++ {
 		if _, err := io.ReadFull(f.out, f.packed); err != nil {
 			return nil, fmt.Errorf("ffmpeg gives no frame %d of %s: %w", f.next, f.name, err)
 		}
-		f.next++
-		if f.next == ordinal+1 {
-			return planar(f.packed), nil
-		}
 	}
+	n := len(f.packed) / 3
+	out := make([]byte, 3*n)
+	for i := range n {
+		out[i], out[n+i], out[2*n+i] = f.packed[3*i], f.packed[3*i+1], f.packed[3*i+2]
+	}
+	return out, nil
 }
 
 func (f *fileFrames) close() {
@@ -283,16 +225,6 @@ func (f *fileFrames) close() {
 		f.stop()
 		_ = f.cmd.Wait() // killed
 	}
-}
-
-func planar(packed []byte) []byte {
-	n := len(packed) / 3
-	out := make([]byte, len(packed))
-	r, g, b := out[:n], out[n:2*n], out[2*n:]
-	for i := range n {
-		r[i], g[i], b[i] = packed[3*i], packed[3*i+1], packed[3*i+2]
-	}
-	return out
 }
 
 // distance is the largest difference of two values at one position, and the mean.

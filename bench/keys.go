@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Keys is one result of a scenario: the original benchmark's keys in its order, then ours, then what these rest on. null says that it was not measured,
@@ -93,45 +95,34 @@ type Keys struct {
 	Notes               []string                 `json:"notes"`
 }
 
-// keysOf makes the row of one rank from what its runner said.
+// keysOf makes the row of one rank from what its runner said: keys that both have are the outcome's.
 func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
-	w := &p.work
-	rate := o.rate()
-	g := gaps(o.ArrivalsUS, o.ArrivalRows)
-	k := &Keys{
-		Scenario: p.scenario.Name, Rank: rank, WorldSize: max(w.World, 1), Loader: p.scenario.Loader, BatchSize: w.BatchSize, NumWorkers: w.Workers,
-		EpisodePoolSize: w.PoolEpisodes, MaxBufferInputShards: w.PoolEpisodes,
-		NumCameras: o.Cameras, ImageShape: o.ImageShape, FPS: o.FPS, PeakRSSGB: o.RSSPeakMB * (1 << 20) / 1e9, SamplesMeasured: o.Samples, SteadyWindowS: o.Seconds,
-		FirstBatchLatencyS: o.FirstBatchS, SamplesPerS: rate, DecodedFramesPerS: rate * float64(o.Cameras), SingleProcSamplesPerS: o.SingleProc,
-		ShuffleRandomnessFrac: o.DistinctFrac, P50SampleLatencyMS: quantile(g, 0.5), P95SampleLatencyMS: quantile(g, 0.95), P99SampleLatencyMS: quantile(g, 0.99),
-		TotalTimeS: o.TotalTimeS, PSSPeakGB: o.PSSPeakMB * (1 << 20) / 1e9, OpenS: o.OpenS, IndexBuildS: o.IndexBuildS,
-		CPUPerSample: o.CPUSeconds / float64(o.Samples), RandomnessIdeal: o.IdealFrac, NeighbourShare: o.NeighbourShare,
-		OrderSHA256: o.OrderSHA256, OrderSamples: o.OrderSamples, EpochsFinished: o.EpochsFinished,
-		WaitPct: o.WaitPct, H2DWaitPct: o.H2DWaitPct, Errors: []string{}, Versions: o.Versions,
-		Runner: p.runner, Setting: fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), Shuffle: w.Shuffle, Cache: w.Cache,
-		QueueBatches: o.QueueBatches, ConsumerStepMS: 1e3 * o.ConsumerStepS, HeadspaceSamplesPS: o.Headspace, DeviceReadBytes: o.DeviceReadBytes, Notes: []string{},
-	}
-	if p.scenario.Loader == "map_style" && o.LoadedEpisodes > 0 {
-		k.LoadedEpisodes = &o.LoadedEpisodes
-	}
-	if o.EpochsFinished > 0 {
-		k.CoverageMin, k.CoverageMax = &o.CoverageMin, &o.CoverageMax
+	w, k, n := &p.work, &Keys{}, float64(o.Samples)
+	guard.Check(json.Unmarshal(guard.Must(json.Marshal(o)), k))
+	rate, g := o.rate(), gaps(o.ArrivalsUS, o.ArrivalRows)
+	k.Scenario, k.Rank, k.WorldSize, k.Loader, k.BatchSize, k.NumWorkers = p.scenario.Name, rank, max(w.World, 1), p.scenario.Loader, w.BatchSize, w.Workers
+	k.EpisodePoolSize, k.MaxBufferInputShards = w.PoolEpisodes, w.PoolEpisodes
+	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS, k.DecodedFramesPerS, k.CPUPerSample = o.Samples, o.Seconds, rate, rate*float64(o.Cameras), o.CPUSeconds/n
+	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(g, 0.5), quantile(g, 0.95), quantile(g, 0.99)
+	k.PeakRSSGB, k.PSSPeakGB, k.ConsumerStepMS, k.Errors, k.Notes = o.RSSPeakMB*(1<<20)/1e9, o.PSSPeakMB*(1<<20)/1e9, 1e3*o.ConsumerStepS, []string{}, []string{}
+	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner, fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), w.Shuffle, w.Cache
+	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax, k.SamplesLost, k.SamplesDoubled = nil, nil, nil, nil, 0, 0 // of all ranks
+	if p.scenario.Loader != "map_style" {
+		k.LoadedEpisodes = nil
 	}
 	per := func(v float64) *float64 { return &v }
 	if o.IdealFrac > 0 {
 		k.RandomnessVsIdeal = per(o.DistinctFrac / o.IdealFrac)
 	}
 	if o.Seen.ServerBytes > 0 {
-		k.BytesReadPerSample = per(float64(o.Seen.ServerBytes) / float64(o.Samples))
-		k.RequestsPerSample = per(float64(o.Seen.ServerRequests) / float64(o.Samples))
+		k.BytesReadPerSample, k.RequestsPerSample = per(float64(o.Seen.ServerBytes)/n), per(float64(o.Seen.ServerRequests)/n)
 	} else if o.BytesRead > 0 || p.scenario.Store != "" {
-		k.BytesReadPerSample = per(float64(o.BytesRead) / float64(o.Samples))
+		k.BytesReadPerSample = per(float64(o.BytesRead) / n)
 	}
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
-		k.FramesDeliveredPerS = per(float64(b.Frames-a.Frames) / o.Seconds)
-		k.FramesDecodedPerS = per(float64(b.FramesDecoded-a.FramesDecoded) / o.Seconds)
+		k.FramesDeliveredPerS, k.FramesDecodedPerS = per(float64(b.Frames-a.Frames)/o.Seconds), per(float64(b.FramesDecoded-a.FramesDecoded)/o.Seconds)
 		if b.Frames > a.Frames {
-			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded) / float64(o.Samples)) // rows are added by the builder
+			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded) / n) // rows are added by the suite
 		}
 		st := stagesOf(a, b)
 		k.Stages = &st
@@ -146,9 +137,10 @@ func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 			k.Errors = append(k.Errors, fmt.Sprintf("episode %d skipped: %s", e.Episode, e.Error))
 		}
 	}
-	if w.World > 1 { // a rank has its share of an epoch: the merged row counts
-		k.CoverageMin, k.CoverageMax = nil, nil
-	} else {
+	if w.World <= 1 { // else a rank has its share of an epoch: the merged row counts
+		if o.EpochsFinished > 0 {
+			k.CoverageMin, k.CoverageMax = &o.CoverageMin, &o.CoverageMax
+		}
 		k.lost(o.SamplesLost, o.SamplesDoubled, facts.samples, w)
 	}
 	return k
@@ -206,12 +198,9 @@ func merge(into *Keys, ranks []*Keys) {
 		var sum, most, weighed, samples float64
 		found := true
 		for _, r := range ranks {
-			v := reflect.ValueOf(r).Elem().Field(i)
-			if v.Kind() == reflect.Pointer {
-				if v = v.Elem(); !v.IsValid() {
-					found = false
-					break
-				}
+			v := reflect.Indirect(reflect.ValueOf(r).Elem().Field(i))
+			if found = v.IsValid(); !found {
+				break
 			}
 			x := v.Convert(reflect.TypeFor[float64]()).Float()
 			sum, most, weighed, samples = sum+x, max(most, x), weighed+x*float64(r.SamplesMeasured), samples+float64(r.SamplesMeasured)
@@ -230,22 +219,20 @@ func merge(into *Keys, ranks []*Keys) {
 
 // spread is what the repeats gave.
 func (p *point) spread() map[string]report.Spread {
-	s := map[string]report.Spread{}
-	add := func(name string, v float64) {
-		x := s[name]
-		x.Add(v)
-		s[name] = x
-	}
+	of := map[string]*report.Spread{"samples_per_s": {}, "cpu_s_per_sample": {}, "first_batch_latency_s": {}, "pss_peak_gb": {}}
 	for _, outs := range p.runs {
 		var samples, cpu, first, pss float64
-		for i := range outs {
-			o := &outs[i]
+		for _, o := range outs {
 			samples, cpu, pss, first = samples+float64(o.Samples), cpu+o.CPUSeconds, pss+o.PSSPeakMB*(1<<20)/1e9, max(first, o.FirstBatchS)
 		}
-		add("samples_per_s", rate(outs))
-		add("cpu_s_per_sample", cpu/samples)
-		add("first_batch_latency_s", first)
-		add("pss_peak_gb", pss)
+		of["samples_per_s"].Add(rate(outs))
+		of["cpu_s_per_sample"].Add(cpu / samples)
+		of["first_batch_latency_s"].Add(first)
+		of["pss_peak_gb"].Add(pss)
+	}
+	s := map[string]report.Spread{}
+	for name, v := range of {
+		s[name] = *v
 	}
 	return s
 }

@@ -6,29 +6,30 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // window is what a runner of this process measures by itself: wall and CPU seconds of work, between the lines that the harness reads.
-func (o *Outcome) window(marks io.Writer, work func() error) error {
+func (o *Outcome) window(marks io.Writer, work func()) {
 	fmt.Fprintln(marks, lineOpen)
 	cpu, start := selfCPU(), time.Now()
-	err := work()
+	work()
 	o.Seconds, o.CPUSeconds = time.Since(start).Seconds(), selfCPU()-cpu
 	fmt.Fprintln(marks, lineClose)
-	return err
 }
 
 // DecodeRun decodes files to RGB on one thread, as runners/decode.py does, and says what it took.
 func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	if _, err := video.ActiveBackend(); err != nil {
-		return o, err
-	}
+	defer guard.Malformed("bench decode", &err)
+	guard.Must(video.ActiveBackend())
 	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) {
 		s, err := store.Open(filepath.Dir(path))
 		if err != nil {
@@ -41,8 +42,8 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 	defer pool.Close()
 	spec := &video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
 	var buf []byte
-	decode := func(f *video.File, frames []int) error {
-		return pool.Decode(ctx, f, nil, video.Plan(f.Index, frames), func(_ int, pic video.Frame) error {
+	decode := func(f *video.File, frames []int) {
+		guard.Check(pool.Decode(ctx, f, nil, video.Plan(f.Index, frames), func(_ int, pic video.Frame) error {
 			n, err := pic.Bytes(spec)
 			if err != nil {
 				return err
@@ -52,48 +53,35 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 			}
 			o.Samples++
 			return pic.Convert(spec, buf[:n])
-		})
+		}))
 	}
 	var held []*video.File
 	total := 0
 	for _, p := range w.Files {
-		f, err := lib.Acquire(ctx, p)
-		if err != nil {
-			return o, err
-		}
+		f := guard.Must(lib.Acquire(ctx, p))
 		defer f.Release()
 		held, total = append(held, f), total+f.Index.NumFrames()
 	}
-	work := func() error {
+	work, ok := map[string]func(){"sequential": func() {
 		for _, f := range held {
-			if err := decode(f, f.Index.All()); err != nil {
-				return err
-			}
+			decode(f, f.Index.All())
 		}
-		return nil
-	}
-	switch w.Pattern {
-	case "sequential":
-	case "random":
+	}, "random": func() {
 		rng := rand.New(rand.NewPCG(0, 0))
-		work = func() error {
-			for range w.Count {
-				k, i := rng.IntN(total), 0
-				for ; k >= held[i].Index.NumFrames(); i++ {
-					k -= held[i].Index.NumFrames()
-				}
-				if err := decode(held[i], []int{k}); err != nil {
-					return err
-				}
+		for range w.Count {
+			k, i := rng.IntN(total), 0
+			for ; k >= held[i].Index.NumFrames(); i++ {
+				k -= held[i].Index.NumFrames()
 			}
-			return nil
+			decode(held[i], []int{k})
 		}
-	default:
+	}}[w.Pattern]
+	if !ok {
 		return o, &robocache.Error{Class: robocache.ErrMisuse, Msg: "pattern " + w.Pattern, Hint: "sequential or random"}
 	}
-	err = o.window(marks, work)
+	o.window(marks, work)
 	o.Delivered, o.Decoded = o.Samples, pool.Stats().Decoded
-	return o, err
+	return o, nil
 }
 
 // CopyRun is the limit of a warm cache: batches of frames copied from random places of a source that no cache of the processor holds
@@ -103,23 +91,23 @@ func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err err
 	if w.Bytes < 1 || w.BatchSize < 1 || w.Workers < 1 {
 		return o, &robocache.Error{Class: robocache.ErrMisuse, Msg: fmt.Sprintf("memcpy: %d bytes, batch %d, %d threads", w.Bytes, w.BatchSize, w.Workers), Want: "more than 0"}
 	}
-	source := make([]byte, images*w.Bytes)
-	for i := range source { // touched: reading an untouched page reads one page of zeros
-		source[i] = byte(i)
-	}
-	dst := make([][]byte, buffers*w.Workers)
-	for i := range dst {
-		dst[i] = make([]byte, w.BatchSize*w.Bytes)
-		for k := 0; k < len(dst[i]); k += 4096 {
-			dst[i][k] = 1
+	touched := func(n int) []byte { // reading an untouched page reads one page of zeros
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(i)
 		}
+		return b
 	}
-	run := func(seconds float64) (n int64) {
+	source, dst := touched(images*w.Bytes), make([][]byte, buffers*w.Workers)
+	for i := range dst {
+		dst[i] = touched(w.BatchSize * w.Bytes)
+	}
+	run := func(seconds float64) int64 {
 		end := time.Now().Add(time.Duration(seconds * 1e9))
-		var wg sync.WaitGroup
-		done := make([]int64, w.Workers)
-		for t := range done {
-			wg.Go(func() {
+		var g errgroup.Group
+		var n atomic.Int64
+		for t := range w.Workers {
+			g.Go(func() error {
 				rng := rand.New(rand.NewPCG(1, uint64(t)))
 				for k := 0; time.Now().Before(end); k++ {
 					to := dst[t*buffers+k%buffers]
@@ -127,18 +115,16 @@ func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err err
 						from := rng.IntN(images) * w.Bytes
 						copy(to[i*w.Bytes:(i+1)*w.Bytes], source[from:from+w.Bytes])
 					}
-					done[t] += int64(w.BatchSize)
+					n.Add(int64(w.BatchSize))
 				}
+				return nil
 			})
 		}
-		wg.Wait()
-		for _, d := range done {
-			n += d
-		}
-		return n
+		_ = g.Wait()
+		return n.Load()
 	}
 	run(w.Seconds / 4)
-	err = o.window(marks, func() error { o.Samples = run(w.Seconds); return nil })
+	o.window(marks, func() { o.Samples = run(w.Seconds) })
 	o.Delivered = o.Samples
-	return o, err
+	return o, nil
 }

@@ -1,10 +1,8 @@
 package bench
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -66,52 +64,29 @@ type coverage struct {
 	OrderSamples  int64
 }
 
-// coverageOf joins the ranks' epochs. Samples are known by number; an epoch has total of them.
-func coverageOf(ranks [][][]int64, total int64, batch int) coverage {
-	var c coverage
-	if len(ranks) == 0 {
+// coverageOf joins the ranks' epochs, as one tally counts them. Samples are known by number; an epoch has total of them.
+func coverageOf(ranks [][][]int64, total int64, batch int) (c coverage) {
+	done := 1 << 30
+	for _, r := range ranks {
+		done = min(done, len(r))
+	}
+	if len(ranks) == 0 || done == 0 {
 		return c
 	}
-	c.Epochs = len(ranks[0])
-	for _, r := range ranks {
-		c.Epochs = min(c.Epochs, len(r))
-	}
-	for e := range c.Epochs {
-		given := map[int64]int{}
-		for _, r := range ranks {
-			for _, s := range r[e] {
-				given[s]++
+	t := newTally(total, 0, batch)
+	t.limit = math.MaxInt64
+	for e := range done {
+		for at, more := 0, true; more; at += batch {
+			more = false
+			for _, r := range ranks {
+				part := r[e][min(at, len(r[e])):min(at+batch, len(r[e]))]
+				t.add(part, nil)
+				more = more || len(part) > 0
 			}
 		}
-		low, high := 0, 0
-		if int64(len(given)) >= total {
-			low = 1 << 30
-		}
-		for _, n := range given {
-			low, high = min(low, n), max(high, n)
-			c.Doubled += int64(n) - 1
-		}
-		c.Lost += max(0, total-int64(len(given)))
-		if e == 0 {
-			c.Low, c.High = low, high
-		}
-		c.Low, c.High = min(c.Low, low), max(c.High, high)
+		t.endEpoch()
 	}
-	if c.Epochs == 0 {
-		return c
-	}
-	h := sha256.New()
-	for at, more := 0, true; more; at += batch {
-		more = false
-		for _, r := range ranks {
-			part := r[0][min(at, len(r[0])):min(at+batch, len(r[0]))]
-			_ = binary.Write(h, binary.LittleEndian, part)
-			c.OrderSamples += int64(len(part))
-			more = more || len(part) > 0
-		}
-	}
-	c.Order = hex.EncodeToString(h.Sum(nil))
-	return c
+	return coverage{t.finished, t.low, t.high, t.missing, t.extra, t.sum(), t.orderSamples}
 }
 
 // wrapsOfEpoch is how many samples an epoch gives twice by rule: with several ranks its last step is filled up from its start.

@@ -15,62 +15,56 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // ReadRun reads whole passes as a reader of a dataset goes: every row in order, in batches, from a dataset that was opened anew; or Count windows of half a
 // second at random, over and over.
 func ReadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	pass := func(ds robocache.Dataset) (n int64, err error) {
+	defer guard.Malformed("bench formats", &err)
+	held := make([]byte, 128<<20) // a training process holds batches: with an empty heap the collector would run every few frames
+	ds := guard.Must(w.open(ctx))
+	defer func() { ds.Close() }()
+	pass := func() int64 {
 		if w.Count == 0 {
 			return readRows(ctx, ds, w.BatchSize)
 		}
-		rng := rand.New(rand.NewPCG(2, 0))
-		for range w.Count {
-			times, err := ds.Times(ctx, 0, w.Key)
-			if err != nil {
-				return n, err
-			}
-			from := times[0] + rng.Int64N(times[len(times)-1]-times[0]-5e8)
-			lo, _ := slices.BinarySearch(times, from)
-			var rows []robocache.Row
-			for i := lo; i < len(times) && times[i] < from+5e8; i++ {
-				rows = append(rows, robocache.Row{Index: i})
-			}
-			if err := ds.Gather(ctx, w.Key, rows, make([]byte, len(rows)*ds.Info().Feature(w.Key).RowBytes())); err != nil {
-				return n, err
-			}
-			n++
-		}
-		return n, nil
+		readWindows(ctx, ds, w.Key, w.Count)
+		return int64(w.Count)
 	}
-	held := make([]byte, 128<<20) // a training process holds batches: with an empty heap the collector would run every few frames
-	ds, err := w.open(ctx)
-	if err == nil {
-		_, err = pass(ds)
-	}
+	pass()
 	fmt.Fprintln(marks, lineOpen)
-	for begin := time.Now(); err == nil && (o.Samples == 0 || time.Since(begin).Seconds() < w.Seconds); {
+	for begin := time.Now(); o.Samples == 0 || time.Since(begin).Seconds() < w.Seconds; {
 		if w.Count == 0 {
 			ds.Close()
-			if ds, err = w.open(ctx); err != nil {
-				break
-			}
+			ds = guard.Must(w.open(ctx))
 		}
 		cpu, start := selfCPU(), time.Now()
-		var n int64
-		n, err = pass(ds)
+		n := pass()
 		o.Samples, o.Seconds, o.CPUSeconds = o.Samples+n, o.Seconds+time.Since(start).Seconds(), o.CPUSeconds+selfCPU()-cpu
 	}
 	fmt.Fprintln(marks, lineClose)
-	if ds != nil {
-		ds.Close()
-	}
 	_ = held[len(held)-1]
-	return o, err
+	return o, nil
+}
+
+// readWindows reads half seconds of a stream of the first episode, at random.
+func readWindows(ctx context.Context, ds robocache.Dataset, key string, count int) {
+	rng := rand.New(rand.NewPCG(2, 0))
+	for range count {
+		times := guard.Must(ds.Times(ctx, 0, key))
+		from := times[0] + rng.Int64N(times[len(times)-1]-times[0]-5e8)
+		lo, _ := slices.BinarySearch(times, from)
+		var rows []robocache.Row
+		for i := lo; i < len(times) && times[i] < from+5e8; i++ {
+			rows = append(rows, robocache.Row{Index: i})
+		}
+		guard.Check(ds.Gather(ctx, key, rows, make([]byte, len(rows)*ds.Info().Feature(key).RowBytes())))
+	}
 }
 
 // readRows reads every stream of every row once.
-func readRows(ctx context.Context, ds robocache.Dataset, batch int) (int64, error) {
+func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64) {
 	var rows []robocache.Row
 	for e := range ds.Info().Episodes {
 		for i := range ds.Len(e) {
@@ -78,51 +72,38 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (int64, erro
 		}
 	}
 	leaser, _ := ds.(robocache.FrameLeaser)
-	refs, n := make([]robocache.FrameRef, batch), int64(0)
+	refs := make([]robocache.FrameRef, batch)
 	for lo := 0; lo+batch <= len(rows) || lo == 0; lo += batch {
 		part := rows[lo:min(lo+batch, len(rows))]
 		for i := range ds.Info().Features {
 			f := &ds.Info().Features[i]
 			switch {
 			case f.Kind == robocache.KindImage && leaser != nil:
-				done, err := leaser.LeaseFrames(ctx, f.Key, part, refs[:len(part)])
-				if err != nil {
-					return n, err
-				}
-				if done != nil {
+				if done := guard.Must(leaser.LeaseFrames(ctx, f.Key, part, refs[:len(part)])); done != nil {
 					done()
 				}
 			case f.Kind == robocache.KindImage:
-				if err := ds.Frames(ctx, f.Key, part, refs[:len(part)]); err != nil {
-					return n, err
-				}
+				guard.Check(ds.Frames(ctx, f.Key, part, refs[:len(part)]))
 			case f.Kind == robocache.KindNumeric && !f.Default:
-				if err := ds.Gather(ctx, f.Key, part, make([]byte, len(part)*f.RowBytes())); err != nil {
-					return n, err
-				}
+				guard.Check(ds.Gather(ctx, f.Key, part, make([]byte, len(part)*f.RowBytes())))
 			}
 		}
 		n += int64(len(part))
 	}
-	return n, nil
+	return n
 }
 
 // MessagesRun decodes ROS 2 payloads of a file, which lie in memory, to columns. Key is their type.
 func MessagesRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	data, err := os.ReadFile(w.URI)
-	if err != nil {
-		return o, robocache.At(err, robocache.Where{"file": w.URI})
-	}
+	defer guard.Malformed("bench formats", &err)
+	defer guard.In("file", w.URI)
 	var messages [][]byte
-	for len(data) > 4 {
+	for data := guard.Must(os.ReadFile(w.URI)); len(data) > 4; {
 		n := binary.LittleEndian.Uint32(data)
 		messages, data = append(messages, data[4:4+n]), data[4+n:]
 	}
 	schema, _ := ros2.KnownSchema(w.Key)
-	topic, err := ros2.NewTopic("/t", schema, messages[:1])
-	if err != nil {
-		return o, err
-	}
+	topic := guard.Must(ros2.NewTopic("/t", schema, messages[:1]))
 	var fields []int
 	var columns [][]byte
 	var valid [][]uint8
@@ -132,29 +113,23 @@ func MessagesRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err
 		}
 	}
 	timestamps := make([]int64, len(messages))
-	once := func() (err error) {
+	once := func() {
 		for k, m := range messages {
 			if timestamps[k], _, err = topic.Timestamp(m); err != nil {
-				return err
+				guard.Fail(err)
 			}
 		}
-		_, err = topic.Columns(messages, nil, fields, columns, valid)
-		return err
+		guard.Must(topic.Columns(messages, nil, fields, columns, valid))
 	}
-	if err := once(); err != nil {
-		return o, err
-	}
+	once()
 	values := sha256.New()
 	_ = binary.Write(values, binary.LittleEndian, timestamps)
 	values.Write(bytes.Join(columns, nil))
 	o.Values = hex.EncodeToString(values.Sum(nil))
-	err = o.window(marks, func() error {
+	o.window(marks, func() {
 		for start := time.Now(); o.Samples == 0 || time.Since(start).Seconds() < w.Seconds; o.Samples += int64(len(messages)) {
-			if err := once(); err != nil {
-				return err
-			}
+			once()
 		}
-		return nil
 	})
-	return o, err
+	return o, nil
 }

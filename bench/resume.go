@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,10 +15,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-
-	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -42,51 +41,30 @@ const resumeSteps = 24
 
 // ResumeRun is the engine's process of the check.
 func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err error) {
-	j := w.Resume
-	ds, err := w.open(ctx)
-	if err != nil {
-		return o, err
-	}
+	defer guard.Malformed("bench load", &err)
+	ds := guard.Must(w.open(ctx))
 	defer ds.Close()
-	cfg, err := w.config(ds.Info())
-	if err != nil {
-		return o, err
-	}
-	ld, err := loader.New(ctx, ds, cfg)
-	if err != nil {
-		return o, err
-	}
+	ld, _ := w.loader(ctx, ds)
 	defer ld.Close()
+	j := w.Resume
+	defer guard.In("file", j.State)
 	var from saved
-	if b, err := os.ReadFile(j.State); err == nil {
+	if b, err := os.ReadFile(j.State); !errors.Is(err, os.ErrNotExist) {
+		guard.Check(err)
 		if err := json.Unmarshal(b, &from); err != nil {
-			return o, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Where: robocache.Where{"file": j.State}, Msg: "state", Err: err}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "state", Err: err})
 		}
-		if err := ld.Restore(from.State, false); err != nil {
-			return o, err
-		}
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return o, robocache.At(err, robocache.Where{"file": j.State})
+		guard.Check(ld.Restore(from.State, false))
 	}
-	log, err := os.OpenFile(j.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return o, robocache.At(err, robocache.Where{"file": j.Log})
-	}
+	log := guard.Must(os.OpenFile(j.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
 	defer log.Close()
 	for step := from.Step; step < j.Steps; step++ {
-		b, err := nextBatch(ctx, ld)
-		if err != nil {
-			return o, err
-		}
+		b := nextBatch(ctx, ld)
 		sum := batchSum(b)
 		b.Release()
-		if _, err := fmt.Fprintln(log, step, sum); err != nil {
-			return o, robocache.At(err, robocache.Where{"file": j.Log})
-		}
+		guard.Must(fmt.Fprintln(log, step, sum))
 		if step+1 == j.Kill {
-			if err := report.WriteJSON(j.State, saved{step + 1, ld.State()}); err != nil {
-				return o, err
-			}
+			guard.Check(report.WriteJSON(j.State, saved{step + 1, ld.State()}))
 			return o, syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 	}
@@ -94,85 +72,58 @@ func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err err
 }
 
 // nextBatch is the next batch, past the end of an epoch.
-func nextBatch(ctx context.Context, ld *loader.Loader) (*loader.Batch, error) {
+func nextBatch(ctx context.Context, ld *loader.Loader) *loader.Batch {
 	b, err := ld.Next(ctx)
 	if errors.Is(err, io.EOF) {
 		b, err = ld.Next(ctx)
 	}
-	return b, err
+	return guard.Must(b, err)
 }
 
 // batchSum is a hash over everything that a batch holds: order and pixels.
 func batchSum(b *loader.Batch) string {
 	h := sha256.New()
-	var n [8]byte
-	for _, i := range b.Indices {
-		binary.LittleEndian.PutUint64(n[:], uint64(i))
-		h.Write(n[:])
-	}
+	_ = binary.Write(h, binary.LittleEndian, b.Indices)
 	for i := range b.Tensors {
-		h.Write([]byte(b.Tensors[i].Key))
-		h.Write(b.Tensors[i].Data)
+		fmt.Fprintf(h, "%s%s", b.Tensors[i].Key, b.Tensors[i].Data)
 	}
 	for i := range b.Texts {
-		for _, t := range b.Texts[i].Values {
-			binary.LittleEndian.PutUint64(n[:], uint64(len(t)))
-			h.Write(n[:])
-			io.WriteString(h, t)
-		}
+		fmt.Fprintf(h, "%q", b.Texts[i].Values)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // resumeExact runs the first steps of a point's order once unbroken, and once killed at a random step and resumed with other threads
 // and prefetch, and says whether every batch was the same. nil where the runner has no state.
-func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
+func (s *Suite) resumeExact(ctx context.Context, p *point) *bool {
 	program := map[string][]string{"engine": s.Tools.Own("resume"), "robocache": s.Tools.Script("load_robocache.py")}[p.runner]
 	if program == nil {
-		return nil, nil
+		return nil
 	}
-	dir, err := os.MkdirTemp("", "robocache-bench-resume-")
-	if err != nil {
-		return nil, robocache.At(err, nil)
-	}
+	dir := guard.Must(os.MkdirTemp("", "robocache-bench-resume-"))
 	defer os.RemoveAll(dir)
 	w := p.work
 	w.URI = s.URI
 	if p.scenario.Store != "" && s.folder() != "" {
-		srv, err := s.Links[p.scenario.Store].serve(s.folder())
-		if err != nil {
-			return nil, err
-		}
+		srv := guard.Must(s.Links[p.scenario.Store].serve(s.folder()))
 		defer srv.Close()
 		w.URI = srv.URL
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*s.Timeout)
 	defer cancel()
-	run := func(w Workload, kill int, name string) (string, error) {
+	run := func(kill int, name string) string {
 		w.Resume = &Resume{Steps: resumeSteps, Kill: kill, State: filepath.Join(dir, name+".state"), Log: filepath.Join(dir, name)}
-		if err := w.finish(ctx, program, s.Tools.Env()); err != nil {
-			return "", err
-		}
-		b, err := os.ReadFile(w.Resume.Log)
-		return string(b), err
+		guard.Check(w.finish(ctx, program, s.Tools.Env()))
+		return string(guard.Must(os.ReadFile(w.Resume.Log)))
 	}
-	whole, err := run(w, 0, "unbroken")
-	if err == nil {
-		_, err = run(w, 1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1), "broken")
-	}
-	if err != nil {
-		return nil, err
-	}
+	whole := run(0, "unbroken")
+	run(1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1), "broken")
 	w.Workers, w.Prefetch = w.Workers+1, max(w.Prefetch, 1)+1
-	broken, err := run(w, 0, "broken")
-	if err != nil {
-		return nil, err
-	}
+	same := run(0, "broken") == whole
 	if n := strings.Count(whole, "\n"); n != resumeSteps {
-		return nil, fmt.Errorf("the unbroken run logged %d steps of %d", n, resumeSteps)
+		guard.Fail(fmt.Errorf("the unbroken run logged %d steps of %d", n, resumeSteps))
 	}
-	same := whole == broken
-	return &same, nil
+	return &same
 }
 
 // finish runs one process of the check; where it is to be killed, it must end by its own SIGKILL.

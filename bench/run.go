@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
@@ -82,7 +83,7 @@ type Outcome struct {
 	Headspace       float64       `json:"headspace_samples_per_s,omitempty"` // the same loop on one batch that is there
 	TotalTimeS      float64       `json:"total_time_s,omitempty"`
 	Cameras         int           `json:"num_cameras,omitempty"`
-	ImageShape      []int         `json:"image_shape,omitempty"`
+	ImageShape      []int         `json:"image_shape"`
 	FPS             float64       `json:"fps,omitempty"`
 	LoadedEpisodes  int           `json:"loaded_episodes,omitempty"`
 	Seen            Seen          `json:"seen,omitzero"` // from outside
@@ -107,42 +108,36 @@ type Result struct {
 }
 
 // interleave lets n runners take turns, repeats times. One that fails takes no more.
-func interleave(ctx context.Context, n, repeats int, failed func(i int) *string, turn func(i, rep int) error) error {
+func interleave(ctx context.Context, n, repeats int, failed func(i int) *string, turn func(i, rep int)) {
 	for rep := range repeats {
 		for i := range n {
 			if *failed(i) != "" {
 				continue
 			}
-			err := turn(i, rep)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+			err := guard.Try(func() { turn(i, rep) })
+			guard.Check(ctx.Err())
 			if err != nil {
 				*failed(i) = err.Error()
 			}
 		}
 	}
-	return nil
 }
 
 // Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
-func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) ([]Result, error) {
-	results := make([]Result, len(runners))
-	for i, a := range runners {
-		results[i].Runner = a
+func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) (results []Result, err error) {
+	defer guard.Malformed("bench", &err)
+	for _, a := range runners {
+		results = append(results, Result{Runner: a})
 	}
-	if err := interleave(ctx, len(runners), repeats, func(i int) *string { return &results[i].Failed }, func(i, rep int) error {
+	interleave(ctx, len(runners), repeats, func(i int) *string { return &results[i].Failed }, func(i, rep int) {
 		o, err := runOnce(ctx, runners[i], timeout)
 		if err != nil {
 			log("%s: failed: %v", runners[i].Name, err)
-			return err
+			guard.Fail(err)
 		}
 		results[i].Runs = append(results[i].Runs, o)
 		log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, runners[i].Name, o.rate(), o.cpuPer1000())
-		return nil
-	}); err != nil {
-		return results, err
-	}
+	})
 	agree(results)
 	for i := range results {
 		results[i].summarise()
@@ -182,24 +177,18 @@ func (r *Result) summarise() {
 // runOnce runs a fresh process in its own process group, so that a peer's stray workers end with it. Memory, CPU and bytes are read from outside, the
 // order and the frames are counted and compared when it has ended.
 func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, err error) {
+	defer guard.Malformed("bench", &err)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	argv, w := r.Argv, Workload{}
 	if r.Job != nil {
 		w = *r.Job
 		if r.ref != nil && w.OrderOut == "" {
-			dir, err := os.MkdirTemp("", "robocache-bench-run-")
-			if err != nil {
-				return o, robocache.At(err, nil)
-			}
+			dir := guard.Must(os.MkdirTemp("", "robocache-bench-run-"))
 			defer os.RemoveAll(dir)
 			w.OrderOut, w.FramesOut = filepath.Join(dir, "order"), filepath.Join(dir, "frames")
 		}
-		job, err := json.Marshal(w)
-		if err != nil {
-			return o, err
-		}
-		argv = append(slices.Clone(argv), string(job))
+		argv = append(slices.Clone(argv), string(guard.Must(json.Marshal(w))))
 	}
 	cmd, errs := runners.Command(ctx, argv, r.Env)
 	watch := &watcher{srv: r.srv}
@@ -236,27 +225,22 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, e
 }
 
 // check counts the order and compares frames, and writes what came of it into the outcome.
-func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) error {
+func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) (err error) {
+	defer guard.Malformed("bench", &err)
 	t := newTally(r.ref.samples, len(r.ref.all), w.BatchSize)
 	t.limit, t.whole = r.ref.total, !r.ranks
-	if err := replay(w.OrderOut, t); err != nil {
-		return err
-	}
-	if t.err != nil {
-		return t.err
-	}
+	guard.Check(replay(w.OrderOut, t))
+	guard.Check(t.err)
 	t.into(o)
 	o.IdealFrac = IdealDistinct(r.ref.lengths, w.BatchSize)
 	if r.ranks {
 		return nil
 	}
-	images, err := readDelivered(w.FramesOut)
-	if err != nil || len(images) == 0 {
-		return err
+	if images := guard.Must(readDelivered(w.FramesOut)); len(images) > 0 {
+		c := guard.Must(checkFrames(ctx, r.ref, images, true))
+		o.FramesChecked, o.WrongFrames = o.FramesChecked+int64(c.Checked), o.WrongFrames+int64(c.Wrong)
 	}
-	c, err := checkFrames(ctx, r.ref, images, true)
-	o.FramesChecked, o.WrongFrames = o.FramesChecked+int64(c.Checked), o.WrongFrames+int64(c.Wrong)
-	return err
+	return nil
 }
 
 // reference is a set as the harness knows it: what runners deliver is held against it.
@@ -271,19 +255,16 @@ type reference struct {
 
 func newReference(ds robocache.Dataset, root string, w *Workload) (*reference, error) {
 	r := &reference{ds: ds, root: root}
-	list, err := w.episodes(ds.Info())
-	if err != nil {
-		return nil, err
-	}
 	for e := range ds.Info().Episodes {
 		r.all = append(r.all, ds.Len(e))
 		r.total += int64(ds.Len(e))
 	}
+	list, err := w.episodes(ds.Info())
 	for _, e := range list {
 		r.lengths = append(r.lengths, ds.Len(e))
 		r.samples += int64(ds.Len(e))
 	}
-	return r, nil
+	return r, err
 }
 
 // LoadRunners gives runners by name: "engine" (the Go loader, no Python), "robocache" (into torch tensors), "lerobot".
@@ -308,29 +289,19 @@ func LoadRunners(names []string, w Workload, t runners.Tools) ([]Runner, error) 
 }
 
 // RunLoad measures whole epochs of the workload through runners, interleaved.
-func RunLoad(ctx context.Context, names []string, w Workload, t runners.Tools, repeats int, timeout time.Duration, log func(string, ...any)) ([]Result, error) {
-	field, err := LoadRunners(names, w, t)
-	if err != nil {
-		return nil, err
-	}
-	ds, err := w.open(ctx)
-	if err != nil {
-		return nil, err
-	}
+func RunLoad(ctx context.Context, names []string, w Workload, t runners.Tools, repeats int, timeout time.Duration, log func(string, ...any)) (_ []Result, err error) {
+	defer guard.Malformed("bench load", &err)
+	field := guard.Must(LoadRunners(names, w, t))
+	ds := guard.Must(w.open(ctx))
 	defer ds.Close()
-	ref, err := newReference(ds, "", &w)
-	if err != nil {
-		return nil, err
-	}
 	for i := range field {
-		field[i].ref = ref
+		field[i].ref = guard.Must(newReference(ds, "", &w))
 	}
 	return Run(ctx, field, repeats, timeout, log)
 }
 
 // DecodeRunners gives the runners of `bench decode`: "robocache", "ffmpeg", "torchcodec", "pyav".
-func DecodeRunners(names []string, pattern string, count int, files []string, t runners.Tools) ([]Runner, error) {
-	var out []Runner
+func DecodeRunners(names []string, pattern string, count int, files []string, t runners.Tools) (out []Runner, err error) {
 	for _, n := range names {
 		r := Runner{Name: n, Env: t.Env(), Setting: "one thread, " + pattern, Argv: t.Script("decode.py"), Job: &Workload{Files: files, Pattern: pattern, Count: count, More: map[string]any{"peer": n}}}
 		switch n {

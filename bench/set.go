@@ -2,16 +2,15 @@ package bench
 
 import (
 	"context"
-	"io"
 	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -30,15 +29,10 @@ func (s *Suite) folder() string {
 // know learns of the set what results are held against: its samples, the files of its video, and the mean of the bytes that a lone sample wants: packets
 // from the governing key frames to the wanted ones, and its rows. Samples of one batch share some of it, so a loader may read less.
 func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
+	defer guard.Malformed("bench load", &err)
 	s.machine, s.rows = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
-	if s.ref, err = newReference(ds, s.folder(), &s.Base); err != nil {
-		return err
-	}
-	list, err := s.Base.episodes(ds.Info())
-	if err != nil {
-		return err
-	}
-	cameras, seen := s.Base.cameras(ds.Info()), map[string]bool{}
+	s.ref = guard.Must(newReference(ds, s.folder(), &s.Base))
+	list, cameras, seen := guard.Must(s.Base.episodes(ds.Info())), s.Base.cameras(ds.Info()), map[string]bool{}
 	one := make([]robocache.FrameRef, 1)
 	for _, key := range cameras {
 		for _, e := range list {
@@ -51,48 +45,43 @@ func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
 	// Only video lies in files beside; a recording or an HDF5 file is no folder of such.
 	var st store.Store
 	if len(cameras) > 0 {
-		if st, err = store.Open(s.URI); err != nil {
-			return err
-		}
+		st = guard.Must(store.Open(s.URI))
 		defer store.Close(st)
 	}
 	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return st.Open(ctx, path) }, 64<<20)
 	defer lib.Close()
-	probes, count, total := 200, 0, 0.0
+	probes, count, total := 200, 0, int64(0)
 	if s.folder() == "" {
 		probes = 40
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range probes {
-		e := list[rng.IntN(len(list))]
-		if ds.Len(e) == 0 {
-			continue
-		}
-		count++
-		row := rng.IntN(ds.Len(e))
-		rows := make([]robocache.Row, max(s.Base.Window, 1))
-		for k := range rows {
-			rows[k] = robocache.Row{Episode: e, Index: min(row+k, ds.Len(e)-1)}
-		}
-		refs := make([]robocache.FrameRef, len(rows))
-		for _, c := range cameras {
-			n, err := packetBytes(ctx, lib, refs, ds.Frames(ctx, c, rows, refs))
-			if err != nil {
-				s.note = "bytes_needed_per_sample: " + err.Error()
-				return nil
+	if err := guard.Try(func() {
+		for range probes {
+			e := list[rng.IntN(len(list))]
+			if ds.Len(e) == 0 {
+				continue
 			}
-			total += float64(n)
+			count++
+			row := rng.IntN(ds.Len(e))
+			rows, refs := make([]robocache.Row, max(s.Base.Window, 1)), make([]robocache.FrameRef, max(s.Base.Window, 1))
+			for k := range rows {
+				rows[k] = robocache.Row{Episode: e, Index: min(row+k, ds.Len(e)-1)}
+			}
+			for _, c := range cameras {
+				guard.Check(ds.Frames(ctx, c, rows, refs))
+				total += packetBytes(ctx, lib, refs)
+			}
 		}
-	}
-	if count > 0 {
-		mean := total/float64(count) + s.rows
+	}); err != nil {
+		s.note = "bytes_needed_per_sample: " + err.Error()
+	} else if count > 0 {
+		mean := float64(total)/float64(count) + s.rows
 		s.alone = &mean
 	}
 	return nil
 }
 
-func packetBytes(ctx context.Context, lib *video.Library, refs []robocache.FrameRef, err error) (int64, error) {
-	n := int64(0)
+func packetBytes(ctx context.Context, lib *video.Library, refs []robocache.FrameRef) (n int64) {
 	byFile := map[string][]int{}
 	for _, r := range refs {
 		if r.Path != "" {
@@ -100,10 +89,7 @@ func packetBytes(ctx context.Context, lib *video.Library, refs []robocache.Frame
 		}
 	}
 	for path, ordinals := range byFile {
-		f, ferr := lib.Acquire(ctx, path)
-		if ferr != nil {
-			return 0, ferr
-		}
+		f := guard.Must(lib.Acquire(ctx, path))
 		slices.Sort(ordinals)
 		for _, g := range video.Plan(f.Index, slices.Compact(ordinals)) {
 			for d := g.Start; d <= g.End; d++ {
@@ -112,26 +98,25 @@ func packetBytes(ctx context.Context, lib *video.Library, refs []robocache.Frame
 		}
 		f.Release()
 	}
-	return n, err
+	return n
 }
 
 // preparePages brings the page cache into the state that was asked for, and says what was achieved.
-func (s *Suite) preparePages(facts *runFacts) error {
+func (s *Suite) preparePages(facts *runFacts) {
 	files, bytes, err := filesBelow(s.folder())
-	if err != nil {
-		return err
-	}
 	cold := s.CacheState == "cold"
-	if cold {
+	switch {
+	case err != nil:
+	case cold:
 		err = evict(files)
-	} else if bytes < report.Kilobytes("MemAvailable")<<10/2 {
+	case bytes < report.Kilobytes("MemAvailable")<<10/2:
 		err = warm(files)
 	}
+	guard.Check(err)
 	facts.resident, facts.known = resident(files)
 	if facts.known && (cold && facts.resident < 0.01 || !cold && facts.resident > 0.99) {
 		facts.state = s.CacheState
 	}
-	return err
 }
 
 // filesBelow are the regular files of a local set.
@@ -141,30 +126,10 @@ func filesBelow(dir string) (files []string, bytes int64, err error) {
 			return err
 		}
 		i, err := d.Info()
-		if err != nil {
-			return err
+		if err == nil {
+			files, bytes = append(files, p), bytes+i.Size()
 		}
-		files, bytes = append(files, p), bytes+i.Size()
-		return nil
+		return err
 	})
-	if err != nil {
-		return nil, 0, robocache.At(err, robocache.Where{"dataset": dir})
-	}
-	return files, bytes, nil
-}
-
-// warm reads the files once, so that the page cache holds what it can.
-func warm(files []string) error {
-	for _, p := range files {
-		f, err := os.Open(p)
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": p})
-		}
-		_, err = io.Copy(io.Discard, f)
-		f.Close()
-		if err != nil {
-			return robocache.At(err, robocache.Where{"file": p})
-		}
-	}
-	return nil
+	return files, bytes, robocache.At(err, robocache.Where{"dataset": dir})
 }

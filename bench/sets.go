@@ -16,11 +16,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Sets makes the sets that the rows want out of one dataset, in a work folder; what is there is used again.
@@ -31,8 +31,6 @@ type Sets struct {
 	Seed     uint64
 	Tools    runners.Tools
 	Log      func(format string, a ...any)
-
-	made map[string]string
 }
 
 // setRecipe is how a set differs from the dataset.
@@ -51,28 +49,17 @@ var setRecipes = map[string]setRecipe{
 }
 
 // Path makes a set by name and says where it is.
-func (s *Sets) Path(ctx context.Context, name string) (string, error) {
-	if p := s.made[name]; p != "" {
-		return p, nil
-	}
+func (s *Sets) Path(ctx context.Context, name string) (dir string, err error) {
+	defer guard.Malformed("bench peers", &err)
 	r, ok := setRecipes[name]
 	if !ok {
 		return "", report.UnknownName("set", name, nil)
 	}
-	dir := filepath.Join(s.folder(), name)
+	dir = filepath.Join(s.folder(), name)
 	if !exists(filepath.Join(dir, "meta", "info.json")) { // written last: a folder with it is complete
-		if err := os.RemoveAll(dir); err != nil { // what a killed run left
-			return "", robocache.At(err, robocache.Where{"file": dir})
-		}
-		if err := s.make(ctx, r, dir); err != nil {
-			return "", err
-		}
+		s.make(ctx, r, dir)
 		s.Log("made %s", dir)
 	}
-	if s.made == nil {
-		s.made = map[string]string{}
-	}
-	s.made[name] = dir
 	return dir, nil
 }
 
@@ -83,49 +70,39 @@ func (s *Sets) folder() string {
 	return filepath.Join(s.Work, strings.TrimSuffix(filepath.Base(s.URI), "/")+"-"+hex.EncodeToString(h.Sum(nil))[:8])
 }
 
-func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
-	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
-	if err != nil {
-		return err
-	}
+func (s *Sets) make(ctx context.Context, r setRecipe, dir string) {
+	ds := guard.Must(robocache.Open(ctx, s.URI, robocache.OpenOptions{}))
 	defer ds.Close()
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: chooseOrRepeat(ds.Info().Episodes, s.Episodes, s.Seed), Options: map[string]string{}}}
 	camera := ""
-	for i := range ds.Info().Features {
-		f := &ds.Info().Features[i]
+	for _, f := range ds.Info().Features {
 		switch {
 		case f.Kind == robocache.KindVideo && camera == "" && r.codec != "":
 			camera = f.Key
 			if f.Codec != r.codec || r.codec != "av1" { // an AV1 set is taken as it is, whatever its GOP
 				opt.Options["video_codec"], opt.Options["gop"] = r.codec, strconv.Itoa(r.gop)
 			}
-		case f.Key == "observation.state" || f.Key == "action":
-		default:
+		case f.Key != "observation.state" && f.Key != "action":
 			continue
 		}
 		opt.Keys = append(opt.Keys, f.Key)
 	}
 	if r.codec != "" && camera == "" {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Where: robocache.Where{"dataset": s.URI}, Msg: "the dataset has no video", Hint: "--workload novideo-w16"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Where: robocache.Where{"dataset": s.URI}, Msg: "the dataset has no video", Hint: "--workload novideo-w16"})
 	}
-	report, err := convert.Write(ctx, ds, "lerobot", dir, opt)
-	if err != nil || r.files <= 1 || opt.Options["video_codec"] != "" {
-		return err
+	write := func() int {
+		guard.Check(os.RemoveAll(dir)) // what a killed run left, or the first of two
+		return guard.Must(convert.Write(ctx, ds, "lerobot", dir, opt)).Episodes
+	}
+	if episodes := write(); r.files <= 1 || opt.Options["video_codec"] != "" || episodes < r.files {
+		return
 	}
 	// The size of the mp4s is known only now: made again in about equal files, so that more than one is open.
-	_, size, err := filesBelow(filepath.Join(dir, "videos"))
-	if err != nil {
-		return err
+	if _, size, err := filesBelow(filepath.Join(dir, "videos")); err != nil || size > 0 {
+		guard.Check(err)
+		opt.Options["video_file_bytes"] = strconv.FormatInt(size/int64(r.files)+size/64, 10)
+		write()
 	}
-	if report.Episodes < r.files || size == 0 {
-		return nil
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return robocache.At(err, robocache.Where{"file": dir})
-	}
-	opt.Options["video_file_bytes"] = strconv.FormatInt(size/int64(r.files)+size/64, 10)
-	_, err = convert.Write(ctx, ds, "lerobot", dir, opt)
-	return err
 }
 
 // chooseOrRepeat gives n of have: a seeded choice, each twice or more where there are too few.
@@ -146,38 +123,30 @@ func chooseOrRepeat(have, n int, seed uint64) []int {
 }
 
 // HDF5 makes robomimic's file of the table.
-func (s *Sets) HDF5(ctx context.Context) (string, error) {
-	root, err := s.Path(ctx, "table")
-	if err != nil {
-		return "", err
-	}
+func (s *Sets) HDF5(ctx context.Context) string {
+	root := guard.Must(s.Path(ctx, "table"))
 	out := filepath.Join(s.folder(), "table.hdf5")
-	if exists(out) {
-		return out, nil
+	if !exists(out) {
+		s.python(ctx, "load_robomimic.py", Workload{URI: root, More: map[string]any{"make": true, "hdf5": out}})
 	}
-	return out, s.python(ctx, "load_robomimic.py", Workload{URI: root, More: map[string]any{"make": true, "hdf5": out}})
+	return out
 }
 
 // formatData makes the data of cases of `bench formats` once, and says where it lies.
-func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
+func (s *Sets) formatData(ctx context.Context, kind string) string {
 	if kind == "windows" {
 		kind = "recordings"
 	}
 	dir := filepath.Join(s.Work, "formats", kind)
 	if kind == "multirate" || kind == "augment" || exists(dir+".made") {
-		return dir, nil
+		return dir
 	}
-	if err := os.RemoveAll(dir); err != nil { // what a killed run left
-		return "", robocache.At(err, robocache.Where{"file": dir})
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return "", robocache.At(err, robocache.Where{"file": dir})
-	}
-	if err := s.python(ctx, "formats.py", Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}}); err != nil {
-		return "", err
-	}
+	guard.Check(os.RemoveAll(dir)) // what a killed run left
+	guard.Check(os.MkdirAll(filepath.Dir(dir), 0o755))
+	s.python(ctx, "formats.py", Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}})
 	s.Log("made %s", dir)
-	return dir, report.WriteFile(dir+".made", nil)
+	guard.Check(report.WriteFile(dir+".made", nil))
+	return dir
 }
 
 // trainSets are what `bench train` learns from: options of synth. tiny is for small networks.
@@ -216,16 +185,11 @@ func (s *Sets) Train(ctx context.Context, name string, tiny bool) (string, error
 }
 
 // python has a script make data.
-func (s *Sets) python(ctx context.Context, script string, w Workload) error {
-	job, err := json.Marshal(w)
-	if err != nil {
-		return err
-	}
-	cmd, errs := runners.Command(ctx, append(s.Tools.Script(script), string(job)), s.Tools.Env())
+func (s *Sets) python(ctx context.Context, script string, w Workload) {
+	cmd, errs := runners.Command(ctx, append(s.Tools.Script(script), string(guard.Must(json.Marshal(w)))), s.Tools.Env())
 	if err := cmd.Run(); err != nil {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Msg: script + ": " + runners.LastLine(errs.String()), Hint: "make peers installs what the peers need", Err: err}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Msg: script + ": " + runners.LastLine(errs.String()), Hint: "make peers installs what the peers need", Err: err})
 	}
-	return nil
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return !errors.Is(err, fs.ErrNotExist) }

@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
@@ -119,46 +122,26 @@ func (t soakTurn) String() string {
 }
 
 // Run soaks until the time is over, or something is wrong: the result then says what.
-func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
-	var res SoakResult
+func (s *Soak) Run(ctx context.Context) (res SoakResult, err error) {
+	defer guard.Malformed("bench soak", &err)
 	dir := s.Dir
 	if dir == "" {
-		d, err := os.MkdirTemp("", "robocache-soak-")
-		if err != nil {
-			return res, robocache.At(err, nil)
-		}
-		defer os.RemoveAll(d)
-		dir = d
+		dir = guard.Must(os.MkdirTemp("", "robocache-soak-"))
+		defer os.RemoveAll(dir)
 	}
-	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
-	if err != nil {
-		return res, err
-	}
+	ds := guard.Must(robocache.Open(ctx, s.URI, robocache.OpenOptions{}))
 	tr, err := makeTruth(ctx, ds, s.URI, Workload{BatchSize: 32, Video: "one"})
-	camera := ""
-	if c := (&Workload{Video: "one"}).cameras(ds.Info()); len(c) > 0 {
-		camera = c[0]
-		f := ds.Info().Feature(camera)
-		s.frame = 3 * int64(f.Width) * int64(f.Height)
-	}
-	if cerr := ds.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return res, err
-	}
-	res.Compared, s.samples = tr.compared, int64(len(tr.natural))
+	guard.Check(errors.Join(err, ds.Close()))
+	camera := (&Workload{Video: "one"}).cameras(ds.Info())[0]
+	f := ds.Info().Feature(camera)
+	s.frame, s.samples, res.Compared = 3*int64(f.Width)*int64(f.Height), int64(len(tr.natural)), tr.compared
 	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.compared)
-	srv, err := loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
-		if n%97 != 0 {
-			return false
+	srv := guard.Must(loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
+		if n%97 == 0 {
+			http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
 		}
-		http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
-		return true
-	}})
-	if err != nil {
-		return res, err
-	}
+		return n%97 == 0
+	}}))
 	defer srv.Close()
 
 	var watch looks
@@ -176,9 +159,7 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 			res.Kills++
 		}
 		cancel()
-		if ctx.Err() != nil {
-			return res, ctx.Err()
-		}
+		guard.Check(ctx.Err())
 		if err != nil {
 			res.Failed = fmt.Sprintf("round %d (%s): %v", round, t, err)
 			break
@@ -191,80 +172,58 @@ func (s *Soak) Run(ctx context.Context) (SoakResult, error) {
 		}
 	}
 	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).Seconds(), watch.trend(), srv.Requests()/97
-	if res.Failed == "" {
-		res.Failed = res.Trend.grown()
-	}
+	res.Failed = cmp.Or(res.Failed, res.Trend.grown())
 	return res, nil
 }
 
 // round opens the set, takes batches, stops at random places and goes on from the state with other threads, and closes everything.
-func (s *Soak) round(ctx context.Context, t soakTurn, tr *truth, camera string, res *SoakResult) error {
+func (s *Soak) round(ctx context.Context, t soakTurn, tr *truth, camera string, res *SoakResult) (err error) {
+	defer guard.Malformed("bench soak", &err)
 	rng := rand.New(rand.NewPCG(s.Seed+1, uint64(t.work.Seed)))
-	ds, err := robocache.Open(ctx, t.work.URI, robocache.OpenOptions{})
-	if err != nil {
-		return err
-	}
+	ds := guard.Must(t.work.open(ctx))
 	defer ds.Close()
 	var state *loader.State
-	left := 24 + rng.IntN(24) // batches of the round
-	for left > 0 {
+	for left := 24 + rng.IntN(24); left > 0; { // batches of the round
 		stretch := min(left, 1+rng.IntN(16))
-		cfg, err := t.work.config(ds.Info())
-		if err != nil {
-			return err
-		}
 		if state != nil {
-			cfg.Threads, cfg.Prefetch = 1+rng.IntN(4), 1+rng.IntN(4)
+			t.work.Workers, t.work.Prefetch = 1+rng.IntN(4), 1+rng.IntN(4)
 			res.Resumes++
 		}
-		if state, err = s.stretch(ctx, ds, cfg, state, stretch, t, tr, camera, res); err != nil {
-			return err
-		}
+		state = s.stretch(ctx, ds, state, stretch, t, tr, camera, res)
 		left -= stretch
 	}
 	return nil
 }
 
 // stretch takes n batches from a state on.
-func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, cfg loader.Config, state *loader.State, n int, t soakTurn, tr *truth, camera string, res *SoakResult) (*loader.State, error) {
-	ld, err := loader.New(ctx, ds, cfg)
-	if err != nil {
-		return nil, err
-	}
+func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.State, n int, t soakTurn, tr *truth, camera string, res *SoakResult) *loader.State {
+	ld, _ := t.work.loader(ctx, ds)
 	defer ld.Close()
 	if state != nil {
-		if err := ld.Restore(*state, false); err != nil {
-			return nil, err
-		}
+		guard.Check(ld.Restore(*state, false))
 	}
-	var order *loader.Sequence
-	epoch := int64(-1)
 	for range n {
-		b, err := nextBatch(ctx, ld)
-		if err != nil {
-			return nil, err
-		}
-		if t.world == 1 { // a rank's positions are the course's affair; alone they follow each other
-			if order == nil || epoch != b.Epoch {
-				order, epoch = ld.Order(b.Epoch), b.Epoch
-			}
-			for i, got := range b.Indices {
-				if want := order.At(b.Position + int64(i)); got != want {
-					b.Release()
-					return nil, fmt.Errorf("epoch %d, position %d: sample %d came, the order says %d", b.Epoch, b.Position+int64(i), got, want)
+		b := nextBatch(ctx, ld)
+		err := guard.Try(func() {
+			if t.world == 1 { // a rank's positions are the order's affair; alone they follow each other
+				order := ld.Order(b.Epoch)
+				for i, got := range b.Indices {
+					if want := order.At(b.Position + int64(i)); got != want {
+						guard.Fail(fmt.Errorf("sample %d came, the order says %d", got, want))
+					}
 				}
 			}
-		}
-		err = tr.check(b, camera, t.kind)
-		res.Batches++
-		res.Frames += int64(b.Rows)
+			tr.check(b, camera, t.kind)
+		})
+		res.Batches, res.Frames = res.Batches+1, res.Frames+int64(b.Rows)
+		where := fmt.Sprintf("epoch %d, position %d", b.Epoch, b.Position)
 		b.Release()
 		if err != nil {
-			return nil, fmt.Errorf("epoch %d, position %d: %w", b.Epoch, b.Position, err)
+			guard.Fail(fmt.Errorf("%s: %w", where, err))
 		}
 	}
 	st := ld.State()
-	return &st, nil
+	return &st
 }
 
 // kill starts a process that works on the same set and cache, and kills itself in the middle of it, without a chance to tidy up.

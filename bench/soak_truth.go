@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -24,62 +25,42 @@ type truth struct {
 }
 
 // makeTruth reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
-func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workload) (*truth, error) {
-	w.Shuffle, w.Cache, w.ImageSize, w.Window, w.Workers = "file", "", "", 0, 1
-	cfg, err := w.config(ds.Info())
-	if err != nil {
-		return nil, err
-	}
-	ld, err := loader.New(ctx, ds, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer ld.Close()
+func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workload) (t *truth, err error) {
+	defer guard.Malformed("bench soak", &err)
 	cameras := w.cameras(ds.Info())
 	if len(cameras) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no frames to check"}
 	}
-	t := &truth{seed: maphash.MakeSeed(), natural: make([]uint64, ld.Samples()), other: map[string][]uint64{}}
-	_, lookErr := exec.LookPath("ffmpeg")
+	w.Shuffle, w.Workers = "file", 1
+	ld, _ := w.loader(ctx, ds)
+	defer ld.Close()
+	t = &truth{seed: maphash.MakeSeed(), natural: make([]uint64, ld.Samples()), other: map[string][]uint64{}}
+	_, noFFmpeg := exec.LookPath("ffmpeg")
 	var video *fileFrames
 	defer func() { video.close() }()
-	refs := make([]robocache.FrameRef, 0, w.BatchSize)
 	for {
 		b, err := ld.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return t, nil
 		}
-		if err != nil {
-			return nil, err
-		}
-		rows, err := ld.Rows(b.Indices)
-		if err != nil {
-			return nil, err
-		}
-		refs = refs[:len(rows)]
-		if err := ds.Frames(ctx, cameras[0], rows, refs); err != nil {
-			return nil, err
-		}
+		guard.Check(err)
+		rows := guard.Must(ld.Rows(b.Indices))
+		refs := make([]robocache.FrameRef, len(rows))
+		guard.Check(ds.Frames(ctx, cameras[0], rows, refs))
 		p := b.Tensor(cameras[0])
 		each := len(p.Data) / b.Rows
 		for i, s := range b.Indices {
-			got := p.Data[i*each : (i+1)*each]
+			got, ref := p.Data[i*each:(i+1)*each], refs[i]
 			t.natural[s] = maphash.Bytes(t.seed, got)
-			if lookErr != nil || refs[i].Path == "" || root == "" || p.Shape[1] != 3 {
+			if noFFmpeg != nil || ref.Path == "" || root == "" || p.Shape[1] != 3 {
 				continue
 			}
-			if video == nil || video.name != refs[i].Path || video.next > refs[i].Ordinal {
+			if video == nil || video.name != ref.Path || video.next > ref.Ordinal {
 				video.close()
-				if video, err = openFrames(ctx, filepath.Join(root, refs[i].Path), refs[i].Path, [2]int{p.Shape[3], p.Shape[2]}, false); err != nil {
-					return nil, err
-				}
+				video = openFrames(ctx, filepath.Join(root, ref.Path), ref.Path, [2]int{p.Shape[3], p.Shape[2]}, false)
 			}
-			want, err := video.at(refs[i].Ordinal)
-			if err != nil {
-				return nil, err
-			}
-			if most, _ := distance(got, want); most > pixelTolerance {
-				return nil, fmt.Errorf("%s frame %d is not what ffmpeg decodes (episode %d, row %d)", refs[i].Path, refs[i].Ordinal, rows[i].Episode, rows[i].Index)
+			if most, _ := distance(got, guard.Must(video.at(ref.Ordinal))); most > pixelTolerance {
+				guard.Fail(fmt.Errorf("%s frame %d is not what ffmpeg decodes (episode %d, row %d)", ref.Path, ref.Ordinal, rows[i].Episode, rows[i].Index))
 			}
 			t.compared++
 		}
@@ -88,15 +69,15 @@ func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workloa
 }
 
 // check compares the first frame of each sample of a batch; kind names what decides the pixels beside the sample.
-func (t *truth) check(b *loader.Batch, camera, kind string) error {
+func (t *truth) check(b *loader.Batch, camera, kind string) {
 	p := b.Tensor(camera)
 	each := len(p.Data) / b.Rows
 	want := t.natural
 	if kind != "" {
-		if want = t.other[kind]; want == nil {
-			want = make([]uint64, len(t.natural))
-			t.other[kind] = want
+		if t.other[kind] == nil {
+			t.other[kind] = make([]uint64, len(t.natural))
 		}
+		want = t.other[kind]
 	}
 	for i, s := range b.Indices {
 		one := p.Data[i*each : (i+1)*each]
@@ -106,11 +87,9 @@ func (t *truth) check(b *loader.Batch, camera, kind string) error {
 		h := maphash.Bytes(t.seed, one)
 		if want[s] == 0 && kind != "" {
 			want[s] = h
-			continue
 		}
 		if h != want[s] {
-			return fmt.Errorf("sample %d has other pixels than in the plain pass", s)
+			guard.Fail(fmt.Errorf("sample %d has other pixels than in the plain pass", s))
 		}
 	}
-	return nil
 }

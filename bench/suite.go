@@ -15,6 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
 // Suite is a run of scenarios on one set.
@@ -80,36 +82,25 @@ type PointResult struct {
 
 // RunSuite measures every combination of scenario, batch size and runner. Runners take turns within a scenario; each run is a fresh process
 // a rank. A run that gave a wrong frame or lost a sample is reported as failed, with its figures.
-func RunSuite(ctx context.Context, s *Suite) ([]PointResult, error) {
+func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) {
+	defer guard.Malformed("bench load", &err)
 	local := s.Base
 	local.URI = s.URI
-	ds, err := local.open(ctx)
-	if err != nil {
-		return nil, err
-	}
+	ds := guard.Must(local.open(ctx))
 	defer ds.Close()
-	if err := s.chooseEpisodes(ctx, ds); err != nil {
-		return nil, err
-	}
-	if err := s.know(ctx, ds); err != nil {
-		return nil, err
-	}
+	s.chooseEpisodes(ctx, ds)
+	guard.Check(s.know(ctx, ds))
 	defer s.tidy()
-	var results []PointResult
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
 			points := make([]*point, len(s.Runners))
 			for i, a := range s.Runners {
 				points[i] = &point{scenario: sc, batch: batch, runner: a, work: sc.workload(s.Base, batch)}
 			}
-			if err := interleave(ctx, len(points), s.Repeats, func(i int) *string { return &points[i].failed }, func(i, rep int) error {
-				return s.turn(ctx, points[i], rep)
-			}); err != nil {
-				return results, err
-			}
+			interleave(ctx, len(points), s.Repeats, func(i int) *string { return &points[i].failed }, func(i, rep int) { s.turn(ctx, points[i], rep) })
 			for _, p := range points {
 				if s.Resume && p.failed == "" {
-					if p.resume, err = s.resumeExact(ctx, p); err != nil {
+					if err := guard.Try(func() { p.resume = s.resumeExact(ctx, p) }); err != nil {
 						p.notes = append(p.notes, "resume_exact: "+err.Error())
 					}
 				}
@@ -129,37 +120,33 @@ func (s *Suite) tidy() {
 }
 
 // turn runs a point once; the frames of its first run are compared.
-func (s *Suite) turn(ctx context.Context, p *point, rep int) error {
+func (s *Suite) turn(ctx context.Context, p *point, rep int) {
 	name := fmt.Sprintf("%-22s bs%-4d %-10s", p.scenario.Name, p.batch, p.runner)
-	facts, outs, err := s.runRanks(ctx, p)
-	if err == nil && rep == 0 && p.work.CheckFrames > 0 {
-		p.check, err = s.checkFrames(ctx, facts.frames)
-	}
-	if err != nil {
+	if err := guard.Try(func() {
+		facts, outs := s.runRanks(ctx, p)
+		if rep == 0 && p.work.CheckFrames > 0 {
+			p.check = s.checkFrames(ctx, facts.frames)
+		}
+		p.runs, p.local = append(p.runs, outs), append(p.local, facts)
+		s.Log("%d/%d %s %10.1f samples/s", rep+1, s.Repeats, name, rate(outs))
+	}); err != nil {
 		s.Log("%s failed: %v", name, err)
-		return err
+		guard.Fail(err)
 	}
-	p.runs, p.local = append(p.runs, outs), append(p.local, facts)
-	s.Log("%d/%d %s %10.1f samples/s", rep+1, s.Repeats, name, rate(outs))
-	return nil
 }
 
-func (s *Suite) checkFrames(ctx context.Context, files []string) (checked, error) {
+func (s *Suite) checkFrames(ctx context.Context, files []string) checked {
 	if s.folder() == "" {
-		return checked{Note: "frames of a remote set are not compared"}, nil
+		return checked{Note: "frames of a remote set are not compared"}
 	}
 	var all []delivered
 	for _, f := range files {
-		d, err := readDelivered(f)
-		if err != nil {
-			return checked{}, err
-		}
-		all = append(all, d...)
+		all = append(all, guard.Must(readDelivered(f))...)
 	}
 	if len(all) == 0 {
-		return checked{}, nil
+		return checked{}
 	}
-	return checkFrames(ctx, s.ref, all, false)
+	return guard.Must(checkFrames(ctx, s.ref, all, false))
 }
 
 // rate is the samples per second of a run: of its common window.
@@ -175,23 +162,15 @@ func rate(outs []Outcome) float64 {
 }
 
 // chooseEpisodes turns partition and cap into a list of episodes.
-func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) error {
-	list, err := s.Base.episodes(ds.Info())
-	if err != nil {
-		return err
-	}
-	for _, e := range list {
-		if e >= ds.Info().Episodes {
-			return &robocache.Error{Class: robocache.ErrMisuse, Msg: "episodes", Want: fmt.Sprintf("below %d", ds.Info().Episodes), Got: fmt.Sprint(e)}
-		}
+func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) {
+	list := guard.Must(s.Base.episodes(ds.Info()))
+	if e := slices.Max(append(list, 0)); e >= ds.Info().Episodes {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: "episodes", Want: fmt.Sprintf("below %d", ds.Info().Episodes), Got: fmt.Sprint(e)})
 	}
 	if s.Partitions > 1 {
-		parts, err := PartitionDataset(ctx, ds, list, s.Partitions, s.folder())
-		if err != nil {
-			return err
-		}
+		parts := guard.Must(PartitionDataset(ctx, ds, list, s.Partitions, s.folder()))
 		if s.Partition < 0 || s.Partition >= s.Partitions {
-			return &robocache.Error{Class: robocache.ErrMisuse, Msg: "--partition-index", Want: fmt.Sprintf("0 to %d", s.Partitions-1), Got: fmt.Sprint(s.Partition)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: "--partition-index", Want: fmt.Sprintf("0 to %d", s.Partitions-1), Got: fmt.Sprint(s.Partition)})
 		}
 		s.Log("%s", parts)
 		list = parts.Bins[s.Partition]
@@ -200,31 +179,26 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) error 
 	if len(list) < ds.Info().Episodes {
 		s.Base.Episodes = FormatEpisodes(list)
 	}
-	return nil
 }
 
 // runRanks runs one point once: its server, its page cache, its ranks.
-func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []Outcome, err error) {
+func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []Outcome) {
 	facts = runFacts{state: "unproven", samples: s.ref.samples}
 	own, world, dir := -1, max(p.work.World, 1), ""
 	if s.Node != nil && world > 1 {
 		own, world = s.Node.Rank, s.Node.World
 		p.work.World = world
-		dir, err = s.Node.turn(p)
-	} else if dir, err = os.MkdirTemp("", "robocache-bench-run-"); err == nil {
+		dir = s.Node.turn(p)
+	} else {
+		dir = guard.Must(os.MkdirTemp("", "robocache-bench-run-"))
 		s.dirs = append(s.dirs, dir)
-	}
-	if err != nil {
-		return facts, nil, robocache.At(err, nil)
 	}
 	remote := s.folder() == ""
 	if remote && p.scenario.Store == "" {
-		return facts, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"})
 	}
 	if !remote {
-		if err := s.preparePages(&facts); err != nil {
-			return facts, nil, err
-		}
+		s.preparePages(&facts)
 	}
 	var field []Runner
 	for r := range world {
@@ -235,20 +209,15 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []
 		if own >= 0 && r != own {
 			continue
 		}
-		one := Runner{}
+		var srv *loopback.Server
 		if p.scenario.Store != "" && !remote {
-			if one.srv, err = s.Links[p.scenario.Store].serve(s.folder()); err != nil {
-				return facts, nil, err
-			}
-			defer one.srv.Close()
-			w.URI = one.srv.URL
+			srv = guard.Must(s.Links[p.scenario.Store].serve(s.folder()))
+			defer srv.Close()
+			w.URI = srv.URL
 		}
-		named, err := LoadRunners([]string{p.runner}, w, s.Tools)
-		if err != nil {
-			return facts, nil, err
-		}
-		named[0].ref, named[0].ranks, named[0].srv = s.ref, true, one.srv
-		field = append(field, named[0])
+		one := guard.Must(LoadRunners([]string{p.runner}, w, s.Tools))[0]
+		one.ref, one.ranks, one.srv = s.ref, true, srv
+		field = append(field, one)
 	}
 	device := ownDeviceReads()
 	outs = make([]Outcome, len(field))
@@ -262,12 +231,13 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []
 			return err
 		})
 	}
-	err = g.Wait()
+	err := g.Wait()
 	facts.deviceOwn = ownDeviceReads() - device
 	if own >= 0 && ctx.Err() == nil {
-		outs, err = s.Node.exchange(ctx, dir, outs[0], err)
+		return facts, s.Node.exchange(ctx, dir, outs[0], err)
 	}
-	return facts, outs, err
+	guard.Check(err)
+	return facts, outs
 }
 
 // median gives the run whose rate is the median of the repeats (the lower one of two).
@@ -336,18 +306,17 @@ func (s *Suite) needs(k *Keys) {
 // wrong says why a run does not count: a wrong frame, or a sample lost or doubled in a finished epoch.
 func (k *Keys) wrong() string {
 	var why []string
-	if k.WrongFrames != nil && *k.WrongFrames > 0 {
-		why = append(why, fmt.Sprintf("%d of %d checked frames are wrong", *k.WrongFrames, *k.FramesChecked))
+	also := func(when bool, format string, a ...any) {
+		if when {
+			why = append(why, fmt.Sprintf(format, a...))
+		}
 	}
-	if k.SamplesLost > 0 {
-		why = append(why, fmt.Sprintf("%d samples lost in finished epochs", k.SamplesLost))
+	if k.WrongFrames != nil {
+		also(*k.WrongFrames > 0, "%d of %d checked frames are wrong", *k.WrongFrames, *k.FramesChecked)
 	}
-	if k.SamplesDoubled > 0 {
-		why = append(why, fmt.Sprintf("%d samples doubled in finished epochs", k.SamplesDoubled))
-	}
-	if k.ResumeExact != nil && !*k.ResumeExact {
-		why = append(why, "a killed and resumed run is not the unbroken one")
-	}
+	also(k.SamplesLost > 0, "%d samples lost in finished epochs", k.SamplesLost)
+	also(k.SamplesDoubled > 0, "%d samples doubled in finished epochs", k.SamplesDoubled)
+	also(k.ResumeExact != nil && !*k.ResumeExact, "a killed and resumed run is not the unbroken one")
 	return strings.Join(why, "; ")
 }
 

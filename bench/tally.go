@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // sink is told what comes out of a loader, in order.
@@ -32,11 +33,7 @@ const (
 // orderWriter writes an order file; an error stays in the writer until flush.
 type orderWriter struct{ out *bufio.Writer }
 
-func (w orderWriter) put(v int64) {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(v))
-	w.out.Write(b[:])
-}
+func (w orderWriter) put(v int64) { w.out.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) }
 
 func (w orderWriter) add(samples []int64, episodes []int32) {
 	w.put(int64(len(samples)))
@@ -50,40 +47,32 @@ func (w orderWriter) add(samples []int64, episodes []int32) {
 
 func (w orderWriter) endEpoch() { w.put(markEpoch) }
 
-func (w orderWriter) window(open bool) {
-	if open {
-		w.put(markOpen)
-	} else {
-		w.put(markClose)
-	}
-}
+func (w orderWriter) window(open bool) { w.put(map[bool]int64{true: markOpen, false: markClose}[open]) }
 
 // replay tells sinks what an order file holds.
-func replay(path string, sinks ...sink) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return robocache.At(err, robocache.Where{"file": path})
-	}
+func replay(path string, sinks ...sink) (err error) {
+	defer guard.Malformed("bench", &err)
+	defer guard.In("file", path)
+	f := guard.Must(os.Open(path))
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 1<<20)
+	numbers := func(n int64) []int64 {
+		v := make([]int64, n)
+		guard.Check(binary.Read(r, binary.LittleEndian, v))
+		return v
+	}
 	for {
-		var n int64
-		if err := binary.Read(r, binary.LittleEndian, &n); errors.Is(err, io.EOF) {
+		if _, err := r.Peek(1); errors.Is(err, io.EOF) {
 			return nil
-		} else if err != nil || n < markClose || n > 1<<24 {
-			return robocache.At(errors.Join(io.ErrUnexpectedEOF, err), robocache.Where{"file": path})
 		}
-		var samples []int64
-		var episodes []int32
-		if n >= 0 {
-			both := make([]int64, 2*n)
-			if err := binary.Read(r, binary.LittleEndian, both); err != nil {
-				return robocache.At(io.ErrUnexpectedEOF, robocache.Where{"file": path})
-			}
-			samples = both[:n]
-			for _, e := range both[n:] {
-				episodes = append(episodes, int32(e))
-			}
+		n := numbers(1)[0]
+		if n < markClose || n > 1<<24 {
+			guard.Fail(io.ErrUnexpectedEOF)
+		}
+		both := numbers(2 * max(n, 0))
+		episodes := make([]int32, len(both)/2)
+		for i := range episodes {
+			episodes[i] = int32(both[len(episodes)+i])
 		}
 		for _, s := range sinks {
 			switch n {
@@ -92,7 +81,7 @@ func replay(path string, sinks ...sink) error {
 			case markOpen, markClose:
 				s.window(n == markOpen)
 			default:
-				s.add(samples, episodes)
+				s.add(both[:n], episodes)
 			}
 		}
 	}
@@ -124,7 +113,6 @@ type tally struct {
 	orderSamples int64
 	first        bool // epoch
 	open, closed bool // the window
-	raw          []byte
 
 	seen        []uint32 // by episode: the batch that it was last seen in
 	batches     uint32
@@ -146,11 +134,7 @@ func newTally(samples int64, episodes, batch int) *tally {
 // add takes a batch: its samples' numbers, and their episodes' positions.
 func (t *tally) add(samples []int64, episodes []int32) {
 	if t.open && t.whole || !t.whole && t.first && !t.closed {
-		t.raw = t.raw[:0]
-		for _, s := range samples {
-			t.raw = binary.LittleEndian.AppendUint64(t.raw, uint64(s))
-		}
-		t.order.Write(t.raw)
+		_ = binary.Write(t.order, binary.LittleEndian, samples)
 		t.orderSamples += int64(len(samples))
 	}
 	for _, s := range samples {
@@ -158,8 +142,8 @@ func (t *tally) add(samples []int64, episodes []int32) {
 			t.err = &robocache.Error{Class: robocache.ErrMalformed, Op: "bench", Msg: fmt.Sprintf("sample %d is outside the dataset", s), Want: fmt.Sprintf("below %d", t.limit)}
 			return
 		}
-		if int64(len(t.given)) <= s {
-			t.given = append(t.given, make([]uint8, t.limit-int64(len(t.given)))...)
+		if n := int64(len(t.given)); n <= s {
+			t.given = append(t.given, make([]uint8, s+1-n)...)
 		}
 		if t.given[s] < 255 { // saturates
 			t.given[s]++

@@ -71,19 +71,18 @@ func (t looks) trend() Trend {
 	if n < 6 {
 		return Trend{Looks: n}
 	}
-	medians := func(part looks) (rss float64, files, goroutines int) {
-		var a, b, c report.Spread
+	median := func(part looks, of func(look) float64) float64 {
+		var s report.Spread
 		for _, l := range part {
-			a.Add(l.rss)
-			b.Add(float64(l.fds))
-			c.Add(float64(l.goroutines))
+			s.Add(of(l))
 		}
-		return a.Median, int(b.Median), int(c.Median)
+		return s.Median
 	}
-	r := Trend{Looks: n, RSSSlopeMiBPerMin: 60 * t[n/3:].slope()}
-	r.RSSStartMiB, r.FilesStart, r.GoroutinesStart = medians(t[n/3 : 2*n/3])
-	r.RSSEndMiB, r.FilesEnd, r.GoroutinesEnd = medians(t[2*n/3:])
-	return r
+	rss := func(l look) float64 { return l.rss }
+	files := func(l look) float64 { return float64(l.fds) }
+	goroutines := func(l look) float64 { return float64(l.goroutines) }
+	a, b := t[n/3:2*n/3], t[2*n/3:]
+	return Trend{n, median(a, rss), median(b, rss), 60 * t[n/3:].slope(), int(median(a, files)), int(median(b, files)), int(median(a, goroutines)), int(median(b, goroutines))}
 }
 
 // slope is the least-squares line's, MiB a second.

@@ -59,115 +59,106 @@ type windowOptions struct {
 
 const mostEpochs = 5000
 
-var errEmpty = &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
-
-// item gives the next batch, or the end of an epoch, which the sink is told of.
-func item(ctx context.Context, src source, t sink) (b taken, end bool, err error) {
-	b, err = src.Next(ctx)
-	if errors.Is(err, io.EOF) {
-		t.endEpoch()
-		return b, true, nil
-	}
-	return b, false, err
+// consumer takes batches from a source and tells the sink what came. It is the one loop of every measurement; class Stream of runners/common.py is the other language's.
+type consumer struct {
+	clock
+	src   source
+	sink  sink
+	given int // batches of the epoch
 }
 
-// next gives the next batch, past the ends of epochs.
-func next(ctx context.Context, src source, t sink) (taken, error) {
-	for range 2 {
-		if b, end, err := item(ctx, src, t); !end {
-			return b, err
+// take takes batches, a step of work before each, until done says that it is enough; done sees nil where an epoch ends. It gives the time inside Next.
+func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *taken) bool) (wait time.Duration, err error) {
+	for work := true; ; {
+		if work && step > 0 {
+			m.Sleep(step)
+		}
+		asked := m.Now()
+		b, err := m.src.Next(ctx)
+		wait += m.Now().Sub(asked)
+		switch work = err == nil; {
+		case work:
+			m.given++
+			enough := done(&b)
+			m.sink.add(b.Samples, b.Episodes)
+			b.Release()
+			if enough {
+				return wait, nil
+			}
+		case !errors.Is(err, io.EOF):
+			return wait, err
+		case m.given == 0:
+			return wait, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
+		default:
+			m.given = 0
+			if m.sink.endEpoch(); done(nil) {
+				return wait, nil
+			}
 		}
 	}
-	return taken{}, errEmpty
 }
 
-// measureWindow takes batches as fast as they come.
-func measureWindow(ctx context.Context, c clock, src source, t sink, o windowOptions) (stretch, error) {
-	var s stretch
-	take := func(b taken) { t.add(b.Samples, b.Episodes); b.Release() }
-	begin := c.Now()
-	last, whole, given, some := begin, o.Epochs > 0, 0, false
+// window takes batches as fast as they come.
+func (m *consumer) window(ctx context.Context, o windowOptions) (s stretch, err error) {
+	begin := m.Now()
+	last, whole := begin, o.Epochs > 0
 	left := o.Warmup + 1 // batches, or epochs
 	if whole {
 		left = max(o.Warm, 1)
 	}
-	for left > 0 {
-		b, end, err := item(ctx, src, t)
-		switch {
-		case err != nil:
-			return s, err
-		case !end:
-			if given++; !some {
-				s.First, some = c.Now().Sub(begin), true
-			}
-			take(b)
-		case given == 0:
-			return s, errEmpty
-		default:
-			given = 0
+	if _, err = m.take(ctx, 0, func(b *taken) bool {
+		if b != nil && s.First == 0 {
+			s.First = m.Now().Sub(begin)
 		}
-		if end == whole {
-			if left--; left > 0 {
-				last = c.Now()
-			}
+		if left > 1 {
+			last = m.Now()
 		}
+		if (b == nil) == whole {
+			left--
+		}
+		return left == 0
+	}); err != nil {
+		return s, err
 	}
 	if whole {
-		s.Epochs = min(max(o.Epochs, int(math.Ceil(o.Seconds/max(c.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
+		s.Epochs = min(max(o.Epochs, int(math.Ceil(o.Seconds/max(m.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
 	}
 	if o.Open != nil {
 		o.Open()
 	}
-	s.OpenedAt = c.Now()
-	t.window(true)
-	for done := 0; done < s.Epochs || !whole && s.Length < o.Duration; {
-		asked := c.Now()
-		b, end, err := item(ctx, src, t)
-		if end && !whole {
-			b, err = next(ctx, src, t)
-		}
-		if err != nil {
-			return s, err
-		}
-		now := c.Now()
-		s.Wait, s.Length = s.Wait+now.Sub(asked), now.Sub(s.OpenedAt)
-		if end && whole {
-			done++
-			continue
+	s.OpenedAt = m.Now()
+	m.sink.window(true)
+	left = s.Epochs
+	s.Wait, err = m.take(ctx, 0, func(b *taken) bool {
+		s.Length = m.Now().Sub(s.OpenedAt)
+		if b == nil {
+			left--
+			return whole && left == 0
 		}
 		if !whole {
 			s.Arrivals = append(s.Arrivals, s.Length.Microseconds())
 		}
-		s.Rows = append(s.Rows, len(b.Samples))
-		s.Samples += int64(len(b.Samples))
-		take(b)
-	}
-	t.window(false)
+		s.Rows, s.Samples = append(s.Rows, len(b.Samples)), s.Samples+int64(len(b.Samples))
+		return !whole && s.Length >= o.Duration
+	})
+	m.sink.window(false)
 	if o.Close != nil {
 		o.Close()
 	}
-	return s, nil
+	return s, err
 }
 
-// measureWait is a consumer that takes step for each batch: the share of its time that goes on waiting, in percent.
+// wait is a consumer that takes step for each batch: the share of its time that goes on waiting, in percent.
 // The first step comes before the first call, so that the queues stand as a training run would find them.
-func measureWait(ctx context.Context, c clock, src source, t sink, step time.Duration, batches int) (float64, error) {
-	begin, waited := c.Now(), time.Duration(0)
-	for range batches {
-		c.Sleep(step)
-		asked := c.Now()
-		b, err := next(ctx, src, t)
-		if err != nil {
-			return 0, err
+func (m *consumer) wait(ctx context.Context, step time.Duration, batches int) (float64, error) {
+	begin := m.Now()
+	waited, err := m.take(ctx, step, func(b *taken) bool {
+		if b != nil {
+			batches--
 		}
-		waited += c.Now().Sub(asked)
-		t.add(b.Samples, b.Episodes)
-		b.Release()
-	}
-	if total := c.Now().Sub(begin); total > 0 {
-		return 100 * waited.Seconds() / total.Seconds(), nil
-	}
-	return 0, nil
+		return batches == 0
+	})
+	return 100 * waited.Seconds() / max(m.Now().Sub(begin).Seconds(), 1e-9), err
 }
 
 // waitBatches is how many batches the waiting consumer takes: half a window's time, at most 15 s, at least three.

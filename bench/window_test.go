@@ -59,7 +59,7 @@ func TestWindowEnds(t *testing.T) {
 	src := &fakeSource{c: c, made: 10 * time.Millisecond, epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}}}
 	tl := newTally(5, 2, 2)
 	opened, closed := 0, 0
-	s, err := measureWindow(t.Context(), c, src, tl, windowOptions{Warmup: 5, Duration: 95 * time.Millisecond, Open: func() { opened = src.given }, Close: func() { closed = src.given }})
+	s, err := (&consumer{clock: c, src: src, sink: tl}).window(t.Context(), windowOptions{Warmup: 5, Duration: 95 * time.Millisecond, Open: func() { opened = src.given }, Close: func() { closed = src.given }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestWindowOfEpochs(t *testing.T) {
 		tl := newTally(5, 2, 2)
 		tl.whole = true
 		opened := 0
-		s, err := measureWindow(t.Context(), c, src, tl, windowOptions{Warm: 2, Epochs: 2, Seconds: seconds, Open: func() { opened = src.given }})
+		s, err := (&consumer{clock: c, src: src, sink: tl}).window(t.Context(), windowOptions{Warm: 2, Epochs: 2, Seconds: seconds, Open: func() { opened = src.given }})
 		if err != nil || opened != 6 || s.Epochs != want || s.Samples != int64(5*want) || s.Length != time.Duration(want)*30*time.Millisecond || tl.finished != want || tl.low != 1 || tl.high != 1 {
 			t.Errorf("opened after %d: %+v %v %+v", opened, s, err, tl)
 		}
@@ -99,7 +99,7 @@ func TestWait(t *testing.T) {
 	for made, want := range map[time.Duration]float64{10 * time.Millisecond: 20, 5 * time.Millisecond: 0} {
 		c := &virtualClock{time.Unix(0, 0)}
 		src := &fakeSource{c: c, made: made, ready: c.now, epochs: [][]taken{{batchOf(0, 0), batchOf(0, 1)}}}
-		got, err := measureWait(t.Context(), c, src, newTally(2, 1, 1), 8*time.Millisecond, 40)
+		got, err := (&consumer{clock: c, src: src, sink: newTally(2, 1, 1)}).wait(t.Context(), 8*time.Millisecond, 40)
 		if err != nil || math.Abs(got-want) > 1e-9 {
 			t.Errorf("made in %v: waits %v %%, want %v (%v)", made, got, want, err)
 		}
@@ -114,11 +114,11 @@ func TestWait(t *testing.T) {
 
 func TestWindowPassesErrorsOn(t *testing.T) {
 	c := &virtualClock{time.Unix(0, 0)}
-	if _, err := measureWindow(t.Context(), c, &fakeSource{c: c, epochs: [][]taken{nil}}, newTally(1, 1, 1), windowOptions{Duration: 1}); err == nil {
+	if _, err := (&consumer{clock: c, src: &fakeSource{c: c, epochs: [][]taken{nil}}, sink: newTally(1, 1, 1)}).window(t.Context(), windowOptions{Duration: 1}); err == nil {
 		t.Error("an empty epoch is not noticed: the loop would be endless")
 	}
 	want := errors.New("no")
-	if _, err := measureWindow(t.Context(), c, failingSource{want}, newTally(1, 1, 1), windowOptions{Duration: 1}); !errors.Is(err, want) {
+	if _, err := (&consumer{clock: c, src: failingSource{want}, sink: newTally(1, 1, 1)}).window(t.Context(), windowOptions{Duration: 1}); !errors.Is(err, want) {
 		t.Errorf("%v", err)
 	}
 }

@@ -76,7 +76,7 @@ func (b Bar) check(r *Result, row func(name string) *Result) Check {
 	if c.Note != "" {
 		return c
 	}
-	mine, limit := r.runner(Ours).us(b.Cold), r.limit(b.Cold)
+	mine, limit := *r.runner(Ours).us(b.Cold), r.limit(b.Cold)
 	switch {
 	case b.Unit == "µs":
 		c.Figure = mine
@@ -89,7 +89,7 @@ func (b Bar) check(r *Result, row func(name string) *Result) Check {
 			c.Note = b.Row + " was not run"
 			return c
 		}
-		c.Other, c.OtherUS = b.Row, other.runner(Ours).us(b.Cold)
+		c.Other, c.OtherUS = b.Row, *other.runner(Ours).us(b.Cold)
 		c.Figure = report.Ratios(mine, c.OtherUS)
 	default:
 		than := r.fastest(b.Than, b.Cold)
@@ -97,7 +97,7 @@ func (b Bar) check(r *Result, row func(name string) *Result) Check {
 			c.Note = r.missing(b.Than, b.Cold)
 			return c
 		}
-		c.Other, c.OtherUS = than.Name, than.us(b.Cold)
+		c.Other, c.OtherUS = than.Name, *than.us(b.Cold)
 		c.Figure = report.Ratios(c.OtherUS, mine)
 		if limit != nil && b.Unit == "times" {
 			c.Possible = c.OtherUS.Median / limit.us(b.Cold).Median
@@ -149,11 +149,11 @@ type Runner struct {
 	Failed  string        `json:"failed,omitempty"`
 }
 
-func (a *Runner) us(cold bool) report.Spread {
+func (a *Runner) us(cold bool) *report.Spread {
 	if cold {
-		return a.Cold
+		return &a.Cold
 	}
-	return a.Hot
+	return &a.Hot
 }
 
 // always says whether the runner's cold figures are taken in every round: bars look at those of ours and of the copies.
@@ -225,7 +225,7 @@ func (r *Result) share(cold bool) report.Spread {
 	if r.missing(Ours, cold) != "" || r.limit(cold) == nil {
 		return report.Spread{}
 	}
-	return report.Ratios(r.limit(cold).us(cold), r.runner(Ours).us(cold))
+	return report.Ratios(*r.limit(cold).us(cold), *r.runner(Ours).us(cold))
 }
 
 // summary is ours as the tables have it.
@@ -241,7 +241,7 @@ func (r *Result) summary(cold bool) string {
 	case len(ours.us(cold).Raw) == 0:
 		return "–"
 	}
-	s := ours.us(cold)
+	s := *ours.us(cold)
 	out := fmt.Sprintf("%s, %s", report.Short(s), report.Digits(r.gbps(s.Median)))
 	if share := r.share(cold); len(share.Raw) > 0 {
 		out += ", " + report.Digits(100*share.Median) + " %"

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -23,12 +24,11 @@ type opCall struct {
 	voxel *kernel.VoxelOp
 }
 
-// tensors are the op's, in its order.
-func (c *opCall) tensors() []*kernel.Tensor {
+func (c *opCall) op() kernel.Op {
 	if c.voxel != nil {
-		return c.voxel.Tensors()
+		return c.voxel
 	}
-	return c.fuse.Tensors()
+	return c.fuse
 }
 
 // results are the tensors that the op writes.
@@ -49,39 +49,32 @@ func (c *opCall) run(b backend) error {
 
 // mapped is the same call on other tensors.
 func (c *opCall) mapped(change func(t *kernel.Tensor)) *opCall {
-	other := func(t *kernel.Tensor) *kernel.Tensor {
-		if t == nil {
-			return nil
-		}
-		n := *t
-		change(&n)
-		return &n
-	}
+	n, held := &opCall{}, []**kernel.Tensor{}
 	if c.voxel != nil {
 		v := *c.voxel
-		v.Points = *other(&v.Points)
-		for _, t := range []**kernel.Tensor{&v.Features, &v.Out, &v.Coords, &v.Rows, &v.Counts, &v.Found, &v.Scratch} {
-			*t = other(*t)
+		n.voxel, held = &v, []**kernel.Tensor{&v.Features, &v.Out, &v.Coords, &v.Rows, &v.Counts, &v.Found, &v.Scratch}
+	} else {
+		f := *c.fuse
+		f.Series, n.fuse = slices.Clone(f.Series), &f
+		for i := range f.Series {
+			held = append(held, &f.Series[i].Offsets)
 		}
-		return &opCall{voxel: &v}
 	}
-	f := *c.fuse
-	f.Series = slices.Clone(f.Series)
-	for i := range f.Series {
-		s := &f.Series[i]
-		s.Values, s.Times, s.Offsets = *other(&s.Values), *other(&s.Times), other(s.Offsets)
+	for _, t := range held {
+		if *t != nil {
+			one := **t
+			*t = &one
+		}
 	}
-	f.Targets, f.Out = *other(&f.Targets), *other(&f.Out)
-	return &opCall{fuse: &f}
+	for _, t := range n.op().Tensors() {
+		change(t)
+	}
+	return n
 }
 
 // again is the same call on memory of its own.
 func (c *opCall) again() *opCall {
-	return c.mapped(func(t *kernel.Tensor) {
-		data := aligned(len(t.Data))
-		copy(data, t.Data)
-		t.Data = data
-	})
+	return c.mapped(func(t *kernel.Tensor) { t.Data = append(aligned(len(t.Data))[:0], t.Data...) })
 }
 
 func host(t robocache.DType, data []byte, shape ...int) *kernel.Tensor {
@@ -95,25 +88,17 @@ func blank(t robocache.DType, shape ...int) *kernel.Tensor {
 }
 
 // call makes the op on the inputs, with results of its own.
-func (in *inputs) call(w *Work) (*opCall, error) {
+func (in *inputs) call(w *Work) (_ *opCall, err error) {
+	defer guard.Malformed("bench ops", &err)
 	if w.Kind == "voxelize" {
-		return in.voxelCall(w)
+		return in.voxelCall(w), nil
 	}
-	out, ok := robocache.ParseDType(w.Out)
-	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "unsupported dtype", Got: w.Out}
-	}
-	mode, err := kernel.ParseMode(w.Mode)
-	if err != nil {
-		return nil, err
-	}
-	op := &kernel.FuseOp{Targets: *host(robocache.Int64, bytesOf(in.targets), w.B, w.T), Out: *blank(out, w.B, w.T, w.width())}
-	col := 0
+	op := &kernel.FuseOp{Targets: *host(robocache.Int64, bytesOf(in.targets), w.B, w.T), Out: *blank(dtype(w.Out), w.B, w.T, w.width())}
+	mode, col := guard.Must(kernel.ParseMode(w.Mode)), 0
 	for i, s := range w.Streams {
 		one := kernel.Series{Name: fmt.Sprintf("stream %d", i), Values: in.values[i], Rule: kernel.Rule{Mode: mode}, Times: *host(robocache.Int64, bytesOf(in.times[i]), w.B, s.S)}
 		if w.Ragged {
-			one.Times.Shape = []int{len(in.times[i])}
-			one.Offsets = host(robocache.Int64, bytesOf(in.offsets[i]), w.B+1)
+			one.Times.Shape, one.Offsets = []int{len(in.times[i])}, host(robocache.Int64, bytesOf(in.offsets[i]), w.B+1)
 		}
 		if w.Norm {
 			n := &kernel.Norm{Kind: kernel.MeanStd}
@@ -128,30 +113,28 @@ func (in *inputs) call(w *Work) (*opCall, error) {
 	return &opCall{fuse: op}, nil
 }
 
-func (in *inputs) voxelCall(w *Work) (*opCall, error) {
+func (in *inputs) voxelCall(w *Work) *opCall {
 	mode, ok := voxelModes[w.Mode]
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "no such mode of voxels", Got: w.Mode}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "no such mode of voxels", Got: w.Mode})
 	}
 	op := &kernel.VoxelOp{Points: *host(robocache.Float32, bytesOf(in.points), w.N, 3), Min: w.Min, Size: w.Size, Grid: w.Grid, Mode: mode}
 	if w.F > 0 {
 		op.Features = host(robocache.Float32, bytesOf(in.feature), w.N, w.F)
 	}
-	if w.Layout == "sparse" {
-		room := min(w.N, w.cells())
+	t, each := w.cellType()
+	switch room := min(w.N, w.cells()); {
+	case w.Layout == "sparse":
 		op.Coords, op.Counts, op.Found = blank(robocache.Int32, room, 4), blank(robocache.Int32, room), blank(robocache.Int64, 1)
 		if w.F > 0 {
 			op.Rows = blank(robocache.Float32, room, w.F)
 		}
-		return &opCall{voxel: op}, nil
+	case w.F > 0:
+		op.Out = blank(t, append(w.Grid[:], each)...)
+	default:
+		op.Out = blank(t, w.Grid[:]...)
 	}
-	shape := w.Grid[:]
-	t, each := w.cellType()
-	if w.F > 0 {
-		shape = append(slices.Clone(shape), each)
-	}
-	op.Out = blank(t, shape...)
-	return &opCall{voxel: op}, nil
+	return &opCall{voxel: op}
 }
 
 // truth is the reference's result of a row: the bytes of each tensor that the op writes, as far as they mean something.
@@ -160,15 +143,11 @@ type truth struct {
 	want [][]byte
 }
 
-func newTruth(w *Work, in *inputs, ref backend) (*truth, error) {
-	c, err := in.call(w)
-	if err == nil {
-		err = c.run(ref)
-	}
-	if err != nil {
-		return nil, err
-	}
-	t := &truth{w: w}
+func newTruth(w *Work, in *inputs, ref backend) (t *truth, err error) {
+	defer guard.Malformed("bench ops", &err)
+	c := guard.Must(in.call(w))
+	guard.Check(c.run(ref))
+	t = &truth{w: w}
 	for _, r := range c.results() {
 		b := r.Data
 		if c.voxel != nil && c.voxel.Found != nil && r != c.voxel.Found { // a sparse result has room for more cells than were found
@@ -202,14 +181,14 @@ func (t *truth) compare(results []*kernel.Tensor) error {
 
 // words says what was compared.
 func (t *truth) words() string {
-	n := 0
+	n, how := 0, "%d bytes equal the reference's"
 	for _, b := range t.want {
 		n += len(b)
 	}
 	if t.w.Mode == "slerp" {
-		return fmt.Sprintf("%d bytes within a float32 ulp of the reference's", n)
+		how = "%d bytes within a float32 ulp of the reference's"
 	}
-	return fmt.Sprintf("%d bytes equal the reference's", n)
+	return fmt.Sprintf(how, n)
 }
 
 // number is one element.
@@ -238,7 +217,7 @@ func (t *truth) probes(count int) (index []int, want []float64) {
 	values, place := t.want[0], func(e int) int { return e }
 	switch {
 	case w.Kind != "voxelize":
-		kind, _ = robocache.ParseDType(w.Out)
+		kind = dtype(w.Out)
 	case w.Layout == "sparse":
 		coords := t.want[0]
 		if values = t.want[1]; w.F == 0 { // of each cell that was found

@@ -5,6 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
 )
@@ -22,8 +25,15 @@ func wallTime() time.Duration { return time.Since(began) }
 
 var began = time.Now()
 
+// threadTime is the CPU time of the calling thread.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	guard.Check(unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))
+	return time.Duration(t.Nano())
+}
+
 // time gives µs a call, a figure a chunk: long enough for the clock, and short enough that an interruption spoils few. As runners/ops.py does.
-func (a *hostRunner) time(seconds float64, cold bool) ([]float64, error) {
+func (a *hostRunner) time(seconds float64, cold bool) (out []float64) {
 	ring, next := a.calls[:1], 0
 	for cold && len(a.calls) < a.want {
 		a.calls = append(a.calls, a.more())
@@ -32,81 +42,73 @@ func (a *hostRunner) time(seconds float64, cold bool) ([]float64, error) {
 		ring = a.calls
 	}
 	// chunk is the seconds of n calls, one after another.
-	chunk := func(n int) (float64, error) {
+	chunk := func(n int) float64 {
 		start := a.now()
 		for range n {
 			if err := ring[next](); err != nil {
-				return 0, err
+				guard.Fail(err)
 			}
 			if next++; next == len(ring) {
 				next = 0
 			}
 		}
-		return (a.now() - start).Seconds(), nil
+		return (a.now() - start).Seconds()
 	}
-	if _, err := chunk(len(ring)); err != nil { // warm
-		return nil, err
-	}
-	once, err := chunk(1)
-	if err != nil || once > seconds {
-		return []float64{once * 1e6}, err
+	chunk(len(ring)) // warm
+	once := chunk(1)
+	if once > seconds {
+		return []float64{once * 1e6}
 	}
 	once = max(once, 1e-7)
 	n := max(1, min(int(2e-4/once), int(seconds/5/once)))
-	var out []float64
 	for begin := a.now(); len(out) < 3 || (a.now()-begin).Seconds() < seconds; {
-		s, err := chunk(n)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, s/float64(n)*1e6)
+		out = append(out, chunk(n)/float64(n)*1e6)
 	}
-	return out, nil
+	return out
 }
 
-// copyRunner is the limit in Go: copying half of the bytes into the other half, over so many threads.
-func copyRunner(bytes int64, threads, copies int, now func() time.Duration) *hostRunner {
-	more := func() func() error {
-		n := max(int(bytes/2), 1)
-		src, dst := aligned(n), aligned(n)
-		return func() error {
-			var wg sync.WaitGroup
-			for i := 1; i < threads; i++ {
-				lo, hi := n*i/threads, n*(i+1)/threads
-				wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
-			}
-			copy(dst[:n/threads], src[:n/threads])
-			wg.Wait()
-			return nil
-		}
-	}
-	return &hostRunner{calls: []func() error{more()}, more: more, want: copies, now: now}
-}
-
-// hostRow is ours and the copy, and the reference where it is asked for.
-func (s *session) hostRow(row *rowRun) []*candidate {
-	own := cpu.New(s.threads)
-	backends := []struct {
-		Runner
-		backend
-	}{{Runner{Name: Ours, Setting: "kernel/cpu, " + own.Instructions() + ", " + strconv.Itoa(s.threads) + " threads"}, own}}
-	if s.r.Runners != nil && wanted("reference", s.r.Runners, s.r.Without) {
-		backends = append(backends, struct {
-			Runner
-			backend
-		}{Runner{Name: "reference", Setting: "pure Go, one thread"}, kernel.Reference{}})
-	}
-	var field []*candidate
-	for _, b := range backends {
-		e := &candidate{runner: b.Runner, c: &hostRunner{now: s.now, want: row.copies, calls: []func() error{func() error { return row.call.run(b.backend) }}, more: func() func() error {
-			other := row.call.again()
-			return func() error { return other.run(b.backend) }
-		}}}
-		s.proven(row, e, row.call.run(b.backend))
+// hostRow is ours, the copy, and the reference where it is asked for.
+func (s *session) hostRow(row *rowRun) (field []*candidate) {
+	add := func(name, setting string, more func() func() error) *candidate {
+		e := &candidate{Runner{Name: name, Setting: setting}, &hostRunner{calls: []func() error{more()}, more: more, want: row.copies, now: s.now}}
 		field = append(field, e)
+		return e
+	}
+	own := cpu.New(s.threads)
+	compute := func(name, setting string, b backend) {
+		var c *opCall
+		e := add(name, setting, func() func() error {
+			if c == nil { // the row's own first
+				c = row.call
+			} else {
+				c = row.call.again()
+			}
+			one := c
+			return func() error { return one.run(b) }
+		})
+		s.proven(row, e, row.call.run(b))
+	}
+	threads := strconv.Itoa(s.threads)
+	compute(Ours, "kernel/cpu, "+own.Instructions()+", "+threads+" threads", own)
+	if s.r.Runners != nil && wanted("reference", s.r.Runners, s.r.Without) {
+		compute("reference", "pure Go, one thread", kernel.Reference{})
 	}
 	if wanted("memcpy go", nil, s.r.Without) {
-		field = append(field, &candidate{Runner{Name: "memcpy go", Setting: "copy of half the bytes, " + strconv.Itoa(s.threads) + " goroutines"}, copyRunner(row.res.Bytes, s.threads, row.copies, s.now)})
+		// The limit: half of the bytes into the other half, over so many threads.
+		add("memcpy go", "copy of half the bytes, "+threads+" goroutines", func() func() error {
+			n := max(int(row.res.Bytes/2), 1)
+			src, dst := aligned(n), aligned(n)
+			return func() error {
+				var wg sync.WaitGroup
+				for i := 1; i < s.threads; i++ {
+					lo, hi := n*i/s.threads, n*(i+1)/s.threads
+					wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
+				}
+				copy(dst[:n/s.threads], src[:n/s.threads])
+				wg.Wait()
+				return nil
+			}
+		})
 	}
 	return field
 }

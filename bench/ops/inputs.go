@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -78,16 +79,14 @@ func aligned(n int) []byte {
 }
 
 // newInputs makes a row's inputs. Each batch entry begins at an epoch timestamp of its own; streams cover the same span with jitter, targets the span evenly.
-func newInputs(w *Work) (*inputs, error) {
-	in := &inputs{}
+func newInputs(w *Work) (in *inputs, err error) {
+	defer guard.Malformed("bench ops", &err)
+	in = &inputs{}
 	if w.Kind == "voxelize" {
 		in.cloud(w)
 		return in, nil
 	}
-	t, ok := robocache.ParseDType(w.DType)
-	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "unsupported dtype", Got: w.DType}
-	}
+	t := dtype(w.DType)
 	rng := rand.New(rand.NewPCG(11, uint64(w.B)))
 	const span = 1_000_000_000
 	start := func(b int) int64 { return 1_700_000_000_000_000_000 + int64(b)*3_000_000_000 }
@@ -218,24 +217,22 @@ type inputFile struct {
 }
 
 // write puts the inputs into files below dir, for the peers.
-func (in *inputs) write(w *Work, dir, name string) (map[string]inputFile, error) {
+func (in *inputs) write(w *Work, dir, name string) map[string]inputFile {
 	out := map[string]inputFile{}
-	var err error
 	add := func(key, dtype string, data []byte, shape ...int) {
 		d := inputFile{DType: dtype, Shape: shape, File: filepath.Join(dir, name+"-"+key)}
 		if size := elementSize(dtype); len(data) > block*size && (key[0] == 'v' || key == "features") {
 			d.Period, data = block, data[:block*size]
 		}
-		if out[key] = d; err == nil {
-			err = report.WriteFile(d.File, data)
-		}
+		out[key] = d
+		guard.Check(report.WriteFile(d.File, data))
 	}
 	if w.Kind == "voxelize" {
 		add("points", "float32", bytesOf(in.points), w.N, 3)
 		if w.F > 0 {
 			add("features", "float32", bytesOf(in.feature), w.N, w.F)
 		}
-		return out, err
+		return out
 	}
 	for i, s := range w.Streams {
 		shape := []int{w.B, s.S}
@@ -251,5 +248,5 @@ func (in *inputs) write(w *Work, dir, name string) (map[string]inputFile, error)
 		add("mean", "float32", bytesOf(in.mean), w.width())
 		add("std", "float32", bytesOf(in.std), w.width())
 	}
-	return out, err
+	return out
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // peer is a Python process that holds runners and is asked in turn; runners/ops.py says how they talk.
@@ -40,8 +41,8 @@ func (s *session) startPeers(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	for range processes {
-		p, err := s.startPeer(ctx)
-		if err != nil {
+		var p *peer
+		if err := guard.Try(func() { p = s.startPeer(ctx) }); err != nil {
 			s.r.Log("%v: no peers", err)
 			break
 		}
@@ -55,22 +56,15 @@ func (s *session) startPeers(ctx context.Context) {
 	wg.Wait()
 }
 
-func (s *session) startPeer(ctx context.Context) (*peer, error) {
+func (s *session) startPeer(ctx context.Context) *peer {
 	n := strconv.Itoa(s.threads)
 	p := &peer{}
 	p.cmd, p.errs = runners.Command(ctx, s.r.Tools.Script("ops_peers.py"), append(s.r.Tools.Env(), "OMP_NUM_THREADS="+n, "MKL_NUM_THREADS="+n, "OPENBLAS_NUM_THREADS="+n,
 		// The peers' results are new memory each call. Kept by malloc, it costs them no page faults: their best setting.
 		"MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=4294967296", "PYTHONUNBUFFERED=1"))
-	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p.out = bufio.NewReaderSize(out, 1<<20)
-	return p, robocache.At(p.cmd.Start(), robocache.Where{"program": s.r.Tools.Python})
+	p.in, p.out = guard.Must(p.cmd.StdinPipe()), bufio.NewReaderSize(guard.Must(p.cmd.StdoutPipe()), 1<<20)
+	guard.Check(robocache.At(p.cmd.Start(), robocache.Where{"program": s.r.Tools.Python}))
+	return p
 }
 
 // closePeers lets the processes end by themselves, and ends those that do not.
@@ -141,25 +135,20 @@ type peerRunner struct {
 }
 
 // check asks for some of the runner's values and holds them against the reference's.
-func (a *peerRunner) check(w *Work, index []int, want []float64) error {
-	ans, err := a.peer.ask(map[string]any{"cmd": "probe", "name": a.row, "runner": a.name, "index": index}, a.timeout)
-	if err != nil {
-		return err
-	}
+func (a *peerRunner) check(w *Work, index []int, want []float64) {
+	ans := guard.Must(a.peer.ask(map[string]any{"cmd": "probe", "name": a.row, "runner": a.name, "index": index}, a.timeout))
 	if len(ans.Values) != len(want) {
-		return fmt.Errorf("%d values, want %d", len(ans.Values), len(want))
+		guard.Fail(fmt.Errorf("%d values, want %d", len(ans.Values), len(want)))
 	}
 	for i, v := range ans.Values {
 		x, _ := strconv.ParseFloat(fmt.Sprint(v), 64) // NaN and infinity come as text
 		// Relative to the data, which is of the order of 1, or to the value.
 		if d := math.Abs(x - want[i]); !(d <= w.tolerance()*max(1, math.Abs(want[i]))) {
-			return fmt.Errorf("wrong: element %d is %v, the reference has %v", index[i], v, want[i])
+			guard.Fail(fmt.Errorf("wrong: element %d is %v, the reference has %v", index[i], v, want[i]))
 		}
 	}
-	return nil
 }
 
-func (a *peerRunner) time(seconds float64, cold bool) ([]float64, error) {
-	ans, err := a.peer.ask(map[string]any{"cmd": "time", "name": a.row, "runner": a.name, "seconds": seconds, "cold": cold}, a.timeout)
-	return ans.US, err
+func (a *peerRunner) time(seconds float64, cold bool) []float64 {
+	return guard.Must(a.peer.ask(map[string]any{"cmd": "time", "name": a.row, "runner": a.name, "seconds": seconds, "cold": cold}, a.timeout)).US
 }

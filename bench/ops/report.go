@@ -92,7 +92,7 @@ func (p *Report) document() *report.Document {
 		for _, c := range r.Checks {
 			ours, other := "–", "–"
 			if a := r.runner(Ours); a != nil && a.Failed == "" {
-				ours = report.Short(a.us(c.Bar.Cold))
+				ours = report.Short(*a.us(c.Bar.Cold))
 			}
 			if c.Other != "" {
 				other = c.Other + " " + report.Short(c.OtherUS)

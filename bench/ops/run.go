@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
@@ -65,7 +65,7 @@ type Device struct {
 
 // timer is a runner on a row, ready to be timed: µs a call, a figure a chunk.
 type timer interface {
-	time(seconds float64, cold bool) ([]float64, error)
+	time(seconds float64, cold bool) []float64
 }
 
 type candidate struct {
@@ -95,44 +95,38 @@ type rowRun struct {
 	copies int
 	peer   *peer // that holds it; nil: there are none
 	theirs []*candidate
+	undo   undo
 	err    error
 }
 
 // Measure runs the rows: of each, ours is compared with the reference before it is timed, and the peers' values are looked at; then the runners
 // take turns. A wrong runner gives no figure.
-func Measure(ctx context.Context, r Run) (*Report, error) {
-	rep := &Report{Command: r.Command, Machine: report.ThisMachine(r.Revision), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
-	dir, err := os.MkdirTemp("", "robocache-ops-")
-	if err != nil {
-		return nil, err
-	}
+func Measure(ctx context.Context, r Run) (rep *Report, err error) {
+	defer guard.Malformed("bench ops", &err)
+	rep = &Report{Command: r.Command, Machine: report.ThisMachine(r.Revision), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
+	dir := guard.Must(os.MkdirTemp("", "robocache-ops-"))
 	defer os.RemoveAll(dir)
 	if r.Device == "cuda" {
-		g, err := openGPU(r.Ordinal)
-		if err != nil {
-			return rep, err
-		}
-		defer g.close()
+		var u undo
+		defer u.all()
+		g := openGPU(r.Ordinal, &u)
 		rep.Device = g.describe()
 		rep.Cache = rep.Device.L2
 		// The truth is kernel/cpu's: equal to the reference to the bit (kernel/conform), and done before a device is tired of waiting.
-		return rep, (&session{r: &r, rep: rep, dir: dir, threads: 1, gpu: g, ref: cpu.New(0)}).measure(ctx)
+		(&session{r: &r, rep: rep, dir: dir, threads: 1, gpu: g, ref: cpu.New(0)}).measure(ctx)
+		return rep, nil
 	}
 	for _, threads := range r.Threads {
 		s := &session{r: &r, rep: rep, dir: dir, threads: threads, now: wallTime, ref: kernel.Reference{}}
-		before := runtime.GOMAXPROCS(threads)
 		if r.Clock == "cpu" {
 			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			s.now = threadTime
 		}
-		err := s.measure(ctx)
-		if r.Clock == "cpu" {
-			runtime.UnlockOSThread()
-		}
+		before := runtime.GOMAXPROCS(threads)
+		err := guard.Try(func() { s.measure(ctx) })
 		runtime.GOMAXPROCS(before)
-		if err != nil {
-			return rep, err
-		}
+		guard.Check(err)
 	}
 	return rep, nil
 }
@@ -141,7 +135,7 @@ func Measure(ctx context.Context, r Run) (*Report, error) {
 const peerProcesses = 6
 
 // measure makes rows ready and lets their runners take turns. For a GPU all rows are made ready first, many at once.
-func (s *session) measure(ctx context.Context) error {
+func (s *session) measure(ctx context.Context) {
 	defer s.closePeers()
 	s.startPeers(ctx)
 	rows := make([]*rowRun, len(s.r.Rows))
@@ -154,77 +148,67 @@ func (s *session) measure(ctx context.Context) error {
 		}
 		if rows[i] = row; s.gpu != nil {
 			row.res.Threads = 0
-			g.Go(func() error { row.err = s.ready(row); return nil })
+			g.Go(func() error { row.err = guard.Try(func() { s.ready(row) }); return nil })
 		}
 	}
 	_ = g.Wait()
 	for i, row := range rows {
-		if s.gpu == nil {
-			row.err = s.ready(row)
-		}
-		if row.err == nil && row.res.Skipped == "" {
-			row.err = s.turns(ctx, row)
-		}
-		if row.err != nil {
-			return robocache.At(row.err, robocache.Where{"row": row.res.Name})
-		}
+		func() {
+			defer guard.In("row", row.res.Name)
+			if guard.Check(row.err); s.gpu == nil {
+				s.ready(row)
+			}
+			if row.res.Skipped == "" {
+				s.turns(ctx, row)
+			}
+		}()
 		if row.peer != nil {
 			_, _ = row.peer.ask(map[string]any{"cmd": "drop", "name": row.res.Name}, s.r.Timeout)
 		}
 		rows[i] = nil
-		if err := s.finish(row.res); err != nil {
-			return err
-		}
+		s.finish(row.res)
 	}
-	return nil
 }
 
 // ready makes a row's inputs and truth, and has the peers set it up.
-func (s *session) ready(row *rowRun) (err error) {
+func (s *session) ready(row *rowRun) {
 	w := &row.res.Work
 	if n, _ := cuda.Count(); strings.HasPrefix(w.Kind, "shards") && n < 2 {
 		row.res.Skipped = fmt.Sprintf("needs two devices: %d here", n)
-		return nil
+		return
 	}
 	if w.Kind == "flow" || w.Kind == "shards-host" {
 		// Inputs are made on the spot, page-locked. All of them cross the bus, whether a target reads them or not.
 		st := w.Streams[0]
 		row.res.Bytes = int64(w.B) * int64(st.S*(st.D*elementSize(w.DType)+8)+w.T*(st.D*elementSize(w.Out)+8))
-		return nil
+		return
 	}
-	if row.in, err = newInputs(w); err != nil {
-		return err
-	}
+	row.in = guard.Must(newInputs(w))
 	row.res.Bytes = w.bytes(row.in)
 	row.copies = int(min(256, max(1, (4*s.rep.Cache+row.res.Bytes-1)/max(row.res.Bytes, 1)))) // that the caches cannot hold, four times over
-	if row.truth, err = newTruth(w, row.in, s.ref); err != nil {
-		return err
-	}
-	if row.call, err = row.in.call(w); err != nil {
-		return err
-	}
-	row.theirs, err = s.setup(row)
-	return err
+	row.truth, row.call = guard.Must(newTruth(w, row.in, s.ref)), guard.Must(row.in.call(w))
+	s.setup(row)
 }
 
 // turns lets the runners of a row take turns; a round's figure is the median of its chunks.
-func (s *session) turns(ctx context.Context, row *rowRun) error {
-	var field []*candidate
-	done, err := func() {}, error(nil)
-	switch kind := row.res.Work.Kind; {
-	case kind == "call": // ours is one of the peers' processes: Python
-	case kind == "flow":
-		field, done, err = s.flowRow(row.res)
-	case kind == "shards" || kind == "shards-host":
-		field, done, err = s.shardRow(row)
-	case s.gpu != nil:
-		field, done = s.gpuRow(row)
-	default:
-		field = s.hostRow(row)
-	}
-	defer done()
-	if err != nil {
-		field = []*candidate{{runner: Runner{Name: Ours, Failed: err.Error()}}}
+func (s *session) turns(ctx context.Context, row *rowRun) {
+	defer row.undo.all()
+	field := []*candidate{{runner: Runner{Name: Ours}}}
+	if err := guard.Try(func() {
+		switch kind := row.res.Work.Kind; {
+		case kind == "call": // ours is one of the peers' processes: Python
+			field = nil
+		case kind == "flow":
+			field = s.flowRow(row)
+		case kind == "shards" || kind == "shards-host":
+			field = s.shardRow(row)
+		case s.gpu != nil:
+			field = s.gpuRow(row)
+		default:
+			field = s.hostRow(row)
+		}
+	}); err != nil {
+		field[0].runner.Failed = err.Error()
 	}
 	field = append(field, row.theirs...)
 	runtime.GC()
@@ -238,17 +222,9 @@ func (s *session) turns(ctx context.Context, row *rowRun) error {
 				if e.runner.Failed != "" || cold && round > 0 && !e.runner.always() {
 					continue
 				}
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				us, err := e.c.time(s.r.Seconds, cold)
-				switch figure := report.SpreadOf(us).Median; {
-				case err != nil:
+				guard.Check(ctx.Err())
+				if err := guard.Try(func() { e.runner.us(cold).Add(report.SpreadOf(e.c.time(s.r.Seconds, cold)).Median) }); err != nil {
 					e.runner.Failed = err.Error()
-				case cold:
-					e.runner.Cold.Add(figure)
-				default:
-					e.runner.Hot.Add(figure)
 				}
 			}
 		}
@@ -256,11 +232,10 @@ func (s *session) turns(ctx context.Context, row *rowRun) error {
 	for _, e := range field {
 		row.res.Runners = append(row.res.Runners, e.runner)
 	}
-	return nil
 }
 
 // finish adds a row to the report, checks all bars again (one may look at a later row), and says how it went.
-func (s *session) finish(res *Result) error {
+func (s *session) finish(res *Result) {
 	s.rep.Rows = append(s.rep.Rows, res)
 	s.rep.check()
 	line := fmt.Sprintf("%-36s %dt  ours (µs, GB/s, of the copy) %s", res.Name, res.Threads, res.summary(false))
@@ -275,21 +250,17 @@ func (s *session) finish(res *Result) error {
 	}
 	s.r.Log("%s", line)
 	if s.r.Keep != nil {
-		return s.r.Keep(s.rep)
+		guard.Check(s.r.Keep(s.rep))
 	}
-	return nil
 }
 
 // setup gives the row to the peers' process; it answers which runners do it, and their values are looked at.
-func (s *session) setup(row *rowRun) ([]*candidate, error) {
+func (s *session) setup(row *rowRun) {
 	res, r := row.res, s.r
 	if row.peer == nil || res.Curve != "" && r.Runners == nil {
-		return nil, nil // a curve is ours and the copy: peers only where they are named
+		return // a curve is ours and the copy: peers only where they are named
 	}
-	files, err := row.in.write(&res.Work, s.dir, res.Name)
-	if err != nil {
-		return nil, err
-	}
+	files := row.in.write(&res.Work, s.dir, res.Name)
 	defer func() {
 		for _, f := range files {
 			os.Remove(f.File)
@@ -311,18 +282,16 @@ func (s *session) setup(row *rowRun) ([]*candidate, error) {
 	if err != nil {
 		r.Log("%s: %v", res.Name, err)
 	}
-	var out []*candidate
 	for _, name := range slices.Sorted(maps.Keys(ans.Runners)) {
 		a := ans.Runners[name]
 		c := &peerRunner{row.peer, res.Name, name, r.Timeout}
 		if a.Error == "" && !a.Other {
-			if err := c.check(&res.Work, index, want); err != nil {
+			if err := guard.Try(func() { c.check(&res.Work, index, want) }); err != nil {
 				a.Error = err.Error()
 			}
 		}
-		out = append(out, &candidate{Runner{Name: name, Setting: a.Setting, Failed: a.Error}, c})
+		row.theirs = append(row.theirs, &candidate{Runner{Name: name, Setting: a.Setting, Failed: a.Error}, c})
 	}
-	return out, nil
 }
 
 func (p *Report) check() {

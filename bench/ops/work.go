@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -114,13 +115,16 @@ func (w *Work) width() (n int) {
 
 func (w *Work) cells() int { return w.Grid[0] * w.Grid[1] * w.Grid[2] }
 
-// elementSize is a type's bytes; 0 for a name that is none.
-func elementSize(name string) int {
-	if t, ok := robocache.ParseDType(name); ok {
-		return t.Size()
+// dtype is a type by name.
+func dtype(name string) robocache.DType {
+	t, ok := robocache.ParseDType(name)
+	if !ok {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "unsupported dtype", Got: name})
 	}
-	return 0
+	return t
 }
+
+func elementSize(name string) int { return dtype(name).Size() }
 
 // cellType is what a dense grid holds, and how many of it a cell.
 func (w *Work) cellType() (robocache.DType, int) {
