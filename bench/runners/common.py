@@ -54,10 +54,10 @@ def meet(a):
 
 
 class Stream:
-    """Batches of epoch after epoch; None stands between two. What came is kept, and written when all is over."""
+    """Batches of epoch after epoch; None stands between two. What came is kept, and written when all is over. window.go has the same loop."""
 
     def __init__(self, epoch):
-        self.epoch, self.log, self.it = epoch, [], self.batches()
+        self.epoch, self.log, self.it, self.first = epoch, [], self.batches(), None
 
     def batches(self):
         import numpy as np
@@ -73,6 +73,20 @@ class Stream:
             self.log.append(-1)
             yield None
 
+    def take(self, done, step=0):
+        """Takes items, a step of work before each batch, until done(item, now). The seconds of waiting."""
+        waited, item = 0.0, True
+        while True:
+            if step and item:
+                time.sleep(step)
+            asked = time.perf_counter()
+            item = next(self.it)
+            now = time.perf_counter()
+            self.first = self.first or now
+            waited += now - asked
+            if done(item, now):
+                return waited
+
     def next(self):
         """The next batch, past the ends of epochs."""
         return next(self.it) or next(self.it)
@@ -84,89 +98,68 @@ class Stream:
                     f.write(x.to_bytes(8, "little", signed=True) if isinstance(x, int) else len(x[0]).to_bytes(8, "little") + x[0].tobytes() + x[1].tobytes())
 
 
-def measure(epoch, a, opened, images=lambda batch, key: batch["image"], cameras=("",), row=None, single=None, stats=None, extra=dict):
+def measure(epoch, a, opened, images=lambda batch, key: batch["image"], cameras=("",), row=None, single=None, stats=lambda: None, extra=dict):
     """epoch(): a fresh iterator of (sample numbers, their episodes, batch). opened: the entries of the outcome about opening. images(batch, camera): its frames.
     row(batch, i, sample): sample i's row in its episode. single(): an iterator of epoch's kind, made by one thread in the same order. stats(): the loader's
     counters. extra(): more entries of the outcome."""
-    stream = Stream(epoch)
+    stream, whole = Stream(epoch), not a.duration_s
     out = dict(import_s=T_IMPORT[0], **opened)
     meet(a)
     began = time.perf_counter()
-    last = began
-    left = (a.warmup_batches or 0) + 1 if a.duration_s else max(a.warm or 1, 1)
-    while left:
-        item = next(stream.it)
-        out.setdefault("first_batch_latency_s", time.perf_counter() - began)
-        if a.duration_s and item or not a.duration_s and item is None:
-            left -= 1
-            if left:
-                last = time.perf_counter()
-    epochs = 0 if a.duration_s else min(max(a.epochs, math.ceil((a.seconds or 0) / max(time.perf_counter() - last, 1e-6))), MOST_EPOCHS)
-    out["stats_open"] = stats() if stats else None
+    left, ends = max(a.warm or 1, 1) if whole else (a.warmup_batches or 0) + 1, [began]  # of epochs, or batches
+
+    def warm(item, now):
+        if (item is None) == whole:
+            ends.append(now)
+        return len(ends) > left
+
+    stream.take(warm)
+    epochs = min(max(a.epochs, math.ceil((a.seconds or 0) / max(ends[-1] - ends[-2], 1e-6))), MOST_EPOCHS) if whole else 0
+    out.update(first_batch_latency_s=stream.first - began, stats_open=stats())
     print("#open", flush=True)
     stream.log.append(-2)
-    out["window_open_unix_ns"], start = time.time_ns(), time.perf_counter()
-    arrivals, rows, wait, taken, done = [], [], 0.0, start, 0
-    while taken - start < a.duration_s if a.duration_s else done < epochs:
-        asked = time.perf_counter()
-        item = next(stream.it)
-        if item is None:
-            done += 1
-            if a.duration_s:
-                item = next(stream.it)
-        taken = time.perf_counter()
-        wait += taken - asked
+    out["window_open_unix_ns"], start, arrivals, rows, ends = time.time_ns(), time.perf_counter(), [], [], []
+
+    def window(item, now):
         if item:
-            arrivals.append(taken)
+            arrivals.append(now - start)
             rows.append(len(item[0]))
+        else:
+            ends.append(now - start)
+        return len(ends) == epochs if whole else item and now - start >= a.duration_s
+
+    wait = stream.take(window)
     stream.log.append(-3)
     print("#measured", flush=True)
-    seconds = taken - start
-    out.update(samples=sum(rows), seconds=seconds, stats_close=stats() if stats else None, wait_s=wait, epochs=epochs, versions=versions())
+    seconds = (ends if whole else arrivals)[-1]
+    out.update(samples=sum(rows), seconds=seconds, stats_close=stats(), wait_s=wait, epochs=epochs, versions=versions())
     out.update(extra())
-    if a.duration_s:
-        out.update(arrivals_us=[round((t - start) * 1e6) for t in arrivals], arrival_rows=rows)
+    if not whole:
+        out.update(arrivals_us=[round(t * 1e6) for t in arrivals], arrival_rows=rows)
         step = (a.step_ms or 0) / 1e3 or 1.25 * seconds / len(rows)
-        out.update(consumer_step_s=step, wait_pct=waiting(stream, step, max(3, min(len(rows), round(min(a.duration_s / 2, 15) / step)))))
+        left, begin, taken = max(3, min(len(rows), round(min(a.duration_s / 2, 15) / step))), time.perf_counter(), []
+        wait = stream.take(lambda item, _: item and (taken.append(1) or len(taken) == left), step)
+        out.update(consumer_step_s=step, wait_pct=100 * wait / (time.perf_counter() - begin))
     if a.check_frames and a.frames_out and cameras:
         write_frames(stream, a, cameras, images, row)
-    if a.duration_s:
-        out["headspace_samples_per_s"] = headspace(stream.next())
+    if not whole:
+        held = stream.next()
+        out["headspace_samples_per_s"] = rate(Stream(lambda: iter([held])), 1e12, 0.05)
         if single and a.probes:
-            out["single_proc_samples_per_s"] = alone(single(), a.probes)
+            alone = Stream(single)
+            alone.next()  # pays for opening
+            out["single_proc_samples_per_s"] = rate(alone, a.probes, 30)
     stream.write(a.order_out)
     out["total_time_s"] = time.perf_counter() - began
     print(json.dumps(out), flush=True)
 
 
-def waiting(stream, step, n):
-    """A consumer of fixed step time: the share of its time that goes on waiting, in percent."""
-    begin, waited = time.perf_counter(), 0.0
-    for _ in range(n):
-        time.sleep(step)
-        asked = time.perf_counter()
-        stream.next()
-        waited += time.perf_counter() - asked
-    return 100 * waited / (time.perf_counter() - begin)
-
-
-def headspace(item):
-    """The rate of the window's own loop when the batch is there already."""
-    stream, n, begin = Stream(lambda: iter([item])), 0, time.perf_counter()
-    while time.perf_counter() - begin < 0.05:
+def rate(stream, samples, seconds):
+    """Samples a second, of so many or so long."""
+    n, begin = 0, time.perf_counter()
+    while n < samples and time.perf_counter() - begin < seconds:
         n += len(stream.next()[0])
     return n / (time.perf_counter() - begin)
-
-
-def alone(it, probes):
-    """Samples a second of one thread, after its first batch, which pays for opening."""
-    next(it)
-    n, begin = 0, time.perf_counter()
-    for index, _, _ in it:
-        n += len(index)
-        if n >= probes or time.perf_counter() - begin > 30:
-            break
-    return n / (time.perf_counter() - begin) if n else None
 
 
 def write_frames(stream, a, cameras, images, row):

@@ -2,7 +2,7 @@
 
 A job has uri, case and runner. Runner make writes the data of a case into the folder uri. Every other reads it: whole passes over the data, the first of which is
 not measured and gives the hash of its values. A sample is a frame, chunk, message, window or step."""
-import glob, hashlib, json, os, shutil, struct, time, warnings
+import glob, hashlib, json, os, shutil, struct, warnings
 from types import SimpleNamespace
 
 import common
@@ -14,13 +14,8 @@ RUNNERS, MAKERS = {}, {}
 
 
 def runner(case, *names):
-    """Registers make() → one pass, which gives (samples, hash of the values or "")."""
-
-    def register(f):
-        RUNNERS.update({(case, n): f for n in names})
-        return f
-
-    return register
+    """Registers a generator: a pass each, of which it gives the samples, and the first time the hash of what it read, or nothing."""
+    return lambda f: RUNNERS.update({(case, n): f for n in names})
 
 
 def maker(case):
@@ -32,6 +27,11 @@ def digest(arrays):
     for x in arrays:
         h.update(np.ascontiguousarray(x).tobytes())
     return h.hexdigest()
+
+
+def epochs(loader, key):
+    while True:
+        yield sum(len(b[key]) for b in loader), ""
 
 
 # CALVIN: every array of a frame, and the floor: the files' bytes alone.
@@ -54,8 +54,7 @@ def make_calvin():
 @runner("calvin", "numpy", "bytes")
 def calvin():
     files = sorted(glob.glob(f"{a.uri}/training/episode_*.npz"))
-
-    def once():
+    while True:
         for name in files:
             if a.runner == "bytes":
                 with open(name, "rb") as f:
@@ -64,9 +63,7 @@ def calvin():
             with np.load(name, allow_pickle=False) as z:
                 for k in z.files:
                     z[k]
-        return len(files), ""
-
-    return once
+        yield len(files), ""
 
 
 # Zarr, chunk by chunk: zarr-python as a training script calls it, and numcodecs alone, the floor of any reader in Python. The case is zarr-CODEC-SHUFFLE-ARRAY.
@@ -108,14 +105,11 @@ def chunks():
             return codec.decode(f.read())
 
     read = alone if a.runner == "numcodecs" else lambda i: np.asarray(z[i * step : (i + 1) * step])
-    values = digest(np.frombuffer(read(i), np.uint8) if a.runner == "numcodecs" else read(i) for i in range(count))
-
-    def once():
+    yield count, digest(np.frombuffer(read(i), np.uint8) if a.runner == "numcodecs" else read(i) for i in range(count))
+    while True:
         for i in range(count):
             read(i)
-        return count, values
-
-    return once
+        yield count, ""
 
 
 # ROS 2: messages in memory to columns, whole recordings to columns, and windows of time at random places of a recording.
@@ -183,10 +177,8 @@ def messages():
 
         decode = DecoderFactory().decoder_for("cdr", SimpleNamespace(id=1, name=kind, encoding="ros2msg", data=ts.generate_msgdef(kind, ros_version=2)[0].encode()))
 
-    def once():
-        return len(payloads), digest(columns((kind, decode(raw)) for raw in payloads)[kind])
-
-    return once
+    while True:
+        yield len(payloads), digest(columns((kind, decode(raw)) for raw in payloads)[kind])
 
 
 @maker("recordings")
@@ -240,11 +232,9 @@ def recordings():
 
     read = {"rosbags": rosbags, "mcap-ros2-support": support, "robocache": ours, "decompression": floor}[a.runner]
 
-    def once():
+    while True:
         got = read()
-        return 60 * 433, digest(np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS for x in got[t]) if got else ""
-
-    return once
+        yield 60 * 433, digest(np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS for x in got[t]) if got else ""
 
 
 @runner("windows", "mcap")
@@ -256,12 +246,10 @@ def windows():
     reader = make_reader(open(glob.glob(f"{a.uri}/*.mcap")[0], "rb"), decoder_factories=[DecoderFactory()])
     starts = BEGIN + (np.random.default_rng(2).random(40) * 59.5e9).astype(np.int64)
 
-    def once():
+    while True:
         for at in starts:
             np.array([m.decoded_message.position for m in reader.iter_decoded_messages(topics=["/joint_states"], start_time=int(at), end_time=int(at) + 500_000_000)])
-        return len(starts), ""
-
-    return once
+        yield len(starts), ""
 
 
 # RLDS: whole steps, in order, batches of 64: every feature, frames decoded.
@@ -286,40 +274,37 @@ def make_rlds(copies=20):
         json.dump(dict(info, splits=[split]), f)
 
 
+def steps(batches):
+    """Counts steps, and hashes their numbers and instructions."""
+    array, h, n = lambda v: v.numpy() if hasattr(v, "numpy") else np.asarray(v), hashlib.sha256(), 0
+    for b in batches:
+        n += len(b["language_instruction"])
+        for k in NUMBERS:
+            h.update(np.ascontiguousarray(array(b[k]).reshape(len(b[k]), -1)).astype("<f4").tobytes())
+        for text in b["language_instruction"]:
+            h.update(text if isinstance(text, bytes) else text.encode())
+    return n, h.hexdigest()
+
+
 @runner("rlds", "tfds", "robocache")
 def rlds():
-    if a.runner == "tfds":
-        os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
-        import tensorflow as tf
-        import tensorflow_datasets as tfds
-
-        ds = tfds.builder_from_directory(a.uri).as_dataset(split="train", shuffle_files=False, read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False, add_tfds_id=False))
-        options = tf.data.Options()
-        options.threading.private_threadpool_size, options.deterministic = 2, True
-        ds = ds.flat_map(lambda e: e["steps"]).batch(64).prefetch(2).with_options(options)
-        flat = lambda s: {**{"observation." + k: v for k, v in s.pop("observation").items()}, **s}
-        epoch = lambda: map(flat, ds.as_numpy_iterator())
-    else:
+    if a.runner == "robocache":
         import robocache
 
         loader = robocache.Loader(a.uri, batch_size=64, shuffle=False, threads=2, options={"split": "train"}, keys=CAMERAS + NUMBERS + ["language_instruction"])
-        epoch = lambda: iter(loader)
-    array = lambda v: v.numpy() if hasattr(v, "numpy") else np.asarray(v)
-    first = [True]
+        yield steps(loader)
+        yield from epochs(loader, "language_instruction")
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
 
-    def once():
-        h, n = hashlib.sha256(), 0
-        for b in epoch():
-            n += len(b["language_instruction"])
-            if first:
-                for k in NUMBERS:
-                    h.update(np.ascontiguousarray(array(b[k]).reshape(len(b[k]), -1)).astype("<f4").tobytes())
-                for text in b["language_instruction"]:
-                    h.update(text if isinstance(text, bytes) else text.encode())
-        first.clear()
-        return n, h.hexdigest()
-
-    return once
+    ds = tfds.builder_from_directory(a.uri).as_dataset(split="train", shuffle_files=False, read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False, add_tfds_id=False))
+    options = tf.data.Options()
+    options.threading.private_threadpool_size, options.deterministic = 2, True
+    ds = ds.flat_map(lambda e: e["steps"]).batch(64).prefetch(2).with_options(options)
+    yield steps({**{"observation." + k: v for k, v in s.pop("observation").items()}, **s} for s in ds.as_numpy_iterator())
+    while True:
+        yield sum(len(s["language_instruction"]) for s in ds.as_numpy_iterator()), ""
 
 
 # Streams of several clocks to 50 Hz, windows of a second, batches of 64.
@@ -374,7 +359,7 @@ def multirate(hz=50):
                 if not np.array_equal(x[k + "_is_pad"].numpy(), y[k + "_is_pad"]) or not np.allclose(x[k].numpy(), y[k], rtol=1e-4, atol=1e-5, equal_nan=True):
                     raise RuntimeError(f"{k} of sample {i} differs")
         loader = torch.utils.data.DataLoader(peer, 64, shuffle=True)
-    return lambda: (sum(len(b[keys[0]]) for b in loader), "")
+    yield from epochs(loader, keys[0])
 
 
 # Statistics of a million rows, and images augmented in training: once from Loader, once from NumPy and torchvision.
@@ -399,26 +384,22 @@ def make_stats(demos=200, rows=5000):
 @runner("stats", "robocache", "robocache-open", "numpy", "numpy-quantiles")
 def stats():
     """robocache-open: opening alone. numpy: h5py and no quantiles."""
+    import h5py
 
-    def ours():
+    how = dict(normalize="mean_std", stats="compute") if a.runner == "robocache" else {}
+    while a.runner.startswith("robocache"):
         import robocache
 
-        compute = a.runner == "robocache"
-        robocache.Loader(a.uri, rows_hz=50, normalize="mean_std" if compute else None, stats="compute" if compute else None).close()
-        return 1, ""
-
-    def arrays():
-        import h5py
-
+        robocache.Loader(a.uri, rows_hz=50, **how).close()
+        yield 1, ""
+    while True:
         with h5py.File(a.uri) as f:
             for key in COLUMNS:
                 x = np.concatenate([f[f"data/{d}/{key}"][()] for d in f["data"]]).astype(np.float64)
                 x.mean(0), x.std(0), x.min(0), x.max(0)
                 if a.runner == "numpy-quantiles":
                     np.quantile(x, [0.01, 0.1, 0.5, 0.9, 0.99], axis=0)
-        return 1, ""
-
-    return ours if a.runner.startswith("robocache") else arrays
+        yield 1, ""
 
 
 JITTER = {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.05}
@@ -443,15 +424,12 @@ def augment():
     camera = next(k for k, f in robocache.open(a.uri).features.items() if f.kind == "video")
     loader = robocache.Loader(a.uri, keys=[camera], image_size=(256, 256), batch_size=32, threads=1, cache="ram", cache_format="rgb", augment=ours if a.runner == "robocache" else None)
     if a.runner != "torchvision":
-        return lambda: (sum(len(b[camera]) for b in loader), "")
+        yield from epochs(loader, camera)
     images, transform = torch.cat([b[camera] for b in loader])[:1000], v2.Compose(theirs)
-
-    def once():
+    while True:
         for image in images:
             transform(image)
-        return len(images), ""
-
-    return once
+        yield len(images), ""
 
 
 @maker("hdf5")
@@ -465,10 +443,10 @@ def main(_):
     case = a.case.split("-")[0]
     if a.runner == "make":
         return MAKERS[case]()
-    once = RUNNERS[case, a.runner]()
+    passes = RUNNERS[case, a.runner]()
     common.imported()
-    _, values = once()
-    common.passes(lambda: once()[0], a.seconds or 0, values_sha256=values)
+    _, values = next(passes)
+    common.passes(lambda: next(passes)[0], a.seconds or 0, values_sha256=values)
 
 
 if a.runner == "make":
