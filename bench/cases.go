@@ -176,17 +176,5 @@ func CasesNamed(all []Case, names []string) ([]Case, error) {
 	if names == nil {
 		return all, nil
 	}
-	var out []Case
-	for _, n := range names {
-		i := slices.IndexFunc(all, func(c Case) bool { return c.Name == n })
-		if i < 0 {
-			var known []string
-			for _, c := range all {
-				known = append(known, c.Name)
-			}
-			return nil, report.UnknownName("workload", n, known)
-		}
-		out = append(out, all[i])
-	}
-	return out, nil
+	return report.Pick("workload", all, func(c Case) string { return c.Name }, names)
 }

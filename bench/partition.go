@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // PartEpisode is an episode as the partition sees it.
@@ -49,21 +50,19 @@ func Partition(episodes []PartEpisode, bins int) (*Parts, error) {
 			groups = append(groups, []int{i})
 		}
 	}
-	weights, order := make([]int64, len(groups)), make([]int, len(groups))
-	for i, g := range groups {
-		order[i] = i
+	weight := func(g []int) (n int64) {
 		for _, k := range g {
-			weights[i] += eps[k].Weight
+			n += eps[k].Weight
 		}
+		return n
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weights[b], weights[a]) })
-	p := &Parts{Bins: make([][]int, bins), Load: make([]int64, bins)}
-	p.Files = make([][]string, bins)
-	for _, g := range order {
+	slices.SortStableFunc(groups, func(a, b []int) int { return cmp.Compare(weight(b), weight(a)) })
+	p := &Parts{Bins: make([][]int, bins), Load: make([]int64, bins), Files: make([][]string, bins)}
+	for _, g := range groups {
 		// The weights are above 0 and the groups at least as many as the bins: the first bins groups go to empty bins.
 		best := slices.Index(p.Load, slices.Min(p.Load))
-		p.Load[best] += weights[g]
-		for _, k := range groups[g] {
+		p.Load[best] += weight(g)
+		for _, k := range g {
 			p.Bins[best], p.Files[best] = append(p.Bins[best], eps[k].Position), append(p.Files[best], eps[k].Files...)
 		}
 	}
@@ -86,11 +85,8 @@ func Partition(episodes []PartEpisode, bins int) (*Parts, error) {
 }
 
 // shareFiles gives the groups of episodes that are joined by files, each ascending, in the order of their smallest member.
-func shareFiles(eps []PartEpisode) [][]int {
-	root := make([]int, len(eps))
-	for i := range root {
-		root[i] = i
-	}
+func shareFiles(eps []PartEpisode) (groups [][]int) {
+	root, first := make([]int, len(eps)), map[string]int{}
 	find := func(i int) int {
 		for root[i] != i {
 			root[i] = root[root[i]]
@@ -98,35 +94,32 @@ func shareFiles(eps []PartEpisode) [][]int {
 		}
 		return i
 	}
-	first := map[string]int{}
 	for i, e := range eps {
+		root[i] = i
 		for _, f := range e.Files {
-			if k, ok := first[f]; ok {
-				a, b := find(k), find(i)
-				root[max(a, b)] = min(a, b) // the smallest member stays the root
-			} else {
+			if _, ok := first[f]; !ok {
 				first[f] = i
 			}
+			a, b := find(first[f]), find(i)
+			root[max(a, b)] = min(a, b) // the smallest member stays the root
 		}
 	}
 	at := map[int]int{}
-	var groups [][]int
 	for i := range eps {
 		r := find(i)
-		g, ok := at[r]
-		if !ok {
-			g = len(groups)
-			at[r] = g
+		if r == i { // the smallest member comes first
+			at[r] = len(groups)
 			groups = append(groups, nil)
 		}
-		groups[g] = append(groups[g], i)
+		groups[at[r]] = append(groups[at[r]], i)
 	}
 	return groups
 }
 
 // PartitionDataset is Partition over a dataset's episodes and video files. It reads metadata alone, and the sizes of the files below folder where that is given;
 // a file that is cut counts in each of its bins.
-func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int, bins int, folder string) (*Parts, error) {
+func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int, bins int, folder string) (_ *Parts, err error) {
+	defer guard.Malformed("partition", &err)
 	eps := make([]PartEpisode, len(positions))
 	refs := make([]robocache.FrameRef, 1)
 	for i, e := range positions {
@@ -135,25 +128,19 @@ func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int
 			if ds.Len(e) == 0 {
 				break // refused by Partition, with its place
 			}
-			if err := ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, refs); err != nil {
-				return nil, err
-			}
-			if refs[0].Path != "" {
+			if guard.Check(ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, refs)); refs[0].Path != "" {
 				eps[i].Files = append(eps[i].Files, refs[0].Path)
 			}
 		}
 	}
-	p, err := Partition(eps, bins)
-	if err != nil || folder == "" {
-		return p, err
+	p := guard.Must(Partition(eps, bins))
+	if folder != "" {
+		guard.Check(p.sumBytes(func(f string) (int64, error) {
+			defer guard.In("file", f)
+			return guard.Must(os.Stat(filepath.Join(folder, f))).Size(), nil
+		}))
 	}
-	return p, p.sumBytes(func(f string) (int64, error) {
-		st, err := os.Stat(filepath.Join(folder, f))
-		if err != nil {
-			return 0, robocache.At(err, robocache.Where{"file": f})
-		}
-		return st.Size(), nil
-	})
+	return p, nil
 }
 
 func (p *Parts) sumBytes(size func(file string) (int64, error)) error {

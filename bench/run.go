@@ -269,23 +269,11 @@ func newReference(ds robocache.Dataset, root string, w *Workload) (*reference, e
 
 // LoadRunners gives runners by name: "engine" (the Go loader, no Python), "robocache" (into torch tensors), "lerobot".
 func LoadRunners(names []string, w Workload, t runners.Tools) ([]Runner, error) {
-	var out []Runner
-	for _, n := range names {
-		r := Runner{Name: n, Env: t.Env(), Job: &w}
-		switch n {
-		case "engine":
-			r.Setting, r.Argv = fmt.Sprintf("%d threads, no Python", w.Workers), t.Own("load")
-		case "robocache":
-			r.Setting, r.Argv = fmt.Sprintf("%d threads, into torch tensors", w.Workers), t.Script("load_robocache.py")
-		case "lerobot":
-			r.Setting = fmt.Sprintf("%d workers, persistent, torchcodec, return_uint8=%v, one torch thread", w.Workers, !w.Float32)
-			r.Argv = t.Script("load_lerobot.py")
-		default:
-			return nil, report.UnknownName("runner", n, []string{"engine", "robocache", "lerobot"})
-		}
-		out = append(out, r)
-	}
-	return out, nil
+	return report.Pick("runner", []Runner{
+		{Name: "engine", Env: t.Env(), Job: &w, Setting: fmt.Sprintf("%d threads, no Python", w.Workers), Argv: t.Own("load")},
+		{Name: "robocache", Env: t.Env(), Job: &w, Setting: fmt.Sprintf("%d threads, into torch tensors", w.Workers), Argv: t.Script("load_robocache.py")},
+		{Name: "lerobot", Env: t.Env(), Job: &w, Setting: fmt.Sprintf("%d workers, persistent, torchcodec, return_uint8=%v, one torch thread", w.Workers, !w.Float32), Argv: t.Script("load_lerobot.py")},
+	}, func(r Runner) string { return r.Name }, names)
 }
 
 // RunLoad measures whole epochs of the workload through runners, interleaved.
@@ -301,21 +289,13 @@ func RunLoad(ctx context.Context, names []string, w Workload, t runners.Tools, r
 }
 
 // DecodeRunners gives the runners of `bench decode`: "robocache", "ffmpeg", "torchcodec", "pyav".
-func DecodeRunners(names []string, pattern string, count int, files []string, t runners.Tools) (out []Runner, err error) {
-	for _, n := range names {
-		r := Runner{Name: n, Env: t.Env(), Setting: "one thread, " + pattern, Argv: t.Script("decode.py"), Job: &Workload{Files: files, Pattern: pattern, Count: count, More: map[string]any{"peer": n}}}
-		switch n {
-		case "robocache":
-			r.Argv = t.Own("decode")
-		case "ffmpeg":
-			if pattern != "sequential" {
-				continue // a process a frame would measure starting processes
-			}
-		case "torchcodec", "pyav":
-		default:
-			return nil, report.UnknownName("runner", n, []string{"robocache", "ffmpeg", "torchcodec", "pyav"})
-		}
-		out = append(out, r)
+func DecodeRunners(names []string, pattern string, count int, files []string, t runners.Tools) ([]Runner, error) {
+	var all []Runner
+	for _, n := range []string{"robocache", "ffmpeg", "torchcodec", "pyav"} {
+		all = append(all, Runner{Name: n, Env: t.Env(), Setting: "one thread, " + pattern, Argv: t.Script("decode.py"), Job: &Workload{Files: files, Pattern: pattern, Count: count, More: map[string]any{"peer": n}}})
 	}
-	return out, nil
+	all[0].Argv = t.Own("decode")
+	out, err := report.Pick("runner", all, func(r Runner) string { return r.Name }, names)
+	// A process a frame would measure starting processes.
+	return slices.DeleteFunc(out, func(r Runner) bool { return r.Name == "ffmpeg" && pattern != "sequential" }), err
 }

@@ -37,22 +37,11 @@ var Scenarios = []Scenario{
 }
 
 // ScenariosByName finds scenarios; "all" are all five.
-func ScenariosByName(names []string) (out []Scenario, err error) {
+func ScenariosByName(names []string) ([]Scenario, error) {
 	if slices.Contains(names, "all") {
 		return Scenarios, nil
 	}
-	for _, n := range names {
-		i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == n })
-		if i < 0 {
-			known := []string{"all"}
-			for _, s := range Scenarios {
-				known = append(known, s.Name)
-			}
-			return nil, report.UnknownName("scenario", n, known)
-		}
-		out = append(out, Scenarios[i])
-	}
-	return out, nil
+	return report.Pick("scenario", Scenarios, func(s Scenario) string { return s.Name }, names)
 }
 
 // workload is what a rank of the scenario does, from what the user asked for.

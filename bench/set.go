@@ -133,3 +133,22 @@ func filesBelow(dir string) (files []string, bytes int64, err error) {
 	})
 	return files, bytes, robocache.At(err, robocache.Where{"dataset": dir})
 }
+
+// VideoFiles finds the mp4 files below the folders given; files stand for themselves.
+func VideoFiles(args []string) (out []string, err error) {
+	for _, a := range args {
+		files, _, err := filesBelow(a)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if f == a || filepath.Ext(f) == ".mp4" {
+				out = append(out, f)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "bench decode", Where: robocache.Where{"file": args[0]}, Msg: "no .mp4 here"}
+	}
+	return out, nil
+}

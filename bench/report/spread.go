@@ -96,3 +96,19 @@ func Decimal(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 func UnknownName(what, got string, known []string) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench", Msg: "no " + what + " named " + strconv.Quote(got), Hint: "one of " + strings.Join(known, ", ")}
 }
+
+// Pick finds the entries of a table by name, in the order asked for.
+func Pick[T any](what string, all []T, name func(T) string, names []string) (out []T, err error) {
+	known := make([]string, len(all))
+	for i, x := range all {
+		known[i] = name(x)
+	}
+	for _, n := range names {
+		i := slices.Index(known, n)
+		if i < 0 {
+			return nil, UnknownName(what, n, known)
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}

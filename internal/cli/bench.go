@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Bench is the verb bench.
@@ -58,6 +58,18 @@ type benchFlags struct {
 	python  string
 	json    bool
 	timeout time.Duration
+	done    func()
+}
+
+// verb is what a measurement does, which ends by guard.Fail and guard.Check.
+func (f *benchFlags) verb(do func(cmd *cobra.Command, args []string)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		defer guard.Malformed(cmd.CommandPath(), &err)
+		f.done = func() {}
+		defer func() { f.done() }()
+		do(cmd, args)
+		return nil
+	}
 }
 
 // add gives a verb the flags that all have.
@@ -81,6 +93,13 @@ func (f *benchFlags) addRunners(c *cobra.Command, usual, known string) {
 // command is the line that reports show.
 func command() string { return "robocache " + strings.Join(os.Args[1:], " ") }
 
+// require fails with a misuse of the options.
+func require(ok bool, what string) {
+	if !ok {
+		guard.Fail(misuse(what))
+	}
+}
+
 // logTo says how it goes, on stderr.
 func logTo(cmd *cobra.Command) func(format string, a ...any) {
 	errs := cmd.ErrOrStderr()
@@ -91,25 +110,21 @@ func logTo(cmd *cobra.Command) func(format string, a ...any) {
 type measured interface{ Write(dir string) error }
 
 // show writes and prints a report: as JSON, or as text does.
-func (f *benchFlags) show(cmd *cobra.Command, r measured, files string, text func()) error {
+func (f *benchFlags) show(cmd *cobra.Command, r measured, files string, text func()) {
 	if f.out != "" {
-		if err := r.Write(f.out); err != nil {
-			return err
-		}
+		guard.Check(r.Write(f.out))
 		logTo(cmd)("wrote %s", filepath.Join(f.out, files))
 	}
 	if f.json {
-		return printJSON(cmd.OutOrStdout(), r)
+		guard.Check(printJSON(cmd.OutOrStdout(), r))
+		return
 	}
 	text()
-	return nil
 }
 
-func (f *benchFlags) tools() (runners.Tools, func(), error) {
-	self, err := os.Executable()
-	if err != nil {
-		return runners.Tools{}, nil, err
-	}
+// tools are the runners' programs; they are removed when the verb ends.
+func (f *benchFlags) tools() runners.Tools {
+	self := guard.Must(os.Executable())
 	t := runners.Tools{Self: self, Python: f.python}
 	if t.Python == "" {
 		t.Python = "python3"
@@ -121,24 +136,17 @@ func (f *benchFlags) tools() (runners.Tools, func(), error) {
 	if p := filepath.Join(filepath.Dir(filepath.Dir(self)), "python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
 		t.PythonPath = p
 	}
-	done, err := t.Unpack()
-	return t, done, err
+	f.done = guard.Must(t.Unpack())
+	return t
 }
 
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
 // run measures whole passes of runners, and shows the report.
-func (f *benchFlags) run(cmd *cobra.Command, r *bench.Report, measure func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error)) error {
-	tools, done, err := f.tools()
-	if err != nil {
-		return err
-	}
-	defer done()
+func (f *benchFlags) run(cmd *cobra.Command, r *bench.Report, measure func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error)) {
 	r.Command, r.Machine = command(), report.ThisMachine(version)
-	if r.Results, err = measure(tools, logTo(cmd)); err != nil {
-		return err
-	}
-	return f.show(cmd, r, r.Name+".{json,csv,md,html}", func() {
+	r.Results = guard.Must(measure(f.tools(), logTo(cmd)))
+	f.show(cmd, r, r.Name+".{json,csv,md,html}", func() {
 		table(cmd.OutOrStdout(), r.Table())
 		fmt.Fprintf(cmd.OutOrStdout(), "  median (min–max) of the repeats; CPU s a 1,000 %s; %s, %d cores\n", r.Unit, r.Machine.CPU, r.Machine.Cores)
 	})
@@ -154,20 +162,13 @@ func newBenchDecode() *cobra.Command {
 		Example: `  robocache bench decode ./my_dataset --runners robocache,ffmpeg,torchcodec,pyav
   robocache bench decode clip.mp4 --pattern random --count 500`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := videoFiles(args)
-			if err != nil {
-				return err
-			}
+		RunE: f.verb(func(cmd *cobra.Command, args []string) {
+			files := guard.Must(bench.VideoFiles(args))
 			r := &bench.Report{Name: "decode-" + pattern, Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}
-			return f.run(cmd, r, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
-				field, err := bench.DecodeRunners(f.runners, pattern, count, files, tools)
-				if err != nil {
-					return nil, err
-				}
-				return bench.Run(cmd.Context(), field, f.repeats, f.timeout, log)
+			f.run(cmd, r, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
+				return bench.Run(cmd.Context(), guard.Must(bench.DecodeRunners(f.runners, pattern, count, files, tools)), f.repeats, f.timeout, log)
 			})
-		},
+		}),
 	}
 	f.add(c, 10*time.Minute, "run")
 	f.addRepeats(c)
@@ -175,31 +176,4 @@ func newBenchDecode() *cobra.Command {
 	c.Flags().StringVar(&pattern, "pattern", "sequential", "sequential or random")
 	c.Flags().IntVar(&count, "count", 500, "frames wanted, with --pattern random")
 	return c
-}
-
-// videoFiles finds the mp4 files below the folders given; files stand for themselves.
-func videoFiles(args []string) ([]string, error) {
-	var files []string
-	for _, a := range args {
-		st, err := os.Stat(a)
-		if err == nil && !st.IsDir() {
-			files = append(files, a)
-			continue
-		}
-		if err == nil {
-			err = filepath.WalkDir(a, func(p string, d os.DirEntry, err error) error {
-				if err == nil && d.Type().IsRegular() && filepath.Ext(p) == ".mp4" {
-					files = append(files, p)
-				}
-				return err
-			})
-		}
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"file": a})
-		}
-	}
-	if len(files) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "bench decode", Where: robocache.Where{"file": args[0]}, Msg: "no .mp4 here"}
-	}
-	return files, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // workloadFlags are of `bench load`, in scenarios and in whole epochs.
@@ -69,52 +71,39 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
   robocache bench load ./my_dataset --runners engine,robocache,lerobot --epochs 1 --repeats 5
   robocache bench load ./robots.hdf5 --rows 200 --hz 50 --batch-size 64 --runners robocache,torch`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: f.verb(func(cmd *cobra.Command, args []string) {
 			w.URI = args[0]
-			names = append(names, more...)
-			if cmd.Flags().Changed("epochs") || w.Rows > 0 {
-				if len(names) > 0 || explain {
-					return misuse("--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)")
-				}
-				return loadEpochs(cmd, &f, w)
+			names, given := append(names, more...), cmd.Flags().Changed
+			if given("epochs") || w.Rows > 0 {
+				require(len(names) == 0 && !explain, "--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)")
+				loadEpochs(cmd, &f, w)
+				return
 			}
 			if len(names) == 0 {
 				names = []string{"mmap_local"}
 			}
-			var err error
-			if s.Scenarios, err = bench.ScenariosByName(names); err != nil {
-				return err
+			if s.Scenarios = guard.Must(bench.ScenariosByName(names)); submit || dry {
+				slurmChain(cmd, s.Scenarios, args[0], dry)
+				return
 			}
-			if submit || dry {
-				return slurmChain(cmd, s.Scenarios, args[0], dry)
-			}
-			if s.BatchSizes = batches; cmd.Flags().Changed("batch-size") && !cmd.Flags().Changed("batch-sizes") {
+			if s.BatchSizes = batches; given("batch-size") && !given("batch-sizes") {
 				s.BatchSizes = []int{w.BatchSize}
 			}
-			if !cmd.Flags().Changed("workers") {
+			if !given("workers") {
 				w.Workers = 0
 			}
-			if w.Prefetch == 0 {
-				w.Prefetch = 2
-			}
-			if duration <= 0 {
-				return misuse("--duration: expected a time above 0")
-			}
-			if s.CacheState != "warm" && s.CacheState != "cold" {
-				return misuse("--cache-state: expected warm or cold")
-			}
-			w.Duration = duration.Seconds()
+			require(duration > 0, "--duration: expected a time above 0")
+			require(s.CacheState == "warm" || s.CacheState == "cold", "--cache-state: expected warm or cold")
+			w.Duration, w.Prefetch = duration.Seconds(), cmp.Or(w.Prefetch, 2)
 			s.URI, s.Base, s.Runners, s.Repeats, s.Program = args[0], w, f.runners, f.repeats, version
-			if !cmd.Flags().Changed("repeats") {
+			if !given("repeats") {
 				s.Repeats = 1
 			}
 			s.Timeout = max(f.timeout, 3*duration)
 			s.Links["hub"], s.Links["bucket"] = hub, bucket
-			if s.Node, err = thisNode(f.out); err != nil {
-				return err
-			}
-			return f.scenarios(cmd, s, explain)
-		},
+			s.Node = thisNode(f.out)
+			f.scenarios(cmd, s, explain)
+		}),
 	}
 	f.add(c, 10*time.Minute, "run")
 	f.addRepeats(c)
@@ -143,12 +132,8 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 }
 
 // slurmChain submits, or prints, a job a scenario with the options of this command.
-func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry bool) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	j := &bench.Slurm{Program: self, URI: uri, Scenarios: scenarios, Account: os.Getenv("ACCOUNT"), Partition: os.Getenv("PARTITION"), QOS: os.Getenv("QOS")}
+func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry bool) {
+	j := &bench.Slurm{Program: guard.Must(os.Executable()), URI: uri, Scenarios: scenarios, Account: os.Getenv("ACCOUNT"), Partition: os.Getenv("PARTITION"), QOS: os.Getenv("QOS")}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch f.Name {
 		case "scenario", "scenarios", "submit", "dry-run":
@@ -164,82 +149,57 @@ func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry 
 	})
 	if dry {
 		fmt.Fprint(cmd.OutOrStdout(), j.Script())
-		return nil
+		return
 	}
 	jobs, err := j.Submit(cmd.Context())
 	for i, id := range jobs {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s\t%s\n", id, scenarios[i].Name)
 	}
-	return err
+	guard.Check(err)
 }
 
 // thisNode reads RANK and WORLD_SIZE; nil where all ranks are to be started here.
-func thisNode(out string) (*bench.Node, error) {
+func thisNode(out string) *bench.Node {
 	r, w := os.Getenv("RANK"), os.Getenv("WORLD_SIZE")
 	if r == "" || w == "" || w == "1" {
-		return nil, nil
+		return nil
 	}
-	n := &bench.Node{}
-	var err error
-	if n.Rank, err = strconv.Atoi(r); err == nil {
-		n.World, err = strconv.Atoi(w)
-	}
-	if err != nil || n.Rank < 0 || n.Rank >= n.World {
-		return nil, misuse("RANK=" + r + " and WORLD_SIZE=" + w + ": expected integers, RANK below WORLD_SIZE")
-	}
-	if out == "" {
-		return nil, misuse("with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see")
-	}
-	id := os.Getenv("SLURM_JOB_ID")
-	if id == "" {
-		id = os.Getenv("MASTER_PORT")
-	}
-	n.Dir = filepath.Join(out, "ranks-"+id)
-	return n, nil
+	rank, err1 := strconv.Atoi(r)
+	world, err2 := strconv.Atoi(w)
+	require(err1 == nil && err2 == nil && rank >= 0 && rank < world, "RANK="+r+" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE")
+	require(out != "", "with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see")
+	return &bench.Node{Rank: rank, World: world, Dir: filepath.Join(out, "ranks-"+cmp.Or(os.Getenv("SLURM_JOB_ID"), os.Getenv("MASTER_PORT")))}
 }
 
 // loadEpochs compares runners over whole epochs.
-func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) error {
+func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) {
 	w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
+	r, load := &bench.Report{Name: "load", Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, bench.RunLoad
 	if w.Rows > 0 {
-		return f.run(cmd, &bench.Report{Name: "load", Title: "bench load, whole trajectories", Unit: "trajectories", Workload: map[string]any{"load": w}}, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
-			return bench.RunSequences(cmd.Context(), f.runners, w, tools, f.repeats, f.timeout, log)
-		})
+		r.Title, r.Unit, load = "bench load, whole trajectories", "trajectories", bench.RunSequences
 	}
-	return f.run(cmd, &bench.Report{Name: "load", Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
-		return bench.RunLoad(cmd.Context(), f.runners, w, tools, f.repeats, f.timeout, log)
+	f.run(cmd, r, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
+		return load(cmd.Context(), f.runners, w, tools, f.repeats, f.timeout, log)
 	})
 }
 
 // scenarios runs a suite and shows its report. A failed point is exit code 1, after all is written.
-func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool) error {
-	tools, done, err := f.tools()
-	if err != nil {
-		return err
-	}
-	defer done()
-	s.Tools, s.Log = tools, logTo(cmd)
-	results, err := bench.RunSuite(cmd.Context(), s)
-	if err != nil {
-		return err
-	}
+func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool) {
+	s.Tools, s.Log = f.tools(), logTo(cmd)
+	r := &bench.SuiteReport{Command: command(), Results: guard.Must(bench.RunSuite(cmd.Context(), s))}
 	if s.Node != nil && s.Node.Rank > 0 {
 		f.out = "" // rank 0 writes
 	}
-	r := &bench.SuiteReport{Command: command(), Results: results}
-	if err := f.show(cmd, r, "load.{json,csv,md,html}", func() { printSuite(cmd, r, explain) }); err != nil {
-		return err
-	}
+	f.show(cmd, r, "load.{json,csv,md,html}", func() { printSuite(cmd, r, explain) })
 	var failed []string
-	for _, p := range results {
-		if p.Merged.Failed != "" {
-			failed = append(failed, fmt.Sprintf("%s bs%d %s: %s", p.Merged.Scenario, p.Merged.BatchSize, p.Merged.Runner, p.Merged.Failed))
+	for _, p := range r.Results {
+		if k := p.Merged; k.Failed != "" {
+			failed = append(failed, fmt.Sprintf("%s bs%d %s: %s", k.Scenario, k.BatchSize, k.Runner, k.Failed))
 		}
 	}
 	if len(failed) > 0 {
-		return errors.New("failed: " + strings.Join(failed, "; "))
+		guard.Fail(errors.New("failed: " + strings.Join(failed, "; ")))
 	}
-	return nil
 }
 
 func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {

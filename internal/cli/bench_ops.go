@@ -1,14 +1,15 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/bench/ops"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newBenchOps() *cobra.Command {
@@ -29,69 +30,42 @@ hot (the same buffers again and again) and cold (buffers that together are four 
   robocache bench ops --device cuda --sweep --out report
   robocache bench ops --list`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: f.verb(func(cmd *cobra.Command, _ []string) {
+			given := cmd.Flags().Changed
 			if from != "" {
-				p, err := ops.Read(from)
-				if err != nil {
-					return err
-				}
+				p := guard.Must(ops.Read(from))
 				if f.out != "" {
-					if err := p.Write(f.out); err != nil {
-						return err
-					}
+					guard.Check(p.Write(f.out))
 				}
 				p.Markdown(cmd.OutOrStdout())
-				return nil
+				return
 			}
-			if r.Device != "cpu" && r.Device != "cuda" {
-				return misuse("--device: cpu or cuda")
+			require(r.Device == "cpu" || r.Device == "cuda", "--device: cpu or cuda")
+			require(r.Rounds >= 1 && r.Seconds > 0 && len(r.Threads) > 0, "--rounds, --seconds and --threads: expected more than 0")
+			require(slices.Min(r.Threads) >= 1, "--threads: at least 1")
+			require(r.Clock == "wall" || r.Clock == "cpu" && r.Device == "cpu" && slices.Equal(r.Threads, []int{1}), "--clock: wall, or cpu with --device cpu --threads 1")
+			if r.Rows = guard.Must(ops.RowsNamed(r.Device, names, quick, sweep || list)); list {
+				printOpsRows(cmd.OutOrStdout(), r.Rows)
+				return
 			}
-			if !cmd.Flags().Changed("rows") {
-				names = nil
-			}
-			if r.Rounds < 1 || r.Seconds <= 0 || len(r.Threads) == 0 {
-				return misuse("--rounds, --seconds and --threads: expected more than 0")
-			}
-			for _, n := range r.Threads {
-				if n < 1 {
-					return misuse("--threads: at least 1")
-				}
-			}
-			if r.Clock != "wall" && (r.Clock != "cpu" || r.Device != "cpu" || len(r.Threads) != 1 || r.Threads[0] != 1) {
-				return misuse("--clock: wall, or cpu with --device cpu --threads 1")
-			}
-			rows, err := ops.RowsNamed(r.Device, names, quick, sweep || list)
-			if err != nil {
-				return err
-			}
-			if list {
-				printOpsRows(cmd.OutOrStdout(), rows)
-				return nil
-			}
-			if r.Device == "cuda" && !cmd.Flags().Changed("seconds") {
+			if r.Device == "cuda" && !given("seconds") {
 				r.Seconds = 0.02 // events of a device tell the same time again and again
 			}
-			if quick {
-				quicker(cmd, &r)
+			if quick { // what was not asked for otherwise
+				for name, value := range map[string]string{"rounds": "3", "seconds": "0.02", "threads": "1", "without": "torch.compile"} {
+					if !given(name) {
+						guard.Check(cmd.Flags().Set(name, value))
+					}
+				}
 			}
-			tools, done, err := f.tools()
-			if err != nil {
-				return err
-			}
-			defer done()
-			r.Rows, r.Tools, r.Timeout, r.Command, r.Revision, r.Log = rows, tools, f.timeout, command(), version, logTo(cmd)
-			if cmd.Flags().Changed("runners") {
-				r.Runners = f.runners
-			}
+			r.Tools, r.Timeout, r.Command, r.Revision, r.Log, r.Runners = f.tools(), f.timeout, command(), version, logTo(cmd), f.runners
 			if f.out != "" {
 				r.Keep = func(p *ops.Report) error { return p.WriteSoFar(f.out) }
 			}
-			p, err := ops.Measure(cmd.Context(), r)
-			if err != nil {
-				return err
-			}
-			return errors.Join(f.show(cmd, p, "ops-"+r.Device+".{json,csv,md,html}", func() { p.Markdown(cmd.OutOrStdout()) }), p.Wrong())
-		},
+			p := guard.Must(ops.Measure(cmd.Context(), r))
+			f.show(cmd, p, "ops-"+r.Device+".{json,csv,md,html}", func() { p.Markdown(cmd.OutOrStdout()) })
+			guard.Check(p.Wrong())
+		}),
 	}
 	c.Flags().StringVar(&r.Device, "device", "cpu", "cpu or cuda")
 	c.Flags().IntVar(&r.Ordinal, "ordinal", 0, "which GPU")
@@ -109,23 +83,6 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 	c.Flags().StringVar(&from, "from", "", "measure nothing: tables and plots of a JSON report of before")
 	f.add(c, 10*time.Minute, "answer of a peer")
 	return c
-}
-
-// quicker takes what was not asked for otherwise.
-func quicker(cmd *cobra.Command, r *ops.Run) {
-	changed := cmd.Flags().Changed
-	if !changed("rounds") {
-		r.Rounds = 3
-	}
-	if !changed("seconds") {
-		r.Seconds = 0.02
-	}
-	if !changed("threads") {
-		r.Threads = []int{1}
-	}
-	if !changed("without") {
-		r.Without = []string{"torch.compile"}
-	}
 }
 
 func printOpsRows(w io.Writer, rows []ops.Row) {

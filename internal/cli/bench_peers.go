@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newBenchPeers() *cobra.Command {
@@ -49,17 +51,12 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 	var episodes int
 	c := &cobra.Command{
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if all && cmd.Flags().Changed("workload") {
-				return misuse("--all and --workload: give one of them")
-			}
+		RunE: f.verb(func(cmd *cobra.Command, args []string) {
+			require(!all || !cmd.Flags().Changed("workload"), "--all and --workload: give one of them")
 			if all || list {
 				names = nil
 			}
-			cases, err := bench.CasesNamed(table, names)
-			if err != nil {
-				return err
-			}
+			cases := guard.Must(bench.CasesNamed(table, names))
 			if list {
 				for _, c := range cases {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  runners: %s\n", c.Name, c.Title, strings.Join(c.Runners, ", "))
@@ -67,25 +64,13 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 						fmt.Fprintf(cmd.OutOrStdout(), "  bar:  %s\n", b.Text)
 					}
 				}
-				return nil
+				return
 			}
-			if f.repeats < 1 {
-				return misuse("--repeats: at least 1")
-			}
-			uri, err := peerSource(name, args)
-			if err != nil {
-				return err
-			}
-			tools, done, err := f.tools()
-			if err != nil {
-				return err
-			}
-			defer done()
-			if work, err = filepath.Abs(work); err != nil {
-				return err
-			}
-			w.Tools, w.Command, w.Revision = tools, command(), version
-			w.Sets = &bench.Sets{URI: uri, Work: work, Episodes: episodes, Seed: uint64(w.Seed), Tools: tools, Log: logTo(cmd)}
+			require(f.repeats >= 1, "--repeats: at least 1")
+			w.Command, w.Revision = command(), version
+			w.Sets = &bench.Sets{URI: peerSource(name, args), Work: guard.Must(filepath.Abs(work)), Episodes: episodes, Seed: uint64(w.Seed), Log: logTo(cmd)}
+			w.Tools = f.tools()
+			w.Sets.Tools = w.Tools
 			// After each family: what an hour measured is not lost with its last minute.
 			keep := func(p *bench.CaseReport) error {
 				if f.out == "" {
@@ -93,12 +78,9 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 				}
 				return p.Write(f.out)
 			}
-			p, err := bench.RunCases(cmd.Context(), cases, w, f.repeats, f.timeout, keep, logTo(cmd))
-			if err != nil {
-				return err
-			}
-			return f.show(cmd, p, name+".{json,csv,md,html}", func() { p.Markdown(cmd.OutOrStdout()) })
-		},
+			p := guard.Must(bench.RunCases(cmd.Context(), cases, w, f.repeats, f.timeout, keep, logTo(cmd)))
+			f.show(cmd, p, name+".{json,csv,md,html}", func() { p.Markdown(cmd.OutOrStdout()) })
+		}),
 	}
 	f.add(c, 30*time.Minute, "run")
 	f.addRepeats(c)
@@ -115,20 +97,13 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 }
 
 // peerSource is the dataset given, or the real one of the test data.
-func peerSource(name string, args []string) (string, error) {
-	if len(args) == 1 {
-		return args[0], nil
+func peerSource(name string, args []string) string {
+	if len(args) == 1 || name == "formats" {
+		return strings.Join(args, "")
 	}
-	if name == "formats" {
-		return "", nil
-	}
-	dir := os.Getenv("ROBOCACHE_TESTDATA")
-	if dir == "" {
-		dir = filepath.Join("..", "shared", "data")
-	}
-	p := filepath.Join(dir, "g1_v30_exact")
+	p := filepath.Join(cmp.Or(os.Getenv("ROBOCACHE_TESTDATA"), filepath.Join("..", "shared", "data")), "g1_v30_exact")
 	if !fileExists(p) {
-		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Where: robocache.Where{"dataset": p}, Msg: "no dataset was given, and the test data is not here", Hint: "give a dataset, or set ROBOCACHE_TESTDATA"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Where: robocache.Where{"dataset": p}, Msg: "no dataset was given, and the test data is not here", Hint: "give a dataset, or set ROBOCACHE_TESTDATA"})
 	}
-	return p, nil
+	return p
 }

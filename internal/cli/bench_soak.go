@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newBenchSoak() *cobra.Command {
 	var s bench.Soak
-	var asJSON bool
+	var f benchFlags
 	c := &cobra.Command{
 		Use:   "soak DIR",
 		Short: "pools, caches, http with faults, kills and resumes for a long time: every image checked, memory flat",
@@ -24,33 +25,23 @@ that works on the same cache is killed with SIGKILL. Between rounds everything i
 Exit code 1 with the reason where something is wrong, and with the round, which --seed does again.`,
 		Example: `  robocache bench soak ./my_dataset --duration 30m`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			s.URI, s.Self, s.Log = args[0], self, logTo(cmd)
-			r, err := s.Run(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				if err := printJSON(cmd.OutOrStdout(), r); err != nil {
-					return err
-				}
+		RunE: f.verb(func(cmd *cobra.Command, args []string) {
+			s.URI, s.Self, s.Log = args[0], guard.Must(os.Executable()), logTo(cmd)
+			r := guard.Must(s.Run(cmd.Context()))
+			if f.json {
+				guard.Check(printJSON(cmd.OutOrStdout(), r))
 			} else {
 				fmt.Fprintln(cmd.OutOrStdout(), r)
 			}
 			if r.Failed != "" {
-				return errors.New("soak: " + r.Failed)
+				guard.Fail(errors.New("soak: " + r.Failed))
 			}
-			return nil
-		},
+		}),
 	}
 	c.Flags().DurationVar(&s.Duration, "duration", 30*time.Minute, "how long")
 	c.Flags().Uint64Var(&s.Seed, "seed", 0, "of the rounds")
 	c.Flags().StringVar(&s.Dir, "dir", "", "scratch folder, which stays (default: a temporary one)")
 	c.Flags().DurationVar(&s.Progress, "progress", 30*time.Second, "between lines of progress")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
