@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/bench/report"
-
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
@@ -33,10 +32,9 @@ type watcher struct {
 	mu          sync.Mutex // the runner's lines come on a goroutine of their own
 	srv         *loopback.Server
 	pid         int
-	stop        chan struct{}
-	done        sync.WaitGroup
-	rss, pss    int64 // peaks, bytes
-	begin       usage // when the process started
+	end         func() // of the watch; a second time it does nothing
+	rss, pss    int64  // peaks, bytes
+	begin       usage  // when the process started
 	open, close usage
 	measured    bool
 }
@@ -50,15 +48,17 @@ func watch(pid int) *watcher {
 func (w *watcher) start(pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pid, w.stop = pid, make(chan struct{})
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	w.pid, w.end = pid, sync.OnceFunc(func() { close(stop); done.Wait() })
 	w.begin = w.now()
-	w.done.Go(func() {
+	done.Go(func() {
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
 		for i := 0; ; i++ {
 			w.look(i)
 			select {
-			case <-w.stop:
+			case <-stop:
 				w.look(0)
 				return
 			case <-tick.C:
@@ -67,33 +67,35 @@ func (w *watcher) start(pid int) {
 	})
 }
 
-// end ends the watch; a second time it does nothing.
-func (w *watcher) end() {
-	select {
-	case <-w.stop:
-	default:
-		close(w.stop)
-	}
-	w.done.Wait()
-}
-
 // line is a line that the runner wrote. One may come before start has been called.
 func (w *watcher) line(l string) {
-	switch l {
-	case lineOpen:
-		w.mu.Lock()
-		w.open = w.now()
-		w.mu.Unlock()
-	case lineClose:
-		w.mu.Lock()
-		w.close, w.measured = w.now(), true
-		w.mu.Unlock()
+	if l != lineOpen && l != lineClose {
+		return
+	}
+	w.mu.Lock()
+	now := w.now()
+	if w.measured = l == lineClose; !w.measured {
+		w.open = now
+	} else {
+		w.close = now
+	}
+	w.mu.Unlock()
+	if w.measured && w.end != nil {
 		w.end()
 	}
 }
 
-func (w *watcher) now() usage {
-	u := treeUsage(w.pid)
+func (w *watcher) now() (u usage) {
+	for _, p := range processTree(w.pid) {
+		_, rest, _ := strings.Cut(proc(p, "stat"), ") ")
+		if f := strings.Fields(rest); len(f) > 14 {
+			for _, t := range f[11:15] { // with the children that it has waited for
+				u.cpu += float64(number(t)) / 100 // USER_HZ, the same on every system
+			}
+		}
+		io := proc(p, "io")
+		u.read, u.device = u.read+number(report.Field(io, "rchar")), u.device+number(report.Field(io, "read_bytes"))
+	}
 	if w.srv != nil {
 		u.sent, u.answers = w.srv.Bytes(), w.srv.Requests()
 	}
@@ -115,19 +117,22 @@ func (w *watcher) into(o *Outcome) {
 
 func (w *watcher) look(i int) {
 	pids := processTree(w.pid)
-	var rss int64
+	var rss, pss int64
 	for _, p := range pids {
 		rss += statm(p)
 	}
 	if i%10 == 0 || rss > w.rss+w.rss/50 {
-		var pss int64
 		for _, p := range pids {
-			kb, _ := strconv.ParseInt(strings.TrimSuffix(report.Field(proc(p, "smaps_rollup"), "Pss"), " kB"), 10, 64)
-			pss += kb << 10
+			pss += number(strings.TrimSuffix(report.Field(proc(p, "smaps_rollup"), "Pss"), " kB")) << 10
 		}
-		w.pss = max(w.pss, pss)
 	}
-	w.rss = max(w.rss, rss)
+	w.rss, w.pss = max(w.rss, rss), max(w.pss, pss)
+}
+
+// number is an integer of /proc; 0 where it says none.
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
 }
 
 func proc(pid int, name string) string {
@@ -141,49 +146,20 @@ func processTree(pid int) []int {
 		tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(out[i]) + "/task/*/children") // a thread has its own
 		for _, t := range tasks {
 			for _, f := range strings.Fields(report.ReadText(t)) {
-				if c, err := strconv.Atoi(f); err == nil {
-					out = append(out, c)
-				}
+				out = append(out, int(number(f)))
 			}
 		}
 	}
 	return out
 }
 
-// treeUsage adds up what the processes used, with the children that they have waited for.
-func treeUsage(pid int) usage {
-	var u usage
-	for _, p := range processTree(pid) {
-		_, rest, _ := strings.Cut(proc(p, "stat"), ") ")
-		if f := strings.Fields(rest); len(f) > 14 {
-			for _, t := range f[11:15] {
-				n, _ := strconv.ParseFloat(t, 64)
-				u.cpu += n / 100 // USER_HZ, the same on every system
-			}
-		}
-		io := proc(p, "io")
-		read, _ := strconv.ParseInt(report.Field(io, "rchar"), 10, 64)
-		device, _ := strconv.ParseInt(report.Field(io, "read_bytes"), 10, 64)
-		u.read, u.device = u.read+read, u.device+device
-	}
-	return u
-}
-
 // statm is the RSS of a process in bytes.
 func statm(pid int) int64 {
-	f := strings.Fields(proc(pid, "statm"))
-	if len(f) < 2 {
-		return 0
-	}
-	n, _ := strconv.ParseInt(f[1], 10, 64)
-	return n * int64(os.Getpagesize())
+	return number(append(strings.Fields(proc(pid, "statm")), "", "")[1]) * int64(os.Getpagesize())
 }
 
 // ownDeviceReads are the bytes that devices gave to this process.
-func ownDeviceReads() int64 {
-	n, _ := strconv.ParseInt(report.Field(proc(os.Getpid(), "io"), "read_bytes"), 10, 64)
-	return n
-}
+func ownDeviceReads() int64 { return number(report.Field(proc(os.Getpid(), "io"), "read_bytes")) }
 
 // selfCPU is the user + system seconds of this process.
 func selfCPU() float64 {
