@@ -45,7 +45,6 @@ type Suite struct {
 	alone   *float64 // bytes that a lone sample wants
 	rows    float64  // of them its rows'
 	note    string   // why alone is not known
-	dirs    []string // what ranks leave, frames and orders: hundreds of MB a run
 }
 
 // point is one measured combination.
@@ -66,11 +65,10 @@ type point struct {
 type runFacts struct {
 	resident  float64
 	known     bool
-	state     string // of the page cache
-	orders    []string
-	frames    []string
-	samples   int64 // of an epoch
-	deviceOwn int64 // device reads of the harness, which serves the files of the streaming scenarios
+	state     string   // of the page cache
+	samples   int64    // of an epoch
+	cover     coverage // of all ranks
+	deviceOwn int64    // device reads of the harness, which serves the files of the streaming scenarios
 }
 
 // PointResult is the rows of one point: a rank each, and the merged one where there are several.
@@ -90,7 +88,6 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 	defer ds.Close()
 	s.chooseEpisodes(ctx, ds)
 	guard.Check(s.know(ctx, ds))
-	defer s.tidy()
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
 			points := make([]*point, len(s.Runners))
@@ -106,27 +103,16 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 				}
 				results = append(results, s.result(p))
 			}
-			s.tidy()
 		}
 	}
 	return results, nil
-}
-
-func (s *Suite) tidy() {
-	for _, d := range s.dirs {
-		os.RemoveAll(d)
-	}
-	s.dirs = nil
 }
 
 // turn runs a point once; the frames of its first run are compared.
 func (s *Suite) turn(ctx context.Context, p *point, rep int) {
 	name := fmt.Sprintf("%-22s bs%-4d %-10s", p.scenario.Name, p.batch, p.runner)
 	if err := guard.Try(func() {
-		facts, outs := s.runRanks(ctx, p)
-		if rep == 0 && p.work.CheckFrames > 0 {
-			p.check = s.checkFrames(ctx, facts.frames)
-		}
+		facts, outs := s.runRanks(ctx, p, rep == 0 && p.work.CheckFrames > 0)
 		p.runs, p.local = append(p.runs, outs), append(p.local, facts)
 		s.Log("%d/%d %s %10.1f samples/s", rep+1, s.Repeats, name, rate(outs))
 	}); err != nil {
@@ -181,8 +167,8 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) {
 	}
 }
 
-// runRanks runs one point once: its server, its page cache, its ranks.
-func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []Outcome) {
+// runRanks runs one point once: its server, its page cache, its ranks, and what they left: order and frames, hundreds of MB.
+func (s *Suite) runRanks(ctx context.Context, p *point, check bool) (facts runFacts, outs []Outcome) {
 	facts = runFacts{state: "unproven", samples: s.ref.samples}
 	own, world, dir := -1, max(p.work.World, 1), ""
 	if s.Node != nil && world > 1 {
@@ -191,7 +177,7 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []
 		dir = s.Node.turn(p)
 	} else {
 		dir = guard.Must(os.MkdirTemp("", "robocache-bench-run-"))
-		s.dirs = append(s.dirs, dir)
+		defer os.RemoveAll(dir)
 	}
 	remote := s.folder() == ""
 	if remote && p.scenario.Store == "" {
@@ -201,11 +187,12 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []
 		s.preparePages(&facts)
 	}
 	var field []Runner
+	var orders, frames []string
 	for r := range world {
 		w := p.work
 		w.URI, w.Rank, w.Barrier = s.URI, r, dir
 		w.FramesOut, w.OrderOut = filepath.Join(dir, fmt.Sprintf("frames%d", r)), filepath.Join(dir, fmt.Sprintf("order%d", r))
-		facts.frames, facts.orders = append(facts.frames, w.FramesOut), append(facts.orders, w.OrderOut)
+		frames, orders = append(frames, w.FramesOut), append(orders, w.OrderOut)
 		if own >= 0 && r != own {
 			continue
 		}
@@ -234,9 +221,21 @@ func (s *Suite) runRanks(ctx context.Context, p *point) (facts runFacts, outs []
 	err := g.Wait()
 	facts.deviceOwn = ownDeviceReads() - device
 	if own >= 0 && ctx.Err() == nil {
-		return facts, s.Node.exchange(ctx, dir, outs[0], err)
+		outs, err = s.Node.exchange(ctx, dir, outs[0], err), nil
 	}
 	guard.Check(err)
+	if check {
+		p.check = s.checkFrames(ctx, frames)
+	}
+	var ranks [][][]int64
+	for _, f := range orders {
+		var e epochs
+		if world > 1 {
+			guard.Check(replay(f, &e))
+		}
+		ranks = append(ranks, e.done)
+	}
+	facts.cover = coverageOf(ranks, facts.samples, p.work.BatchSize)
 	return facts, outs
 }
 
@@ -268,7 +267,10 @@ func (s *Suite) result(p *point) (r PointResult) {
 	if len(outs) > 1 {
 		k = mergedKeys(r.Keys, outs)
 		s.fill(p, k, facts)
-		s.cover(p, k, facts)
+		if c := &facts.cover; c.Epochs > 0 {
+			k.EpochsFinished, k.CoverageMin, k.CoverageMax, k.OrderSHA256, k.OrderSamples = c.Epochs, &c.Low, &c.High, c.Order, c.OrderSamples
+			k.lost(c.Lost, c.Doubled, s.ref.samples, &p.work)
+		}
 	}
 	r.Merged = k
 	k.Spread = p.spread()
@@ -348,22 +350,4 @@ func (s *Suite) fill(p *point, k *Keys, facts runFacts) {
 		k.Store = "http on the loopback, " + p.scenario.Store + ": " + s.Links[p.scenario.Store].String()
 	}
 	k.NumShards, k.DataFilesRoot = &s.files, &s.URI
-}
-
-// cover joins the ranks' epochs.
-func (s *Suite) cover(p *point, k *Keys, facts runFacts) {
-	var ranks [][][]int64
-	for _, f := range facts.orders {
-		var e epochs
-		if err := replay(f, &e); err != nil {
-			k.Notes = append(k.Notes, "coverage: "+err.Error())
-			return
-		}
-		ranks = append(ranks, e.done)
-	}
-	c := coverageOf(ranks, s.ref.samples, p.work.BatchSize)
-	if k.EpochsFinished = c.Epochs; c.Epochs > 0 {
-		k.CoverageMin, k.CoverageMax, k.OrderSHA256, k.OrderSamples = &c.Low, &c.High, c.Order, c.OrderSamples
-		k.lost(c.Lost, c.Doubled, s.ref.samples, &p.work)
-	}
 }

@@ -98,12 +98,14 @@ class Stream:
                     f.write(x.to_bytes(8, "little", signed=True) if isinstance(x, int) else len(x[0]).to_bytes(8, "little") + x[0].tobytes() + x[1].tobytes())
 
 
-def measure(epoch, a, opened, images=lambda batch, key: batch["image"], cameras=("",), row=None, single=None, stats=lambda: None, extra=dict):
-    """epoch(): a fresh iterator of (sample numbers, their episodes, batch). opened: the entries of the outcome about opening. images(batch, camera): its frames.
+def measure(epoch, a, opened=None, images=lambda batch, key: batch["image"], cameras=("",), row=None, single=None, stats=lambda: None, extra=dict):
+    """epoch(): a fresh iterator of (sample numbers, their episodes, batch). opened: the entries of the outcome about opening; open_s is since imported(). images(batch, camera): its frames.
     row(batch, i, sample): sample i's row in its episode. single(): an iterator of epoch's kind, made by one thread in the same order. stats(): the loader's
     counters. extra(): more entries of the outcome."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)  # in every runner
     stream, whole = Stream(epoch), not a.duration_s
-    out = dict(import_s=T_IMPORT[0], **opened)
+    out = dict(dict(import_s=T_IMPORT[0], open_s=time.perf_counter() - T0 - T_IMPORT[0]), **opened or {})
     meet(a)
     began = time.perf_counter()
     left, ends = max(a.warm or 1, 1) if whole else (a.warmup_batches or 0) + 1, [began]  # of epochs, or batches

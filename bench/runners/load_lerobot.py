@@ -1,7 +1,7 @@
 """lerobot at its best setting: return_uint8, torchcodec, persistent workers, one torch thread.
 
 streaming: its StreamingLeRobotDataset instead, from the local folder. image_size: a torchvision v2 resize, as its users give."""
-import os, time
+import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 import common
@@ -10,7 +10,6 @@ import torch
 
 
 def main(a):
-    torch.set_num_threads(1)
     if a.streaming:
         from lerobot.datasets.streaming_dataset import StreamingLeRobotDataset as Dataset
     else:
@@ -28,12 +27,10 @@ def main(a):
     if a.video == "one" and len(cameras) > 1 or a.video == "none" and cameras:
         raise RuntimeError("lerobot decodes every camera: give it a set with the wanted cameras only")
     keys = [k for k in ("observation.state", "action") if k in meta.features] + cameras
-    t = time.perf_counter()
     ds = Dataset("bench/set", root=a.uri, delta_timestamps=common.deltas(a, meta.fps, keys), return_uint8=not a.float32, **kw)
-    opened = time.perf_counter() - t
     loader = common.torch_loader(ds, a, **({} if a.streaming else dict(shuffle=True, generator=torch.Generator().manual_seed(a.seed))))
     epoch = lambda: ((b["index"].numpy(), b["episode_index"].numpy(), b) for b in loader)
-    common.measure(epoch, a, dict(open_s=opened, num_cameras=len(cameras), fps=float(meta.fps)), images=lambda b, key: b[key], cameras=cameras)
+    common.measure(epoch, a, dict(num_cameras=len(cameras), fps=float(meta.fps)), images=lambda b, key: b[key], cameras=cameras)
 
 
 common.run(main)

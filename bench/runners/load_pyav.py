@@ -3,7 +3,7 @@
 Uniform over the frames that remain in the pool; an episode that is used up makes room for the next, in shuffled order; each epoch fills
 the pool anew. Frames are kept as the batch wants them (uint8, CHW), and a batch is a torch.stack.
 ram: all frames are decoded once into memory, and every later epoch is a permutation of them, stacked by as many threads."""
-import collections, concurrent.futures, random, threading, time
+import collections, concurrent.futures, random, threading
 
 import common
 from lerobot_set import Set
@@ -99,16 +99,13 @@ class Pool:
 
 
 def main(a):
-    torch.set_num_threads(1)
     common.imported()
-    t = time.perf_counter()
     pool = Pool(a)
-    opened = time.perf_counter() - t
     rng, state = random.Random(a.seed), np.random.default_rng(a.seed)
     frames = [None] * int(pool.set.ends[-1]) if a.ram else None
     # With ram the first epoch decodes, as the pool does it, and keeps what it decoded.
     epoch = lambda: pool.epoch(rng, frames) if not frames or frames[0] is None else pool.from_ram(frames, state)
-    common.measure(lambda: pool.set.numbered(epoch()), a, dict(open_s=opened), row=pool.set.row)
+    common.measure(lambda: pool.set.numbered(epoch()), a, row=pool.set.row)
 
 
 common.run(main)

@@ -7,7 +7,7 @@ import contextlib, hashlib, json, os, signal, tempfile, time
 import common
 
 import numpy as np
-import torch
+import torch  # noqa: F401: what it takes to import is no opening
 
 import robocache
 
@@ -45,7 +45,6 @@ def resume(loader, r):
 
 
 def measure(a, disk):
-    torch.set_num_threads(1)
     common.imported()
     t = time.perf_counter()
     hz = dict(rows_hz=float(a.rows_hz)) if a.rows_hz else {}

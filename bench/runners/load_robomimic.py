@@ -1,7 +1,7 @@
 """robomimic's own SequenceDataset and DataLoader over the low-dimensional streams of an HDF5 file, and its cameras where it has some.
 
 hdf5: the file, where the set is another (a LeRobot folder of the same rows); with make it is written from that folder, in robomimic's layout, and that is all."""
-import contextlib, io, os, time
+import contextlib, io, os
 
 import common
 
@@ -43,14 +43,12 @@ class Recorded(torch.utils.data.Sampler):
 def main(a):
     if a.make:
         return make(a.uri, a.hdf5)
-    torch.set_num_threads(1)
     import robomimic.utils.obs_utils as obs_utils
     from robomimic.utils.dataset import SequenceDataset
 
     from hdf5_set import Truth
 
     common.imported()
-    t = time.perf_counter()
     path, window = a.hdf5 or a.uri, max(a.window, 1)
     truth = Truth(path, window)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # its progress bars
@@ -58,7 +56,6 @@ def main(a):
         ds = SequenceDataset(path, obs_keys=tuple(truth.low + truth.cameras), dataset_keys=("actions",), seq_length=window, pad_seq_length=True, load_next_obs=False, hdf5_cache_mode=a.cache_mode)
     sampler = Recorded(len(ds), a.seed)
     loader = common.torch_loader(ds, a, sampler=sampler)
-    opened = time.perf_counter() - t
 
     def batches():
         at = 0
@@ -67,7 +64,7 @@ def main(a):
             at += len(index)
             yield index, truth.episodes(index), {"actions": b["actions"], **b["obs"]}
 
-    common.measure(truth.checked(batches), a, dict(open_s=opened), cameras=(), extra=truth.found)
+    common.measure(truth.checked(batches), a, cameras=(), extra=truth.found)
 
 
 common.run(main)

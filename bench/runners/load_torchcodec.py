@@ -2,8 +2,6 @@
 
 Decoders stay open in each worker, one thread each, exact seeking, uint8. batched: the frames of a batch are asked for in one sorted
 call a file (__getitems__), so that torchcodec decodes what they share once."""
-import time
-
 import common
 from lerobot_set import Set
 
@@ -62,14 +60,11 @@ class Batched(Frames):
 
 
 def main(a):
-    torch.set_num_threads(1)
     common.imported()
-    t = time.perf_counter()
     s = Set(a.uri)
     ds = (Batched if a.batched else Frames)(s, a.window)
-    opened = time.perf_counter() - t
     loader = common.torch_loader(ds, a, shuffle=True, generator=torch.Generator().manual_seed(a.seed))
-    common.measure(lambda: s.numbered((b["index"].numpy(), b) for b in loader), a, dict(open_s=opened), row=s.row)
+    common.measure(lambda: s.numbered((b["index"].numpy(), b) for b in loader), a, row=s.row)
 
 
 common.run(main)

@@ -22,7 +22,7 @@ One JSON object a line on stdin, one on stdout; stderr is for words.
  {"cmd":"time","name","runner","seconds","cold":bool} → {"us":[…]}: µs a call, a figure a chunk
  {"cmd":"drop","name"}                      → {}
 Any answer may be {"error": "…"} instead."""
-import json, math, os, sys, time
+import itertools, json, math, os, sys, time
 
 RUNNERS = []
 CLOCK = time.perf_counter
@@ -110,14 +110,13 @@ class Timed:
         return self.calls[:n]
 
     def time(self, seconds, cold):
-        calls, at = self.sets(cold), 0
+        calls = self.sets(cold)
+        turn = itertools.cycle(calls)
 
         def chunk(n):
-            nonlocal at
             start = CLOCK()
-            for _ in range(n):
-                calls[at]()
-                at = (at + 1) % len(calls)
+            for call in itertools.islice(turn, n):
+                call()
             return CLOCK() - start
 
         chunk(len(calls))
@@ -126,15 +125,6 @@ class Timed:
             return [once * 1e6]
         # A chunk is long enough for the clock, and short enough that an interruption spoils few.
         n = max(1, min(int(2e-4 / once), int(seconds / 5 / once)))
-        if len(calls) == 1:  # nothing but the call in the loop
-            call = calls[0]
-
-            def chunk(n):
-                start = CLOCK()
-                for _ in range(n):
-                    call()
-                return CLOCK() - start
-
         figures, begin = [], CLOCK()
         while len(figures) < 3 or CLOCK() - begin < seconds:
             figures.append(chunk(n) / n * 1e6)

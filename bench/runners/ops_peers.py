@@ -77,24 +77,6 @@ def blend(np, q0, q1, w):
     return (a * q0 + b * q1).astype(np.float32)
 
 
-@runner("numpy slerp loop", ("fuse",), "a trajectory at a time, float64", device=("cpu",))
-def slerp_loop(row, x):
-    import numpy as np
-
-    parts, targets, _ = streams(row, x, ("slerp",))
-    v, t = parts[0]
-    out = np.empty((row["B"], row["T"], 4), np.float32)
-
-    def call():
-        for b in range(row["B"]):
-            i = np.clip(np.searchsorted(t[b], targets[b], "right"), 1, t.shape[1] - 1)
-            w = np.clip((targets[b] - t[b, i - 1]) / (t[b, i] - t[b, i - 1]), 0, 1)[:, None]
-            out[b] = blend(np, v[b, i - 1].astype(np.float64), v[b, i].astype(np.float64), w)
-        return out
-
-    return call
-
-
 @runner("numpy slerp", ("fuse",), "all trajectories in one vectorised expression, float64", device=("cpu",))
 def slerp(row, x):
     import numpy as np

@@ -2,10 +2,15 @@
 package runners
 
 import (
+	"bytes"
+	"context"
 	"embed"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -22,26 +27,11 @@ type Tools struct {
 }
 
 // Unpack writes the Python runners to a temporary folder; the caller calls the function returned to remove it.
-func (t *Tools) Unpack() (func(), error) {
-	dir, err := os.MkdirTemp("", "robocache-bench-")
-	if err != nil {
-		return nil, robocache.At(err, nil)
+func (t *Tools) Unpack() (done func(), err error) {
+	if t.Dir, err = os.MkdirTemp("", "robocache-bench-"); err == nil {
+		err = os.CopyFS(t.Dir, scripts)
 	}
-	t.Dir = dir
-	entries, err := scripts.ReadDir(".")
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		b, err := scripts.ReadFile(e.Name())
-		if err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(filepath.Join(dir, e.Name()), b, 0o644); err != nil {
-			return nil, robocache.At(err, nil)
-		}
-	}
-	return func() { os.RemoveAll(dir) }, nil
+	return func() { os.RemoveAll(t.Dir) }, robocache.At(err, nil)
 }
 
 func (t *Tools) Env() []string {
@@ -58,3 +48,50 @@ func (t *Tools) Script(name string) []string { return []string{t.Python, filepat
 
 // Own is a runner of this program; its job is to follow.
 func (t *Tools) Own(kind string) []string { return []string{t.Self, "bench", "run", kind} }
+
+// Command is a runner in a process group of its own, which ends with ctx; what it says on stderr is kept.
+func Command(ctx context.Context, argv, env []string) (*exec.Cmd, *bytes.Buffer) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	errs := &bytes.Buffer{}
+	cmd.Stderr = errs
+	return cmd, errs
+}
+
+// Lines shows each line that is written to it, and keeps the last that is not empty.
+type Lines struct {
+	Each func(string)
+	part []byte
+	last []byte
+}
+
+func (l *Lines) Write(p []byte) (int, error) {
+	l.part = append(l.part, p...)
+	for i := 0; i >= 0; {
+		var line []byte
+		if i = bytes.IndexByte(l.part, '\n'); i >= 0 {
+			line, l.part = bytes.TrimSpace(l.part[:i]), l.part[i+1:]
+		}
+		if len(line) > 0 {
+			l.last = bytes.Clone(line)
+			l.Each(string(line))
+		}
+	}
+	return len(p), nil
+}
+
+// Last is the last line, whole or not.
+func (l *Lines) Last() []byte {
+	if rest := bytes.TrimSpace(l.part); len(rest) > 0 {
+		return rest
+	}
+	return l.last
+}
+
+func LastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
