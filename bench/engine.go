@@ -40,6 +40,11 @@ func (s *engineSource) Next(ctx context.Context) (t taken, err error) {
 	return taken{s.batch.Indices, s.episodes, s.batch.Release}, nil
 }
 
+// take takes batches that nobody counts, until done says that it is enough.
+func (s *engineSource) take(ctx context.Context, done func(b *taken) bool) (time.Duration, error) {
+	return (&consumer{wallClock{}, s, nowhere{}, 1}).take(ctx, 0, done)
+}
+
 // fixed gives one batch over and over.
 type fixed struct{ b taken }
 
@@ -135,7 +140,7 @@ func oneThread(ctx context.Context, ds robocache.Dataset, cfg loader.Config, pro
 	defer ld.Close()
 	n := 0
 	var begin time.Time
-	guard.Must((&consumer{clock: wallClock{}, src: &engineSource{ld: ld}, sink: nowhere{}}).take(ctx, 0, func(b *taken) bool {
+	guard.Must((&engineSource{ld: ld}).take(ctx, func(b *taken) bool {
 		switch {
 		case b == nil:
 			return false

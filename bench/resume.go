@@ -58,26 +58,19 @@ func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err err
 	}
 	log := guard.Must(os.OpenFile(j.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
 	defer log.Close()
-	for step := from.Step; step < j.Steps; step++ {
-		b := nextBatch(ctx, ld)
-		sum := batchSum(b)
-		b.Release()
-		guard.Must(fmt.Fprintln(log, step, sum))
-		if step+1 == j.Kill {
-			guard.Check(report.WriteJSON(j.State, saved{step + 1, ld.State()}))
-			return o, syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	src, step := &engineSource{ld: ld}, from.Step
+	_, err = src.take(ctx, func(b *taken) bool {
+		if b != nil {
+			guard.Must(fmt.Fprintln(log, step, batchSum(src.batch)))
+			step++
 		}
-	}
-	return o, nil
-}
-
-// nextBatch is the next batch, past the end of an epoch.
-func nextBatch(ctx context.Context, ld *loader.Loader) *loader.Batch {
-	b, err := ld.Next(ctx)
-	if errors.Is(err, io.EOF) {
-		b, err = ld.Next(ctx)
-	}
-	return guard.Must(b, err)
+		if b != nil && step == j.Kill {
+			guard.Check(report.WriteJSON(j.State, saved{step, ld.State()}))
+			guard.Check(syscall.Kill(os.Getpid(), syscall.SIGKILL))
+		}
+		return step >= j.Steps
+	})
+	return o, err
 }
 
 // batchSum is a hash over everything that a batch holds: order and pixels.

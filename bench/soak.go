@@ -202,9 +202,13 @@ func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.
 	if state != nil {
 		guard.Check(ld.Restore(*state, false))
 	}
-	for range n {
-		b := nextBatch(ctx, ld)
-		err := guard.Try(func() {
+	src := &engineSource{ld: ld}
+	guard.Must(src.take(ctx, func(given *taken) bool {
+		if given == nil {
+			return false
+		}
+		b := src.batch
+		if err := guard.Try(func() {
 			if t.world == 1 { // a rank's positions are the order's affair; alone they follow each other
 				order := ld.Order(b.Epoch)
 				for i, got := range b.Indices {
@@ -214,14 +218,13 @@ func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.
 				}
 			}
 			tr.check(b, camera, t.kind)
-		})
-		res.Batches, res.Frames = res.Batches+1, res.Frames+int64(b.Rows)
-		where := fmt.Sprintf("epoch %d, position %d", b.Epoch, b.Position)
-		b.Release()
-		if err != nil {
-			guard.Fail(fmt.Errorf("%s: %w", where, err))
+		}); err != nil {
+			guard.Fail(fmt.Errorf("epoch %d, position %d: %w", b.Epoch, b.Position, err))
 		}
-	}
+		res.Batches, res.Frames = res.Batches+1, res.Frames+int64(b.Rows)
+		n--
+		return n == 0
+	}))
 	st := ld.State()
 	return &st
 }
