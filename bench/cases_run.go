@@ -37,7 +37,7 @@ type CaseResult struct {
 
 // RunCases runs the cases, a family at a time: all runners of its cases in one interleaved run. keep is given what there is after each family.
 func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeout time.Duration, keep func(*CaseReport) error, log func(format string, a ...any)) (p *CaseReport, err error) {
-	defer guard.Malformed("bench "+w.Name, &err)
+	defer guard.Into(&err)
 	defer w.done()
 	p = &CaseReport{Name: w.Name, Command: w.Command, Cases: cases, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine(w.Revision)}
 	for _, f := range familiesOf(cases) {

@@ -91,7 +91,7 @@ var peers = map[string]runnerOf{
 
 // Runners gives the runners of one family by name. What a runner needs is made first: a reason why it cannot be stands in the runner, which then fails with it.
 func (w *CaseWork) Runners(ctx context.Context, name string, names []string) (out []Runner, err error) {
-	defer guard.Malformed("bench "+w.Name, &err)
+	defer guard.Into(&err)
 	f := familyOf(name)
 	var ref *reference
 	if f != nil {

@@ -66,7 +66,7 @@ func (w *Workload) loader(ctx context.Context, ds robocache.Dataset) (*loader.Lo
 // LoadRun runs the workload through the Go loader in this process: the engine without Python. It says on marks when the window opens and closes; with a
 // window of seconds a consumer of fixed step time comes after it, and frames to be checked, one thread, the loop without a loader.
 func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	defer guard.Malformed("bench load", &err)
+	defer guard.Into(&err)
 	start := time.Now()
 	ds := guard.Must(w.open(ctx))
 	defer ds.Close()
@@ -180,7 +180,7 @@ type deliveredAt struct {
 
 // writeDelivered writes frames as they were delivered: a seeded choice of the batches that come next.
 func writeDelivered(ctx context.Context, src *engineSource, t sink, w Workload, cameras []string) (err error) {
-	defer guard.Malformed("bench load", &err)
+	defer guard.Into(&err)
 	defer guard.In("file", w.FramesOut)
 	f := guard.Must(os.Create(w.FramesOut))
 	defer f.Close()

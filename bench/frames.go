@@ -46,7 +46,7 @@ type delivered struct {
 }
 
 func readDelivered(path string) (out []delivered, err error) {
-	defer guard.Malformed("bench load", &err)
+	defer guard.Into(&err)
 	defer guard.In("file", path)
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -90,7 +90,7 @@ func (d *delivered) pixels() ([]byte, error) {
 
 // checkFrames compares frames with a sequential decode by the ffmpeg program. near: by the mean difference, scaled frames too.
 func checkFrames(ctx context.Context, ref *reference, images []delivered, near bool) (c checked, err error) {
-	defer guard.Malformed("bench", &err)
+	defer guard.Into(&err)
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		return checked{Note: "no ffmpeg program to compare frames with"}, nil
 	}

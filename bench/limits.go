@@ -28,7 +28,7 @@ func (o *Outcome) window(marks io.Writer, work func()) {
 
 // DecodeRun decodes files to RGB on one thread, as runners/decode.py does, and says what it took.
 func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	defer guard.Malformed("bench decode", &err)
+	defer guard.Into(&err)
 	guard.Must(video.ActiveBackend())
 	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) {
 		s, err := store.Open(filepath.Dir(path))

@@ -119,7 +119,7 @@ func shareFiles(eps []PartEpisode) (groups [][]int) {
 // PartitionDataset is Partition over a dataset's episodes and video files. It reads metadata alone, and the sizes of the files below folder where that is given;
 // a file that is cut counts in each of its bins.
 func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int, bins int, folder string) (_ *Parts, err error) {
-	defer guard.Malformed("partition", &err)
+	defer guard.Into(&err)
 	eps := make([]PartEpisode, len(positions))
 	refs := make([]robocache.FrameRef, 1)
 	for i, e := range positions {

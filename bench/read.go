@@ -21,7 +21,7 @@ import (
 // ReadRun reads whole passes as a reader of a dataset goes: every row in order, in batches, from a dataset that was opened anew; or Count windows of half a
 // second at random, over and over.
 func ReadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	defer guard.Malformed("bench formats", &err)
+	defer guard.Into(&err)
 	held := make([]byte, 128<<20) // a training process holds batches: with an empty heap the collector would run every few frames
 	ds := guard.Must(w.open(ctx))
 	defer func() { ds.Close() }()
@@ -95,7 +95,7 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64) {
 
 // MessagesRun decodes ROS 2 payloads of a file, which lie in memory, to columns. Key is their type.
 func MessagesRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	defer guard.Malformed("bench formats", &err)
+	defer guard.Into(&err)
 	defer guard.In("file", w.URI)
 	var messages [][]byte
 	for data := guard.Must(os.ReadFile(w.URI)); len(data) > 4; {

@@ -41,7 +41,7 @@ const resumeSteps = 24
 
 // ResumeRun is the engine's process of the check.
 func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err error) {
-	defer guard.Malformed("bench load", &err)
+	defer guard.Into(&err)
 	ds := guard.Must(w.open(ctx))
 	defer ds.Close()
 	ld, _ := w.loader(ctx, ds)

@@ -125,7 +125,7 @@ func interleave(ctx context.Context, n, repeats int, failed func(i int) *string,
 
 // Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
 func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) (results []Result, err error) {
-	defer guard.Malformed("bench", &err)
+	defer guard.Into(&err)
 	for _, a := range runners {
 		results = append(results, Result{Runner: a})
 	}
@@ -177,7 +177,7 @@ func (r *Result) summarise() {
 // runOnce runs a fresh process in its own process group, so that a peer's stray workers end with it. Memory, CPU and bytes are read from outside, the
 // order and the frames are counted and compared when it has ended.
 func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, err error) {
-	defer guard.Malformed("bench", &err)
+	defer guard.Into(&err)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	argv, w := r.Argv, Workload{}
@@ -226,7 +226,7 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, e
 
 // check counts the order and compares frames, and writes what came of it into the outcome.
 func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) (err error) {
-	defer guard.Malformed("bench", &err)
+	defer guard.Into(&err)
 	t := newTally(r.ref.samples, len(r.ref.all), w.BatchSize)
 	t.limit, t.whole = r.ref.total, !r.ranks
 	guard.Check(replay(w.OrderOut, t))
@@ -278,7 +278,7 @@ func LoadRunners(names []string, w Workload, t runners.Tools) ([]Runner, error) 
 
 // RunLoad measures whole epochs of the workload through runners, interleaved.
 func RunLoad(ctx context.Context, names []string, w Workload, t runners.Tools, repeats int, timeout time.Duration, log func(string, ...any)) (_ []Result, err error) {
-	defer guard.Malformed("bench load", &err)
+	defer guard.Into(&err)
 	field := guard.Must(LoadRunners(names, w, t))
 	ds := guard.Must(w.open(ctx))
 	defer ds.Close()

@@ -29,7 +29,7 @@ func (s *Suite) folder() string {
 // know learns of the set what results are held against: its samples, the files of its video, and the mean of the bytes that a lone sample wants: packets
 // from the governing key frames to the wanted ones, and its rows. Samples of one batch share some of it, so a loader may read less.
 func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
-	defer guard.Malformed("bench load", &err)
+	defer guard.Into(&err)
 	s.machine, s.rows = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
 	s.ref = guard.Must(newReference(ds, s.folder(), &s.Base))
 	list, cameras, seen := guard.Must(s.Base.episodes(ds.Info())), s.Base.cameras(ds.Info()), map[string]bool{}

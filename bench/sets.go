@@ -50,7 +50,7 @@ var setRecipes = map[string]setRecipe{
 
 // Path makes a set by name and says where it is.
 func (s *Sets) Path(ctx context.Context, name string) (dir string, err error) {
-	defer guard.Malformed("bench peers", &err)
+	defer guard.Into(&err)
 	r, ok := setRecipes[name]
 	if !ok {
 		return "", report.UnknownName("set", name, nil)

@@ -123,7 +123,7 @@ func (t soakTurn) String() string {
 
 // Run soaks until the time is over, or something is wrong: the result then says what.
 func (s *Soak) Run(ctx context.Context) (res SoakResult, err error) {
-	defer guard.Malformed("bench soak", &err)
+	defer guard.Into(&err)
 	dir := s.Dir
 	if dir == "" {
 		dir = guard.Must(os.MkdirTemp("", "robocache-soak-"))
@@ -178,7 +178,7 @@ func (s *Soak) Run(ctx context.Context) (res SoakResult, err error) {
 
 // round opens the set, takes batches, stops at random places and goes on from the state with other threads, and closes everything.
 func (s *Soak) round(ctx context.Context, t soakTurn, tr *truth, camera string, res *SoakResult) (err error) {
-	defer guard.Malformed("bench soak", &err)
+	defer guard.Into(&err)
 	rng := rand.New(rand.NewPCG(s.Seed+1, uint64(t.work.Seed)))
 	ds := guard.Must(t.work.open(ctx))
 	defer ds.Close()

@@ -26,7 +26,7 @@ type truth struct {
 
 // makeTruth reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
 func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workload) (t *truth, err error) {
-	defer guard.Malformed("bench soak", &err)
+	defer guard.Into(&err)
 	cameras := w.cameras(ds.Info())
 	if len(cameras) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no frames to check"}

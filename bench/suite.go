@@ -81,7 +81,7 @@ type PointResult struct {
 // RunSuite measures every combination of scenario, batch size and runner. Runners take turns within a scenario; each run is a fresh process
 // a rank. A run that gave a wrong frame or lost a sample is reported as failed, with its figures.
 func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) {
-	defer guard.Malformed("bench load", &err)
+	defer guard.Into(&err)
 	local := s.Base
 	local.URI = s.URI
 	ds := guard.Must(local.open(ctx))

@@ -51,7 +51,7 @@ func (w orderWriter) window(open bool) { w.put(map[bool]int64{true: markOpen, fa
 
 // replay tells sinks what an order file holds.
 func replay(path string, sinks ...sink) (err error) {
-	defer guard.Malformed("bench", &err)
+	defer guard.Into(&err)
 	defer guard.In("file", path)
 	f := guard.Must(os.Open(path))
 	defer f.Close()

@@ -89,7 +89,7 @@ func blank(t robocache.DType, shape ...int) *kernel.Tensor {
 
 // call makes the op on the inputs, with results of its own.
 func (in *inputs) call(w *Work) (_ *opCall, err error) {
-	defer guard.Malformed("bench ops", &err)
+	defer guard.Into(&err)
 	if w.Kind == "voxelize" {
 		return in.voxelCall(w), nil
 	}
@@ -144,7 +144,7 @@ type truth struct {
 }
 
 func newTruth(w *Work, in *inputs, ref backend) (t *truth, err error) {
-	defer guard.Malformed("bench ops", &err)
+	defer guard.Into(&err)
 	c := guard.Must(in.call(w))
 	guard.Check(c.run(ref))
 	t = &truth{w: w}

@@ -80,7 +80,7 @@ func aligned(n int) []byte {
 
 // newInputs makes a row's inputs. Each batch entry begins at an epoch timestamp of its own; streams cover the same span with jitter, targets the span evenly.
 func newInputs(w *Work) (in *inputs, err error) {
-	defer guard.Malformed("bench ops", &err)
+	defer guard.Into(&err)
 	in = &inputs{}
 	if w.Kind == "voxelize" {
 		in.cloud(w)

@@ -102,7 +102,7 @@ type rowRun struct {
 // Measure runs the rows: of each, ours is compared with the reference before it is timed, and the peers' values are looked at; then the runners
 // take turns. A wrong runner gives no figure.
 func Measure(ctx context.Context, r Run) (rep *Report, err error) {
-	defer guard.Malformed("bench ops", &err)
+	defer guard.Into(&err)
 	rep = &Report{Command: r.Command, Machine: report.ThisMachine(r.Revision), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: lastCache()}
 	dir := guard.Must(os.MkdirTemp("", "robocache-ops-"))
 	defer os.RemoveAll(dir)

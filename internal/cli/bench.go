@@ -64,7 +64,7 @@ type benchFlags struct {
 // verb is what a measurement does, which ends by guard.Fail and guard.Check.
 func (f *benchFlags) verb(do func(cmd *cobra.Command, args []string)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
-		defer guard.Malformed(cmd.CommandPath(), &err)
+		defer guard.Into(&err)
 		f.done = func() {}
 		defer func() { f.done() }()
 		do(cmd, args)
