@@ -108,36 +108,41 @@ type Result struct {
 }
 
 // interleave lets n runners take turns, repeats times. One that fails takes no more.
-func interleave(ctx context.Context, n, repeats int, failed func(i int) *string, turn func(i, rep int)) {
+func interleave(ctx context.Context, n, repeats int, failed func(i int) *string, turn func(i, rep int) error) error {
 	for rep := range repeats {
 		for i := range n {
 			if *failed(i) != "" {
 				continue
 			}
-			err := guard.Try(func() { turn(i, rep) })
-			guard.Check(ctx.Err())
+			err := turn(i, rep)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if err != nil {
 				*failed(i) = err.Error()
 			}
 		}
 	}
+	return nil
 }
 
 // Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
 func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) (results []Result, err error) {
-	defer guard.Into(&err)
 	for _, a := range runners {
 		results = append(results, Result{Runner: a})
 	}
-	interleave(ctx, len(runners), repeats, func(i int) *string { return &results[i].Failed }, func(i, rep int) {
+	if err = interleave(ctx, len(runners), repeats, func(i int) *string { return &results[i].Failed }, func(i, rep int) error {
 		o, err := runOnce(ctx, runners[i], timeout)
 		if err != nil {
 			log("%s: failed: %v", runners[i].Name, err)
-			guard.Fail(err)
+			return err
 		}
 		results[i].Runs = append(results[i].Runs, o)
 		log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, runners[i].Name, o.rate(), o.cpuPer1000())
-	})
+		return nil
+	}); err != nil {
+		return results, err
+	}
 	agree(results)
 	for i := range results {
 		results[i].summarise()

@@ -94,7 +94,7 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 			for i, a := range s.Runners {
 				points[i] = &point{scenario: sc, batch: batch, runner: a, work: sc.workload(s.Base, batch)}
 			}
-			interleave(ctx, len(points), s.Repeats, func(i int) *string { return &points[i].failed }, func(i, rep int) { s.turn(ctx, points[i], rep) })
+			guard.Check(interleave(ctx, len(points), s.Repeats, func(i int) *string { return &points[i].failed }, func(i, rep int) error { return s.turn(ctx, points[i], rep) }))
 			for _, p := range points {
 				if s.Resume && p.failed == "" {
 					if err := guard.Try(func() { p.resume = s.resumeExact(ctx, p) }); err != nil {
@@ -109,16 +109,17 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 }
 
 // turn runs a point once; the frames of its first run are compared.
-func (s *Suite) turn(ctx context.Context, p *point, rep int) {
+func (s *Suite) turn(ctx context.Context, p *point, rep int) error {
 	name := fmt.Sprintf("%-22s bs%-4d %-10s", p.scenario.Name, p.batch, p.runner)
-	if err := guard.Try(func() {
+	err := guard.Try(func() {
 		facts, outs := s.runRanks(ctx, p, rep == 0 && p.work.CheckFrames > 0)
 		p.runs, p.local = append(p.runs, outs), append(p.local, facts)
 		s.Log("%d/%d %s %10.1f samples/s", rep+1, s.Repeats, name, rate(outs))
-	}); err != nil {
+	})
+	if err != nil {
 		s.Log("%s failed: %v", name, err)
-		guard.Fail(err)
 	}
+	return err
 }
 
 func (s *Suite) checkFrames(ctx context.Context, files []string) checked {

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newBenchTrain() *cobra.Command {
@@ -32,46 +34,27 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
   robocache bench train ./my_dataset --model diffusion --gpus 2
   robocache bench train ./my_dataset --model diffusion-lowdim --device cpu --tiny --batch-size 8 --steps 12 --warmup 3`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: f.verb(func(cmd *cobra.Command, args []string) {
 			if from != "" {
-				r, err := bench.ReadTrainReport(from)
-				if err != nil {
-					return err
-				}
-				return showTraining(cmd, &f, r)
+				showTraining(cmd, &f, guard.Must(bench.ReadTrainReport(from)))
+				return
 			}
-			if len(args) == 1 {
-				w.URI = args[0]
-			}
-			if resume && f.out == "" {
-				return misuse("--resume: expected --out DIR, where the interrupted run left its rows.jsonl")
-			}
-			tools, done, err := f.tools()
-			if err != nil {
-				return err
-			}
-			defer done()
-			if work, err = filepath.Abs(work); err != nil {
-				return err
-			}
+			w.URI = strings.Join(args, "")
+			require(!resume || f.out != "", "--resume: expected --out DIR, where the interrupted run left its rows.jsonl")
+			tools := f.tools()
 			if f.out != "" {
-				if t.Done, err = bench.OpenFinished(filepath.Join(f.out, "rows.jsonl"), resume); err != nil {
-					return err
-				}
+				t.Done = guard.Must(bench.OpenFinished(filepath.Join(f.out, "rows.jsonl"), resume))
 				defer t.Done.Close()
 			}
 			if j.Device != "cpu" {
 				w.Seconds = 10
 			}
 			t.Runners, t.Repeats, t.Timeout, t.Program, t.Tools, t.Log = f.runners, f.repeats, f.timeout, version, tools, logTo(cmd)
-			t.Sets = &bench.Sets{Work: work, Tools: tools, Log: t.Log}
-			r, err := t.Run(cmd.Context())
-			if err != nil {
-				return err
-			}
+			t.Sets = &bench.Sets{Work: guard.Must(filepath.Abs(work)), Tools: tools, Log: t.Log}
+			r := guard.Must(t.Run(cmd.Context()))
 			r.Command = command()
-			return showTraining(cmd, &f, r)
-		},
+			showTraining(cmd, &f, r)
+		}),
 	}
 	f.add(c, 30*time.Minute, "run")
 	f.addRepeats(c)
@@ -103,17 +86,14 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	return c
 }
 
-func showTraining(cmd *cobra.Command, f *benchFlags, r *bench.TrainReport) error {
-	if err := f.show(cmd, r, "train.{json,csv,md,html}", func() {
+func showTraining(cmd *cobra.Command, f *benchFlags, r *bench.TrainReport) {
+	f.show(cmd, r, "train.{json,csv,md,html}", func() {
 		table(cmd.OutOrStdout(), r.Table())
 		for _, n := range r.AllNotes() {
 			fmt.Fprintln(cmd.OutOrStdout(), "  note: "+n)
 		}
-	}); err != nil {
-		return err
-	}
+	})
 	if why := r.Wrong(); why != "" {
-		return errors.New("bench train: " + why)
+		guard.Fail(errors.New("bench train: " + why))
 	}
-	return nil
 }
