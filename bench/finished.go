@@ -63,6 +63,19 @@ func (f *Finished) failed() error {
 	return f.err
 }
 
+// forget has a run made again.
+func (f *Finished) forget(key any) {
+	if name, err := nameOf(key); err == nil && f != nil {
+		delete(f.done, name)
+	}
+}
+
+func nameOf(key any) (string, error) {
+	text, err := json.Marshal(key)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), err
+}
+
 // Once runs what is not in the file, and keeps it there when it did not fail. f may be nil: then it runs.
 func Once[T any](f *Finished, key any, run func() (T, error)) (v T, err error) {
 	if f == nil {
@@ -71,12 +84,10 @@ func Once[T any](f *Finished, key any, run func() (T, error)) (v T, err error) {
 	if f.err != nil {
 		return v, f.err
 	}
-	text, err := json.Marshal(key)
+	name, err := nameOf(key)
 	if err != nil {
 		return v, err
 	}
-	sum := sha256.Sum256(text)
-	name := hex.EncodeToString(sum[:16])
 	if kept, ok := f.done[name]; ok && json.Unmarshal(kept, &v) == nil {
 		return v, nil
 	}

@@ -27,6 +27,9 @@ func RunSequences(ctx context.Context, names []string, w Workload, t runners.Too
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": w.URI}, Msg: "--rows is for whole trajectories of a robomimic file with timestamps, at --hz", Hint: "robocache synth FILE.hdf5 --format robomimic --preset heterogeneous"}
 	}
 	ref := &reference{ds: ds, lengths: slices.Repeat([]int{1}, len(list)), samples: int64(len(list)), all: slices.Repeat([]int{1}, ds.Info().Episodes), total: int64(ds.Info().Episodes)}
+	if w.Seconds == 0 {
+		w.Seconds = 2 // an epoch of ours is a fraction of that
+	}
 	var field []Runner
 	for _, n := range names {
 		job, setting := w, fmt.Sprintf("%d threads, windows= at a rate", w.Workers)

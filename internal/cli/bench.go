@@ -26,11 +26,12 @@ func Bench() *cobra.Command {
 		Example: `  robocache bench load ./my_dataset --runners engine,robocache,lerobot
   robocache bench decode ./my_dataset --runners robocache,ffmpeg
   robocache bench ops --quick
-  robocache bench peers ./my_dataset --workload av1-global`,
+  robocache bench peers ./my_dataset --workload av1-global
+  robocache bench all --time 15m --out results`,
 		// Without RunE an unknown measurement would print the help and exit with 0.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse("bench " + strconv.Quote(args[0]) + ": expected load, decode, ops, peers, formats, soak or train")
+				return misuse("bench " + strconv.Quote(args[0]) + ": expected load, decode, ops, peers, formats, soak, train, all or report")
 			}
 			return cmd.Help()
 		},
@@ -38,7 +39,7 @@ func Bench() *cobra.Command {
 	c.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(cmp.Or(renamedFlags[name], name))
 	})
-	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchFormats(), newBenchSoak(), newBenchTrain(), &cobra.Command{
+	c.AddCommand(newBenchLoad(), newBenchDecode(), newBenchOps(), newBenchPeers(), newBenchFormats(), newBenchSoak(), newBenchTrain(), newBenchAll(), newBenchReport(), &cobra.Command{
 		Use: "run KIND JOB", Hidden: true, Args: cobra.ExactArgs(2), // a runner: the harness starts it in a process of its own
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return bench.Serve(cmd.Context(), args[0], args[1], cmd.OutOrStdout())

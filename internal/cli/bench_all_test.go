@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The suite within its time: what this machine cannot run is skipped with its command, the files are there, the plots are not empty, and a run is compared with another.
+func TestBenchAll(t *testing.T) {
+	py, out := trainer(t), filepath.Join(t.TempDir(), "out")
+	began := time.Now()
+	code, text, errs := call(t, "bench", "all", "--time", "50s", "--parts", "synth,load,transformer", "--python", py, "--out", out)
+	if took := time.Since(began); code != exitDone || took > 55*time.Second {
+		t.Fatalf("exit %d after %v: %s\n%s", code, took, errs, text)
+	}
+	r := readRow(t, filepath.Join(out, "benchmark_results.json"))
+	loaded := false
+	for _, s := range r["steps"].([]any) {
+		s := s.(map[string]any)
+		why, _ := s["skipped"].(string)
+		switch {
+		case s["failed"] != nil, why != "" && !strings.Contains(s["command"].(string), "robocache "):
+			t.Errorf("%v", s)
+		case s["part"] == "transformer" && why == "":
+			t.Skip("a GPU is here")
+		case s["part"] == "load" && why == "":
+			loaded = true
+		}
+	}
+	if !loaded {
+		t.Skip("too slow a machine for one batch size: ", errs)
+	}
+	for _, name := range []string{"throughput_comparison", "latency_comparison", "speedup_comparison"} {
+		if b, err := os.ReadFile(filepath.Join(out, "plots", name+".png")); err != nil || colours(t, b) < 1 {
+			t.Errorf("%s: %v, an empty plot", name, err)
+		}
+	}
+	readme, _ := os.ReadFile(filepath.Join(out, "README.md"))
+	for _, want := range []string{"Beside torch's DataLoader", "624,390/s", "skipped: no CUDA", "batch 16 robocache", "samples_per_s"} {
+		if !bytes.Contains(readme, []byte(want)) {
+			t.Errorf("README.md lacks %q:\n%s", want, readme)
+		}
+	}
+	if code, text, errs := call(t, "bench", "report", out); code != exitDone || text != string(readme) {
+		t.Errorf("report: exit %d: %s", code, errs)
+	}
+	if code, text, _ := call(t, "bench", "report", out, out); code != exitDone || !strings.Contains(text, "0 figures are worse") {
+		t.Errorf("a run beside itself: exit %d: %s", code, text)
+	}
+	// Half the rate of ours, beyond the spread.
+	for _, s := range r["steps"].([]any) {
+		result, _ := s.(map[string]any)["result"].(map[string]any)
+		list, _ := result["results"].([]any)
+		for _, x := range list {
+			rate := x.(map[string]any)["samples_per_s"].(map[string]any)
+			for _, k := range []string{"min", "median", "max"} {
+				rate[k] = rate[k].(float64) / 2
+			}
+		}
+	}
+	b, _ := json.Marshal(r)
+	slower := filepath.Join(t.TempDir(), "benchmark_results.json")
+	if err := os.WriteFile(slower, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, text, _ := call(t, "bench", "report", out, filepath.Dir(slower)); code != exitFindings || !strings.Contains(text, "**worse**") {
+		t.Errorf("a slower run: exit %d: %s", code, text)
+	}
+	if code, text, _ := call(t, "bench", "report", filepath.Dir(slower), out, "--out", filepath.Join(out, "compared")); code != exitDone || !strings.Contains(text, "better") || !fileExists(filepath.Join(out, "compared", "report.html")) {
+		t.Errorf("a faster run: exit %d: %s", code, text)
+	}
+}
+
+// What is over when the suite is killed is not run again.
+func TestBenchAllKilled(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	rows := filepath.Join(out, "rows.jsonl")
+	line := []string{"bench", "all", "--time", "60s", "--parts", "synth,ops", "--python", "none", "--out", out}
+	cmd := exec.Command(self, line...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var kept []byte
+	for range 600 {
+		if kept, _ = os.ReadFile(rows); bytes.Count(kept, []byte("\n")) > 0 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	kept, _ = os.ReadFile(rows)
+	if bytes.Count(kept, []byte("\n")) == 0 {
+		t.Fatal("nothing was kept")
+	}
+	if code, _, errs := call(t, append(line, "--resume")...); code != exitDone {
+		t.Fatalf("resumed: exit %d: %s", code, errs)
+	}
+	again, _ := os.ReadFile(rows)
+	if !bytes.HasPrefix(again, kept) {
+		t.Error("what was over has changed")
+	}
+	seen := map[string]bool{}
+	for l := range bytes.Lines(again) {
+		var row struct {
+			Key   string
+			Value struct{ Part, Step, Failed string }
+		}
+		if err := json.Unmarshal(l, &row); err != nil || seen[row.Key] || row.Value.Part == "" || row.Value.Failed != "" {
+			t.Errorf("%s: %v", l, err)
+		}
+		seen[row.Key] = true
+	}
+	if len(seen) != 3 { // two sets, the kernels
+		t.Errorf("%d commands are over", len(seen))
+	}
+	for _, c := range [][]string{{"--out", out, "--parts", "none"}, {"--out", out, "--time", "1s"}, {}} {
+		if code, _, errs := call(t, append([]string{"bench", "all"}, c...)...); code != exitMisuse {
+			t.Errorf("%v: exit %d: %s", c, code, errs)
+		}
+	}
+	if left, _ := os.ReadFile(rows); !bytes.Equal(left, again) {
+		t.Error("a refused command has touched what was kept")
+	}
+}
