@@ -97,13 +97,9 @@ func (a *aligner) run() (_ *Aligned, err error) {
 	for i := range a.streams {
 		s := &a.streams[i]
 		p, err := a.plan(s, times)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
-		}
+		guard.Check(robocache.At(err, robocache.Where{"stream": s.feature.Key}))
 		r, err := a.stream(s, p)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
-		}
+		guard.Check(robocache.At(err, robocache.Where{"stream": s.feature.Key}))
 		out.Streams = append(out.Streams, *r)
 	}
 	return out, nil

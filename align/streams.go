@@ -75,16 +75,13 @@ func (c *Config) Shift(key string) (int64, error) {
 }
 
 // CheckShifts refuses offsets, latencies and drifts that no clock has.
-func (c *Config) CheckShifts() error {
+func (c *Config) CheckShifts() (err error) {
+	defer guard.Into(&err)
 	for _, k := range append(keysOf(c.Offset), keysOf(c.Latency)...) {
-		if _, err := c.Shift(k); err != nil {
-			return err
-		}
+		guard.Must(c.Shift(k))
 	}
 	for k, d := range c.Drift {
-		if err := d.Check(); err != nil {
-			return robocache.At(err, robocache.Where{"stream": k})
-		}
+		guard.Check(robocache.At(d.Check(), robocache.Where{"stream": k}))
 	}
 	return nil
 }

@@ -67,9 +67,7 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ ro
 	for _, key := range keys {
 		sm := m.Streams[key]
 		s, err := d.make(key, &sm)
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": key})
-		}
+		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
 		for _, p := range s.parts {
 			used[p.key] = true
 		}

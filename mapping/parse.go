@@ -22,20 +22,15 @@ import (
 const maxBytes = 4 << 20
 
 // Read reads a mapping file.
-func Read(path string) (*robocache.Mapping, error) {
+func Read(path string) (_ *robocache.Mapping, err error) {
+	defer guard.Into(&err)
 	f, err := os.Open(path)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": path})
-	}
+	guard.Check(robocache.At(err, robocache.Where{"file": path}))
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": path})
-	}
+	guard.Check(robocache.At(err, robocache.Where{"file": path}))
 	m, err := Parse(b)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": path})
-	}
+	guard.Check(robocache.At(err, robocache.Where{"file": path}))
 	return m, nil
 }
 
@@ -116,7 +111,8 @@ func seconds(tree any) {
 }
 
 // check refuses what no dataset could make right.
-func check(m *robocache.Mapping) error {
+func check(m *robocache.Mapping) (err error) {
+	defer guard.Into(&err)
 	bad := func(key, msg, want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: msg, Want: want, Got: got}
 	}
@@ -142,9 +138,7 @@ func check(m *robocache.Mapping) error {
 		case s.Offset <= -1<<62 || s.Offset >= 1<<62:
 			return bad(key, "offset_ns", "less than 2^62", strconv.FormatInt(s.Offset, 10))
 		}
-		if err := s.Drift.Check(); err != nil {
-			return robocache.At(err, robocache.Where{"stream": key})
-		}
+		guard.Check(robocache.At(s.Drift.Check(), robocache.Where{"stream": key}))
 		switch s.Interpolation {
 		case "", "linear", "nearest", "previous", "next", "slerp", "angle", "mean":
 		default:
@@ -152,9 +146,7 @@ func check(m *robocache.Mapping) error {
 				return bad(key, "interpolation", "linear, nearest, previous, next, slerp, angle, mean, or the form of a rotation: rotvec, xyz, XYZ …", strconv.Quote(s.Interpolation))
 			}
 		}
-		if err := robocache.CheckRotations(s.Rotations, math.MaxInt32); err != nil {
-			return robocache.At(err, robocache.Where{"stream": key})
-		}
+		guard.Check(robocache.At(robocache.CheckRotations(s.Rotations, math.MaxInt32), robocache.Where{"stream": key}))
 		if _, ok := timestampKey(s.Clock); !ok {
 			switch s.Clock {
 			case "", "header", "publish", "log":

@@ -143,9 +143,7 @@ func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, d
 		lo, hi := max(at, 0), min(at+p.row, size)
 		if lo < hi {
 			raw := make([]byte, p.row*len(rows))
-			if err := d.base.Gather(ctx, p.key, rows, raw); err != nil {
-				return robocache.At(err, robocache.Where{"stream": p.key})
-			}
+			guard.Check(robocache.At(d.base.Gather(ctx, p.key, rows, raw), robocache.Where{"stream": p.key}))
 			for i := range rows {
 				copy(dst[i*size+lo:i*size+hi], raw[i*p.row+lo-at:])
 			}

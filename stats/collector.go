@@ -125,9 +125,7 @@ func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite m
 				bytes += int64(len(b))
 			}
 			fs, left, err := numeric(ctx, s.dtype, s.shape, s.rows, bytes, max(c.budget/int64(workers), 1<<20))
-			if err != nil {
-				return robocache.At(err, robocache.Where{"stream": key})
-			}
+			guard.Check(robocache.At(err, robocache.Where{"stream": key}))
 			mu.Lock()
 			defer mu.Unlock()
 			if out[key] = fs; left > 0 {

@@ -54,7 +54,8 @@ type Options struct {
 }
 
 // Compute counts a dataset of any format. Text has no statistics; images have none where no decoder is there, with a finding.
-func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.Stats, error) {
+func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocache.Stats, err error) {
+	defer guard.Into(&err)
 	if opt.Budget <= 0 {
 		opt.Budget = 256 << 20
 	}
@@ -78,9 +79,7 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 		}
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(ctx, ds, opt.Episodes, "statistics", "--skip-bad counts the rest (exit code 3), in Python skip_bad=True"); err != nil {
-			return nil, err
-		}
+		guard.Check(robocache.Whole(ctx, ds, opt.Episodes, "statistics", "--skip-bad counts the rest (exit code 3), in Python skip_bad=True"))
 	}
 	out := robocache.Stats{}
 	for _, k := range opt.Keys {
@@ -111,9 +110,7 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (robocache.
 				fs, err = one(ctx, ds, f, good, &opt, find)
 			}
 		}
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"stream": f.Key})
-		}
+		guard.Check(robocache.At(err, robocache.Where{"stream": f.Key}))
 		if fs != nil {
 			out[f.Key] = fs
 		}

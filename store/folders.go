@@ -8,6 +8,8 @@ import (
 	"path"
 	"sort"
 	"syscall"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // lister is a Store that can name the folders in a folder without going through what is in them.
@@ -32,10 +34,9 @@ func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 const maxFolders = 1 << 16
 
 // Folders follows links inside the root, as List does.
-func (l *Local) Folders(ctx context.Context, dir string) ([]string, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+func (l *Local) Folders(ctx context.Context, dir string) (_ []string, err error) {
+	defer guard.Into(&err)
+	guard.Check(ctx.Err())
 	info, err := l.stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir() {
 		return nil, nil
@@ -44,9 +45,7 @@ func (l *Local) Folders(ctx context.Context, dir string) ([]string, error) {
 	if err == nil {
 		d, err = l.openFile(dir, os.O_RDONLY)
 	}
-	if err != nil {
-		return nil, fail("list", l.uri, dir, err)
-	}
+	guard.Check(fail("list", l.uri, dir, err))
 	defer d.Close()
 	entries, err := d.ReadDir(maxFolders)
 	if err != nil && len(entries) == 0 {

@@ -34,25 +34,22 @@ type Local struct {
 func OpenLocal(dir string) (*Local, error) { return openLocal(dir, false) }
 
 // openLocal is OpenLocal; follow says that links may lead anywhere.
-func openLocal(dir string, follow bool) (*Local, error) {
+func openLocal(dir string, follow bool) (_ *Local, err error) {
+	defer guard.Into(&err)
 	if strings.IndexByte(dir, 0) >= 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"}
 	}
 	dir = filepath.Clean(dir)
 	// Looked at first, because opening a FIFO waits for its other end.
 	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, fail("open", dir, "", err)
-	}
+	guard.Check(fail("open", dir, "", err))
 	if !info.IsDir() {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": dir}, Want: "a folder", Got: kind(info.Mode()),
 			Hint: "name the folder that holds it"}
 	}
 	base, prefix := hubRepository(dir)
 	root, err := os.OpenRoot(base)
-	if err != nil {
-		return nil, fail("open", dir, "", err)
-	}
+	guard.Check(fail("open", dir, "", err))
 	return &Local{root: root, prefix: prefix, base: base, uri: dir, follow: follow}, nil
 }
 
@@ -215,9 +212,7 @@ func (l *Local) List(ctx context.Context, prefix string) ([]Entry, error) {
 func (l *Local) files(ctx context.Context, prefix string, is func(name string) bool) (_ []Entry, err error) {
 	defer guard.Into(&err)
 	prefix, err = cleanPrefix(prefix)
-	if err != nil {
-		return nil, fail("list", l.uri, "", err)
-	}
+	guard.Check(fail("list", l.uri, "", err))
 	w := walk{l: l, is: is}
 	w.folder(ctx, prefix, nil, false)
 	slices.SortFunc(w.out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })

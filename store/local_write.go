@@ -54,14 +54,10 @@ func (l *Local) create(ctx context.Context, name string, onlyNew bool) (_ Writer
 	}
 	dir := path.Dir(full)
 	toSync := l.missing(dir)
-	if err := l.root.MkdirAll(dir, 0o777); err != nil {
-		return nil, fail("create", l.uri, name, err)
-	}
+	guard.Check(fail("create", l.uri, name, l.root.MkdirAll(dir, 0o777)))
 	temp := path.Join(dir, tempPrefix+rand.Text())
 	f, err := l.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return nil, fail("create", l.uri, name, err)
-	}
+	guard.Check(fail("create", l.uri, name, err))
 	return &localWriter{l: l, f: f, name: name, full: full, temp: temp, toSync: append(toSync, dir), onlyNew: onlyNew, ctx: ctx}, nil
 }
 
@@ -210,9 +206,7 @@ func (l *Local) Remove(ctx context.Context, name string) (err error) {
 	defer guard.Into(&err)
 	name = clean(ctx, l.uri, "remove", name)
 	info, err := l.root.Lstat(l.at(name))
-	if err != nil {
-		return fail("remove", l.uri, name, err)
-	}
+	guard.Check(fail("remove", l.uri, name, err))
 	if info.IsDir() {
 		return l.notRegular("remove", name, info.Mode())
 	}
