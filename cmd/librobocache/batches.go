@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader"
 )
@@ -82,25 +83,20 @@ type norms struct {
 }
 
 // newLoader makes a loader of the dataset of the handle, or with "sources" in the configuration of several.
-func newLoader(dataset int64, in []byte) (work, error) {
-	r, err := parseRequest(in)
-	return func(ctx context) (any, error) {
-		l, err := r.open(ctx, dataset)
-		if err != nil {
-			return nil, err
-		}
+func newLoader(dataset int64, in []byte) work {
+	r := guard.Must(parseRequest(in))
+	return func(ctx context) any {
+		l := guard.Must(r.open(ctx, dataset))
 		return keep(l, func(h int64) any {
 			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), l.l.Notes(), norms{l.l.Normalizers(), l.l.Settled()}}
-		}), nil
-	}, err
-}
-
-type stateArgs struct {
-	Before int64 `json:"before"`
+		})
+	}
 }
 
 // state says where the loader stands; with {"before": seq}, where it stood before a batch.
-func (l *loaderHandle) state(_ context, a *stateArgs) (any, error) {
+func (l *loaderHandle) state(_ context, a *struct {
+	Before int64 `json:"before"`
+}) any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := a.Before
@@ -109,23 +105,24 @@ func (l *loaderHandle) state(_ context, a *stateArgs) (any, error) {
 	}
 	switch {
 	case n == 0:
-		return l.l.State(), nil
+		return l.l.State()
 	case n < 0 || n > l.seq || n <= l.seq-int64(len(l.before)):
-		return nil, misuse("state", "the state before so early a batch is not kept")
+		guard.Fail(misuse("state", "the state before so early a batch is not kept"))
 	}
 	s := l.before[n%int64(len(l.before))]
 	s.Sources = slices.Clone(s.Sources)
 	l.l.Identify(&s)
-	return s, nil
+	return s
 }
 
 // move sends the loader elsewhere. A batch that was told and did not arrive is taken back.
-func (l *loaderHandle) move(f func() error) (any, error) {
+func (l *loaderHandle) move(f func() error) any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last.takeBack()
 	l.ended = nil
-	return nil, f()
+	guard.Check(f())
+	return nil
 }
 
 type restoreArgs struct {
@@ -133,7 +130,7 @@ type restoreArgs struct {
 	Force bool         `json:"force"`
 }
 
-func (l *loaderHandle) restore(_ context, a *restoreArgs) (any, error) {
+func (l *loaderHandle) restore(_ context, a *restoreArgs) any {
 	return l.move(func() error { return l.l.Restore(a.State, a.Force) })
 }
 
@@ -141,7 +138,7 @@ type epochArgs struct {
 	Epoch int64 `json:"epoch"`
 }
 
-func (l *loaderHandle) setEpoch(_ context, a *epochArgs) (any, error) {
+func (l *loaderHandle) setEpoch(_ context, a *epochArgs) any {
 	return l.move(func() error { return l.l.SetEpoch(a.Epoch) })
 }
 
@@ -153,12 +150,12 @@ type orderArgs struct {
 }
 
 // order gives the order of an epoch as int64, or a part of it.
-func (l *loaderHandle) order(_ context, a *orderArgs) (any, error) {
-	return answered(func(ans *answer) error {
+func (l *loaderHandle) order(_ context, a *orderArgs) any {
+	return answers(func(ans *answer) {
 		if a.Rank != nil {
-			own, err := l.l.RankOrder(a.Epoch, *a.Rank)
+			own := guard.Must(l.l.RankOrder(a.Epoch, *a.Rank))
 			copy(ans.ints("order", len(own)), own)
-			return err
+			return
 		}
 		o := l.l.Order(a.Epoch)
 		from := min(max(a.From, 0), o.Len())
@@ -167,30 +164,27 @@ func (l *loaderHandle) order(_ context, a *orderArgs) (any, error) {
 			n = min(n, a.Count)
 		}
 		o.Fill(ans.ints("order", int(n)), from)
-		return nil
 	})
-}
-
-type locateArgs struct {
-	Samples []int64 `json:"samples"`
 }
 
 // locate says where samples lie: int64 arrays dataset_index, episode (a position), row.
-func (l *loaderHandle) locate(_ context, a *locateArgs) (any, error) {
-	return answered(func(ans *answer) error {
+func (l *loaderHandle) locate(_ context, a *struct {
+	Samples []int64 `json:"samples"`
+}) any {
+	return answers(func(ans *answer) {
 		n := len(a.Samples)
 		index, episode, row := ans.ints("dataset_index", n), ans.ints("episode", n), ans.ints("row", n)
-		return l.l.Locate(a.Samples, func(i, source int, r robocache.Row) {
+		guard.Check(l.l.Locate(a.Samples, func(i, source int, r robocache.Row) {
 			index[i], episode[i], row[i] = int64(source), int64(r.Episode), int64(r.Index)
-		})
+		}))
 	})
 }
 
-func (l *loaderHandle) stats(context, *none) (any, error) {
+func (l *loaderHandle) stats(context, *none) any {
 	return struct {
 		loader.Stats
 		Epoch int64 `json:"epoch"`
-	}{l.l.Stats(), l.l.Epoch()}, nil
+	}{l.l.Stats(), l.l.Epoch()}
 }
 
 type finishArgs struct {
@@ -218,14 +212,11 @@ type finishField struct {
 }
 
 // finish prepares what is left to do of raw batches of so many rows, as ops whose handles the caller closes.
-func (l *loaderHandle) finish(_ context, a *finishArgs) (any, error) {
+func (l *loaderHandle) finish(_ context, a *finishArgs) any {
 	if a.Rows < 0 {
-		return nil, misuse("finish", "rows below 0")
+		guard.Fail(misuse("finish", "rows below 0"))
 	}
-	f, err := l.l.Finish(a.Rows)
-	if err != nil {
-		return nil, err
-	}
+	f := guard.Must(l.l.Finish(a.Rows))
 	r := finishReply{Buffers: f.Buffers, Places: f.Places, Drawn: f.Drawn, Outputs: f.Outputs}
 	at := f.Fields
 	for _, x := range l.l.Fields() {
@@ -252,22 +243,19 @@ func (l *loaderHandle) finish(_ context, a *finishArgs) (any, error) {
 		if one.of(f) == nil {
 			continue
 		}
-		build := func() (*operation, error) { // each has tensors of its own
-			f, err := l.l.Finish(a.Rows)
-			if err != nil {
-				return nil, err
-			}
-			o := one.of(f)
+		build := func() (_ *operation, err error) { // each has tensors of its own
+			defer guard.Into(&err)
+			o := one.of(guard.Must(l.l.Finish(a.Rows)))
 			return &operation{op: o, tensors: o.Tensors()}, nil
 		}
 		op, err := prepare(build, a.Backend, a.Device)
 		if err != nil {
 			undo()
-			return nil, err
+			guard.Fail(err)
 		}
 		*one.to = op.Op
 	}
-	return made{r, undo}, nil
+	return made{r, undo}
 }
 
 // opOf is an operation that may not be there.

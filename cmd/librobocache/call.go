@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 type context = stdcontext.Context
@@ -21,11 +23,11 @@ const (
 	statusEnd     = -2
 )
 
-// handler reads what a call is asked, and gives the work.
-type handler func(handle int64, in []byte) (work, error)
+// handler reads what a call is asked, and gives the work. Both may guard.Fail.
+type handler func(handle int64, in []byte) work
 
 // work makes the answer of a call: what JSON is made of, or made.
-type work func(ctx context) (any, error)
+type work func(ctx context) any
 
 // none are the arguments of a call that has none.
 type none struct{}
@@ -37,37 +39,25 @@ type made struct {
 }
 
 // serve makes a call that needs no object.
-func serve[A any](f func(ctx context, a *A) (any, error)) handler {
-	return func(_ int64, in []byte) (work, error) {
+func serve[A any](f func(ctx context, a *A) any) handler {
+	return func(_ int64, in []byte) work {
 		a := new(A)
-		if err := decodeArguments(in, a); err != nil {
-			return nil, err
-		}
-		return func(ctx context) (any, error) { return f(ctx, a) }, nil
+		guard.Check(decodeArguments(in, a))
+		return func(ctx context) any { return f(ctx, a) }
 	}
 }
 
 // on makes a call on an object, which stays open until the call is over.
-func on[T usable, A any](f func(obj T, ctx context, a *A) (any, error)) handler {
-	return func(handle int64, in []byte) (work, error) {
+func on[T usable, A any](f func(obj T, ctx context, a *A) any) handler {
+	return func(handle int64, in []byte) work {
 		a := new(A)
-		if err := decodeArguments(in, a); err != nil {
-			return nil, err
+		guard.Check(decodeArguments(in, a))
+		return func(ctx context) any {
+			obj := guard.Must(held[T](handle))
+			defer func() { _ = obj.release() }()
+			return f(obj, ctx, a)
 		}
-		return func(ctx context) (any, error) {
-			return using(handle, func(obj T) (any, error) { return f(obj, ctx, a) })
-		}, nil
 	}
-}
-
-// using gives the object of a handle, kept open until f is over.
-func using[T usable](handle int64, f func(T) (any, error)) (any, error) {
-	obj, err := held[T](handle)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = obj.release() }()
-	return f(obj)
 }
 
 // call is work that runs on its own goroutine, so that the caller can wait in small steps and look after its signals (C2).
@@ -114,12 +104,7 @@ func start(f work) *call {
 	ctx = stdcontext.WithValue(ctx, notesKey{}, &c.notes)
 	go func() {
 		defer close(c.done)
-		defer func() {
-			if r := recover(); r != nil {
-				c.value, c.err = nil, panicked(r)
-			}
-		}()
-		c.value, c.err = f(ctx)
+		c.err = border(func() { c.value = f(ctx) })
 	}()
 	return c
 }

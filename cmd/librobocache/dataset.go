@@ -98,15 +98,14 @@ type openReply struct {
 	Info    openInfo `json:"info"`
 }
 
-func open(ctx context, a *openArgs) (_ any, err error) {
-	defer guard.Into(&err)
+func open(ctx context, a *openArgs) any {
 	if a.DepthUnit != "" && a.DepthUnit != "m" && a.DepthUnit != "mm" {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit})
 	}
 	m := readMap(a.Map)
 	ds := guard.Must(mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, FollowLinks: a.FollowLinks}))
 	s := newShared(ds, a.DepthUnit)
-	return keep(s, func(h int64) any { return openReply{h, openInfo{s.told(), ds.Info().SplitCounts()}} }), nil
+	return keep(s, func(h int64) any { return openReply{h, openInfo{s.told(), ds.Info().SplitCounts()}} })
 }
 
 type episodeArgs struct {
@@ -130,14 +129,8 @@ func (s *shared) at(episode int) int {
 	return e
 }
 
-func (s *shared) episode(ctx context, a *episodeArgs) (_ any, err error) {
-	defer guard.Into(&err)
-	e := s.at(a.Episode)
-	return s.Episode(ctx, e)
-}
-
-type episodesArgs struct {
-	Of string `json:"of"`
+func (s *shared) episode(ctx context, a *episodeArgs) any {
+	return guard.Must(s.Episode(ctx, s.at(a.Episode)))
 }
 
 type episodesReply struct {
@@ -148,27 +141,26 @@ type episodesReply struct {
 
 // episodes gives the metadata of all episodes at once, column by column; of a LeRobot dataset also info.json as it is
 // ("of": "info"), or every column that its own table of episodes has ("of": "table").
-func (s *shared) episodes(ctx context, a *episodesArgs) (any, error) {
+func (s *shared) episodes(ctx context, a *struct {
+	Of string `json:"of"`
+}) any {
 	if a.Of != "" {
 		d, ok := s.Dataset.(*lerobot.Dataset)
-		switch {
-		case !ok:
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "episodes", Msg: "this is no LeRobot dataset"}
-		case a.Of == "info":
-			return d.InfoJSON(ctx)
+		if !ok {
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "episodes", Msg: "this is no LeRobot dataset"})
 		}
-		return d.EpisodeTable(ctx)
+		if a.Of == "info" {
+			return guard.Must(d.InfoJSON(ctx))
+		}
+		return guard.Must(d.EpisodeTable(ctx))
 	}
 	n := s.Info().Episodes
 	r := episodesReply{make([]int64, n), make([]int, n), make([][]string, n)}
 	for i := range n {
-		ep, err := s.Episode(ctx, i)
-		if err != nil {
-			return nil, err
-		}
+		ep := guard.Must(s.Episode(ctx, i))
 		r.Index[i], r.Lengths[i], r.Tasks[i] = ep.Index, ep.Length, ep.Tasks
 	}
-	return r, nil
+	return r
 }
 
 type statsArgs struct {
@@ -180,7 +172,7 @@ type statsArgs struct {
 }
 
 // stats gives the statistics that the dataset brings, or counts them.
-func (s *shared) stats(ctx context, a *statsArgs) (any, error) {
+func (s *shared) stats(ctx context, a *statsArgs) any {
 	var st robocache.Stats
 	var err error
 	if a.Count {
@@ -188,16 +180,14 @@ func (s *shared) stats(ctx context, a *statsArgs) (any, error) {
 	} else {
 		st, err = s.Stats(ctx)
 	}
-	if err != nil {
-		return nil, err
-	}
+	guard.Check(err)
 	r := make(map[string]featureStats, len(st))
 	for k, v := range st {
 		if v != nil {
 			r[k] = tellStats(v, s.scaleOf(k))
 		}
 	}
-	return r, nil
+	return r
 }
 
 // scaleOf brings a camera's statistics to the unit in which its depth is given.

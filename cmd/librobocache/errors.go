@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // failure is an error as it crosses the border.
@@ -33,6 +34,16 @@ type panicError struct {
 func (p *panicError) Error() string { return fmt.Sprintf("internal error: %v", p.value) }
 
 func panicked(r any) error { return &panicError{r, string(debug.Stack())} }
+
+// border gives the error that f ends with, or its panic as one (C5).
+func border(f func()) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicked(r)
+		}
+	}()
+	return guard.Try(f)
+}
 
 // describe gives an error and its status: the exit code of the command line, so that one table is to be known.
 func describe(err error) (failure, C.int32_t) {

@@ -16,6 +16,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/internal/cli"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 	"github.com/goatnote-inc/robocache/selftest"
 	"github.com/goatnote-inc/robocache/video"
@@ -32,9 +33,9 @@ func main() {}
 
 // served are the calls that robocache.h declares by ROBOCACHE_CALL, but for robocache_wait.
 var served = map[string]handler{
-	"robocache_versions":         serve(func(context, *none) (any, error) { return versions(), nil }),
-	"robocache_backends":         serve(func(context, *none) (any, error) { return backends(), nil }),
-	"robocache_self_test":        serve(func(ctx context, _ *none) (any, error) { return selftest.Run(ctx), nil }),
+	"robocache_versions":         serve(func(context, *none) any { return versions() }),
+	"robocache_backends":         serve(func(context, *none) any { return backends() }),
+	"robocache_self_test":        serve(func(ctx context, _ *none) any { return selftest.Run(ctx) }),
 	"robocache_verb":             serve(verb),
 	"robocache_close":            closeHandle,
 	"robocache_open":             serve(open),
@@ -45,7 +46,7 @@ var served = map[string]handler{
 	"robocache_align":            on((*shared).align),
 	"robocache_map_new":          newMap,
 	"robocache_map_items":        on((*mapHandle).items),
-	"robocache_map_stats":        on(func(m *mapHandle, _ context, _ *none) (any, error) { return m.m.Stats(), nil }),
+	"robocache_map_stats":        on(func(m *mapHandle, _ context, _ *none) any { return m.m.Stats() }),
 	"robocache_loader_new":       newLoader,
 	"robocache_loader_state":     on((*loaderHandle).state),
 	"robocache_loader_restore":   on((*loaderHandle).restore),
@@ -61,27 +62,19 @@ var served = map[string]handler{
 //
 //export robocacheServe
 func robocacheServe(name *C.char, handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) (status C.int32_t) {
-	defer func() {
-		if r := recover(); r != nil {
-			status = fail(out, panicked(r))
+	err := border(func() {
+		var c *call
+		if called := C.GoString(name); called != "robocache_wait" {
+			c = start(served[called](int64(handle), []byte(C.GoString(in))))
+		} else if c = calls.remove(int64(*ticket)); c == nil {
+			guard.Fail(misuse("wait", "no call with this ticket is running"))
 		}
-	}()
-	called := C.GoString(name)
-	if called == "robocache_wait" {
-		if c := calls.remove(int64(*ticket)); c != nil {
-			return finish(c, timeoutMS, ticket, out)
-		}
-		return fail(out, misuse("wait", "no call with this ticket is running"))
-	}
-	var text []byte
-	if in != nil {
-		text = []byte(C.GoString(in))
-	}
-	f, err := served[called](int64(handle), text)
+		status = finish(c, timeoutMS, ticket, out)
+	})
 	if err != nil {
 		return fail(out, err)
 	}
-	return finish(start(f), timeoutMS, ticket, out)
+	return status
 }
 
 //export robocache_abi_version
@@ -109,12 +102,15 @@ func robocache_interrupt(ticket C.int64_t) {
 }
 
 // closeHandle closes a dataset, map, loader or op. It waits until the goroutines of a loader are gone.
-func closeHandle(handle int64, _ []byte) (work, error) {
+func closeHandle(handle int64, _ []byte) work {
 	obj := handles.remove(handle)
 	if obj == nil {
-		return nil, misuse("close", "the handle is closed or was never given")
+		guard.Fail(misuse("close", "the handle is closed or was never given"))
 	}
-	return func(context) (any, error) { return nil, obj.close() }, nil
+	return func(context) any {
+		guard.Check(obj.close())
+		return nil
+	}
 }
 
 type versionsReply struct {
@@ -193,6 +189,6 @@ type verbArgs struct {
 }
 
 // verb runs one verb of the command line inside of the process.
-func verb(ctx context, a *verbArgs) (any, error) {
-	return cli.Verb(ctx, a.Verb, a.Args, a.Options, a.Terminal)
+func verb(ctx context, a *verbArgs) any {
+	return guard.Must(cli.Verb(ctx, a.Verb, a.Args, a.Options, a.Terminal))
 }

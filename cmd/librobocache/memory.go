@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -123,31 +124,27 @@ type answer struct {
 	free    []func()
 }
 
-// noMemory is what answered recovers.
-type noMemory struct{ err error }
-
 // answered gives what f puts into an answer. Where it fails, the memory goes back.
 func answered(f func(a *answer) error) (v any, err error) {
 	a := &answer{reply: batchReply{Entries: []entry{}}}
 	defer func() {
-		if r := recover(); r != nil {
-			full, ok := r.(noMemory)
-			if !ok {
-				panic(r)
-			}
-			err = full.err
-		}
 		if err != nil {
-			v = nil
 			for _, f := range a.free {
 				f()
 			}
 		}
 	}()
-	if err := f(a); err != nil {
-		return nil, err
-	}
+	defer guard.Into(&err)
+	guard.Check(f(a))
 	return a.result()
+}
+
+// answers is answered where both may fail.
+func answers(f func(a *answer)) any {
+	return guard.Must(answered(func(a *answer) error {
+		f(a)
+		return nil
+	}))
 }
 
 // result hands the answer over.
@@ -178,7 +175,7 @@ func (a *answer) add(key string, dtype robocache.DType, shape ...int) []byte {
 	}
 	p := C.calloc(1, C.size_t(max(n, 1)))
 	if p == nil {
-		panic(noMemory{&robocache.Error{Class: robocache.ErrResourceLimit, Op: "allocate", Where: robocache.Where{"stream": key, "bytes": n}, Msg: "no memory for the values", Hint: "ask for fewer rows"}})
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "allocate", Where: robocache.Where{"stream": key, "bytes": n}, Msg: "no memory for the values", Hint: "ask for fewer rows"})
 	}
 	data := unsafe.Slice((*byte)(p), n)
 	a.tensor(loader.Tensor{Key: key, DType: dtype, Shape: shape, Data: data}, func() { C.free(p) })

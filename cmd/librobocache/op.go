@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -46,39 +47,27 @@ type opReply struct {
 }
 
 // newOp prepares an operation. A device's may have to compile.
-func newOp(_ context, a *opArgs) (any, error) {
-	r, err := prepare(a.build, a.Backend, a.Device)
-	return made{r, func() { handles.remove(r.Op) }}, err
+func newOp(_ context, a *opArgs) any {
+	r := guard.Must(prepare(a.build, a.Backend, a.Device))
+	return made{r, func() { handles.remove(r.Op) }}
 }
 
 func prepare(build func() (*operation, error), backend string, device int) (r opReply, err error) {
+	defer guard.Into(&err)
 	p := &prepared{build: build}
-	o, err := build()
-	if err != nil {
-		return r, err
-	}
-	if err := o.op.Check(); err != nil {
-		return r, err
-	}
+	o := guard.Must(build())
+	guard.Check(o.op.Check())
 	if backend == "cuda" {
-		if p.dev, r.Scratch, err = prepareDevice(device, o); err != nil {
-			return r, err
-		}
+		p.dev, r.Scratch = prepareDevice(device, o)
 	} else {
-		if p.host, err = host(backend); err != nil {
-			return r, err
-		}
+		p.host = guard.Must(host(backend))
 		p.idle = append(p.idle, o)
 	}
 	if p.from = o.results; p.from == 0 {
 		p.from = len(o.tensors)
 	}
 	for _, t := range o.tensors {
-		s, err := reach(t)
-		if err != nil {
-			return r, err
-		}
-		p.spans = append(p.spans, s)
+		p.spans = append(p.spans, guard.Must(reach(t)))
 	}
 	r.Op = handles.put(p)
 	return r, nil
@@ -115,23 +104,15 @@ func reach(t *kernel.Tensor) (span, error) {
 //
 //export robocache_op_run
 func robocache_op_run(op C.int64_t, addrs *C.int64_t, n C.int64_t, stream C.int64_t, out **C.char) (status C.int32_t) {
-	defer func() {
-		if r := recover(); r != nil {
-			status = 1
-			if out != nil {
-				status = fail(out, panicked(r))
-			}
-		}
-	}()
-	p, err := lookup[*prepared](int64(op))
-	if err == nil {
-		err = p.run(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream))
-	}
-	if err == nil {
+	err := border(func() {
+		p := guard.Must(lookup[*prepared](int64(op)))
+		guard.Check(p.run(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream)))
+	})
+	switch {
+	case err == nil:
 		return statusDone
-	}
-	if out == nil { // only the status is wanted
-		_, status := describe(err)
+	case out == nil: // only the status is wanted
+		_, status = describe(err)
 		return status
 	}
 	return fail(out, err)

@@ -85,22 +85,20 @@ type augmentArg struct {
 type feed struct {
 	args []tensorArg
 	has  []string
-	err  error
 }
 
 func (f *feed) must() kernel.Tensor {
 	if len(f.args) == 0 {
-		f.err = misuse("op", "a tensor is missing")
-		return kernel.Tensor{}
+		guard.Fail(misuse("op", "a tensor is missing"))
 	}
 	a := f.args[0]
 	f.args = f.args[1:]
 	if len(a.Stride) != len(a.Shape) {
-		f.err = misuse("op", fmt.Sprintf("%d strides for %d extents", len(a.Stride), len(a.Shape)))
+		guard.Fail(misuse("op", fmt.Sprintf("%d strides for %d extents", len(a.Stride), len(a.Shape))))
 	}
 	for _, d := range a.Shape {
 		if d < 0 {
-			f.err = misuse("op", fmt.Sprintf("negative extent %d", d))
+			guard.Fail(misuse("op", fmt.Sprintf("negative extent %d", d)))
 		}
 	}
 	return kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride}
@@ -125,15 +123,17 @@ type operation struct {
 func (a *opArgs) build() (_ *operation, err error) {
 	defer guard.Into(&err)
 	f := &feed{args: a.Tensors, has: a.Has}
-	clock := parse("clock", a.Clock, map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven})
+	clock, ok := map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven}[a.Clock]
+	if !ok {
+		guard.Fail(misuse("op", fmt.Sprintf("Invalid clock %q", a.Clock)))
+	}
 	var o operation
 	var first *kernel.Tensor
 	switch a.Op {
 	case "fuse":
 		op := &kernel.FuseOp{Clock: clock, Epsilon: a.Epsilon, Validate: a.Validate}
 		for i := range a.Series {
-			s := a.Series[i].series(f, true)
-			op.Series = append(op.Series, s)
+			op.Series = append(op.Series, a.Series[i].series(f, true))
 		}
 		f.has = a.Has
 		op.Targets, op.Out = f.must(), f.must()
@@ -141,7 +141,7 @@ func (a *opArgs) build() (_ *operation, err error) {
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Out
 	case "fuse_grad":
 		if len(a.Series) != 1 {
-			return nil, misuse("op", "a gradient is of one stream")
+			guard.Fail(misuse("op", "a gradient is of one stream"))
 		}
 		op := &kernel.FuseGradOp{Clock: clock, Epsilon: a.Epsilon}
 		op.Series = a.Series[0].series(f, false)
@@ -173,10 +173,7 @@ func (a *opArgs) build() (_ *operation, err error) {
 		}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Value
 	default:
-		return nil, misuse("op", fmt.Sprintf("there is no operation %q", a.Op))
-	}
-	if f.err != nil {
-		return nil, f.err
+		guard.Fail(misuse("op", fmt.Sprintf("there is no operation %q", a.Op)))
 	}
 	o.results = slices.Index(o.tensors, first)
 	if len(f.args) != 0 {
@@ -227,14 +224,6 @@ func (a *opArgs) voxels(f *feed) *kernel.VoxelOp {
 	}
 	copy(op.Grid[:], a.Grid)
 	return op
-}
-
-func parse[T any](what, name string, known map[string]T) T {
-	v, ok := known[name]
-	if !ok {
-		guard.Fail(misuse("op", fmt.Sprintf("Invalid %s %q", what, name)))
-	}
-	return v
 }
 
 func floats32(to []float32, from []number32, what string) {

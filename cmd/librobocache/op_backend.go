@@ -53,17 +53,13 @@ func (o *operation) on(b hostBackend) error {
 }
 
 // prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants beside its tensors.
-func prepareDevice(ordinal int, o *operation) (_ deviceOp, _ int, err error) {
-	defer guard.Into(&err)
+func prepareDevice(ordinal int, o *operation) (_ deviceOp, bytes int) {
 	dev := guard.Must(cuda.Open(ordinal))
-	bytes := 0
 	if v, ok := o.op.(*kernel.VoxelOp); ok {
-		bytes = guard.Must(dev.VoxelScratch(v))
-		if bytes > 0 {
+		if bytes = guard.Must(dev.VoxelScratch(v)); bytes > 0 {
 			v.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{bytes}, Stride: []int{1}}
 			o.tensors = v.Tensors()
 		}
 	}
-	l := guard.Must(dev.Prepare(o.op))
-	return l, bytes, nil
+	return guard.Must(dev.Prepare(o.op)), bytes
 }

@@ -20,22 +20,19 @@ type streamArgs struct {
 }
 
 // stream gives times and, for numeric and text features, the values of one stream of an episode; or its images as they are stored.
-func (s *shared) stream(ctx context, a *streamArgs) (_ any, err error) {
-	defer guard.Into(&err)
+func (s *shared) stream(ctx context, a *streamArgs) any {
 	e := s.at(a.Episode)
-	return answered(func(ans *answer) error {
-		read := s.plainStream
+	return answers(func(ans *answer) {
+		defer guard.At(robocache.Where{"dataset": s.Info().URI, "episode": e, "stream": a.Key})
 		if a.Encoded {
-			read = s.encoded
+			s.encoded(ctx, ans, e, a)
+		} else {
+			s.plainStream(ctx, ans, e, a)
 		}
-		return robocache.At(read(ctx, ans, e, a), robocache.Where{"dataset": s.Info().URI, "episode": e, "stream": a.Key})
 	})
 }
 
-var errNoStream = &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream"}
-
-func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArgs) (err error) {
-	defer guard.Into(&err)
+func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArgs) {
 	f := s.Info().Feature(a.Key)
 	own := f != nil && f.Clock != "" // its own clock: its own number of rows
 	rows := s.Len(episode)
@@ -52,48 +49,42 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 	isTask := a.Key == "task" && f == nil
 	switch {
 	case !a.Values && a.Times:
-		return nil
 	case f == nil && !isTask:
-		return errNoStream
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream"})
 	case !a.Values:
 		ans.ints("rows", 1)[0] = int64(rows)
-		return nil
 	case isTask || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
-		v, err := s.Text(ctx, a.Key, robocache.RowsOf(episode, 0, rows))
 		dtype := robocache.String
 		if f != nil { // JSON values or plain text
 			dtype = f.DType
 		}
-		ans.text("values", dtype, v)
-		return err
+		ans.text("values", dtype, guard.Must(s.Text(ctx, a.Key, robocache.RowsOf(episode, 0, rows))))
 	case f.Ragged():
 		counts := s.ragged(ctx, ans, "values", f, robocache.RowsOf(episode, 0, rows))
 		lengths := ans.ints("lengths", len(counts))
 		for i, n := range counts {
 			lengths[i] = int64(n)
 		}
-		return nil
 	case f.Kind != robocache.KindNumeric:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "a stream of kind " + string(f.Kind) + " is read through a map", Hint: "use MapDataset(…, keys=[…])"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "a stream of kind " + string(f.Kind) + " is read through a map", Hint: "use MapDataset(…, keys=[…])"})
+	default:
+		guard.Check(s.Gather(ctx, a.Key, robocache.RowsOf(episode, 0, rows), ans.add("values", f.DType, rowShape(rows, f.Shape, f)...)))
 	}
-	return s.Gather(ctx, a.Key, robocache.RowsOf(episode, 0, rows), ans.add("values", f.DType, rowShape(rows, f.Shape, f)...))
 }
 
 // encoded gives the images of an episode as they are stored, one after the other, and the bytes of each; −1 where a row has none.
-func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) error {
+func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) {
 	f := s.Info().Feature(a.Key)
 	if f == nil || f.Kind != robocache.KindImage {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream of images"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream of images"})
 	}
 	rows := robocache.RowsOf(episode, 0, s.Len(episode))
 	refs := make([]robocache.FrameRef, len(rows))
-	if err := s.Frames(ctx, a.Key, rows, refs); err != nil {
-		return err
-	}
+	guard.Check(s.Frames(ctx, a.Key, rows, refs))
 	total := 0
 	for i := range refs {
 		if !refs[i].Missing && refs[i].Encoded == nil {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "the images are not stored as files are"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "the images are not stored as files are"})
 		}
 		total += len(refs[i].Encoded)
 	}
@@ -104,7 +95,6 @@ func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) e
 			lengths[i] = -1
 		}
 	}
-	return nil
 }
 
 // ragged adds the entries of rows of varying length, and gives how many each row has.
@@ -150,8 +140,7 @@ func (c *alignConfig) UnmarshalJSON(b []byte) error {
 }
 
 // align brings streams of an episode onto one timeline: "times", the streams, and `<key>_is_pad` of each.
-func (s *shared) align(ctx context, a *alignArgs) (_ any, err error) {
-	defer guard.Into(&err)
+func (s *shared) align(ctx context, a *alignArgs) any {
 	e := s.at(a.Episode)
 	var cfg align.Config
 	if a.Align.Config != nil {
@@ -159,32 +148,18 @@ func (s *shared) align(ctx context, a *alignArgs) (_ any, err error) {
 	}
 	guard.Check(s.checkGrid(ctx, nil, &cfg))
 	got := guard.Must(align.Episode(ctx, s.Dataset, e, cfg))
-	return answered(func(ans *answer) error {
-		return robocache.At(s.aligned(ctx, ans, e, got, a.ImageSize), robocache.Where{"dataset": s.Info().URI, "episode": e})
+	return answers(func(ans *answer) {
+		defer guard.At(robocache.Where{"dataset": s.Info().URI, "episode": e})
+		s.aligned(ctx, ans, e, got, a.ImageSize)
 	})
 }
 
 // aligned copies what was aligned into memory for the client, and decodes the frames that it names.
-func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Aligned, imageSize []int) error {
+func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Aligned, imageSize []int) {
 	rows := len(got.Times)
 	copy(ans.ints("times", rows), got.Times)
 	for i := range got.Streams {
-		st := &got.Streams[i]
-		f := s.Info().Feature(st.Key)
-		var err error
-		switch {
-		case st.Text != nil || st.Kind == robocache.KindText || st.Kind == robocache.KindEvent:
-			ans.text(st.Key, st.DType, st.Text)
-		case len(st.Shape) > 0 && st.Shape[0] < 0:
-			err = s.alignedRagged(ctx, ans, episode, f, st)
-		case st.Kind == robocache.KindNumeric:
-			copy(ans.add(st.Key, st.DType, rowShape(rows, st.Shape, f)...), st.Data)
-		default:
-			err = s.frames(ctx, ans, episode, f, st, imageSize)
-		}
-		if err != nil {
-			return robocache.At(err, robocache.Where{"stream": st.Key})
-		}
+		s.alignedStream(ctx, ans, episode, &got.Streams[i], rows, imageSize)
 	}
 	for i := range got.Streams {
 		pad := ans.add(got.Streams[i].Key+"_is_pad", robocache.Bool, rows)
@@ -192,12 +167,25 @@ func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Align
 			pad[k] = 1 - valid
 		}
 	}
-	return nil
+}
+
+func (s *shared) alignedStream(ctx context, ans *answer, episode int, st *align.Stream, rows int, imageSize []int) {
+	defer guard.In("stream", st.Key)
+	f := s.Info().Feature(st.Key)
+	switch {
+	case st.Text != nil || st.Kind == robocache.KindText || st.Kind == robocache.KindEvent:
+		ans.text(st.Key, st.DType, st.Text)
+	case len(st.Shape) > 0 && st.Shape[0] < 0:
+		s.alignedRagged(ctx, ans, episode, f, st)
+	case st.Kind == robocache.KindNumeric:
+		copy(ans.add(st.Key, st.DType, rowShape(rows, st.Shape, f)...), st.Data)
+	default:
+		s.frames(ctx, ans, episode, f, st, imageSize)
+	}
 }
 
 // alignedRagged reads rows of varying length: their entries one after the other, and `<key>_lengths`. A row of none has no entries.
-func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream) (err error) {
-	defer guard.Into(&err)
+func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream) {
 	var rows []robocache.Row
 	for _, r := range st.Rows {
 		if r >= 0 {
@@ -211,12 +199,10 @@ func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocac
 			lengths[i], counts = int64(counts[0]), counts[1:]
 		}
 	}
-	return nil
 }
 
 // frames decodes the rows of a frame stream; a row without one (policy mask) is black.
-func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream, imageSize []int) (err error) {
-	defer guard.Into(&err)
+func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream, imageSize []int) {
 	cfg := loader.Config{Windows: loader.Windows{Keys: []string{st.Key}}, Order: loader.Order{Episodes: []int{episode}}, Frames: loader.Frames{ImageSize: imageSize}}
 	if f != nil {
 		cfg.DepthUnit = loader.DepthUnit(s.depthOf(f))
@@ -238,5 +224,4 @@ func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feat
 		}
 	}
 	ans.batch(b)
-	return nil
 }

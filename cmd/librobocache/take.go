@@ -14,6 +14,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -101,15 +102,9 @@ func lendBatch(b *loader.Batch, text []byte, raw bool) (t C.robocache_taken, err
 
 //export robocache_loader_take
 func robocache_loader_take(handle, epoch C.int64_t, timeoutMS C.int32_t, taken *C.robocache_taken, out **C.char) (status C.int32_t) {
-	defer func() {
-		if r := recover(); r != nil {
-			status = fail(out, panicked(r))
-		}
-	}()
-	l, err := held[*loaderHandle](int64(handle))
-	if err == nil {
-		err = l.take(int64(epoch), int(timeoutMS), taken)
-	}
+	err := border(func() {
+		guard.Check(guard.Must(held[*loaderHandle](int64(handle))).take(int64(epoch), int(timeoutMS), taken))
+	})
 	switch {
 	case err == nil:
 		return statusDone
