@@ -3,6 +3,7 @@ package ros2
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -111,10 +112,7 @@ func (b *blocks64) layout(key string) ([]Field, []string) {
 
 // run finds the numbers.
 func (b *blocks64) run(msg []byte) (data []byte, err error) {
-	c, err := open(msg)
-	if err != nil {
-		return nil, err
-	}
+	c := open(msg)
 	if b.header {
 		c.header()
 	}
@@ -177,11 +175,9 @@ func (b *blocks64) row(msg []byte, _ int, fields []int, to rows) error {
 
 func (b *blocks64) findings() []robocache.Finding {
 	var out []robocache.Finding
-	for k, p := range b.parts {
-		if b.missing[k] > 0 {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "imu-not-given", Where: robocache.Where{"field": p.suffix[1:]}, Count: b.missing[k],
-				Message: "the sender marks the part as not given (covariance -1): its rows are masked"})
-		}
+	for k, n := range b.missing {
+		out = append(out, counted(n, robocache.Finding{Severity: robocache.SeverityInfo, Code: "imu-not-given", Where: robocache.Where{"field": strings.TrimPrefix(b.parts[k].suffix, ".")},
+			Message: "the sender marks the part as not given (covariance -1): its rows are masked"})...)
 	}
 	return out
 }

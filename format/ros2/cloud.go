@@ -52,10 +52,7 @@ const (
 )
 
 func parseCloud(msg []byte, m *cloudMessage) error {
-	c, err := open(msg)
-	if err != nil {
-		return err
-	}
+	c := open(msg)
 	c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
 	start := (c.off + 3) &^ 3
@@ -73,10 +70,7 @@ func parseCloud(msg []byte, m *cloudMessage) error {
 	m.big = c.u8() != 0
 	m.point, m.row = int(c.u32()), int(c.u32())
 	m.data = c.take(1, c.count(1))
-	if c.short {
-		return c.end("data")
-	}
-	return nil
+	return c.end("data")
 }
 
 func cloudError(field, want, got string) error {
@@ -366,8 +360,5 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 }
 
 func (d *cloud) findings() []robocache.Finding {
-	if d.dropped == 0 {
-		return nil
-	}
-	return []robocache.Finding{{Severity: robocache.SeverityInfo, Code: "points-not-finite", Count: d.dropped, Message: "points without finite coordinates are left out"}}
+	return counted(d.dropped, robocache.Finding{Severity: robocache.SeverityInfo, Code: "points-not-finite", Message: "points without finite coordinates are left out"})
 }

@@ -30,10 +30,7 @@ type compressedMessage struct {
 }
 
 func (d *compressed) parse(msg []byte, m *compressedMessage) error {
-	c, err := open(msg)
-	if err != nil {
-		return err
-	}
+	c := open(msg)
 	c.header() // of foxglove's type the same members, under other names
 	if d.onlyType == foxgloveVideo {
 		m.data = c.take(1, c.count(1))

@@ -17,14 +17,13 @@ type cursor struct {
 	big   bool
 	wide  int // the largest alignment: 8, of XCDR2 4
 	short bool
+	err   error // of the encapsulation header
 }
 
-var errShort = &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Msg: "the message ends inside a value"}
-
-// open looks at the encapsulation header.
-func open(msg []byte) (cursor, error) {
+// open looks at the encapsulation header. What is wrong with it, end says.
+func open(msg []byte) cursor {
 	if len(msg) < 4 {
-		return cursor{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Want: "an encapsulation header of 4 bytes", Got: strconv.Itoa(len(msg)) + " bytes"}
+		return cursor{wide: 8, short: true, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Want: "an encapsulation header of 4 bytes", Got: strconv.Itoa(len(msg)) + " bytes"}}
 	}
 	c := cursor{b: msg[4:], wide: 8}
 	switch id := binary.BigEndian.Uint16(msg); id {
@@ -36,12 +35,13 @@ func open(msg []byte) (cursor, error) {
 	case 0x0007, 0x0011:
 		c.wide = 4
 	default:
-		return c, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Msg: "representation 0x" + strconv.FormatUint(uint64(id), 16) + " is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are"}
+		return cursor{wide: 8, short: true, err: &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr",
+			Msg: "representation 0x" + strconv.FormatUint(uint64(id), 16) + " is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are"}}
 	}
 	if c.big {
 		c.b = bytes.Clone(c.b)
 	}
-	return c, nil
+	return c
 }
 
 func (c *cursor) left() int { return len(c.b) - c.off }
@@ -129,12 +129,10 @@ func (c *cursor) elements(n, size int) []byte {
 
 // end says whether all went well.
 func (c *cursor) end(path string) error {
-	if c.short {
-		e := *errShort
-		e.Where = robocache.Where{"field": path, "bytes": len(c.b) + 4}
-		return &e
+	if c.short && c.err == nil {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": path, "bytes": len(c.b) + 4}, Msg: "the message ends inside a value"}
 	}
-	return nil
+	return c.err
 }
 
 // swap turns the bytes of every element around.

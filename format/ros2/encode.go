@@ -1,7 +1,9 @@
 package ros2
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -33,14 +35,12 @@ func EncodeString(dst []byte, text string) []byte {
 
 // EncodeImage is sensor_msgs/msg/Image of packed or strided rows: rgb8, bgr8, mono8, rgba8, bgra8, 16UC1 or 32FC1 by the image.
 func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
-	name, pixel, err := encodingOf(p)
+	encoding, err := encodingOf(p)
 	if err != nil {
 		return dst, err
 	}
-	row, step := p.Width*pixel, p.Stride
-	if step == 0 {
-		step = row
-	}
+	row := p.Width * p.Channels * p.DType.Size()
+	step := cmp.Or(p.Stride, row)
 	if p.Height < 0 || p.Width < 0 || step < row || p.Height > 0 && len(p.Pix) < (p.Height-1)*step+row {
 		return dst, misuse("the image has fewer bytes than its size says")
 	}
@@ -48,7 +48,7 @@ func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 	w.header(h)
 	w.u32(uint32(p.Height))
 	w.u32(uint32(p.Width))
-	w.str(name)
+	w.str(encoding.name)
 	w.u8(0)
 	w.u32(uint32(row))
 	w.u32(uint32(row * p.Height))
@@ -96,9 +96,7 @@ func EncodePointCloud2(dst []byte, h Header, fields []PointField, step int, data
 	for _, f := range fields {
 		end = max(end, f.Offset+f.DType.Size()*max(f.Count, 1))
 	}
-	if step == 0 {
-		step = end
-	}
+	step = cmp.Or(step, end)
 	if step < end || step == 0 || len(data)%step != 0 {
 		return dst, misuse("a cloud's bytes are no whole number of points of " + strconv.Itoa(step) + " bytes, or its fields are wider")
 	}
@@ -108,13 +106,8 @@ func EncodePointCloud2(dst []byte, h Header, fields []PointField, step int, data
 	w.u32(uint32(len(data) / step))
 	w.u32(uint32(len(fields)))
 	for _, f := range fields {
-		number := 0
-		for k, d := range pointTypes {
-			if k > 0 && d == f.DType {
-				number = k
-			}
-		}
-		if number == 0 {
+		number := slices.Index(pointTypes[:], f.DType)
+		if number <= 0 {
 			return dst, &robocache.Error{Class: robocache.ErrUnsupported, Op: "encode", Msg: "PointField has no datatype for " + f.DType.String(), Where: robocache.Where{"field": f.Name}}
 		}
 		w.str(f.Name)
@@ -219,27 +212,6 @@ func (w *writer) header(h Header) {
 
 func misuse(msg string) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "encode", Msg: msg}
-}
-
-// encodingOf names the encoding of an image and its bytes a pixel.
-func encodingOf(p *robocache.Raw) (name string, pixel int, err error) {
-	switch {
-	case p.DType == robocache.Uint8 && p.Channels == 1:
-		return "mono8", 1, nil
-	case p.DType == robocache.Uint8 && p.Channels == 3 && p.BGR:
-		return "bgr8", 3, nil
-	case p.DType == robocache.Uint8 && p.Channels == 3:
-		return "rgb8", 3, nil
-	case p.DType == robocache.Uint8 && p.Channels == 4 && p.BGR:
-		return "bgra8", 4, nil
-	case p.DType == robocache.Uint8 && p.Channels == 4:
-		return "rgba8", 4, nil
-	case p.DType == robocache.Uint16 && p.Channels == 1:
-		return "16UC1", 2, nil
-	case p.DType == robocache.Float32 && p.Channels == 1:
-		return "32FC1", 4, nil
-	}
-	return "", 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "encode", Msg: "no image encoding for " + p.DType.String() + " images of " + strconv.Itoa(p.Channels) + " channels"}
 }
 
 // sniff names what the first bytes of a compressed image are; "" for none that is known.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // noMembers is the row of a type that holds nothing beside its timestamp (std_msgs/Empty): the message is the event.
@@ -33,11 +34,9 @@ const (
 	varying = -2
 )
 
-func newGeneric(s *Schema) (*generic, error) {
-	t, err := compile(s.root)
-	if err != nil {
-		return nil, err
-	}
+func newGeneric(s *Schema) (_ *generic, err error) {
+	defer guard.Malformed("schema", &err)
+	t := compile(s.root)
 	if p := wide(t.nodes); p != "" {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Where: robocache.Where{"field": p}, Msg: "wide strings (wstring) are not read"}
 	}
@@ -109,7 +108,7 @@ func (g *generic) scan(msg []byte, row rowFunc) error {
 
 // watch compares what follows the header with that of the first message.
 func (g *generic) watch(msg []byte) {
-	c, _ := open(msg)
+	c := open(msg)
 	if g.tree.header {
 		c.header()
 	}
@@ -125,21 +124,15 @@ func (g *generic) watch(msg []byte) {
 }
 
 func (g *generic) findings() []robocache.Finding {
-	if g.change == 0 {
-		return nil
-	}
-	return []robocache.Finding{{Severity: robocache.SeverityWarning, Code: "camera-info-changed", Where: robocache.Where{"index": g.at}, Count: g.change,
-		Message: "the camera's calibration is not that of the first message", Hint: "split the recording where the camera was changed"}}
+	return counted(g.change, robocache.Finding{Severity: robocache.SeverityWarning, Code: "camera-info-changed", Where: robocache.Where{"index": g.at},
+		Message: "the camera's calibration is not that of the first message", Hint: "split the recording where the camera was changed"})
 }
 
 func (g *generic) timestampOf(msg []byte) (int64, bool, error) {
 	if !g.tree.header && !g.tree.timestamp {
 		return 0, false, nil
 	}
-	c, err := open(msg)
-	if err != nil {
-		return 0, false, err
-	}
+	c := open(msg)
 	timestamp := c.timestamp()
 	return timestamp, !c.short, c.end("stamp")
 }
@@ -207,10 +200,7 @@ func (g *generic) fits(msgs [][]byte) bool {
 		most++ // the byte that a structure without members has on the wire
 	}
 	for _, m := range msgs {
-		c, err := open(m)
-		if err != nil {
-			return false
-		}
+		c := open(m)
 		s.last = len(s.slot)
 		s.walk(g.tree.nodes, &c, true)
 		if c.short || c.left() > most {

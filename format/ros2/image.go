@@ -1,6 +1,7 @@
 package ros2
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -8,6 +9,7 @@ import (
 
 // pixels says how an encoding of sensor_msgs/Image lies in memory, and what it is given as.
 type pixels struct {
+	name     string
 	dtype    robocache.DType
 	channels int // as stored
 	bgr      bool
@@ -16,16 +18,27 @@ type pixels struct {
 	depth    bool
 }
 
-// pixelsOf knows the encodings that are read. 8UC3 and 8UC4 say nothing of their colours: they are given as stored (see
-// StreamMapping.ChannelOrder).
-var pixelsOf = map[string]pixels{
-	"rgb8": {dtype: robocache.Uint8, channels: 3}, "bgr8": {dtype: robocache.Uint8, channels: 3, bgr: true},
-	"rgba8": {dtype: robocache.Uint8, channels: 4, drop: true}, "bgra8": {dtype: robocache.Uint8, channels: 4, bgr: true, drop: true},
-	"mono8": {dtype: robocache.Uint8, channels: 1}, "8UC1": {dtype: robocache.Uint8, channels: 1},
-	"8UC3": {dtype: robocache.Uint8, channels: 3}, "8UC4": {dtype: robocache.Uint8, channels: 4, drop: true},
-	"mono16": {dtype: robocache.Uint16, channels: 1}, "16UC1": {dtype: robocache.Uint16, channels: 1, depth: true}, "32FC1": {dtype: robocache.Float32, channels: 1, depth: true},
-	"yuv422": {dtype: robocache.Uint8, channels: 2, yuv: "uyvy"}, "uyvy": {dtype: robocache.Uint8, channels: 2, yuv: "uyvy"},
-	"yuv422_yuy2": {dtype: robocache.Uint8, channels: 2, yuv: "yuyv"}, "yuyv": {dtype: robocache.Uint8, channels: 2, yuv: "yuyv"},
+// encodings are those that are read; images are written by the first that holds them. 8UC3 and 8UC4 say nothing of their colours: they are given as
+// stored (see StreamMapping.ChannelOrder).
+var encodings = []pixels{
+	{name: "rgb8", dtype: robocache.Uint8, channels: 3}, {name: "bgr8", dtype: robocache.Uint8, channels: 3, bgr: true},
+	{name: "rgba8", dtype: robocache.Uint8, channels: 4, drop: true}, {name: "bgra8", dtype: robocache.Uint8, channels: 4, bgr: true, drop: true},
+	{name: "mono8", dtype: robocache.Uint8, channels: 1}, {name: "8UC1", dtype: robocache.Uint8, channels: 1},
+	{name: "8UC3", dtype: robocache.Uint8, channels: 3}, {name: "8UC4", dtype: robocache.Uint8, channels: 4, drop: true},
+	{name: "16UC1", dtype: robocache.Uint16, channels: 1, depth: true}, {name: "mono16", dtype: robocache.Uint16, channels: 1}, {name: "32FC1", dtype: robocache.Float32, channels: 1, depth: true},
+	{name: "yuv422", dtype: robocache.Uint8, channels: 2, yuv: "uyvy"}, {name: "uyvy", dtype: robocache.Uint8, channels: 2, yuv: "uyvy"},
+	{name: "yuv422_yuy2", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"}, {name: "yuyv", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"},
+}
+
+// encodingOf is the encoding of an image.
+func encodingOf(r *robocache.Raw) (*pixels, error) {
+	i := slices.IndexFunc(encodings, func(p pixels) bool {
+		return p.dtype == r.DType && p.channels == r.Channels && p.yuv == "" && p.bgr == (r.BGR && r.Channels > 1)
+	})
+	if i < 0 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "encode", Msg: "no image encoding for " + r.DType.String() + " images of " + strconv.Itoa(r.Channels) + " channels"}
+	}
+	return &encodings[i], nil
 }
 
 func (p *pixels) given() int {
@@ -42,7 +55,6 @@ type rawImages struct {
 	onlyType
 	seen          bool
 	pix           pixels
-	encoding      string
 	height, width int
 	changed       int64
 }
@@ -57,10 +69,7 @@ type imageMessage struct {
 }
 
 func parseImage(msg []byte, m *imageMessage) error {
-	c, err := open(msg)
-	if err != nil {
-		return err
-	}
+	c := open(msg)
 	c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
 	m.encoding = c.str()
@@ -71,12 +80,12 @@ func parseImage(msg []byte, m *imageMessage) error {
 }
 
 // check finds the encoding and compares the sizes with the bytes.
-func (m *imageMessage) check() (pixels, error) {
-	p, ok := pixelsOf[string(m.encoding)]
-	if !ok {
+func (m *imageMessage) check() (p pixels, err error) {
+	i := slices.IndexFunc(encodings, func(p pixels) bool { return p.name == string(m.encoding) })
+	if i < 0 {
 		return p, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Msg: "image encoding " + strconv.Quote(clip(string(m.encoding))) + " is not read", Where: robocache.Where{"field": "encoding"}}
 	}
-	if uint64(m.height)*uint64(m.width) > maxPixels { // both are 32-bit: the product fits
+	if p = encodings[i]; uint64(m.height)*uint64(m.width) > maxPixels { // both are 32-bit: the product fits
 		return p, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "an image of " + strconv.Itoa(m.width) + " × " + strconv.Itoa(m.height), Where: robocache.Where{"field": "width"}}
 	}
 	row := m.width * p.channels * p.dtype.Size()
@@ -96,7 +105,7 @@ func (d *rawImages) scan(msg []byte, row rowFunc) error {
 		return err
 	}
 	if d.seen {
-		if row != nil && (m.height != d.height || m.width != d.width || string(m.encoding) != d.encoding) {
+		if row != nil && (m.height != d.height || m.width != d.width || string(m.encoding) != d.pix.name) {
 			d.changed++
 		}
 		return nil
@@ -105,7 +114,7 @@ func (d *rawImages) scan(msg []byte, row rowFunc) error {
 	if err != nil {
 		return err
 	}
-	d.seen, d.pix, d.encoding, d.height, d.width = true, p, string(m.encoding), m.height, m.width
+	d.seen, d.pix, d.height, d.width = true, p, m.height, m.width
 	return nil
 }
 
@@ -196,8 +205,5 @@ func rgbOfYUV(m *imageMessage, order string) []byte {
 func clamp(v int) byte { return byte(max(0, min(255, v))) }
 
 func (d *rawImages) findings() []robocache.Finding {
-	if d.changed == 0 {
-		return nil
-	}
-	return []robocache.Finding{{Severity: robocache.SeverityWarning, Code: "image-changed", Count: d.changed, Message: "images differ in size or encoding from the first one"}}
+	return counted(d.changed, robocache.Finding{Severity: robocache.SeverityWarning, Code: "image-changed", Message: "images differ in size or encoding from the first one"})
 }

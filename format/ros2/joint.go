@@ -14,17 +14,17 @@ type joints struct {
 	onlyType
 	groups  []*jointGroup
 	fields  []jointField
-	partial [][3]int64 // by group: messages that lack a joint's value
-	moved   int64      // messages whose joints come in another order, or are others
-	strange int64      // joints that the first message does not have
+	moved   int64 // messages whose joints come in another order, or are others
+	strange int64 // joints that the first message does not have
 }
 
 type jointGroup struct {
 	block   []byte // the sequence of names as the first message has it, from its count on: most messages have the same
 	names   []string
 	columns map[string]int
-	bare    int     // values of a message without names; such a group has no columns by name
-	has     [3]bool // position, velocity, effort
+	width   int      // columns; of messages without names as many as the first one has values
+	has     [3]bool  // position, velocity, effort
+	partial [3]int64 // messages that lack a joint's value
 }
 
 type jointField struct{ group, what int }
@@ -44,10 +44,7 @@ type jointMessage struct {
 }
 
 func (j *joints) parse(msg []byte, m *jointMessage) error {
-	c, err := open(msg)
-	if err != nil {
-		return err
-	}
+	c := open(msg)
 	m.timestamp, _ = c.header()
 	start := (c.off + 3) &^ 3
 	big := c.big
@@ -147,7 +144,7 @@ func (j *joints) scan(msg []byte, row rowFunc) error {
 	var columns [3]bool
 	if m.same {
 		for k := range columns {
-			columns[k] = len(m.data[k]) == 8*g.width(&m)
+			columns[k] = len(m.data[k]) == 8*g.width
 		}
 	} else {
 		columns = j.whole(g, &m)
@@ -157,18 +154,10 @@ func (j *joints) scan(msg []byte, row rowFunc) error {
 	}
 	for k, ok := range columns {
 		if !ok && row != nil {
-			j.partial[group][k]++
+			g.partial[k]++
 		}
 	}
 	return nil
-}
-
-// width is the number of columns; of messages without names that of the first one's values.
-func (g *jointGroup) width(m *jointMessage) int {
-	if len(g.names) > 0 || m == nil {
-		return len(g.names)
-	}
-	return g.bare
 }
 
 // whole says of which parts the message has a value for every column, and counts the joints that the group does not have.
@@ -210,11 +199,10 @@ func (j *joints) add(m *jointMessage) int {
 	if g.block == nil {
 		g.block = []byte{0xff, 0xff, 0xff, 0xff, 0xff} // matches no message: a count of names that none has
 	}
-	if m.names == 0 {
-		g.bare = len(m.data[0]) / 8
+	if g.width = len(g.names); m.names == 0 {
+		g.width = len(m.data[0]) / 8
 	}
 	j.groups = append(j.groups, g)
-	j.partial = append(j.partial, [3]int64{})
 	return len(j.groups) - 1
 }
 
@@ -229,16 +217,9 @@ func (j *joints) layout(key string) ([]Field, []string) {
 	for _, f := range j.fields {
 		g := j.groups[f.group]
 		out = append(out, Field{Suffix: prefix[f.group] + "." + jointParts[f.what], Clock: f.group, Partial: true, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float64,
-			Shape: []int{j.columnsOf(g)}, Names: namesOf(g.names), Masked: j.partial[f.group][f.what] > 0}})
+			Shape: []int{g.width}, Names: namesOf(g.names), Masked: g.partial[f.what] > 0}})
 	}
 	return out, clocks
-}
-
-func (j *joints) columnsOf(g *jointGroup) int {
-	if len(g.names) == 0 {
-		return g.bare
-	}
-	return len(g.names)
 }
 
 // put writes one part of a message by columns.
@@ -281,27 +262,20 @@ func (j *joints) row(msg []byte, _ int, fields []int, to rows) error {
 	if err := j.parse(msg, &m); err != nil {
 		return err
 	}
-	for i, f := range fields {
-		to.mark(i, j.put(&m, j.fields[f], to.at(i, 8*j.columnsOf(j.groups[j.fields[f].group]))))
+	for i, k := range fields {
+		f := j.fields[k]
+		to.mark(i, j.put(&m, f, to.at(i, 8*j.groups[f.group].width)))
 	}
 	return nil
 }
 
 func (j *joints) findings() []robocache.Finding {
-	var out []robocache.Finding
-	if j.moved > 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "joint-names-changed", Count: j.moved,
-			Message: "messages name other joints than the first one, or in another order: columns go by name"})
-	}
-	if j.strange > 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "joint-unknown", Count: j.strange,
-			Message: "messages hold joints that the first one does not have: they are left out"})
-	}
-	for k := range j.groups {
-		for p, n := range j.partial[k] {
-			if n > 0 && j.groups[k].has[p] {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "joint-missing", Where: robocache.Where{"field": jointParts[p]}, Count: n,
-					Message: "messages lack the value of a joint: their rows are masked"})
+	out := append(counted(j.moved, robocache.Finding{Severity: robocache.SeverityInfo, Code: "joint-names-changed", Message: "messages name other joints than the first one, or in another order: columns go by name"}),
+		counted(j.strange, robocache.Finding{Severity: robocache.SeverityWarning, Code: "joint-unknown", Message: "messages hold joints that the first one does not have: they are left out"})...)
+	for _, g := range j.groups {
+		for p, n := range g.partial {
+			if g.has[p] {
+				out = append(out, counted(n, robocache.Finding{Severity: robocache.SeverityWarning, Code: "joint-missing", Where: robocache.Where{"field": jointParts[p]}, Message: "messages lack the value of a joint: their rows are masked"})...)
 			}
 		}
 	}

@@ -15,10 +15,7 @@ var knownText string
 
 // knownTexts gives the types' own texts by short name.
 var knownTexts = sync.OnceValue(func() map[string]string {
-	names, texts, err := blocks("", knownText, "MSG:")
-	if err != nil {
-		panic(err)
-	}
+	names, texts := blocks("", knownText, "MSG:")
 	out := make(map[string]string, len(names))
 	for k, n := range names {
 		if n != "" {
@@ -40,14 +37,8 @@ func KnownSchema(name string) (*Schema, bool) {
 	if !ok {
 		return nil, false
 	}
-	root, err := parseMembers(short, text)
-	if err != nil {
-		return nil, false
-	}
-	s, err := finish(short, root, map[string]*message{short: root})
-	if err != nil {
-		return nil, false
-	}
+	root := parseMembers(short, text)
+	s := finish(short, root, map[string]*message{short: root})
 	knownSchemas.Store(short, s)
 	return s, true
 }

@@ -43,10 +43,7 @@ const maxDims = 32
 
 // parse gives the elements, and where shape is wanted the dimensions.
 func (a *multiArray) parse(msg []byte, shape *[]int) (data []byte, err error) {
-	c, err := open(msg)
-	if err != nil {
-		return nil, err
-	}
+	c := open(msg)
 	dims := c.count(12)
 	var sizes [maxDims]int
 	for k := range dims {

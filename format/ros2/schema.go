@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Limits of a schema. Real ones have a few hundred members.
@@ -58,51 +59,33 @@ type member struct {
 }
 
 // ParseSchema reads a schema's text; encoding is "ros2msg" or "ros2idl". Missing, recursive and too deeply nested types are refused.
-func ParseSchema(encoding, name, text string) (*Schema, error) {
-	s, err := parseSchema(encoding, name, text)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"schema": name})
-	}
-	return s, nil
-}
-
-func parseSchema(encoding, name, text string) (*Schema, error) {
+func ParseSchema(encoding, name, text string) (_ *Schema, err error) {
+	defer guard.Malformed("schema", &err)
+	defer guard.In("schema", name)
 	if len(text) > maxSchemaText {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Want: "at most " + strconv.Itoa(maxSchemaText) + " bytes of text", Got: strconv.Itoa(len(text))}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Want: "at most " + strconv.Itoa(maxSchemaText) + " bytes of text", Got: strconv.Itoa(len(text))})
 	}
 	var types map[string]*message
-	var err error
 	switch encoding {
 	case "ros2msg":
-		types, err = parseMsg(name, text)
+		types = parseMsg(name, text)
 	case "ros2idl":
-		types, err = parseIDL(text)
+		types = parseIDL(text)
 	default:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "schema encoding " + strconv.Quote(encoding) + " is not read", Hint: "ros2msg and ros2idl are"}
-	}
-	if err != nil {
-		return nil, err
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "schema encoding " + strconv.Quote(encoding) + " is not read", Hint: "ros2msg and ros2idl are"})
 	}
 	root := types[shortKey(name)]
 	if root == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "the text does not define " + name}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "the text does not define " + name})
 	}
-	return finish(name, root, types)
+	return finish(name, root, types), nil
 }
 
 // finish resolves all types below root.
-func finish(name string, root *message, types map[string]*message) (*Schema, error) {
+func finish(name string, root *message, types map[string]*message) *Schema {
 	r := resolver{types: types}
-	if err := r.resolve(root); err != nil {
-		return nil, err
-	}
-	s := &Schema{Name: longName(name), root: root}
-	t, err := compile(root)
-	if err != nil {
-		return nil, err
-	}
-	s.sign = t.signature()
-	return s, nil
+	r.resolve(root)
+	return &Schema{Name: longName(name), root: root, sign: compile(root).signature()}
 }
 
 // shortKey is "pkg/Type" of "pkg/Type" and of "pkg/msg/Type".
@@ -126,11 +109,7 @@ func longName(name string) string {
 }
 
 func packageOf(name string) string {
-	p, _, ok := strings.Cut(name, "/")
-	if !ok {
-		return ""
-	}
-	return p
+	return name[:max(0, strings.IndexByte(name, '/'))]
 }
 
 // resolver links members to their types.
@@ -139,12 +118,12 @@ type resolver struct {
 	short map[string]*message // by the bare name, where it is unique; nil value: ambiguous
 }
 
-func (r *resolver) resolve(m *message) error {
+func (r *resolver) resolve(m *message) {
 	switch m.state {
 	case 1:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "type " + m.name + " contains itself"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "type " + m.name + " contains itself"})
 	case 2:
-		return nil
+		return
 	}
 	m.state = 1
 	m.depth = 1
@@ -154,17 +133,14 @@ func (r *resolver) resolve(m *message) error {
 			continue
 		}
 		if f.msg = r.find(m.pkg, f.ref); f.msg == nil {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "type " + f.ref + " is not defined", Where: robocache.Where{"field": m.name + "." + f.name}}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "type " + f.ref + " is not defined", Where: robocache.Where{"field": m.name + "." + f.name}})
 		}
-		if err := r.resolve(f.msg); err != nil {
-			return err
-		}
+		r.resolve(f.msg)
 		if m.depth = max(m.depth, f.msg.depth+1); m.depth > maxDepth {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "types are nested deeper than " + strconv.Itoa(maxDepth)}
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "types are nested deeper than " + strconv.Itoa(maxDepth)})
 		}
 	}
 	m.state = 2
-	return nil
 }
 
 // find looks a name up: as it is, in the same package, by its bare name where that is unique, and among the known types.
@@ -199,14 +175,8 @@ func (r *resolver) find(pkg, ref string) *message {
 
 // known takes a type that the text leaves out from the embedded texts. It is parsed anew: resolving writes to it.
 func (r *resolver) known(short string) *message {
-	text, ok := knownTexts()[short]
-	if !ok {
-		return nil
+	if text, ok := knownTexts()[short]; ok {
+		r.types[short] = parseMembers(short, text)
 	}
-	m, err := parseMembers(short, text)
-	if err != nil {
-		return nil
-	}
-	r.types[short] = m
-	return m
+	return r.types[short]
 }

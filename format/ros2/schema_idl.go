@@ -6,6 +6,7 @@ import (
 	"text/scanner"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // idlPrimitives are the types of OMG IDL that rosidl writes, in the order of their words.
@@ -18,24 +19,21 @@ var idlPrimitives = map[string]robocache.DType{
 }
 
 // parseIDL reads a ros2idl text: blocks "IDL: pkg/msg/Type", each a module with one structure and perhaps typedefs and constants.
-func parseIDL(text string) (map[string]*message, error) {
-	names, texts, err := blocks("", text, "IDL:")
-	if err != nil {
-		return nil, err
-	}
+func parseIDL(text string) map[string]*message {
+	names, texts := blocks("", text, "IDL:")
 	types := map[string]*message{}
 	members := 0
 	for k, t := range texts {
 		p := &idlParser{types: types, typedefs: map[string]member{}, constants: map[string]int{}}
 		p.read(t)
 		if p.file(); p.err != nil {
-			return nil, robocache.At(p.err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line})
+			guard.Fail(robocache.At(p.err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line}))
 		}
 		if members += p.members; members > maxMembers {
-			return nil, tooManyMembers()
+			guard.Fail(tooManyMembers())
 		}
 	}
-	return types, nil
+	return types
 }
 
 // idlParser reads one text. Once err is set there are no more tokens.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // primitives of .msg texts. char is uint8 since Foxy, byte is an octet.
@@ -26,7 +27,7 @@ func separator(line string) bool {
 }
 
 // blocks cuts a text at its separators. Each block after the first begins with a line "MSG: name" (or "IDL: name").
-func blocks(name, text, tag string) (names, texts []string, err error) {
+func blocks(name, text, tag string) (names, texts []string) {
 	var at int
 	start := 0
 	cut := func(end int) {
@@ -38,7 +39,7 @@ func blocks(name, text, tag string) (names, texts []string, err error) {
 			head, after := lineAt(text, next)
 			head = strings.TrimSpace(head)
 			if !strings.HasPrefix(head, tag) {
-				return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Want: "a line " + tag + " type after the separator", Got: strconv.Quote(clip(head))}
+				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Want: "a line " + tag + " type after the separator", Got: strconv.Quote(clip(head))})
 			}
 			if strings.TrimSpace(text[start:at]) != "" || len(names) > 0 || tag == "MSG:" {
 				cut(at)
@@ -49,7 +50,7 @@ func blocks(name, text, tag string) (names, texts []string, err error) {
 		at = next
 	}
 	cut(len(text))
-	return names, texts, nil
+	return names, texts
 }
 
 func lineAt(text string, at int) (line string, next int) {
@@ -60,29 +61,21 @@ func lineAt(text string, at int) (line string, next int) {
 }
 
 // parseMsg reads a ros2msg text: the type's own .msg text, then those of the types that it needs.
-func parseMsg(name, text string) (map[string]*message, error) {
-	names, texts, err := blocks(name, text, "MSG:")
-	if err != nil {
-		return nil, err
-	}
+func parseMsg(name, text string) map[string]*message {
+	names, texts := blocks(name, text, "MSG:")
 	types := make(map[string]*message, len(names))
 	members := 0
-	if texts[0], err = serviceEvent(name, texts[0], types); err != nil {
-		return nil, err
-	}
+	texts[0] = serviceEvent(name, texts[0], types)
 	for k, n := range names {
-		m, err := parseMembers(n, texts[k])
-		if err != nil {
-			return nil, err
-		}
+		m := parseMembers(n, texts[k])
 		if members += len(m.members); members > maxMembers {
-			return nil, tooManyMembers()
+			guard.Fail(tooManyMembers())
 		}
 		if _, twice := types[shortKey(n)]; !twice {
 			types[shortKey(n)] = m
 		}
 	}
-	return types, nil
+	return types
 }
 
 func tooManyMembers() error {
@@ -91,10 +84,10 @@ func tooManyMembers() error {
 
 // serviceEvent: recorders store the .srv text as the schema of a service's events. Its two halves become types of their own, and what is
 // given back is the text of the event that rosidl makes of them.
-func serviceEvent(name, text string, types map[string]*message) (string, error) {
+func serviceEvent(name, text string, types map[string]*message) string {
 	base, ok := strings.CutSuffix(name, "_Event")
 	if !ok {
-		return text, nil
+		return text
 	}
 	for at := 0; at < len(text); {
 		line, next := lineAt(text, at)
@@ -103,22 +96,18 @@ func serviceEvent(name, text string, types map[string]*message) (string, error) 
 			continue
 		}
 		for part, half := range map[string]string{base + "_Request": text[:at], base + "_Response": text[next:], "service_msgs/ServiceEventInfo": eventInfo} {
-			m, err := parseMembers(part, half)
-			if err != nil {
-				return "", err
-			}
-			types[shortKey(part)] = m
+			types[shortKey(part)] = parseMembers(part, half)
 		}
-		return "service_msgs/ServiceEventInfo info\n" + base + "_Request[<=1] request\n" + base + "_Response[<=1] response\n", nil
+		return "service_msgs/ServiceEventInfo info\n" + base + "_Request[<=1] request\n" + base + "_Response[<=1] response\n"
 	}
-	return text, nil
+	return text
 }
 
 // eventInfo is service_msgs/ServiceEventInfo.
 const eventInfo = "uint8 event_type\nbuiltin_interfaces/Time stamp\nchar[16] client_gid\nint64 sequence_number\n"
 
 // parseMembers reads one .msg text. Constants and defaults are passed over: they do not stand in messages.
-func parseMembers(name, text string) (*message, error) {
+func parseMembers(name, text string) *message {
 	m := &message{name: name, pkg: packageOf(name)}
 	number := 0
 	for at := 0; at < len(text); {
@@ -131,20 +120,20 @@ func parseMembers(name, text string) (*message, error) {
 		}
 		part := memberLine.FindStringSubmatch(line)
 		if part == nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Where: robocache.Where{"type": name, "line": number}, Want: "a type and a name", Got: strconv.Quote(clip(line))}
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Where: robocache.Where{"type": name, "line": number}, Want: "a type and a name", Got: strconv.Quote(clip(line))})
 		}
 		if part[3] == "=" {
 			continue // a constant
 		}
-		f, err := memberOf(part[1], part[2])
-		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"type": name, "line": number})
+		f, ok := memberOf(part[1], part[2])
+		if !ok {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Where: robocache.Where{"type": name, "line": number}, Msg: "not a type: " + strconv.Quote(clip(part[1]))})
 		}
 		if f.name != filler {
 			m.members = append(m.members, f)
 		}
 	}
-	return m, nil
+	return m
 }
 
 // A member's line: its type, its name, and of a constant "=".
@@ -153,35 +142,31 @@ var memberLine = regexp.MustCompile(`^([^ \t\r]+)[ \t]+([A-Za-z_][A-Za-z0-9_]*)[
 // A type: "float64[9]", "string<=10[<=4]", "geometry_msgs/Point[]".
 var memberType = regexp.MustCompile(`^([A-Za-z0-9_/]+)(?:<=([0-9]+))?(\[(<=)?([0-9]*)\])?$`)
 
-// memberOf reads a type.
-func memberOf(typ, name string) (member, error) {
+// memberOf reads a type; false where it is none.
+func memberOf(typ, name string) (member, bool) {
 	f := member{name: name, array: single}
-	bad := func() (member, error) {
-		return f, &robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "not a type: " + strconv.Quote(clip(typ))}
-	}
 	part := memberType.FindStringSubmatch(typ)
 	if part == nil {
-		return bad()
+		return f, false
 	}
-	elem, bound, size := part[1], part[2], part[5]
-	if bound != "" {
-		if _, err := strconv.ParseUint(bound, 10, 32); err != nil || elem != "string" && elem != "wstring" {
-			return bad()
-		}
+	elem, bound, array, most, size := part[1], part[2], part[3] != "", part[4] != "", part[5]
+	fits := func(digits string, bits int) bool {
+		n, err := strconv.ParseUint(digits, 10, bits)
+		f.array = int(n)
+		return err == nil
 	}
-	switch most := part[4] != ""; {
-	case part[3] == "":
+	ok := bound == "" || fits(bound, 32) && (elem == "string" || elem == "wstring")
+	switch {
+	case array && size != "":
+		ok = ok && fits(size, 32) && (most || f.array < 1<<31)
+	case most:
+		ok = false
+	}
+	switch {
+	case !array:
+		f.array = single
 	case most || size == "":
 		f.array = sequence
-		if _, err := strconv.ParseUint(size, 10, 32); most && err != nil {
-			return bad()
-		}
-	default:
-		n, err := strconv.ParseUint(size, 10, 31)
-		if err != nil {
-			return bad()
-		}
-		f.array = int(n)
 	}
 	switch d, number := primitives[elem]; {
 	case number:
@@ -195,9 +180,9 @@ func memberOf(typ, name string) (member, error) {
 	case typeName(elem):
 		f.base, f.ref = isMessage, elem
 	default:
-		return bad()
+		ok = false
 	}
-	return f, nil
+	return f, ok
 }
 
 // typeName says whether s is made of one to three identifiers with slashes between.

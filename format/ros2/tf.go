@@ -35,10 +35,7 @@ const leastTransform = 72
 
 // each calls fn for the transforms of a message until it says false.
 func (t *transforms) each(msg []byte, fn func(k int, x transform) bool) error {
-	c, err := open(msg)
-	if err != nil {
-		return err
-	}
+	c := open(msg)
 	var x transform
 	for k := range c.count(leastTransform) {
 		x.timestamp, x.parent = c.header()
@@ -122,8 +119,5 @@ func (t *transforms) row(msg []byte, entry int, fields []int, to rows) error {
 }
 
 func (t *transforms) findings() []robocache.Finding {
-	if t.full == 0 {
-		return nil
-	}
-	return []robocache.Finding{{Severity: robocache.SeverityError, Code: "too-many-frames", Count: t.full, Message: "transforms between more than " + strconv.Itoa(maxPairs) + " pairs of frames: the others are left out"}}
+	return counted(t.full, robocache.Finding{Severity: robocache.SeverityError, Code: "too-many-frames", Message: "transforms between more than " + strconv.Itoa(maxPairs) + " pairs of frames: the others are left out"})
 }

@@ -97,6 +97,14 @@ func (n onlyType) text([]byte, int, int) (string, error) { return "", n.noSuch("
 func (n onlyType) several() bool                         { return false }
 func (n onlyType) findings() []robocache.Finding         { return nil }
 
+// counted is a finding of what was met n times; none of what never was.
+func counted(n int64, f robocache.Finding) []robocache.Finding {
+	if f.Count = n; n == 0 {
+		return nil
+	}
+	return []robocache.Finding{f}
+}
+
 // Key is the topic's name as a stream's key: without the leading "/", every other "/" a ".".
 func Key(topic string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(topic, "/"), "/", ".")
@@ -172,9 +180,6 @@ func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 
 // Key is the topic's key; the key of a stream is Key + Field.Suffix.
 func (t *Topic) Key() string { return t.key }
-
-// Type is the message type, "pkg/msg/Type".
-func (t *Topic) Type() string { return t.schema.Name }
 
 // Fields lists the streams; their order does not change, Scan may add some at the end.
 func (t *Topic) Fields() []Field {

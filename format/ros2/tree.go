@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // leaf is one place of a type that holds numbers or texts.
@@ -44,15 +45,11 @@ type compiler struct {
 }
 
 // compile expands a resolved type.
-func compile(root *message) (*tree, error) {
+func compile(root *message) *tree {
 	c := &compiler{}
 	t := &tree{}
-	var err error
-	if t.nodes, t.fixed, err = c.members(root, "", nil, 0); err != nil {
-		return nil, err
-	}
-	if t.fixed > maxFixedBytes {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "a message of type " + root.name + " takes at least " + strconv.FormatInt(t.fixed, 10) + " bytes"}
+	if t.nodes, t.fixed = c.members(root, "", nil, 0); t.fixed > maxFixedBytes {
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "a message of type " + root.name + " takes at least " + strconv.FormatInt(t.fixed, 10) + " bytes"})
 	}
 	t.leaves = c.leaves
 	if len(root.members) > 0 && root.members[0].array == single {
@@ -60,7 +57,7 @@ func compile(root *message) (*tree, error) {
 		t.header = f.base == isMessage && f.name == "header" && isHeader(f.msg)
 		t.timestamp = f.base == isMessage && (f.name == "stamp" || f.name == "timestamp") && isTime(f.msg)
 	}
-	return t, nil
+	return t
 }
 
 func isTime(m *message) bool {
@@ -71,19 +68,17 @@ func isHeader(m *message) bool {
 	return len(m.members) == 2 && m.members[0].base == isMessage && m.members[0].array == single && isTime(m.members[0].msg) && m.members[1].base == isString && m.members[1].array == single
 }
 
-func (c *compiler) leaf(l leaf) (int, error) {
+func (c *compiler) leaf(l leaf) int {
 	if len(c.leaves) >= maxLeaves {
-		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "the type has more than " + strconv.Itoa(maxLeaves) + " members when expanded"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "the type has more than " + strconv.Itoa(maxLeaves) + " members when expanded"})
 	}
 	c.leaves = append(c.leaves, l)
-	return len(c.leaves) - 1, nil
+	return len(c.leaves) - 1
 }
 
-func (c *compiler) members(m *message, prefix string, dims []int, seqs int) ([]node, int64, error) {
-	var out []node
-	var total int64
+func (c *compiler) members(m *message, prefix string, dims []int, seqs int) (out []node, total int64) {
 	if c.nodes++; c.nodes > 2*maxLeaves {
-		return nil, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "the type has more than " + strconv.Itoa(2*maxLeaves) + " parts when expanded"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "the type has more than " + strconv.Itoa(2*maxLeaves) + " parts when expanded"})
 	}
 	for k := range m.members {
 		f := &m.members[k]
@@ -94,34 +89,24 @@ func (c *compiler) members(m *message, prefix string, dims []int, seqs int) ([]n
 			depth++
 			in = nil // lengths of arrays inside a sequence multiply into its own
 			if depth > 1 {
-				var err error
-				if n.lengths, err = c.leaf(leaf{path: n.path + ".length", dtype: robocache.Uint32, seqs: depth - 1}); err != nil {
-					return nil, 0, err
-				}
+				n.lengths = c.leaf(leaf{path: n.path + ".length", dtype: robocache.Uint32, seqs: depth - 1})
 			}
 		case f.array >= 0 && depth == 0:
 			in = append(dims[:len(dims):len(dims)], f.array)
 		}
 		var one int64
-		var err error
 		switch f.base {
 		case isMessage:
-			if n.children, one, err = c.members(f.msg, n.path+".", in, depth); err != nil {
-				return nil, 0, err
-			}
-			if len(f.msg.members) == 0 {
+			if n.children, one = c.members(f.msg, n.path+".", in, depth); len(f.msg.members) == 0 {
 				// An empty structure has one byte on the wire.
 				n.children, one = []node{{array: single, dtype: robocache.Uint8, size: 1, leaf: -1, lengths: -1, least: 1, path: n.path}}, 1
 			}
 		case isNumber:
 			n.dtype, n.size, one = f.dtype, f.dtype.Size(), int64(f.dtype.Size())
-			n.leaf, err = c.leaf(leaf{path: n.path, dtype: f.dtype, dims: in, seqs: depth})
+			n.leaf = c.leaf(leaf{path: n.path, dtype: f.dtype, dims: in, seqs: depth})
 		default:
 			one = 4
-			n.leaf, err = c.leaf(leaf{path: n.path, text: true, dims: in, seqs: depth})
-		}
-		if err != nil {
-			return nil, 0, err
+			n.leaf = c.leaf(leaf{path: n.path, text: true, dims: in, seqs: depth})
 		}
 		n.least = int(min(one, 1<<30)) // × a count stays inside 64 bits
 		if one == 0 && n.array > 0 {
@@ -138,7 +123,7 @@ func (c *compiler) members(m *message, prefix string, dims []int, seqs int) ([]n
 		total = min(total, 1<<40)
 		out = append(out, n)
 	}
-	return out, total, nil
+	return out, total
 }
 
 // wide is the path of the first wide string; "" where there is none.

@@ -105,10 +105,7 @@ func appendNumbers(dst, src []byte, dtype robocache.DType) []byte {
 
 // run decodes one message into the sink.
 func (s *sink) run(t *tree, msg []byte) error {
-	c, err := open(msg)
-	if err != nil {
-		return err
-	}
+	c := open(msg)
 	s.walk(t.nodes, &c, true)
 	return c.end(s.fail)
 }
