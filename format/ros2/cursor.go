@@ -17,7 +17,7 @@ type cursor struct {
 	big   bool
 	wide  int // the largest alignment: 8, of XCDR2 4
 	short bool
-	err   error // of the encapsulation header
+	err   *robocache.Error // of the encapsulation header: then it is short too
 }
 
 // open looks at the encapsulation header. What is wrong with it, end says.
@@ -129,10 +129,13 @@ func (c *cursor) elements(n, size int) []byte {
 
 // end says whether all went well.
 func (c *cursor) end(path string) error {
-	if c.short && c.err == nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": path, "bytes": len(c.b) + 4}, Msg: "the message ends inside a value"}
+	switch {
+	case !c.short:
+		return nil
+	case c.err != nil:
+		return c.err
 	}
-	return c.err
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": path, "bytes": len(c.b) + 4}, Msg: "the message ends inside a value"}
 }
 
 // swap turns the bytes of every element around.
