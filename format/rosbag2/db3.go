@@ -263,24 +263,20 @@ var errNoMore = errors.New("no topic is left")
 func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn func(topic, i int, m *bag.Message) error) (err error) {
 	defer guard.File("rosbag2 read", s.name, &err)
 	left := map[int]bool{} // topics that have not failed
-	ids := map[int64]bool{}
+	var list []string
 	for _, r := range refs {
 		if !left[r.topic] {
 			left[r.topic] = true
 			for _, id := range s.topics[r.topic].ids {
-				ids[id] = true
+				list = append(list, strconv.FormatInt(id, 10))
 			}
 		}
 	}
+	slices.Sort(list)
 	fail := func(r ref, err error) {
 		failed[r.topic] = robocache.At(err, robocache.Where{"file": s.name, "topic": s.list.Infos[r.topic].Name, "index": r.i})
 		delete(left, r.topic)
 	}
-	var list []string
-	for id := range ids {
-		list = append(list, strconv.FormatInt(id, 10))
-	}
-	slices.Sort(list)
 	sql := "SELECT rowid, data FROM messages NOT INDEXED WHERE rowid BETWEEN ? AND ? AND topic_id IN (" + strings.Join(list, ",") + ") ORDER BY rowid"
 	lost := &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the row of a message is not found again"}
 	var m bag.Message

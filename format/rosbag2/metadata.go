@@ -2,6 +2,7 @@ package rosbag2
 
 import (
 	"bytes"
+	"errors"
 	"path"
 	"strconv"
 	"strings"
@@ -21,10 +22,8 @@ const (
 // metadata is what metadata.yaml says.
 type metadata struct {
 	version     int
-	storage     string // sqlite3, mcap
 	files       []string
 	compression string // format: "zstd"
-	mode        string // "FILE", "MESSAGE"
 	messages    int64
 	topics      []metaTopic
 	distro      string
@@ -32,6 +31,28 @@ type metadata struct {
 }
 
 type metaTopic struct{ name, typ, qos string }
+
+// metadataFile is the file itself.
+type metadataFile struct {
+	Info *struct {
+		Version     string   `yaml:"version"`
+		Compression string   `yaml:"compression_format"`
+		Messages    string   `yaml:"message_count"`
+		Distro      string   `yaml:"ros_distro"`
+		Names       []string `yaml:"relative_file_paths"`
+		Files       []struct {
+			Path string `yaml:"path"`
+		} `yaml:"files"`
+		Topics []struct {
+			Metadata struct {
+				Name string    `yaml:"name"`
+				Type string    `yaml:"type"`
+				QoS  yaml.Node `yaml:"offered_qos_profiles"` // YAML within YAML in most versions, a list in later ones
+			} `yaml:"topic_metadata"`
+		} `yaml:"topics_with_message_count"`
+		Custom map[string]string `yaml:"custom_data"`
+	} `yaml:"rosbag2_bagfile_information"`
+}
 
 func badMetadata(msg string, err error) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "metadata", Where: robocache.Where{"file": metadataName}, Msg: msg, Err: err}
@@ -42,28 +63,29 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil // a recorder that was killed while it wrote
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
+	var doc metadataFile
+	var odd *yaml.TypeError // values of other types are none
+	if err := yaml.Unmarshal(text, &doc); err != nil && !errors.As(err, &odd) {
 		return nil, badMetadata("not YAML", err)
 	}
-	root := member(&doc, "rosbag2_bagfile_information")
-	if root == nil {
+	info := doc.Info
+	if info == nil {
 		return nil, nil
 	}
-	m := &metadata{version: int(number(member(root, "version"))), storage: scalar(member(root, "storage_identifier")), compression: scalar(member(root, "compression_format")),
-		mode: strings.ToUpper(scalar(member(root, "compression_mode"))), messages: number(member(root, "message_count")), distro: scalar(member(root, "ros_distro"))}
-	names := items(member(root, "relative_file_paths"))
-	if len(names) == 0 {
-		for _, f := range items(member(root, "files")) {
-			names = append(names, member(f, "path"))
+	m := &metadata{compression: info.Compression, distro: info.Distro, custom: info.Custom}
+	m.version, _ = strconv.Atoi(info.Version)
+	m.messages, _ = strconv.ParseInt(info.Messages, 10, 64)
+	if len(info.Names) == 0 {
+		for _, f := range info.Files {
+			info.Names = append(info.Names, f.Path)
 		}
 	}
-	if len(names) > maxFiles {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "metadata", Msg: strconv.Itoa(len(names)) + " files"}
+	if len(info.Names) > maxFiles {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "metadata", Msg: strconv.Itoa(len(info.Names)) + " files"}
 	}
 	seen := map[string]bool{}
-	for _, n := range names {
-		name, err := inside(scalar(n), folder, m.version)
+	for _, n := range info.Names {
+		name, err := inside(n, folder, m.version)
 		if err != nil {
 			return nil, err
 		}
@@ -72,15 +94,16 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 			m.files = append(m.files, name)
 		}
 	}
-	for _, t := range items(member(root, "topics_with_message_count")) {
-		d := member(t, "topic_metadata")
-		m.topics = append(m.topics, metaTopic{scalar(member(d, "name")), scalar(member(d, "type")), qosText(member(d, "offered_qos_profiles"))})
-	}
-	if c := member(root, "custom_data"); c != nil && c.Kind == yaml.MappingNode {
-		m.custom = map[string]string{}
-		for k := 0; k+1 < len(c.Content); k += 2 {
-			m.custom[scalar(c.Content[k])] = scalar(c.Content[k+1])
+	for _, t := range info.Topics {
+		qos := t.Metadata.QoS.Value
+		var profiles []struct{ Durability string }
+		_ = t.Metadata.QoS.Decode(&profiles) // none where it is a text
+		for _, p := range profiles {
+			if qos == "" && p.Durability != "" {
+				qos = "durability: " + p.Durability
+			}
 		}
+		m.topics = append(m.topics, metaTopic{t.Metadata.Name, t.Metadata.Type, qos})
 	}
 	return m, nil
 }
@@ -105,58 +128,4 @@ func clip(s string) string {
 		return s[:77] + "..."
 	}
 	return s
-}
-
-// member is the value of a key; nil where there is none. Aliases are not followed: no recorder writes them.
-func member(n *yaml.Node, key string) *yaml.Node {
-	if n == nil {
-		return nil
-	}
-	if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
-		n = n.Content[0]
-	}
-	if n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for k := 0; k+1 < len(n.Content); k += 2 {
-		if n.Content[k].Value == key {
-			return n.Content[k+1]
-		}
-	}
-	return nil
-}
-
-func items(n *yaml.Node) []*yaml.Node {
-	if n == nil || n.Kind != yaml.SequenceNode {
-		return nil
-	}
-	return n.Content
-}
-
-func scalar(n *yaml.Node) string {
-	if n == nil || n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		return ""
-	}
-	return n.Value
-}
-
-func number(n *yaml.Node) int64 {
-	v, err := strconv.ParseInt(scalar(n), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return v
-}
-
-// qosText is the quality of service as a text: YAML within YAML in most versions, a list in later ones.
-func qosText(n *yaml.Node) string {
-	if n == nil || n.Kind == yaml.ScalarNode {
-		return scalar(n)
-	}
-	for _, p := range items(n) {
-		if d := member(p, "durability"); d != nil {
-			return "durability: " + scalar(d)
-		}
-	}
-	return ""
 }

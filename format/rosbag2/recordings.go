@@ -1,6 +1,7 @@
 package rosbag2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,9 +206,7 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 			if opt.strict || ctx.Err() != nil || !ofTheFile(err) {
 				return nil, err
 			}
-			if first == nil {
-				first = err
-			}
+			first = cmp.Or(first, err)
 			found = append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-split", Where: robocache.Where{"file": name}, Message: "the file cannot be read, its time is a gap: " + err.Error(), Lost: true})
 			continue
 		}

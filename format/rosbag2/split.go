@@ -63,7 +63,6 @@ func (s *split) topic(ctx context.Context, n int) (*splitTopic, error) {
 		return t, nil
 	}
 	start, index := make([]int, 1, len(s.parts)+1), &bag.Index{}
-	publish := true
 	for p, in := range t.in {
 		if in >= 0 {
 			ix, err := s.parts[p].Index(ctx, in)
@@ -75,36 +74,18 @@ func (s *split) topic(ctx context.Context, n int) (*splitTopic, error) {
 				return t, nil
 			}
 			index.Log = append(index.Log, ix.Log...)
-			publish = publish && (ix.Publish != nil || len(ix.Log) == 0)
 			index.Publish = append(index.Publish, ix.Publish...)
 		}
 		start = append(start, len(index.Log))
 	}
-	if !publish || len(index.Publish) != len(index.Log) {
+	if len(index.Publish) != len(index.Log) { // some part has none
 		index.Publish = nil
 	}
-	if !slices.IsSorted(index.Log) {
-		t.order = make([]int32, len(index.Log))
-		for k := range t.order {
-			t.order[k] = int32(k)
-		}
-		log := index.Log
-		sort.SliceStable(t.order, func(a, b int) bool { return log[t.order[a]] < log[t.order[b]] })
-		index = &bag.Index{Log: ordered(index.Log, t.order), Publish: ordered(index.Publish, t.order)}
+	if t.order = bag.InOrder(index.Log); t.order != nil {
+		index = &bag.Index{Log: bag.Permute(index.Log, t.order), Publish: bag.Permute(index.Publish, t.order)}
 	}
 	t.start, t.index = start, index
 	return t, nil
-}
-
-func ordered(v []int64, order []int32) []int64 {
-	if v == nil {
-		return nil
-	}
-	out := make([]int64, len(v))
-	for k, o := range order {
-		out[k] = v[o]
-	}
-	return out
 }
 
 func (s *split) Topics() []bag.TopicInfo { return s.list.Infos }

@@ -1,9 +1,9 @@
 package bag
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -72,32 +72,33 @@ func abs(v int64) int64 { return max(v, -v) }
 
 // order gives the rows in the order of their timestamps; nil where they are in order. A step back beyond the tolerance is an error.
 func order(at []int64, tolerance int64, clock string) ([]int32, error) {
-	sorted := true
 	high := int64(-1 << 62)
 	for i, t := range at {
-		if t < high {
-			sorted = false
-			if t < high-tolerance {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Where: robocache.Where{"index": i, "clock": clock}, Msg: "the clock steps back",
-					Want: fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), Got: fmt.Sprint(t),
-					Hint: "open with the option clock=log, or episodes_by=steps to begin an episode there, or a larger tolerance"}
-			}
+		if t < high-tolerance {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Where: robocache.Where{"index": i, "clock": clock}, Msg: "the clock steps back",
+				Want: fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), Got: fmt.Sprint(t),
+				Hint: "open with the option clock=log, or episodes_by=steps to begin an episode there, or a larger tolerance"}
 		}
 		high = max(high, t)
 	}
-	if sorted {
-		return nil, nil
+	return InOrder(at), nil
+}
+
+// InOrder gives the places of times in their order, those of one time in their own; nil where they are in order.
+func InOrder(at []int64) []int32 {
+	if slices.IsSorted(at) {
+		return nil
 	}
 	p := make([]int32, len(at))
 	for i := range p {
 		p[i] = int32(i)
 	}
-	sort.SliceStable(p, func(a, b int) bool { return at[p[a]] < at[p[b]] })
-	return p, nil
+	slices.SortStableFunc(p, func(a, b int32) int { return cmp.Compare(at[a], at[b]) })
+	return p
 }
 
-// permute gives v in an order; nil order and nil v stay.
-func permute[T any](v []T, p []int32) []T {
+// Permute gives v in an order; nil order and nil v stay.
+func Permute[T any](v []T, p []int32) []T {
 	if p == nil || v == nil {
 		return v
 	}

@@ -254,7 +254,7 @@ func (d *Dataset) finish(j *job, ep int) *track {
 	if q := d.arrange(&r, j.topic.choice); p == nil {
 		p = q
 	} else {
-		p = permute(p, q)
+		p = Permute(p, q)
 	}
 	if j.cols != nil {
 		j.cols.keep(d, ep, j.number, p)
@@ -269,8 +269,8 @@ func (r *rows) pick(p []int32) {
 		msg[i] = r.message(int(k))
 	}
 	r.msg, r.n = msg, len(p)
-	r.entry = permute(r.entry, p)
-	r.header, r.publish, r.log = permute(r.header, p), permute(r.publish, p), permute(r.log, p)
+	r.entry = Permute(r.entry, p)
+	r.header, r.publish, r.log = Permute(r.header, p), Permute(r.publish, p), Permute(r.log, p)
 }
 
 // loadEntries reads a topic whose messages hold any number of rows, on several clocks.

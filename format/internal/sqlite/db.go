@@ -88,18 +88,17 @@ func (d *DB) Use(ctx context.Context, fn func(c *Conn) error) error {
 	if err != nil {
 		return err
 	}
-	good := false
+	err = errors.New("a panic")
 	defer func() {
-		if good {
+		if err == nil {
 			d.give(c)
-		} else { // also where something panicked
+		} else {
 			_ = c.close()
 		}
 	}()
 	c.src.ctx = ctx
 	c.c.SetInterrupt(ctx)
 	err = fn(c)
-	good = err == nil
 	return err
 }
 
@@ -114,7 +113,7 @@ func (d *DB) take(ctx context.Context) (*Conn, error) {
 	d.mu.Unlock()
 	c := &Conn{src: &source{ctx: ctx, file: d.file, size: d.size, wal: d.wal}, stmts: map[string]*sqlite3.Stmt{}}
 	name := sources.add(c.src)
-	defer sources.remove(name) // its files are open when it has read once
+	defer sources.at.Delete(name) // its files are open when it has read once
 	var err error
 	if c.c, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(ctx, mostHeap), "file:"+name+"?vfs="+vfsName+"&mode=rw"); err != nil {
 		return nil, c.failed(err)
@@ -189,15 +188,14 @@ func (c *Conn) Query(sql string, fn func(r *Row) error, args ...int64) error {
 			return err
 		}
 	}
-	if err := s.Reset(); err != nil {
-		return c.failed(err)
-	}
-	return nil
+	return c.failed(s.Reset())
 }
 
 // failed gives an error its class: what reading the file met, what the caller ended, or what the file holds.
 func (c *Conn) failed(err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case c.src.err != nil:
 		return c.src.err
 	case c.src.ctx.Err() != nil:

@@ -1,11 +1,14 @@
 package sqlite
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -60,33 +63,23 @@ func (s *source) read(p []byte, off int64) error {
 
 // fileSystem knows sources by the names that SQLite opens them by.
 type fileSystem struct {
-	mu   sync.Mutex
-	last int
-	at   map[string]*source
+	last atomic.Int64
+	at   sync.Map // name → *source
 }
 
-var sources = fileSystem{at: map[string]*source{}}
+var sources fileSystem
 
 func (f *fileSystem) add(s *source) (name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.last++
-	name = "/" + strconv.Itoa(f.last)
-	f.at[name] = s
+	name = "/" + strconv.FormatInt(f.last.Add(1), 10)
+	f.at.Store(name, s)
 	return name
-}
-
-func (f *fileSystem) remove(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.at, name)
 }
 
 func (f *fileSystem) find(name string) (s *source, log bool) {
 	name, log = strings.CutSuffix(name, "-wal")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.at[name], log
+	v, _ := f.at.Load(name)
+	s, _ = v.(*source)
+	return s, log
 }
 
 func (f *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -94,7 +87,7 @@ func (f *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFl
 	case s == nil:
 		return nil, flags, sqlite3.CANTOPEN
 	case log:
-		return walFile{readOnly{}, s.wal}, flags, nil
+		return walFile{readOnly{}, bytes.NewReader(s.wal)}, flags, nil
 	default:
 		return dbFile{readOnly{}, s}, flags, nil
 	}
@@ -132,9 +125,7 @@ func (f dbFile) ReadAt(p []byte, off int64) (int, error) {
 	n := max(0, min(int64(len(p)), f.s.size-off))
 	if n > 0 {
 		if err := f.s.read(p[:n], off); err != nil {
-			if f.s.err == nil {
-				f.s.err = err
-			}
+			f.s.err = cmp.Or(f.s.err, err)
 			return 0, sqlite3.IOERR_READ
 		}
 	}
@@ -146,15 +137,7 @@ func (f dbFile) ReadAt(p []byte, off int64) (int, error) {
 
 type walFile struct {
 	readOnly
-	b []byte
+	*bytes.Reader
 }
 
-func (f walFile) Size() (int64, error) { return int64(len(f.b)), nil }
-
-func (f walFile) ReadAt(p []byte, off int64) (int, error) {
-	n := copy(p, f.b[min(off, int64(len(f.b))):])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
+func (f walFile) Size() (int64, error) { return f.Reader.Size(), nil }
