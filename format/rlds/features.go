@@ -39,43 +39,51 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// MarshalJSON writes "7".
+func (n number) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `"%d"`, n), nil }
+
 // shapeNode is a shape; -1 (or null) is a dimension that varies.
 type shapeNode struct {
-	Dimensions []number `json:"dimensions"`
+	Dimensions []number `json:"dimensions,omitempty"`
 }
 
 // valueNode is what tensors and images say.
 type valueNode struct {
-	Shape          shapeNode `json:"shape"`
 	DType          string    `json:"dtype"`
-	Encoding       string    `json:"encoding"`
-	EncodingFormat string    `json:"encodingFormat"`
-	Optional       bool      `json:"optional"`
+	Encoding       string    `json:"encoding,omitempty"`
+	EncodingFormat string    `json:"encodingFormat,omitempty"`
+	Optional       bool      `json:"optional,omitempty"`
+	Shape          shapeNode `json:"shape"`
+}
+
+type dictNode struct {
+	Features map[string]*node `json:"features"`
+}
+
+type sequenceNode struct {
+	Feature *node  `json:"feature"`
+	Length  number `json:"length"`
+}
+
+type textNode struct {
+	Optional bool `json:"optional,omitempty"`
 }
 
 // node is one feature connector of features.json.
 type node struct {
-	Class        string `json:"pythonClassName"`
-	Description  string `json:"description"`
-	FeaturesDict *struct {
-		Features map[string]*node `json:"features"`
-	} `json:"featuresDict"`
-	Sequence *struct {
-		Feature *node  `json:"feature"`
-		Length  number `json:"length"`
-	} `json:"sequence"`
-	Tensor       *valueNode       `json:"tensor"`
-	Image        *valueNode       `json:"image"`
-	LabeledImage *valueNode       `json:"labeledImage"`
-	BoundingBox  *valueNode       `json:"boundingBox"`
-	Audio        *valueNode       `json:"audio"`
-	Video        *json.RawMessage `json:"video"`
-	Text         *struct {
-		Optional bool `json:"optional"`
-	} `json:"text"`
-	ClassLabel *struct {
+	Audio       *valueNode `json:"audio,omitempty"`
+	BoundingBox *valueNode `json:"boundingBox,omitempty"`
+	ClassLabel  *struct {
 		NumClasses number `json:"numClasses"`
-	} `json:"classLabel"`
+	} `json:"classLabel,omitempty"`
+	FeaturesDict *dictNode        `json:"featuresDict,omitempty"`
+	Image        *valueNode       `json:"image,omitempty"`
+	LabeledImage *valueNode       `json:"labeledImage,omitempty"`
+	Class        string           `json:"pythonClassName"`
+	Sequence     *sequenceNode    `json:"sequence,omitempty"`
+	Tensor       *valueNode       `json:"tensor,omitempty"`
+	Text         *textNode        `json:"text,omitempty"`
+	Video        *json.RawMessage `json:"video,omitempty"`
 }
 
 // coding is how the values of a leaf are stored.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -70,27 +69,23 @@ func howOf(f *robocache.Feature) (outKind, string) {
 
 const tfdsFeatures = "tensorflow_datasets.core.features."
 
-func shapeJSON(dims ...int) map[string]any {
-	if len(dims) == 0 {
-		return map[string]any{}
+func shapeOf(dims ...int) (s shapeNode) {
+	for _, d := range dims {
+		s.Dimensions = append(s.Dimensions, number(d))
 	}
-	text := make([]string, len(dims))
-	for i, d := range dims {
-		text[i] = strconv.Itoa(d)
-	}
-	return map[string]any{"dimensions": text}
+	return s
 }
 
-func tensorJSON(dtype, encoding string, dims ...int) map[string]any {
+func tensorOf(dtype, encoding string, dims ...int) *node {
 	class := "tensor_feature.Tensor"
-	if len(dims) == 0 {
+	if len(dims) == 0 && encoding == "none" { // a scalar that is a byte string is a tensor of shape ()
 		class = "scalar.Scalar"
 	}
-	return map[string]any{"pythonClassName": tfdsFeatures + class, "tensor": map[string]any{"shape": shapeJSON(dims...), "dtype": dtype, "encoding": encoding}}
+	return &node{Class: tfdsFeatures + class, Tensor: &valueNode{Shape: shapeOf(dims...), DType: dtype, Encoding: encoding}}
 }
 
 // node is the leaf's entry in features.json.
-func (l *outLeaf) node() map[string]any {
+func (l *outLeaf) node() *node {
 	f := l.feature
 	var dims []int
 	if f != nil {
@@ -103,19 +98,13 @@ func (l *outLeaf) node() map[string]any {
 	}
 	switch l.how {
 	case outNumbers:
-		return tensorJSON(f.DType.String(), "none", dims...)
+		return tensorOf(f.DType.String(), "none", dims...)
 	case outBytes:
-		if dims == nil {
-			// A scalar that is a byte string is a tensor of shape ().
-			n := tensorJSON(f.DType.String(), "bytes")
-			n["pythonClassName"] = tfdsFeatures + "tensor_feature.Tensor"
-			return n
-		}
-		return tensorJSON(f.DType.String(), "bytes", dims...)
+		return tensorOf(f.DType.String(), "bytes", dims...)
 	case outOpen:
-		return tensorJSON(f.DType.String(), "bytes", append([]int{-1}, dims...)...)
+		return tensorOf(f.DType.String(), "bytes", append([]int{-1}, dims...)...)
 	case outRagged:
-		return map[string]any{"pythonClassName": tfdsFeatures + "sequence_feature.Sequence", "sequence": map[string]any{"feature": tensorJSON(f.DType.String(), "none", dims...), "length": "-1"}}
+		return &node{Class: tfdsFeatures + "sequence_feature.Sequence", Sequence: &sequenceNode{tensorOf(f.DType.String(), "none", dims...), -1}}
 	case outImage, outDepth:
 		dtype, channels := "uint8", 3
 		if f.Kind == robocache.KindImage {
@@ -133,46 +122,40 @@ func (l *outLeaf) node() map[string]any {
 		if h == 0 || w == 0 {
 			h, w = -1, -1
 		}
-		image := map[string]any{"shape": shapeJSON(h, w, channels), "dtype": dtype}
-		if l.format != "" {
-			image["encodingFormat"] = l.format
-		}
-		return map[string]any{"pythonClassName": tfdsFeatures + "image_feature.Image", "image": image}
+		return &node{Class: tfdsFeatures + "image_feature.Image", Image: &valueNode{Shape: shapeOf(h, w, channels), DType: dtype, EncodingFormat: l.format}}
 	case outText, outTask:
-		return map[string]any{"pythonClassName": tfdsFeatures + "text_feature.Text", "text": map[string]any{}}
+		return &node{Class: tfdsFeatures + "text_feature.Text", Text: &textNode{}}
 	case outMask, outFlag:
-		return tensorJSON("bool", "none")
+		return tensorOf("bool", "none")
 	}
-	return tensorJSON("int64", "none") // timestamps, numbers of episodes
+	return tensorOf("int64", "none") // timestamps, numbers of episodes
 }
 
-func dictJSON(features map[string]any) map[string]any {
-	return map[string]any{"pythonClassName": tfdsFeatures + "features_dict.FeaturesDict", "featuresDict": map[string]any{"features": features}}
+func dictOf() *node {
+	return &node{Class: tfdsFeatures + "features_dict.FeaturesDict", FeaturesDict: &dictNode{map[string]*node{}}}
 }
 
 // featuresJSON is features.json: standard classes alone, so that TFDS opens the data set without code.
 func featuresJSON(leaves []outLeaf) []byte {
-	steps, episode := map[string]any{}, map[string]any{}
+	steps, episode := dictOf(), dictOf()
 	for i := range leaves {
 		l := &leaves[i]
-		into := episode
-		name := l.name
+		into, name := episode.FeaturesDict.Features, l.name
 		if l.step {
-			into, name = steps, strings.TrimPrefix(name, stepsName+"/")
+			into, name = steps.FeaturesDict.Features, strings.TrimPrefix(name, stepsName+"/")
 		}
 		parts := strings.Split(name, "/")
-		for _, p := range parts[:len(parts)-1] {
-			d, ok := into[p].(map[string]any)
-			if !ok {
-				d = dictJSON(map[string]any{})
-				into[p] = d
+		last := len(parts) - 1
+		for _, p := range parts[:last] {
+			if into[p] == nil || into[p].FeaturesDict == nil {
+				into[p] = dictOf()
 			}
-			into = d["featuresDict"].(map[string]any)["features"].(map[string]any)
+			into = into[p].FeaturesDict.Features
 		}
-		into[parts[len(parts)-1]] = l.node()
+		into[parts[last]] = l.node()
 	}
-	episode[stepsName] = map[string]any{"pythonClassName": tfdsFeatures + "dataset_feature.Dataset", "sequence": map[string]any{"feature": dictJSON(steps), "length": "-1"}}
-	return guard.Must(json.MarshalIndent(dictJSON(episode), "", "    "))
+	episode.FeaturesDict.Features[stepsName] = &node{Class: tfdsFeatures + "dataset_feature.Dataset", Sequence: &sequenceNode{steps, -1}}
+	return guard.Must(json.MarshalIndent(episode, "", "    "))
 }
 
 // recordName makes the path of a key in the record: "observation.images.top" is steps/observation/images/top. A key that is also the
