@@ -294,10 +294,15 @@ func (s *AllStep) word() string {
 // run runs a command in a process group of its own, which ends with it. One that goes on beyond its time is ended; what `bench train` has kept by then stays.
 func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) (AllStep, error) {
 	argv := append([]string{a.Self}, append(slices.Clone(s.args), "--json")...)
+	var set, made string
 	switch s.args[0] {
-	case "synth":
-		if err := errors.Join(os.RemoveAll(s.args[1]), os.MkdirAll(filepath.Dir(s.args[1]), 0o755)); err != nil {
-			return out, robocache.At(err, robocache.Where{"file": s.args[1]})
+	case "synth": // under a name of its own: what a killed run has begun may still go on
+		set = s.args[1]
+		made = filepath.Join(filepath.Dir(set), fmt.Sprintf("%d-%s", os.Getpid(), filepath.Base(set)))
+		argv[2] = made
+		defer os.RemoveAll(made)
+		if err := os.MkdirAll(filepath.Dir(set), 0o755); err != nil {
+			return out, robocache.At(err, robocache.Where{"file": set})
 		}
 	case "bench":
 		if argv = append(argv, "--python", a.Python); s.args[1] == "train" && a.Resume {
@@ -322,6 +327,8 @@ func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) 
 		return out, errSkipped
 	case err != nil:
 		return out, fmt.Errorf("%w: %s", err, runners.LastLine(errs.String()))
+	case made != "":
+		return out, robocache.At(errors.Join(os.RemoveAll(set), os.Rename(made, set)), robocache.Where{"file": set})
 	}
 	return out, nil
 }
