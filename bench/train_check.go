@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strings"
 )
 
 const (
@@ -18,11 +19,22 @@ type trainCheck struct {
 	with       string
 }
 
+// alike names the points whose losses must agree: those of one order, and of frames that one side resizes. The engine's resizing while decoding, which its compared
+// batches are checked with, is another filter than the device's.
+func (p *trainPoint) alike() string {
+	order := p.over.Runs[0].OrderSHA256
+	if order != "" && p.Job != nil && p.Job.ImageSize != "" && strings.HasPrefix(p.base, "robocache") {
+		return order + " resized"
+	}
+	return order
+}
+
 // checkTraining holds the runs of points against each other: the same weights; in the plan's order; the same batches; the same losses, within what
 // two runs of one runner differ by. Those of another order, headspace among them, are held against their own repeats alone.
 func checkTraining(points []*trainPoint) map[*trainPoint]*trainCheck {
 	found := map[*trainPoint]*trainCheck{}
-	first, noise, weights := map[string]*trainPoint{}, 0.0, "" // first: by order
+	first, noise, weights := map[string]*trainPoint{}, 0.0, ""
+	ran := map[string][]float64{} // losses of the first run of a runner, whatever its workers or threads
 	for _, p := range points {
 		c := &trainCheck{}
 		found[p] = c
@@ -38,20 +50,22 @@ func checkTraining(points []*trainPoint) map[*trainPoint]*trainCheck {
 			bad(x.OrderWrong > 0, "%d samples are not those of the order", x.OrderWrong)
 			bad(x.Doubled > 0, "%d samples came twice in an epoch", x.Doubled)
 			bad(x.Wrong > 0, "%d of %d compared batches are wrong: %v", x.Wrong, x.Checked, x.WrongWhere)
-			if d := lossDiff(p.over.Runs[0].Train.Losses, x.Losses); d > noise {
+			if kind := p.base + o.OrderSHA256; ran[kind] == nil {
+				ran[kind] = x.Losses
+			} else if d := lossDiff(ran[kind], x.Losses); d > noise {
 				noise = d
 			}
 		}
-		if len(p.over.Runs) > 0 && len(c.why) == 0 && p.over.Runs[0].OrderSHA256 != "" && first[p.over.Runs[0].OrderSHA256] == nil {
-			first[p.over.Runs[0].OrderSHA256] = p
+		if len(p.over.Runs) > 0 && len(c.why) == 0 && p.alike() != "" && first[p.alike()] == nil {
+			first[p.alike()] = p
 		}
 	}
 	most := max(0.01, 3*noise)
 	for _, p := range points {
-		if len(p.over.Runs) == 0 || first[p.over.Runs[0].OrderSHA256] == nil || len(found[p].why) > 0 {
+		if len(p.over.Runs) == 0 || first[p.alike()] == nil || len(found[p].why) > 0 {
 			continue
 		}
-		c, than := found[p], first[p.over.Runs[0].OrderSHA256]
+		c, than := found[p], first[p.alike()]
 		c.with, c.most = than.Name, &most
 		for rep, o := range p.over.Runs {
 			x, y := o.Train, than.over.Runs[0].Train

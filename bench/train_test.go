@@ -118,11 +118,22 @@ func TestCheckTraining(t *testing.T) {
 		{"a sample twice", trained(curve, "a", func(x *TrainRun) { x.Doubled = 1 }), "twice in an epoch"},
 		{"a compared batch", trained(curve, "a", func(x *TrainRun) { x.Wrong, x.WrongWhere = 1, []string{"batch 10: frames"} }), "1 of 3 compared batches"},
 	} {
-		torch := &trainPoint{Runner: Runner{Name: "torch"}, over: Result{Runs: []Outcome{trained(curve, "a", nil), trained([]float64{1, 2.01, 3}, "a", nil)}}}
-		own := &trainPoint{Runner: Runner{Name: "own"}, over: Result{Runs: []Outcome{c.run}}}
+		torch := &trainPoint{Runner: Runner{Name: "torch"}, base: "torch", over: Result{Runs: []Outcome{trained(curve, "a", nil), trained([]float64{1, 2.01, 3}, "a", nil)}}}
+		own := &trainPoint{Runner: Runner{Name: "own", Job: &Workload{}}, base: "robocache", over: Result{Runs: []Outcome{c.run}}}
 		found := checkTraining([]*trainPoint{torch, own})
 		if got := strings.Join(found[own].why, "; "); c.why == "" && got != "" || !strings.Contains(got, c.why) || len(found[torch].why) > 0 {
 			t.Errorf("%s: %q, torch %v", c.name, got, found[torch].why)
+		}
+	}
+	// Frames that the engine resized: held against each other alone. A second number of workers is a second run of the same.
+	resized := func(base string, curve []float64) *trainPoint {
+		return &trainPoint{Runner: Runner{Name: base, Job: &Workload{ImageSize: "224x224"}}, base: base, over: Result{Runs: []Outcome{trained(curve, "a", nil)}}}
+	}
+	points := []*trainPoint{resized("torch", curve), resized("torch", near), resized("robocache-ram", far), resized("robocache-disk", curve)}
+	found := checkTraining(points)
+	for i, want := range []bool{false, false, false, true} {
+		if got := len(found[points[i]].why) > 0; got != want {
+			t.Errorf("resized, %s: %v", points[i].Name, found[points[i]].why)
 		}
 	}
 }

@@ -51,7 +51,10 @@ def loader_options(s):
 
 
 def own_options(a):
-    return {k: a[k] for k in ("prefetch", "memory_budget", "pool_size", "pool_episodes", "cache_budget", "cache_format") if a.get(k)}
+    own = {k: a[k] for k in ("prefetch", "memory_budget", "pool_size", "pool_episodes", "cache_budget", "cache_format") if a.get(k)}
+    if a.cache == "ram" and not a.cache_budget:  # a cache that holds half a set measures decoding
+        own.setdefault("memory_budget", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // (a.world or 1))
+    return own
 
 
 def plan(a):
