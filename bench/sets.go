@@ -155,8 +155,8 @@ var trainSets = map[string]struct {
 	whole, tiny []string
 }{
 	"frames":        {"frames", []string{"--episodes", "40", "--seconds", "17", "--cameras", "1", "--size", "640x480", "--gop", "2"}, []string{"--episodes", "6", "--cameras", "1", "--size", "96x96"}},
-	"rtx":           {"rtx.hdf5", []string{"--preset", "rtx"}, []string{"--preset", "rtx", "--episodes", "24"}},
-	"heterogeneous": {"heterogeneous.hdf5", []string{"--preset", "heterogeneous"}, []string{"--preset", "heterogeneous", "--episodes", "10"}},
+	"rtx":           {"rtx.hdf5", []string{"--format", "robomimic", "--preset", "rtx"}, []string{"--format", "robomimic", "--preset", "rtx", "--episodes", "24"}},
+	"heterogeneous": {"heterogeneous.hdf5", []string{"--format", "robomimic", "--preset", "heterogeneous"}, []string{"--format", "robomimic", "--preset", "heterogeneous", "--episodes", "10"}},
 }
 
 // Train makes a set of trainSets.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
@@ -44,8 +45,9 @@ type Train struct {
 	Threads []int
 	Repeats int
 	Timeout time.Duration
-	Program string // this program's revision
-	Sets    *Sets  // makes the model's set where Base.URI is ""
+	Monitor time.Duration // between looks at the GPUs' counters
+	Program string        // this program's revision
+	Sets    *Sets         // makes the model's set where Base.URI is ""
 	Tools   runners.Tools
 	Log     func(format string, a ...any)
 	Done    *Finished // nil: nothing is kept
@@ -140,7 +142,7 @@ func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
 		p := &points[i]
 		job, plan := *p.Job, *p.Job.Train // a plan's file has another name in each process
 		plan.Plan, job.Train = p.plan, &plan
-		o, err := Once(t.Done, []any{"train", p.Name, job, i, rep, machine.Revision, machine.CPU, machine.Cores}, func() (Outcome, error) { return runOnce(ctx, p.Runner, t.Timeout) })
+		o, err := Once(t.Done, []any{"train", p.Name, job, i, rep, machine.Revision, machine.CPU, machine.Cores}, func() (Outcome, error) { return t.watched(ctx, p.Runner) })
 		if err == nil && o.Train == nil {
 			err = errors.New("it did not say how it trained")
 		}
@@ -163,6 +165,31 @@ func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
 	}
 	r.rows(t, points)
 	return r, nil
+}
+
+// watched runs once, beside a monitor of the GPUs.
+func (t *Train) watched(ctx context.Context, r Runner) (Outcome, error) {
+	if t.Job.Device == "cpu" {
+		return runOnce(ctx, r, t.Timeout)
+	}
+	m, missing := gpu.Start(t.Monitor)
+	o, err := runOnce(ctx, r, t.Timeout)
+	x := o.Train
+	if missing != nil {
+		if x != nil {
+			x.GPUReason = missing.Error()
+		}
+		return o, err
+	}
+	samples, reasons := m.Stop()
+	if x != nil {
+		x.GPU = gpu.Summary(samples, x.Device, o.OpenUnixNS, o.OpenUnixNS+int64(o.Seconds*1e9))
+		x.GPUSamples = slices.DeleteFunc(samples, func(s gpu.Sample) bool { return s.UUID != x.Device || s.UnixNS < o.OpenUnixNS-1e9 })
+		for _, k := range slices.Sorted(maps.Keys(reasons)) {
+			x.GPUReason += k + ": " + reasons[k] + "; "
+		}
+	}
+	return o, err
 }
 
 // points are the runners in the order of a repeat: for each number of GPUs headspace, the others, and headspace again.

@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +14,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
@@ -68,22 +67,38 @@ func (r *TrainReport) Write(dir string) error {
 	if err := report.WriteJSON(filepath.Join(dir, "training_benchmark_results.json"), r.earlier()); err != nil {
 		return err
 	}
-	steps := [][]string{append([]string{"arm", "step"}, trainParts...)}
+	steps, seen := &report.Table{Head: append([]string{"arm", "step"}, trainParts...)}, &report.Table{Head: []string{"arm", "unix_ns"}}
+	for _, c := range gpu.Counters {
+		seen.Head = append(seen.Head, c.Key)
+	}
 	for _, k := range r.Rows {
+		for _, s := range k.GPUSamples {
+			line := []string{k.Runner, strconv.FormatInt(s.UnixNS, 10)}
+			for _, c := range gpu.Counters {
+				if v, ok := s.Values[c.Key]; ok {
+					line = append(line, report.Decimal(v))
+				} else {
+					line = append(line, "")
+				}
+			}
+			seen.Add(line...)
+		}
 		for i, s := range k.StepsMS {
 			line := []string{k.Runner, strconv.Itoa(i)}
 			for _, v := range s {
 				line = append(line, report.Decimal(v))
 			}
-			steps = append(steps, line)
+			steps.Add(line...)
 		}
 	}
-	var b bytes.Buffer
-	if err := csv.NewWriter(&b).WriteAll(steps); err != nil {
-		return err
-	}
-	if err := report.WriteFile(filepath.Join(dir, "train_steps.csv"), b.Bytes()); err != nil {
-		return err
+	for name, t := range map[string]*report.Table{"train_steps.csv": steps, "gpu.csv": seen} {
+		b, err := t.CSV()
+		if err == nil && (name != "gpu.csv" || len(t.Rows) > 0) {
+			err = report.WriteFile(filepath.Join(dir, name), b)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return r.document().Write(dir, "train")
 }
@@ -134,9 +149,21 @@ func (r *TrainReport) document() *report.Document {
 	ratio := &report.Figure{Name: "speedup_comparison", Title: "Samples per second, times those of torch, or of headspace where torch did not run", Unit: "times"}
 	parts := &report.Figure{Name: "step_breakdown", Title: "Where a step's time goes", Unit: "ms", Stacked: true}
 	loss := &report.Figure{Name: "loss_curves", Title: "Loss", X: "step", Unit: "loss", Linear: true}
+	util := &report.Figure{Name: "gpu_utilisation", Title: "Multiprocessors with work (any kernel resident, where the driver does not say)", X: "s", Unit: "%", Linear: true}
 	for _, k := range r.Rows {
 		if k.SamplesPerS == 0 {
 			continue
+		}
+		if len(k.GPUSamples) > 1 {
+			c := report.Curve{Name: k.Runner}
+			for _, s := range k.GPUSamples {
+				v, ok := s.Values["sm_util_pct"]
+				if !ok {
+					v = s.Values["gpu_util_pct"]
+				}
+				c.Points = append(c.Points, plotter.XY{X: float64(s.UnixNS-k.GPUSamples[0].UnixNS) / 1e9, Y: v})
+			}
+			util.Curves = append(util.Curves, c)
 		}
 		rate.Set("", k.Runner, k.Spread["samples_per_s"])
 		one := func(f *report.Figure, name string, v *float64) {
@@ -161,10 +188,17 @@ func (r *TrainReport) document() *report.Document {
 			loss.Curves = append(loss.Curves, c)
 		}
 	}
-	for _, f := range []*report.Figure{rate, step, ratio, parts, loss} {
+	for _, f := range []*report.Figure{rate, step, ratio, parts, loss, util} {
 		if len(f.Groups)+len(f.Curves) > 0 {
 			d.Sections = append(d.Sections, report.Section{Figure: f})
 		}
+	}
+	if util.Curves != nil {
+		t := &report.Table{Head: []string{"counter", "is", "is not"}}
+		for _, c := range gpu.Counters {
+			t.Add(c.Key, c.Is, c.IsNot)
+		}
+		d.Sections = append(d.Sections, report.Section{Title: "What the GPU's counters say", Table: t})
 	}
 	d.Sections = append(d.Sections, report.Raw(r))
 	return d

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
@@ -32,7 +33,10 @@ type TrainRun struct {
 	WrongWhere  []string           `json:"wrong"`
 	OrderWrong  int                `json:"order_wrong"`     // samples that are not the plan's
 	Doubled     int                `json:"samples_doubled"` // in an epoch, over all ranks
-	Ranks       []float64          `json:"ranks"`           // samples per second
+	GPU         map[string]float64 `json:"gpu,omitempty"`   // gpu.Summary of the window
+	GPUSamples  []gpu.Sample       `json:"gpu_samples,omitempty"`
+	GPUReason   string             `json:"gpu_reason,omitempty"` // of counters that are not there
+	Ranks       []float64          `json:"ranks"`                // samples per second
 	RanksStarve []float64          `json:"ranks_starve_ms"`
 }
 
@@ -102,8 +106,8 @@ type TrainRow struct {
 	PowerW        *float64 `json:"power_w"`
 	JPerSample    *float64 `json:"j_per_sample"`
 	SMClockMHz    *float64 `json:"sm_clock_mhz"`
-	ClockReasons  []string `json:"clock_reasons"`
-	GPUReason     string   `json:"gpu_reason"` // why the device's counters are null
+	ClockReasons  *float64 `json:"clock_reasons"` // bits, as NVML gives them
+	GPUReason     string   `json:"gpu_reason"`    // why the device's counters are null
 
 	LossFirst    float64                  `json:"loss_first"`
 	LossLast     float64                  `json:"loss_last"`
@@ -128,6 +132,8 @@ type TrainRow struct {
 	Differs bool        `json:"differs"` // it trained on something else than the others
 	Losses  []float64   `json:"losses" sheet:"-"`
 	StepsMS [][]float64 `json:"steps_ms" sheet:"-"`
+
+	GPUSamples []gpu.Sample `json:"gpu_samples,omitempty" sheet:"-"`
 }
 
 // rows makes a row a runner, with what is wrong in it.
@@ -286,10 +292,17 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 	if j.Loop == "sync" {
 		k.DataS, k.UpdtS = some(x.LoadWaitMS/1e3), some(o.Seconds/float64(x.Steps)-x.LoadWaitMS/1e3)
 	}
-	if j.Device == "cpu" {
+	for name, to := range map[string]**float64{"gpu_util_pct": &k.GPUUtilPct, "sm_util_pct": &k.SMUtilPct, "sm_occupancy_pct": &k.SMOccupancy, "tensor_util_pct": &k.TensorUtilPct, "dram_util_pct": &k.DRAMUtilPct,
+		"pcie_rx_gb_s": &k.PCIeRxGBPerS, "power_w": &k.PowerW, "sm_clock_mhz": &k.SMClockMHz, "clock_reasons": &k.ClockReasons} {
+		if v, ok := x.GPU[name]; ok {
+			*to = &v
+		}
+	}
+	if v, ok := x.GPU["energy_j"]; ok {
+		k.JPerSample = some(v * float64(p.world) / float64(o.Samples)) // of one device
+	}
+	if k.GPUReason, k.GPUSamples = x.GPUReason, x.GPUSamples; j.Device == "cpu" {
 		k.GPUReason = "trained on the CPU"
-	} else {
-		k.GPUReason = "no monitor"
 	}
 	return k
 }

@@ -183,7 +183,6 @@ def train(a, ranks, stack):
         torch.cuda.set_device(a.device)
         torch.backends.cudnn.benchmark = True
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.precision == "tf32"
-        ranks.say(f"#device {torch.cuda.get_device_properties(a.device).uuid}")
     torch.set_num_threads(1)
     torch.manual_seed(a.seed)
     net = train_models.make(a.model, len(p.ranges["state_min"]), len(p.ranges["action_min"]), p.spec["cameras"], a.tiny)
@@ -209,6 +208,7 @@ def train(a, ranks, stack):
                 torch.cuda.synchronize()
             ranks.meet()
             clock.steps, waits, opened, copied, stats = clock.steps[-1:], [], time.perf_counter(), len(copies), loader.stats() if loader else None
+            began_ns = time.time_ns()
             ranks.say("#open")
         clock.step()
         asked = time.perf_counter()
@@ -257,13 +257,13 @@ def train(a, ranks, stack):
         copies = copies[copied:][:steps]
         out.update(h2d_ms=float(np.mean([x.elapsed_time(y) for x, y in copies])), h2d_bytes=sum(t.numel() * t.element_size() for t in leaves(b)))
     if cuda:
-        out.update(device_uuid=str(torch.cuda.get_device_properties(a.device).uuid), gpu_mem_gb=torch.cuda.max_memory_allocated() / 1e9)
+        out.update(device_uuid="GPU-" + str(torch.cuda.get_device_properties(a.device).uuid).removeprefix("GPU-"), gpu_mem_gb=torch.cuda.max_memory_allocated() / 1e9)
     everyone = ranks.gather(mine)
     if not everyone:
         return
     if kept:
         out.update(p.compare({i: {n: t.cpu().numpy() for n, t in d.items()} for i, d in kept.items()}))
-    result = dict(samples=steps * a.batch_size * ranks.world, seconds=seconds, first_batch_latency_s=first, versions=common.versions(), train=out)
+    result = dict(samples=steps * a.batch_size * ranks.world, seconds=seconds, window_open_unix_ns=began_ns, first_batch_latency_s=first, versions=common.versions(), train=out)
     if ids:
         given = np.stack([x["ids"] for x in everyone], 1)  # [step, rank, sample]
         result["order_sha256"] = hashlib.sha256(given[: a.warmup_batches + a.steps].tobytes()).hexdigest()

@@ -15,7 +15,7 @@ GRID_HZ = 50
 COMPARED = (0, 1, 10, 100)  # steps whose batches are kept and compared
 
 
-def spec(ds, model, small=False, image_size=None, rows=250):
+def spec(ds, model, tiny=False, image_size=None, rows=250):
     """Which rows: keys, and the offsets in rows of the clock (the dataset's own, or GRID_HZ where its streams have several)."""
     features = ds.features
     cameras = [k for k, f in features.items() if f.kind in ("video", "image")] if model in ("diffusion", "resnet18", "act") else []
@@ -32,9 +32,9 @@ def spec(ds, model, small=False, image_size=None, rows=250):
         s.update(hz=GRID_HZ, whole=rows, observed=list(range(rows)), ahead=list(range(rows)))
     else:
         observed = OBSERVED.get(model, 1)
-        ahead = 16 if small and model == "act" else AHEAD.get(model, 16)
+        ahead = 16 if tiny and model == "act" else AHEAD.get(model, 16)
         first = 1 - observed if model.startswith("diffusion") else 0
-        s.update(hz=GRID_HZ if len(clocks) > 1 else None, whole=0, observed=list(range(1 - observed, 1)), ahead=list(range(first, first + ahead)))
+        s.update(hz=GRID_HZ if len(clocks) > 1 or not ds.fps else None, whole=0, observed=list(range(1 - observed, 1)), ahead=list(range(first, first + ahead)))
     return s
 
 
@@ -193,7 +193,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 class Streams(torch.utils.data.Dataset):
-    """Streams on clocks of their own in one HDF5 file: data/demo_N/<path> and <path>_timestamps (seconds). One handle a worker; a stream is brought onto the
+    """Streams on clocks of their own in one HDF5 file: data/demo_N/<path> and <path>_timestamps, or those of the actions (seconds, or int64 ns). One handle a worker; a stream is brought onto the
     grid by one searchsorted and one multiply-add over all its columns."""
 
     def __init__(self, root, p):
@@ -207,7 +207,9 @@ class Streams(torch.utils.data.Dataset):
             self.file = h5py.File(self.root, "r")
         path = f"data/demo_{episode}/" + ("actions" if key == "action" else "obs/" + key.removeprefix("observation."))
         if (episode, key) not in self.times:
-            self.times[episode, key] = self.file[path + "_timestamps"][()]
+            name = path + "_timestamps"
+            t = self.file[name if name in self.file else f"data/demo_{episode}/actions_timestamps"][()]
+            self.times[episode, key] = t / 1e9 if t.dtype.kind == "i" else t
         t = self.times[episode, key]
         i = np.searchsorted(t, at, "right").clip(1, len(t) - 1)
         lo = int(i.min()) - 1

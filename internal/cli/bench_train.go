@@ -78,6 +78,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	fl.IntVar(&w.Workers, "workers", 0, "worker processes of torch and lerobot (0: 8, and the cores less two)")
 	fl.IntSliceVar(&t.Threads, "threads", nil, "of ours, one run each (default: one run with its own choice)")
 	fl.IntVar(&j.GPUs, "gpus", 1, "GPUs, by torchrun and DistributedDataParallel, beside a run with one; each has its share of the cores")
+	fl.DurationVar(&t.Monitor, "monitor", 200*time.Millisecond, "between looks at the GPUs' counters")
 	fl.BoolVar(&j.Tiny, "tiny", false, "small networks and a small set, for a CPU")
 	fl.StringVar(&j.Device, "device", "cuda", "cuda or cpu (no figures, for tests)")
 	fl.StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
