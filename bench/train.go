@@ -58,7 +58,6 @@ type Train struct {
 
 // trainPlan is what making a plan said of the set.
 type trainPlan struct {
-	Samples     int               `json:"samples"`
 	CUDADevices int               `json:"cuda_devices"`
 	Note        string            `json:"note"`
 	Error       string            `json:"error"`
@@ -290,21 +289,21 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	if err == nil {
 		err = json.Unmarshal([]byte(runners.LastLine(string(out))), &f)
 	}
-	group := w.BatchSize * w.World
 	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Where: robocache.Where{"dataset": w.URI}, Err: err}
+	_, module, lacks := strings.Cut(errs.String(), "No module named ")
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err != nil && strings.Contains(errs.String(), "No module named 'torch'"):
-		e.Msg, e.Hint = t.Tools.Python+" has no torch", "--python names an interpreter with torch; make peers installs one"
+	case lacks && err != nil:
+		e.Msg, e.Hint, e.Err = t.Tools.Python+" has no "+runners.LastLine(module), "--python names an interpreter with torch; make peers installs one", nil
 	case err != nil:
 		e.Msg = "the plan: " + runners.LastLine(errs.String())
 	case strings.Contains(f.Error, "Errno 28"):
 		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "the disk of "+t.dir+" is full", "TMPDIR names a folder with room"
+	case strings.HasPrefix(f.Error, "Misuse: "): // the loader's
+		e.Class, e.Msg = robocache.ErrMisuse, strings.TrimPrefix(f.Error, "Misuse: misuse: ")
 	case f.Error != "":
 		e.Msg = f.Error
-	case f.Samples < group:
-		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, fmt.Sprintf("%d samples are fewer than a batch of %d", f.Samples, group), "--batch-size, or a larger set"
 	case job.Device != "cpu" && f.CUDADevices < w.World:
 		e.Msg, e.Hint = fmt.Sprintf("%d CUDA devices are here, %d were asked for", f.CUDADevices, w.World), "--device cpu --tiny trains small networks"
 	default:

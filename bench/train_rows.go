@@ -161,6 +161,7 @@ func (r *TrainReport) rows(t *Train, points []trainPoint) {
 			if k.WorldSize > 1 && one.WorldSize == 1 && k.RankSamples != nil && one.Runner+fmt.Sprintf(" ×%d", k.WorldSize) == k.Runner && one.SamplesPerS > 0 {
 				slow := slices.Index(k.RankSamples, slices.Min(k.RankSamples))
 				k.SlowestRank, k.Scaling = &slow, some(k.RankSamples[slow]/one.SamplesPerS)
+				k.Notes = append(k.Notes, fmt.Sprintf("%s: the slowest rank, %d, has %.1f samples/s: %.3f of one GPU's", k.Runner, slow, k.RankSamples[slow], *k.Scaling))
 			}
 		}
 	}

@@ -225,8 +225,11 @@ def train(a, ranks, stack):
         sums[k] = torch.stack([ready["state"].mean(dtype=torch.float64), ready["action"].mean(dtype=torch.float64), b["action_is_pad"].double().mean()])
         clock.mark()
         opt.zero_grad(set_to_none=True)
+        draw = a.seed * 1_000_003 + k * ranks.world + ranks.rank
+        if a.model == "act":  # dropout draws from torch's own generator, which a DataLoader advances
+            torch.manual_seed(draw)
         with half:
-            loss = model(ready, torch.Generator(a.device).manual_seed(a.seed * 1_000_003 + k * ranks.world + ranks.rank))
+            loss = model(ready, torch.Generator(a.device).manual_seed(draw))
         clock.mark()
         loss.backward()
         clock.mark()

@@ -64,9 +64,9 @@ def plan(a):
     ds, world = robocache.open(a.uri), a.world or 1
     s = spec(ds, a.model, a.tiny, common.image_hw(a))
     loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", **loader_options(s), **own_options(a))
-    facts = dict(samples=loader.num_samples, cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0, cameras=s["cameras"], versions=common.versions())
+    facts = dict(cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0, versions=common.versions())
     steps = loader.num_samples // (a.batch_size * world)
-    if not steps or facts["cuda_devices"] < world and a.device != "cpu":
+    if facts["cuda_devices"] < world and a.device != "cpu":
         return facts
     epochs = max(math.ceil((a.warmup_batches + a.steps) / steps) + 2, min(64, 4_000_000 // loader.num_samples))
     at, stats, ranges = loader.locate(np.arange(loader.num_samples)), ds.compute_stats(), {}

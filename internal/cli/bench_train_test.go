@@ -114,23 +114,38 @@ func colours(t *testing.T, b []byte) int {
 
 // Bad input is one line and its exit code.
 func TestBenchTrainBadInput(t *testing.T) {
-	set := realdata.Path(t, "robomimic_like")
+	py, dir := trainer(t), t.TempDir()
+	set := filepath.Join(dir, "set.hdf5")
+	if code, _, errs := call(t, "synth", set, "--format", "robomimic", "--preset", "heterogeneous", "--episodes", "2"); code != exitDone {
+		t.Fatal(errs)
+	}
+	empty := filepath.Join(dir, "train.json")
+	if err := os.WriteFile(empty, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	low := []string{set, "--model", "diffusion-lowdim", "--python", py}
 	for _, c := range []struct {
 		say  string
 		code int
 		args []string
 	}{
-		{"no model named", exitMisuse, []string{set, "--model", "resnet"}},
-		{"no mode named", exitMisuse, []string{set, "--mode", "both"}},
-		{"no runner named", exitMisuse, []string{set, "--runners", "jax", "--model", "diffusion-lowdim"}},
-		{"no precision named", exitMisuse, []string{set, "--precision", "int8"}},
-		{"expected 1 or more", exitMisuse, []string{set, "--steps", "0"}},
-		{"--resume: expected --out", exitMisuse, []string{set, "--resume"}},
-		{"no rows of bench train", 1, []string{"--from", filepath.Join("testdata", "nothing.json")}},
+		{`no model named "resnet"`, exitMisuse, []string{set, "--model", "resnet"}},
+		{`no mode named "both"`, exitMisuse, append(low, "--mode", "both")},
+		{`no runner named "jax"`, exitMisuse, append(low, "--runners", "jax")},
+		{`no precision named "int8"`, exitMisuse, append(low, "--precision", "int8")},
+		{"expected 1 or more", exitMisuse, append(low, "--steps", "0")},
+		{"--resume: expected --out DIR", exitMisuse, append(low, "--resume")},
+		{"no rows of bench train", 11, []string{"--from", empty}},
+		{"this set has no camera", exitMisuse, []string{set}},
+		{"an epoch of 188 samples holds no batch", exitMisuse, append(low, "--batch-size", "10000")},
+		{"0 CUDA devices are here, 1 were asked for", 12, append(low, "--batch-size", "4")},
+		{"python3 has no '", 12, append(low, "--python", "/usr/bin/python3")},
 	} {
-		_ = c
+		if strings.Contains(c.say, "CUDA") && exec.Command(py, "-c", "import torch; assert not torch.cuda.is_available()").Run() != nil {
+			continue
+		}
 		code, _, errs := call(t, append([]string{"bench", "train"}, c.args...)...)
-		if code != c.code && c.code != 1 || !strings.Contains(errs, c.say) && c.code != 1 || code == exitDone || strings.Count(strings.TrimSpace(errs), "\n") > 2 {
+		if code != c.code || !strings.Contains(errs, c.say) || strings.Count(errs, "\n") > 2 {
 			t.Errorf("%v: exit %d: %s", c.args, code, errs)
 		}
 	}
