@@ -1,5 +1,7 @@
 package robocache
 
+import "slices"
+
 // WriteOptions are the choices that hold for every writer.
 type WriteOptions struct {
 	Episodes []int    // positions in the source, in the order wanted; nil = all
@@ -32,6 +34,11 @@ type WriteReport struct {
 type OwnReport interface {
 	// Summary is its text, without findings.
 	Summary(dst string) string
+}
+
+// Wants says that a feature is asked for: by its key, or as all but bookkeeping columns are.
+func (o *WriteOptions) Wants(f *Feature) bool {
+	return o.Keys == nil && !f.Default || slices.Contains(o.Keys, f.Key)
 }
 
 // Check refuses episodes and keys that a source does not have.

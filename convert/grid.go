@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // severalClocks says that some stream of a dataset has a clock of its own.
@@ -20,7 +21,8 @@ func severalClocks(info *robocache.Info) bool {
 }
 
 // onGrid gives the source itself where nothing is to be aligned, else a view of it on one grid; what the writer must know of that goes into w.
-func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (robocache.Dataset, error) {
+func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
+	defer guard.Malformed("convert", &err)
 	info := src.Info()
 	if opt.Align == nil && !severalClocks(info) {
 		return src, nil
@@ -29,11 +31,10 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 	if opt.Align != nil {
 		cfg = *opt.Align
 	}
-	if cfg.HZ.Zero() {
-		cfg.HZ = opt.FPS
-	}
-	if cfg.HZ.Zero() {
-		cfg.HZ = info.FPS
+	for _, hz := range []robocache.Rate{opt.FPS, info.FPS} {
+		if cfg.HZ.Zero() {
+			cfg.HZ = hz
+		}
 	}
 	if cfg.HZ.Zero() {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the streams have clocks of their own, and none states a rate to bring them to", Hint: "give one: --hz; of rows that keep no clock --rows-hz says the rate they were recorded at"}
@@ -41,15 +42,8 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys
 	}
-	v, err := align.View(ctx, src, cfg, align.ViewOptions{DropInvalid: opt.DropInvalid, Rhythm: true, Threads: opt.Threads})
-	if err != nil {
-		return nil, err
-	}
-	dropped, err := shareSpan(ctx, src, v, &cfg, opt.Episodes)
-	if err != nil {
-		return nil, err
-	}
-	if dropped != nil {
+	v := guard.Must(align.View(ctx, src, cfg, align.ViewOptions{DropInvalid: opt.DropInvalid, Rhythm: true, Threads: opt.Threads}))
+	if dropped := shareSpan(ctx, src, v, &cfg, opt.Episodes); dropped != nil {
 		v.Info().Findings = append(v.Info().Findings, *dropped)
 	}
 	made, err := json.Marshal(struct {

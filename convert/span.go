@@ -20,8 +20,7 @@ func (s *span) from() int64 { return s.times[0] }
 func (s *span) to() int64   { return s.times[len(s.times)-1] }
 
 // spans are those of the streams that bound an episode's timeline, and which of them begins last and ends first.
-func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int) (all []*span, late, early *span, err error) {
-	defer guard.Malformed("convert", &err)
+func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int) (all []*span, late, early *span) {
 	info := src.Info()
 	clocks := map[string][]int64{}
 	for i := range info.Features {
@@ -31,16 +30,16 @@ func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int)
 		}
 		times, ok := clocks[f.Clock]
 		if !ok {
-			if times, err = src.Times(ctx, e, f.Key); err != nil {
-				return nil, nil, nil, robocache.At(err, robocache.Where{"episode": e, "stream": f.Key})
-			}
+			var err error
+			times, err = src.Times(ctx, e, f.Key)
+			guard.Check(robocache.At(err, robocache.Where{"episode": e, "stream": f.Key}))
 			clocks[f.Clock] = times
 		}
 		if !align.Bounds(f, times) {
 			continue
 		}
 		if len(times) == 0 {
-			return nil, nil, nil, unshared(info, e, fmt.Sprintf("%s has no samples", f.Key))
+			unshared(info, e, fmt.Sprintf("%s has no samples", f.Key))
 		}
 		s := &span{f.Key, times}
 		all = append(all, s)
@@ -51,44 +50,41 @@ func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int)
 			early = s
 		}
 	}
-	return all, late, early, nil
+	return all, late, early
 }
 
 // shareSpan looks at what a grid over the time that all streams share leaves out. Where that is all, the error says which streams of the first episode do
 // not meet; where it is a twentieth or more of some stream, a finding counts it.
-func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Config, episodes []int) (*robocache.Finding, error) {
-	if cfg.Extent != "" && cfg.Extent != "intersection" {
-		return nil, nil
-	}
+func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Config, episodes []int) *robocache.Finding {
 	if episodes == nil {
 		for e := range view.Info().Episodes {
 			episodes = append(episodes, e)
 		}
 	}
-	if len(episodes) == 0 {
-		return nil, nil
+	if len(episodes) == 0 || cfg.Extent != "" && cfg.Extent != "intersection" {
+		return nil
 	}
 	if !slices.ContainsFunc(episodes, func(e int) bool { return view.Len(e) > 0 }) {
 		e := episodes[0]
-		if _, err := view.Episode(ctx, e); err != nil {
-			return nil, robocache.At(err, robocache.Where{"episode": e})
+		_, err := view.Episode(ctx, e)
+		guard.Check(robocache.At(err, robocache.Where{"episode": e}))
+		_, late, early := spans(ctx, src, cfg, e)
+		if late == nil || late.from() <= early.to() {
+			return nil // offsets, or a span shorter than a step: who writes says that there are no rows
 		}
-		_, late, early, err := spans(ctx, src, cfg, e)
-		if err != nil || late == nil || late.from() <= early.to() {
-			return nil, err // offsets, or a span shorter than a step: who writes says that there are no rows
-		}
-		return nil, unshared(src.Info(), e, fmt.Sprintf("%s ends at %s, before %s begins at %s (%s to %s, %s to %s)", early.key, timestamp(early.to()), late.key, timestamp(late.from()),
+		unshared(src.Info(), e, fmt.Sprintf("%s ends at %s, before %s begins at %s (%s to %s, %s to %s)", early.key, timestamp(early.to()), late.key, timestamp(late.from()),
 			timestamp(early.from()), timestamp(early.to()), timestamp(late.from()), timestamp(late.to())))
 	}
 	if !severalClocks(src.Info()) || len(cfg.Offset)+len(cfg.Latency)+len(cfg.Drift)+len(cfg.Clock) > 0 {
-		return nil, nil
+		return nil
 	}
 	type loss struct{ lost, total, worst, episode int }
 	lost := map[string]*loss{}
 	bounds := map[int]string{} // episode → the stream that cuts most
 	for _, e := range episodes {
-		all, late, early, err := spans(ctx, src, cfg, e)
-		if err != nil {
+		var all []*span
+		var late, early *span
+		if guard.Func("convert", func() { all, late, early = spans(ctx, src, cfg, e) })() != nil {
 			continue // the view has a finding of it
 		}
 		for _, s := range all {
@@ -125,15 +121,15 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 	}
 	if l := lost[most]; l != nil && 20*l.lost >= l.total {
 		return &robocache.Finding{Severity: robocache.SeverityWarning, Code: "span-dropped", Where: robocache.Where{"stream": most, "episode": l.episode}, Count: int64(l.lost),
-			Message: fmt.Sprintf("%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out", l.lost, l.total, bounds[l.episode]), Hint: spanHint}, nil
+			Message: fmt.Sprintf("%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out", l.lost, l.total, bounds[l.episode]), Hint: spanHint}
 	}
-	return nil, nil
+	return nil
 }
 
 const spanHint = `leave a stream out with --keys, shift one ("offset" in the --align file), or take all time that some stream has ("extent": "union")`
 
-func unshared(info *robocache.Info, episode int, what string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI, "episode": episode}, Msg: "the streams share no span of time: " + what, Hint: spanHint}
+func unshared(info *robocache.Info, episode int, what string) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI, "episode": episode}, Msg: "the streams share no span of time: " + what, Hint: spanHint})
 }
 
 // timestamp writes nanoseconds as seconds.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -149,7 +148,7 @@ func (w *writing) choose() {
 	taken := map[string]bool{bag.TaskTopic: w.info.Feature("task") == nil}
 	for i := range w.info.Features {
 		f := w.info.Features[i]
-		if w.opt.Keys == nil && f.Default || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) {
+		if !w.opt.Wants(&f) {
 			continue
 		}
 		t := target{feature: f, topic: topicOf(f.Key, taken)}

@@ -127,16 +127,12 @@ func (w *writer) settle() {
 			misuse(key, "true or false", v)
 		}
 	}
-	for _, k := range w.opt.Keys {
-		if w.info.Feature(k) == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "no feature " + k + " to keep"})
-		}
-	}
+	guard.Check(w.opt.Check(w.info))
 	w.sharing = map[string]int{}
 	taken := map[string]string{} // where in a demo → the stream
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
-		if w.opt.Keys == nil && f.Default || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) {
+		if !w.opt.Wants(f) {
 			continue
 		}
 		s := outStream{Feature: f}
@@ -187,13 +183,8 @@ func (w *writer) settle() {
 
 // place is where a stream lies in a demo: the twin of keyOf.
 func place(key string) (group, name string) {
-	switch {
-	case key == "action":
-		return "", "actions"
-	case key == "next.reward":
-		return "", "rewards"
-	case key == "next.done":
-		return "", "dones"
+	if name, ok := map[string]string{"action": "actions", "next.reward": "rewards", "next.done": "dones"}[key]; ok {
+		return "", name
 	}
 	for prefix, g := range map[string]string{"observation.": "obs", "next.observation.": "next_obs"} {
 		if rest, ok := strings.CutPrefix(key, prefix); ok && rest != "" {
@@ -214,9 +205,6 @@ func (w *writer) write() {
 	data := guard.Must(w.file.Root().Group("data"))
 	w.demos = map[int]string{}
 	for i, e := range episodes {
-		if e < 0 || e >= w.info.Episodes {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"episode": e}, Msg: "no such episode"})
-		}
 		if err := w.bearable(robocache.Where{"episode": e}, func() { w.demo(data, e) }); err != nil {
 			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": e}, 0, err.Error(), "")
 		}

@@ -198,9 +198,6 @@ func (w *writer) measure(f *robocache.Feature, episodes []int) {
 	least, most := slices.Repeat([]float64{math.Inf(1)}, d), slices.Repeat([]float64{math.Inf(-1)}, d)
 	block := max(blockBytes/f.RowBytes(), 1)
 	for _, e := range episodes {
-		if e < 0 || e >= w.info.Episodes {
-			continue // the writing says so
-		}
 		_ = w.bearable(robocache.Where{"episode": e, "stream": f.Key}, func() {
 			for part := range slices.Chunk(reader.Rows(e, 0, w.src.Len(e)), block) {
 				raw := make([]byte, len(part)*f.RowBytes())

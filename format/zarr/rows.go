@@ -97,11 +97,7 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 			k++
 		}
 		part := positions[i:k]
-		g.Go(func() (err error) {
-			defer guard.Malformed("zarr chunk", &err)
-			fn(ctx, c0, part)
-			return nil
-		})
+		g.Go(guard.Func("zarr chunk", func() { fn(ctx, c0, part) }))
 		i = k
 	}
 	guard.Check(g.Wait())

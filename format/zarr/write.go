@@ -50,6 +50,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 }
 
 func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+	guard.Check(opt.Check(src.Info()))
 	for k := range opt.Options {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"option": k}, Msg: "the writer has no options"}
 	}
@@ -155,16 +156,9 @@ func (w *writer) plan(eps []int, perRow bool) {
 	if robocache.KeepsTime(w.ctx, w.src) {
 		w.times = w.stream(&robocache.Feature{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}}, "timestamp")
 	}
-	keep := map[string]bool{}
-	for _, k := range w.opt.Keys {
-		if info.Feature(k) == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"stream": k}, Msg: "no such stream"})
-		}
-		keep[k] = true
-	}
 	for i := range info.Features {
 		f := &info.Features[i]
-		if w.opt.Keys != nil && !keep[f.Key] || w.opt.Keys == nil && f.Default || f.Key == "timestamp" {
+		if !w.opt.Wants(f) || f.Key == "timestamp" {
 			continue
 		}
 		s, why := w.prepare(f, eps)
@@ -230,15 +224,13 @@ func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why str
 func (w *writer) episode(e, n int) {
 	g, ctx := errgroup.WithContext(w.ctx)
 	for _, s := range w.all() {
-		g.Go(func() (err error) {
-			defer guard.Malformed("zarr write", &err)
+		g.Go(guard.Func("zarr write", func() {
 			defer guard.In("stream", s.f.Key)
 			step := max(1, blockBytes/max(s.row, 64))
 			for from := 0; from < n; from += step {
 				w.copyRows(ctx, s, reader.Rows(e, from, min(from+step, n)))
 			}
-			return nil
-		})
+		}))
 	}
 	guard.Check(g.Wait())
 }
@@ -350,9 +342,4 @@ func (w *writer) putJSON(name string, v any) {
 	w.put(name, guard.Must(json.MarshalIndent(v, "", "    ")))
 }
 
-func (w *writer) put(name string, b []byte) {
-	f := guard.Must(w.dst.Create(w.ctx, name))
-	defer f.Abort()
-	guard.Must(f.Write(b))
-	guard.Check(f.Commit())
-}
+func (w *writer) put(name string, b []byte) { guard.Check(store.Put(w.ctx, w.dst, name, b)) }

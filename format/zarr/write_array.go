@@ -128,13 +128,7 @@ func (w *writer) flush(s *outStream) {
 	s.rows += int64(s.count)
 	b, count, name := s.buf, s.count, path.Join(s.dir, s.chunkName())
 	s.buf, s.count, s.chunk = nil, 0, s.chunk+1
-	w.work.Go(func() (err error) {
-		defer func() {
-			if err != nil {
-				w.failed.Store(true)
-			}
-		}()
-		defer guard.Malformed("zarr write", &err)
+	pack := guard.Func("zarr write", func() {
 		if s.text {
 			for range s.per - count {
 				b = le.AppendUint32(b, 0)
@@ -148,7 +142,13 @@ func (w *writer) flush(s *outStream) {
 		encoders.Put(z)
 		s.bytes.Add(int64(len(packed)))
 		w.put(name, packed)
-		return nil
+	})
+	w.work.Go(func() error {
+		err := pack()
+		if err != nil {
+			w.failed.Store(true)
+		}
+		return err
 	})
 }
 

@@ -217,11 +217,7 @@ func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4 * runtime.GOMAXPROCS(0))
 	for i := range n {
-		g.Go(func() (err error) {
-			defer guard.Malformed(op, &err)
-			do(ctx, i)
-			return nil
-		})
+		g.Go(guard.Func(op, func() { do(ctx, i) }))
 	}
 	guard.Check(g.Wait())
 }

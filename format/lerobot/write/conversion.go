@@ -145,7 +145,10 @@ func (c *conversion) plan(ctx context.Context) {
 	if c.opt.Threads <= 0 {
 		c.opt.Threads = runtime.GOMAXPROCS(0)
 	}
-	if c.fps = cmp.Or(c.opt.FPS, info.FPS); c.fps.Zero() {
+	if c.fps = c.opt.FPS; c.fps.Zero() {
+		c.fps = info.FPS
+	}
+	if c.fps.Zero() {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the dataset states no rate", Hint: "give that of its rows: --rows-hz, in Python rows_hz="})
 	}
 	c.report.FPS = c.fps

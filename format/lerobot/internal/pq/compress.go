@@ -10,6 +10,7 @@ import (
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
+	"github.com/pierrec/lz4/v4"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/inflate"
@@ -37,8 +38,9 @@ func decompress(codec int32, dst, src []byte) error {
 	case 6:
 		name, err = "zstd", unzstd.Fill(dst, src, unzstd.Verify)
 	case 7:
-		if !lz4Block(dst, src) {
-			return malformed("lz4" + wrong)
+		name = "lz4"
+		if n, e := lz4.UncompressBlock(src, dst); e != nil || n != len(dst) {
+			return malformed(name + wrong)
 		}
 	default:
 		name := cmp.Or(map[int32]string{3: "LZO", 5: "LZ4 (the deprecated framing)"}[codec], fmt.Sprintf("number %d", codec))
@@ -71,49 +73,4 @@ func unbrotli(dst, src []byte) (err error) {
 	_ = z.Reset(nil)
 	brotlis.Put(z)
 	return nil
-}
-
-// lz4Block decodes a raw LZ4 block that fills dst exactly. Its own, because the libraries at hand either grow their output until
-// the input ends (50 bytes took all memory) or are assembly that a hostile block can crash.
-func lz4Block(dst, src []byte) bool {
-	at := 0
-	length := func(n int) (int, bool) {
-		if n < 15 {
-			return n, true
-		}
-		for len(src) > 0 {
-			b := src[0]
-			src = src[1:]
-			if n += int(b); b != 255 {
-				return n, n <= len(dst)
-			}
-		}
-		return 0, false
-	}
-	for len(src) > 0 {
-		token := src[0]
-		src = src[1:]
-		n, ok := length(int(token >> 4))
-		if !ok || n > len(src) || n > len(dst)-at {
-			return false
-		}
-		at += copy(dst[at:at+n], src)
-		src = src[n:]
-		if len(src) == 0 {
-			break // the last sequence is literals alone
-		}
-		if len(src) < 2 {
-			return false
-		}
-		back := int(src[0]) | int(src[1])<<8
-		src = src[2:]
-		if n, ok = length(int(token & 15)); !ok || back == 0 || back > at || n+4 > len(dst)-at {
-			return false
-		}
-		for end := at + n + 4; at < end; {
-			// Overlapping copies repeat what was just written, at most back bytes at a time.
-			at += copy(dst[at:end], dst[at-back:at])
-		}
-	}
-	return at == len(dst)
 }
