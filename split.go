@@ -89,7 +89,7 @@ func (i *Info) SplitsOf(episodes []int) (ranges map[string]string, lost []string
 				here = append(here, k)
 			}
 		}
-		switch text := spans(here); {
+		switch text := Spans(here); {
 		case err != nil || strings.Contains(text, ","):
 			lost = append(lost, name)
 		case text != "":
@@ -175,7 +175,7 @@ func split(ds Dataset, name string) (Dataset, error) {
 			}
 		}
 		if len(here) > 0 || other == name {
-			p.info.Splits[other] = spans(here)
+			p.info.Splits[other] = Spans(here)
 		}
 	}
 	if _, ok := ds.(VideoStarter); ok {
@@ -194,8 +194,8 @@ func (p startedPart) VideoStart(ctx context.Context, episode int, key string) (n
 	return p.Dataset.(VideoStarter).VideoStart(ctx, episode, key)
 }
 
-// spans writes ascending positions as ranges.
-func spans(positions []int) string {
+// Spans writes ascending positions as ranges.
+func Spans(positions []int) string {
 	var parts []string
 	for at := 0; at < len(positions); {
 		end := at + 1

@@ -39,7 +39,7 @@ func TestSplitEpisodes(t *testing.T) {
 	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 200<<20 {
 		t.Errorf("%d MiB for a million episodes", (after.TotalAlloc-before.TotalAlloc)>>20)
 	}
-	if got := spans([]int{0, 1, 4, 6, 7}); got != "0:2,4:5,6:8" {
+	if got := Spans([]int{0, 1, 4, 6, 7}); got != "0:2,4:5,6:8" {
 		t.Errorf("spans: %s", got)
 	}
 }

@@ -5,6 +5,18 @@ import (
 	"math"
 )
 
+// NotFinite counts the values that are NaN or infinite.
+func NotFinite(t DType, raw []byte) (n int64) {
+	if t.Float() {
+		for _, v := range Float64s(nil, t, raw) {
+			if v-v != 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // Float64s appends the elements of raw (little-endian, dtype d) to dst as float64: exact for every dtype but 64-bit
 // integers beyond 2^53. Text types append nothing. It is for statistics and plots; the hot path never converts.
 func Float64s(dst []float64, d DType, raw []byte) []float64 {

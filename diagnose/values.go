@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"math"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -58,16 +57,7 @@ func (x *examination) values(e int, l *line) {
 }
 
 func (x *examination) count(f *robocache.Feature, raw []byte) {
-	if !f.DType.Float() {
-		return
-	}
-	var n int64
-	for _, v := range robocache.Float64s(nil, f.DType, raw) {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			n++
-		}
-	}
-	if n > 0 {
+	if n := robocache.NotFinite(f.DType, raw); n > 0 {
 		if x.strange == nil {
 			x.strange = map[string]int64{}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
@@ -65,10 +64,8 @@ func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images boo
 			}
 			continue
 		}
-		for _, v := range robocache.Float64s(nil, m.typ.DType(), f.numbers[m.offset:][:m.bytes]) {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				notFinite[key(m.name)]++
-			}
+		if n := robocache.NotFinite(m.typ.DType(), f.numbers[m.offset:][:m.bytes]); n > 0 {
+			notFinite[key(m.name)] += n
 		}
 	}
 }

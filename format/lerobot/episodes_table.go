@@ -221,29 +221,10 @@ func typeName(n *pq.Node) string {
 		}
 		return ""
 	}
-	bits := n.Bits
-	switch n.Type {
-	case pq.Boolean:
-		return "bool"
-	case pq.Float:
-		return "float32"
-	case pq.Double:
-		return "float64"
-	case pq.ByteArray:
-		return "string"
-	case pq.Int32:
-		if bits == 0 {
-			bits = 32
-		}
-	case pq.Int64:
-		bits = 64
-	default:
-		return ""
+	if t := storedType(n); t != robocache.InvalidDType {
+		return t.String()
 	}
-	if n.Note == pq.Unsigned {
-		return fmt.Sprintf("uint%d", bits)
-	}
-	return fmt.Sprintf("int%d", bits)
+	return ""
 }
 
 // tableV2 reads meta/episodes.jsonl: every key that its lines have.

@@ -1,11 +1,13 @@
 package lerobot
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -62,36 +64,20 @@ func parseStats(b []byte) (_ robocache.Stats, err error) {
 	return out, nil
 }
 
-// pythonJSON turns NaN and Infinity, which Python writes, into null: they are no JSON.
+// pythonNumbers are what Python writes and JSON does not have, and texts, in which they are none.
+var pythonNumbers = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|NaN|-?Infinity`)
+
+// pythonJSON turns NaN into null, and Infinity into a number.
 func pythonJSON(b []byte) []byte {
-	out := make([]byte, 0, len(b))
-	inString := false
-	for i := 0; i < len(b); i++ {
-		c := b[i]
-		switch {
-		case inString && c == '\\' && i+1 < len(b):
-			out = append(out, c, b[i+1])
-			i++
-			continue
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == 'N' && i+3 <= len(b) && string(b[i:i+3]) == "NaN":
-			out = append(out, "null"...)
-			i += 2
-			continue
-		case c == 'I' && i+8 <= len(b) && string(b[i:i+8]) == "Infinity":
-			if n := len(out); n > 0 && out[n-1] == '-' {
-				out = append(out[:n-1], "-1e308"...)
-			} else {
-				out = append(out, "1e308"...)
-			}
-			i += 7
-			continue
-		}
-		out = append(out, c)
+	if !bytes.Contains(b, []byte("NaN")) && !bytes.Contains(b, []byte("Infinity")) {
+		return b
 	}
-	return out
+	return pythonNumbers.ReplaceAllFunc(b, func(m []byte) []byte {
+		if to, ok := map[string]string{"NaN": "null", "Infinity": "1e308", "-Infinity": "-1e308"}[string(m)]; ok {
+			return []byte(to)
+		}
+		return m
+	})
 }
 
 func oneStats(m map[string]any) (*robocache.FeatureStats, error) {

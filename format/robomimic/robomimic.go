@@ -152,20 +152,7 @@ func spans(episodes []h5set.Episode, masks map[string][]string) map[string]strin
 			}
 		}
 		slices.Sort(positions)
-		positions = slices.Compact(positions)
-		var b strings.Builder
-		for i := 0; i < len(positions); {
-			k := i + 1
-			for k < len(positions) && positions[k] == positions[k-1]+1 {
-				k++
-			}
-			if b.Len() > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, "%d:%d", positions[i], positions[k-1]+1)
-			i = k
-		}
-		out[name] = b.String()
+		out[name] = robocache.Spans(slices.Compact(positions))
 	}
 	return out
 }

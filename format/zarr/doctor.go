@@ -3,7 +3,6 @@ package zarr
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
@@ -68,11 +67,9 @@ func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, 
 			err = d.Frames(ctx, f.Key, rows, make([]robocache.FrameRef, len(rows)))
 		case robocache.KindNumeric:
 			b := make([]byte, len(rows)*f.RowBytes())
-			if err = d.Gather(ctx, f.Key, rows, b); err == nil && f.DType.Float() {
-				for _, x := range robocache.Float64s(nil, f.DType, b) {
-					if math.IsNaN(x) || math.IsInf(x, 0) {
-						notFinite[f.Key]++
-					}
+			if err = d.Gather(ctx, f.Key, rows, b); err == nil {
+				if n := robocache.NotFinite(f.DType, b); n > 0 {
+					notFinite[f.Key] += n
 				}
 			}
 		default:

@@ -101,7 +101,7 @@ func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad f
 	st := &s.Streams[stream]
 	size := max(st.Elements()*st.DType.Size(), 1)
 	step := max(1, min(4<<20/size, 4096))
-	missing, notNumbers := 0, 0
+	missing, notNumbers := 0, int64(0)
 	length := s.length(ctx, e, stream)
 	for at := 0; at < length; at += step {
 		rows := reader.Rows(e, at, min(at+step, length))
@@ -122,14 +122,7 @@ func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad f
 		default:
 			b := make([]byte, len(rows)*st.RowBytes())
 			guard.Check(s.Gather(ctx, st.Key, rows, b))
-			if !st.DType.Float() {
-				continue
-			}
-			for _, v := range robocache.Float64s(nil, st.DType, b) {
-				if v-v != 0 {
-					notNumbers++
-				}
-			}
+			notNumbers += robocache.NotFinite(st.DType, b)
 		}
 	}
 	if missing > 0 {

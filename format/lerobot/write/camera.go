@@ -171,11 +171,11 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) {
 	}
 	id := hex.EncodeToString(key.Sum(nil))
 	w.begin(name)
-	if w.cfg.Reuse == nil || c.encoded || !w.cfg.Reuse(name, id) {
+	if w.journal == nil || c.encoded {
 		w.join(ctx, c, name)
-		if w.cfg.Made != nil && !c.encoded {
-			guard.Check(w.cfg.Made(name, id))
-		}
+	} else if !w.journal.has(ctx, name, id) {
+		w.join(ctx, c, name)
+		guard.Check(w.journal.add(ctx, name, id))
 	}
 	w.place(ctx, c, name)
 	w.closeTemp(c.parts)

@@ -328,12 +328,7 @@ const reportName = "meta/conversion.json"
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) {
 	cfg := c.opt.out
-	cfg.FPS, cfg.Robot, cfg.PartsDir, cfg.Encoders, cfg.Extra, cfg.Tasks = c.fps, c.src.Info().Robot, c.parts, c.opt.Threads, map[string][]byte{}, c.chooseTasks()
-	cfg.Reuse = func(name, key string) bool { return j.has(ctx, name, key) }
-	cfg.Made = func(name, key string) error { return j.add(ctx, name, key) }
-	if len(c.src.Info().Splits) > 0 {
-		cfg.Splits = map[string]string{}
-	}
+	cfg.FPS, cfg.Robot, cfg.PartsDir, cfg.Encoders, cfg.Tasks = c.fps, c.src.Info().Robot, c.parts, c.opt.Threads, c.chooseTasks()
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)
 	}
@@ -342,16 +337,20 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	w := guard.Must(NewWriter(ctx, target, cfg))
+	w.journal = j
 	defer func() { w.stop(c.opt.Resume && j.worth(c.parts)) }() // of a failure; after Close it does nothing
 	c.write(ctx, w)
 	c.report.NumEpisodes, c.report.NumFrames = w.written, w.rows
 	c.report.Findings = append(c.report.Findings, w.findings...)
-	maps.Copy(cfg.Splits, c.splits())
-	c.extras(ctx, cfg.Extra)
+	if splits := c.splits(); len(c.src.Info().Splits) > 0 {
+		w.cfg.Splits = map[string]string{}
+		maps.Copy(w.cfg.Splits, splits)
+	}
+	w.cfg.Extra = c.extras(ctx)
 	c.sourceFindings()
 	text, err := json.MarshalIndent(c.report, "", "  ")
 	guard.Check(robocache.At(err, robocache.Where{"file": reportName}))
-	cfg.Extra[reportName] = append(text, '\n')
+	w.cfg.Extra[reportName] = append(text, '\n')
 	guard.Check(w.Close(ctx))
 }
 
@@ -369,18 +368,18 @@ func (c *conversion) splits() map[string]string {
 }
 
 // extras keeps files that belong to the schema and that LeRobot does not know of.
-func (c *conversion) extras(ctx context.Context, out map[string][]byte) {
-	s, ok := robocache.As[store.Source](c.src)
-	if !ok {
-		return
+func (c *conversion) extras(ctx context.Context) map[string][]byte {
+	out := map[string][]byte{}
+	if s, ok := robocache.As[store.Source](c.src); ok {
+		const name = "meta/modality.json"
+		b, err := store.ReadFile(ctx, s.Store(), name, 16<<20)
+		if err == nil {
+			out[name] = b
+		} else if !errors.Is(err, robocache.ErrNotFound) {
+			c.find(robocache.SeverityWarning, "file-dropped", robocache.Where{"file": name}, err.Error())
+		}
 	}
-	const name = "meta/modality.json"
-	b, err := store.ReadFile(ctx, s.Store(), name, 16<<20)
-	if err == nil {
-		out[name] = b
-	} else if !errors.Is(err, robocache.ErrNotFound) {
-		c.find(robocache.SeverityWarning, "file-dropped", robocache.Where{"file": name}, err.Error())
-	}
+	return out
 }
 
 // dryRun reads what a run would read of the metadata and the sample tables, and writes nothing.

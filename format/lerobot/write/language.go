@@ -33,21 +33,18 @@ func languageColumn(key string) outColumn {
 		fields = append(fields, arrow.Field{Name: name, Type: t, Nullable: true})
 	}
 	var hf []string
-	value := func(name, dtype string) {
-		hf = append(hf, fmt.Sprintf(`%q: {"dtype": %q, "_type": "Value"}`, name, dtype))
+	for _, name := range languageFields {
+		d := robocache.String
+		if name == "timestamp" {
+			d = robocache.Float32
+		}
+		if name == "timestamp" && key == languageEvents {
+			continue
+		}
+		hf = append(hf, fmt.Sprintf(`%q: {"dtype": %q, "_type": "Value"}`, name, d))
+		leaf, at := leafOf(d)
+		add(name, leaf, at)
 	}
-	text := func(name string) {
-		value(name, "string")
-		add(name, plain(parquet.String()), arrow.BinaryTypes.String)
-	}
-	text("role")
-	text("content")
-	text("style")
-	if key == languagePersistent {
-		value("timestamp", "float32")
-		add("timestamp", parquet.Leaf(parquet.FloatType), arrow.PrimitiveTypes.Float32)
-	}
-	text("camera")
 	add("tool_calls", parquet.List(parquet.Optional(plain(parquet.String()))), arrow.ListOfField(arrow.Field{Name: "element", Type: arrow.BinaryTypes.String, Nullable: true,
 		Metadata: arrow.NewMetadata([]string{"ARROW:extension:metadata", "ARROW:extension:name"}, []string{"", "arrow.json"})}))
 	item := arrow.Field{Name: "element", Type: arrow.StructOf(fields...), Nullable: true}
@@ -55,6 +52,9 @@ func languageColumn(key string) outColumn {
 		field: arrow.Field{Name: key, Type: arrow.ListOfField(item), Nullable: true},
 		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}
 }
+
+// languageFields are those of an element before its tool calls; events have no timestamp.
+var languageFields = []string{"role", "content", "style", "timestamp", "camera"}
 
 type languageItem struct {
 	Role      *string           `json:"role"`

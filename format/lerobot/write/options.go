@@ -179,14 +179,10 @@ type Config struct {
 	Frames stats.FramePolicy
 	// StatsBudget bounds the memory that the statistics take, in bytes; 0 = 256 MiB.
 	StatsBudget int64
-	// Splits are ranges of episodes by name ("0:40"); the map may be filled until Close. nil: train, of all.
+	// Splits are ranges of episodes by name ("0:40"). nil: train, of all.
 	Splits map[string]string
 	// Extra files, written before info.json: name → bytes (meta/modality.json).
 	Extra map[string][]byte
-	// Reuse says that the store already has the mp4 at name, made of exactly the parts that key names, so that it need not be made
-	// again; Made tells of a new one. A resumed conversion keeps its journal through them.
-	Reuse func(name, key string) bool
-	Made  func(name, key string) error
 }
 
 // VideoConfig chooses the coding of new colour video; depth is always lossless 12-bit HEVC. Zero values are video.EncodeConfig's.

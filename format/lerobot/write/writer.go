@@ -23,6 +23,7 @@ import (
 type Writer struct {
 	dst       store.Writable
 	cfg       Config
+	journal   *journal // of a conversion that may be resumed; or nil
 	feats     []writtenFeature
 	data      *tableSeries
 	tasks     map[string]int64
