@@ -62,7 +62,12 @@ type AllStep struct {
 	Skipped string          `json:"skipped,omitempty"`
 	Failed  string          `json:"failed,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"` // what the command printed with --json
+
+	later *step // it was skipped for want of time
 }
+
+// unsupported is the exit code of what this machine cannot do.
+var _, unsupported = robocache.ClassOf(robocache.ErrUnsupported)
 
 var errSkipped = errors.New("skipped")
 
@@ -96,6 +101,14 @@ var allParts = []part{
 		}
 		return out
 	}},
+	{"threads", 4, func(a *All) string { return a.imports("torch", "h5py") }, func(a *All, left time.Duration) (out []step) {
+		least := 15 * time.Second
+		for n := 1; n <= min(runtime.NumCPU(), 16) && len(out) < max(int(left/least), 1); n *= 2 {
+			out = append(out, step{fmt.Sprintf("%d threads", n), []string{"bench", "load", a.set("heterogeneous.hdf5"), "--rows", "200", "--hz", "50", "--batch-size", "64", "--runners", "robocache",
+				"--workers", fmt.Sprint(n), "--repeats", "1"}, least})
+		}
+		return out
+	}},
 	{"decode", 4, func(a *All) string {
 		if _, err := exec.LookPath("ffmpeg"); err != nil {
 			return "no encoder: the ffmpeg program is not here"
@@ -117,7 +130,7 @@ var allParts = []part{
 	{"ops", 6, none, func(a *All, left time.Duration) []step {
 		args := []string{"bench", "ops", "--quick"}
 		if left < 2*time.Minute || a.imports("torch") != "" {
-			args = append(args, "--runners", "none", "--rows", "resample,fuse3")
+			args = append(args, "--runners", "none", "--rows", "resample-256x100,fuse3-256,voxel-mean4-500k")
 		}
 		out := []step{{"cpu", args, 5 * time.Second}}
 		if a.GPUs > 0 {
@@ -229,15 +242,24 @@ func (a *All) Run(ctx context.Context) (*AllReport, error) {
 		}
 		here, shares = append(here, p), shares+p.share
 	}
-	total := shares
+	total, left := shares, func() time.Duration { return time.Until(a.end) - a.Time*3/100 }
 	for _, p := range here {
 		// What is run follows from --time alone, so that a resumed run has the same commands; how long it may take, from what is left.
 		steps := p.steps(a, time.Duration(float64(a.Time)*p.share/total))
-		left := time.Until(a.end) - a.Time*3/100
-		if err := a.part(ctx, p.name, steps, time.Duration(float64(left)*p.share/shares), r); err != nil {
+		if err := a.part(ctx, p.name, steps, time.Duration(float64(left())*p.share/shares), r); err != nil {
 			return r, err
 		}
 		shares -= p.share
+	}
+	// What found no time in its part's share may find it in what others left.
+	for i := 0; i < len(r.Steps); i++ {
+		if s := r.Steps[i]; s.later != nil && left() > s.later.least {
+			r.Steps = slices.Delete(r.Steps, i, i+1)
+			i--
+			if err := a.part(ctx, s.Part, []step{*s.later}, left(), r); err != nil {
+				return r, err
+			}
+		}
 	}
 	slices.SortStableFunc(r.Steps, func(x, y AllStep) int {
 		return cmp.Compare(slices.Index(AllNames(), x.Part), slices.Index(AllNames(), y.Part))
@@ -255,6 +277,7 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 			left := time.Until(end)
 			if left < s.least {
 				out.Skipped = fmt.Sprintf("needs %.0f s, %.0f left", s.least.Seconds(), max(left.Seconds(), 0))
+				out.later = &s
 				return out, errSkipped
 			}
 			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), 3*s.least), time.Until(a.end)))
@@ -324,6 +347,9 @@ func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) 
 	switch {
 	case limited.Err() != nil && ctx.Err() == nil:
 		out.Skipped = fmt.Sprintf("not over after %.0f s", most.Seconds())
+		return out, errSkipped
+	case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == unsupported:
+		out.Skipped = runners.LastLine(errs.String())
 		return out, errSkipped
 	case err != nil:
 		return out, fmt.Errorf("%w: %s", err, runners.LastLine(errs.String()))
