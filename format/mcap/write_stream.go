@@ -118,7 +118,6 @@ type source struct {
 	from    int // of batch
 	channel uint16
 	made    bool
-	schemas map[string]uint16
 	typ     string
 	proof   *video.Stream // of packets
 }
@@ -141,7 +140,7 @@ func (s *source) message(ctx context.Context) []byte {
 	if s.next >= s.from+len(s.batch) {
 		n := min(s.rowsAt(), len(s.times)-s.next)
 		s.from, s.batch = s.next, s.batch[:0]
-		guard.Check(robocache.At(s.fill(ctx, reader.Rows(s.ep, s.from, s.from+n)), robocache.Where{"stream": s.feature.Key}))
+		s.fill(ctx, reader.Rows(s.ep, s.from, s.from+n))
 		if len(s.batch) != n {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"stream": s.feature.Key}, Want: fmt.Sprintf("%d rows", n), Got: fmt.Sprint(len(s.batch))})
 		}
@@ -149,63 +148,60 @@ func (s *source) message(ctx context.Context) []byte {
 	return s.batch[s.next-s.from]
 }
 
-func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
-	defer guard.Malformed("mcap", &err)
-	f := &s.feature
-	src := s.w.src
+// fill makes the messages of some rows.
+func (s *source) fill(ctx context.Context, rows []robocache.Row) {
+	f, src := &s.feature, s.w.src
+	defer guard.In("stream", f.Key)
+	add := func(m []byte, err error) {
+		guard.Check(err)
+		s.batch = append(s.batch, m)
+	}
 	switch s.how {
 	case asText:
-		texts, err := src.Text(ctx, f.Key, rows)
-		for _, text := range texts {
-			s.batch = append(s.batch, ros2.EncodeString(nil, text))
+		for _, text := range guard.Must(src.Text(ctx, f.Key, rows)) {
+			add(ros2.EncodeString(nil, text), nil)
 		}
-		return err
 	case asArray:
 		w := f.RowBytes()
 		data := make([]byte, w*len(rows))
 		guard.Check(src.Gather(ctx, f.Key, rows, data))
 		valid := s.valid(ctx, rows)
-		shape := f.Shape
-		if len(shape) == 0 {
-			shape = []int{1}
-		}
 		for i := range rows {
-			row, dims := data[i*w:(i+1)*w], shape
+			row, dims := data[i*w:(i+1)*w], f.Shape
+			if len(dims) == 0 {
+				dims = []int{1}
+			}
 			if valid != nil && valid[i] == 0 {
 				row, dims = nil, []int{0} // no elements: the row holds no value
 			}
-			m := guard.Must(ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row))
-			s.batch = append(s.batch, m)
+			add(ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row))
 		}
-		return nil
 	case asRagged, asCloud:
 		r, ok := src.(robocache.RaggedDataset)
 		if !ok {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a ragged stream of a dataset without GatherRagged"}
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a ragged stream of a dataset without GatherRagged"})
 		}
 		data, counts, err := r.GatherRagged(ctx, f.Key, rows)
 		guard.Check(err)
 		w := f.Elements() * f.DType.Size()
-		at := 0
 		for i, n := range counts {
-			part := data[at : at+n*w]
-			at += n * w
-			var m []byte
 			if s.how == asCloud {
-				m, err = ros2.EncodePointCloud2(nil, ros2.Header{Timestamp: s.times[s.from+i], FrameID: f.Key}, s.fields, w, part)
+				add(ros2.EncodePointCloud2(nil, s.header(i), s.fields, w, data[:n*w]))
 			} else {
-				m, err = ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...), nil, part)
+				add(ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...), nil, data[:n*w]))
 			}
-			guard.Check(err)
-			s.batch = append(s.batch, m)
+			data = data[n*w:]
 		}
-		return nil
+	case asPackets:
+		s.packets(ctx, rows)
+	default:
+		s.images(ctx, rows)
 	}
-	if s.how == asPackets {
-		return s.packets(ctx, rows)
-	}
-	s.images(ctx, rows)
-	return nil
+}
+
+// header is that of a message of the batch.
+func (s *source) header(i int) ros2.Header {
+	return ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key}
 }
 
 func (s *source) valid(ctx context.Context, rows []robocache.Row) []uint8 {
@@ -221,11 +217,6 @@ func (s *source) valid(ctx context.Context, rows []robocache.Row) []uint8 {
 func (s *source) images(ctx context.Context, rows []robocache.Row) {
 	refs := make([]robocache.FrameRef, len(rows))
 	guard.Check(s.w.src.Frames(ctx, s.feature.Key, rows, refs))
-	add := func(i int, ref *robocache.FrameRef) error {
-		m, err := guard.Value(func() []byte { return s.frame(ref, ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key}) })
-		s.batch = append(s.batch, m)
-		return err
-	}
 	spec := &video.Spec{Pixel: video.RGB8}
 	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
 	switch {
@@ -236,24 +227,22 @@ func (s *source) images(ctx context.Context, rows []robocache.Row) {
 		spec.Pixel = video.Gray16
 		raw.Channels, raw.DType = 1, robocache.Uint16
 	}
-	guard.Check(video.EachFrame(ctx, s.w.lib, refs, video.Each{Pool: s.w.pool}, func(at []int, pic video.Frame) (err error) {
-		if pic == nil {
-			return add(at[0], &refs[at[0]])
-		}
-		if raw.Pix, err = video.ConvertTo(raw.Pix, pic, spec); err != nil {
-			return err
-		}
-		raw.Width, raw.Height = pic.Size()
-		for _, i := range at {
-			if err := add(i, &robocache.FrameRef{Raw: &raw}); err != nil {
-				return err
+	guard.Check(video.EachFrame(ctx, s.w.lib, refs, video.Each{Pool: s.w.pool}, func(at []int, pic video.Frame) error {
+		return guard.Try(func() {
+			ref := &refs[at[0]]
+			if pic != nil {
+				raw.Pix = guard.Must(video.ConvertTo(raw.Pix, pic, spec))
+				raw.Width, raw.Height = pic.Size()
+				ref = &robocache.FrameRef{Raw: &raw}
 			}
-		}
-		return nil
+			for _, i := range at {
+				s.batch = append(s.batch, s.frame(ref, s.header(i)))
+			}
+		})
 	}))
 }
 
-// image makes the message of an image. All of a stream's are of one type: the first one's.
+// frame makes the message of an image. All of a stream's are of one type: the first one's.
 func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) []byte {
 	compressed := ref.Raw == nil || s.w.images != "raw"
 	if s.typ == "" {
@@ -271,27 +260,22 @@ func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) []byte {
 	case s.typ == typeImage && ref.Raw != nil:
 		return guard.Must(ros2.EncodeImage(nil, h, ref.Raw))
 	case ref.Raw != nil && s.w.images == "jpeg" && ref.Raw.DType == robocache.Uint8:
-		b, err := asJPEG(ref.Raw)
-		guard.Check(err)
-		return ros2.EncodeCompressedImage(nil, h, "jpeg", b)
+		return ros2.EncodeCompressedImage(nil, h, "jpeg", asJPEG(ref.Raw))
 	}
-	b := guard.Must(video.EncodeImage(ref))
-	return ros2.EncodeCompressedImage(nil, h, "", b)
+	return ros2.EncodeCompressedImage(nil, h, "", guard.Must(video.EncodeImage(ref)))
 }
 
-func asJPEG(r *robocache.Raw) ([]byte, error) {
+func asJPEG(r *robocache.Raw) []byte {
 	spec := &video.Spec{Pixel: video.RGB8, Width: r.Width, Height: r.Height}
 	rgb := make([]byte, 3*r.Width*r.Height)
-	if err := video.DecodeImage(&robocache.FrameRef{Raw: r}, spec, rgb); err != nil {
-		return nil, err
-	}
+	guard.Check(video.DecodeImage(&robocache.FrameRef{Raw: r}, spec, rgb))
 	m := image.NewRGBA(image.Rect(0, 0, r.Width, r.Height))
 	for i := range r.Width * r.Height {
 		m.Pix[4*i], m.Pix[4*i+1], m.Pix[4*i+2], m.Pix[4*i+3] = rgb[3*i], rgb[3*i+1], rgb[3*i+2], 255
 	}
 	var b bytes.Buffer
-	err := jpeg.Encode(&b, m, &jpeg.Options{Quality: 95})
-	return b.Bytes(), err
+	guard.Check(jpeg.Encode(&b, m, &jpeg.Options{Quality: 95}))
+	return b.Bytes()
 }
 
 // messages writes the messages of all streams of an episode by time; of one time in the order of the streams.
@@ -299,38 +283,30 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 	defer guard.Malformed("mcap", &err)
 	schemas := map[string]uint16{}
 	var list []*source
-	task := w.task(ctx, ep)
-	if task != nil {
+	if task := w.task(ctx, ep); task != nil {
 		list = append(list, task)
 	}
 	for i := range w.streams {
-		s := &source{target: &w.streams[i], w: w, ep: ep, typ: w.streams[i].typ}
-		s.times = guard.Must(w.src.Times(ctx, ep, s.feature.Key))
-		list = append(list, s)
+		t := &w.streams[i]
+		list = append(list, &source{target: t, w: w, ep: ep, typ: t.typ, times: guard.Must(w.src.Times(ctx, ep, t.feature.Key))})
 	}
-	for _, s := range list {
-		s.schemas = schemas
-	}
-	var sequence = make([]uint32, len(list))
 	for {
-		best := -1
-		for i, s := range list {
-			if s.next < len(s.times) && (best < 0 || s.times[s.next] < list[best].times[list[best].next]) {
-				best = i
+		var s *source
+		for _, o := range list {
+			if o.next < len(o.times) && (s == nil || o.times[o.next] < s.times[s.next]) {
+				s = o
 			}
 		}
-		if best < 0 {
+		if s == nil {
 			return nil
 		}
 		guard.Check(ctx.Err())
-		s := list[best]
 		data := s.message(ctx)
 		if !s.made {
-			s.begin(cw)
+			s.begin(cw, schemas)
 		}
 		at := s.times[s.next]
-		guard.Check(robocache.At(cw.Message(&container.Message{Channel: s.channel, Sequence: sequence[best], Log: at, Publish: at, Data: data}), robocache.Where{"stream": s.feature.Key, "row": s.next}))
-		sequence[best]++
+		guard.Check(robocache.At(cw.Message(&container.Message{Channel: s.channel, Sequence: uint32(s.next), Log: at, Publish: at, Data: data}), robocache.Where{"stream": s.feature.Key, "row": s.next}))
 		s.next++
 	}
 }
@@ -348,15 +324,15 @@ const latchedQoS = `- history: 1
 `
 
 // begin adds schema and channel of a stream.
-func (s *source) begin(cw *container.Writer) {
-	id, ok := s.schemas[s.typ]
+func (s *source) begin(cw *container.Writer, schemas map[string]uint16) {
+	id, ok := schemas[s.typ]
 	if !ok {
 		text, known := ros2.SchemaText(s.typ)
 		if !known {
 			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "no text of the type " + s.typ})
 		}
 		id = guard.Must(cw.Schema(s.typ, "ros2msg", text))
-		s.schemas[s.typ] = id
+		schemas[s.typ] = id
 	}
 	var meta map[string]string
 	if s.feature.Latched {

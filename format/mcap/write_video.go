@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
@@ -62,65 +63,58 @@ func (w *writing) framesOf(ctx context.Context, t *target, ep int) []robocache.F
 // provePackets is ErrUnsupported where the frames of an episode are not a run of packets that decode from the first on, each to the frame of its row.
 func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err error) {
 	defer guard.Malformed("mcap", &err)
-	no := func(format string, args ...any) error {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: fmt.Sprintf(format, args...)}
+	no := func(format string, args ...any) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: fmt.Sprintf(format, args...)})
 	}
 	refs := w.framesOf(ctx, t, ep)
-	var file *video.File
-	var entry *video.SampleEntry
-	var form *video.Elementary
+	var from packets
+	defer from.close()
 	var proof *video.Stream
-	var sample, packet []byte
+	var packet []byte
 	last, kind, seen := 0, 0, 0
 	for i := range refs {
 		r := &refs[i]
-		switch {
-		case r.Missing:
+		if r.Missing {
 			continue
-		case r.Path == "":
-			return no("frames that lie in no file")
-		case file == nil:
-			file = guard.Must(w.lib.Acquire(ctx, r.Path))
-			defer file.Release()
 		}
+		if r.Path == "" {
+			no("frames that lie in no file")
+		}
+		file := from.open(ctx, w.lib, r.Path)
 		if r.Path != file.Path {
-			return no("the frames lie in several files")
+			no("the frames lie in several files")
 		}
 		if r.Ordinal < 0 || r.Ordinal >= file.Index.NumFrames() {
-			return no("row %d has no frame", i)
+			no("row %d has no frame", i)
 		}
 		d := file.Index.DecodeIndex(r.Ordinal)
 		s := file.Index.Sample(d)
 		if seen == 0 {
-			entry, kind = &file.Index.Entries()[s.Entry], s.Entry
+			entry := &file.Index.Entries()[s.Entry]
 			switch {
 			case !s.Sync || file.Index.Governing(r.Ordinal) != d:
-				return no("the episode begins inside a group of pictures")
+				no("the episode begins inside a group of pictures")
 			case entry.Rotation != 0:
-				return no("the file turns its frames by %d degrees", entry.Rotation)
+				no("the file turns its frames by %d degrees", entry.Rotation)
 			case t.codec != "" && t.codec != entry.Codec:
-				return no("the codec is %s, of episodes before %s", entry.Codec, t.codec)
+				no("the codec is %s, of episodes before %s", entry.Codec, t.codec)
 			}
-			form = guard.Must(video.NewElementary(entry))
+			from.form = guard.Must(video.NewElementary(entry))
 			proof = guard.Must(video.NewStream(entry.Codec, video.Limits{}))
 			colour := colourOf(entry)
 			if t.codec != "" && (colour == nil) != (t.colour == nil) || colour != nil && t.colour != nil && *colour != *t.colour {
-				return no("the colours are said in another way than in episodes before")
+				no("the colours are said in another way than in episodes before")
 			}
-			t.codec, t.colour = entry.Codec, colour
+			kind, t.codec, t.colour = s.Entry, entry.Codec, colour
 		} else if d != last+1 || s.Entry != kind {
-			return no("frame %d of the file follows frame %d in decoding order: reordered, repeated or left out", r.Ordinal, refs[i-1].Ordinal)
+			no("frame %d of the file follows frame %d in decoding order: reordered, repeated or left out", r.Ordinal, refs[i-1].Ordinal)
 		}
 		if last, seen = d, seen+1; seen > provenPackets {
 			continue
 		}
-		if sample, packet, err = readPacket(ctx, file, s, form, sample, packet[:0]); err != nil {
-			return err
-		}
-		if n, err := proof.Add(packet); err != nil {
-			return err
-		} else if n != seen-1 {
-			return no("packet %d does not decode to one frame", d)
+		packet = from.read(ctx, s, packet[:0])
+		if guard.Must(proof.Add(packet)) != seen-1 {
+			no("packet %d does not decode to one frame", d)
 		}
 	}
 	return nil
@@ -134,58 +128,62 @@ func colourOf(e *video.SampleEntry) *video.Colour {
 	return nil
 }
 
-// readPacket reads a sample and appends its packet to dst.
-func readPacket(ctx context.Context, f *video.File, s video.Sample, form *video.Elementary, buf, dst []byte) (sample, packet []byte, err error) {
-	if cap(buf) < s.Size {
-		buf = make([]byte, s.Size)
+// packets reads packets of one video file.
+type packets struct {
+	file *video.File
+	form *video.Elementary
+	buf  []byte
+}
+
+// open gives the file, which the first call names.
+func (p *packets) open(ctx context.Context, lib *video.Library, path string) *video.File {
+	if p.file == nil {
+		p.file = guard.Must(lib.Acquire(ctx, path))
 	}
-	buf = buf[:s.Size]
-	if err := f.Ranged.ReadAt(ctx, buf, s.Offset); err != nil {
-		return buf, nil, robocache.At(err, robocache.Where{"file": f.Path})
+	return p.file
+}
+
+// read appends the packet of a sample to dst.
+func (p *packets) read(ctx context.Context, s video.Sample, dst []byte) []byte {
+	defer guard.In("file", p.file.Path)
+	p.buf = slices.Grow(p.buf[:0], s.Size)[:s.Size]
+	guard.Check(p.file.Ranged.ReadAt(ctx, p.buf, s.Offset))
+	if p.form == nil {
+		p.form = guard.Must(video.NewElementary(&p.file.Index.Entries()[s.Entry]))
 	}
-	packet, err = form.Packet(dst, buf, s.Sync)
-	return buf, packet, robocache.At(err, robocache.Where{"file": f.Path})
+	return guard.Must(p.form.Packet(dst, p.buf, s.Sync))
+}
+
+func (p *packets) close() {
+	if p.file != nil {
+		p.file.Release()
+	}
 }
 
 // packets makes the messages of rows whose packets are copied; one without a frame is empty.
-func (s *source) packets(ctx context.Context, rows []robocache.Row) (err error) {
-	defer guard.Malformed("mcap", &err)
+func (s *source) packets(ctx context.Context, rows []robocache.Row) {
 	refs := make([]robocache.FrameRef, len(rows))
 	guard.Check(s.w.src.Frames(ctx, s.feature.Key, rows, refs))
-	var file *video.File
-	var form *video.Elementary
-	var sample []byte
+	var from packets
+	defer from.close()
 	for i := range refs {
-		h := ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key}
 		var packet []byte
 		if !refs[i].Missing {
-			var err error
-			if file == nil {
-				file = guard.Must(s.w.lib.Acquire(ctx, refs[i].Path))
-				defer file.Release()
-			}
-			d := file.Index.DecodeIndex(refs[i].Ordinal)
-			at := file.Index.Sample(d)
-			if form == nil {
-				form = guard.Must(video.NewElementary(&file.Index.Entries()[at.Entry]))
-			}
+			index := from.open(ctx, s.w.lib, refs[i].Path).Index
+			packet = from.read(ctx, index.Sample(index.DecodeIndex(refs[i].Ordinal)), nil)
 			if s.proof == nil {
 				s.proof = guard.Must(video.NewStream(s.codec, video.Limits{}))
-			}
-			if sample, packet, err = readPacket(ctx, file, at, form, sample, nil); err != nil {
-				return err
 			}
 			n, err := s.proof.Add(packet)
 			if err == nil && n < 0 {
 				err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "the packet does not decode to one frame"}
 			}
 			if err != nil {
-				return robocache.At(unfit(err), robocache.Where{"file": file.Path, "frame": refs[i].Ordinal})
+				guard.Fail(robocache.At(unfit(err), robocache.Where{"file": from.file.Path, "frame": refs[i].Ordinal}))
 			}
 		}
-		s.batch = append(s.batch, ros2.EncodeCompressedVideo(nil, h, ros2.VideoFormat(s.codec), packet))
+		s.batch = append(s.batch, ros2.EncodeCompressedVideo(nil, s.header(i), ros2.VideoFormat(s.codec), packet))
 	}
-	return nil
 }
 
 // unfit says what to do where a packet late in an episode cannot stand in a message.

@@ -169,15 +169,7 @@ func (p *cloudPlan) group() {
 }
 
 func (d *cloud) scan(msg []byte, row rowFunc) error {
-	var m cloudMessage
-	if err := parseCloud(msg, &m); err != nil {
-		return err
-	}
-	p, err := d.planFor(&m)
-	if err != nil {
-		return err
-	}
-	n, err := m.points(p)
+	m, p, n, err := d.read(msg)
 	if err != nil {
 		return err
 	}
@@ -188,6 +180,17 @@ func (d *cloud) scan(msg []byte, row rowFunc) error {
 		d.dropped += int64(n - m.finite(p, n))
 	}
 	return nil
+}
+
+// read takes a message apart; n is the number of its points.
+func (d *cloud) read(msg []byte) (m cloudMessage, p *cloudPlan, n int, err error) {
+	if err = parseCloud(msg, &m); err == nil {
+		p, err = d.planFor(&m)
+	}
+	if err == nil {
+		n, err = m.points(p)
+	}
+	return m, p, n, err
 }
 
 // planFor is the topic's plan, or where the message's fields lie otherwise one of its own, with the same streams.
@@ -293,15 +296,7 @@ func (d *cloud) layout(key string) ([]Field, []string) {
 }
 
 func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error) {
-	var m cloudMessage
-	if err := parseCloud(msg, &m); err != nil {
-		return dst, 0, err
-	}
-	p, err := d.planFor(&m)
-	if err != nil {
-		return dst, 0, err
-	}
-	n, err := m.points(p)
+	m, p, n, err := d.read(msg)
 	if err != nil || n == 0 {
 		return dst, 0, err
 	}

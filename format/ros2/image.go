@@ -68,7 +68,7 @@ type imageMessage struct {
 	data          []byte
 }
 
-func parseImage(msg []byte, m *imageMessage) error {
+func parseImage(msg []byte) (m imageMessage, err error) {
 	c := open(msg)
 	c.header()
 	m.height, m.width = int(c.u32()), int(c.u32())
@@ -76,7 +76,7 @@ func parseImage(msg []byte, m *imageMessage) error {
 	m.big = c.u8() != 0
 	m.step = int(c.u32())
 	m.data = c.take(1, c.count(1))
-	return c.end("data")
+	return m, c.end("data")
 }
 
 // check finds the encoding and compares the sizes with the bytes.
@@ -100,8 +100,8 @@ func (m *imageMessage) check() (p pixels, err error) {
 }
 
 func (d *rawImages) scan(msg []byte, row rowFunc) error {
-	var m imageMessage
-	if err := parseImage(msg, &m); err != nil {
+	m, err := parseImage(msg)
+	if err != nil {
 		return err
 	}
 	if d.seen {
@@ -140,8 +140,8 @@ func unitOf(p *pixels) string {
 }
 
 func (d *rawImages) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
-	var m imageMessage
-	if err := parseImage(msg, &m); err != nil {
+	m, err := parseImage(msg)
+	if err != nil {
 		return robocache.FrameRef{}, err
 	}
 	p, err := m.check()

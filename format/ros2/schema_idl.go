@@ -26,8 +26,8 @@ func parseIDL(text string) map[string]*message {
 	for k, t := range texts {
 		p := &idlParser{types: types, typedefs: map[string]member{}, constants: map[string]int{}}
 		p.read(t)
-		if p.file(); p.err != nil {
-			guard.Fail(robocache.At(p.err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line}))
+		if err := guard.Try(p.file); err != nil {
+			guard.Fail(robocache.At(err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line}))
 		}
 		if members += p.members; members > maxMembers {
 			guard.Fail(tooManyMembers())
@@ -36,12 +36,11 @@ func parseIDL(text string) map[string]*message {
 	return types
 }
 
-// idlParser reads one text. Once err is set there are no more tokens.
+// idlParser reads one text.
 type idlParser struct {
 	lex       scanner.Scanner
 	ahead     string // the token that was looked at and not taken
 	looked    bool
-	err       error
 	types     map[string]*message
 	typedefs  map[string]member // by name, and by module-qualified name
 	constants map[string]int
@@ -67,9 +66,6 @@ func (p *idlParser) next() string {
 }
 
 func (p *idlParser) peek() string {
-	if p.err != nil {
-		return ""
-	}
 	if p.looked {
 		return p.ahead
 	}
@@ -88,7 +84,7 @@ func (p *idlParser) peek() string {
 
 // accept takes a token where it is this one.
 func (p *idlParser) accept(sign string) bool {
-	if p.err != nil || p.peek() != sign {
+	if p.peek() != sign {
 		return false
 	}
 	p.looked = false
@@ -102,9 +98,8 @@ func (p *idlParser) expect(sign string) {
 }
 
 func (p *idlParser) fail(err *robocache.Error) {
-	if p.err == nil {
-		err.Op, p.err = "schema", err
-	}
+	err.Op = "schema"
+	guard.Fail(err)
 }
 
 func (p *idlParser) bad(want, got string) {
@@ -117,7 +112,7 @@ func (p *idlParser) unread(what string) {
 
 // file reads declarations to the end of the text.
 func (p *idlParser) file() {
-	for p.err == nil {
+	for {
 		switch t := p.next(); t {
 		case "":
 			if len(p.modules) > 0 {
@@ -136,7 +131,6 @@ func (p *idlParser) file() {
 		case "}":
 			if len(p.modules) == 0 {
 				p.bad("a declaration", t)
-				return
 			}
 			p.modules = p.modules[:len(p.modules)-1]
 		case "typedef":
@@ -170,7 +164,6 @@ func (p *idlParser) annotation() {
 			depth--
 		case "":
 			p.bad(")", "the end of the text")
-			return
 		}
 	}
 }
@@ -181,7 +174,6 @@ func (p *idlParser) constant() {
 	for t := p.next(); t != ";"; t = p.next() {
 		if t == "" || len(tokens) > 64 {
 			p.bad(";", t)
-			return
 		}
 		tokens = append(tokens, t)
 	}
@@ -217,7 +209,6 @@ func (p *idlParser) typ(t string) member {
 		elem := p.next()
 		if elem == "sequence" {
 			p.unread("a sequence of sequences")
-			return f
 		}
 		if f = p.typ(elem); f.array != single {
 			p.unread("a sequence of arrays")
@@ -287,7 +278,7 @@ func (p *idlParser) structure() {
 		p.bad("a structure inside the modules of its package", full)
 	}
 	p.expect("{")
-	for p.err == nil {
+	for {
 		switch t := p.next(); t {
 		case "}":
 			if _, twice := p.types[shortKey(full)]; !twice {
@@ -306,7 +297,7 @@ func (p *idlParser) structure() {
 
 // fields reads the names that one type is given to.
 func (p *idlParser) fields(m *message, f member) {
-	for p.err == nil {
+	for {
 		g := p.declarator(f)
 		if p.members++; p.members > maxMembers {
 			p.bad("at most "+strconv.Itoa(maxMembers)+" members", "more")

@@ -44,36 +44,25 @@ func newPlan(t *topic, clock int) plan {
 }
 
 func (p *plan) newBlock(n int) *block {
-	b := &block{cols: make([][]byte, len(p.fields))}
+	b := &block{cols: make([][]byte, len(p.fields)), valid: make([][]uint8, len(p.fields))}
 	for j, w := range p.bytes {
-		b.cols[j] = make([]byte, n*w)
-	}
-	b.valid = make([][]uint8, len(p.fields))
-	for j := range b.valid {
-		b.valid[j] = make([]uint8, n)
+		b.cols[j], b.valid[j] = make([]byte, n*w), make([]uint8, n)
 	}
 	return b
 }
 
 func (b *block) size() (n int64) {
-	for _, c := range b.cols {
+	for _, c := range slices.Concat(b.cols, b.valid) {
 		n += int64(len(c))
-	}
-	for _, v := range b.valid {
-		n += int64(len(v))
 	}
 	return n + 200
 }
 
 // seal drops the masks where every row holds a value.
-func (b *block) seal() *block {
-	for _, v := range b.valid {
-		if slices.Contains(v, 0) {
-			return b
-		}
+func (b *block) seal() {
+	if !slices.ContainsFunc(b.valid, func(v []uint8) bool { return slices.Contains(v, 0) }) {
+		b.valid = nil
 	}
-	b.valid = nil
-	return b
 }
 
 // put decodes a message's row k of block b.

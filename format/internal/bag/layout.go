@@ -110,39 +110,8 @@ func (d *Dataset) readLayout(errs []error) {
 	d.info.FPS, d.info.Robot = l.FPS, l.Robot
 }
 
-// restore gives the field of a topic the feature that it was written from; false where the message cannot hold it.
-func (d *Dataset) restore(t *topic) bool {
-	if d.layout == nil {
-		return false
-	}
-	i := slices.IndexFunc(d.layout.Streams, func(s LayoutStream) bool { return s.Topic == t.name })
-	if i < 0 || len(t.fields) == 0 {
-		return false
-	}
-	was := d.layout.Streams[i].Feature
-	have := &t.fields[0]
-	ok := false
-	switch was.Kind {
-	case robocache.KindNumeric, robocache.KindPointCloud:
-		ok = (have.Feature.Kind == robocache.KindNumeric || have.Feature.Kind == robocache.KindPointCloud) && have.Feature.DType.Size() == was.DType.Size() && plainShape(was.Shape)
-	case robocache.KindImage:
-		ok = have.Feature.Kind == robocache.KindImage
-	case robocache.KindVideo:
-		ok = have.Feature.Kind == robocache.KindVideo
-		was.Codec, was.Shape, was.Height, was.Width, was.Channels = have.Feature.Codec, have.Feature.Shape, have.Feature.Height, have.Feature.Width, have.Feature.Channels
-	case robocache.KindText, robocache.KindEvent:
-		ok = have.Feature.Kind == robocache.KindText
-	}
-	if !ok {
-		return false
-	}
-	t.fields = []ros2.Field{{Feature: was}}
-	t.restored = true
-	return true
-}
-
-// colour is what the file said that a topic's packets of video were copied from.
-func (d *Dataset) colour(t *topic) *video.Colour {
+// layoutOf is what the topic was written from; nil where nothing says it.
+func (d *Dataset) layoutOf(t *topic) *LayoutStream {
 	if d.layout == nil {
 		return nil
 	}
@@ -150,7 +119,39 @@ func (d *Dataset) colour(t *topic) *video.Colour {
 	if i < 0 {
 		return nil
 	}
-	return d.layout.Streams[i].Colour
+	return &d.layout.Streams[i]
+}
+
+// restore gives the field of a topic the feature that it was written from, where the message can hold it.
+func (d *Dataset) restore(t *topic) {
+	l := d.layoutOf(t)
+	if l == nil || len(t.fields) == 0 {
+		return
+	}
+	was, have := l.Feature, &t.fields[0].Feature
+	ok := false
+	switch was.Kind {
+	case robocache.KindNumeric, robocache.KindPointCloud:
+		ok = (have.Kind == robocache.KindNumeric || have.Kind == robocache.KindPointCloud) && have.DType.Size() == was.DType.Size() && plainShape(was.Shape)
+	case robocache.KindImage:
+		ok = have.Kind == robocache.KindImage
+	case robocache.KindVideo:
+		ok = have.Kind == robocache.KindVideo
+		was.Codec, was.Shape, was.Height, was.Width, was.Channels = have.Codec, have.Shape, have.Height, have.Width, have.Channels
+	case robocache.KindText, robocache.KindEvent:
+		ok = have.Kind == robocache.KindText
+	}
+	if ok {
+		t.fields, t.restored = []ros2.Field{{Feature: was}}, true
+	}
+}
+
+// colour is what the file said that a topic's packets of video were copied from.
+func (d *Dataset) colour(t *topic) *video.Colour {
+	if l := d.layoutOf(t); l != nil {
+		return l.Colour
+	}
+	return nil
 }
 
 // plainShape holds a shape from a file against what memory can hold.

@@ -1,6 +1,7 @@
 package bag
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,13 +35,8 @@ const (
 // there is only one, it is the error of Open.
 func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err error) {
 	defer guard.Malformed("open", &err)
-	if opt.Budget <= 0 {
-		opt.Budget = defaultBudget
-	}
-	opt.Budget = max(opt.Budget, smallest)
-	if opt.Tolerance <= 0 {
-		opt.Tolerance = defaultTolerance
-	}
+	opt.Budget = max(cmp.Or(max(opt.Budget, 0), defaultBudget), smallest)
+	opt.Tolerance = cmp.Or(max(opt.Tolerance, 0), defaultTolerance)
 	d = &Dataset{opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
 		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4),
 		videos: lru.New[videoKey, *topicVideo](opt.Budget / 8), videoKeys: map[string]videoKey{}}
@@ -136,10 +132,7 @@ func (d *Dataset) list(infos [][]TopicInfo) {
 				if len(at) >= maxTopics {
 					guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Want: fmt.Sprintf("at most %d topics", maxTopics), Got: "more"})
 				}
-				t = &topic{name: info.Name, typ: info.Type, schema: s, key: ros2.Key(info.Name), place: make([]int, len(infos)), counts: make([]int64, len(infos))}
-				for i := range t.place {
-					t.place[i] = -1
-				}
+				t = &topic{name: info.Name, typ: info.Type, schema: s, key: ros2.Key(info.Name), place: slices.Repeat([]int{-1}, len(infos)), counts: make([]int64, len(infos))}
 				at[info.Name] = t
 				d.topics = append(d.topics, t)
 			}

@@ -41,13 +41,9 @@ func (r *rows) within(i int) int {
 	return int(r.entry[i])
 }
 
-func (r *rows) bytes() int64 {
-	return int64(len(r.msg)+len(r.entry))*4 + int64(len(r.header)+len(r.publish)+len(r.log))*8
-}
-
 func (t *track) bytes() (n int64) {
-	for i := range t.clocks {
-		n += t.clocks[i].bytes() + 200
+	for _, r := range t.clocks {
+		n += int64(len(r.msg)+len(r.entry))*4 + int64(len(r.header)+len(r.publish)+len(r.log))*8 + 200
 	}
 	return n
 }
