@@ -123,16 +123,14 @@ func (d *Dataset) checkRow(row robocache.Row) error {
 func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row, fn func(rec *record, episode int, which []int)) {
 	images := l.coding == frame || l.coding == floatPNG
 	order := make([]int, len(rows))
-	sorted := true
 	for i, r := range rows {
 		if err := d.checkRow(r); err != nil {
 			guard.Fail(robocache.At(err, robocache.Where{"stream": l.key}))
 		}
 		order[i] = i
-		sorted = sorted && (i == 0 || rows[i-1].Episode <= r.Episode)
 	}
-	if !sorted {
-		slices.SortStableFunc(order, func(a, b int) int { return rows[a].Episode - rows[b].Episode })
+	if inOrder := func(a, b int) int { return rows[a].Episode - rows[b].Episode }; !slices.IsSortedFunc(order, inOrder) {
+		slices.SortStableFunc(order, inOrder)
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(2, runtime.GOMAXPROCS(0)))

@@ -106,14 +106,10 @@ func (d *Dataset) labels(ctx context.Context, l *leaf) json.RawMessage {
 		return nil
 	}
 	var names []string
-	for _, line := range strings.Split(string(b), "\n") {
+	for line := range strings.Lines(string(b)) {
 		if line = strings.TrimSpace(line); line != "" {
 			names = append(names, line)
 		}
 	}
-	out, err := json.Marshal(map[string][]string{"labels": names})
-	if err != nil {
-		return nil
-	}
-	return out
+	return guard.Must(json.Marshal(map[string][]string{"labels": names}))
 }

@@ -58,10 +58,8 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		x.strings(l.name, values)
 	case outRagged, outOpen:
 		w.ragged(ctx, x, l, rows)
-		return
 	case outImage, outDepth:
 		w.images(ctx, x, l, p, rows)
-		return
 	case outText, outTask:
 		key := "task"
 		if l.how == outText {
