@@ -13,6 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/elements"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Header is what stands before an array's bytes.
@@ -164,11 +165,9 @@ func (a *Array) Len() int {
 
 // Decode reads an npy file. Where the file is in C order and little-endian, the array is a piece of b. Object arrays are ErrUnsupported:
 // DecodeObjects reads them.
-func Decode(b []byte) (*Array, error) {
-	h, err := ParseHeader(b)
-	if err != nil {
-		return nil, err
-	}
+func Decode(b []byte) (_ *Array, err error) {
+	defer guard.Into(&err)
+	h := guard.Must(ParseHeader(b))
 	if h.Type.Kind == 'O' {
 		return nil, unsupported("an array of Python objects")
 	}
@@ -176,19 +175,13 @@ func Decode(b []byte) (*Array, error) {
 }
 
 // DecodeObjects is Decode that also reads object arrays, by the whitelist.
-func DecodeObjects(b []byte) (*Array, error) {
-	h, err := ParseHeader(b)
-	if err != nil {
-		return nil, err
-	}
+func DecodeObjects(b []byte) (_ *Array, err error) {
+	defer guard.Into(&err)
+	h := guard.Must(ParseHeader(b))
 	if h.Type.Kind != 'O' {
 		return h.decode(b[h.Offset:])
 	}
-	v, err := Unpickle(b[h.Offset:])
-	if err != nil {
-		return nil, err
-	}
-	a, ok := v.(*Array)
+	a, ok := guard.Must(Unpickle(b[h.Offset:])).(*Array)
 	if !ok || a.Type.Kind != 'O' {
 		return nil, malformed("the pickle of an object array holds something else")
 	}

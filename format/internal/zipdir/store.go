@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -22,12 +23,10 @@ type Store struct {
 }
 
 // NewStore makes a store of the members below the folder prefix. Close closes r.
-func NewStore(ctx context.Context, r robocache.Ranged, uri, prefix string, limit int64) (*Store, error) {
-	d, err := Read(ctx, r, limit)
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{r: r, uri: uri, dir: d, byName: make(map[string]int, len(d.Files))}
+func NewStore(ctx context.Context, r robocache.Ranged, uri, prefix string, limit int64) (s *Store, err error) {
+	defer guard.Into(&err)
+	d := guard.Must(Read(ctx, r, limit))
+	s = &Store{r: r, uri: uri, dir: d, byName: make(map[string]int, len(d.Files))}
 	s.Root(prefix)
 	return s, nil
 }
@@ -51,16 +50,13 @@ func (s *Store) URI() string { return s.uri }
 // Close closes the archive.
 func (s *Store) Close() error { return s.r.Close() }
 
-func (s *Store) find(op, name string) (*File, error) {
-	name, err := store.CleanName(name)
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) find(op, name string) *File {
+	name = guard.Must(store.CleanName(name))
 	i, ok := s.byName[name]
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: op, Where: robocache.Where{"dataset": s.uri, "file": s.prefix + name}, Err: fs.ErrNotExist}
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: op, Where: robocache.Where{"dataset": s.uri, "file": s.prefix + name}, Err: fs.ErrNotExist})
 	}
-	return &s.dir.Files[i], nil
+	return &s.dir.Files[i]
 }
 
 func (s *Store) entry(name string, f *File) store.Entry {
@@ -68,12 +64,9 @@ func (s *Store) entry(name string, f *File) store.Entry {
 }
 
 // Stat describes a member.
-func (s *Store) Stat(_ context.Context, name string) (store.Entry, error) {
-	f, err := s.find("stat", name)
-	if err != nil {
-		return store.Entry{}, err
-	}
-	return s.entry(name, f), nil
+func (s *Store) Stat(_ context.Context, name string) (_ store.Entry, err error) {
+	defer guard.Into(&err)
+	return s.entry(name, s.find("stat", name)), nil
 }
 
 // List gives the members below a folder.
@@ -92,29 +85,22 @@ func (s *Store) List(_ context.Context, prefix string) ([]store.Entry, error) {
 }
 
 // Open opens a member.
-func (s *Store) Open(ctx context.Context, name string) (robocache.Ranged, error) {
-	f, err := s.find("open", name)
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
+	defer guard.Into(&err)
+	f := s.find("open", name)
 	m := &member{r: s.r, size: f.Size, version: s.entry(name, f).Version}
 	if f.Method == Stored {
-		m.off, err = s.dir.Section(ctx, s.r, f)
+		m.off = guard.Must(s.dir.Section(ctx, s.r, f))
 	} else {
-		m.whole, err = s.dir.ByteIn(ctx, s.r, f, room)
-	}
-	if err != nil {
-		return nil, err
+		m.whole = guard.Must(s.dir.ByteIn(ctx, s.r, f, room))
 	}
 	return m, nil
 }
 
 // ReadMember gives a member whole, checked by its CRC.
-func (s *Store) ReadMember(ctx context.Context, name string, limit int64) ([]byte, error) {
-	f, err := s.find("read", name)
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) ReadMember(ctx context.Context, name string, limit int64) (_ []byte, err error) {
+	defer guard.Into(&err)
+	f := s.find("read", name)
 	if f.Size > limit {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "read", Where: robocache.Where{"dataset": s.uri, "file": name}, Want: "at most " + strconv.FormatInt(limit, 10) + " bytes", Got: strconv.FormatInt(f.Size, 10)}
 	}
