@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -122,31 +121,47 @@ func chooseOrRepeat(have, n int, seed uint64) []int {
 	return out
 }
 
+// once has a program make a file or a folder, where it is not there.
+func (s *Sets) once(ctx context.Context, to, hint string, argv []string) string {
+	if exists(to + ".made") {
+		return to
+	}
+	guard.Check(os.RemoveAll(to)) // what a killed run left
+	guard.Check(os.MkdirAll(filepath.Dir(to), 0o755))
+	cmd, errs := runners.Command(ctx, argv, s.Tools.Env())
+	if err := cmd.Run(); err != nil {
+		guard.Check(ctx.Err())
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Where: robocache.Where{"dataset": to}, Msg: filepath.Base(argv[1]) + ": " + runners.LastLine(errs.String()), Hint: hint, Err: err})
+	}
+	s.Log("made %s", to)
+	guard.Check(report.WriteFile(to+".made", nil))
+	return to
+}
+
+// script is once by a Python script.
+func (s *Sets) script(ctx context.Context, to, script string, w Workload) string {
+	return s.once(ctx, to, "make peers installs what the peers need", append(s.Tools.Script(script), string(guard.Must(json.Marshal(w)))))
+}
+
 // HDF5 makes robomimic's file of the table.
 func (s *Sets) HDF5(ctx context.Context) string {
-	root := guard.Must(s.Path(ctx, "table"))
-	out := filepath.Join(s.folder(), "table.hdf5")
-	if !exists(out) {
-		s.python(ctx, "load_robomimic.py", Workload{URI: root, More: map[string]any{"make": true, "hdf5": out}})
-	}
-	return out
+	root, out := guard.Must(s.Path(ctx, "table")), filepath.Join(s.folder(), "table.hdf5")
+	return s.script(ctx, out, "load_robomimic.py", Workload{URI: root, More: map[string]any{"make": true, "hdf5": out}})
 }
 
 // formatData makes the data of cases of `bench formats` once, and says where it lies.
 func (s *Sets) formatData(ctx context.Context, kind string) string {
-	if kind == "windows" {
-		kind = "recordings"
-	}
 	dir := filepath.Join(s.Work, "formats", kind)
-	if kind == "multirate" || kind == "augment" || exists(dir+".made") {
+	switch kind {
+	case "multirate", "augment": // of the test data
 		return dir
+	case "windows":
+		dir = filepath.Join(s.Work, "formats", "recordings")
+		kind = "recordings"
+	case "stats":
+		dir += ".hdf5"
 	}
-	guard.Check(os.RemoveAll(dir)) // what a killed run left
-	guard.Check(os.MkdirAll(filepath.Dir(dir), 0o755))
-	s.python(ctx, "formats.py", Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}})
-	s.Log("made %s", dir)
-	guard.Check(report.WriteFile(dir+".made", nil))
-	return dir
+	return s.script(ctx, dir, "formats.py", Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}})
 }
 
 // trainSets are what `bench train` learns from: options of synth. tiny is for small networks.
@@ -160,36 +175,14 @@ var trainSets = map[string]struct {
 }
 
 // Train makes a set of trainSets.
-func (s *Sets) Train(ctx context.Context, name string, tiny bool) (string, error) {
+func (s *Sets) Train(ctx context.Context, name string, tiny bool) (_ string, err error) {
+	defer guard.Into(&err)
 	r := trainSets[name]
 	dir, options := filepath.Join(s.Work, "train", r.name), r.whole
 	if tiny {
 		dir, options = filepath.Join(s.Work, "train-tiny", r.name), r.tiny
 	}
-	if exists(dir + ".made") {
-		return dir, nil
-	}
-	err := os.RemoveAll(dir) // what a killed run left
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(dir), 0o755)
-	}
-	if err != nil {
-		return "", robocache.At(err, robocache.Where{"file": dir})
-	}
-	s.Log("making %s", dir)
-	cmd, errs := runners.Command(ctx, append([]string{s.Tools.Self, "synth", dir}, options...), s.Tools.Env())
-	if err := cmd.Run(); err != nil {
-		return "", cmp.Or(ctx.Err(), error(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Where: robocache.Where{"dataset": dir}, Msg: "synth: " + runners.LastLine(errs.String()), Hint: "give a set of your own", Err: err}))
-	}
-	return dir, report.WriteFile(dir+".made", nil)
-}
-
-// python has a script make data.
-func (s *Sets) python(ctx context.Context, script string, w Workload) {
-	cmd, errs := runners.Command(ctx, append(s.Tools.Script(script), string(guard.Must(json.Marshal(w)))), s.Tools.Env())
-	if err := cmd.Run(); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Msg: script + ": " + runners.LastLine(errs.String()), Hint: "make peers installs what the peers need", Err: err})
-	}
+	return s.once(ctx, dir, "give a set of your own", append([]string{s.Tools.Self, "synth", dir}, options...)), nil
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return !errors.Is(err, fs.ErrNotExist) }

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -191,24 +190,8 @@ func (t *truth) words() string {
 	return fmt.Sprintf(how, n)
 }
 
-// number is one element.
-func number(t robocache.DType, b []byte) float64 {
-	switch t {
-	case robocache.Float64:
-		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	case robocache.Float32:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	case robocache.Float16:
-		return float64(kernel.Float16to32(binary.LittleEndian.Uint16(b)))
-	case robocache.BFloat16:
-		return float64(kernel.BFloat16to32(binary.LittleEndian.Uint16(b)))
-	case robocache.Int64:
-		return float64(binary.LittleEndian.Uint64(b))
-	case robocache.Int32:
-		return float64(binary.LittleEndian.Uint32(b))
-	}
-	return float64(b[0])
-}
+// number is the first element.
+func number(t robocache.DType, b []byte) float64 { return robocache.Float64s(nil, t, b[:t.Size()])[0] }
 
 // probes are flat indices into the (dense) result with the values that a peer must have there, within its own rounding.
 func (t *truth) probes(count int) (index []int, want []float64) {

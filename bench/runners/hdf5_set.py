@@ -74,19 +74,29 @@ def images(rng, n):
     return out
 
 
+def write(path, demos, env_args=None, libver=None, **images):
+    """Writes a file of robomimic's layout: of each demo its streams by name. images: how frames are stored."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with h5py.File(path, "w", libver=libver) as f:
+        total = 0
+        for i, streams in enumerate(demos):
+            g = f.create_group(f"data/demo_{i}")
+            for key, x in streams.items():
+                g.create_dataset(key, data=x, **(images if x.ndim == 4 else {}))
+            g.attrs["num_samples"] = len(x)
+            total += len(x)
+        f["data"].attrs.update(total=total, env_args=json.dumps(env_args or {}))
+
+
 def make(folder, demos=20, rows=100):
     """raw.hdf5, gzip.hdf5 (two cameras, a chunk a frame) and low.hdf5."""
-    os.makedirs(folder, exist_ok=True)
-    for name, kw in (("raw", {}), ("gzip", dict(chunks=(1, 84, 84, 3), compression="gzip", compression_opts=4)), ("low", None)):
+
+    def demo(rng, cameras):
+        out = {"actions": rng.standard_normal((rows, 7)).astype(np.float32)}
+        out.update({f"obs/{k}": rng.standard_normal((rows, n)) for k, n in (("robot0_eef_pos", 3), ("robot0_eef_quat", 4), ("robot0_gripper_qpos", 2), ("object", 10))})
+        return out | {f"obs/{c}": images(rng, rows) for c in cameras}
+
+    env, cameras = {"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": 20}}, ("agentview_image", "robot0_eye_in_hand_image")
+    for name, cameras, kw in (("raw", cameras, {}), ("gzip", cameras, dict(chunks=(1, 84, 84, 3), compression="gzip", compression_opts=4)), ("low", (), {})):
         rng = np.random.default_rng(0)
-        with h5py.File(f"{folder}/{name}.hdf5", "w") as f:
-            d = f.create_group("data")
-            d.attrs.update({"total": demos * rows, "env_args": json.dumps({"env_name": "Lift", "type": 1, "env_kwargs": {"control_freq": 20}})})
-            for i in range(demos):
-                g = d.create_group(f"demo_{i}")
-                g.attrs["num_samples"] = rows
-                g["actions"] = rng.standard_normal((rows, 7)).astype(np.float32)
-                for k, n in (("robot0_eef_pos", 3), ("robot0_eef_quat", 4), ("robot0_gripper_qpos", 2), ("object", 10)):
-                    g[f"obs/{k}"] = rng.standard_normal((rows, n))
-                for c in ("agentview_image", "robot0_eye_in_hand_image") if kw is not None else ():
-                    g.create_dataset(f"obs/{c}", data=images(rng, rows), **kw)
+        write(f"{folder}/{name}.hdf5", (demo(rng, cameras) for _ in range(demos)), env, **kw)

@@ -1,11 +1,11 @@
 """robomimic's own SequenceDataset and DataLoader over the low-dimensional streams of an HDF5 file, and its cameras where it has some.
 
 hdf5: the file, where the set is another (a LeRobot folder of the same rows); with make it is written from that folder, in robomimic's layout, and that is all."""
-import contextlib, io, os
+import contextlib, io
 
 import common
 
-import h5py
+import hdf5_set
 import torch
 
 
@@ -14,16 +14,8 @@ def make(root, out):
 
     s = Set(root)
     rows = s.columns(s.numeric)
-    with h5py.File(out + ".part", "w", libver="latest") as f:
-        data = f.create_group("data")
-        data.attrs["total"] = int(s.ends[-1])
-        for e, n in enumerate(s.lengths):
-            lo = int(s.ends[e]) - n
-            g = data.create_group(f"demo_{e}")
-            g.attrs["num_samples"] = n
-            g.create_dataset("actions", data=rows["action"][lo : lo + n])
-            g.create_dataset("obs/state", data=rows["observation.state"][lo : lo + n])
-    os.replace(out + ".part", out)
+    spans = [slice(int(end) - n, int(end)) for end, n in zip(s.ends, s.lengths)]
+    hdf5_set.write(out, ({"actions": rows["action"][x], "obs/state": rows["observation.state"][x]} for x in spans), libver="latest")
 
 
 class Recorded(torch.utils.data.Sampler):
@@ -46,11 +38,9 @@ def main(a):
     import robomimic.utils.obs_utils as obs_utils
     from robomimic.utils.dataset import SequenceDataset
 
-    from hdf5_set import Truth
-
     common.imported()
     path, window = a.hdf5 or a.uri, max(a.window, 1)
-    truth = Truth(path, window)
+    truth = hdf5_set.Truth(path, window)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # its progress bars
         obs_utils.initialize_obs_utils_with_obs_specs([{"obs": {"low_dim": truth.low, "rgb": truth.cameras, "depth": [], "scan": []}}])
         ds = SequenceDataset(path, obs_keys=tuple(truth.low + truth.cameras), dataset_keys=("actions",), seq_length=window, pad_seq_length=True, load_next_obs=False, hdf5_cache_mode=a.cache_mode)
