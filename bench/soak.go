@@ -6,14 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
@@ -236,4 +243,186 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	defer os.Remove(state + ".log")
 	t.work.Resume = &Resume{Steps: 64, Kill: 3 + round%13, State: state, Log: state + ".log"}
 	return t.work.finish(ctx, (&runners.Tools{Self: s.Self}).Own("resume"), nil)
+}
+
+// truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order, each frame of which was
+// compared with a sequential decode by the ffmpeg program. From then on a frame must be those bits, whatever order, cache,
+// pool, store and number of threads it comes through.
+type truth struct {
+	seed     maphash.Seed
+	natural  []uint64            // by sample, at the stored size
+	other    map[string][]uint64 // by kind of pixels: the first time counts, and all that follow must agree; 0: not seen
+	compared int                 // frames compared with ffmpeg
+}
+
+// makeTruth reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
+func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workload) (t *truth, err error) {
+	defer guard.Into(&err)
+	cameras := w.cameras(ds.Info())
+	if len(cameras) == 0 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no frames to check"}
+	}
+	w.Shuffle, w.Workers = "file", 1
+	ld, _ := w.loader(ctx, ds)
+	defer ld.Close()
+	t = &truth{seed: maphash.MakeSeed(), natural: make([]uint64, ld.Samples()), other: map[string][]uint64{}}
+	_, noFFmpeg := exec.LookPath("ffmpeg")
+	var video *fileFrames
+	defer func() { video.close() }()
+	for {
+		b, err := ld.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return t, nil
+		}
+		guard.Check(err)
+		rows := guard.Must(ld.Rows(b.Indices))
+		refs := make([]robocache.FrameRef, len(rows))
+		guard.Check(ds.Frames(ctx, cameras[0], rows, refs))
+		p := b.Tensor(cameras[0])
+		each := len(p.Data) / b.Rows
+		for i, s := range b.Indices {
+			got, ref := p.Data[i*each:(i+1)*each], refs[i]
+			t.natural[s] = maphash.Bytes(t.seed, got)
+			if noFFmpeg != nil || ref.Path == "" || root == "" || p.Shape[1] != 3 {
+				continue
+			}
+			if video == nil || video.name != ref.Path || video.next > ref.Ordinal {
+				video.close()
+				video = openFrames(ctx, filepath.Join(root, ref.Path), ref.Path, [2]int{p.Shape[3], p.Shape[2]}, false)
+			}
+			if most, _ := distance(got, guard.Must(video.at(ref.Ordinal))); most > pixelTolerance {
+				guard.Fail(fmt.Errorf("%s frame %d is not what ffmpeg decodes (episode %d, row %d)", ref.Path, ref.Ordinal, rows[i].Episode, rows[i].Index))
+			}
+			t.compared++
+		}
+		b.Release()
+	}
+}
+
+// check compares the first frame of each sample of a batch; kind names what decides the pixels beside the sample.
+func (t *truth) check(b *loader.Batch, camera, kind string) {
+	p := b.Tensor(camera)
+	each := len(p.Data) / b.Rows
+	want := t.natural
+	if kind != "" {
+		if t.other[kind] == nil {
+			t.other[kind] = make([]uint64, len(t.natural))
+		}
+		want = t.other[kind]
+	}
+	for i, s := range b.Indices {
+		one := p.Data[i*each : (i+1)*each]
+		if len(p.Shape) == 5 {
+			one = one[:each/p.Shape[1]] // of a window, the anchor's
+		}
+		h := maphash.Bytes(t.seed, one)
+		if want[s] == 0 && kind != "" {
+			want[s] = h
+		}
+		if h != want[s] {
+			guard.Fail(fmt.Errorf("sample %d has other pixels than in the plain pass", s))
+		}
+	}
+}
+
+// look is what a process holds between two rounds, when everything is closed.
+type look struct {
+	at         float64 // s
+	rss        float64 // MiB
+	heap       float64 // MiB, of it what the Go runtime holds
+	fds        int
+	goroutines int
+}
+
+// looks are of a process whose work is closed between them: what it still holds must not grow.
+type looks []look
+
+// sample looks at this process. Goroutines that are on their way out get a moment.
+func (t *looks) sample(at time.Duration) {
+	base := 1 << 30
+	for _, l := range *t {
+		base = min(base, l.goroutines)
+	}
+	for i := 0; i < 50 && runtime.NumGoroutine() > base; i++ {
+		time.Sleep(2 * time.Millisecond)
+	}
+	debug.FreeOSMemory() // what the collector has not given back yet is no leak
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	*t = append(*t, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(m.Sys-m.HeapReleased) / (1 << 20), openFiles(), runtime.NumGoroutine()})
+}
+
+func openFiles() (n int) {
+	names, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range names {
+		// Sockets of http connections that idle are the transport's, and bounded by it.
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+func (t looks) now() string {
+	l := t[len(t)-1]
+	return fmt.Sprintf("RSS %.0f MiB (Go %.0f), %d files, %d goroutines", l.rss, l.heap, l.fds, l.goroutines)
+}
+
+// Trend is how what a process holds went on, over the rounds after the first third, which warm it up.
+type Trend struct {
+	Looks             int     `json:"looks"`
+	RSSStartMiB       float64 `json:"rss_start_mib"` // median of the middle third
+	RSSEndMiB         float64 `json:"rss_end_mib"`   // median of the last third
+	RSSSlopeMiBPerMin float64 `json:"rss_slope_mib_per_min"`
+	FilesStart        int     `json:"files_start"`
+	FilesEnd          int     `json:"files_end"`
+	GoroutinesStart   int     `json:"goroutines_start"`
+	GoroutinesEnd     int     `json:"goroutines_end"`
+}
+
+func (t looks) trend() Trend {
+	n := len(t)
+	if n < 6 {
+		return Trend{Looks: n}
+	}
+	median := func(part looks, of func(look) float64) float64 {
+		var s report.Spread
+		for _, l := range part {
+			s.Add(of(l))
+		}
+		return s.Median
+	}
+	rss := func(l look) float64 { return l.rss }
+	files := func(l look) float64 { return float64(l.fds) }
+	goroutines := func(l look) float64 { return float64(l.goroutines) }
+	a, b := t[n/3:2*n/3], t[2*n/3:]
+	return Trend{n, median(a, rss), median(b, rss), 60 * t[n/3:].slope(), int(median(a, files)), int(median(b, files)), int(median(a, goroutines)), int(median(b, goroutines))}
+}
+
+// slope is the least-squares line's, MiB a second.
+func (t looks) slope() float64 {
+	var mx, my, sxy, sxx float64
+	for _, l := range t {
+		mx, my = mx+l.at/float64(len(t)), my+l.rss/float64(len(t))
+	}
+	for _, l := range t {
+		sxy, sxx = sxy+(l.at-mx)*(l.rss-my), sxx+(l.at-mx)*(l.at-mx)
+	}
+	return sxy / max(sxx, 1e-12)
+}
+
+// grown says what grew; "" where nothing did. Both the slope and the step between the thirds must show it: a single high look
+// at the end is no trend.
+func (r Trend) grown() string {
+	switch {
+	case r.Looks < 6:
+		return fmt.Sprintf("only %d rounds: too few to see a trend", r.Looks)
+	case r.RSSEndMiB-r.RSSStartMiB > 12+0.05*r.RSSStartMiB && r.RSSSlopeMiBPerMin > 0:
+		return fmt.Sprintf("memory grows: %.0f MiB, then %.0f MiB between rounds (%.2f MiB a minute)", r.RSSStartMiB, r.RSSEndMiB, r.RSSSlopeMiBPerMin)
+	case r.FilesEnd > r.FilesStart+1:
+		return fmt.Sprintf("open files grow: %d, then %d between rounds", r.FilesStart, r.FilesEnd)
+	case r.GoroutinesEnd > r.GoroutinesStart+2:
+		return fmt.Sprintf("goroutines grow: %d, then %d between rounds", r.GoroutinesStart, r.GoroutinesEnd)
+	}
+	return ""
 }

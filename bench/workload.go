@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -85,20 +86,19 @@ func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 }
 
 // open opens the dataset.
-func (w *Workload) open(ctx context.Context) (robocache.Dataset, error) {
+func (w *Workload) open(ctx context.Context) (_ robocache.Dataset, err error) {
+	defer guard.Into(&err)
 	var opt robocache.OpenOptions
 	if w.RowsHZ != "" {
-		var err error
-		if opt.HZ, err = robocache.RateOf(w.RowsHZ); err != nil {
-			return nil, err
-		}
+		opt.HZ = guard.Must(robocache.RateOf(w.RowsHZ))
 	}
 	return robocache.Open(ctx, w.URI, opt)
 }
 
 // config turns the workload into the loader's configuration, with the dataset's own names. It goes through the JSON that Python
 // gives, so that an option that this loader does not know is refused by name.
-func (w *Workload) config(info *robocache.Info) (loader.Config, error) {
+func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
+	defer guard.Into(&err)
 	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8", "split": robocache.SplitAll, "drop_last": w.DropLast}
 	if w.Float32 {
 		c["image_dtype"] = "float32"
@@ -118,22 +118,21 @@ func (w *Workload) config(info *robocache.Info) (loader.Config, error) {
 	if w.Shuffle == "file" {
 		c["shuffle"] = false
 	}
+	misuse := func(option, want, got string) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: option, Want: want, Got: got})
+	}
 	if w.ImageSize != "" {
 		var high, wide int
 		if _, err := fmt.Sscanf(w.ImageSize, "%dx%d", &high, &wide); err != nil {
-			return loader.Config{}, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--image-size", Want: "HxW, as 224x224", Got: w.ImageSize}
+			misuse("--image-size", "HxW, as 224x224", w.ImageSize)
 		}
 		c["image_size"] = []int{high, wide}
 	}
 	if !slices.Contains([]string{"one", "all", "none"}, w.Video) {
-		return loader.Config{}, &robocache.Error{Class: robocache.ErrMisuse, Msg: "--video", Want: "one, all or none", Got: w.Video}
+		misuse("--video", "one, all or none", w.Video)
 	}
 	if w.Episodes != "" {
-		list, err := ParseEpisodes(w.Episodes)
-		if err != nil {
-			return loader.Config{}, err
-		}
-		c["episodes"] = list
+		c["episodes"] = guard.Must(ParseEpisodes(w.Episodes))
 	}
 	var offsets []float64
 	for i := range w.Window {
@@ -154,11 +153,7 @@ func (w *Workload) config(info *robocache.Info) (loader.Config, error) {
 	if c["keys"] = keys; deltas != nil {
 		c["delta_timestamps"] = deltas
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		return loader.Config{}, err
-	}
-	return loader.ParseConfig(text)
+	return loader.ParseConfig(guard.Must(json.Marshal(c)))
 }
 
 // windowed are the streams without frames that come as windows.

@@ -6,6 +6,6 @@
 //	O2  The limit is a copy of as many bytes as the work cannot do without, in the same run; runners take turns, ratios are of one round.
 //	O3  Peers are Python processes that are kept, since compiling takes them half a minute; they have as many threads as ours.
 //
-// rows.go has the cases, work.go what one computes, inputs.go its data, call.go the operation and the truth, host.go, cuda.go and flow.go our runners,
+// rows.go has the cases, work.go what one computes, inputs.go its data, call.go the operation and the truth, host.go and cuda.go our runners,
 // peer.go the peers' (runners/ops.py has the protocol), run.go the rounds, bar.go and report.go what is said of them.
 package ops
