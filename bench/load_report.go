@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // SuiteReport is what `bench load` writes.
@@ -19,7 +20,8 @@ type SuiteReport struct {
 // Write puts into dir: a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
 // ranks, load.{json,csv,md,html} with all rows, and the plots as PNG and SVG. Where there are several runners, each has a folder of
 // its own for the files a rank.
-func (r *SuiteReport) Write(dir string) error {
+func (r *SuiteReport) Write(dir string) (err error) {
+	defer guard.Into(&err)
 	runners := map[string]bool{}
 	for _, p := range r.Results {
 		runners[p.Merged.Runner] = true
@@ -29,26 +31,16 @@ func (r *SuiteReport) Write(dir string) error {
 		if len(runners) > 1 {
 			to = filepath.Join(dir, p.Merged.Runner)
 		}
-		rows := p.Keys
-		if len(rows) != 1 {
-			rows = append(rows[:len(rows):len(rows)], p.Merged)
-		}
-		for i, k := range rows {
-			rank := fmt.Sprint(k.Rank)
-			if i == len(p.Keys) {
-				rank = "merged"
-			}
+		write := func(k *Keys, rank string) {
 			path := filepath.Join(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize))
-			if err := report.WriteJSON(path+".json", k); err != nil {
-				return err
-			}
-			sheet, err := keysTable([]*Keys{k}).CSV()
-			if err != nil {
-				return err
-			}
-			if err := report.WriteFile(path+".csv", sheet); err != nil {
-				return err
-			}
+			guard.Check(report.WriteJSON(path+".json", k))
+			guard.Check(report.WriteFile(path+".csv", guard.Must(keysTable([]*Keys{k}).CSV())))
+		}
+		for _, k := range p.Keys {
+			write(k, fmt.Sprint(k.Rank))
+		}
+		if len(p.Keys) != 1 {
+			write(p.Merged, "merged")
 		}
 	}
 	return r.document().Write(dir, "load")

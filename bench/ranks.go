@@ -135,27 +135,15 @@ func commonWindow(ranks []Outcome) (common, error) {
 	return c, nil
 }
 
-// coverage is how often samples came in the epochs that every rank has finished.
-type coverage struct {
-	Epochs        int
-	Low, High     int
-	Lost, Doubled int64
-	Order         string // hash of the first epoch: step by step, rank by rank
-	OrderSamples  int64
-}
-
-// coverageOf joins the ranks' epochs, as one tally counts them. Samples are known by number; an epoch has total of them.
-func coverageOf(ranks [][][]int64, total int64, batch int) (c coverage) {
-	done := 1 << 30
+// coverageOf is how often samples came in the epochs that every rank has finished, as one tally counts them. Samples are known by number; an epoch has total
+// of them. The order is step by step, rank by rank.
+func coverageOf(ranks [][][]int64, total int64, batch int) *tally {
+	t, done := newTally(total, 0, batch), math.MaxInt
+	t.limit = math.MaxInt64
 	for _, r := range ranks {
 		done = min(done, len(r))
 	}
-	if len(ranks) == 0 || done == 0 {
-		return c
-	}
-	t := newTally(total, 0, batch)
-	t.limit = math.MaxInt64
-	for e := range done {
+	for e := 0; e < done && len(ranks) > 0; e++ {
 		for at, more := 0, true; more; at += batch {
 			more = false
 			for _, r := range ranks {
@@ -166,7 +154,7 @@ func coverageOf(ranks [][][]int64, total int64, batch int) (c coverage) {
 		}
 		t.endEpoch()
 	}
-	return coverage{t.finished, t.low, t.high, t.missing, t.extra, t.sum(), t.orderSamples}
+	return t
 }
 
 // wrapsOfEpoch is how many samples an epoch gives twice by rule: with several ranks its last step is filled up from its start.

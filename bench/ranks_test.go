@@ -38,7 +38,7 @@ func TestCoverageOverRanks(t *testing.T) {
 	// Seven samples, batch 2, two ranks: two steps of four, the last filled up from the start.
 	whole := [][][]int64{{{6, 5, 2, 1}, {0, 1}}, {{4, 3, 0, 6}}}
 	c := coverageOf(whole, 7, 2)
-	if c.Epochs != 1 || c.Low != 1 || c.High != 2 || c.Lost != 0 || c.Doubled != 1 || c.OrderSamples != 8 {
+	if c.finished != 1 || c.low != 1 || c.high != 2 || c.missing != 0 || c.extra != 1 || c.orderSamples != 8 {
 		t.Errorf("%+v", c)
 	}
 	if n := wrapsOfEpoch(7, 2, 2, false); n != 1 {
@@ -51,10 +51,10 @@ func TestCoverageOverRanks(t *testing.T) {
 	tl := newTally(3, 1, 2)
 	tl.add([]int64{2, 0}, []int32{0, 0})
 	tl.add([]int64{1}, []int32{0})
-	if one := coverageOf([][][]int64{{{2, 0, 1}}}, 3, 2); one.Order != tl.sum() {
+	if one := coverageOf([][][]int64{{{2, 0, 1}}}, 3, 2); one.sum() != tl.sum() {
 		t.Error("the merged order of one rank is another")
 	}
-	if c := coverageOf([][][]int64{{{0, 1}}, {{1, 3}}}, 5, 2); c.Lost != 2 || c.Low != 0 || c.Doubled != 1 {
+	if c := coverageOf([][][]int64{{{0, 1}}, {{1, 3}}}, 5, 2); c.missing != 2 || c.low != 0 || c.extra != 1 {
 		t.Errorf("%+v", c)
 	}
 }

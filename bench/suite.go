@@ -65,10 +65,10 @@ type point struct {
 type runFacts struct {
 	resident  float64
 	known     bool
-	state     string   // of the page cache
-	samples   int64    // of an epoch
-	cover     coverage // of all ranks
-	deviceOwn int64    // device reads of the harness, which serves the files of the streaming scenarios
+	state     string // of the page cache
+	samples   int64  // of an epoch
+	cover     *tally // of all ranks
+	deviceOwn int64  // device reads of the harness, which serves the files of the streaming scenarios
 }
 
 // PointResult is the rows of one point: a rank each, and the merged one where there are several.
@@ -268,9 +268,9 @@ func (s *Suite) result(p *point) (r PointResult) {
 	if len(outs) > 1 {
 		k = mergedKeys(r.Keys, outs)
 		s.fill(p, k, facts)
-		if c := &facts.cover; c.Epochs > 0 {
-			k.EpochsFinished, k.CoverageMin, k.CoverageMax, k.OrderSHA256, k.OrderSamples = c.Epochs, &c.Low, &c.High, c.Order, c.OrderSamples
-			k.lost(c.Lost, c.Doubled, s.ref.samples, &p.work)
+		if c := facts.cover; c.finished > 0 {
+			k.EpochsFinished, k.CoverageMin, k.CoverageMax, k.OrderSHA256, k.OrderSamples = c.finished, &c.low, &c.high, c.sum(), c.orderSamples
+			k.lost(c.missing, c.extra, s.ref.samples, &p.work)
 		}
 	}
 	r.Merged = k

@@ -88,17 +88,14 @@ func replay(path string, sinks ...sink) (err error) {
 }
 
 // epochs are the samples of finished epochs, for the merge over ranks.
-type epochs struct{ done, running [][]int64 }
-
-func (e *epochs) add(samples []int64, _ []int32) { e.running = append(e.running, samples) }
-func (e *epochs) window(bool)                    {}
-func (e *epochs) endEpoch() {
-	var all []int64
-	for _, s := range e.running {
-		all = append(all, s...)
-	}
-	e.done, e.running = append(e.done, all), nil
+type epochs struct {
+	done    [][]int64
+	running []int64
 }
+
+func (e *epochs) add(samples []int64, _ []int32) { e.running = append(e.running, samples...) }
+func (e *epochs) window(bool)                    {}
+func (e *epochs) endEpoch()                      { e.done, e.running = append(e.done, e.running), nil }
 
 // tally looks at what order the samples came in: its hash, its randomness, and how often each sample came in a finished epoch.
 type tally struct {
