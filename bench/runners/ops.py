@@ -112,36 +112,33 @@ class Timed:
     def time(self, seconds, cold):
         calls = self.sets(cold)
         turn = itertools.cycle(calls)
-
-        def chunk(n):
-            start = CLOCK()
-            for call in itertools.islice(turn, n):
-                call()
-            return CLOCK() - start
-
-        chunk(len(calls))
-        once = max(chunk(1), 1e-7)
-        if once > seconds:  # a loop in Python takes half a second: that is its figure
-            return [once * 1e6]
+        self.chunk(len(calls), calls)
+        once = max(self.chunk(1, [next(turn)]), 0.1)
+        if once > seconds * 1e6:  # a loop in Python takes half a second: that is its figure
+            return [once]
         # A chunk is long enough for the clock, and short enough that an interruption spoils few.
-        n = max(1, min(int(2e-4 / once), int(seconds / 5 / once)))
+        n = max(1, min(int(200 / once), int(seconds * 2e5 / once)))
         figures, begin = [], CLOCK()
         while len(figures) < 3 or CLOCK() - begin < seconds:
-            figures.append(chunk(n) / n * 1e6)
+            figures.append(self.chunk(n, itertools.islice(turn, n)))
         return figures
+
+    def chunk(self, n, calls):
+        """µs a call, of n."""
+        start = CLOCK()
+        for call in calls:
+            call()
+        return (CLOCK() - start) * 1e6 / n
 
 
 class Called(Timed):
     """The host's time of a call; the device, where there is one, is waited for between chunks, outside of what is timed."""
 
     def time(self, seconds, cold):
-        call, figures, begin = self.calls[0], [], CLOCK()
+        figures, begin = [], CLOCK()
         while len(figures) < 5 or CLOCK() - begin < seconds:
             self.inputs.wait()
-            start = CLOCK()
-            for _ in range(100):
-                call()
-            figures.append((CLOCK() - start) / 100 * 1e6)
+            figures.append(self.chunk(100, itertools.repeat(self.calls[0], 100)))
         return figures[1:]
 
 
