@@ -150,7 +150,8 @@ func TestWatcher(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w := watch(cmd.Process.Pid)
+	w := &watcher{}
+	w.start(cmd.Process.Pid)
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -39,12 +39,6 @@ type watcher struct {
 	measured    bool
 }
 
-func watch(pid int) *watcher {
-	w := &watcher{}
-	w.start(pid)
-	return w
-}
-
 func (w *watcher) start(pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
