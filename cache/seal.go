@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // retire takes the current shard from the writers and has it sealed. rollMu is held.
@@ -57,23 +59,17 @@ func (d *Dir) seal(w *writing) {
 	close(w.done)
 }
 
-func (d *Dir) place(w *writing) error {
+func (d *Dir) place(w *writing) (err error) {
+	defer guard.Into(&err)
 	s := w.sh
 	if len(w.slots) == 0 {
 		err := d.root.Remove(w.name)
 		d.drop(s)
 		return err
 	}
-	size, err := writeTable(w.f, w.slots, w.end, d.id, s.id)
-	if err == nil {
-		err = w.f.Sync()
-	}
-	if err == nil {
-		err = d.rename(w.name, fileName(d.id, s.id, sealedSuffix))
-	}
-	if err != nil {
-		return err
-	}
+	size := guard.Must(writeTable(w.f, w.slots, w.end, d.id, s.id))
+	guard.Check(w.f.Sync())
+	guard.Check(d.rename(w.name, fileName(d.id, s.id, sealedSuffix)))
 	d.syncDir()
 	s.size = size
 	s.told.Store(time.Now().UnixNano())

@@ -113,11 +113,11 @@ func streamPlot(ctx context.Context, ds robocache.Dataset, s *timeline, episode 
 		p.HideY()
 	}
 	for _, x := range c.marks {
-		guard.Check(addLine(p, plotter.XYs{{X: x}, {X: x, Y: 1}}, color.Black))
+		addLine(p, plotter.XYs{{X: x}, {X: x, Y: 1}}, color.Black)
 	}
 	for i, parts := range c.lines {
 		for _, xys := range parts {
-			guard.Check(addLine(p, xys, channelColor(i)))
+			addLine(p, xys, channelColor(i))
 		}
 	}
 	columns := 1 + (len(c.names)-1)/((plotHeight-2*legendLine)/legendLine)
@@ -136,21 +136,16 @@ func streamPlot(ctx context.Context, ds robocache.Dataset, s *timeline, episode 
 	return img.Image(), nil
 }
 
-func addLine(p *plot.Plot, xys plotter.XYs, c color.Color) error {
+func addLine(p *plot.Plot, xys plotter.XYs, c color.Color) {
 	if len(xys) == 1 { // a line of one point shows nothing
-		dot, err := plotter.NewScatter(xys)
-		if err == nil {
-			dot.Color, dot.Radius, dot.Shape = c, 1.5, vgdraw.CircleGlyph{}
-			p.Add(dot)
-		}
-		return err
+		dot := guard.Must(plotter.NewScatter(xys))
+		dot.Color, dot.Radius, dot.Shape = c, 1.5, vgdraw.CircleGlyph{}
+		p.Add(dot)
+		return
 	}
-	line, err := plotter.NewLine(xys)
-	if err == nil {
-		line.Color = c
-		p.Add(line)
-	}
-	return err
+	line := guard.Must(plotter.NewLine(xys))
+	line.Color = c
+	p.Add(line)
 }
 
 // channelColor gives neighbours colours that are far apart.

@@ -17,7 +17,7 @@ func (op *ApplyOp) Check() (err error) {
 	const name = "apply"
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		if err := p.check(name); err != nil {
+		if err := guard.Try(func() { p.check(name) }); err != nil {
 			return robocache.At(err, p.where(i))
 		}
 	}
@@ -34,16 +34,15 @@ func (p *Part) where(i int) robocache.Where {
 	return robocache.Where{"stream": i}
 }
 
-func (p *Part) check(op string) (err error) {
-	defer guard.Into(&err)
+func (p *Part) check(op string) {
 	guard.Check(p.Src.Check(op, "data"))
 	guard.Check(p.Out.Check(op, "out"))
 	if len(p.Src.Shape) != 2 {
-		return misuse(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape))
+		guard.Fail(misuse(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape)))
 	}
 	rows, cols := p.Src.Shape[0], p.Src.Shape[1]
 	if rows > math.MaxInt32 { // plans count in int32
-		return tooMany(op, rows)
+		guard.Fail(tooMany(op, rows))
 	}
 	if p.Kind != nil {
 		rows = p.Kind.Len()
@@ -53,44 +52,45 @@ func (p *Part) check(op string) (err error) {
 			dtype robocache.DType
 		}{{"kind", p.Kind, robocache.Uint8}, {"left", p.Left, robocache.Int32}, {"right", p.Right, robocache.Int32}, {"weight", p.Weight, robocache.Float64}} {
 			if t.Tensor == nil {
-				return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no "+t.name)
+				guard.Fail(misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no "+t.name))
 			}
 			guard.Check(t.Check(op, t.name))
 			if t.DType != t.dtype {
-				return misuse(op, "unsupported dtype of "+t.name, t.dtype.String(), t.DType.String())
+				guard.Fail(misuse(op, "unsupported dtype of "+t.name, t.dtype.String(), t.DType.String()))
 			}
 			if !slices.Equal(t.Shape, []int{rows}) {
-				return misuse(op, "length mismatch", fmt.Sprintf("%s [%d]", t.name, rows), fmt.Sprint(t.Shape))
+				guard.Fail(misuse(op, "length mismatch", fmt.Sprintf("%s [%d]", t.name, rows), fmt.Sprint(t.Shape)))
 			}
 		}
 	} else if p.Left != nil || p.Right != nil || p.Weight != nil {
-		return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no kind")
+		guard.Fail(misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no kind"))
 	}
 	if !slices.Equal(p.Out.Shape, []int{rows, cols}) {
-		return shapeError(op, "out", []int{rows, cols}, p.Out.Shape)
+		guard.Fail(shapeError(op, "out", []int{rows, cols}, p.Out.Shape))
 	}
 	checkOptional(op, "valid", p.Valid, robocache.Uint8, rows)
 	if p.Rule.Mode > Mean {
-		return misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String())
+		guard.Fail(misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String()))
 	}
 	if p.Rule.Continuous {
-		return misuse(op, "continuous signs need the whole stream", "FuseOp", "rows that a plan has chosen")
+		guard.Fail(misuse(op, "continuous signs need the whole stream", "FuseOp", "rows that a plan has chosen"))
 	}
 	guard.Check(p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue))
 	guard.Check(p.Epilogue.check(op, cols))
 	a := p.Epilogue.Augment
 	if a == nil || a.Samples == nil {
-		return nil
+		return
 	}
 	n := a.Samples.Len()
 	if n == 0 && rows > 0 || n > 0 && rows%n != 0 {
-		return batchError(op, "batch of the samples", rows, n)
+		guard.Fail(batchError(op, "batch of the samples", rows, n))
 	}
-	return p.Epilogue.checkSamples(op, n)
+	p.Epilogue.checkSamples(op, n)
 }
 
 // checkValues checks what of the rule concerns values.
-func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epilogue) error {
+func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epilogue) (err error) {
+	defer guard.Into(&err)
 	bad := func(msg, want string) error {
 		return misuse(op, msg, want, from.String()+" → "+to.String())
 	}
@@ -116,25 +116,24 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 		if r.Continuous && !from.Float() {
 			return bad("unsupported dtype: the sign of integers", "floating-point quaternions")
 		}
-		return r.checkGroups(op, cols)
+		r.checkGroups(op, cols)
+		return nil
 	}
 	return nil
 }
 
 // checkGroups checks the channels of quaternions and other rotations.
-func (r *Rule) checkGroups(op string, cols int) error {
+func (r *Rule) checkGroups(op string, cols int) {
 	if r.Rotations != nil {
-		if err := robocache.CheckRotations(r.Rotations, cols); err != nil {
-			return err
-		}
+		guard.Check(robocache.CheckRotations(r.Rotations, cols))
 		if r.Continuous {
-			return misuse(op, "continuous signs", "quaternions alone", "rotations of other forms")
+			guard.Fail(misuse(op, "continuous signs", "quaternions alone", "rotations of other forms"))
 		}
 		for _, q := range r.Quats {
 			for _, c := range q {
 				for _, rot := range r.Rotations {
 					if c >= rot.At && c < rot.At+rot.Width() {
-						return misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c))
+						guard.Fail(misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c)))
 					}
 				}
 			}
@@ -142,24 +141,23 @@ func (r *Rule) checkGroups(op string, cols int) error {
 	}
 	if r.Quats == nil {
 		if r.Rotations != nil {
-			return nil
+			return
 		}
 		if cols%4 != 0 {
-			return misuse(op, "quaternions must have shape (…, 4)", "a multiple of 4 channels, or channel groups", strconv.Itoa(cols))
+			guard.Fail(misuse(op, "quaternions must have shape (…, 4)", "a multiple of 4 channels, or channel groups", strconv.Itoa(cols)))
 		}
-		return nil
+		return
 	}
 	for i, q := range r.Quats {
 		for j, c := range q {
 			if c < 0 || c >= cols {
-				return misuse(op, "quaternion channel outside the data", "0 … "+strconv.Itoa(cols-1), strconv.Itoa(c))
+				guard.Fail(misuse(op, "quaternion channel outside the data", "0 … "+strconv.Itoa(cols-1), strconv.Itoa(c)))
 			}
 			for k := range 4*i + j {
 				if r.Quats[k/4][k%4] == c {
-					return misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c))
+					guard.Fail(misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c)))
 				}
 			}
 		}
 	}
-	return nil
 }

@@ -65,9 +65,9 @@ func (op *DepthOp) Check() (err error) {
 		checkPose(unproject, "pose", op.Pose)
 	}
 	shape := append(append([]int(nil), d.Shape...), 3)
-	guard.Check(checkForm(unproject, "out", &op.Out, shape, robocache.Float32))
+	checkForm(unproject, "out", &op.Out, shape, robocache.Float32)
 	if op.Valid != nil {
-		guard.Check(checkForm(unproject, "valid", op.Valid, d.Shape, robocache.Uint8, robocache.Bool))
+		checkForm(unproject, "valid", op.Valid, d.Shape, robocache.Uint8, robocache.Bool)
 	}
 	return checkTensors(op)
 }

@@ -42,21 +42,18 @@ func (e *Epilogue) check(op string, cols int) (err error) {
 }
 
 // checkSamples checks Augment.Samples, which is one number an entry.
-func (e *Epilogue) checkSamples(op string, batch int) error {
+func (e *Epilogue) checkSamples(op string, batch int) {
 	a := e.Augment
 	if a == nil || a.Samples == nil {
-		return nil
+		return
 	}
-	if err := a.Samples.Check(op, "samples"); err != nil {
-		return err
-	}
+	guard.Check(a.Samples.Check(op, "samples"))
 	if a.Samples.DType != robocache.Int64 {
-		return misuse(op, "unsupported dtype of samples", "int64", a.Samples.DType.String())
+		guard.Fail(misuse(op, "unsupported dtype of samples", "int64", a.Samples.DType.String()))
 	}
 	if !slices.Equal(a.Samples.Shape, []int{batch}) {
-		return batchError(op, "batch of the samples", batch, a.Samples.Len())
+		guard.Fail(batchError(op, "batch of the samples", batch, a.Samples.Len()))
 	}
-	return nil
 }
 
 // epilogue runs on one row at a time.

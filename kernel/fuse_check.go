@@ -21,19 +21,13 @@ func (op *FuseOp) Check() (err error) {
 	batch, cols := -1, 0
 	for i := range op.Series {
 		s := &op.Series[i]
-		err := s.check(name, op.Clock, &batch)
-		if err == nil {
-			err = s.Rule.checkValues(name, s.cols(), s.Values.DType, op.Out.DType, &s.Epilogue)
-		}
-		if err == nil {
-			err = s.Epilogue.check(name, s.cols())
-		}
-		if err == nil {
-			err = s.Epilogue.checkSamples(name, batch)
-		}
-		if err != nil {
-			return robocache.At(err, s.where(i, len(op.Series)))
-		}
+		err := guard.Try(func() {
+			s.check(name, op.Clock, &batch)
+			guard.Check(s.Rule.checkValues(name, s.cols(), s.Values.DType, op.Out.DType, &s.Epilogue))
+			guard.Check(s.Epilogue.check(name, s.cols()))
+			s.Epilogue.checkSamples(name, batch)
+		})
+		guard.Check(robocache.At(err, s.where(i, len(op.Series))))
 		if cols > math.MaxInt-s.cols() { // of no rows: then any extent is legal
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: name, Msg: "more elements than can be counted", Want: "at most 2^63 columns", Got: "more"}
 		}
@@ -64,7 +58,7 @@ func (op *FuseGradOp) Check() (err error) {
 	name := op.name()
 	s := &op.Series
 	batch := -1
-	if err := s.check(name, op.Clock, &batch); err != nil {
+	if err := guard.Try(func() { s.check(name, op.Clock, &batch) }); err != nil {
 		return robocache.At(err, s.where(0, 1))
 	}
 	unsupported := func(msg, want, got string) error {
@@ -112,8 +106,7 @@ func (s *Series) where(i, n int) robocache.Where {
 func (s *Series) cols() int { return s.Values.Shape[len(s.Values.Shape)-1] }
 
 // check proves the shapes and types of a stream; *batch is set by the first stream (-1 before it), and is every other's too.
-func (s *Series) check(op string, clock Clock, batch *int) (err error) {
-	defer guard.Into(&err)
+func (s *Series) check(op string, clock Clock, batch *int) {
 	for _, t := range []struct {
 		name string
 		*Tensor
@@ -125,20 +118,20 @@ func (s *Series) check(op string, clock Clock, batch *int) (err error) {
 	}
 	values, times := s.Values.Shape, s.Times.Shape
 	if s.Lengths != nil && s.Offsets != nil {
-		return misuse(op, "lengths and offsets", "one of them: padded or ragged", "both")
+		guard.Fail(misuse(op, "lengths and offsets", "one of them: padded or ragged", "both"))
 	}
 	n, rows := 0, 0
 	switch {
 	case s.Offsets != nil:
 		if len(values) != 2 || len(times) != 1 {
-			return misuse(op, "ragged values must have shape [sum of S, D], and times [sum of S]", "2 and 1 extents", fmt.Sprintf("%v, %v", values, times))
+			guard.Fail(misuse(op, "ragged values must have shape [sum of S, D], and times [sum of S]", "2 and 1 extents", fmt.Sprintf("%v, %v", values, times)))
 		}
 		if s.Offsets.DType != robocache.Int64 || len(s.Offsets.Shape) != 1 || s.Offsets.Shape[0] < 1 {
-			return misuse(op, "offsets must have shape [B+1]", "int64 [B+1]", s.Offsets.DType.String()+" "+fmt.Sprint(s.Offsets.Shape))
+			guard.Fail(misuse(op, "offsets must have shape [B+1]", "int64 [B+1]", s.Offsets.DType.String()+" "+fmt.Sprint(s.Offsets.Shape)))
 		}
 		n, rows = s.Offsets.Shape[0]-1, values[0]
 	case len(values) != 3:
-		return misuse(op, "values must have shape [B, S, D]", "3 extents", fmt.Sprint(values))
+		guard.Fail(misuse(op, "values must have shape [B, S, D]", "3 extents", fmt.Sprint(values)))
 	default:
 		n, rows = values[0], values[1]
 	}
@@ -146,32 +139,31 @@ func (s *Series) check(op string, clock Clock, batch *int) (err error) {
 		*batch = n
 	}
 	if n != *batch {
-		return batchError(op, "batch of the values", *batch, n)
+		guard.Fail(batchError(op, "batch of the values", *batch, n))
 	}
 	if rows > math.MaxInt32 && s.Offsets == nil {
-		return tooMany(op, rows)
+		guard.Fail(tooMany(op, rows))
 	}
 	if len(times) != 1 && len(times) != 2 {
-		return misuse(op, "times must have shape [S] or [B, S]", "1 or 2 extents", fmt.Sprint(times))
+		guard.Fail(misuse(op, "times must have shape [S] or [B, S]", "1 or 2 extents", fmt.Sprint(times)))
 	}
 	if len(times) == 2 && times[0] != *batch {
-		return batchError(op, "batch of the timestamps", *batch, times[0])
+		guard.Fail(batchError(op, "batch of the timestamps", *batch, times[0]))
 	}
 	if got := times[len(times)-1]; got != rows {
-		return misuse(op, "Source length mismatch (length of data and of its timestamps)", strconv.Itoa(rows)+" timestamps", strconv.Itoa(got))
+		guard.Fail(misuse(op, "Source length mismatch (length of data and of its timestamps)", strconv.Itoa(rows)+" timestamps", strconv.Itoa(got)))
 	}
 	checkTimeType(op, "times", s.Times.DType, clock)
 	if s.Lengths != nil && (s.Lengths.DType != robocache.Int64 || !slices.Equal(s.Lengths.Shape, []int{*batch})) {
 		if len(s.Lengths.Shape) == 1 && s.Lengths.DType == robocache.Int64 {
-			return batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0])
+			guard.Fail(batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0]))
 		}
-		return misuse(op, "lengths must have shape [B]", fmt.Sprintf("int64 [%d]", *batch), s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape))
+		guard.Fail(misuse(op, "lengths must have shape [B]", fmt.Sprintf("int64 [%d]", *batch), s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape)))
 	}
 	s.Rule.checkTime()
 	if clock == AsGiven && s.Rule.Mode == Mean {
-		return misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean")
+		guard.Fail(misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean"))
 	}
-	return nil
 }
 
 func tooMany(op string, rows int) error {

@@ -35,7 +35,7 @@ func (op *TSDFOp) Check() (err error) {
 		}
 	}
 	for _, n := range op.named()[1:] {
-		guard.Check(checkForm(integrate, n.name, n.tensor, op.Value.Shape, robocache.Float32))
+		checkForm(integrate, n.name, n.tensor, op.Value.Shape, robocache.Float32)
 	}
 	return checkTensors(op)
 }

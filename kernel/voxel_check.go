@@ -87,7 +87,7 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) {
 }
 
 func checkIndex(name string, t *Tensor, n int) {
-	guard.Check(checkForm(voxelize, name, t, []int{n}, robocache.Int64))
+	checkForm(voxelize, name, t, []int{n}, robocache.Int64)
 	guard.Check(t.Check(voxelize, name))
 }
 
@@ -229,13 +229,12 @@ func (op *VoxelOp) Check() (err error) {
 	case !sparse && (op.Rows != nil || op.Counts != nil || op.Found != nil):
 		return misuse(voxelize, "rows, counts and found belong to the sparse layout", "coords beside them", "none")
 	case sparse:
-		err = op.checkSparse(l)
+		op.checkSparse(l)
 	default:
-		err = op.checkDense(l)
+		op.checkDense(l)
 	}
-	guard.Check(err)
 	if op.Stats != nil {
-		guard.Check(checkForm(voxelize, "stats", op.Stats, []int{3}, robocache.Int64))
+		checkForm(voxelize, "stats", op.Stats, []int{3}, robocache.Int64)
 	}
 	if op.Scratch != nil {
 		guard.Check(op.Scratch.Check(voxelize, "scratch"))
@@ -246,7 +245,7 @@ func (op *VoxelOp) Check() (err error) {
 	return checkTensors(op)
 }
 
-func (op *VoxelOp) checkDense(l *VoxelLayout) error {
+func (op *VoxelOp) checkDense(l *VoxelLayout) {
 	types := []robocache.DType{l.DType}
 	switch {
 	case op.Bits:
@@ -254,27 +253,27 @@ func (op *VoxelOp) checkDense(l *VoxelLayout) error {
 	case op.Mode == Occupancy:
 		types = []robocache.DType{robocache.Uint8, robocache.Bool, robocache.Int32, robocache.Float32}
 	}
-	return checkForm(voxelize, "out", op.Out, l.Shape, types...)
+	checkForm(voxelize, "out", op.Out, l.Shape, types...)
 }
 
-func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
+func (op *VoxelOp) checkSparse(l *VoxelLayout) {
 	c := op.Coords
 	if len(c.Shape) != 2 || c.Shape[1] != 4 {
-		return misuse(voxelize, "coords has wrong shape", "[capacity, 4]", fmt.Sprint(c.Shape))
+		guard.Fail(misuse(voxelize, "coords has wrong shape", "[capacity, 4]", fmt.Sprint(c.Shape)))
 	}
 	capacity := c.Shape[0]
 	if l.Batch > math.MaxInt32 {
-		return misuse(voxelize, "coords are int32: batch too large", "at most 2147483647 entries", strconv.Itoa(l.Batch))
+		guard.Fail(misuse(voxelize, "coords are int32: batch too large", "at most 2147483647 entries", strconv.Itoa(l.Batch)))
 	}
 	switch {
 	case op.Found == nil:
-		return misuse(voxelize, "the sparse layout needs found", "int64 [1]", "none")
+		guard.Fail(misuse(voxelize, "the sparse layout needs found", "int64 [1]", "none"))
 	case op.Mode.Featured() && op.Rows == nil:
-		return misuse(voxelize, "the sparse layout needs rows under mode "+op.Mode.String(), "float32 [capacity, F]", "none")
+		guard.Fail(misuse(voxelize, "the sparse layout needs rows under mode "+op.Mode.String(), "float32 [capacity, F]", "none"))
 	case !op.Mode.Featured() && op.Rows != nil:
-		return misuse(voxelize, "rows under mode "+op.Mode.String(), "none", "some")
+		guard.Fail(misuse(voxelize, "rows under mode "+op.Mode.String(), "none", "some"))
 	case op.Mode == Count && op.Counts == nil:
-		return misuse(voxelize, "the sparse layout needs counts under mode count", "int32 [capacity]", "none")
+		guard.Fail(misuse(voxelize, "the sparse layout needs counts under mode count", "int32 [capacity]", "none"))
 	}
 	for _, r := range []struct {
 		name   string
@@ -290,11 +289,8 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 		if r.tensor == nil {
 			continue
 		}
-		if err := checkForm(voxelize, r.name, r.tensor, r.shape, r.dtype); err != nil {
-			return err
-		}
+		checkForm(voxelize, r.name, r.tensor, r.shape, r.dtype)
 	}
-	return nil
 }
 
 func (op *VoxelOp) name() string { return voxelize }

@@ -197,7 +197,7 @@ func ContinuousSigns(dst, src Matrix, quats [][4]int) (err error) {
 		return misuse("slerp", "dtypes must match", "one floating-point type", src.DType.String()+" → "+dst.DType.String())
 	}
 	r := Rule{Quats: quats}
-	guard.Check(r.checkGroups("slerp", src.Cols))
+	r.checkGroups("slerp", src.Cols)
 	for i := range src.Rows {
 		move(&dst, &src, i, i)
 	}

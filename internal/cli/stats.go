@@ -71,11 +71,7 @@ func newStats() *cobra.Command {
 			folder, name = args[0], f.StatsFile
 		}
 		if r.quiet {
-			text, err := stats.Marshal(r.stats)
-			if err == nil {
-				err = store.WriteFile(ctx, folder, name, append(text, '\n'))
-			}
-			guard.Check(err)
+			guard.Check(store.WriteFile(ctx, folder, name, append(guard.Must(stats.Marshal(r.stats)), '\n')))
 			fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s in %s\n", name, folder)
 		}
 		printFindings(cmd.ErrOrStderr(), findings)
