@@ -48,10 +48,10 @@ class Block(nn.Module):
         return F.relu(self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x))))) + self.skip(x))
 
 
-def trunk(norm=nn.BatchNorm2d):
-    """[N,3,H,W] → [N,512,H/32,W/32]"""
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), norm(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    for a, b, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
+def trunk(norm=nn.BatchNorm2d, base=64):
+    """[N,3,H,W] → [N,8·base,H/32,W/32]"""
+    layers = [nn.Conv2d(3, base, 7, 2, 3, bias=False), norm(base), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    for a, b, stride in ((base, base, 1), (base, 2 * base, 2), (2 * base, 4 * base, 2), (4 * base, 8 * base, 2)):
         layers += [Block(a, b, stride, norm), Block(b, b, 1, norm)]
     return nn.Sequential(*layers)
 
@@ -59,10 +59,10 @@ def trunk(norm=nn.BatchNorm2d):
 class ResNet18(nn.Module):
     """One camera's frame and the state → 8 actions; MSE."""
 
-    def __init__(self, state=26, action=26, ahead=8):
+    def __init__(self, state=26, action=26, ahead=8, base=64):
         super().__init__()
-        self.trunk, self.shape = trunk(), (ahead, action)
-        self.head = nn.Sequential(nn.Linear(512 + state, 512), nn.ReLU(), nn.Linear(512, ahead * action))
+        self.trunk, self.shape = trunk(base=base), (ahead, action)
+        self.head = nn.Sequential(nn.Linear(8 * base + state, 512), nn.ReLU(), nn.Linear(512, ahead * action))
 
     def forward(self, batch, draw):
         frames = next(iter(batch["frames"].values()))[:, -1]
@@ -133,9 +133,9 @@ class Sinusoid(nn.Module):
 class Encoder(nn.Module):
     """A camera: ResNet-18 with GroupNorm, 32 spatial-softmax key points, Linear. frames [N,3,H,W] → [N,64]"""
 
-    def __init__(self):
+    def __init__(self, base=64):
         super().__init__()
-        self.trunk, self.points, self.out = trunk(lambda c: nn.GroupNorm(c // 16, c)), nn.Conv2d(512, 32, 1), nn.Linear(64, 64)
+        self.trunk, self.points, self.out = trunk(lambda c: nn.GroupNorm(c // 16, c), base), nn.Conv2d(8 * base, 32, 1), nn.Linear(64, 64)
 
     def forward(self, x):
         heat = self.points(self.trunk(x))
@@ -150,9 +150,9 @@ class Diffusion(nn.Module):
 
     STEPS, CROP = 100, 84
 
-    def __init__(self, state, action, cameras=(), widths=(256, 512, 1024), step=256, observed=2):
+    def __init__(self, state, action, cameras=(), widths=(256, 512, 1024), step=256, observed=2, base=64):
         super().__init__()
-        self.cameras = nn.ModuleList(Encoder() for _ in cameras)
+        self.cameras = nn.ModuleList(Encoder(base) for _ in cameras)
         self.unet = UNet(action, observed * (state + 64 * len(cameras)), widths, step)
         bar = lambda t: math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2  # noqa: E731
         beta = torch.tensor([min(1 - bar((i + 1) / self.STEPS) / bar(i / self.STEPS), 0.999) for i in range(self.STEPS)])
@@ -192,13 +192,13 @@ class FrozenNorm(nn.Module):
 
 
 class ACT(nn.Module):
-    def __init__(self, state=14, action=14, cameras=("",), width=512, heads=8, ff=3200, layers=4, latent=32, chunk=100):
+    def __init__(self, state=14, action=14, cameras=("",), width=512, heads=8, ff=3200, layers=4, latent=32, chunk=100, base=64):
         super().__init__()
         encoder = lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(width, heads, ff, 0.1, batch_first=True), layers, enable_nested_tensor=False)  # noqa: E731
         self.latent, self.chunk, self.width = latent, chunk, width
         self.vae, self.vae_class, self.vae_out = encoder(), nn.Embedding(1, width), nn.Linear(width, 2 * latent)
         self.vae_state, self.vae_action = nn.Linear(state, width), nn.Linear(action, width)
-        self.trunk, self.frames = trunk(FrozenNorm), nn.Conv2d(512, width, 1)
+        self.trunk, self.frames = trunk(FrozenNorm, base), nn.Conv2d(8 * base, width, 1)
         self.encoder, self.state, self.z = encoder(), nn.Linear(state, width), nn.Linear(latent, width)
         self.places = nn.Embedding(2, width)
         self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(width, heads, ff, 0.1, batch_first=True), 1, norm=nn.LayerNorm(width))
@@ -262,11 +262,11 @@ def make(name, state, action, cameras=(), tiny=False):
     elif name == "diffusion-lowdim":
         net = Diffusion(state, action, widths=(32, 64, 128) if tiny else (256, 512, 1024), step=32 if tiny else 256)
     elif name == "diffusion":
-        net = Diffusion(state, action, cameras, (32, 64, 128) if tiny else (512, 1024, 2048), 32 if tiny else 128)
+        net = Diffusion(state, action, cameras, (32, 64, 128) if tiny else (512, 1024, 2048), 32 if tiny else 128, base=16 if tiny else 64)
     elif name == "resnet18":
-        net = ResNet18(state, action)
+        net = ResNet18(state, action, base=16 if tiny else 64)
     else:
-        net = ACT(state, action, cameras, **(dict(width=64, heads=4, ff=128, layers=1, chunk=16) if tiny else {}))
+        net = ACT(state, action, cameras, **(dict(width=64, heads=4, ff=128, layers=1, chunk=16, base=16) if tiny else {}))
     want = PARAMETERS.get((name, state, action, len(cameras)))
     if want is not None and not tiny and count(net) != want:
         raise RuntimeError(f"{name}: {count(net):,} parameters, published {want:,}")
