@@ -51,10 +51,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	folder, single := dst, ""
 	if len(eps) == 1 && bag.Named(dst, ending) {
 		i := strings.LastIndexAny(dst, `/\`)
-		folder, single = dst[:i+1], dst[i+1:]
-		if folder == "" {
-			folder = "."
-		}
+		folder, single = cmp.Or(dst[:i+1], "."), dst[i+1:]
 	}
 	st := guard.Must(store.OpenWritable(folder))
 	defer store.Close(st)
@@ -185,21 +182,18 @@ func (w *writing) describe() {
 
 // topicOf is the topic of a key: "." becomes "/", and what a ROS name cannot hold "_".
 func topicOf(key string, taken map[string]bool) string {
-	var b strings.Builder
-	b.WriteByte('/')
-	for _, r := range key {
+	base := "/" + strings.Map(func(r rune) rune {
 		switch {
 		case r == '.':
-			b.WriteByte('/')
-		case r == '/' || r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9':
-			b.WriteRune(r)
-		default:
-			b.WriteByte('_')
+			return '/'
+		case r == '/' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9':
+			return r
 		}
-	}
-	name := b.String()
+		return '_'
+	}, key)
+	name := base
 	for n := 2; taken[name]; n++ {
-		name = b.String() + "_" + strconv.Itoa(n)
+		name = base + "_" + strconv.Itoa(n)
 	}
 	taken[name] = true
 	return name

@@ -123,15 +123,12 @@ func (w *writing) names() {
 
 // snake makes a name that TFDS takes.
 func snake(s string) string {
-	var b strings.Builder
-	for _, c := range strings.ToLower(s) {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' {
-			b.WriteRune(c)
-		} else {
-			b.WriteByte('_')
+	n := strings.Trim(strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			return c
 		}
-	}
-	n := strings.Trim(b.String(), "_")
+		return '_'
+	}, strings.ToLower(s)), "_")
 	if n == "" || n[0] >= '0' && n[0] <= '9' {
 		n = "set_" + n
 	}

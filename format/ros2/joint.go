@@ -3,6 +3,7 @@ package ros2
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -96,21 +97,14 @@ func (j *joints) find(m *jointMessage) int {
 	if m.group >= 0 {
 		return m.group
 	}
-	found := -1
-	for k, g := range j.groups {
-		if m.names == 0 && len(g.names) == 0 {
-			return k
-		}
+	return slices.IndexFunc(j.groups, func(g *jointGroup) bool {
+		ours := m.names == 0 && len(g.names) == 0
 		m.each(func(_ int, name []byte) {
-			if _, ok := g.columns[string(name)]; ok {
-				found = k
-			}
+			_, ok := g.columns[string(name)]
+			ours = ours || ok
 		})
-		if found >= 0 {
-			break
-		}
-	}
-	return found
+		return ours
+	})
 }
 
 func (j *joints) several() bool { return true }
@@ -286,9 +280,6 @@ func namesOf(names []string) json.RawMessage {
 	if len(names) == 0 {
 		return nil
 	}
-	b, err := json.Marshal(names)
-	if err != nil {
-		return nil
-	}
+	b, _ := json.Marshal(names) // texts can be written
 	return b
 }

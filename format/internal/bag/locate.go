@@ -1,6 +1,7 @@
 package bag
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"path"
@@ -56,10 +57,7 @@ func Locate(uri string, opt robocache.OpenOptions, endings ...string) (s store.S
 			return s, "", nil
 		}
 		dir, file := filepath.Split(uri)
-		if dir == "" {
-			dir = "."
-		}
-		s, err = store.OpenFor(dir, opt)
+		s, err = store.OpenFor(cmp.Or(dir, "."), opt)
 		return s, file, err
 	}
 	file = path.Base(bare)
