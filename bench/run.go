@@ -83,7 +83,7 @@ type Outcome struct {
 	Headspace       float64       `json:"headspace_samples_per_s,omitempty"` // the same loop on one batch that is there
 	TotalTimeS      float64       `json:"total_time_s,omitempty"`
 	Cameras         int           `json:"num_cameras,omitempty"`
-	ImageShape      []int         `json:"image_shape"`
+	ImageShape      []int         `json:"image_shape,omitempty"`
 	FPS             float64       `json:"fps,omitempty"`
 	LoadedEpisodes  int           `json:"loaded_episodes,omitempty"`
 	Seen            Seen          `json:"seen,omitzero"` // from outside
