@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -131,10 +132,11 @@ func (m *Monitor) look(d *watched, now time.Time) {
 		if code != 0 && c.read != nil {
 			value, code = c.read(m.n, d.handle)
 		}
-		if code == 0 {
-			s.Values[c.Key] = value
-		} else {
+		switch {
+		case code != 0:
 			m.missing[c.Key] = m.n.errorString(code)
+		case !math.IsNaN(value) && !math.IsInf(value, 0): // GPM divides by what it counted, which may be nothing
+			s.Values[c.Key] = value
 		}
 	}
 	m.samples = append(m.samples, s)

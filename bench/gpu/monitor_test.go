@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 	"unsafe"
@@ -11,7 +12,7 @@ import (
 
 // driver is NVML with two devices: 1 has everything, 2 neither GPM nor energy.
 func driver() *nvml {
-	ticks := uint64(0)
+	ticks, looks := uint64(0), 0
 	named := func(word string) func(uintptr, *byte, uint32) int32 {
 		return func(d uintptr, to *byte, _ uint32) int32 {
 			copy(unsafe.Slice(to, 96), word+string(rune('0'+d)))
@@ -48,6 +49,9 @@ func driver() *nvml {
 					m.code = notSupported
 				} else {
 					m.value = float64(m.id) * 10
+					if looks++; looks <= 2 && m.id == 3 {
+						m.value = math.NaN()
+					}
 				}
 			}
 			return 0
@@ -67,7 +71,7 @@ func TestMonitor(t *testing.T) {
 	}
 	samples, missing := m.Stop()
 	one := Summary(samples, "GPU-1", 0, 4e9)
-	for key, want := range map[string]float64{"gpu_util_pct": 50, "sm_util_pct": 20, "dram_util_pct": 100, "pcie_rx_gb_s": 210 * (1 << 20) / 1e9, "power_w": 250, "sm_clock_mhz": 1980,
+	for key, want := range map[string]float64{"gpu_util_pct": 50, "sm_util_pct": 20, "sm_occupancy_pct": 30, "dram_util_pct": 100, "pcie_rx_gb_s": 210 * (1 << 20) / 1e9, "power_w": 250, "sm_clock_mhz": 1980,
 		"energy_j": 200 * 2, "gpu_mem_gb": 3} { // 200 J in the two seconds between the samples after the first moment, of four
 		if got, ok := one[key]; !ok || got < want*0.999 || got > want*1.001 {
 			t.Errorf("%s: %v, want %v", key, got, want)
