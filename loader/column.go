@@ -114,13 +114,6 @@ func (c *column) given() robocache.DType {
 	return c.out
 }
 
-// EpisodeID is a key that any dataset has where it is asked for: the position of the sample's episode, as text.
-const EpisodeID = "episode_id"
-
-// generated are keys that any dataset has where they are asked for, of the names of LeRobot's columns: the number of the row among those of all episodes (with hz
-// or an anchor: of the sample, as Locate takes it), the recording's number of its episode, and the number of the row in it.
-var generated = []string{"index", "episode_index", "frame_index"}
-
 // Suffixes of the keys that stand beside another: how many of its entries are of each sample, when they were, and which are padding.
 const (
 	lengthsSuffix = "_lengths"
@@ -140,19 +133,9 @@ const defaultTolerance = 1e-4
 func (src *source) makeColumns() error {
 	info, cfg := src.ds.Info(), &src.cfg
 	src.known = keysOf(info)
-	known := slices.Clone(src.known)
-	var extra []*column
-	if info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil) {
-		known, extra = append(known, "task"), append(extra, &column{key: "task", kind: text{}})
-	}
-	if info.Feature(EpisodeID) == nil && slices.Contains(cfg.Keys, EpisodeID) {
-		known, extra = append(known, EpisodeID), append(extra, &column{key: EpisodeID, kind: episodeID{}})
-	}
-	for _, k := range generated {
-		if info.Feature(k) == nil && slices.Contains(cfg.Keys, k) {
-			f := &robocache.Feature{Key: k, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true}
-			known, extra = append(known, k), append(extra, &column{key: k, feature: f, kind: number{}, stored: robocache.Int64, out: robocache.Int64, elems: 1, rowBytes: 8, outBytes: 8})
-		}
+	known, extra := slices.Clone(src.known), src.generated()
+	for _, c := range extra {
+		known = append(known, c.key)
 	}
 	for _, k := range cfg.Keys {
 		if !slices.Contains(known, k) {

@@ -12,7 +12,7 @@ import (
 
 // TestGeneratedNumbers: a dataset without LeRobot's columns has index, episode_index and frame_index where they are asked for, and only there.
 func TestGeneratedNumbers(t *testing.T) {
-	keys := append([]string{"action"}, generated...)
+	keys := append([]string{"action"}, generatedKeys...)
 	ds, err := synth.New(synth.Options{Preset: "heterogeneous", Episodes: 5, Cap: 20})
 	if err != nil {
 		t.Fatal(err)

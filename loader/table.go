@@ -2,7 +2,6 @@ package loader
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -115,38 +114,6 @@ func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []rob
 
 // texts are where the texts of a column go.
 func (p *part) texts(c *column) []string { return p.u.batch.Texts[p.src.texts[c.entry]].Values }
-
-// episodeIDs fills a column with the positions of episodes.
-func (w *worker) episodeIDs(p *part, c *column) error {
-	for i, r := range p.rows[0] {
-		p.texts(c)[p.slot(i)] = strconv.Itoa(r.Episode)
-	}
-	return nil
-}
-
-// numbers fills a column with what rows are counted by.
-func (w *worker) numbers(p *part, c *column) error {
-	dst, done := p.rowsInto(c.entry)
-	defer done()
-	out, src := view[int64](dst), p.src
-	for i, r := range p.rows[0] {
-		switch {
-		case c.key == "frame_index":
-			out[i] = int64(r.Index)
-		case c.key == "episode_index":
-			e, err := src.ds.Episode(w.Ctx(), r.Episode)
-			if err != nil {
-				return err
-			}
-			out[i] = e.Index
-		case src.before != nil:
-			out[i] = src.before[r.Episode] + int64(r.Index)
-		default:
-			out[i] = p.u.batch.Indices[p.slot(i)] - src.offset
-		}
-	}
-	return nil
-}
 
 // text fills a column of strings.
 func (w *worker) text(p *part, c *column) error {

@@ -1,0 +1,65 @@
+package loader
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// EpisodeID is a key that any dataset has where it is asked for: the position of the sample's episode, as text.
+const EpisodeID = "episode_id"
+
+// generatedKeys are keys that any dataset has where they are asked for, of the names of LeRobot's columns: the number of the row among those of all episodes (with hz
+// or an anchor: of the sample, as Locate takes it), the recording's number of its episode, and the number of the row in it.
+var generatedKeys = []string{"index", "episode_index", "frame_index"}
+
+// generated are the columns that the dataset does not have and that are made: the task's text, and what keys asks for.
+func (src *source) generated() (extra []*column) {
+	info, keys := src.ds.Info(), src.cfg.Keys
+	if info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil) {
+		extra = append(extra, &column{key: "task", kind: text{}})
+	}
+	if info.Feature(EpisodeID) == nil && slices.Contains(keys, EpisodeID) {
+		extra = append(extra, &column{key: EpisodeID, kind: episodeID{}})
+	}
+	for _, k := range generatedKeys {
+		if info.Feature(k) == nil && slices.Contains(keys, k) {
+			f := &robocache.Feature{Key: k, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true}
+			extra = append(extra, &column{key: k, feature: f, kind: number{}, stored: robocache.Int64, out: robocache.Int64, elems: 1, rowBytes: 8, outBytes: 8})
+		}
+	}
+	return extra
+}
+
+// episodeIDs fills a column with the positions of episodes.
+func (w *worker) episodeIDs(p *part, c *column) error {
+	for i, r := range p.rows[0] {
+		p.texts(c)[p.slot(i)] = strconv.Itoa(r.Episode)
+	}
+	return nil
+}
+
+// numbers fills a column with what rows are counted by.
+func (w *worker) numbers(p *part, c *column) error {
+	dst, done := p.rowsInto(c.entry)
+	defer done()
+	out, src := view[int64](dst), p.src
+	for i, r := range p.rows[0] {
+		switch {
+		case c.key == "frame_index":
+			out[i] = int64(r.Index)
+		case c.key == "episode_index":
+			e, err := src.ds.Episode(w.Ctx(), r.Episode)
+			if err != nil {
+				return err
+			}
+			out[i] = e.Index
+		case src.before != nil:
+			out[i] = src.before[r.Episode] + int64(r.Index)
+		default:
+			out[i] = p.u.batch.Indices[p.slot(i)] - src.offset
+		}
+	}
+	return nil
+}
