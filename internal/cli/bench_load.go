@@ -74,6 +74,10 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 		RunE: f.verb(func(cmd *cobra.Command, args []string) {
 			w.URI = args[0]
 			names, given := append(names, more...), cmd.Flags().Changed
+			require(w.Rows > 0 || !given("hz"), "--hz is the grid of --rows; --rows-hz says at what rate rows that keep no clock were recorded")
+			if w.Rows == 0 {
+				w.HZ = 0
+			}
 			if given("epochs") || w.Rows > 0 {
 				require(len(names) == 0 && !explain, "--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)")
 				loadEpochs(cmd, &f, w)
