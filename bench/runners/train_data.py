@@ -80,7 +80,7 @@ def plan(a):
         data, size = (Streams if s["hz"] else Rows)(a.uri, p), a.batch_size
         wanted = {k: ids for k, ids in enumerate(itertools.islice(p.batches(size, 0), COMPARED[-1] + 1)) if k in COMPARED}
         p.write({k: part(torch.utils.data.default_collate([data[int(i)] for i in ids])) for k, ids in wanted.items()})
-    except (ImportError, OSError) as e:
+    except (ImportError, OSError, KeyError) as e:
         facts["note"] = f"no plain reader for this set: the runners' batches are compared with each other ({type(e).__name__}: {e})"
     return facts
 
@@ -199,18 +199,24 @@ class Streams(torch.utils.data.Dataset):
     def __init__(self, root, p):
         self.root, self.spec, self.plan, self.file, self.times = root, p.spec, p, None, {}
 
-    def stream(self, episode, key, at):
-        """[len(at), D] values at times at, linear, held at both ends; and where the stream had not begun or has ended."""
+    def clock(self, episode, key):
+        """Where a stream lies, and its times."""
         import h5py
 
         if self.file is None:
             self.file = h5py.File(self.root, "r")
-        path = f"data/demo_{episode}/" + ("actions" if key == "action" else "obs/" + key.removeprefix("observation."))
+            self.demos = sorted((n for n in self.file["data"] if n.startswith("demo")), key=lambda n: int("".join(filter(str.isdigit, n)) or 0))
+        demo = f"data/{self.demos[episode]}/"
+        path = demo + ("actions" if key == "action" else "obs/" + key.removeprefix("observation."))
         if (episode, key) not in self.times:
             name = path + "_timestamps"
-            t = self.file[name if name in self.file else f"data/demo_{episode}/actions_timestamps"][()]
+            t = self.file[name if name in self.file else demo + "actions_timestamps"][()]
             self.times[episode, key] = t / 1e9 if t.dtype.kind == "i" else t
-        t = self.times[episode, key]
+        return path, self.times[episode, key]
+
+    def stream(self, episode, key, at):
+        """[len(at), D] values at times at, linear, held at both ends; and where the stream had not begun or has ended."""
+        path, t = self.clock(episode, key)
         i = np.searchsorted(t, at, "right").clip(1, len(t) - 1)
         lo = int(i.min()) - 1
         v = self.file[path][lo : int(i.max()) + 1]
@@ -220,7 +226,8 @@ class Streams(torch.utils.data.Dataset):
 
     def __getitem__(self, i):
         s, e = self.spec, int(self.plan.episode[i])
-        now = int(self.plan.row[i]) * (s["whole"] or 1) / s["hz"]
+        start = max(self.clock(e, k)[1][0] for k in [*s["states"], s["action"]])  # all streams have begun
+        now = start + int(self.plan.row[i]) * (s["whole"] or 1) / s["hz"]
         seen, ahead = (now + np.array(s[k]) / s["hz"] for k in ("observed", "ahead"))
         state = np.concatenate([self.stream(e, k, seen)[0] for k in s["states"]], -1)
         action, pad = self.stream(e, s["action"], ahead)
