@@ -10,6 +10,10 @@ import (
 const (
 	lossSteps  = 50   // of the curves that are compared
 	sumsWithin = 2e-5 // 1e-5 of the range, onto [-1, 1]
+
+	lossWithin = 0.01
+	// idleWithin is the most that losses of one batch over and over may allow others: they go to 0, and their relative noise grows without bound.
+	idleWithin = 0.05
 )
 
 // trainCheck is how a point's runs compare with the others'.
@@ -30,11 +34,13 @@ func (p *trainPoint) alike() string {
 }
 
 // checkTraining holds the runs of points against each other: the same weights; in the plan's order; the same batches; the same losses, within what
-// two runs of one runner differ by. Those of another order, headspace among them, are held against their own repeats alone.
+// two runs of another runner differ by: one that is wrong at random would vouch for itself. Those of another order, headspace among them, are held against
+// their own repeats alone.
 func checkTraining(points []*trainPoint) map[*trainPoint]*trainCheck {
 	found := map[*trainPoint]*trainCheck{}
-	first, noise, weights := map[string]*trainPoint{}, 0.0, ""
-	ran := map[string][]float64{} // losses of the first run of a runner, whatever its workers or threads
+	first, weights := map[string]*trainPoint{}, ""
+	noise, idle := map[string]float64{}, 0.0 // by runner; of those without an order
+	ran := map[string][]float64{}            // losses of the first run of a runner, whatever its workers or threads
 	for _, p := range points {
 		c := &trainCheck{}
 		found[p] = c
@@ -52,20 +58,27 @@ func checkTraining(points []*trainPoint) map[*trainPoint]*trainCheck {
 			bad(x.Wrong > 0, "%d of %d compared batches are wrong: %v", x.Wrong, x.Checked, x.WrongWhere)
 			if kind := p.base + o.OrderSHA256; ran[kind] == nil {
 				ran[kind] = x.Losses
-			} else if d := lossDiff(ran[kind], x.Losses); d > noise {
-				noise = d
+			} else if d := lossDiff(ran[kind], x.Losses); o.OrderSHA256 == "" {
+				idle = max(idle, d)
+			} else if !math.IsNaN(d) {
+				noise[p.base] = max(noise[p.base], d)
 			}
 		}
 		if len(p.over.Runs) > 0 && len(c.why) == 0 && p.alike() != "" && first[p.alike()] == nil {
 			first[p.alike()] = p
 		}
 	}
-	most := max(0.01, 3*noise)
 	for _, p := range points {
 		if len(p.over.Runs) == 0 || first[p.alike()] == nil || len(found[p].why) > 0 {
 			continue
 		}
 		c, than := found[p], first[p.alike()]
+		most := max(lossWithin, min(3*idle, idleWithin))
+		for base, d := range noise {
+			if base != p.base || base == than.base {
+				most = max(most, 3*d)
+			}
+		}
 		c.with, c.most = than.Name, &most
 		for rep, o := range p.over.Runs {
 			x, y := o.Train, than.over.Runs[0].Train

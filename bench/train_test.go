@@ -1,11 +1,14 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,6 +95,58 @@ func TestTrainOnTwoRanks(t *testing.T) {
 	}
 }
 
+// Ranks that torchrun started end with it, though each has a session of its own: else they would train beside the next run.
+func TestTrainEndsItsRanks(t *testing.T) {
+	tr := training(t)
+	name, pids := filepath.Join(tr.Tools.Dir, "train_data.py"), t.TempDir()
+	code, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := "\n\ndef robocache_batches(*a):\n    import time\n\n    open(os.path.join(" + strconv.Quote(pids) + ", str(os.getpid())), 'w').close()\n    time.sleep(120)\n"
+	if err := os.WriteFile(name, append(code, waits...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := tr.point(t.Context(), "robocache", 2, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	came := make(chan []os.DirEntry, 1)
+	go func() {
+		defer cancel()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if list, _ := os.ReadDir(pids); len(list) == 2 {
+				came <- list
+				return
+			}
+		}
+		came <- nil
+	}()
+	if _, err = runOnce(ctx, p.Runner, tr.Timeout); err == nil {
+		t.Error("no error")
+	}
+	list := <-came
+	if len(list) != 2 {
+		t.Fatal("the ranks did not come: ", err)
+	}
+	for _, f := range list {
+		pid, _ := strconv.Atoi(f.Name())
+		gone := func() bool {
+			state := proc(pid, "stat")
+			return state == "" || strings.Contains(state, ") Z ")
+		}
+		for end := time.Now().Add(5 * time.Second); !gone() && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond)
+		}
+		if !gone() {
+			t.Errorf("rank %d goes on", pid)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
 func trained(losses []float64, order string, change func(*TrainRun)) Outcome {
 	x := &TrainRun{Weights: "w", Losses: losses, Sums: [][3]float64{{1, 2, 3}, {4, 5, 6}}, Checked: 3, Steps: 2}
 	if change != nil {
@@ -123,6 +178,18 @@ func TestCheckTraining(t *testing.T) {
 		found := checkTraining([]*trainPoint{torch, own})
 		if got := strings.Join(found[own].why, "; "); c.why == "" && got != "" || !strings.Contains(got, c.why) || len(found[torch].why) > 0 {
 			t.Errorf("%s: %q, torch %v", c.name, got, found[torch].why)
+		}
+	}
+	// Losses of one batch over and over differ a lot as they go to 0; a runner whose runs differ does not vouch for itself.
+	idle := &trainPoint{base: "headspace", over: Result{Runs: []Outcome{trained([]float64{1, 0.1, 1e-4}, "", nil), trained([]float64{1, 0.1, 2e-4}, "", nil)}}}
+	torch := &trainPoint{Runner: Runner{Name: "torch"}, base: "torch", over: Result{Runs: []Outcome{trained(curve, "a", nil)}}}
+	for _, c := range []struct {
+		second []float64
+		wrong  bool
+	}{{[]float64{1, 2.08, 3}, false}, {[]float64{1, 2.2, 3}, true}} {
+		own := &trainPoint{Runner: Runner{Name: "own", Job: &Workload{}}, base: "robocache", over: Result{Runs: []Outcome{trained(curve, "a", nil), trained(c.second, "a", nil)}}}
+		if why := checkTraining([]*trainPoint{idle, torch, own, idle})[own].why; (len(why) > 0) != c.wrong {
+			t.Errorf("%v: %v", c.second, why)
 		}
 	}
 	// Frames that the engine resized: held against each other alone. A second number of workers is a second run of the same.

@@ -11,7 +11,7 @@ All share the weights (hashed), the order, one preprocessing function and the ne
 
 The host is at most two steps ahead of the device and waits for it without spinning; nothing in the loop synchronises. Times of the device are of CUDA events:
 e0 before next(), e1 the batch is there, e2 preprocessed, e3 loss, e4 backward, e5 optimiser. On a CPU they are the clock's."""
-import contextlib, hashlib, json, os, time
+import contextlib, ctypes, hashlib, json, os, signal, time
 
 import common
 
@@ -149,6 +149,8 @@ class Ranks:
     def __init__(self, a):
         self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         a.rank, a.world = self.rank, self.world
+        if self.world > 1 and (libc := ctypes.CDLL(None)) and hasattr(libc, "prctl"):
+            libc.prctl(1, signal.SIGKILL)  # torchrun gives a rank a session of its own: it ends with torchrun all the same
         cores, n = sorted(os.sched_getaffinity(0)), a.gpus or 1
         if n > 1:
             os.sched_setaffinity(0, cores[self.rank * len(cores) // n : (self.rank + 1) * len(cores) // n] or cores)
@@ -249,6 +251,8 @@ def train(a, ranks, stack):
     ranks.say("#measured")
     if k < warm + a.steps:
         raise RuntimeError(f"the plan has {most} steps: {warm} to warm up and {a.steps} were asked for")
+    if wrong := (~torch.isfinite(losses[:k])).nonzero().flatten().tolist():
+        raise RuntimeError(f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set holds numbers that are none (robocache doctor), or the training diverges")
     parts, steps = clock.parts(), k - warm
     mine = dict(ids=np.stack([i.cpu().numpy() for i in ids]) if ids else None, rate=steps * a.batch_size / seconds, starve=float(parts[:, 0].mean()) if len(parts) else None)
     out = dict(model=a.model, params=parameters, weights_sha256=weights, steps=steps, load_wait_ms=1e3 * float(np.mean(waits)), losses=losses[: min(k, KEPT)].tolist(), loss_last=float(losses[k - 1]),
