@@ -77,7 +77,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{[]string{"inspect"}, exitMisuse, "arg(s)"},
 		{[]string{"nonsense"}, exitMisuse, "unknown command"},
-		{[]string{"bench", "nonsense"}, exitMisuse, "load, decode, ops, peers, formats or soak"},
+		{[]string{"bench", "nonsense"}, exitMisuse, "load, decode, ops, peers, formats, soak, train, all or report"},
 		{[]string{"inspect", dir, "--no-such-flag"}, exitMisuse, "no-such-flag"},
 		{[]string{"inspect", filepath.Join(dir, "nothing")}, exitNotFound, "nothing"},
 		{[]string{"inspect", dir}, exitNotFound, "meta/info.json"},
