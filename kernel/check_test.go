@@ -61,3 +61,21 @@ func wideStreams(n int) *FuseOp {
 	op.Series = append(op.Series, Series{Values: Tensor{DType: robocache.Float32, Shape: []int{1, 0, 1}}, Times: times, Rule: Rule{Edge: Mask}})
 	return op
 }
+
+// A fuse is checked at each call: what is right costs no memory that grows with the streams.
+func TestCheckOfStreamsAllocates(t *testing.T) {
+	form := func(shape ...int) Tensor { return Tensor{DType: robocache.Float32, Shape: shape} }
+	allocations := func(streams int) float64 {
+		op := &FuseOp{Targets: form(5), Out: form(1, 5, 4*streams), Series: make([]Series, streams)}
+		for i := range op.Series {
+			op.Series[i] = Series{Values: form(1, 8, 4), Times: form(8)}
+		}
+		if err := op.Check(); err != nil {
+			t.Fatal(err)
+		}
+		return testing.AllocsPerRun(50, func() { _ = op.Check() })
+	}
+	if few, many := allocations(2), allocations(30); many > few+10 { // the list of tensors grows
+		t.Errorf("%v allocations for 2 streams, %v for 30", few, many)
+	}
+}

@@ -27,7 +27,9 @@ func (op *FuseOp) Check() (err error) {
 			guard.Check(s.Epilogue.check(name, s.cols()))
 			s.Epilogue.checkSamples(name, batch)
 		})
-		guard.Check(robocache.At(err, s.where(i, len(op.Series))))
+		if err != nil { // where makes a map: of an error alone
+			return robocache.At(err, s.where(i, len(op.Series)))
+		}
 		if cols > math.MaxInt-s.cols() { // of no rows: then any extent is legal
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: name, Msg: "more elements than can be counted", Want: "at most 2^63 columns", Got: "more"}
 		}

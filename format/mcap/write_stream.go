@@ -306,7 +306,9 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 			s.begin(cw, schemas)
 		}
 		at := s.times[s.next]
-		guard.Check(robocache.At(cw.Message(&container.Message{Channel: s.channel, Sequence: uint32(s.next), Log: at, Publish: at, Data: data}), robocache.Where{"stream": s.feature.Key, "row": s.next}))
+		if err := cw.Message(&container.Message{Channel: s.channel, Sequence: uint32(s.next), Log: at, Publish: at, Data: data}); err != nil {
+			guard.Fail(robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next}))
+		}
 		s.next++
 	}
 }

@@ -22,14 +22,14 @@ func (l *leaf) value(r *record, row int) []byte {
 }
 
 // encoded copies a tensor that is kept as a byte string into dst.
-func (l *leaf) encoded(r *record, row int, dst []byte) {
+func (l *leaf) encoded(r *record, row int, dst []byte) error {
 	b := l.value(r, row)
 	if l.coding == rawBytes {
 		if len(b) != len(dst) {
-			guard.Fail(l.miscount(len(b), fmt.Sprintf("%d bytes", len(dst))))
+			return l.miscount(len(b), fmt.Sprintf("%d bytes", len(dst)))
 		}
 		copy(dst, b)
-		return
+		return nil
 	}
 	z, err := zlib.NewReader(bytes.NewReader(b))
 	if err == nil {
@@ -38,14 +38,15 @@ func (l *leaf) encoded(r *record, row int, dst []byte) {
 	if err == nil {
 		var one [1]byte
 		if n, end := io.ReadFull(z, one[:]); n > 0 {
-			guard.Fail(l.miscount(len(dst)+1, fmt.Sprintf("%d bytes and no more", len(dst))))
+			return l.miscount(len(dst)+1, fmt.Sprintf("%d bytes and no more", len(dst)))
 		} else if end != io.EOF {
 			err = end // the check sum
 		}
 	}
 	if err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Want: fmt.Sprintf("%d bytes through zlib", len(dst)), Got: "a damaged or short stream", Err: err})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Want: fmt.Sprintf("%d bytes through zlib", len(dst)), Got: "a damaged or short stream", Err: err}
 	}
+	return nil
 }
 
 // open gives the bytes of a tensor of open length.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -41,5 +42,33 @@ func TestEncodedCounts(t *testing.T) {
 		if err := d.Gather(t.Context(), "a", rowsOf(d, 0), got); err != nil || !bytes.Equal(got, bytes.Join(values, nil)) {
 			t.Errorf("is_first %v: % x, %v", first, got, err)
 		}
+	}
+}
+
+// Rows that are byte strings are copied one by one: none costs memory of its own.
+func TestEncodedRowsAllocate(t *testing.T) {
+	h := newHand()
+	h.features = `"a": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "int32", "encoding": "bytes"}}, "r": ` + scalar("float32")
+	x := newExample()
+	const n = 400
+	x.strings("steps/a", slices.Repeat([][]byte{make([]byte, 8)}, n))
+	x.floats("steps/r", f32s(make([]float32, n)...))
+	b, err := x.bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.info = handInfo("toy", "train", 1)
+	h.shards = map[string][]byte{"toy-train.tfrecord-00000-of-00001": appendRecord(nil, b)}
+	d, err := h.open(t, "encoded-allocations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, got := rowsOf(d, 0), make([]byte, n*8)
+	if k := testing.AllocsPerRun(10, func() {
+		if err := d.Gather(t.Context(), "a", rows, got); err != nil {
+			t.Fatal(err)
+		}
+	}); k > n/4 {
+		t.Errorf("%v allocations for %d rows", k, n)
 	}
 }

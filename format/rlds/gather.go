@@ -206,7 +206,9 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 			to, row := dst[i*size:(i+1)*size], l.row(rows[i].Index)
 			switch {
 			case c == nil:
-				guard.Check(robocache.At(guard.Try(func() { l.encoded(rec, row, to) }), robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index}))
+				if err := l.encoded(rec, row, to); err != nil { // of every row: without a map and a guard
+					guard.Fail(robocache.At(err, robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index}))
+				}
 			case c.rows == nil && l.absent(rec):
 				clear(to)
 			default:
@@ -255,7 +257,9 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 				if err == nil && (size == 0 || len(b)%size != 0) {
 					err = l.miscount(len(b), fmt.Sprintf("a multiple of %d bytes", size))
 				}
-				guard.Check(robocache.At(err, robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index}))
+				if err != nil {
+					guard.Fail(robocache.At(err, robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index}))
+				}
 				parts[i] = b
 			case s.nested:
 				parts[i] = c.innerLengths(k)

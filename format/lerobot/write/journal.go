@@ -42,9 +42,9 @@ func (c *conversion) identity() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func openJournal(ctx context.Context, dst store.Writable, id string, resume bool) (j *journal, err error) {
+func openJournal(ctx context.Context, dst store.Writable, id string, resume bool) (_ *journal, err error) {
 	defer guard.Malformed("resume", &err)
-	j = &journal{dst: dst, ID: id, Mp4: map[string]journalFile{}}
+	j := &journal{dst: dst, ID: id, Mp4: map[string]journalFile{}}
 	if resume {
 		b, err := store.ReadFile(ctx, dst, journalName, 64<<20)
 		switch {

@@ -1,8 +1,11 @@
 package write
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
@@ -43,5 +46,17 @@ func TestJournalHas(t *testing.T) {
 	write("image")
 	if j.has(t.Context(), "a.mp4", "parts") {
 		t.Error("a file of another size is taken over")
+	}
+}
+
+// A journal that cannot be read is not this run's: none is given, which would have it removed.
+func TestJournalMalformed(t *testing.T) {
+	mem := storetest.NewMem("journal-malformed")
+	defer mem.Drop()
+	if err := store.Put(t.Context(), mem, journalName, []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := openJournal(t.Context(), mem, "id", true); j != nil || !errors.Is(err, robocache.ErrMalformed) {
+		t.Error(j, err)
 	}
 }
