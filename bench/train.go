@@ -141,7 +141,7 @@ func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
 		p := &points[i]
 		job, plan := *p.Job, *p.Job.Train // a plan's file has another name in each process
 		plan.Plan, job.Train = p.plan, &plan
-		o, err := Once(t.Done, []any{"train", p.Name, job, i, rep, machine.Revision, machine.CPU, machine.Cores}, func() (Outcome, error) { return t.watched(ctx, p.Runner) })
+		o, err := Once(t.Done, []any{"train", p.Name, job, i, rep, machine.Revision, machine.CPU, machine.Cores, t.facts[p.plan].Versions}, func() (Outcome, error) { return t.watched(ctx, p.Runner) })
 		if err == nil && o.Train == nil {
 			err = errors.New("it did not say how it trained")
 		}

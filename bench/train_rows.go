@@ -112,7 +112,7 @@ type TrainRow struct {
 	LossFirst    float64                  `json:"loss_first"`
 	LossLast     float64                  `json:"loss_last"`
 	LossRelDiff  *float64                 `json:"loss_rel_diff"`  // the largest of 50 steps, against loss_with
-	LossRelMost  *float64                 `json:"loss_rel_noise"` // what is allowed: three times that of two runs of one runner, at least 1 %
+	LossRelMost  *float64                 `json:"loss_rel_noise"` // what is allowed: three times that of two runs of another runner, at least 1 %
 	LossWith     string                   `json:"loss_with"`
 	Weights      string                   `json:"weights_sha256"`
 	OrderSHA256  string                   `json:"order_sha256"`
@@ -182,6 +182,9 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 		a, b := head.over.Runs[i].rate(), last.over.Runs[i].rate()
 		drift = max(drift, 100*math.Abs(b/a-1))
 		space.Add((a + b) / 2)
+	}
+	if why := last.over.Failed; why != "" {
+		r.Notes = append(r.Notes, last.Name+" at the end of a repeat failed: "+why)
 	}
 	starve := 0.0
 	if len(head.over.Runs) > 0 {

@@ -66,6 +66,8 @@ def plan(a):
     loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", **loader_options(s), **own_options(a))
     facts = dict(cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0, versions=common.versions())
     steps = loader.num_samples // (a.batch_size * world)
+    if facts["cuda_devices"]:
+        facts["versions"]["gpu"] = torch.cuda.get_device_name()
     if facts["cuda_devices"] < world and a.device != "cpu":
         return facts
     epochs = max(math.ceil((a.warmup_batches + a.steps) / steps) + 2, min(64, 4_000_000 // loader.num_samples))
