@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -47,6 +48,22 @@ func (r *Report) Write(dir string) error {
 		report.Raw(r),
 	}
 	return d.Write(dir, name)
+}
+
+// Wrong says why the figures do not count: a runner lost or doubled samples, or showed wrong frames, or one of ours failed. A peer that cannot run is none.
+func (r *Report) Wrong() string {
+	var why []string
+	for i := range r.Results {
+		x := &r.Results[i]
+		failed := x.fault()
+		if x.Runner.Name == "engine" || strings.HasPrefix(x.Runner.Name, "robocache") {
+			failed = cmp.Or(x.Failed, failed)
+		}
+		if failed != "" {
+			why = append(why, x.Runner.Name+": "+failed)
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // Table lists the runners of the report for a terminal.

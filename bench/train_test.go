@@ -205,6 +205,16 @@ func TestCheckTraining(t *testing.T) {
 	}
 }
 
+// A run of ours that failed, and a lost sample of anybody, are wrong; a peer that cannot run is not.
+func TestReportWrong(t *testing.T) {
+	r := &Report{Results: []Result{
+		{Runner: Runner{Name: "robocache"}, Failed: "action of a batch differs"}, {Runner: Runner{Name: "lerobot"}, Failed: "it is not installed"},
+		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{CoverageMin: 0, CoverageMax: 1}}}, {Runner: Runner{Name: "engine"}, Runs: []Outcome{{CoverageMin: 1, CoverageMax: 1}}}}}
+	if got, want := r.Wrong(), "robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // What is over is not run again; a line that was cut short is; a full disk ends the measurement with one line.
 func TestFinished(t *testing.T) {
 	path, runs := filepath.Join(t.TempDir(), "out", "rows.jsonl"), 0

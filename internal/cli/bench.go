@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -151,6 +152,9 @@ func (f *benchFlags) run(cmd *cobra.Command, r *bench.Report, measure func(tools
 		table(cmd.OutOrStdout(), r.Table())
 		fmt.Fprintf(cmd.OutOrStdout(), "  median (min–max) of the repeats; CPU s a 1,000 %s; %s, %d cores\n", r.Unit, r.Machine.CPU, r.Machine.Cores)
 	})
+	if why := r.Wrong(); why != "" {
+		guard.Fail(errors.New(r.Title + ": " + why))
+	}
 }
 
 func newBenchDecode() *cobra.Command {
