@@ -197,7 +197,6 @@ type Walker struct {
 	file   *h5.File
 	path   string
 	groups map[string]*group
-	count  int
 }
 
 type group struct {
@@ -262,7 +261,7 @@ func (w *Walker) Walk(each func(path string, o *h5.Object), skip func(path, why 
 	if skip == nil {
 		skip = func(string, string) {}
 	}
-	seen := map[uint64]bool{}
+	seen, count := map[uint64]bool{}, 0
 	var walk func(path string, depth int)
 	walk = func(path string, depth int) {
 		g := w.group(path)
@@ -278,7 +277,7 @@ func (w *Walker) Walk(each func(path string, o *h5.Object), skip func(path, why 
 				skip(name, err.Error())
 				continue
 			}
-			if w.count++; w.count > maxObjects {
+			if count++; count > maxObjects {
 				guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "hdf5", Where: robocache.Where{"file": w.file.Name()}, Msg: "too many objects", Want: fmt.Sprintf("at most %d", maxObjects)})
 			}
 			switch {
