@@ -41,8 +41,8 @@ const (
 // delivered is a frame as a runner delivered it.
 type delivered struct {
 	deliveredAt
-	data    []byte
-	ordinal int // the frame of the file that it must be
+	data   []byte
+	number int // the frame of the file that it must be
 }
 
 func readDelivered(path string) (out []delivered, err error) {
@@ -116,7 +116,7 @@ func checkFrames(ctx context.Context, ref *reference, images []delivered, near b
 			c.Note = "still images are not compared"
 			continue
 		}
-		d.ordinal = refs[0].Ordinal
+		d.number = refs[0].Ordinal
 		byFile[refs[0].Path], size[refs[0].Path] = append(byFile[refs[0].Path], d), [2]int{f.Width, f.Height}
 	}
 	for _, p := range slices.Sorted(maps.Keys(byFile)) {
@@ -134,7 +134,7 @@ func (c *checked) file(ctx context.Context, path, name string, wants []delivered
 	}
 	need := map[int][]byte{} // frame number → RGB, channels first
 	for _, w := range wants {
-		need[w.ordinal-1], need[w.ordinal], need[w.ordinal+1] = nil, nil, nil
+		need[w.number-1], need[w.number], need[w.number+1] = nil, nil, nil
 	}
 	decoded := openFrames(ctx, path, name, size, size != stored)
 	defer decoded.close()
@@ -146,9 +146,9 @@ func (c *checked) file(ctx context.Context, path, name string, wants []delivered
 		}
 	}
 	for _, w := range wants {
-		truth := need[w.ordinal]
+		truth := need[w.number]
 		if truth == nil {
-			guard.Fail(fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.ordinal, name, err))
+			guard.Fail(fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.number, name, err))
 		}
 		got, err := w.pixels()
 		if err != nil {
@@ -157,7 +157,7 @@ func (c *checked) file(ctx context.Context, path, name string, wants []delivered
 		}
 		most, mean := distance(got, truth)
 		wrong, telling := !near && most > pixelTolerance || near && mean > meanTolerance, true
-		for _, k := range []int{w.ordinal - 1, w.ordinal + 1} {
+		for _, k := range []int{w.number - 1, w.number + 1} {
 			if n := need[k]; n != nil {
 				most, apart := distance(n, truth)
 				telling = telling && (!near && most > neighbourGap || near && apart >= meanGap)
@@ -170,7 +170,7 @@ func (c *checked) file(ctx context.Context, path, name string, wants []delivered
 		if wrong {
 			c.Wrong++
 			if len(c.Where) < 5 {
-				c.Where = append(c.Where, fmt.Sprintf("%s frame %d (%s, episode %d, row %d)", name, w.ordinal, w.Key, w.Episode, w.Row))
+				c.Where = append(c.Where, fmt.Sprintf("%s frame %d (%s, episode %d, row %d)", name, w.number, w.Key, w.Episode, w.Row))
 			}
 		}
 		if wrong || telling {
@@ -206,8 +206,8 @@ func openFrames(ctx context.Context, path, name string, size [2]int, scaled bool
 }
 
 // at gives the frame of a number that is not behind, channels first.
-func (f *fileFrames) at(ordinal int) ([]byte, error) {
-	for ; f.next <= ordinal; f.next++ {
+func (f *fileFrames) at(number int) ([]byte, error) {
+	for ; f.next <= number; f.next++ {
 		if _, err := io.ReadFull(f.out, f.packed); err != nil {
 			return nil, fmt.Errorf("ffmpeg gives no frame %d of %s: %w", f.next, f.name, err)
 		}

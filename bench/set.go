@@ -93,10 +93,10 @@ func packetBytes(ctx context.Context, lib *video.Library, refs []robocache.Frame
 			byFile[r.Path] = append(byFile[r.Path], r.Ordinal)
 		}
 	}
-	for path, ordinals := range byFile {
+	for path, numbers := range byFile {
 		f := guard.Must(lib.Acquire(ctx, path))
-		slices.Sort(ordinals)
-		for _, g := range video.Plan(f.Index, slices.Compact(ordinals)) {
+		slices.Sort(numbers)
+		for _, g := range video.Plan(f.Index, slices.Compact(numbers)) {
 			for d := g.Start; d <= g.End; d++ {
 				n += int64(f.Index.Sample(d).Size)
 			}

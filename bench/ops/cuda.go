@@ -36,8 +36,8 @@ type gpu struct {
 // same copy runs at two thirds of it.
 const bigCopy = 1 << 30
 
-func openGPU(ordinal int, u *undo) *gpu {
-	g := &gpu{dev: guard.Must(cuda.Open(ordinal))}
+func openGPU(number int, u *undo) *gpu {
+	g := &gpu{dev: guard.Must(cuda.Open(number))}
 	g.stream = guard.Must(g.dev.NewStream())
 	u.add(func() { g.dev.FreeStream(g.stream) })
 	for _, e := range []**cuda.Event{&g.from, &g.to} {

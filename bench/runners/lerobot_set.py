@@ -28,19 +28,19 @@ class Set:
             self._place(rows)
 
     def _place(self, rows):
-        """file[i] and ordinal[i] (its number in that file) of frame i: an episode's frames follow those of the episodes before it in the file."""
+        """file[i] and number[i] (its number in that file) of frame i: an episode's frames follow those of the episodes before it in the file."""
         v, known, parts = f"videos/{self.camera}/", {}, []
         for e, r in enumerate(rows):
             name = self.info["video_path"].format(video_key=self.camera, chunk_index=r[v + "chunk_index"], file_index=r[v + "file_index"])
             parts.append((known.setdefault(name, len(known)), r[v + "from_timestamp"], e))
         self.files = [os.path.join(self.root, n) for n in known]
         total = int(self.ends[-1])
-        self.file, self.ordinal = np.zeros(total, np.int32), np.zeros(total, np.int64)
+        self.file, self.number = np.zeros(total, np.int32), np.zeros(total, np.int64)
         at = [0] * len(known)
         for f, _, e in sorted(parts):
             lo, n = int(self.ends[e]) - self.lengths[e], self.lengths[e]
             self.file[lo : lo + n] = f
-            self.ordinal[lo : lo + n] = np.arange(at[f], at[f] + n)
+            self.number[lo : lo + n] = np.arange(at[f], at[f] + n)
             at[f] += n
 
     def columns(self, names):

@@ -46,7 +46,7 @@ class Pool:
         c = self.container(int(s.file[lo]))
         stream = c.streams.video[0]
         step = round(1 / (stream.time_base * stream.average_rate))
-        at = (stream.start_time or 0) + int(s.ordinal[lo]) * step
+        at = (stream.start_time or 0) + int(s.number[lo]) * step
         c.seek(at, stream=stream)
         for frame in c.decode(video=0):
             if frame.pts < at - step // 2:

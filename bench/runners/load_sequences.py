@@ -5,32 +5,24 @@ from fractions import Fraction
 
 import common
 
-import h5py
 import numpy as np
-import torch
-
 import robocache
+import torch
+import train_data
 
 
-class Trajectories(torch.utils.data.Dataset):
-    """Trajectory i is data/demo_<chosen[i]>; <path>_timestamps (seconds, or integers of nanoseconds) are a stream's own."""
+class Trajectories(train_data.Streams):
+    """Trajectory i is the chosen[i]th demo, from where all its streams have begun."""
 
     def __init__(self, uri, chosen, keys, hz, rows):
-        self.uri, self.chosen, self.file, self.at = uri, chosen, None, np.arange(rows) / hz
-        self.paths = {k: "actions" if k == "action" else "obs/" + k.removeprefix("observation.") for k in keys}
+        super().__init__(uri)
+        self.chosen, self.keys, self.at = chosen, keys, np.arange(rows) / hz
 
     def __getitem__(self, i):
-        if self.file is None:
-            self.file = h5py.File(self.uri, "r")
-        demo, out = self.file[f"data/demo_{self.chosen[i]}"], dict(index=i)
-        times = {k: demo[p + "_timestamps"][()] for k, p in self.paths.items()}
-        times = {k: t * 1e-9 if t.dtype.kind == "i" else t for k, t in times.items()}
-        at = self.at + max(t[0] for t in times.values())
-        for k, p in self.paths.items():
-            t, v = times[k], demo[p][()]
-            j = np.searchsorted(t, at, "right").clip(1, len(t) - 1)
-            w = ((at - t[j - 1]) / (t[j] - t[j - 1])).clip(0, 1).astype(np.float32)[:, None]
-            out[k], out[k + "_is_pad"] = v[j - 1] + (v[j] - v[j - 1]) * w, at > t[-1] + 5e-10
+        e, out = self.chosen[i], dict(index=i)
+        at = self.at + self.begin(e, self.keys)
+        for k in self.keys:
+            out[k], out[k + "_is_pad"] = self.stream(e, k, at)
         return out
 
 

@@ -30,11 +30,11 @@ class Frames(torch.utils.data.Dataset):
         item, w = self.rows(i)
         d = self.decoder(int(self.set.file[i]))
         if not self.n:
-            item["image"] = d.get_frame_at(int(self.set.ordinal[i])).data
+            item["image"] = d.get_frame_at(int(self.set.number[i])).data
             return item
-        first, last = int(self.set.ordinal[w[0]]), int(self.set.ordinal[w[-1]])
+        first, last = int(self.set.number[w[0]]), int(self.set.number[w[-1]])
         got = d.get_frames_in_range(first, last + 1).data
-        item["image"] = got[torch.from_numpy(self.set.ordinal[w] - first)] if len(got) < self.n else got
+        item["image"] = got[torch.from_numpy(self.set.number[w] - first)] if len(got) < self.n else got
         return item
 
 
@@ -44,11 +44,11 @@ class Batched(Frames):
         for b, i in enumerate(indices):
             item, w = self.rows(i)
             items.append(item)
-            wanted.setdefault(int(self.set.file[i]), []).extend((int(o), b, k) for k, o in enumerate(self.set.ordinal[w]))
+            wanted.setdefault(int(self.set.file[i]), []).extend((int(o), b, k) for k, o in enumerate(self.set.number[w]))
         for f, parts in wanted.items():
-            ordinals = sorted({o for o, _, _ in parts})
-            got = self.decoder(f).get_frames_at(ordinals).data
-            slot = {o: k for k, o in enumerate(ordinals)}
+            numbers = sorted({o for o, _, _ in parts})
+            got = self.decoder(f).get_frames_at(numbers).data
+            slot = {o: k for k, o in enumerate(numbers)}
             for o, b, k in parts:
                 if not self.n:
                     items[b]["image"] = got[slot[o]]

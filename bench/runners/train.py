@@ -222,7 +222,7 @@ def train(a, ranks, stack):
         if a.runner not in ("headspace", "h2d"):
             ids.append(b["index"].clone())
             if k in train_data.COMPARED:
-                kept[k] = each(train_data.part(b), lambda t: t.clone())
+                kept[k] = each(p.part(b), lambda t: t.clone())
         ready = prepare(b)
         sums[k] = torch.stack([ready["state"].mean(dtype=torch.float64), ready["action"].mean(dtype=torch.float64), b["action_is_pad"].double().mean()])
         clock.mark()

@@ -12,6 +12,7 @@ import torch
 
 OBSERVED, AHEAD = {"diffusion": 2, "diffusion-lowdim": 2}, {"resnet18": 8, "act": 100}
 GRID_HZ = 50
+HALF_NS = 5e-10  # times are whole nanoseconds
 COMPARED = (0, 1, 10, 100)  # steps whose batches are kept and compared
 
 
@@ -81,15 +82,10 @@ def plan(a):
     try:
         data, size = (Streams if s["hz"] else Rows)(a.uri, p), a.batch_size
         wanted = {k: ids for k, ids in enumerate(itertools.islice(p.batches(size, 0), COMPARED[-1] + 1)) if k in COMPARED}
-        p.write({k: part(torch.utils.data.default_collate([data[int(i)] for i in ids])) for k, ids in wanted.items()})
+        p.write({k: p.part(torch.utils.data.default_collate([data[int(i)] for i in ids])) for k, ids in wanted.items()})
     except (ImportError, OSError, KeyError) as e:
         facts["note"] = f"no plain reader for this set: the runners' batches are compared with each other ({type(e).__name__}: {e})"
     return facts
-
-
-def part(b):
-    """What is compared of a batch: its numbers, and the frames of some samples."""
-    return {k: v for k, v in b.items() if k != "frames"} | {"frames." + c: f[:8] for c, f in b.get("frames", {}).items()}
 
 
 class Plan:
@@ -113,6 +109,15 @@ class Plan:
             part = given[lo : lo + epoch]
             doubled += part.size - len(np.unique(part))
         return dict(order_wrong=int((want != given).sum()), samples_doubled=int(doubled))
+
+    def part(self, b):
+        """What is compared of a batch: its numbers; the frames of some samples; and every fourth row and column of all frames, where nobody resizes them."""
+        out = {k: v for k, v in b.items() if k != "frames"}
+        for c, f in b.get("frames", {}).items():
+            out["frames." + c] = f[:8]
+            if not self.spec["image_size"]:
+                out["all frames." + c] = f[..., ::4, ::4]
+        return out
 
     def write(self, batches):
         np.savez(self.compared, **{f"{k}/{n}": np.asarray(v) for k, d in batches.items() for n, v in d.items()})
@@ -175,7 +180,7 @@ class Rows(torch.utils.data.Dataset):
         import av
 
         s = self.sets[camera]
-        name, wanted = s.files[s.file[rows[0]]], [int(s.ordinal[r]) for r in rows]
+        name, wanted = s.files[s.file[rows[0]]], [int(s.number[r]) for r in rows]
         if name not in self.open:
             container = av.open(name)
             container.streams.video[0].thread_count = 1
@@ -198,8 +203,8 @@ class Streams(torch.utils.data.Dataset):
     """Streams on clocks of their own in one HDF5 file: data/demo_N/<path> and <path>_timestamps, or those of the actions (seconds, or int64 ns). One handle a worker; a stream is brought onto the
     grid by one searchsorted and one multiply-add over all its columns."""
 
-    def __init__(self, root, p):
-        self.root, self.spec, self.plan, self.file, self.times = root, p.spec, p, None, {}
+    def __init__(self, root, p=None):
+        self.root, self.plan, self.file, self.times = root, p, None, {}
 
     def clock(self, episode, key):
         """Where a stream lies, and its times."""
@@ -224,12 +229,15 @@ class Streams(torch.utils.data.Dataset):
         v = self.file[path][lo : int(i.max()) + 1]
         w = ((at - t[i - 1]) / (t[i] - t[i - 1])).clip(0, 1)[:, None].astype(np.float32)
         a, b = v[i - 1 - lo], v[i - lo]
-        return a + (b - a) * w, (at < t[0]) | (at > t[-1])
+        return a + (b - a) * w, (at < t[0] - HALF_NS) | (at > t[-1] + HALF_NS)
+
+    def begin(self, episode, keys):
+        """When all streams have begun."""
+        return max(self.clock(episode, k)[1][0] for k in keys)
 
     def __getitem__(self, i):
-        s, e = self.spec, int(self.plan.episode[i])
-        start = max(self.clock(e, k)[1][0] for k in [*s["states"], s["action"]])  # all streams have begun
-        now = start + int(self.plan.row[i]) * (s["whole"] or 1) / s["hz"]
+        s, e = self.plan.spec, int(self.plan.episode[i])
+        now = self.begin(e, [*s["states"], s["action"]]) + int(self.plan.row[i]) * (s["whole"] or 1) / s["hz"]
         seen, ahead = (now + np.array(s[k]) / s["hz"] for k in ("observed", "ahead"))
         state = np.concatenate([self.stream(e, k, seen)[0] for k in s["states"]], -1)
         action, pad = self.stream(e, s["action"], ahead)

@@ -13,7 +13,7 @@ def placed(root):
     for o in oracle:
         e, k = o["episode"], o["frame"]
         i = int(s.ends[e]) - s.lengths[e] + k
-        assert s.files[s.file[i]].endswith(o["file"]) and s.ordinal[i] == o["ordinal"], (o, s.files[s.file[i]], s.ordinal[i])
+        assert s.files[s.file[i]].endswith(o["file"]) and s.number[i] == o["ordinal"], (o, s.files[s.file[i]], s.number[i])
         n += 1
     assert s.window(int(s.ends[0]) - 2, 4).tolist() == [int(s.ends[0]) - 2] + [int(s.ends[0]) - 1] * 3
     return n

@@ -23,19 +23,19 @@ var devices struct {
 // Open gives a device by the driver's number of it (CUDA_VISIBLE_DEVICES counts). It takes the device's primary context, the one that
 // frameworks use too, and keeps it for the life of the process. Without a driver, a device or an image for the chip the error is Unsupported
 // and says which.
-func Open(ordinal int) (_ *Device, err error) {
+func Open(number int) (_ *Device, err error) {
 	defer guard.Into(&err)
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
-	if d := devices.open[ordinal]; d != nil {
+	if d := devices.open[number]; d != nil {
 		return d, nil
 	}
-	g := openGPU(ordinal)
+	g := openGPU(number)
 	d := &Device{on: g, gpu: g}
 	if devices.open == nil {
 		devices.open = map[int]*Device{}
 	}
-	devices.open[ordinal] = d
+	devices.open[number] = d
 	return d, nil
 }
 

@@ -15,7 +15,7 @@ import (
 // gpu is a device of the driver: the launcher that is real.
 type gpu struct {
 	*driver
-	ordinal int
+	number  int
 	handle  int32
 	context uintptr
 	name    string
@@ -35,15 +35,15 @@ const (
 	attrSharedPerBlok = 97 // that a block may opt into
 )
 
-func openGPU(ordinal int) *gpu {
+func openGPU(number int) *gpu {
 	d := guard.Must(load())
 	n := d.count()
-	if ordinal < 0 || ordinal >= n {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: fmt.Sprintf("device %d", ordinal), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(ordinal)})
+	if number < 0 || number >= n {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: fmt.Sprintf("device %d", number), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(number)})
 	}
-	g := &gpu{driver: d, ordinal: ordinal, modules: map[string]*module{}}
+	g := &gpu{driver: d, number: number, modules: map[string]*module{}}
 	handle, name, context := new(int32), new([256]byte), new(uintptr)
-	if code := cudahost.Call(d.f.DeviceGet, ptr(handle), uintptr(ordinal)); code != 0 {
+	if code := cudahost.Call(d.f.DeviceGet, ptr(handle), uintptr(number)); code != 0 {
 		guard.Fail(g.fail("find the device", code))
 	}
 	g.handle = *handle
@@ -58,7 +58,7 @@ func openGPU(ordinal int) *gpu {
 		*to = int(*v)
 	}
 	if g.chip.major < 8 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": ordinal}, Msg: "no image for the chip", Want: "sm_80 or later", Got: g.name + ", " + g.chip.String()})
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": number}, Msg: "no image for the chip", Want: "sm_80 or later", Got: g.name + ", " + g.chip.String()})
 	}
 	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code != 0 {
 		guard.Fail(g.fail("make a context", code))
@@ -69,7 +69,7 @@ func openGPU(ordinal int) *gpu {
 
 // fail adds the device to an error of the driver.
 func (g *gpu) fail(what string, code int32) error {
-	return robocache.At(g.driver.fail(what, code), robocache.Where{"device": g.ordinal})
+	return robocache.At(g.driver.fail(what, code), robocache.Where{"device": g.number})
 }
 
 // enter makes the device's context current on this thread, which the goroutine keeps until leave. Where a framework's thread calls, its
@@ -192,7 +192,7 @@ func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 
 // refused tells what of a launch is outside the kernel's limits, before the driver says "invalid argument".
 func (g *gpu) refused(k *call, f *function) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.ordinal}, Msg: "launch " + k.String(),
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.number}, Msg: "launch " + k.String(),
 		Want: fmt.Sprintf("1 to %d threads, at most %d bytes of shared memory, a grid below 2^31", f.maxThreads, f.maxShared), Got: fmt.Sprintf("%d, %d, %d", k.block, k.shared, k.grid)}
 }
 

@@ -82,9 +82,9 @@ func TestOpen(t *testing.T) {
 	if same, err := Open(0); err != nil || same != d {
 		t.Error("another value for the same device")
 	}
-	for _, ordinal := range []int{-1, 1000} {
-		if _, err := Open(ordinal); !errors.Is(err, robocache.ErrMisuse) {
-			t.Error(ordinal, err)
+	for _, number := range []int{-1, 1000} {
+		if _, err := Open(number); !errors.Is(err, robocache.ErrMisuse) {
+			t.Error(number, err)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func (g *gpu) alloc(n int) (uintptr, error) {
 	err := g.fail("allocate", code)
 	if code == outOfMemory {
 		free, total, _ := g.memory()
-		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "CUDA", Where: robocache.Where{"device": g.ordinal}, Msg: "memory budget", Want: fmt.Sprintf("at most %d bytes free of %d", free, total), Got: fmt.Sprint(n), Hint: "smaller batches, or torch.cuda.empty_cache()"}
+		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "CUDA", Where: robocache.Where{"device": g.number}, Msg: "memory budget", Want: fmt.Sprintf("at most %d bytes free of %d", free, total), Got: fmt.Sprint(n), Hint: "smaller batches, or torch.cuda.empty_cache()"}
 	}
 	return 0, err
 }
@@ -180,14 +180,14 @@ func (g *gpu) owns(addr uintptr) error {
 	if kind, code := ask(attrMemory); code == 0 && kind == 1 {
 		return nil
 	}
-	e := &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: "must be on the same device", Want: fmt.Sprintf("memory of device %d", g.ordinal), Got: "memory that no device knows"}
-	switch ordinal, code := ask(attrOrdinal); {
+	e := &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: "must be on the same device", Want: fmt.Sprintf("memory of device %d", g.number), Got: "memory that no device knows"}
+	switch number, code := ask(attrOrdinal); {
 	case code == invalidValue:
 		return e
 	case code != 0:
 		return g.fail("tell whose memory an address is", code)
-	case ordinal != g.ordinal:
-		e.Got = fmt.Sprintf("memory of device %d", ordinal)
+	case number != g.number:
+		e.Got = fmt.Sprintf("memory of device %d", number)
 		return e
 	}
 	return nil

@@ -86,9 +86,9 @@ func (g *gpu) loadModule(source string) *module {
 		}
 	}
 	if err != nil {
-		return &module{err: robocache.At(err, robocache.Where{"device": g.ordinal})}
+		return &module{err: robocache.At(err, robocache.Where{"device": g.number})}
 	}
-	m.err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.ordinal, "source": source}, Msg: "no image for the chip", Got: g.name + ", " + g.chip.String(), Want: "one of the images"}
+	m.err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.number, "source": source}, Msg: "no image for the chip", Got: g.name + ", " + g.chip.String(), Want: "one of the images"}
 	for _, image := range list {
 		handle := new(uintptr)
 		code := g.relaxed(func() int32 {

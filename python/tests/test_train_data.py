@@ -36,3 +36,34 @@ def test_streams(tmp_path):
         np.testing.assert_allclose(got["action"], want["action"], atol=1e-5)
         np.testing.assert_array_equal(got["action_is_pad"], want["action_is_pad"])
     loader.close()
+
+
+def test_compared_batches(tmp_path):
+    rng, p = np.random.default_rng(0), train_data.Plan.__new__(train_data.Plan)
+    p.spec, p.compared = dict(image_size=None), str(tmp_path / "compared.npz")
+
+    def batch(change=lambda b: None):
+        r = np.random.default_rng(1)
+        b = dict(index=np.arange(64), state=r.random((64, 1, 5), "f4"), action=r.random((64, 8, 2), "f4"), action_is_pad=r.random((64, 8)) > 0.5, frames=dict(cam=r.integers(0, 250, (64, 1, 3, 48, 64), "u1")))
+        change(b)
+        return p.part(b)
+
+    assert p.compare({0: batch()}) == dict(batches_checked=0)  # there was nothing to compare with
+
+    def near(b):
+        b["frames"]["cam"][:] += 2
+        b["state"][:] += 5e-6
+
+    assert p.compare({0: batch(near)})["batches_wrong"] == 0
+
+    def far(b):
+        b["frames"]["cam"][40] = rng.integers(0, 255, (1, 3, 48, 64), "u1")  # one frame of 64
+
+    for change in (
+        far,
+        lambda b: b["frames"]["cam"].__setitem__((3, 0, 0, 1, 1), 255),  # one pixel of a frame that is kept whole
+        lambda b: b["state"].__setitem__((63, 0, 4), b["state"][63, 0, 4] + 1e-3),
+        lambda b: b["action_is_pad"].__setitem__((9, 7), ~b["action_is_pad"][9, 7]),
+        lambda b: b["index"].__setitem__(5, 4),
+    ):
+        assert p.compare({0: batch(change)})["batches_wrong"] == 1
