@@ -12,7 +12,8 @@
 //	T5  A handle may be used by many goroutines. A context's end is returned as it is.
 //	T6  What is written appears under its name at Commit, whole and durable, or not at all; a failed write, a failed Commit and
 //	    Abort leave no temporary file. A killed process can leave one; Local.Sweep removes it, and List never shows it.
-//	T7  CreateNew: of several writers of one name exactly one Commit succeeds; the others get ErrExists.
+//	T7  CreateNew: of several writers of one name exactly one Commit succeeds; the others get ErrExists. Probe
+//	    shows whether a store keeps that.
 //	T8  HTTP: resets, stalls, short bodies, 408, 425, 429 and 5xx are tried again with jittered backoff, at the byte reached, inside a
 //	    budget of tries and of time; Retry-After holds for the whole store; then the error is Temporary. 404 is NotFound, 401 and
 //	    403 are Misuse with fs.ErrPermission inside, and are not tried again. Nothing waits for ever.

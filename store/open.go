@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"net/url"
 	"strings"
 	"sync"
@@ -115,22 +114,4 @@ func filePath(rest string) string {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"})
 	}
 	return p
-}
-
-// WriteFile is Put into the store of a folder.
-func WriteFile(ctx context.Context, folder, name string, b []byte) (err error) {
-	defer guard.Into(&err)
-	s := guard.Must(OpenWritable(folder))
-	defer Close(s)
-	return Put(ctx, s, name, b)
-}
-
-// Put writes a file so that it appears whole or not at all.
-func Put(ctx context.Context, s Writable, name string, b []byte) (err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", name)
-	w := guard.Must(s.Create(ctx, name))
-	defer w.Abort()
-	guard.Must(w.Write(b))
-	return robocache.At(w.Commit(), robocache.Where{"file": name})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -175,6 +176,32 @@ func writing(t *testing.T, open Opener) {
 			t.Fatalf("%d winners; the file says %q, the winner %q", won.Load(), read(t, s, "r/receipt"), winner.Load())
 		}
 		only(t, s, "r/receipt ")
+	})
+	t.Run("put, and put where there is none", func(t *testing.T) {
+		s := writable(t, map[string][]byte{"a": []byte("old")})
+		if err := store.Put(t.Context(), s, "a", []byte("new")); err != nil || read(t, s, "a") != "new" {
+			t.Fatal(err)
+		}
+		if _, ok := s.(store.Exclusive); !ok {
+			t.Skip("no CreateNew")
+		}
+		for _, name := range []string{"d/b", "d/empty"} {
+			text := strings.Repeat("x", len(name)%3)
+			if err := store.PutNew(t.Context(), s, name, []byte(text)); err != nil || read(t, s, name) != text {
+				t.Fatal(err)
+			}
+			var e *robocache.Error
+			if err := store.PutNew(t.Context(), s, name, []byte("other")); !errors.Is(err, store.ErrExists) || !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.HasSuffix(fmt.Sprint(e.Where["file"]), name) {
+				t.Fatalf("the second: %v", err)
+			}
+			if read(t, s, name) != text {
+				t.Fatal("the loser's bytes")
+			}
+		}
+		if err := store.Probe(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		only(t, s, "a d/b d/empty ")
 	})
 	t.Run("remove", func(t *testing.T) {
 		s := writable(t, map[string][]byte{"a/b": []byte("x"), "a/c": []byte("y")})
