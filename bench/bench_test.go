@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 

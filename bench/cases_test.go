@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // Every row names a family, runners that exist, and bars over runners that its own run has.

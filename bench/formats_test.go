@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // Every format is measured: folders, single files, and rows whose rate nobody states.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // training is a tiny run on a real table; its scripts may be changed.

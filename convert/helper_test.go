@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/stats"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"

@@ -20,7 +20,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache/internal/inflate"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // BenchmarkFrame reads all arrays of frames: one frame at a time, and batches of 32 on all cores.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // made runs a numpy script that writes a dataset into the folder it gets; without numpy the test skips.

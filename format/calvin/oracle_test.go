@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 func open(t testing.TB, dir string, opt robocache.OpenOptions) *Dataset {

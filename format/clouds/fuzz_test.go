@@ -6,7 +6,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/clouds"
-	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )

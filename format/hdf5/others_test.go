@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // TestOtherLengths: of a file of arrays every data set of numbers is a stream by its path, whatever its length, equal to what h5py reads, with

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 var realSets = []string{"g1_v21", "g1_v30_exact", "g1_v30_drift", "g1_h264_v30", "g1_h264_v30_bigdrift", "gr00t_picknplace_v20"}

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 func cpu() float64 {

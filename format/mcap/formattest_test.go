@@ -8,7 +8,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/tests/formattest"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // TestFormat: the suite of all formats, over a file, a folder and recordings cut into episodes.

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/ros2"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // seen is a message as a pass gave it.

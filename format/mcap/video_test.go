@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/format/mcap"
 	"github.com/goatnote-inc/robocache/format/tests/formattest"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 

@@ -16,7 +16,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/hdf5"
 	"github.com/goatnote-inc/robocache/format/mcap"
 	"github.com/goatnote-inc/robocache/format/tests/formattest"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/synth"
 )
 

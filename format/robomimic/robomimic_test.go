@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 var variants = []string{"earliest_contiguous", "earliest_gzip", "earliest_gzip_shuffle", "earliest_lzf", "latest_contiguous", "latest_gzip_shuffle"}

@@ -16,7 +16,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/format/robomimic"
 	"github.com/goatnote-inc/robocache/format/tests/formattest"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/synth"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"

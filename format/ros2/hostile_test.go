@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
 // A group without names and a joint whose name is "" have nothing in common.

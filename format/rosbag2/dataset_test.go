@@ -11,7 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // Every stream of the real db3 recording equals what rosbags decodes, through the dataset; rows are in the order of their header timestamps.

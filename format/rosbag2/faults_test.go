@@ -9,8 +9,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
-	"github.com/goatnote-inc/robocache/internal/hostile"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )

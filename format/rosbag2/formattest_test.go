@@ -5,7 +5,7 @@ import (
 
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/format/tests/formattest"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 func TestFormat(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // BenchmarkChunks decodes an array chunk by chunk on one core.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // TestDiagnose: a whole store has no findings; a damaged chunk, NaN and timestamps that go back are found where they are.

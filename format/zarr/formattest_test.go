@@ -6,7 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/format/tests/formattest"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // TestSuite holds the reader to what every format promises.

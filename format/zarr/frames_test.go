@@ -17,7 +17,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/zarr"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/synth"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // TestUMI: A2 on UMI's layout as zarr-python and imagecodecs write and read it; lossy images within 1 (video/jpegxl X1).

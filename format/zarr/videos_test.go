@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // recording makes a replay buffer beside videos as diffusion_policy's recorder leaves them: rows of each episode at their step.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // The harness starts its runners as `robocache bench …`: in a test, robocache is the test's own program.

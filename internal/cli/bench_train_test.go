@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // trainer is the project's interpreter, where it has torch and our library is built.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // --hz of convert is the rate to resample onto, --rows-hz the rate of rows that keep no clock; --fps names another rate for the rows as they

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // The exit codes of the error classes, as docs/cli.md has them.

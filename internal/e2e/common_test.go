@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/convert"
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 	"github.com/goatnote-inc/robocache/video"

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache/cache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/loopback"

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 func file(t testing.TB, name string) []byte {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // TestWritePeers prints MB of pixels a CPU second, ours and h5py's in turn (ROBOCACHE_PEERS=1): 256 images of 96×128, a chunk each.

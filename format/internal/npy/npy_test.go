@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/hostile"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // python runs a script of the test environment; without it the test skips.

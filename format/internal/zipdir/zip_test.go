@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/hostile"
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // file is bytes as a Ranged.

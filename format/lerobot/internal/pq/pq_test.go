@@ -16,7 +16,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
-	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
 // mem is a file in memory that refuses reads outside itself.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
 // rle is a zstd frame of n zeros after head.

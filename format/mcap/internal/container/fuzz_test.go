@@ -10,7 +10,7 @@ import (
 	foxglove "github.com/foxglove/mcap/go/mcap"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/hostile"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 

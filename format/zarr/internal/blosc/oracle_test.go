@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/internal/realdata"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // script writes buffers of every codec, shuffle, type size and length by c-blosc: u32 raw size, raw, u32 packed size, packed.
