@@ -3,17 +3,18 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
 // Case is one row of the table of bars: a workload, who runs it, and what is asked of ours.
 type Case struct {
-	Name    string   `json:"name"` // as in --workload
-	Title   string   `json:"title"`
-	Family  string   `json:"family"` // cases of one family share their runners in one interleaved run
-	Runners []string `json:"arms"`
-	Bars    []Bar    `json:"bars"`
+	Name    string // as in --workload
+	Title   string
+	Family  string // cases of one family share their runners in one interleaved run
+	Runners []string
+	Bars    []report.Bar
 }
 
 // family is what the runners of its cases have in common: the same samples in the same shape.
@@ -57,114 +58,69 @@ func familyOf(name string) *family {
 	return nil
 }
 
-// atLeast is a bar on ours in CPU seconds against a peer of the same case.
-func atLeast(times float64, ours, than string) Bar {
-	return Bar{Text: fmt.Sprintf("≥ %g× %s", times, than), Ours: ours, Than: than, Metric: CPU, AtLeast: times}
-}
-
-// above names what nothing can go below.
-func (b Bar) above(floor string) Bar { b.Floor = floor; return b }
-
-// says gives a bar other words.
-func (b Bar) says(text string) Bar { b.Text = text; return b }
-
-func memoryBar(runner string) Bar {
-	return Bar{Text: runner + ": peak memory ≤ budget + 300 MB", Ours: runner, Metric: Memory, OverBudget: 300}
-}
-
-func rightBar(runner string) Bar {
-	return Bar{Text: runner + ": no wrong frame, each sample once an epoch", Ours: runner, Metric: Faults}
-}
-
-// sound are the bars on every loader of ours: its memory, and that what it delivers is right.
-func sound(runners ...string) (out []Bar) {
+// sound are the bars on every loader of ours: its memory, which is its budget and 300 MB, and that what it delivers is right.
+func sound(runners ...string) (out []string) {
 	for _, r := range runners {
-		out = append(out, memoryBar(r), rightBar(r))
+		out = append(out, fmt.Sprintf("%s memory ≤ %d MB", r, ours[r].budget<<20/1_000_000+300), right(r))
 	}
 	return out
 }
 
-// PeerCases gives every case of `bench peers`.
-func PeerCases() []Case {
-	const r, pool, ram, sequential = "robocache", "robocache-pool", "robocache-ram", "decode-sequential"
-	global := []string{"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", r, pool, "decode-floor", sequential}
-	return []Case{
-		{"av1-global", "cold, global shuffle, single frame, AV1 g=2", "av1", []string{"lerobot", "lerobot-streaming", "torchcodec", "torchcodec-batched", r, "decode-floor"}, append([]Bar{
-			{Text: "≤ 1.15× the decode floor (random access, open decoders)", Ours: r, Than: "decode-floor", Metric: CPU, AtMost: 1.15},
-			atLeast(1.8, r, "lerobot").says("≥ 1.8× lerobot, CPU s"),
-			{Text: "≥ 1.8× lerobot, samples/s", Ours: r, Than: "lerobot", Metric: Rate, AtLeast: 1.8},
-			{Text: "randomness: the ideal", Ours: r, Metric: Randomness, AtLeast: 0.97},
-		}, sound(r)...)},
-		{"av1-pool", "cold, pool shuffle, AV1 g=2", "av1", []string{"lerobot", "pyav-pool", pool, sequential}, append([]Bar{
-			{Text: "each frame decoded once (frames decoded ÷ delivered)", Ours: pool, Metric: Decoded, AtMost: 1},
-			{Text: "≤ 1.2× sequential decode", Ours: pool, Than: sequential, Metric: CPU, AtMost: 1.2},
-			atLeast(2.1, pool, "pyav-pool").says("≥ 2.1× the plain pool").above(sequential),
-			{Text: "better randomness than the plain pool", Ours: pool, Than: "pyav-pool", Metric: Randomness, AtLeast: 1},
-			atLeast(3, pool, "lerobot").above(sequential),
-		}, sound(pool)...)},
-		{"av1-windows8", "8-frame windows, AV1, global / pool", "av1-windows8", []string{"lerobot", "torchcodec", r, pool}, []Bar{
-			atLeast(2.2, r, "lerobot").says("global ≥ 2.2× lerobot"),
-			atLeast(9, pool, "lerobot").says("pool ≥ 9× lerobot"),
-			{Text: "global: ≤ 1 GB", Ours: r, Metric: Memory, AtMost: 1000},
-			{Text: "pool: ≤ 1 GB", Ours: pool, Metric: Memory, AtMost: 1000},
-			rightBar(r), rightBar(pool),
-		}},
-		{"h264-g30", "single frame, H.264 GOP 30, global / pool", "h264-g30", global, append([]Bar{
-			atLeast(1.2, r, "lerobot").says("global ≥ 1.2× lerobot"),
-			atLeast(12, pool, "lerobot").says("pool ≥ 12× lerobot").above(sequential),
-		}, sound(r, pool)...)},
-		{"h264-g250", "single frame, H.264 GOP 250, global / pool", "h264-g250", global, append([]Bar{
-			atLeast(1.2, r, "lerobot").says("global ≥ 1.2× lerobot"),
-			atLeast(50, pool, "lerobot").says("pool ≥ 50× lerobot").above(sequential),
-			atLeast(2, pool, "pyav-pool").says("pool ≥ 2× the plain pool").above(sequential),
-		}, sound(r, pool)...)},
-		{"ram-640", "second epoch from the RAM cache, 640×480", "av1", []string{"pyav-ram", ram, "memcpy"}, append([]Bar{
-			{Text: "≤ 1.3× the memcpy of the batch", Ours: ram, Than: "memcpy", Metric: CPU, AtMost: 1.3},
-			atLeast(2, ram, "pyav-ram").says("≥ 2× the plain pool, all frames in RAM").above("memcpy"),
-		}, sound(ram)...)},
-		{"ram-224", "second epoch from the RAM cache, 224×224", "av1-224", []string{"lerobot", ram}, append([]Bar{
-			atLeast(100, ram, "lerobot").says("≥ 100× lerobot with its resize transform"),
-		}, sound(ram)...)},
-		{"disk", "second epoch from the disk cache, page cache warm", "av1", []string{"lerobot", "robocache-disk"}, append([]Bar{atLeast(30, "robocache-disk", "lerobot")}, sound("robocache-disk")...)},
-		{"novideo-w16", "no video, windows of 16", "novideo-w16", []string{"lerobot", "robomimic", "robomimic-all", r}, []Bar{
-			atLeast(250, r, "lerobot"), atLeast(6, r, "robomimic").says("≥ 6× robomimic's low_dim cache"), rightBar(r),
-		}},
-		{"http-5ms", "http store, 5 ms latency a request", "av1", []string{"lerobot-streaming-one", r, "robocache-http"}, append([]Bar{
-			{Text: "≥ 0.8 of our local cold rate", Ours: "robocache-http", Than: r, Metric: Rate, AtLeast: 0.8},
-		}, sound("robocache-http")...)},
+// right: no wrong frame, each sample once an epoch.
+func right(runner string) string { return runner + " faults ≤ 0" }
+
+// PeerCases gives every case of `bench peers`. A bar that names no metric is in CPU seconds; "above" is what nothing can go below.
+func PeerCases() (cases []Case) {
+	add := func(name, title, family, runners string, more []string, bars ...string) {
+		cases = append(cases, Case{name, title, family, strings.Fields(runners), report.Bars("cpu", append(bars, more...)...)})
 	}
+	const both = "lerobot torchcodec torchcodec-batched pyav-pool robocache robocache-pool decode-floor decode-sequential"
+	add("av1-global", "cold, global shuffle, single frame, AV1 g=2", "av1", "lerobot lerobot-streaming torchcodec torchcodec-batched robocache decode-floor", sound("robocache"),
+		"robocache cpu ≤ 1.15× decode-floor", "≥ 1.8× lerobot", "robocache rate ≥ 1.8× lerobot", "robocache randomness ≥ 0.97")
+	add("av1-pool", "cold, pool shuffle, AV1 g=2", "av1", "lerobot pyav-pool robocache-pool decode-sequential", sound("robocache-pool"),
+		"robocache-pool decoded ≤ 1", "robocache-pool cpu ≤ 1.2× decode-sequential", "robocache-pool ≥ 2.1× pyav-pool above decode-sequential", "robocache-pool randomness ≥ 1× pyav-pool",
+		"robocache-pool ≥ 3× lerobot above decode-sequential")
+	add("av1-windows8", "8-frame windows, AV1, global / pool", "av1-windows8", "lerobot torchcodec robocache robocache-pool", nil,
+		"robocache ≥ 2.2× lerobot", "robocache-pool ≥ 9× lerobot", "robocache memory ≤ 1000 MB", "robocache-pool memory ≤ 1000 MB", right("robocache"), right("robocache-pool"))
+	add("h264-g30", "single frame, H.264 GOP 30, global / pool", "h264-g30", both, sound("robocache", "robocache-pool"),
+		"robocache ≥ 1.2× lerobot", "robocache-pool ≥ 12× lerobot above decode-sequential")
+	add("h264-g250", "single frame, H.264 GOP 250, global / pool", "h264-g250", both, sound("robocache", "robocache-pool"),
+		"robocache ≥ 1.2× lerobot", "robocache-pool ≥ 50× lerobot above decode-sequential", "robocache-pool ≥ 2× pyav-pool above decode-sequential")
+	add("ram-640", "second epoch from the RAM cache, 640×480", "av1", "pyav-ram robocache-ram memcpy", sound("robocache-ram"),
+		"robocache-ram cpu ≤ 1.3× memcpy", "robocache-ram ≥ 2× pyav-ram above memcpy")
+	add("ram-224", "second epoch from the RAM cache, 224×224", "av1-224", "lerobot robocache-ram", sound("robocache-ram"), "robocache-ram ≥ 100× lerobot")
+	add("disk", "second epoch from the disk cache, page cache warm", "av1", "lerobot robocache-disk", sound("robocache-disk"), "robocache-disk ≥ 30× lerobot")
+	add("novideo-w16", "no video, windows of 16", "novideo-w16", "lerobot robomimic robomimic-all robocache", nil, "≥ 250× lerobot", "≥ 6× robomimic", right("robocache"))
+	add("http-5ms", "http store, 5 ms latency a request", "av1", "lerobot-streaming-one robocache robocache-http", sound("robocache-http"), "robocache-http rate ≥ 0.8× robocache")
+	return cases
 }
 
 // FormatCases are the cases of `bench formats`. runners/formats.py has the peers, and makes a case's data before.
-func FormatCases() []Case {
-	var cases []Case
-	add := func(name, title string, runners []string, bars ...Bar) {
-		cases = append(cases, Case{name, title, name, append([]string{"robocache"}, runners...), bars})
+func FormatCases() (cases []Case) {
+	add := func(name, title, runners string, bars ...string) {
+		cases = append(cases, Case{name, title, name, strings.Fields("robocache " + runners), report.Bars("cpu", bars...)})
 	}
-	bar := func(times float64, than string) Bar { return atLeast(times, "robocache", than) }
-	right := rightBar("robocache")
-	robomimic, decoders := []string{"robomimic"}, []string{"mcap-ros2-support", "rosbags"}
-	add("hdf5-raw", "robomimic HDF5, two cameras 84×84, windows of 16: raw", robomimic, bar(5, "robomimic"), right)
-	add("hdf5-cached", "the same, all cached", robomimic, bar(5, "robomimic"), right)
-	add("hdf5-gzip", "the same, gzip, a frame a chunk", robomimic, bar(5, "robomimic"), right)
-	add("hdf5-low16", "no frames, peer all cached without workers (its best), batches of 16", robomimic, bar(6, "robomimic"), right)
-	add("hdf5-low100", "the same, batches of 100", robomimic, bar(6, "robomimic"), right)
-	add("calvin", "CALVIN, all arrays of a frame (599 kB), one at a time, and in batches of 32", []string{"robocache-batch", "numpy", "bytes"}, bar(8, "numpy"))
-	add("windows", "MCAP, 0.5 s of the joints at random, decoded", []string{"mcap"}, bar(20, "mcap"))
-	add("messages-joint", "messages in memory to columns: JointState", decoders, bar(50, "mcap-ros2-support"), bar(10, "rosbags"))
-	add("messages-imu", "messages in memory to columns: Imu", decoders, bar(50, "mcap-ros2-support"), bar(10, "rosbags"))
-	add("recordings", "whole recordings to columns, opening included", append(decoders, "decompression"), bar(50, "mcap-ros2-support"), bar(10, "rosbags"))
-	add("rlds", "RLDS whole steps, four JPEG cameras", []string{"tfds"}, bar(1.3, "tfds"))
-	add("multirate", "four streams of a recording to 50 Hz, windows of 1 s, batches of 64", []string{"pandas"}, bar(50, "pandas"))
-	add("stats", "statistics of a million rows at opening; opening alone beside it", []string{"robocache-open", "numpy", "numpy-quantiles"})
+	const decoders, support, bags = "mcap-ros2-support rosbags", "≥ 50× mcap-ros2-support", "≥ 10× rosbags"
+	add("hdf5-raw", "robomimic HDF5, two cameras 84×84, windows of 16: raw", "robomimic", "≥ 5× robomimic", right("robocache"))
+	add("hdf5-cached", "the same, all cached", "robomimic", "≥ 5× robomimic", right("robocache"))
+	add("hdf5-gzip", "the same, gzip, a frame a chunk", "robomimic", "≥ 5× robomimic", right("robocache"))
+	add("hdf5-low16", "no frames, peer all cached without workers (its best), batches of 16", "robomimic", "≥ 6× robomimic", right("robocache"))
+	add("hdf5-low100", "the same, batches of 100", "robomimic", "≥ 6× robomimic", right("robocache"))
+	add("calvin", "CALVIN, all arrays of a frame (599 kB), one at a time, and in batches of 32", "robocache-batch numpy bytes", "≥ 8× numpy")
+	add("windows", "MCAP, 0.5 s of the joints at random, decoded", "mcap", "≥ 20× mcap")
+	add("messages-joint", "messages in memory to columns: JointState", decoders, support, bags)
+	add("messages-imu", "messages in memory to columns: Imu", decoders, support, bags)
+	add("recordings", "whole recordings to columns, opening included", decoders+" decompression", support, bags)
+	add("rlds", "RLDS whole steps, four JPEG cameras", "tfds", "≥ 1.3× tfds")
+	add("multirate", "four streams of a recording to 50 Hz, windows of 1 s, batches of 64", "pandas", "≥ 50× pandas")
+	add("stats", "statistics of a million rows at opening; opening alone beside it", "robocache-open numpy numpy-quantiles")
 	for _, what := range [][2]string{{"crop", "crop and flip"}, {"jitter", "crop, flip and colour jitter"}, {"noise", "crop and noise"}} {
-		title := "images 256×256 to 224×224: " + what[1] + "; robocache-plain is the same without augment="
-		add("augment-"+what[0], title, []string{"robocache-plain", "torchvision"})
+		add("augment-"+what[0], "images 256×256 to 224×224: "+what[1]+"; robocache-plain is the same without augment=", "robocache-plain torchvision")
 	}
 	for _, codec := range []string{"lz4", "zstd"} {
 		for _, shuffle := range []string{"none", "byte", "bit"} {
 			for _, key := range []string{"img", "state", "state32"} {
-				add("zarr-"+codec+"-"+shuffle+"-"+key, "Zarr chunks, blosc "+codec+", shuffle "+shuffle+": "+key, []string{"zarr-python", "numcodecs"}, bar(1, "zarr-python"), bar(0.8, "numcodecs"))
+				add("zarr-"+codec+"-"+shuffle+"-"+key, "Zarr chunks, blosc "+codec+", shuffle "+shuffle+": "+key, "zarr-python numcodecs", "≥ 1× zarr-python", "≥ 0.8× numcodecs")
 			}
 		}
 	}

@@ -35,11 +35,11 @@ type CaseReport struct {
 
 // CaseResult is a case and how its bars came out.
 type CaseResult struct {
-	Name    string  `json:"name"`
-	Title   string  `json:"title"`
-	Family  string  `json:"family"`
-	Repeats int     `json:"repeats"`
-	Checks  []Check `json:"bars"`
+	Name    string         `json:"name"`
+	Title   string         `json:"title"`
+	Family  string         `json:"family"`
+	Repeats int            `json:"repeats"`
+	Checks  []report.Check `json:"bars"`
 }
 
 // RunCases runs the cases, a family at a time: all runners of its cases in one interleaved run. keep is given what there is after each family.
@@ -76,7 +76,7 @@ func (p *CaseReport) add(family string, repeats int, results []Result) {
 		}
 		r := CaseResult{Name: c.Name, Title: c.Title, Family: c.Family, Repeats: repeats}
 		for _, b := range c.Bars {
-			r.Checks = append(r.Checks, b.check(results))
+			r.Checks = append(r.Checks, checkBar(b, results))
 		}
 		p.Results = append(p.Results, r)
 	}
@@ -123,9 +123,9 @@ func (p *CaseReport) document() *report.Document {
 			if len(c.Ratio.Raw) > 0 {
 				ratio += "×"
 			}
-			bars.AddBar(c.Pass, title, c.Bar.Text, c.Bar.Metric.text(c.Ours), c.Bar.Metric.text(c.Than), ratio, c.word())
+			bars.AddBar(c.Pass, title, c.Bar.Text, inMetric(c.Bar.Metric, c.Ours), inMetric(c.Bar.Metric, c.Than), ratio, c.Word())
 			title = ""
-			rec := []string{r.Name, c.Bar.Text, string(c.Bar.Metric), c.Bar.Ours, c.Bar.Than}
+			rec := []string{r.Name, c.Bar.Text, c.Bar.Metric, c.Bar.Ours, c.Bar.Than}
 			for _, s := range []report.Spread{c.Ours, c.Than, c.Ratio} {
 				rec = append(rec, report.Cells(s)...)
 			}
@@ -282,7 +282,7 @@ func (w *CaseWork) runner(ctx context.Context, f *family, name string, ref *refe
 		if job.Shuffle == "pool" && f.name == "av1-windows8" {
 			how.budget, job.PoolSize = 768, "256MiB"
 		}
-		a.Argv, a.BudgetMB, job.MemoryBudget = w.Tools.Script("load_robocache.py"), float64(how.budget)*(1<<20)/1e6, fmt.Sprint(how.budget<<20)
+		a.Argv, job.MemoryBudget = w.Tools.Script("load_robocache.py"), fmt.Sprint(how.budget<<20)
 		a.Setting += fmt.Sprintf(", %d threads, memory_budget %d MiB", w.Workers, how.budget)
 	}
 	switch name {

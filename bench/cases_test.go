@@ -53,15 +53,6 @@ func TestPeerCasesAreWhole(t *testing.T) {
 					t.Errorf("%s: %q wants %s, which does not run", r.Name, b.Text, a)
 				}
 			}
-			asks := 0
-			for _, v := range []float64{b.AtLeast, b.AtMost, b.OverBudget} {
-				if v > 0 {
-					asks++
-				}
-			}
-			if want := 1; b.Metric == Faults && asks != 0 || b.Metric != Faults && asks != want {
-				t.Errorf("%s: %q asks for %d things", r.Name, b.Text, asks)
-			}
 			if _, isOurs := ours[b.Ours]; !isOurs {
 				t.Errorf("%s: %q is a bar on %s", r.Name, b.Text, b.Ours)
 			}
@@ -92,7 +83,7 @@ func run(cpu, rate float64) Outcome {
 }
 
 func runnerResult(name string, runs ...Outcome) Result {
-	r := Result{Runner: Runner{Name: name, BudgetMB: 300}, Runs: runs}
+	r := Result{Runner: Runner{Name: name}, Runs: runs}
 	r.summarise()
 	return r
 }
@@ -113,34 +104,37 @@ func TestBars(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		bar   Bar
+		bar   string
 		pass  bool
 		ratio float64 // median
 		note  string
 	}{
-		{"cheaper", Bar{Ours: "ours", Than: "peer", Metric: CPU, AtLeast: 2}, true, 2, ""},
-		{"not that much cheaper", Bar{Ours: "ours", Than: "peer", Metric: CPU, AtLeast: 2.1}, false, 2, ""},
-		{"one repeat passes, the median does not", Bar{Ours: "ours", Than: "peer", Metric: CPU, AtLeast: 2.5}, false, 2, ""},
-		{"faster, not in every repeat", Bar{Ours: "ours", Than: "peer", Metric: Rate, AtLeast: 2}, true, 3, "within the spread"},
-		{"at most a multiple", Bar{Ours: "ours", Than: "limit", Metric: CPU, AtMost: 2.5}, true, 2, ""},
-		{"more than a multiple", Bar{Ours: "ours", Than: "limit", Metric: CPU, AtMost: 1.9}, false, 2, ""},
-		{"beyond what the limit leaves", Bar{Ours: "ours", Than: "peer", Floor: "limit", Metric: CPU, AtLeast: 5}, false, 2, "at most 4.4×"},
-		{"a number", Bar{Ours: "ours", Metric: Decoded, AtMost: 1.5}, true, math.NaN(), ""},
-		{"a number missed", Bar{Ours: "ours", Metric: Decoded, AtMost: 1}, false, math.NaN(), ""},
-		{"memory over the budget", Bar{Ours: "ours", Metric: Memory, OverBudget: 150}, false, math.NaN(), "budget 300 MB"},
-		{"memory within", Bar{Ours: "ours", Metric: Memory, OverBudget: 200}, true, math.NaN(), "budget 300 MB"},
-		{"randomness", Bar{Ours: "ours", Metric: Randomness, AtLeast: 0.74}, true, math.NaN(), ""},
-		{"right", Bar{Ours: "ours", Metric: Faults}, true, math.NaN(), ""},
-		{"wrong frames", Bar{Ours: "wrong", Metric: Faults}, false, math.NaN(), "2 of 16 frames"},
-		{"a fast runner that is wrong passes nothing", Bar{Ours: "wrong", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "2 of 16 frames"},
-		{"lost samples", Bar{Ours: "lost", Metric: Faults}, false, math.NaN(), "0 to 1 times"},
-		{"a peer that is wrong is named", Bar{Ours: "ours", Than: "lost", Metric: CPU, AtMost: 9}, true, 2, "0 to 1 times"},
-		{"a peer that failed", Bar{Ours: "ours", Than: "broken", Metric: CPU, AtLeast: 1}, false, math.NaN(), "broken failed: IndexError: 3"},
-		{"no CPU tick in the window", Bar{Ours: "short", Than: "peer", Metric: CPU, AtLeast: 1}, false, math.NaN(), "too short"},
-		{"frames that nobody looked at", Bar{Ours: "blind", Metric: Faults}, false, math.NaN(), "no frame was checked"},
-		{"a runner that did not run", Bar{Ours: "none", Metric: Faults}, false, math.NaN(), "not run"},
+		{"cheaper", "ours ≥ 2× peer", true, 2, ""},
+		{"not that much cheaper", "ours ≥ 2.1× peer", false, 2, ""},
+		{"one repeat passes, the median does not", "ours ≥ 2.5× peer", false, 2, ""},
+		{"faster, not in every repeat", "ours rate ≥ 2× peer", true, 3, "within the spread"},
+		{"at most a multiple", "ours cpu ≤ 2.5× limit", true, 2, ""},
+		{"more than a multiple", "ours cpu ≤ 1.9× limit", false, 2, ""},
+		{"beyond what the limit leaves", "ours ≥ 5× peer above limit", false, 2, "at most 4.4×"},
+		{"a number", "ours decoded ≤ 1.5", true, math.NaN(), ""},
+		{"a number missed", "ours decoded ≤ 1", false, math.NaN(), ""},
+		{"memory over the bound", "ours memory ≤ 450 MB", false, math.NaN(), ""},
+		{"memory within", "ours memory ≤ 500 MB", true, math.NaN(), ""},
+		{"randomness", "ours randomness ≥ 0.74", true, math.NaN(), ""},
+		{"right", "ours faults ≤ 0", true, math.NaN(), ""},
+		{"wrong frames", "wrong faults ≤ 0", false, math.NaN(), "2 of 16 frames"},
+		{"a fast runner that is wrong passes nothing", "wrong ≥ 1× peer", false, math.NaN(), "2 of 16 frames"},
+		{"lost samples", "lost faults ≤ 0", false, math.NaN(), "0 to 1 times"},
+		{"a peer that is wrong is named", "ours cpu ≤ 9× lost", true, 2, "0 to 1 times"},
+		{"a peer that failed", "ours ≥ 1× broken", false, math.NaN(), "broken failed: IndexError: 3"},
+		{"no CPU tick in the window", "short ≥ 1× peer", false, math.NaN(), "too short"},
+		{"frames that nobody looked at", "blind faults ≤ 0", false, math.NaN(), "no frame was checked"},
+		{"a runner that did not run", "none faults ≤ 0", false, math.NaN(), "not run"},
 	} {
-		v := c.bar.check(results)
+		who, text, _ := strings.Cut(c.bar, " ")
+		bar := report.Bars("cpu", "robocache "+text)[0]
+		bar.Ours = who
+		v := checkBar(bar, results)
 		if v.Pass != c.pass || !strings.Contains(v.Note, c.note) || c.note == "" && v.Note != "" {
 			t.Errorf("%s: pass %v, note %q", c.name, v.Pass, v.Note)
 		}
@@ -181,19 +175,19 @@ func TestCopyRun(t *testing.T) {
 
 func TestPeerMarkdownAndFiles(t *testing.T) {
 	results := []Result{runnerResult("robocache", run(2, 300), run(2.2, 310)), runnerResult("lerobot", run(4, 100), run(4.4, 110)), {Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
-	row := Case{Name: "r", Title: "cold", Family: "av1", Bars: []Bar{{Text: "≥ 1.8× lerobot", Ours: "robocache", Than: "lerobot", Metric: CPU, AtLeast: 1.8}, {Text: "never", Ours: "robocache", Than: "lerobot-streaming", Metric: CPU, AtLeast: 9}}}
+	row := Case{Name: "r", Title: "cold", Family: "av1", Bars: report.Bars("cpu", "≥ 1.8× lerobot", "≥ 9× lerobot-streaming")}
 	p := &CaseReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Cases: []Case{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine("r"),
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
 	v := CaseResult{Name: "r", Title: row.Title, Family: "av1"}
 	for _, b := range row.Bars {
-		v.Checks = append(v.Checks, b.check(results))
+		v.Checks = append(v.Checks, checkBar(b, results))
 	}
 	p.Results = []CaseResult{v}
 	var b bytes.Buffer
 	p.Markdown(&b)
 	for _, want := range []string{
 		"lerobot 0.6.1", "| cold | ≥ 1.8× lerobot | 2.1 (2–2.2) CPU s | 4.2 (4–4.4) CPU s | 2× | pass |",
-		"|  | never | 2.1 (2–2.2) CPU s | – | – | no figure: lerobot-streaming failed: IndexError: &lt;3> |",
+		"|  | ≥ 9× lerobot-streaming | 2.1 (2–2.2) CPU s | – | – | no figure: lerobot-streaming failed: IndexError: &lt;3> |",
 		"| lerobot-streaming | a\\|b | failed: IndexError: &lt;3> |", "0 of 32",
 	} {
 		if !strings.Contains(b.String(), want) {
@@ -204,7 +198,7 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	if err := p.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := json.Marshal(Bar{Ours: "robocache", Than: "lerobot", Metric: CPU, AtMost: 1}.check([]Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))})); err != nil {
+	if _, err := json.Marshal(checkBar(report.Bars("cpu", "robocache cpu ≤ 1× lerobot")[0], []Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))})); err != nil {
 		t.Error(err) // 0 ÷ 0
 	}
 	for _, name := range []string{"peers.json", "peers.csv", "peers.md", "peers.html", "peers-av1.json", "peers-av1.csv", "peers-av1.html"} {
@@ -290,7 +284,7 @@ func TestRunCases(t *testing.T) {
 	}
 	defer done()
 	w := CaseWork{Command: "c", Revision: "r", BatchSize: 16, Workers: 1, Tools: tools, Sets: &Sets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 1, Tools: tools, Log: t.Logf}}
-	row := Case{Name: "r", Title: "t", Family: "av1", Runners: []string{"robocache", "robocache-http", "memcpy"}, Bars: []Bar{rightBar("robocache"), rightBar("robocache-http"), {Text: "x", Ours: "robocache", Than: "memcpy", Metric: CPU, AtMost: 1}}}
+	row := Case{Name: "r", Title: "t", Family: "av1", Runners: []string{"robocache", "robocache-http", "memcpy"}, Bars: report.Bars("cpu", right("robocache"), right("robocache-http"), "robocache cpu ≤ 1× memcpy")}
 	kept := 0
 	p, err := RunCases(t.Context(), []Case{row}, w, 1, 15*time.Minute, func(p *CaseReport) error { kept = len(p.Results); return nil }, t.Logf)
 	if err != nil {

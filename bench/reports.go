@@ -95,7 +95,7 @@ func (r *Report) table() *report.Table {
 		if checked > 0 {
 			right = fmt.Sprintf("%d of %d", wrong, checked)
 		}
-		if s := report.SpreadOf(Randomness.values(x)); len(s.Raw) > 0 {
+		if s := x.spread("randomness"); len(s.Raw) > 0 {
 			shuffle = fmt.Sprintf("%.2f", s.Median)
 		}
 		if x.FirstBatchS.Max > 0 {

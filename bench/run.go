@@ -25,8 +25,6 @@ type Runner struct {
 	Argv    []string  `json:"argv"`
 	Job     *Workload `json:"job,omitempty"` // its last argument, as JSON
 	Env     []string  `json:"env,omitempty"`
-	// BudgetMB is the memory_budget that the runner was given; 0: none.
-	BudgetMB float64 `json:"budget_mb,omitempty"`
 	// Checked: its frames are to be compared with the oracle's; a run in which none was is no result.
 	Checked bool `json:"checked,omitempty"`
 

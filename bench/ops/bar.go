@@ -1,143 +1,45 @@
 package ops
 
 import (
+	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Bar is one bar of a row, as its text says it:
-//
-//	≤ 2.6 µs            ours takes at most so long
-//	≥ 97 % of copy      ours goes at so much of the rate of the fastest copy runner: a copy of the bytes that it must move
-//	≥ 2.5× torch        ours is so many times as fast as the fastest runner whose name begins with torch
-//	≤ 1.1× row NAME     ours takes at most so many times what ours takes in another row of the run
-//
-// followed by ", cold" where buffers go round that the caches cannot hold.
-type Bar struct {
-	Text  string  `json:"text"`
-	Least bool    `json:"at_least"` // ≥
-	Value float64 `json:"value"`    // µs, share (0.97), or times
-	Unit  string  `json:"unit"`     // µs, share, times
-	Than  string  `json:"than,omitempty"`
-	Row   string  `json:"row,omitempty"`
-	Cold  bool    `json:"cold,omitempty"`
-}
+// theCopy names the copy of as many bytes, which nothing can go below.
+const theCopy = "a plain copy of the bytes"
 
-var barText = regexp.MustCompile(`^([≥≤]) ([0-9.]+) ?(?:(µs)|% of (\S.*)|× row (\S.*)|× (\S.*))$`)
-
-// ParseBar reads a bar's text.
-func ParseBar(text string) (Bar, error) {
-	rest, cold := strings.CutSuffix(text, ", cold")
-	m := barText.FindStringSubmatch(rest)
-	if m == nil {
-		m = make([]string, 7)
+// check measures a bar on a row's result; row finds those of the same threads.
+func check(b report.Bar, r *Result, row func(name string) *Result) report.Check {
+	b.Ours, b.Metric = cmp.Or(b.Ours, Ours), "us" // reports of before do not say
+	if b.Unit != "share" && b.Row == "" {
+		b.Floor = theCopy
 	}
-	v, err := strconv.ParseFloat(m[2], 64)
-	least := m[1] == "≥"
-	if err != nil || least == (m[3]+m[5] != "") {
-		return Bar{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "not a bar: " + strconv.Quote(text), Want: "≤ N µs, ≥ N % of RUNNER, ≥ N× RUNNER, or ≤ N× row NAME"}
-	}
-	b := Bar{Text: text, Least: least, Value: v, Unit: "times", Than: m[4] + m[6], Row: m[5], Cold: cold}
-	switch {
-	case m[3] != "":
-		b.Unit = "µs"
-	case m[4] != "":
-		b.Unit, b.Value = "share", v/100
-	}
-	return b, nil
-}
-
-// Check says how a bar came out.
-type Check struct {
-	Bar      Bar           `json:"bar"`
-	Figure   report.Spread `json:"figure"`          // in the bar's unit; ratios and shares round by round
-	Other    string        `json:"other,omitempty"` // the runner that it was held against
-	OtherUS  report.Spread `json:"other_us,omitzero"`
-	Judged   bool          `json:"judged"` // false: there is no figure, Note says why
-	Pass     bool          `json:"pass"`
-	Possible float64       `json:"possible,omitempty"` // in the bar's unit: what moving the bytes at the copy's rate would give
-	Note     string        `json:"note,omitempty"`
-}
-
-func (b Bar) within(v float64) bool { return v == b.Value || b.Least == (v > b.Value) }
-
-// check measures the bar on a row's result; row finds those of the same threads.
-func (b Bar) check(r *Result, row func(name string) *Result) Check {
-	c := Check{Bar: b, Note: r.Skipped}
-	if c.Note == "" {
-		c.Note = r.missing(Ours, b.Cold)
-	}
-	if c.Note != "" {
-		return c
-	}
-	mine, limit := *r.runner(Ours).us(b.Cold), r.limit(b.Cold)
-	switch {
-	case b.Unit == "µs":
-		c.Figure = mine
-		if limit != nil {
-			c.Possible = limit.us(b.Cold).Median
+	return b.Check(func(name, of string) (string, report.Spread, string) {
+		from, found := r, (*Runner)(nil)
+		if of != "" {
+			if from = row(of); from == nil {
+				return of, report.Spread{}, of + " was not run"
+			}
 		}
-	case b.Row != "":
-		other := row(b.Row)
-		if other == nil || other.missing(Ours, b.Cold) != "" {
-			c.Note = b.Row + " was not run"
-			return c
+		switch why := from.missing(name, b.Cold); {
+		case from.Skipped != "":
+			return name, report.Spread{}, from.Skipped
+		case name == theCopy:
+			found = from.limit(b.Cold)
+		case why != "":
+			return name, report.Spread{}, why
+		default:
+			found = from.fastest(name, b.Cold)
 		}
-		c.Other, c.OtherUS = b.Row, *other.runner(Ours).us(b.Cold)
-		c.Figure = report.Ratios(mine, c.OtherUS)
-	default:
-		than := r.fastest(b.Than, b.Cold)
-		if than == nil {
-			c.Note = r.missing(b.Than, b.Cold)
-			return c
+		if found == nil {
+			return name, report.Spread{}, ""
 		}
-		c.Other, c.OtherUS = than.Name, *than.us(b.Cold)
-		c.Figure = report.Ratios(c.OtherUS, mine)
-		if limit != nil && b.Unit == "times" {
-			c.Possible = c.OtherUS.Median / limit.us(b.Cold).Median
-		}
-	}
-	if len(c.Figure.Raw) == 0 {
-		c.Note = "no figure"
-		return c
-	}
-	c.Judged = true
-	c.Pass, c.Note = c.Figure.Passes(b.within)
-	if !c.Pass && c.Possible > 0 && !b.within(c.Possible) {
-		c.Note = "beyond a plain copy of the bytes: " + b.number(c.Possible)
-	}
-	return c
-}
-
-// number gives a figure in the bar's unit.
-func (b Bar) number(x float64) string { return b.text(report.SpreadOf([]float64{x})) }
-
-func (b Bar) text(s report.Spread) string {
-	unit := map[string]string{"share": " %", "µs": " µs", "times": "×"}[b.Unit]
-	if len(s.Raw) == 0 {
-		return "–"
-	}
-	if b.Unit == "share" {
-		s.Min, s.Median, s.Max = 100*s.Min, 100*s.Median, 100*s.Max
-	}
-	return report.Short(s) + unit
-}
-
-func (c Check) word() string {
-	word := map[bool]string{true: "met", false: "**missed**"}[c.Pass]
-	if !c.Judged {
-		word = "no figure"
-	}
-	if c.Note != "" {
-		word += ": " + c.Note
-	}
-	return word
+		return cmp.Or(of, found.Name), *found.us(b.Cold), ""
+	})
 }
 
 // Runner is a timer's figures in a row.
@@ -169,12 +71,12 @@ func family(than, runner string) bool {
 // Result is a row that was run.
 type Result struct {
 	Row
-	Threads int      `json:"threads,omitempty"` // cpu
-	Bytes   int64    `json:"bytes"`             // touched by the work: each byte that it cannot do without, once
-	Runners []Runner `json:"arms"`
-	Checked string   `json:"checked"`           // what was compared before ours was timed
-	Skipped string   `json:"skipped,omitempty"` // why the row was not run here
-	Checks  []Check  `json:"verdicts,omitempty"`
+	Threads int            `json:"threads,omitempty"` // cpu
+	Bytes   int64          `json:"bytes"`             // touched by the work: each byte that it cannot do without, once
+	Runners []Runner       `json:"arms"`
+	Checked string         `json:"checked"`           // what was compared before ours was timed
+	Skipped string         `json:"skipped,omitempty"` // why the row was not run here
+	Checks  []report.Check `json:"verdicts,omitempty"`
 }
 
 func (r *Result) runner(name string) *Runner {

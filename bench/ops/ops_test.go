@@ -16,26 +16,6 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-func TestOpsBars(t *testing.T) {
-	for text, want := range map[string]Bar{
-		"≤ 2.6 µs":               {Value: 2.6, Unit: "µs"},
-		"≥ 97 % of copy":         {Least: true, Value: 0.97, Unit: "share", Than: "copy"},
-		"≥ 2.5× torch.compile":   {Least: true, Value: 2.5, Unit: "times", Than: "torch.compile"},
-		"≤ 1.1× row fuse3-4":     {Value: 1.1, Unit: "times", Row: "fuse3-4"},
-		"≥ 90 % of memcpy, cold": {Least: true, Value: 0.9, Unit: "share", Than: "memcpy", Cold: true},
-	} {
-		want.Text = text
-		if got, err := ParseBar(text); err != nil || got != want {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "2.6 µs", "≤ µs", "≥ 3 µs", "≥ 3×", "≥ 3× ", "≤ 3× torch", "≥ 90 % memcpy", "≤ 1.1× row ", "≥ 1..2× torch"} {
-		if _, err := ParseBar(text); !errors.Is(err, robocache.ErrMisuse) {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-}
-
 // TestOpsRows reads the whole table: names are unique, rows that bars refer to are there, every bar reads.
 func TestOpsRows(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
@@ -214,7 +194,7 @@ func TestOpsQuick(t *testing.T) {
 	var one, two strings.Builder
 	rep.Markdown(&one)
 	back.Markdown(&two)
-	if one.String() != two.String() || !strings.Contains(one.String(), "| met |") {
+	if one.String() != two.String() || !strings.Contains(one.String(), "| pass |") {
 		t.Errorf("what was read back is another report:\n%s\n%s", one.String(), two.String())
 	}
 	if _, err := Read(filepath.Join(dir, "ops-cpu.csv")); !errors.Is(err, robocache.ErrMalformed) {

@@ -95,9 +95,9 @@ func (p *Report) document() *report.Document {
 				ours = report.Short(*a.us(c.Bar.Cold))
 			}
 			if c.Other != "" {
-				other = c.Other + " " + report.Short(c.OtherUS)
+				other = c.Other + " " + report.Short(c.Than)
 			}
-			bars.AddBar(c.Pass, title, threads, ours, c.Bar.Text, c.Bar.text(c.Figure), other, c.word())
+			bars.AddBar(c.Pass, title, threads, ours, c.Bar.Text, c.Bar.Show(c.Figure()), other, c.Word())
 			title, threads = "", ""
 		}
 	}

@@ -13,13 +13,13 @@ const Ours = "robocache"
 
 // Row is one line of `bench ops`: a workload on a device, and what is asked of ours.
 type Row struct {
-	Name   string `json:"name"` // as in --rows
-	Title  string `json:"title"`
-	Device string `json:"device"` // cpu, cuda
-	Work   Work   `json:"work"`
-	Bars   []Bar  `json:"bars,omitempty"`
-	Curve  string `json:"curve,omitempty"` // the sweep that it is a point of
-	Quick  bool   `json:"-"`               // --quick runs it
+	Name   string       `json:"name"` // as in --rows
+	Title  string       `json:"title"`
+	Device string       `json:"device"` // cpu, cuda
+	Work   Work         `json:"work"`
+	Bars   []report.Bar `json:"bars,omitempty"`
+	Curve  string       `json:"curve,omitempty"` // the sweep that it is a point of
+	Quick  bool         `json:"-"`               // --quick runs it
 }
 
 // Rows gives every row of a device, sweeps last.
@@ -53,15 +53,7 @@ func RowsNamed(device string, names []string, quick, sweep bool) ([]Row, error) 
 }
 
 func newRow(device, name string, w Work, bars ...string) Row {
-	r := Row{Name: name, Title: w.title(), Device: device, Work: w}
-	for _, t := range bars {
-		b, err := ParseBar(t)
-		if err != nil {
-			panic(err) // a test reads the whole table
-		}
-		r.Bars = append(r.Bars, b)
-	}
-	return r
+	return Row{Name: name, Title: w.title(), Device: device, Work: w, Bars: report.Bars("us", bars...)}
 }
 
 func quick(r Row) Row { r.Quick = true; return r }

@@ -298,7 +298,7 @@ func (p *Report) check() {
 	for _, res := range p.Rows {
 		res.Checks = nil
 		for _, b := range res.Bars {
-			res.Checks = append(res.Checks, b.check(res, func(name string) *Result {
+			res.Checks = append(res.Checks, check(b, res, func(name string) *Result {
 				if i := slices.IndexFunc(p.Rows, func(x *Result) bool { return x.Name == name && x.Threads == res.Threads }); i >= 0 {
 					return p.Rows[i]
 				}
