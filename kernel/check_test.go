@@ -34,7 +34,7 @@ func TestHostileTensors(t *testing.T) {
 	}{
 		"base beyond memory": {CheckHost(&ApplyOp{Parts: []Part{{Src: base, Out: f32(4, []int{1, 1}, nil)}}}), "strides reach beyond any memory"},
 		"rows beyond int32":  {(&ApplyOp{Parts: []Part{{Src: f32(4, []int{many, 1}, []int{0, 0}), Out: Tensor{DType: robocache.Float32, Shape: []int{many, 1}}}}}).Check(), "too many"},
-		"ragged rows": {(Reference{}).Fuse(&FuseOp{Series: []Series{{Values: f32(4, []int{1 << 40, 1}, []int{0, 0}), Times: i64([]int{1 << 40}, []int{0}, 5), Offsets: &offsets}},
+		"ragged rows": {(Reference{}).Run(&FuseOp{Series: []Series{{Values: f32(4, []int{1 << 40, 1}, []int{0, 0}), Times: i64([]int{1 << 40}, []int{0}, 5), Offsets: &offsets}},
 			Targets: i64([]int{1}, nil, 5), Out: f32(4, []int{1, 1, 1}, nil)}), "too many samples"},
 		"scratch's strides": {(&VoxelOp{Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Mode: Count, Out: &Tensor{DType: robocache.Int32, Shape: []int{2, 2, 2}, Data: make([]byte, 32)},
 			Scratch: &Tensor{DType: robocache.Uint8, Shape: []int{2}, Stride: []int{}}}).Check(), "length mismatch"},

@@ -79,26 +79,9 @@ func (op *DepthOp) named() []named {
 }
 
 // Rows is how many rows of pixels the batch has; 0 where they have none.
-func (op *DepthOp) Rows() int {
-	if op.Depth.Len() == 0 {
-		return 0
-	}
-	n := op.Depth.Shape[len(op.Depth.Shape)-2]
-	if len(op.Depth.Shape) == 3 {
-		n *= op.Depth.Shape[0]
-	}
-	return n
-}
-
-// Unproject makes one row of pixels after the other.
-func (Reference) Unproject(op *DepthOp) error {
-	if err := CheckHost(op); err != nil {
-		return err
-	}
-	for row := range op.Rows() {
-		op.Row(row)
-	}
-	return nil
+func (op *DepthOp) Rows() (n, pixels int) {
+	pixels = op.Depth.Shape[len(op.Depth.Shape)-1]
+	return op.Depth.Len() / max(pixels, 1), pixels
 }
 
 // Row makes the points of a row of pixels, on the host.

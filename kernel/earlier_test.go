@@ -43,7 +43,7 @@ func fused(t *testing.T, values, times, targets Tensor, rule Rule) (out, valid [
 	o := zeros(values.DType, values.Shape[0], targets.Shape[len(targets.Shape)-1], values.Shape[2])
 	v := zeros(robocache.Uint8, o.Shape[0], o.Shape[1], 1)
 	op := &FuseOp{Series: []Series{{Values: values, Times: times, Rule: rule}}, Targets: targets, Out: *o, Valid: v}
-	if err := (Reference{}).Fuse(op); err != nil {
+	if err := (Reference{}).Run(op); err != nil {
 		t.Fatal(err)
 	}
 	return o.Data, v.Data
@@ -86,7 +86,7 @@ func TestEarlier(t *testing.T) {
 	}
 	out := zeros(robocache.Float32, 1, 2, 2)
 	s := Series{Values: line, Times: float64Tensor(0, 1)}
-	if err := (Reference{}).Fuse(&FuseOp{Series: []Series{s, s}, Targets: float64Tensor(2, -1), Out: *out}); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 || read(out.Data, 2) != 0 {
+	if err := (Reference{}).Run(&FuseOp{Series: []Series{s, s}, Targets: float64Tensor(2, -1), Out: *out}); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 || read(out.Data, 2) != 0 {
 		t.Errorf("fused: %v, %v", out.Data, err)
 	}
 	// Timestamps that float32 cannot tell from each other.
@@ -135,7 +135,7 @@ func TestBeyondInt32(t *testing.T) {
 		t.Error(err)
 	}
 	// The device's memory is not the host's to read.
-	if err := (Reference{}).Fuse(op); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "must be on the same device") {
+	if err := (Reference{}).Run(op); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "must be on the same device") {
 		t.Error(err)
 	}
 	op.Targets = int64Tensor(1)
@@ -209,7 +209,7 @@ func TestNothingWrittenOnError(t *testing.T) {
 	bad := good
 	bad.Name, bad.Times = "wrist", int64Tensor(0, 1, 5, 4)
 	bad.Times.Shape = []int{2, 2}
-	err := Reference{}.Fuse(&FuseOp{Series: []Series{good, bad}, Targets: int64Tensor(0), Out: *out, Valid: valid, Counts: counts})
+	err := Reference{}.Run(&FuseOp{Series: []Series{good, bad}, Targets: int64Tensor(0), Out: *out, Valid: valid, Counts: counts})
 	var e *robocache.Error
 	if !errors.As(err, &e) || e.Where["stream"] != "wrist" || e.Where["batch"] != 1 || e.Where["index"] != 1 || e.Op != "fuse" {
 		t.Errorf("%v", err)

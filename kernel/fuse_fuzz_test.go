@@ -44,7 +44,7 @@ func FuzzFuse(f *testing.F) {
 		}
 		rule := Rule{Edge: Edge(edge % 3), MaxGap: int64(gap)}
 		out, valid := zeros(robocache.Float32, 1, len(aims), D), zeros(robocache.Uint8, 1, len(aims), 1)
-		err := Reference{}.Fuse(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *out, Valid: valid})
+		err := Reference{}.Run(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *out, Valid: valid})
 		if !ordered {
 			if !errors.Is(err, robocache.ErrMalformed) {
 				t.Fatalf("timestamps %v: %v", timestamps, err)
@@ -57,7 +57,7 @@ func FuzzFuse(f *testing.F) {
 		for i, at := range targets {
 			// The row alone, and in a batch of two expanded entries.
 			alone, flag := zeros(robocache.Float32, 1, 1, D), zeros(robocache.Uint8, 1, 1, 1)
-			if err := (Reference{}).Fuse(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(at), Out: *alone, Valid: flag}); err != nil {
+			if err := (Reference{}).Run(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(at), Out: *alone, Valid: flag}); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(alone.Data, out.Data[4*D*i:4*D*(i+1)]) || flag.Data[0] != valid.Data[i] {
@@ -92,7 +92,7 @@ func FuzzFuse(f *testing.F) {
 		two := values
 		two.Shape, two.Stride = []int{2, len(gaps), D}, []int{0, D, 1}
 		both := zeros(robocache.Float32, 2, len(aims), D)
-		if err := (Reference{}).Fuse(&FuseOp{Series: []Series{{Values: two, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *both}); err != nil {
+		if err := (Reference{}).Run(&FuseOp{Series: []Series{{Values: two, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *both}); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(both.Data, append(bytes.Clone(out.Data), out.Data...)) {

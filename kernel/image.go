@@ -208,22 +208,21 @@ func (op *ImageOp) named() (out []named) {
 	return out
 }
 
-// Images runs the op.
-func (Reference) Images(op *ImageOp) error {
-	if err := CheckHost(op); err != nil {
-		return err
-	}
+// Rows is how many images there are.
+func (op *ImageOp) Rows() (n, pixels int) {
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		for n := range p.Src.Shape[0] {
-			p.Augment(n)
-		}
+		n, pixels = n+p.Src.Shape[0], max(pixels, p.Out.Shape[2]*p.Out.Shape[3])
 	}
-	return nil
+	return n, pixels
 }
 
-// Augment makes the n-th image, on the host.
-func (p *ImagePart) Augment(n int) {
+// Row makes one image, on the host.
+func (op *ImageOp) Row(n int) {
+	p := &op.Parts[0]
+	for i := 1; n >= p.Src.Shape[0]; i++ {
+		n, p = n-p.Src.Shape[0], &op.Parts[i]
+	}
 	s, o := p.Src.Shape, p.Out.Shape
 	in, out, row := 3*s[2]*s[3], 3*o[2]*o[3]*p.Out.DType.Size(), 4*ImageDrawWords
 	d := ParseImageDraw(p.Draws.Data[n*row:])

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"slices"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -47,6 +49,11 @@ func tensors(all []named) []*Tensor {
 		}
 	}
 	return out
+}
+
+// Results are the tensors that an op writes.
+func Results(op Op) []*Tensor {
+	return tensors(slices.DeleteFunc(op.named(), func(n named) bool { return !n.written }))
 }
 
 // checkTensors proves that the tensors are all the host's or all a device's, and that what is written has a place of its own for each element, and

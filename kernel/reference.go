@@ -11,6 +11,39 @@ import (
 // tensors lie in host memory.
 type Reference struct{}
 
+// Backend runs operations on tensors of the host: Reference, package cpu, and a device's that moves them there and back.
+type Backend interface{ Run(op Op) error }
+
+// Rowwise is an op whose rows are made one by one, in any order, on the host.
+type Rowwise interface {
+	Op
+	Rows() (n, pixels int) // and about how many pixels each has
+	Row(i int)
+}
+
+// Run runs an op.
+func (Reference) Run(op Op) error {
+	if err := CheckHost(op); err != nil {
+		return err
+	}
+	switch op := op.(type) {
+	case *FuseOp:
+		return op.reference()
+	case *FuseGradOp:
+		return op.reference()
+	case *ApplyOp:
+		return op.reference()
+	case *VoxelOp:
+		return op.reference()
+	case Rowwise:
+		n, _ := op.Rows()
+		for i := range n {
+			op.Row(i)
+		}
+	}
+	return nil
+}
+
 func (t *Tensor) addInt64(n int64, index ...int) {
 	if t != nil {
 		at := t.Data[t.at(index...):]

@@ -7,10 +7,7 @@ import (
 )
 
 // Apply makes the rows of each part by its plan.
-func (Reference) Apply(op *ApplyOp) error {
-	if err := CheckHost(op); err != nil {
-		return err
-	}
+func (op *ApplyOp) reference() error {
 	plans := make([]*Plan, len(op.Parts))
 	for i := range op.Parts {
 		p := &op.Parts[i]

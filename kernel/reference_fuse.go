@@ -10,10 +10,7 @@ import (
 )
 
 // Fuse resamples every stream of every entry into its columns. All times are proved before anything is written.
-func (Reference) Fuse(op *FuseOp) error {
-	if err := CheckHost(op); err != nil {
-		return err
-	}
+func (op *FuseOp) reference() error {
 	for _, write := range []bool{false, true} {
 		for b := range op.Out.Shape[0] {
 			col := 0

@@ -46,19 +46,13 @@ func (op *TSDFOp) named() []named {
 	return []named{input("depth", &op.Depth), result("value", &op.Value), result("weight", &op.Weight)}
 }
 
-// Integrate updates one column of voxels after the other.
-func (Reference) Integrate(op *TSDFOp) error {
-	if err := CheckHost(op); err != nil {
-		return err
-	}
-	for column := range op.Value.Shape[0] * op.Value.Shape[1] {
-		op.Column(column)
-	}
-	return nil
+// Rows is how many columns of voxels there are.
+func (op *TSDFOp) Rows() (n, pixels int) {
+	return op.Value.Shape[0] * op.Value.Shape[1], op.Value.Shape[2]
 }
 
-// Column updates the voxels of one pair of outer indices, on the host. The conversions keep products from being fused into sums.
-func (op *TSDFOp) Column(column int) {
+// Row updates the voxels of one pair of outer indices, on the host. The conversions keep products from being fused into sums.
+func (op *TSDFOp) Row(column int) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	ix, iy := column/op.Value.Shape[1], column%op.Value.Shape[1]
 	m, scale, size := &op.View, op.DepthScale(), op.Depth.DType.Size()

@@ -16,9 +16,8 @@ type voxelPoint struct {
 
 // Voxelize sorts the points by cell, stably, and reduces one cell after the other: the dense and the sparse layout differ only in where the
 // result of a cell goes.
-func (Reference) Voxelize(op *VoxelOp) (err error) {
+func (op *VoxelOp) reference() (err error) {
 	defer guard.Into(&err)
-	guard.Check(CheckHost(op))
 	points, stats := op.collect()
 	slices.SortStableFunc(points, func(a, b voxelPoint) int { return cmp.Compare(a.flat, b.flat) })
 	if op.Out != nil {

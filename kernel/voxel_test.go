@@ -43,7 +43,7 @@ func TestEarlierVoxels(t *testing.T) {
 		at   int
 	}{{[]int{4, 4, 4}, 0*16 + 1*4 + 3}, {[]int{2, 3, 5}, 0*15 + 1*5 + 3}} {
 		op := grid(floats([]int{1, 3}, 0.5, 1.5, 3.5), Count, c.grid...)
-		if err := (Reference{}).Voxelize(op); err != nil {
+		if err := (Reference{}).Run(op); err != nil {
 			t.Fatal(err)
 		}
 		for i := range op.Out.Len() {
@@ -58,7 +58,7 @@ func TestEarlierVoxels(t *testing.T) {
 	}
 	f := floats([]int{2, 1}, -3, -1)
 	op := &VoxelOp{Points: floats([]int{2, 3}, 0, 0, 0, 0, 0, 0), Features: &f, Mode: Maximum, Size: [3]float32{1, 1, 1}, Grid: [3]int{1, 1, 1}, Out: zeros(robocache.Float32, 1, 1, 1, 1)}
-	if err := (Reference{}).Voxelize(op); err != nil {
+	if err := (Reference{}).Run(op); err != nil {
 		t.Fatal(err)
 	}
 	if got := math.Float32frombits(le.Uint32(op.Out.Data)); got != -1 {
@@ -67,7 +67,7 @@ func TestEarlierVoxels(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	op = grid(floats([]int{5, 3}, nan, 0, 0, 0, inf, 0, 0, 0, 4, -0.1, 0, 0, 1, 1, 1), Count, 4, 4, 4)
 	op.Stats = zeros(robocache.Int64, 3)
-	if err := (Reference{}).Voxelize(op); err != nil {
+	if err := (Reference{}).Run(op); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []int64{1, 2, 2} {
@@ -76,7 +76,7 @@ func TestEarlierVoxels(t *testing.T) {
 		}
 	}
 	op = &VoxelOp{Points: floats([]int{1, 3}, 1.3, 0, 0), Mode: Count, Size: [3]float32{0.1, 1, 1}, Grid: [3]int{20, 1, 1}, Out: zeros(robocache.Int32, 20, 1, 1)}
-	if err := (Reference{}).Voxelize(op); err != nil {
+	if err := (Reference{}).Run(op); err != nil {
 		t.Fatal(err)
 	}
 	if le.Uint32(op.Out.Data[4*12:]) != 1 {
@@ -133,12 +133,12 @@ func TestVoxelPhrases(t *testing.T) {
 	}
 	op := good()
 	op.Outside, op.Points = FailOutside, floats([]int{2, 3}, 0, 0, 0, 2, 0, 0)
-	if err := (Reference{}).Voxelize(op); err == nil || !strings.Contains(err.Error(), "row 1, tensor points: point outside the grid") {
+	if err := (Reference{}).Run(op); err == nil || !strings.Contains(err.Error(), "row 1, tensor points: point outside the grid") {
 		t.Error(err)
 	}
 	op = good()
 	op.Points.Data = op.Out.Data
-	if err := (Reference{}).Voxelize(op); err == nil || !strings.Contains(err.Error(), "out aliases points") {
+	if err := (Reference{}).Run(op); err == nil || !strings.Contains(err.Error(), "out aliases points") {
 		t.Error(err)
 	}
 }

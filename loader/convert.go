@@ -64,7 +64,7 @@ func (x *applied) planned(p *kernel.Plan, valid []byte) {
 }
 
 func (x *applied) run() error {
-	err := kernels.Apply(&x.op)
+	err := kernels.Run(&x.op)
 	x.parts[0], x.plan = kernel.Part{}, [5]kernel.Tensor{}
 	applies.Put(x)
 	return err

@@ -47,7 +47,7 @@ func finished(t *testing.T, l *Loader, b *Batch) [][]byte {
 		for i, x := range tensors {
 			x.Data = at(f.Places[i])[:x.Len()*x.DType.Size()]
 		}
-		if err := (kernel.Reference{}).Apply(f.Op); err != nil {
+		if err := (kernel.Reference{}).Run(f.Op); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +55,7 @@ func finished(t *testing.T, l *Loader, b *Batch) [][]byte {
 		for i, x := range f.Images.Tensors() {
 			x.Data = at(f.Drawn[i])[:x.Len()*x.DType.Size()]
 		}
-		if err := (kernel.Reference{}).Images(f.Images); err != nil {
+		if err := (kernel.Reference{}).Run(f.Images); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,7 +19,7 @@ func kernels(ctx context.Context) []Result {
 }
 
 // vectors is the verdict on a back end that is here.
-func vectors(part, detail string, info map[string]string, b conform.Backend) Result {
+func vectors(part, detail string, info map[string]string, b kernel.Backend) Result {
 	ran, failures := conform.Run(b)
 	r := Result{Part: part, Present: true, OK: ran > 0 && len(failures) == 0, Info: info}
 	info["vectors"], info["wrong"] = strconv.Itoa(ran), strconv.Itoa(len(failures))

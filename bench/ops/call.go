@@ -4,76 +4,28 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// backend is what a back end of host memory must do to be measured.
-type backend interface {
-	Fuse(op *kernel.FuseOp) error
-	Voxelize(op *kernel.VoxelOp) error
+// copied is the call on memory of its own, its inputs' too.
+func (in *inputs) copied(w *Work) kernel.Op {
+	op := guard.Must(in.call(w))
+	for _, t := range op.Tensors() {
+		t.Data = append(aligned(len(t.Data))[:0], t.Data...)
+	}
+	return op
 }
 
-// opCall is one op with its tensors.
-type opCall struct {
-	fuse  *kernel.FuseOp
-	voxel *kernel.VoxelOp
-}
-
-func (c *opCall) op() kernel.Op {
-	if c.voxel != nil {
-		return c.voxel
+// onDevice is the call with tensors that have no host memory.
+func (in *inputs) onDevice(w *Work) kernel.Op {
+	op := guard.Must(in.call(w))
+	for _, t := range op.Tensors() {
+		t.Data = nil
 	}
-	return c.fuse
-}
-
-// results are the tensors that the op writes.
-func (c *opCall) results() []*kernel.Tensor {
-	if c.fuse != nil {
-		return []*kernel.Tensor{&c.fuse.Out}
-	}
-	v := c.voxel
-	return slices.DeleteFunc([]*kernel.Tensor{v.Out, v.Coords, v.Rows, v.Counts, v.Found}, func(t *kernel.Tensor) bool { return t == nil })
-}
-
-func (c *opCall) run(b backend) error {
-	if c.voxel != nil {
-		return b.Voxelize(c.voxel)
-	}
-	return b.Fuse(c.fuse)
-}
-
-// mapped is the same call on other tensors.
-func (c *opCall) mapped(change func(t *kernel.Tensor)) *opCall {
-	n, held := &opCall{}, []**kernel.Tensor{}
-	if c.voxel != nil {
-		v := *c.voxel
-		n.voxel, held = &v, []**kernel.Tensor{&v.Features, &v.Out, &v.Coords, &v.Rows, &v.Counts, &v.Found, &v.Scratch}
-	} else {
-		f := *c.fuse
-		f.Series, n.fuse = slices.Clone(f.Series), &f
-		for i := range f.Series {
-			held = append(held, &f.Series[i].Offsets)
-		}
-	}
-	for _, t := range held {
-		if *t != nil {
-			one := **t
-			*t = &one
-		}
-	}
-	for _, t := range n.op().Tensors() {
-		change(t)
-	}
-	return n
-}
-
-// again is the same call on memory of its own.
-func (c *opCall) again() *opCall {
-	return c.mapped(func(t *kernel.Tensor) { t.Data = append(aligned(len(t.Data))[:0], t.Data...) })
+	return op
 }
 
 func host(t robocache.DType, data []byte, shape ...int) *kernel.Tensor {
@@ -87,7 +39,7 @@ func blank(t robocache.DType, shape ...int) *kernel.Tensor {
 }
 
 // call makes the op on the inputs, with results of its own.
-func (in *inputs) call(w *Work) (_ *opCall, err error) {
+func (in *inputs) call(w *Work) (_ kernel.Op, err error) {
 	defer guard.Into(&err)
 	if w.Kind == "voxelize" {
 		return in.voxelCall(w), nil
@@ -109,10 +61,10 @@ func (in *inputs) call(w *Work) (_ *opCall, err error) {
 		col += s.D
 		op.Series = append(op.Series, one)
 	}
-	return &opCall{fuse: op}, nil
+	return op, nil
 }
 
-func (in *inputs) voxelCall(w *Work) *opCall {
+func (in *inputs) voxelCall(w *Work) kernel.Op {
 	mode, ok := voxelModes[w.Mode]
 	if !ok {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "no such mode of voxels", Got: w.Mode})
@@ -133,7 +85,7 @@ func (in *inputs) voxelCall(w *Work) *opCall {
 	default:
 		op.Out = blank(t, w.Grid[:]...)
 	}
-	return &opCall{voxel: op}
+	return op
 }
 
 // truth is the reference's result of a row: the bytes of each tensor that the op writes, as far as they mean something.
@@ -142,23 +94,24 @@ type truth struct {
 	want [][]byte
 }
 
-func newTruth(w *Work, in *inputs, ref backend) (t *truth, err error) {
+func newTruth(w *Work, in *inputs, ref kernel.Backend) (t *truth, err error) {
 	defer guard.Into(&err)
-	c := guard.Must(in.call(w))
-	guard.Check(c.run(ref))
+	op := guard.Must(in.call(w))
+	guard.Check(ref.Run(op))
 	t = &truth{w: w}
-	for _, r := range c.results() {
+	for _, r := range kernel.Results(op) {
 		b := r.Data
-		if c.voxel != nil && c.voxel.Found != nil && r != c.voxel.Found { // a sparse result has room for more cells than were found
-			b = b[:len(b)/r.Shape[0]*min(r.Shape[0], int(number(robocache.Int64, c.voxel.Found.Data)))]
+		if v, ok := op.(*kernel.VoxelOp); ok && v.Found != nil && r != v.Found { // a sparse result has room for more cells than were found
+			b = b[:len(b)/r.Shape[0]*min(r.Shape[0], int(number(robocache.Int64, v.Found.Data)))]
 		}
 		t.want = append(t.want, b)
 	}
 	return t, nil
 }
 
-// compare holds results against the truth, bit for bit (any NaN is a NaN; slerp: one float32 ulp).
-func (t *truth) compare(results []*kernel.Tensor) error {
+// compare holds the results of a call against the truth, bit for bit (any NaN is a NaN; slerp: one float32 ulp).
+func (t *truth) compare(op kernel.Op) error {
+	results := kernel.Results(op)
 	for i, want := range t.want {
 		r, size := results[i], results[i].DType.Size()
 		if string(r.Data[:len(want)]) == string(want) {

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,7 +29,6 @@ func (u *undo) all() {
 type gpu struct {
 	dev      *cuda.Device
 	stream   uintptr
-	from, to *cuda.Event
 	src, dst uintptr
 }
 
@@ -40,10 +40,6 @@ func openGPU(number int, u *undo) *gpu {
 	g := &gpu{dev: guard.Must(cuda.Open(number))}
 	g.stream = guard.Must(g.dev.NewStream())
 	u.add(func() { g.dev.FreeStream(g.stream) })
-	for _, e := range []**cuda.Event{&g.from, &g.to} {
-		*e = guard.Must(g.dev.NewEvent())
-		u.add((*e).Free)
-	}
 	g.src, g.dst = g.alloc(bigCopy, u), g.alloc(bigCopy, u)
 	guard.Check(g.dev.Clear(g.src, bigCopy))
 	return g
@@ -62,13 +58,13 @@ func (g *gpu) describe() *Device {
 
 // between is how long n calls on the stream take, µs a call.
 func (g *gpu) between(n int, call func(i int) error) float64 {
-	guard.Check(g.from.Record(g.stream))
-	for i := range n {
-		guard.Check(call(i))
-	}
-	guard.Check(g.to.Record(g.stream))
-	guard.Check(g.to.Wait())
-	return guard.Must(g.to.Since(g.from)) / float64(n)
+	return guard.Must(g.dev.Elapsed(g.stream, func() error {
+		return guard.Try(func() {
+			for i := range n {
+				guard.Check(call(i))
+			}
+		})
+	})) / float64(n)
 }
 
 // gpuCopy gives what copying the row's bytes takes at the rate of a copy of two gigabytes, measured each round.
@@ -101,26 +97,27 @@ type gpuGraph struct {
 	calls int
 }
 
-// newRunner puts the call's tensors on the device and prepares the launch.
-func (g *gpu) newRunner(c *opCall, copies int, u *undo) *gpuRunner {
-	a := &gpuRunner{g: g, copies: copies, graphs: map[bool]*gpuGraph{}, undo: u}
-	if v := c.voxel; v != nil {
+// newRunner puts the row's tensors on the device and prepares the launch.
+func (g *gpu) newRunner(row *rowRun, copies int) *gpuRunner {
+	a := &gpuRunner{g: g, copies: copies, graphs: map[bool]*gpuGraph{}, undo: &row.undo}
+	c, d := row.call, row.in.onDevice(&row.res.Work)
+	if v, ok := c.(*kernel.VoxelOp); ok {
 		if n := guard.Must(g.dev.VoxelScratch(v)); n > 0 {
 			v.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{n}}
+			d.(*kernel.VoxelOp).Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{n}}
 		}
 	}
-	d := c.onDevice()
-	for _, h := range c.op().Tensors() {
+	for _, h := range c.Tensors() {
 		a.sizes = append(a.sizes, max(len(h.Data), h.Len()*h.DType.Size(), 1))
 	}
 	a.newSet(func(i int, addr uintptr) error {
-		d.op().Tensors()[i].Addr = addr
-		if h := c.op().Tensors()[i]; h.Data != nil {
+		d.Tensors()[i].Addr = addr
+		if h := c.Tensors()[i]; h.Data != nil {
 			return g.dev.CopyIn(addr, h.Data)
 		}
 		return nil
 	})
-	a.launch = guard.Must(g.dev.Prepare(d.op()))
+	a.launch = guard.Must(g.dev.Prepare(d))
 	return a
 }
 
@@ -134,18 +131,13 @@ func (a *gpuRunner) newSet(fill func(i int, addr uintptr) error) {
 	a.sets = append(a.sets, set)
 }
 
-// onDevice is the call with tensors that have no host memory.
-func (c *opCall) onDevice() *opCall {
-	return c.mapped(func(t *kernel.Tensor) { t.Data = nil })
-}
-
 // once runs the call and brings its results to the host, into the call's own tensors. Before, they hold ones: what is not written shows.
-func (a *gpuRunner) once(c *opCall) {
+func (a *gpuRunner) once(c kernel.Op) {
 	dev, at := a.g.dev, map[*kernel.Tensor]uintptr{}
-	for i, t := range c.op().Tensors() {
+	for i, t := range c.Tensors() {
 		at[t] = a.sets[0][i]
 	}
-	for _, t := range c.results() {
+	for _, t := range kernel.Results(c) {
 		for i := range t.Data {
 			t.Data[i] = 0xff
 		}
@@ -155,7 +147,7 @@ func (a *gpuRunner) once(c *opCall) {
 		guard.Check(a.launch.Run(a.sets[0], a.g.stream))
 	}
 	guard.Check(dev.Wait(a.g.stream))
-	for _, t := range c.results() {
+	for _, t := range kernel.Results(c) {
 		guard.Check(dev.CopyOut(t.Data, at[t]))
 	}
 }
@@ -199,7 +191,7 @@ func (a *gpuRunner) time(seconds float64, cold bool) (out []float64) {
 func (s *session) gpuRow(row *rowRun) []*candidate {
 	ours := &candidate{runner: Runner{Name: Ours, Setting: "kernel/cuda, in a CUDA graph"}}
 	s.proven(row, ours, guard.Try(func() {
-		a := s.gpu.newRunner(row.call, row.copies, &row.undo)
+		a := s.gpu.newRunner(row, row.copies)
 		a.once(row.call)
 		ours.c = a
 	}))
@@ -213,33 +205,46 @@ const (
 	flowRing  = 1 << 16 // trajectories of host memory; they go round
 )
 
-// feeder sends a row's trajectories from page-locked memory through a device and back, with or without the kernel.
+// feeder sends a row's trajectories from page-locked memory through a device and back, with or without the kernel: several pieces are on their way at
+// once, each on a stream and in device memory of its own, so that the copies of one overlap with the kernel of another and with the copies the other way.
 type feeder struct {
-	flow   *cuda.Flow
+	dev    *cuda.Device
 	launch *cuda.Launch
 	op     *kernel.FuseOp // of a piece
 	w      *Work
 	host   [][]byte // of the ring: values, times, targets, out
 	rows   []int    // bytes of a trajectory in each
+	slots  [flowSlots]struct {
+		stream uintptr
+		addrs  []uintptr // of a piece in each
+	}
 }
 
 // newFeeder makes one, and looks at some trajectories that came back.
 func newFeeder(dev *cuda.Device, w *Work, u *undo) *feeder {
 	s := w.Streams[0]
-	f := &feeder{w: w, rows: []int{s.S * s.D * elementSize(w.DType), s.S * 8, w.T * 8, w.T * s.D * elementSize(w.Out)}}
+	f := &feeder{dev: dev, w: w, rows: []int{s.S * s.D * elementSize(w.DType), s.S * 8, w.T * 8, w.T * s.D * elementSize(w.Out)}}
 	piece, ring := change(*w, func(w *Work) { w.B = flowPiece }), change(*w, func(w *Work) { w.B = flowRing })
-	f.op = guard.Must(guard.Must(newInputs(&piece)).call(&piece)).onDevice().fuse
+	f.op = guard.Must(newInputs(&piece)).onDevice(&piece).(*kernel.FuseOp)
 	in := guard.Must(newInputs(&ring))
-	var sizes []int
 	for i, src := range [][]byte{in.values[0].Data, bytesOf(in.times[0]), bytesOf(in.targets), nil} {
 		b := guard.Must(dev.HostAlloc(f.rows[i] * flowRing))
 		u.add(func() { dev.HostFree(b) })
 		copy(b, src)
-		f.host, sizes = append(f.host, b), append(sizes, f.rows[i]*flowPiece)
+		f.host = append(f.host, b)
 	}
 	f.launch = guard.Must(dev.Prepare(f.op))
-	f.flow = guard.Must(dev.NewFlow(flowSlots, sizes...))
-	u.add(f.flow.Close)
+	for i := range f.slots {
+		slot := &f.slots[i]
+		slot.stream = guard.Must(dev.NewStream())
+		u.add(func() { dev.FreeStream(slot.stream) })
+		for _, n := range f.rows {
+			addr := guard.Must(dev.Alloc(n * flowPiece))
+			u.add(func() { dev.Free(addr) })
+			slot.addrs = append(slot.addrs, addr)
+		}
+	}
+	u.add(func() { _ = f.wait() })
 	clear(f.host[3])
 	guard.Check(f.whole())
 	for _, i := range []int{0, 1, flowPiece, flowRing / 3, flowRing - 1} {
@@ -247,7 +252,7 @@ func newFeeder(dev *cuda.Device, w *Work, u *undo) *feeder {
 		one.Values, one.Times = *host(one.Values.DType, f.at(0, i, 1), 1, s.S, s.D), *host(robocache.Int64, f.at(1, i, 1), 1, s.S)
 		op.Series = []kernel.Series{one}
 		op.Targets, op.Out = *host(robocache.Int64, f.at(2, i, 1), 1, f.w.T), *blank(f.op.Out.DType, 1, f.w.T, s.D)
-		guard.Check((kernel.Reference{}).Fuse(&op))
+		guard.Check((kernel.Reference{}).Run(&op))
 		if string(op.Out.Data) != string(f.at(3, i, 1)) {
 			guard.Fail(fmt.Errorf("trajectory %d is not what the reference gives", i))
 		}
@@ -258,21 +263,30 @@ func newFeeder(dev *cuda.Device, w *Work, u *undo) *feeder {
 // at is trajectory i's part of a buffer, and of the n-1 that follow.
 func (f *feeder) at(k, i, n int) []byte { return f.host[k][i*f.rows[k] : (i+n)*f.rows[k]] }
 
-// pass sends all through once.
+// pass sends all through once. A piece waits for the earlier one whose slot it takes.
 func (f *feeder) pass(run func(addrs []uintptr, stream uintptr) error, oneWay bool) error {
-	in, out := make([][]byte, 4), make([][]byte, 4)
-	for at := 0; at < f.w.B; at += flowPiece {
-		for k := range 3 {
-			in[k] = f.at(k, at%flowRing, flowPiece)
+	return guard.Try(func() {
+		for at := 0; at < f.w.B; at += flowPiece {
+			s := &f.slots[at/flowPiece%flowSlots]
+			guard.Check(f.dev.Wait(s.stream))
+			for k := range 3 {
+				guard.Check(f.dev.CopyInAsync(s.addrs[k], f.at(k, at%flowRing, flowPiece), s.stream))
+			}
+			guard.Check(run(s.addrs, s.stream))
+			if !oneWay {
+				guard.Check(f.dev.CopyOutAsync(f.at(3, at%flowRing, flowPiece), s.addrs[3], s.stream))
+			}
 		}
-		if !oneWay {
-			out[3] = f.at(3, at%flowRing, flowPiece)
-		}
-		if err := f.flow.Do(in, out, run); err != nil {
-			return err
-		}
+		guard.Check(f.wait())
+	})
+}
+
+// wait returns when all pieces have come back.
+func (f *feeder) wait() (err error) {
+	for i := range f.slots {
+		err = errors.Join(err, f.dev.Wait(f.slots[i].stream))
 	}
-	return f.flow.Wait()
+	return err
 }
 
 // whole is a pass with the kernel.
@@ -331,9 +345,9 @@ func (s *session) shardRow(row *rowRun) []*candidate {
 			continue
 		}
 		g := openGPU(i, &row.undo)
-		a := g.newRunner(row.call, 1, &row.undo)
+		a := g.newRunner(row, 1)
 		a.once(row.call)
-		guard.Check(row.truth.compare(row.call.results()))
+		guard.Check(row.truth.compare(row.call))
 		row.res.Checked = row.truth.words() + " on each device"
 		all.work = append(all.work, func() error {
 			return guard.Try(func() {

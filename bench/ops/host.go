@@ -75,18 +75,16 @@ func (s *session) hostRow(row *rowRun) (field []*candidate) {
 		return e
 	}
 	own := cpu.New(s.threads)
-	compute := func(name, setting string, b backend) {
-		var c *opCall
+	compute := func(name, setting string, b kernel.Backend) {
+		next := row.call // the row's own first
 		e := add(name, setting, func() func() error {
-			if c == nil { // the row's own first
-				c = row.call
-			} else {
-				c = row.call.again()
+			op := next
+			if next = nil; op == nil {
+				op = row.in.copied(&row.res.Work)
 			}
-			one := c
-			return func() error { return one.run(b) }
+			return func() error { return b.Run(op) }
 		})
-		s.proven(row, e, row.call.run(b))
+		s.proven(row, e, b.Run(row.call))
 	}
 	threads := strconv.Itoa(s.threads)
 	compute(Ours, "kernel/cpu, "+own.Instructions()+", "+threads+" threads", own)
@@ -116,7 +114,7 @@ func (s *session) hostRow(row *rowRun) (field []*candidate) {
 // proven compares what a call has written with the truth; ran is its error.
 func (s *session) proven(row *rowRun, e *candidate, ran error) {
 	if ran == nil {
-		ran = row.truth.compare(row.call.results())
+		ran = row.truth.compare(row.call)
 	}
 	if ran != nil {
 		e.runner.Failed = ran.Error()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/kernel/cuda"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -93,21 +95,20 @@ func TestOpsFloors(t *testing.T) {
 }
 
 // wrongBackend changes one bit of a result.
-type wrongBackend struct{ backend }
+type wrongBackend struct{ kernel.Backend }
 
-func (b wrongBackend) Voxelize(op *kernel.VoxelOp) error {
-	err := b.backend.Voxelize(op)
-	if op.Out != nil {
+func (b wrongBackend) Run(op kernel.Op) error {
+	err := b.Backend.Run(op)
+	switch op := op.(type) {
+	case *kernel.FuseOp:
 		op.Out.Data[len(op.Out.Data)/2] ^= 1
-	} else {
-		op.Counts.Data[0] ^= 1
+	case *kernel.VoxelOp:
+		if op.Out != nil {
+			op.Out.Data[len(op.Out.Data)/2] ^= 1
+		} else {
+			op.Counts.Data[0] ^= 1
+		}
 	}
-	return err
-}
-
-func (b wrongBackend) Fuse(op *kernel.FuseOp) error {
-	err := b.backend.Fuse(op)
-	op.Out.Data[len(op.Out.Data)/2] ^= 1
 	return err
 }
 
@@ -119,7 +120,7 @@ func smallVoxels(mode, layout string, f int) Work {
 
 // TestOpsCompare: what is compared before a runner is timed sees one wrong bit.
 func TestOpsCompare(t *testing.T) {
-	ref := backend(kernel.Reference{})
+	ref := kernel.Backend(kernel.Reference{})
 	fused := resample(3, 20, 10, 5, "float32")
 	ragged := fuse3(2, "bfloat16")
 	ragged.Ragged = true
@@ -140,17 +141,17 @@ func TestOpsCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, copy := range []*opCall{c, c.again()} {
-			if err := copy.run(ref); err != nil {
+		for _, copy := range []kernel.Op{c, in.copied(&w)} {
+			if err := ref.Run(copy); err != nil {
 				t.Fatal(err)
 			}
-			if err := truth.compare(copy.results()); err != nil {
+			if err := truth.compare(copy); err != nil {
 				t.Errorf("%s: %v", w.title(), err)
 			}
-			if err := copy.run(wrongBackend{ref}); err != nil {
+			if err := (wrongBackend{ref}).Run(copy); err != nil {
 				t.Fatal(err)
 			}
-			if w.Mode != "slerp" && truth.compare(copy.results()) == nil { // of slerp a bit is an ulp
+			if w.Mode != "slerp" && truth.compare(copy) == nil { // of slerp a bit is an ulp
 				t.Errorf("%s: a wrong bit was not seen", w.title())
 			}
 		}
@@ -214,5 +215,23 @@ func TestOpsQuick(t *testing.T) {
 		if !r.Checks[i].Pass {
 			t.Errorf("%+v", r.Checks[i])
 		}
+	}
+}
+
+// TestFeederOnGPU sends trajectories through a device and back, and compares some with the reference.
+func TestFeederOnGPU(t *testing.T) {
+	dev, err := cuda.Open(0)
+	if err != nil {
+		t.Skip(err)
+	}
+	var u undo
+	defer u.all()
+	w := resample(flowRing+2*flowPiece, 100, 50, 32, "bfloat16") // the last pieces take slots and host memory again
+	if err := guard.Try(func() {
+		f := newFeeder(dev, &w, &u)
+		guard.Check(f.pass(func([]uintptr, uintptr) error { return nil }, true))
+		guard.Check(f.whole())
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

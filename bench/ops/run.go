@@ -81,7 +81,7 @@ type session struct {
 	threads int
 	gpu     *gpu // nil: the host
 	now     func() time.Duration
-	ref     backend
+	ref     kernel.Backend
 	peers   []*peer
 	mu      sync.Mutex
 }
@@ -90,7 +90,7 @@ type session struct {
 type rowRun struct {
 	res    *Result
 	in     *inputs
-	call   *opCall
+	call   kernel.Op
 	truth  *truth
 	copies int
 	peer   *peer // that holds it; nil: there are none

@@ -19,7 +19,7 @@ import (
 // prepared is an operation that was checked and made ready once, to be run with new addresses again and again (C10).
 type prepared struct {
 	build func() (*operation, error) // a new instance
-	host  hostBackend                // nil: a device's
+	host  kernel.Backend             // nil: a device's
 	dev   deviceOp
 	spans []span
 	from  int // the first tensor that is written
@@ -145,7 +145,7 @@ func (p *prepared) run(addrs []uintptr, stream uintptr) error {
 		t.Data = unsafe.Slice((*byte)(foreign(addrs[i]+uintptr(s.lo))), s.n)
 		t.Base = -s.lo / s.size
 	}
-	err = o.on(p.host)
+	err = p.host.Run(o.op)
 	p.give(o)
 	return err
 }

@@ -9,19 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
-	"github.com/goatnote-inc/robocache/kernel/conform"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
-
-// hostBackend runs operations on host memory.
-type hostBackend = conform.Backend
 
 // cores are all of the processor's.
 var cores = sync.OnceValue(func() *cpu.Backend { return cpu.New(0) })
 
 // host finds a back end for host memory by its name.
-func host(name string) (hostBackend, error) {
+func host(name string) (kernel.Backend, error) {
 	switch name {
 	case "reference":
 		return kernel.Reference{}, nil
@@ -29,27 +25,6 @@ func host(name string) (hostBackend, error) {
 		return cores(), nil
 	}
 	return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "op", Msg: fmt.Sprintf("Invalid backend %q", name), Want: "cpu, cuda or reference", Got: name}
-}
-
-// on runs an instance of an op whose tensors have their memory.
-func (o *operation) on(b hostBackend) error {
-	switch op := o.op.(type) {
-	case *kernel.FuseOp:
-		return b.Fuse(op)
-	case *kernel.FuseGradOp:
-		return b.FuseGrad(op)
-	case *kernel.ApplyOp:
-		return b.Apply(op)
-	case *kernel.ImageOp:
-		return b.Images(op)
-	case *kernel.VoxelOp:
-		return b.Voxelize(op)
-	case *kernel.DepthOp:
-		return b.Unproject(op)
-	case *kernel.TSDFOp:
-		return b.Integrate(op)
-	}
-	return misuse("op", fmt.Sprintf("no back end runs %T", o.op))
 }
 
 // prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants beside its tensors.

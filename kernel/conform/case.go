@@ -77,14 +77,14 @@ func (c *Case) Plan() *kernel.Plan {
 }
 
 // run gives the case to the back end: as a batch of one entry with times, then by its stored plan.
-func (c *Case) run(b Backend) error {
+func (c *Case) run(b kernel.Backend) error {
 	src, rule := kernel.Tensor(c.Data.tensor), c.rule()
 	inputs := []*kernel.Tensor{&src}
 	values := src
 	values.Shape, values.Stride = append([]int{1}, src.Shape...), append([]int{0}, src.Stride...)
 	op := &kernel.FuseOp{Series: []kernel.Series{{Values: values, Times: *Int64s(c.Times...), Rule: rule}}, Targets: *Int64s(c.Targets...), Validate: true,
 		Out: *Filled(c.Out, 1, len(c.Targets), c.Data.cols), Valid: Filled(robocache.Uint8, 1, len(c.Targets), 1)}
-	done, err := c.Error.checked(inputs, func() error { return b.Fuse(op) })
+	done, err := c.Error.checked(inputs, func() error { return b.Run(op) })
 	if !done {
 		err = c.check(&op.Out, op.Valid)
 	}
@@ -93,7 +93,7 @@ func (c *Case) run(b Backend) error {
 	}
 	part := Planned(c.Plan())
 	part.Src, part.Out, part.Rule = src, *Filled(c.Out, part.Kind.Len(), c.Data.cols), rule
-	if done, err = c.Error.checked(inputs, func() error { return b.Apply(&kernel.ApplyOp{Parts: []kernel.Part{part}}) }); !done {
+	if done, err = c.Error.checked(inputs, func() error { return b.Run(&kernel.ApplyOp{Parts: []kernel.Part{part}}) }); !done {
 		err = c.check(&part.Out, part.Valid)
 	}
 	if err != nil {

@@ -28,10 +28,10 @@ func TestReference(t *testing.T) {
 // wrong is one step off in the first element of each float32 result.
 type wrong struct{ kernel.Reference }
 
-func (w wrong) Fuse(op *kernel.FuseOp) error {
-	err := w.Reference.Fuse(op)
-	if op.Out.DType == robocache.Float32 && len(op.Out.Data) > 0 {
-		op.Out.Data[0] ^= 1
+func (w wrong) Run(op kernel.Op) error {
+	err := w.Reference.Run(op)
+	if f, ok := op.(*kernel.FuseOp); ok && f.Out.DType == robocache.Float32 && len(f.Out.Data) > 0 {
+		f.Out.Data[0] ^= 1
 	}
 	return err
 }

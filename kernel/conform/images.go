@@ -35,7 +35,7 @@ type imageCase struct {
 
 // RunImages gives every vector of images to the back end, alone and all in one call, as bytes and as floats; and compares the draws, which hosts
 // alone make.
-func RunImages(b Backend) (ran int, failures []error) {
+func RunImages(b kernel.Backend) (ran int, failures []error) {
 	cases, err := load[imageCase]("images/images.json")
 	if err != nil {
 		return 0, []error{err}
@@ -54,7 +54,7 @@ func RunImages(b Backend) (ran int, failures []error) {
 			floats := part
 			floats.Table, floats.Out = table, kernel.Tensor{DType: robocache.Float32, Shape: part.Out.Shape, Data: bytes.Repeat([]byte{Poison}, 4*len(want))}
 			all.Parts, wants = append(all.Parts, floats), append(wants, tabled(want, table))
-			err = b.Images(&kernel.ImageOp{Parts: []kernel.ImagePart{part}})
+			err = b.Run(&kernel.ImageOp{Parts: []kernel.ImagePart{part}})
 		}
 		if err == nil && !bytes.Equal(part.Out.Data, want) {
 			err = errors.New("other pixels")
@@ -63,7 +63,7 @@ func RunImages(b Backend) (ran int, failures []error) {
 			failures = append(failures, fmt.Errorf("images: %s: %w", c.Name, err))
 		}
 	}
-	if err := b.Images(&all); err != nil {
+	if err := b.Run(&all); err != nil {
 		return ran, append(failures, fmt.Errorf("images together: %w", err))
 	}
 	for i := range all.Parts {

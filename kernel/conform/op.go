@@ -59,7 +59,7 @@ type opEpilogue struct {
 	} `json:"augment"`
 }
 
-func (c *opCase) run(b Backend) (err error) {
+func (c *opCase) run(b kernel.Backend) (err error) {
 	switch c.Op {
 	case "fuse":
 		err = c.fuse(b)
@@ -105,7 +105,7 @@ func (s *opSeries) series() kernel.Series {
 
 var clocks = map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "as_given": kernel.AsGiven}
 
-func (c *opCase) fuse(b Backend) error {
+func (c *opCase) fuse(b kernel.Backend) error {
 	op := &kernel.FuseOp{Targets: kernel.Tensor(c.Targets), Out: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Validate: true, Counts: Int64s(7, 1<<40)}
 	for i := range c.Series {
 		op.Series = append(op.Series, c.Series[i].series())
@@ -116,7 +116,7 @@ func (c *opCase) fuse(b Backend) error {
 		op.Valid = Filled(robocache.Uint8, op.Out.Shape[0], op.Out.Shape[1], len(op.Series))
 	}
 	all := op.Tensors() // out, valid and counts are last
-	if done, err := c.Error.checked(all[:len(all)-3], func() error { return b.Fuse(op) }); done {
+	if done, err := c.Error.checked(all[:len(all)-3], func() error { return b.Run(op) }); done {
 		return err
 	}
 	if err := c.compare(&op.Out, op.Valid, op.Counts, 7, 1<<40); err != nil {
@@ -131,7 +131,7 @@ func (c *opCase) fuse(b Backend) error {
 }
 
 // apply makes the same result by Apply: a part for every entry and stream, with the reference's plans, all into the op's tensors.
-func (c *opCase) apply(b Backend, op *kernel.FuseOp) (err error) {
+func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
 	defer guard.Into(&err)
 	Fill(&op.Out)
 	Fill(op.Valid)
@@ -167,7 +167,7 @@ func (c *opCase) apply(b Backend, op *kernel.FuseOp) (err error) {
 			col += p.Src.Shape[1]
 		}
 	}
-	guard.Check(b.Apply(a))
+	guard.Check(b.Run(a))
 	return c.compare(&op.Out, op.Valid, a.Counts, 0, 0)
 }
 
@@ -183,10 +183,10 @@ func view(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 	return v
 }
 
-func (c *opCase) grad(b Backend) error {
+func (c *opCase) grad(b kernel.Backend) error {
 	op := &kernel.FuseGradOp{Targets: kernel.Tensor(c.Targets), Out: kernel.Tensor(c.Gradient), Grad: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Series: c.Series[0].series()}
 	all := op.Tensors() // grad is last
-	if done, err := c.Error.checked(all[:len(all)-1], func() error { return b.FuseGrad(op) }); done {
+	if done, err := c.Error.checked(all[:len(all)-1], func() error { return b.Run(op) }); done {
 		return err
 	}
 	return c.compare(&op.Grad, nil, nil, 0, 0)

@@ -39,7 +39,7 @@ type hour struct {
 	SHA256     string      `json:"sha256"`
 }
 
-func (c *hour) run(b Backend) error {
+func (c *hour) run(b kernel.Backend) error {
 	grid := func(rate int64) []int64 {
 		out := make([]int64, rate*c.Seconds+1)
 		for k := range out {
@@ -54,13 +54,13 @@ func (c *hour) run(b Backend) error {
 	values, state := Filled(robocache.Float32, 1, len(src), c.Cols), c.Seed
 	values.Elements(func(o int, _ []int) { Put(values, o, float64(int64(splitmix(&state)>>40)-1<<23)*0x1p-20, 0) })
 	out, valid := Filled(robocache.Float32, 1, len(to), c.Cols), Filled(robocache.Uint8, 1, len(to), 1)
-	if err := b.Fuse(&kernel.FuseOp{Series: []kernel.Series{{Values: *values, Times: *Int64s(src...), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: *Int64s(to...), Out: *out, Valid: valid, Validate: true}); err != nil {
+	if err := b.Run(&kernel.FuseOp{Series: []kernel.Series{{Values: *values, Times: *Int64s(src...), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: *Int64s(to...), Out: *out, Valid: valid, Validate: true}); err != nil {
 		return err
 	}
 	return digest(c.SHA256, out.Data, valid.Data)
 }
 
-func (c *largeCase) run(b Backend) error {
+func (c *largeCase) run(b kernel.Backend) error {
 	state := c.Seed
 	op := &kernel.FuseOp{Validate: true}
 	most, cols := 0, 0
@@ -111,7 +111,7 @@ func (c *largeCase) run(b Backend) error {
 	op.Targets.Shape = []int{c.Batch, c.Targets}
 	op.Out = *Filled(c.Out, c.Batch, c.Targets, cols)
 	op.Valid = Filled(robocache.Uint8, c.Batch, c.Targets, len(c.Streams))
-	if err := b.Fuse(op); err != nil {
+	if err := b.Run(op); err != nil {
 		return err
 	}
 	return digest(c.SHA256, op.Out.Data, op.Valid.Data)

@@ -12,26 +12,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Backend runs the operations of package kernel on tensors in host memory. A back end of a device is wrapped by one that moves them there and
-// back.
-type Backend interface {
-	Fuse(*kernel.FuseOp) error
-	FuseGrad(*kernel.FuseGradOp) error
-	Apply(*kernel.ApplyOp) error
-	Images(*kernel.ImageOp) error
-	Space
-}
-
-// Space is the part of a back end that knows points, voxels and depth images.
-type Space interface {
-	Voxelize(op *kernel.VoxelOp) error
-	Unproject(op *kernel.DepthOp) error
-	Integrate(op *kernel.TSDFOp) error
-}
-
 // Run gives every vector to the back end; a plan's by its times through Fuse, and as it is stored through Apply. It returns how many ran, and the
 // failures.
-func Run(b Backend) (ran int, failures []error) {
+func Run(b kernel.Backend) (ran int, failures []error) {
 	var s suite
 	for _, file := range files(".") {
 		each(&s, file, func(c *Case) (string, error) { return c.Name, c.run(b) })

@@ -50,7 +50,7 @@ type spaceCase struct {
 }
 
 // RunVoxels gives every vector of voxels, depth images and TSDF to the back end. It returns how many ran, and the failures.
-func RunVoxels(b Space) (ran int, failures []error) {
+func RunVoxels(b kernel.Backend) (ran int, failures []error) {
 	var s suite
 	for _, file := range files("voxels") {
 		each(&s, file, func(c *spaceCase) (string, error) { return c.Name, c.run(b) })
@@ -68,7 +68,7 @@ func RunVoxels(b Space) (ran int, failures []error) {
 	return s.ran, s.failures
 }
 
-func (c *spaceCase) run(b Space) error {
+func (c *spaceCase) run(b kernel.Backend) error {
 	switch c.Op {
 	case "voxelize":
 		return c.voxelize(b)
@@ -80,7 +80,7 @@ func (c *spaceCase) run(b Space) error {
 	return fmt.Errorf("unknown op %q", c.Op)
 }
 
-func (c *spaceCase) voxelize(b Space) error {
+func (c *spaceCase) voxelize(b kernel.Backend) error {
 	op := &kernel.VoxelOp{Points: kernel.Tensor(c.Points), Features: (*kernel.Tensor)(c.Features), Lengths: c.Lengths.index(), Offsets: c.Offsets.index(), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
 		Grid: c.Grid, Mode: c.Mode, Outside: c.Outside, Bits: c.Bits, Fill: float32(c.Fill), Validate: c.Error != nil, Stats: Filled(robocache.Int64, 3)}
 	if c.Capacity != nil {
@@ -100,7 +100,7 @@ func (c *spaceCase) voxelize(b Space) error {
 		}
 		op.Out = blank(&array{DType: dt, Shape: l.Shape, Stride: c.Stride, Base: c.Base})
 	}
-	if done, err := c.Error.checked([]*kernel.Tensor{&op.Points}, func() error { return b.Voxelize(op) }); done {
+	if done, err := c.Error.checked([]*kernel.Tensor{&op.Points}, func() error { return b.Run(op) }); done {
 		return err
 	}
 	errs := []error{expect("stats", op.Stats, words(c.Stats, 16), nil)}
@@ -123,23 +123,23 @@ func (c *spaceCase) voxelize(b Space) error {
 	return errors.Join(errs...)
 }
 
-func (c *spaceCase) unproject(b Space) error {
+func (c *spaceCase) unproject(b kernel.Backend) error {
 	op := &kernel.DepthOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale)}
 	if c.Pose != nil {
 		op.Pose = (*[12]float32)(c.Pose)
 	}
 	op.Out = *blank(&array{DType: robocache.Float32, Shape: append(slices.Clone(op.Depth.Shape), 3), Stride: c.Stride, Base: c.Base})
 	op.Valid = Filled(robocache.Uint8, op.Depth.Shape...)
-	if done, err := c.Error.failed(b.Unproject(op)); done {
+	if done, err := c.Error.failed(b.Run(op)); done {
 		return err
 	}
 	return errors.Join(expect("out", &op.Out, c.Want, nil), expect("valid", op.Valid, words(c.Valid, 2), nil))
 }
 
-func (c *spaceCase) integrate(b Space) error {
+func (c *spaceCase) integrate(b kernel.Backend) error {
 	op := &kernel.TSDFOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale), View: [12]float32(c.View), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
 		Truncate: float32(c.Truncate), MaxWeight: float32(c.MaxWeight), Value: kernel.Tensor(c.Value), Weight: kernel.Tensor(c.Weight)}
-	if done, err := c.Error.failed(b.Integrate(op)); done {
+	if done, err := c.Error.failed(b.Run(op)); done {
 		return err
 	}
 	return errors.Join(expect("value", &op.Value, c.Want, nil), expect("weight", &op.Weight, c.WantW, nil))

@@ -67,10 +67,10 @@ func (c *largeVoxels) op() *kernel.VoxelOp {
 	return op
 }
 
-func (c *largeVoxels) run(b Space) (err error) {
+func (c *largeVoxels) run(b kernel.Backend) (err error) {
 	defer guard.Into(&err)
 	op := c.op()
-	guard.Check(b.Voxelize(op))
+	guard.Check(b.Run(op))
 	guard.Check(expect("stats", op.Stats, words(c.Stats, 16), nil))
 	if op.Out != nil {
 		return digest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()])

@@ -7,16 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Apply makes the rows of each part by its plan. After an error the outputs may hold anything.
-func (b *Backend) Apply(op *kernel.ApplyOp) error {
-	if err := kernel.CheckHost(op); err != nil {
-		return err
-	}
+// apply makes the rows of each part by its plan.
+func (b *Backend) apply(op *kernel.ApplyOp) error {
 	c := applies.Get().(*apply)
 	defer c.release()
 	c.start(op, b.threads)
 	if !c.group.run(c, len(c.pieces), worth(b.threads, c.bytes)) {
-		return kernel.Reference{}.Apply(op) // which says what is wrong, and where
+		return kernel.Reference{}.Run(op) // which says what is wrong, and where
 	}
 	c.group.tell(op.Counts)
 	return nil

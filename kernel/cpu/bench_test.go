@@ -78,7 +78,7 @@ func BenchmarkFuse(b *testing.B) {
 				b.SetBytes(int64(s.touched()))
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := k.Fuse(op); err != nil {
+					if err := k.Run(op); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -33,8 +33,8 @@ func TestNothingIsAllocated(t *testing.T) {
 		Epilogue: kernel.Epilogue{Unit: true, Norm: kernel.NewMeanStd([]float64{.4, .5, .4}, []float64{.2, .2, .2}), Plane: 64 * 64},
 	}}}
 	for name, f := range map[string][2]func() error{
-		"fuse":  {func() error { return kernel.CheckHost(op) }, func() error { return k.Fuse(op) }},
-		"apply": {func() error { return kernel.CheckHost(apply) }, func() error { return k.Apply(apply) }},
+		"fuse":  {func() error { return kernel.CheckHost(op) }, func() error { return k.Run(op) }},
+		"apply": {func() error { return kernel.CheckHost(apply) }, func() error { return k.Run(apply) }},
 	} {
 		var n [2]float64
 		for i := range f {

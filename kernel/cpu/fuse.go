@@ -7,16 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Fuse resamples every stream of every entry into its columns. After an error the output may hold anything.
-func (b *Backend) Fuse(op *kernel.FuseOp) error {
-	if err := kernel.CheckHost(op); err != nil {
-		return err
-	}
+// fuse resamples every stream of every entry into its columns.
+func (b *Backend) fuse(op *kernel.FuseOp) error {
 	c := calls.Get().(*call)
 	defer c.release()
 	c.start(op)
 	if c.batch == 0 || c.rows == 0 {
-		return kernel.Reference{}.Fuse(op) // nothing to fill, yet the times are to be proved
+		return kernel.Reference{}.Run(op) // nothing to fill, yet the times are to be proved
 	}
 	for i := range op.Series {
 		// A row outside is no error of the data: the output stays as it was.
@@ -30,7 +27,7 @@ func (b *Backend) Fuse(op *kernel.FuseOp) error {
 		c.dry = false
 	}
 	if !ok || !c.run(b.threads) {
-		return kernel.Reference{}.Fuse(op) // which says what is wrong, and where
+		return kernel.Reference{}.Run(op) // which says what is wrong, and where
 	}
 	c.group.tell(op.Counts)
 	return nil

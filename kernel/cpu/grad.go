@@ -7,18 +7,15 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// FuseGrad is the backward of one stream: the reference's, with the entries shared out among the cores. After an error the gradient may hold anything.
-func (b *Backend) FuseGrad(op *kernel.FuseGradOp) error {
+// grad is the backward of one stream: the reference's, with the entries shared out among the cores.
+func (b *Backend) grad(op *kernel.FuseGradOp) error {
 	batch := 0
-	if op.Series.Offsets == nil && op.Check() == nil {
+	if op.Series.Offsets == nil {
 		batch = op.Out.Shape[0]
 	}
 	threads := min(worth(b.threads, batch*8*op.Grad.Len()), batch)
 	if threads < 2 {
-		return kernel.Reference{}.FuseGrad(op)
-	}
-	if err := kernel.CheckHost(op); err != nil {
-		return err
+		return kernel.Reference{}.Run(op)
 	}
 	var failed atomic.Bool
 	each(threads, func(t int) {
@@ -30,12 +27,12 @@ func (b *Backend) FuseGrad(op *kernel.FuseGradOp) error {
 			n := entries(*l, 1, from, to)
 			part.Series.Lengths = &n
 		}
-		if (kernel.Reference{}).FuseGrad(&part) != nil {
+		if (kernel.Reference{}).Run(&part) != nil {
 			failed.Store(true)
 		}
 	})
 	if failed.Load() {
-		return kernel.Reference{}.FuseGrad(op) // which says what is wrong, and where
+		return kernel.Reference{}.Run(op) // which says what is wrong, and where
 	}
 	return nil
 }

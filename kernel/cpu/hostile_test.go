@@ -40,10 +40,10 @@ func TestWideRowsKeepTheirValidity(t *testing.T) {
 	for _, mode := range []kernel.Mode{kernel.Slerp, kernel.Linear} {
 		want, got := part(), part()
 		want.Parts[0].Rule.Mode, got.Parts[0].Rule.Mode = mode, mode
-		if err := (kernel.Reference{}).Apply(want); err != nil {
+		if err := (kernel.Reference{}).Run(want); err != nil {
 			t.Fatal(err)
 		}
-		if err := New(4).Apply(got); err != nil {
+		if err := New(4).Run(got); err != nil {
 			t.Fatal(err)
 		}
 		if w, g := want.Parts[0].Valid.Data, got.Parts[0].Valid.Data; !bytes.Equal(w, g) {
@@ -67,16 +67,16 @@ func TestNothingOfGreatWidth(t *testing.T) {
 	norm := kernel.NewMeanStd(make([]float64, 4096), make([]float64, 4096))
 	for name, run := range map[string]func(b *Backend) error{
 		"voxelize": func(b *Backend) error {
-			return b.Voxelize(&kernel.VoxelOp{Points: one, Features: &wide, Mode: kernel.Average, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Coords: &i32, Rows: &none, Found: &found})
+			return b.Run(&kernel.VoxelOp{Points: one, Features: &wide, Mode: kernel.Average, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Coords: &i32, Rows: &none, Found: &found})
 		},
 		"fuse_grad": func(b *Backend) error {
-			return b.FuseGrad(&kernel.FuseGradOp{Series: kernel.Series{Values: f32(1, 0, huge), Times: i64(0)}, Targets: i64(0), Out: f32(1, 0, huge), Grad: f32(1, 0, huge)})
+			return b.Run(&kernel.FuseGradOp{Series: kernel.Series{Values: f32(1, 0, huge), Times: i64(0)}, Targets: i64(0), Out: f32(1, 0, huge), Grad: f32(1, 0, huge)})
 		},
 		"fuse": func(b *Backend) error {
-			return b.Fuse(&kernel.FuseOp{Series: []kernel.Series{{Values: f32(1, 0, huge), Times: i64(0), Epilogue: kernel.Epilogue{Norm: norm}}}, Targets: i64(0), Out: f32(1, 0, huge)})
+			return b.Run(&kernel.FuseOp{Series: []kernel.Series{{Values: f32(1, 0, huge), Times: i64(0), Epilogue: kernel.Epilogue{Norm: norm}}}, Targets: i64(0), Out: f32(1, 0, huge)})
 		},
 		"apply": func(b *Backend) error {
-			return b.Apply(&kernel.ApplyOp{Parts: []kernel.Part{{Src: f32(0, huge), Out: f32(0, huge), Epilogue: kernel.Epilogue{Norm: norm}}}})
+			return b.Run(&kernel.ApplyOp{Parts: []kernel.Part{{Src: f32(0, huge), Out: f32(0, huge), Epilogue: kernel.Epilogue{Norm: norm}}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,10 +99,10 @@ func TestExpandedImage(t *testing.T) {
 		return x
 	}
 	want, got := op(), op()
-	if err := (kernel.Reference{}).Integrate(want); err != nil {
+	if err := (kernel.Reference{}).Run(want); err != nil {
 		t.Fatal(err)
 	}
-	if err := New(2).Integrate(got); err != nil {
+	if err := New(2).Run(got); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(want.Value.Data, got.Value.Data) || bytes.Equal(want.Weight.Data, make([]byte, 4*27)) {

@@ -28,8 +28,8 @@ func TestGradIsTheReference(t *testing.T) {
 		r.values(&op.Grad)
 		want := *op
 		want.Grad = *twin(&op.Grad)
-		wantErr := kernel.Reference{}.FuseGrad(&want)
-		err := New(1 + seed%4).FuseGrad(op)
+		wantErr := kernel.Reference{}.Run(&want)
+		err := New(1 + seed%4).Run(op)
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 			t.Fatalf("seed %d: %v, want %v", seed, err, wantErr)
 		}
@@ -125,8 +125,8 @@ func TestApplyIsTheReference(t *testing.T) {
 			p.Out, p.Valid = *twin(&p.Out), twin(p.Valid)
 			want.Parts = append(want.Parts, p)
 		}
-		wantErr := kernel.Reference{}.Apply(want)
-		err := New(1 + seed%4).Apply(op)
+		wantErr := kernel.Reference{}.Run(want)
+		err := New(1 + seed%4).Run(op)
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 			t.Fatalf("seed %d: %v, want %v", seed, err, wantErr)
 		}

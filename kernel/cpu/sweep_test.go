@@ -434,9 +434,9 @@ func TestFuseIsTheReference(t *testing.T) {
 		op := r.fuse()
 		want := *op
 		want.Out, want.Valid, want.Counts = *twin(&op.Out), twin(op.Valid), twin(op.Counts)
-		wantErr := kernel.Reference{}.Fuse(&want)
+		wantErr := kernel.Reference{}.Run(&want)
 		before := string(op.Series[0].Values.Data)
-		err := New(1 + seed%4).Fuse(op)
+		err := New(1 + seed%4).Run(op)
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 			t.Fatalf("seed %d: %v, want %v", seed, err, wantErr)
 		}

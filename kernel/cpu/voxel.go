@@ -12,13 +12,10 @@ import (
 // little says that memory holds numbers as tensors do; elsewhere the reference runs.
 var little = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// Voxelize sorts points into cells. Points become keys (flat index, row), and the keys are brought into the order of the cells bucket by bucket, so
+// voxelize sorts points into cells. Points become keys (flat index, row), and the keys are brought into the order of the cells bucket by bucket, so
 // that each bucket is worked on by one thread in its cache and float64 sums stay in the order of the points. A count or an occupancy on one thread
 // needs no order: it goes straight into the result.
-func (b *Backend) Voxelize(op *kernel.VoxelOp) error {
-	if err := kernel.CheckHost(op); err != nil {
-		return err
-	}
+func (b *Backend) voxelize(op *kernel.VoxelOp) error {
 	l, err := op.Layout()
 	if err != nil {
 		return err
@@ -28,7 +25,7 @@ func (b *Backend) Voxelize(op *kernel.VoxelOp) error {
 		return err
 	}
 	if !little || bits.Len64(uint64(l.Total))+v.rowBits > 64 {
-		return kernel.Reference{}.Voxelize(op)
+		return kernel.Reference{}.Run(op)
 	}
 	v.source.open(&op.Points)
 	v.reducer.open(op, l, v.rowBits)

@@ -71,7 +71,7 @@ func BenchmarkVoxelize(b *testing.B) {
 				op, be := benchOp(c.n, c.width, c.side, c.mode, c.sparse), New(threads)
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := be.Voxelize(op); err != nil {
+					if err := be.Run(op); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -35,7 +35,7 @@ func TestVoxelsStayInTheirMemory(t *testing.T) {
 				Size:     [3]float32{1, 1, 1}, Grid: grid, Mode: kernel.Sum,
 				Out: &kernel.Tensor{DType: robocache.Float32, Shape: []int{grid[0], grid[1], grid[2], width}, Data: data[:4*cells*width]},
 			}
-			if err := New(2).Voxelize(op); err != nil {
+			if err := New(2).Run(op); err != nil {
 				t.Fatal(err)
 			}
 			for i, b := range data[4*cells*width:] {

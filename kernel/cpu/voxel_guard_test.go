@@ -46,10 +46,10 @@ func TestVoxelsEndWhereTheyEnd(t *testing.T) {
 						}
 						want, w := op(func(n int) []byte { return make([]byte, n) })
 						got, g := op(func(n int) []byte { return guarded(t, n) })
-						if err := (kernel.Reference{}).Voxelize(want); err != nil {
+						if err := (kernel.Reference{}).Run(want); err != nil {
 							t.Fatal(err)
 						}
-						if err := New(threads).Voxelize(got); err != nil {
+						if err := New(threads).Run(got); err != nil {
 							t.Fatal(err)
 						}
 						if !slices.Equal(w, g) {

@@ -72,7 +72,7 @@ func TestRealClouds(t *testing.T) {
 		room := v.Occupied + carried
 		op.Coords, op.Counts, op.Found = blankTensor(robocache.Int32, room, 4), blankTensor(robocache.Int32, room), blankTensor(robocache.Int64, 1)
 		op.Rows, op.Stats = blankTensor(robocache.Float32, room, 1), blankTensor(robocache.Int64, 3)
-		if err := New(2).Voxelize(op); err != nil {
+		if err := New(2).Run(op); err != nil {
 			t.Fatal(err)
 		}
 		found := int(binary.LittleEndian.Uint64(op.Found.Data))
@@ -159,10 +159,10 @@ func FuzzVoxelize(f *testing.F) {
 			return op
 		}
 		a, b := fresh(), fresh()
-		if err := (kernel.Reference{}).Voxelize(a); err != nil {
+		if err := (kernel.Reference{}).Run(a); err != nil {
 			t.Fatal(err)
 		}
-		if err := (small{New(int(bits>>42%3) + 1)}).Voxelize(b); err != nil {
+		if err := (small{New(int(bits>>42%3) + 1)}).Run(b); err != nil {
 			t.Fatal(err)
 		}
 		for i, x := range a.Tensors() {

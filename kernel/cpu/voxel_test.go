@@ -28,22 +28,10 @@ func TestVoxelVectors(t *testing.T) {
 // small spreads ops of any size over threads.
 type small struct{ *Backend }
 
-func (s small) Voxelize(op *kernel.VoxelOp) error {
-	defer func(n int) { apiece = n }(apiece)
-	apiece = 3
-	return s.Backend.Voxelize(op)
-}
-
-func (s small) Unproject(op *kernel.DepthOp) error {
-	defer func(n int) { pixels = n }(pixels)
-	pixels = 1
-	return s.Backend.Unproject(op)
-}
-
-func (s small) Integrate(op *kernel.TSDFOp) error {
-	defer func(n int) { pixels = n }(pixels)
-	pixels = 1
-	return s.Backend.Integrate(op)
+func (s small) Run(op kernel.Op) error {
+	defer func(n, m int) { apiece, pixels = n, m }(apiece, pixels)
+	apiece, pixels = 3, 1
+	return s.Backend.Run(op)
 }
 
 func TestVoxelSweep(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // suite runs everything that conform has on a back end: random ops beside the reference, and all vectors.
-func suite(t *testing.T, b conform.Backend, fuses, voxels int) {
+func suite(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	t.Helper()
 	sweeps(t, b, fuses, voxels)
 	ran, failures := conform.Run(b)
@@ -20,11 +20,11 @@ func suite(t *testing.T, b conform.Backend, fuses, voxels int) {
 }
 
 // sweeps runs random ops beside the reference.
-func sweeps(t *testing.T, b conform.Backend, fuses, voxels int) {
+func sweeps(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	t.Helper()
 	ran, failures := sweep.Ops(kernel.Reference{}, b, 1, fuses)
 	report(t, "sweep", ran, failures)
-	for what, f := range map[string]func(a, b conform.Space, seed uint64, n int) error{"voxels": sweep.Voxels, "depth": sweep.Depth, "tsdf": sweep.TSDF} {
+	for what, f := range map[string]func(a, b kernel.Backend, seed uint64, n int) error{"voxels": sweep.Voxels, "depth": sweep.Depth, "tsdf": sweep.TSDF} {
 		if err := f(kernel.Reference{}, b, 1, voxels); err != nil {
 			t.Errorf("sweep of %s: %v", what, err)
 		}
@@ -54,7 +54,7 @@ func TestConformOnGPU(t *testing.T) {
 	}
 	suite(t, &Hosted{d: d, stream: stream(t, d)}, n, n/3)
 	t.Run("graphs", func(t *testing.T) { // what is captured is not proved: no vectors of errors
-		ran, failures := sweep.Ops(kernel.Reference{}, &Hosted{d: d, stream: stream(t, d), graph: true}, 1, n/10)
+		ran, failures := sweep.Ops(kernel.Reference{}, graphed{&Hosted{d: d, stream: stream(t, d)}}, 1, n/10)
 		for _, err := range failures {
 			t.Error(err)
 		}

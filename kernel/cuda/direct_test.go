@@ -235,10 +235,10 @@ func directSweep(t *testing.T, h *Hosted, seed uint64, n int) {
 			}
 		}
 		l.Close()
-		if err := (kernel.Reference{}).Fuse(want); err != nil {
+		if err := (kernel.Reference{}).Run(want); err != nil {
 			t.Fatalf("seed %d: reference: %v", seed+i, err)
 		}
-		if err := h.Fuse(op); err != nil {
+		if err := h.Run(op); err != nil {
 			t.Fatalf("seed %d: %v", seed+i, err)
 		}
 		say := ""

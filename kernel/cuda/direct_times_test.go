@@ -165,19 +165,9 @@ func graphTime(t *testing.T, d *Device, s uintptr, l *Launch, addrs []uintptr, b
 		t.Fatal(err)
 	}
 	defer g.Free()
-	a, err1 := d.NewEvent()
-	b, err2 := d.NewEvent()
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	defer a.Free()
-	defer b.Free()
 	var times []float64
 	for i := range 16 {
-		if err := errors.Join(a.Record(s), g.Launch(s), b.Record(s), b.Wait()); err != nil {
-			t.Fatal(err)
-		}
-		us, err := b.Since(a)
+		us, err := d.Elapsed(s, func() error { return g.Launch(s) })
 		if err != nil {
 			t.Fatal(err)
 		}

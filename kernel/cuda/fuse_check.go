@@ -24,7 +24,7 @@ func (f *fuser) check(addrs []uintptr, stream uintptr) error {
 	if from.err != nil {
 		return from.err
 	}
-	return kernel.Reference{}.Fuse(&host)
+	return kernel.Reference{}.Run(&host)
 }
 
 // fetcher copies what a run is given to the host, once the stream has come so far.

@@ -146,7 +146,7 @@ func ways(t *testing.T, h *Hosted) {
 		name := fmt.Sprintf("%s_%d", c.kernel, i)
 		t.Run(name, func(t *testing.T) {
 			want, got := c.op(uint64(i)), c.op(uint64(i))
-			if err := (kernel.Reference{}).Fuse(want); err != nil {
+			if err := (kernel.Reference{}).Run(want); err != nil {
 				t.Fatal(err)
 			}
 			l, err := h.d.Prepare(got)
@@ -160,7 +160,7 @@ func ways(t *testing.T, h *Hosted) {
 			if names[0] != c.kernel && h.d.gpu == nil {
 				t.Error("taken by", strings.Join(names, ", "))
 			}
-			if err := h.Fuse(got); err != nil {
+			if err := h.Run(got); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(want.Valid.Data, got.Valid.Data) {

@@ -53,7 +53,7 @@ func TestFuseManyElements(t *testing.T) {
 		one.Targets.Data = targets
 		one.Out = kernel.Tensor{DType: robocache.BFloat16, Shape: []int{1, s, cols}, Data: make([]byte, entry)}
 		got := make([]byte, entry)
-		err := errors.Join(d.CopyOut(one.Series[0].Values.Data, values+uintptr(i*entry)), d.CopyOut(got, out+uintptr(i*entry)), (kernel.Reference{}).Fuse(&one))
+		err := errors.Join(d.CopyOut(one.Series[0].Values.Data, values+uintptr(i*entry)), d.CopyOut(got, out+uintptr(i*entry)), (kernel.Reference{}).Run(&one))
 		if err != nil || !bytes.Equal(got, one.Out.Data) {
 			t.Errorf("entry %d of %d differs: %v", i, b, err)
 		}
@@ -87,7 +87,7 @@ func TestFuseExtents(t *testing.T) {
 			return op
 		}
 		got, want := make(), make()
-		if err := errors.Join(h.Fuse(got), (kernel.Reference{}).Fuse(want)); err != nil {
+		if err := errors.Join(h.Run(got), (kernel.Reference{}).Run(want)); err != nil {
 			t.Errorf("%v: %v", c, err)
 			continue
 		}

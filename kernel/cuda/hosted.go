@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"slices"
 	"sort"
 	"unsafe"
 
@@ -11,11 +12,10 @@ import (
 
 // Hosted runs operations on tensors in host memory: what they lie in is copied to the device with its strides and bases, and what the device
 // made of it back, also the memory around a tensor. It serves tests and self-tests, which compare a device with other back ends; who wants
-// speed moves memory by a Flow.
+// speed keeps its tensors on the device.
 type Hosted struct {
 	d      *Device
 	stream uintptr
-	graph  bool // each op goes as a graph that was captured
 }
 
 // Hosted gives the operations on host memory, which wait for their end. One at a time may run.
@@ -77,7 +77,7 @@ func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
 		}
 		t.Data, t.Base = nil, 0
 	}
-	err = h.launch(f)
+	err = f()
 	if waited := h.d.Wait(h.stream); err == nil {
 		err = waited
 	}
@@ -92,79 +92,31 @@ func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
 	return err
 }
 
-func (h *Hosted) launch(f func() error) (err error) {
-	defer guard.Into(&err)
-	if !h.graph || h.d.gpu == nil {
-		return f()
-	}
-	g := guard.Must(h.d.Capture(h.stream, f))
-	defer g.Free()
-	guard.Check(g.Launch(h.stream))
-	return h.d.Wait(h.stream)
+// Run runs an op on the device. Of a backward the times are proved first, as the host does: a device trusts that the forward did. Voxels get the scratch
+// memory that they want.
+func (h *Hosted) Run(op kernel.Op) error {
+	return h.with(op, func() error { return h.d.Run(op, h.stream) })
 }
 
-// do runs an op of host memory on the device. What waits for a check is not captured.
-func (h *Hosted) do(op kernel.Op, waits bool) error {
-	if err := kernel.CheckHost(op); err != nil {
-		return err
-	}
-	return h.checked(op, waits)
-}
-
-func (h *Hosted) checked(op kernel.Op, waits bool) error {
-	graph := h.graph
-	h.graph = graph && !waits
-	err := h.run(op.Tensors(), func() error { return h.d.Run(op, h.stream) })
-	h.graph = graph
-	return err
-}
-
-// Fuse resamples. A check of the order of times is left out where a graph is captured.
-func (h *Hosted) Fuse(op *kernel.FuseOp) error {
-	validate, waits := op.Validate, false
-	for i := range op.Series {
-		waits = waits || op.Series[i].Rule.Edge == kernel.ErrorEdge
-	}
-	op.Validate = validate && (waits || !h.graph)
-	err := h.do(op, waits)
-	op.Validate = validate
-	return err
-}
-
-// FuseGrad is the backward, after times were proved, as the host does: a device trusts that the forward did.
-func (h *Hosted) FuseGrad(op *kernel.FuseGradOp) (err error) {
+// with lets f run the op.
+func (h *Hosted) with(op kernel.Op, f func() error) (err error) {
 	defer guard.Into(&err)
 	guard.Check(kernel.CheckHost(op))
-	s, out := op.Series, op.Out
-	s.Epilogue, s.Rule.Quats = kernel.Epilogue{}, nil
-	s.Values = kernel.Tensor{DType: s.Values.DType, Shape: append(append([]int{}, s.Values.Shape[:len(s.Values.Shape)-1]...), 0)}
-	out = kernel.Tensor{DType: out.DType, Shape: []int{out.Shape[0], out.Shape[1], 0}}
-	guard.Check((kernel.Reference{}).Fuse(&kernel.FuseOp{Series: []kernel.Series{s}, Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}))
-	return h.do(op, false)
-}
-
-// Voxelize brings the scratch memory that the op wants.
-func (h *Hosted) Voxelize(op *kernel.VoxelOp) (err error) {
-	defer guard.Into(&err)
-	guard.Check(kernel.CheckHost(op))
-	if op.Scratch == nil {
-		n := guard.Must(h.d.VoxelScratch(op))
-		addr := guard.Must(h.d.Alloc(n))
-		defer h.d.Free(addr)
-		op.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{n}, Addr: addr}
-		defer func() { op.Scratch = nil }()
+	switch op := op.(type) {
+	case *kernel.FuseGradOp:
+		s, out := op.Series, op.Out
+		s.Epilogue, s.Rule.Quats = kernel.Epilogue{}, nil
+		s.Values = kernel.Tensor{DType: s.Values.DType, Shape: append(slices.Clone(s.Values.Shape[:len(s.Values.Shape)-1]), 0)}
+		out = kernel.Tensor{DType: out.DType, Shape: []int{out.Shape[0], out.Shape[1], 0}}
+		guard.Check((kernel.Reference{}).Run(&kernel.FuseOp{Series: []kernel.Series{s}, Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}))
+	case *kernel.VoxelOp:
+		if op.Scratch == nil {
+			n := guard.Must(h.d.VoxelScratch(op))
+			addr := guard.Must(h.d.Alloc(n))
+			defer h.d.Free(addr)
+			op.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{n}, Addr: addr}
+			defer func() { op.Scratch = nil }()
+		}
 	}
-	return h.checked(op, op.Outside == kernel.FailOutside)
+	return h.run(op.Tensors(), f)
 }
-
-// Apply makes rows by plans.
-func (h *Hosted) Apply(op *kernel.ApplyOp) error { return h.do(op, false) }
-
-// Images augments images.
-func (h *Hosted) Images(op *kernel.ImageOp) error { return h.do(op, false) }
-
-// Unproject makes points of a depth image.
-func (h *Hosted) Unproject(op *kernel.DepthOp) error { return h.do(op, false) }
-
-// Integrate updates a TSDF.
-func (h *Hosted) Integrate(op *kernel.TSDFOp) error { return h.do(op, false) }

@@ -13,8 +13,8 @@ import (
 
 func TestImagesOnGPU(t *testing.T) {
 	d := device(t)
-	for _, graph := range []bool{false, true} {
-		h := &Hosted{d: d, stream: stream(t, d), graph: graph}
+	hosted := &Hosted{d: d, stream: stream(t, d)}
+	for _, h := range []kernel.Backend{hosted, graphed{hosted}} {
 		ran, failures := conform.RunImages(h)
 		report(t, "vectors of images", ran, failures)
 		if err := sweep.Images(kernel.Reference{}, h, 9, 500); err != nil {

@@ -158,5 +158,3 @@ func TestRunDoesNotAllocate(t *testing.T) {
 type nowhere struct{ launcher }
 
 func (nowhere) launch(*call, uintptr) error { return nil }
-
-func TestFlow(t *testing.T) { flow(t, simulator(t, sim.Options{Seed: 4, Checked: true}, "probe")) }

@@ -36,41 +36,21 @@ func (d *Device) real() *gpu {
 	return d.gpu
 }
 
-// Event is a point of a stream.
-type Event struct {
-	g      *gpu
-	handle uintptr
-}
-
-// NewEvent makes an event that measures time.
-func (d *Device) NewEvent() (_ *Event, err error) {
+// Elapsed is how long what f puts on a stream takes there, by the device's clock, in microseconds. It waits for its end.
+func (d *Device) Elapsed(stream uintptr, f func() error) (us float64, err error) {
 	defer guard.Into(&err)
 	g := d.real()
-	h := new(uintptr)
-	guard.Check(g.do("make an event", g.f.EventCreate, ptr(h), 0))
-	return &Event{g: g, handle: *h}, nil
-}
-
-// Record puts the event at the end of the stream as it is.
-func (e *Event) Record(stream uintptr) error {
-	return e.g.do("record an event", e.g.f.EventRecord, e.handle, stream)
-}
-
-// Wait returns when the stream has come past the event.
-func (e *Event) Wait() error {
-	return e.g.do("wait for an event", e.g.f.EventSynchronize, e.handle)
-}
-
-// Since is the time from another event to this one, in microseconds. Both have come.
-func (e *Event) Since(from *Event) (float64, error) {
-	ms := new(float32)
-	err := e.g.do("tell the time between events", e.g.f.EventElapsedTime, ptr(ms), from.handle, e.handle)
-	return float64(*ms) * 1000, err
-}
-
-// Free gives the event back.
-func (e *Event) Free() {
-	_ = e.g.do("give an event back", e.g.f.EventDestroy_v2, e.handle)
+	events, ms := new([2]uintptr), new(float32) // from, to
+	for i := range events {
+		guard.Check(g.do("make an event", g.f.EventCreate, ptr(&events[i]), 0))
+		defer func() { _ = g.do("give an event back", g.f.EventDestroy_v2, events[i]) }()
+	}
+	guard.Check(g.do("record an event", g.f.EventRecord, events[0], stream))
+	guard.Check(f())
+	guard.Check(g.do("record an event", g.f.EventRecord, events[1], stream))
+	guard.Check(g.do("wait for an event", g.f.EventSynchronize, events[1]))
+	guard.Check(g.do("tell the time between events", g.f.EventElapsedTime, ptr(ms), events[0], events[1]))
+	return float64(*ms) * 1000, nil
 }
 
 // Graph is launches that were captured and are replayed as one.

@@ -33,31 +33,9 @@ func (d *Device) Time(calls, rounds int, f func(i int, stream uintptr) error) (T
 }
 
 func (gr *Graph) time(stream uintptr, calls, rounds int) (Timing, error) {
-	var events [2]*Event
-	for i := range events {
-		e, err := gr.d.NewEvent()
-		if err != nil {
-			return Timing{}, err
-		}
-		defer e.Free()
-		events[i] = e
-	}
 	var all []float64
 	for round := range rounds + 2 { // two to warm up
-		err := events[0].Record(stream)
-		if err == nil {
-			err = gr.Launch(stream)
-		}
-		if err == nil {
-			err = events[1].Record(stream)
-		}
-		if err == nil {
-			err = events[1].Wait()
-		}
-		if err != nil {
-			return Timing{}, err
-		}
-		us, err := events[1].Since(events[0])
+		us, err := gr.d.Elapsed(stream, func() error { return gr.Launch(stream) })
 		if err != nil {
 			return Timing{}, err
 		}

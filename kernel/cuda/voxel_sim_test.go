@@ -34,10 +34,10 @@ func TestCrowdedCells(t *testing.T) {
 		{kernel.Count, [3]int{300, 300, 300}, 0, 0, false, 300},
 	} {
 		x, y := crowded(uint64(i), c.mode, c.grid, c.columns, c.dtype, c.sparse, c.points), crowded(uint64(i), c.mode, c.grid, c.columns, c.dtype, c.sparse, c.points)
-		if err := (kernel.Reference{}).Voxelize(x); err != nil {
+		if err := (kernel.Reference{}).Run(x); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Voxelize(y); err != nil {
+		if err := h.Run(y); err != nil {
 			t.Error(i, c, err)
 			continue
 		}

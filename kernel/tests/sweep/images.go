@@ -11,7 +11,7 @@ import (
 )
 
 // Images gives n random ops to two back ends.
-func Images(a, b conform.Backend, seed uint64, n int) error {
+func Images(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		var ops [2]kernel.ImageOp
@@ -23,10 +23,10 @@ func Images(a, b conform.Backend, seed uint64, n int) error {
 				ops[k].Parts = append(ops[k].Parts, q)
 			}
 		}
-		if err := a.Images(&ops[0]); err != nil {
+		if err := a.Run(&ops[0]); err != nil {
 			return fmt.Errorf("images %d: %w", i, err)
 		}
-		if err := b.Images(&ops[1]); err != nil {
+		if err := b.Run(&ops[1]); err != nil {
 			return fmt.Errorf("images %d: %w", i, err)
 		}
 		for k := range ops[0].Parts {

@@ -16,16 +16,16 @@ import (
 // Ops gives n random operations to both back ends and compares their results bit by bit; slerp and noise may differ by what the contract
 // says. Operation i is that of seed+i alone: a failure names the seed that makes it again, with n = 1. One that a back end says it does not
 // support is left out; ran counts the others.
-func Ops(a, b conform.Backend, seed uint64, n int) (ran int, failures []error) {
+func Ops(a, b kernel.Backend, seed uint64, n int) (ran int, failures []error) {
 	return sweep(a, b, seed, n, false)
 }
 
 // Bits is Ops for back ends that agree to the bit in slerp and noise too: those of one processor.
-func Bits(a, b conform.Backend, seed uint64, n int) (ran int, failures []error) {
+func Bits(a, b kernel.Backend, seed uint64, n int) (ran int, failures []error) {
 	return sweep(a, b, seed, n, true)
 }
 
-func sweep(a, b conform.Backend, seed uint64, n int, bits bool) (ran int, failures []error) {
+func sweep(a, b kernel.Backend, seed uint64, n int, bits bool) (ran int, failures []error) {
 	for i := range uint64(n) {
 		done, err := sweepOne(a, b, seed+i, bits)
 		if done {
@@ -38,7 +38,7 @@ func sweep(a, b conform.Backend, seed uint64, n int, bits bool) (ran int, failur
 	return ran, failures
 }
 
-func sweepOne(a, b conform.Backend, seed uint64, bits bool) (done bool, err error) {
+func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error) {
 	// The same seed makes the same op again: each back end has memory of its own.
 	kind := seed % 10
 	make := func() sweeper { return sweeper{rand.New(rand.NewPCG(seed, 0x5eed))} }
@@ -52,7 +52,7 @@ func sweepOne(a, b conform.Backend, seed uint64, bits bool) (done bool, err erro
 			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
 		}
 		text, x, y = describeFuse(p), fuseResults(p), fuseResults(q)
-		errA, errB = a.Fuse(p), b.Fuse(q)
+		errA, errB = a.Run(p), b.Run(q)
 	case kind < 8:
 		p, q := make().grad(), make().grad()
 		if err := p.Check(); err != nil {
@@ -60,14 +60,14 @@ func sweepOne(a, b conform.Backend, seed uint64, bits bool) (done bool, err erro
 		}
 		text = fmt.Sprintf("gradient of %s from %v, targets %v", describeSeries(&p.Series), form(&p.Out), p.Targets.Shape)
 		x, y = []result{{t: &p.Grad}}, []result{{t: &q.Grad}}
-		errA, errB = a.FuseGrad(p), b.FuseGrad(q)
+		errA, errB = a.Run(p), b.Run(q)
 	default:
 		p, q := make().apply(), make().apply()
 		if err := p.Check(); err != nil {
 			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
 		}
 		text, x, y = describeApply(p), applyResults(p), applyResults(q)
-		errA, errB = a.Apply(p), b.Apply(q)
+		errA, errB = a.Run(p), b.Run(q)
 	}
 	if errors.Is(errA, robocache.ErrUnsupported) || errors.Is(errB, robocache.ErrUnsupported) {
 		return false, nil

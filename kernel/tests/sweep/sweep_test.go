@@ -27,10 +27,10 @@ func TestSweep(t *testing.T) {
 // wrong is one step off in the first element of each float32 result.
 type wrong struct{ kernel.Reference }
 
-func (w wrong) Fuse(op *kernel.FuseOp) error {
-	err := w.Reference.Fuse(op)
-	if op.Out.DType == robocache.Float32 && len(op.Out.Data) > 0 {
-		op.Out.Data[0] ^= 1
+func (w wrong) Run(op kernel.Op) error {
+	err := w.Reference.Run(op)
+	if f, ok := op.(*kernel.FuseOp); ok && f.Out.DType == robocache.Float32 && len(f.Out.Data) > 0 {
+		f.Out.Data[0] ^= 1
 	}
 	return err
 }
@@ -38,28 +38,23 @@ func (w wrong) Fuse(op *kernel.FuseOp) error {
 // wrongSpace changes one bit of each result.
 type wrongSpace struct{ kernel.Reference }
 
-func (w wrongSpace) Voxelize(op *kernel.VoxelOp) error {
-	err := w.Reference.Voxelize(op)
-	if t := op.Out; t != nil && t.Len() > 0 {
-		t.Data[t.Base*t.DType.Size()] ^= 1
+func (w wrongSpace) Run(op kernel.Op) error {
+	err := w.Reference.Run(op)
+	switch op := op.(type) {
+	case *kernel.VoxelOp:
+		if t := op.Out; t != nil && t.Len() > 0 {
+			t.Data[t.Base*t.DType.Size()] ^= 1
+		}
+		if op.Coords != nil && op.Coords.Len() > 0 {
+			op.Coords.Data[0] ^= 1
+		}
+	case *kernel.DepthOp:
+		if op.Valid != nil && op.Valid.Len() > 0 {
+			op.Valid.Data[0] ^= 1
+		}
+	case *kernel.TSDFOp:
+		op.Weight.Data[op.Weight.Base*4] ^= 1
 	}
-	if op.Coords != nil && op.Coords.Len() > 0 {
-		op.Coords.Data[0] ^= 1
-	}
-	return err
-}
-
-func (w wrongSpace) Unproject(op *kernel.DepthOp) error {
-	err := w.Reference.Unproject(op)
-	if op.Valid != nil && op.Valid.Len() > 0 {
-		op.Valid.Data[0] ^= 1
-	}
-	return err
-}
-
-func (w wrongSpace) Integrate(op *kernel.TSDFOp) error {
-	err := w.Reference.Integrate(op)
-	op.Weight.Data[op.Weight.Base*4] ^= 1
 	return err
 }
 

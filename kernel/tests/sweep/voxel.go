@@ -192,10 +192,10 @@ func (r sweeper) offsets(n, batch int) *kernel.Tensor {
 
 // Voxels gives n random VoxelOps to two back ends and compares all memory of the results, what lies beside them included. The error names
 // the op that differs.
-func Voxels(a, b conform.Space, seed uint64, n int) error {
+func Voxels(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).voxels(), newSweeper(seed, i).voxels()
-		same, err := sameErrors(a.Voxelize(x), b.Voxelize(y))
+		same, err := sameErrors(a.Run(x), b.Run(y))
 		if err == nil && same {
 			err = sameTensors(x.Tensors(), y.Tensors())
 		}
@@ -275,10 +275,10 @@ func (r sweeper) depth() *kernel.DepthOp {
 }
 
 // Depth does for DepthOps what Voxels does.
-func Depth(a, b conform.Space, seed uint64, n int) error {
+func Depth(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).depth(), newSweeper(seed, i).depth()
-		same, err := sameErrors(a.Unproject(x), b.Unproject(y))
+		same, err := sameErrors(a.Run(x), b.Run(y))
 		if err == nil && same {
 			err = sameTensors(x.Tensors(), y.Tensors())
 		}
@@ -311,10 +311,10 @@ func (r sweeper) tsdf() *kernel.TSDFOp {
 }
 
 // TSDF does for TSDFOps what Voxels does.
-func TSDF(a, b conform.Space, seed uint64, n int) error {
+func TSDF(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).tsdf(), newSweeper(seed, i).tsdf()
-		same, err := sameErrors(a.Integrate(x), b.Integrate(y))
+		same, err := sameErrors(a.Run(x), b.Run(y))
 		if err == nil && same {
 			err = sameTensors(x.Tensors(), y.Tensors())
 		}
