@@ -56,7 +56,7 @@ func compareTrajectories(values, times, out []byte, n int) error {
 		op := trajectories(1)
 		op.Series[0].Values.Data, op.Series[0].Times.Data = values[i*6400:(i+1)*6400], times[i*800:(i+1)*800]
 		op.Targets.Data, op.Out.Data = targets50(), make([]byte, 3200)
-		if err := (kernel.Reference{}).Fuse(op); err != nil {
+		if err := (kernel.Reference{}).Run(op); err != nil {
 			return err
 		}
 		if string(op.Out.Data) != string(out[i*3200:(i+1)*3200]) {
