@@ -25,6 +25,7 @@ type family struct {
 	video     bool // false: state and action only
 	count     int  // frames of the random decode floor: about three seconds of it
 	slow      bool // the peers need minutes for an epoch: half the repeats
+	format    bool // of `bench formats`
 }
 
 var peerFamilies = []family{
@@ -36,26 +37,22 @@ var peerFamilies = []family{
 	{name: "novideo-w16", set: "table", window: 16},
 }
 
-// familiesOf are the families of cases, each once: those of `bench peers` in their order, and a family a case of `bench formats`.
+// familyOf finds a family; a case of `bench formats` is one of its own.
+func familyOf(name string) family {
+	if i := slices.IndexFunc(peerFamilies, func(f family) bool { return f.name == name }); i >= 0 {
+		return peerFamilies[i]
+	}
+	return family{name: name, set: name, format: true}
+}
+
+// familiesOf are the families of cases, each once.
 func familiesOf(cases []Case) (out []family) {
-	for _, f := range peerFamilies {
-		if slices.ContainsFunc(cases, func(c Case) bool { return c.Family == f.name }) {
+	for _, c := range cases {
+		if f := familyOf(c.Family); !slices.Contains(out, f) {
 			out = append(out, f)
 		}
 	}
-	for _, c := range cases {
-		if familyOf(c.Family) == nil {
-			out = append(out, family{name: c.Family, set: c.Family})
-		}
-	}
 	return out
-}
-
-func familyOf(name string) *family {
-	if i := slices.IndexFunc(peerFamilies, func(f family) bool { return f.name == name }); i >= 0 {
-		return &peerFamilies[i]
-	}
-	return nil
 }
 
 // sound are the bars on every loader of ours: its memory, which is its budget and 300 MB, and that what it delivers is right.

@@ -33,7 +33,7 @@ func TestPeerCasesAreWhole(t *testing.T) {
 		}
 		names[r.Name] = true
 		f := familyOf(r.Family)
-		if f == nil {
+		if f.format {
 			t.Fatalf("%s: no family %s", r.Name, r.Family)
 		}
 		if _, ok := setRecipes[f.set]; !ok {

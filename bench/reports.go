@@ -56,7 +56,7 @@ func (r *Report) Wrong() string {
 	for i := range r.Results {
 		x := &r.Results[i]
 		failed := x.fault()
-		if x.Runner.Name == "engine" || strings.HasPrefix(x.Runner.Name, "robocache") {
+		if strings.HasPrefix(x.Runner.Name, "engine") || strings.HasPrefix(x.Runner.Name, "robocache") {
 			failed = cmp.Or(x.Failed, failed)
 		}
 		if failed != "" {
@@ -66,15 +66,29 @@ func (r *Report) Wrong() string {
 	return strings.Join(why, "; ")
 }
 
+// Slower says which runners are slower with more threads than with fewer, beyond the spread of both.
+func (r *Report) Slower() (out []string) {
+	name := func(x *Result) string { n, _, _ := strings.Cut(x.Runner.Name, ", "); return n }
+	for i := range r.Results {
+		for k := range r.Results[:i] {
+			more, fewer := &r.Results[i], &r.Results[k]
+			if name(more) == name(fewer) && len(more.Runs) > 0 && more.Runner.Job.Workers > fewer.Runner.Job.Workers && more.SamplesPerS.Max < (1-smallest)*fewer.SamplesPerS.Min {
+				out = append(out, fmt.Sprintf("%s: %s /s, fewer than with %d: %s", more.Runner.Name, report.Short(more.SamplesPerS), fewer.Runner.Job.Workers, report.Short(fewer.SamplesPerS)))
+			}
+		}
+	}
+	return out
+}
+
 // Table lists the runners of the report for a terminal.
 func (r *Report) Table() [][]string { return r.table().All() }
 
 func (r *Report) table() *report.Table {
-	t := &report.Table{Head: []string{"runner", "setting", r.Unit + "/s", "CPU s", "first batch s", "peak PSS MB", "of ideal shuffle", "wrong of checked", "times an epoch", "order"}}
+	t := &report.Table{Head: []string{"runner", "setting", r.Unit + "/s", "CPU s", "cores busy", "first batch s", "peak PSS MB", "of ideal shuffle", "wrong of checked", "times an epoch", "order"}}
 	for i := range r.Results {
 		x := &r.Results[i]
 		if x.Failed != "" {
-			t.Add(x.Runner.Name, x.Runner.Setting, "failed: "+x.Failed, "", "", "", "", "", "", "")
+			t.Add(x.Runner.Name, x.Runner.Setting, "failed: "+x.Failed, "", "", "", "", "", "", "", "")
 			continue
 		}
 		checked, wrong := int64(0), int64(0)
@@ -101,7 +115,7 @@ func (r *Report) table() *report.Table {
 		if x.FirstBatchS.Max > 0 {
 			first = report.Short(x.FirstBatchS)
 		}
-		t.Add(x.Runner.Name, x.Runner.Setting, report.Short(x.SamplesPerS), report.Short(x.CPUPer1000), first, report.Short(x.PSSPeakMB), shuffle, right, times, order)
+		t.Add(x.Runner.Name, x.Runner.Setting, report.Short(x.SamplesPerS), report.Short(x.CPUPer1000), report.Digits(x.SamplesPerS.Median*x.CPUPer1000.Median/1000), first, report.Short(x.PSSPeakMB), shuffle, right, times, order)
 	}
 	return t
 }

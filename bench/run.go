@@ -258,47 +258,20 @@ type reference struct {
 
 func newReference(ds robocache.Dataset, root string, w *Workload) (*reference, error) {
 	r := &reference{ds: ds, root: root}
+	size := func(e int) int {
+		if w.Rows > 0 { // whole trajectories
+			return 1
+		}
+		return ds.Len(e)
+	}
 	for e := range ds.Info().Episodes {
-		r.all = append(r.all, ds.Len(e))
-		r.total += int64(ds.Len(e))
+		r.all = append(r.all, size(e))
+		r.total += int64(size(e))
 	}
 	list, err := w.episodes(ds.Info())
 	for _, e := range list {
-		r.lengths = append(r.lengths, ds.Len(e))
-		r.samples += int64(ds.Len(e))
+		r.lengths = append(r.lengths, size(e))
+		r.samples += int64(size(e))
 	}
 	return r, err
-}
-
-// LoadRunners gives runners by name: "engine" (the Go loader, no Python), "robocache" (into torch tensors), "lerobot".
-func LoadRunners(names []string, w Workload, t runners.Tools) ([]Runner, error) {
-	return report.Pick("runner", []Runner{
-		{Name: "engine", Env: t.Env(), Job: &w, Setting: fmt.Sprintf("%d threads, no Python", w.Workers), Argv: t.Own("load")},
-		{Name: "robocache", Env: t.Env(), Job: &w, Setting: fmt.Sprintf("%d threads, into torch tensors", w.Workers), Argv: t.Script("load_robocache.py")},
-		{Name: "lerobot", Env: t.Env(), Job: &w, Setting: fmt.Sprintf("%d workers, persistent, torchcodec, return_uint8=%v, one torch thread", w.Workers, !w.Float32), Argv: t.Script("load_lerobot.py")},
-	}, func(r Runner) string { return r.Name }, names)
-}
-
-// RunLoad measures whole epochs of the workload through runners, interleaved.
-func RunLoad(ctx context.Context, names []string, w Workload, t runners.Tools, repeats int, timeout time.Duration, log func(string, ...any)) (_ []Result, err error) {
-	defer guard.Into(&err)
-	field := guard.Must(LoadRunners(names, w, t))
-	ds := guard.Must(w.open(ctx))
-	defer ds.Close()
-	for i := range field {
-		field[i].ref = guard.Must(newReference(ds, "", &w))
-	}
-	return Run(ctx, field, repeats, timeout, log)
-}
-
-// DecodeRunners gives the runners of `bench decode`: "robocache", "ffmpeg", "torchcodec", "pyav".
-func DecodeRunners(names []string, pattern string, count int, files []string, t runners.Tools) ([]Runner, error) {
-	var all []Runner
-	for _, n := range []string{"robocache", "ffmpeg", "torchcodec", "pyav"} {
-		all = append(all, Runner{Name: n, Env: t.Env(), Setting: "one thread, " + pattern, Argv: t.Script("decode.py"), Job: &Workload{Files: files, Pattern: pattern, Count: count, More: map[string]any{"peer": n}}})
-	}
-	all[0].Argv = t.Own("decode")
-	out, err := report.Pick("runner", all, func(r Runner) string { return r.Name }, names)
-	// A process a frame would measure starting processes.
-	return slices.DeleteFunc(out, func(r Runner) bool { return r.Name == "ffmpeg" && pattern != "sequential" }), err
 }

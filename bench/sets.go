@@ -153,8 +153,8 @@ func (s *Sets) HDF5(ctx context.Context) string {
 func (s *Sets) formatData(ctx context.Context, kind string) string {
 	dir := filepath.Join(s.Work, "formats", kind)
 	switch kind {
-	case "multirate", "augment": // of the test data
-		return dir
+	case "multirate", "augment":
+		return filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), map[string]string{"multirate": "mcap_robot/recording_zstd.mcap", "augment": "g1_h264_v30"}[kind])
 	case "windows":
 		dir = filepath.Join(s.Work, "formats", "recordings")
 		kind = "recordings"

@@ -203,7 +203,7 @@ func (s *Suite) runRanks(ctx context.Context, p *point, check bool) (facts runFa
 			defer srv.Close()
 			w.URI = srv.URL
 		}
-		one := guard.Must(LoadRunners([]string{p.runner}, w, s.Tools))[0]
+		one := pick(loaders, []string{p.runner}, w, &s.Tools)[0]
 		one.ref, one.ranks, one.srv = s.ref, true, srv
 		field = append(field, one)
 	}

@@ -1,4 +1,4 @@
-"""Decoding peers (peer: ffmpeg, torchcodec, pyav), one thread, decoders kept open: every frame of every file to RGB24, or `count` single frames at random.
+"""Decoding peers (runner: ffmpeg, torchcodec, pyav), one thread, decoders kept open: every frame of every file to RGB24, or `count` single frames at random.
 
 A sample is a frame delivered."""
 import random, subprocess
@@ -70,7 +70,7 @@ def pyav(a):
 
 
 def main(a):
-    frames, lengths, one = {"ffmpeg": ffmpeg, "torchcodec": torchcodec, "pyav": pyav}[a.peer](a)
+    frames, lengths, one = {"ffmpeg": ffmpeg, "torchcodec": torchcodec, "pyav": pyav}[a.runner](a)
 
     def picked():
         rng = random.Random(0)

@@ -1,4 +1,4 @@
-"""Whole trajectories of a robomimic file with timestamps, each on a grid of `hz` as `rows` rows: ours, or (peer: torch) a plain Dataset in a DataLoader, in the same order: one h5py handle
+"""Whole trajectories of a robomimic file with timestamps, each on a grid of `hz` as `rows` rows: ours, or (runner: torch) a plain Dataset in a DataLoader, in the same order: one h5py handle
 a worker, a stream brought onto the grid by one searchsorted and one multiply-add over all its columns. The first two batches are compared with what the other makes of them."""
 import time
 from fractions import Fraction
@@ -63,7 +63,7 @@ def main(a):
     loader = robocache.Loader(a.uri, keys=[*keys, "index"], batch_size=a.batch_size, seed=a.seed, threads=a.workers, **how)
     if loader.num_samples != len(chosen):
         raise RuntimeError(f"{a.rows} rows at {a.hz} Hz are shorter than the longest trajectory")
-    peer = a.peer == "torch"
+    peer = a.runner == "torch"
     plain = Trajectories(a.uri, chosen, keys, float(hz), a.rows)
     batches = common.torch_loader(plain, a, sampler=Order(loader)) if peer else loader
     look, other = 2, None

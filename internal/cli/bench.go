@@ -144,10 +144,10 @@ func (f *benchFlags) tools() runners.Tools {
 
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
-// run measures whole passes of runners, and shows the report.
-func (f *benchFlags) run(cmd *cobra.Command, r *bench.Report, measure func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error)) {
+// passes measures whole passes of a workload through runners, and shows the report.
+func (f *benchFlags) passes(cmd *cobra.Command, r *bench.Report, w bench.Workload, threads []int) {
 	r.Command, r.Machine = command(), report.ThisMachine(version)
-	r.Results = guard.Must(measure(f.tools(), logTo(cmd)))
+	r.Results = guard.Must(bench.Passes(cmd.Context(), f.runners, w, threads, f.tools(), f.repeats, f.timeout, logTo(cmd)))
 	f.show(cmd, r, r.Name+".{json,csv,md,html}", func() {
 		table(cmd.OutOrStdout(), r.Table())
 		fmt.Fprintf(cmd.OutOrStdout(), "  median (min–max) of the repeats; CPU s a 1,000 %s; %s, %d cores\n", r.Unit, r.Machine.CPU, r.Machine.Cores)
@@ -155,12 +155,15 @@ func (f *benchFlags) run(cmd *cobra.Command, r *bench.Report, measure func(tools
 	if why := r.Wrong(); why != "" {
 		guard.Fail(errors.New(r.Title + ": " + why))
 	}
+	if slower := r.Slower(); slower != nil {
+		logTo(cmd)("slower with more threads: %s", strings.Join(slower, "; "))
+		guard.Fail(errFindings)
+	}
 }
 
 func newBenchDecode() *cobra.Command {
 	var f benchFlags
-	var pattern string
-	var count int
+	var w bench.Workload
 	c := &cobra.Command{
 		Use:   "decode URI|FILE.mp4...",
 		Short: "decoding to RGB on one thread, against the ffmpeg CLI, torchcodec and PyAV",
@@ -168,17 +171,14 @@ func newBenchDecode() *cobra.Command {
   robocache bench decode clip.mp4 --pattern random --count 500`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: f.verb(func(cmd *cobra.Command, args []string) {
-			files := guard.Must(bench.VideoFiles(args))
-			r := &bench.Report{Name: "decode-" + pattern, Title: "bench decode, " + pattern, Unit: "frames", Workload: map[string]any{"files": files, "pattern": pattern, "count": count}}
-			f.run(cmd, r, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
-				return bench.Run(cmd.Context(), guard.Must(bench.DecodeRunners(f.runners, pattern, count, files, tools)), f.repeats, f.timeout, log)
-			})
+			w.Files = guard.Must(bench.VideoFiles(args))
+			f.passes(cmd, &bench.Report{Name: "decode-" + w.Pattern, Title: "bench decode, " + w.Pattern, Unit: "frames", Workload: map[string]any{"files": w.Files, "pattern": w.Pattern, "count": w.Count}}, w, nil)
 		}),
 	}
 	f.add(c, 10*time.Minute, "run")
 	f.addRepeats(c)
 	f.addRunners(c, "robocache", "robocache, ffmpeg, torchcodec, pyav")
-	c.Flags().StringVar(&pattern, "pattern", "sequential", "sequential or random")
-	c.Flags().IntVar(&count, "count", 500, "frames wanted, with --pattern random")
+	c.Flags().StringVar(&w.Pattern, "pattern", "sequential", "sequential or random")
+	c.Flags().IntVar(&w.Count, "count", 500, "frames wanted, with --pattern random")
 	return c
 }

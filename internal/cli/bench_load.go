@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache/bench"
-	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -50,7 +50,7 @@ func newBenchLoad() *cobra.Command {
 	var f benchFlags
 	var w bench.Workload
 	var names, more []string
-	var batches []int
+	var batches, threads []int
 	var duration time.Duration
 	var explain, submit, dry bool
 	s := &bench.Suite{Links: bench.DefaultLinks()}
@@ -69,6 +69,7 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
   robocache bench load ./my_dataset --scenarios all --duration 60s --repeats 5 --out report --explain
   robocache bench load ./my_dataset --scenario mmap_local --runners engine,robocache --batch-sizes 16,32,64,128,256 --out report
   robocache bench load ./my_dataset --runners engine,robocache,lerobot --epochs 1 --repeats 5
+  robocache bench load ./my_dataset --threads 1,2,4,8,16 --shuffle pool --pool-size 1GiB --batch-size 64
   robocache bench load ./robots.hdf5 --rows 200 --hz 50 --batch-size 64 --runners robocache,torch`,
 		Args: cobra.ExactArgs(1),
 		RunE: f.verb(func(cmd *cobra.Command, args []string) {
@@ -78,9 +79,15 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			if w.Rows == 0 {
 				w.HZ = 0
 			}
-			if given("epochs") || w.Rows > 0 {
+			require(threads == nil || slices.Min(threads) > 0 && !given("workers"), "--threads: at least 1, and in place of --workers")
+			if given("epochs") || w.Rows > 0 || threads != nil {
 				require(len(names) == 0 && !explain, "--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)")
-				loadEpochs(cmd, &f, w)
+				w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
+				r := &bench.Report{Name: "load", Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}
+				if w.Rows > 0 {
+					r.Title, r.Unit = "bench load, whole trajectories", "trajectories"
+				}
+				f.passes(cmd, r, w, threads)
 				return
 			}
 			if len(names) == 0 {
@@ -114,6 +121,7 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 	f.addRunners(c, "engine", "engine (no Python), robocache (into torch), lerobot")
 	workloadFlags(c, &w)
 	fl := c.Flags()
+	fl.IntSliceVar(&threads, "threads", nil, "whole epochs (--epochs) with each number of threads, in turn: slower with more, beyond the spread, is exit code 3")
 	fl.StringSliceVar(&names, "scenario", nil, "what to measure; default mmap_local")
 	fl.StringSliceVar(&more, "scenarios", nil, "several, or all")
 	fl.IntSliceVar(&batches, "batch-sizes", []int{64}, "batch sizes, one after the other")
@@ -173,18 +181,6 @@ func thisNode(out string) *bench.Node {
 	require(err1 == nil && err2 == nil && rank >= 0 && rank < world, "RANK="+r+" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE")
 	require(out != "", "with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see")
 	return &bench.Node{Rank: rank, World: world, Dir: filepath.Join(out, "ranks-"+cmp.Or(os.Getenv("SLURM_JOB_ID"), os.Getenv("MASTER_PORT")))}
-}
-
-// loadEpochs compares runners over whole epochs.
-func loadEpochs(cmd *cobra.Command, f *benchFlags, w bench.Workload) {
-	w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
-	r, load := &bench.Report{Name: "load", Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}, bench.RunLoad
-	if w.Rows > 0 {
-		r.Title, r.Unit, load = "bench load, whole trajectories", "trajectories", bench.RunSequences
-	}
-	f.run(cmd, r, func(tools runners.Tools, log func(string, ...any)) ([]bench.Result, error) {
-		return load(cmd.Context(), f.runners, w, tools, f.repeats, f.timeout, log)
-	})
 }
 
 // scenarios runs a suite and shows its report. A failed point is exit code 1, after all is written.
