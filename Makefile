@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib core peers prepare demo test test-all test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz soak bench clean
+.PHONY: help deps native build lib core peers prepare demo test test-all test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -83,6 +83,9 @@ lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import 
 FUZZTIME ?= 60s
 fuzz: ## each parser for a minute (FUZZTIME=10m: longer; ONLY='h5|rlds': some; JOBS=2 at a time)
 	@GO="$(GO)" FUZZTIME="$(FUZZTIME)" scripts/fuzz.sh
+
+engines: ## Slurm, Prometheus and Ray, for the tests that run shards on them
+	@scripts/engines.sh
 
 soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every image checked, memory flat
 	@scripts/soak.sh

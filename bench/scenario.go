@@ -16,6 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/store/loopback"
+	"github.com/goatnote-inc/robocache/submit"
 )
 
 // Scenario is one row of the benchmark that LeRobot's users know (examples/scaling/benchmark_dataloading.py). Ours run on one set, all five.
@@ -129,16 +130,15 @@ func (s *Slurm) wrap(sc Scenario) string {
 	words := append([]string{s.Program, "bench", "load", s.URI, "--scenario", sc.Name}, s.Options...)
 	for i, w := range words {
 		if strings.HasPrefix(w, "--out=") {
-			w += "/" + sc.Name // each job writes a report of its own
+			words[i] += "/" + sc.Name // each job writes a report of its own
 		}
-		words[i] = quote(w)
 	}
-	line := strings.Join(words, " ")
+	line := submit.Words(words)
 	if sc.Nodes < 2 {
 		return line
 	}
 	// One task a node; each is a rank. Quoted once more: srun starts a shell on each node.
-	return "srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c " + quote("RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec "+line)
+	return "srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c " + submit.Word("RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec "+line)
 }
 
 // Script is the chain as a shell script, for people to read and to run.
@@ -154,7 +154,7 @@ func (s *Slurm) Script() string {
 				fmt.Fprintf(&b, " \\\n  --dependency=afterany:\"%s\"", dep) // a variable: not quoted away
 				continue
 			}
-			b.WriteString(" \\\n  " + quote(a))
+			b.WriteString(" \\\n  " + submit.Word(a))
 		}
 		b.WriteString(")\n")
 		after = "$" + name
@@ -182,15 +182,4 @@ func (s *Slurm) Submit(ctx context.Context) ([]string, error) {
 		jobs, after = append(jobs, id), id
 	}
 	return jobs, nil
-}
-
-// quote makes one word of sh of any text.
-func quote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%_+=:,./-", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

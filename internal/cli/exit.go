@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/submit"
 )
 
 // Exit codes beside those of the error classes (robocache.ClassOf), the same in every verb.
@@ -39,6 +40,7 @@ func misuse(msg string) error { return &robocache.Error{Class: robocache.ErrMisu
 
 // exitCode maps an error class to the process's exit code: the only place that does.
 func exitCode(ctx context.Context, err error) int {
+	var child *submit.Failed
 	switch {
 	case err == nil:
 		return exitDone
@@ -46,6 +48,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitFindings
 	case ctx.Err() != nil || errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.As(err, &child):
+		return child.ExitCode()
 	case errors.Is(err, robocache.ErrMisuse), strings.HasPrefix(err.Error(), "unknown command"), strings.Contains(err.Error(), "arg(s)"), strings.HasPrefix(err.Error(), "required flag"), strings.HasPrefix(err.Error(), "if any flags in the group"):
 		return exitMisuse // of cobra's own words: it has no error type for these
 	}

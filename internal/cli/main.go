@@ -81,7 +81,7 @@ A URI is a path, file://, http:// or https://. The same in Python: import roboca
 		}
 		return misuse(err.Error())
 	})
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), bench(), newCache(), newSelfTest(), newVersion())
+	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newSubmit(), bench(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {
 		withExitCodes(c)
 	}

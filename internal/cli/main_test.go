@@ -37,7 +37,7 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit %d", code)
 	}
-	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "bench", "cache", "self-test", "version", "completion"} {
+	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "submit", "bench", "cache", "self-test", "version", "completion"} {
 		if !strings.Contains(out, "\n  "+verb) {
 			t.Errorf("--help does not list %s", verb)
 		}
@@ -48,7 +48,7 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 		if code != exitDone {
 			t.Errorf("%s --help: exit %d", verb, code)
 		}
-		if verb != "bench" && (!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") || !strings.Contains(help, "--json")) {
+		if verb != "bench" && verb != "submit" && (!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") || !strings.Contains(help, "--json")) {
 			t.Errorf("%s --help lacks an example, the exit codes or --json:\n%s", verb, help)
 		}
 	}

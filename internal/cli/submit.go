@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/submit"
+)
+
+// submitFlags are of every engine.
+type submitFlags struct {
+	manifest, program string
+	retries           int
+	partial           bool
+}
+
+func newSubmit() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "submit",
+		Short: "run the shards of a manifest: local processes, Slurm, Kubernetes",
+		Long: `submit gives the shards of a manifest, which 'robocache plan' made, to an engine: each is one 'robocache run', and behind them stands one
+'robocache commit'. Receipts say what is done: after an interruption or a failure the same command goes on with what is missing, also on
+another engine. In Python robocache.ray.run(manifest) does the same on a Ray cluster.`,
+		Example: `  robocache submit local --manifest ./plan.json -j 8
+  robocache submit slurm --manifest s3://bucket/plan.json --out ./jobs --sbatch=--partition=cpu --now
+  robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1 | kubectl apply -f -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			return misuse("submit: expected local, slurm or kubernetes")
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return misuse("submit: expected local, slurm or kubernetes")
+		},
+	}
+	c.AddCommand(newSubmitLocal(), newSubmitSlurm())
+	return c
+}
+
+func (f *submitFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.manifest, "manifest", "", "path or URI of the manifest, as the workers see it")
+	fl.StringVar(&f.program, "program", "", "robocache as the workers call it (default: this program)")
+	fl.IntVar(&f.retries, "retries", 5, "further tries of a shard that ends with a temporary failure (75) or a crash")
+	guard.Check(c.MarkFlagRequired("manifest"))
+}
+
+func (f *submitFlags) addPartial(c *cobra.Command) {
+	c.Flags().BoolVar(&f.partial, "partial", false, "commit the shards that are done, where others have failed for good")
+}
+
+// plan asks for the shards that are missing. The workers' program answers.
+func (f *submitFlags) plan(ctx context.Context) submit.Plan {
+	program := strings.Fields(f.program)
+	if len(program) == 0 {
+		program = guard.Must(submit.Itself())
+	}
+	if f.retries < 0 {
+		guard.Fail(misuse("--retries: expected 0 or more"))
+	}
+	if !strings.Contains(f.manifest, "://") {
+		f.manifest = guard.Must(filepath.Abs(f.manifest))
+	}
+	return *guard.Must(submit.Look(ctx, program, f.manifest))
+}
+
+func newSubmitLocal() *cobra.Command {
+	var f submitFlags
+	l := &submit.Local{Pause: time.Second}
+	c := &cobra.Command{
+		Use:   "local --manifest M",
+		Short: "run the shards as processes of this machine, then commit",
+		Long: `local runs the missing shards as processes, --jobs at a time, and commits. A shard that ends with 75, a crash or a signal is tried again after a
+pause; one that can never succeed (42, 2, 10, 11, 12) stops the others, which leave what can be resumed, and its code is the exit code.
+Ctrl-C and SIGTERM are passed on.`,
+		Example: `  robocache submit local --manifest ./plan.json -j 8
+  robocache submit local --manifest ./plan.json -j 2 --partial --json`,
+		Args: cobra.NoArgs,
+	}
+	f.add(c)
+	f.addPartial(c)
+	c.Flags().IntVarP(&l.Jobs, "jobs", "j", 1, "processes at once")
+	return answers(c, func(cmd *cobra.Command, _ []string) (_ *submit.States, found, err error) {
+		defer guard.Into(&err)
+		if l.Jobs < 1 {
+			return nil, nil, misuse("--jobs: expected 1 or more")
+		}
+		l.Plan, l.Retries, l.Partial, l.Stderr = f.plan(cmd.Context()), f.retries, f.partial, cmd.ErrOrStderr()
+		bar := progress(cmd, "submit")
+		findings, err := l.Run(cmd.Context(), func(s submit.States) { bar(int64(s.Done+s.Failed), int64(s.Total)) })
+		if findings {
+			found = errFindings
+		}
+		s := l.States()
+		return &s, found, err
+	}, func(w io.Writer, s *submit.States) {
+		fmt.Fprintf(w, "%d of %d shards done, %d failed, %d retries; committed\n", s.Done, s.Total, s.Failed, s.Retries)
+	})
+}
+
+// jobs is the answer of submit slurm.
+type jobs struct {
+	Shards int      `json:"shards"` // to be run
+	Out    string   `json:"out"`
+	Jobs   []string `json:"jobs,omitempty"` // the arrays, and the commit last; with --now
+}
+
+func newSubmitSlurm() *cobra.Command {
+	var f submitFlags
+	var now bool
+	s := &submit.Slurm{}
+	c := &cobra.Command{
+		Use:   "slurm --manifest M --out DIR",
+		Short: "write, and with --now submit, an array job of the missing shards and the commit behind it",
+		Long: `slurm writes DIR/array.sh (a shard), commit.sh and submit.sh (the calls of sbatch), for people to read and to run; --now runs submit.sh. A task is
+requeued by Slurm where its node fails, and by itself after a temporary failure; before its time limit it leaves what can be resumed.
+The commit depends on all arrays (afterok, with --partial afterany). More shards than MaxArraySize become several arrays.`,
+		Example: `  robocache submit slurm --manifest /shared/plan.json --out ./jobs --parallel 64 --sbatch=--partition=cpu --sbatch=--time=8:00:00
+  robocache submit slurm --manifest s3://bucket/plan.json --out ./jobs --sbatch=--gpus=1 --now`,
+		Args: cobra.NoArgs,
+	}
+	f.add(c)
+	f.addPartial(c)
+	fl := c.Flags()
+	fl.StringVar(&s.Out, "out", "", "the folder for the scripts")
+	fl.StringVar(&s.Logs, "logs", "logs", "the folder for the jobs' output, which the nodes see; relative to --out")
+	fl.StringVar(&s.Name, "name", "robocache", "the jobs' name")
+	fl.IntVar(&s.Parallel, "parallel", 0, "shards at once (0: as the cluster allows); several arrays then run one after the other")
+	fl.IntVar(&s.MaxArray, "max-array", 0, "the cluster's MaxArraySize (0: ask it; 1001 where it does not answer)")
+	fl.StringArrayVar(&s.Sbatch, "sbatch", nil, "an option of sbatch for all jobs, such as --partition=cpu; may be given several times")
+	fl.StringArrayVar(&s.Array, "sbatch-array", nil, "an option of sbatch for the arrays alone, such as --gpus=1")
+	fl.BoolVar(&now, "now", false, "submit the jobs")
+	guard.Check(c.MarkFlagRequired("out"))
+	return answers(c, func(cmd *cobra.Command, _ []string) (_ *jobs, _, err error) {
+		defer guard.Into(&err)
+		s.Plan, s.Retries, s.Partial = f.plan(cmd.Context()), f.retries, f.partial
+		s.Out = guard.Must(filepath.Abs(s.Out))
+		guard.Check(s.Write(cmd.Context()))
+		j := &jobs{Shards: len(s.Missing), Out: s.Out}
+		if now {
+			j.Jobs, err = s.Submit(cmd.Context())
+		}
+		return j, nil, err
+	}, func(w io.Writer, j *jobs) {
+		fmt.Fprintf(w, "%d shards; scripts in %s\n", j.Shards, j.Out)
+		if len(j.Jobs) > 0 {
+			fmt.Fprintf(w, "submitted: %s, commit %s\n", strings.Join(j.Jobs[:len(j.Jobs)-1], ", "), j.Jobs[len(j.Jobs)-1])
+		} else {
+			fmt.Fprintf(w, "submit with %s, or with --now\n", filepath.Join(j.Out, "submit.sh"))
+		}
+	})
+}

@@ -1,0 +1,209 @@
+package submit
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Grace is how long a process has to end after it was asked to.
+const Grace = 30 * time.Second
+
+const terminate = syscall.SIGTERM
+
+// Local runs shards as processes of this machine.
+type Local struct {
+	Plan
+	Jobs    int           // processes at once
+	Retries int           // of a shard, beside its first try
+	Pause   time.Duration // before the first retry at most; it doubles up to 60 of it
+	Partial bool          // commit what there is
+	Stderr  io.Writer     // takes what the processes say, a line at a time, with the shard's number before it
+
+	mu     sync.Mutex
+	states States
+	failed *Failed // the first that is given up
+}
+
+// States counts what the shards came to.
+type States struct {
+	Total     int            `json:"total"`
+	Done      int            `json:"done"` // with a receipt, those of earlier runs too
+	Running   int            `json:"running"`
+	Waiting   int            `json:"waiting"` // for their first try or the next
+	Failed    int            `json:"failed"`  // given up
+	Findings  int            `json:"findings"`
+	Retries   int            `json:"retries"`
+	Codes     map[string]int `json:"codes,omitempty"` // tries that were no success by exit code; "signal"
+	Committed bool           `json:"committed"`
+}
+
+// States says where the shards stand; it may be called at any time.
+func (l *Local) States() States {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.states
+	s.Codes = map[string]int{}
+	for k, n := range l.states.Codes {
+		s.Codes[k] = n
+	}
+	return s
+}
+
+func (l *Local) note(f func(s *States)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.states)
+}
+
+// Run runs the missing shards and commits. changed is called after each shard that ended. findings: commit gave 3.
+func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, err error) {
+	l.states = States{Total: l.Total, Done: l.Total - len(l.Missing), Waiting: len(l.Missing), Codes: map[string]int{}}
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	places := semaphore.NewWeighted(int64(max(l.Jobs, 1)))
+	var wg sync.WaitGroup
+	for _, shard := range l.Missing { // in their order: the first try takes its place here
+		if places.Acquire(work, 1) != nil {
+			break
+		}
+		wg.Go(func() {
+			if f := l.shard(work, places, shard); f != nil && !l.Partial {
+				stop() // S3
+			}
+			changed(l.States())
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if l.failed != nil && !l.Partial {
+		return false, l.failed
+	}
+	return l.commit(ctx)
+}
+
+// shard tries until the shard is done, given up (its failure is the answer) or the work ends. One place is held by the caller for it.
+func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int) *Failed {
+	for try := 1; ; try++ {
+		l.note(func(s *States) { s.Waiting--; s.Running++ })
+		code, last, err := l.call(ctx, "run", "--manifest", l.Manifest, "--shard", strconv.Itoa(shard))
+		places.Release(1)
+		f := &Failed{Verb: "run", Shard: shard, Code: code, Tries: try, Last: last, Err: err}
+		again := false
+		l.note(func(s *States) {
+			s.Running--
+			switch {
+			case code == 0 || code == 3:
+				s.Done++
+				s.Findings += code / 3
+				f = nil
+				return
+			case ctx.Err() != nil: // it was asked to stop
+				s.Waiting++
+				f = nil
+				return
+			}
+			key := "signal"
+			if code >= 0 {
+				key = strconv.Itoa(code)
+			}
+			s.Codes[key]++
+			if again = try <= l.Retries && !slices.Contains(Final, code); again {
+				s.Waiting++
+				s.Retries++
+				return
+			}
+			s.Failed++
+			if l.failed == nil {
+				l.failed = f
+			}
+		})
+		if !again {
+			return f
+		}
+		pause := l.Pause << min(try-1, 6)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(rand.N(min(pause, 60*l.Pause) + 1)):
+		}
+		if places.Acquire(ctx, 1) != nil {
+			return nil
+		}
+	}
+}
+
+// call runs a verb, and gives its code and the last line of its stderr.
+func (l *Local) call(ctx context.Context, verb string, args ...string) (int, string, error) {
+	out := &lines{to: l.Stderr, mu: &l.mu}
+	if verb == "run" {
+		out.prefix = "shard " + args[3] + ": "
+	}
+	c := command(ctx, l.Program, append([]string{verb}, args...)...)
+	c.Stdout, c.Stderr = io.Discard, out
+	err := c.Run()
+	out.flush()
+	return codeOf(c), lastLine(out.last), err
+}
+
+func (l *Local) commit(ctx context.Context) (findings bool, err error) {
+	args := []string{"--manifest", l.Manifest}
+	if l.Partial {
+		args = append(args, "--partial")
+	}
+	code, last, err := l.call(ctx, "commit", args...)
+	if code != 0 && code != 3 {
+		return false, &Failed{Verb: "commit", Code: code, Last: last, Err: err}
+	}
+	l.note(func(s *States) { s.Committed = true })
+	return code == 3, nil
+}
+
+// lines writes whole lines behind a prefix, and remembers the last.
+type lines struct {
+	to     io.Writer
+	mu     *sync.Mutex
+	prefix string
+	rest   []byte
+	last   string
+}
+
+func (w *lines) Write(p []byte) (int, error) {
+	w.rest = append(w.rest, p...)
+	for {
+		i := bytes.IndexByte(w.rest, '\n')
+		if i < 0 && len(w.rest) < 1<<16 {
+			return len(p), nil
+		}
+		if i < 0 {
+			i = len(w.rest) - 1
+		}
+		w.put(w.rest[:i+1])
+		w.rest = w.rest[i+1:]
+	}
+}
+
+func (w *lines) put(line []byte) {
+	w.last = string(line)
+	if w.to != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		_, _ = w.to.Write(append([]byte(w.prefix), line...))
+	}
+}
+
+func (w *lines) flush() {
+	if len(w.rest) > 0 {
+		w.put(append(w.rest, '\n'))
+	}
+}

@@ -1,0 +1,284 @@
+package submit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cluster is a real controller with two nodes on this machine: Slurm's own programs, and one host's processes.
+type cluster struct {
+	t     *testing.T
+	dir   string
+	nodes map[string]*exec.Cmd
+}
+
+// slurmConf: a node fails after SlurmdTimeout; cred_expire lets a requeued job start again after some seconds instead of two minutes.
+const slurmConf = `ClusterName=rc
+SlurmctldHost=%[2]s(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=cred_expire=5,socket=%[1]s/munge.socket
+SlurmctldPort=16817
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+ReturnToService=2
+StateSaveLocation=%[1]s/state
+SlurmdSpoolDir=%[1]s/spool-%%n
+SlurmctldPidFile=%[1]s/slurmctld.pid
+SlurmdPidFile=%[1]s/slurmd-%%n.pid
+SlurmctldLogFile=%[1]s/slurmctld.log
+SlurmdLogFile=%[1]s/slurmd-%%n.log
+SchedulerType=sched/backfill
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmctldTimeout=30
+SlurmdTimeout=10
+InactiveLimit=0
+MinJobAge=600
+KillWait=5
+Waittime=0
+MaxArraySize=%[3]d
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
+NodeName=n1 NodeHostname=%[2]s NodeAddr=127.0.0.1 Port=17001 CPUs=2 CoresPerSocket=2 RealMemory=2000 State=UNKNOWN
+NodeName=n2 NodeHostname=%[2]s NodeAddr=127.0.0.1 Port=17002 CPUs=2 CoresPerSocket=2 RealMemory=2000 State=UNKNOWN
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+`
+
+// startCluster starts the daemons; the test is skipped where they are not installed ('make engines' does) or not ours to start.
+func startCluster(t *testing.T, maxArray int) *cluster {
+	t.Helper()
+	for _, p := range []string{"munged", "slurmctld", "slurmd", "sbatch"} {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("no Slurm here: %v ('make engines' installs it)", err)
+		}
+	}
+	if os.Getuid() != 0 {
+		t.Skip("the nodes of this test are started by root")
+	}
+	c := &cluster{t, t.TempDir(), map[string]*exec.Cmd{}}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	if _, err := user.Lookup("munge"); err != nil {
+		t.Skip(err)
+	}
+	for p := c.dir; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
+		_ = os.Chmod(p, 0o755) // munged wants folders that nobody else writes
+	}
+	for _, d := range []string{"state", "spool-n1", "spool-n2"} {
+		if err := os.Mkdir(filepath.Join(c.dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conf := filepath.Join(c.dir, "slurm.conf")
+	if err := os.WriteFile(conf, fmt.Appendf(nil, slurmConf, c.dir, host, maxArray), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SLURM_CONF", conf)
+	key := filepath.Join(c.dir, "munge.key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("not a secret: of this test alone", 4)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.daemon("munged", "--foreground", "--force", "--key-file="+key, "--socket="+c.dir+"/munge.socket", "--pid-file="+c.dir+"/munge.pid", "--log-file="+c.dir+"/munge.log", "--seed-file="+c.dir+"/munge.seed")
+	c.daemon("slurmctld", "-D", "-i", "-f", conf)
+	for _, n := range []string{"n1", "n2"} {
+		c.nodes[n] = c.daemon("slurmd", "-D", "-N", n, "-f", conf)
+	}
+	c.wait(40*time.Second, "two idle nodes", func() bool { return c.out("sinfo", "-h", "-o", "%D %t") == "2 idle" })
+	return c
+}
+
+// daemon starts a program in a session of its own, and ends its whole session behind the test.
+func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
+	log, err := os.Create(filepath.Join(c.dir, fmt.Sprintf("%s-%d.out", name, time.Now().UnixNano())))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		c.t.Skipf("%s does not start here: %v", name, err)
+	}
+	c.t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		if b, err := os.ReadFile(log.Name()); err == nil && c.t.Failed() && os.Getenv("SLURM_TEST_LOGS") != "" {
+			c.t.Logf("%s:\n%.3000s", name, b)
+		}
+	})
+	return cmd
+}
+
+func (c *cluster) out(name string, args ...string) string {
+	b, _ := exec.Command(name, args...).CombinedOutput()
+	return strings.TrimSpace(string(b))
+}
+
+func (c *cluster) wait(most time.Duration, what string, until func() bool) {
+	c.t.Helper()
+	for end := time.Now().Add(most); !until(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("no %s within %v:\n%s\n%s", what, most, c.out("sinfo", "-N", "-l"), c.out("squeue", "-o", "%i %j %t %R %N"))
+		}
+	}
+}
+
+// kill ends a node as a power cut does: its daemon, and the tasks that run on it with the processes above them.
+func (c *cluster) kill(node string) (tasks int) {
+	c.t.Helper()
+	_ = syscall.Kill(-c.nodes[node].Process.Pid, syscall.SIGKILL)
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var pids []int
+	for _, d := range dirs {
+		env, _ := os.ReadFile(d + "/environ") // one that has ended has none
+		stat, _ := os.ReadFile(d + "/stat")
+		_, rest, ok := strings.Cut(string(stat), ") ")
+		if !ok || !strings.Contains("\x00"+string(env), "\x00SLURMD_NODENAME="+node+"\x00") || !strings.Contains(string(env), c.dir) {
+			continue
+		}
+		var state string
+		var pid, parent int
+		if _, err := fmt.Sscan(filepath.Base(d), &pid); err != nil {
+			c.t.Fatal(err)
+		}
+		if _, err := fmt.Sscan(rest, &state, &parent); err != nil {
+			c.t.Fatal(err)
+		}
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent)); strings.HasPrefix(string(name), "slurmstepd") {
+			pids = append([]int{parent}, pids...) // first: it would tell the controller
+			tasks++
+		}
+		pids = append(pids, pid)
+	}
+	for _, p := range pids {
+		_ = syscall.Kill(p, syscall.SIGKILL)
+	}
+	return tasks
+}
+
+func (c *cluster) drained() {
+	c.t.Helper()
+	c.wait(3*time.Minute, "empty queue", func() bool { return c.out("squeue", "-h") == "" })
+}
+
+func (c *cluster) state(job string) string {
+	_, s, _ := strings.Cut(c.out("scontrol", "show", "job", job), "JobState=")
+	s, _, _ = strings.Cut(s, " ")
+	return s
+}
+
+// submitted writes and submits the missing shards.
+func submitted(t *testing.T, s *Slurm) []string {
+	t.Helper()
+	if err := s.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := s.Submit(t.Context())
+	if err != nil || len(jobs) != len(s.Arrays())+1 {
+		t.Fatalf("%v %v", jobs, err)
+	}
+	return jobs
+}
+
+// A real controller: several arrays of a small MaxArraySize, one after the other, a task that asks to be tried again, one with skipped episodes.
+func TestSlurm(t *testing.T) {
+	c := startCluster(t, 5)
+	dir, program := worker(t, 12, map[int]string{1: "75", 4: "3"})
+	put(t, filepath.Join(dir, "skipped"), "")
+	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "the jobs"), Logs: "logs", Retries: 2, Parallel: 4}
+	begin := time.Now()
+	jobs := submitted(t, s)
+	if s.MaxArray != 5 || len(jobs) != 4 {
+		t.Errorf("the cluster's MaxArraySize is 5: %d, %v", s.MaxArray, jobs)
+	}
+	c.drained()
+	t.Logf("12 shards in 3 arrays, one requeued, and the commit: %v", time.Since(begin))
+	log := calls(t, dir)
+	if log[len(log)-1] != "commit partial=" || count(log, "run 1") != 2 || len(log) != 14 {
+		t.Errorf("%q", log)
+	}
+	if state := c.state(jobs[3]); state != "COMPLETED" {
+		t.Errorf("commit with skipped episodes: %s", state)
+	}
+	text, err := os.ReadFile(filepath.Join(s.Out, "logs", "robocache-"+jobs[0]+"_1.log"))
+	if err != nil || !strings.Contains(string(text), "shard 1: exit code 75, to be tried again") {
+		t.Errorf("%v %s", err, text)
+	}
+}
+
+// A shard that can never succeed is not tried again, and the commit that waits for it is taken out of the queue; what is missing is then submitted again.
+func TestSlurmFinal(t *testing.T) {
+	c := startCluster(t, 1001)
+	dir, program := worker(t, 4, map[int]string{2: "42"})
+	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "jobs"), Logs: dir, Retries: 2}
+	jobs := submitted(t, s)
+	c.drained()
+	if log := calls(t, dir); count(log, "run 2") != 1 || count(log, "commit partial=") != 0 || c.state(jobs[1]) != "CANCELLED" || c.state(jobs[0]+"_2") != "FAILED" {
+		t.Errorf("%q, %s, %s", log, c.state(jobs[1]), c.state(jobs[0]+"_2"))
+	}
+	s.Plan = look(t, dir, program)
+	if a := s.Arrays(); len(a) != 1 || a[0].Indices != "2" {
+		t.Errorf("%v", a)
+	}
+	jobs = submitted(t, s)
+	c.drained()
+	if log := calls(t, dir); count(log, "run 2") != 2 || count(log, "commit partial=") != 1 || c.state(jobs[1]) != "COMPLETED" {
+		t.Errorf("%q", log)
+	}
+}
+
+// Before a time limit Slurm signals the shell: the worker is asked to stop and its shard is tried again. Then a node dies in the middle, and the other takes its shards.
+func TestSlurmSignalAndDeadNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("Slurm misses a node after half a minute")
+	}
+	c := startCluster(t, 1001)
+	dir, program := worker(t, 6, nil)
+	put(t, filepath.Join(dir, "sleep"), "300")
+	put(t, filepath.Join(dir, "log"), "")
+	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "jobs"), Logs: dir, Retries: 2}
+	jobs := submitted(t, s)
+	c.wait(20*time.Second, "four tasks", func() bool { return len(calls(t, dir)) == 4 })
+	time.Sleep(time.Second)
+	signal := func(id string) { c.out("timeout", "3", "scancel", "-b", "-s", "USR1", id) } // it signals, and then tries again while the job is on its way back to the queue
+	signal(jobs[0] + "_0")
+	c.wait(20*time.Second, "worker that stops", func() bool { return count(calls(t, dir), "asked 0") == 1 })
+	c.wait(20*time.Second, "task in its place", func() bool { return len(calls(t, dir)) == 6 })
+	time.Sleep(time.Second)
+	put(t, filepath.Join(dir, "sleep"), "0.1")
+	begin := time.Now()
+	if n := c.kill("n2"); n == 0 {
+		t.Error("nothing ran on n2")
+	}
+	for _, id := range strings.Fields(c.out("squeue", "-h", "-w", "n1", "-t", "R", "-o", "%i")) { // those would sleep on
+		signal(id)
+	}
+	c.drained()
+	t.Logf("a dead node: all done after %v", time.Since(begin))
+	if log := calls(t, dir); count(log, "commit partial=") != 1 || c.state(jobs[1]) != "COMPLETED" {
+		t.Errorf("%q %s", log, c.state(jobs[1]))
+	}
+	for i := range 6 {
+		if b, err := os.ReadFile(filepath.Join(dir, "receipts", fmt.Sprint(i))); err != nil || !strings.Contains(string(b), " n1 ") {
+			t.Errorf("shard %d: %v %s", i, err, b)
+		}
+	}
+}
