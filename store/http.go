@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -26,6 +27,16 @@ type HTTPOptions struct {
 	Conns        int               // connections to a host; 0 = 32
 	AllowPrivate bool              // a redirect may lead to a private or loopback address
 	Transport    http.RoundTripper // nil = an own one, with pooled connections
+
+	// What another protocol over http adds; s3, gs and hf set these.
+	URI string // what the store is called, in place of its URL
+	// Sign adds to a request to the store's own host what only it may see. Each try is signed.
+	Sign func(r *http.Request) error
+	// Explain adds to an error what the body of a refusal says (its first 4 KiB), and says whether another try may pass.
+	Explain func(r *http.Response, body []byte, e *robocache.Error) (again bool)
+	// VersionHeader names an object's version in answers, and MatchHeader asks for one; "" = ETag, If-Match. MatchHeader "-": none, since
+	// objects never change. VersionHeader of an answer that leads to another host counts above that host's own ETag.
+	VersionHeader, MatchHeader string
 }
 
 func (o HTTPOptions) withDefaults() HTTPOptions {
@@ -36,6 +47,7 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	def(&o.MinRate, 128<<10)
 	def(&o.Spool, 64<<20)
 	def(&o.Conns, 32)
+	o.VersionHeader, o.MatchHeader = cmp.Or(o.VersionHeader, "ETag"), cmp.Or(o.MatchHeader, "If-Match")
 	return o
 }
 
@@ -83,7 +95,7 @@ func NewHTTP(uri string, opt HTTPOptions) (*HTTP, error) {
 	}
 	u.Fragment, u.RawFragment = "", ""
 	h.base = u
-	h.uri = u.Scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/")
+	h.uri = cmp.Or(opt.URI, u.Scheme+"://"+u.Host+strings.TrimRight(u.EscapedPath(), "/"))
 	rt := opt.Transport
 	if rt == nil {
 		rt = newTransport(u, h.opt)

@@ -62,6 +62,7 @@ func scrub(s string) string { return show(secret.ReplaceAllString(s, "…")) }
 func (h *HTTP) refused(resp *http.Response) error {
 	e := &robocache.Error{}
 	status := resp.StatusCode
+	again := false
 	switch {
 	case status == http.StatusNotFound || status == http.StatusGone:
 		e.Class, e.Err = robocache.ErrNotFound, fs.ErrNotExist
@@ -69,14 +70,20 @@ func (h *HTTP) refused(resp *http.Response) error {
 		e.Class, e.Err = robocache.ErrMisuse, fs.ErrPermission
 		e.Msg, e.Hint = "the server denies access", "the token or signature is missing, wrong or expired"
 	case status == 408, status == 425, status == 429, status == 500, status == 502, status == 503, status == 504, status > 505:
-		e.Class, e.Msg = robocache.ErrTemporary, "the server answers "+http.StatusText(status)
-		return &transient{err: h.answered(resp, e), after: retryAfter(resp.Header, time.Now())}
+		e.Class, e.Msg, again = robocache.ErrTemporary, "the server answers "+http.StatusText(status), true
 	case status >= 500:
 		e.Class, e.Msg = robocache.ErrUnsupported, "the server answers "+http.StatusText(status)
 	case status >= 400:
 		e.Class, e.Msg = robocache.ErrMisuse, "the server refuses the request: "+http.StatusText(status)
 	default:
 		e.Class, e.Msg = robocache.ErrMalformed, "an answer that means nothing here: "+http.StatusText(status)
+	}
+	if h.opt.Explain != nil {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+		again = h.opt.Explain(resp, body, e) || again
+	}
+	if again {
+		return &transient{err: h.answered(resp, e), after: retryAfter(resp.Header, time.Now())}
 	}
 	return h.answered(resp, e)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -65,18 +66,51 @@ type reply struct {
 // get asks for [off, end) of name and checks status, place and version of the answer.
 func (a *attempt) get(name string, off, end int64, want *pin) (*reply, error) {
 	h := a.h
-	req := (&http.Request{Method: http.MethodGet, URL: h.at(name), Host: h.base.Host, Header: http.Header{}}).WithContext(a.ctx)
-	for k, v := range h.opt.Header {
-		req.Header[http.CanonicalHeaderKey(k)] = v
+	header := http.Header{"Range": {"bytes=" + strconv.FormatInt(off, 10) + "-" + strconv.FormatInt(end-1, 10)}}
+	if want != nil && want.etag != "" && !strings.HasPrefix(want.etag, "W/") && h.opt.MatchHeader != "-" {
+		header.Set(h.opt.MatchHeader, want.etag)
+	}
+	resp, err := a.send(http.MethodGet, h.at(name), header, nil)
+	if err == nil && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && off == 0 && want == nil && resp.Header.Get(h.opt.VersionHeader) == "" {
+		a.discard() // an empty object has no first byte, and its version is said where none is asked for
+		resp, err = a.send(http.MethodGet, h.at(name), nil, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := h.check(resp, name, off, want)
+	if err != nil {
+		a.discard()
+		return nil, err
+	}
+	return r, nil
+}
+
+// send sends a request with what the store adds to each.
+func (a *attempt) send(method string, u *url.URL, header http.Header, body *io.SectionReader) (*http.Response, error) {
+	h := a.h
+	req := (&http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(a.ctx)
+	for _, from := range []http.Header{h.opt.Header, header} {
+		for k, v := range from {
+			req.Header[http.CanonicalHeaderKey(k)] = v
+		}
 	}
 	if h.auth != "" && req.Header.Get("Authorization") == "" {
 		req.Header.Set("Authorization", h.auth)
 	}
 	req.Header.Set("Accept-Encoding", "identity") // a compressed body has other offsets
 	req.Header.Set("User-Agent", "robocache")
-	req.Header.Set("Range", "bytes="+strconv.FormatInt(off, 10)+"-"+strconv.FormatInt(end-1, 10))
-	if want != nil && want.etag != "" && !strings.HasPrefix(want.etag, "W/") {
-		req.Header.Set("If-Match", want.etag)
+	if body != nil {
+		if req.ContentLength = body.Size(); req.ContentLength > 0 {
+			req.Body = io.NopCloser(&watched{a, io.NewSectionReader(body, 0, body.Size())})
+		} else {
+			req.Body = http.NoBody
+		}
+	}
+	if h.opt.Sign != nil {
+		if err := h.opt.Sign(req); err != nil {
+			return nil, err
+		}
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
@@ -84,17 +118,26 @@ func (a *attempt) get(name string, off, end int64, want *pin) (*reply, error) {
 	}
 	a.alive()
 	a.body = resp.Body
-	r, err := h.check(resp, name, off, want)
-	if err != nil {
-		io.CopyN(io.Discard, resp.Body, 4<<10) // a short error body is read, so that the connection can serve the next try
-		return nil, err
-	}
-	return r, nil
+	return resp, nil
 }
+
+// watched is a request's body: what goes out counts as a sign of life.
+type watched struct {
+	a *attempt
+	r io.Reader
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	w.a.alive()
+	return w.r.Read(p)
+}
+
+// discard reads a short rest of an answer, so that the connection can serve the next try.
+func (a *attempt) discard() { io.CopyN(io.Discard, a.body, 4<<10) }
 
 // check turns an answer into a reply or into an error of its class; *transient ones may be tried again.
 func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*reply, error) {
-	got := pin{size: -1, etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified"), settled: settled(resp.Header)}
+	got := pin{size: -1, etag: h.versionOf(resp), modified: resp.Header.Get("Last-Modified"), settled: settled(resp.Header)}
 	r := &reply{body: resp.Body, length: resp.ContentLength}
 	wrong := func(class error, msg string) error {
 		return h.answered(resp, &robocache.Error{Class: class, Msg: msg})
@@ -140,6 +183,16 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 	}
 	r.pin = got
 	return r, nil
+}
+
+// versionOf is the version that an answer names, or the answer before it that led to another host.
+func (h *HTTP) versionOf(resp *http.Response) string {
+	for r := resp; r != nil && h.opt.VersionHeader != "ETag"; r = r.Request.Response {
+		if v := r.Header.Get(h.opt.VersionHeader); v != "" {
+			return v
+		}
+	}
+	return resp.Header.Get("ETag")
 }
 
 var rangeForm = regexp.MustCompile(`^bytes (?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)$`)

@@ -39,7 +39,7 @@ type attempt struct {
 	ctx      context.Context
 	watch    *time.Timer
 	progress int64
-	body     io.Closer // of the answer, nil while there is none
+	body     io.ReadCloser // of the answer, nil while there is none
 }
 
 // extend gives the operation the time that n more bytes may take.

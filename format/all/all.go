@@ -1,4 +1,4 @@
-// Package all registers every format: import it for its side effect.
+// Package all registers every format and every store: import it for its side effect.
 package all
 
 import (
@@ -12,4 +12,5 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/robomimic" // robomimic (LIBERO) HDF5
 	_ "github.com/goatnote-inc/robocache/format/rosbag2"   // ROS 2 bags: db3 and mcap files with metadata.yaml
 	_ "github.com/goatnote-inc/robocache/format/zarr"      // Zarr v2 and v3, replay buffers
+	_ "github.com/goatnote-inc/robocache/store/s3"         // s3://bucket/prefix
 )

@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"align":                   {"", "kernel", "internal/guard"},
 	"stats":                   {"", "video", "internal/guard"},
 	"format":                  {"", "store", "video", "stats", "internal/guard", "internal/inflate", "internal/unzstd"},
-	"format/all":              {"format"},
+	"format/all":              {"format", "store"},
 	"cache":                   {"", "internal/guard"},
 	"loader":                  {"", "align", "kernel", "video", "cache", "store", "stats", "loader/internal"},
 	"loader/internal/frames":  {"", "video", "cache", "store"},

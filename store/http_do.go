@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// Request is a request of a protocol over http that is no read of a file.
+type Request struct {
+	Method string
+	URL    *url.URL // on the store's own host
+	Header http.Header
+	Body   *io.SectionReader // sent again from its first byte at each try
+	Expect []int             // statuses that are an answer, beside 200 to 206
+}
+
+// Answer is what a server says to a Request.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	Tries  int // more than one: an earlier one failed, and may have done its work before it did
+}
+
+// maxAnswer bounds an answer that is held in memory: a page of a list has a thousand names.
+const maxAnswer = 16 << 20
+
+// Do sends a request, with the retries, waits and errors of reads; op and name say what it is for.
+func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer, err error) {
+	defer guard.Into(&err)
+	guard.Check(ctx.Err())
+	size := int64(0)
+	if r.Body != nil {
+		size = r.Body.Size()
+	}
+	tries := 0
+	guard.Check(h.do(ctx, op, name, size, func(a *attempt) error {
+		tries++
+		resp, err := a.send(r.Method, r.URL, r.Header, r.Body)
+		if err != nil {
+			return err
+		}
+		if (resp.StatusCode < 200 || resp.StatusCode > 206) && !slices.Contains(r.Expect, resp.StatusCode) {
+			defer a.discard()
+			return h.refused(resp)
+		}
+		body, err := a.spool(&reply{body: resp.Body, pin: pin{size: -1}}, name, maxAnswer)
+		out = &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Tries: tries}
+		return err
+	}))
+	return out, nil
+}
+
+// Fail gives an error of a back end its class and place.
+func (h *HTTP) Fail(op, name string, err error) error { return fail(op, h.uri, name, err) }
+
+// NotThere is the error of a name that stands for nothing.
+func (h *HTTP) NotThere(op, name string) error {
+	return fail(op, h.uri, name, &robocache.Error{Class: robocache.ErrNotFound, Op: op})
+}
