@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib core peers prepare demo test test-all test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines soak bench clean
+.PHONY: help deps native build lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -41,7 +41,19 @@ demo: build core ## the main job, shown: synth, inspect, doctor, load, train, co
 
 test: prepare lint test-go test-race test-python ## all tests, the race detector on the core
 
-test-all: test test-race-all ## also the longer runs of the race detector
+test-all: servers test test-race-all ## also the longer runs of the race detector, and the object stores on real servers
+
+# Two minutes on two cores, so `make test` alone skips what wants them; CI builds them where stores changed.
+SERVERS := .build/servers/versitygw .build/servers/fake-gcs-server
+servers: $(SERVERS) ## versitygw (S3) and fake-gcs-server, for the tests of object stores
+.build/servers/versitygw:
+	GOBIN=$(abspath .build/servers) GOFLAGS=-mod=mod $(GO) install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+.build/servers/fake-gcs-server:
+	GOBIN=$(abspath .build/servers) GOFLAGS=-mod=mod $(GO) install github.com/fsouza/fake-gcs-server@v1.56.1
+
+test-stores: servers ## object stores on real servers
+	$(GO) test ./store/...
+	$(GO) test -run ObjectStore ./internal/e2e
 
 # The compiler and the package installer hardly wait for the same thing.
 prepare:

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -187,6 +188,11 @@ func sizes(ctx context.Context, ds robocache.Dataset) *Sizes {
 			return nil
 		}
 		defer store.Close(s)
+	}
+	if _, name := store.Above(uri); strings.Contains(uri, "://") && name != "" && path.Ext(name) != "" {
+		if e, err := s.Stat(ctx, name); err == nil { // one file of a folder
+			return &Sizes{Total: e.Size, Files: 1, By: map[string]int64{".": e.Size}}
+		}
 	}
 	entries, err := s.List(ctx, "")
 	if err != nil {

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,7 +34,7 @@ func OpenFor(uri string, opt robocache.OpenOptions) (_ Store, err error) {
 	if open != nil {
 		return open(rest)
 	}
-	return nil, unsupported("open", robocache.Redact(uri), "no store for "+show(scheme)+"://", "known: a path, file://, http://, https://")
+	return nil, unsupported("open", robocache.Redact(uri), "no store for "+show(scheme)+"://", "known: a path, file://, http(s)://"+known())
 }
 
 var (
@@ -45,6 +47,16 @@ func Register(scheme string, open func(rest string) (Store, error)) {
 	schemesMu.Lock()
 	defer schemesMu.Unlock()
 	schemes[scheme] = open
+}
+
+// known lists the registered schemes.
+func known() (list string) {
+	schemesMu.RLock()
+	defer schemesMu.RUnlock()
+	for _, s := range slices.Sorted(maps.Keys(schemes)) {
+		list += ", " + s + "://"
+	}
+	return list
 }
 
 // OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported where the store is read only.
@@ -114,4 +126,42 @@ func filePath(rest string) string {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"})
 	}
 	return p
+}
+
+// Locate opens the store of a URI: of a folder with file "", or, where is says that the last name is a file's, of the folder around it.
+func Locate(uri string, opt robocache.OpenOptions, is func(name string) bool) (s Store, file string, err error) {
+	folder, name := Above(uri)
+	if !is(name) {
+		s, err = OpenFor(uri, opt)
+		return s, "", err
+	}
+	if !strings.Contains(uri, "://") {
+		if s, err = OpenFor(uri, opt); err == nil { // a folder may be called so too
+			return s, "", nil
+		}
+	}
+	s, err = OpenFor(folder, opt)
+	return s, name, err
+}
+
+// Above takes the last name off a URI: that of the folder around it, and the name. A query stays with the folder.
+func Above(uri string) (folder, name string) {
+	scheme, _, remote := strings.Cut(uri, "://")
+	query := ""
+	if remote && scheme != "file" && scheme != "mem" {
+		if i := strings.IndexAny(uri, "?#"); i >= 0 {
+			uri, query = uri[:i], uri[i:]
+		}
+	}
+	uri = strings.TrimRight(uri, "/")
+	i := strings.LastIndexByte(uri, '/') + 1
+	folder, name = uri[:i], uri[i:]
+	if remote {
+		if plain, err := url.PathUnescape(name); err == nil {
+			name = plain
+		}
+	} else if folder == "" {
+		folder = "."
+	}
+	return folder + query, name
 }

@@ -1,12 +1,10 @@
 package zarr
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -58,19 +56,15 @@ type tree struct {
 
 // openStore opens what holds the arrays: a folder, or a zip archive.
 func openStore(ctx context.Context, uri string, opt robocache.OpenOptions) (store.Store, error) {
-	trimmed := strings.TrimRight(uri, "/")
-	if !strings.HasSuffix(strings.ToLower(trimmed), zipped) {
+	folder, name := store.Above(uri)
+	if !strings.HasSuffix(strings.ToLower(name), zipped) {
 		return store.OpenFor(uri, opt)
-	}
-	folder, name := path.Split(trimmed)
-	if folder = cmp.Or(folder, "."); len(folder) > 1 {
-		folder = strings.TrimSuffix(folder, "/")
 	}
 	s, err := store.OpenFor(folder, opt)
 	if err != nil {
 		return nil, err
 	}
-	z, err := openZip(ctx, s, name, robocache.Redact(trimmed))
+	z, err := openZip(ctx, s, name, strings.TrimRight(robocache.Redact(uri), "/"))
 	if err == nil {
 		return z, nil
 	}
@@ -126,16 +120,21 @@ func hasBuffer(ctx context.Context, s store.Store) bool {
 }
 
 // videosBeside opens the folder around a store where it has videos of episodes; nil where there are none.
-func videosBeside(uri string, opt robocache.OpenOptions) (store.Store, error) {
-	uri = strings.TrimRight(uri, "/")
-	if uri == "" || strings.Contains(uri, "://") {
-		return nil, nil
+func videosBeside(ctx context.Context, uri string, opt robocache.OpenOptions) (store.Store, error) {
+	around, _ := store.Above(uri)
+	s, err := store.OpenFor(around, opt)
+	if err != nil {
+		return nil, nil // nothing is beside a whole bucket
 	}
-	around := path.Dir(uri)
-	if info, err := os.Stat(path.Join(around, videosFolder)); err != nil || !info.IsDir() {
-		return nil, nil
+	folders, err := store.Folders(ctx, s, "")
+	if slices.Contains(folders, videosFolder) {
+		return s, nil
 	}
-	return store.OpenFor(around, opt)
+	store.Close(s)
+	if errors.Is(err, robocache.ErrUnsupported) {
+		err = nil // http cannot list
+	}
+	return nil, err
 }
 
 // readTree finds the arrays of a store: by consolidated metadata where it has them, else by looking through its folders.

@@ -62,7 +62,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	if err != nil {
 		return nil, err
 	}
-	beside, err := videosBeside(uri, opt)
+	beside, err := videosBeside(ctx, uri, opt)
 	var d *Dataset
 	if err == nil {
 		d, err = openStores(ctx, s, beside, opt)

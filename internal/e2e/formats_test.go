@@ -49,6 +49,12 @@ func opened(t testing.TB, path string, hz int64) robocache.Dataset {
 	if !manyClocks(ds) {
 		return ds
 	}
+	return gridded(t, ds, rate)
+}
+
+// gridded brings a dataset onto one grid.
+func gridded(t testing.TB, ds robocache.Dataset, rate robocache.Rate) robocache.Dataset {
+	t.Helper()
 	v, err := align.View(t.Context(), ds, align.Config{HZ: rate}, align.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,7 @@
 package bag
 
 import (
-	"cmp"
 	"errors"
-	"net/url"
-	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -41,31 +37,7 @@ func DetectAt(uri string, opt robocache.OpenOptions, is func(s store.Store, file
 
 // Locate opens the store of a URI: of a folder with file "", or of a file with one of these endings by its folder and name.
 func Locate(uri string, opt robocache.OpenOptions, endings ...string) (s store.Store, file string, err error) {
-	remote := strings.Contains(uri, "://")
-	bare, query := uri, ""
-	if remote && !strings.HasPrefix(uri, "file://") && !strings.HasPrefix(uri, "mem://") {
-		if i := strings.IndexAny(uri, "?#"); i >= 0 {
-			bare, query = uri[:i], uri[i:]
-		}
-	}
-	if !Named(bare, endings...) {
-		s, err = store.OpenFor(uri, opt)
-		return s, "", err
-	}
-	if !remote {
-		if s, err = store.OpenFor(uri, opt); err == nil { // a folder may be called so too
-			return s, "", nil
-		}
-		dir, file := filepath.Split(uri)
-		s, err = store.OpenFor(cmp.Or(dir, "."), opt)
-		return s, file, err
-	}
-	file = path.Base(bare)
-	s, err = store.OpenFor(strings.TrimSuffix(bare, file)+query, opt)
-	if name, uerr := url.PathUnescape(file); uerr == nil {
-		file = name
-	}
-	return s, file, err
+	return store.Locate(uri, opt, func(name string) bool { return Named(name, endings...) })
 }
 
 // Named says that a name has one of some endings, in any case.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"net/url"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -31,42 +30,6 @@ var Extensions = []string{".hdf5", ".h5", ".hdf", ".he5"}
 // IsFile says that a name ends as those of HDF5 files do.
 func IsFile(name string) bool {
 	return slices.Contains(Extensions, strings.ToLower(path.Ext(name)))
-}
-
-// locate opens the store that a URI lies in: of a file the folder around it, and then file is the file's name.
-func locate(uri string, opt robocache.OpenOptions) (s store.Store, file string, err error) {
-	bare := uri
-	if strings.Contains(uri, "://") {
-		if i := strings.IndexAny(uri, "?#"); i >= 0 {
-			bare = uri[:i]
-		}
-	}
-	if !IsFile(bare) {
-		s, err = store.OpenFor(uri, opt)
-		return s, "", err
-	}
-	if !strings.Contains(uri, "://") {
-		// A folder may be called so too.
-		if s, err = store.OpenFor(uri, opt); err == nil {
-			return s, "", nil
-		}
-		dir, file := filepath.Split(uri)
-		if dir == "" {
-			dir = "."
-		}
-		s, err = store.OpenFor(dir, opt)
-		return s, file, err
-	}
-	i := strings.LastIndexByte(bare, '/')
-	dir, file := bare[:i], bare[i+1:]
-	if strings.HasSuffix(dir, "/") || strings.HasSuffix(dir, ":") {
-		return nil, "", &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "a URI without a folder"}
-	}
-	if name, err := url.PathUnescape(file); err == nil {
-		file = name
-	}
-	s, err = store.OpenFor(dir+uri[len(bare):], opt)
-	return s, file, err
 }
 
 // list gives the HDF5 files of a store, in the order of the numbers in their names, also those that are none and cannot be opened; and
@@ -249,7 +212,7 @@ func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate) {
 // Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of the folder. found are its links that may
 // hide others.
 func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.Store, names []string, found []robocache.Finding, err error) {
-	s, file, err := locate(uri, opt)
+	s, file, err := store.Locate(uri, opt, IsFile)
 	if err != nil {
 		return nil, nil, nil, err
 	}
