@@ -26,6 +26,8 @@ type Format struct {
 	WriteAs string
 	// Default says that this format is written where none is named.
 	Default bool
+	// Sharding is how a dataset is written in shards; nil where it cannot be.
+	Sharding *Sharding
 	// Resumes says that Write knows WriteOptions.Resume and DryRun.
 	Resumes bool
 	// StatsFile is where a dataset keeps its statistics, as stats.Marshal writes them; "" = nowhere.
@@ -50,16 +52,16 @@ func (f Format) KeepsClocks(options map[string]string) bool {
 
 // OpenOptions are the choices that hold for every format.
 type OpenOptions struct {
-	Format       string // "" = detect
-	MemoryBudget int64  // bytes for tables, indexes and open files; 0 = a default of the format
-	HZ           Rate   // --rows-hz: of the rows, for formats that keep no clock; zero = as the format knows or finds
-	Split        string // the episodes of a split of the dataset (Info.Splits) alone; "" or SplitAll: all
-	Map          *Mapping
+	Format       string   `json:"format,omitempty"`        // "" = detect
+	MemoryBudget int64    `json:"memory_budget,omitempty"` // bytes for tables, indexes and open files; 0 = a default of the format
+	HZ           Rate     `json:"rows_hz,omitzero"`        // --rows-hz: of the rows, for formats that keep no clock; zero = as the format knows or finds
+	Split        string   `json:"split,omitempty"`         // the episodes of a split of the dataset (Info.Splits) alone; "" or SplitAll: all
+	Map          *Mapping `json:"map,omitempty"`
 	// FollowLinks lets links of a local dataset lead out of its root, as those of git-annex and DVC do. Those of Hugging Face's cache
 	// need it not. Whoever wrote the dataset then chooses which files of this machine are read.
-	FollowLinks bool
+	FollowLinks bool `json:"follow_links,omitempty"`
 	// Options are choices of one format alone; Format.Options lists them. An unknown one is ErrMisuse.
-	Options map[string]string
+	Options map[string]string `json:"options,omitempty"`
 }
 
 var registry struct {

@@ -1,21 +1,56 @@
 package robocache
 
-import "slices"
+import (
+	"context"
+	"encoding/json"
+	"slices"
+)
 
 // WriteOptions are the choices that hold for every writer.
 type WriteOptions struct {
-	Episodes []int    // positions in the source, in the order wanted; nil = all
-	Keys     []string // features to keep; nil = all but bookkeeping columns
-	Threads  int      // 0 = the number of CPUs
-	SkipBad  bool     // leave out episodes that cannot be read, with a finding
-	FPS      Rate     // in place of the source's, where the format states one; rows are not resampled
+	Episodes []int    `json:"episodes,omitempty"` // positions in the source, in the order wanted; nil = all
+	Keys     []string `json:"keys,omitempty"`     // features to keep; nil = all but bookkeeping columns
+	Threads  int      `json:"threads,omitempty"`  // 0 = the number of CPUs
+	SkipBad  bool     `json:"skip_bad,omitempty"` // leave out episodes that cannot be read, with a finding
+	FPS      Rate     `json:"fps,omitzero"`       // in place of the source's, where the format states one; rows are not resampled
 	// View says how the source was made of another dataset, as JSON; "" = it is as it was opened. A run is resumed with the same one alone.
-	View string
+	View string `json:"-"`
 	// DryRun says what would be done; Resume goes on where a killed run with the same options stopped, and keeps what another can go on from.
 	// Both are for formats that know them (Format.Resumes).
-	DryRun, Resume bool
-	Options        map[string]string // Format.WriteOptions
-	Progress       func(done, total int)
+	DryRun   bool                  `json:"-"`
+	Resume   bool                  `json:"-"`
+	Options  map[string]string     `json:"options,omitempty"` // Format.WriteOptions
+	Shard    *WriteShard           `json:"-"`                 // nil: the whole dataset is written
+	Progress func(done, total int) `json:"-"`
+}
+
+// WriteShard is the part of a dataset that a call of Format.Write makes, in a folder of its own.
+type WriteShard struct {
+	Index, Count int             // of the shards
+	FirstEpisode int             // the number of its first episode in the whole
+	FirstRow     int64           // rows before it
+	Schema       json.RawMessage // of Sharding.Plan
+}
+
+// Sharding is how a format is written in shards: Write makes each, with WriteOptions.Shard, and Merge the whole of them.
+type Sharding struct {
+	// Plan settles what all shards must agree on, with the options of the whole.
+	Plan func(ctx context.Context, src Dataset, opt WriteOptions) (json.RawMessage, error)
+	// Kept says which files of a shard are the whole's as they are, under the same name.
+	Kept func(name string) bool
+	// Merge writes, at the whole's place, what stands over all shards, and nothing else: it may be called again after a kill. Its last file makes the dataset one.
+	Merge func(ctx context.Context, dst string, schema json.RawMessage, shards []ShardReport) error
+	// Unfinished is a file that lies at the whole's place while it is put together, where no file of Merge makes the dataset one.
+	Unfinished string
+	// LeavesEmpty says that episodes without rows have no number.
+	LeavesEmpty bool
+}
+
+// ShardReport says what was written of a shard.
+type ShardReport struct {
+	Episodes int             `json:"num_episodes"`
+	Frames   int64           `json:"num_frames"`
+	Summary  json.RawMessage `json:"summary,omitempty"` // the format's own, for Merge
 }
 
 // WriteReport says what a writer did.
@@ -26,6 +61,8 @@ type WriteReport struct {
 	Dropped  []string  `json:"dropped_features"` // what the format cannot hold
 	Findings []Finding `json:"findings"`
 	LeftOut  int       `json:"-"` // episodes of the source that are not in the result
+	// Summary is what Sharding.Merge wants to know of a shard.
+	Summary json.RawMessage `json:"-"`
 	// Own is the format's own report, where it has a larger one: its JSON stands for this one's. It holds what the source found, too.
 	Own OwnReport `json:"-"`
 }

@@ -24,6 +24,9 @@ type ViewOptions struct {
 	// texts and events: they hold until the next.
 	Rhythm  bool
 	Threads int // that read timestamps while the view is made; 0 = the number of CPUs
+	// Episodes are the only ones whose rows are asked for, of a shard: the others count as empty. Masks are the streams that have a mask all the same.
+	Episodes []int
+	Masks    []string
 }
 
 // Viewed is a dataset on one grid.
@@ -98,7 +101,13 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 	var work errgroup.Group
 	work.SetLimit(threads)
 	var mu sync.Mutex
+	episodes := v.opt.Episodes
 	for e := range n {
+		if v.opt.Episodes == nil {
+			episodes = append(episodes, e)
+		}
+	}
+	for _, e := range episodes {
 		work.Go(func() error {
 			l, err := v.layout(ctx, e)
 			if err != nil {
@@ -136,7 +145,7 @@ func (v *Viewed) describe(masked []bool) {
 	for i, f := range v.kept {
 		v.place[f.Key] = i
 		s, _ := probe.choose(f)
-		masked[i] = masked[i] || f.Masked || s.opt.Mode == Slerp
+		masked[i] = masked[i] || f.Masked || s.opt.Mode == Slerp || slices.Contains(v.opt.Masks, f.Key)
 		if to, ok := v.cfg.DTypes[f.Key]; ok {
 			f.DType = to
 		}

@@ -42,7 +42,11 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys
 	}
-	v := guard.Must(align.View(ctx, src, cfg, align.ViewOptions{DropInvalid: opt.DropInvalid, Rhythm: true, Threads: opt.Threads}))
+	how := align.ViewOptions{DropInvalid: opt.DropInvalid, Rhythm: true, Threads: opt.Threads}
+	if w.Shard != nil {
+		how.Episodes, how.Masks = opt.Episodes, opt.masks
+	}
+	v := guard.Must(align.View(ctx, src, cfg, how))
 	if dropped := shareSpan(ctx, src, v, &cfg, opt.Episodes); dropped != nil {
 		v.Info().Findings = append(v.Info().Findings, *dropped)
 	}

@@ -54,32 +54,10 @@ func Writer(name string) (f robocache.Format, err error) {
 }
 
 // Write writes src at dst in a registered format, by the writer of that format (C7).
-func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options) (*robocache.WriteReport, error) {
-	f, err := Writer(format)
+func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options) (_ *robocache.WriteReport, err error) {
+	f, src, w, err := prepare(ctx, src, format, opt)
 	if err != nil {
 		return nil, err
-	}
-	where := robocache.Where{"dataset": src.Info().URI}
-	switch {
-	case opt.Resume && !f.Resumes:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a conversion to " + format + " cannot be resumed", Hint: "the destination appears whole or not at all: begin again"}
-	case opt.DryRun && !f.Resumes:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a dry run of a conversion to " + format}
-	}
-	w := opt.WriteOptions
-	w.Episodes = slices.Clone(opt.Episodes)
-	if err := w.Check(src.Info()); err != nil {
-		return nil, err
-	}
-	if !opt.SkipBad {
-		if err := robocache.Whole(ctx, src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True"); err != nil {
-			return nil, err
-		}
-	}
-	if opt.Align != nil || !f.KeepsClocks(opt.WriteOptions.Options) {
-		if src, err = onGrid(ctx, src, &opt, &w); err != nil {
-			return nil, err
-		}
 	}
 	made := absent(dst)
 	r, err := f.Write(ctx, src, dst, w)
@@ -92,14 +70,51 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 	return r, err
 }
 
+// prepare settles what is the same for all formats: what the writer is given.
+func prepare(ctx context.Context, src robocache.Dataset, format string, opt Options) (f robocache.Format, _ robocache.Dataset, w robocache.WriteOptions, err error) {
+	fail := func(err error) (robocache.Format, robocache.Dataset, robocache.WriteOptions, error) {
+		return f, nil, w, err
+	}
+	if f, err = Writer(format); err != nil {
+		return fail(err)
+	}
+	where := robocache.Where{"dataset": src.Info().URI}
+	switch {
+	case opt.Resume && !f.Resumes:
+		return fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a conversion to " + format + " cannot be resumed", Hint: "the destination appears whole or not at all: begin again"})
+	case opt.DryRun && !f.Resumes:
+		return fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a dry run of a conversion to " + format})
+	}
+	w = opt.WriteOptions
+	if w.Shard != nil {
+		if w, opt.masks, err = sharded(w); err != nil {
+			return fail(err)
+		}
+	}
+	w.Episodes = slices.Clone(opt.Episodes)
+	if err := w.Check(src.Info()); err != nil {
+		return fail(err)
+	}
+	if !opt.SkipBad {
+		if err := robocache.Whole(ctx, src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True"); err != nil {
+			return fail(err)
+		}
+	}
+	if opt.Align != nil || !f.KeepsClocks(opt.WriteOptions.Options) {
+		src, err = onGrid(ctx, src, &opt, &w)
+	}
+	return f, src, w, err
+}
+
 // Options are the choices of a conversion. The zero value converts everything.
 type Options struct {
 	robocache.WriteOptions
 	// Align brings all streams onto one grid first (align.View). A source whose streams have clocks of their own is aligned at FPS, or at its own
 	// rate, where this is nil.
-	Align *align.Config
+	Align *align.Config `json:"align,omitempty"`
 	// DropInvalid leaves out rows at which some stream has no value, in place of writing "<key>.valid".
-	DropInvalid bool
+	DropInvalid bool     `json:"drop_invalid,omitempty"`
+	masks       []string // of a shard: streams that have a mask in some shard
 }
 
 // absent lists the folders at and above a destination that are not there, the deepest first.

@@ -14,7 +14,8 @@ type Pixels struct {
 	Frames int64
 	value  []float64 // of each level
 	hist   [][]int64 // channel, level
-	thin   bool      // of large images every so many pixels are counted (S4)
+	code   *robocache.Depth
+	thin   bool // of large images every so many pixels are counted (S4)
 	buf    []byte
 }
 
@@ -33,7 +34,7 @@ func NewPixels(channels int) *Pixels {
 // NewDepth counts 16-bit depth images. With a code, levels are the 12-bit codes of a depth video and the statistics are
 // those of the depth, in the code's unit; without one they are those of the levels themselves.
 func NewDepth(code *robocache.Depth) *Pixels {
-	p := &Pixels{value: make([]float64, 65536), hist: [][]int64{make([]int64, 65536)}}
+	p := &Pixels{value: make([]float64, 65536), hist: [][]int64{make([]int64, 65536)}, code: code}
 	for v := range p.value {
 		p.value[v] = float64(v)
 		if code != nil {
@@ -58,7 +59,7 @@ func depthOf(c *robocache.Depth, q int) float64 {
 
 // Empty makes a counter of the same kind that has counted nothing.
 func (p *Pixels) Empty() *Pixels {
-	o := &Pixels{value: p.value, thin: p.thin, hist: make([][]int64, len(p.hist))}
+	o := &Pixels{value: p.value, code: p.code, thin: p.thin, hist: make([][]int64, len(p.hist))}
 	for c := range o.hist {
 		o.hist[c] = make([]int64, len(p.hist[c]))
 	}

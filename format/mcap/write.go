@@ -45,6 +45,13 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	w.pool = video.NewPool(256 << 20)
 	defer w.pool.Close()
 	w.lib = video.LibraryOf(src)
+	first := 0
+	if s := opt.Shard; s != nil {
+		first = s.FirstEpisode
+		if err := json.Unmarshal(s.Schema, &w.stills); err != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Msg: "the schema of the plan", Err: err}
+		}
+	}
 	w.findPackets(ctx, eps)
 	w.describe()
 	w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(eps)...)
@@ -60,7 +67,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		// Each file is whole or not there, but a folder of them would open with those that a kill left.
 		guard.Check(guard.Must(st.Create(ctx, unfinished)).Commit())
 	}
-	if err := guard.Try(func() { w.all(ctx, st, eps, single) }); err != nil {
+	if err := guard.Try(func() { w.all(ctx, st, eps, first, single) }); err != nil {
 		if single == "" {
 			_ = st.Remove(context.WithoutCancel(ctx), unfinished)
 		}
@@ -70,6 +77,28 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		guard.Check(st.Remove(ctx, unfinished))
 	}
 	return w.report, nil
+}
+
+// sharding: a recording is a file, so that those of all shards are the whole. A stream is copied as packets where it can be in every episode.
+var sharding = robocache.Sharding{Kept: func(name string) bool { return bag.Named(name, ending) && !strings.Contains(name, "/") }, Unfinished: unfinished,
+	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+		defer guard.Malformed("plan", &err)
+		w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}, lib: video.LibraryOf(src)}
+		w.options()
+		w.choose()
+		w.findPackets(ctx, reader.Episodes(opt.Episodes, w.info.Episodes))
+		s := shardSchema{Stills: []string{}}
+		for i := range w.streams {
+			if t := &w.streams[i]; t.feature.Kind == robocache.KindVideo && t.how != asPackets {
+				s.Stills = append(s.Stills, t.feature.Key)
+			}
+		}
+		return json.Marshal(s)
+	}}
+
+// shardSchema is what all shards do alike.
+type shardSchema struct {
+	Stills []string `json:"stills"` // cameras whose frames become images
 }
 
 // unfinished lies in a folder while recordings are written into it.
@@ -103,6 +132,7 @@ type writing struct {
 	compression container.Compression
 	chunk       int
 	streams     []target
+	stills      shardSchema
 	dataset     string // the note, as JSON
 	pool        *video.Pool
 	lib         *video.Library
@@ -200,7 +230,7 @@ func topicOf(key string, taken map[string]bool) string {
 }
 
 // all writes the episodes, several at a time. What was written goes again where one fails.
-func (w *writing) all(ctx context.Context, st store.Writable, eps []int, single string) {
+func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first int, single string) {
 	var written []string
 	done := 0
 	g, gctx := errgroup.WithContext(ctx)
@@ -210,9 +240,9 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, single 
 			defer guard.Malformed("mcap write", &err)
 			name := single
 			if name == "" {
-				name = fmt.Sprintf("episode_%06d%s", i, ending)
+				name = fmt.Sprintf("episode_%06d%s", first+i, ending)
 			}
-			rows, size, err := w.file(gctx, st, name, i, ep)
+			rows, size, err := w.file(gctx, st, name, first+i, ep)
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if err != nil {

@@ -20,7 +20,7 @@ const provenPackets = 32
 func (w *writing) findPackets(ctx context.Context, eps []int) {
 	for i := range w.streams {
 		t := &w.streams[i]
-		if t.feature.Kind != robocache.KindVideo || !w.copies || w.lib == nil || t.feature.Depth != nil || t.feature.DType != robocache.Uint8 {
+		if t.feature.Kind != robocache.KindVideo || !w.copies || w.lib == nil || t.feature.Depth != nil || slices.Contains(w.stills.Stills, t.feature.Key) || t.feature.DType != robocache.Uint8 {
 			continue
 		}
 		var why error

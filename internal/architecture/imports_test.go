@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"mapping":                 {"", "kernel", "internal/guard"},
 	"diagnose":                {"", "video", "internal/guard"},
 	"convert":                 {"", "store", "align", "internal/guard"},
+	"shard":                   {"", "store", "convert", "stats", "diagnose", "mapping", "synth", "internal/guard"},
 	"synth":                   {""},
 	"submit":                  {""},
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost"},

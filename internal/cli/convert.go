@@ -23,6 +23,7 @@ type conversionFlags struct {
 	opt                     convert.Options
 	to, fps, align, episode string
 	writing                 []string
+	opened                  robocache.OpenOptions // of the source, settled
 }
 
 // writeFlags are choices of writers that have a flag beside --write-option.

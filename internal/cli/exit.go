@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/submit"
 )
 
@@ -16,6 +17,8 @@ const (
 	exitDone        = 0
 	exitMisuse      = 2
 	exitFindings    = 3
+	exitNever       = 42
+	exitTemporary   = 75
 	exitInterrupted = 130
 )
 
@@ -46,6 +49,10 @@ func exitCode(ctx context.Context, err error) int {
 		return exitDone
 	case errors.Is(err, errFindings):
 		return exitFindings
+	case errors.Is(err, shard.ErrNever):
+		return exitNever
+	case errors.Is(err, shard.ErrStopped):
+		return exitTemporary
 	case ctx.Err() != nil || errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &child):

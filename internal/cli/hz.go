@@ -43,6 +43,7 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 		_ = ds.Close()
 		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
 	}
+	f.opened = opt
 	return ds
 }
 

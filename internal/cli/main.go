@@ -81,7 +81,7 @@ A URI is a path, file://, http(s):// or s3://bucket/prefix (docs/stores.md). The
 		}
 		return misuse(err.Error())
 	})
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newSubmit(), bench(), newCache(), newSelfTest(), newVersion())
+	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newSubmit(), bench(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {
 		withExitCodes(c)
 	}

@@ -21,7 +21,6 @@ const (
 	exitMalformed     = 11
 	exitUnsupported   = 12
 	exitResourceLimit = 13
-	exitTemporary     = 75
 )
 
 // call runs the CLI in this process.

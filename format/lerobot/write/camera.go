@@ -139,7 +139,7 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size
 	if full {
 		w.endVideo(ctx, c)
 		var err error
-		c.chunk, c.file, err = nextFile(c.chunk, c.file, w.cfg.ChunksSize, "video")
+		c.chunk, c.file, err = nextFile(c.chunk, c.file, w.cfg.ChunksSize, "video", w.cfg.Shard)
 		guard.Check(err)
 	}
 	return size

@@ -36,7 +36,7 @@ func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOpti
 	defer c.close()
 	run(c)
 	r := c.report
-	out := &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings, Own: r}
+	out := &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings, Own: r, Summary: c.summary}
 	for _, e := range r.Episodes {
 		if e.New < 0 {
 			out.LeftOut++
@@ -126,6 +126,8 @@ type conversion struct {
 	lib        *video.Library
 	pool       *video.Pool
 	decodes    bool
+	shard      shardSchema
+	summary    json.RawMessage
 	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
 }
 
@@ -161,6 +163,10 @@ func (c *conversion) plan(ctx context.Context) {
 	c.chooseFeatures()
 	if len(c.features) == 0 {
 		c.nothingLeft()
+	}
+	if c.opt.Shard != nil {
+		c.agreed()
+		return
 	}
 	c.measure(ctx)
 	c.chooseTimestamps(ctx)
@@ -329,6 +335,7 @@ const reportName = "meta/conversion.json"
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) {
 	cfg := c.opt.out
 	cfg.FPS, cfg.Robot, cfg.PartsDir, cfg.Encoders, cfg.Tasks = c.fps, c.src.Info().Robot, c.parts, c.opt.Threads, c.chooseTasks()
+	c.intoShard(&cfg)
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)
 	}
@@ -340,18 +347,26 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	w.journal = j
 	defer func() { w.stop(c.opt.Resume && j.worth(c.parts)) }() // of a failure; after Close it does nothing
 	c.write(ctx, w)
-	c.report.NumEpisodes, c.report.NumFrames = w.written, w.rows
+	c.report.NumEpisodes, c.report.NumFrames = w.episodes(), w.frames()
 	c.report.Findings = append(c.report.Findings, w.findings...)
+	if c.opt.Shard != nil {
+		c.endShard(ctx, w)
+		return
+	}
 	if splits := c.splits(); len(c.src.Info().Splits) > 0 {
 		w.cfg.Splits = map[string]string{}
 		maps.Copy(w.cfg.Splits, splits)
 	}
 	w.cfg.Extra = c.extras(ctx)
 	c.sourceFindings()
-	text, err := json.MarshalIndent(c.report, "", "  ")
-	guard.Check(robocache.At(err, robocache.Where{"file": reportName}))
-	w.cfg.Extra[reportName] = append(text, '\n')
+	w.cfg.Extra[reportName] = reportText(c.report)
 	guard.Check(w.Close(ctx))
+}
+
+func reportText(r *Report) []byte {
+	text, err := json.MarshalIndent(r, "", "  ")
+	guard.Check(robocache.At(err, robocache.Where{"file": reportName}))
+	return append(text, '\n')
 }
 
 // splits gives the source's as ranges of the episodes that were written, and finds those that are none.

@@ -122,17 +122,23 @@ func (w *Writer) info() []byte {
 	}
 	splits := w.cfg.Splits
 	if splits == nil {
-		splits = map[string]string{"train": fmt.Sprintf("0:%d", w.written)}
+		splits = map[string]string{"train": fmt.Sprintf("0:%d", w.episodes())}
 	}
-	info := jsonObject{
+	return indented(jsonObject{
 		{"codebase_version", writtenVersion}, {"fps", fpsNumber(w.cfg.FPS)}, {"features", features},
-		{"total_episodes", w.written}, {"total_frames", w.rows}, {"total_tasks", len(w.texts)},
+		{"total_episodes", w.episodes()}, {"total_frames", w.frames()}, {"total_tasks", len(w.texts)},
 		{"chunks_size", w.cfg.ChunksSize}, {"data_files_size_in_mb", megabytes(w.cfg.DataFileBytes)}, {"video_files_size_in_mb", megabytes(w.cfg.VideoFileBytes)},
 		{"data_path", defaultDataPath}, {"video_path", videoPath}, {"robot_type", robot},
 		{"splits", splits},
-	}
+	})
+}
+
+// infoKeys are those of info.json, in their order.
+var infoKeys = []string{"codebase_version", "fps", "features", "total_episodes", "total_frames", "total_tasks", "chunks_size", "data_files_size_in_mb", "video_files_size_in_mb", "data_path", "video_path", "robot_type", "splits"}
+
+func indented(o jsonObject) []byte {
 	var b bytes.Buffer
-	guard.Check(json.Indent(&b, jsonMarshal(info), "", "    "))
+	guard.Check(json.Indent(&b, jsonMarshal(o), "", "    "))
 	b.WriteByte('\n')
 	return b.Bytes()
 }
@@ -189,7 +195,7 @@ func (w *Writer) card() []byte {
 	var b bytes.Buffer
 	b.WriteString("---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: default\n  data_files: data/*/*.parquet\n---\n\n")
 	b.WriteString("A LeRobot v3.0 dataset, written by RoboCache.\n\n")
-	fmt.Fprintf(&b, "%d episodes, %d frames at %s Hz, %d tasks.\n\n", w.written, w.rows, w.cfg.FPS, len(w.texts))
+	fmt.Fprintf(&b, "%d episodes, %d frames at %s Hz, %d tasks.\n\n", w.episodes(), w.frames(), w.cfg.FPS, len(w.texts))
 	b.WriteString("Statistics are exact. Those of frames look at clamp(n^0.75, 100, 10000) evenly spaced frames an episode, all pixels of each, unless the conversion was told otherwise.\n")
 	b.WriteString("On the Hub, give the revision the git tag v3.0: loaders look for it.\n")
 	return b.Bytes()

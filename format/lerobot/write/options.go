@@ -181,6 +181,8 @@ type Config struct {
 	StatsBudget int64
 	// Splits are ranges of episodes by name ("0:40"). nil: train, of all.
 	Splits map[string]string
+	// Shard is where the episodes of a part of a dataset stand in the whole.
+	Shard *shardPlace
 	// Extra files, written before info.json: name → bytes (meta/modality.json).
 	Extra map[string][]byte
 }

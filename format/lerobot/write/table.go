@@ -72,6 +72,7 @@ type tableSeries struct {
 
 func (w *Writer) newSeries(dir string, columns []outColumn) *tableSeries {
 	s := &tableSeries{w: w, dir: dir}
+	s.chunk, s.file = w.cfg.Shard.first(w.cfg.ChunksSize)
 	s.schema, s.meta = schemaOf(columns, "", "")
 	s.leaves = guard.Must(pqw.Leaves(s.schema))
 	return s
@@ -85,7 +86,7 @@ func (s *tableSeries) turn(ctx context.Context, size int64) {
 		}
 		s.end()
 		var err error
-		s.chunk, s.file, err = nextFile(s.chunk, s.file, s.w.cfg.ChunksSize, path.Base(s.dir))
+		s.chunk, s.file, err = nextFile(s.chunk, s.file, s.w.cfg.ChunksSize, path.Base(s.dir), s.w.cfg.Shard)
 		guard.Check(err)
 	}
 	s.bytes, s.rows = 0, 0

@@ -76,7 +76,9 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 			}
 			columns = append(columns, *c)
 		} else {
-			w.cams[f.Key] = &outCamera{feature: f}
+			c := &outCamera{feature: f}
+			c.chunk, c.file = cfg.Shard.first(cfg.ChunksSize)
+			w.cams[f.Key] = c
 			w.keys = append(w.keys, f.Key)
 		}
 		w.feats = append(w.feats, wf)
@@ -92,6 +94,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 	for _, t := range cfg.Tasks {
 		w.task(t)
 	}
+	w.enterShard()
 	w.index = newEpisodesWriter(w)
 	return w, nil
 }
@@ -100,6 +103,9 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 func (w *Writer) task(text string) int64 {
 	n, ok := w.tasks[text]
 	if !ok {
+		if w.cfg.Shard != nil && w.index != nil {
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Msg: "a task that the plan of the shards does not have", Got: strconv.Quote(text), Hint: "the source names its tasks in its rows alone: convert it in one run"})
+		}
 		n = int64(len(w.texts))
 		w.tasks[text] = n
 		w.texts = append(w.texts, text)
@@ -219,9 +225,12 @@ func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg s
 const maxGroups = 1<<15 - 1
 
 // nextFile is the reference's counter: file+1, or file 0 of the next chunk.
-func nextFile(chunk, file, size int, what string) (int, int, error) {
+func nextFile(chunk, file, size int, what string, in *shardPlace) (int, int, error) {
 	if file++; file >= size {
 		chunk, file = chunk+1, 0
+	}
+	if in != nil && chunk*size+file >= in.firstFile+in.files {
+		return 0, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write lerobot", Want: fmt.Sprintf("%d %s files in a shard", in.files, what), Got: "more", Hint: "raise the size at which files are ended, or plan more shards"}
 	}
 	if chunk > maxFileNumber {
 		return 0, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write lerobot", Msg: "over 1000 folders of " + what + " files", Hint: "raise the size at which files are ended"}
@@ -239,24 +248,30 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	}
 	defer func() { w.failed = err }()
 	defer guard.Malformed("write lerobot", &err)
-	if w.written == 0 {
+	if w.episodes() == 0 {
 		return misuse(nil, "a dataset without episodes: none of the source has a row", "", "", "the format cannot hold one; robocache doctor says of the source what its episodes lack")
 	}
 	// Each file waits for the disk: they do so together, beside the counting. info.json comes after all of them.
 	var g errgroup.Group
-	for _, part := range []func(){func() { w.writeStats(ctx) }, func() { w.writeTexts(ctx) }, w.data.end, func() {
+	parts := []func(){w.data.end, func() {
 		for _, key := range w.keys {
 			w.endVideo(ctx, w.cams[key])
 		}
 		w.flush(ctx, true)
-	}} {
+	}}
+	if w.cfg.Shard == nil { // else Merge writes them
+		parts = append(parts, func() { w.writeStats(ctx) }, func() { w.writeTexts(ctx) })
+	}
+	for _, part := range parts {
 		g.Go(guard.Func("write lerobot", part))
 	}
 	guard.Check(g.Wait())
 	if w.cfg.PartsDir != "" {
 		guard.Check(robocache.At(os.RemoveAll(w.cfg.PartsDir), robocache.Where{"file": w.cfg.PartsDir}))
 	}
-	w.put(ctx, "meta/info.json", w.info())
+	if w.cfg.Shard == nil {
+		w.put(ctx, "meta/info.json", w.info())
+	}
 	w.ended = true
 	w.release()
 	return nil

@@ -1,0 +1,79 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// Plan is what the shards of one conversion agree on.
+type Plan struct {
+	Schema json.RawMessage   // WriteShard.Schema
+	Rows   robocache.Dataset // what is written: its Len counts the rows of the result
+	Format robocache.Format
+}
+
+// schema is Plan.Schema.
+type schema struct {
+	Masks  []string        `json:"masks,omitempty"` // streams that have a mask in some shard
+	Writer json.RawMessage `json:"writer,omitempty"`
+}
+
+// PlanShards looks at the whole source for what its shards must agree on. ErrUnsupported where the format cannot be written in shards.
+func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt Options) (p *Plan, err error) {
+	defer guard.Into(&err)
+	if f := guard.Must(Writer(format)); f.Sharding == nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "the format " + format + " is not written in shards", Hint: "formats that are: " + strings.Join(Sharded(), ", ")}
+	}
+	f, rows, w, err := prepare(ctx, src, format, opt)
+	guard.Check(err)
+	var s schema
+	if v, ok := rows.(*align.Viewed); ok {
+		for _, g := range v.Info().Features {
+			if key, mask := strings.CutSuffix(g.Key, align.ValidSuffix); mask && src.Info().Feature(g.Key) == nil {
+				s.Masks = append(s.Masks, key)
+			}
+		}
+	}
+	s.Writer = guard.Must(f.Sharding.Plan(ctx, rows, w))
+	return &Plan{Schema: guard.Must(json.Marshal(s)), Rows: rows, Format: f}, nil
+}
+
+// Sharded lists the formats that can be written in shards.
+func Sharded() (names []string) {
+	for _, n := range Formats() {
+		if f, err := robocache.FormatNamed(n); err == nil && f.Sharding != nil {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// Merge puts the reports of shards together (Sharding.Merge).
+func Merge(ctx context.Context, format, dst string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
+	defer guard.Into(&err)
+	f := guard.Must(Writer(format))
+	if f.Sharding == nil || f.Sharding.Merge == nil {
+		return nil
+	}
+	return f.Sharding.Merge(ctx, dst, guard.Must(read(plan)).Writer, shards)
+}
+
+// sharded takes apart what PlanShards settled.
+func sharded(w robocache.WriteOptions) (robocache.WriteOptions, []string, error) {
+	s, err := read(w.Shard.Schema)
+	own := *w.Shard
+	own.Schema, w.Shard = s.Writer, &own
+	return w, s.Masks, err
+}
+
+func read(b json.RawMessage) (s schema, err error) {
+	if err = json.Unmarshal(b, &s); err != nil {
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "plan", Msg: "the schema of a manifest", Err: err}
+	}
+	return s, err
+}

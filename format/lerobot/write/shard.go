@@ -1,0 +1,268 @@
+package write
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Sharding writes a dataset in shards. A shard is a dataset whose episodes, rows and files have the numbers of the whole, so that its tables and mp4s
+// stand in the whole as they are: Merge writes what is above them, from what each shard said of itself.
+var Sharding = robocache.Sharding{Plan: planShards, Kept: kept, Merge: mergeShards, LeavesEmpty: true}
+
+// shardReports holds a report for each shard, in place of one of all.
+const shardReports = "meta/conversion"
+
+func kept(name string) bool {
+	return slices.ContainsFunc([]string{"data", "videos", "meta/episodes", shardReports}, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+}
+
+// shardPlace is where the episodes of a shard stand in the whole.
+type shardPlace struct {
+	index, firstEpisode, firstFile, files int
+	firstRow                              int64
+}
+
+// first is the number of the shard's first file.
+func (p *shardPlace) first(size int) (chunk, file int) {
+	if p == nil {
+		return 0, 0
+	}
+	return p.firstFile / size, p.firstFile % size
+}
+
+// enterShard numbers episodes and rows from those of the shard on.
+func (w *Writer) enterShard() {
+	if p := w.cfg.Shard; p != nil {
+		w.written, w.rows = p.firstEpisode, p.firstRow
+	}
+}
+
+func (w *Writer) episodes() int {
+	if p := w.cfg.Shard; p != nil {
+		return w.written - p.firstEpisode
+	}
+	return w.written
+}
+
+func (w *Writer) frames() int64 {
+	if p := w.cfg.Shard; p != nil {
+		return w.rows - p.firstRow
+	}
+	return w.rows
+}
+
+// shardSchema is what the shards of a conversion agree on.
+type shardSchema struct {
+	Features   []shardFeature      `json:"features"`
+	Timestamps bool                `json:"recorded_timestamps,omitempty"`
+	Tasks      []string            `json:"tasks"`
+	Splits     map[string]string   `json:"splits,omitempty"`
+	Extra      map[string][]byte   `json:"extra,omitempty"`
+	Findings   []robocache.Finding `json:"findings,omitempty"`
+	Report     *Report             `json:"report"`
+}
+
+type shardFeature struct {
+	robocache.Feature
+	Source string `json:"source"`
+}
+
+// planShards looks at the whole source as a run in one process would.
+func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+	defer guard.Malformed("plan", &err)
+	c := guard.Must(newConversion(ctx, src, opt))
+	defer c.close()
+	s := shardSchema{Timestamps: c.timestamps, Tasks: c.chooseTasks(), Report: c.report}
+	known := map[string]bool{}
+	for _, text := range s.Tasks {
+		known[text] = true
+	}
+	for _, f := range c.features {
+		s.Features = append(s.Features, shardFeature{f.Feature, f.source})
+	}
+	if len(src.Info().Tasks) == 0 { // formats that name the task with its episode
+		for _, e := range c.opt.Episodes {
+			meta, err := src.Episode(ctx, e)
+			if err != nil && !c.opt.SkipBad {
+				return nil, err
+			}
+			for _, text := range append(slices.Clone(meta.Tasks), "")[:max(1, len(meta.Tasks))] {
+				if !known[text] && c.src.Len(e) > 0 {
+					known[text] = true
+					s.Tasks = append(s.Tasks, text)
+				}
+			}
+		}
+	}
+	for _, e := range c.opt.Episodes {
+		c.report.Episodes = append(c.report.Episodes, EpisodeMap{New: min(0, c.src.Len(e)-1)})
+	}
+	if splits := c.splits(); len(src.Info().Splits) > 0 {
+		s.Splits = splits
+	}
+	if c.timestamps {
+		c.report.Added = append(c.report.Added, RecordedTimestamps)
+	}
+	s.Extra = c.extras(ctx)
+	c.sourceFindings()
+	c.report.Episodes = nil
+	return guard.Must(json.Marshal(s)), nil
+}
+
+// agreed takes what the plan settled in place of looking.
+func (c *conversion) agreed() {
+	if err := json.Unmarshal(c.opt.Shard.Schema, &c.shard); err != nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the schema of the plan", Err: err})
+	}
+	differ := len(c.features) != len(c.shard.Features)
+	for i := 0; i < len(c.features) && !differ; i++ {
+		f, s := &c.features[i], &c.shard.Features[i]
+		differ = f.source != s.Source || f.Key != s.Key || f.Kind != s.Kind
+		f.Width, f.Height, f.Channels, f.DType, f.Shape, f.Names = s.Width, s.Height, s.Channels, s.DType, s.Shape, s.Names
+	}
+	if differ {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the source has other streams than when it was planned", Hint: "plan again"})
+	}
+	c.timestamps = c.shard.Timestamps
+}
+
+// intoShard puts the writer where the shard stands. Each has as many file numbers as there are for all; of up to 1000 shards each has a chunk.
+func (c *conversion) intoShard(cfg *Config) {
+	s := c.opt.Shard
+	if s == nil {
+		return
+	}
+	cfg.Tasks, cfg.ChunksSize = c.shard.Tasks, maxFileNumber+1
+	files := cfg.ChunksSize * cfg.ChunksSize / max(s.Count, cfg.ChunksSize)
+	cfg.Shard = &shardPlace{index: s.Index, firstEpisode: s.FirstEpisode, firstRow: s.FirstRow, firstFile: s.Index * files, files: files}
+}
+
+// shardSummary is what the whole needs to know of a shard beside its files.
+type shardSummary struct {
+	Stats  map[string]*stats.Part `json:"stats,omitempty"`
+	Info   json.RawMessage        `json:"info,omitempty"` // its info.json
+	Report *Report                `json:"report"`         // without its episodes
+}
+
+// endShard ends the files of a shard.
+func (c *conversion) endShard(ctx context.Context, w *Writer) {
+	s := shardSummary{Report: &Report{}}
+	*s.Report = *c.report
+	s.Report.Episodes = nil
+	if w.episodes() > 0 {
+		w.put(ctx, fmt.Sprintf("%s/%05d.json", shardReports, c.opt.Shard.Index), reportText(c.report))
+		s.Stats = w.statParts(ctx)
+		guard.Check(w.Close(ctx))
+		s.Info = compact(w.info())
+	}
+	c.summary = guard.Must(json.Marshal(s))
+}
+
+func compact(b []byte) []byte {
+	var out bytes.Buffer
+	guard.Check(json.Compact(&out, b))
+	return out.Bytes()
+}
+
+// statParts is what the rows and frames of a shard add to the statistics of the whole.
+func (w *Writer) statParts(ctx context.Context) map[string]*stats.Part {
+	out := guard.Must(w.collect.Parts(ctx))
+	for key, p := range w.looks {
+		out[key] = guard.Must(p.Part())
+	}
+	return out
+}
+
+// mergeShards writes what stands over the shards; info.json, which makes a dataset of them, last, and only where there is none.
+func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
+	defer guard.Malformed("commit", &err)
+	var schema shardSchema
+	decode("the schema of the plan", plan, &schema)
+	dst := guard.Must(store.OpenWritable(uri))
+	defer store.Close(dst)
+	w := &Writer{dst: dst, texts: schema.Tasks, cfg: Config{Extra: schema.Extra, FPS: schema.Report.FPS}}
+	r := schema.Report
+	if w.cfg.Extra == nil {
+		w.cfg.Extra = map[string][]byte{}
+	}
+	all := map[string]*stats.Part{}
+	var info map[string]json.RawMessage
+	for i := range shards {
+		var s shardSummary
+		decode(fmt.Sprintf("the summary of shard %d", i), shards[i].Summary, &s)
+		w.written, w.rows = w.written+shards[i].Episodes, w.rows+shards[i].Frames
+		for key, p := range s.Stats {
+			if all[key] == nil {
+				all[key] = p
+			} else {
+				guard.Check(robocache.At(all[key].Merge(p), robocache.Where{"stream": key, "shard": i}))
+			}
+		}
+		r.Copied, r.Encoded = r.Copied+s.Report.Copied, r.Encoded+s.Report.Encoded
+		r.Findings = mergeFindings(r.Findings, s.Report.Findings)
+		if info == nil && s.Info != nil {
+			decode("info.json", s.Info, &info)
+		}
+	}
+	if w.written == 0 || info == nil {
+		guard.Fail(misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", ""))
+	}
+	merged := robocache.Stats{}
+	for key, p := range all {
+		merged[key] = p.Stats()
+	}
+	r.NumEpisodes, r.NumFrames = w.written, w.rows
+	w.cfg.Extra[reportName] = reportText(r)
+	w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(merged)))
+	w.writeTexts(ctx)
+	if w.cfg.Splits = schema.Splits; w.cfg.Splits == nil {
+		w.cfg.Splits = map[string]string{"train": fmt.Sprintf("0:%d", w.written)}
+	}
+	for key, v := range map[string]any{"total_episodes": w.written, "total_frames": w.rows, "total_tasks": len(w.texts), "splits": w.cfg.Splits} {
+		info[key] = jsonMarshal(v)
+	}
+	var o jsonObject
+	for _, key := range infoKeys {
+		o = append(o, jsonField{key, info[key]})
+	}
+	text := indented(o)
+	const name = "meta/info.json"
+	err = store.PutNew(ctx, dst, name, text)
+	if errors.Is(err, store.ErrExists) {
+		if have := guard.Must(store.ReadFile(ctx, dst, name, 64<<20)); !bytes.Equal(have, text) {
+			return misuse(robocache.Where{"dataset": dst.URI(), "file": name}, "there is another dataset here", "", "", "choose an empty destination")
+		}
+		return nil
+	}
+	return err
+}
+
+func decode(what string, b []byte, v any) {
+	if err := json.Unmarshal(b, v); err != nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: what, Err: err})
+	}
+}
+
+// mergeFindings adds what another shard found: once, and counted.
+func mergeFindings(all, more []robocache.Finding) []robocache.Finding {
+	for _, f := range more {
+		i := slices.IndexFunc(all, func(g robocache.Finding) bool {
+			return g.Code == f.Code && g.Message == f.Message && path.Base(g.Where.String()) == path.Base(f.Where.String())
+		})
+		if i < 0 {
+			all = append(all, f)
+		}
+	}
+	return all
+}

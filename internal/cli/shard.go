@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/shard"
+	"github.com/goatnote-inc/robocache/stats"
+)
+
+// Planned is what `robocache plan --json` prints.
+type Planned struct {
+	Manifest string `json:"manifest"`
+	Job      string `json:"job"`
+	Shards   int    `json:"shards"`
+	Episodes int    `json:"num_episodes"`
+	Frames   int64  `json:"num_frames"`
+	Bytes    int64  `json:"bytes"`
+	Heaviest int64  `json:"largest_shard_bytes"`
+}
+
+func newPlan() *cobra.Command {
+	var open openFlags
+	var f conversionFlags
+	var opt shard.PlanOptions
+	var job shard.Job
+	var manifest string
+	c := &cobra.Command{
+		Use:   "plan JOB SRC DST --shards N --manifest M",
+		Short: "cut work on a whole dataset into independent shards, for a cluster",
+		Long: `plan looks at a source and writes a manifest: what is to be done, with which options, of which episodes in which shard. The same source and options give
+the same manifest, byte for byte. 'run' makes a shard of it, anywhere; 'commit' puts them together.
+Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those of 'robocache convert'; resample is convert with --hz, reencode with --video-codec.`,
+		Example: `  robocache plan convert ./recordings ./set --hz 50 --shards 64 --manifest set.json
+  robocache run --manifest set.json --shard 0
+  robocache status --manifest set.json
+  robocache commit --manifest set.json`,
+		Args: cobra.ExactArgs(3),
+	}
+	open.add(c)
+	open.addGrid(c)
+	f.add(c)
+	c.Flags().IntVar(&opt.Shards, "shards", 1, "how many shards")
+	c.Flags().StringVar(&opt.Balance, "balance", "bytes", "what shards have alike: "+strings.Join(shard.Balances, ", "))
+	c.Flags().StringVar(&manifest, "manifest", "", "the file to write")
+	c.Flags().BoolVar(&job.Doctor.Decode, "decode", false, "doctor: also decode every image (slow)")
+	c.Flags().BoolVar(&job.Doctor.Deep, "deep", false, "doctor: also read every column to its last page")
+	_ = c.MarkFlagRequired("manifest")
+	return answers(c, func(cmd *cobra.Command, args []string) (_ *Planned, _ error, err error) {
+		defer guard.Into(&err)
+		ctx := cmd.Context()
+		guard.Check(f.settle(cmd.Flags()))
+		ds := f.source(ctx, &open, args[1], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+		_ = ds.Close()
+		job.Name, job.Source, job.Destination, job.To, job.Open, job.Convert, job.SkipBad = args[0], args[1], args[2], f.to, f.opened, f.opt, f.opt.SkipBad
+		job.Convert.Threads = 0
+		if name, _ := cmd.Flags().GetString("frames"); args[0] == "stats" {
+			job.Frames = stats.FramePolicy(name)
+		}
+		opt.Tool = "robocache " + version
+		m := guard.Must(shard.NewPlan(ctx, job, opt))
+		guard.Check(m.Write(ctx, manifest))
+		p := &Planned{Manifest: manifest, Job: args[0], Shards: len(m.Shards), Episodes: m.Episodes, Frames: m.Frames, Bytes: m.Bytes}
+		for _, s := range m.Shards {
+			p.Heaviest = max(p.Heaviest, s.Bytes)
+		}
+		return p, nil, nil
+	}, func(w io.Writer, p *Planned) {
+		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames, %s in %d shards of at most %s\n", p.Manifest, p.Job, p.Episodes, p.Frames, bytesText(p.Bytes), p.Shards, bytesText(p.Heaviest))
+	})
+}
+
+// withManifest adds --manifest.
+func withManifest(c *cobra.Command) func(context.Context) *shard.Manifest {
+	var name string
+	c.Flags().StringVar(&name, "manifest", "", "what plan wrote: a file or a URI")
+	_ = c.MarkFlagRequired("manifest")
+	return func(ctx context.Context) *shard.Manifest { return guard.Must(shard.Read(ctx, name)) }
+}
+
+func newRun() *cobra.Command {
+	var number, threads int
+	c := &cobra.Command{
+		Use:   "run --manifest M --shard I",
+		Short: "make one shard of a plan",
+		Long: `run makes one shard: --shard, else SLURM_ARRAY_TASK_ID, else JOB_COMPLETION_INDEX. A shard that is done is done: exit code 0 at once. Several attempts
+at one shard do no harm: one of them wins. On TERM and USR1 it ends with exit code 75, and can be run again.
+Exit code 42: the shard can never succeed (the source changed, cannot be read, or cannot be written in the format).`,
+		Example: "  robocache run --manifest set.json --shard 3\n  srun robocache run --manifest s3://bucket/set.json",
+		Args:    cobra.NoArgs,
+	}
+	manifest := withManifest(c)
+	c.Flags().IntVar(&number, "shard", -1, "its number, from 0")
+	c.Flags().IntVar(&threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
+	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Receipt, found error, err error) {
+		defer guard.Into(&err)
+		ctx, stop := stoppable(cmd.Context())
+		defer stop()
+		for _, name := range []string{"SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"} {
+			if text := os.Getenv(name); text != "" && !cmd.Flags().Changed("shard") && number < 0 {
+				n, err := strconv.Atoi(text)
+				if err != nil || n < 0 {
+					return nil, nil, misuse(name + "=" + strconv.Quote(text) + " is no number of a shard")
+				}
+				number = n
+			}
+		}
+		if number < 0 {
+			return nil, nil, misuse("which shard? --shard, SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX")
+		}
+		bar := progress(cmd, "run")
+		r := guard.Must(shard.Run(ctx, manifest(ctx), number, shard.RunOptions{Tool: "robocache " + version, Threads: threads, Progress: func(done, total int) { bar(int64(done), int64(total)) }}))
+		if len(r.Skipped) > 0 && !r.Already {
+			found = errFindings
+		}
+		return r, found, nil
+	}, func(w io.Writer, r *shard.Receipt) {
+		if r.Already {
+			fmt.Fprintf(w, "shard %d is done already, by attempt %s\n", r.Shard, r.Attempt)
+			return
+		}
+		fmt.Fprintf(w, "shard %d: %d episodes, %d frames, %s in %.1f s\n", r.Shard, r.Report.Episodes, r.Report.Frames, bytesText(r.Bytes), r.Seconds)
+		for _, s := range r.Skipped {
+			fmt.Fprintf(w, "  episode %d was left out: %s\n", s.Episode, s.Reason)
+		}
+	})
+}
+
+// stoppable ends with the cause shard.ErrStopped on the signals by which schedulers take a machine back.
+func stoppable(parent context.Context) (context.Context, func()) {
+	// TERM also ends the parent's context: it is looked at first.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	go func() {
+		select {
+		case <-signals:
+			cancel(shard.ErrStopped)
+		case <-ctx.Done():
+		case <-parent.Done():
+			select {
+			case <-signals:
+				cancel(shard.ErrStopped)
+			case <-time.After(20 * time.Millisecond):
+				cancel(parent.Err())
+			}
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}
+
+func newCommit() *cobra.Command {
+	var opt shard.CommitOptions
+	c := &cobra.Command{
+		Use:   "commit --manifest M",
+		Short: "put the shards of a plan together",
+		Long: `commit makes the result of all shards. It refuses while some are missing (exit code 75), unless --partial says that those that are there will do. It can be
+killed and run again at any moment; run twice, it does nothing the second time. Exit code 3 where episodes were left out.`,
+		Example: "  robocache commit --manifest set.json",
+		Args:    cobra.NoArgs,
+	}
+	manifest := withManifest(c)
+	c.Flags().BoolVar(&opt.Partial, "partial", false, "make a result of the shards that are there")
+	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Committed, found error, err error) {
+		defer guard.Into(&err)
+		r := guard.Must(shard.Commit(cmd.Context(), manifest(cmd.Context()), opt))
+		if len(r.Skipped)+len(r.Missing) > 0 {
+			found = errFindings
+		}
+		return r, found, nil
+	}, func(w io.Writer, r *shard.Committed) {
+		fmt.Fprintf(w, "committed %s: %d shards, %d episodes, %d frames, %s\n", r.Destination, r.Shards, r.Episodes, r.Frames, bytesText(r.Bytes))
+		for _, s := range r.Skipped {
+			fmt.Fprintf(w, "  episode %d was left out: %s\n", s.Episode, s.Reason)
+		}
+	})
+}
+
+func newStatus() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "status --manifest M",
+		Short:   "how far the shards of a plan are",
+		Long:    "status reads what the shards wrote at the destination, so that it works for any scheduler. It prints the shards that are missing as an option of sbatch.",
+		Example: "  robocache status --manifest set.json --json",
+		Args:    cobra.NoArgs,
+	}
+	manifest := withManifest(c)
+	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Status, _ error, err error) {
+		defer guard.Into(&err)
+		s := guard.Must(shard.StatusOf(cmd.Context(), manifest(cmd.Context())))
+		return s, nil, nil
+	}, func(w io.Writer, s *shard.Status) {
+		fmt.Fprintf(w, "%d of %d shards done, %d running, %d failed, %d lost; %d episodes, %d frames, %s\n", s.Done, s.Total, s.Running, s.Failed, s.Lost, s.Episodes, s.Frames, bytesText(s.Bytes))
+		for _, e := range s.Errors {
+			fmt.Fprintf(w, "  failed: %s\n", e)
+		}
+		if s.ETASeconds > 0 {
+			fmt.Fprintf(w, "  about %s left\n", time.Duration(s.ETASeconds*1e9).Round(time.Second))
+		}
+		if s.Array != "" {
+			fmt.Fprintf(w, "  missing: %s\n", s.Array)
+		}
+		if s.Committed {
+			fmt.Fprintln(w, "  committed")
+		}
+	})
+}

@@ -1,0 +1,265 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Committed says what Commit made.
+type Committed struct {
+	Manifest    string    `json:"manifest_sha256"`
+	Destination string    `json:"destination"`
+	Job         string    `json:"job"`
+	Shards      int       `json:"shards"`
+	Missing     Episodes  `json:"missing_shards,omitempty"`
+	Episodes    int       `json:"num_episodes"`
+	Frames      int64     `json:"num_frames"`
+	Files       int       `json:"files"`
+	Bytes       int64     `json:"bytes"`
+	Skipped     []Skipped `json:"skipped,omitempty"`
+}
+
+// CommitOptions are the choices of Commit.
+type CommitOptions struct {
+	Partial bool // of the shards that are there
+}
+
+// Commit makes the result of the shards.
+func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (_ *Committed, err error) {
+	defer guard.Into(&err)
+	dst := guard.Must(store.OpenWritable(m.Job.Destination))
+	defer store.Close(dst)
+	job := jobOf(m.Job.Name)
+	marker := ""
+	if job.unfinished != nil {
+		marker = job.unfinished(m)
+	}
+	c := m.committed(ctx, dst)
+	if c == nil {
+		guard.Check(store.Probe(ctx, dst))
+		receipts, missing := m.receipts(ctx, dst)
+		if len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
+			text, _ := missing.MarshalText()
+			return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
+				Msg: fmt.Sprintf("%d of %d shards are missing: %s", len(missing), len(m.Shards), text), Hint: "run them, or commit those that are there with --partial"}
+		}
+		if marker != "" {
+			guard.Check(store.Put(ctx, dst, marker, nil))
+		}
+		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing}
+		for _, r := range receipts {
+			c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
+			if s := &m.Shards[r.Shard]; (c.Episodes != s.FirstEpisode+r.Report.Episodes || c.Frames != s.FirstRow+r.Report.Frames) && r.Report.Episodes > 0 && marker == "" && job.merge != nil {
+				return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Where: robocache.Where{"shard": r.Shard}, Msg: "episodes before this shard are missing, and its rows are numbered as if they were there"}
+			}
+		}
+		m.move(ctx, dst, job, receipts, c)
+		job.merge(ctx, m, dst, receipts)
+		err := store.PutNew(ctx, dst, commitName, guard.Must(json.Marshal(c)))
+		if !errors.Is(err, store.ErrExists) {
+			guard.Check(err)
+		} else if c = m.committed(ctx, dst); c == nil {
+			return nil, err
+		}
+	}
+	if marker != "" {
+		if err := dst.Remove(ctx, marker); err != nil && !errors.Is(err, robocache.ErrNotFound) {
+			return nil, err
+		}
+	}
+	if m.Job.Name != "" {
+		removeEmpty(below(m.Job.Destination, stagingName))
+	}
+	return c, nil
+}
+
+// committed is what was committed of the manifest; nil where nothing was.
+func (m *Manifest) committed(ctx context.Context, st store.Store) *Committed {
+	b, err := store.ReadFile(ctx, st, commitName, 1<<30)
+	if errors.Is(err, robocache.ErrNotFound) {
+		return nil
+	}
+	guard.Check(err)
+	c := &Committed{}
+	if err := json.Unmarshal(b, c); err != nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": commitName}, Err: err})
+	}
+	if c.Manifest != m.id {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "commit", Where: robocache.Where{"file": commitName}, Msg: "another manifest was committed here", Hint: "choose an empty destination"})
+	}
+	return c
+}
+
+// receipts reads those that are there, in the order of the shards.
+func (m *Manifest) receipts(ctx context.Context, st store.Store) (out []*Receipt, missing Episodes) {
+	there := map[string]bool{}
+	for _, e := range guard.Must(st.List(ctx, receiptsName)) {
+		there[e.Name] = true
+	}
+	all := make([]*Receipt, len(m.Shards))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for i := range m.Shards {
+		if there[receiptName(i)] {
+			g.Go(func() (err error) { all[i], err = m.receipt(gctx, st, i); return err })
+		}
+	}
+	guard.Check(g.Wait())
+	for i, r := range all {
+		if r == nil {
+			missing = append(missing, i)
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out, missing
+}
+
+// move gives the files of the receipts their names in the result. One that is there already was moved by a commit that was killed.
+func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, receipts []*Receipt, c *Committed) {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, r := range receipts {
+		for _, f := range r.Files {
+			if !job.kept(m, f.Name) {
+				continue
+			}
+			c.Files, c.Bytes = c.Files+1, c.Bytes+f.Size
+			g.Go(guard.Func("commit", func() {
+				from := attemptDir(r.Shard, r.Attempt) + "/" + f.Name
+				err := store.Move(gctx, dst, from, f.Name)
+				if errors.Is(err, robocache.ErrNotFound) {
+					var e store.Entry
+					if e, err = dst.Stat(gctx, f.Name); err == nil && e.Size != f.Size {
+						err = &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": f.Name}, Want: fmt.Sprintf("%d bytes", f.Size), Got: fmt.Sprint(e.Size)}
+					}
+				}
+				guard.Check(robocache.At(err, robocache.Where{"shard": r.Shard}))
+			}))
+		}
+	}
+	guard.Check(g.Wait())
+}
+
+// removeEmpty removes the empty folders at and below a folder of this machine: in stores there are none.
+func removeEmpty(uri string) {
+	dir, local := store.LocalPath(uri)
+	if !local {
+		return
+	}
+	var folders []string
+	_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			folders = append(folders, p)
+		}
+		return nil
+	})
+	for _, p := range slices.Backward(folders) {
+		_ = os.Remove(p) // fails where something is in it, as it should
+	}
+}
+
+// Status is what receipts and notes say of a manifest's shards.
+type Status struct {
+	Total      int            `json:"total"`
+	Done       int            `json:"done"`
+	Running    int            `json:"running"`
+	Failed     int            `json:"failed"`
+	Lost       int            `json:"lost"` // began, and were not heard of for ten minutes
+	ByClass    map[string]int `json:"failed_by_class,omitempty"`
+	Never      Episodes       `json:"never,omitempty"` // failed, and would again
+	Missing    Episodes       `json:"missing,omitempty"`
+	Array      string         `json:"array,omitempty"` // of the missing ones, for sbatch
+	Episodes   int            `json:"num_episodes"`
+	Frames     int64          `json:"num_frames"`
+	Bytes      int64          `json:"bytes"`
+	Skipped    int            `json:"skipped"`
+	ETASeconds float64        `json:"eta_seconds,omitempty"`
+	Committed  bool           `json:"committed"`
+	Errors     []string       `json:"errors,omitempty"` // the first of each class
+}
+
+// quiet is how long an attempt may say nothing and still count as running.
+const quiet = 10 * time.Minute
+
+// StatusOf looks at the shards.
+func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
+	defer guard.Into(&err)
+	s := &Status{Total: len(m.Shards), ByClass: map[string]int{}}
+	st, err := store.Open(m.Job.Destination)
+	if errors.Is(err, robocache.ErrNotFound) {
+		for i := range m.Shards {
+			s.Missing = append(s.Missing, i)
+		}
+		s.Array = array(s.Missing)
+		return s, nil
+	}
+	guard.Check(err)
+	defer store.Close(st)
+	receipts, missing := m.receipts(ctx, st)
+	s.Committed = m.committed(ctx, st) != nil
+	s.Done, s.Missing, s.Array = len(receipts), missing, array(missing)
+	var seconds float64
+	var bytes, left int64
+	for _, r := range receipts {
+		s.Episodes, s.Frames, s.Bytes, s.Skipped = s.Episodes+r.Report.Episodes, s.Frames+r.Report.Frames, s.Bytes+r.Bytes, s.Skipped+len(r.Skipped)
+		seconds, bytes = seconds+r.Seconds, bytes+m.Shards[r.Shard].Bytes+1
+	}
+	last := map[int]note{}
+	for _, e := range guard.Must(st.List(ctx, stagingName)) {
+		var i int
+		var file string
+		if n, _ := fmt.Sscanf(strings.ReplaceAll(e.Name, "/", " "), stagingName+" %d %s", &i, &file); n != 2 || strings.Count(e.Name, "/") != 2 || !slices.Contains(missing, i) {
+			continue
+		}
+		b, err := store.ReadFile(ctx, st, e.Name, 1<<20)
+		var n note
+		if err == nil && json.Unmarshal(b, &n) == nil && n.Time.After(last[i].Time) {
+			last[i] = n
+		}
+	}
+	for _, i := range missing {
+		left += m.Shards[i].Bytes + 1
+		switch n, ok := last[i]; {
+		case !ok:
+		case n.State == "failed":
+			s.Failed++
+			if s.ByClass[n.Class]++; s.ByClass[n.Class] == 1 {
+				s.Errors = append(s.Errors, n.Error)
+			}
+			if n.Permanent {
+				s.Never = append(s.Never, i)
+			}
+		case time.Since(n.Time) > quiet:
+			s.Lost++
+		default:
+			s.Running++
+		}
+	}
+	if seconds > 0 && bytes > 0 {
+		s.ETASeconds = seconds / float64(bytes) * float64(left) / float64(max(1, s.Running))
+	}
+	return s, nil
+}
+
+// array is an option of sbatch.
+func array(shards Episodes) string {
+	if len(shards) == 0 {
+		return ""
+	}
+	text, _ := shards.MarshalText()
+	return "--array=" + string(text)
+}

@@ -1,0 +1,123 @@
+package shard
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Inputs are the files of the source.
+type Inputs struct {
+	Listed bool    `json:"listed"` // false: the source cannot list its files, and a change is not noticed
+	Bytes  int64   `json:"bytes"`
+	Files  []Input `json:"files,omitempty"`
+}
+
+// Input is one of them. Version is its ETag; of a local file "content:" and SHA-256 of its size, first, middle and last 16 KiB: of what the
+// file holds, not of when it was written.
+type Input struct {
+	Name    string `json:"name"`
+	Size    int64  `json:"size"`
+	Version string `json:"version"`
+}
+
+// fingerprintBlock is how much of the beginning, the middle and the end of a local file is looked at.
+const fingerprintBlock = 16 << 10
+
+// list lists the files of a job's source.
+func list(ctx context.Context, job *Job) (in Inputs, err error) {
+	defer guard.Into(&err)
+	if strings.HasPrefix(job.Source, "synth://") {
+		return in, nil // its URI says all
+	}
+	folder, only := job.Source, ""
+	st, err := store.OpenFor(folder, job.Open)
+	if err != nil { // a single file
+		folder, only = splitURI(job.Source)
+		var again error
+		if st, again = store.OpenFor(folder, job.Open); again != nil {
+			return in, err
+		}
+	}
+	defer store.Close(st)
+	var entries []store.Entry
+	if only != "" {
+		e, err := st.Stat(ctx, only)
+		if err != nil {
+			return in, robocache.At(err, robocache.Where{"dataset": robocache.Redact(job.Source)})
+		}
+		entries = append(entries, e)
+	} else if entries, err = st.List(ctx, ""); errors.Is(err, robocache.ErrUnsupported) {
+		return in, nil
+	}
+	guard.Check(err)
+	_, local := store.LocalPath(folder)
+	in.Listed, in.Files = true, make([]Input, len(entries))
+	var g errgroup.Group
+	g.SetLimit(8)
+	for i, e := range entries {
+		in.Bytes += e.Size
+		in.Files[i] = Input{filepath.ToSlash(e.Name), e.Size, e.Version}
+		if local && e.Err == nil {
+			g.Go(func() (err error) {
+				in.Files[i].Version, err = fingerprint(ctx, st, e.Name)
+				return err
+			})
+		}
+	}
+	return in, g.Wait()
+}
+
+// fingerprint is Input.Version of a local file.
+func fingerprint(ctx context.Context, st store.Store, name string) (_ string, err error) {
+	defer guard.File("plan", name, &err)
+	f := guard.Must(st.Open(ctx, name))
+	defer f.Close()
+	size := f.Size()
+	h := sha256.New()
+	fmt.Fprintln(h, size)
+	buf := make([]byte, fingerprintBlock)
+	for _, at := range []int64{0, (size - fingerprintBlock) / 2, size - fingerprintBlock} {
+		at = max(0, at)
+		b := buf[:min(fingerprintBlock, size-at)]
+		guard.Check(f.ReadAt(ctx, b, at))
+		h.Write(b)
+	}
+	return "content:" + hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// unchanged refuses a source that is not the one that was planned.
+func (m *Manifest) unchanged(ctx context.Context) {
+	now := guard.Must(list(ctx, &m.Job))
+	differs := func(name, want, got string) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "run", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Source), "file": name}, Msg: "the source changed since it was planned",
+			Want: want, Got: got, Hint: "plan again"})
+	}
+	have := map[string]Input{}
+	for _, f := range now.Files {
+		have[f.Name] = f
+	}
+	for _, f := range m.Inputs.Files {
+		g, ok := have[f.Name]
+		switch {
+		case !ok:
+			differs(f.Name, "a file of "+strconv.FormatInt(f.Size, 10)+" bytes", "none")
+		case g != f:
+			differs(f.Name, fmt.Sprintf("%d bytes, %s", f.Size, f.Version), fmt.Sprintf("%d bytes, %s", g.Size, g.Version))
+		}
+	}
+	if len(now.Files) > len(m.Inputs.Files) && m.Inputs.Listed {
+		differs("", fmt.Sprintf("%d files", len(m.Inputs.Files)), strconv.Itoa(len(now.Files)))
+	}
+}

@@ -1,0 +1,104 @@
+package shard
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// kind is what a job does at each stage.
+type kind struct {
+	about string
+	plan  func(ctx context.Context, m *Manifest, src robocache.Dataset) *work
+	run   func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt)
+	// kept says which files of a shard stand in the result under their own name.
+	kept func(m *Manifest, name string) bool
+	// merge writes what stands above the shards.
+	merge      func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt)
+	unfinished func(m *Manifest) string
+}
+
+var jobs = map[string]kind{
+	"convert":  conversion("convert a dataset", func(*Job) {}),
+	"resample": conversion("bring all streams onto one grid", onGrid),
+	"reencode": conversion("encode all video again", encoded),
+}
+
+// Jobs lists the names of jobs.
+func Jobs() []string { return slices.Sorted(maps.Keys(jobs)) }
+
+func jobOf(name string) kind {
+	k, ok := jobs[name]
+	if !ok {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "no job " + strconv.Quote(name), Hint: robocache.Nearest(name, Jobs())})
+	}
+	return k
+}
+
+func onGrid(j *Job) {
+	if j.Convert.Align == nil || j.Convert.Align.HZ.Zero() {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "resample to which rate?", Hint: "--hz 50"})
+	}
+}
+
+func encoded(j *Job) {
+	if c := j.Convert.Options["video_codec"]; c == "" || c == "copy" {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "reencode with which codec?", Hint: "--video-codec h264"})
+	}
+}
+
+// conversion is a job that convert.Write does, shard by shard.
+func conversion(about string, check func(*Job)) kind {
+	sharding := func(m *Manifest) *robocache.Sharding {
+		f := guard.Must(convert.Writer(m.Job.To))
+		if f.Sharding == nil {
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Msg: "the format " + m.Job.To + " is not written in shards"})
+		}
+		return f.Sharding
+	}
+	return kind{about: about,
+		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) *work {
+			check(&m.Job)
+			p := guard.Must(convert.PlanShards(ctx, src, m.Job.To, m.Job.Convert))
+			m.Schema = p.Schema
+			var row int64
+			for _, f := range p.Rows.Info().Features {
+				if m.Job.Convert.Wants(&f) {
+					m.Features = append(m.Features, f)
+				}
+				row += int64(f.RowBytes()) + int64(f.Width)*int64(f.Height)
+			}
+			return &work{length: p.Rows.Len, rowBytes: row, leavesEmpty: p.Format.Sharding.LeavesEmpty}
+		},
+		run: func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
+			s := &a.m.Shards[a.shard]
+			opt := a.m.Job.Convert
+			opt.Episodes, opt.Threads, opt.Progress = s.Episodes, a.opt.Threads, a.progress
+			opt.Shard = &robocache.WriteShard{Index: a.shard, Count: len(a.m.Shards), FirstEpisode: s.FirstEpisode, FirstRow: s.FirstRow, Schema: a.m.Schema}
+			w := guard.Must(convert.Write(ctx, src, a.m.Job.To, a.uri, opt))
+			r.Report = robocache.ShardReport{Episodes: w.Episodes, Frames: w.Frames, Summary: w.Summary}
+			for _, f := range w.Findings {
+				if e, ok := f.Where["episode"].(int); ok && (f.Code == "episode-skipped" || f.Code == "episode-left-out") {
+					r.Skipped = append(r.Skipped, Skipped{e, f.Message})
+				} else if a.shard == 0 || f.Severity != robocache.SeverityInfo {
+					r.Findings = append(r.Findings, f)
+				}
+			}
+		},
+		kept: func(m *Manifest, name string) bool { return sharding(m).Kept(name) },
+		merge: func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
+			var reports []robocache.ShardReport
+			for _, r := range receipts {
+				reports = append(reports, r.Report)
+			}
+			guard.Check(convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports))
+		},
+		unfinished: func(m *Manifest) string { return sharding(m).Unfinished },
+	}
+}

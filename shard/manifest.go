@@ -1,0 +1,240 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// manifestVersion is that of the manifest's layout.
+const manifestVersion = 1
+
+// Manifest says what is to be done, of what, in which shards.
+type Manifest struct {
+	Version  int                 `json:"version"`
+	Tool     string              `json:"tool"` // that planned
+	Job      Job                 `json:"job"`
+	JobHash  string              `json:"job_sha256"`
+	Inputs   Inputs              `json:"inputs"`
+	Schema   json.RawMessage     `json:"schema,omitempty"` // what the writer's shards agree on
+	Features []robocache.Feature `json:"features"`         // of the result
+	Episodes int                 `json:"num_episodes"`
+	Frames   int64               `json:"num_frames"`
+	Bytes    int64               `json:"bytes"`
+	Shards   []Shard             `json:"shards"`
+
+	id string // SHA-256 of its bytes
+}
+
+// Job is the work and its options.
+type Job struct {
+	Name        string                    `json:"name"` // Jobs
+	Source      string                    `json:"source"`
+	Open        robocache.OpenOptions     `json:"open,omitzero"`
+	Destination string                    `json:"destination"`
+	To          string                    `json:"to,omitempty"` // the format that is written
+	Convert     convert.Options           `json:"convert,omitzero"`
+	Frames      stats.FramePolicy         `json:"frames,omitempty"` // stats: images looked at
+	Doctor      robocache.DiagnoseOptions `json:"doctor,omitzero"`
+	SkipBad     bool                      `json:"skip_bad,omitempty"`
+}
+
+// Shard is one unit of work.
+type Shard struct {
+	Episodes     Episodes `json:"episodes"` // positions in the source
+	FirstEpisode int      `json:"first_episode"`
+	FirstRow     int64    `json:"first_row"`
+	Frames       int64    `json:"frames"`
+	Bytes        int64    `json:"bytes"`
+}
+
+// Episodes are positions, ascending; in JSON "0-9,12".
+type Episodes []int
+
+// MarshalText writes runs as from-to.
+func (e Episodes) MarshalText() ([]byte, error) {
+	var b []byte
+	for i := 0; i < len(e); {
+		k := i
+		for k+1 < len(e) && e[k+1] == e[k]+1 {
+			k++
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b = strconv.AppendInt(b, int64(e[i]), 10); k > i {
+			b = strconv.AppendInt(append(b, '-'), int64(e[k]), 10)
+		}
+		i = k + 1
+	}
+	return b, nil
+}
+
+// maxEpisodes bounds what a list of a manifest may name: a few bytes can name any number of them.
+const maxEpisodes = 1 << 28
+
+// UnmarshalText reads what MarshalText writes.
+func (e *Episodes) UnmarshalText(b []byte) error {
+	*e = nil
+	for part := range strings.SplitSeq(string(b), ",") {
+		if part == "" {
+			continue
+		}
+		from, to, run := strings.Cut(part, "-")
+		a, err := strconv.Atoi(from)
+		z := a
+		if err == nil && run {
+			z, err = strconv.Atoi(to)
+		}
+		if n := len(*e); err != nil || a < 0 || z < a || z-a+n >= maxEpisodes || n > 0 && a <= (*e)[n-1] {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "manifest", Want: "episodes such as 0-9,12", Got: strconv.Quote(part)}
+		}
+		for ; a <= z; a++ {
+			*e = append(*e, a)
+		}
+	}
+	return nil
+}
+
+// Marshal writes a manifest: the same one in the same bytes.
+func (m *Manifest) Marshal() (_ []byte, err error) {
+	defer guard.Into(&err)
+	head := *m
+	head.Shards = nil
+	var b bytes.Buffer
+	text := guard.Must(json.MarshalIndent(&head, "", " "))
+	b.Write(bytes.TrimSuffix(text, []byte("null\n}")))
+	b.WriteString("[")
+	for i := range m.Shards { // a line each
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n  ")
+		b.Write(guard.Must(json.Marshal(&m.Shards[i])))
+	}
+	b.WriteString("\n ]\n}\n")
+	return b.Bytes(), nil
+}
+
+// Parse reads a manifest, which may be a stranger's.
+func Parse(b []byte) (_ *Manifest, err error) {
+	defer guard.Malformed("manifest", &err)
+	m := &Manifest{}
+	bad := func(what string, err error) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "manifest", Msg: what, Err: err}
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(m); err != nil {
+		return nil, bad("it cannot be read", err)
+	}
+	sum := sha256.Sum256(b)
+	m.id = hex.EncodeToString(sum[:])
+	if m.Version != manifestVersion {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "manifest", Want: fmt.Sprintf("version %d", manifestVersion), Got: strconv.Itoa(m.Version), Hint: "plan again with this program"}
+	}
+	if m.JobHash != m.Job.hash() {
+		return nil, bad("its options are not those that were planned (job_sha256)", nil)
+	}
+	if len(m.Shards) == 0 || len(m.Shards) > maxShards {
+		return nil, bad(fmt.Sprintf("%d shards", len(m.Shards)), nil)
+	}
+	m.Job.check()
+	var frames int64
+	episodes := 0
+	seen := map[int]bool{}
+	for i := range m.Shards {
+		s := &m.Shards[i]
+		if s.FirstEpisode < 0 || s.FirstRow < 0 || s.FirstRow > frames || s.FirstEpisode > episodes || s.Frames < 0 {
+			return nil, bad(fmt.Sprintf("shard %d begins at episode %d, row %d", i, s.FirstEpisode, s.FirstRow), nil)
+		}
+		for _, e := range s.Episodes {
+			if seen[e] {
+				return nil, bad(fmt.Sprintf("episode %d is in two shards", e), nil)
+			}
+			seen[e] = true
+		}
+		episodes, frames = episodes+len(s.Episodes), frames+s.Frames
+	}
+	return m, nil
+}
+
+// Read reads the manifest at a path or URI.
+func Read(ctx context.Context, uri string) (_ *Manifest, err error) {
+	defer guard.Into(&err)
+	folder, name := splitURI(uri)
+	st, err := store.Open(folder)
+	guard.Check(robocache.At(err, robocache.Where{"file": robocache.Redact(uri)}))
+	defer store.Close(st)
+	m, err := Parse(guard.Must(store.ReadFile(ctx, st, name, 1<<30)))
+	return m, robocache.At(err, robocache.Where{"file": robocache.Redact(uri)})
+}
+
+// Write puts a manifest at a path or URI where there is none, or the same one.
+func (m *Manifest) Write(ctx context.Context, uri string) (err error) {
+	defer guard.Into(&err)
+	folder, name := splitURI(uri)
+	st := guard.Must(store.OpenWritable(folder))
+	defer store.Close(st)
+	return store.Put(ctx, st, name, guard.Must(m.Marshal()))
+}
+
+// splitURI cuts a URI into its folder and the name in it.
+func splitURI(uri string) (folder, name string) {
+	base, query, _ := strings.Cut(uri, "?")
+	if !strings.Contains(uri, "://") {
+		return filepath.Dir(uri), filepath.Base(uri)
+	}
+	i := strings.LastIndexByte(base, '/')
+	folder, name = base[:i], base[i+1:]
+	if query != "" {
+		folder += "?" + query
+	}
+	return folder, name
+}
+
+// below names a folder in the store at a URI.
+func below(uri, name string) string {
+	base, query, ok := strings.Cut(uri, "?")
+	if !strings.Contains(uri, "://") {
+		return filepath.Join(uri, filepath.FromSlash(name))
+	}
+	if base = strings.TrimRight(base, "/") + "/" + name; ok {
+		base += "?" + query
+	}
+	return base
+}
+
+// hash is SHA-256 of the job as JSON.
+func (j *Job) hash() string {
+	sum := sha256.Sum256(guard.Must(json.Marshal(j)))
+	return hex.EncodeToString(sum[:])
+}
+
+// check refuses what a manifest may not ask for.
+func (j *Job) check() {
+	jobOf(j.Name)
+	misuse := func(what, hint string) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "manifest", Msg: what, Hint: hint})
+	}
+	switch {
+	case j.Source == "" || j.Destination == "":
+		misuse("no source or no destination", "")
+	case j.Convert.Options["temp_dir"] != "":
+		misuse("the option temp_dir names a folder outside the destination", "set TMPDIR where the shards run")
+	case j.Convert.Resume || j.Convert.DryRun:
+		misuse("a shard is not resumed: it is run again", "")
+	}
+}

@@ -1,0 +1,304 @@
+package shard
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// ErrNever is in the error of a shard that cannot succeed, however often it is tried: exit code 42.
+var ErrNever = errors.New("this shard can never succeed")
+
+// ErrStopped ended a shard from outside (TERM, USR1): another attempt may succeed, exit code 75.
+var ErrStopped = errors.New("stopped from outside")
+
+const (
+	stagingName  = "_staging"
+	receiptsName = "_receipts"
+	commitName   = "_commit.json"
+)
+
+// Receipt says what a shard is made of.
+type Receipt struct {
+	Manifest string                `json:"manifest_sha256"`
+	Shard    int                   `json:"shard"`
+	Attempt  string                `json:"attempt"`
+	Tool     string                `json:"tool"`
+	Files    []File                `json:"files"`
+	Bytes    int64                 `json:"bytes"`
+	Skipped  []Skipped             `json:"skipped,omitempty"`
+	Findings []robocache.Finding   `json:"findings,omitempty"`
+	Report   robocache.ShardReport `json:"report"`
+	Started  time.Time             `json:"started"`
+	Seconds  float64               `json:"seconds"`
+	Already  bool                  `json:"-"` // there was a receipt before this attempt, or another attempt won
+}
+
+// File is a file of a shard, named relative to its attempt.
+type File struct {
+	Name     string `json:"name"`
+	Size     int64  `json:"size"`
+	Checksum string `json:"checksum"` // "crc32c:…"
+}
+
+// Skipped is an episode that could not be read, and was left out because the job allows that.
+type Skipped struct {
+	Episode int    `json:"episode"`
+	Reason  string `json:"reason"`
+}
+
+// note is what an attempt says of itself while it has no receipt.
+type note struct {
+	State     string    `json:"state"` // running, failed
+	Attempt   string    `json:"attempt"`
+	Host      string    `json:"host,omitempty"`
+	Started   time.Time `json:"started"`
+	Time      time.Time `json:"time"` // of this note
+	Done      int       `json:"done"`
+	Of        int       `json:"of"`
+	Class     string    `json:"class,omitempty"`
+	Error     string    `json:"error,omitempty"`
+	Permanent bool      `json:"permanent,omitempty"`
+}
+
+func shardName(i int) string            { return fmt.Sprintf("%05d", i) }
+func receiptName(i int) string          { return receiptsName + "/" + shardName(i) + ".json" }
+func attemptDir(i int, a string) string { return stagingName + "/" + shardName(i) + "/" + a }
+
+// RunOptions are the choices of Run.
+type RunOptions struct {
+	Tool     string
+	Threads  int
+	Progress func(done, total int)
+	// Heartbeat is how often an attempt says that it lives; 0 = 30 s.
+	Heartbeat time.Duration
+}
+
+// attempt is one run of one shard.
+type attempt struct {
+	m     *Manifest
+	shard int
+	dst   store.Writable
+	dir   string // of its files, in dst
+	uri   string // the same as a destination of writers
+	opt   RunOptions
+
+	mu   sync.Mutex
+	note note
+	said time.Time
+}
+
+// Run makes one shard of a manifest. The receipt of another attempt is as good as its own.
+func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receipt, err error) {
+	defer guard.Into(&err)
+	if shard < 0 || shard >= len(m.Shards) {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "run", Want: fmt.Sprintf("a shard from 0 to %d", len(m.Shards)-1), Got: fmt.Sprint(shard)}
+	}
+	dst := guard.Must(store.OpenWritable(m.Job.Destination))
+	defer store.Close(dst)
+	if r, err := m.receipt(ctx, dst, shard); r != nil || err != nil {
+		return r, err
+	}
+	id := make([]byte, 8)
+	_, _ = rand.Read(id)
+	host, _ := os.Hostname()
+	a := &attempt{m: m, shard: shard, dst: dst, opt: opt, note: note{State: "running", Attempt: hex.EncodeToString(id), Host: host, Started: time.Now().UTC(), Of: len(m.Shards[shard].Episodes)}}
+	a.dir = attemptDir(shard, a.note.Attempt)
+	a.uri = below(m.Job.Destination, a.dir)
+	guard.Check(a.say(ctx))
+	r, err := a.run(ctx)
+	if err == nil {
+		return r, nil
+	}
+	// Without the caller's context: it may be the one that ended.
+	bg, stop := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	defer stop()
+	if other, rerr := m.receipt(bg, dst, shard); rerr == nil && other != nil {
+		a.clear(bg, true)
+		return other, nil
+	}
+	err = a.failed(ctx, err)
+	a.clear(bg, false)
+	a.note.State, a.note.Error = "failed", err.Error()
+	a.note.Class, _ = robocache.ClassOf(err)
+	a.note.Permanent = errors.Is(err, ErrNever)
+	_ = a.say(bg)
+	return nil, err
+}
+
+// failed says of an error whether another attempt may succeed.
+func (a *attempt) failed(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); ctx.Err() != nil {
+		if errors.Is(cause, ErrStopped) {
+			return &robocache.Error{Class: robocache.ErrTemporary, Op: "run", Where: robocache.Where{"shard": a.shard}, Err: cause}
+		}
+		return ctx.Err()
+	}
+	err = robocache.At(err, robocache.Where{"shard": a.shard})
+	for _, class := range []error{robocache.ErrMalformed, robocache.ErrUnsupported, robocache.ErrMisuse, robocache.ErrNotFound} {
+		if errors.Is(err, class) && !errors.Is(err, robocache.ErrTemporary) && !errors.Is(err, robocache.ErrResourceLimit) {
+			return &never{err}
+		}
+	}
+	return err
+}
+
+// never is an error that another attempt would meet again.
+type never struct{ error }
+
+func (n *never) Unwrap() []error { return []error{ErrNever, n.error} }
+
+// run makes the shard's files, and the receipt.
+func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
+	defer guard.Malformed("run", &err)
+	a.m.unchanged(ctx)
+	live := a.live(ctx)
+	defer live()
+	src := guard.Must(openSource(ctx, &a.m.Job))
+	defer src.Close()
+	r = &Receipt{Manifest: a.m.id, Shard: a.shard, Attempt: a.note.Attempt, Tool: a.opt.Tool, Files: []File{}, Started: a.note.Started}
+	jobOf(a.m.Job.Name).run(ctx, a, src, r)
+	live()
+	a.files(ctx, r)
+	r.Seconds = time.Since(r.Started).Seconds()
+	err = store.PutNew(ctx, a.dst, receiptName(a.shard), guard.Must(json.Marshal(r)))
+	if !errors.Is(err, store.ErrExists) {
+		if err == nil {
+			a.forget(ctx)
+		}
+		return r, err
+	}
+	won := guard.Must(a.m.receipt(ctx, a.dst, a.shard))
+	a.clear(ctx, won.Attempt != a.note.Attempt)
+	return won, nil
+}
+
+// files lists what the attempt wrote, with checksums.
+func (a *attempt) files(ctx context.Context, r *Receipt) {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	for _, e := range guard.Must(a.dst.List(ctx, a.dir)) {
+		f := guard.Must(a.dst.Open(ctx, e.Name))
+		sum := uint32(0)
+		err := store.EachBlock(ctx, f, func(b []byte) error { sum = crc32.Update(sum, table, b); return nil })
+		size := f.Size()
+		f.Close()
+		guard.Check(robocache.At(err, robocache.Where{"file": e.Name}))
+		r.Files = append(r.Files, File{Name: strings.TrimPrefix(e.Name, a.dir+"/"), Size: size, Checksum: fmt.Sprintf("crc32c:%08x", sum)})
+		r.Bytes += size
+	}
+}
+
+// progress takes what a job says of itself.
+func (a *attempt) progress(done, total int) {
+	a.mu.Lock()
+	a.note.Done, a.note.Of = done, total
+	a.mu.Unlock()
+	if a.opt.Progress != nil {
+		a.opt.Progress(done, total)
+	}
+}
+
+// live writes the note again and again until it is called off.
+func (a *attempt) live(ctx context.Context) func() {
+	every := a.opt.Heartbeat
+	if every <= 0 {
+		every = 30 * time.Second
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for t := time.NewTicker(every); ; {
+			select {
+			case <-end:
+				t.Stop()
+				return
+			case <-t.C:
+				_ = guard.Func("run", func() { _ = a.say(ctx) })()
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(end); <-ended })
+}
+
+// say writes the note.
+func (a *attempt) say(ctx context.Context) error {
+	a.mu.Lock()
+	a.note.Time = time.Now().UTC()
+	b, err := json.Marshal(&a.note)
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return store.Put(ctx, a.dst, a.dir+".json", b)
+}
+
+func (a *attempt) forget(ctx context.Context) {
+	_ = a.dst.Remove(context.WithoutCancel(ctx), a.dir+".json")
+}
+
+// clear removes what the attempt wrote, and its note where that says nothing any more.
+func (a *attempt) clear(ctx context.Context, all bool) {
+	if all {
+		a.forget(ctx)
+	}
+	list, _ := a.dst.List(ctx, a.dir)
+	for _, e := range list {
+		_ = a.dst.Remove(ctx, e.Name)
+	}
+	removeEmpty(a.uri)
+}
+
+// receipt reads that of a shard; nil where there is none.
+func (m *Manifest) receipt(ctx context.Context, st store.Store, shard int) (_ *Receipt, err error) {
+	defer guard.Into(&err)
+	name := receiptName(shard)
+	b, err := store.ReadFile(ctx, st, name, 1<<30)
+	if errors.Is(err, robocache.ErrNotFound) {
+		return nil, nil
+	}
+	guard.Check(err)
+	r := &Receipt{Already: true}
+	m.read(name, b, shard, r)
+	return r, nil
+}
+
+// read checks a receipt, which may be a stranger's.
+func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) {
+	bad := func(msg string, err error) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "receipt", Where: robocache.Where{"file": name}, Msg: msg, Err: err, Hint: "remove it, and run the shard again"})
+	}
+	if err := json.Unmarshal(b, r); err != nil {
+		bad("it cannot be read", err)
+	}
+	if r.Manifest != m.id {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "receipt", Where: robocache.Where{"file": name}, Msg: "the destination holds shards of another manifest", Hint: "choose an empty destination, or the manifest that was run here"})
+	}
+	if r.Shard != shard {
+		bad(fmt.Sprintf("it is of shard %d", r.Shard), nil)
+	}
+	if b, err := hex.DecodeString(r.Attempt); err != nil || len(b) != 8 {
+		bad("its attempt has no name", nil)
+	}
+	for _, f := range r.Files {
+		if clean, err := store.CleanName(f.Name); err != nil || clean != f.Name || strings.HasPrefix(f.Name, "_") {
+			bad(fmt.Sprintf("a file named %q", f.Name), err)
+		}
+	}
+	if s := &m.Shards[shard]; r.Report.Episodes < 0 || r.Report.Frames < 0 || r.Report.Episodes > len(s.Episodes) || r.Report.Frames > s.Frames {
+		bad("more episodes or frames than were planned", nil)
+	}
+	slices.SortFunc(r.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+}

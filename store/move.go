@@ -1,0 +1,54 @@
+package store
+
+import (
+	"context"
+	"path"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// Mover is a Writable that gives a file another name without copying its bytes.
+type Mover interface {
+	Move(ctx context.Context, from, to string) error
+}
+
+// Move gives a file another name, which takes the place of what stood there. Where the store has no way of its own, its bytes are copied.
+func Move(ctx context.Context, w Writable, from, to string) (err error) {
+	defer guard.Into(&err)
+	defer guard.In("file", from)
+	if m, ok := w.(Mover); ok {
+		return m.Move(ctx, from, to)
+	}
+	src := guard.Must(w.Open(ctx, from))
+	defer src.Close()
+	out := guard.Must(w.Create(ctx, to))
+	defer out.Abort()
+	guard.Check(EachBlock(ctx, src, func(b []byte) error { _, err := out.Write(b); return err }))
+	guard.Check(out.Commit())
+	return w.Remove(ctx, from)
+}
+
+// EachBlock gives the bytes of a file in blocks.
+func EachBlock(ctx context.Context, f robocache.Ranged, yield func([]byte) error) error {
+	buf := make([]byte, 1<<20)
+	for off := int64(0); off < f.Size(); {
+		b := buf[:min(int64(len(buf)), f.Size()-off)]
+		if err := f.ReadAt(ctx, b, off); err != nil {
+			return err
+		}
+		if err := yield(b); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
+
+// Move renames; the folder's new entry is as durable as the next file that is committed.
+func (l *Local) Move(ctx context.Context, from, to string) (err error) {
+	defer guard.Into(&err)
+	from, to = clean(ctx, l.uri, "move", from), clean(ctx, l.uri, "move", to)
+	guard.Check(fail("move", l.uri, to, l.root.MkdirAll(path.Dir(l.at(to)), 0o777)))
+	return fail("move", l.uri, from, l.root.Rename(l.at(from), l.at(to)))
+}
