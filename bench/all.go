@@ -93,19 +93,17 @@ var allParts = []part{
 		if a.few {
 			least, episodes = 20*time.Second, "0-499"
 		}
-		n := min(max(int(left/least), 1), len(loadBatches))
-		repeats := min(max(int(left/least)/n, 1), 5)
-		for _, batch := range loadBatches[:n] {
+		repeats := min(max(int(left/least)/len(loadBatches), 1), 5)
+		for _, batch := range loadBatches {
 			out = append(out, step{fmt.Sprintf("batch %d", batch), []string{"bench", "load", a.set("heterogeneous.hdf5"), "--rows", "200", "--hz", "50", "--batch-size", fmt.Sprint(batch), "--episodes", episodes,
 				"--runners", "robocache,torch", "--workers", fmt.Sprint(min(8, runtime.NumCPU())), "--repeats", fmt.Sprint(repeats)}, least})
 		}
 		return out
 	}},
-	{"threads", 4, func(a *All) string { return a.imports("torch", "h5py") }, func(a *All, left time.Duration) (out []step) {
-		least := 15 * time.Second
-		for n := 1; n <= min(runtime.NumCPU(), 16) && len(out) < max(int(left/least), 1); n *= 2 {
+	{"threads", 4, func(a *All) string { return a.imports("torch", "h5py") }, func(a *All, _ time.Duration) (out []step) {
+		for n := 1; n <= min(runtime.NumCPU(), 16); n *= 2 {
 			out = append(out, step{fmt.Sprintf("%d threads", n), []string{"bench", "load", a.set("heterogeneous.hdf5"), "--rows", "200", "--hz", "50", "--batch-size", "64", "--runners", "robocache",
-				"--workers", fmt.Sprint(n), "--repeats", "1"}, least})
+				"--workers", fmt.Sprint(n), "--repeats", "1"}, 8 * time.Second})
 		}
 		return out
 	}},
@@ -317,14 +315,10 @@ func (s *AllStep) word() string {
 // run runs a command in a process group of its own, which ends with it. One that goes on beyond its time is ended; what `bench train` has kept by then stays.
 func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) (AllStep, error) {
 	argv := append([]string{a.Self}, append(slices.Clone(s.args), "--json")...)
-	var set, made string
 	switch s.args[0] {
-	case "synth": // under a name of its own: what a killed run has begun may still go on
-		set = s.args[1]
-		made = filepath.Join(filepath.Dir(set), fmt.Sprintf("%d-%s", os.Getpid(), filepath.Base(set)))
-		argv[2] = made
-		defer os.RemoveAll(made)
-		if err := os.MkdirAll(filepath.Dir(set), 0o755); err != nil {
+	case "synth": // over what a killed run left
+		set := s.args[1]
+		if err := cmp.Or(os.RemoveAll(set), os.MkdirAll(filepath.Dir(set), 0o755)); err != nil {
 			return out, robocache.At(err, robocache.Where{"file": set})
 		}
 	case "bench":
@@ -353,8 +347,6 @@ func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) 
 		return out, errSkipped
 	case err != nil:
 		return out, fmt.Errorf("%w: %s", err, runners.LastLine(errs.String()))
-	case made != "":
-		return out, robocache.At(errors.Join(os.RemoveAll(set), os.Rename(made, set)), robocache.Where{"file": set})
 	}
 	return out, nil
 }

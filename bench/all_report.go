@@ -150,15 +150,25 @@ func (r *AllReport) document() *report.Document {
 		parts.AddBar(s.Failed == "", s.Part, s.Step, word, "`"+s.Command+"`")
 	}
 	load := &report.Table{Head: []string{"", "ours/s", "torch/s", "ours, ms a batch", "torch, ms a batch", "ours ÷ torch"}}
-	rate := &report.Figure{Name: "plots/throughput_comparison", Title: "Trajectories (training: samples) per second", Unit: "/s"}
+	rate := &report.Figure{Name: "plots/throughput_comparison", Title: "Trajectories per second (of decoding frames, of training samples)", Unit: "/s"}
 	wait := &report.Figure{Name: "plots/latency_comparison", Title: "Time of a batch", Unit: "ms"}
 	ratio := &report.Figure{Name: "plots/speedup_comparison", Title: "Rate, times that of torch's DataLoader", Unit: "times"}
+	threads := &report.Figure{Name: "plots/threads", Title: "Trajectories per second over threads of the loader", X: "threads", Unit: "/s", Linear: true}
+	scaling := &report.Figure{}
 	for _, s := range r.Steps {
 		if s.Part == "synth" || s.Result == nil {
 			continue
 		}
 		ours, torch := find(rows, "samples_per_s", s.Part, s.Step, "robocache"), find(rows, "samples_per_s", s.Part, s.Step, "torch")
 		label := s.Part + ", " + s.Step
+		var n float64
+		if _, err := fmt.Sscanf(s.Step, "%f threads", &n); err == nil && len(ours.Raw) > 0 {
+			threads.Point("robocache", n, ours.Median)
+			continue
+		}
+		if tr := (&TrainReport{}); s.Part == "scale" && json.Unmarshal(s.Result, tr) == nil {
+			scaling = tr.scaling("plots/scaling")
+		}
 		for name, v := range map[string]report.Spread{"robocache": ours, "torch": torch} {
 			if len(v.Raw) > 0 {
 				rate.Set(name, label, v)
@@ -198,8 +208,8 @@ func (r *AllReport) document() *report.Document {
 	if len(load.Rows) > 0 {
 		d.Sections = append(d.Sections, report.Section{Title: "Beside torch's DataLoader", Table: load})
 	}
-	for _, f := range []*report.Figure{rate, wait, ratio} {
-		if len(f.Groups) > 0 {
+	for _, f := range []*report.Figure{rate, wait, ratio, threads, scaling} {
+		if len(f.Groups)+len(f.Curves) > 0 {
 			d.Sections = append(d.Sections, report.Section{Figure: f})
 		}
 	}

@@ -270,16 +270,15 @@ func (r *SuiteReport) figures() []*report.Figure {
 // keysTable has a row a result and the columns of all: where a row lacks one, its cell is empty.
 func keysTable[T any](rows []*T) *report.Table {
 	t := &report.Table{Rows: make([][]string, len(rows))}
-	full := reflect.TypeFor[T]()
-	for i := range full.NumField() {
-		name, opt, _ := strings.Cut(full.Field(i).Tag.Get("json"), ",")
-		if full.Field(i).Tag.Get("sheet") == "-" {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		name, opt, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Tag.Get("sheet") == "-" || f.Anonymous {
 			continue
 		}
 		some := opt != "omitempty"
 		column := make([]string, len(rows))
 		for n, k := range rows {
-			v := reflect.ValueOf(k).Elem().Field(i)
+			v := reflect.ValueOf(k).Elem().FieldByIndex(f.Index)
 			if opt == "omitempty" && v.IsNil() {
 				continue
 			}

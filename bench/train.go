@@ -43,6 +43,7 @@ type Train struct {
 	Mode    string // of TrainModes; its runners where Runners is nil
 	Runners []string
 	Threads []int
+	States  []string // of the page cache before a run, cold and warm; none: as it is
 	Repeats int
 	Timeout time.Duration
 	Monitor time.Duration // between looks at the GPUs' counters
@@ -68,6 +69,7 @@ type trainPlan struct {
 type trainPoint struct {
 	Runner
 	base  string // of TrainModes
+	pages string // of Train.States
 	plan  string
 	world int
 	over  Result
@@ -111,7 +113,8 @@ func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
 		name, got string
 		of        []string
 	}{{"precision", t.Job.Precision, []string{"bf16", "tf32", "fp32"}}, {"loop", t.Job.Loop, []string{"async", "sync"}}, {"device", t.Job.Device, []string{"cuda", "cpu"}},
-		{"timing", t.Job.Timing, []string{"on", "off"}}, {"shuffle", t.Base.Shuffle, []string{"global", "pool"}}, {"cache", t.Base.Cache, []string{"", "ram", "disk"}}} {
+		{"timing", t.Job.Timing, []string{"on", "off"}}, {"shuffle", t.Base.Shuffle, []string{"global", "pool"}}, {"cache", t.Base.Cache, []string{"", "ram", "disk"}},
+		{"page cache", strings.Join(t.States, ","), []string{"", "cold", "warm", "cold,warm"}}} {
 		if !slices.Contains(f.of, f.got) {
 			return nil, report.UnknownName(f.name, f.got, f.of)
 		}
@@ -141,7 +144,7 @@ func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
 		p := &points[i]
 		job, plan := *p.Job, *p.Job.Train // a plan's file has another name in each process
 		plan.Plan, job.Train = p.plan, &plan
-		o, err := Once(t.Done, []any{"train", p.Name, job, i, rep, machine.Revision, machine.CPU, machine.Cores, t.facts[p.plan].Versions}, func() (Outcome, error) { return t.watched(ctx, p.Runner) })
+		o, err := Once(t.Done, []any{"train", p.Name, job, i, rep, machine.Revision, machine.CPU, machine.Cores, t.facts[p.plan].Versions}, func() (Outcome, error) { return t.watched(ctx, p) })
 		if err == nil && o.Train == nil {
 			err = errors.New("it did not say how it trained")
 		}
@@ -167,26 +170,32 @@ func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
 }
 
 // watched runs once, beside a monitor of the GPUs.
-func (t *Train) watched(ctx context.Context, r Runner) (Outcome, error) {
+func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
+	if p.pages != "" {
+		files, _, err := filesBelow(t.Base.URI)
+		if err = cmp.Or(err, map[string]func([]string) error{"cold": evict, "warm": warm}[p.pages](files)); err != nil {
+			return Outcome{}, err
+		}
+	}
 	if t.Job.Device == "cpu" {
-		return runOnce(ctx, r, t.Timeout)
+		return runOnce(ctx, p.Runner, t.Timeout)
 	}
 	m, missing := gpu.Start(t.Monitor)
-	o, err := runOnce(ctx, r, t.Timeout)
-	x := o.Train
+	o, err := runOnce(ctx, p.Runner, t.Timeout)
+	if missing != nil && o.Train != nil {
+		o.Train.GPUReason = missing.Error()
+	}
 	if missing != nil {
-		if x != nil {
-			x.GPUReason = missing.Error()
-		}
 		return o, err
 	}
 	samples, reasons := m.Stop()
-	if x != nil {
-		x.GPU = gpu.Summary(samples, x.Device, o.OpenUnixNS, o.OpenUnixNS+int64(o.Seconds*1e9))
-		x.GPUSamples = slices.DeleteFunc(samples, func(s gpu.Sample) bool { return s.UUID != x.Device || s.UnixNS < o.OpenUnixNS-1e9 })
-		for _, k := range slices.Sorted(maps.Keys(reasons)) {
-			x.GPUReason += k + ": " + reasons[k] + "; "
-		}
+	if x := o.Train; x != nil {
+		found := gpu.Summary(samples, x.DeviceUUID, o.OpenUnixNS, o.OpenUnixNS+int64(o.Seconds*1e9))
+		x.GPUReason = gpu.Missing(found, samples, x.DeviceUUID, reasons)
+		x.GPUSamples = slices.DeleteFunc(samples, func(s gpu.Sample) bool { return s.UUID != x.DeviceUUID || s.UnixNS < o.OpenUnixNS-1e9 })
+		delete(found, "gpu_mem_gb") // torch's own stands
+		text, bad := json.Marshal(found)
+		err = cmp.Or(err, bad, json.Unmarshal(text, &x.TrainFigures))
 	}
 	return o, err
 }
@@ -226,12 +235,18 @@ func (t *Train) points(ctx context.Context, frames bool) ([]trainPoint, error) {
 			case ours[n].setting != "" && len(t.Threads) > 0:
 				list = t.Threads
 			}
-			for i, v := range list {
-				p, err := t.point(ctx, n, world, v, i > 0 || len(list) > 1 && len(t.Threads) > 0)
-				if err != nil {
-					return nil, err
+			states := t.States
+			if len(states) == 0 || n == "headspace" || n == "h2d" {
+				states = []string{""}
+			}
+			for _, pages := range states {
+				for i, v := range list {
+					p, err := t.point(ctx, n, pages, world, v, i > 0 || len(list) > 1 && len(t.Threads) > 0)
+					if err != nil {
+						return nil, err
+					}
+					out = append(out, p)
 				}
-				out = append(out, p)
 			}
 		}
 	}
@@ -239,10 +254,10 @@ func (t *Train) points(ctx context.Context, frames bool) ([]trainPoint, error) {
 }
 
 // point is one runner; width: its workers or threads, which its name says where named.
-func (t *Train) point(ctx context.Context, name string, world, width int, named bool) (trainPoint, error) {
+func (t *Train) point(ctx context.Context, name, pages string, world, width int, named bool) (trainPoint, error) {
 	w, job := t.Base, t.Job
 	w.Train, job.Runner, w.World = &job, name, world
-	p := trainPoint{Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")}, base: name, world: world}
+	p := trainPoint{Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")}, base: name, pages: pages, world: world}
 	switch name {
 	case "headspace", "h2d":
 		p.Setting, w.Cache = map[string]string{"headspace": "one batch that is on the device", "h2d": "one batch, copied from page-locked memory each step"}[name], ""
@@ -263,11 +278,11 @@ func (t *Train) point(ctx context.Context, name string, world, width int, named 
 	if named {
 		p.Name += fmt.Sprintf("/%d", width)
 	}
+	p.Name = strings.TrimSpace(p.Name + " " + pages)
 	if world > 1 {
 		p.Name += fmt.Sprintf(" ×%d", world)
 		p.Argv = slices.Insert(p.Argv, 1, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", fmt.Sprint(world))
 	}
-	p.over.Runner = p.Runner
 	p.plan = fmt.Sprintf("%s-%d", w.Shuffle, world)
 	job.Plan = filepath.Join(t.dir, p.plan+".npz")
 	return p, t.plan(ctx, p.plan, w, job)

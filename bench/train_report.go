@@ -149,21 +149,28 @@ func (r *TrainReport) document() *report.Document {
 	ratio := &report.Figure{Name: "speedup_comparison", Title: "Samples per second, times those of torch, or of headspace where torch did not run", Unit: "times"}
 	parts := &report.Figure{Name: "step_breakdown", Title: "Where a step's time goes", Unit: "ms", Stacked: true}
 	loss := &report.Figure{Name: "loss_curves", Title: "Loss", X: "step", Unit: "loss", Linear: true}
-	util := &report.Figure{Name: "gpu_utilisation", Title: "Multiprocessors with work (any kernel resident, where the driver does not say)", X: "s", Unit: "%", Linear: true}
+	util := &report.Figure{Name: "gpu_utilisation", Title: "Multiprocessors with work (else: any kernel resident); triangles: an epoch begins", X: "s", Unit: "%", Linear: true}
+	threads := &report.Figure{Name: "threads", Title: "Samples per second over threads of the loader", X: "threads", Unit: "samples/s", Linear: true}
 	for _, k := range r.Rows {
 		if k.SamplesPerS == 0 {
 			continue
 		}
 		if len(k.GPUSamples) > 1 {
-			c := report.Curve{Name: k.Runner}
+			begin := k.GPUSamples[0].UnixNS
 			for _, s := range k.GPUSamples {
 				v, ok := s.Values["sm_util_pct"]
 				if !ok {
 					v = s.Values["gpu_util_pct"]
 				}
-				c.Points = append(c.Points, plotter.XY{X: float64(s.UnixNS-k.GPUSamples[0].UnixNS) / 1e9, Y: v})
+				util.Point(k.Runner, float64(s.UnixNS-begin)/1e9, v)
 			}
-			util.Curves = append(util.Curves, c)
+			for _, t := range k.Epochs {
+				c := &util.Curves[len(util.Curves)-1]
+				c.Marks = append(c.Marks, plotter.XY{X: float64(t-begin) / 1e9})
+			}
+		}
+		if k.Threads > 0 {
+			threads.Point(strings.Replace(k.Runner, fmt.Sprintf("/%d", k.Threads), "", 1), float64(k.Threads), k.SamplesPerS)
 		}
 		rate.Set("", k.Runner, k.Spread["samples_per_s"])
 		one := func(f *report.Figure, name string, v *float64) {
@@ -180,15 +187,13 @@ func (r *TrainReport) document() *report.Document {
 		if one(ratio, "", k.RatioVsTorch); k.RatioVsTorch == nil {
 			one(ratio, "", k.Utilisation)
 		}
-		c := report.Curve{Name: k.Runner}
 		for i, v := range k.Losses {
-			c.Points = append(c.Points, plotter.XY{X: float64(i), Y: v})
-		}
-		if k.OrderSHA256 != "" {
-			loss.Curves = append(loss.Curves, c)
+			if k.OrderSHA256 != "" {
+				loss.Point(k.Runner, float64(i), v)
+			}
 		}
 	}
-	for _, f := range []*report.Figure{rate, step, ratio, parts, loss, util} {
+	for _, f := range []*report.Figure{rate, step, ratio, parts, loss, util, threads, r.scaling("scaling")} {
 		if len(f.Groups)+len(f.Curves) > 0 {
 			d.Sections = append(d.Sections, report.Section{Figure: f})
 		}
@@ -202,4 +207,25 @@ func (r *TrainReport) document() *report.Document {
 	}
 	d.Sections = append(d.Sections, report.Raw(r))
 	return d
+}
+
+// scaling is the rate over the number of GPUs, beside that of as many times one.
+func (r *TrainReport) scaling(name string) *report.Figure {
+	f := &report.Figure{Name: name, Title: "Samples per second over GPUs (processes on a CPU); dashed: so many times headspace on one", X: "GPUs", Unit: "samples/s", Linear: true}
+	most, one := 0, 0.0
+	for _, k := range r.Rows {
+		most = max(most, k.WorldSize)
+	}
+	for _, k := range r.Rows {
+		if most > 1 && k.SamplesPerS > 0 {
+			f.Point(strings.TrimSuffix(k.Runner, fmt.Sprintf(" ×%d", k.WorldSize)), float64(k.WorldSize), k.SamplesPerS)
+		}
+		if k.Base == "headspace" && k.WorldSize == 1 {
+			one = k.SamplesPerS
+		}
+	}
+	if f.Curves != nil {
+		f.Curves = append(f.Curves, report.Curve{Limit: true, Points: plotter.XYs{{X: 1, Y: one}, {X: float64(most), Y: one * float64(most)}}})
+	}
+	return f
 }

@@ -11,33 +11,58 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
+// TrainFigures is what a training run measures, by the keys of its row. null: not measured.
+type TrainFigures struct {
+	Params        int64    `json:"params"`
+	DeviceUUID    string   `json:"device_uuid"`
+	LoadWaitMS    float64  `json:"load_wait_ms"`
+	H2DMS         *float64 `json:"h2d_ms"`      // of the copies that the trainer makes
+	H2DWaitMS     *float64 `json:"h2d_wait_ms"` // what the compute stream waited for a copy, the trainer's or the loader's
+	H2DGBPerS     *float64 `json:"h2d_gb_per_s"`
+	PreprocessMS  *float64 `json:"preprocess_ms"`
+	ForwardMS     *float64 `json:"forward_ms"`
+	BackwardMS    *float64 `json:"backward_ms"`
+	OptimiserMS   *float64 `json:"optimiser_ms"`
+	StarveMS      *float64 `json:"starve_ms"`
+	StepP50MS     *float64 `json:"step_ms_p50"`
+	StepP95MS     *float64 `json:"step_ms_p95"`
+	StepP99MS     *float64 `json:"step_ms_p99"`
+	GPUMemGB      *float64 `json:"gpu_mem_gb"`
+	GPUUtilPct    *float64 `json:"gpu_util_pct"` // from here on of gpu.Summary
+	SMUtilPct     *float64 `json:"sm_util_pct"`
+	SMOccupancy   *float64 `json:"sm_occupancy_pct"`
+	TensorUtilPct *float64 `json:"tensor_util_pct"`
+	DRAMUtilPct   *float64 `json:"dram_util_pct"`
+	PCIeRxGBPerS  *float64 `json:"pcie_rx_gb_s"`
+	PowerW        *float64 `json:"power_w"`
+	EnergyJ       *float64 `json:"energy_j"`
+	SMClockMHz    *float64 `json:"sm_clock_mhz"`
+	ClockReasons  *float64 `json:"clock_reasons"` // bits, as NVML gives them
+	GPUReason     string   `json:"gpu_reason"`    // why the device's counters are null
+
+	LossFirst    float64   `json:"loss_first"`
+	LossLast     float64   `json:"loss_last"`
+	Weights      string    `json:"weights_sha256"`
+	Checked      int       `json:"batches_checked"`
+	Wrong        int       `json:"batches_wrong"`
+	RankSamples  []float64 `json:"rank_samples_per_s"`
+	RankStarveMS []float64 `json:"rank_starve_ms"`
+
+	Losses     []float64    `json:"losses" sheet:"-"` // of the first steps
+	StepsMS    [][]float64  `json:"steps_ms" sheet:"-"`
+	Epochs     []int64      `json:"epochs_unix_ns" sheet:"-"` // when epochs began, in the window
+	GPUSamples []gpu.Sample `json:"gpu_samples,omitempty" sheet:"-"`
+}
+
 // TrainRun is what a training run says of itself: runners/train.py.
 type TrainRun struct {
-	Params      int64              `json:"params"`
-	Weights     string             `json:"weights_sha256"`
-	Steps       int                `json:"steps"` // of the window
-	LoadWaitMS  float64            `json:"load_wait_ms"`
-	Losses      []float64          `json:"losses"` // of the first steps
-	LossLast    float64            `json:"loss_last"`
-	Sums        [][3]float64       `json:"sums"`     // of the first steps: the means of state, action and mask
-	Parts       map[string]float64 `json:"parts_ms"` // of a step, by name, the mean
-	StarveP50   float64            `json:"starve_p50_ms"`
-	StepMS      map[string]float64 `json:"step_ms"` // p50, p95, p99
-	StepsMS     [][]float64        `json:"steps_ms"`
-	H2DMS       *float64           `json:"h2d_ms"`
-	H2DBytes    float64            `json:"h2d_bytes"`
-	Device      string             `json:"device_uuid"`
-	MemGB       *float64           `json:"gpu_mem_gb"`
-	Checked     int                `json:"batches_checked"`
-	Wrong       int                `json:"batches_wrong"`
-	WrongWhere  []string           `json:"wrong"`
-	OrderWrong  int                `json:"order_wrong"`     // samples that are not the plan's
-	Doubled     int                `json:"samples_doubled"` // in an epoch, over all ranks
-	GPU         map[string]float64 `json:"gpu,omitempty"`   // gpu.Summary of the window
-	GPUSamples  []gpu.Sample       `json:"gpu_samples,omitempty"`
-	GPUReason   string             `json:"gpu_reason,omitempty"` // of counters that are not there
-	Ranks       []float64          `json:"ranks"`                // samples per second
-	RanksStarve []float64          `json:"ranks_starve_ms"`
+	TrainFigures
+	WindowSteps int          `json:"window_steps"`
+	Sums        [][3]float64 `json:"sums"` // of the first steps: the means of state, action and mask
+	StarveP50   float64      `json:"starve_p50_ms"`
+	WrongWhere  []string     `json:"wrong"`
+	OrderWrong  int          `json:"order_wrong"`     // samples that are not the plan's
+	Doubled     int          `json:"samples_doubled"` // in an epoch, over all ranks
 }
 
 // trainParts are the parts of a step in their order.
@@ -46,7 +71,6 @@ var trainParts = []string{"starve", "preprocess", "forward", "backward", "optimi
 // TrainRow is one runner's result. null: not measured. Figures without a spread are of the run with the median rate.
 type TrainRow struct {
 	Model      string `json:"model"`
-	Params     int64  `json:"params"`
 	Runner     string `json:"arm"`
 	Setting    string `json:"setting"`
 	WorldSize  int    `json:"world_size"`
@@ -62,78 +86,49 @@ type TrainRow struct {
 	ResizedBy  string `json:"resized_by"` // loader | device | "": nobody
 	Shuffle    string `json:"shuffle"`
 	Cache      string `json:"cache"`
+	CacheState string `json:"cache_state"` // of the page cache before the run: cold | warm | "": as it was
 	Workers    int    `json:"workers"`
 	Threads    int    `json:"threads"`
 	Device     string `json:"device"`
-	DeviceUUID string `json:"device_uuid"`
 	Seed       int    `json:"seed"`
 
 	SamplesPerS   float64  `json:"samples_per_s"`
 	Headspace     float64  `json:"headspace_samples_per_s"`
 	Drift         float64  `json:"headspace_drift_pct"` // of a repeat's last run against its first, the largest
-	LoadWaitMS    float64  `json:"load_wait_ms"`
-	H2DMS         *float64 `json:"h2d_ms"`
-	H2DWaitMS     *float64 `json:"h2d_wait_ms"`
-	PreprocessMS  *float64 `json:"preprocess_ms"`
-	ForwardMS     *float64 `json:"forward_ms"`
-	BackwardMS    *float64 `json:"backward_ms"`
-	OptimiserMS   *float64 `json:"optimiser_ms"`
-	StarveMS      *float64 `json:"starve_ms"`
-	StepP50MS     *float64 `json:"step_ms_p50"`
-	StepP95MS     *float64 `json:"step_ms_p95"`
-	StepP99MS     *float64 `json:"step_ms_p99"`
 	DataWaitPct   *float64 `json:"data_wait_pct"`
 	Utilisation   *float64 `json:"utilisation"`
 	Unexplained   *float64 `json:"unexplained_pct"`
-	DataS         *float64 `json:"data_s"` // of --loop sync
+	PrepStallPct  *float64 `json:"prep_stall_pct"`  // of a cold run: what its warm one takes longer than h2d
+	FetchStallPct *float64 `json:"fetch_stall_pct"` // and what it takes longer than the warm one
+	DataS         *float64 `json:"data_s"`          // of --loop sync
 	UpdtS         *float64 `json:"updt_s"`
 	CoresBusy     float64  `json:"cores_busy"`
 	CoresNeeded   *float64 `json:"cores_needed"`
 	CoresSuffice  *bool    `json:"cores_suffice"`
 	RatioVsTorch  *float64 `json:"ratio_vs_torch"`
 	FramesPerS    *float64 `json:"frames_per_s"`
-	H2DGBPerS     *float64 `json:"h2d_gb_per_s"`
 	FirstBatchS   float64  `json:"first_batch_latency_s"`
 	CPUPer1000    float64  `json:"cpu_s_per_1000_samples"`
+	RSSPeakGB     float64  `json:"rss_peak_gb"`
 	PSSPeakGB     float64  `json:"pss_peak_gb"`
-	GPUMemGB      *float64 `json:"gpu_mem_gb"`
-	GPUUtilPct    *float64 `json:"gpu_util_pct"`
-	SMUtilPct     *float64 `json:"sm_util_pct"`
-	SMOccupancy   *float64 `json:"sm_occupancy_pct"`
-	TensorUtilPct *float64 `json:"tensor_util_pct"`
-	DRAMUtilPct   *float64 `json:"dram_util_pct"`
-	PCIeRxGBPerS  *float64 `json:"pcie_rx_gb_s"`
-	PowerW        *float64 `json:"power_w"`
+	ReadGB        float64  `json:"read_gb"`        // in the window, of files and sockets
+	DeviceReadGB  float64  `json:"device_read_gb"` // from the process's start on, of disks
 	JPerSample    *float64 `json:"j_per_sample"`
-	SMClockMHz    *float64 `json:"sm_clock_mhz"`
-	ClockReasons  *float64 `json:"clock_reasons"` // bits, as NVML gives them
-	GPUReason     string   `json:"gpu_reason"`    // why the device's counters are null
 
-	LossFirst    float64                  `json:"loss_first"`
-	LossLast     float64                  `json:"loss_last"`
-	LossRelDiff  *float64                 `json:"loss_rel_diff"`  // the largest of 50 steps, against loss_with
-	LossRelMost  *float64                 `json:"loss_rel_noise"` // what is allowed: three times that of two runs of another runner, at least 1 %
-	LossWith     string                   `json:"loss_with"`
-	Weights      string                   `json:"weights_sha256"`
-	OrderSHA256  string                   `json:"order_sha256"`
-	Checked      int                      `json:"batches_checked"`
-	Wrong        int                      `json:"batches_wrong"`
-	Scaling      *float64                 `json:"scaling_efficiency"`
-	SlowestRank  *int                     `json:"slowest_rank"`
-	RankSamples  []float64                `json:"rank_samples_per_s"`
-	RankStarveMS []float64                `json:"rank_starve_ms"`
-	Limit        string                   `json:"limit"` // gpu | cores | h2d | store | launch
-	Spread       map[string]report.Spread `json:"spread"`
-	Repeats      int                      `json:"repeats"`
-	Failed       string                   `json:"failed"`
-	Notes        []string                 `json:"notes"`
-
-	Base    string      `json:"runner"`  // of TrainModes
-	Differs bool        `json:"differs"` // it trained on something else than the others
-	Losses  []float64   `json:"losses" sheet:"-"`
-	StepsMS [][]float64 `json:"steps_ms" sheet:"-"`
-
-	GPUSamples []gpu.Sample `json:"gpu_samples,omitempty" sheet:"-"`
+	LossRelDiff *float64                 `json:"loss_rel_diff"`  // the largest of 50 steps, against loss_with
+	LossRelMost *float64                 `json:"loss_rel_noise"` // what is allowed: three times that of two runs of another runner, at least 1 %
+	LossWith    string                   `json:"loss_with"`
+	OrderSHA256 string                   `json:"order_sha256"`
+	Scaling     *float64                 `json:"scaling_efficiency"`
+	SlowestRank *int                     `json:"slowest_rank"`
+	Limit       string                   `json:"limit"` // gpu | cores | h2d | store | launch
+	Spread      map[string]report.Spread `json:"spread"`
+	Repeats     int                      `json:"repeats"`
+	Failed      string                   `json:"failed"`
+	Notes       []string                 `json:"notes"`
+	Base        string                   `json:"runner"`  // of TrainModes
+	Differs     bool                     `json:"differs"` // it trained on something else than the others
+	TrainFigures
 }
 
 // rows makes a row a runner, with what is wrong in it.
@@ -191,7 +186,7 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 		starve = head.over.Runs[0].Train.StarveP50
 	}
 	wrong := checkTraining(own)
-	h2d := 0.0
+	h2d, copied, before := 0.0, 0.0, len(r.Rows)
 	for _, p := range own[:len(own)-1] {
 		k := t.row(p)
 		r.Rows = append(r.Rows, k)
@@ -225,7 +220,7 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 		suffice := k.CoresNeeded != nil && *k.CoresNeeded <= 0.85*there
 		k.CoresSuffice = &suffice
 		if p.base == "h2d" {
-			h2d = util.Median
+			h2d, copied = util.Median, k.SamplesPerS
 		}
 		switch waits := k.DataWaitPct != nil && *k.DataWaitPct > 2; {
 		case util.Median >= 0.97:
@@ -240,6 +235,15 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 			k.Limit = "launch"
 		}
 	}
+	// The differences of DS-Analyzer: what reading takes beyond a warm page cache, and what preparing takes beyond copying.
+	for _, cold := range r.Rows[before:] {
+		for _, warm := range r.Rows[before:] {
+			if cold.CacheState == "cold" && strings.Replace(cold.Runner, " cold", " warm", 1) == warm.Runner && warm.SamplesPerS > 0 {
+				cold.FetchStallPct = some(100 * (1 - cold.SamplesPerS/warm.SamplesPerS))
+				cold.PrepStallPct = some(100 * cold.SamplesPerS * (1/warm.SamplesPerS - 1/copied)) // null where h2d was not run
+			}
+		}
+	}
 }
 
 // parts are those of trainParts.
@@ -251,7 +255,7 @@ func (k *TrainRow) parts() []**float64 {
 func (t *Train) row(p *trainPoint) *TrainRow {
 	w, j := p.Job, p.Job.Train
 	k := &TrainRow{Model: j.Model, Runner: p.Name, Setting: p.Setting, WorldSize: p.world, BatchSize: w.BatchSize, Steps: j.Steps, Warmup: w.Warmup, Precision: j.Precision, Loop: j.Loop, Compile: j.Compile,
-		Tiny: j.Tiny, ImageSize: w.ImageSize, Shuffle: w.Shuffle, Cache: w.Cache, Workers: w.Workers, Threads: j.Threads, Device: j.Device, Seed: w.Seed, Repeats: len(p.over.Runs), Spread: map[string]report.Spread{}, Notes: []string{}}
+		Tiny: j.Tiny, ImageSize: w.ImageSize, Shuffle: w.Shuffle, Cache: w.Cache, CacheState: p.pages, Workers: w.Workers, Threads: j.Threads, Device: j.Device, Seed: w.Seed, Repeats: len(p.over.Runs), Spread: map[string]report.Spread{}, Notes: []string{}}
 	if p.world > 1 {
 		k.Rank = -1
 	}
@@ -271,42 +275,25 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 	slices.SortStableFunc(runs, func(a, b Outcome) int { return int(math.Copysign(1, a.rate()-b.rate())) })
 	o := runs[(len(runs)-1)/2]
 	x := o.Train
-	k.Params, k.DeviceUUID, k.Weights, k.OrderSHA256, k.Checked, k.Wrong, k.RankSamples, k.RankStarveMS = x.Params, x.Device, x.Weights, o.OrderSHA256, x.Checked, x.Wrong, x.Ranks, x.RanksStarve
-	k.LoadWaitMS, k.H2DMS, k.GPUMemGB, k.FirstBatchS, k.CPUPer1000, k.PSSPeakGB = x.LoadWaitMS, x.H2DMS, x.MemGB, o.FirstBatchS, p.over.CPUPer1000.Median, p.over.PSSPeakMB.Max*(1<<20)/1e9
-	k.CoresBusy, k.Losses, k.StepsMS, k.LossLast = o.CPUSeconds/o.Seconds, x.Losses, x.StepsMS, x.LossLast
-	if len(x.Losses) > 0 {
-		k.LossFirst = x.Losses[0]
-	}
-	if x.H2DMS != nil {
-		k.H2DGBPerS = some(x.H2DBytes / *x.H2DMS / 1e6)
-	}
+	k.TrainFigures, k.OrderSHA256, k.FirstBatchS, k.CPUPer1000, k.CoresBusy = x.TrainFigures, o.OrderSHA256, o.FirstBatchS, p.over.CPUPer1000.Median, o.CPUSeconds/o.Seconds
+	k.RSSPeakGB, k.PSSPeakGB, k.ReadGB, k.DeviceReadGB = o.RSSPeakMB*(1<<20)/1e9, p.over.PSSPeakMB.Max*(1<<20)/1e9, float64(o.BytesRead)/1e9, float64(o.DeviceReadBytes)/1e9
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil && b.Frames > a.Frames {
 		k.FramesPerS = some(float64(b.Frames-a.Frames) / o.Seconds)
 	}
-	for i, to := range k.parts() {
-		if v, ok := x.Parts[trainParts[i]]; ok {
-			*to = &v
-		}
-	}
-	for to, from := range map[**float64]string{&k.StepP50MS: "p50", &k.StepP95MS: "p95", &k.StepP99MS: "p99"} {
-		if v, ok := x.StepMS[from]; ok {
-			*to = &v
-		}
-	}
 	if j.Loop == "sync" {
-		k.DataS, k.UpdtS = some(x.LoadWaitMS/1e3), some(o.Seconds/float64(x.Steps)-x.LoadWaitMS/1e3)
+		k.DataS, k.UpdtS = some(x.LoadWaitMS/1e3), some(o.Seconds/float64(x.WindowSteps)-x.LoadWaitMS/1e3)
 	}
-	for name, to := range map[string]**float64{"gpu_util_pct": &k.GPUUtilPct, "sm_util_pct": &k.SMUtilPct, "sm_occupancy_pct": &k.SMOccupancy, "tensor_util_pct": &k.TensorUtilPct, "dram_util_pct": &k.DRAMUtilPct,
-		"pcie_rx_gb_s": &k.PCIeRxGBPerS, "power_w": &k.PowerW, "sm_clock_mhz": &k.SMClockMHz, "clock_reasons": &k.ClockReasons} {
-		if v, ok := x.GPU[name]; ok {
-			*to = &v
-		}
+	if x.EnergyJ != nil {
+		k.JPerSample = some(*x.EnergyJ * float64(p.world) / float64(o.Samples)) // of one device
 	}
-	if v, ok := x.GPU["energy_j"]; ok {
-		k.JPerSample = some(v * float64(p.world) / float64(o.Samples)) // of one device
-	}
-	if k.GPUReason, k.GPUSamples = x.GPUReason, x.GPUSamples; j.Device == "cpu" {
+	if j.Device == "cpu" {
 		k.GPUReason = "trained on the CPU"
+	}
+	if o.Seconds < 0.99*w.Seconds && p.world == 1 {
+		k.Notes = append(k.Notes, fmt.Sprintf("%s: the window took %.1f s in place of %.0f: the set is too small, its plan has no more steps", p.Name, o.Seconds, w.Seconds))
+	}
+	if n := len(x.Epochs); p.pages == "cold" && n > 1 {
+		k.Notes = append(k.Notes, fmt.Sprintf("%s: %d epochs began in the window; only the first found a cold page cache", p.Name, n))
 	}
 	return k
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/gpu"
+	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
@@ -81,7 +83,7 @@ def robocache_batches(*a):
 func TestTrainOnTwoRanks(t *testing.T) {
 	tr := training(t)
 	tr.Job.GPUs = 2
-	p, err := tr.point(t.Context(), "robocache", 2, 0, false)
+	p, err := tr.point(t.Context(), "robocache", "", 2, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,7 @@ func TestTrainOnTwoRanks(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := o.Train
-	if p.Name != "robocache ×2" || o.Samples != 9*4*2 || len(x.Ranks) != 2 || x.Doubled != 0 || x.OrderWrong != 0 || x.Checked != 3 || x.Wrong != 0 || o.OrderSHA256 == "" || o.CPUSeconds <= 0 {
+	if p.Name != "robocache ×2" || o.Samples != 9*4*2 || len(x.RankSamples) != 2 || x.Doubled != 0 || x.OrderWrong != 0 || x.Checked != 3 || x.Wrong != 0 || o.OrderSHA256 == "" || o.CPUSeconds <= 0 {
 		t.Errorf("%+v %+v", o, x)
 	}
 }
@@ -107,7 +109,7 @@ func TestTrainEndsItsRanks(t *testing.T) {
 	if err := os.WriteFile(name, append(code, waits...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := tr.point(t.Context(), "robocache", 2, 0, false)
+	p, err := tr.point(t.Context(), "robocache", "", 2, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +150,7 @@ func TestTrainEndsItsRanks(t *testing.T) {
 }
 
 func trained(losses []float64, order string, change func(*TrainRun)) Outcome {
-	x := &TrainRun{Weights: "w", Losses: losses, Sums: [][3]float64{{1, 2, 3}, {4, 5, 6}}, Checked: 3, Steps: 2}
+	x := &TrainRun{TrainFigures: TrainFigures{Weights: "w", Losses: losses, Checked: 3}, Sums: [][3]float64{{1, 2, 3}, {4, 5, 6}}, WindowSteps: 2}
 	if change != nil {
 		change(x)
 	}
@@ -253,5 +255,65 @@ func TestFinished(t *testing.T) {
 		if !errors.Is(err, robocache.ErrResourceLimit) || f.failed() == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// Of runs with known rates: the stalls of a cold page cache, the slowest rank's efficiency, why a window is short; and a plot each of threads, GPUs and the counters with marks of epochs.
+func TestTrainRows(t *testing.T) {
+	tr := &Train{Job: TrainJob{GPUs: 2, Device: "cuda"}}
+	point := func(base, pages string, world, threads int, rate float64, change func(*Outcome)) trainPoint {
+		o := trained([]float64{1, 2}, "", nil)
+		if change != nil {
+			change(&o)
+		}
+		o.Samples, o.Seconds = int64(rate), 1
+		name := strings.TrimSpace(base + " " + pages)
+		if threads > 0 {
+			name += "/" + strconv.Itoa(threads)
+		}
+		if world > 1 {
+			name += " ×2"
+		}
+		job := TrainJob{Threads: threads, Device: "cuda"}
+		return trainPoint{Runner: Runner{Name: name, Job: &Workload{BatchSize: 1, Train: &job, Seconds: 10}}, base: base, pages: pages, world: world, over: Result{Runs: []Outcome{o}}}
+	}
+	sampled := func(o *Outcome) {
+		o.Train.Epochs = []int64{1e9, 3e9}
+		for i := range 20 {
+			o.Train.GPUSamples = append(o.Train.GPUSamples, gpu.Sample{UnixNS: int64(i) * 2e8, Values: map[string]float64{"sm_util_pct": 80}})
+		}
+	}
+	r := &TrainReport{}
+	r.rows(tr, []trainPoint{point("headspace", "", 1, 0, 1000, nil), point("h2d", "", 1, 0, 800, nil), point("robocache", "cold", 1, 1, 200, sampled), point("robocache", "warm", 1, 1, 400, nil), point("robocache", "warm", 1, 2, 500, nil), point("headspace", "", 1, 0, 1000, nil),
+		point("headspace", "", 2, 0, 2000, nil), point("robocache", "warm", 2, 1, 700, func(o *Outcome) { o.Train.RankSamples = []float64{380, 320} }), point("headspace", "", 2, 0, 2000, nil)})
+	if k := r.Rows[2]; k.Runner != "robocache cold/1" || *k.FetchStallPct != 50 || math.Abs(*k.PrepStallPct-25) > 1e-9 || r.Rows[3].FetchStallPct != nil {
+		t.Errorf("%+v", k)
+	}
+	if k := r.Rows[6]; k.Runner != "robocache warm/1 ×2" || *k.SlowestRank != 1 || *k.Scaling != 0.8 {
+		t.Errorf("%+v", k)
+	}
+	notes := strings.Join(r.AllNotes(), "\n")
+	for _, want := range []string{"robocache cold/1: the window took 1.0 s in place of 10: the set is too small", "2 epochs began in the window; only the first found a cold page cache"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no %q in\n%s", want, notes)
+		}
+	}
+	figures := map[string]*report.Figure{}
+	for _, s := range r.document().Sections {
+		if s.Figure != nil {
+			figures[s.Figure.Name] = s.Figure
+		}
+	}
+	if f := figures["threads"]; f == nil || len(f.Curves) != 3 || f.Curves[1].Name != "robocache warm" || len(f.Curves[1].Points) != 2 {
+		t.Errorf("%+v", f)
+	}
+	if f := figures["scaling"]; f == nil || f.Curves[0].Points[1].Y != 2000 || !f.Curves[len(f.Curves)-1].Limit {
+		t.Errorf("%+v", f)
+	}
+	if f := figures["gpu_utilisation"]; f == nil || len(f.Curves) != 1 || len(f.Curves[0].Points) != 20 || len(f.Curves[0].Marks) != 2 || f.Curves[0].Marks[1].X != 3 {
+		t.Errorf("%+v", f)
+	}
+	if err := r.Write(t.TempDir()); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,8 +1,10 @@
 package gpu
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -219,4 +221,18 @@ func Summary(samples []Sample, uuid string, from, to int64) map[string]float64 {
 		}
 	}
 	return out
+}
+
+// Missing says why a summary of a device lacks counters; reasons are Stop's.
+func Missing(summary map[string]float64, samples []Sample, uuid string, reasons map[string]string) string {
+	if !slices.ContainsFunc(samples, func(s Sample) bool { return s.UUID == uuid }) {
+		return "NVML shows no device " + uuid + ": a MIG slice has no counters of its own"
+	}
+	var out []string
+	for _, c := range Counters {
+		if _, ok := summary[c.Key]; !ok {
+			out = append(out, c.Key+": "+cmp.Or(reasons[c.Key], "no sample in the window"))
+		}
+	}
+	return strings.Join(out, "; ")
 }

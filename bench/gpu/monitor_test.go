@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -88,6 +89,15 @@ func TestMonitor(t *testing.T) {
 	}
 	if two["pcie_rx_gb_s"] != 1e6*1024/1e9 {
 		t.Errorf("PCIe without GPM: %v", two["pcie_rx_gb_s"])
+	}
+	if got := Missing(two, samples, "GPU-2", missing); !strings.Contains(got, "sm_util_pct: Not Supported") || !strings.Contains(got, "energy_j: Not Supported") || strings.Contains(got, "power_w") {
+		t.Error(got)
+	}
+	if got := Missing(Summary(samples, "GPU-1", 9e9, 9e9), samples, "GPU-1", nil); strings.Count(got, ": no sample in the window") != len(Counters) {
+		t.Error(got)
+	}
+	if got := Missing(nil, samples, "GPU-8f3a", missing); got != "NVML shows no device GPU-8f3a: a MIG slice has no counters of its own" {
+		t.Error(got)
 	}
 	if m.Devices["GPU-2"] != "H2" {
 		t.Error(m.Devices)

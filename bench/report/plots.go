@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"image/color"
+	"io"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -33,7 +34,8 @@ type Series struct {
 type Curve struct {
 	Name   string
 	Points plotter.XYs
-	Limit  bool // dashed
+	Marks  plotter.XYs // triangles
+	Limit  bool        // dashed
 }
 
 // Set puts a bar of a series into a group; both are made where they are new.
@@ -45,6 +47,16 @@ func (f *Figure) Set(name, group string, s Spread) {
 		f.Series = append(f.Series, Series{name, map[string]Spread{}})
 	}
 	f.Series[i].Values[group] = s
+}
+
+// Point adds a point to a line, which is made where it is new.
+func (f *Figure) Point(name string, x, y float64) {
+	i := slices.IndexFunc(f.Curves, func(c Curve) bool { return c.Name == name })
+	if i < 0 {
+		i = len(f.Curves)
+		f.Curves = append(f.Curves, Curve{Name: name})
+	}
+	f.Curves[i].Points = append(f.Curves[i].Points, plotter.XY{X: x, Y: y})
 }
 
 // Find gives the place of a name, which is added where it is new.
@@ -61,7 +73,7 @@ var palette = []color.Color{color.RGBA{0x3b, 0x6e, 0xa5, 0xff}, color.RGBA{0xd9,
 // render gives the plot as PNG and as SVG.
 func (f *Figure) render() (png, svg []byte, err error) {
 	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Legend.Top = f.Title, f.X, f.Unit, true
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Title.Padding = f.Title, f.X, f.Unit, vg.Points(6)
 	p.Add(plotter.NewGrid())
 	wide := vg.Length(620)
 	if f.Curves != nil {
@@ -73,17 +85,24 @@ func (f *Figure) render() (png, svg []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	const high = 300 * vg.Inch / 72
-	var a, b bytes.Buffer
-	c := vgimg.PngCanvas{Canvas: vgimg.New(wide, high)}
-	p.Draw(draw.New(c))
-	if _, err := c.WriteTo(&a); err != nil {
-		return nil, nil, err
+	// The legend stands right of the plot.
+	const high, margin = 300 * vg.Inch / 72, 8 * vg.Inch / 72
+	legend := p.Legend
+	p.Legend, legend.Top, legend.Padding = plot.NewLegend(), true, vg.Points(3)
+	side := legend.Rectangle(draw.New(vgsvg.New(wide, high))).Size().X + margin
+	var to [2]bytes.Buffer
+	for i, on := range []interface {
+		vg.CanvasSizer
+		io.WriterTo
+	}{vgimg.PngCanvas{Canvas: vgimg.New(wide+side, high)}, vgsvg.New(wide+side, high)} {
+		c := draw.Crop(draw.New(on), margin, -margin, margin, -margin)
+		p.Draw(draw.Crop(c, 0, -side, 0, 0))
+		legend.Draw(c)
+		if _, err := on.WriteTo(&to[i]); err != nil {
+			return nil, nil, err
+		}
 	}
-	s := vgsvg.New(wide, high)
-	p.Draw(draw.New(s))
-	_, err = s.WriteTo(&b)
-	return a.Bytes(), b.Bytes(), err
+	return to[0].Bytes(), to[1].Bytes(), nil
 }
 
 func (f *Figure) bars(p *plot.Plot) error {
@@ -100,17 +119,15 @@ func (f *Figure) bars(p *plot.Plot) error {
 		e := struct {
 			plotter.XYs
 			plotter.YErrors
-		}{make(plotter.XYs, len(values)), make(plotter.YErrors, len(values))}
+		}{}
 		for g, name := range f.Groups {
 			v := s.Values[name]
-			values[g], e.XYs[g] = v.Median, plotter.XY{X: float64(g), Y: v.Median}
-			e.YErrors[g].Low, e.YErrors[g].High = v.Median-v.Min, v.Max-v.Median
+			if values[g] = v.Median; v.Max > v.Min {
+				e.XYs = append(e.XYs, plotter.XY{X: float64(g), Y: v.Median})
+				e.YErrors = append(e.YErrors, struct{ Low, High float64 }{v.Median - v.Min, v.Max - v.Median})
+			}
 		}
 		b, err := plotter.NewBarChart(values, wide)
-		if err != nil {
-			return err
-		}
-		bars, err := plotter.NewYErrorBars(e)
 		if err != nil {
 			return err
 		}
@@ -119,16 +136,21 @@ func (f *Figure) bars(p *plot.Plot) error {
 			b.StackOn(below)
 		}
 		p.Add(b)
-		if below = b; !f.Stacked {
+		if below = b; !f.Stacked && len(e.XYs) > 0 {
+			bars, err := plotter.NewYErrorBars(e)
+			if err != nil {
+				return err
+			}
 			p.Add(shifted{bars, offset})
 		}
-		p.Legend.Add(s.Name, b)
+		if s.Name != "" {
+			p.Legend.Add(s.Name, b)
+		}
 	}
 	p.NominalX(f.Groups...)
 	p.X.Tick.Label.Rotation = 0.35
 	p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YTop
 	p.X.Min, p.X.Max = -0.7, float64(len(f.Groups))-0.3
-	p.Y.Max *= 1.15 // the legend stands above the bars
 	return nil
 }
 
@@ -149,8 +171,8 @@ func (f *Figure) lines(p *plot.Plot) error {
 	if !f.Linear {
 		p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 		p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-		p.Legend.Left = true
 	}
+	few := plot.ConstantTicks{} // of lines with few points each has its tick
 	for i, c := range f.Curves {
 		if len(c.Points) == 0 {
 			continue
@@ -160,14 +182,38 @@ func (f *Figure) lines(p *plot.Plot) error {
 			return err
 		}
 		l.Color, s.Color, s.Radius = palette[i%len(palette)], palette[i%len(palette)], vg.Points(2)
-		if f.Linear {
+		if i >= len(palette) {
+			l.Dashes = []vg.Length{vg.Points(2), vg.Points(2)}
+		}
+		switch {
+		case f.Linear && len(c.Points) > 10:
 			s.Radius = 0
+		case f.Linear:
+			p.Y.Min = 0
+			for _, at := range c.Points {
+				if t := (plot.Tick{Value: at.X, Label: Digits(at.X)}); !slices.Contains(few, t) {
+					few = append(few, t)
+				}
+			}
 		}
 		if c.Limit {
 			l.Color, s.Color, l.Dashes = palette[len(palette)-1], palette[len(palette)-1], []vg.Length{vg.Points(4), vg.Points(3)}
 		}
 		p.Add(l, s)
-		p.Legend.Add(c.Name, l)
+		if c.Name != "" {
+			p.Legend.Add(c.Name, l)
+		}
+		if len(c.Marks) > 0 {
+			m, err := plotter.NewScatter(c.Marks)
+			if err != nil {
+				return err
+			}
+			m.Color, m.Shape, m.Radius = l.Color, draw.TriangleGlyph{}, vg.Points(4)
+			p.Add(m)
+		}
+	}
+	if len(few) > 0 {
+		p.X.Tick.Marker = few
 	}
 	return nil
 }

@@ -49,11 +49,11 @@ func (t *Tools) Script(name string) []string { return []string{t.Python, filepat
 // Own is a runner of this program; its job is to follow.
 func (t *Tools) Own(kind string) []string { return []string{t.Self, "bench", "run", kind} }
 
-// Command is a runner in a process group of its own, which ends with ctx; what it says on stderr is kept.
+// Command is a runner in a process group of its own, which ends with ctx and with this process, also where that is killed; what it says on stderr is kept.
 func Command(ctx context.Context, argv, env []string) (*exec.Cmd, *bytes.Buffer) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	errs := &bytes.Buffer{}

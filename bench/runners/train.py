@@ -121,6 +121,20 @@ class Clock:
         return np.array([[gap(before[-1], now[1]), *(gap(x, y) for x, y in zip(now[1:], now[2:]))] for before, now in zip(self.steps, self.steps[1:])])
 
 
+def timed_waits(pairs):
+    """Events around each wait of a stream for another: what the compute stream waits for a copy, Ahead's or the Loader's."""
+    wait = torch.cuda.Stream.wait_event
+
+    def timed(stream, event):
+        pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        pair[0].record(stream)
+        wait(stream, event)
+        pair[1].record(stream)
+        pairs.append(pair)
+
+    torch.cuda.Stream.wait_event = timed
+
+
 def source(a, p, stack):
     """(an iterator of batches on the device, the copies of an Ahead, the Loader or None)"""
     if a.runner.startswith("robocache"):
@@ -204,12 +218,15 @@ def train(a, ranks, stack):
     warm = max(a.warmup_batches, epoch if a.cache else 0)  # a cache fills in an epoch
     losses, sums, ids = torch.zeros(most, device=a.device), torch.zeros(most, 3, dtype=torch.float64, device=a.device), []
     clock, waits, first, kept, k, opened = Clock(a.device, a.timing != "off"), [], None, {}, 0, 0.0
+    stalls, marks = [], []
+    if cuda and clock.timing:
+        timed_waits(stalls)
     while k < most and (k < warm + a.steps or ranks.world == 1 and time.perf_counter() - opened < (a.seconds or 0)):
         if k == warm:
             if cuda:
                 torch.cuda.synchronize()
             ranks.meet()
-            clock.steps, waits, opened, copied, stats = clock.steps[-1:], [], time.perf_counter(), len(copies), loader.stats() if loader else None
+            clock.steps, waits, opened, copied, stalled, stats = clock.steps[-1:], [], time.perf_counter(), len(copies), len(stalls), loader.stats() if loader else None
             began_ns = time.time_ns()
             ranks.say("#open")
         clock.step()
@@ -221,6 +238,8 @@ def train(a, ranks, stack):
         first = first or time.perf_counter() - began
         if a.runner not in ("headspace", "h2d"):
             ids.append(b["index"].clone())
+            if k >= warm and k % epoch == 0:
+                marks.append(time.time_ns())
             if k in train_data.COMPARED:
                 kept[k] = each(p.part(b), lambda t: t.clone())
         ready = prepare(b)
@@ -250,19 +269,22 @@ def train(a, ranks, stack):
     seconds = time.perf_counter() - opened
     ranks.say("#measured")
     if k < warm + a.steps:
-        raise RuntimeError(f"the plan has {most} steps: {warm} to warm up and {a.steps} were asked for")
+        raise RuntimeError(f"the set is too small: {warm} steps to warm up and {a.steps} were asked for, and its plan has {most}")
     if wrong := (~torch.isfinite(losses[:k])).nonzero().flatten().tolist():
         raise RuntimeError(f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set holds numbers that are none (robocache doctor), or the training diverges")
     parts, steps = clock.parts(), k - warm
     mine = dict(ids=np.stack([i.cpu().numpy() for i in ids]) if ids else None, rate=steps * a.batch_size / seconds, starve=float(parts[:, 0].mean()) if len(parts) else None)
-    out = dict(model=a.model, params=parameters, weights_sha256=weights, steps=steps, load_wait_ms=1e3 * float(np.mean(waits)), losses=losses[: min(k, KEPT)].tolist(), loss_last=float(losses[k - 1]),
-               sums=sums[: min(k, KEPT)].tolist())  # fmt: skip
+    out = dict(params=parameters, weights_sha256=weights, window_steps=steps, load_wait_ms=1e3 * float(np.mean(waits)), losses=losses[: min(k, KEPT)].tolist(), loss_first=float(losses[0]), loss_last=float(losses[k - 1]),
+               sums=sums[: min(k, KEPT)].tolist(), epochs_unix_ns=marks)  # fmt: skip
     if len(parts):
-        out.update(parts_ms={n: float(v) for n, v in zip(PARTS, parts.mean(0))}, starve_p50_ms=float(np.median(parts[:, 0])), steps_ms=np.round(parts[:: max(1, len(parts) // 500)], 3).tolist())
-        out["step_ms"] = {q: float(np.percentile(parts.sum(1), v)) for q, v in (("p50", 50), ("p95", 95), ("p99", 99))}
+        out.update({n + "_ms": float(v) for n, v in zip(PARTS, parts.mean(0))}, starve_p50_ms=float(np.median(parts[:, 0])), steps_ms=np.round(parts[:: max(1, len(parts) // 500)], 3).tolist())
+        out.update({f"step_ms_p{q}": float(np.percentile(parts.sum(1), q)) for q in (50, 95, 99)})
+    mean = lambda pairs: float(np.mean([x.elapsed_time(y) for x, y in pairs]))  # noqa: E731
     if copies[copied:]:
-        copies = copies[copied:][:steps]
-        out.update(h2d_ms=float(np.mean([x.elapsed_time(y) for x, y in copies])), h2d_bytes=sum(t.numel() * t.element_size() for t in leaves(b)))
+        out["h2d_ms"] = mean(copies[copied:][:steps])
+        out["h2d_gb_per_s"] = sum(t.numel() * t.element_size() for t in leaves(b)) / out["h2d_ms"] / 1e6
+    if stalls[stalled:]:
+        out["h2d_wait_ms"] = mean(stalls[stalled:])
     if cuda:
         out.update(device_uuid="GPU-" + str(torch.cuda.get_device_properties(a.device).uuid).removeprefix("GPU-"), gpu_mem_gb=torch.cuda.max_memory_allocated() / 1e9)
     everyone = ranks.gather(mine)
@@ -276,7 +298,7 @@ def train(a, ranks, stack):
         result["order_sha256"] = hashlib.sha256(given[: a.warmup_batches + a.steps].tobytes()).hexdigest()
         out.update(p.covered(given))
     if ranks.world > 1:
-        out.update(ranks=[x["rate"] for x in everyone], ranks_starve_ms=[x["starve"] for x in everyone])
+        out.update(rank_samples_per_s=[x["rate"] for x in everyone], rank_starve_ms=[x["starve"] for x in everyone])
     if loader:
         result.update(stats_open=stats, stats_close=loader.stats())
     print(json.dumps(result), flush=True)

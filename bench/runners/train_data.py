@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 OBSERVED, AHEAD = {"diffusion": 2, "diffusion-lowdim": 2}, {"resnet18": 8, "act": 100}
+DROPPED = {"diffusion": 7, "diffusion-lowdim": 7}  # rows at an episode's end that start no sample: 8 of the 16 actions are carried out
+MOST_EPOCHS = 4096
 GRID_HZ = 50
 HALF_NS = 5e-10  # times are whole nanoseconds
 COMPARED = (0, 1, 10, 100)  # steps whose batches are kept and compared
@@ -28,7 +30,7 @@ def spec(ds, model, tiny=False, image_size=None, rows=250):
     states = ["observation.state"] if "observation.state" in numbers and len(clocks) == 1 else numbers
     if not states or "action" not in features:
         raise RuntimeError(f"{ds.uri} has no observation or no action to learn from")
-    s = dict(model=model, states=states, action="action", cameras=cameras, image_size=image_size, fps=float(ds.fps or GRID_HZ))
+    s = dict(model=model, states=states, action="action", cameras=cameras, image_size=image_size, fps=float(ds.fps or GRID_HZ), dropped=DROPPED.get(model, 0))
     if model == "transformer":
         s.update(hz=GRID_HZ, whole=rows, observed=list(range(rows)), ahead=list(range(rows)))
     else:
@@ -64,19 +66,23 @@ def plan(a):
 
     ds, world = robocache.open(a.uri), a.world or 1
     s = spec(ds, a.model, a.tiny, common.image_hw(a))
-    loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", **loader_options(s), **own_options(a))
+    loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", drop_n_last_frames=s["dropped"], **loader_options(s), **own_options(a))
     facts = dict(cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0, versions=common.versions())
     steps = loader.num_samples // (a.batch_size * world)
     if facts["cuda_devices"]:
         facts["versions"]["gpu"] = torch.cuda.get_device_name()
     if facts["cuda_devices"] < world and a.device != "cpu":
         return facts
-    epochs = max(math.ceil((a.warmup_batches + a.steps) / steps) + 2, min(64, 4_000_000 // loader.num_samples))
+    epochs = max(math.ceil((a.warmup_batches + a.steps) / steps) + 2, min(MOST_EPOCHS, 4_000_000 // loader.num_samples))
+    if epochs > MOST_EPOCHS:
+        raise RuntimeError(f"the set is too small: its {loader.num_samples} samples are {steps} steps an epoch, and {epochs} epochs would be needed, more than {MOST_EPOCHS}: fewer --steps, or a larger set")
     at, stats, ranges = loader.locate(np.arange(loader.num_samples)), ds.compute_stats(), {}
+    # `index` of a batch: the row; on a grid the sample's number
+    ids = np.arange(loader.num_samples) if s["hz"] else np.concatenate([[0], ds.episodes["lengths"].cumsum()])[at.episode] + at.row
     for name, keys in (("state", s["states"]), ("action", [s["action"]])):
         for bound in ("min", "max"):
             ranges[f"{name}_{bound}"] = np.concatenate([np.asarray(stats[k][bound], np.float32).ravel() for k in keys])
-    orders = np.stack([[loader.order(e, rank=r)[: steps * a.batch_size] for r in range(world)] for e in range(epochs)])
+    orders = np.stack([[ids[loader.order(e, rank=r)[: steps * a.batch_size]] for r in range(world)] for e in range(epochs)])
     np.savez(a.plan, orders=orders, episode=at.episode, row=at.row, spec=json.dumps(s), **ranges)
     p = Plan(a.plan)
     try:
@@ -271,7 +277,7 @@ def robocache_batches(root, p, a, cache=None):
 
     loader = robocache.Loader(
         root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", device=a.device, threads=a.threads or None,
-        **loader_options(p.spec), **own_options(a), **({"cache": cache} if cache else {}),
+        drop_n_last_frames=p.spec["dropped"], **loader_options(p.spec), **own_options(a), **({"cache": cache} if cache else {}),
     )  # fmt: skip
 
     def epochs():

@@ -237,13 +237,13 @@ class EMA:
         torch._foreach_lerp_(self.kept, [p.detach() for p in self.model.parameters()], 1 - decay)
 
 
-# name: what a batch holds (rows of state observed, actions from … on), batch size, what the optimiser takes
+# what the optimiser takes
 SPECS = {
-    "transformer": dict(batch=64, lr=1e-4),
-    "diffusion-lowdim": dict(batch=256, lr=1e-4, betas=(0.95, 0.999), decay=1e-6, ema=True, warm=500),
-    "diffusion": dict(batch=64, lr=1e-4, betas=(0.95, 0.999), decay=1e-6, ema=True, warm=500),
-    "resnet18": dict(batch=64, lr=1e-4),
-    "act": dict(batch=8, lr=1e-5, decay=1e-4),
+    "transformer": dict(lr=1e-4),
+    "diffusion-lowdim": dict(lr=1e-4, betas=(0.95, 0.999), decay=1e-6, ema=True, warm=500),
+    "diffusion": dict(lr=1e-4, betas=(0.95, 0.999), decay=1e-6, ema=True, warm=500),
+    "resnet18": dict(lr=1e-4),
+    "act": dict(lr=1e-5, decay=1e-4),
 }
 PARAMETERS = {  # published counts: (model, state, action, cameras)
     ("transformer", 526, 7, 0): 101_316_615,

@@ -102,6 +102,21 @@ func TestBenchAllKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
+	left := func() (out []string) { // processes that name the folder
+		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, p := range all {
+			if b, _ := os.ReadFile(p); bytes.Contains(b, []byte(filepath.Dir(rows))) {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	for end := time.Now().Add(5 * time.Second); len(left()) > 0 && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if l := left(); len(l) > 0 {
+		t.Error("what the killed suite had started goes on: ", l)
+	}
 	kept, _ = os.ReadFile(rows)
 	if bytes.Count(kept, []byte("\n")) == 0 {
 		t.Fatal("nothing was kept")

@@ -77,6 +77,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	fl.StringVar(&w.PoolSize, "pool-size", "", "bytes of resident frames of a pool, or 1GiB")
 	fl.IntVar(&w.Workers, "workers", 0, "worker processes of torch and lerobot (0: 8, and the cores less two)")
 	fl.IntSliceVar(&t.Threads, "threads", nil, "of ours, one run each (default: one run with its own choice)")
+	fl.StringSliceVar(&t.States, "cache-state", nil, "cold, warm or both: bring the page cache into it before each run, and say the stalls of reading and preparing")
 	fl.IntVar(&j.GPUs, "gpus", 1, "GPUs, by torchrun and DistributedDataParallel, beside a run with one; each has its share of the cores")
 	fl.DurationVar(&t.Monitor, "monitor", 200*time.Millisecond, "between looks at the GPUs' counters")
 	fl.BoolVar(&j.Tiny, "tiny", false, "small networks and a small set, for a CPU")

@@ -67,3 +67,31 @@ def test_compared_batches(tmp_path):
         lambda b: b["index"].__setitem__(5, 4),
     ):
         assert p.compare({0: batch(change)})["batches_wrong"] == 1
+
+
+def job(tmp_path, uri, **more):
+    import common
+
+    return common.Job(dict(uri=uri, runner="robocache", model="diffusion-lowdim", device="cpu", batch_size=16, seed=3, shuffle="global", warmup_batches=3, steps=200, plan=str(tmp_path / "plan.npz"), rank=0, world=1, workers=0, **more))
+
+
+def test_the_last_rows_start_no_sample(tmp_path, exact):
+    """The 7 last rows of an episode start no sample, `index` is the row, and the plain reader, lerobot's rows and the engine agree on which it is."""
+    a = job(tmp_path, exact)
+    train_data.plan(a)
+    p = train_data.Plan(a.plan)
+    lengths = robocache.open(exact).episodes["lengths"]
+    rows = np.concatenate([np.arange(n - 7) + lo for n, lo in zip(lengths, lengths.cumsum() - lengths)])
+    assert set(p.orders[0, 0].tolist()) <= set(rows.tolist()) and p.orders.shape[2] == len(rows) // 16 * 16
+    batches, loader = train_data.robocache_batches(exact, p, a)
+    kept = {k: next(batches) for k in range(11)}
+    assert p.covered(np.stack([[b["index"].numpy()] for b in kept.values()])) == dict(order_wrong=0, samples_doubled=0)
+    assert p.compare({k: {n: v.numpy() for n, v in p.part(b).items()} for k, b in kept.items() if k in train_data.COMPARED}) == dict(batches_checked=3, batches_wrong=0, wrong=[])
+    loader.close()
+
+
+def test_a_set_that_is_too_small(tmp_path, exact):
+    a = job(tmp_path, exact)
+    a.steps = 10**6
+    with pytest.raises(RuntimeError, match="the set is too small: its 1270 samples are 79 steps an epoch, and 12661 epochs would be needed"):
+        train_data.plan(a)
