@@ -137,7 +137,7 @@ func TestBenchTrainBadInput(t *testing.T) {
 		{"--resume: expected --out DIR", exitMisuse, append(low, "--resume")},
 		{"no rows of bench train", 11, []string{"--from", empty}},
 		{"this set has no camera", exitMisuse, []string{set}},
-		{"an epoch of 188 samples holds no batch", exitMisuse, append(low, "--batch-size", "10000")},
+		{"an epoch of 174 samples holds no batch", exitMisuse, append(low, "--batch-size", "10000")},
 		{"0 CUDA devices are here, 1 were asked for", 12, append(low, "--batch-size", "4")},
 		{"python3 has no '", 12, append(low, "--python", "/usr/bin/python3")},
 	} {
