@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines soak bench clean
+.PHONY: help deps native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -24,6 +24,9 @@ build: native ## bin/robocache and the C library of the Python package
 	@mkdir -p bin
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/robocache ./cmd/robocache
 	@$(MAKE) --no-print-directory lib
+
+static: native ## bin/robocache-static: one file with every reader and decoder, for images without anything else
+	$(GO) build -trimpath -tags netgo,osusergo -ldflags "$(LDFLAGS) -linkmode external -extldflags -static" -o bin/robocache-static ./cmd/robocache
 
 lib: native
 	$(GO) build -trimpath -buildmode=c-shared -ldflags '$(SO_LDFLAGS)' -o $(SO) ./cmd/librobocache

@@ -39,7 +39,7 @@ another engine. In Python robocache.ray.run(manifest) does the same on a Ray clu
 			return misuse("submit: expected local, slurm or kubernetes")
 		},
 	}
-	c.AddCommand(newSubmitLocal(), newSubmitSlurm())
+	c.AddCommand(newSubmitLocal(), newSubmitSlurm(), newSubmitKubernetes(), newSubmitTask())
 	return c
 }
 
@@ -156,3 +156,79 @@ The commit depends on all arrays (afterok, with --partial afterany). More shards
 		}
 	})
 }
+
+func newSubmitKubernetes() *cobra.Command {
+	var f submitFlags
+	var out string
+	k := &submit.Kubernetes{}
+	c := &cobra.Command{
+		Use:   "kubernetes --manifest M --image IMAGE",
+		Short: "print an Indexed Job of the shards and the Job of the commit",
+		Long: `kubernetes prints two Jobs for kubectl: an Indexed Job whose index is the shard, and a commit, which waits until all shards have receipts. Nothing is
+sent to a cluster from here. --out writes a folder for kustomize instead, with a Dockerfile for the image. Retries are by index and by exit code: one that no
+retry helps fails its index and ends the Job; drained nodes do not count. Pods run as user 65532, on a read-only root, with /tmp to write to.`,
+		Example: `  robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1 --parallel 50 --env-from s3-keys | kubectl apply -f -
+  robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1-gpu --gpus 1 --out ./deploy`,
+		Args: cobra.NoArgs,
+	}
+	f.add(c)
+	fl := c.Flags()
+	fl.StringVar(&k.Image, "image", "", "the image that holds robocache")
+	fl.StringVar(&k.Name, "name", "robocache", "begin of the Jobs' names")
+	fl.StringVar(&k.Namespace, "namespace", "", "of the folder's kustomization")
+	fl.StringVar(&k.ServiceAccount, "service-account", "", "of the pods, for credentials by web identity")
+	fl.IntVar(&k.Total, "shards", 0, "shards of the manifest (0: it is asked, which needs the manifest here too)")
+	fl.IntVar(&k.Parallel, "parallel", 8, "shards at once")
+	fl.StringVar(&k.CPU, "cpu", "2", "cores of a shard")
+	fl.StringVar(&k.Memory, "memory", "8Gi", "memory of a shard")
+	fl.StringVar(&k.GPUs, "gpus", "", "GPUs of a shard: a number of nvidia.com/gpu, or RESOURCE=NUMBER")
+	fl.StringVar(&k.Scratch, "scratch", "32Gi", "size of /tmp")
+	fl.DurationVar(&k.Wait, "wait", 7*24*time.Hour, "how long the commit waits for the shards")
+	fl.StringSliceVar(&k.EnvFrom, "env-from", nil, "secrets whose keys become environment variables")
+	fl.StringSliceVar(&k.Claims, "volume", nil, "volumes, as CLAIM:/path")
+	fl.StringVar(&out, "out", "", "write a folder for kustomize, with a Dockerfile")
+	guard.Check(c.MarkFlagRequired("image"))
+	c.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		defer guard.Into(&err)
+		if k.Retries = f.retries; k.Total > 0 {
+			k.Manifest = f.manifest
+		} else {
+			k.Plan = f.plan(cmd.Context())
+		}
+		if out != "" {
+			return k.Write(out)
+		}
+		_, err = cmd.OutOrStdout().Write(guard.Must(k.YAML()))
+		return err
+	}
+	return c
+}
+
+// newSubmitTask is what a pod runs: schedulers take every exit code but 0 for a failure, and an image may have no shell to map 3.
+func newSubmitTask() *cobra.Command {
+	var wait bool
+	c := &cobra.Command{
+		Use: "task -- VERB …", Short: "run a verb for a scheduler: 3 becomes 0", Hidden: true, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for {
+				code := run(cmd.Context(), newRoot(NoBench), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				switch {
+				case code == exitDone || code == exitFindings:
+					return nil
+				case !wait || code != 75:
+					return &submit.Failed{Verb: args[0], Code: code, Last: "see above"}
+				}
+				select {
+				case <-cmd.Context().Done():
+					return cmd.Context().Err()
+				case <-time.After(taskPause):
+				}
+			}
+		},
+	}
+	c.Flags().BoolVar(&wait, "wait", false, "try again while it ends with 75, as commit does until all shards are done")
+	return c
+}
+
+// taskPause is between the tries of submit task --wait.
+var taskPause = 30 * time.Second

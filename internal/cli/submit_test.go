@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // worker is a program that answers status, run and commit; DIR/code is the exit code of run.
@@ -60,5 +61,45 @@ func TestSubmitSlurm(t *testing.T) {
 		if code, _, errs := call(t, bad...); code != exitMisuse {
 			t.Errorf("%v: exit %d: %s", bad, code, errs)
 		}
+	}
+}
+
+func TestSubmitKubernetes(t *testing.T) {
+	dir := worker(t)
+	args := []string{"submit", "kubernetes", "--manifest", "s3://bucket/plan.json", "--image", "robocache:1"}
+	code, out, errs := call(t, append(args, "--program", filepath.Join(dir, "worker"))...)
+	if code != exitDone || !strings.Contains(out, "completions: 3\n") || strings.Count(out, "kind: Job") != 2 {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	folder := filepath.Join(dir, "deploy")
+	if code, _, errs := call(t, append(args, "--shards", "7", "--out", folder)...); code != exitDone {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	for _, name := range []string{"run.yaml", "commit.yaml", "kustomization.yaml", "Dockerfile"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if code, _, errs := call(t, append(args, "--shards", "7", "--gpus", "many")...); code != exitMisuse {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// A scheduler sees 0 for 3; with --wait a verb is tried again while it says 75.
+func TestSubmitTask(t *testing.T) {
+	dir := worker(t)
+	if code, _, errs := call(t, "submit", "task", "--", "submit", "local", "--manifest", "mem://plan.json", "--program", filepath.Join(dir, "worker"), "--retries", "0"); code != exitDone {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if code, _, _ := call(t, "submit", "task", "--wait", "--", "inspect", filepath.Join(dir, "none")); code != exitNotFound {
+		t.Errorf("exit %d", code)
+	}
+	taskPause = time.Millisecond
+	script := "#!/bin/sh\ncase $1 in status) echo '{\"total\": 1}';; commit) [ -e '" + dir + "/again' ] && exit 3; touch '" + dir + "/again'; exit 75;; esac\n"
+	if err := os.WriteFile(filepath.Join(dir, "worker"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := call(t, "submit", "task", "--wait", "--", "submit", "local", "--manifest", "mem://plan.json", "--program", filepath.Join(dir, "worker")); code != exitDone {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 }

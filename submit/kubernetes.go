@@ -1,0 +1,132 @@
+package submit
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// Kubernetes writes an Indexed Job of the shards, and the Job of the commit, which waits for them.
+type Kubernetes struct {
+	Plan
+	Name, Namespace, Image, ServiceAccount string
+	Parallel, Retries                      int
+	Wait                                   time.Duration // of the commit, for the shards
+	CPU, Memory                            string        // of a shard: requests, and Memory its limit too
+	GPUs                                   string        // of a shard: "1", or resource=1
+	Scratch                                string        // size of /tmp
+	EnvFrom                                []string      // secrets whose keys become environment variables
+	Claims                                 []string      // volumes: CLAIM:/path
+}
+
+type volume struct{ Claim, Path string }
+
+// job is what the templates of one Job see.
+type job struct {
+	*Kubernetes
+	Args             []string
+	Requests, Limits map[string]string
+	Volumes          []volume
+	Deadline         int
+	Pod              string
+}
+
+var (
+	dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	quantity = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(m|[kMGT]i?)?$`)
+)
+
+// check refuses what the control plane would.
+func (k *Kubernetes) check() error {
+	bad := func(option, want, got string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "submit kubernetes", Where: robocache.Where{"option": option}, Want: want, Got: got}
+	}
+	_, gpus := k.gpus()
+	switch {
+	case !dnsLabel.MatchString(k.Name) || len(k.Name) > 40:
+		return bad("--name", "at most 40 small letters, digits and -", k.Name)
+	case k.Image == "" || strings.ContainsAny(k.Image, " \n\t"):
+		return bad("--image", "an image", k.Image)
+	case k.Parallel < 1 || k.Parallel > 10_000 || k.Total > 100_000:
+		return bad("--parallel", "1 to 10000, and at most 100000 shards", "")
+	case gpus != "" && !quantity.MatchString(gpus):
+		return bad("--gpus", "a number, or resource=number", k.GPUs)
+	}
+	for option, q := range map[string]string{"--cpu": k.CPU, "--memory": k.Memory, "--scratch": k.Scratch} {
+		if !quantity.MatchString(q) {
+			return bad(option, "a quantity such as 2, 500m or 8Gi", q)
+		}
+	}
+	for _, c := range k.Claims {
+		if claim, path, ok := strings.Cut(c, ":"); !ok || !dnsLabel.MatchString(claim) || !strings.HasPrefix(path, "/") {
+			return bad("--volume", "CLAIM:/path", c)
+		}
+	}
+	return nil
+}
+
+func (k *Kubernetes) gpus() (resource, n string) {
+	if resource, n, ok := strings.Cut(k.GPUs, "="); ok {
+		return resource, n
+	}
+	return "nvidia.com/gpu", k.GPUs
+}
+
+// jobs fills both Jobs.
+func (k *Kubernetes) jobs() (run, commit []byte, err error) {
+	if err := k.check(); err != nil {
+		return nil, nil, err
+	}
+	manifest := strings.ReplaceAll(k.Manifest, "$(", "$$(") // which would be a variable
+	shard := &job{Kubernetes: k, Args: []string{"submit", "task", "--", "run", "--manifest", manifest},
+		Requests: map[string]string{"cpu": k.CPU, "memory": k.Memory}, Limits: map[string]string{"memory": k.Memory}}
+	for _, c := range k.Claims {
+		claim, path, _ := strings.Cut(c, ":")
+		shard.Volumes = append(shard.Volumes, volume{claim, path})
+	}
+	last := *shard
+	last.Args = []string{"submit", "task", "--wait", "--", "commit", "--manifest", manifest}
+	last.Deadline = int(k.Wait.Seconds())
+	last.Requests, last.Limits = map[string]string{"cpu": "1", "memory": k.Memory}, shard.Limits
+	if k.GPUs != "" {
+		resource, n := k.gpus()
+		shard.Limits = map[string]string{"memory": k.Memory, resource: n}
+	}
+	texts := [2][]byte{}
+	for i, j := range []*job{shard, &last} {
+		pod, err := fill("pod.yaml", j)
+		if err != nil {
+			return nil, nil, err
+		}
+		j.Pod = strings.TrimRight(string(pod), "\n")
+		if texts[i], err = fill([]string{"run.yaml", "commit.yaml"}[i], j); err != nil {
+			return nil, nil, err
+		}
+	}
+	return texts[0], texts[1], nil
+}
+
+// YAML gives both Jobs, for kubectl apply.
+func (k *Kubernetes) YAML() ([]byte, error) {
+	run, commit, err := k.jobs()
+	return bytes.Join([][]byte{run, commit}, []byte("---\n")), err
+}
+
+// Write writes a folder for kustomize, with a Dockerfile beside it.
+func (k *Kubernetes) Write(dir string) error {
+	run, commit, err := k.jobs()
+	if err == nil {
+		err = write(dir, 0o644, k, "kustomization.yaml", "Dockerfile")
+	}
+	for name, text := range map[string][]byte{"run.yaml": run, "commit.yaml": commit} {
+		if err == nil {
+			err = robocache.At(os.WriteFile(filepath.Join(dir, name), text, 0o644), robocache.Where{"file": name})
+		}
+	}
+	return err
+}
