@@ -15,7 +15,8 @@ var little = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 // voxelize sorts points into cells. Points become keys (flat index, row), and the keys are brought into the order of the cells bucket by bucket, so
 // that each bucket is worked on by one thread in its cache and float64 sums stay in the order of the points. A count or an occupancy on one thread
 // needs no order: it goes straight into the result.
-func (b *Backend) voxelize(op *kernel.VoxelOp) error {
+func (b *Backend) voxelize(given *kernel.VoxelOp) error {
+	op, finish := plainResults(given)
 	l, err := op.Layout()
 	if err != nil {
 		return err
@@ -25,7 +26,7 @@ func (b *Backend) voxelize(op *kernel.VoxelOp) error {
 		return err
 	}
 	if !little || bits.Len64(uint64(l.Total))+v.rowBits > 64 {
-		return kernel.Reference{}.Run(op)
+		return kernel.Reference{}.Run(given)
 	}
 	v.source.open(&op.Points)
 	v.reducer.open(op, l, v.rowBits)
@@ -46,6 +47,7 @@ func (b *Backend) voxelize(op *kernel.VoxelOp) error {
 		}
 	}
 	v.finish()
+	finish(v.found)
 	return nil
 }
 

@@ -1,8 +1,8 @@
 package cpu
 
 import (
-	"encoding/binary"
 	"math"
+	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
@@ -11,21 +11,38 @@ import (
 // direct says whether points can go straight into the result: whole numbers that need no order, on one thread.
 func (v *voxels) direct() bool {
 	op := v.op
-	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() && op.Outside != kernel.FailOutside && op.Out.Contiguous() && v.plain() != nil
+	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() && op.Outside != kernel.FailOutside && (!op.Bits || v.l.Batch == 1)
 }
 
-// plain is the result's memory where it is in C order, as bytes; nil where it is not aligned.
-func (v *voxels) plain() []byte {
-	t := v.op.Out
+// memory is a result's, in C order.
+func memory(t *kernel.Tensor) []byte {
 	size := t.DType.Size()
-	if t.Len() == 0 {
-		return []byte{}
+	return t.Data[t.Base*size : (t.Base+t.Len())*size]
+}
+
+// plain is the op with results in C order at multiples of their elements, and what brings those to where they belong: most lie so already.
+func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int64)) {
+	p, finish := *op, func(int64) {}
+	for _, held := range []**kernel.Tensor{&p.Out, &p.Coords, &p.Rows, &p.Counts} {
+		t := *held
+		if t == nil || t.Contiguous() && uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))%8 == 0 && t.Base*t.DType.Size()%8 == 0 {
+			continue
+		}
+		fresh := &kernel.Tensor{DType: t.DType, Shape: t.Shape, Data: make([]byte, t.Len()*t.DType.Size())}
+		*held, p.Zeroed = fresh, p.Zeroed || held == &p.Out
+		rest := finish
+		finish = func(found int64) {
+			at, size := 0, t.DType.Size()
+			t.Elements(func(o int, index []int) {
+				if held == &p.Out || int64(index[0]) < found {
+					copy(t.Data[o:o+size], fresh.Data[at:])
+				}
+				at += size
+			})
+			rest(found)
+		}
 	}
-	out := t.Data[t.Base*size : (t.Base+t.Len())*size]
-	if size == 4 && elements[uint32](out) == nil {
-		return nil
-	}
-	return out
+	return &p, finish
 }
 
 // one is what a cell that is occupied holds.
@@ -38,60 +55,26 @@ func one(dt robocache.DType) uint32 {
 
 // straight counts on one thread.
 func (v *voxels) straight() {
-	op, out := v.op, v.plain()
-	if !op.Zeroed {
+	out := memory(v.op.Out)
+	if !v.op.Zeroed {
 		clear(out)
 	}
-	words, full := elements[uint32](out), one(op.Out.DType)
+	size := v.cells * int64(v.op.Out.DType.Size()) // of an entry
+	if v.op.Bits {
+		size = int64(len(out))
+	}
 	// FailOutside does not come here: there is no error.
 	_ = v.visit(v.work[0], &v.stats, func(c chunk, _ int, flat []int64) {
-		base := int64(c.entry) * v.cells
-		switch {
-		case op.Mode == kernel.Count:
-			cells := words[base : base+v.cells]
-			for _, f := range flat {
-				if uint64(f) < uint64(len(cells)) {
-					cells[f]++
-				}
-			}
-		case op.Bits:
-			for _, f := range flat {
-				if f >= 0 {
-					out[(base+f)>>3] |= 1 << ((base + f) & 7)
-				}
-			}
-		case op.Out.DType.Size() == 1:
-			cells := out[base : base+v.cells]
-			for _, f := range flat {
-				if uint64(f) < uint64(len(cells)) {
-					cells[f] = 1
-				}
-			}
-		default:
-			cells := words[base : base+v.cells]
-			for _, f := range flat {
-				if uint64(f) < uint64(len(cells)) {
-					cells[f] = full
-				}
-			}
-		}
+		v.mark(unsafe.Slice((*uint64)(unsafe.Pointer(&flat[0])), len(flat)), 0, 0, out[int64(c.entry)*size:int64(c.entry+1)*size])
 	})
 }
 
 // dense makes the result from keys in the order of their buckets.
 func (v *voxels) dense() {
-	t := v.op.Out
-	if t.Len() == 0 {
+	if v.op.Out.Len() == 0 {
 		return
 	}
-	out := []byte(nil)
-	if t.Contiguous() {
-		out = v.plain()
-	}
-	if out == nil {
-		v.scattered()
-		return
-	}
+	out := memory(v.op.Out)
 	v.share(func(r *reducer, d int) {
 		from, to := int64(d)<<v.shift, min(int64(d+1)<<v.shift, v.l.Total)
 		if from >= to {
@@ -99,9 +82,17 @@ func (v *voxels) dense() {
 		}
 		if v.op.Mode.Featured() {
 			v.features(r, d, from, to, elements[float32](out))
-		} else {
-			v.whole(v.keys[v.first[d]:v.first[d+1]], from, to, out)
+			return
 		}
+		part := out[from/8 : (to+7)/8] // of bits
+		if !v.op.Bits {
+			size := int64(v.op.Out.DType.Size())
+			part = out[from*size : to*size]
+		}
+		if !v.op.Zeroed {
+			clear(part)
+		}
+		v.mark(v.keys[v.first[d]:v.first[d+1]], v.rowBits, uint64(from), part)
 	})
 }
 
@@ -113,38 +104,36 @@ func (v *voxels) share(f func(r *reducer, d int)) {
 	})
 }
 
-// whole makes counts or occupancy of the cells from … to-1.
-func (v *voxels) whole(keys []uint64, from, to int64, out []byte) {
-	op, shift := v.op, v.rowBits
-	if op.Bits {
-		part := out[from/8 : (to+7)/8]
-		if !op.Zeroed {
-			clear(part)
-		}
+// mark counts or occupies the cells of keys, of which the first is out's; a key beyond them is none.
+func (v *voxels) mark(keys []uint64, shift int, first uint64, out []byte) {
+	op, words := v.op, []uint32(nil)
+	if op.Out.DType.Size() == 4 {
+		words = elements[uint32](out)
+	}
+	switch full := one(op.Out.DType); {
+	case op.Bits:
 		for _, k := range keys {
-			i := k>>shift - uint64(from)
-			part[i>>3] |= 1 << (i & 7)
+			if i := k>>(shift&63) - first; i>>3 < uint64(len(out)) {
+				out[i>>3] |= 1 << (i & 7)
+			}
 		}
-		return
-	}
-	size := int64(op.Out.DType.Size())
-	part := out[from*size : to*size]
-	if !op.Zeroed {
-		clear(part)
-	}
-	if size == 1 {
+	case op.Mode == kernel.Count:
 		for _, k := range keys {
-			part[k>>shift-uint64(from)] = 1
+			if i := k>>(shift&63) - first; i < uint64(len(words)) {
+				words[i]++
+			}
 		}
-		return
-	}
-	words, full := elements[uint32](part), one(op.Out.DType)
-	for _, k := range keys {
-		i := k>>shift - uint64(from)
-		if op.Mode == kernel.Count {
-			words[i]++
-		} else {
-			words[i] = full
+	case words != nil:
+		for _, k := range keys {
+			if i := k>>(shift&63) - first; i < uint64(len(words)) {
+				words[i] = full
+			}
+		}
+	default:
+		for _, k := range keys {
+			if i := k>>(shift&63) - first; i < uint64(len(out)) {
+				out[i] = 1
+			}
 		}
 	}
 }
@@ -195,65 +184,5 @@ func (v *voxels) empty(out []float32) {
 		}
 	case !v.op.Zeroed:
 		clear(out)
-	}
-}
-
-// scattered makes a result that is not in C order, cell by cell, on one thread.
-func (v *voxels) scattered() {
-	op, t := v.op, v.op.Out
-	empty := uint32(0)
-	if op.Mode >= kernel.Maximum {
-		empty = math.Float32bits(op.Fill)
-	}
-	size := t.DType.Size()
-	put := func(i int, bits uint32) {
-		if size == 1 {
-			t.Data[i] = byte(bits)
-		} else {
-			binary.LittleEndian.PutUint32(t.Data[size*i:], bits)
-		}
-	}
-	if !op.Zeroed || empty != 0 {
-		t.Elements(func(o int, _ []int) { put(o/size, empty) })
-	}
-	row := make([]float32, v.l.Features)
-	r := v.reducer.clone()
-	for d := range v.buckets {
-		for keys := r.begin(v.sorted(r, d)); len(keys) > 0; keys = r.begin(keys) {
-			for len(keys) > 0 && r.left > 0 {
-				n := run(keys, v.rowBits)
-				v.put(r, row, keys[:n], put)
-				keys = keys[n:]
-			}
-		}
-	}
-}
-
-// put writes one cell of a result that is not in C order.
-func (v *voxels) put(r *reducer, row []float32, keys []uint64, put func(i int, bits uint32)) {
-	op, t, flat := v.op, v.op.Out, int(keys[0]>>v.rowBits)
-	if op.Bits {
-		r.left -= len(keys)
-		t.Data[t.Base+flat>>3*t.Step(0)] |= 1 << (flat & 7)
-		return
-	}
-	axis, at := len(t.Shape)-1, t.Base
-	if op.Mode.Featured() {
-		axis--
-	}
-	for ; axis >= 0; axis-- {
-		at += flat % t.Shape[axis] * t.Step(axis)
-		flat /= t.Shape[axis]
-	}
-	r.reduce(row, keys)
-	switch {
-	case op.Mode == kernel.Count:
-		put(at, uint32(len(keys)))
-	case op.Mode == kernel.Occupancy:
-		put(at, one(t.DType))
-	default:
-		for c, x := range row {
-			put(at+c*t.Step(len(t.Shape)-1), math.Float32bits(x))
-		}
 	}
 }

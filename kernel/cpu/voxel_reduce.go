@@ -13,26 +13,25 @@ import (
 // Rows of features lie anywhere, so that each costs the time of a cache miss. They are first gathered, many keys at a time and without a branch
 // between them, which lets the processor wait for many misses at once; then cells are made of rows that lie side by side.
 type reducer struct {
-	mode       kernel.VoxelMode
-	width      int // F
-	data       []byte
-	dtype      robocache.DType
-	base       int
-	entry      int // stride of entries of rows points, in elements; rows = 0: the rows are numbered through
-	rows       int
-	row, c     int       // strides, in elements
-	f32        []float32 // the same memory, where a row is neighbours of this type
-	mask       uint64    // of a key's row
-	rowBits    int
-	digits     *[1 << widest]uint32
-	gathered   []float32 // rows of the keys since begin
-	gathered64 []float64 // the same for float64
-	next       int       // where among them the next cell's begin
-	sums       sums
-	most       int      // keys that are gathered at a time
-	starts     []uint32 // of the cells of a bucket
-	left       int      // keys that begin has taken and reduce has not
-	long       bool     // they are one cell's and not gathered
+	mode     kernel.VoxelMode
+	width    int // F
+	data     []byte
+	dtype    robocache.DType
+	base     int
+	entry    int // stride of entries of rows points, in elements; rows = 0: the rows are numbered through
+	rows     int
+	row, c   int       // strides, in elements
+	f32      []float32 // the same memory, where a row is neighbours of this type
+	mask     uint64    // of a key's row
+	rowBits  int
+	digits   *[1 << widest]uint32
+	gathered []float32 // rows of the keys since begin
+	next     int       // where among them the next cell's begin
+	sums     sums
+	most     int      // keys that are gathered at a time
+	starts   []uint32 // of the cells of a bucket
+	left     int      // keys that begin has taken and reduce has not
+	long     bool     // they are one cell's and not gathered
 }
 
 // gatherable is the most keys that are gathered at a time, and gatherRoom the most numbers of them: rows should stay in a near cache. Wider rows
@@ -65,9 +64,7 @@ func (r *reducer) clone() *reducer {
 	c := *r
 	c.digits = new([1 << widest]uint32)
 	c.most = min(gatherable, gatherRoom/max(c.width, 1))
-	if c.width > 0 && c.dtype == robocache.Float64 {
-		c.gathered64 = make([]float64, c.most*c.width)
-	} else if c.width > 0 {
+	if c.width > 0 {
 		c.gathered = make([]float32, c.most*c.width)
 	}
 	c.sums = sumsOf(&c)
@@ -85,8 +82,8 @@ func (r *reducer) at(key uint64) int {
 
 // begin gathers what is next of the keys, up to the end of a cell. It gives the keys back.
 func (r *reducer) begin(keys []uint64) []uint64 {
-	r.left, r.long = len(keys), false
-	if r.width == 0 || len(keys) == 0 {
+	r.left, r.long = len(keys), r.dtype == robocache.Float64 // which are few, and not rounded first
+	if r.width == 0 || len(keys) == 0 || r.long {
 		return keys
 	}
 	if r.left > r.most {
@@ -112,16 +109,7 @@ type (
 
 func (r *reducer) gather(keys []uint64) {
 	w := r.width
-	switch {
-	case r.dtype == robocache.Float64:
-		for i, k := range keys {
-			at := r.at(k)
-			for j := range w {
-				r.gathered64[i*w+j] = number(r.data, r.dtype, at+j*r.c)
-			}
-		}
-		return
-	case r.f32 == nil:
+	if r.f32 == nil {
 		for i, k := range keys {
 			at := r.at(k)
 			for j := range w {
@@ -162,11 +150,6 @@ func (r *reducer) reduce(dst []float32, keys []uint64) {
 		return
 	case r.long:
 		r.longCell(dst, keys)
-		return
-	case r.dtype == robocache.Float64:
-		rows := r.gathered64[r.next : r.next+n*r.width]
-		r.columns(dst, n, func(i, j int) float64 { return rows[i*r.width+j] })
-		r.next += n * r.width
 		return
 	}
 	rows := r.gathered[r.next : r.next+n*r.width]

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"encoding/binary"
 	"math"
 	"math/bits"
 
@@ -58,21 +57,19 @@ type lists struct {
 	capacity   int
 	rowBits    int
 	gx, gy, gz divisor
-	coords     []uint64  // in C order, pairs as one number; or nil
-	counts     []uint32  // in C order, or nil
-	rows       []float32 // in C order, or nil
+	coords     []uint64 // pairs as one number
+	counts     []uint32 // or nil
+	rows       []float32
 }
 
 func (l *lists) open() {
 	l.gx, l.gy, l.gz = divide(l.op.Grid[0]), divide(l.op.Grid[1]), divide(l.op.Grid[2])
-	if t := l.op.Coords; t.Contiguous() && t.Len() > 0 {
-		l.coords = elements[uint64](t.Data[4*t.Base : 4*(t.Base+t.Len())])
+	l.coords = elements[uint64](memory(l.op.Coords))
+	if l.op.Counts != nil {
+		l.counts = elements[uint32](memory(l.op.Counts))
 	}
-	if t := l.op.Counts; t != nil && t.Contiguous() && t.Len() > 0 {
-		l.counts = elements[uint32](t.Data[4*t.Base : 4*(t.Base+t.Len())])
-	}
-	if t := l.op.Rows; t != nil && t.Contiguous() && t.Len() > 0 {
-		l.rows = elements[float32](t.Data[4*t.Base : 4*(t.Base+t.Len())])
+	if l.op.Rows != nil {
+		l.rows = elements[float32](memory(l.op.Rows))
 	}
 }
 
@@ -84,28 +81,14 @@ func (l *lists) write(r *reducer, at int, keys []uint64) int {
 	if n <= 0 {
 		return found
 	}
-	op := l.op
 	starts = starts[:n+1]
-	if l.coords != nil {
-		l.cells(l.coords[2*at:2*(at+n)], keys, starts[:n])
-	} else {
-		for i, s := range starts[:n] {
-			bx, yz := l.cell(keys[s] >> l.rowBits)
-			for j, x := range [4]uint64{bx, bx >> 32, yz, yz >> 32} {
-				put32(op.Coords, at+i, j, uint32(x))
-			}
-		}
-	}
+	l.cells(l.coords[2*at:2*(at+n)], keys, starts[:n])
 	if l.counts != nil {
 		for i, s := range starts[:n] {
 			l.counts[at+i] = starts[i+1] - s
 		}
-	} else if t := op.Counts; t != nil {
-		for i, s := range starts[:n] {
-			binary.LittleEndian.PutUint32(t.Data[4*(t.Base+(at+i)*t.Step(0)):], starts[i+1]-s)
-		}
 	}
-	if op.Rows != nil && r.width > 0 {
+	if l.op.Rows != nil && r.width > 0 {
 		l.features(r, at, keys, starts)
 	}
 	return found
@@ -114,8 +97,8 @@ func (l *lists) write(r *reducer, at int, keys []uint64) int {
 // features makes rows from row at on.
 func (l *lists) features(r *reducer, at int, keys []uint64, starts []uint32) {
 	n, w := len(starts)-1, r.width
-	if l.rows != nil && r.sums.usable {
-		out := l.rows[at*w : (at+n)*w]
+	out := l.rows[at*w : (at+n)*w]
+	if r.sums.usable {
 		// A padded row is stored over the rows after it, which come later. The last ones, whose stores would end behind our memory, are left to Go.
 		whole := max(0, n-(r.sums.padded-1)/w)
 		if whole > 0 {
@@ -126,21 +109,12 @@ func (l *lists) features(r *reducer, at int, keys []uint64, starts []uint32) {
 		}
 		return
 	}
-	row := make([]float32, w)
 	r.left = 0
 	for i := range n {
 		if r.left == 0 {
 			r.begin(keys[starts[i]:])
 		}
-		cell := keys[starts[i]:starts[i+1]]
-		if l.rows != nil {
-			r.reduce(l.rows[(at+i)*w:(at+i+1)*w], cell)
-			continue
-		}
-		r.reduce(row, cell)
-		for j, x := range row {
-			put32(l.op.Rows, at+i, j, math.Float32bits(x))
-		}
+		r.reduce(out[i*w:(i+1)*w], keys[starts[i]:starts[i+1]])
 	}
 }
 
@@ -189,8 +163,4 @@ func (d divisor) by(n uint64) uint64 {
 	}
 	q, _ := bits.Mul64(d.m, n)
 	return q
-}
-
-func put32(t *kernel.Tensor, i, j int, bits uint32) {
-	binary.LittleEndian.PutUint32(t.Data[4*(t.Base+i*t.Step(0)+j*t.Step(1)):], bits)
 }
