@@ -49,48 +49,37 @@ func (b box) failed(class error, format string, args ...any) *robocache.Error {
 	return &robocache.Error{Class: class, Op: opIndex, Where: robocache.Where{"box": kind, "offset": b.off}, Msg: fmt.Sprintf(format, args...)}
 }
 
-// parser reads boxes. Its first error sticks; what is read after it is zeros.
+// parser reads boxes; it fails into the guard of ReadIndex.
 type parser struct {
 	lim      Limits
 	fileSize int64
-	err      error
-}
-
-func (p *parser) fail(err *robocache.Error) {
-	if p.err == nil {
-		p.err = err
-	}
 }
 
 // header reads the header of the box at off, of which h is the beginning, at least 8 bytes; left is what there is from off on.
-func header(h []byte, off, left int64) (b box, head, size int64, err *robocache.Error) {
+func header(h []byte, off, left int64) (b box, head, size int64) {
 	b, head, size = box{kind: string(h[4:8]), off: off}, 8, int64(be.Uint32(h))
 	switch {
 	case size == 0:
 		size = left
 	case size == 1 && len(h) < 16:
-		return b, 0, 0, b.malformed("a 64-bit size does not fit into the %d bytes that are left", left)
+		guard.Fail(b.malformed("a 64-bit size does not fit into the %d bytes that are left", left))
 	case size == 1:
 		head, size = 16, int64(be.Uint64(h[8:]))
 	}
 	if size < head {
-		return b, 0, 0, b.malformed("size %d is smaller than its header", uint64(size))
+		guard.Fail(b.malformed("size %d is smaller than its header", uint64(size)))
 	}
-	return b, head, size, nil
+	return b, head, size
 }
 
 // children calls fn for each box inside data, which begins at file offset base.
 // Fewer than 8 bytes at the end are QuickTime's terminator, or padding.
 func (p *parser) children(parent string, data []byte, base int64, fn func(box)) {
-	for pos := int64(0); int64(len(data))-pos >= 8 && p.err == nil; {
+	for pos := int64(0); int64(len(data))-pos >= 8; {
 		rest := data[pos:]
-		b, head, size, err := header(rest, base+pos, int64(len(rest)))
-		if err == nil && size > int64(len(rest)) {
-			err = b.malformed("size %d, but %d bytes are left in %s", size, len(rest), parent)
-		}
-		if err != nil {
-			p.fail(err)
-			return
+		b, head, size := header(rest, base+pos, int64(len(rest)))
+		if size > int64(len(rest)) {
+			guard.Fail(b.malformed("size %d, but %d bytes are left in %s", size, len(rest), parent))
 		}
 		b.data = rest[head:size]
 		fn(b)
@@ -101,8 +90,7 @@ func (p *parser) children(parent string, data []byte, base int64, fn func(box)) 
 // full splits a full box into its version and what follows the flags, at least so many bytes.
 func (p *parser) full(b box, least int) (version byte, rest []byte) {
 	if len(b.data) < 4+least {
-		p.fail(b.malformed("%d bytes, at least %d expected", len(b.data), 4+least))
-		return 0, make([]byte, least)
+		guard.Fail(b.malformed("%d bytes, at least %d expected", len(b.data), 4+least))
 	}
 	return b.data[0], b.data[4:]
 }
@@ -112,8 +100,7 @@ func (p *parser) table(b box, width int) (entries []byte, n int) {
 	_, rest := p.full(b, 4)
 	count := int64(be.Uint32(rest))
 	if count > int64(len(rest)-4)/int64(width) {
-		p.fail(b.malformed("%d entries of %d bytes declared, %d bytes are there", count, width, len(rest)-4))
-		return nil, 0
+		guard.Fail(b.malformed("%d entries of %d bytes declared, %d bytes are there", count, width, len(rest)-4))
 	}
 	return rest[4 : 4+int(count)*width], int(count)
 }
@@ -133,9 +120,9 @@ const (
 )
 
 // at gives n bytes at off, reading more than asked when it must read. The slice is valid until the next call.
-func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
+func (w *window) at(ctx context.Context, off int64, n int) []byte {
 	if off >= w.off && off+int64(n) <= w.off+int64(len(w.data)) {
-		return w.data[off-w.off:][:n], nil
+		return w.data[off-w.off:][:n]
 	}
 	left := w.f.Size() - off
 	size := min(max(int64(n), headRead), left)
@@ -143,17 +130,14 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 		size = left
 	}
 	if size < int64(n) {
-		return nil, box{"file", nil, off}.malformed("%d bytes expected, %d are left: the file is cut", n, max(size, 0))
+		guard.Fail(box{"file", nil, off}.malformed("%d bytes expected, %d are left: the file is cut", n, max(size, 0)))
 	}
 	if int64(cap(w.data)) < size {
 		w.data = make([]byte, size)
 	}
 	w.data, w.off = w.data[:size], off
-	if err := w.f.ReadAt(ctx, w.data, off); err != nil {
-		w.data = w.data[:0]
-		return nil, err
-	}
-	return w.data[:n], nil
+	guard.Check(w.f.ReadAt(ctx, w.data, off))
+	return w.data[:n]
 }
 
 const (
@@ -164,38 +148,31 @@ const (
 // readMoov finds the moov box among the top-level boxes and reads it whole.
 func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) box {
 	size := f.Size()
-	bad := func(msg, hint string) (box, error) {
-		return box{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"offset": size}, Msg: msg, Hint: hint}
+	bad := func(msg, hint string) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"offset": size}, Msg: msg, Hint: hint})
 	}
 	if size == 0 {
-		return guard.Must(bad("the file is empty", ""))
+		bad("the file is empty", "")
 	}
 	w := &window{f: f}
-	head := guard.Must(w.at(ctx, 0, int(min(size, 64))))
+	head := w.at(ctx, 0, int(min(size, 64)))
 	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
-		return guard.Must(bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull"))
+		bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull")
 	}
 	boxes := 0
 	for pos := int64(0); size-pos >= 8; boxes++ {
-		h, err := w.at(ctx, pos, int(min(16, size-pos)))
-		if err != nil {
-			guard.Fail(err)
-		}
+		h := w.at(ctx, pos, int(min(16, size-pos)))
 		if kind := string(h[4:8]); pos == 0 && !topLevel[kind] {
 			guard.Fail(box{kind: kind}.malformed("this is no mp4: the first box is none that such a file begins with"))
 		}
-		b, headLen, n, bad := header(h, pos, size-pos)
+		b, headLen, n := header(h, pos, size-pos)
 		switch {
-		case bad != nil:
-			guard.Check(bad)
-			return box{}
 		case b.kind == "moov" && n > size-pos:
 			guard.Fail(b.malformed("size %d ends after the file (%d bytes): the file is cut", n, size))
 		case b.kind == "moov" && n > lim.MaxMoov:
 			guard.Fail(b.tooLarge("%d bytes, limit %d", n, lim.MaxMoov))
 		case b.kind == "moov":
-			b.data, err = w.at(ctx, pos+headLen, int(n-headLen))
-			guard.Check(err)
+			b.data = w.at(ctx, pos+headLen, int(n-headLen))
 			return b
 		case b.kind == "moof":
 			guard.Fail(b.unsupported(remuxHint, "a movie fragment stands before the moov"))
@@ -206,7 +183,8 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) box {
 		}
 		pos += n
 	}
-	return guard.Must(bad("no moov box: the file is cut or was never finished", "write it again; a recording that was killed has no index"))
+	bad("no moov box: the file is cut or was never finished", "write it again; a recording that was killed has no index")
+	return box{}
 }
 
 // topLevel lists what an ISO or QuickTime file may begin with.

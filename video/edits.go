@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // edit presents the media times [from, to) beginning at start on the presentation timeline; all in track units.
@@ -33,14 +35,11 @@ func (t *track) readEdits(p *parser, movieScale int64) []edit {
 		length := rescale(duration, t.timescale, movieScale)
 		switch {
 		case media < -1 || media > 1<<61:
-			p.fail(b.malformed("edit %d begins at media time %d", i, media))
+			guard.Fail(b.malformed("edit %d begins at media time %d", i, media))
 		case media >= 0 && rate != 1<<16:
-			p.fail(b.unsupported("re-encode it", "edit %d plays at rate %g, not 1", i, float64(int32(rate))/65536))
+			guard.Fail(b.unsupported("re-encode it", "edit %d plays at rate %g, not 1", i, float64(int32(rate))/65536))
 		case start+length > 1<<61:
-			p.fail(b.malformed("edit %d ends beyond any time", i))
-		}
-		if p.err != nil {
-			return nil
+			guard.Fail(b.malformed("edit %d ends beyond any time", i))
 		}
 		if media >= 0 {
 			to := media + length
@@ -74,13 +73,12 @@ func rescale(v uint64, to, from int64) int64 {
 // present numbers the frames: which samples are shown, in what order, and when.
 //
 // Lengths of edits are in the movie's units, which may be coarser: edits that overlap by no more than slack follow each other.
-func (ix *Index) present(p *parser, pts []int64, edits []edit, slack int64, elst box) {
+func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) {
 	if len(edits) == 0 {
 		edits = []edit{{math.MinInt64, math.MaxInt64, 0}}
 	}
 	if len(edits) > 4096 {
-		p.fail(elst.tooLarge("%d edits, limit 4096", len(edits)))
-		return
+		guard.Fail(elst.tooLarge("%d edits, limit 4096", len(edits)))
 	}
 	byMedia := make([]*edit, len(edits))
 	for i := range edits {
@@ -90,8 +88,7 @@ func (ix *Index) present(p *parser, pts []int64, edits []edit, slack int64, elst
 	for i, next := range byMedia[1:] {
 		e := byMedia[i]
 		if next.from < e.to-slack {
-			p.fail(elst.unsupported("re-encode it", "the edit list shows media time %d twice", next.from))
-			return
+			guard.Fail(elst.unsupported("re-encode it", "the edit list shows media time %d twice", next.from))
 		}
 		e.to = min(e.to, next.from)
 	}

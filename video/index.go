@@ -55,8 +55,7 @@ type entryRun struct {
 func ReadIndex(ctx context.Context, f robocache.Ranged, lim Limits) (_ *Index, err error) {
 	defer guard.Into(&err)
 	lim = lim.orDefaults()
-	moov := readMoov(ctx, f, lim)
-	return parseMoov(moov, f.Size(), lim)
+	return parseMoov(readMoov(ctx, f, lim), f.Size(), lim), nil
 }
 
 // NumFrames is the number of presented frames.

@@ -1,5 +1,7 @@
 package video
 
+import "github.com/goatnote-inc/robocache/internal/guard"
+
 // stsd reads the sample entries, and gives each one's bytes without the bit-rate note (btrt), which differs between
 // two files of one encoder and tells a decoder nothing.
 func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte) {
@@ -7,15 +9,15 @@ func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte) {
 	count := int(be.Uint32(rest))
 	p.children("stsd", rest[4:], b.off+16, func(e box) {
 		if len(entries) >= 256 {
-			p.fail(b.tooLarge("more than 256 sample entries"))
+			guard.Fail(b.tooLarge("more than 256 sample entries"))
 		}
-		if len(entries) < count && p.err == nil {
+		if len(entries) < count {
 			entries = append(entries, p.entry(e))
 			raw = append(raw, p.canonicalEntry(e))
 		}
 	})
 	if len(entries) == 0 || len(entries) != count {
-		p.fail(b.malformed("%d sample entries declared, %d are there", count, len(entries)))
+		guard.Fail(b.malformed("%d sample entries declared, %d are there", count, len(entries)))
 	}
 	return entries, raw
 }
@@ -26,12 +28,11 @@ const entryHead = 78
 func (p *parser) entry(b box) SampleEntry {
 	e := SampleEntry{FourCC: b.kind, Codec: codecs[b.kind], Primaries: 2, Transfer: 2, Matrix: 2}
 	if len(b.data) < entryHead {
-		p.fail(b.malformed("%d bytes: too short for a visual sample entry", len(b.data)))
-		return e
+		guard.Fail(b.malformed("%d bytes: too short for a visual sample entry", len(b.data)))
 	}
 	e.Width, e.Height = int(be.Uint16(b.data[24:])), int(be.Uint16(b.data[26:]))
 	if int64(e.Width)*int64(e.Height) > p.lim.MaxPixels {
-		p.fail(b.tooLarge("%d×%d pixels, limit %d", e.Width, e.Height, p.lim.MaxPixels))
+		guard.Fail(b.tooLarge("%d×%d pixels, limit %d", e.Width, e.Height, p.lim.MaxPixels))
 	}
 	p.children(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) {
 		var config []byte
@@ -48,7 +49,7 @@ func (p *parser) entry(b box) SampleEntry {
 			parseColr(c.data, &e)
 		}
 		if len(config) > p.lim.MaxExtradata {
-			p.fail(c.tooLarge("%d bytes of codec configuration, limit %d", len(config), p.lim.MaxExtradata))
+			guard.Fail(c.tooLarge("%d bytes of codec configuration, limit %d", len(config), p.lim.MaxExtradata))
 		} else if len(config) > 0 && e.Extradata == nil {
 			e.Extradata = append([]byte(nil), config...)
 		}
@@ -111,8 +112,7 @@ var objectTypes = map[byte]Codec{0x20: MPEG4, 0x21: H264, 0x23: HEVC, 0x6c: MJPE
 func (p *parser) esds(b box) (Codec, []byte) {
 	config, what := decoderConfig(b)
 	if what != "" {
-		p.fail(b.malformed("%s is cut short", what))
-		return "", nil
+		guard.Fail(b.malformed("%s is cut short", what))
 	}
 	for tag, body, rest := descriptor(config[13:]); tag != 0; tag, body, rest = descriptor(rest) {
 		if tag == 5 {
@@ -143,9 +143,6 @@ func descriptor(d []byte) (tag byte, body, rest []byte) {
 
 // canonicalEntry is the entry as it is written again: without bit rates (those of an esds are set to 0, "unknown"), with a plain 32-bit size.
 func (p *parser) canonicalEntry(b box) []byte {
-	if p.err != nil {
-		return nil
-	}
 	parts := [][]byte{b.data[:entryHead]}
 	p.children(b.kind, b.data[entryHead:], 0, func(c box) {
 		if c.kind == "btrt" {

@@ -3,38 +3,29 @@ package video
 import (
 	"math"
 	"slices"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// build makes the index of a track. It is good where p has no error then.
+// build makes the index of a track.
 func (t *track) build(p *parser, movieScale int64) *Index {
 	ix := &Index{timescale: t.timescale}
 	if t.timescale <= 0 {
-		p.fail(box{"mdhd", nil, t.off}.malformed("the timescale is 0"))
+		guard.Fail(box{"mdhd", nil, t.off}.malformed("the timescale is 0"))
 	}
 	for _, kinds := range [][2]string{{"stsd"}, {"stts"}, {"stsz", "stz2"}, {"stsc"}, {"stco", "co64"}} {
 		if !t.boxes[kinds[0]].present() && !t.boxes[kinds[1]].present() {
-			p.fail(t.malformed("the video track has no %s box", kinds[0]))
+			guard.Fail(t.malformed("the video track has no %s box", kinds[0]))
 		}
 	}
-	if p.err != nil {
-		return nil
-	}
 	ix.entries, ix.rawStsd = p.stsd(t.boxes["stsd"])
-	if t.readSizes(p, ix); p.err != nil || ix.n == 0 {
+	if t.readSizes(p, ix); ix.n == 0 {
 		return ix
 	}
-	if t.readOffsets(p, ix); p.err != nil {
-		return ix
-	}
+	t.readOffsets(p, ix)
 	dts, pts := t.readTimes(p, ix.n)
 	t.readSync(p, ix)
-	edits := t.readEdits(p, movieScale)
-	if p.err != nil {
-		return ix
-	}
-	if ix.present(p, pts, edits, t.timescale/max(movieScale, 1)+1, t.boxes["elst"]); p.err != nil {
-		return ix
-	}
+	ix.present(pts, t.readEdits(p, movieScale), t.timescale/max(movieScale, 1)+1, t.boxes["elst"])
 	if slices.Equal(dts, pts) {
 		ix.dts = packTicks(dts)
 		ix.pts, ix.sameTimes = ix.dts, true
@@ -64,17 +55,14 @@ func (t *track) readSizes(p *parser, ix *Index) {
 	}
 	switch {
 	case width != 4 && width != 8 && width != 16 && width != 32 || compact && width == 32:
-		p.fail(b.malformed("field size %d, expected 4, 8 or 16", width))
+		guard.Fail(b.malformed("field size %d, expected 4, 8 or 16", width))
 	case fixed == 0 && (count*width+7)/8 > int64(len(list)):
-		p.fail(b.malformed("%d sizes of %d bits declared, %d bytes are there", count, width, len(list)))
+		guard.Fail(b.malformed("%d sizes of %d bits declared, %d bytes are there", count, width, len(list)))
 	// Without a table the count costs the writer nothing: the samples themselves must be there.
 	case fixed > 0 && count > p.fileSize/int64(fixed):
-		p.fail(b.malformed("%d samples of %d bytes do not fit into a file of %d", count, fixed, p.fileSize))
+		guard.Fail(b.malformed("%d samples of %d bytes do not fit into a file of %d", count, fixed, p.fileSize))
 	case count > int64(p.lim.MaxSamples):
-		p.fail(b.tooLarge("%d samples, limit %d", count, p.lim.MaxSamples))
-	}
-	if p.err != nil {
-		return
+		guard.Fail(b.tooLarge("%d samples, limit %d", count, p.lim.MaxSamples))
 	}
 	if ix.n, ix.fixedSize = int(count), fixed; fixed > 0 {
 		return
@@ -103,11 +91,8 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 	starts, nChunks := p.table(chunks, width)
 	stsc := t.boxes["stsc"]
 	runs, nRuns := p.table(stsc, 12)
-	if p.err == nil && (nRuns == 0 || be.Uint32(runs) != 1) {
-		p.fail(stsc.malformed("the first run does not begin at chunk 1"))
-	}
-	if p.err != nil {
-		return
+	if nRuns == 0 || be.Uint32(runs) != 1 {
+		guard.Fail(stsc.malformed("the first run does not begin at chunk 1"))
 	}
 	ix.low = make([]uint32, ix.n)
 	ix.cutAt = ix.n
@@ -116,14 +101,12 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 		for run+1 < nRuns && be.Uint32(runs[12*(run+1):]) <= uint32(c+1) {
 			run++
 			if be.Uint32(runs[12*run:]) <= be.Uint32(runs[12*(run-1):]) {
-				p.fail(stsc.malformed("run %d does not begin after run %d", run, run-1))
-				return
+				guard.Fail(stsc.malformed("run %d does not begin after run %d", run, run-1))
 			}
 		}
 		perChunk, entry := int64(be.Uint32(runs[12*run+4:])), int64(be.Uint32(runs[12*run+8:]))-1
 		if entry < 0 || entry >= int64(len(ix.entries)) {
-			p.fail(stsc.malformed("run %d names sample entry %d of %d", run, entry+1, len(ix.entries)))
-			return
+			guard.Fail(stsc.malformed("run %d names sample entry %d of %d", run, entry+1, len(ix.entries)))
 		}
 		if len(ix.entryRuns) == 0 || ix.entryRuns[len(ix.entryRuns)-1].entry != uint16(entry) {
 			ix.entryRuns = append(ix.entryRuns, entryRun{uint32(d), uint16(entry)})
@@ -140,15 +123,13 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 				size = uint64(ix.sizes[d])
 			}
 			if size == 0 {
-				p.fail(box{"stsz", nil, t.boxes["stsz"].off}.malformed("sample %d has no bytes", d))
-				return
+				guard.Fail(box{"stsz", nil, t.boxes["stsz"].off}.malformed("sample %d has no bytes", d))
 			}
 			if off > uint64(p.fileSize) || size > uint64(p.fileSize)-off {
 				if !p.lim.AllowTruncated || off > 1<<48-1 {
 					err := chunks.malformed("entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)", c, d, off, size, p.fileSize)
 					err.Hint = "the file looks cut; fetch it again, or run 'robocache doctor'"
-					p.fail(err)
-					return
+					guard.Fail(err)
 				}
 				ix.cutAt = min(ix.cutAt, d)
 			}
@@ -164,7 +145,7 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 		}
 	}
 	if d < ix.n {
-		p.fail(stsc.malformed("the chunks hold %d samples, %d are declared", d, ix.n))
+		guard.Fail(stsc.malformed("the chunks hold %d samples, %d are declared", d, ix.n))
 	}
 }
 
@@ -172,17 +153,16 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 func (p *parser) eachRun(b box, what string, n int, fn func(d, count int, v uint32)) {
 	runs, nRuns := p.table(b, 8)
 	d := 0
-	for r := 0; r < nRuns && p.err == nil; r++ {
+	for r := range nRuns {
 		count := int64(be.Uint32(runs[8*r:]))
 		if count > int64(n-d) {
-			p.fail(b.malformed("run %d: more %s than the %d samples", r, what, n))
-			return
+			guard.Fail(b.malformed("run %d: more %s than the %d samples", r, what, n))
 		}
 		fn(d, int(count), be.Uint32(runs[8*r+4:]))
 		d += int(count)
 	}
 	if d != n {
-		p.fail(b.malformed("%s for %d samples, %d are declared", what, d, n))
+		guard.Fail(b.malformed("%s for %d samples, %d are declared", what, d, n))
 	}
 }
 
@@ -193,7 +173,7 @@ func (t *track) readTimes(p *parser, n int) (dts, pts []int64) {
 	stts := t.boxes["stts"]
 	p.eachRun(stts, "times", n, func(d, count int, delta uint32) {
 		if delta > math.MaxInt32 {
-			p.fail(stts.malformed("sample %d: time goes back (delta %d)", d, int32(delta)))
+			guard.Fail(stts.malformed("sample %d: time goes back (delta %d)", d, int32(delta)))
 		}
 		for i := range dts[d : d+count] {
 			dts[d+i] = now
@@ -220,15 +200,13 @@ func (t *track) readSync(p *parser, ix *Index) {
 	}
 	numbers, n := p.table(b, 4)
 	if n > ix.n {
-		p.fail(b.malformed("%d sync samples of %d samples", n, ix.n))
-		return
+		guard.Fail(b.malformed("%d sync samples of %d samples", n, ix.n))
 	}
 	ix.sync = make([]uint32, n)
 	for i := range ix.sync {
 		s := be.Uint32(numbers[4*i:])
 		if s == 0 || s > uint32(ix.n) || i > 0 && s-1 <= ix.sync[i-1] {
-			p.fail(b.malformed("entry %d: sample %d of %d, after sample %d", i, s, ix.n, ix.sync[max(i-1, 0)]+1))
-			return
+			guard.Fail(b.malformed("entry %d: sample %d of %d, after sample %d", i, s, ix.n, ix.sync[max(i-1, 0)]+1))
 		}
 		ix.sync[i] = s - 1
 	}

@@ -1,6 +1,10 @@
 package video
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
 
 // track holds the boxes of one trak that matter here, by kind. Of repeated ones the first counts.
 type track struct {
@@ -15,7 +19,7 @@ type track struct {
 var upright = [4]int64{1 << 16, 0, 0, 1 << 16}
 
 // parseMoov finds the first video track and builds its index.
-func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
+func parseMoov(moov box, fileSize int64, lim Limits) *Index {
 	p := &parser{lim: lim, fileSize: fileSize}
 	var movieScale int64
 	movie := upright
@@ -32,7 +36,7 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 			movie = matrixAt(d[matrix:])
 		case "mvex":
 			// The tables hold the first fragment or nothing: reading them alone would be a shorter list.
-			p.fail(b.unsupported(remuxHint, "fragmented mp4: samples are listed in moof boxes"))
+			guard.Fail(b.unsupported(remuxHint, "fragmented mp4: samples are listed in moof boxes"))
 		case "trak":
 			if video == nil {
 				if t := p.trak(b); t.handler == "vide" {
@@ -40,27 +44,21 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 				}
 			}
 		case "cmov":
-			p.fail(b.unsupported(remuxHint, "compressed movie header"))
+			guard.Fail(b.unsupported(remuxHint, "compressed movie header"))
 		}
 	})
 	if video == nil {
-		p.fail(moov.malformed("no video track"))
-	}
-	if p.err != nil {
-		return nil, p.err
+		guard.Fail(moov.malformed("no video track"))
 	}
 	ix := video.build(p, movieScale)
 	rotation, ok := rotationOf(video.matrix, movie)
 	if !ok {
-		p.fail(box{"tkhd", nil, video.off}.unsupported("re-encode it upright", "the display matrix %v is no rotation by quarter turns", video.matrix))
-	}
-	if p.err != nil {
-		return nil, p.err
+		guard.Fail(box{"tkhd", nil, video.off}.unsupported("re-encode it upright", "the display matrix %v is no rotation by quarter turns", video.matrix))
 	}
 	for i := range ix.entries {
 		ix.entries[i].Rotation = rotation
 	}
-	return ix, nil
+	return ix
 }
 
 // matrixAt reads a display matrix, of which at least 20 bytes are there.

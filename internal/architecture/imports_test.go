@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"video":                   {"", "store", "video/turbojpeg", "internal/guard", "internal/inflate"},
 	"video/ffmpeg":            {"", "video"},
 	"video/turbojpeg":         {""},
-	"video/jpegxl":            {""},
+	"video/jpegxl":            {"", "internal/guard"},
 	"kernel":                  {"", "internal/guard"},
 	"kernel/cpu":              {"", "kernel"},
 	"kernel/cuda":             {"", "kernel", "internal/cudahost", "internal/guard"},

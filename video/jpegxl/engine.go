@@ -15,6 +15,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // decoder is libjxl's, from scripts/jpegxl-wasm.sh.
@@ -58,10 +59,10 @@ var start = sync.OnceValues(func() (e *engine, err error) {
 		}
 	}()
 	r, err := gzip.NewReader(bytes.NewReader(decoder))
-	if err != nil {
-		return nil, err
+	var code []byte
+	if err == nil {
+		code, err = io.ReadAll(r)
 	}
-	code, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,11 @@ var start = sync.OnceValues(func() (e *engine, err error) {
 		return nil
 	}))
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages).WithDebugInfoEnabled(false))
-	if err := sandbox(ctx, rt); err != nil {
+	const badFile = 8 // what it imports, for messages of its library: files that are not there
+	if _, err := rt.NewHostModuleBuilder("wasi_snapshot_preview1").
+		NewFunctionBuilder().WithFunc(func(int32) int32 { return badFile }).Export("fd_close").
+		NewFunctionBuilder().WithFunc(func(int32, int32, int32, int32) int32 { return badFile }).Export("fd_write").
+		Instantiate(ctx); err != nil {
 		return nil, err
 	}
 	m, err := rt.CompileModule(ctx, code)
@@ -81,18 +86,6 @@ var start = sync.OnceValues(func() (e *engine, err error) {
 	}
 	return &engine{rt: rt, module: m, running: make(chan struct{}, runtime.GOMAXPROCS(0))}, nil
 })
-
-const host = "wasi_snapshot_preview1"
-
-// sandbox gives the decoder what it imports, for messages of its library: files that are not there.
-func sandbox(ctx context.Context, rt wazero.Runtime) error {
-	const badFile = 8
-	_, err := rt.NewHostModuleBuilder(host).
-		NewFunctionBuilder().WithFunc(func(int32) int32 { return badFile }).Export("fd_close").
-		NewFunctionBuilder().WithFunc(func(int32, int32, int32, int32) int32 { return badFile }).Export("fd_write").
-		Instantiate(ctx)
-	return err
-}
 
 // clock ends a decoder whose context is done.
 type clock struct{}
@@ -141,20 +134,20 @@ func (e *engine) give(in *instance, good bool) {
 }
 
 // call calls a function of the decoder.
-func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) (uint64, error) {
+func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) uint64 {
 	r, err := f.Call(ctx, args...)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return 0, ctx.Err()
+		guard.Fail(ctx.Err())
 	case err != nil && in.full():
-		return 0, tooLarge()
+		guard.Fail(tooLarge())
 	case err != nil:
 		// The stack of the decoder says nothing to a reader.
-		return 0, malformed("the decoder stopped")
+		guard.Fail(malformed("the decoder stopped"))
 	case len(r) == 0:
-		return 0, nil
+		return 0
 	}
-	return r[0], nil
+	return r[0]
 }
 
 func (in *instance) full() bool { return in.mod.Memory().Size() > (maxPages-64)*page }
@@ -164,39 +157,30 @@ func tooLarge() error {
 }
 
 // room takes memory in the decoder.
-func (in *instance) room(ctx context.Context, n int64) (uint64, error) {
-	if n >= maxPages*page {
-		return 0, tooLarge()
+func (in *instance) room(ctx context.Context, n int64) uint64 {
+	p := uint64(0)
+	if n < maxPages*page {
+		p = in.call(ctx, in.malloc, uint64(n))
 	}
-	p, err := in.call(ctx, in.malloc, uint64(n))
-	if err == nil && p == 0 {
-		err = tooLarge()
+	if p == 0 {
+		guard.Fail(tooLarge())
 	}
-	return p, err
+	return p
 }
 
 // decode runs the decoder: once for the header, once for the pixels.
-func (in *instance) decode(ctx context.Context, dst, src []byte, size int) error {
+func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err error) {
+	defer guard.Into(&err)
 	mem := in.mod.Memory()
-	from, err := in.room(ctx, int64(len(src)))
-	if err != nil {
-		return err
-	}
+	from := in.room(ctx, int64(len(src)))
 	mem.Write(uint32(from), src)
 	// Four words of info, and behind them a delay a frame: a stream of more than maxFrames writes over memory of the decoder, which is
 	// not used again then.
-	head, err := in.room(ctx, 16+4*maxFrames)
-	if err != nil {
-		return err
+	head := in.room(ctx, 16+4*maxFrames)
+	run := func(only, all, out uint64) bool {
+		return in.call(ctx, in.images, from, uint64(len(src)), only, all, head, head+4, head+8, head+12, head+16, out) != 0
 	}
-	run := func(only, all, out uint64) (uint64, error) {
-		return in.call(ctx, in.images, from, uint64(len(src)), only, all, head, head+4, head+8, head+12, head+16, out)
-	}
-	ok, err := run(1, 0, 0)
-	if err != nil {
-		return err
-	}
-	if ok == 0 {
+	if !run(1, 0, 0) {
 		return malformed("no JPEG XL, or cut before its images")
 	}
 	i := in.info(head)
@@ -206,39 +190,25 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) error
 	if int(i.bits) != 8*size {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("images of %d bits a value", i.bits), Want: fmt.Sprintf("integers of %d bits", 8*size)}
 	}
-	channels, err := i.channels(len(dst) / size)
-	if err != nil {
-		return err
-	}
+	channels := guard.Must(i.channels(len(dst) / size))
 	pixels := int64(len(dst) / channels)
-	out, err := in.room(ctx, 4*pixels)
-	if err != nil {
-		return err
-	}
-	all := uint64(0)
+	out, all := in.room(ctx, 4*pixels), uint64(0)
 	if i.frames > 1 {
 		all = 1
 	}
-	if ok, err = run(0, all, out); err != nil {
-		return err
-	}
-	if ok == 0 && in.full() {
-		return tooLarge()
-	}
-	if ok == 0 || in.info(head) != i {
+	if !run(0, all, out) {
+		if in.full() {
+			return tooLarge()
+		}
 		return malformed("cut or damaged")
 	}
-	rgba, ok2 := mem.Read(uint32(out), uint32(4*pixels))
-	if !ok2 {
-		return malformed("the decoder's memory ends before the images")
+	rgba, ok := mem.Read(uint32(out), uint32(4*pixels))
+	if !ok || in.info(head) != i {
+		return malformed("cut or damaged")
 	}
-	if err := pick(dst, rgba, channels, size); err != nil {
-		return err
-	}
+	guard.Check(pick(dst, rgba, channels, size))
 	for _, p := range []uint64{out, head, from} {
-		if _, err := in.call(ctx, in.free, p); err != nil {
-			return err
-		}
+		in.call(ctx, in.free, p)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -18,32 +19,25 @@ var slack = 10 * time.Second // what decoding may take beside
 
 // Decode decodes all images of a stream into dst, one after the other, row by row, channels last, little-endian. size is that of an
 // element: 1 or 2 bytes. The number of channels is what len(dst) leaves for a pixel.
-func Decode(ctx context.Context, dst, src []byte, size int) error {
+func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
+	defer guard.Into(&err)
 	if size != 1 && size != 2 {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("elements of %d bytes", size), Want: "integers of 8 or 16 bits"}
 	}
 	if len(src) == 0 {
 		return malformed("no bytes")
 	}
-	e, err := start()
-	if err != nil {
-		return err
-	}
-	in, err := e.take(ctx)
-	if err != nil {
-		return err
-	}
+	e := guard.Must(start())
+	in := guard.Must(e.take(ctx))
 	// The time begins with the decoding: an image that waits for others is none the worse for it.
 	limit, cancel := context.WithTimeout(ctx, slack+time.Duration(len(dst)/size)*perValue)
 	defer cancel()
 	err = in.decode(limit, dst, src, size)
 	e.give(in, err == nil)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
+	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded):
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("%d bytes take more time than %d values may", len(src), len(dst)/size)}
 	}
 	return err
@@ -84,33 +78,30 @@ func pick(dst, rgba []byte, channels, size int) error {
 		return nil
 	}
 	opaque, grey := byte(255), byte(0) // and, or over all pixels
-	switch {
-	case size == 1 && channels == 3:
+	if size == 1 && channels == 3 {
 		for i, k := 0, 0; i+3 < len(rgba) && k+2 < len(dst); i, k = i+4, k+3 {
 			p, q := rgba[i:i+4:i+4], dst[k:k+3:k+3]
 			q[0], q[1], q[2] = p[0], p[1], p[2]
 			opaque &= p[3]
 		}
-	default:
-		w := 4 * size
-		for i, k := 0, 0; i+w <= len(rgba); i, k = i+w, k+channels*size {
-			p := rgba[i : i+w]
-			switch channels {
-			case 3:
-				copy(dst[k:], p[:3*size])
-			case 2:
-				copy(dst[k:], p[:size])
-				copy(dst[k+size:], p[3*size:])
-			case 1:
-				copy(dst[k:], p[:size])
+		rgba = nil
+	}
+	colour := size // of a pixel
+	if channels == 3 {
+		colour = 3 * size
+	}
+	for w, k := 4*size, 0; len(rgba) >= w; rgba, k = rgba[w:], k+channels*size {
+		copy(dst[k:], rgba[:colour])
+		alpha := rgba[3*size : w]
+		if channels == 2 {
+			copy(dst[k+size:], alpha)
+		}
+		for b := range size {
+			if channels != 2 {
+				opaque &= alpha[b]
 			}
-			for b := range size {
-				if channels != 2 {
-					opaque &= p[3*size+b]
-				}
-				if channels < 3 {
-					grey |= p[b] ^ p[size+b] | p[b] ^ p[2*size+b]
-				}
+			if channels < 3 {
+				grey |= rgba[b] ^ rgba[size+b] | rgba[b] ^ rgba[2*size+b]
 			}
 		}
 	}
