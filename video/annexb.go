@@ -5,9 +5,19 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const opPackets = "read video packets"
+
+// bad and refuse end the work on packets.
+func bad(msg, want, got string) {
+	guard.Fail(badPacket(msg, want, got))
+}
+
+func refuse(msg, hint string) {
+	guard.Fail(noPacket(msg, hint))
+}
 
 func badPacket(msg, want, got string) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: opPackets, Msg: msg, Want: want, Got: got}
@@ -25,9 +35,9 @@ func IsAnnexB(b []byte) bool {
 }
 
 // nals calls fn for each NAL unit of a packet in Annex B form: what stands between start codes, without the zeros before the next one.
-func nals(b []byte, fn func(nal []byte) error) error {
+func nals(b []byte, fn func(nal []byte)) {
 	if !IsAnnexB(b) {
-		return badPacket("a packet that is not in Annex B form", "a start code (00 00 01) at its beginning", fmt.Sprintf("% x", b[:min(4, len(b))]))
+		bad("a packet that is not in Annex B form", "a start code (00 00 01) at its beginning", fmt.Sprintf("% x", b[:min(4, len(b))]))
 	}
 	b = b[bytes.Index(b, startCode)+3:]
 	for b != nil {
@@ -36,13 +46,10 @@ func nals(b []byte, fn func(nal []byte) error) error {
 			nal, rest = b[:i], b[i+3:]
 		}
 		if nal = bytes.TrimRight(nal, "\x00"); len(nal) > 0 {
-			if err := fn(nal); err != nil {
-				return err
-			}
+			fn(nal)
 		}
 		b = rest
 	}
-	return nil
 }
 
 // nalBits reads the payload of a NAL unit, without its emulation prevention bytes (the 3 of 00 00 03). Beyond its end bad is set, and zeros follow.
@@ -127,22 +134,22 @@ type frameSet struct {
 	left, right, top, bottom uint32
 }
 
-func (p *frameSet) crop(maxPixels int64) error {
+func (p *frameSet) crop(maxPixels int64) *frameSet {
 	w, h := int64(p.width)-int64(p.cropX)*(int64(p.left)+int64(p.right)), int64(p.height)-int64(p.cropY)*(int64(p.top)+int64(p.bottom))
 	if w <= 0 || h <= 0 || w > 65535 || h > 65535 {
-		return badPacket("the size of the frames", "1 to 65535 a side", "")
+		bad("the size of the frames", "1 to 65535 a side", "")
 	}
 	if w*h > maxPixels {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: itoa(int(w)) + "×" + itoa(int(h)) + " pixels, limit " + itoa(int(maxPixels))}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: itoa(int(w)) + "×" + itoa(int(h)) + " pixels, limit " + itoa(int(maxPixels))})
 	}
 	p.width, p.height = int(w), int(h)
-	return nil
+	return p
 }
 
-func shortSet() error { return badPacket("a parameter set ends early", "", "") }
+func shortSet() { bad("a parameter set ends early", "", "") }
 
 // parseSPS264 reads a sequence parameter set of H.264, its first byte included.
-func parseSPS264(nal []byte, maxPixels int64) (*frameSet, error) {
+func parseSPS264(nal []byte, maxPixels int64) *frameSet {
 	r := nalBits{b: nal[1:]}
 	p := &frameSet{chroma: 1}
 	profile := r.u(8)
@@ -201,7 +208,7 @@ func parseSPS264(nal []byte, maxPixels int64) (*frameSet, error) {
 		p.left, p.right, p.top, p.bottom = r.ue(), r.ue(), r.ue(), r.ue()
 	}
 	if r.bad || p.frameBits > 16 || p.id > 31 || p.chroma > 3 || p.lumaBits > 6 || p.chromaBits > 6 || w > 4096 || h > 4096 {
-		return nil, shortSet()
+		shortSet()
 	}
 	p.width, p.height = 16*(int(w)+1), 16*int(unit)*(int(h)+1)
 	p.cropX, p.cropY = 1, unit
@@ -211,7 +218,7 @@ func parseSPS264(nal []byte, maxPixels int64) (*frameSet, error) {
 	if !p.planes && p.chroma == 1 {
 		p.cropY *= 2
 	}
-	return p, p.crop(maxPixels)
+	return p.crop(maxPixels)
 }
 
 func scalingList(r *nalBits, size int) {
@@ -227,9 +234,9 @@ func scalingList(r *nalBits, size int) {
 }
 
 // parseSPS265 reads a sequence parameter set of HEVC, its two first bytes included.
-func parseSPS265(nal []byte, maxPixels int64) (*frameSet, error) {
+func parseSPS265(nal []byte, maxPixels int64) *frameSet {
 	if len(nal) < 15 {
-		return nil, shortSet()
+		shortSet()
 	}
 	r := nalBits{b: nal[2:]}
 	p := &frameSet{}
@@ -273,7 +280,7 @@ func parseSPS265(nal []byte, maxPixels int64) (*frameSet, error) {
 		r.ue()
 	}
 	if r.bad || p.id > 15 || p.chroma > 3 || p.lumaBits > 8 || p.chromaBits > 8 || w > 65535 || h > 65535 {
-		return nil, shortSet()
+		shortSet()
 	}
 	p.width, p.height, p.cropX, p.cropY = int(w), int(h), 1, 1
 	if p.chroma == 1 || p.chroma == 2 {
@@ -282,5 +289,5 @@ func parseSPS265(nal []byte, maxPixels int64) (*frameSet, error) {
 	if p.chroma == 1 {
 		p.cropY = 2
 	}
-	return p, p.crop(maxPixels)
+	return p.crop(maxPixels)
 }

@@ -170,10 +170,11 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	buf := make([]byte, s.Size)
 	guard.Check(f.Ranged.ReadAt(ctx, buf, s.Offset))
 	resets := false
-	err = x.units(buf, func(nal []byte) error {
-		kind := nal[0] >> 1 & 63 // of HEVC
-		resets = resets || e.Codec == H264 && nal[0]&31 == 5 || e.Codec == HEVC && kind >= 16 && kind <= 20
-		return nil
+	err = guard.Try(func() {
+		x.units(buf, func(nal []byte) {
+			kind := nal[0] >> 1 & 63 // of HEVC
+			resets = resets || e.Codec == H264 && nal[0]&31 == 5 || e.Codec == HEVC && kind >= 16 && kind <= 20
+		})
 	})
 	if resets {
 		return nil

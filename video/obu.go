@@ -11,41 +11,38 @@ const (
 )
 
 // obus calls fn for each OBU of a packet in the low-overhead format: its kind, itself whole, and what it holds.
-func obus(b []byte, fn func(kind byte, whole, payload []byte) error) error {
-	bad := func(what string) error {
-		return badPacket("an OBU "+what, "the low-overhead bitstream format", "")
+func obus(b []byte, fn func(kind byte, whole, payload []byte)) {
+	bad := func(what string) {
+		bad("an OBU "+what, "the low-overhead bitstream format", "")
 	}
 	for len(b) > 0 {
 		head, n := 1, 0
 		if b[0]&0x80 != 0 || b[0]>>3&15 == 0 {
-			return bad(fmt.Sprintf("with the head %#02x", b[0]))
+			bad(fmt.Sprintf("with the head %#02x", b[0]))
 		}
 		if b[0]&4 != 0 {
 			head++
 		}
 		if len(b) < head {
-			return bad("that ends in its head")
+			bad("that ends in its head")
 		}
 		if n = len(b) - head; b[0]&2 != 0 {
 			size, shift := 0, 0
 			for more := true; more; shift += 7 {
 				if head >= len(b) || shift > 28 {
-					return bad("whose size is cut short")
+					bad("whose size is cut short")
 				}
 				size |= int(b[head]&0x7f) << shift
 				more = b[head]&0x80 != 0
 				head++
 			}
 			if n = size; n > len(b)-head {
-				return bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head))
+				bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head))
 			}
 		}
-		if err := fn(b[0]>>3&15, b[:head+n], b[head:head+n]); err != nil {
-			return err
-		}
+		fn(b[0]>>3&15, b[:head+n], b[head:head+n])
 		b = b[head+n:]
 	}
-	return nil
 }
 
 // sequence is what a sequence header of AV1 says.
@@ -57,7 +54,7 @@ type sequence struct {
 }
 
 // parseSequence reads a sequence header.
-func parseSequence(whole, payload []byte) (*sequence, error) {
+func parseSequence(whole, payload []byte) *sequence {
 	r := nalBits{b: payload, plain: true}
 	s := &sequence{obu: append([]byte(nil), whole...)}
 	profile := r.u(3)
@@ -130,10 +127,10 @@ func parseSequence(whole, payload []byte) (*sequence, error) {
 		}
 	}
 	if r.bad || profile > 2 {
-		return nil, badPacket("a sequence header that ends early", "", "")
+		bad("a sequence header that ends early", "", "")
 	}
 	s.config = [2]byte{byte(profile<<5 | level), byte(tier<<7 | deep<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | place)}
-	return s, nil
+	return s
 }
 
 // operatingPoints passes over what a sequence header says of times, and gives level and tier of the first operating point.
@@ -170,29 +167,26 @@ func operatingPoints(r *nalBits) (level, tier uint32) {
 }
 
 // unitAV1 looks at a temporal unit.
-func (s *Stream) unitAV1(b []byte, p *packet) error {
+func (s *Stream) unitAV1(b []byte, p *packet) {
 	frames := 0
-	err := obus(b, func(kind byte, whole, payload []byte) error {
+	obus(b, func(kind byte, whole, payload []byte) {
 		if kind == obuDelimiter {
-			return nil // a file has none
+			return // a file has none
 		}
 		p.size += len(whole)
 		switch kind {
 		case obuSequence:
-			q, err := parseSequence(whole, payload)
-			if err != nil {
-				return err
-			}
+			q := parseSequence(whole, payload)
 			p.own = true
 			if s.av1 == nil {
 				s.av1 = q
 			} else if string(s.av1.obu) != string(q.obu) {
 				s.changed = true
 			}
-			return s.size(q.width, q.height)
+			s.sized((&frameSet{width: q.width, height: q.height}).crop(s.lim.MaxPixels))
 		case obuHeader, obuFrame:
 			if len(payload) == 0 {
-				return badPacket("a frame without a head", "", "")
+				bad("a frame without a head", "", "")
 			}
 			frames++
 			switch h := payload[0]; {
@@ -208,38 +202,36 @@ func (s *Stream) unitAV1(b []byte, p *packet) error {
 				p.key = p.key || frames == 1 && h&0x60 == 0 && h&0x10 != 0
 			}
 		}
-		return nil
 	})
-	if err == nil && frames > 0 && p.images != 1 {
-		return noPacket(fmt.Sprintf("a message of AV1 that shows %d frames", p.images), "one frame a message")
+	if frames > 0 && p.images != 1 {
+		refuse(fmt.Sprintf("a message of AV1 that shows %d frames", p.images), "one frame a message")
 	}
-	return err
 }
 
 // unitVP9 looks at a frame or a superframe, of which the last frame is shown.
-func (s *Stream) unitVP9(b []byte, p *packet) error {
+func (s *Stream) unitVP9(b []byte, p *packet) {
 	r := nalBits{b: b, plain: true}
 	marker, profile := r.u(2), r.bit()|r.bit()<<1
 	if profile == 3 {
 		r.bit()
 	}
 	if marker != 2 || r.bad {
-		return badPacket("a frame of VP9 without its marker", "", "")
+		bad("a frame of VP9 without its marker", "", "")
 	}
 	p.size, p.images = len(b), 1
 	if r.bit() == 1 {
-		return nil // shows a frame that was decoded before
+		return // shows a frame that was decoded before
 	}
 	key, shown := r.bit() == 0, r.bit() == 1
 	r.bit()
 	if super := b[len(b)-1]&0xe0 == 0xc0; !shown && !super {
-		return noPacket("a message of VP9 that shows no frame", "one frame a message")
+		refuse("a message of VP9 that shows no frame", "one frame a message")
 	}
 	if !key {
-		return nil
+		return
 	}
 	if r.u(24) != 0x498342 {
-		return badPacket("a key frame of VP9 without its sync code", "", "")
+		bad("a key frame of VP9 without its sync code", "", "")
 	}
 	deep := uint32(0)
 	if profile >= 2 {
@@ -263,21 +255,9 @@ func (s *Stream) unitVP9(b []byte, p *packet) error {
 	}
 	w, h := int(r.u(16))+1, int(r.u(16))+1
 	if r.bad {
-		return badPacket("a key frame of VP9 that ends in its head", "", "")
+		bad("a key frame of VP9 that ends in its head", "", "")
 	}
 	p.key, p.own = shown, true
 	s.vp9 = [2]byte{byte(profile), byte((8+2*deep)<<4 | sub<<1)}
-	return s.size(w, h)
-}
-
-// size notes that of the frames: all of a stream have one.
-func (s *Stream) size(w, h int) error {
-	p := &frameSet{width: w, height: h}
-	if err := p.crop(s.lim.MaxPixels); err != nil {
-		return err
-	}
-	if s.head == nil {
-		s.head = p
-	}
-	return s.oneSize(p)
+	s.sized((&frameSet{width: w, height: h}).crop(s.lim.MaxPixels))
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Stream collects the packets of a video that comes as messages, one frame each (H.264 and HEVC in Annex B form, AV1 as temporal units in the
@@ -108,51 +109,51 @@ type packet struct {
 }
 
 // unitNAL looks at a packet in Annex B form.
-func (s *Stream) unitNAL(b []byte, p *packet) error {
-	var u unit
-	return nals(b, func(nal []byte) error {
+func (s *Stream) unitNAL(b []byte, p *packet) {
+	nals(b, func(nal []byte) {
 		p.size += 4 + len(nal)
-		u = unit{}
-		if err := s.unit(nal, &u); err != nil {
-			return err
-		}
+		u := s.unit(nal)
 		p.own = p.own || u.set
 		if !u.slice {
-			return nil
+			return
 		}
 		switch {
 		case u.b:
-			return noPacket("video in messages with B frames: they are not shown in the order in which they come", "record without B-frames (x264: bframes=0, tune zerolatency)")
+			refuse("video in messages with B frames: they are not shown in the order in which they come", "record without B-frames (x264: bframes=0, tune zerolatency)")
 		case u.leading:
-			return noPacket("video in messages with open groups of frames", "record with closed groups of frames")
+			refuse("video in messages with open groups of frames", "record with closed groups of frames")
 		case u.first:
 			p.images++
 		case p.images == 0:
-			return noPacket("a message with a part of a frame", "one frame a message")
+			refuse("a message with a part of a frame", "one frame a message")
 		}
 		p.key, p.refers, p.frame = p.key || u.key, p.refers || u.refers, u.frame
-		return nil
 	})
+}
+
+// look says what a packet holds.
+func (s *Stream) look(data []byte) (p packet, err error) {
+	defer guard.Into(&err)
+	switch s.codec {
+	case AV1:
+		s.unitAV1(data, &p)
+	case VP9:
+		s.unitVP9(data, &p)
+	default:
+		s.unitNAL(data, &p)
+	}
+	if p.images > 1 {
+		refuse("a message with several frames, or with a frame's two fields", "one frame a message")
+	}
+	return p, nil
 }
 
 // Add takes the next packet, and gives the number of its frame in the VirtualMP4; -1 where it has none, or none that can be decoded.
 func (s *Stream) Add(data []byte) (ordinal int, err error) {
-	var p packet
-	switch s.codec {
-	case AV1:
-		err = s.unitAV1(data, &p)
-	case VP9:
-		err = s.unitVP9(data, &p)
-	default:
-		err = s.unitNAL(data, &p)
-	}
+	p, err := s.look(data)
 	if err != nil {
 		s.open = false
 		return -1, err
-	}
-	if p.images > 1 {
-		s.open = false
-		return -1, noPacket("a message with several frames, or with a frame's two fields", "one frame a message")
 	}
 	if p.images == 0 {
 		return -1, nil
@@ -192,35 +193,35 @@ func (s *Stream) Add(data []byte) (ordinal int, err error) {
 }
 
 // unit looks at a NAL unit, and notes parameter sets.
-func (s *Stream) unit(nal []byte, u *unit) error {
+func (s *Stream) unit(nal []byte) (u unit) {
 	if s.codec == H264 {
 		switch kind := nal[0] & 31; kind {
 		case 7, 8:
 			u.set = true
-			return s.set(kind, nal, 1)
+			s.set(kind, nal, 1)
 		case 1, 2, 5:
-			return s.slice264(nal, kind, u)
+			s.slice264(nal, kind, &u)
 		}
-		return nil
+		return u
 	}
 	if len(nal) < 3 {
-		return nil
+		return u
 	}
 	kind := nal[0] >> 1 & 63
 	switch {
 	case kind >= 32 && kind <= 34:
 		u.set = true
-		return s.set(kind, nal, 2)
+		s.set(kind, nal, 2)
 	case kind <= 9, kind >= 16 && kind <= 21:
 		u.slice, u.first, u.refers = true, nal[2]&0x80 != 0, true
 		u.key = kind >= 16 && kind <= 21
 		u.leading = kind >= 6 && kind <= 9
 		u.b = s.head != nil && s.head.reorder > 0
 	}
-	return nil
+	return u
 }
 
-func (s *Stream) slice264(nal []byte, kind byte, u *unit) error {
+func (s *Stream) slice264(nal []byte, kind byte, u *unit) {
 	r := nalBits{b: nal[1:min(len(nal), 64)]}
 	u.slice, u.key, u.refers = true, kind == 5, nal[0]&0x60 != 0
 	u.first = r.ue() == 0
@@ -231,25 +232,24 @@ func (s *Stream) slice264(nal []byte, kind byte, u *unit) error {
 		sps = s.head
 	}
 	if sps == nil {
-		return nil // nothing can be said of it, and it will not be decoded
+		return // nothing can be said of it, and it will not be decoded
 	}
 	if sps.planes {
 		r.u(2)
 	}
 	u.frame = r.u(sps.frameBits)
 	if sps.fields && r.bit() == 1 {
-		return noPacket("interlaced video in messages", "record whole frames")
+		refuse("interlaced video in messages", "record whole frames")
 	}
 	if r.bad {
-		return badPacket("a slice ends in its head", "", "")
+		bad("a slice ends in its head", "", "")
 	}
-	return nil
 }
 
 // set reads a parameter set behind its head: of H.264 (7 sequence, 8 picture) or of HEVC (32 video, 33 sequence, 34 picture).
-func (s *Stream) set(kind byte, nal []byte, head int) error {
+func (s *Stream) set(kind byte, nal []byte, head int) {
 	if len(nal) < 4 {
-		return shortSet()
+		shortSet()
 	}
 	r := nalBits{b: nal[head:]}
 	var id uint32
@@ -259,53 +259,47 @@ func (s *Stream) set(kind byte, nal []byte, head int) error {
 		if kind == 33 {
 			parse = parseSPS265
 		}
-		p, err := parse(nal, s.lim.MaxPixels)
-		if err != nil {
-			return err
-		}
-		if s.head == nil {
-			s.head = p
-		}
-		if err := s.oneSize(p); err != nil { // all of a stream have one size
-			return err
-		}
+		p := parse(nal, s.lim.MaxPixels)
+		s.sized(p)
 		s.spsOf[p.id], id = p, p.id
 	case 32:
 		id = r.u(4)
 	case 8:
 		var sps uint32
 		if id, sps = r.ue(), r.ue(); r.bad || id > 255 || sps > 31 {
-			return shortSet()
+			shortSet()
 		}
 		s.spsOfP[id] = sps
 	case 34:
 		if id = r.ue(); r.bad || id > 63 {
-			return shortSet()
+			shortSet()
 		}
 	}
-	return s.note(kind, id, nal)
+	s.note(kind, id, nal)
 }
 
-func (s *Stream) oneSize(p *frameSet) error {
-	if p.width != s.head.width || p.height != s.head.height {
-		return noPacket(fmt.Sprintf("video in messages whose frames change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
+// sized notes the size of the frames: all of a stream have one.
+func (s *Stream) sized(p *frameSet) {
+	if s.head == nil {
+		s.head = p
 	}
-	return nil
+	if p.width != s.head.width || p.height != s.head.height {
+		refuse(fmt.Sprintf("video in messages whose frames change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
+	}
 }
 
-func (s *Stream) note(kind byte, id uint32, nal []byte) error {
+func (s *Stream) note(kind byte, id uint32, nal []byte) {
 	for _, o := range s.sets {
 		if o.kind == kind && o.id == id {
 			s.changed = s.changed || string(o.nal) != string(nal)
-			return nil
+			return
 		}
 	}
 	if len(s.sets) >= maxSets || len(nal) > 4096 {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))}
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))})
 	}
 	if len(s.sizes) > 0 {
 		s.changed = true // one that the first frames did not have
 	}
 	s.sets = append(s.sets, parameterSet{kind, id, append([]byte(nil), nal...)})
-	return nil
 }
