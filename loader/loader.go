@@ -25,8 +25,9 @@ type Loader struct {
 	at       *order.Progress // replaced by Restore
 	run      *run
 	began    time.Time
-	random   *Randomness     // of the pool; nil until asked for
-	randomOf *order.Ordering // which it is of
+	errors   map[string]int64 // by class
+	random   *Randomness      // of the pool; nil until asked for
+	randomOf *order.Ordering  // which it is of
 	closed   bool
 }
 
@@ -220,6 +221,9 @@ func (l *Loader) handOut(r *run, begin time.Time) (b *Batch, retry bool, err err
 	u := r.head
 	if u.err != nil {
 		l.stopRun()
+		if u.err != errNoRoom {
+			l.count(u.err)
+		}
 		return nil, u.err == errNoRoom, u.err
 	}
 	if len(u.bad) > 0 {
@@ -240,6 +244,15 @@ func (l *Loader) handOut(r *run, begin time.Time) (b *Batch, retry bool, err err
 	return r.release(u), false, nil
 }
 
+// count counts an error for Stats. l.mu is held.
+func (l *Loader) count(err error) {
+	if l.errors == nil {
+		l.errors = map[string]int64{}
+	}
+	class, _ := robocache.ClassOf(err)
+	l.errors[class]++
+}
+
 // exclude takes bad episodes out of the order, from the batch on that could not be made: that position does not depend on how
 // far was prefetched.
 func (l *Loader) exclude(found map[badKey]error) error {
@@ -247,6 +260,7 @@ func (l *Loader) exclude(found map[badKey]error) error {
 	episodes := slices.SortedFunc(maps.Keys(found), func(x, y badKey) int { return cmp.Or(x.source-y.source, x.episode-y.episode) })
 	bad := make([]BadEpisode, 0, len(episodes))
 	for _, e := range episodes {
+		l.count(found[e])
 		bad = append(bad, BadEpisode{Source: e.source, Episode: e.episode, Epoch: l.at.Epoch, Position: position, Error: found[e].Error()})
 	}
 	if !l.at.Exclude(bad) {

@@ -188,6 +188,13 @@ func (r *run) release(u *unit) *Batch {
 	return b
 }
 
+// inFlight is the number of batches that are planned and not handed out.
+func (r *run) inFlight() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.live)
+}
+
 // stop ends all goroutines of the run and gives its batches back.
 func (r *run) stop() {
 	r.cancel()

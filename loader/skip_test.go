@@ -67,6 +67,9 @@ func TestSkip(t *testing.T) {
 				if len(bad) == 0 {
 					t.Fatalf("%s: no episode was found bad", name)
 				}
+				if st := l.Stats(); st.Errors["malformed"]+st.Errors["not_found"] < int64(len(bad)) || len(st.Errors) != 1 {
+					t.Errorf("%s: errors by class: %v", name, st.Errors)
+				}
 				if st := l.Stats(); st.Skipped+int64(len(got)) != 72 {
 					t.Errorf("%s: %d skipped, %d given", name, st.Skipped, len(got))
 				}

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -11,39 +12,42 @@ import (
 
 // Stats is what a Loader or a Map did since it was made. Times are seconds, summed over threads, but for the waits.
 type Stats struct {
-	Samples       int64         `json:"samples"` // handed out
-	Batches       int64         `json:"batches"`
-	Seconds       float64       `json:"seconds"` // since the first batch was asked for
-	SamplesPerSec float64       `json:"samples_per_second"`
-	FirstBatch    float64       `json:"first_batch_seconds"`
-	Plan          float64       `json:"plan_seconds"`          // order, rows, frame places, decode plans
-	Gather        float64       `json:"gather_seconds"`        // numeric columns and text
-	Decode        float64       `json:"decode_seconds"`        // packets to frames
-	Convert       float64       `json:"convert_seconds"`       // frames to pixels, copies, casts
-	Copy          float64       `json:"copy_seconds"`          // kept frames to pixels
-	Fetch         float64       `json:"fetch_seconds"`         // reading packets of remote files, beside decoding
-	WaitData      float64       `json:"wait_data_seconds"`     // Next waited for a batch
-	WaitConsumer  float64       `json:"wait_consumer_seconds"` // all that may be prefetched was there
-	Frames        int64         `json:"frames"`                // frames in batches
-	FramesDecoded int64         `json:"frames_decoded"`        // frames that came out of decoders
-	FramesUnique  int64         `json:"frames_unique"`         // frames converted; the others are copies of them
-	Packets       int64         `json:"packets"`
-	BytesRead     int64         `json:"bytes_read"`   // of video
-	BytesNeeded   int64         `json:"bytes_needed"` // of it, the packets that were decoded
-	Reads         int64         `json:"reads"`        // of video files
-	Stills        int64         `json:"stills"`       // still images decoded
-	BufferBytes   int64         `json:"buffer_bytes"`
-	BufferPeak    int64         `json:"buffer_peak_bytes"`
-	BatchBytes    int64         `json:"batch_bytes"` // of a full batch
-	Horizon       int           `json:"horizon"`     // batches planned together
-	Memory        MemoryStats   `json:"memory"`
-	Pool          *PoolStats    `json:"pool,omitempty"`
-	Cache         *CacheStats   `json:"cache,omitempty"`
-	Wrapped       int64         `json:"wrapped"`
-	Skipped       int64         `json:"skipped"`                // samples of bad episodes passed over
-	Sources       []SourceStats `json:"sources,omitempty"`      // of a mixture
-	BadEpisodes   []BadEpisode  `json:"bad_episodes,omitempty"` // those that opening found first
-	Warnings      []string      `json:"warnings,omitempty"`
+	Samples       int64            `json:"samples"` // handed out
+	Batches       int64            `json:"batches"`
+	Seconds       float64          `json:"seconds"` // since the first batch was asked for
+	SamplesPerSec float64          `json:"samples_per_second"`
+	FirstBatch    float64          `json:"first_batch_seconds"`
+	Plan          float64          `json:"plan_seconds"`          // order, rows, frame places, decode plans
+	Gather        float64          `json:"gather_seconds"`        // numeric columns and text
+	Decode        float64          `json:"decode_seconds"`        // packets to frames
+	Convert       float64          `json:"convert_seconds"`       // frames to pixels, copies, casts
+	Copy          float64          `json:"copy_seconds"`          // kept frames to pixels
+	Fetch         float64          `json:"fetch_seconds"`         // reading packets of remote files, beside decoding
+	WaitData      float64          `json:"wait_data_seconds"`     // Next waited for a batch
+	WaitConsumer  float64          `json:"wait_consumer_seconds"` // all that may be prefetched was there
+	Frames        int64            `json:"frames"`                // frames in batches
+	FramesDecoded int64            `json:"frames_decoded"`        // frames that came out of decoders
+	FramesUnique  int64            `json:"frames_unique"`         // frames converted; the others are copies of them
+	Packets       int64            `json:"packets"`
+	BytesRead     int64            `json:"bytes_read"`   // of video
+	BytesNeeded   int64            `json:"bytes_needed"` // of it, the packets that were decoded
+	Reads         int64            `json:"reads"`        // of video files
+	Stills        int64            `json:"stills"`       // still images decoded
+	BufferBytes   int64            `json:"buffer_bytes"`
+	BufferPeak    int64            `json:"buffer_peak_bytes"`
+	BatchBytes    int64            `json:"batch_bytes"` // of a full batch
+	Horizon       int              `json:"horizon"`     // batches planned together
+	Memory        MemoryStats      `json:"memory"`
+	Pool          *PoolStats       `json:"pool,omitempty"`
+	Cache         *CacheStats      `json:"cache,omitempty"`
+	Wrapped       int64            `json:"wrapped"`
+	Skipped       int64            `json:"skipped"`                // samples of bad episodes passed over
+	DecodeQueue   int              `json:"decode_queue"`           // jobs that wait for a worker
+	InFlight      int              `json:"batches_in_flight"`      // planned, not handed out
+	Errors        map[string]int64 `json:"errors,omitempty"`       // by class: given by Next, and bad episodes skipped
+	Sources       []SourceStats    `json:"sources,omitempty"`      // of a mixture
+	BadEpisodes   []BadEpisode     `json:"bad_episodes,omitempty"` // those that opening found first
+	Warnings      []string         `json:"warnings,omitempty"`
 	// NotDelivered are the streams that the datasets declare and that no batch holds because they cannot be given.
 	NotDelivered []NotDelivered `json:"not_delivered"`
 	Backend      string         `json:"backend,omitempty"` // the decoder
@@ -112,6 +116,10 @@ func (l *Loader) Stats() Stats {
 	s.BatchBytes = l.a.batchBytes(l.cfg.BatchSize)
 	s.Horizon, _, _ = l.a.horizonOf()
 	s.BadEpisodes = append(s.BadEpisodes, l.at.Bad...)
+	s.Errors = maps.Clone(l.errors)
+	if l.run != nil {
+		s.DecodeQueue, s.InFlight = l.run.q.Len(), l.run.inFlight()
+	}
 	if s.Pool != nil {
 		s.Pool.Randomness = l.randomness()
 	}

@@ -23,6 +23,7 @@ const terminate = syscall.SIGTERM
 type Local struct {
 	Plan
 	Jobs    int           // processes at once
+	Threads int           // of each
 	Retries int           // of a shard, beside its first try
 	Pause   time.Duration // before the first retry at most; it doubles up to 60 of it
 	Partial bool          // commit what there is
@@ -96,7 +97,7 @@ func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, e
 func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int) *Failed {
 	for try := 1; ; try++ {
 		l.note(func(s *States) { s.Waiting--; s.Running++ })
-		code, last, err := l.call(ctx, "run", "--manifest", l.Manifest, "--shard", strconv.Itoa(shard))
+		code, last, err := l.call(ctx, "run", "--manifest", l.Manifest, "--shard", strconv.Itoa(shard), "--threads", strconv.Itoa(max(l.Threads, 1)))
 		places.Release(1)
 		f := &Failed{Verb: "run", Shard: shard, Code: code, Tries: try, Last: last, Err: err}
 		again := false

@@ -11,6 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/metrics"
 )
 
 // loaderHandle is a loader.Loader behind a handle. Taking is for one caller at a time; what only looks needs no turn.
@@ -25,9 +26,10 @@ type loaderHandle struct {
 	closed bool
 	data   []*shared // its datasets, kept open
 	last   lastBatch
-	ended  *int64         // the epoch whose end was told last
-	texts  textWriter     // next's
-	host   *cudahost.Host // where batches are page-locked
+	ended  *int64          // the epoch whose end was told last
+	texts  textWriter      // next's
+	host   *cudahost.Host  // where batches are page-locked
+	served *metrics.Server // nil: none
 	// Where the loader stood before each of the last batches, by their numbers: a client that keeps some on their way to a device asks
 	// for the state before the first of them.
 	seq    int64
@@ -43,6 +45,7 @@ func (l *loaderHandle) close() error {
 	}
 	l.closed = true
 	l.mu.Unlock()
+	_ = l.served.Close()
 	err := l.l.Close()
 	l.next.Lock()
 	defer l.next.Unlock()
@@ -73,6 +76,7 @@ type loaderReply struct {
 	Samples int64          `json:"samples"`
 	Fields  []loader.Field `json:"fields"`
 	Notes   []string       `json:"notes,omitempty"`
+	Metrics string         `json:"metrics,omitempty"` // where they are served
 	norms
 }
 
@@ -87,8 +91,17 @@ func newLoader(dataset int64, in []byte) work {
 	r := guard.Must(parseRequest(in))
 	return func(ctx context) any {
 		l := guard.Must(r.open(ctx, dataset))
+		addr := ""
+		if r.metrics != "" {
+			served, err := metrics.Serve(r.metrics, metrics.Loader(l.l.Stats))
+			if err != nil {
+				_ = l.close()
+				guard.Fail(err)
+			}
+			l.served, addr = served, served.Addr()
+		}
 		return keep(l, func(h int64) any {
-			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), l.l.Notes(), norms{l.l.Normalizers(), l.l.Settled()}}
+			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), l.l.Notes(), addr, norms{l.l.Normalizers(), l.l.Settled()}}
 		})
 	}
 }

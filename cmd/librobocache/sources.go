@@ -37,6 +37,7 @@ type request struct {
 	cfg     loader.Config
 	sources []source                // nil: one
 	stats   map[string]featureStats // of the one, in place of its own
+	metrics string                  // an address; "": none
 	pin     bool                    // page-locked batches
 	device  int                     // in whose context; below 0: one that is in use
 }
@@ -48,7 +49,7 @@ func parseRequest(text []byte) (r *request, err error) {
 	}
 	var raw map[string]json.RawMessage
 	if json.Unmarshal(text, &raw) == nil { // else ParseConfig says what is wrong
-		for key, to := range map[string]any{"sources": &r.sources, "pin_memory": &r.pin, "pin_device": &r.device, "stats": &r.stats} {
+		for key, to := range map[string]any{"sources": &r.sources, "pin_memory": &r.pin, "pin_device": &r.device, "stats": &r.stats, "metrics": &r.metrics} {
 			if own, ok := raw[key]; ok {
 				if err := decodeArguments(own, to); err != nil {
 					return nil, err

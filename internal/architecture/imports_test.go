@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"shard":                   {"", "store", "convert", "stats", "diagnose", "mapping", "synth", "internal/guard"},
 	"synth":                   {""},
 	"submit":                  {""},
+	"metrics":                 {"", "loader", "submit"},
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost"},
 	"inspect":                 {"", "store", "video", "align", "format", "internal/guard"},
 	"bench":                   {"", "store", "video", "format", "loader", "convert", "bench/report", "bench/runners", "bench/ops", "bench/gpu", "submit", "internal/guard"},

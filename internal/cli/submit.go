@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/metrics"
 	"github.com/goatnote-inc/robocache/submit"
 )
 
@@ -72,6 +75,7 @@ func (f *submitFlags) plan(ctx context.Context) submit.Plan {
 
 func newSubmitLocal() *cobra.Command {
 	var f submitFlags
+	var address string
 	l := &submit.Local{Pause: time.Second}
 	c := &cobra.Command{
 		Use:   "local --manifest M",
@@ -86,12 +90,18 @@ Ctrl-C and SIGTERM are passed on.`,
 	f.add(c)
 	f.addPartial(c)
 	c.Flags().IntVarP(&l.Jobs, "jobs", "j", 1, "processes at once")
+	c.Flags().IntVar(&l.Threads, "threads", 0, "threads of each (0: the cores, shared among --jobs)")
+	metricsFlag(c, &address)
 	return answers(c, func(cmd *cobra.Command, _ []string) (_ *submit.States, found, err error) {
 		defer guard.Into(&err)
 		if l.Jobs < 1 {
 			return nil, nil, misuse("--jobs: expected 1 or more")
 		}
+		if l.Threads == 0 {
+			l.Threads = max(runtime.NumCPU()/l.Jobs, 1)
+		}
 		l.Plan, l.Retries, l.Partial, l.Stderr = f.plan(cmd.Context()), f.retries, f.partial, cmd.ErrOrStderr()
+		defer guard.Must(serveMetrics(cmd, address, metrics.Shards(l.States))).Close()
 		bar := progress(cmd, "submit")
 		findings, err := l.Run(cmd.Context(), func(s submit.States) { bar(int64(s.Done+s.Failed), int64(s.Total)) })
 		if findings {
@@ -102,6 +112,22 @@ Ctrl-C and SIGTERM are passed on.`,
 	}, func(w io.Writer, s *submit.States) {
 		fmt.Fprintf(w, "%d of %d shards done, %d failed, %d retries; committed\n", s.Done, s.Total, s.Failed, s.Retries)
 	})
+}
+
+func metricsFlag(c *cobra.Command, address *string) {
+	c.Flags().StringVar(address, "metrics", "", "serve Prometheus metrics and /healthz meanwhile: :9400 (of this machine alone), or 0.0.0.0:9400")
+}
+
+// serveMetrics serves where there is an address; a nil server may be closed.
+func serveMetrics(cmd *cobra.Command, address string, of ...prometheus.Collector) (*metrics.Server, error) {
+	if address == "" {
+		return nil, nil
+	}
+	s, err := metrics.Serve(address, of...)
+	if err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "metrics at http://%s/metrics\n", s.Addr())
+	}
+	return s, err
 }
 
 // jobs is the answer of submit slurm.

@@ -26,7 +26,10 @@ func worker(t *testing.T) (dir string) {
 func TestSubmitLocal(t *testing.T) {
 	dir := worker(t)
 	args := []string{"submit", "local", "--manifest", "mem://plan.json", "--program", filepath.Join(dir, "worker"), "-j", "2", "--retries", "0", "--json"}
-	code, out, errs := call(t, args...)
+	code, out, errs := call(t, append(args, "--metrics", ":0")...)
+	if !strings.Contains(errs, "metrics at http://127.0.0.1:") {
+		t.Error(errs)
+	}
 	var s map[string]any
 	if err := json.Unmarshal([]byte(out), &s); err != nil || code != exitFindings || s["done"] != 3.0 || s["total"] != 3.0 || s["findings"] != 2.0 || s["committed"] != true {
 		t.Errorf("exit %d: %v: %s%s", code, err, out, errs)
@@ -40,7 +43,7 @@ func TestSubmitLocal(t *testing.T) {
 		}
 	}
 	log, err := os.ReadFile(filepath.Join(dir, "log"))
-	if err != nil || !strings.Contains(string(log), "run --manifest mem://plan.json --shard 2\n") {
+	if err != nil || !strings.Contains(string(log), "run --manifest mem://plan.json --shard 2 --threads ") {
 		t.Errorf("%v\n%s", err, log)
 	}
 }

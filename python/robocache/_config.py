@@ -230,7 +230,7 @@ LOADER: dict[str, Check] = {
     "drop_n_first_frames": integer, "drop_n_last_frames": integer,
     "batch_size": whole, "seed": integer, "drop_last": flag, "prefetch": whole, "threads": whole, "io_threads": whole,
     "deadline_s": lambda name, v: number(name, v) or -1.0, "uneven": one_of("wrap", "short"),
-    "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"),
+    "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"), "metrics": text,
 }  # fmt: skip
 
 MIXTURE: dict[str, Check] = {

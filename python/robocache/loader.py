@@ -93,6 +93,9 @@ class Loader(Ordered, _Base):
         batches on the host (default: where device is CUDA).
     deadline_s: a batch of which nothing comes for so long is an error that says what is missing (default 300; 0: never).
 
+    metrics: serve Prometheus metrics and /healthz while the loader is open: ":9400" (of this machine alone), "0.0.0.0:9400", ":0" (a free port; see
+        metrics_address). A rank each takes a port of its own. They are what stats() tells, read when they are asked for.
+
     A batch is a dict: one contiguous tensor a key (NumPy array without torch), text as a list of str. It is yours: nothing writes to it
     again. Each `for` gives one epoch and goes on to the next; a `for` that was left early is followed by the next epoch. state_dict() and
     load_state_dict() go on exactly, also at another batch size, world size or number of threads, and also inside torchdata's
@@ -112,7 +115,7 @@ class Loader(Ordered, _Base):
         epoch_size: int | None = None, stratified: bool | None = None, missing: str | None = None, format: str | None = None, rows_hz: Any = None,
         map: Any = None, options: Mapping[str, Any] | None = None, follow_links: bool | None = None, windows: Mapping[str, Any] | None = None,
         anchor: str | None = None, stats: Any = None, depth_unit: str | None = None, image_resize: str | None = None, augment: Mapping[str, Any] | None = None,
-        drop_n_first_frames: int | None = None, drop_n_last_frames: int | None = None,
+        drop_n_first_frames: int | None = None, drop_n_last_frames: int | None = None, metrics: str | None = None,
     ) -> None:  # fmt: skip
         given = locals()
         self._handle: _engine.Handle | None = None
@@ -287,6 +290,7 @@ class Loader(Ordered, _Base):
         state = dict(self.__dict__)
         for name in ("_handle", "_batches", "_midway", "_given", "_iterated", "_turn"):
             del state[name]
+        state["_config"] = {k: v for k, v in self._config.items() if k != "metrics"}  # the address is this process's
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -303,6 +307,11 @@ class Loader(Ordered, _Base):
     def keys(self) -> list[str]:
         """The keys of a batch, in its order."""
         return [f["key"] for f in self._open().open().info["fields"]]
+
+    @property
+    def metrics_address(self) -> str | None:
+        """Where metrics= are served: host:port."""
+        return self._open().open().info.get("metrics")
 
     @property
     def num_samples(self) -> int:

@@ -114,6 +114,13 @@ func (q *Queue) pop() (Job, bool) {
 	return q.jobs.pop(), true
 }
 
+// Len is the number of jobs that wait.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.jobs)
+}
+
 // Close lets the workers end once the queue is empty; with its context ended they drop what is left.
 func (q *Queue) Close() {
 	q.mu.Lock()
