@@ -111,7 +111,9 @@ func TestDashboard(t *testing.T) {
 			GridPos     struct{ H, W, X, Y int }
 			Targets     []struct{ RefID, Expr, LegendFormat string }
 		}
-		Templating struct{ List []struct{ Name, Type, Query string } }
+		Templating struct {
+			List []struct{ Name, Type, Query string }
+		}
 	}
 	b, err := os.ReadFile("../deploy/grafana/robocache.json")
 	if err != nil {
