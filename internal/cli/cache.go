@@ -39,8 +39,7 @@ Everything in it can be made again: removing it costs time, never data. RoboCach
 func newCacheList() *cobra.Command {
 	c := &cobra.Command{Use: "ls DIR", Short: "shards, entries and bytes; the most recently used first", Example: "  robocache cache ls /scratch/robocache", Args: cobra.ExactArgs(1)}
 	return answers(c, func(_ *cobra.Command, args []string) (*cache.Listing, error, error) {
-		l, err := cache.List(args[0])
-		return l, nil, err
+		return guard.Must(cache.List(args[0])), nil, nil
 	}, func(w io.Writer, l *cache.Listing) {
 		fmt.Fprintf(w, "%s\n  %s on disk in %d files, %d entries of %s", l.Dir, bytesText(l.Bytes), len(l.Shards), l.Entries, bytesText(l.DataBytes))
 		if l.Foreign > 0 {
@@ -70,11 +69,8 @@ Shards that a living process is writing stay. Processes that read a removed shar
 	}
 	c.Flags().StringVar(&budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
-	return answers(c, func(_ *cobra.Command, args []string) (_ *cache.Pruned, _ error, err error) {
-		defer guard.Into(&err)
-		n := parseBytes(budget)
-		p, err := cache.Prune(args[0], n)
-		return p, nil, err
+	return answers(c, func(_ *cobra.Command, args []string) (*cache.Pruned, error, error) {
+		return guard.Must(cache.Prune(args[0], parseBytes(budget))), nil, nil
 	}, func(w io.Writer, p *cache.Pruned) {
 		fmt.Fprintf(w, "%s\n  removed %d shards (%s), %s left\n", p.Dir, p.Removed, bytesText(p.RemovedBytes), bytesText(p.Bytes))
 		if p.Recovered+p.Leftovers > 0 {
@@ -97,11 +93,11 @@ something about the disk. The exit code is 3 where there is any; --drop removes 
 	c.Flags().BoolVar(&opt.Drop, "drop", false, "remove shards that are damaged")
 	return answers(c, func(cmd *cobra.Command, args []string) (*cache.Verification, error, error) {
 		opt.Progress = progress(cmd, "verify")
-		v, err := cache.Verify(cmd.Context(), args[0], opt)
-		if err == nil && len(v.Damaged) > 0 {
+		v := guard.Must(cache.Verify(cmd.Context(), args[0], opt))
+		if len(v.Damaged) > 0 {
 			return v, errFindings, nil
 		}
-		return v, nil, err
+		return v, nil, nil
 	}, func(w io.Writer, v *cache.Verification) {
 		fmt.Fprintf(w, "%s\n  %d shards, %d entries, %s read: %d damaged\n", v.Dir, v.Shards, v.Entries, bytesText(v.Bytes), len(v.Damaged))
 		for _, d := range v.Damaged {

@@ -64,10 +64,9 @@ To another format a killed conversion begins again, in an empty DST.`,
 	open.add(c)
 	open.addGrid(c)
 	f.add(c)
-	return answers(c, func(cmd *cobra.Command, args []string) (_ *written, _ error, err error) {
-		defer guard.Into(&err)
+	return answers(c, func(cmd *cobra.Command, args []string) (*written, error, error) {
 		ctx := cmd.Context()
-		guard.Check(f.settle(cmd.Flags()))
+		f.settle(cmd.Flags())
 		ds := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 		defer ds.Close()
 		bar := progress(cmd, "convert")
@@ -118,59 +117,45 @@ func (f *conversionFlags) add(c *cobra.Command) {
 }
 
 // settle reads what the flags say in text.
-func (f *conversionFlags) settle(flags *pflag.FlagSet) (err error) {
-	defer guard.Into(&err)
+func (f *conversionFlags) settle(flags *pflag.FlagSet) {
 	writer := guard.Must(convert.Writer(f.to))
-	f.opt.Options = guard.Must(pairs("--write-option", f.writing))
+	f.opt.Options = pairs("--write-option", f.writing)
 	// A choice that the writer does not know would be taken for one that was followed.
-	say := func(flag, option string) error {
+	say := func(flag, option string) {
 		if !flags.Changed(flag) {
-			return nil
+			return
 		}
 		if _, ok := writer.WriteOptions[option]; !ok {
-			return misuse("--" + flag + " is no choice of a conversion to " + f.to + "; what it has is --write-option")
-		}
-		if f.opt.Options == nil {
-			f.opt.Options = map[string]string{}
+			guard.Fail(misuse("--" + flag + " is no choice of a conversion to " + f.to + "; what it has is --write-option"))
 		}
 		f.opt.Options[option] = flags.Lookup(flag).Value.String()
-		return nil
 	}
 	for _, w := range writeFlags {
-		guard.Check(say(w.flag, w.option))
+		say(w.flag, w.option)
 	}
-	guard.Check(say("pictures", "images"))
-	if f.fps != "" {
-		if f.opt.FPS, err = robocache.RateOf(f.fps); err != nil {
-			return misuse("--fps: " + err.Error())
-		}
-	}
+	say("pictures", "images")
+	f.opt.FPS = rateOf("--fps", f.fps)
 	if f.opt.Keys != nil && len(f.opt.Keys) == 0 {
-		return misuse("--keys names no feature")
+		guard.Fail(misuse("--keys names no feature"))
 	}
 	f.opt.Episodes = episodeList(f.episode)
 	if f.align != "" {
 		cfg := alignment(f.align)
 		f.opt.Align = &cfg
 	}
-	return nil
 }
 
 // alignment reads what --align says: JSON, also as doctor prints it (align={…}), or a file of it.
 func alignment(text string) align.Config {
 	inline := strings.TrimPrefix(strings.TrimSpace(text), "align=")
 	if strings.HasPrefix(inline, "{") {
-		cfg, err := align.ParseConfig([]byte(inline))
-		guard.Check(robocache.At(err, robocache.Where{"option": "--align"}))
-		return cfg
+		defer guard.In("option", "--align")
+		return guard.Must(align.ParseConfig([]byte(inline)))
 	}
+	defer guard.In("file", text)
 	b, err := os.ReadFile(text)
-	if err != nil {
-		guard.Fail(robocache.At(err, robocache.Where{"file": text}))
-	}
-	cfg, err := align.ParseConfig(b)
-	guard.Check(robocache.At(err, robocache.Where{"file": text}))
-	return cfg
+	guard.Check(err)
+	return guard.Must(align.ParseConfig(b))
 }
 
 // episodeList reads 0,3,5-9.

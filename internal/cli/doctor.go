@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Diagnosis is what `robocache doctor --json` prints.
@@ -43,16 +44,10 @@ It changes nothing. Exit code 3 where an error or a warning was found.`,
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
 	return answers(c, func(cmd *cobra.Command, args []string) (*Diagnosis, error, error) {
 		ctx := cmd.Context()
-		ds, err := open.open(ctx, args[0])
-		if err != nil {
-			return nil, nil, err
-		}
+		ds := open.open(ctx, args[0])
 		defer ds.Close()
 		opt.Progress = progress(cmd, "doctor")
-		findings, err := diagnose.Run(ctx, ds, opt)
-		if err != nil {
-			return nil, nil, err
-		}
+		findings := guard.Must(diagnose.Run(ctx, ds, opt))
 		info := ds.Info()
 		d := &Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: append([]robocache.Finding{}, findings...)}
 		for _, f := range findings {

@@ -16,7 +16,7 @@ import (
 // source opens what convert reads, and settles the rate of the rows that are written. Told tells of a rate that was measured.
 func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri string, told func(string)) robocache.Dataset {
 	opt := open.settled()
-	hz := guard.Must(open.grid())
+	hz := rateOf("--hz", open.hz)
 	if !hz.Zero() && f.fps != "" {
 		guard.Fail(misuse("--hz says the rate to resample onto, --fps another name for the rate of the rows as they are: give one"))
 	}

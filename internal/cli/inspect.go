@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/inspect"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
@@ -34,22 +35,15 @@ func newInspect() *cobra.Command {
 	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
 	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, found, err error) {
 		ctx := cmd.Context()
-		if err := inspect.CheckSheet(sheet); err != nil {
-			return nil, nil, err
-		}
-		ds, err := open.open(ctx, args[0])
-		if err != nil {
-			return nil, nil, err
-		}
+		guard.Check(inspect.CheckSheet(sheet))
+		ds := open.open(ctx, args[0])
 		defer ds.Close()
 		if suggest {
 			return nil, nil, mapping.Suggest(cmd.OutOrStdout(), ds)
 		}
 		one := cmd.Flags().Changed("episode")
 		if sheet != "" {
-			if err := inspect.ContactSheet(ctx, ds, episode, sheet); err != nil {
-				return nil, nil, err
-			}
+			guard.Check(inspect.ContactSheet(ctx, ds, episode, sheet))
 			fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
 			if !one && !cmd.Flags().Changed("json") {
 				return nil, nil, nil
@@ -57,11 +51,11 @@ func newInspect() *cobra.Command {
 		}
 		var r any
 		if one {
-			r, err = inspect.Episode(ctx, ds, episode)
+			r = guard.Must(inspect.Episode(ctx, ds, episode))
 		} else {
-			r, err = inspect.Dataset(ctx, ds)
+			r = guard.Must(inspect.Dataset(ctx, ds))
 		}
-		return &r, nil, err
+		return &r, nil, nil
 	}, func(w io.Writer, r *any) {
 		switch r := (*r).(type) {
 		case *inspect.EpisodeReport:

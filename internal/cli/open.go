@@ -41,40 +41,30 @@ func (f *openFlags) addGrid(c *cobra.Command) {
 
 // settled reads the flags.
 func (f *openFlags) settled() robocache.OpenOptions {
-	opt := robocache.OpenOptions{Format: f.format, Split: f.split, FollowLinks: f.follow}
-	var err error
-	opt.MemoryBudget = parseBytes(f.memory)
-	if f.rows != "" {
-		if opt.HZ, err = robocache.RateOf(f.rows); err != nil {
-			guard.Fail(misuse("--rows-hz: " + err.Error()))
-		}
-	}
-	opt.Options = guard.Must(pairs("--option", f.options))
+	opt := robocache.OpenOptions{Format: f.format, Split: f.split, FollowLinks: f.follow, MemoryBudget: parseBytes(f.memory), HZ: rateOf("--rows-hz", f.rows), Options: pairs("--option", f.options)}
 	if strings.HasPrefix(f.mapping, "{") { // as robocache.open(map={…}) has it
-		opt.Map, err = mapping.Parse([]byte(f.mapping))
+		opt.Map = guard.Must(mapping.Parse([]byte(f.mapping)))
 	} else if f.mapping != "" {
-		opt.Map, err = mapping.Read(f.mapping)
+		opt.Map = guard.Must(mapping.Read(f.mapping))
 	}
-	guard.Check(err)
 	return opt
 }
 
-func (f *openFlags) open(ctx context.Context, uri string) (_ robocache.Dataset, err error) {
-	defer guard.Into(&err)
-	opt := f.settled()
-	hz := guard.Must(f.grid())
-	ds, err := mapping.Open(ctx, uri, opt)
-	if err != nil || hz.Zero() {
-		return ds, err
+func (f *openFlags) open(ctx context.Context, uri string) robocache.Dataset {
+	opt, hz := f.settled(), rateOf("--hz", f.hz)
+	ds := guard.Must(mapping.Open(ctx, uri, opt))
+	if hz.Zero() {
+		return ds
 	}
-	if err = robocache.CheckGrid(ctx, ds, hz); err == nil {
-		var v *align.Viewed
-		if v, err = align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{}); err == nil {
-			return owned{v}, nil
-		}
+	v, err := (*align.Viewed)(nil), robocache.CheckGrid(ctx, ds, hz)
+	if err == nil {
+		v, err = align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{})
 	}
-	_ = ds.Close()
-	return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
+	if err != nil {
+		_ = ds.Close()
+		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
+	}
+	return owned{v}
 }
 
 // owned is a view that closes what it was put over.
@@ -82,28 +72,27 @@ type owned struct{ *align.Viewed }
 
 func (o owned) Close() error { return o.Unwrap().Close() }
 
-// grid reads --hz; zero where it is not given.
-func (f *openFlags) grid() (hz robocache.Rate, err error) {
-	if f.hz != "" {
-		if hz, err = robocache.RateOf(f.hz); err != nil {
-			err = misuse("--hz: " + err.Error())
-		}
+// rateOf reads the rate that a flag says; zero where it is not given.
+func rateOf(flag, text string) robocache.Rate {
+	if text == "" {
+		return robocache.Rate{}
 	}
-	return hz, err
+	r, err := robocache.RateOf(text)
+	if err != nil {
+		guard.Fail(misuse(flag + ": " + err.Error()))
+	}
+	return r
 }
 
 // pairs reads key=value texts.
-func pairs(flag string, list []string) (map[string]string, error) {
-	var out map[string]string
+func pairs(flag string, list []string) map[string]string {
+	out := map[string]string{}
 	for _, text := range list {
 		k, v, ok := strings.Cut(text, "=")
 		if !ok || k == "" {
-			return nil, misuse(flag + ": expected key=value, found " + text)
-		}
-		if out == nil {
-			out = map[string]string{}
+			guard.Fail(misuse(flag + ": expected key=value, found " + text))
 		}
 		out[k] = v
 	}
-	return out, nil
+	return out
 }

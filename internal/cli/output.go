@@ -33,12 +33,16 @@ func printJSON(w io.Writer, v any) error {
 }
 
 // answers gives a verb --json: what run answers is printed as JSON, or by text; nil is not printed. found is told after that: what the verb found
-// (errFindings) and what is wrong with its answer.
+// (errFindings) and what is wrong with its answer. run may end by guard.Fail.
 func answers[T any](c *cobra.Command, run func(cmd *cobra.Command, args []string) (answer *T, found, err error), text func(w io.Writer, answer *T)) *cobra.Command {
 	var asJSON bool
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		answer, found, err := run(cmd, args)
+		var answer *T
+		var found, err error
+		if failed := guard.Try(func() { answer, found, err = run(cmd, args) }); failed != nil {
+			return failed
+		}
 		switch {
 		case err != nil:
 			return err

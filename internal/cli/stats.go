@@ -38,8 +38,7 @@ func newStats() *cobra.Command {
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
-	return answers(c, func(cmd *cobra.Command, args []string) (_ *counted, _ error, err error) {
-		defer guard.Into(&err)
+	return answers(c, func(cmd *cobra.Command, args []string) (*counted, error, error) {
 		ctx := cmd.Context()
 		opt.Frames = stats.FramePolicy(frames)
 		switch {
@@ -50,7 +49,7 @@ func newStats() *cobra.Command {
 		case opt.Keys != nil && len(opt.Keys) == 0:
 			return nil, nil, misuse("--keys names no feature")
 		}
-		ds := guard.Must(open.open(ctx, args[0]))
+		ds := open.open(ctx, args[0])
 		defer ds.Close()
 		var findings []robocache.Finding
 		opt.OnFinding = func(f robocache.Finding) { findings = append(findings, f) }

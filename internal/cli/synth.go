@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
@@ -67,9 +68,7 @@ rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 1
 		c.MarkFlagsMutuallyExclusive("preset", other)
 	}
 	return answers(c, func(cmd *cobra.Command, args []string) (r *synth.Report, found, err error) {
-		if opt.Rates, err = synth.ParseRates(rates); err != nil {
-			return nil, nil, err
-		}
+		opt.Rates = guard.Must(synth.ParseRates(rates))
 		w, h, ok := strings.Cut(size, "x")
 		var err1, err2 error
 		opt.Width, err1 = strconv.Atoi(w)
@@ -81,39 +80,22 @@ rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 1
 			opt.Cameras = -1
 		}
 		bar := progress(cmd, "synth")
-		f, err := convert.Writer(format)
-		if err != nil {
-			return nil, nil, err
-		}
+		f := guard.Must(convert.Writer(format))
 		if opt.Preset != "" && !cmd.Flags().Changed("episodes") {
 			opt.Episodes = 0
 		}
 		ds, options, err := synth.For(opt, f, hz != "")
-		if err != nil {
-			return nil, nil, err
-		}
-		chosen, err := pairs("--write-option", writing)
-		if err != nil {
-			return nil, nil, err
-		}
-		maps.Copy(options, chosen)
+		guard.Check(err)
+		maps.Copy(options, pairs("--write-option", writing))
 		if opt.Preset != "" && !f.KeepsClocks(options) && hz == "" {
 			hz = synth.GridHZ
 		}
 		var out convert.Options
 		if hz != "" {
-			rate, err := robocache.RateOf(hz)
-			if err != nil {
-				return nil, nil, misuse("--hz: " + err.Error())
-			}
-			out.Align = &align.Config{HZ: rate}
+			out.Align = &align.Config{HZ: rateOf("--hz", hz)}
 		}
 		out.Options, out.Progress = options, func(done, total int) { bar(int64(done), int64(total)) }
-		written, err := convert.Write(cmd.Context(), ds, format, args[0], out)
-		if err != nil {
-			return nil, nil, err
-		}
-		r = ds.Report(args[0], written)
+		r = ds.Report(args[0], guard.Must(convert.Write(cmd.Context(), ds, format, args[0], out)))
 		if out.Align != nil {
 			r.FPS = out.Align.HZ.Float()
 		}
