@@ -37,8 +37,8 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 		s.ReadFiles(ctx, names, true, func(ctx context.Context, f *h5.File, root *h5.Object) []h5set.Episode {
 			return []h5set.Episode{episode(ctx, f, root)}
 		})
-		if s.Info_.FPS.Zero() {
-			s.Info_.FPS = robocache.Rate{Num: 50, Den: 1}
+		if s.About.FPS.Zero() {
+			s.About.FPS = robocache.Rate{Num: 50, Den: 1}
 			s.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: --rows-hz 30, in Python rows_hz=30")
 		}
 		s.Schema(ctx, keyOf)

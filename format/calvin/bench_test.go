@@ -41,7 +41,7 @@ func readFrames(b *testing.B, n int) {
 		if err := d.files.Forget(); err != nil {
 			b.Fatal(err)
 		}
-		for _, f := range d.info.Features {
+		for _, f := range d.About.Features {
 			switch f.Kind {
 			case robocache.KindImage:
 				done, err := d.LeaseFrames(b.Context(), f.Key, rows, out) // as the loader does

@@ -97,8 +97,7 @@ type (
 
 // Dataset is an open CALVIN dataset.
 type Dataset struct {
-	st       store.Store
-	info     *robocache.Info
+	reader.Base
 	eps      []episode
 	starts   []int64 // first row of each episode in the dataset
 	members  []member
@@ -125,14 +124,15 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("calvin open", &err)
-	language := guard.Must(op.Choice(opt.Options, "language", "text", "episodes"))
-	d = &Dataset{st: s, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
+	language := "text"
+	op.Settle(opt.Options, options, map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")})
+	d = &Dataset{Base: reader.Base{Bytes: s}, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
 	d.cache = lru.New[int64, *frame](reader.Budget(opt, defaultBudget, smallestBudget))
 	d.files = handles.New[int64, robocache.Ranged](maxOpen, math.MaxInt64)
 	if !opt.HZ.Zero() {
 		d.rate = opt.HZ
 	}
-	d.info = &robocache.Info{URI: s.URI(), Format: "calvin", Version: "npz", Robot: "franka_panda", FPS: d.rate, Splits: map[string]string{}}
+	d.About = &robocache.Info{URI: s.URI(), Format: "calvin", Version: "npz", Robot: "franka_panda", FPS: d.rate, Splits: map[string]string{}}
 	d.readRuns(ctx)
 	d.describe(ctx)
 	d.readLanguage(ctx, cmp.Or(opt.Options["annotations"], usualAnnotations))
@@ -142,12 +142,6 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	d.number()
 	return d, nil
 }
-
-// Info is what the dataset says of itself, and what opening it found.
-func (d *Dataset) Info() *robocache.Info { return d.info }
-
-// Store gives the bytes below the dataset.
-func (d *Dataset) Store() store.Store { return d.st }
 
 // MemoryBytes is what the dataset holds besides its cache.
 func (d *Dataset) MemoryBytes() int64 {
@@ -163,14 +157,11 @@ func (d *Dataset) LimitMemory(bytes int64) {
 	d.cache.Limit(max(bytes, smallestBudget))
 }
 
-// Stats gives nil: the means of statistics.yaml belong to CALVIN's own transforms.
-func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
-
 // Close releases what is kept.
 func (d *Dataset) Close() error {
 	err := d.files.Close()
 	d.cache.Clear()
-	return errors.Join(err, store.Close(d.st))
+	return errors.Join(err, store.Close(d.Bytes))
 }
 
-func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
+func (d *Dataset) find(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }

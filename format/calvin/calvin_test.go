@@ -74,8 +74,8 @@ lang(np.array([[100, 100]]), np.array(["turn"]), np.array(["d"]), emb=False, spl
 np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if False else open(f"{D}/training/scene_info.npy", "wb").write(b"x")
 `)
 	d := open(t, dir, robocache.OpenOptions{})
-	if d.info.Episodes != 2 || d.Len(0) != 5 || d.Len(1) != 2 || d.info.Splits["training"] != "0:1" || d.info.Splits["validation"] != "1:2" {
-		t.Fatalf("%+v", d.info)
+	if d.About.Episodes != 2 || d.Len(0) != 5 || d.Len(1) != 2 || d.About.Splits["training"] != "0:1" || d.About.Splits["validation"] != "1:2" {
+		t.Fatalf("%+v", d.About)
 	}
 	if got := text(t, d, "language_instruction", 0); !slices.Equal(got, []string{"", "push", "lift", "out", "out"}) {
 		t.Errorf("%q", got)
@@ -95,25 +95,25 @@ np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if F
 		t.Error(valid, v)
 	}
 	codes := map[string]int{}
-	for _, f := range d.info.Findings {
+	for _, f := range d.About.Findings {
 		codes[f.Code]++
 	}
 	if codes["window-outside-run"] != 1 || codes["objects-skipped"] != 1 {
-		t.Error(d.info.Findings)
+		t.Error(d.About.Findings)
 	}
 	ep, err := d.Episode(t.Context(), 0)
 	if err != nil || !slices.Equal(ep.Tasks, []string{"push", "lift", "out"}) {
 		t.Error(ep, err)
 	}
 	w := open(t, dir, robocache.OpenOptions{Options: map[string]string{"language": "episodes"}})
-	if w.info.Episodes != 3 || w.Len(0) != 3 || w.Len(1) != 1 || w.Len(2) != 1 {
-		t.Fatalf("%+v", w.info)
+	if w.About.Episodes != 3 || w.Len(0) != 3 || w.Len(1) != 1 || w.Len(2) != 1 {
+		t.Fatalf("%+v", w.About)
 	}
 	if got := text(t, w, "task", 0); !slices.Equal(got, []string{"push", "push", "push"}) {
 		t.Errorf("%q", got)
 	}
-	if one := open(t, filepath.Join(dir, "validation"), robocache.OpenOptions{}); one.info.Episodes != 1 || one.Len(0) != 2 {
-		t.Errorf("%+v", one.info)
+	if one := open(t, filepath.Join(dir, "validation"), robocache.OpenOptions{}); one.About.Episodes != 1 || one.Len(0) != 2 {
+		t.Errorf("%+v", one.About)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestLease(t *testing.T) {
 for n in range(6): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
 ids((0, 5))
 `), robocache.OpenOptions{})
-	for _, f := range d.info.Features {
+	for _, f := range d.About.Features {
 		if f.Kind != robocache.KindImage {
 			continue
 		}

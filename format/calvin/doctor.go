@@ -18,7 +18,7 @@ const maxFindings = 1000
 // the images too, and so checks each member's CRC.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("calvin diagnose", &err)
-	out = append(out, d.info.Findings...)
+	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	var done, total int64
 	for _, e := range eps {

@@ -59,7 +59,7 @@ func (d *Dataset) describe(ctx context.Context) {
 		}
 	}
 	name := d.name(d.eps[0], 0)
-	r := guard.Must(d.st.Open(ctx, name))
+	r := guard.Must(d.Bytes.Open(ctx, name))
 	defer r.Close()
 	defer guard.In("file", name)
 	dir := guard.Must(zipdir.Read(ctx, r, maxMember))
@@ -87,9 +87,9 @@ func (d *Dataset) describe(ctx context.Context) {
 		d.addStreams(&m, &offset)
 		d.members = append(d.members, m)
 	}
-	d.info.Features = d.features()
-	for i := range d.info.Features {
-		d.streams[d.info.Features[i].Key].feature = &d.info.Features[i]
+	d.About.Features = d.features()
+	for i := range d.About.Features {
+		d.streams[d.About.Features[i].Key].feature = &d.About.Features[i]
 	}
 }
 
@@ -178,7 +178,7 @@ func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *f
 	}
 	name := d.name(e, row)
 	defer guard.In("file", name)
-	h = guard.Must(d.files.Get(id, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) }))
+	h = guard.Must(d.files.Get(id, func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, name) }))
 	err := guard.Try(func() {
 		f = d.cache.Load(ctx, id, func() (*frame, int64) {
 			f := d.read(ctx, h.Value)
@@ -253,7 +253,7 @@ func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx co
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	if _, local := d.st.(*store.Local); !local {
+	if _, local := d.Bytes.(*store.Local); !local {
 		g.SetLimit(max(runtime.GOMAXPROCS(0), remoteAtOnce))
 	}
 	var alone error

@@ -54,7 +54,7 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) {
 		}
 		seen[e.split] = true
 		name := at(e.split, folder+"/auto_lang_ann.npy")
-		b, err := store.ReadFile(ctx, d.st, name, maxAnnotations)
+		b, err := store.ReadFile(ctx, d.Bytes, name, maxAnnotations)
 		if errors.Is(err, robocache.ErrNotFound) && folder == usualAnnotations {
 			continue // another was asked for by name
 		}
@@ -63,7 +63,7 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) {
 	}
 	for _, split := range splits {
 		name := at(split, "scene_info.npy")
-		if _, err := d.st.Stat(ctx, name); err == nil && seen[split] {
+		if _, err := d.Bytes.Stat(ctx, name); err == nil && seen[split] {
 			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: objects, Where: robocache.Where{"file": name}, Message: "Python objects; the file is not read"})
 		}
 	}
@@ -77,17 +77,17 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) {
 	for _, n := range l.notes {
 		if !texts[n.text] {
 			texts[n.text] = true
-			d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: n.text})
+			d.About.Tasks = append(d.About.Tasks, robocache.Task{Index: int64(len(d.About.Tasks)), Text: n.text})
 		}
 	}
 	for _, key := range []string{textKey, taskKey} {
-		d.info.Features = append(d.info.Features, robocache.Feature{Key: key, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}, FPS: d.rate})
+		d.About.Features = append(d.About.Features, robocache.Feature{Key: key, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}, FPS: d.rate})
 	}
 	if l.embRow > 0 {
-		d.info.Features = append(d.info.Features, robocache.Feature{Key: embeddingKey, Kind: robocache.KindNumeric, DType: l.embType, Shape: []int{l.embRow / l.embType.Size()}, FPS: d.rate, Interpolation: "nearest", Masked: true})
+		d.About.Features = append(d.About.Features, robocache.Feature{Key: embeddingKey, Kind: robocache.KindNumeric, DType: l.embType, Shape: []int{l.embRow / l.embType.Size()}, FPS: d.rate, Interpolation: "nearest", Masked: true})
 	}
-	for i := range d.info.Features {
-		f := &d.info.Features[i]
+	for i := range d.About.Features {
+		f := &d.About.Features[i]
 		if s := d.streams[f.Key]; s != nil {
 			s.feature = f
 		} else {
@@ -338,7 +338,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 // Valid says which rows of the embeddings have one; of other streams all rows have a value.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
 	defer guard.Malformed("calvin valid", &err)
-	if d.info.Feature(key) == nil {
+	if d.About.Feature(key) == nil {
 		return op.NoStream(key)
 	}
 	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))

@@ -23,7 +23,7 @@ ids((3, 4))
 `)
 		d, err := Open(t.Context(), dir, robocache.OpenOptions{})
 		if err == nil {
-			err = d.Gather(t.Context(), "action", []robocache.Row{{}}, make([]byte, d.info.Feature("action").RowBytes()))
+			err = d.Gather(t.Context(), "action", []robocache.Row{{}}, make([]byte, d.About.Feature("action").RowBytes()))
 			d.Close()
 			t.Errorf("%s: opened; reading: %v", shape, err)
 			continue

@@ -49,7 +49,7 @@ func (d *Dataset) readRuns(ctx context.Context) {
 			break // opened inside a split
 		}
 		from := len(d.eps)
-		b, err := store.ReadFile(ctx, d.st, at(split, idsName), maxIndex)
+		b, err := store.ReadFile(ctx, d.Bytes, at(split, idsName), maxIndex)
 		if errors.Is(err, robocache.ErrNotFound) {
 			continue
 		}
@@ -110,7 +110,7 @@ func (d *Dataset) compareRuns(split string, eps []episode) {
 
 // listRuns finds runs by the frames' names where no file says them.
 func (d *Dataset) listRuns(ctx context.Context) {
-	list, links, err := store.Files(ctx, d.st, "", func(name string) bool { _, ok := number(path.Base(name)); return ok })
+	list, links, err := store.Files(ctx, d.Bytes, "", func(name string) bool { _, ok := number(path.Base(name)); return ok })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return
 	}
@@ -121,7 +121,7 @@ func (d *Dataset) listRuns(ctx context.Context) {
 		split := strings.TrimSuffix(path.Dir(e.Name), ".")
 		numbers[split] = append(numbers[split], n)
 	}
-	d.info.Findings = append(d.info.Findings, store.Findings(links, "link-not-followed")...)
+	d.About.Findings = append(d.About.Findings, store.Findings(links, "link-not-followed")...)
 	for _, split := range splits {
 		v := numbers[split]
 		slices.Sort(v)
@@ -155,7 +155,7 @@ func (d *Dataset) pattern(ctx context.Context, e episode) pattern {
 	var first error
 	for _, digits := range []int{7, 6, 8, 5, 9, 4, 10, 3, 2, 1} {
 		p := pattern{at(e.split, "episode_"), digits}
-		_, err := d.st.Stat(ctx, p.name(e.first))
+		_, err := d.Bytes.Stat(ctx, p.name(e.first))
 		if err == nil {
 			return p
 		}
@@ -175,11 +175,11 @@ func (d *Dataset) number() {
 		d.starts[i+1] = d.starts[i] + e.rows()
 		counts[e.split]++
 	}
-	d.info.Episodes, d.info.Frames = len(d.eps), d.starts[len(d.eps)]
+	d.About.Episodes, d.About.Frames = len(d.eps), d.starts[len(d.eps)]
 	from := 0
 	for _, split := range splits {
 		if n := counts[split]; n > 0 && split != "" {
-			d.info.Splits[split] = fmt.Sprintf("%d:%d", from, from+n)
+			d.About.Splits[split] = fmt.Sprintf("%d:%d", from, from+n)
 			from += n
 		}
 	}
@@ -215,13 +215,13 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 	if err := op.Episode(len(d.eps), episode); err != nil {
 		return nil, err
 	}
-	if key != "" && d.info.Feature(key) == nil {
+	if key != "" && d.About.Feature(key) == nil {
 		return nil, op.NoStream(key)
 	}
 	n := d.Len(episode)
 	if n > 1<<24 {
 		// The length is a claim: the last frame must be there before memory is taken for it.
-		if _, err := d.st.Stat(ctx, d.name(d.eps[episode], n-1)); err != nil {
+		if _, err := d.Bytes.Stat(ctx, d.name(d.eps[episode], n-1)); err != nil {
 			return nil, err
 		}
 	}

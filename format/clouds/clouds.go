@@ -152,10 +152,9 @@ func (s source) scan(base string) (int64, bool) {
 
 // Dataset is an open folder of scans.
 type Dataset struct {
-	st     store.Store
+	reader.Base
 	parent string // the local folder around the root; ""
 	src    source
-	info   *robocache.Info
 	eps    []episode
 	dtype  robocache.DType
 	width  int // columns
@@ -196,7 +195,7 @@ func OpenStore(ctx context.Context, s store.Store, format string, opt robocache.
 
 func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
 	defer guard.Malformed("clouds open", &err)
-	d = &Dataset{st: s, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: reader.Budget(opt, defaultBudget, 0), follow: opt.FollowLinks}
+	d = &Dataset{Base: reader.Base{Bytes: s}, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: reader.Budget(opt, defaultBudget, 0), follow: opt.FollowLinks}
 	for _, src := range sources {
 		if src.name == format {
 			d.src = src
@@ -205,7 +204,9 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 	if d.src.name == "" {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "no format " + format}
 	}
-	d.keep = guard.Must(op.Choice(opt.Options, "not_finite", "drop", "keep")) == "keep"
+	notFinite := "drop"
+	op.Settle(opt.Options, options, map[string]reader.Set{"not_finite": reader.Text(&notFinite, "drop", "keep")})
+	d.keep = notFinite == "keep"
 	columns := d.src.columns
 	if c := opt.Options["columns"]; c != "" {
 		columns = strings.Split(c, ",")
@@ -213,7 +214,7 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: "3 to 64 names", Got: fmt.Sprint(len(columns))}
 		}
 	}
-	d.info = &robocache.Info{URI: s.URI(), Format: d.src.name, Version: "1"}
+	d.About = &robocache.Info{URI: s.URI(), Format: d.src.name, Version: "1"}
 	d.list(ctx)
 	if d.src.name == "clouds" {
 		columns = d.describeArrays(ctx, columns)
@@ -221,26 +222,14 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 	d.width = len(columns)
 	d.findTimestamps(ctx)
 	names := guard.Must(json.Marshal(columns))
-	d.info.FPS = d.rate
-	d.info.Features = []robocache.Feature{{Key: keyPoints, Kind: robocache.KindPointCloud, DType: d.dtype, Shape: []int{-1, d.width}, Names: names, FPS: d.rate, Unit: "m", Interpolation: "nearest"}}
-	d.info.Episodes = len(d.eps)
+	d.About.FPS = d.rate
+	d.About.Features = []robocache.Feature{{Key: keyPoints, Kind: robocache.KindPointCloud, DType: d.dtype, Shape: []int{-1, d.width}, Names: names, FPS: d.rate, Unit: "m", Interpolation: "nearest"}}
+	d.About.Episodes = len(d.eps)
 	for _, e := range d.eps {
-		d.info.Frames += int64(len(e.scans))
+		d.About.Frames += int64(len(e.scans))
 	}
 	return d, nil
 }
-
-// Info is what the dataset says of itself, and what opening it found.
-func (d *Dataset) Info() *robocache.Info { return d.info }
-
-// Store gives the bytes below the dataset.
-func (d *Dataset) Store() store.Store { return d.st }
-
-// Stats gives nil: scans bring none.
-func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
-
-// Close releases the folder.
-func (d *Dataset) Close() error { return store.Close(d.st) }
 
 func malformed(format string, args ...any) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf(format, args...)}

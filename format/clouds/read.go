@@ -139,7 +139,7 @@ func (d *Dataset) place(err error, r robocache.Row) error {
 
 // read puts a scan's points at the beginning of dst, which has the file's size, and counts them.
 func (d *Dataset) read(ctx context.Context, s scan, dst []byte) int {
-	r := guard.Must(d.st.Open(ctx, s.name))
+	r := guard.Must(d.Bytes.Open(ctx, s.name))
 	defer r.Close()
 	if r.Size() != s.size {
 		bad("the file has %d bytes, it had %d when it was listed", r.Size(), s.size)
@@ -198,7 +198,7 @@ func notFinite(b []byte, t robocache.DType) bool {
 // Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated timestamps.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("clouds diagnose", &err)
-	out = append(out, d.info.Findings...)
+	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	whole := *d
 	whole.keep = true

@@ -36,10 +36,10 @@ const maxSide = 256 << 20 // of a file of timestamps
 
 // list finds the scans.
 func (d *Dataset) list(ctx context.Context) {
-	files, links, err := store.Files(ctx, d.st, "", func(name string) bool { _, ok := d.src.scan(path.Base(name)); return ok })
+	files, links, err := store.Files(ctx, d.Bytes, "", func(name string) bool { _, ok := d.src.scan(path.Base(name)); return ok })
 	guard.Check(err)
-	d.info.Findings = append(d.info.Findings, store.Findings(links, "link-not-followed")...)
-	d.info.Findings = append(d.info.Findings, few(store.Findings(files, "unreadable-file"))...)
+	d.About.Findings = append(d.About.Findings, store.Findings(links, "link-not-followed")...)
+	d.About.Findings = append(d.About.Findings, few(store.Findings(files, "unreadable-file"))...)
 	by := map[string]*episode{}
 	for _, f := range files {
 		base, dir := path.Base(f.Name), path.Dir(f.Name)
@@ -87,7 +87,7 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) []string
 		}
 	}
 	defer guard.In("file", first.name)
-	r := guard.Must(d.st.Open(ctx, first.name))
+	r := guard.Must(d.Bytes.Open(ctx, first.name))
 	defer r.Close()
 	b := make([]byte, min(r.Size(), 10_240))
 	guard.Check(r.ReadAt(ctx, b, 0))
@@ -138,14 +138,14 @@ func (d *Dataset) findTimestamps(ctx context.Context) {
 	}
 	d.rate = d.src.hz // where it has none, who asks for time is told
 	if missing > 0 && !d.rate.Zero() {
-		d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: "--rows-hz says another rate, in Python rows_hz="})
+		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: "--rows-hz says another rate, in Python rows_hz="})
 	}
 }
 
 // sideFile reads the timestamps beside a folder of scans.
 func (d *Dataset) sideFile(ctx context.Context, e *episode) {
 	for _, dir := range slices.Compact([]string{e.name, path.Dir(e.name)}) {
-		if d.sideFileIn(ctx, d.st, dir, e); e.timestamps != nil {
+		if d.sideFileIn(ctx, d.Bytes, dir, e); e.timestamps != nil {
 			return
 		}
 	}
@@ -188,7 +188,7 @@ func (d *Dataset) pick(e *episode, timestamps []int64, name string) {
 		scans = e.scans[:len(timestamps)]
 	}
 	if left := len(e.scans) - len(scans); left > 0 {
-		d.info.Findings = append(d.info.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "short-timestamps", Where: robocache.Where{"file": name}, Count: int64(left),
+		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "short-timestamps", Where: robocache.Where{"file": name}, Count: int64(left),
 			Message: fmt.Sprintf("%d timestamps for %d scans: the %d scans without one are left out", len(timestamps), len(e.scans), left), Hint: "fetch the file of timestamps again; or give all scans one rate: --rows-hz 10, in Python rows_hz=10"})
 	}
 	out := make([]int64, len(scans))

@@ -39,7 +39,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			doc.chosen[e] = true
 		}
 	}
-	doc.out = append(doc.out, d.info.Findings...)
+	doc.out = append(doc.out, d.About.Findings...)
 	for _, part := range []func(context.Context){doc.layout, doc.tables, doc.pages, doc.videos, doc.statistics} {
 		part(ctx)
 		if err := cmp.Or(doc.failed, ctx.Err()); err != nil {
@@ -138,8 +138,8 @@ func (doc *doctor) try(ctx context.Context, where robocache.Where, part func()) 
 // layout looks at what the folder holds besides what the metadata names.
 func (doc *doctor) layout(context.Context) {
 	d := doc.d
-	doc.total = d.info.Frames * int64(2+len(d.cams))
-	if d.info.Episodes == 0 {
+	doc.total = d.About.Frames * int64(2+len(d.cams))
+	if d.About.Episodes == 0 {
 		doc.found(robocache.SeverityError, "no-episodes", robocache.Where{"file": "meta"}, "record some", "the dataset has no episodes")
 	}
 	if d.raw.major == 3 {

@@ -24,7 +24,7 @@ const pageLimit = 256 << 20
 func (doc *doctor) pages(ctx context.Context) {
 	d := doc.d
 	doc.try(ctx, nil, func() {
-		tables, _, err := store.Files(ctx, d.st, "meta", func(name string) bool { return strings.HasSuffix(name, ".parquet") })
+		tables, _, err := store.Files(ctx, d.Bytes, "meta", func(name string) bool { return strings.HasSuffix(name, ".parquet") })
 		for _, t := range tables {
 			doc.columns(ctx, t.Name)
 		}
@@ -76,8 +76,8 @@ func (doc *doctor) videos(ctx context.Context) {
 	d := doc.d
 	pool := video.NewPool(256 << 20)
 	defer pool.Close()
-	for i := range d.info.Features {
-		f := &d.info.Features[i]
+	for i := range d.About.Features {
+		f := &d.About.Features[i]
 		c := d.cams[f.Key]
 		if f.Kind != robocache.KindVideo || c == nil {
 			continue
@@ -134,7 +134,7 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 		}
 		slices.Sort(steps)
 		fps := float64(ix.Timescale()) / float64(max(1, steps[len(steps)/2]))
-		if want := doc.d.info.FPS.Float(); math.Abs(fps-want) > 0.01*want {
+		if want := doc.d.About.FPS.Float(); math.Abs(fps-want) > 0.01*want {
 			doc.found(robocache.SeverityWarning, "fps-lies", where, "fix fps in info.json, or resample", "info.json says %.6g frames a second, the file has %.6g", want, fps)
 		}
 	}
@@ -144,7 +144,7 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
 	d := doc.d
 	scale := 1 / float64(ix.Timescale())
-	step := 1 / d.info.FPS.Float()
+	step := 1 / d.About.FPS.Float()
 	var largest float64
 	var off, wrong, all int64
 	var before float64 // error of the last frame of the episode before

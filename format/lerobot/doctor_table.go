@@ -149,7 +149,7 @@ func (doc *doctor) timestamp(t float64, k int64, e int, c *tableCheck, where fun
 		doc.found(robocache.SeverityError, "timestamp-not-finite", where(), "fix the timestamp, or drop the row", "timestamp is %v", t)
 		return
 	}
-	fps := doc.d.info.FPS
+	fps := doc.d.About.FPS
 	step := 1 / fps.Float()
 	before := c.last[e]
 	c.last[e] = t
@@ -187,8 +187,8 @@ func (doc *doctor) statistics(ctx context.Context) {
 			episodes = append(episodes, e)
 		}
 	}
-	for i := range d.info.Features {
-		f := &d.info.Features[i]
+	for i := range d.About.Features {
+		f := &d.About.Features[i]
 		if f.Kind != robocache.KindNumeric || d.cols[i].src != fromColumn || f.DType == robocache.Bool || doc.failed != nil {
 			continue
 		}
@@ -203,7 +203,7 @@ func (doc *doctor) statistics(ctx context.Context) {
 		if s := said[f.Key]; s != nil && have != nil && doc.chosen == nil && len(doc.bad) == 0 {
 			doc.compare(f, s, have)
 		}
-		doc.progress(d.info.Frames / int64(len(d.info.Features)))
+		doc.progress(d.About.Frames / int64(len(d.About.Features)))
 	}
 }
 

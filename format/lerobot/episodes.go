@@ -216,7 +216,7 @@ type episodeLine struct {
 // readEpisodesV2 reads meta/episodes.jsonl.
 func (d *Dataset) readEpisodesV2(ctx context.Context) {
 	defer guard.At(robocache.Where{"file": episodesJSONL})
-	e, tasks, perm, err := parseEpisodesV2(guard.Must(store.ReadFile(ctx, d.st, episodesJSONL, maxLines)))
+	e, tasks, perm, err := parseEpisodesV2(guard.Must(store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines)))
 	guard.Check(err)
 	if e.n() == 0 && d.raw.totalEpisodes > 0 {
 		guard.Fail(d.noEpisodes(episodesJSONL))
@@ -238,7 +238,7 @@ func (d *Dataset) take(e *episodes, perm []int, file, unsorted, hint string) {
 		d.find(warn("episodes-unsorted", file, unsorted, hint))
 	}
 	d.eps, d.paths.perm = e, perm
-	d.info.Episodes, d.info.Frames = e.n(), e.from[e.n()]
+	d.About.Episodes, d.About.Frames = e.n(), e.from[e.n()]
 }
 
 func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, perm []int, err error) {

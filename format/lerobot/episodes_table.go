@@ -37,7 +37,7 @@ type EpisodeFiles struct {
 
 // InfoJSON is meta/info.json as it is.
 func (d *Dataset) InfoJSON(ctx context.Context) (json.RawMessage, error) {
-	b, err := store.ReadFile(ctx, d.st, infoPath, maxJSON)
+	b, err := store.ReadFile(ctx, d.Bytes, infoPath, maxJSON)
 	if err == nil {
 		b, err = checkJSON(infoPath, b)
 	}
@@ -85,8 +85,8 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	setColumn(t, "data/chunk_index", "int64", n, false, func(i int) any { return data(i).chunk })
 	setColumn(t, "data/file_index", "int64", n, false, func(i int) any { return data(i).number() })
 	t.Data = files(d.paths.data[0], d.tab.files(), d.filesOf(d.eps.file), d.dataPlace)
-	for i := range d.info.Features {
-		c := d.cams[d.info.Features[i].Key]
+	for i := range d.About.Features {
+		c := d.cams[d.About.Features[i].Key]
 		if c == nil {
 			continue
 		}
@@ -231,7 +231,7 @@ func typeName(n *pq.Node) string {
 func (d *Dataset) tableV2(ctx context.Context, t *textColumns) {
 	defer guard.At(robocache.Where{"file": episodesJSONL})
 	types := map[string]string{"episode_index": "int64", "length": "int64"}
-	guard.Check(lines(episodesJSONL, guard.Must(store.ReadFile(ctx, d.st, episodesJSONL, maxLines)), func(_ int, line []byte) error {
+	guard.Check(lines(episodesJSONL, guard.Must(store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines)), func(_ int, line []byte) error {
 		err := object("", line, func(k string, v json.RawMessage) error {
 			t.add(k, types[k], string(v))
 			return nil

@@ -79,7 +79,7 @@ func (d *Dataset) describe(ctx context.Context) {
 		}
 	}
 	for _, f := range write.Bookkeeping {
-		if _, ok := d.byKey[f.Key]; ok || f.Key == "task_index" && len(d.info.Tasks) != 1 {
+		if _, ok := d.byKey[f.Key]; ok || f.Key == "task_index" && len(d.About.Tasks) != 1 {
 			continue
 		}
 		f.Shape = []int{1}
@@ -121,8 +121,8 @@ func (d *Dataset) drop(f *robocache.Feature, why, hint string) {
 }
 
 func (d *Dataset) add(f robocache.Feature, src source) {
-	n := len(d.info.Features)
-	d.info.Features = append(d.info.Features, f)
+	n := len(d.About.Features)
+	d.About.Features = append(d.About.Features, f)
 	d.cols = append(d.cols, column{key: f.Key, num: int32(n), src: src, kind: f.Kind, dtype: f.DType, shape: f.Shape, rowBytes: f.RowBytes()})
 	d.byKey[f.Key] = n
 }
@@ -302,7 +302,7 @@ func frameSize(r *declared) (h, w, c int) {
 func (d *Dataset) get(key string, kinds ...robocache.Kind) *column {
 	i, ok := d.byKey[key]
 	if !ok {
-		keys := d.info.Keys()
+		keys := d.About.Keys()
 		if len(keys) > 50 {
 			keys = append(keys[:50], "…")
 		}

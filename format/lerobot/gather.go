@@ -98,10 +98,10 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) {
 		case "index":
 			v = d.eps.from[r.Episode] + int64(r.Index)
 		case "task_index":
-			if len(d.info.Tasks) != 1 {
+			if len(d.About.Tasks) != 1 {
 				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing, and there is more than one task"})
 			}
-			v = d.info.Tasks[0].Index
+			v = d.About.Tasks[0].Index
 		}
 		if c.dtype.Float() {
 			putFloat(dst[i*size:], c.dtype, float64(v))
@@ -243,11 +243,11 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) []strin
 
 // someTasks is a hint for a task number that is not in the table.
 func (d *Dataset) someTasks() string {
-	if len(d.info.Tasks) == 0 {
+	if len(d.About.Tasks) == 0 {
 		return "no task is known: is meta/tasks.parquet (v2: meta/tasks.jsonl) there?"
 	}
 	var s []string
-	for _, t := range d.info.Tasks[:min(len(d.info.Tasks), 10)] {
+	for _, t := range d.About.Tasks[:min(len(d.About.Tasks), 10)] {
 		s = append(s, fmt.Sprint(t.Index))
 	}
 	return "tasks known: " + strings.Join(s, ", ")

@@ -124,7 +124,7 @@ func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *
 	}
 	path := string(u.path.Item(v))
 	defer guard.At(robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index, "file": path})
-	return guard.Must(store.ReadFile(ctx, d.st, guard.Must(store.CleanName(path)), min(maxStill, d.limit)))
+	return guard.Must(store.ReadFile(ctx, d.Bytes, guard.Must(store.CleanName(path)), min(maxStill, d.limit)))
 }
 
 func (d *Dataset) badStill(c *column, r robocache.Row, want, got string) error {

@@ -44,9 +44,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 
 // Dataset is an open LeRobot dataset.
 type Dataset struct {
-	st       store.Store
+	reader.Base
 	raw      *infoFile
-	info     *robocache.Info
 	eps      *episodes
 	cols     []column       // parallel to info.Features
 	byKey    map[string]int // into cols
@@ -86,8 +85,8 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	guard.Check(robocache.At(err, robocache.Where{"file": infoPath}))
 	raw, found, err := parseInfo(b)
 	guard.Check(err)
-	d = &Dataset{st: s, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget}
-	d.info = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
+	d = &Dataset{Base: reader.Base{Bytes: s}, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget}
+	d.About = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
 	d.paths = newPaths(s, raw)
 	if raw.major == 2 {
 		d.readEpisodesV2(ctx)
@@ -103,14 +102,8 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	return d, nil
 }
 
-// Info is what the dataset says of itself, and what opening it found.
-func (d *Dataset) Info() *robocache.Info { return d.info }
-
 // Video gives the dataset's video files.
 func (d *Dataset) Video() *video.Library { return d.lib }
-
-// Store gives the bytes below the dataset.
-func (d *Dataset) Store() store.Store { return d.st }
 
 // Len is the number of rows of an episode; 0 for an episode that is not there.
 func (d *Dataset) Len(episode int) int {
@@ -131,7 +124,7 @@ func (d *Dataset) LimitMemory(bytes int64) {
 func (d *Dataset) Close() error {
 	err := d.lib.Close()
 	d.tab.close()
-	return errors.Join(err, store.Close(d.st))
+	return errors.Join(err, store.Close(d.Bytes))
 }
 
 // Noticed gives what reading found after Open: files whose frames do not match their rows, and the like.
@@ -156,7 +149,7 @@ func (d *Dataset) notice(f robocache.Finding) {
 }
 
 // find adds a finding of Open.
-func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
+func (d *Dataset) find(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
 
 // compareClaims reports totals of info.json that differ from what is there.
 func (d *Dataset) compareClaims() {
@@ -168,13 +161,13 @@ func (d *Dataset) compareClaims() {
 		f.Where["pointer"] = "/" + name
 		d.find(f)
 	}
-	claim("total_episodes", d.raw.totalEpisodes, int64(d.info.Episodes))
-	claim("total_frames", d.raw.totalFrames, d.info.Frames)
-	claim("total_tasks", d.raw.totalTasks, int64(len(d.info.Tasks)))
+	claim("total_episodes", d.raw.totalEpisodes, int64(d.About.Episodes))
+	claim("total_frames", d.raw.totalFrames, d.About.Frames)
+	claim("total_tasks", d.raw.totalTasks, int64(len(d.About.Tasks)))
 	for name, span := range d.raw.splits {
 		var from, to int64
-		if n, _ := fmt.Sscanf(span, "%d:%d", &from, &to); n == 2 && (from < 0 || to > int64(d.info.Episodes) || from > to) {
-			f := warn("split-differs", infoPath, fmt.Sprintf("split %s is %s, there are %d episodes", name, span, d.info.Episodes), "")
+		if n, _ := fmt.Sscanf(span, "%d:%d", &from, &to); n == 2 && (from < 0 || to > int64(d.About.Episodes) || from > to) {
+			f := warn("split-differs", infoPath, fmt.Sprintf("split %s is %s, there are %d episodes", name, span, d.About.Episodes), "")
 			f.Where["pointer"] = "/splits/" + escapePointer(name)
 			d.find(f)
 		}

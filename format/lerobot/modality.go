@@ -34,13 +34,13 @@ type Slice struct {
 func (d *Dataset) Modality() *Modality { return d.modality }
 
 func (d *Dataset) readModality(ctx context.Context) {
-	b, err := store.ReadFile(ctx, d.st, modalityPath, maxJSON)
+	b, err := store.ReadFile(ctx, d.Bytes, modalityPath, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) {
 		return
 	}
 	guard.Check(err)
 	if b, err = checkJSON(modalityPath, b); err == nil {
-		d.modality, err = parseModality(b, d.info)
+		d.modality, err = parseModality(b, d.About)
 	}
 	if err != nil {
 		d.find(warn("modality", modalityPath, "modality.json is not used: "+err.Error(), "fix it or remove it"))
@@ -55,8 +55,8 @@ func (d *Dataset) readModality(ctx context.Context) {
 // name: GR00T's own example sets declare a misspelt one beside the real one.
 func (d *Dataset) forgive() {
 	cameras := slices.Collect(maps.Values(d.modality.Video))
-	for i := range d.info.Findings {
-		f := &d.info.Findings[i]
+	for i := range d.About.Findings {
+		f := &d.About.Findings[i]
 		if r := d.raw.declares(f.NotDelivered); r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 || slices.Contains(cameras, r.key) {
 			continue
 		} else if feature, err := feature(r); err == nil && feature.Kind == robocache.KindVideo {

@@ -25,7 +25,7 @@ const (
 
 // openSmall opens a file, and reads it whole where its parts would be several requests.
 func (d *Dataset) openSmall(ctx context.Context, name string) robocache.Ranged {
-	r := guard.Must(d.st.Open(ctx, name))
+	r := guard.Must(d.Bytes.Open(ctx, name))
 	if store.Remote(r) && r.Size() <= smallFile {
 		return inMemory(ctx, r)
 	}

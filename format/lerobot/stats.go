@@ -31,10 +31,10 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 	}
 	d.mu.Unlock()
 	parse := parseStats
-	b, err := store.ReadFile(ctx, d.st, statsJSON, maxJSON)
+	b, err := store.ReadFile(ctx, d.Bytes, statsJSON, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) && d.raw.major == 2 {
 		parse = mergeStats
-		b, err = store.ReadFile(ctx, d.st, episodeStats, maxLines)
+		b, err = store.ReadFile(ctx, d.Bytes, episodeStats, maxLines)
 	}
 	if !errors.Is(err, robocache.ErrNotFound) {
 		guard.Check(err)

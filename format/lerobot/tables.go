@@ -89,7 +89,7 @@ func (t *tables) open(ctx context.Context, file int32) *handle {
 		err = guard.Try(func() {
 			var r robocache.Ranged
 			name := t.d.paths.try(ctx, t.d.paths.data, t.d.dataPlace(file), func(name string) (err error) {
-				r, err = t.d.st.Open(ctx, name)
+				r, err = t.d.Bytes.Open(ctx, name)
 				return err
 			})
 			if store.Remote(r) {

@@ -23,7 +23,7 @@ func (d *Dataset) readTasks(ctx context.Context) {
 	name, read := tasksParquet, d.readTasksParquet
 	if d.raw.major == 2 {
 		name, read = tasksJSONL, func(ctx context.Context) []robocache.Task {
-			return guard.Must(parseTasksJSONL(guard.Must(store.ReadFile(ctx, d.st, tasksJSONL, maxJSON))))
+			return guard.Must(parseTasksJSONL(guard.Must(store.ReadFile(ctx, d.Bytes, tasksJSONL, maxJSON))))
 		}
 	}
 	defer guard.At(robocache.Where{"file": name})
@@ -45,7 +45,7 @@ func (d *Dataset) readTasks(ctx context.Context) {
 		d.find(warn("tasks-unsorted", name, "tasks are not in the order of task_index: readers that look up by row give the wrong text", "sort the rows"))
 		sort.SliceStable(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index })
 	}
-	d.info.Tasks = tasks
+	d.About.Tasks = tasks
 }
 
 func parseTasksJSONL(b []byte) ([]robocache.Task, error) {

@@ -142,7 +142,7 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) {
 		return err
 	}
-	r, e := d.st.Open(ctx, path)
+	r, e := d.Bytes.Open(ctx, path)
 	if e != nil {
 		return err
 	}

@@ -142,10 +142,10 @@ func TestWriteRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	if ds.info.Episodes != len(eps) || ds.info.Robot != "robot" {
-		t.Fatalf("%+v", ds.info)
+	if ds.About.Episodes != len(eps) || ds.About.Robot != "robot" {
+		t.Fatalf("%+v", ds.About)
 	}
-	for _, f := range ds.info.Findings {
+	for _, f := range ds.About.Findings {
 		if f.Severity != robocache.SeverityInfo {
 			t.Errorf("opening finds %+v", f)
 		}

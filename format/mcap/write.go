@@ -142,32 +142,17 @@ type writing struct {
 }
 
 func (w *writing) options() {
-	w.images, w.compression, w.chunk = "png", container.Zstd, 1<<20
-	w.opt.Options = robocache.CurrentOptions(w.opt.Options)
-	for k, v := range w.opt.Options {
-		ok := false
-		switch k {
-		case "video":
-			ok = v == "copy" || v == "stills"
-		case "images":
-			w.images, ok = v, v == "png" || v == "jpeg" || v == "raw"
-		case "compression":
-			ok = v == "zstd" || v == "none"
-			if v == "none" {
-				w.compression = container.None
-			}
-		case "chunk":
-			n, err := strconv.Atoi(v)
-			w.chunk, ok = n, err == nil && n >= 1024 && n <= 128<<20
-		default:
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "unknown option " + strconv.Quote(k), Hint: "known: chunk, compression, images, video"})
-		}
-		if !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Msg: "option " + k, Want: WriteOptions[k], Got: strconv.Quote(v)})
-		}
+	var frames, images, compression string
+	w.chunk = 1 << 20
+	reader.Op("mcap write").Settle(robocache.CurrentOptions(w.opt.Options), WriteOptions, map[string]reader.Set{
+		"video": reader.Text(&frames, "copy", "stills"), "images": reader.Text(&images, "png", "jpeg", "raw"), "compression": reader.Text(&compression, "zstd", "none"), "chunk": reader.Whole(&w.chunk, 1024, 128<<20),
+	})
+	w.images, w.compression = cmp.Or(images, "png"), container.Zstd
+	if compression == "none" {
+		w.compression = container.None
 	}
 	// Who says what frames become means images.
-	w.copies = w.opt.Options["video"] == "copy" || w.opt.Options["video"] == "" && w.opt.Options["images"] == ""
+	w.copies = frames == "copy" || frames == "" && images == ""
 }
 
 // choose settles topic, type and layout of each stream.

@@ -12,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/format/internal/stills"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -195,7 +196,9 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) {
 	case asPackets:
 		s.packets(ctx, rows)
 	default:
-		s.images(ctx, rows)
+		guard.Check(stills.New(src, s.w.pool).Each(ctx, f, rows, func(i int, ref *robocache.FrameRef) error {
+			return guard.Try(func() { add(s.frame(ref, s.header(i)), nil) })
+		}))
 	}
 }
 
@@ -212,34 +215,6 @@ func (s *source) valid(ctx context.Context, rows []robocache.Row) []uint8 {
 	v := make([]uint8, len(rows))
 	guard.Check(m.Valid(ctx, s.feature.Key, rows, v))
 	return v
-}
-
-func (s *source) images(ctx context.Context, rows []robocache.Row) {
-	refs := make([]robocache.FrameRef, len(rows))
-	guard.Check(s.w.src.Frames(ctx, s.feature.Key, rows, refs))
-	spec := &video.Spec{Pixel: video.RGB8}
-	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
-	switch {
-	case s.feature.Depth != nil: // the code's levels are no millimetres
-		spec.Pixel, spec.Depth = video.DepthM, s.feature.Depth
-		raw.Channels, raw.DType = 1, robocache.Float32
-	case s.feature.DType == robocache.Uint16:
-		spec.Pixel = video.Gray16
-		raw.Channels, raw.DType = 1, robocache.Uint16
-	}
-	guard.Check(video.EachFrame(ctx, s.w.lib, refs, video.Each{Pool: s.w.pool}, func(at []int, pic video.Frame) error {
-		return guard.Try(func() {
-			ref := &refs[at[0]]
-			if pic != nil {
-				raw.Pix = guard.Must(video.ConvertTo(raw.Pix, pic, spec))
-				raw.Width, raw.Height = pic.Size()
-				ref = &robocache.FrameRef{Raw: &raw}
-			}
-			for _, i := range at {
-				s.batch = append(s.batch, s.frame(ref, s.header(i)))
-			}
-		})
-	}))
 }
 
 // frame makes the message of an image. All of a stream's are of one type: the first one's.

@@ -46,23 +46,22 @@ func init() {
 
 // Dataset is an open RLDS data set.
 type Dataset struct {
-	st     store.Store // its root is the folder of the version
-	raw    *infoFile
-	s      *schema
-	info   *robocache.Info
-	byKey  map[string]source
-	shards []shard
-	index  []*shardIndex // parallel to shards; nil where the file is missing
-	first  []int         // position of the first episode of each shard, and the number of all
-	ids    []int64       // the data set's own number of the first episode of each shard
-	tasks  [][]int64     // task number by shard and the shard's own number
-	clock  clock
-	files  *handles.Pool[string, robocache.Ranged]
-	plain  *plainShards
-	recs   *lru.Cache[int, *record]
-	thin   *lru.Cache[int, *record] // of what recs let go: all but the images, which are read by the piece
-	limit  int64
-	taskAt int // slot of the task's text, or -1
+	reader.Base // the folder of the version
+	raw         *infoFile
+	s           *schema
+	byKey       map[string]source
+	shards      []shard
+	index       []*shardIndex // parallel to shards; nil where the file is missing
+	first       []int         // position of the first episode of each shard, and the number of all
+	ids         []int64       // the data set's own number of the first episode of each shard
+	tasks       [][]int64     // task number by shard and the shard's own number
+	clock       clock
+	files       *handles.Pool[string, robocache.Ranged]
+	plain       *plainShards
+	recs        *lru.Cache[int, *record]
+	thin        *lru.Cache[int, *record] // of what recs let go: all but the images, which are read by the piece
+	limit       int64
+	taskAt      int // slot of the task's text, or -1
 }
 
 // source is the leaf that a feature is made of.
@@ -94,7 +93,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	dir, found := locate(ctx, s, options)
 	root := guard.Must(store.Sub(s, dir))
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	d = &Dataset{st: root, byKey: map[string]source{}, limit: min(maxRecord, budget), taskAt: -1}
+	d = &Dataset{Base: reader.Base{Bytes: root}, byKey: map[string]source{}, limit: min(maxRecord, budget), taskAt: -1}
 	b, err := store.ReadFile(ctx, root, infoName, min(maxJSON, budget))
 	if err == nil {
 		d.raw, err = parseInfo(b)
@@ -108,9 +107,9 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	guard.Check(err)
 	own := readMetadata(ctx, root)
-	d.info = &robocache.Info{URI: root.URI(), Format: "rlds", Version: d.raw.version, Findings: found, Splits: map[string]string{}}
+	d.About = &robocache.Info{URI: root.URI(), Format: "rlds", Version: d.raw.version, Findings: found, Splits: map[string]string{}}
 	if own.Robocache != nil {
-		d.info.Robot = own.Robocache.Robot
+		d.About.Robot = own.Robocache.Robot
 	}
 	d.files = handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)
 	d.plain = newPlainShards(options["unpack_bytes"])
@@ -137,7 +136,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 
 // listed gives the files of the version with their sizes; nil where the store cannot list.
 func (d *Dataset) listed(ctx context.Context) map[string]int64 {
-	list, _, err := store.Files(ctx, d.st, "", func(string) bool { return true })
+	list, _, err := store.Files(ctx, d.Bytes, "", func(string) bool { return true })
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return nil
 	}
@@ -176,7 +175,7 @@ func (d *Dataset) strangers(have map[string]int64) {
 	}
 }
 
-func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
+func (d *Dataset) find(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
 
 // indexAll indexes every shard, several at once, and numbers the episodes.
 func (d *Dataset) indexAll(ctx context.Context, room int64) {
@@ -184,7 +183,7 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) {
 	missing := make([]error, len(d.shards))
 	g, gctx := errgroup.WithContext(ctx)
 	atOnce := 2 * runtime.GOMAXPROCS(0)
-	if strings.HasPrefix(d.st.URI(), "http") {
+	if strings.HasPrefix(d.Bytes.URI(), "http") {
 		atOnce = 32
 	}
 	g.SetLimit(atOnce)
@@ -218,7 +217,7 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shar
 	if !store.Versioned(r) {
 		return d.buildIndex(ctx, name, r, room)
 	}
-	key := fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.st.URI(), name, r.Size(), r.Version(), d.taskAt, d.limit, d.s.text)
+	key := fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.Bytes.URI(), name, r.Size(), r.Version(), d.taskAt, d.limit, d.s.text)
 	return indexes.Load(ctx, key, func() (*shardIndex, int64) {
 		x := d.buildIndex(ctx, name, r, room)
 		return x, x.bytes() + int64(len(key))
@@ -227,7 +226,7 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shar
 
 // open opens a shard, or gives it where it is open. The caller gives it back with d.files.Put.
 func (d *Dataset) open(ctx context.Context, name string) *handles.Handle[string, robocache.Ranged] {
-	return guard.Must(d.files.Get(name, func() (robocache.Ranged, error) { return d.st.Open(ctx, name) }))
+	return guard.Must(d.files.Get(name, func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, name) }))
 }
 
 // number gives episodes their positions and collects what the index found.
@@ -273,21 +272,21 @@ func (d *Dataset) number(missing []error) {
 		id += max(int64(n), s.says)
 		d.first[i+1] += n
 		for _, t := range x.steps {
-			d.info.Frames += int64(t)
+			d.About.Frames += int64(t)
 		}
 		for _, text := range x.tasks {
 			k, ok := byText[text]
 			if !ok {
-				k = int64(len(d.info.Tasks))
+				k = int64(len(d.About.Tasks))
 				byText[text] = k
-				d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: k, Text: text})
+				d.About.Tasks = append(d.About.Tasks, robocache.Task{Index: k, Text: text})
 			}
 			d.tasks[i] = append(d.tasks[i], k)
 		}
 		if i == 0 || d.shards[i-1].split != s.split {
 			from = d.first[i]
 		}
-		d.info.Splits[d.raw.Splits[s.split].Name] = fmt.Sprintf("%d:%d", from, d.first[i+1])
+		d.About.Splits[d.raw.Splits[s.split].Name] = fmt.Sprintf("%d:%d", from, d.first[i+1])
 	}
 	if lost > 0 && lost == len(d.shards) {
 		e := &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": d.shards[0].name}, Msg: fmt.Sprintf("none of the %d shards is here", lost),
@@ -301,22 +300,19 @@ func (d *Dataset) number(missing []error) {
 		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-features", Where: robocache.Where{"file": featuresName}, Count: unknown,
 			Message: "records hold features that " + featuresName + " does not have: they are not read"})
 	}
-	d.info.Episodes = d.first[len(d.shards)]
+	d.About.Episodes = d.first[len(d.shards)]
 }
-
-// Info is what the data set says of itself, and what opening it found.
-func (d *Dataset) Info() *robocache.Info { return d.info }
 
 // place finds the shard of an episode and its record there.
 func (d *Dataset) place(episode int) (shard, rec int) {
-	guard.Check(op.Episode(d.info.Episodes, episode))
+	guard.Check(op.Episode(d.About.Episodes, episode))
 	shard = sort.SearchInts(d.first, episode+1) - 1
 	return shard, episode - d.first[shard]
 }
 
 // Len is the number of steps of an episode; 0 for one that is not there.
 func (d *Dataset) Len(episode int) int {
-	if op.Episode(d.info.Episodes, episode) != nil {
+	if op.Episode(d.About.Episodes, episode) != nil {
 		return 0
 	}
 	s, r := d.place(episode)
@@ -341,14 +337,8 @@ func (d *Dataset) task(s, r int) string {
 	return ""
 }
 
-// Stats is nil: RLDS brings none that this reader knows.
-func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
-
 // CacheStats says what the cache of records did.
 func (d *Dataset) CacheStats() lru.Stats { return d.recs.Stats() }
-
-// Store is the folder of the version.
-func (d *Dataset) Store() store.Store { return d.st }
 
 // LimitMemory lowers the budget of the records in memory.
 func (d *Dataset) LimitMemory(bytes int64) {
@@ -363,5 +353,5 @@ func (d *Dataset) Close() error {
 	d.thin.Clear()
 	_ = d.files.Close()
 	_ = d.plain.file.Close()
-	return store.Close(d.st)
+	return store.Close(d.Bytes)
 }

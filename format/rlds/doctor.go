@@ -19,8 +19,8 @@ import (
 // Diagnose reads whole records: check sums, counts, flags, and with Decode every image.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("rlds diagnose", &err)
-	episodes := reader.Episodes(opt.Episodes, d.info.Episodes)
-	out = append(out, d.info.Findings...)
+	episodes := reader.Episodes(opt.Episodes, d.About.Episodes)
+	out = append(out, d.About.Findings...)
 	found := make([][]robocache.Finding, len(episodes))
 	var done atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)

@@ -31,22 +31,24 @@ func (l *leaf) encoded(r *record, row int, dst []byte) error {
 		copy(dst, b)
 		return nil
 	}
+	out, err := unzlib(b, int64(len(dst)))
+	if err == nil && len(out) != len(dst) {
+		err = l.miscount(len(out), fmt.Sprintf("%d bytes and no more", len(dst)))
+	}
+	copy(dst, out)
+	return err
+}
+
+// unzlib gives at most so many bytes of a stream, and where it goes on one more.
+func unzlib(b []byte, most int64) (out []byte, err error) {
 	z, err := zlib.NewReader(bytes.NewReader(b))
 	if err == nil {
-		_, err = io.ReadFull(z, dst)
-	}
-	if err == nil {
-		var one [1]byte
-		if n, end := io.ReadFull(z, one[:]); n > 0 {
-			return l.miscount(len(dst)+1, fmt.Sprintf("%d bytes and no more", len(dst)))
-		} else if end != io.EOF {
-			err = end // the check sum
-		}
+		out, err = io.ReadAll(io.LimitReader(z, most+1))
 	}
 	if err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Want: fmt.Sprintf("%d bytes through zlib", len(dst)), Got: "a damaged or short stream", Err: err}
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "a damaged or short zlib stream", Err: err}
 	}
-	return nil
+	return out, err
 }
 
 // open gives the bytes of a tensor of open length.
@@ -55,16 +57,10 @@ func (l *leaf) open(r *record, row int, limit int64) []byte {
 	if l.coding == rawBytes {
 		return b
 	}
-	z, err := zlib.NewReader(bytes.NewReader(b))
-	var out []byte
-	if err == nil {
-		most := min(limit, int64(len(b))*maxRatio)
-		if out, err = io.ReadAll(io.LimitReader(z, most+1)); err == nil && int64(len(out)) > most {
-			guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("at most %d bytes", most), Got: "a stream that goes on"})
-		}
-	}
-	if err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "zlib", Err: err})
+	most := min(limit, int64(len(b))*maxRatio)
+	out := guard.Must(unzlib(b, most))
+	if int64(len(out)) > most {
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("at most %d bytes", most), Got: "a stream that goes on"})
 	}
 	return out
 }

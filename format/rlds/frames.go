@@ -83,7 +83,7 @@ func (d *Dataset) readParts(ctx context.Context, episode int, parts []store.Span
 // measure finds the size of images whose shape is open: that of the first one that can be read.
 func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) {
 	l := &d.s.leaves[i]
-	for e := range min(d.info.Episodes, 8) {
+	for e := range min(d.About.Episodes, 8) {
 		if d.Len(e) == 0 {
 			continue
 		}

@@ -112,7 +112,7 @@ func (x *shardIndex) check(f robocache.Ranged) {
 
 // checkRow says whether a row is there.
 func (d *Dataset) checkRow(row robocache.Row) error {
-	if err := op.Episode(d.info.Episodes, row.Episode); err != nil {
+	if err := op.Episode(d.About.Episodes, row.Episode); err != nil {
 		return err
 	}
 	return op.Row(d.Len(row.Episode), row)
@@ -173,7 +173,7 @@ func (d *Dataset) leafOf(key string, kinds ...robocache.Kind) (*leaf, source, *r
 		}
 		guard.Fail(op.NoStream(key))
 	}
-	f := d.info.Feature(key)
+	f := d.About.Feature(key)
 	if len(kinds) > 0 {
 		guard.Check(op.Kind(key, f.Kind, kinds...))
 	}

@@ -42,7 +42,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-feature", Where: robocache.Where{"file": featuresName, "stream": l.key}, Message: l.what + " is not read", NotDelivered: l.key})
 			continue
 		}
-		f := robocache.Feature{Key: l.key, Kind: robocache.KindNumeric, DType: l.dtype, Shape: append([]int(nil), l.shape...), FPS: d.info.FPS, Default: !l.step, Masked: l.optional && l.coding == plain}
+		f := robocache.Feature{Key: l.key, Kind: robocache.KindNumeric, DType: l.dtype, Shape: append([]int(nil), l.shape...), FPS: d.About.FPS, Default: !l.step, Masked: l.optional && l.coding == plain}
 		if len(f.Shape) == 0 && !l.varies {
 			f.Shape = []int{1}
 		}
@@ -69,18 +69,18 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			f.Names = d.labels(ctx, l)
 		}
 		d.byKey[f.Key] = source{leaf: i}
-		d.info.Features = append(d.info.Features, f)
+		d.About.Features = append(d.About.Features, f)
 		if l.nested() && l.coding == plain {
-			g := robocache.Feature{Key: l.key + ".lengths", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{-1}, FPS: d.info.FPS}
+			g := robocache.Feature{Key: l.key + ".lengths", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{-1}, FPS: d.About.FPS}
 			d.byKey[g.Key] = source{leaf: i, nested: true}
-			d.info.Features = append(d.info.Features, g)
+			d.About.Features = append(d.About.Features, g)
 		}
 	}
 	if own.Robocache == nil {
 		return
 	}
-	for i := range d.info.Features {
-		f := &d.info.Features[i]
+	for i := range d.About.Features {
+		f := &d.About.Features[i]
 		if f.Key == own.Robocache.Timestamps {
 			f.Default = true
 		}
@@ -101,7 +101,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 
 // labels reads the names of a class label's classes, which lie in a file beside the shards.
 func (d *Dataset) labels(ctx context.Context, l *leaf) json.RawMessage {
-	b, err := store.ReadFile(ctx, d.st, strings.ReplaceAll(l.name, "/", "-")+".labels.txt", 1<<20)
+	b, err := store.ReadFile(ctx, d.Bytes, strings.ReplaceAll(l.name, "/", "-")+".labels.txt", 1<<20)
 	if err != nil {
 		return nil
 	}

@@ -98,7 +98,7 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 		rate, _ = rateOf(d.raw.Name)
 	}
 	d.clock = clock{rate: rate, leaf: -1}
-	d.info.FPS = rate
+	d.About.FPS = rate
 	if key == "" {
 		return
 	}
@@ -128,7 +128,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	if key != "" {
 		d.leafOf(key)
 	}
-	guard.Check(op.Episode(d.info.Episodes, episode))
+	guard.Check(op.Episode(d.About.Episodes, episode))
 	if d.clock.leaf < 0 && d.clock.rate.Zero() {
 		return nil, d.noClock()
 	}

@@ -14,9 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/stills"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // shardBytes is what a shard is planned to hold.
@@ -32,9 +34,11 @@ type writing struct {
 	src          robocache.Dataset
 	info         *robocache.Info
 	dst          store.Writable
+	pool         *video.Pool
 	opt          robocache.WriteOptions
 	name         string
 	version      string
+	asked        int // shards a split; 0 = by its size
 	leaves       []outLeaf
 	timestampKey string
 
@@ -66,16 +70,13 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 // WriteStore is Write into a store.
 func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
 	defer guard.Malformed("write rlds", &err)
-	for k := range opt.Options {
-		if _, ok := writeOptions[k]; !ok {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": k}, Want: "name, version, split or shards", Got: clip(k)}
-		}
-	}
+	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}, pool: video.NewPool(0)}
+	defer w.pool.Close()
+	reader.Op("write rlds").Settle(opt.Options, writeOptions, map[string]reader.Set{"shards": reader.Whole(&w.asked, 1, maxShards)})
 	have := guard.Must(dst.List(ctx, ""))
 	if len(have) > 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
 	}
-	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}}
 	w.names()
 	w.timeless = !robocache.KeepsTime(ctx, w.src)
 	w.planLeaves()
@@ -137,8 +138,7 @@ func snake(s string) string {
 
 // sample makes the first episode that is not empty: its size plans the shards, and its images say how they are encoded.
 func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int64) {
-	p := stills.New(w.src)
-	defer p.Close()
+	p := stills.New(w.src, w.pool)
 	tries := 0
 	for _, s := range splits {
 		for _, e := range s.episodes {
@@ -188,8 +188,7 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 	defer guard.Malformed("rlds", &err)
 	out := guard.Must(w.dst.Create(ctx, name))
 	defer out.Abort()
-	p := stills.New(w.src)
-	defer p.Close()
+	p := stills.New(w.src, w.pool)
 	for _, e := range s.shards[i] {
 		guard.Check(ctx.Err())
 		n := w.src.Len(e)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
@@ -42,14 +41,6 @@ func (w *writing) planSplits(ctx context.Context) []*outSplit {
 		}
 		out = []*outSplit{{name: name, episodes: episodes}}
 	}
-	asked := 0
-	if text := w.opt.Options["shards"]; text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxShards {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "shards"}, Want: "a number of shards", Got: clip(text)})
-		}
-		asked = n
-	}
 	perFrame := w.sample(ctx, out)
 	for _, s := range out {
 		w.total += len(s.episodes)
@@ -58,7 +49,7 @@ func (w *writing) planSplits(ctx context.Context) []*outSplit {
 			guard.Check(reader.Op("write rlds").Episode(w.info.Episodes, e))
 			frames += int64(w.src.Len(e))
 		}
-		n := asked
+		n := w.asked
 		if n == 0 {
 			n = int(min(frames*perFrame/shardBytes+1, maxShards))
 		}

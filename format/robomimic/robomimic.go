@@ -101,9 +101,10 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 		}
 		d.Episodes = slices.DeleteFunc(d.Episodes, func(e h5set.Episode) bool { return !in[id(&e)] })
 	}
-	d.Info_.Splits = spans(d.Episodes, splits)
-	next := guard.Must(reader.Op("robomimic").Choice(opt.Options, "next_obs", "", "true", "false"))
-	d.Schema(ctx, func(path string) string { return keyOf(path, next == "true") })
+	d.About.Splits = spans(d.Episodes, splits)
+	next := false
+	reader.Op("robomimic").Settle(opt.Options, options, map[string]reader.Set{"next_obs": reader.Yes(&next)})
+	d.Schema(ctx, func(path string) string { return keyOf(path, next) })
 	// Observations and action first: what a policy sees and does.
 	rank := func(s h5set.Stream) int {
 		if strings.HasPrefix(s.Key, "observation.") || s.Key == "action" {
@@ -175,7 +176,7 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 		}
 		found[i] = readDemo(ctx, e, task)
 	})
-	d.Info_.Findings = append(d.Info_.Findings, slices.Concat(found...)...)
+	d.About.Findings = append(d.About.Findings, slices.Concat(found...)...)
 	for i := first + 1; i < len(d.Episodes); i++ {
 		if a, b := &d.Episodes[i-1], &d.Episodes[i]; a.Index == b.Index {
 			d.Find(robocache.SeverityWarning, "duplicate-demo", robocache.Where{"file": name, "pointer": b.Path}, fmt.Sprintf("%s and %s have the same number", a.Path, b.Path), "")
@@ -290,7 +291,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 				task, kind = t, t
 			}
 			task = cmp.Or(env.Lang, task)
-			d.Info_.Robot = cmp.Or(d.Info_.Robot, words(env.Kw.Robots, ","))
+			d.About.Robot = cmp.Or(d.About.Robot, words(env.Kw.Robots, ","))
 			if !opt.HZ.Zero() || env.Kw.Freq == "" {
 				continue
 			}

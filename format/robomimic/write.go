@@ -10,7 +10,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -92,41 +91,23 @@ type outStream struct {
 	group, name string // "obs" or ""
 }
 
-func misuse(key, want, got string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "option " + key, Want: want, Got: got})
-}
-
 func (w *writer) find(sev robocache.Severity, code string, where robocache.Where, count int64, msg, hint string) {
 	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Count: count, Message: msg, Hint: hint})
 }
 
 // settle reads the options and chooses the streams.
 func (w *writer) settle() {
-	for k := range w.opt.Options {
-		if _, ok := writeOptions[k]; !ok {
-			misuse(k, "compression, next_obs, timestamps or scale_actions", k)
-		}
-	}
-	compression := w.opt.Options["compression"]
-	name, level, leveled := strings.Cut(compression, ":")
-	n, err := strconv.Atoi(level)
-	switch {
-	case name == "gzip" && !leveled:
-		w.deflate = 4
-	case name == "gzip" && err == nil && n >= 1 && n <= 9:
-		w.deflate = n
-	case name != "" && name != "none" || leveled:
-		misuse("compression", "none, gzip, or gzip:1 to gzip:9", compression)
-	}
-	for key, on := range map[string]*bool{"next_obs": &w.next, "scale_actions": &w.scales, "timestamps": &w.clocks} {
-		switch v := w.opt.Options[key]; v {
-		case "true":
-			*on = true
-		case "", "false":
-		default:
-			misuse(key, "true or false", v)
-		}
-	}
+	reader.Op("write robomimic").Settle(w.opt.Options, writeOptions, map[string]reader.Set{
+		"next_obs": reader.Yes(&w.next), "scale_actions": reader.Yes(&w.scales), "timestamps": reader.Yes(&w.clocks),
+		"compression": func(v string) bool {
+			level, gzip := strings.CutPrefix(v, "gzip")
+			if !gzip || level == "" {
+				w.deflate = map[bool]int{true: 4}[gzip]
+				return gzip || v == "" || v == "none"
+			}
+			return reader.Whole(&w.deflate, 1, 9)(strings.TrimPrefix(level, ":")) && level[0] == ':'
+		},
+	})
 	guard.Check(w.opt.Check(w.info))
 	w.sharing = map[string]int{}
 	taken := map[string]string{} // where in a demo → the stream

@@ -17,13 +17,13 @@ var _ robocache.Diagnoser = (*Dataset)(nil)
 // Diagnose decodes every chunk that the episodes use: damage, checksums, values that are not finite, timestamps that go backwards.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Malformed("zarr diagnose", &err)
-	out = append(out, d.info.Findings...)
+	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.ends)-1)
 	notFinite := map[string]int64{}
 	for i, e := range eps {
 		guard.Check(op.Episode(len(d.ends)-1, e))
-		for k := range d.info.Features {
-			f := &d.info.Features[k]
+		for k := range d.About.Features {
+			f := &d.About.Features[k]
 			if d.views[f.Key] == nil || d.views[f.Key].a.err != nil || f.Kind == robocache.KindImage && !opt.Decode {
 				continue // checkVideos; said when it was opened; not asked for
 			}

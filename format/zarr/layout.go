@@ -44,7 +44,7 @@ func (d *Dataset) readEnds(ctx context.Context, a *Array) {
 		}
 		d.ends = append(d.ends, v)
 	}
-	d.info.Episodes, d.info.Frames = n, d.ends[n]
+	d.About.Episodes, d.About.Frames = n, d.ends[n]
 }
 
 func tooMany(format string, args ...any) {
@@ -81,8 +81,8 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) {
 		}
 		d.describe(ctx, a, bufferKey(name, a), "", images)
 	}
-	for i := range d.info.Features {
-		f := &d.info.Features[i]
+	for i := range d.About.Features {
+		f := &d.About.Features[i]
 		if m := masks[f.Key]; m != nil && m.Shape[0] >= d.views[f.Key].a.Shape[0] {
 			f.Masked, d.views[f.Key].valid = true, m
 		}
@@ -99,7 +99,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) {
 // readTasks reads what our own writer puts beside the ends.
 func (d *Dataset) readTasks(ctx context.Context) {
 	a := d.arrays["meta/episode_task"]
-	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.info.Episodes {
+	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.About.Episodes {
 		return
 	}
 	d.tasks = make([]string, a.Shape[0])
@@ -108,7 +108,7 @@ func (d *Dataset) readTasks(ctx context.Context) {
 	for _, t := range d.tasks {
 		if t != "" && !seen[t] {
 			seen[t] = true
-			d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: t})
+			d.About.Tasks = append(d.About.Tasks, robocache.Task{Index: int64(len(d.About.Tasks)), Text: t})
 		}
 	}
 }
@@ -138,8 +138,8 @@ func vital(key string) robocache.Severity {
 
 // withhold gives the arrays whose metadata could not be taken in the keys that they would have.
 func (d *Dataset) withhold(key func(path string) string) {
-	for i := range d.info.Findings {
-		if f := &d.info.Findings[i]; f.Code == "array-skipped" && f.NotDelivered != "" {
+	for i := range d.About.Findings {
+		if f := &d.About.Findings[i]; f.Code == "array-skipped" && f.NotDelivered != "" {
 			f.NotDelivered = key(f.NotDelivered)
 			f.Severity = vital(f.NotDelivered)
 		}
@@ -169,7 +169,7 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) {
 	}
 	d.withhold(func(p string) string { return strings.ReplaceAll(p, "/", ".") })
 	d.ends = []int64{0, int64(anchor)}
-	d.info.Episodes, d.info.Frames = 1, int64(anchor)
+	d.About.Episodes, d.About.Frames = 1, int64(anchor)
 	for _, p := range d.paths() {
 		a := d.arrays[p]
 		if len(a.Shape) == 0 {
@@ -190,13 +190,13 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) {
 
 // link points the views at their features once the list stands.
 func (d *Dataset) link() {
-	for i := range d.info.Features {
-		f := &d.info.Features[i]
+	for i := range d.About.Features {
+		f := &d.About.Features[i]
 		if v := d.views[f.Key]; v != nil {
 			v.f = f
 		}
 	}
-	d.cameras.link(d.info)
+	d.cameras.link(d.About)
 }
 
 // describe adds an array as a stream.
@@ -248,7 +248,7 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 		v.f = &f // what every dataset has under this name, and no stream of its own
 		return
 	}
-	d.info.Features = append(d.info.Features, f)
+	d.About.Features = append(d.About.Features, f)
 }
 
 func image(f *robocache.Feature, channels int) {

@@ -61,8 +61,8 @@ func (d *Dataset) findVideos(ctx context.Context) {
 		return // http: nothing says which there are
 	}
 	guard.Check(err)
-	d.info.Findings = append(d.info.Findings, store.Findings(links, "link-not-followed")...)
-	n := d.info.Episodes
+	d.About.Findings = append(d.About.Findings, store.Findings(links, "link-not-followed")...)
+	n := d.About.Episodes
 	var beyond int64
 	for _, e := range list {
 		parts := strings.Split(e.Name, "/")
@@ -146,7 +146,7 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	if missing > 0 {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d episodes have no video of this camera: their rows have no image", missing), Count: missing})
 	}
-	d.info.Features = append(d.info.Features, f)
+	d.About.Features = append(d.About.Features, f)
 }
 
 // link points the cameras at their features once the list stands.

@@ -51,9 +51,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 
 func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
 	guard.Check(opt.Check(src.Info()))
-	for k := range opt.Options {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"option": k}, Msg: "the writer has no options"}
-	}
+	reader.Op("zarr write").Settle(opt.Options, nil, nil)
 	if list := guard.Must(dst.List(ctx, "")); len(list) > 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"file": list[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
 	}

@@ -40,7 +40,7 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 // Dataset is an open Zarr store.
 type Dataset struct {
 	*tree
-	info       *robocache.Info
+	reader.Base
 	ends       []int64 // of a replay buffer, cumulative, a zero in front
 	views      map[string]*view
 	timestamps *view // nil where there is no clock
@@ -74,7 +74,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 		store.Close(s)
 		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
-	d.info.URI = robocache.Redact(uri)
+	d.About.URI = robocache.Redact(uri)
 	return d, nil
 }
 
@@ -90,20 +90,20 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 	if beside == nil && !hasRoot(ctx, s) && hasBuffer(ctx, s) {
 		beside, s = s, guard.Must(store.Sub(s, bufferFolder))
 	}
-	images := guard.Must(op.Choice(opt.Options, "images", "auto", "raw"))
-	unit := guard.Must(op.Choice(opt.Options, "timestamp_unit", "", "s", "ms", "us", "ns"))
+	images, unit := "auto", ""
+	op.Settle(opt.Options, options, map[string]reader.Set{"images": reader.Text(&images, "auto", "raw"), "timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns")})
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	t := guard.Must(readTree(ctx, s, budget))
 	if len(t.arrays) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr open", Msg: "no arrays here that could be read", Hint: "name the folder that has .zgroup, .zmetadata or zarr.json"}
 	}
-	d = &Dataset{tree: t, views: map[string]*view{}, rate: opt.HZ}
+	d = &Dataset{tree: t, Base: reader.Base{Bytes: t.st}, views: map[string]*view{}, rate: opt.HZ}
 	if d.cameras = newCameras(s, budget); beside != nil {
 		d.cameras = newCameras(beside, budget)
 		d.cameras.close = apart
 	}
-	d.info = &robocache.Info{URI: uri, Format: "zarr", Version: t.version, Findings: t.findings}
-	d.info.Robot, _ = t.attrs["robot_type"].(string)
+	d.About = &robocache.Info{URI: uri, Format: "zarr", Version: t.version, Findings: t.findings}
+	d.About.Robot, _ = t.attrs["robot_type"].(string)
 	if d.rate.Zero() {
 		d.rate = rateOf(t.attrs)
 	}
@@ -122,12 +122,6 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 	return d, nil
 }
 
-// Info is what the dataset says of itself, and what opening it found.
-func (d *Dataset) Info() *robocache.Info { return d.info }
-
-// Store gives the bytes below the dataset.
-func (d *Dataset) Store() store.Store { return d.st }
-
 // MemoryBytes is what the dataset holds besides its cache.
 func (d *Dataset) MemoryBytes() int64 { return int64(len(d.ends))*8 + int64(len(d.arrays))*512 }
 
@@ -137,9 +131,6 @@ func (d *Dataset) LimitMemory(bytes int64) {
 	d.cache.Limit(bytes)
 	d.cameras.lib.Limit(bytes / 8)
 }
-
-// Stats gives nil: Zarr stores bring none.
-func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 // Close releases the store and what is kept.
 func (d *Dataset) Close() error {
@@ -151,7 +142,7 @@ func (d *Dataset) Close() error {
 	return errors.Join(err, store.Close(d.st))
 }
 
-func (d *Dataset) find(f robocache.Finding) { d.info.Findings = append(d.info.Findings, f) }
+func (d *Dataset) find(f robocache.Finding) { d.About.Findings = append(d.About.Findings, f) }
 
 // rateOf reads the attribute that writers of replay buffers use where they say a rate at all.
 func rateOf(attrs map[string]any) robocache.Rate {
@@ -166,7 +157,7 @@ var units = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 func (d *Dataset) findClock(ctx context.Context, unit string) {
 	v := d.views["timestamp"]
 	if v == nil || v.f.Kind != robocache.KindNumeric || v.f.Elements() != 1 || v.f.Clock != "" || v.a.err != nil || v.f.DType == robocache.Bool {
-		d.info.FPS = d.rate // none: asking for timestamps is an error that says so
+		d.About.FPS = d.rate // none: asking for timestamps is an error that says so
 		return
 	}
 	if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && units[own] != 0 {
@@ -185,9 +176,9 @@ func (d *Dataset) findClock(ctx context.Context, unit string) {
 	if d.rate.Zero() {
 		d.guessRate(ctx)
 	}
-	d.info.FPS = d.rate
-	for i := range d.info.Features {
-		d.info.Features[i].FPS = d.rate
+	d.About.FPS = d.rate
+	for i := range d.About.Features {
+		d.About.Features[i].FPS = d.rate
 	}
 }
 

@@ -34,7 +34,7 @@ func (d *Dataset) chooseAnchor(ctx context.Context) {
 		d.findAnchor(ctx)
 	}
 	if d.anchor.topic >= 0 {
-		d.info.Clock = d.topics[d.anchor.topic].clocks[d.anchor.clock]
+		d.About.Clock = d.topics[d.anchor.topic].clocks[d.anchor.clock]
 	}
 }
 
@@ -42,7 +42,7 @@ func (d *Dataset) chooseAnchor(ctx context.Context) {
 func (d *Dataset) findAnchor(ctx context.Context) {
 	for i := range d.streams {
 		s := &d.streams[i]
-		if k := d.info.Features[i].Kind; (k == robocache.KindImage || k == robocache.KindVideo) && !d.topics[s.topic].latched && !d.topics[s.topic].blank {
+		if k := d.About.Features[i].Kind; (k == robocache.KindImage || k == robocache.KindVideo) && !d.topics[s.topic].latched && !d.topics[s.topic].blank {
 			d.anchor.topic, d.anchor.clock = s.topic, s.clock
 			return
 		}

@@ -10,16 +10,16 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/guard"
-	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // Dataset is a set of recordings, each cut into one or several episodes.
 type Dataset struct {
+	reader.Base
 	opt     Options
-	info    *robocache.Info
 	pool    *pool
 	topics  []*topic
 	streams []stream // parallel to info.Features
@@ -83,9 +83,6 @@ type episode struct {
 	err      error // of a recording that cannot be opened
 }
 
-// Info is what the recordings say of themselves, and what opening found.
-func (d *Dataset) Info() *robocache.Info { return d.info }
-
 // Len is the number of rows of an episode.
 func (d *Dataset) Len(ep int) int {
 	if ep < 0 || ep >= len(d.lens) {
@@ -106,9 +103,6 @@ func (d *Dataset) Episode(ctx context.Context, ep int) (_ robocache.Episode, err
 	d.episode(ep)
 	return robocache.Episode{Position: ep, Index: int64(ep), Length: d.Len(ep), Tasks: d.tasks(ctx, ep)}, nil
 }
-
-// Stats is nil: recordings bring no statistics of values.
-func (d *Dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 // Recording names the recording that an episode is of.
 func (d *Dataset) Recording(ep int) string {
@@ -163,12 +157,9 @@ func (d *Dataset) storageFindings(s Storage) {
 // CacheStats says what the caches of timestamps and columns did.
 func (d *Dataset) CacheStats() (tracks, columns lru.Stats) { return d.tracks.Stats(), d.blocks.Stats() }
 
-// Store gives the bytes below the dataset.
-func (d *Dataset) Store() store.Store { return d.opt.Store }
-
 // Close closes the recordings and the store.
 func (d *Dataset) Close() error {
-	err := errors.Join(d.lib.Close(), d.pool.close(), store.Close(d.opt.Store))
+	err := errors.Join(d.lib.Close(), d.pool.close(), d.Base.Close())
 	d.videos.Clear()
 	d.tracks.Clear()
 	d.blocks.Clear()

@@ -66,7 +66,7 @@ func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding
 		}
 		for k := range d.streams {
 			if s := &d.streams[k]; s.topic == i && s.column >= 0 {
-				_ = local(guard.Try(func() { out = append(out, d.countedRows(ctx, ep, t, &d.info.Features[k], tr.clocks[s.clock].n)...) }))
+				_ = local(guard.Try(func() { out = append(out, d.countedRows(ctx, ep, t, &d.About.Features[k], tr.clocks[s.clock].n)...) }))
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func (d *Dataset) find(key string) (*stream, *robocache.Feature) {
 	if !ok {
 		guard.Fail(op.NoStream(key))
 	}
-	return &d.streams[i], &d.info.Features[i]
+	return &d.streams[i], &d.About.Features[i]
 }
 
 func wrongKind(f *robocache.Feature, want string) error {

@@ -107,7 +107,7 @@ func (d *Dataset) readLayout(errs []error) {
 		return
 	}
 	d.layout = &l
-	d.info.FPS, d.info.Robot = l.FPS, l.Robot
+	d.About.FPS, d.About.Robot = l.FPS, l.Robot
 }
 
 // layoutOf is what the topic was written from; nil where nothing says it.
@@ -176,10 +176,10 @@ func (d *Dataset) restoredAnchor() bool {
 	if d.layout == nil {
 		return false
 	}
-	for i, f := range d.info.Features {
+	for i, f := range d.About.Features {
 		if s := &d.streams[i]; d.topics[s.topic].restored && (f.Clock == "" || f.Clock == d.layout.Clock) {
 			d.anchor.topic, d.anchor.clock = s.topic, 0
-			d.info.Clock = d.layout.Clock
+			d.About.Clock = d.layout.Clock
 			return true
 		}
 	}

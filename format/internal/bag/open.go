@@ -14,6 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
@@ -37,11 +38,11 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	defer guard.Malformed("open", &err)
 	opt.Budget = max(cmp.Or(max(opt.Budget, 0), defaultBudget), smallest)
 	opt.Tolerance = cmp.Or(max(opt.Tolerance, 0), defaultTolerance)
-	d = &Dataset{opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
+	d = &Dataset{Base: reader.Base{Bytes: opt.Store}, opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
 		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4),
 		videos: lru.New[videoKey, *topicVideo](opt.Budget / 8), videoKeys: map[string]videoKey{}}
 	d.lib = video.NewLibrary(d.openVideo, opt.Budget/16)
-	d.info = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
+	d.About = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, d.storageFindings)
 	opened, p := false, d.pool
 	defer func() {
@@ -92,7 +93,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	d.chooseAnchor(ctx)
 	d.measure(ctx, all)
 	d.findTasks(ctx)
-	d.info.Findings = append(d.info.Findings, d.Noticed()...)
+	d.About.Findings = append(d.About.Findings, d.Noticed()...)
 	opened = true
 	return d, nil
 }
@@ -288,7 +289,7 @@ func (d *Dataset) describe(all bool) {
 			}
 			s := stream{topic: k, field: i, clock: t.fields[i].Clock, column: slices.Index(t.plans[t.fields[i].Clock].fields, i)}
 			d.byKey[f.Key] = len(d.streams)
-			d.streams, d.info.Features = append(d.streams, s), append(d.info.Features, f)
+			d.streams, d.About.Features = append(d.streams, s), append(d.About.Features, f)
 		}
 	}
 }
@@ -296,7 +297,7 @@ func (d *Dataset) describe(all bool) {
 // measure finds the number of rows of each episode.
 func (d *Dataset) measure(ctx context.Context, all bool) {
 	d.lens = make([]atomic.Int64, len(d.eps))
-	d.info.Episodes = len(d.eps)
+	d.About.Episodes = len(d.eps)
 	for i := range d.eps {
 		if e := &d.eps[i]; e.err == nil && !slices.ContainsFunc(d.topics, func(t *topic) bool { return t.place[e.rec] >= 0 && t.counts[e.rec] > 0 }) {
 			d.notice(i, robocache.Finding{Severity: robocache.SeverityWarning, Code: "empty-episode", Where: robocache.Where{"file": d.pool.recs[e.rec].Name}, Message: "the recording holds no message that can be read: the episode has no rows"})
@@ -323,6 +324,6 @@ func (d *Dataset) measure(ctx context.Context, all bool) {
 			n = int64(tr.clocks[d.anchor.clock].n)
 		}
 		d.lens[i].Store(n)
-		d.info.Frames += n
+		d.About.Frames += n
 	}
 }

@@ -2,13 +2,13 @@ package bag
 
 import (
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -43,8 +43,9 @@ var Known = map[string]string{
 }
 
 // ParseOptions reads the options of a format over recordings, of the file in a store, or with file "" of its root.
-func ParseOptions(open robocache.OpenOptions, s store.Store, file, format string) (Options, error) {
-	o := Options{Budget: reader.Budget(open, defaultBudget, 0), Map: open.Map, Store: s, URI: s.URI(), Format: format, Version: "0"}
+func ParseOptions(open robocache.OpenOptions, s store.Store, file, format string) (o Options, err error) {
+	defer guard.Into(&err)
+	o = Options{Budget: reader.Budget(open, defaultBudget, 0), Map: open.Map, Store: s, URI: s.URI(), Format: format, Version: "0"}
 	if file != "" {
 		o.URI = strings.TrimRight(o.URI, "/") + "/" + file
 	}
@@ -54,43 +55,16 @@ func ParseOptions(open robocache.OpenOptions, s store.Store, file, format string
 		o.Anchor, o.Task = open.Map.Clock, open.Map.Task
 	}
 	maps.Copy(all, open.Options)
-	for _, k := range slices.Sorted(maps.Keys(all)) {
-		v := all[k]
-		bad := func(want string) error {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option " + k, Want: want, Got: strconv.Quote(v)}
-		}
-		switch k {
-		case "clock":
-			if o.Clock = v; v != Header && v != Publish && v != Log {
-				return o, bad("header, publish or log")
-			}
-		case "tolerance":
+	damaged := ""
+	reader.Op("open").Settle(all, Known, map[string]reader.Set{
+		"clock": reader.Text(&o.Clock, Header, Publish, Log), "anchor": reader.Text(&o.Anchor), "task": reader.Text(&o.Task), "episodes_by": reader.Text(&o.EpisodesBy),
+		"scan": reader.Text(&o.Scan, "auto", "all", "sample"), "damaged": reader.Text(&damaged, "skip", "error"), "ignore_index": reader.Yes(&o.IgnoreIndex),
+		"tolerance": func(v string) bool {
 			s, err := strconv.ParseFloat(v, 64)
-			if err != nil || !(s >= 0 && s < 1e6) {
-				return o, bad("seconds")
-			}
 			o.Tolerance = max(1, time.Duration(s*1e9))
-		case "anchor":
-			o.Anchor = v
-		case "task":
-			o.Task = v
-		case "episodes_by":
-			o.EpisodesBy = v
-		case "scan":
-			if o.Scan = v; v != "auto" && v != "all" && v != "sample" {
-				return o, bad("auto, all or sample")
-			}
-		case "damaged":
-			if v != "skip" && v != "error" {
-				return o, bad("skip or error")
-			}
-			o.Strict = v == "error"
-		case "ignore_index":
-			var err error
-			if o.IgnoreIndex, err = strconv.ParseBool(v); err != nil {
-				return o, bad("true or false")
-			}
-		}
-	}
+			return err == nil && s >= 0 && s < 1e6
+		},
+	})
+	o.Strict = damaged == "error"
 	return o, nil
 }

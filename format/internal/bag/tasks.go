@@ -68,8 +68,8 @@ func (d *Dataset) findTasks(ctx context.Context) {
 	}
 	for _, n := range d.notes {
 		for k, v := range n {
-			if _, name, _ := strings.Cut(k, "."); name == "robot_type" && d.info.Robot == "" {
-				d.info.Robot = v
+			if _, name, _ := strings.Cut(k, "."); name == "robot_type" && d.About.Robot == "" {
+				d.About.Robot = v
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func (d *Dataset) findTasks(ctx context.Context) {
 	next := int64(0)
 	if d.layout != nil { // as they were numbered before they were written
 		for _, t := range d.layout.Tasks {
-			d.info.Tasks, next = append(d.info.Tasks, t), max(next, t.Index+1)
+			d.About.Tasks, next = append(d.About.Tasks, t), max(next, t.Index+1)
 			seen[t.Text] = true
 		}
 	}
@@ -97,7 +97,7 @@ func (d *Dataset) findTasks(ctx context.Context) {
 		for _, text := range tasks {
 			if !seen[text] {
 				seen[text] = true
-				d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: next, Text: text})
+				d.About.Tasks = append(d.About.Tasks, robocache.Task{Index: next, Text: text})
 				next++
 			}
 		}

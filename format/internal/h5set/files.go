@@ -141,11 +141,11 @@ func (s *Set) OpenFile(ctx context.Context, name string) *h5.File {
 // ReadFiles finds the episodes of each file, several files at the same time, and the one rate that their attributes say. A file that cannot be
 // read, of several, is a finding; where stand says so an empty episode stands for it.
 func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find func(ctx context.Context, f *h5.File, root *h5.Object) []Episode) {
-	given := !s.Info_.FPS.Zero()
+	given := !s.About.FPS.Zero()
 	per := make([][]Episode, len(names))
 	bad := make([]error, len(names))
 	rates := make([]robocache.Rate, len(names))
-	Each(ctx, s.Info_.Format+" open", len(names), func(ctx context.Context, i int) {
+	Each(ctx, s.About.Format+" open", len(names), func(ctx context.Context, i int) {
 		defer guard.In("file", names[i])
 		read := func() {
 			f := s.OpenFile(ctx, names[i])
@@ -188,10 +188,10 @@ func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i 
 
 // Rate takes the rate that a file says: files that differ in it are no one dataset.
 func (s *Set) Rate(file string, r robocache.Rate) {
-	if have := s.Info_.FPS; !have.Zero() && have != r {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"file": file}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="})
+	if have := s.About.FPS; !have.Zero() && have != r {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"file": file}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="})
 	}
-	s.Info_.FPS = r
+	s.About.FPS = r
 }
 
 // rateOf is the rate that the attributes of a file's root say.

@@ -45,9 +45,9 @@ func (e *Episode) SetTask(task string) {
 	}
 }
 
-// Set is a dataset made of groups of HDF5 files. A format fills in Info_, Streams and Episodes while Open makes one.
+// Set is a dataset made of groups of HDF5 files. A format fills in About, Streams and Episodes while Open makes one.
 type Set struct {
-	Info_    *robocache.Info
+	reader.Base
 	Streams  []Stream
 	Episodes []Episode
 	// TimestampUnit is what a number of timestamps stands for, in seconds. 0: a second, an integer of <name>_timestamps a nanosecond.
@@ -58,7 +58,6 @@ type Set struct {
 	rowTimes string // timestamps of the rows, by Suffix; "" where there are none
 
 	op    reader.Op
-	st    store.Store
 	pool  *pool
 	cache *h5.Cache
 	limit int64
@@ -84,8 +83,8 @@ func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, re
 		return nil, err
 	}
 	limit := reader.Budget(opt, defaultBudget, smallestBudget)
-	s = &Set{Info_: &robocache.Info{URI: robocache.Redact(uri), Format: format, FPS: opt.HZ, Findings: found}, hz: !opt.HZ.Zero(),
-		op: reader.Op(format), st: st, cache: h5.NewCache(limit - limit/8), limit: limit, pool: newPool(st)}
+	s = &Set{Base: reader.Base{About: &robocache.Info{URI: robocache.Redact(uri), Format: format, FPS: opt.HZ, Findings: found}, Bytes: st}, hz: !opt.HZ.Zero(),
+		op: reader.Op(format), cache: h5.NewCache(limit - limit/8), limit: limit, pool: newPool(st)}
 	err = guard.Try(func() {
 		read(s, names)
 		s.swap(opt.Options["channel_order"], opt.Map)
@@ -104,23 +103,23 @@ func (s *Set) ready() {
 	for i := range s.Streams {
 		f := &s.Streams[i].Feature
 		if f.Clock == "" || s.Streams[i].times == "" { // what timestamps of its own say is no rate
-			f.FPS = s.Info_.FPS
+			f.FPS = s.About.FPS
 		}
 		if _, twice := s.byKey[f.Key]; twice {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"stream": f.Key}, Msg: "two data sets would have this name"})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"stream": f.Key}, Msg: "two data sets would have this name"})
 		}
 		s.byKey[f.Key] = i
-		s.Info_.Features = append(s.Info_.Features, *f)
+		s.About.Features = append(s.About.Features, *f)
 	}
-	s.Info_.Episodes = len(s.Episodes)
+	s.About.Episodes = len(s.Episodes)
 	tasks := map[string]bool{}
 	for i := range s.Episodes {
 		e := &s.Episodes[i]
-		s.Info_.Frames += int64(e.Length)
+		s.About.Frames += int64(e.Length)
 		for _, t := range e.Tasks {
 			if !tasks[t] {
 				tasks[t] = true
-				s.Info_.Tasks = append(s.Info_.Tasks, robocache.Task{Index: int64(len(s.Info_.Tasks)), Text: t})
+				s.About.Tasks = append(s.About.Tasks, robocache.Task{Index: int64(len(s.About.Tasks)), Text: t})
 			}
 		}
 	}
@@ -133,7 +132,7 @@ func (s *Set) plan() {
 	var low, all int64
 	for i := range s.Streams {
 		f := &s.Streams[i]
-		n := int64(float64(f.Elements()*f.DType.Size()) * float64(s.Info_.Frames) * cmp.Or(f.share, 1))
+		n := int64(float64(f.Elements()*f.DType.Size()) * float64(s.About.Frames) * cmp.Or(f.share, 1))
 		if f.How == Numbers {
 			low += n
 		}
@@ -142,9 +141,6 @@ func (s *Set) plan() {
 	room := s.cache.Budget() / 2
 	s.keepLow, s.keepAll = low <= room, all <= room
 }
-
-// Info is what the set says of itself.
-func (s *Set) Info() *robocache.Info { return s.Info_ }
 
 // Len is the number of rows of an episode.
 func (s *Set) Len(episode int) int {
@@ -163,14 +159,8 @@ func (s *Set) Episode(_ context.Context, episode int) (robocache.Episode, error)
 	return robocache.Episode{Position: episode, Index: e.Index, Length: e.Length, Tasks: e.Tasks, Aliases: e.Aliases}, nil
 }
 
-// Stats is nil: such files bring none.
-func (s *Set) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
-
 // Close closes the files and the store.
-func (s *Set) Close() error { return errors.Join(s.pool.close(), store.Close(s.st)) }
-
-// Store gives the bytes below the dataset.
-func (s *Set) Store() store.Store { return s.st }
+func (s *Set) Close() error { return errors.Join(s.pool.close(), store.Close(s.Bytes)) }
 
 // CacheStats says what the cache of chunks and rows holds and did.
 func (s *Set) CacheStats() h5.CacheStats { return s.cache.Stats() }
@@ -279,7 +269,7 @@ func Tolerate(fn func()) error {
 func (s *Set) get(key string, kinds ...robocache.Kind) int {
 	i, ok := s.byKey[key]
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Msg: "no such stream"})
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Where: robocache.Where{"stream": key}, Msg: "no such stream"})
 	}
 	if len(kinds) > 0 {
 		guard.Check(s.op.Kind(key, s.Streams[i].Kind, kinds...))
@@ -313,7 +303,7 @@ var pieces = sync.Pool{New: func() any { return new([]h5.Piece) }}
 
 // Gather copies rows of a stream of numbers into dst.
 func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Malformed(s.Info_.Format+" gather", &err)
+	defer guard.Malformed(s.About.Format+" gather", &err)
 	i := s.get(key, robocache.KindNumeric)
 	st := &s.Streams[i]
 	size := st.RowBytes()
@@ -355,7 +345,7 @@ func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []b
 
 // Text gives the rows of a text stream, and of "task" the episode's tasks.
 func (s *Set) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Malformed(s.Info_.Format+" text", &err)
+	defer guard.Malformed(s.About.Format+" text", &err)
 	out = make([]string, len(rows))
 	stream := -1
 	if _, own := s.byKey[key]; own || key != "task" {

@@ -14,7 +14,7 @@ import (
 
 // Rows is the number of a stream's rows in an episode.
 func (s *Set) Rows(ctx context.Context, episode int, key string) (n int, err error) {
-	defer guard.Malformed(s.Info_.Format+" rows", &err)
+	defer guard.Malformed(s.About.Format+" rows", &err)
 	stream := s.get(key)
 	guard.Check(s.op.Episode(len(s.Episodes), episode))
 	return s.length(ctx, episode, stream), nil
@@ -30,7 +30,7 @@ func (s *Set) length(ctx context.Context, episode, stream int) int {
 
 // Times gives the timestamps of an episode's rows: those of the file where it holds some, else the rate's.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard.Malformed(s.Info_.Format+" times", &err)
+	defer guard.Malformed(s.About.Format+" times", &err)
 	guard.Check(s.op.Episode(len(s.Episodes), episode))
 	stream := -1
 	if key != "" {
@@ -49,10 +49,10 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 	if path != "" {
 		return s.timestamps(ctx, e, path, length), nil
 	}
-	if s.Info_.FPS.Zero() {
-		return nil, robocache.NoClock(s.Info_.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
+	if s.About.FPS.Zero() {
+		return nil, robocache.NoClock(s.About.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
 	}
-	return reader.Grid(s.Info_.FPS, length), nil
+	return reader.Grid(s.About.FPS, length), nil
 }
 
 // timestamps reads timestamps that the file holds.
@@ -61,7 +61,7 @@ func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length in
 	defer guard.In("file", e.File.Name())
 	d := e.Walker(ctx).Dataset(path)
 	bad := func(where robocache.Where, want, got string) {
-		guard.Fail(robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where))
+		guard.Fail(robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where))
 	}
 	t, dims := elementOf(d)
 	if t.Size() == 0 || d.Rows() != int64(length) || len(dims) > 1 || len(dims) == 1 && dims[0] != 1 {
@@ -75,7 +75,7 @@ func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length in
 		unit = 1e-9
 	}
 	for k := range out {
-		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], unit, s.Info_.FPS); out[k] == noTime {
+		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], unit, s.About.FPS); out[k] == noTime {
 			bad(robocache.Where{"index": k}, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
 		}
 		if k > 0 && out[k] < out[k-1] {
@@ -112,7 +112,7 @@ func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks
 		known[st.Clock] = c
 	}
 	if st.times != "" && w.Object(st.times).Address() != c.addr {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.Info_.Format, Where: robocache.Where{"pointer": w.at(st.times)},
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": w.at(st.times)},
 			Want: "the timestamps that the stream shares with others in the first episode", Got: "timestamps of its own", Hint: "write the files again with one layout"})
 	}
 	return c.rows

@@ -104,7 +104,7 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) {
 		}
 		var found []robocache.Finding
 		err := Tolerate(func() { s.Streams, found = s.tree(ctx, e, key) })
-		if s.Info_.Findings = append(s.Info_.Findings, found...); err == nil {
+		if s.About.Findings = append(s.About.Findings, found...); err == nil {
 			return
 		}
 		s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}, err, "fetch the file again, or write the episode again")
@@ -113,12 +113,12 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) {
 
 // Lose adds a finding of opening: an episode or a file that cannot be read.
 func (s *Set) Lose(code string, where robocache.Where, err error, hint string) {
-	s.Info_.Findings = append(s.Info_.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: where, Message: err.Error(), Hint: hint, Lost: true})
+	s.About.Findings = append(s.About.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: where, Message: err.Error(), Hint: hint, Lost: true})
 }
 
 // Find adds a finding of opening.
 func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, msg, hint string) {
-	s.Info_.Findings = append(s.Info_.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint})
+	s.About.Findings = append(s.About.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint})
 }
 
 // taskNames are the attributes and scalar data sets that hold an episode's task in the field's files.
@@ -160,7 +160,7 @@ func (w *Walker) Task() string {
 func (s *Set) swap(order string, m *robocache.Mapping) {
 	set := func(key, value string) {
 		if value != "rgb" && value != "bgr" {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Msg: "channel order", Want: "rgb or bgr", Got: value})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Msg: "channel order", Want: "rgb or bgr", Got: value})
 		}
 		known := key == ""
 		for i := range s.Streams {
@@ -169,7 +169,7 @@ func (s *Set) swap(order string, m *robocache.Mapping) {
 			}
 		}
 		if !known {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.Info_.Format, Where: robocache.Where{"stream": key}, Msg: "channel order of a camera that is not there"})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Where: robocache.Where{"stream": key}, Msg: "channel order of a camera that is not there"})
 		}
 	}
 	for part := range strings.SplitSeq(order, ",") {

@@ -88,18 +88,6 @@ func (op Op) Room(key, what string, want, got int) error {
 	return op.misuse(robocache.Where{"stream": key}, fmt.Sprintf("%d %s", want, what), fmt.Sprint(got))
 }
 
-// Choice checks the value of an option, and gives the first of the allowed ones for none.
-func (op Op) Choice(options map[string]string, name string, allowed ...string) (string, error) {
-	v := options[name]
-	switch {
-	case v == "":
-		return allowed[0], nil
-	case slices.Contains(allowed, v):
-		return v, nil
-	}
-	return "", &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"option": name}, Msg: "option " + name, Want: fmt.Sprintf("one of %q", allowed), Got: v}
-}
-
 // Episodes are the episodes that were asked for: nil stands for all of n.
 func Episodes(asked []int, n int) []int {
 	if asked != nil {
@@ -136,3 +124,21 @@ func AllValid(valid []uint8) {
 		valid[i] = 1
 	}
 }
+
+// Base is what every dataset of files has: its description, and the bytes below it.
+type Base struct {
+	About *robocache.Info
+	Bytes store.Store
+}
+
+// Info is what the dataset says of itself, and what opening it found.
+func (b *Base) Info() *robocache.Info { return b.About }
+
+// Store gives the bytes below the dataset.
+func (b *Base) Store() store.Store { return b.Bytes }
+
+// Stats gives nil: most formats bring none.
+func (b *Base) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+// Close closes the store.
+func (b *Base) Close() error { return store.Close(b.Bytes) }

@@ -4,7 +4,7 @@
 //
 //	S1  Still images come as the dataset has them, encoded or raw. Video images come decoded: Raw, RGB of uint8, or metres of float32 for depth.
 //	S2  Images come in the order of the rows; what was given is valid during the call.
-//	S3  One goroutine at a time; Close ends what was opened.
+//	S3  One goroutine at a time.
 package stills
 
 import (
@@ -23,16 +23,8 @@ type Reader struct {
 	buf  []byte
 }
 
-// New makes a reader. Decoders are opened when the first video image is asked for.
-func New(ds robocache.Dataset) *Reader { return &Reader{ds: ds} }
-
-// Close gives the decoders back.
-func (r *Reader) Close() error {
-	if r.pool != nil {
-		r.pool.Close()
-	}
-	return nil
-}
+// New makes a reader, which decodes video by a pool that stays the caller's.
+func New(ds robocache.Dataset, pool *video.Pool) *Reader { return &Reader{ds: ds, pool: pool} }
 
 // Each calls fn with the image of every row. A row without one has Missing.
 func (r *Reader) Each(ctx context.Context, f *robocache.Feature, rows []robocache.Row, fn func(i int, ref *robocache.FrameRef) error) error {
@@ -41,14 +33,15 @@ func (r *Reader) Each(ctx context.Context, f *robocache.Feature, rows []robocach
 	if err := r.ds.Frames(ctx, f.Key, rows, r.refs); err != nil {
 		return err
 	}
-	if r.pool == nil {
-		r.pool = video.NewPool(0)
-	}
 	spec := &video.Spec{Pixel: video.RGB8}
 	raw := robocache.Raw{Channels: 3, DType: robocache.Uint8}
-	if f.Depth != nil {
+	switch {
+	case f.Depth != nil: // the code's levels are no millimetres
 		spec = &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 		raw = robocache.Raw{Channels: 1, DType: robocache.Float32}
+	case f.DType == robocache.Uint16:
+		spec.Pixel = video.Gray16
+		raw = robocache.Raw{Channels: 1, DType: robocache.Uint16}
 	}
 	err := video.EachFrame(ctx, video.LibraryOf(r.ds), r.refs, video.Each{Pool: r.pool}, func(at []int, pic video.Frame) (err error) {
 		if pic == nil {

@@ -28,8 +28,9 @@ func TestVideoImages(t *testing.T) {
 			break
 		}
 	}
-	r := New(ds)
-	defer r.Close()
+	pool := video.NewPool(0)
+	defer pool.Close()
+	r := New(ds, pool)
 	rows := []robocache.Row{{Episode: 0, Index: 3}, {Episode: 0, Index: 3}, {Episode: 0, Index: 5}, {Episode: 0, Index: 1}}
 	var got [][]byte
 	err = r.Each(t.Context(), f, rows, func(i int, ref *robocache.FrameRef) error {
@@ -43,7 +44,7 @@ func TestVideoImages(t *testing.T) {
 		t.Fatal(err, len(got))
 	}
 	for i := range rows {
-		one := New(ds)
+		one := New(ds, pool)
 		err := one.Each(t.Context(), f, rows[i:i+1], func(_ int, ref *robocache.FrameRef) error {
 			if !bytes.Equal(ref.Raw.Pix, got[i]) {
 				t.Errorf("row %d is another image", i)
@@ -53,7 +54,6 @@ func TestVideoImages(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		one.Close()
 	}
 	if !bytes.Equal(got[0], got[1]) || bytes.Equal(got[0], got[2]) || bytes.Equal(got[0], got[3]) {
 		t.Error("images are mixed up")

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
@@ -52,44 +51,17 @@ type settings struct {
 // settle reads the choices that are text.
 func settle(opt robocache.WriteOptions) settings {
 	o := settings{WriteOptions: opt, codec: "copy", groupRows: groupLeast, out: Config{Frames: stats.SampledFrames}}
-	number := func(to *int64) func(string) bool {
-		return func(v string) bool {
-			n, err := strconv.ParseInt(v, 10, 64)
-			*to = n
-			return err == nil && n >= 0
-		}
-	}
-	whole := func(to *int) func(string) bool {
-		return func(v string) bool {
-			n, err := strconv.Atoi(v)
-			*to = n
-			return err == nil
-		}
-	}
-	text := func(to *string, known ...string) func(string) bool {
-		return func(v string) bool { *to = v; return len(known) == 0 || slices.Contains(known, v) }
-	}
-	yes := func(to *bool, when bool) func(string) bool {
-		return func(v string) bool {
-			b, err := strconv.ParseBool(v)
-			*to = b == when
-			return err == nil
-		}
-	}
 	w := &o.out
-	read := map[string]func(string) bool{
-		"video_codec": text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": text(&w.Video.Preset),
-		"codec": text(&w.Video.Codec), "copy_only": yes(&o.copyOnly, true), "images": text(&o.images, "", "video", "images"), "recorded_timestamps": yes(&o.noTimestamps, false),
+	whole := func(to *int) reader.Set { return reader.Whole(to, math.MinInt, math.MaxInt) }
+	size := func(to *int64) reader.Set { return reader.Whole(to, 0, math.MaxInt64) }
+	timestamps := true
+	reader.Op("convert").Settle(robocache.CurrentOptions(opt.Options), WriteOptions, map[string]reader.Set{
+		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": reader.Text(&w.Video.Preset),
+		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "images": reader.Text(&o.images, "", "video", "images"), "recorded_timestamps": reader.Yes(&timestamps),
 		"frames": func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true }, "group_rows": whole(&o.groupRows),
-		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": number(&w.DataFileBytes), "video_file_bytes": number(&w.VideoFileBytes), "stats_budget": number(&w.StatsBudget), "temp_dir": text(&w.TempDir),
-	}
-	for k, v := range robocache.CurrentOptions(opt.Options) {
-		if f, ok := read[k]; !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Msg: "LeRobot is written without an option " + k, Hint: robocache.Nearest(k, slices.Sorted(maps.Keys(WriteOptions)))})
-		} else if !f(v) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Msg: "option " + k, Want: WriteOptions[k], Got: strconv.Quote(v)})
-		}
-	}
+		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": size(&w.DataFileBytes), "video_file_bytes": size(&w.VideoFileBytes), "stats_budget": size(&w.StatsBudget), "temp_dir": reader.Text(&w.TempDir),
+	})
+	o.noTimestamps = !timestamps
 	if o.codec != "copy" {
 		w.Video.Codec = o.codec
 	}
