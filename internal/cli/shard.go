@@ -59,7 +59,7 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *Planned, _ error, err error) {
 		defer guard.Into(&err)
 		ctx := cmd.Context()
-		guard.Check(f.settle(cmd.Flags()))
+		f.settle(cmd.Flags())
 		ds := f.source(ctx, &open, args[1], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 		_ = ds.Close()
 		job.Name, job.Source, job.Destination, job.To, job.Open, job.Convert, job.SkipBad = args[0], args[1], args[2], f.to, f.opened, f.opt, f.opt.SkipBad
