@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines soak bench clean
+.PHONY: help deps native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -115,6 +115,11 @@ bench: build peers ## the figures of docs/PERFORMANCE.md, into bench-out: an hou
 	  bin/robocache bench decode $$set --runners robocache,torchcodec,pyav --pattern random --count 300 --repeats $(REPEATS) --out bench-out/decode-random-$$(basename $$set); done
 	bin/robocache bench ops --sweep --rounds $(REPEATS) --out bench-out/ops
 	bin/robocache bench load $(REAL) --scenarios all --runners engine,robocache --repeats $(REPEATS) --duration 20s --explain --out bench-out/scenarios
+
+performance: build ## docs/PERFORMANCE.md of docs/perf, with the bars of what bench-out has
+	@for f in peers/peers formats/formats ops/ops-cpu; do test ! -f bench-out/$$f.json || python3 -c 'import json, sys; r = json.load(sys.stdin); json.dump({"command": r["command"], "machine": r["machine"], \
+	  "rows": [{k: x.get(k) for k in ("name", "title", "family", "repeats")} | {"bars": x.get("verdicts") or x["bars"]} for x in r["rows"]]}, sys.stdout, indent=1)' <bench-out/$$f.json >docs/perf/$$(basename $$f).json; done
+	bin/robocache bench report --performance docs/perf >docs/PERFORMANCE.md
 
 clean: ## remove what was built
 	rm -rf bin .build/native .build/native-src* $(SO) demo-out

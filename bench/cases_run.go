@@ -108,17 +108,9 @@ func (p *CaseReport) Write(dir string) error {
 }
 
 func (p *CaseReport) document() *report.Document {
-	bars := &report.Table{Head: []string{"workload", "bar", "ours", "the other", "ratio", ""}}
 	sheet := &report.Table{Head: []string{"workload", "bar", "metric", "arm", "other", "arm_median", "arm_min", "arm_max", "other_median", "other_min", "other_max", "ratio_median", "ratio_min", "ratio_max", "possible", "pass", "note"}}
 	for _, r := range p.Results {
-		title := r.Title
 		for _, c := range r.Checks {
-			ratio := report.Short(c.Ratio)
-			if len(c.Ratio.Raw) > 0 {
-				ratio += "×"
-			}
-			bars.AddBar(c.Pass, title, c.Bar.Text, inMetric(c.Bar.Metric, c.Ours), inMetric(c.Bar.Metric, c.Than), ratio, c.Word())
-			title = ""
 			rec := []string{r.Name, c.Bar.Text, c.Bar.Metric, c.Bar.Ours, c.Bar.Than}
 			for _, s := range []report.Spread{c.Ours, c.Than, c.Ratio} {
 				rec = append(rec, report.Cells(s)...)
@@ -128,7 +120,7 @@ func (p *CaseReport) document() *report.Document {
 	}
 	d := &report.Document{Title: "robocache bench " + p.Name, Command: p.Command, Sheet: sheet, Raw: p, Sections: []report.Section{
 		{Text: append(report.About(p.Command, p.Machine, "", p.Versions), "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.")},
-		{Table: bars},
+		{Table: barTable(p.Results, func(report.Check) bool { return true })},
 	}}
 	for _, f := range familiesOf(p.Cases) {
 		r := p.Families[f.name]

@@ -355,3 +355,26 @@ func ffmpeg(t *testing.T) {
 		t.Skip("no ffmpeg, which encodes the set")
 	}
 }
+
+// docs/PERFORMANCE.md is what the harness makes of docs/perf.
+func TestPerformancePage(t *testing.T) {
+	want, err := os.ReadFile("../docs/PERFORMANCE.md")
+	if err != nil {
+		t.Skip(err)
+	}
+	var got bytes.Buffer
+	if err := Performance("../docs/perf", &got); err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%v: docs/PERFORMANCE.md is not what docs/perf gives: make performance", err)
+	}
+	for text, say := range map[string]string{`{{bars "none.json"}}`: "none.json", `{{csv "a.csv" "speed"}}`: `no column of a.csv named "speed"`, `{{bars`: "unclosed action"} {
+		dir := t.TempDir()
+		for name, b := range map[string]string{"page.tmpl": text, "a.csv": "arm,rate\nx,1\n"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Performance(dir, io.Discard); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

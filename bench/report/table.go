@@ -37,17 +37,20 @@ func (t *Table) AddBar(pass bool, cells ...string) {
 // All is the head and the rows.
 func (t *Table) All() [][]string { return append([][]string{t.Head}, t.Rows...) }
 
-func (t *Table) markdown(w io.Writer) {
+// Markdown is the table as text.
+func (t *Table) Markdown() string {
+	var w strings.Builder
 	for i, cells := range t.All() {
 		cells = slices.Clone(cells)
 		for k, c := range cells {
 			cells[k] = strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(c)
 		}
-		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+		fmt.Fprintf(&w, "| %s |\n", strings.Join(cells, " | "))
 		if i == 0 {
-			fmt.Fprintln(w, strings.Repeat("|---", len(cells))+"|")
+			fmt.Fprintln(&w, strings.Repeat("|---", len(cells))+"|")
 		}
 	}
+	return w.String()
 }
 
 // CSV is the table as a file.
@@ -94,8 +97,7 @@ func (d *Document) Markdown(w io.Writer) {
 			fmt.Fprint(w, p, "\n\n")
 		}
 		if s.Table != nil {
-			s.Table.markdown(w)
-			fmt.Fprintln(w)
+			fmt.Fprintln(w, s.Table.Markdown())
 		}
 	}
 }

@@ -127,19 +127,21 @@ func (f *benchFlags) show(cmd *cobra.Command, r measured, files string, text fun
 // tools are the runners' programs; they are removed when the verb ends.
 func (f *benchFlags) tools() runners.Tools {
 	self := guard.Must(os.Executable())
-	t := runners.Tools{Self: self, Python: f.python}
-	if t.Python == "" {
-		t.Python = "python3"
-		if p, err := filepath.Abs(".venv/bin/python"); err == nil && fileExists(p) {
-			t.Python = p
-		}
-	}
+	t := runners.Tools{Self: self, Python: f.interpreter()}
 	// In a checkout, our Python package stands beside the binary's folder.
 	if p := filepath.Join(filepath.Dir(filepath.Dir(self)), "python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
 		t.PythonPath = p
 	}
 	f.done = guard.Must(t.Unpack())
 	return t
+}
+
+// interpreter is the runners'.
+func (f *benchFlags) interpreter() string {
+	if p, err := filepath.Abs(".venv/bin/python"); f.python == "" && err == nil && fileExists(p) {
+		return p
+	}
+	return cmp.Or(f.python, "python3")
 }
 
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }

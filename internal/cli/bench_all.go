@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,11 +13,12 @@ import (
 
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newBenchAll() *cobra.Command {
+	var f benchFlags
 	a := &bench.All{Revision: version}
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "all",
 		Short: "the whole suite in one command, within a time: synthesise, load, decode, train, and a page of results",
@@ -29,90 +31,60 @@ gave wrong data, or failed.`,
   robocache bench all --time 15m --out results --resume
   robocache bench report results`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := a.Check(); err != nil {
-				return err
-			}
+		RunE: f.verb(func(cmd *cobra.Command, _ []string) {
+			a.Out, a.Python, a.Self, a.Log = f.out, f.interpreter(), guard.Must(os.Executable()), logTo(cmd)
+			guard.Check(a.Check())
 			began := time.Now()
-			if a.Self, err = os.Executable(); err != nil {
-				return err
-			}
-			if a.Python == "" {
-				a.Python = "python3"
-				if p, err := filepath.Abs(".venv/bin/python"); err == nil && fileExists(p) {
-					a.Python = p
-				}
-			}
-			if a.Work == "" {
-				a.Work = filepath.Join(a.Out, "sets")
-			}
-			if a.Work, err = filepath.Abs(a.Work); err != nil {
-				return err
-			}
-			if a.Done, err = bench.OpenFinished(filepath.Join(a.Out, "rows.jsonl"), a.Resume); err != nil {
-				return err
-			}
+			a.Work = guard.Must(filepath.Abs(cmp.Or(a.Work, filepath.Join(a.Out, "sets"))))
+			a.Done = guard.Must(bench.OpenFinished(filepath.Join(a.Out, "rows.jsonl"), a.Resume))
 			defer a.Done.Close()
 			devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
-			a.GPUs, a.Log = len(devices), logTo(cmd)
-			r, err := a.Run(cmd.Context())
-			if err != nil {
-				return err
-			}
+			a.GPUs = len(devices)
+			r := guard.Must(a.Run(cmd.Context()))
 			r.Command, r.Took = command(), time.Since(began).Seconds()
-			if err := r.Write(a.Out); err != nil {
-				return err
-			}
-			logTo(cmd)("wrote %s", filepath.Join(a.Out, "README.md, benchmark_results.json, report.html, plots/"))
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), r)
-			} else {
-				fmt.Fprint(cmd.OutOrStdout(), r.Markdown())
-			}
+			f.show(cmd, r, "README.md, benchmark_results.json, report.html, plots/", func() { fmt.Fprint(cmd.OutOrStdout(), r.Markdown()) })
 			if why := r.Failed(); why != "" {
-				return errors.Join(err, errors.New("bench all: "+why))
+				guard.Fail(errors.New("bench all: " + why))
 			}
-			return err
-		},
+		}),
 	}
-	f := c.Flags()
-	f.DurationVar(&a.Time, "time", 15*time.Minute, "for all parts together")
-	f.StringVar(&a.Out, "out", "", "folder of the results")
-	f.StringVar(&a.Work, "work", "", "folder of the sets that are made (default: sets in --out)")
-	f.StringSliceVar(&a.Parts, "parts", nil, "some parts: "+strings.Join(bench.AllNames(), ", "))
-	f.BoolVar(&a.Resume, "resume", false, "go on with an interrupted run: what rows.jsonl has is not run again")
-	f.StringVar(&a.Python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	fl := c.Flags()
+	fl.DurationVar(&a.Time, "time", 15*time.Minute, "for all parts together")
+	fl.StringVar(&f.out, "out", "", "folder of the results")
+	fl.StringVar(&a.Work, "work", "", "folder of the sets that are made (default: sets in --out)")
+	fl.StringSliceVar(&a.Parts, "parts", nil, "some parts: "+strings.Join(bench.AllNames(), ", "))
+	fl.BoolVar(&a.Resume, "resume", false, "go on with an interrupted run: what rows.jsonl has is not run again")
+	fl.StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
+	fl.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
 
 func newBenchReport() *cobra.Command {
-	var out string
+	var f benchFlags
+	var page string
 	c := &cobra.Command{
 		Use:   "report RUN [RUN2]",
 		Short: "show a run's files again, or compare two runs: what got worse beyond both spreads is exit code 3",
 		Long:  "RUN is the folder of bench all, or a JSON report of any measurement (load.json, train.json, peers.json …).",
 		Example: `  robocache bench report results
   robocache bench report before after
-  robocache bench report before/train.json after/train.json --out compared`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rows, err := bench.ReadRows(args[0])
-			if err != nil {
-				return err
+  robocache bench report before/train.json after/train.json --out compared
+  robocache bench report --performance docs/perf >docs/PERFORMANCE.md`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			defer guard.Into(&err)
+			require((page == "") == (len(args) > 0), "bench report: expected RUN, RUN RUN2, or --performance FOLDER")
+			if page != "" {
+				return bench.Performance(page, cmd.OutOrStdout())
 			}
+			rows, worse := guard.Must(bench.ReadRows(args[0])), 0
 			d := &report.Document{Title: "robocache bench report", Command: command(), Raw: rows}
-			worse := 0
 			if len(args) == 2 {
-				others, err := bench.ReadRows(args[1])
-				if err != nil {
-					return err
-				}
-				d.Sheet, worse = bench.Compare(rows, others)
+				d.Sheet, worse = bench.Compare(rows, guard.Must(bench.ReadRows(args[1])))
 				d.Sections = []report.Section{{Text: []string{fmt.Sprintf("%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, beyond both spreads.", args[0], args[1], worse)}, Table: d.Sheet}}
 			} else if r, err := bench.ReadAllReport(args[0]); err == nil {
-				if out != "" {
-					return r.Write(out)
+				if f.out != "" {
+					return r.Write(f.out)
 				}
 				fmt.Fprint(cmd.OutOrStdout(), r.Markdown())
 				return nil
@@ -123,10 +95,8 @@ func newBenchReport() *cobra.Command {
 				}
 				d.Sections = []report.Section{{Table: d.Sheet}}
 			}
-			if out != "" {
-				if err := d.Write(out, "report"); err != nil {
-					return err
-				}
+			if f.out != "" {
+				guard.Check(d.Write(f.out, "report"))
 			}
 			d.Markdown(cmd.OutOrStdout())
 			if worse > 0 {
@@ -135,6 +105,7 @@ func newBenchReport() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
+	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
+	c.Flags().StringVar(&page, "performance", "", "print the page of this folder's page.tmpl and results: docs/PERFORMANCE.md")
 	return c
 }
