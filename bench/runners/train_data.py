@@ -53,8 +53,8 @@ def loader_options(s):
     return out
 
 
-def own_options(a):
-    own = {k: a[k] for k in ("prefetch", "memory_budget", "pool_size", "pool_episodes", "cache_budget", "cache_format") if a.get(k)}
+def own_options(a, cache=None):
+    own = {k: a[k] for k in ("prefetch", "memory_budget", "pool_size", "pool_episodes", *(("cache_budget", "cache_format") if cache else ())) if a.get(k)}
     if a.cache == "ram" and not a.cache_budget:  # a cache that holds half a set measures decoding
         own.setdefault("memory_budget", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // (a.world or 1))
     return own
@@ -277,7 +277,7 @@ def robocache_batches(root, p, a, cache=None):
 
     loader = robocache.Loader(
         root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", device=a.device, threads=a.threads or None,
-        drop_n_last_frames=p.spec["dropped"], **loader_options(p.spec), **own_options(a), **({"cache": cache} if cache else {}),
+        drop_n_last_frames=p.spec["dropped"], **loader_options(p.spec), **own_options(a, cache), **({"cache": cache} if cache else {}),
     )  # fmt: skip
 
     def epochs():

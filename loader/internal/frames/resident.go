@@ -44,6 +44,9 @@ func (w *Worker) Admit(col Column, uses map[ID]int32, seq int64) {
 	s.mu.Unlock()
 	for path, list := range byPath {
 		r := &request{col: col, path: path, frames: sorted(list), least: residentFrames, later: seq + background}
+		if seq == 0 { // the first batch waits for a few frames of each episode
+			r.least = 1
+		}
 		w.q.Push(Job{Prio: seq, Sub: int64(col.ID()), Kind: Admit, Run: func(w *Worker) { w.plan(r) }})
 	}
 }
