@@ -228,7 +228,10 @@ func fromHub(uri string, err error) error {
 	if _, missing := os.Stat(owner); m[1] == "" && (missing == nil || fileEnding.MatchString(name)) {
 		return err // a folder of that name is here, or it is a file's name: a path
 	}
-	hint := "a dataset of the Hugging Face hub is downloaded first, and opened by its folder: hf download " + m[3] + " --repo-type dataset --local-dir " + name
+	hint := "download the dataset of the Hugging Face hub, and open its folder: hf download " + m[3] + " --repo-type dataset --local-dir " + name
+	if m[1] == "" {
+		hint = "hf://datasets/" + m[3] + " opens a dataset of the Hugging Face hub; or " + hint
+	}
 	if e.Hint != "" && m[1] == "" {
 		hint = e.Hint + "; " + hint
 	}

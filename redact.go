@@ -14,7 +14,10 @@ func Redact(uri string) string {
 	if i := strings.IndexAny(tail, "?#"); i >= 0 {
 		tail = tail[:i]
 	}
-	// A password may hold a "/" that was not escaped: everything up to the last "@" goes.
+	// A password may hold a "/" that was not escaped: everything up to the last "@" goes. In hf://, behind the first part, it is a revision.
+	if i := strings.IndexAny(tail, "/@"); strings.EqualFold(head, "hf") && i >= 0 && tail[i] == '/' {
+		return head + "://" + tail
+	}
 	if i := strings.LastIndexByte(tail, '@'); i >= 0 {
 		tail = tail[i+1:]
 	}

@@ -125,8 +125,12 @@ func (a *assembler) planar() bool {
 	return true
 }
 
-// isRemote says whether the video files of a source are far away: the first that can be opened speaks for all.
+// isRemote says whether what a source reads for each batch is far away: its store, or its video files, of which the first that can be
+// opened speaks for all.
 func (src *source) isRemote(ctx context.Context) bool {
+	if own, ok := robocache.As[store.Source](src.ds); ok && robocache.IsRemote(own.Store()) {
+		return true
+	}
 	if src.files == nil {
 		return false
 	}

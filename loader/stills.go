@@ -99,6 +99,7 @@ func lease(ctx context.Context, ds robocache.Dataset, key string, rows []robocac
 }
 
 func (stillFile) Remote() bool                 { return false }
+func (stillFile) ReadsToDecode()               {}
 func (stillFile) FetchBytes(video.Group) int64 { return 0 }
 func (stillFile) Identity() [32]byte           { return [32]byte{} }
 func (s stillFile) Size() (width, height int)  { return s.c.width, s.c.height }

@@ -34,6 +34,8 @@ type HTTPOptions struct {
 	Sign func(r *http.Request) error
 	// Explain adds to an error what the body of a refusal says (its first 4 KiB), and says whether another try may pass.
 	Explain func(r *http.Response, body []byte, e *robocache.Error) (again bool)
+	// Wrap stands before the own transport.
+	Wrap func(http.RoundTripper) http.RoundTripper
 	// VersionHeader names an object's version in answers, and MatchHeader asks for one; "" = ETag, If-Match. MatchHeader "-": none, since
 	// objects never change. VersionHeader of an answer that leads to another host counts above that host's own ETag.
 	VersionHeader, MatchHeader string
@@ -100,6 +102,9 @@ func NewHTTP(uri string, opt HTTPOptions) (*HTTP, error) {
 	if rt == nil {
 		rt = newTransport(u, h.opt)
 	}
+	if opt.Wrap != nil {
+		rt = opt.Wrap(rt)
+	}
 	h.client = &http.Client{Transport: rt, CheckRedirect: h.redirect}
 	return h, nil
 }
@@ -110,6 +115,9 @@ func (h *HTTP) URI() string { return h.uri }
 // String and GoString keep secrets out of a %v of the store.
 func (h *HTTP) String() string   { return h.uri }
 func (h *HTTP) GoString() string { return h.uri }
+
+// Remote is true: each read is a request.
+func (h *HTTP) Remote() bool { return true }
 
 // Close gives the idle connections back.
 func (h *HTTP) Close() error {

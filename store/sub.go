@@ -38,6 +38,7 @@ func in[T any](b *sub, op, name string, do func(full string) (T, error)) (v T, e
 
 func (b *sub) URI() string  { return b.s.URI() + "/" + b.dir }
 func (b *sub) Close() error { return Close(b.s) }
+func (b *sub) Remote() bool { return robocache.IsRemote(b.s) }
 
 // own is a name of s as one of b.
 func (b *sub) own(full string) string { return full[len(b.dir)+1:] }

@@ -102,6 +102,8 @@ type zipStore struct {
 	below store.Store
 }
 
+func (z *zipStore) Remote() bool { return robocache.IsRemote(z.below) }
+
 func (z *zipStore) Close() error { return errors.Join(z.Store.Close(), store.Close(z.below)) }
 
 func hasRoot(ctx context.Context, s store.Store) bool {

@@ -67,7 +67,8 @@ makes synthetic ones, and measures how fast aligned batches come out of them.
   robocache doctor /tmp/demo             see what is wrong with it
   robocache bench load /tmp/demo         see how fast it loads
 
-A URI is a path, file://, http(s):// or s3://bucket/prefix (docs/stores.md). The same in Python: import robocache; help(robocache).`,
+A URI is a path, file://, http(s)://, s3://bucket/prefix or hf://datasets/owner/name
+(docs/stores.md). The same in Python: import robocache; help(robocache).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {

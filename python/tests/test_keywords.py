@@ -51,7 +51,9 @@ def test_names_of_the_hub(make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(robocache.NotFound) as e:
         make("lerobot/pusht")
     assert "hf download lerobot/pusht --repo-type dataset" in e.value.hint
-    with pytest.raises(robocache.Unsupported) as e:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    with pytest.raises(robocache.NotFound) as e:
         make("hf://datasets/lerobot/pusht")
     assert "hf download lerobot/pusht --repo-type dataset" in e.value.hint
     (tmp_path / "lerobot").mkdir()

@@ -251,7 +251,9 @@ func (w *Worker) decode(t *task) {
 	if f != nil {
 		packets = f.b
 	}
-	defer w.Core()()
+	if _, reads := file.(ReadsToDecode); !reads {
+		defer w.Core()()
+	}
 	begin := time.Now()
 	w.task, w.spent = t, 0
 	w.got = slices.Grow(w.got[:0], len(kept))[:len(kept)]

@@ -33,6 +33,9 @@ type File interface {
 	Release()
 }
 
+// ReadsToDecode marks a File whose decoding waits for reads that Fetch does not make ahead: it takes no core for its whole time.
+type ReadsToDecode interface{ ReadsToDecode() }
+
 // Library is the files of a real dataset.
 type Library struct {
 	Lib  *video.Library

@@ -168,5 +168,6 @@ func (w *countedWriter) Abort() {
 	w.Writer.Abort()
 }
 
+func (c *Counter) Remote() bool        { return robocache.IsRemote(c.s) }
 func (f *countedFile) Remote() bool    { return store.Remote(f.Ranged) }
 func (f *countedFile) Versioned() bool { return store.Versioned(f.Ranged) }

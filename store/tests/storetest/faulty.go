@@ -258,5 +258,6 @@ func (w *faultyWriter) Commit() error {
 	return w.Writer.Commit()
 }
 
+func (f *faulty) Remote() bool        { return robocache.IsRemote(f.s) }
 func (f *faultyFile) Remote() bool    { return store.Remote(f.Ranged) }
 func (f *faultyFile) Versioned() bool { return store.Versioned(f.Ranged) }

@@ -1,0 +1,277 @@
+// Package hf is the read-only store behind hf://datasets/owner/name[@revision][/folder]: a dataset of the Hugging Face Hub.
+//
+// A revision (a branch, a tag, a commit; main by default) is resolved to a commit once in a process, and everything is read at that commit.
+// Files that huggingface_hub's cache holds of it are read from there, others by ranges. Nothing is written into that cache.
+//
+//	HF_ENDPOINT      the Hub, else https://huggingface.co
+//	HF_TOKEN         a token, else the file $HF_TOKEN_PATH, else $HF_HOME/token; it goes to the Hub's host and to no other
+//	HF_HUB_CACHE     the cache, else $HF_HOME/hub; HF_HOME is ~/.cache/huggingface by default
+//	HF_HUB_OFFLINE   1: the cache alone
+package hf
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+func init() {
+	store.Register("hf", func(rest string) (store.Store, error) { return Open(rest, store.HTTPOptions{}) })
+}
+
+// Store is a dataset at a commit, which is found when something is first asked for.
+type Store struct {
+	uri, endpoint, owner, name, revision, dir string
+	opt                                       store.HTTPOptions
+
+	mu sync.Mutex
+	at *snapshot // nil until the commit is known
+}
+
+// snapshot is a dataset at a commit. It knows paths below the repository's root.
+type snapshot struct {
+	hub    *store.HTTP  // nil: the cache alone
+	api    *url.URL     // of the lists of its files
+	cached *store.Local // what huggingface_hub has of it; nil: nothing
+}
+
+var form = regexp.MustCompile(`^datasets/([\w-][\w.-]*)/([\w-][\w.-]*?)(?:@([^/?#]+))?(?:/([^?#]*))?$`)
+
+// Open opens what follows "hf://". It asks the network nothing.
+func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
+	defer guard.Into(&err)
+	m := form.FindStringSubmatch(rest)
+	if m == nil {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": robocache.Redact("hf://" + rest)}, Want: "hf://datasets/owner/name, with @revision and /folder where wanted", Got: "another form"}
+	}
+	s := &Store{owner: m[1], name: m[2], opt: opt, uri: "hf://" + strings.TrimRight(rest, "/"), endpoint: strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), "https://huggingface.co"), "/")}
+	unescape := func(v string) string {
+		plain, err := url.PathUnescape(v)
+		if err != nil {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": s.uri}, Msg: "bad escape in the URI"})
+		}
+		return plain
+	}
+	s.revision = unescape(cmp.Or(m[3], "main"))
+	if s.dir = strings.Trim(unescape(m[4]), "/"); s.dir != "" {
+		s.dir = guard.Must(store.CleanName(s.dir))
+	}
+	if _, err := store.CleanName(s.revision); err != nil {
+		return nil, robocache.At(err, robocache.Where{"dataset": s.uri})
+	}
+	return s, nil
+}
+
+// URI names the dataset, and the revision that was asked for.
+func (s *Store) URI() string { return s.uri }
+
+// Remote is true: what is not in the cache is a request.
+func (s *Store) Remote() bool { return true }
+
+// Close gives idle connections back.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at != nil && s.at.cached != nil {
+		s.at.cached.Close()
+	}
+	if s.at != nil && s.at.hub != nil {
+		s.at.hub.Close()
+	}
+	s.at = nil
+	return nil
+}
+
+// commits are the revisions that this process has resolved: one run sees one version.
+var commits sync.Map
+
+func home(name, below string) string {
+	dir := os.Getenv("HF_HOME")
+	if dir == "" {
+		user, _ := os.UserHomeDir()
+		dir = filepath.Join(cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(user, ".cache")), "huggingface")
+	}
+	return cmp.Or(os.Getenv(name), filepath.Join(dir, below))
+}
+
+func token() string {
+	if t := os.Getenv("HF_TOKEN"); t != "" {
+		return strings.TrimSpace(t)
+	}
+	b, _ := os.ReadFile(home("HF_TOKEN_PATH", "token"))
+	return strings.TrimSpace(string(b))
+}
+
+func truth(name string) bool {
+	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(os.Getenv(name)))
+}
+
+var commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// open resolves the revision, once, and opens what is at its commit.
+func (s *Store) open(ctx context.Context) (at *snapshot, err error) {
+	defer guard.Into(&err)
+	guard.Check(ctx.Err())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at != nil {
+		return s.at, nil
+	}
+	folder := filepath.Join(home("HF_HUB_CACHE", "hub"), "datasets--"+s.owner+"--"+s.name)
+	repo := s.endpoint + "/datasets/" + s.owner + "/" + s.name
+	opt := s.opt
+	opt.URI, opt.VersionHeader, opt.MatchHeader = s.uri, "X-Linked-Etag", "-"
+	if t := token(); t != "" {
+		opt.Header = http.Header{"Authorization": {"Bearer " + t}}
+	}
+	links := &links{hub: repo}
+	opt.Explain, opt.Wrap = links.explain, links.wrap
+	commit, offline := s.revision, truth("HF_HUB_OFFLINE")
+	if !commitForm.MatchString(commit) {
+		b, _ := os.ReadFile(filepath.Join(folder, "refs", filepath.FromSlash(s.revision)))
+		cached := strings.TrimSpace(string(b))
+		known, seen := commits.Load(repo + "@" + s.revision)
+		switch {
+		case seen && !offline:
+			commit = known.(string)
+		case offline:
+			commit = cached
+		default:
+			commit, err = s.resolve(ctx, opt)
+			if errors.Is(err, robocache.ErrTemporary) && cached != "" {
+				commit, offline = cached, true // the Hub cannot be reached
+			} else {
+				guard.Check(err)
+				commits.Store(repo+"@"+s.revision, commit)
+			}
+		}
+	}
+	at = &snapshot{}
+	if commitForm.MatchString(commit) {
+		if local, err := store.OpenLocal(filepath.Join(folder, "snapshots", commit)); err == nil {
+			at.cached = local
+		}
+	}
+	if offline && at.cached == nil {
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": s.uri}, Msg: "huggingface_hub's cache holds nothing of it, and the Hub is not asked (HF_HUB_OFFLINE, or it cannot be reached)",
+			Hint: "hf download " + s.owner + "/" + s.name + " --repo-type dataset"}
+	}
+	if !offline {
+		at.hub = guard.Must(store.NewHTTP(repo+"/resolve/"+url.PathEscape(commit), opt))
+		at.api = guard.Must(url.Parse(s.endpoint + "/api/datasets/" + s.owner + "/" + s.name + "/tree/" + commit))
+	}
+	s.at = at
+	return at, nil
+}
+
+// resolve asks the Hub for the commit of the revision.
+func (s *Store) resolve(ctx context.Context, opt store.HTTPOptions) (string, error) {
+	h, err := store.NewHTTP(s.endpoint, opt)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close()
+	u, err := url.Parse(s.endpoint + "/api/datasets/" + s.owner + "/" + s.name + "/revision/" + url.PathEscape(s.revision))
+	if err != nil {
+		return "", err
+	}
+	a, err := h.Do(ctx, "resolve", "", store.Request{Method: http.MethodGet, URL: u})
+	if err != nil {
+		return "", err
+	}
+	var said struct{ SHA string }
+	_ = json.Unmarshal(a.Body, &said)
+	if commit := cmp.Or(a.Header.Get("X-Repo-Commit"), said.SHA); commitForm.MatchString(commit) {
+		return commit, nil
+	}
+	return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "resolve", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's answer names no commit"}
+}
+
+// full is a name below the repository's root.
+func (s *Store) full(op, name string) string {
+	name, err := store.CleanName(name)
+	if err != nil {
+		guard.Fail(robocache.At(err, robocache.Where{"dataset": s.uri}))
+	}
+	return path.Join(s.dir, name)
+}
+
+// Open opens a file: of the cache where that holds it.
+func (s *Store) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
+	defer guard.Into(&err)
+	full := s.full("open", name)
+	at := guard.Must(s.open(ctx))
+	if at.cached != nil {
+		f, err := at.cached.Open(ctx, full)
+		if err == nil {
+			return cachedFile{f, at.version(full, f.Version())}, nil
+		}
+		if at.hub == nil {
+			return nil, s.placed(err, name)
+		}
+	}
+	f, err := at.hub.Open(ctx, full)
+	return f, s.placed(err, name)
+}
+
+// cachedFile is a file of huggingface_hub's cache, under the version that the Hub gives it.
+type cachedFile struct {
+	robocache.Ranged
+	version string
+}
+
+func (f cachedFile) Version() string { return f.version }
+
+// version is the ETag of a cached file: the name of the blob that it links to.
+func (at *snapshot) version(full, other string) string {
+	to, err := os.Readlink(filepath.Join(at.cached.URI(), filepath.FromSlash(full)))
+	if blob := filepath.Base(to); err == nil && len(blob) >= 40 {
+		return `"` + blob + `"`
+	}
+	return other
+}
+
+// placed says where an error is in the words of this store.
+func (s *Store) placed(err error, name string) error {
+	var e *robocache.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Where = robocache.Where{}
+	for k, v := range e.Where {
+		c.Where[k] = v
+	}
+	c.Where["dataset"], c.Where["file"] = s.uri, name
+	return &c
+}
+
+// Stat describes a file.
+func (s *Store) Stat(ctx context.Context, name string) (e store.Entry, err error) {
+	defer guard.Into(&err)
+	full := s.full("stat", name)
+	at := guard.Must(s.open(ctx))
+	if at.cached != nil {
+		if e, err = at.cached.Stat(ctx, full); err == nil || at.hub == nil {
+			e.Name, e.Version = path.Clean(name), at.version(full, e.Version)
+			return e, s.placed(err, name)
+		}
+	}
+	e, err = at.hub.Stat(ctx, full)
+	e.Name = path.Clean(name)
+	return e, s.placed(err, name)
+}

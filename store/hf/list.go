@@ -1,0 +1,131 @@
+package hf
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// listing is what the Hub says of a folder at a commit, by paths below the repository's root.
+type listing struct {
+	files   []store.Entry
+	folders []string
+}
+
+// listings keeps lists of the process: those of a commit never change, and each format that looks asks for the same.
+var listings sync.Map
+
+// maxKept is the largest list that is kept.
+const maxKept = 100_000
+
+var nextPage = regexp.MustCompile(`<([^>]*)>;\s*rel="?next"?`)
+
+// list asks the Hub what lies in a folder, or below it; nothing where there is none.
+func (s *Store) list(ctx context.Context, at *snapshot, dir string, deep bool) *listing {
+	u := at.api.JoinPath(dir)
+	u.RawQuery = "recursive=false"
+	if deep {
+		u.RawQuery = "recursive=true"
+	}
+	key := u.String()
+	if l, ok := listings.Load(key); ok {
+		return l.(*listing)
+	}
+	l := &listing{}
+	for u != nil {
+		a, err := at.hub.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: u})
+		if errors.Is(err, robocache.ErrNotFound) && dir != "" {
+			break
+		}
+		guard.Check(err)
+		var page []struct {
+			Type, Path, OID string
+			Size            int64
+			LFS             *struct{ OID string }
+		}
+		if err := json.Unmarshal(a.Body, &page); err != nil {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "list", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's list is none"})
+		}
+		for _, e := range page {
+			if clean, err := store.CleanName(e.Path); err != nil || clean != e.Path {
+				continue
+			}
+			switch {
+			case e.Type == "directory":
+				l.folders = append(l.folders, e.Path)
+			case e.LFS != nil:
+				e.OID = e.LFS.OID
+				fallthrough
+			default:
+				l.files = append(l.files, store.Entry{Name: e.Path, Size: e.Size, Version: `"` + e.OID + `"`})
+			}
+		}
+		m := nextPage.FindStringSubmatch(a.Header.Get("Link"))
+		if m == nil {
+			break
+		}
+		next, err := u.Parse(m[1])
+		if err != nil || next.Host != u.Host || next.Scheme != u.Scheme || next.String() == u.String() { // the token would go along
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "list", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's list goes on at another host"})
+		}
+		u = next
+	}
+	slices.SortFunc(l.files, func(a, b store.Entry) int { return strings.Compare(a.Name, b.Name) })
+	if len(l.files) <= maxKept {
+		listings.Store(key, l)
+	}
+	return l
+}
+
+// below opens the snapshot and gives a folder as a path below the repository's root.
+func (s *Store) below(ctx context.Context, prefix string) (*snapshot, string) {
+	dir := s.dir
+	if strings.Trim(prefix, "./") != "" || strings.Contains(prefix, "..") {
+		dir = s.full("list", prefix)
+	}
+	return guard.Must(s.open(ctx)), dir
+}
+
+// List gives the files below a folder: those of the Hub, and without it those that the cache holds.
+func (s *Store) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
+	defer guard.Into(&err)
+	at, dir := s.below(ctx, prefix)
+	if at.hub == nil {
+		if out, err = at.cached.List(ctx, dir); err != nil {
+			return nil, s.placed(err, prefix)
+		}
+		for i := range out {
+			out[i].Version = at.version(out[i].Name, out[i].Version)
+		}
+	} else {
+		out = slices.Clone(s.list(ctx, at, dir, true).files)
+	}
+	for i := range out {
+		out[i].Name = strings.TrimPrefix(out[i].Name, s.dir+"/")
+	}
+	return out, nil
+}
+
+// Folders names the folders directly in dir.
+func (s *Store) Folders(ctx context.Context, dir string) (out []string, err error) {
+	defer guard.Into(&err)
+	at, dir := s.below(ctx, dir)
+	if at.hub == nil {
+		return at.cached.Folders(ctx, dir)
+	}
+	for _, f := range s.list(ctx, at, dir, false).folders {
+		out = append(out, path.Base(f))
+	}
+	slices.Sort(out)
+	return out, nil
+}

@@ -1,0 +1,135 @@
+package servers
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Proxy stands before a real server, and answers late, wrongly or not at all.
+type Proxy struct {
+	URL             string
+	Latency         time.Duration
+	Requests, Bytes atomic.Int64
+	// Strike says what happens to the n-th request, from 1; "" = nothing. Faults lists the names.
+	Strike func(n int64, r *http.Request) string
+	seen   atomic.Int64
+	to     *httputil.ReverseProxy
+}
+
+// NewProxy starts a proxy before the server at target.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{}
+	// The host stays that of the proxy: it is what the client has signed.
+	p.to = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = u.Scheme, u.Host },
+		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
+	srv := httptest.NewServer(p)
+	p.URL = srv.URL
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	return p
+}
+
+// counting counts a body's bytes.
+type counting struct {
+	http.ResponseWriter
+	n *atomic.Int64
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.Requests.Add(1)
+	time.Sleep(p.Latency)
+	if p.Strike != nil {
+		if fault := p.Strike(p.seen.Add(1), r); fault != "" {
+			p.faulty(fault, w, r)
+			return
+		}
+	}
+	p.to.ServeHTTP(&counting{w, &p.Bytes}, r)
+}
+
+// Faults are those of reads and writes alike; "reset after" has done what was asked for.
+var Faults = []string{"503", "500", "429", "reset before", "reset after", "reset in the body", "short body", "stall", "changed", "403", "404", "expired"}
+
+func xmlError(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("X-Amz-Request-Id", "REQ-"+code)
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>m</Message></Error>", code)
+}
+
+func (p *Proxy) faulty(fault string, w http.ResponseWriter, r *http.Request) {
+	switch fault {
+	case "503":
+		xmlError(w, 503, "SlowDown")
+		return
+	case "500":
+		xmlError(w, 500, "InternalError")
+		return
+	case "429":
+		w.Header().Set("Retry-After", "0")
+		xmlError(w, 429, "TooManyRequests")
+		return
+	case "403":
+		xmlError(w, 403, "AccessDenied")
+		return
+	case "404":
+		xmlError(w, 404, "NoSuchKey")
+		return
+	case "expired":
+		xmlError(w, 400, "ExpiredToken")
+		return
+	case "reset before":
+		panic(http.ErrAbortHandler)
+	}
+	rec := httptest.NewRecorder()
+	p.to.ServeHTTP(rec, r)
+	body := rec.Body.Bytes()
+	for k, v := range rec.Header() {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	half := len(body) / 2
+	switch fault {
+	case "reset after":
+		panic(http.ErrAbortHandler)
+	case "short body": // whole, by its own account
+		w.Header().Set("Content-Length", strconv.Itoa(half))
+		body = body[:half]
+	case "changed":
+		w.Header().Set("ETag", `"0123456789abcdef0123456789abcdef"`)
+	}
+	w.WriteHeader(rec.Code)
+	switch fault {
+	case "reset in the body", "stall":
+		io.Copy(w, bytes.NewReader(body[:half]))
+		http.NewResponseController(w).Flush()
+		if fault == "stall" {
+			select {
+			case <-r.Context().Done():
+			case <-time.After(time.Minute):
+			}
+		}
+		panic(http.ErrAbortHandler)
+	}
+	w.Write(body)
+}
