@@ -74,16 +74,16 @@ test-race-all: native
 	$(GO) test -race -short -timeout 20m ./video/... $$($(GO) list ./format/... | grep -vE '/internal/(h5|pq|npy|zipdir|blosc)$$')
 
 cover: native ## coverage of a lone clone, and with the shared data
-	@scripts/cover.sh
+	@scripts/tests/cover.sh
 
 # RLDS against tensorflow-datasets, which is 1.8 GB: a job of its own.
 test-tfds: native ## RLDS read and written beside tensorflow-datasets (in .venv-tfds)
-	@scripts/venv-tfds.sh
+	@scripts/tests/venv-tfds.sh
 	$(GO) test -count=1 -timeout 20m ./format/rlds
 
 # Zarr as the readers of diffusion_policy's pins open it, which no current Python has.
 test-zarr: native ## Zarr written, opened by zarr 2.12.0 and numcodecs 0.10.2 (in .venv-zarr)
-	@scripts/venv-zarr.sh
+	@scripts/tests/venv-zarr.sh
 	$(GO) test -count=1 ./format/zarr
 
 test-python: lib
@@ -97,7 +97,7 @@ lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import 
 
 FUZZTIME ?= 60s
 fuzz: ## each parser for a minute (FUZZTIME=10m: longer; ONLY='h5|rlds': some; JOBS=2 at a time)
-	@GO="$(GO)" FUZZTIME="$(FUZZTIME)" scripts/fuzz.sh
+	@GO="$(GO)" FUZZTIME="$(FUZZTIME)" scripts/tests/fuzz.sh
 
 engines: ## Slurm, Prometheus and Ray, for the tests that run shards on them
 	@scripts/engines.sh

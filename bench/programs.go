@@ -289,7 +289,7 @@ func (w *CaseWork) formatRunner(ctx context.Context, name, runner string) Runner
 		a.Checked, a.ref = true, w.reference(ctx, j.URI)
 	}
 	if runner == "tfds" {
-		a.Argv[0], a.Setting = ".venv-tfds/bin/python", "two threads, scripts/venv-tfds.sh"
+		a.Argv[0], a.Setting = ".venv-tfds/bin/python", "two threads, scripts/tests/venv-tfds.sh"
 	}
 	return a
 }

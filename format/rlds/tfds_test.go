@@ -28,7 +28,7 @@ func judge(t testing.TB) string {
 	}
 	py := tfdsPython(t)
 	if py == "" {
-		t.Skip("skipped: no Python with tensorflow-datasets (scripts/venv-tfds.sh makes .venv-tfds)")
+		t.Skip("skipped: no Python with tensorflow-datasets (scripts/tests/venv-tfds.sh makes .venv-tfds)")
 	}
 	return py
 }

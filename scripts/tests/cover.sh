@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Coverage of the Go tests as a lone clone has it and with the shared data: each in total, then the packages that differ by more than three points.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 go=${GO:-go} out=${OUT:-$(mktemp -d)}
 packages=${*:-./...}
 measure() { # NAME DATA

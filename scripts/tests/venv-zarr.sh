@@ -2,7 +2,7 @@
 # Makes .venv-zarr: Python with the zarr and numcodecs that diffusion_policy pins, the reference reader of what format/zarr writes. It is apart from
 # .venv because they need an older Python and an older NumPy; the test skips without it.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 if [ -x .venv-zarr/bin/python ] && .venv-zarr/bin/python -c 'import zarr, numcodecs' 2>/dev/null; then exit 0; fi
 make_with() { # requirements, then Pythons, the best first
   local pins=$1; shift

@@ -2,7 +2,7 @@
 # Makes .venv-tfds: Python with tensorflow-datasets, the reference reader of format/rlds and the peer of its benchmark. It is apart from .venv because
 # TensorFlow is large (1.8 GB) and pins what others need in other versions; the tests skip without it.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 if [ -x .venv-tfds/bin/python ] && .venv-tfds/bin/python -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("tensorflow") and u.find_spec("tensorflow_datasets")))'; then exit 0; fi
 # TensorFlow has wheels for 3.10 to 3.13.
 for c in python3.12 python3.11 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[123]*/bin/python3 python3.10 python3; do

@@ -2,7 +2,7 @@
 # Fuzzes each parser: FUZZTIME a target (10m), JOBS targets at a time (one a core), those whose "package target" matches ONLY.
 # A line a target: executions, seconds, what the corpus grew to. A find is written into the package's testdata/fuzz, and fails the run at its end.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 go=${GO:-go}
 time=${FUZZTIME:-1m} jobs=${JOBS:-$(nproc)} only=${ONLY:-.}
 here=$(mktemp -d)

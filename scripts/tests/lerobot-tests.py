@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs lerobot's own tests of its datasets with its class and with robocache.LeRobotDataset, and names those that only its own passes.
 
-    PYTHONPATH=python .venv/bin/python scripts/lerobot-tests.py PATH_OF_LEROBOT [pytest's arguments; default tests/datasets]
+    PYTHONPATH=python .venv/bin/python scripts/tests/lerobot-tests.py PATH_OF_LEROBOT [pytest's arguments; default tests/datasets]
 
 PATH_OF_LEROBOT is a checkout of lerobot's source with its tests, at the version that is installed: the wheel brings no tests. What needs the
 Hub fails in both runs, and does not count. Our class reads only: create and resume stay lerobot's, and where a test lets its mocked Hub write the
@@ -55,7 +55,7 @@ def run(checkout: Path, tests: list[str], ours: bool) -> dict[str, str]:
         here = Path(__file__).resolve()
         plugin = Path(tmp, "robocache_in_lerobot.py")
         plugin.symlink_to(here)
-        path = os.pathsep.join([tmp, str(here.parents[1] / "python"), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([tmp, str(here.parents[2] / "python"), os.environ.get("PYTHONPATH", "")])
         env = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_LEROBOT_HOME": str(Path(tmp, "home"))}
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *(["-p", "robocache_in_lerobot"] if ours else []), *tests]
         subprocess.run(command, cwd=checkout, env=env, stdout=sys.stderr, check=False)
