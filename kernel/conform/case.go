@@ -3,17 +3,17 @@ package conform
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // Case is one vector of a plan.
 type Case struct {
+	named
 	options
 	File    string          `json:"-"`
-	Name    string          `json:"name"`
 	Times   integers        `json:"times"`
 	Targets integers        `json:"targets"`
 	Stored  *plan           `json:"plan"`
@@ -77,38 +77,28 @@ func (c *Case) Plan() *kernel.Plan {
 }
 
 // run gives the case to the back end: as a batch of one entry with times, then by its stored plan.
-func (c *Case) run(b kernel.Backend) error {
+func (c *Case) run(b kernel.Backend) {
 	src, rule := kernel.Tensor(c.Data.tensor), c.rule()
-	inputs := []*kernel.Tensor{&src}
 	values := src
 	values.Shape, values.Stride = append([]int{1}, src.Shape...), append([]int{0}, src.Stride...)
 	op := &kernel.FuseOp{Series: []kernel.Series{{Values: values, Times: *Int64s(c.Times...), Rule: rule}}, Targets: *Int64s(c.Targets...), Validate: true,
 		Out: *Filled(c.Out, 1, len(c.Targets), c.Data.cols), Valid: Filled(robocache.Uint8, 1, len(c.Targets), 1)}
-	done, err := c.Error.checked(inputs, func() error { return b.Run(op) })
-	if !done {
-		err = c.check(&op.Out, op.Valid)
+	if !c.Error.runs(b, op) {
+		return
 	}
-	if err != nil || c.Error != nil {
-		return err
-	}
+	c.check(&op.Out, op.Valid)
 	part := Planned(c.Plan())
 	part.Src, part.Out, part.Rule = src, *Filled(c.Out, part.Kind.Len(), c.Data.cols), rule
-	if done, err = c.Error.checked(inputs, func() error { return b.Run(&kernel.ApplyOp{Parts: []kernel.Part{part}}) }); !done {
-		err = c.check(&part.Out, part.Valid)
-	}
-	if err != nil {
-		return fmt.Errorf("by the plan: %w", err)
-	}
-	return nil
+	planned := &kernel.ApplyOp{Parts: []kernel.Part{part}}
+	defer guard.In("by", "the plan")
+	c.Error.runs(b, planned)
+	c.check(&planned.Parts[0].Out, part.Valid)
 }
 
 // check compares a result with what the case wants.
-func (c *Case) check(out, valid *kernel.Tensor) error {
-	err := expect("out", out, c.Want, func(_ []int, want, got uint64) bool { return c.ULP != 0 && apart(want, got, c.Out) <= c.ULP })
-	if err != nil {
-		return err
-	}
-	return expect("valid", valid, words(c.Valid, 2), nil)
+func (c *Case) check(out, valid *kernel.Tensor) {
+	expect("out", out, c.Want, func(_ []int, want, got uint64) bool { return c.ULP != 0 && apart(want, got, c.Out) <= c.ULP })
+	expect("valid", valid, words(c.Valid, 2), nil)
 }
 
 // Planned is a part with a plan's arrays as tensors.

@@ -2,7 +2,7 @@ package conform
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -11,8 +11,8 @@ import (
 
 // opCase is a vector of a whole Fuse or FuseGrad; vectorgen/ops.py says what the fields are.
 type opCase struct {
+	named
 	Op       string         `json:"op"`
-	Name     string         `json:"name"`
 	Series   []opSeries     `json:"series"`
 	Targets  tensor         `json:"targets"`
 	Clock    string         `json:"clock"`
@@ -59,28 +59,17 @@ type opEpilogue struct {
 	} `json:"augment"`
 }
 
-func (c *opCase) run(b kernel.Backend) (err error) {
-	switch c.Op {
-	case "fuse":
-		err = c.fuse(b)
-	case "fuse_grad":
-		err = c.grad(b)
-	default:
-		err = fmt.Errorf("unknown op %q", c.Op)
-	}
+func (c *opCase) run(b kernel.Backend) {
+	run := map[string]func(b kernel.Backend){"fuse": c.fuse, "fuse_grad": c.grad}[c.Op]
+	err := guard.Try(func() { run(b) })
 	if c.Error == nil && c.continuous() && errors.Is(err, robocache.ErrUnsupported) {
-		return nil // K20 leaves it to the back end
+		return // K20 leaves it to the back end
 	}
-	return err
+	guard.Check(err)
 }
 
 func (c *opCase) continuous() bool {
-	for i := range c.Series {
-		if c.Series[i].Continuous {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Series, func(s opSeries) bool { return s.Continuous })
 }
 
 func (s *opSeries) series() kernel.Series {
@@ -105,7 +94,7 @@ func (s *opSeries) series() kernel.Series {
 
 var clocks = map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "as_given": kernel.AsGiven}
 
-func (c *opCase) fuse(b kernel.Backend) error {
+func (c *opCase) fuse(b kernel.Backend) {
 	op := &kernel.FuseOp{Targets: kernel.Tensor(c.Targets), Out: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Validate: true, Counts: Int64s(7, 1<<40)}
 	for i := range c.Series {
 		op.Series = append(op.Series, c.Series[i].series())
@@ -115,24 +104,18 @@ func (c *opCase) fuse(b kernel.Backend) error {
 	} else if len(op.Out.Shape) == 3 {
 		op.Valid = Filled(robocache.Uint8, op.Out.Shape[0], op.Out.Shape[1], len(op.Series))
 	}
-	all := op.Tensors() // out, valid and counts are last
-	if done, err := c.Error.checked(all[:len(all)-3], func() error { return b.Run(op) }); done {
-		return err
+	if !c.Error.runs(b, op) {
+		return
 	}
-	if err := c.compare(&op.Out, op.Valid, op.Counts, 7, 1<<40); err != nil {
-		return err
-	}
+	c.compare(&op.Out, op.Valid, op.Counts, 7, 1<<40)
 	if op.Clock == kernel.Nanoseconds && !c.continuous() {
-		if err := c.apply(b, op); err != nil {
-			return fmt.Errorf("by plans: %w", err)
-		}
+		c.apply(b, op)
 	}
-	return nil
 }
 
 // apply makes the same result by Apply: a part for every entry and stream, with the reference's plans, all into the op's tensors.
-func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
-	defer guard.Into(&err)
+func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) {
+	defer guard.In("by", "plans")
 	Fill(&op.Out)
 	Fill(op.Valid)
 	a := &kernel.ApplyOp{Counts: Int64s(0, 0)}
@@ -168,7 +151,7 @@ func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
 		}
 	}
 	guard.Check(b.Run(a))
-	return c.compare(&op.Out, op.Valid, a.Counts, 0, 0)
+	c.compare(&op.Out, op.Valid, a.Counts, 0, 0)
 }
 
 // view is rows first … first+n-1 of an entry: the last two axes.
@@ -183,26 +166,20 @@ func view(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 	return v
 }
 
-func (c *opCase) grad(b kernel.Backend) error {
+func (c *opCase) grad(b kernel.Backend) {
 	op := &kernel.FuseGradOp{Targets: kernel.Tensor(c.Targets), Out: kernel.Tensor(c.Gradient), Grad: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Series: c.Series[0].series()}
-	all := op.Tensors() // grad is last
-	if done, err := c.Error.checked(all[:len(all)-1], func() error { return b.Run(op) }); done {
-		return err
+	if c.Error.runs(b, op) {
+		c.compare(&op.Grad, nil, nil, 0, 0)
 	}
-	return c.compare(&op.Grad, nil, nil, 0, 0)
 }
 
 // compare looks at the results: out to the bit, or within the slack of its column; counts begin at what was counted before.
-func (c *opCase) compare(out, valid, counts *kernel.Tensor, overflow, nan int64) error {
-	near := func(index []int, want, got uint64) bool {
+func (c *opCase) compare(out, valid, counts *kernel.Tensor, overflow, nan int64) {
+	expect("out", out, c.Want, func(index []int, want, got uint64) bool {
 		return c.Slack != nil && Near(want, got, out.DType, float64(c.Slack[index[len(index)-1]]))
+	})
+	expect("valid", valid, words(c.Valid, 2), nil)
+	if c.Counts != nil {
+		expect("counts", counts, words([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16), nil)
 	}
-	err := expect("out", out, c.Want, near)
-	if err == nil && valid != nil {
-		err = expect("valid", valid, words(c.Valid, 2), nil)
-	}
-	if err == nil && counts != nil && c.Counts != nil {
-		err = expect("counts", counts, words([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16), nil)
-	}
-	return err
 }

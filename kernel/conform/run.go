@@ -9,21 +9,22 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Run gives every vector to the back end; a plan's by its times through Fuse, and as it is stored through Apply. It returns how many ran, and the
-// failures.
+// Run gives every vector to the back end; a plan's by its times through a FuseOp, and as it is stored through an ApplyOp. It returns how many ran,
+// and the failures.
 func Run(b kernel.Backend) (ran int, failures []error) {
-	var s suite
+	s := suite{b: b}
 	for _, file := range files(".") {
-		each(&s, file, func(c *Case) (string, error) { return c.Name, c.run(b) })
+		each[Case](&s, file)
 	}
 	for _, file := range files("ops") {
-		each(&s, file, func(c *opCase) (string, error) { return c.Name, c.run(b) })
+		each[opCase](&s, file)
 	}
-	each(&s, "ops/large.json", func(c *largeCase) (string, error) { return c.Name, c.run(b) })
-	each(&s, "large.json", func(c *hour) (string, error) { return c.Name, c.run(b) })
+	each[largeCase](&s, "ops/large.json")
+	each[hour](&s, "large.json")
 	voxels, wrong := RunVoxels(b)
 	images, wrongImages := RunImages(b)
 	return s.ran + voxels + images, slices.Concat(s.failures, wrong, wrongImages)
@@ -31,20 +32,32 @@ func Run(b kernel.Backend) (ran int, failures []error) {
 
 // suite counts vectors.
 type suite struct {
+	b        kernel.Backend
 	ran      int
 	failures []error
 }
 
+// named is what every vector has; it fails into the guard of each.
+type named struct {
+	Name string `json:"name"`
+}
+
+func (n *named) title() string { return n.Name }
+
 // each runs the vectors of a file.
-func each[C any](s *suite, file string, run func(*C) (name string, err error)) {
+func each[C any, V interface {
+	*C
+	title() string
+	run(b kernel.Backend)
+}](s *suite, file string) {
 	cases, err := load[C](file)
 	if err != nil {
 		s.failures = append(s.failures, err)
 	}
 	for i := range cases {
 		s.ran++
-		if name, err := run(&cases[i]); err != nil {
-			s.failures = append(s.failures, fmt.Errorf("%s: %s: %w", file, name, err))
+		if err := guard.Try(func() { V(&cases[i]).run(s.b) }); err != nil {
+			s.failures = append(s.failures, fmt.Errorf("%s: %s: %w", file, V(&cases[i]).title(), err))
 		}
 	}
 }
@@ -81,29 +94,34 @@ type ExpectedError struct {
 var classes = map[string]error{"misuse": robocache.ErrMisuse, "malformed": robocache.ErrMalformed, "unsupported": robocache.ErrUnsupported, "resource": robocache.ErrResourceLimit,
 	robocache.ErrMalformed.Error(): robocache.ErrMalformed, robocache.ErrResourceLimit.Error(): robocache.ErrResourceLimit}
 
-// failed compares an error with the one that is wanted; done says that there is nothing more to compare.
-func (e *ExpectedError) failed(err error) (done bool, _ error) {
+// runs gives an op to the back end and compares its error. It says whether there are results to compare; the inputs are as they were then.
+func (e *ExpectedError) runs(b kernel.Backend, op kernel.Op) bool {
+	before := inputs(op)
+	err := b.Run(op)
 	if e == nil {
-		return err != nil, err
+		if guard.Check(err); inputs(op) != before {
+			guard.Fail(errors.New("an input was written to"))
+		}
+		return true
 	}
 	class := classes[e.Class]
 	if class == nil {
-		return true, fmt.Errorf("no such class: %q", e.Class)
+		guard.Fail(fmt.Errorf("no such class: %q", e.Class))
 	}
 	if !errors.Is(err, class) || !strings.Contains(err.Error(), e.Phrase) {
-		return true, fmt.Errorf("%v, want %s: %s", err, e.Class, e.Phrase)
+		guard.Fail(fmt.Errorf("%v, want %s: %s", err, e.Class, e.Phrase))
 	}
-	return true, nil
+	return false
 }
 
-// checked runs an op and compares its error; where there is none, done is false, and the inputs are as they were.
-func (e *ExpectedError) checked(inputs []*kernel.Tensor, run func() error) (done bool, _ error) {
-	before := memory(inputs)
-	if done, err := e.failed(run()); done {
-		return true, err
+// inputs is the memory of what an op reads alone.
+func inputs(op kernel.Op) string {
+	var s []byte
+	results := kernel.Results(op)
+	for _, t := range op.Tensors() {
+		if !slices.Contains(results, t) {
+			s = append(s, t.Data...)
+		}
 	}
-	if memory(inputs) != before {
-		return true, errors.New("an input was written to")
-	}
-	return false, nil
+	return string(s)
 }

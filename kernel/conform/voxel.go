@@ -1,8 +1,6 @@
 package conform
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -11,8 +9,8 @@ import (
 
 // spaceCase is one vector of voxels, depth images or TSDF; generate_voxels.py says what the fields are.
 type spaceCase struct {
+	named
 	Op       string           `json:"op"`
-	Name     string           `json:"name"`
 	Points   tensor           `json:"points"`
 	Features *tensor          `json:"features"`
 	Lengths  integers         `json:"lengths"`
@@ -51,36 +49,19 @@ type spaceCase struct {
 
 // RunVoxels gives every vector of voxels, depth images and TSDF to the back end. It returns how many ran, and the failures.
 func RunVoxels(b kernel.Backend) (ran int, failures []error) {
-	var s suite
+	s := suite{b: b}
 	for _, file := range files("voxels") {
-		each(&s, file, func(c *spaceCase) (string, error) { return c.Name, c.run(b) })
+		each[spaceCase](&s, file)
 	}
-	each(&s, "voxels/large.json", func(c *largeVoxels) (string, error) {
-		// Equal bits in each run: additions in another order would differ.
-		for n := 1; n < 5 && c.Mode == kernel.Average; n++ {
-			s.ran++
-			if err := c.run(b); err != nil {
-				return c.Name, fmt.Errorf("run %d: %w", n, err)
-			}
-		}
-		return c.Name, c.run(b)
-	})
+	each[largeVoxels](&s, "voxels/large.json")
 	return s.ran, s.failures
 }
 
-func (c *spaceCase) run(b kernel.Backend) error {
-	switch c.Op {
-	case "voxelize":
-		return c.voxelize(b)
-	case "unproject":
-		return c.unproject(b)
-	case "integrate":
-		return c.integrate(b)
-	}
-	return fmt.Errorf("unknown op %q", c.Op)
+func (c *spaceCase) run(b kernel.Backend) {
+	map[string]func(b kernel.Backend){"voxelize": c.voxelize, "unproject": c.unproject, "integrate": c.integrate}[c.Op](b)
 }
 
-func (c *spaceCase) voxelize(b kernel.Backend) error {
+func (c *spaceCase) voxelize(b kernel.Backend) {
 	op := &kernel.VoxelOp{Points: kernel.Tensor(c.Points), Features: (*kernel.Tensor)(c.Features), Lengths: c.Lengths.index(), Offsets: c.Offsets.index(), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
 		Grid: c.Grid, Mode: c.Mode, Outside: c.Outside, Bits: c.Bits, Fill: float32(c.Fill), Validate: c.Error != nil, Stats: Filled(robocache.Int64, 3)}
 	if c.Capacity != nil {
@@ -100,47 +81,45 @@ func (c *spaceCase) voxelize(b kernel.Backend) error {
 		}
 		op.Out = blank(&array{DType: dt, Shape: l.Shape, Stride: c.Stride, Base: c.Base})
 	}
-	if done, err := c.Error.checked([]*kernel.Tensor{&op.Points}, func() error { return b.Run(op) }); done {
-		return err
+	if !c.Error.runs(b, op) {
+		return
 	}
-	errs := []error{expect("stats", op.Stats, words(c.Stats, 16), nil)}
+	expect("stats", op.Stats, words(c.Stats, 16), nil)
+	expect("out", op.Out, c.Want, nil)
 	if op.Out != nil {
-		errs = append(errs, expect("out", op.Out, c.Want, nil))
-	} else {
-		// What is beyond those found is not written: expect sees that of a shorter view.
-		n := min(int(c.Found), *c.Capacity)
-		op.Coords.Shape[0] = n
-		errs = append(errs, expect("found", op.Found, words([]int64{c.Found}, 16), nil), expect("coords", op.Coords, words(c.Coords, 8), nil))
-		if op.Counts != nil {
-			op.Counts.Shape[0] = n
-			errs = append(errs, expect("counts", op.Counts, words(c.Counts, 8), nil))
-		}
-		if op.Rows != nil {
-			op.Rows.Shape[0] = n
-			errs = append(errs, expect("rows", op.Rows, c.Rows, nil))
+		return
+	}
+	// What is beyond those found is not written: expect sees that of a shorter view.
+	n := min(int(c.Found), *c.Capacity)
+	for _, t := range []*kernel.Tensor{op.Coords, op.Counts, op.Rows} {
+		if t != nil {
+			t.Shape[0] = n
 		}
 	}
-	return errors.Join(errs...)
+	expect("found", op.Found, words([]int64{c.Found}, 16), nil)
+	expect("coords", op.Coords, words(c.Coords, 8), nil)
+	expect("counts", op.Counts, words(c.Counts, 8), nil)
+	expect("rows", op.Rows, c.Rows, nil)
 }
 
-func (c *spaceCase) unproject(b kernel.Backend) error {
+func (c *spaceCase) unproject(b kernel.Backend) {
 	op := &kernel.DepthOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale)}
 	if c.Pose != nil {
 		op.Pose = (*[12]float32)(c.Pose)
 	}
 	op.Out = *blank(&array{DType: robocache.Float32, Shape: append(slices.Clone(op.Depth.Shape), 3), Stride: c.Stride, Base: c.Base})
 	op.Valid = Filled(robocache.Uint8, op.Depth.Shape...)
-	if done, err := c.Error.failed(b.Run(op)); done {
-		return err
+	if c.Error.runs(b, op) {
+		expect("out", &op.Out, c.Want, nil)
+		expect("valid", op.Valid, words(c.Valid, 2), nil)
 	}
-	return errors.Join(expect("out", &op.Out, c.Want, nil), expect("valid", op.Valid, words(c.Valid, 2), nil))
 }
 
-func (c *spaceCase) integrate(b kernel.Backend) error {
+func (c *spaceCase) integrate(b kernel.Backend) {
 	op := &kernel.TSDFOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale), View: [12]float32(c.View), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
 		Truncate: float32(c.Truncate), MaxWeight: float32(c.MaxWeight), Value: kernel.Tensor(c.Value), Weight: kernel.Tensor(c.Weight)}
-	if done, err := c.Error.failed(b.Run(op)); done {
-		return err
+	if c.Error.runs(b, op) {
+		expect("value", &op.Value, c.Want, nil)
+		expect("weight", &op.Weight, c.WantW, nil)
 	}
-	return errors.Join(expect("value", &op.Value, c.Want, nil), expect("weight", &op.Weight, c.WantW, nil))
 }

@@ -10,7 +10,7 @@ import (
 
 // largeVoxels is a generated cloud and the SHA-256 of its voxels; generate_voxels.py says how it is made.
 type largeVoxels struct {
-	Name     string           `json:"name"`
+	named
 	Seed     uint64           `json:"seed,string"`
 	Points   int              `json:"points"`
 	Batch    int              `json:"batch"`
@@ -67,18 +67,26 @@ func (c *largeVoxels) op() *kernel.VoxelOp {
 	return op
 }
 
-func (c *largeVoxels) run(b kernel.Backend) (err error) {
-	defer guard.Into(&err)
+// run runs the case, averages five times: additions in another order would differ from run to run.
+func (c *largeVoxels) run(b kernel.Backend) {
+	c.once(b)
+	for n := 0; n < 4 && c.Mode == kernel.Average; n++ {
+		c.once(b)
+	}
+}
+
+func (c *largeVoxels) once(b kernel.Backend) {
 	op := c.op()
 	guard.Check(b.Run(op))
-	guard.Check(expect("stats", op.Stats, words(c.Stats, 16), nil))
+	expect("stats", op.Stats, words(c.Stats, 16), nil)
 	if op.Out != nil {
-		return digest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()])
+		digest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()])
+		return
 	}
-	guard.Check(expect("found", op.Found, words([]int{c.Found}, 16), nil))
+	expect("found", op.Found, words([]int{c.Found}, 16), nil)
 	parts := [][]byte{op.Coords.Data[:16*c.Found], op.Counts.Data[:4*c.Found]}
 	if op.Rows != nil {
 		parts = append(parts, op.Rows.Data[:4*c.Found*c.Features])
 	}
-	return digest(c.SHA256, parts...)
+	digest(c.SHA256, parts...)
 }
