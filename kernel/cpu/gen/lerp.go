@@ -110,12 +110,7 @@ func lerp(src, dst kind, epi epilogue, stream bool) {
 	weight := k.t
 	if epi == plain && !stream {
 		// Registers are enough for all that a row needs.
-		k.left, k.right, k.base, k.step0, weight = GP64(), GP64(), GP64(), GP64(), GP64()
-		MOVQ(mem(k.args, offLeft), k.left)
-		MOVQ(mem(k.args, offRight), k.right)
-		MOVQ(mem(k.args, offSrc), k.base)
-		MOVQ(mem(k.args, offSrcStep), k.step0)
-		MOVQ(mem(k.args, offWeight), weight)
+		k.left, k.right, k.base, k.step0, weight = field(k.args, offLeft), field(k.args, offRight), field(k.args, offSrc), field(k.args, offSrcStep), field(k.args, offWeight)
 	}
 
 	Label("row")
@@ -191,20 +186,18 @@ func (k *rows) fetch() {
 
 // source puts the address of a row that an index names into p.
 func (k *rows) source(field int, p reg.GPVirtual) {
-	if k.left != nil {
-		index := k.left
-		if field == offRight {
-			index = k.right
-		}
-		MOVLQSX(at(index, k.row, 4, 0), p)
-		IMULQ(k.step0, p)
-		ADDQ(k.base, p)
-		return
+	index, step, base := k.t, Op(mem(k.args, offSrcStep)), Op(mem(k.args, offSrc))
+	switch {
+	case k.left == nil:
+		MOVQ(mem(k.args, field), k.t)
+	case field == offLeft:
+		index, step, base = k.left, k.step0, k.base
+	default:
+		index, step, base = k.right, k.step0, k.base
 	}
-	MOVQ(mem(k.args, field), k.t)
-	MOVLQSX(at(k.t, k.row, 4, 0), p)
-	IMULQ(mem(k.args, offSrcStep), p)
-	ADDQ(mem(k.args, offSrc), p)
+	MOVLQSX(at(index, k.row, 4, 0), p)
+	IMULQ(step, p)
+	ADDQ(base, p)
 }
 
 func (k *rows) broadcast(bits uint32) reg.VecVirtual {
@@ -217,14 +210,11 @@ func (k *rows) broadcast(bits uint32) reg.VecVirtual {
 
 func (k *rows) constants() {
 	if k.epi != plain {
-		k.a, k.b = GP64(), GP64()
-		MOVQ(mem(k.args, offA), k.a)
-		MOVQ(mem(k.args, offB), k.b)
+		k.a, k.b = field(k.args, offA), field(k.args, offB)
 		k.scale, k.off, k.lo, k.hi, k.zero = YMM(), YMM(), YMM(), YMM(), YMM()
-		VBROADCASTSS(mem(k.args, offScale), k.scale)
-		VBROADCASTSS(mem(k.args, offScale+4), k.off)
-		VBROADCASTSS(mem(k.args, offLo), k.lo)
-		VBROADCASTSS(mem(k.args, offLo+4), k.hi)
+		for i, y := range []reg.VecVirtual{k.scale, k.off, k.lo, k.hi} {
+			VBROADCASTSS(mem(k.args, offScale+4*i), y)
+		}
 		VXORPS(k.zero, k.zero, k.zero)
 	}
 	if k.epi == unitNorm {
@@ -248,6 +238,22 @@ func (k *rows) constants() {
 // columns goes along one row: eight columns at a time, the last eight overlapping the ones before, so that nothing beyond the row is touched.
 func (k *rows) columns(name string, blend bool) {
 	l := func(s string) string { return name + s }
+	// steps makes n columns at a time, while there are as many, then goes on at then.
+	steps := func(label, then string, n int, body func()) {
+		Label(l(label))
+		LEAQ(mem(k.i, n), k.t)
+		CMPQ(k.t, k.cols)
+		JG(LabelRef(l(then)))
+		body()
+		MOVQ(k.t, k.i)
+		JMP(LabelRef(l(label)))
+	}
+	// ask asks for so many columns' lines; into the second cache: fetches into the first share its few buffers with the loads.
+	ask := func(p reg.Register, size, ahead int) {
+		for line := 0; line < 32*size; line += 64 {
+			PREFETCHT1(at(p, k.i, size, line+ahead))
+		}
+	}
 	XORQ(k.i, k.i)
 	CMPQ(k.cols, U8(8))
 	JL(LabelRef(l("Small")))
@@ -255,41 +261,22 @@ func (k *rows) columns(name string, blend bool) {
 		// Long rows: every line is asked for, of the source and of the result.
 		CMPQ(k.cols, U32(longCols))
 		JL(LabelRef(l("Four")))
-		Label(l("Long"))
-		LEAQ(mem(k.i, 32), k.t)
-		CMPQ(k.t, k.cols)
-		JG(LabelRef(l("One")))
-		for line := 0; line < 32*k.src.size; line += 64 {
-			PREFETCHT1(at(k.p0, k.i, k.src.size, line+sourceAhead))
-		}
-		for line := 0; line < 32*k.dst.size && !k.stream; line += 64 {
-			PREFETCHT1(at(k.out, k.i, k.dst.size, line+resultAhead))
-		}
-		k.four(blend)
-		MOVQ(k.t, k.i)
-		JMP(LabelRef(l("Long")))
+		steps("Long", "One", 32, func() {
+			ask(k.p0, k.src.size, sourceAhead)
+			if !k.stream {
+				ask(k.out, k.dst.size, resultAhead)
+			}
+			k.four(blend)
+		})
 	}
-	Label(l("Four"))
-	LEAQ(mem(k.i, 32), k.t)
-	CMPQ(k.t, k.cols)
-	JG(LabelRef(l("One")))
-	if k.q0 != nil {
-		// Into the second cache: fetches into the first share its few buffers with the loads.
-		for line := 0; line < 32*k.src.size; line += 64 {
+	steps("Four", "One", 32, func() {
+		for line := 0; k.q0 != nil && line < 32*k.src.size; line += 64 {
 			PREFETCHT1(at(k.q0, k.i, k.src.size, line))
 			PREFETCHT1(at(k.q1, k.i, k.src.size, line))
 		}
-	}
-	k.four(blend)
-	MOVQ(k.t, k.i)
-	JMP(LabelRef(l("Four")))
-	Label(l("One"))
-	LEAQ(mem(k.i, 8), k.t)
-	CMPQ(k.t, k.cols)
-	JG(LabelRef(l("Rest")))
-	k.step(8, 0, blend)
-	MOVQ(k.t, k.i)
-	JMP(LabelRef(l("One")))
+		k.four(blend)
+	})
+	steps("One", "Rest", 8, func() { k.step(8, 0, blend) })
 	Label(l("Rest"))
 	CMPQ(k.i, k.cols)
 	JE(LabelRef("next"))

@@ -6,41 +6,35 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
+// raw reads n elements as they are, or through wide; one by one through a register.
+func (k *rows) raw(n int, m Mem, y reg.VecVirtual, one func(from, to Op), wide func(ops ...Op)) {
+	if n > 1 {
+		wide(m, width(y, n))
+		return
+	}
+	one(m, k.t.As32())
+	VMOVD(k.t.As32(), y.AsX())
+}
+
 // load reads n columns as float32; without a blend into the same type, as bits.
 func (k *rows) load(n int, p reg.Register, first int) reg.VecVirtual {
 	y := YMM()
-	m := at(p, k.i, k.src.size, first*k.src.size)
-	r := width(y, n)
-	switch k.src {
-	case f32:
+	m, r := at(p, k.i, k.src.size, first*k.src.size), width(y, n)
+	switch {
+	case k.src == f32 && n == 1:
+		VMOVSS(m, y.AsX())
+	case k.src == f32:
+		VMOVUPS(m, r)
+	case k.src == f16:
+		k.raw(n, m, y, MOVWLZX, VCVTPH2PS)
 		if n == 1 {
-			VMOVSS(m, y.AsX())
-		} else {
-			VMOVUPS(m, r)
-		}
-	case f16:
-		if n == 1 {
-			MOVWLZX(m, k.t.As32())
-			VMOVD(k.t.As32(), y.AsX())
 			VCVTPH2PS(y.AsX(), y.AsX())
-		} else {
-			VCVTPH2PS(m, r)
 		}
-	case bf16:
-		if n == 1 {
-			MOVWLZX(m, k.t.As32())
-			VMOVD(k.t.As32(), y.AsX())
-		} else {
-			VPMOVZXWD(m, r)
-		}
+	case k.src == bf16:
+		k.raw(n, m, y, MOVWLZX, VPMOVZXWD)
 		VPSLLD(U8(16), r, r)
-	case u8:
-		if n == 1 {
-			MOVBLZX(m, k.t.As32())
-			VMOVD(k.t.As32(), y.AsX())
-		} else {
-			VPMOVZXBD(m, r)
-		}
+	default:
+		k.raw(n, m, y, MOVBLZX, VPMOVZXBD)
 		VCVTDQ2PS(r, r)
 	}
 	return y
@@ -77,23 +71,20 @@ func (k *rows) finish(n int, y reg.VecVirtual, first int) {
 }
 
 func (k *rows) store(n int, y reg.VecVirtual, first int) {
-	r := width(y, n)
-	switch k.dst {
-	case f32:
-		m := at(k.out, k.i, 4, 4*first)
-		if n == 1 {
-			VMOVSS(y.AsX(), m)
-		} else {
-			if k.stream && n == 8 {
-				VMOVNTPS(r, m)
-			} else {
-				VMOVUPS(r, m)
-			}
-		}
+	r, m := width(y, n), at(k.out, k.i, 4, 4*first)
+	switch {
+	case k.dst == f32 && n == 1:
+		VMOVSS(y.AsX(), m)
 		return
-	case f16:
+	case k.dst == f32 && k.stream && n == 8:
+		VMOVNTPS(r, m)
+		return
+	case k.dst == f32:
+		VMOVUPS(r, m)
+		return
+	case k.dst == f16:
 		VCVTPS2PH(U8(0), r, y.AsX())
-	case bf16:
+	default:
 		u := YMM()
 		k.round(n, y, u)
 		if n == 8 {
@@ -103,22 +94,20 @@ func (k *rows) store(n int, y reg.VecVirtual, first int) {
 		}
 		VPACKUSDW(u.AsX(), y.AsX(), y.AsX())
 	}
-	m := YMM()
-	VPAND(k.magnitude.AsX(), y.AsX(), m.AsX())
-	VPMAXUW(m.AsX(), k.most.AsX(), k.most.AsX())
+	v := YMM()
+	VPAND(k.magnitude.AsX(), y.AsX(), v.AsX())
+	VPMAXUW(v.AsX(), k.most.AsX(), k.most.AsX())
 	k.storeHalf(n, y, first)
 }
 
 func (k *rows) storeHalf(n int, y reg.VecVirtual, first int) {
 	m := at(k.out, k.i, 2, 2*first)
-	switch n {
-	case 8:
-		if k.stream {
-			VMOVNTDQ(y.AsX(), m)
-		} else {
-			VMOVDQU(y.AsX(), m)
-		}
-	case 4:
+	switch {
+	case n == 8 && k.stream:
+		VMOVNTDQ(y.AsX(), m)
+	case n == 8:
+		VMOVDQU(y.AsX(), m)
+	case n == 4:
 		VMOVQ(y.AsX(), m)
 	default:
 		VPEXTRW(U8(0), y.AsX(), m)
@@ -127,25 +116,15 @@ func (k *rows) storeHalf(n int, y reg.VecVirtual, first int) {
 
 // bits copies n columns as they are.
 func (k *rows) bits(n, first int) {
-	y := YMM()
-	m := at(k.p0, k.i, k.src.size, first*k.src.size)
 	if k.src == f32 {
-		if n == 1 {
-			VMOVSS(m, y.AsX())
-		} else {
-			VMOVUPS(m, width(y, n))
-		}
-		k.store(n, y, first)
+		k.store(n, k.load(n, k.p0, first), first)
 		return
 	}
-	switch n {
-	case 8:
-		VMOVDQU(m, y.AsX())
-	case 4:
-		VMOVQ(m, y.AsX())
-	default:
-		MOVWLZX(m, k.t.As32())
-		VMOVD(k.t.As32(), y.AsX())
+	y := YMM()
+	wide := func(ops ...Op) { VMOVQ(ops[0], y.AsX()) }
+	if n == 8 {
+		wide = func(ops ...Op) { VMOVDQU(ops[0], y.AsX()) }
 	}
+	k.raw(n, at(k.p0, k.i, k.src.size, first*k.src.size), y, MOVWLZX, wide)
 	k.storeHalf(n, y, first)
 }
