@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
@@ -221,15 +222,17 @@ type feeder struct {
 }
 
 // newFeeder makes one, and looks at some trajectories that came back.
-func newFeeder(dev *cuda.Device, w *Work, u *undo) *feeder {
+func newFeeder(number int, w *Work, u *undo) *feeder {
+	dev, locked := guard.Must(cuda.Open(number)), guard.Must(cudahost.Open(number))
+	u.add(locked.Close)
 	s := w.Streams[0]
 	f := &feeder{dev: dev, w: w, rows: []int{s.S * s.D * elementSize(w.DType), s.S * 8, w.T * 8, w.T * s.D * elementSize(w.Out)}}
 	piece, ring := change(*w, func(w *Work) { w.B = flowPiece }), change(*w, func(w *Work) { w.B = flowRing })
 	f.op = guard.Must(newInputs(&piece)).onDevice(&piece).(*kernel.FuseOp)
 	in := guard.Must(newInputs(&ring))
 	for i, src := range [][]byte{in.values[0].Data, bytesOf(in.times[0]), bytesOf(in.targets), nil} {
-		b := guard.Must(dev.HostAlloc(f.rows[i] * flowRing))
-		u.add(func() { dev.HostFree(b) })
+		b := guard.Must(locked.Alloc(f.rows[i] * flowRing))
+		u.add(func() { locked.Free(b) })
 		copy(b, src)
 		f.host = append(f.host, b)
 	}
@@ -245,7 +248,6 @@ func newFeeder(dev *cuda.Device, w *Work, u *undo) *feeder {
 		}
 	}
 	u.add(func() { _ = f.wait() })
-	clear(f.host[3])
 	guard.Check(f.whole())
 	for _, i := range []int{0, 1, flowPiece, flowRing / 3, flowRing - 1} {
 		op, one := *f.op, f.op.Series[0]
@@ -319,7 +321,7 @@ func (a together) time(float64, bool) []float64 {
 
 // flowRow measures a million trajectories over PCIe.
 func (s *session) flowRow(row *rowRun) []*candidate {
-	f := newFeeder(s.gpu.dev, &row.res.Work, &row.undo)
+	f := newFeeder(s.r.Ordinal, &row.res.Work, &row.undo)
 	row.res.Checked = "5 trajectories equal the reference's"
 	nothing := func([]uintptr, uintptr) error { return nil }
 	one := func(name, setting string, run func([]uintptr, uintptr) error, oneWay bool) *candidate {
@@ -340,7 +342,7 @@ func (s *session) shardRow(row *rowRun) []*candidate {
 	for i := range 2 {
 		if row.res.Work.Kind == "shards-host" {
 			all.calls = 1
-			all.work = append(all.work, newFeeder(guard.Must(cuda.Open(i)), &row.res.Work, &row.undo).whole)
+			all.work = append(all.work, newFeeder(i, &row.res.Work, &row.undo).whole)
 			row.res.Checked = "5 trajectories of each device equal the reference's"
 			continue
 		}

@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost"},
 	"inspect":                 {"", "store", "video", "align", "format", "internal/guard"},
 	"bench":                   {"", "store", "video", "format", "loader", "convert", "bench/report", "bench/runners", "bench/ops", "bench/gpu", "submit", "internal/guard"},
-	"bench/ops":               {"", "kernel", "kernel/cpu", "kernel/cuda", "bench/report", "bench/runners", "internal/guard"},
+	"bench/ops":               {"", "kernel", "kernel/cpu", "kernel/cuda", "bench/report", "bench/runners", "internal/cudahost", "internal/guard"},
 	"bench/gpu":               {"", "internal/cudahost"},
 	"bench/report":            {""},
 	"bench/runners":           {""},

@@ -113,16 +113,8 @@ func TestCopyRates(t *testing.T) {
 		t.Skip("needs 3 GiB of the device")
 	}
 	a, b := words(t, d, n/4), words(t, d, n/4)
-	in, err := d.HostAlloc(n / 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.HostFree(in)
-	out, err := d.HostAlloc(n / 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.HostFree(out)
+	in := pageLocked(t, n/2)
+	out := pageLocked(t, n/2)
 	s, r := stream(t, d), stream(t, d)
 	rate := func(what string, bytes int, f func() error) {
 		var best time.Duration

@@ -42,6 +42,22 @@ func words(t testing.TB, d *Device, n int) uintptr {
 	return a
 }
 
+// pageLocked is memory of the host that copies do not wait for, until the end of the test.
+func pageLocked(t testing.TB, n int) []byte {
+	t.Helper()
+	h, err := cudahost.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	b, err := h.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Free(b) })
+	return b
+}
+
 // word reads one word of device memory.
 func word(t testing.TB, d *Device, a uintptr, i int) uint32 {
 	t.Helper()
@@ -329,11 +345,7 @@ func TestContexts(t *testing.T) {
 // G8: whose memory an address is, told before the launch.
 func TestOwns(t *testing.T) {
 	d := device(t)
-	locked, err := d.HostAlloc(64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.HostFree(locked)
+	locked := pageLocked(t, 64)
 	plain := make([]byte, 64)
 	a := words(t, d, 100)
 	for _, ok := range []uintptr{a, a + 396, uintptr(unsafe.Pointer(&locked[5]))} {
@@ -390,11 +402,7 @@ func TestMemory(t *testing.T) {
 	d := device(t)
 	s := stream(t, d)
 	const n = 3 << 20
-	in, err := d.HostAlloc(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.HostFree(in)
+	in := pageLocked(t, n)
 	for i := range in {
 		in[i] = byte(i * 7)
 	}

@@ -23,8 +23,6 @@ type launcher interface {
 	alloc(n int) (uintptr, error)     // device memory
 	free(addr uintptr)                //
 	upload(b []byte) (uintptr, error) // new memory with these bytes; also while a graph is being captured
-	hostAlloc(n int) ([]byte, error)  // page-locked memory of the host
-	hostFree(b []byte)
 	newStream() (uintptr, error)
 	freeStream(stream uintptr)
 	clear(addr uintptr, n int, stream uintptr) error // zeros

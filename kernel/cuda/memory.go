@@ -10,9 +10,6 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/images"
 )
 
-// hostPortable makes page-locked memory every device's (CU_MEMHOSTALLOC_PORTABLE).
-const hostPortable = 1
-
 // Alloc gives n bytes of the device's memory, at least 256-byte aligned, with whatever was there before. More than is free is a ResourceLimit
 // that says how much there is, before the driver is asked.
 func (d *Device) Alloc(n int) (uintptr, error) {
@@ -55,7 +52,7 @@ func (d *Device) Clear(addr uintptr, n int) error {
 	return d.waited(d.ClearAsync(addr, n, 0))
 }
 
-// CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked (HostAlloc), and b must stay as it is until
+// CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked (cudahost.Host), and b must stay as it is until
 // the stream has come past it.
 func (d *Device) CopyInAsync(to uintptr, b []byte, stream uintptr) error {
 	if len(b) == 0 {
@@ -86,21 +83,6 @@ func (d *Device) ClearAsync(addr uintptr, n int, stream uintptr) error {
 		return nil
 	}
 	return d.on.clear(addr, n, stream)
-}
-
-// HostAlloc gives page-locked memory of the host, with whatever the system put there; HostFree gives it back, once no copy uses it.
-func (d *Device) HostAlloc(n int) ([]byte, error) {
-	if n <= 0 {
-		return nil, nil
-	}
-	return d.on.hostAlloc(n)
-}
-
-// HostFree gives memory of HostAlloc back.
-func (d *Device) HostFree(b []byte) {
-	if len(b) > 0 {
-		d.on.hostFree(b)
-	}
 }
 
 // Wait returns when all that was put on the stream is done, with its error.
@@ -251,16 +233,4 @@ func (g *gpu) copyOut(b []byte, from uintptr, stream uintptr) error {
 
 func (g *gpu) copy(to, from uintptr, n int, stream uintptr) error {
 	return g.do("copy on the device", g.f.MemcpyDtoDAsync_v2, to, from, uintptr(n), stream)
-}
-
-func (g *gpu) hostAlloc(n int) ([]byte, error) {
-	p := new(unsafe.Pointer)
-	if err := g.do(fmt.Sprintf("allocate %d page-locked bytes", n), g.f.MemHostAlloc, ptr(p), uintptr(n), hostPortable); err != nil {
-		return nil, err
-	}
-	return unsafe.Slice((*byte)(*p), n), nil
-}
-
-func (g *gpu) hostFree(b []byte) {
-	_ = g.do("free page-locked memory", g.f.MemFreeHost, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

@@ -66,10 +66,8 @@ func (s *simulated) upload(b []byte) (uintptr, error) {
 	return addr, err
 }
 
-func (s *simulated) hostAlloc(n int) ([]byte, error) { return make([]byte, n), nil }
-func (s *simulated) hostFree([]byte)                 {}
-func (s *simulated) newStream() (uintptr, error)     { return 1, nil }
-func (s *simulated) freeStream(uintptr)              {}
+func (s *simulated) newStream() (uintptr, error) { return 1, nil }
+func (s *simulated) freeStream(uintptr)          {}
 
 func (s *simulated) clear(addr uintptr, n int, _ uintptr) error {
 	clear(s.m.Bytes(addr, n))
