@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -35,71 +36,44 @@ func decoders(ctx context.Context) []Result {
 	var out []Result
 	for _, n := range names {
 		r := Result{Part: "decoder " + strings.TrimSuffix(strings.TrimPrefix(n, "clips/"), ".mp4")}
-		if backend, err := video.ActiveBackend(); err != nil {
-			r.Detail = err.Error()
-		} else {
-			r.Present = true
+		backend, err := video.ActiveBackend()
+		if r.Present = err == nil; r.Present {
 			r.Detail = backend.Name() + " " + backend.Version()
-			if err := decodeClip(ctx, n); err != nil {
-				r.Detail = err.Error()
-			} else {
-				r.OK = true
-			}
+			err = decodeClip(ctx, n)
+		}
+		if r.OK = err == nil; !r.OK {
+			r.Detail = err.Error()
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-func decodeClip(ctx context.Context, name string) error {
-	data, err := clips.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	sums, err := clips.ReadFile(strings.TrimSuffix(name, ".mp4") + ".md5")
-	if err != nil {
-		return err
-	}
+func decodeClip(ctx context.Context, name string) (err error) {
+	defer guard.Into(&err)
+	data, sums := guard.Must(clips.ReadFile(name)), guard.Must(clips.ReadFile(strings.TrimSuffix(name, ".mp4")+".md5"))
 	want := strings.Fields(string(sums))
 	lib := video.NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return memory{data}, nil }, 1<<20)
 	defer lib.Close()
-	file, err := lib.Acquire(ctx, name)
-	if err != nil {
-		return err
-	}
+	file := guard.Must(lib.Acquire(ctx, name))
 	defer file.Release()
 	if n := file.Index.NumFrames(); n != len(want) {
 		return fmt.Errorf("%d images, want %d", n, len(want))
 	}
 	pool := video.NewPool(64 << 20)
 	defer pool.Close()
-	check := func(ordinal int, pic video.Frame) error {
-		spec := &video.Spec{Pixel: video.YUVPlanes}
-		n, err := pic.Bytes(spec)
-		if err != nil {
-			return err
-		}
-		buf := make([]byte, n)
-		if err := pic.Convert(spec, buf); err != nil {
-			return err
-		}
-		sum := md5.Sum(buf)
+	seen := 0
+	check := func(ordinal int, pic video.Frame) (err error) {
+		defer guard.Into(&err)
+		seen++
+		sum := md5.Sum(guard.Must(video.ConvertTo(nil, pic, &video.Spec{Pixel: video.YUVPlanes})))
 		if got := hex.EncodeToString(sum[:]); got != want[ordinal] {
 			return fmt.Errorf("image %d: md5 %s, want %s", ordinal, got, want[ordinal])
 		}
 		return nil
 	}
-	all := make([]int, len(want))
-	for i := range all {
-		all[i] = i
-	}
-	seen := 0
-	for _, ordinals := range append([][]int{all}, backwards(len(want))...) {
-		for _, g := range video.Plan(file.Index, ordinals) {
-			if err := pool.Decode(ctx, file, nil, []video.Group{g}, func(o int, p video.Frame) error { seen++; return check(o, p) }); err != nil {
-				return err
-			}
-		}
+	for _, ordinals := range append([][]int{file.Index.All()}, backwards(len(want))...) {
+		guard.Check(pool.Decode(ctx, file, nil, video.Plan(file.Index, ordinals), check))
 	}
 	if seen != 2*len(want) {
 		return fmt.Errorf("%d images came out, want %d", seen, 2*len(want))

@@ -302,37 +302,26 @@ func (e *Encoder) failed(cause error) error {
 }
 
 func (e *Encoder) verify() (err error) {
-	defer func() { err = robocache.At(err, robocache.Where{"file": e.path}) }()
-	wrong := func(want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Want: want, Got: got, Hint: "the encoder lost or moved frames; use another ffmpeg"}
+	defer guard.Into(&err)
+	defer guard.In("file", e.path)
+	same := func(ok bool, want, got string) {
+		if !ok {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Want: want, Got: got, Hint: "the encoder lost or moved frames; use another ffmpeg"})
+		}
 	}
-	dir, err := store.OpenLocal(filepath.Dir(e.path))
-	if err != nil {
-		return err
-	}
+	dir := guard.Must(store.OpenLocal(filepath.Dir(e.path)))
 	defer dir.Close()
-	f, err := dir.Open(e.ctx, filepath.Base(e.path))
-	if err != nil {
-		return err
-	}
+	f := guard.Must(dir.Open(e.ctx, filepath.Base(e.path)))
 	defer f.Close()
-	ix, err := ReadIndex(e.ctx, f, Limits{})
-	if err != nil {
-		return err
-	}
+	ix := guard.Must(ReadIndex(e.ctx, f, Limits{}))
 	timescale, delta, err := TrackTimescale(e.cfg.Rate)
-	if err != nil {
-		return err
-	}
-	if ix.NumFrames() != e.frames || ix.NumSamples() != e.frames {
-		return wrong(fmt.Sprintf("%d frames", e.frames), fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples()))
-	}
-	if ix.Timescale() != timescale || !ix.Sample(0).Sync {
-		return wrong(fmt.Sprintf("timescale %d, beginning with a sync sample", timescale), fmt.Sprintf("%d, %v", ix.Timescale(), ix.Sample(0).Sync))
-	}
+	guard.Check(err)
+	same(ix.NumFrames() == e.frames && ix.NumSamples() == e.frames, fmt.Sprintf("%d frames", e.frames), fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples()))
+	first := ix.Sample(0).Sync
+	same(ix.Timescale() == timescale && first, fmt.Sprintf("timescale %d, beginning with a sync sample", timescale), fmt.Sprintf("%d, %v", ix.Timescale(), first))
 	for k := range e.frames {
-		if ix.PTS(k) != int64(k)*delta {
-			return wrong(fmt.Sprintf("frame %d at %d", k, int64(k)*delta), fmt.Sprint(ix.PTS(k)))
+		if at := ix.PTS(k); at != int64(k)*delta {
+			same(false, fmt.Sprintf("frame %d at %d", k, int64(k)*delta), fmt.Sprint(at))
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"synth":                   {""},
 	"submit":                  {""},
 	"metrics":                 {"", "loader", "submit"},
-	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost"},
+	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost", "internal/guard"},
 	"inspect":                 {"", "store", "video", "align", "format", "internal/guard"},
 	"bench":                   {"", "store", "video", "format", "loader", "convert", "bench/report", "bench/runners", "bench/ops", "bench/gpu", "submit", "internal/guard"},
 	"bench/ops":               {"", "kernel", "kernel/cpu", "kernel/cuda", "bench/report", "bench/runners", "internal/cudahost", "internal/guard"},

@@ -14,6 +14,7 @@ import (
 	"runtime"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -54,7 +55,8 @@ func where(key string, row robocache.Row) robocache.Where {
 	return robocache.Where{"stream": key, "episode": row.Episode, "row": row.Index}
 }
 
-func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.FrameRef) error {
+func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.FrameRef) (err error) {
+	defer guard.Into(&err)
 	s.DType, s.Channels = robocache.Uint8, 3
 	if ref.Path != "" {
 		s.pool = video.NewPool(0)
@@ -71,10 +73,7 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 			return err
 		})
 	}
-	info, err := video.ImageSize(ref)
-	if err != nil {
-		return err
-	}
+	info := guard.Must(video.ImageSize(ref))
 	s.Height, s.Width = info.Height, info.Width
 	switch {
 	case info.DType == robocache.Uint16:
@@ -127,11 +126,9 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 	return robocache.At(err, robocache.Where{"stream": s.key})
 }
 
-func (s *Source) still(ref *robocache.FrameRef, dst []byte) error {
-	info, err := video.ImageSize(ref)
-	if err != nil {
-		return err
-	}
+func (s *Source) still(ref *robocache.FrameRef, dst []byte) (err error) {
+	defer guard.Into(&err)
+	info := guard.Must(video.ImageSize(ref))
 	if info.Width != s.Width || info.Height != s.Height {
 		return s.other(info.Width, info.Height)
 	}
@@ -142,9 +139,7 @@ func (s *Source) still(ref *robocache.FrameRef, dst []byte) error {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "a colour image among grey ones"}
 	}
 	rgb := make([]byte, 3*len(dst))
-	if err := video.DecodeImage(ref, &s.spec, rgb); err != nil {
-		return err
-	}
+	guard.Check(video.DecodeImage(ref, &s.spec, rgb))
 	for i := range dst {
 		dst[i] = rgb[3*i]
 	}
