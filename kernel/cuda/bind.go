@@ -23,7 +23,7 @@ type functions struct {
 	DeviceGetCount, DeviceGet, DeviceGetName, DeviceGetAttribute                               uintptr
 	DevicePrimaryCtxRetain, CtxGetCurrent, CtxPushCurrent_v2, CtxPopCurrent_v2, CtxSynchronize uintptr
 	ModuleLoadDataEx, ModuleGetFunction, FuncGetAttribute, FuncSetAttribute, LaunchKernel      uintptr
-	MemAlloc_v2, MemFree_v2, MemGetInfo_v2, PointerGetAttribute     uintptr
+	MemAlloc_v2, MemFree_v2, MemGetInfo_v2, PointerGetAttribute                                uintptr
 	MemcpyHtoDAsync_v2, MemcpyDtoHAsync_v2, MemcpyDtoDAsync_v2, MemsetD8Async                  uintptr
 	StreamCreate, StreamDestroy_v2, StreamSynchronize, StreamIsCapturing                       uintptr
 	StreamBeginCapture_v2, StreamEndCapture, ThreadExchangeStreamCaptureMode                   uintptr
