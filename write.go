@@ -38,6 +38,8 @@ type Sharding struct {
 	Plan func(ctx context.Context, src Dataset, opt WriteOptions) (json.RawMessage, error)
 	// Kept says which files of a shard are the whole's as they are, under the same name.
 	Kept func(name string) bool
+	// Renumber gives a file of a shard the name to, with its episodes and rows numbered lower: episodes of shards before it are not there. nil: files hold no such numbers.
+	Renumber func(ctx context.Context, dst, from, to string, episodes int, rows int64) error
 	// Merge writes, at the whole's place, what stands over all shards, and nothing else: it may be called again after a kill. Its last file makes the dataset one.
 	Merge func(ctx context.Context, dst string, schema json.RawMessage, shards []ShardReport) error
 	// Unfinished is a file that lies at the whole's place while it is put together, where no file of Merge makes the dataset one.

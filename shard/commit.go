@@ -38,17 +38,22 @@ type CommitOptions struct {
 }
 
 // Commit makes the result of the shards.
-func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (_ *Committed, err error) {
-	defer guard.Into(&err)
+func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (result *Committed, err error) {
+	defer guard.Malformed("shard", &err)
 	dst := guard.Must(store.OpenWritable(m.Job.Destination))
 	defer store.Close(dst)
 	job := jobOf(m.Job.Name)
 	marker := ""
-	if job.unfinished != nil {
-		marker = job.unfinished(m)
+	if job.format != nil {
+		marker = job.format(m).Unfinished
 	}
 	c := m.committed(ctx, dst)
 	if c == nil {
+		defer func() { // another commit may have been faster
+			if won, werr := guard.Value(func() *Committed { return m.committed(ctx, dst) }); result == nil && werr == nil && won != nil {
+				result, err = won, nil
+			}
+		}()
 		guard.Check(store.Probe(ctx, dst))
 		receipts, missing := m.receipts(ctx, dst)
 		if len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
@@ -60,12 +65,6 @@ func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (_ *Committed, 
 			guard.Check(store.Put(ctx, dst, marker, nil))
 		}
 		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing}
-		for _, r := range receipts {
-			c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
-			if s := &m.Shards[r.Shard]; (c.Episodes != s.FirstEpisode+r.Report.Episodes || c.Frames != s.FirstRow+r.Report.Frames) && r.Report.Episodes > 0 && marker == "" && job.merge != nil {
-				return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Where: robocache.Where{"shard": r.Shard}, Msg: "episodes before this shard are missing, and its rows are numbered as if they were there"}
-			}
-		}
 		m.move(ctx, dst, job, receipts, c)
 		job.merge(ctx, m, dst, receipts)
 		err := store.PutNew(ctx, dst, commitName, guard.Must(json.Marshal(c)))
@@ -74,14 +73,12 @@ func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (_ *Committed, 
 		} else if c = m.committed(ctx, dst); c == nil {
 			return nil, err
 		}
+		m.tidy(ctx, dst, receipts)
 	}
 	if marker != "" {
 		if err := dst.Remove(ctx, marker); err != nil && !errors.Is(err, robocache.ErrNotFound) {
 			return nil, err
 		}
-	}
-	if m.Job.Name != "" {
-		removeEmpty(below(m.Job.Destination, stagingName))
 	}
 	return c, nil
 }
@@ -132,18 +129,32 @@ func (m *Manifest) receipts(ctx context.Context, st store.Store) (out []*Receipt
 func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, receipts []*Receipt, c *Committed) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
+	kept, renumber := func(string) bool { return false }, (func(ctx context.Context, dst, from, to string, episodes int, rows int64) error)(nil)
+	if job.format != nil {
+		f := job.format(m)
+		kept, renumber = f.Kept, f.Renumber
+	}
 	for _, r := range receipts {
+		s := &m.Shards[r.Shard]
+		episodes, rows := s.FirstEpisode-c.Episodes, s.FirstRow-c.Frames // that are missing before it
+		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
 		for _, f := range r.Files {
-			if !job.kept(m, f.Name) {
+			if !kept(f.Name) {
 				continue
 			}
 			c.Files, c.Bytes = c.Files+1, c.Bytes+f.Size
 			g.Go(guard.Func("commit", func() {
 				from := attemptDir(r.Shard, r.Attempt) + "/" + f.Name
-				err := store.Move(gctx, dst, from, f.Name)
+				var err error
+				again := renumber != nil && (episodes != 0 || rows != 0)
+				if again {
+					err = renumber(gctx, m.Job.Destination, from, f.Name, episodes, rows)
+				} else {
+					err = store.Move(gctx, dst, from, f.Name)
+				}
 				if errors.Is(err, robocache.ErrNotFound) {
 					var e store.Entry
-					if e, err = dst.Stat(gctx, f.Name); err == nil && e.Size != f.Size {
+					if e, err = dst.Stat(gctx, f.Name); err == nil && e.Size != f.Size && !again {
 						err = &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": f.Name}, Want: fmt.Sprintf("%d bytes", f.Size), Got: fmt.Sprint(e.Size)}
 					}
 				}
@@ -152,6 +163,17 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 		}
 	}
 	guard.Check(g.Wait())
+}
+
+// tidy removes what is left of the attempts that were committed.
+func (m *Manifest) tidy(ctx context.Context, dst store.Writable, receipts []*Receipt) {
+	for _, r := range receipts {
+		a := attempt{m: m, dst: dst, dir: attemptDir(r.Shard, r.Attempt)}
+		for _, f := range r.Files {
+			_ = dst.Remove(ctx, a.dir+"/"+f.Name)
+		}
+	}
+	removeEmpty(below(m.Job.Destination, stagingName))
 }
 
 // removeEmpty removes the empty folders at and below a folder of this machine: in stores there are none.
@@ -197,7 +219,7 @@ const quiet = 10 * time.Minute
 
 // StatusOf looks at the shards.
 func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
-	defer guard.Into(&err)
+	defer guard.Malformed("shard", &err)
 	s := &Status{Total: len(m.Shards), ByClass: map[string]int{}}
 	st, err := store.Open(m.Job.Destination)
 	if errors.Is(err, robocache.ErrNotFound) {

@@ -17,11 +17,10 @@ type kind struct {
 	about string
 	plan  func(ctx context.Context, m *Manifest, src robocache.Dataset) *work
 	run   func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt)
-	// kept says which files of a shard stand in the result under their own name.
-	kept func(m *Manifest, name string) bool
 	// merge writes what stands above the shards.
-	merge      func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt)
-	unfinished func(m *Manifest) string
+	merge func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt)
+	// format is that of the dataset that is written; nil: none is.
+	format func(m *Manifest) *robocache.Sharding
 }
 
 var jobs = map[string]kind{
@@ -91,7 +90,6 @@ func conversion(about string, check func(*Job)) kind {
 				}
 			}
 		},
-		kept: func(m *Manifest, name string) bool { return sharding(m).Kept(name) },
 		merge: func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
 			var reports []robocache.ShardReport
 			for _, r := range receipts {
@@ -99,6 +97,6 @@ func conversion(about string, check func(*Job)) kind {
 			}
 			guard.Check(convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports))
 		},
-		unfinished: func(m *Manifest) string { return sharding(m).Unfinished },
+		format: sharding,
 	}
 }

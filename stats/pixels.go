@@ -173,13 +173,15 @@ func (p *Pixels) Stats() *robocache.FeatureStats {
 
 // pixelsJSON is a Pixels as text: of each channel the levels that occur, each with its count.
 type pixelsJSON struct {
-	Frames int64     `json:"frames"`
-	Levels [][]int64 `json:"levels"`
+	Frames int64            `json:"frames"`
+	Levels [][]int64        `json:"levels"`
+	Wide   bool             `json:"wide,omitempty"` // of 16 bits
+	Depth  *robocache.Depth `json:"depth,omitempty"`
 }
 
 // MarshalJSON keeps what was counted.
 func (p *Pixels) MarshalJSON() ([]byte, error) {
-	o := pixelsJSON{Frames: p.Frames}
+	o := pixelsJSON{Frames: p.Frames, Wide: len(p.value) > 256, Depth: p.code}
 	for _, h := range p.hist {
 		list := []int64{}
 		for v, n := range h {
@@ -192,13 +194,18 @@ func (p *Pixels) MarshalJSON() ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// UnmarshalJSON adds what MarshalJSON kept to a counter of the same kind.
+// UnmarshalJSON adds what MarshalJSON kept to a counter of the same kind; one that is none yet becomes of that kind.
 func (p *Pixels) UnmarshalJSON(b []byte) error {
 	var o pixelsJSON
 	if err := json.Unmarshal(b, &o); err != nil {
 		return err
 	}
 	bad := &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "counts of another kind of image"}
+	if p.hist == nil && len(o.Levels) <= 16 {
+		if *p = *NewPixels(len(o.Levels)); o.Wide {
+			*p = *NewDepth(o.Depth)
+		}
+	}
 	if len(o.Levels) != len(p.hist) {
 		return bad
 	}

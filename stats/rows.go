@@ -23,6 +23,11 @@ func Rows(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episo
 	return Numeric(ctx, f.DType, shape, blocks, budget)
 }
 
+// Values gives the values of a stream of numbers in some episodes as Numeric takes them, and the shape of a row there.
+func Values(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int) (Blocks, []int, error) {
+	return blocksOf(ctx, ds, f, episodes, 0)
+}
+
 // blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and gives the shape of those. What fits
 // the budget is held: the quantiles read it again.
 func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (_ Blocks, _ []int, err error) {

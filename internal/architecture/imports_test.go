@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"mapping":                 {"", "kernel", "internal/guard"},
 	"diagnose":                {"", "video", "internal/guard"},
 	"convert":                 {"", "store", "align", "internal/guard"},
-	"shard":                   {"", "store", "convert", "stats", "diagnose", "mapping", "synth", "internal/guard"},
+	"shard":                   {"", "store", "convert", "stats", "diagnose", "mapping", "synth", "video", "internal/guard"},
 	"synth":                   {""},
 	"submit":                  {""},
 	"metrics":                 {"", "loader", "submit"},

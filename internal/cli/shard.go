@@ -215,3 +215,22 @@ func newStatus() *cobra.Command {
 		}
 	})
 }
+
+func newGC() *cobra.Command {
+	var age time.Duration
+	c := &cobra.Command{
+		Use:     "gc --manifest M",
+		Short:   "remove what attempts left that no receipt names",
+		Long:    "gc removes the staged files of attempts that lost, failed or died. An attempt that was heard of within --age, at a shard that is not done, is left alone.",
+		Example: "  robocache gc --manifest set.json",
+		Args:    cobra.NoArgs,
+	}
+	manifest := withManifest(c)
+	c.Flags().DurationVar(&age, "age", 10*time.Minute, "how long an attempt must have been silent")
+	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Collected, _ error, err error) {
+		defer guard.Into(&err)
+		return guard.Must(shard.GC(cmd.Context(), manifest(cmd.Context()), age)), nil, nil
+	}, func(w io.Writer, r *shard.Collected) {
+		fmt.Fprintf(w, "removed %d files of %d attempts, %s; %d attempts may be running\n", r.Files, r.Attempts, bytesText(r.Bytes), r.Kept)
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,8 +18,17 @@ import (
 )
 
 // Sharding writes a dataset in shards. A shard is a dataset whose episodes, rows and files have the numbers of the whole, so that its tables and mp4s
-// stand in the whole as they are: Merge writes what is above them, from what each shard said of itself.
-var Sharding = robocache.Sharding{Plan: planShards, Kept: kept, Merge: mergeShards, LeavesEmpty: true}
+// stand in the whole as they are: Merge writes what is above them, from what each shard said of itself. Quantiles do not follow from those of
+// shards: recount counts the rows of the dataset in a store.
+func Sharding(recount Recount) *robocache.Sharding {
+	return &robocache.Sharding{Plan: planShards, Kept: kept, Renumber: renumber, LeavesEmpty: true,
+		Merge: func(ctx context.Context, dst string, schema json.RawMessage, shards []robocache.ShardReport) error {
+			return mergeShards(ctx, dst, schema, shards, recount)
+		}}
+}
+
+// Recount gives the statistics of the numbers of a dataset that lacks info.json.
+type Recount func(ctx context.Context, st store.Store, info []byte) (robocache.Stats, error)
 
 // shardReports holds a report for each shard, in place of one of all.
 const shardReports = "meta/conversion"
@@ -107,6 +117,7 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 	}
 	for _, e := range c.opt.Episodes {
 		c.report.Episodes = append(c.report.Episodes, EpisodeMap{New: min(0, c.src.Len(e)-1)})
+		c.report.NumEpisodes += min(1, c.src.Len(e))
 	}
 	if splits := c.splits(); len(src.Info().Splits) > 0 {
 		s.Splits = splits
@@ -150,9 +161,9 @@ func (c *conversion) intoShard(cfg *Config) {
 
 // shardSummary is what the whole needs to know of a shard beside its files.
 type shardSummary struct {
-	Stats  map[string]*stats.Part `json:"stats,omitempty"`
-	Info   json.RawMessage        `json:"info,omitempty"` // its info.json
-	Report *Report                `json:"report"`         // without its episodes
+	Images map[string]json.RawMessage `json:"images,omitempty"` // what was counted of the frames of each camera: stats.Pixels
+	Info   json.RawMessage            `json:"info,omitempty"`   // its info.json
+	Report *Report                    `json:"report"`           // without its episodes
 }
 
 // endShard ends the files of a shard.
@@ -162,7 +173,10 @@ func (c *conversion) endShard(ctx context.Context, w *Writer) {
 	s.Report.Episodes = nil
 	if w.episodes() > 0 {
 		w.put(ctx, fmt.Sprintf("%s/%05d.json", shardReports, c.opt.Shard.Index), reportText(c.report))
-		s.Stats = w.statParts(ctx)
+		s.Images = map[string]json.RawMessage{}
+		for key, p := range w.looks {
+			s.Images[key] = guard.Must(json.Marshal(p))
+		}
 		guard.Check(w.Close(ctx))
 		s.Info = compact(w.info())
 	}
@@ -175,17 +189,8 @@ func compact(b []byte) []byte {
 	return out.Bytes()
 }
 
-// statParts is what the rows and frames of a shard add to the statistics of the whole.
-func (w *Writer) statParts(ctx context.Context) map[string]*stats.Part {
-	out := guard.Must(w.collect.Parts(ctx))
-	for key, p := range w.looks {
-		out[key] = guard.Must(p.Part())
-	}
-	return out
-}
-
 // mergeShards writes what stands over the shards; info.json, which makes a dataset of them, last, and only where there is none.
-func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
+func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards []robocache.ShardReport, recount Recount) (err error) {
 	defer guard.Malformed("commit", &err)
 	var schema shardSchema
 	decode("the schema of the plan", plan, &schema)
@@ -196,18 +201,17 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 	if w.cfg.Extra == nil {
 		w.cfg.Extra = map[string][]byte{}
 	}
-	all := map[string]*stats.Part{}
+	images := map[string]*stats.Pixels{}
 	var info map[string]json.RawMessage
 	for i := range shards {
 		var s shardSummary
 		decode(fmt.Sprintf("the summary of shard %d", i), shards[i].Summary, &s)
 		w.written, w.rows = w.written+shards[i].Episodes, w.rows+shards[i].Frames
-		for key, p := range s.Stats {
-			if all[key] == nil {
-				all[key] = p
-			} else {
-				guard.Check(robocache.At(all[key].Merge(p), robocache.Where{"stream": key, "shard": i}))
+		for key, counted := range s.Images {
+			if images[key] == nil {
+				images[key] = &stats.Pixels{}
 			}
+			decode("what was counted of "+key, counted, images[key])
 		}
 		r.Copied, r.Encoded = r.Copied+s.Report.Copied, r.Encoded+s.Report.Encoded
 		r.Findings = mergeFindings(r.Findings, s.Report.Findings)
@@ -218,13 +222,11 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 	if w.written == 0 || info == nil {
 		guard.Fail(misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", ""))
 	}
-	merged := robocache.Stats{}
-	for key, p := range all {
-		merged[key] = p.Stats()
+	if w.written != r.NumEpisodes && schema.Splits != nil {
+		r.Findings, schema.Splits = append(r.Findings, robocache.LostSplits(slices.Sorted(maps.Keys(schema.Splits)), "episodes of the plan are missing")...), nil
 	}
 	r.NumEpisodes, r.NumFrames = w.written, w.rows
 	w.cfg.Extra[reportName] = reportText(r)
-	w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(merged)))
 	w.writeTexts(ctx)
 	if w.cfg.Splits = schema.Splits; w.cfg.Splits == nil {
 		w.cfg.Splits = map[string]string{"train": fmt.Sprintf("0:%d", w.written)}
@@ -237,6 +239,13 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 		o = append(o, jsonField{key, info[key]})
 	}
 	text := indented(o)
+	merged := guard.Must(recount(ctx, dst, text))
+	for key, p := range images {
+		if fs := p.Stats(); fs != nil {
+			merged[key] = fs
+		}
+	}
+	w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(merged)))
 	const name = "meta/info.json"
 	err = store.PutNew(ctx, dst, name, text)
 	if errors.Is(err, store.ErrExists) {

@@ -1,0 +1,112 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// renumber writes a file of a shard again, with lower numbers of episodes and rows. It is rare (an episode was left out, a shard is missing), and the files
+// are small beside the mp4s, which hold no numbers: the library's rows will do.
+func renumber(ctx context.Context, uri, from, to string, episodes int, rows int64) (err error) {
+	defer guard.File("commit", to, &err)
+	dst := guard.Must(store.OpenWritable(uri))
+	defer store.Close(dst)
+	var less map[string]int64 // by column
+	switch {
+	case strings.HasPrefix(to, "data/"):
+		less = map[string]int64{"episode_index": int64(episodes), "index": rows}
+	case strings.HasPrefix(to, "meta/episodes/"):
+		less = map[string]int64{"episode_index": int64(episodes), "dataset_from_index": rows, "dataset_to_index": rows}
+		for _, s := range []string{"min", "max", "mean", "q01", "q10", "q50", "q90", "q99"} {
+			less["stats/episode_index/"+s], less["stats/index/"+s] = int64(episodes), rows
+		}
+	case path.Ext(to) == ".json":
+		var r Report
+		decode(from, guard.Must(store.ReadFile(ctx, dst, from, 1<<30)), &r)
+		for i := range r.Episodes {
+			if m := &r.Episodes[i]; m.New >= 0 {
+				m.New, m.FromIndex = m.New-episodes, m.FromIndex-rows
+			}
+		}
+		guard.Check(store.Put(ctx, dst, to, reportText(&r)))
+		return dst.Remove(ctx, from)
+	default:
+		return store.Move(ctx, dst, from, to)
+	}
+	in := guard.Must(dst.Open(ctx, from))
+	defer in.Close()
+	out := guard.Must(dst.Create(ctx, to))
+	defer out.Abort()
+	rewrite(ctx, in, out, less)
+	guard.Check(out.Commit())
+	return dst.Remove(ctx, from)
+}
+
+// rewrite copies a Parquet file row group by row group, with some columns lower.
+func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[string]int64) {
+	f := guard.Must(parquet.OpenFile(readerAt{ctx, in}, in.Size()))
+	shift := map[int]int64{}
+	for i, column := range f.Schema().Columns() {
+		if n, ok := less[column[0]]; ok {
+			shift[i] = n
+		}
+	}
+	options := []parquet.WriterOption{f.Schema(), parquet.Compression(&parquet.Snappy), parquet.CreatedBy(writerIdentity, writerFormatVersion, "")}
+	for _, kv := range f.Metadata().KeyValueMetadata {
+		options = append(options, parquet.KeyValueMetadata(kv.Key, kv.Value))
+	}
+	w := parquet.NewWriter(out, options...)
+	for _, group := range f.RowGroups() {
+		rows := group.Rows()
+		buf := make([]parquet.Row, 64)
+		for done := false; !done; {
+			n, err := rows.ReadRows(buf)
+			if done = errors.Is(err, io.EOF); !done {
+				guard.Check(err)
+			}
+			for _, row := range buf[:n] {
+				for k, v := range row {
+					by, ok := shift[v.Column()]
+					switch {
+					case !ok || v.IsNull():
+					case v.Kind() == parquet.Int64:
+						row[k] = parquet.Int64Value(v.Int64()-by).Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
+					case v.Kind() == parquet.Double:
+						row[k] = parquet.DoubleValue(v.Double()-float64(by)).Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
+					}
+				}
+			}
+			guard.Must(w.WriteRows(buf[:n]))
+			guard.Check(ctx.Err())
+		}
+		guard.Check(rows.Close())
+		guard.Check(w.Flush())
+	}
+	guard.Check(w.Close())
+}
+
+// readerAt is a file as the library reads it.
+type readerAt struct {
+	ctx context.Context
+	f   robocache.Ranged
+}
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
+	n := int(min(int64(len(p)), max(0, r.f.Size()-off)))
+	if err := r.f.ReadAt(r.ctx, p[:n], off); err != nil {
+		return 0, err
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}

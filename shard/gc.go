@@ -1,0 +1,77 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Collected says what GC removed.
+type Collected struct {
+	Attempts int   `json:"attempts"`
+	Files    int   `json:"files"`
+	Bytes    int64 `json:"bytes"`
+	Kept     int   `json:"running_attempts_kept"`
+}
+
+// GC removes the staging that no receipt names: of attempts that lost, failed or died. An attempt at a shard without a receipt that was heard of within age is
+// left alone: it may be running.
+func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err error) {
+	defer guard.Malformed("shard", &err)
+	dst := guard.Must(store.OpenWritable(m.Job.Destination))
+	defer store.Close(dst)
+	receipts, _ := m.receipts(ctx, dst)
+	named := map[string]string{} // shard → attempt
+	for _, r := range receipts {
+		named[shardName(r.Shard)] = r.Attempt
+	}
+	if m.committed(ctx, dst) != nil { // its files have their places
+		for shard := range named {
+			named[shard] = "none"
+		}
+	}
+	out := &Collected{}
+	list := guard.Must(dst.List(ctx, stagingName))
+	living := map[string]bool{}
+	for _, e := range list {
+		shard, attempt := attemptOf(e.Name)
+		if name, note := strings.CutSuffix(attempt, ".json"); note && named[shard] == "" && alive(ctx, dst, e.Name, age) {
+			living[shard+"/"+name] = true
+			out.Kept++
+		}
+	}
+	attempts := map[string]bool{}
+	for _, e := range list {
+		shard, attempt := attemptOf(e.Name)
+		name := strings.TrimSuffix(attempt, ".json")
+		if shard == "" || named[shard] == name || living[shard+"/"+name] {
+			continue
+		}
+		guard.Check(dst.Remove(ctx, e.Name))
+		attempts[shard+"/"+name] = true
+		out.Files, out.Bytes = out.Files+1, out.Bytes+e.Size
+	}
+	out.Attempts = len(attempts)
+	removeEmpty(below(m.Job.Destination, stagingName))
+	return out, nil
+}
+
+// attemptOf takes the name of a file below _staging apart.
+func attemptOf(name string) (shard, attempt string) {
+	parts := strings.SplitN(name, "/", 4)
+	if len(parts) < 3 || parts[0] != stagingName {
+		return "", ""
+	}
+	return parts[1], parts[2]
+}
+
+// alive says whether a note is of an attempt that runs.
+func alive(ctx context.Context, st store.Store, name string, age time.Duration) bool {
+	b, err := store.ReadFile(ctx, st, name, 1<<20)
+	var n note
+	return err == nil && json.Unmarshal(b, &n) == nil && n.State == "running" && time.Since(n.Time) < age
+}

@@ -1,0 +1,176 @@
+package shard_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/shard"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+// images keeps stills in the table: no encoder is needed.
+var images = convert.Options{WriteOptions: robocache.WriteOptions{Options: map[string]string{"images": "images"}}}
+
+// The statistics of shards are those of the whole, exactly: quantiles too.
+func TestStatsExact(t *testing.T) {
+	src := source(t, 9, synth.Options{Rates: map[string]float64{"camera": 30, "force": 90}})
+	ds := open(t, src)
+	want, err := stats.Compute(t.Context(), ds, stats.Options{Frames: stats.SampledFrames})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	c := all(t, plan(t, shard.Job{Name: "stats", Source: src, Destination: dst, Frames: stats.SampledFrames}, 4))
+	b, err := os.ReadFile(filepath.Join(dst, "stats.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := stats.Marshal(want)
+	var x, y map[string]map[string]any
+	if json.Unmarshal(b, &x) != nil || json.Unmarshal(text, &y) != nil || len(x) != len(y) || c.Episodes != 9 {
+		t.Fatalf("%s\n%s", b, text)
+	}
+	for key := range y {
+		for name := range y[key] {
+			a, b := numbers(x[key][name]), numbers(y[key][name])
+			if !slices.EqualFunc(a, b, func(a, b float64) bool {
+				return a == b || (name == "mean" || name == "std") && math.Abs(a-b) < 1e-12*(1+math.Abs(b))
+			}) {
+				t.Errorf("%s of %s: %v, want %v", name, key, a, b)
+			}
+		}
+	}
+	if left, _ := os.ReadDir(filepath.Join(dst, "_staging")); len(left) > 0 {
+		t.Errorf("staging holds %v", left)
+	}
+}
+
+func numbers(v any) (out []float64) {
+	if list, ok := v.([]any); ok {
+		for _, x := range list {
+			out = append(out, numbers(x)...)
+		}
+		return out
+	}
+	f, _ := v.(float64)
+	return append(out, f)
+}
+
+// The doctor of shards finds what the doctor of the whole finds.
+func TestDoctorMerged(t *testing.T) {
+	src := source(t, 6, synth.Options{Cameras: -1})
+	damage(t, src)
+	ds := open(t, src)
+	want, err := diagnose.Run(t.Context(), ds, robocache.DiagnoseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	all(t, plan(t, shard.Job{Name: "doctor", Source: src, Destination: dst}, 3))
+	b, err := os.ReadFile(filepath.Join(dst, "doctor.json"))
+	var got struct{ Findings []robocache.Finding }
+	if err != nil || json.Unmarshal(b, &got) != nil || len(want) == 0 {
+		t.Fatalf("%v %s", err, b)
+	}
+	codes := func(list []robocache.Finding) (out []string) {
+		for _, f := range list {
+			out = append(out, f.Code)
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	if !slices.Equal(codes(got.Findings), codes(want)) {
+		t.Errorf("%v, want %v", codes(got.Findings), codes(want))
+	}
+}
+
+// damage flips bytes in the middle of a data file: an episode that cannot be read.
+func damage(t *testing.T, src string) {
+	t.Helper()
+	name := filepath.Join(src, "data", "chunk-000", "file-000.parquet")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(b) * 3 / 10; i < len(b)*3/10+300; i++ {
+		b[i] ^= 0xff
+	}
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An episode that cannot be read is left out where that is allowed, and said; those behind it are numbered as if it had never been. A part of the shards
+// makes a whole dataset, too.
+func TestLeftOut(t *testing.T) {
+	src := source(t, 8, synth.Options{Cameras: -1})
+	damage(t, src)
+	opt := images
+	strict := plan(t, shard.Job{Name: "convert", Source: src, Destination: filepath.Join(t.TempDir(), "x"), To: "lerobot", Convert: opt}, 4)
+	bad := 0
+	for i := range strict.Shards {
+		if _, err := shard.Run(t.Context(), strict, i, shard.RunOptions{}); errors.Is(err, shard.ErrNever) {
+			bad++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err := shard.StatusOf(t.Context(), strict); bad != 1 || err != nil || s.Done != 3 || s.Failed != 1 || s.ByClass["malformed"] != 1 || len(s.Never) != 1 || s.Array != "--array="+string(must(s.Missing.MarshalText())) {
+		t.Fatalf("%d, %+v %v", bad, s, err)
+	}
+	opt.SkipBad = true
+	plain := filepath.Join(t.TempDir(), "plain")
+	if _, err := convert.Write(t.Context(), open(t, src), "lerobot", plain, opt); err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	c := all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: "lerobot", Convert: opt}, 4))
+	want, got := open(t, plain), open(t, dst)
+	if len(c.Skipped) == 0 || c.Episodes != want.Info().Episodes || want.Info().Episodes+len(c.Skipped) != 8 {
+		t.Fatalf("%+v", c)
+	}
+	same(t, want, got)
+	healthy(t, dst)
+
+	part := filepath.Join(t.TempDir(), "part")
+	m := plan(t, shard.Job{Name: "convert", Source: src, Destination: part, To: "lerobot", Convert: opt}, 4)
+	for _, i := range []int{3, 1} {
+		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "0,2") {
+		t.Fatalf("%v", err)
+	}
+	c, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true})
+	if err != nil || !slices.Equal(c.Missing, shard.Episodes{0, 2}) || open(t, part).Info().Episodes != c.Episodes {
+		t.Fatalf("%+v %v", c, err)
+	}
+	healthy(t, part)
+}
+
+func must[T any](v T, _ error) T { return v }
+
+// healthy asks the doctor.
+func healthy(t *testing.T, uri string) {
+	t.Helper()
+	found, err := diagnose.Run(t.Context(), open(t, uri), robocache.DiagnoseOptions{Deep: true})
+	for _, f := range found {
+		if f.Severity != robocache.SeverityInfo {
+			t.Errorf("%+v", f)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
