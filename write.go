@@ -15,6 +15,8 @@ type WriteOptions struct {
 	FPS      Rate     `json:"fps,omitzero"`       // in place of the source's, where the format states one; rows are not resampled
 	// View says how the source was made of another dataset, as JSON; "" = it is as it was opened. A run is resumed with the same one alone.
 	View string `json:"-"`
+	// OnGrid says that the rows of every episode lie at the rate of the source, from its first one on.
+	OnGrid bool `json:"-"`
 	// DryRun says what would be done; Resume goes on where a killed run with the same options stopped, and keeps what another can go on from.
 	// Both are for formats that know them (Format.Resumes).
 	DryRun   bool                  `json:"-"`

@@ -53,8 +53,8 @@ type layout struct {
 	a     *aligner
 	times []int64
 	plans []*kernel.Plan
-	gaps  []gaps       // of each stream
-	task  *kernel.Plan // of the pseudo-feature "task": previous on the episode's own clock
+	gaps  []gaps              // of each stream
+	task  func() *kernel.Plan // of the pseudo-feature "task": previous on the episode's own clock; made when it is asked for
 	size  int64
 }
 
@@ -209,11 +209,13 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 		l.plans, l.gaps = append(l.plans, p), append(l.gaps, gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p))
 	}
 	own := a.clock("task")
-	l.task = guard.Must(a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times))
+	l.task = sync.OnceValue(func() *kernel.Plan {
+		return guard.Must(a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times))
+	})
 	if v.opt.DropInvalid {
 		l.drop()
 	}
-	seen := map[*kernel.Plan]bool{l.task: true}
+	seen := map[*kernel.Plan]bool{nil: true} // of the task
 	for _, p := range l.plans {
 		seen[p] = true
 	}
@@ -237,7 +239,7 @@ func (l *layout) drop() {
 		return
 	}
 	made := map[*kernel.Plan]*kernel.Plan{}
-	for _, p := range append(slices.Clone(l.plans), l.task) {
+	for _, p := range append(slices.Clone(l.plans), l.task()) {
 		if made[p] == nil {
 			made[p] = choose(p, rows)
 		}
@@ -245,7 +247,8 @@ func (l *layout) drop() {
 	for i, p := range l.plans {
 		l.plans[i] = made[p]
 	}
-	l.task = made[l.task]
+	task := made[l.task()]
+	l.task = func() *kernel.Plan { return task }
 	times := make([]int64, len(rows))
 	for i, r := range rows {
 		times[i] = l.times[r]

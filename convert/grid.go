@@ -57,7 +57,7 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 	if err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Err: err}
 	}
-	w.View, w.FPS = string(made), cfg.HZ
+	w.View, w.FPS, w.OnGrid = string(made), cfg.HZ, !opt.DropInvalid
 	if opt.Keys != nil {
 		// The masks of what is kept, too. The task is there for every dataset, and is no stream of a view.
 		w.Keys = []string{}

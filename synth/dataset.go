@@ -300,6 +300,9 @@ func (d *Dataset) Times(_ context.Context, e int, key string) ([]int64, error) {
 			return nil, err
 		}
 	}
+	if d.preset != nil && d.preset.times != nil { // without the values
+		return d.preset.times(&d.o, e), d.check(e)
+	}
 	r, err := d.recording(e)
 	if err != nil {
 		return nil, err

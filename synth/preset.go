@@ -20,6 +20,7 @@ type preset struct {
 	task     string
 	streams  []presetStream
 	length   func(o *Options, e int) int
+	times    func(o *Options, e int) []int64 // of streams on the rows' clock
 	make     func(o *Options, e int, put func(key string, times []int64, values []float64))
 }
 
@@ -37,7 +38,7 @@ const (
 )
 
 var presets = map[string]preset{
-	"heterogeneous": {episodes: 5000, task: "follow the waves", streams: []presetStream{{stateKey, 14, 0}, {actionKey, 7, 0}}, length: robotRows, make: robot},
+	"heterogeneous": {episodes: 5000, task: "follow the waves", streams: []presetStream{{stateKey, 14, 0}, {actionKey, 7, 0}}, length: robotRows, times: robotTimestamps, make: robot},
 	"rtx": {episodes: 1000, hz: 10, task: "follow what is seen", streams: []presetStream{{visionKey, 512, 30}, {stateKey, 14, 100}, {actionKey, 7, 0}},
 		length: func(*Options, int) int { return rtxSeconds * 10 }, make: rtx},
 }
@@ -117,8 +118,7 @@ func robotRows(o *Options, e int) int {
 	return n
 }
 
-// robot moves each of 7 joints by two sines; what it feels is that, with noise, and how fast it changes.
-func robot(o *Options, e int, put func(key string, times []int64, values []float64)) {
+func robotTimestamps(o *Options, e int) []int64 {
 	rate, end, n := robotTimes(o, e)
 	times := make([]int64, n)
 	for k := range times {
@@ -126,6 +126,13 @@ func robot(o *Options, e int, put func(key string, times []int64, values []float
 			times[k] = int64(math.Round(float64(end) * float64(k) / float64(n-1)))
 		}
 	}
+	return times
+}
+
+// robot moves each of 7 joints by two sines; what it feels is that, with noise, and how fast it changes.
+func robot(o *Options, e int, put func(key string, times []int64, values []float64)) {
+	times := robotTimestamps(o, e)
+	n := len(times)
 	rng := o.rng(e, drawWorld)
 	var waves [7][2]wave
 	for j := range waves {

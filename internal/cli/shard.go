@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,6 +60,7 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *Planned, _ error, err error) {
 		defer guard.Into(&err)
 		ctx := cmd.Context()
+		debug.SetGCPercent(400) // it holds little, and looks at much
 		f.settle(cmd.Flags())
 		ds := f.source(ctx, &open, args[1], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 		_ = ds.Close()

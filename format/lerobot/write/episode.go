@@ -301,7 +301,7 @@ func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64,
 
 // chooseTimestamps looks whether any recorded timestamp says something else than frame_index/fps, beyond float32's rounding.
 func (c *conversion) chooseTimestamps(ctx context.Context) {
-	if c.opt.noTimestamps || slices.ContainsFunc(c.features, func(f feature) bool { return f.Key == RecordedTimestamps }) { // an earlier conversion has kept them
+	if c.opt.noTimestamps || c.opt.OnGrid || slices.ContainsFunc(c.features, func(f feature) bool { return f.Key == RecordedTimestamps }) { // an earlier conversion has kept them
 		return
 	}
 	for _, e := range c.opt.Episodes {
