@@ -14,7 +14,9 @@ const scheme = "synth://"
 
 func init() {
 	robocache.Register(robocache.Format{Name: "synth", Stamped: true,
-		Detect: func(_ context.Context, uri string, _ robocache.OpenOptions) (bool, error) { return strings.HasPrefix(uri, scheme), nil },
+		Detect: func(_ context.Context, uri string, _ robocache.OpenOptions) (bool, error) {
+			return strings.HasPrefix(uri, scheme), nil
+		},
 		Open: func(_ context.Context, uri string, _ robocache.OpenOptions) (robocache.Dataset, error) {
 			d, err := openURI(uri)
 			if err != nil {
