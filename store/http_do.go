@@ -16,8 +16,9 @@ type Request struct {
 	Method string
 	URL    *url.URL // on the store's own host
 	Header http.Header
-	Body   *io.SectionReader // sent again from its first byte at each try
-	Expect []int             // statuses that are an answer, beside 200 to 206
+	Body   *io.SectionReader      // sent again from its first byte at each try
+	Expect []int                  // statuses that are an answer, beside 200 to 206
+	Whole  func(body []byte) bool // false: the body was cut on the way, and is asked for again; nil: any is whole
 }
 
 // Answer is what a server says to a Request.
@@ -51,6 +52,9 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 			return h.refused(resp)
 		}
 		body, err := a.spool(&reply{body: resp.Body, pin: pin{size: -1}}, name, maxAnswer)
+		if err == nil && r.Whole != nil && !r.Whole(body) {
+			err = &transient{err: &robocache.Error{Class: robocache.ErrTemporary, Msg: "the answer is cut, or is none of this protocol", Hint: "check the endpoint"}}
+		}
 		out = &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Tries: tries}
 		return err
 	}))

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/diagnose"
 	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
@@ -136,4 +138,59 @@ func TestObjectStoreEqualsDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A conversion from a bucket into a bucket writes the bytes that one from disk to disk writes.
+func TestObjectStoreConversions(t *testing.T) {
+	decoders(t)
+	const path = "robomimic_like/earliest_gzip.hdf5"
+	bucket, _ := inS3(t, small, path)
+	for format, name := range written() {
+		for _, source := range []string{small, path} {
+			t.Run(format+" of "+filepath.Base(source), func(t *testing.T) {
+				top, rest, _ := strings.Cut(source, "/")
+				local := t.TempDir()
+				want := wrote(t, filepath.Join(realdata.Path(t, top), rest), format, filepath.Join(local, name))
+				got := wrote(t, bucket+"/"+source, format, bucket+"/out/"+t.Name()+"/"+name)
+				if len(want) == 0 || len(got) != len(want) {
+					t.Fatalf("%d files, %d on disk", len(got), len(want))
+				}
+				for n := range want {
+					if !bytes.Equal(got[n], want[n]) {
+						t.Errorf("%s: %d bytes, on disk %d", n, len(got[n]), len(want[n]))
+					}
+				}
+			})
+		}
+	}
+}
+
+// wrote converts a few episodes and gives the files of the result.
+func wrote(t *testing.T, from, format, to string) map[string][]byte {
+	t.Helper()
+	ds, err := robocache.Open(t.Context(), from, robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	if _, err := convert.Write(t.Context(), ds, format, to, convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{0, 1}}}); err != nil {
+		t.Fatalf("%s: %v", to, err)
+	}
+	folder, _ := store.Above(to)
+	s, err := store.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close(s)
+	list, err := s.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]byte{}
+	for _, e := range list {
+		if out[e.Name], err = store.ReadFile(t.Context(), s, e.Name, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
 }

@@ -43,19 +43,19 @@ func (s *Store) list(ctx context.Context, at *snapshot, dir string, deep bool) *
 	}
 	l := &listing{}
 	for u != nil {
-		a, err := at.hub.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: u})
-		if errors.Is(err, robocache.ErrNotFound) && dir != "" {
-			break
-		}
-		guard.Check(err)
 		var page []struct {
 			Type, Path, OID string
 			Size            int64
 			LFS             *struct{ OID string }
 		}
-		if err := json.Unmarshal(a.Body, &page); err != nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "list", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's list is none"})
+		a, err := at.hub.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: u, Whole: func(body []byte) bool {
+			page = nil
+			return json.Unmarshal(body, &page) == nil
+		}})
+		if errors.Is(err, robocache.ErrNotFound) && dir != "" {
+			break
 		}
+		guard.Check(err)
 		for _, e := range page {
 			if clean, err := store.CleanName(e.Path); err != nil || clean != e.Path {
 				continue

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
@@ -46,7 +47,7 @@ type Store struct {
 	region    atomic.Pointer[string]
 	creds     *credentials.Credentials // nil: requests are not signed
 	client    *http.Client             // asks for credentials
-	refreshed sync.Map                 // key ids that were refused and renewed
+	refreshed sync.Map                 // credentials that were refused and renewed
 	unsigned  atomic.Bool              // there are no credentials
 }
 
@@ -179,12 +180,14 @@ func (s *Store) renew() bool {
 	if err != nil {
 		return false
 	}
-	if _, done := s.refreshed.LoadOrStore(old.AccessKeyID+old.SessionToken, true); done {
+	old.Expiration = time.Time{}
+	if _, done := s.refreshed.LoadOrStore(old, true); done {
 		return false
 	}
 	s.creds.Expire()
 	v, err := s.creds.GetWithContext(cc)
-	return err == nil && v.AccessKeyID != "" && v.AccessKeyID+v.SessionToken != old.AccessKeyID+old.SessionToken
+	v.Expiration = old.Expiration
+	return err == nil && v.AccessKeyID != "" && v != old
 }
 
 // plainRegion keeps a server from naming a host of its own.
@@ -220,11 +223,11 @@ func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *pa
 	for {
 		u := *s.bucket
 		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-		a := guard.Must(s.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: &u}))
 		var p page
-		if err := xml.NewDecoder(bytes.NewReader(a.Body)).Decode(&p); err != nil || p.IsTruncated && p.Next == "" {
-			guard.Fail(s.Fail("list", dir, &robocache.Error{Class: robocache.ErrMalformed, Op: "list", Msg: "the server's list is not one of S3"}))
-		}
+		guard.Must(s.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: &u, Whole: func(body []byte) bool {
+			p = page{}
+			return xml.NewDecoder(bytes.NewReader(body)).Decode(&p) == nil && (!p.IsTruncated || p.Next != "")
+		}}))
 		each(&p)
 		if !p.IsTruncated {
 			return
