@@ -80,8 +80,8 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 	if k.FramesDecodedPerS != nil && k.FramesDeliveredPerS != nil && *k.FramesDeliveredPerS > 0 {
 		say("frames: %.2f decoded for each delivered", *k.FramesDecodedPerS / *k.FramesDeliveredPerS)
 	}
-	if k.BytesReadPerSample != nil && k.BytesNeededPerSample != nil && k.BytesAlonePerSample != nil {
-		say("bytes: %.0f read a sample, %.0f needed (decoded packets and rows); a sample alone would need %.0f", *k.BytesReadPerSample, *k.BytesNeededPerSample, *k.BytesAlonePerSample)
+	if k.BytesReadPerSample != nil && k.BytesNeededPerSample != nil {
+		say("bytes: %.0f read a sample, %.0f needed (decoded packets and rows)", *k.BytesReadPerSample, *k.BytesNeededPerSample)
 	}
 	if c := outs[0].StatsClose.Cache; c != nil {
 		say("cache (%s, %s): %.0f %% of the frames that were wanted since the start were there; %d MiB", c.Where, c.Format, 100*c.Rate, c.Bytes>>20)

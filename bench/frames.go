@@ -20,15 +20,6 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// checked is what came of comparing delivered frames with the ffmpeg program.
-type checked struct {
-	done    bool
-	Checked int // frames that a neighbour could not have passed for
-	Wrong   int
-	Where   []string // the first wrong ones
-	Note    string   // why there are none, or fewer
-}
-
 const (
 	// pixelTolerance is what a value of RGB may differ by: another conversion of the same planes.
 	pixelTolerance = 2
@@ -88,48 +79,55 @@ func (d *delivered) pixels() ([]byte, error) {
 	return nil, fmt.Errorf("frames of %s are not compared", d.DType)
 }
 
-// checkFrames compares frames with a sequential decode by the ffmpeg program. near: by the mean difference, scaled frames too.
-func checkFrames(ctx context.Context, ref *reference, images []delivered, near bool) (c checked, err error) {
+// checkFrames compares the frames that a runner left (readDelivered) with a sequential decode by the ffmpeg program: those of peers, whose windows are whole epochs, by the mean difference, scaled frames too.
+func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome) (err error) {
 	defer guard.Into(&err)
-	if _, err := exec.LookPath("ffmpeg"); err != nil {
-		return checked{Note: "no ffmpeg program to compare frames with"}, nil
+	if len(images) == 0 {
+		return nil
 	}
-	c.done = true
-	ds := ref.ds
+	if _, err := exec.LookPath("ffmpeg"); err != nil || r.ref.root == "" {
+		o.Note = "frames of a remote set are not compared"
+		if err != nil {
+			o.Note = "no ffmpeg program to compare frames with"
+		}
+		return nil
+	}
+	o.Compared = true
+	info := r.ref.ds.Info()
 	byFile, size := map[string][]delivered{}, map[string][2]int{}
 	for _, d := range images {
 		if d.Key == "" {
-			d.Key = (&Workload{Video: "one"}).cameras(ds.Info())[0]
+			d.Key = (&Workload{Video: "one"}).cameras(info)[0]
 		}
-		f := ds.Info().Feature(d.Key)
-		if f == nil || d.Episode < 0 || d.Episode >= ds.Info().Episodes {
-			return c, fmt.Errorf("a frame of %s in episode %d: there is none", d.Key, d.Episode)
+		f := info.Feature(d.Key)
+		if f == nil || d.Episode < 0 || d.Episode >= info.Episodes {
+			return fmt.Errorf("a frame of %s in episode %d: there is none", d.Key, d.Episode)
 		}
 		if f.Depth != nil || len(d.Shape) != 3 || d.Shape[0] != 3 {
-			c.Note = "frames of depth are not compared"
+			o.Note = "frames of depth are not compared"
 			continue
 		}
-		row := max(0, min(d.Row+d.Offset, ds.Len(d.Episode)-1))
+		row := max(0, min(d.Row+d.Offset, r.ref.ds.Len(d.Episode)-1))
 		refs := make([]robocache.FrameRef, 1)
-		guard.Check(ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}}, refs))
+		guard.Check(r.ref.ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}}, refs))
 		if refs[0].Path == "" {
-			c.Note = "still images are not compared"
+			o.Note = "still images are not compared"
 			continue
 		}
 		d.number = refs[0].Ordinal
 		byFile[refs[0].Path], size[refs[0].Path] = append(byFile[refs[0].Path], d), [2]int{f.Width, f.Height}
 	}
 	for _, p := range slices.Sorted(maps.Keys(byFile)) {
-		c.file(ctx, filepath.Join(ref.root, p), p, byFile[p], size[p], near)
+		o.checkFile(ctx, filepath.Join(r.ref.root, p), p, byFile[p], size[p], !r.seconds)
 	}
-	return c, nil
+	return nil
 }
 
-// file compares the frames of one file.
-func (c *checked) file(ctx context.Context, path, name string, wants []delivered, stored [2]int, near bool) {
+// checkFile compares the frames of one file.
+func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []delivered, stored [2]int, near bool) {
 	size := [2]int{wants[0].Shape[2], wants[0].Shape[1]}
 	if size != stored && !near {
-		c.Note = "frames are resized: not compared"
+		o.Note = "frames are resized: not compared"
 		return
 	}
 	need := map[int][]byte{} // frame number → RGB, channels first
@@ -152,7 +150,7 @@ func (c *checked) file(ctx context.Context, path, name string, wants []delivered
 		}
 		got, err := w.pixels()
 		if err != nil {
-			c.Note = err.Error()
+			o.Note = err.Error()
 			continue
 		}
 		most, mean := distance(got, truth)
@@ -168,13 +166,13 @@ func (c *checked) file(ctx context.Context, path, name string, wants []delivered
 			}
 		}
 		if wrong {
-			c.Wrong++
-			if len(c.Where) < 5 {
-				c.Where = append(c.Where, fmt.Sprintf("%s frame %d (%s, episode %d, row %d)", name, w.number, w.Key, w.Episode, w.Row))
+			o.WrongFrames++
+			if len(o.WrongWhere) < 5 {
+				o.WrongWhere = append(o.WrongWhere, fmt.Sprintf("%s frame %d (%s, episode %d, row %d)", name, w.number, w.Key, w.Episode, w.Row))
 			}
 		}
 		if wrong || telling {
-			c.Checked++
+			o.FramesChecked++
 		}
 	}
 }

@@ -58,18 +58,18 @@ func TestCheckFrames(t *testing.T) {
 	for name, w := range map[string]Workload{"bytes": {}, "floats": {Float32: true}, "windows": {Window: 4}} {
 		w.URI, w.BatchSize, w.Workers, w.Video, w.CheckFrames = path, 8, 2, "one", 12
 		images := deliveredFrames(t, w)
-		const near = false
-		c, err := checkFrames(t.Context(), &reference{ds: ds, root: path}, images, near)
-		if err != nil || !c.done || c.Wrong != 0 || c.Checked < 6 || c.Note != "" {
+		r, c := Runner{ref: &reference{ds: ds, root: path}, seconds: true}, Outcome{}
+		if err := r.checkFrames(t.Context(), images, &c); err != nil || !c.Compared || c.WrongFrames != 0 || c.FramesChecked < 6 || c.Note != "" {
 			t.Fatalf("%s: %+v %v", name, c, err)
 		}
-		sure := c.Checked
+		sure := c.FramesChecked
 		for i := range images { // as if the neighbour had come
 			if images[i].Row++; images[i].Row+images[i].Offset >= ds.Len(images[i].Episode) {
 				images[i].Row -= 2
 			}
 		}
-		if c, err = checkFrames(t.Context(), &reference{ds: ds, root: path}, images, near); err != nil || c.Wrong < sure || len(c.Where) == 0 {
+		c = Outcome{}
+		if err := r.checkFrames(t.Context(), images, &c); err != nil || c.WrongFrames < sure || len(c.WrongWhere) == 0 {
 			t.Errorf("%s: frames of the next row: %+v %v", name, c, err)
 		}
 	}

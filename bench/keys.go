@@ -1,10 +1,10 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -69,34 +69,33 @@ type Keys struct {
 	Machine               report.Machine `json:"machine"`
 
 	// What the figures above rest on.
-	Runner              string                   `json:"arm"`
-	Setting             string                   `json:"setting"`
-	Shuffle             string                   `json:"shuffle"`
-	Cache               string                   `json:"cache"`
-	Store               string                   `json:"store"` // where the bytes come from, with latency and bandwidth
-	QueueBatches        []*float64               `json:"queue_batches"`
-	Stages              *Stages                  `json:"stages_s"`
-	NeighbourIdeal      float64                  `json:"neighbour_ideal"`
-	OrderSamples        int64                    `json:"order_samples"`
-	EpochsFinished      int                      `json:"epochs_finished"`
-	SamplesLost         int64                    `json:"samples_lost"`    // in finished epochs
-	SamplesDoubled      int64                    `json:"samples_doubled"` // in finished epochs, less those that wrap by rule
-	ConsumerStepMS      float64                  `json:"consumer_step_ms"`
-	HeadspaceSamplesPS  float64                  `json:"headspace_samples_per_s"`
-	DeviceReadBytes     int64                    `json:"device_read_bytes" ranks:"sum"`
-	ResidentBefore      *float64                 `json:"resident_before_frac"`   // share of the set in the page cache before the run
-	BytesAlonePerSample *float64                 `json:"bytes_alone_per_sample"` // that a lone sample needs: batches share some of it
-	RequestsPerSample   *float64                 `json:"requests_per_sample" ranks:"weighed"`
-	SlowestRank         *int                     `json:"slowest_rank"`
-	SlowestSamplesPerS  *float64                 `json:"slowest_rank_samples_per_s"`
-	RankSamplesPerS     []float64                `json:"rank_samples_per_s"`
-	Spread              map[string]report.Spread `json:"spread"` // over the repeats; the figures above are of the median run
-	Failed              string                   `json:"failed"` // why this run does not count
-	Notes               []string                 `json:"notes"`
+	Runner             string                   `json:"arm"`
+	Setting            string                   `json:"setting"`
+	Shuffle            string                   `json:"shuffle"`
+	Cache              string                   `json:"cache"`
+	Store              string                   `json:"store"` // where the bytes come from, with latency and bandwidth
+	QueueBatches       []*float64               `json:"queue_batches"`
+	Stages             *Stages                  `json:"stages_s"`
+	NeighbourIdeal     float64                  `json:"neighbour_ideal"`
+	OrderSamples       int64                    `json:"order_samples"`
+	EpochsFinished     int                      `json:"epochs_finished"`
+	SamplesLost        int64                    `json:"samples_lost"`    // in finished epochs
+	SamplesDoubled     int64                    `json:"samples_doubled"` // in finished epochs, less those that wrap by rule
+	ConsumerStepMS     float64                  `json:"consumer_step_ms"`
+	HeadspaceSamplesPS float64                  `json:"headspace_samples_per_s"`
+	DeviceReadBytes    int64                    `json:"device_read_bytes"`
+	ResidentBefore     *float64                 `json:"resident_before_frac"` // share of the set in the page cache before the run
+	RequestsPerSample  *float64                 `json:"requests_per_sample" ranks:"weighed"`
+	SlowestRank        *int                     `json:"slowest_rank"`
+	SlowestSamplesPerS *float64                 `json:"slowest_rank_samples_per_s"`
+	RankSamplesPerS    []float64                `json:"rank_samples_per_s"`
+	Spread             map[string]report.Spread `json:"spread"` // over the repeats; the figures above are of the median run
+	Failed             string                   `json:"failed"` // why this run does not count
+	Notes              []string                 `json:"notes"`
 }
 
-// keysOf makes the row of one rank from what its runner said: keys that both have are the outcome's.
-func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
+// keys makes the row of one rank, or of all together, from what its runner said: keys that both have are the outcome's.
+func (s *Suite) keys(p *point, rank int, o *Outcome) *Keys {
 	w, k, n := &p.work, &Keys{}, float64(o.Samples)
 	guard.Check(json.Unmarshal(guard.Must(json.Marshal(o)), k))
 	rate, g := o.rate(), gaps(o.ArrivalsUS, o.ArrivalRows)
@@ -105,11 +104,9 @@ func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS, k.DecodedFramesPerS, k.CPUPerSample = o.Samples, o.Seconds, rate, rate*float64(o.Cameras), o.CPUSeconds/n
 	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(g, 0.5), quantile(g, 0.95), quantile(g, 0.99)
 	k.PeakRSSGB, k.PSSPeakGB, k.ConsumerStepMS, k.Errors, k.Notes = o.RSSPeakMB*(1<<20)/1e9, o.PSSPeakMB*(1<<20)/1e9, 1e3*o.ConsumerStepS, []string{}, []string{}
-	k.ImageShape, k.Runner, k.Setting, k.Shuffle, k.Cache = o.ImageShape, p.runner, fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), w.Shuffle, w.Cache
+	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner, fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), w.Shuffle, w.Cache
 	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax, k.SamplesLost, k.SamplesDoubled = nil, nil, nil, nil, 0, 0 // of all ranks
-	if p.scenario.Loader != "map_style" {
-		k.LoadedEpisodes = nil
-	}
+	k.Machine, k.Repeats, k.NeighbourIdeal = s.machine, len(p.runs), IdealNeighbours(s.ref.lengths)
 	per := func(v float64) *float64 { return &v }
 	if o.IdealFrac > 0 {
 		k.RandomnessVsIdeal = per(o.DistinctFrac / o.IdealFrac)
@@ -119,10 +116,13 @@ func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 	} else if o.BytesRead > 0 || p.scenario.Store != "" {
 		k.BytesReadPerSample = per(float64(o.BytesRead) / n)
 	}
+	if o.Cameras == 0 {
+		k.BytesNeededPerSample = &s.rows
+	}
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
 		k.FramesDeliveredPerS, k.FramesDecodedPerS = per(float64(b.Frames-a.Frames)/o.Seconds), per(float64(b.FramesDecoded-a.FramesDecoded)/o.Seconds)
-		if b.Frames > a.Frames {
-			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded) / n) // rows are added by the suite
+		if b.Frames > a.Frames { // the packets that were decoded, and its rows
+			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded)/n + s.rows)
 		}
 		st := stagesOf(a, b)
 		k.Stages = &st
@@ -137,11 +137,26 @@ func keysOf(p *point, rank int, o *Outcome, facts runFacts) *Keys {
 			k.Errors = append(k.Errors, fmt.Sprintf("episode %d skipped: %s", e.Episode, e.Error))
 		}
 	}
-	if w.World <= 1 { // else a rank has its share of an epoch: the merged row counts
+	if w.World <= 1 || o.Ranks != nil { // else it has its share of an epoch
 		if o.EpochsFinished > 0 {
 			k.CoverageMin, k.CoverageMax = &o.CoverageMin, &o.CoverageMax
 		}
-		k.lost(o.SamplesLost, o.SamplesDoubled, facts.samples, w)
+		k.lost(o.SamplesLost, o.SamplesDoubled, s.ref.samples, w)
+	}
+	if k.CacheState == "cold" && k.DeviceReadBytes == 0 {
+		k.CacheState = "unproven" // evicted, and yet no device was read
+	}
+	if k.CacheState == "cold" && k.EpochsFinished > 0 {
+		k.Notes = append(k.Notes, fmt.Sprintf("the set was gone through %d times: only the first time found a cold page cache (a larger set, or a shorter --duration)", k.EpochsFinished))
+	}
+	if k.Loader == "map_style" {
+		n := cmp.Or(o.LoadedEpisodes, len(s.ref.lengths))
+		k.Store, k.LoadedEpisodes = "local files", &n
+		return k
+	}
+	k.LoadedEpisodes, k.NumShards, k.DataFilesRoot = nil, &s.files, &s.URI
+	if k.Store = "the set's own server"; s.ref.root != "" {
+		k.Store = "http on the loopback, " + p.scenario.Store + ": " + s.Links[p.scenario.Store].String()
 	}
 	return k
 }
@@ -156,35 +171,23 @@ func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
 	k.SamplesLost, k.SamplesDoubled = lost-n*dropsOfEpoch(samples, w.BatchSize, w.World, w.DropLast), doubled-n*wrapsOfEpoch(samples, w.BatchSize, w.World, w.DropLast)
 }
 
-// mergedKeys is the row of all ranks: Σ samples ÷ common window, and the slowest rank beside it.
-func mergedKeys(ranks []*Keys, outs []Outcome) *Keys {
-	k := *ranks[0]
-	k.Rank = -1
-	c, err := commonWindow(outs)
-	if err != nil {
-		k.Failed = err.Error()
-		k.Errors = append(slices.Clone(k.Errors), err.Error())
-		return &k
-	}
-	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS = c.Samples, c.Seconds, float64(c.Samples)/c.Seconds
-	k.DecodedFramesPerS = k.SamplesPerS * float64(k.NumCameras)
+// ofRanks makes the row that of all ranks: Σ samples ÷ common window, and the slowest rank beside it.
+func (k *Keys) ofRanks(ranks []*Keys, o *Outcome) {
+	c := o.common
+	k.Rank, k.Setting = -1, fmt.Sprintf("%d ranks; %s", len(ranks), k.Setting)
 	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(c.Gaps, 0.5), quantile(c.Gaps, 0.95), quantile(c.Gaps, 0.99)
 	k.RankSamplesPerS, k.SlowestRank, k.SlowestSamplesPerS = c.Rates, &c.Slowest, &c.Rates[c.Slowest]
-	k.Setting = fmt.Sprintf("%d ranks; %s", len(outs), k.Setting)
-	k.OrderSHA256, k.OrderSamples, k.EpochsFinished = "", 0, 0
-	k.Errors, k.Notes = []string{}, []string{}
+	k.Errors = []string{}
 	for i, r := range ranks {
 		for _, e := range r.Errors {
 			k.Errors = append(k.Errors, fmt.Sprintf("rank %d: %s", i, e))
 		}
-		k.Notes = append(k.Notes, r.Notes...)
 	}
-	merge(&k, ranks)
+	merge(k, ranks)
 	if k.RandomnessIdeal > 0 {
 		v := k.ShuffleRandomnessFrac / k.RandomnessIdeal
 		k.RandomnessVsIdeal = &v
 	}
-	return &k
 }
 
 // merge sets the fields whose tag says how: null where a rank lacks it.
@@ -215,24 +218,4 @@ func merge(into *Keys, ranks []*Keys) {
 		v := map[string]float64{"sum": sum, "mean": sum / float64(len(ranks)), "max": most, "weighed": weighed / samples}[how]
 		field.Set(reflect.ValueOf(v).Convert(field.Type()))
 	}
-}
-
-// spread is what the repeats gave.
-func (p *point) spread() map[string]report.Spread {
-	of := map[string]*report.Spread{"samples_per_s": {}, "cpu_s_per_sample": {}, "first_batch_latency_s": {}, "pss_peak_gb": {}}
-	for _, outs := range p.runs {
-		var samples, cpu, first, pss float64
-		for _, o := range outs {
-			samples, cpu, pss, first = samples+float64(o.Samples), cpu+o.CPUSeconds, pss+o.PSSPeakMB*(1<<20)/1e9, max(first, o.FirstBatchS)
-		}
-		of["samples_per_s"].Add(rate(outs))
-		of["cpu_s_per_sample"].Add(cpu / samples)
-		of["first_batch_latency_s"].Add(first)
-		of["pss_peak_gb"].Add(pss)
-	}
-	s := map[string]report.Spread{}
-	for name, v := range of {
-		s[name] = *v
-	}
-	return s
 }

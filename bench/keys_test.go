@@ -42,7 +42,7 @@ func keysInOrder(t *testing.T, b []byte) []string {
 func TestKeyOrder(t *testing.T) {
 	for _, loader := range []string{"map_style", "streaming"} {
 		p := &point{scenario: Scenario{Name: "x", Loader: loader}, work: Workload{BatchSize: 2}}
-		k := keysOf(p, 0, &Outcome{Samples: 1, Seconds: 1, LoadedEpisodes: 3}, runFacts{})
+		k := (&Suite{ref: &reference{}}).keys(p, 0, &Outcome{Samples: 1, Seconds: 1, LoadedEpisodes: 3})
 		if loader == "streaming" {
 			n, root := 2, "r"
 			k.NumShards, k.DataFilesRoot = &n, &root
@@ -98,7 +98,8 @@ func TestFigures(t *testing.T) {
 		DistinctFrac: 0.4, IdealFrac: 0.5, SingleProc: f(7), EpochsFinished: 1, SamplesLost: 0,
 		StatsOpen:  &loader.Stats{Frames: 10, FramesDecoded: 10, Plan: 1, Gather: 1, Decode: 1, Convert: 1},
 		StatsClose: &loader.Stats{Frames: 34, FramesDecoded: 58, Plan: 2, Gather: 2, Decode: 6, Convert: 2}}
-	k := keysOf(p, 0, &o, runFacts{})
+	s := &Suite{ref: &reference{}}
+	k := s.keys(p, 0, &o)
 	for name, v := range map[string][2]float64{
 		"samples_per_s": {k.SamplesPerS, 4}, "decoded_frames_per_s": {k.DecodedFramesPerS, 12}, "frames_delivered_per_s": {*k.FramesDeliveredPerS, 12}, "frames_decoded_per_s": {*k.FramesDecodedPerS, 24},
 		"cpu_s_per_sample": {k.CPUPerSample, 0.05}, "fetch_pct": {*k.FetchPct, 25}, "decode_pct": {*k.DecodePct, 75}, "randomness_vs_ideal": {*k.RandomnessVsIdeal, 0.8},
@@ -111,12 +112,13 @@ func TestFigures(t *testing.T) {
 	}
 	// From a server: what it sent.
 	o.Seen = Seen{ServerBytes: 1600, ServerRequests: 4}
-	if k = keysOf(p, 0, &o, runFacts{}); *k.BytesReadPerSample != 200 || *k.RequestsPerSample != 0.5 {
+	if k = s.keys(p, 0, &o); *k.BytesReadPerSample != 200 || *k.RequestsPerSample != 0.5 {
 		t.Errorf("%v %v", *k.BytesReadPerSample, *k.RequestsPerSample)
 	}
 	// drop_last drops by rule; what goes beyond it is lost.
 	p.work.DropLast, o.EpochsFinished, o.SamplesLost = true, 2, 7
-	if k = keysOf(p, 0, &o, runFacts{samples: 11}); k.SamplesLost != 1 {
+	s.ref.samples = 11
+	if k = s.keys(p, 0, &o); k.SamplesLost != 1 {
 		t.Errorf("%d lost", k.SamplesLost)
 	}
 }
@@ -145,9 +147,9 @@ func TestWrong(t *testing.T) {
 func TestMedianRun(t *testing.T) {
 	p := &point{}
 	for _, n := range []int64{30, 10, 20, 40} {
-		p.runs = append(p.runs, []Outcome{{Samples: n, Seconds: 1}})
+		p.runs = append(p.runs, Outcome{Samples: n, Seconds: 1})
 	}
-	if m := p.median(); p.runs[m][0].Samples != 20 {
-		t.Errorf("run %d", m)
+	if m := p.median(); m.Samples != 20 {
+		t.Errorf("run %+v", m)
 	}
 }

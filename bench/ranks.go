@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,6 +156,30 @@ func coverageOf(ranks [][][]int64, total int64, batch int) *tally {
 		t.endEpoch()
 	}
 	return t
+}
+
+// together is what ranks did in the time in which all their windows were open.
+func together(outs []Outcome, field []Runner, total int64) Outcome {
+	c := guard.Must(commonWindow(outs))
+	o, samples := outs[0], int64(0)
+	o.Ranks, o.common, o.Samples, o.Seconds = outs, &c, c.Samples, c.Seconds
+	o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes, o.OrderSHA256, o.OrderSamples, o.EpochsFinished, o.SamplesLost, o.SamplesDoubled = 0, 0, 0, "", 0, 0, 0, 0
+	var orders [][][]int64
+	for i, x := range outs {
+		samples, o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes = samples+x.Samples, o.CPUSeconds+x.CPUSeconds, o.PSSPeakMB+x.PSSPeakMB, o.DeviceReadBytes+x.DeviceReadBytes
+		o.FirstBatchS, o.Compared = max(o.FirstBatchS, x.FirstBatchS), o.Compared || x.Compared
+		if i > 0 {
+			o.FramesChecked, o.WrongFrames, o.WrongWhere, o.Note = o.FramesChecked+x.FramesChecked, o.WrongFrames+x.WrongFrames, append(o.WrongWhere, x.WrongWhere...), cmp.Or(o.Note, x.Note)
+		}
+		var e epochs
+		guard.Check(replay(field[i].Job.OrderOut, &e))
+		orders = append(orders, e.done)
+	}
+	o.CPUSeconds *= float64(c.Samples) / float64(samples)
+	if t := coverageOf(orders, total, field[0].Job.BatchSize); t.finished > 0 {
+		t.into(&o)
+	}
+	return o
 }
 
 // wrapsOfEpoch is how many samples an epoch gives twice by rule: with several ranks its last step is filled up from its start.

@@ -103,11 +103,13 @@ func TestMergedRow(t *testing.T) {
 		{OpenUnixNS: 1e9, ArrivalsUS: []int64{1e6, 2e6}, ArrivalRows: []int{8, 8}, Samples: 16, Seconds: 2, CPUSeconds: 1, RSSPeakMB: 100, PSSPeakMB: 90, FirstBatchS: 1, WaitPct: f(1), DistinctFrac: 0.5, IdealFrac: 0.8, SingleProc: f(3)},
 		{OpenUnixNS: 1e9, ArrivalsUS: []int64{2e6}, ArrivalRows: []int{8}, Samples: 8, Seconds: 2, CPUSeconds: 2, RSSPeakMB: 100, PSSPeakMB: 90, FirstBatchS: 3, WaitPct: f(5), DistinctFrac: 0.3, IdealFrac: 0.8},
 	}
-	var ranks []*Keys
-	for i := range outs {
-		ranks = append(ranks, keysOf(p, i, &outs[i], runFacts{}))
+	order := filepath.Join(t.TempDir(), "order")
+	if err := os.WriteFile(order, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	k := mergedKeys(ranks, outs)
+	o := together(outs, slices.Repeat([]Runner{{Job: &Workload{OrderOut: order, BatchSize: 8}}}, 2), 100)
+	p.runs = []Outcome{o}
+	k := (&Suite{ref: &reference{}}).result(p).Merged
 	if k.SamplesPerS != 12 || k.SamplesMeasured != 24 || k.CPUPerSample != 3.0/24 || k.FirstBatchLatencyS != 3 || *k.SlowestRank != 1 || *k.SlowestSamplesPerS != 4 || *k.WaitPct != 5 {
 		t.Errorf("%+v", k)
 	}

@@ -96,11 +96,8 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) *bool {
 	dir := guard.Must(os.MkdirTemp("", "robocache-bench-resume-"))
 	defer os.RemoveAll(dir)
 	w := p.work
-	w.URI = s.URI
-	if p.scenario.Store != "" && s.folder() != "" {
-		srv := guard.Must(s.Links[p.scenario.Store].serve(s.folder()))
+	if srv := s.serve(p, &w); srv != nil {
 		defer srv.Close()
-		w.URI = srv.URL
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*s.Timeout)
 	defer cancel()

@@ -28,9 +28,9 @@ type Runner struct {
 	// Checked: its frames are to be compared with the oracle's; a run in which none was is no result.
 	Checked bool `json:"checked,omitempty"`
 
-	ref   *reference // the set that order and frames are held against; nil: neither is looked at
-	ranks bool       // the window is seconds, and frames are compared when all ranks have ended
-	srv   *loopback.Server
+	ref     *reference // the set that order and frames are held against; nil: neither is looked at
+	seconds bool       // the window is seconds, and frames are compared when all ranks have ended
+	srv     *loopback.Server
 }
 
 // Outcome is what one run of a runner says of itself.
@@ -85,7 +85,15 @@ type Outcome struct {
 	FPS             float64       `json:"fps,omitempty"`
 	LoadedEpisodes  int           `json:"loaded_episodes,omitempty"`
 	Seen            Seen          `json:"seen,omitzero"` // from outside
+	CacheState      string        `json:"cache_state,omitempty"`
+	ResidentBefore  *float64      `json:"resident_before_frac,omitempty"`
 	Train           *TrainRun     `json:"train,omitempty"`
+
+	Compared   bool      `json:"-"` // frames were held against the oracle
+	WrongWhere []string  `json:"-"` // the first wrong frames
+	Note       string    `json:"-"` // why no frame was compared, or fewer
+	Ranks      []Outcome `json:"-"` // of which it is the sum
+	common     *common
 }
 
 // Seen is what the harness saw of a run.
@@ -227,23 +235,26 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, e
 	return o, err
 }
 
-// check counts the order and compares frames, and writes what came of it into the outcome.
+// check counts the order, and writes what came of it into the outcome; frames too, where no other rank still runs.
 func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) (err error) {
 	defer guard.Into(&err)
 	t := newTally(r.ref.samples, len(r.ref.all), w.BatchSize)
-	t.limit, t.whole = r.ref.total, !r.ranks
+	t.limit, t.whole = r.ref.total, !r.seconds
 	guard.Check(replay(w.OrderOut, t))
 	guard.Check(t.err)
 	t.into(o)
-	o.IdealFrac = IdealDistinct(r.ref.lengths, w.BatchSize)
-	if r.ranks {
-		return nil
-	}
-	if images := guard.Must(readDelivered(w.FramesOut)); len(images) > 0 {
-		c := guard.Must(checkFrames(ctx, r.ref, images, true))
-		o.FramesChecked, o.WrongFrames = o.FramesChecked+int64(c.Checked), o.WrongFrames+int64(c.Wrong)
+	if o.IdealFrac = IdealDistinct(r.ref.lengths, w.BatchSize); !r.seconds {
+		guard.Check(r.checkFrames(ctx, guard.Must(readDelivered(w.FramesOut)), o))
 	}
 	return nil
+}
+
+// each is the outcome of each rank.
+func (o *Outcome) each() []Outcome {
+	if o.Ranks != nil {
+		return o.Ranks
+	}
+	return []Outcome{*o}
 }
 
 // reference is a set as the harness knows it: what runners deliver is held against it.

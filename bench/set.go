@@ -1,13 +1,10 @@
 package bench
 
 import (
-	"context"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unsafe"
 
@@ -16,100 +13,20 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/internal/guard"
-	"github.com/goatnote-inc/robocache/store"
-	"github.com/goatnote-inc/robocache/video"
 )
 
-// folder is the set's local folder; "" where it is remote.
-func (s *Suite) folder() string {
-	if p, ok := strings.CutPrefix(s.URI, "file://"); ok {
+// folder is the local folder of a set; "" where it is remote.
+func folder(uri string) string {
+	if p, ok := strings.CutPrefix(uri, "file://"); ok || !strings.Contains(uri, "://") {
 		return p
 	}
-	if strings.Contains(s.URI, "://") {
-		return ""
-	}
-	return s.URI
+	return ""
 }
 
-// know learns of the set what results are held against: its samples, the files of its video, and the mean of the bytes that a lone sample wants: packets
-// from the governing key frames to the wanted ones, and its rows. Samples of one batch share some of it, so a loader may read less.
-func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
-	defer guard.Into(&err)
-	s.machine, s.rows = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
-	s.ref = guard.Must(newReference(ds, s.folder(), &s.Base))
-	list, cameras, seen := guard.Must(s.Base.episodes(ds.Info())), s.Base.cameras(ds.Info()), map[string]bool{}
-	one := make([]robocache.FrameRef, 1)
-	for _, key := range cameras {
-		for _, e := range list {
-			if ds.Len(e) > 0 && ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, one) == nil {
-				seen[one[0].Path] = true
-			}
-		}
-	}
-	s.files = len(seen)
-	// Only video lies in files beside; a recording or an HDF5 file is no folder of such.
-	var st store.Store
-	if len(cameras) > 0 {
-		st = guard.Must(store.Open(s.URI))
-		defer store.Close(st)
-	}
-	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return st.Open(ctx, path) }, 64<<20)
-	defer lib.Close()
-	probes, count, total := 200, 0, int64(0)
-	if s.folder() == "" {
-		probes = 40
-	}
-	rng := rand.New(rand.NewPCG(1, 2))
-	if err := guard.Try(func() {
-		for range probes {
-			e := list[rng.IntN(len(list))]
-			if ds.Len(e) == 0 {
-				continue
-			}
-			count++
-			row := rng.IntN(ds.Len(e))
-			rows, refs := make([]robocache.Row, max(s.Base.Window, 1)), make([]robocache.FrameRef, max(s.Base.Window, 1))
-			for k := range rows {
-				rows[k] = robocache.Row{Episode: e, Index: min(row+k, ds.Len(e)-1)}
-			}
-			for _, c := range cameras {
-				guard.Check(ds.Frames(ctx, c, rows, refs))
-				total += packetBytes(ctx, lib, refs)
-			}
-		}
-	}); err != nil {
-		s.note = "bytes_needed_per_sample: " + err.Error()
-	} else if count > 0 {
-		mean := float64(total)/float64(count) + s.rows
-		s.alone = &mean
-	}
-	return nil
-}
-
-func packetBytes(ctx context.Context, lib *video.Library, refs []robocache.FrameRef) (n int64) {
-	byFile := map[string][]int{}
-	for _, r := range refs {
-		if r.Path != "" {
-			byFile[r.Path] = append(byFile[r.Path], r.Ordinal)
-		}
-	}
-	for path, numbers := range byFile {
-		f := guard.Must(lib.Acquire(ctx, path))
-		slices.Sort(numbers)
-		for _, g := range video.Plan(f.Index, slices.Compact(numbers)) {
-			for d := g.Start; d <= g.End; d++ {
-				n += int64(f.Index.Sample(d).Size)
-			}
-		}
-		f.Release()
-	}
-	return n
-}
-
-// preparePages brings the page cache into the state that was asked for, and says what was achieved.
-func (s *Suite) preparePages(facts *runFacts) {
-	files, bytes, err := filesBelow(s.folder())
-	cold := s.CacheState == "cold"
+// preparePages brings the page cache into the state that was asked for, and says what was achieved: the state, and the share of the set's pages that it holds.
+func preparePages(dir, want string) (state string, held *float64) {
+	files, bytes, err := filesBelow(dir)
+	cold := want == "cold"
 	switch {
 	case err != nil:
 	case cold:
@@ -118,10 +35,14 @@ func (s *Suite) preparePages(facts *runFacts) {
 		err = warm(files)
 	}
 	guard.Check(err)
-	facts.resident, facts.known = resident(files)
-	if facts.known && (cold && facts.resident < 0.01 || !cold && facts.resident > 0.99) {
-		facts.state = s.CacheState
+	share, known := resident(files)
+	if !known {
+		return "unproven", nil
 	}
+	if cold && share >= 0.01 || !cold && share <= 0.99 {
+		want = "unproven"
+	}
+	return want, &share
 }
 
 // filesBelow are the regular files of a local set.

@@ -41,10 +41,8 @@ type Suite struct {
 
 	ref     *reference
 	machine report.Machine
-	files   int      // of video, that the episodes begin in
-	alone   *float64 // bytes that a lone sample wants
-	rows    float64  // of them its rows'
-	note    string   // why alone is not known
+	files   int     // of video, that the episodes begin in
+	rows    float64 // bytes of a sample's rows
 }
 
 // point is one measured combination.
@@ -53,22 +51,10 @@ type point struct {
 	batch    int
 	runner   string
 	work     Workload
-	runs     [][]Outcome // repeat, rank
-	local    []runFacts  // a repeat each
+	runs     []Outcome // of all ranks
 	failed   string
-	check    checked
 	resume   *bool
 	notes    []string
-}
-
-// runFacts is what the harness saw of one run.
-type runFacts struct {
-	resident  float64
-	known     bool
-	state     string // of the page cache
-	samples   int64  // of an epoch
-	cover     *tally // of all ranks
-	deviceOwn int64  // device reads of the harness, which serves the files of the streaming scenarios
 }
 
 // PointResult is the rows of one point: a rank each, and the merged one where there are several.
@@ -111,53 +97,48 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 // turn runs a point once; the frames of its first run are compared.
 func (s *Suite) turn(ctx context.Context, p *point, rep int) error {
 	name := fmt.Sprintf("%-22s bs%-4d %-10s", p.scenario.Name, p.batch, p.runner)
-	err := guard.Try(func() {
-		facts, outs := s.runRanks(ctx, p, rep == 0 && p.work.CheckFrames > 0)
-		p.runs, p.local = append(p.runs, outs), append(p.local, facts)
-		s.Log("%d/%d %s %10.1f samples/s", rep+1, s.Repeats, name, rate(outs))
-	})
+	o, err := guard.Value(func() Outcome { return s.run(ctx, p, rep) })
 	if err != nil {
 		s.Log("%s failed: %v", name, err)
+		return err
 	}
+	p.runs = append(p.runs, o)
+	s.Log("%d/%d %s %10.1f samples/s", rep+1, s.Repeats, name, o.rate())
+	return nil
+}
+
+// know learns of the set what results are held against: its samples, the files of its video, and the bytes of its rows.
+func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
+	s.machine, s.rows = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
+	if s.ref, err = newReference(ds, folder(s.URI), &s.Base); err != nil {
+		return err
+	}
+	list, err := s.Base.episodes(ds.Info())
+	seen, one := map[string]bool{}, make([]robocache.FrameRef, 1)
+	for _, key := range s.Base.cameras(ds.Info()) {
+		for _, e := range list {
+			if ds.Len(e) > 0 && ds.Frames(ctx, key, []robocache.Row{{Episode: e}}, one) == nil {
+				seen[one[0].Path] = true
+			}
+		}
+	}
+	s.files = len(seen)
 	return err
-}
-
-func (s *Suite) checkFrames(ctx context.Context, files []string) checked {
-	if s.folder() == "" {
-		return checked{Note: "frames of a remote set are not compared"}
-	}
-	var all []delivered
-	for _, f := range files {
-		all = append(all, guard.Must(readDelivered(f))...)
-	}
-	if len(all) == 0 {
-		return checked{}
-	}
-	return guard.Must(checkFrames(ctx, s.ref, all, false))
-}
-
-// rate is the samples per second of a run: of its common window.
-func rate(outs []Outcome) float64 {
-	if len(outs) == 1 {
-		return outs[0].rate()
-	}
-	c, err := commonWindow(outs)
-	if err != nil {
-		return 0
-	}
-	return float64(c.Samples) / c.Seconds
 }
 
 // chooseEpisodes turns partition and cap into a list of episodes.
 func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) {
+	misuse := func(what, want string, got int) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: what, Want: want, Got: fmt.Sprint(got)})
+	}
 	list := guard.Must(s.Base.episodes(ds.Info()))
 	if e := slices.Max(append(list, 0)); e >= ds.Info().Episodes {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: "episodes", Want: fmt.Sprintf("below %d", ds.Info().Episodes), Got: fmt.Sprint(e)})
+		misuse("episodes", fmt.Sprintf("below %d", ds.Info().Episodes), e)
 	}
 	if s.Partitions > 1 {
-		parts := guard.Must(PartitionDataset(ctx, ds, list, s.Partitions, s.folder()))
+		parts := guard.Must(PartitionDataset(ctx, ds, list, s.Partitions, folder(s.URI)))
 		if s.Partition < 0 || s.Partition >= s.Partitions {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: "--partition-index", Want: fmt.Sprintf("0 to %d", s.Partitions-1), Got: fmt.Sprint(s.Partition)})
+			misuse("--partition-index", fmt.Sprintf("0 to %d", s.Partitions-1), s.Partition)
 		}
 		s.Log("%s", parts)
 		list = parts.Bins[s.Partition]
@@ -168,9 +149,18 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) {
 	}
 }
 
-// runRanks runs one point once: its server, its page cache, its ranks, and what they left: order and frames, hundreds of MB.
-func (s *Suite) runRanks(ctx context.Context, p *point, check bool) (facts runFacts, outs []Outcome) {
-	facts = runFacts{state: "unproven", samples: s.ref.samples}
+// serve gives a rank its server, where the scenario wants one; nil: the set's own place is taken.
+func (s *Suite) serve(p *point, w *Workload) *loopback.Server {
+	if w.URI = s.URI; p.scenario.Store == "" || s.ref.root == "" {
+		return nil
+	}
+	srv := guard.Must(s.Links[p.scenario.Store].serve(s.ref.root))
+	w.URI = srv.URL
+	return srv
+}
+
+// run runs one point once: its servers, its page cache, its ranks, and what they left: order and frames, hundreds of MB.
+func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
 	own, world, dir := -1, max(p.work.World, 1), ""
 	if s.Node != nil && world > 1 {
 		own, world = s.Node.Rank, s.Node.World
@@ -180,35 +170,33 @@ func (s *Suite) runRanks(ctx context.Context, p *point, check bool) (facts runFa
 		dir = guard.Must(os.MkdirTemp("", "robocache-bench-run-"))
 		defer os.RemoveAll(dir)
 	}
-	remote := s.folder() == ""
-	if remote && p.scenario.Store == "" {
+	if s.ref.root == "" && p.scenario.Store == "" {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"})
 	}
-	if !remote {
-		s.preparePages(&facts)
+	state, resident := "unproven", (*float64)(nil)
+	if s.ref.root != "" {
+		state, resident = preparePages(s.ref.root, s.CacheState)
 	}
-	var field []Runner
-	var orders, frames []string
+	var field, all []Runner
 	for r := range world {
 		w := p.work
-		w.URI, w.Rank, w.Barrier = s.URI, r, dir
-		w.FramesOut, w.OrderOut = filepath.Join(dir, fmt.Sprintf("frames%d", r)), filepath.Join(dir, fmt.Sprintf("order%d", r))
-		frames, orders = append(frames, w.FramesOut), append(orders, w.OrderOut)
-		if own >= 0 && r != own {
-			continue
+		w.Rank, w.Barrier, w.FramesOut, w.OrderOut = r, dir, filepath.Join(dir, fmt.Sprintf("frames%d", r)), filepath.Join(dir, fmt.Sprintf("order%d", r))
+		if rep > 0 {
+			w.CheckFrames = 0
 		}
 		var srv *loopback.Server
-		if p.scenario.Store != "" && !remote {
-			srv = guard.Must(s.Links[p.scenario.Store].serve(s.folder()))
-			defer srv.Close()
-			w.URI = srv.URL
+		if own < 0 || r == own {
+			if srv = s.serve(p, &w); srv != nil {
+				defer srv.Close()
+			}
 		}
 		one := pick(loaders, []string{p.runner}, w, &s.Tools)[0]
-		one.ref, one.ranks, one.srv = s.ref, true, srv
-		field = append(field, one)
+		one.ref, one.seconds, one.srv = s.ref, true, srv
+		if all = append(all, one); own < 0 || r == own {
+			field = append(field, one)
+		}
 	}
-	device := ownDeviceReads()
-	outs = make([]Outcome, len(field))
+	device, outs := ownDeviceReads(), make([]Outcome, len(field))
 	// The ranks run at the same time; the first that fails ends the others.
 	g, gctx := errgroup.WithContext(ctx)
 	for r := range field {
@@ -220,90 +208,77 @@ func (s *Suite) runRanks(ctx context.Context, p *point, check bool) (facts runFa
 		})
 	}
 	err := g.Wait()
-	facts.deviceOwn = ownDeviceReads() - device
+	device = ownDeviceReads() - device
 	if own >= 0 && ctx.Err() == nil {
 		outs, err = s.Node.exchange(ctx, dir, outs[0], err), nil
 	}
 	guard.Check(err)
-	if check {
-		p.check = s.checkFrames(ctx, frames)
+	for r := range outs {
+		guard.Check(all[r].checkFrames(ctx, guard.Must(readDelivered(all[r].Job.FramesOut)), &outs[r]))
 	}
-	var ranks [][][]int64
-	for _, f := range orders {
-		var e epochs
-		if world > 1 {
-			guard.Check(replay(f, &e))
-		}
-		ranks = append(ranks, e.done)
+	if o = outs[0]; world > 1 {
+		o = together(outs, all, s.ref.samples)
 	}
-	facts.cover = coverageOf(ranks, facts.samples, p.work.BatchSize)
-	return facts, outs
+	if o.CacheState, o.ResidentBefore = state, resident; p.scenario.Store != "" {
+		o.DeviceReadBytes += device // the harness serves the files
+	}
+	return o
 }
 
-// median gives the run whose rate is the median of the repeats (the lower one of two).
-func (p *point) median() int {
-	order := make([]int, len(p.runs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rate(p.runs[a]), rate(p.runs[b])) })
-	return order[(len(order)-1)/2]
-}
-
-// result makes the rows of a point.
+// result makes the rows of a point: those of the run whose rate is the median of the repeats (the lower one of two).
 func (s *Suite) result(p *point) (r PointResult) {
 	if len(p.runs) == 0 {
 		return PointResult{Merged: &Keys{Scenario: p.scenario.Name, WorldSize: max(p.work.World, 1), Loader: p.scenario.Loader, BatchSize: p.batch, NumWorkers: p.work.Workers, Runner: p.runner,
 			Shuffle: p.work.Shuffle, Cache: p.work.Cache, Machine: s.machine, Failed: p.failed, Errors: []string{p.failed}, CacheState: "unproven"}}
 	}
-	m := p.median()
-	outs, facts := p.runs[m], p.local[m]
-	for i := range outs {
-		k := keysOf(p, i, &outs[i], facts)
-		s.fill(p, k, facts)
-		s.needs(k)
-		r.Keys = append(r.Keys, k)
+	o := p.median()
+	r.Merged = s.keys(p, 0, o)
+	if r.Keys = []*Keys{r.Merged}; o.Ranks != nil {
+		r.Keys = nil
+		for i := range o.Ranks {
+			o.Ranks[i].CacheState, o.Ranks[i].ResidentBefore = o.CacheState, o.ResidentBefore
+			r.Keys = append(r.Keys, s.keys(p, i, &o.Ranks[i]))
+		}
+		r.Merged.ofRanks(r.Keys, o)
 	}
-	k := r.Keys[0]
-	if len(outs) > 1 {
-		k = mergedKeys(r.Keys, outs)
-		s.fill(p, k, facts)
-		if c := facts.cover; c.finished > 0 {
-			k.EpochsFinished, k.CoverageMin, k.CoverageMax, k.OrderSHA256, k.OrderSamples = c.finished, &c.low, &c.high, c.sum(), c.orderSamples
-			k.lost(c.missing, c.extra, s.ref.samples, &p.work)
+	k := r.Merged
+	k.Spread, k.ResumeExact = p.spread(), p.resume
+	for i := range p.runs {
+		if x := &p.runs[i]; x.Compared {
+			checked, wrong := int(x.FramesChecked), int(x.WrongFrames)
+			k.FramesChecked, k.WrongFrames = &checked, &wrong
+			for _, w := range x.WrongWhere {
+				k.Errors = append(k.Errors, "wrong frame: "+w)
+			}
+		}
+		if x := &p.runs[i]; x.Note != "" {
+			k.Notes = append(k.Notes, x.Note)
 		}
 	}
-	r.Merged = k
-	k.Spread = p.spread()
-	if p.check.done {
-		k.FramesChecked, k.WrongFrames = &p.check.Checked, &p.check.Wrong
-		for _, w := range p.check.Where {
-			k.Errors = append(k.Errors, "wrong frame: "+w)
-		}
-	}
-	for _, n := range append([]string{p.check.Note, s.note}, p.notes...) {
-		if n != "" {
-			k.Notes = append(k.Notes, n)
-		}
-	}
-	k.ResumeExact = p.resume
-	k.Failed = cmp.Or(p.failed, k.wrong(), k.Failed) // failed: of a later repeat
-	r.Explain = Explain(k, &p.work, outs)
+	k.Notes = append(k.Notes, p.notes...)
+	k.Failed = cmp.Or(p.failed, k.wrong()) // failed: of a later repeat
+	r.Explain = Explain(k, &p.work, o.each())
 	return r
 }
 
-// needs sets what a sample needed: the packets that were decoded for it and its rows; where the runner counts no packets, those of a lone
-// sample stand in for them.
-func (s *Suite) needs(k *Keys) {
-	rows := s.rows
-	switch k.BytesAlonePerSample = s.alone; {
-	case k.BytesNeededPerSample != nil:
-		*k.BytesNeededPerSample += rows
-	case k.NumCameras == 0:
-		k.BytesNeededPerSample = &rows
-	default:
-		k.BytesNeededPerSample = s.alone
+func (p *point) median() *Outcome {
+	runs := slices.Clone(p.runs)
+	slices.SortStableFunc(runs, func(a, b Outcome) int { return cmp.Compare(a.rate(), b.rate()) })
+	return &runs[(len(runs)-1)/2]
+}
+
+// spread is what the repeats gave.
+func (p *point) spread() map[string]report.Spread {
+	out := map[string]report.Spread{}
+	for name, of := range map[string]func(o *Outcome) float64{"samples_per_s": (*Outcome).rate, "cpu_s_per_sample": func(o *Outcome) float64 { return o.cpuPer1000() / 1000 },
+		"first_batch_latency_s": func(o *Outcome) float64 { return o.FirstBatchS }, "pss_peak_gb": func(o *Outcome) float64 { return o.PSSPeakMB * (1 << 20) / 1e9 }} {
+		var x report.Spread
+		for i := range p.runs {
+			x.Add(of(&p.runs[i]))
+		}
+		out[name] = x
 	}
+	return out
 }
 
 // wrong says why a run does not count: a wrong frame, or a sample lost or doubled in a finished epoch.
@@ -321,34 +296,4 @@ func (k *Keys) wrong() string {
 	also(k.SamplesDoubled > 0, "%d samples doubled in finished epochs", k.SamplesDoubled)
 	also(k.ResumeExact != nil && !*k.ResumeExact, "a killed and resumed run is not the unbroken one")
 	return strings.Join(why, "; ")
-}
-
-// fill adds what does not depend on a rank.
-func (s *Suite) fill(p *point, k *Keys, facts runFacts) {
-	k.Machine, k.Repeats, k.CacheState, k.NeighbourIdeal = s.machine, len(p.runs), facts.state, IdealNeighbours(s.ref.lengths)
-	if facts.known {
-		k.ResidentBefore = &facts.resident
-	}
-	if p.scenario.Store != "" {
-		k.DeviceReadBytes += facts.deviceOwn // the harness serves the files
-	}
-	if k.CacheState == "cold" && k.DeviceReadBytes == 0 {
-		k.CacheState = "unproven" // evicted, and yet no device was read
-	}
-	if k.CacheState == "cold" && k.EpochsFinished > 0 {
-		k.Notes = append(k.Notes, fmt.Sprintf("the set was gone through %d times: only the first time found a cold page cache (a larger set, or a shorter --duration)", k.EpochsFinished))
-	}
-	switch {
-	case k.Loader != "streaming":
-		if k.Store = "local files"; k.LoadedEpisodes == nil {
-			n := len(s.ref.lengths)
-			k.LoadedEpisodes = &n
-		}
-		return
-	case s.folder() == "":
-		k.Store = "the set's own server"
-	default:
-		k.Store = "http on the loopback, " + p.scenario.Store + ": " + s.Links[p.scenario.Store].String()
-	}
-	k.NumShards, k.DataFilesRoot = &s.files, &s.URI
 }
