@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -37,15 +36,10 @@ type Soak struct {
 	Log      func(format string, a ...any)
 	Progress time.Duration // between lines of the log
 
-	frame   int64 // bytes of one, as RGB
-	samples int64
+	frame int64 // bytes of one, as RGB
+	truth *truth
+	res   SoakResult
 }
-
-// budget holds a few of the largest batches (32 windows of two) with what stands beside them, and no more.
-func (s *Soak) budget() int64 { return max(192<<20, 64*s.frame*6) }
-
-// small is a budget of a cache that does not hold the set: a third of its planes.
-func (s *Soak) small() int64 { return min(max(s.samples*s.frame/6, 4<<20), 256<<20) }
 
 // SoakResult is what a soak did and saw.
 type SoakResult struct {
@@ -79,70 +73,62 @@ func (r SoakResult) MarshalJSON() ([]byte, error) {
 
 // soakTurn is one round's choice.
 type soakTurn struct {
-	work  Workload
-	http  bool
-	kind  string // what decides the pixels beside the sample; "" = as stored
-	world int
+	Workload
+	http bool
 }
 
 // turn chooses what a round does: seeded, so that a failing round can be done again by its number.
 func (s *Soak) turn(n int, dir string) soakTurn {
 	rng := rand.New(rand.NewPCG(s.Seed, uint64(n)))
-	t := soakTurn{work: Workload{URI: s.URI, BatchSize: []int{1, 7, 16, 32}[rng.IntN(4)], Workers: 1 + rng.IntN(4), Video: "one", Seed: n, Prefetch: 1 + rng.IntN(4), MemoryBudget: fmt.Sprint(s.budget())}}
-	w := &t.work
-	w.Shuffle = []string{"global", "pool", "pool", "file"}[rng.IntN(4)]
-	if w.Shuffle == "pool" && rng.IntN(2) == 0 {
-		w.PoolEpisodes = 1 + rng.IntN(4)
+	// A few of the largest batches (32 windows of two) with what stands beside them, and no more; of a cache that does not hold the set a third of its planes.
+	budget, small := max(192<<20, 64*s.frame*6), int64(4<<20)
+	if s.truth != nil {
+		small = min(max(int64(len(s.truth.seen[""]))*s.frame/6, small), 256<<20)
+	}
+	t := soakTurn{Workload: Workload{URI: s.URI, BatchSize: []int{1, 7, 16, 32}[rng.IntN(4)], Workers: 1 + rng.IntN(4), Video: "one", Seed: n, Prefetch: 1 + rng.IntN(4), MemoryBudget: fmt.Sprint(budget)}}
+	t.Shuffle = []string{"global", "pool", "pool", "file"}[rng.IntN(4)]
+	if t.Shuffle == "pool" && rng.IntN(2) == 0 {
+		t.PoolEpisodes = 1 + rng.IntN(4)
 	}
 	t.http = rng.IntN(3) == 0
+	cached := func(where, format, budget string) { t.Cache, t.CacheFormat, t.CacheBudget = where, format, budget }
 	switch rng.IntN(4) {
 	case 0:
-		w.Cache, w.CacheBudget = "ram", fmt.Sprint(min(s.small(), s.budget()/4))
+		cached("ram", "", fmt.Sprint(min(small, budget/4)))
 	case 1: // smaller than the set: it evicts all the time
-		w.Cache, w.CacheBudget = filepath.Join(dir, "cache-yuv"), fmt.Sprint(s.small())
-		w.CacheFormat = "yuv"
+		cached(filepath.Join(dir, "cache-yuv"), "yuv", fmt.Sprint(small))
 	case 2:
 		if t.http {
-			w.Cache, w.CacheBudget, w.CacheFormat = filepath.Join(dir, "cache-encoded"), "8MiB", "encoded"
+			cached(filepath.Join(dir, "cache-encoded"), "encoded", "8MiB")
 		}
 	}
 	switch rng.IntN(5) {
 	case 0:
-		w.Window = 2
+		t.Window = 2
 	case 1:
-		w.ImageSize, t.kind = "96x96", "96x96"
-		if w.Cache != "" && w.Cache != "ram" && w.CacheFormat == "yuv" && rng.IntN(2) == 0 {
-			w.Cache, w.CacheFormat = filepath.Join(dir, "cache-rgb"), "rgb"
+		if t.ImageSize = "96x96"; t.CacheFormat == "yuv" && rng.IntN(2) == 0 {
+			cached(filepath.Join(dir, "cache-rgb"), "rgb", t.CacheBudget)
 		}
 	}
-	t.world = 1
 	if rng.IntN(4) == 0 {
-		t.world = 2
-		w.World, w.Rank = 2, rng.IntN(2)
+		t.World, t.Rank = 2, rng.IntN(2)
 	}
 	return t
 }
 
 func (t soakTurn) String() string {
-	w := t.work
-	return fmt.Sprintf("shuffle %s, cache %q %s, http %v, window %d, size %q, batch %d, %d threads, prefetch %d, rank %d of %d, seed %d", w.Shuffle, filepath.Base(w.Cache), w.CacheFormat, t.http, w.Window, w.ImageSize, w.BatchSize, w.Workers, w.Prefetch, w.Rank, t.world, w.Seed)
+	return fmt.Sprintf("shuffle %s, cache %q %s, http %v, window %d, size %q, batch %d, %d threads, prefetch %d, rank %d of %d, seed %d", t.Shuffle, filepath.Base(t.Cache), t.CacheFormat, t.http, t.Window, t.ImageSize, t.BatchSize, t.Workers, t.Prefetch, t.Rank, max(t.World, 1), t.Seed)
 }
 
 // Run soaks until the time is over, or something is wrong: the result then says what.
-func (s *Soak) Run(ctx context.Context) (res SoakResult, err error) {
+func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 	defer guard.Into(&err)
-	dir := s.Dir
+	dir, res := s.Dir, &s.res
 	if dir == "" {
 		dir = guard.Must(os.MkdirTemp("", "robocache-soak-"))
 		defer os.RemoveAll(dir)
 	}
-	ds := guard.Must(robocache.Open(ctx, s.URI, robocache.OpenOptions{}))
-	tr, err := makeTruth(ctx, ds, s.URI, Workload{BatchSize: 32, Video: "one"})
-	guard.Check(errors.Join(err, ds.Close()))
-	camera := (&Workload{Video: "one"}).cameras(ds.Info())[0]
-	f := ds.Info().Feature(camera)
-	s.frame, s.samples, res.Compared = 3*int64(f.Width)*int64(f.Height), int64(len(tr.natural)), tr.compared
-	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", len(tr.natural), tr.compared)
+	guard.Check(s.learn(ctx))
 	srv := guard.Must(loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
 		if n%97 == 0 {
 			http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
@@ -157,10 +143,10 @@ func (s *Soak) Run(ctx context.Context) (res SoakResult, err error) {
 	for round := 0; round == 0 || time.Since(begin) < s.Duration; round++ {
 		t := s.turn(round, dir)
 		if t.http {
-			t.work.URI = srv.URL
+			t.URI = srv.URL
 		}
 		rctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-		err := s.round(rctx, t, tr, camera, &res)
+		err := s.round(rctx, t)
 		if err == nil && s.Self != "" && round%8 == 5 {
 			err = s.kill(rctx, t, dir, round)
 			res.Kills++
@@ -175,36 +161,37 @@ func (s *Soak) Run(ctx context.Context) (res SoakResult, err error) {
 		watch.sample(time.Since(begin))
 		if time.Since(last) >= s.Progress {
 			last = time.Now()
-			s.Log("soak: %4.0f s, %d rounds, %d frames, %d resumes, %d kills; %s", time.Since(begin).Seconds(), res.Rounds, res.Frames, res.Resumes, res.Kills, watch.now())
+			l := watch[len(watch)-1]
+			s.Log("soak: %4.0f s, %d rounds, %d frames, %d resumes, %d kills; RSS %.0f MiB (Go %.0f), %.0f files, %.0f goroutines", time.Since(begin).Seconds(), res.Rounds, res.Frames, res.Resumes, res.Kills, l.rss, l.heap, l.files, l.goroutines)
 		}
 	}
 	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).Seconds(), watch.trend(), srv.Requests()/97
 	res.Failed = cmp.Or(res.Failed, res.Trend.grown())
-	return res, nil
+	return *res, nil
 }
 
 // round opens the set, takes batches, stops at random places and goes on from the state with other threads, and closes everything.
-func (s *Soak) round(ctx context.Context, t soakTurn, tr *truth, camera string, res *SoakResult) (err error) {
+func (s *Soak) round(ctx context.Context, t soakTurn) (err error) {
 	defer guard.Into(&err)
-	rng := rand.New(rand.NewPCG(s.Seed+1, uint64(t.work.Seed)))
-	ds := guard.Must(t.work.open(ctx))
+	rng := rand.New(rand.NewPCG(s.Seed+1, uint64(t.Seed)))
+	ds := guard.Must(t.open(ctx))
 	defer ds.Close()
 	var state *loader.State
 	for left := 24 + rng.IntN(24); left > 0; { // batches of the round
 		stretch := min(left, 1+rng.IntN(16))
 		if state != nil {
-			t.work.Workers, t.work.Prefetch = 1+rng.IntN(4), 1+rng.IntN(4)
-			res.Resumes++
+			t.Workers, t.Prefetch = 1+rng.IntN(4), 1+rng.IntN(4)
+			s.res.Resumes++
 		}
-		state = s.stretch(ctx, ds, state, stretch, t, tr, camera, res)
+		state = s.stretch(ctx, ds, state, stretch, t)
 		left -= stretch
 	}
 	return nil
 }
 
 // stretch takes n batches from a state on.
-func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.State, n int, t soakTurn, tr *truth, camera string, res *SoakResult) *loader.State {
-	ld, _ := t.work.loader(ctx, ds)
+func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.State, n int, t soakTurn) *loader.State {
+	ld, _ := t.loader(ctx, ds)
 	defer ld.Close()
 	if state != nil {
 		guard.Check(ld.Restore(*state, false))
@@ -216,19 +203,20 @@ func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.
 		}
 		b := src.batch
 		if err := guard.Try(func() {
-			if t.world == 1 { // a rank's positions are the order's affair; alone they follow each other
-				order := ld.Order(b.Epoch)
-				for i, got := range b.Indices {
-					if want := order.At(b.Position + int64(i)); got != want {
-						guard.Fail(fmt.Errorf("sample %d came, the order says %d", got, want))
-					}
+			order := ld.Order(b.Epoch)
+			for i, got := range b.Indices {
+				if t.World > 1 { // a rank's positions are the order's affair; alone they follow each other
+					break
+				}
+				if want := order.At(b.Position + int64(i)); got != want {
+					guard.Fail(fmt.Errorf("sample %d came, the order says %d", got, want))
 				}
 			}
-			tr.check(b, camera, t.kind)
+			s.truth.check(b, t.ImageSize)
 		}); err != nil {
 			guard.Fail(fmt.Errorf("epoch %d, position %d: %w", b.Epoch, b.Position, err))
 		}
-		res.Batches, res.Frames = res.Batches+1, res.Frames+int64(b.Rows)
+		s.res.Batches, s.res.Frames = s.res.Batches+1, s.res.Frames+int64(b.Rows)
 		n--
 		return n == 0
 	}))
@@ -241,115 +229,105 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	state := filepath.Join(dir, "state-"+strconv.Itoa(round))
 	defer os.Remove(state)
 	defer os.Remove(state + ".log")
-	t.work.Resume = &Resume{Steps: 64, Kill: 3 + round%13, State: state, Log: state + ".log"}
-	return t.work.finish(ctx, (&runners.Tools{Self: s.Self}).Own("resume"), nil)
+	t.Resume = &Resume{Steps: 64, Kill: 3 + round%13, State: state, Log: state + ".log"}
+	return t.finish(ctx, (&runners.Tools{Self: s.Self}).Own("resume"), nil)
 }
 
 // truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order, each frame of which was
 // compared with a sequential decode by the ffmpeg program. From then on a frame must be those bits, whatever order, cache,
 // pool, store and number of threads it comes through.
 type truth struct {
-	seed     maphash.Seed
-	natural  []uint64            // by sample, at the stored size
-	other    map[string][]uint64 // by kind of pixels: the first time counts, and all that follow must agree; 0: not seen
-	compared int                 // frames compared with ffmpeg
+	seed   maphash.Seed
+	camera string
+	seen   map[string][]uint64 // by the size of frames ("": as stored), by sample; of other sizes the first time counts, and all that follow must agree; 0: not seen
 }
 
-// makeTruth reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
-func makeTruth(ctx context.Context, ds robocache.Dataset, root string, w Workload) (t *truth, err error) {
+// learn reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
+func (s *Soak) learn(ctx context.Context) (err error) {
 	defer guard.Into(&err)
+	w := Workload{URI: s.URI, BatchSize: 32, Video: "one", Shuffle: "file", Workers: 1}
+	ds := guard.Must(w.open(ctx))
+	defer ds.Close()
 	cameras := w.cameras(ds.Info())
 	if len(cameras) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no frames to check"}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no frames to check"}
 	}
-	w.Shuffle, w.Workers = "file", 1
 	ld, _ := w.loader(ctx, ds)
 	defer ld.Close()
-	t = &truth{seed: maphash.MakeSeed(), natural: make([]uint64, ld.Samples()), other: map[string][]uint64{}}
+	s.truth = &truth{maphash.MakeSeed(), cameras[0], map[string][]uint64{"": make([]uint64, ld.Samples())}}
 	_, noFFmpeg := exec.LookPath("ffmpeg")
 	var video *fileFrames
 	defer func() { video.close() }()
-	for {
-		b, err := ld.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return t, nil
-		}
-		guard.Check(err)
+	for left := ld.Samples(); left > 0; {
+		b := guard.Must(ld.Next(ctx))
+		left -= int64(b.Rows)
 		rows := guard.Must(ld.Rows(b.Indices))
 		refs := make([]robocache.FrameRef, len(rows))
 		guard.Check(ds.Frames(ctx, cameras[0], rows, refs))
+		s.truth.check(b, "")
 		p := b.Tensor(cameras[0])
-		each := len(p.Data) / b.Rows
-		for i, s := range b.Indices {
-			got, ref := p.Data[i*each:(i+1)*each], refs[i]
-			t.natural[s] = maphash.Bytes(t.seed, got)
-			if noFFmpeg != nil || ref.Path == "" || root == "" || p.Shape[1] != 3 {
+		for i, ref := range refs {
+			got := p.Data[i*len(p.Data)/b.Rows : (i+1)*len(p.Data)/b.Rows]
+			s.frame = int64(len(got))
+			if noFFmpeg != nil || ref.Path == "" || p.Shape[1] != 3 {
 				continue
 			}
 			if video == nil || video.name != ref.Path || video.next > ref.Ordinal {
 				video.close()
-				video = openFrames(ctx, filepath.Join(root, ref.Path), ref.Path, [2]int{p.Shape[3], p.Shape[2]}, false)
+				video = openFrames(ctx, filepath.Join(s.URI, ref.Path), ref.Path, [2]int{p.Shape[3], p.Shape[2]}, false)
 			}
 			if most, _ := distance(got, guard.Must(video.at(ref.Ordinal))); most > pixelTolerance {
-				guard.Fail(fmt.Errorf("%s frame %d is not what ffmpeg decodes (episode %d, row %d)", ref.Path, ref.Ordinal, rows[i].Episode, rows[i].Index))
+				return fmt.Errorf("%s frame %d is not what ffmpeg decodes (episode %d, row %d)", ref.Path, ref.Ordinal, rows[i].Episode, rows[i].Index)
 			}
-			t.compared++
+			s.res.Compared++
 		}
 		b.Release()
 	}
+	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", ld.Samples(), s.res.Compared)
+	return nil
 }
 
-// check compares the first frame of each sample of a batch; kind names what decides the pixels beside the sample.
-func (t *truth) check(b *loader.Batch, camera, kind string) {
-	p := b.Tensor(camera)
+// check compares the first frame of each sample of a batch with what was seen of it before.
+func (t *truth) check(b *loader.Batch, size string) {
+	p := b.Tensor(t.camera)
 	each := len(p.Data) / b.Rows
-	want := t.natural
-	if kind != "" {
-		if t.other[kind] == nil {
-			t.other[kind] = make([]uint64, len(t.natural))
-		}
-		want = t.other[kind]
+	if t.seen[size] == nil {
+		t.seen[size] = make([]uint64, len(t.seen[""]))
 	}
-	for i, s := range b.Indices {
+	for i, n := range b.Indices {
 		one := p.Data[i*each : (i+1)*each]
 		if len(p.Shape) == 5 {
 			one = one[:each/p.Shape[1]] // of a window, the anchor's
 		}
-		h := maphash.Bytes(t.seed, one)
-		if want[s] == 0 && kind != "" {
-			want[s] = h
+		h, seen := maphash.Bytes(t.seed, one), &t.seen[size][n]
+		if *seen == 0 {
+			*seen = h
 		}
-		if h != want[s] {
-			guard.Fail(fmt.Errorf("sample %d has other pixels than in the plain pass", s))
+		if h != *seen {
+			guard.Fail(fmt.Errorf("sample %d has other pixels than in the plain pass", n))
 		}
 	}
 }
 
-// look is what a process holds between two rounds, when everything is closed.
-type look struct {
-	at         float64 // s
-	rss        float64 // MiB
-	heap       float64 // MiB, of it what the Go runtime holds
-	fds        int
-	goroutines int
-}
+// look is what a process holds between two rounds, when everything is closed: after seconds, MiB, of them what the Go runtime holds, and numbers.
+type look struct{ at, rss, heap, files, goroutines float64 }
 
 // looks are of a process whose work is closed between them: what it still holds must not grow.
 type looks []look
 
 // sample looks at this process. Goroutines that are on their way out get a moment.
 func (t *looks) sample(at time.Duration) {
-	base := 1 << 30
+	base := math.Inf(1)
 	for _, l := range *t {
 		base = min(base, l.goroutines)
 	}
-	for i := 0; i < 50 && runtime.NumGoroutine() > base; i++ {
+	for i := 0; i < 50 && float64(runtime.NumGoroutine()) > base; i++ {
 		time.Sleep(2 * time.Millisecond)
 	}
 	debug.FreeOSMemory() // what the collector has not given back yet is no leak
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	*t = append(*t, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(m.Sys-m.HeapReleased) / (1 << 20), openFiles(), runtime.NumGoroutine()})
+	*t = append(*t, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(m.Sys-m.HeapReleased) / (1 << 20), float64(openFiles()), float64(runtime.NumGoroutine())})
 }
 
 func openFiles() (n int) {
@@ -363,16 +341,11 @@ func openFiles() (n int) {
 	return n
 }
 
-func (t looks) now() string {
-	l := t[len(t)-1]
-	return fmt.Sprintf("RSS %.0f MiB (Go %.0f), %d files, %d goroutines", l.rss, l.heap, l.fds, l.goroutines)
-}
-
-// Trend is how what a process holds went on, over the rounds after the first third, which warm it up.
+// Trend is how what a process holds went on, over the rounds after the first third, which warm it up: medians of the middle third and of the last.
 type Trend struct {
 	Looks             int     `json:"looks"`
-	RSSStartMiB       float64 `json:"rss_start_mib"` // median of the middle third
-	RSSEndMiB         float64 `json:"rss_end_mib"`   // median of the last third
+	RSSStartMiB       float64 `json:"rss_start_mib"`
+	RSSEndMiB         float64 `json:"rss_end_mib"`
 	RSSSlopeMiBPerMin float64 `json:"rss_slope_mib_per_min"`
 	FilesStart        int     `json:"files_start"`
 	FilesEnd          int     `json:"files_end"`
@@ -385,18 +358,17 @@ func (t looks) trend() Trend {
 	if n < 6 {
 		return Trend{Looks: n}
 	}
-	median := func(part looks, of func(look) float64) float64 {
-		var s report.Spread
+	median := func(part looks) (m look) {
+		var s [3]report.Spread
 		for _, l := range part {
-			s.Add(of(l))
+			s[0].Add(l.rss)
+			s[1].Add(l.files)
+			s[2].Add(l.goroutines)
 		}
-		return s.Median
+		return look{rss: s[0].Median, files: s[1].Median, goroutines: s[2].Median}
 	}
-	rss := func(l look) float64 { return l.rss }
-	files := func(l look) float64 { return float64(l.fds) }
-	goroutines := func(l look) float64 { return float64(l.goroutines) }
-	a, b := t[n/3:2*n/3], t[2*n/3:]
-	return Trend{n, median(a, rss), median(b, rss), 60 * t[n/3:].slope(), int(median(a, files)), int(median(b, files)), int(median(a, goroutines)), int(median(b, goroutines))}
+	a, b := median(t[n/3:2*n/3]), median(t[2*n/3:])
+	return Trend{n, a.rss, b.rss, 60 * t[n/3:].slope(), int(a.files), int(b.files), int(a.goroutines), int(b.goroutines)}
 }
 
 // slope is the least-squares line's, MiB a second.

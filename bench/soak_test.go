@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
@@ -36,25 +35,17 @@ func TestSoakShort(t *testing.T) {
 // A single other pixel is found, wherever it comes through.
 func TestSoakFindsAWrongFrame(t *testing.T) {
 	s := soakOf(t, 0)
-	ds, err := robocache.Open(t.Context(), s.URI, robocache.OpenOptions{})
-	if err != nil {
+	if err := s.learn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer ds.Close()
-	tr, err := makeTruth(t.Context(), ds, s.URI, Workload{BatchSize: 32, Video: "one"})
-	if err != nil {
+	turn := soakTurn{Workload: Workload{URI: s.URI, BatchSize: 16, Workers: 2, Video: "one", Shuffle: "global"}}
+	if err := s.round(t.Context(), turn); err != nil {
 		t.Fatal(err)
 	}
-	camera := (&Workload{Video: "one"}).cameras(ds.Info())[0]
-	turn := soakTurn{work: Workload{URI: s.URI, BatchSize: 16, Workers: 2, Video: "one", Shuffle: "global"}, world: 1}
-	var res SoakResult
-	if err := s.round(t.Context(), turn, tr, camera, &res); err != nil {
-		t.Fatal(err)
+	for i := range s.truth.seen[""] {
+		s.truth.seen[""][i]++
 	}
-	for i := range tr.natural {
-		tr.natural[i]++
-	}
-	if err := s.round(t.Context(), turn, tr, camera, &res); err == nil || !strings.Contains(err.Error(), "other pixels") {
+	if err := s.round(t.Context(), turn); err == nil || !strings.Contains(err.Error(), "other pixels") {
 		t.Errorf("%v", err)
 	}
 }
@@ -68,14 +59,14 @@ func TestSoakTurns(t *testing.T) {
 		if a.String() != b.String() {
 			t.Fatal("a round cannot be done again")
 		}
-		w := a.work
+		w := a.Workload
 		for _, k := range []string{"shuffle " + w.Shuffle, "cache " + w.Cache + w.CacheFormat, "size " + w.ImageSize} {
 			seen[k]++
 		}
 		if a.http {
 			seen["http"]++
 		}
-		if a.world == 2 {
+		if a.World == 2 {
 			seen["ranks"]++
 		}
 	}
@@ -92,13 +83,15 @@ func TestTrend(t *testing.T) {
 		look func(i int) look
 		want string
 	}{
-		"flat":       {func(i int) look { return look{rss: 100, fds: 10, goroutines: 4} }, ""},
-		"noisy":      {func(i int) look { return look{rss: 100 + float64(i%7), fds: 10 + i%2, goroutines: 4 + i%3} }, ""},
-		"one peak":   {func(i int) look { return look{rss: 100 + 200*float64(i/89), fds: 10, goroutines: 4} }, ""},
-		"warming up": {func(i int) look { return look{rss: min(400, 20*float64(i)), fds: 10, goroutines: 4} }, ""},
-		"memory":     {func(i int) look { return look{rss: 100 + float64(i), fds: 10, goroutines: 4} }, "memory grows"},
-		"files":      {func(i int) look { return look{rss: 100, fds: 10 + i/10, goroutines: 4} }, "files grow"},
-		"goroutines": {func(i int) look { return look{rss: 100, fds: 10, goroutines: 4 + i} }, "goroutines grow"},
+		"flat": {func(i int) look { return look{rss: 100, files: 10, goroutines: 4} }, ""},
+		"noisy": {func(i int) look {
+			return look{rss: 100 + float64(i%7), files: 10 + float64(i%2), goroutines: 4 + float64(i%3)}
+		}, ""},
+		"one peak":   {func(i int) look { return look{rss: 100 + 200*float64(i/89), files: 10, goroutines: 4} }, ""},
+		"warming up": {func(i int) look { return look{rss: min(400, 20*float64(i)), files: 10, goroutines: 4} }, ""},
+		"memory":     {func(i int) look { return look{rss: 100 + float64(i), files: 10, goroutines: 4} }, "memory grows"},
+		"files":      {func(i int) look { return look{rss: 100, files: 10 + float64(i/10), goroutines: 4} }, "files grow"},
+		"goroutines": {func(i int) look { return look{rss: 100, files: 10, goroutines: 4 + float64(i)} }, "goroutines grow"},
 	} {
 		var tr looks
 		for i := range 90 {
