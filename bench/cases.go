@@ -71,8 +71,8 @@ func PeerCases() (cases []Case) {
 	add := func(name, title, family, runners string, more []string, bars ...string) {
 		cases = append(cases, Case{name, title, family, strings.Fields(runners), report.Bars("cpu", append(bars, more...)...)})
 	}
-	const both = "lerobot torchcodec torchcodec-batched pyav-pool robocache robocache-pool decode-floor decode-sequential"
-	add("av1-global", "cold, global shuffle, single frame, AV1 g=2", "av1", "lerobot lerobot-streaming torchcodec torchcodec-batched robocache decode-floor", sound("robocache"),
+	const both = "lerobot torchcodec pyav-pool robocache robocache-pool decode-floor decode-sequential"
+	add("av1-global", "cold, global shuffle, single frame, AV1 g=2", "av1", "lerobot lerobot-streaming torchcodec robocache decode-floor", sound("robocache"),
 		"robocache cpu ≤ 1.15× decode-floor", "≥ 1.8× lerobot", "robocache rate ≥ 1.8× lerobot", "robocache randomness ≥ 0.97")
 	add("av1-pool", "cold, pool shuffle, AV1 g=2", "av1", "lerobot pyav-pool robocache-pool decode-sequential", sound("robocache-pool"),
 		"robocache-pool decoded ≤ 1", "robocache-pool cpu ≤ 1.2× decode-sequential", "robocache-pool ≥ 2.1× pyav-pool above decode-sequential", "robocache-pool randomness ≥ 1× pyav-pool",

@@ -22,7 +22,7 @@ import (
 
 // Every row names a family, runners that exist, and bars over runners that its own run has.
 func TestPeerCasesAreWhole(t *testing.T) {
-	known := []string{"lerobot", "lerobot-streaming", "lerobot-streaming-one", "torchcodec", "torchcodec-batched", "pyav-pool", "pyav-ram", "robomimic", "robomimic-all", "decode-floor", "decode-sequential", "memcpy"}
+	known := []string{"lerobot", "lerobot-streaming", "lerobot-streaming-one", "torchcodec", "pyav-pool", "pyav-ram", "robomimic", "robomimic-all", "decode-floor", "decode-sequential", "memcpy"}
 	for n := range ours {
 		known = append(known, n)
 	}
@@ -315,7 +315,7 @@ func TestPeerRunnersRun(t *testing.T) {
 	defer done()
 	w := CaseWork{BatchSize: 16, Workers: 2, Tools: tools, Sets: &Sets{URI: realdata.Path(t, "g1_h264_v30_bigdrift"), Work: t.TempDir(), Episodes: 8, Tools: tools, Log: t.Logf}}
 	for family, names := range map[string][]string{
-		"h264-g30":    {"lerobot", "torchcodec", "torchcodec-batched", "pyav-pool", "pyav-ram", "lerobot-streaming"},
+		"h264-g30":    {"lerobot", "torchcodec", "pyav-pool", "pyav-ram", "lerobot-streaming"},
 		"novideo-w16": {"lerobot", "robomimic", "robomimic-all"},
 	} {
 		runners, err := w.Runners(t.Context(), family, names)

@@ -36,84 +36,69 @@ func Partition(episodes []PartEpisode, bins int) (*Parts, error) {
 	if bins < 1 || len(episodes) < bins {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "partition", Msg: "every bin wants an episode", Want: fmt.Sprintf("1 to %d bins", len(episodes)), Got: fmt.Sprint(bins)}
 	}
-	for _, e := range episodes {
+	eps := slices.SortedFunc(slices.Values(episodes), func(a, b PartEpisode) int { return cmp.Compare(a.Position, b.Position) })
+	group, first, weight, groups := make([]int, len(eps)), map[string]int{}, map[int]int64{}, 0 // of an episode: the smallest of those that files join it with
+	for i, e := range eps {
 		if e.Weight <= 0 {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "partition", Where: robocache.Where{"episode": e.Position}, Msg: "an episode without frames", Got: fmt.Sprint(e.Weight)}
 		}
-	}
-	eps := slices.Clone(episodes)
-	slices.SortFunc(eps, func(a, b PartEpisode) int { return cmp.Compare(a.Position, b.Position) })
-	groups := shareFiles(eps)
-	if len(groups) < bins {
-		groups = groups[:0]
-		for i := range eps {
-			groups = append(groups, []int{i})
-		}
-	}
-	weight := func(g []int) (n int64) {
-		for _, k := range g {
-			n += eps[k].Weight
-		}
-		return n
-	}
-	slices.SortStableFunc(groups, func(a, b []int) int { return cmp.Compare(weight(b), weight(a)) })
-	p := &Parts{Bins: make([][]int, bins), Load: make([]int64, bins), Files: make([][]string, bins)}
-	for _, g := range groups {
-		// The weights are above 0 and the groups at least as many as the bins: the first bins groups go to empty bins.
-		best := slices.Index(p.Load, slices.Min(p.Load))
-		p.Load[best] += weight(g)
-		for _, k := range g {
-			p.Bins[best], p.Files[best] = append(p.Bins[best], eps[k].Position), append(p.Files[best], eps[k].Files...)
-		}
-	}
-	bin := map[string]int{} // the first that touches a file
-	for b := range p.Bins {
-		slices.Sort(p.Bins[b])
-		slices.Sort(p.Files[b])
-		p.Files[b] = slices.Compact(p.Files[b])
-		for _, f := range p.Files[b] {
-			if first, ok := bin[f]; ok && first != b {
-				p.Cut = append(p.Cut, f)
-			} else {
-				bin[f] = b
+		group[i] = i
+		for _, f := range e.Files {
+			k, known := first[f]
+			if !known {
+				first[f] = i
+				continue
 			}
+			low, high := min(group[k], group[i]), max(group[k], group[i])
+			for j := high; j <= i && low < high; j++ {
+				if group[j] == high {
+					group[j] = low
+				}
+			}
+		}
+	}
+	for i, g := range group {
+		if g == i {
+			groups++
+		}
+	}
+	var order []int
+	for i, e := range eps {
+		if groups < bins {
+			group[i] = i
+		}
+		if group[i] == i {
+			order = append(order, i)
+		}
+		weight[group[i]] += e.Weight
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weight[b], weight[a]) })
+	p := &Parts{Bins: make([][]int, bins), Load: make([]int64, bins), Files: make([][]string, bins)}
+	bin := map[int]int{}
+	for _, g := range order {
+		// The weights are above 0 and the groups at least as many as the bins: the first bins groups go to empty bins.
+		bin[g] = slices.Index(p.Load, slices.Min(p.Load))
+		p.Load[bin[g]] += weight[g]
+	}
+	in := map[string]int{} // a bin that touches a file
+	for i, e := range eps {
+		b := bin[group[i]]
+		p.Bins[b] = append(p.Bins[b], e.Position)
+		p.Files[b] = append(p.Files[b], e.Files...)
+	}
+	for b, files := range p.Files {
+		slices.Sort(files)
+		p.Files[b] = slices.Compact(files)
+		for _, f := range p.Files[b] {
+			if _, known := in[f]; known {
+				p.Cut = append(p.Cut, f)
+			}
+			in[f] = b
 		}
 	}
 	slices.Sort(p.Cut)
 	p.Cut = slices.Compact(p.Cut)
 	return p, nil
-}
-
-// shareFiles gives the groups of episodes that are joined by files, each ascending, in the order of their smallest member.
-func shareFiles(eps []PartEpisode) (groups [][]int) {
-	root, first := make([]int, len(eps)), map[string]int{}
-	find := func(i int) int {
-		for root[i] != i {
-			root[i] = root[root[i]]
-			i = root[i]
-		}
-		return i
-	}
-	for i, e := range eps {
-		root[i] = i
-		for _, f := range e.Files {
-			if _, ok := first[f]; !ok {
-				first[f] = i
-			}
-			a, b := find(first[f]), find(i)
-			root[max(a, b)] = min(a, b) // the smallest member stays the root
-		}
-	}
-	at := map[int]int{}
-	for i := range eps {
-		r := find(i)
-		if r == i { // the smallest member comes first
-			at[r] = len(groups)
-			groups = append(groups, nil)
-		}
-		groups[at[r]] = append(groups[at[r]], i)
-	}
-	return groups
 }
 
 // PartitionDataset is Partition over a dataset's episodes and video files. It reads metadata alone, and the sizes of the files below folder where that is given;
@@ -135,26 +120,21 @@ func PartitionDataset(ctx context.Context, ds robocache.Dataset, positions []int
 	}
 	p := guard.Must(Partition(eps, bins))
 	if folder != "" {
-		guard.Check(p.sumBytes(func(f string) (int64, error) {
+		p.sumBytes(func(f string) int64 {
 			defer guard.In("file", f)
-			return guard.Must(os.Stat(filepath.Join(folder, f))).Size(), nil
-		}))
+			return guard.Must(os.Stat(filepath.Join(folder, f))).Size()
+		})
 	}
 	return p, nil
 }
 
-func (p *Parts) sumBytes(size func(file string) (int64, error)) error {
+func (p *Parts) sumBytes(size func(file string) int64) {
 	p.Bytes = make([]int64, len(p.Bins))
 	for b, files := range p.Files {
 		for _, f := range files {
-			n, err := size(f)
-			if err != nil {
-				return err
-			}
-			p.Bytes[b] += n
+			p.Bytes[b] += size(f)
 		}
 	}
-	return nil
 }
 
 // String says load, bytes and cut files.

@@ -106,7 +106,7 @@ type Slurm struct {
 	Account, Partition, QOS string // "" leaves them to the cluster
 }
 
-// job is the arguments of one sbatch.
+// job is the arguments of one sbatch; after is the shell variable of the job before.
 func (s *Slurm) job(sc Scenario, after string) []string {
 	cpus := sc.CPUs
 	if s.Workers > 0 {
@@ -119,14 +119,6 @@ func (s *Slurm) job(sc Scenario, after string) []string {
 			a = append(a, "--"+o[0]+"="+o[1])
 		}
 	}
-	if after != "" {
-		a = append(a, "--dependency=afterany:"+after)
-	}
-	return append(a, "--wrap="+s.wrap(sc))
-}
-
-// wrap is what the job runs: a line of sh.
-func (s *Slurm) wrap(sc Scenario) string {
 	words := append([]string{s.Program, "bench", "load", s.URI, "--scenario", sc.Name}, s.Options...)
 	for i, w := range words {
 		if strings.HasPrefix(w, "--out=") {
@@ -134,52 +126,46 @@ func (s *Slurm) wrap(sc Scenario) string {
 		}
 	}
 	line := submit.Words(words)
-	if sc.Nodes < 2 {
-		return line
+	if sc.Nodes > 1 {
+		// One task a node; each is a rank. Quoted once more: srun starts a shell on each node.
+		line = "srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c " + submit.Word("RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec "+line)
 	}
-	// One task a node; each is a rank. Quoted once more: srun starts a shell on each node.
-	return "srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c " + submit.Word("RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec "+line)
+	for i := range a {
+		a[i] = submit.Word(a[i])
+	}
+	if after != "" {
+		a = append(a, `--dependency=afterany:"$`+after+`"`)
+	}
+	return append(a, submit.Word("--wrap="+line))
 }
 
-// Script is the chain as a shell script, for people to read and to run.
+// Script is the chain as a shell script, for people to read, and for Submit to run.
 func (s *Slurm) Script() string {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\nset -eu\n")
 	after := ""
 	for _, sc := range s.Scenarios {
 		name := "job_" + sc.Name
-		fmt.Fprintf(&b, "%s=$(sbatch", name)
-		for _, a := range s.job(sc, after) {
-			if dep, ok := strings.CutPrefix(a, "--dependency=afterany:"); ok {
-				fmt.Fprintf(&b, " \\\n  --dependency=afterany:\"%s\"", dep) // a variable: not quoted away
-				continue
-			}
-			b.WriteString(" \\\n  " + submit.Word(a))
-		}
-		b.WriteString(")\n")
-		after = "$" + name
+		fmt.Fprintf(&b, "%s=$(sbatch \\\n  %s)\n%[1]s=${%[1]s%%%%;*}\necho \"job: $%[1]s\"\n", name, strings.Join(s.job(sc, after), " \\\n  "))
+		after = name
 	}
-	fmt.Fprintf(&b, "echo \"last job: %s\"\n", after)
+	fmt.Fprintf(&b, "echo \"last job: $%s\"\n", after)
 	return b.String()
 }
 
 // Submit hands the chain to sbatch, and gives the jobs' numbers.
-func (s *Slurm) Submit(ctx context.Context) ([]string, error) {
-	var jobs []string
-	after := ""
-	for _, sc := range s.Scenarios {
-		cmd := exec.CommandContext(ctx, "sbatch", s.job(sc, after)...)
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		out, err := cmd.Output()
-		if err != nil {
-			return jobs, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench load --submit", Msg: "sbatch: " + runners.LastLine(errs.String()), Err: err, Hint: "--dry-run prints what would be submitted"}
+func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", s.Script())
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	for line := range strings.Lines(string(out)) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "job: "); ok {
+			jobs = append(jobs, id)
 		}
-		id, _, _ := strings.Cut(strings.TrimSpace(string(out)), ";") // "job;cluster"
-		if id == "" {
-			return jobs, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load --submit", Msg: "sbatch gave no job number", Got: string(out)}
-		}
-		jobs, after = append(jobs, id), id
+	}
+	if err != nil || slices.Contains(jobs, "") {
+		return jobs, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench load --submit", Msg: "sbatch: " + runners.LastLine(errs.String()), Err: err, Hint: "--dry-run prints what would be submitted"}
 	}
 	return jobs, nil
 }
