@@ -1,12 +1,10 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -56,26 +54,26 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 		}
 		p.Families[f.name] = &Report{Title: "bench " + w.Name + ": " + f.name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
 			Workload: map[string]any{"set": f.set, "window": f.window, "image_size": f.size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
-		p.add(f.name, n, results)
+		p.check()
 		guard.Check(keep(p))
 	}
 	return p, nil
 }
 
-// add checks the bars of a family's cases.
-func (p *CaseReport) add(family string, repeats int, results []Result) {
+// check checks the bars of the cases that were run.
+func (p *CaseReport) check() {
+	p.Results = nil
 	for _, c := range p.Cases {
-		if c.Family != family {
+		f := p.Families[c.Family]
+		if f == nil {
 			continue
 		}
-		r := CaseResult{Name: c.Name, Title: c.Title, Family: c.Family, Repeats: repeats}
+		r := CaseResult{Name: c.Name, Title: c.Title, Family: c.Family, Repeats: f.Workload["repeats"].(int)}
 		for _, b := range c.Bars {
-			r.Checks = append(r.Checks, checkBar(b, results))
+			r.Checks = append(r.Checks, checkBar(b, f.Results))
 		}
 		p.Results = append(p.Results, r)
 	}
-	at := func(name string) int { return slices.IndexFunc(p.Cases, func(c Case) bool { return c.Name == name }) }
-	slices.SortFunc(p.Results, func(a, b CaseResult) int { return cmp.Compare(at(a.Name), at(b.Name)) })
 }
 
 // runnersOf is the runners of a family's cases, each once, in their order.

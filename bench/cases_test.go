@@ -178,11 +178,7 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	row := Case{Name: "r", Title: "cold", Family: "av1", Bars: report.Bars("cpu", "≥ 1.8× lerobot", "≥ 9× lerobot-streaming")}
 	p := &CaseReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Cases: []Case{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine("r"),
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
-	v := CaseResult{Name: "r", Title: row.Title, Family: "av1"}
-	for _, b := range row.Bars {
-		v.Checks = append(v.Checks, checkBar(b, results))
-	}
-	p.Results = []CaseResult{v}
+	p.check()
 	var b bytes.Buffer
 	p.Markdown(&b)
 	for _, want := range []string{

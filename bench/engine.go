@@ -94,28 +94,22 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 	meet(ctx, &w)
 
 	began := time.Now()
-	duration := time.Duration(w.Duration * float64(time.Second))
-	opt := windowOptions{Warmup: w.Warmup, Duration: duration, Warm: w.Warm, Seconds: w.Seconds}
-	if w.Duration == 0 {
-		opt.Epochs = max(w.Epochs, 1)
-	}
-	look := func(line string, cpu float64) *loader.Stats {
-		o.CPUSeconds = selfCPU() - cpu
-		fmt.Fprintln(marks, line)
-		s := ld.Stats()
-		return &s
-	}
-	opt.Open = func() { o.StatsOpen = look(lineOpen, 0) }
-	opt.Close = func() { o.StatsClose = look(lineClose, o.CPUSeconds) }
-	win := guard.Must(m.window(ctx, opt))
-	o.FirstBatchS, o.Seconds, o.WaitS, o.Samples, o.Epochs = win.First.Seconds(), win.Length.Seconds(), win.Wait.Seconds(), win.Samples, win.Epochs
+	guard.Check(m.window(ctx, &w, &o, func(open bool) {
+		st := ld.Stats()
+		if o.CPUSeconds = selfCPU() - o.CPUSeconds; open {
+			o.StatsOpen = &st
+			fmt.Fprintln(marks, lineOpen)
+			return
+		}
+		o.StatsClose = &st
+		fmt.Fprintln(marks, lineClose)
+	}))
 	if w.Duration > 0 {
-		o.OpenUnixNS, o.ArrivalsUS, o.ArrivalRows = win.OpenedAt.UnixNano(), win.Arrivals, win.Rows
 		step := time.Duration(w.StepMS * float64(time.Millisecond))
 		if step <= 0 {
-			step = time.Duration(1.25 * float64(win.Length) / float64(len(win.Rows)))
+			step = time.Duration(1.25e9 * o.Seconds / float64(len(o.ArrivalRows)))
 		}
-		wait := guard.Must(m.wait(ctx, step, waitBatches(duration, len(win.Rows), step)))
+		wait := guard.Must(m.wait(ctx, step, waitBatches(time.Duration(w.Duration*1e9), len(o.ArrivalRows), step)))
 		o.ConsumerStepS, o.WaitPct = step.Seconds(), &wait
 	}
 	if w.CheckFrames > 0 && w.FramesOut != "" && len(cameras) > 0 {
@@ -164,8 +158,9 @@ func headspace(ctx context.Context, m *consumer) float64 {
 		return b != nil
 	}))
 	loop := &consumer{clock: wallClock{}, src: held, sink: orderWriter{bufio.NewWriter(io.Discard)}}
-	win := guard.Must(loop.window(ctx, windowOptions{Duration: 50 * time.Millisecond}))
-	return float64(win.Samples) / win.Length.Seconds()
+	var o Outcome
+	guard.Check(loop.window(ctx, &Workload{Duration: 0.05}, &o, func(bool) {}))
+	return o.rate()
 }
 
 // deliveredAt is the line before a frame's bytes.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/submit"
 )
 
 func TestPartitionKeepsFilesTogether(t *testing.T) {
@@ -127,8 +128,8 @@ func TestEpisodes(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v %v", text, got, err)
 		}
-		if back, err := ParseEpisodes(FormatEpisodes(got)); err != nil || !slices.Equal(back, want) {
-			t.Errorf("%v is written as %s", want, FormatEpisodes(got))
+		if back, err := ParseEpisodes(submit.Ranges(got)); err != nil || !slices.Equal(back, want) {
+			t.Errorf("%v is written as %s", want, submit.Ranges(got))
 		}
 	}
 	for _, bad := range []string{"a", "3-1", "-1", "1,", "0-999999999999"} {

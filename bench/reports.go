@@ -161,14 +161,10 @@ func (r *SuiteReport) document() *report.Document {
 	for _, f := range r.figures() {
 		d.Sections = append(d.Sections, report.Section{Figure: f})
 	}
-	var merged, all []*Keys
+	var merged []*Keys
 	for _, x := range r.Results {
 		k := x.Merged
 		merged = append(merged, k)
-		if len(x.Keys) != 1 {
-			all = append(all, k)
-		}
-		all = append(all, x.Keys...)
 		text := []string{k.Store + "; " + k.Setting}
 		if k.SlowestRank != nil {
 			text = append(text, fmt.Sprintf("Slowest rank: %d with %.1f samples/s.", *k.SlowestRank, *k.SlowestSamplesPerS))
@@ -176,27 +172,10 @@ func (r *SuiteReport) document() *report.Document {
 		d.Sections = append(d.Sections, report.Section{Title: fmt.Sprintf("%s, batch %d, %s: what limits", k.Scenario, k.BatchSize, k.Runner), Text: append(append(text, k.Notes...), k.Errors...), Pre: strings.Join(x.Explain, "\n")})
 	}
 	d.Sheet = keysTable(merged)
-	// The page has a row a key, since there are more of them than of results.
-	turned := &report.Table{Head: []string{"key"}}
-	for _, k := range all {
-		rank := fmt.Sprintf("rank %d of %d", k.Rank, k.WorldSize)
-		if k.Rank < 0 {
-			rank = "all ranks"
-		}
-		turned.Head = append(turned.Head, fmt.Sprintf("%s bs%d %s, %s", k.Scenario, k.BatchSize, k.Runner, rank))
+	if len(merged) > 0 {
+		d.Sections = append(d.Sections, report.Section{Title: "Environment", Text: report.About(r.Command, merged[0].Machine, "", nil), Web: true})
 	}
-	t := keysTable(all)
-	for i, name := range t.Head {
-		row := []string{name}
-		for _, r := range t.Rows {
-			row = append(row, r[i])
-		}
-		turned.Add(row...)
-	}
-	if len(all) > 0 {
-		d.Sections = append(d.Sections, report.Section{Title: "Environment", Text: report.About(r.Command, all[0].Machine, "", nil), Web: true})
-	}
-	d.Sections = append(d.Sections, report.Section{Title: "All keys", Table: turned, Web: true})
+	d.Sections = append(d.Sections, report.Raw(r))
 	return d
 }
 

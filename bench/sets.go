@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -109,16 +107,11 @@ func chooseOrRepeat(have, n int, seed uint64) []int {
 	if n <= 0 || have <= 0 {
 		return nil
 	}
-	var out []int
-	if have > n {
-		out = rand.New(rand.NewPCG(seed, 0)).Perm(have)[:n]
-		slices.Sort(out)
-		return out
+	out := make([]int, max(have, n))
+	for i := range out {
+		out[i] = i % have
 	}
-	for i := range n {
-		out = append(out, i%have)
-	}
-	return out
+	return ChooseEpisodes(out, n, seed)
 }
 
 // once has a program make a file or a folder, where it is not there.

@@ -17,6 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store/loopback"
+	"github.com/goatnote-inc/robocache/submit"
 )
 
 // Suite is a run of scenarios on one set.
@@ -145,7 +146,7 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) {
 	}
 	list = ChooseEpisodes(list, s.MaxEpisodes, uint64(s.Base.Seed))
 	if len(list) < ds.Info().Episodes {
-		s.Base.Episodes = FormatEpisodes(list)
+		s.Base.Episodes = submit.Ranges(list)
 	}
 }
 

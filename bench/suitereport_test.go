@@ -54,7 +54,7 @@ func TestSuiteFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(b)
-	for _, want := range []string{"<svg", "limit: decode", "what went wrong", "single_proc_samples_per_s", "&lt;note&gt;", "&lt;cpu&gt;", "rank 1 of 2"} {
+	for _, want := range []string{"<svg", "limit: decode", "what went wrong", "single_proc_samples_per_s", "&lt;note&gt;", "&lt;cpu&gt;", "&#34;rank&#34;: 1"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}

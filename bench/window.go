@@ -34,29 +34,6 @@ type source interface {
 	Next(ctx context.Context) (taken, error)
 }
 
-// stretch is what a window was: both its ends are arrivals of batches, or ends of epochs.
-type stretch struct {
-	First    time.Duration // from the first call to the first batch
-	OpenedAt time.Time
-	Length   time.Duration
-	Wait     time.Duration // of Length, inside Next
-	Arrivals []int64       // µs after OpenedAt
-	Rows     []int
-	Samples  int64
-	Epochs   int // of a window of whole epochs
-}
-
-// windowOptions: the window opens when batch number Warmup (counted from 0) arrives, and closes at the first arrival that is at least Duration later.
-// With Epochs it is so many whole epochs, after Warm ones, and more where those do not fill Seconds.
-type windowOptions struct {
-	Warmup      int
-	Duration    time.Duration
-	Warm        int
-	Epochs      int
-	Seconds     float64
-	Open, Close func() // called at the two ends; may be nil
-}
-
 const mostEpochs = 5000
 
 // consumer takes batches from a source and tells the sink what came. It is the one loop of every measurement; class Stream of runners/common.py is the other language's.
@@ -98,17 +75,18 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 	}
 }
 
-// window takes batches as fast as they come.
-func (m *consumer) window(ctx context.Context, o windowOptions) (s stretch, err error) {
+// window takes batches as fast as they come, and writes what came into the outcome. Without Duration the window is whole epochs, after Warm ones, and more where those do not fill Seconds.
+// Else it opens when batch number Warmup (counted from 0) arrives, and closes at the first arrival that is at least Duration later. mark is called at the two ends.
+func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark func(open bool)) (err error) {
 	begin := m.Now()
-	last, whole := begin, o.Epochs > 0
-	left := o.Warmup + 1 // batches, or epochs
+	last, whole := begin, w.Duration == 0
+	left := w.Warmup + 1 // batches, or epochs
 	if whole {
-		left = max(o.Warm, 1)
+		left = max(w.Warm, 1)
 	}
 	if _, err = m.take(ctx, 0, func(b *taken) bool {
-		if b != nil && s.First == 0 {
-			s.First = m.Now().Sub(begin)
+		if b != nil && o.FirstBatchS == 0 {
+			o.FirstBatchS = m.Now().Sub(begin).Seconds()
 		}
 		if left > 1 {
 			last = m.Now()
@@ -118,34 +96,31 @@ func (m *consumer) window(ctx context.Context, o windowOptions) (s stretch, err 
 		}
 		return left == 0
 	}); err != nil {
-		return s, err
+		return err
 	}
 	if whole {
-		s.Epochs = min(max(o.Epochs, int(math.Ceil(o.Seconds/max(m.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
+		o.Epochs = min(max(w.Epochs, 1, int(math.Ceil(w.Seconds/max(m.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
 	}
-	if o.Open != nil {
-		o.Open()
-	}
-	s.OpenedAt = m.Now()
+	mark(true)
+	opened := m.Now()
 	m.sink.window(true)
-	left = s.Epochs
-	s.Wait, err = m.take(ctx, 0, func(b *taken) bool {
-		s.Length = m.Now().Sub(s.OpenedAt)
+	left, o.OpenUnixNS = o.Epochs, opened.UnixNano()
+	wait, err := m.take(ctx, 0, func(b *taken) bool {
+		length := m.Now().Sub(opened)
+		o.Seconds = length.Seconds()
 		if b == nil {
 			left--
 			return whole && left == 0
 		}
-		if !whole {
-			s.Arrivals = append(s.Arrivals, s.Length.Microseconds())
+		if o.Samples += int64(len(b.Samples)); !whole {
+			o.ArrivalsUS, o.ArrivalRows = append(o.ArrivalsUS, length.Microseconds()), append(o.ArrivalRows, len(b.Samples))
 		}
-		s.Rows, s.Samples = append(s.Rows, len(b.Samples)), s.Samples+int64(len(b.Samples))
-		return !whole && s.Length >= o.Duration
+		return !whole && o.Seconds >= w.Duration
 	})
+	o.WaitS = wait.Seconds()
 	m.sink.window(false)
-	if o.Close != nil {
-		o.Close()
-	}
-	return s, err
+	mark(false)
+	return err
 }
 
 // wait is a consumer that takes step for each batch: the share of its time that goes on waiting, in percent.

@@ -59,20 +59,27 @@ func TestWindowEnds(t *testing.T) {
 	src := &fakeSource{c: c, made: 10 * time.Millisecond, epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}}}
 	tl := newTally(5, 2, 2)
 	opened, closed := 0, 0
-	s, err := (&consumer{clock: c, src: src, sink: tl}).window(t.Context(), windowOptions{Warmup: 5, Duration: 95 * time.Millisecond, Open: func() { opened = src.given }, Close: func() { closed = src.given }})
+	var s Outcome
+	err := (&consumer{clock: c, src: src, sink: tl}).window(t.Context(), &Workload{Warmup: 5, Duration: 0.095}, &s, func(open bool) {
+		if open {
+			opened = src.given
+		} else {
+			closed = src.given
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Batches 0…5 come before; then 10 more until 95 ms have gone: 100 ms.
-	if opened != 6 || closed != 16 || len(s.Arrivals) != 10 || s.Length != 100*time.Millisecond || s.First != 10*time.Millisecond {
+	if opened != 6 || closed != 16 || len(s.ArrivalsUS) != 10 || s.Seconds != 0.1 || s.FirstBatchS != 0.01 {
 		t.Errorf("opened after %d, closed after %d: %+v", opened, closed, s)
 	}
-	if s.Arrivals[0] != 10_000 || s.Arrivals[9] != 100_000 || s.OpenedAt != time.Unix(100, 60e6) {
+	if s.ArrivalsUS[0] != 10_000 || s.ArrivalsUS[9] != 100_000 || s.OpenUnixNS != time.Unix(100, 60e6).UnixNano() {
 		t.Errorf("%+v", s)
 	}
 	// Epochs of 2, 2, 1: the window has 3 of them and one batch more.
-	if s.Samples != 17 || s.Wait != 100*time.Millisecond {
-		t.Errorf("%d samples, waited %v", s.Samples, s.Wait)
+	if s.Samples != 17 || s.WaitS != 0.1 {
+		t.Errorf("%d samples, waited %v", s.Samples, s.WaitS)
 	}
 	if tl.finished != 5 || tl.low != 1 || tl.high != 1 || tl.missing != 0 || tl.extra != 0 {
 		t.Errorf("%+v", tl)
@@ -87,8 +94,13 @@ func TestWindowOfEpochs(t *testing.T) {
 		tl := newTally(5, 2, 2)
 		tl.whole = true
 		opened := 0
-		s, err := (&consumer{clock: c, src: src, sink: tl}).window(t.Context(), windowOptions{Warm: 2, Epochs: 2, Seconds: seconds, Open: func() { opened = src.given }})
-		if err != nil || opened != 6 || s.Epochs != want || s.Samples != int64(5*want) || s.Length != time.Duration(want)*30*time.Millisecond || tl.finished != want || tl.low != 1 || tl.high != 1 {
+		var s Outcome
+		err := (&consumer{clock: c, src: src, sink: tl}).window(t.Context(), &Workload{Warm: 2, Epochs: 2, Seconds: seconds}, &s, func(open bool) {
+			if open {
+				opened = src.given
+			}
+		})
+		if err != nil || opened != 6 || s.Epochs != want || s.Samples != int64(5*want) || math.Abs(s.Seconds-float64(want)*0.03) > 1e-9 || tl.finished != want || tl.low != 1 || tl.high != 1 {
 			t.Errorf("opened after %d: %+v %v %+v", opened, s, err, tl)
 		}
 	}
@@ -114,11 +126,11 @@ func TestWait(t *testing.T) {
 
 func TestWindowPassesErrorsOn(t *testing.T) {
 	c := &virtualClock{time.Unix(0, 0)}
-	if _, err := (&consumer{clock: c, src: &fakeSource{c: c, epochs: [][]taken{nil}}, sink: newTally(1, 1, 1)}).window(t.Context(), windowOptions{Duration: 1}); err == nil {
+	if err := (&consumer{clock: c, src: &fakeSource{c: c, epochs: [][]taken{nil}}, sink: newTally(1, 1, 1)}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); err == nil {
 		t.Error("an empty epoch is not noticed: the loop would be endless")
 	}
 	want := errors.New("no")
-	if _, err := (&consumer{clock: c, src: failingSource{want}, sink: newTally(1, 1, 1)}).window(t.Context(), windowOptions{Duration: 1}); !errors.Is(err, want) {
+	if err := (&consumer{clock: c, src: failingSource{want}, sink: newTally(1, 1, 1)}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); !errors.Is(err, want) {
 		t.Errorf("%v", err)
 	}
 }

@@ -215,23 +215,6 @@ func ParseEpisodes(text string) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
-// FormatEpisodes writes ascending positions so that ParseEpisodes reads them.
-func FormatEpisodes(list []int) string {
-	var parts []string
-	for i := 0; i < len(list); {
-		j := i
-		for j+1 < len(list) && list[j+1] == list[j]+1 {
-			j++
-		}
-		part := fmt.Sprint(list[i])
-		if j > i {
-			part += fmt.Sprintf("-%d", list[j])
-		}
-		parts, i = append(parts, part), j+1
-	}
-	return strings.Join(parts, ",")
-}
-
 // ChooseEpisodes takes limit of the positions: a seeded choice, not the first ones, ascending. limit ≤ 0 takes all.
 func ChooseEpisodes(list []int, limit int, seed uint64) []int {
 	if limit <= 0 || limit >= len(list) {

@@ -60,7 +60,7 @@ def measure(a, disk):
     if a.duration_s:
         options["on_bad_episode"] = "skip"  # counted: skipped_episodes
     options.update({k: a[k] for k in ("prefetch", "cache", "cache_budget", "cache_format", "memory_budget", "pool_size", "pool_episodes") if a.get(k)})
-    options.update(dict(cache=disk) if disk else {}, **a.options or {})
+    options.update(dict(cache=disk) if disk else {})
     t = time.perf_counter()
     loader = robocache.Loader(a.uri, threads=a.workers, **options)
     built = time.perf_counter() - t
