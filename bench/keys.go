@@ -168,7 +168,8 @@ func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
 		return
 	}
 	n := int64(k.EpochsFinished)
-	k.SamplesLost, k.SamplesDoubled = lost-n*dropsOfEpoch(samples, w.BatchSize, w.World, w.DropLast), doubled-n*wrapsOfEpoch(samples, w.BatchSize, w.World, w.DropLast)
+	wraps, drops := atEnd(samples, w.BatchSize, w.World, w.DropLast)
+	k.SamplesLost, k.SamplesDoubled = lost-n*drops, doubled-n*wraps
 }
 
 // ofRanks makes the row that of all ranks: Σ samples ÷ common window, and the slowest rank beside it.

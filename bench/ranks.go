@@ -136,22 +136,16 @@ func commonWindow(ranks []Outcome) (common, error) {
 	return c, nil
 }
 
-// coverageOf is how often samples came in the epochs that every rank has finished, as one tally counts them. Samples are known by number; an epoch has total
-// of them. The order is step by step, rank by rank.
-func coverageOf(ranks [][][]int64, total int64, batch int) *tally {
-	t, done := newTally(total, 0, batch), math.MaxInt
+// coverageOf is how often samples came in the epochs that every rank has finished. Samples are known by number; an epoch has total of them.
+func coverageOf(ranks [][][]int64, total int64) *tally {
+	t, done := newTally(total, 0, 0), math.MaxInt
 	t.limit = math.MaxInt64
 	for _, r := range ranks {
 		done = min(done, len(r))
 	}
 	for e := 0; e < done && len(ranks) > 0; e++ {
-		for at, more := 0, true; more; at += batch {
-			more = false
-			for _, r := range ranks {
-				part := r[e][min(at, len(r[e])):min(at+batch, len(r[e]))]
-				t.add(part, nil)
-				more = more || len(part) > 0
-			}
+		for _, r := range ranks {
+			t.add(r[e], nil)
 		}
 		t.endEpoch()
 	}
@@ -176,25 +170,20 @@ func together(outs []Outcome, field []Runner, total int64) Outcome {
 		orders = append(orders, e.done)
 	}
 	o.CPUSeconds *= float64(c.Samples) / float64(samples)
-	if t := coverageOf(orders, total, field[0].Job.BatchSize); t.finished > 0 {
+	if t := coverageOf(orders, total); t.finished > 0 {
 		t.into(&o)
 	}
 	return o
 }
 
-// wrapsOfEpoch is how many samples an epoch gives twice by rule: with several ranks its last step is filled up from its start.
-func wrapsOfEpoch(total int64, batch, world int, dropLast bool) int64 {
-	if world < 2 || dropLast {
-		return 0
+// atEnd is how many samples an epoch gives twice by rule, since with several ranks its last step is filled up from its start; and how many it leaves out.
+func atEnd(total int64, batch, world int, dropLast bool) (wraps, drops int64) {
+	g := int64(batch) * int64(max(world, 1))
+	switch {
+	case dropLast:
+		return 0, total % g
+	case world > 1:
+		return (g - total%g) % g, 0
 	}
-	g := int64(batch) * int64(world)
-	return (g - total%g) % g
-}
-
-// dropsOfEpoch is how many samples an epoch leaves out by rule.
-func dropsOfEpoch(total int64, batch, world int, dropLast bool) int64 {
-	if !dropLast {
-		return 0
-	}
-	return total % (int64(batch) * int64(max(world, 1)))
+	return 0, 0
 }

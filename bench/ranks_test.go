@@ -37,24 +37,28 @@ func TestCommonWindow(t *testing.T) {
 func TestCoverageOverRanks(t *testing.T) {
 	// Seven samples, batch 2, two ranks: two steps of four, the last filled up from the start.
 	whole := [][][]int64{{{6, 5, 2, 1}, {0, 1}}, {{4, 3, 0, 6}}}
-	c := coverageOf(whole, 7, 2)
+	c := coverageOf(whole, 7)
 	if c.finished != 1 || c.low != 1 || c.high != 2 || c.missing != 0 || c.extra != 1 || c.orderSamples != 8 {
 		t.Errorf("%+v", c)
 	}
-	if n := wrapsOfEpoch(7, 2, 2, false); n != 1 {
-		t.Errorf("%d samples wrap", n)
-	}
-	if wrapsOfEpoch(8, 2, 2, false) != 0 || wrapsOfEpoch(7, 2, 1, false) != 0 || wrapsOfEpoch(7, 2, 2, true) != 0 || dropsOfEpoch(7, 2, 2, true) != 3 || dropsOfEpoch(7, 2, 2, false) != 0 {
-		t.Error("the rules of an epoch's end")
+	for _, c := range []struct {
+		total        int64
+		world        int
+		dropLast     bool
+		wraps, drops int64
+	}{{7, 2, false, 1, 0}, {8, 2, false, 0, 0}, {7, 1, false, 0, 0}, {7, 2, true, 0, 3}} {
+		if wraps, drops := atEnd(c.total, 2, c.world, c.dropLast); wraps != c.wraps || drops != c.drops {
+			t.Errorf("%+v: %d wrap, %d are dropped", c, wraps, drops)
+		}
 	}
 	// One rank alone has the same order hash as a tally's.
 	tl := newTally(3, 1, 2)
 	tl.add([]int64{2, 0}, []int32{0, 0})
 	tl.add([]int64{1}, []int32{0})
-	if one := coverageOf([][][]int64{{{2, 0, 1}}}, 3, 2); one.sum() != tl.sum() {
+	if one := coverageOf([][][]int64{{{2, 0, 1}}}, 3); one.sum() != tl.sum() {
 		t.Error("the merged order of one rank is another")
 	}
-	if c := coverageOf([][][]int64{{{0, 1}}, {{1, 3}}}, 5, 2); c.missing != 2 || c.low != 0 || c.extra != 1 {
+	if c := coverageOf([][][]int64{{{0, 1}}, {{1, 3}}}, 5); c.missing != 2 || c.low != 0 || c.extra != 1 {
 		t.Errorf("%+v", c)
 	}
 }
