@@ -77,12 +77,6 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 	if k.HeadspaceSamplesPS > 0 {
 		say("headspace: the same loop on one batch that is there makes %.0f samples/s, %.0f times this", k.HeadspaceSamplesPS, k.HeadspaceSamplesPS/rate)
 	}
-	if k.FramesDecodedPerS != nil && k.FramesDeliveredPerS != nil && *k.FramesDeliveredPerS > 0 {
-		say("frames: %.2f decoded for each delivered", *k.FramesDecodedPerS / *k.FramesDeliveredPerS)
-	}
-	if k.BytesReadPerSample != nil && k.BytesNeededPerSample != nil {
-		say("bytes: %.0f read a sample, %.0f needed (decoded packets and rows)", *k.BytesReadPerSample, *k.BytesNeededPerSample)
-	}
 	if c := outs[0].StatsClose.Cache; c != nil {
 		say("cache (%s, %s): %.0f %% of the frames that were wanted since the start were there; %d MiB", c.Where, c.Format, 100*c.Rate, c.Bytes>>20)
 		if c.Error != "" {

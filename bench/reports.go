@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -24,13 +25,17 @@ type Report struct {
 	Results  []Result       `json:"results"`
 }
 
+// Markdown writes the report for a terminal.
+func (r *Report) Markdown(w io.Writer) { r.document().Markdown(w) }
+
 // Write puts NAME.json, NAME.csv, NAME.md and NAME.html into dir, and the plots.
-func (r *Report) Write(dir string) error {
-	name := r.Name
+func (r *Report) Write(dir string) error { return r.document().Write(dir, r.Name) }
+
+func (r *Report) document() *report.Document {
 	d := &report.Document{Title: r.Title, Command: r.Command, Raw: r}
 	d.Sheet = &report.Table{Head: []string{"arm", "setting", "run", "samples", "seconds", "cpu_seconds", "samples_per_s", "cpu_s_per_1000_samples", "open_s", "first_batch_latency_s", "pss_peak_mb", "shuffle_randomness_frac", "randomness_ideal", "order_sha256"}}
-	rates := &report.Figure{Name: name + "-rate", Title: r.Unit + " a second", Unit: "/s"}
-	cpu := &report.Figure{Name: name + "-cpu", Title: "CPU seconds a 1,000 " + r.Unit, Unit: "CPU s"}
+	rates := &report.Figure{Name: r.Name + "-rate", Title: r.Unit + " a second", Unit: "/s"}
+	cpu := &report.Figure{Name: r.Name + "-cpu", Title: "CPU seconds a 1,000 " + r.Unit, Unit: "CPU s"}
 	for i := range r.Results {
 		x := &r.Results[i]
 		for k, o := range x.Runs {
@@ -47,7 +52,7 @@ func (r *Report) Write(dir string) error {
 		{Figure: cpu},
 		report.Raw(r),
 	}
-	return d.Write(dir, name)
+	return d
 }
 
 // Wrong says why the figures do not count: a runner lost or doubled samples, or showed wrong frames, or one of ours failed. A peer that cannot run is none.
@@ -79,9 +84,6 @@ func (r *Report) Slower() (out []string) {
 	}
 	return out
 }
-
-// Table lists the runners of the report for a terminal.
-func (r *Report) Table() [][]string { return r.table().All() }
 
 func (r *Report) table() *report.Table {
 	t := &report.Table{Head: []string{"runner", "setting", r.Unit + "/s", "CPU s", "cores busy", "first batch s", "peak PSS MB", "of ideal shuffle", "wrong of checked", "times an epoch", "order"}}
@@ -124,6 +126,21 @@ func (r *Report) table() *report.Table {
 type SuiteReport struct {
 	Command string        `json:"command"`
 	Results []PointResult `json:"results"`
+	Explain bool          `json:"-"` // the text says what limits
+}
+
+// Markdown writes the report for a terminal.
+func (r *SuiteReport) Markdown(w io.Writer) { r.document().Markdown(w) }
+
+// Wrong says which results do not count, and why.
+func (r *SuiteReport) Wrong() string {
+	var why []string
+	for _, p := range r.Results {
+		if k := p.Merged; k.Failed != "" {
+			why = append(why, fmt.Sprintf("%s bs%d %s: %s", k.Scenario, k.BatchSize, k.Runner, k.Failed))
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // Write puts into dir: a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
@@ -169,18 +186,16 @@ func (r *SuiteReport) document() *report.Document {
 		if k.SlowestRank != nil {
 			text = append(text, fmt.Sprintf("Slowest rank: %d with %.1f samples/s.", *k.SlowestRank, *k.SlowestSamplesPerS))
 		}
-		d.Sections = append(d.Sections, report.Section{Title: fmt.Sprintf("%s, batch %d, %s: what limits", k.Scenario, k.BatchSize, k.Runner), Text: append(append(text, k.Notes...), k.Errors...), Pre: strings.Join(x.Explain, "\n")})
+		d.Sections = append(d.Sections, report.Section{Title: fmt.Sprintf("%s, batch %d, %s", k.Scenario, k.BatchSize, k.Runner), Text: append(append(text, k.Notes...), k.Errors...)},
+			report.Section{Pre: strings.Join(x.Explain, "\n"), Web: !r.Explain})
 	}
 	d.Sheet = keysTable(merged)
 	if len(merged) > 0 {
-		d.Sections = append(d.Sections, report.Section{Title: "Environment", Text: report.About(r.Command, merged[0].Machine, "", nil), Web: true})
+		d.Sections = append(d.Sections, report.Section{Title: "Environment", Text: append(report.About(r.Command, merged[0].Machine, "", nil), "Page cache before the first run: "+merged[0].CacheState+".")})
 	}
 	d.Sections = append(d.Sections, report.Raw(r))
 	return d
 }
-
-// Table lists the results for a terminal.
-func (r *SuiteReport) Table() [][]string { return r.table().All() }
 
 func (r *SuiteReport) table() *report.Table {
 	t := &report.Table{Head: []string{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked, wrong", "resume", "page cache", ""}}

@@ -359,37 +359,24 @@ func (t looks) trend() Trend {
 		return Trend{Looks: n}
 	}
 	median := func(part looks) (m look) {
-		var s [3]report.Spread
+		var s [4]report.Spread
 		for _, l := range part {
-			s[0].Add(l.rss)
-			s[1].Add(l.files)
-			s[2].Add(l.goroutines)
+			for i, v := range []float64{l.rss, l.files, l.goroutines, l.at} {
+				s[i].Add(v)
+			}
 		}
-		return look{rss: s[0].Median, files: s[1].Median, goroutines: s[2].Median}
+		return look{rss: s[0].Median, files: s[1].Median, goroutines: s[2].Median, at: s[3].Median}
 	}
 	a, b := median(t[n/3:2*n/3]), median(t[2*n/3:])
-	return Trend{n, a.rss, b.rss, 60 * t[n/3:].slope(), int(a.files), int(b.files), int(a.goroutines), int(b.goroutines)}
+	return Trend{n, a.rss, b.rss, 60 * (b.rss - a.rss) / max(b.at-a.at, 1e-12), int(a.files), int(b.files), int(a.goroutines), int(b.goroutines)}
 }
 
-// slope is the least-squares line's, MiB a second.
-func (t looks) slope() float64 {
-	var mx, my, sxy, sxx float64
-	for _, l := range t {
-		mx, my = mx+l.at/float64(len(t)), my+l.rss/float64(len(t))
-	}
-	for _, l := range t {
-		sxy, sxx = sxy+(l.at-mx)*(l.rss-my), sxx+(l.at-mx)*(l.at-mx)
-	}
-	return sxy / max(sxx, 1e-12)
-}
-
-// grown says what grew; "" where nothing did. Both the slope and the step between the thirds must show it: a single high look
-// at the end is no trend.
+// grown says what grew from one third to the next; "" where nothing did: medians, since a single high look at the end is no trend.
 func (r Trend) grown() string {
 	switch {
 	case r.Looks < 6:
 		return fmt.Sprintf("only %d rounds: too few to see a trend", r.Looks)
-	case r.RSSEndMiB-r.RSSStartMiB > 12+0.05*r.RSSStartMiB && r.RSSSlopeMiBPerMin > 0:
+	case r.RSSEndMiB-r.RSSStartMiB > 12+0.05*r.RSSStartMiB:
 		return fmt.Sprintf("memory grows: %.0f MiB, then %.0f MiB between rounds (%.2f MiB a minute)", r.RSSStartMiB, r.RSSEndMiB, r.RSSSlopeMiBPerMin)
 	case r.FilesEnd > r.FilesStart+1:
 		return fmt.Sprintf("open files grow: %d, then %d between rounds", r.FilesStart, r.FilesEnd)

@@ -104,9 +104,6 @@ func TestTrend(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if s := (looks{{at: 0, rss: 1}, {at: 10, rss: 6}, {at: 20, rss: 11}}).slope(); s != 0.5 {
-		t.Errorf("slope %v", s)
-	}
 	if got := looks(nil).trend().grown(); !strings.Contains(got, "too few") {
 		t.Error(got)
 	}

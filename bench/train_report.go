@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,8 +125,8 @@ func (r *TrainReport) earlier() map[string]any {
 	return out
 }
 
-// Table lists the rows for a terminal.
-func (r *TrainReport) Table() [][]string { return r.table().All() }
+// Markdown writes the report for a terminal.
+func (r *TrainReport) Markdown(w io.Writer) { r.document().Markdown(w) }
 
 func (r *TrainReport) table() *report.Table {
 	t := &report.Table{Head: []string{"runner", "samples/s", "utilisation", "data wait %", "unexplained %", "starve/pre/fwd/bwd/opt ms", "cores busy", "cores needed", "limit", "× torch", "batches checked, wrong", "loss differs by", ""}}

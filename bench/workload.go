@@ -24,7 +24,6 @@ type Workload struct {
 	Epochs    int    `json:"epochs"`  // measured, after those that are not
 	Video     string `json:"video"`   // one | all | none: cameras
 	Window    int    `json:"window"`  // frames and rows a window; 0 = single
-	Float32   bool   `json:"float32"`
 	Seed      int    `json:"seed"`
 
 	Warm    int     `json:"warm,omitempty"`    // epochs that are not measured; 0: one
@@ -100,9 +99,6 @@ func (w *Workload) open(ctx context.Context) (_ robocache.Dataset, err error) {
 func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 	defer guard.Into(&err)
 	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8", "split": robocache.SplitAll, "drop_last": w.DropLast}
-	if w.Float32 {
-		c["image_dtype"] = "float32"
-	}
 	if w.World > 1 {
 		c["rank"], c["world_size"] = w.Rank, w.World
 	}

@@ -99,6 +99,9 @@ func (d *Document) Markdown(w io.Writer) {
 		if s.Table != nil {
 			fmt.Fprintln(w, s.Table.Markdown())
 		}
+		if s.Pre != "" {
+			fmt.Fprintf(w, "```\n%s\n```\n\n", s.Pre)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ def main(a):
     if a.video == "one" and len(cameras) > 1 or a.video == "none" and cameras:
         raise RuntimeError("lerobot decodes every camera: give it a set with the wanted cameras only")
     keys = [k for k in ("observation.state", "action") if k in meta.features] + cameras
-    ds = Dataset("bench/set", root=a.uri, delta_timestamps=common.deltas(a, meta.fps, keys), return_uint8=not a.float32, **kw)
+    ds = Dataset("bench/set", root=a.uri, delta_timestamps=common.deltas(a, meta.fps, keys), return_uint8=True, **kw)
     loader = common.torch_loader(ds, a, **({} if a.streaming else dict(shuffle=True, generator=torch.Generator().manual_seed(a.seed))))
     epoch = lambda: ((b["index"].numpy(), b["episode_index"].numpy(), b) for b in loader)
     common.measure(epoch, a, dict(num_cameras=len(cameras), fps=float(meta.fps)), images=lambda b, key: b[key], cameras=cameras)

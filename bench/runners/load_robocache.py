@@ -1,7 +1,7 @@
 """robocache.Loader into torch tensors. With `resume`: one process of the check that a killed run goes on exactly.
 
 disk: a folder; a disk cache in a new folder in it, removed at the end, so that the first epoch is cold. truth: an HDF5 file to compare windows with; there every
-stream has windows. options: more of robocache.Loader."""
+stream has windows."""
 import contextlib, hashlib, json, os, signal, tempfile, time
 
 import common
@@ -55,7 +55,7 @@ def measure(a, disk):
     wanted = [] if a.video == "none" else cameras[: 1 if a.video == "one" else None]
     windowed = [k for k in names if not ds.features[k].default] if a.truth else [k for k in ("observation.state", "action") if k in names] + wanted
     options = dict(batch_size=a.batch_size, shuffle={"file": False}.get(a.shuffle, a.shuffle or "global"), seed=a.seed, keys=[k for k in names if k not in cameras] + wanted,
-                   delta_timestamps=common.deltas(a, float(ds.fps), windowed), image_dtype="float32" if a.float32 else "uint8", image_size=common.image_hw(a),
+                   delta_timestamps=common.deltas(a, float(ds.fps), windowed), image_dtype="uint8", image_size=common.image_hw(a),
                    episodes=common.positions(a.episodes), split="all", drop_last=bool(a.drop_last), rank=a.rank or 0, world_size=a.world or 1, **hz)
     if a.duration_s:
         options["on_bad_episode"] = "skip"  # counted: skipped_episodes

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -109,19 +110,25 @@ func logTo(cmd *cobra.Command) func(format string, a ...any) {
 }
 
 // measured is what a verb has to show.
-type measured interface{ Write(dir string) error }
+type measured interface {
+	Write(dir string) error
+	Markdown(w io.Writer)
+}
 
-// show writes and prints a report: as JSON, or as text does.
-func (f *benchFlags) show(cmd *cobra.Command, r measured, files string, text func()) {
+// show writes and prints a report, as JSON or as text; why it does not count is exit code 1.
+func (f *benchFlags) show(cmd *cobra.Command, r measured, files, wrong string) {
 	if f.out != "" {
 		guard.Check(r.Write(f.out))
 		logTo(cmd)("wrote %s", filepath.Join(f.out, files))
 	}
 	if f.json {
 		guard.Check(printJSON(cmd.OutOrStdout(), r))
-		return
+	} else {
+		r.Markdown(cmd.OutOrStdout())
 	}
-	text()
+	if wrong != "" {
+		guard.Fail(errors.New(cmd.CommandPath() + ": " + wrong))
+	}
 }
 
 // tools are the runners' programs; they are removed when the verb ends.
@@ -150,13 +157,7 @@ func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 func (f *benchFlags) passes(cmd *cobra.Command, r *bench.Report, w bench.Workload, threads []int) {
 	r.Command, r.Machine = command(), report.ThisMachine(version)
 	r.Results = guard.Must(bench.Passes(cmd.Context(), f.runners, w, threads, f.tools(), f.repeats, f.timeout, logTo(cmd)))
-	f.show(cmd, r, r.Name+".{json,csv,md,html}", func() {
-		table(cmd.OutOrStdout(), r.Table())
-		fmt.Fprintf(cmd.OutOrStdout(), "  median (min–max) of the repeats; CPU s a 1,000 %s; %s, %d cores\n", r.Unit, r.Machine.CPU, r.Machine.Cores)
-	})
-	if why := r.Wrong(); why != "" {
-		guard.Fail(errors.New(r.Title + ": " + why))
-	}
+	f.show(cmd, r, r.Name+".{json,csv,md,html}", r.Wrong())
 	if slower := r.Slower(); slower != nil {
 		logTo(cmd)("slower with more threads: %s", strings.Join(slower, "; "))
 		guard.Fail(errFindings)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +28,6 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f.Float64Var(&w.HZ, "hz", 50, "the grid of --rows")
 	f.StringVar(&w.Video, "video", "one", "cameras: one, all or none")
 	f.IntVar(&w.Window, "window", 0, "frames and rows a window (0: single)")
-	f.BoolVar(&w.Float32, "float32", false, "float32 images (default uint8)")
 	f.IntVar(&w.Seed, "seed", 0, "seed of the order")
 	f.StringVar(&w.Shuffle, "shuffle", "", "global, pool or file (default: the scenario's; global for the local ones, pool for streaming)")
 	f.StringVar(&w.Cache, "cache", "", "decoded frames are kept in: ram, or a folder")
@@ -113,7 +111,12 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			s.Timeout = max(f.timeout, 3*duration)
 			s.Links["hub"], s.Links["bucket"] = hub, bucket
 			s.Node = thisNode(f.out)
-			f.scenarios(cmd, s, explain)
+			s.Tools, s.Log = f.tools(), logTo(cmd)
+			r := &bench.SuiteReport{Command: command(), Explain: explain, Results: guard.Must(bench.RunSuite(cmd.Context(), s))}
+			if s.Node != nil && s.Node.Rank > 0 {
+				f.out = "" // rank 0 writes
+			}
+			f.show(cmd, r, "load.{json,csv,md,html}", r.Wrong())
 		}),
 	}
 	f.add(c, 10*time.Minute, "run")
@@ -181,47 +184,4 @@ func thisNode(out string) *bench.Node {
 	require(err1 == nil && err2 == nil && rank >= 0 && rank < world, "RANK="+r+" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE")
 	require(out != "", "with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see")
 	return &bench.Node{Rank: rank, World: world, Dir: filepath.Join(out, "ranks-"+cmp.Or(os.Getenv("SLURM_JOB_ID"), os.Getenv("MASTER_PORT")))}
-}
-
-// scenarios runs a suite and shows its report. A failed point is exit code 1, after all is written.
-func (f *benchFlags) scenarios(cmd *cobra.Command, s *bench.Suite, explain bool) {
-	s.Tools, s.Log = f.tools(), logTo(cmd)
-	r := &bench.SuiteReport{Command: command(), Results: guard.Must(bench.RunSuite(cmd.Context(), s))}
-	if s.Node != nil && s.Node.Rank > 0 {
-		f.out = "" // rank 0 writes
-	}
-	f.show(cmd, r, "load.{json,csv,md,html}", func() { printSuite(cmd, r, explain) })
-	var failed []string
-	for _, p := range r.Results {
-		if k := p.Merged; k.Failed != "" {
-			failed = append(failed, fmt.Sprintf("%s bs%d %s: %s", k.Scenario, k.BatchSize, k.Runner, k.Failed))
-		}
-	}
-	if len(failed) > 0 {
-		guard.Fail(errors.New("failed: " + strings.Join(failed, "; ")))
-	}
-}
-
-func printSuite(cmd *cobra.Command, r *bench.SuiteReport, explain bool) {
-	out := cmd.OutOrStdout()
-	table(out, r.Table())
-	for _, p := range r.Results {
-		k := p.Merged
-		if k.SlowestRank != nil {
-			fmt.Fprintf(out, "  %s: slowest rank %d with %.1f samples/s\n", k.Scenario, *k.SlowestRank, *k.SlowestSamplesPerS)
-		}
-		if explain {
-			fmt.Fprintf(out, "\n%s, batch %d, %s\n", k.Scenario, k.BatchSize, k.Runner)
-			for _, l := range p.Explain {
-				fmt.Fprintf(out, "  %s\n", l)
-			}
-		}
-		for _, n := range append(k.Notes, k.Errors...) {
-			fmt.Fprintf(out, "  note (%s, %s): %s\n", k.Scenario, k.Runner, n)
-		}
-	}
-	if len(r.Results) > 0 {
-		m := r.Results[0].Merged.Machine
-		fmt.Fprintf(out, "  page cache %s; %s, %d cores, load %s\n", r.Results[0].Merged.CacheState, m.CPU, m.Cores, m.Load1)
-	}
 }

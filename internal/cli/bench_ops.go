@@ -63,7 +63,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 				r.Keep = func(p *ops.Report) error { return p.WriteSoFar(f.out) }
 			}
 			p := guard.Must(ops.Measure(cmd.Context(), r))
-			f.show(cmd, p, "ops-"+r.Device+".{json,csv,md,html}", func() { p.Markdown(cmd.OutOrStdout()) })
+			f.show(cmd, p, "ops-"+r.Device+".{json,csv,md,html}", "")
 			guard.Check(p.Wrong())
 		}),
 	}

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -36,7 +34,8 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 		Args: cobra.MaximumNArgs(1),
 		RunE: f.verb(func(cmd *cobra.Command, args []string) {
 			if from != "" {
-				showTraining(cmd, &f, guard.Must(bench.ReadTrainReport(from)))
+				r := guard.Must(bench.ReadTrainReport(from))
+				f.show(cmd, r, "train.{json,csv,md,html}", r.Wrong())
 				return
 			}
 			w.URI = strings.Join(args, "")
@@ -53,7 +52,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 			t.Sets = &bench.Sets{Work: guard.Must(filepath.Abs(work)), Tools: tools, Log: t.Log}
 			r := guard.Must(t.Run(cmd.Context()))
 			r.Command = command()
-			showTraining(cmd, &f, r)
+			f.show(cmd, r, "train.{json,csv,md,html}", r.Wrong())
 		}),
 	}
 	f.add(c, 30*time.Minute, "run")
@@ -86,16 +85,4 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	fl.BoolVar(&resume, "resume", false, "go on with an interrupted run: what --out's rows.jsonl has is not run again")
 	fl.StringVar(&from, "from", "", "a train.json: show it again, and with --out write its report")
 	return c
-}
-
-func showTraining(cmd *cobra.Command, f *benchFlags, r *bench.TrainReport) {
-	f.show(cmd, r, "train.{json,csv,md,html}", func() {
-		table(cmd.OutOrStdout(), r.Table())
-		for _, n := range r.AllNotes() {
-			fmt.Fprintln(cmd.OutOrStdout(), "  note: "+n)
-		}
-	})
-	if why := r.Wrong(); why != "" {
-		guard.Fail(errors.New("bench train: " + why))
-	}
 }
