@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"strconv"
 	"time"
 
 	"github.com/goatnote-inc/robocache/bench/report"
@@ -106,19 +105,10 @@ func (p *CaseReport) Write(dir string) error {
 }
 
 func (p *CaseReport) document() *report.Document {
-	sheet := &report.Table{Head: []string{"workload", "bar", "metric", "arm", "other", "arm_median", "arm_min", "arm_max", "other_median", "other_min", "other_max", "ratio_median", "ratio_min", "ratio_max", "possible", "pass", "note"}}
-	for _, r := range p.Results {
-		for _, c := range r.Checks {
-			rec := []string{r.Name, c.Bar.Text, c.Bar.Metric, c.Bar.Ours, c.Bar.Than}
-			for _, s := range []report.Spread{c.Ours, c.Than, c.Ratio} {
-				rec = append(rec, report.Cells(s)...)
-			}
-			sheet.Add(append(rec, report.Decimal(c.Possible), strconv.FormatBool(c.Pass), c.Note)...)
-		}
-	}
-	d := &report.Document{Title: "robocache bench " + p.Name, Command: p.Command, Sheet: sheet, Raw: p, Sections: []report.Section{
+	bars := barTable(p.Results, func(report.Check) bool { return true })
+	d := &report.Document{Title: "robocache bench " + p.Name, Command: p.Command, Sheet: bars, Raw: p, Sections: []report.Section{
 		{Text: append(report.About(p.Command, p.Machine, "", p.Versions), "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.")},
-		{Table: barTable(p.Results, func(report.Check) bool { return true })},
+		{Table: bars},
 	}}
 	for _, f := range familiesOf(p.Cases) {
 		r := p.Families[f.name]

@@ -183,7 +183,7 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	p.Markdown(&b)
 	for _, want := range []string{
 		"lerobot 0.6.1", "| cold | ≥ 1.8× lerobot | 2.1 (2–2.2) CPU s | 4.2 (4–4.4) CPU s | 2× | pass |",
-		"|  | ≥ 9× lerobot-streaming | 2.1 (2–2.2) CPU s | – | – | no figure: lerobot-streaming failed: IndexError: &lt;3> |",
+		"| cold | ≥ 9× lerobot-streaming | 2.1 (2–2.2) CPU s | – | – | no figure: lerobot-streaming failed: IndexError: &lt;3> |",
 		"| lerobot-streaming | a\\|b | failed: IndexError: &lt;3> |", "0 of 32",
 	} {
 		if !strings.Contains(b.String(), want) {

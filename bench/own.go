@@ -12,10 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
@@ -69,21 +68,23 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 		defer f.Release()
 		held, total = append(held, f), total+f.Index.NumFrames()
 	}
-	work, ok := map[string]func(){"sequential": func() {
+	work := func() {
 		for _, f := range held {
 			decode(f, f.Index.All())
 		}
-	}, "random": func() {
-		rng := rand.New(rand.NewPCG(0, 0))
-		for range w.Count {
-			k, i := rng.IntN(total), 0
-			for ; k >= held[i].Index.NumFrames(); i++ {
-				k -= held[i].Index.NumFrames()
+	}
+	if w.Pattern == "random" {
+		work = func() {
+			rng := rand.New(rand.NewPCG(0, 0))
+			for range w.Count {
+				k, i := rng.IntN(total), 0
+				for ; k >= held[i].Index.NumFrames(); i++ {
+					k -= held[i].Index.NumFrames()
+				}
+				decode(held[i], []int{k})
 			}
-			decode(held[i], []int{k})
 		}
-	}}[w.Pattern]
-	if !ok {
+	} else if w.Pattern != "sequential" {
 		return o, &robocache.Error{Class: robocache.ErrMisuse, Msg: "pattern " + w.Pattern, Hint: "sequential or random"}
 	}
 	o.window(marks, work)
@@ -95,43 +96,36 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 // into rotating buffers, by threads, for about the seconds given. A sample is a frame.
 func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	const images, buffers = 1024, 8
-	if w.Bytes < 1 || w.BatchSize < 1 || w.Workers < 1 {
-		return o, &robocache.Error{Class: robocache.ErrMisuse, Msg: fmt.Sprintf("memcpy: %d bytes, batch %d, %d threads", w.Bytes, w.BatchSize, w.Workers), Want: "more than 0"}
+	if w.Bytes < 1 {
+		return o, &robocache.Error{Class: robocache.ErrMisuse, Msg: "memcpy: frames of no bytes"}
 	}
-	touched := func(n int) []byte { // reading an untouched page reads one page of zeros
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = byte(i)
-		}
-		return b
+	touched := func(n int) []byte { return bytes.Repeat([]byte{1}, n) } // reading an untouched page reads one page of zeros
+	source, held := touched(images*w.Bytes), make([][]byte, w.Workers)
+	for t := range held {
+		held[t] = touched(buffers * w.BatchSize * w.Bytes)
 	}
-	source, dst := touched(images*w.Bytes), make([][]byte, buffers*w.Workers)
-	for i := range dst {
-		dst[i] = touched(w.BatchSize * w.Bytes)
-	}
-	run := func(seconds float64) int64 {
+	var n atomic.Int64
+	run := func(seconds float64) {
+		n.Store(0)
 		end := time.Now().Add(time.Duration(seconds * 1e9))
-		var g errgroup.Group
-		var n atomic.Int64
+		var threads sync.WaitGroup
 		for t := range w.Workers {
-			g.Go(func() error {
-				rng := rand.New(rand.NewPCG(1, uint64(t)))
+			threads.Go(func() {
+				rng, dst := rand.New(rand.NewPCG(1, uint64(t))), held[t]
 				for k := 0; time.Now().Before(end); k++ {
-					to := dst[t*buffers+k%buffers]
 					for i := range w.BatchSize {
-						from := rng.IntN(images) * w.Bytes
-						copy(to[i*w.Bytes:(i+1)*w.Bytes], source[from:from+w.Bytes])
+						to, from := (k%buffers*w.BatchSize+i)*w.Bytes, rng.IntN(images)*w.Bytes
+						copy(dst[to:to+w.Bytes], source[from:])
 					}
 					n.Add(int64(w.BatchSize))
 				}
-				return nil
 			})
 		}
-		_ = g.Wait()
-		return n.Load()
+		threads.Wait()
 	}
 	run(w.Seconds / 4)
-	o.window(marks, func() { o.Samples = run(w.Seconds) })
+	o.window(marks, func() { run(w.Seconds) })
+	o.Samples = n.Load()
 	o.Delivered = o.Samples
 	return o, nil
 }

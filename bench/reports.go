@@ -201,7 +201,7 @@ func (r *SuiteReport) table() *report.Table {
 	t := &report.Table{Head: []string{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked, wrong", "resume", "page cache", ""}}
 	for _, p := range r.Results {
 		k := p.Merged
-		t.AddBar(k.Failed == "", k.Scenario, fmt.Sprint(k.BatchSize), k.Runner, k.Spread["samples_per_s"].String(), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
+		t.AddBar(k.Failed == "", k.Scenario, fmt.Sprint(k.BatchSize), k.Runner, report.Short(k.Spread["samples_per_s"]), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
 			fmt.Sprintf("%.3g/%.3g/%.3g", k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), show(k.WaitPct), fmt.Sprintf("%.2f", k.PSSPeakGB), show(k.RandomnessVsIdeal),
 			show(k.FramesChecked)+", "+show(k.WrongFrames), show(k.ResumeExact), k.CacheState, k.Failed)
 	}

@@ -54,14 +54,6 @@ func (s Spread) Passes(within func(float64) bool) (pass bool, note string) {
 	return pass, note
 }
 
-// String gives "median (min–max)".
-func (s Spread) String() string {
-	if len(s.Raw) == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.4g (%.4g–%.4g)", s.Median, s.Min, s.Max)
-}
-
 // Short is a spread with three digits.
 func Short(s Spread) string {
 	switch {
