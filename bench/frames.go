@@ -51,7 +51,7 @@ func readDelivered(path string) (out []delivered, err error) {
 		if err := json.Unmarshal(guard.Must(r.ReadBytes('\n')), &d.deliveredAt); err != nil {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "delivered frames", Err: err})
 		}
-		n := 1
+		n := max(map[string]int{"float32": 4, "uint16": 2}[d.DType], 1) // depth
 		for _, s := range d.Shape {
 			n *= s
 		}

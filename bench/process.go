@@ -29,14 +29,12 @@ type usage struct {
 // watcher follows a process tree from outside, so that looking costs the runner no CPU. RSS is read twice a second from statm; PSS, which makes
 // the kernel walk the pages, only where RSS has grown, or every five seconds; until the window closes.
 type watcher struct {
-	mu          sync.Mutex // the runner's lines come on a goroutine of their own
-	srv         *loopback.Server
-	pid         int
-	end         func() // of the watch; a second time it does nothing
-	rss, pss    int64  // peaks, bytes
-	begin       usage  // when the process started
-	open, close usage
-	measured    bool
+	mu       sync.Mutex // the runner's lines come on a goroutine of their own
+	srv      *loopback.Server
+	pid      int
+	end      func()           // of the watch; a second time it does nothing
+	rss, pss int64            // peaks, bytes
+	at       map[string]usage // at the runner's lines; "": when the process started
 }
 
 func (w *watcher) start(pid int) {
@@ -45,17 +43,15 @@ func (w *watcher) start(pid int) {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
 	w.pid, w.end = pid, sync.OnceFunc(func() { close(stop); done.Wait() })
-	w.begin = w.now()
+	w.note("")
 	done.Go(func() {
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
 		for i := 0; ; i++ {
 			w.look(i)
 			select {
 			case <-stop:
 				w.look(0)
 				return
-			case <-tick.C:
+			case <-time.After(500 * time.Millisecond):
 			}
 		}
 	})
@@ -67,19 +63,15 @@ func (w *watcher) line(l string) {
 		return
 	}
 	w.mu.Lock()
-	now := w.now()
-	if w.measured = l == lineClose; !w.measured {
-		w.open = now
-	} else {
-		w.close = now
-	}
+	w.note(l)
 	w.mu.Unlock()
-	if w.measured && w.end != nil {
+	if l == lineClose && w.end != nil {
 		w.end()
 	}
 }
 
-func (w *watcher) now() (u usage) {
+func (w *watcher) note(line string) {
+	var u usage
 	for _, p := range processTree(w.pid) {
 		_, rest, _ := strings.Cut(proc(p, "stat"), ") ")
 		if f := strings.Fields(rest); len(f) > 14 {
@@ -93,20 +85,23 @@ func (w *watcher) now() (u usage) {
 	if w.srv != nil {
 		u.sent, u.answers = w.srv.Bytes(), w.srv.Requests()
 	}
-	return u
+	if w.at == nil {
+		w.at = map[string]usage{}
+	}
+	w.at[line] = u
 }
 
 // into writes what was seen into the outcome. A runner of one process may say itself, to the microsecond, what CPU it used.
 func (w *watcher) into(o *Outcome) {
 	o.RSSPeakMB, o.PSSPeakMB = float64(w.rss)/(1<<20), float64(w.pss)/(1<<20)
-	if !w.measured {
+	a, b := w.at[lineOpen], w.at[lineClose]
+	if _, measured := w.at[lineClose]; !measured {
 		return
 	}
 	if o.CPUSeconds == 0 {
-		o.CPUSeconds = w.close.cpu - w.open.cpu
+		o.CPUSeconds = b.cpu - a.cpu
 	}
-	o.BytesRead, o.DeviceReadBytes = w.close.read-w.open.read, w.close.device-w.begin.device
-	o.Seen = Seen{ServerBytes: w.close.sent - w.open.sent, ServerRequests: w.close.answers - w.open.answers}
+	o.BytesRead, o.DeviceReadBytes, o.Seen = b.read-a.read, b.device-w.at[""].device, Seen{b.sent - a.sent, b.answers - a.answers}
 }
 
 func (w *watcher) look(i int) {
