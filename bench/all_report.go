@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -117,11 +118,7 @@ func find(rows []Row, metric string, names ...string) report.Spread {
 }
 
 // Markdown is what is printed.
-func (r *AllReport) Markdown() string {
-	var b strings.Builder
-	r.document().Markdown(&b)
-	return b.String()
-}
+func (r *AllReport) Markdown(w io.Writer) { r.document().Markdown(w) }
 
 // Write puts README.md, benchmark_results.json, report.html, report.csv and plots/ into dir.
 func (r *AllReport) Write(dir string) error {

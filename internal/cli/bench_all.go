@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,10 +41,7 @@ gave wrong data, or failed.`,
 			a.GPUs = len(devices)
 			r := guard.Must(a.Run(cmd.Context()))
 			r.Command, r.Took = command(), time.Since(began).Seconds()
-			f.show(cmd, r, "README.md, benchmark_results.json, report.html, plots/", func() { fmt.Fprint(cmd.OutOrStdout(), r.Markdown()) })
-			if why := r.Failed(); why != "" {
-				guard.Fail(errors.New("bench all: " + why))
-			}
+			f.show(cmd, r, "README.md, benchmark_results.json, report.html, plots/", r.Failed())
 		}),
 	}
 	fl := c.Flags()
@@ -86,7 +82,7 @@ func newBenchReport() *cobra.Command {
 				if f.out != "" {
 					return r.Write(f.out)
 				}
-				fmt.Fprint(cmd.OutOrStdout(), r.Markdown())
+				r.Markdown(cmd.OutOrStdout())
 				return nil
 			} else {
 				d.Sheet = &report.Table{Head: []string{"what", "metric", "median (min–max)"}}
