@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines soak bench performance clean
+.PHONY: help deps native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -101,6 +101,9 @@ fuzz: ## each parser for a minute (FUZZTIME=10m: longer; ONLY='h5|rlds': some; J
 
 engines: ## Slurm, Prometheus and Ray, for the tests that run shards on them
 	@scripts/engines.sh
+
+test-ray: lib engines ## shards and Ray Data on a Ray cluster of two nodes (in .build/ray)
+	PYTHONPATH=python .build/ray/bin/python -m pytest -q -rs python/tests/test_ray.py
 
 soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every image checked, memory flat
 	@scripts/soak.sh

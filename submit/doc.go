@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,7 +163,10 @@ func Itself() ([]string, error) {
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"option": "--program"})
 	}
-	if base := path[strings.LastIndexByte(path, '/')+1:]; strings.HasPrefix(base, "python") {
+	if base := filepath.Base(path); strings.HasPrefix(base, "python") {
+		if called, err := exec.LookPath(os.Args[0]); err == nil { // the link in an environment, which knows its packages
+			path, _ = filepath.Abs(called)
+		}
 		return []string{path, "-m", "robocache"}, nil
 	}
 	return []string{path}, nil

@@ -72,7 +72,7 @@ _OLD = (
 _PLACES = {
     "mapdataset": "MapDataset", "lerobot": "LeRobotDataset LeRobotDatasetMetadata", "loader": "Loader", "mix": "Mix", "normalizer": "Normalizer", "ops": "resample fuse",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels", "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
-    "_verbs": "inspect doctor convert stats", "datasets": "datasets",
+    "_verbs": "inspect doctor convert stats", "datasets": "datasets", "ray": "ray",
 }  # fmt: skip
 _LAZY = {name: module for module, names in _PLACES.items() for name in names.split()}
 

@@ -1,0 +1,220 @@
+"""On a Ray cluster: run(), the shards of a manifest as tasks; read(), a dataset as Ray Data. Needs ray, and ray[data] for read."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _options
+from ._errors import Error, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
+from ._verbs import Result
+
+__all__ = ["run", "read", "Run"]
+
+_FINAL = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error}  # exit codes that no retry changes
+_CLASSES = {**_FINAL, 13: ResourceLimit, 75: Temporary}
+_PAUSE = 1.0  # seconds before the first retry at most; it doubles up to a minute
+
+
+class Run(Result):
+    """What run() did."""
+
+    total: int  # shards of the manifest
+    done: int  # with a receipt
+    failed: int  # given up; only with partial=True
+    findings: int  # shards of this run in which episodes were skipped
+    retries: int
+    codes: dict[str, int]  # tries that were no success by exit code; "signal", or "lost": the worker or its node died
+    committed: bool
+
+
+def _ray(what: str = "ray") -> Any:
+    try:
+        import importlib
+
+        return importlib.import_module(what)
+    except ImportError as e:
+        raise Unsupported(f"{what} is not installed: {e}", hint='pip install "ray[data]"') from None
+
+
+def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str]:
+    """Runs the command line where the task runs: exit code (3 is as it is), stdout, and the last line of stderr."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    p = subprocess.Popen([*(program or (sys.executable, "-m", "robocache")), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        out, err = p.communicate()
+    except BaseException:  # the task is cancelled: the worker leaves what can be resumed
+        p.terminate()
+        try:
+            p.wait(30)
+        except subprocess.TimeoutExpired:
+            p.kill()
+        raise
+    if err:
+        sys.stderr.write(err)
+    last = (err.strip().splitlines() or [""])[-1]
+    return p.returncode, out, last.removeprefix("robocache: ")
+
+
+def _shards(text: str) -> Iterator[int]:
+    for part in text.split(",") if text else ():
+        a, _, b = part.partition("-")
+        yield from range(int(a), int(b or a) + 1)
+
+
+def _failure(verb: str, code: int | None, last: str, where: dict[str, Any]) -> Error:
+    return _CLASSES.get(code or 75, Temporary)(f"{verb} ended with exit code {code}: {last}" if code is not None else f"{verb}: {last}", where)
+
+
+def run(
+    manifest: Any, *, num_cpus: float = 1, num_gpus: float = 0, retries: int = 5, partial: bool = False, program: Sequence[str] | None = None, in_flight: int = 1000,
+    resources: dict[str, float] | None = None,
+) -> Run:  # fmt: skip
+    """Runs the shards of a manifest that have no receipt, a Ray task each, and commits.
+
+    manifest: its path or URI, as the workers see it. num_cpus, num_gpus, resources: of a shard. retries: further tries of a shard that ends with a temporary
+    failure, or whose worker or node dies. partial: commit what is done where shards have failed for good. program: robocache as the workers call it
+    (default: this package, with the worker's Python). in_flight: tasks that Ray holds at once.
+    A shard that can never succeed ends the others (partial=False) and raises Error, or the class of its exit code.
+    """
+    ray = _ray()
+    manifest = _options.uri(manifest)
+    if "://" not in manifest:
+        manifest = os.path.abspath(manifest)
+    call = ray.remote(_call)
+    args = ["--manifest", manifest]
+    where: dict[str, Any] = {"manifest": manifest}
+
+    def ask(verb: str, *more: str) -> tuple[int, str]:
+        code, out, last = ray.get(call.options(name=f"robocache {verb}", num_cpus=1, max_retries=retries).remote(program, [verb, *args, *more]))
+        if code not in (0, 3):
+            raise _failure(verb, code, last, where)
+        return code, out
+
+    status = json.loads(ask("status", "--json")[1])
+    todo = list(_shards(status.get("missing", "")))[::-1]
+    made = Run({"total": status["total"], "done": status["total"] - len(todo), "failed": 0, "findings": 0, "retries": 0, "codes": {}, "committed": False})
+    threads = ["--threads", str(max(int(num_cpus), 1))]
+    running: dict[Any, tuple[int, int]] = {}
+    later: list[tuple[float, int, int]] = []
+    try:
+        while todo or running or later:
+            while len(running) < in_flight and (todo or later and later[0][0] <= time.monotonic()):
+                _, shard, tries = heapq.heappop(later) if later and later[0][0] <= time.monotonic() else (0.0, todo.pop(), 1)
+                options = call.options(name=f"robocache shard {shard}", num_cpus=num_cpus, num_gpus=num_gpus, resources=resources, max_retries=0)
+                running[options.remote(program, ["run", *args, "--shard", str(shard), *threads])] = shard, tries
+            if not running:
+                time.sleep(max(later[0][0] - time.monotonic(), 0.01))
+                continue
+            for ref in ray.wait(list(running), num_returns=1, timeout=1)[0]:
+                shard, tries = running.pop(ref)
+                try:
+                    code, _, last = ray.get(ref)
+                except (ray.exceptions.WorkerCrashedError, ray.exceptions.RaySystemError, ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError, ray.exceptions.OutOfMemoryError) as e:
+                    code, last = None, str(e).splitlines()[0]
+                if code in (0, 3):
+                    made["done"] += 1
+                    made["findings"] += code // 3
+                    continue
+                key = "lost" if code is None else "signal" if code < 0 else str(code)
+                made["codes"][key] = made["codes"].get(key, 0) + 1
+                if code not in _FINAL and tries <= retries:
+                    made["retries"] += 1
+                    heapq.heappush(later, (time.monotonic() + random.uniform(0, min(_PAUSE * 2 ** (tries - 1), 60 * _PAUSE)), shard, tries + 1))
+                    continue
+                if not partial:
+                    raise _failure("run", code, last, {**where, "shard": shard})
+                made["failed"] += 1
+                logging.getLogger("robocache").warning("shard %d is given up: %s", shard, last)
+    except BaseException:
+        for ref in running:
+            ray.cancel(ref, force=False)
+        raise
+    ask("commit", *(["--partial"] if partial else []))
+    made["committed"] = True
+    return made
+
+
+def _block(batch: dict[str, Any]) -> Any:
+    """A batch as an Arrow table of tensors; what is ragged becomes a column of arrays."""
+    from ray.data.block import BlockAccessor
+
+    columns = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
+    for key, lengths in [(k.removesuffix("_lengths"), v) for k, v in columns.items() if k.endswith("_lengths")]:
+        for k in (key, key + "_times"):
+            if k in columns and len(columns[k]) != len(lengths) or k in columns and columns[k].ndim == 1:
+                parts = np.empty(len(lengths), object)
+                parts[:] = np.split(columns[k], np.cumsum(lengths)[:-1])
+                columns[k] = parts
+    return BlockAccessor.batch_to_arrow_block(columns)
+
+
+def _read_task(uri: Any, options: dict[str, Any], episodes: list[int]) -> Iterator[Any]:
+    from .loader import Loader
+
+    with Loader(uri, episodes=episodes, **options) as loader:
+        for batch in loader:
+            yield _block(batch)
+
+
+def read(
+    uri: Any, *, batch_size: int = 64, override_num_blocks: int | None = None, concurrency: int | None = None, ray_remote_args: dict[str, Any] | None = None, **options: Any
+) -> Any:  # fmt: skip
+    """A dataset as ray.data.Dataset: a row is a sample as a Loader gives it (windows, hz=, align=, normalize=, image_size= …), tensors as Arrow tensors.
+
+    uri and options: of robocache.Loader, but for the order: rows come in the order of the files, whole episodes a read task, and Ray shuffles, repartitions and
+    batches them. batch_size: rows of a block. override_num_blocks: read tasks at most; concurrency, ray_remote_args: of the tasks, as in ray.data.read_*.
+    Ragged keys and windows of a span are arrays of different lengths, beside their <key>_lengths.
+    """
+    data = _ray("ray.data")
+    from functools import partial
+
+    from ray.data.block import BlockMetadata
+    from ray.data.datasource import Datasource, ReadTask
+
+    from .loader import Loader
+
+    taken = {"shuffle", "seed", "drop_last", "rank", "world_size", "device", "pin_memory", "metrics", "on_bad_episode"} & set(options)
+    if taken:
+        raise Misuse(f"{sorted(taken)[0]}= of robocache.ray.read", hint="rows come in the order of the files, on the host; shuffle and batch them with Ray Data")
+    if isinstance(uri, (list, tuple)):
+        raise Misuse("a mixture", hint="read each, and union the datasets")
+    uri = _options.uri(uri)
+    fixed = {"shuffle": False, "rank": 0, "world_size": 1, "batch_size": batch_size, "threads": 1, "memory_budget": "1GiB", **options}
+    with Loader(uri, **fixed) as loader:
+        rows = loader.num_samples
+        size = sum(int(np.prod(f["shape"])) * np.dtype(f["dtype"]).itemsize for f in loader._open().open().info["fields"] if f["dtype"] in np.sctypeDict)
+        counts: dict[int, int] = {}  # samples by episode, in their order
+        for at in range(0, rows, 1 << 20):
+            episodes, n = np.unique(loader.locate(np.arange(at, min(at + (1 << 20), rows))).episode, return_counts=True)
+            for e, k in zip(episodes.tolist(), n.tolist(), strict=True):
+                counts[e] = counts.get(e, 0) + k
+    for name in ("episodes", "split"):
+        fixed.pop(name, None)
+
+    class RoboCacheDatasource(Datasource):
+        def estimate_inmemory_data_size(self) -> int:
+            return size * rows
+
+        def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None) -> list[Any]:
+            ends = np.cumsum(list(counts.values()))
+            parts = np.searchsorted(np.linspace(0, rows, min(parallelism, len(counts)) + 1)[1:-1], ends - np.array(list(counts.values())) / 2, side="right")
+            tasks = []
+            for part in np.unique(parts):
+                own = [e for e, p in zip(counts, parts, strict=True) if p == part]
+                n = sum(counts[e] for e in own)
+                meta = BlockMetadata(num_rows=n, size_bytes=n * size, input_files=None, exec_stats=None)
+                tasks.append(ReadTask(partial(_read_task, uri, fixed, own), meta, per_task_row_limit=per_task_row_limit))
+            return tasks
+
+    return data.read_datasource(RoboCacheDatasource(), override_num_blocks=override_num_blocks, concurrency=concurrency, ray_remote_args=ray_remote_args)
