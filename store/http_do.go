@@ -64,7 +64,8 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 // Fail gives an error of a back end its class and place.
 func (h *HTTP) Fail(op, name string, err error) error { return fail(op, h.uri, name, err) }
 
-// NotThere is the error of a name that stands for nothing.
-func (h *HTTP) NotThere(op, name string) error {
-	return fail(op, h.uri, name, &robocache.Error{Class: robocache.ErrNotFound, Op: op})
+// Clean is CleanName for an operation on this store.
+func (h *HTTP) Clean(ctx context.Context, op, name string) (_ string, err error) {
+	defer guard.Into(&err)
+	return clean(ctx, h.uri, op, name), nil
 }

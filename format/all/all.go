@@ -12,6 +12,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/robomimic" // robomimic (LIBERO) HDF5
 	_ "github.com/goatnote-inc/robocache/format/rosbag2"   // ROS 2 bags: db3 and mcap files with metadata.yaml
 	_ "github.com/goatnote-inc/robocache/format/zarr"      // Zarr v2 and v3, replay buffers
+	_ "github.com/goatnote-inc/robocache/store/gs"         // gs://bucket/prefix
 	_ "github.com/goatnote-inc/robocache/store/hf"         // hf://datasets/owner/name
 	_ "github.com/goatnote-inc/robocache/store/s3"         // s3://bucket/prefix
 )

@@ -67,7 +67,7 @@ makes synthetic ones, and measures how fast aligned batches come out of them.
   robocache doctor /tmp/demo             see what is wrong with it
   robocache bench load /tmp/demo         see how fast it loads
 
-A URI is a path, file://, http(s)://, s3://bucket/prefix or hf://datasets/owner/name
+A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or hf://datasets/owner/name
 (docs/stores.md). The same in Python: import robocache; help(robocache).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -193,7 +193,7 @@ def open(
 ) -> Dataset:  # fmt: skip
     """Opens the dataset at a path or URI.
 
-    uri: a path, file://, http(s)://, s3://bucket/prefix or hf://datasets/owner/name. The format is detected; format= overrides.
+    uri: a path, file://, http(s)://, s3:// or gs://bucket/prefix, or hf://datasets/owner/name. The format is detected; format= overrides.
     rows_hz: rate of the rows, for formats that keep no clock; Misuse of those that do: LeRobot, MCAP, rosbag2 (hz= of Loader, MapDataset and Episode.align resamples). options: choices of one format, {name: value}; its page lists them.
     map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
     split: the episodes of one split alone ("train", "val"; Dataset.splits has the names), numbered from 0; default all.

@@ -54,14 +54,9 @@ type Store struct {
 // Open opens what follows "s3://".
 func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	defer guard.Into(&err)
-	name, prefix, query, err := store.SplitBucket("s3", rest)
+	name, prefix, query, err := store.SplitBucket("s3", rest, "endpoint", "region", "profile", "anonymous")
 	guard.Check(err)
 	defer guard.In("dataset", "s3://"+name+"/"+prefix)
-	for k := range query {
-		if !slices.Contains([]string{"endpoint", "region", "profile", "anonymous"}, k) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "s3:// has no option " + k, Hint: "it has endpoint, region, profile, anonymous"})
-		}
-	}
 	endpoint := cmp.Or(query.Get("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	region := cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
 	s := &Store{name: name, aws: endpoint == ""}
@@ -145,7 +140,8 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 	}
 	region := *s.region.Load()
 	if named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), said.Region); named != "" && named != region && plainRegion(named) && (r.StatusCode < 404 || said.Code == "PermanentRedirect") {
-		return s.region.CompareAndSwap(&region, &named) || s.learn(named)
+		s.region.Store(&named)
+		return true
 	}
 	switch said.Code {
 	case "RequestTimeout", "SlowDown", "InternalError", "ConditionalRequestConflict", "OperationAborted":
@@ -166,11 +162,6 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 		return false
 	}
 	return s.renew()
-}
-
-func (s *Store) learn(region string) bool {
-	s.region.Store(&region)
-	return true
 }
 
 // renew asks for new credentials, once for each pair that is refused.
@@ -209,12 +200,8 @@ type page struct {
 
 // list goes through the pages of what lies below the folder dir.
 func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *page)) {
-	if dir != "" && dir != "." && dir != "./" {
-		clean, err := store.CleanName(dir)
-		guard.Check(s.Fail("list", "", err))
-		dir = clean + "/"
-	} else {
-		dir = ""
+	if dir = guard.Must(store.CleanFolder(s.URI(), dir)); dir != "" {
+		dir += "/"
 	}
 	q := url.Values{"list-type": {"2"}, "prefix": {s.prefix + dir}}
 	if delimiter != "" {
@@ -236,21 +223,12 @@ func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *pa
 	}
 }
 
-// own is a listed key as a name below the prefix; "" for what is no name of a file: the mark of a folder, "a//b".
-func (s *Store) own(key string) string {
-	name, ok := strings.CutPrefix(key, s.prefix)
-	if clean, err := store.CleanName(name); err != nil || !ok || clean != name {
-		return ""
-	}
-	return name
-}
-
 // List gives the files below a folder. Keys that no path names ("a//b", marks of folders) are left out.
 func (s *Store) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
 	defer guard.Into(&err)
 	s.list(ctx, prefix, "", func(p *page) {
 		for _, o := range p.Contents {
-			if name := s.own(o.Key); name != "" {
+			if name := store.KeyName(o.Key, s.prefix); name != "" {
 				out = append(out, store.Entry{Name: name, Size: o.Size, Version: o.ETag})
 			}
 		}
@@ -264,7 +242,7 @@ func (s *Store) Folders(ctx context.Context, dir string) (out []string, err erro
 	defer guard.Into(&err)
 	s.list(ctx, dir, "/", func(p *page) {
 		for _, f := range p.Folders {
-			if name := s.own(strings.TrimSuffix(f, "/")); name != "" {
+			if name := store.KeyName(strings.TrimSuffix(f, "/"), s.prefix); name != "" {
 				out = append(out, name[strings.LastIndexByte(name, '/')+1:])
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
-	"errors"
 	"io"
 	"io/fs"
 	"net/http"
@@ -57,9 +56,7 @@ func (s *Store) create(ctx context.Context, name string, condition http.Header) 
 
 // key is the URL of a clean name's object.
 func (s *Store) key(ctx context.Context, op, name string) (string, *url.URL) {
-	guard.Check(ctx.Err())
-	name, err := store.CleanName(name)
-	guard.Check(s.Fail(op, "", err))
+	name = guard.Must(s.Clean(ctx, op, name))
 	u := *s.bucket
 	u.Path = strings.TrimRight(u.Path, "/") + "/" + s.prefix + name
 	return name, &u
@@ -96,7 +93,7 @@ func (up *upload) do(method string, query url.Values, header http.Header, body *
 
 // finish looks at the answer to what gives the object its name. Where an earlier try may have done that, the object that is there decides.
 func (up *upload) finish(a *store.Answer) {
-	if a.Status < 300 || a.Tries > 1 && up.there() {
+	if a.Status < 300 || a.Tries > 1 && store.Holds(up.ctx, up.s, up.name, up.body) {
 		return
 	}
 	err := error(fs.ErrExist)
@@ -104,24 +101,6 @@ func (up *upload) finish(a *store.Answer) {
 		err = &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Msg: "the server lost the upload", Hint: "write it again"}
 	}
 	guard.Fail(up.s.Fail("commit", up.name, err))
-}
-
-// there says whether the object holds what was to be written.
-func (up *upload) there() bool {
-	f, err := up.s.Open(up.ctx, up.name)
-	if err != nil || f.Size() != up.body.Size() {
-		return false
-	}
-	defer f.Close()
-	mine, theirs := make([]byte, min(partSize, f.Size())), make([]byte, min(partSize, f.Size()))
-	for off := int64(0); off < f.Size(); off += int64(len(mine)) {
-		n := min(int64(len(mine)), f.Size()-off)
-		guard.Check(f.ReadAt(up.ctx, theirs[:n], off))
-		if guard.Must(up.body.ReadAt(mine[:n], off)); !bytes.Equal(mine[:n], theirs[:n]) {
-			return false
-		}
-	}
-	return true
 }
 
 // parts uploads a large object in parts; one that fails leaves none.
@@ -183,9 +162,7 @@ func (up *upload) parts(condition http.Header) {
 func (s *Store) Remove(ctx context.Context, name string) (err error) {
 	defer guard.Into(&err)
 	name, u := s.key(ctx, "remove", name)
-	if _, err := s.Stat(ctx, name); errors.Is(err, robocache.ErrNotFound) { // to the server one that is not there is removed
-		return s.NotThere("remove", name)
-	}
+	guard.Must(s.Stat(ctx, name)) // to the server one that is not there is removed
 	guard.Must(s.Do(ctx, "remove", name, store.Request{Method: http.MethodDelete, URL: u, Expect: []int{http.StatusNotFound}}))
 	return nil
 }

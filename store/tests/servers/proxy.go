@@ -21,8 +21,10 @@ type Proxy struct {
 	Requests, Bytes atomic.Int64
 	// Strike says what happens to the n-th request, from 1; "" = nothing. Faults lists the names.
 	Strike func(n int64, r *http.Request) string
-	seen   atomic.Int64
-	to     *httputil.ReverseProxy
+	// OwnHost gives the server its own name as the host, in place of the proxy's, which is what a client of S3 has signed.
+	OwnHost bool
+	seen    atomic.Int64
+	to      *httputil.ReverseProxy
 }
 
 // NewProxy starts a proxy before the server at target.
@@ -33,8 +35,12 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{}
-	// The host stays that of the proxy: it is what the client has signed.
-	p.to = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = u.Scheme, u.Host },
+	p.to = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			if r.Out.URL.Scheme, r.Out.URL.Host = u.Scheme, u.Host; p.OwnHost {
+				r.Out.Host = u.Host
+			}
+		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
 	srv := httptest.NewServer(p)
 	p.URL = srv.URL

@@ -1,0 +1,181 @@
+// Package gs is the store behind gs://bucket/prefix, Google Cloud Storage: objects are read by ranges of a pinned generation, listed and
+// written by its JSON API.
+//
+//	gs://bucket/prefix?endpoint=http://host:port&anonymous=true
+//
+// Credentials are the application default ones (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, a machine's own); without any, and at an
+// endpoint of one's own (also STORAGE_EMULATOR_HOST), requests carry none.
+package gs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+func init() {
+	store.Register("gs", func(rest string) (store.Store, error) { return Open(rest, store.HTTPOptions{}) })
+}
+
+// Store is a bucket below a prefix.
+type Store struct {
+	*store.HTTP
+	endpoint, bucket string
+	prefix           string // of names: "" or "a/b/"
+	tokens           func() oauth2.TokenSource
+}
+
+// Open opens what follows "gs://".
+func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
+	defer guard.Into(&err)
+	bucket, prefix, query, err := store.SplitBucket("gs", rest, "endpoint", "anonymous")
+	guard.Check(err)
+	own := cmp.Or(query.Get("endpoint"), os.Getenv("STORAGE_EMULATOR_HOST"))
+	if own != "" && !strings.Contains(own, "://") {
+		own = "http://" + own
+	}
+	s := &Store{endpoint: strings.TrimRight(cmp.Or(own, "https://storage.googleapis.com"), "/"), bucket: bucket}
+	if own == "" && query.Get("anonymous") != "true" {
+		s.tokens = sync.OnceValue(func() oauth2.TokenSource {
+			c, err := google.FindDefaultCredentials(context.Background(), "https://www.googleapis.com/auth/devstorage.read_write")
+			if err != nil {
+				return nil // none: the bucket may be open to all
+			}
+			return c.TokenSource
+		})
+	}
+	opt.URI = strings.TrimRight("gs://"+bucket+"/"+prefix, "/")
+	opt.VersionHeader, opt.MatchHeader = "X-Goog-Generation", "X-Goog-If-Generation-Match"
+	opt.Sign, opt.Explain = s.sign, explain
+	s.HTTP = guard.Must(store.NewHTTP(s.endpoint+"/"+bucket+"/"+(&url.URL{Path: prefix}).EscapedPath(), opt))
+	if prefix != "" {
+		s.prefix = prefix + "/"
+	}
+	return s, nil
+}
+
+func (s *Store) sign(r *http.Request) error {
+	if s.tokens == nil {
+		return nil
+	}
+	source := s.tokens()
+	if source == nil {
+		return nil
+	}
+	t, err := source.Token()
+	if err != nil { // its text quotes what the server of tokens said
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "Google's credentials give no token", Hint: "gcloud auth application-default login"}
+	}
+	t.SetAuthHeader(r)
+	return nil
+}
+
+func explain(r *http.Response, _ []byte, e *robocache.Error) bool {
+	if r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden {
+		e.Hint = "the credentials are missing or do not allow this: gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS"
+	}
+	return false
+}
+
+// call is a request of the JSON API.
+func (s *Store) call(ctx context.Context, op, name, method, path string, query url.Values, body *io.SectionReader, whole func([]byte) bool) *store.Answer {
+	u := guard.Must(url.Parse(s.endpoint + path + "?" + query.Encode()))
+	return guard.Must(s.Do(ctx, op, name, store.Request{Method: method, URL: u, Body: body, Expect: []int{http.StatusPreconditionFailed}, Whole: whole}))
+}
+
+// list goes through what lies below the folder dir, or with a delimiter in it.
+func (s *Store) list(ctx context.Context, dir, delimiter string) (files []store.Entry, folders []string) {
+	if dir = guard.Must(store.CleanFolder(s.URI(), dir)); dir != "" {
+		dir += "/"
+	}
+	q := url.Values{"prefix": {s.prefix + dir}, "delimiter": {delimiter}, "fields": {"nextPageToken,prefixes,items(name,size,generation)"}}
+	for {
+		var page struct {
+			NextPageToken string
+			Prefixes      []string
+			Items         []struct {
+				Name, Generation string
+				Size             int64 `json:",string"`
+			}
+		}
+		s.call(ctx, "list", dir, http.MethodGet, "/storage/v1/b/"+s.bucket+"/o", q, nil, func(b []byte) bool { return json.Unmarshal(b, &page) == nil })
+		for _, o := range page.Items {
+			if name := store.KeyName(o.Name, s.prefix); name != "" {
+				files = append(files, store.Entry{Name: name, Size: o.Size, Version: o.Generation})
+			}
+		}
+		for _, p := range page.Prefixes {
+			if name := store.KeyName(strings.TrimSuffix(p, "/"), s.prefix); name != "" {
+				folders = append(folders, name[strings.LastIndexByte(name, '/')+1:])
+			}
+		}
+		if page.NextPageToken == "" {
+			slices.SortFunc(files, func(a, b store.Entry) int { return strings.Compare(a.Name, b.Name) })
+			slices.Sort(folders)
+			return files, folders
+		}
+		q.Set("pageToken", page.NextPageToken)
+	}
+}
+
+// List gives the files below a folder. Names that no path has ("a//b", marks of folders) are left out.
+func (s *Store) List(ctx context.Context, prefix string) (files []store.Entry, err error) {
+	defer guard.Into(&err)
+	files, _ = s.list(ctx, prefix, "")
+	return files, nil
+}
+
+// Folders names the folders directly in dir.
+func (s *Store) Folders(ctx context.Context, dir string) (folders []string, err error) {
+	defer guard.Into(&err)
+	_, folders = s.list(ctx, dir, "/")
+	return folders, nil
+}
+
+// Create begins an object that replaces name at Commit.
+func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
+	return s.create(ctx, name, url.Values{})
+}
+
+// CreateNew is Create, but Commit fails with store.ErrExists where the name is taken by then (ifGenerationMatch=0).
+func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error) {
+	return s.create(ctx, name, url.Values{"ifGenerationMatch": {"0"}})
+}
+
+func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.Writer, err error) {
+	defer guard.Into(&err)
+	name = guard.Must(s.Clean(ctx, "create", name))
+	q.Set("uploadType", "media")
+	q.Set("name", s.prefix+name)
+	return store.Spool(ctx, s.URI(), name, func(ctx context.Context, body *io.SectionReader) (err error) {
+		defer guard.Into(&err)
+		a := s.call(ctx, "commit", name, http.MethodPost, "/upload/storage/v1/b/"+s.bucket+"/o", q, body, nil)
+		if a.Status == http.StatusPreconditionFailed && (a.Tries == 1 || !store.Holds(ctx, s, name, body)) {
+			return s.Fail("commit", name, fs.ErrExist)
+		}
+		return nil
+	})
+}
+
+// Remove deletes an object.
+func (s *Store) Remove(ctx context.Context, name string) (err error) {
+	defer guard.Into(&err)
+	name = guard.Must(s.Clean(ctx, "remove", name))
+	s.call(ctx, "remove", name, http.MethodDelete, "/storage/v1/b/"+s.bucket+"/o/"+url.PathEscape(s.prefix+name), nil, nil, nil)
+	return nil
+}
