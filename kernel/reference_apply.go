@@ -20,14 +20,13 @@ func (op *ApplyOp) reference() error {
 		p := &op.Parts[i]
 		rows := p.Out.Shape[0]
 		valid := make([]uint8, rows)
-		var counts Counts
-		opt := Options{Rule: p.Rule, Epilogue: p.Epilogue, Valid: valid, Counts: &counts}
+		opt := Options{Rule: p.Rule, Epilogue: p.Epilogue, Valid: valid}
 		if a := p.Epilogue.Augment; a != nil && a.Samples != nil && rows > 0 {
 			for k := range a.Samples.Shape[0] {
 				opt.Samples = append(opt.Samples, a.Samples.int64At(k))
 			}
 		}
-		if err := Resample(p.Out.matrix(0, rows), p.Src.matrix(0, p.Src.Shape[0]), plans[i], opt); err != nil {
+		if err := counted(p.Out.matrix(0, rows), p.Src.matrix(0, p.Src.Shape[0]), plans[i], opt, op.Counts); err != nil {
 			return robocache.At(err, p.where(i))
 		}
 		if p.Valid != nil {
@@ -35,8 +34,6 @@ func (op *ApplyOp) reference() error {
 				p.Valid.Data[p.Valid.at(row)] = v
 			}
 		}
-		op.Counts.addInt64(counts.Overflow, 0)
-		op.Counts.addInt64(counts.NaN, 1)
 	}
 	return nil
 }

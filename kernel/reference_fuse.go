@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Fuse resamples every stream of every entry into its columns. All times are proved before anything is written.
@@ -52,23 +53,28 @@ func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
 	}
 	rows := op.Out.Shape[1]
 	valid := make([]uint8, rows)
-	var counts Counts
 	sample := int64(b)
 	if a := s.Epilogue.Augment; a != nil && a.Samples != nil {
 		sample = a.Samples.int64At(b)
 	}
-	opt := Options{Rule: s.Rule, Epilogue: s.Epilogue, Samples: []int64{sample}, Valid: valid, Counts: &counts}
-	if err := Resample(op.Out.matrix(0, rows, b).Columns(col, s.cols()), src, p, opt); err != nil {
+	opt := Options{Rule: s.Rule, Epilogue: s.Epilogue, Samples: []int64{sample}, Valid: valid}
+	if err := counted(op.Out.matrix(0, rows, b).Columns(col, s.cols()), src, p, opt, op.Counts); err != nil || op.Valid == nil {
 		return err
 	}
-	if op.Valid != nil {
-		for row, v := range valid {
-			op.Valid.Data[op.Valid.at(b, row, i)] = v
-		}
+	for row, v := range valid {
+		op.Valid.Data[op.Valid.at(b, row, i)] = v
 	}
-	op.Counts.addInt64(counts.Overflow, 0)
-	op.Counts.addInt64(counts.NaN, 1)
 	return nil
+}
+
+// counted is Resample, whose counts are added to an op's.
+func counted(dst, src Matrix, p *Plan, opt Options, to *Tensor) error {
+	var counts Counts
+	opt.Counts = &counts
+	err := Resample(dst, src, p, opt)
+	to.addInt64(counts.Overflow, 0)
+	to.addInt64(counts.NaN, 1)
+	return err
 }
 
 // values are the rows of an entry.
@@ -114,26 +120,15 @@ func (s *Series) Plan(targets *Tensor, b int) (p *Plan, first int, err error) {
 }
 
 func (s *Series) plan(targets *Tensor, b int, clock Clock, epsilon float64) (p *Plan, from int, err error) {
+	defer guard.Into(&err)
 	from, n, err := s.Rows(b)
-	if err != nil {
-		return nil, 0, err
-	}
-	src, err := s.Times.read(clock, from, n, b, "index", "timestamp")
-	if err != nil {
-		return nil, 0, err
-	}
-	to, err := targets.read(clock, 0, targets.Shape[len(targets.Shape)-1], b, "row", "target time")
-	if err != nil {
-		return nil, 0, err
-	}
+	guard.Check(err)
+	src := s.Times.read(clock, from, n, b, "index", "timestamp")
+	to := targets.read(clock, 0, targets.Shape[len(targets.Shape)-1], b, "row", "target time")
 	if clock == AsGiven {
-		if err = CheckTimestamps(src.seconds); err != nil {
-			return nil, 0, err
-		}
+		guard.Check(CheckTimestamps(src.seconds))
 		p = makePlan(s.Rule.Mode, len(to.seconds))
-		err = p.FillAsGiven(src.seconds, to.seconds, &s.Rule, epsilon)
-	} else {
-		p, err = NewPlan(src.ns, to.ns, s.Rule)
+		return p, from, p.FillAsGiven(src.seconds, to.seconds, &s.Rule, epsilon)
 	}
-	return p, from, err
+	return guard.Must(NewPlan(src.ns, to.ns, s.Rule)), from, nil
 }

@@ -30,23 +30,16 @@ func (op *FuseGradOp) reference() error {
 
 // clear fills Grad with zeros: rows beyond a length, and between the entries, are read by no target.
 func (op *FuseGradOp) clear() {
-	n := len(op.Grad.Shape)
-	index := make([]int, n-2)
-	if n == 3 {
-		for b := range op.Grad.Shape[0] {
-			index[0] = b
-			m := op.Grad.matrix(0, op.Grad.Shape[1], index...)
-			m.clear()
-		}
-		return
+	g := op.Grad
+	entries := 1
+	if len(g.Shape) == 3 {
+		entries = g.Shape[0]
 	}
-	m := op.Grad.matrix(0, op.Grad.Shape[0])
-	m.clear()
-}
-
-func (m *Matrix) clear() {
-	for i := range m.Rows {
-		m.zero(i)
+	for b := range entries {
+		m := g.matrix(0, g.Shape[len(g.Shape)-2], []int{b}[:len(g.Shape)-2]...)
+		for i := range m.Rows {
+			m.zero(i)
+		}
 	}
 }
 
