@@ -249,7 +249,7 @@ func TestPlanErrors(t *testing.T) {
 		if _, err := kernel.ParseMode(name); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("ParseMode(%q): %v", name, err)
 		}
-		if _, err := kernel.ParseEdge(name); !errors.Is(err, robocache.ErrMisuse) {
+		if err := new(kernel.Edge).UnmarshalText([]byte(name)); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("ParseEdge(%q): %v", name, err)
 		}
 	}

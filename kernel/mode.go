@@ -46,14 +46,11 @@ var edgeNames = names{"align", "edge", []string{"clamp", "mask", "extrapolate", 
 
 func (e Edge) String() string { return edgeNames.of(uint8(e)) }
 
-// ParseEdge finds an edge policy by its name.
-func ParseEdge(name string) (Edge, error) { return parse[Edge](&edgeNames, name) }
-
 // MarshalText makes Edge a string in JSON.
 func (e Edge) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // UnmarshalText reads the name of an edge policy.
 func (e *Edge) UnmarshalText(b []byte) (err error) {
-	*e, err = ParseEdge(string(b))
+	*e, err = parse[Edge](&edgeNames, string(b))
 	return err
 }

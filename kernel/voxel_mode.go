@@ -10,9 +10,6 @@ func (m VoxelMode) String() string { return voxelNames.of(uint8(m)) }
 // Featured says whether the mode reads features.
 func (m VoxelMode) Featured() bool { return m >= Sum }
 
-// MarshalText makes VoxelMode a string in JSON.
-func (m VoxelMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
 // UnmarshalText reads the name of a mode.
 func (m *VoxelMode) UnmarshalText(b []byte) (err error) {
 	*m, err = parse[VoxelMode](&voxelNames, string(b))
@@ -20,9 +17,6 @@ func (m *VoxelMode) UnmarshalText(b []byte) (err error) {
 }
 
 func (o Outside) String() string { return outsideNames.of(uint8(o)) }
-
-// MarshalText makes Outside a string in JSON.
-func (o Outside) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText reads the name of a policy.
 func (o *Outside) UnmarshalText(b []byte) (err error) {

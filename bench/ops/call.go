@@ -65,10 +65,8 @@ func (in *inputs) call(w *Work) (_ kernel.Op, err error) {
 }
 
 func (in *inputs) voxelCall(w *Work) kernel.Op {
-	mode, ok := voxelModes[w.Mode]
-	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "no such mode of voxels", Got: w.Mode})
-	}
+	var mode kernel.VoxelMode
+	guard.Check(mode.UnmarshalText([]byte(w.Mode)))
 	op := &kernel.VoxelOp{Points: *host(robocache.Float32, bytesOf(in.points), w.N, 3), Min: w.Min, Size: w.Size, Grid: w.Grid, Mode: mode}
 	if w.F > 0 {
 		op.Features = host(robocache.Float32, bytesOf(in.feature), w.N, w.F)

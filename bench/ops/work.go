@@ -7,7 +7,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
-	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // Work is what the runners of a row of `bench ops` compute. runners/ops.py describes the same to the peers.
@@ -210,5 +209,3 @@ func (in *inputs) occupied(w *Work) (n int) {
 	}
 	return n
 }
-
-var voxelModes = map[string]kernel.VoxelMode{"occupancy": kernel.Occupancy, "count": kernel.Count, "sum": kernel.Sum, "mean": kernel.Average, "max": kernel.Maximum, "min": kernel.Minimum, "first": kernel.FirstPoint}

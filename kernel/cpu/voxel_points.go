@@ -11,21 +11,12 @@ import (
 
 // source reads points, in float32.
 type source struct {
-	data          []byte
-	dtype         robocache.DType
-	base          int
-	entry, row, c int       // strides, in elements
-	f32           []float32 // the same memory, where a point is three neighbours of this type
+	view
+	f32 []float32 // the same memory, where a point is three neighbours of this type
 }
 
 func (s *source) open(t *kernel.Tensor) {
-	rank := len(t.Shape)
-	s.data, s.dtype, s.base = t.Data, t.DType, t.Base
-	s.row, s.c = t.Step(rank-2), t.Step(rank-1)
-	if rank == 3 {
-		s.entry = t.Step(0)
-	}
-	if s.dtype == robocache.Float32 && s.c == 1 {
+	if s.view = viewOf(t); s.dtype == robocache.Float32 && s.step == 1 {
 		s.f32 = elements[float32](t.Data)
 	}
 }
@@ -42,7 +33,7 @@ func elements[T float32 | float64 | uint32 | int32 | uint64 | uint16](b []byte) 
 
 // load gives n points from a row on as x, y, z, x, y, z …: of the memory itself where it lies so, else in buf.
 func (s *source) load(buf *[3 * block]float32, entry, row, n int) []float32 {
-	at := s.base + entry*s.entry + row*s.row
+	at := s.base + entry*s.batch + row*s.row
 	if s.f32 != nil {
 		if s.row == 3 {
 			return s.f32[at : at+3*n]
@@ -56,7 +47,7 @@ func (s *source) load(buf *[3 * block]float32, entry, row, n int) []float32 {
 	}
 	for i := range n {
 		for c := range 3 {
-			buf[3*i+c] = float32(number(s.data, s.dtype, at+c*s.c))
+			buf[3*i+c] = float32(number(s.data, s.dtype, at+c*s.step))
 		}
 		at += s.row
 	}

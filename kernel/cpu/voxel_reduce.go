@@ -14,13 +14,9 @@ import (
 // between them, which lets the processor wait for many misses at once; then cells are made of rows that lie side by side.
 type reducer struct {
 	mode     kernel.VoxelMode
-	width    int // F
-	data     []byte
-	dtype    robocache.DType
-	base     int
-	entry    int // stride of entries of rows points, in elements; rows = 0: the rows are numbered through
-	rows     int
-	row, c   int       // strides, in elements
+	width    int       // F
+	view               // of the features
+	rows     int       // of an entry; 0: the rows are numbered through
 	f32      []float32 // the same memory, where a row is neighbours of this type
 	mask     uint64    // of a key's row
 	rowBits  int
@@ -48,13 +44,10 @@ func (r *reducer) open(op *kernel.VoxelOp, l *kernel.VoxelLayout, rowBits int) {
 		return
 	}
 	t := op.Features
-	rank := len(t.Shape)
-	r.data, r.dtype, r.base = t.Data, t.DType, t.Base
-	r.row, r.c = t.Step(rank-2), t.Step(rank-1)
-	if rank == 3 && t.Step(0) != r.row*l.Rows {
-		r.entry, r.rows = t.Step(0), l.Rows
+	if r.view = viewOf(t); len(t.Shape) == 3 && r.batch != r.row*l.Rows {
+		r.rows = l.Rows
 	}
-	if t.DType == robocache.Float32 && (r.c == 1 || r.width == 1) {
+	if t.DType == robocache.Float32 && (r.step == 1 || r.width == 1) {
 		r.f32 = elements[float32](t.Data)
 	}
 }
@@ -71,13 +64,13 @@ func (r *reducer) clone() *reducer {
 	return &c
 }
 
-// at is the element where the row of a key begins.
-func (r *reducer) at(key uint64) int {
+// element is where the row of a key begins.
+func (r *reducer) element(key uint64) int {
 	i := int(key & r.mask)
 	if r.rows == 0 {
 		return r.base + i*r.row
 	}
-	return r.base + i/r.rows*r.entry + i%r.rows*r.row
+	return r.base + i/r.rows*r.batch + i%r.rows*r.row
 }
 
 // begin gathers what is next of the keys, up to the end of a cell. It gives the keys back.
@@ -111,9 +104,9 @@ func (r *reducer) gather(keys []uint64) {
 	w := r.width
 	if r.f32 == nil {
 		for i, k := range keys {
-			at := r.at(k)
+			at := r.element(k)
 			for j := range w {
-				r.gathered[i*w+j] = float32(number(r.data, r.dtype, at+j*r.c))
+				r.gathered[i*w+j] = float32(number(r.data, r.dtype, at+j*r.step))
 			}
 		}
 		return
@@ -134,7 +127,7 @@ func (r *reducer) gather(keys []uint64) {
 		}
 	default:
 		for _, k := range keys {
-			at := r.at(k)
+			at := r.element(k)
 			copy(dst[:w], r.f32[at:at+w])
 			dst = dst[w:]
 		}
@@ -265,5 +258,5 @@ func (r *reducer) columns(dst []float32, n int, at func(i, j int) float64) {
 
 // longCell is reduce for a cell of more points than are gathered: their rows come in order, which needs no help.
 func (r *reducer) longCell(dst []float32, keys []uint64) {
-	r.columns(dst, len(keys), func(i, j int) float64 { return number(r.data, r.dtype, r.at(keys[i])+j*r.c) })
+	r.columns(dst, len(keys), func(i, j int) float64 { return number(r.data, r.dtype, r.element(keys[i])+j*r.step) })
 }

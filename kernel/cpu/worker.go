@@ -177,16 +177,13 @@ func (s *timestamps) proved() bool {
 
 // clockView is a tensor of times by addresses.
 type clockView struct {
-	data        []byte
-	dtype       robocache.DType
-	base        int // elements
-	batch, step int // strides in elements
-	asGiven     bool
+	view
+	asGiven bool
 }
 
 func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 	axis := len(t.Shape) - 1
-	v := clockView{data: t.Data, dtype: t.DType, base: t.Base, step: t.Step(axis), asGiven: clock == kernel.AsGiven}
+	v := clockView{view{data: t.Data, dtype: t.DType, base: t.Base, step: t.Step(axis)}, clock == kernel.AsGiven}
 	if axis == 1 {
 		v.batch = t.Step(0)
 	}
