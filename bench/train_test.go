@@ -171,6 +171,7 @@ func TestCheckTraining(t *testing.T) {
 		{"another order: not compared", trained(far, "b", nil), ""},
 		{"other weights", trained(curve, "a", func(x *TrainRun) { x.Weights = "v" }), "other weights"},
 		{"a batch of other numbers", trained(curve, "a", func(x *TrainRun) { x.Sums = [][3]float64{{1, 2, 3}, {4, 5.001, 6}} }), "batch 1 has other numbers"},
+		{"a batch of none", trained(curve, "a", func(x *TrainRun) { x.Sums = [][3]float64{{1, 2, math.NaN()}, {4, 5, 6}} }), "batch 0 has other numbers"},
 		{"not the plan's order", trained(curve, "a", func(x *TrainRun) { x.OrderWrong = 4 }), "4 samples are not those of the order"},
 		{"a sample twice", trained(curve, "a", func(x *TrainRun) { x.Doubled = 1 }), "twice in an epoch"},
 		{"a compared batch", trained(curve, "a", func(x *TrainRun) { x.Wrong, x.WrongWhere = 1, []string{"batch 10: frames"} }), "1 of 3 compared batches"},

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -10,13 +11,23 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
+// renumbered is a dataset whose recordings are numbered from 100.
+type renumbered struct{ *synth.Dataset }
+
+func (d renumbered) Episode(ctx context.Context, e int) (robocache.Episode, error) {
+	out, err := d.Dataset.Episode(ctx, e)
+	out.Index += 100
+	return out, err
+}
+
 // TestGeneratedNumbers: a dataset without LeRobot's columns has index, episode_index and frame_index where they are asked for, and only there.
 func TestGeneratedNumbers(t *testing.T) {
 	keys := append([]string{"action"}, generatedKeys...)
-	ds, err := synth.New(synth.Options{Preset: "heterogeneous", Episodes: 5, Cap: 20})
+	made, err := synth.New(synth.Options{Preset: "heterogeneous", Episodes: 5, Cap: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
+	ds := renumbered{made}
 	before := func(e int) (n int64) {
 		for i := range e {
 			n += int64(ds.Len(i))
@@ -57,7 +68,7 @@ func TestGeneratedNumbers(t *testing.T) {
 				if name == "grid" {
 					want = b.Indices[i]
 				}
-				if index[i] != want || episode[i] != int64(r.Episode) || frame[i] != int64(r.Index) {
+				if index[i] != want || episode[i] != int64(r.Episode)+100 || frame[i] != int64(r.Index) {
 					t.Errorf("%s: sample %d, row %v: index %d (want %d), episode %d, frame %d", name, b.Indices[i], r, index[i], want, episode[i], frame[i])
 				}
 			})
@@ -74,14 +85,31 @@ func TestGeneratedNumbers(t *testing.T) {
 	if _, err := New(bg, ds, Config{Windows: Windows{Keys: keys, Indices: Indices{{Key: "index", Rows: []int{0, 1}}}}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("a window of the index:", err)
 	}
-	mix, err := NewMix(bg, []Mix{{Dataset: ds}, {Dataset: ds}}, Config{Windows: Windows{Keys: keys}, Order: Order{BatchSize: 8, Seed: 2}})
+	// Of a mixture each source is counted by itself, on a grid too.
+	mix, err := NewMix(bg, []Mix{{Dataset: ds}, {Dataset: ds}}, Config{Windows: Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: Order{BatchSize: 8, Seed: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mix.Close()
-	b, err := mix.Next(bg)
-	if err != nil || b.Tensor("index") == nil {
-		t.Fatal("a mixture:", err)
+	seen := map[[2]int64]bool{}
+	for {
+		b, err := mix.Next(bg)
+		if err != nil {
+			break
+		}
+		index := view[int64](b.Tensor("index").Data)
+		err = mix.Locate(b.Indices, func(i, source int, _ robocache.Row) { seen[[2]int64{int64(source), index[i]}] = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Release()
 	}
-	b.Release()
+	for i := range int64(len(seen) / 2) {
+		if !seen[[2]int64{0, i}] || !seen[[2]int64{1, i}] {
+			t.Fatalf("%d samples of two equal sources, and none has index %d of one", len(seen), i)
+		}
+	}
+	if len(seen) == 0 {
+		t.Error("a mixture without samples")
+	}
 }

@@ -49,6 +49,39 @@ func TestHeterogeneous(t *testing.T) {
 	}
 }
 
+// TestPresetsMove: trajectories differ from each other; each joint of the heterogeneous set has two sines, the slower one larger.
+func TestPresetsMove(t *testing.T) {
+	for preset, key := range map[string]string{"heterogeneous": actionKey, "rtx": stateKey} {
+		d := made(t, Options{Preset: preset, Episodes: 6})
+		a, b := f32s(gather(t, d, 0, key)), f32s(gather(t, d, 5, key)) // at the same rate
+		if n := min(len(a), len(b), 70); slices.Equal(a[:n], b[:n]) {
+			t.Errorf("%s: two trajectories are one", preset)
+		}
+	}
+	// What one sine (of any amplitude, phase and frequency of either kind) leaves of a joint is the other one: at least a tenth.
+	d := made(t, Options{Preset: "heterogeneous", Episodes: 25})
+	left := 1.0
+	for _, e := range []int{4, 9, 14, 19, 24} { // at 333 Hz
+		x := f32s(gather(t, d, e, actionKey))
+		n, best := len(x)/7, math.Inf(1)
+		for f := 0.3; f < 2; f += 0.004 {
+			var ss, cc, sc, sx, cx, xx float64
+			for k := range n {
+				s, c := math.Sincos(2 * math.Pi * f * float64(k) / 333)
+				y := float64(x[7*k])
+				ss, cc, sc, sx, cx, xx = ss+s*s, cc+c*c, sc+s*c, sx+s*y, cx+c*y, xx+y*y
+			}
+			det := ss*cc - sc*sc
+			p, q := (sx*cc-cx*sc)/det, (cx*ss-sx*sc)/det
+			best = min(best, math.Sqrt(max(0, xx-p*sx-q*cx)/float64(n)))
+		}
+		left = min(left, best)
+	}
+	if left < 0.02 {
+		t.Errorf("one sine leaves %v", left)
+	}
+}
+
 // TestCap: at most so many rows, over the same time: 333 Hz becomes 50 to 199.
 func TestCap(t *testing.T) {
 	d, free := made(t, Options{Preset: "heterogeneous", Cap: 200}), made(t, Options{Preset: "heterogeneous"})

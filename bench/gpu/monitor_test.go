@@ -104,6 +104,23 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
+// What lies outside the time does not count; the clock is the median, the reasons of all samples count.
+func TestSummary(t *testing.T) {
+	var samples []Sample
+	for i, v := range []float64{1000, 10, 30, 20, 1000} {
+		samples = append(samples, Sample{int64(i), "a", map[string]float64{"power_w": v, "sm_clock_mhz": v, "clock_reasons": []float64{16, 1, 4, 1, 16}[i], "energy_j": v}}, Sample{int64(i), "b", map[string]float64{"power_w": 7}})
+	}
+	got := Summary(samples, "a", 1, 3)
+	for k, want := range map[string]float64{"power_w": 20, "sm_clock_mhz": 20, "clock_reasons": 5, "energy_j": 10} {
+		if got[k] != want {
+			t.Errorf("%s: %v, want %v", k, got[k], want)
+		}
+	}
+	if one := Summary(samples, "a", 2, 2); one["power_w"] != 30 || len(one) != 3 {
+		t.Errorf("of one sample, which has no energy: %v", one)
+	}
+}
+
 // TestRealDevice reads the counters of the device that is there.
 func TestRealDevice(t *testing.T) {
 	m, err := Start(0)

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,30 +94,33 @@ func TestBenchAllKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kept []byte
-	for range 600 {
-		if kept, _ = os.ReadFile(rows); bytes.Count(kept, []byte("\n")) > 0 {
+	child := ""
+	for range 600 { // both sets are made, and the kernels have begun
+		kept, _ = os.ReadFile(rows)
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cmd.Process.Pid))
+		for _, f := range tasks {
+			b, _ := os.ReadFile(f)
+			child = cmp.Or(strings.TrimSpace(string(b)), child)
+		}
+		if bytes.Count(kept, []byte("\n")) > 1 && child != "" {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		child = ""
+		time.Sleep(20 * time.Millisecond)
 	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	left := func() (out []string) { // processes that name the folder
-		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-		for _, p := range all {
-			if b, _ := os.ReadFile(p); bytes.Contains(b, []byte(filepath.Dir(rows))) {
-				out = append(out, p)
-			}
-		}
-		return out
+	gone := func() bool {
+		stat, err := os.ReadFile("/proc/" + child + "/stat")
+		return err != nil || bytes.Contains(stat, []byte(") Z "))
 	}
-	for end := time.Now().Add(5 * time.Second); len(left()) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Second); !gone() && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
-	if l := left(); len(l) > 0 {
-		t.Error("what the killed suite had started goes on: ", l)
+	if !gone() {
+		t.Error("what the killed suite had started goes on: ", child)
 	}
 	kept, _ = os.ReadFile(rows)
 	if bytes.Count(kept, []byte("\n")) == 0 {
@@ -142,6 +147,14 @@ func TestBenchAllKilled(t *testing.T) {
 	if len(seen) != 3 { // two sets, the kernels
 		t.Errorf("%d commands are over", len(seen))
 	}
+	set := filepath.Join(out, "sets", "all-few", "rtx.hdf5") // a set that is lost is made again
+	if err := os.Remove(set); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := call(t, append(line, "--resume")...); code != exitDone || !fileExists(set) {
+		t.Errorf("resumed without a set: exit %d: %s", code, errs)
+	}
+	again, _ = os.ReadFile(rows)
 	for _, c := range [][]string{{"--out", out, "--parts", "none"}, {"--out", out, "--time", "1s"}, {}} {
 		if code, _, errs := call(t, append([]string{"bench", "all"}, c...)...); code != exitMisuse {
 			t.Errorf("%v: exit %d: %s", c, code, errs)
@@ -149,5 +162,45 @@ func TestBenchAllKilled(t *testing.T) {
 	}
 	if left, _ := os.ReadFile(rows); !bytes.Equal(left, again) {
 		t.Error("a refused command has touched what was kept")
+	}
+}
+
+// What got worse beyond both spreads and 3 % is exit code 3; neither better, nor less than 3 %, nor within the spreads is.
+func TestBenchReport(t *testing.T) {
+	dir := t.TempDir()
+	run := func(name string, rate, cpu [3]float64) string {
+		spread := func(v [3]float64) map[string]any {
+			return map[string]any{"min": v[0], "median": v[1], "max": v[2], "raw": v}
+		}
+		b, _ := json.Marshal(map[string]any{"results": []any{map[string]any{"arm": map[string]any{"name": "robocache"}, "samples_per_s": spread(rate), "cpu_s_per_1000_samples": spread(cpu)}}})
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, name)
+	}
+	rate, cpu := [3]float64{99, 100, 101}, [3]float64{1.9, 2, 2.1}
+	before := run("before.json", rate, cpu)
+	for i, c := range []struct {
+		rate, cpu [3]float64
+		code      int
+		say       string
+	}{
+		{rate, cpu, exitDone, "0 figures are worse"},
+		{[3]float64{89, 90, 91}, cpu, exitFindings, "| 0.9 | **worse** |"},
+		{rate, [3]float64{2.2, 2.3, 2.4}, exitFindings, "| 1.15 | **worse** |"},
+		{[3]float64{89, 90, 91}, [3]float64{2.2, 2.3, 2.4}, exitFindings, "2 figures are worse"},
+		{[3]float64{109, 110, 111}, [3]float64{1.6, 1.7, 1.8}, exitDone, "| 1.1 | better |"},
+		{[3]float64{98, 98, 98}, cpu, exitDone, "| 0.98 |  |"},
+		{[3]float64{70, 80, 99.5}, [3]float64{2.05, 2.3, 2.4}, exitDone, "0 figures are worse"},
+	} {
+		code, text, errs := call(t, "bench", "report", before, run("after.json", c.rate, c.cpu))
+		if code != c.code || !strings.Contains(text, c.say) {
+			t.Errorf("%d: exit %d, no %q: %s%s", i, code, c.say, text, errs)
+		}
+	}
+	for _, args := range [][]string{{}, {before, "--performance", dir}, {filepath.Join(dir, "none.json")}} {
+		if code, _, _ := call(t, append([]string{"bench", "report"}, args...)...); code == exitDone || code == exitFindings {
+			t.Errorf("%v: exit %d", args, code)
+		}
 	}
 }
