@@ -269,25 +269,18 @@ func (a *All) Run(ctx context.Context) (*AllReport, error) {
 func (a *All) part(ctx context.Context, name string, steps []step, budget time.Duration, r *AllReport) error {
 	end := time.Now().Add(budget)
 	for i, s := range steps {
-		out := AllStep{Part: name, Step: s.name, Command: "robocache " + strings.Join(s.args, " ")}
-		var err error
-		run := func() (AllStep, error) {
-			left := time.Until(end)
-			if left < s.least {
-				out.Skipped = fmt.Sprintf("needs %.0f s, %.0f left", s.least.Seconds(), max(left.Seconds(), 0))
-				out.later = &s
-				return out, errSkipped
-			}
-			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), 3*s.least), time.Until(a.end)))
-		}
 		key := []any{"all", name, s.args, a.Revision, r.Machine.CPU, r.Machine.Cores}
 		if s.args[0] == "synth" && !exists(s.args[1]) {
 			a.Done.forget(key) // the row was kept, and the set was not
 		}
-		var ran AllStep
-		if out, err = Once(a.Done, key, func() (AllStep, error) { ran, err = run(); return ran, err }); err != nil {
-			out = ran
-		}
+		out, err := Once(a.Done, key, func() (AllStep, error) {
+			out, left := AllStep{Part: name, Step: s.name, Command: "robocache " + strings.Join(s.args, " ")}, time.Until(end)
+			if left < s.least {
+				out.Skipped, out.later = fmt.Sprintf("needs %.0f s, %.0f left", s.least.Seconds(), max(left.Seconds(), 0)), &s
+				return out, errSkipped
+			}
+			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), 3*s.least), time.Until(a.end)))
+		})
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

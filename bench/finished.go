@@ -1,14 +1,16 @@
 package bench
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Finished keeps what is over as lines of a file, so that an interrupted measurement goes on with what is missing.
@@ -24,32 +26,27 @@ type finishedLine struct {
 }
 
 // OpenFinished opens the file; without resume it begins anew.
-func OpenFinished(path string, resume bool) (*Finished, error) {
-	f := &Finished{done: map[string]json.RawMessage{}}
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	how := os.O_APPEND | os.O_CREATE | os.O_WRONLY
+func OpenFinished(path string, resume bool) (f *Finished, err error) {
+	defer guard.Into(&err)
+	defer guard.In("file", path)
+	f = &Finished{done: map[string]json.RawMessage{}}
+	guard.Check(os.MkdirAll(filepath.Dir(path), 0o755))
 	if !resume {
-		how |= os.O_TRUNC
+		f.file = guard.Must(os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644))
+		return f, nil
 	}
-	var text []byte
-	if err == nil && resume {
-		if text, err = os.ReadFile(path); os.IsNotExist(err) {
-			err = nil
-		}
-	}
-	for line := range strings.Lines(string(text)) {
+	f.file = guard.Must(os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644))
+	text := guard.Must(io.ReadAll(f.file))
+	for line := range bytes.Lines(text) {
 		var l finishedLine
-		if json.Unmarshal([]byte(line), &l) == nil { // a line that a kill cut short is not one
+		if json.Unmarshal(line, &l) == nil { // a line that a kill cut short is not one
 			f.done[l.Key] = l.Value
 		}
 	}
-	if err == nil {
-		f.file, err = os.OpenFile(path, how, 0o644)
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		guard.Must(f.file.WriteString("\n"))
 	}
-	if err == nil && len(text) > 0 && text[len(text)-1] != '\n' {
-		_, err = f.file.WriteString("\n")
-	}
-	return f, robocache.At(err, robocache.Where{"file": path})
+	return f, nil
 }
 
 // Close closes the file.
@@ -64,16 +61,11 @@ func (f *Finished) failed() error {
 }
 
 // forget has a run made again.
-func (f *Finished) forget(key any) {
-	if name, err := nameOf(key); err == nil && f != nil {
-		delete(f.done, name)
-	}
-}
+func (f *Finished) forget(key any) { delete(f.done, nameOf(key)) }
 
-func nameOf(key any) (string, error) {
-	text, err := json.Marshal(key)
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16]), err
+func nameOf(key any) string {
+	sum := sha256.Sum256(guard.Must(json.Marshal(key)))
+	return hex.EncodeToString(sum[:16])
 }
 
 // Once runs what is not in the file, and keeps it there when it did not fail. f may be nil: then it runs.
@@ -84,25 +76,16 @@ func Once[T any](f *Finished, key any, run func() (T, error)) (v T, err error) {
 	if f.err != nil {
 		return v, f.err
 	}
-	name, err := nameOf(key)
-	if err != nil {
-		return v, err
-	}
+	defer guard.Into(&err)
+	name := nameOf(key)
 	if kept, ok := f.done[name]; ok && json.Unmarshal(kept, &v) == nil {
 		return v, nil
 	}
 	if v, err = run(); err != nil {
 		return v, err
 	}
-	value, err := json.Marshal(v)
-	if err != nil {
-		return v, err
-	}
-	line, err := json.Marshal(finishedLine{name, value})
-	if err == nil {
-		_, err = f.file.Write(append(line, '\n'))
-	}
-	if err == nil {
+	line := guard.Must(json.Marshal(finishedLine{name, guard.Must(json.Marshal(v))}))
+	if _, err = f.file.Write(append(line, '\n')); err == nil {
 		err = f.file.Sync()
 	}
 	f.err = robocache.At(err, robocache.Where{"file": f.file.Name()})

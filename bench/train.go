@@ -18,6 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // TrainJob is what a training runner is asked for beside its workload: runners/train.py.
@@ -96,49 +97,31 @@ var TrainModes = map[string][]string{
 	"headspace": {"headspace"},
 }
 
-func trainMisuse(format string, a ...any) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Msg: fmt.Sprintf(format, a...)}
-}
-
 // Run trains with every runner in turn, and gives a row each.
-func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
-	model, ok := TrainModels[t.Job.Model]
-	if !ok {
-		return nil, report.UnknownName("model", t.Job.Model, slices.Sorted(maps.Keys(TrainModels)))
-	}
-	if t.Mode == "" || TrainModes[t.Mode] == nil {
-		return nil, report.UnknownName("mode", t.Mode, slices.Sorted(maps.Keys(TrainModes)))
-	}
+func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
+	defer guard.Into(&err)
+	defer guard.At(nil)
 	for _, f := range []struct {
 		name, got string
 		of        []string
-	}{{"precision", t.Job.Precision, []string{"bf16", "tf32", "fp32"}}, {"loop", t.Job.Loop, []string{"async", "sync"}}, {"device", t.Job.Device, []string{"cuda", "cpu"}},
+	}{{"model", t.Job.Model, slices.Sorted(maps.Keys(TrainModels))}, {"mode", t.Mode, slices.Sorted(maps.Keys(TrainModes))}, {"precision", t.Job.Precision, []string{"bf16", "tf32", "fp32"}}, {"loop", t.Job.Loop, []string{"async", "sync"}}, {"device", t.Job.Device, []string{"cuda", "cpu"}},
 		{"timing", t.Job.Timing, []string{"on", "off"}}, {"shuffle", t.Base.Shuffle, []string{"global", "pool"}}, {"cache", t.Base.Cache, []string{"", "ram", "disk"}},
 		{"page cache", strings.Join(t.States, ","), []string{"", "cold", "warm", "cold,warm"}}} {
 		if !slices.Contains(f.of, f.got) {
-			return nil, report.UnknownName(f.name, f.got, f.of)
+			guard.Fail(report.UnknownName(f.name, f.got, f.of))
 		}
 	}
 	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {
-		return nil, trainMisuse("--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more")
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Msg: "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more"})
 	}
-	if t.Base.BatchSize == 0 {
-		t.Base.BatchSize = model.Batch
-	}
-	var err error
+	model := TrainModels[t.Job.Model]
+	t.Base.BatchSize = cmp.Or(t.Base.BatchSize, model.Batch)
 	if t.Base.URI == "" {
-		if t.Base.URI, err = t.Sets.Train(ctx, model.Set, t.Job.Tiny); err != nil {
-			return nil, err
-		}
+		t.Base.URI = guard.Must(t.Sets.Train(ctx, model.Set, t.Job.Tiny))
 	}
-	if t.dir, err = os.MkdirTemp("", "robocache-bench-train-"); err != nil {
-		return nil, robocache.At(err, nil)
-	}
+	t.dir = guard.Must(os.MkdirTemp("", "robocache-bench-train-"))
 	defer os.RemoveAll(t.dir)
-	points, err := t.points(ctx, model.Frames)
-	if err != nil {
-		return nil, err
-	}
+	points := t.points(ctx, model.Frames)
 	machine := report.ThisMachine(t.Program)
 	err = interleave(ctx, len(points), t.Repeats, func(i int) *string { return &points[i].over.Failed }, func(i, rep int) error {
 		p := &points[i]
@@ -156,9 +139,7 @@ func (t *Train) Run(ctx context.Context) (*TrainReport, error) {
 		t.Log("%d/%d %-28s %9.1f samples/s", rep+1, t.Repeats, p.Name, o.rate())
 		return nil
 	})
-	if err = cmp.Or(err, t.Done.failed()); err != nil {
-		return nil, err
-	}
+	guard.Check(cmp.Or(err, t.Done.failed()))
 	r := &TrainReport{Machine: machine, Versions: map[string]string{}}
 	for _, f := range t.facts {
 		if maps.Copy(r.Versions, f.Versions); f.Note != "" {
@@ -201,15 +182,12 @@ func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
 }
 
 // points are the runners in the order of a repeat: for each number of GPUs headspace, the others, and headspace again.
-func (t *Train) points(ctx context.Context, frames bool) ([]trainPoint, error) {
-	ds, err := t.Base.open(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
+	ds := guard.Must(t.Base.open(ctx))
 	info := ds.Info()
 	defer ds.Close()
 	if frames && !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage }) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Where: robocache.Where{"dataset": t.Base.URI}, Msg: t.Job.Model + " learns from frames, and this set has no camera", Hint: "--model diffusion-lowdim, or a set with a camera"}
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Where: robocache.Where{"dataset": t.Base.URI}, Msg: t.Job.Model + " learns from frames, and this set has no camera", Hint: "--model diffusion-lowdim, or a set with a camera"})
 	}
 	names := t.Runners
 	if names == nil {
@@ -219,10 +197,9 @@ func (t *Train) points(ctx context.Context, frames bool) ([]trainPoint, error) {
 	}
 	for _, n := range names {
 		if !slices.Contains(append(TrainModes["compare"], "headspace"), n) {
-			return nil, report.UnknownName("runner", n, TrainModes["compare"])
+			guard.Fail(report.UnknownName("runner", n, TrainModes["compare"]))
 		}
 	}
-	var out []trainPoint
 	for _, world := range slices.Compact([]int{1, t.Job.GPUs}) {
 		for _, n := range append(append([]string{"headspace"}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "headspace" })...), "headspace") {
 			list := []int{0}
@@ -241,20 +218,16 @@ func (t *Train) points(ctx context.Context, frames bool) ([]trainPoint, error) {
 			}
 			for _, pages := range states {
 				for i, v := range list {
-					p, err := t.point(ctx, n, pages, world, v, i > 0 || len(list) > 1 && len(t.Threads) > 0)
-					if err != nil {
-						return nil, err
-					}
-					out = append(out, p)
+					out = append(out, t.point(ctx, n, pages, world, v, i > 0 || len(list) > 1 && len(t.Threads) > 0))
 				}
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // point is one runner; width: its workers or threads, which its name says where named.
-func (t *Train) point(ctx context.Context, name, pages string, world, width int, named bool) (trainPoint, error) {
+func (t *Train) point(ctx context.Context, name, pages string, world, width int, named bool) trainPoint {
 	w, job := t.Base, t.Job
 	w.Train, job.Runner, w.World = &job, name, world
 	p := trainPoint{Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")}, base: name, pages: pages, world: world}
@@ -285,20 +258,17 @@ func (t *Train) point(ctx context.Context, name, pages string, world, width int,
 	}
 	p.plan = fmt.Sprintf("%s-%d", w.Shuffle, world)
 	job.Plan = filepath.Join(t.dir, p.plan+".npz")
-	return p, t.plan(ctx, p.plan, w, job)
+	t.plan(ctx, p.plan, w, job)
+	return p
 }
 
 // plan has the order and the ranges of a shuffle on a number of GPUs written, once.
-func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob) error {
+func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob) {
 	if _, ok := t.facts[name]; ok {
-		return nil
+		return
 	}
 	job.Runner, w.Train = "plan", &job
-	text, err := json.Marshal(w)
-	if err != nil {
-		return err
-	}
-	cmd, errs := runners.Command(ctx, append(t.Tools.Script("train.py"), string(text)), t.Tools.Env())
+	cmd, errs := runners.Command(ctx, append(t.Tools.Script("train.py"), string(guard.Must(json.Marshal(w)))), t.Tools.Env())
 	out, err := cmd.Output()
 	var f trainPlan
 	if err == nil {
@@ -308,7 +278,7 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	_, module, lacks := strings.Cut(errs.String(), "No module named ")
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		guard.Fail(ctx.Err())
 	case lacks && err != nil:
 		e.Msg, e.Hint, e.Err = t.Tools.Python+" has no "+runners.LastLine(module), "--python names an interpreter with torch; make peers installs one", nil
 	case err != nil:
@@ -326,7 +296,7 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 			t.facts = map[string]trainPlan{}
 		}
 		t.facts[name] = f
-		return nil
+		return
 	}
-	return e
+	guard.Fail(e)
 }

@@ -83,10 +83,7 @@ def robocache_batches(*a):
 func TestTrainOnTwoRanks(t *testing.T) {
 	tr := training(t)
 	tr.Job.GPUs = 2
-	p, err := tr.point(t.Context(), "robocache", "", 2, 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := tr.point(t.Context(), "robocache", "", 2, 0, false)
 	o, err := runOnce(t.Context(), p.Runner, tr.Timeout)
 	if err != nil {
 		t.Fatal(err)
@@ -109,10 +106,7 @@ func TestTrainEndsItsRanks(t *testing.T) {
 	if err := os.WriteFile(name, append(code, waits...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := tr.point(t.Context(), "robocache", "", 2, 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := tr.point(t.Context(), "robocache", "", 2, 0, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	came := make(chan []os.DirEntry, 1)

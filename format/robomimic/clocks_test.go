@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -160,5 +161,50 @@ with h5py.File('a.hdf5', 'w') as f:
 				}
 			}
 		}
+	}
+}
+
+// TestSharedTimestamps: streams that share timestamps share a clock, named by the first of them, in every episode; timestamps beside streams that are as long as the
+// rows make no clock of their own where the file does not say so.
+func TestSharedTimestamps(t *testing.T) {
+	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
+	if _, err := os.Stat(py); err != nil {
+		t.Skip("no .venv with h5py: ", err)
+	}
+	made := func(streams, change string) robocache.Dataset {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "a.hdf5")
+		script := "import h5py, numpy as np\nwith h5py.File(" + strconv.Quote(path) + ", 'w') as f:\n    for k in range(2):\n        g = f.create_group(f'data/demo_{k}')\n        g['actions'] = np.zeros((5, 2), 'f4')\n        " + streams +
+			"\n        if k == 1:\n            " + change + "\n"
+		if out, err := exec.CommandContext(t.Context(), py, "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return openSet(t, path, robocache.OpenOptions{})
+	}
+	shared := "g['actions_timestamps'] = np.arange(5) / 10; g['obs/a'] = g['obs/b'] = np.zeros((20, 1), 'f4'); g['obs/a_timestamps'] = np.arange(20) / 40; g['obs/b_timestamps'] = g['obs/a_timestamps']; " +
+		"g['obs/c'] = np.zeros((5, 1), 'f4'); g['obs/c_timestamps'] = g['actions_timestamps']"
+	ds := made(shared, "pass")
+	for key, want := range map[string]string{"observation.a": "observation.a", "observation.b": "observation.a", "observation.c": "", "action": ""} {
+		if f := ds.Info().Feature(key); f == nil || f.Clock != want {
+			t.Errorf("%s: %+v, want the clock %q", key, f, want)
+		}
+	}
+	for key, change := range map[string]string{
+		"observation.b": "del g['obs/b_timestamps']; g['obs/b_timestamps'] = np.arange(20) / 50",
+		"observation.c": "del g['obs/c_timestamps']; g['obs/c_timestamps'] = np.arange(5) / 7",
+	} {
+		ds := made(shared, change)
+		f := ds.Info().Feature(key)
+		err := ds.Gather(t.Context(), key, []robocache.Row{{Episode: 1}}, make([]byte, f.RowBytes()))
+		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "timestamps of its own") {
+			t.Errorf("%s no longer shares its timestamps: %v", key, err)
+		}
+		if err := ds.Gather(t.Context(), key, []robocache.Row{{Episode: 0}}, make([]byte, f.RowBytes())); err != nil {
+			t.Errorf("%s: the sound episode: %v", key, err)
+		}
+	}
+	ds = made("g['obs/a'] = np.zeros((5, 1), 'f4'); g['obs/a_timestamps'] = np.arange(5) / 10", "pass")
+	if f := ds.Info().Feature("observation.a_timestamps"); f == nil || ds.Info().Feature("observation.a").Clock != "" {
+		t.Errorf("timestamps as long as the rows: %v", ds.Info().Keys())
 	}
 }
