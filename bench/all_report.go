@@ -122,15 +122,13 @@ func (r *AllReport) Markdown(w io.Writer) { r.document().Markdown(w) }
 
 // Write puts README.md, benchmark_results.json, report.html, report.csv and plots/ into dir.
 func (r *AllReport) Write(dir string) error {
-	if err := r.document().Write(dir, "report"); err != nil {
-		return err
-	}
+	err := r.document().Write(dir, "report")
 	for from, to := range map[string]string{"report.md": "README.md", "report.json": "benchmark_results.json"} {
-		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
-			return robocache.At(err, robocache.Where{"file": to})
+		if err == nil {
+			err = robocache.At(os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)), robocache.Where{"file": to})
 		}
 	}
-	return nil
+	return err
 }
 
 func (r *AllReport) document() *report.Document {
@@ -238,35 +236,26 @@ func claims(rows []Row, took float64) *report.Table {
 
 // ReadAllReport reads the folder that `bench all` wrote.
 func ReadAllReport(dir string) (*AllReport, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "benchmark_results.json"))
-	r := &AllReport{}
-	if err == nil {
-		err = json.Unmarshal(b, r)
-	}
+	r, path := &AllReport{}, filepath.Join(dir, "benchmark_results.json")
+	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Steps) == 0 {
-		err = errors.New("no rows of bench all are here")
+		err = robocache.At(errors.New("no rows of bench all are here"), robocache.Where{"file": path})
 	}
-	return r, robocache.At(err, robocache.Where{"file": filepath.Join(dir, "benchmark_results.json")})
+	return r, err
 }
 
 // ReadRows reads the figures of a run: of the folder of `bench all`, or of a JSON report of any measurement.
 func ReadRows(path string) (out []Row, err error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		r, err := ReadAllReport(path)
-		if err != nil {
-			return nil, err
-		}
-		return r.Rows(), nil
+		return r.Rows(), err
 	}
-	b, err := os.ReadFile(path)
 	var v any
-	if err == nil {
-		err = json.Unmarshal(b, &v)
-	}
+	err = report.ReadJSON(path, &v)
 	if rowsIn(v, nil, &out); err == nil && len(out) == 0 {
-		err = errors.New("no figures are here")
+		err = robocache.At(errors.New("no figures are here"), robocache.Where{"file": path})
 	}
-	return out, robocache.At(err, robocache.Where{"file": path})
+	return out, err
 }
 
 // smallest is the change that counts, beyond both spreads.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/csv"
-	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ func Performance(dir string, w io.Writer) (err error) {
 	measured := func(names string) (all CaseReport) {
 		for _, name := range strings.Fields(names) {
 			one := CaseReport{}
-			guard.Check(robocache.At(json.Unmarshal(read(name), &one), robocache.Where{"file": name}))
+			guard.Check(report.ReadJSON(filepath.Join(dir, name), &one))
 			all.Command, all.Machine, all.Results = one.Command, one.Machine, append(all.Results, one.Results...)
 		}
 		return all

@@ -1,12 +1,9 @@
 package bench
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // TrainReport is a finished `bench train`.
@@ -30,15 +28,12 @@ type TrainReport struct {
 
 // ReadTrainReport reads a train.json.
 func ReadTrainReport(path string) (*TrainReport, error) {
-	b, err := os.ReadFile(path)
 	r := &TrainReport{}
-	if err == nil {
-		err = json.Unmarshal(b, r)
+	err := report.ReadJSON(path, r)
+	if err == nil && len(r.Rows) == 0 {
+		err = robocache.At(errors.New("no rows of bench train are here"), robocache.Where{"file": path})
 	}
-	if err != nil || len(r.Rows) == 0 {
-		return nil, robocache.At(cmp.Or(err, errors.New("no rows of bench train are here")), robocache.Where{"file": path})
-	}
-	return r, nil
+	return r, err
 }
 
 // Wrong says why the figures do not count: a runner trained on something else than the others, or one of ours failed. A peer that cannot run is none.
@@ -64,10 +59,9 @@ func (r *TrainReport) AllNotes() []string {
 }
 
 // Write puts into dir train.{json,csv,md,html}, train_steps.csv, training_benchmark_results.json and the plots.
-func (r *TrainReport) Write(dir string) error {
-	if err := report.WriteJSON(filepath.Join(dir, "training_benchmark_results.json"), r.earlier()); err != nil {
-		return err
-	}
+func (r *TrainReport) Write(dir string) (err error) {
+	defer guard.Into(&err)
+	guard.Check(report.WriteJSON(filepath.Join(dir, "training_benchmark_results.json"), r.earlier()))
 	steps, seen := &report.Table{Head: append([]string{"arm", "step"}, trainParts...)}, &report.Table{Head: []string{"arm", "unix_ns"}}
 	for _, c := range gpu.Counters {
 		seen.Head = append(seen.Head, c.Key)
@@ -76,11 +70,11 @@ func (r *TrainReport) Write(dir string) error {
 		for _, s := range k.GPUSamples {
 			line := []string{k.Runner, strconv.FormatInt(s.UnixNS, 10)}
 			for _, c := range gpu.Counters {
+				text := ""
 				if v, ok := s.Values[c.Key]; ok {
-					line = append(line, report.Decimal(v))
-				} else {
-					line = append(line, "")
+					text = report.Decimal(v)
 				}
+				line = append(line, text)
 			}
 			seen.Add(line...)
 		}
@@ -92,14 +86,9 @@ func (r *TrainReport) Write(dir string) error {
 			steps.Add(line...)
 		}
 	}
-	for name, t := range map[string]*report.Table{"train_steps.csv": steps, "gpu.csv": seen} {
-		b, err := t.CSV()
-		if err == nil && (name != "gpu.csv" || len(t.Rows) > 0) {
-			err = report.WriteFile(filepath.Join(dir, name), b)
-		}
-		if err != nil {
-			return err
-		}
+	guard.Check(report.WriteFile(filepath.Join(dir, "train_steps.csv"), guard.Must(steps.CSV())))
+	if len(seen.Rows) > 0 {
+		guard.Check(report.WriteFile(filepath.Join(dir, "gpu.csv"), guard.Must(seen.CSV())))
 	}
 	return r.document().Write(dir, "train")
 }

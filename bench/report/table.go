@@ -152,6 +152,15 @@ func WriteFile(path string, b []byte) error {
 	return robocache.At(err, robocache.Where{"file": path})
 }
 
+// ReadJSON reads what WriteJSON wrote.
+func ReadJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	return robocache.At(err, robocache.Where{"file": path})
+}
+
 // WriteJSON writes a value, indented.
 func WriteJSON(path string, v any) error {
 	js, err := json.MarshalIndent(v, "", "  ")
