@@ -100,6 +100,22 @@ func TestServe(t *testing.T) {
 	}
 }
 
+func TestRunning(t *testing.T) {
+	r := NewRunning(7)
+	r.Episodes(2, 5)
+	s, err := Serve(":0", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, text := get(t, "http://"+s.Addr()+"/metrics")
+	for _, want := range []string{"robocache_run_shard 7\n", `robocache_run_episodes{what="all"} 5` + "\n", `robocache_run_episodes{what="done"} 2` + "\n", "robocache_run_seconds 0."} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
 // The dashboard is JSON as Grafana takes it; each of its queries has an answer from a real Prometheus that scrapes us; promtool finds nothing to say of our names.
 func TestDashboard(t *testing.T) {
 	var d struct {

@@ -3,6 +3,8 @@ package metrics
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -77,4 +79,31 @@ var shardTable = []Family[submit.States]{
 	}},
 	{"shard_retries_total", "Tries of shards behind their first.", counter, "", func(s *submit.States) []Sample { return one(s.Retries) }},
 	{"shard_failed_tries_total", "Tries that were no success, by exit code.", counter, "code", func(s *submit.States) []Sample { return each(s.Codes) }},
+}
+
+// Running is the collector of one shard that is being made.
+type Running struct {
+	prometheus.Collector
+	*Server
+	done, total atomic.Int64
+	began       time.Time
+}
+
+// NewRunning is of a shard that begins.
+func NewRunning(shard int) *Running {
+	r := &Running{began: time.Now()}
+	r.Collector = Of([]Family[Running]{
+		{"run_shard", "The shard's number.", gauge, "", func(*Running) []Sample { return one(shard) }},
+		{"run_episodes", "Episodes of the shard: all, and those that are done.", gauge, "what", func(*Running) []Sample {
+			return each(map[string]int64{"all": r.total.Load(), "done": r.done.Load()})
+		}},
+		{"run_seconds", "Time since the shard began.", gauge, "", func(*Running) []Sample { return one(time.Since(r.began).Seconds()) }},
+	}, func() Running { return Running{} })
+	return r
+}
+
+// Episodes notes how far it is.
+func (r *Running) Episodes(done, total int) {
+	r.done.Store(int64(done))
+	r.total.Store(int64(total))
 }

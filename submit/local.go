@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // Grace is how long a process has to end after it was asked to.
@@ -207,4 +209,20 @@ func (w *lines) flush() {
 	if len(w.rest) > 0 {
 		w.put(append(w.rest, '\n'))
 	}
+}
+
+// Exec runs another program on this one's streams; its exit code is in the error.
+func Exec(ctx context.Context, stdout, stderr io.Writer, program string, args ...string) error {
+	c := command(ctx, []string{program}, args...)
+	tail := &lines{to: stderr, mu: &sync.Mutex{}}
+	c.Stdout, c.Stderr = stdout, tail
+	err := c.Run()
+	tail.flush()
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return ctx.Err()
+	case c.ProcessState == nil:
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "submit", Where: robocache.Where{"program": program}, Err: err}
+	}
+	return &Failed{Verb: args[1], Code: codeOf(c), Last: lastLine(tail.last), Err: err}
 }

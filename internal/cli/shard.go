@@ -92,6 +92,7 @@ func withManifest(c *cobra.Command) func(context.Context) *shard.Manifest {
 
 func newRun() *cobra.Command {
 	var number, threads int
+	var address string
 	c := &cobra.Command{
 		Use:   "run --manifest M --shard I",
 		Short: "make one shard of a plan",
@@ -103,6 +104,7 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 	}
 	manifest := withManifest(c)
 	c.Flags().IntVar(&number, "shard", -1, "its number, from 0")
+	metricsFlag(c, &address)
 	c.Flags().IntVar(&threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Receipt, found error, err error) {
 		defer guard.Into(&err)
@@ -120,8 +122,10 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 		if number < 0 {
 			return nil, nil, misuse("which shard? --shard, SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX")
 		}
+		doing := runMetrics(cmd, address, number)
+		defer doing.Close()
 		bar := progress(cmd, "run")
-		r := guard.Must(shard.Run(ctx, manifest(ctx), number, shard.RunOptions{Tool: "robocache " + version, Threads: threads, Progress: func(done, total int) { bar(int64(done), int64(total)) }}))
+		r := guard.Must(shard.Run(ctx, manifest(ctx), number, shard.RunOptions{Tool: "robocache " + version, Threads: threads, Progress: func(done, total int) { doing.Episodes(done, total); bar(int64(done), int64(total)) }}))
 		if len(r.Skipped) > 0 && !r.Already {
 			found = errFindings
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -27,22 +28,22 @@ type submitFlags struct {
 func newSubmit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "submit",
-		Short: "run the shards of a manifest: local processes, Slurm, Kubernetes",
+		Short: "run the shards of a manifest: local processes, Slurm, Kubernetes, Ray",
 		Long: `submit gives the shards of a manifest, which 'robocache plan' made, to an engine: each is one 'robocache run', and behind them stands one
 'robocache commit'. Receipts say what is done: after an interruption or a failure the same command goes on with what is missing, also on
-another engine. In Python robocache.ray.run(manifest) does the same on a Ray cluster.`,
+another engine.`,
 		Example: `  robocache submit local --manifest ./plan.json -j 8
   robocache submit slurm --manifest s3://bucket/plan.json --out ./jobs --sbatch=--partition=cpu --now
   robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1 | kubectl apply -f -`,
 		Args: func(_ *cobra.Command, args []string) error {
-			return misuse("submit: expected local, slurm or kubernetes")
+			return misuse("submit: expected local, slurm, kubernetes or ray")
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = cmd.Help()
-			return misuse("submit: expected local, slurm or kubernetes")
+			return misuse("submit: expected local, slurm, kubernetes or ray")
 		},
 	}
-	c.AddCommand(newSubmitLocal(), newSubmitSlurm(), newSubmitKubernetes(), newSubmitTask())
+	c.AddCommand(newSubmitLocal(), newSubmitSlurm(), newSubmitKubernetes(), newSubmitRay(), newSubmitTask())
 	return c
 }
 
@@ -128,6 +129,13 @@ func serveMetrics(cmd *cobra.Command, address string, of ...prometheus.Collector
 		fmt.Fprintf(cmd.ErrOrStderr(), "metrics at http://%s/metrics\n", s.Addr())
 	}
 	return s, err
+}
+
+// runMetrics serves what a run does; Close ends it.
+func runMetrics(cmd *cobra.Command, address string, shard int) *metrics.Running {
+	r := metrics.NewRunning(shard)
+	r.Server = guard.Must(serveMetrics(cmd, address, r))
+	return r
 }
 
 // jobs is the answer of submit slurm.
@@ -226,6 +234,42 @@ retry helps fails its index and ends the Job; drained nodes do not count. Pods r
 		}
 		_, err = cmd.OutOrStdout().Write(guard.Must(k.YAML()))
 		return err
+	}
+	return c
+}
+
+func newSubmitRay() *cobra.Command {
+	var f submitFlags
+	var python, address string
+	var cpus, gpus float64
+	c := &cobra.Command{
+		Use:   "ray --manifest M",
+		Short: "run the shards as tasks of a Ray cluster, then commit",
+		Long: `ray starts robocache.ray.run(manifest) in Python, which must have ray and this package: a task a shard, tried again by the class of its exit code and where a
+worker or node dies. What it did is printed as JSON, and the exit code is that of the shard that was given up.`,
+		Example: `  robocache submit ray --manifest s3://bucket/plan.json --address auto --num-cpus 4`,
+		Args:    cobra.NoArgs,
+	}
+	f.add(c)
+	f.addPartial(c)
+	guard.Check(c.Flags().MarkHidden("program"))
+	fl := c.Flags()
+	fl.StringVar(&python, "python", "", "the Python that has ray and robocache (default: the one that runs this, else python3)")
+	fl.StringVar(&address, "address", "", "of the cluster (default: RAY_ADDRESS, else one of this machine)")
+	fl.Float64Var(&cpus, "num-cpus", 1, "CPUs of a shard")
+	fl.Float64Var(&gpus, "num-gpus", 0, "GPUs of a shard")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if itself, err := submit.Itself(); python == "" && err == nil && len(itself) > 1 {
+			python = itself[0]
+		}
+		args := []string{"-m", "robocache.ray", f.manifest, "--num-cpus", fmt.Sprint(cpus), "--num-gpus", fmt.Sprint(gpus), "--retries", fmt.Sprint(f.retries)}
+		if address != "" {
+			args = append(args, "--address", address)
+		}
+		if f.partial {
+			args = append(args, "--partial")
+		}
+		return submit.Exec(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmp.Or(python, "python3"), args...)
 	}
 	return c
 }

@@ -88,6 +88,22 @@ func TestSubmitKubernetes(t *testing.T) {
 	}
 }
 
+// Python's exit code is ours; without a Python that has Ray that is said.
+func TestSubmitRay(t *testing.T) {
+	dir := worker(t)
+	python := filepath.Join(dir, "python")
+	if err := os.WriteFile(python, []byte("#!/bin/sh\necho \"$@\"; echo 'robocache: never' >&2; exit 42\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := call(t, "submit", "ray", "--manifest", "s3://bucket/plan.json", "--python", python, "--num-gpus", "0.5", "--address", "auto", "--partial")
+	if code != 42 || out != "-m robocache.ray s3://bucket/plan.json --num-cpus 1 --num-gpus 0.5 --retries 5 --address auto --partial\n" || !strings.Contains(errs, "never") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if code, _, errs := call(t, "submit", "ray", "--manifest", "x", "--python", filepath.Join(dir, "none")); code != exitMisuse {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
 // A scheduler sees 0 for 3; with --wait a verb is tried again while it says 75.
 func TestSubmitTask(t *testing.T) {
 	dir := worker(t)

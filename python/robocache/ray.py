@@ -73,7 +73,7 @@ def _shards(text: str) -> Iterator[int]:
 
 
 def _failure(verb: str, code: int | None, last: str, where: dict[str, Any]) -> Error:
-    return _CLASSES.get(code or 75, Temporary)(f"{verb} ended with exit code {code}: {last}" if code is not None else f"{verb}: {last}", where)
+    return _CLASSES.get(code or 75, Temporary)(f"{verb} ended with exit code {code}: {last}" if code is not None else f"{verb}: {last}", {**where, "exit_code": code})
 
 
 def run(
@@ -218,3 +218,27 @@ def read(
             return tasks
 
     return data.read_datasource(RoboCacheDatasource(), override_num_blocks=override_num_blocks, concurrency=concurrency, ray_remote_args=ray_remote_args)
+
+
+def main() -> None:
+    """python -m robocache.ray MANIFEST: what `robocache submit ray` starts. Exit codes as those of the command line."""
+    import argparse
+
+    p = argparse.ArgumentParser(prog="python -m robocache.ray", description="Runs the shards of a manifest on a Ray cluster, and commits.")
+    p.add_argument("manifest")
+    p.add_argument("--address", help="of the cluster (default: RAY_ADDRESS, else one of this machine)")
+    p.add_argument("--num-cpus", type=float, default=1)
+    p.add_argument("--num-gpus", type=float, default=0)
+    p.add_argument("--retries", type=int, default=5)
+    p.add_argument("--partial", action="store_true")
+    a = vars(p.parse_args())
+    try:
+        _ray().init(address=a.pop("address"), logging_level=logging.WARNING)
+        print(json.dumps(run(a.pop("manifest"), **a)))
+    except Error as e:
+        print(f"robocache: {e}", file=sys.stderr)
+        sys.exit(e.where.get("exit_code") or next((c for c, k in _CLASSES.items() if type(e) is k and c != 42), 1))
+
+
+if __name__ == "__main__":
+    main()

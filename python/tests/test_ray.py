@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -133,6 +134,17 @@ def test_real_shards(cluster, tmp_path):
     differing = {k for k in a | b if a.get(k) != b.get(k)} - {"meta/conversion.json"}
     assert len(a) > 5 and not differing
     assert robocache.ray.run(tmp_path / "ray.json").retries == 0  # again: nothing to do
+
+
+@needs_ray
+def test_submit_ray(cluster, tmp_path):
+    source = synth(tmp_path / "src", "--codec", "png", "--episodes", "3", "--seconds", "0.5")
+    done = cli("plan", "convert", str(source), str(tmp_path / "dst"), "--images", "images", "--shards", "2", "--manifest", str(tmp_path / "plan.json"))
+    assert done.returncode == 0, done.stderr
+    options = ["--python", sys.executable, "--address", cluster.address]
+    done = cli("submit", "ray", "--manifest", str(tmp_path / "plan.json"), *options)
+    assert done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["committed"], done.stderr
+    assert cli("submit", "ray", "--manifest", str(tmp_path / "none.json"), *options).returncode == 10
 
 
 @needs_ray

@@ -1,0 +1,117 @@
+package submit
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// robo is the program itself, with a way to call it.
+func robo(t *testing.T) func(args ...string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the program is built")
+	}
+	program := filepath.Join(t.TempDir(), "robocache")
+	if out, err := exec.Command("go", "build", "-o", program, "../cmd/robocache").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return func(args ...string) string {
+		t.Helper()
+		if len(args) == 0 {
+			return program
+		}
+		out, err := exec.Command(program, args...).Output()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return string(out)
+	}
+}
+
+// dataset is the bytes of what a commit made, by name, without what names the manifest.
+func dataset(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(dir, path)
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "_") {
+			return fs.SkipDir
+		}
+		if err != nil || d.IsDir() || strings.HasPrefix(name, "_") || name == filepath.Join("meta", "conversion.json") {
+			return err
+		}
+		files[name], err = os.ReadFile(path)
+		return err
+	})
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%v: %d files", err, len(files))
+	}
+	return files
+}
+
+func same(t *testing.T, what string, a, b map[string][]byte) {
+	t.Helper()
+	for name := range a {
+		if !bytes.Equal(a[name], b[name]) || len(a) != len(b) {
+			t.Errorf("%s: %s differs", what, name)
+		}
+	}
+}
+
+// The real thing: a plan's shards one after the other; two at a time, interrupted by SIGTERM and gone on with; and on Slurm. The same dataset, to the byte.
+func TestRealShards(t *testing.T) {
+	call, dir := robo(t), t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	call("synth", in("src"), "--codec", "png", "--episodes", "16", "--seconds", "2")
+	plan := func(name string) (manifest string) {
+		manifest = in(name + ".json")
+		call("plan", "convert", in("src"), in(name), "--images", "images", "--shards", "8", "--manifest", manifest)
+		return manifest
+	}
+	call("submit", "local", "--manifest", plan("one"), "-j", "1", "--threads", "1")
+	one := dataset(t, in("one"))
+
+	manifest := plan("two")
+	c := exec.Command(call(), "submit", "local", "--manifest", manifest, "-j", "2")
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Done, Running int
+		Committed     bool
+	}
+	for end := time.Now().Add(time.Minute); s.Done < 1 && time.Now().Before(end); {
+		if err := json.Unmarshal([]byte(call("status", "--manifest", manifest, "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = c.Process.Signal(syscall.SIGTERM)
+	err := c.Wait()
+	if err := json.Unmarshal([]byte(call("status", "--manifest", manifest, "--json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Done < 8 && (c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0) {
+		t.Errorf("interrupted: %v, %+v: %s", err, s, &errs)
+	}
+	t.Logf("interrupted with %d of 8 shards", s.Done)
+	call("submit", "local", "--manifest", manifest, "-j", "2")
+	same(t, "two at a time", one, dataset(t, in("two")))
+
+	cl := startCluster(t, 5)
+	out := call("submit", "slurm", "--manifest", plan("slurm"), "--out", in("jobs"), "--now")
+	if !strings.Contains(out, "submitted: ") {
+		t.Error(out)
+	}
+	cl.drained()
+	same(t, "Slurm", one, dataset(t, in("slurm")))
+}
