@@ -65,15 +65,12 @@ func EachFrame(ctx context.Context, lib *Library, refs []robocache.FrameRef, eac
 		at = at[n:]
 		if file == "" {
 			err := each.parts(ctx, n, func(ctx context.Context, from, to int) error {
-				for k := from; k < to; k++ {
-					if err := ctx.Err(); err != nil {
-						return err
+				return guard.Try(func() {
+					for k := from; k < to; k++ {
+						guard.Check(ctx.Err())
+						guard.Check(fn(run[k:k+1], nil))
 					}
-					if err := fn(run[k:k+1], nil); err != nil {
-						return err
-					}
-				}
-				return nil
+				})
 			})
 			if err != nil {
 				return err

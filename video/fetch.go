@@ -185,17 +185,15 @@ func (b *Fetched) parts(p piece) []piece {
 
 // fill reads pieces, several at once.
 func (b *Fetched) fill(ctx context.Context, f *File, pieces []piece) {
-	one := func(p *piece) {
-		b.reads.Add(1)
-		b.byteRead.Add(int64(len(p.data)))
-		p.err = f.Ranged.ReadAt(ctx, p.data, p.off)
-	}
 	var g errgroup.Group
 	g.SetLimit(fetchParallel)
 	for i := range pieces {
+		p := &pieces[i]
 		g.Go(func() error {
 			if ctx.Err() == nil {
-				one(&pieces[i])
+				b.reads.Add(1)
+				b.byteRead.Add(int64(len(p.data)))
+				p.err = f.Ranged.ReadAt(ctx, p.data, p.off)
 			}
 			return nil
 		})

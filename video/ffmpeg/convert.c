@@ -87,29 +87,23 @@ static int16_t round16(int64_t v)
 	return v < -0x7FFF ? -0x8000 : v > 0x7FFF ? 0x7FFF : (int16_t)v;
 }
 
+rc_matrix rc_matrix_of(int matrix, int full)
+{
+	const int *t = sws_getCoefficients(matrix);
+	rc_matrix m = { .rv = t[0], .bu = t[1], .gu = -t[2], .gv = -t[3], .y = full ? 1 << 16 : (1 << 16) * 255LL / 219, .offset = full ? 0 : 16 << 16 };
+
+	for (int64_t *p = full ? m.chroma : NULL; p && p < m.chroma + 4; p++)
+		*p = *p * 224 / 255;
+	return m;
+}
+
 // coefficients are swscale's for a matrix and range, at neutral brightness, contrast and saturation.
 static rc_coeff coefficients(int matrix, int full)
 {
-	const int *t = sws_getCoefficients(matrix);
-	int64_t rv = t[0], bu = t[1], gu = -t[2], gv = -t[3], y = 1 << 16, offset = 0;
-	rc_coeff c;
+	rc_matrix m = rc_matrix_of(matrix, full);
 
-	if (full) {
-		rv = rv * 224 / 255;
-		bu = bu * 224 / 255;
-		gu = gu * 224 / 255;
-		gv = gv * 224 / 255;
-	} else {
-		y = y * 255 / 219;
-		offset = 16 << 16;
-	}
-	c.y = round16(y * (1 << 13));
-	c.y_offset = round16(offset * 8);
-	c.rv = round16(rv * (1 << 13));
-	c.bu = round16(bu * (1 << 13));
-	c.gu = round16(gu * (1 << 13));
-	c.gv = round16(gv * (1 << 13));
-	return c;
+	return (rc_coeff){ .y = round16(m.y * (1 << 13)), .y_offset = round16(m.offset * 8), .rv = round16(m.rv * (1 << 13)), .gu = round16(m.gu * (1 << 13)),
+		.gv = round16(m.gv * (1 << 13)), .bu = round16(m.bu * (1 << 13)) };
 }
 
 // planar converts 4:2:0 two rows at a time, which stay in the cache until they have their last form.

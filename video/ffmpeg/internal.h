@@ -50,6 +50,19 @@ struct rc_decoder {
 // convert.c: a view → RGB or codes
 void rc_scratch_clear(rc_scratch *s);
 
+// swscale's numbers of a matrix and range, 16 bits behind the point, at neutral brightness, contrast and saturation.
+typedef struct rc_matrix {
+	union {
+		struct {
+			int64_t rv, bu, gu, gv;
+		};
+		int64_t chroma[4];
+	};
+	int64_t y, offset;
+} rc_matrix;
+
+rc_matrix rc_matrix_of(int matrix, int full);
+
 // planar.c: rows of pixels, from layout to layout
 // Two rows of 4:2:0, r + stride is the second. ahead is how many bytes of luma further the next rows lie, to fetch them early; 0 fetches nothing.
 void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, const rc_coeff *c, int ahead, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride);

@@ -285,32 +285,21 @@ AVX2 static void down_row(const rc_scaler *s, const int16_t *const *y, const int
 // colours are swscale's tables as formulas: its result is clip((yb + cy · (Y + place)) >> 16), place a shift by chroma into one table of luma.
 static void colours(rc_scaler *s, int matrix, int full)
 {
-	const int *t = sws_getCoefficients(matrix);
-	int64_t rv = t[0], bu = t[1], gu = -t[2], gv = -t[3], cy = 1 << 16, oy = 0;
+	rc_matrix m = rc_matrix_of(matrix, full);
 	enum { HEADROOM = 512 };
+	int place = (full ? 384 : 326) + HEADROOM;
 
-	if (full) {
-		rv = rv * 224 / 255;
-		bu = bu * 224 / 255;
-		gu = gu * 224 / 255;
-		gv = gv * 224 / 255;
-	} else {
-		cy = cy * 255 / 219;
-		oy = 16 << 16;
-	}
-	rv = (rv * (1 << 16) + 0x8000) / cy;
-	bu = (bu * (1 << 16) + 0x8000) / cy;
-	gu = (gu * (1 << 16) + 0x8000) / cy;
-	gv = (gv * (1 << 16) + 0x8000) / cy;
-	s->cy = (int)cy;
-	s->c0 = (int)(-((int64_t)384 << 16) - HEADROOM * cy - oy + 0x8000);
-	s->crv = (int)rv;
-	s->cbu = (int)bu;
-	s->cgu = (int)gu;
-	s->cgv = (int)gv;
-	s->r0 = (full ? 384 : 326) + HEADROOM - (int)(rv >> 9);
-	s->b0 = (full ? 384 : 326) + HEADROOM - (int)(bu >> 9);
-	s->g0 = (full ? 384 : 326) + HEADROOM - (int)(gu >> 9) - (int)(gv >> 9);
+	for (int k = 0; k < 4; k++)
+		m.chroma[k] = (m.chroma[k] * (1 << 16) + 0x8000) / m.y;
+	s->cy = (int)m.y;
+	s->c0 = (int)(-((int64_t)384 << 16) - HEADROOM * m.y - m.offset + 0x8000);
+	s->crv = (int)m.rv;
+	s->cbu = (int)m.bu;
+	s->cgu = (int)m.gu;
+	s->cgv = (int)m.gv;
+	s->r0 = place - (int)(m.rv >> 9);
+	s->b0 = place - (int)(m.bu >> 9);
+	s->g0 = place - (int)(m.gu >> 9) - (int)(m.gv >> 9);
 }
 
 void rc_scaler_free(rc_scaler *s)
