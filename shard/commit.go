@@ -38,10 +38,21 @@ type CommitOptions struct {
 }
 
 // Commit makes the result of the shards.
-func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (result *Committed, err error) {
-	defer guard.Malformed("shard", &err)
+func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, err error) {
+	defer guard.Malformed("commit", &err)
 	dst := guard.Must(store.OpenWritable(m.Job.Destination))
 	defer store.Close(dst)
+	if c, err = m.commit(ctx, dst, opt); err != nil {
+		// Another commit may have been faster, and have tidied up.
+		if won, werr := guard.Value(func() *Committed { return m.committed(ctx, dst) }); werr == nil && won != nil {
+			return won, nil
+		}
+	}
+	return c, err
+}
+
+func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOptions) (_ *Committed, err error) {
+	defer guard.Malformed("commit", &err)
 	job := jobOf(m.Job.Name)
 	marker := ""
 	if job.format != nil {
@@ -49,12 +60,8 @@ func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (result *Commit
 	}
 	c := m.committed(ctx, dst)
 	if c == nil {
-		defer func() { // another commit may have been faster
-			if won, werr := guard.Value(func() *Committed { return m.committed(ctx, dst) }); result == nil && werr == nil && won != nil {
-				result, err = won, nil
-			}
-		}()
-		guard.Check(store.Probe(ctx, dst))
+		staging := guard.Must(store.Sub(dst, stagingName))
+		guard.Check(store.Probe(ctx, staging.(store.Writable)))
 		receipts, missing := m.receipts(ctx, dst)
 		if len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
 			text, _ := missing.MarshalText()

@@ -29,7 +29,8 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 	for _, r := range receipts {
 		named[shardName(r.Shard)] = r.Attempt
 	}
-	if m.committed(ctx, dst) != nil { // its files have their places
+	committed := m.committed(ctx, dst) != nil
+	if committed { // its files have their places
 		for shard := range named {
 			named[shard] = "none"
 		}
@@ -48,12 +49,15 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 	for _, e := range list {
 		shard, attempt := attemptOf(e.Name)
 		name := strings.TrimSuffix(attempt, ".json")
-		if shard == "" || named[shard] == name || living[shard+"/"+name] {
+		if shard == "" && !committed || shard != "" && named[shard] == name || living[shard+"/"+name] {
 			continue
 		}
 		guard.Check(dst.Remove(ctx, e.Name))
 		attempts[shard+"/"+name] = true
 		out.Files, out.Bytes = out.Files+1, out.Bytes+e.Size
+	}
+	if l, ok := dst.(*store.Local); ok { // unfinished files of killed processes
+		guard.Must(l.Sweep(ctx, age))
 	}
 	out.Attempts = len(attempts)
 	removeEmpty(below(m.Job.Destination, stagingName))

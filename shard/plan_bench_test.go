@@ -2,8 +2,12 @@ package shard_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
@@ -22,4 +26,28 @@ func BenchmarkPlan(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "episodes/s")
+}
+
+// BenchmarkCommit commits many small shards of a folder. ROBOCACHE_SHARDS says how many.
+func BenchmarkCommit(b *testing.B) {
+	n, _ := strconv.Atoi(os.Getenv("ROBOCACHE_SHARDS"))
+	n = max(n, 200)
+	for range b.N {
+		dst := filepath.Join(b.TempDir(), "out")
+		m := plan(b, shard.Job{Name: "resample", Source: fmt.Sprintf("synth://heterogeneous?episodes=%d&cap=20", n), Destination: dst, To: "lerobot",
+			Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}}, n)
+		b.StopTimer()
+		var g errgroup.Group
+		g.SetLimit(8)
+		for i := range n {
+			g.Go(func() error { _, err := shard.Run(b.Context(), m, i, shard.RunOptions{Threads: 1}); return err })
+		}
+		if err := g.Wait(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		if _, err := shard.Commit(b.Context(), m, shard.CommitOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

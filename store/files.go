@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -24,6 +25,7 @@ func Files(ctx context.Context, s Store, prefix string, is func(name string) boo
 	}
 	for _, e := range list {
 		switch {
+		case strings.HasPrefix(e.Name, "_staging/"): // of shards that are being made (package shard)
 		case is(e.Name):
 			files = append(files, e)
 		case e.Err != nil:

@@ -2,6 +2,11 @@ package lerobot
 
 import (
 	"context"
+	"maps"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/stats"
@@ -15,13 +20,23 @@ func recount(ctx context.Context, st store.Store, info []byte) (robocache.Stats,
 		return nil, err
 	}
 	defer ds.Close()
-	keys := []string{}
+	var mu sync.Mutex
+	out := robocache.Stats{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, f := range ds.Info().Features {
-		if f.Kind == robocache.KindNumeric {
-			keys = append(keys, f.Key)
+		if f.Kind != robocache.KindNumeric {
+			continue
 		}
+		g.Go(func() error {
+			fs, err := stats.Compute(ctx, ds, stats.Options{Keys: []string{f.Key}, Frames: stats.NoFrames, Budget: 64 << 20})
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(out, fs)
+			return err
+		})
 	}
-	return stats.Compute(ctx, ds, stats.Options{Keys: keys, Frames: stats.NoFrames})
+	return out, g.Wait()
 }
 
 // unfinished is a store in which info.json is, too. Closing it closes nothing.

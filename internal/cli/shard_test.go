@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache/shard"
+)
+
+// From a plan to a result by the command line, with the keys and exit codes that schedulers rely on.
+func TestShards(t *testing.T) {
+	dir := t.TempDir()
+	m, dst := filepath.Join(dir, "m.json"), filepath.Join(dir, "out")
+	ok := func(want int, args ...string) string {
+		t.Helper()
+		code, out, errs := call(t, args...)
+		if code != want {
+			t.Fatalf("%v: %d, want %d: %s%s", args, code, want, out, errs)
+		}
+		return out + errs
+	}
+	state := func() (s map[string]any) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(ok(0, "status", "--manifest", m, "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ok(2, "plan", "convert", "synth://heterogeneous", dst)
+	ok(2, "plan", "nothing", "synth://heterogeneous", dst, "--manifest", m)
+	ok(2, "plan", "resample", "synth://heterogeneous", dst, "--manifest", m)
+	ok(12, "plan", "convert", "synth://heterogeneous", dst, "--manifest", m, "--to", "robomimic", "--hz", "50")
+	ok(10, "run", "--manifest", m, "--shard", "0")
+	ok(0, "plan", "resample", "synth://heterogeneous?episodes=7&cap=20", dst, "--hz", "20", "--shards", "3", "--manifest", m)
+	if s := state(); s["total"] != 3.0 || s["done"] != 0.0 || s["missing"] != "0-2" || s["array"] != "--array=0-2" {
+		t.Errorf("%v", s)
+	}
+	ok(2, "run", "--manifest", m)
+	ok(2, "run", "--manifest", m, "--shard", "3")
+	ok(75, "commit", "--manifest", m)
+	t.Setenv("JOB_COMPLETION_INDEX", "2")
+	ok(0, "run", "--manifest", m)
+	t.Setenv("SLURM_ARRAY_TASK_ID", "0")
+	ok(0, "run", "--manifest", m)
+	if s := state(); s["done"] != 2.0 || s["missing"] != "1" || s["running"] != 0.0 || s["failed"] != 0.0 {
+		t.Errorf("%v", s)
+	}
+	if text := ok(0, "run", "--manifest", m, "--shard", "2"); !strings.Contains(text, "done already") {
+		t.Error(text)
+	}
+	ok(0, "run", "--manifest", m, "--shard", "1")
+	ok(0, "commit", "--manifest", m)
+	ok(0, "commit", "--manifest", m)
+	ok(0, "gc", "--manifest", m)
+	if s := state(); s["committed"] != true || s["done"] != 3.0 || s["missing"] != nil {
+		t.Errorf("%v", s)
+	}
+	ok(0, "doctor", dst)
+	b, err := os.ReadFile(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ok(0, "plan", "resample", "synth://heterogeneous?episodes=7&cap=20", dst, "--hz", "20", "--shards", "3", "--manifest", m)
+	if again, err := os.ReadFile(m); err != nil || string(again) != string(b) {
+		t.Error("another manifest of the same input")
+	}
+	// A shard that can never succeed.
+	src := filepath.Join(dir, "src")
+	ok(0, "synth", src, "--cameras", "0", "--episodes", "2")
+	ok(0, "plan", "convert", src, filepath.Join(dir, "out2"), "--manifest", m)
+	if err := os.Remove(filepath.Join(src, "data", "chunk-000", "file-000.parquet")); err != nil {
+		t.Fatal(err)
+	}
+	ok(42, "run", "--manifest", m, "--shard", "0")
+	if s := state(); s["failed"] != 1.0 || s["failed_by_class"].(map[string]any)["malformed"] != 1.0 {
+		t.Errorf("%v", s)
+	}
+}
+
+// TERM and USR1 end a shard with 75, and leave nothing but its note; INT with 130.
+func TestShardSignals(t *testing.T) {
+	const child = "ROBOCACHE_TEST_RUN_MANIFEST"
+	if m := os.Getenv(child); m != "" {
+		os.Exit(Main([]string{"run", "--manifest", m, "--shard", "0"}, "test", Bench))
+	}
+	for signal, want := range map[syscall.Signal]int{syscall.SIGTERM: 75, syscall.SIGUSR1: 75, syscall.SIGINT: 130} {
+		dir := t.TempDir()
+		m, dst := filepath.Join(dir, "m.json"), filepath.Join(dir, "out")
+		if code, _, errs := call(t, "plan", "resample", "synth://heterogeneous?episodes=20000&cap=120", dst, "--hz", "50", "--manifest", m); code != 0 {
+			t.Fatal(errs)
+		}
+		c := exec.Command(os.Args[0], "-test.run=^TestShardSignals$")
+		c.Env = append(os.Environ(), child+"="+m)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for range 500 { // until it has begun
+			if notes, _ := filepath.Glob(filepath.Join(dst, "_staging", "00000", "*", "*")); len(notes) > 0 {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		_ = c.Process.Signal(signal)
+		_ = c.Wait()
+		if code := c.ProcessState.ExitCode(); code != want {
+			t.Errorf("%v: exit code %d, want %d", signal, code, want)
+		}
+		man, err := shard.Read(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := shard.StatusOf(t.Context(), man); err != nil || s.Failed != 1 || s.Running != 0 || len(s.Never) != 0 {
+			t.Errorf("%+v %v", s, err)
+		}
+	}
+}

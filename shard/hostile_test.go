@@ -1,0 +1,151 @@
+package shard_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/shard"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+// H7: what a stranger puts into a manifest or a receipt does not reach a file outside the destination, and is refused with a class.
+func TestStrangers(t *testing.T) {
+	dir := t.TempDir()
+	dst := filepath.Join(dir, "out")
+	job := shard.Job{Name: "convert", Source: "synth://heterogeneous?episodes=3&cap=10", Destination: dst, To: "mcap"}
+	m := plan(t, job, 2)
+	text, err := m.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(m map[string]any){
+		"job":        func(m map[string]any) { m["job"].(map[string]any)["destination"] = "/etc" },
+		"hash":       func(m map[string]any) { m["job_sha256"] = "0" },
+		"version":    func(m map[string]any) { m["version"] = 99 },
+		"unknown":    func(m map[string]any) { m["more"] = 1 },
+		"no shards":  func(m map[string]any) { m["shards"] = []any{} },
+		"twice":      func(m map[string]any) { s := m["shards"].([]any); s[1] = s[0] },
+		"negative":   func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["first_row"] = -1 },
+		"beyond":     func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["first_episode"] = 1 << 40 },
+		"billions":   func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["episodes"] = "0-999999999999" },
+		"backwards":  func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["episodes"] = "5-3" },
+		"no version": func(m map[string]any) { delete(m, "version") },
+	} {
+		var tree map[string]any
+		if err := json.Unmarshal(text, &tree); err != nil {
+			t.Fatal(err)
+		}
+		change(tree)
+		b, _ := json.Marshal(tree)
+		if _, err := shard.Parse(b); !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for i := range text { // cut short anywhere
+		if _, err := shard.Parse(text[:i*7%(len(text)-2)]); err == nil {
+			t.Fatal("half a manifest was read")
+		}
+	}
+	job.Convert.Options = map[string]string{"temp_dir": "/tmp/elsewhere"}
+	if _, err := shard.NewPlan(t.Context(), job, shard.PlanOptions{Shards: 1}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("temp_dir: %v", err)
+	}
+	for i := range m.Shards {
+		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Join(dst, "_receipts", "00001.json")
+	good, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(dir, "victim.mcap")
+	if err := os.WriteFile(outside, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(r map[string]any){
+		"out":       func(r map[string]any) { r["files"].([]any)[0].(map[string]any)["name"] = "../../../victim.mcap" },
+		"absolute":  func(r map[string]any) { r["files"].([]any)[0].(map[string]any)["name"] = outside },
+		"receipts":  func(r map[string]any) { r["files"].([]any)[0].(map[string]any)["name"] = "_receipts/00000.json" },
+		"attempt":   func(r map[string]any) { r["attempt"] = "../../.." },
+		"shard":     func(r map[string]any) { r["shard"] = 0 },
+		"manifest":  func(r map[string]any) { r["manifest_sha256"] = "x" },
+		"too many":  func(r map[string]any) { r["report"].(map[string]any)["num_episodes"] = 1000 },
+		"not there": func(r map[string]any) { r["files"].([]any)[0].(map[string]any)["name"] = "nothing.mcap" },
+	} {
+		var tree map[string]any
+		if err := json.Unmarshal(good, &tree); err != nil {
+			t.Fatal(err)
+		}
+		change(tree)
+		b, _ := json.Marshal(tree)
+		if err := os.WriteFile(name, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if b, err := os.ReadFile(outside); err != nil || string(b) != "mine" {
+			t.Fatalf("%s: a file outside the destination was touched", what)
+		}
+	}
+	if err := os.WriteFile(name, good, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if open(t, dst).Info().Episodes != 3 {
+		t.Error("not all episodes are there")
+	}
+}
+
+// H3: a source that changed is refused, for good; times of modification are no change.
+func TestSourceChanged(t *testing.T) {
+	src := source(t, 4, synth.Options{Cameras: -1})
+	m := plan(t, shard.Job{Name: "convert", Source: src, Destination: filepath.Join(t.TempDir(), "out"), To: "lerobot"}, 2)
+	if _, err := shard.Run(t.Context(), m, 0, shard.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(src, "data", "chunk-000", "file-000.parquet")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Clone(b)
+	changed[len(b)/2] ^= 1
+	for what, do := range map[string]func() error{
+		"content": func() error { return os.WriteFile(name, changed, 0o644) },
+		"longer":  func() error { return os.WriteFile(name, append(bytes.Clone(b), 0), 0o644) },
+		"gone":    func() error { return os.Remove(name) },
+		"more":    func() error { return os.WriteFile(name+".new", b, 0o644) },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := shard.Run(t.Context(), m, 1, shard.RunOptions{}); !errors.Is(err, shard.ErrNever) || !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "changed since it was planned") {
+			t.Errorf("%s: %v", what, err)
+		}
+		_ = os.Remove(name + ".new")
+		if err := os.WriteFile(name, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := shard.Run(t.Context(), m, 1, shard.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other := plan(t, shard.Job{Name: "convert", Source: src, Destination: m.Job.Destination, To: "lerobot"}, 3)
+	if _, err := shard.Run(t.Context(), other, 1, shard.RunOptions{}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("shards of another manifest: %v", err)
+	}
+	if _, err := shard.NewPlan(t.Context(), shard.Job{Name: "convert", Source: src, Destination: "/tmp/x", To: "zarr"}, shard.PlanOptions{Shards: 2}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "lerobot, mcap") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,302 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/shard"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/tests/storetest"
+)
+
+// frail is the scheme of a store that dies, or fails, at an operation.
+var frail struct {
+	sync.Mutex
+	mem  *storetest.Mem
+	plan *storetest.Plan
+}
+
+func init() {
+	store.Register("frail", func(rest string) (store.Store, error) {
+		frail.Lock()
+		defer frail.Unlock()
+		_, dir, _ := strings.Cut(rest, "/")
+		s, err := store.Sub(frail.mem, dir)
+		if err != nil {
+			return nil, err
+		}
+		return storetest.Faulty(s, frail.plan), nil
+	})
+}
+
+func setFrail(mem *storetest.Mem, plan *storetest.Plan) {
+	frail.Lock()
+	defer frail.Unlock()
+	if frail.plan = plan; mem != nil {
+		frail.mem = mem
+	}
+}
+
+// contents are the files of the result: receipts hold times and the names of attempts.
+func contents(t testing.TB, s store.Store) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	list, err := s.List(context.Background(), "")
+	for _, e := range list {
+		if strings.Contains(e.Name, "_receipts/") {
+			continue
+		}
+		b, rerr := store.ReadFile(context.Background(), s, e.Name, 1<<30)
+		if err = errors.Join(err, rerr); err == nil {
+			out[e.Name] = string(b)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func differences(want, got map[string]string) (out []string) {
+	for n := range want {
+		if got[n] != want[n] {
+			out = append(out, "differs: "+n)
+		}
+	}
+	for n := range got {
+		if _, ok := want[n]; !ok {
+			out = append(out, "too much: "+n)
+		}
+	}
+	return out
+}
+
+// work runs every shard and commits, as a scheduler would: what is done is not done again.
+func work(ctx context.Context, m *shard.Manifest) error {
+	for i := range m.Shards {
+		if _, err := shard.Run(ctx, m, i, shard.RunOptions{Threads: 1}); err != nil {
+			return err
+		}
+	}
+	_, err := shard.Commit(ctx, m, shard.CommitOptions{})
+	return err
+}
+
+var killJobs = []shard.Job{
+	{Name: "resample", To: "lerobot", Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}},
+	{Name: "convert", To: "mcap"},
+	{Name: "stats"},
+}
+
+// H4, H5, H6: a process that dies at any operation of the store, the second time too; a disk that is full from some write on; a store that fails from some
+// operation on and works again: whoever goes on ends with the bytes of an undisturbed run, and nothing else.
+func TestKilledAnywhere(t *testing.T) {
+	kills := 0
+	for _, job := range killJobs {
+		job.Source, job.Destination = "synth://heterogeneous?episodes=5&cap=12", "frail://s/out"
+		mem := storetest.NewMem("frail")
+		setFrail(mem, &storetest.Plan{})
+		m := plan(t, job, 2)
+		if err := work(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		want := contents(t, mem)
+		rng := rand.New(rand.NewPCG(1, 1))
+		for _, how := range []*storetest.Plan{{Repeat: true, Err: errors.New("killed")}, {Repeat: true, Ops: storetest.OpWrite | storetest.OpCommit, Fault: storetest.FaultShort, Err: syscall.ENOSPC}, {Repeat: true}} {
+			for n := int64(1); ; n++ {
+				mem = storetest.NewMem("frail")
+				struck := &storetest.Plan{Nth: n, Repeat: how.Repeat, Ops: how.Ops, Fault: how.Fault, Err: how.Err}
+				setFrail(mem, struck)
+				err := work(t.Context(), m)
+				if !struck.Struck() {
+					break
+				}
+				switch {
+				case errors.Is(how.Err, syscall.ENOSPC) && err != nil && !errors.Is(err, robocache.ErrResourceLimit),
+					how.Err == nil && err != nil && !errors.Is(err, robocache.ErrTemporary):
+					t.Fatalf("%s, %d: %v", job.Name, n, err)
+				}
+				kills++
+				if n%3 == 0 { // and again, somewhere else
+					setFrail(nil, &storetest.Plan{Nth: 1 + rng.Int64N(60), Repeat: true, Err: errors.New("killed")})
+					_ = work(t.Context(), m)
+					kills++
+				}
+				setFrail(nil, &storetest.Plan{})
+				if err := work(t.Context(), m); err != nil {
+					t.Fatalf("%s, %d: %v", job.Name, n, err)
+				}
+				if _, err := shard.GC(t.Context(), m, 0); err != nil {
+					t.Fatal(err)
+				}
+				if d := differences(want, contents(t, mem)); d != nil {
+					t.Fatalf("%s, killed at operation %d: %v", job.Name, n, d)
+				}
+			}
+		}
+	}
+	t.Logf("%d kills and failures", kills)
+	if kills < 500 {
+		t.Errorf("only %d kills", kills)
+	}
+}
+
+// H4: of attempts at one shard at the same time one is named by the receipt; commits at the same time make one result.
+func TestAttemptsAtOnce(t *testing.T) {
+	for _, job := range killJobs {
+		job.Source, job.Destination = "synth://heterogeneous?episodes=5&cap=12", "frail://s/out"
+		setFrail(storetest.NewMem("frail"), &storetest.Plan{})
+		m := plan(t, job, 2)
+		if err := work(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		want := contents(t, frail.mem)
+		for range 8 {
+			setFrail(storetest.NewMem("frail"), &storetest.Plan{})
+			won := make([]string, 6)
+			var g sync.WaitGroup
+			for k := range won {
+				g.Go(func() {
+					r, err := shard.Run(t.Context(), m, k%2, shard.RunOptions{Threads: 1})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					won[k] = r.Attempt
+				})
+			}
+			g.Wait()
+			for k := range won {
+				if won[k] != won[k%2] {
+					t.Errorf("attempts %s and %s won", won[k], won[k%2])
+				}
+			}
+			for range 3 {
+				g.Go(func() {
+					if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			g.Wait()
+			if _, err := shard.GC(t.Context(), m, 0); err != nil {
+				t.Error(err)
+			}
+			if d := differences(want, contents(t, frail.mem)); d != nil {
+				t.Fatal(job.Name, d)
+			}
+		}
+	}
+}
+
+// childManifest makes of the test's program one that runs a shard, or commits.
+const childManifest = "ROBOCACHE_SHARD_TEST_MANIFEST"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(childManifest); name != "" {
+		man, err := shard.Read(context.Background(), name)
+		if i, ierr := strconv.Atoi(os.Args[1]); err == nil && ierr == nil {
+			_, err = shard.Run(context.Background(), man, i, shard.RunOptions{})
+		} else if err == nil {
+			_, err = shard.Commit(context.Background(), man, shard.CommitOptions{})
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// Real processes, real SIGKILLs, real files: at any moment.
+func TestKilledProcesses(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	job := killJobs[0]
+	job.Source, job.Destination = "synth://heterogeneous?episodes=40&cap=100", filepath.Join(dir, "out")
+	m := plan(t, job, 3)
+	name := filepath.Join(dir, "m.json")
+	if err := m.Write(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	child := func(what string, after time.Duration) error {
+		c := exec.Command(self, what)
+		c.Env = append(os.Environ(), childManifest+"="+name)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if after > 0 {
+			time.AfterFunc(after, func() { _ = c.Process.Kill() })
+		}
+		return c.Wait()
+	}
+	whole := time.Now()
+	for _, what := range []string{"0", "1", "2", "commit"} {
+		if err := child(what, 0); err != nil {
+			t.Fatal(what, err)
+		}
+	}
+	per := time.Since(whole) / 4
+	files := func() map[string]string {
+		s, err := store.OpenLocal(job.Destination)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return contents(t, s)
+	}
+	want := files()
+	rng := rand.New(rand.NewPCG(7, 7))
+	kills := 0
+	for range 6 {
+		if err := os.RemoveAll(job.Destination); err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{"0", "2", "1", "commit"} {
+			for try := 0; try < 4; try++ {
+				if child(what, time.Duration(rng.Int64N(int64(per)))+time.Millisecond) != nil {
+					kills++
+				}
+			}
+			if err := child(what, 0); err != nil {
+				t.Fatal(what, err)
+			}
+		}
+		if _, err := shard.GC(t.Context(), m, 0); err != nil {
+			t.Fatal(err)
+		}
+		if d := differences(want, files()); d != nil {
+			t.Fatal(d)
+		}
+		var temps []string
+		_ = filepath.WalkDir(job.Destination, func(p string, d os.DirEntry, _ error) error {
+			if strings.HasPrefix(filepath.Base(p), ".robocache-") || d.IsDir() && strings.Contains(p, "_staging") {
+				temps = append(temps, p)
+			}
+			return nil
+		})
+		if !reflect.DeepEqual(temps, []string(nil)) {
+			t.Errorf("left behind: %v", temps)
+		}
+	}
+	t.Logf("%d processes were killed", kills)
+}
