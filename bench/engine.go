@@ -42,7 +42,7 @@ func (s *engineSource) Next(ctx context.Context) (t taken, err error) {
 
 // take takes batches that nobody counts, until done says that it is enough.
 func (s *engineSource) take(ctx context.Context, done func(b *taken) bool) (time.Duration, error) {
-	return (&consumer{wallClock{}, s, nowhere{}, 1}).take(ctx, 0, done)
+	return (&consumer{wallClock{}, s, nowhere, 1}).take(ctx, 0, done)
 }
 
 // fixed gives one batch over and over.
@@ -51,11 +51,7 @@ type fixed struct{ b taken }
 func (f fixed) Next(context.Context) (taken, error) { return f.b, nil }
 
 // nowhere is a sink for what nobody counts.
-type nowhere struct{}
-
-func (nowhere) add([]int64, []int32) {}
-func (nowhere) endEpoch()            {}
-func (nowhere) window(bool)          {}
+func nowhere(int64, []int64, []int32) {}
 
 // loader is the workload's loader of an open set.
 func (w *Workload) loader(ctx context.Context, ds robocache.Dataset) (*loader.Loader, loader.Config) {
@@ -83,13 +79,13 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 		}
 	}
 	src := &engineSource{ld: ld}
-	m := &consumer{clock: wallClock{}, src: src, sink: nowhere{}}
+	m := &consumer{clock: wallClock{}, src: src, sink: nowhere}
 	if w.OrderOut != "" {
 		f := guard.Must(os.Create(w.OrderOut))
 		defer f.Close()
-		orders := orderWriter{bufio.NewWriterSize(f, 1<<20)}
-		defer orders.out.Flush()
-		m.sink = orders
+		orders := bufio.NewWriterSize(f, 1<<20)
+		defer orders.Flush()
+		m.sink = orderWriter(orders)
 	}
 	meet(ctx, &w)
 
@@ -157,7 +153,7 @@ func headspace(ctx context.Context, m *consumer) float64 {
 		}
 		return b != nil
 	}))
-	loop := &consumer{clock: wallClock{}, src: held, sink: orderWriter{bufio.NewWriter(io.Discard)}}
+	loop := &consumer{clock: wallClock{}, src: held, sink: orderWriter(bufio.NewWriter(io.Discard))}
 	var o Outcome
 	guard.Check(loop.window(ctx, &Workload{Duration: 0.05}, &o, func(bool) {}))
 	return o.rate()

@@ -32,7 +32,7 @@ func deliveredFrames(t *testing.T, w Workload) []delivered {
 	}
 	defer ld.Close()
 	w.FramesOut = filepath.Join(t.TempDir(), "frames")
-	if err := writeDelivered(t.Context(), &engineSource{ld: ld}, nowhere{}, w, w.cameras(ds.Info())); err != nil {
+	if err := writeDelivered(t.Context(), &engineSource{ld: ld}, nowhere, w, w.cameras(ds.Info())); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readDelivered(w.FramesOut)

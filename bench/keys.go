@@ -111,8 +111,8 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) *Keys {
 	if o.IdealFrac > 0 {
 		k.RandomnessVsIdeal = per(o.DistinctFrac / o.IdealFrac)
 	}
-	if o.Seen.ServerBytes > 0 {
-		k.BytesReadPerSample, k.RequestsPerSample = per(float64(o.Seen.ServerBytes)/n), per(float64(o.Seen.ServerRequests)/n)
+	if o.ServerBytes > 0 {
+		k.BytesReadPerSample, k.RequestsPerSample = per(float64(o.ServerBytes)/n), per(float64(o.ServerRequests)/n)
 	} else if o.BytesRead > 0 || p.scenario.Store != "" {
 		k.BytesReadPerSample = per(float64(o.BytesRead) / n)
 	}

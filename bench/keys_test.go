@@ -111,7 +111,7 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	// From a server: what it sent.
-	o.Seen = Seen{ServerBytes: 1600, ServerRequests: 4}
+	o.ServerBytes, o.ServerRequests = 1600, 4
 	if k = s.keys(p, 0, &o); *k.BytesReadPerSample != 200 || *k.RequestsPerSample != 0.5 {
 		t.Errorf("%v %v", *k.BytesReadPerSample, *k.RequestsPerSample)
 	}

@@ -101,7 +101,7 @@ func (w *watcher) into(o *Outcome) {
 	if o.CPUSeconds == 0 {
 		o.CPUSeconds = b.cpu - a.cpu
 	}
-	o.BytesRead, o.DeviceReadBytes, o.Seen = b.read-a.read, b.device-w.at[""].device, Seen{b.sent - a.sent, b.answers - a.answers}
+	o.BytesRead, o.DeviceReadBytes, o.ServerBytes, o.ServerRequests = b.read-a.read, b.device-w.at[""].device, b.sent-a.sent, b.answers-a.answers
 }
 
 func (w *watcher) look(i int) {

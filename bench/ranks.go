@@ -165,9 +165,7 @@ func together(outs []Outcome, field []Runner, total int64) Outcome {
 		if i > 0 {
 			o.FramesChecked, o.WrongFrames, o.WrongWhere, o.Note = o.FramesChecked+x.FramesChecked, o.WrongFrames+x.WrongFrames, append(o.WrongWhere, x.WrongWhere...), cmp.Or(o.Note, x.Note)
 		}
-		var e epochs
-		guard.Check(replay(field[i].Job.OrderOut, &e))
-		orders = append(orders, e.done)
+		orders = append(orders, guard.Must(epochsOf(field[i].Job.OrderOut)))
 	}
 	o.CPUSeconds *= float64(c.Samples) / float64(samples)
 	if t := coverageOf(orders, total); t.finished > 0 {

@@ -66,28 +66,31 @@ func TestCoverageOverRanks(t *testing.T) {
 // What a runner writes comes back: epochs for the merge over ranks, and the whole window for the tally. A file that was cut off is an error.
 func TestOrderFile(t *testing.T) {
 	var b bytes.Buffer
-	w := orderWriter{bufio.NewWriter(&b)}
+	out := bufio.NewWriter(&b)
+	w := orderWriter(out)
 	for i := range 3 {
 		if i == 1 {
-			w.window(true)
+			w(markOpen, nil, nil)
 		}
-		w.add([]int64{2, 0}, []int32{0, 0})
-		w.add([]int64{1}, []int32{0})
-		w.endEpoch()
+		w(2, []int64{2, 0}, []int32{0, 0})
+		w(1, []int64{1}, []int32{0})
+		w(markEpoch, nil, nil)
 	}
-	w.window(false)
-	if err := w.out.Flush(); err != nil {
+	w(markClose, nil, nil)
+	if err := out.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	p := filepath.Join(t.TempDir(), "order")
 	if err := os.WriteFile(p, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var e epochs
 	tl := newTally(3, 1, 2)
 	tl.whole = true
-	if err := replay(p, &e, tl); err != nil || len(e.done) != 3 || !slices.Equal(e.done[1], []int64{2, 0, 1}) {
-		t.Errorf("%v %v", e.done, err)
+	if done, err := epochsOf(p); err != nil || len(done) != 3 || !slices.Equal(done[1], []int64{2, 0, 1}) {
+		t.Errorf("%v %v", done, err)
+	}
+	if err := replay(p, tl.take); err != nil {
+		t.Error(err)
 	}
 	if tl.finished != 2 || tl.orderSamples != 6 || tl.low != 1 || tl.high != 1 || tl.full != 2 {
 		t.Errorf("%+v", tl)
@@ -95,7 +98,7 @@ func TestOrderFile(t *testing.T) {
 	if err := os.WriteFile(p, append(b.Bytes(), 3, 0, 0, 0, 0, 0, 0, 0, 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := replay(p, &e); err == nil {
+	if _, err := epochsOf(p); err == nil {
 		t.Error("a file that was cut off passed")
 	}
 }

@@ -84,7 +84,8 @@ type Outcome struct {
 	ImageShape      []int         `json:"image_shape,omitempty"`
 	FPS             float64       `json:"fps,omitempty"`
 	LoadedEpisodes  int           `json:"loaded_episodes,omitempty"`
-	Seen            Seen          `json:"seen,omitzero"` // from outside
+	ServerBytes     int64         `json:"server_bytes,omitempty"` // sent to this rank in its window
+	ServerRequests  int64         `json:"server_requests,omitempty"`
 	CacheState      string        `json:"cache_state,omitempty"`
 	ResidentBefore  *float64      `json:"resident_before_frac,omitempty"`
 	Train           *TrainRun     `json:"train,omitempty"`
@@ -94,12 +95,6 @@ type Outcome struct {
 	Note       string    `json:"-"` // why no frame was compared, or fewer
 	Ranks      []Outcome `json:"-"` // of which it is the sum
 	common     *common
-}
-
-// Seen is what the harness saw of a run.
-type Seen struct {
-	ServerBytes    int64 `json:"server_bytes,omitempty"` // sent to this rank in its window
-	ServerRequests int64 `json:"server_requests,omitempty"`
 }
 
 // Result is a runner with the outcomes of its repeats.
@@ -240,7 +235,7 @@ func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) (err error)
 	defer guard.Into(&err)
 	t := newTally(r.ref.samples, len(r.ref.all), w.BatchSize)
 	t.limit, t.whole = r.ref.total, !r.seconds
-	guard.Check(replay(w.OrderOut, t))
+	guard.Check(replay(w.OrderOut, t.take))
 	guard.Check(t.err)
 	t.into(o)
 	if o.IdealFrac = IdealDistinct(r.ref.lengths, w.BatchSize); !r.seconds {

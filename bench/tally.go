@@ -16,41 +16,32 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// sink is told what comes out of a loader, in order.
-type sink interface {
-	add(samples []int64, episodes []int32)
-	endEpoch()
-	window(open bool)
-}
+// sink is told what comes out of a loader, in order: of each batch its size, its samples' numbers and their episodes' positions; or a mark.
+type sink func(n int64, samples []int64, episodes []int32)
 
-// Marks in an order file, which runners/common.py describes.
+// Marks, in place of a size; runners/common.py describes the file that has all this.
 const (
-	markEpoch = -1
-	markOpen  = -2
+	markEpoch = -1 // one ends
+	markOpen  = -2 // the window
 	markClose = -3
 )
 
 // orderWriter writes an order file; an error stays in the writer until flush.
-type orderWriter struct{ out *bufio.Writer }
-
-func (w orderWriter) put(v int64) { w.out.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) }
-
-func (w orderWriter) add(samples []int64, episodes []int32) {
-	w.put(int64(len(samples)))
-	for _, s := range samples {
-		w.put(s)
-	}
-	for _, e := range episodes {
-		w.put(int64(e))
+func orderWriter(out *bufio.Writer) sink {
+	return func(n int64, samples []int64, episodes []int32) {
+		put := func(v int64) { out.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) }
+		put(n)
+		for _, s := range samples {
+			put(s)
+		}
+		for _, e := range episodes {
+			put(int64(e))
+		}
 	}
 }
 
-func (w orderWriter) endEpoch() { w.put(markEpoch) }
-
-func (w orderWriter) window(open bool) { w.put(map[bool]int64{true: markOpen, false: markClose}[open]) }
-
-// replay tells sinks what an order file holds.
-func replay(path string, sinks ...sink) (err error) {
+// replay tells a sink what an order file holds.
+func replay(path string, to sink) (err error) {
 	defer guard.Into(&err)
 	defer guard.In("file", path)
 	f := guard.Must(os.Open(path))
@@ -69,33 +60,24 @@ func replay(path string, sinks ...sink) (err error) {
 		if n < markClose || n > 1<<24 {
 			guard.Fail(io.ErrUnexpectedEOF)
 		}
-		both := numbers(2 * max(n, 0))
-		episodes := make([]int32, len(both)/2)
-		for i := range episodes {
-			episodes[i] = int32(both[len(episodes)+i])
+		samples, episodes := numbers(max(n, 0)), make([]int32, max(n, 0))
+		for i, e := range numbers(max(n, 0)) {
+			episodes[i] = int32(e)
 		}
-		for _, s := range sinks {
-			switch n {
-			case markEpoch:
-				s.endEpoch()
-			case markOpen, markClose:
-				s.window(n == markOpen)
-			default:
-				s.add(both[:n], episodes)
-			}
-		}
+		to(n, samples, episodes)
 	}
 }
 
-// epochs are the samples of finished epochs, for the merge over ranks.
-type epochs struct {
-	done    [][]int64
-	running []int64
+// epochsOf gives the samples of the finished epochs of an order file, for the merge over ranks.
+func epochsOf(path string) (done [][]int64, err error) {
+	var running []int64
+	err = replay(path, func(n int64, samples []int64, _ []int32) {
+		if running = append(running, samples...); n == markEpoch {
+			done, running = append(done, running), nil
+		}
+	})
+	return done, err
 }
-
-func (e *epochs) add(samples []int64, _ []int32) { e.running = append(e.running, samples...) }
-func (e *epochs) window(bool)                    {}
-func (e *epochs) endEpoch()                      { e.done, e.running = append(e.done, e.running), nil }
 
 // tally looks at what order the samples came in: its hash, its randomness, and how often each sample came in a finished epoch.
 type tally struct {
@@ -126,6 +108,18 @@ type tally struct {
 
 func newTally(samples int64, episodes, batch int) *tally {
 	return &tally{batch: batch, samples: samples, limit: samples, seen: make([]uint32, episodes), order: sha256.New(), first: true, last: -1}
+}
+
+// take is the tally as a sink.
+func (t *tally) take(n int64, samples []int64, episodes []int32) {
+	switch n {
+	case markEpoch:
+		t.endEpoch()
+	case markOpen, markClose:
+		t.open, t.closed = n == markOpen, n == markClose
+	default:
+		t.add(samples, episodes)
+	}
 }
 
 // add takes a batch: its samples' numbers, and their episodes' positions.
@@ -173,8 +167,6 @@ func (t *tally) add(samples []int64, episodes []int32) {
 		t.full++
 	}
 }
-
-func (t *tally) window(open bool) { t.open, t.closed = open, !open }
 
 // endEpoch counts what the epoch gave.
 func (t *tally) endEpoch() {

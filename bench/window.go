@@ -57,7 +57,7 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 		case work:
 			m.given++
 			enough := done(&b)
-			m.sink.add(b.Samples, b.Episodes)
+			m.sink(int64(len(b.Samples)), b.Samples, b.Episodes)
 			b.Release()
 			if enough {
 				return wait, nil
@@ -68,7 +68,7 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 			return wait, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
 		default:
 			m.given = 0
-			if m.sink.endEpoch(); done(nil) {
+			if m.sink(markEpoch, nil, nil); done(nil) {
 				return wait, nil
 			}
 		}
@@ -103,7 +103,7 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 	}
 	mark(true)
 	opened := m.Now()
-	m.sink.window(true)
+	m.sink(markOpen, nil, nil)
 	left, o.OpenUnixNS = o.Epochs, opened.UnixNano()
 	wait, err := m.take(ctx, 0, func(b *taken) bool {
 		length := m.Now().Sub(opened)
@@ -118,7 +118,7 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 		return !whole && o.Seconds >= w.Duration
 	})
 	o.WaitS = wait.Seconds()
-	m.sink.window(false)
+	m.sink(markClose, nil, nil)
 	mark(false)
 	return err
 }

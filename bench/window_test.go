@@ -60,7 +60,7 @@ func TestWindowEnds(t *testing.T) {
 	tl := newTally(5, 2, 2)
 	opened, closed := 0, 0
 	var s Outcome
-	err := (&consumer{clock: c, src: src, sink: tl}).window(t.Context(), &Workload{Warmup: 5, Duration: 0.095}, &s, func(open bool) {
+	err := (&consumer{clock: c, src: src, sink: tl.take}).window(t.Context(), &Workload{Warmup: 5, Duration: 0.095}, &s, func(open bool) {
 		if open {
 			opened = src.given
 		} else {
@@ -95,7 +95,7 @@ func TestWindowOfEpochs(t *testing.T) {
 		tl.whole = true
 		opened := 0
 		var s Outcome
-		err := (&consumer{clock: c, src: src, sink: tl}).window(t.Context(), &Workload{Warm: 2, Epochs: 2, Seconds: seconds}, &s, func(open bool) {
+		err := (&consumer{clock: c, src: src, sink: tl.take}).window(t.Context(), &Workload{Warm: 2, Epochs: 2, Seconds: seconds}, &s, func(open bool) {
 			if open {
 				opened = src.given
 			}
@@ -111,7 +111,7 @@ func TestWait(t *testing.T) {
 	for made, want := range map[time.Duration]float64{10 * time.Millisecond: 20, 5 * time.Millisecond: 0} {
 		c := &virtualClock{time.Unix(0, 0)}
 		src := &fakeSource{c: c, made: made, ready: c.now, epochs: [][]taken{{batchOf(0, 0), batchOf(0, 1)}}}
-		got, err := (&consumer{clock: c, src: src, sink: newTally(2, 1, 1)}).wait(t.Context(), 8*time.Millisecond, 40)
+		got, err := (&consumer{clock: c, src: src, sink: newTally(2, 1, 1).take}).wait(t.Context(), 8*time.Millisecond, 40)
 		if err != nil || math.Abs(got-want) > 1e-9 {
 			t.Errorf("made in %v: waits %v %%, want %v (%v)", made, got, want, err)
 		}
@@ -126,11 +126,11 @@ func TestWait(t *testing.T) {
 
 func TestWindowPassesErrorsOn(t *testing.T) {
 	c := &virtualClock{time.Unix(0, 0)}
-	if err := (&consumer{clock: c, src: &fakeSource{c: c, epochs: [][]taken{nil}}, sink: newTally(1, 1, 1)}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); err == nil {
+	if err := (&consumer{clock: c, src: &fakeSource{c: c, epochs: [][]taken{nil}}, sink: newTally(1, 1, 1).take}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); err == nil {
 		t.Error("an empty epoch is not noticed: the loop would be endless")
 	}
 	want := errors.New("no")
-	if err := (&consumer{clock: c, src: failingSource{want}, sink: newTally(1, 1, 1)}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); !errors.Is(err, want) {
+	if err := (&consumer{clock: c, src: failingSource{want}, sink: newTally(1, 1, 1).take}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); !errors.Is(err, want) {
 		t.Errorf("%v", err)
 	}
 }
@@ -181,7 +181,7 @@ func TestTallyFindsLostAndDoubled(t *testing.T) {
 func TestTallyRandomness(t *testing.T) {
 	tl := newTally(8, 4, 4)
 	tl.add([]int64{0, 1, 2, 3}, []int32{0, 0, 0, 0}) // before the window
-	tl.window(true)
+	tl.take(markOpen, nil, nil)
 	tl.add([]int64{0, 1, 2, 3}, []int32{0, 1, 1, 2}) // 3 of 4; pair 1-1
 	tl.add([]int64{4, 5, 6, 7}, []int32{2, 2, 2, 3}) // 2 of 4; pairs 2|2, 2-2, 2-2
 	tl.add([]int64{4, 5}, []int32{0, 1})             // not full: only its pairs
