@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/shard"
 )
 
 // PartEpisode is an episode as the partition sees it.
@@ -37,7 +38,7 @@ func Partition(episodes []PartEpisode, bins int) (*Parts, error) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "partition", Msg: "every bin wants an episode", Want: fmt.Sprintf("1 to %d bins", len(episodes)), Got: fmt.Sprint(bins)}
 	}
 	eps := slices.SortedFunc(slices.Values(episodes), func(a, b PartEpisode) int { return cmp.Compare(a.Position, b.Position) })
-	group, first, weight, groups := make([]int, len(eps)), map[string]int{}, map[int]int64{}, 0 // of an episode: the smallest of those that files join it with
+	group, first := make([]int, len(eps)), map[string]int{} // of an episode: the smallest of those that files join it with
 	for i, e := range eps {
 		if e.Weight <= 0 {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "partition", Where: robocache.Where{"episode": e.Position}, Msg: "an episode without frames", Got: fmt.Sprint(e.Weight)}
@@ -57,43 +58,41 @@ func Partition(episodes []PartEpisode, bins int) (*Parts, error) {
 			}
 		}
 	}
+	var groups [][]int
+	at := map[int]int{} // in groups
 	for i, g := range group {
 		if g == i {
-			groups++
+			at[i], groups = len(groups), append(groups, nil)
+		}
+		groups[at[g]] = append(groups[at[g]], i)
+	}
+	if len(groups) < bins {
+		groups = slices.Collect(slices.Chunk(slices.Concat(groups...), 1))
+		slices.SortFunc(groups, slices.Compare[[]int])
+	}
+	weights := make([]int64, len(groups))
+	for g, list := range groups {
+		for _, i := range list {
+			weights[g] += eps[i].Weight
 		}
 	}
-	var order []int
-	for i, e := range eps {
-		if groups < bins {
-			group[i] = i
+	p, in := &Parts{Bins: make([][]int, bins), Load: make([]int64, bins), Files: make([][]string, bins)}, map[string]bool{} // files of the bins so far
+	for b, list := range shard.LPT(weights, bins) {                                                                         // the weights are above 0 and the groups at least as many as the bins: none stays empty
+		var files []string
+		for _, g := range list {
+			p.Load[b] += weights[g]
+			for _, i := range groups[g] {
+				p.Bins[b], files = append(p.Bins[b], eps[i].Position), append(files, eps[i].Files...)
+			}
 		}
-		if group[i] == i {
-			order = append(order, i)
-		}
-		weight[group[i]] += e.Weight
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weight[b], weight[a]) })
-	p := &Parts{Bins: make([][]int, bins), Load: make([]int64, bins), Files: make([][]string, bins)}
-	bin := map[int]int{}
-	for _, g := range order {
-		// The weights are above 0 and the groups at least as many as the bins: the first bins groups go to empty bins.
-		bin[g] = slices.Index(p.Load, slices.Min(p.Load))
-		p.Load[bin[g]] += weight[g]
-	}
-	in := map[string]int{} // a bin that touches a file
-	for i, e := range eps {
-		b := bin[group[i]]
-		p.Bins[b] = append(p.Bins[b], e.Position)
-		p.Files[b] = append(p.Files[b], e.Files...)
-	}
-	for b, files := range p.Files {
+		slices.Sort(p.Bins[b])
 		slices.Sort(files)
 		p.Files[b] = slices.Compact(files)
 		for _, f := range p.Files[b] {
-			if _, known := in[f]; known {
+			if in[f] {
 				p.Cut = append(p.Cut, f)
 			}
-			in[f] = b
+			in[f] = true
 		}
 	}
 	slices.Sort(p.Cut)

@@ -15,7 +15,7 @@ func balance(weights []int64, n int) [][]int {
 	if runs, heaviest := inOrder(weights, n); heaviest <= least+least/3 {
 		return runs
 	}
-	return lpt(weights, n)
+	return LPT(weights, n)
 }
 
 // inOrder cuts the episodes into runs of neighbours whose heaviest is as light as it can be.
@@ -55,8 +55,8 @@ func cuts(weights []int64, n int, limit int64, put func(shard int)) bool {
 	return true
 }
 
-// lpt gives each episode, the heaviest first, to the lightest shard: at most 4/3 − 1/3n of the best.
-func lpt(weights []int64, n int) [][]int {
+// LPT gives each episode, the heaviest first, to the lightest shard: at most 4/3 − 1/3n of the best.
+func LPT(weights []int64, n int) [][]int {
 	order := make([]int, len(weights))
 	for i := range order {
 		order[i] = i
