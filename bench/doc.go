@@ -14,8 +14,9 @@
 //
 // # Where things are
 //
-// A case is data: a Case (cases.go) or a Scenario (scenario.go) names its set, runners and bars; bench/ops has those of the kernels. run.go starts a Runner with its
-// job, a Workload as JSON, and checks what it delivered; runners/common.py has the protocol, and the window for Python. process.go sees a run from outside;
-// all.go runs the whole suite by the program's own verbs; window.go is the measuring window and tally.go the count of its order; frames.go compares frames; bench/report writes every report. A new kind of case (training)
+// A case is data: a Case (cases.go) or a Scenario (scenario.go) names its set, runners and bars, which are texts (report.Bar); bench/ops has those of the kernels.
+// programs.go is the table of runners; run.go starts one with its job, a Workload as JSON, and checks what it delivered; runners/common.py has the protocol, and the
+// window for Python. cases_run.go runs cases, suite.go scenarios, all.go the whole suite by the program's own verbs. process.go sees a run from outside; window.go is
+// the measuring window and tally.go the count of its order; frames.go compares frames; bench/report writes every report. A new kind of case (training)
 // is a table of cases, a runner in runners that calls common.measure or common.passes, or is one of those that Serve knows, and a verb in internal/cli.
 package bench
