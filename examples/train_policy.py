@@ -1,6 +1,6 @@
 """Load an epoch with robocache, say how fast it was, then train a small policy for a few hundred steps, save it, and run it as a robot would.
 
-    python examples/train_policy.py PATH [--steps 300] [--save policy.pt]
+    python examples/train_policy.py PATH [--steps 300] [--save policy.pt] [--metrics :9400]
 
 The policy sees one camera image and the state, and predicts the next 8 actions."""
 
@@ -37,6 +37,7 @@ def main():
     p.add_argument("--steps", type=int, default=300)
     p.add_argument("--batch-size", type=int, default=32)
     p.add_argument("--save", help="where the policy goes (default: a file that is removed at the end)")
+    p.add_argument("--metrics", help="serve the loader's figures to Prometheus at this address")
     a = p.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(max(1, (os.cpu_count() or 2) // 2))  # the other half decodes
@@ -55,6 +56,7 @@ def main():
         delta_timestamps={"action": [i / fps for i in range(HORIZON)]},
         image_size=(96, 96),
         normalize="mean_std",
+        metrics=a.metrics,
     )
     for epoch in range(2):
         start, samples, first = time.perf_counter(), 0, None

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
 // robo is the program itself, with a way to call it.
@@ -114,4 +116,55 @@ func TestRealShards(t *testing.T) {
 	}
 	cl.drained()
 	same(t, "Slurm", one, dataset(t, in("slurm")))
+}
+
+// The ten commands of docs/cluster.md, one after the other, on a real S3 server.
+func TestTenCommands(t *testing.T) {
+	text, err := os.ReadFile("../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("## From a bucket to a trained policy"))
+	_, text, _ = bytes.Cut(text, []byte("```bash\n"))
+	block, _, _ := bytes.Cut(text, []byte("```"))
+	commands := strings.Split(strings.TrimSpace(string(block)), "\n")
+	if len(commands) != 10 {
+		t.Fatalf("%d commands: %q", len(commands), commands)
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	python := filepath.Join(root, ".venv", "bin", "python")
+	if err := exec.Command(python, "-c", "import torch").Run(); err != nil {
+		t.Skip("no .venv with torch ('make core'): ", err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "python/robocache/_lib/librobocache.so")); err != nil {
+		t.Skip("no library for Python ('make lib'): ", err)
+	}
+	bucket, address := servers.S3(t)
+	t.Setenv("AWS_ENDPOINT_URL_S3", address)
+	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
+	call, dir := robo(t), t.TempDir()
+	t.Setenv("PATH", filepath.Dir(call())+":"+filepath.Dir(python)+":"+os.Getenv("PATH"))
+	if err := os.Symlink(filepath.Join(root, "examples"), filepath.Join(dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(bucket, "lab"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	call("synth", filepath.Join(bucket, "lab", "recordings"), "--format", "mcap", "--codec", "png", "--episodes", "6", "--seconds", "2", "--rates", "camera=20,joints=100")
+	for _, line := range commands {
+		begin := time.Now()
+		c := exec.Command("sh", "-c", line)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+		t.Logf("%.1f s: %s", time.Since(begin).Seconds(), line)
+	}
+	if s, err := os.Stat(filepath.Join(dir, "policy.pt")); err != nil || s.Size() < 1000 {
+		t.Errorf("no policy: %v", err)
+	}
 }
