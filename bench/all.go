@@ -19,6 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // All is a run of `bench all`: the whole suite, each part by this program's own verbs, within a time.
@@ -222,9 +223,10 @@ func (a *All) Check() error {
 }
 
 // Run runs the parts, each within its share of the time that is left.
-func (a *All) Run(ctx context.Context) (*AllReport, error) {
+func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
+	defer guard.Into(&err)
 	a.end, a.few = time.Now().Add(a.Time), a.Time < 10*time.Minute
-	r := &AllReport{Time: a.Time.String(), Machine: report.ThisMachine(a.Revision)}
+	r = &AllReport{Time: a.Time.String(), Machine: report.ThisMachine(a.Revision)}
 	var here []part
 	var shares float64
 	for _, p := range allParts {
@@ -244,9 +246,7 @@ func (a *All) Run(ctx context.Context) (*AllReport, error) {
 	for _, p := range here {
 		// What is run follows from --time alone, so that a resumed run has the same commands; how long it may take, from what is left.
 		steps := p.steps(a, time.Duration(float64(a.Time)*p.share/total))
-		if err := a.part(ctx, p.name, steps, time.Duration(float64(left())*p.share/shares), r); err != nil {
-			return r, err
-		}
+		a.part(ctx, p.name, steps, time.Duration(float64(left())*p.share/shares), r)
 		shares -= p.share
 	}
 	// What found no time in its part's share may find it in what others left.
@@ -254,9 +254,7 @@ func (a *All) Run(ctx context.Context) (*AllReport, error) {
 		if s := r.Steps[i]; s.later != nil && left() > s.later.least {
 			r.Steps = slices.Delete(r.Steps, i, i+1)
 			i--
-			if err := a.part(ctx, s.Part, []step{*s.later}, left(), r); err != nil {
-				return r, err
-			}
+			a.part(ctx, s.Part, []step{*s.later}, left(), r)
 		}
 	}
 	slices.SortStableFunc(r.Steps, func(x, y AllStep) int {
@@ -266,7 +264,7 @@ func (a *All) Run(ctx context.Context) (*AllReport, error) {
 }
 
 // part runs the commands of a part; what one leaves of its time goes to the next.
-func (a *All) part(ctx context.Context, name string, steps []step, budget time.Duration, r *AllReport) error {
+func (a *All) part(ctx context.Context, name string, steps []step, budget time.Duration, r *AllReport) {
 	end := time.Now().Add(budget)
 	for i, s := range steps {
 		key := []any{"all", name, s.args, a.Revision, r.Machine.CPU, r.Machine.Cores}
@@ -281,26 +279,24 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 			}
 			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), 3*s.least), time.Until(a.end)))
 		})
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case a.Done.failed() != nil:
-			return a.Done.failed()
-		case err != nil && out.Skipped == "":
+		guard.Check(cmp.Or(ctx.Err(), a.Done.failed()))
+		if err != nil && out.Skipped == "" {
 			out.Failed = err.Error()
 		}
 		a.Log("%s, %s: %s", name, s.name, out.word())
+		if out.Skipped != "" {
+			a.Log("  the command: %s", out.Command)
+		}
 		r.Steps = append(r.Steps, out)
 	}
-	return nil
 }
 
 func (s *AllStep) word() string {
 	switch {
 	case s.Skipped != "":
-		return "skipped: " + s.Skipped + "; the command: " + s.Command
+		return "skipped: " + s.Skipped
 	case s.Failed != "":
-		return "failed: " + s.Failed
+		return "**failed**: " + s.Failed
 	}
 	return fmt.Sprintf("%.1f s", s.Seconds)
 }

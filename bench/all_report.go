@@ -135,14 +135,7 @@ func (r *AllReport) document() *report.Document {
 	rows := r.Rows()
 	parts := &report.Table{Head: []string{"part", "what", "", "command"}}
 	for _, s := range r.Steps {
-		word := fmt.Sprintf("%.1f s", s.Seconds)
-		switch {
-		case s.Skipped != "":
-			word = "skipped: " + s.Skipped
-		case s.Failed != "":
-			word = "**failed**: " + s.Failed
-		}
-		parts.AddBar(s.Failed == "", s.Part, s.Step, word, "`"+s.Command+"`")
+		parts.AddBar(s.Failed == "", s.Part, s.Step, s.word(), "`"+s.Command+"`")
 	}
 	load := &report.Table{Head: []string{"", "ours/s", "torch/s", "ours, ms a batch", "torch, ms a batch", "ours ÷ torch"}}
 	rate := &report.Figure{Name: "plots/throughput_comparison", Title: "Trajectories per second (of decoding frames, of training samples)", Unit: "/s"}
