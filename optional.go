@@ -1,6 +1,9 @@
 package robocache
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // What a Dataset may offer beside Dataset: all of it, and who calls it. A reader implements what it has; a wrapper passes on what it did not change
 // (As, Wrapper). Two more are declared where their types are: video.Source, a dataset with video files, and store.Source, one that gives its bytes.
@@ -25,6 +28,37 @@ type FrameLeaser interface {
 type Masker interface {
 	// Valid writes for each row 1 where it holds a value, else 0. len(valid) = len(rows).
 	Valid(ctx context.Context, key string, rows []Row, valid []uint8) error
+}
+
+// GatherRagged is the dataset's; of one without, unsupported.
+func GatherRagged(ctx context.Context, ds Dataset, key string, rows []Row) (data []byte, counts []int, err error) {
+	if r, ok := As[RaggedDataset](ds); ok {
+		return r.GatherRagged(ctx, key, rows)
+	}
+	return nil, nil, &Error{Class: ErrUnsupported, Op: "gather", Where: Where{"stream": key}, Msg: "the dataset gives no rows of varying length"}
+}
+
+// Valid is the dataset's; of one without, all rows hold a value.
+func Valid(ctx context.Context, ds Dataset, key string, rows []Row, valid []uint8) error {
+	if m, ok := As[Masker](ds); ok {
+		return m.Valid(ctx, key, rows, valid)
+	}
+	for i := range valid {
+		valid[i] = 1
+	}
+	return nil
+}
+
+// Validity asks a dataset which of some rows of a stream hold a value; nil where all do.
+func Validity(ctx context.Context, ds Dataset, f *Feature, rows []Row) ([]uint8, error) {
+	if f == nil || !f.Masked || len(rows) == 0 {
+		return nil, nil
+	}
+	valid := make([]uint8, len(rows))
+	if err := Valid(ctx, ds, f.Key, rows, valid); err != nil || !slices.Contains(valid, 0) {
+		return nil, err
+	}
+	return valid, nil
 }
 
 // ValidSuffix ends the key of a mask that stands beside a stream: bool, one value a row.

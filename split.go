@@ -300,31 +300,20 @@ func (p *part) LeaseFrames(ctx context.Context, key string, rows []Row, out []Fr
 
 // GatherRagged is the whole's.
 func (p *part) GatherRagged(ctx context.Context, key string, rows []Row) ([]byte, []int, error) {
-	r, ok := p.Dataset.(RaggedDataset)
-	if !ok {
-		return nil, nil, &Error{Class: ErrUnsupported, Op: "gather", Where: Where{"stream": key}, Msg: "no rows of varying length"}
-	}
 	rows, err := p.rows(rows)
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.GatherRagged(ctx, key, rows)
+	return GatherRagged(ctx, p.Dataset, key, rows)
 }
 
 // Valid is the whole's; without one all rows hold a value.
 func (p *part) Valid(ctx context.Context, key string, rows []Row, valid []uint8) error {
-	m, ok := p.Dataset.(Masker)
-	if !ok {
-		for i := range valid {
-			valid[i] = 1
-		}
-		return nil
-	}
 	rows, err := p.rows(rows)
 	if err != nil {
 		return err
 	}
-	return m.Valid(ctx, key, rows, valid)
+	return Valid(ctx, p.Dataset, key, rows, valid)
 }
 
 // Clocks is the whole's.

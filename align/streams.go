@@ -164,25 +164,6 @@ func Bounds(f *robocache.Feature, timestamps []int64) bool {
 	return len(timestamps) != 1 && f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
 }
 
-// Validity asks a dataset which of some rows of a stream hold a value; nil where all do.
-func Validity(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, rows []robocache.Row) ([]uint8, error) {
-	if f == nil || !f.Masked || len(rows) == 0 {
-		return nil, nil
-	}
-	m, ok := ds.(robocache.Masker)
-	if !ok {
-		return nil, nil
-	}
-	valid := make([]uint8, len(rows))
-	if err := m.Valid(ctx, f.Key, rows, valid); err != nil {
-		return nil, err
-	}
-	if !slices.Contains(valid, 0) {
-		return nil, nil
-	}
-	return valid, nil
-}
-
 // Mask takes the targets out of a plan that read a sample without a value: they are zero and not valid (A14). valid is by sample, those
 // of the plan from base on. The plan is changed.
 func Mask(p *kernel.Plan, valid []uint8, base int) {
@@ -216,7 +197,7 @@ func (a *aligner) masked(s *source, p *kernel.Plan) *kernel.Plan {
 	for i := range rows {
 		rows[i] = robocache.Row{Episode: a.ep, Index: lo + i}
 	}
-	valid, err := Validity(a.ctx, a.ds, &s.feature, rows)
+	valid, err := robocache.Validity(a.ctx, a.ds, &s.feature, rows)
 	if err != nil || valid == nil {
 		guard.Check(err)
 		return p

@@ -146,15 +146,11 @@ func (v *Viewed) GatherRagged(ctx context.Context, key string, rows []robocache.
 	if !ok {
 		return nil, nil, v.unknown(key)
 	}
-	src, ok := v.src.(robocache.RaggedDataset)
-	if !ok {
-		return nil, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "align", Where: robocache.Where{"stream": key}, Msg: "the dataset has no ragged streams"}
-	}
 	asked, place, err := v.shown(ctx, i, rows)
 	if err != nil {
 		return nil, nil, robocache.At(err, robocache.Where{"stream": key})
 	}
-	data, counts, err := src.GatherRagged(ctx, key, asked)
+	data, counts, err := robocache.GatherRagged(ctx, v.src, key, asked)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -198,17 +198,11 @@ func curvesOf(ctx context.Context, ds robocache.Dataset, s *timeline, episode in
 	draws := make([]curve, n)
 	missing := 0
 	block := max(1, gatherSize/max(f.RowBytes(), 1))
-	valid := make([]uint8, 0, min(block, s.rows))
-	masker, masked := ds.(robocache.Masker)
-	masked = masked && f.Masked
 	for from := 0; from < s.rows; from += block {
 		rows := robocache.RowsOf(episode, from, min(block, s.rows-from))
 		buf := make([]byte, len(rows)*f.RowBytes())
 		guard.Check(ds.Gather(ctx, f.Key, rows, buf))
-		if masked {
-			valid = append(valid[:0], make([]uint8, len(rows))...)
-			guard.Check(masker.Valid(ctx, f.Key, rows, valid))
-		}
+		valid := guard.Must(robocache.Validity(ctx, ds, f, rows))
 		values := robocache.Float64s(nil, f.DType, buf)
 		for i := range rows {
 			at := x(from + i)
@@ -218,7 +212,7 @@ func curvesOf(ctx context.Context, ds robocache.Dataset, s *timeline, episode in
 			}
 			for k := range draws {
 				v := values[i*d+k]
-				if masked && valid[i] == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+				if valid != nil && valid[i] == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 					v = math.NaN()
 					missing++
 				}

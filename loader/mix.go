@@ -240,22 +240,12 @@ func (r *renamed) Unwrap() robocache.Dataset { return r.Dataset }
 
 // GatherRagged is the dataset's; newLayout has asked whether it has any.
 func (r *renamed) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
-	ds, ok := r.Dataset.(robocache.RaggedDataset)
-	if !ok {
-		return nil, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "no rows of varying length"}
-	}
-	return ds.GatherRagged(ctx, r.key(key), rows)
+	return robocache.GatherRagged(ctx, r.Dataset, r.key(key), rows)
 }
 
 // Valid is the dataset's; without one all rows hold a value.
 func (r *renamed) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
-	if m, ok := r.Dataset.(robocache.Masker); ok {
-		return m.Valid(ctx, r.key(key), rows, valid)
-	}
-	for i := range valid {
-		valid[i] = 1
-	}
-	return nil
+	return robocache.Valid(ctx, r.Dataset, r.key(key), rows, valid)
 }
 
 // Clocks is the dataset's.

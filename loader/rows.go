@@ -158,7 +158,7 @@ func (w *worker) maskRows(p *part, c *column, rows []robocache.Row) error {
 	if c.feature == nil || !c.feature.Masked || c.mask < 0 {
 		return nil
 	}
-	valid, err := align.Validity(w.Ctx(), p.src.ds, c.feature, rows)
+	valid, err := robocache.Validity(w.Ctx(), p.src.ds, c.feature, rows)
 	for i, v := range valid {
 		if v == 0 {
 			p.data(c.mask)[p.at(c, i)] = 1
@@ -326,7 +326,7 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 		return nil, nil, err
 	}
 	whole.Sources = len(rows)
-	valid, err := align.Validity(w.Ctx(), own.ds, c.feature, rows)
+	valid, err := robocache.Validity(w.Ctx(), own.ds, c.feature, rows)
 	if err != nil {
 		return nil, nil, robocache.At(err, robocache.Where{"stream": c.key})
 	}
@@ -374,7 +374,7 @@ func (w *worker) spanRows(p *part, c *column) (rows []robocache.Row, counts []in
 			rows = append(rows, robocache.Row{Episode: p.rows[0][i].Episode, Index: r})
 		}
 	}
-	valid, err := align.Validity(w.Ctx(), src.ds, c.feature, rows)
+	valid, err := robocache.Validity(w.Ctx(), src.ds, c.feature, rows)
 	if valid == nil {
 		return rows, counts, at, err
 	}

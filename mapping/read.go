@@ -178,29 +178,21 @@ func scale(b []byte, t robocache.DType, by float64) {
 func (d *mapped) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (_ []byte, _ []int, err error) {
 	defer guard.Into(&err)
 	s := d.stream(key)
-	r, ok := robocache.As[robocache.RaggedDataset](d.base)
-	if !ok {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map gather", Where: robocache.Where{"stream": key}, Msg: "the rows of this stream do not vary in length"}
-	}
-	return r.GatherRagged(ctx, s.parts[0].key, rows)
+	return robocache.GatherRagged(ctx, d.base, s.parts[0].key, rows)
 }
 
 func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
 	defer guard.Into(&err)
 	s := d.stream(key)
-	m, ok := robocache.As[robocache.Masker](d.base)
 	for i := range valid {
 		valid[i] = 1
-	}
-	if !ok {
-		return nil
 	}
 	one := make([]uint8, len(valid))
 	for _, p := range s.parts {
 		if f := d.base.Info().Feature(p.key); !f.Masked {
 			continue
 		}
-		guard.Check(m.Valid(ctx, p.key, rows, one))
+		guard.Check(robocache.Valid(ctx, d.base, p.key, rows, one))
 		for i, v := range one {
 			valid[i] &= v
 		}

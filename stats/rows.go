@@ -35,10 +35,6 @@ func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e
 	r := &reader{ds: ds, f: f, budget: budget, episodes: episodes, block: 16}
 	shape := f.Shape
 	if f.Ragged() {
-		var ok bool
-		if r.ragged, ok = ds.(robocache.RaggedDataset); !ok {
-			return nil, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "the dataset names rows of varying length but does not give them"}
-		}
 		if shape = shape[1:]; len(shape) == 0 {
 			shape = []int{1}
 		}
@@ -46,9 +42,6 @@ func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e
 		r.size = max(1, f.RowBytes())
 		r.block = max(1, min(8192, (4<<20)/r.size))
 		r.buf = make([]byte, r.block*r.size)
-	}
-	if f.Masked {
-		r.masker, _ = ds.(robocache.Masker)
 	}
 	for _, e := range episodes {
 		n := rowsIn(ctx, ds, f, e)
@@ -61,15 +54,12 @@ func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e
 type reader struct {
 	ds       robocache.Dataset
 	f        *robocache.Feature
-	ragged   robocache.RaggedDataset // of a ragged stream
-	masker   robocache.Masker        // where rows may have no value
 	episodes []int
 	counts   []int // rows of each
 	budget   int64
 	size     int // bytes of a row
 	block    int // rows read at once
 	buf      []byte
-	valid    []uint8
 	held     []byte
 	whole    bool // held is all there is
 }
@@ -111,20 +101,19 @@ func (r *reader) blocks(ctx context.Context, yield func([]byte) error) (err erro
 
 // read gives the values of rows; those that hold none are left out.
 func (r *reader) read(ctx context.Context, rows []robocache.Row) []byte {
-	if r.ragged != nil {
-		data, _, err := r.ragged.GatherRagged(ctx, r.f.Key, rows)
+	if r.f.Ragged() {
+		data, _, err := robocache.GatherRagged(ctx, r.ds, r.f.Key, rows)
 		guard.Check(err)
 		return data // a row without value has no entries
 	}
 	raw := r.buf[:len(rows)*r.size]
-	if err := r.ds.Gather(ctx, r.f.Key, rows, raw); err != nil || r.masker == nil {
-		guard.Check(err)
+	guard.Check(r.ds.Gather(ctx, r.f.Key, rows, raw))
+	valid := guard.Must(robocache.Validity(ctx, r.ds, r.f, rows))
+	if valid == nil {
 		return raw
 	}
-	r.valid = append(r.valid[:0], make([]uint8, len(rows))...)
-	guard.Check(r.masker.Valid(ctx, r.f.Key, rows, r.valid))
 	to := 0
-	for i, ok := range r.valid {
+	for i, ok := range valid {
 		if ok != 0 {
 			to += copy(raw[to:], raw[i*r.size:(i+1)*r.size])
 		}

@@ -99,11 +99,7 @@ func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) {
 
 // ragged adds the entries of rows of varying length, and gives how many each row has.
 func (s *shared) ragged(ctx context, ans *answer, key string, f *robocache.Feature, rows []robocache.Row) []int {
-	ds, ok := s.Dataset.(robocache.RaggedDataset)
-	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "this format gives no rows of varying length"})
-	}
-	data, counts, err := ds.GatherRagged(ctx, f.Key, rows)
+	data, counts, err := robocache.GatherRagged(ctx, s.Dataset, f.Key, rows)
 	guard.Check(err)
 	size := f.Elements() * f.DType.Size()
 	if len(counts) != len(rows) || size == 0 || len(data)%size != 0 {

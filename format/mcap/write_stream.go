@@ -166,7 +166,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) {
 		w := f.RowBytes()
 		data := make([]byte, w*len(rows))
 		guard.Check(src.Gather(ctx, f.Key, rows, data))
-		valid := s.valid(ctx, rows)
+		valid := guard.Must(robocache.Validity(ctx, src, f, rows))
 		for i := range rows {
 			row, dims := data[i*w:(i+1)*w], f.Shape
 			if len(dims) == 0 {
@@ -178,11 +178,7 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) {
 			add(ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row))
 		}
 	case asRagged, asCloud:
-		r, ok := src.(robocache.RaggedDataset)
-		if !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a ragged stream of a dataset without GatherRagged"})
-		}
-		data, counts, err := r.GatherRagged(ctx, f.Key, rows)
+		data, counts, err := robocache.GatherRagged(ctx, src, f.Key, rows)
 		guard.Check(err)
 		w := f.Elements() * f.DType.Size()
 		for i, n := range counts {
@@ -205,16 +201,6 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) {
 // header is that of a message of the batch.
 func (s *source) header(i int) ros2.Header {
 	return ros2.Header{Timestamp: s.times[s.from+i], FrameID: s.feature.Key}
-}
-
-func (s *source) valid(ctx context.Context, rows []robocache.Row) []uint8 {
-	m, ok := s.w.src.(robocache.Masker)
-	if !ok || !s.feature.Masked {
-		return nil
-	}
-	v := make([]uint8, len(rows))
-	guard.Check(m.Valid(ctx, s.feature.Key, rows, v))
-	return v
 }
 
 // frame makes the message of an image. All of a stream's are of one type: the first one's.

@@ -76,10 +76,7 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		x.strings(l.name, values)
 	case outMask:
 		valid := make([]uint8, n)
-		reader.AllValid(valid)
-		if m, ok := w.src.(robocache.Masker); ok {
-			guard.Check(m.Valid(ctx, l.mask, rows, valid))
-		}
+		guard.Check(robocache.Valid(ctx, w.src, l.mask, rows, valid))
 		x.numbers(l.name, robocache.Bool, valid)
 	case outFlag:
 		v := make([]int64, n)
@@ -128,11 +125,7 @@ func (w *exampleWriter) numbers(name string, d robocache.DType, b []byte) {
 }
 
 func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows []robocache.Row) {
-	src, ok := w.src.(robocache.RaggedDataset)
-	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "the data set does not give its ragged rows"})
-	}
-	data, counts, err := src.GatherRagged(ctx, l.feature.Key, rows)
+	data, counts, err := robocache.GatherRagged(ctx, w.src, l.feature.Key, rows)
 	guard.Check(err)
 	if l.how == outOpen {
 		size := l.feature.Elements() * l.feature.DType.Size()

@@ -243,9 +243,8 @@ func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Ro
 		}
 		s.timestamps = append(s.timestamps, t[rows[0].Index:rows[0].Index+len(rows)]...)
 	case s.mask:
-		m, _ := robocache.As[robocache.Masker](w.src)
 		b := make([]byte, len(rows))
-		guard.Check(m.Valid(ctx, s.f.Key, rows, b))
+		guard.Check(robocache.Valid(ctx, w.src, s.f.Key, rows, b))
 		w.append(s, b)
 	case s.text:
 		w.appendTexts(s, guard.Must(w.src.Text(ctx, s.f.Key, rows)))

@@ -36,7 +36,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 		switch {
 		case f.mask:
 			raw := make([]byte, n)
-			err = c.src.(robocache.Masker).Valid(ctx, f.source, rows, raw)
+			err = robocache.Valid(ctx, c.src, f.source, rows, raw)
 			ep.Columns[f.Key] = raw
 		case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
 			ep.Text[f.Key], err = c.src.Text(ctx, f.source, rows)
