@@ -188,11 +188,7 @@ func parentOf(s store.Store) string {
 	return filepath.Dir(dir)
 }
 
-// OpenStore opens the folder at the root of a store. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions) (*Dataset, error) {
-	return openStore(ctx, s, format, opt, "")
-}
-
+// openStore opens the folder at the root of a store. Close of the dataset closes the store.
 func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
 	defer guard.Malformed("clouds open", &err)
 	d = &Dataset{Base: reader.Base{Bytes: s}, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: reader.Budget(opt, defaultBudget, 0), follow: opt.FollowLinks}

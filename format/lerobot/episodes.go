@@ -2,7 +2,6 @@ package lerobot
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -78,33 +78,15 @@ func (e *episodes) count() int64 {
 }
 
 // order sorts by episode_index and refuses an index that occurs twice. It gives the permutation, nil where rows were in order.
-func order(ids []int64) (perm []int, err error) {
-	at := func(i int) int64 { return ids[i] }
-	if !slices.IsSorted(ids) {
-		perm = make([]int, len(ids))
-		for i := range perm {
-			perm[i] = i
-		}
-		slices.SortStableFunc(perm, func(a, b int) int { return cmp.Compare(ids[a], ids[b]) })
-		at = func(i int) int64 { return ids[perm[i]] }
-	}
+func order(ids []int64) ([]int32, error) {
+	perm := reader.InOrder(ids)
+	ids = reader.Permute(ids, perm)
 	for i := 1; i < len(ids); i++ {
-		if at(i) == at(i-1) {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "episode_index"}, Msg: fmt.Sprintf("episode_index %d occurs twice", at(i))}
+		if ids[i] == ids[i-1] {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "episode_index"}, Msg: fmt.Sprintf("episode_index %d occurs twice", ids[i])}
 		}
 	}
 	return perm, nil
-}
-
-func permute[T any](s []T, perm []int) []T {
-	if s == nil || perm == nil {
-		return s
-	}
-	out := make([]T, len(s))
-	for i, p := range perm {
-		out[i] = s[p]
-	}
-	return out
 }
 
 // setIndex keeps the index column only where it says something.
@@ -158,8 +140,8 @@ func (t *episodeTasks) add(tasks []string) {
 }
 
 // made ends the adding: episodes are in the order of a permutation.
-func (t *episodeTasks) made(perm []int) *episodeTasks {
-	return &episodeTasks{span: permute(t.span, perm), ids: t.ids, texts: t.texts}
+func (t *episodeTasks) made(perm []int32) *episodeTasks {
+	return &episodeTasks{span: reader.Permute(t.span, perm), ids: t.ids, texts: t.texts}
 }
 
 // Episode gives the metadata of one episode.
@@ -233,7 +215,7 @@ func (d *Dataset) noEpisodes(file string) error {
 }
 
 // take makes e the table of the dataset. perm says how its rows were sorted; nil: they were.
-func (d *Dataset) take(e *episodes, perm []int, file, unsorted, hint string) {
+func (d *Dataset) take(e *episodes, perm []int32, file, unsorted, hint string) {
 	if perm != nil {
 		d.find(warn("episodes-unsorted", file, unsorted, hint))
 	}
@@ -241,7 +223,7 @@ func (d *Dataset) take(e *episodes, perm []int, file, unsorted, hint string) {
 	d.About.Episodes, d.About.Frames = e.n(), e.from[e.n()]
 }
 
-func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, perm []int, err error) {
+func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, perm []int32, err error) {
 	e, tasks = &episodes{}, &episodeTasks{}
 	var ids []int64
 	err = lines(episodesJSONL, b, func(_ int, b []byte) error {
@@ -275,7 +257,7 @@ func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, perm []int, er
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	e.setIndex(permute(ids, perm))
-	e.length = permute(e.length, perm)
+	e.setIndex(reader.Permute(ids, perm))
+	e.length = reader.Permute(e.length, perm)
 	return e, tasks.made(perm), perm, nil
 }

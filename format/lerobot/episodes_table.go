@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -60,7 +61,7 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 		return nil, changed(fmt.Sprintf("%d rows", n), fmt.Sprint(all.rows))
 	}
 	for _, c := range all.names {
-		t.Columns = append(t.Columns, EpisodeColumn{c, all.types[c], jsonArray(permute(pad(all.values[c], n), d.paths.perm))})
+		t.Columns = append(t.Columns, EpisodeColumn{c, all.types[c], jsonArray(reader.Permute(pad(all.values[c], n), d.paths.perm))})
 	}
 	if k := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == "episode_index" }); k >= 0 {
 		var ids []float64 // pandas may have written them so

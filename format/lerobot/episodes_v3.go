@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -144,7 +145,7 @@ func (c *episodeColumn) whole() ([]int64, error) {
 }
 
 // assembleEpisodes checks the columns against each other and makes the table, sorted by episode_index.
-func assembleEpisodes(want map[string]*episodeColumn, total int, raw *infoFile) (*episodes, []int, error) {
+func assembleEpisodes(want map[string]*episodeColumn, total int, raw *infoFile) (*episodes, []int32, error) {
 	var bad error
 	ints := func(name string) []int64 { // nil where no file has it
 		c := want[name]
@@ -194,14 +195,14 @@ func assembleEpisodes(want map[string]*episodeColumn, total int, raw *infoFile) 
 	if err != nil {
 		return nil, nil, err
 	}
-	e.setIndex(permute(ids, perm))
-	e.length = permute(e.length, perm)
+	e.setIndex(reader.Permute(ids, perm))
+	e.length = reader.Permute(e.length, perm)
 	e.count()
-	from = permute(from, perm)
+	from = reader.Permute(from, perm)
 	if from == nil {
 		from = e.from[:total]
 	}
-	if e.file, e.files, err = numberFiles(permute(chunk, perm), permute(file, perm), total); err != nil {
+	if e.file, e.files, err = numberFiles(reader.Permute(chunk, perm), reader.Permute(file, perm), total); err != nil {
 		return nil, nil, err
 	}
 	e.start = rowsInFile(e, from)
@@ -215,8 +216,8 @@ func assembleEpisodes(want map[string]*episodeColumn, total int, raw *infoFile) 
 		if bad != nil {
 			return nil, nil, bad
 		}
-		c := &camColumns{from: permute(want[col+"from_timestamp"].values, perm), to: permute(want[col+"to_timestamp"].values, perm)}
-		if c.file, c.files, err = numberFiles(permute(vc, perm), permute(vf, perm), total); err != nil {
+		c := &camColumns{from: reader.Permute(want[col+"from_timestamp"].values, perm), to: reader.Permute(want[col+"to_timestamp"].values, perm)}
+		if c.file, c.files, err = numberFiles(reader.Permute(vc, perm), reader.Permute(vf, perm), total); err != nil {
 			return nil, nil, robocache.At(err, robocache.Where{"stream": raw.features[i].key})
 		}
 		e.cams[raw.features[i].key] = c

@@ -32,7 +32,7 @@ type paths struct {
 	st       store.Store
 	raw      *infoFile
 	episodes []string // episodes files, v3
-	perm     []int    // order of the episodes' rows, nil = as stored
+	perm     []int32  // order of the episodes' rows, nil = as stored
 
 	data   []string            // templates, best first
 	videos map[string][]string // by key

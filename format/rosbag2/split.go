@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
 // split is the files of one recording as one (B4).
@@ -81,8 +82,8 @@ func (s *split) topic(ctx context.Context, n int) (*splitTopic, error) {
 	if len(index.Publish) != len(index.Log) { // some part has none
 		index.Publish = nil
 	}
-	if t.order = bag.InOrder(index.Log); t.order != nil {
-		index = &bag.Index{Log: bag.Permute(index.Log, t.order), Publish: bag.Permute(index.Publish, t.order)}
+	if t.order = reader.InOrder(index.Log); t.order != nil {
+		index = &bag.Index{Log: reader.Permute(index.Log, t.order), Publish: reader.Permute(index.Publish, t.order)}
 	}
 	t.start, t.index = start, index
 	return t, nil

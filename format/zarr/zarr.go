@@ -78,11 +78,6 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 	return d, nil
 }
 
-// OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (*Dataset, error) {
-	return openStores(ctx, s, nil, opt)
-}
-
 // openStores opens the dataset in s, with the videos that lie in beside; nil: in s.
 func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("zarr open", &err)

@@ -96,6 +96,11 @@ def real(name: str, v: Any, want: str = "a finite number", least: float = -math.
     return f
 
 
+def positive(name: str, v: Any) -> float:
+    """A finite number above 0."""
+    return real(name, v, "a finite number above 0", above=0)
+
+
 def number(name: str, v: Any) -> float:
     """A finite number of at least 0."""
     return real(name, v, "a number of at least 0", least=0)

@@ -363,7 +363,7 @@ def depth_to_points(
     tensors = [d.describe(), {"dtype": "float32", "shape": list(shape), "stride": dense(shape) if into is None else list(into.stride)}]
     spec: dict[str, Any] = {"op": "unproject", "backend": "cuda" if chosen == "pytorch" else chosen, "device": max(d.device, 0), "camera": camera_of(camera), "has": []}
     if scale is not None:
-        spec["scale"] = _positive("scale", scale)
+        spec["scale"] = _options.positive("scale", scale)
     if pose is not None:
         spec["pose"] = pose_of("pose", pose)
     results: list[Any] = [None if into is not None else (shape, native("float32", d))]
@@ -376,16 +376,6 @@ def depth_to_points(
     if out is not None:
         got[0] = out
     return deliver(tuple(got), depth)
-
-
-def _positive(name: str, v: Any) -> float:
-    try:
-        f = float(v)
-    except (TypeError, ValueError):
-        f = float("nan")
-    if not 0 < f < float("inf"):
-        raise Misuse(f"{name}={v!r}: expected a finite number above 0")
-    return f
 
 
 def tsdf_integrate(
@@ -409,10 +399,10 @@ def tsdf_integrate(
     w = writable("weight", weight, v.shape, "float32", d)
     spec: dict[str, Any] = {
         "op": "integrate", "backend": "cuda" if chosen == "pytorch" else chosen, "device": max(d.device, 0), "camera": camera_of(camera), "pose": pose_of("view", view),
-        "min": three("grid_min", grid_min), "size": three("voxel_size", voxel_size), "truncate": _positive("truncate", truncate),
-        "max_weight": _positive("max_weight", max_weight), "tensors": [d.describe(), v.describe(), w.describe()],
+        "min": three("grid_min", grid_min), "size": three("voxel_size", voxel_size), "truncate": _options.positive("truncate", truncate),
+        "max_weight": _options.positive("max_weight", max_weight), "tensors": [d.describe(), v.describe(), w.describe()],
     }  # fmt: skip
     if scale is not None:
-        spec["scale"] = _positive("scale", scale)
+        spec["scale"] = _options.positive("scale", scale)
     Made(prepare(spec), [], d).run([d.addr, v.addr, w.addr])
     return value, weight

@@ -1,12 +1,12 @@
 package bag
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
 // The clocks of a message.
@@ -81,30 +81,5 @@ func order(at []int64, tolerance int64, clock string) ([]int32, error) {
 		}
 		high = max(high, t)
 	}
-	return InOrder(at), nil
-}
-
-// InOrder gives the places of times in their order, those of one time in their own; nil where they are in order.
-func InOrder(at []int64) []int32 {
-	if slices.IsSorted(at) {
-		return nil
-	}
-	p := make([]int32, len(at))
-	for i := range p {
-		p[i] = int32(i)
-	}
-	slices.SortStableFunc(p, func(a, b int32) int { return cmp.Compare(at[a], at[b]) })
-	return p
-}
-
-// Permute gives v in an order; nil order and nil v stay.
-func Permute[T any](v []T, p []int32) []T {
-	if p == nil || v == nil {
-		return v
-	}
-	out := make([]T, len(p))
-	for i, k := range p {
-		out[i] = v[k]
-	}
-	return out
+	return reader.InOrder(at), nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -250,7 +251,7 @@ func (d *Dataset) finish(j *job, ep int) *track {
 	if q := d.arrange(&r, j.topic.choice); p == nil {
 		p = q
 	} else {
-		p = Permute(p, q)
+		p = reader.Permute(p, q)
 	}
 	if j.cols != nil {
 		j.cols.keep(d, ep, j.number, p)
@@ -265,8 +266,8 @@ func (r *rows) pick(p []int32) {
 		msg[i] = r.message(int(k))
 	}
 	r.msg, r.n = msg, len(p)
-	r.entry = Permute(r.entry, p)
-	r.header, r.publish, r.log = Permute(r.header, p), Permute(r.publish, p), Permute(r.log, p)
+	r.entry = reader.Permute(r.entry, p)
+	r.header, r.publish, r.log = reader.Permute(r.header, p), reader.Permute(r.publish, p), reader.Permute(r.log, p)
 }
 
 // loadEntries reads a topic whose messages hold any number of rows, on several clocks.

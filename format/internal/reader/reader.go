@@ -3,6 +3,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -142,3 +143,28 @@ func (b *Base) Stats(context.Context) (robocache.Stats, error) { return nil, nil
 
 // Close closes the store.
 func (b *Base) Close() error { return store.Close(b.Bytes) }
+
+// InOrder gives the places of times in their order, those of one time in their own; nil where they are in order.
+func InOrder(at []int64) []int32 {
+	if slices.IsSorted(at) {
+		return nil
+	}
+	p := make([]int32, len(at))
+	for i := range p {
+		p[i] = int32(i)
+	}
+	slices.SortStableFunc(p, func(a, b int32) int { return cmp.Compare(at[a], at[b]) })
+	return p
+}
+
+// Permute gives v in an order; nil order and nil v stay.
+func Permute[T any](v []T, p []int32) []T {
+	if p == nil || v == nil {
+		return v
+	}
+	out := make([]T, len(p))
+	for i, k := range p {
+		out[i] = v[k]
+	}
+	return out
+}

@@ -52,25 +52,19 @@ func (p *shardPlace) first(size int) (chunk, file int) {
 }
 
 // enterShard numbers episodes and rows from those of the shard on.
-func (w *Writer) enterShard() {
-	if p := w.cfg.Shard; p != nil {
-		w.written, w.rows = p.firstEpisode, p.firstRow
+func (w *Writer) enterShard() { w.written, w.rows = w.shard().firstEpisode, w.shard().firstRow }
+
+// shard is where the shard begins; of a whole dataset, the zero place.
+func (w *Writer) shard() shardPlace {
+	if w.cfg.Shard == nil {
+		return shardPlace{}
 	}
+	return *w.cfg.Shard
 }
 
-func (w *Writer) episodes() int {
-	if p := w.cfg.Shard; p != nil {
-		return w.written - p.firstEpisode
-	}
-	return w.written
-}
+func (w *Writer) episodes() int { return w.written - w.shard().firstEpisode }
 
-func (w *Writer) frames() int64 {
-	if p := w.cfg.Shard; p != nil {
-		return w.rows - p.firstRow
-	}
-	return w.rows
-}
+func (w *Writer) frames() int64 { return w.rows - w.shard().firstRow }
 
 // shardSchema is what the shards of a conversion agree on.
 type shardSchema struct {

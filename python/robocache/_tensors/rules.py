@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,9 +50,9 @@ def rule(
     _window(out, mode, window, step)
     if mode == "angle":
         if period is not None:
-            out["period"] = _finite("period", period)
+            out["period"] = _options.positive("period", period)
         if lo is not None:
-            out["lo"] = _finite("lo", lo)
+            out["lo"] = _options.real("lo", lo)
     elif period is not None or lo is not None:
         raise Misuse("period= and lo= belong to mode='angle'")
     if quats is not None:
@@ -98,16 +97,6 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
     if before < 0 or after < 0 or before + after <= 0:
         raise Misuse(f"mean needs a window: window={window!r}: expected a duration above 0")
     out["before"], out["after"] = before, after
-
-
-def _finite(name: str, v: Any) -> float:
-    try:
-        f = float(v)
-    except (TypeError, ValueError):
-        f = math.nan
-    if not math.isfinite(f) or name == "period" and f <= 0:
-        raise Misuse(f"invalid {name} {v!r}: expected a finite number{' above 0' if name == 'period' else ''}")
-    return f
 
 
 def _quat(q: Any) -> list[int]:
