@@ -6,7 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Apply makes the rows of each part by its plan.
+// reference makes the rows of each part by its plan.
 func (op *ApplyOp) reference() error {
 	plans := make([]*Plan, len(op.Parts))
 	for i := range op.Parts {

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Fuse resamples every stream of every entry into its columns. All times are proved before anything is written.
+// reference resamples every stream of every entry into its columns. All times are proved before anything is written.
 func (op *FuseOp) reference() error {
 	for _, write := range []bool{false, true} {
 		for b := range op.Out.Shape[0] {

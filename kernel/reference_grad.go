@@ -2,7 +2,7 @@ package kernel
 
 import "github.com/goatnote-inc/robocache"
 
-// FuseGrad is the backward of one stream (K17). The rows come in target order, so each sample's sum does.
+// reference is the backward of one stream (K17). The rows come in target order, so each sample's sum does.
 func (op *FuseGradOp) reference() error {
 	for _, write := range []bool{false, true} {
 		if write {

@@ -14,7 +14,7 @@ type voxelPoint struct {
 	entry, row int
 }
 
-// Voxelize sorts the points by cell, stably, and reduces one cell after the other: the dense and the sparse layout differ only in where the
+// reference sorts the points by cell, stably, and reduces one cell after the other: the dense and the sparse layout differ only in where the
 // result of a cell goes.
 func (op *VoxelOp) reference() (err error) {
 	defer guard.Into(&err)

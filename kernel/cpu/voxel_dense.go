@@ -20,7 +20,7 @@ func memory(t *kernel.Tensor) []byte {
 	return t.Data[t.Base*size : (t.Base+t.Len())*size]
 }
 
-// plain is the op with results in C order at multiples of their elements, and what brings those to where they belong: most lie so already.
+// plainResults is the op with results in C order at multiples of their elements, and what brings those to where they belong: most lie so already.
 func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int64)) {
 	p, finish := *op, func(int64) {}
 	for _, held := range []**kernel.Tensor{&p.Out, &p.Coords, &p.Rows, &p.Counts} {
@@ -115,6 +115,18 @@ func (v *voxels) mark(keys []uint64, shift int, first uint64, out []byte) {
 		for _, k := range keys {
 			if i := k>>(shift&63) - first; i>>3 < uint64(len(out)) {
 				out[i>>3] |= 1 << (i & 7)
+			}
+		}
+	case op.Mode == kernel.Count && shift == 0 && first == 0: // points far apart: what stands between two cache misses is time
+		for _, i := range keys {
+			if i < uint64(len(words)) {
+				words[i]++
+			}
+		}
+	case words == nil && shift == 0 && first == 0:
+		for _, i := range keys {
+			if i < uint64(len(out)) {
+				out[i] = 1
 			}
 		}
 	case op.Mode == kernel.Count:
