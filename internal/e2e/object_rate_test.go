@@ -1,11 +1,17 @@
 package e2e
 
 import (
+	"encoding/xml"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,24 +44,89 @@ func evict(t testing.TB, path string) {
 	}
 }
 
-// TestObjectStoreRate measures an epoch over s3 at 5 ms a request beside one of cold local files, in turn: ROBOCACHE_RATE=1.
+// slow speaks as much of S3 over a folder as reading wants, at little CPU of its own: a real server and a proxy before it take more than
+// the loader. Each answer comes after 5 ms.
+type slow struct {
+	url                            string
+	requests, bytes, now, mostOnce atomic.Int64
+}
+
+func newSlow(t testing.TB, dir string) *slow {
+	s := &slow{}
+	files := http.FileServer(http.Dir(dir))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		for n := s.now.Add(1); ; {
+			if most := s.mostOnce.Load(); n <= most || s.mostOnce.CompareAndSwap(most, n) {
+				break
+			}
+		}
+		defer s.now.Add(-1)
+		time.Sleep(5 * time.Millisecond)
+		q := r.URL.Query()
+		if !q.Has("list-type") {
+			path := filepath.Join(dir, filepath.FromSlash(r.URL.Path))
+			if i, err := os.Stat(path); err != nil || i.IsDir() {
+				w.WriteHeader(404)
+				return
+			} else {
+				w.Header().Set("ETag", fmt.Sprintf(`"%x-%x"`, i.Size(), i.ModTime().UnixNano()))
+			}
+			files.ServeHTTP(&meter{w, &s.bytes}, r)
+			return
+		}
+		type object struct {
+			Key, ETag string
+			Size      int64
+		}
+		type folder struct{ Prefix string }
+		var out struct {
+			XMLName        xml.Name `xml:"ListBucketResult"`
+			Contents       []object
+			CommonPrefixes []folder
+		}
+		root := filepath.Join(dir, strings.Trim(r.URL.Path, "/"))
+		prefix := q.Get("prefix")
+		filepath.WalkDir(filepath.Join(root, prefix), func(p string, e fs.DirEntry, err error) error {
+			key := strings.TrimPrefix(strings.TrimPrefix(p, root), "/")
+			switch {
+			case err != nil:
+				return nil
+			case e.IsDir() && q.Get("delimiter") != "" && len(key) > len(prefix):
+				out.CommonPrefixes = append(out.CommonPrefixes, folder{key + "/"})
+				return fs.SkipDir
+			case !e.IsDir():
+				i, _ := e.Info()
+				out.Contents = append(out.Contents, object{key, fmt.Sprintf(`"%x-%x"`, i.Size(), i.ModTime().UnixNano()), i.Size()})
+			}
+			return nil
+		})
+		xml.NewEncoder(&meter{w, &s.bytes}).Encode(out)
+	}))
+	t.Cleanup(srv.Close)
+	s.url = srv.URL
+	return s
+}
+
+// TestObjectStoreRate measures an epoch over s3 at 5 ms a request beside one of cold local files, in turn, and two with a
+// cache directory: ROBOCACHE_RATE=10, the number of episodes.
 func TestObjectStoreRate(t *testing.T) {
-	if os.Getenv("ROBOCACHE_RATE") == "" {
-		t.Skip("a measurement: ROBOCACHE_RATE=1")
+	episodes, _ := strconv.Atoi(os.Getenv("ROBOCACHE_RATE"))
+	if episodes == 0 {
+		t.Skip("a measurement: ROBOCACHE_RATE=10 (episodes)")
 	}
 	decoders(t)
-	bucket, endpoint := inS3(t)
-	far := servers.NewProxy(t, endpoint)
-	far.Latency = 5 * time.Millisecond
+	servers.Credentials(t)
+	root := t.TempDir()
+	far := newSlow(t, root)
 	for format, name := range map[string]string{"lerobot": "set", "rlds": "set", "mcap": "set", "zarr": "set.zarr", "robomimic": "set.hdf5"} {
 		t.Run(format, func(t *testing.T) {
-			local := filepath.Join(t.TempDir(), name)
+			local := filepath.Join(root, "lab", format, name)
 			rates := map[string]float64{"camera": 30, "joints": 30, "force": 30}
-			if _, err := synth.Write(t.Context(), local, synth.Options{Format: format, Episodes: 10, Seconds: 10, Width: 320, Height: 240, Cameras: 1, Rates: rates, Seed: 1}); err != nil {
+			if _, err := synth.Write(t.Context(), local, synth.Options{Format: format, Episodes: episodes, Seconds: 10, Width: 320, Height: 240, Cameras: 1, Rates: rates, Seed: 1}); err != nil {
 				t.Fatal(err)
 			}
-			upload(t, bucket+"/"+format, local)
-			for _, order := range []loader.Shuffle{loader.Global} {
+			for _, order := range []loader.Shuffle{loader.Global, loader.Pool} {
 				epoch := func(uri, cache string) float64 {
 					opt := robocache.OpenOptions{}
 					if f, _ := robocache.FormatNamed(format); !f.Stamped {
@@ -63,7 +134,7 @@ func TestObjectStoreRate(t *testing.T) {
 					}
 					var before syscall.Rusage
 					syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-					requests, bytes := far.Requests.Load(), far.Bytes.Load()
+					requests, bytes := far.requests.Load(), far.bytes.Load()
 					ds, err := robocache.Open(t.Context(), uri, opt)
 					if err != nil {
 						t.Fatal(err)
@@ -72,7 +143,7 @@ func TestObjectStoreRate(t *testing.T) {
 					if manyClocks(ds) {
 						ds = gridded(t, ds, robocache.Rate{Num: 30, Den: 1})
 					}
-					opened := far.Requests.Load() - requests
+					opened := far.requests.Load() - requests
 					begin := time.Now()
 					_, n, err := digest(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: order, Seed: 3},
 						Memory: loader.Memory{Threads: runtime.NumCPU(), Prefetch: 4, Cache: cache}})
@@ -80,16 +151,19 @@ func TestObjectStoreRate(t *testing.T) {
 						t.Fatal(err)
 					}
 					took := time.Since(begin)
-					line := fmt.Sprintf("%-9s %-6s %5d samples %7.0f/s", format, order, n, float64(n)/took.Seconds())
+					var used syscall.Rusage
+					syscall.Getrusage(syscall.RUSAGE_SELF, &used)
+					cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+					line := fmt.Sprintf("%-9s %-6s %5d samples %7.0f/s, %.2f CPU s", format, order, n, float64(n)/took.Seconds(), cpu.Seconds())
 					if uri != local {
-						line += fmt.Sprintf(", %d requests (%d to open), %.0f bytes a sample", far.Requests.Load()-requests, opened, float64(far.Bytes.Load()-bytes)/float64(n))
+						line += fmt.Sprintf(", %d requests (%d to open, %d at once), %.0f bytes a sample", far.requests.Load()-requests, opened, far.mostOnce.Swap(0), float64(far.bytes.Load()-bytes)/float64(n))
 					}
 					t.Log(line)
 					return float64(n) / took.Seconds()
 				}
-				remote := bucket + "/" + format + "/" + name + "?endpoint=" + far.URL
+				remote := "s3://lab/" + format + "/" + name + "?endpoint=" + far.url
 				var sum float64
-				const times = 2
+				const times = 3
 				for range times {
 					evict(t, local)
 					l := epoch(local, "")

@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -33,57 +34,51 @@ func init() {
 	store.Register("hf", func(rest string) (store.Store, error) { return Open(rest, store.HTTPOptions{}) })
 }
 
-// Store is a dataset at a commit, which is found when something is first asked for.
-type Store struct {
-	uri, endpoint, owner, name, revision, dir string
-	opt                                       store.HTTPOptions
+// repository is a dataset at a commit, which is found when something is first asked for.
+type repository struct {
+	uri, endpoint, path, folder, revision string // path: owner/name; folder: huggingface_hub's cache of it
+	opt                                   store.HTTPOptions
 
 	mu sync.Mutex
 	at *snapshot // nil until the commit is known
 }
 
-// snapshot is a dataset at a commit. It knows paths below the repository's root.
+// snapshot is a dataset at a commit.
 type snapshot struct {
 	hub    *store.HTTP  // nil: the cache alone
 	api    *url.URL     // of the lists of its files
 	cached *store.Local // what huggingface_hub has of it; nil: nothing
 }
 
-var form = regexp.MustCompile(`^datasets/([\w-][\w.-]*)/([\w-][\w.-]*?)(?:@([^/?#]+))?(?:/([^?#]*))?$`)
+var form = regexp.MustCompile(`^(datasets/([\w-][\w.-]*/[\w-][\w.-]*?)(?:@([^/?#]+))?)(?:/([^?#]*))?$`)
 
 // Open opens what follows "hf://". It asks the network nothing.
-func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
-	defer guard.Into(&err)
+func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 	m := form.FindStringSubmatch(rest)
+	bad := func(what string) (store.Store, error) {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": robocache.Redact("hf://" + rest)}, Want: "hf://datasets/owner/name, with @revision and /folder where wanted", Got: what}
+	}
 	if m == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": robocache.Redact("hf://" + rest)}, Want: "hf://datasets/owner/name, with @revision and /folder where wanted", Got: "another form"}
+		return bad("another form")
 	}
-	s := &Store{owner: m[1], name: m[2], opt: opt, uri: "hf://" + strings.TrimRight(rest, "/"), endpoint: strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), "https://huggingface.co"), "/")}
-	unescape := func(v string) string {
-		plain, err := url.PathUnescape(v)
-		if err != nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": s.uri}, Msg: "bad escape in the URI"})
-		}
-		return plain
+	revision, err := url.PathUnescape(cmp.Or(m[3], "main"))
+	dir, derr := url.PathUnescape(strings.Trim(m[4], "/"))
+	if _, rerr := store.CleanName(revision); cmp.Or(err, derr, rerr) != nil {
+		return bad("a bad name or escape")
 	}
-	s.revision = unescape(cmp.Or(m[3], "main"))
-	if s.dir = strings.Trim(unescape(m[4]), "/"); s.dir != "" {
-		s.dir = guard.Must(store.CleanName(s.dir))
-	}
-	if _, err := store.CleanName(s.revision); err != nil {
-		return nil, robocache.At(err, robocache.Where{"dataset": s.uri})
-	}
-	return s, nil
+	r := &repository{uri: "hf://" + m[1], path: m[2], revision: revision, opt: opt, endpoint: strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), "https://huggingface.co"), "/"),
+		folder: filepath.Join(home("HF_HUB_CACHE", "hub"), "datasets--"+strings.Replace(m[2], "/", "--", 1))}
+	return store.Sub(r, dir)
 }
 
 // URI names the dataset, and the revision that was asked for.
-func (s *Store) URI() string { return s.uri }
+func (s *repository) URI() string { return s.uri }
 
 // Remote is true: what is not in the cache is a request.
-func (s *Store) Remote() bool { return true }
+func (s *repository) Remote() bool { return true }
 
 // Close gives idle connections back.
-func (s *Store) Close() error {
+func (s *repository) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at != nil && s.at.cached != nil {
@@ -123,7 +118,7 @@ func truth(name string) bool {
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // open resolves the revision, once, and opens what is at its commit.
-func (s *Store) open(ctx context.Context) (at *snapshot, err error) {
+func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 	defer guard.Into(&err)
 	guard.Check(ctx.Err())
 	s.mu.Lock()
@@ -131,8 +126,7 @@ func (s *Store) open(ctx context.Context) (at *snapshot, err error) {
 	if s.at != nil {
 		return s.at, nil
 	}
-	folder := filepath.Join(home("HF_HUB_CACHE", "hub"), "datasets--"+s.owner+"--"+s.name)
-	repo := s.endpoint + "/datasets/" + s.owner + "/" + s.name
+	repo := s.endpoint + "/datasets/" + s.path
 	opt := s.opt
 	opt.URI, opt.VersionHeader, opt.MatchHeader = s.uri, "X-Linked-Etag", "-"
 	if t := token(); t != "" {
@@ -142,7 +136,7 @@ func (s *Store) open(ctx context.Context) (at *snapshot, err error) {
 	opt.Explain, opt.Wrap = links.explain, links.wrap
 	commit, offline := s.revision, truth("HF_HUB_OFFLINE")
 	if !commitForm.MatchString(commit) {
-		b, _ := os.ReadFile(filepath.Join(folder, "refs", filepath.FromSlash(s.revision)))
+		b, _ := os.ReadFile(filepath.Join(s.folder, "refs", filepath.FromSlash(s.revision)))
 		cached := strings.TrimSpace(string(b))
 		known, seen := commits.Load(repo + "@" + s.revision)
 		switch {
@@ -162,30 +156,30 @@ func (s *Store) open(ctx context.Context) (at *snapshot, err error) {
 	}
 	at = &snapshot{}
 	if commitForm.MatchString(commit) {
-		if local, err := store.OpenLocal(filepath.Join(folder, "snapshots", commit)); err == nil {
+		if local, err := store.OpenLocal(filepath.Join(s.folder, "snapshots", commit)); err == nil {
 			at.cached = local
 		}
 	}
 	if offline && at.cached == nil {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": s.uri}, Msg: "huggingface_hub's cache holds nothing of it, and the Hub is not asked (HF_HUB_OFFLINE, or it cannot be reached)",
-			Hint: "hf download " + s.owner + "/" + s.name + " --repo-type dataset"}
+			Hint: "hf download " + s.path + " --repo-type dataset"}
 	}
 	if !offline {
 		at.hub = guard.Must(store.NewHTTP(repo+"/resolve/"+url.PathEscape(commit), opt))
-		at.api = guard.Must(url.Parse(s.endpoint + "/api/datasets/" + s.owner + "/" + s.name + "/tree/" + commit))
+		at.api = guard.Must(url.Parse(s.endpoint + "/api/datasets/" + s.path + "/tree/" + commit))
 	}
 	s.at = at
 	return at, nil
 }
 
 // resolve asks the Hub for the commit of the revision.
-func (s *Store) resolve(ctx context.Context, opt store.HTTPOptions) (string, error) {
+func (s *repository) resolve(ctx context.Context, opt store.HTTPOptions) (string, error) {
 	h, err := store.NewHTTP(s.endpoint, opt)
 	if err != nil {
 		return "", err
 	}
 	defer h.Close()
-	u, err := url.Parse(s.endpoint + "/api/datasets/" + s.owner + "/" + s.name + "/revision/" + url.PathEscape(s.revision))
+	u, err := url.Parse(s.endpoint + "/api/datasets/" + s.path + "/revision/" + url.PathEscape(s.revision))
 	if err != nil {
 		return "", err
 	}
@@ -201,31 +195,32 @@ func (s *Store) resolve(ctx context.Context, opt store.HTTPOptions) (string, err
 	return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "resolve", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's answer names no commit"}
 }
 
-// full is a name below the repository's root.
-func (s *Store) full(op, name string) string {
-	name, err := store.CleanName(name)
-	if err != nil {
-		guard.Fail(robocache.At(err, robocache.Where{"dataset": s.uri}))
-	}
-	return path.Join(s.dir, name)
-}
-
 // Open opens a file: of the cache where that holds it.
-func (s *Store) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
+func (s *repository) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
 	defer guard.Into(&err)
-	full := s.full("open", name)
 	at := guard.Must(s.open(ctx))
 	if at.cached != nil {
-		f, err := at.cached.Open(ctx, full)
+		f, err := at.cached.Open(ctx, name)
 		if err == nil {
-			return cachedFile{f, at.version(full, f.Version())}, nil
+			return cachedFile{f, at.version(path.Clean(name), f.Version())}, nil
 		}
 		if at.hub == nil {
-			return nil, s.placed(err, name)
+			return nil, s.placed(err)
 		}
 	}
-	f, err := at.hub.Open(ctx, full)
-	return f, s.placed(err, name)
+	return at.hub.Open(ctx, name)
+}
+
+// placed takes the cache's folder out of an error: the dataset is this one.
+func (s *repository) placed(err error) error {
+	var e *robocache.Error
+	if errors.As(err, &e) {
+		c := *e
+		c.Where = maps.Clone(e.Where)
+		c.Where["dataset"] = s.uri
+		return &c
+	}
+	return err
 }
 
 // cachedFile is a file of huggingface_hub's cache, under the version that the Hub gives it.
@@ -245,33 +240,15 @@ func (at *snapshot) version(full, other string) string {
 	return other
 }
 
-// placed says where an error is in the words of this store.
-func (s *Store) placed(err error, name string) error {
-	var e *robocache.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	c := *e
-	c.Where = robocache.Where{}
-	for k, v := range e.Where {
-		c.Where[k] = v
-	}
-	c.Where["dataset"], c.Where["file"] = s.uri, name
-	return &c
-}
-
 // Stat describes a file.
-func (s *Store) Stat(ctx context.Context, name string) (e store.Entry, err error) {
+func (s *repository) Stat(ctx context.Context, name string) (e store.Entry, err error) {
 	defer guard.Into(&err)
-	full := s.full("stat", name)
 	at := guard.Must(s.open(ctx))
 	if at.cached != nil {
-		if e, err = at.cached.Stat(ctx, full); err == nil || at.hub == nil {
-			e.Name, e.Version = path.Clean(name), at.version(full, e.Version)
-			return e, s.placed(err, name)
+		if e, err = at.cached.Stat(ctx, name); err == nil || at.hub == nil {
+			e.Version = at.version(e.Name, e.Version)
+			return e, s.placed(err)
 		}
 	}
-	e, err = at.hub.Stat(ctx, full)
-	e.Name = path.Clean(name)
-	return e, s.placed(err, name)
+	return at.hub.Stat(ctx, name)
 }

@@ -217,13 +217,13 @@ func (h *hub) cache(t testing.TB, names ...string) {
 
 var quick = store.HTTPOptions{Backoff: time.Millisecond, Attempts: 3}
 
-func open(t testing.TB, rest string) *Store {
+func open(t testing.TB, rest string) store.Store {
 	t.Helper()
 	s, err := Open(rest, quick)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() { store.Close(s) })
 	return s
 }
 

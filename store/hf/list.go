@@ -31,7 +31,7 @@ const maxKept = 100_000
 var nextPage = regexp.MustCompile(`<([^>]*)>;\s*rel="?next"?`)
 
 // list asks the Hub what lies in a folder, or below it; nothing where there is none.
-func (s *Store) list(ctx context.Context, at *snapshot, dir string, deep bool) *listing {
+func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bool) *listing {
 	u := at.api.JoinPath(dir)
 	u.RawQuery = "recursive=false"
 	if deep {
@@ -87,39 +87,26 @@ func (s *Store) list(ctx context.Context, at *snapshot, dir string, deep bool) *
 	return l
 }
 
-// below opens the snapshot and gives a folder as a path below the repository's root.
-func (s *Store) below(ctx context.Context, prefix string) (*snapshot, string) {
-	dir := s.dir
-	if strings.Trim(prefix, "./") != "" || strings.Contains(prefix, "..") {
-		dir = s.full("list", prefix)
-	}
-	return guard.Must(s.open(ctx)), dir
-}
-
 // List gives the files below a folder: those of the Hub, and without it those that the cache holds.
-func (s *Store) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
+func (s *repository) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
 	defer guard.Into(&err)
-	at, dir := s.below(ctx, prefix)
-	if at.hub == nil {
-		if out, err = at.cached.List(ctx, dir); err != nil {
-			return nil, s.placed(err, prefix)
-		}
-		for i := range out {
-			out[i].Version = at.version(out[i].Name, out[i].Version)
-		}
-	} else {
-		out = slices.Clone(s.list(ctx, at, dir, true).files)
+	prefix = guard.Must(store.CleanFolder(s.uri, prefix))
+	at := guard.Must(s.open(ctx))
+	if at.hub != nil {
+		return slices.Clone(s.list(ctx, at, prefix, true).files), nil
 	}
+	out, err = at.cached.List(ctx, prefix)
 	for i := range out {
-		out[i].Name = strings.TrimPrefix(out[i].Name, s.dir+"/")
+		out[i].Version = at.version(out[i].Name, out[i].Version)
 	}
-	return out, nil
+	return out, s.placed(err)
 }
 
 // Folders names the folders directly in dir.
-func (s *Store) Folders(ctx context.Context, dir string) (out []string, err error) {
+func (s *repository) Folders(ctx context.Context, dir string) (out []string, err error) {
 	defer guard.Into(&err)
-	at, dir := s.below(ctx, dir)
+	dir = guard.Must(store.CleanFolder(s.uri, dir))
+	at := guard.Must(s.open(ctx))
 	if at.hub == nil {
 		return at.cached.Folders(ctx, dir)
 	}
