@@ -44,7 +44,7 @@ demo: build core ## the main job, shown: synth, inspect, doctor, load, train, co
 
 test: prepare lint test-go test-race test-python ## all tests, the race detector on the core
 
-test-all: servers test test-race-all ## also the longer runs of the race detector, and the object stores on real servers
+test-all: servers engines test test-ray test-race-all ## also the longer runs of the race detector, and the object stores on real servers
 
 # Two minutes on two cores, so `make test` alone skips what wants them; CI builds them where stores changed.
 SERVERS := .build/servers/versitygw .build/servers/fake-gcs-server

@@ -67,13 +67,16 @@ func (l *Local) note(f func(s *States)) {
 	f(&l.states)
 }
 
-// Run runs the missing shards and commits. changed is called after each shard that ended. findings: commit gave 3.
+// Run runs the missing shards and commits. changed is called after each shard that ended, by one caller at a time. findings: commit gave 3.
 func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, err error) {
-	l.states = States{Total: l.Total, Done: l.Total - len(l.Missing), Waiting: len(l.Missing), Codes: map[string]int{}}
+	l.note(func(s *States) {
+		*s = States{Total: l.Total, Done: l.Total - len(l.Missing), Waiting: len(l.Missing), Codes: map[string]int{}}
+	})
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	places := semaphore.NewWeighted(int64(max(l.Jobs, 1)))
 	var wg sync.WaitGroup
+	var telling sync.Mutex
 	for _, shard := range l.Missing { // in their order: the first try takes its place here
 		if places.Acquire(work, 1) != nil {
 			break
@@ -82,6 +85,8 @@ func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, e
 			if f := l.shard(work, places, shard); f != nil && !l.Partial {
 				stop() // S3
 			}
+			telling.Lock()
+			defer telling.Unlock()
 			changed(l.States())
 		})
 	}
