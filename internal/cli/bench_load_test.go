@@ -144,7 +144,7 @@ func TestBenchLoadNodes(t *testing.T) {
 	}
 	var cmds []*exec.Cmd
 	for rank := range 2 {
-		c := exec.CommandContext(t.Context(), self, "bench", "load", set, "--scenario", "stream_bucket_2node", "--duration", "200ms", "--batch-size", "16", "--workers", "1", "--shuffle", "global",
+		c := exec.CommandContext(t.Context(), self, "bench", "load", set, "--scenario", "stream_bucket_2node", "--duration", "3s", "--batch-size", "16", "--workers", "1", "--shuffle", "global",
 			"--warmup", "1", "--bucket-latency", "1ms", "--check-frames", "2", "--probes", "0", "--resume=false", "--out", dir)
 		c.Env = append(os.Environ(), "RANK="+string(rune('0'+rank)), "WORLD_SIZE=2", "SLURM_JOB_ID=7")
 		c.Stderr = os.Stderr
