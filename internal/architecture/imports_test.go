@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"metrics":                 {"", "loader", "submit"},
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost", "internal/guard"},
 	"inspect":                 {"", "store", "video", "align", "format", "internal/guard"},
-	"bench":                   {"", "store", "video", "format", "loader", "convert", "bench/report", "bench/runners", "bench/ops", "bench/gpu", "submit", "internal/guard"},
+	"bench":                   {"", "store", "video", "format", "loader", "convert", "bench/report", "bench/runners", "bench/ops", "bench/gpu", "submit", "shard", "internal/guard"},
 	"bench/ops":               {"", "kernel", "kernel/cpu", "kernel/cuda", "bench/report", "bench/runners", "internal/cudahost", "internal/guard"},
 	"bench/gpu":               {"", "internal/cudahost"},
 	"bench/report":            {""},
