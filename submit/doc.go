@@ -22,10 +22,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/shard"
 )
 
 // Final are the exit codes of run that no retry changes (S1).
@@ -46,8 +46,8 @@ func Look(ctx context.Context, program []string, manifest string) (*Plan, error)
 	c.Stderr = &errs
 	out, err := c.Output()
 	var s struct {
-		Total   int    `json:"total"`
-		Missing string `json:"missing"` // such as 0-3,7
+		Total   int            `json:"total"`
+		Missing shard.Episodes `json:"missing"`
 	}
 	if c.ProcessState == nil {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "submit", Where: robocache.Where{"option": "--program"}, Err: err}
@@ -55,12 +55,10 @@ func Look(ctx context.Context, program []string, manifest string) (*Plan, error)
 	if err != nil && !json.Valid(out) {
 		return nil, &Failed{Verb: "status", Code: codeOf(c), Last: lastLine(errs.String()), Err: err}
 	}
-	err = json.Unmarshal(out, &s)
-	missing, ok := parseRanges(s.Missing)
-	if err != nil || s.Total < 1 || !ok {
+	if err := json.Unmarshal(out, &s); err != nil || s.Total < 1 {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "submit", Where: robocache.Where{"manifest": manifest}, Msg: "status --json gave no number of shards", Err: err}
 	}
-	return &Plan{Program: program, Manifest: manifest, Total: s.Total, Missing: missing}, nil
+	return &Plan{Program: program, Manifest: manifest, Total: s.Total, Missing: s.Missing}, nil
 }
 
 // Failed is a verb that ended with an exit code that is no success.
@@ -117,44 +115,8 @@ func lastLine(text string) string {
 
 // Ranges writes ascending numbers as Slurm takes them: 0-3,7.
 func Ranges(n []int) string {
-	var b strings.Builder
-	for i := 0; i < len(n); {
-		j := i
-		for j+1 < len(n) && n[j+1] == n[j]+1 {
-			j++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(n[i]))
-		if j > i {
-			b.WriteString("-" + strconv.Itoa(n[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
-}
-
-// parseRanges reads what Ranges writes.
-func parseRanges(text string) (n []int, ok bool) {
-	for part := range strings.SplitSeq(text, ",") {
-		if part == "" {
-			continue
-		}
-		from, to, run := strings.Cut(part, "-")
-		a, err := strconv.Atoi(from)
-		b := a
-		if err == nil && run {
-			b, err = strconv.Atoi(to)
-		}
-		if err != nil || b < a || b > 1<<24 || len(n) > 0 && a <= n[len(n)-1] {
-			return nil, false
-		}
-		for ; a <= b; a++ {
-			n = append(n, a)
-		}
-	}
-	return n, true
+	text, _ := shard.Episodes(n).MarshalText()
+	return string(text)
 }
 
 // Itself is this program as a child calls it: in a wheel it is a module of Python.

@@ -190,25 +190,6 @@ func TestLook(t *testing.T) {
 	}
 }
 
-func TestRanges(t *testing.T) {
-	for want, in := range map[string][]int{"": nil, "4": {4}, "0-2": {0, 1, 2}, "0,2-3,7": {0, 2, 3, 7}} {
-		if got := Ranges(in); got != want {
-			t.Errorf("%v: %q", in, got)
-		}
-		if got, ok := parseRanges(want); !ok || !slices.Equal(got, in) {
-			t.Errorf("%q: %v", want, got)
-		}
-	}
-}
-
-func TestBadRanges(t *testing.T) {
-	for _, text := range []string{"x", "1-", "-1", "3-1", "0,0", "0-99999999999"} {
-		if got, ok := parseRanges(text); ok {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}
-
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

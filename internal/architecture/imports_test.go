@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"convert":                 {"", "store", "align", "internal/guard"},
 	"shard":                   {"", "store", "convert", "stats", "diagnose", "mapping", "synth", "video", "internal/guard"},
 	"synth":                   {""},
-	"submit":                  {""},
+	"submit":                  {"", "shard"},
 	"metrics":                 {"", "loader", "submit"},
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost", "internal/guard"},
 	"inspect":                 {"", "store", "video", "align", "format", "internal/guard"},
