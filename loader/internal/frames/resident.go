@@ -11,6 +11,8 @@ type ID struct {
 const (
 	// residentFrames is few enough that the first batch does not wait for whole episodes, and that all workers end about together where a pool is filled anew.
 	residentFrames = 8
+	// firstFrames is that of a pool's first residents. One alone would be read from remote files as what somebody waits for.
+	firstFrames = 2
 	// background is how many batches later than its admission an episode's frames come that no batch has asked for yet.
 	background = 64
 )
@@ -45,7 +47,7 @@ func (w *Worker) Admit(col Column, uses map[ID]int32, seq int64) {
 	for path, list := range byPath {
 		r := &request{col: col, path: path, frames: sorted(list), least: residentFrames, later: seq + background}
 		if seq == 0 { // the first batch waits for a few frames of each episode
-			r.least = 1
+			r.least = firstFrames
 		}
 		w.q.Push(Job{Prio: seq, Sub: int64(col.ID()), Kind: Admit, Run: func(w *Worker) { w.plan(r) }})
 	}
