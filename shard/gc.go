@@ -24,6 +24,15 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 	defer guard.Malformed("shard", &err)
 	dst := guard.Must(store.OpenWritable(m.Job.Destination))
 	defer store.Close(dst)
+	// First what lies there and who lives, then the receipts: an attempt that ends meanwhile has one by then.
+	list := guard.Must(dst.List(ctx, stagingName))
+	living := map[string]bool{}
+	for _, e := range list {
+		shard, attempt := attemptOf(e.Name)
+		if name, note := strings.CutSuffix(attempt, ".json"); note && alive(ctx, dst, e.Name, age) {
+			living[shard+"/"+name] = true
+		}
+	}
 	receipts, _ := m.receipts(ctx, dst)
 	named := map[string]string{} // shard → attempt
 	for _, r := range receipts {
@@ -36,15 +45,12 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 		}
 	}
 	out := &Collected{}
-	list := guard.Must(dst.List(ctx, stagingName))
-	living := map[string]bool{}
-	for _, e := range list {
-		shard, attempt := attemptOf(e.Name)
-		if name, note := strings.CutSuffix(attempt, ".json"); note && named[shard] == "" && alive(ctx, dst, e.Name, age) {
-			living[shard+"/"+name] = true
-			out.Kept++
+	for attempt := range living {
+		if shard, _, _ := strings.Cut(attempt, "/"); named[shard] != "" {
+			delete(living, attempt) // it lost, or needs its note no more
 		}
 	}
+	out.Kept = len(living)
 	attempts := map[string]bool{}
 	for _, e := range list {
 		shard, attempt := attemptOf(e.Name)

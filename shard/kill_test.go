@@ -104,7 +104,7 @@ var killJobs = []shard.Job{
 }
 
 // H4, H5, H6: a process that dies at any operation of the store, the second time too; a disk that is full from some write on; a store that fails from some
-// operation on and works again: whoever goes on ends with the bytes of an undisturbed run, and nothing else.
+// operation on and works again, or whose answer to a write is lost: whoever goes on ends with the bytes of an undisturbed run, and nothing else.
 func TestKilledAnywhere(t *testing.T) {
 	kills := 0
 	for _, job := range killJobs {
@@ -117,7 +117,8 @@ func TestKilledAnywhere(t *testing.T) {
 		}
 		want := contents(t, mem)
 		rng := rand.New(rand.NewPCG(1, 1))
-		for _, how := range []*storetest.Plan{{Repeat: true, Err: errors.New("killed")}, {Repeat: true, Ops: storetest.OpWrite | storetest.OpCommit, Fault: storetest.FaultShort, Err: syscall.ENOSPC}, {Repeat: true}} {
+		for _, how := range []*storetest.Plan{{Repeat: true, Err: errors.New("killed")}, {Repeat: true, Ops: storetest.OpWrite | storetest.OpCommit, Fault: storetest.FaultShort, Err: syscall.ENOSPC}, {Repeat: true},
+			{Ops: storetest.OpCommit, Fault: storetest.FaultLost}, {Ops: storetest.OpCommit, Fault: storetest.FaultLost, Repeat: true}} {
 			for n := int64(1); ; n++ {
 				mem = storetest.NewMem("frail")
 				struck := &storetest.Plan{Nth: n, Repeat: how.Repeat, Ops: how.Ops, Fault: how.Fault, Err: how.Err}
@@ -153,6 +154,43 @@ func TestKilledAnywhere(t *testing.T) {
 	t.Logf("%d kills and failures", kills)
 	if kills < 500 {
 		t.Errorf("only %d kills", kills)
+	}
+}
+
+// H4: an attempt that wins while garbage is collected keeps its files: GC looks at the receipts last.
+func TestGCWhileAnAttemptEnds(t *testing.T) {
+	job := killJobs[1]
+	job.Source, job.Destination = "synth://heterogeneous?episodes=5&cap=12", "frail://s/out"
+	mem := storetest.NewMem("frail")
+	setFrail(mem, &storetest.Plan{})
+	m := plan(t, job, 2)
+	if err := work(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	want := contents(t, mem)
+	for n := 1; n < 6; n++ { // another shard ends while GC does its nth look
+		mem = storetest.NewMem("frail")
+		setFrail(mem, &storetest.Plan{})
+		looks, ended := 0, false
+		setFrail(nil, &storetest.Plan{Ops: storetest.OpList | storetest.OpOpen, Match: func(storetest.Op, string) bool {
+			if looks++; looks == n && !ended {
+				ended = true
+				setFrail(nil, &storetest.Plan{})
+				if _, err := shard.Run(t.Context(), m, 1, shard.RunOptions{Threads: 1}); err != nil {
+					t.Error(err)
+				}
+			}
+			return false
+		}})
+		if _, err := shard.GC(t.Context(), m, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if err := work(t.Context(), m); err != nil {
+			t.Fatal(n, err)
+		}
+		if d := differences(want, contents(t, mem)); d != nil {
+			t.Fatal(n, d)
+		}
 	}
 }
 

@@ -96,9 +96,11 @@ type attempt struct {
 	uri   string // the same as a destination of writers
 	opt   RunOptions
 
+	// put is true once its receipt was sent: it may be there, whatever the answer was.
+	put bool
+
 	mu   sync.Mutex
 	note note
-	said time.Time
 }
 
 // Run makes one shard of a manifest. The receipt of another attempt is as good as its own.
@@ -126,12 +128,13 @@ func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receip
 	// Without the caller's context: it may be the one that ended.
 	bg, stop := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer stop()
-	if other, rerr := m.receipt(bg, dst, shard); rerr == nil && other != nil {
-		a.clear(bg, true)
-		return other, nil
+	if won, rerr := m.receipt(bg, dst, shard); rerr == nil && won != nil {
+		return a.after(bg, won), nil
 	}
 	err = a.failed(ctx, err)
-	a.clear(bg, false)
+	if !a.put { // else they may be the shard's: GC knows
+		a.clear(bg)
+	}
 	a.note.State, a.note.Error = "failed", err.Error()
 	a.note.Class, _ = robocache.ClassOf(err)
 	a.note.Permanent = errors.Is(err, ErrNever)
@@ -171,9 +174,10 @@ func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
 	defer src.Close()
 	r = &Receipt{Manifest: a.m.id, Shard: a.shard, Attempt: a.note.Attempt, Tool: a.opt.Tool, Files: []File{}, Started: a.note.Started}
 	jobOf(a.m.Job.Name).run(ctx, a, src, r)
-	live()
 	a.files(ctx, r)
+	live() // not before: to GC an attempt that says nothing is dead
 	r.Seconds = time.Since(r.Started).Seconds()
+	a.put = true
 	err = store.PutNew(ctx, a.dst, receiptName(a.shard), guard.Must(json.Marshal(r)))
 	if !errors.Is(err, store.ErrExists) {
 		if err == nil {
@@ -182,8 +186,19 @@ func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
 		return r, err
 	}
 	won := guard.Must(a.m.receipt(ctx, a.dst, a.shard))
-	a.clear(ctx, won.Attempt != a.note.Attempt)
-	return won, nil
+	if won == nil {
+		return nil, err
+	}
+	return a.after(ctx, won), nil
+}
+
+// after tidies up where there is a receipt: the attempt's own, where the answer to it was lost, or that of another, which makes its files garbage.
+func (a *attempt) after(ctx context.Context, won *Receipt) *Receipt {
+	a.forget(ctx)
+	if won.Already = won.Attempt != a.note.Attempt; won.Already {
+		a.clear(ctx)
+	}
+	return won
 }
 
 // files lists what the attempt wrote, with checksums.
@@ -249,11 +264,8 @@ func (a *attempt) forget(ctx context.Context) {
 	_ = a.dst.Remove(context.WithoutCancel(ctx), a.dir+".json")
 }
 
-// clear removes what the attempt wrote, and its note where that says nothing any more.
-func (a *attempt) clear(ctx context.Context, all bool) {
-	if all {
-		a.forget(ctx)
-	}
+// clear removes what the attempt wrote.
+func (a *attempt) clear(ctx context.Context) {
 	list, _ := a.dst.List(ctx, a.dir)
 	for _, e := range list {
 		_ = a.dst.Remove(ctx, e.Name)

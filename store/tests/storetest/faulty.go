@@ -35,6 +35,7 @@ const (
 	FaultCorrupt              // a read succeeds with one bit flipped; other operations fail
 	FaultDelay                // it waits Plan.Delay, or for the context's end, then goes on
 	FaultChanged              // it fails with store.ErrChanged
+	FaultLost                 // a commit is done, and its answer lost: it fails with Plan.Err
 )
 
 // Plan strikes operations of one Faulty store. The loop that proves a caller sound (SQLite's method):
@@ -251,6 +252,12 @@ func (w *faultyWriter) write(p []byte, do func([]byte) (int, error)) (int, error
 
 // Commit that fails has aborted, as the stores' own.
 func (w *faultyWriter) Commit() error {
+	if w.plan.Fault == FaultLost {
+		if err := w.Writer.Commit(); err != nil || !w.plan.hit(OpCommit, w.name) {
+			return err
+		}
+		return w.plan.err(w.name)
+	}
 	if err := w.plan.before(w.ctx, OpCommit, w.name); err != nil {
 		w.Writer.Abort()
 		return err
