@@ -35,6 +35,7 @@ type Committed struct {
 // CommitOptions are the choices of Commit.
 type CommitOptions struct {
 	Partial bool // of the shards that are there
+	Verify  bool // read every staged file, and compare its checksum
 }
 
 // Commit makes the result of the shards.
@@ -72,7 +73,7 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 			guard.Check(store.Put(ctx, dst, marker, nil))
 		}
 		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing}
-		m.move(ctx, dst, job, receipts, c)
+		m.move(ctx, dst, job, receipts, c, opt.Verify)
 		job.merge(ctx, m, dst, receipts)
 		err := store.PutNew(ctx, dst, commitName, guard.Must(json.Marshal(c)))
 		if !errors.Is(err, store.ErrExists) {
@@ -133,9 +134,13 @@ func (m *Manifest) receipts(ctx context.Context, st store.Store) (out []*Receipt
 }
 
 // move gives the files of the receipts their names in the result. One that is there already was moved by a commit that was killed.
-func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, receipts []*Receipt, c *Committed) {
+func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, receipts []*Receipt, c *Committed, verify bool) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
+	staged := map[string]int64{}
+	for _, e := range guard.Must(dst.List(ctx, stagingName)) {
+		staged[e.Name] = e.Size
+	}
 	kept, renumber := func(string) bool { return false }, (func(ctx context.Context, dst, from, to string, episodes int, rows int64) error)(nil)
 	if job.format != nil {
 		f := job.format(m)
@@ -150,9 +155,18 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 				continue
 			}
 			c.Files, c.Bytes = c.Files+1, c.Bytes+f.Size
+			from := attemptDir(r.Shard, r.Attempt) + "/" + f.Name
+			size, there := staged[from]
 			g.Go(guard.Func("commit", func() {
-				from := attemptDir(r.Shard, r.Attempt) + "/" + f.Name
 				var err error
+				if there && size != f.Size {
+					f.differs(r.Shard, from, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(size))
+				}
+				if there && verify {
+					if now := checksum(gctx, dst, from); now.Checksum != f.Checksum {
+						f.differs(r.Shard, from, f.Checksum, now.Checksum)
+					}
+				}
 				again := renumber != nil && (episodes != 0 || rows != 0)
 				if again {
 					err = renumber(gctx, m.Job.Destination, from, f.Name, episodes, rows)
@@ -162,7 +176,9 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 				if errors.Is(err, robocache.ErrNotFound) {
 					var e store.Entry
 					if e, err = dst.Stat(gctx, f.Name); err == nil && e.Size != f.Size && !again {
-						err = &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": f.Name}, Want: fmt.Sprintf("%d bytes", f.Size), Got: fmt.Sprint(e.Size)}
+						f.differs(r.Shard, f.Name, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(e.Size))
+					} else if errors.Is(err, robocache.ErrNotFound) {
+						err = &robocache.Error{Class: robocache.ErrNotFound, Op: "commit", Where: robocache.Where{"file": from}, Msg: "the receipt names it, and it is not there", Hint: anew(r.Shard)}
 					}
 				}
 				guard.Check(robocache.At(err, robocache.Where{"shard": r.Shard}))
@@ -171,6 +187,13 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 	}
 	guard.Check(g.Wait())
 }
+
+// differs fails with what a file is, and its receipt says that it is not.
+func (f *File) differs(shard int, name, want, got string) {
+	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": name, "shard": shard}, Msg: "the file is not the one that was staged", Want: want, Got: got, Hint: anew(shard)})
+}
+
+func anew(shard int) string { return "remove " + receiptName(shard) + ", and run the shard again" }
 
 // tidy removes what is left of the attempts that were committed.
 func (m *Manifest) tidy(ctx context.Context, dst store.Writable, receipts []*Receipt) {

@@ -107,6 +107,83 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// A staged file that is not what its receipt says is not committed: its size always, its content where that is asked for.
+func TestStagedFileDiffers(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "out")
+	m := plan(t, shard.Job{Name: "convert", Source: "synth://heterogeneous?episodes=3&cap=10", Destination: dst, To: "mcap"}, 2)
+	for i := range m.Shards {
+		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, _ := filepath.Glob(filepath.Join(dst, "_staging", "00001", "*", "*.mcap"))
+	if len(names) == 0 {
+		t.Fatal("nothing is staged")
+	}
+	good, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(good)
+	flipped[len(good)/2] ^= 1
+	for what, b := range map[string][]byte{"cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0), "flipped": flipped, "gone": nil} {
+		if err := os.WriteFile(names[0], b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if b == nil {
+			_ = os.Remove(names[0])
+		}
+		_, err := shard.Commit(t.Context(), m, shard.CommitOptions{Verify: what == "flipped"})
+		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "00001.json") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := os.WriteFile(names[0], good, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{Verify: true}); err != nil {
+		t.Fatal(err)
+	}
+	if open(t, dst).Info().Episodes != 3 {
+		t.Error("not all episodes are there")
+	}
+}
+
+// What a receipt says of the values that a shard counted is not believed: no memory for rows that no file holds; and a shard without any changes nothing.
+func TestStatsOfStrangers(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "out")
+	m := plan(t, shard.Job{Name: "stats", Source: "synth://heterogeneous?episodes=3&cap=10", Destination: dst}, 2)
+	for i := range m.Shards {
+		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Join(dst, "_receipts", "00001.json")
+	good, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shape := range []any{[]any{1 << 40}, []any{1 << 31, 1 << 33}, []any{1 << 25}, []any{5}, nil} {
+		var tree map[string]any
+		if err := json.Unmarshal(good, &tree); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range tree["report"].(map[string]any)["summary"].([]any) {
+			c.(map[string]any)["shape"] = shape
+		}
+		b, _ := json.Marshal(tree)
+		if err := os.WriteFile(name, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); shape != nil && (!errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), "did not expect")) || shape == nil && err != nil {
+			t.Errorf("%v: %v", shape, err)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dst, "stats.json")); err != nil || !bytes.Contains(b, []byte("mean")) {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
 // H3: a source that changed is refused, for good; times of modification are no change.
 func TestSourceChanged(t *testing.T) {
 	src := source(t, 4, synth.Options{Cameras: -1})

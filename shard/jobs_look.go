@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
@@ -131,8 +132,13 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 			} else if c.Images != nil && col.Images != nil && c.Images.Channels() == col.Images.Channels() {
 				col.Images.Merge(c.Images)
 			}
-			if c.Values != "" {
-				col.Shape = c.Shape
+			if c.Values != "" && len(c.Shape) > 0 { // else no episode of the shard could be read
+				if len(col.Shape) == 0 {
+					col.Shape = c.Shape
+				}
+				if c.DType != col.DType || !slices.Equal(c.Shape, col.Shape) || c.rowBytes() > maxRow {
+					guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": receiptName(r.Shard), "stream": c.Key}, Want: fmt.Sprintf("rows of %v %v, as in other shards, of at most %d bytes", col.Shape, col.DType, maxRow), Got: fmt.Sprintf("%v %v", c.Shape, c.DType), Hint: anew(r.Shard)})
+				}
 				col.files = append(col.files, attemptDir(r.Shard, r.Attempt)+"/"+guard.Must(store.CleanName(c.Values)))
 			}
 		}
@@ -167,6 +173,9 @@ func eachRows(ctx context.Context, st store.Store, name string, row int, yield f
 	defer guard.File("commit", name, &err)
 	f := guard.Must(st.Open(ctx, name))
 	defer f.Close()
+	if f.Size()%int64(row) != 0 {
+		return &robocache.Error{Class: robocache.ErrMalformed, Want: fmt.Sprintf("whole rows of %d bytes", row), Got: fmt.Sprintf("%d bytes", f.Size())}
+	}
 	buf := make([]byte, max(1, (1<<20)/row)*row)
 	for off := int64(0); off < f.Size(); off += int64(len(buf)) {
 		b := buf[:min(int64(len(buf)), f.Size()-off)]
@@ -176,10 +185,15 @@ func eachRows(ctx context.Context, st store.Store, name string, row int, yield f
 	return nil
 }
 
+// maxRow bounds what a receipt may call a row: it is held in memory.
+const maxRow = 64 << 20
+
 func (c *counted) rowBytes() int {
 	n := c.DType.Size()
 	for _, d := range c.Shape {
-		n *= max(1, d)
+		if n *= max(1, d); n > maxRow || d > maxRow {
+			return maxRow + 1
+		}
 	}
 	return max(1, n)
 }

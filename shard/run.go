@@ -203,17 +203,22 @@ func (a *attempt) after(ctx context.Context, won *Receipt) *Receipt {
 
 // files lists what the attempt wrote, with checksums.
 func (a *attempt) files(ctx context.Context, r *Receipt) {
-	table := crc32.MakeTable(crc32.Castagnoli)
 	for _, e := range guard.Must(a.dst.List(ctx, a.dir)) {
-		f := guard.Must(a.dst.Open(ctx, e.Name))
-		sum := uint32(0)
-		err := store.EachBlock(ctx, f, func(b []byte) error { sum = crc32.Update(sum, table, b); return nil })
-		size := f.Size()
-		f.Close()
-		guard.Check(robocache.At(err, robocache.Where{"file": e.Name}))
-		r.Files = append(r.Files, File{Name: strings.TrimPrefix(e.Name, a.dir+"/"), Size: size, Checksum: fmt.Sprintf("crc32c:%08x", sum)})
-		r.Bytes += size
+		f := checksum(ctx, a.dst, e.Name)
+		f.Name = strings.TrimPrefix(e.Name, a.dir+"/")
+		r.Files = append(r.Files, f)
+		r.Bytes += f.Size
 	}
+}
+
+// checksum reads a file for its size and checksum.
+func checksum(ctx context.Context, st store.Store, name string) File {
+	defer guard.In("file", name)
+	f := guard.Must(st.Open(ctx, name))
+	defer f.Close()
+	table, sum := crc32.MakeTable(crc32.Castagnoli), uint32(0)
+	guard.Check(store.EachBlock(ctx, f, func(b []byte) error { sum = crc32.Update(sum, table, b); return nil }))
+	return File{Name: name, Size: f.Size(), Checksum: fmt.Sprintf("crc32c:%08x", sum)}
 }
 
 // progress takes what a job says of itself.

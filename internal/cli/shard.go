@@ -177,6 +177,7 @@ killed and run again at any moment; run twice, it does nothing the second time. 
 	}
 	manifest := withManifest(c)
 	c.Flags().BoolVar(&opt.Partial, "partial", false, "make a result of the shards that are there")
+	c.Flags().BoolVar(&opt.Verify, "verify", false, "read every file of the shards first, and compare its checksum; sizes are always compared")
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Committed, found error, err error) {
 		defer guard.Into(&err)
 		r := guard.Must(shard.Commit(cmd.Context(), manifest(cmd.Context()), opt))
