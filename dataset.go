@@ -229,8 +229,8 @@ type Ranged interface {
 
 // DiagnoseOptions are the choices of a dataset's doctor.
 type DiagnoseOptions struct {
-	Episodes []int // nil = all
-	Decode   bool  // also decode every image
-	Deep     bool  // also read every column of every data file to its last page, those of which nothing is wanted too
-	Progress func(done, total int64)
+	Episodes []int                   // nil = all
+	Decode   bool                    // also decode every image
+	Deep     bool                    // also read every column of every data file to its last page, those of which nothing is wanted too
+	Progress func(done, total int64) `json:"-"`
 }

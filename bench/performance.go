@@ -21,11 +21,9 @@ import (
 func barTable(rows []CaseResult, wanted func(report.Check) bool) *report.Table {
 	t := &report.Table{Head: []string{"workload", "bar", "ours", "the other", "ratio", ""}}
 	for _, r := range rows {
-		title := r.Title
 		for _, c := range r.Checks {
 			if wanted(c) {
-				t.AddBar(c.Pass, title, c.Bar.Text, inMetric(c.Bar.Metric, c.Ours), inMetric(c.Bar.Metric, c.Than), c.Bar.Show(c.Ratio), c.Word())
-				title = ""
+				t.AddBar(c.Pass, r.Title, c.Bar.Text, inMetric(c.Bar.Metric, c.Ours), inMetric(c.Bar.Metric, c.Than), c.Bar.Show(c.Ratio), c.Word())
 			}
 		}
 	}
