@@ -50,9 +50,9 @@ def rule(
     _window(out, mode, window, step)
     if mode == "angle":
         if period is not None:
-            out["period"] = _options.positive("period", period)
+            out["period"] = _options.positive("invalid period", period)
         if lo is not None:
-            out["lo"] = _options.real("lo", lo)
+            out["lo"] = _options.real("invalid lo", lo)
     elif period is not None or lo is not None:
         raise Misuse("period= and lo= belong to mode='angle'")
     if quats is not None:
