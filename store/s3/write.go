@@ -135,10 +135,11 @@ func (up *upload) parts(condition http.Header) {
 	for i := range all.Part {
 		g.Go(func() (err error) {
 			defer guard.Into(&err)
-			one := *up
-			one.ctx = ctx
+			if ctx.Err() != nil { // a part that has begun goes on: one that comes after the end of an upload may bring it back
+				return ctx.Err()
+			}
 			piece := io.NewSectionReader(up.body, int64(i)*size, min(size, up.body.Size()-int64(i)*size))
-			a := one.do(http.MethodPut, url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}}, hashed(piece), piece)
+			a := up.do(http.MethodPut, url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}}, hashed(piece), piece)
 			all.Part[i] = part{i + 1, a.Header.Get("ETag")}
 			return nil
 		})
