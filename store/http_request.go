@@ -108,7 +108,9 @@ func (a *attempt) send(method string, u *url.URL, header http.Header, body *io.S
 		}
 	}
 	if h.opt.Sign != nil {
-		if err := h.opt.Sign(req); err != nil {
+		if err := h.opt.Sign(req); errors.Is(err, robocache.ErrTemporary) {
+			return nil, &transient{err: err}
+		} else if err != nil {
 			return nil, err
 		}
 	}

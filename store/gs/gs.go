@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"net/http"
@@ -79,7 +80,11 @@ func (s *Store) sign(r *http.Request) error {
 	}
 	t, err := source.Token()
 	if err != nil { // its text quotes what the server of tokens said
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "Google's credentials give no token", Hint: "gcloud auth application-default login"}
+		class := robocache.ErrMisuse
+		if refused := (*oauth2.RetrieveError)(nil); !errors.As(err, &refused) || refused.Response == nil || refused.Response.StatusCode >= 500 || refused.Response.StatusCode == http.StatusTooManyRequests {
+			class = robocache.ErrTemporary // it cannot be reached
+		}
+		return &robocache.Error{Class: class, Op: "open", Msg: "Google's credentials give no token", Hint: "gcloud auth application-default login"}
 	}
 	t.SetAuthHeader(r)
 	return nil

@@ -315,10 +315,15 @@ func TestCredentials(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
 
 	var asked atomic.Int64
+	var down atomic.Int64
 	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
 		if r.Form.Get("WebIdentityToken") != "token-of-mine" || r.Form.Get("RoleArn") != "arn:aws:iam::1:role/r" {
 			w.WriteHeader(403)
+			return
+		}
+		if down.Add(-1) >= 0 {
+			w.WriteHeader(503)
 			return
 		}
 		secret := "expired" // the first is refused, and asked for again
@@ -338,6 +343,14 @@ func TestCredentials(t *testing.T) {
 	}
 	if err := read(""); err != nil || asked.Load() != 2 {
 		t.Errorf("web identity: %v; asked %d times", err, asked.Load())
+	}
+	down.Store(2) // the service is away for a moment: not a refusal for good
+	if err := read(""); err != nil || down.Load() > 0 {
+		t.Errorf("the service was away: %v, %d", err, down.Load())
+	}
+	down.Store(1 << 30)
+	if err := read(""); !errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrMisuse) {
+		t.Errorf("the service is away: %v", err)
 	}
 }
 

@@ -48,6 +48,7 @@ type Store struct {
 	creds     *credentials.Credentials // nil: requests are not signed
 	client    *http.Client             // asks for credentials
 	refreshed sync.Map                 // credentials that were refused and renewed
+	expected  atomic.Bool              // there were credentials, or a service was named that gives them
 	unsigned  atomic.Bool              // there are no credentials
 }
 
@@ -77,7 +78,9 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 		s.bucket.RawQuery, s.bucket.Path = "", strings.TrimRight(s.bucket.Path, "/")+"/"+name
 	}
 	if query.Get("anonymous") != "true" {
-		s.creds, s.client = chain(query.Get("profile"), s.aws)
+		var named bool
+		s.creds, s.client, named = chain(query.Get("profile"), s.aws)
+		s.expected.Store(named)
 	}
 	base := *s.bucket
 	base.Path = strings.TrimRight(base.Path, "/") + "/" + prefix
@@ -118,11 +121,15 @@ func (s *Store) sign(r *http.Request) error {
 	}
 	v, err := s.creds.GetWithContext(&credentials.CredContext{Client: s.client, Context: r.Context()})
 	if err != nil || v.AccessKeyID == "" {
+		if s.expected.Load() { // else a moment without the service would be a refusal for good
+			return &robocache.Error{Class: robocache.ErrTemporary, Op: "open", Msg: "no credentials could be had of the service that gives them", Hint: "check the role, its token and the service's address"}
+		}
 		if r.Context().Err() == nil {
 			s.unsigned.Store(true) // not to look again at each request
 		}
 		return nil
 	}
+	s.expected.Store(true)
 	if r.Header.Get("X-Amz-Content-Sha256") == "" {
 		r.Header.Set("X-Amz-Content-Sha256", emptySHA)
 	}
