@@ -245,6 +245,24 @@ func TestSlurmFinal(t *testing.T) {
 	}
 }
 
+// scancel is the last word: a task that is cancelled does not requeue itself.
+func TestSlurmCancelled(t *testing.T) {
+	c := startCluster(t, 1001)
+	dir, program := worker(t, 2, nil)
+	put(t, filepath.Join(dir, "sleep"), "300")
+	put(t, filepath.Join(dir, "log"), "")
+	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "jobs"), Logs: dir, Retries: 2}
+	jobs := submitted(t, s)
+	c.wait(20*time.Second, "two tasks", func() bool { return len(calls(t, dir)) == 2 })
+	time.Sleep(time.Second)
+	c.out("scancel", jobs[0])
+	c.drained()
+	time.Sleep(3 * time.Second)
+	if log := calls(t, dir); count(log, "run 0") != 1 || count(log, "commit partial=") != 0 || c.out("squeue", "-h", "-o", "%i %t %r") != "" {
+		t.Errorf("%q; %s; %s", log, c.out("squeue", "-h", "-o", "%i %t %r"), c.state(jobs[0]+"_0"))
+	}
+}
+
 // Before a time limit Slurm signals the shell: the worker is asked to stop and its shard is tried again. Then a node dies in the middle, and the other takes its shards.
 func TestSlurmSignalAndDeadNode(t *testing.T) {
 	if testing.Short() {
