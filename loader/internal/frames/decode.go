@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -73,8 +72,17 @@ type task struct {
 	*request
 	frames  []*frame // by frame number
 	prio    int64    // of its most urgent job; guarded by Store.mu
-	begun   atomic.Bool
-	fetched *fetched // nil: not yet
+	begun   bool     // guarded by Store.mu, as fetched is: a task that was made more urgent has two jobs, and is fetched maybe after it was decoded
+	fetched *fetched // nil: not yet, or taken
+}
+
+// take gives what was fetched for the task, once, and whether this is the first job of it.
+func (s *Store) take(t *task) (f *fetched, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, first = t.fetched, !t.begun
+	t.fetched, t.begun = nil, true
+	return f, first
 }
 
 // seqOf is the first batch that waits for frames. s.mu is held, or they are not shared yet.
@@ -94,13 +102,13 @@ func (r *request) push(w *Worker, prio int64) {
 }
 
 // job is the task's job at its present urgency. s.mu is held.
-func (t *task) job() Job {
+func (s *Store) job(t *task) Job {
 	first := int64(0)
 	if len(t.frames) > 0 {
 		first = int64(t.frames[0].key.ordinal)
 	}
 	return Job{Prio: t.prio, Sub: int64(t.col.ID())<<48 | int64(t.number)<<32 | first, Kind: decode,
-		Run: func(w *Worker) { w.decode(t) }, Drop: func() { t.fetched.unref() }}
+		Run: func(w *Worker) { w.decode(t) }, Drop: func() { f, _ := s.take(t); f.unref() }}
 }
 
 // plan opens a file and makes tasks of the frames that are wanted of it.
@@ -137,7 +145,7 @@ func (w *Worker) plan(r *request) {
 		for _, x := range t.frames {
 			x.task = t
 		}
-		j := t.job()
+		j := s.job(t)
 		s.mu.Unlock()
 		if far {
 			run = append(run, t)
@@ -190,7 +198,7 @@ func (w *Worker) pushRun(run []*task) {
 		return
 	}
 	w.s.mu.Lock()
-	j := run[0].job()
+	j := w.s.job(run[0])
 	for _, t := range run {
 		j.Prio = min(j.Prio, t.prio)
 	}
@@ -209,11 +217,12 @@ func (w *Worker) decodable(file File) []video.Group {
 
 // decode decodes what is still wanted of a task.
 func (w *Worker) decode(t *task) {
-	defer t.fetched.unref()
-	if t.begun.Swap(true) {
+	s := w.s
+	f, first := s.take(t)
+	defer func() { f.unref() }()
+	if !first {
 		return // a more urgent job of it came first
 	}
-	s := w.s
 	w.ordinals = w.ordinals[:0]
 	kept := t.frames[:0]
 	s.mu.Lock()
@@ -239,13 +248,11 @@ func (w *Worker) decode(t *task) {
 	}
 	defer file.Release()
 	groups := w.decodable(file)
-	f := t.fetched
 	if f == nil && s.remote != nil && file.Remote() {
 		var ok bool
 		if f, ok = w.fetch(shared{file}, groups, 1); !ok {
 			return // the run is over
 		}
-		defer f.unref()
 	}
 	var packets *video.Fetched
 	if f != nil {

@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -80,25 +81,39 @@ const (
 // fetchRun reads the packets of a run, and makes jobs of its tasks.
 func (w *Worker) fetchRun(run []*task) {
 	col, path := run[0].col, run[0].path
-	if file, err := col.Files().Open(w.Ctx(), path); err == nil { // else the tasks say so
-		w.ordinals = w.ordinals[:0]
-		for _, t := range run {
-			for _, x := range t.frames {
-				w.ordinals = append(w.ordinals, int(x.key.ordinal))
-			}
+	w.ordinals = w.ordinals[:0]
+	w.s.mu.Lock()
+	run = slices.DeleteFunc(run, func(t *task) bool { return t.begun }) // a batch could not wait
+	for _, t := range run {
+		for _, x := range t.frames {
+			w.ordinals = append(w.ordinals, int(x.key.ordinal))
 		}
+	}
+	w.s.mu.Unlock()
+	if len(run) == 0 {
+		return
+	}
+	if file, err := col.Files().Open(w.Ctx(), path); err == nil { // else the tasks say so
 		f, ok := w.fetch(file, w.decodable(file), len(run))
 		if !ok {
 			file.Release()
 			return // the run is over
 		}
 		for _, t := range run {
-			t.fetched = f
+			w.s.mu.Lock()
+			late := t.begun
+			if !late {
+				t.fetched = f
+			}
+			w.s.mu.Unlock()
+			if late {
+				f.unref()
+			}
 		}
 	}
 	for _, t := range run {
 		w.s.mu.Lock()
-		j := t.job()
+		j := w.s.job(t)
 		w.s.mu.Unlock()
 		w.q.Push(j)
 	}

@@ -11,7 +11,7 @@ type ID struct {
 const (
 	// residentFrames is few enough that the first batch does not wait for whole episodes, and that all workers end about together where a pool is filled anew.
 	residentFrames = 8
-	// firstFrames is that of a pool's first residents. One alone would be read from remote files as what somebody waits for.
+	// firstFrames is that of a pool's first residents, where files are at hand: each task of a remote file is a read of its own.
 	firstFrames = 2
 	// background is how many batches later than its admission an episode's frames come that no batch has asked for yet.
 	background = 64
@@ -46,7 +46,7 @@ func (w *Worker) Admit(col Column, uses map[ID]int32, seq int64) {
 	s.mu.Unlock()
 	for path, list := range byPath {
 		r := &request{col: col, path: path, frames: sorted(list), least: residentFrames, later: seq + background}
-		if seq == 0 { // the first batch waits for a few frames of each episode
+		if seq == 0 && s.remote == nil { // the first batch waits for a few frames of each episode
 			r.least = firstFrames
 		}
 		w.q.Push(Job{Prio: seq, Sub: int64(col.ID()), Kind: Admit, Run: func(w *Worker) { w.plan(r) }})

@@ -155,7 +155,7 @@ func (c *wanting) lookup(wants []Want, r *request) (first int64) {
 			x.wait = append(x.wait, wait...)
 			if seq := wait[0].to.Seq(); x.task != nil && seq < x.task.prio {
 				x.task.prio = seq
-				raised = append(raised, x.task.job())
+				raised = append(raised, s.job(x.task))
 			}
 		}
 		x.uses = max(x.uses-int32(n), 0)

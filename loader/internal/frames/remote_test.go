@@ -1,0 +1,104 @@
+package frames
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// farFile counts how often it is let go; a second time is one too many.
+type farFile struct {
+	Column
+	open *int
+}
+
+type farFiles struct {
+	Files
+	f farFile
+}
+
+func (f farFile) ID() int32    { return 0 }
+func (f farFile) Files() Files { return farFiles{f: f} }
+
+func (s farFiles) Open(context.Context, string) (File, error) {
+	*s.f.open++
+	return farOpen{s.f}, nil
+}
+
+type farOpen struct{ f farFile }
+
+func (farOpen) Plan(_ *video.Planner, ordinals []int) (out []video.Group) {
+	for _, o := range ordinals {
+		out = append(out, video.Group{Start: o, End: o, Ordinals: []int{o}})
+	}
+	return out
+}
+func (farOpen) Remote() bool                                                 { return true }
+func (farOpen) FetchBytes(video.Group) int64                                 { return 1 }
+func (farOpen) Fetch(context.Context, []video.Group) (*video.Fetched, error) { return nil, nil }
+func (farOpen) Decode(context.Context, *video.Fetched, []video.Group, func(int, video.Frame) error) error {
+	return context.Canceled
+}
+func (farOpen) Identity() [32]byte { return [32]byte{} }
+func (farOpen) Size() (int, int)   { return 1, 1 }
+func (farOpen) TimeNS(int) int64   { return 0 }
+func (o farOpen) Release()         { *o.f.open-- }
+
+// What was fetched for a run is let go once, whatever of its tasks was made more urgent (and so has two jobs), before it was fetched or behind that,
+// and whether its jobs run or are dropped.
+func TestFetchedIsLetGoOnce(t *testing.T) {
+	for mask := range 64 {
+		bit := func(k int) bool { return mask>>k&1 == 1 }
+		open := 0
+		s := New(Config{Kept: 1 << 20, Cores: 2, Ahead: 100})
+		ctx, cancel := context.WithCancel(t.Context())
+		q := NewQueue(ctx, &sync.Pool{New: func() any { return NewWorker(s, nil) }})
+		w := q.Borrow()
+		col := farFile{open: &open}
+		var run []*task
+		for o := range 3 {
+			x := &frame{key: frameKey{0, 0, int32(o)}, uses: 1}
+			run = append(run, &task{request: &request{col: col, frames: []*frame{x}, least: 1}, frames: []*frame{x}})
+		}
+		cancel() // nothing is decoded, and no place is lost
+		raised := func(k int) {
+			s.mu.Lock()
+			j := s.job(run[k])
+			s.mu.Unlock()
+			if bit(3) {
+				j.drop()
+			} else {
+				j.Run(w)
+			}
+		}
+		tasks := run
+		if bit(0) {
+			raised(0)
+		}
+		w.fetchRun(append([]*task(nil), run...))
+		if bit(1) {
+			raised(1)
+			raised(1)
+		}
+		for k := range tasks {
+			if tasks[k].fetched != nil && (tasks[k].fetched.refs.Load() <= 0 || open != 1) {
+				t.Fatalf("%06b: task %d waits for packets that were let go", mask, k)
+			}
+		}
+		for j, ok := q.pop(); ok; j, ok = q.pop() {
+			if bit(4) {
+				j.drop()
+			} else {
+				j.Run(w)
+			}
+			if len(q.jobs) == 0 {
+				break
+			}
+		}
+		if open != 0 || !s.remote.bytes.TryAcquire(100) {
+			t.Fatalf("%06b: %d files stay open, or bytes are not given back", mask, open)
+		}
+	}
+}
