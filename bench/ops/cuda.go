@@ -209,7 +209,11 @@ const (
 // feeder sends a row's trajectories from page-locked memory through a device and back, with or without the kernel: several pieces are on their way at
 // once, each on a stream and in device memory of its own, so that the copies of one overlap with the kernel of another and with the copies the other way.
 type feeder struct {
-	dev    *cuda.Device
+	dev interface { // a *cuda.Device
+		Wait(stream uintptr) error
+		CopyInAsync(to uintptr, b []byte, stream uintptr) error
+		CopyOutAsync(b []byte, from uintptr, stream uintptr) error
+	}
 	launch *cuda.Launch
 	op     *kernel.FuseOp // of a piece
 	w      *Work
