@@ -21,13 +21,15 @@ import (
 
 // Planned is what `robocache plan --json` prints.
 type Planned struct {
-	Manifest string `json:"manifest"`
+	Manifest string `json:"manifest,omitempty"` // none with --estimate alone
 	Job      string `json:"job"`
 	Shards   int    `json:"shards"`
 	Episodes int    `json:"num_episodes"`
 	Frames   int64  `json:"num_frames"`
 	Bytes    int64  `json:"bytes"`
-	Heaviest int64  `json:"largest_shard_bytes"`
+	Heaviest int64  `json:"largest_shard_bytes,omitempty"`
+
+	Estimate *shard.Estimate `json:"estimate,omitempty"`
 }
 
 func newPlan() *cobra.Command {
@@ -36,16 +38,20 @@ func newPlan() *cobra.Command {
 	var opt shard.PlanOptions
 	var job shard.Job
 	var manifest string
+	var estimate bool
+	var cost shard.EstimateOptions
 	c := &cobra.Command{
 		Use:   "plan JOB SRC DST --shards N --manifest M",
 		Short: "cut work on a whole dataset into independent shards, for a cluster",
 		Long: `plan looks at a source and writes a manifest: what is to be done, with which options, of which episodes in which shard. The same source and options give
 the same manifest, byte for byte. 'run' makes a shard of it, anywhere; 'commit' puts them together.
+--estimate runs a few episodes through the job into a temporary store, and says what the whole would take; it writes a manifest only if --manifest is given.
 Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those of 'robocache convert'; resample is convert with --hz, reencode with --video-codec.`,
 		Example: `  robocache plan convert ./recordings ./set --hz 50 --shards 64 --manifest set.json
   robocache run --manifest set.json --shard 0
   robocache status --manifest set.json
-  robocache commit --manifest set.json`,
+  robocache commit --manifest set.json
+  robocache plan convert s3://lab/recordings s3://lab/set --hz 50 --shards 640 --estimate --workers 64 --price-per-core-hour 0.04`,
 		Args: cobra.ExactArgs(3),
 	}
 	open.add(c)
@@ -56,10 +62,19 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 	c.Flags().StringVar(&manifest, "manifest", "", "the file to write")
 	c.Flags().BoolVar(&job.Doctor.Decode, "decode", false, "doctor: also decode every image (slow)")
 	c.Flags().BoolVar(&job.Doctor.Deep, "deep", false, "doctor: also read every column to its last page")
-	_ = c.MarkFlagRequired("manifest")
+	c.Flags().BoolVar(&estimate, "estimate", false, "measure a few episodes, and say what the whole would take and cost")
+	c.Flags().IntVar(&cost.Trajectories, "trajectories", 0, "estimate: for as many trajectories as this, alike (default: the source's)")
+	c.Flags().IntVar(&cost.Workers, "workers", 1, "estimate: shards at once, a core each")
+	c.Flags().Float64Var(&cost.Retried, "retried", 0, "estimate: the share of shards that is run a second time, such as 0.02")
+	c.Flags().Float64Var(&cost.PricePerCoreHour, "price-per-core-hour", 0, "estimate: what an hour of a worker costs")
+	c.Flags().Float64Var(&cost.PricePerGB, "price-per-gb", 0, "estimate: what reading or writing 10⁹ bytes costs")
+	c.Flags().StringVar(&cost.Scratch, "estimate-in", "", "estimate: the folder or URI in which the sample is written and removed again, such as one beside DST (default: this machine's temporary folder)")
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *Planned, _ error, err error) {
 		defer guard.Into(&err)
 		ctx := cmd.Context()
+		if manifest == "" && !estimate {
+			return nil, nil, misuse("--manifest names the file to write; --estimate alone writes none")
+		}
 		debug.SetGCPercent(400) // it holds little, and looks at much
 		f.settle(cmd.Flags())
 		ds := f.source(ctx, &open, args[1], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
@@ -70,14 +85,33 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 			job.Frames = stats.FramePolicy(name)
 		}
 		opt.Tool = "robocache " + version
-		m := guard.Must(shard.NewPlan(ctx, job, opt))
-		guard.Check(m.Write(ctx, manifest))
-		p := &Planned{Manifest: manifest, Job: args[0], Shards: len(m.Shards), Episodes: m.Episodes, Frames: m.Frames, Bytes: m.Bytes}
-		for _, s := range m.Shards {
-			p.Heaviest = max(p.Heaviest, s.Bytes)
+		p := &Planned{Manifest: manifest, Job: args[0]}
+		if estimate {
+			e := guard.Must(shard.NewEstimate(ctx, job, opt, cost))
+			p.Estimate, p.Shards, p.Episodes, p.Frames, p.Bytes = e, e.Shards, e.Episodes, e.Frames, e.Stages[1].Bytes
+		}
+		if manifest != "" {
+			m := guard.Must(shard.NewPlan(ctx, job, opt))
+			guard.Check(m.Write(ctx, manifest))
+			p.Shards, p.Episodes, p.Frames, p.Bytes = len(m.Shards), m.Episodes, m.Frames, m.Bytes
+			for _, s := range m.Shards {
+				p.Heaviest = max(p.Heaviest, s.Bytes)
+			}
 		}
 		return p, nil, nil
 	}, func(w io.Writer, p *Planned) {
+		if e := p.Estimate; e != nil {
+			fmt.Fprintf(w, "%s: %d episodes, about %d frames, in %d shards; reckoned from %d episodes, which took %.1f s on one thread\n", p.Job, e.Episodes, e.Frames, e.Shards, e.Sample.Episodes, e.Sample.Seconds)
+			rows := [][]string{{"stage", "bytes a shard", "seconds a shard", "bytes in all", "core hours in all"}}
+			for _, s := range e.Stages {
+				rows = append(rows, []string{s.Name, bytesText(s.ShardBytes), fmt.Sprintf("%.3g", s.ShardSeconds), bytesText(s.Bytes), fmt.Sprintf("%.3g", s.Seconds/3600)})
+			}
+			table(w, rows)
+			fmt.Fprintf(w, "on %d workers: %s, %.3g core hours with retries, cost %.2f\n", e.Workers, time.Duration(e.Elapsed*1e9).Round(time.Second), e.Seconds/3600, e.Cost)
+		}
+		if p.Manifest == "" {
+			return
+		}
 		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames, %s in %d shards of at most %s\n", p.Manifest, p.Job, p.Episodes, p.Frames, bytesText(p.Bytes), p.Shards, bytesText(p.Heaviest))
 	})
 }

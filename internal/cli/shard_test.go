@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,6 +118,53 @@ func TestShardSignals(t *testing.T) {
 		}
 		if s, err := shard.StatusOf(t.Context(), man); err != nil || s.Failed != 1 || s.Running != 0 || len(s.Never) != 0 {
 			t.Errorf("%+v %v", s, err)
+		}
+	}
+}
+
+// An estimate writes nothing; its shares are those of the whole, and a price is that of its hours and bytes.
+func TestShardEstimate(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", filepath.Join(dir, "tmp"))
+	dst := filepath.Join(dir, "out")
+	args := []string{"plan", "resample", "synth://heterogeneous?episodes=100&cap=120", dst, "--hz", "50", "--trajectories", "10000000", "--shards", "10000", "--estimate", "--workers", "100", "--retried", "0.5", "--price-per-core-hour", "2", "--price-per-gb", "1"}
+	code, out, errs := call(t, append(args, "--json")...)
+	var p Planned
+	if err := json.Unmarshal([]byte(out), &p); code != 0 || err != nil || p.Estimate == nil {
+		t.Fatalf("%d %v %s%s", code, err, out, errs)
+	}
+	e, sum := p.Estimate, 0.0
+	var bytes int64
+	for _, s := range e.Stages {
+		sum, bytes = sum+s.Seconds, bytes+s.Bytes
+	}
+	if e.Episodes != 10_000_000 || e.Shards != 10_000 || e.Frames < 1e8 || e.Frames > 3e9 || bytes <= 0 || math.Abs(e.Seconds/sum-1.5) > 1e-6 ||
+		math.Abs(e.Elapsed/(e.Seconds/100)-1) > 1e-6 || math.Abs(e.Cost-(e.Seconds/3600*2+float64(bytes)*1.5/1e9)) > 1e-6*e.Cost || p.Manifest != "" {
+		t.Errorf("%+v", e)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 && (len(left) != 1 || left[0].Name() != "tmp") {
+		t.Errorf("%v", left)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "tmp", "*")); len(left) != 0 {
+		t.Errorf("%v", left)
+	}
+	// Of files, with a manifest.
+	src, m := filepath.Join(dir, "src"), filepath.Join(dir, "m.json")
+	if code, _, errs := call(t, "synth", src, "--cameras", "0", "--episodes", "9"); code != 0 {
+		t.Fatal(errs)
+	}
+	code, out, errs = call(t, "plan", "convert", src, dst, "--shards", "3", "--estimate", "--manifest", m)
+	if code != 0 || !strings.Contains(out, "compute") || !strings.Contains(out, "wrote ") {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	code, out, errs = call(t, "plan", "convert", src, dst, "--shards", "3", "--estimate", "--manifest", m, "--json")
+	p = Planned{}
+	if err := json.Unmarshal([]byte(out), &p); code != 0 || err != nil || p.Manifest != m || p.Estimate.Frames != p.Frames || math.Abs(float64(p.Estimate.Stages[1].Bytes)/float64(p.Bytes)-1) > 0.01 {
+		t.Errorf("%d %v %s%s", code, err, out, errs)
+	}
+	for _, bad := range [][]string{{"--workers", "0"}, {"--retried", "-1"}, {"--price-per-gb", "nan"}} {
+		if code, _, _ := call(t, append([]string{"plan", "convert", src, dst, "--estimate"}, bad...)...); code != 2 {
+			t.Errorf("%v: %d", bad, code)
 		}
 	}
 }

@@ -1,0 +1,194 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"math"
+	"os"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// EstimateOptions are the choices of NewEstimate.
+type EstimateOptions struct {
+	Trajectories     int           // reckon for as many, alike; 0 = the source's
+	Workers          int           // shards at once, a core each
+	Retried          float64       // the share of shards that is run a second time
+	PricePerCoreHour float64       // of a worker
+	PricePerGB       float64       // of 10⁹ bytes read or written
+	Scratch          string        // where the sample is written; "" = a temporary folder of this machine
+	Sample           time.Duration // the sample grows until it takes this long; 0 = 2 s
+}
+
+// Estimate says what a plan would take: a sample of its episodes went through the job, and the rest is taken to be alike.
+type Estimate struct {
+	Episodes int          `json:"num_episodes"`
+	Frames   int64        `json:"num_frames"`
+	Shards   int          `json:"shards"`
+	Workers  int          `json:"workers"`
+	Sample   Sample       `json:"sample"`
+	Stages   []StageTotal `json:"stages"`  // open, read, compute, write
+	Seconds  float64      `json:"seconds"` // of all workers together, retries among them
+	Elapsed  float64      `json:"elapsed_seconds"`
+	Cost     float64      `json:"cost"`
+}
+
+// Sample is what was measured.
+type Sample struct {
+	Episodes int     `json:"num_episodes"`
+	Frames   int64   `json:"num_frames"`
+	Read     int64   `json:"bytes_read"` // its share of the source's
+	Written  int64   `json:"bytes_written"`
+	Seconds  float64 `json:"seconds"`
+}
+
+// StageTotal is one stage: open lists the source, compares it with the plan and opens it, once a shard; read and write move bytes from and to the stores;
+// compute is the rest.
+type StageTotal struct {
+	Name         string  `json:"name"`
+	Bytes        int64   `json:"bytes"`
+	Seconds      float64 `json:"seconds"`
+	ShardBytes   int64   `json:"bytes_per_shard"`
+	ShardSeconds float64 `json:"seconds_per_shard"`
+}
+
+// NewEstimate runs a few episodes through a job, in a temporary store that it removes, and reckons what the whole takes in shards. It makes no plan of the whole.
+func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOptions) (_ *Estimate, err error) {
+	defer guard.Malformed("plan", &err)
+	if opt.Workers < 1 || opt.Trajectories < 0 || !(opt.Retried >= 0 && opt.PricePerCoreHour >= 0 && opt.PricePerGB >= 0) {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "an estimate for no worker, or at a rate or price below nothing"}
+	}
+	opt.Scratch, opt.Sample = cmp.Or(opt.Scratch, os.TempDir()), cmp.Or(opt.Sample, 2*time.Second)
+	job.Source = absolute(job.Source)
+	src := guard.Must(openSource(ctx, &job))
+	defer src.Close()
+	episodes := job.Convert.Episodes
+	if episodes == nil {
+		for e := range src.Info().Episodes {
+			episodes = append(episodes, e)
+		}
+	}
+	var rows float64 // of the source: they tell the sample's share
+	for _, e := range episodes {
+		rows += float64(src.Len(e))
+	}
+	for n := min(8, len(episodes)); ; n = min(4*n, len(episodes)) {
+		var share float64
+		job.Convert.Episodes = make([]int, n) // from all over the source
+		for i := range n {
+			job.Convert.Episodes[i] = episodes[(2*i+1)*len(episodes)/(2*n)]
+			share += float64(src.Len(job.Convert.Episodes[i])) / max(1, rows)
+		}
+		if share == 0 {
+			share = float64(n) / float64(max(1, len(episodes)))
+		}
+		plan.Shards = max(1, min(plan.Shards, cmp.Or(opt.Trajectories, len(episodes))))
+		e := &Estimate{Episodes: len(episodes), Shards: plan.Shards, Workers: opt.Workers, Sample: Sample{Episodes: n}}
+		seconds := e.sample(ctx, job, plan, opt.Scratch, share)
+		if n == len(episodes) || e.Sample.Seconds >= opt.Sample.Seconds() {
+			e.reckon(seconds, share, opt)
+			return e, nil
+		}
+	}
+}
+
+// sample runs the sample, and gives the seconds of each stage.
+func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratch string, share float64) (seconds [4]float64) {
+	job.Destination = below(scratch, "robocache-estimate-"+rand.Text())
+	plan.Shards = 1
+	drawn := guard.Must(NewPlan(ctx, job, plan))
+	m := guard.Must(Parse(guard.Must(drawn.Marshal())))
+	dst := guard.Must(store.OpenWritable(m.Job.Destination))
+	defer store.Close(dst)
+	defer func() {
+		bg, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer stop()
+		left, _ := dst.List(bg, "")
+		for _, f := range left {
+			_ = dst.Remove(bg, f.Name)
+		}
+		removeEmpty(m.Job.Destination)
+	}()
+	begun := time.Now()
+	lap := func() (s float64) { s, begun = time.Since(begun).Seconds(), time.Now(); return s }
+	m.unchanged(ctx)
+	guard.Check(guard.Must(openSource(ctx, &m.Job)).Close())
+	seconds[0] = lap()
+	r := guard.Must(Run(ctx, m, 0, RunOptions{Tool: plan.Tool, Threads: 1}))
+	whole := lap()
+	e.Sample.Frames, e.Sample.Written, e.Sample.Seconds = r.Report.Frames, r.Bytes, whole
+	if e.Sample.Read = m.Bytes; m.Inputs.Bytes > 0 {
+		e.Sample.Read = int64(float64(m.Inputs.Bytes) * share)
+		lap()
+		e.move(ctx, m, share)
+		seconds[1] = lap()
+	} else {
+		e.Sample.Read = 0 // it is made, not read
+	}
+	lap()
+	for _, f := range r.Files {
+		in := guard.Must(dst.Open(ctx, attemptDir(0, r.Attempt)+"/"+f.Name))
+		out := guard.Must(dst.Create(ctx, "again/"+f.Name))
+		err := store.EachBlock(ctx, in, func(b []byte) error { _, err := out.Write(b); return err })
+		in.Close()
+		if err != nil {
+			out.Abort()
+		}
+		guard.Check(err)
+		guard.Check(out.Commit())
+	}
+	seconds[3] = lap()
+	seconds[2] = max(0, whole-seconds[0]-seconds[1]-seconds[3])
+	return seconds
+}
+
+// move reads as many bytes of the source's files as the sample has, of each file its share.
+func (e *Estimate) move(ctx context.Context, m *Manifest, share float64) {
+	st, err := store.OpenFor(m.Job.Source, m.Job.Open)
+	if err != nil { // a single file
+		folder, _ := splitURI(m.Job.Source)
+		st, err = store.OpenFor(folder, m.Job.Open)
+	}
+	guard.Check(err)
+	defer store.Close(st)
+	buf := make([]byte, 1<<20)
+	for left, i := e.Sample.Read, 0; left > 0 && i < len(m.Inputs.Files); i++ {
+		f := guard.Must(st.Open(ctx, m.Inputs.Files[i].Name))
+		want := min(left, f.Size(), int64(math.Ceil(float64(f.Size())*share)))
+		left -= want
+		for at := int64(0); at < want && err == nil; at += int64(len(buf)) {
+			err = f.ReadAt(ctx, buf[:min(int64(len(buf)), want-at)], at)
+		}
+		f.Close()
+		guard.Check(err)
+	}
+}
+
+// reckon takes the sample to be a share of the whole.
+func (e *Estimate) reckon(seconds [4]float64, share float64, opt EstimateOptions) {
+	if opt.Trajectories > 0 {
+		share *= float64(e.Episodes) / float64(opt.Trajectories)
+		e.Episodes = opt.Trajectories
+	}
+	whole := func(n int64) int64 { return int64(math.Round(float64(n) / share)) }
+	e.Frames = whole(e.Sample.Frames)
+	bytes := [4]int64{1: whole(e.Sample.Read), 3: whole(e.Sample.Written)}
+	shards, runs := float64(e.Shards), 1+opt.Retried
+	perShard := 0.0
+	for i, name := range []string{"open", "read", "compute", "write"} {
+		all := seconds[i] / share
+		if i == 0 {
+			all = seconds[0] * shards
+		}
+		e.Stages = append(e.Stages, StageTotal{Name: name, Bytes: bytes[i], Seconds: all, ShardBytes: bytes[i] / int64(e.Shards), ShardSeconds: all / shards})
+		perShard += all / shards
+	}
+	e.Seconds = perShard * shards * runs
+	// Whole rounds: the last one may leave workers idle.
+	e.Elapsed = perShard * math.Ceil(shards*runs/float64(opt.Workers))
+	e.Cost = e.Seconds/3600*opt.PricePerCoreHour + float64(bytes[1]+bytes[3])*runs/1e9*opt.PricePerGB
+}
