@@ -56,7 +56,7 @@ servers: $(SERVERS) ## versitygw (S3) and fake-gcs-server, for the tests of obje
 
 test-stores: servers ## object stores on real servers
 	$(GO) test ./store/...
-	$(GO) test -run ObjectStore ./internal/e2e
+	$(GO) test -run ObjectStore ./internal/e2e ./shard
 
 # The compiler and the package installer hardly wait for the same thing.
 prepare:
