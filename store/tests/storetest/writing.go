@@ -191,6 +191,9 @@ func writing(t *testing.T, open Opener) {
 				t.Fatal(err)
 			}
 			var e *robocache.Error
+			if err := store.PutNew(t.Context(), s, name, []byte(text)); !errors.Is(err, store.ErrExists) {
+				t.Errorf("%s again, with the same bytes: %v", name, err)
+			}
 			if err := store.PutNew(t.Context(), s, name, []byte("other")); !errors.Is(err, store.ErrExists) || !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.HasSuffix(fmt.Sprint(e.Where["file"]), name) {
 				t.Fatalf("the second: %v", err)
 			}
