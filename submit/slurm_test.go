@@ -68,6 +68,15 @@ func startCluster(t *testing.T, maxArray int) *cluster {
 	if os.Getuid() != 0 {
 		t.Skip("the nodes of this test are started by root")
 	}
+	// Its ports are fixed: one cluster at a time on a machine.
+	alone, err := os.OpenFile(filepath.Join(os.TempDir(), "robocache-slurm-test.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = syscall.Flock(int(alone.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { alone.Close() })
 	c := &cluster{t, t.TempDir(), map[string]*exec.Cmd{}}
 	host, err := os.Hostname()
 	if err != nil {
