@@ -63,17 +63,17 @@ func decodeClip(ctx context.Context, name string) (err error) {
 	pool := video.NewPool(64 << 20)
 	defer pool.Close()
 	seen := 0
-	check := func(ordinal int, pic video.Frame) (err error) {
+	check := func(number int, pic video.Frame) (err error) {
 		defer guard.Into(&err)
 		seen++
 		sum := md5.Sum(guard.Must(video.ConvertTo(nil, pic, &video.Spec{Pixel: video.YUVPlanes})))
-		if got := hex.EncodeToString(sum[:]); got != want[ordinal] {
-			return fmt.Errorf("image %d: md5 %s, want %s", ordinal, got, want[ordinal])
+		if got := hex.EncodeToString(sum[:]); got != want[number] {
+			return fmt.Errorf("image %d: md5 %s, want %s", number, got, want[number])
 		}
 		return nil
 	}
-	for _, ordinals := range append([][]int{file.Index.All()}, backwards(len(want))...) {
-		guard.Check(pool.Decode(ctx, file, nil, video.Plan(file.Index, ordinals), check))
+	for _, numbers := range append([][]int{file.Index.All()}, backwards(len(want))...) {
+		guard.Check(pool.Decode(ctx, file, nil, video.Plan(file.Index, numbers), check))
 	}
 	if seen != 2*len(want) {
 		return fmt.Errorf("%d images came out, want %d", seen, 2*len(want))

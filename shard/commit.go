@@ -81,7 +81,7 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		} else if c = m.committed(ctx, dst); c == nil {
 			return nil, err
 		}
-		m.tidy(ctx, dst, receipts)
+		m.tidy(ctx, dst, job, receipts)
 	}
 	if marker != "" {
 		if err := dst.Remove(ctx, marker); err != nil && !errors.Is(err, robocache.ErrNotFound) {
@@ -196,13 +196,24 @@ func (f *File) differs(shard int, name, want, got string) {
 func anew(shard int) string { return "remove " + receiptName(shard) + ", and run the shard again" }
 
 // tidy removes what is left of the attempts that were committed.
-func (m *Manifest) tidy(ctx context.Context, dst store.Writable, receipts []*Receipt) {
-	for _, r := range receipts {
-		a := attempt{m: m, dst: dst, dir: attemptDir(r.Shard, r.Attempt)}
-		for _, f := range r.Files {
-			_ = dst.Remove(ctx, a.dir+"/"+f.Name)
-		}
+func (m *Manifest) tidy(ctx context.Context, dst store.Writable, job kind, receipts []*Receipt) {
+	kept := func(string) bool { return false }
+	if job.format != nil {
+		kept = job.format(m).Kept
 	}
+	var g errgroup.Group
+	g.SetLimit(16)
+	for _, r := range receipts {
+		g.Go(guard.Func("commit", func() {
+			for _, f := range r.Files {
+				if !kept(f.Name) { // those are moved
+					_ = dst.Remove(ctx, attemptDir(r.Shard, r.Attempt)+"/"+f.Name)
+				}
+			}
+			removeEmpty(below(m.Job.Destination, stagingName+"/"+shardName(r.Shard)))
+		}))
+	}
+	_ = g.Wait()
 	removeEmpty(below(m.Job.Destination, stagingName))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -25,15 +26,19 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(m map[string]any){
-		"job":        func(m map[string]any) { m["job"].(map[string]any)["destination"] = "/etc" },
-		"hash":       func(m map[string]any) { m["job_sha256"] = "0" },
-		"version":    func(m map[string]any) { m["version"] = 99 },
-		"unknown":    func(m map[string]any) { m["more"] = 1 },
-		"no shards":  func(m map[string]any) { m["shards"] = []any{} },
-		"twice":      func(m map[string]any) { s := m["shards"].([]any); s[1] = s[0] },
-		"negative":   func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["first_row"] = -1 },
-		"beyond":     func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["first_episode"] = 1 << 40 },
-		"billions":   func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["episodes"] = "0-999999999999" },
+		"job":       func(m map[string]any) { m["job"].(map[string]any)["destination"] = "/etc" },
+		"hash":      func(m map[string]any) { m["job_sha256"] = "0" },
+		"version":   func(m map[string]any) { m["version"] = 99 },
+		"unknown":   func(m map[string]any) { m["more"] = 1 },
+		"no shards": func(m map[string]any) { m["shards"] = []any{} },
+		"twice":     func(m map[string]any) { s := m["shards"].([]any); s[1] = s[0] },
+		"negative":  func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["first_row"] = -1 },
+		"beyond":    func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["first_episode"] = 1 << 40 },
+		"billions":  func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["episodes"] = "0-999999999999" },
+		"many": func(m map[string]any) {
+			m["shards"].([]any)[0].(map[string]any)["episodes"] = "0-19999999"
+			m["shards"].([]any)[1].(map[string]any)["episodes"] = "20000000-39999999"
+		},
 		"backwards":  func(m map[string]any) { m["shards"].([]any)[1].(map[string]any)["episodes"] = "5-3" },
 		"no version": func(m map[string]any) { delete(m, "version") },
 	} {
@@ -43,7 +48,14 @@ func TestStrangers(t *testing.T) {
 		}
 		change(tree)
 		b, _ := json.Marshal(tree)
-		if _, err := shard.Parse(b); !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrMisuse) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := shard.Parse(b)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+			t.Errorf("%s: %d bytes of manifest took %d", what, len(b), n)
+		}
+		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

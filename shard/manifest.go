@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -82,13 +83,23 @@ func (e Episodes) MarshalText() ([]byte, error) {
 	return b, nil
 }
 
-// maxEpisodes bounds what a list of a manifest may name: a few bytes can name any number of them.
-const maxEpisodes = 1 << 28
+// maxEpisodes bounds what a manifest's lists may name together: a few bytes can name any number of them.
+const maxEpisodes = 1 << 25
 
 // UnmarshalText reads what MarshalText writes.
 func (e *Episodes) UnmarshalText(b []byte) error {
 	*e = nil
-	for part := range strings.SplitSeq(string(b), ",") {
+	return eachRun(string(b), func(a, z int) {
+		for ; a <= z; a++ {
+			*e = append(*e, a)
+		}
+	})
+}
+
+// eachRun gives the runs of a list, first and last.
+func eachRun(text string, yield func(a, z int)) error {
+	n, last := 0, -1
+	for part := range strings.SplitSeq(text, ",") {
 		if part == "" {
 			continue
 		}
@@ -98,12 +109,11 @@ func (e *Episodes) UnmarshalText(b []byte) error {
 		if err == nil && run {
 			z, err = strconv.Atoi(to)
 		}
-		if n := len(*e); err != nil || a < 0 || z < a || z-a+n >= maxEpisodes || n > 0 && a <= (*e)[n-1] {
+		if err != nil || z < a || z-a >= maxEpisodes-n || a <= last {
 			return &robocache.Error{Class: robocache.ErrMalformed, Op: "manifest", Want: "episodes such as 0-9,12", Got: strconv.Quote(part)}
 		}
-		for ; a <= z; a++ {
-			*e = append(*e, a)
-		}
+		n, last = n+z-a+1, z
+		yield(a, z)
 	}
 	return nil
 }
@@ -135,6 +145,16 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	bad := func(what string, err error) error {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "manifest", Msg: what, Err: err}
 	}
+	var lists struct{ Shards []struct{ Episodes string } }
+	if err := json.Unmarshal(b, &lists); err != nil {
+		return nil, bad("it cannot be read", err)
+	}
+	named := 0
+	for _, s := range lists.Shards { // counted before any is made
+		if err := eachRun(s.Episodes, func(a, z int) { named += z - a + 1 }); err != nil || named > maxEpisodes {
+			return nil, bad(fmt.Sprintf("its shards name more than %d episodes, or none that can be read", maxEpisodes), err)
+		}
+	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(m); err != nil {
@@ -154,19 +174,20 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	m.Job.check()
 	var frames int64
 	episodes := 0
-	seen := map[int]bool{}
+	all := make([]int, 0, named)
 	for i := range m.Shards {
 		s := &m.Shards[i]
 		if s.FirstEpisode < 0 || s.FirstRow < 0 || s.FirstRow > frames || s.FirstEpisode > episodes || s.Frames < 0 {
 			return nil, bad(fmt.Sprintf("shard %d begins at episode %d, row %d", i, s.FirstEpisode, s.FirstRow), nil)
 		}
-		for _, e := range s.Episodes {
-			if seen[e] {
-				return nil, bad(fmt.Sprintf("episode %d is in two shards", e), nil)
-			}
-			seen[e] = true
-		}
+		all = append(all, s.Episodes...)
 		episodes, frames = episodes+len(s.Episodes), frames+s.Frames
+	}
+	slices.Sort(all)
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] {
+			return nil, bad(fmt.Sprintf("episode %d is in two shards", all[i]), nil)
+		}
 	}
 	return m, nil
 }

@@ -149,7 +149,7 @@ func (s *Stream) look(data []byte) (p packet, err error) {
 }
 
 // Add takes the next packet, and gives the number of its frame in the VirtualMP4; -1 where it has none, or none that can be decoded.
-func (s *Stream) Add(data []byte) (ordinal int, err error) {
+func (s *Stream) Add(data []byte) (number int, err error) {
 	p, err := s.look(data)
 	if err != nil {
 		s.open = false

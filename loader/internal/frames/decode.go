@@ -19,8 +19,8 @@ type Worker struct {
 	q             *Queue
 	scratch, side []uint64
 	planner       video.Planner
-	ordinals      []int
-	deliver       func(ordinal int, f video.Frame) error
+	numbers       []int
+	deliver       func(number int, f video.Frame) error
 
 	// of the task that is being decoded
 	task  *task
@@ -127,9 +127,9 @@ func (w *Worker) plan(r *request) {
 	if s.arena == nil && s.disk == nil {
 		w.checkWaiting(r, file)
 	}
-	w.ordinals = w.ordinals[:0]
+	w.numbers = w.numbers[:0]
 	for _, x := range r.frames {
-		w.ordinals = append(w.ordinals, int(x.key.ordinal))
+		w.numbers = append(w.numbers, int(x.key.ordinal))
 	}
 	far := s.remote != nil && r.least == 1 && file.Remote()
 	var run []*task
@@ -154,7 +154,7 @@ func (w *Worker) plan(r *request) {
 		}
 		t = &task{request: r}
 	}
-	for _, g := range file.Plan(&w.planner, w.ordinals) {
+	for _, g := range file.Plan(&w.planner, w.numbers) {
 		if far {
 			size := file.FetchBytes(g)
 			if len(run) == runTasks || len(run) > 0 && bytes+size > runBytes {
@@ -210,9 +210,9 @@ func (w *Worker) pushRun(run []*task) {
 // giveUp says that a frame cannot be had.
 func (w *Worker) giveUp(r *request, x *frame, err error) { lose(w.s.failed(x, err), r.path, x) }
 
-// decodable plans w.ordinals, less what the file does not have.
+// decodable plans w.numbers, less what the file does not have.
 func (w *Worker) decodable(file File) []video.Group {
-	return slices.DeleteFunc(file.Plan(&w.planner, w.ordinals), func(g video.Group) bool { return g.Cost() <= 0 })
+	return slices.DeleteFunc(file.Plan(&w.planner, w.numbers), func(g video.Group) bool { return g.Cost() <= 0 })
 }
 
 // decode decodes what is still wanted of a task.
@@ -223,7 +223,7 @@ func (w *Worker) decode(t *task) {
 	if !first {
 		return // a more urgent job of it came first
 	}
-	w.ordinals = w.ordinals[:0]
+	w.numbers = w.numbers[:0]
 	kept := t.frames[:0]
 	s.mu.Lock()
 	for _, x := range t.frames {
@@ -232,7 +232,7 @@ func (w *Worker) decode(t *task) {
 			continue
 		}
 		kept = append(kept, x)
-		w.ordinals = append(w.ordinals, int(x.key.ordinal))
+		w.numbers = append(w.numbers, int(x.key.ordinal))
 	}
 	t.frames = kept // under the lock: who wants a frame of it reads them to raise the task
 	s.mu.Unlock()
@@ -303,11 +303,11 @@ type shared struct{ File }
 func (shared) Release() {}
 
 // receive gets one decoded frame: for those who wait for it, and for those who will come.
-func (w *Worker) receive(ordinal int, f video.Frame) error {
+func (w *Worker) receive(number int, f video.Frame) error {
 	begin := time.Now()
 	defer func() { w.spent += time.Since(begin) }()
 	s, t := w.s, w.task
-	i, ok := slices.BinarySearchFunc(t.frames, ordinal, func(x *frame, o int) int { return int(x.key.ordinal) - o })
+	i, ok := slices.BinarySearchFunc(t.frames, number, func(x *frame, o int) int { return int(x.key.ordinal) - o })
 	if !ok || w.got[i] {
 		return nil
 	}
@@ -338,7 +338,7 @@ func (w *Worker) receive(ordinal int, f video.Frame) error {
 		stored, _ = s.fill(x, planes, pixels)
 	}
 	if s.disk != nil {
-		w.toDisk(t.request, ordinal, f, planes, pixels)
+		w.toDisk(t.request, number, f, planes, pixels)
 	}
 	w.got[i] = true
 	s.N.Unique.Add(1)

@@ -81,12 +81,12 @@ const (
 // fetchRun reads the packets of a run, and makes jobs of its tasks.
 func (w *Worker) fetchRun(run []*task) {
 	col, path := run[0].col, run[0].path
-	w.ordinals = w.ordinals[:0]
+	w.numbers = w.numbers[:0]
 	w.s.mu.Lock()
 	run = slices.DeleteFunc(run, func(t *task) bool { return t.begun }) // a batch could not wait
 	for _, t := range run {
 		for _, x := range t.frames {
-			w.ordinals = append(w.ordinals, int(x.key.ordinal))
+			w.numbers = append(w.numbers, int(x.key.ordinal))
 		}
 	}
 	w.s.mu.Unlock()

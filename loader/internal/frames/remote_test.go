@@ -29,8 +29,8 @@ func (s farFiles) Open(context.Context, string) (File, error) {
 
 type farOpen struct{ f farFile }
 
-func (farOpen) Plan(_ *video.Planner, ordinals []int) (out []video.Group) {
-	for _, o := range ordinals {
+func (farOpen) Plan(_ *video.Planner, numbers []int) (out []video.Group) {
+	for _, o := range numbers {
 		out = append(out, video.Group{Start: o, End: o, Ordinals: []int{o}})
 	}
 	return out
