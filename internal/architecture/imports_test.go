@@ -50,6 +50,7 @@ var allowed = map[string][]string{
 	"bench/report":            {""},
 	"bench/runners":           {""},
 	"internal/cudahost":       {""},
+	"internal/flags":          {"", "store", "internal/guard"},
 	"internal/guard":          {""},
 	"internal/inflate":        {""},
 	"internal/unzstd":         {""},

@@ -1,0 +1,134 @@
+package flags
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+const (
+	version  = 1
+	maxBytes = 64 << 20
+)
+
+// Flag is a reason to do something with an episode, or with some of its rows.
+type Flag struct {
+	Episode int64  `json:"episode_index"`    // robocache.Episode.Index
+	Length  int    `json:"length,omitempty"` // rows of the episode when it was flagged; 0 = not said
+	Label   string `json:"label,omitempty"`
+	Note    string `json:"note,omitempty"`
+	Rows    []int  `json:"rows,omitempty"` // [from, to) of the episode's own rows; none = the whole episode
+}
+
+// File is the flags of one dataset.
+type File struct {
+	Version     int    `json:"robocache_flags"`
+	Dataset     string `json:"dataset,omitempty"` // as it was opened, without secrets: for people
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Flags       []Flag `json:"flags"`
+}
+
+// New is a file without flags.
+func New(ds robocache.Dataset) *File {
+	return &File{Version: version, Dataset: robocache.Redact(ds.Info().URI), Fingerprint: Fingerprint(ds), Flags: []Flag{}}
+}
+
+// Fingerprint says which dataset flags belong to: a hash over its schema and the length of each episode.
+func Fingerprint(ds robocache.Dataset) string {
+	info := ds.Info()
+	h := sha256.New()
+	fmt.Fprintf(h, "flags 1 %d\n", info.Episodes)
+	for i := range info.Features {
+		f := &info.Features[i]
+		fmt.Fprintf(h, "%q %s %v\n", f.Key, f.Kind, f.Shape)
+	}
+	for e := range info.Episodes {
+		fmt.Fprintln(h, ds.Len(e))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Check refuses flags of another dataset. A file without a fingerprint fits any.
+func (f *File) Check(ds robocache.Dataset) error {
+	if own := Fingerprint(ds); f.Fingerprint != "" && f.Fingerprint != own {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "flags", Msg: "the flags are of another dataset, or of this one before it was edited: fingerprint", Want: own, Got: f.Fingerprint,
+			Hint: "they were made of " + f.Dataset + "; flag the episodes anew, or name them with --episodes"}
+	}
+	return nil
+}
+
+// Parse reads the bytes of a file.
+func Parse(b []byte) (_ *File, err error) {
+	defer guard.Into(&err)
+	bad := func(err error, format string, args ...any) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "flags", Msg: fmt.Sprintf(format, args...), Err: err, Hint: "a file of 'robocache view --flags', or a list of episode indexes such as [3, 7]"})
+	}
+	f := &File{Version: version}
+	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {
+		var list []int64
+		if err := json.Unmarshal(text, &list); err != nil {
+			bad(err, "not a list of episode indexes")
+		}
+		for _, e := range list {
+			f.Flags = append(f.Flags, Flag{Episode: e})
+		}
+	} else {
+		f.Version = 0
+		if err := json.Unmarshal(text, f); err != nil {
+			bad(err, "not a file of flags")
+		}
+	}
+	if f.Version != version {
+		bad(nil, "robocache_flags is %d, expected %d", f.Version, version)
+	}
+	for i, x := range f.Flags {
+		if x.Episode < 0 || x.Length < 0 {
+			bad(nil, "flag %d: episode_index %d, length %d", i, x.Episode, x.Length)
+		}
+		if r := x.Rows; len(r) != 0 && (len(r) != 2 || r[0] < 0 || r[1] <= r[0] || x.Length > 0 && r[1] > x.Length) {
+			bad(nil, "flag %d: rows %v of an episode of %d, expected [from, to)", i, r, x.Length)
+		}
+	}
+	return f, nil
+}
+
+// Read reads a file.
+func Read(ctx context.Context, path string) (_ *File, err error) {
+	defer guard.Into(&err)
+	defer guard.In("file", path)
+	s := guard.Must(store.Open(filepath.Dir(path)))
+	defer func() { _ = store.Close(s) }()
+	return guard.Must(Parse(guard.Must(store.ReadFile(ctx, s, filepath.Base(path), maxBytes)))), nil
+}
+
+// Write puts the flags at path, in place of what is there.
+func (f *File) Write(ctx context.Context, path string) error {
+	b, err := f.Bytes()
+	if err != nil {
+		return err
+	}
+	return store.WriteFile(ctx, filepath.Dir(path), filepath.Base(path), b)
+}
+
+// Bytes is the file.
+func (f *File) Bytes() ([]byte, error) {
+	slices.SortStableFunc(f.Flags, func(a, b Flag) int {
+		return cmp.Or(cmp.Compare(a.Episode, b.Episode), slices.Compare(a.Rows, b.Rows), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Note, b.Note))
+	})
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetIndent("", " ")
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(f)
+	return out.Bytes(), err
+}
