@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 )
@@ -90,7 +91,7 @@ func (doc *doctor) schema(f *tableFile) {
 		case c.kind == robocache.KindNumeric && top.Group() && elements(c.shape) == 1 && len(c.shape) < 2:
 			doc.found(robocache.SeverityWarning, "scalar-as-list", where, "store shape [1] as a plain number", "shape [1] is stored as a list: LeRobot refuses it")
 		case c.kind == robocache.KindNumeric && !top.Group():
-			if t := storedType(top); t != c.dtype && t.Float() != c.dtype.Float() {
+			if t := pq.DType(top); t != c.dtype && t.Float() != c.dtype.Float() {
 				doc.found(robocache.SeverityWarning, "stored-type", where, "declare the type that is stored", "declared %s, stored %s", c.dtype, t)
 			}
 		}
@@ -102,7 +103,7 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 	d := doc.d
 	column := func(name string) []int64 { return d.tab.integers(ctx, f, file, g, name) }
 	ids, index, frame, task := column("episode_index"), column("index"), column("frame_index"), column("task_index")
-	timestamps := scalar(ctx, d.tab, f, file, g, "timestamp", toFloat64)
+	timestamps := scalar(ctx, d.tab, f, file, g, "timestamp", pq.Float64s)
 	where := func(column string, row int) robocache.Where {
 		return robocache.Where{"file": f.name, "row_group": g, "column": column, "row": row}
 	}

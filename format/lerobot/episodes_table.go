@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -222,7 +222,7 @@ func typeName(n *pq.Node) string {
 		}
 		return ""
 	}
-	if t := storedType(n); t != robocache.InvalidDType {
+	if t := pq.DType(n); t != robocache.InvalidDType {
 		return t.String()
 	}
 	return ""

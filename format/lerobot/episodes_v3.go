@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -79,7 +79,7 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) {
 	}, func(r robocache.Ranged, f *pq.File, g int) {
 		for _, top := range tops {
 			col := guard.Must(pq.ReadColumn(ctx, r, f, g, top, nil, tableLimit))
-			v, err := toFloat64(col)
+			v, err := pq.Float64s(col)
 			if null := slices.IndexFunc(col.Def, func(v uint8) bool { return int(v) != top.MaxDef }); null >= 0 {
 				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": null}, Want: "a number", Got: "null"}
 			}

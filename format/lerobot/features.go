@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -132,7 +132,7 @@ func (d *Dataset) undeclared(top *pq.Node) {
 	finding := robocache.Finding{Severity: robocache.SeverityWarning, Code: "undeclared-column", Where: robocache.Where{"file": infoPath, "column": top.Name}, Message: "the data has a column that info.json does not declare: " + top.Name, Hint: "declare it, or remove the column: LeRobot refuses to open such a set"}
 	f := robocache.Feature{Key: top.Name, Kind: robocache.KindNumeric, Shape: []int{1}, Default: isDefault(top.Name)}
 	if !top.Group() && top.MaxRep == 0 {
-		f.DType = storedType(top)
+		f.DType = pq.DType(top)
 	}
 	if f.DType == robocache.String {
 		f.Kind = robocache.KindText

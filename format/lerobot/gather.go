@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -89,7 +89,7 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) {
 		var v int64
 		switch c.key {
 		case "timestamp":
-			putFloat(dst[i*size:], c.dtype, d.seconds(r.Index))
+			pq.PutFloat(dst[i*size:], c.dtype, d.seconds(r.Index))
 			continue
 		case "frame_index":
 			v = int64(r.Index)
@@ -104,8 +104,8 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) {
 			v = d.About.Tasks[0].Index
 		}
 		if c.dtype.Float() {
-			putFloat(dst[i*size:], c.dtype, float64(v))
-		} else if !putInt(dst[i*size:], c.dtype, v, false) {
+			pq.PutFloat(dst[i*size:], c.dtype, float64(v))
+		} else if !pq.PutInt(dst[i*size:], c.dtype, v, false) {
 			guard.Fail(malformed(robocache.Where{"column": c.key}, "a value that fits "+c.dtype.String(), fmt.Sprint(v)))
 		}
 	}

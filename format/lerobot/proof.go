@@ -7,7 +7,7 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -96,7 +96,7 @@ func scalar[T any](ctx context.Context, t *tables, f *tableFile, file int32, gro
 }
 
 func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) []int64 {
-	return scalar(ctx, t, f, file, group, name, toInt64)
+	return scalar(ctx, t, f, file, group, name, pq.Int64s)
 }
 
 // search looks through a whole file for its episodes. Each must be one unbroken run of the length that the metadata says; else

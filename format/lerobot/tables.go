@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/lru"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -300,7 +300,7 @@ func (c *column) top(f *tableFile) *pq.Node {
 
 // numbers gives a numeric column in its declared type: []byte.
 func (c *column) numbers(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
-	b, err := convert(c.read(ctx, r, f, group), c.dtype)
+	b, err := pq.Convert(c.read(ctx, r, f, group), c.dtype)
 	if e, ok := err.(*robocache.Error); ok && e.Where["value"] != nil {
 		e.Where = robocache.Where{"row": e.Where["value"].(int) / max(1, elements(c.shape))}
 	}
@@ -310,7 +310,7 @@ func (c *column) numbers(ctx context.Context, r robocache.Ranged, f *tableFile, 
 
 // timestamps gives a column of seconds as nanoseconds, from the stored type (L8): []int64.
 func (c *column) timestamps(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
-	seconds, err := toFloat64(c.read(ctx, r, f, group))
+	seconds, err := pq.Float64s(c.read(ctx, r, f, group))
 	guard.Check(robocache.At(err, robocache.Where{"column": c.key}))
 	out := make([]int64, len(seconds))
 	for i, s := range seconds {

@@ -8,7 +8,7 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -82,7 +82,7 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task) {
 	}, func(r robocache.Ranged, f *pq.File, g int) {
 		lim := pq.Limits{Bytes: maxJSON}
 		a := guard.Must(pq.ReadColumn(ctx, r, f, g, number, nil, lim))
-		ids := guard.Must(toInt64(a))
+		ids := guard.Must(pq.Int64s(a))
 		b := guard.Must(pq.ReadColumn(ctx, r, f, g, label, nil, lim))
 		if a.Def != nil || b.Def != nil {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"})

@@ -11,7 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pqw"
+	"github.com/goatnote-inc/robocache/format/internal/pqw"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -48,7 +48,7 @@ func languageColumn(key string) outColumn {
 	add("tool_calls", parquet.List(parquet.Optional(plain(parquet.String()))), arrow.ListOfField(arrow.Field{Name: "element", Type: arrow.BinaryTypes.String, Nullable: true,
 		Metadata: arrow.NewMetadata([]string{"ARROW:extension:metadata", "ARROW:extension:name"}, []string{"", "arrow.json"})}))
 	item := arrow.Field{Name: "element", Type: arrow.StructOf(fields...), Nullable: true}
-	return outColumn{name: key, node: parquet.Optional(parquet.List(parquet.Optional(newGroup(names, nodes)))),
+	return outColumn{name: key, node: parquet.Optional(parquet.List(parquet.Optional(pqw.Group(names, nodes)))),
 		field: arrow.Field{Name: key, Type: arrow.ListOfField(item), Nullable: true},
 		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}
 }

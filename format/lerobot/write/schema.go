@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -14,6 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/pqw"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -23,32 +23,6 @@ type outColumn struct {
 	node  parquet.Node // as a field of the root: optional
 	field arrow.Field
 	hf    json.RawMessage // nil where the file carries no such metadata
-}
-
-// orderedGroup is a group whose fields keep their order; parquet.Group sorts them by name.
-type orderedGroup struct {
-	parquet.Group
-	fields []parquet.Field
-}
-
-type outField struct {
-	parquet.Node
-	name string
-}
-
-func (f outField) Name() string { return f.name }
-func (f outField) Value(base reflect.Value) reflect.Value {
-	return base.MapIndex(reflect.ValueOf(f.name))
-}
-func (g orderedGroup) Fields() []parquet.Field { return g.fields }
-
-func newGroup(names []string, nodes []parquet.Node) orderedGroup {
-	g := orderedGroup{Group: parquet.Group{}}
-	for i, n := range names {
-		g.Group[n] = nodes[i]
-		g.fields = append(g.fields, outField{nodes[i], n})
-	}
-	return g
 }
 
 // float16Type is FIXED_LEN_BYTE_ARRAY(2) with the Float16 annotation.
@@ -126,7 +100,7 @@ func nodeOf(f *robocache.Feature) *outColumn {
 		return nil
 	case robocache.KindImage:
 		c = outColumn{name: f.Key,
-			node: parquet.Optional(newGroup([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))), parquet.Optional(plain(parquet.String()))})),
+			node: parquet.Optional(pqw.Group([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))), parquet.Optional(plain(parquet.String()))})),
 			field: arrow.Field{Name: f.Key, Nullable: true, Type: arrow.StructOf(
 				arrow.Field{Name: "bytes", Type: arrow.BinaryTypes.Binary, Nullable: true}, arrow.Field{Name: "path", Type: arrow.BinaryTypes.String, Nullable: true})},
 			hf: json.RawMessage(`{"_type": "Image"}`)}
@@ -197,7 +171,7 @@ func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map
 		am = arrow.NewMetadata([]string{k}, []string{v})
 	}
 	meta["ARROW:schema"] = arrowText(arrow.NewSchema(fields, &am))
-	return parquet.NewSchema("schema", newGroup(names, nodes)), meta
+	return parquet.NewSchema("schema", pqw.Group(names, nodes)), meta
 }
 
 // arrowText serialises a schema as ARROW:schema wants it: one encapsulated message, in base64.

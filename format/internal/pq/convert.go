@@ -1,4 +1,4 @@
-package lerobot
+package pq
 
 import (
 	"encoding/binary"
@@ -6,21 +6,20 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/internal/pq"
 )
 
-// storedType is the type of a leaf's values.
-func storedType(n *pq.Node) robocache.DType {
+// DType is the type of a leaf's values.
+func DType(n *Node) robocache.DType {
 	switch n.Type {
-	case pq.Boolean:
+	case Boolean:
 		return robocache.Bool
-	case pq.Int32:
+	case Int32:
 		switch {
-		case n.Note == pq.Unsigned && n.Bits == 8:
+		case n.Note == Unsigned && n.Bits == 8:
 			return robocache.Uint8
-		case n.Note == pq.Unsigned && n.Bits == 16:
+		case n.Note == Unsigned && n.Bits == 16:
 			return robocache.Uint16
-		case n.Note == pq.Unsigned:
+		case n.Note == Unsigned:
 			return robocache.Uint32
 		case n.Bits == 8:
 			return robocache.Int8
@@ -28,52 +27,52 @@ func storedType(n *pq.Node) robocache.DType {
 			return robocache.Int16
 		}
 		return robocache.Int32
-	case pq.Int64:
-		if n.Note == pq.Unsigned {
+	case Int64:
+		if n.Note == Unsigned {
 			return robocache.Uint64
 		}
 		return robocache.Int64
-	case pq.Float:
+	case Float:
 		return robocache.Float32
-	case pq.Double:
+	case Double:
 		return robocache.Float64
-	case pq.FixedLenByteArray:
-		if n.Length == 2 && n.Note == pq.Half {
+	case FixedLenByteArray:
+		if n.Length == 2 && n.Note == Half {
 			return robocache.Float16
 		}
-	case pq.ByteArray:
+	case ByteArray:
 		return robocache.String
 	}
 	return robocache.InvalidDType
 }
 
-// convert gives col's values as to. It rounds floats to fewer bits, and refuses every other change of a value, as Arrow's safe cast does.
-func convert(col *pq.Column, to robocache.DType) ([]byte, error) {
-	from, src, size := storedType(col.Leaf), col.Data(), to.Size()
+// Convert gives col's values as to. It rounds floats to fewer bits, and refuses every other change of a value, as Arrow's safe cast does.
+func Convert(col *Column, to robocache.DType) ([]byte, error) {
+	from, src, size := DType(col.Leaf), col.Data(), to.Size()
 	if from == to && col.Leaf.Width() == size {
 		return src, nil
 	}
 	if from == robocache.InvalidDType || from == robocache.String || size == 0 || to == robocache.BFloat16 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: to.String(), Got: col.Leaf.Type.String()}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Want: to.String(), Got: col.Leaf.Type.String()}
 	}
 	dst := make([]byte, col.Len()*size)
 	misfit := func(i int, v any) ([]byte, error) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"value": i}, Want: "a value that fits " + to.String(), Got: fmt.Sprint(v) + " stored as " + from.String()}
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: robocache.Where{"value": i}, Want: "a value that fits " + to.String(), Got: fmt.Sprint(v) + " stored as " + from.String()}
 	}
 	if from.Float() {
 		for i, f := range robocache.Float64s(make([]float64, 0, col.Len()), from, src) {
 			if to.Float() {
-				putFloat(dst[i*size:], to, f)
-			} else if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 || !putInt(dst[i*size:], to, int64(f), false) {
+				PutFloat(dst[i*size:], to, f)
+			} else if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 || !PutInt(dst[i*size:], to, int64(f), false) {
 				return misfit(i, f)
 			}
 		}
 		return dst, nil
 	}
 	wide := from // as it lies there: Parquet has no integers below 32 bits
-	if col.Leaf.Type == pq.Int32 {
+	if col.Leaf.Type == Int32 {
 		wide = robocache.Int32
-		if col.Leaf.Note == pq.Unsigned {
+		if col.Leaf.Note == Unsigned {
 			wide = robocache.Uint32
 		}
 	}
@@ -81,8 +80,8 @@ func convert(col *pq.Column, to robocache.DType) ([]byte, error) {
 	for i, v := range robocache.Int64s(make([]int64, 0, col.Len()), wide, src) {
 		big := wide == robocache.Uint64 && v < 0
 		if to.Float() && !big && -exact <= v && v <= exact {
-			putFloat(dst[i*size:], to, float64(v))
-		} else if to.Float() || !putInt(dst[i*size:], to, v, big) {
+			PutFloat(dst[i*size:], to, float64(v))
+		} else if to.Float() || !PutInt(dst[i*size:], to, v, big) {
 			if big {
 				return misfit(i, uint64(v))
 			}
@@ -92,8 +91,8 @@ func convert(col *pq.Column, to robocache.DType) ([]byte, error) {
 	return dst, nil
 }
 
-// putInt writes an integer; false where it does not fit. big says that v holds the bits of one above the range of int64.
-func putInt(dst []byte, t robocache.DType, v int64, big bool) (fits bool) {
+// PutInt writes an integer; false where it does not fit. big says that v holds the bits of one above the range of int64.
+func PutInt(dst []byte, t robocache.DType, v int64, big bool) (fits bool) {
 	bits := 8 * t.Size()
 	switch {
 	case t == robocache.Bool:
@@ -111,7 +110,8 @@ func putInt(dst []byte, t robocache.DType, v int64, big bool) (fits bool) {
 	return fits
 }
 
-func putFloat(dst []byte, t robocache.DType, f float64) {
+// PutFloat writes a number, rounded to the type.
+func PutFloat(dst []byte, t robocache.DType, f float64) {
 	switch t {
 	case robocache.Float16:
 		binary.LittleEndian.PutUint16(dst, robocache.HalfOf(f))
@@ -122,9 +122,9 @@ func putFloat(dst []byte, t robocache.DType, f float64) {
 	}
 }
 
-// toInt64 gives an integer column as int64.
-func toInt64(col *pq.Column) ([]int64, error) {
-	b, err := convert(col, robocache.Int64)
+// Int64s gives an integer column as int64.
+func Int64s(col *Column) ([]int64, error) {
+	b, err := Convert(col, robocache.Int64)
 	out := make([]int64, len(b)/8)
 	for i := range out {
 		out[i] = int64(binary.LittleEndian.Uint64(b[i*8:]))
@@ -132,10 +132,10 @@ func toInt64(col *pq.Column) ([]int64, error) {
 	return out, err
 }
 
-// toFloat64 gives a column of numbers as float64; it refuses integers that float64 does not hold.
-func toFloat64(col *pq.Column) ([]float64, error) {
-	if storedType(col.Leaf) == robocache.Int64 { // most of the metadata's
-		v, _ := toInt64(col)
+// Float64s gives a column of numbers as float64; it refuses integers that float64 does not hold.
+func Float64s(col *Column) ([]float64, error) {
+	if DType(col.Leaf) == robocache.Int64 { // most of the metadata's
+		v, _ := Int64s(col)
 		out := make([]float64, len(v))
 		exact := true
 		for i, n := range v {
@@ -146,6 +146,6 @@ func toFloat64(col *pq.Column) ([]float64, error) {
 			return out, nil
 		}
 	}
-	b, err := convert(col, robocache.Float64)
+	b, err := Convert(col, robocache.Float64)
 	return robocache.Float64s(make([]float64, 0, len(b)/8), robocache.Float64, b), err
 }
