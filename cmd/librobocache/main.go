@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/edit"
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/internal/cli"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
@@ -37,6 +38,7 @@ var served = map[string]handler{
 	"robocache_backends":         serve(func(context, *none) any { return backends() }),
 	"robocache_self_test":        serve(func(ctx context, _ *none) any { return selftest.Run(ctx) }),
 	"robocache_verb":             serve(verb),
+	"robocache_edit":             serve(editing),
 	"robocache_close":            closeHandle,
 	"robocache_open":             serve(open),
 	"robocache_episode":          on((*shared).episode),
@@ -192,3 +194,6 @@ type verbArgs struct {
 func verb(ctx context, a *verbArgs) any {
 	return guard.Must(cli.Verb(ctx, a.Verb, a.Args, a.Options, a.Terminal))
 }
+
+// editing makes a dataset of datasets.
+func editing(ctx context, r *edit.Request) any { return guard.Must(edit.Run(ctx, r)) }

@@ -72,6 +72,8 @@ ROBOCACHE_CALL(robocache_self_test); /* → [{part, present, ok, detail}]: the c
  * json_out may be NULL where only the status is wanted. */
 int32_t robocache_op_run(int64_t op, int64_t *addrs, int64_t n, int64_t stream, char **json_out);
 
+ROBOCACHE_CALL(robocache_edit); /* edit.Request: {sources[], verbs[{verb, …}], dst?, in_place?, dry_run?, …} → edit.Report */
+
 /* The command line: {verb, args[], options: {a flag's name, with _ for -: its value}, terminal: progress and notes go to stderr} → {result: what --json
  * prints, findings: exit code 3, notes[]: lines for people}. */
 ROBOCACHE_CALL(robocache_verb);

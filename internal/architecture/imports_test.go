@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"mapping":                 {"", "kernel", "internal/guard"},
 	"diagnose":                {"", "video", "internal/guard"},
 	"convert":                 {"", "store", "align", "internal/guard"},
+	"edit":                    {"", "store", "video", "align", "stats", "convert", "diagnose", "mapping", "format", "internal/flags", "internal/guard"},
 	"shard":                   {"", "store", "convert", "stats", "diagnose", "mapping", "synth", "video", "internal/guard"},
 	"synth":                   {""},
 	"submit":                  {"", "shard"},

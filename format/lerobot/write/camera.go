@@ -33,6 +33,8 @@ type cameraPart struct {
 	lib      *video.Library
 	path     string
 	from, to int
+	before   int       // of them, frames at the beginning that no row shows
+	behind   int       // and at the end
 	temp     *tempFile // the file is ours
 	identity string    // of the bytes, for the journal
 	files    int       // that are open when the parts up to this one are joined
@@ -68,10 +70,35 @@ func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int,
 	return joinable(ctx, []video.Part{p, p}, rate)
 }
 
+// Copyable finds the fewest frames around from ≤ k < to of a file with which they can be stream-copied: how many before and behind them, at most
+// limit each. ErrUnsupported where there are none.
+func Copyable(ctx context.Context, lib *video.Library, path string, from, to, limit int, rate robocache.Rate) (before, behind int, err error) {
+	err = CanCopy(ctx, lib, path, from, to, rate)
+	if limit == 0 || !errors.Is(err, robocache.ErrUnsupported) {
+		return 0, 0, err
+	}
+	f, opened := lib.Acquire(ctx, path)
+	if opened != nil {
+		return 0, 0, opened
+	}
+	defer f.Release()
+	for before = 0; before <= min(limit, from); before++ {
+		if ix := f.Index; !ix.Sample(ix.DecodeIndex(from - before)).Sync {
+			continue
+		}
+		for behind = 0; behind <= min(limit, f.Index.NumFrames()-to); behind++ {
+			if now := CanCopy(ctx, lib, path, from-before, to+behind, rate); !errors.Is(now, robocache.ErrUnsupported) {
+				return before, behind, now
+			}
+		}
+	}
+	return 0, 0, err
+}
+
 // addVideo takes the frames of one episode, own where they came as pixels, and ends the camera's file where it is full.
 func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own *encodedPart, ep *EpisodeData, row *writtenEpisode) {
 	defer guard.In("stream", c.feature.Key)
-	part := cameraPart{lib: src.Library, path: src.Path, from: src.From, to: src.From + ep.Length}
+	part := cameraPart{lib: src.Library, path: src.Path, from: src.From - src.Before, to: src.From + ep.Length + src.Behind, before: src.Before, behind: src.Behind}
 	look := ep.FrameStats[c.feature.Key]
 	if own != nil {
 		part, look = own.cameraPart, own.look
@@ -224,7 +251,7 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) {
 			bad(robocache.Where{"frame": at}, "the joined file is not on its grid", fmt.Sprintf("%d/%d s", int64(at)*delta, scale), fmt.Sprintf("%d/%d s", pts, ix.Timescale()))
 		}
 		v := c.places[i]
-		v.from, v.to, v.done = float64(int64(at)*delta)/float64(scale), float64(int64(at+n)*delta)/float64(scale), true
+		v.from, v.to, v.done = float64(int64(at+p.before)*delta)/float64(scale), float64(int64(at+n-p.behind)*delta)/float64(scale), true
 		at += n
 	}
 }

@@ -358,6 +358,12 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		maps.Copy(w.cfg.Splits, splits)
 	}
 	w.cfg.Extra = c.extras(ctx)
+	if s, ok := robocache.As[Carrier](c.src); ok {
+		files, info, err := s.Carried(ctx, c.report)
+		guard.Check(err)
+		maps.Copy(w.cfg.Extra, files)
+		w.cfg.Info = info
+	}
 	c.sourceFindings()
 	w.cfg.Extra[reportName] = reportText(c.report)
 	guard.Check(w.Close(ctx))
@@ -380,6 +386,12 @@ func (c *conversion) splits() map[string]string {
 	ranges, lost := c.src.Info().SplitsOf(written)
 	c.report.Findings = append(c.report.Findings, robocache.LostSplits(lost, "their episodes are no range here, and LeRobot keeps splits as ranges")...)
 	return ranges
+}
+
+// Carrier is a source with files, and keys of info.json, that the result is to have beside what is written of it. It is asked when all episodes
+// are written.
+type Carrier interface {
+	Carried(ctx context.Context, r *Report) (files map[string][]byte, info map[string]json.RawMessage, err error)
 }
 
 // extras keeps files that belong to the schema and that LeRobot does not know of.
@@ -416,7 +428,7 @@ func (c *conversion) dryRun(ctx context.Context) {
 				case f.still:
 					m.Video[f.Key] = stillVerdict
 				case f.Kind == robocache.KindVideo:
-					err := guard.Try(func() { m.Video[f.Key] = c.segment(ctx, f, e).verdict() })
+					err := guard.Try(func() { c.segment(ctx, f, e).into(&m, f.Key) })
 					guard.Check(robocache.At(err, robocache.Where{"episode": e, "stream": f.source}))
 				}
 			}

@@ -157,8 +157,9 @@ func same(a, b *robocache.FrameRef) bool {
 
 // segment is where an episode's images of one camera lie in the source.
 type segment struct {
-	refs   []robocache.FrameRef
-	reason string // why they cannot be copied; "" where they can
+	refs           []robocache.FrameRef
+	reason         string // why they cannot be copied; "" where they can
+	before, behind int    // frames that are copied with them and that no row shows
 }
 
 const (
@@ -171,6 +172,16 @@ func (s *segment) verdict() string {
 		return copied
 	}
 	return "encoded: " + s.reason
+}
+
+// into says what becomes of an episode's frames of a camera.
+func (s *segment) into(m *EpisodeMap, key string) {
+	if m.Video[key] = s.verdict(); s.before+s.behind > 0 {
+		if m.Hidden == nil {
+			m.Hidden = map[string][2]int{}
+		}
+		m.Hidden[key] = [2]int{s.before, s.behind}
+	}
 }
 
 // count adds an episode that is in the result to the report's sums.
@@ -210,7 +221,7 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
 	if s.reason == "" {
 		err := c.ofSize(ctx, f, first.Path)
 		if err == nil {
-			err = CanCopy(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.fps)
+			s.before, s.behind, err = Copyable(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.opt.hidden, c.fps)
 		}
 		var why *robocache.Error
 		switch {
@@ -237,12 +248,12 @@ func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error 
 
 func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *EpisodeData, m *EpisodeMap) {
 	s := c.segment(ctx, f, e)
-	m.Video[f.Key] = s.verdict()
+	s.into(m, f.Key)
 	if s.reason != "" {
 		ep.Videos[f.Key] = VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
 		return
 	}
-	ep.Videos[f.Key] = VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal}
+	ep.Videos[f.Key] = VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal, Before: s.before, Behind: s.behind}
 	if c.opt.out.Frames == stats.NoFrames || !c.decodes {
 		return
 	}

@@ -124,13 +124,19 @@ func (w *Writer) info() []byte {
 	if splits == nil {
 		splits = map[string]string{"train": fmt.Sprintf("0:%d", w.episodes())}
 	}
-	return indented(jsonObject{
+	o := jsonObject{
 		{"codebase_version", writtenVersion}, {"fps", fpsNumber(w.cfg.FPS)}, {"features", features},
 		{"total_episodes", w.episodes()}, {"total_frames", w.frames()}, {"total_tasks", len(w.texts)},
 		{"chunks_size", w.cfg.ChunksSize}, {"data_files_size_in_mb", megabytes(w.cfg.DataFileBytes)}, {"video_files_size_in_mb", megabytes(w.cfg.VideoFileBytes)},
 		{"data_path", defaultDataPath}, {"video_path", videoPath}, {"robot_type", robot},
 		{"splits", splits},
-	})
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.cfg.Info)) {
+		if !slices.Contains(infoKeys, key) {
+			o = append(o, jsonField{key, w.cfg.Info[key]})
+		}
+	}
+	return indented(o)
 }
 
 // infoKeys are those of info.json, in their order.
@@ -190,11 +196,14 @@ func frameShape(f *robocache.Feature, names any) ([]int, any) {
 	return []int{h, w, c}, []string{"height", "width", "channels"}
 }
 
+// CardText stands in a README that nobody wrote by hand.
+const CardText = "A LeRobot v3.0 dataset, written by RoboCache."
+
 // card is the README that the Hub reads: without its front matter the viewer takes the mp4s for the data.
 func (w *Writer) card() []byte {
 	var b bytes.Buffer
 	b.WriteString("---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: default\n  data_files: data/*/*.parquet\n---\n\n")
-	b.WriteString("A LeRobot v3.0 dataset, written by RoboCache.\n\n")
+	b.WriteString(CardText + "\n\n")
 	fmt.Fprintf(&b, "%d episodes, %d frames at %s Hz, %d tasks.\n\n", w.episodes(), w.frames(), w.cfg.FPS, len(w.texts))
 	b.WriteString("Statistics are exact. Those of frames look at clamp(n^0.75, 100, 10000) evenly spaced frames an episode, all pixels of each, unless the conversion was told otherwise.\n")
 	b.WriteString("On the Hub, give the revision the git tag v3.0: loaders look for it.\n")

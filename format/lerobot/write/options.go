@@ -27,6 +27,7 @@ var WriteOptions = map[string]string{
 	"preset":              "the encoder's preset, when encoding",
 	"codec":               "what is encoded, where video_codec is copy: av1 (default), h264 or hevc",
 	"copy_only":           "true: video that cannot be copied is refused (ErrUnsupported)",
+	"hidden":              "frames that a copy may have before and behind an episode's own, shown by no row, where these begin or end inside a GOP (0)",
 	"images":              "what still images become: video, or images (their bytes in the table; raw pixels as PNG); default: images of LeRobot, else video",
 	"recorded_timestamps": "false: " + RecordedTimestamps + " is never written",
 	"frames":              "images looked at for statistics: sampled (default), all, none",
@@ -46,6 +47,7 @@ type settings struct {
 	images                 string
 	copyOnly, noTimestamps bool
 	groupRows              int
+	hidden                 int
 }
 
 // settle reads the choices that are text.
@@ -57,7 +59,7 @@ func settle(opt robocache.WriteOptions) settings {
 	timestamps := true
 	reader.Op("convert").Settle(robocache.CurrentOptions(opt.Options), WriteOptions, map[string]reader.Set{
 		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": reader.Text(&w.Video.Preset),
-		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "images": reader.Text(&o.images, "", "video", "images"), "recorded_timestamps": reader.Yes(&timestamps),
+		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "hidden": reader.Whole(&o.hidden, 0, maxHidden), "images": reader.Text(&o.images, "", "video", "images"), "recorded_timestamps": reader.Yes(&timestamps),
 		"frames": func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true }, "group_rows": whole(&o.groupRows),
 		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": size(&w.DataFileBytes), "video_file_bytes": size(&w.VideoFileBytes), "stats_budget": size(&w.StatsBudget), "temp_dir": reader.Text(&w.TempDir),
 	})
@@ -115,6 +117,7 @@ type EpisodeMap struct {
 	FromIndex int64             `json:"dataset_from_index"`
 	StartNS   int64             `json:"start_ns,omitempty"` // the timestamp of row 0 in the source
 	Video     map[string]string `json:"video,omitempty"`    // camera → "copied", or why it was encoded
+	Hidden    map[string][2]int `json:"hidden,omitempty"`   // camera → copied frames before and behind the episode's own, which no row shows
 }
 
 // TaskMap says which task became which.
@@ -157,6 +160,8 @@ type Config struct {
 	Shard *shardPlace
 	// Extra files, written before info.json: name → bytes (meta/modality.json).
 	Extra map[string][]byte
+	// Info are keys of info.json beside the format's own.
+	Info map[string]json.RawMessage
 }
 
 // VideoConfig chooses the coding of new colour video; depth is always lossless 12-bit HEVC. Zero values are video.EncodeConfig's.
@@ -189,11 +194,14 @@ type VideoPart struct {
 	Library *video.Library
 	Path    string
 	From    int // frames [From, From+Length)
+	// Before and Behind are frames around those that are copied too, and that no row shows: the decoder needs them.
+	Before, Behind int
 	// Frames gives the frames one by one: RGB, 8 bits, channels last; depth: 16 bits, little-endian. It is used where Library is nil.
 	Frames func(yield func(pic []byte) error) error
 }
 
 const (
+	maxHidden           = 1000
 	outMiB              = 1 << 20
 	defaultChunksSize   = 1000
 	defaultDataBytes    = 100 * outMiB

@@ -1,0 +1,107 @@
+package edit
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// Choice chooses episodes: those that all of what is said hold for. Nothing said = all.
+type Choice struct {
+	Episodes string `json:"episodes,omitempty"` // 0,3,5-9
+	Task     string `json:"task,omitempty"`     // a pattern (*, ?, […]) that one of the episode's tasks matches
+	Flags    string `json:"flags,omitempty"`    // a file of flags, or of numbers
+	Where    string `json:"where,omitempty"`    // an expression: length < 30 or max(action[gripper]) > 1.2
+	Invert   bool   `json:"invert,omitempty"`   // those that it does not hold for
+}
+
+// given says that something was chosen.
+func (c *Choice) given() bool { return c.Episodes+c.Task+c.Flags+c.Where != "" }
+
+// ParseEpisodes reads 0,3,5-9; n episodes are there.
+func ParseEpisodes(text string, n int) (out []int, err error) {
+	defer guard.Into(&err)
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, span := strings.Cut(strings.TrimSpace(part), "-")
+		a, err1 := strconv.Atoi(from)
+		b := a
+		var err2 error
+		if span {
+			b, err2 = strconv.Atoi(to)
+		}
+		if err1 != nil || err2 != nil || a < 0 || b < a {
+			return nil, misuse(nil, "episodes: expected such as 0,3,5-9, found "+strconv.Quote(part), "")
+		}
+		if b >= n {
+			return nil, misuse(robocache.Where{"episode": b}, "no such episode", "the dataset has 0 to "+strconv.Itoa(n-1))
+		}
+		for ; a <= b; a++ {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// choose gives the places in the plan that a choice names, in its order where it names numbers.
+func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
+	n := len(e.plan.Episodes)
+	if c.Episodes != "" {
+		seen := map[int]bool{}
+		for _, i := range guard.Must(ParseEpisodes(c.Episodes, n)) {
+			if !seen[i] {
+				out = append(out, i)
+			}
+			seen[i] = true
+		}
+	} else {
+		for i := range n {
+			out = append(out, i)
+		}
+	}
+	keep := func(hold func(i int) bool) {
+		out = slices.DeleteFunc(out, func(i int) bool { return !hold(i) })
+	}
+	var v *view
+	if c.Task+c.Where+c.Flags != "" {
+		v = e.view(ctx)
+		defer v.Close()
+	}
+	if c.Flags != "" {
+		flagged := e.flagged(ctx, c.Flags, v)
+		keep(func(i int) bool { return flagged[i] })
+	}
+	if c.Task != "" {
+		if _, err := path.Match(c.Task, ""); err != nil {
+			guard.Fail(misuse(nil, "task: "+strconv.Quote(c.Task)+" is no pattern", "*, ? and […] stand for characters"))
+		}
+		keep(func(i int) bool {
+			return slices.ContainsFunc(guard.Must(v.Episode(ctx, i)).Tasks, func(text string) bool {
+				ok, _ := path.Match(strings.ReplaceAll(c.Task, "/", "\x01"), strings.ReplaceAll(text, "/", "\x01"))
+				return ok
+			})
+		})
+	}
+	if c.Where != "" {
+		x := guard.Must(ParseWhere(c.Where))
+		x.check(v)
+		keep(func(i int) bool { return x.holds(ctx, v, i) })
+	}
+	if c.Invert {
+		chosen := map[int]bool{}
+		for _, i := range out {
+			chosen[i] = true
+		}
+		out = out[:0:0]
+		for i := range n {
+			if !chosen[i] {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
+}

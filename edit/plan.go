@@ -1,0 +1,275 @@
+package edit
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// planVersion is what this version writes and reads.
+const planVersion = 1
+
+// Plan says what a result is made of. Its JSON is what a dry run prints and Apply takes.
+type Plan struct {
+	Version  int            `json:"robocache_plan"`
+	Sources  []Source       `json:"sources"`
+	Verbs    []Verb         `json:"verbs"` // as they were asked for
+	FPS      robocache.Rate `json:"fps,omitzero"`
+	Format   string         `json:"format"` // of the result
+	Cut      string         `json:"cut,omitempty"`
+	Episodes []Episode      `json:"episodes"`
+	Keys     []Key          `json:"keys"`
+	Video    *Video         `json:"video,omitempty"` // nil: copied
+	Part     string         `json:"split,omitempty"` // the name of the split that this is
+	Notes    []string       `json:"notes,omitempty"` // what the plan's maker wants known: reordered joints, moved cuts
+}
+
+// Source is a dataset that a plan takes from.
+type Source struct {
+	URI         string `json:"uri"`
+	Format      string `json:"format"`
+	Version     string `json:"version,omitempty"`
+	Fingerprint string `json:"fingerprint"`
+	Episodes    int    `json:"num_episodes"`
+	Frames      int64  `json:"num_frames"`
+}
+
+// Episode is one of the result: rows [From, To) of a source's.
+type Episode struct {
+	Source  int               `json:"source,omitempty"`
+	Episode int               `json:"episode"` // position in its source
+	From    int               `json:"from"`
+	To      int               `json:"to"`
+	Texts   map[string]string `json:"relabel,omitempty"` // old task text → new
+	Rows    []Relabel         `json:"relabel_rows,omitempty"`
+}
+
+// Relabel gives rows [From, To) of the source's episode a task.
+type Relabel struct {
+	From int    `json:"from"`
+	To   int    `json:"to"`
+	Text string `json:"task"`
+}
+
+// Key is a feature of the result.
+type Key struct {
+	Key  string   `json:"key"`
+	From []string `json:"from"` // its key in each source; "" = the source has none: zeros, and "<key>.valid" says so
+	// Order says, for each source, at which place of its own a channel of the result stands; none = the same.
+	Order [][]int `json:"order,omitempty"`
+	Ones  bool    `json:"ones,omitempty"` // a mask: where a source has none, all rows are valid for which its stream is there
+	Added *Added  `json:"added,omitempty"`
+}
+
+// Video is how video is encoded that is not copied.
+type Video struct {
+	Codec  string `json:"codec,omitempty"`
+	GOP    int    `json:"gop,omitempty"`
+	CRF    int    `json:"crf,omitempty"`
+	Preset string `json:"preset,omitempty"`
+	All    bool   `json:"all,omitempty"` // all frames are encoded anew, and not only those that must be
+	Width  int    `json:"width,omitempty"`
+	Height int    `json:"height,omitempty"`
+}
+
+// The choices of Request.Cut.
+const (
+	CutHidden = "hidden" // up to maxHidden frames before and behind are copied too, and shown by no row; beyond as CutExact
+	CutExact  = "exact"  // what cannot be copied is encoded
+	CutSnap   = "snap"   // the cut moves to where frames can be copied
+)
+
+// maxHidden frames are hidden at a cut at most.
+const maxHidden = 16
+
+// newPlan takes all of the sources, as a merge with equal schemas would. Verbs change it.
+func newPlan(ctx context.Context, srcs []robocache.Dataset) *Plan {
+	p := &Plan{Version: planVersion, Verbs: []Verb{}, Cut: CutHidden}
+	for i, ds := range srcs {
+		info := ds.Info()
+		p.Sources = append(p.Sources, Source{URI: robocache.Redact(info.URI), Format: info.Format, Version: info.Version, Fingerprint: fingerprint(ctx, ds), Episodes: info.Episodes, Frames: info.Frames})
+		for e := range info.Episodes {
+			p.Episodes = append(p.Episodes, Episode{Source: i, Episode: e, To: ds.Len(e)})
+		}
+	}
+	info := srcs[0].Info()
+	p.FPS = info.FPS
+	for _, f := range info.Features {
+		if !f.Default {
+			p.Keys = append(p.Keys, Key{Key: f.Key, From: []string{f.Key}})
+		}
+	}
+	return p
+}
+
+// clone is a plan that verbs can change without the other's noticing.
+func (p *Plan) clone() *Plan {
+	q := *p
+	q.Verbs, q.Episodes, q.Keys, q.Notes = slices.Clone(p.Verbs), slices.Clone(p.Episodes), slices.Clone(p.Keys), slices.Clone(p.Notes)
+	for i := range q.Keys {
+		q.Keys[i].From = slices.Clone(p.Keys[i].From)
+	}
+	return &q
+}
+
+// fingerprint says which dataset a plan is of: a hash over its schema, tasks, the length of each episode, and the edits that it came of. Not over where it lies.
+func fingerprint(ctx context.Context, ds robocache.Dataset) string {
+	info, h := ds.Info(), sha256.New()
+	enc := json.NewEncoder(h)
+	features := slices.Clone(info.Features)
+	for i := range features {
+		features[i].Codec, features[i].Names = "", nil // what reading may correct
+	}
+	guard.Check(enc.Encode([]any{info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits, info.Episodes}))
+	for e := range info.Episodes {
+		fmt.Fprintln(h, ds.Len(e))
+	}
+	if s, ok := robocache.As[store.Source](ds); ok {
+		b, err := store.ReadFile(ctx, s.Store(), editsName, maxEdits)
+		if err == nil {
+			_, _ = h.Write(b)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// key finds a feature of the result; what names the wish in the error.
+func (p *Plan) key(name, what string) int {
+	i := slices.IndexFunc(p.Keys, func(k Key) bool { return k.Key == name })
+	if i < 0 {
+		var keys []string
+		for _, k := range p.Keys {
+			keys = append(keys, k.Key)
+		}
+		guard.Fail(misuse(robocache.Where{"stream": name}, "no feature of that name to "+what, robocache.Nearest(name, keys)))
+	}
+	return i
+}
+
+// ParsePlan reads the JSON of a plan.
+func ParsePlan(b []byte) (_ *Plan, err error) {
+	defer guard.Into(&err)
+	p := &Plan{}
+	d := json.NewDecoder(bytes.NewReader(b))
+	bad := func(err error, msg string) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "plan", Msg: msg, Err: err, Hint: "a plan is what 'robocache edit VERB … --dry-run --json' prints"})
+	}
+	if err := d.Decode(p); err != nil {
+		bad(err, "not a plan")
+	}
+	switch {
+	case p.Version != planVersion:
+		bad(nil, fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion))
+	case len(p.Sources) == 0 || len(p.Episodes) == 0:
+		bad(nil, "a plan without sources or episodes")
+	}
+	for i, e := range p.Episodes {
+		if e.Source < 0 || e.Source >= len(p.Sources) || e.Episode < 0 || e.Episode >= p.Sources[e.Source].Episodes || e.From < 0 || e.To <= e.From {
+			bad(nil, fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e))
+		}
+	}
+	for _, k := range p.Keys {
+		if k.Key == "" || k.Added == nil && len(k.From) != len(p.Sources) {
+			bad(nil, fmt.Sprintf("feature %q of the plan does not say where it comes from in %d sources", k.Key, len(p.Sources)))
+		}
+	}
+	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, p.Cut) {
+		bad(nil, "cut is "+p.Cut)
+	}
+	return p, nil
+}
+
+// compose puts the changes of another plan of the same sources on top: episodes that both keep, rows that both keep, the features that both keep under
+// the name that one of them gives, and what the later says of tasks and video.
+func (p *Plan) compose(q *Plan) {
+	same := func(a, b Source) bool { return a.Fingerprint == b.Fingerprint }
+	if !slices.EqualFunc(p.Sources, q.Sources, same) {
+		guard.Fail(misuse(nil, "the plans are of different sources", "plan them of the same datasets, or apply one after the other"))
+	}
+	type place struct{ source, episode int }
+	later := map[place]Episode{}
+	for _, e := range q.Episodes {
+		later[place{e.Source, e.Episode}] = e
+	}
+	var kept []Episode
+	for _, e := range p.Episodes {
+		o, ok := later[place{e.Source, e.Episode}]
+		if e.From, e.To = max(e.From, o.From), min(e.To, o.To); !ok || e.From >= e.To {
+			continue
+		}
+		if o.Texts != nil {
+			texts := maps.Clone(o.Texts)
+			for old, text := range e.Texts {
+				texts[old] = text
+				if next, ok := o.Texts[text]; ok {
+					texts[old] = next
+				}
+			}
+			e.Texts = texts
+		}
+		e.Rows = slices.Concat(e.Rows, o.Rows)
+		kept = append(kept, e)
+	}
+	p.Episodes = kept
+	source := func(k Key) string { return strings.Join(k.From, "\x00") }
+	var keys []Key
+	for _, k := range p.Keys {
+		i := slices.IndexFunc(q.Keys, func(o Key) bool { return o.Added == nil && source(o) == source(k) })
+		if k.Added == nil && i < 0 {
+			continue
+		}
+		if k.Added == nil && q.Keys[i].Key != k.From[0] && q.Keys[i].Key != k.Key {
+			if k.Key != k.From[0] {
+				guard.Fail(misuse(robocache.Where{"stream": k.From[0]}, fmt.Sprintf("two plans rename it, to %s and to %s", k.Key, q.Keys[i].Key), ""))
+			}
+			k.Key = q.Keys[i].Key
+		}
+		keys = append(keys, k)
+	}
+	for _, k := range q.Keys {
+		if k.Added != nil {
+			keys = append(keys, k)
+		}
+	}
+	p.Keys = keys
+	p.Verbs, p.Notes = slices.Concat(p.Verbs, q.Verbs), slices.Concat(p.Notes, q.Notes)
+	if q.Video != nil {
+		p.Video = q.Video
+	}
+	if q.Cut != CutHidden {
+		p.Cut = q.Cut
+	}
+}
+
+// check refuses a plan whose result would be no dataset.
+func (p *Plan) check() {
+	if len(p.Episodes) == 0 {
+		guard.Fail(misuse(nil, "no episode is left", "choose fewer episodes to delete, or more to keep"))
+	}
+	seen := map[string]bool{}
+	for _, k := range p.Keys {
+		if seen[k.Key] {
+			guard.Fail(misuse(robocache.Where{"stream": k.Key}, "two features of the result have one name", "rename or remove one"))
+		}
+		seen[k.Key] = true
+	}
+}
+
+// misuse is what a caller got wrong.
+func misuse(where robocache.Where, msg, hint string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: where, Msg: msg, Hint: hint}
+}
+
+// absent says that a file is not there.
+func absent(err error) bool { return errors.Is(err, robocache.ErrNotFound) }

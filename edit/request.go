@@ -1,0 +1,185 @@
+package edit
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/mapping"
+)
+
+// Request is an edit as the command line and Python ask for it: sources, verbs one after the other, and where the result goes.
+type Request struct {
+	Sources []string              `json:"sources"`
+	Open    robocache.OpenOptions `json:"open,omitzero"` // how the sources are opened
+	Verbs   []Verb                `json:"verbs"`
+	Plans   []*Plan               `json:"plans,omitempty"` // in place of sources and verbs: plans that were made before, one on top of the other
+	DST     string                `json:"dst,omitempty"`   // of a split: the folder of the parts
+	InPlace bool                  `json:"in_place,omitempty"`
+	DryRun  bool                  `json:"dry_run,omitempty"`
+	To      string                `json:"to,omitempty"`    // the format to write; "" = the sources' where it is written, else LeRobot
+	Cut     string                `json:"cut,omitempty"`   // CutHidden (default), CutExact, CutSnap
+	Stats   string                `json:"stats,omitempty"` // "frames" (default) counts rows and sampled frames, "rows" no frames
+	Threads int                   `json:"threads,omitempty"`
+	// Write are choices of the format's writer (robocache.Format.WriteOptions).
+	Write    map[string]string     `json:"write,omitempty"`
+	Progress func(done, total int) `json:"-"`
+}
+
+// Verb is one change. Fields that a verb does not have are refused.
+type Verb struct {
+	Verb string `json:"verb"` // delete, keep, trim, split, merge, rename, remove, add, set-task, relabel, reencode, resize, recompute-stats
+	Choice
+	From      string             `json:"from,omitempty"`       // trim: where to begin: seconds ("0.5"), or rows ("12r"); negative: from the end. add: a file, or a constant
+	To        string             `json:"to,omitempty"`         // trim: where to end
+	Idle      map[string]float64 `json:"idle,omitempty"`       // trim: a stream → the greatest change from row to row at which it rests
+	SkipShort bool               `json:"skip_short,omitempty"` // trim: episodes of which nothing is left are deleted
+	Into      []string           `json:"into,omitempty"`       // split: name=fraction, name=count or name=ranges of episodes
+	By        string             `json:"by,omitempty"`         // split: "task", one part each
+	Seed      *uint64            `json:"seed,omitempty"`       // split: episodes are dealt out in this order; none = as they stand
+	Stratify  string             `json:"stratify,omitempty"`   // split: "task": each task by the same fractions
+	Group     string             `json:"group,omitempty"`      // split: episodes with one value of this column stay together
+	Keys      string             `json:"keys,omitempty"`       // merge: strict (default), intersection, union
+	Black     bool               `json:"black,omitempty"`      // merge: a camera that a source does not have is black there
+	HZ        string             `json:"hz,omitempty"`         // merge: the rate that all sources are brought to
+	Names     map[string]string  `json:"names,omitempty"`      // rename: old → new. relabel: old text → new
+	Features  []string           `json:"features,omitempty"`   // remove: features. add: the key
+	Text      string             `json:"text,omitempty"`       // set-task, relabel of rows
+	Rows      string             `json:"rows,omitempty"`       // relabel: "3:40-80", rows 40 to 80 (80 not) of episode 3
+	Video     *Video             `json:"video,omitempty"`      // reencode, resize
+}
+
+// verbs are those that there are, and what each does to a plan. A split gives several plans.
+var verbs = map[string]func(*editor, context.Context, *Verb){
+	"delete": (*editor).delete, "keep": (*editor).delete, "trim": (*editor).trim, "split": (*editor).split, "merge": (*editor).merge,
+	"rename": (*editor).rename, "remove": (*editor).remove, "add": (*editor).add, "set-task": (*editor).setTask, "relabel": (*editor).relabel,
+	"reencode": (*editor).reencode, "resize": (*editor).reencode, "recompute-stats": func(*editor, context.Context, *Verb) {},
+}
+
+// editor is a request on its way.
+type editor struct {
+	req   *Request
+	srcs  []robocache.Dataset
+	plan  *Plan
+	parts []*Plan // of a split
+}
+
+// Run does what a request asks for. The report says what was done, or would be.
+func Run(ctx context.Context, req *Request) (_ *Report, err error) {
+	defer guard.Malformed("edit", &err)
+	e := &editor{req: req}
+	defer e.close()
+	e.open(ctx)
+	if req.Cut != "" && !slices.Contains([]string{CutHidden, CutExact, CutSnap}, req.Cut) {
+		guard.Fail(misuse(nil, "cut is "+req.Cut+": expected hidden, exact or snap", ""))
+	}
+	if len(req.Plans) > 0 {
+		e.plan = req.Plans[0].clone()
+		for i := range e.srcs {
+			if got := fingerprint(ctx, e.srcs[i]); got != e.plan.Sources[i].Fingerprint {
+				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"dataset": e.srcs[i].Info().URI}, Msg: "the dataset is not the one that was planned: fingerprint", Want: e.plan.Sources[i].Fingerprint, Got: got, Hint: "it was edited since: plan again"}
+			}
+		}
+		for _, q := range req.Plans[1:] {
+			e.plan.compose(q)
+		}
+	} else {
+		e.do(ctx)
+	}
+	parts := e.parts
+	if parts == nil {
+		parts = []*Plan{e.plan}
+	}
+	for _, p := range parts {
+		p.check()
+	}
+	return e.write(ctx, parts), nil
+}
+
+// open opens the sources.
+func (e *editor) open(ctx context.Context) {
+	uris := e.req.Sources
+	if len(e.req.Plans) > 0 {
+		if len(e.req.Sources)+len(e.req.Verbs) > 0 {
+			guard.Fail(misuse(nil, "plans, or sources and verbs, not both", ""))
+		}
+		for _, s := range e.req.Plans[0].Sources {
+			uris = append(uris, s.URI)
+		}
+	}
+	if len(uris) == 0 {
+		guard.Fail(misuse(nil, "no source", ""))
+	}
+	for _, uri := range uris {
+		e.srcs = append(e.srcs, guard.Must(mapping.Open(ctx, uri, e.req.Open)))
+	}
+}
+
+func (e *editor) close() {
+	for _, ds := range e.srcs {
+		_ = ds.Close()
+	}
+}
+
+// do makes the plan of the verbs.
+func (e *editor) do(ctx context.Context) {
+	if len(e.req.Verbs) == 0 {
+		guard.Fail(misuse(nil, "no verb", ""))
+	}
+	if n := len(e.srcs); (n > 1) != (e.req.Verbs[0].Verb == "merge") {
+		guard.Fail(misuse(nil, "several sources are for merge, which comes first and wants two or more", ""))
+	}
+	e.plan = newPlan(ctx, e.srcs)
+	if e.req.Cut != "" {
+		e.plan.Cut = e.req.Cut
+	}
+	for i := range e.req.Verbs {
+		v := &e.req.Verbs[i]
+		do, ok := verbs[v.Verb]
+		if !ok {
+			guard.Fail(misuse(nil, "no verb "+v.Verb, robocache.Nearest(v.Verb, slices.Collect(func(yield func(string) bool) {
+				for name := range verbs {
+					if !yield(name) {
+						return
+					}
+				}
+			}))))
+		}
+		if e.parts != nil {
+			guard.Fail(misuse(nil, "split is the last verb: edit its parts one by one", ""))
+		}
+		e.plan.Verbs = append(e.plan.Verbs, v.told())
+		do(e, ctx, v)
+		if e.parts == nil {
+			e.plan.check()
+		}
+	}
+}
+
+// told is a verb as a plan keeps it: without the folders of files.
+func (v *Verb) told() Verb {
+	t := *v
+	for _, name := range []*string{&t.Flags, &t.From} {
+		if i := strings.LastIndexByte(*name, '/'); i >= 0 {
+			*name = (*name)[i+1:]
+		}
+	}
+	return t
+}
+
+// view is the plan as it stands, as a dataset.
+func (e *editor) view(ctx context.Context) *view { return newView(ctx, e.plan, e.srcs) }
+
+// json lets an unknown field of a request be an error, with its name.
+func ParseRequest(b []byte) (*Request, error) {
+	r := &Request{}
+	d := json.NewDecoder(strings.NewReader(string(b)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(r); err != nil {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Msg: "the request", Err: err}
+	}
+	return r, nil
+}

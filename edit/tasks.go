@@ -1,0 +1,179 @@
+package edit
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// text is what becomes of a row's task.
+func (p *Episode) text(row int, old string) string {
+	for i := len(p.Rows) - 1; i >= 0; i-- {
+		if r := p.Rows[i]; r.From <= row && row < r.To {
+			return r.Text
+		}
+	}
+	if text, ok := p.Texts[old]; ok {
+		return text
+	}
+	return old
+}
+
+// relabel gives every row of an episode, or those of a task, another text. It follows what was said before of the same rows.
+func (p *Episode) relabel(old, text string, all []string) {
+	texts := map[string]string{}
+	for k, v := range p.Texts {
+		texts[k] = v
+	}
+	for _, was := range all {
+		if is, ok := texts[was]; old == "" || ok && is == old || !ok && was == old {
+			texts[was] = text
+		}
+	}
+	p.Texts = texts
+	rows := slices.Clone(p.Rows)
+	for i := range rows {
+		if old == "" || rows[i].Text == old {
+			rows[i].Text = text
+		}
+	}
+	p.Rows = rows
+}
+
+// Text gives texts as the sources have them, and the tasks as the plan has them.
+func (v *view) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+	defer guard.Into(&err)
+	if c := v.added[key]; c != nil {
+		return c.texts(v, rows), nil
+	}
+	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) {
+		if name == "" {
+			out = append(out, make([]string, len(rows))...)
+			return
+		}
+		out = append(out, guard.Must(v.srcs[source].Text(ctx, name, rows))...)
+	})
+	if key == "task" {
+		for i, r := range rows {
+			p := v.at(r.Episode)
+			out[i] = p.text(p.From+r.Index, out[i])
+		}
+	}
+	return out, nil
+}
+
+// rowTasks gives the task of each row of an episode; nil where the rows have none.
+func (v *view) rowTasks(ctx context.Context, e int) []string {
+	texts, err := v.Text(ctx, "task", robocache.RowsOf(e, 0, v.Len(e)))
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrUnsupported) {
+		return nil
+	}
+	return guard.Must(texts, err)
+}
+
+// tasksOf is what the rows of an episode are called; listed is what its source lists for all of its rows.
+func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []string) {
+	p := v.at(e)
+	if len(p.Rows) > 0 || !v.whole(p) {
+		if rows := v.rowTasks(ctx, e); rows != nil {
+			listed = rows
+		}
+	} else {
+		mapped := make([]string, len(listed))
+		for i, old := range listed {
+			mapped[i] = p.text(-1, old)
+		}
+		listed = mapped
+	}
+	seen := map[string]bool{}
+	for _, text := range listed {
+		if !seen[text] {
+			seen[text] = true
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// settleTasks numbers the tasks of the result: those that are used, in the order of the sources' numbers, then those that are new.
+func (v *view) settleTasks(ctx context.Context) {
+	used, order := map[string]bool{}, []string(nil)
+	use := func(text string) {
+		if !used[text] {
+			used[text] = true
+			order = append(order, text)
+		}
+	}
+	for e := range v.plan.Episodes {
+		for _, text := range guard.Must(v.Episode(ctx, e)).Tasks {
+			use(text)
+		}
+	}
+	for _, f := range v.info.Features {
+		if !numbersTasks(&f) {
+			continue
+		}
+		for e := range v.plan.Episodes {
+			rows := robocache.RowsOf(e, 0, v.Len(e))
+			raw := make([]byte, 8*len(rows))
+			guard.Check(v.Gather(ctx, f.Key, rows, raw)) // v.tasks is nil: the sources' numbers
+			for i, r := range rows {
+				if text, ok := v.taskText(r, int64(binary.LittleEndian.Uint64(raw[8*i:]))); ok {
+					use(text)
+				}
+			}
+		}
+	}
+	v.tasks = map[string]int64{}
+	v.info.Tasks = nil
+	number := func(text string) {
+		if _, ok := v.tasks[text]; !ok && used[text] {
+			v.tasks[text] = int64(len(v.tasks))
+			v.info.Tasks = append(v.info.Tasks, robocache.Task{Index: v.tasks[text], Text: text})
+		}
+	}
+	for _, ds := range v.srcs {
+		for _, t := range ds.Info().Tasks {
+			number(t.Text)
+		}
+	}
+	for _, text := range order {
+		number(text)
+	}
+}
+
+// numbersTasks says that a column holds numbers of tasks, as GR00T's annotations do.
+func numbersTasks(f *robocache.Feature) bool {
+	return strings.HasPrefix(f.Key, "annotation.") && f.Kind == robocache.KindNumeric && f.DType == robocache.Int64 && f.Scalar()
+}
+
+// taskText is the text that a number of the source stands for at a row of the result.
+func (v *view) taskText(r robocache.Row, number int64) (string, bool) {
+	p := v.at(r.Episode)
+	for _, t := range v.srcs[p.Source].Info().Tasks {
+		if t.Index == number {
+			if text, ok := p.Texts[t.Text]; ok {
+				return text, true
+			}
+			return t.Text, true
+		}
+	}
+	return "", false
+}
+
+// renumber gives the numbers of tasks in a column those of the result.
+func (v *view) renumber(rows []robocache.Row, dst []byte) {
+	if v.tasks == nil {
+		return
+	}
+	for i, r := range rows {
+		if text, ok := v.taskText(r, int64(binary.LittleEndian.Uint64(dst[8*i:]))); ok {
+			binary.LittleEndian.PutUint64(dst[8*i:], uint64(v.tasks[text]))
+		}
+	}
+}

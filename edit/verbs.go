@@ -1,0 +1,200 @@
+package edit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// delete deletes the chosen episodes; keep keeps them, in the order in which they are named.
+func (e *editor) delete(ctx context.Context, v *Verb) {
+	if !v.given() {
+		guard.Fail(misuse(nil, v.Verb+" without a choice of episodes", "say which: episodes, task, flags or where"))
+	}
+	chosen := e.choose(ctx, &v.Choice)
+	if v.Verb == "delete" {
+		gone := map[int]bool{}
+		for _, i := range chosen {
+			gone[i] = true
+		}
+		chosen = chosen[:0:0]
+		for i := range e.plan.Episodes {
+			if !gone[i] {
+				chosen = append(chosen, i)
+			}
+		}
+	}
+	e.take(chosen)
+}
+
+// take leaves these episodes, in this order.
+func (e *editor) take(places []int) {
+	episodes := make([]Episode, len(places))
+	for k, i := range places {
+		episodes[k] = e.plan.Episodes[i]
+	}
+	e.plan.Episodes = episodes
+}
+
+// rename gives features other names.
+func (e *editor) rename(_ context.Context, v *Verb) {
+	if len(v.Names) == 0 {
+		guard.Fail(misuse(nil, "rename without names", "old=new"))
+	}
+	to := map[int]string{}
+	for _, old := range slices.Sorted(maps.Keys(v.Names)) {
+		name := v.Names[old]
+		if name == "" || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"timestamp", "frame_index", "episode_index", "index", "task_index", "task"}, name) {
+			guard.Fail(misuse(robocache.Where{"stream": old}, "no name for a feature: "+strconv.Quote(name), "without /, and none of the bookkeeping columns"))
+		}
+		to[e.plan.key(old, "rename")] = name
+	}
+	for i, name := range to {
+		e.plan.Keys[i].Key = name
+	}
+}
+
+// remove leaves features out.
+func (e *editor) remove(_ context.Context, v *Verb) {
+	if len(v.Features) == 0 {
+		guard.Fail(misuse(nil, "remove without features", ""))
+	}
+	gone := map[int]bool{}
+	for _, name := range v.Features {
+		gone[e.plan.key(name, "remove")] = true
+	}
+	var keys []Key
+	for i, k := range e.plan.Keys {
+		if !gone[i] {
+			keys = append(keys, k)
+		}
+	}
+	if e.plan.Keys = keys; len(keys) == 0 {
+		guard.Fail(misuse(nil, "no feature is left", ""))
+	}
+}
+
+// setTask gives every row of the chosen episodes one task.
+func (e *editor) setTask(ctx context.Context, v *Verb) {
+	if v.Text == "" {
+		guard.Fail(misuse(nil, "set-task without a text", ""))
+	}
+	for _, i := range e.choose(ctx, &v.Choice) {
+		p := &e.plan.Episodes[i]
+		p.Rows = append(slices.Clone(p.Rows), Relabel{From: p.From, To: p.To, Text: v.Text})
+	}
+}
+
+// relabel gives tasks, or rows, other texts.
+func (e *editor) relabel(ctx context.Context, v *Verb) {
+	if (v.Rows == "") == (len(v.Names) == 0) || (v.Rows == "") != (v.Text == "") {
+		guard.Fail(misuse(nil, "relabel wants old=new, or rows with a text", "relabel 'old=new', relabel --rows 3:40-80=TEXT"))
+	}
+	if v.Rows != "" {
+		episode, span, _ := strings.Cut(v.Rows, ":")
+		a, b, _ := strings.Cut(span, "-")
+		var at [3]int
+		for k, text := range []string{episode, a, b} {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 {
+				guard.Fail(misuse(nil, "rows: expected such as 3:40-80, found "+strconv.Quote(v.Rows), ""))
+			}
+			at[k] = n
+		}
+		if at[0] >= len(e.plan.Episodes) {
+			guard.Fail(misuse(robocache.Where{"episode": at[0]}, "no such episode", "there are 0 to "+strconv.Itoa(len(e.plan.Episodes)-1)))
+		}
+		p := &e.plan.Episodes[at[0]]
+		if n := p.To - p.From; at[1] >= at[2] || at[2] > n {
+			guard.Fail(misuse(robocache.Where{"episode": at[0]}, fmt.Sprintf("rows %d to %d of %d", at[1], at[2], n), "from-to, to not included"))
+		}
+		p.Rows = append(slices.Clone(p.Rows), Relabel{From: p.From + at[1], To: p.From + at[2], Text: v.Text})
+		return
+	}
+	used := map[string]bool{}
+	view := e.view(ctx)
+	defer view.Close()
+	chosen := e.choose(ctx, &v.Choice)
+	for _, i := range chosen {
+		for _, text := range guard.Must(view.Episode(ctx, i)).Tasks {
+			used[text] = true
+		}
+	}
+	for old := range v.Names {
+		if !used[old] {
+			guard.Fail(misuse(nil, "no episode has the task "+strconv.Quote(old), robocache.Nearest(old, slices.Sorted(maps.Keys(used)))))
+		}
+	}
+	for _, i := range chosen {
+		p := &e.plan.Episodes[i]
+		was := *p
+		for _, old := range slices.Sorted(maps.Keys(v.Names)) { // all at once: a=b b=a swaps
+			q := was
+			q.relabel(old, v.Names[old], e.texts(ctx, p))
+			p.take(&was, &q)
+		}
+	}
+}
+
+// texts are the task texts that an episode's rows may have in its source.
+func (e *editor) texts(ctx context.Context, p *Episode) []string {
+	out := slices.Clone(guard.Must(e.srcs[p.Source].Episode(ctx, p.Episode)).Tasks)
+	for _, t := range e.srcs[p.Source].Info().Tasks {
+		out = append(out, t.Text)
+	}
+	return out
+}
+
+// take takes over what one relabelling changed.
+func (p *Episode) take(was, is *Episode) {
+	texts := maps.Clone(p.Texts)
+	if texts == nil {
+		texts = map[string]string{}
+	}
+	for k, text := range is.Texts {
+		if old, ok := was.Texts[k]; !ok || old != text {
+			texts[k] = text
+		}
+	}
+	rows := slices.Clone(p.Rows)
+	for i := range rows {
+		if is.Rows[i].Text != was.Rows[i].Text {
+			rows[i].Text = is.Rows[i].Text
+		}
+	}
+	p.Texts, p.Rows = texts, rows
+}
+
+// reencode has all video encoded anew; resize in another size.
+func (e *editor) reencode(_ context.Context, v *Verb) {
+	if v.Video == nil || v.Verb == "resize" && (v.Video.Width <= 0 || v.Video.Height <= 0) {
+		guard.Fail(misuse(nil, v.Verb+" does not say how", "reencode: a codec, a GOP or a crf; resize: a size such as 224x224"))
+	}
+	video := Video{}
+	if e.plan.Video != nil {
+		video = *e.plan.Video
+	}
+	set := func(to *int, is int) {
+		if is != 0 {
+			*to = is
+		}
+	}
+	set(&video.GOP, v.Video.GOP)
+	set(&video.CRF, v.Video.CRF)
+	set(&video.Width, v.Video.Width)
+	set(&video.Height, v.Video.Height)
+	if v.Video.Codec != "" {
+		video.Codec = v.Video.Codec
+	}
+	if v.Video.Preset != "" {
+		video.Preset = v.Video.Preset
+	}
+	video.All = true
+	e.plan.Video = &video
+}

@@ -1,0 +1,411 @@
+package edit
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// view is a plan as a dataset. Its sources stay the caller's to close.
+type view struct {
+	plan  *Plan
+	srcs  []robocache.Dataset
+	info  robocache.Info
+	keys  map[string]int // into plan.Keys
+	lib   *video.Library // of several sources
+	tasks map[string]int64
+	added map[string]*column
+
+	mu    sync.Mutex
+	spans map[clock][2]int
+}
+
+// clock is a clock of an episode of the result.
+type clock struct {
+	episode int
+	name    string
+}
+
+func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) *view {
+	v := &view{plan: p, srcs: srcs, keys: map[string]int{}, added: map[string]*column{}, spans: map[clock][2]int{}}
+	base := srcs[0].Info()
+	v.info = robocache.Info{URI: base.URI, Format: base.Format, Version: base.Version, Robot: base.Robot, FPS: p.FPS, Clock: base.Clock, Episodes: len(p.Episodes)}
+	for _, ds := range srcs {
+		v.info.Findings = append(v.info.Findings, ds.Info().Findings...)
+	}
+	for _, e := range p.Episodes {
+		v.info.Frames += int64(e.To - e.From)
+	}
+	for i, k := range p.Keys {
+		v.keys[k.Key] = i
+		v.info.Features = append(v.info.Features, v.feature(ctx, &k))
+	}
+	if len(srcs) == 1 {
+		for _, f := range base.Features {
+			if f.Default {
+				v.info.Features = append(v.info.Features, f)
+			}
+		}
+		v.splits(base)
+		return v
+	}
+	v.lib = video.NewLibrary(v.openVideo, 0)
+	return v
+}
+
+// feature is what the result says of a key: the first source's that has it, masked where another has not.
+func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature) {
+	if k.Added != nil {
+		c := guard.Must(k.Added.read(ctx))
+		v.added[k.Key] = c
+		return robocache.Feature{Key: k.Key, Kind: c.kind(), DType: c.dtype, Shape: c.shape}
+	}
+	found := false
+	for i, name := range k.From {
+		src := v.srcs[i].Info().Feature(name)
+		switch {
+		case name == "":
+			f.Masked = f.Masked || !k.Ones
+		case src == nil:
+			guard.Fail(misuse(robocache.Where{"dataset": v.srcs[i].Info().URI, "stream": name}, "the source has no such feature", robocache.Nearest(name, v.srcs[i].Info().Keys())))
+		case !found:
+			masked := f.Masked
+			f, found = *src, true
+			f.Masked = f.Masked || masked
+		default:
+			f.Masked = f.Masked || src.Masked
+		}
+	}
+	f.Key = k.Key
+	if s := v.plan.Video; s != nil && s.Width > 0 && (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage && f.Depth == nil && f.Channels != 1) {
+		f.Width, f.Height = s.Width, s.Height
+	}
+	return f
+}
+
+// splits are those of one source, as far as their episodes still stand together.
+func (v *view) splits(base *robocache.Info) {
+	episodes := make([]int, len(v.plan.Episodes))
+	for i, e := range v.plan.Episodes {
+		episodes[i] = e.Episode
+	}
+	ranges, lost := base.SplitsOf(episodes)
+	if v.info.Splits = ranges; v.plan.Part != "" {
+		v.info.Splits = map[string]string{v.plan.Part: fmt.Sprintf("0:%d", len(episodes))}
+	}
+	v.info.Findings = append(v.info.Findings, robocache.LostSplits(lost, "their episodes no longer stand together")...)
+}
+
+func (v *view) Info() *robocache.Info { return &v.info }
+
+// Unwrap is the source, where there is one: its files are the result's.
+func (v *view) Unwrap() robocache.Dataset {
+	if len(v.srcs) == 1 {
+		return v.srcs[0]
+	}
+	return nothing{}
+}
+
+// nothing ends the way of robocache.As.
+type nothing struct{ robocache.Dataset }
+
+// Video is the files of all sources, each below its number.
+func (v *view) Video() *video.Library {
+	if v.lib != nil {
+		return v.lib
+	}
+	return video.LibraryOf(v.srcs[0])
+}
+
+// heldFile is a video file of a source, held as long as it is open here.
+type heldFile struct {
+	robocache.Ranged
+	file *video.File
+}
+
+func (h heldFile) Close() error { h.file.Release(); return nil }
+func (h heldFile) Remote() bool { return h.file.Remote() }
+
+func (v *view) openVideo(ctx context.Context, path string) (robocache.Ranged, error) {
+	number, name, _ := strings.Cut(path, "/")
+	i, err := strconv.Atoi(number)
+	if err != nil || i >= len(v.srcs) {
+		return nil, misuse(robocache.Where{"file": path}, "no video file of any source", "")
+	}
+	f, err := video.LibraryOf(v.srcs[i]).Acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return heldFile{f.Ranged, f}, nil
+}
+
+func (v *view) Len(e int) int {
+	if e < 0 || e >= len(v.plan.Episodes) {
+		return 0
+	}
+	return v.plan.Episodes[e].To - v.plan.Episodes[e].From
+}
+
+func (v *view) at(e int) *Episode {
+	if e < 0 || e >= len(v.plan.Episodes) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "edit", Where: robocache.Where{"episode": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(v.plan.Episodes)-1)})
+	}
+	return &v.plan.Episodes[e]
+}
+
+func (v *view) Episode(ctx context.Context, e int) (ep robocache.Episode, err error) {
+	defer guard.Into(&err)
+	p := v.at(e)
+	ep = guard.Must(v.srcs[p.Source].Episode(ctx, p.Episode))
+	ep.Position, ep.Length = e, p.To-p.From
+	if len(v.srcs) > 1 {
+		ep.Index = int64(e)
+	}
+	ep.Tasks = v.tasksOf(ctx, e, ep.Tasks)
+	return ep, nil
+}
+
+// whole says that all rows of the source's episode are there.
+func (v *view) whole(p *Episode) bool {
+	return p.From == 0 && p.To == v.srcs[p.Source].Len(p.Episode)
+}
+
+// span is where a stream's rows of an episode lie among the source's: on a clock of its own, those of the time that is kept.
+func (v *view) span(ctx context.Context, e int, key string) (from, to int) {
+	p := v.at(e)
+	src := v.srcs[p.Source]
+	f := src.Info().Feature(key)
+	if f == nil || f.Clock == "" {
+		return p.From, p.To
+	}
+	id := clock{e, f.Clock}
+	v.mu.Lock()
+	at, ok := v.spans[id]
+	v.mu.Unlock()
+	if ok {
+		return at[0], at[1]
+	}
+	n := guard.Must(robocache.RowsIn(ctx, src, p.Episode, f))
+	from, to = 0, n
+	if !v.whole(p) {
+		rows := guard.Must(src.Times(ctx, p.Episode, ""))
+		own := guard.Must(src.Times(ctx, p.Episode, key))
+		if p.From > 0 {
+			from, _ = slices.BinarySearch(own, rows[p.From])
+		}
+		if p.To < len(rows) {
+			to, _ = slices.BinarySearch(own, rows[p.To])
+		}
+		to = max(from, to)
+	}
+	v.mu.Lock()
+	v.spans[id] = [2]int{from, to}
+	v.mu.Unlock()
+	return from, to
+}
+
+// Rows is the number of rows of a stream on a clock of its own.
+func (v *view) Rows(ctx context.Context, e int, key string) (n int, err error) {
+	defer guard.Into(&err)
+	from, to := v.span(ctx, e, v.name(key, v.at(e).Source))
+	return to - from, nil
+}
+
+// name is a key's in a source.
+func (v *view) name(key string, source int) string {
+	i, ok := v.keys[key]
+	if !ok || v.plan.Keys[i].Added != nil {
+		return key
+	}
+	return v.plan.Keys[i].From[source]
+}
+
+func (v *view) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
+	defer guard.Into(&err)
+	p := v.at(e)
+	if key != "" {
+		key = v.name(key, p.Source)
+	}
+	times := guard.Must(v.srcs[p.Source].Times(ctx, p.Episode, key))
+	from, to := v.span(ctx, e, key)
+	return times[from:to], nil
+}
+
+// runs calls fn with the rows of each source, by their names there, as they stand together: rows at ≤ i < at+n.
+func (v *view) runs(ctx context.Context, key string, rows []robocache.Row, fn func(source int, name string, rows []robocache.Row, at int)) {
+	out := make([]robocache.Row, 0, len(rows))
+	at, source, episode, from := 0, -1, -1, 0
+	name := ""
+	send := func(to int) {
+		if len(out) > 0 {
+			fn(source, name, out, at)
+		}
+		at, out = to, out[:0]
+	}
+	for i, r := range rows {
+		if r.Episode != episode {
+			p := v.at(r.Episode)
+			if p.Source != source {
+				send(i)
+				source, name = p.Source, v.name(key, p.Source)
+			}
+			episode = r.Episode
+			from, _ = v.span(ctx, r.Episode, name)
+		}
+		out = append(out, robocache.Row{Episode: v.plan.Episodes[r.Episode].Episode, Index: from + r.Index})
+	}
+	send(len(rows))
+}
+
+func (v *view) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+	defer guard.Into(&err)
+	f := v.info.Feature(key)
+	if f == nil {
+		return misuse(robocache.Where{"stream": key}, "no such feature", robocache.Nearest(key, v.info.Keys()))
+	}
+	if c := v.added[key]; c != nil {
+		c.gather(v, rows, dst)
+		return nil
+	}
+	size := f.RowBytes()
+	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) {
+		part := dst[at*size : (at+len(rows))*size]
+		if name == "" {
+			clear(part)
+			if v.plan.Keys[v.keys[key]].Ones {
+				v.present(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
+			}
+			return
+		}
+		guard.Check(v.srcs[source].Gather(ctx, name, rows, part))
+		if i, ok := v.keys[key]; ok && len(v.plan.Keys[i].Order) > source {
+			permute(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
+		}
+	})
+	switch {
+	case f.Default && key == "timestamp":
+		v.fromZero(ctx, f, rows, dst)
+	case strings.HasPrefix(key, "annotation.") && f.DType == robocache.Int64 && f.Scalar():
+		v.renumber(rows, dst)
+	}
+	return nil
+}
+
+// present fills a mask of which a source has none: its stream is there, or it is not.
+func (v *view) present(key string, source int, dst []byte) {
+	if i, ok := v.keys[key]; ok && v.plan.Keys[i].From[source] != "" {
+		for k := range dst {
+			dst[k] = 1
+		}
+	}
+}
+
+// permute puts the channels of rows into another order.
+func permute(rows []byte, size, element int, order []int) {
+	if order == nil {
+		return
+	}
+	old := make([]byte, size)
+	for ; len(rows) >= size; rows = rows[size:] {
+		copy(old, rows)
+		for to, from := range order {
+			copy(rows[to*element:(to+1)*element], old[from*element:])
+		}
+	}
+}
+
+// fromZero lets the timestamps of episodes that were cut begin where they began before.
+func (v *view) fromZero(ctx context.Context, f *robocache.Feature, rows []robocache.Row, dst []byte) {
+	size := f.DType.Size()
+	for i, r := range rows {
+		p := v.at(r.Episode)
+		if p.From == 0 || f.DType != robocache.Float32 && f.DType != robocache.Float64 {
+			continue
+		}
+		raw := make([]byte, 2*size)
+		guard.Check(v.srcs[p.Source].Gather(ctx, f.Key, []robocache.Row{{Episode: p.Episode, Index: 0}, {Episode: p.Episode, Index: p.From}}, raw))
+		first := robocache.Float64s(nil, f.DType, raw)
+		was := robocache.Float64s(nil, f.DType, dst[i*size:(i+1)*size])[0]
+		if now := was - first[1] + first[0]; f.DType == robocache.Float32 {
+			binary.LittleEndian.PutUint32(dst[i*size:], math.Float32bits(float32(now)))
+		} else {
+			binary.LittleEndian.PutUint64(dst[i*size:], math.Float64bits(now))
+		}
+	}
+}
+
+// GatherRagged is the sources'.
+func (v *view) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
+	defer guard.Into(&err)
+	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) {
+		if name == "" {
+			counts = append(counts, make([]int, len(rows))...)
+			return
+		}
+		b, n, err := robocache.GatherRagged(ctx, v.srcs[source], name, rows)
+		guard.Check(err)
+		data, counts = append(data, b...), append(counts, n...)
+	})
+	return data, counts, nil
+}
+
+// Valid is the sources'; where one has no such stream, no row holds a value.
+func (v *view) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+	defer guard.Into(&err)
+	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) {
+		part := valid[at : at+len(rows)]
+		if name == "" {
+			clear(part)
+			return
+		}
+		guard.Check(robocache.Valid(ctx, v.srcs[source], name, rows, part))
+	})
+	return nil
+}
+
+func (v *view) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+	defer guard.Into(&err)
+	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) {
+		part := out[at : at+len(rows)]
+		if name == "" {
+			for i := range part {
+				part[i] = robocache.FrameRef{Missing: true}
+			}
+			return
+		}
+		guard.Check(v.srcs[source].Frames(ctx, name, rows, part))
+		if v.lib == nil {
+			return
+		}
+		was, is := "", ""
+		for i := range part {
+			if part[i].Path == "" {
+				continue
+			}
+			if part[i].Path != was {
+				was, is = part[i].Path, strconv.Itoa(source)+"/"+part[i].Path
+			}
+			part[i].Path = is
+		}
+	})
+	return nil
+}
+
+// Stats are counted anew: there are none yet.
+func (v *view) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+func (v *view) Close() error {
+	if v.lib != nil {
+		return v.lib.Close()
+	}
+	return nil
+}

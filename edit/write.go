@@ -1,0 +1,444 @@
+package edit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Report says what an edit did, or would do.
+type Report struct {
+	DST       string              `json:"dst,omitempty"`
+	Format    string              `json:"format"`
+	DryRun    bool                `json:"dry_run,omitempty"`
+	InPlace   bool                `json:"in_place,omitempty"`
+	Episodes  int                 `json:"num_episodes"`
+	Frames    int64               `json:"num_frames"`
+	Video     Counts              `json:"video"`
+	Bytes     int64               `json:"bytes,omitempty"` // dry run: about what the result takes
+	Free      int64               `json:"free,omitempty"`  // dry run: what is free at the destination
+	Notes     []string            `json:"notes,omitempty"`
+	Findings  []robocache.Finding `json:"findings"`
+	Plan      *Plan               `json:"plan,omitempty"`
+	Parts     []*Report           `json:"parts,omitempty"` // of a split
+	Part      string              `json:"split,omitempty"`
+	Undo      string              `json:"undo,omitempty"` // in place: where the old dataset is kept
+	converted *write.Report
+}
+
+// Counts says what became of the video segments, an episode of a camera each.
+type Counts struct {
+	Copied  int            `json:"copied"`  // segments, not encoded
+	Hidden  int            `json:"hidden"`  // of them, with frames that no row shows
+	Frames  int            `json:"frames"`  // such frames
+	Encoded int            `json:"encoded"` // segments
+	Why     map[string]int `json:"why,omitempty"`
+	Rows    int64          `json:"encoded_frames"`
+}
+
+const (
+	editsName = "meta/edits.jsonl"
+	maxEdits  = 256 << 20
+)
+
+// write writes the parts, or says what would be written. What can be refused is refused for all of them before the first is written.
+func (e *editor) write(ctx context.Context, parts []*Plan) *Report {
+	r := e.req
+	format := e.format()
+	split := e.parts != nil
+	switch {
+	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
+		guard.Fail(misuse(nil, "in place goes with one source, no destination, and no split", ""))
+	case r.InPlace && format != e.srcs[0].Info().Format:
+		guard.Fail(misuse(nil, "in place: the format "+e.srcs[0].Info().Format+" would become "+format, "name a destination"))
+	case !r.InPlace && !r.DryRun && r.DST == "":
+		guard.Fail(misuse(nil, "no destination", "name a new folder, or edit in place"))
+	}
+	dst := func(p *Plan) string {
+		if !split || r.DST == "" {
+			return r.DST
+		}
+		return strings.TrimSuffix(r.DST, "/") + "/" + p.Part
+	}
+	dry := map[*Plan]*Report{}
+	for _, p := range parts {
+		p.Format = format
+		if to := dst(p); to != "" && !r.InPlace {
+			guard.Check(free(ctx, to))
+		}
+		dry[p] = e.one(ctx, p, dst(p), true)
+	}
+	if r.InPlace && !r.DryRun {
+		return e.inPlace(ctx, parts[0], dry[parts[0]])
+	}
+	all := &Report{DST: r.DST, Format: format, DryRun: r.DryRun, Findings: []robocache.Finding{}}
+	for _, p := range parts {
+		out := dry[p]
+		if !r.DryRun {
+			out = e.one(ctx, p, dst(p), false)
+		}
+		if !split {
+			return out
+		}
+		out.Part = p.Part
+		all.Parts = append(all.Parts, out)
+		all.Episodes, all.Frames, all.Bytes = all.Episodes+out.Episodes, all.Frames+out.Frames, all.Bytes+out.Bytes
+		all.Video.add(&out.Video)
+		all.Findings = append(all.Findings, out.Findings...)
+	}
+	return all
+}
+
+// format is that of the result.
+func (e *editor) format() string {
+	if e.req.To != "" {
+		f := guard.Must(convert.Writer(e.req.To))
+		return f.Name
+	}
+	name := e.srcs[0].Info().Format
+	for _, ds := range e.srcs {
+		if f, err := robocache.FormatNamed(ds.Info().Format); err != nil || f.Write == nil || f.Name != name {
+			return robocache.DefaultFormat()
+		}
+	}
+	return name
+}
+
+// free refuses a destination that is taken.
+func free(ctx context.Context, dst string) (err error) {
+	defer guard.Into(&err)
+	if dir, ok := store.LocalPath(dst); ok {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 || err != nil && !os.IsNotExist(err) {
+			return misuse(robocache.Where{"dataset": dst}, "the destination is not empty", "name a new folder")
+		}
+		return nil
+	}
+	s := guard.Must(store.OpenWritable(dst))
+	defer store.Close(s)
+	if len(guard.Must(s.List(ctx, ""))) > 0 {
+		return misuse(robocache.Where{"dataset": robocache.Redact(dst)}, "the destination is not empty", "name a new folder")
+	}
+	return nil
+}
+
+// options are those of the writer.
+func (e *editor) options(p *Plan) map[string]string {
+	out := maps.Clone(e.req.Write)
+	if out == nil {
+		out = map[string]string{}
+	}
+	if p.Format != robocache.DefaultFormat() {
+		return out
+	}
+	if p.Cut == CutHidden {
+		out["hidden"] = strconv.Itoa(maxHidden)
+	}
+	if e.req.Stats == "rows" {
+		out["frames"] = "none"
+	}
+	if s := p.Video; s != nil {
+		number := func(name string, n int) {
+			if n != 0 {
+				out[name] = strconv.Itoa(n)
+			}
+		}
+		number("gop", s.GOP)
+		number("crf", s.CRF)
+		if s.Preset != "" {
+			out["preset"] = s.Preset
+		}
+		switch {
+		case s.All:
+			out["video_codec"] = s.Codec
+			if s.Codec == "" {
+				out["video_codec"] = "av1"
+			}
+		case s.Codec != "":
+			out["codec"] = s.Codec
+		}
+	}
+	return out
+}
+
+// one writes a plan, or says what would be written.
+func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report {
+	v := newView(ctx, p, e.srcs)
+	defer v.Close()
+	v.settleTasks(ctx)
+	f := guard.Must(robocache.FormatNamed(p.Format))
+	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part}
+	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress}}
+	if f.Resumes || !dry {
+		r := guard.Must(convert.Write(ctx, v, p.Format, dst, opt))
+		out.take(r)
+	}
+	if dry {
+		out.Bytes, out.Free = e.room(ctx, p, dst, out)
+	} else {
+		out.Plan = nil
+	}
+	return out
+}
+
+// take takes over what the writer says.
+func (r *Report) take(w *robocache.WriteReport) {
+	r.Episodes, r.Frames, r.Findings = w.Episodes, w.Frames, append(r.Findings, w.Findings...)
+	own, ok := w.Own.(*write.Report)
+	if !ok {
+		return
+	}
+	r.converted = own
+	r.Video.Copied, r.Video.Encoded = own.Copied, own.Encoded
+	for _, m := range own.Episodes {
+		if m.New < 0 {
+			continue
+		}
+		for _, verdict := range m.Video {
+			if why, ok := strings.CutPrefix(verdict, "encoded: "); ok {
+				if r.Video.Why == nil {
+					r.Video.Why = map[string]int{}
+				}
+				r.Video.Why[why]++
+				r.Video.Rows += int64(m.Length)
+			}
+		}
+		for _, h := range m.Hidden {
+			r.Video.Hidden++
+			r.Video.Frames += h[0] + h[1]
+		}
+	}
+}
+
+func (c *Counts) add(o *Counts) {
+	c.Copied, c.Hidden, c.Frames, c.Encoded, c.Rows = c.Copied+o.Copied, c.Hidden+o.Hidden, c.Frames+o.Frames, c.Encoded+o.Encoded, c.Rows+o.Rows
+	for why, n := range o.Why {
+		if c.Why == nil {
+			c.Why = map[string]int{}
+		}
+		c.Why[why] += n
+	}
+}
+
+// Edit is a line of meta/edits.jsonl: how the dataset came of others. There is no time in it: the same edit gives the same bytes.
+type Edit struct {
+	Edit    int       `json:"edit"` // the version of the line
+	Verbs   []Verb    `json:"verbs"`
+	Sources []EditOf  `json:"sources"`
+	FPS     string    `json:"fps"`
+	Cut     string    `json:"cut,omitempty"`
+	Rows    []CutRows `json:"rows,omitempty"` // of the episodes that were cut
+	// Hidden are frames that lie in the video and that no row shows, camera → episode → how many before and behind its own.
+	Hidden map[string]map[string][2]int `json:"hidden,omitempty"`
+}
+
+// EditOf says what was taken of a source.
+type EditOf struct {
+	Format      string `json:"format"`
+	Fingerprint string `json:"fingerprint"`
+	Episodes    string `json:"episodes"` // numbers there, of the result's episodes in their order: "0:3,4:50"
+}
+
+// CutRows are the rows of its source's episode that an episode has.
+type CutRows struct {
+	Episode int `json:"episode_index"`
+	From    int `json:"from"`
+	To      int `json:"to"`
+}
+
+// line is the result's own line.
+func (v *view) line(r *write.Report) []byte {
+	l := Edit{Edit: 1, Verbs: v.plan.Verbs, FPS: v.plan.FPS.String(), Cut: v.plan.Cut}
+	numbers := make([][]int, len(v.srcs))
+	for i, p := range v.plan.Episodes {
+		numbers[p.Source] = append(numbers[p.Source], p.Episode)
+		if !v.whole(&p) {
+			l.Rows = append(l.Rows, CutRows{i, p.From, p.To})
+		}
+	}
+	for i, s := range v.plan.Sources {
+		l.Sources = append(l.Sources, EditOf{s.Format, s.Fingerprint, robocache.Spans(numbers[i])})
+	}
+	if r != nil {
+		for _, m := range r.Episodes {
+			for key, h := range m.Hidden {
+				if l.Hidden == nil {
+					l.Hidden = map[string]map[string][2]int{}
+				}
+				if l.Hidden[key] == nil {
+					l.Hidden[key] = map[string][2]int{}
+				}
+				l.Hidden[key][strconv.Itoa(m.New)] = h
+			}
+		}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	guard.Check(enc.Encode(l))
+	return b.Bytes()
+}
+
+// carried are files of a LeRobot dataset that are no table and no video, and go with its episodes.
+var carried = []string{"README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "CITATION.cff", "meta/modality.json"}
+
+// Carried gives the log of edits, and what of the sources has a place in no writer: texts for people, and keys of info.json that nobody knows.
+func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][]byte, info map[string]json.RawMessage, err error) {
+	defer guard.Into(&err)
+	files, info = map[string][]byte{}, map[string]json.RawMessage{}
+	var log [][]byte
+	for i, ds := range v.srcs {
+		s, ok := robocache.As[store.Source](ds)
+		if !ok || ds.Info().Format != robocache.DefaultFormat() {
+			continue
+		}
+		if b := v.file(ctx, s.Store(), editsName); b != nil {
+			for line := range bytes.Lines(b) {
+				if !slices.ContainsFunc(log, func(l []byte) bool { return bytes.Equal(l, line) }) {
+					log = append(log, line)
+				}
+			}
+		}
+		if i > 0 {
+			continue
+		}
+		for _, name := range carried {
+			if b := v.file(ctx, s.Store(), name); b != nil && !bytes.Contains(b, []byte(write.CardText)) {
+				files[name] = b
+			}
+		}
+		var raw map[string]json.RawMessage
+		if b := v.file(ctx, s.Store(), "meta/info.json"); b != nil && json.Unmarshal(b, &raw) == nil {
+			for key, text := range raw {
+				if key != "total_videos" && key != "total_chunks" { // of v2, counted
+					info[key] = text
+				}
+			}
+		}
+	}
+	if b := files["meta/modality.json"]; b != nil {
+		files["meta/modality.json"] = v.renamedModality(b)
+	}
+	files[editsName] = append(bytes.Join(log, nil), v.line(r)...)
+	return files, info, nil
+}
+
+// file reads a file of a source; nil where there is none.
+func (v *view) file(ctx context.Context, s store.Store, name string) []byte {
+	b, err := store.ReadFile(ctx, s, name, maxEdits)
+	if absent(err) {
+		return nil
+	}
+	return guard.Must(b, err)
+}
+
+// renamedModality gives the columns that GR00T's modality.json names the names of the result.
+func (v *view) renamedModality(b []byte) []byte {
+	names := map[string]string{}
+	for _, k := range v.plan.Keys {
+		if k.Added == nil && k.From[0] != "" && k.From[0] != k.Key {
+			names[k.From[0]] = k.Key
+		}
+	}
+	var tree map[string]map[string]map[string]json.RawMessage
+	if len(names) == 0 || json.Unmarshal(b, &tree) != nil {
+		return b
+	}
+	for _, group := range tree {
+		for _, part := range group {
+			var key string
+			if json.Unmarshal(part["original_key"], &key) == nil && names[key] != "" {
+				part["original_key"] = guard.Must(json.Marshal(names[key]))
+			}
+		}
+	}
+	return append(guard.Must(json.MarshalIndent(tree, "", "    ")), '\n')
+}
+
+// room says about how much the result takes, and how much is free there.
+func (e *editor) room(ctx context.Context, p *Plan, dst string, r *Report) (bytes, free int64) {
+	for i, ds := range e.srcs {
+		s, ok := robocache.As[store.Source](ds)
+		if !ok || p.Sources[i].Frames == 0 {
+			continue
+		}
+		files, err := s.Store().List(ctx, "")
+		if err != nil {
+			continue // a store that cannot list
+		}
+		var all, rows int64
+		for _, f := range files {
+			all += f.Size
+		}
+		for _, ep := range p.Episodes {
+			if ep.Source == i {
+				rows += int64(ep.To - ep.From)
+			}
+		}
+		bytes += int64(float64(all) * float64(rows) / float64(p.Sources[i].Frames))
+	}
+	if dir, ok := store.LocalPath(dst); ok && dst != "" {
+		free = freeBytes(filepath.Dir(filepath.Clean(dir)))
+	}
+	return bytes, free
+}
+
+// Text says a report for people.
+func (r *Report) Text() string {
+	var b strings.Builder
+	verb := "wrote"
+	if r.DryRun {
+		verb = "would write"
+	}
+	parts := r.Parts
+	if parts == nil {
+		parts = []*Report{r}
+	}
+	for _, p := range parts {
+		name := p.DST
+		if name == "" {
+			name = "(no destination)"
+		}
+		fmt.Fprintf(&b, "%s %s: %s, %d episodes, %d frames\n", verb, name, p.Format, p.Episodes, p.Frames)
+		if c := p.Video; c.Copied+c.Encoded > 0 {
+			fmt.Fprintf(&b, "  video segments: %d copied", c.Copied)
+			if c.Hidden > 0 {
+				fmt.Fprintf(&b, " (%d with %d frames around them that no row shows)", c.Hidden, c.Frames)
+			}
+			fmt.Fprintf(&b, ", %d encoded", c.Encoded)
+			if c.Encoded > 0 {
+				fmt.Fprintf(&b, " (%d frames)", c.Rows)
+			}
+			b.WriteByte('\n')
+			for _, why := range slices.Sorted(maps.Keys(c.Why)) {
+				fmt.Fprintf(&b, "    encoded: %s: %d\n", why, c.Why[why])
+			}
+		}
+		if p.DryRun && p.Bytes > 0 {
+			fmt.Fprintf(&b, "  about %d MB", (p.Bytes+999_999)/1_000_000)
+			if p.Free > 0 {
+				fmt.Fprintf(&b, ", %d MB are free", p.Free/1_000_000)
+			}
+			b.WriteByte('\n')
+		}
+		for _, n := range p.Notes {
+			fmt.Fprintf(&b, "  %s\n", n)
+		}
+	}
+	if r.Undo != "" {
+		fmt.Fprintf(&b, "  the dataset as it was is kept at %s until the next edit: robocache edit undo %s\n", r.Undo, r.DST)
+	}
+	return b.String()
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// editFlags are those of all verbs of edit.
+type editFlags struct {
+	open openFlags
+	req  edit.Request
+	verb edit.Verb
+	seed uint64
+	size string
+	fix  []string // old=new, key=eps: pairs of the verb
+}
+
+// editVerb is a verb of edit: its flags, and what its arguments say beside SRC and DST.
+type editVerb struct {
+	use, short, example string
+	choice              bool
+	flags               func(f *editFlags, c *cobra.Command)
+	args                func(f *editFlags, args []string) (rest []string)
+}
+
+func newEdit() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "edit",
+		Short: "edit a dataset: delete, trim, split, merge, rename, relabel … without encoding video anew",
+		Long: `edit makes a dataset of a dataset. The result goes to a new folder, or with --in-place takes the old one's place (edit undo gives that back).
+Video is copied; where a cut falls inside a group of frames, --cut says what happens. Statistics are counted anew. --dry-run says what would be done.
+The result has the source's format where that is written, else LeRobot v3.0; LeRobot v2.x becomes v3.0.`,
+		Example: `  robocache edit delete ./set ./clean --episodes 3,7
+  robocache edit trim ./set --in-place --idle action=0.01
+  robocache edit merge ./a ./b ./both`,
+		Args: func(*cobra.Command, []string) error { return misuse("edit: which verb? robocache edit --help lists them") },
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, v := range editVerbs {
+		c.AddCommand(v.command())
+	}
+	c.AddCommand(newEditApply())
+	return c
+}
+
+// first takes the arguments between SRC and DST for the verb. In place there is no DST; a dry run may have one, which looks like a path.
+func first(f *editFlags, args []string, take func(words []string)) []string {
+	n := len(args) - 1
+	last := args[n]
+	if f.req.InPlace || f.req.DryRun && !strings.HasPrefix(last, ".") && !strings.HasPrefix(last, "/") && !strings.Contains(last, "://") {
+		n = len(args)
+	}
+	if n < 2 {
+		guard.Fail(misuse("expected SRC, what to change, and DST (or --in-place)"))
+	}
+	take(args[1:n])
+	return slices.Concat(args[:1], args[n:])
+}
+
+var editVerbs = []editVerb{
+	{use: "delete SRC [DST]", short: "delete episodes", choice: true, example: `  robocache edit delete ./set ./clean --episodes 0,3,5-9
+  robocache edit delete ./set ./clean --where 'length < 30 or max(action[gripper]) > 1.2'
+  robocache edit delete ./set --in-place --flags flags.json`},
+	{use: "keep SRC [DST]", short: "keep some episodes, in the order in which they are named", choice: true, example: `  robocache edit keep ./set ./pick --task 'pick*'`},
+	{use: "rename SRC OLD=NEW… [DST]", short: "rename features", example: `  robocache edit rename ./set observation.images.cam_high=observation.images.top ./renamed`,
+		args: func(f *editFlags, args []string) []string {
+			return first(f, args, func(words []string) { f.verb.Names = pairs("rename", words) })
+		}},
+	{use: "remove SRC KEY… [DST]", short: "remove features", example: `  robocache edit remove ./set observation.images.wrist ./smaller`,
+		args: func(f *editFlags, args []string) []string {
+			return first(f, args, func(words []string) { f.verb.Features = words })
+		}},
+	{use: "set-task SRC TEXT [DST]", short: "give episodes one task", choice: true, example: `  robocache edit set-task ./set "pick up the cube" ./named --episodes 0-9`,
+		args: func(f *editFlags, args []string) []string {
+			return first(f, args, func(words []string) { f.verb.Text = strings.Join(words, " ") })
+		}},
+	{use: "relabel SRC OLD=NEW… [DST]", short: "change the text of tasks, or of rows", choice: true, example: `  robocache edit relabel ./set "pick cube=pick up the cube" ./named
+  robocache edit relabel ./set ./named --rows 3:40-80="close the gripper"`,
+		flags: func(f *editFlags, c *cobra.Command) {
+			c.Flags().StringVar(&f.verb.Rows, "rows", "", "EPISODE:FROM-TO=TEXT: these rows (TO not included) have this task")
+		},
+		args: func(f *editFlags, args []string) []string {
+			if rows, text, ok := strings.Cut(f.verb.Rows, "="); ok {
+				f.verb.Rows, f.verb.Text = rows, text
+				return args
+			}
+			return first(f, args, func(words []string) { f.verb.Names = pairs("relabel", words) })
+		}},
+	{use: "reencode SRC [DST]", short: "encode all video anew", example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8`, flags: (*editFlags).coding},
+	{use: "resize SRC WxH [DST]", short: "encode all video anew in another size", example: `  robocache edit resize ./set 224x224 ./small`, flags: (*editFlags).coding,
+		args: func(f *editFlags, args []string) []string {
+			return first(f, args, func(words []string) {
+				f.video()
+				if n, err := fmt.Sscanf(words[0], "%dx%d", &f.verb.Video.Width, &f.verb.Video.Height); n != 2 || err != nil || len(words) > 1 {
+					guard.Fail(misuse("resize: expected a size such as 224x224, found " + strings.Join(words, " ")))
+				}
+			})
+		}},
+	{use: "recompute-stats SRC [DST]", short: "count all statistics anew", example: `  robocache edit recompute-stats ./set --in-place`},
+}
+
+func (f *editFlags) video() {
+	if f.verb.Video == nil {
+		f.verb.Video = &edit.Video{}
+	}
+}
+
+func (f *editFlags) coding(c *cobra.Command) {
+	f.video()
+	c.Flags().StringVar(&f.verb.Video.Codec, "codec", "", "av1, h264 or hevc")
+	c.Flags().IntVar(&f.verb.Video.GOP, "gop", 0, "frames between key frames (0: 2, LeRobot's)")
+	c.Flags().IntVar(&f.verb.Video.CRF, "crf", 0, "quality (0: 30, LeRobot's)")
+	c.Flags().StringVar(&f.verb.Video.Preset, "preset", "", "the encoder's preset")
+}
+
+// common are the flags of every verb.
+func (f *editFlags) common(c *cobra.Command) {
+	fl := c.Flags()
+	fl.BoolVar(&f.req.InPlace, "in-place", false, "put the result in the place of the dataset, and keep that for 'edit undo'")
+	fl.BoolVar(&f.req.DryRun, "dry-run", false, "say what would be copied, hidden and encoded, and write nothing; with --json, the plan too")
+	fl.StringVar(&f.req.To, "to", "", "the format to write (default: the source's, where it is written; else lerobot)")
+	fl.StringVar(&f.req.Cut, "cut", edit.CutHidden, "a cut inside a group of frames: hidden (up to 16 frames that no row shows are copied too), exact (encode the episode), snap (move the cut)")
+	fl.StringVar(&f.req.Stats, "stats", "", "rows: count no frames, which takes the longest; cameras then have no statistics")
+	fl.IntVar(&f.req.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
+}
+
+// choice are the flags that choose episodes.
+func (f *editFlags) choice(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.verb.Episodes, "episodes", "", "by number: 0,3,5-9")
+	fl.StringVar(&f.verb.Task, "task", "", "by task: a pattern such as 'pick*'")
+	fl.StringVar(&f.verb.Flags, "flags", "", "those of a file of flags (robocache view --flags), or of a list of numbers such as [3, 7]")
+	fl.StringVar(&f.verb.Where, "where", "", "by an expression: length, index, duration, task, source; min, max, mean, std, first, last, count of a column")
+	fl.BoolVar(&f.verb.Invert, "invert", false, "those that are not chosen")
+}
+
+func (v editVerb) command() *cobra.Command {
+	f := &editFlags{}
+	name, _, _ := strings.Cut(v.use, " ")
+	c := &cobra.Command{Use: v.use, Short: v.short, Example: v.example, Args: cobra.MinimumNArgs(1)}
+	f.open.add(c)
+	f.common(c)
+	if v.choice {
+		f.choice(c)
+	}
+	if v.flags != nil {
+		v.flags(f, c)
+	}
+	return answers(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
+		f.verb.Verb = name
+		if v.args != nil {
+			args = v.args(f, args)
+		}
+		if len(args) > 2 || len(args) == 2 && f.req.InPlace {
+			return nil, nil, misuse(name + ": too many arguments: " + strings.Join(args, " "))
+		}
+		f.req.Sources = args[:1]
+		if len(args) == 2 {
+			f.req.DST = args[1]
+		}
+		f.req.Verbs = []edit.Verb{f.verb}
+		return f.run(cmd)
+	}, printEdit)
+}
+
+func (f *editFlags) run(cmd *cobra.Command) (*edit.Report, error, error) {
+	f.req.Open = f.open.settled()
+	bar := progress(cmd, "edit")
+	f.req.Progress = func(done, total int) { bar(int64(done), int64(total)) }
+	r, err := edit.Run(cmd.Context(), &f.req)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found error
+	if slices.ContainsFunc(r.Findings, func(x robocache.Finding) bool { return x.Severity == robocache.SeverityError }) {
+		found = errFindings
+	}
+	return r, found, nil
+}
+
+func printEdit(w io.Writer, r *edit.Report) {
+	fmt.Fprint(w, r.Text())
+	printFindings(w, r.Findings)
+}
+
+func newEditApply() *cobra.Command {
+	f := &editFlags{}
+	c := &cobra.Command{
+		Use:   "apply PLAN… DST",
+		Short: "do what plans say: several edits of one dataset in one pass",
+		Long: `apply takes plans, which any verb of edit prints with --dry-run --json, and does all of them in one pass. Plans of the same dataset go on top of
+each other: an episode is kept that all of them keep, with the rows that all of them keep.`,
+		Example: `  robocache edit delete ./set --episodes 3 --dry-run --json > a.json
+  robocache edit rename ./set action=actions --dry-run --json > b.json
+  robocache edit apply a.json b.json ./out`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	f.open.add(c)
+	f.common(c)
+	return answers(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
+		if !f.req.InPlace && (!f.req.DryRun || len(args) > 1 && !strings.HasSuffix(args[len(args)-1], ".json")) {
+			f.req.DST, args = args[len(args)-1], args[:len(args)-1]
+		}
+		if len(args) == 0 {
+			return nil, nil, misuse("apply: expected PLAN… and DST (or --in-place)")
+		}
+		for _, name := range args {
+			b, err := os.ReadFile(name)
+			guard.Check(robocache.At(err, robocache.Where{"file": name}))
+			p, err := edit.ParsePlan(b)
+			guard.Check(robocache.At(err, robocache.Where{"file": name}))
+			f.req.Plans = append(f.req.Plans, p)
+		}
+		return f.run(cmd)
+	}, printEdit)
+}
