@@ -42,7 +42,9 @@ The result has the source's format where that is written, else LeRobot v3.0; LeR
 		Example: `  robocache edit delete ./set ./clean --episodes 3,7
   robocache edit trim ./set --in-place --idle action=0.01
   robocache edit merge ./a ./b ./both`,
-		Args: func(*cobra.Command, []string) error { return misuse("edit: which verb? robocache edit --help lists them") },
+		Args: func(*cobra.Command, []string) error {
+			return misuse("edit: which verb? robocache edit --help lists them")
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, v := range editVerbs {
