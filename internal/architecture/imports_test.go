@@ -44,6 +44,7 @@ var allowed = map[string][]string{
 	"submit":                  {"", "shard"},
 	"metrics":                 {"", "loader", "submit"},
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost", "internal/guard"},
+	"view":                    {"", "store", "video", "align", "diagnose", "inspect", "internal/flags", "internal/guard"},
 	"inspect":                 {"", "store", "video", "align", "format", "internal/guard"},
 	"bench":                   {"", "store", "video", "format", "loader", "convert", "bench/report", "bench/runners", "bench/ops", "bench/gpu", "submit", "shard", "internal/guard"},
 	"bench/ops":               {"", "kernel", "kernel/cpu", "kernel/cuda", "bench/report", "bench/runners", "internal/cudahost", "internal/guard"},

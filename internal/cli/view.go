@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/view"
+)
+
+// Viewing is what `robocache view --json` prints when the page can be opened.
+type Viewing struct {
+	URL    string `json:"url"` // with the token
+	Listen string `json:"listen"`
+	Token  string `json:"token,omitempty"`
+}
+
+func newView() *cobra.Command {
+	var open openFlags
+	var opt view.Options
+	var listen, alignFlag string
+	var browse, noToken, asJSON bool
+	c := &cobra.Command{
+		Use:   "view URI [URI2]",
+		Short: "look at a dataset in a browser: episodes, frames, plots on one time axis, findings, point clouds; two side by side",
+		Long: `view serves a page on this machine and prints its address, which holds a token: who has it can look. The page shows every format that
+opens, from every store. Each stream keeps its own clock; the frame that is shown is the one of that row, decoded by RoboCache.
+It changes nothing but the file of --flags. It ends with Ctrl-C.
+On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127.0.0.1:8080. Keys and the address are in docs/view.md.`,
+		Example: `  robocache view ./my_dataset --open
+  robocache view ./my_dataset --flags bad.json
+  robocache view recording.mcap --hz 50
+  robocache view ./before ./after --listen 127.0.0.1:8080`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	open.add(c)
+	open.addGrid(c)
+	c.Flags().Lookup("hz").Usage = "begin with the rows that convert --hz would make beside the streams' own"
+	guard.Check(c.Flags().Set("memory-budget", "192MiB"))
+	c.Flags().Lookup("memory-budget").DefValue = "192MiB"
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address and port; port 0 takes a free one")
+	c.Flags().BoolVar(&browse, "open", false, "open the page in this machine's browser")
+	c.Flags().StringVar(&opt.Flags, "flags", "", "the file of flagged episodes, which the page writes and edit --flags reads")
+	c.Flags().StringVar(&alignFlag, "align", "", "the choices of the alignment, as convert --align takes them: a JSON file, or the JSON itself")
+	c.Flags().StringSliceVar(&opt.AllowHosts, "allow-host", nil, "a host name beside localhost that the page is reached by")
+	c.Flags().BoolVar(&noToken, "no-token", false, "ask for no token (on a loopback address only)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return guard.Try(func() {
+			ctx := cmd.Context()
+			if noToken && !view.Loopback(listen) {
+				guard.Fail(misuse("--no-token is for loopback addresses only: --listen is " + listen))
+			}
+			if hz := rateOf("--hz", open.hz); alignFlag != "" || !hz.Zero() {
+				opt.Align = &align.Config{}
+				if alignFlag != "" {
+					cfg := alignment(alignFlag)
+					opt.Align = &cfg
+				}
+				if !hz.Zero() {
+					opt.Align.HZ = hz
+				}
+			}
+			open.hz = "" // the page shows the alignment beside the streams, not in their place
+			var sets []robocache.Dataset
+			for _, uri := range args {
+				ds := open.open(ctx, uri)
+				defer ds.Close()
+				sets = append(sets, ds)
+			}
+			if !noToken {
+				opt.Token = view.NewToken()
+			}
+			l := guard.Must(net.Listen("tcp", listen))
+			defer l.Close()
+			debug.SetMemoryLimit(400 << 20) // the collector's aim, not a bound: the page is looked at beside a training run
+			s := guard.Must(view.New(ctx, sets, opt))
+			defer s.Close()
+			out := Viewing{Listen: l.Addr().String(), Token: opt.Token, URL: "http://" + l.Addr().String() + "/"}
+			if opt.Token != "" {
+				out.URL += "#token=" + opt.Token
+			}
+			if asJSON {
+				guard.Check(json.NewEncoder(cmd.OutOrStdout()).Encode(out))
+			} else {
+				fmt.Fprintln(cmd.OutOrStdout(), out.URL)
+			}
+			if browse {
+				name := map[string]string{"darwin": "open", "windows": "explorer"}[runtime.GOOS]
+				if name == "" {
+					name = "xdg-open"
+				}
+				if err := exec.Command(name, out.URL).Start(); err != nil {
+					fmt.Fprintln(cmd.ErrOrStderr(), "robocache: no browser was opened:", err)
+				}
+			}
+			guard.Check(s.Serve(ctx, l))
+		})
+	}
+	return c
+}

@@ -1,0 +1,68 @@
+package view
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/flags"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// readFlags answers the file of flags.
+func (s *Server) readFlags(q *request) error {
+	s.flagsMu.Lock()
+	b, err := s.flags.Bytes()
+	s.flagsMu.Unlock()
+	if err != nil {
+		return err
+	}
+	q.Header().Set("Content-Type", "application/json")
+	_, err = q.Write(b)
+	return err
+}
+
+// writeFlag sets or removes the flag of an episode, or of rows of it, and writes the file where there is one. Flags are of the first dataset.
+func (s *Server) writeFlag(q *request) error {
+	body, err := io.ReadAll(q.Body)
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "flags", Err: err}
+	}
+	guard.Check(err)
+	var in struct {
+		Position int `json:"episode"`
+		flags.Flag
+		Remove bool `json:"remove"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "flags", Err: err}
+	}
+	x, ctx := s.sets[0], q.Context()
+	if in.Position < 0 || in.Position >= x.info.Episodes {
+		return notFound("no such episode")
+	}
+	ep := guard.Must(x.ds.Episode(ctx, in.Position))
+	flag := in.Flag
+	flag.Episode, flag.Length = ep.Index, x.ds.Len(in.Position)
+	s.flagsMu.Lock()
+	defer s.flagsMu.Unlock()
+	next := *s.flags
+	next.Flags = slices.DeleteFunc(slices.Clone(next.Flags), func(f flags.Flag) bool {
+		return f.Episode == flag.Episode && slices.Equal(f.Rows, flag.Rows)
+	})
+	if !in.Remove {
+		next.Flags = append(next.Flags, flag)
+	}
+	b := guard.Must(next.Bytes())
+	guard.Must(flags.Parse(b)) // rows within the episode
+	if s.opt.Flags != "" {
+		guard.Check(next.Write(ctx, s.opt.Flags))
+	}
+	s.flags = &next
+	q.Header().Set("Content-Type", "application/json")
+	_, err = q.Write(b)
+	return err
+}

@@ -1,0 +1,248 @@
+package view
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/diagnose"
+)
+
+// listing is the episodes as columns, which fill while the server runs: of some formats a task costs reading a file.
+type listing struct {
+	mu sync.Mutex
+	columns
+	number map[string]int
+	odd    bool // an index is not the position
+}
+
+type columns struct {
+	Done   int      `json:"done"` // episodes whose columns are there
+	Length []int    `json:"length"`
+	Index  []int64  `json:"index,omitempty"` // absent: the episodes' positions
+	Task   []int    `json:"task"`            // into Tasks; -1 = none
+	Tasks  []string `json:"tasks"`
+}
+
+// list fills the columns.
+func (x *set) list(ctx context.Context) error {
+	const block = 1000
+	l := &x.listed
+	for from := 0; from < x.info.Episodes; from += block {
+		to := min(from+block, x.info.Episodes)
+		eps := make([]robocache.Episode, 0, block)
+		for e := from; e < to; e++ {
+			ep, err := x.ds.Episode(ctx, e)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				ep = robocache.Episode{Index: int64(e)} // whoever opens it is told
+			}
+			ep.Length = x.ds.Len(e)
+			eps = append(eps, ep)
+			if len(eps) == 1 || x.remote() || e == to-1 {
+				l.add(eps)
+				eps = eps[:0]
+			}
+		}
+	}
+	return nil
+}
+
+func (l *listing) add(eps []robocache.Episode) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.number == nil {
+		l.number = map[string]int{}
+	}
+	for _, ep := range eps {
+		task := -1
+		if len(ep.Tasks) > 0 {
+			n, ok := l.number[ep.Tasks[0]]
+			if !ok {
+				n = len(l.Tasks)
+				l.number[ep.Tasks[0]] = n
+				l.Tasks = append(l.Tasks, ep.Tasks[0])
+			}
+			task = n
+		}
+		l.odd = l.odd || ep.Index != int64(l.Done)
+		l.Length[l.Done] = ep.Length
+		l.Index, l.Task = append(l.Index, ep.Index), append(l.Task, task)
+		l.Done++
+	}
+}
+
+// episodes answers the columns as far as they are there.
+func (s *Server) episodes(q *request) error {
+	l := &q.base.listed
+	l.mu.Lock()
+	out := columns{Done: l.Done, Length: l.Length[:l.Done:l.Done], Task: l.Task[:l.Done:l.Done], Tasks: slices.Clone(l.Tasks)}
+	if l.odd {
+		out.Index = l.Index[:l.Done:l.Done]
+	}
+	l.mu.Unlock()
+	if out.Task == nil {
+		out.Task, out.Tasks = []int{}, []string{}
+	}
+	return q.json(&out)
+}
+
+// diagnosis is what the doctor says of the dataset.
+type diagnosis struct {
+	mu          sync.Mutex
+	state       string // no, running, done, failed
+	done, total int64
+	findings    []robocache.Finding
+	err         error
+	episodes    map[int][]robocache.Finding // of those that were looked at alone
+}
+
+// small says that the doctor may look at all of the dataset unasked.
+func (x *set) small() bool {
+	return !x.remote() && x.info.Frames <= doctorRows && x.info.Episodes <= 1000
+}
+
+// diagnose runs the doctor on the whole dataset.
+func (x *set) diagnose(ctx context.Context) error {
+	d := &x.found
+	d.mu.Lock()
+	if d.state == "running" || d.state == "done" {
+		d.mu.Unlock()
+		return nil
+	}
+	d.state = "running"
+	d.mu.Unlock()
+	found, err := diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Progress: func(done, total int64) {
+		d.mu.Lock()
+		d.done, d.total = done, total
+		d.mu.Unlock()
+	}})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.state, d.findings, d.err = "done", found, err
+	if err != nil {
+		d.state = "failed"
+	}
+	return nil
+}
+
+func (x *set) diagnosing() bool {
+	x.found.mu.Lock()
+	defer x.found.mu.Unlock()
+	return x.found.state == "running"
+}
+
+// mark is a finding with the episode and the time that it names.
+type mark struct {
+	robocache.Finding
+	Episode int    `json:"episode"` // position; -1 = the whole dataset
+	Time    *int64 `json:"t_ns,omitempty"`
+}
+
+// marks places findings. Times are looked up where e is an episode.
+func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) []mark {
+	out := []mark{}
+	for _, f := range found {
+		m := mark{Finding: f, Episode: -1}
+		if n, ok := f.Where["episode"]; ok {
+			if at, ok := robocache.PositionOf(ctx, x.ds, n); ok {
+				m.Episode = at
+			}
+		}
+		if e >= 0 && m.Episode >= 0 && m.Episode != e {
+			continue
+		}
+		if e >= 0 && m.Episode == e {
+			m.Time = x.when(ctx, e, f.Where)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// when is the time that a finding names by a row.
+func (x *set) when(ctx context.Context, e int, w robocache.Where) *int64 {
+	all, err := x.timelines(ctx, e)
+	if err != nil || len(all.streams) == 0 {
+		return nil
+	}
+	line := all.streams[0]
+	for i := range x.info.Features {
+		if x.info.Features[i].Key == w["stream"] {
+			line = all.streams[i]
+		}
+	}
+	for _, name := range []string{"row", "index", "frame"} {
+		row := -1
+		switch v := w[name].(type) {
+		case int:
+			row = v
+		case int64:
+			row = int(v)
+		}
+		if row >= 0 && row < len(line.times) {
+			t := line.times[row] - all.start
+			return &t
+		}
+	}
+	return nil
+}
+
+// findings answers what the doctor found; run=1 sends him.
+func (s *Server) findings(q *request) error {
+	x := q.base
+	if q.URL.Query().Get("run") == "1" {
+		s.background(x.diagnose)
+	}
+	d := &x.found
+	d.mu.Lock()
+	out := struct {
+		State    string `json:"state"`
+		Done     int64  `json:"done"`
+		Total    int64  `json:"total"`
+		Problem  string `json:"problem,omitempty"`
+		Findings []mark `json:"findings"`
+	}{State: d.state, Done: d.done, Total: d.total}
+	found, err := d.findings, d.err
+	d.mu.Unlock()
+	if err != nil {
+		out.Problem = err.Error()
+	}
+	out.Findings = x.marks(q.Context(), found, -1)
+	return q.json(out)
+}
+
+// episodeFindings answers what the doctor says of one episode.
+func (s *Server) episodeFindings(q *request) error {
+	x, d, ctx := q.base, &q.base.found, q.Context()
+	for x.diagnosing() { // twice at once would take twice as long
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	d.mu.Lock()
+	found, known := d.episodes[q.e]
+	if d.state == "done" {
+		found, known = d.findings, true
+	}
+	d.mu.Unlock()
+	if !known {
+		var err error
+		if found, err = diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Episodes: []int{q.e}}); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		if d.episodes == nil || len(d.episodes) > 1000 {
+			d.episodes = map[int][]robocache.Finding{}
+		}
+		d.episodes[q.e] = found
+		d.mu.Unlock()
+	}
+	return q.json(x.marks(ctx, found, q.e))
+}

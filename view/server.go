@@ -1,0 +1,263 @@
+package view
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/flags"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Options say who may look, and what is shown beside the dataset.
+type Options struct {
+	Token      string        // what a request must bring; "" = anybody may look
+	AllowHosts []string      // host names beside those of loopback that a request may be sent to
+	Flags      string        // the file of flagged episodes; "" = the page gives a download
+	Align      *align.Config // of the rows that an alignment would make; its HZ is what the page begins with
+}
+
+// Server shows datasets. They stay the caller's to close, after Close.
+type Server struct {
+	opt     Options
+	sets    []*set
+	cookie  string
+	pool    *video.Pool
+	frames  *frameCache
+	slots   chan struct{} // of decoding
+	waiting atomic.Int32  // jobs that want a slot
+	ctx     context.Context
+	stop    context.CancelFunc
+	work    sync.WaitGroup // goroutines that outlive a request
+
+	cameras sync.Map // cameraKey → *camera
+	flagsMu sync.Mutex
+	flags   *flags.File
+}
+
+// New makes a server of one dataset, or of two to compare.
+func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Server, err error) {
+	defer guard.Into(&err)
+	s := &Server{opt: opt, cookie: cookieName(opt.Token), pool: video.NewPool(decoderBudget), frames: newFrameCache(frameBudget), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.flags = flags.New(datasets[0])
+	if opt.Flags != "" {
+		f, err := flags.Read(ctx, opt.Flags)
+		if err == nil {
+			guard.Check(f.Check(datasets[0]))
+			s.flags.Flags = append(s.flags.Flags, f.Flags...)
+		} else if !errors.Is(err, robocache.ErrNotFound) {
+			return nil, err
+		}
+	}
+	for i, ds := range datasets {
+		s.sets = append(s.sets, newSet(i, ds))
+		s.sets[i].align = opt.Align
+	}
+	for _, x := range s.sets {
+		s.background(x.list)
+		if x.small() {
+			s.background(x.diagnose)
+		}
+	}
+	return s, nil
+}
+
+// background runs work that ends with the server.
+func (s *Server) background(fn func(ctx context.Context) error) {
+	s.work.Go(func() {
+		if err := guard.Func("view", func() { guard.Check(fn(s.ctx)) })(); err != nil && s.ctx.Err() == nil {
+			slog.Warn("view", "error", err)
+		}
+	})
+}
+
+// Close ends all work.
+func (s *Server) Close() {
+	s.stop()
+	s.work.Wait()
+	_ = s.pool.Close()
+}
+
+// Serve answers requests until ctx ends.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	select {
+	case err := <-done:
+		return robocache.At(err, robocache.Where{"listen": l.Addr().String()})
+	case <-ctx.Done():
+		err := srv.Close()
+		<-done
+		return err
+	}
+}
+
+// Handler answers requests.
+func (s *Server) Handler() http.Handler {
+	files, _ := fs.Sub(assets, "assets")
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServerFS(files))
+	mux.HandleFunc("POST /login", s.login)
+	get := func(path string, fn func(q *request) error) { mux.Handle("GET /api/"+path, s.api(fn)) }
+	get("info", s.info)
+	get("episodes", s.episodes)
+	get("findings", s.findings)
+	get("flags", s.readFlags)
+	mux.Handle("POST /api/flags", s.api(s.writeFlag))
+	episode := func(path string, fn func(q *request) error) {
+		get("e/{episode}"+path, func(q *request) error { q.inEpisode(); return fn(q) })
+	}
+	stream := func(path string, fn func(q *request) error) {
+		episode(path, func(q *request) error { q.inStream(); return fn(q) })
+	}
+	episode("", s.episode)
+	episode("/at", s.at)
+	episode("/findings", s.episodeFindings)
+	stream("/series", s.series)
+	stream("/times", s.times)
+	stream("/text/{key}", s.text)
+	stream("/frame/{key}/{row}", s.frame)
+	stream("/video/{key}", s.video)
+	stream("/pts/{key}", s.pts)
+	stream("/cloud/{key}/{row}", s.cloud)
+	mux.Handle("/api/", s.api(func(*request) error { return notFound("no such address") }))
+	return s.guarded(mux)
+}
+
+// request is one request for data.
+type request struct {
+	http.ResponseWriter
+	*http.Request
+	set     *set // what is asked: the dataset, or an alignment of it
+	base    *set // the dataset
+	e       int
+	feature *robocache.Feature
+}
+
+// api makes a handler of what answers, or fails with a typed error.
+func (s *Server) api(fn func(q *request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := &request{ResponseWriter: w, Request: r}
+		var err error
+		func() {
+			defer guard.Malformed("view", &err)
+			if !s.allowed(r) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, "the address of this page ends with #token=…, as 'robocache view' printed it", http.StatusUnauthorized)
+				return
+			}
+			if w.Header().Get("Cache-Control") == "" {
+				w.Header().Set("Cache-Control", "no-store")
+			}
+			n := q.number("s", 0, 0, int64(len(s.sets)-1))
+			q.base = s.sets[n]
+			q.set = q.base
+			err = fn(q)
+		}()
+		if err != nil && r.Context().Err() == nil {
+			fail(w, err)
+		}
+	})
+}
+
+// fail says what went wrong.
+func fail(w http.ResponseWriter, err error) {
+	class, _ := robocache.ClassOf(err)
+	status, ok := map[string]int{"not_found": 404, "misuse": 400, "malformed": 422, "unsupported": 415, "resource_limit": 413, "temporary": 503}[class]
+	if !ok {
+		status = 500
+	}
+	out := map[string]any{"class": class, "message": err.Error()}
+	var e *robocache.Error
+	if errors.As(err, &e) {
+		out["where"], out["hint"] = e.Where, e.Hint
+	}
+	b, _ := json.Marshal(out)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(b)
+}
+
+func notFound(msg string) error {
+	return &robocache.Error{Class: robocache.ErrNotFound, Op: "view", Msg: msg}
+}
+
+// number reads a query parameter.
+func (q *request) number(name string, otherwise, least, most int64) int64 {
+	text := q.URL.Query().Get(name)
+	if text == "" {
+		return otherwise
+	}
+	return parse(name, text, least, most)
+}
+
+func parse(name, text string, least, most int64) int64 {
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || v < least || v > most {
+		guard.Fail(notFound(name + " is " + strconv.Quote(text) + ", expected " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)))
+	}
+	return v
+}
+
+// inEpisode reads which episode is asked for, and whether as an alignment of it.
+func (q *request) inEpisode() {
+	q.e = int(parse("episode", q.PathValue("episode"), 0, int64(q.base.info.Episodes-1)))
+	if hz := q.URL.Query().Get("hz"); hz != "" {
+		q.set = guard.Must(q.base.aligned(q.Context(), q.e, hz))
+	}
+}
+
+// inStream reads which stream is asked for.
+func (q *request) inStream() {
+	key := q.PathValue("key")
+	if key == "" {
+		key = q.URL.Query().Get("key")
+	}
+	if q.feature = q.set.info.Feature(key); q.feature == nil {
+		if key == "task" {
+			q.feature = &robocache.Feature{Key: key, Kind: robocache.KindText}
+			return
+		}
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "view", Msg: "the dataset declares no stream " + strconv.Quote(key), Hint: robocache.Nearest(key, q.set.info.Keys())})
+	}
+}
+
+// row reads which row of the stream is asked for.
+func (q *request) row(ctx context.Context) int {
+	l := guard.Must(q.set.timeline(ctx, q.e, q.feature))
+	return int(parse("row", q.PathValue("row"), 0, int64(l.rows-1)))
+}
+
+func (q *request) json(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	q.Header().Set("Content-Type", "application/json")
+	_, err = q.Write(b)
+	return err
+}
+
+// Header is that of the answer.
+func (q *request) Header() http.Header { return q.ResponseWriter.Header() }
+
+func (q *request) Write(b []byte) (int, error) { return q.ResponseWriter.Write(b) }
