@@ -55,6 +55,7 @@ type ShardReport struct {
 	Episodes int             `json:"num_episodes"`
 	Frames   int64           `json:"num_frames"`
 	Summary  json.RawMessage `json:"summary,omitempty"` // the format's own, for Merge
+	Dir      string          `json:"-"`                 // of its files, below the whole's place: those that are not Kept are there until the commit
 }
 
 // WriteReport says what a writer did.

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,10 +62,12 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		marker = job.format(m).Unfinished
 	}
 	c := m.committed(ctx, dst)
+	var receipts []*Receipt
+	var missing Episodes
 	if c == nil {
 		staging := guard.Must(store.Sub(dst, stagingName))
 		guard.Check(store.Probe(ctx, staging.(store.Writable)))
-		receipts, missing := m.receipts(ctx, dst)
+		receipts, missing = m.receipts(ctx, dst)
 		if len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
 			text, _ := missing.MarshalText()
 			return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
@@ -71,7 +75,10 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		}
 		if marker != "" {
 			guard.Check(store.Put(ctx, dst, marker, nil))
+			c = m.committed(ctx, dst) // a faster commit may have ended, and its result must not keep the marker should this one die
 		}
+	}
+	if c == nil {
 		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing}
 		m.move(ctx, dst, job, receipts, c, opt.Verify)
 		job.merge(ctx, m, dst, receipts)
@@ -282,18 +289,29 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 		seconds, bytes = seconds+r.Seconds, bytes+m.Shards[r.Shard].Bytes+1
 	}
 	last := map[int]note{}
+	var mu sync.Mutex
+	var g errgroup.Group
+	g.SetLimit(16)
 	for _, e := range guard.Must(st.List(ctx, stagingName)) {
-		var i int
-		var file string
-		if n, _ := fmt.Sscanf(strings.ReplaceAll(e.Name, "/", " "), stagingName+" %d %s", &i, &file); n != 2 || strings.Count(e.Name, "/") != 2 || !slices.Contains(missing, i) {
+		shard, attempt := attemptOf(e.Name)
+		i, err := strconv.Atoi(shard)
+		if _, there := slices.BinarySearch(missing, i); err != nil || !there || strings.Count(e.Name, "/") != 2 || !strings.HasSuffix(attempt, ".json") {
 			continue
 		}
-		b, err := store.ReadFile(ctx, st, e.Name, 1<<20)
-		var n note
-		if err == nil && json.Unmarshal(b, &n) == nil && n.Time.After(last[i].Time) {
-			last[i] = n
-		}
+		g.Go(func() error {
+			b, err := store.ReadFile(ctx, st, e.Name, 1<<20)
+			var n note
+			if err == nil && json.Unmarshal(b, &n) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if n.Time.After(last[i].Time) {
+					last[i] = n
+				}
+			}
+			return nil
+		})
 	}
+	_ = g.Wait()
 	for _, i := range missing {
 		left += m.Shards[i].Bytes + 1
 		switch n, ok := last[i]; {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -175,20 +177,36 @@ func TestStatsOfStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, shape := range []any{[]any{1 << 40}, []any{1 << 31, 1 << 33}, []any{1 << 25}, []any{5}, nil} {
+	part := func(values map[string]any) func(p map[string]any) {
+		return func(p map[string]any) {
+			for k, v := range values {
+				p["columns"].([]any)[0].(map[string]any)[k] = v
+			}
+		}
+	}
+	changes := map[string]func(p map[string]any){
+		"many values": part(map[string]any{"n": 1 << 40, "entries": 20}), "many entries": part(map[string]any{"n": 1 << 40, "entries": 1 << 40}), "no file": part(map[string]any{"n": 1000, "entries": 1000, "marks": strings.Repeat("AAAA", 4*251/3)}),
+		"no columns": func(p map[string]any) { p["columns"] = []any{} }, "another type": func(p map[string]any) { p["dtype"] = "uint8" },
+	}
+	for _, what := range append(slices.Collect(maps.Keys(changes)), "nothing") {
+		change := changes[what]
 		var tree map[string]any
 		if err := json.Unmarshal(good, &tree); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range tree["report"].(map[string]any)["summary"].([]any) {
-			c.(map[string]any)["shape"] = shape
+			if counted := c.(map[string]any); change == nil {
+				delete(counted, "numbers")
+			} else {
+				change(counted["numbers"].([]any)[0].(map[string]any))
+			}
 		}
 		b, _ := json.Marshal(tree)
 		if err := os.WriteFile(name, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); shape != nil && (!errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), "did not expect")) || shape == nil && err != nil {
-			t.Errorf("%v: %v", shape, err)
+		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); change != nil && (!errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), "did not expect")) || change == nil && err != nil {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 	if b, err := os.ReadFile(filepath.Join(dst, "stats.json")); err != nil || !bytes.Contains(b, []byte("mean")) {

@@ -93,6 +93,7 @@ func conversion(about string, check func(*Job)) kind {
 		merge: func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
 			var reports []robocache.ShardReport
 			for _, r := range receipts {
+				r.Report.Dir = attemptDir(r.Shard, r.Attempt)
 				reports = append(reports, r.Report)
 			}
 			guard.Check(convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports))

@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
@@ -40,14 +40,15 @@ func planLook(_ context.Context, m *Manifest, src robocache.Dataset) *work {
 	return w
 }
 
-// counted is what a shard counted of a stream: its values, which commit counts together with those of the others, or the levels of its images.
+// counted is what a shard counted of a stream: numbers, or the levels of its images.
 type counted struct {
-	Key    string          `json:"key"`
-	DType  robocache.DType `json:"dtype"`
-	Shape  []int           `json:"shape,omitempty"`
-	Values string          `json:"values,omitempty"` // a file
-	Images *stats.Pixels   `json:"images,omitempty"`
+	Key     string        `json:"key"`
+	Numbers []stats.Part  `json:"numbers,omitempty"`
+	Images  *stats.Pixels `json:"images,omitempty"`
 }
+
+// sortedName is the file of a shard's numbers in ascending order.
+const sortedName = "statistics"
 
 func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
 	var all []counted
@@ -56,28 +57,37 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 	defer look.Close()
 	_, decoder := video.ActiveBackend()
 	episodes := a.m.Shards[a.shard].Episodes
+	var out store.Writer
+	sorter := &stats.Sorter{Create: func() (_ io.Writer, err error) {
+		out, err = a.dst.Create(ctx, a.dir+"/"+sortedName)
+		return out, err
+	}}
+	defer func() {
+		if out != nil {
+			out.Abort()
+		}
+	}()
 	for i := range features {
 		f := &features[i]
-		c := counted{Key: f.Key, DType: f.DType}
+		c := counted{Key: f.Key}
 		switch {
 		case !a.m.Job.Convert.Wants(f) && !f.Default || a.m.Job.Convert.Keys != nil && !a.m.Job.Convert.Wants(f):
 			continue
 		case f.Kind == robocache.KindNumeric || f.Kind == robocache.KindPointCloud:
-			c.Values = fmt.Sprintf("values/%04d", i)
-			out := guard.Must(a.dst.Create(ctx, a.dir+"/"+c.Values))
+			rows := stats.NewCollector(256 << 20)
+			defer rows.Close()
 			a.each(r, f.Key, func(e int) (err error) {
 				var held []byte
 				blocks, shape, err := stats.Values(ctx, src, f, []int{e})
 				if err == nil {
-					c.Shape = shape
 					err = blocks(ctx, func(b []byte) error { held = append(held, b...); return nil })
 				}
 				if err == nil {
-					_, err = out.Write(held)
+					err = rows.Add(f.Key, f.DType, shape, held)
 				}
 				return err
 			})
-			guard.Check(out.Commit())
+			c.Numbers = guard.Must(rows.Parts(ctx, sorter))[f.Key]
 		case (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) && a.m.Job.Frames != stats.NoFrames && (f.Kind == robocache.KindImage || decoder == nil):
 			sum := a.m.Job.Frames.Images(f)
 			a.each(r, f.Key, func(e int) error {
@@ -94,6 +104,9 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 		all = append(all, c)
 		a.progress(i+1, len(features))
 	}
+	if out != nil {
+		guard.Check(out.Commit())
+	}
 	for _, e := range episodes {
 		r.Report.Frames += int64(src.Len(e))
 	}
@@ -105,7 +118,9 @@ func (a *attempt) each(r *Receipt, key string, do func(e int) error) {
 	for _, e := range a.m.Shards[a.shard].Episodes {
 		err := robocache.At(do(e), robocache.Where{"episode": e, "stream": key})
 		if err != nil && a.m.Job.SkipBad && (errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)) {
-			r.Skipped = append(r.Skipped, Skipped{e, err.Error()})
+			if !slices.ContainsFunc(r.Skipped, func(s Skipped) bool { return s.Episode == e }) { // by an earlier stream
+				r.Skipped = append(r.Skipped, Skipped{e, err.Error()})
+			}
 			continue
 		}
 		guard.Check(err)
@@ -113,52 +128,35 @@ func (a *attempt) each(r *Receipt, key string, do func(e int) error) {
 }
 
 func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
-	type column struct {
-		counted
-		files []string
-	}
 	var keys []string
-	all := map[string]*column{}
+	all := map[string]*counted{}
 	for _, r := range receipts {
 		var list []counted
 		if err := json.Unmarshal(r.Report.Summary, &list); err != nil {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": receiptName(r.Shard)}, Err: err})
 		}
-		for _, c := range list {
-			col := all[c.Key]
-			if col == nil {
-				col = &column{counted: c}
-				all[c.Key], keys = col, append(keys, c.Key)
-			} else if c.Images != nil && col.Images != nil && c.Images.Channels() == col.Images.Channels() {
-				col.Images.Merge(c.Images)
+		file := &stats.SortedFile{Open: func() (robocache.Ranged, error) { return dst.Open(ctx, attemptDir(r.Shard, r.Attempt)+"/"+sortedName) }}
+		defer file.Close()
+		for i := range list {
+			c := &list[i]
+			for k := range c.Numbers {
+				c.Numbers[k].File = file
 			}
-			if c.Values != "" && len(c.Shape) > 0 { // else no episode of the shard could be read
-				if len(col.Shape) == 0 {
-					col.Shape = c.Shape
-				}
-				if c.DType != col.DType || !slices.Equal(c.Shape, col.Shape) || c.rowBytes() > maxRow {
-					guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": receiptName(r.Shard), "stream": c.Key}, Want: fmt.Sprintf("rows of %v %v, as in other shards, of at most %d bytes", col.Shape, col.DType, maxRow), Got: fmt.Sprintf("%v %v", c.Shape, c.DType), Hint: anew(r.Shard)})
-				}
-				col.files = append(col.files, attemptDir(r.Shard, r.Attempt)+"/"+guard.Must(store.CleanName(c.Values)))
+			if sum := all[c.Key]; sum == nil {
+				all[c.Key], keys = c, append(keys, c.Key)
+			} else if sum.Numbers = append(sum.Numbers, c.Numbers...); c.Images != nil && sum.Images != nil && c.Images.Channels() == sum.Images.Channels() {
+				sum.Images.Merge(c.Images)
 			}
 		}
 	}
 	out := robocache.Stats{}
 	for _, key := range keys {
-		c := all[key]
 		var fs *robocache.FeatureStats
 		var err error
-		if c.Images != nil {
+		if c := all[key]; c.Images != nil {
 			fs = c.Images.Stats()
-		} else if len(c.Shape) > 0 {
-			fs, _, err = stats.Numeric(ctx, c.DType, c.Shape, func(ctx context.Context, yield func([]byte) error) error {
-				for _, name := range c.files {
-					if err := eachRows(ctx, dst, name, c.rowBytes(), yield); err != nil {
-						return err
-					}
-				}
-				return nil
-			}, 256<<20)
+		} else if len(c.Numbers) > 0 { // else no episode could be read
+			fs, _, err = stats.Whole(ctx, c.Numbers)
 		}
 		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
 		if fs != nil {
@@ -166,36 +164,6 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 		}
 	}
 	guard.Check(store.Put(ctx, dst, statsName, append(guard.Must(stats.Marshal(out)), '\n')))
-}
-
-// eachRows gives the values of a file in blocks of whole rows.
-func eachRows(ctx context.Context, st store.Store, name string, row int, yield func([]byte) error) (err error) {
-	defer guard.File("commit", name, &err)
-	f := guard.Must(st.Open(ctx, name))
-	defer f.Close()
-	if f.Size()%int64(row) != 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Want: fmt.Sprintf("whole rows of %d bytes", row), Got: fmt.Sprintf("%d bytes", f.Size())}
-	}
-	buf := make([]byte, max(1, (1<<20)/row)*row)
-	for off := int64(0); off < f.Size(); off += int64(len(buf)) {
-		b := buf[:min(int64(len(buf)), f.Size()-off)]
-		guard.Check(f.ReadAt(ctx, b, off))
-		guard.Check(yield(b))
-	}
-	return nil
-}
-
-// maxRow bounds what a receipt may call a row: it is held in memory.
-const maxRow = 64 << 20
-
-func (c *counted) rowBytes() int {
-	n := c.DType.Size()
-	for _, d := range c.Shape {
-		if n *= max(1, d); n > maxRow || d > maxRow {
-			return maxRow + 1
-		}
-	}
-	return max(1, n)
 }
 
 func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {

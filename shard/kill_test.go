@@ -279,6 +279,7 @@ func TestKilledProcesses(t *testing.T) {
 	child := func(what string, after time.Duration) error {
 		c := exec.Command(self, what)
 		c.Env = append(os.Environ(), childManifest+"="+name)
+		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -316,6 +316,8 @@ func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) {
 	}
 	if s := &m.Shards[shard]; r.Report.Episodes < 0 || r.Report.Frames < 0 || r.Report.Episodes > len(s.Episodes) || r.Report.Frames > s.Frames {
 		bad("more episodes or frames than were planned", nil)
+	} else if len(r.Skipped) == 0 && r.Report.Frames != s.Frames {
+		bad(fmt.Sprintf("%d frames of %d that were planned, and no episode that was left out", r.Report.Frames, s.Frames), nil)
 	}
 	slices.SortFunc(r.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 }

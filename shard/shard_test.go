@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -124,7 +125,31 @@ func TestEqualToConvert(t *testing.T) {
 					t.Fatalf("%+v, %+v", c, got.Info())
 				}
 				same(t, want, got)
+				if to == "lerobot" {
+					sameStats(t, want, got)
+				}
 			})
+		}
+	}
+}
+
+// sameStats compares what two datasets say of themselves: mean and deviation to rounding, all else exactly.
+func sameStats(t testing.TB, want, got robocache.Dataset) {
+	t.Helper()
+	a, err := want.Stats(t.Context())
+	b, gerr := got.Stats(t.Context())
+	if err != nil || gerr != nil || len(a) == 0 {
+		t.Fatal(err, gerr, a)
+	}
+	for key, x := range a {
+		y := b[key]
+		for c := range x.Mean {
+			if math.Abs(x.Mean[c]-y.Mean[c]) > 1e-12*(1+math.Abs(x.Mean[c])) || math.Abs(x.Std[c]-y.Std[c]) > 1e-12*(1+x.Std[c]) {
+				t.Errorf("%s: mean %v, want %v; std %v, want %v", key, y.Mean, x.Mean, y.Std, x.Std)
+			}
+		}
+		if y.Mean, y.Std = x.Mean, x.Std; !reflect.DeepEqual(x, y) {
+			t.Errorf("%s: %+v, want %+v", key, y, x)
 		}
 	}
 }

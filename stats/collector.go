@@ -140,6 +140,19 @@ func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite m
 	return out, nonFinite, nil
 }
 
+// Parts sorts everything added, feature by feature.
+func (c *Collector) Parts(ctx context.Context, to *Sorter) (_ map[string][]Part, err error) {
+	defer guard.Into(&err)
+	out := map[string][]Part{}
+	for _, key := range c.order {
+		s := c.feats[key]
+		parts, err := to.Parts(ctx, s.dtype, s.shape, s.rows, c.budget)
+		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
+		out[key] = parts
+	}
+	return out, nil
+}
+
 // Close forgets the rows.
 func (c *Collector) Close() {
 	for _, s := range c.feats {

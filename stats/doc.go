@@ -14,7 +14,8 @@
 //	    every k-th pixel of every k-th line, k = longer side / 150: lerobot's rule. Or all frames, and then every pixel counts.
 //	S5  Values that are not finite take no part; how many there were is reported as a finding.
 //	S6  Moments and Pixels merge: any split of the rows gives the same counts, extremes and quantiles, and the same mean and
-//	    deviation to rounding. Quantiles of a set are never made out of those of its episodes.
+//	    deviation to rounding. Quantiles of a set are never made out of those of its episodes: parts (Sorter) keep their values in ascending
+//	    order, and Whole reads of them what lies near a quantile.
 //	S7  Memory is bounded by Options.Budget and a fixed part, not by the number of rows.
 //	S8  The numbers are the same bits in every build: no sum is fused with a product.
 package stats

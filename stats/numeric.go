@@ -85,11 +85,17 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 			return nil, 0, err
 		}
 	}
-	fs = &robocache.FeatureStats{Count: count, Shape: []int{width}, Quantiles: map[string][]float64{}}
+	return settled(m, count, q), m.NonFinite, nil
+}
+
+// settled puts the statistics of count rows together.
+func settled(m *Moments, count int64, q [][]float64) *robocache.FeatureStats {
+	width := len(q)
+	fs := &robocache.FeatureStats{Count: count, Shape: []int{width}, Quantiles: map[string][]float64{}}
 	for i, name := range Quantiles {
 		v := make([]float64, width)
 		for c := range v {
-			v[c] = finite(q[c][i])
+			v[c] = finite(q[c][i]) + 0 // -0 is 0: which of equal values stands at a rank is nobody's choice
 		}
 		fs.Quantiles[name.Name] = v
 	}
@@ -97,10 +103,11 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		if m.N[c] == 0 { // nothing finite: zeros rather than infinities, which JSON cannot hold
 			m.Min[c], m.Max[c] = 0, 0
 		}
+		m.Min[c], m.Max[c] = m.Min[c]+0, m.Max[c]+0
 		fs.Mean, fs.Std = append(fs.Mean, finite(m.Mean(c))), append(fs.Std, finite(m.Std(c)))
 	}
 	fs.Min, fs.Max = m.Min, m.Max
-	return fs, m.NonFinite, nil
+	return fs
 }
 
 // tool is the memory that counting takes, used again: an episode has many columns of few values.

@@ -25,7 +25,7 @@ const (
 
 func init() {
 	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Default: true, Resumes: true, Write: write.Write, WriteOptions: write.WriteOptions,
-		StatsFile: "meta/stats.json", WholeDoctor: true, Sharding: write.Sharding(recount), Open: reader.Opener(Open)})
+		StatsFile: "meta/stats.json", WholeDoctor: true, Sharding: &write.Sharding, Open: reader.Opener(Open)})
 }
 
 // Detect says whether meta/info.json is there.

@@ -198,7 +198,7 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 				return err
 			}
 			w.mu.Lock()
-			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "skipped-episode", Where: robocache.Where{"episode": e}, Message: err.Error()})
+			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": e}, Message: err.Error()})
 			w.mu.Unlock()
 			w.progress(0, 0, 0)
 			continue

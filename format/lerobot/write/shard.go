@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -19,19 +20,14 @@ import (
 
 // Sharding writes a dataset in shards. A shard is a dataset whose episodes, rows and files have the numbers of the whole, so that its tables and mp4s
 // stand in the whole as they are: Merge writes what is above them, from what each shard said of itself. Quantiles do not follow from those of
-// shards: recount counts the rows of the dataset in a store.
-func Sharding(recount Recount) *robocache.Sharding {
-	return &robocache.Sharding{Plan: planShards, Kept: kept, Renumber: renumber, LeavesEmpty: true,
-		Merge: func(ctx context.Context, dst string, schema json.RawMessage, shards []robocache.ShardReport) error {
-			return mergeShards(ctx, dst, schema, shards, recount)
-		}}
-}
-
-// Recount gives the statistics of the numbers of a dataset that lacks info.json.
-type Recount func(ctx context.Context, st store.Store, info []byte) (robocache.Stats, error)
+// shards: beside them lie the shard's numbers in ascending order, which Merge reads where a quantile is near.
+var Sharding = robocache.Sharding{Plan: planShards, Kept: kept, Renumber: renumber, LeavesEmpty: true, Merge: mergeShards}
 
 // shardReports holds a report for each shard, in place of one of all.
 const shardReports = "meta/conversion"
+
+// sortedName is the file of a shard's stats.Sorter.
+const sortedName = "statistics"
 
 func kept(name string) bool {
 	return slices.ContainsFunc([]string{"data", "videos", "meta/episodes", shardReports}, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
@@ -155,9 +151,10 @@ func (c *conversion) intoShard(cfg *Config) {
 
 // shardSummary is what the whole needs to know of a shard beside its files.
 type shardSummary struct {
-	Images map[string]json.RawMessage `json:"images,omitempty"` // what was counted of the frames of each camera: stats.Pixels
-	Info   json.RawMessage            `json:"info,omitempty"`   // its info.json
-	Report *Report                    `json:"report"`           // without its episodes
+	Numbers map[string][]stats.Part    `json:"numbers,omitempty"` // of numeric features
+	Images  map[string]json.RawMessage `json:"images,omitempty"`  // what was counted of the frames of each camera: stats.Pixels
+	Info    json.RawMessage            `json:"info,omitempty"`    // its info.json
+	Report  *Report                    `json:"report"`            // without its episodes
 }
 
 // endShard ends the files of a shard.
@@ -171,10 +168,29 @@ func (c *conversion) endShard(ctx context.Context, w *Writer) {
 		for key, p := range w.looks {
 			s.Images[key] = guard.Must(json.Marshal(p))
 		}
+		s.Numbers = w.sortNumbers(ctx)
 		guard.Check(w.Close(ctx))
 		s.Info = compact(w.info())
 	}
 	c.summary = guard.Must(json.Marshal(s))
+}
+
+// sortNumbers sorts what was collected, beside the tables.
+func (w *Writer) sortNumbers(ctx context.Context) map[string][]stats.Part {
+	var out store.Writer
+	parts, err := w.collect.Parts(ctx, &stats.Sorter{Create: func() (_ io.Writer, err error) {
+		w.begin(sortedName)
+		out, err = w.dst.Create(ctx, sortedName)
+		return out, err
+	}})
+	if out != nil {
+		defer out.Abort()
+	}
+	guard.Check(err)
+	if out != nil {
+		guard.Check(out.Commit())
+	}
+	return parts
 }
 
 func compact(b []byte) []byte {
@@ -184,7 +200,7 @@ func compact(b []byte) []byte {
 }
 
 // mergeShards writes what stands over the shards; info.json, which makes a dataset of them, last, and only where there is none.
-func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards []robocache.ShardReport, recount Recount) (err error) {
+func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
 	defer guard.Malformed("commit", &err)
 	var schema shardSchema
 	decode("the schema of the plan", plan, &schema)
@@ -195,11 +211,26 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 	if w.cfg.Extra == nil {
 		w.cfg.Extra = map[string][]byte{}
 	}
-	images := map[string]*stats.Pixels{}
+	images, numbers := map[string]*stats.Pixels{}, map[string][]stats.Part{}
 	var info map[string]json.RawMessage
 	for i := range shards {
 		var s shardSummary
 		decode(fmt.Sprintf("the summary of shard %d", i), shards[i].Summary, &s)
+		file := &stats.SortedFile{Open: func() (robocache.Ranged, error) { return dst.Open(ctx, shards[i].Dir+"/"+sortedName) }}
+		defer file.Close()
+		for key, parts := range s.Numbers {
+			for k := range parts {
+				parts[k].File = file
+			}
+			less := 0.0 // the shard has the numbers that were planned: where episodes are missing before it, its own are lower
+			if actual, ok := map[string]float64{"episode_index": float64(w.written), "index": float64(w.rows)}[key]; ok && len(parts) > 0 {
+				less = parts[0].Least(0) - actual
+			}
+			for k := range parts {
+				parts[k].Less = less
+			}
+			numbers[key] = append(numbers[key], parts...)
+		}
 		w.written, w.rows = w.written+shards[i].Episodes, w.rows+shards[i].Frames
 		for key, counted := range s.Images {
 			if images[key] == nil {
@@ -233,7 +264,12 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 		o = append(o, jsonField{key, info[key]})
 	}
 	text := indented(o)
-	merged := guard.Must(recount(ctx, dst, text))
+	merged := robocache.Stats{}
+	for key, parts := range numbers {
+		fs, _, err := stats.Whole(ctx, parts)
+		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
+		merged[key] = fs
+	}
 	for key, p := range images {
 		if fs := p.Stats(); fs != nil {
 			merged[key] = fs

@@ -1,0 +1,436 @@
+package stats
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"sort"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// Part is what is known of some rows of a numeric feature, so that parts give the statistics of all rows: moments, and the values in ascending order.
+// Every so many of them stands in Marks, all of them in a file where those are not all.
+type Part struct {
+	DType     robocache.DType `json:"dtype"`
+	Rows      int64           `json:"rows"`
+	NonFinite int64           `json:"non_finite,omitempty"`
+	Columns   []PartColumn    `json:"columns"`
+
+	Less float64     `json:"-"` // is taken from every value
+	File *SortedFile `json:"-"` // that of the Sorter
+}
+
+// SortedFile is the file of some parts, which is opened where it is needed.
+type SortedFile struct {
+	Open func() (robocache.Ranged, error)
+	once sync.Once
+	file robocache.Ranged
+	err  error
+}
+
+// Close closes the file, where it was opened.
+func (f *SortedFile) Close() {
+	if f.once.Do(func() {}); f.file != nil {
+		f.file.Close()
+	}
+}
+
+func (f *SortedFile) read(ctx context.Context, off, n int64) []byte {
+	f.once.Do(func() { f.file, f.err = f.Open() })
+	guard.Check(f.err)
+	if off < 0 || n < 0 || n > f.file.Size()-off {
+		guard.Fail(errOther)
+	}
+	b := make([]byte, n)
+	guard.Check(f.file.ReadAt(ctx, b, off))
+	return b
+}
+
+var errOther = &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "a part of a column does not hold what it says"}
+
+// Least is the least value of a column; 0 where it has none.
+func (p *Part) Least(c int) float64 {
+	if r := p.open(c); r.N > 0 {
+		return r.marks[0]
+	}
+	return 0
+}
+
+// PartColumn is a column of a part. Its entries are its values, or where that is shorter the different ones, each with how often it occurs.
+type PartColumn struct {
+	N       int64   `json:"n"` // finite values
+	Base    float64 `json:"base"`
+	Mean    float64 `json:"mean"` // of the distances from Base
+	M2      float64 `json:"m2"`
+	Entries int64   `json:"entries"`
+	Marks   []byte  `json:"marks,omitempty"` // entries 0, s, 2s … and the last, s = ceil(Entries/256); with counts: value, values below it, values up to it
+	At      int64   `json:"at,omitempty"`    // of the entries in the file, where s > 1
+}
+
+const partMarks = 256
+
+func step(entries int64) int64 { return max(1, (entries+partMarks-1)/partMarks) }
+
+// Sorter makes parts. Create is asked for their file once there is something to write.
+type Sorter struct {
+	Create func() (io.Writer, error)
+	out    io.Writer
+	at     int64
+}
+
+// Parts sorts rows of a feature: one part, or several where they take more than budget.
+func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, budget int64) (parts []Part, err error) {
+	defer guard.Into(&err)
+	width, size := 1, dtype.Size()
+	elements := width
+	for _, d := range shape {
+		elements, width = elements*d, d
+	}
+	if size == 0 || elements <= 0 {
+		return nil, nil
+	}
+	var m *Moments
+	var columns [][]uint64 // keys
+	var count, held int64
+	var block, values []float64
+	end := func() {
+		if count > 0 {
+			parts = append(parts, s.part(dtype, count, m, columns))
+		}
+		m, columns, count, held = NewMoments(width), make([][]uint64, width), 0, 0
+	}
+	end()
+	guard.Check(rows(ctx, func(raw []byte) error {
+		if held > 0 && held+8*int64(len(raw)/size) > budget {
+			guard.Check(guard.Try(end))
+		}
+		count += int64(len(raw) / (elements * size))
+		held += 8 * int64(len(raw)/size)
+		return each(raw, width*size, func(part []byte) error {
+			block = robocache.Float64s(block[:0], dtype, part)
+			for c := range width {
+				values = values[:0]
+				for i := c; i < len(block); i += width {
+					if v := block[i]; v-v == 0 {
+						values = append(values, v+0) // -0 is 0
+						columns[c] = append(columns[c], key(v+0))
+					}
+				}
+				m.column(c, values, 1)
+				m.NonFinite += int64(len(block)/width - len(values))
+			}
+			return ctx.Err()
+		})
+	}))
+	end()
+	return parts, nil
+}
+
+// part ends a part: its columns are sorted side by side, and written one after the other.
+func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][]uint64) Part {
+	p := Part{DType: dtype, Rows: rows, NonFinite: m.NonFinite, Columns: make([]PartColumn, len(columns))}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, keys := range columns {
+		g.Go(func() error { sortKeys(keys); return nil })
+	}
+	_ = g.Wait()
+	le := binary.LittleEndian
+	for c, keys := range columns {
+		col := &p.Columns[c]
+		*col = PartColumn{N: m.N[c], Base: m.base[c], Mean: m.mean[c], M2: m.m2[c], Entries: m.N[c], At: s.at}
+		different := int64(0)
+		for i, k := range keys {
+			if i == 0 || k != keys[i-1] {
+				different++
+			}
+		}
+		counted := 16*different < int64(valueSize(dtype))*col.N
+		if counted {
+			col.Entries = different
+		}
+		var file []byte
+		every := step(col.Entries)
+		for i, e := 0, int64(0); i < len(keys); e++ {
+			n := 1
+			for counted && i+n < len(keys) && keys[i+n] == keys[i] {
+				n++
+			}
+			at := len(file)
+			if file = appendValue(file, dtype, counted, ofKey(keys[i])); e%every == 0 || e == col.Entries-1 {
+				if col.Marks = append(col.Marks, file[at:]...); counted {
+					col.Marks = le.AppendUint64(le.AppendUint64(col.Marks, uint64(i)), uint64(i+n))
+				}
+			}
+			if counted {
+				file = le.AppendUint64(file, uint64(n))
+			}
+			i += n
+		}
+		if every > 1 {
+			if s.out == nil {
+				s.out = guard.Must(s.Create())
+			}
+			s.at += int64(guard.Must(s.out.Write(file)))
+		}
+	}
+	return p
+}
+
+// valueSize is that of a value in a file: types of up to 24 bits and of float32's are exact in one.
+func valueSize(d robocache.DType) int {
+	if d.Size() <= 2 || d == robocache.Float32 {
+		return 4
+	}
+	return 8
+}
+
+func appendValue(b []byte, d robocache.DType, counted bool, v float64) []byte {
+	if !counted && valueSize(d) == 4 {
+		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+	}
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+}
+
+// sortKeys sorts by digits of 11 bits, from the lowest on; digits that are the same in all keys are passed over.
+func sortKeys(keys []uint64) {
+	if slices.IsSorted(keys) {
+		return
+	}
+	if len(keys) < 1<<digitBits {
+		slices.Sort(keys)
+		return
+	}
+	var counts [6][1 << digitBits]int32
+	for _, k := range keys {
+		for d := range counts {
+			counts[d][k>>(d*digitBits)&(1<<digitBits-1)]++
+		}
+	}
+	from, to := keys, make([]uint64, len(keys))
+	for d := range counts {
+		at, n := &counts[d], int32(0)
+		shift := d * digitBits
+		if int(at[keys[0]>>shift&(1<<digitBits-1)]) == len(keys) {
+			continue
+		}
+		for i, c := range at {
+			at[i], n = n, n+c
+		}
+		for _, k := range from {
+			i := k >> shift & (1<<digitBits - 1)
+			to[at[i]] = k
+			at[i]++
+		}
+		from, to = to, from
+	}
+	copy(keys, from)
+}
+
+// run is a column of a part, as Whole sees it.
+type run struct {
+	*PartColumn
+	p              *Part
+	counted        bool
+	marks          []float64
+	below, through []int64 // of each mark: values before it, and up to its last
+}
+
+// open reads the marks, which may be a stranger's.
+func (p *Part) open(c int) (r run) {
+	r = run{PartColumn: &p.Columns[c], p: p}
+	r.counted = r.Entries < r.N
+	size, want := valueSize(p.DType), (r.Entries-1)/step(r.Entries)+1
+	if r.counted {
+		size = 24
+	}
+	if (r.Entries-1)%step(r.Entries) != 0 {
+		want++
+	}
+	bad := r.N < 0 || r.N > 1<<48 || r.Entries < 0 || r.Entries > r.N || r.N > 0 && (r.Entries == 0 || int64(len(r.Marks)) != want*int64(size))
+	if !bad && r.N > 0 {
+		le, last := binary.LittleEndian, int64(0)
+		for b, j := r.Marks, int64(0); len(b) > 0; b, j = b[size:], j+1 {
+			v, below := p.value(b, r.counted), min(j*step(r.Entries), r.N-1)
+			through := below + 1
+			if r.counted {
+				below, through = int64(le.Uint64(b[8:])), int64(le.Uint64(b[16:]))
+			}
+			bad = bad || below < last || through <= below || through > r.N || v-v != 0 || j > 0 && v < r.marks[j-1]
+			r.marks, r.below, r.through, last = append(r.marks, v), append(r.below, below), append(r.through, through), through
+		}
+	}
+	if bad || r.N > 0 && r.through[len(r.through)-1] != r.N || step(r.Entries) > 1 && p.File == nil {
+		guard.Fail(errOther)
+	}
+	return r
+}
+
+func (p *Part) value(b []byte, counted bool) float64 {
+	if !counted && valueSize(p.DType) == 4 {
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) - p.Less
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(b)) - p.Less
+}
+
+func (r *run) entrySize() int {
+	if r.counted {
+		return 16
+	}
+	return valueSize(r.p.DType)
+}
+
+// most is the largest number of values that can be less than x.
+func (r *run) most(x float64) int64 {
+	if j := sort.SearchFloat64s(r.marks, x); j < len(r.marks) {
+		return r.below[j]
+	}
+	return r.N
+}
+
+// least is the smallest number of values that can be at most x.
+func (r *run) least(x float64) int64 {
+	if j := r.above(x); j > 0 {
+		return r.through[j-1]
+	}
+	return 0
+}
+
+func (r *run) above(x float64) int {
+	return sort.Search(len(r.marks), func(j int) bool { return r.marks[j] > x })
+}
+
+// between gives the entries that can lie in [a, b], with how often they occur, and how many values are before them.
+func (r *run) between(ctx context.Context, a, b float64, yield func(v float64, n int64)) (before int64) {
+	if r.N == 0 {
+		return 0
+	}
+	every := step(r.Entries)
+	j, k := sort.SearchFloat64s(r.marks, a), r.above(b)
+	from, to := int64(0), r.Entries
+	if j > 0 {
+		from, before = min(int64(j-1)*every, r.Entries-1)+1, r.through[j-1]
+	}
+	if k < len(r.marks) {
+		to = min(int64(k)*every, r.Entries-1)
+	}
+	if every == 1 {
+		for e := from; e < to; e++ {
+			yield(r.marks[e], r.through[e]-r.below[e])
+		}
+		return before
+	}
+	size := int64(r.entrySize())
+	if from >= to {
+		return before
+	}
+	for buf := r.p.File.read(ctx, r.At+from*size, (to-from)*size); len(buf) > 0; buf = buf[size:] {
+		n := int64(1)
+		if r.counted {
+			n = int64(binary.LittleEndian.Uint64(buf[8:]))
+		}
+		yield(r.p.value(buf, r.counted), n)
+	}
+	return before
+}
+
+// Whole is the statistics of all parts together: those of Numeric, mean and deviation to rounding (S6). left is the number of values that are not finite.
+// Of files it reads what lies near the quantiles.
+func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left int64, err error) {
+	defer guard.Malformed("statistics", &err)
+	m := NewMoments(len(parts[0].Columns))
+	var count int64
+	for i := range parts {
+		p := &parts[i]
+		if len(p.Columns) != len(m.N) || p.DType != parts[0].DType {
+			return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "parts of different features"}
+		}
+		count, m.NonFinite = count+p.Rows, m.NonFinite+p.NonFinite
+	}
+	q := make([][]float64, len(m.N))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for c := range q {
+		g.Go(guard.Func("statistics", func() {
+			var runs []run
+			for i := range parts {
+				r := parts[i].open(c)
+				if r.N == 0 {
+					continue
+				}
+				runs = append(runs, r)
+				m.Min[c], m.Max[c] = min(m.Min[c], r.marks[0]), max(m.Max[c], r.marks[len(r.marks)-1])
+				if m.N[c] == 0 {
+					m.base[c] = r.Base - parts[i].Less
+				}
+				m.merge(c, r.N, r.Base-parts[i].Less-m.base[c]+r.Mean, r.M2)
+			}
+			q[c] = wholeQuantiles(ctx, runs, m.N[c], m.Min[c], m.Max[c])
+		}))
+	}
+	guard.Check(g.Wait())
+	return settled(m, count, q), m.NonFinite, nil
+}
+
+func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) []float64 {
+	out := make([]float64, len(Quantiles))
+	sum := func(of func(r *run) int64) (s int64) {
+		for i := range runs {
+			s += of(&runs[i])
+		}
+		return s
+	}
+	// search gives the least key from that of lo on for which is holds; end where it holds for none before.
+	search := func(end uint64, is func(x float64) bool) float64 {
+		k := key(lo)
+		for k < end {
+			if mid := k + (end-k)/2; is(ofKey(mid)) {
+				end = mid
+			} else {
+				k = mid + 1
+			}
+		}
+		return ofKey(k)
+	}
+	for i, q := range Quantiles {
+		if n == 0 {
+			break
+		}
+		first, second, t := rank(q.Q, n)
+		// Between a and b lie the values of both ranks: at most first values are below a, and more than second up to b.
+		a := search(key(hi)+1, func(x float64) bool { return sum(func(r *run) int64 { return r.most(x) }) > first })
+		a = ofKey(key(a) - 1)
+		b := search(key(hi), func(x float64) bool { return sum(func(r *run) int64 { return r.least(x) }) > second })
+		type entry struct {
+			v float64
+			n int64
+		}
+		var near []entry
+		before := sum(func(r *run) int64 {
+			return r.between(ctx, a, b, func(v float64, n int64) { near = append(near, entry{v, n}) })
+		})
+		slices.SortFunc(near, func(x, y entry) int { return cmp.Compare(x.v, y.v) })
+		at := func(rank int64) float64 {
+			rank -= before
+			for _, e := range near {
+				if rank < e.n {
+					return e.v
+				}
+				rank -= e.n
+			}
+			guard.Fail(errOther)
+			return 0
+		}
+		out[i] = lerp(at(first), at(second), t)
+	}
+	return out
+}
