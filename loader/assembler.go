@@ -24,6 +24,7 @@ type assembler struct {
 	store   *frames.Store
 	readers int        // workers beyond those of cfg.Threads, for reading
 	dir     *cache.Dir // nil: no cache directory
+	kept    []func()   // end the use of dir by stores
 	budget  int64      // for batches in flight
 	ragged  raggedBudget
 	// inFlight is how many batches are in flight, at most.
@@ -136,6 +137,7 @@ func (a *assembler) addSource(ctx context.Context, src *source, m *Mix, sources 
 		a.notes = append(a.notes, note)
 	}
 	a.sources = append(a.sources, src)
+	a.keep(src)
 	return src.open(ctx, sources)
 }
 
@@ -156,6 +158,9 @@ func (a *assembler) close() {
 	}
 	if a.store != nil {
 		a.store.Close()
+	}
+	for _, end := range a.kept {
+		end()
 	}
 	if a.dir != nil {
 		_ = a.dir.Close()

@@ -83,10 +83,8 @@ func (a *assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 		return nil, err
 	}
 	encoded := cfg.CacheFormat == CacheEncoded
-	if cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0 {
-		for _, src := range a.sources {
-			encoded = encoded || src.isRemote(ctx)
-		}
+	for _, src := range a.sources {
+		encoded = encoded || cfg.keepsBytes() && src.isRemote(ctx)
 	}
 	if !encoded {
 		return dir, nil
@@ -98,11 +96,27 @@ func (a *assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 			continue
 		}
 		uri := src.ds.Info().URI
-		l.Lib.Wrap(func(path string, r robocache.Ranged) robocache.Ranged {
+		l.Lib.Wrap(func(path string, r robocache.Ranged) robocache.Ranged { // of other stores: videos beside a dataset
 			return store.CachedRanged(r, uri+"/"+filepath.ToSlash(path), blocks, blockBytes)
 		})
 	}
 	return nil, nil
+}
+
+// keepsBytes says that the cache directory keeps what is read of remote files, and not frames.
+func (cfg *Config) keepsBytes() bool {
+	return cfg.CacheFormat == CacheEncoded || cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0
+}
+
+// keep makes a remote source read through the cache directory.
+func (a *assembler) keep(src *source) {
+	own, ok := robocache.As[store.Source](src.ds)
+	if !ok || !a.cfg.keepsBytes() || !robocache.IsRemote(own.Store()) {
+		return
+	}
+	if dir, err := a.directory(); err == nil && dir != nil { // openCaches says what is wrong with it
+		a.kept = append(a.kept, store.Keep(own.Store(), cache.Blocks{Dir: dir}, blockBytes))
+	}
 }
 
 // blockBytes is the piece in which remote files are kept.

@@ -28,9 +28,13 @@ const defaultBlock = 128 << 10
 // A block's key is a hash of id, version, size and place, so that another version never meets the blocks of this one. A file whose
 // version does not tell it from another of the same size is not cached: it is given back as it is. Close closes r; the cache is the caller's.
 func CachedRanged(r robocache.Ranged, id string, c BlockCache, block int64) robocache.Ranged {
-	if c == nil || !Versioned(r) {
+	if h, ok := r.(*httpFile); c == nil || !Versioned(r) || ok && h.h.kept.Load().last() != nil {
 		return r
 	}
+	return blocksOf(r, id, c, block)
+}
+
+func blocksOf(r robocache.Ranged, id string, c BlockCache, block int64) *cachedFile {
 	if block <= 0 {
 		block = defaultBlock
 	}
@@ -211,8 +215,13 @@ func (f *cachedFile) read(ctx context.Context, br *blockRead) {
 	}
 	br.data, br.err = data, nil
 	done()
-	for b := br.first; b <= br.last; b++ {
-		at := (b - br.first) * f.block
-		_ = f.cache.Put(f.key(b), data[at:at+f.length(b)]) // the cache counts its failures
+	f.put(br.first, data)
+}
+
+// put keeps blocks from one on.
+func (f *cachedFile) put(b int64, data []byte) {
+	for ; len(data) > 0; b++ {
+		_ = f.cache.Put(f.key(b), data[:f.length(b)]) // the cache counts its failures
+		data = data[f.length(b):]
 	}
 }

@@ -24,7 +24,7 @@
 //	T12 No goroutine outlives the call that started it, but for idle connections, which Close ends.
 //
 //	T13 CachedRanged reads each block once, also where many want it at once, and keeps none under a version that may be that of other
-//	    bytes; what the cache loses, cuts or refuses is read again.
+//	    bytes; what the cache loses, cuts or refuses is read again. Keep does so for all files of a remote store.
 //
 // storetest.Run (store/tests) holds every back end to T1 to T7 and T11. Other schemes are added by Register.
 package store

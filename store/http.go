@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -39,6 +40,8 @@ type HTTPOptions struct {
 	// VersionHeader names an object's version in answers, and MatchHeader asks for one; "" = ETag, If-Match. MatchHeader "-": none, since
 	// objects never change. VersionHeader of an answer that leads to another host counts above that host's own ETag.
 	VersionHeader, MatchHeader string
+	// Versions lists the files below a folder; nil where that is not possible.
+	Versions func(ctx context.Context, dir string) ([]Entry, error)
 }
 
 func (o HTTPOptions) withDefaults() HTTPOptions {
@@ -69,6 +72,9 @@ type HTTP struct {
 	client *http.Client
 	gate   gate
 	slots  chan struct{} // one for each connection: waiting for one is not a stall
+	kept   atomic.Pointer[keeping]
+	// accepted says that a request with credentials was answered.
+	accepted atomic.Bool
 }
 
 // NewHTTP makes a store of the files below an http(s) URL. A query in the URL is sent with every request (a signature that
@@ -147,6 +153,10 @@ const openRead = 16 << 10
 func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
 	defer guard.Into(&err)
 	name = clean(ctx, h.uri, "open", name)
+	k := h.kept.Load()
+	if p, ok := k.pin(name); ok {
+		return &httpFile{h: h, name: name, pin: p}, nil
+	}
 	var f robocache.Ranged
 	guard.Check(h.do(ctx, "open", name, 0, func(a *attempt) error {
 		r, err := a.get(name, 0, openRead, nil)
@@ -159,6 +169,7 @@ func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err e
 				return err
 			}
 			f = &httpFile{h: h, name: name, pin: r.pin, head: head}
+			k.note(name, r.pin)
 			return nil
 		}
 		data, err := a.spool(r, name, h.opt.Spool)
@@ -207,6 +218,10 @@ func (h *HTTP) readFile(ctx context.Context, name string, limit int64) (_ []byte
 	defer guard.Into(&err)
 	name = clean(ctx, h.uri, "read", name)
 	limit = min(max(limit, 0), math.MaxInt64-1)
+	k := h.kept.Load()
+	if data := k.whole(ctx, h, name, limit); data != nil {
+		return data, nil
+	}
 	var data []byte
 	done := 0
 	var first *pin
@@ -230,5 +245,8 @@ func (h *HTTP) readFile(ctx context.Context, name string, limit int64) (_ []byte
 		done += n
 		return err
 	}))
+	if first != nil {
+		k.keep(h, name, *first, data)
+	}
 	return data, nil
 }

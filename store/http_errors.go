@@ -69,6 +69,9 @@ func (h *HTTP) refused(resp *http.Response) error {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		e.Class, e.Err = robocache.ErrMisuse, fs.ErrPermission
 		e.Msg, e.Hint = "the server denies access", "the token or signature is missing, wrong or expired"
+		if status == http.StatusUnauthorized && h.accepted.Load() {
+			h.expired(e)
+		}
 	case status == 408, status == 425, status == 429, status == 500, status == 502, status == 503, status == 504, status > 505:
 		e.Class, e.Msg, again = robocache.ErrTemporary, "the server answers "+http.StatusText(status), true
 	case status >= 500:
@@ -86,6 +89,11 @@ func (h *HTTP) refused(resp *http.Response) error {
 		return &transient{err: h.answered(resp, e), after: retryAfter(resp.Header, time.Now())}
 	}
 	return h.answered(resp, e)
+}
+
+// expired makes of a refusal one that new credentials pass: another attempt may succeed.
+func (h *HTTP) expired(e *robocache.Error) {
+	e.Class, e.Msg, e.Hint = robocache.ErrTemporary, "the credentials have expired", "renew the credentials, and run it again"
 }
 
 // answered adds what the server's support asks for first.

@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // httpFile is a file behind a server, pinned to the version that Open saw.
@@ -12,12 +15,14 @@ type httpFile struct {
 	pin    pin
 	head   []byte // what Open read; nobody writes to it
 	closed atomic.Bool
+	once   sync.Once
+	block  robocache.Ranged // the same file, read through the store's cache
 }
 
 func (f *httpFile) Size() int64     { return f.pin.size }
 func (f *httpFile) Version() string { return f.pin.version() }
 
-// ReadAt fills p with one request, and after a reset or a short body with another for the rest.
+// ReadAt fills p with one request, and after a reset or a short body with another for the rest; through a cache with those for the blocks that it lacks.
 func (f *httpFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -28,6 +33,20 @@ func (f *httpFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if outside(off, len(p), f.pin.size) {
 		return pastEnd(f.h.uri, f.name, off, len(p), f.pin.size)
 	}
+	if k := f.h.kept.Load(); k.last() != nil {
+		f.once.Do(func() { f.block = CachedRanged(asked{f}, f.h.id(f.name), k, k.block) })
+		return f.block.ReadAt(ctx, p, off)
+	}
+	return f.ask(ctx, p, off)
+}
+
+// asked is a file whose reads are requests.
+type asked struct{ *httpFile }
+
+func (f asked) ReadAt(ctx context.Context, p []byte, off int64) error { return f.ask(ctx, p, off) }
+
+// ask fills p, which lies in the file, from its beginning that Open read, or with a request.
+func (f *httpFile) ask(ctx context.Context, p []byte, off int64) error {
 	if off <= int64(len(f.head)-len(p)) {
 		copy(p, f.head[off:])
 		return nil

@@ -119,6 +119,9 @@ func (a *attempt) send(method string, u *url.URL, header http.Header, body *io.S
 		return nil, a.network(err)
 	}
 	a.alive()
+	if resp.StatusCode < 300 && req.Header.Get("Authorization") != "" {
+		h.accepted.Store(true)
+	}
 	a.body = resp.Body
 	return resp, nil
 }

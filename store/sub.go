@@ -40,6 +40,9 @@ func (b *sub) URI() string  { return b.s.URI() + "/" + b.dir }
 func (b *sub) Close() error { return Close(b.s) }
 func (b *sub) Remote() bool { return robocache.IsRemote(b.s) }
 
+// Keep is of the whole store.
+func (b *sub) Keep(c BlockCache, block int64) (end func()) { return Keep(b.s, c, block) }
+
 // own is a name of s as one of b.
 func (b *sub) own(full string) string { return full[len(b.dir)+1:] }
 

@@ -87,7 +87,7 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	at := runtime.GOMAXPROCS(0)
-	if _, http := d.st.(*store.HTTP); http {
+	if robocache.IsRemote(d.st) {
 		at = max(at, 16)
 	}
 	g.SetLimit(at)

@@ -104,6 +104,10 @@ type zipStore struct {
 
 func (z *zipStore) Remote() bool { return robocache.IsRemote(z.below) }
 
+func (z *zipStore) Keep(c store.BlockCache, block int64) (end func()) {
+	return store.Keep(z.below, c, block)
+}
+
 func (z *zipStore) Close() error { return errors.Join(z.Store.Close(), store.Close(z.below)) }
 
 func hasRoot(ctx context.Context, s store.Store) bool {

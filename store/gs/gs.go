@@ -62,7 +62,7 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	}
 	opt.URI = strings.TrimRight("gs://"+bucket+"/"+prefix, "/")
 	opt.VersionHeader, opt.MatchHeader = "X-Goog-Generation", "X-Goog-If-Generation-Match"
-	opt.Sign, opt.Explain = s.sign, explain
+	opt.Sign, opt.Explain, opt.Versions = s.sign, explain, s.List
 	s.HTTP = guard.Must(store.NewHTTP(s.endpoint+"/"+bucket+"/"+(&url.URL{Path: prefix}).EscapedPath(), opt))
 	if prefix != "" {
 		s.prefix = prefix + "/"

@@ -77,6 +77,14 @@ func (s *repository) URI() string { return s.uri }
 // Remote is true: what is not in the cache is a request.
 func (s *repository) Remote() bool { return true }
 
+// Keep is for store.Keep: what the Hub sends is read through a cache.
+func (s *repository) Keep(c store.BlockCache, block int64) (end func()) {
+	if at, err := s.open(context.Background()); err == nil && at.hub != nil {
+		return at.hub.Keep(c, block)
+	}
+	return func() {}
+}
+
 // Close gives idle connections back.
 func (s *repository) Close() error {
 	s.mu.Lock()
@@ -133,7 +141,7 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 		opt.Header = http.Header{"Authorization": {"Bearer " + t}}
 	}
 	links := &links{hub: repo}
-	opt.Explain, opt.Wrap = links.explain, links.wrap
+	opt.Explain, opt.Wrap, opt.Versions = links.explain, links.wrap, s.List
 	commit, offline := s.revision, truth("HF_HUB_OFFLINE")
 	if !commitForm.MatchString(commit) {
 		b, _ := os.ReadFile(filepath.Join(s.folder, "refs", filepath.FromSlash(s.revision)))

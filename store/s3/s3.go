@@ -85,7 +85,7 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	base := *s.bucket
 	base.Path = strings.TrimRight(base.Path, "/") + "/" + prefix
 	opt.URI = strings.TrimRight("s3://"+name+"/"+prefix, "/")
-	opt.Sign, opt.Explain = s.sign, s.explain
+	opt.Sign, opt.Explain, opt.Versions = s.sign, s.explain, s.List
 	if prefix != "" {
 		s.prefix = prefix + "/"
 	}
