@@ -3,6 +3,7 @@ package robocache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -272,10 +273,23 @@ func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 		}
 		return nil, &Error{Class: ErrUnsupported, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "a file that no format knows", Hint: "of a dataset of many files name the folder; known formats: " + strings.Join(names, ", ")}
 	}
+	_, rest, remote := strings.Cut(uri, "://")
 	if failed != nil {
+		var e *Error
+		if place, _, _ := strings.Cut(rest, "?"); remote && errors.As(failed, &e) && !strings.HasSuffix(place, fmt.Sprint(e.Where["file"])) {
+			named := *e // what was looked for to know the format is nothing that the user named
+			named.Where = maps.Clone(e.Where)
+			delete(named.Where, "file")
+			named.Where["dataset"] = Redact(uri)
+			failed = &named
+		}
 		return nil, At(failed, Where{"dataset": Redact(uri)})
 	}
-	return nil, &Error{Class: ErrNotFound, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "no dataset of a known format is here", Hint: "known formats: " + strings.Join(names, ", ") + "; a LeRobot dataset has meta/info.json at its root"}
+	hint := "known formats: " + strings.Join(names, ", ") + "; a LeRobot dataset has meta/info.json at its root"
+	if remote && !strings.HasPrefix(uri, "file:") {
+		hint += "; folders of KITTI and nuScenes are found on this machine alone: --format kitti or nuscenes opens them elsewhere"
+	}
+	return nil, &Error{Class: ErrNotFound, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "no dataset of a known format is here", Hint: hint}
 }
 
 // aFile says whether uri is a regular file of this machine.

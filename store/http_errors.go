@@ -69,8 +69,8 @@ func (h *HTTP) refused(resp *http.Response) error {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		e.Class, e.Err = robocache.ErrMisuse, fs.ErrPermission
 		e.Msg, e.Hint = "the server denies access", "the token or signature is missing, wrong or expired"
-		if status == http.StatusUnauthorized && h.accepted.Load() {
-			h.expired(e)
+		if status == http.StatusUnauthorized {
+			h.Expired(e)
 		}
 	case status == 408, status == 425, status == 429, status == 500, status == 502, status == 503, status == 504, status > 505:
 		e.Class, e.Msg, again = robocache.ErrTemporary, "the server answers "+http.StatusText(status), true
@@ -91,9 +91,11 @@ func (h *HTTP) refused(resp *http.Response) error {
 	return h.answered(resp, e)
 }
 
-// expired makes of a refusal one that new credentials pass: another attempt may succeed.
-func (h *HTTP) expired(e *robocache.Error) {
-	e.Class, e.Msg, e.Hint = robocache.ErrTemporary, "the credentials have expired", "renew the credentials, and run it again"
+// Expired makes a refusal of credentials, where the server accepted them before, one that new ones pass: another attempt may succeed.
+func (h *HTTP) Expired(e *robocache.Error) {
+	if h.accepted.Load() {
+		e.Class, e.Msg, e.Hint = robocache.ErrTemporary, "the server no longer accepts the credentials", "they have expired: renew the credentials, and run it again"
+	}
 }
 
 // answered adds what the server's support asks for first.

@@ -17,6 +17,9 @@ type Mover interface {
 func Move(ctx context.Context, w Writable, from, to string) (err error) {
 	defer guard.Into(&err)
 	defer guard.In("file", from)
+	if path.Clean(from) == path.Clean(to) {
+		return nil
+	}
 	if m, ok := w.(Mover); ok {
 		return m.Move(ctx, from, to)
 	}

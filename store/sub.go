@@ -99,6 +99,14 @@ func (b *writableSub) CreateNew(ctx context.Context, name string) (Writer, error
 	return in(&b.sub, "create", name, func(full string) (Writer, error) { return CreateNew(ctx, b.w, full) })
 }
 
+// Move is that of the whole store.
+func (b *writableSub) Move(ctx context.Context, from, to string) error {
+	_, err := in(&b.sub, "move", from, func(from string) (any, error) {
+		return in(&b.sub, "move", to, func(to string) (any, error) { return nil, Move(ctx, b.w, from, to) })
+	})
+	return err
+}
+
 func (b *writableSub) Remove(ctx context.Context, name string) error {
 	_, err := in(&b.sub, "remove", name, func(full string) (any, error) { return nil, b.w.Remove(ctx, full) })
 	return err

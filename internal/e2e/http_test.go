@@ -20,6 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
+	"github.com/goatnote-inc/robocache/synth"
 )
 
 // serve serves a folder as any web server does.
@@ -313,4 +314,34 @@ func readEpisodes(ctx context.Context, ds robocache.Dataset, episodes ...int) er
 		}
 	}
 	return nil
+}
+
+// An epoch of a pool over http is a request for each eight frames, and a few for tables and indexes: tasks of two frames, which begin the first
+// batch sooner where files are at hand, would be four times as many.
+func TestPoolAsksLittle(t *testing.T) {
+	decoders(t)
+	dir := filepath.Join(t.TempDir(), "set")
+	if _, err := synth.Write(t.Context(), dir, synth.Options{Format: "lerobot", Episodes: 3, Seconds: 4, Width: 160, Height: 120, Cameras: 1, Seed: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int64
+	files := http.FileServer(http.Dir(dir))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		files.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	ds := open(t, srv.URL)
+	opened := requests.Load()
+	cfg := loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Pool, Seed: 1}, Memory: loader.Memory{Threads: 2}}
+	_, n, err := digest(t.Context(), ds, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const perRequest, others = 8, 12
+	if got, most := requests.Load()-opened, int64(n/perRequest+others); got > most {
+		t.Errorf("%d frames: %d requests, at most %d are planned", n, got, most)
+	} else {
+		t.Logf("%d frames: %d requests of %d (%d to open)", n, got, most, opened)
+	}
 }

@@ -177,6 +177,25 @@ func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.
 	})
 }
 
+// Move copies an object where it lies, as often as the server asks for a part, and deletes it.
+func (s *Store) Move(ctx context.Context, from, to string) (err error) {
+	defer guard.Into(&err)
+	from, to = guard.Must(s.Clean(ctx, "move", from)), guard.Must(s.Clean(ctx, "move", to))
+	o := "/b/" + s.bucket + "/o/"
+	q := url.Values{}
+	for {
+		var said struct {
+			Done         bool
+			RewriteToken string
+		}
+		s.call(ctx, "move", from, http.MethodPost, "/storage/v1"+o+url.PathEscape(s.prefix+from)+"/rewriteTo"+o+url.PathEscape(s.prefix+to), q, nil, func(b []byte) bool { return json.Unmarshal(b, &said) == nil })
+		if said.Done {
+			return s.Remove(ctx, from)
+		}
+		q.Set("rewriteToken", said.RewriteToken)
+	}
+}
+
 // Remove deletes an object.
 func (s *Store) Remove(ctx context.Context, name string) (err error) {
 	defer guard.Into(&err)

@@ -120,7 +120,8 @@ func TestFaults(t *testing.T) {
 							t.Errorf("request %d: %v", n, err)
 						}
 					case "403", "expired":
-						if !errors.Is(err, robocache.ErrMisuse) || e.Where["request_id"] == nil || e.Where["status"] == nil || !strings.Contains(e.Hint, "credentials") {
+						class := map[string]error{"403": robocache.ErrMisuse, "expired": robocache.ErrTemporary}[fault]
+						if !errors.Is(err, class) || e.Where["request_id"] == nil || e.Where["status"] == nil || !strings.Contains(e.Hint, "credentials") {
 							t.Errorf("request %d: %v", n, err)
 						}
 					case "changed":
@@ -352,6 +353,55 @@ func TestCredentials(t *testing.T) {
 	if err := read(""); !errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("the service is away: %v", err)
 	}
+}
+
+// The server copies what is moved, in parts where it is large: no byte goes through us.
+func TestMove(t *testing.T) {
+	dir, url := servers.S3(t)
+	near := bucket(t, dir, url, "in")
+	far := servers.NewProxy(t, url)
+	s, err := Open(near.name+"/in?endpoint="+far.URL, store.HTTPOptions{Backoff: time.Millisecond, Attempts: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	defer func(n int64) { oneCopy = n }(oneCopy)
+	data := storetest.Bytes(12<<20+77, 8)
+	for i, size := range []int64{1 << 30, 5 << 20} {
+		oneCopy = size
+		put(t, near, map[string][]byte{"a/from": data})
+		var struck atomic.Int64
+		far.Strike = func(_ int64, r *http.Request) string {
+			if r.Header.Get("X-Amz-Copy-Source") != "" && struck.Add(1) == 1 {
+				return "503"
+			}
+			return ""
+		}
+		far.Bytes.Store(0)
+		if err := store.Move(t.Context(), s, "a/from", "b/to"); err != nil {
+			t.Fatal(err)
+		}
+		if n := far.Bytes.Load(); n > 32<<10 {
+			t.Errorf("%d bytes came through", n)
+		}
+		if want := []int64{2, 4}[i]; struck.Load() != want {
+			t.Errorf("%d copies, want %d", struck.Load(), want)
+		}
+		if got, err := store.ReadFile(t.Context(), near, "b/to", 1<<30); err != nil || !bytes.Equal(got, data) {
+			t.Fatal(len(got), err)
+		}
+		if _, err := near.Stat(t.Context(), "a/from"); !errors.Is(err, robocache.ErrNotFound) {
+			t.Error(err)
+		}
+	}
+	far.Strike = func(_ int64, r *http.Request) string {
+		if r.Header.Get("X-Amz-Copy-Source") != "" {
+			return "403"
+		}
+		return ""
+	}
+	put(t, near, map[string][]byte{"a/from": []byte("x")})
+	sound(t, store.Move(t.Context(), s, "a/from", "b/to"), "b/to")
 }
 
 // The region that a server names is the one that requests are signed for from then on.

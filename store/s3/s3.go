@@ -168,6 +168,13 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 		e.Hint = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 		return false
 	}
+	switch said.Code {
+	case "ExpiredToken":
+		e.Class = robocache.ErrTemporary
+		fallthrough
+	case "InvalidToken", "InvalidAccessKeyId", "TokenRefreshRequired": // keys of a session are unknown some time after its end
+		s.Expired(e)
+	}
 	return s.renew()
 }
 

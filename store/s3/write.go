@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
@@ -27,6 +29,9 @@ const (
 	maxParts = 10_000
 	atOnce   = 4 // parts under way
 )
+
+// oneCopy is the size of the parts in which a larger object is copied; tests lower it.
+var oneCopy int64 = 1 << 30
 
 // Create begins an object that replaces name at Commit.
 func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
@@ -48,7 +53,10 @@ func (s *Store) create(ctx context.Context, name string, condition http.Header) 
 			header := hashed(body)
 			up.finish(up.do(http.MethodPut, nil, join(header, condition), body, http.StatusPreconditionFailed))
 		} else {
-			up.parts(condition)
+			up.parts(body.Size(), partSize, condition, func(id url.Values, off, n int64) string {
+				piece := io.NewSectionReader(body, off, n)
+				return up.do(http.MethodPut, id, hashed(piece), piece).Header.Get("ETag")
+			})
 		}
 		return nil
 	})
@@ -93,7 +101,7 @@ func (up *upload) do(method string, query url.Values, header http.Header, body *
 
 // finish looks at the answer to what gives the object its name. Where an earlier try may have done that, the object that is there decides.
 func (up *upload) finish(a *store.Answer) {
-	if a.Status < 300 || a.Tries > 1 && store.Holds(up.ctx, up.s, up.name, up.body) {
+	if a.Status < 300 || a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body) {
 		return
 	}
 	err := error(fs.ErrExist)
@@ -103,8 +111,8 @@ func (up *upload) finish(a *store.Answer) {
 	guard.Fail(up.s.Fail("commit", up.name, err))
 }
 
-// parts uploads a large object in parts; one that fails leaves none.
-func (up *upload) parts(condition http.Header) {
+// parts makes a large object of parts, each by send, which gives its ETag; one that fails leaves none.
+func (up *upload) parts(total, size int64, condition http.Header, send func(id url.Values, off, n int64) string) {
 	var begun struct{ UploadId string }
 	if err := xml.Unmarshal(up.do(http.MethodPost, url.Values{"uploads": {""}}, nil, nil).Body, &begun); err != nil || begun.UploadId == "" {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: "the server begins no upload in parts"})
@@ -121,7 +129,7 @@ func (up *upload) parts(condition http.Header) {
 		u.RawQuery = id.Encode()
 		_, _ = up.s.Do(ctx, "abort", up.name, store.Request{Method: http.MethodDelete, URL: &u, Expect: []int{http.StatusNotFound}})
 	}()
-	size := max(partSize, (up.body.Size()+maxParts-1)/maxParts)
+	size = max(size, (total+maxParts-1)/maxParts)
 	type part struct {
 		PartNumber int
 		ETag       string
@@ -129,7 +137,7 @@ func (up *upload) parts(condition http.Header) {
 	all := struct {
 		XMLName xml.Name `xml:"CompleteMultipartUpload"`
 		Part    []part
-	}{Part: make([]part, (up.body.Size()+size-1)/size)}
+	}{Part: make([]part, (total+size-1)/size)}
 	g, ctx := errgroup.WithContext(up.ctx)
 	g.SetLimit(atOnce)
 	for i := range all.Part {
@@ -138,9 +146,8 @@ func (up *upload) parts(condition http.Header) {
 			if ctx.Err() != nil { // a part that has begun goes on: one that comes after the end of an upload may bring it back
 				return ctx.Err()
 			}
-			piece := io.NewSectionReader(up.body, int64(i)*size, min(size, up.body.Size()-int64(i)*size))
-			a := up.do(http.MethodPut, url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}}, hashed(piece), piece)
-			all.Part[i] = part{i + 1, a.Header.Get("ETag")}
+			off := int64(i) * size
+			all.Part[i] = part{i + 1, send(url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}}, off, min(size, total-off))}
 			return nil
 		})
 	}
@@ -148,15 +155,49 @@ func (up *upload) parts(condition http.Header) {
 	text := guard.Must(xml.Marshal(all))
 	body := io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
 	a := up.do(http.MethodPost, id, join(hashed(body), condition), body, http.StatusPreconditionFailed, http.StatusNotFound)
+	late(a)
+	up.finish(a)
+	done = true
+}
+
+// late fails where an error came after the status.
+func late(a *store.Answer) {
 	var refused struct {
 		XMLName xml.Name `xml:"Error"`
 		Code    string
 	}
-	if xml.Unmarshal(a.Body, &refused) == nil && a.Status == http.StatusOK { // an error may come after the status
+	if xml.Unmarshal(a.Body, &refused) == nil && a.Status == http.StatusOK {
 		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Want: "the upload's end", Got: refused.Code})
 	}
-	up.finish(a)
-	done = true
+}
+
+// Move lets the server copy an object, and deletes it.
+func (s *Store) Move(ctx context.Context, from, to string) (err error) {
+	defer guard.Into(&err)
+	from, source := s.key(ctx, "move", from)
+	to, u := s.key(ctx, "move", to)
+	e := guard.Must(s.Stat(ctx, from))
+	up := &upload{s, ctx, to, u, nil}
+	copied := func(q url.Values, bytes string) string {
+		header := http.Header{"X-Amz-Copy-Source": {s3utils.EncodePath("/" + s.name + "/" + s.prefix + from)}, "X-Amz-Copy-Source-If-Match": {e.Version}}
+		if bytes != "" {
+			header.Set("X-Amz-Copy-Source-Range", bytes)
+		}
+		a := up.do(http.MethodPut, q, header, nil)
+		late(a)
+		var said struct{ ETag string }
+		_ = xml.Unmarshal(a.Body, &said)
+		return said.ETag
+	}
+	if e.Size <= oneCopy {
+		copied(nil, "")
+	} else {
+		up.parts(e.Size, oneCopy, nil, func(id url.Values, off, n int64) string {
+			return copied(id, fmt.Sprintf("bytes=%d-%d", off, off+n-1))
+		})
+	}
+	guard.Must(s.Do(ctx, "move", from, store.Request{Method: http.MethodDelete, URL: source, Expect: []int{http.StatusNotFound}}))
+	return nil
 }
 
 // Remove deletes an object.

@@ -216,6 +216,26 @@ func writing(t *testing.T, open Opener) {
 			t.Error("a folder was removed")
 		}
 	})
+	t.Run("move", func(t *testing.T) {
+		s := writable(t, map[string][]byte{"a/b + %c": []byte("x"), "d": []byte("old")})
+		for _, to := range []string{"d", "e/f + %g", "e/f + %g"} {
+			from := map[string]string{"d": "a/b + %c"}[to]
+			if from == "" {
+				from = "d"
+				if _, err := s.Stat(t.Context(), from); err != nil {
+					from = to // onto itself
+				}
+			}
+			if err := store.Move(t.Context(), s, from, to); err != nil || read(t, s, to) != "x" {
+				t.Fatalf("%s to %s: %v", from, to, err)
+			}
+		}
+		only(t, s, "e/f + %g ")
+		var e *robocache.Error
+		if err := store.Move(t.Context(), s, "none", "x"); !errors.Is(err, robocache.ErrNotFound) || !errors.As(err, &e) || !strings.HasSuffix(fmt.Sprint(e.Where["file"]), "none") {
+			t.Error(err)
+		}
+	})
 	t.Run("every fault leaves old or new", func(t *testing.T) { faults(t, writable) })
 }
 
