@@ -100,6 +100,7 @@ func work(ctx context.Context, m *shard.Manifest) error {
 var killJobs = []shard.Job{
 	{Name: "resample", To: "lerobot", Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}},
 	{Name: "convert", To: "mcap"},
+	{Name: "resample", To: "delta", Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}},
 	{Name: "stats"},
 }
 

@@ -101,7 +101,7 @@ func TestManifestSameBytes(t *testing.T) {
 
 // H5, H6: the shards of a dataset are, read back, the dataset that one run writes, episode by episode, in whatever order they were made.
 func TestEqualToConvert(t *testing.T) {
-	for _, to := range []string{"lerobot", "mcap"} {
+	for _, to := range []string{"lerobot", "mcap", "delta"} {
 		for _, hz := range []int64{0, 20} {
 			t.Run(fmt.Sprint(to, hz), func(t *testing.T) {
 				src := source(t, 6, synth.Options{})

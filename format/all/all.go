@@ -5,6 +5,7 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/aloha"     // ALOHA HDF5: a file an episode
 	_ "github.com/goatnote-inc/robocache/format/calvin"    // CALVIN: a npz file a frame
 	_ "github.com/goatnote-inc/robocache/format/clouds"    // KITTI, nuScenes and npy point clouds: a file a scan
+	_ "github.com/goatnote-inc/robocache/format/delta"     // Delta Lake tables of rows
 	_ "github.com/goatnote-inc/robocache/format/hdf5"      // HDF5 of no known layout
 	_ "github.com/goatnote-inc/robocache/format/lerobot"   // LeRobot v2.0 to v3.x
 	_ "github.com/goatnote-inc/robocache/format/mcap"      // MCAP recordings: a file an episode

@@ -217,7 +217,7 @@ def doctor(uri: Any, *, progress: bool | None = None, **options: Any) -> Diagnos
 
 
 def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any) -> Conversion:
-    """Writes any readable dataset as LeRobot v3.0, or in the format that to= names: "mcap", "rlds", "robomimic", "zarr". dst must be empty or absent.
+    """Writes any readable dataset as LeRobot v3.0, or in the format that to= names: "mcap", "rlds", "robomimic", "zarr", "delta". dst must be empty or absent.
 
     hz=50 brings streams onto one grid, align={…} says how, by the keywords of Episode.align; dry_run=True says what would be done.
     """

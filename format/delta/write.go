@@ -1,0 +1,395 @@
+package delta
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+var writeOptions = map[string]string{
+	"partition": "the column whose values have data files of their own: task or source; default: none",
+	"source":    "what the column source says; default: the name of the source",
+	"append":    "true: add the episodes to the table that is there, numbered behind its own; columns that it does not have are left out",
+}
+
+// Sharding writes a table in shards: their data files are those of the whole, and Merge puts the one commit.
+var sharding = &robocache.Sharding{Plan: plan, Merge: merge, LeavesEmpty: true,
+	Kept: func(name string) bool { return path.Ext(name) == ".parquet" || strings.HasPrefix(name, videosDir+"/") }}
+
+// writing is one run of Write.
+type writing struct {
+	src       robocache.Dataset
+	info      *robocache.Info
+	dst       store.Writable
+	opt       robocache.WriteOptions
+	partition string
+	source    string
+	add       bool
+	columns   []column
+	lib       *video.Library
+	videos    map[string]videoFile // by the path in the source
+	adds      []*add
+	made      []string
+	prefix    string
+	modified  int64
+	report    robocache.WriteReport
+}
+
+func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) *writing {
+	w := &writing{src: src, info: src.Info(), opt: opt, lib: video.LibraryOf(src), videos: map[string]videoFile{}, prefix: "part"}
+	w.report.Dropped = []string{}
+	reader.Op("write delta").Settle(opt.Options, writeOptions, map[string]reader.Set{"partition": reader.Text(&w.partition, "", "task", "source"), "source": reader.Text(&w.source), "append": reader.Yes(&w.add)})
+	uri, _, _ := strings.Cut(w.info.URI, "?")
+	w.source = cmp.Or(w.source, path.Base(strings.TrimRight(uri, "/")))
+	used := map[string]bool{}
+	for _, c := range bookkeeping {
+		used[c.Name] = true
+		if (c.Name != secondsColumn && c.Name != nanosColumn) || robocache.KeepsTime(ctx, src) {
+			w.columns = append(w.columns, c)
+		}
+	}
+	for i := range w.info.Features {
+		f := &w.info.Features[i]
+		if !opt.Wants(f) {
+			continue
+		}
+		c, ok := columnOf(f)
+		if name := strings.ToLower(c.Name); !ok || used[name] {
+			w.drop(f.Key, "a table written here has no column for it, or another of that name")
+		} else {
+			used[name] = true
+			w.columns = append(w.columns, c)
+		}
+	}
+	return w
+}
+
+func (w *writing) drop(key, why string) {
+	w.report.Dropped = append(w.report.Dropped, key)
+	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "stream-dropped", Where: robocache.Where{"stream": key}, Message: "the stream is left out: " + why})
+}
+
+// metaData describes a new table. Its id comes from what is in it (D6).
+func (w *writing) metaData() *metaData {
+	m := &metaData{Config: texts{}, Partitions: []string{}}
+	s := structType{Type: "struct"}
+	for _, c := range w.columns {
+		s.Fields = append(s.Fields, c.field)
+	}
+	m.Schema = string(guard.Must(json.Marshal(s)))
+	m.Format.Provider, m.Format.Options = "parquet", texts{}
+	if w.partition != "" {
+		m.Partitions = append(m.Partitions, w.partition)
+	}
+	if fps := cmp.Or(w.opt.FPS, w.info.FPS); !fps.Zero() {
+		m.Config["robocache.fps"] = fps.String()
+	}
+	if w.info.Robot != "" {
+		m.Config["robocache.robot_type"] = w.info.Robot
+	}
+	return m
+}
+
+// Write writes a dataset as a table, or adds it to one. writeOptions lists the options.
+func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
+	defer guard.Malformed("write delta", &err)
+	defer guard.At(robocache.Where{"dataset": robocache.Redact(dst)})
+	w := newWriting(ctx, src, opt)
+	w.dst = guard.Must(store.OpenWritable(dst))
+	defer store.Close(w.dst)
+	if s := opt.Shard; s != nil {
+		m := &metaData{}
+		guard.Check(json.Unmarshal(s.Schema, m))
+		w.prefix = fmt.Sprintf("part-%05d", s.Index)
+		w.fit(m, parseSchema(m.Schema))
+		w.write(ctx, int64(s.FirstEpisode))
+		w.report.Summary = guard.Must(json.Marshal(w.adds))
+		return &w.report, nil
+	}
+	w.modified = time.Now().UnixMilli()
+	if have := guard.Must(w.dst.List(ctx, "")); len(have) > 0 && !w.add {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write delta", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty one; --write-option append=true adds to a table that is there"}
+	}
+	guard.Check(store.Probe(ctx, w.dst))
+	if err = guard.Try(func() { w.commit(ctx) }); err != nil {
+		w.clear(ctx)
+	}
+	return &w.report, err
+}
+
+// clear removes the data files; videos may be those of other versions.
+func (w *writing) clear(ctx context.Context) {
+	for _, name := range w.made {
+		_ = w.dst.Remove(context.WithoutCancel(ctx), name)
+	}
+	w.made, w.adds = nil, nil
+}
+
+// commit writes the files of a version, and puts its commit (D3).
+func (w *writing) commit(ctx context.Context) {
+	t, err := load(ctx, w.dst, -1, defaultBudget)
+	meta, columns, report := w.metaData(), slices.Clone(w.columns), w.report
+	for base := int64(-1); ; {
+		if errors.Is(err, robocache.ErrNotFound) {
+			t, err = &table{version: -1}, nil
+		}
+		guard.Check(err)
+		if t.version >= 0 {
+			if !w.add {
+				guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write delta", Msg: "another writer has made a table here", Hint: "--write-option append=true adds to it"})
+			}
+			meta = t.meta
+		}
+		if next := t.next(ctx, w.dst); base < next { // else what was appended meanwhile has other numbers: the files are good as they are
+			w.clear(ctx)
+			w.columns, w.report = slices.Clone(columns), report
+			if base = next; t.version >= 0 {
+				t.writable()
+				w.prefix = "part-" + rand.Text()
+				w.fit(meta, t.fields)
+			}
+			w.write(ctx, base)
+		}
+		actions := commitActions(nil, w.adds, w.modified, t.version >= 0)
+		if t.version < 0 {
+			actions = commitActions(meta, w.adds, w.modified, false)
+		}
+		perr := store.PutNew(ctx, w.dst, commitName(t.version+1), actions)
+		if perr == nil {
+			return
+		}
+		if !errors.Is(perr, store.ErrExists) {
+			guard.Fail(perr)
+		}
+		before := t
+		t, err = load(ctx, w.dst, -1, defaultBudget)
+		if err == nil && before.meta != nil && (t.meta.Schema != before.meta.Schema || !slices.Equal(t.meta.Partitions, before.meta.Partitions) || t.protocol.Writer != before.protocol.Writer) {
+			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "write delta", Msg: "the table's schema or protocol was changed meanwhile", Hint: "run it again"})
+		}
+	}
+}
+
+// next is the number of the next episode.
+func (t *table) next(ctx context.Context, st store.Store) (next int64) {
+	for _, a := range t.files {
+		s, ok := a.stats()
+		n, isNumber := s.Max["episode_index"].(json.Number)
+		last, err := n.Int64()
+		if !ok || !isNumber || err != nil { // nothing says it: the rows do
+			d := guard.Must(open(ctx, nopClose{st}, t, robocache.OpenOptions{}))
+			defer d.Close()
+			for _, e := range d.episodes {
+				next = max(next, e.index+1)
+			}
+			return next
+		}
+		next = max(next, last+1)
+	}
+	return next
+}
+
+// nopClose is a store that stays open.
+type nopClose struct{ store.Store }
+
+// Close does nothing.
+func (nopClose) Close() error { return nil }
+
+// writable refuses tables that ask of a writer what this one does not do.
+func (t *table) writable() {
+	if t.protocol.Writer > 7 {
+		unsupported(fmt.Sprintf("writer protocol %d; 1 to 7 are known", t.protocol.Writer), "")
+	}
+	for _, f := range t.protocol.Writers {
+		if !slices.Contains(harmless, f) {
+			unsupported("the writer feature "+f, "")
+		}
+	}
+	for k := range t.meta.Config {
+		if strings.HasPrefix(k, "delta.constraints.") {
+			unsupported("a table with constraints ("+k+")", "")
+		}
+	}
+	for _, f := range t.fields {
+		for k := range f.Metadata {
+			if strings.HasPrefix(k, "delta.") {
+				unsupported("rows of a column with "+k+" (column "+f.Name+")", "")
+			}
+		}
+	}
+}
+
+// fit brings the columns to those of a table that is there: its order, its types.
+func (w *writing) fit(m *metaData, fields []field) {
+	if w.partition = ""; len(m.Partitions) > 0 {
+		if w.partition = m.Partitions[0]; len(m.Partitions) > 1 || w.partition != "task" && w.partition != "source" {
+			unsupported("a table partitioned by "+strings.Join(m.Partitions, ", "), "it is added to where it is partitioned by task, by source, or not")
+		}
+	}
+	var out []column
+	for _, f := range fields {
+		i := slices.IndexFunc(w.columns, func(c column) bool { return c.Name == f.Name })
+		if i < 0 {
+			if !f.Nullable {
+				unsupported("the table's column "+f.Name+" may not be null, and the source has none", "")
+			}
+			continue
+		}
+		c := w.columns[i]
+		w.columns = slices.Delete(w.columns, i, i+1)
+		elem, lists := f.element()
+		same := elem == c.elem || dtypes[elem] != 0 && dtypes[c.elem] != 0 && dtypes[elem].Float() == dtypes[c.elem].Float() && elem != "boolean" && c.elem != "boolean" && !strings.HasPrefix(elem, "timestamp")
+		if own := f.feature(); own != nil && c.f != nil && (own.Kind != c.f.Kind || !slices.Equal(own.Shape, c.f.Shape)) {
+			same = false
+		}
+		if !same || lists != len(c.dims) {
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write delta", Where: robocache.Where{"column": f.Name}, Msg: "the table's column has another type", Want: string(f.Type), Got: string(c.Type) + " " + fmt.Sprint(c.dims), Hint: "leave it out by --keys, or write another table"})
+		}
+		c.field, c.elem = f, elem
+		out = append(out, c)
+	}
+	for _, c := range w.columns {
+		if c.f != nil {
+			w.drop(c.f.Key, "the table has no such column")
+		} else if c.Name == "episode_index" {
+			unsupported("a table without the column episode_index", "")
+		}
+	}
+	w.columns = out
+}
+
+// commitActions are the lines of a commit: of a new table, where there is metaData. Without a time there is none in it (D6).
+func commitActions(m *metaData, adds []*add, modified int64, more bool) []byte {
+	mode := "ErrorIfExists"
+	if more {
+		mode = "Append"
+	}
+	info := map[string]any{"operation": "WRITE", "operationParameters": map[string]string{"mode": mode}, "engineInfo": "RoboCache", "isBlindAppend": true}
+	if modified > 0 {
+		info["timestamp"] = modified
+	}
+	actions := []action{{Commit: info}}
+	if m != nil {
+		m.ID = identity(m, adds)
+		actions = append(actions, action{Protocol: &protocol{Reader: 1, Writer: 2}}, action{MetaData: m})
+	}
+	for _, a := range adds {
+		actions = append(actions, action{Add: a})
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for i := range actions {
+		guard.Check(enc.Encode(&actions[i]))
+	}
+	return b.Bytes()
+}
+
+// identity is a UUID of a table's first version, by its contents.
+func identity(m *metaData, adds []*add) string {
+	own := *m
+	own.ID = ""
+	sum := sha256.Sum256(guard.Must(json.Marshal([]any{own, adds})))
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
+// plan settles the schema of all shards.
+func plan(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+	defer guard.Malformed("plan", &err)
+	w := newWriting(ctx, src, opt)
+	if w.add {
+		unsupported("shards that are added to a table", "plan into an empty destination, or add by robocache convert --write-option append=true")
+	}
+	return json.Marshal(w.metaData())
+}
+
+// merge puts the first commit of a table, which its shards have filled.
+func merge(ctx context.Context, dst string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
+	defer guard.Malformed("write delta", &err)
+	m, adds := &metaData{}, []*add{}
+	guard.Check(json.Unmarshal(schema, m))
+	for _, s := range shards {
+		var own []*add
+		guard.Check(json.Unmarshal(s.Summary, &own))
+		adds = append(adds, own...)
+	}
+	st := guard.Must(store.OpenWritable(dst))
+	defer store.Close(st)
+	actions := commitActions(m, adds, 0, false)
+	if err = store.PutNew(ctx, st, commitName(0), actions); !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	if b := guard.Must(store.ReadFile(ctx, st, commitName(0), math.MaxInt32)); !bytes.Equal(b, actions) {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write delta", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "another table is here", Hint: "plan into an empty destination"}
+	}
+	return nil
+}
+
+// tally collects what add.Stats says of a column of one value a row.
+type tally struct {
+	nulls    int64
+	min, max any
+	unknown  bool // NaN, or texts too long
+}
+
+// longestBound is the longest text that stands in statistics.
+const longestBound = 256
+
+func (t *tally) add(v any) {
+	switch x := v.(type) {
+	case float64:
+		t.unknown = t.unknown || math.IsNaN(x) || math.IsInf(x, 0)
+	case string:
+		t.unknown = t.unknown || len(x) > longestBound
+	}
+	if t.unknown {
+		return
+	}
+	if t.min == nil || compare(v, t.min) < 0 {
+		t.min = v
+	}
+	if t.max == nil || compare(v, t.max) > 0 {
+		t.max = v
+	}
+}
+
+func compare(a, b any) int {
+	switch x := a.(type) {
+	case int64:
+		return cmp.Compare(x, b.(int64))
+	case float64:
+		return cmp.Compare(x, b.(float64))
+	}
+	return strings.Compare(a.(string), b.(string))
+}
+
+// statsOf is add.Stats of a file. Booleans and what is no scalar have no bounds.
+func statsOf(rows int64, columns []column, tallies []tally) string {
+	s := fileStats{Rows: rows, Min: map[string]any{}, Max: map[string]any{}, Nulls: map[string]any{}}
+	for i, c := range columns {
+		if c.elem == "struct" {
+			continue
+		}
+		if t := &tallies[i]; !t.unknown && t.min != nil {
+			s.Min[c.Name], s.Max[c.Name] = t.min, t.max
+		}
+		s.Nulls[c.Name] = tallies[i].nulls
+	}
+	return string(guard.Must(json.Marshal(s)))
+}
