@@ -9,13 +9,16 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray soak bench performance clean
+.PHONY: help deps browser view-bench native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 deps: ## install the system packages that are missing
 	@scripts/deps.sh
+
+browser: ## install the browser that tests of `robocache view` drive; without it they skip
+	@scripts/deps.sh browser || echo "browser: none was installed: the tests of the page skip"
 
 native: deps ## build the static decode libraries (once)
 	@scripts/native.sh || { pkg-config --exists libavcodec libswscale && echo "native: the system's FFmpeg is linked instead"; }
@@ -42,7 +45,7 @@ peers: ## .venv with lerobot and its decoders too: reference reader and peer of 
 demo: build core ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
 	@scripts/demo.sh
 
-test: prepare lint test-go test-race test-python ## all tests, the race detector on the core
+test: prepare browser lint test-go test-race test-python ## all tests, the race detector on the core
 
 test-all: servers engines test test-ray test-race-all ## also the longer runs of the race detector, and the object stores on real servers
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and the machine lacks: Debian packages (as root, or through sudo).
+# Installs what building and testing need and the machine lacks: Debian packages (as root, or through sudo). With the argument browser: what tests of the page need.
 set -euo pipefail
 declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [cmake]=cmake [patch]=patch [ninja]=ninja-build [gcc]=gcc [make]=make [xz]=xz-utils [git]=git [pkg-config]=pkg-config)
+[ "${1:-}" = browser ] && package=([chromium-headless-shell]=chromium-headless-shell)
 missing=()
 for tool in "${!package[@]}"; do command -v "$tool" >/dev/null || missing+=("${package[$tool]}"); done
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -80,14 +79,11 @@ func (l *listing) add(eps []robocache.Episode) {
 func (s *Server) episodes(q *request) error {
 	l := &q.base.listed
 	l.mu.Lock()
-	out := columns{Done: l.Done, Length: l.Length[:l.Done:l.Done], Task: l.Task[:l.Done:l.Done], Tasks: slices.Clone(l.Tasks)}
+	out := columns{Done: l.Done, Length: l.Length[:l.Done:l.Done], Task: append([]int{}, l.Task...), Tasks: append([]string{}, l.Tasks...)}
 	if l.odd {
 		out.Index = l.Index[:l.Done:l.Done]
 	}
 	l.mu.Unlock()
-	if out.Task == nil {
-		out.Task, out.Tasks = []int{}, []string{}
-	}
 	return q.json(&out)
 }
 

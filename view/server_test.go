@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"image/jpeg"
@@ -353,4 +354,34 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v %d findings", l, len(d.Findings))
 	}
 	s.get("/api/episodes?s=1", &l)
+}
+
+// TestVendored: uPlot is what its author published, and the page fits into its budget.
+func TestVendored(t *testing.T) {
+	total := 0
+	want := map[string]string{
+		"uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f", // of uplot-1.6.32.tgz
+		"uPlot.min.css":     "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+	}
+	entries, err := assets.ReadDir("assets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := assets.ReadFile("assets/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += len(b)
+		if sum := fmt.Sprintf("%x", sha256.Sum256(b)); want[e.Name()] != "" && sum != want[e.Name()] {
+			t.Errorf("%s: %s", e.Name(), sum)
+		}
+		delete(want, e.Name())
+		if bytes.Contains(b, []byte("innerHTML")) && !strings.HasPrefix(e.Name(), "uPlot") {
+			t.Errorf("%s: what a dataset says is put into the page as text", e.Name())
+		}
+	}
+	if len(want) > 0 || total > 300_000 {
+		t.Errorf("%d bytes, missing %v", total, want)
+	}
 }

@@ -1,0 +1,71 @@
+// Requests to the server. What a dataset says is data: it is put into the page by textContent only.
+
+export class ServerError extends Error {}
+
+async function answer(path, options) {
+  const a = await fetch(path, options);
+  if (a.ok) return a;
+  let text = await a.text();
+  try { text = JSON.parse(text).message; } catch { /* plain text */ }
+  throw new ServerError(text);
+}
+
+export const get = async (path, options) => (await answer('api/' + path, options)).json();
+
+// columns reads an answer of numbers: header and Float64Arrays.
+export async function columns(path, options) {
+  const b = await (await answer('api/' + path, options)).arrayBuffer();
+  const n = new DataView(b).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(b, 4, n)));
+  const out = [];
+  for (let at = 4 + n; header.points > 0 && at < b.byteLength; at += 8 * header.points) out.push(new Float64Array(b, at, header.points));
+  return { header, columns: out, bytes: b, at: 4 + n };
+}
+
+// frame gives an ImageBitmap, or null where the row has none.
+export async function frame(path, options) {
+  const a = await answer('api/' + path, options);
+  return a.status === 204 ? null : createImageBitmap(await a.blob());
+}
+
+export const post = async (path, body) => (await answer(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }));
+
+// newest runs one request at a time; of those that come meanwhile only the last is kept.
+export function newest(run) {
+  let busy = false, next = null;
+  const go = async (args) => {
+    if (busy) { next = args; return; }
+    busy = true;
+    try { await run(...args); } finally {
+      busy = false;
+      if (next) { const n = next; next = null; go(n); }
+    }
+  };
+  return (...args) => go(args);
+}
+
+export const $ = (id) => document.getElementById(id);
+
+// make builds an element: attributes, then children, which are elements or text.
+export function make(tag, attributes = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [k, v] of Object.entries(attributes)) {
+    if (k.startsWith('on')) e.addEventListener(k.slice(2), v);
+    else if (k in e && k !== 'list') e[k] = v;
+    else e.setAttribute(k, v);
+  }
+  e.append(...children.filter((c) => c != null));
+  return e;
+}
+
+// canvas gives a context in CSS pixels.
+export function paint(c) {
+  const r = devicePixelRatio || 1, w = c.clientWidth, h = c.clientHeight;
+  if (c.width !== Math.round(w * r) || c.height !== Math.round(h * r)) { c.width = Math.round(w * r); c.height = Math.round(h * r); }
+  const g = c.getContext('2d');
+  g.setTransform(r, 0, 0, r, 0, 0);
+  g.clearRect(0, 0, w, h);
+  return { g, w, h };
+}
+
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

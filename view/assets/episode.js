@@ -1,0 +1,55 @@
+// One episode: its streams with their own timestamps, and which row of a stream holds at a time.
+import { columns, get } from './api.js';
+
+export class Episode {
+  static async load(info, s, e, hz = '') {
+    const x = new Episode();
+    Object.assign(x, { info, s, e, hz, query: `s=${s}${hz ? '&hz=' + encodeURIComponent(hz) : ''}`, streams: new Map() });
+    const about = await get(`e/${e}?${x.query}`);
+    Object.assign(x, { about, duration: about.duration_ns, start: about.start_ns, problem: about.problem, length: about.episode.length });
+    const features = new Map(info.datasets[s].features.map((f) => [f.key, f])), clocks = [];
+    for (const st of about.streams) {
+      const f = features.get(st.key) || { key: st.key, kind: st.kind, shape: [1], dtype: 'bool', mask: true };
+      if (st.rows > 0) clocks[st.clock] ??= columns(x.path('times', st.key)).then((a) => a.columns[0] || new Float64Array());
+      x.streams.set(st.key, { ...st, feature: f, times: new Float64Array() });
+    }
+    const times = await Promise.all(clocks);
+    for (const st of x.streams.values()) if (st.rows > 0) st.times = times[st.clock];
+    const all = [...x.streams.values()].filter((st) => st.rows > 0);
+    x.cameras = all.filter((st) => st.kind === 'video' || st.kind === 'image');
+    x.anchor = x.cameras[0] || all.filter((st) => !st.feature.default).sort((a, b) => b.rows - a.rows)[0] || all[0];
+    x.timeless = all.length > 0 && all.every((st) => st.timeless);
+    return x;
+  }
+
+  // path is that of an answer about a stream.
+  path(what, key, more = '') {
+    const named = what === 'series' || what === 'times';
+    return `e/${this.e}/${what}` + (named ? `?key=${encodeURIComponent(key)}&${this.query}${more}` : `/${encodeURIComponent(key)}${more}${more.includes('?') ? '&' : '?'}${this.query}`);
+  }
+
+  // row is the last row of a stream at a time: -1 ahead of the first.
+  row(key, t) {
+    const st = this.streams.get(key);
+    if (!st) return -1;
+    const n = after(st.times, t) - 1;
+    return n < 0 && st.feature.latched && st.rows ? 0 : n;
+  }
+
+  // step is the time of the row that is n rows on, of the anchor.
+  step(t, n) {
+    const times = this.anchor?.times || [];
+    if (!times.length) return t;
+    const at = after(times, t) - 1;
+    return times[Math.min(Math.max(at + n, 0), times.length - 1)];
+  }
+
+  seconds(t, digits = 3) { return this.timeless ? `row ${Math.round(t / 1e9)}` : (t / 1e9).toFixed(digits) + ' s'; }
+}
+
+// after is the number of timestamps up to a time.
+export function after(times, t) {
+  let lo = 0, hi = times.length;
+  while (lo < hi) { const m = (lo + hi) >> 1; if (times[m] <= t) lo = m + 1; else hi = m; }
+  return lo;
+}

@@ -1,0 +1,245 @@
+// The page: login, the episode that is open, time, keys and flags.
+import { $, get, make, post } from './api.js';
+import { showCameras } from './cameras.js';
+import { showClouds } from './cloud.js';
+import { Episode } from './episode.js';
+import { showFindings, showLanes, showTexts } from './lanes.js';
+import * as list from './list.js';
+import { showPlots } from './plots.js';
+import { on, read, shown, state, tell } from './state.js';
+
+const speeds = [0.1, 0.25, 0.5, 1, 2, 4, 8], labels = ['bad', 'failed', 'good', 'idle', 'short', 'wrong task', 'camera', 'out of sync', 'other'];
+const keys = [['Space', 'play, pause'], ['← →', 'row before, next row (of the first camera, or the fastest stream); with Shift 10'], ['↑ ↓', 'episode before, next episode of the list'], ['Home End', 'begin, end of the episode'],
+  ['f', 'flag, with a note'], ['1 … 9', 'flag as ' + labels.join(', ') + '; the same key again takes it back'], ['n', 'next finding'], ['/', 'filter'], [', .', 'slower, faster'], ['z', 'whole episode'], ['?', 'this list']];
+
+function problem(text) { $('problem').hidden = !text; $('problem').textContent = text || ''; }
+
+// open shows an episode; the newest of several wins.
+let opening = 0;
+async function open() {
+  const mine = ++opening, { s, e } = state;
+  document.body.dataset.ready = '';
+  play(false);
+  try {
+    const [first, second, aligned] = await Promise.all([Episode.load(shown.info, s, e), state.compare ? Episode.load(shown.info, state.compare.s, state.compare.e) : null,
+      state.hz ? Episode.load(shown.info, s, e, state.hz).catch((err) => err) : null]);
+    if (mine !== opening) return;
+    Object.assign(shown, { first, second, aligned: aligned instanceof Error ? null : aligned });
+    problem(aligned instanceof Error ? aligned.message : first.problem);
+  } catch (err) {
+    if (mine === opening) problem(err.message);
+    return;
+  }
+  const { first } = shown;
+  if (state.row != null && first.anchor) state.t = first.anchor.times[Math.min(state.row, first.anchor.rows - 1)] ?? 0;
+  state.row = null;
+  state.t = Math.min(Math.max(state.t, 0), first.duration);
+  $('range').max = first.duration || 1;
+  title();
+  showCameras($('cameras'));
+  showClouds($('clouds'));
+  showLanes($('lanes'));
+  showPlots($('plots'));
+  list.reveal();
+  tell('t');
+  document.body.dataset.ready = `${s}:${e}`;
+  await Promise.all([showTexts($('texts')), showFindings()]);
+  document.body.dataset.done = `${s}:${e}`;
+}
+
+function title() {
+  const x = shown.first, n = list.index(x.s, x.e);
+  $('episode').textContent = `episode ${n} · ${x.length} rows` + (x.timeless ? ' · no clock: the axis is rows' : ` · ${x.seconds(x.duration, 2)}`);
+  $('task').textContent = (x.about.episode.tasks || []).join(' | ');
+  const own = x.s === 0 ? shown.flags.filter((f) => f.episode_index === n) : [];
+  $('flags').textContent = own.map((f) => '⚑ ' + (f.label || 'flagged') + (f.rows ? ` rows ${f.rows[0]}–${f.rows[1]}` : '') + (f.note ? `: ${f.note}` : '')).join('  ');
+  $('unzoom').hidden = !state.zoom;
+  $('compare').value = state.compare ? (state.compare.s !== state.s ? state.compare.s + ':' : '') + state.compare.e : '';
+  $('hz').value = state.hz;
+  document.title = `episode ${n} – robocache view`;
+}
+
+function seek(t) {
+  state.t = Math.min(Math.max(Math.round(t), 0), shown.first?.duration || 0);
+  tell('t');
+}
+
+on('seek', seek);
+on('t', () => {
+  const x = shown.first, a = x.anchor, r = a ? x.row(a.key, state.t) : -1;
+  $('range').value = state.t;
+  $('clock').textContent = x.timeless ? `row ${r} of ${a?.rows ?? 0}` : `${x.seconds(state.t)} of ${x.seconds(x.duration, 2)}` + (a ? ` · row ${r} of ${a.rows}` : '');
+  $('range').ariaValueText = $('clock').textContent;
+});
+on('zoom', title);
+on('flags', () => { if (shown.first) title(); });
+on('open', (e) => { if (e === state.e) return; Object.assign(state, { e, t: 0, zoom: null }); open(); });
+on('streams', () => { showCameras($('cameras')); showClouds($('clouds')); showPlots($('plots')); });
+
+// play moves the page's time by the clock on the wall.
+let last = 0;
+function play(yes) {
+  if (yes === state.playing) return;
+  state.playing = yes;
+  $('play').textContent = yes ? '⏸' : '▶';
+  $('play').ariaLabel = yes ? 'pause' : 'play';
+  if (yes && state.t >= shown.first.duration) seek(0);
+  if (!yes && shown.first?.anchor) state.t = shown.first.step(state.t, 0) <= state.t ? shown.first.step(state.t, 0) : state.t;
+  tell('playing');
+  tell('t');
+  last = 0;
+  if (yes) requestAnimationFrame(tick);
+}
+
+function tick(now) {
+  if (!state.playing) return;
+  if (last) seek(state.t + (now - last) * 1e6 * state.speed * (shown.first.timeless ? 30 : 1));
+  last = now;
+  if (state.t >= shown.first.duration) play(false); else requestAnimationFrame(tick);
+}
+
+const step = (n) => { play(false); seek(shown.first.step(state.t, n)); };
+function faster(n) {
+  const at = speeds.indexOf(state.speed);
+  state.speed = speeds[Math.min(Math.max((at < 0 ? 3 : at) + n, 0), speeds.length - 1)];
+  $('speed').value = state.speed;
+  tell('speed');
+}
+
+// flag writes a flag of the first dataset's episode; where the server has no file, the page offers a download.
+async function flag(body) {
+  if (state.s !== 0) { problem('flags are of the first dataset'); return; }
+  try {
+    shown.flags = (await (await post('api/flags', { episode: state.e, ...body })).json()).flags;
+    problem('');
+  } catch (e) { problem('not flagged: ' + e.message); }
+  download();
+  tell('flags');
+}
+
+function download() {
+  $('download').hidden = shown.info.flags_file || !shown.flags.length;
+  $('download').href = 'api/flags';
+}
+
+function flagDialog() {
+  const x = shown.first, d = $('flag-dialog'), rows = state.zoom && x.anchor ? [Math.max(0, x.row(x.anchor.key, state.zoom[0])), x.row(x.anchor.key, state.zoom[1]) + 1] : null;
+  const own = shown.flags.find((f) => f.episode_index === list.index(0, state.e));
+  const fits = rows && x.anchor.rows === x.length;
+  $('flag-episode').textContent = list.index(state.s, state.e);
+  [$('flag-label').value, $('flag-note').value] = [own?.label || '', own?.note || ''];
+  $('flag-rows').checked = false;
+  $('flag-rows').disabled = !fits;
+  $('flag-span').textContent = fits ? `${rows[0]} to ${rows[1] - 1}` : '(zoom first)';
+  $('flag-remove').hidden = !own;
+  d.returnValue = '';
+  d.onclose = () => {
+    const body = { label: $('flag-label').value, note: $('flag-note').value, ...($('flag-rows').checked ? { rows } : {}) };
+    if (d.returnValue === 'save') flag(body);
+    if (d.returnValue === 'remove') flag({ remove: true, ...(own.rows ? { rows: own.rows } : {}) });
+  };
+  d.showModal();
+  $('flag-label').focus();
+}
+
+function about() {
+  const sets = shown.info.datasets, all = [...new Set(sets.flatMap((x) => x.features.map((f) => f.key)))];
+  const says = (f) => (f ? `${f.kind} ${f.dtype} ${JSON.stringify(f.shape)}${f.unit ? ' ' + f.unit : ''}${f.codec ? ' ' + f.codec : ''}` : 'absent');
+  const rows = all.map((k) => { const cells = sets.map((x) => says(x.features.find((f) => f.key === k))); return make('tr', { className: new Set(cells).size > 1 ? 'differs' : '' }, make('th', { scope: 'row' }, k), ...cells.map((c) => make('td', {}, c))); });
+  $('about').replaceChildren(make('h2', {}, 'Dataset'), make('table', {}, make('tr', {}, make('th', {}, 'stream'), ...sets.map((x) => make('th', { scope: 'col' }, `${x.uri}: ${x.format} ${x.version}, ${x.num_episodes} episodes, ${x.num_frames} rows${x.fps ? `, ${x.fps} Hz` : ''}`))), ...rows),
+    make('form', { method: 'dialog' }, make('button', {}, 'close')));
+  $('about').showModal();
+}
+
+function help() {
+  $('help').replaceChildren(make('h2', {}, 'Keys'), make('table', {}, ...keys.map(([k, what]) => make('tr', {}, make('th', { scope: 'row' }, make('kbd', {}, k)), make('td', {}, what)))),
+    make('p', {}, 'Plots: click goes to a time, drag zooms, double click shows all, Ctrl and wheel zooms. The address holds what is shown.'), make('form', { method: 'dialog' }, make('button', {}, 'close')));
+  $('help').showModal();
+}
+
+function finding() {
+  const next = shown.findings.filter((f) => f.t_ns != null && f.t_ns > state.t).sort((a, b) => a.t_ns - b.t_ns)[0];
+  if (next) { seek(next.t_ns); return; }
+  const e = list.following();
+  if (e >= 0 && e !== state.e) tell('open', e);
+  $('findings-box').open = true;
+}
+
+const actions = {
+  ' ': () => play(!state.playing), ArrowLeft: (ev) => step(ev.shiftKey ? -10 : -1), ArrowRight: (ev) => step(ev.shiftKey ? 10 : 1),
+  ArrowUp: () => tell('open', list.neighbour(-1)), ArrowDown: () => tell('open', list.neighbour(1)), Home: () => seek(0), End: () => seek(shown.first.duration),
+  f: flagDialog, n: finding, '/': () => $('filter').focus(), ',': () => faster(-1), '.': () => faster(1), z: () => { state.zoom = null; tell('zoom'); }, '?': help, Escape: () => document.activeElement.blur(),
+};
+
+addEventListener('keydown', (ev) => {
+  if (ev.ctrlKey || ev.metaKey || ev.altKey || document.querySelector('dialog[open]') || !shown.first) return;
+  const field = ev.target.matches?.('input:not([type=range]):not([type=checkbox]), select, textarea');
+  if (field && ev.key !== 'Escape') return;
+  if (ev.key === ' ' && ev.target.matches?.('button, summary, input')) return; // it presses what has the focus
+  if (/^[1-9]$/.test(ev.key)) {
+    const label = labels[ev.key - 1], own = shown.flags.find((f) => f.episode_index === list.index(0, state.e) && !f.rows);
+    flag(own?.label === label ? { remove: true } : { label, note: own?.note || '' });
+  } else if (actions[ev.key]) actions[ev.key](ev);
+  else return;
+  ev.preventDefault();
+});
+
+function wire() {
+  $('labels').append(...labels.map((l) => make('option', { value: l })));
+  $('speed').append(...speeds.map((v) => make('option', { value: v }, v + '×')));
+  $('speed').value = state.speed;
+  $('speed').onchange = () => { state.speed = Number($('speed').value); tell('speed'); };
+  $('play').onclick = () => play(!state.playing);
+  $('back').onclick = () => step(-1);
+  $('next').onclick = () => step(1);
+  $('range').oninput = () => { play(false); const t = Number($('range').value); seek(shown.first.anchor ? shown.first.step(t, 0) : t); };
+  $('flag').onclick = flagDialog;
+  $('unzoom').onclick = actions.z;
+  $('help-button').onclick = help;
+  $('about-button').onclick = about;
+  $('hz').onchange = () => { state.hz = $('hz').value.trim(); open(); };
+  $('compare').onchange = () => {
+    const m = /^(?:(\d+):)?(\d+)$/.exec($('compare').value.trim());
+    state.compare = m ? { s: m[1] ? Number(m[1]) : state.s, e: Number(m[2]) } : null;
+    open();
+  };
+  $('theme').onclick = () => { theme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'); localStorage.setItem('theme', document.documentElement.dataset.theme); };
+  const sets = shown.info.datasets;
+  $('dataset').textContent = `${sets[state.s].uri} · ${sets[state.s].format} ${sets[state.s].version}`;
+  if (sets.length > 1) {
+    $('which').hidden = false;
+    $('which').append(...sets.map((x, i) => make('option', { value: i }, x.uri)));
+    $('which').value = state.s;
+    $('which').onchange = () => { Object.assign(state, { s: Number($('which').value), t: 0, zoom: null, compare: null }); state.e = Math.min(state.e, sets[state.s].num_episodes - 1); location.hash = ''; tell('filter'); setTimeout(() => location.reload(), 200); };
+  }
+}
+
+function theme(name) { document.documentElement.dataset.theme = name; tell('theme'); }
+
+async function start() {
+  theme(localStorage.getItem('theme') || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
+  const p = new URLSearchParams(location.hash.slice(1));
+  if (p.has('token')) { // it does not stay in the address, nor in the history
+    const token = p.get('token');
+    p.delete('token');
+    history.replaceState(null, '', '#' + p);
+    try { await post('login', { token }); } catch (e) { problem(e.message); return; }
+  }
+  try { shown.info = await get('info'); } catch (e) { problem(e.message); return; }
+  read(p.toString());
+  const sets = shown.info.datasets;
+  state.s = Math.min(Math.max(0, state.s), sets.length - 1);
+  state.e = Math.min(Math.max(0, state.e), sets[state.s].num_episodes - 1);
+  if (!p.has('hz') && shown.info.hz) state.hz = shown.info.hz;
+  if (!p.has('e') && sets.length > 1) state.compare = { s: 1, e: Math.min(state.e, sets[1].num_episodes - 1) };
+  if (state.compare && !(state.compare.e < sets[state.compare.s]?.num_episodes)) state.compare = null;
+  wire();
+  list.start();
+  if (state.e < 0) { problem('the dataset has no episodes'); return; }
+  const flags = get('flags').then((f) => { shown.flags = f.flags; download(); tell('flags'); });
+  await Promise.all([open(), flags, list.load(state.s)]).catch((e) => problem(e.message));
+  if (shown.first) title();
+}
+
+addEventListener('hashchange', () => location.reload());
+start();

@@ -1,0 +1,228 @@
+// Plots: every numeric stream on one time axis, at its own samples. Gaps are empty and shaded; beside them the rows of an alignment, and a second episode.
+import { columns, css, get, make, newest } from './api.js';
+
+import { on, shown, state, tell } from './state.js';
+
+let plots = [], values = new Map();
+const dashes = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
+const hues = (i) => `hsl(${(215 + i * 137.508) % 360} 70% ${css('--light') || '40%'})`;
+const number = (v) => (v == null || !Number.isFinite(v) ? '–' : Number.isInteger(v) && Math.abs(v) < 1e15 ? String(v) : String(Number(v.toPrecision(5))));
+
+// gaps lists the times in which a stream has no samples: [from, to] in ns.
+export function gaps(ep, st) {
+  if (st.gaps) return st.gaps;
+  const out = [], t = st.times;
+  if (t.length && !st.feature.latched && !st.timeless) {
+    const least = st.gap_ns || Infinity;
+    if (t[0] > Math.min(least, 1e8)) out.push([0, t[0]]);
+    for (let i = 1; i < t.length; i++) if (t[i] - t[i - 1] > least) out.push([t[i - 1], t[i]]);
+    if (ep.duration - t[t.length - 1] > Math.min(least, 1e8)) out.push([t[t.length - 1], ep.duration]);
+  }
+  return (st.gaps = out);
+}
+
+class Plot {
+  constructor(key) {
+    this.key = key;
+    this.from = 0;
+    const st = shown.first.streams.get(key) || shown.second?.streams.get(key), f = st.feature;
+    Object.assign(this, { st, f, layers: [], of: (f.shape || []).reduce((a, b) => a * b, 1) });
+    this.title = make('small');
+    this.pager = make('select', { ariaLabel: 'channels', hidden: this.of <= 64, onchange: () => { this.from = Number(this.pager.value); this.load(); } });
+    for (let c = 0; c < this.of && this.of > 64; c += 64) this.pager.append(make('option', { value: c }, `channels ${c} to ${Math.min(c + 63, this.of - 1)}`));
+    this.canvas = make('div', { className: 'canvas' });
+    this.legend = make('div', { className: 'legend', role: 'group', ariaLabel: 'channels of ' + key });
+    this.element = make('section', { className: 'plot', ariaLabel: key }, make('div', { className: 'head' }, make('h3', {}, key), this.title, this.pager,
+      make('button', { title: 'show this stream no more', ariaLabel: 'hide ' + key, onclick: () => { state.hidden.add(key); tell('streams'); } }, '×')),
+    make('div', { className: 'body' }, this.canvas, this.legend));
+    this.element.dataset.key = key;
+    this.load = newest(() => this.fetch());
+    this.watch = new IntersectionObserver(([x]) => { this.seen = x.isIntersecting; if (this.seen && this.stale) this.load(); }, { rootMargin: '200px' });
+    this.watch.observe(this.element);
+    this.stale = true;
+  }
+
+  refresh() { this.stale = true; if (this.seen) this.load(); }
+
+  span() { return state.zoom || [0, Math.max(shown.first.duration, shown.second?.duration || 0, 1)]; }
+
+  async fetch() {
+    this.stale = false;
+    const [from, to] = this.span(), px = Math.max(200, Math.round(this.canvas.clientWidth - 60)), layers = [];
+    const want = [[shown.first, 'own'], [shown.second, 'second'], [shown.aligned, 'grid']].filter(([ep]) => ep?.streams.get(this.key)?.rows > 0);
+    try {
+      for (const [ep, how] of want) {
+        const ask = (key, ch) => columns(ep.path('series', key, `&from=${Math.round(from)}&to=${Math.round(to)}&px=${px}&ch=${ch}`));
+        const { header, columns: c } = await ask(this.key, this.from);
+        const layer = { ep, how, header, x: c[0] || new Float64Array(), y: c.slice(1) };
+        if (how === 'grid' && ep.streams.get(this.key + '.valid')?.rows) {
+          const mask = await ask(this.key + '.valid', 0);
+          layer.valid = { x: mask.columns[0], y: mask.columns[1] };
+        }
+        layers.push(layer);
+      }
+    } catch (e) {
+      this.title.textContent = e.message;
+      return;
+    }
+    if (this.gone) return;
+    this.layers = layers;
+    this.build();
+  }
+
+  build() {
+    const own = this.layers[0];
+    if (!own) { this.title.textContent = this.st.problem || 'no rows in this episode'; return; }
+    const { f, header: h = own.header } = this;
+    const names = (f.channel_names || []).slice(own.header.from, own.header.from + own.header.channels);
+    this.title.textContent = `${f.dtype} ${JSON.stringify(f.shape)}${f.unit ? ' in ' + f.unit : ''} · ${this.st.rows} rows` + (own.header.thinned ? ' · thinned: lowest and highest of each pixel' : '')
+      + (own.header.missing ? ` · ${own.header.missing} values missing` : '') + (h.of > 64 ? ` · ${h.of} channels` : '') + (this.st.problem ? ' · ' + this.st.problem : '');
+    const plain = (a) => Array.from(a, (v) => (Number.isFinite(v) ? v : null));
+    const tables = [], series = [{}];
+    this.channel = [null];
+    const few = own.header.channels <= 8, stepped = !/float/.test(f.dtype), off = state.channels[this.key] || new Set();
+    for (const l of this.layers) {
+      tables.push([Array.from(l.x, (v) => v / 1e9), ...l.y.map(plain)]);
+      l.y.forEach((_, c) => {
+        const n = own.header.from + c, stroke = hues(n), grid = l.how === 'grid';
+        this.channel.push({ n, layer: l });
+        series.push({
+          label: names[c] ?? String(n), stroke, show: !off.has(n), width: grid ? 0 : l.how === 'second' ? 1 : 1.5,
+          dash: l.how === 'second' ? [3, 5] : few ? [] : dashes[n % 4], fill: undefined,
+          paths: grid ? () => null : stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
+          points: grid ? { show: true, size: 5, width: 1, stroke, fill: css('--back') } : { show: l.x.length < 120 && l.how === 'own', size: 3, fill: stroke },
+        });
+      });
+    }
+    const data = tables.length > 1 ? uPlot.join(tables, tables.map((t) => t.map(() => 1))) : tables[0];
+    const scale = this.span().map((v) => v / 1e9), ink = css('--soft'), line = { stroke: css('--line'), width: 1 };
+    const options = {
+      width: Math.max(200, this.canvas.clientWidth), height: 170, legend: { show: false }, scales: { x: { time: false, auto: false, min: scale[0], max: scale[1] } },
+      axes: [{ stroke: ink, grid: line, ticks: line, size: 28, font: '11px system-ui' }, { stroke: ink, grid: line, ticks: line, size: 58, font: '11px system-ui' }],
+      cursor: { sync: { key: 'time' }, drag: { x: true, y: false, setScale: false, dist: 5 }, points: { size: 6 }, focus: { prox: -1 } }, focus: { alpha: 0.25 },
+      series, hooks: { drawClear: [(u) => this.shade(u)], setSelect: [(u) => this.select(u)], setCursor: [(u) => this.hover(u)] },
+    };
+    this.u?.destroy();
+    this.u = new uPlot(options, data, this.canvas);
+    this.line = make('div', { className: 'at' });
+    this.u.over.append(this.line);
+    this.u.over.addEventListener('click', (ev) => { if (!this.dragged) tell('seek', this.u.posToVal(ev.offsetX, 'x') * 1e9); this.dragged = false; });
+    this.u.over.addEventListener('dblclick', () => { state.zoom = null; tell('zoom'); });
+    this.u.over.addEventListener('wheel', (ev) => {
+      if (!ev.ctrlKey && !ev.shiftKey) return;
+      ev.preventDefault();
+      const [a, b] = this.span(), at = this.u.posToVal(ev.offsetX, 'x') * 1e9, k = (ev.deltaY || ev.deltaX) > 0 ? 1.25 : 0.8;
+      state.zoom = [Math.max(0, at - (at - a) * k), Math.min(shown.first.duration, at + (b - at) * k)];
+      tell('zoom');
+    }, { passive: false });
+    this.list(names);
+    this.cursor();
+    this.element.dataset.points = data[0].length;
+  }
+
+  // shade marks where there are no samples, and where the alignment has no value.
+  shade(u) {
+    const { ctx } = u, { left, top, width, height } = u.bbox, r = devicePixelRatio || 1;
+    const mark = (a, b, y, h, style) => {
+      const x0 = Math.max(left, u.valToPos(a / 1e9, 'x', true)), x1 = Math.min(left + width, u.valToPos(b / 1e9, 'x', true));
+      if (x1 <= x0) return;
+      ctx.fillStyle = style;
+      ctx.fillRect(x0, y, Math.max(1, x1 - x0), h);
+    };
+    ctx.save();
+    const st = this.layers[0].ep.streams.get(this.key);
+    for (const [a, b] of gaps(this.layers[0].ep, st)) mark(a, b, top, height, css('--gap'));
+    for (const l of this.layers) {
+      for (let i = 0; l.valid && i < l.valid.x.length; i++) if (l.valid.y[i] === 0) mark(l.valid.x[i] - 2e6, (l.valid.x[i + 1] ?? l.valid.x[i] + 1e7) - 2e6, top, 6 * r, css('--bad'));
+    }
+    ctx.restore();
+  }
+
+  select(u) {
+    const { left, width } = u.select;
+    if (width < 5) return;
+    this.dragged = true;
+    state.zoom = [u.posToVal(left, 'x') * 1e9, u.posToVal(left + width, 'x') * 1e9];
+    u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    tell('zoom');
+  }
+
+  // list is the legend: a button a channel, with the value under the cursor.
+  list(names) {
+    const off = () => (state.channels[this.key] ||= new Set()), own = this.layers[0].header;
+    this.outputs = [];
+    const few = own.channels <= 8;
+    this.legend.replaceChildren(...Array.from({ length: own.channels }, (_, c) => {
+      const n = own.from + c, out = make('span'), ns = 'http://www.w3.org/2000/svg', svg = document.createElementNS(ns, 'svg'), l = document.createElementNS(ns, 'line');
+      for (const [k, v] of Object.entries({ x1: 0, x2: 26, y1: 6, y2: 6, stroke: hues(n), 'stroke-width': 2.5, 'stroke-dasharray': few ? '' : dashes[n % 4].join(' ') })) l.setAttribute(k, v);
+      svg.append(l);
+      this.outputs.push(out);
+      const set = (fn) => this.channel.forEach((x, i) => { if (x?.n === n) fn(i); });
+      return make('button', {
+        ariaPressed: String(!off().has(n)), title: names[c] ?? String(n), onclick: (ev) => {
+          if (off().has(n)) off().delete(n); else off().add(n);
+          ev.currentTarget.ariaPressed = String(!off().has(n));
+          set((i) => this.u.setSeries(i, { show: !off().has(n) }));
+          tell('channels');
+        }, onmouseenter: () => set((i) => this.u.setSeries(i, { focus: true })), onmouseleave: () => this.u.setSeries(null, { focus: true }),
+      }, svg, make('span', { className: 'name' }, names[c] ?? String(n)), out);
+    }));
+    this.read();
+  }
+
+  hover(u) {
+    if (!this.outputs) return;
+    const at = u.cursor.idx;
+    if (u.cursor.left < 0 || at == null || !u.over.matches(':hover')) { this.read(); return; }
+    this.outputs.forEach((o, c) => { // of the last sample ahead of the cursor
+      let i = at;
+      while (i > 0 && (u.data[1 + c][i] === undefined || u.data[0][i] > u.posToVal(u.cursor.left, 'x'))) i--;
+      o.textContent = number(u.data[1 + c][i]);
+    });
+  }
+
+  // read shows the values of the row at the page's time, as the dataset has them.
+  read() {
+    const v = values.get(this.key);
+    this.outputs?.forEach((o, c) => { o.textContent = v ? (v.values ? number(v.values[(this.layers[0]?.header.from || 0) + c]) : 'none') : '–'; });
+  }
+
+  cursor() { if (this.u) this.line.style.left = this.u.valToPos(state.t / 1e9, 'x') + 'px'; this.line && (this.line.hidden = state.t < this.span()[0] || state.t > this.span()[1]); }
+
+  close() { this.gone = true; this.watch.disconnect(); this.u?.destroy(); }
+}
+
+export const plotted = (ep) => [...(ep?.streams.values() || [])].filter((st) => st.kind === 'numeric' && !st.feature.ragged && !st.feature.default && !st.feature.mask);
+
+export function showPlots(box) {
+  for (const p of plots) p.close();
+  const keys = [...new Set([...plotted(shown.first), ...plotted(shown.second)].filter((st) => st.rows > 0 || st.problem).map((st) => st.key))];
+  const hidden = keys.filter((k) => state.hidden.has(k));
+  plots = keys.filter((k) => !state.hidden.has(k)).map((k) => new Plot(k));
+  box.replaceChildren(...plots.map((p) => p.element));
+  if (hidden.length) box.append(make('p', {}, 'hidden: ', ...hidden.map((k) => make('button', { onclick: () => { state.hidden.delete(k); tell('streams'); } }, k))));
+  lookUp();
+}
+
+// lookUp asks for the exact values at the page's time.
+const ask = newest(async () => {
+  const ep = shown.first, t = state.t;
+  if (!ep) return;
+  try {
+    const list = await get(`e/${ep.e}/at?t=${Math.round(t)}&${ep.query}`);
+    if (ep !== shown.first) return;
+    values = new Map(list.map((v) => [v.key, v]));
+    for (const p of plots) p.read();
+    tell('values', values);
+  } catch { /* the streams that cannot be read say so themselves */ }
+});
+let looking = 0;
+function lookUp() {
+  if (!looking) looking = setTimeout(() => { looking = 0; ask(); }, state.playing ? 150 : 30);
+}
+
+on('t', () => { for (const p of plots) p.cursor(); lookUp(); });
+on('zoom', () => { for (const p of plots) { p.u?.setScale('x', { min: p.span()[0] / 1e9, max: p.span()[1] / 1e9 }); p.cursor(); p.refresh(); } });
+on('theme', () => { for (const p of plots) if (p.u) p.build(); });
+addEventListener('resize', () => { for (const p of plots) p.refresh(); });
+

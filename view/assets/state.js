@@ -1,0 +1,62 @@
+// What is shown: one object, kept in the address (#e=12&r=104&z=…), and who is told when it changes.
+
+export const state = {
+  s: 0, e: 0, t: 0, // dataset, episode, nanoseconds from the episode's start
+  zoom: null, // [from, to] in ns, or the whole episode
+  hidden: new Set(), // streams that are not shown, by key
+  channels: {}, // key → set of channels that are not drawn
+  compare: null, // { s, e }
+  hz: '', q: '', least: '', most: '', sort: '', flagged: false, found: false,
+  speed: 1, playing: false,
+};
+
+const told = {};
+export const on = (what, fn) => { (told[what] ||= []).push(fn); };
+export const tell = (what, ...args) => { for (const fn of told[what] || []) fn(...args); if (what !== 'address') save(); };
+
+// model is the episode that is shown, and the one beside it: see episode.js.
+export const shown = { first: null, second: null, info: null, findings: [], flags: [] };
+
+let saving = 0;
+function save() {
+  clearTimeout(saving);
+  saving = setTimeout(() => { if (!state.playing) history.replaceState(null, '', '#' + address()); }, 150);
+}
+
+export function address() {
+  const p = new URLSearchParams();
+  const put = (k, v) => { if (v !== '' && v != null && v !== false) p.set(k, v === true ? '1' : v); };
+  if (state.s) put('s', state.s);
+  p.set('e', state.e);
+  const a = shown.first?.anchor, r = a ? shown.first.row(a.key, state.t) : -1;
+  if (a && r >= 0 && a.times[r] === state.t) put('r', r);
+  else if (state.t) put('t', state.t);
+  if (state.zoom) put('z', state.zoom.map(Math.round).join(','));
+  if (state.hidden.size) put('k', [...state.hidden].map(encodeURIComponent).join(','));
+  const ch = Object.entries(state.channels).filter(([, v]) => v.size).map(([k, v]) => encodeURIComponent(k) + ':' + [...v].join('.'));
+  if (ch.length) put('ch', ch.join(','));
+  if (state.compare) put('c', state.compare.s + ':' + state.compare.e);
+  for (const k of ['hz', 'q', 'least', 'most', 'sort', 'flagged', 'found']) put(k, state[k]);
+  if (state.speed !== 1) put('v', state.speed);
+  return p.toString();
+}
+
+// read takes the state from an address; the row is settled when the episode is there.
+export function read(text) {
+  const p = new URLSearchParams(text), number = (k) => { const v = Number(p.get(k)); return Number.isFinite(v) ? v : 0; };
+  state.s = number('s');
+  state.e = number('e');
+  state.row = p.has('r') ? number('r') : null;
+  state.t = number('t');
+  const z = (p.get('z') || '').split(',').map(Number);
+  state.zoom = z.length === 2 && z.every(Number.isFinite) && z[1] > z[0] ? z : null;
+  const list = (k) => (p.get(k) || '').split(',').filter(Boolean);
+  const plain = (x) => { try { return decodeURIComponent(x); } catch { return x; } };
+  state.hidden = new Set(list('k').map(plain));
+  state.channels = Object.fromEntries(list('ch').map((x) => [plain(x.split(':')[0]), new Set((x.split(':')[1] || '').split('.').map(Number))]));
+  const c = (p.get('c') || '').split(':').map(Number);
+  state.compare = c.length === 2 && c.every(Number.isInteger) ? { s: c[0], e: c[1] } : null;
+  for (const k of ['hz', 'q', 'least', 'most', 'sort']) state[k] = p.get(k) || '';
+  for (const k of ['flagged', 'found']) state[k] = p.get(k) === '1';
+  state.speed = number('v') || 1;
+}

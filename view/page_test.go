@@ -1,0 +1,156 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// tab is the page in a headless Chromium.
+type tab struct {
+	*testing.T
+	site    *site
+	ctx     context.Context
+	mu      sync.Mutex
+	wrong   []string // errors of the console, exceptions
+	outside []string // requests to elsewhere
+}
+
+// browse opens the page at an address (#…) in a browser of its own; where there is none the test skips.
+func (s *site) browse(hash string) *tab {
+	s.Helper()
+	path := ""
+	for _, name := range []string{"chromium-headless-shell", "chromium", "google-chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			path = p
+			break
+		}
+	}
+	if path == "" {
+		s.Skip("no chromium-headless-shell: make browser")
+	}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.NoFirstRun, chromedp.Headless, chromedp.WindowSize(1280, 900), chromedp.Flag("enable-unsafe-swiftshader", true),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("autoplay-policy", "no-user-gesture-required"), chromedp.UserDataDir(s.TempDir())}
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	alloc, stop := chromedp.NewExecAllocator(s.Context(), options...)
+	s.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(alloc)
+	s.Cleanup(func() { _ = chromedp.Cancel(ctx); cancel() })
+	t := &tab{T: s.T, site: s, ctx: ctx}
+	err := chromedp.Listen(ctx, func(ev any) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		switch ev := ev.(type) {
+		case *log.EventEntryAdded:
+			if (ev.Entry.Level == "error" || ev.Entry.Level == "warning") && !strings.Contains(ev.Entry.Text, "GL Driver Message") { // of drawing without a GPU
+				t.wrong = append(t.wrong, ev.Entry.Text+" "+ev.Entry.URL)
+			}
+		case *runtime.EventConsoleAPICalled:
+			if ev.Type == "error" || ev.Type == "warning" {
+				t.wrong = append(t.wrong, fmt.Sprint(ev.Args))
+			}
+		case *runtime.EventExceptionThrown:
+			b, _ := json.Marshal(ev.ExceptionDetails)
+			t.wrong = append(t.wrong, string(b))
+		case *network.EventRequestWillBeSent:
+			if u := ev.Request.URL; !strings.HasPrefix(u, s.http.URL) && !strings.HasPrefix(u, "blob:"+s.http.URL) && !strings.HasPrefix(u, "data:") {
+				t.outside = append(t.outside, u)
+			}
+		}
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	t.visit("#token=" + testToken + "&" + hash)
+	return t
+}
+
+func (t *tab) visit(hash string) {
+	t.Helper()
+	if err := chromedp.Do(t.ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(t.site.http.URL+"/"+hash)); err != nil {
+		t.Fatal(err)
+	}
+	t.wait("document.body.dataset.done && document.body.dataset.ready === document.body.dataset.done")
+}
+
+func eval[T any](t *tab, js string) T {
+	t.Helper()
+	v, err := chromedp.Run(t.ctx, chromedp.Evaluate[T](js, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%s: %v", js, err)
+	}
+	return v
+}
+
+// wait waits until an expression is true.
+func (t *tab) wait(js string) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if eval[bool](t, "!!("+js+")") {
+			return
+		}
+		if time.Now().After(end) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.Fatalf("after 30 s not %s\nconsole: %s\nthe page: %.2000s", js, t.wrong, eval[string](t, "document.body.innerText"))
+		}
+	}
+}
+
+func (t *tab) press(keys string, options ...chromedp.KeyOption) {
+	t.Helper()
+	if err := chromedp.Do(t.ctx, chromedp.KeyEvent(keys, options...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clean proves that nothing went wrong in the page, and nothing came from elsewhere.
+func (t *tab) clean() {
+	t.Helper()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.wrong) > 0 || len(t.outside) > 0 {
+		t.Errorf("console: %q, requests to elsewhere: %q", t.wrong, t.outside)
+	}
+}
+
+func (t *tab) shot(path string) {
+	t.Helper()
+	b, err := chromedp.Run(t.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(path, b, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPageOpens: every fixture, with all its cameras and plots, without a word on the console.
+func TestPageOpens(t *testing.T) {
+	for _, name := range fixtures {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, Options{}, name).browse("")
+			p.wait("[...document.querySelectorAll('#cameras figure')].every((f) => f.dataset.row >= 0 || f.querySelector('.none:not([hidden])'))")
+			p.clean()
+			t.Log(eval[string](p, "document.querySelector('#episode').textContent"), eval[int](p, "document.querySelectorAll('#cameras figure').length"), "cameras",
+				eval[int](p, "document.querySelectorAll('#plots canvas').length"), "plots drawn")
+			if dir := os.Getenv("VIEW_SHOTS"); dir != "" {
+				time.Sleep(300 * time.Millisecond)
+				p.shot(dir + "/" + strings.ReplaceAll(name, "/", "_") + ".png")
+			}
+		})
+	}
+}
