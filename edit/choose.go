@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/flags"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -45,6 +46,50 @@ func ParseEpisodes(text string, n int) (out []int, err error) {
 		}
 	}
 	return out, nil
+}
+
+// flagged are the places that a file of flags names as a whole. It fits the source that was opened, as it is.
+func (e *editor) flagged(ctx context.Context, path string, v *view) map[int]bool {
+	out := map[int]bool{}
+	for _, f := range e.flags(ctx, path, v) {
+		out[f.place] = out[f.place] || len(f.rows) == 0
+	}
+	for i, whole := range out {
+		if !whole {
+			delete(out, i)
+		}
+	}
+	return out
+}
+
+// flag is one of a file, and its place in the plan.
+type flag struct {
+	place int
+	rows  []int // [from, to) of the source's; none = all
+}
+
+func (e *editor) flags(ctx context.Context, path string, v *view) (out []flag) {
+	file := guard.Must(flags.Read(ctx, path))
+	if len(e.srcs) > 1 {
+		guard.Fail(misuse(robocache.Where{"file": path}, "flags are of one dataset: edit it before it is merged", ""))
+	}
+	guard.Check(robocache.At(file.Check(e.srcs[0]), robocache.Where{"file": path}))
+	places := map[int64]int{}
+	for i, p := range v.plan.Episodes {
+		places[guard.Must(e.srcs[0].Episode(ctx, p.Episode)).Index] = i
+	}
+	for _, f := range file.Flags {
+		i, ok := places[f.Episode]
+		switch {
+		case ok && f.Length > 0 && f.Length != e.srcs[0].Len(v.plan.Episodes[i].Episode):
+			guard.Fail(misuse(robocache.Where{"file": path, "episode": f.Episode}, "the episode has another length than when it was flagged", "flag it anew"))
+		case ok:
+			out = append(out, flag{i, f.Rows})
+		case f.Episode >= int64(e.srcs[0].Info().Episodes):
+			guard.Fail(misuse(robocache.Where{"file": path, "episode": f.Episode}, "no such episode", ""))
+		}
+	}
+	return out
 }
 
 // choose gives the places in the plan that a choice names, in its order where it names numbers.

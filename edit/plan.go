@@ -37,12 +37,13 @@ type Plan struct {
 
 // Source is a dataset that a plan takes from.
 type Source struct {
-	URI         string `json:"uri"`
-	Format      string `json:"format"`
-	Version     string `json:"version,omitempty"`
-	Fingerprint string `json:"fingerprint"`
-	Episodes    int    `json:"num_episodes"`
-	Frames      int64  `json:"num_frames"`
+	URI         string         `json:"uri"`
+	Format      string         `json:"format"`
+	Version     string         `json:"version,omitempty"`
+	Fingerprint string         `json:"fingerprint"`
+	Episodes    int            `json:"num_episodes"`
+	Frames      int64          `json:"num_frames"`
+	HZ          robocache.Rate `json:"hz,omitzero"` // the rate that it is brought to
 }
 
 // Episode is one of the result: rows [From, To) of a source's.

@@ -78,11 +78,6 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 	}
 	if len(req.Plans) > 0 {
 		e.plan = req.Plans[0].clone()
-		for i := range e.srcs {
-			if got := fingerprint(ctx, e.srcs[i]); got != e.plan.Sources[i].Fingerprint {
-				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"dataset": e.srcs[i].Info().URI}, Msg: "the dataset is not the one that was planned: fingerprint", Want: e.plan.Sources[i].Fingerprint, Got: got, Hint: "it was edited since: plan again"}
-			}
-		}
 		for _, q := range req.Plans[1:] {
 			e.plan.compose(q)
 		}
@@ -113,8 +108,18 @@ func (e *editor) open(ctx context.Context) {
 	if len(uris) == 0 {
 		guard.Fail(misuse(nil, "no source", ""))
 	}
-	for _, uri := range uris {
+	for i, uri := range uris {
 		e.srcs = append(e.srcs, guard.Must(mapping.Open(ctx, uri, e.req.Open)))
+		if len(e.req.Plans) == 0 {
+			continue
+		}
+		want := e.req.Plans[0].Sources[i]
+		if got := fingerprint(ctx, e.srcs[i]); got != want.Fingerprint {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"dataset": uri}, Msg: "the dataset is not the one that was planned: fingerprint", Want: want.Fingerprint, Got: got, Hint: "it was edited since: plan again"})
+		}
+		if !want.HZ.Zero() {
+			e.srcs[i] = onGrid(ctx, e.srcs[i], want.HZ)
+		}
 	}
 }
 

@@ -186,9 +186,7 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report
 		out.take(r)
 	}
 	if dry {
-		out.Bytes, out.Free = e.room(ctx, p, dst, out)
-	} else {
-		out.Plan = nil
+		out.Bytes, out.Free = e.room(ctx, p, dst)
 	}
 	return out
 }
@@ -368,7 +366,7 @@ func (v *view) renamedModality(b []byte) []byte {
 }
 
 // room says about how much the result takes, and how much is free there.
-func (e *editor) room(ctx context.Context, p *Plan, dst string, r *Report) (bytes, free int64) {
+func (e *editor) room(ctx context.Context, p *Plan, dst string) (bytes, free int64) {
 	for i, ds := range e.srcs {
 		s, ok := robocache.As[store.Source](ds)
 		if !ok || p.Sources[i].Frames == 0 {

@@ -60,6 +60,7 @@ type Dataset struct {
 	mu      sync.Mutex
 	noticed []robocache.Finding // what reading found after Open
 	said    map[string]bool
+	hidden  map[string]map[string][2]int // of hiddenFrames; nil: not read yet
 	stats   robocache.Stats
 	statsOK bool
 	taskTab atomic.Pointer[episodeTasks]

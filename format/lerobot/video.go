@@ -132,7 +132,7 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFil
 		return err
 	})
 	defer vf.Release()
-	f = d.layOut(c, n, path, vf.Index)
+	f = d.layOut(ctx, c, n, path, vf.Index)
 	c.files[n].Store(f)
 	return f, nil
 }
@@ -165,7 +165,7 @@ func (d *Dataset) noticeCount(c *camera, path string, episode, imgs, rows int) {
 
 // layOut gives every episode of a file its frames: counted where frames = rows, else by the sample nearest to
 // from_timestamp, in order. The only episode of a file of v2 begins with it.
-func (d *Dataset) layOut(c *camera, file int32, path string, ix *video.Index) *camFile {
+func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string, ix *video.Index) *camFile {
 	defer guard.In("file", path)
 	f := &camFile{path: path}
 	rows := 0
@@ -173,7 +173,7 @@ func (d *Dataset) layOut(c *camera, file int32, path string, ix *video.Index) *c
 		f.shown = append(f.shown, shown{episode: e, first: int32(rows), span: d.eps.length[e]})
 		rows += int(d.eps.length[e])
 	}
-	if f.exact = rows == ix.NumFrames(); !f.exact {
+	if f.exact = rows == ix.NumFrames() || rows < ix.NumFrames() && d.raw.major > 2 && d.declared(ctx, c, f, ix); !f.exact {
 		d.byTime(c, f, ix, rows)
 	}
 	less := func(a, b shown) int { return cmp.Compare(a.episode, b.episode) }

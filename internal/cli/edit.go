@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,14 +21,13 @@ type editFlags struct {
 	req  edit.Request
 	verb edit.Verb
 	seed uint64
-	size string
-	fix  []string // old=new, key=eps: pairs of the verb
+	idle []string
 }
 
 // editVerb is a verb of edit: its flags, and what its arguments say beside SRC and DST.
 type editVerb struct {
 	use, short, example string
-	choice              bool
+	choice, many        bool
 	flags               func(f *editFlags, c *cobra.Command)
 	args                func(f *editFlags, args []string) (rest []string)
 }
@@ -73,6 +73,53 @@ var editVerbs = []editVerb{
   robocache edit delete ./set ./clean --where 'length < 30 or max(action[gripper]) > 1.2'
   robocache edit delete ./set --in-place --flags flags.json`},
 	{use: "keep SRC [DST]", short: "keep some episodes, in the order in which they are named", choice: true, example: `  robocache edit keep ./set ./pick --task 'pick*'`},
+	{use: "trim SRC [DST]", short: "cut rows off the ends of episodes", choice: true, example: `  robocache edit trim ./set ./cut --from 0.5 --to -1.0
+  robocache edit trim ./set ./cut --idle action=0.01 --skip-short
+  robocache edit trim ./set ./cut --from 12r --episodes 3 --cut exact`,
+		flags: func(f *editFlags, c *cobra.Command) {
+			c.Flags().StringVar(&f.verb.From, "from", "", "where to begin: seconds (0.5), or rows (12r); from the end with - before it")
+			c.Flags().StringVar(&f.verb.To, "to", "", "where to end: seconds or rows from the beginning, or before the end (-1.0)")
+			c.Flags().StringArrayVar(&f.idle, "idle", nil, "KEY=EPS: cut off the head and tail in which no channel changes by more than EPS from row to row; of several keys, all rest")
+			c.Flags().BoolVar(&f.verb.SkipShort, "skip-short", false, "delete episodes of which nothing is left, instead of failing")
+		},
+		args: func(f *editFlags, args []string) []string {
+			for k, text := range pairs("--idle", f.idle) {
+				eps, err := strconv.ParseFloat(text, 64)
+				if err != nil || !(eps >= 0) {
+					guard.Fail(misuse("--idle: expected KEY=EPS, found " + k + "=" + text))
+				}
+				if f.verb.Idle == nil {
+					f.verb.Idle = map[string]float64{}
+				}
+				f.verb.Idle[k] = eps
+			}
+			return args
+		}},
+	{use: "split SRC [DST]", short: "split a dataset into folders below DST", example: `  robocache edit split ./set ./parts --into train=0.8,val=0.2 --seed 1
+  robocache edit split ./set ./parts --into train=0-79,test=80-99
+  robocache edit split ./set ./parts --by task`,
+		flags: func(f *editFlags, c *cobra.Command) {
+			c.Flags().StringArrayVar(&f.verb.Into, "into", nil, "name=0.8 (fractions), name=40 (episodes), name=0-79,90 (which); name=rest")
+			c.Flags().StringVar(&f.verb.By, "by", "", "task: a part for each")
+			c.Flags().Uint64Var(&f.seed, "seed", 0, "deal the episodes out in this order (default: as they stand)")
+			c.Flags().StringVar(&f.verb.Stratify, "stratify", "", "task: the same fractions of each task")
+			c.Flags().StringVar(&f.verb.Group, "group", "", "episodes with one value of this column stay together")
+		}},
+	{use: "merge A B… DST", short: "join datasets", many: true, example: `  robocache edit merge ./a ./b ./both
+  robocache edit merge ./a ./b ./c ./all --keys union --hz 30`,
+		flags: func(f *editFlags, c *cobra.Command) {
+			c.Flags().StringVar(&f.verb.Keys, "keys", "strict", "where features differ: strict (an error), intersection, or union (zeros, and KEY.valid says where)")
+			c.Flags().BoolVar(&f.verb.Black, "black", false, "with union: cameras that a dataset lacks have black frames there")
+			c.Flags().StringVar(&f.verb.HZ, "hz", "", "bring all to this rate")
+		}},
+	{use: "add SRC KEY [DST]", short: "add a feature", example: `  robocache edit add ./set reward ./more --from reward.npy
+  robocache edit add ./set robot_id ./more --from 7`,
+		flags: func(f *editFlags, c *cobra.Command) {
+			c.Flags().StringVar(&f.verb.From, "from", "", "FILE.npy or FILE.parquet with a row for each of the dataset's (joined on index, or episode_index and frame_index), or a constant: 7, 0.5, true, [1, 2], a text")
+		},
+		args: func(f *editFlags, args []string) []string {
+			return first(f, args, func(words []string) { f.verb.Features = words })
+		}},
 	{use: "rename SRC OLD=NEW… [DST]", short: "rename features", example: `  robocache edit rename ./set observation.images.cam_high=observation.images.top ./renamed`,
 		args: func(f *editFlags, args []string) []string {
 			return first(f, args, func(words []string) { f.verb.Names = pairs("rename", words) })
@@ -129,7 +176,7 @@ func (f *editFlags) common(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVar(&f.req.InPlace, "in-place", false, "put the result in the place of the dataset, and keep that for 'edit undo'")
 	fl.BoolVar(&f.req.DryRun, "dry-run", false, "say what would be copied, hidden and encoded, and write nothing; with --json, the plan too")
-	fl.StringVar(&f.req.To, "to", "", "the format to write (default: the source's, where it is written; else lerobot)")
+	fl.StringVar(&f.req.To, "as", "", "the format to write (default: the source's, where it is written; else lerobot)")
 	fl.StringVar(&f.req.Cut, "cut", edit.CutHidden, "a cut inside a group of frames: hidden (up to 16 frames that no row shows are copied too), exact (encode the episode), snap (move the cut)")
 	fl.StringVar(&f.req.Stats, "stats", "", "rows: count no frames, which takes the longest; cameras then have no statistics")
 	fl.IntVar(&f.req.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
@@ -162,12 +209,19 @@ func (v editVerb) command() *cobra.Command {
 		if v.args != nil {
 			args = v.args(f, args)
 		}
-		if len(args) > 2 || len(args) == 2 && f.req.InPlace {
-			return nil, nil, misuse(name + ": too many arguments: " + strings.Join(args, " "))
+		if cmd.Flags().Changed("seed") {
+			f.verb.Seed = &f.seed
 		}
-		f.req.Sources = args[:1]
-		if len(args) == 2 {
-			f.req.DST = args[1]
+		n := 1 // sources
+		if v.many {
+			n = max(2, len(args)-1)
+		}
+		if len(args) > n+1 || len(args) < n || len(args) == n+1 && f.req.InPlace {
+			return nil, nil, misuse(name + ": expected " + v.use + ", found " + strings.Join(args, " "))
+		}
+		f.req.Sources = args[:n]
+		if len(args) > n {
+			f.req.DST = args[n]
 		}
 		f.req.Verbs = []edit.Verb{f.verb}
 		return f.run(cmd)

@@ -1,0 +1,205 @@
+package edit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/columns"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// Added is a feature that no source has: a column of a file, or one value for all rows.
+type Added struct {
+	File string          `json:"file,omitempty"`
+	Sum  string          `json:"sha256,omitempty"` // of the file
+	Name string          `json:"column,omitempty"` // in the file
+	Is   json.RawMessage `json:"value,omitempty"`  // a number, true, a text, or a list of numbers
+	Rows []Episode       `json:"rows,omitempty"`   // the plan's episodes when it was added: the file has a row for each row of these
+}
+
+// column is the values of an added feature.
+type column struct {
+	dtype robocache.DType
+	shape []int
+	data  []byte   // of all rows, or of the one that stands for all
+	text  []string // in place of data
+	at    map[[2]int]addedRun
+	one   bool
+}
+
+// addedRun is where the rows of a source's episode lie in a column.
+type addedRun struct{ from, row int }
+
+func (c *column) kind() robocache.Kind {
+	if c.text != nil {
+		return robocache.KindText
+	}
+	return robocache.KindNumeric
+}
+
+// add adds a feature.
+func (e *editor) add(ctx context.Context, v *Verb) {
+	if len(v.Features) != 1 || v.From == "" {
+		guard.Fail(misuse(nil, "add: one key, and where its values come from", "add KEY --from FILE.parquet, FILE.npy or a constant"))
+	}
+	key := v.Features[0]
+	if slices.ContainsFunc(e.plan.Keys, func(k Key) bool { return k.Key == key }) || e.srcs[0].Info().Feature(key) != nil {
+		guard.Fail(misuse(robocache.Where{"stream": key}, "add: the dataset has such a feature", "another name, or remove or rename that one first"))
+	}
+	a := &Added{}
+	switch ext := strings.ToLower(filepath.Ext(v.From)); {
+	case ext == ".npy" || ext == ".parquet":
+		a.File, a.Name, a.Rows = v.From, key, slices.Clone(e.plan.Episodes)
+		b, err := os.ReadFile(v.From)
+		guard.Check(robocache.At(err, robocache.Where{"file": v.From}))
+		sum := sha256.Sum256(b)
+		a.Sum = hex.EncodeToString(sum[:])
+	case json.Valid([]byte(v.From)):
+		a.Is = json.RawMessage(v.From)
+	default:
+		a.Is = guard.Must(json.Marshal(v.From))
+	}
+	guard.Must(a.read(ctx)) // all that can be wrong with it is told now
+	e.plan.Keys = append(e.plan.Keys, Key{Key: key, From: make([]string, len(e.srcs)), Added: a})
+}
+
+// read reads the values.
+func (a *Added) read(ctx context.Context) (_ *column, err error) {
+	defer guard.Into(&err)
+	if a.File == "" {
+		return a.constant(), nil
+	}
+	defer guard.In("file", a.File)
+	b := guard.Must(os.ReadFile(a.File))
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != a.Sum {
+		return nil, misuse(nil, "add: the file is not the one that was planned", "plan again")
+	}
+	total := 0
+	c := &column{at: map[[2]int]addedRun{}}
+	starts := make([]int, len(a.Rows))
+	for i, p := range a.Rows {
+		c.at[[2]int{p.Source, p.Episode}] = addedRun{p.From, total}
+		starts[i] = total
+		total += p.To - p.From
+	}
+	t := guard.Must(columns.Parse(ctx, a.File, b, a.Name))
+	if t.Rows != total {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"column": a.Name}, Msg: "add: rows", Want: fmt.Sprint(total), Got: fmt.Sprint(t.Rows)}
+	}
+	order := joined(t, a.Rows, starts, total)
+	c.dtype, c.shape = t.DType, t.Shape
+	if t.Text != nil {
+		c.text = make([]string, total)
+		for i, row := range order {
+			c.text[row] = t.Text[i]
+		}
+		c.dtype, c.shape = robocache.String, []int{1}
+		return c, nil
+	}
+	size := len(t.Data) / max(1, total)
+	c.data = make([]byte, len(t.Data))
+	for i, row := range order {
+		copy(c.data[row*size:(row+1)*size], t.Data[i*size:])
+	}
+	return c, nil
+}
+
+// joined gives the row of the dataset that each row of a table is of: by index, by episode and frame, or in order. Each row must come once.
+func joined(t *columns.Table, episodes []Episode, starts []int, total int) []int {
+	out := make([]int, total)
+	seen := make([]bool, total)
+	for i := range out {
+		at := int64(i)
+		switch {
+		case t.Index != nil:
+			at = t.Index[i]
+		case t.Episode != nil:
+			e, k := t.Episode[i], t.Frame[i]
+			if e < 0 || e >= int64(len(episodes)) || k < 0 || k >= int64(episodes[e].To-episodes[e].From) {
+				guard.Fail(misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the dataset has no frame %d of an episode %d", k, e), ""))
+			}
+			at = int64(starts[e]) + k
+		}
+		if at < 0 || at >= int64(total) || seen[at] {
+			guard.Fail(misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the index %d is none of the %d rows, or comes twice", at, total), "every row once"))
+		}
+		out[i], seen[at] = int(at), true
+	}
+	return out
+}
+
+// constant reads one value.
+func (a *Added) constant() *column {
+	c := &column{one: true, shape: []int{1}}
+	var v any
+	guard.Check(json.Unmarshal(a.Is, &v))
+	number := func(x any) {
+		f, ok := x.(float64)
+		if !ok {
+			guard.Fail(misuse(nil, "add: a constant is a number, true, false, a text, or a list of numbers", ""))
+		}
+		c.data = binary.LittleEndian.AppendUint32(c.data, math.Float32bits(float32(f)))
+	}
+	switch v := v.(type) {
+	case bool:
+		c.dtype, c.data = robocache.Bool, []byte{0}
+		if v {
+			c.data[0] = 1
+		}
+	case string:
+		c.dtype, c.text = robocache.String, []string{v}
+	case float64:
+		if c.dtype = robocache.Float32; v == math.Trunc(v) && math.Abs(v) < 1<<53 && !strings.ContainsAny(string(a.Is), ".eE") {
+			c.dtype, c.data = robocache.Int64, binary.LittleEndian.AppendUint64(nil, uint64(int64(v)))
+			break
+		}
+		number(v)
+	case []any:
+		c.dtype, c.shape = robocache.Float32, []int{len(v)}
+		for _, x := range v {
+			number(x)
+		}
+	default:
+		number(v)
+	}
+	if len(c.data) == 0 && c.text == nil {
+		guard.Fail(misuse(nil, "add: a constant without values", ""))
+	}
+	return c
+}
+
+// row is where a row of the result lies in the column.
+func (c *column) row(v *view, r robocache.Row) int {
+	if c.one {
+		return 0
+	}
+	p := v.at(r.Episode)
+	run := c.at[[2]int{p.Source, p.Episode}]
+	return run.row + p.From + r.Index - run.from
+}
+
+func (c *column) gather(v *view, rows []robocache.Row, dst []byte) {
+	size := len(dst) / max(1, len(rows))
+	for i, r := range rows {
+		at := c.row(v, r)
+		copy(dst[i*size:(i+1)*size], c.data[at*size:])
+	}
+}
+
+func (c *column) texts(v *view, rows []robocache.Row) []string {
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		out[i] = c.text[c.row(v, r)]
+	}
+	return out
+}

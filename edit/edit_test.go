@@ -1,0 +1,162 @@
+package edit_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/edit"
+)
+
+// Deleting one of five: the frames of the others are those they were, LeRobot opens it, the doctor finds nothing, statistics are numpy's, the source is untouched.
+func TestDelete(t *testing.T) {
+	from := data(t, "g1_v30_exact")
+	before := tree(t, from)
+	dst, r := run(t, from, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}})
+	src := open(t, from)
+	if r.Video.Encoded != 0 || r.Video.Hidden != 0 || r.Video.Copied == 0 {
+		t.Errorf("%+v", r.Video)
+	}
+	places := whole(src, 0, 2, 3, 4)
+	same(t, open(t, dst), src, places, nil)
+	healthy(t, dst)
+	if after := tree(t, from); len(after) != len(before) {
+		t.Error("the source changed")
+	}
+	again, _ := run(t, from, edit.Verb{Verb: "keep", Choice: edit.Choice{Episodes: "0,2-4"}})
+	a, b := tree(t, dst), tree(t, again)
+	delete(a, "meta/edits.jsonl")
+	delete(b, "meta/edits.jsonl")
+	for name := range a {
+		if a[name] != b[name] {
+			t.Errorf("%s differs between delete and keep", name)
+		}
+	}
+	reference(t, dst, from, places, map[string]any{"stride": 41})
+}
+
+// All that is wrong is told before anything is written.
+func TestRefusals(t *testing.T) {
+	from := data(t, "g1_v30_exact")
+	for _, c := range []struct {
+		verb edit.Verb
+		says string
+	}{
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "5"}}, "no such episode"},
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-4"}}, "no episode is left"},
+		{edit.Verb{Verb: "delete"}, "without a choice"},
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Where: "max(actoin) > 1"}}, "nearest: action"},
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Task: "[x"}}, "no pattern"},
+		{edit.Verb{Verb: "rename", Names: map[string]string{"actio": "b"}}, "nearest: action"},
+		{edit.Verb{Verb: "rename", Names: map[string]string{"action": "index"}}, "no name for a feature"},
+		{edit.Verb{Verb: "rename", Names: map[string]string{"action": "observation.state"}}, "one name"},
+		{edit.Verb{Verb: "remove", Features: []string{"x"}}, "no feature"},
+		{edit.Verb{Verb: "trim", From: "100"}, "none of the"},
+		{edit.Verb{Verb: "trim", From: "1e99"}, "expected seconds"},
+		{edit.Verb{Verb: "split", Into: []string{"a=0.8", "b=0.1"}}, "0.9 of 1"},
+		{edit.Verb{Verb: "split", Into: []string{"a=0.9", "b=0.05", "c=0.05"}}, "no episode is left for"},
+		{edit.Verb{Verb: "split", Into: []string{"a=0-3", "b=3-4"}}, "both"},
+		{edit.Verb{Verb: "split", Into: []string{"../a=0.5", "b=0.5"}}, "no name for a part"},
+		{edit.Verb{Verb: "relabel", Names: map[string]string{"nothing": "b"}}, "no episode has the task"},
+		{edit.Verb{Verb: "relabel", Rows: "0:10-5", Text: "x"}, "rows 10 to 5"},
+		{edit.Verb{Verb: "add", Features: []string{"action"}, From: "1"}, "has such a feature"},
+		{edit.Verb{Verb: "add", Features: []string{"r"}, From: "nowhere.npy"}, "nowhere.npy"},
+		{edit.Verb{Verb: "merge"}, "several sources"},
+		{edit.Verb{Verb: "dlete"}, "delete"},
+	} {
+		dst := filepath.Join(t.TempDir(), "out")
+		_, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{c.verb}, DST: dst})
+		var e *robocache.Error
+		if err == nil || !errors.As(err, &e) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v, want %q", c.verb, err, c.says)
+		}
+		if _, err := os.Stat(dst); !os.IsNotExist(err) {
+			t.Errorf("%+v left something", c.verb)
+		}
+	}
+	taken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(taken, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}}, DST: taken}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
+}
+
+// Splitting, then merging gives the source, row for row; one seed, one result.
+func TestSplitAndMerge(t *testing.T) {
+	from := data(t, "g1_h264_v30")
+	src := open(t, from)
+	n := src.Info().Episodes
+	seed := uint64(7)
+	for _, v := range []edit.Verb{{Into: []string{"train=0.5,val=0.5"}}, {Into: []string{"train=1", "val=rest"}}, {Into: []string{"train=0.5", "val=0.5"}, Seed: &seed}} {
+		v.Verb = "split"
+		dst, r := run(t, from, v)
+		again, _ := run(t, from, v)
+		for name, sum := range tree(t, dst) {
+			if tree(t, again)[name] != sum {
+				t.Errorf("%s differs between two runs", name)
+			}
+		}
+		var parts []string
+		var order []int
+		for _, p := range r.Parts {
+			parts = append(parts, p.DST)
+			for _, e := range p.Plan.Episodes {
+				order = append(order, e.Episode)
+			}
+			healthy(t, p.DST)
+		}
+		sorted := slices.Clone(order)
+		slices.Sort(sorted)
+		for i, e := range sorted {
+			if i != e || len(sorted) != n {
+				t.Fatalf("%v", order)
+			}
+		}
+		both := filepath.Join(t.TempDir(), "both")
+		if _, err := edit.Run(t.Context(), &edit.Request{Sources: parts, Verbs: []edit.Verb{{Verb: "merge"}}, DST: both}); err != nil {
+			t.Fatal(err)
+		}
+		same(t, open(t, both), src, whole(src, order...), nil)
+		healthy(t, both)
+		if v.Seed != nil {
+			reference(t, both, from, whole(src, order...), map[string]any{"stride": 41})
+		}
+	}
+}
+
+// Cutting seconds and rows off.
+func TestTrim(t *testing.T) {
+	from := data(t, "g1_v30_exact")
+	src := open(t, from)
+	dst, r := run(t, from, edit.Verb{Verb: "trim", From: "0.5", To: "-1.0"}, edit.Verb{Verb: "trim", From: "3r", To: "-4r", Choice: edit.Choice{Episodes: "2"}})
+	var places []place
+	for e := range src.Info().Episodes {
+		p := place{e, 15, src.Len(e) - 45}
+		if e == 2 {
+			p.from, p.n = p.from+3, p.n-7
+		}
+		places = append(places, p)
+	}
+	same(t, open(t, dst), src, places, nil)
+	healthy(t, dst)
+	if r.Video.Encoded != 0 || r.Video.Hidden == 0 || r.Video.Frames > maxHidden*r.Video.Hidden {
+		t.Errorf("%+v", r.Video)
+	}
+	reference(t, dst, from, places, map[string]any{"stride": 41})
+	// A second edit of the result takes the right frames.
+	out := open(t, dst)
+	next, _ := run(t, dst, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,3"}})
+	same(t, open(t, next), out, whole(out, 1, 2, 4), nil)
+	healthy(t, next)
+	if b, err := os.ReadFile(filepath.Join(next, "meta", "edits.jsonl")); err != nil || strings.Count(string(b), "\n") != 2 {
+		t.Errorf("%v %s", err, b)
+	}
+}
+
+const maxHidden = 32

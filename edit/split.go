@@ -1,0 +1,292 @@
+package edit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// share is one part of a split: a fraction, a number of episodes, the rest, or ranges of episodes.
+type share struct {
+	name     string
+	fraction float64
+	count    int
+	rest     bool
+	list     []int
+}
+
+// split makes a plan for each part.
+func (e *editor) split(ctx context.Context, v *Verb) {
+	n := len(e.plan.Episodes)
+	var names []string
+	var parts [][]int
+	switch {
+	case v.By != "" && (v.By != "task" || len(v.Into) > 0):
+		guard.Fail(misuse(nil, "split: by task, or into parts", ""))
+	case v.By == "task":
+		names, parts = e.byTask(ctx)
+	default:
+		shares := e.shares(v.Into)
+		for _, s := range shares {
+			names = append(names, s.name)
+		}
+		if shares[0].list != nil {
+			if v.Seed != nil || v.Stratify != "" || v.Group != "" {
+				guard.Fail(misuse(nil, "split into ranges leaves nothing to deal out", "leave seed, stratify and group out"))
+			}
+			for _, s := range shares {
+				parts = append(parts, s.list)
+			}
+		} else {
+			parts = deal(e.units(ctx, v), shares, n)
+		}
+	}
+	used := 0
+	for i, part := range parts {
+		if len(part) == 0 {
+			guard.Fail(misuse(nil, fmt.Sprintf("split: no episode is left for %s: %d episodes into %s", names[i], n, strings.Join(v.Into, ",")), "larger shares, or fewer parts"))
+		}
+		slices.Sort(part)
+		used += len(part)
+		p := e.plan.clone()
+		p.Part = names[i]
+		p.Episodes = nil
+		for _, k := range part {
+			p.Episodes = append(p.Episodes, e.plan.Episodes[k])
+		}
+		if used < n && i == len(parts)-1 {
+			p.Notes = append(p.Notes, fmt.Sprintf("%d episodes are in no part", n-used))
+		}
+		e.parts = append(e.parts, p)
+	}
+}
+
+// shares reads name=0.8, name=40, name=rest and name=0-79,90.
+func (e *editor) shares(into []string) (out []share) {
+	var texts []string
+	for part := range strings.SplitSeq(strings.Join(into, ","), ",") {
+		if !strings.Contains(part, "=") && len(texts) > 0 {
+			texts[len(texts)-1] += "," + part
+		} else if part != "" {
+			texts = append(texts, part)
+		}
+	}
+	if len(texts) < 2 && !slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
+		guard.Fail(misuse(nil, "split: into which parts?", "--into train=0.8,val=0.2, or train=0-79"))
+	}
+	kinds, seen, taken := map[string]int{}, map[string]bool{}, map[int]string{}
+	sum, rest := 0.0, false
+	for _, text := range texts {
+		name, what, _ := strings.Cut(text, "=")
+		if name == "" || name == "." || name == ".." || seen[name] || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) }) {
+			guard.Fail(misuse(nil, "split: no name for a part, or twice: "+strconv.Quote(name), "it becomes a folder"))
+		}
+		seen[name] = true
+		s := share{name: name}
+		f, err := strconv.ParseFloat(what, 64)
+		_, whole := strconv.Atoi(what)
+		switch {
+		case what == "rest":
+			s.rest = true
+			rest = true
+		case whole == nil && !strings.HasPrefix(what, "-"):
+			kinds["count"]++
+			s.count = int(f)
+			sum += f
+		case err == nil && f > 0 && f <= 1 && !strings.ContainsAny(what, ",xX"):
+			kinds["fraction"]++
+			s.fraction = f
+			sum += f
+		default:
+			kinds["range"]++
+			s.list = guard.Must(ParseEpisodes(what, len(e.plan.Episodes)))
+			for _, i := range s.list {
+				if other, ok := taken[i]; ok {
+					guard.Fail(misuse(robocache.Where{"episode": i}, "split: an episode in both "+other+" and "+name, ""))
+				}
+				taken[i] = name
+			}
+		}
+		out = append(out, s)
+	}
+	n := float64(len(e.plan.Episodes))
+	switch whole := map[bool]float64{true: n, false: 1}[kinds["count"] > 0]; {
+	case len(kinds) > 1 || kinds["range"] > 0 && rest:
+		guard.Fail(misuse(nil, "split: fractions, counts or ranges of episodes, not a mixture", ""))
+	case kinds["range"] > 0:
+	case !rest && math.Abs(sum-whole) > 1e-9*whole, rest && sum > whole:
+		guard.Fail(misuse(nil, fmt.Sprintf("split: the parts are %g of %g", sum, whole), "every episode goes into one part; name=rest takes those that are left"))
+	}
+	left := 1 - sum
+	if kinds["count"] > 0 {
+		left = n - sum
+	}
+	for i := range out {
+		if !out[i].rest {
+			continue
+		}
+		if out[i].rest, rest = false, false; kinds["count"] > 0 {
+			out[i].count = int(left)
+		} else {
+			out[i].fraction = left
+		}
+		left = 0
+	}
+	return out
+}
+
+// unit is episodes that go into one part together.
+type unit struct {
+	stratum string
+	places  []int
+}
+
+// units are what is dealt out, in the order in which it is.
+func (e *editor) units(ctx context.Context, v *Verb) (out []unit) {
+	view := e.view(ctx)
+	defer view.Close()
+	if v.Stratify != "" && v.Stratify != "task" {
+		guard.Fail(misuse(nil, "split: stratify by "+v.Stratify, "task"))
+	}
+	at := map[string]int{}
+	for i := range e.plan.Episodes {
+		u := unit{places: []int{i}}
+		if v.Stratify != "" {
+			u.stratum = strings.Join(guard.Must(view.Episode(ctx, i)).Tasks, "\n")
+		}
+		if v.Group != "" {
+			value := e.groupOf(ctx, view, v.Group, i)
+			if k, ok := at[value]; ok {
+				out[k].places = append(out[k].places, i)
+				continue
+			}
+			at[value] = len(out)
+		}
+		out = append(out, u)
+	}
+	if v.Seed != nil {
+		r := rand.New(rand.NewPCG(*v.Seed, 0x5eed))
+		r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	}
+	return out
+}
+
+// groupOf is the value of a column in the first row of an episode.
+func (e *editor) groupOf(ctx context.Context, v *view, key string, episode int) string {
+	f := v.info.Feature(key)
+	row := []robocache.Row{{Episode: episode}}
+	switch {
+	case key == "task" || f != nil && f.Kind == robocache.KindText:
+		return guard.Must(v.Text(ctx, key, row))[0]
+	case f == nil || f.Kind != robocache.KindNumeric || f.Ragged():
+		guard.Fail(misuse(robocache.Where{"stream": key}, "split: no column to group by", robocache.Nearest(key, v.info.Keys())))
+	}
+	raw := make([]byte, f.RowBytes())
+	guard.Check(v.Gather(ctx, key, row, raw))
+	return string(raw)
+}
+
+// deal gives each part its share of every stratum, by largest remainder; what a stratum rounds away another gives back.
+func deal(units []unit, shares []share, n int) [][]int {
+	strata := map[string][]unit{}
+	var order []string
+	for _, u := range units {
+		if _, ok := strata[u.stratum]; !ok {
+			order = append(order, u.stratum)
+		}
+		strata[u.stratum] = append(strata[u.stratum], u)
+	}
+	parts, carry := make([][]int, len(shares)), make([]float64, len(shares))
+	for _, name := range order {
+		size := 0
+		for _, u := range strata[name] {
+			size += len(u.places)
+		}
+		quota := make([]float64, len(shares))
+		for i, s := range shares {
+			quota[i] = s.fraction*float64(size) + carry[i]
+			if s.count > 0 {
+				quota[i] = float64(s.count)*float64(size)/float64(n) + carry[i]
+			}
+		}
+		whole, left := make([]int, len(shares)), size
+		for i, q := range quota {
+			whole[i] = max(0, int(math.Floor(q+1e-9)))
+			left -= whole[i]
+		}
+		for ; left != 0; left -= sign(left) { // below 0 where a carry was taken back
+			best := 0
+			for i := range quota {
+				if float64(sign(left))*(quota[i]-float64(whole[i])-quota[best]+float64(whole[best])) > 1e-9 && (left > 0 || whole[i] > 0) {
+					best = i
+				}
+			}
+			whole[best] += sign(left)
+		}
+		given := make([]int, len(shares))
+		for _, u := range strata[name] {
+			best := 0 // the first that has room for it, else the one that lacks most
+			for i := range shares {
+				if whole[i]-given[i] >= len(u.places) {
+					best = i
+					break
+				}
+				if whole[i]-given[i] > whole[best]-given[best] {
+					best = i
+				}
+			}
+			given[best] += len(u.places)
+			parts[best] = append(parts[best], u.places...)
+		}
+		for i := range shares {
+			carry[i] = quota[i] - float64(given[i])
+		}
+	}
+	return parts
+}
+
+func sign(n int) int {
+	if n < 0 {
+		return -1
+	}
+	return 1
+}
+
+// byTask gives each task a part, named after it.
+func (e *editor) byTask(ctx context.Context) (names []string, parts [][]int) {
+	v := e.view(ctx)
+	defer v.Close()
+	at, taken := map[string]int{}, map[string]bool{}
+	for i := range e.plan.Episodes {
+		task := strings.Join(guard.Must(v.Episode(ctx, i)).Tasks, " ")
+		k, ok := at[task]
+		if !ok {
+			k = len(parts)
+			at[task] = k
+			name := strings.Trim(strings.Map(func(r rune) rune {
+				if unicode.IsLetter(r) || unicode.IsDigit(r) {
+					return unicode.ToLower(r)
+				}
+				return '-'
+			}, task), "-")
+			if len(name) > 60 || name == "" {
+				name = fmt.Sprintf("task-%d", k)
+			}
+			for base, n := name, 2; taken[name]; n++ {
+				name = fmt.Sprintf("%s-%d", base, n)
+			}
+			taken[name] = true
+			names, parts = append(names, name), append(parts, nil)
+		}
+		parts[k] = append(parts[k], i)
+	}
+	return names, parts
+}

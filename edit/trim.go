@@ -1,0 +1,219 @@
+package edit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// bound is where a cut lies: rows, or seconds, from the beginning or before the end.
+type bound struct {
+	rows    int
+	seconds float64
+	inRows  bool
+	end     bool // counted from the end
+}
+
+func parseBound(text string) *bound {
+	if text == "" {
+		return nil
+	}
+	b := &bound{end: strings.HasPrefix(text, "-")}
+	number, rows := strings.CutSuffix(strings.TrimPrefix(text, "-"), "r")
+	var err error
+	if b.inRows = rows; rows {
+		b.rows, err = strconv.Atoi(number)
+	} else {
+		b.seconds, err = strconv.ParseFloat(strings.TrimSuffix(number, "s"), 64)
+	}
+	if err != nil || b.rows < 0 || b.seconds < 0 || math.IsNaN(b.seconds) || b.seconds > 1e9 {
+		guard.Fail(misuse(nil, "trim: expected seconds such as 0.5, or rows such as 12r, found "+strconv.Quote(text), "from the end: -1.0, -12r"))
+	}
+	return b
+}
+
+// at is the row that a bound stands for, among n rows with timestamps; step is the time of a row.
+func (b *bound) at(times []int64, step int64) int {
+	n := len(times)
+	switch {
+	case b.inRows && b.end:
+		return max(0, n-b.rows)
+	case b.inRows:
+		return min(n, b.rows)
+	}
+	const slack = 1000 // ns: of seconds that are no multiples of a row's
+	ns := int64(math.Round(b.seconds * 1e9))
+	if b.end {
+		ns = times[n-1] - times[0] + step - ns
+	}
+	k, _ := slices.BinarySearch(times, times[0]+ns-slack)
+	return k
+}
+
+// trim cuts rows off the ends of episodes.
+func (e *editor) trim(ctx context.Context, v *Verb) {
+	from, to := parseBound(v.From), parseBound(v.To)
+	if from == nil && to == nil && len(v.Idle) == 0 && v.Flags == "" {
+		guard.Fail(misuse(nil, "trim: from where, to where?", "from, to, idle or flags"))
+	}
+	view := e.view(ctx)
+	defer view.Close()
+	for key := range v.Idle {
+		if f := view.info.Feature(key); f == nil || f.Kind != robocache.KindNumeric || f.Ragged() || f.Clock != "" {
+			guard.Fail(misuse(robocache.Where{"stream": key}, "trim: no column of numbers to rest", robocache.Nearest(key, view.info.Keys())))
+		}
+	}
+	choice := v.Choice
+	cut := map[int][][]int{}
+	if choice.Flags = ""; v.Flags != "" {
+		for _, f := range e.flags(ctx, v.Flags, view) {
+			if len(f.rows) == 2 {
+				cut[f.place] = append(cut[f.place], f.rows)
+			}
+		}
+	}
+	gone := map[int]bool{}
+	moved := 0
+	for _, i := range e.choose(ctx, &choice) {
+		p := &e.plan.Episodes[i]
+		n := p.To - p.From
+		a, b := 0, n
+		if from != nil || to != nil {
+			times := guard.Must(view.Times(ctx, i, ""))
+			step := e.step(times)
+			if from != nil && n > 0 {
+				a = from.at(times, step)
+			}
+			if to != nil && n > 0 {
+				b = to.at(times, step)
+			}
+		}
+		for _, rows := range cut[i] {
+			x, y := rows[0]-p.From, rows[1]-p.From
+			switch {
+			case x <= a:
+				a = max(a, y)
+			case y >= b:
+				b = min(b, x)
+			default:
+				guard.Fail(misuse(robocache.Where{"file": v.Flags, "episode": i}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "flags at its ends can be cut off; delete the episode, or keep it"))
+			}
+		}
+		if len(v.Idle) > 0 && a < b {
+			a, b = e.moving(ctx, view, i, v.Idle, a, b)
+		}
+		if a < b && e.plan.Cut == CutSnap && (a > 0 || b < n) {
+			x, y := e.snap(ctx, view, i, a, b)
+			if x != a || y != b {
+				moved++
+			}
+			a, b = x, y
+		}
+		if a >= b {
+			if !v.SkipShort {
+				guard.Fail(misuse(robocache.Where{"episode": i}, fmt.Sprintf("trim: none of the %d rows is left", n), "--skip-short deletes such episodes"))
+			}
+			gone[i] = true
+			continue
+		}
+		p.From, p.To = p.From+a, p.From+b
+	}
+	if moved > 0 {
+		e.plan.Notes = append(e.plan.Notes, fmt.Sprintf("%d cuts moved to where video can be copied", moved))
+	}
+	if len(gone) > 0 {
+		e.plan.Notes = append(e.plan.Notes, fmt.Sprintf("%d episodes of which nothing was left are deleted", len(gone)))
+		var kept []int
+		for i := range e.plan.Episodes {
+			if !gone[i] {
+				kept = append(kept, i)
+			}
+		}
+		e.take(kept)
+	}
+}
+
+// step is how long a row lasts.
+func (e *editor) step(times []int64) int64 {
+	if !e.plan.FPS.Zero() {
+		return e.plan.FPS.Nanos(1)
+	}
+	if n := len(times); n > 1 {
+		return (times[n-1] - times[0]) / int64(n-1)
+	}
+	return 0
+}
+
+// moving leaves the rows from the last one before anything moves to the one at which all came to rest.
+func (e *editor) moving(ctx context.Context, v *view, episode int, idle map[string]float64, from, to int) (int, int) {
+	first, last := -1, -1
+	for key, eps := range idle {
+		f := v.info.Feature(key)
+		raw := make([]byte, (to-from)*f.RowBytes())
+		guard.Check(v.Gather(ctx, key, robocache.RowsOf(episode, from, to-from), raw))
+		values, width := robocache.Float64s(nil, f.DType, raw), f.Elements()
+		for i := width; i < len(values); i++ {
+			if d := math.Abs(values[i] - values[i-width]); !(d <= eps) { // NaN is no rest
+				k := from + i/width
+				if first < 0 || k < first {
+					first = k
+				}
+				last = max(last, k)
+			}
+		}
+	}
+	if first < 0 {
+		return from, from
+	}
+	return first - 1, last + 1
+}
+
+// snap moves a cut to the nearest rows from which, and up to which, all cameras can be copied as they are.
+func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int, int) {
+	lib, n := v.Video(), v.Len(episode)
+	var cameras [][]robocache.FrameRef
+	for _, f := range v.info.Features {
+		if f.Kind == robocache.KindVideo {
+			refs := make([]robocache.FrameRef, n)
+			guard.Check(v.Frames(ctx, f.Key, robocache.RowsOf(episode, 0, n), refs))
+			if !slices.ContainsFunc(refs, func(r robocache.FrameRef) bool { return r.Missing || r.Path == "" }) {
+				cameras = append(cameras, refs)
+			}
+		}
+	}
+	fits := func(a, b int) bool {
+		return a < b && !slices.ContainsFunc(cameras, func(refs []robocache.FrameRef) bool { return !copies(ctx, lib, refs, a, b, e.plan.FPS) })
+	}
+	for d := range n { // the head first: with the end where it was asked for, or behind it
+		for _, a := range []int{from - d, from + d} {
+			if a < 0 || a >= to || d == 0 && a != from {
+				continue
+			}
+			for back := 0; back <= min(maxHidden, n); back++ {
+				for _, b := range []int{to + back, to - back} {
+					if b <= n && fits(a, b) {
+						return a, b
+					}
+				}
+			}
+		}
+	}
+	guard.Fail(misuse(robocache.Where{"episode": episode}, "trim: there is no place where all cameras can be cut without encoding", "--cut hidden or exact"))
+	return 0, 0
+}
+
+// copies says that the frames of rows a to b can be copied without any others.
+func copies(ctx context.Context, lib *video.Library, refs []robocache.FrameRef, a, b int, rate robocache.Rate) bool {
+	if refs[a].Path != refs[b-1].Path || refs[b-1].Ordinal-refs[a].Ordinal != b-1-a {
+		return false
+	}
+	return write.CanCopy(ctx, lib, refs[a].Path, refs[a].Ordinal, refs[a].Ordinal+b-a, rate) == nil
+}
