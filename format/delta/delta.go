@@ -3,9 +3,9 @@ package delta
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -45,29 +45,28 @@ func init() {
 // Dataset is an open version of a table.
 type Dataset struct {
 	reader.Base
-	t        *table
-	files    []*add
-	footers  []*pq.File
 	groups   []group
 	episodes []episode
-	columns  []*readColumn
-	byKey    map[string]*readColumn
-	clock    *readColumn // nil: the rate is
-	task     *readColumn
-	rate     robocache.Rate
+	columns  map[string]*readColumn // by key
+	clock    *readColumn            // nil: the rate is
+	task     *readColumn            // nil: there is none
 	budget   int64
 	open     *handles.Pool[string, robocache.Ranged]
 	chunks   *lru.Cache[chunkKey, *chunk]
 	lib      *video.Library
 }
 
-// group is a row group of a file.
-type group struct{ file, group int }
+// group is a row group of a data file.
+type group struct {
+	*add
+	f      *pq.File
+	number int
+}
 
 // run is rows of an episode that follow each other in a row group.
 type run struct {
 	group, first, n int
-	frame           int64
+	episode, frame  int64
 }
 
 type episode struct {
@@ -79,18 +78,15 @@ type episode struct {
 
 // readColumn is a column that is read.
 type readColumn struct {
-	id        int
-	field     field
-	f         robocache.Feature
-	elem      string
-	dims      []int
-	partition bool
+	name, elem string
+	f          robocache.Feature
+	dims       []int // of lists
+	partition  bool
 }
 
 var (
-	_ robocache.Dataset = (*Dataset)(nil)
-	_ robocache.Masker  = (*Dataset)(nil)
-	_ video.Source      = (*Dataset)(nil)
+	_ robocache.Masker = (*Dataset)(nil)
+	_ video.Source     = (*Dataset)(nil)
 )
 
 // Detect says whether there is a log.
@@ -102,15 +98,11 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 		return false, err
 	}
 	defer store.Close(s)
-	err = guard.Try(func() {
-		if list(ctx, s).last < 0 {
-			guard.Fail(robocache.ErrNotFound)
-		}
-	})
-	if errors.Is(err, robocache.ErrNotFound) {
+	list, err := s.List(ctx, logDir)
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) { // or http, which cannot list
 		return false, nil
 	}
-	return err == nil, err
+	return slices.ContainsFunc(list, func(e store.Entry) bool { return logName.MatchString(e.Name) }), err
 }
 
 // Open opens the table at uri.
@@ -124,42 +116,43 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	version := int64(-1)
 	op.Settle(opt.Options, formatOptions, map[string]reader.Set{"version": reader.Whole(&version, 0, math.MaxInt64)})
 	t := guard.Must(load(ctx, s, version, reader.Budget(opt, defaultBudget, smallestBudget)))
+	if t.version < 0 {
+		fail(robocache.ErrNotFound, "there is no "+logDir, "")
+	}
 	return open(ctx, s, t, opt)
 }
 
 func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOptions) (d *Dataset, err error) {
 	defer guard.Malformed("delta open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	d = &Dataset{Base: reader.Base{Bytes: s}, t: t, files: t.sorted(), byKey: map[string]*readColumn{}, budget: budget, chunks: lru.New[chunkKey, *chunk](budget / 2),
-		open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
-	d.lib = video.NewLibrary(func(ctx context.Context, name string) (robocache.Ranged, error) { return s.Open(ctx, name) }, max(budget/8, smallestBudget))
-	opened := false
+	d = &Dataset{columns: map[string]*readColumn{}, budget: budget, chunks: lru.New[chunkKey, *chunk](budget / 2), open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
+	d.lib = video.NewLibrary(s.Open, max(budget/8, smallestBudget))
+	d.Base = reader.Base{Bytes: s, About: &robocache.Info{URI: s.URI(), Format: "delta", Version: strconv.FormatInt(t.version, 10), Robot: t.meta.Config["robocache.robot_type"], FPS: opt.HZ}}
+	if opt.HZ.Zero() {
+		d.About.FPS, _ = robocache.RateOf(t.meta.Config["robocache.fps"])
+	}
 	defer func(d *Dataset) {
-		if !opened {
+		if d.About.Episodes == 0 { // also where the work ended at the guard
 			_ = d.open.Close()
 		}
 	}(d)
-	d.About = &robocache.Info{URI: s.URI(), Format: "delta", Version: strconv.FormatInt(t.version, 10), Robot: t.meta.Config["robocache.robot_type"]}
-	d.rate, _ = robocache.RateOf(t.meta.Config["robocache.fps"])
-	if !opt.HZ.Zero() {
-		d.rate = opt.HZ
+	d.readFooters(ctx, t)
+	byName := map[string]*readColumn{}
+	for _, fd := range t.fields {
+		if c := d.describe(ctx, t, &fd); c != nil {
+			byName[fd.Name] = c
+		}
 	}
-	d.About.FPS = d.rate
-	d.readFooters(ctx)
-	d.describe(ctx)
 	named := func(option string, names ...string) *readColumn {
 		if name := opt.Options[option]; name != "" {
-			names = []string{name}
-		}
-		for _, name := range names {
-			for _, c := range d.columns {
-				if c.field.Name == name {
-					return c
-				}
+			if names = []string{name}; byName[name] == nil {
+				fail(robocache.ErrMisuse, "the table has no column "+name, robocache.Nearest(name, slices.Collect(maps.Keys(byName))))
 			}
 		}
-		if name := opt.Options[option]; name != "" {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"option": option}, Msg: "the table has no column " + name + " of numbers"})
+		for _, name := range names {
+			if c := byName[name]; c != nil {
+				return c
+			}
 		}
 		return nil
 	}
@@ -170,43 +163,44 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 	if number == nil {
 		unsupported("a table without the column episode_index: nothing says which rows are one episode", "name the column that does: --option episode=COLUMN, in Python options={'episode': 'COLUMN'}")
 	}
-	d.clock, d.task = named("timestamp", nanosColumn, secondsColumn), named("", "task")
+	d.clock, d.task = named("timestamp", nanosColumn, secondsColumn), byName["task"]
 	d.findEpisodes(ctx, number, frame)
-	for _, c := range d.columns {
-		c.f.Default = c == number || c == frame || slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.field.Name })
-		if c != d.task {
-			d.byKey[c.f.Key] = c
+	for _, fd := range t.fields {
+		if c := byName[fd.Name]; c != nil && c != d.task {
+			c.f.Default = c == number || c == frame || slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.name })
+			d.columns[c.f.Key] = c
 			d.About.Features = append(d.About.Features, c.f)
 		}
 	}
-	opened = true
 	return d, nil
 }
 
-// readFooters reads those of all data files.
-func (d *Dataset) readFooters(ctx context.Context) {
-	d.footers = make([]*pq.File, len(d.files))
+// readFooters reads those of all data files, in the order of their paths.
+func (d *Dataset) readFooters(ctx context.Context, t *table) {
+	paths := slices.Sorted(maps.Keys(t.files))
+	footers := make([]*pq.File, len(paths))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
-	for i, a := range d.files {
+	for i, p := range paths {
 		g.Go(func() (err error) {
-			defer guard.File("delta open", a.name, &err)
-			defer guard.In("file", a.name)
-			r := guard.Must(d.Bytes.Open(gctx, a.name))
+			a := t.files[p]
+			defer guard.File("delta open", a.name(), &err)
+			defer guard.In("file", a.name())
+			r := guard.Must(d.Bytes.Open(gctx, a.name()))
 			defer r.Close()
 			if r.Size() != a.Size {
 				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Msg: "the file is not the one in the log", Want: fmt.Sprintf("%d bytes", a.Size), Got: fmt.Sprint(r.Size())})
 			}
-			d.footers[i] = guard.Must(pq.Open(gctx, r, nil))
-			return nil
+			footers[i], err = pq.Open(gctx, r, nil)
+			return err
 		})
 	}
 	guard.Check(g.Wait())
 	var held int64
-	for i, f := range d.footers {
+	for i, f := range footers {
 		held += f.MemoryBytes()
 		for k := range f.Groups {
-			d.groups = append(d.groups, group{i, k})
+			d.groups = append(d.groups, group{t.files[paths[i]], f, k})
 		}
 	}
 	d.fits(held)
@@ -215,49 +209,42 @@ func (d *Dataset) readFooters(ctx context.Context) {
 // fits refuses what would take more than half of the budget.
 func (d *Dataset) fits(held int64) {
 	if held > d.budget/2 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: string(op), Msg: "footers and places of rows", Want: fmt.Sprintf("at most %d bytes", d.budget/2), Got: fmt.Sprint(held), Hint: "a larger memory budget"})
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: string(op), Want: fmt.Sprintf("at most %d bytes", d.budget/2), Got: fmt.Sprint(held), Hint: "a larger memory budget"})
 	}
 }
 
-// describe makes features of the table's columns. What has none is left out, with a finding.
-func (d *Dataset) describe(ctx context.Context) {
-	for _, fd := range d.t.fields {
-		c := &readColumn{id: len(d.columns), field: fd, partition: slices.Contains(d.t.meta.Partitions, fd.Name)}
-		var lists int
-		c.elem, lists = fd.element()
-		own := fd.feature()
-		c.f = robocache.Feature{Key: fd.Name, Kind: robocache.KindNumeric, DType: dtypes[c.elem], Shape: []int{1}}
-		why := ""
-		switch {
-		case own != nil && own.Kind != robocache.KindNumeric && lists == 0 && c.elem == map[robocache.Kind]string{robocache.KindVideo: "struct", robocache.KindImage: "binary", robocache.KindText: "string", robocache.KindEvent: "string"}[own.Kind]:
-			c.f = *own
-		case own != nil && own.Kind == robocache.KindNumeric && dtypes[c.elem] != 0 && own.DType.Size() > 0 && sizeOf(own.Shape) > 0 && (len(own.Shape) == lists || lists == 0 && own.Scalar()):
-			if c.f = *own; lists > 0 {
-				c.dims = own.Shape
-			}
-		case c.elem == "string" && lists == 0:
-			c.f.Kind, c.f.DType = robocache.KindText, robocache.String
-		case dtypes[c.elem] == 0:
-			why = "columns of this type are not read"
-		case lists > 0:
-			if c.dims = d.shapeOf(ctx, c, lists); c.dims == nil {
-				why = "its lists have no fixed length"
-			}
-			c.f.Shape = c.dims
-		}
-		if why != "" {
-			d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "column-left-out", Where: robocache.Where{"column": fd.Name}, Message: fmt.Sprintf("%s (%s)", why, fd.Type), NotDelivered: fd.Name})
-			continue
-		}
-		for i, a := range d.files {
-			s, _ := a.stats()
-			n, said := s.Nulls[fd.Name]
-			if !c.partition && (d.footers[i].Column(fd.Name) == nil || said && fmt.Sprint(n) != "0") && c.f.Kind != robocache.KindText {
-				c.f.Masked = true
-			}
-		}
-		d.columns = append(d.columns, c)
+var elemOf = map[robocache.Kind]string{robocache.KindVideo: "struct", robocache.KindImage: "binary", robocache.KindText: "string", robocache.KindEvent: "string"}
+
+// describe makes a feature of a column of the table. One that has none is left out, with a finding.
+func (d *Dataset) describe(ctx context.Context, t *table, fd *field) *readColumn {
+	c := &readColumn{name: fd.Name, partition: slices.Contains(t.meta.Partitions, fd.Name)}
+	lists, own := 0, fd.feature()
+	c.elem, lists = fd.element()
+	c.f = robocache.Feature{Key: fd.Name, Kind: robocache.KindNumeric, DType: dtypes[c.elem], Shape: []int{1}}
+	switch numbers := dtypes[c.elem] != 0; {
+	case own != nil && lists == 0 && elemOf[own.Kind] == c.elem:
+		c.f = *own
+	case own != nil && numbers && own.Kind == robocache.KindNumeric && own.DType.Size() > 0 && sizeOf(own.Shape) > 0 && (len(own.Shape) == lists || lists == 0 && own.Scalar()):
+		c.f = *own
+	case c.elem == "string" && lists == 0:
+		c.f.Kind, c.f.DType = robocache.KindText, robocache.String
+	case numbers && lists == 1:
+		c.f.Shape = []int{d.lengthOf(ctx, c)}
 	}
+	if lists > 0 {
+		c.dims = c.f.Shape
+	}
+	if c.f.DType == 0 || len(c.dims) != lists || c.f.Kind == robocache.KindNumeric && sizeOf(c.f.Shape) == 0 {
+		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "column-left-out", Where: robocache.Where{"column": fd.Name}, Message: fmt.Sprintf("columns of this type, or without a fixed shape, are not read (%s)", fd.Type), NotDelivered: fd.Name})
+		return nil
+	}
+	for _, g := range d.groups {
+		n, said := g.stats().Nulls[fd.Name]
+		if !c.partition && (g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0") && c.f.Kind != robocache.KindText {
+			c.f.Masked = true
+		}
+	}
+	return c
 }
 
 // sizeOf is the number of elements of a shape; 0 of one that is none, or too large.
@@ -272,119 +259,89 @@ func sizeOf(shape []int) int {
 	return n
 }
 
-// shapeOf is the lengths of the lists of a column in its first row; nil where there are none.
-func (d *Dataset) shapeOf(ctx context.Context, c *readColumn, lists int) []int {
+// lengthOf is that of the first list of a column that has a value.
+func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) int {
 	for g := range d.groups {
-		leaf := d.leaf(g, c, "")
-		if leaf == nil || leaf.MaxRep != lists {
-			continue
-		}
-		col := d.column(ctx, g, leaf, nil)
-		counts := make([]int, lists+1) // entries of the first row by level of repetition
-		for i := range col.Entries {
-			if rep := col.Rep[i]; i > 0 && rep == 0 {
-				break
-			} else if int(rep) <= lists {
-				counts[rep]++
+		if leaf := d.leaf(g, c, ""); leaf != nil && leaf.MaxRep == 1 {
+			col, n := d.read(ctx, g, leaf, nil), 0
+			for i := range col.Entries {
+				if col.Rep[i] == 0 && n > 0 {
+					break
+				} else if col.Def == nil || int(col.Def[i]) == leaf.MaxDef {
+					n++
+				}
+			}
+			if n > 0 {
+				return n
 			}
 		}
-		dims, whole := make([]int, lists), 1
-		for k := range dims { // lists that go on at a level, of those that began above it
-			dims[k] = counts[k+1]/whole + 1
-			whole *= dims[k]
-		}
-		if sizeOf(dims) > 0 && col.Len() > 0 {
-			return dims
-		}
 	}
-	return nil
+	return 0
 }
 
 // findEpisodes brings the rows into the order of their episodes (D2).
 func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
-	type numbered struct {
-		run
-		episode int64
-	}
-	var runs []numbered
-	last := map[int64]int64{} // frame after the last one, where no column says it
+	var runs []run
+	next := map[int64]int64{} // frames of episodes, where no column says them
 	for g := range d.groups {
-		of := d.integers(ctx, g, number)
-		var at []int64
+		of, at := d.integers(ctx, g, number), []int64(nil)
 		if frame != nil {
 			at = d.integers(ctx, g, frame)
 		}
 		for i, e := range of {
-			k := last[e]
+			k := next[e]
 			if at != nil {
 				k = at[i]
+			} else {
+				next[e]++
 			}
-			last[e] = k + 1
-			if p := len(runs) - 1; p >= 0 && runs[p].group == g && runs[p].episode == e && runs[p].first+runs[p].n == i && runs[p].frame+int64(runs[p].n) == k {
+			if p := len(runs) - 1; p >= 0 && runs[p].group == g && runs[p].episode == e && runs[p].frame+int64(runs[p].n) == k {
 				runs[p].n++
-				continue
+			} else {
+				runs = append(runs, run{g, i, 1, e, k})
 			}
-			runs = append(runs, numbered{run{g, i, 1, k}, e})
 		}
-		d.chunks.Clear()
-		d.fits(int64(len(runs)) * 48)
+		d.fits(int64(len(runs)) * 64)
+		d.About.Frames += int64(len(of))
 	}
-	slices.SortStableFunc(runs, func(a, b numbered) int {
-		return cmp.Or(cmp.Compare(a.episode, b.episode), cmp.Compare(a.frame, b.frame))
-	})
-	var twice int64
-	for from := 0; from < len(runs); {
-		first := len(d.episodes)
-		var ends []int64 // frame after the last of each episode of this number
-		for ; from < len(runs) && (len(d.episodes) == first || runs[from].episode == d.episodes[first].index); from++ {
-			r := runs[from]
-			k := slices.IndexFunc(ends, func(end int64) bool { return end <= r.frame })
-			if k < 0 {
-				k = len(ends)
-				ends = append(ends, 0)
-				d.episodes = append(d.episodes, episode{index: r.episode})
+	d.chunks.Clear()
+	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Or(cmp.Compare(a.episode, b.episode), cmp.Compare(a.frame, b.frame)) })
+	first, ends, twice := 0, []int64(nil), int64(0) // of the episodes of one number: the first, the frame after the last of each
+	for i, r := range runs {
+		if i == 0 || r.episode != runs[i-1].episode {
+			first, ends = len(d.episodes), nil
+		}
+		k := slices.IndexFunc(ends, func(end int64) bool { return end <= r.frame })
+		if k < 0 {
+			if k = len(ends); k == 1 {
+				twice++
 			}
-			e := &d.episodes[first+k]
-			e.runs, e.starts, e.n = append(e.runs, r.run), append(e.starts, e.n), e.n+r.n
-			ends[k] = r.frame + int64(r.n)
-			d.About.Frames += int64(r.n)
+			ends, d.episodes = append(ends, 0), append(d.episodes, episode{index: r.episode})
 		}
-		if len(ends) > 1 {
-			twice++
-		}
+		e := &d.episodes[first+k]
+		e.runs, e.starts, e.n = append(e.runs, r), append(e.starts, e.n), e.n+r.n
+		ends[k] = r.frame + int64(r.n)
 	}
 	if twice > 0 {
-		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-twice", Count: twice, Where: robocache.Where{"column": number.field.Name},
-			Message: fmt.Sprintf("%d episode numbers have rows of the same frame more than once: each set of them is an episode of its own", twice), Hint: "number appended episodes behind those that are there"})
+		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-twice", Count: twice, Where: robocache.Where{"column": number.name},
+			Message: fmt.Sprintf("%d episode numbers have a row more than once: each set of rows is an episode of its own", twice), Hint: "number appended episodes behind those that are there"})
 	}
 	d.About.Episodes = len(d.episodes)
 }
 
 // integers are the values of a column in a row group.
 func (d *Dataset) integers(ctx context.Context, g int, c *readColumn) []int64 {
-	k := d.chunk(ctx, g, c)
-	if c.f.DType.Float() || c.dims != nil || c.f.Kind != robocache.KindNumeric || k.valid != nil {
-		unsupported("the column "+c.field.Name+" numbers rows, and is no column of integers without nulls", "")
+	if c.f.Kind != robocache.KindNumeric || c.f.DType.Float() || c.dims != nil || c.f.Masked {
+		unsupported("the column "+c.name+" numbers rows, and is no column of integers without nulls", "")
 	}
-	return robocache.Int64s(nil, c.f.DType, k.data)
-}
-
-// place finds a row.
-func (d *Dataset) place(r robocache.Row) (g, row int) {
-	guard.Check(op.Episode(len(d.episodes), r.Episode))
-	e := &d.episodes[r.Episode]
-	guard.Check(op.Row(e.n, r))
-	k := sort.SearchInts(e.starts, r.Index+1) - 1
-	return e.runs[k].group, e.runs[k].first + r.Index - e.starts[k]
+	return robocache.Int64s(nil, c.f.DType, d.chunk(ctx, g, c, "").data)
 }
 
 // Video holds the files that columns of video refer to.
 func (d *Dataset) Video() *video.Library { return d.lib }
 
 // Close closes the files and the store.
-func (d *Dataset) Close() error {
-	return errors.Join(d.open.Close(), d.lib.Close(), d.Base.Close())
-}
+func (d *Dataset) Close() error { return errors.Join(d.open.Close(), d.lib.Close(), d.Base.Close()) }
 
 // Len is the number of rows of an episode; 0 for one that is not there.
 func (d *Dataset) Len(e int) int {
@@ -399,10 +356,12 @@ func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, er
 	defer guard.Malformed("delta episode", &err)
 	guard.Check(op.Episode(len(d.episodes), e))
 	out = robocache.Episode{Position: e, Index: d.episodes[e].index, Length: d.Len(e)}
+	last := ""
 	for _, text := range guard.Must(d.Text(ctx, "task", reader.Rows(e, 0, out.Length))) {
-		if text != "" && !slices.Contains(out.Tasks, text) {
+		if text != "" && text != last && !slices.Contains(out.Tasks, text) {
 			out.Tasks = append(out.Tasks, text)
 		}
+		last = text
 	}
 	return out, ctx.Err()
 }
@@ -411,50 +370,42 @@ func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, er
 func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, err error) {
 	defer guard.Malformed("delta times", &err)
 	guard.Check(op.Episode(len(d.episodes), e))
-	if key != "" && d.byKey[key] == nil {
+	if key != "" && d.columns[key] == nil {
 		return nil, op.NoStream(key)
 	}
-	n := d.Len(e)
-	c := d.clock
-	if c == nil || c.f.Masked {
-		if d.rate.Zero() {
+	n, c, rate := d.Len(e), d.clock, d.About.FPS
+	if c == nil || c.f.Masked || c.dims != nil || c.f.Kind != robocache.KindNumeric {
+		if rate.Zero() {
 			return nil, robocache.NoClock(string(op), robocache.Where{"episode": e}, "the table has no column timestamp")
 		}
-		return reader.Grid(d.rate, n), ctx.Err()
+		return reader.Grid(rate, n), ctx.Err()
 	}
 	b := make([]byte, n*c.f.DType.Size())
-	guard.Check(d.gather(ctx, c, reader.Rows(e, 0, n), b, nil))
-	if !c.f.DType.Float() {
-		out = robocache.Int64s(make([]int64, 0, n), c.f.DType, b)
-		for i := range out {
-			if strings.HasPrefix(c.elem, "timestamp") {
-				out[i] *= 1000
-			}
+	d.gather(ctx, c, reader.Rows(e, 0, n), b)
+	out = robocache.Int64s(make([]int64, 0, n), c.f.DType, b)
+	for i := range out {
+		if strings.HasPrefix(c.elem, "timestamp") {
+			out[i] *= 1000
 		}
-		return out, ctx.Err()
 	}
-	for _, s := range robocache.Float64s(nil, c.f.DType, b) {
+	for _, s := range robocache.Float64s(nil, c.f.DType, b)[len(out):] {
 		if !(math.Abs(s) < math.MaxInt64/1e9) {
-			malformed(fmt.Sprintf("a timestamp of %v s", s), nil)
+			fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %v s", s), "")
 		}
 		ns := int64(math.Round(s * 1e9))
-		if c.f.DType == robocache.Float32 && !d.rate.Zero() { // it rounds times of a grid
-			if at := d.rate.Nanos(int64(math.Round(s * d.rate.Float()))); float32(float64(at)/1e9) == float32(s) {
-				ns = at
-			}
+		if grid := rate.Nanos(int64(math.Round(s * rate.Float()))); c.f.DType == robocache.Float32 && float32(float64(grid)/1e9) == float32(s) {
+			ns = grid // which float32 rounds
 		}
 		out = append(out, ns)
 	}
 	return out, ctx.Err()
 }
 
-// rowsIn is how many rows a row group has.
-func (d *Dataset) rowsIn(g int) int {
-	n := d.footers[d.groups[g].file].Groups[d.groups[g].group].Rows
-	if n > d.budget {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: string(op), Where: robocache.Where{"file": d.files[d.groups[g].file].name}, Msg: fmt.Sprintf("a row group of %d rows", n)})
-	}
-	return int(n)
+// place finds a row.
+func (d *Dataset) place(r robocache.Row) (g, row int) {
+	guard.Check(op.Episode(len(d.episodes), r.Episode))
+	e := &d.episodes[r.Episode]
+	guard.Check(op.Row(e.n, r))
+	k := sort.SearchInts(e.starts, r.Index+1) - 1
+	return e.runs[k].group, e.runs[k].first + r.Index - e.starts[k]
 }
-
-var le = binary.LittleEndian

@@ -2,9 +2,9 @@ package delta
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -18,79 +18,86 @@ import (
 type chunk struct {
 	data  []byte     // of numbers: rows one after the other, zeros where there is no value
 	items *pq.Column // of texts, images and paths
-	at    []int32    // item of each row; nil: its own number
-	valid []uint8    // nil: every row has a value
+	at    []int32    // value of each row, -1 where it has none; nil: its own number
 	same  string     // of a partition: the text of every row
 }
 
+// has says that a row has a value.
+func (k *chunk) has(row int) bool { return k.at == nil || k.at[row] >= 0 }
+
 type chunkKey struct {
-	group, column int
-	leaf          string
+	group       int
+	column, sub string
 }
 
 // leaf is the Parquet column of a column in a row group, of a field where it has some; nil where the file has none.
-func (d *Dataset) leaf(g int, c *readColumn, name string) *pq.Node {
-	n := d.footers[d.groups[g].file].Column(c.field.Name)
-	if n != nil && name != "" {
-		n = n.Child(name)
+func (d *Dataset) leaf(g int, c *readColumn, sub string) *pq.Node {
+	n := d.groups[g].f.Column(c.name)
+	if n != nil && sub != "" {
+		n = n.Child(sub)
 	}
 	return n.OnlyLeaf()
 }
 
-// column reads one.
-func (d *Dataset) column(ctx context.Context, g int, leaf *pq.Node, shape []int) *pq.Column {
+func (d *Dataset) read(ctx context.Context, g int, leaf *pq.Node, shape []int) *pq.Column {
 	at := d.groups[g]
-	name := d.files[at.file].name
-	h := guard.Must(d.open.Get(name, func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, name) }))
+	h := guard.Must(d.open.Get(at.name(), func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, at.name()) }))
 	defer d.open.Put(h)
-	c, err := pq.ReadColumn(ctx, h.Value, d.footers[at.file], at.group, leaf, shape, pq.Limits{Bytes: d.budget / 2})
-	return guard.Must(c, robocache.At(err, robocache.Where{"file": name}))
+	defer guard.In("file", at.name())
+	return guard.Must(pq.ReadColumn(ctx, h.Value, at.f, at.number, leaf, shape, pq.Limits{Bytes: d.budget / 2}))
 }
 
-func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn) *chunk {
-	return d.part(ctx, g, c, "")
-}
-
-// part is the chunk of a field of a column, or of a column without fields.
-func (d *Dataset) part(ctx context.Context, g int, c *readColumn, name string) *chunk {
-	return d.chunks.Load(ctx, chunkKey{g, c.id, name}, func() (*chunk, int64) {
-		defer guard.At(robocache.Where{"column": c.field.Name})
-		k := &chunk{}
-		dtype, dims := c.f.DType, c.dims
-		if name != "" {
-			dtype, dims = robocache.Int64, nil
+// chunk is a column, or a field of it, in a row group.
+func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) *chunk {
+	return d.chunks.Load(ctx, chunkKey{g, c.name, sub}, func() (*chunk, int64) {
+		defer guard.At(robocache.Where{"column": c.name})
+		k, leaf, dtype := &chunk{}, d.leaf(g, c, sub), c.f.DType
+		if sub == "frame" {
+			dtype = robocache.Int64
 		}
-		numbers := c.f.Kind == robocache.KindNumeric || name == "frame"
-		n, size := d.rowsIn(g), dtype.Size()*sizeOf(dims)
-		leaf := d.leaf(g, c, name)
+		numbers, per, rows := c.f.Kind == robocache.KindNumeric || sub == "frame", sizeOf(c.dims), d.groups[g].f.Groups[d.groups[g].number].Rows
+		d.fits(rows) // and more, where there are values
+		n := int(rows)
+		col := &pq.Column{}
+		var values []byte
 		switch {
+		case c.partition && !numbers:
+			k.same = d.groups[g].Partitions[c.name]
 		case c.partition:
-			d.constant(k, c, n, d.files[d.groups[g].file])
+			if values = c.constant(d.groups[g].Partitions[c.name]); values == nil {
+				k.at = slots(n, -1)
+			} else {
+				k.at = slots(n, 0)
+			}
 		case leaf == nil:
-			if k.valid = make([]uint8, n); numbers {
-				d.fits(int64(n) * int64(size))
-				k.data = make([]byte, n*size)
-			}
+			k.at = slots(n, -1)
 		case numbers:
-			col, err := guard.Value(func() *pq.Column { return d.column(ctx, g, leaf, append([]int{}, dims...)) })
+			var err error
+			col, err = guard.Value(func() *pq.Column { return d.read(ctx, g, leaf, append([]int{}, c.dims...)) })
 			if errors.Is(err, robocache.ErrMalformed) { // perhaps for nulls alone
-				col, err = guard.Value(func() *pq.Column { return d.column(ctx, g, leaf, nil) })
+				col = d.read(ctx, g, leaf, nil)
+				k.spread(col, n, per)
+			} else {
 				guard.Check(err)
-				k.spread(col, n, sizeOf(dims))
 			}
-			guard.Check(err)
-			if k.data = guard.Must(pq.Convert(col, dtype)); k.valid != nil {
-				d.fits(int64(n) * int64(size))
-				k.data = spaced(k.data, k.at, size)
-			}
-			k.at = nil
+			values = guard.Must(pq.Convert(col, dtype))
 		default:
-			if k.items = d.column(ctx, g, leaf, nil); k.items.Leaf.Type != pq.ByteArray {
-				malformed("a column of "+k.items.Leaf.Type.String()+" in place of texts or bytes", nil)
+			if k.items = d.read(ctx, g, leaf, nil); leaf.Type != pq.ByteArray {
+				fail(robocache.ErrMalformed, "a column of "+leaf.Type.String()+" in place of texts or bytes", "")
 			}
 			k.spread(k.items, n, 1)
 		}
-		held := int64(len(k.data)+4*len(k.at)+len(k.valid)) + 64
+		if k.data = values; numbers && k.at != nil {
+			size := per * dtype.Size()
+			d.fits(rows * int64(size))
+			k.data = make([]byte, n*size)
+			for row, at := range k.at {
+				if at >= 0 {
+					copy(k.data[row*size:(row+1)*size], values[int(at)*size:])
+				}
+			}
+		}
+		held := int64(len(k.data) + 4*len(k.at) + 64)
 		if k.items != nil {
 			held += k.items.MemoryBytes()
 		}
@@ -98,149 +105,133 @@ func (d *Dataset) part(ctx context.Context, g int, c *readColumn, name string) *
 	})
 }
 
-// spread finds the rows without a value: lists are whole, null or empty.
-func (k *chunk) spread(col *pq.Column, rows, per int) {
-	if col.Def == nil && col.Rep == nil && col.Entries == rows {
-		return
-	}
-	k.at, k.valid = make([]int32, 0, rows), make([]uint8, 0, rows)
-	value, began := 0, 0
-	end := func() {
-		if n := len(k.at); n > 0 && value > began {
-			if k.valid[n-1] = 1; value-began != per {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"row": n - 1}, Want: fmt.Sprintf("%d values", per), Got: fmt.Sprint(value - began)})
-			}
-		}
-	}
-	for i := range col.Entries {
-		if col.Rep == nil || col.Rep[i] == 0 {
-			end()
-			began = value
-			k.at, k.valid = append(k.at, int32(value/per)), append(k.valid, 0)
-		}
-		if col.Def == nil || int(col.Def[i]) == col.Leaf.MaxDef {
-			value++
-		}
-	}
-	if end(); len(k.at) != rows {
-		malformed(fmt.Sprintf("%d rows in a row group of %d", len(k.at), rows), nil)
-	}
-	if !slices.Contains(k.valid, 0) {
-		k.valid = nil
-	}
-}
-
-// spaced gives values their rows.
-func spaced(values []byte, at []int32, size int) []byte {
-	out := make([]byte, len(at)*size)
-	for i, v := range at {
-		if next := len(values) / size; int(v) < next && (i+1 == len(at) || at[i+1] > v) {
-			copy(out[i*size:], values[int(v)*size:][:size])
-		}
+func slots(n int, value int32) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = value
 	}
 	return out
 }
 
-// constant is the value of a partition in all rows of a file.
-func (d *Dataset) constant(k *chunk, c *readColumn, n int, a *add) {
-	text, ok := a.Partitions[c.field.Name]
-	ok = ok && text != ""
-	if c.f.Kind != robocache.KindNumeric {
-		k.same = text
+// spread finds the value of each row. A list is whole, or null or empty, which is none.
+func (k *chunk) spread(col *pq.Column, rows, per int) {
+	if col.Def == nil && col.Rep == nil && col.Entries == rows {
 		return
 	}
-	size := c.f.DType.Size()
-	d.fits(int64(n) * int64(size))
-	k.data = make([]byte, n*size)
-	if !ok {
-		k.valid = make([]uint8, n)
-		return
-	}
-	v, err := strconv.ParseInt(text, 10, 64)
-	if b, berr := strconv.ParseBool(text); c.elem == "boolean" && berr == nil {
-		v, err = map[bool]int64{true: 1}[b], nil
-	}
-	f, ferr := strconv.ParseFloat(text, 64)
-	for i := range n {
-		switch at := k.data[i*size:]; {
-		case c.f.DType.Float() && ferr == nil:
-			pq.PutFloat(at, c.f.DType, f)
-		case c.f.DType.Float() || err != nil || !pq.PutInt(at, c.f.DType, v, false):
-			malformed("the partition "+strconv.Quote(text)+" is no "+c.elem, nil)
+	k.at = make([]int32, 0, rows)
+	value, began := 0, 0
+	for i := 0; i <= col.Entries; i++ {
+		if i == col.Entries || col.Rep == nil || col.Rep[i] == 0 {
+			if n := value - began; n > 0 && n != per {
+				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"row": len(k.at) - 1}, Want: fmt.Sprintf("%d values", per), Got: fmt.Sprint(n)})
+			} else if n > 0 {
+				k.at[len(k.at)-1] = int32(began / per)
+			}
+			k.at, began = append(k.at, -1), value
 		}
+		if i < col.Entries && (col.Def == nil || int(col.Def[i]) == col.Leaf.MaxDef) {
+			value++
+		}
+	}
+	if k.at = k.at[:len(k.at)-1]; len(k.at) != rows {
+		fail(robocache.ErrMalformed, fmt.Sprintf("%d rows in a row group of %d", len(k.at), rows), "")
 	}
 }
 
-// get finds a stream of some kinds.
-func (d *Dataset) get(key string, kinds ...robocache.Kind) *readColumn {
-	c := d.byKey[key]
+// constant is the number that a partition's text says; nil for null.
+func (c *readColumn) constant(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	out := make([]byte, c.f.DType.Size())
+	f, err := strconv.ParseFloat(text, 64)
+	if c.f.DType.Float() && err == nil {
+		pq.PutFloat(out, c.f.DType, f)
+		return out
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if c.elem == "boolean" {
+		var yes bool
+		if yes, err = strconv.ParseBool(text); yes {
+			n = 1
+		}
+	}
+	if c.f.DType.Float() || err != nil || !pq.PutInt(out, c.f.DType, n, false) {
+		fail(robocache.ErrMalformed, "the partition "+strconv.Quote(text)+" is no "+c.elem, "")
+	}
+	return out
+}
+
+// get finds a stream of some kinds, and checks the room for its rows.
+func (d *Dataset) get(key, what string, room, got int, kinds ...robocache.Kind) *readColumn {
+	c := d.columns[key]
 	if c == nil {
 		guard.Fail(op.NoStream(key))
 	}
 	guard.Check(op.Kind(key, c.f.Kind, kinds...))
+	if what == "bytes" {
+		room *= c.f.RowBytes()
+	}
+	guard.Check(op.Room(key, what, room, got))
 	return c
 }
 
 // each gives rows with their chunks; neighbours share theirs.
-func (d *Dataset) each(ctx context.Context, c *readColumn, name string, rows []robocache.Row, do func(i int, k *chunk, row int)) {
+func (d *Dataset) each(ctx context.Context, c *readColumn, sub string, rows []robocache.Row, do func(i int, k *chunk, row int)) {
+	defer guard.In("stream", c.f.Key)
 	var k *chunk
 	in := -1
 	for i, r := range rows {
 		g, row := d.place(r)
 		if g != in {
 			guard.Check(ctx.Err())
-			k, in = d.part(ctx, g, c, name), g
+			k, in = d.chunk(ctx, g, c, sub), g
 		}
 		do(i, k, row)
 	}
+	guard.Check(ctx.Err())
 }
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
 	defer guard.Malformed("delta gather", &err)
-	c := d.get(key, robocache.KindNumeric)
-	guard.Check(op.Room(key, "bytes", len(rows)*c.f.RowBytes(), len(dst)))
-	return d.gather(ctx, c, rows, dst, nil)
+	d.gather(ctx, d.get(key, "bytes", len(rows), len(dst), robocache.KindNumeric), rows, dst)
+	return nil
 }
 
-func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Row, dst []byte, valid []uint8) (err error) {
-	defer guard.Malformed("delta gather", &err)
-	defer guard.In("stream", c.f.Key)
+func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Row, dst []byte) {
 	size := c.f.RowBytes()
 	d.each(ctx, c, "", rows, func(i int, k *chunk, row int) {
-		if k.valid != nil && k.valid[row] == 0 && !c.f.Masked {
+		if !c.f.Masked && !k.has(row) {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index}, Msg: "a null that the statistics in the log do not count", Hint: "fill it, or leave the row out"})
 		}
 		copy(dst[i*size:], k.data[row*size:(row+1)*size])
 	})
-	return ctx.Err()
 }
 
 // Valid says which rows have a value.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
 	defer guard.Malformed("delta valid", &err)
-	c := d.byKey[key]
+	c, sub := d.columns[key], ""
 	if c == nil {
 		return op.NoStream(key)
 	}
 	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
-	reader.AllValid(valid)
-	name := ""
-	if c.f.Kind == robocache.KindVideo {
-		name = "frame"
+	if reader.AllValid(valid); c.f.Kind == robocache.KindVideo {
+		sub = "path"
 	}
-	d.each(ctx, c, name, rows, func(i int, k *chunk, row int) {
-		if k.valid != nil {
-			valid[i] = k.valid[row]
+	d.each(ctx, c, sub, rows, func(i int, k *chunk, row int) {
+		if !k.has(row) {
+			valid[i] = 0
 		}
 	})
-	return ctx.Err()
+	return nil
 }
 
 // item is a row's text or bytes; "" where it has none.
 func (k *chunk) item(row int) string {
 	switch {
-	case k.valid != nil && k.valid[row] == 0:
+	case !k.has(row):
 		return ""
 	case k.items == nil:
 		return k.same
@@ -256,30 +247,28 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 	out = make([]string, len(rows))
 	c := d.task
 	if key != "task" {
-		c = d.get(key, robocache.KindText, robocache.KindEvent)
+		c = d.get(key, "rows", len(rows), len(rows), robocache.KindText, robocache.KindEvent)
 	}
-	if c == nil || c.f.Kind != robocache.KindText && c.f.Kind != robocache.KindEvent {
+	if c == nil || elemOf[c.f.Kind] != "string" {
 		for _, r := range rows {
 			d.place(r)
 		}
 		return out, ctx.Err()
 	}
 	d.each(ctx, c, "", rows, func(i int, k *chunk, row int) { out[i] = k.item(row) })
-	return out, ctx.Err()
+	return out, nil
 }
 
 // Frames says where images lie.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Malformed("delta frames", &err)
-	c := d.get(key, robocache.KindImage, robocache.KindVideo)
-	guard.Check(op.Room(key, "frames", len(rows), len(out)))
-	defer guard.In("stream", key)
+	c := d.get(key, "frames", len(rows), len(out), robocache.KindImage, robocache.KindVideo)
 	if c.f.Kind == robocache.KindImage {
 		d.each(ctx, c, "", rows, func(i int, k *chunk, row int) {
 			b := k.item(row)
 			out[i] = robocache.FrameRef{Encoded: []byte(b), Missing: b == ""}
 		})
-		return ctx.Err()
+		return nil
 	}
 	d.each(ctx, c, "path", rows, func(i int, k *chunk, row int) {
 		if out[i] = (robocache.FrameRef{Path: k.item(row)}); out[i].Path == "" {
@@ -290,8 +279,8 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	})
 	d.each(ctx, c, "frame", rows, func(i int, k *chunk, row int) {
 		if !out[i].Missing {
-			out[i].Ordinal = int(le.Uint64(k.data[8*row:]))
+			out[i].Ordinal = int(binary.LittleEndian.Uint64(k.data[8*row:]))
 		}
 	})
-	return ctx.Err()
+	return nil
 }

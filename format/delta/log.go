@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -29,36 +27,8 @@ const logDir = "_delta_log"
 // commitName is the file of a version.
 func commitName(version int64) string { return fmt.Sprintf("%s/%020d.json", logDir, version) }
 
-// texts is a map in JSON, or in a checkpoint: {"key_value": [{"key": …, "value": …}]}. Null values are left out.
+// texts are values by name; one that is null is "", as in partitionValues.
 type texts map[string]string
-
-// UnmarshalJSON reads both forms.
-func (t *texts) UnmarshalJSON(b []byte) error {
-	var any map[string]json.RawMessage
-	if err := json.Unmarshal(b, &any); err != nil {
-		return err
-	}
-	*t = texts{}
-	type pair struct {
-		Key   string  `json:"key"`
-		Value *string `json:"value"`
-	}
-	for k, v := range any {
-		one := []pair{{Key: k}}
-		if json.Unmarshal(v, &one[0].Value) != nil {
-			one = nil
-			if err := json.Unmarshal(v, &one); err != nil {
-				return err
-			}
-		}
-		for _, p := range one {
-			if p.Value != nil {
-				(*t)[p.Key] = *p.Value
-			}
-		}
-	}
-	return nil
-}
 
 type protocol struct {
 	Reader   int      `json:"minReaderVersion"`
@@ -87,8 +57,6 @@ type add struct {
 	DataChange bool            `json:"dataChange"`
 	Stats      string          `json:"stats,omitempty"`
 	Vector     json.RawMessage `json:"deletionVector,omitempty"`
-
-	name string
 }
 
 // fileStats is what add.Stats says.
@@ -99,124 +67,80 @@ type fileStats struct {
 	Nulls map[string]any `json:"nullCount"`
 }
 
-func (a *add) stats() (s fileStats, ok bool) {
+func (a *add) stats() (s fileStats) {
 	dec := json.NewDecoder(strings.NewReader(a.Stats))
 	dec.UseNumber()
-	return s, dec.Decode(&s) == nil
+	_ = dec.Decode(&s) // they are a help, and may be missing
+	return s
 }
 
 // action is a line of a commit.
 type action struct {
+	Commit   any       `json:"commitInfo,omitempty"`
 	Protocol *protocol `json:"protocol,omitempty"`
 	MetaData *metaData `json:"metaData,omitempty"`
 	Add      *add      `json:"add,omitempty"`
-	Remove   *struct {
-		Path string `json:"path"`
-	} `json:"remove,omitempty"`
-	Commit any `json:"commitInfo,omitempty"`
+	Remove   *add      `json:"remove,omitempty"`
 }
 
 // table is a version of a table.
 type table struct {
-	version  int64
+	version  int64 // negative: there is none yet
 	protocol *protocol
 	meta     *metaData
 	fields   []field
 	files    map[string]*add // by path
 }
 
-// sorted are the files in the order of their paths.
-func (t *table) sorted() []*add {
-	out := make([]*add, 0, len(t.files))
-	for _, p := range slices.Sorted(maps.Keys(t.files)) {
-		out = append(out, t.files[p])
-	}
-	return out
+func fail(class error, msg, hint string) {
+	guard.Fail(&robocache.Error{Class: class, Op: string(op), Msg: msg, Hint: hint})
 }
 
-func unsupported(msg, hint string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: string(op), Msg: msg, Hint: hint})
-}
+func unsupported(msg, hint string) { fail(robocache.ErrUnsupported, msg, hint) }
 
-func malformed(msg string, err error) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Msg: msg, Err: err})
-}
+var logName = regexp.MustCompile(`^_delta_log/(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet|checkpoint\.[0-9a-f-]{36}\.(?:json|parquet))$`)
 
-var logName = regexp.MustCompile(`^_delta_log/(\d{20})\.(json|checkpoint\.parquet|checkpoint\.(\d{10})\.(\d{10})\.parquet|checkpoint\.[0-9a-f-]{36}\.(?:json|parquet))$`)
-
-// listing is what the log's folder holds.
-type listing struct {
-	commits map[int64]bool
-	points  map[int64][]string // the parts of each whole checkpoint
-	strange bool               // there are checkpoints of version 2
-	last    int64
-}
-
-func list(ctx context.Context, st store.Store) listing {
-	l := listing{commits: map[int64]bool{}, points: map[int64][]string{}, last: -1}
-	entries, err := st.List(ctx, logDir)
-	for v := int64(0); errors.Is(err, robocache.ErrUnsupported); v++ { // a store that cannot list: the versions are tried
-		e, serr := st.Stat(ctx, commitName(v))
-		if serr != nil && !errors.Is(serr, robocache.ErrNotFound) {
-			guard.Fail(serr)
-		} else if serr != nil {
-			err = nil
-		} else {
-			entries = append(entries, e)
-		}
-	}
-	guard.Check(err)
-	parts := map[string][]string{}
-	for _, e := range entries {
+// load replays the log up to a version, the last one where it is negative. A table of version -1 where there is no log.
+func load(ctx context.Context, st store.Store, version, budget int64) (t *table, err error) {
+	defer guard.Malformed(string(op), &err)
+	commits, points, parts, strange, last := map[int64]bool{}, map[int64][]string{}, map[string][]string{}, false, int64(-1)
+	for _, e := range guard.Must(st.List(ctx, logDir)) {
 		m := logName.FindStringSubmatch(e.Name)
 		if m == nil {
 			continue
 		}
 		v, err := strconv.ParseInt(m[1], 10, 64)
-		n, _ := strconv.Atoi(m[4])
-		key := m[1] + m[4]
-		switch {
-		case err != nil:
-		case m[2] == "json":
-			l.commits[v], l.last = true, max(l.last, v)
-		case m[2] != "checkpoint.parquet" && m[3] == "":
-			l.strange = true
-		default:
-			if parts[key] = append(parts[key], e.Name); len(parts[key]) == max(n, 1) {
-				l.points[v], l.last = parts[key], max(l.last, v)
-			}
+		guard.Check(err)
+		if m[2] == "json" {
+			commits[v], last = true, max(last, v)
+		} else if key, n := m[1]+m[4], m[4]; !strings.HasPrefix(m[2], "checkpoint.p") && n == "" {
+			strange = true
+		} else if parts[key] = append(parts[key], e.Name); n == "" || n == fmt.Sprintf("%010d", len(parts[key])) { // the list is sorted: the last part ends it
+			points[v], last = parts[key], max(last, v)
 		}
 	}
-	return l
-}
-
-// load replays the log up to a version; the last one where it is negative. ErrNotFound where there is no log.
-func load(ctx context.Context, st store.Store, version, budget int64) (t *table, err error) {
-	defer guard.Malformed(string(op), &err)
-	l := list(ctx, st)
-	if l.last < 0 {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: string(op), Msg: "there is no " + logDir}
-	}
-	if version < 0 {
-		version = l.last
+	if version < 0 || last < 0 {
+		version = last
 	}
 	t = &table{version: version, files: map[string]*add{}}
+	if last < 0 {
+		return t, nil
+	}
 	from := int64(-1)
-	for v := range l.points {
+	for v := range points {
 		if v <= version {
 			from = max(from, v)
 		}
 	}
-	for _, name := range l.points[from] {
+	for _, name := range points[from] {
 		guard.Check(robocache.At(guard.Try(func() { t.checkpoint(ctx, st, name, budget) }), robocache.Where{"file": name}))
 	}
 	for v := from + 1; v <= version; v++ {
 		name := commitName(v)
-		if !l.commits[v] {
-			if l.strange {
-				unsupported("the reader feature v2Checkpoint: the log begins with a checkpoint of version 2", "write a classic checkpoint: ALTER TABLE … SET TBLPROPERTIES('delta.checkpointPolicy'='classic')")
-			}
-			guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: string(op), Where: robocache.Where{"file": name}, Msg: fmt.Sprintf("version %d cannot be made: a commit is not there", version), Hint: fmt.Sprintf("versions up to %d are there", l.last)})
+		if strange && !commits[v] {
+			unsupported("the reader feature v2Checkpoint: the log begins with such a checkpoint", "write a classic one (delta.checkpointPolicy)")
+		} else if !commits[v] {
+			guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: string(op), Where: robocache.Where{"file": name}, Msg: fmt.Sprintf("version %d cannot be made: a commit is not there", version), Hint: fmt.Sprintf("the last version is %d", last)})
 		}
 		b := guard.Must(store.ReadFile(ctx, st, name, budget))
 		guard.Check(robocache.At(guard.Try(func() { t.apply(b) }), robocache.Where{"file": name}))
@@ -227,14 +151,13 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 
 // apply takes the actions of a commit.
 func (t *table) apply(b []byte) {
-	n := 0
 	for line := range bytes.SplitSeq(b, []byte("\n")) {
-		if n++; len(bytes.TrimSpace(line)) == 0 {
+		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		var a action
 		if err := json.Unmarshal(line, &a); err != nil {
-			malformed(fmt.Sprintf("line %d is no action", n), err)
+			fail(robocache.ErrMalformed, fmt.Sprintf("a line that is no action: %v", err), "")
 		}
 		t.protocol, t.meta = cmp.Or(a.Protocol, t.protocol), cmp.Or(a.MetaData, t.meta)
 		if a.Add != nil {
@@ -273,47 +196,43 @@ var harmless = []string{"timestampNtz", "vacuumProtocolCheck", "variantType", "a
 
 // check refuses what is not followed (D1).
 func (t *table) check() {
-	if t.protocol == nil || t.meta == nil {
-		malformed("the log has no protocol or no metaData", nil)
-	}
-	p := t.protocol
-	if mode := t.meta.Config["delta.columnMapping.mode"]; mode != "" && mode != "none" {
-		unsupported("the reader feature columnMapping ("+mode+")", "")
+	p, m := t.protocol, t.meta
+	var s structType
+	switch {
+	case p == nil || m == nil || json.Unmarshal([]byte(m.Schema), &s) != nil || len(s.Fields) == 0:
+		fail(robocache.ErrMalformed, "the log has no protocol, no metaData or no schema", "")
+	case m.Config["delta.columnMapping.mode"] != "" && m.Config["delta.columnMapping.mode"] != "none":
+		unsupported("the reader feature columnMapping", "write the rows into a table without it")
+	case p.Reader < 1 || p.Reader > 3:
+		unsupported(fmt.Sprintf("reader protocol %d; 1 to 3 are known", p.Reader), "")
+	case m.Format.Provider != "" && m.Format.Provider != "parquet":
+		unsupported("data files of the format "+strconv.Quote(m.Format.Provider), "")
 	}
 	for _, f := range p.Features {
 		if !slices.Contains(harmless, f) {
 			unsupported("the reader feature "+f, "write the rows into a table without it")
 		}
 	}
-	if p.Reader < 1 || p.Reader > 3 {
-		unsupported(fmt.Sprintf("reader protocol %d; 1 to 3 are known", p.Reader), "")
-	}
-	if f := t.meta.Format.Provider; f != "" && f != "parquet" {
-		unsupported("data files of the format "+strconv.Quote(f), "")
-	}
-	t.fields = parseSchema(t.meta.Schema)
+	t.fields = s.Fields
 	for _, a := range t.files {
 		if v := string(a.Vector); v != "" && v != "null" {
 			unsupported("the reader feature deletionVectors (of "+a.Path+")", "purge them: REORG TABLE … APPLY (PURGE)")
 		}
-		a.name = fileName(a.Path)
+		a.name()
 	}
 }
 
 var absolute = regexp.MustCompile(`^(/|[A-Za-z][A-Za-z0-9+.-]*:/)`)
 
-// fileName is the file that a path of the log names.
-func fileName(path string) string {
-	defer guard.In("path", path)
-	if absolute.MatchString(path) {
+// name is the file that the path stands for.
+func (a *add) name() string {
+	defer guard.In("path", a.Path)
+	if absolute.MatchString(a.Path) {
 		unsupported("a data file outside of the table: an absolute path", "a shallow clone: make a deep one")
 	}
-	name, err := url.PathUnescape(path)
+	name, err := url.PathUnescape(a.Path)
 	if err != nil {
-		malformed("its path is not percent-encoded", err)
+		fail(robocache.ErrMalformed, "the path is not percent-encoded", "")
 	}
 	return guard.Must(store.CleanName(name))
 }
-
-// filePath is the path of a file in the log.
-func filePath(name string) string { return (&url.URL{Path: name}).EscapedPath() }

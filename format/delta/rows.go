@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -24,232 +25,318 @@ import (
 )
 
 const (
-	groupBytes = 32 << 20  // a row group ends here
-	fileBytes  = 256 << 20 // and a file
-	videosDir  = "videos"
+	fileBytes = 64 << 20 // of values: a data file, which is one row group, ends here
+	videosDir = "videos"
 )
 
 // segment is rows of an episode that lie in one partition.
 type segment struct {
-	episode  int // position in the source
-	number   int64
+	episode  int   // position in the source
+	number   int64 // in the table
 	from, to int
+	part     string
 }
 
 // write makes the data files of the episodes, numbered from base on.
 func (w *writing) write(ctx context.Context, base int64) {
-	var parts []string
-	segments := map[string][]segment{}
-	list := reader.Episodes(w.opt.Episodes, w.info.Episodes)
-	for i, e := range list {
-		n := w.src.Len(e)
-		if w.opt.Progress != nil {
-			w.opt.Progress(i, len(list))
+	segments := w.segments(ctx, base)
+	f := w.newFile()
+	for i, s := range segments {
+		if i > 0 && segments[i-1].part != s.part {
+			w.put(ctx, f, segments[i-1].part)
 		}
+		w.each(s, func(rows []robocache.Row) {
+			w.fill(ctx, f, rows, s.number)
+			if f.held >= fileBytes {
+				w.put(ctx, f, s.part)
+			}
+		})
+		if w.opt.Progress != nil {
+			w.opt.Progress(i+1, len(segments))
+		}
+	}
+	if len(segments) > 0 {
+		w.put(ctx, f, segments[len(segments)-1].part)
+	}
+}
+
+// segments divides the episodes into partitions, and brings those together.
+func (w *writing) segments(ctx context.Context, base int64) (out []segment) {
+	order := map[string]int{}
+	for _, e := range reader.Episodes(w.opt.Episodes, w.info.Episodes) {
+		n := w.src.Len(e)
 		if n == 0 {
 			continue
 		}
-		number := base
+		own := []segment{{episode: e, number: base, to: n}}
 		base++
 		err := guard.Try(func() {
 			if w.opt.SkipBad { // a file has no way back
-				w.each(e, n, func(rows []robocache.Row) { w.gather(ctx, rows, number) })
+				w.each(own[0], func(rows []robocache.Row) { w.fill(ctx, w.newFile(), rows, 0) })
 			}
-			split := []segment{{e, number, 0, n}}
-			names := []string{w.source}
-			if w.partition == "task" {
-				split, names = split[:0], names[:0]
-				for k, text := range guard.Must(w.src.Text(ctx, "task", reader.Rows(e, 0, n))) {
-					if k == 0 || text != names[len(names)-1] {
-						split, names = append(split, segment{e, number, k, k}), append(names, text)
+			switch w.partition {
+			case "source":
+				own[0].part = w.source
+			case "task":
+				texts := guard.Must(w.src.Text(ctx, "task", reader.Rows(e, 0, n)))
+				for k, text := range texts {
+					if s := &own[len(own)-1]; k == 0 {
+						s.part = text
+					} else if text != s.part {
+						s.to = k
+						own = append(own, segment{e, s.number, k, n, text})
 					}
-					split[len(split)-1].to = k + 1
 				}
-			}
-			for k, s := range split {
-				name := names[k]
-				if w.partition == "" {
-					name = ""
-				}
-				if segments[name] == nil {
-					parts = append(parts, name)
-				}
-				segments[name] = append(segments[name], s)
 			}
 		})
 		if err = robocache.At(err, robocache.Where{"episode": e}); err != nil {
-			bad := errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)
-			if !w.opt.SkipBad || !bad {
+			if !w.opt.SkipBad || !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrUnsupported) {
 				guard.Fail(err)
 			}
 			w.report.LeftOut++
 			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": e}, Message: err.Error()})
 			continue
 		}
+		for _, s := range own {
+			if _, ok := order[s.part]; !ok {
+				order[s.part] = len(order)
+			}
+		}
+		out = append(out, own...)
 		w.report.Episodes, w.report.Frames = w.report.Episodes+1, w.report.Frames+int64(n)
 	}
-	for _, p := range parts {
-		f := &dataFile{w: w, partition: p}
-		err := guard.Try(func() {
-			for _, s := range segments[p] {
-				w.each(s.episode, s.to, func(rows []robocache.Row) {
-					if rows = rows[min(len(rows), max(0, s.from-rows[0].Index)):]; len(rows) > 0 {
-						f.add(ctx, rows, s.number)
-					}
-				})
-			}
-			f.close(ctx)
-		})
-		if f.out != nil {
-			f.out.Abort()
-		}
-		guard.Check(err)
-	}
+	slices.SortStableFunc(out, func(a, b segment) int { return order[a.part] - order[b.part] })
+	return out
 }
 
-// each gives the first n rows of an episode in blocks that memory holds.
-func (w *writing) each(e, n int, do func(rows []robocache.Row)) {
+// each gives the rows of a segment in blocks that memory holds.
+func (w *writing) each(s segment, do func(rows []robocache.Row)) {
 	size := 1
 	for _, c := range w.columns {
-		if c.f != nil && c.f.Kind == robocache.KindImage {
-			size += c.f.Width * c.f.Height * max(1, c.f.Channels)
-		} else if c.f != nil {
+		if c.f != nil {
 			size += c.f.RowBytes()
+			if c.f.Kind == robocache.KindImage {
+				size += c.f.Width * c.f.Height * max(1, c.f.Channels)
+			}
 		}
 	}
-	step := max(1, groupBytes/size)
-	for at := 0; at < n; at += step {
-		do(reader.Rows(e, at, min(n, at+step)))
+	for at, step := s.from, max(1, fileBytes/2/size); at < s.to; at += step {
+		do(reader.Rows(s.episode, at, min(s.to, at+step)))
 	}
 }
 
-// cells are the values of a column in some rows.
-type cells struct {
-	numbers []byte // as they are stored
-	dtype   robocache.DType
-	items   [][]byte // of texts and images; nil is null
-	frames  []frameAt
-	valid   []uint8 // nil: all
+// dataFile is the rows of one that is not yet written.
+type dataFile struct {
+	schema  *parquet.Schema
+	columns []*column
+	values  [][]*pqw.Values // of each column, a collector a leaf
+	rows    int64
+	held    int // bytes
 }
 
-// frameAt is a row of a column of video.
-type frameAt struct {
-	file                  *videoFile // nil: none
-	frame, offset, length int64
-}
-
-// gather reads rows of all columns; it is all that may fail for what is in the source.
-func (w *writing) gather(ctx context.Context, rows []robocache.Row, number int64) []cells {
-	out := make([]cells, len(w.columns))
+func (w *writing) newFile() *dataFile {
+	f := &dataFile{}
+	var names []string
+	var nodes []parquet.Node
 	for i := range w.columns {
-		c := &w.columns[i]
-		guard.Check(robocache.At(guard.Try(func() { out[i] = w.cells(ctx, c, rows, number) }), robocache.Where{"stream": c.Name}))
+		if c := &w.columns[i]; c.Name != w.partition {
+			names, nodes, f.columns = append(names, c.Name), append(nodes, c.node()), append(f.columns, c)
+		}
 	}
-	return out
+	f.schema = parquet.NewSchema("schema", pqw.Group(names, nodes))
+	leaves := guard.Must(pqw.Leaves(f.schema))
+	for _, c := range f.columns {
+		n := 1
+		if c.elem == "struct" {
+			n = len(videoFields)
+		}
+		var own []*pqw.Values
+		for _, l := range leaves[:n] {
+			own = append(own, l.NewValues())
+		}
+		f.values, leaves = append(f.values, own), leaves[n:]
+	}
+	return f
 }
 
-func (w *writing) cells(ctx context.Context, c *column, rows []robocache.Row, number int64) (out cells) {
-	texts := func(list []string) {
-		for _, t := range list {
-			out.items = append(out.items, append([]byte{}, t...))
+// put writes the file, if it has rows, and empties it.
+func (w *writing) put(ctx context.Context, f *dataFile, part string) {
+	if f.rows == 0 {
+		return
+	}
+	name := fmt.Sprintf("%s-%05d.parquet", w.prefix, len(w.adds))
+	defer guard.In("file", name)
+	collectors := slices.Concat(f.values...)
+	chunks := make([]*pqw.Chunk, len(collectors))
+	var g errgroup.Group
+	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
+	for i, v := range collectors {
+		g.Go(func() (err error) { chunks[i], err = v.Encode(); return err })
+	}
+	guard.Check(g.Wait())
+	s := fileStats{Rows: f.rows, Min: map[string]any{}, Max: map[string]any{}, Nulls: map[string]any{}}
+	at := 0
+	for i, c := range f.columns {
+		least, greatest, nulls := chunks[at].Bounds()
+		if at += len(f.values[i]); c.elem != "struct" {
+			s.Nulls[c.Name] = nulls
+		}
+		if lo, hi := c.bound(least), c.bound(greatest); lo != nil && hi != nil {
+			s.Min[c.Name], s.Max[c.Name] = lo, hi
 		}
 	}
-	if c.f == nil {
-		var longs []int64
-		floats := c.Name == secondsColumn && dtypes[c.elem].Float()
-		switch c.Name {
-		case "source":
-			texts(slices.Repeat([]string{w.source}, len(rows)))
-		case "task":
-			texts(guard.Must(w.src.Text(ctx, "task", rows)))
-		case "episode_index":
-			longs = slices.Repeat([]int64{number}, len(rows))
-		case "frame_index":
-			for _, r := range rows {
-				longs = append(longs, int64(r.Index))
-			}
-		default:
-			longs = guard.Must(w.src.Times(ctx, rows[0].Episode, ""))[rows[0].Index:][:len(rows)]
-		}
-		var b []byte
-		for _, v := range longs {
-			if floats {
-				v = int64(math.Float64bits(float64(v) / 1e9))
-			}
-			b = binary.LittleEndian.AppendUint64(b, uint64(v))
-		}
-		from := robocache.Int64
-		if floats {
-			from = robocache.Float64
-		}
-		if longs != nil {
-			out.numbers, out.dtype = stored(c.elem, from, b)
-		}
-		return out
+	out := guard.Must(w.dst.Create(ctx, name))
+	defer out.Abort()
+	file := guard.Must(pqw.NewFile(out, f.schema, nil, "RoboCache"))
+	guard.Check(file.Append(f.rows, chunks))
+	guard.Check(file.Close())
+	guard.Check(out.Commit())
+	a := &add{Path: name, Partitions: texts{}, Modified: w.modified, DataChange: true, Stats: string(guard.Must(json.Marshal(s)))}
+	w.adds = append(w.adds, a)
+	a.Size = guard.Must(w.dst.Stat(ctx, name)).Size
+	if w.partition != "" {
+		a.Partitions[w.partition] = part
 	}
-	switch f := c.f; f.Kind {
-	case robocache.KindNumeric:
-		b := make([]byte, len(rows)*f.RowBytes())
-		guard.Check(w.src.Gather(ctx, f.Key, rows, b))
-		out.numbers, out.dtype = stored(c.elem, f.DType, b)
-		out.valid = guard.Must(robocache.Validity(ctx, w.src, f, rows))
-	case robocache.KindText, robocache.KindEvent:
-		texts(guard.Must(w.src.Text(ctx, f.Key, rows)))
-		out.valid = guard.Must(robocache.Validity(ctx, w.src, f, rows))
-	default:
+	w.report.Bytes += a.Size
+	f.rows, f.held = 0, 0
+}
+
+// bound is a value as statistics state it: of numbers and texts of one value a row.
+func (c *column) bound(b []byte) any {
+	switch {
+	case b == nil || c.dims != nil:
+	case c.elem == "string":
+		return string(b)
+	case dtypes[c.elem].Float():
+		if v := robocache.Float64s(nil, dtypes[c.elem], b)[0]; !math.IsInf(v, 0) {
+			return v
+		}
+	case dtypes[c.elem].Size() > 0 && c.elem != "boolean":
+		return robocache.Int64s(nil, map[int]robocache.DType{4: robocache.Int32, 8: robocache.Int64}[len(b)], b)[0]
+	}
+	return nil
+}
+
+// fill adds rows to a file; all of it comes after what may fail for what is in the source.
+func (w *writing) fill(ctx context.Context, f *dataFile, rows []robocache.Row, number int64) {
+	for i, c := range f.columns {
+		guard.Check(robocache.At(guard.Try(func() { f.held += w.column(ctx, c, rows, number, f.values[i]) }), robocache.Where{"stream": c.Name}))
+	}
+	f.rows += int64(len(rows))
+}
+
+// column adds rows of one column to the collectors of its leaves, and says how many bytes.
+func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, number int64, to []*pqw.Values) (held int) {
+	var numbers []byte
+	var items []string
+	var valid []uint8
+	dtype := robocache.Int64
+	switch kind := c.kind(); {
+	case kind == robocache.KindVideo:
+		return w.frames(ctx, c, rows, to)
+	case kind == robocache.KindImage:
 		refs := make([]robocache.FrameRef, len(rows))
-		guard.Check(w.src.Frames(ctx, f.Key, rows, refs))
-		if f.Kind == robocache.KindVideo {
-			out.frames = w.frames(ctx, refs)
-			return out
-		}
-		out.items = make([][]byte, len(rows))
+		guard.Check(w.src.Frames(ctx, c.f.Key, rows, refs))
+		items, valid = make([]string, len(rows)), make([]uint8, len(rows))
 		for i := range refs {
 			if !refs[i].Missing {
-				out.items[i] = guard.Must(video.EncodeImage(&refs[i]))
+				items[i], valid[i] = string(guard.Must(video.EncodeImage(&refs[i]))), 1
+			}
+		}
+	case c.Name == "source" && c.f == nil:
+		items = slices.Repeat([]string{w.source}, len(rows))
+	case kind == robocache.KindText:
+		items = guard.Must(w.src.Text(ctx, c.key(), rows))
+	case c.f != nil:
+		numbers, dtype = make([]byte, len(rows)*c.f.RowBytes()), c.f.DType
+		guard.Check(w.src.Gather(ctx, c.f.Key, rows, numbers))
+	default:
+		var times []int64
+		if c.Name == secondsColumn || c.Name == nanosColumn {
+			times = guard.Must(w.src.Times(ctx, rows[0].Episode, ""))
+		}
+		for _, r := range rows {
+			v := number
+			switch {
+			case c.Name == "frame_index":
+				v = int64(r.Index)
+			case times != nil:
+				v = times[r.Index]
+			}
+			if c.Name == secondsColumn {
+				dtype, v = robocache.Float64, int64(math.Float64bits(float64(v)/1e9))
+			}
+			numbers = binary.LittleEndian.AppendUint64(numbers, uint64(v))
+		}
+	}
+	if c.f != nil && valid == nil {
+		valid = guard.Must(robocache.Validity(ctx, w.src, c.f, rows))
+	}
+	pattern, def, size := pqw.Pattern(c.dims...), 1+2*len(c.dims), 0
+	if numbers != nil {
+		numbers, size = stored(c.elem, dtype, numbers)
+	}
+	for i := range rows {
+		switch {
+		case valid != nil && valid[i] == 0:
+			to[0].Null(0, 0)
+		case numbers == nil:
+			to[0].Text(items[i], 0, def)
+			held += len(items[i])
+		default:
+			for k, rep := range pattern {
+				to[0].Add(numbers[(i*len(pattern)+k)*size:][:size], int(rep), def)
 			}
 		}
 	}
-	return out
+	return held + len(numbers)
 }
 
 // videoFile is a file of video in the table.
 type videoFile struct{ name, checksum string }
 
-// frames refers to frames of video, and copies their files into the table.
-func (w *writing) frames(ctx context.Context, refs []robocache.FrameRef) []frameAt {
-	out := make([]frameAt, len(refs))
+// frames adds references to frames of video, whose files it copies into the table.
+func (w *writing) frames(ctx context.Context, c *column, rows []robocache.Row, to []*pqw.Values) int {
+	refs := make([]robocache.FrameRef, len(rows))
+	guard.Check(w.src.Frames(ctx, c.f.Key, rows, refs))
 	var in *video.File
-	defer func() {
+	release := func() {
 		if in != nil {
 			in.Release()
 		}
-	}()
-	for i, r := range refs {
+		in = nil
+	}
+	defer release()
+	for _, r := range refs {
 		if r.Missing {
+			for _, leaf := range to {
+				leaf.Null(0, 0)
+			}
 			continue
 		}
 		if r.Path == "" || w.lib == nil {
 			unsupported("rows of video that lie in no file", "convert to lerobot first")
 		}
 		if in == nil || in.Path != r.Path {
-			if in != nil {
-				in.Release()
-			}
-			in = nil
+			release()
 			in = guard.Must(w.lib.Acquire(ctx, r.Path))
-			if _, ok := w.videos[r.Path]; !ok {
-				w.videos[r.Path] = w.copyVideo(ctx, in.Ranged)
-			}
 		}
-		v := w.videos[r.Path]
-		if r.Ordinal < 0 || r.Ordinal >= in.Index.NumFrames() {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write delta", Where: robocache.Where{"file": r.Path}, Want: fmt.Sprintf("at most %d frames", in.Index.NumFrames()), Got: fmt.Sprint("frame ", r.Ordinal)})
+		v, ok := w.videos[r.Path]
+		if !ok {
+			v = w.copyVideo(ctx, in.Ranged)
+			w.videos[r.Path] = v
+		}
+		if n := in.Index.NumFrames(); r.Ordinal < 0 || r.Ordinal >= n {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"file": r.Path}, Want: fmt.Sprintf("at most %d frames", n), Got: fmt.Sprint("frame ", r.Ordinal)})
 		}
 		s := in.Index.Sample(in.Index.DecodeIndex(r.Ordinal))
-		out[i] = frameAt{&v, int64(r.Ordinal), s.Offset, int64(s.Size)}
+		to[0].Text(v.name, 0, 2)
+		to[1].Int64(int64(r.Ordinal), 0, 2)
+		to[2].Int64(s.Offset, 0, 2)
+		to[3].Int64(int64(s.Size), 0, 2)
+		to[4].Text(v.checksum, 0, 2)
 	}
-	return out
+	return 32 * len(rows)
 }
 
 // copyVideo copies a file under the name that its contents give it (D5).
@@ -267,160 +354,4 @@ func (w *writing) copyVideo(ctx context.Context, f robocache.Ranged) videoFile {
 	guard.Check(out.Commit())
 	w.report.Bytes += f.Size()
 	return v
-}
-
-// dataFile is one that is being written, and those of the same partition after it.
-type dataFile struct {
-	w         *writing
-	partition string
-	columns   []column
-	leaves    []*pqw.Leaf
-	values    []*pqw.Values
-	out       store.Writer // nil: none is open
-	name      string
-	file      *pqw.File
-	tallies   []tally
-	rows      int64 // of the file
-	group     int64 // rows that no row group has yet
-	held      int   // bytes of these
-	size      int64 // of the file's row groups
-}
-
-// add adds rows.
-func (f *dataFile) add(ctx context.Context, rows []robocache.Row, number int64) {
-	all := f.w.gather(ctx, rows, number)
-	if f.out == nil {
-		f.open(ctx)
-	}
-	leaf, k := 0, 0
-	for i := range f.w.columns {
-		c := &f.w.columns[i]
-		if c.Name == f.w.partition {
-			continue
-		}
-		if c.elem == "struct" {
-			f.frames(f.values[leaf:leaf+len(videoFields)], all[i].frames)
-			leaf += len(videoFields)
-		} else {
-			f.put(f.values[leaf], c, &all[i], len(rows), &f.tallies[k])
-			leaf++
-		}
-		k++
-	}
-	f.rows, f.group = f.rows+int64(len(rows)), f.group+int64(len(rows))
-	if f.held >= groupBytes {
-		f.flush()
-	}
-	if f.size >= fileBytes {
-		f.close(ctx)
-	}
-}
-
-func (f *dataFile) put(v *pqw.Values, c *column, in *cells, rows int, t *tally) {
-	pattern := pqw.Pattern(c.dims...)
-	def := 1 + 2*len(c.dims)
-	size := in.dtype.Size()
-	for i := range rows {
-		switch {
-		case in.valid != nil && in.valid[i] == 0 || in.numbers == nil && in.items[i] == nil:
-			v.Null(0, 0)
-			t.nulls++
-		case in.numbers == nil:
-			v.Add(in.items[i], 0, def)
-			if c.elem == "string" {
-				t.add(string(in.items[i]))
-			}
-		default:
-			for k, rep := range pattern {
-				v.Add(in.numbers[(i*len(pattern)+k)*size:][:size], int(rep), def)
-			}
-			if one := in.numbers[i*size:]; c.dims == nil && in.dtype.Float() {
-				t.add(robocache.Float64s(nil, in.dtype, one[:size])[0])
-			} else if c.dims == nil && in.dtype != robocache.Bool {
-				t.add(robocache.Int64s(nil, in.dtype, one[:size])[0])
-			}
-		}
-	}
-	f.held += len(in.numbers)
-	for _, b := range in.items {
-		f.held += len(b)
-	}
-}
-
-func (f *dataFile) frames(v []*pqw.Values, rows []frameAt) {
-	for _, r := range rows {
-		if r.file == nil {
-			for _, leaf := range v {
-				leaf.Null(0, 0)
-			}
-			continue
-		}
-		v[0].Text(r.file.name, 0, 2)
-		v[1].Int64(r.frame, 0, 2)
-		v[2].Int64(r.offset, 0, 2)
-		v[3].Int64(r.length, 0, 2)
-		v[4].Text(r.file.checksum, 0, 2)
-		f.held += 32
-	}
-}
-
-func (f *dataFile) open(ctx context.Context) {
-	var names []string
-	var nodes []parquet.Node
-	f.columns, f.values = nil, nil
-	for _, c := range f.w.columns {
-		if c.Name != f.w.partition {
-			names, nodes, f.columns = append(names, c.Name), append(nodes, c.node()), append(f.columns, c)
-		}
-	}
-	schema := parquet.NewSchema("schema", pqw.Group(names, nodes))
-	f.leaves = guard.Must(pqw.Leaves(schema))
-	for _, l := range f.leaves {
-		f.values = append(f.values, l.NewValues())
-	}
-	f.tallies, f.rows, f.size = make([]tally, len(f.columns)), 0, 0
-	f.name = fmt.Sprintf("%s-%05d.parquet", f.w.prefix, len(f.w.adds))
-	f.out = guard.Must(f.w.dst.Create(ctx, f.name))
-	f.file = guard.Must(pqw.NewFile(f.out, schema, nil, "RoboCache"))
-}
-
-// flush writes the row group.
-func (f *dataFile) flush() {
-	chunks := make([]*pqw.Chunk, len(f.values))
-	var g errgroup.Group
-	g.SetLimit(cmp.Or(max(f.w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
-	for i, v := range f.values {
-		g.Go(func() (err error) {
-			chunks[i], err = v.Encode()
-			return err
-		})
-	}
-	guard.Check(g.Wait())
-	for _, c := range chunks {
-		f.size += c.Size()
-	}
-	guard.Check(f.file.Append(f.group, chunks))
-	f.group, f.held = 0, 0
-}
-
-// close ends the file, if one is open.
-func (f *dataFile) close(ctx context.Context) {
-	if f.out == nil {
-		return
-	}
-	if f.group > 0 {
-		f.flush()
-	}
-	guard.Check(f.file.Close())
-	guard.Check(f.out.Commit())
-	f.out = nil
-	w := f.w
-	w.made = append(w.made, f.name)
-	e := guard.Must(w.dst.Stat(ctx, f.name))
-	a := &add{Path: filePath(f.name), Partitions: texts{}, Size: e.Size, Modified: w.modified, DataChange: true, Stats: statsOf(f.rows, f.columns, f.tallies)}
-	if w.partition != "" {
-		a.Partitions[w.partition] = f.partition
-	}
-	w.adds = append(w.adds, a)
-	w.report.Bytes += e.Size
 }

@@ -28,7 +28,9 @@ var writeOptions = map[string]string{
 	"append":    "true: add the episodes to the table that is there, numbered behind its own; columns that it does not have are left out",
 }
 
-// Sharding writes a table in shards: their data files are those of the whole, and Merge puts the one commit.
+var partitions = []string{"", "task", "source"}
+
+// sharding writes a table in shards: their data files are those of the whole, and Merge puts the one commit.
 var sharding = &robocache.Sharding{Plan: plan, Merge: merge, LeavesEmpty: true,
 	Kept: func(name string) bool { return path.Ext(name) == ".parquet" || strings.HasPrefix(name, videosDir+"/") }}
 
@@ -45,16 +47,15 @@ type writing struct {
 	lib       *video.Library
 	videos    map[string]videoFile // by the path in the source
 	adds      []*add
-	made      []string
 	prefix    string
 	modified  int64
 	report    robocache.WriteReport
 }
 
 func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) *writing {
-	w := &writing{src: src, info: src.Info(), opt: opt, lib: video.LibraryOf(src), videos: map[string]videoFile{}, prefix: "part"}
+	w := &writing{src: src, info: src.Info(), opt: opt, lib: video.LibraryOf(src), videos: map[string]videoFile{}, prefix: "part-" + rand.Text()}
 	w.report.Dropped = []string{}
-	reader.Op("write delta").Settle(opt.Options, writeOptions, map[string]reader.Set{"partition": reader.Text(&w.partition, "", "task", "source"), "source": reader.Text(&w.source), "append": reader.Yes(&w.add)})
+	op.Settle(opt.Options, writeOptions, map[string]reader.Set{"partition": reader.Text(&w.partition, partitions...), "source": reader.Text(&w.source), "append": reader.Yes(&w.add)})
 	uri, _, _ := strings.Cut(w.info.URI, "?")
 	w.source = cmp.Or(w.source, path.Base(strings.TrimRight(uri, "/")))
 	used := map[string]bool{}
@@ -69,11 +70,10 @@ func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 		if !opt.Wants(f) {
 			continue
 		}
-		c, ok := columnOf(f)
-		if name := strings.ToLower(c.Name); !ok || used[name] {
-			w.drop(f.Key, "a table written here has no column for it, or another of that name")
+		if c := columnOf(f); c.elem == "" || used[strings.ToLower(c.Name)] { // names that differ in case alone are one
+			w.drop(f.Key, "a table has no column for it, or another of that name")
 		} else {
-			used[name] = true
+			used[strings.ToLower(c.Name)] = true
 			w.columns = append(w.columns, c)
 		}
 	}
@@ -114,17 +114,14 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	w.dst = guard.Must(store.OpenWritable(dst))
 	defer store.Close(w.dst)
 	if s := opt.Shard; s != nil {
-		m := &metaData{}
-		guard.Check(json.Unmarshal(s.Schema, m))
 		w.prefix = fmt.Sprintf("part-%05d", s.Index)
-		w.fit(m, parseSchema(m.Schema))
 		w.write(ctx, int64(s.FirstEpisode))
 		w.report.Summary = guard.Must(json.Marshal(w.adds))
 		return &w.report, nil
 	}
 	w.modified = time.Now().UnixMilli()
 	if have := guard.Must(w.dst.List(ctx, "")); len(have) > 0 && !w.add {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write delta", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty one; --write-option append=true adds to a table that is there"}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty one; --write-option append=true adds to a table that is there"}
 	}
 	guard.Check(store.Probe(ctx, w.dst))
 	if err = guard.Try(func() { w.commit(ctx) }); err != nil {
@@ -135,52 +132,42 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 
 // clear removes the data files; videos may be those of other versions.
 func (w *writing) clear(ctx context.Context) {
-	for _, name := range w.made {
-		_ = w.dst.Remove(context.WithoutCancel(ctx), name)
+	for _, a := range w.adds {
+		_ = w.dst.Remove(context.WithoutCancel(ctx), a.Path)
 	}
-	w.made, w.adds = nil, nil
+	w.adds = nil
 }
 
 // commit writes the files of a version, and puts its commit (D3).
 func (w *writing) commit(ctx context.Context) {
-	t, err := load(ctx, w.dst, -1, defaultBudget)
-	meta, columns, report := w.metaData(), slices.Clone(w.columns), w.report
+	columns, report := w.columns, w.report
+	var before *table
 	for base := int64(-1); ; {
-		if errors.Is(err, robocache.ErrNotFound) {
-			t, err = &table{version: -1}, nil
+		t := guard.Must(load(ctx, w.dst, -1, defaultBudget))
+		switch {
+		case t.version >= 0 && !w.add:
+			fail(robocache.ErrMisuse, "another writer has made a table here", "--write-option append=true adds to it")
+		case before != nil && before.meta != nil && (t.meta.Schema != before.meta.Schema || !slices.Equal(t.meta.Partitions, before.meta.Partitions) || t.protocol.Writer != before.protocol.Writer):
+			fail(robocache.ErrTemporary, "the table's schema or protocol was changed meanwhile", "run it again")
 		}
-		guard.Check(err)
-		if t.version >= 0 {
-			if !w.add {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write delta", Msg: "another writer has made a table here", Hint: "--write-option append=true adds to it"})
-			}
-			meta = t.meta
-		}
-		if next := t.next(ctx, w.dst); base < next { // else what was appended meanwhile has other numbers: the files are good as they are
+		meta := t.meta
+		if next := t.next(ctx, w.dst); base < next || before.version < 0 { // else the files are good as they are
 			w.clear(ctx)
-			w.columns, w.report = slices.Clone(columns), report
-			if base = next; t.version >= 0 {
-				t.writable()
-				w.prefix = "part-" + rand.Text()
-				w.fit(meta, t.fields)
+			w.columns, w.report, base = slices.Clone(columns), report, next
+			if t.version >= 0 {
+				w.fit(t)
 			}
 			w.write(ctx, base)
 		}
-		actions := commitActions(nil, w.adds, w.modified, t.version >= 0)
 		if t.version < 0 {
-			actions = commitActions(meta, w.adds, w.modified, false)
+			meta = w.metaData()
 		}
-		perr := store.PutNew(ctx, w.dst, commitName(t.version+1), actions)
-		if perr == nil {
+		err := store.PutNew(ctx, w.dst, commitName(t.version+1), commitActions(meta, w.adds, w.modified, t.version >= 0))
+		if err == nil {
 			return
 		}
-		if !errors.Is(perr, store.ErrExists) {
-			guard.Fail(perr)
-		}
-		before := t
-		t, err = load(ctx, w.dst, -1, defaultBudget)
-		if err == nil && before.meta != nil && (t.meta.Schema != before.meta.Schema || !slices.Equal(t.meta.Partitions, before.meta.Partitions) || t.protocol.Writer != before.protocol.Writer) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "write delta", Msg: "the table's schema or protocol was changed meanwhile", Hint: "run it again"})
+		if before = t; !errors.Is(err, store.ErrExists) {
+			guard.Fail(err)
 		}
 	}
 }
@@ -188,12 +175,11 @@ func (w *writing) commit(ctx context.Context) {
 // next is the number of the next episode.
 func (t *table) next(ctx context.Context, st store.Store) (next int64) {
 	for _, a := range t.files {
-		s, ok := a.stats()
-		n, isNumber := s.Max["episode_index"].(json.Number)
+		n, _ := a.stats().Max["episode_index"].(json.Number)
 		last, err := n.Int64()
-		if !ok || !isNumber || err != nil { // nothing says it: the rows do
-			d := guard.Must(open(ctx, nopClose{st}, t, robocache.OpenOptions{}))
-			defer d.Close()
+		if err != nil { // the log does not say it: the rows do
+			d := guard.Must(open(ctx, st, t, robocache.OpenOptions{}))
+			defer d.open.Close() // the store is the caller's
 			for _, e := range d.episodes {
 				next = max(next, e.index+1)
 			}
@@ -204,45 +190,29 @@ func (t *table) next(ctx context.Context, st store.Store) (next int64) {
 	return next
 }
 
-// nopClose is a store that stays open.
-type nopClose struct{ store.Store }
-
-// Close does nothing.
-func (nopClose) Close() error { return nil }
-
-// writable refuses tables that ask of a writer what this one does not do.
-func (t *table) writable() {
-	if t.protocol.Writer > 7 {
-		unsupported(fmt.Sprintf("writer protocol %d; 1 to 7 are known", t.protocol.Writer), "")
-	}
+// fit brings the columns to those of a table that is there, and refuses one that asks of a writer what this one does not do.
+func (w *writing) fit(t *table) {
+	refused := t.protocol.Writer > 7
 	for _, f := range t.protocol.Writers {
-		if !slices.Contains(harmless, f) {
-			unsupported("the writer feature "+f, "")
-		}
+		refused = refused || !slices.Contains(harmless, f)
 	}
 	for k := range t.meta.Config {
-		if strings.HasPrefix(k, "delta.constraints.") {
-			unsupported("a table with constraints ("+k+")", "")
-		}
+		refused = refused || strings.HasPrefix(k, "delta.constraints.")
 	}
 	for _, f := range t.fields {
 		for k := range f.Metadata {
-			if strings.HasPrefix(k, "delta.") {
-				unsupported("rows of a column with "+k+" (column "+f.Name+")", "")
-			}
+			refused = refused || strings.HasPrefix(k, "delta.")
 		}
 	}
-}
-
-// fit brings the columns to those of a table that is there: its order, its types.
-func (w *writing) fit(m *metaData, fields []field) {
-	if w.partition = ""; len(m.Partitions) > 0 {
-		if w.partition = m.Partitions[0]; len(m.Partitions) > 1 || w.partition != "task" && w.partition != "source" {
-			unsupported("a table partitioned by "+strings.Join(m.Partitions, ", "), "it is added to where it is partitioned by task, by source, or not")
-		}
+	if refused {
+		unsupported(fmt.Sprintf("rows for a table with constraints, or of writer protocol %d %v", t.protocol.Writer, t.protocol.Writers), "")
+	}
+	w.partition = strings.Join(t.meta.Partitions, ", ")
+	if !slices.Contains(partitions, w.partition) {
+		unsupported("rows for a table partitioned by "+w.partition, "it is added to where it is partitioned by task, by source, or not")
 	}
 	var out []column
-	for _, f := range fields {
+	for _, f := range t.fields {
 		i := slices.IndexFunc(w.columns, func(c column) bool { return c.Name == f.Name })
 		if i < 0 {
 			if !f.Nullable {
@@ -258,7 +228,7 @@ func (w *writing) fit(m *metaData, fields []field) {
 			same = false
 		}
 		if !same || lists != len(c.dims) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write delta", Where: robocache.Where{"column": f.Name}, Msg: "the table's column has another type", Want: string(f.Type), Got: string(c.Type) + " " + fmt.Sprint(c.dims), Hint: "leave it out by --keys, or write another table"})
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: string(op), Where: robocache.Where{"column": f.Name}, Msg: "the table's column has another type", Want: string(f.Type), Got: string(c.Type) + " " + fmt.Sprint(c.dims), Hint: "leave it out by --keys, or write another table"})
 		}
 		c.field, c.elem = f, elem
 		out = append(out, c)
@@ -279,12 +249,12 @@ func commitActions(m *metaData, adds []*add, modified int64, more bool) []byte {
 	if more {
 		mode = "Append"
 	}
-	info := map[string]any{"operation": "WRITE", "operationParameters": map[string]string{"mode": mode}, "engineInfo": "RoboCache", "isBlindAppend": true}
+	info := map[string]any{"operation": "WRITE", "operationParameters": map[string]string{"mode": mode}, "engineInfo": "RoboCache"}
 	if modified > 0 {
 		info["timestamp"] = modified
 	}
 	actions := []action{{Commit: info}}
-	if m != nil {
+	if !more {
 		m.ID = identity(m, adds)
 		actions = append(actions, action{Protocol: &protocol{Reader: 1, Writer: 2}}, action{MetaData: m})
 	}
@@ -336,60 +306,7 @@ func merge(ctx context.Context, dst string, schema json.RawMessage, shards []rob
 		return err
 	}
 	if b := guard.Must(store.ReadFile(ctx, st, commitName(0), math.MaxInt32)); !bytes.Equal(b, actions) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write delta", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "another table is here", Hint: "plan into an empty destination"}
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "another table is here", Hint: "plan into an empty destination"}
 	}
 	return nil
-}
-
-// tally collects what add.Stats says of a column of one value a row.
-type tally struct {
-	nulls    int64
-	min, max any
-	unknown  bool // NaN, or texts too long
-}
-
-// longestBound is the longest text that stands in statistics.
-const longestBound = 256
-
-func (t *tally) add(v any) {
-	switch x := v.(type) {
-	case float64:
-		t.unknown = t.unknown || math.IsNaN(x) || math.IsInf(x, 0)
-	case string:
-		t.unknown = t.unknown || len(x) > longestBound
-	}
-	if t.unknown {
-		return
-	}
-	if t.min == nil || compare(v, t.min) < 0 {
-		t.min = v
-	}
-	if t.max == nil || compare(v, t.max) > 0 {
-		t.max = v
-	}
-}
-
-func compare(a, b any) int {
-	switch x := a.(type) {
-	case int64:
-		return cmp.Compare(x, b.(int64))
-	case float64:
-		return cmp.Compare(x, b.(float64))
-	}
-	return strings.Compare(a.(string), b.(string))
-}
-
-// statsOf is add.Stats of a file. Booleans and what is no scalar have no bounds.
-func statsOf(rows int64, columns []column, tallies []tally) string {
-	s := fileStats{Rows: rows, Min: map[string]any{}, Max: map[string]any{}, Nulls: map[string]any{}}
-	for i, c := range columns {
-		if c.elem == "struct" {
-			continue
-		}
-		if t := &tallies[i]; !t.unknown && t.min != nil {
-			s.Min[c.Name], s.Max[c.Name] = t.min, t.max
-		}
-		s.Nulls[c.Name] = tallies[i].nulls
-	}
-	return string(guard.Must(json.Marshal(s)))
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // ReadJSON assembles the rows of a column of any nesting and gives each as JSON text: groups are objects in the order of
-// the schema, lists are arrays, nulls are null. Floats keep the value that they have as float64. A leaf for which raw says
+// the schema, lists are arrays, maps objects, nulls are null. Floats keep the value that they have as float64. A leaf for which raw says
 // true holds JSON texts, which become values (and stay texts where they are no JSON).
 func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *Node, raw func(*Node) bool, lim Limits) (out []string, err error) {
 	defer guard.Malformed("parquet", &err)
@@ -130,6 +130,10 @@ func (a *assembler) node(n *Node) {
 		}
 		return
 	}
+	if n.Note == Map && len(n.Children) == 1 && n.Children[0].Repetition == Repeated && len(n.Children[0].Children) == 2 {
+		a.list(n.Children[0], nil)
+		return
+	}
 	a.object(n)
 }
 
@@ -146,15 +150,19 @@ func (a *assembler) object(n *Node) {
 	a.buf.WriteByte('}')
 }
 
-// list writes the elements of a repeated node; elem is what an element consists of.
+// list writes the elements of a repeated node; elem is what an element consists of, nil for the pairs of a map, which become an object.
 func (a *assembler) list(rep, elem *Node) {
 	s := a.first(rep)
+	bracket := "[]"
+	if elem == nil {
+		bracket = "{}"
+	}
 	if s.def() < rep.MaxDef {
-		a.buf.WriteString("[]")
+		a.buf.WriteString(bracket)
 		a.skip(rep)
 		return
 	}
-	a.buf.WriteByte('[')
+	a.buf.WriteByte(bracket[0])
 	for i := 0; int64(a.buf.Len()) <= a.limit; i++ {
 		if i > 0 {
 			if s.rep() != rep.MaxRep {
@@ -164,6 +172,10 @@ func (a *assembler) list(rep, elem *Node) {
 		}
 		before := s.entry
 		switch {
+		case elem == nil:
+			a.node(rep.Children[0])
+			a.buf.WriteString(": ")
+			a.node(rep.Children[1])
 		case elem != rep:
 			a.node(elem)
 		case rep.Group():
@@ -175,7 +187,7 @@ func (a *assembler) list(rep, elem *Node) {
 			bad("lists of different lengths in one group")
 		}
 	}
-	a.buf.WriteByte(']')
+	a.buf.WriteByte(bracket[1])
 }
 
 func (a *assembler) leaf(n *Node, s *stream) {

@@ -47,6 +47,12 @@ func (c *Chunk) Held() int64 {
 	return c.size
 }
 
+// Bounds are the least and the greatest value, PLAIN (P3), and the number of nulls. There is no least one where there are no bounds.
+func (c *Chunk) Bounds() (least, greatest []byte, nulls int64) {
+	s := &c.meta.Statistics
+	return s.MinValue, s.MaxValue, s.NullCount
+}
+
 func newChunk(l *Leaf) *Chunk {
 	c := &Chunk{leaf: l}
 	c.meta = format.ColumnMetaData{Type: format.Type(l.kind), Encoding: []format.Encoding{format.Plain, format.RLE}, PathInSchema: l.path, Codec: l.codec}
