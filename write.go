@@ -42,6 +42,8 @@ type Sharding struct {
 	Kept func(name string) bool
 	// Renumber gives a file of a shard the name to, with its episodes and rows numbered lower: episodes of shards before it are not there. nil: files hold no such numbers.
 	Renumber func(ctx context.Context, dst, from, to string, episodes int, rows int64) error
+	// Place gives for each shard the names that its kept files get in the whole at dst, where they depend on the other shards; nil: they keep theirs.
+	Place func(dst string, schema json.RawMessage, shards []ShardReport) ([]map[string]string, error)
 	// Merge writes, at the whole's place, what stands over all shards, and nothing else: it may be called again after a kill. Its last file makes the dataset one.
 	Merge func(ctx context.Context, dst string, schema json.RawMessage, shards []ShardReport) error
 	// Unfinished is a file that lies at the whole's place while it is put together, where no file of Merge makes the dataset one.

@@ -53,6 +53,16 @@ func Sharded() (names []string) {
 	return names
 }
 
+// Place says which names the files of shards get (Sharding.Place); nil: their own.
+func Place(format, dst string, plan json.RawMessage, shards []robocache.ShardReport) (_ []map[string]string, err error) {
+	defer guard.Into(&err)
+	f := guard.Must(Writer(format))
+	if f.Sharding == nil || f.Sharding.Place == nil {
+		return nil, nil
+	}
+	return f.Sharding.Place(dst, guard.Must(read(plan)).Writer, shards)
+}
+
 // Merge puts the reports of shards together (Sharding.Merge).
 func Merge(ctx context.Context, format, dst string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
 	defer guard.Into(&err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -149,11 +150,13 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 		staged[e.Name] = e.Size
 	}
 	kept, renumber := func(string) bool { return false }, (func(ctx context.Context, dst, from, to string, episodes int, rows int64) error)(nil)
+	var place []map[string]string
 	if job.format != nil {
 		f := job.format(m)
 		kept, renumber = f.Kept, f.Renumber
+		place = guard.Must(convert.Place(m.Job.To, m.Job.Destination, m.Schema, reports(receipts)))
 	}
-	for _, r := range receipts {
+	for i, r := range receipts {
 		s := &m.Shards[r.Shard]
 		episodes, rows := s.FirstEpisode-c.Episodes, s.FirstRow-c.Frames // that are missing before it
 		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
@@ -162,7 +165,12 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 				continue
 			}
 			c.Files, c.Bytes = c.Files+1, c.Bytes+f.Size
-			from := attemptDir(r.Shard, r.Attempt) + "/" + f.Name
+			from, to := attemptDir(r.Shard, r.Attempt)+"/"+f.Name, f.Name
+			if place != nil {
+				if to = place[i][f.Name]; to == "" {
+					f.differs(r.Shard, from, "a file that the receipt's summary has", "none")
+				}
+			}
 			size, there := staged[from]
 			g.Go(guard.Func("commit", func() {
 				var err error
@@ -176,14 +184,14 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 				}
 				again := renumber != nil && (episodes != 0 || rows != 0)
 				if again {
-					err = renumber(gctx, m.Job.Destination, from, f.Name, episodes, rows)
+					err = renumber(gctx, m.Job.Destination, from, to, episodes, rows)
 				} else {
-					err = store.Move(gctx, dst, from, f.Name)
+					err = store.Move(gctx, dst, from, to)
 				}
 				if errors.Is(err, robocache.ErrNotFound) {
 					var e store.Entry
-					if e, err = dst.Stat(gctx, f.Name); err == nil && e.Size != f.Size && !again {
-						f.differs(r.Shard, f.Name, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(e.Size))
+					if e, err = dst.Stat(gctx, to); err == nil && e.Size != f.Size && !again {
+						f.differs(r.Shard, to, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(e.Size))
 					} else if errors.Is(err, robocache.ErrNotFound) {
 						err = &robocache.Error{Class: robocache.ErrNotFound, Op: "commit", Where: robocache.Where{"file": from}, Msg: "the receipt names it, and it is not there", Hint: anew(r.Shard)}
 					}

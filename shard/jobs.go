@@ -91,13 +91,16 @@ func conversion(about string, check func(*Job)) kind {
 			}
 		},
 		merge: func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
-			var reports []robocache.ShardReport
-			for _, r := range receipts {
-				r.Report.Dir = attemptDir(r.Shard, r.Attempt)
-				reports = append(reports, r.Report)
-			}
-			guard.Check(convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports))
+			guard.Check(convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports(receipts)))
 		},
 		format: sharding,
 	}
+}
+
+func reports(receipts []*Receipt) (out []robocache.ShardReport) {
+	for _, r := range receipts {
+		r.Report.Dir = attemptDir(r.Shard, r.Attempt)
+		out = append(out, r.Report)
+	}
+	return out
 }

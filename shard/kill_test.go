@@ -102,6 +102,9 @@ var killJobs = []shard.Job{
 	{Name: "convert", To: "mcap"},
 	{Name: "resample", To: "delta", Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}},
 	{Name: "stats"},
+	{Name: "convert", To: "zarr"},
+	{Name: "convert", To: "rlds"},
+	{Name: "convert", To: "robomimic"},
 }
 
 // H4, H5, H6: a process that dies at any operation of the store, the second time too; a disk that is full from some write on; a store that fails from some

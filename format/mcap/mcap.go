@@ -57,14 +57,14 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 // list gives the MCAP files at the root of a store, in the order of the numbers in their names, also those that are none and cannot be opened.
 func list(ctx context.Context, s store.Store) (names []string, files []store.Entry, err error) {
 	entries, _, err := store.Files(ctx, s, "", func(name string) bool {
-		return name == unfinished || !strings.Contains(name, "/") && bag.Named(name, ending)
+		return name == reader.Unfinished || !strings.Contains(name, "/") && bag.Named(name, ending)
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, e := range entries {
-		if e.Name == unfinished {
-			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"file": unfinished}, Msg: "a conversion ended in the middle: some recordings are missing", Hint: "empty the folder and convert again; or remove this file to open what is there"}
+		if e.Name == reader.Unfinished {
+			return nil, nil, reader.ErrUnfinished
 		}
 		names = append(names, e.Name)
 	}

@@ -65,22 +65,22 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	guard.Check(free(ctx, st, single))
 	if single == "" {
 		// Each file is whole or not there, but a folder of them would open with those that a kill left.
-		guard.Check(guard.Must(st.Create(ctx, unfinished)).Commit())
+		guard.Check(guard.Must(st.Create(ctx, reader.Unfinished)).Commit())
 	}
 	if err := guard.Try(func() { w.all(ctx, st, eps, first, single) }); err != nil {
 		if single == "" {
-			_ = st.Remove(context.WithoutCancel(ctx), unfinished)
+			_ = st.Remove(context.WithoutCancel(ctx), reader.Unfinished)
 		}
 		return nil, err
 	}
 	if single == "" {
-		guard.Check(st.Remove(ctx, unfinished))
+		guard.Check(st.Remove(ctx, reader.Unfinished))
 	}
 	return w.report, nil
 }
 
 // sharding: a recording is a file, so that those of all shards are the whole. A stream is copied as packets where it can be in every episode.
-var sharding = robocache.Sharding{Kept: func(name string) bool { return bag.Named(name, ending) && !strings.Contains(name, "/") }, Unfinished: unfinished,
+var sharding = robocache.Sharding{Kept: func(name string) bool { return bag.Named(name, ending) && !strings.Contains(name, "/") }, Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
 		defer guard.Malformed("plan", &err)
 		w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}, lib: video.LibraryOf(src)}
@@ -100,9 +100,6 @@ var sharding = robocache.Sharding{Kept: func(name string) bool { return bag.Name
 type shardSchema struct {
 	Stills []string `json:"stills"` // cameras whose frames become images
 }
-
-// unfinished lies in a folder while recordings are written into it.
-const unfinished = ".robocache-unfinished"
 
 // free says that the destination holds nothing that would be overwritten or mixed up with what is written.
 func free(ctx context.Context, st store.Store, single string) error {

@@ -72,18 +72,27 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 	defer guard.Malformed("write rlds", &err)
 	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}, pool: video.NewPool(0)}
 	defer w.pool.Close()
-	reader.Op("write rlds").Settle(opt.Options, writeOptions, map[string]reader.Set{"shards": reader.Whole(&w.asked, 1, maxShards)})
+	w.settle()
 	have := guard.Must(dst.List(ctx, ""))
 	if len(have) > 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
 	}
-	w.names()
-	w.timeless = !robocache.KeepsTime(ctx, w.src)
-	w.planLeaves()
-	splits := w.planSplits(ctx)
+	var splits []*outSplit
+	if opt.Shard != nil {
+		w.planLeaves(ctx)
+		splits = w.shardSplits()
+	} else {
+		w.names(dst.URI())
+		splits = w.planSplits(ctx)
+	}
 	err = guard.Try(func() {
-		w.writeSplits(ctx, splits)
-		w.metadata(ctx, splits)
+		if w.writeSplits(ctx, splits); opt.Shard != nil {
+			w.report.Summary = w.summary(splits)
+			return
+		}
+		own := w.own()
+		own["regular"] = !w.uneven
+		w.metadata(ctx, splits, featuresJSON(w.leaves), own)
 	})
 	if err != nil {
 		names := []string{featuresName, metadataName, infoName}
@@ -98,6 +107,10 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 	return &w.report, nil
 }
 
+func (w *writing) settle() {
+	reader.Op("write rlds").Settle(w.opt.Options, writeOptions, map[string]reader.Set{"shards": reader.Whole(&w.asked, 1, maxShards)})
+}
+
 func (w *writing) find(s robocache.Severity, code, stream, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,8 +118,8 @@ func (w *writing) find(s robocache.Severity, code, stream, message string) {
 }
 
 // names chooses name and version: TFDS finds <name>/<version> below its data folder.
-func (w *writing) names() {
-	uri := strings.TrimRight(w.dst.URI(), "/")
+func (w *writing) names(uri string) {
+	uri = strings.TrimRight(uri, "/")
 	base := path.Base(uri)
 	w.version = w.opt.Options["version"]
 	if _, ok := parseVersion(base); ok {
@@ -172,7 +185,10 @@ func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) {
 	for _, s := range splits {
 		for i := range s.shards {
 			f := splitFile{Name: s.name, Template: defaultTemplate}
-			name := guard.Must(f.file(w.name, "tfrecord", i, len(s.shards)))
+			name := s.name + recordsEnding
+			if w.opt.Shard == nil {
+				name = guard.Must(f.file(w.name, "tfrecord", i, len(s.shards)))
+			}
 			g.Go(func() (err error) {
 				defer guard.Malformed("write rlds", &err)
 				defer guard.At(robocache.Where{"file": name})
@@ -210,6 +226,9 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 		w.mu.Unlock()
 		w.progress(1, int64(n), int64(len(b))+headBytes+tailBytes)
 	}
+	if s.lengths[i] == 0 && w.opt.Shard != nil {
+		return nil
+	}
 	guard.Check(out.Commit())
 	w.mu.Lock()
 	s.files[i] = name
@@ -229,11 +248,9 @@ func (w *writing) progress(episodes int, frames, bytes int64) {
 	}
 }
 
-// metadata writes what is not shards, dataset_info.json last.
-func (w *writing) metadata(ctx context.Context, splits []*outSplit) {
-	b := featuresJSON(w.leaves)
-	w.file(ctx, featuresName, b)
-	own := map[string]any{"stamps": w.timestampKey, "regular": !w.uneven}
+// own is what metadata.json says of the data set beside whether it is regular.
+func (w *writing) own() map[string]any {
+	own := map[string]any{"stamps": w.timestampKey}
 	if !w.info.FPS.Zero() {
 		own["fps"] = w.info.FPS
 	}
@@ -243,8 +260,13 @@ func (w *writing) metadata(ctx context.Context, splits []*outSplit) {
 	if extra := w.extras(); len(extra) > 0 {
 		own["features"] = extra
 	}
-	b = guard.Must(json.MarshalIndent(map[string]any{"robocache": own}, "", "  "))
-	w.file(ctx, metadataName, b)
+	return own
+}
+
+// metadata writes what is not shards, dataset_info.json last.
+func (w *writing) metadata(ctx context.Context, splits []*outSplit, features []byte, own map[string]any) {
+	w.file(ctx, featuresName, features)
+	w.file(ctx, metadataName, guard.Must(json.MarshalIndent(map[string]any{"robocache": own}, "", "  ")))
 	var list []map[string]any
 	for _, s := range splits {
 		lengths := make([]string, len(s.lengths))
@@ -253,7 +275,7 @@ func (w *writing) metadata(ctx context.Context, splits []*outSplit) {
 		}
 		list = append(list, map[string]any{"name": s.name, "filepathTemplate": defaultTemplate, "numBytes": strconv.FormatInt(s.bytes, 10), "shardLengths": lengths})
 	}
-	b = guard.Must(json.MarshalIndent(map[string]any{"name": w.name, "version": w.version, "fileFormat": "tfrecord", "description": "Written by RoboCache.", "splits": list}, "", "  "))
+	b := guard.Must(json.MarshalIndent(map[string]any{"name": w.name, "version": w.version, "fileFormat": "tfrecord", "description": "Written by RoboCache.", "splits": list}, "", "  "))
 	w.file(ctx, infoName, b)
 }
 

@@ -1,6 +1,7 @@
 package rlds
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -174,7 +175,8 @@ func recordName(key string, all []string) string {
 }
 
 // planLeaves decides what is written and under which names.
-func (w *writing) planLeaves() {
+func (w *writing) planLeaves(ctx context.Context) {
+	w.timeless = !robocache.KeepsTime(ctx, w.src)
 	var picked []*robocache.Feature
 	have := map[string]bool{}
 	all := []string{"language_instruction"}

@@ -24,6 +24,7 @@ type outSplit struct {
 
 // planSplits divides the episodes into splits and shards. The size of a shard is planned by the first episode.
 func (w *writing) planSplits(ctx context.Context) []*outSplit {
+	w.planLeaves(ctx)
 	var out []*outSplit
 	episodes := w.opt.Episodes
 	name := w.opt.Options["split"]

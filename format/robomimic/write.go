@@ -42,6 +42,9 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	if !h5set.IsFile(name) {
 		dir, name = dst, "demos.hdf5"
 	}
+	if opt.Shard != nil {
+		name = shardName
+	}
 	s := guard.Must(store.OpenWritable(cmp.Or(dir, ".")))
 	defer store.Close(s)
 	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "there is a file here already", Hint: "choose another name"}
@@ -63,6 +66,26 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	}
 	return w.report, nil
 }
+
+// shardName is the file of a shard, which no reader takes for one of a dataset.
+const shardName = "demos.part"
+
+// sharding: a shard is a file; those of all are a dataset of files, numbered in their order.
+var sharding = robocache.Sharding{Kept: func(name string) bool { return name == shardName }, Unfinished: reader.Unfinished,
+	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+		defer guard.Malformed("plan", &err)
+		w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
+		if w.settle(); w.scales {
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "scale_actions in shards: the range of the actions is that of all of them", Hint: "convert in one run, or leave scaling to training"}
+		}
+		return json.RawMessage("{}"), nil
+	},
+	Place: func(_ string, _ json.RawMessage, shards []robocache.ShardReport) (names []map[string]string, err error) {
+		for i := range shards {
+			names = append(names, map[string]string{shardName: fmt.Sprintf("demos_%05d.hdf5", i)})
+		}
+		return names, nil
+	}}
 
 // writer is one call of Write.
 type writer struct {

@@ -66,7 +66,16 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 		err = werr
 	}
 	if err == nil {
-		err = guard.Try(w.finish)
+		err = guard.Try(func() {
+			if opt.Shard != nil {
+				w.endShard()
+				return
+			}
+			if w.times != nil {
+				w.timestampArray(exact(w.times.timestamps), func(yield func([]int64)) { yield(w.times.timestamps) })
+			}
+			w.finish(w.root())
+		})
 	}
 	if err != nil {
 		w.clean(context.WithoutCancel(ctx))
@@ -95,7 +104,11 @@ func (w *writer) bearable(where robocache.Where, fn func()) error {
 func (w *writer) run() {
 	eps := reader.Episodes(w.opt.Episodes, w.src.Info().Episodes)
 	w.rep.Findings = w.src.Info().SplitsDropped(eps)
-	w.plan(eps, w.readTasks(eps))
+	if perRow := w.readTasks(eps); w.opt.Shard != nil {
+		w.enterShard()
+	} else {
+		w.plan(eps, perRow)
+	}
 	var rows int64
 	for i, e := range eps {
 		n := w.src.Len(e)
@@ -257,37 +270,59 @@ func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Ro
 	}
 }
 
-// timestampArray settles how timestamps are kept: as seconds, as replay buffers do, where that keeps every nanosecond; else as integers.
-func (w *writer) timestampArray() {
-	s := w.times
-	if s == nil {
-		return
-	}
-	exact := !slices.ContainsFunc(s.timestamps, func(t int64) bool {
+// exact says that seconds keep every nanosecond of timestamps.
+func exact(timestamps []int64) bool {
+	return !slices.ContainsFunc(timestamps, func(t int64) bool {
 		whole, rest := math.Modf(float64(t) / 1e9)
 		return int64(whole)*1e9+int64(math.RoundToEven(rest*1e9)) != t
 	})
+}
+
+// timestampArray keeps timestamps as seconds, as replay buffers do, where that keeps every nanosecond; else as integers.
+func (w *writer) timestampArray(exact bool, each func(yield func([]int64))) {
+	s := w.times
 	s.attrs = map[string]any{"unit": "s"}
 	if !exact {
 		s.f.DType, s.attrs["unit"] = robocache.Int64, "ns"
 	}
-	for part := range slices.Chunk(s.timestamps, 1<<16) {
-		b := make([]byte, 0, 8*len(part))
-		for _, t := range part {
-			v := uint64(t)
-			if exact {
-				v = math.Float64bits(float64(t) / 1e9)
+	each(func(timestamps []int64) {
+		for part := range slices.Chunk(timestamps, 1<<16) {
+			b := make([]byte, 0, 8*len(part))
+			for _, t := range part {
+				v := uint64(t)
+				if exact {
+					v = math.Float64bits(float64(t) / 1e9)
+				}
+				b = le.AppendUint64(b, v)
 			}
-			b = le.AppendUint64(b, v)
+			w.append(s, b)
 		}
-		w.append(s, b)
-	}
+	})
 	w.flush(s)
 }
 
+// root is what the store says of the dataset.
+func (w *writer) root() map[string]any {
+	root := map[string]any{"writer": "robocache"}
+	info := w.src.Info()
+	if !info.FPS.Zero() {
+		root["fps"] = info.FPS
+	}
+	if info.Robot != "" {
+		root["robot_type"] = info.Robot
+	}
+	return root
+}
+
+// missed says how many rows of a camera have no image.
+func (w *writer) missed(s *outStream) {
+	if s.missing > 0 {
+		w.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "images-missing", Where: robocache.Where{"stream": s.f.Key}, Message: fmt.Sprintf("%d rows have no image; they are black", s.missing), Count: s.missing})
+	}
+}
+
 // finish writes what describes the arrays; the root comes last.
-func (w *writer) finish() {
-	w.timestampArray()
+func (w *writer) finish(root map[string]any) {
 	ends := w.stream(&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}}, "")
 	ends.dir, ends.per = "meta/episode_ends", max(len(w.ends), 1)
 	for _, e := range w.ends {
@@ -306,14 +341,6 @@ func (w *writer) finish() {
 	}
 	guard.Check(w.work.Wait())
 	group := json.RawMessage(`{"zarr_format": 2}`)
-	root := map[string]any{"writer": "robocache"}
-	info := w.src.Info()
-	if !info.FPS.Zero() {
-		root["fps"] = info.FPS
-	}
-	if info.Robot != "" {
-		root["robot_type"] = info.Robot
-	}
 	meta := map[string]any{".zgroup": group, "data/.zgroup": group, "meta/.zgroup": group, ".zattrs": root}
 	for _, s := range arrays {
 		w.prune(s)
@@ -322,9 +349,7 @@ func (w *writer) finish() {
 			meta[path.Join(s.dir, attrsV2Name)] = a
 		}
 		w.rep.Bytes += s.bytes.Load()
-		if s.missing > 0 {
-			w.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "images-missing", Where: robocache.Where{"stream": s.f.Key}, Message: fmt.Sprintf("%d rows have no image; they are black", s.missing), Count: s.missing})
-		}
+		w.missed(s)
 	}
 	for name, v := range meta {
 		if name != ".zgroup" {

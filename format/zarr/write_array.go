@@ -44,6 +44,7 @@ type outStream struct {
 	attrs      map[string]any
 	buf        []byte
 	count      int // rows in buf
+	lead       int // rows of its chunk before them, of the shard before
 	chunk      int // number of the chunk that buf is
 	rows       int64
 	timestamps []int64
@@ -85,13 +86,13 @@ func (w *writer) append(s *outStream, b []byte) {
 		return // rows without elements: the shape says how many
 	}
 	for len(b) > 0 {
-		n := min((s.per-s.count)*s.row, len(b))
+		n := min((s.per-s.lead-s.count)*s.row, len(b))
 		if s.buf == nil {
 			s.buf = make([]byte, 0, s.per*s.row)
 		}
 		s.buf = append(s.buf, b[:n]...)
 		s.count += n / s.row
-		if b = b[n:]; s.count == s.per {
+		if b = b[n:]; s.lead+s.count == s.per {
 			w.flush(s)
 		}
 	}
@@ -113,7 +114,7 @@ func (w *writer) appendTexts(s *outStream, texts []string) {
 	for _, t := range texts {
 		s.buf = le.AppendUint32(s.buf, uint32(len(t)))
 		s.buf = append(s.buf, t...)
-		if s.count++; s.count == s.per {
+		if s.count++; s.lead+s.count == s.per {
 			w.flush(s)
 		}
 	}
@@ -127,8 +128,16 @@ func (w *writer) flush(s *outStream) {
 	}
 	s.rows += int64(s.count)
 	b, count, name := s.buf, s.count, path.Join(s.dir, s.chunkName())
-	s.buf, s.count, s.chunk = nil, 0, s.chunk+1
+	edge := w.opt.Shard != nil && count < s.per
+	if edge {
+		name = s.edge(s.chunk)
+	}
+	s.buf, s.count, s.lead, s.chunk = nil, 0, 0, s.chunk+1
 	pack := guard.Func("zarr write", func() {
+		if edge { // Merge puts it together with those of the shards beside it
+			w.put(name, b)
+			return
+		}
 		if s.text {
 			for range s.per - count {
 				b = le.AppendUint32(b, 0)

@@ -168,3 +168,9 @@ func Permute[T any](v []T, p []int32) []T {
 	}
 	return out
 }
+
+// Unfinished lies in a folder while files are written into it that are a dataset each.
+const Unfinished = ".robocache-unfinished"
+
+// ErrUnfinished is what opening such a folder says.
+var ErrUnfinished = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"file": Unfinished}, Msg: "a conversion ended in the middle: some recordings are missing", Hint: "empty the folder and convert again; or remove this file to open what is there"}

@@ -1,0 +1,160 @@
+package rlds
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// sharding: a shard writes a file of records for each split that it has episodes of. How many of them there are, which their names say, the whole knows.
+var sharding = robocache.Sharding{Plan: planShards, Kept: func(name string) bool { return strings.HasSuffix(name, recordsEnding) }, Place: placeShards, Merge: mergeShards}
+
+const recordsEnding = ".tfrecord"
+
+// shardSchema is what the shards agree on.
+type shardSchema struct {
+	Name     string                     `json:"name,omitempty"`
+	Version  string                     `json:"version,omitempty"`
+	Splits   []shardSplit               `json:"splits"`
+	Images   map[string]string          `json:"images,omitempty"` // key → how its images are encoded
+	Features string                     `json:"features"`         // features.json
+	Own      map[string]json.RawMessage `json:"own"`
+}
+
+// shardSplit is a run of episodes of the source; Episodes < 0: all.
+type shardSplit struct {
+	Name     string `json:"name"`
+	First    int    `json:"first"`
+	Episodes int    `json:"episodes"`
+}
+
+// shardSummary is what the whole needs to know of a shard.
+type shardSummary struct {
+	Splits map[string]shardPart `json:"splits"`
+	Uneven bool                 `json:"uneven,omitempty"`
+}
+
+type shardPart struct {
+	Length int64 `json:"length"`
+	Bytes  int64 `json:"bytes"`
+}
+
+func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+	defer guard.Malformed("plan", &err)
+	w := &writing{src: src, info: src.Info(), opt: opt, format: map[string]string{}, pool: video.NewPool(0)}
+	defer w.pool.Close()
+	if w.settle(); w.asked > 0 {
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "the option shards: each shard of a plan writes a file", Hint: "--shards of plan"}
+	}
+	w.names("set")
+	splits := w.planSplits(ctx)
+	s := shardSchema{Name: opt.Options["name"], Version: opt.Options["version"], Images: w.format, Features: string(featuresJSON(w.leaves)), Own: map[string]json.RawMessage{}}
+	for key, v := range w.own() {
+		s.Own[key] = guard.Must(json.Marshal(v))
+	}
+	for _, split := range splits {
+		s.Splits = append(s.Splits, shardSplit{split.name, split.first, len(split.episodes)})
+	}
+	if len(splits) == 1 {
+		s.Splits[0].Episodes = -1
+	}
+	return json.Marshal(s)
+}
+
+// shardSplits takes what the plan settled, and gives the shard's part of each split.
+func (w *writing) shardSplits() (out []*outSplit) {
+	s := readSchema(w.opt.Shard.Schema)
+	for i := range w.leaves {
+		w.leaves[i].format = s.Images[w.leaves[i].key]
+	}
+	w.total = len(w.opt.Episodes)
+	for _, split := range s.Splits {
+		o := &outSplit{name: split.Name, files: []string{""}, lengths: []int64{0}}
+		for _, e := range w.opt.Episodes {
+			if split.Episodes < 0 || e >= split.First && e < split.First+split.Episodes {
+				o.episodes = append(o.episodes, e)
+			}
+		}
+		if o.shards = [][]int{o.episodes}; len(o.episodes) > 0 {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// summary is what Merge wants to know.
+func (w *writing) summary(splits []*outSplit) json.RawMessage {
+	s := shardSummary{Splits: map[string]shardPart{}, Uneven: w.uneven}
+	for _, o := range splits {
+		s.Splits[o.name] = shardPart{o.lengths[0], o.bytes}
+	}
+	return guard.Must(json.Marshal(s))
+}
+
+func readSchema(b json.RawMessage) (s shardSchema) {
+	if err := json.Unmarshal(b, &s); err != nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the schema of the plan", Err: err})
+	}
+	return s
+}
+
+// merged is the whole of the shards, and the name of each of their files.
+func merged(uri string, schema json.RawMessage, shards []robocache.ShardReport) (w *writing, s shardSchema, splits []*outSplit, names []map[string]string) {
+	s = readSchema(schema)
+	w = &writing{opt: robocache.WriteOptions{Options: map[string]string{"name": s.Name, "version": s.Version}}}
+	w.names(uri)
+	names = make([]map[string]string, len(shards))
+	for _, split := range s.Splits {
+		o := &outSplit{name: split.Name}
+		var from []int
+		for i := range shards {
+			var sum shardSummary
+			if err := json.Unmarshal(shards[i].Summary, &sum); err != nil {
+				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: "the summary of a shard", Err: err})
+			}
+			w.uneven = w.uneven || sum.Uneven
+			if part := sum.Splits[o.name]; part.Length > 0 {
+				from, o.lengths, o.bytes = append(from, i), append(o.lengths, part.Length), o.bytes+part.Bytes
+			}
+		}
+		f := splitFile{Name: o.name, Template: defaultTemplate}
+		for k, i := range from {
+			if names[i] == nil {
+				names[i] = map[string]string{}
+			}
+			names[i][o.name+recordsEnding] = guard.Must(f.file(w.name, "tfrecord", k, len(from)))
+		}
+		if len(from) > 0 {
+			splits = append(splits, o)
+		}
+	}
+	return w, s, splits, names
+}
+
+func placeShards(uri string, schema json.RawMessage, shards []robocache.ShardReport) (_ []map[string]string, err error) {
+	defer guard.Malformed("commit", &err)
+	dst := guard.Must(store.OpenWritable(uri))
+	defer store.Close(dst)
+	_, _, _, names := merged(dst.URI(), schema, shards)
+	return names, nil
+}
+
+// mergeShards writes what is no records.
+func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
+	defer guard.Malformed("commit", &err)
+	dst := guard.Must(store.OpenWritable(uri))
+	defer store.Close(dst)
+	w, s, splits, _ := merged(dst.URI(), schema, shards)
+	w.dst = dst
+	own := map[string]any{"regular": !w.uneven}
+	for key, v := range s.Own {
+		own[key] = v
+	}
+	w.metadata(ctx, splits, []byte(s.Features), own)
+	return nil
+}
