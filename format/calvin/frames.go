@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -358,10 +359,11 @@ func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room
 
 // channels copies width bytes of every step bytes of src.
 func channels(dst, src []byte, step, width int) {
-	for p := 0; p+width <= len(src) && len(dst) >= width; p += step {
-		for i := range width {
-			dst[i] = src[p+i]
-		}
-		dst = dst[width:]
+	p, d := 0, 0
+	for ; width <= 4 && p+4 <= len(src) && d+4 <= len(dst); p, d = p+step, d+width { // what is written beyond width, the next writes over
+		binary.LittleEndian.PutUint32(dst[d:], binary.LittleEndian.Uint32(src[p:]))
+	}
+	for ; p+width <= len(src) && d+width <= len(dst); p, d = p+step, d+width {
+		copy(dst[d:d+width], src[p:])
 	}
 }
