@@ -114,12 +114,12 @@ soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: s
 REPEATS ?= 5
 REAL ?= $(or $(ROBOCACHE_TESTDATA),../shared/data)/g1_v30_exact
 bench: build peers ## the figures of docs/PERFORMANCE.md, into bench-out: an hour and a half on two quiet cores (REPEATS=3: an hour)
-	bin/robocache bench peers $(REAL) --all --repeats $(REPEATS) --out bench-out/peers
-	bin/robocache bench formats --all --repeats $(REPEATS) --out bench-out/formats
+	bin/robocache bench peers $(REAL) --all --repeats $(REPEATS) --out bench-out/peers || test $$? = 3
+	bin/robocache bench formats --all --repeats $(REPEATS) --out bench-out/formats || test $$? = 3
 	for set in $(REAL) bench-out/sets/*/h264-g30 bench-out/sets/*/h264-g250; do \
 	  bin/robocache bench decode $$set --runners robocache,ffmpeg,torchcodec,pyav --repeats $(REPEATS) --out bench-out/decode-sequential-$$(basename $$set); \
 	  bin/robocache bench decode $$set --runners robocache,torchcodec,pyav --pattern random --count 300 --repeats $(REPEATS) --out bench-out/decode-random-$$(basename $$set); done
-	bin/robocache bench ops --sweep --rounds $(REPEATS) --out bench-out/ops
+	bin/robocache bench ops --sweep --rounds $(REPEATS) --out bench-out/ops || test $$? = 3
 	bin/robocache bench load $(REAL) --scenarios all --runners engine,robocache --repeats $(REPEATS) --duration 20s --explain --out bench-out/scenarios
 
 performance: build ## docs/PERFORMANCE.md of docs/perf, with the bars of what bench-out has

@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/goatnote-inc/robocache/bench/report"
@@ -85,6 +88,26 @@ func runnersOf(cases []Case, family string) (out []string) {
 		}
 	}
 	return out
+}
+
+// Verdict says which runners gave wrong data, and which bars are missed.
+func (p *CaseReport) Verdict() (wrong string, missed []string) {
+	var why []string
+	for _, f := range familiesOf(p.Cases) {
+		if r := p.Families[f.name]; r != nil {
+			why = append(why, r.wrong()...)
+		}
+	}
+	for _, r := range p.Results {
+		missed = append(missed, report.Missed(cmp.Or(r.Name, r.Title), r.Checks)...)
+	}
+	return strings.Join(why, "; "), missed
+}
+
+// ReadCases reads a report of `bench peers` or `bench formats`, or the bars alone of any, as docs/perf has them.
+func ReadCases(path string) (*CaseReport, error) {
+	p := &CaseReport{Name: strings.TrimSuffix(filepath.Base(path), ".json")}
+	return p, report.ReadJSON(path, p)
 }
 
 // Markdown writes the report as docs/PERFORMANCE.md shows it.

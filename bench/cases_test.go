@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/submit"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
@@ -372,5 +374,37 @@ func TestPerformancePage(t *testing.T) {
 		if err := Performance(dir, io.Discard); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// Positions are written and read as ranges; the choice of some is seeded.
+func TestEpisodes(t *testing.T) {
+	for text, want := range map[string][]int{"0-3,7": {0, 1, 2, 3, 7}, "5": {5}, "4,1-2": {1, 2, 4}, "2,2": {2}} {
+		got, err := ParseEpisodes(text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v %v", text, got, err)
+		}
+		if back, err := ParseEpisodes(submit.Ranges(got)); err != nil || !slices.Equal(back, want) {
+			t.Errorf("%v is written as %s", want, submit.Ranges(got))
+		}
+	}
+	for _, bad := range []string{"a", "3-1", "-1", "1,", "0-999999999999"} {
+		if _, err := ParseEpisodes(bad); !errors.Is(err, robocache.ErrMisuse) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	all := make([]int, 1000)
+	for i := range all {
+		all[i] = i
+	}
+	a, b, c := ChooseEpisodes(all, 100, 1), ChooseEpisodes(all, 100, 1), ChooseEpisodes(all, 100, 2)
+	if len(a) != 100 || !slices.IsSorted(a) || !slices.Equal(a, b) || slices.Equal(a, c) {
+		t.Error("the choice is not seeded, or not sorted")
+	}
+	if a[99] < 800 || len(slices.Compact(slices.Clone(a))) != 100 { // not the first hundred
+		t.Errorf("%v", a)
+	}
+	if len(ChooseEpisodes(all, 0, 1)) != 1000 || len(ChooseEpisodes(all, 2000, 1)) != 1000 {
+		t.Error("no cap")
 	}
 }

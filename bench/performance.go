@@ -41,8 +41,7 @@ func Performance(dir string, w io.Writer) (err error) {
 	}
 	measured := func(names string) (all CaseReport) {
 		for _, name := range strings.Fields(names) {
-			one := CaseReport{}
-			guard.Check(report.ReadJSON(filepath.Join(dir, name), &one))
+			one := guard.Must(ReadCases(filepath.Join(dir, name)))
 			all.Command, all.Machine, all.Results = one.Command, one.Machine, append(all.Results, one.Results...)
 		}
 		return all

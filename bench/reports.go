@@ -55,30 +55,35 @@ func (r *Report) document() *report.Document {
 	return d
 }
 
-// Wrong says why the figures do not count: a runner lost or doubled samples, or showed wrong frames, or one of ours failed. A peer that cannot run is none.
-func (r *Report) Wrong() string {
-	var why []string
+// wrong says why the figures do not count: a runner lost or doubled samples, or showed wrong frames, or one of ours failed. A peer that cannot run is none, and one whose data
+// cannot be made here has no job.
+func (r *Report) wrong() (why []string) {
 	for i := range r.Results {
 		x := &r.Results[i]
 		failed := x.fault()
-		if strings.HasPrefix(x.Runner.Name, "engine") || strings.HasPrefix(x.Runner.Name, "robocache") {
+		if x.Runner.Job != nil && (strings.HasPrefix(x.Runner.Name, "engine") || strings.HasPrefix(x.Runner.Name, "robocache")) {
 			failed = cmp.Or(x.Failed, failed)
 		}
 		if failed != "" {
 			why = append(why, x.Runner.Name+": "+failed)
 		}
 	}
-	return strings.Join(why, "; ")
+	return why
 }
 
-// Slower says which runners are slower with more threads than with fewer, beyond the spread of both.
-func (r *Report) Slower() (out []string) {
+// Verdict says what is wrong, and what is slower with more threads.
+func (r *Report) Verdict() (wrong string, missed []string) {
+	return strings.Join(r.wrong(), "; "), r.slower()
+}
+
+// slower says which runners are slower with more threads than with fewer, beyond the spread of both.
+func (r *Report) slower() (out []string) {
 	name := func(x *Result) string { n, _, _ := strings.Cut(x.Runner.Name, ", "); return n }
 	for i := range r.Results {
 		for k := range r.Results[:i] {
 			more, fewer := &r.Results[i], &r.Results[k]
 			if name(more) == name(fewer) && len(more.Runs) > 0 && more.Runner.Job.Workers > fewer.Runner.Job.Workers && more.SamplesPerS.Max < (1-smallest)*fewer.SamplesPerS.Min {
-				out = append(out, fmt.Sprintf("%s: %s /s, fewer than with %d: %s", more.Runner.Name, report.Short(more.SamplesPerS), fewer.Runner.Job.Workers, report.Short(fewer.SamplesPerS)))
+				out = append(out, fmt.Sprintf("slower with more threads: %s: %s /s, fewer than with %d: %s", more.Runner.Name, report.Short(more.SamplesPerS), fewer.Runner.Job.Workers, report.Short(fewer.SamplesPerS)))
 			}
 		}
 	}
@@ -132,15 +137,15 @@ type SuiteReport struct {
 // Markdown writes the report for a terminal.
 func (r *SuiteReport) Markdown(w io.Writer) { r.document().Markdown(w) }
 
-// Wrong says which results do not count, and why.
-func (r *SuiteReport) Wrong() string {
+// Verdict says which results do not count, and why.
+func (r *SuiteReport) Verdict() (wrong string, missed []string) {
 	var why []string
 	for _, p := range r.Results {
 		if k := p.Merged; k.Failed != "" {
 			why = append(why, fmt.Sprintf("%s bs%d %s: %s", k.Scenario, k.BatchSize, k.Runner, k.Failed))
 		}
 	}
-	return strings.Join(why, "; ")
+	return strings.Join(why, "; "), nil
 }
 
 // Write puts into dir: a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several

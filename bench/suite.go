@@ -16,6 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/store/loopback"
 	"github.com/goatnote-inc/robocache/submit"
 )
@@ -32,7 +33,7 @@ type Suite struct {
 	Links      map[string]Link
 	Timeout    time.Duration // of one run
 
-	Partitions, Partition int // the set is cut by Partition; 0: not at all
+	Partitions, Partition int // the set is cut into parts of about equal frames; 0: not at all
 	MaxEpisodes           int
 	Node                  *Node // one rank a process, where the scenario has several; nil: all ranks are ours
 	Resume                bool  // kill and resume once a runner and scenario
@@ -73,7 +74,7 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 	local.URI = s.URI
 	ds := guard.Must(local.open(ctx))
 	defer ds.Close()
-	s.chooseEpisodes(ctx, ds)
+	s.chooseEpisodes(ds)
 	guard.Check(s.know(ctx, ds))
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
@@ -128,7 +129,7 @@ func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
 }
 
 // chooseEpisodes turns partition and cap into a list of episodes.
-func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) {
+func (s *Suite) chooseEpisodes(ds robocache.Dataset) {
 	misuse := func(what, want string, got int) {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: what, Want: want, Got: fmt.Sprint(got)})
 	}
@@ -137,12 +138,18 @@ func (s *Suite) chooseEpisodes(ctx context.Context, ds robocache.Dataset) {
 		misuse("episodes", fmt.Sprintf("below %d", ds.Info().Episodes), e)
 	}
 	if s.Partitions > 1 {
-		parts := guard.Must(PartitionDataset(ctx, ds, list, s.Partitions, folder(s.URI)))
-		if s.Partition < 0 || s.Partition >= s.Partitions {
-			misuse("--partition-index", fmt.Sprintf("0 to %d", s.Partitions-1), s.Partition)
+		if s.Partition < 0 || s.Partition >= s.Partitions || s.Partitions > len(list) {
+			misuse("--partition-index", fmt.Sprintf("0 to %d, of %d episodes", s.Partitions-1, len(list)), s.Partition)
 		}
-		s.Log("%s", parts)
-		list = parts.Bins[s.Partition]
+		var weights []int64
+		for _, e := range list {
+			weights = append(weights, int64(ds.Len(e)))
+		}
+		part := shard.LPT(weights, s.Partitions)[s.Partition]
+		for i, k := range part {
+			part[i] = list[k]
+		}
+		list = part
 	}
 	list = ChooseEpisodes(list, s.MaxEpisodes, uint64(s.Base.Seed))
 	if len(list) < ds.Info().Episodes {

@@ -36,15 +36,15 @@ func ReadTrainReport(path string) (*TrainReport, error) {
 	return r, err
 }
 
-// Wrong says why the figures do not count: a runner trained on something else than the others, or one of ours failed. A peer that cannot run is none.
-func (r *TrainReport) Wrong() string {
+// Verdict says why the figures do not count: a runner trained on something else than the others, or one of ours failed. A peer that cannot run is none.
+func (r *TrainReport) Verdict() (wrong string, missed []string) {
 	var why []string
 	for _, k := range r.Rows {
 		if k.Failed != "" && (k.Differs || k.Base != "torch" && k.Base != "lerobot") {
 			why = append(why, k.Runner+": "+k.Failed)
 		}
 	}
-	return strings.Join(why, "; ")
+	return strings.Join(why, "; "), nil
 }
 
 // AllNotes are those of the rows, each once.

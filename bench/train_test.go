@@ -74,8 +74,8 @@ def robocache_batches(*a):
 			}
 		}
 	}
-	if !strings.HasPrefix(r.Wrong(), "robocache: ") {
-		t.Errorf("%q", r.Wrong())
+	if wrong, _ := r.Verdict(); !strings.HasPrefix(wrong, "robocache: ") {
+		t.Errorf("%q", wrong)
 	}
 }
 
@@ -205,9 +205,9 @@ func TestCheckTraining(t *testing.T) {
 // A run of ours that failed, and a lost sample of anybody, are wrong; a peer that cannot run is not.
 func TestReportWrong(t *testing.T) {
 	r := &Report{Results: []Result{
-		{Runner: Runner{Name: "robocache"}, Failed: "action of a batch differs"}, {Runner: Runner{Name: "lerobot"}, Failed: "it is not installed"},
+		{Runner: Runner{Name: "robocache", Job: &Workload{}}, Failed: "action of a batch differs"}, {Runner: Runner{Name: "lerobot"}, Failed: "it is not installed"},
 		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{CoverageMin: 0, CoverageMax: 1}}}, {Runner: Runner{Name: "engine"}, Runs: []Outcome{{CoverageMin: 1, CoverageMax: 1}}}}}
-	if got, want := r.Wrong(), "robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got != want {
+	if got, want := strings.Join(r.wrong(), "; "), "robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -1,10 +1,9 @@
 package ops
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -32,26 +31,23 @@ func (p *Report) stem() string {
 
 // Read reads a report that Write wrote. Its bars are checked again.
 func Read(file string) (*Report, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"file": file})
-	}
 	p := &Report{}
-	if err := json.Unmarshal(b, p); err != nil {
+	if err := report.ReadJSON(file, p); err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench ops", Where: robocache.Where{"file": file}, Msg: "no report of bench ops", Err: err}
 	}
 	p.check()
 	return p, nil
 }
 
-// Wrong is the error of a run in which ours gave a wrong result or none: the figures are written all the same.
-func (p *Report) Wrong() error {
+// Verdict says what is wrong (ours gave a wrong result or none) and which bars are missed.
+func (p *Report) Verdict() (wrong string, missed []string) {
 	for _, r := range p.Rows {
 		if a := r.runner(Ours); a != nil && a.Failed != "" {
-			return fmt.Errorf("bench ops: %s: %s", r.Name, a.Failed)
+			wrong = cmp.Or(wrong, r.Name+": "+a.Failed)
 		}
+		missed = append(missed, report.Missed(r.Name, r.Checks)...)
 	}
-	return nil
+	return wrong, missed
 }
 
 // Markdown writes the report as docs/PERFORMANCE.md shows it: the bars, then every runner's figures, then the curves.

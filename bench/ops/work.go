@@ -2,11 +2,7 @@ package ops
 
 import (
 	"fmt"
-	"sort"
 	"strings"
-
-	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Work is what the runners of a row of `bench ops` compute. runners/ops.py describes the same to the peers.
@@ -32,9 +28,6 @@ type Work struct {
 	Min    [3]float32 `json:"min"`
 	Size   [3]float32 `json:"size"`
 }
-
-// isOp says whether the row is an operation by itself: with a copy beside it, hot and cold.
-func (w *Work) isOp() bool { return w.Kind == "fuse" || w.Kind == "voxelize" }
 
 // Stream is one stream of a fuse: S samples of D numbers a batch entry.
 type Stream struct {
@@ -102,110 +95,4 @@ func (w *Work) shapes() string {
 
 func shortType(t string) string {
 	return strings.NewReplacer("bfloat", "bf", "float", "f").Replace(t)
-}
-
-// width is the sum of the streams' columns.
-func (w *Work) width() (n int) {
-	for _, s := range w.Streams {
-		n += s.D
-	}
-	return n
-}
-
-func (w *Work) cells() int { return w.Grid[0] * w.Grid[1] * w.Grid[2] }
-
-// dtype is a type by name.
-func dtype(name string) robocache.DType {
-	t, ok := robocache.ParseDType(name)
-	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench ops", Msg: "unsupported dtype", Got: name})
-	}
-	return t
-}
-
-func elementSize(name string) int { return dtype(name).Size() }
-
-// cellType is what a dense grid holds, and how many of it a cell.
-func (w *Work) cellType() (robocache.DType, int) {
-	switch {
-	case w.F > 0:
-		return robocache.Float32, w.F
-	case w.Mode == "occupancy":
-		return robocache.Uint8, 1
-	}
-	return robocache.Int32, 1
-}
-
-// bytes is the floor of the work: each byte that it cannot do without, once. Of the sources only the rows that some target reads; of the timestamps
-// all, int64; the whole result.
-func (w *Work) bytes(in *inputs) int64 {
-	if w.Kind == "voxelize" {
-		n := int64(w.N) * int64(12+4*w.F)
-		if w.Layout == "sparse" { // coordinates, count and features of each cell that is occupied
-			return n + int64(in.occupied(w))*int64(16+4+4*w.F)
-		}
-		t, each := w.cellType()
-		return n + int64(w.cells())*int64(t.Size()*each)
-	}
-	size, out := int64(elementSize(w.DType)), int64(elementSize(w.Out))
-	total := int64(w.B) * int64(w.T) * (8 + int64(w.width())*out)
-	if w.Norm {
-		total += int64(w.width()) * 8
-	}
-	for i, s := range w.Streams {
-		total += in.rowsRead(w, i)*int64(s.D)*size + 8*int64(len(in.times[i]))
-		if w.Ragged {
-			total += 8 * int64(w.B+1)
-		}
-	}
-	return total
-}
-
-// rowsRead counts the samples of stream i that at least one target reads: both neighbours inside, one on a hit or at an edge.
-func (in *inputs) rowsRead(w *Work, i int) int64 {
-	var total int64
-	for b := range w.B {
-		lo, hi := b*w.Streams[i].S, (b+1)*w.Streams[i].S
-		if w.Ragged {
-			lo, hi = int(in.offsets[i][b]), int(in.offsets[i][b+1])
-		}
-		s, seen := in.times[i][lo:hi], map[int]bool{}
-		if len(s) == 0 {
-			continue
-		}
-		for _, x := range in.targets[b*w.T : (b+1)*w.T] {
-			k := sort.Search(len(s), func(j int) bool { return s[j] > x }) - 1
-			seen[max(k, 0)] = true
-			if k >= 0 && k < len(s)-1 && s[k] != x && (w.Mode == "linear" || w.Mode == "slerp" || w.Mode == "angle") {
-				seen[k+1] = true // a mode that takes one of the two is charged with one
-			}
-		}
-		total += int64(len(seen))
-	}
-	return total
-}
-
-// cell is the flat index of a point's voxel, -1 outside: the contract's own arithmetic, float32 division and floor.
-func (w *Work) cell(p []float32) int {
-	flat := 0
-	for a := range 3 {
-		f := (p[a] - w.Min[a]) / w.Size[a]
-		if !(f >= 0 && f < float32(w.Grid[a])) {
-			return -1
-		}
-		flat = flat*w.Grid[a] + int(f)
-	}
-	return flat
-}
-
-// occupied counts the cells that some point lies in.
-func (in *inputs) occupied(w *Work) (n int) {
-	seen := make([]bool, w.cells())
-	for i := range w.N {
-		if c := w.cell(in.points[3*i : 3*i+3]); c >= 0 && !seen[c] {
-			seen[c] = true
-			n++
-		}
-	}
-	return n
 }

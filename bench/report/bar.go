@@ -173,6 +173,16 @@ func (b Bar) Show(s Spread) string {
 	return Short(s) + map[string]string{"share": " %", "µs": " µs", "MB": " MB", "times": "×"}[b.Unit]
 }
 
+// Missed names the bars that were measured and not met.
+func Missed(name string, checks []Check) (out []string) {
+	for _, c := range checks {
+		if c.Judged && !c.Pass {
+			out = append(out, name+": "+c.Bar.Text)
+		}
+	}
+	return out
+}
+
 // Word is the verdict.
 func (c Check) Word() string {
 	word := map[bool]string{true: "pass", false: "**fail**"}[c.Pass]

@@ -1,4 +1,4 @@
-"""The runners of `bench ops`: NumPy's ways, torch's (the vectorised ways that its users write, the same on CPU and GPU), Open3D's, copies, and one call from Python.
+"""The runners of `bench ops`: ours, NumPy's ways, torch's (the vectorised ways that its users write, the same on CPU and GPU), Open3D's, copies, and one call from Python.
 
 Bars name them: "np.interp", "numpy" (any "numpy …"), "torch.compile", "torch" (any), "open3d", "memcpy" (any), on the GPU "copy" (any). torch takes times as float32
 seconds since the first timestamp, which is less to move than the int64 that ours reads: its better setting."""
@@ -6,6 +6,75 @@ import ops
 from ops import Skip, runner
 
 KINDS = ("fuse", "voxelize")
+
+
+# Ours, as its users call it; results are put where they were before.
+def our_call(row, x, backend=None):
+    import robocache as rc
+
+    wants_torch = row.get("dtype") == "bfloat16" or x.device != "cpu" or row["kind"] == "call" or row.get("out") == "bfloat16"
+    try:
+        import torch
+    except ImportError:
+        if wants_torch:
+            raise
+        torch = None
+    get = x.torch if torch else x.__getitem__
+    if row["kind"] == "voxelize":
+        cells = row["grid"][0] * row["grid"][1] * row["grid"][2]
+        how = dict(grid_min=tuple(row["min"]), voxel_size=tuple(row["size"]), grid_size=tuple(row["grid"]), mode=row["mode"], layout=row["layout"], backend=backend)
+        if row["layout"] == "sparse" and x.device != "cpu":
+            how["capacity"] = min(row["N"], cells)
+        points, features = get("points"), get("features") if "features" in x else None
+        return lambda: rc.voxelize(points, features, **how)
+    n = len(row["streams"])
+    parts = [(get(f"values{i}"), get(f"times{i}"), dict(offsets=get(f"offsets{i}")) if row.get("ragged") else {}) for i in range(n)]
+    how, at = dict(mode=row["mode"], backend=backend), 0
+    for s, (_, _, own) in zip(row["streams"], parts):
+        if row.get("norm"):
+            own["normalize"] = dict(mean=x["mean"][at : at + s["D"]].tolist(), std=(x["std"][at : at + s["D"]] + 1e-8).tolist())
+        at += s["D"]
+    if torch:
+        out = torch.empty(row["B"], row["T"], at, dtype=getattr(torch, row["out"]), device=x.device)
+    else:
+        import numpy as np
+
+        out = np.empty((row["B"], row["T"], at), row["out"])
+    targets = get("targets")
+    v, t, own = parts[0]
+    call = (lambda: rc.resample(v, t, targets, out=out, **how, **own)) if n == 1 else lambda: rc.fuse(parts, targets, out=out, **how)
+    return call if row["kind"] == "call" else again(call, (parts, targets, out))
+
+
+def again(call, held):
+    """The operation of a call, as it was prepared: the kernel, without what Python looks at before it (the row `call` measures that)."""
+    from robocache._tensors.prepared import Prepared
+
+    run, made = Prepared.run, []
+    Prepared.run = lambda op, *addresses: made.append((op, addresses)) or run(op, *addresses)
+    try:
+        out = call()
+    finally:
+        Prepared.run = run
+    if not made:  # a plan that is known from before goes another way
+        return call
+    op, addresses = made[-1]
+    return lambda held=held: op.run(*addresses) or out
+
+
+@runner("robocache", KINDS, "resample and fuse prepared once, voxelize as it is called; on a GPU in a CUDA graph", role="ours")
+def ours(row, x):
+    return our_call(row, x)
+
+
+@runner("reference", KINDS, "pure Go, one thread", device=("cpu",), role="named")
+def reference(row, x):
+    return our_call(row, x, "reference")
+
+
+def truth_of(row, x):
+    """The reference's result; for a GPU kernel/cpu's, which equals it to the bit (kernel/conform) and is done before a device is tired of waiting."""
+    return our_call(row, x if x.device == "cpu" else x.again("cpu"), "reference" if x.device == "cpu" else "cpu")()
 
 
 def streams(row, x, modes):
@@ -141,7 +210,7 @@ def numpy_voxels(row, x):
 
 
 @runner("open3d", ("voxelize",), "voxel_down_sample of float64 points: the mean of x, y, z of each cell, no other channel, no list of cells; its grid begins half a cell below the lowest point",
-        device=("cpu",), other=True)
+        device=("cpu",), role="other")
 def open3d_way(row, x):
     if row["layout"] != "sparse" or row["mode"] != "mean":
         raise Skip()
@@ -249,7 +318,7 @@ def voxels(row, x):
 
 @runner("torch voxels", ("voxelize",), "floor, index_add_ / index_fill_ / scatter_reduce_, unique for sparse; points outside go to a cell behind the grid; dense ones on a GPU in a CUDA graph")
 def torch_voxels(row, x):
-    if x.device == "cuda" and row["layout"] == "sparse":
+    if x.device != "cpu" and row["layout"] == "sparse":
         raise Skip()  # below: unique cannot be captured
     return voxels(row, x)
 
@@ -264,7 +333,7 @@ def unique(row, x):
 # The limits: copying as many bytes as the row touches (half of them read, half written).
 
 
-@runner("memcpy numpy", KINDS, "np.copyto, one thread", device=("cpu",), other=True)
+@runner("memcpy numpy", KINDS, "np.copyto, one thread", device=("cpu",), role="limit")
 def numpy_copy(row, x):
     import numpy as np
 
@@ -275,7 +344,7 @@ def numpy_copy(row, x):
     return lambda: np.copyto(dst, src)
 
 
-@runner("memcpy torch", KINDS, "copy_", device=("cpu",), other=True)
+@runner("memcpy torch", KINDS, "copy_", device=("cpu",), role="limit")
 def torch_copy(row, x):
     import torch
 
@@ -287,7 +356,7 @@ def torch_copy(row, x):
 BIG = []
 
 
-@runner("copy torch", KINDS, "copy_ of 1 GiB on the stream, scaled to the row's bytes", device=("cuda",), other=True, scaled=2 << 30)
+@runner("copy torch", KINDS, "copy_ of 1 GiB on the stream, scaled to the row's bytes", device=("cuda",), role="limit", scaled=2 << 30)
 def big_copy(row, x):
     import torch
 
@@ -297,16 +366,9 @@ def big_copy(row, x):
 
 
 # One call from Python.
-
-
-@runner("robocache", ("call",), "robocache.resample(…, out=out) on torch tensors")
+@runner("robocache", ("call",), "robocache.resample(…, out=out) on torch tensors", role="ours")
 def call_out(row, x):
-    import robocache as rc
-    import torch
-
-    v, t, g = x.torch("values0"), x.torch("times0"), x.torch("targets")
-    out = torch.empty(row["B"], row["T"], v.shape[2], dtype=v.dtype, device=v.device)
-    return lambda: rc.resample(v, t, g, out=out)
+    return our_call(row, x)
 
 
 @runner("robocache new result", ("call",), "robocache.resample(…), the result allocated in each call")
@@ -317,7 +379,7 @@ def call_new(row, x):
     return lambda: rc.resample(v, t, g)
 
 
-@runner("torch.add", ("call",), "one elementwise operation, out=: what a call costs in torch; not the same work", other=True)
+@runner("torch.add", ("call",), "one elementwise operation, out=: what a call costs in torch; not the same work", role="other")
 def call_add(row, x):
     import torch
 
@@ -326,5 +388,142 @@ def call_add(row, x):
     return lambda: torch.add(v, v, out=out)
 
 
+# A million trajectories over PCIe, and two devices.
+PIECE, SLOTS, RING, CALLS = 4096, 3, 1 << 16, 100  # pieces of so many keep both directions at their rate, three of them all engines busy; a ring of host memory
+
+
+class Feeder:
+    """Sends a row's trajectories from page-locked memory through a device and back, with or without the kernel: several pieces are on their way at once, each on a stream and
+    in device memory of its own, so that the copies of one overlap with the kernel of another and with the copies the other way."""
+
+    def __init__(self, row, device, ring=RING, piece=PIECE):
+        import robocache as rc
+        import torch
+
+        self.torch, self.device, self.row, self.ring, self.piece, self.resample = torch, device, row, ring, piece, rc.resample
+        x = ops.make_inputs(dict(row, kind="fuse", B=ring), "cpu")
+        pin = (lambda t: t.pin_memory()) if device != "cpu" else (lambda t: t)
+        self.inputs = [pin(x.torch(k)) for k in ("values0", "times0", "targets")]
+        self.out = pin(torch.empty(ring, row["T"], row["streams"][0]["D"], dtype=getattr(torch, row["out"])))
+        empty = lambda t: torch.empty((piece, *t.shape[1:]), dtype=t.dtype, device=device)
+        self.slots = [(torch.cuda.Stream(device) if device != "cpu" else None, [empty(t) for t in self.inputs], empty(self.out)) for _ in range(SLOTS)]
+
+    def send(self, kernel=True, back=True):
+        """All once. A piece follows the earlier one whose slot it takes, on its stream."""
+        import contextlib
+
+        for n, at in enumerate(range(0, self.row["B"], self.piece)):
+            stream, here, out = self.slots[n % SLOTS]
+            lo = at % self.ring
+            with self.torch.cuda.stream(stream) if stream else contextlib.nullcontext():
+                for to, t in zip(here, self.inputs):
+                    to.copy_(t[lo : lo + self.piece], non_blocking=True)
+                if kernel:
+                    self.resample(*here, out=out)
+                if back:
+                    self.out[lo : lo + self.piece].copy_(out, non_blocking=True)
+
+    def wait(self):
+        for stream, _, _ in self.slots:
+            if stream:
+                stream.synchronize()
+
+    def whole(self, **how):
+        self.send(**how)
+        self.wait()
+
+    def check(self):
+        self.whole()
+        for i in (0, 1, self.piece, self.ring // 3, self.ring - 1):
+            v, t, g = (x[i : i + 1] for x in self.inputs)
+            if not self.torch.equal(self.out[i : i + 1], self.resample(v.clone(), t.clone(), g.clone())):
+                raise RuntimeError(f"trajectory {i} is not what the reference gives")
+
+
+FED = []  # the feeder of the row that runs
+
+
+def feeder(row, devices=1):
+    import torch
+
+    if not FED or FED[0].row is not row:
+        FED[:] = [Feeder(row, f"cuda:{torch.cuda.current_device() if devices == 1 else i}") for i in range(devices)]
+        for f in FED:
+            f.check()
+    return FED
+
+
+def passing(row, said="", **how):
+    f = feeder(row)[0]
+    return lambda: f.whole(**how) or said
+
+
+@runner("robocache", ("flow",), f"pieces of {PIECE} from page-locked memory, {SLOTS} at once; copies and kernels overlap", device=("cuda",), role="ours")
+def flow(row, x):
+    return passing(row, "5 trajectories equal the reference's")
+
+
+@runner("pcie go", ("flow",), "the same copies without the kernel", device=("cuda",), role="other")
+def flow_bare(row, x):
+    return passing(row, kernel=False)
+
+
+@runner("pcie-in go", ("flow",), "the copies to the device alone", device=("cuda",), role="other")
+def flow_in(row, x):
+    return passing(row, kernel=False, back=False)
+
+
+def on_two(row, alone):
+    """Two devices at once, or one after the other, of which the slower counts: what is expected of both."""
+    import time
+
+    import torch
+
+    if row["kind"] == "shards-host":
+        work = [(f.send, f.wait) for f in feeder(row, 2)]
+    else:
+        row["calls"], work = CALLS, []
+        for d in range(2):
+            x = ops.make_inputs(dict(row, kind="fuse"), f"cuda:{d}")
+            call = our_call(dict(row, kind="fuse"), x)
+            if why := ops.wrong(dict(row, kind="fuse"), call(), truth_of(dict(row, kind="fuse"), x), True):
+                raise RuntimeError(f"device {d}: {why}")
+
+            def many(call=call, d=d):
+                with torch.cuda.device(d):
+                    for _ in range(CALLS):
+                        call()
+
+            work.append((many, lambda d=d: torch.cuda.synchronize(d)))
+
+    def call():
+        for go, _ in work:
+            go()
+        for _, wait in work:
+            wait()
+        return "equal to the reference's on each device"
+
+    def slowest():
+        spent = []
+        for go, wait in work:
+            begin = time.perf_counter()
+            go()
+            wait()
+            spent.append(time.perf_counter() - begin)
+        return max(spent)
+
+    return slowest if alone else call
+
+
+@runner("robocache", ("shards", "shards-host"), "two devices at once, a stream each", device=("cuda",), role="ours")
+def shards(row, x):
+    return on_two(row, False)
+
+
+@runner("linear", ("shards", "shards-host"), "one device alone: the slower of the two", device=("cuda",), role="other")
+def linear(row, x):
+    return on_two(row, True)
+
+
 if __name__ == "__main__":
-    ops.serve()
+    ops.main(truth_of)

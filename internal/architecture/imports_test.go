@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"view":                    {"", "store", "video", "align", "diagnose", "inspect", "internal/flags", "internal/guard"},
 	"inspect":                 {"", "store", "video", "align", "format", "internal/guard"},
 	"bench":                   {"", "store", "video", "format", "loader", "convert", "bench/report", "bench/runners", "bench/ops", "bench/gpu", "submit", "shard", "internal/guard"},
-	"bench/ops":               {"", "kernel", "kernel/cpu", "kernel/cuda", "bench/report", "bench/runners", "internal/cudahost", "internal/guard"},
+	"bench/ops":               {"", "bench/report", "bench/runners", "internal/guard"},
 	"bench/gpu":               {"", "internal/cudahost"},
 	"bench/report":            {""},
 	"bench/runners":           {""},

@@ -24,7 +24,7 @@ func newBenchAll() *cobra.Command {
 		Long: `all runs the parts of the suite by the other verbs, each within its share of the time: ` + strings.Join(bench.AllNames(), ", ") + `.
 A part that this machine cannot run, or for which no time is left, is skipped with its reason and its command. What is over is a line of rows.jsonl
 in --out: --resume runs what is missing, also after a kill. It writes README.md, benchmark_results.json, report.html and plots/. Exit code 1: a runner
-gave wrong data, or failed.`,
+gave wrong data, or failed; 3: a bar is missed.`,
 		Example: `  robocache bench all --time 15m --out results
   robocache bench all --time 2m --out results --parts synth,load
   robocache bench all --time 15m --out results --resume
@@ -41,7 +41,7 @@ gave wrong data, or failed.`,
 			a.GPUs = len(devices)
 			r := guard.Must(a.Run(cmd.Context()))
 			r.Command, r.Took = command(), time.Since(began).Seconds()
-			f.show(cmd, r, "README.md, benchmark_results.json, report.html, plots/", r.Failed())
+			f.show(cmd, r, "README.md, benchmark_results.json, report.html, plots/")
 		}),
 	}
 	fl := c.Flags()

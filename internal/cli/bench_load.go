@@ -116,7 +116,7 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			if s.Node != nil && s.Node.Rank > 0 {
 				f.out = "" // rank 0 writes
 			}
-			f.show(cmd, r, "load.{json,csv,md,html}", r.Wrong())
+			f.show(cmd, r, "load.{json,csv,md,html}")
 		}),
 	}
 	f.add(c, 10*time.Minute, "run")

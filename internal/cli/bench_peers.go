@@ -79,7 +79,7 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 				return p.Write(f.out)
 			}
 			p := guard.Must(bench.RunCases(cmd.Context(), cases, w, f.repeats, f.timeout, keep, logTo(cmd)))
-			f.show(cmd, p, name+".{json,csv,md,html}", "")
+			f.show(cmd, p, name+".{json,csv,md,html}")
 		}),
 	}
 	f.add(c, 30*time.Minute, "run")

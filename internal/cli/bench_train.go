@@ -35,7 +35,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 		RunE: f.verb(func(cmd *cobra.Command, args []string) {
 			if from != "" {
 				r := guard.Must(bench.ReadTrainReport(from))
-				f.show(cmd, r, "train.{json,csv,md,html}", r.Wrong())
+				f.show(cmd, r, "train.{json,csv,md,html}")
 				return
 			}
 			w.URI = strings.Join(args, "")
@@ -52,7 +52,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 			t.Sets = &bench.Sets{Work: guard.Must(filepath.Abs(work)), Tools: tools, Log: t.Log}
 			r := guard.Must(t.Run(cmd.Context()))
 			r.Command = command()
-			f.show(cmd, r, "train.{json,csv,md,html}", r.Wrong())
+			f.show(cmd, r, "train.{json,csv,md,html}")
 		}),
 	}
 	f.add(c, 30*time.Minute, "run")
