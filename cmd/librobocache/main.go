@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/cli"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -58,6 +59,11 @@ var served = map[string]handler{
 	"robocache_loader_finish":    on((*loaderHandle).finish),
 	"robocache_loader_stats":     on((*loaderHandle).stats),
 	"robocache_op_new":           serve(newOp),
+	"robocache_writer_new":       serve(newWriter),
+	"robocache_writer_save":      alone((*write.Recorder).SaveEpisode),
+	"robocache_writer_discard":   alone(func(r *write.Recorder, _ context) error { r.Discard(); return nil }),
+	"robocache_writer_stats":     alone(func(*write.Recorder, context) error { return nil }),
+	"robocache_writer_finish":    alone((*write.Recorder).Close),
 }
 
 // robocacheServe is what batch.c calls for each of them: their bodies differ by their names alone.

@@ -54,9 +54,10 @@ if TYPE_CHECKING:
     from .normalizer import Normalizer
     from .ops import fuse, resample
     from .voxels import SparseVoxels, depth_to_points, tsdf_integrate, voxelize
+    from .writer import Writer
 
 __all__ = [
-    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "resample", "fuse", "voxelize",
+    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "Writer", "resample", "fuse", "voxelize",
     "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "versions", "self_test", "is_cuda_available", "check_installation",
     "print_installation_info",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
@@ -72,7 +73,7 @@ _OLD = (
 _PLACES = {
     "mapdataset": "MapDataset", "lerobot": "LeRobotDataset LeRobotDatasetMetadata", "loader": "Loader", "mix": "Mix", "normalizer": "Normalizer", "ops": "resample fuse",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels", "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
-    "_verbs": "inspect doctor convert stats", "datasets": "datasets", "ray": "ray",
+    "_verbs": "inspect doctor convert stats", "writer": "Writer", "datasets": "datasets", "ray": "ray",
 }  # fmt: skip
 _LAZY = {name: module for module, names in _PLACES.items() for name in names.split()}
 

@@ -29,7 +29,7 @@ _CALLS = (
     "robocache_versions robocache_wait robocache_close robocache_open robocache_episode robocache_episodes robocache_stats robocache_stream robocache_align "
     "robocache_map_new robocache_map_items robocache_loader_new robocache_loader_state robocache_loader_restore robocache_loader_set_epoch "
     "robocache_loader_order robocache_loader_finish robocache_loader_locate robocache_loader_stats robocache_op_new robocache_backends robocache_self_test "
-    "robocache_edit robocache_verb"
+    "robocache_edit robocache_verb robocache_writer_new robocache_writer_save robocache_writer_discard robocache_writer_stats robocache_writer_finish"
 ).split()
 
 # What the library makes capsules with, in the order that robocache.h says.
@@ -47,6 +47,7 @@ _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
     ("", "robocache_main", _STATUS, [_STATUS, ctypes.POINTER(ctypes.c_char_p)]),
     ("", "robocache_loader_take", _STATUS, [_NUMBER, _NUMBER, _STATUS, _PLACE, ctypes.POINTER(_PLACE)]),
     ("", "robocache_op_run", _STATUS, _RUN),
+    ("", "robocache_writer_add", _STATUS, [_NUMBER, ctypes.c_char_p, _PLACE, _NUMBER, _STATUS, ctypes.POINTER(_PLACE)]),
     ("launch", "robocache_op_run", _STATUS, _RUN),  # a launch waits for nothing: with other threads about it can cost milliseconds to have the GIL again
     ("capsules", "robocache_capsules", ctypes.py_object, [_PLACE]),  # these two enter no Go and wait for nothing: no signal handler runs within them
     ("arrived", "robocache_arrived", None, [_PLACE]),

@@ -122,7 +122,10 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 		// Under a name of its own: the encoder of a run that was killed may still be ending its file.
 		made = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
 	}
-	enc := g.newEncoder(ctx, made)
+	enc, replaced := newEncoder(ctx, made, &w.cfg, f)
+	if replaced != "" {
+		g.notes = append(g.notes, preparedNote{"codec-replaced", f.Key, replaced})
+	}
 	ended := false
 	defer func() {
 		if !ended { // an error, or a panic: no encoder stays behind
@@ -201,19 +204,18 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 	return n, last, err
 }
 
-// newEncoder starts the encoder. Where no codec was asked for and the default does not take the size, H.264 does.
-func (g *encodedGroup) newEncoder(ctx context.Context, path string) *video.Encoder {
-	v, f := g.w.cfg.Video, &g.camera.feature
-	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: g.w.cfg.FPS, Gray12: f.Depth != nil}
+// newEncoder starts the encoder of a camera. Where no codec was asked for and the default does not take the size, H.264 does: replaced says why.
+func newEncoder(ctx context.Context, path string, c *Config, f *robocache.Feature) (_ *video.Encoder, replaced string) {
+	v := c.Video
+	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: c.FPS, Gray12: f.Depth != nil}
 	e, err := video.NewEncoder(ctx, path, cfg)
 	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
 		cfg.Codec, cfg.Preset = video.H264, ""
 		if h, herr := video.NewEncoder(ctx, path, cfg); herr == nil {
-			g.notes = append(g.notes, preparedNote{"codec-replaced", f.Key, "encoded as H.264: " + err.Error()})
-			return h
+			return h, "encoded as H.264: " + err.Error()
 		}
 	}
-	return guard.Must(e, err)
+	return guard.Must(e, err), ""
 }
 
 // openTemp makes the folder for encoded episodes.

@@ -1,0 +1,114 @@
+//go:build cgo
+
+package main
+
+/*
+#include <stdint.h>
+*/
+import "C"
+
+import (
+	stdcontext "context"
+	"errors"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// writerHandle is a recorder, used by one call at a time.
+type writerHandle struct {
+	users
+	mu    sync.Mutex
+	r     *write.Recorder
+	feats []robocache.Feature
+}
+
+type writerArgs struct {
+	Path       string              `json:"path"`
+	FPS        robocache.Rate      `json:"fps"`
+	Robot      string              `json:"robot_type"`
+	Features   []robocache.Feature `json:"features"`
+	Codec      string              `json:"video_codec"`
+	GOP        int                 `json:"gop"`
+	CRF        int                 `json:"crf"`
+	Preset     string              `json:"preset"`
+	QueueBytes int64               `json:"queue_bytes"`
+	OnlyNew    bool                `json:"only_new"`
+}
+
+type writerReply struct {
+	Writer   int64               `json:"writer"`
+	FPS      robocache.Rate      `json:"fps"`
+	Robot    string              `json:"robot_type"`
+	Features []robocache.Feature `json:"features"`
+	Counted  write.Recording     `json:"counted"`
+}
+
+func newWriter(ctx context, a *writerArgs) any {
+	cfg := write.Config{FPS: a.FPS, Robot: a.Robot, Features: a.Features, Video: write.VideoConfig{Codec: a.Codec, GOP: a.GOP, CRF: a.CRF, Preset: a.Preset}}
+	w := &writerHandle{r: guard.Must(lerobot.Record(ctx, a.Path, cfg, a.QueueBytes, a.OnlyNew))}
+	w.end = func() error { w.r.Abort(); return nil }
+	w.n.Store(1)
+	cfg = w.r.Config()
+	w.feats = cfg.Features
+	return keep(w, func(h int64) any { return writerReply{h, cfg.FPS, cfg.Robot, cfg.Features, w.r.Counted()} })
+}
+
+// alone makes a call on a recorder: one at a time.
+func alone(f func(r *write.Recorder, ctx context) error) handler {
+	return on(func(w *writerHandle, ctx context, _ *none) any {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		guard.Check(f(w.r, ctx))
+		return w.r.Counted()
+	})
+}
+
+type frameArgs struct {
+	Task  string            `json:"task"`
+	Texts map[string]string `json:"texts"`
+}
+
+// robocache_writer_add adds a row: the addresses of its values in the order of the features, 0 of texts, which are in json_in.
+//
+//export robocache_writer_add
+func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.int64_t, timeoutMS C.int32_t, out **C.char) (status C.int32_t) {
+	err := border(func() {
+		w := guard.Must(held[*writerHandle](int64(writer)))
+		defer func() { _ = w.release() }()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var a frameArgs
+		guard.Check(decodeArguments([]byte(C.GoString(in)), &a))
+		at := unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n))
+		if len(at) != len(w.feats) {
+			guard.Fail(misuse("record", "another number of addresses than of features"))
+		}
+		rows := make([][]byte, len(at))
+		for i := range at {
+			f := &w.feats[i]
+			size := f.RowBytes()
+			if f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage {
+				size = f.Height * f.Width * f.Channels * f.DType.Size()
+			}
+			if at[i] != 0 {
+				rows[i] = unsafe.Slice((*byte)(foreign(at[i])), size)
+			}
+		}
+		ctx, cancel := stdcontext.WithTimeout(stdcontext.Background(), time.Duration(timeoutMS)*time.Millisecond)
+		defer cancel()
+		guard.Check(w.r.AddFrame(ctx, a.Task, rows, a.Texts))
+	})
+	switch {
+	case err == nil:
+		return statusDone
+	case errors.Is(err, stdcontext.DeadlineExceeded):
+		return statusPending
+	}
+	return fail(out, err)
+}

@@ -1,0 +1,71 @@
+package lerobot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Record begins a dataset in a local folder, or goes on with the one that is there. queue bounds the images that wait for their encoders, in bytes. onlyNew
+// refuses a folder that holds a dataset.
+func Record(ctx context.Context, dir string, cfg write.Config, queue int64, onlyNew bool) (*write.Recorder, error) {
+	return write.NewRecorder(ctx, dir, cfg, queue, func(ctx context.Context) (*write.Recorded, error) {
+		have, err := recordedIn(ctx, dir)
+		if have != nil && onlyNew {
+			err = &robocache.Error{Class: robocache.ErrMisuse, Op: "record", Msg: "there is a dataset here already", Hint: `mode="a" goes on with it`}
+		}
+		return have, err
+	}, recount)
+}
+
+// recordedIn reads what a recorder needs of the dataset in a folder; nil where the folder is empty.
+func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) {
+	defer guard.Malformed("record", &err)
+	s := guard.Must(store.OpenLocal(dir))
+	info, err := store.ReadFile(ctx, s, infoPath, maxJSON)
+	if errors.Is(err, robocache.ErrNotFound) {
+		defer s.Close()
+		for _, f := range guard.Must(s.List(ctx, "")) {
+			if !strings.HasPrefix(f.Name, write.OwnFolder) {
+				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "record", Where: robocache.Where{"file": f.Name}, Msg: "the folder is not empty, and holds no dataset", Hint: "record into a folder of its own"}
+			}
+		}
+		return nil, nil
+	}
+	guard.Check(err)
+	d := guard.Must(OpenStore(ctx, s, robocache.OpenOptions{}))
+	defer d.Close()
+	if d.raw.major < 3 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "record", Msg: "the dataset that is there is of version " + d.raw.version, Want: "v3.0", Hint: "robocache convert brings it to v3.0"}
+	}
+	r := &write.Recorded{Info: info, Episodes: d.About.Episodes, Frames: d.About.Frames, Stats: guard.Must(d.Stats(ctx))}
+	r.Config = write.Config{FPS: d.About.FPS, Robot: d.About.Robot, ChunksSize: int(d.raw.chunksSize)}
+	for _, f := range d.About.Features {
+		if !f.Default {
+			r.Config.Features = append(r.Config.Features, f)
+		}
+	}
+	for i, t := range d.About.Tasks {
+		if t.Index != int64(i) {
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "record", Where: robocache.Where{"file": "meta/tasks.parquet"}, Msg: "task numbers are not 0…n−1", Hint: "robocache convert renumbers them"}
+		}
+		r.Config.Tasks = append(r.Config.Tasks, t.Text)
+	}
+	for _, folder := range []string{"data", "videos", "meta/episodes"} {
+		for _, f := range guard.Must(s.List(ctx, folder)) {
+			var chunk, file int
+			dir, name := path.Split(f.Name)
+			if n, _ := fmt.Sscanf(path.Base(dir)+" "+name, "chunk-%d file-%d", &chunk, &file); n == 2 {
+				r.NextFile = max(r.NextFile, chunk*int(d.raw.chunksSize)+file+1)
+			}
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,324 @@
+package write
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Recorder records episodes row by row beside a robot's loop, one at a time, by one goroutine. See the contract of the package.
+type Recorder struct {
+	dir     string // of the dataset
+	own     string // of what is unfinished, within dir
+	made    bool   // dir was made here
+	dst     *store.Local
+	lock    *os.File
+	cfg     Config
+	recount Recount
+	queue   *semaphore.Weighted // bytes of images that wait for their encoders
+	ctx     context.Context     // of the encoders
+	stop    context.CancelFunc
+	free    sync.Pool    // of image buffers
+	waiting atomic.Int64 // bytes taken of queue
+
+	whole recorded // what lies in dir
+	tail  tail
+	now   *recording // the episode under way; nil between episodes
+	parts string     // folder of encoded episodes
+	lib   *video.Library
+	count Recording
+}
+
+// Recording is what a recorder has counted.
+type Recording struct {
+	Episodes    int     `json:"episodes"`
+	Frames      int64   `json:"frames"`
+	Pending     int     `json:"pending"` // rows of the episode under way
+	Tasks       int     `json:"tasks"`
+	QueueBytes  int64   `json:"queue_bytes"`              // the bound
+	QueuePeak   int64   `json:"queue_peak"`               // the most that waited at a time
+	Waits       int64   `json:"waits"`                    // rows that waited for room
+	WaitSeconds float64 `json:"wait_seconds"`             // how long, together
+	Replaced    string  `json:"codec_replaced,omitempty"` // why the default codec was not taken
+}
+
+// Recorded is a dataset to which episodes are added.
+type Recorded struct {
+	Info     []byte // info.json as it is
+	Config   Config // rate, robot, features, tasks
+	Episodes int
+	Frames   int64
+	Stats    robocache.Stats
+	NextFile int
+}
+
+// recorded is what was saved so far, over all sessions.
+type recorded struct {
+	Recorded
+	exact  bool                               // stats.json holds exact statistics of all rows
+	totals map[string]*robocache.FeatureStats // of numbers; of frames: those of sessions that did not keep their counts
+	looks  map[string]*stats.Pixels
+	card   bool // README.md is ours
+}
+
+// tail is the episodes whose files are still growing: each save writes them again with the new episode behind them, and replaces the files.
+type tail struct {
+	eps        []*EpisodeData
+	first      int // episode
+	row        int64
+	file, next int // number of its first file, and the first that is free behind it
+	bytes      int64
+}
+
+const (
+	// tailBytes and tailEpisodes are where a file stops growing: each save writes so much again at most, besides the new episode.
+	tailBytes    = 32 << 20
+	tailEpisodes = 100
+	// OwnFolder holds what is unfinished while a dataset is recorded.
+	OwnFolder = ".robocache-recording"
+	// countsName holds counts that statistics of later episodes are added to.
+	countsName = "meta/recording.json"
+	// heldBytes bounds what an episode under way keeps in memory, numbers and still images.
+	heldBytes = 2 << 30
+
+	opRecord = "record"
+)
+
+// recordingCounts is the file of that name.
+type recordingCounts struct {
+	Episodes int                      `json:"episodes"`
+	Exact    bool                     `json:"exact"`
+	Images   map[string]*stats.Pixels `json:"images"`
+}
+
+// NewRecorder begins a dataset in a folder, or goes on with the one that is there: existing reads it (nil: there is none). Of cfg, features and rate that are
+// not given are those of the dataset. queue bounds the images that wait for their encoders, in bytes.
+func NewRecorder(ctx context.Context, dir string, cfg Config, queue int64, existing func(context.Context) (*Recorded, error), recount Recount) (_ *Recorder, err error) {
+	defer guard.Malformed(opRecord, &err)
+	defer guard.In("dataset", dir)
+	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, recount: recount, queue: semaphore.NewWeighted(queue), count: Recording{QueueBytes: queue}}
+	_, err = os.Stat(dir)
+	r.made = errors.Is(err, os.ErrNotExist)
+	guard.Check(os.MkdirAll(r.own, 0o777))
+	ready := false
+	defer func() {
+		if !ready {
+			r.leave()
+		}
+	}()
+	r.takeLock()
+	r.dst = guard.Must(store.OpenLocal(dir))
+	r.apply(ctx)
+	r.clear()
+	r.resume(guard.Must(existing(ctx)))
+	r.cfg.validate()
+	r.ready(ctx)
+	r.parts = guard.Must(os.MkdirTemp(r.own, "parts-"))
+	r.openParts()
+	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	ready = true
+	return r, nil
+}
+
+// takeLock keeps a second recorder out of the folder. The lock of a process that was killed is gone with it.
+func (r *Recorder) takeLock() {
+	f, err := os.OpenFile(filepath.Join(r.own, "lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	guard.Check(err)
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "another Writer records into this folder", Hint: "close it, or record into another folder", Err: err})
+	}
+	r.lock = f
+}
+
+// clear removes what an earlier recorder left unfinished.
+func (r *Recorder) clear() {
+	for _, e := range guard.Must(os.ReadDir(r.own)) {
+		if e.Name() != "lock" {
+			guard.Check(os.RemoveAll(filepath.Join(r.own, e.Name())))
+		}
+	}
+}
+
+// resume takes over what is there, and refuses what does not fit it.
+func (r *Recorder) resume(have *Recorded) {
+	r.whole = recorded{exact: true, totals: map[string]*robocache.FeatureStats{}, looks: map[string]*stats.Pixels{}, card: true}
+	if have == nil {
+		return
+	}
+	r.whole.Recorded = *have
+	c, old := &r.cfg, have.Config
+	if c.FPS.Num == 0 {
+		c.FPS = old.FPS
+	}
+	differs := func(what string, want, got any) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has another " + what, Want: fmt.Sprint(want), Got: fmt.Sprint(got), Hint: "leave features and fps out to go on with its own, or record into another folder"})
+	}
+	if c.FPS != old.FPS {
+		differs("rate", old.FPS, c.FPS)
+	}
+	said := func(list []robocache.Feature) (out []string) {
+		for _, f := range list {
+			out = append(out, fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, []int{f.Height, f.Width, f.Channels}))
+			if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
+				out[len(out)-1] = fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, f.Shape)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	if want, got := said(old.Features), said(c.Features); len(c.Features) > 0 && !slices.Equal(want, got) {
+		for i := range max(len(want), len(got)) {
+			if i >= len(want) || i >= len(got) || want[i] != got[i] {
+				differs("schema", append(want, "no such feature")[min(i, len(want))], append(got, "nothing")[min(i, len(got))])
+			}
+		}
+	}
+	c.Features, c.Tasks, c.Robot = old.Features, old.Tasks, old.Robot
+	r.count.Episodes, r.count.Frames = have.Episodes, have.Frames
+	r.tail = tail{first: have.Episodes, row: have.Frames, file: have.NextFile, next: have.NextFile}
+	r.whole.exact = false // another program may have written them
+	var counts recordingCounts
+	if b, err := os.ReadFile(filepath.Join(r.dir, countsName)); err == nil && json.Unmarshal(b, &counts) == nil && counts.Episodes == have.Episodes {
+		r.whole.exact = counts.Exact
+		maps.Copy(r.whole.looks, counts.Images)
+	}
+	for key, fs := range have.Stats {
+		if fs != nil && r.whole.looks[key] == nil && len(fs.Mean) > 0 {
+			r.whole.totals[key] = fs
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
+	r.whole.card = err != nil || len(b) == 0
+}
+
+// ready refuses what the encoders of this machine cannot do, before the robot moves.
+func (r *Recorder) ready(ctx context.Context) {
+	var row int64
+	for i := range r.cfg.Features {
+		f := &r.cfg.Features[i]
+		switch {
+		case f.Kind == robocache.KindVideo && (f.Depth != nil || f.Channels != 3):
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "video of other than 3 colour channels is not recorded", Hint: `depth and grey images: declare dtype "image", which keeps them without loss`})
+		case f.Kind == robocache.KindVideo:
+			cfg := video.EncodeConfig{Codec: video.Codec(r.cfg.Video.Codec), Width: f.Width, Height: f.Height, Rate: r.cfg.FPS, Preset: r.cfg.Video.Preset}
+			err := video.CanEncode(ctx, cfg)
+			if cfg.Codec == "" && errors.Is(err, robocache.ErrUnsupported) {
+				cfg.Codec, cfg.Preset = video.H264, ""
+				if video.CanEncode(ctx, cfg) == nil {
+					r.count.Replaced, err = err.Error(), nil
+				}
+			}
+			guard.Check(robocache.At(err, robocache.Where{"stream": f.Key}))
+		case f.Kind == robocache.KindEvent, f.Ragged():
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "streams of kind " + string(f.Kind) + " are not recorded"})
+		}
+		row += int64(pixelBytes(f))
+	}
+	if row > r.count.QueueBytes {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "queue_bytes", Want: fmt.Sprintf("room for the images of one row, %d bytes", row), Got: strconv.FormatInt(r.count.QueueBytes, 10)})
+	}
+}
+
+// pixelBytes is the size of an image as it is given; 0 of other features.
+func pixelBytes(f *robocache.Feature) int {
+	if f.Kind != robocache.KindVideo && f.Kind != robocache.KindImage {
+		return 0
+	}
+	return f.Height * f.Width * f.Channels * f.DType.Size()
+}
+
+func (r *Recorder) openParts() {
+	st := guard.Must(store.OpenLocal(r.parts))
+	r.lib = video.NewLibrary(st.Open, 0)
+}
+
+// Config is what is recorded: rate, features.
+func (r *Recorder) Config() Config { return r.cfg }
+
+// Counted says what was recorded, and how the queue stood.
+func (r *Recorder) Counted() Recording {
+	c := r.count
+	c.Tasks = len(r.cfg.Tasks)
+	if r.now != nil {
+		c.Pending = r.now.rows
+	}
+	return c
+}
+
+// Close ends the recording: statistics become exact over all episodes, and nothing unfinished is left. Rows of an episode that was not saved are dropped.
+func (r *Recorder) Close(ctx context.Context) (err error) {
+	defer guard.Malformed(opRecord, &err)
+	defer guard.In("dataset", r.dir)
+	r.Discard()
+	if r.lock == nil {
+		return nil
+	}
+	if r.count.Episodes > 0 && !r.whole.exact {
+		all := guard.Must(r.recount(ctx, r.dst, guard.Must(os.ReadFile(filepath.Join(r.dir, infoName)))))
+		maps.Copy(all, r.frameStats(&r.whole))
+		guard.Check(store.Put(ctx, r.dst, "meta/stats.json", guard.Must(stats.Marshal(all))))
+		r.whole.exact = true
+		guard.Check(store.Put(ctx, r.dst, countsName, r.whole.counts(r.count.Episodes)))
+	}
+	r.leave()
+	return nil
+}
+
+// Abort lets go of the folder: what was saved stays, its quantiles are counted when the next recorder is closed.
+func (r *Recorder) Abort() {
+	r.Discard()
+	r.leave()
+}
+
+func (r *Recorder) leave() {
+	if r.stop != nil {
+		r.stop()
+	}
+	if r.lib != nil {
+		_ = r.lib.Close()
+	}
+	if r.lock != nil {
+		_ = os.RemoveAll(r.own)
+		_ = r.lock.Close()
+	}
+	if r.dst != nil {
+		_ = r.dst.Close()
+	}
+	if r.made {
+		_ = os.Remove(r.own) // where the lock was another's, it is not empty
+		_ = os.Remove(r.dir) // where there is no episode
+	}
+	r.lock, r.dst, r.lib = nil, nil, nil
+}
+
+// closed is the error of a call after Close.
+func (r *Recorder) closed() {
+	if r.lock == nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the Writer is closed", Hint: "make a new one: it goes on where this one ended"})
+	}
+}
+
+// waited counts a row that waited for room.
+func (r *Recorder) waited(since time.Time) {
+	r.count.Waits++
+	r.count.WaitSeconds += time.Since(since).Seconds()
+}

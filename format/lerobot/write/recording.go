@@ -1,0 +1,284 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// recording is an episode under way.
+type recording struct {
+	rows    int
+	columns map[string][]byte
+	text    map[string][]string
+	tasks   []string
+	feeds   map[string]*feed
+	held    atomic.Int64 // bytes
+	ended   bool         // no more frames come
+	stop    context.CancelFunc
+}
+
+// feed is the way of one camera's images to its encoder.
+type feed struct {
+	f      *robocache.Feature
+	frames chan []byte
+	done   chan struct{}
+	broken atomic.Pointer[error]
+	name   string // of the mp4, in the folder of parts
+	size   int64
+	stills [][]byte
+	look   *stats.Pixels
+}
+
+// AddFrame adds a row: the bytes of each feature in the order of Config.Features, images as height × width × channels; nil of text features, whose values
+// are in texts. Nothing of the caller's is kept. It waits until there is room in the queue, for as long as ctx lasts: the row is then not added.
+func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, texts map[string]string) (err error) {
+	defer guard.Malformed(opRecord, &err)
+	r.closed()
+	if r.now != nil {
+		defer guard.At(robocache.Where{"episode": r.count.Episodes, "row": r.now.rows})
+	}
+	if r.now != nil && r.now.ended {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"})
+	}
+	var need int64
+	for i := range r.cfg.Features {
+		f := &r.cfg.Features[i]
+		n := pixelBytes(f)
+		if need += int64(n); n == 0 {
+			n = f.RowBytes()
+		}
+		if _, ok := texts[f.Key]; f.Kind == robocache.KindText && !ok || len(rows[i]) != n {
+			guard.Fail(misuse(robocache.Where{"stream": f.Key}, "", fmt.Sprintf("%d bytes", n), strconv.Itoa(len(rows[i])), ""))
+		}
+	}
+	if r.now == nil {
+		r.begin()
+	}
+	e := r.now
+	e.check()
+	if e.held.Load() > heldBytes {
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opRecord, Msg: "the episode's numbers and still images", Want: fmt.Sprintf("%d bytes", heldBytes), Got: "more", Hint: `save_episode() more often; cameras as "video" are not kept in memory`})
+	}
+	if !r.queue.TryAcquire(need) {
+		since := time.Now()
+		err := r.queue.Acquire(ctx, need)
+		r.waited(since)
+		guard.Check(err)
+	}
+	r.count.QueuePeak = max(r.count.QueuePeak, r.waiting.Add(need))
+	for i := range r.cfg.Features {
+		switch f := &r.cfg.Features[i]; {
+		case f.Kind == robocache.KindText:
+			e.text[f.Key] = append(e.text[f.Key], texts[f.Key])
+			e.held.Add(int64(len(texts[f.Key])))
+		case e.feeds[f.Key] != nil:
+			p, _ := r.free.Get().(*[]byte)
+			if p == nil || cap(*p) < len(rows[i]) {
+				b := make([]byte, 0, len(rows[i]))
+				p = &b
+			}
+			e.feeds[f.Key].frames <- append((*p)[:0], rows[i]...)
+		default:
+			e.columns[f.Key] = append(e.columns[f.Key], rows[i]...)
+			e.held.Add(int64(len(rows[i])))
+		}
+	}
+	e.tasks = append(e.tasks, task)
+	e.rows++
+	return nil
+}
+
+// check tells what broke an encoder.
+func (e *recording) check() {
+	for key, fd := range e.feeds {
+		if err := fd.broken.Load(); err != nil {
+			guard.Fail(robocache.At(*err, robocache.Where{"stream": key}))
+		}
+	}
+}
+
+// begin starts an episode and the goroutines of its cameras.
+func (r *Recorder) begin() {
+	ctx, stop := context.WithCancel(r.ctx)
+	r.now = &recording{columns: map[string][]byte{}, text: map[string][]string{}, feeds: map[string]*feed{}, stop: stop}
+	for i := range r.cfg.Features {
+		f := &r.cfg.Features[i]
+		n := pixelBytes(f)
+		if n == 0 {
+			continue
+		}
+		// A channel that holds all that the queue has room for never blocks.
+		fd := &feed{f: f, frames: make(chan []byte, r.count.QueueBytes/int64(n)+1), done: make(chan struct{}), name: fmt.Sprintf("%d-%016x.mp4", i, rand.Uint64()), look: stats.AllFrames.Images(f)}
+		r.now.feeds[f.Key] = fd
+		e := r.now
+		go func() {
+			defer close(fd.done)
+			work := guard.Func(opRecord, func() { r.encode(ctx, fd) })
+			if f.Kind == robocache.KindImage {
+				work = guard.Func(opRecord, func() { r.compress(fd, e) })
+			}
+			if err := work(); err != nil {
+				fd.broken.Store(&err)
+			}
+			for p := range fd.frames { // of an encoder that broke
+				r.back(p)
+			}
+		}()
+	}
+}
+
+// back takes an image's buffer back, and gives its room in the queue to the next.
+func (r *Recorder) back(p []byte) {
+	r.free.Put(&p)
+	r.waiting.Add(-int64(len(p)))
+	r.queue.Release(int64(len(p)))
+}
+
+// encode writes a camera's frames into an mp4 of the episode, and counts all of them.
+func (r *Recorder) encode(ctx context.Context, fd *feed) {
+	file := filepath.Join(r.parts, fd.name)
+	enc, _ := newEncoder(ctx, file, &r.cfg, fd.f)
+	defer enc.Abort()
+	for p := range fd.frames {
+		err := enc.Write(p)
+		fd.look.Add8(p, fd.f.Width)
+		r.back(p)
+		guard.Check(err)
+	}
+	guard.Check(ctx.Err())
+	guard.Check(enc.Close())
+	fd.size = guard.Must(os.Stat(file)).Size()
+}
+
+// compress makes files of a camera's still images.
+func (r *Recorder) compress(fd *feed, e *recording) {
+	f := fd.f
+	for p := range fd.frames {
+		b, err := video.EncodeImage(&robocache.FrameRef{Raw: &robocache.Raw{Pix: p, Height: f.Height, Width: f.Width, Channels: f.Channels, DType: f.DType}})
+		r.back(p)
+		guard.Check(err)
+		e.held.Add(int64(len(b)))
+		fd.stills = append(fd.stills, b)
+	}
+}
+
+// Discard drops the rows of the episode under way.
+func (r *Recorder) Discard() {
+	e := r.now
+	if e == nil {
+		return
+	}
+	e.stop()
+	e.finish()
+	for _, fd := range e.feeds {
+		<-fd.done
+		_ = os.Remove(filepath.Join(r.parts, fd.name))
+	}
+	r.now = nil
+}
+
+// finish says that no more frames come.
+func (e *recording) finish() {
+	if e.ended {
+		return
+	}
+	e.ended = true
+	for _, fd := range e.feeds {
+		close(fd.frames)
+	}
+}
+
+// SaveEpisode ends the episode under way and makes it a part of the dataset: on return it is there, whatever happens to this process. After an error (a full
+// disk) the dataset is as it was, and the episode is still under way: save it again, or discard it.
+func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
+	defer guard.Malformed(opRecord, &err)
+	r.closed()
+	defer guard.At(robocache.Where{"dataset": r.dir, "episode": r.count.Episodes})
+	e := r.now
+	if e == nil || e.rows == 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode has no rows", Hint: "add_frame() comes before save_episode()"}
+	}
+	e.finish()
+	ep := &EpisodeData{Length: e.rows, Columns: e.columns, Text: e.text, Images: map[string][][]byte{}, Videos: map[string]VideoPart{}, Tasks: e.tasks, FrameStats: map[string]*stats.Pixels{}}
+	size := e.held.Load()
+	for key, fd := range e.feeds {
+		select {
+		case <-fd.done:
+		case <-ctx.Done():
+			guard.Fail(ctx.Err())
+		}
+		e.check()
+		if fd.f.Kind == robocache.KindImage {
+			ep.Images[key] = fd.stills
+			continue
+		}
+		ep.Videos[key] = VideoPart{Library: r.lib, Path: fd.name}
+		ep.FrameStats[key] = fd.look
+		size += fd.size
+	}
+	r.apply(ctx) // of an episode before, where that failed
+	r.save(ctx, ep, size)
+	e.stop()
+	r.now = nil
+	r.apply(ctx)
+	return nil
+}
+
+// frameStats are those of all images so far.
+func (r *Recorder) frameStats(next *recorded) robocache.Stats {
+	out := robocache.Stats{}
+	for i := range r.cfg.Features {
+		f := &r.cfg.Features[i]
+		if pixelBytes(f) == 0 {
+			continue
+		}
+		var counted *robocache.FeatureStats
+		if p := next.looks[f.Key]; p != nil {
+			counted = p.Stats()
+		}
+		if all := together(next.totals[f.Key], counted, true); all != nil {
+			out[f.Key] = all
+		}
+	}
+	return out
+}
+
+// together are the statistics of two sets of rows. Quantiles of the whole do not follow from those of its parts: guess takes their mean, weighted by rows.
+func together(a, b *robocache.FeatureStats, guess bool) *robocache.FeatureStats {
+	if a == nil || b == nil || len(a.Mean) != len(b.Mean) {
+		if b == nil {
+			return a
+		}
+		return b
+	}
+	m := stats.MomentsOf(a)
+	m.Merge(stats.MomentsOf(b))
+	out := m.Stats()
+	out.Shape, out.Count = b.Shape, a.Count+b.Count
+	if guess && len(a.Quantiles) > 0 {
+		out.Quantiles = maps.Clone(b.Quantiles)
+		wa, wb := float64(a.Count)/float64(out.Count), float64(b.Count)/float64(out.Count)
+		for name, q := range b.Quantiles {
+			if of := a.Quantiles[name]; len(of) == len(q) {
+				mean := make([]float64, len(q))
+				for c := range q {
+					mean[c] = wa*of[c] + wb*q[c]
+				}
+				out.Quantiles[name] = mean
+			}
+		}
+	}
+	return out
+}

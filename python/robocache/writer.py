@@ -1,0 +1,294 @@
+"""Writer: records a LeRobot dataset beside a robot's loop."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _engine, _keywords, _options
+from ._errors import ForkError, Misuse, Unsupported, from_engine
+from ._feature import Feature, Features
+
+__all__ = ["Writer"]
+
+_BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
+_CAMERAS = ("video", "image")
+_KINDS = {"string": "text"}
+
+
+class Writer:
+    """Records a LeRobot v3.0 dataset, row by row, with the habits of lerobot's LeRobotDataset.create.
+
+        with robocache.Writer("my_set", fps=30, features={
+            "observation.state": {"dtype": "float32", "shape": (6,), "names": [...]},
+            "action": {"dtype": "float32", "shape": (6,)},
+            "observation.images.front": {"dtype": "video", "shape": (480, 640, 3)},
+        }) as w:
+            for frame in loop():
+                w.add_frame({"observation.state": …, "action": …, "observation.images.front": image}, task="pick the cube")
+            w.save_episode()
+
+    path: a local folder. Where it holds a LeRobot v3.0 dataset, episodes are added to it, and fps and features may be left out; mode="x" refuses that.
+    fps: rows a second. Row k of an episode is at k / fps.
+    features: {key: {"dtype", "shape", "names"?}}, as in LeRobot's info.json, or Dataset.features. dtype: "video" (encoded), "image" (PNG, without loss),
+        "string", "bool", or a NumPy name. Shapes of cameras are (H, W, C). Depth is an "image" of shape (H, W, 1) with "info": {"is_depth_map": True,
+        "depth_unit": "mm"} (uint16) or "m" (float32). The bookkeeping columns (timestamp, frame_index, …) are made here, and are skipped.
+    use_videos: False keeps "video" cameras as images.
+    video_codec: "av1" (default, as lerobot), "h264" or "hevc"; gop, crf, preset: the encoder's, defaults as lerobot's.
+    queue_bytes: bound of the images that wait for their encoders. Where the queue is full, add_frame waits until there is room: nothing is dropped. stats()
+        says how often, and how long. Encoders run beside the loop, one process a camera, while an episode is recorded.
+
+    What is saved is safe: save_episode returns once the episode is on the disk and part of the dataset, which any reader can open meanwhile. A process that is
+    killed loses the episode under way alone, and the next Writer of the folder goes on behind the last saved one. Quantiles in meta/stats.json follow at
+    close(); all other statistics are exact after each episode.
+
+    A Writer is used by one thread at a time, and in the process that made it. Raises Misuse (a wrong schema, a frame that does not fit it, another Writer at
+    work here), Unsupported (no encoder on this machine), ResourceLimit (the disk is full), each with .where and .hint.
+    """
+
+    @_keywords.checked
+    def __init__(
+        self, path: Any, fps: Any = None, features: Mapping[str, Any] | None = None, *, robot_type: str | None = None, use_videos: bool = True,
+        video_codec: str | None = None, gop: int | None = None, crf: int | None = None, preset: str | int | None = None,
+        queue_bytes: int | str = "256MiB", mode: str = "a",
+    ) -> None:  # fmt: skip
+        self.path = os.path.abspath(os.fspath(path))
+        declared = [_declared(key, f, use_videos) for key, f in (features or {}).items() if key not in _BOOKKEEPING]
+        args: dict[str, Any] = {
+            "path": self.path, "features": declared, "robot_type": robot_type or "", "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
+            "only_new": _options.choice("mode", mode, ("a", "x")) == "x",
+            "video_codec": "" if video_codec is None else _options.choice("video_codec", video_codec, ("av1", "h264", "hevc")),
+            "preset": "" if preset is None else str(preset),
+            **{name: _options.whole(name, v) for name, v in (("gop", gop), ("crf", crf)) if v is not None},
+        }  # fmt: skip
+        if fps is not None:
+            args["fps"] = _options.rate("fps", fps)
+        if not os.path.exists(os.path.join(self.path, "meta", "info.json")) and (fps is None or not declared):
+            raise Misuse(f"there is no dataset in {self.path} yet", {"dataset": self.path}, "give fps= and features= of the new one")
+        self._pid = os.getpid()
+        self._handle = _engine.Handle(lambda: self._open(args)).open()
+        info = self._handle.info
+        self._engine, number = self._handle._resolve()
+        self._add = self._engine.lib.robocache_writer_add
+        self._number = number
+        self._told: dict[str, Any] = info["counted"]
+        self.fps: Any = _options.told_rate(info["fps"])
+        self.robot_type: str | None = info.get("robot_type") or None
+        self.features = Features((d["key"], Feature.of(d)) for d in info["features"])
+        self._rows = [_Row(f) for f in self.features.values()]
+        self._addresses = (ctypes.c_int64 * len(self._rows))()
+        self._pending = 0
+        self._warned = False
+
+    def _open(self, args: dict[str, Any]) -> tuple[int, Any]:
+        if os.getpid() != self._pid:
+            raise ForkError("a Writer records in the process that made it", {"dataset": self.path}, "make it in the process that calls add_frame")
+        answer = _engine.call("robocache_writer_new", args)
+        return answer["writer"], answer
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes in the dataset: those that were saved, in earlier sessions too."""
+        return int(self._told["episodes"])
+
+    @property
+    def num_frames(self) -> int:
+        """Rows in the dataset."""
+        return int(self._told["frames"])
+
+    def __len__(self) -> int:
+        """Rows of the episode under way."""
+        return self._pending
+
+    def add_frame(self, frame: Mapping[str, Any], task: str | None = None) -> None:
+        """Adds a row to the episode under way.
+
+        frame: a value for each feature. Numbers: arrays, tensors, lists or scalars of the declared shape; floats may be rounded to the declared dtype, no other
+            change of a value is made. Images: (H, W, C), or (C, H, W), uint8, or floats in [0, 1]; arrays, tensors, PIL images. Nothing is kept of them.
+        task: what the robot does in this row; frame["task"] says it too. Rows of one episode may have different ones.
+        Raises Misuse naming the feature; the row is then not added.
+        """
+        if os.getpid() != self._pid:
+            self._open({})
+        values = dict(frame)
+        said = values.pop("task", None)
+        task = said if task is None else task
+        if not isinstance(task, str):
+            raise Misuse("a frame without a task" if task is None else f"a task is text, not {type(task).__name__}", hint='add_frame(frame, task="pick the cube"), or frame["task"]')
+        if values.keys() != self.features.keys():
+            _mismatch(values, self.features)
+        keep, texts = [], {}
+        for i, row in enumerate(self._rows):
+            v = values[row.f.key]
+            if row.text:
+                if not isinstance(v, str):
+                    raise Misuse(f"{row.f.key}: expected text, got {type(v).__name__}", {"stream": row.f.key})
+                texts[row.f.key], self._addresses[i] = v, 0
+            else:
+                a = row.of(v)
+                keep.append(a)
+                self._addresses[i] = a.ctypes.data
+        out = ctypes.c_void_p()
+        told = json.dumps({"task": task, "texts": texts}).encode()
+        while True:
+            status = self._add(self._number, told, self._addresses, len(self._rows), _engine.STEP_MS, ctypes.byref(out))
+            if status == _engine.DONE:
+                break
+            if status != _engine.PENDING:
+                raise from_engine(self._engine.answer(out) or {})
+            if not self._warned:
+                self._warned = True
+                _engine._log.warning("the encoders are slower than the loop: add_frame waits for them (queue_bytes is full; video_codec=\"h264\" costs less)")
+        self._pending += 1
+
+    def save_episode(self) -> None:
+        """Ends the episode under way and makes it part of the dataset: on return it is on the disk, whatever happens to this process.
+
+        Waits for the encoders, which are a few frames behind. After an error (ResourceLimit: the disk is full) the dataset is as it was, and the episode is
+        kept: call it again, or discard_episode(). Raises Misuse for an episode without rows.
+        """
+        self._call("robocache_writer_save")
+        self._pending = 0
+
+    def discard_episode(self) -> None:
+        """Drops the rows of the episode under way: a failed demonstration."""
+        self._call("robocache_writer_discard")
+        self._pending = 0
+
+    clear_episode_buffer = discard_episode
+
+    def stats(self) -> dict[str, Any]:
+        """What was counted: episodes, frames, pending (rows of the episode under way), tasks, and of the queue queue_bytes, queue_peak, waits (rows that waited
+        for room) and wait_seconds. codec_replaced says why cameras are H.264, where the default codec does not take their size."""
+        return dict(self._call("robocache_writer_stats"))
+
+    def _call(self, name: str) -> Any:
+        if os.getpid() != self._pid:
+            self._open({})
+        self._told = self._handle.call(name)
+        return self._told
+
+    def close(self) -> None:
+        """Ends the recording: statistics become exact, and nothing unfinished is left. Rows that were not saved are dropped, with a warning."""
+        if self._handle.closed or os.getpid() != self._pid:
+            return
+        if self._pending:
+            warnings.warn(f"{self._pending} rows of an episode that was not saved are dropped: save_episode() comes before close()", RuntimeWarning, stacklevel=2)
+        try:
+            self._call("robocache_writer_finish")
+        finally:
+            self._pending = 0
+            self._handle.close()
+
+    finalize = close
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            self._pending = 0  # the exception says enough
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise Misuse("a Writer cannot be pickled", hint="make it in the process that calls add_frame")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._handle.closed else f"{self._pending} rows under way"
+        return f"<robocache.Writer {self.path!r}: {self.num_episodes} episodes, {self.num_frames} frames, {state}>"
+
+
+class _Row:
+    """How values of one feature become the bytes of a row."""
+
+    def __init__(self, f: Feature) -> None:
+        self.f = f
+        self.text = f.kind == "text"
+        self.camera = f.kind in _CAMERAS
+        self.dtype = np.dtype(object if self.text else f.dtype)
+        self.shape = (f.height, f.width, f.channels) if self.camera else f.shape or (1,)
+
+    def of(self, v: Any) -> np.ndarray:
+        if type(v) is not np.ndarray:
+            v = v.detach().cpu().numpy() if hasattr(v, "detach") else np.asarray(v)
+        if v.dtype == self.dtype and v.shape == self.shape:
+            return np.ascontiguousarray(v)
+        return self._brought(v)
+
+    def _brought(self, v: np.ndarray) -> np.ndarray:
+        def wrong(want: str, got: Any) -> Misuse:
+            return Misuse(f"{self.f.key}: expected {want}, got {got}", {"stream": self.f.key})
+
+        if self.camera:
+            h, w, c = self.shape
+            if v.shape == (c, h, w) != self.shape:
+                v = v.transpose(1, 2, 0)
+            elif c == 1 and v.shape == (h, w):
+                v = v[:, :, None]
+            if v.shape != self.shape:
+                raise wrong(f"an image of shape {self.shape}", v.shape)
+            if v.dtype != self.dtype:
+                if self.dtype != np.uint8 or v.dtype.kind != "f":
+                    raise wrong(f"an image of {self.dtype}", v.dtype)
+                if not (v.min() >= 0 and v.max() <= 1):
+                    raise wrong("floats in [0, 1], or uint8", f"values from {v.min():g} to {v.max():g}")
+                v = np.rint(v * 255).astype(np.uint8)
+            return np.ascontiguousarray(v)
+        if v.shape != self.shape and not (v.shape == () and self.shape == (1,)):
+            raise wrong(f"shape {self.shape}", v.shape)
+        whole = v.dtype.kind in "iu" and self.dtype.kind in "iu" or v.dtype.kind == "i" and self.dtype.kind == "f"
+        if v.dtype != self.dtype and not np.can_cast(v.dtype, self.dtype, "same_kind") and not whole:
+            raise wrong(str(self.dtype), v.dtype)
+        out = np.ascontiguousarray(v, self.dtype).reshape(self.shape)
+        if v.dtype.kind in "iu" and not np.array_equal(out, v.reshape(self.shape)):
+            raise wrong(f"values that {self.dtype} holds", v)
+        return out
+
+
+def _mismatch(given: Mapping[str, Any], features: Mapping[str, Any]) -> None:
+    missing, extra = [k for k in features if k not in given], [k for k in given if k not in features]
+    parts = [f"{what}: {', '.join(map(repr, keys))}" for what, keys in (("missing", missing), ("not declared", extra)) if keys]
+    hint = ""
+    if extra:
+        hint = "rows are at k / fps; declare a float64 feature of another name to keep a measured time" if extra[0] in _BOOKKEEPING else _options.nearest(extra[0], features)
+    raise Misuse(f"the frame does not fit the features: {'; '.join(parts)}", {"missing": missing, "extra": extra}, hint)
+
+
+def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
+    """A feature as the engine takes it, from LeRobot's dict or a Feature."""
+    if isinstance(f, Feature):
+        d = dict(f.raw)
+        if f.kind == "video" and not use_videos:
+            d["kind"] = "image"
+        return d
+    if not isinstance(f, Mapping) or "dtype" not in f:
+        raise Misuse(f"feature {key!r}: expected a dict with dtype and shape, got {f!r}", {"stream": key}, '{"dtype": "float32", "shape": (6,), "names": [...]}')
+    dtype, info = str(f["dtype"]), f.get("info") or {}
+    shape = [_options.whole(f"{key}: shape", n) for n in np.atleast_1d(f.get("shape") or (1,)).tolist()]
+    out: dict[str, Any] = {"key": key, "kind": _KINDS.get(dtype, "numeric"), "dtype": dtype, "shape": shape}
+    if f.get("names") is not None:
+        out["names"] = f["names"]
+    if dtype not in _CAMERAS:
+        if dtype != "string" and dtype not in ("bool", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)), "float16", "float32", "float64"):
+            raise Unsupported(f"feature {key!r}: dtype {dtype!r} is not recorded", {"stream": key}, 'video, image, string, bool, or a NumPy name such as "float32"')
+        return out
+    if len(shape) != 3:
+        raise Misuse(f"camera {key!r}: expected a shape (H, W, C), got {tuple(shape)}", {"stream": key})
+    names = f.get("names")
+    first = isinstance(names, (list, tuple)) and str(names[0]).startswith("channel") or shape[0] in (1, 3) and shape[2] not in (1, 3)
+    channels, height, width = shape if first else (shape[2], shape[0], shape[1])
+    out.update(kind="image" if dtype == "image" or not use_videos else "video", dtype="uint8", height=height, width=width, channels=channels)
+    if names is None:
+        out["names"] = ["channels", "height", "width"] if first else ["height", "width", "channels"]
+    if info.get("is_depth_map") or info.get("video.is_depth_map"):
+        unit = _options.choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
+        out.update(dtype="uint16" if unit == "mm" else "float32", unit=unit)
+        if out["kind"] == "video":
+            raise Unsupported(f"camera {key!r}: depth is not recorded as video", {"stream": key}, 'declare dtype "image", which keeps it without loss')
+    return out
