@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -29,6 +30,7 @@ type EncodeConfig struct {
 	Preset        string // the encoder's own name or number; default "12" (AV1), the encoder's own for others
 	Gray12        bool   // 12-bit depth codes, lossless; frames are little-endian uint16 ≤ 4095
 	FFmpeg        string // the program; default: "ffmpeg" of the PATH
+	Behind        bool   // the program gets the processor where nothing else wants it: a robot's loop comes first
 }
 
 const opEncode = "encode video"
@@ -100,6 +102,7 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder,
 	}
 	args := cfg.arguments(abs)
 	e := &Encoder{cfg: cfg, path: abs, ctx: ctx, cmd: exec.CommandContext(ctx, program, args...)}
+	e.stderr.full = func() { _ = e.cmd.Process.Kill() }
 	e.cmd.Stderr = &e.stderr
 	e.cmd.Env = append(os.Environ(), "SVT_LOG=1") // errors only
 	e.cmd.WaitDelay = 5 * time.Second
@@ -108,6 +111,11 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder,
 	}
 	if err := e.cmd.Start(); err != nil {
 		return nil, encodeError(robocache.Classify(err), robocache.Where{"program": program}, "", "", err)
+	}
+	if cfg.Behind {
+		if kernel, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // 20 - nice
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, e.cmd.Process.Pid, min(19, 20-kernel+10))
+		}
 	}
 	return e, nil
 }
@@ -251,8 +259,10 @@ func (e *Encoder) Close() error {
 	return e.err
 }
 
-// noSpace is how ffmpeg tells of ENOSPC.
+// noSpace is how ffmpeg tells of ENOSPC. With libsvtav1 some releases then wait for ever, and must be ended.
 const noSpace = "No space left"
+
+const fullDiskWait = 2 * time.Second
 
 // Failed is what ended the encoder before Close; nil while it takes frames.
 func (e *Encoder) Failed() error {
@@ -329,8 +339,9 @@ func (e *Encoder) verify() (err error) {
 
 // tail keeps the last bytes of what a program says.
 type tail struct {
-	mu sync.Mutex
-	b  []byte
+	mu   sync.Mutex
+	b    []byte
+	full func() // called once, when it tells of a full disk
 }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -339,6 +350,10 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.b = append(t.b, p...)
 	if len(t.b) > 4096 {
 		t.b = append(t.b[:0], t.b[len(t.b)-2048:]...)
+	}
+	if t.full != nil && bytes.Contains(t.b, []byte(noSpace)) {
+		time.AfterFunc(fullDiskWait, t.full)
+		t.full = nil
 	}
 	return len(p), nil
 }

@@ -8,7 +8,7 @@ one contiguous tensor for each key. Without torch everything gives NumPy arrays.
 Times are float seconds or int nanoseconds. Masks are named <key>_is_pad: True where a window leaves the episode, or where nothing was recorded. What goes
 wrong is a robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary or Misuse.
 
-The ten names that matter:
+The eleven names that matter:
 
     open            ds = robocache.open("path")       # print(ds.features); ds.episode(0).streams["action"].values; ds.episode(0).align(hz=50)
     inspect         robocache.inspect("path")         # what is in a dataset; the verbs of the command line are functions with typed answers
@@ -19,6 +19,7 @@ The ten names that matter:
     Normalizer      loader.normalizer                 # what training did to the values, and its inverse, for the robot
     MapDataset      robocache.MapDataset("path")[7]   # samples by number, for torch.utils.data.DataLoader
     LeRobotDataset  robocache.LeRobotDataset("owner/name", root="path") # lerobot's class of this name, item by item
+    Writer          with robocache.Writer("set", fps=30, features={…}) as w: w.add_frame({…}, task="pick"); w.save_episode()   # recording
     resample        robocache.resample(data, times, hz=50)              # rows onto new times, NumPy or torch, CPU or GPU
 
 A Loader resumes exactly, at another number of GPUs too: loader.state_dict(), load_state_dict(); order(epoch) and stats() tell what it does. Its most used

@@ -1,4 +1,4 @@
-"""The examples, and the snippets of docs/guide.md, run as they stand on a small synthetic dataset, and say what they promise."""
+"""The examples, and the snippets of docs/guide.md and record.md, run as they stand on a small synthetic dataset, and say what they promise."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ EXAMPLES = {
     "mixture.py": ["240 of most, 80 of some", "by the normalizers of most and some", "resumed: the 240 samples"],
     "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "did you mean 'batch_size'"],
+    "record": ["2 40\n", "3 {0: 'pick the cube', 1: 'place the cube'}\n0\n"],
 }
+PAGES = ("guide", "record")  # of docs: their snippets, one after the other
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
     "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "train_policy.py": [["torch"]],
@@ -61,11 +63,12 @@ def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         env.pop(name, None)
     names = [n for n in EXAMPLES if all(any(find_spec(m) for m in one) for one in NEEDS.get(n, []))]
-    guide = tiny.parent / "guide.py"  # beside the dataset, which the guide calls "arm"
-    guide.write_text("\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL)))
     started = {}
     for n in names:
-        file = guide if n == "guide" else ROOT / "examples" / n
+        file = ROOT / "examples" / n
+        if n in PAGES:
+            file = tiny.parent / f"{n}.py"  # beside the dataset, which the guide calls "arm"
+            file.write_text("\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{n}.md").read_text(), re.DOTALL)))
         commands = [[sys.executable, *(w for a in args for w in ((str(file), str(tiny)) if a == n else (a,)))] for args in runs_of(n)]
         started[n] = subprocess.Popen(
             " && ".join(map(shlex.join, commands)), shell=True, start_new_session=True, env=env, cwd=tiny.parent, text=True,

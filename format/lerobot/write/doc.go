@@ -1,4 +1,4 @@
-// Package write writes LeRobot v3.0: Write a dataset of any format whose streams lie on one grid, a Writer episodes, one after the other. Package lerobot
+// Package write writes LeRobot v3.0: Write a dataset of any format whose streams lie on one grid, a Writer episodes, one after the other, a Recorder rows beside a robot's loop. Package lerobot
 // registers Write; package convert calls it, and brings streams onto one grid first.
 //
 // # Contract of Write
@@ -31,4 +31,12 @@
 //	    timestamps never enters it.
 //	W5  An episode that is refused, or whose pixels do not come, leaves the writer as it was. After any other error it only answers Abort,
 //	    which removes every file that it made.
+//
+// # Contract of Recorder
+//
+//	R1  At every moment, a kill or a full disk included, the folder holds a whole dataset of the episodes that were saved. SaveEpisode returns once the episode is
+//	    among them, and durable.
+//	R2  Files are replaced whole, by files that begin with the same rows and frames; info.json is the last. What was on its way is completed by the next recorder.
+//	R3  Images that wait for their encoders are bounded in bytes; AddFrame waits for room, and drops nothing.
+//	R4  After Close all statistics are exact over all episodes, but quantiles of images of sessions that left no counts; before it quantiles of numbers are left out.
 package write

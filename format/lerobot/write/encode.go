@@ -207,7 +207,7 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 // newEncoder starts the encoder of a camera. Where no codec was asked for and the default does not take the size, H.264 does: replaced says why.
 func newEncoder(ctx context.Context, path string, c *Config, f *robocache.Feature) (_ *video.Encoder, replaced string) {
 	v := c.Video
-	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: c.FPS, Gray12: f.Depth != nil}
+	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: c.FPS, Gray12: f.Depth != nil, Behind: v.Behind}
 	e, err := video.NewEncoder(ctx, path, cfg)
 	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
 		cfg.Codec, cfg.Preset = video.H264, ""

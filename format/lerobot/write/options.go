@@ -170,6 +170,7 @@ type VideoConfig struct {
 	GOP    int
 	CRF    int
 	Preset string
+	Behind bool // encoders get the processor where nothing else wants it
 }
 
 // EpisodeData is one episode. Rows are in time order; every feature of the config is present, exactly once.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -36,7 +35,7 @@ type Recorder struct {
 	queue   *semaphore.Weighted // bytes of images that wait for their encoders
 	ctx     context.Context     // of the encoders
 	stop    context.CancelFunc
-	free    sync.Pool    // of image buffers
+	free    chan []byte  // image buffers
 	waiting atomic.Int64 // bytes taken of queue
 
 	whole recorded // what lies in dir
@@ -99,6 +98,9 @@ const (
 	// heldBytes bounds what an episode under way keeps in memory, numbers and still images.
 	heldBytes = 2 << 30
 
+	// freeImages bounds the buffers that are kept for the next images.
+	freeImages = 32
+
 	opRecord = "record"
 )
 
@@ -114,7 +116,7 @@ type recordingCounts struct {
 func NewRecorder(ctx context.Context, dir string, cfg Config, queue int64, existing func(context.Context) (*Recorded, error), recount Recount) (_ *Recorder, err error) {
 	defer guard.Malformed(opRecord, &err)
 	defer guard.In("dataset", dir)
-	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, recount: recount, queue: semaphore.NewWeighted(queue), count: Recording{QueueBytes: queue}}
+	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, recount: recount, queue: semaphore.NewWeighted(queue), count: Recording{QueueBytes: queue}, free: make(chan []byte, freeImages)}
 	_, err = os.Stat(dir)
 	r.made = errors.Is(err, os.ErrNotExist)
 	guard.Check(os.MkdirAll(r.own, 0o777))
@@ -128,6 +130,7 @@ func NewRecorder(ctx context.Context, dir string, cfg Config, queue int64, exist
 	r.dst = guard.Must(store.OpenLocal(dir))
 	r.apply(ctx)
 	r.clear()
+	r.cfg.Video.Behind = true
 	r.resume(guard.Must(existing(ctx)))
 	r.cfg.validate()
 	r.ready(ctx)
@@ -219,7 +222,7 @@ func (r *Recorder) ready(ctx context.Context) {
 		case f.Kind == robocache.KindVideo && (f.Depth != nil || f.Channels != 3):
 			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "video of other than 3 colour channels is not recorded", Hint: `depth and grey images: declare dtype "image", which keeps them without loss`})
 		case f.Kind == robocache.KindVideo:
-			cfg := video.EncodeConfig{Codec: video.Codec(r.cfg.Video.Codec), Width: f.Width, Height: f.Height, Rate: r.cfg.FPS, Preset: r.cfg.Video.Preset}
+			cfg := video.EncodeConfig{Codec: video.Codec(r.codec(f)), Width: f.Width, Height: f.Height, Rate: r.cfg.FPS, Preset: r.cfg.Video.Preset}
 			err := video.CanEncode(ctx, cfg)
 			if cfg.Codec == "" && errors.Is(err, robocache.ErrUnsupported) {
 				cfg.Codec, cfg.Preset = video.H264, ""
@@ -236,6 +239,17 @@ func (r *Recorder) ready(ctx context.Context) {
 	if row > r.count.QueueBytes {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "queue_bytes", Want: fmt.Sprintf("room for the images of one row, %d bytes", row), Got: strconv.FormatInt(r.count.QueueBytes, 10)})
 	}
+}
+
+// codec is that of a camera: the one that it has in the dataset, which info.json tells of all its files.
+func (r *Recorder) codec(f *robocache.Feature) string {
+	if r.whole.Info == nil || f.Codec == "" {
+		return r.cfg.Video.Codec
+	}
+	if c := r.cfg.Video.Codec; c != "" && c != f.Codec {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "the dataset that is there has another codec", Want: f.Codec, Got: c, Hint: "leave video_codec out, or record into another folder"})
+	}
+	return f.Codec
 }
 
 // pixelBytes is the size of an image as it is given; 0 of other features.

@@ -84,12 +84,12 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, tex
 			e.text[f.Key] = append(e.text[f.Key], texts[f.Key])
 			e.held.Add(int64(len(texts[f.Key])))
 		case e.feeds[f.Key] != nil:
-			p, _ := r.free.Get().(*[]byte)
-			if p == nil || cap(*p) < len(rows[i]) {
-				b := make([]byte, 0, len(rows[i]))
-				p = &b
+			var p []byte
+			select {
+			case p = <-r.free: // append makes a larger one where it must
+			default:
 			}
-			e.feeds[f.Key].frames <- append((*p)[:0], rows[i]...)
+			e.feeds[f.Key].frames <- append(p[:0], rows[i]...)
 		default:
 			e.columns[f.Key] = append(e.columns[f.Key], rows[i]...)
 			e.held.Add(int64(len(rows[i])))
@@ -141,7 +141,10 @@ func (r *Recorder) begin() {
 
 // back takes an image's buffer back, and gives its room in the queue to the next.
 func (r *Recorder) back(p []byte) {
-	r.free.Put(&p)
+	select {
+	case r.free <- p:
+	default:
+	}
 	r.waiting.Add(-int64(len(p)))
 	r.queue.Release(int64(len(p)))
 }
@@ -149,7 +152,9 @@ func (r *Recorder) back(p []byte) {
 // encode writes a camera's frames into an mp4 of the episode, and counts all of them.
 func (r *Recorder) encode(ctx context.Context, fd *feed) {
 	file := filepath.Join(r.parts, fd.name)
-	enc, _ := newEncoder(ctx, file, &r.cfg, fd.f)
+	cfg := Config{FPS: r.cfg.FPS, Video: r.cfg.Video}
+	cfg.Video.Codec = r.codec(fd.f)
+	enc, _ := newEncoder(ctx, file, &cfg, fd.f)
 	defer enc.Abort()
 	for p := range fd.frames {
 		err := enc.Write(p)

@@ -1,0 +1,364 @@
+"""robocache.Writer: what is recorded beside a loop is what lerobot reads, whatever happens to the process."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import robocache
+from conftest import ROOT
+
+H, W = 64, 96
+FEATURES = {
+    "observation.state": {"dtype": "float32", "shape": (3,), "names": ["x", "y", "z"]},
+    "action": {"dtype": "float64", "shape": (2,)},
+    "gripper": {"dtype": "bool", "shape": (1,)},
+    "note": {"dtype": "string", "shape": (1,)},
+    "observation.images.front": {"dtype": "video", "shape": (H, W, 3), "names": ["height", "width", "channels"]},
+}
+
+
+def image(e: int, k: int, h: int = H, w: int = W) -> np.ndarray:
+    """A smooth image, other for each row: what a codec keeps well."""
+    y, x = np.mgrid[0:h, 0:w]
+    return np.stack([(x + 5 * k) % 200, np.broadcast_to(40 * (e % 5) + y // 2, (h, w)), np.full((h, w), 3 * k % 250)], -1).astype(np.uint8)
+
+
+def row(e: int, k: int) -> dict[str, object]:
+    return {
+        "observation.state": np.array([e, k, 0.25 * k], np.float32), "action": np.array([e + 1e-12 * k, -k]), "gripper": np.array([k % 2 == 0]),
+        "note": f"row {k} of {e} <b>&", "observation.images.front": image(e, k),
+    }  # fmt: skip
+
+
+def record(w: robocache.Writer, e: int, n: int) -> None:
+    for k in range(n):
+        w.add_frame(row(e, k), task=f"task {e % 2}")
+    w.save_episode()
+
+
+def check(path: Path, lengths: list[int], offset: float = 3.0) -> None:
+    """robocache and lerobot read what was recorded."""
+    ds = robocache.open(path)
+    assert ds.episodes["lengths"].tolist() == lengths
+    for e, n in enumerate(lengths):
+        s = ds.episode(e).streams
+        assert ds.episode(e).tasks == [f"task {e % 2}"]
+        np.testing.assert_array_equal(s["observation.state"].values, np.stack([row(e, k)["observation.state"] for k in range(n)]))
+        np.testing.assert_array_equal(s["action"].values, np.stack([row(e, k)["action"] for k in range(n)]))
+        assert s["note"].values == [row(e, k)["note"] for k in range(n)]
+        frames = s["observation.images.front"].values.transpose(0, 2, 3, 1).astype(int)
+        wanted = np.stack([image(e, k) for k in range(n)])
+        assert np.abs(frames - wanted).mean() < offset, e
+
+
+def test_lerobot_reads_what_is_recorded(tmp_path: Path, torch) -> None:  # type: ignore[no-untyped-def]
+    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    path, lengths = tmp_path / "set", [12, 5, 9]
+    with robocache.Writer(path, fps=30, features=FEATURES, robot_type="arm") as w:
+        for e, n in enumerate(lengths):
+            record(w, e, n)
+            assert w.num_episodes == e + 1 and not len(w)
+            check(path, lengths[: e + 1])  # while it is recorded
+        assert w.stats()["frames"] == sum(lengths)
+    check(path, lengths)
+    assert not (path / ".robocache-recording").exists()
+    found = robocache.doctor(path, decode=True)
+    assert not found.errors and not found.warnings, found.findings
+    ds = lerobot.LeRobotDataset("a/b", root=path)
+    assert len(ds) == sum(lengths) and ds.num_episodes == 3 and ds.meta.robot_type == "arm"
+    at = 0
+    for e, n in enumerate(lengths):
+        for k in range(n):
+            item, want = ds[at], row(e, k)
+            at += 1
+            assert item["task"] == f"task {e % 2}" and item["episode_index"] == e and item["frame_index"] == k and item["index"] == at - 1
+            assert torch.equal(item["observation.state"], torch.from_numpy(want["observation.state"]))
+            np.testing.assert_array_equal(np.asarray(item["action"], np.float32), np.asarray(want["action"], np.float32))  # it gives float64 as float32
+            assert item["note"] == want["note"] and bool(item["gripper"]) == (k % 2 == 0)
+            assert float(item["timestamp"]) == pytest.approx(k / 30)
+            got = item["observation.images.front"].permute(1, 2, 0).numpy() * 255
+            assert np.abs(got - image(e, k)).mean() < 3
+    exact = robocache.stats(path, frames="none")
+    for key in ("observation.state", "action", "index"):
+        for name, v in exact[key].items():
+            np.testing.assert_allclose(np.asarray(ds.meta.stats[key][name]).reshape(v.shape), v, rtol=1e-12)
+    assert ds.meta.stats["observation.images.front"]["mean"].shape == (3, 1, 1)
+
+
+def test_resume_and_append(tmp_path: Path) -> None:
+    path = tmp_path / "set"
+    with robocache.Writer(path, 30, FEATURES) as w:
+        record(w, 0, 4)
+        with pytest.raises(robocache.Misuse, match="another Writer"):
+            robocache.Writer(path, 30, FEATURES)
+    with pytest.raises(robocache.Misuse, match="already"):
+        robocache.Writer(path, 30, FEATURES, mode="x")
+    with pytest.raises(robocache.Misuse, match="rate"):
+        robocache.Writer(path, 25, FEATURES)
+    with pytest.raises(robocache.Misuse, match="schema"):
+        robocache.Writer(path, 30, {**FEATURES, "action": {"dtype": "float32", "shape": (2,)}})
+    with pytest.raises(robocache.Misuse, match="another codec"):
+        robocache.Writer(path, video_codec="hevc")
+    with robocache.Writer(path) as w:  # its own rate, features and codec
+        assert w.fps == 30 and w.num_episodes == 1 and "action" in w.features
+        record(w, 1, 6)
+        w.add_frame(row(2, 0), "dropped")
+        w.discard_episode()
+        record(w, 2, 3)
+    check(path, [4, 6, 3])
+    assert not robocache.doctor(path).findings
+    with pytest.warns(RuntimeWarning, match="1 rows"), robocache.Writer(path) as w:
+        w.add_frame(row(0, 0), "lost")
+    check(path, [4, 6, 3])
+
+
+def test_appends_to_a_set_that_lerobot_recorded(tmp_path: Path) -> None:
+    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    path = tmp_path / "set"
+    features = {k: v for k, v in FEATURES.items() if k != "note"}
+    ds = lerobot.LeRobotDataset.create("a/b", fps=30, features=features, root=path, robot_type="arm")
+    for k in range(5):
+        ds.add_frame({**{key: v for key, v in row(0, k).items() if key != "note"}, "task": "theirs"})
+    ds.save_episode()
+    ds.finalize()
+    with robocache.Writer(path, fps=30, features=features) as w:
+        for k in range(7):
+            w.add_frame({key: v for key, v in row(1, k).items() if key != "note"}, task="ours")
+        w.save_episode()
+    again = lerobot.LeRobotDataset("a/b", root=path)
+    assert [again[i]["task"] for i in (0, 4, 5, 11)] == ["theirs", "theirs", "ours", "ours"] and len(again) == 12
+    assert np.abs(again[11]["observation.images.front"].permute(1, 2, 0).numpy() * 255 - image(1, 6)).mean() < 3
+    assert not robocache.doctor(path).errors
+    assert robocache.open(path).robot_type == "arm"
+
+
+LOOP = """
+import sys
+sys.path[:0] = [{tests!r}, {python!r}]
+from test_writer import FEATURES, record
+import robocache
+w = robocache.Writer(sys.argv[1], fps=30, features=FEATURES, gop=2, video_codec="h264")
+print(w.num_episodes, flush=True)
+while True:
+    record(w, w.num_episodes, 3)
+    print("saved", w.num_episodes, flush=True)
+"""
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    """20 kill -9 of one recording: what was said to be saved is there, and the next Writer goes on behind it."""
+    path, saved, rng = tmp_path / "set", 0, random.Random(7)
+    text = LOOP.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
+    kills = 0
+    for round in range(60):
+        if kills == 20:
+            break
+        p = subprocess.Popen([sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True)
+        begun = int(p.stdout.readline())
+        assert begun in (saved, saved + 1), (round, begun, saved)
+        saved = begun
+        if round == 0:
+            p.stdout.readline()
+        time.sleep(rng.random() * 0.6)
+        p.kill()
+        lines = p.stdout.read()
+        p.wait()
+        kills += 1
+        said = [int(x.split()[1]) for x in lines.splitlines() if x.startswith("saved") and len(x.split()) == 2]
+        saved = said[-1] if said else saved
+        ds = robocache.open(path)
+        assert ds.num_episodes in (saved, saved + 1)
+        assert ds.episodes["lengths"].tolist() == [3] * ds.num_episodes
+        last = ds.episode(-1).streams
+        assert last["observation.state"].values[2].tolist() == [ds.num_episodes - 1, 2, 0.5]
+        assert last["observation.images.front"].frames([2]).shape == (1, 3, H, W)
+    assert kills == 20 and saved > 5
+    with robocache.Writer(path) as w:
+        record(w, w.num_episodes, 3)
+        n = w.num_episodes
+    check(path, [3] * n, offset=6)
+    found = robocache.doctor(path)
+    assert not found.errors and not found.warnings, found.findings
+    assert sorted(p.name for p in path.iterdir()) == ["README.md", "data", "meta", "videos"]
+
+
+def test_killed_while_it_comes_into_place(tmp_path: Path) -> None:
+    """A recorder that died between two renames: a reader finds whole episodes, and the next Writer completes the save."""
+    import shutil
+
+    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    two, three = tmp_path / "two", tmp_path / "three"
+    with robocache.Writer(two, 30, FEATURES) as w:
+        record(w, 0, 3)
+        record(w, 1, 4)
+        shutil.copytree(two, tmp_path / "base", ignore=shutil.ignore_patterns(".robocache*"))
+        record(w, 2, 5)
+        shutil.copytree(two, three, ignore=shutil.ignore_patterns(".robocache*"))
+    order = ["videos/", "data/", "meta/episodes/", "meta/tasks.parquet", "README.md", "meta/stats.json", "meta/recording.json", "meta/info.json"]
+    files = sorted((str(p.relative_to(three)) for p in three.rglob("*") if p.is_file()), key=lambda f: next(i for i, o in enumerate(order) if f.startswith(o)))
+    for n in range(len(files) + 1):
+        path = tmp_path / f"cut{n}"
+        shutil.copytree(tmp_path / "base", path)
+        whole = path / ".robocache-recording" / "whole"
+        for i, f in enumerate(files):
+            to = (path if i < n else whole) / f
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(three / f, to)
+        ds = lerobot.LeRobotDataset("a/b", root=path)
+        assert len(ds) == (12 if n == len(files) else 7)
+        assert ds[6]["observation.state"].tolist() == [1, 3, 0.75]
+        assert robocache.open(path).episodes["lengths"].tolist() in ([3, 4], [3, 4, 5])
+        with robocache.Writer(path) as w:
+            assert w.num_episodes == 3
+            record(w, 3, 2)
+        check(path, [3, 4, 5, 2])
+        assert not robocache.doctor(path).findings
+
+
+FULL = """
+import os, subprocess, sys
+sys.path[:0] = [{tests!r}, {python!r}]
+from pathlib import Path
+import numpy as np
+import robocache
+from test_writer import FEATURES, check, record, row
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", sys.argv[1]], check=True)
+path = Path(sys.argv[1]) / "set"
+with robocache.Writer(path, 30, FEATURES) as w:
+    record(w, 0, 4)
+    block = Path(sys.argv[1]) / "block"
+    with open(block, "wb", buffering=0) as f:  # fills the disk
+        try:
+            while f.write(b"x" * 4096): pass
+        except OSError: pass
+    for k in range(5): w.add_frame(row(1, k), "task 1")
+    for _ in range(2):
+        try: w.save_episode()
+        except robocache.ResourceLimit as e: print("full", type(e).__name__, flush=True)
+    check(path, [4])
+    block.unlink()
+    try: w.save_episode()
+    except robocache.ResourceLimit:  # the encoder had lost its file
+        w.discard_episode()
+        record(w, 1, 5)
+    record(w, 2, 3)
+check(path, [4, 5, 3])
+print("done")
+"""
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    text = FULL.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
+    unshared = ["unshare", "--mount", "--map-root-user"]
+    if subprocess.run([*unshared, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True).returncode != 0:
+        pytest.skip("this machine lets nobody mount a small disk (unshare --mount)")
+    done = subprocess.run([*unshared, sys.executable, "-c", text, str(tmp_path)], capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == ["full", "ResourceLimit", "full", "ResourceLimit", "done"], done.stderr
+
+
+def test_frames_are_checked(tmp_path: Path, torch) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "set"
+    with robocache.Writer(path, 30, FEATURES) as w:
+        good = row(0, 0)
+
+        def bad(match: str, **change: object) -> None:
+            with pytest.raises(robocache.Misuse, match=match):
+                w.add_frame({**good, **change}, "t")
+
+        bad("shape", **{"observation.state": np.zeros(4, np.float32)})
+        bad("float32", **{"observation.state": np.array(["a", "b", "c"])})
+        bad("image of shape", **{"observation.images.front": np.zeros((H, W + 1, 3), np.uint8)})
+        bad("in \\[0, 1\\]", **{"observation.images.front": np.full((H, W, 3), 2.0)})
+        bad("expected text", note=3)
+        bad("not declared: 'acton'", acton=1)
+        bad("k / fps", timestamp=0.1)
+        with pytest.raises(robocache.Misuse, match="missing: 'note'"):
+            w.add_frame({k: v for k, v in good.items() if k != "note"}, "t")
+        with pytest.raises(robocache.Misuse, match="task"):
+            w.add_frame(good)
+        with pytest.raises(robocache.Misuse, match="no rows"):
+            w.save_episode()
+        assert len(w) == 0
+        chw = torch.from_numpy(good["observation.images.front"]).permute(2, 0, 1)
+        w.add_frame({**good, "observation.images.front": chw, "observation.state": torch.tensor([1.0, 2.0, 3.0])}, task="t")
+        w.add_frame({**good, "observation.images.front": chw.float() / 255, "action": [1, 2], "gripper": True, "task": "u"})
+        w.save_episode()
+    assert not path.joinpath(".robocache-recording").exists()
+    s = robocache.open(path).episode(0).streams
+    assert s["observation.state"].values[0].tolist() == [1, 2, 3] and s["action"].values[1].tolist() == [1, 2]
+    frames = s["observation.images.front"].values
+    assert np.abs(frames[0].astype(int) - frames[1]).mean() < 2
+    assert robocache.open(path).episode(0).tasks == ["t", "u"]
+    with pytest.raises(robocache.Misuse, match="closed"):
+        w.add_frame(good, "t")
+
+
+def test_declarations_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    for match, features in (("dtype", {"a": {"shape": (1,)}}), ("complex64", {"a": {"dtype": "complex64"}}), ("shape", {"c": {"dtype": "video", "shape": (64,)}}), ("'/'", {"a/b": {"dtype": "float32"}})):
+        with pytest.raises((robocache.Misuse, robocache.Unsupported), match=match):
+            robocache.Writer(path, 30, features)
+    with pytest.raises(robocache.Misuse, match="no dataset"):
+        robocache.Writer(path)
+    with pytest.raises(robocache.Misuse, match="queue_bytes"):
+        robocache.Writer(path, 30, FEATURES, queue_bytes=1000)
+    assert not path.exists()  # nothing is left of what was refused
+    robocache.Writer(path, 30, FEATURES).close()
+    assert not path.exists()  # nor of a recording without an episode
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("…")
+    with pytest.raises(robocache.Misuse, match="not empty"):
+        robocache.Writer(tmp_path / "other", 30, FEATURES)
+    assert [p.name for p in (tmp_path / "other").iterdir()] == ["thesis.tex"]
+
+
+def test_stills_and_depth_are_kept_exactly(tmp_path: Path) -> None:
+    features = {
+        "rgb": {"dtype": "image", "shape": (24, 32, 3)},
+        "depth": {"dtype": "image", "shape": (24, 32, 1), "info": {"is_depth_map": True, "depth_unit": "mm"}},
+        "x": {"dtype": "int16", "shape": (1,)},
+    }
+    rng = np.random.default_rng(1)
+    rgb, depth = rng.integers(0, 256, (6, 24, 32, 3), np.uint8), rng.integers(0, 65536, (6, 24, 32, 1), np.uint16)
+    with robocache.Writer(tmp_path / "set", "30000/1001", features) as w:
+        for k in range(6):
+            w.add_frame({"rgb": rgb[k], "depth": depth[k], "x": k - 3}, task="look")
+        w.save_episode()
+    ds = robocache.open(tmp_path / "set")
+    s = ds.episode(0).streams
+    np.testing.assert_array_equal(s["rgb"].values, rgb.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(s["depth"].values, depth.transpose(0, 3, 1, 2))
+    assert s["x"].values.ravel().tolist() == [-3, -2, -1, 0, 1, 2]
+    assert not robocache.doctor(tmp_path / "set").errors
+
+
+def test_many_episodes_share_files(tmp_path: Path) -> None:
+    features = {"x": {"dtype": "float32", "shape": (1,)}}
+    with robocache.Writer(tmp_path / "set", 10, features) as w:
+        for e in range(130):
+            w.add_frame({"x": e}, task="t")
+            w.save_episode()
+    assert len(list((tmp_path / "set").glob("data/*/*.parquet"))) == 2
+    ds = robocache.open(tmp_path / "set")
+    assert [float(ds.episode(e).streams["x"].values[0]) for e in range(130)] == list(range(130))
+    assert not robocache.doctor(tmp_path / "set").findings
+
+
+def test_a_child_does_not_write(script) -> None:  # type: ignore[no-untyped-def]
+    done = script("""
+        import os, tempfile, robocache
+        w = robocache.Writer(tempfile.mkdtemp() + "/s", 10, {"x": {"dtype": "float32"}})
+        w.add_frame({"x": 1}, "t")
+        if os.fork() == 0:
+            try: w.add_frame({"x": 1}, "t")
+            except robocache.ForkError as e: print("child:", e.hint, flush=True)
+            os._exit(0)
+        os.wait(); w.save_episode(); w.close(); print(w.num_frames)
+    """)
+    assert done.stdout.splitlines() == ["child: make it in the process that calls add_frame", "1"], done.stderr
