@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -22,7 +23,23 @@ func Record(ctx context.Context, dir string, cfg write.Config, queue int64, only
 			err = &robocache.Error{Class: robocache.ErrMisuse, Op: "record", Msg: "there is a dataset here already", Hint: `mode="a" goes on with it`}
 		}
 		return have, err
-	}, recount)
+	}, func(ctx context.Context) (robocache.Stats, error) { return countNumbers(ctx, dir) })
+}
+
+// countNumbers gives the statistics of the numeric features of the dataset in a folder.
+func countNumbers(ctx context.Context, dir string) (robocache.Stats, error) {
+	d, err := Open(ctx, dir, robocache.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	keys := []string{}
+	for _, f := range d.About.Features {
+		if f.Kind == robocache.KindNumeric {
+			keys = append(keys, f.Key)
+		}
+	}
+	return stats.Compute(ctx, d, stats.Options{Keys: keys, Frames: stats.NoFrames})
 }
 
 // recordedIn reads what a recorder needs of the dataset in a folder; nil where the folder is empty.

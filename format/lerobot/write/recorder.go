@@ -31,7 +31,7 @@ type Recorder struct {
 	dst     *store.Local
 	lock    *os.File
 	cfg     Config
-	recount Recount
+	recount func(context.Context) (robocache.Stats, error)
 	queue   *semaphore.Weighted // bytes of images that wait for their encoders
 	ctx     context.Context     // of the encoders
 	stop    context.CancelFunc
@@ -111,9 +111,9 @@ type recordingCounts struct {
 	Images   map[string]*stats.Pixels `json:"images"`
 }
 
-// NewRecorder begins a dataset in a folder, or goes on with the one that is there: existing reads it (nil: there is none). Of cfg, features and rate that are
+// NewRecorder begins a dataset in a folder, or goes on with the one that is there: existing reads it (nil: there is none), recount its numbers. Of cfg, features and rate that are
 // not given are those of the dataset. queue bounds the images that wait for their encoders, in bytes.
-func NewRecorder(ctx context.Context, dir string, cfg Config, queue int64, existing func(context.Context) (*Recorded, error), recount Recount) (_ *Recorder, err error) {
+func NewRecorder(ctx context.Context, dir string, cfg Config, queue int64, existing func(context.Context) (*Recorded, error), recount func(context.Context) (robocache.Stats, error)) (_ *Recorder, err error) {
 	defer guard.Malformed(opRecord, &err)
 	defer guard.In("dataset", dir)
 	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, recount: recount, queue: semaphore.NewWeighted(queue), count: Recording{QueueBytes: queue}, free: make(chan []byte, freeImages)}
@@ -287,7 +287,7 @@ func (r *Recorder) Close(ctx context.Context) (err error) {
 		return nil
 	}
 	if r.count.Episodes > 0 && !r.whole.exact {
-		all := guard.Must(r.recount(ctx, r.dst, guard.Must(os.ReadFile(filepath.Join(r.dir, infoName)))))
+		all := guard.Must(r.recount(ctx))
 		maps.Copy(all, r.frameStats(&r.whole))
 		guard.Check(store.Put(ctx, r.dst, "meta/stats.json", guard.Must(stats.Marshal(all))))
 		r.whole.exact = true
