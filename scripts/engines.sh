@@ -10,7 +10,7 @@ if ! { command -v slurmctld && command -v slurmd && command -v munged && command
   "${sudo[@]}" apt-get -q update >/dev/null &&
     "${sudo[@]}" apt-get -q install -y --no-install-recommends slurm-wlm munge prometheus >/dev/null || echo "engines: no Slurm or no Prometheus" >&2
 fi
-if ! .build/ray/bin/python -c 'import ray.data, numpy, pytest, yaml' 2>/dev/null; then
+if ! .build/ray/bin/python -c 'import ray.data, ray.train, numpy, pytest, yaml' 2>/dev/null; then
   mkdir -p .build
   "$(readlink -f .venv/bin/python || echo python3)" -m venv .build/ray &&
     .build/ray/bin/pip install -q --disable-pip-version-check -r python/requirements-ray.txt || echo "engines: no Ray" >&2

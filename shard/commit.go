@@ -252,6 +252,7 @@ func removeEmpty(uri string) {
 
 // Status is what receipts and notes say of a manifest's shards.
 type Status struct {
+	Run        string         `json:"run"` // the plan's name in logs
 	Total      int            `json:"total"`
 	Done       int            `json:"done"`
 	Running    int            `json:"running"`
@@ -276,7 +277,7 @@ const quiet = 10 * time.Minute
 // StatusOf looks at the shards.
 func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	defer guard.Malformed("shard", &err)
-	s := &Status{Total: len(m.Shards), ByClass: map[string]int{}}
+	s := &Status{Run: m.Run(), Total: len(m.Shards), ByClass: map[string]int{}}
 	st, err := store.Open(m.Job.Destination)
 	if errors.Is(err, robocache.ErrNotFound) {
 		for i := range m.Shards {

@@ -39,6 +39,9 @@ type Manifest struct {
 	id string // SHA-256 of its bytes
 }
 
+// Run names the plan in logs: the begin of the manifest's SHA-256.
+func (m *Manifest) Run() string { return m.id[:12] }
+
 // Job is the work and its options.
 type Job struct {
 	Name        string                    `json:"name"` // Jobs

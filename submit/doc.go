@@ -36,7 +36,8 @@ type Plan struct {
 	Program  []string // robocache, as the workers call it: a path, or "python -m robocache" in words
 	Manifest string   // its path or URI, as the workers see it
 	Total    int
-	Missing  []int // shards without a receipt, ascending
+	Missing  []int  // shards without a receipt, ascending
+	ID       string // its name in logs
 }
 
 // Look asks `status` what there is to do; its exit code says whether all is done, which is no failure.
@@ -46,6 +47,7 @@ func Look(ctx context.Context, program []string, manifest string) (*Plan, error)
 	c.Stderr = &errs
 	out, err := c.Output()
 	var s struct {
+		Run     string         `json:"run"`
 		Total   int            `json:"total"`
 		Missing shard.Episodes `json:"missing"`
 	}
@@ -58,7 +60,7 @@ func Look(ctx context.Context, program []string, manifest string) (*Plan, error)
 	if err := json.Unmarshal(out, &s); err != nil || s.Total < 1 {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "submit", Where: robocache.Where{"manifest": manifest}, Msg: "status --json gave no number of shards", Err: err}
 	}
-	return &Plan{Program: program, Manifest: manifest, Total: s.Total, Missing: s.Missing}, nil
+	return &Plan{program, manifest, s.Total, s.Missing, s.Run}, nil
 }
 
 // Failed is a verb that ended with an exit code that is no success.

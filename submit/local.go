@@ -3,7 +3,9 @@ package submit
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -31,6 +33,7 @@ type Local struct {
 	Partial bool          // commit what there is
 	Stderr  io.Writer     // takes what the processes say, a line at a time, with the shard's number before it
 
+	out    sync.Mutex // of Stderr
 	mu     sync.Mutex
 	states States
 	failed *Failed // the first that is given up
@@ -91,13 +94,17 @@ func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, e
 		})
 	}
 	wg.Wait()
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	if l.failed != nil && !l.Partial {
+	switch {
+	case ctx.Err() != nil:
+	case l.failed != nil && !l.Partial:
 		return false, l.failed
+	default:
+		findings, err = l.commit(ctx)
 	}
-	return l.commit(ctx)
+	if s := l.States(); ctx.Err() != nil && !s.Committed {
+		err = fmt.Errorf("%w with %d of %d shards done and nothing committed; the same command goes on from there", ctx.Err(), s.Done, s.Total)
+	}
+	return findings, err
 }
 
 // shard tries until the shard is done, given up (its failure is the answer) or the work ends. One place is held by the caller for it.
@@ -139,11 +146,12 @@ func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int
 		if !again {
 			return f
 		}
-		pause := l.Pause << min(try-1, 6)
+		pause := rand.N(min(l.Pause<<min(try-1, 6), 60*l.Pause) + 1)
+		slog.Warn("a shard is tried again", "run", l.ID, "shard", shard, "tries", try, "exit_code", code, "pause_s", pause.Seconds())
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(rand.N(min(pause, 60*l.Pause) + 1)):
+		case <-time.After(pause):
 		}
 		if places.Acquire(ctx, 1) != nil {
 			return nil
@@ -153,7 +161,7 @@ func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int
 
 // call runs a verb, and gives its code and the last line of its stderr.
 func (l *Local) call(ctx context.Context, verb string, args ...string) (int, string, error) {
-	out := &lines{to: l.Stderr, mu: &l.mu}
+	out := &lines{to: l.Stderr, mu: &l.out}
 	if verb == "run" {
 		out.prefix = "shard " + args[3] + ": "
 	}

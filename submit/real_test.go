@@ -102,7 +102,7 @@ func TestRealShards(t *testing.T) {
 	if err := json.Unmarshal([]byte(call("status", "--manifest", manifest, "--json")), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Done < 8 && (c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0) {
+	if s.Done < 8 && (c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0 || !strings.Contains(errs.String(), "robocache: interrupted with ")) {
 		t.Errorf("interrupted: %v, %+v: %s", err, s, &errs)
 	}
 	t.Logf("interrupted with %d of 8 shards", s.Done)
@@ -118,6 +118,24 @@ func TestRealShards(t *testing.T) {
 	same(t, "Slurm", one, dataset(t, in("slurm")))
 }
 
+// withTorch gives the checkout and its Python, which imports torch and this package.
+func withTorch(t *testing.T) (root, python string) {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	python = filepath.Join(root, ".venv", "bin", "python")
+	if err := exec.Command(python, "-c", "import torch").Run(); err != nil {
+		t.Skip("no .venv with torch ('make core'): ", err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "python/robocache/_lib/librobocache.so")); err != nil {
+		t.Skip("no library for Python ('make lib'): ", err)
+	}
+	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
+	return root, python
+}
+
 // The ten commands of docs/cluster.md, one after the other, on a real S3 server.
 func TestTenCommands(t *testing.T) {
 	text, err := os.ReadFile("../docs/cluster.md")
@@ -131,20 +149,9 @@ func TestTenCommands(t *testing.T) {
 	if len(commands) != 10 {
 		t.Fatalf("%d commands: %q", len(commands), commands)
 	}
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	python := filepath.Join(root, ".venv", "bin", "python")
-	if err := exec.Command(python, "-c", "import torch").Run(); err != nil {
-		t.Skip("no .venv with torch ('make core'): ", err)
-	}
-	if _, err := os.Stat(filepath.Join(root, "python/robocache/_lib/librobocache.so")); err != nil {
-		t.Skip("no library for Python ('make lib'): ", err)
-	}
+	root, python := withTorch(t)
 	bucket, address := servers.S3(t)
 	t.Setenv("AWS_ENDPOINT_URL_S3", address)
-	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
 	call, dir := robo(t), t.TempDir()
 	t.Setenv("PATH", filepath.Dir(call())+":"+filepath.Dir(python)+":"+os.Getenv("PATH"))
 	if err := os.Symlink(filepath.Join(root, "examples"), filepath.Join(dir, "examples")); err != nil {

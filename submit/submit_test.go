@@ -164,7 +164,7 @@ func TestLocalPassesSignalsOn(t *testing.T) {
 	}()
 	put(t, filepath.Join(dir, "log"), "")
 	begin := time.Now()
-	if _, err := l.Run(ctx, func(States) {}); !errors.Is(err, context.Canceled) {
+	if _, err := l.Run(ctx, func(States) {}); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "with 0 of 6 shards done") {
 		t.Error(err)
 	}
 	if s := l.States(); s.Waiting != 6 || s.Failed != 0 || time.Since(begin) > Grace {
@@ -208,7 +208,7 @@ func TestSlurmScripts(t *testing.T) {
 	for i := 1000; i < 2000; i++ {
 		missing = append(missing, i)
 	}
-	s := &Slurm{Plan: Plan{[]string{"/opt/robo cache/robocache"}, "/data/it's a $plan.json", 2100, append(missing, 2099)}, Name: "robocache", Logs: "logs", Parallel: 64, Retries: 5,
+	s := &Slurm{Plan: Plan{[]string{"/opt/robo cache/robocache"}, "/data/it's a $plan.json", 2100, append(missing, 2099), ""}, Name: "robocache", Logs: "logs", Parallel: 64, Retries: 5,
 		MaxArray: 1000, Sbatch: []string{"--partition=cpu", "--comment=it's"}, Array: []string{"--gpus=1"}, Out: filepath.Join(t.TempDir(), "a b")}
 	if err := s.Write(t.Context()); err != nil {
 		t.Fatal(err)

@@ -2,12 +2,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -38,7 +40,7 @@ func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitFindings {
-		fmt.Fprintln(stderr, "robocache:", err)
+		fmt.Fprintln(stderr, "robocache:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	}
 	return code
 }
@@ -75,7 +77,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 			return setLog(cmd.ErrOrStderr(), level)
 		},
 	}
-	root.PersistentFlags().StringVar(&level, "log-level", "warn", "debug, info, warn or error; logs go to stderr")
+	root.PersistentFlags().StringVar(&level, "log-level", cmp.Or(os.Getenv("ROBOCACHE_LOG_LEVEL"), "warn"), "debug, info, warn or error; logs go to stderr (default: ROBOCACHE_LOG_LEVEL)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if err.Error() == "unknown flag: --hz" { // of the verbs that do not resample; it used to be the rate of the rows
 			return &robocache.Error{Class: robocache.ErrMisuse, Msg: err.Error(), Hint: "--rows-hz says the rate of rows that keep no clock; inspect, stats and convert resample with --hz"}

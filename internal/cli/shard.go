@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -159,11 +161,16 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 		doing := runMetrics(cmd, address, number)
 		defer doing.Close()
 		bar := progress(cmd, "run")
-		r := guard.Must(shard.Run(ctx, manifest(ctx), number, shard.RunOptions{Tool: "robocache " + version, Threads: threads, Progress: func(done, total int) { doing.Episodes(done, total); bar(int64(done), int64(total)) }}))
-		if len(r.Skipped) > 0 && !r.Already {
+		m := manifest(ctx)
+		log := slog.With("run", m.Run(), "shard", number)
+		log.Info("a shard begins", "shards", len(m.Shards), "threads", threads)
+		begin := time.Now()
+		r, err := shard.Run(ctx, m, number, shard.RunOptions{Tool: "robocache " + version, Threads: threads, Progress: func(done, total int) { doing.Episodes(done, total); bar(int64(done), int64(total)) }})
+		if err == nil && len(r.Skipped) > 0 && !r.Already {
 			found = errFindings
 		}
-		return r, found, nil
+		log.Info("a shard ended", "exit_code", exitCode(ctx, cmp.Or(err, found)), "seconds", time.Since(begin).Seconds())
+		return r, found, err
 	}, func(w io.Writer, r *shard.Receipt) {
 		if r.Already {
 			fmt.Fprintf(w, "shard %d is done already, by attempt %s\n", r.Shard, r.Attempt)

@@ -46,7 +46,11 @@ func TestShards(t *testing.T) {
 	ok(2, "run", "--manifest", m, "--shard", "3")
 	ok(75, "commit", "--manifest", m)
 	t.Setenv("JOB_COMPLETION_INDEX", "2")
-	ok(0, "run", "--manifest", m)
+	t.Setenv("ROBOCACHE_LOG_LEVEL", "info")
+	if log, run := ok(0, "run", "--manifest", m), state()["run"].(string); len(run) != 12 || strings.Count(log, `"run":"`+run+`","shard":2`) != 2 || !strings.Contains(log, `"exit_code":0`) {
+		t.Errorf("%s: %s", run, log)
+	}
+	t.Setenv("ROBOCACHE_LOG_LEVEL", "")
 	t.Setenv("SLURM_ARRAY_TASK_ID", "0")
 	ok(0, "run", "--manifest", m)
 	if s := state(); s["done"] != 2.0 || s["missing"] != "1" || s["running"] != 0.0 || s["failed"] != 0.0 {

@@ -23,6 +23,9 @@ __all__ = ["run", "read", "Run"]
 
 _FINAL = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error}  # exit codes that no retry changes
 _CLASSES = {**_FINAL, 13: ResourceLimit, 75: Temporary}
+# What Ray raises in place of a task's answer, where it is not Temporary: that a worker, its node or the connection died.
+_RAY = dict.fromkeys(("OutOfMemoryError", "OutOfDiskError", "ObjectStoreFullError"), ResourceLimit) | dict.fromkeys(
+    ("TaskUnschedulableError", "RuntimeEnvSetupError", "AuthenticationError", "UnserializableException"), Misuse)  # fmt: skip
 _PAUSE = 1.0  # seconds before the first retry at most; it doubles up to a minute
 
 
@@ -72,8 +75,21 @@ def _shards(text: str) -> Iterator[int]:
         yield from range(int(a), int(b or a) + 1)
 
 
-def _failure(verb: str, code: int | None, last: str, where: dict[str, Any]) -> Error:
-    return _CLASSES.get(code or 75, Temporary)(f"{verb} ended with exit code {code}: {last}" if code is not None else f"{verb}: {last}", {**where, "exit_code": code})
+def _typed(e: Exception, what: str, where: dict[str, Any]) -> Error:
+    """An exception of Ray as one of ours."""
+    cause = getattr(e, "cause", None)  # what the task raised, where it ran
+    text = f"{what}: {type(e).__name__}: {(str(cause or e).strip().splitlines() or [''])[0]}"
+    if isinstance(cause, OSError):
+        return Misuse(text, where, "program= is a path on the workers' nodes")
+    if isinstance(cause, ImportError) or "failed to import" in str(e):
+        return Unsupported(text, where, "install this package on the nodes, or give program=[path of robocache there]")
+    if cause is not None:
+        return cause if isinstance(cause, Error) else Error(text, where)
+    return next((_RAY[c.__name__] for c in type(e).__mro__ if c.__name__ in _RAY), Temporary)(text, where)
+
+
+def _failure(verb: str, code: int, last: str, where: dict[str, Any]) -> Error:
+    return _CLASSES.get(code, Temporary)(f"{verb} ended with exit code {code}: {last}", {**where, "exit_code": code})
 
 
 def run(
@@ -85,7 +101,8 @@ def run(
     manifest: its path or URI, as the workers see it. num_cpus, num_gpus, resources: of a shard. retries: further tries of a shard that ends with a temporary
     failure, or whose worker or node dies. partial: commit what is done where shards have failed for good. program: robocache as the workers call it
     (default: this package, with the worker's Python). in_flight: tasks that Ray holds at once.
-    A shard that can never succeed ends the others (partial=False) and raises Error, or the class of its exit code.
+    A shard that can never succeed ends the others (partial=False) and raises Error, or the class of its exit code. What Ray says in place of an exit code is typed likewise:
+    Temporary, ResourceLimit (memory, disk), Misuse (program=, resources), Unsupported (this package is not on the nodes).
     """
     ray = _ray()
     manifest = _options.uri(manifest)
@@ -96,15 +113,24 @@ def run(
     where: dict[str, Any] = {"manifest": manifest}
 
     def ask(verb: str, *more: str) -> tuple[int, str]:
-        code, out, last = ray.get(call.options(name=f"robocache {verb}", num_cpus=1, max_retries=retries).remote(program, [verb, *args, *more]))
+        try:
+            code, out, last = ray.get(call.options(name=f"robocache {verb}", num_cpus=1, max_retries=retries).remote(program, [verb, *args, *more]))
+        except ray.exceptions.RayError as e:
+            raise _typed(e, verb, where) from e
         if code not in (0, 3):
             raise _failure(verb, code, last, where)
         return code, out
 
-    status = json.loads(ask("status", "--json")[1])
+    try:
+        status = json.loads(ask("status", "--json")[1])
+    except ValueError as e:
+        raise Misuse(f"program= gives no status: {e}", where) from None
     todo = list(_shards(status.get("missing", "")))[::-1]
     made = Run({"total": status["total"], "done": status["total"] - len(todo), "failed": 0, "findings": 0, "retries": 0, "codes": {}, "committed": False})
     threads = ["--threads", str(max(int(num_cpus), 1))]
+    wanted = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
+    if not any(all(n["Resources"].get(k, 0) >= v for k, v in wanted.items()) for n in ray.nodes() if n["Alive"]):
+        logging.getLogger("robocache").warning("no node of the cluster has %s: the shards wait until one comes", wanted)
     running: dict[Any, tuple[int, int]] = {}
     later: list[tuple[float, int, int]] = []
     try:
@@ -120,26 +146,27 @@ def run(
                 shard, tries = running.pop(ref)
                 try:
                     code, _, last = ray.get(ref)
-                except (ray.exceptions.WorkerCrashedError, ray.exceptions.RaySystemError, ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError, ray.exceptions.OutOfMemoryError) as e:
-                    code, last = None, str(e).splitlines()[0]
+                    failed = _failure("run", code, last, {**where, "shard": shard})
+                except ray.exceptions.RayError as e:
+                    code, failed = None, _typed(e, "run", {**where, "shard": shard})
                 if code in (0, 3):
                     made["done"] += 1
                     made["findings"] += code // 3
                     continue
                 key = "lost" if code is None else "signal" if code < 0 else str(code)
                 made["codes"][key] = made["codes"].get(key, 0) + 1
-                if code not in _FINAL and tries <= retries:
+                if tries <= retries and (code not in _FINAL if code is not None else isinstance(failed, (Temporary, ResourceLimit))):
                     made["retries"] += 1
                     heapq.heappush(later, (time.monotonic() + random.uniform(0, min(_PAUSE * 2 ** (tries - 1), 60 * _PAUSE)), shard, tries + 1))
                     continue
                 if not partial:
-                    raise _failure("run", code, last, {**where, "shard": shard})
+                    raise failed
                 made["failed"] += 1
-                logging.getLogger("robocache").warning("shard %d is given up: %s", shard, last)
-    except BaseException:
+                logging.getLogger("robocache").warning("shard %d is given up: %s", shard, failed)
+    except BaseException as e:
         for ref in running:
             ray.cancel(ref, force=False)
-        raise
+        raise _typed(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
     ask("commit", *(["--partial"] if partial else []))
     made["committed"] = True
     return made
@@ -233,7 +260,10 @@ def main() -> None:
     p.add_argument("--partial", action="store_true")
     a = vars(p.parse_args())
     try:
-        _ray().init(address=a.pop("address"), logging_level=logging.WARNING)
+        try:
+            _ray().init(address=a.pop("address"), logging_level=logging.WARNING)
+        except (ConnectionError, ValueError) as e:
+            raise (Temporary if isinstance(e, ConnectionError) else Misuse)(f"--address: {e}") from None
         print(json.dumps(run(a.pop("manifest"), **a)))
     except Error as e:
         print(f"robocache: {e}", file=sys.stderr)

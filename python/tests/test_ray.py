@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -94,6 +95,41 @@ def test_run_stops(cluster, tmp_path, quick):
     assert (r.done, r.failed, r.committed) == (2, 2, True) and log(tmp_path / "2")[-1] == "commit 1"
     with pytest.raises(robocache.NotFound):
         robocache.ray.run(tmp_path / "nothing.json")
+
+
+@needs_ray
+def test_what_ray_says_is_typed(cluster, caplog):
+    from ray import exceptions
+
+    for program in (["/none/robocache"], ["/etc/passwd"], ["echo", "no JSON"]):
+        with pytest.raises(robocache.Misuse, match="program"):
+            robocache.ray.run("mem://plan.json", program=program)
+    typed = {
+        exceptions.WorkerCrashedError(): robocache.Temporary,
+        exceptions.NodeDiedError("gone"): robocache.Temporary,
+        exceptions.OutOfMemoryError("too much"): robocache.ResourceLimit,
+        exceptions.TaskUnschedulableError("no such node"): robocache.Misuse,
+        exceptions.RuntimeEnvSetupError("no"): robocache.Misuse,
+    }
+    for e, want in typed.items():
+        got = robocache.ray._typed(e, "run", {"shard": 1})
+        assert type(got) is want and got.where == {"shard": 1}, e
+    for cause, want in ((ModuleNotFoundError("robocache"), robocache.Unsupported), (KeyError("x"), robocache.Error), (robocache.Malformed("m"), robocache.Malformed)):
+        assert type(robocache.ray._typed(exceptions.RayTaskError("f", "trace", cause), "run", {})) is want
+    nothing = ["sh", "-c", "echo '{\"total\": 1}'"]  # to be done
+    assert robocache.ray.run("mem://plan.json", program=nothing, resources={"arm": 1}).committed
+    assert "no node of the cluster has" in caplog.text and "arm" in caplog.text
+
+
+@needs_ray
+def test_read_damaged(cluster, tmp_path):
+    """What a read task raises is the class that opening here would raise, with its place."""
+    copy = shutil.copytree(dataset_path("g1_h264_v30"), tmp_path / "set")
+    ds = robocache.ray.read(copy, keys=["action"])
+    next(copy.rglob("data/**/*.parquet")).unlink()
+    with pytest.raises(robocache.NotFound) as e:
+        ds.take_all()
+    assert e.value.where["file"].startswith("data/")
 
 
 @needs_ray
