@@ -66,20 +66,20 @@ func TestNodes(t *testing.T) {
 		return p
 	}
 	script, path := filepath.Join(root, "examples", "nodes.py"), "s3://lab/set"
-	check := func(t *testing.T, shuffle, out string, by ...*servers.Proxy) {
+	check := func(t *testing.T, out string, by ...*servers.Proxy) {
 		t.Helper()
 		m := given.FindStringSubmatch(out)
 		if m == nil || m[1] != "1920" || m[2] != "1920" || m[3] != "0" || m[4] != "0" {
-			t.Fatalf("%s: %s", shuffle, out)
+			t.Fatal(out)
 		}
 		a, _ := strconv.ParseFloat(m[5], 64)
 		b, _ := strconv.ParseFloat(m[6], 64)
-		if shuffle == "pool" && (a+b > 1.15*size || a < size/3 || b < size/3) || shuffle == "global" && (a < size || b < size) {
-			t.Errorf("%s: the ranks read %v and %v MB of %v MB of video", shuffle, a, b, size)
+		if a+b > 1.15*size || a < size/3 || b < size/3 {
+			t.Errorf("the ranks read %v and %v MB of %v MB of video", a, b, size)
 		}
 		for _, p := range by {
-			t.Logf("%s: a node fetched %.2f MB in all, of %.2f MB of video", shuffle, float64(p.Bytes.Swap(0))/1e6, size)
-			if shuffle == "pool" && p.Requests.Load() == 0 {
+			t.Logf("a node fetched %.2f MB in all, of %.2f MB of video", float64(p.Bytes.Swap(0))/1e6, size)
+			if p.Requests.Load() == 0 {
 				t.Error("nothing went over a node's proxy")
 			}
 		}
@@ -88,19 +88,17 @@ func TestNodes(t *testing.T) {
 	proxies := []*servers.Proxy{servers.NewProxy(t, address), servers.NewProxy(t, address)}
 
 	t.Run("torchrun", func(t *testing.T) {
-		for _, shuffle := range []string{"pool", "global"} {
-			end := port()
-			outs := make(chan string, 2)
-			for rank, p := range proxies {
-				c := exec.Command(python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1", "--node_rank", fmt.Sprint(rank), "--master_addr", "127.0.0.1", "--master_port", end, script, path, "--shuffle", shuffle)
-				c.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+p.URL)
-				go func() {
-					out, err := c.CombinedOutput()
-					outs <- fmt.Sprintf("%s%v\n", out, err)
-				}()
-			}
-			check(t, shuffle, <-outs+<-outs, proxies...)
+		end := port()
+		outs := make(chan string, 2)
+		for rank, p := range proxies {
+			c := exec.Command(python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1", "--node_rank", fmt.Sprint(rank), "--master_addr", "127.0.0.1", "--master_port", end, script, path)
+			c.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+p.URL)
+			go func() {
+				out, err := c.CombinedOutput()
+				outs <- fmt.Sprintf("%s%v\n", out, err)
+			}()
 		}
+		check(t, <-outs+<-outs, proxies...)
 	})
 	t.Run("srun", func(t *testing.T) {
 		startCluster(t, 1001)
@@ -110,7 +108,7 @@ func TestNodes(t *testing.T) {
 		if text := string(out); err != nil || !strings.Contains(text, "0 on n1") || !strings.Contains(text, "1 on n2") {
 			t.Fatalf("%v: %s", err, out)
 		}
-		check(t, "pool", string(out), proxies...)
+		check(t, string(out), proxies...)
 	})
 	t.Run("Ray Train", func(t *testing.T) {
 		ray := filepath.Join(root, ".build", "ray", "bin", "python")
@@ -123,6 +121,6 @@ func TestNodes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		check(t, "pool", string(out))
+		check(t, string(out))
 	})
 }
