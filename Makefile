@@ -122,6 +122,9 @@ bench: build peers ## the figures of docs/PERFORMANCE.md, into bench-out: an hou
 	bin/robocache bench ops --sweep --rounds $(REPEATS) --out bench-out/ops || test $$? = 3
 	bin/robocache bench load $(REAL) --scenarios all --runners engine,robocache --repeats $(REPEATS) --duration 20s --explain --out bench-out/scenarios
 
+view-bench: build browser ## what a person waits for in the page of `robocache view`: the table of docs/view.md
+	ROBOCACHE_VIEW_BENCH=$(CURDIR)/bin/robocache $(GO) test -count=1 -timeout 20m -run '^TestBudget$$' -v ./view
+
 performance: build ## docs/PERFORMANCE.md of docs/perf, with the bars of what bench-out has
 	@for f in peers/peers formats/formats ops/ops-cpu; do test ! -f bench-out/$$f.json || python3 -c 'import json, sys; r = json.load(sys.stdin); json.dump({"command": r["command"], "machine": r["machine"], \
 	  "rows": [{k: x.get(k) for k in ("name", "title", "family", "repeats")} | {"bars": x.get("verdicts") or x["bars"]} for x in r["rows"]]}, sys.stdout, indent=1)' <bench-out/$$f.json >docs/perf/$$(basename $$f).json; done

@@ -27,9 +27,8 @@ type tab struct {
 	outside []string // requests to elsewhere
 }
 
-// browse opens the page at an address (#…) in a browser of its own; where there is none the test skips.
-func (s *site) browse(hash string) *tab {
-	s.Helper()
+// chromium is one browser for all tests; no context where there is none.
+var chromium = sync.OnceValue(func() context.Context {
 	path := ""
 	for _, name := range []string{"chromium-headless-shell", "chromium", "google-chrome"} {
 		if p, err := exec.LookPath(name); err == nil {
@@ -38,17 +37,44 @@ func (s *site) browse(hash string) *tab {
 		}
 	}
 	if path == "" {
-		s.Skip("no chromium-headless-shell: make browser")
+		return nil
 	}
 	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.NoFirstRun, chromedp.Headless, chromedp.WindowSize(1280, 900), chromedp.Flag("enable-unsafe-swiftshader", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("autoplay-policy", "no-user-gesture-required"), chromedp.UserDataDir(s.TempDir())}
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("autoplay-policy", "no-user-gesture-required")}
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	alloc, stop := chromedp.NewExecAllocator(s.Context(), options...)
-	s.Cleanup(stop)
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(alloc)
-	s.Cleanup(func() { _ = chromedp.Cancel(ctx); cancel() })
+	closeChromium = func() { _ = chromedp.Cancel(ctx); cancel(); stop() }
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
+		panic(err)
+	}
+	return ctx
+})
+
+var closeChromium = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	closeChromium()
+	os.Exit(code)
+}
+
+// browse opens the page at an address (#…) in a tab of its own; where there is no browser the test skips.
+func (s *site) browse(hash string) *tab {
+	s.Helper()
+	return s.browseAt("#token=" + testToken + "&" + hash)
+}
+
+func (s *site) browseAt(hash string) *tab {
+	s.Helper()
+	browser := chromium()
+	if browser == nil {
+		s.Skip("no chromium-headless-shell: make browser")
+	}
+	ctx, cancel := chromedp.NewContext(browser)
+	s.Cleanup(cancel)
 	t := &tab{T: s.T, site: s, ctx: ctx}
 	err := chromedp.Listen(ctx, func(ev any) {
 		t.mu.Lock()
@@ -74,7 +100,7 @@ func (s *site) browse(hash string) *tab {
 	if err != nil {
 		s.Fatal(err)
 	}
-	t.visit("#token=" + testToken + "&" + hash)
+	t.visit(hash)
 	return t
 }
 

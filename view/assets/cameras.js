@@ -66,6 +66,7 @@ class Camera {
     this.caption.replaceChildren(make('b', {}, (this.label ? this.label + ' ' : '') + this.st.key), make('br'), at);
     this.canvas.setAttribute('aria-label', `${this.st.key} ${at}`);
     this.element.dataset.row = row;
+    this.element.dataset.drawn ||= Math.round(performance.now()); // for make view-bench
   }
 
   // play shows the file itself. Where that cannot be, frames go on as stills.

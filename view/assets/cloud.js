@@ -45,7 +45,7 @@ function matrix(turn, tilt, far, at, ratio) {
 class Cloud {
   constructor(ep, st, label) {
     Object.assign(this, { ep, st, label, shownRow: -2, turn: 0.7, tilt: 0.5, zoom: 1 });
-    this.canvas = make('canvas', { tabIndex: 0, role: 'img' });
+    this.canvas = make('canvas', { tabIndex: 0, role: 'img', ariaLabel: st.key });
     this.caption = make('figcaption');
     this.none = make('div', { className: 'none', hidden: true });
     this.element = make('figure', { className: label ? 'second' : '' }, make('div', { className: 'view' }, this.canvas, this.none), this.caption);

@@ -231,7 +231,7 @@ async function start() {
   state.s = Math.min(Math.max(0, state.s), sets.length - 1);
   state.e = Math.min(Math.max(0, state.e), sets[state.s].num_episodes - 1);
   if (!p.has('hz') && shown.info.hz) state.hz = shown.info.hz;
-  if (!p.has('e') && sets.length > 1) state.compare = { s: 1, e: Math.min(state.e, sets[1].num_episodes - 1) };
+  if (!p.has('e') && !p.has('c') && sets.length > 1) state.compare = { s: 1, e: Math.min(state.e, sets[1].num_episodes - 1) };
   if (state.compare && !(state.compare.e < sets[state.compare.s]?.num_episodes)) state.compare = null;
   wire();
   list.start();

@@ -48,11 +48,12 @@ class Plot {
 
   async fetch() {
     this.stale = false;
-    const [from, to] = this.span(), px = Math.max(200, Math.round(this.canvas.clientWidth - 60)), layers = [];
+    const [from, to] = this.span().map(Math.round), px = Math.max(200, Math.round(this.canvas.clientWidth - 60)), layers = [];
+    this.asked = `${from},${to}`;
     const want = [[shown.first, 'own'], [shown.second, 'second'], [shown.aligned, 'grid']].filter(([ep]) => ep?.streams.get(this.key)?.rows > 0);
     try {
       for (const [ep, how] of want) {
-        const ask = (key, ch) => columns(ep.path('series', key, `&from=${Math.round(from)}&to=${Math.round(to)}&px=${px}&ch=${ch}`));
+        const ask = (key, ch) => columns(ep.path('series', key, `&from=${from}&to=${to}&px=${px}&ch=${ch}`));
         const { header, columns: c } = await ask(this.key, this.from);
         const layer = { ep, how, header, x: c[0] || new Float64Array(), y: c.slice(1) };
         if (how === 'grid' && ep.streams.get(this.key + '.valid')?.rows) {
@@ -117,7 +118,7 @@ class Plot {
     }, { passive: false });
     this.list(names);
     this.cursor();
-    this.element.dataset.points = data[0].length;
+    Object.assign(this.element.dataset, { points: data[0].length, span: this.asked });
   }
 
   // shade marks where there are no samples, and where the alignment has no value.
