@@ -158,7 +158,13 @@ func (d *Dataset) firstSchema(ctx context.Context) *pq.File {
 	}
 	d.paths.data = best
 	var first error
-	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
+	probes := slices.Compact([]int{0, n / 2, n - 1})
+	if !robocache.IsRemote(d.Bytes) { // some episodes' files alone may be here
+		for i := range n {
+			probes = append(probes, i)
+		}
+	}
+	for _, i := range probes {
 		f, err := d.tab.footer(ctx, int32(i))
 		if err == nil {
 			return f.pq

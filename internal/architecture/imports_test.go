@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"edit":                    {"", "store", "video", "align", "stats", "convert", "diagnose", "mapping", "format", "internal/flags", "internal/guard"},
 	"shard":                   {"", "store", "convert", "stats", "diagnose", "mapping", "synth", "video", "internal/guard"},
 	"synth":                   {""},
+	"hub":                     {"", "store", "store/hf", "format", "inspect", "diagnose", "internal/guard"},
 	"submit":                  {"", "shard"},
 	"metrics":                 {"", "loader", "submit"},
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost", "internal/guard"},

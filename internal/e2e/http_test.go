@@ -316,32 +316,47 @@ func readEpisodes(ctx context.Context, ds robocache.Dataset, episodes ...int) er
 	return nil
 }
 
-// An epoch of a pool over http is a request for each eight frames, and a few for tables and indexes: tasks of two frames, which begin the first
-// batch sooner where files are at hand, would be four times as many.
+// An epoch of a pool over http is a request for each eight frames (of HDF5 each three), and a few for tables and indexes: tasks of two frames, which begin the first
+// batch sooner where files are at hand, would be four times as many, and so would be a request for each chunk.
 func TestPoolAsksLittle(t *testing.T) {
 	decoders(t)
-	dir := filepath.Join(t.TempDir(), "set")
-	if _, err := synth.Write(t.Context(), dir, synth.Options{Format: "lerobot", Episodes: 3, Seconds: 4, Width: 160, Height: 120, Cameras: 1, Seed: 1}); err != nil {
-		t.Fatal(err)
-	}
-	var requests atomic.Int64
-	files := http.FileServer(http.Dir(dir))
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests.Add(1)
-		files.ServeHTTP(w, r)
-	}))
-	defer srv.Close()
-	ds := open(t, srv.URL)
-	opened := requests.Load()
-	cfg := loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Pool, Seed: 1}, Memory: loader.Memory{Threads: 2}}
-	_, n, err := digest(t.Context(), ds, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const perRequest, others = 8, 12
-	if got, most := requests.Load()-opened, int64(n/perRequest+others); got > most {
-		t.Errorf("%d frames: %d requests, at most %d are planned", n, got, most)
-	} else {
-		t.Logf("%d frames: %d requests of %d (%d to open)", n, got, most, opened)
+	for format, c := range map[string]struct {
+		name       string
+		perRequest int
+	}{"lerobot": {"", 8}, "robomimic": {"set.hdf5", 3}} {
+		t.Run(format, func(t *testing.T) {
+			dir := t.TempDir()
+			if _, err := synth.Write(t.Context(), filepath.Join(dir, c.name), synth.Options{Format: format, Episodes: 3, Seconds: 4, Width: 160, Height: 120, Cameras: 1, Seed: 1}); err != nil {
+				t.Fatal(err)
+			}
+			var requests atomic.Int64
+			files := http.FileServer(http.Dir(dir))
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				files.ServeHTTP(w, r)
+			}))
+			defer srv.Close()
+			opt := robocache.OpenOptions{}
+			if c.name != "" {
+				opt.HZ = robocache.Rate{Num: 30, Den: 1}
+			}
+			ds, err := robocache.Open(t.Context(), srv.URL+"/"+c.name, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ds.Close()
+			opened := requests.Load()
+			cfg := loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Pool, Seed: 1}, Memory: loader.Memory{Threads: 2}}
+			_, n, err := digest(t.Context(), ds, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const others = 12
+			got, most := requests.Load()-opened, int64(n/c.perRequest+others)
+			if got > most {
+				t.Errorf("%d frames: %d requests, at most %d are planned", n, got, most)
+			}
+			t.Logf("%d frames: %d requests of %d (%d to open)", n, got, most, opened)
+		})
 	}
 }

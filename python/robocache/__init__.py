@@ -25,7 +25,7 @@ The eleven names that matter:
 A Loader resumes exactly, at another number of GPUs too: loader.state_dict(), load_state_dict(); order(epoch) and stats() tell what it does. Its most used
 keywords: shuffle="pool" (each video frame is decoded once an epoch), cache="ram" or a directory, device="cuda", normalize="mean_std", image_size=, hz=.
 
-Beside them: stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
+Beside them: pull and push (datasets of the Hugging Face Hub), stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
 self_test() and check_installation() (what is here, and why the rest is not), and datasets: the earlier RoboCache's RTXDataset, CALVINDataset and
 RoboMimicDataset over the same readers. Importing robocache loads neither torch nor the engine. docs/guide.md is the first hour, step by step.
 """
@@ -41,7 +41,7 @@ from .dataset import Dataset, Episode, Feature, Stream, open
 
 if TYPE_CHECKING:
     from . import datasets as datasets
-    from ._verbs import convert, doctor, inspect, stats
+    from ._verbs import convert, doctor, inspect, pull, push, stats
     from .compat import (
         check_installation as check_installation, enable_jit_cache as enable_jit_cache, fuse_multimodal as fuse_multimodal,
         fuse_multimodal_alignment as fuse_multimodal_alignment, fused_multimodal_alignment as fused_multimodal_alignment, is_cuda_available as is_cuda_available,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "Writer", "resample", "fuse", "voxelize",
-    "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "versions", "self_test", "is_cuda_available", "check_installation",
+    "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "pull", "push", "versions", "self_test", "is_cuda_available", "check_installation",
     "print_installation_info",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
 ]  # fmt: skip
@@ -74,7 +74,7 @@ _OLD = (
 _PLACES = {
     "mapdataset": "MapDataset", "lerobot": "LeRobotDataset LeRobotDatasetMetadata", "loader": "Loader", "mix": "Mix", "normalizer": "Normalizer", "ops": "resample fuse",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels", "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
-    "_verbs": "inspect doctor convert stats", "writer": "Writer", "datasets": "datasets", "ray": "ray",
+    "_verbs": "inspect doctor convert stats pull push", "writer": "Writer", "datasets": "datasets", "ray": "ray",
 }  # fmt: skip
 _LAZY = {name: module for module, names in _PLACES.items() for name in names.split()}
 

@@ -1,4 +1,4 @@
-"""The verbs of the command line as functions: inspect, doctor, convert, stats. Their answers are what --json prints, with types."""
+"""The verbs of the command line as functions: inspect, doctor, convert, stats, pull, push. Their answers are what --json prints, with types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from . import _engine, _options
 from ._errors import Misuse
 
-__all__ = ["inspect", "doctor", "convert", "stats", "Result", "Finding", "Report", "EpisodeReport", "StreamSummary", "EpisodeStream", "Diagnosis", "Conversion"]
+__all__ = ["inspect", "doctor", "convert", "stats", "pull", "push", "Result", "Finding", "Report", "EpisodeReport", "StreamSummary", "EpisodeStream", "Diagnosis", "Conversion", "Pulled", "Pushed"]
 
 
 class Result(dict[str, Any]):
@@ -157,6 +157,33 @@ class Conversion(Result):
     _parts = {"findings": Finding}
 
 
+class Pulled(Result):
+    """What a pull brought: the answer of pull."""
+
+    uri: str
+    commit: str | None
+    destination: str
+    files: int  # of the dataset, that are there now
+    bytes: int  # that were read
+    unchanged: int  # files that were there already
+    left_out: int  # files of other episodes
+
+
+class Pushed(Result):
+    """What a push did, or with dry_run would do: the answer of push."""
+
+    repo: str
+    branch: str
+    commit: str | None  # None: the dataset is not there yet
+    tag: str | None
+    added: list[str]  # files that went up
+    deleted: list[str]
+    bytes: int  # of those that went up
+    card: str  # README.md
+    dry_run: bool
+    notes: list[str] | None
+
+
 _OPTIONS = """
     options: the flags of `robocache {verb} --help` by name, with _ for - ({examples} …). Lists and dicts stand for flags that take several values, and for
     files of JSON. progress: shown on stderr; default: where that is a terminal. Notes go to logging.getLogger("robocache") otherwise.
@@ -234,8 +261,30 @@ def stats(uri: Any, *, progress: bool | None = None, **options: Any) -> dict[str
     return {k: {n: np.array(v, np.int64 if n == "count" else np.float64) for n, v in one.items()} for k, one in answer.items()}
 
 
+def _hub() -> list[str]:
+    """The variables of huggingface_hub as they are in Python: the engine has those of the time when it was loaded."""
+    return [f"{k}={v}" for k, v in os.environ.items() if k.startswith("HF_") and "," not in v] or None  # type: ignore[return-value]
+
+
+def pull(uri: str, dst: Any, *, episodes: Any = None, progress: bool | None = None, **options: Any) -> Pulled:
+    """Copies a dataset of the Hugging Face Hub into a folder, each file held against the Hub's checksum. A second call goes on, and reads only what is missing.
+
+    uri: hf://datasets/owner/name, with @revision where wanted. episodes: positions (ints); metadata and the files that hold them, of a LeRobot dataset.
+    """
+    return Pulled(_run("pull", [uri, _options.uri(dst)], {"episodes": episodes, "env": _hub(), **options}, progress))
+
+
+def push(dir: Any, repo: str, *, progress: bool | None = None, **options: Any) -> Pushed:
+    """Makes the Hub's dataset repo ("owner/name") what the folder dir is, through huggingface_hub of this Python; tags it by its format's version, last.
+
+    dir: a dataset of any readable format, without errors of doctor. Its card (README.md, assets/preview.png) is made from inspect, in dir too.
+    """
+    return Pushed(_run("push", [_options.uri(dir), repo], {"python": sys.executable, "env": _hub(), **options}, progress))
+
+
 for _verb, _examples in (
     (inspect, "format=, hz=, contact_sheet=, suggest_map="), (doctor, "decode=, deep=, episodes=, format=, map="),
-    (convert, "to=, hz=, align=, episodes=, keys=, video_codec=, skip_bad=, resume=, write_option="), (stats, "keys=, episodes=, frames=, skip_bad=, format="),
+    (convert, "to=, hz=, align=, episodes=, keys=, video_codec=, skip_bad=, resume=, write_option="), (stats, "keys=, episodes=, frames=, skip_bad=, format="), (pull, "episodes="),
+    (push, "private=, branch=, license=, message=, dry_run=, skip_doctor=, format="),
 ):  # fmt: skip
     _verb.__doc__ = (_verb.__doc__ or "").rstrip() + _OPTIONS.format(verb=_verb.__name__, examples=_examples)

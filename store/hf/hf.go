@@ -45,6 +45,7 @@ type repository struct {
 
 // snapshot is a dataset at a commit.
 type snapshot struct {
+	commit string
 	hub    *store.HTTP  // nil: the cache alone
 	api    *url.URL     // of the lists of its files
 	cached *store.Local // what huggingface_hub has of it; nil: nothing
@@ -76,6 +77,18 @@ func (s *repository) URI() string { return s.uri }
 
 // Remote is true: what is not in the cache is a request.
 func (s *repository) Remote() bool { return true }
+
+// Commit is the commit that everything is read at; "" where nothing names it.
+func (s *repository) Commit(ctx context.Context) (string, error) {
+	at, err := s.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	return at.commit, nil
+}
+
+// Forget makes revisions be resolved anew by what is opened from now on: the Hub may have been written to.
+func Forget() { commits.Clear() }
 
 // Keep is for store.Keep: what the Hub sends is read through a cache.
 func (s *repository) Keep(c store.BlockCache, block int64) (end func()) {
@@ -162,7 +175,7 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 			}
 		}
 	}
-	at = &snapshot{}
+	at = &snapshot{commit: commit}
 	if commitForm.MatchString(commit) {
 		if local, err := store.OpenLocal(filepath.Join(s.folder, "snapshots", commit)); err == nil {
 			at.cached = local

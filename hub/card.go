@@ -1,0 +1,142 @@
+package hub
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/inspect"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// The part of a card that is made anew at each push lies between these.
+const (
+	begin = "<!-- robocache: what follows is made from the dataset by `robocache push` -->"
+	end   = "<!-- /robocache -->"
+)
+
+// tasksShown bounds what a card lists.
+const tasksShown = 20
+
+// Card makes the README of a dataset from what inspect says of it: what stands in old, its keys and its text, stays. license "" adds none.
+func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byte, err error) {
+	defer guard.Into(&err)
+	head, body := split(string(old))
+	keys := &yaml.Node{Kind: yaml.MappingNode}
+	if head != "" {
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(head), &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "push", Where: robocache.Where{"file": "README.md"}, Msg: "the lines between --- are no keys of YAML", Err: err, Hint: "correct or remove them"})
+		}
+		keys = doc.Content[0]
+	}
+	set := func(key string, value any, replace bool) {
+		var v yaml.Node
+		guard.Check(v.Encode(value))
+		for i := 0; i+1 < len(keys.Content); i += 2 {
+			if keys.Content[i].Value == key {
+				if replace {
+					keys.Content[i+1] = &v
+				}
+				return
+			}
+		}
+		keys.Content = append(keys.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &v)
+	}
+	if license != "" {
+		set("license", license, true)
+	}
+	set("task_categories", []string{"robotics"}, false)
+	if r.Format == "lerobot" {
+		set("tags", []string{"LeRobot"}, false)
+		set("configs", []map[string]string{{"config_name": "default", "data_files": "data/*/*.parquet"}}, false)
+	}
+	if strings.TrimSpace(body) == "" {
+		body = "# " + escape(name) + "\n"
+	}
+	before, after := body, ""
+	if at := strings.Index(body, begin); at >= 0 {
+		before = body[:at]
+		if _, rest, ok := strings.Cut(body[at:], end); ok {
+			after = rest
+		}
+	}
+	var b bytes.Buffer
+	b.WriteString("---\n")
+	b.Write(guard.Must(yaml.Marshal(keys)))
+	b.WriteString("---\n\n" + strings.TrimSpace(before) + "\n\n" + begin + "\n\n")
+	describe(&b, r, preview)
+	b.WriteString("\n" + end + "\n")
+	if after = strings.TrimSpace(after); after != "" {
+		b.WriteString("\n" + after + "\n")
+	}
+	return b.Bytes(), nil
+}
+
+// split takes the keys of a README off its text.
+func split(text string) (head, body string) {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if rest, ok := strings.CutPrefix(text, "---\n"); ok {
+		if strings.HasPrefix(rest, "---\n") {
+			return "", rest[4:]
+		}
+		if head, body, ok := strings.Cut(rest, "\n---\n"); ok {
+			return head, body
+		}
+		if head, ok := strings.CutSuffix(rest, "\n---"); ok {
+			return head, ""
+		}
+	}
+	return "", text
+}
+
+// describe writes what is in a dataset.
+func describe(b *bytes.Buffer, r *inspect.Report, preview string) {
+	fmt.Fprintf(b, "%d episodes, %d frames", r.Episodes, r.Frames)
+	if !r.FPS.Zero() {
+		fmt.Fprintf(b, " at %s Hz", r.FPS)
+	}
+	if r.DurationS > 0 {
+		fmt.Fprintf(b, ", %.1f s", r.DurationS)
+	}
+	if r.Robot != "" {
+		fmt.Fprintf(b, ", robot %s", escape(r.Robot))
+	}
+	fmt.Fprintf(b, "; %s.\n", strings.TrimSpace(r.Format+" "+r.Version))
+	if preview != "" {
+		fmt.Fprintf(b, "\n![an episode: frames of its cameras, and its other streams over time](%s)\n", preview)
+	}
+	b.WriteString("\n| feature | kind | dtype | shape | rate (Hz) | codec |\n|---|---|---|---|---|---|\n")
+	for _, s := range r.Streams {
+		rate := ""
+		if s.RateHz > 0 {
+			rate = strconv.FormatFloat(s.RateHz, 'g', 6, 64)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", escape(s.Key), s.Kind, s.DType, strings.ReplaceAll(strings.Trim(fmt.Sprint(s.Shape), "[]"), " ", "×"), rate, escape(s.Codec))
+	}
+	if len(r.Tasks) > 0 {
+		fmt.Fprintf(b, "\nTasks (%d):\n\n", len(r.Tasks))
+		for _, t := range r.Tasks[:min(len(r.Tasks), tasksShown)] {
+			fmt.Fprintf(b, "- %s\n", escape(t.Text))
+		}
+		if n := len(r.Tasks) - tasksShown; n > 0 {
+			fmt.Fprintf(b, "- … and %d more\n", n)
+		}
+	}
+}
+
+// escape makes of a dataset's text a line of Markdown that means nothing but itself.
+func escape(s string) string {
+	var b strings.Builder
+	for _, c := range strings.Join(strings.Fields(s), " ") {
+		if strings.ContainsRune("\\`*{}[]<>#!|~&$", c) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}

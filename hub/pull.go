@@ -1,0 +1,219 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/hf"
+)
+
+// Pulled says what a pull brought.
+type Pulled struct {
+	URI         string `json:"uri"`
+	Commit      string `json:"commit,omitempty"`
+	Destination string `json:"destination"`
+	Files       int    `json:"files"`     // of the dataset, that are there now
+	Bytes       int64  `json:"bytes"`     // of those that were read
+	Unchanged   int    `json:"unchanged"` // files that were there already
+	LeftOut     int    `json:"left_out"`  // files of other episodes
+}
+
+const (
+	filesAtOnce  = 4
+	piece        = 8 << 20 // of a file, a request
+	piecesAtOnce = 4
+)
+
+// Pull copies a dataset of the Hub, or the folder of one, into a folder of this machine. episodes are those that are wanted; nil: all.
+func Pull(ctx context.Context, uri, dst string, episodes []int, progress func(done, total int64)) (_ *Pulled, err error) {
+	defer guard.Into(&err)
+	if !strings.HasPrefix(uri, "hf://") {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "pull", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Want: "hf://datasets/owner/name, with @revision where wanted", Got: "another URI"})
+	}
+	hf.Forget()
+	src := guard.Must(store.Open(uri))
+	defer store.Close(src)
+	list := guard.Must(src.List(ctx, ""))
+	if len(list) == 0 {
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "there are no files"})
+	}
+	out := &Pulled{URI: uri, Destination: dst}
+	if c, ok := src.(interface {
+		Commit(context.Context) (string, error)
+	}); ok {
+		out.Commit = guard.Must(c.Commit(ctx))
+	}
+	if episodes != nil {
+		other := others(ctx, uri, episodes)
+		kept := list[:0:0]
+		for _, e := range list {
+			if !other[e.Name] {
+				kept = append(kept, e)
+			}
+		}
+		out.LeftOut, list = len(list)-len(kept), kept
+	}
+	guard.Check(os.MkdirAll(dst, 0o777))
+	root := guard.Must(os.OpenRoot(dst))
+	defer root.Close()
+	var total int64
+	for _, e := range list {
+		total += e.Size
+	}
+	p := &pull{src: src, root: root}
+	p.progress = func(n int64) {
+		if done := p.done.Add(n); progress != nil {
+			progress(done, total)
+		}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(filesAtOnce)
+	for _, e := range list {
+		g.Go(guard.Func("pull", func() {
+			defer guard.In("file", e.Name)
+			p.file(gctx, e)
+		}))
+	}
+	guard.Check(g.Wait())
+	out.Files, out.Bytes, out.Unchanged = len(list), p.read.Load(), int(p.unchanged.Load())
+	return out, nil
+}
+
+// others are the files that hold none of the wanted episodes, and are of one.
+func others(ctx context.Context, uri string, episodes []int) map[string]bool {
+	ds := guard.Must(robocache.Open(ctx, uri))
+	defer ds.Close()
+	l, ok := robocache.As[*lerobot.Dataset](ds)
+	if !ok {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "episodes of the format " + ds.Info().Format + " are not told apart by files", Hint: "pull the whole dataset"})
+	}
+	t := guard.Must(l.EpisodeTable(ctx))
+	other := map[string]bool{}
+	var kept []string
+	for _, files := range append(slices.Collect(maps.Values(t.Videos)), t.Data) {
+		for _, name := range files.Names {
+			other[name] = true
+		}
+		for _, e := range episodes {
+			if e < 0 || e >= ds.Info().Episodes {
+				guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "pull", Where: robocache.Where{"dataset": uri}, Want: fmt.Sprintf("episodes from 0 to %d", ds.Info().Episodes-1), Got: fmt.Sprint(e)})
+			}
+			if files.Of != nil {
+				e = int(files.Of[e])
+			}
+			kept = append(kept, files.Names[e])
+		}
+	}
+	for _, name := range kept {
+		delete(other, name)
+	}
+	return other
+}
+
+// pull is a pull under way.
+type pull struct {
+	src                   store.Store
+	root                  *os.Root
+	done, read, unchanged atomic.Int64
+	progress              func(n int64)
+}
+
+// checksum is the hash that the Hub gives a file, of which it says the hex digits: SHA-256, or Git's of a small one; nil where it says none.
+func checksum(e store.Entry) (h hash.Hash, want string) {
+	want = strings.Trim(strings.TrimPrefix(e.Version, "W/"), `"`)
+	switch len(want) {
+	case sha256.Size * 2:
+		return sha256.New(), want
+	case sha1.Size * 2:
+		h = sha1.New()
+		fmt.Fprintf(h, "blob %d\x00", e.Size)
+		return h, want
+	}
+	return nil, ""
+}
+
+// sums says whether a file of this machine has the Hub's checksum.
+func (p *pull) sums(name string, e store.Entry) bool {
+	h, want := checksum(e)
+	f, err := p.root.Open(name)
+	if err != nil || h == nil {
+		return false
+	}
+	defer f.Close()
+	n, err := io.Copy(h, f)
+	return err == nil && n == e.Size && hex.EncodeToString(h.Sum(nil)) == want
+}
+
+// file brings one file.
+func (p *pull) file(ctx context.Context, e store.Entry) {
+	if i, err := p.root.Stat(e.Name); err == nil && i.Mode().IsRegular() && i.Size() == e.Size && p.sums(e.Name, e) {
+		p.unchanged.Add(1)
+		p.progress(e.Size)
+		return
+	}
+	_, want := checksum(e)
+	part := e.Name + "." + want[:min(8, len(want))] + ".incomplete"
+	guard.Check(p.root.MkdirAll(path.Dir(e.Name), 0o777))
+	for again := true; ; again = false {
+		resumed := p.bring(ctx, e, part)
+		if want == "" || p.sums(part, e) {
+			break
+		}
+		guard.Check(p.root.Remove(part))
+		if !resumed || !again {
+			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "pull", Want: "the checksum " + want, Got: "other bytes", Hint: "pull again"})
+		}
+		p.progress(-e.Size)
+	}
+	guard.Check(p.root.Rename(part, e.Name))
+}
+
+// bring reads what a part lacks. It says whether there was something of it.
+func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed bool) {
+	f := guard.Must(p.root.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o666))
+	defer f.Close()
+	off := guard.Must(f.Stat()).Size()
+	if off > e.Size {
+		off = 0
+		guard.Check(f.Truncate(0))
+	}
+	resumed = off > 0
+	p.progress(off)
+	src := guard.Must(p.src.Open(ctx, e.Name))
+	defer src.Close()
+	if src.Size() != e.Size {
+		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "pull", Want: fmt.Sprintf("%d bytes", e.Size), Got: fmt.Sprint(src.Size()), Hint: "pull again"})
+	}
+	buf := make([]byte, min(piece*piecesAtOnce, e.Size-off))
+	for off < e.Size {
+		b := buf[:min(int64(len(buf)), e.Size-off)]
+		var spans []store.Span
+		for at := int64(0); at < int64(len(b)); at += piece {
+			spans = append(spans, store.Span{Off: off + at, P: b[at:min(at+piece, int64(len(b)))]})
+		}
+		guard.Check(store.ReadRanges(ctx, src, spans))
+		guard.Must(f.WriteAt(b, off))
+		off += int64(len(b))
+		p.read.Add(int64(len(b)))
+		p.progress(int64(len(b)))
+	}
+	guard.Check(f.Sync())
+	return resumed
+}

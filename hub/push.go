@@ -1,0 +1,189 @@
+package hub
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/inspect"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/store/hf"
+)
+
+//go:embed push.py
+var script string
+
+// PushOptions are the choices of Push.
+type PushOptions struct {
+	Branch     string // "" = main
+	Message    string // of the commit
+	License    string // "" = as the README says, or none
+	Python     string // the interpreter that has huggingface_hub; "" = of the environment
+	Private    bool
+	DryRun     bool // say what would be done; nothing is written, here or there
+	SkipDoctor bool
+	Open       robocache.OpenOptions
+	Terminal   io.Writer // where huggingface_hub shows its progress; nil = nowhere
+}
+
+// Pushed says what a push did, or would do.
+type Pushed struct {
+	Repo    string   `json:"repo"`
+	Branch  string   `json:"branch"`
+	Commit  string   `json:"commit,omitempty"` // that the branch has; none where the dataset is not there yet
+	Tag     string   `json:"tag,omitempty"`    // that leads there; none where the format has none
+	Added   []string `json:"added"`            // files that went up
+	Deleted []string `json:"deleted"`          // files that went
+	Bytes   int64    `json:"bytes"`            // of those that went up
+	Card    string   `json:"card"`             // README.md
+	DryRun  bool     `json:"dry_run"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+type local struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+}
+
+const (
+	cardName    = "README.md"
+	previewName = "assets/preview.png"
+)
+
+var repoForm = regexp.MustCompile(`^[\w-][\w.-]*/[\w-][\w.-]*$`)
+
+// Push makes a dataset of the Hub what the folder dir is. It writes the card and a preview into dir first.
+func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, err error) {
+	defer guard.Into(&err)
+	repo = strings.TrimPrefix(strings.TrimPrefix(repo, "hf://"), "datasets/")
+	if !repoForm.MatchString(repo) || opt.Branch != "" && strings.HasPrefix(opt.Branch, "-") {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "push", Want: "owner/name", Got: strconv.Quote(repo)})
+	}
+	defer guard.In("dataset", "hf://datasets/"+repo)
+	python := interpreter(opt.Python)
+	st := guard.Must(store.OpenLocal(strings.TrimPrefix(dir, "file://")))
+	defer st.Close()
+	ds := guard.Must(robocache.Open(ctx, dir, opt.Open))
+	defer ds.Close()
+	if !opt.SkipDoctor {
+		sound(ctx, ds)
+	}
+	out := &Pushed{DryRun: opt.DryRun}
+	report := guard.Must(inspect.Dataset(ctx, ds))
+	preview := previewName
+	if !opt.DryRun && report.Episodes > 0 {
+		guard.Check(os.MkdirAll(filepath.Join(dir, path.Dir(previewName)), 0o777))
+		if err := inspect.ContactSheet(ctx, ds, 0, filepath.Join(dir, previewName)); err != nil {
+			guard.Check(ctx.Err())
+			preview = ""
+			out.Notes = append(out.Notes, "no preview: "+err.Error())
+		}
+	}
+	old, err := store.ReadFile(ctx, st, cardName, 16<<20)
+	if !errors.Is(err, robocache.ErrNotFound) {
+		guard.Check(err)
+	}
+	card := guard.Must(Card(report, path.Base(repo), opt.License, preview, old))
+	if !opt.DryRun && !bytes.Equal(card, old) {
+		guard.Check(store.Put(ctx, st, cardName, card))
+	}
+	job := map[string]any{"folder": guard.Must(filepath.Abs(st.URI())), "repo": repo, "private": opt.Private, "branch": cmp.Or(opt.Branch, "main"), "dry_run": opt.DryRun, "backoff": 0.5,
+		"message": cmp.Or(opt.Message, "robocache push"), "tag": "", "files": files(ctx, st)}
+	if report.Format == "lerobot" && job["branch"] == "main" {
+		job["tag"] = "v" + strings.TrimPrefix(report.Version, "v") // where loaders look
+	}
+	var answer struct {
+		Result *Pushed
+		Error  *struct {
+			Class, Msg, Hint string
+			Where            robocache.Where
+		}
+	}
+	said := run(ctx, python, guard.Must(json.Marshal(job)), opt.Terminal)
+	if json.Unmarshal(said, &answer) != nil || answer.Result == nil && answer.Error == nil {
+		guard.Check(ctx.Err())
+		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "push", Msg: python + " ended without an answer", Hint: "run it in a terminal to see what it says"})
+	}
+	if e := answer.Error; e != nil {
+		class := map[string]error{"unsupported": robocache.ErrUnsupported, "misuse": robocache.ErrMisuse, "not_found": robocache.ErrNotFound}[e.Class]
+		if class == nil {
+			class = robocache.ErrTemporary
+		}
+		guard.Fail(&robocache.Error{Class: class, Op: "push", Where: e.Where, Msg: e.Msg, Hint: e.Hint})
+	}
+	hf.Forget()
+	answer.Result.Card, answer.Result.DryRun, answer.Result.Notes = string(card), opt.DryRun, out.Notes
+	return answer.Result, nil
+}
+
+// sound fails where the doctor finds errors.
+func sound(ctx context.Context, ds robocache.Dataset) {
+	n, worst := 0, robocache.Finding{}
+	for _, f := range guard.Must(diagnose.Run(ctx, ds, robocache.DiagnoseOptions{})) {
+		if f.Severity == robocache.SeverityError {
+			if n++; n == 1 {
+				worst = f
+			}
+		}
+	}
+	if n > 0 {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "push", Where: worst.Where, Msg: "doctor finds " + strconv.Itoa(n) + " errors, first " + worst.Code + ": " + worst.Message,
+			Hint: "robocache doctor DIR; --skip-doctor pushes it as it is"})
+	}
+}
+
+// files lists what goes to the Hub: no hidden files, nor those that are being written.
+func files(ctx context.Context, st store.Store) []local {
+	out := []local{}
+	for _, e := range guard.Must(st.List(ctx, "")) {
+		if !strings.HasPrefix(e.Name, ".") && !strings.Contains(e.Name, "/.") && !strings.HasSuffix(e.Name, ".incomplete") && !strings.HasPrefix(e.Name, "_staging/") {
+			guard.Check(e.Err)
+			out = append(out, local{e.Name, e.Size})
+		}
+	}
+	return out
+}
+
+// interpreter finds a Python.
+func interpreter(named string) string {
+	tried := []string{named}
+	if named == "" {
+		tried = []string{os.Getenv("ROBOCACHE_PYTHON"), "python3", "python"}
+		if env := os.Getenv("VIRTUAL_ENV"); env != "" {
+			tried = []string{tried[0], filepath.Join(env, "bin", "python"), "python3", "python"}
+		}
+	}
+	for _, name := range tried {
+		if p, err := exec.LookPath(name); name != "" && err == nil {
+			return p
+		}
+	}
+	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "push", Msg: "push goes through the Python package huggingface_hub, and there is no Python here", Hint: "install Python and huggingface_hub, or name one: --python"})
+	return ""
+}
+
+// run runs the script, and gives what it answers.
+func run(ctx context.Context, python string, job []byte, terminal io.Writer) []byte {
+	cmd := exec.CommandContext(ctx, python, "-c", script)
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job), &out, terminal
+	if terminal == nil {
+		cmd.Env = append(os.Environ(), "HF_HUB_DISABLE_PROGRESS_BARS=1")
+	}
+	_ = cmd.Run() // without an answer it failed
+	return out.Bytes()
+}
