@@ -50,7 +50,9 @@ The result has the source's format where that is written, else LeRobot v3.0; LeR
 	for _, v := range editVerbs {
 		c.AddCommand(v.command())
 	}
-	c.AddCommand(newEditApply())
+	c.AddCommand(newEditApply(), newEditPlace("undo DIR", "give a dataset back as it was before its last edit in place", func(dir string) (string, error) {
+		return dir + " is as it was", edit.Undo(dir)
+	}), newEditPlace("recover DIR", "end an edit in place that was interrupted", edit.Recover))
 	return c
 }
 
@@ -278,4 +280,20 @@ each other: an episode is kept that all of them keep, with the rows that all of 
 		}
 		return f.run(cmd)
 	}, printEdit)
+}
+
+// placed is the answer of undo and recover.
+type placed struct {
+	Dataset string `json:"dataset"`
+	Done    string `json:"done"`
+}
+
+// newEditPlace makes a verb on a dataset that was edited in place.
+func newEditPlace(use, short string, do func(dir string) (string, error)) *cobra.Command {
+	name, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{Use: use, Short: short, Example: "  robocache edit " + name + " ./set", Args: cobra.ExactArgs(1)}
+	return answers(c, func(_ *cobra.Command, args []string) (*placed, error, error) {
+		done, err := do(args[0])
+		return &placed{args[0], done}, nil, err
+	}, func(w io.Writer, p *placed) { fmt.Fprintln(w, p.Done) })
 }

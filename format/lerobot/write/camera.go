@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -154,6 +157,8 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size
 		return size
 	}
 	full := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
+	// Files of the source stay files, unless they are small: a link is cheaper than a copy.
+	full = full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path && c.bytes >= w.cfg.VideoFileBytes/8
 	if !full {
 		head := c.parts[0]
 		h := guard.Must(head.lib.Acquire(ctx, head.path))
@@ -220,10 +225,43 @@ func (w *Writer) join(ctx context.Context, c *outCamera, name string) {
 	for _, p := range c.parts {
 		parts = append(parts, video.Part{File: guard.Must(p.lib.Acquire(ctx, p.path)), From: p.from, To: p.to})
 	}
+	if w.link(parts, name) {
+		return
+	}
 	out := guard.Must(w.dst.Create(ctx, name))
 	defer out.Abort()
 	guard.Check(video.Concat(ctx, out, parts, w.cfg.FPS))
 	guard.Check(out.Commit())
+}
+
+// link makes a file a hard link to the one that all of its parts are, in their order; false where they are not, or the file is not on the grid.
+func (w *Writer) link(parts []video.Part, name string) bool {
+	dir, local := store.LocalPath(w.dst.URI())
+	scale, delta, err := video.TrackTimescale(w.cfg.FPS)
+	if w.cfg.LinkFrom == "" || !local || err != nil {
+		return false
+	}
+	ix, next := parts[0].File.Index, 0
+	for _, p := range parts {
+		if p.File.Path != parts[0].File.Path || p.From != next {
+			return false
+		}
+		next = p.To
+	}
+	if next != ix.NumFrames() || ix.NumSamples() != next || ix.Timescale() != scale {
+		return false
+	}
+	for k := range next {
+		if ix.PTS(k) != int64(k)*delta {
+			return false
+		}
+	}
+	to := filepath.Join(dir, filepath.FromSlash(name))
+	if os.MkdirAll(filepath.Dir(to), 0o777) != nil {
+		return false
+	}
+	from, err := filepath.EvalSymlinks(filepath.Join(w.cfg.LinkFrom, filepath.FromSlash(parts[0].File.Path)))
+	return err == nil && os.Link(from, to) == nil
 }
 
 // place fills in where the episodes lie in the finished file (W4).

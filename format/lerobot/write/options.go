@@ -36,6 +36,7 @@ var WriteOptions = map[string]string{
 	"data_file_bytes":     "size of data files; 0 = 100 MiB",
 	"video_file_bytes":    "size of mp4s; 0 = 200 MiB",
 	"stats_budget":        "bytes that the statistics may take",
+	"link_from":           "the folder that the source lies in: an mp4 that would be copied whole is a hard link to the source's",
 	"temp_dir":            "folder of encoded episodes until they are joined",
 }
 
@@ -61,7 +62,7 @@ func settle(opt robocache.WriteOptions) settings {
 		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": reader.Text(&w.Video.Preset),
 		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "hidden": reader.Whole(&o.hidden, 0, maxHidden), "images": reader.Text(&o.images, "", "video", "images"), "recorded_timestamps": reader.Yes(&timestamps),
 		"frames": func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true }, "group_rows": whole(&o.groupRows),
-		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": size(&w.DataFileBytes), "video_file_bytes": size(&w.VideoFileBytes), "stats_budget": size(&w.StatsBudget), "temp_dir": reader.Text(&w.TempDir),
+		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": size(&w.DataFileBytes), "video_file_bytes": size(&w.VideoFileBytes), "stats_budget": size(&w.StatsBudget), "temp_dir": reader.Text(&w.TempDir), "link_from": reader.Text(&w.LinkFrom),
 	})
 	o.noTimestamps = !timestamps
 	if o.codec != "copy" {
@@ -147,6 +148,8 @@ type Config struct {
 	TempDir string
 	// Encoders is how many run at once; 0 = the number of CPUs. More than that slow each other down.
 	Encoders int
+	// LinkFrom is the folder of the source: an mp4 that would be copied whole, and lies on its grid, becomes a hard link to the source's.
+	LinkFrom string
 	// PartsDir keeps the encoded episodes in a folder of the caller's until all are joined, and takes over those that it holds already: of an
 	// interrupted run over the same episodes with the same configuration. "" = they are removed as soon as they are joined.
 	PartsDir string

@@ -1,0 +1,203 @@
+package edit_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/edit"
+)
+
+// copied is a copy of a dataset that can be written to.
+func copied(t testing.TB, name string) string {
+	t.Helper()
+	dst := filepath.Join(t.TempDir(), "set")
+	if err := os.CopyFS(dst, os.DirFS(data(t, name))); err != nil {
+		t.Fatal(err)
+	}
+	return dst
+}
+
+func inPlace(t testing.TB, dir string, verbs ...edit.Verb) (*edit.Report, error) {
+	return edit.Run(t.Context(), &edit.Request{Sources: []string{dir}, Verbs: verbs, InPlace: true, Stats: "rows"})
+}
+
+var dropFirst = edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}
+
+// In place: the result takes the dataset's place, undo restores every byte, a wrong number changes nothing.
+func TestInPlace(t *testing.T) {
+	dir := copied(t, "g1_h264_v30")
+	old := tree(t, dir)
+	if _, err := inPlace(t, dir, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99"}}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Fatal(err)
+	}
+	if !maps.Equal(tree(t, dir), old) {
+		t.Fatal("a wrong number changed something")
+	}
+	if _, err := inPlace(t, dir, dropFirst); err != nil {
+		t.Fatal(err)
+	}
+	src := open(t, data(t, "g1_h264_v30"))
+	var rest []int
+	for e := 1; e < src.Info().Episodes; e++ {
+		rest = append(rest, e)
+	}
+	same(t, open(t, dir), src, whole(src, rest...), nil)
+	healthy(t, dir)
+	if err := edit.Undo(dir); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(tree(t, dir), old) {
+		t.Fatal("undo does not give back what was there")
+	}
+	if err := edit.Undo(dir); !errors.Is(err, robocache.ErrNotFound) {
+		t.Fatal(err)
+	}
+	// Videos that stay as they are are not copied; a change of one through its link is noticed.
+	if _, err := inPlace(t, dir, edit.Verb{Verb: "set-task", Text: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	mp4s, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-undo", "videos", "*", "*", "*.mp4"))
+	if err := os.WriteFile(mp4s[0], []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := edit.Undo(dir); !errors.Is(err, robocache.ErrMalformed) {
+		t.Fatal(err)
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-*"))
+	if len(left) != 2 {
+		t.Errorf("%v", left)
+	}
+}
+
+const childEnv = "ROBOCACHE_EDIT_CHILD"
+
+// TestKilled is its own child: an edit in place that is killed, at each of its steps and at any time, leaves the old dataset or the new one under its
+// name, and recover ends it.
+func TestKilled(t *testing.T) {
+	if dir, at, ok := strings.Cut(os.Getenv(childEnv), "|"); ok {
+		n, _ := strconv.Atoi(at)
+		edit.SetStep(func(string) {
+			if n--; n == 0 {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+		})
+		if _, err := inPlace(t, dir, dropFirst); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	dir := copied(t, "g1_h264_v30")
+	old := tree(t, dir)
+	begin := time.Now()
+	if _, err := inPlace(t, dir, dropFirst); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begin)
+	fresh := tree(t, dir)
+	if err := edit.Undo(dir); err != nil {
+		t.Fatal(err)
+	}
+	child := func(n int) *exec.Cmd {
+		c := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+		c.Env = append(os.Environ(), childEnv+"="+dir+"|"+strconv.Itoa(n))
+		return c
+	}
+	kept, done := 0, 0
+	look := func(what string) {
+		t.Helper()
+		now := tree(t, dir)
+		switch {
+		case maps.Equal(now, old):
+			kept++
+		case maps.Equal(now, fresh):
+			done++
+		default:
+			t.Fatalf("killed %s: neither the old dataset nor the new", what)
+		}
+		if _, err := edit.Recover(dir); err != nil {
+			t.Fatalf("killed %s: %v", what, err)
+		}
+		if after := tree(t, dir); !maps.Equal(after, now) {
+			t.Fatalf("killed %s: recover changed the dataset", what)
+		}
+		left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-*"))
+		if maps.Equal(now, old) {
+			if len(left) != 0 {
+				t.Fatalf("killed %s: left %v", what, left)
+			}
+			return
+		}
+		if err := edit.Undo(dir); err != nil {
+			t.Fatalf("killed %s: %v", what, err)
+		}
+		if !maps.Equal(tree(t, dir), old) {
+			t.Fatalf("killed %s: undo gives something else", what)
+		}
+	}
+	for n := 1; ; n++ {
+		err := child(n).Run()
+		look("at step " + strconv.Itoa(n))
+		if err == nil {
+			if n < 6 {
+				t.Errorf("only %d steps", n)
+			}
+			break
+		}
+	}
+	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
+	for range 12 {
+		c := child(0)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rng.Int64N(int64(took * 2))))
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		look("at random")
+	}
+	t.Logf("old %d times, new %d times", kept, done)
+}
+
+// A full disk leaves the old dataset, and nothing beside it.
+func TestNoSpace(t *testing.T) {
+	dir := copied(t, "g1_h264_v30")
+	old := tree(t, dir)
+	edit.SetStep(func(what string) {
+		if what == "verify" { // what was built is cut: the doctor finds that
+			mp4s, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-new", "videos", "*", "*", "*.mp4"))
+			if err := os.Truncate(mp4s[0], 1000); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	defer edit.SetStep(func(string) {})
+	if _, err := inPlace(t, dir, dropFirst); err == nil {
+		t.Fatal("a broken result took the dataset's place")
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-*")); len(left) != 0 || !maps.Equal(tree(t, dir), old) {
+		t.Errorf("%v", left)
+	}
+	edit.SetStep(func(string) {})
+	for _, blocks := range []int{0, 2, 40, 400} { // of 512 bytes: no file grows beyond
+		c := exec.Command("sh", "-c", fmt.Sprintf("ulimit -f %d; exec %s -test.run=^TestKilled$", blocks, os.Args[0]))
+		c.Env = append(os.Environ(), childEnv+"="+dir+"|0")
+		if out, err := c.CombinedOutput(); err == nil {
+			t.Fatalf("no error within files of %d blocks\n%s", blocks, out)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-*")); len(left) != 0 || !maps.Equal(tree(t, dir), old) {
+			t.Errorf("%d blocks: %v", blocks, left)
+		}
+	}
+}
