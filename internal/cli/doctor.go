@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -22,28 +23,43 @@ type Diagnosis struct {
 	Findings []robocache.Finding `json:"findings"`
 	Errors   int                 `json:"errors"`
 	Warnings int                 `json:"warnings"`
+	Fix      *edit.Fixed         `json:"fix,omitempty"` // of --fix
 }
 
 func newDoctor() *cobra.Command {
 	var open openFlags
 	var opt robocache.DiagnoseOptions
+	var fix, dropBad, inPlace bool
 	c := &cobra.Command{
-		Use:   "doctor URI",
+		Use:   "doctor URI [DST]",
 		Short: "prove that a dataset is what it claims, and say what is wrong with it",
 		Long: `doctor reads every row and every video sample table of a dataset and reports what does not fit:
 rows without an image, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics;
 of recordings with several clocks also late starts, offsets and drifts between the clocks and between streams that share motion.
-It changes nothing. Exit code 3 where an error or a warning was found.`,
+It changes nothing. Exit code 3 where an error or a warning was found.
+--fix says which findings an edit removes, and which none can; with DST (or --in-place) it makes that edit, and looks at the result:
+exit code 1 where a finding stayed.`,
 		Example: `  robocache doctor ./my_dataset
-  robocache doctor ./my_dataset --decode --json`,
-		Args: cobra.ExactArgs(1),
+  robocache doctor ./my_dataset --decode --json
+  robocache doctor ./my_dataset --fix
+  robocache doctor ./my_dataset ./fixed --fix`,
+		Args: cobra.RangeArgs(1, 2),
 	}
 	open.add(c)
 	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every image (slow)")
 	c.Flags().BoolVar(&opt.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
+	c.Flags().BoolVar(&fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
+	c.Flags().BoolVar(&dropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
+	c.Flags().BoolVar(&inPlace, "in-place", false, "with --fix: put the result in the place of the dataset ('edit undo' gives it back)")
 	return answers(c, func(cmd *cobra.Command, args []string) (*Diagnosis, error, error) {
 		ctx := cmd.Context()
+		if fix {
+			return fixed(cmd, &edit.Request{Sources: args[:1], DST: strings.Join(args[1:], ""), InPlace: inPlace, DryRun: len(args) < 2 && !inPlace, Open: open.settled()}, dropBad)
+		}
+		if dropBad || inPlace || len(args) > 1 {
+			return nil, nil, misuse("doctor: a destination, --in-place and --drop-bad go with --fix")
+		}
 		ds := open.open(ctx, args[0])
 		defer ds.Close()
 		opt.Progress = progress(cmd, "doctor")
@@ -60,7 +76,34 @@ It changes nothing. Exit code 3 where an error or a warning was found.`,
 		}
 		return d, verdict(findings), nil
 	}, func(w io.Writer, d *Diagnosis) {
+		if d.Fix != nil {
+			fmt.Fprint(w, d.Fix.Text())
+			return
+		}
 		printFindings(w, d.Findings)
 		fmt.Fprintf(w, "%s, %d episodes, %d frames: %d errors, %d warnings\n", strings.TrimSpace(d.Format+" "+d.Version), d.Episodes, d.Frames, d.Errors, d.Warnings)
 	})
+}
+
+// fixed is the answer of doctor --fix.
+func fixed(cmd *cobra.Command, req *edit.Request, dropBad bool) (*Diagnosis, error, error) {
+	x := guard.Must(edit.Fix(cmd.Context(), req, dropBad))
+	d := &Diagnosis{URI: req.Sources[0], Findings: append(append([]robocache.Finding{}, x.Fixable...), x.Beyond...), Fix: x}
+	if r := x.Report; r != nil {
+		d.Format, d.Episodes, d.Frames = r.Format, r.Episodes, r.Frames
+	}
+	for _, f := range d.Findings {
+		if f.Severity == robocache.SeverityError {
+			d.Errors++
+		} else {
+			d.Warnings++
+		}
+	}
+	switch {
+	case len(x.Stayed) > 0:
+		return d, fmt.Errorf("doctor --fix: %d findings stayed", len(x.Stayed)), nil
+	case req.DryRun:
+		return d, verdict(d.Findings), nil
+	}
+	return d, nil, nil
 }

@@ -1,0 +1,173 @@
+package edit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/mapping"
+)
+
+// Fixed says what of the findings of a dataset an edit removes.
+type Fixed struct {
+	Fixable []robocache.Finding `json:"fixable"`         // what writing the dataset anew removes: order, totals, indices, statistics, drift, features without data …
+	Beyond  []robocache.Finding `json:"beyond"`          // what no edit gives back: lost frames, NaN, missing files
+	Stayed  []robocache.Finding `json:"stayed"`          // what the doctor finds in the result
+	Dropped []int               `json:"dropped"`         // episodes that are left out because of findings beyond
+	Report  *Report             `json:"edit,omitempty"`  // none where nothing is wrong
+	Error   string              `json:"error,omitempty"` // why nothing could be planned
+}
+
+// beyond are findings that no edit removes, each with the reason.
+var beyond = map[string]bool{
+	"missing-file": true, "unreadable-file": true, "missing-column": true, "frame-count": true, "boundary-jump": true, "fps-lies": true, "undecodable": true, "unreadable-image": true,
+	"orphan-rows": true, "task-index": true, "not-finite": true, "non-finite-values": true, "timestamp-not-finite": true, "no-episodes": true, "missing-image": true, "unreadable-rows": true, "not-examined": true,
+}
+
+// isBeyond says that writing anew does not remove a finding. Tables of tasks and statistics are written anew whatever they were.
+func isBeyond(f *robocache.Finding) bool {
+	name := fmt.Sprint(f.Where["file"])
+	return beyond[f.Code] && !strings.HasPrefix(name, "meta/tasks") && !strings.HasPrefix(name, "meta/stats") && !strings.HasPrefix(name, "meta/episodes_stats")
+}
+
+// Fix plans, and unless the request is a dry run makes, a dataset without the findings that an edit can remove. dropBad leaves out the episodes that have
+// others.
+func Fix(ctx context.Context, req *Request, dropBad bool) (_ *Fixed, err error) {
+	defer guard.Malformed("doctor", &err)
+	out := &Fixed{Fixable: []robocache.Finding{}, Beyond: []robocache.Finding{}, Stayed: []robocache.Finding{}, Dropped: []int{}}
+	if len(req.Sources) != 1 {
+		return nil, misuse(nil, "one dataset is fixed at a time", "")
+	}
+	ds := guard.Must(mapping.Open(ctx, req.Sources[0], req.Open))
+	for _, f := range guard.Must(diagnose.Run(ctx, ds, robocache.DiagnoseOptions{})) {
+		switch {
+		case f.Severity == robocache.SeverityInfo:
+		case isBeyond(&f):
+			out.Beyond = append(out.Beyond, f)
+		default:
+			out.Fixable = append(out.Fixable, f)
+		}
+	}
+	if dropBad {
+		out.Dropped = badEpisodes(ctx, ds, out.Beyond)
+	}
+	guard.Check(ds.Close())
+	if len(out.Fixable)+len(out.Dropped) == 0 {
+		return out, nil
+	}
+	r := *req
+	r.Verbs = []Verb{{Verb: "recompute-stats"}}
+	if len(out.Dropped) > 0 {
+		var list []string
+		for _, e := range out.Dropped {
+			list = append(list, fmt.Sprint(e))
+		}
+		r.Verbs = append(r.Verbs, Verb{Verb: "delete", Choice: Choice{Episodes: strings.Join(list, ",")}})
+	}
+	report, err := Run(ctx, &r)
+	if err != nil && req.DryRun {
+		out.Error = err.Error() // what is wrong with the dataset is the answer, whether an edit can be made or not
+		return out, nil
+	}
+	out.Report = guard.Must(report, err)
+	if req.DryRun {
+		return out, nil
+	}
+	result := guard.Must(robocache.Open(ctx, out.Report.DST, robocache.OpenOptions{Format: out.Report.Format}))
+	defer result.Close()
+	for _, f := range guard.Must(diagnose.Run(ctx, result, robocache.DiagnoseOptions{})) {
+		if f.Severity != robocache.SeverityInfo {
+			out.Stayed = append(out.Stayed, f)
+		}
+	}
+	return out, nil
+}
+
+// badEpisodes are the positions of episodes that findings name, and of those with values that are NaN or infinite where a finding tells of such.
+func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Finding) (out []int) {
+	add := func(e int) {
+		if !slices.Contains(out, e) {
+			out = append(out, e)
+		}
+	}
+	for _, f := range found {
+		if f.Code == "not-finite" || f.Code == "non-finite-values" {
+			for e := range ds.Info().Episodes {
+				if !finite(ctx, ds, e) {
+					add(e)
+				}
+			}
+		} else if number, ok := f.Where["episode"]; ok {
+			if e, ok := robocache.PositionOf(ctx, ds, number); ok {
+				add(e)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// finite says that no float of an episode is NaN or infinite. What cannot be read is another finding's.
+func finite(ctx context.Context, ds robocache.Dataset, e int) bool {
+	for i := range ds.Info().Features {
+		f := &ds.Info().Features[i]
+		n, err := robocache.RowsIn(ctx, ds, e, f)
+		if err != nil || f.Kind != robocache.KindNumeric || f.Ragged() || !f.DType.Float() {
+			continue
+		}
+		raw := make([]byte, n*f.RowBytes())
+		if ds.Gather(ctx, f.Key, robocache.RowsOf(e, 0, n), raw) != nil {
+			continue
+		}
+		if slices.ContainsFunc(robocache.Float64s(nil, f.DType, raw), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Text says for people what was planned or done.
+func (x *Fixed) Text() string {
+	var b strings.Builder
+	counts := func(what string, list []robocache.Finding) {
+		if len(list) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "%s:\n", what)
+		for _, f := range list {
+			fmt.Fprintf(&b, "  %s: %s", f.Code, f.Message)
+			if len(f.Where) > 0 {
+				fmt.Fprintf(&b, " (%s)", f.Where)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	done := x.Report != nil && !x.Report.DryRun
+	counts(map[bool]string{true: "fixed by writing the dataset anew", false: "an edit fixes, by writing the dataset anew"}[done], x.Fixable)
+	counts("no edit gives back", x.Beyond)
+	if len(x.Dropped) > 0 {
+		fmt.Fprintf(&b, "left out: the episodes %v\n", x.Dropped)
+	} else if len(x.Beyond) > 0 {
+		b.WriteString("--drop-bad leaves out the episodes that these name\n")
+	}
+	if x.Report != nil {
+		b.WriteString(x.Report.Text())
+	}
+	if x.Error != "" {
+		fmt.Fprintf(&b, "no edit can be made: %s\n", x.Error)
+	}
+	switch {
+	case len(x.Stayed) > 0:
+		counts("the doctor still finds", x.Stayed)
+	case done:
+		b.WriteString("the doctor finds nothing any more\n")
+	case len(x.Fixable)+len(x.Beyond) == 0:
+		b.WriteString("nothing to fix\n")
+	}
+	return b.String()
+}
