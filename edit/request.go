@@ -22,7 +22,7 @@ type Request struct {
 	DryRun  bool                  `json:"dry_run,omitempty"`
 	To      string                `json:"to,omitempty"`    // the format to write; "" = the sources' where it is written, else LeRobot
 	Cut     string                `json:"cut,omitempty"`   // CutHidden (default), CutExact, CutSnap
-	Stats   string                `json:"stats,omitempty"` // "frames" (default) counts rows and sampled frames, "rows" no frames
+	Stats   string                `json:"stats,omitempty"` // rows are counted always; frames where episodes changed (default), of all episodes ("frames"), or of none ("rows")
 	Threads int                   `json:"threads,omitempty"`
 	// Write are choices of the format's writer (robocache.Format.WriteOptions).
 	Write    map[string]string     `json:"write,omitempty"`

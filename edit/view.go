@@ -25,8 +25,11 @@ type view struct {
 	tasks map[string]int64
 	added map[string]*column
 
-	mu    sync.Mutex
-	spans map[clock][2]int
+	recount bool // frames are counted anew, whatever the sources know of them
+
+	mu     sync.Mutex
+	spans  map[clock][2]int
+	frames map[string][]*robocache.FeatureStats // of a source's camera: "0/key"
 }
 
 // clock is a clock of an episode of the result.
@@ -36,7 +39,7 @@ type clock struct {
 }
 
 func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) *view {
-	v := &view{plan: p, srcs: srcs, keys: map[string]int{}, added: map[string]*column{}, spans: map[clock][2]int{}}
+	v := &view{plan: p, srcs: srcs, keys: map[string]int{}, added: map[string]*column{}, spans: map[clock][2]int{}, frames: map[string][]*robocache.FeatureStats{}}
 	base := srcs[0].Info()
 	v.info = robocache.Info{URI: base.URI, Format: base.Format, Version: base.Version, Robot: base.Robot, FPS: p.FPS, Clock: base.Clock, Episodes: len(p.Episodes)}
 	for _, ds := range srcs {
@@ -398,6 +401,25 @@ func (v *view) Frames(ctx context.Context, key string, rows []robocache.Row, out
 		}
 	})
 	return nil
+}
+
+// KnownFrames gives what the source says of the frames of an episode, where they are all there as they were.
+func (v *view) KnownFrames(ctx context.Context, key string, e int) (_ *robocache.FeatureStats, err error) {
+	defer guard.Into(&err)
+	p := v.at(e)
+	src, ok := v.srcs[p.Source].(interface {
+		FrameStats(ctx context.Context, key string) ([]*robocache.FeatureStats, error)
+	})
+	if !ok || v.recount || !v.whole(p) {
+		return nil, nil
+	}
+	id := strconv.Itoa(p.Source) + "/" + v.name(key, p.Source)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, ok := v.frames[id]; !ok {
+		v.frames[id] = guard.Must(src.FrameStats(ctx, v.name(key, p.Source)))
+	}
+	return v.frames[id][p.Episode], nil
 }
 
 // Stats are counted anew: there are none yet.

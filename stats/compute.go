@@ -226,6 +226,14 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 	return all, nil
 }
 
+// Frames counts the frames that refs name.
+func (l *Look) Frames(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef) (_ *Pixels, err error) {
+	defer guard.Into(&err)
+	all := l.policy.Images(f)
+	l.count(ctx, f, refs, make([]robocache.Row, len(refs)), all)
+	return all, nil
+}
+
 // count counts images, on several decoders: each has counters of its own, which are added in the end.
 func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef, rows []robocache.Row, all *Pixels) {
 	spec := &video.Spec{Pixel: video.RGB8}

@@ -54,7 +54,7 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	if d.raw.major == 2 {
 		d.tableV2(ctx, all)
 	} else {
-		d.tableV3(ctx, all)
+		d.tableV3(ctx, all, func(c string) bool { return !strings.HasPrefix(c, "stats/") })
 	}
 	n := d.eps.n()
 	if all.rows != n {
@@ -179,9 +179,8 @@ func pad(v []string, n int) []string {
 	return v
 }
 
-// tableV3 reads the Parquet files.
-func (d *Dataset) tableV3(ctx context.Context, t *textColumns) {
-	kept := func(c string) bool { return !strings.HasPrefix(c, "stats/") }
+// tableV3 reads the columns of the Parquet files that are wanted.
+func (d *Dataset) tableV3(ctx context.Context, t *textColumns, kept func(column string) bool) {
 	var tops []*pq.Node
 	d.eachEpisodesGroup(ctx, kept, func(name string, f *pq.File) (leaves []*pq.Node) {
 		tops = tops[:0]

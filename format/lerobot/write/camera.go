@@ -107,7 +107,9 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 		part, look = own.cameraPart, own.look
 		c.encoded = true
 	}
-	if look == nil {
+	if fs := ep.Known[c.feature.Key]; fs != nil && look == nil {
+		w.countKnown(c.feature.Key, fs, row)
+	} else if look == nil {
 		w.find(robocache.SeverityInfo, "no-image-statistics", c.feature.Key, row.index, "the frames were copied without being looked at: the camera has no statistics for such episodes", 0)
 	} else {
 		w.countFrames(c.feature.Key, look, row)

@@ -347,6 +347,7 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	w.journal = j
 	defer func() { w.stop(c.opt.Resume && j.worth(c.parts)) }() // of a failure; after Close it does nothing
 	c.write(ctx, w)
+	c.sample(ctx, w)
 	c.report.NumEpisodes, c.report.NumFrames = w.episodes(), w.frames()
 	c.report.Findings = append(c.report.Findings, w.findings...)
 	if c.opt.Shard != nil {

@@ -257,6 +257,15 @@ func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *Episode
 	if c.opt.out.Frames == stats.NoFrames || !c.decodes {
 		return
 	}
+	if known, ok := c.src.(KnownFrames); ok {
+		if fs := guard.Must(known.KnownFrames(ctx, f.source, e)); fs != nil {
+			if ep.Known == nil {
+				ep.Known = map[string]*robocache.FeatureStats{}
+			}
+			ep.Known[f.Key] = fs
+			return
+		}
+	}
 	source := f.Feature
 	source.Key = f.source
 	ep.FrameStats[f.Key] = guard.Must(c.look.Episode(ctx, &source, e))

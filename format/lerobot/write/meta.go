@@ -23,6 +23,9 @@ func (w *Writer) writeStats(ctx context.Context) {
 			all[key] = fs
 		}
 	}
+	for key, k := range w.known {
+		all[key] = k.stats(w.looks[key])
+	}
 	w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(all)))
 }
 

@@ -190,7 +190,9 @@ type EpisodeData struct {
 	// Frames holds what was counted of the frames of image and video features; nil entries are counted by the writer where it sees
 	// pixels, and have no statistics where it does not.
 	FrameStats map[string]*stats.Pixels
-	prepared   *preparedEpisode // Prepare was here
+	// Known holds statistics of frames that are copied and were counted before.
+	Known    map[string]*robocache.FeatureStats
+	prepared *preparedEpisode // Prepare was here
 }
 
 // VideoPart is where an episode's frames of one camera come from: a range of a video file, or pixels.

@@ -37,6 +37,7 @@ type Writer struct {
 	keys      []string // of cams, in the order of the features
 	collect   *stats.Collector
 	looks     map[string]*stats.Pixels
+	known     map[string]*known
 	encoders  chan struct{} // a place for each that may run
 	tempMu    sync.Mutex
 	temp      string // folder of encoded episodes
@@ -65,7 +66,7 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 	} else if !errors.Is(err, robocache.ErrNotFound) {
 		return nil, err
 	}
-	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}, encoders: make(chan struct{}, cfg.Encoders)}
+	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}, known: map[string]*known{}, encoders: make(chan struct{}, cfg.Encoders)}
 	var columns []outColumn
 	for _, f := range slices.Concat(cfg.Features, Bookkeeping) {
 		c := nodeOf(&f)
