@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -72,7 +73,12 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 
 // knows says that statistics are all there: moments, and the quantiles that are usual.
 func knows(s *robocache.FeatureStats) bool {
-	return s != nil && s.Count > 0 && len(s.Mean) > 0 && len(s.Min) == len(s.Mean) && len(s.Max) == len(s.Mean) && len(s.Std) == len(s.Mean)
+	for _, q := range stats.Quantiles {
+		if s == nil || len(s.Quantiles[q.Name]) != len(s.Mean) {
+			return false
+		}
+	}
+	return s.Count > 0 && len(s.Mean) > 0 && len(s.Min) == len(s.Mean) && len(s.Max) == len(s.Mean) && len(s.Std) == len(s.Mean)
 }
 
 // FrameStats is EpisodeStats of a camera, as far as they can stand for a count of its frames: colours in [0, 1], no part missing.
