@@ -337,3 +337,60 @@ func TestCommitLines(t *testing.T) {
 		t.Errorf("%v rows, want %d", rows, d.Info().Frames)
 	}
 }
+
+// Logs of the features that the Delta project's golden tables show: each is read, or refused by its name.
+func TestFeatures(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "t")
+	table(t, made(t, synth.Options{Episodes: 2, Seconds: 0.2}), dir)
+	log := filepath.Join(dir, "_delta_log", "00000000000000000000.json")
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	file := lines[3]
+	remove := strings.Replace(file, `{"add"`, `{"remove"`, 1)
+	vector := strings.Replace(file, `"dataChange"`, `"deletionVector":{"storageType":"u","pathOrInlineDv":"ab","offset":1,"sizeInBytes":36,"cardinality":2},"dataChange"`, 1)
+	clone := strings.Replace(file, `"path":"`, `"path":"file:/elsewhere/`, 1)
+	features := func(reader, writer string) string {
+		return `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":[` + reader + `],"writerFeatures":[` + writer + `]}}`
+	}
+	all, none := made(t, synth.Options{Episodes: 2, Seconds: 0.2}).Info().Frames, int64(0)
+	for name, c := range map[string]struct {
+		second []string
+		frames int64
+		want   string
+	}{
+		"optimize":                 {[]string{file, remove}, all, ""}, // in either order
+		"optimize the other way":   {[]string{remove, file}, all, ""},
+		"removed":                  {[]string{remove}, none, ""},
+		"unknown action":           {[]string{`{"txn":{"appId":"x","version":3}}`, `{"domainMetadata":{"domain":"d","configuration":"","removed":false}}`, `{"cdc":{"path":"_change_data/x","size":1}}`}, all, ""},
+		"vector, then removed":     {[]string{features(`"deletionVectors"`, `"deletionVectors"`), vector, remove}, 0, "deletionVectors"},
+		"removed, then vector":     {[]string{remove, vector}, 0, "deletionVectors"},
+		"vectors enabled":          {[]string{features(`"deletionVectors","timestampNtz","vacuumProtocolCheck"`, `"deletionVectors"`)}, all, ""},
+		"checkpoints of version 2": {[]string{features(`"v2Checkpoint"`, `"v2Checkpoint"`)}, 0, "v2Checkpoint"},
+		"wider types":              {[]string{features(`"typeWidening"`, `"typeWidening"`)}, 0, "typeWidening"},
+		"a later protocol":         {[]string{`{"protocol":{"minReaderVersion":4,"minWriterVersion":8}}`}, 0, "reader protocol 4"},
+		"a shallow clone":          {[]string{clone}, 0, "absolute"},
+		"a clone that was removed": {[]string{clone + "\n" + strings.Replace(clone, `{"add"`, `{"remove"`, 1)}, 0, "absolute"},
+		"names by mapping":         {[]string{strings.Replace(lines[2], `"configuration":{`, `"configuration":{"delta.columnMapping.mode":"id",`, 1)}, 0, "columnMapping"},
+		"no mapping":               {[]string{strings.Replace(lines[2], `"configuration":{`, `"configuration":{"delta.columnMapping.mode":"none",`, 1)}, all, ""},
+		"files of another kind":    {[]string{strings.Replace(lines[2], `"parquet"`, `"orc"`, 1)}, 0, `"orc"`},
+		"cut":                      {[]string{file[:40]}, 0, "no action"},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "_delta_log", "00000000000000000001.json"), []byte(strings.Join(c.second, "\n")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		d, err := robocache.Open(t.Context(), dir)
+		hostile.Typed(t, err)
+		switch {
+		case c.want == "" && (err != nil || d.Info().Frames != c.frames):
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if d != nil {
+			d.Close()
+		}
+	}
+}

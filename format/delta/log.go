@@ -149,8 +149,9 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 	return t, nil
 }
 
-// apply takes the actions of a commit.
+// apply takes the actions of a commit. Their order says nothing: one that gives a file a deletion vector removes and adds one path.
 func (t *table) apply(b []byte) {
+	var added []*add
 	for line := range bytes.SplitSeq(b, []byte("\n")) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
@@ -161,11 +162,14 @@ func (t *table) apply(b []byte) {
 		}
 		t.protocol, t.meta = cmp.Or(a.Protocol, t.protocol), cmp.Or(a.MetaData, t.meta)
 		if a.Add != nil {
-			t.files[a.Add.Path] = a.Add
+			added = append(added, a.Add)
 		}
 		if a.Remove != nil {
 			delete(t.files, a.Remove.Path)
 		}
+	}
+	for _, a := range added {
+		t.files[a.Path] = a
 	}
 }
 

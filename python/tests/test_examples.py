@@ -26,6 +26,7 @@ EXAMPLES = {
     "ddp.py": ["step 4, epoch 0: 2 ranks saw 64 of 90", "step 6, epoch 0: 3 ranks saw 48 of 90", "step 7, epoch 1: 3 ranks saw 24 of 90"],
     "accelerate_train.py": ["4 steps, epoch 0: 2 ranks saw 64 of 90", "2 steps, epoch 0: 2 ranks saw 32 of 90", "3 steps, epoch 1: 2 ranks saw 16 of 90"],
     "lightning_train.py": [],
+    "delta.py": ["version 1: 180 rows of 6 episodes, by ['task']", "trained on 180 rows of version 1, and there are 90 in version 0"],
     "mixture.py": ["240 of most, 80 of some", "by the normalizers of most and some", "resumed: the 240 samples"],
     "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "did you mean 'batch_size'"],
@@ -35,7 +36,7 @@ PAGES = ("guide", "record")  # of docs: their snippets, one after the other
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
     "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "train_policy.py": [["torch"]],
-    "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]],
+    "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]], "delta.py": [["deltalake"]],
 }  # fmt: skip
 
 
