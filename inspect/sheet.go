@@ -53,21 +53,24 @@ func ContactSheet(ctx context.Context, ds robocache.Dataset, episode int, path s
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "contact sheet", Where: robocache.Where{"episode": episode}, Msg: "the episode has no rows"}
 	}
 	slices.SortStableFunc(streams, func(a, b *timeline) int { return cmp.Compare(a.rank(), b.rank()) })
-	parts := []image.Image{textLines([]string{fmt.Sprintf("episode %d of %s: %s", episode, robocache.Redact(ds.Info().URI), strings.Join(ep.Tasks, " | "))})}
+	parts := []image.Image{textPart([]string{fmt.Sprintf("episode %d of %s: %s", episode, robocache.Redact(ds.Info().URI), strings.Join(ep.Tasks, " | "))}).image()}
 	for _, s := range streams {
-		var part image.Image
+		var img image.Image
 		var err error
 		if s.rank() == 0 {
-			part, err = cameraStrip(ctx, ds, s, episode, axis)
+			img, err = cameraStrip(ctx, ds, s, episode, axis)
 		} else {
-			part, err = streamPlot(ctx, ds, s, episode, axis)
+			var p *part
+			if p, err = streamPart(ctx, ds, s, episode, axis); err == nil {
+				img = p.image()
+			}
 		}
 		if err != nil {
 			return robocache.At(err, robocache.Where{"stream": s.f.Key, "episode": episode})
 		}
-		parts = append(parts, part)
+		parts = append(parts, img)
 	}
-	parts = append(parts, textLines(leftOut(ds, streams)))
+	parts = append(parts, textPart(leftOut(ds, streams)).image())
 	height := 0
 	for _, p := range parts {
 		height += p.Bounds().Dy()
@@ -160,8 +163,8 @@ func textStyle() vgdraw.TextStyle {
 	return style
 }
 
-// textLines draws lines of text, broken where the sheet ends.
-func textLines(lines []string) image.Image {
+// textPart draws lines of text, broken where the sheet ends.
+func textPart(lines []string) *part {
 	const wide = 200 // letters
 	var broken []string
 	for _, l := range lines {
@@ -171,11 +174,11 @@ func textLines(lines []string) image.Image {
 		}
 		broken = append(broken, string(r))
 	}
-	img, dc := canvas(len(broken)*linePx + linePx/2)
-	for i, l := range broken {
-		dc.FillText(textStyle(), vg.Point{X: 3, Y: dc.Max.Y - vg.Length((i+1)*linePx)*vg.Inch/96}, l)
-	}
-	return img.Image()
+	return &part{len(broken)*linePx + linePx/2, func(dc vgdraw.Canvas) {
+		for i, l := range broken {
+			dc.FillText(textStyle(), vg.Point{X: dc.Min.X + 3, Y: dc.Max.Y - vg.Length((i+1)*linePx)*px}, l)
+		}
+	}}
 }
 
 func decodeTiles(ctx context.Context, ds robocache.Dataset, refs []robocache.FrameRef, w, h int, tiles []*image.RGBA) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"image"
 	"image/color"
 	"math"
 	"strconv"
@@ -93,8 +92,8 @@ type curves struct {
 	marks []float64       // the times of rows that are not numbers
 }
 
-// streamPlot draws a stream against the episode's time.
-func streamPlot(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (_ image.Image, err error) {
+// streamPart draws a stream against the episode's time.
+func streamPart(ctx context.Context, ds robocache.Dataset, s *timeline, episode int, axis span) (_ *part, err error) {
 	defer guard.Into(&err)
 	c := guard.Must(curvesOf(ctx, ds, s, episode, axis))
 	p := plot.New()
@@ -123,17 +122,16 @@ func streamPlot(ctx context.Context, ds robocache.Dataset, s *timeline, episode 
 	columns := 1 + (len(c.names)-1)/((plotHeight-2*legendLine)/legendLine)
 	columns = min(max(columns, 1), 2)
 	height = max(height, ((len(c.names)+columns-1)/columns+2)*legendLine)
-	img, dc := canvas(height)
-	px := vg.Inch / 96
-	p.Draw(vgdraw.Crop(dc, 0, -legendPx*px, 0, 0))
-	for i, name := range c.names {
-		per := (len(c.names) + columns - 1) / columns
-		x := dc.Max.X - legendPx*px + vg.Length(10+i/per*legendPx/columns)*px
-		y := dc.Max.Y - vg.Length((i%per+2)*legendLine)*px
-		dc.StrokeLine2(vgdraw.LineStyle{Color: channelColor(i), Width: 2 * px}, x, y+4*px, x+14*px, y+4*px)
-		dc.FillText(textStyle(), vg.Point{X: x + 18*px, Y: y}, shortened(name, 42/columns))
-	}
-	return img.Image(), nil
+	return &part{height, func(dc vgdraw.Canvas) {
+		p.Draw(vgdraw.Crop(dc, 0, -legendPx*px, 0, 0))
+		for i, name := range c.names {
+			per := (len(c.names) + columns - 1) / columns
+			x := dc.Max.X - legendPx*px + vg.Length(10+i/per*legendPx/columns)*px
+			y := dc.Max.Y - vg.Length((i%per+2)*legendLine)*px
+			dc.StrokeLine2(vgdraw.LineStyle{Color: channelColor(i), Width: 2 * px}, x, y+4*px, x+14*px, y+4*px)
+			dc.FillText(textStyle(), vg.Point{X: x + 18*px, Y: y}, shortened(name, 42/columns))
+		}
+	}}, nil
 }
 
 func addLine(p *plot.Plot, xys plotter.XYs, c color.Color) {

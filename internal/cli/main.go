@@ -84,7 +84,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		}
 		return misuse(err.Error())
 	})
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newConvert(), newEdit(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newGC(), newSubmit(), newView(), newPull(), newPush(), bench(), newCache(), newSelfTest(), newVersion())
+	root.AddCommand(newInspect(), newDoctor(), newStats(), newPlot(), newConvert(), newEdit(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newGC(), newSubmit(), newView(), newPull(), newPush(), bench(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {
 		withExitCodes(c)
 	}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/inspect"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+func newPlot() *cobra.Command {
+	var open openFlags
+	var episode int
+	var keys []string
+	var out string
+	c := &cobra.Command{
+		Use:   "plot URI",
+		Short: "draw streams of an episode: PNG, SVG or HTML",
+		Long: `Draws streams of an episode below each other, each at its own timestamps, on one axis: the episode's whole time.
+Without --keys all streams but cameras are drawn; of a camera that is named, eight frames are. What is not drawn is said below.`,
+		Example: `  robocache plot ./my_dataset --episode 3 -o episode.png
+  robocache plot ./my_dataset --keys action,observation.state -o figure.svg
+  robocache plot ./recording.mcap -o recording.html`,
+		Args: cobra.ExactArgs(1),
+	}
+	open.add(c)
+	open.addGrid(c)
+	c.Flags().IntVar(&episode, "episode", 0, "which episode, by position")
+	c.Flags().StringSliceVar(&keys, "keys", nil, "these streams, in this order; default: all but cameras")
+	c.Flags().StringVarP(&out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
+	guard.Check(c.MarkFlagRequired("out"))
+	return answers(c, func(cmd *cobra.Command, args []string) (answer *inspect.Plotted, found, err error) {
+		guard.Check(inspect.CheckPlot(out))
+		ds := open.open(cmd.Context(), args[0])
+		defer ds.Close()
+		answer = guard.Must(inspect.Plot(cmd.Context(), ds, episode, keys, out))
+		return answer, nil, nil
+	}, func(w io.Writer, r *inspect.Plotted) {
+		fmt.Fprintf(w, "wrote %s: %d streams of episode %d\n", r.File, len(r.Streams), r.Episode)
+		for _, n := range r.Notes {
+			fmt.Fprintln(w, " ", n)
+		}
+	})
+}
