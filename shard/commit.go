@@ -225,7 +225,6 @@ func (m *Manifest) tidy(ctx context.Context, dst store.Writable, job kind, recei
 					_ = dst.Remove(ctx, attemptDir(r.Shard, r.Attempt)+"/"+f.Name)
 				}
 			}
-			removeEmpty(below(m.Job.Destination, stagingName+"/"+shardName(r.Shard)))
 		}))
 	}
 	_ = g.Wait()

@@ -85,6 +85,14 @@ func (s *spool) spill() {
 	s.mem = nil
 }
 
+func (s *spool) bytes() int64 {
+	n := s.size
+	for _, b := range s.mem {
+		n += int64(len(b))
+	}
+	return n
+}
+
 func (s *spool) rows(ctx context.Context, yield func([]byte) error) (err error) {
 	defer guard.Into(&err)
 	row := s.dtype.Size()
@@ -120,11 +128,7 @@ func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite m
 		s := c.feats[key]
 		g.Go(func() (err error) {
 			defer guard.Malformed("statistics", &err)
-			bytes := s.size
-			for _, b := range s.mem {
-				bytes += int64(len(b))
-			}
-			fs, left, err := numeric(ctx, s.dtype, s.shape, s.rows, bytes, max(c.budget/int64(workers), 1<<20))
+			fs, left, err := numeric(ctx, s.dtype, s.shape, s.rows, s.bytes(), max(c.budget/int64(workers), 1<<20))
 			guard.Check(robocache.At(err, robocache.Where{"stream": key}))
 			mu.Lock()
 			defer mu.Unlock()
@@ -146,7 +150,7 @@ func (c *Collector) Parts(ctx context.Context, to *Sorter) (_ map[string][]Part,
 	out := map[string][]Part{}
 	for _, key := range c.order {
 		s := c.feats[key]
-		parts, err := to.Parts(ctx, s.dtype, s.shape, s.rows, c.budget)
+		parts, err := to.Parts(ctx, s.dtype, s.shape, s.rows, s.bytes(), c.budget)
 		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
 		out[key] = parts
 	}

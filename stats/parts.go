@@ -87,8 +87,8 @@ type Sorter struct {
 	at     int64
 }
 
-// Parts sorts rows of a feature: one part, or several where they take more than budget.
-func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, budget int64) (parts []Part, err error) {
+// Parts sorts rows of a feature, of about so many bytes: one part, or several where they take more than budget.
+func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, bytes, budget int64) (parts []Part, err error) {
 	defer guard.Into(&err)
 	width, size := 1, dtype.Size()
 	elements := width
@@ -101,12 +101,17 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 	var m *Moments
 	var columns [][]uint64 // keys
 	var count, held int64
-	var block, values []float64
+	t := tools.Get().(*tool)
+	defer t.back()
+	var values []float64
 	end := func() {
 		if count > 0 {
 			parts = append(parts, s.part(dtype, count, m, columns))
 		}
 		m, columns, count, held = NewMoments(width), make([][]uint64, width), 0, 0
+		for c := range columns {
+			columns[c] = make([]uint64, 0, min(bytes/int64(size), budget/8)/int64(width))
+		}
 	}
 	end()
 	guard.Check(rows(ctx, func(raw []byte) error {
@@ -116,17 +121,13 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 		count += int64(len(raw) / (elements * size))
 		held += 8 * int64(len(raw)/size)
 		return each(raw, width*size, func(part []byte) error {
-			block = robocache.Float64s(block[:0], dtype, part)
 			for c := range width {
-				values = values[:0]
-				for i := c; i < len(block); i += width {
-					if v := block[i]; v-v == 0 {
-						values = append(values, v+0) // -0 is 0
-						columns[c] = append(columns[c], key(v+0))
-					}
+				values = t.finite(values[:0], dtype, part, c, width)
+				for _, v := range values {
+					columns[c] = append(columns[c], key(v+0)) // -0 is 0
 				}
 				m.column(c, values, 1)
-				m.NonFinite += int64(len(block)/width - len(values))
+				m.NonFinite += int64(len(part)/size/width - len(values))
 			}
 			return ctx.Err()
 		})
@@ -401,24 +402,34 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) []
 		}
 		return ofKey(k)
 	}
+	type entry struct {
+		v float64
+		n int64
+	}
+	var near []entry // values in [a, b], ascending
+	var before int64 // values below
+	look := func(a, b float64) {
+		near = near[:0]
+		before = sum(func(r *run) int64 {
+			return r.between(ctx, a, b, func(v float64, n int64) { near = append(near, entry{v, n}) })
+		})
+		slices.SortFunc(near, func(x, y entry) int { return cmp.Compare(x.v, y.v) })
+	}
+	here := !slices.ContainsFunc(runs, func(r run) bool { return step(r.Entries) > 1 })
+	if here {
+		look(lo, hi)
+	}
 	for i, q := range Quantiles {
 		if n == 0 {
 			break
 		}
 		first, second, t := rank(q.Q, n)
-		// Between a and b lie the values of both ranks: at most first values are below a, and more than second up to b.
-		a := search(key(hi)+1, func(x float64) bool { return sum(func(r *run) int64 { return r.most(x) }) > first })
-		a = ofKey(key(a) - 1)
-		b := search(key(hi), func(x float64) bool { return sum(func(r *run) int64 { return r.least(x) }) > second })
-		type entry struct {
-			v float64
-			n int64
+		if !here {
+			// Between a and b lie the values of both ranks: at most first values are below a, and more than second up to b.
+			a := search(key(hi)+1, func(x float64) bool { return sum(func(r *run) int64 { return r.most(x) }) > first })
+			b := search(key(hi), func(x float64) bool { return sum(func(r *run) int64 { return r.least(x) }) > second })
+			look(ofKey(key(a)-1), b)
 		}
-		var near []entry
-		before := sum(func(r *run) int64 {
-			return r.between(ctx, a, b, func(v float64, n int64) { near = append(near, entry{v, n}) })
-		})
-		slices.SortFunc(near, func(x, y entry) int { return cmp.Compare(x.v, y.v) })
 		at := func(rank int64) float64 {
 			rank -= before
 			for _, e := range near {

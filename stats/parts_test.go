@@ -69,7 +69,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 							return err
 						}
 						return yield(raw[at+n/row/2*row : at+n])
-					}, int64(1<<10+rng.IntN(1<<20)))
+					}, int64(rng.IntN(2)*n), int64(1<<10+rng.IntN(1<<20)))
 					text, jerr := json.Marshal(some)
 					var back []Part
 					if err != nil || jerr != nil || json.Unmarshal(text, &back) != nil {
@@ -107,7 +107,7 @@ func FuzzPart(f *testing.F) {
 	for i := range 3000 {
 		binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(float32(i%700)))
 	}
-	parts, err := s.Parts(f.Context(), robocache.Float32, []int{1}, pieces(raw, 4), 1<<20)
+	parts, err := s.Parts(f.Context(), robocache.Float32, []int{1}, pieces(raw, 4), 0, 1<<20)
 	text, _ := json.Marshal(parts)
 	if err != nil {
 		f.Fatal(err)
@@ -136,7 +136,7 @@ func BenchmarkParts(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
 		s := Sorter{Create: func() (io.Writer, error) { return io.Discard, nil }}
-		if _, err := s.Parts(b.Context(), robocache.Float32, []int{width}, pieces(raw, 4*width), 256<<20); err != nil {
+		if _, err := s.Parts(b.Context(), robocache.Float32, []int{width}, pieces(raw, 4*width), int64(len(raw)), 256<<20); err != nil {
 			b.Fatal(err)
 		}
 	}

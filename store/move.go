@@ -34,7 +34,7 @@ func Move(ctx context.Context, w Writable, from, to string) (err error) {
 
 // EachBlock gives the bytes of a file in blocks.
 func EachBlock(ctx context.Context, f robocache.Ranged, yield func([]byte) error) error {
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, min(1<<20, f.Size())) // many files are small
 	for off := int64(0); off < f.Size(); {
 		b := buf[:min(int64(len(buf)), f.Size()-off)]
 		if err := f.ReadAt(ctx, b, off); err != nil {
