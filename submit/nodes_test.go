@@ -17,6 +17,7 @@ import (
 // onTwoNodes is Ray's cluster of two nodes around a script.
 const onTwoNodes = `
 import runpy, sys
+import ray
 import ray.cluster_utils
 c = ray.cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 200_000_000, "include_dashboard": False})
 c.add_node(num_cpus=2, object_store_memory=200_000_000)
@@ -26,6 +27,7 @@ sys.argv = sys.argv[1:]
 try:
     runpy.run_path(sys.argv[0], run_name="__main__")
 finally:
+    ray.shutdown()
     c.shutdown()
 `
 
@@ -115,7 +117,7 @@ func TestNodes(t *testing.T) {
 		if out, err := exec.Command(ray, "-c", "import ray.train.torch, ray.cluster_utils").CombinedOutput(); err != nil {
 			t.Skipf("no Ray Train ('make engines'): %v: %s", err, lastLine(string(out)))
 		}
-		c := exec.Command("timeout", "150", ray, "-c", onTwoNodes, script, path, "--ray", "2")
+		c := exec.Command("timeout", "240", ray, "-c", onTwoNodes, script, path, "--ray", "2")
 		c.Env = append(os.Environ(), "RAY_TRAIN_V2_ENABLED=1", "HOME="+t.TempDir())
 		out, err := c.CombinedOutput()
 		if err != nil {
