@@ -110,10 +110,6 @@ func FormatCases() (cases []Case) {
 	add("recordings", "whole recordings to columns, opening included", decoders+" decompression", support, bags)
 	add("rlds", "RLDS whole steps, four JPEG cameras", "tfds", "≥ 1.3× tfds")
 	add("multirate", "four streams of a recording to 50 Hz, windows of 1 s, batches of 64", "pandas", "≥ 50× pandas")
-	add("stats", "statistics of a million rows at opening; opening alone beside it", "robocache-open numpy numpy-quantiles")
-	for _, what := range [][2]string{{"crop", "crop and flip"}, {"jitter", "crop, flip and colour jitter"}, {"noise", "crop and noise"}} {
-		add("augment-"+what[0], "images 256×256 to 224×224: "+what[1]+"; robocache-plain is the same without augment=", "robocache-plain torchvision")
-	}
 	for _, codec := range []string{"lz4", "zstd"} {
 		for _, shuffle := range []string{"none", "byte", "bit"} {
 			for _, key := range []string{"img", "state", "state32"} {

@@ -77,15 +77,6 @@ func Explain(k *Keys, w *Workload, outs []Outcome) []string {
 	if k.HeadspaceSamplesPS > 0 {
 		say("headspace: the same loop on one batch that is there makes %.0f samples/s, %.0f times this", k.HeadspaceSamplesPS, k.HeadspaceSamplesPS/rate)
 	}
-	if c := outs[0].StatsClose.Cache; c != nil {
-		say("cache (%s, %s): %.0f %% of the frames that were wanted since the start were there; %d MiB", c.Where, c.Format, 100*c.Rate, c.Bytes>>20)
-		if c.Error != "" {
-			say("  nothing more is written: %s", c.Error)
-		}
-	}
-	if p := outs[0].StatsClose.Pool; p != nil {
-		say("pool: %d samples in %d shards; %d frames resident, %d found no room and are decoded again", p.Samples, p.Shards, p.Resident, p.Refused)
-	}
 	if k.WaitPct != nil {
 		say("a consumer that takes %.1f ms a batch waits %.1f %% of its time", k.ConsumerStepMS, *k.WaitPct)
 	}

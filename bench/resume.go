@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -122,16 +123,13 @@ func (w Workload) finish(ctx context.Context, program, env []string) error {
 	if err != nil {
 		return err
 	}
-	cmd, errs := runners.Command(ctx, append(slices.Clone(program), string(job)), env)
-	err = cmd.Run()
-	if w.Resume.Kill > 0 && cmd.ProcessState != nil { // nil: it did not start
-		if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() && st.Signal() == syscall.SIGKILL && ctx.Err() == nil {
+	_, err = runners.Output(ctx, append(slices.Clone(program), string(job)), env)
+	if w.Resume.Kill > 0 && ctx.Err() == nil {
+		var ended *exec.ExitError
+		if errors.As(err, &ended) && ended.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
 			return nil
 		}
-		return fmt.Errorf("the process that was to be killed ended otherwise: %v: %s", err, runners.LastLine(errs.String()))
+		return fmt.Errorf("the process that was to be killed ended otherwise: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, runners.LastLine(errs.String()))
-	}
-	return nil
+	return err
 }

@@ -121,10 +121,9 @@ func (s *Sets) once(ctx context.Context, to, hint string, argv []string) string 
 	}
 	guard.Check(os.RemoveAll(to)) // what a killed run left
 	guard.Check(os.MkdirAll(filepath.Dir(to), 0o755))
-	cmd, errs := runners.Command(ctx, argv, s.Tools.Env())
-	if err := cmd.Run(); err != nil {
+	if _, err := runners.Output(ctx, argv, s.Tools.Env()); err != nil {
 		guard.Check(ctx.Err())
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Where: robocache.Where{"dataset": to}, Msg: filepath.Base(argv[1]) + ": " + runners.LastLine(errs.String()), Hint: hint, Err: err})
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Where: robocache.Where{"dataset": to}, Msg: filepath.Base(argv[1]), Hint: hint, Err: err})
 	}
 	s.Log("made %s", to)
 	guard.Check(report.WriteFile(to+".made", nil))
@@ -146,13 +145,11 @@ func (s *Sets) HDF5(ctx context.Context) string {
 func (s *Sets) formatData(ctx context.Context, kind string) string {
 	dir := filepath.Join(s.Work, "formats", kind)
 	switch kind {
-	case "multirate", "augment":
-		return filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), map[string]string{"multirate": "mcap_robot/recording_zstd.mcap", "augment": "g1_h264_v30"}[kind])
+	case "multirate":
+		return filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), "mcap_robot/recording_zstd.mcap")
 	case "windows":
 		dir = filepath.Join(s.Work, "formats", "recordings")
 		kind = "recordings"
-	case "stats":
-		dir += ".hdf5"
 	}
 	return s.script(ctx, dir, "formats.py", Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}})
 }

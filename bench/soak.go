@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -128,7 +127,7 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 		dir = guard.Must(os.MkdirTemp("", "robocache-soak-"))
 		defer os.RemoveAll(dir)
 	}
-	guard.Check(s.learn(ctx))
+	guard.Check(s.learn(ctx, dir))
 	srv := guard.Must(loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
 		if n%97 == 0 {
 			http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
@@ -233,9 +232,8 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	return t.finish(ctx, (&runners.Tools{Self: s.Self}).Own("resume"), nil)
 }
 
-// truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order, each frame of which was
-// compared with a sequential decode by the ffmpeg program. From then on a frame must be those bits, whatever order, cache,
-// pool, store and number of threads it comes through.
+// truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order, some of whose frames were compared with a sequential decode
+// by the ffmpeg program. From then on a frame must be those bits, whatever order, cache, pool, store and number of threads it comes through.
 type truth struct {
 	seed   maphash.Seed
 	camera string
@@ -243,9 +241,9 @@ type truth struct {
 }
 
 // learn reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
-func (s *Soak) learn(ctx context.Context) (err error) {
+func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 	defer guard.Into(&err)
-	w := Workload{URI: s.URI, BatchSize: 32, Video: "one", Shuffle: "file", Workers: 1}
+	w := Workload{URI: s.URI, BatchSize: 32, Video: "one", Shuffle: "file", Workers: 1, CheckFrames: 256, FramesOut: filepath.Join(dir, "frames")}
 	ds := guard.Must(w.open(ctx))
 	defer ds.Close()
 	cameras := w.cameras(ds.Info())
@@ -255,40 +253,26 @@ func (s *Soak) learn(ctx context.Context) (err error) {
 	ld, _ := w.loader(ctx, ds)
 	defer ld.Close()
 	s.truth = &truth{maphash.MakeSeed(), cameras[0], map[string][]uint64{"": make([]uint64, ld.Samples())}}
-	_, noFFmpeg := exec.LookPath("ffmpeg")
-	var video *fileFrames
-	defer func() { video.close() }()
-	for left := ld.Samples(); left > 0; {
-		b := guard.Must(ld.Next(ctx))
-		left -= int64(b.Rows)
-		rows := guard.Must(ld.Rows(b.Indices))
-		refs := make([]robocache.FrameRef, len(rows))
-		guard.Check(ds.Frames(ctx, cameras[0], rows, refs))
-		s.truth.check(b, "")
-		p := b.Tensor(cameras[0])
-		for i, ref := range refs {
-			got := p.Data[i*len(p.Data)/b.Rows : (i+1)*len(p.Data)/b.Rows]
-			s.frame = int64(len(got))
-			if noFFmpeg != nil || ref.Path == "" || p.Shape[1] != 3 {
-				continue
-			}
-			if video == nil || video.name != ref.Path || video.next > ref.Ordinal {
-				video.close()
-				video = openFrames(ctx, filepath.Join(s.URI, ref.Path), ref.Path, [2]int{p.Shape[3], p.Shape[2]}, false)
-			}
-			if most, _ := distance(got, guard.Must(video.at(ref.Ordinal))); most > pixelTolerance {
-				return fmt.Errorf("%s frame %d is not what ffmpeg decodes (episode %d, row %d)", ref.Path, ref.Ordinal, rows[i].Episode, rows[i].Index)
-			}
-			s.res.Compared++
+	src := &engineSource{ld: ld}
+	guard.Must(src.take(ctx, func(b *taken) bool {
+		if b != nil {
+			s.frame = s.truth.check(src.batch, "")
 		}
-		b.Release()
+		return b == nil
+	}))
+	guard.Check(writeDelivered(ctx, src, nowhere, w, cameras))
+	defer os.Remove(w.FramesOut)
+	var o Outcome
+	guard.Check((&Runner{ref: guard.Must(newReference(ds, s.URI, &w)), seconds: true}).checkFrames(ctx, guard.Must(readDelivered(w.FramesOut)), &o))
+	if s.res.Compared = int(o.FramesChecked); o.WrongFrames > 0 {
+		return fmt.Errorf("%s is not what ffmpeg decodes", o.WrongWhere[0])
 	}
 	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", ld.Samples(), s.res.Compared)
 	return nil
 }
 
-// check compares the first frame of each sample of a batch with what was seen of it before.
-func (t *truth) check(b *loader.Batch, size string) {
+// check compares the first frame of each sample of a batch with what was seen of it before, and gives its bytes.
+func (t *truth) check(b *loader.Batch, size string) int64 {
 	p := b.Tensor(t.camera)
 	each := len(p.Data) / b.Rows
 	if t.seen[size] == nil {
@@ -307,6 +291,7 @@ func (t *truth) check(b *loader.Batch, size string) {
 			guard.Fail(fmt.Errorf("sample %d has other pixels than in the plain pass", n))
 		}
 	}
+	return int64(each)
 }
 
 // look is what a process holds between two rounds, when everything is closed: after seconds, MiB, of them what the Go runtime holds, and numbers.

@@ -35,7 +35,7 @@ func TestSoakShort(t *testing.T) {
 // A single other pixel is found, wherever it comes through.
 func TestSoakFindsAWrongFrame(t *testing.T) {
 	s := soakOf(t, 0)
-	if err := s.learn(t.Context()); err != nil {
+	if err := s.learn(t.Context(), t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	turn := soakTurn{Workload: Workload{URI: s.URI, BatchSize: 16, Workers: 2, Video: "one", Shuffle: "global"}}

@@ -114,6 +114,9 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Msg: "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more"})
 	}
+	if t.Job.Compile && t.Job.Device == "cpu" {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Msg: "--compile with --device cpu: inductor's C++ of these networks takes minutes a run", Hint: "leave --compile out, or --device cuda"})
+	}
 	model := TrainModels[t.Job.Model]
 	t.Base.BatchSize = cmp.Or(t.Base.BatchSize, model.Batch)
 	if t.Base.URI == "" {
@@ -268,21 +271,20 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 		return
 	}
 	job.Runner, w.Train = "plan", &job
-	cmd, errs := runners.Command(ctx, append(t.Tools.Script("train.py"), string(guard.Must(json.Marshal(w)))), t.Tools.Env())
-	out, err := cmd.Output()
+	out, err := runners.Output(ctx, append(t.Tools.Script("train.py"), string(guard.Must(json.Marshal(w)))), t.Tools.Env())
 	var f trainPlan
 	if err == nil {
 		err = json.Unmarshal([]byte(runners.LastLine(string(out))), &f)
 	}
 	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Where: robocache.Where{"dataset": w.URI}, Err: err}
-	_, module, lacks := strings.Cut(errs.String(), "No module named ")
+	_, module, lacks := strings.Cut(fmt.Sprint(err), "No module named ")
 	switch {
 	case ctx.Err() != nil:
 		guard.Fail(ctx.Err())
 	case lacks && err != nil:
-		e.Msg, e.Hint, e.Err = t.Tools.Python+" has no "+runners.LastLine(module), "--python names an interpreter with torch; make peers installs one", nil
+		e.Msg, e.Hint, e.Err = t.Tools.Python+" has no "+module, "--python names an interpreter with torch; make peers installs one", nil
 	case err != nil:
-		e.Msg = "the plan: " + runners.LastLine(errs.String())
+		e.Msg = "the plan"
 	case strings.Contains(f.Error, "Errno 28"):
 		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "the disk of "+t.dir+" is full", "TMPDIR names a folder with room"
 	case strings.HasPrefix(f.Error, "Misuse: "): // the loader's

@@ -3,8 +3,10 @@ package runners
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +61,16 @@ func Command(ctx context.Context, argv, env []string) (*exec.Cmd, *bytes.Buffer)
 	errs := &bytes.Buffer{}
 	cmd.Stderr = errs
 	return cmd, errs
+}
+
+// Output runs a command, and gives what it wrote; what it said last on stderr is in the error.
+func Output(ctx context.Context, argv, env []string) ([]byte, error) {
+	cmd, errs := Command(ctx, argv, env)
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", cmp.Or(ctx.Err(), err), LastLine(errs.String()))
+	}
+	return out, err
 }
 
 // Lines shows each line that is written to it, and keeps the last that is not empty.

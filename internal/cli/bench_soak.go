@@ -20,7 +20,7 @@ func newBenchSoak() *cobra.Command {
 		Short: "pools, caches, http with faults, kills and resumes for a long time: every image checked, memory flat",
 		Long: `Runs seeded rounds over a local dataset until the time is over. A round picks an order, a cache, a store, windows, sizes, threads and a rank,
 takes batches, stops at random places and goes on from the state with other threads. Every image must be bit for bit that of a plain
-pass, which is compared with a sequential decode by the ffmpeg program first; every sample must be the order's. Every eighth round a process
+pass, some of which is compared with a sequential decode by the ffmpeg program first; every sample must be the order's. Every eighth round a process
 that works on the same cache is killed with SIGKILL. Between rounds everything is closed: memory, open files and goroutines must not grow.
 Exit code 1 with the reason where something is wrong, and with the round, which --seed does again.`,
 		Example: `  robocache bench soak ./my_dataset --duration 30m`,
