@@ -135,7 +135,7 @@ var allParts = []part{
 		if left < 2*time.Minute || a.imports("torch") != "" {
 			args = append(args, "--runners", "none", "--rows", "resample-256x100,fuse3-256,voxel-mean4-500k")
 		}
-		out := []step{{"cpu", args, 5 * time.Second}}
+		out := []step{{"cpu", args, 10 * time.Second}}
 		if a.GPUs > 0 {
 			out = append(out, step{"cuda", append(slices.Clone(args), "--device", "cuda"), 10 * time.Second})
 		}

@@ -295,8 +295,10 @@ def host(x):
     """A result as NumPy: bfloat16 as its bits."""
     if not hasattr(x, "cpu"):
         return np.asarray(x)
+    import torch
+
     x = x.detach().cpu().contiguous()
-    return (x.view(__import__("torch").uint16) if str(x.dtype) == "torch.bfloat16" else x).numpy()
+    return (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
 
 
 def numbers(x, dtype):
