@@ -40,9 +40,8 @@ func parseBound(text string) *bound {
 	return b
 }
 
-// at is the row that a bound stands for, among n rows with timestamps; step is the time of a row.
-func (b *bound) at(times []int64, step int64) int {
-	n := len(times)
+// at is the row that a bound stands for, among n rows; times gives their timestamps, step how long a row lasts: they are asked for where it is in seconds.
+func (b *bound) at(n int, timestamps func() []int64, step func(times []int64) int64) int {
 	switch {
 	case b.inRows && b.end:
 		return max(0, n-b.rows)
@@ -50,9 +49,10 @@ func (b *bound) at(times []int64, step int64) int {
 		return min(n, b.rows)
 	}
 	const slack = 1000 // ns: of seconds that are no multiples of a row's
+	times := timestamps()
 	ns := int64(math.Round(b.seconds * 1e9))
 	if b.end {
-		ns = times[n-1] - times[0] + step - ns
+		ns = times[n-1] - times[0] + step(times) - ns
 	}
 	k, _ := slices.BinarySearch(times, times[0]+ns-slack)
 	return k
@@ -86,15 +86,12 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 		p := &e.plan.Episodes[i]
 		n := p.To - p.From
 		a, b := 0, n
-		if from != nil || to != nil {
-			times := guard.Must(view.Times(ctx, i, ""))
-			step := e.step(times)
-			if from != nil && n > 0 {
-				a = from.at(times, step)
-			}
-			if to != nil && n > 0 {
-				b = to.at(times, step)
-			}
+		times := func() []int64 { return guard.Must(view.Times(ctx, i, "")) }
+		if from != nil && n > 0 {
+			a = from.at(n, times, e.step)
+		}
+		if to != nil && n > 0 {
+			b = to.at(n, times, e.step)
 		}
 		for _, rows := range cut[i] {
 			x, y := rows[0]-p.From, rows[1]-p.From

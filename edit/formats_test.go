@@ -1,0 +1,248 @@
+package edit_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/synth"
+)
+
+// Other formats go through the same verbs, and stay what they are where they are written.
+func TestFormats(t *testing.T) {
+	for name, at := range map[string]string{"rlds": "bridge_rlds/bridge_dataset/1.0.0", "robomimic": "robomimic_like/earliest_contiguous.hdf5", "zarr": "diffusion_policy_zarr/replay_buffer.zarr"} {
+		t.Run(name, func(t *testing.T) {
+			set, file, _ := strings.Cut(at, "/")
+			from := filepath.Join(data(t, set), file)
+			src := open(t, from)
+			dst := filepath.Join(t.TempDir(), filepath.Base(from))
+			r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst, Verbs: []edit.Verb{
+				{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}, {Verb: "trim", From: "2r", To: "-1r", Choice: edit.Choice{Episodes: "1"}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var places []place
+			for e := 1; e < src.Info().Episodes; e++ {
+				p := place{e, 0, src.Len(e)}
+				if e == 2 {
+					p.from, p.n = 2, p.n-3
+				}
+				places = append(places, p)
+			}
+			out := open(t, dst)
+			if r.Format != name || out.Info().Format != name {
+				t.Errorf("%s became %s", name, out.Info().Format)
+			}
+			same(t, out, src, places, nil)
+		})
+	}
+}
+
+// A recording keeps its clocks: each stream has the samples of the time that is kept.
+func TestRecording(t *testing.T) {
+	from := made(t, "mcap", synth.Options{Episodes: 1, Seconds: 2, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100, "force": 333}}, nil)
+	src := open(t, from)
+	dst := filepath.Join(t.TempDir(), "out.mcap")
+	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst, Verbs: []edit.Verb{{Verb: "trim", From: "0.5", To: "-0.5"}}}); err != nil {
+		t.Fatal(err)
+	}
+	out := open(t, dst)
+	if out.Info().Format != "mcap" {
+		t.Fatal(out.Info().Format)
+	}
+	rows, err := out.Times(t.Context(), 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range src.Info().Features {
+		if f.Clock == "" || out.Info().Feature(f.Key) == nil {
+			continue
+		}
+		all, err := src.Times(t.Context(), 0, f.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := out.Times(t.Context(), 0, f.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(have) == 0 || len(have) >= len(all) || have[0] < rows[0] || !slices.Contains(all, have[0]) || !slices.Contains(all, have[len(have)-1]) {
+			t.Errorf("%s: %d of %d samples", f.Key, len(have), len(all))
+		}
+	}
+}
+
+// tasks are the task of each row of an episode.
+func tasks(t *testing.T, ds robocache.Dataset, e int) []string {
+	t.Helper()
+	out, err := ds.Text(t.Context(), "task", robocache.RowsOf(e, 0, ds.Len(e)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Relabelling changes the rows that are named and no others; texts that nobody uses go.
+func TestRelabel(t *testing.T) {
+	from := made(t, "lerobot", synth.Options{Episodes: 3, Seconds: 1, Cameras: -1}, nil)
+	src := open(t, from)
+	dst, _ := run(t, from, edit.Verb{Verb: "relabel", Rows: "1:4-9", Text: "wait"}, edit.Verb{Verb: "set-task", Text: "other", Choice: edit.Choice{Episodes: "2"}})
+	out := open(t, dst)
+	for e := range 3 {
+		want := tasks(t, src, e)
+		for k := range want {
+			if e == 2 {
+				want[k] = "other"
+			} else if e == 1 && k >= 4 && k < 9 {
+				want[k] = "wait"
+			}
+		}
+		if got := tasks(t, out, e); !slices.Equal(got, want) {
+			t.Errorf("episode %d: %v", e, got)
+		}
+	}
+	same(t, out, src, whole(src, 0, 1, 2), nil)
+	healthy(t, dst)
+	a, b := tasks(t, src, 0)[0], tasks(t, src, 1)[0]
+	next, _ := run(t, from, edit.Verb{Verb: "relabel", Names: map[string]string{a: b, b: a}})
+	swapped := open(t, next)
+	if tasks(t, swapped, 0)[0] != b || tasks(t, swapped, 1)[0] != a || len(swapped.Info().Tasks) != len(src.Info().Tasks) {
+		t.Errorf("%v", swapped.Info().Tasks)
+	}
+	if _, r := run(t, dst, edit.Verb{Verb: "keep", Choice: edit.Choice{Task: "oth*"}}); r.Episodes != 1 {
+		t.Errorf("%d episodes", r.Episodes)
+	}
+}
+
+// Features are renamed, removed and added; a column of a file is joined row by row.
+func TestFeatures(t *testing.T) {
+	from := made(t, "lerobot", synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}, nil)
+	src := open(t, from)
+	dst, _ := run(t, from, edit.Verb{Verb: "add", Features: []string{"robot_id"}, From: "7"}, edit.Verb{Verb: "add", Features: []string{"note"}, From: "left arm"},
+		edit.Verb{Verb: "rename", Names: map[string]string{"action": "act"}}, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}})
+	out := open(t, dst)
+	same(t, out, src, whole(src, 1), map[string]string{"act": "action"})
+	if f := out.Info().Feature("robot_id"); f == nil || f.DType != robocache.Int64 || out.Info().Feature("action") != nil {
+		t.Errorf("%v", out.Info().Keys())
+	}
+	if note, err := out.Text(t.Context(), "note", robocache.RowsOf(0, 0, 1)); err != nil || note[0] != "left arm" {
+		t.Error(note, err)
+	}
+	healthy(t, dst)
+	back, _ := run(t, dst, edit.Verb{Verb: "remove", Features: []string{"robot_id", "note"}})
+	if n := len(open(t, back).Info().Features); n != len(src.Info().Features) {
+		t.Errorf("%d features", n)
+	}
+}
+
+// Merging datasets that differ: refused by name, or as said.
+func TestMergeDiffering(t *testing.T) {
+	opt := synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}
+	a := made(t, "lerobot", opt, nil)
+	opt.Seed = 5
+	plain := made(t, "lerobot", opt, nil)
+	b, _ := run(t, plain, edit.Verb{Verb: "add", Features: []string{"extra"}, From: "1.5"})
+	merge := func(v edit.Verb, sources ...string) (string, *edit.Report, error) {
+		v.Verb = "merge"
+		dst := filepath.Join(t.TempDir(), "out")
+		r, err := edit.Run(t.Context(), &edit.Request{Sources: sources, Verbs: []edit.Verb{v}, DST: dst})
+		return dst, r, err
+	}
+	for says, call := range map[string]func() (string, *edit.Report, error){
+		"extra":       func() (string, *edit.Report, error) { return merge(edit.Verb{}, a, b) },
+		"twice":       func() (string, *edit.Report, error) { return merge(edit.Verb{}, a, a) },
+		"two or more": func() (string, *edit.Report, error) { return merge(edit.Verb{}, a) },
+	} {
+		if _, _, err := call(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	dst, r, err := merge(edit.Verb{Keys: "intersection"}, a, b)
+	if err != nil || open(t, dst).Info().Feature("extra") != nil || len(r.Notes) != 1 {
+		t.Fatal(err, r)
+	}
+	healthy(t, dst)
+	dst, _, err = merge(edit.Verb{Keys: "union"}, a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := open(t, dst)
+	mask := make([]byte, 1)
+	for e, want := range []byte{0, 0, 1, 1} {
+		if err := out.Gather(t.Context(), "extra.valid", robocache.RowsOf(e, 3, 1), mask); err != nil || mask[0] != want {
+			t.Errorf("episode %d: valid %d, %v", e, mask[0], err)
+		}
+	}
+	healthy(t, dst)
+}
+
+// doctor --fix on a copy that lies about its totals: what an edit removes is removed.
+func TestFix(t *testing.T) {
+	dir := copied(t, "g1_h264_v30_bigdrift")
+	name := filepath.Join(dir, "meta", "info.json")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(strings.Replace(string(b), `"total_frames": `, `"total_frames": 9`, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	x, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DryRun: true}, false)
+	if err != nil || len(x.Fixable) < 2 || len(x.Beyond) != 0 || x.Report == nil || !x.Report.DryRun || !maps.Equal(tree(t, dir), before) {
+		t.Fatalf("%v %+v", err, x)
+	}
+	x, err = edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DST: filepath.Join(t.TempDir(), "out")}, false)
+	if err != nil || len(x.Stayed) != 0 {
+		t.Fatalf("%v %+v", err, x)
+	}
+}
+
+// Several plans of one dataset are done in one pass.
+func TestApply(t *testing.T) {
+	from := made(t, "lerobot", synth.Options{Episodes: 4, Seconds: 1, Cameras: -1}, nil)
+	src := open(t, from)
+	var plans []*edit.Plan
+	for _, v := range []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}, {Verb: "rename", Names: map[string]string{"action": "act"}}, {Verb: "trim", From: "3r", Choice: edit.Choice{Episodes: "2"}}} {
+		r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{v}, DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, r.Plan)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	if _, err := edit.Run(t.Context(), &edit.Request{Plans: plans, DST: dst}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, open(t, dst), src, []place{{1, 0, src.Len(1)}, {2, 3, src.Len(2) - 3}, {3, 0, src.Len(3)}}, map[string]string{"act": "action"})
+	healthy(t, dst)
+	if _, err := edit.Run(t.Context(), &edit.Request{Plans: []*edit.Plan{func() *edit.Plan {
+		p := *plans[0]
+		p.Sources = slices.Clone(p.Sources)
+		p.Sources[0].Fingerprint = "x"
+		return &p
+	}()}, DST: dst + "2"}); err == nil || !strings.Contains(err.Error(), "fingerprint") {
+		t.Error(err)
+	}
+}
+
+func FuzzWhere(f *testing.F) {
+	for _, s := range []string{"length < 30", "max(action[gripper]) > 1.2 or not (index == 2)", "max(abs(action)) > 3", "task == 'x' and (length+1)*2 >= -4e3", "((((", "min(", "1", "a.b/c < 1", "'"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if _, err := edit.ParseWhere(s); err != nil && err.Error() == "" {
+			t.Error("no text")
+		}
+	})
+}
+
+func FuzzPlan(f *testing.F) {
+	f.Add([]byte(`{"robocache_plan":1,"sources":[{"uri":"a","num_episodes":2}],"episodes":[{"episode":1,"to":3}],"keys":[{"key":"a","from":["a"]}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) { _, _ = edit.ParsePlan(b) })
+}
