@@ -168,6 +168,9 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 	for _, fd := range t.fields {
 		if c := byName[fd.Name]; c != nil && c != d.task {
 			c.f.Default = c == number || c == frame || slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.name })
+			if d.columns[c.f.Key] != nil {
+				fail(robocache.ErrMalformed, "two columns of the key "+c.f.Key, "")
+			}
 			d.columns[c.f.Key] = c
 			d.About.Features = append(d.About.Features, c.f)
 		}
@@ -281,6 +284,17 @@ func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) int {
 
 // findEpisodes brings the rows into the order of their episodes (D2).
 func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
+	ahead, actx := errgroup.WithContext(ctx)
+	ahead.SetLimit(16)
+	for g := range d.groups { // of stores: a request each
+		ahead.Go(guard.Func("delta open", func() {
+			d.integers(actx, g, number)
+			if frame != nil {
+				d.integers(actx, g, frame)
+			}
+		}))
+	}
+	guard.Check(ahead.Wait())
 	var runs []run
 	next := map[int64]int64{} // frames of episodes, where no column says them
 	for g := range d.groups {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -56,7 +57,7 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) *
 			dtype = robocache.Int64
 		}
 		numbers, per, rows := c.f.Kind == robocache.KindNumeric || sub == "frame", sizeOf(c.dims), d.groups[g].f.Groups[d.groups[g].number].Rows
-		d.fits(rows) // and more, where there are values
+		d.fits(8 * min(rows, math.MaxInt64/8))
 		n := int(rows)
 		col := &pq.Column{}
 		var values []byte

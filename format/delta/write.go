@@ -167,6 +167,7 @@ func (w *writing) commit(ctx context.Context) {
 			return
 		}
 		if before = t; !errors.Is(err, store.ErrExists) {
+			w.adds = nil // not to be cleared: the commit may be there, whatever the answer was
 			guard.Fail(err)
 		}
 	}
