@@ -156,6 +156,7 @@ func TestBudget(t *testing.T) {
 		return waits[len(waits)/2], waits[len(waits)*95/100]
 	}
 	drawn := func(p *tab) int {
+		p.wait("document.querySelector('#cameras figure').dataset.drawn")
 		return eval[int](p, "Number(document.querySelector('#cameras figure').dataset.drawn)")
 	}
 	for _, c := range []struct{ name, set string }{{"GOP 30", vga}, {"GOP 2", gop2}} {
@@ -179,13 +180,14 @@ func TestBudget(t *testing.T) {
 	}
 	with(many, func(p *tab) {
 		p.visit("#e=5")
+		p.wait("document.querySelector('#list').dataset.listed")
 		ms := eval[int](p, "Number(document.querySelector('#list').dataset.listed)")
 		say("100,000 episodes listed, from opening the page", "1 s", "%d ms", ms)
 		filter := eval[float64](p, "(() => { const f = document.querySelector('#filter'), t = performance.now(); f.value = 'place'; f.dispatchEvent(new Event('input')); return performance.now() - t; })()")
 		say("100,000 episodes filtered", "–", "%.0f ms", filter)
 	})
 	with(wide, func(p *tab) {
-		p.wait("document.querySelector('#plots .plot').dataset.span")
+		p.wait("document.querySelector('#plots .plot')?.dataset.span")
 		var waits []float64
 		for k := range 20 {
 			from := int64(k) * 100e9

@@ -147,7 +147,8 @@ func (s *Server) jpeg(ctx context.Context, x *set, k frameKey, f *robocache.Feat
 func (s *Server) join(x *set, cam *camera, k frameKey, f *robocache.Feature, rows int) *job {
 	cam.mu.Lock()
 	defer cam.mu.Unlock()
-	back := k.row < cam.last && cam.last-k.row <= 2*framesAhead // a person steps back
+	far := cam.last < 0 || abs(k.row-cam.last) > 2*framesAhead // a person jumps, or scrubs: what lies beside the row is not what comes next
+	back := !far && k.row < cam.last
 	cam.last = k.row
 	if j := cam.job; j != nil && !j.over && k.row >= j.from && k.row < j.to && !j.done[k.row] {
 		j.waiters++
@@ -158,7 +159,10 @@ func (s *Server) join(x *set, cam *camera, k frameKey, f *robocache.Feature, row
 		}
 	}
 	j := &job{asked: k.row, from: k.row, to: min(k.row+framesAhead, rows), waiters: 1, done: map[int]bool{}, tick: make(chan struct{})}
-	if back {
+	switch {
+	case far:
+		j.to = k.row + 1
+	case back:
 		j.from, j.to = max(0, k.row-framesAhead), k.row+1
 	}
 	var ctx context.Context

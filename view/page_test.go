@@ -173,10 +173,6 @@ func TestPageOpens(t *testing.T) {
 			p.clean()
 			t.Log(eval[string](p, "document.querySelector('#episode').textContent"), eval[int](p, "document.querySelectorAll('#cameras figure').length"), "cameras",
 				eval[int](p, "document.querySelectorAll('#plots canvas').length"), "plots drawn")
-			if dir := os.Getenv("VIEW_SHOTS"); dir != "" {
-				time.Sleep(300 * time.Millisecond)
-				p.shot(dir + "/" + strings.ReplaceAll(name, "/", "_") + ".png")
-			}
 		})
 	}
 }

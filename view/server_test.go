@@ -16,6 +16,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/flags"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/store/loopback"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -354,6 +356,27 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v %d findings", l, len(d.Findings))
 	}
 	s.get("/api/episodes?s=1", &l)
+}
+
+// TestRemote: a dataset behind http is shown as one on this machine, without the doctor reading all of it unasked.
+func TestRemote(t *testing.T) {
+	srv, err := loopback.Serve(realdata.Path(t, "g1_h264_v30"), loopback.Options{Latency: 2 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	s := serve(t, Options{}, srv.URL)
+	var d struct{ State string }
+	if s.get("/api/findings", &d); d.State != "no" {
+		t.Error(d.State)
+	}
+	local := serve(t, Options{}, "g1_h264_v30")
+	for _, path := range []string{"/api/e/3/frame/observation.images.cam_high/77?w=160", "/api/e/3/series?key=action", "/api/e/3/at?t=1000000000"} {
+		a, got := s.do("GET", path, nil, nil)
+		if _, want := local.do("GET", path, nil, nil); a.StatusCode != 200 || !bytes.Equal(got, want) {
+			t.Errorf("%s: %s, %d bytes, here %d", path, a.Status, len(got), len(want))
+		}
+	}
 }
 
 // TestVendored: uPlot is what its author published, and the page fits into its budget.

@@ -225,8 +225,9 @@ async function start() {
     history.replaceState(null, '', '#' + p);
     try { await post('login', { token }); } catch (e) { problem(e.message); return; }
   }
-  try { shown.info = await get('info'); } catch (e) { problem(e.message); return; }
   read(p.toString());
+  Episode.early(state.s, state.e); // while the other answer is on its way
+  try { shown.info = await get('info'); } catch (e) { problem(e.message); return; }
   const sets = shown.info.datasets;
   state.s = Math.min(Math.max(0, state.s), sets.length - 1);
   state.e = Math.min(Math.max(0, state.e), sets[state.s].num_episodes - 1);

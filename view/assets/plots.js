@@ -48,7 +48,7 @@ class Plot {
 
   async fetch() {
     this.stale = false;
-    const [from, to] = this.span().map(Math.round), px = Math.max(200, Math.round(this.canvas.clientWidth - 60)), layers = [];
+    const [from, to] = this.span().map(Math.round), px = Math.max(200, Math.round((this.canvas.clientWidth - 60) / (this.of > 8 ? 2 : 1))), layers = [];
     this.asked = `${from},${to}`;
     const want = [[shown.first, 'own'], [shown.second, 'second'], [shown.aligned, 'grid']].filter(([ep]) => ep?.streams.get(this.key)?.rows > 0);
     try {
@@ -79,7 +79,7 @@ class Plot {
     this.title.textContent = `${f.dtype} ${JSON.stringify(f.shape)}${f.unit ? ' in ' + f.unit : ''} · ${this.st.rows} rows` + (own.header.thinned ? ' · thinned: lowest and highest of each pixel' : '')
       + (own.header.missing ? ` · ${own.header.missing} values missing` : '') + (h.of > 64 ? ` · ${h.of} channels` : '') + (this.st.problem ? ' · ' + this.st.problem : '');
     const plain = (a) => Array.from(a, (v) => (Number.isFinite(v) ? v : null));
-    const tables = [], series = [{}];
+    const tables = [], series = [{}], data0 = own.x.length; // dashes of many points cost more than they show
     this.channel = [null];
     const few = own.header.channels <= 8, stepped = !/float/.test(f.dtype), off = state.channels[this.key] || new Set();
     for (const l of this.layers) {
@@ -89,9 +89,9 @@ class Plot {
         this.channel.push({ n, layer: l });
         series.push({
           label: names[c] ?? String(n), stroke, show: !off.has(n), width: grid ? 0 : l.how === 'second' ? 1 : 1.5,
-          dash: l.how === 'second' ? [3, 5] : few ? [] : dashes[n % 4], fill: undefined,
+          dash: l.how === 'second' ? [3, 5] : few || data0 > 1500 ? [] : dashes[n % 4], fill: undefined,
           paths: grid ? () => null : stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
-          points: grid ? { show: true, size: 5, width: 1, stroke, fill: css('--back') } : { show: l.x.length < 120 && l.how === 'own', size: 3, fill: stroke },
+          points: grid ? { show: true, size: 5, width: 1, stroke, fill: css('--back') } : { show: l.how === 'own' && ((u) => u.data[0].length < 120), size: 3, fill: stroke },
         });
       });
     }
@@ -101,8 +101,16 @@ class Plot {
       width: Math.max(200, this.canvas.clientWidth), height: 170, legend: { show: false }, scales: { x: { time: false, auto: false, min: scale[0], max: scale[1] } },
       axes: [{ stroke: ink, grid: line, ticks: line, size: 28, font: '11px system-ui' }, { stroke: ink, grid: line, ticks: line, size: 58, font: '11px system-ui' }],
       cursor: { sync: { key: 'time' }, drag: { x: true, y: false, setScale: false, dist: 5 }, points: { size: 6 }, focus: { prox: -1 } }, focus: { alpha: 0.25 },
-      series, hooks: { drawClear: [(u) => this.shade(u)], setSelect: [(u) => this.select(u)], setCursor: [(u) => this.hover(u)] },
+      series, hooks: { drawClear: [(u) => this.shade(u)], draw: [() => this.cursor()], setSelect: [(u) => this.select(u)], setCursor: [(u) => this.hover(u)] },
     };
+    const shape = JSON.stringify([this.layers.map((l) => l.how), names, own.header.from, options.width, document.documentElement.dataset.theme]);
+    if (this.u && this.shape === shape) { // the same curves of another time
+      this.u.series.forEach((x, i) => { if (i) x.dash = series[i].dash; });
+      this.u.batch(() => { this.u.setData(data, false); this.u.setScale('x', { min: scale[0], max: scale[1] }); });
+      Object.assign(this.element.dataset, { points: data[0].length, span: this.asked });
+      return;
+    }
+    this.shape = shape;
     this.u?.destroy();
     this.u = new uPlot(options, data, this.canvas);
     this.line = make('div', { className: 'at' });
@@ -188,7 +196,11 @@ class Plot {
     this.outputs?.forEach((o, c) => { o.textContent = v ? (v.values ? number(v.values[(this.layers[0]?.header.from || 0) + c]) : 'none') : '–'; });
   }
 
-  cursor() { if (this.u) this.line.style.left = this.u.valToPos(state.t / 1e9, 'x') + 'px'; this.line && (this.line.hidden = state.t < this.span()[0] || state.t > this.span()[1]); }
+  cursor() {
+    if (!this.line) return;
+    this.line.style.left = this.u.valToPos(state.t / 1e9, 'x') + 'px';
+    this.line.hidden = state.t < this.span()[0] || state.t > this.span()[1];
+  }
 
   close() { this.gone = true; this.watch.disconnect(); this.u?.destroy(); }
 }
@@ -223,7 +235,7 @@ function lookUp() {
 }
 
 on('t', () => { for (const p of plots) p.cursor(); lookUp(); });
-on('zoom', () => { for (const p of plots) { p.u?.setScale('x', { min: p.span()[0] / 1e9, max: p.span()[1] / 1e9 }); p.cursor(); p.refresh(); } });
+on('zoom', () => { for (const p of plots) p.refresh(); });
 on('theme', () => { for (const p of plots) if (p.u) p.build(); });
 addEventListener('resize', () => { for (const p of plots) p.refresh(); });
 
