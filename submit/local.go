@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -57,10 +58,7 @@ func (l *Local) States() States {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.states
-	s.Codes = map[string]int{}
-	for k, n := range l.states.Codes {
-		s.Codes[k] = n
-	}
+	s.Codes = maps.Clone(s.Codes)
 	return s
 }
 
