@@ -57,6 +57,7 @@ type OpenOptions struct {
 	MemoryBudget int64    `json:"memory_budget,omitempty"` // bytes for tables, indexes and open files; 0 = a default of the format
 	HZ           Rate     `json:"rows_hz,omitzero"`        // --rows-hz: of the rows, for formats that keep no clock; zero = as the format knows or finds
 	Split        string   `json:"split,omitempty"`         // the episodes of a split of the dataset (Info.Splits) alone; "" or SplitAll: all
+	Episodes     []int    `json:"episodes,omitempty"`      // these alone, of those that Split leaves, by position, ascending; nil: all
 	Map          *Mapping `json:"map,omitempty"`
 	// FollowLinks lets links of a local dataset lead out of its root, as those of git-annex and DVC do. Those of Hugging Face's cache
 	// need it not. Whoever wrote the dataset then chooses which files of this machine are read.
@@ -165,21 +166,22 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 	if err != nil {
 		return nil, err
 	}
+	whole := ds
 	if own := opt.Options["split"]; own != "" {
 		if own != SplitAll {
 			ds.Info().Split = own
 		}
-		return ds, nil
+	} else if opt.Split != "" {
+		ds, err = split(ds, opt.Split)
 	}
-	if opt.Split == "" {
-		return ds, nil
+	if err == nil && opt.Episodes != nil {
+		ds, err = chosen(ds, opt.Episodes)
 	}
-	p, err := split(ds, opt.Split)
 	if err != nil {
-		_ = ds.Close()
+		_ = whole.Close()
 		return nil, At(err, Where{"dataset": Redact(uri)})
 	}
-	return p, nil
+	return ds, nil
 }
 
 // rated refuses a rate for rows that have timestamps.

@@ -155,6 +155,21 @@ func split(ds Dataset, name string) (Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
+	return partOf(ds, name, episodes)
+}
+
+// chosen gives some episodes of a dataset, which owns ds from then on. Its split has the name of their ranges.
+func chosen(ds Dataset, episodes []int) (Dataset, error) {
+	for i, e := range episodes {
+		if e < 0 || e >= ds.Info().Episodes || i > 0 && e <= episodes[i-1] {
+			return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": ds.Info().URI, "episode": e}, Msg: "episodes", Want: "ascending positions from 0 to " + strconv.Itoa(ds.Info().Episodes-1), Got: fmt.Sprint(episodes)}
+		}
+	}
+	return partOf(ds, Spans(episodes), episodes)
+}
+
+func partOf(ds Dataset, name string, episodes []int) (Dataset, error) {
+	whole := ds.Info()
 	p := &part{Dataset: ds, info: *whole, episodes: episodes, straight: true}
 	place := make(map[int]int, len(episodes))
 	p.info.Split, p.info.Episodes, p.info.Frames, p.info.Splits = name, len(episodes), 0, map[string]string{}

@@ -43,3 +43,13 @@ func TestSplitEpisodes(t *testing.T) {
 		t.Errorf("spans: %s", got)
 	}
 }
+
+// TestEpisodesOfADataset: chosen episodes are ascending positions of what a split leaves.
+func TestEpisodesOfADataset(t *testing.T) {
+	whole := &part{Dataset: nil, info: Info{Episodes: 5}, episodes: []int{0, 1, 2, 3, 4}}
+	for _, wrong := range [][]int{{5}, {-1}, {1, 1}, {2, 1}} {
+		if _, err := chosen(whole, wrong); !errors.Is(err, ErrMisuse) {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}

@@ -69,6 +69,22 @@ func (e *editor) split(ctx context.Context, v *Verb) {
 	}
 }
 
+// Deal says which episodes of a dataset each part of a split takes, ascending, as the verb split deals them out.
+func Deal(ctx context.Context, ds robocache.Dataset, v *Verb) (names []string, parts [][]int, err error) {
+	defer guard.Malformed("split", &err)
+	e := &editor{req: &Request{}, srcs: []robocache.Dataset{ds}}
+	e.plan = newPlan(ctx, e.srcs)
+	e.split(ctx, v)
+	for _, p := range e.parts {
+		part := make([]int, len(p.Episodes))
+		for i, ep := range p.Episodes {
+			part[i] = ep.Episode
+		}
+		names, parts = append(names, p.Part), append(parts, part)
+	}
+	return names, parts, nil
+}
+
 // shares reads name=0.8, name=40, name=rest and name=0-79,90.
 func (e *editor) shares(into []string) (out []share) {
 	var texts []string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
@@ -73,6 +74,7 @@ type openArgs struct {
 	Map          json.RawMessage   `json:"map"` // a mapping, or the path of a file that holds one
 	Options      map[string]string `json:"options"`
 	Split        string            `json:"split"`
+	Episodes     []int             `json:"episodes"`
 	FollowLinks  bool              `json:"follow_links"`
 }
 
@@ -103,7 +105,7 @@ func open(ctx context, a *openArgs) any {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit})
 	}
 	m := readMap(a.Map)
-	ds := guard.Must(mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, FollowLinks: a.FollowLinks}))
+	ds := guard.Must(mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, Episodes: a.Episodes, FollowLinks: a.FollowLinks}))
 	s := newShared(ds, a.DepthUnit)
 	return keep(s, func(h int64) any { return openReply{h, openInfo{s.told(), ds.Info().SplitCounts()}} })
 }
@@ -161,6 +163,18 @@ func (s *shared) episodes(ctx context, a *struct {
 		r.Index[i], r.Lengths[i], r.Tasks[i] = ep.Index, ep.Length, ep.Tasks
 	}
 	return r
+}
+
+type dealReply struct {
+	Names []string `json:"names"`
+	Parts [][]int  `json:"parts"`
+}
+
+// deal says which episodes the parts of a split take.
+func (s *shared) deal(ctx context, v *edit.Verb) any {
+	names, parts, err := edit.Deal(ctx, s.Dataset, v)
+	guard.Check(err)
+	return dealReply{names, parts}
 }
 
 type statsArgs struct {

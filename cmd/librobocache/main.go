@@ -45,6 +45,7 @@ var served = map[string]handler{
 	"robocache_episode":          on((*shared).episode),
 	"robocache_episodes":         on((*shared).episodes),
 	"robocache_stats":            on((*shared).stats),
+	"robocache_deal":             on((*shared).deal),
 	"robocache_stream":           on((*shared).stream),
 	"robocache_align":            on((*shared).align),
 	"robocache_map_new":          newMap,

@@ -25,7 +25,7 @@ The eleven names that matter:
 A Loader resumes exactly, at another number of GPUs too: loader.state_dict(), load_state_dict(); order(epoch) and stats() tell what it does. Its most used
 keywords: shuffle="pool" (each video frame is decoded once an epoch), cache="ram" or a directory, device="cuda", normalize="mean_std", image_size=, hz=.
 
-Beside them: pull and push (datasets of the Hugging Face Hub), stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
+Beside them: edit and merge (ds.edit().delete([3]).write("clean")), pull and push (datasets of the Hugging Face Hub), stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
 self_test() and check_installation() (what is here, and why the rest is not), and datasets: the earlier RoboCache's RTXDataset, CALVINDataset and
 RoboMimicDataset over the same readers. Importing robocache loads neither torch nor the engine. docs/guide.md is the first hour, step by step.
 """
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         print_installation_info as print_installation_info, resample_trajectories as resample_trajectories, set_device as set_device,
         voxelize_occupancy as voxelize_occupancy, voxelize_point_cloud as voxelize_point_cloud, voxelize_pointcloud as voxelize_pointcloud,
     )  # fmt: skip
+    from .edit import merge
     from .lerobot import LeRobotDataset, LeRobotDatasetMetadata
     from .loader import Loader
     from .mapdataset import MapDataset
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "Writer", "resample", "fuse", "voxelize",
-    "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "pull", "push", "versions", "self_test", "is_cuda_available", "check_installation",
+    "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "edit", "merge", "pull", "push", "versions", "self_test", "is_cuda_available", "check_installation",
     "print_installation_info",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
 ]  # fmt: skip
@@ -74,7 +75,7 @@ _OLD = (
 _PLACES = {
     "mapdataset": "MapDataset", "lerobot": "LeRobotDataset LeRobotDatasetMetadata", "loader": "Loader", "mix": "Mix", "normalizer": "Normalizer", "ops": "resample fuse",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels", "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
-    "_verbs": "inspect doctor convert stats pull push", "writer": "Writer", "datasets": "datasets", "ray": "ray",
+    "_verbs": "inspect doctor convert stats pull push", "writer": "Writer", "edit": "edit merge", "datasets": "datasets", "ray": "ray",
 }  # fmt: skip
 _LAZY = {name: module for module, names in _PLACES.items() for name in names.split()}
 

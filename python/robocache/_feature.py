@@ -59,6 +59,11 @@ class Features(dict[str, Feature]):
 
     withheld: Mapping[str, str] = {}  # noqa: RUF012  # set once, by the dataset
 
+    def _repr_html_(self) -> str:
+        from . import _notebook
+
+        return _notebook.page(f"{len(self)} features", lambda: [_notebook.features(self)])
+
     def __repr__(self) -> str:
         def cells(f: Feature) -> list[str]:
             size = f"{f.height}×{f.width}" if f.height else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from . import _config, _engine, _keywords, _memory, _options, _statistics
 from ._errors import Misuse, Unsupported
 from ._feature import Feature, Features
 from ._options import told_rate
+
+if TYPE_CHECKING:
+    from .edit import Edit
 
 __all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
 
@@ -108,10 +111,37 @@ class Dataset:
 
     def split(self, name: str) -> Dataset:
         """The episodes of a split as a Dataset of its own, numbered from 0. Raises Misuse, with the names that are there."""
+        if "episodes" in self._args:
+            raise Misuse("a part of a dataset has no splits of its own", {"dataset": self.uri})
+        return self._of({"split": str(name)})
+
+    def random_split(self, fractions: Any, seed: int = 0, *, by: str = "episode", stratify: str | None = None, group: str | None = None) -> tuple[Dataset, ...]:
+        """Deals the episodes out at random: train, val = ds.random_split(0.9).
+
+        fractions: of the first part, the second takes the rest; or of each part, (0.8, 0.1, 0.1), or numbers of episodes, (40, 10). Each episode goes into one part.
+        The same seed gives the same parts, as those of `robocache edit split --seed`. by: "episode", whose rows always stay together. stratify="task": each task
+        by the same fractions. group: a column; episodes whose first rows have one value of it stay together.
+        Returns Datasets, whose episodes are in their order, numbered from 0; .index is the number in the whole. Raises Misuse where a part would be empty.
+        """
+        _options.choice("by", by, ("episode",))
+        shares = list(fractions) if isinstance(fractions, (list, tuple, np.ndarray)) else [_options.real("fractions", fractions), None]
+        into = [f"{i}={'rest' if x is None else x}" for i, x in enumerate(shares)]
+        given = {"verb": "split", "into": into, "seed": _options.whole("seed", seed, 0), "stratify": stratify, "group": group}
+        dealt = self._handle.call("robocache_deal", {k: v for k, v in given.items() if v is not None})
+        own = self._args.get("episodes")
+        return tuple(self._of({"episodes": part if own is None else [own[e] for e in part]}) for part in dealt["parts"])
+
+    def _of(self, change: dict[str, Any]) -> Dataset:
         ds = Dataset.__new__(Dataset)
-        ds.__setstate__({"args": {**self._args, "split": str(name)}})
+        ds.__setstate__({"args": {**self._args, **change}})
         ds._handle.open()
         return ds
+
+    def edit(self) -> Edit:
+        """Changes of this dataset, which are written in one pass: ds.edit().delete([3]).trim(0.5).write("clean"). robocache.edit has them all."""
+        from .edit import Edit
+
+        return Edit([self])
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -171,6 +201,21 @@ class Dataset:
 
     def __iter__(self) -> Iterator[Episode]:
         return (Episode(self, i) for i in range(self.num_episodes))
+
+    def plot(self, ax: Any = None) -> Any:
+        """The lengths of the episodes, as a histogram. Returns matplotlib's Figure, or ax where one is given. Unsupported without matplotlib."""
+        from . import _notebook
+
+        return _notebook.plot_dataset(self, ax)
+
+    def thumbnail(self, i: int, key: str | None = None, *, height: int = 96) -> np.ndarray:
+        """An image of the middle of the i-th episode, uint8 (height, W, 3), which notebooks show. key: the camera; default the first."""
+        return self.episode(i).thumbnails(1, key, height=height)[0]
+
+    def _repr_html_(self) -> str:
+        from . import _notebook
+
+        return _notebook.of_dataset(self)
 
     def close(self) -> None:
         """Closes files. Batches and tensors that came from it stay valid."""
@@ -283,6 +328,25 @@ class Episode:
 
     def __len__(self) -> int:
         return self.length
+
+    def plot(self, keys: Iterable[str] | str | None = None, ax: Any = None) -> Any:
+        """Streams of numbers over their own timestamps, in seconds. keys: default all. Returns matplotlib's Figure, with one Axes a stream; or draws all into ax,
+        and returns that. Unsupported without matplotlib: `robocache plot` draws without it."""
+        from . import _notebook
+
+        return _notebook.plot_episode(self, keys, ax)
+
+    def thumbnails(self, n: int = 8, key: str | None = None, *, height: int = 96) -> np.ndarray:
+        """n images evenly over the episode, the first and the last among them: uint8 (n, height, W, 3), which notebooks show side by side. key: the camera;
+        default the first. Depth is grey, near is bright. Unsupported where there is no camera."""
+        from . import _notebook
+
+        return _notebook.thumbnails(self, n, key, height)
+
+    def _repr_html_(self) -> str:
+        from . import _notebook
+
+        return _notebook.of_episode(self)
 
     def __repr__(self) -> str:
         return f"<robocache.Episode {self.position} of {self.dataset.uri!r}: {self.length} rows>"
@@ -415,6 +479,11 @@ class Stream:
     def __len__(self) -> int:
         """Rows. No rate is needed where the rows keep no clock."""
         return int(self._read(False, False)["rows"][0]) if self._times is None else len(self._times)
+
+    def _repr_html_(self) -> str:
+        from . import _notebook
+
+        return _notebook.of_stream(self)
 
     def __repr__(self) -> str:
         return f"<robocache.Stream {self.key!r}: {self.kind} {self.dtype} {self.shape}>"

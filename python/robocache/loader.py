@@ -380,8 +380,10 @@ class Loader(Ordered, _Base):
 
         wait_data_seconds is what the loop waited for the loader; wait_consumer_seconds what the loader waited for the loop.
         """
+        from ._notebook import Counts
+
         where = {"finished_on": "cuda" if self._raw else "host", **({"not_on_device": self._on_host} if self._on_host else {})}
-        return {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory, **where}
+        return Counts({**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory, **where})
 
     def close(self) -> None:
         """Ends all work. Batches that were taken stay valid."""

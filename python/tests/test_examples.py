@@ -29,7 +29,7 @@ EXAMPLES = {
     "delta.py": ["version 1: 180 rows of 6 episodes, by ['task']", "trained on 180 rows of version 1, and there are 90 in version 0"],
     "mixture.py": ["240 of most, 80 of some", "by the normalizers of most and some", "resumed: the 240 samples"],
     "train_policy.py": ["from the file alone: 8 actions of"],
-    "guide": ["90\n", "did you mean 'batch_size'"],
+    "guide": ["90\n", "(8, 96, 96, 3) (96, 96, 3)\n2 1\n", "did you mean 'batch_size'"],
     "record": ["2 40\n", "3 {0: 'pick the cube', 1: 'place the cube'}\n0\n"],
 }
 PAGES = ("guide", "record")  # of docs: their snippets, one after the other

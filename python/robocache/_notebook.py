@@ -1,0 +1,238 @@
+"""What notebooks show: tables and small drawings in HTML, plots by matplotlib, thumbnails. Nothing here decodes video but thumbnails."""
+
+from __future__ import annotations
+
+import html
+import math
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _options
+from ._errors import Misuse, Unsupported
+
+LIMIT = 50_000  # bytes of HTML that an object shows
+_COLORS = ("#3b6ea5", "#d98b3a", "#5b9a5b", "#a8506b", "#7a6ab0", "#777777", "#2a9d9d", "#b5a642")
+_CHANNELS, _POINTS, _ROWS = 8, 120, 100
+
+
+def page(head: str, parts: Callable[[], Iterable[str]]) -> str:
+    """HTML of an object: what does not fit is left out, and an error is told in place of it: a notebook shows something for every object."""
+    out = f"<div><strong>{_text(head, 300)}</strong>"
+    try:
+        for p in parts():
+            if len((out + p).encode()) > LIMIT - 200:
+                out += "<div>… more than is shown here</div>"
+                break
+            out += p
+    except Exception as e:
+        out += f"<div>{_text(f'{type(e).__name__}: {e}', 500)}</div>"
+    return out + "</div>"
+
+
+def _text(v: Any, most: int = 80) -> str:
+    s = str(v).encode("utf-8", "replace").decode()
+    return html.escape(s if len(s) <= most else s[: most - 1] + "…")
+
+
+def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> str:
+    rows = [list(r) for r in rows]
+    used = [i for i in range(len(head)) if any(str(r[i]) for r in rows)]  # columns that say something
+
+    def line(tag: str, cells: list[Any]) -> str:
+        return "<tr>" + "".join(f'<{tag} style="text-align:left">{_text(cells[i])}</{tag}>' for i in used) + "</tr>"
+
+    more = f"<div>… and {len(rows) - most} more</div>" if len(rows) > most else ""
+    return "<table>" + line("th", head) + "".join(line("td", r) for r in rows[:most]) + "</table>" + more
+
+
+def features(fs: Mapping[str, Any]) -> str:
+    shown = ([f.key, f.kind, f.dtype, list(f.shape), f"{f.height}×{f.width}" if f.height else "", f.codec, "" if f.fps is None else f"{f.fps:g} Hz", f.unit] for f in fs.values() if not f.default)
+    return table(["key", "kind", "dtype", "shape", "size", "codec", "rate", "unit"], shown)
+
+
+def _svg(width: int, height: int, inside: str, label: str) -> str:
+    return f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{_text(label)}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+
+
+def histogram(lengths: np.ndarray) -> str:
+    if not len(lengths):
+        return ""
+    counts, edges = np.histogram(lengths, bins=min(40, max(1, len(np.unique(lengths)))))
+    top = max(1, counts.max())
+    bars = "".join(f'<rect x="{i * 8}" y="{60 - 60 * c / top:.1f}" width="7" height="{60 * c / top:.1f}" fill="{_COLORS[0]}"/>' for i, c in enumerate(counts))
+    label = f"lengths of episodes: {int(edges[0])} to {int(edges[-1])} rows"
+    return f"<div>{label}<br>{_svg(8 * len(counts), 60, bars, label)}</div>"
+
+
+def lines(values: np.ndarray, label: str) -> str:
+    """The first channels of a stream over its rows: of each part of the rows the lowest and the highest."""
+    v = np.asarray(values, np.float64).reshape(len(values), -1)[:, :_CHANNELS]
+    finite = v[np.isfinite(v)]
+    if not len(v) or not len(finite):
+        return ""
+    low, high = float(finite.min()), float(finite.max())
+    scale = 60 / (high - low) if high > low and math.isfinite(high - low) else 0.0
+    cuts = np.linspace(0, len(v), min(len(v), _POINTS) + 1).astype(int)
+    drawn = ""
+    for c in range(v.shape[1]):
+        points = []
+        for i, (a, b) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+            part = v[a:b, c]
+            part = part[np.isfinite(part)]
+            if len(part):
+                points += [f"{4 * i},{62 - scale * (x - low):.0f}" for x in ([part[0]] if part.min() == part.max() else [part.min(), part.max()])]
+        drawn += f'<polyline points="{" ".join(points)}" fill="none" stroke="{_COLORS[c % len(_COLORS)]}"/>'
+    return f"<div>{_text(label)}<br>{_svg(4 * _POINTS, 64, drawn, label)}</div>"
+
+
+def of_dataset(ds: Any) -> str:
+    def parts() -> Iterable[str]:
+        rate = "" if ds.fps is None else f", {ds.fps:g} Hz"
+        robot = f", robot {ds.robot_type}" if ds.robot_type else ""
+        yield f"<div>{_text(f'{ds.format} {ds.version}, {ds.num_episodes} episodes, {ds.num_frames} rows{rate}{robot}', 200)}</div>"
+        yield features(ds.features)
+        if ds.tasks:
+            yield table(["task", "text"], ([i, t] for i, t in ds.tasks.items()), 20)
+        if ds.splits:
+            yield table(["split", "episodes"], ds.splits.items(), 20)
+        yield histogram(ds.episodes["lengths"])
+
+    return page(ds.uri, parts)
+
+
+def of_episode(ep: Any) -> str:
+    def parts() -> Iterable[str]:
+        yield f"<div>{ep.length} rows; {_text(' | '.join(ep.tasks), 300)}</div>"
+        yield features(ep.dataset.features)
+        drawn = [s for s in ep.streams.values() if _numeric(s)][:2]
+        for s in drawn:
+            yield lines(s.values, s.key)
+
+    return page(f"episode {ep.position} of {ep.dataset.uri}", parts)
+
+
+def of_stream(s: Any) -> str:
+    def parts() -> Iterable[str]:
+        yield features({s.key: s.feature})
+        rate = s.rate_hz
+        yield f"<div>{len(s)} rows{'' if math.isnan(rate) else f', {rate:.4g} Hz'}</div>"
+        if _numeric(s):
+            yield lines(s.values, s.key)
+
+    return page(f"stream {s.key} of episode {s.episode.position}", parts)
+
+
+class Counts(dict[str, Any]):
+    """A dict that notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        def flat(d: Mapping[str, Any], name: str = "") -> Iterable[tuple[str, Any]]:
+            for k, v in d.items():
+                if isinstance(v, Mapping):
+                    yield from flat(v, f"{name}{k}.")
+                else:
+                    yield f"{name}{k}", f"{v:.6g}" if isinstance(v, float) else v
+
+        return page("Loader.stats()", lambda: [table(["", ""], flat(self), 200)])
+
+
+def _numeric(s: Any) -> bool:
+    return s.kind == "numeric" and not s.feature.ragged and not s.feature.default
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as e:
+        raise Unsupported("plots need matplotlib, which is not installed", hint="pip install matplotlib; `robocache plot` draws without it") from e
+    return plt
+
+
+def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
+    known = ep.dataset.features
+    if keys is None:
+        shown = [s for s in ep.streams.values() if _numeric(s)]
+    else:
+        shown = [ep.streams[_options.key(k, known, "key")] for k in ([keys] if isinstance(keys, str) else keys)]
+        for s in shown:
+            if s.kind != "numeric" or s.feature.ragged:
+                raise Misuse(f"stream {s.key!r} is {s.kind}: numbers are plotted", {"stream": s.key}, "thumbnails() shows images")
+    if not shown:
+        raise Unsupported("the episode has no stream of numbers to plot", {"episode": ep.position})
+    plt = _matplotlib()
+    if ax is not None:
+        figure, axes = ax.figure, [ax] * len(shown)
+    else:
+        figure, grid = plt.subplots(len(shown), 1, sharex=True, squeeze=False, figsize=(10, 1 + 2 * len(shown)), layout="constrained")
+        axes = list(grid[:, 0])
+        figure.suptitle(f"episode {ep.position}: {' | '.join(ep.tasks)}".replace("$", r"\$"))
+    start = min(int(s.times[0]) for s in shown if len(s.times))
+    for s, a in zip(shown, axes, strict=True):
+        v = np.asarray(s.values, np.float64).reshape(len(s.times), -1)
+        names = s.feature.names
+        while isinstance(names, (list, tuple, dict)) and len(names) == 1:  # {"motors": […]}, [[…]]
+            names = next(iter(names.values() if isinstance(names, dict) else names))
+        names = names if isinstance(names, (list, tuple)) and len(names) == v.shape[1] else range(v.shape[1])
+        for c, name in enumerate(names):
+            label = f"{s.key} {name}" if ax is not None else str(name)
+            a.plot((s.times - start) / 1e9, v[:, c], label=label.replace("$", r"\$"), linewidth=1)
+        if ax is None:
+            a.set_title(s.key.replace("$", r"\$") + (f" ({s.feature.unit})" if s.feature.unit else ""), fontsize="medium")
+        a.legend(fontsize="xx-small", loc="center left", bbox_to_anchor=(1, 0.5), ncols=1 + v.shape[1] // 16)
+    axes[-1].set_xlabel("s")
+    return figure if ax is None else ax
+
+
+def plot_dataset(ds: Any, ax: Any) -> Any:
+    plt = _matplotlib()
+    figure = None
+    if ax is None:
+        figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
+    lengths = ds.episodes["lengths"]
+    ax.hist(lengths, bins=min(50, max(1, len(np.unique(lengths)))))
+    ax.set_xlabel("rows of an episode")
+    ax.set_ylabel("episodes")
+    return ax if figure is None else figure
+
+
+class Images(np.ndarray):
+    """Images (H, W, 3) or (N, H, W, 3), uint8: an array that notebooks show, several side by side."""
+
+    def _repr_png_(self) -> bytes | None:
+        a = np.asarray(self)
+        if a.dtype != np.uint8 or a.ndim not in (3, 4) or a.shape[-1] != 3 or not a.size:
+            return None
+        if a.ndim == 4:
+            a = np.concatenate(list(a), axis=1)
+
+        def chunk(kind: bytes, data: bytes) -> bytes:
+            return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+        rows = np.concatenate([np.zeros((a.shape[0], 1), np.uint8), a.reshape(a.shape[0], -1)], axis=1)
+        head = struct.pack(">IIBBBBB", a.shape[1], a.shape[0], 8, 2, 0, 0, 0)
+        return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 6)) + chunk(b"IEND", b"")
+
+
+def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
+    cameras = [k for k, f in ep.dataset.features.items() if f.kind in ("video", "image")]
+    if not cameras:
+        raise Unsupported("the dataset has no camera", {"dataset": ep.dataset.uri})
+    s = ep.streams[cameras[0] if key is None else _options.key(key, cameras, "camera")]
+    rows, n, height = len(s), _options.whole("n", n), _options.whole("height", height)
+    if not rows:
+        raise Unsupported("the episode has no images", {"episode": ep.position, "stream": s.key})
+    at = [rows // 2] if n == 1 else np.linspace(0, rows - 1, min(n, rows)).round().astype(int).tolist()
+    f = s.feature
+    size = (height, max(1, round(height * f.width / f.height))) if f.height and f.width else None
+    v = s.frames(at, image_size=size)
+    if v.shape[1] == 1:  # depth: near is bright, no measurement black
+        d = v.astype(np.float64)
+        d = np.where(np.isfinite(d) & (d > 0), d, np.nan)
+        near, far = (np.nanmin(d), np.nanmax(d)) if np.isfinite(d).any() else (0.0, 1.0)
+        grey = np.nan_to_num(255 - 215 * (d - near) / max(far - near, 1e-9), nan=0.0)
+        v = np.repeat(grey.astype(np.uint8), 3, axis=1)
+    return np.ascontiguousarray(v.transpose(0, 2, 3, 1)).view(Images)
