@@ -3,10 +3,12 @@ package e2e
 import (
 	"encoding/xml"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -55,6 +57,10 @@ func newSlow(t testing.TB, dir string) *slow {
 	s := &slow{}
 	files := http.FileServer(http.Dir(dir))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/-/counts" {
+			fmt.Fprintln(w, s.requests.Load(), s.bytes.Load(), s.mostOnce.Swap(0))
+			return
+		}
 		s.requests.Add(1)
 		for n := s.now.Add(1); ; {
 			if most := s.mostOnce.Load(); n <= most || s.mostOnce.CompareAndSwap(most, n) {
@@ -108,6 +114,34 @@ func newSlow(t testing.TB, dir string) *slow {
 	return s
 }
 
+// apart is a slow server in a process of its own, on the cores that ROBOCACHE_RATE_CPUS names (taskset -c): what it costs is not ours.
+func apart(t *testing.T, dir string) (counts func() (requests, bytes, mostOnce int64), url string) {
+	args := []string{os.Args[0], "-test.run=^TestObjectStoreRate$"}
+	if cpus := os.Getenv("ROBOCACHE_RATE_CPUS"); cpus != "" {
+		args = append([]string{"taskset", "-c", cpus}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "ROBOCACHE_RATE_SERVE="+dir)
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	if _, err := fmt.Fscanln(out, &url); err != nil {
+		t.Fatal(err)
+	}
+	return func() (requests, bytes, mostOnce int64) {
+		resp, err := http.Get(url + "/-/counts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		fmt.Fscanln(resp.Body, &requests, &bytes, &mostOnce)
+		return
+	}, url
+}
+
 // TestObjectStoreRate measures an epoch over s3 at 5 ms a request beside one of cold local files, in turn, and two with a
 // cache directory: ROBOCACHE_RATE=10, the number of episodes.
 func TestObjectStoreRate(t *testing.T) {
@@ -117,8 +151,14 @@ func TestObjectStoreRate(t *testing.T) {
 	}
 	decoders(t)
 	servers.Credentials(t)
+	if dir := os.Getenv("ROBOCACHE_RATE_SERVE"); dir != "" { // the server's process
+		s := newSlow(t, dir)
+		fmt.Println(s.url)
+		io.Copy(io.Discard, os.Stdin)
+		return
+	}
 	root := t.TempDir()
-	far := newSlow(t, root)
+	counts, url := apart(t, root)
 	for format, name := range map[string]string{"lerobot": "set", "rlds": "set", "mcap": "set", "zarr": "set.zarr", "robomimic": "set.hdf5"} {
 		t.Run(format, func(t *testing.T) {
 			local := filepath.Join(root, "lab", format, name)
@@ -134,7 +174,7 @@ func TestObjectStoreRate(t *testing.T) {
 					}
 					var before syscall.Rusage
 					syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-					requests, bytes := far.requests.Load(), far.bytes.Load()
+					requests, bytes, _ := counts()
 					ds, err := robocache.Open(t.Context(), uri, opt)
 					if err != nil {
 						t.Fatal(err)
@@ -143,7 +183,8 @@ func TestObjectStoreRate(t *testing.T) {
 					if manyClocks(ds) {
 						ds = gridded(t, ds, robocache.Rate{Num: 30, Den: 1})
 					}
-					opened := far.requests.Load() - requests
+					opened, _, _ := counts()
+					opened -= requests
 					begin := time.Now()
 					_, n, err := digest(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: order, Seed: 3},
 						Memory: loader.Memory{Threads: runtime.NumCPU(), Prefetch: 4, Cache: cache}})
@@ -156,12 +197,13 @@ func TestObjectStoreRate(t *testing.T) {
 					cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 					line := fmt.Sprintf("%-9s %-6s %5d samples %7.0f/s, %.2f CPU s", format, order, n, float64(n)/took.Seconds(), cpu.Seconds())
 					if uri != local {
-						line += fmt.Sprintf(", %d requests (%d to open, %d at once), %.0f bytes a sample", far.requests.Load()-requests, opened, far.mostOnce.Swap(0), float64(far.bytes.Load()-bytes)/float64(n))
+						now, sent, atOnce := counts()
+						line += fmt.Sprintf(", %d requests (%d to open, %d at once), %.0f bytes a sample", now-requests, opened, atOnce, float64(sent-bytes)/float64(n))
 					}
 					t.Log(line)
 					return float64(n) / took.Seconds()
 				}
-				remote := "s3://lab/" + format + "/" + name + "?endpoint=" + far.url
+				remote := "s3://lab/" + format + "/" + name + "?endpoint=" + url
 				var sum float64
 				const times = 3
 				for range times {

@@ -191,50 +191,67 @@ func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error)
 	return b[(row-first)*d.rowBytes : (row-first+n)*d.rowBytes], n, nil
 }
 
-// Warm loads the bands of n rows that must be decoded, as many at once as there are cores, as far as they fit into half of the cache. Of a remote
-// file, chunks that lie together are read together.
-func (d *Dataset) Warm(ctx context.Context, row, n int64) (err error) {
-	far := d.layout.class == layoutChunked && store.Remote(d.f.r)
-	if !d.Filtered() && !far || n <= 1 {
+// Warm loads the bands of n rows that must be decoded, as many at once as there are cores, as far as they fit into half of the cache.
+func (d *Dataset) Warm(ctx context.Context, row, n int64) error {
+	if !d.Filtered() || n <= 1 {
 		return nil
 	}
 	first := row / d.bandRows
-	bands := min((row+n-1)/d.bandRows-first+1, d.f.cache.Budget()/2/max(d.bandRows*d.rowBytes, 1))
-	if far {
-		if d, err = d.fetched(ctx, first, bands); err != nil {
-			return err
-		}
-	}
-	return each(ctx, int(max(bands, 0)), func(ctx context.Context, i int) error {
+	bands := d.room((row+n-1)/d.bandRows - first + 1)
+	return each(ctx, int(bands), func(ctx context.Context, i int) error {
 		_, err := d.band(ctx, first+int64(i))
 		return err
 	})
 }
 
-// maxFetched bounds the chunks that are read together.
-const maxFetched = 256
+// room is how many of n bands fit into half of the cache.
+func (d *Dataset) room(n int64) int64 {
+	return max(min(n, d.f.cache.Budget()/2/max(d.bandRows*d.rowBytes, 1)), 0)
+}
 
-// fetched is the data set over a file whose chunks of bands have been read.
-func (d *Dataset) fetched(ctx context.Context, first, bands int64) (_ *Dataset, err error) {
+// maxAhead bounds the chunks that are read together.
+const maxAhead = 256
+
+// Ahead loads the bands of rows of a remote file together, several at once and near ones in one request, as far as they fit into half of the cache.
+func (d *Dataset) Ahead(ctx context.Context, rows []int64) (err error) {
+	if d.layout.class != layoutChunked || !store.Remote(d.f.r) || len(rows) < 2 {
+		return nil
+	}
 	defer guard.Malformed("hdf5", &err)
+	defer guard.In("file", d.f.name)
 	defer guard.In("pointer", d.name)
 	guard.Check(d.Readable())
+	bands := make([]int64, len(rows))
+	for i, r := range rows {
+		bands[i] = r / d.bandRows
+	}
+	slices.Sort(bands)
+	bands = slices.Compact(bands)
+	bands = slices.DeleteFunc(bands[:d.room(int64(len(bands)))], func(i int64) bool { _, held := d.held(i); return held })
 	refs := d.chunkIndex(ctx)
 	across := int64(1)
 	for _, g := range d.grid[1:] {
 		across *= g
 	}
 	a := &ahead{Ranged: d.f.r}
-	for k := first * across; k < (first+bands)*across && len(a.spans) < maxFetched; k++ {
-		ref, ok := refs.find(k)
-		if _, held := d.held(k / across); ok && !held && int64(ref.size) <= d.chunkBytes+d.chunkBytes/8+4096 { // else chunk says what is wrong
-			a.spans = append(a.spans, store.Span{Off: d.f.place(ref.addr, uint64(ref.size), "a chunk"), P: make([]byte, ref.size)})
+	for n, i := range bands {
+		if int64(len(a.spans))+across > maxAhead {
+			bands = bands[:n]
+			break
+		}
+		for k := i * across; k < (i+1)*across; k++ {
+			if ref, ok := refs.find(k); ok && int64(ref.size) <= d.chunkBytes+d.chunkBytes/8+4096 { // else chunk says what is wrong
+				a.spans = append(a.spans, store.Span{Off: d.f.place(ref.addr, uint64(ref.size), "a chunk"), P: make([]byte, ref.size)})
+			}
 		}
 	}
 	guard.Check(store.ReadRanges(ctx, d.f.r, a.spans))
 	f, c := *d.f, *d
 	f.r, c.f = a, &f
-	return &c, nil
+	return each(ctx, len(bands), func(ctx context.Context, i int) error {
+		_, err := c.band(ctx, bands[i])
+		return err
+	})
 }
 
 // ahead is a file of which some pieces have been read.

@@ -125,6 +125,16 @@ func (f *lazyFile) ReadAt(ctx context.Context, b []byte, off int64) error {
 	return h.Value.ReadAt(ctx, b, off)
 }
 
+// ReadRanges reads near spans together, where the store's file does.
+func (f *lazyFile) ReadRanges(ctx context.Context, spans []store.Span) (err error) {
+	h, err := f.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.p.open.Put(h)
+	return store.ReadRanges(ctx, h.Value, spans)
+}
+
 // Size is the file's length.
 func (f *lazyFile) Size() int64 { return f.size }
 

@@ -48,6 +48,7 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 	if st.How == Pixels {
 		raws = make([]robocache.Raw, len(rows))
 	}
+	s.ahead(ctx, i, rows)
 	s.runs(ctx, i, rows, func(at, n int, d *h5.Dataset) (err error) {
 		first := int64(rows[at].Index)
 		if st.How == Encoded {
@@ -85,6 +86,23 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 		return nil
 	})
 	return nil
+}
+
+// ahead loads what rows of a remote stream lie in, of each file together.
+func (s *Set) ahead(ctx context.Context, stream int, rows []robocache.Row) {
+	if s.Streams[stream].How == Encoded || len(rows) < 2 || !robocache.IsRemote(s.Bytes) {
+		return
+	}
+	wanted := map[*h5.Dataset][]int64{}
+	s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
+		for k := range n {
+			wanted[d] = append(wanted[d], int64(rows[at].Index+k))
+		}
+		return nil
+	})
+	for d, list := range wanted {
+		guard.Check(d.Ahead(ctx, list))
+	}
 }
 
 // encoded is an image in the bytes of a row; a row of zeros holds none.
