@@ -162,7 +162,12 @@ func TestMergeDiffering(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	dst, r, err := merge(edit.Verb{Keys: "intersection"}, a, b)
+	// Two datasets of one shape and length are two.
+	dst, r, err := merge(edit.Verb{HZ: "15"}, a, plain)
+	if err != nil || r.Episodes != 4 || open(t, dst).Info().FPS != (robocache.Rate{Num: 15, Den: 1}) {
+		t.Fatal(err, r)
+	}
+	dst, r, err = merge(edit.Verb{Keys: "intersection"}, a, b)
 	if err != nil || open(t, dst).Info().Feature("extra") != nil || len(r.Notes) != 1 {
 		t.Fatal(err, r)
 	}

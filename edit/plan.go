@@ -124,7 +124,8 @@ func (p *Plan) clone() *Plan {
 	return &q
 }
 
-// fingerprint says which dataset a plan is of: a hash over its schema, tasks, the length of each episode, and the edits that it came of. Not over where it lies.
+// fingerprint says which dataset a plan is of: a hash over its schema, tasks, the length of each episode, values of the first and the last, and the edits
+// that it came of. Not over where it lies.
 func fingerprint(ctx context.Context, ds robocache.Dataset) string {
 	info, h := ds.Info(), sha256.New()
 	enc := json.NewEncoder(h)
@@ -135,6 +136,19 @@ func fingerprint(ctx context.Context, ds robocache.Dataset) string {
 	guard.Check(enc.Encode([]any{info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits, info.Episodes}))
 	for e := range info.Episodes {
 		fmt.Fprintln(h, ds.Len(e))
+	}
+	for _, e := range []int{0, info.Episodes - 1} { // two recordings of one robot may have the same lengths: values tell them apart
+		for i := range info.Features {
+			f := &info.Features[i]
+			if e < 0 || f.Kind != robocache.KindNumeric || f.Ragged() {
+				continue
+			}
+			n, err := robocache.RowsIn(ctx, ds, e, f)
+			raw := make([]byte, min(n, 256)*f.RowBytes())
+			if err == nil && ds.Gather(ctx, f.Key, robocache.RowsOf(e, 0, min(n, 256)), raw) == nil { // what cannot be read is told when it is wanted
+				_, _ = h.Write(raw)
+			}
+		}
 	}
 	if s, ok := robocache.As[store.Source](ds); ok {
 		b, err := store.ReadFile(ctx, s.Store(), editsName, maxEdits)
