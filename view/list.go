@@ -27,57 +27,57 @@ type columns struct {
 
 // list fills the columns.
 func (x *set) list(ctx context.Context) error {
-	const block = 1000
-	l := &x.listed
-	for from := 0; from < x.info.Episodes; from += block {
-		to := min(from+block, x.info.Episodes)
-		eps := make([]robocache.Episode, 0, block)
-		for e := from; e < to; e++ {
-			ep, err := x.ds.Episode(ctx, e)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				ep = robocache.Episode{Index: int64(e)} // whoever opens it is told
-			}
-			ep.Length = x.ds.Len(e)
-			eps = append(eps, ep)
-			if len(eps) == 1 || x.remote() || e == to-1 {
-				l.add(eps)
-				eps = eps[:0]
-			}
+	for e := range x.info.Episodes {
+		ep, err := x.ds.Episode(ctx, e)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		if err != nil {
+			ep = robocache.Episode{Index: int64(e)} // whoever opens it is told
+		}
+		ep.Length = x.ds.Len(e)
+		x.listed.add(ep)
 	}
 	return nil
 }
 
-func (l *listing) add(eps []robocache.Episode) {
+func (l *listing) add(ep robocache.Episode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.number == nil {
 		l.number = map[string]int{}
 	}
-	for _, ep := range eps {
-		task := -1
-		if len(ep.Tasks) > 0 {
-			n, ok := l.number[ep.Tasks[0]]
-			if !ok {
-				n = len(l.Tasks)
-				l.number[ep.Tasks[0]] = n
-				l.Tasks = append(l.Tasks, ep.Tasks[0])
-			}
-			task = n
+	task := -1
+	if len(ep.Tasks) > 0 {
+		n, ok := l.number[ep.Tasks[0]]
+		if !ok {
+			n = len(l.Tasks)
+			l.number[ep.Tasks[0]] = n
+			l.Tasks = append(l.Tasks, ep.Tasks[0])
 		}
-		l.odd = l.odd || ep.Index != int64(l.Done)
-		l.Length[l.Done] = ep.Length
-		l.Index, l.Task = append(l.Index, ep.Index), append(l.Task, task)
-		l.Done++
+		task = n
 	}
+	l.odd = l.odd || ep.Index != int64(l.Done)
+	l.Length[l.Done] = ep.Length
+	l.Index, l.Task = append(l.Index, ep.Index), append(l.Task, task)
+	l.Done++
 }
 
-// episodes answers the columns as far as they are there.
+func (l *listing) whole() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Done == len(l.Length)
+}
+
+// episodes answers the columns as far as they are there, which it waits a moment for.
 func (s *Server) episodes(q *request) error {
 	l := &q.base.listed
+	for range 60 {
+		if l.whole() || q.Context().Err() != nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 	l.mu.Lock()
 	out := columns{Done: l.Done, Length: l.Length[:l.Done:l.Done], Task: append([]int{}, l.Task...), Tasks: append([]string{}, l.Tasks...)}
 	if l.odd {
