@@ -14,6 +14,7 @@ from ._feature import Feature, Features
 from ._options import told_rate
 
 if TYPE_CHECKING:
+    from ._view import View
     from .edit import Edit
 
 __all__ = ["Dataset", "Episode", "Stream", "Feature", "open"]
@@ -201,6 +202,16 @@ class Dataset:
 
     def __iter__(self) -> Iterator[Episode]:
         return (Episode(self, i) for i in range(self.num_episodes))
+
+    def view(self, other: Any = None, *, flags: Any = None, listen: str = "127.0.0.1:0") -> View:
+        """Serves the page of `robocache view` beside this process: episodes, frames, plots on one time axis. Returns a View: .url (with its token), .close().
+
+        other: another dataset, beside this one. flags: the file of flagged episodes that the page writes. listen: address and port; port 0 takes a free one.
+        """
+        from ._view import View, arguments
+
+        args = [f"--listen={listen}", *arguments(self._args), *([] if flags is None else [f"--flags={os.fspath(flags)}"])]
+        return View([*args, "--", self.uri, *([] if other is None else [getattr(other, "uri", None) or _options.uri(other)])])
 
     def plot(self, ax: Any = None) -> Any:
         """The lengths of the episodes, as a histogram. Returns matplotlib's Figure, or ax where one is given. Unsupported without matplotlib."""

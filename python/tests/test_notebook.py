@@ -203,3 +203,23 @@ def test_edit(tmp_path: Path) -> None:
         with pytest.raises(error, match=match):
             wrong()
     assert re.search(r"episodes", robocache.edit.delete.__doc__ or "")
+
+
+def test_view(exact: str, tmp_path: Path) -> None:
+    import urllib.error
+    import urllib.request
+
+    with robocache.open(exact).view(flags=tmp_path / "flags.json") as page:
+        base, token = page.url.split("#token=")
+        assert page.url in page._repr_html_()
+        ask = urllib.request.Request(base + "api/episodes", headers={"Authorization": f"Bearer {token}"})
+        assert urllib.request.urlopen(ask, timeout=30).status == 200
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(base + "api/episodes", timeout=30)
+        process = page._process
+    assert process.poll() is not None
+    ds = robocache.open(exact)
+    with pytest.raises(robocache.NotFound):
+        ds.view(tmp_path / "nothing")
+    with pytest.raises(robocache.Unsupported, match="episodes"):
+        ds.random_split(0.5)[0].view()

@@ -1,0 +1,75 @@
+"""The page of `robocache view`, served beside this process."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+from . import _errors
+from ._errors import Error, Unsupported
+
+_CLASSES = {2: _errors.Misuse, 10: _errors.NotFound, 11: _errors.Malformed, 12: _errors.Unsupported, 13: _errors.ResourceLimit, 75: _errors.Temporary}
+
+
+class View:
+    """A page that is served until close(), or the end of this process. url holds its token: who has it can look."""
+
+    url: str
+
+    def __init__(self, args: list[str]) -> None:
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]))}
+        with tempfile.TemporaryFile() as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "robocache", "view", "--json", *args], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True
+            )
+            self._finalizer = weakref.finalize(self, _end, self._process)
+            line = self._process.stdout.readline()  # type: ignore[union-attr]
+            if not line:
+                code = self._process.wait()
+                said.seek(0)
+                text = said.read().decode(errors="replace").strip().splitlines()
+                raise _CLASSES.get(code, Error)(text[-1].removeprefix("robocache: ") if text else f"the page ended with code {code}")
+        self.url = json.loads(line)["url"]
+
+    def close(self) -> None:
+        """Ends the page."""
+        self._finalizer()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        return f'<a href="{html.escape(self.url)}" target="_blank" rel="noreferrer">{html.escape(self.url)}</a>'
+
+    def __repr__(self) -> str:
+        return f"<robocache.View {self.url}>"
+
+
+def _end(p: subprocess.Popen[bytes]) -> None:
+    p.terminate()
+    try:
+        p.wait(10)
+    except subprocess.TimeoutExpired:
+        p.kill()
+        p.wait()
+    if p.stdout is not None:
+        p.stdout.close()
+
+
+def arguments(opened: dict[str, Any]) -> list[str]:
+    """The flags by which the command line opens a dataset as it was opened here."""
+    for name in ("episodes", "map", "options", "depth_unit"):
+        if opened.get(name):
+            raise Unsupported(f"the page of a dataset that was opened with {name} is not served from here", hint="open the dataset as a whole, or use `robocache view`")
+    out = [f"--{name.replace('_', '-')}={opened[name]}" for name in ("format", "rows_hz", "split") if opened.get(name)]
+    return [*out, *(["--follow-links"] if opened.get("follow_links") else [])]
