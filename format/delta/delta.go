@@ -139,7 +139,9 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 	d.readFooters(ctx, t)
 	byName := map[string]*readColumn{}
 	for _, fd := range t.fields {
-		if c := d.describe(ctx, t, &fd); c != nil {
+		if c := d.describe(ctx, t, &fd); byName[fd.Name] != nil {
+			fail(robocache.ErrMalformed, "two columns of the name "+fd.Name, "")
+		} else if c != nil {
 			byName[fd.Name] = c
 		}
 	}
@@ -225,7 +227,7 @@ func (d *Dataset) describe(ctx context.Context, t *table, fd *field) *readColumn
 	c.elem, lists = fd.element()
 	c.f = robocache.Feature{Key: fd.Name, Kind: robocache.KindNumeric, DType: dtypes[c.elem], Shape: []int{1}}
 	switch numbers := dtypes[c.elem] != 0; {
-	case own != nil && lists == 0 && elemOf[own.Kind] == c.elem:
+	case own != nil && lists == 0 && c.elem != "" && elemOf[own.Kind] == c.elem:
 		c.f = *own
 	case own != nil && numbers && own.Kind == robocache.KindNumeric && own.DType.Size() > 0 && sizeOf(own.Shape) > 0 && (len(own.Shape) == lists || lists == 0 && own.Scalar()):
 		c.f = *own

@@ -272,6 +272,7 @@ func FuzzLog(f *testing.F) {
 			f.Add(string(b), `{"add":{"path":"../x%2f","partitionValues":{"task":null},"size":1,"stats":"{\"numRecords\":-1}"}}`)
 			f.Add(strings.ReplaceAll(string(b), `[6]`, `[6,1000000000]`), `{"protocol":{"minReaderVersion":3,"readerFeatures":["deletionVectors"]}}`)
 			f.Add(strings.ReplaceAll(string(b), `\"long\"`, `{\"type\":\"array\",\"elementType\":\"long\"}`), `{"metaData":null}`)
+			f.Add(strings.ReplaceAll(string(b), `{\"type\":\"array\"`, `{\"type\":\"\"`), "")
 			f.Add(strings.ReplaceAll(string(b), `["task"]`, `["episode_index","action"]`), `{"metaData":{"schemaString":"{}"}}`)
 		}
 	}

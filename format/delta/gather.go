@@ -61,6 +61,9 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) *
 		n := int(rows)
 		col := &pq.Column{}
 		var values []byte
+		if leaf != nil && leaf.MaxRep != len(c.dims) {
+			fail(robocache.ErrMalformed, fmt.Sprintf("lists %d deep in the file, %d in the table", leaf.MaxRep, len(c.dims)), "")
+		}
 		switch {
 		case c.partition && !numbers:
 			k.same = d.groups[g].Partitions[c.name]
