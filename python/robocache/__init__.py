@@ -8,7 +8,7 @@ one contiguous tensor for each key. Without torch everything gives NumPy arrays.
 Times are float seconds or int nanoseconds. Masks are named <key>_is_pad: True where a window leaves the episode, or where nothing was recorded. What goes
 wrong is a robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary or Misuse.
 
-The eleven names that matter:
+The ten names that matter:
 
     open            ds = robocache.open("path")       # print(ds.features); ds.episode(0).streams["action"].values; ds.episode(0).align(hz=50)
     inspect         robocache.inspect("path")         # what is in a dataset; the verbs of the command line are functions with typed answers
@@ -19,13 +19,12 @@ The eleven names that matter:
     Normalizer      loader.normalizer                 # what training did to the values, and its inverse, for the robot
     MapDataset      robocache.MapDataset("path")[7]   # samples by number, for torch.utils.data.DataLoader
     LeRobotDataset  robocache.LeRobotDataset("owner/name", root="path") # lerobot's class of this name, item by item
-    Writer          with robocache.Writer("set", fps=30, features={…}) as w: w.add_frame({…}, task="pick"); w.save_episode()   # recording
     resample        robocache.resample(data, times, hz=50)              # rows onto new times, NumPy or torch, CPU or GPU
 
 A Loader resumes exactly, at another number of GPUs too: loader.state_dict(), load_state_dict(); order(epoch) and stats() tell what it does. Its most used
 keywords: shuffle="pool" (each video frame is decoded once an epoch), cache="ram" or a directory, device="cuda", normalize="mean_std", image_size=, hz=.
 
-Beside them: edit and merge (ds.edit().delete([3]).write("clean")), pull and push (datasets of the Hugging Face Hub), stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
+Beside them: Writer (records a dataset beside a robot's loop), edit and merge (ds.edit().delete([3]).write("clean")), pull and push (datasets of the Hugging Face Hub), stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
 self_test() and check_installation() (what is here, and why the rest is not), and datasets: the earlier RoboCache's RTXDataset, CALVINDataset and
 RoboMimicDataset over the same readers. Importing robocache loads neither torch nor the engine. docs/guide.md is the first hour, step by step.
 """
