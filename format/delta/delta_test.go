@@ -122,7 +122,7 @@ func (d *typed) Gather(_ context, key string, rows []robocache.Row, dst []byte) 
 	f := d.Info().Feature(key)
 	n := f.RowBytes()
 	valid := make([]uint8, len(rows))
-	_ = d.Valid(nil, key, rows, valid)
+	_ = d.Valid(gocontext.TODO(), key, rows, valid)
 	for i, r := range rows {
 		for k := range n {
 			if dst[i*n+k] = 0; valid[i] == 1 && f.DType == robocache.Bool {
