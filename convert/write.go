@@ -59,6 +59,9 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 	if err != nil {
 		return nil, err
 	}
+	if err := Apart(dst, src.Info().URI); err != nil {
+		return nil, err
+	}
 	made := absent(dst)
 	r, err := f.Write(ctx, src, dst, w)
 	if err != nil {
@@ -115,6 +118,51 @@ type Options struct {
 	// DropInvalid leaves out rows at which some stream has no value, in place of writing "<key>.valid".
 	DropInvalid bool     `json:"drop_invalid,omitempty"`
 	masks       []string // of a shard: streams that have a mask in some shard
+}
+
+// Apart refuses a destination that is a source, or lies in one, or around one, also through links: what is written would stand among what is read.
+func Apart(dst string, sources ...string) error {
+	for _, src := range sources {
+		if dst != "" && src != "" && (within(dst, src) || within(src, dst)) {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "the destination and the source " + robocache.Redact(src) + " are one folder, or one lies in the other",
+				Hint: "name a folder beside the source"}
+		}
+	}
+	return nil
+}
+
+// within says that a place is another, or lies in it.
+func within(inner, outer string) bool {
+	in, local := store.LocalPath(inner)
+	out, other := store.LocalPath(outer)
+	if !local || !other {
+		return local == other && strings.HasPrefix(strings.TrimRight(inner, "/")+"/", strings.TrimRight(outer, "/")+"/")
+	}
+	want, err := os.Stat(out)
+	if err != nil {
+		return false // nothing lies there
+	}
+	for dir := real(in); ; dir = filepath.Dir(dir) {
+		if i, err := os.Stat(dir); err == nil && os.SameFile(i, want) {
+			return true
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
+}
+
+// real is a path without links, as far as it is there.
+func real(path string) string {
+	path, _ = filepath.Abs(path)
+	rest := ""
+	for dir := path; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if to, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(to, rest)
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+	return path
 }
 
 // absent lists the folders at and above a destination that are not there, the deepest first.

@@ -64,6 +64,7 @@ func conversion(about string, check func(*Job)) kind {
 	return kind{about: about,
 		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) *work {
 			check(&m.Job)
+			guard.Check(convert.Apart(m.Job.Destination, m.Job.Source))
 			p := guard.Must(convert.PlanShards(ctx, src, m.Job.To, m.Job.Convert))
 			m.Schema = p.Schema
 			var row int64
