@@ -53,7 +53,8 @@ func (e *editor) add(ctx context.Context, v *Verb) {
 		guard.Fail(misuse(nil, "add: one key, and where its values come from", "add KEY --from FILE.parquet, FILE.npy or a constant"))
 	}
 	key := v.Features[0]
-	if slices.ContainsFunc(e.plan.Keys, func(k Key) bool { return k.Key == key }) || e.srcs[0].Info().Feature(key) != nil {
+	checkName(key)
+	if slices.ContainsFunc(e.plan.Keys, func(k Key) bool { return k.Key == key }) {
 		guard.Fail(misuse(robocache.Where{"stream": key}, "add: the dataset has such a feature", "another name, or remove or rename that one first"))
 	}
 	a := &Added{}

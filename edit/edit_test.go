@@ -2,6 +2,7 @@ package edit_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/edit"
 )
 
@@ -48,7 +50,14 @@ func TestRefusals(t *testing.T) {
 	}{
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "5"}}, "no such episode"},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-4"}}, "no episode is left"},
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0-999999999999"}}, "no such episode"},
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "4-2"}}, "expected such as"},
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "-1"}}, "expected such as"},
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,,1"}}, "expected such as"},
+		{edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99999999999999999999"}}, "expected such as"},
 		{edit.Verb{Verb: "delete"}, "without a choice"},
+		{edit.Verb{Verb: "add", Features: []string{"../x"}, From: "1"}, "no name for a feature"},
+		{edit.Verb{Verb: "add", Features: []string{"task"}, From: "1"}, "no name for a feature"},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Where: "max(actoin) > 1"}}, "nearest: action"},
 		{edit.Verb{Verb: "delete", Choice: edit.Choice{Task: "[x"}}, "no pattern"},
 		{edit.Verb{Verb: "rename", Names: map[string]string{"actio": "b"}}, "nearest: action"},
@@ -84,6 +93,34 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}}, DST: taken}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
+	}
+}
+
+// A destination in the source, around it, or the source itself is refused, by a link too.
+func TestInside(t *testing.T) {
+	dir := copied(t, "g1_h264_v30")
+	other, _ := run(t, dir, dropFirst)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(dir, "videos"), link); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	for _, dst := range []string{dir, dir + "/x/y", "file://" + dir + "/x", link + "/x", filepath.Dir(dir)} {
+		for _, r := range []edit.Request{{Sources: []string{dir}, Verbs: []edit.Verb{dropFirst}}, {Sources: []string{dir}, Verbs: []edit.Verb{dropFirst}, DryRun: true},
+			{Sources: []string{dir}, Verbs: []edit.Verb{{Verb: "split", Into: []string{"a=1", "b=rest"}}}}, {Sources: []string{other, dir}, Verbs: []edit.Verb{{Verb: "merge"}}}} {
+			if r.DST = dst; r.Verbs[0].Verb == "split" && dst == filepath.Dir(dir) {
+				continue // the parts lie beside the source
+			}
+			if _, err := edit.Run(t.Context(), &r); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies in the other") {
+				t.Errorf("%s to %s: %v", r.Verbs[0].Verb, dst, err)
+			}
+		}
+		if _, err := convert.Write(t.Context(), open(t, dir), "lerobot", dst, convert.Options{}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies in the other") {
+			t.Errorf("convert to %s: %v", dst, err)
+		}
+	}
+	if !maps.Equal(tree(t, dir), before) {
+		t.Error("the source changed")
 	}
 }
 

@@ -1,10 +1,17 @@
 package edit_test
 
 import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,6 +56,15 @@ func TestRecording(t *testing.T) {
 	src := open(t, from)
 	dst := filepath.Join(t.TempDir(), "out.mcap")
 	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst, Verbs: []edit.Verb{{Verb: "trim", From: "0.5", To: "-0.5"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inPlace(t, from, edit.Verb{Verb: "trim", From: "0.5", To: "-0.5"}); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := os.Stat(from); err != nil || !i.Mode().IsRegular() {
+		t.Fatal("a file became a folder", err)
+	}
+	if err := edit.Undo(from); err != nil {
 		t.Fatal(err)
 	}
 	out := open(t, dst)
@@ -218,7 +234,15 @@ func TestApply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plans = append(plans, r.Plan)
+		b, err := json.Marshal(r) // what a dry run prints
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := edit.ParsePlan(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
 	}
 	dst := filepath.Join(t.TempDir(), "out")
 	if _, err := edit.Run(t.Context(), &edit.Request{Plans: plans, DST: dst}); err != nil {
@@ -233,6 +257,151 @@ func TestApply(t *testing.T) {
 		return &p
 	}()}, DST: dst + "2"}); err == nil || !strings.Contains(err.Error(), "fingerprint") {
 		t.Error(err)
+	}
+}
+
+// A plan that was changed by hand is refused where it reaches beyond its source.
+func TestHostilePlan(t *testing.T) {
+	from := made(t, "lerobot", synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}, nil)
+	for says, change := range map[string]func(p *edit.Plan){
+		"more rows": func(p *edit.Plan) { p.Episodes[1].To = 1 << 50 },
+		"no order":  func(p *edit.Plan) { p.Keys[0].Order = [][]int{{99}} },
+	} {
+		r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{dropFirst}, DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Plan.Episodes = append(r.Plan.Episodes, edit.Episode{Episode: 0, To: 1})
+		change(r.Plan)
+		_, err = edit.Run(t.Context(), &edit.Request{Plans: []*edit.Plan{r.Plan}, DST: filepath.Join(t.TempDir(), "out")})
+		if err == nil || strings.Contains(err.Error(), "did not expect") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+// described is a copy of a LeRobot dataset in which a feature is described otherwise.
+func described(t *testing.T, from, key string, change func(feature map[string]any)) string {
+	t.Helper()
+	dst := filepath.Join(t.TempDir(), "set")
+	if err := os.CopyFS(dst, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dst, "meta", "info.json")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info map[string]any
+	if err := json.Unmarshal(b, &info); err != nil {
+		t.Fatal(err)
+	}
+	change(info["features"].(map[string]any)[key].(map[string]any))
+	if b, err = json.Marshal(info); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dst
+}
+
+// Channels are joined by their names; of two of one name, and of rows of another shape, it cannot be said which is which.
+func TestMergePermuted(t *testing.T) {
+	opt := synth.Options{Episodes: 1, Seconds: 1, Cameras: -1}
+	a := made(t, "lerobot", opt, nil)
+	opt.Seed = 5
+	b := made(t, "lerobot", opt, nil)
+	width := open(t, a).Info().Feature("action").Elements()
+	var fore, back []any
+	for i := range width {
+		name := "joint" + strconv.Itoa(i)
+		fore, back = append(fore, name), append([]any{name}, back...)
+	}
+	named := func(from string, names []any) string {
+		return described(t, from, "action", func(f map[string]any) { f["names"] = names })
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{named(a, fore), named(b, back)}, Verbs: []edit.Verb{{Verb: "merge"}}, DST: dst})
+	if err != nil || len(r.Notes) != 1 {
+		t.Fatal(err, r)
+	}
+	out, src := open(t, dst), open(t, b)
+	size := src.Info().Feature("action").RowBytes()
+	x, y := make([]byte, size), make([]byte, size)
+	for k := range src.Len(0) {
+		if err := errors.Join(out.Gather(t.Context(), "action", robocache.RowsOf(1, k, 1), x), src.Gather(t.Context(), "action", robocache.RowsOf(0, k, 1), y)); err != nil {
+			t.Fatal(err)
+		}
+		for c := range width {
+			if !bytes.Equal(x[4*c:4*c+4], y[4*(width-1-c):4*(width-c)]) {
+				t.Fatalf("row %d: %x of %x", k, x, y)
+			}
+		}
+	}
+	healthy(t, dst)
+	with := func(from string, shape ...int) string {
+		dst, _ := run(t, from, edit.Verb{Verb: "add", Features: []string{"x"}, From: npy(t, make([]float32, src.Len(0)*6), append([]int{src.Len(0)}, shape...)...)})
+		return dst
+	}
+	twice := func(from string, names ...any) string {
+		return described(t, with(from, 6), "x", func(f map[string]any) { f["names"] = names })
+	}
+	for says, sources := range map[string][]string{"channels": {twice(a, "l", "m", "m", "n", "o", "p"), twice(b, "m", "l", "m", "n", "o", "p")}, "shape": {with(a, 2, 3), with(b, 3, 2)}} {
+		_, err := edit.Run(t.Context(), &edit.Request{Sources: sources, Verbs: []edit.Verb{{Verb: "merge"}}, DST: filepath.Join(t.TempDir(), "out")})
+		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
+// npy writes an array.
+func npy(t *testing.T, values []float32, shape ...int) string {
+	t.Helper()
+	axes := strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", ",")
+	b := []byte("\x93NUMPY\x01\x00\x76\x00" + fmt.Sprintf("%-117s\n", "{'descr': '<f4', 'fortran_order': False, 'shape': ("+axes+",), }"))
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	name := filepath.Join(t.TempDir(), "x.npy")
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// What an expression chooses, NaN and depth included.
+func TestWhere(t *testing.T) {
+	from := made(t, "lerobot", synth.Options{Episodes: 3, Seconds: 1, Cameras: -1}, nil)
+	n := open(t, from).Len(0)
+	values := make([]float32, 3*n)
+	for i := range values {
+		values[i] = float32(i/n) - float32(i%n)/100
+	}
+	values[n+2] = float32(math.NaN())
+	add := edit.Verb{Verb: "add", Features: []string{"x"}, From: npy(t, values, len(values))}
+	for where, want := range map[string][]int{
+		"first(x) >= 1": {1, 2}, "max(x) > -9": {0, 2}, "not max(x) > -9": {1}, "max(x) != 5": {0, 2}, "mean(x) == mean(x)": {0, 2}, "count(x) = " + strconv.Itoa(n): {0, 1, 2},
+		"index - 1 = 0 or index = 2": {1, 2}, "-index * -2 >= 4": {2}, "task != 'nothing' and length > 3": {0, 1, 2}, "((((index))) + 1) * 2 < 3": {0}, "min(abs(x)) < 1e-3 && last(x) < 0": {0},
+		strings.Repeat("(", 90) + "index = 1" + strings.Repeat(")", 90): {1}, strings.Repeat("not ", 90) + "index = 1": {1}, "1 / 0 > 5 and 0 / 0 = 0": nil,
+		strings.Repeat("(", 5000) + "1": nil, strings.Repeat("-", 5000) + "1 < 2": nil, "max(task) > 1": nil, "task < 'a'": nil, "max(x[3]) > 0": nil, "1e999 > 0": nil, "": nil,
+	} {
+		r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{add, {Verb: "keep", Choice: edit.Choice{Where: where}}}, DryRun: true})
+		if want == nil {
+			if !errors.Is(err, robocache.ErrMisuse) {
+				t.Errorf("%.40s: %v", where, err)
+			}
+			continue
+		}
+		var got []int
+		if err == nil {
+			for _, p := range r.Plan.Episodes {
+				got = append(got, p.Episode)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%.40s: %v, want %v: %v", where, got, want, err)
+		}
 	}
 }
 

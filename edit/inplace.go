@@ -2,6 +2,7 @@ package edit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -40,6 +41,9 @@ func (s *site) path(what string) string {
 	if what == "" {
 		return filepath.Join(s.parent, s.name)
 	}
+	if what == isNew { // writers look at the end of a name
+		what += filepath.Ext(s.name)
+	}
 	return filepath.Join(s.parent, "."+s.name+".robocache-"+what)
 }
 
@@ -58,6 +62,9 @@ type swap struct {
 	New   uint64            `json:"new_inode"`
 	Files map[string]string `json:"files"` // of the old dataset: size, time of change and checksum
 }
+
+// renameat2 is the system's; tests take it away.
+var renameat2 = unix.Renameat2
 
 // step is called before each step that changes what a kill would leave; tests kill the process there.
 var step = func(string) {}
@@ -116,7 +123,7 @@ func (s *site) rename(from, to string) {
 // exchange swaps what lies at two places at once; where the file system cannot, the dataset is moved out first, and recover knows.
 func (s *site) exchange(what string) {
 	step("exchange")
-	err := unix.Renameat2(unix.AT_FDCWD, s.path(what), unix.AT_FDCWD, s.path(""), unix.RENAME_EXCHANGE)
+	err := renameat2(unix.AT_FDCWD, s.path(what), unix.AT_FDCWD, s.path(""), unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
 		s.rename("", isOut)
 		s.rename(what, "")
@@ -149,13 +156,17 @@ func (s *site) read(what string) *swap {
 	return j
 }
 
-// inPlace builds the result beside the dataset, looks at it, and exchanges the two (E5).
-func (e *editor) inPlace(ctx context.Context, p *Plan, dry *Report) *Report {
-	s := lockSite(e.req.Sources[0])
-	defer s.unlock()
-	if s.recover() {
-		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "an interrupted edit was ended just now: the dataset may be another than the one that was opened", Hint: "run the edit again"})
+// lock makes this the only editor of the dataset, before it is opened: what another does meanwhile would be lost.
+func (e *editor) lock(uri string) {
+	e.site = lockSite(uri)
+	if what := e.site.recover(); what != "" {
+		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "edit", Where: robocache.Where{"dataset": e.site.path("")}, Msg: "an interrupted edit was ended just now, and " + what, Hint: "look at the dataset, and run the edit again"})
 	}
+}
+
+// inPlace builds the result beside the dataset, looks at it, and exchanges the two (E5).
+func (e *editor) inPlace(ctx context.Context, p *Plan) *Report {
+	s := e.site
 	if e.req.Write == nil {
 		e.req.Write = map[string]string{}
 	}
@@ -171,6 +182,9 @@ func (e *editor) inPlace(ctx context.Context, p *Plan, dry *Report) *Report {
 	step("build")
 	out := e.one(ctx, p, s.path(isNew), false)
 	step("verify")
+	if a, b := guard.Must(os.Stat(s.path(""))), guard.Must(os.Stat(s.path(isNew))); a.IsDir() != b.IsDir() {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "in place: a file would become a folder, or a folder a file", Hint: "write to a new place"})
+	}
 	e.verify(ctx, s)
 	j := swap{Old: s.inode(""), New: s.inode(isNew), Files: sums(s.path(""))}
 	s.sync()
@@ -222,15 +236,27 @@ func (e *editor) verify(ctx context.Context, s *site) {
 	}
 }
 
-// recover ends what an interrupted edit began: after the exchange it is finished, before it is forgotten. It says whether there was one.
-func (s *site) recover() bool {
+// What recover found and did.
+const (
+	isDone   = "the edit is done; 'robocache edit undo' takes it back"
+	isBack   = "the edit is taken back: the dataset is as it was"
+	isUndone = "the undo is done: the dataset is as it was before the edit"
+)
+
+// recover ends what an interrupted edit or undo began: after the exchange it is finished, before it is forgotten. It says what it did; "" = there was none.
+func (s *site) recover() string {
 	j := s.read(journal)
 	if j == nil {
 		s.remove(isNew)
-		if u := s.read(undoLog); u != nil && u.Old == s.inode("") { // an undo that was killed behind its exchange
-			s.forget()
+		u := s.read(undoLog)
+		if u != nil && s.inode("") == 0 && s.inode(isOut) == u.New && s.inode(isUndo) == u.Old { // an undo that was killed between two renames
+			s.rename(isUndo, "")
 		}
-		return false
+		if u != nil && s.inode("") == u.Old { // or behind its exchange
+			s.forget()
+			return isUndone
+		}
+		return ""
 	}
 	if s.inode("") == 0 { // killed between two renames
 		if s.inode(isNew) != j.New || s.inode(isOut) != j.Old {
@@ -247,18 +273,20 @@ func (s *site) recover() bool {
 			s.finish()
 		} else { // the old one is at its place already
 			s.rename(journal, undoLog)
+			s.sync()
 		}
-	default:
-		s.remove(isNew)
-		s.remove(journal)
+		return isDone
 	}
+	s.remove(isNew)
+	s.remove(journal)
 	s.sync()
-	return true
+	return isBack
 }
 
 // forget removes what undo would take.
 func (s *site) forget() {
 	s.remove(isUndo)
+	s.remove(isOut)
 	s.remove(undoLog)
 }
 
@@ -267,15 +295,7 @@ func Recover(dir string) (what string, err error) {
 	defer guard.Into(&err)
 	s := lockSite(dir)
 	defer s.unlock()
-	before := s.inode("")
-	j := s.read(journal)
-	switch {
-	case !s.recover():
-		return "no interrupted edit", nil
-	case j.New == before || s.inode("") == j.New:
-		return "the edit is done; 'robocache edit undo' takes it back", nil
-	}
-	return "the edit is taken back: the dataset is as it was", nil
+	return cmp.Or(s.recover(), "no interrupted edit"), nil
 }
 
 // Undo gives the dataset back as it was before its last edit in place. Where its files were changed since, through hard links say, it refuses.
@@ -283,7 +303,9 @@ func Undo(dir string) (err error) {
 	defer guard.Into(&err)
 	s := lockSite(dir)
 	defer s.unlock()
-	s.recover()
+	if s.recover() == isUndone {
+		return nil
+	}
 	j := s.read(undoLog)
 	where := robocache.Where{"dataset": s.path("")}
 	if j == nil || s.inode(isUndo) != j.Old {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/synth"
 )
 
 // copied is a copy of a dataset that can be written to.
@@ -85,15 +86,25 @@ const childEnv = "ROBOCACHE_EDIT_CHILD"
 // TestKilled is its own child: an edit in place that is killed, at each of its steps and at any time, leaves the old dataset or the new one under its
 // name, and recover ends it.
 func TestKilled(t *testing.T) {
-	if dir, at, ok := strings.Cut(os.Getenv(childEnv), "|"); ok {
-		n, _ := strconv.Atoi(at)
+	if words := strings.Split(os.Getenv(childEnv), "|"); len(words) == 3 {
+		dir, n := words[0], 0
+		_, _ = fmt.Sscan(words[1], &n)
+		if strings.Contains(words[2], "renames") {
+			edit.NoExchange()
+		}
 		edit.SetStep(func(string) {
 			if n--; n == 0 {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {}
 			}
 		})
-		if _, err := inPlace(t, dir, dropFirst); err != nil {
+		err := error(nil)
+		if strings.Contains(words[2], "undo") {
+			err = edit.Undo(dir)
+		} else {
+			_, err = inPlace(t, dir, dropFirst)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -109,11 +120,7 @@ func TestKilled(t *testing.T) {
 	if err := edit.Undo(dir); err != nil {
 		t.Fatal(err)
 	}
-	child := func(n int) *exec.Cmd {
-		c := exec.Command(os.Args[0], "-test.run=^TestKilled$")
-		c.Env = append(os.Environ(), childEnv+"="+dir+"|"+strconv.Itoa(n))
-		return c
-	}
+	child := func(n int) *exec.Cmd { return killedChild(dir, n, "") }
 	kept, done := 0, 0
 	look := func(what string) {
 		t.Helper()
@@ -168,6 +175,90 @@ func TestKilled(t *testing.T) {
 		look("at random")
 	}
 	t.Logf("old %d times, new %d times", kept, done)
+}
+
+func killedChild(dir string, n int, how string) *exec.Cmd {
+	c := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+	c.Env = append(os.Environ(), childEnv+"="+dir+"|"+strconv.Itoa(n)+"|"+how)
+	return c
+}
+
+// Where folders are not exchanged in one step, and in an undo: after a kill at any step recover gives the old dataset or the new one.
+func TestKilledRenames(t *testing.T) {
+	dir := made(t, "lerobot", synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}, nil)
+	old := tree(t, dir)
+	var fresh map[string]string
+	for _, how := range []string{"edit by renames", "undo", "undo by renames"} {
+		for n := 1; ; n++ {
+			if strings.HasPrefix(how, "undo") {
+				if _, err := inPlace(t, dir, dropFirst); err != nil {
+					t.Fatal(err)
+				}
+				fresh = tree(t, dir)
+			}
+			done := killedChild(dir, n, how).Run() == nil
+			if _, err := edit.Recover(dir); err != nil {
+				t.Fatalf("%s, step %d: %v", how, n, err)
+			}
+			now := tree(t, dir)
+			isOld := maps.Equal(now, old)
+			if fresh == nil && !isOld {
+				healthy(t, dir)
+				fresh = now
+			}
+			if !isOld && !maps.Equal(now, fresh) {
+				t.Fatalf("%s, step %d: neither the old dataset nor the new", how, n)
+			}
+			if !isOld {
+				if err := edit.Undo(dir); err != nil {
+					t.Fatalf("%s, step %d: %v", how, n, err)
+				}
+			}
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".src.robocache-*")); len(left) != 0 || !maps.Equal(tree(t, dir), old) {
+				t.Fatalf("%s, step %d: left %v", how, n, left)
+			}
+			if done {
+				if want := map[bool]int{true: 2, false: 4}[how == "undo"]; n <= want {
+					t.Errorf("%s: only %d steps", how, n-1)
+				}
+				break
+			}
+		}
+	}
+}
+
+// One editor at a time, from before it looks at the dataset; plans go in place too.
+func TestOneEditor(t *testing.T) {
+	dir := copied(t, "g1_h264_v30")
+	n := open(t, dir).Info().Episodes
+	tried := false
+	edit.SetStep(func(what string) {
+		if what == "build" {
+			tried = true
+			edit.SetStep(func(string) {})
+			if _, err := inPlace(t, dir, dropFirst); !errors.Is(err, robocache.ErrTemporary) {
+				t.Error(err)
+			}
+		}
+	})
+	defer edit.SetStep(func(string) {})
+	if _, err := inPlace(t, dir, dropFirst); err != nil || !tried {
+		t.Fatal(err)
+	}
+	r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{dir}, Verbs: []edit.Verb{{Verb: "rename", Names: map[string]string{"action": "act"}}}, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := open(t, dir)
+	if _, err := edit.Run(t.Context(), &edit.Request{Plans: []*edit.Plan{r.Plan}, InPlace: true}); err != nil {
+		t.Fatal(err)
+	}
+	if ds := open(t, dir); ds.Info().Episodes != n-1 || ds.Info().Feature("act") == nil {
+		t.Errorf("%v", ds.Info().Keys())
+	}
+	if err := reader.Gather(t.Context(), "action", robocache.RowsOf(0, 0, 1), make([]byte, reader.Info().Feature("action").RowBytes())); err != nil {
+		t.Errorf("a reader that was open before: %v", err)
+	}
 }
 
 // A full disk leaves the old dataset, and nothing beside it.

@@ -80,6 +80,11 @@ func (e *editor) merge(ctx context.Context, v *Verb) {
 	}
 }
 
+// squeezed is the shape of rows without axes of length 1.
+func squeezed(f *robocache.Feature) []int {
+	return slices.DeleteFunc(slices.Clone(f.Shape), func(n int) bool { return n == 1 })
+}
+
 // common is a key of the result; nil where it is left out.
 func (e *editor) common(v *Verb, key string) *Key {
 	k := &Key{Key: key, Order: make([][]int, len(e.srcs))}
@@ -107,7 +112,7 @@ func (e *editor) common(v *Verb, key string) *Key {
 			guard.Fail(misuse(where, fmt.Sprintf("merge: images of %d×%d, elsewhere of %d×%d", f.Width, f.Height, first.Width, first.Height), fmt.Sprintf("robocache edit resize SRC %dx%d DST", first.Width, first.Height)))
 		case camera && f.Depth != nil && *f.Depth != *first.Depth:
 			guard.Fail(misuse(where, "merge: the depth is coded otherwise", "convert one of them"))
-		case !camera && !slices.Equal(f.Shape, first.Shape) && f.Elements() != first.Elements():
+		case !camera && !slices.Equal(squeezed(f), squeezed(first)):
 			guard.Fail(misuse(where, fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape), "remove or rename the feature in one of them"))
 		}
 		a, b := channels(first), channels(f)
@@ -115,7 +120,11 @@ func (e *editor) common(v *Verb, key string) *Key {
 			continue
 		}
 		for _, name := range a {
-			k.Order[i] = append(k.Order[i], slices.Index(b, name))
+			at := slices.Index(b, name)
+			if slices.Contains(k.Order[i], at) {
+				at = -1 // two channels of one name
+			}
+			k.Order[i] = append(k.Order[i], at)
 		}
 		if slices.Contains(k.Order[i], -1) {
 			guard.Fail(misuse(where, fmt.Sprintf("merge: its channels are %v, elsewhere %v", b, a), "rename the feature in one of them"))

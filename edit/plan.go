@@ -1,7 +1,6 @@
 package edit
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -176,11 +175,13 @@ func (p *Plan) key(name, what string) int {
 func ParsePlan(b []byte) (_ *Plan, err error) {
 	defer guard.Into(&err)
 	p := &Plan{}
-	d := json.NewDecoder(bytes.NewReader(b))
 	bad := func(err error, msg string) {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "plan", Msg: msg, Err: err, Hint: "a plan is what 'robocache edit VERB … --dry-run --json' prints"})
 	}
-	if err := d.Decode(p); err != nil {
+	var report struct{ Plan *Plan } // what a dry run prints has more than the plan
+	if json.Unmarshal(b, &report) == nil && report.Plan != nil {
+		p = report.Plan
+	} else if err := json.Unmarshal(b, p); err != nil {
 		bad(err, "not a plan")
 	}
 	switch {

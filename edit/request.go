@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -29,7 +30,7 @@ type Request struct {
 	Progress func(done, total int) `json:"-"`
 }
 
-// Verb is one change. Fields that a verb does not have are refused.
+// Verb is one change. A verb looks at its own fields.
 type Verb struct {
 	Verb string `json:"verb"` // delete, keep, trim, split, merge, rename, remove, add, set-task, relabel, reencode, resize, recompute-stats
 	Choice
@@ -65,6 +66,7 @@ type editor struct {
 	srcs  []robocache.Dataset
 	plan  *Plan
 	parts []*Plan // of a split
+	site  *site   // in place
 }
 
 // Run does what a request asks for. The report says what was done, or would be.
@@ -72,15 +74,19 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 	defer guard.Malformed("edit", &err)
 	e := &editor{req: req}
 	defer e.close()
-	e.open(ctx)
-	if req.Cut != "" && !slices.Contains([]string{CutHidden, CutExact, CutSnap}, req.Cut) {
-		guard.Fail(misuse(nil, "cut is "+req.Cut+": expected hidden, exact or snap", ""))
+	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut) || len(req.Plans) > 0 && req.Cut == CutSnap {
+		guard.Fail(misuse(nil, "cut is "+req.Cut+": expected hidden, exact or snap; snap where the plan is made", ""))
 	}
+	if !slices.Contains([]string{"", "frames", "rows"}, req.Stats) {
+		guard.Fail(misuse(nil, "stats is "+req.Stats+": expected frames or rows", ""))
+	}
+	e.open(ctx)
 	if len(req.Plans) > 0 {
 		e.plan = req.Plans[0].clone()
 		for _, q := range req.Plans[1:] {
 			e.plan.compose(q)
 		}
+		e.plan.Cut = cmp.Or(req.Cut, e.plan.Cut)
 	} else {
 		e.do(ctx)
 	}
@@ -108,6 +114,9 @@ func (e *editor) open(ctx context.Context) {
 	if len(uris) == 0 {
 		guard.Fail(misuse(nil, "no source", ""))
 	}
+	if e.req.InPlace && !e.req.DryRun {
+		e.lock(uris[0])
+	}
 	for i, uri := range uris {
 		e.srcs = append(e.srcs, guard.Must(mapping.Open(ctx, uri, e.req.Open)))
 		if len(e.req.Plans) == 0 {
@@ -121,11 +130,21 @@ func (e *editor) open(ctx context.Context) {
 			e.srcs[i] = onGrid(ctx, e.srcs[i], want.HZ)
 		}
 	}
+	for _, p := range e.req.Plans {
+		for i, ep := range p.Episodes {
+			if ep.Source < len(e.srcs) && ep.To > e.srcs[ep.Source].Len(ep.Episode) {
+				guard.Fail(misuse(robocache.Where{"episode": i}, "the plan has more rows than its source", "plan again"))
+			}
+		}
+	}
 }
 
 func (e *editor) close() {
 	for _, ds := range e.srcs {
 		_ = ds.Close()
+	}
+	if e.site != nil {
+		e.site.unlock()
 	}
 }
 
@@ -178,7 +197,7 @@ func (v *Verb) told() Verb {
 // view is the plan as it stands, as a dataset.
 func (e *editor) view(ctx context.Context) *view { return newView(ctx, e.plan, e.srcs) }
 
-// json lets an unknown field of a request be an error, with its name.
+// ParseRequest reads the JSON of a request; an unknown field is an error, with its name.
 func ParseRequest(b []byte) (*Request, error) {
 	r := &Request{}
 	d := json.NewDecoder(strings.NewReader(string(b)))

@@ -49,14 +49,18 @@ func (e *editor) rename(_ context.Context, v *Verb) {
 	}
 	to := map[int]string{}
 	for _, old := range slices.Sorted(maps.Keys(v.Names)) {
-		name := v.Names[old]
-		if name == "" || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"timestamp", "frame_index", "episode_index", "index", "task_index", "task"}, name) {
-			guard.Fail(misuse(robocache.Where{"stream": old}, "no name for a feature: "+strconv.Quote(name), "without /, and none of the bookkeeping columns"))
-		}
-		to[e.plan.key(old, "rename")] = name
+		checkName(v.Names[old])
+		to[e.plan.key(old, "rename")] = v.Names[old]
 	}
 	for i, name := range to {
 		e.plan.Keys[i].Key = name
+	}
+}
+
+// checkName refuses what cannot be the name of a feature that an edit makes.
+func checkName(name string) {
+	if strings.Trim(name, ".") == "" || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"timestamp", "frame_index", "episode_index", "index", "task_index", "task"}, name) {
+		guard.Fail(misuse(robocache.Where{"stream": name}, "no name for a feature: "+strconv.Quote(name), "without /, and none of the bookkeeping columns"))
 	}
 }
 

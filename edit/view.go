@@ -89,6 +89,13 @@ func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature) {
 		}
 	}
 	f.Key = k.Key
+	for _, order := range k.Order {
+		for i := range order {
+			if len(order) != f.Elements() || !slices.Contains(order, i) {
+				guard.Fail(misuse(robocache.Where{"stream": k.Key}, fmt.Sprintf("%v is no order of its %d channels", order, f.Elements()), "plan again"))
+			}
+		}
+	}
 	if s := v.plan.Video; s != nil && s.Width > 0 && (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage && f.Depth == nil && f.Channels != 1) {
 		f.Width, f.Height = s.Width, s.Height
 	}

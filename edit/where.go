@@ -279,7 +279,7 @@ func (n *node) check(v *view) {
 	case "<", "<=", ">", ">=", "=", "!=", "+", "-", "*", "/":
 		a, b := n.parts[0].isText(), n.parts[1].isText()
 		if a != b || a && n.op != "=" && n.op != "!=" {
-			guard.Fail(misuse(nil, "where: "+n.op+" between a text and a number, or of texts that is no == or !=", "task and source are texts: source is the number of a source where several are merged"))
+			guard.Fail(misuse(nil, "where: "+n.op+" between a text and a number, or of texts that is no == or !=", "task is a text, and has == and !=; source is the number of a source where several are merged"))
 		}
 	case "call":
 		key := n.parts[0].text
@@ -361,9 +361,7 @@ func (w *Where) holds(ctx context.Context, v *view, e int) bool {
 
 func (n *node) holds(x *whereEpisode) bool {
 	switch n.op {
-	case "or":
-		return n.parts[0].holds(x) || n.parts[1].holds(x)
-	case "||":
+	case "or", "||":
 		return n.parts[0].holds(x) || n.parts[1].holds(x)
 	case "and", "&&":
 		return n.parts[0].holds(x) && n.parts[1].holds(x)

@@ -77,12 +77,15 @@ func (e *editor) write(ctx context.Context, parts []*Plan) *Report {
 	for _, p := range parts {
 		p.Format = format
 		if to := dst(p); to != "" && !r.InPlace {
+			for _, ds := range e.srcs {
+				guard.Check(convert.Apart(to, ds.Info().URI))
+			}
 			guard.Check(free(ctx, to))
 		}
 		dry[p] = e.one(ctx, p, dst(p), true)
 	}
 	if r.InPlace && !r.DryRun {
-		return e.inPlace(ctx, parts[0], dry[parts[0]])
+		return e.inPlace(ctx, parts[0])
 	}
 	all := &Report{DST: r.DST, Format: format, DryRun: r.DryRun, Findings: []robocache.Finding{}}
 	for _, p := range parts {
@@ -304,7 +307,7 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 			continue
 		}
 		if b := v.file(ctx, s.Store(), editsName); b != nil {
-			for line := range bytes.Lines(b) {
+			for line := range bytes.Lines(append(bytes.TrimSpace(b), '\n')) {
 				if !slices.ContainsFunc(log, func(l []byte) bool { return bytes.Equal(l, line) }) {
 					log = append(log, line)
 				}
