@@ -55,6 +55,9 @@ exit code 1 where a finding stayed.`,
 	return answers(c, func(cmd *cobra.Command, args []string) (*Diagnosis, error, error) {
 		ctx := cmd.Context()
 		if fix {
+			if opt.Decode || opt.Deep || opt.Episodes != nil {
+				return nil, nil, misuse("doctor: --decode, --deep and --episodes do not go with --fix")
+			}
 			return fixed(cmd, &edit.Request{Sources: args[:1], DST: strings.Join(args[1:], ""), InPlace: inPlace, DryRun: len(args) < 2 && !inPlace, Open: open.settled()}, dropBad)
 		}
 		if dropBad || inPlace || len(args) > 1 {
@@ -102,7 +105,7 @@ func fixed(cmd *cobra.Command, req *edit.Request, dropBad bool) (*Diagnosis, err
 	switch {
 	case len(x.Stayed) > 0:
 		return d, fmt.Errorf("doctor --fix: %d findings stayed", len(x.Stayed)), nil
-	case req.DryRun:
+	case req.DryRun || x.Report == nil: // nothing was done: what was found is still there
 		return d, verdict(d.Findings), nil
 	}
 	return d, nil, nil

@@ -67,6 +67,8 @@ class Edit:
     def _and(self, verb: str, choice: Mapping[str, Any] | None = None, files: tuple[Any, ...] = (), **given: Any) -> Edit:
         v = {"verb": verb, **{k: x for k, x in given.items() if _said(x)}}
         for name, x in (choice or {}).items():
+            if isinstance(x, str) and not x:
+                raise Misuse(f"{name} is empty", hint="leave it out for all episodes")
             if _said(x):
                 v[name] = _numbers(x) if name == "episodes" else os.fspath(x) if name == "flags" else x
         return Edit(self._sources, [*self._verbs, v], self._files + files)
@@ -153,8 +155,8 @@ class Edit:
     def write(self, dst: Any = None, *, in_place: bool = False, cut: str | None = None, stats: str | None = None, to: str | None = None, write_option: Mapping[str, Any] | None = None) -> EditReport:
         """Writes the result, to a new folder or in place of the dataset.
 
-        cut: what a cut inside a group of video frames does: "hidden" (default: frames that no row shows stay in the file), "exact" (encodes up to the next key
-        frame), "snap" (moves the cut). stats: "frames" (default) or "rows" (frames are not looked at). to: the format. write_option: the writer's, by name.
+        cut: what a cut inside a group of video frames does: "hidden" (default: frames that no row shows stay in the file), "exact" (encodes the episode),
+        "snap" (moves the cut). stats: rows are counted always, frames where episodes changed; "frames": of all episodes, "rows": of none. to: the format. write_option: the writer's, by name.
         in_place: swaps the folders in one step, and keeps the old dataset at .undo.
         Raises before the first byte is written what can be refused: Misuse (unknown episodes and keys, a folder that is taken), NotFound, Malformed, Unsupported.
         """
@@ -195,9 +197,11 @@ def _said(v: Any) -> bool:
 
 
 def _numbers(v: Any) -> str:
-    if isinstance(v, str):
-        return v
-    return ",".join(str(_options.whole("episodes", x, 0)) for x in np.atleast_1d(np.asarray(list(v) if isinstance(v, (range, set, frozenset)) else v)).tolist())
+    if not isinstance(v, str):
+        v = ",".join(str(_options.whole("episodes", x, 0)) for x in np.atleast_1d(np.asarray(list(v) if isinstance(v, (range, set, frozenset)) else v)).tolist())
+    if not v:
+        raise Misuse("episodes: none are named", hint="leave it out for all episodes")
+    return v
 
 
 def _moment(name: str, v: Any) -> str | None:

@@ -195,6 +195,9 @@ def test_edit(tmp_path: Path) -> None:
     assert done.undo and robocache.open(tmp_path / "kept").num_episodes == 1
     for error, match, wrong in (
         (robocache.Misuse, "no such episode", lambda: ds.edit().delete([9]).plan()),
+        (robocache.Misuse, "none are named", lambda: ds.edit().set_task("x", episodes=[])),
+        (robocache.Misuse, "where is empty", lambda: ds.edit().trim(0.1, where="")),
+        (robocache.Misuse, "lies in the other", lambda: ds.edit().delete([1]).write(src / "x")),
         (robocache.Misuse, "not empty", lambda: ds.edit().delete([1]).write(tmp_path / "out")),
         (robocache.Misuse, "seconds are floats", lambda: ds.edit().trim(1)),
         (robocache.Misuse, "no destination", lambda: ds.edit().delete([1]).write()),
