@@ -29,6 +29,7 @@ const (
 	smallestBudget = 1 << 20
 	maxOpen        = 64 // data files that are open at a time
 	maxElements    = 1 << 24
+	maxTwice       = 1 << 12 // times that a row of an episode may be there
 )
 
 var formatOptions = map[string]string{
@@ -239,15 +240,17 @@ func (d *Dataset) describe(ctx context.Context, t *table, fd *field) *readColumn
 	if lists > 0 {
 		c.dims = c.f.Shape
 	}
-	if c.f.DType == 0 || len(c.dims) != lists || c.f.Kind == robocache.KindNumeric && sizeOf(c.f.Shape) == 0 {
+	if c.f.DType == 0 || c.partition && strings.HasPrefix(c.elem, "timestamp") || len(c.dims) != lists || c.f.Kind == robocache.KindNumeric && sizeOf(c.f.Shape) == 0 {
 		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "column-left-out", Where: robocache.Where{"column": fd.Name}, Message: fmt.Sprintf("columns of this type, or without a fixed shape, are not read (%s)", fd.Type), NotDelivered: fd.Name})
 		return nil
 	}
 	for _, g := range d.groups {
 		n, said := g.stats().Nulls[fd.Name]
-		if !c.partition && (g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0") && c.f.Kind != robocache.KindText {
-			c.f.Masked = true
+		null := g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0"
+		if c.partition {
+			null = g.Partitions[fd.Name] == ""
 		}
+		c.f.Masked = c.f.Masked || null && c.f.Kind != robocache.KindText
 	}
 	return c
 }
@@ -331,6 +334,8 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
 		if k < 0 {
 			if k = len(ends); k == 1 {
 				twice++
+			} else if k == maxTwice {
+				fail(robocache.ErrMalformed, fmt.Sprintf("episode %d has row %d more than %d times", r.episode, r.frame, maxTwice), "name the column that orders the rows of an episode: --option frame=COLUMN")
 			}
 			ends, d.episodes = append(ends, 0), append(d.episodes, episode{index: r.episode})
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -417,6 +418,64 @@ func TestLostAnswers(t *testing.T) {
 		d.Close()
 		if !struck {
 			break
+		}
+	}
+}
+
+// A constraint that comes while rows are on their way ends their writer, which leaves nothing.
+func TestConstraintMeanwhile(t *testing.T) {
+	mem := storetest.NewMem("meanwhile")
+	src := made(t, synth.Options{Episodes: 2, Seconds: 0.2})
+	table(t, src, "mem://meanwhile")
+	b, err := store.ReadFile(t.Context(), mem, "_delta_log/00000000000000000000.json", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := strings.Replace(strings.Split(string(b), "\n")[2], `"configuration":{`, `"configuration":{"delta.constraints.x":"episode_index > 7",`, 1)
+	files := func() int {
+		list, _ := mem.List(t.Context(), "")
+		return len(slices.DeleteFunc(list, func(e store.Entry) bool { return strings.HasPrefix(e.Name, ".") })) // the probe
+	}
+	before := files()
+	mem.OnChange(func() {
+		if files() > before { // the rows
+			mem.OnChange(nil)
+			mem.Put("_delta_log/00000000000000000001.json", []byte(meta))
+		}
+	})
+	o := convert.Options{}
+	o.Options = map[string]string{"append": "true"}
+	if _, err = convert.Write(t.Context(), src, "delta", "mem://meanwhile", o); !errors.Is(err, robocache.ErrTemporary) {
+		t.Errorf("%v", err)
+	}
+	if n := files(); n != before+1 {
+		t.Errorf("%d files, want %d", n, before+1)
+	}
+	if _, err = convert.Write(t.Context(), src, "delta", "mem://meanwhile", o); !errors.Is(err, robocache.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The summaries of shards, which may be a stranger's, name the shards' own data files alone, each once.
+func TestSummariesOfStrangers(t *testing.T) {
+	src := made(t, synth.Options{Episodes: 2, Seconds: 0.2})
+	format, err := convert.Writer("delta")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := format.Sharding.Plan(t.Context(), src, robocache.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const good = `{"path":"part-00000-00000.parquet","size":1}`
+	for _, summary := range []string{`[null]`, `[{}]`, `[{"path":"/etc/passwd"}]`, `[{"path":"../part-00000-00000.parquet"}]`, `[{"path":"s3://other/part-00000-00000.parquet"}]`, "[" + good + "," + good + "]", `7`} {
+		dst := filepath.Join(t.TempDir(), "t")
+		err := format.Sharding.Merge(t.Context(), dst, schema, []robocache.ShardReport{{Summary: json.RawMessage(summary)}})
+		if hostile.Typed(t, err); !errors.Is(err, robocache.ErrMalformed) {
+			t.Errorf("%s: %v", summary, err)
+		}
+		if _, err := os.Stat(filepath.Join(dst, "_delta_log")); err == nil {
+			t.Errorf("%s made a table", summary)
 		}
 	}
 }

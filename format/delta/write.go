@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -147,7 +149,7 @@ func (w *writing) commit(ctx context.Context) {
 		switch {
 		case t.version >= 0 && !w.add:
 			fail(robocache.ErrMisuse, "another writer has made a table here", "--write-option append=true adds to it")
-		case before != nil && before.meta != nil && (t.meta.Schema != before.meta.Schema || !slices.Equal(t.meta.Partitions, before.meta.Partitions) || t.protocol.Writer != before.protocol.Writer):
+		case before != nil && before.meta != nil && (!reflect.DeepEqual(t.meta, before.meta) || !reflect.DeepEqual(t.protocol, before.protocol)): // a constraint is one, too
 			fail(robocache.ErrTemporary, "the table's schema or protocol was changed meanwhile", "run it again")
 		}
 		meta := t.meta
@@ -290,14 +292,26 @@ func plan(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions
 	return json.Marshal(w.metaData())
 }
 
+// shardFile is a data file as a shard names it.
+var shardFile = regexp.MustCompile(`^part-\d{5}-\d{5,}\.parquet$`)
+
 // merge puts the first commit of a table, which its shards have filled.
 func merge(ctx context.Context, dst string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
 	defer guard.Malformed("write delta", &err)
 	m, adds := &metaData{}, []*add{}
 	guard.Check(json.Unmarshal(schema, m))
+	named := map[string]bool{}
 	for _, s := range shards {
 		var own []*add
-		guard.Check(json.Unmarshal(s.Summary, &own))
+		bad := json.Unmarshal(s.Summary, &own) != nil
+		for _, a := range own { // a stranger's, perhaps: other readers follow any path
+			if bad = bad || a == nil || !shardFile.MatchString(a.Path) || named[a.Path]; !bad {
+				named[a.Path] = true
+			}
+		}
+		if bad {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"folder": s.Dir}, Msg: "the summary of a shard cannot be read, or names a data file twice or one that is no shard's"})
+		}
 		adds = append(adds, own...)
 	}
 	st := guard.Must(store.OpenWritable(dst))

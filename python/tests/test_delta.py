@@ -198,6 +198,29 @@ def test_partitions_of_theirs(tmp_path, by):
     assert np.array_equal(ds.episode(3).streams["observation.state"].values[:, 0], np.arange(15, 20))
 
 
+def test_partitions_without_a_value(tmp_path):
+    uri = str(tmp_path / "t")
+    odd = ["a/b=c d%20?é#\n", None]
+    t = _plain(4, robot=pa.array([3, 3, None, None] * 5, pa.int64())).drop_columns(["task"]).append_column("task", pa.array([odd[i // 5 % 2] for i in range(20)], pa.string()))
+    write_deltalake(uri, t, partition_by=["robot", "task"])
+    ds = robocache.open(uri)
+    assert ds.num_episodes == 4 and [list(ds.episode(e).tasks) for e in range(2)] == [[odd[0]], []]
+    batch = next(iter(robocache.Loader(uri, batch_size=20, shuffle=False, keys=["robot"])))
+    assert batch["robot"].reshape(-1).tolist() == [3, 3, 0, 0] * 5
+    write_deltalake(str(tmp_path / "days"), _plain(2, day=pa.array([86_400_000_000] * 10, pa.timestamp("us", "UTC"))), partition_by=["day"])
+    ds = robocache.open(str(tmp_path / "days"))
+    assert ds.num_episodes == 2 and "day" not in ds.features and [f["code"] for f in ds.findings] == ["column-left-out"]
+
+
+def test_rows_a_thousand_times(tmp_path):
+    """A column that orders nothing is refused, and soon: it makes each row an episode."""
+    uri = str(tmp_path / "t")
+    write_deltalake(uri, _plain(1000, zero=pa.array([0] * 5000), one=pa.array([1] * 5000)))
+    with pytest.raises(robocache.Malformed, match="more than 4096 times"):
+        robocache.open(uri, options={"episode": "zero", "frame": "one"})
+    assert robocache.open(uri, options={"episode": "frame_index", "frame": "episode_index"}).num_episodes == 5
+
+
 def test_refused_by_name(tmp_path):
     t = _plain(2)
 
