@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -17,6 +18,7 @@ type Request struct {
 	URL    *url.URL // on the store's own host
 	Header http.Header
 	Body   *io.SectionReader      // sent again from its first byte at each try
+	Copies int64                  // bytes that the server moves before it answers: it may be silent for as long as they take
 	Expect []int                  // statuses that are an answer, beside 200 to 206
 	Whole  func(body []byte) bool // false: the body was cut on the way, and is asked for again; nil: any is whole
 }
@@ -36,13 +38,14 @@ const maxAnswer = 16 << 20
 func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer, err error) {
 	defer guard.Into(&err)
 	guard.Check(ctx.Err())
-	size := int64(0)
+	size := r.Copies
 	if r.Body != nil {
 		size = r.Body.Size()
 	}
 	tries := 0
 	guard.Check(h.do(ctx, op, name, size, func(a *attempt) error {
 		tries++
+		a.watch.Reset(h.opt.Stall + time.Duration(float64(r.Copies)/float64(64*h.opt.MinRate)*float64(time.Second)))
 		resp, err := a.send(r.Method, r.URL, r.Header, r.Body)
 		if err != nil {
 			return err

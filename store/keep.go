@@ -43,6 +43,7 @@ type keeping struct {
 	caches  []*BlockCache
 	pins    map[string]pin // of files that were read: opening them again asks nobody
 	folders map[string]*folder
+	listed  int // files in folders
 }
 
 // last is the cache that counts; nil: none.
@@ -118,11 +119,11 @@ func (k *keeping) whole(ctx context.Context, h *HTTP, name string, limit int64) 
 	}
 	p, ok := k.pin(name)
 	if !ok && h.opt.Versions != nil {
-		e := k.listed(ctx, h, name)
+		e := k.list(ctx, h, name)
 		p = pin{size: e.Size, etag: e.Version}
 		ok = e.Version != ""
 	}
-	if !ok || p.size > limit || p.size == 0 {
+	if !ok || p.size > limit || p.size <= 0 { // a list may say anything
 		return nil
 	}
 	data := make([]byte, p.size)
@@ -143,8 +144,8 @@ func (k *keeping) keep(h *HTTP, name string, p pin, data []byte) {
 	}
 }
 
-// listed is what a list says of a file: a request for a thousand chunks of an array, where asking for the version of each would be a thousand.
-func (k *keeping) listed(ctx context.Context, h *HTTP, name string) Entry {
+// list is what a list says of a file: a request for a thousand chunks of an array, where asking for the version of each would be a thousand.
+func (k *keeping) list(ctx context.Context, h *HTTP, name string) Entry {
 	dir, _ := path.Split(name)
 	for dir = strings.TrimSuffix(dir, "/"); dir != "" && strings.Trim(path.Base(dir), "0123456789") == ""; { // chunks in folders called by numbers
 		dir, _ = path.Split(dir)
@@ -161,9 +162,12 @@ func (k *keeping) listed(ctx context.Context, h *HTTP, name string) Entry {
 		ctx, stop := context.WithTimeout(ctx, listsTake)
 		defer stop()
 		list, err := h.opt.Versions(ctx, dir)
-		if err != nil || len(list) > maxPins {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if err != nil || k.listed+len(list) > maxPins {
 			return
 		}
+		k.listed += len(list)
 		d.files = make(map[string]Entry, len(list))
 		for _, e := range list {
 			d.files[e.Name] = e

@@ -192,6 +192,9 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 		if said.Done {
 			return s.Remove(ctx, from)
 		}
+		if said.RewriteToken == "" {
+			return s.Fail("move", from, &robocache.Error{Class: robocache.ErrTemporary, Msg: "the server copies nothing"})
+		}
 		q.Set("rewriteToken", said.RewriteToken)
 	}
 }

@@ -48,7 +48,7 @@ func (s *Store) create(ctx context.Context, name string, condition http.Header) 
 	name, u := s.key(ctx, "create", name)
 	return store.Spool(ctx, s.URI(), name, func(ctx context.Context, body *io.SectionReader) (err error) {
 		defer guard.Into(&err)
-		up := &upload{s, ctx, name, u, body}
+		up := &upload{s: s, ctx: ctx, name: name, u: u, body: body}
 		if body.Size() <= onePut {
 			header := hashed(body)
 			up.finish(up.do(http.MethodPut, nil, join(header, condition), body, http.StatusPreconditionFailed))
@@ -91,12 +91,14 @@ type upload struct {
 	name string
 	u    *url.URL
 	body *io.SectionReader
+
+	copies int64 // store.Request.Copies
 }
 
 func (up *upload) do(method string, query url.Values, header http.Header, body *io.SectionReader, expect ...int) *store.Answer {
 	u := *up.u
 	u.RawQuery = query.Encode()
-	return guard.Must(up.s.Do(up.ctx, "commit", up.name, store.Request{Method: method, URL: &u, Header: header, Body: body, Expect: expect}))
+	return guard.Must(up.s.Do(up.ctx, "commit", up.name, store.Request{Method: method, URL: &u, Header: header, Body: body, Copies: up.copies, Expect: expect}))
 }
 
 // finish looks at the answer to what gives the object its name. Where an earlier try may have done that, the object that is there decides.
@@ -177,7 +179,7 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 	from, source := s.key(ctx, "move", from)
 	to, u := s.key(ctx, "move", to)
 	e := guard.Must(s.Stat(ctx, from))
-	up := &upload{s, ctx, to, u, nil}
+	up := &upload{s: s, ctx: ctx, name: to, u: u, copies: min(e.Size, oneCopy)}
 	copied := func(q url.Values, bytes string) string {
 		header := http.Header{"X-Amz-Copy-Source": {s3utils.EncodePath("/" + s.name + "/" + s.prefix + from)}, "X-Amz-Copy-Source-If-Match": {e.Version}}
 		if bytes != "" {
