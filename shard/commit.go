@@ -151,6 +151,8 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 	}
 	kept, renumber := func(string) bool { return false }, (func(ctx context.Context, dst, from, to string, episodes int, rows int64) error)(nil)
 	var place []map[string]string
+	var moves []func() error
+	named := map[string]*File{} // shards share files that are named by their contents
 	if job.format != nil {
 		f := job.format(m)
 		kept, renumber = f.Kept, f.Renumber
@@ -164,15 +166,19 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 			if !kept(f.Name) {
 				continue
 			}
-			c.Files, c.Bytes = c.Files+1, c.Bytes+f.Size
 			from, to := attemptDir(r.Shard, r.Attempt)+"/"+f.Name, f.Name
 			if place != nil {
 				if to = place[i][f.Name]; to == "" {
 					f.differs(r.Shard, from, "a file that the receipt's summary has", "none")
 				}
 			}
+			if same := named[to]; same == nil {
+				named[to], c.Files, c.Bytes = &f, c.Files+1, c.Bytes+f.Size
+			} else if same.Size != f.Size || same.Checksum != f.Checksum {
+				f.differs(r.Shard, from, "one file of the name "+to, "two")
+			}
 			size, there := staged[from]
-			g.Go(guard.Func("commit", func() {
+			moves = append(moves, guard.Func("commit", func() {
 				var err error
 				if there && size != f.Size {
 					f.differs(r.Shard, from, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(size))
@@ -199,6 +205,9 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 				guard.Check(robocache.At(err, robocache.Where{"shard": r.Shard}))
 			}))
 		}
+	}
+	for _, move := range moves { // now that all receipts are good
+		g.Go(move)
 	}
 	guard.Check(g.Wait())
 }

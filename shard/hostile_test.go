@@ -121,6 +121,33 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// Two receipts that give one name to different files are refused before anything is moved.
+func TestOneNameTwice(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "out")
+	m := plan(t, shard.Job{Name: "convert", Source: "synth://heterogeneous?episodes=3&cap=10", Destination: dst, To: "mcap"}, 2)
+	for i := range m.Shards {
+		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, _ := filepath.Glob(filepath.Join(dst, "_staging", "*", "*", "*.mcap"))
+	receipt := filepath.Join(dst, "_receipts", "00001.json")
+	b, err := os.ReadFile(receipt)
+	if err != nil || len(names) != 3 {
+		t.Fatal(names, err)
+	}
+	was, now := filepath.Base(names[2]), filepath.Base(names[0])
+	if err := errors.Join(os.Rename(names[2], filepath.Join(filepath.Dir(names[2]), now)), os.WriteFile(receipt, bytes.ReplaceAll(b, []byte(was), []byte(now)), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "one file of the name "+now) {
+		t.Error(err)
+	}
+	if moved, _ := filepath.Glob(filepath.Join(dst, "*.mcap")); len(moved) > 0 {
+		t.Errorf("%q", moved)
+	}
+}
+
 // A staged file that is not what its receipt says is not committed: its size always, its content where that is asked for.
 func TestStagedFileDiffers(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
