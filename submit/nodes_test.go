@@ -93,7 +93,7 @@ func TestNodes(t *testing.T) {
 		end := port()
 		outs := make(chan string, 2)
 		for rank, p := range proxies {
-			c := exec.Command(python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1", "--node_rank", fmt.Sprint(rank), "--master_addr", "127.0.0.1", "--master_port", end, script, path)
+			c := exec.Command("timeout", "240", python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1", "--node_rank", fmt.Sprint(rank), "--master_addr", "127.0.0.1", "--master_port", end, script, path)
 			c.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+p.URL)
 			go func() {
 				out, err := c.CombinedOutput()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 import json
 import logging
@@ -79,8 +80,10 @@ def _typed(e: Exception, what: str, where: dict[str, Any]) -> Error:
     """An exception of Ray as one of ours."""
     cause = getattr(e, "cause", None)  # what the task raised, where it ran
     text = f"{what}: {type(e).__name__}: {(str(cause or e).strip().splitlines() or [''])[0]}"
-    if isinstance(cause, OSError):
+    if isinstance(cause, OSError) and cause.errno in (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC):
         return Misuse(text, where, "program= is a path on the workers' nodes")
+    if isinstance(cause, OSError):  # no memory for a process, too many of them, too many open files
+        return ResourceLimit(text, where)
     if isinstance(cause, ImportError) or "failed to import" in str(e):
         return Unsupported(text, where, "install this package on the nodes, or give program=[path of robocache there]")
     if cause is not None:

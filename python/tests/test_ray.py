@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -249,6 +250,15 @@ def test_read_refuses(cluster):
             robocache.ray.read(uri, **bad)
     with pytest.raises(robocache.Misuse):
         robocache.ray.read([uri, uri])
+
+
+def test_what_a_node_lacks_is_typed():
+    class Told(Exception):
+        def __init__(self, cause):
+            self.cause = cause
+
+    for number, typed in [(errno.ENOENT, robocache.Misuse), (errno.EACCES, robocache.Misuse), (errno.ENOMEM, robocache.ResourceLimit), (errno.EAGAIN, robocache.ResourceLimit)]:
+        assert type(robocache.ray._typed(Told(OSError(number, "")), "run", {})) is typed
 
 
 @pytest.mark.skipif(ray is not None, reason="Ray is here")
