@@ -11,8 +11,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -196,7 +199,24 @@ func (e *editor) inPlace(ctx context.Context, p *Plan) *Report {
 		guard.Fail(err)
 	}
 	s.finish()
+	if lost := s.lost(j.Files); p.Format == robocache.DefaultFormat() && len(lost) > 0 {
+		out.Notes = append(slices.Clone(out.Notes), fmt.Sprintf("%d files that are no part of a dataset are in %s alone, until the next edit: %s", len(lost), s.path(isUndo), strings.Join(lost[:min(5, len(lost))], ", ")))
+	}
 	out.DST, out.InPlace, out.Undo, out.DryRun = s.path(""), true, s.path(isUndo), false
+	return out
+}
+
+// lost are the files of the old dataset that a writer of LeRobot does not know, and that the new one does not have.
+func (s *site) lost(files map[string]string) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		top, rest, _ := strings.Cut(filepath.ToSlash(name), "/")
+		if slices.Contains([]string{"data", "videos", "images"}, top) || top == "meta" && (strings.HasPrefix(rest, "episodes") || strings.HasPrefix(rest, "tasks") || strings.HasPrefix(rest, "stats")) {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(s.path(""), name)); err != nil {
+			out = append(out, name)
+		}
+	}
 	return out
 }
 

@@ -45,8 +45,8 @@ func TestInPlace(t *testing.T) {
 	if !maps.Equal(tree(t, dir), old) {
 		t.Fatal("a wrong number changed something")
 	}
-	if _, err := inPlace(t, dir, dropFirst); err != nil {
-		t.Fatal(err)
+	if r, err := inPlace(t, dir, dropFirst); err != nil || strings.Contains(fmt.Sprint(r.Notes), "README") {
+		t.Fatal(err, r)
 	}
 	src := open(t, data(t, "g1_h264_v30"))
 	var rest []int
@@ -64,9 +64,13 @@ func TestInPlace(t *testing.T) {
 	if err := edit.Undo(dir); !errors.Is(err, robocache.ErrNotFound) {
 		t.Fatal(err)
 	}
-	// Videos that stay as they are are not copied; a change of one through its link is noticed.
-	if _, err := inPlace(t, dir, edit.Verb{Verb: "set-task", Text: "other"}); err != nil {
+	// What no writer knows is told, because the next edit removes it.
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
+	}
+	// Videos that stay as they are are not copied; a change of one through its link is noticed.
+	if r, err := inPlace(t, dir, edit.Verb{Verb: "set-task", Text: "other"}); err != nil || !strings.Contains(fmt.Sprint(r.Notes), "notes.txt") {
+		t.Fatal(err, r)
 	}
 	mp4s, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-undo", "videos", "*", "*", "*.mp4"))
 	if err := os.WriteFile(mp4s[0], []byte("x"), 0o644); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,21 +25,21 @@ func (p *Episode) text(row int, old string) string {
 	return old
 }
 
-// relabel gives every row of an episode, or those of a task, another text. It follows what was said before of the same rows.
+// relabel gives the rows of a task another text. It follows what was said before of the same rows.
 func (p *Episode) relabel(old, text string, all []string) {
-	texts := map[string]string{}
-	for k, v := range p.Texts {
-		texts[k] = v
+	texts := maps.Clone(p.Texts)
+	if texts == nil {
+		texts = map[string]string{}
 	}
 	for _, was := range all {
-		if is, ok := texts[was]; old == "" || ok && is == old || !ok && was == old {
+		if is, ok := texts[was]; ok && is == old || !ok && was == old {
 			texts[was] = text
 		}
 	}
 	p.Texts = texts
 	rows := slices.Clone(p.Rows)
 	for i := range rows {
-		if old == "" || rows[i].Text == old {
+		if rows[i].Text == old {
 			rows[i].Text = text
 		}
 	}
