@@ -156,7 +156,8 @@ class Edit:
         """Writes the result, to a new folder or in place of the dataset.
 
         cut: what a cut inside a group of video frames does: "hidden" (default: frames that no row shows stay in the file), "exact" (encodes the episode),
-        "snap" (moves the cut). stats: rows are counted always, frames where episodes changed; "frames": of all episodes, "rows": of none. to: the format. write_option: the writer's, by name.
+        "snap" (moves the cut). stats: rows are counted always, frames where episodes changed; "frames": of all episodes, "rows": of none.
+        to: the format. write_option: the writer's, by name.
         in_place: swaps the folders in one step, and keeps the old dataset at .undo.
         Raises before the first byte is written what can be refused: Misuse (unknown episodes and keys, a folder that is taken), NotFound, Malformed, Unsupported.
         """
