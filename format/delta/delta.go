@@ -178,6 +178,17 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 			d.About.Features = append(d.About.Features, c.f)
 		}
 	}
+	if d.task != nil { // those of the rows within are an episode's own: to read all rows is for those who ask for them
+		first, known := make([]robocache.Row, d.About.Episodes), map[string]bool{}
+		for e := range first {
+			first[e].Episode = e
+		}
+		for _, text := range guard.Must(d.Text(ctx, "task", first)) {
+			if t := (robocache.Task{Index: int64(len(d.About.Tasks)), Text: text}); text != "" && !known[text] {
+				d.About.Tasks, known[text] = append(d.About.Tasks, t), true
+			}
+		}
+	}
 	return d, nil
 }
 

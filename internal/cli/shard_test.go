@@ -36,7 +36,7 @@ func TestShards(t *testing.T) {
 	ok(2, "plan", "convert", "synth://heterogeneous", dst)
 	ok(2, "plan", "nothing", "synth://heterogeneous", dst, "--manifest", m)
 	ok(2, "plan", "resample", "synth://heterogeneous", dst, "--manifest", m)
-	ok(12, "plan", "convert", "synth://heterogeneous", dst, "--manifest", m, "--to", "robomimic", "--hz", "50")
+	ok(12, "plan", "convert", "synth://heterogeneous", dst, "--manifest", m, "--to", "zarr", "--hz", "50", "--skip-bad")
 	ok(10, "run", "--manifest", m, "--shard", "0")
 	ok(0, "plan", "resample", "synth://heterogeneous?episodes=7&cap=20", dst, "--hz", "20", "--shards", "3", "--manifest", m)
 	if s := state(); s["total"] != 3.0 || s["done"] != 0.0 || s["missing"] != "0-2" || s["array"] != "--array=0-2" {

@@ -146,6 +146,9 @@ func TestObjectStoreConversions(t *testing.T) {
 	const path = "robomimic_like/earliest_gzip.hdf5"
 	bucket, _ := inS3(t, small, path)
 	for format, name := range written() {
+		if format == "delta" { // its data files are named anew by each writer, so that two never share a name; format/delta tests them in a bucket
+			continue
+		}
 		for _, source := range []string{small, path} {
 			t.Run(format+" of "+filepath.Base(source), func(t *testing.T) {
 				top, rest, _ := strings.Cut(source, "/")
