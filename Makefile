@@ -58,7 +58,7 @@ servers: $(SERVERS) ## versitygw (S3) and fake-gcs-server, for the tests of obje
 	GOBIN=$(abspath .build/servers) GOFLAGS=-mod=mod $(GO) install github.com/fsouza/fake-gcs-server@v1.56.1
 
 test-stores: servers ## object stores on real servers
-	$(GO) test ./store/...
+	$(GO) test ./store/... ./format/delta
 	$(GO) test -run ObjectStore ./internal/e2e ./shard
 
 # The compiler and the package installer hardly wait for the same thing.
