@@ -119,11 +119,11 @@ func (d *typed) Info() *robocache.Info {
 
 func (d *typed) Unwrap() robocache.Dataset { return nil }
 
-func (d *typed) Gather(_ context, key string, rows []robocache.Row, dst []byte) error {
+func (d *typed) Gather(ctx context, key string, rows []robocache.Row, dst []byte) error {
 	f := d.Info().Feature(key)
 	n := f.RowBytes()
 	valid := make([]uint8, len(rows))
-	_ = d.Valid(gocontext.TODO(), key, rows, valid)
+	_ = d.Valid(ctx, key, rows, valid)
 	for i, r := range rows {
 		for k := range n {
 			if dst[i*n+k] = 0; valid[i] == 1 && f.DType == robocache.Bool {
