@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/kernel"
 	"golang.org/x/sync/errgroup"
 )
@@ -42,10 +43,7 @@ type Viewed struct {
 	broken  []error // of the episodes that cannot be aligned
 	gaps    []gaps  // of the streams
 
-	mu      sync.Mutex
-	layouts map[int]*layout
-	recent  []int // episodes of layouts, oldest first
-	held    int64
+	layouts *lru.Cache[int, *layout]
 }
 
 // layout is what time decides about one episode: its rows, and where each stream's values come from.
@@ -79,7 +77,7 @@ func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOption
 	}
 	info := src.Info()
 	cfg.validate(info)
-	v := &Viewed{src: src, cfg: cfg, opt: opt, info: *info, place: map[string]int{}, masks: map[string]int{}, layouts: map[int]*layout{}}
+	v := &Viewed{src: src, cfg: cfg, opt: opt, info: *info, place: map[string]int{}, masks: map[string]int{}, layouts: lru.New[int, *layout](layoutBudget)}
 	probe := aligner{ctx: ctx, ds: src, cfg: cfg}
 	v.kept = probe.selected(info)
 	for _, f := range v.kept {
@@ -169,27 +167,14 @@ func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 	if e < 0 || e >= v.info.Episodes {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "an episode below " + strconv.Itoa(v.info.Episodes), Got: strconv.Itoa(e)}
 	}
-	v.mu.Lock()
-	l := v.layouts[e]
-	v.mu.Unlock()
-	if l != nil {
-		return l, nil
-	}
-	l, err := v.lay(ctx, e)
-	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"episode": e})
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.layouts[e] == nil {
-		v.layouts[e], v.recent, v.held = l, append(v.recent, e), v.held+l.size
-		for v.held > layoutBudget && len(v.recent) > 1 {
-			v.held -= v.layouts[v.recent[0]].size
-			delete(v.layouts, v.recent[0])
-			v.recent = v.recent[1:]
+	l, err := v.layouts.Get(ctx, e, func() (*layout, int64, error) {
+		l, err := v.lay(ctx, e)
+		if err != nil {
+			return nil, 0, err
 		}
-	}
-	return l, nil
+		return l, min(l.size, layoutBudget), nil // the newest is kept whatever it takes
+	})
+	return l, robocache.At(err, robocache.Where{"episode": e})
 }
 
 func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
 // cacheStats says what the table cache holds and did.

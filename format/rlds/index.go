@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 	"google.golang.org/protobuf/encoding/protowire"
 )

@@ -12,9 +12,9 @@ import (
 	"github.com/klauspost/compress/zlib"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/internal/scratch"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
 // packing is how a whole shard is compressed. Nothing in the metadata says it: the first bytes do.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )
 

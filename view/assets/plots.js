@@ -89,7 +89,7 @@ class Plot {
         this.channel.push({ n, layer: l });
         series.push({
           label: names[c] ?? String(n), stroke, show: !off.has(n), width: grid ? 0 : l.how === 'second' ? 1 : 1.5,
-          dash: l.how === 'second' ? [3, 5] : few || data0 > 1500 ? [] : dashes[n % 4], fill: undefined,
+          dash: l.how === 'second' ? [3, 5] : few || data0 > 500 ? [] : dashes[n % 4], fill: undefined,
           paths: grid ? () => null : stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
           points: grid ? { show: true, size: 5, width: 1, stroke, fill: css('--back') } : { show: l.how === 'own' && ((u) => u.data[0].length < 120), size: 3, fill: stroke },
         });

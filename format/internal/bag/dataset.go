@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/lru"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/video"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
 // Cache keeps what was read and decoded (rows, chunk indexes, pieces of metadata) of any number of files below a budget in bytes.

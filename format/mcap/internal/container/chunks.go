@@ -1,7 +1,7 @@
 package container
 
 import (
-	"github.com/goatnote-inc/robocache/format/internal/lru"
+	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
 // Chunks keeps decompressed chunks of the files that share it, all together below a budget in bytes: a folder of hundreds of recordings,
