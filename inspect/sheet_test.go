@@ -8,9 +8,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"gonum.org/v1/plot"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/synth"
@@ -26,37 +29,29 @@ func TestSheetShowsEveryStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	streams, axis, err := timelines(t.Context(), ds, 0)
+	all, err := TimelinesOf(t.Context(), ds, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]bool{}
-	for _, s := range streams {
-		seen[s.f.Key] = true
-		if s.rank() == 0 {
+	d := &drawer{ctx: t.Context(), ds: ds, all: all}
+	chosen := d.every(true)
+	for i, l := range all.Streams {
+		f := &ds.Info().Features[i]
+		if !f.Default && !slices.Contains(chosen, i) {
+			t.Errorf("%s is not drawn", f.Key)
+		}
+		if !Curves(f) || f.Default {
 			continue
 		}
-		c, err := curvesOf(t.Context(), ds, s, 0, axis)
+		s, err := SeriesOf(t.Context(), ds, f, l, 0, Whole(all.Start))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.rank() == 2 {
-			if len(c.marks) != s.rows || len(c.names) > 0 {
-				t.Errorf("%s: %d marks of %d rows", s.f.Key, len(c.marks), s.rows)
-			}
-			continue
+		if len(s.Y) != f.Elements() {
+			t.Errorf("%s: %d curves of %d channels", f.Key, len(s.Y), f.Elements())
 		}
-		if len(c.lines) != s.f.Elements() || len(c.names) != s.f.Elements() {
-			t.Errorf("%s: %d curves and %d names of %d channels", s.f.Key, len(c.lines), len(c.names), s.f.Elements())
-		}
-		line := c.lines[0][0]
-		if first, last := axis.seconds(s.times[0]), axis.seconds(s.times[len(s.times)-1]); line[0].X != first || line[len(line)-1].X != last || len(line) != s.rows {
-			t.Errorf("%s: %d points from %v to %v s, want %d from %v to %v", s.f.Key, len(line), line[0].X, line[len(line)-1].X, s.rows, first, last)
-		}
-	}
-	for i := range ds.Info().Features {
-		if f := &ds.Info().Features[i]; !f.Default && !seen[f.Key] {
-			t.Errorf("%s is not drawn", f.Key)
+		if first, last := float64(l.Times[0]-all.Start), float64(l.Times[l.Rows-1]-all.Start); s.X[0] != first || s.X[len(s.X)-1] != last || len(s.X) != l.Rows {
+			t.Errorf("%s: %d points from %v to %v, want %d from %v to %v", f.Key, len(s.X), s.X[0], s.X[len(s.X)-1], l.Rows, first, last)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "sheet.PNG")
@@ -117,24 +112,29 @@ func TestCurves(t *testing.T) {
 	values[5_000*channels+1] = math.NaN()  // an interruption
 	values[5_001*channels+1] = math.Inf(1) // and another
 	f := &robocache.Feature{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{channels}}
-	s := &timeline{f: f, rows: rows, times: times}
-	c, err := curvesOf(t.Context(), table{values: values, channels: channels}, s, 0, span{0, times[rows-1]})
+	l := &Timeline{Rows: rows, Times: times}
+	ds := table{values: values, channels: channels}
+	s, err := SeriesOf(t.Context(), ds, f, l, 0, Whole(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	peak := 0.0
-	for _, p := range c.lines[0][0] {
-		peak = max(peak, p.Y)
+	if slices.Max(s.Y[0]) != 1e6 || !s.Thinned || len(s.X) > 5000 || s.X[len(s.X)-1] != 9.999e9 {
+		t.Errorf("%d points to %v", len(s.X), s.X[len(s.X)-1])
 	}
-	if peak != 1e6 || len(c.lines[0][0]) > 2*pointsWide || c.lines[0][0][len(c.lines[0][0])-1].X < 9.99 {
-		t.Errorf("the peak is %v, of %d points", peak, len(c.lines[0][0]))
+	holes := 0
+	for _, v := range s.Y[1] {
+		if v != v {
+			holes++
+		}
 	}
-	if len(c.lines) != maxCurves || len(c.lines[1]) != 2 {
-		t.Errorf("%d curves, the second in %d parts", len(c.lines), len(c.lines[1]))
+	if len(s.Y) != MaxChannels || holes == 0 {
+		t.Errorf("%d curves, %d interruptions", len(s.Y), holes)
 	}
+	d := &drawer{ctx: t.Context(), ds: ds, all: &Timelines{End: times[rows-1]}}
+	title := d.curves(plot.New(), f, l)
 	for _, want := range []string{"the other 6 are not drawn", "2 values are missing or not finite"} {
-		if !strings.Contains(c.title, want) {
-			t.Errorf("%q does not say %q", c.title, want)
+		if !strings.Contains(title, want) {
+			t.Errorf("%q does not say %q", title, want)
 		}
 	}
 }
@@ -144,24 +144,24 @@ func TestChannelNames(t *testing.T) {
 		`["a","b"]`: "a b", `[["a","b"]]`: "a b", `{"motors":["a","b"]}`: "a b", `null`: "0 1", `["a"]`: "0 1", `{"a":0,"b":1}`: "0 1", ``: "0 1",
 	} {
 		f := &robocache.Feature{Shape: []int{2}, Names: []byte(names)}
-		if got := strings.Join(channelNames(f), " "); got != want {
+		if got := strings.Join(ChannelNames(f), " "); got != want {
 			t.Errorf("%s: %s", names, got)
 		}
 	}
-	if got := strings.Join(channelNames(&robocache.Feature{Shape: []int{2, 2}}), " "); got != "0,0 0,1 1,0 1,1" {
+	if got := strings.Join(ChannelNames(&robocache.Feature{Shape: []int{2, 2}}), " "); got != "0,0 0,1 1,0 1,1" {
 		t.Error(got)
 	}
 }
 
 // Another suffix is refused before anything is read.
 func TestSheetSuffix(t *testing.T) {
-	for name, ok := range map[string]bool{"a.png": true, "a.PNG": true, "a": true, "": true, "a.svg": false, "a.jpg": false, "a.b.pdf": false} {
+	for name, ok := range map[string]bool{"a.png": true, "a.PNG": true, "a": true, "": true, "a.svg": true, "a.jpg": false, "a.b.pdf": false} {
 		err := CheckSheet(name)
 		if (err == nil) != ok || err != nil && !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := ContactSheet(t.Context(), nil, 0, "a.svg"); !errors.Is(err, robocache.ErrMisuse) { // nil: nothing is asked of the dataset
+	if err := ContactSheet(t.Context(), nil, 0, "a.jpg"); !errors.Is(err, robocache.ErrMisuse) { // nil: nothing is asked of the dataset
 		t.Error(err)
 	}
 }

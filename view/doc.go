@@ -10,8 +10,7 @@
 //	W4  Frame n of a stream is the frame that Dataset.Frames names for row n, decoded by package video: never one found by time.
 //	W5  Times are nanoseconds from the episode's start, the first timestamp of any stream. Every stream keeps its own rows: nothing is resampled, but
 //	    in answers that a rate is asked for (hz), which are rows of align.View.
-//	W6  A series of more points than fit is thinned to the first, lowest, highest and last value in each column of pixels: no value that is higher
-//	    or lower than its neighbours is lost. A gap, and a value that is missing or not finite, is NaN.
+//	W6  A series is one of inspect.SeriesOf: no value that is higher or lower than its neighbours is lost, and a gap is NaN.
 //	W7  Work ends with its request. Frames, timestamps, points and what a request reads are bounded in bytes (budgets.go).
 //	W8  The page loads nothing from elsewhere: Content-Security-Policy forbids it. What a dataset says is put into it as text.
 package view

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // listing is the episodes as columns, which fill while the server runs: of some formats a task costs reading a file.
@@ -87,17 +88,67 @@ func (s *Server) episodes(q *request) error {
 	return q.json(&out)
 }
 
-// diagnosis is what the doctor says of the dataset.
-type diagnosis struct {
+// job is work on all of a dataset that is done once.
+type job struct {
 	mu          sync.Mutex
 	state       string // no, running, done, failed
 	done, total int64
-	findings    []robocache.Finding
 	err         error
-	episodes    map[int][]robocache.Finding // of those that were looked at alone
 }
 
-// small says that the doctor may look at all of the dataset unasked.
+// status is what the page knows of a job.
+type status struct {
+	State   string `json:"state"`
+	Done    int64  `json:"done"`
+	Total   int64  `json:"total"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// run does the work, unless it runs, or is done. keep is called under the lock.
+func (j *job) run(work func(progress func(done, total int64)) (keep func(), err error)) {
+	j.mu.Lock()
+	begin := j.state != "running" && j.state != "done"
+	if begin {
+		j.state = "running"
+	}
+	j.mu.Unlock()
+	if !begin {
+		return
+	}
+	keep, err := work(func(done, total int64) {
+		j.mu.Lock()
+		j.done, j.total = done, total
+		j.mu.Unlock()
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.state, j.err = "done", err; err != nil {
+		j.state = "failed"
+		return
+	}
+	keep()
+}
+
+// status says how far the work is; look is called under the lock.
+func (j *job) status(look func()) status {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	look()
+	out := status{State: j.state, Done: j.done, Total: j.total}
+	if j.err != nil {
+		out.Problem = j.err.Error()
+	}
+	return out
+}
+
+// diagnosis is what the doctor says of the dataset.
+type diagnosis struct {
+	job
+	findings []robocache.Finding
+	episodes map[int][]robocache.Finding // of those that were looked at alone
+}
+
+// small says that all of the dataset may be looked at unasked.
 func (x *set) small() bool {
 	return !x.remote() && x.info.Frames <= doctorRows && x.info.Episodes <= 1000
 }
@@ -105,31 +156,11 @@ func (x *set) small() bool {
 // diagnose runs the doctor on the whole dataset.
 func (x *set) diagnose(ctx context.Context) error {
 	d := &x.found
-	d.mu.Lock()
-	if d.state == "running" || d.state == "done" {
-		d.mu.Unlock()
-		return nil
-	}
-	d.state = "running"
-	d.mu.Unlock()
-	found, err := diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Progress: func(done, total int64) {
-		d.mu.Lock()
-		d.done, d.total = done, total
-		d.mu.Unlock()
-	}})
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.state, d.findings, d.err = "done", found, err
-	if err != nil {
-		d.state = "failed"
-	}
+	d.run(func(progress func(done, total int64)) (func(), error) {
+		found, err := diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Progress: progress})
+		return func() { d.findings = found }, err
+	})
 	return nil
-}
-
-func (x *set) diagnosing() bool {
-	x.found.mu.Lock()
-	defer x.found.mu.Unlock()
-	return x.found.state == "running"
 }
 
 // mark is a finding with the episode and the time that it names.
@@ -163,13 +194,13 @@ func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) []mar
 // when is the time that a finding names by a row.
 func (x *set) when(ctx context.Context, e int, w robocache.Where) *int64 {
 	all, err := x.timelines(ctx, e)
-	if err != nil || len(all.streams) == 0 {
+	if err != nil || len(all.Streams) == 0 {
 		return nil
 	}
-	line := all.streams[0]
+	line := all.Streams[0]
 	for i := range x.info.Features {
 		if x.info.Features[i].Key == w["stream"] {
-			line = all.streams[i]
+			line = all.Streams[i]
 		}
 	}
 	for _, name := range []string{"row", "index", "frame"} {
@@ -180,8 +211,8 @@ func (x *set) when(ctx context.Context, e int, w robocache.Where) *int64 {
 		case int64:
 			row = int(v)
 		}
-		if row >= 0 && row < len(line.times) {
-			t := line.times[row] - all.start
+		if row >= 0 && row < len(line.Times) {
+			t := line.Times[row] - all.Start
 			return &t
 		}
 	}
@@ -194,20 +225,12 @@ func (s *Server) findings(q *request) error {
 	if q.URL.Query().Get("run") == "1" {
 		s.background(x.diagnose)
 	}
-	d := &x.found
-	d.mu.Lock()
-	out := struct {
-		State    string `json:"state"`
-		Done     int64  `json:"done"`
-		Total    int64  `json:"total"`
-		Problem  string `json:"problem,omitempty"`
+	var out struct {
+		status
 		Findings []mark `json:"findings"`
-	}{State: d.state, Done: d.done, Total: d.total}
-	found, err := d.findings, d.err
-	d.mu.Unlock()
-	if err != nil {
-		out.Problem = err.Error()
 	}
+	var found []robocache.Finding
+	out.status = x.found.status(func() { found = x.found.findings })
 	out.Findings = x.marks(q.Context(), found, -1)
 	return q.json(out)
 }
@@ -215,24 +238,25 @@ func (s *Server) findings(q *request) error {
 // episodeFindings answers what the doctor says of one episode.
 func (s *Server) episodeFindings(q *request) error {
 	x, d, ctx := q.base, &q.base.found, q.Context()
-	for x.diagnosing() { // twice at once would take twice as long
+	var found []robocache.Finding
+	known := false
+	for {
+		now := d.status(func() {
+			if found, known = d.episodes[q.e]; d.state == "done" {
+				found, known = d.findings, true
+			}
+		})
+		if now.State != "running" { // twice at once would take twice as long
+			break
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	d.mu.Lock()
-	found, known := d.episodes[q.e]
-	if d.state == "done" {
-		found, known = d.findings, true
-	}
-	d.mu.Unlock()
 	if !known {
-		var err error
-		if found, err = diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Episodes: []int{q.e}}); err != nil {
-			return err
-		}
+		found = guard.Must(diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Episodes: []int{q.e}}))
 		d.mu.Lock()
 		if d.episodes == nil || len(d.episodes) > 1000 {
 			d.episodes = map[int][]robocache.Finding{}

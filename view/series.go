@@ -1,14 +1,13 @@
 package view
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"math"
-	"slices"
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -33,194 +32,14 @@ func (q *request) binary(header any, columns ...[]float64) error {
 	return err
 }
 
-// plotted is a series: columns of equal length, the times first.
-type plotted struct {
-	Key     string `json:"key"`
-	From    int    `json:"from"`     // the first channel
-	Columns int    `json:"channels"` // how many of them
-	Of      int    `json:"of"`
-	Rows    [2]int `json:"rows"` // that were looked at
-	Thinned bool   `json:"thinned"`
-	Missing int    `json:"missing"` // values that are masked or not finite
-	Points  int    `json:"points"`
-	x       []float64
-	y       [][]float64
-}
-
 // series answers the rows of a numeric stream between two times, in at most so many columns of pixels.
 func (s *Server) series(q *request) error {
-	f, ctx := q.feature, q.Context()
-	if f.Kind != robocache.KindNumeric || f.Ragged() || f.RowBytes() == 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": f.Key}, Msg: "a stream of kind " + string(f.Kind) + " has no curves"}
-	}
-	all := guard.Must(q.set.timelines(ctx, q.e))
-	l := guard.Must(q.set.timeline(ctx, q.e, f))
-	from := q.number("from", math.MinInt64, math.MinInt64, math.MaxInt64)
-	to := q.number("to", math.MaxInt64, math.MinInt64, math.MaxInt64)
-	pixels := int(q.number("px", 1000, 1, 4000))
-	p := &plotted{Key: f.Key, Of: f.Elements()}
-	p.From = int(q.number("ch", 0, 0, int64(p.Of-1)))
-	p.Columns = min(p.Of-p.From, maxChannels)
-	guard.Check(p.fill(ctx, q.set.ds, f, l, q.e, all.start, from, to, pixels))
-	p.Points = len(p.x)
-	return q.binary(p, append([][]float64{p.x}, p.y...)...)
-}
-
-// fill reads and thins the rows between two times, and one row beyond on each side.
-func (p *plotted) fill(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, l *timeline, e int, start, from, to int64, pixels int) (err error) {
-	defer guard.Into(&err)
-	at := func(t int64) int64 { // without overflow
-		if t == math.MinInt64 || t == math.MaxInt64 {
-			return t
-		}
-		return start + t
-	}
-	lo := sort.Search(len(l.times), func(i int) bool { return l.times[i] >= at(from) })
-	hi := sort.Search(len(l.times), func(i int) bool { return l.times[i] > at(to) })
-	lo, hi = max(0, lo-1), min(len(l.times), hi+1)
-	p.Rows = [2]int{lo, hi}
-	p.y = make([][]float64, p.Columns)
-	if lo >= hi {
-		return nil
-	}
-	if int64(hi-lo)*int64(f.RowBytes()) > readBudget {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "view", Where: robocache.Where{"stream": f.Key}, Msg: "so many rows are not read at once", Hint: "zoom in"}
-	}
-	p.Thinned = hi-lo > max(maxPoints, 4*pixels)
-	t := &thinner{p: p, gap: longest(f, l), cols: make([]column, p.Columns)}
-	first, span := l.times[lo], l.times[hi-1]-l.times[lo]+1
-	block := max(1, blockBytes/f.RowBytes())
-	buf := make([]byte, min(block, hi-lo)*f.RowBytes())
-	var values []float64
-	size, d := f.DType.Size(), f.Elements()
-	for k := lo; k < hi; k += block {
-		guard.Check(ctx.Err())
-		rows := robocache.RowsOf(e, k, min(block, hi-k))
-		raw := buf[:len(rows)*f.RowBytes()]
-		guard.Check(ds.Gather(ctx, f.Key, rows, raw))
-		valid := guard.Must(robocache.Validity(ctx, ds, f, rows))
-		for i := range rows {
-			row := raw[i*d*size:]
-			values = robocache.Float64s(values[:0], f.DType, row[p.From*size:(p.From+p.Columns)*size])
-			if valid != nil && valid[i] == 0 {
-				for c := range values {
-					values[c] = math.NaN()
-				}
-			}
-			pixel := k + i
-			if p.Thinned {
-				pixel = int(float64(l.times[k+i]-first) / float64(span) * float64(pixels))
-			}
-			t.add(l.times[k+i]-start, pixel, values)
-		}
-	}
-	t.flush()
-	return nil
-}
-
-// thinner makes the points of a series: M4, the first, lowest, highest and last value a column of pixels.
-type thinner struct {
-	p           *plotted
-	gap         int64
-	cols        []column
-	pixel, rows int
-	t0, t1      int64 // of the rows in the column
-}
-
-type column struct {
-	first, low, high, last float64
-	lowAt, highAt          int
-	some, hole             bool
-}
-
-func (t *thinner) add(at int64, pixel int, values []float64) {
-	if t.rows > 0 && (pixel != t.pixel || at-t.t1 > t.gap) {
-		gap := at-t.t1 > t.gap
-		last := t.t1
-		t.flush()
-		if gap {
-			t.point(float64(last+1), func(*column) float64 { return math.NaN() })
-		}
-	}
-	if t.rows == 0 {
-		t.pixel, t.t0 = pixel, at
-	}
-	for i, v := range values {
-		c := &t.cols[i]
-		switch {
-		case v-v != 0:
-			c.hole = true
-			t.p.Missing++
-			continue
-		case !c.some:
-			c.first, c.low, c.high, c.lowAt, c.highAt, c.some = v, v, v, t.rows, t.rows, true
-		case v < c.low:
-			c.low, c.lowAt = v, t.rows
-		case v > c.high:
-			c.high, c.highAt = v, t.rows
-		}
-		c.last = v
-	}
-	t.t1 = at
-	t.rows++
-}
-
-func (t *thinner) point(x float64, value func(*column) float64) {
-	t.p.x = append(t.p.x, x)
-	for i := range t.cols {
-		v := math.NaN()
-		if t.cols[i].some || t.rows == 0 {
-			v = value(&t.cols[i])
-		}
-		t.p.y[i] = append(t.p.y[i], v)
-	}
-}
-
-// flush puts a column of pixels into the series. Its points lie within the time of its rows, in their order.
-func (t *thinner) flush() {
-	if t.rows == 0 {
-		return
-	}
-	x0, d := float64(t.t0), float64(t.t1-t.t0)
-	t.point(x0, func(c *column) float64 { return c.first })
-	if t.rows > 1 {
-		if t.rows > 2 {
-			t.point(x0+d/3, func(c *column) float64 {
-				if c.lowAt < c.highAt {
-					return c.low
-				}
-				return c.high
-			})
-			t.point(x0+2*d/3, func(c *column) float64 {
-				if c.lowAt < c.highAt {
-					return c.high
-				}
-				return c.low
-			})
-			if slices.ContainsFunc(t.cols, func(c column) bool { return c.hole }) {
-				t.point(x0+5*d/6, func(c *column) float64 {
-					if c.hole {
-						return math.NaN()
-					}
-					return c.last
-				})
-			}
-		}
-		t.point(x0+d, func(c *column) float64 { return c.last })
-	}
-	clear(t.cols)
-	t.rows = 0
-}
-
-// times answers the timestamps of a stream's rows.
-func (s *Server) times(q *request) error {
 	all := guard.Must(q.set.timelines(q.Context(), q.e))
-	l := guard.Must(q.set.timeline(q.Context(), q.e, q.feature))
-	out := make([]float64, len(l.times))
-	for i, t := range l.times {
-		out[i] = float64(t - all.start)
-	}
-	return q.binary(map[string]any{"key": q.feature.Key, "points": len(out)}, out)
+	p := guard.Must(inspect.SeriesOf(q.Context(), q.set.ds, q.feature, guard.Must(q.set.timeline(q.Context(), q.e, q.feature)), q.e, inspect.Range{
+		Start: all.Start, From: q.number("from", math.MinInt64, math.MinInt64, math.MaxInt64), To: q.number("to", math.MaxInt64, math.MinInt64, math.MaxInt64),
+		Channel: int(q.number("ch", 0, 0, int64(max(q.feature.Elements(), 1)-1))), Pixels: int(q.number("px", 1000, 1, 4000)),
+	}))
+	return q.binary(p, append([][]float64{p.X}, p.Y...)...)
 }
 
 // text answers rows of a text or an event stream: of equal ones that follow each other the first.
@@ -238,11 +57,11 @@ func (s *Server) text(q *request) error {
 		Rows []row `json:"rows"`
 		Next int   `json:"next,omitempty"` // the row to go on from
 	}{Rows: []row{}}
-	for k := from; k < l.rows; k += 256 {
-		texts := guard.Must(q.set.ds.Text(ctx, q.feature.Key, robocache.RowsOf(q.e, k, min(256, l.rows-k))))
+	for k := from; k < l.Rows; k += 256 {
+		texts := guard.Must(q.set.ds.Text(ctx, q.feature.Key, robocache.RowsOf(q.e, k, min(256, l.Rows-k))))
 		for i, text := range texts {
 			if n := len(out.Rows); n == 0 || out.Rows[n-1].Text != text || q.feature.Kind == robocache.KindEvent && text != "" {
-				out.Rows = append(out.Rows, row{k + i, l.times[k+i] - all.start, clip(text)})
+				out.Rows = append(out.Rows, row{k + i, l.Times[k+i] - all.Start, clip(text)})
 			}
 		}
 		if len(out.Rows) > maxTexts {
@@ -277,25 +96,25 @@ func (s *Server) at(q *request) error {
 	all := guard.Must(q.set.timelines(ctx, q.e))
 	t := q.number("t", 0, math.MinInt64/2, math.MaxInt64/2)
 	out := []value{}
-	for i, l := range all.streams {
+	for i, l := range all.Streams {
 		f := &q.set.info.Features[i]
-		n := sort.Search(len(l.times), func(k int) bool { return l.times[k] > all.start+t }) - 1
-		if f.Latched && n < 0 && len(l.times) > 0 {
+		n := sort.Search(len(l.Times), func(k int) bool { return l.Times[k] > all.Start+t }) - 1
+		if f.Latched && n < 0 && len(l.Times) > 0 {
 			n = 0
 		}
 		if n < 0 {
 			continue
 		}
-		v := value{Key: f.Key, Row: n, Time: l.times[n] - all.start}
+		v := value{Key: f.Key, Row: n, Time: l.Times[n] - all.Start}
 		row := []robocache.Row{{Episode: q.e, Index: n}}
 		switch {
 		case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
 			text := clip(guard.Must(q.set.ds.Text(ctx, f.Key, row))[0])
 			v.Text = &text
-		case f.Kind == robocache.KindNumeric && !f.Ragged() && f.RowBytes() > 0 && f.RowBytes() <= blockBytes:
+		case inspect.Curves(f) && f.RowBytes() <= maxBody:
 			raw := make([]byte, f.RowBytes())
 			guard.Check(q.set.ds.Gather(ctx, f.Key, row, raw))
-			values := robocache.Float64s(nil, f.DType, raw[:min(f.Elements(), 4*maxChannels)*f.DType.Size()])
+			values := robocache.Float64s(nil, f.DType, raw[:min(f.Elements(), 4*inspect.MaxChannels)*f.DType.Size()])
 			for k := range values {
 				v.Values = append(v.Values, nil)
 				if x := values[k]; x-x == 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/internal/flags"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -39,14 +40,14 @@ type Server struct {
 	sets    []*set
 	cookie  string
 	pool    *video.Pool
-	frames  *frameCache
+	frames  *lru.Cache[frameKey, []byte]
+	cameras *lru.Cache[cameraKey, *camera]
 	slots   chan struct{} // of decoding
-	waiting atomic.Int32  // jobs that want a slot
+	waiting atomic.Int32  // requests that want to decode
 	ctx     context.Context
 	stop    context.CancelFunc
 	work    sync.WaitGroup // goroutines that outlive a request
 
-	cameras sync.Map // cameraKey → *camera
 	flagsMu sync.Mutex
 	flags   *flags.File
 }
@@ -54,7 +55,8 @@ type Server struct {
 // New makes a server of one dataset, or of two to compare.
 func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Server, err error) {
 	defer guard.Into(&err)
-	s := &Server{opt: opt, cookie: cookieName(opt.Token), pool: video.NewPool(decoderBudget), frames: newFrameCache(frameBudget), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s := &Server{opt: opt, cookie: cookieName(opt.Token), pool: video.NewPool(decoderBudget), frames: lru.New[frameKey, []byte](frameBudget),
+		cameras: lru.New[cameraKey, *camera](maxCameras), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.flags = flags.New(datasets[0])
 	if opt.Flags != "" {
@@ -73,7 +75,7 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 	for _, x := range s.sets {
 		s.background(x.list)
 		if x.small() {
-			s.background(x.diagnose)
+			s.background(func(ctx context.Context) error { return errors.Join(x.diagnose(ctx), x.measure(ctx)) })
 		}
 	}
 	return s, nil
@@ -116,28 +118,21 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServerFS(files))
 	mux.HandleFunc("POST /login", s.login)
-	get := func(path string, fn func(q *request) error) { mux.Handle("GET /api/"+path, s.api(fn)) }
-	get("info", s.info)
-	get("episodes", s.episodes)
-	get("findings", s.findings)
-	get("flags", s.readFlags)
-	mux.Handle("POST /api/flags", s.api(s.writeFlag))
-	episode := func(path string, fn func(q *request) error) {
-		get("e/{episode}"+path, func(q *request) error { q.inEpisode(); return fn(q) })
+	// What is asked of an episode or a stream is read from the path first.
+	episode := func(fn func(*request) error) func(*request) error {
+		return func(q *request) error { q.inEpisode(); return fn(q) }
 	}
-	stream := func(path string, fn func(q *request) error) {
-		episode(path, func(q *request) error { q.inStream(); return fn(q) })
+	stream := func(fn func(*request) error) func(*request) error {
+		return episode(func(q *request) error { q.inStream(); return fn(q) })
 	}
-	episode("", s.episode)
-	episode("/at", s.at)
-	episode("/findings", s.episodeFindings)
-	stream("/series", s.series)
-	stream("/times", s.times)
-	stream("/text/{key}", s.text)
-	stream("/frame/{key}/{row}", s.frame)
-	stream("/video/{key}", s.video)
-	stream("/pts/{key}", s.pts)
-	stream("/cloud/{key}/{row}", s.cloud)
+	for path, fn := range map[string]func(*request) error{
+		"GET /api/info": s.info, "GET /api/episodes": s.episodes, "GET /api/measures": s.measures, "GET /api/findings": s.findings, "GET /api/flags": s.readFlags, "POST /api/flags": s.writeFlag,
+		"GET /api/e/{episode}": episode(s.episode), "GET /api/e/{episode}/at": episode(s.at), "GET /api/e/{episode}/findings": episode(s.episodeFindings),
+		"GET /api/e/{episode}/series": stream(s.series), "GET /api/e/{episode}/text/{key}": stream(s.text), "GET /api/e/{episode}/frame/{key}/{row}": stream(s.frame),
+		"GET /api/e/{episode}/video/{key}": stream(s.video), "GET /api/e/{episode}/pts/{key}": stream(s.pts), "GET /api/e/{episode}/cloud/{key}/{row}": stream(s.cloud),
+	} {
+		mux.Handle(path, s.api(fn))
+	}
 	mux.Handle("/api/", s.api(func(*request) error { return notFound("no such address") }))
 	return s.guarded(mux)
 }
@@ -244,7 +239,7 @@ func (q *request) inStream() {
 // row reads which row of the stream is asked for.
 func (q *request) row(ctx context.Context) int {
 	l := guard.Must(q.set.timeline(ctx, q.e, q.feature))
-	return int(parse("row", q.PathValue("row"), 0, int64(l.rows-1)))
+	return int(parse("row", q.PathValue("row"), 0, int64(l.Rows-1)))
 }
 
 func (q *request) json(v any) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/internal/flags"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/store/loopback"
@@ -47,7 +48,7 @@ func TestEveryFormat(t *testing.T) {
 			var ep episodeAnswer
 			last := info.Episodes - 1
 			base := fmt.Sprintf("/api/e/%d", last)
-			s.get(base, &ep)
+			s.columns(base, &ep)
 			curves, images := 0, 0
 			for i, st := range ep.Streams {
 				f := &info.Features[i]
@@ -63,9 +64,9 @@ func TestEveryFormat(t *testing.T) {
 					if f.Ragged() || f.RowBytes() == 0 {
 						continue
 					}
-					var p plotted
+					var p inspect.Series
 					cols := s.columns(base+"/series?key="+url.QueryEscape(st.Key), &p)
-					if len(cols) != 1+min(f.Elements(), maxChannels) || p.Rows != [2]int{0, st.Rows} {
+					if len(cols) != 1+min(f.Elements(), inspect.MaxChannels) || p.Rows != [2]int{0, st.Rows} {
 						t.Errorf("%s: %d columns, %+v", st.Key, len(cols), p)
 					}
 					curves++
@@ -185,33 +186,33 @@ func TestThinning(t *testing.T) {
 	}
 	ds := &wave{times: times}
 	f := &robocache.Feature{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{2}}
-	l := &timeline{rows: n, times: times}
-	p := &plotted{Columns: 2}
-	if err := p.fill(t.Context(), ds, f, l, 0, 0, math.MinInt64, math.MaxInt64, 1000); err != nil {
+	l := &inspect.Timeline{Rows: n, Times: times}
+	p, err := inspect.SeriesOf(t.Context(), ds, f, l, 0, inspect.Whole(0))
+	if err != nil {
 		t.Fatal(err)
 	}
 	holes := 0
-	for i, v := range p.y[0] {
+	for i, v := range p.Y[0] {
 		if v != v {
 			holes++
 		}
-		if i > 0 && p.x[i] < p.x[i-1] {
+		if i > 0 && p.X[i] < p.X[i-1] {
 			t.Fatalf("point %d goes back", i)
 		}
 	}
-	if !p.Thinned || len(p.x) > 5*1001+2 || holes != 1 || p.Missing != 1 {
-		t.Errorf("%d points, %d holes, %d missing", len(p.x), holes, p.Missing)
+	if !p.Thinned || len(p.X) > 5*1001+2 || holes != 1 || p.Missing != 1 {
+		t.Errorf("%d points, %d holes, %d missing", len(p.X), holes, p.Missing)
 	}
 	seen := map[float64]bool{}
-	for _, v := range p.y[0] {
+	for _, v := range p.Y[0] {
 		seen[v] = true
 	}
 	if !seen[100] || !seen[-50] {
 		t.Error("a spike of one row is lost")
 	}
 	// Zoomed in, the rows are those of the stream.
-	q := &plotted{Columns: 2}
-	if err := q.fill(t.Context(), ds, f, l, 0, 0, 1000e6, 1010e6, 1000); err != nil || q.Thinned || q.Rows != [2]int{999, 1012} || q.y[0][1] != math.Sin(1000) {
+	q, err := inspect.SeriesOf(t.Context(), ds, f, l, 0, inspect.Range{From: 1000e6, To: 1010e6})
+	if err != nil || q.Thinned || q.Rows != [2]int{999, 1012} || q.Y[0][1] != math.Sin(1000) {
 		t.Errorf("%+v %v", q, err)
 	}
 }
@@ -312,8 +313,8 @@ func TestVideo(t *testing.T) {
 func TestAligned(t *testing.T) {
 	s := serve(t, Options{}, "mcap_robot/recording_zstd.mcap")
 	var own, grid episodeAnswer
-	s.get("/api/e/0", &own)
-	s.get("/api/e/0?hz=20", &grid)
+	s.columns("/api/e/0", &own)
+	s.columns("/api/e/0?hz=20", &grid)
 	if own.Start != grid.Start || len(grid.Streams) < len(own.Streams) {
 		t.Errorf("%d and %d streams", len(own.Streams), len(grid.Streams))
 	}
@@ -325,7 +326,7 @@ func TestAligned(t *testing.T) {
 	for i := range s.server.sets[0].info.Features {
 		f := &s.server.sets[0].info.Features[i]
 		if f.Kind == robocache.KindNumeric && !f.Ragged() && own.Streams[i].Rows > 1 {
-			var p plotted
+			var p inspect.Series
 			cols := s.columns("/api/e/0/series?hz=20&key="+url.QueryEscape(f.Key), &p)
 			if step := cols[0][1] - cols[0][0]; step != 50e6 {
 				t.Errorf("%s: steps of %v", f.Key, step)
@@ -356,6 +357,18 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v %d findings", l, len(d.Findings))
 	}
 	s.get("/api/episodes?s=1", &l)
+	for {
+		var m struct{ State, Key string }
+		if c := s.columns("/api/measures", &m); m.State == "done" {
+			if m.Key != "observation.state" || len(c) != 2 || len(c[0]) != 66 || !(c[0][3] > 0) || c[1][3] < 0 || c[1][3] > 1 {
+				t.Errorf("%+v %v", m, c)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was measured")
+		}
+	}
 }
 
 // TestRemote: a dataset behind http is shown as one on this machine, without the doctor reading all of it unasked.

@@ -3,14 +3,13 @@ package view
 import (
 	"context"
 	"math"
-	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -25,27 +24,23 @@ type set struct {
 	source  *set   // of an alignment: what it was made of
 	align   *align.Config
 
-	mu     sync.Mutex
-	lines  map[int]*timelines
-	used   []int // episodes of lines, oldest first
-	held   int64
-	views  []*view // alignments, oldest first
+	lines  *lru.Cache[int, *inspect.Timelines] // by episode
+	views  *lru.Cache[viewKey, *set]           // alignments
 	listed listing
 	found  diagnosis
+	moved  moves
 }
 
-type view struct {
-	hz   string
-	e    int
-	once sync.Once
-	set  *set
-	err  error
+type viewKey struct {
+	e  int
+	hz string
 }
 
 func newSet(number int, ds robocache.Dataset) *set {
-	x := &set{number: number, ds: ds, info: ds.Info(), library: video.LibraryOf(ds), id: strconv.Itoa(number), lines: map[int]*timelines{}}
+	x := &set{number: number, ds: ds, info: ds.Info(), library: video.LibraryOf(ds), id: strconv.Itoa(number),
+		lines: lru.New[int, *inspect.Timelines](timelineBudget), views: lru.New[viewKey, *set](maxViews)}
 	x.listed.Length = make([]int, x.info.Episodes)
-	x.found.state = "no"
+	x.found.state, x.moved.state = "no", "no"
 	return x
 }
 
@@ -55,153 +50,49 @@ func (x *set) remote() bool {
 	return !local
 }
 
-// timeline is when a stream of an episode has rows.
-type timeline struct {
-	rows     int
-	times    []int64 // as recorded, made to ascend; where nothing is known of time, a second a row
-	timeless bool
-	problem  string
-}
-
-// timelines are the streams of an episode, in the order of Info.Features.
-type timelines struct {
-	start   int64 // the first timestamp of any stream
-	end     int64
-	streams []*timeline
-	bytes   int64
-}
-
 // timeline gives the rows of one stream.
-func (x *set) timeline(ctx context.Context, e int, f *robocache.Feature) (*timeline, error) {
+func (x *set) timeline(ctx context.Context, e int, f *robocache.Feature) (*inspect.Timeline, error) {
 	all, err := x.timelines(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	for i := range x.info.Features {
 		if x.info.Features[i].Key == f.Key {
-			return all.streams[i], nil
+			return all.Streams[i], nil
 		}
 	}
-	return x.read(ctx, e, f), nil // the task
+	return inspect.TimelineOf(ctx, x.ds, e, f), nil // the task
 }
 
-// timelines gives the rows of all streams of an episode. A stream that cannot be read has a problem and no rows.
-func (x *set) timelines(ctx context.Context, e int) (_ *timelines, err error) {
-	defer guard.Malformed("view", &err)
-	x.mu.Lock()
-	all := x.lines[e]
-	x.mu.Unlock()
-	if all != nil {
-		return all, nil
-	}
-	all = &timelines{start: math.MaxInt64, end: math.MinInt64}
-	clocks := map[string]*timeline{} // streams of one clock have one slice
-	for pass := range 2 {            // a value that was published once bounds nothing, unless there is nothing else
-		for i := range x.info.Features {
-			f := &x.info.Features[i]
-			if pass == 0 {
-				l := clocks[f.Clock]
-				if l == nil || l.problem != "" {
-					l = x.read(ctx, e, f)
-					guard.Check(ctx.Err())
-					clocks[f.Clock] = l
-					all.bytes += int64(8 * len(l.times))
-				}
-				all.streams = append(all.streams, l)
-			}
-			if l := all.streams[i]; len(l.times) > 0 && f.Latched == (pass == 1) {
-				all.start, all.end = min(all.start, l.times[0]), max(all.end, l.times[len(l.times)-1])
-			}
+// timelines gives the rows of all streams of an episode.
+func (x *set) timelines(ctx context.Context, e int) (*inspect.Timelines, error) {
+	return x.lines.Get(ctx, e, func() (all *inspect.Timelines, n int64, err error) {
+		defer guard.Into(&err)
+		all = guard.Must(inspect.TimelinesOf(ctx, x.ds, e))
+		if x.source != nil { // an alignment is shown on the time of what it was made of
+			own := guard.Must(x.source.timelines(ctx, e))
+			all.Start, all.End = own.Start, own.End
 		}
-		if all.end >= all.start {
-			break
-		}
-	}
-	if all.end < all.start {
-		all.start, all.end = 0, 0
-	}
-	if x.source != nil { // an alignment is shown on the time of what it was made of
-		own := guard.Must(x.source.timelines(ctx, e))
-		all.start, all.end = own.start, own.end
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.lines[e] == nil {
-		x.lines[e], x.used, x.held = all, append(x.used, e), x.held+all.bytes
-		for x.held > timelineBudget && len(x.used) > 1 {
-			x.held -= x.lines[x.used[0]].bytes
-			delete(x.lines, x.used[0])
-			x.used = x.used[1:]
-		}
-	}
-	return all, nil
-}
-
-// read asks the dataset when a stream has rows.
-func (x *set) read(ctx context.Context, e int, f *robocache.Feature) *timeline {
-	l := &timeline{}
-	key := f.Key
-	if key == "task" {
-		key = ""
-	}
-	times, err := x.ds.Times(ctx, e, key)
-	if err != nil {
-		if l.rows, l.problem = 0, err.Error(); x.info.FPS.Zero() {
-			if n, err := robocache.RowsIn(ctx, x.ds, e, f); err == nil && n <= timelineBudget/8 {
-				l.rows, l.timeless, l.problem = n, true, ""
-				l.times = align.Uniform(0, int64(n-1)*1e9, robocache.Rate{Num: 1, Den: 1})
-			}
-		}
-		return l
-	}
-	l.rows, l.times = len(times), times
-	for i := 1; i < len(times); i++ {
-		if times[i] < l.times[i-1] {
-			if l.problem == "" {
-				l.problem = "timestamps go back at row " + strconv.Itoa(i) + ": such rows are shown at the time of the row before"
-				l.times = slices.Clone(times)
-			}
-			l.times[i] = l.times[i-1]
-		}
-	}
-	return l
+		return all, min(all.Bytes, timelineBudget), nil // the newest is kept whatever it takes
+	})
 }
 
 // aligned gives an episode as the rows that an alignment at a rate makes of it.
 func (x *set) aligned(ctx context.Context, e int, hz string) (*set, error) {
-	x.mu.Lock()
-	at := slices.IndexFunc(x.views, func(v *view) bool { return v.e == e && v.hz == hz })
-	var v *view
-	if at >= 0 {
-		v = x.views[at]
-		x.views = append(slices.Delete(x.views, at, at+1), v)
-	} else {
-		v = &view{e: e, hz: hz}
-		x.views = append(x.views, v)
-		x.views = x.views[max(0, len(x.views)-maxViews):]
-	}
-	x.mu.Unlock()
-	v.once.Do(func() {
-		v.err = guard.Try(func() {
-			rate := guard.Must(robocache.RateOf(hz))
-			guard.Check(robocache.CheckGrid(ctx, x.ds, rate))
-			cfg := align.Config{}
-			if x.align != nil {
-				cfg = *x.align
-			}
-			cfg.HZ = rate
-			// As convert makes them.
-			seen := guard.Must(align.View(ctx, x.ds, cfg, align.ViewOptions{Rhythm: true, Episodes: []int{e}}))
-			v.set = newSet(x.number, seen)
-			v.set.id, v.set.source = x.id+"@"+hz, x
-		})
+	return x.views.Get(ctx, viewKey{e, hz}, func() (v *set, n int64, err error) {
+		defer guard.Into(&err)
+		rate := guard.Must(robocache.RateOf(hz))
+		guard.Check(robocache.CheckGrid(ctx, x.ds, rate))
+		cfg := align.Config{}
+		if x.align != nil {
+			cfg = *x.align
+		}
+		cfg.HZ = rate
+		// As convert makes them.
+		v = newSet(x.number, guard.Must(align.View(ctx, x.ds, cfg, align.ViewOptions{Rhythm: true, Episodes: []int{e}})))
+		v.id, v.source = x.id+"@"+hz, x
+		return v, 1, nil
 	})
-	if v.err != nil {
-		x.mu.Lock()
-		x.views = slices.DeleteFunc(x.views, func(o *view) bool { return o == v })
-		x.mu.Unlock()
-	}
-	return v.set, v.err
 }
 
 // stream is what the page knows of a stream of an episode.
@@ -217,7 +108,7 @@ type stream struct {
 	Problem  string         `json:"problem,omitempty"`
 }
 
-// episode answers what is known of an episode.
+// episode answers what is known of an episode, and the timestamps of each clock.
 func (s *Server) episode(q *request) error {
 	ctx := q.Context()
 	all := guard.Must(q.set.timelines(ctx, q.e))
@@ -226,36 +117,34 @@ func (s *Server) episode(q *request) error {
 		Start   string   `json:"start_ns"` // as recorded: beyond what a double holds
 		End     int64    `json:"duration_ns"`
 		Streams []stream `json:"streams"`
+		Points  []int    `json:"points"` // of each clock
 		Problem string   `json:"problem,omitempty"`
-	}{Start: strconv.FormatInt(all.start, 10), End: all.end - all.start, Streams: []stream{}}
+	}{Start: strconv.FormatInt(all.Start, 10), End: all.End - all.Start, Streams: []stream{}, Points: []int{}}
 	ep, err := q.base.ds.Episode(ctx, q.e)
 	if out.Episode = ep; err != nil {
 		out.Problem = err.Error()
 	}
-	clocks := map[*timeline]int{}
-	for i, l := range all.streams {
+	clocks, times := map[*inspect.Timeline]int{}, [][]float64{}
+	for i, l := range all.Streams {
 		f := &q.set.info.Features[i]
 		if _, ok := clocks[l]; !ok {
 			clocks[l] = len(clocks)
+			t := make([]float64, len(l.Times))
+			for k := range t {
+				t[k] = float64(l.Times[k] - all.Start)
+			}
+			times, out.Points = append(times, t), append(out.Points, len(t))
 		}
-		st := stream{Key: f.Key, Kind: f.Kind, Rows: l.rows, Clock: clocks[l], Timeless: l.timeless, Problem: l.problem}
-		if n := len(l.times); n > 0 {
-			st.First, st.Last = l.times[0]-all.start, l.times[n-1]-all.start
+		st := stream{Key: f.Key, Kind: f.Kind, Rows: l.Rows, Clock: clocks[l], Timeless: l.Timeless, Problem: l.Problem}
+		if n := len(l.Times); n > 0 {
+			st.First, st.Last = l.Times[0]-all.Start, l.Times[n-1]-all.Start
 		}
-		if st.Gap = longest(f, l); st.Gap == math.MaxInt64 {
+		if st.Gap = l.LongestStep(f); st.Gap == math.MaxInt64 {
 			st.Gap = 0
 		}
 		out.Streams = append(out.Streams, st)
 	}
-	return q.json(out)
-}
-
-// longest is the longest step between rows that is no gap.
-func longest(f *robocache.Feature, l *timeline) int64 {
-	if step := robocache.LongestStep(l.times); step > 0 && !f.Latched && !l.timeless {
-		return step
-	}
-	return math.MaxInt64
+	return q.binary(&out, times...)
 }
 
 // feature is what the page knows of a stream of the dataset.

@@ -22,10 +22,10 @@ func (q *request) mp4() (file *video.File, numbers []int) {
 		unsupported("a stream of kind " + string(q.feature.Kind) + " is no video file")
 	}
 	l := guard.Must(q.set.timeline(ctx, q.e, q.feature))
-	refs := make([]robocache.FrameRef, l.rows)
-	guard.Check(q.set.ds.Frames(ctx, q.feature.Key, robocache.RowsOf(q.e, 0, l.rows), refs))
+	refs := make([]robocache.FrameRef, l.Rows)
+	guard.Check(q.set.ds.Frames(ctx, q.feature.Key, robocache.RowsOf(q.e, 0, l.Rows), refs))
 	path := ""
-	numbers = make([]int, l.rows)
+	numbers = make([]int, l.Rows)
 	for i := range refs {
 		switch numbers[i] = refs[i].Ordinal; {
 		case refs[i].Missing:

@@ -108,7 +108,7 @@ func (s *site) columns(path string, header any) [][]float64 {
 		s.Fatal(err)
 	}
 	var size struct{ Points int }
-	_ = json.Unmarshal(b[4:4+n], &size)
+	_ = json.Unmarshal(b[4:4+n], &size) // of an episode they differ
 	values := robocache.Float64s(nil, robocache.Float64, b[4+n:])
 	var out [][]float64
 	for size.Points > 0 && len(values) >= size.Points {

@@ -31,7 +31,7 @@ func newInspect() *cobra.Command {
 	open.add(c)
 	open.addGrid(c)
 	c.Flags().IntVar(&episode, "episode", 0, "show this episode's streams: timestamps, gaps, jitter")
-	c.Flags().StringVar(&sheet, "contact-sheet", "", "write a PNG of an episode to this file: frames of its cameras, and all other streams over its whole time")
+	c.Flags().StringVar(&sheet, "contact-sheet", "", "draw an episode into this file (.png, .svg, .html): frames of its cameras, and all other streams over its whole time")
 	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
 	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, found, err error) {
 		ctx := cmd.Context()

@@ -12,13 +12,15 @@ async function answer(path, options) {
 
 export const get = async (path, options) => (await answer('api/' + path, options)).json();
 
-// columns reads an answer of numbers: header and Float64Arrays.
+// columns reads an answer of numbers: header and Float64Arrays, of header.points values each, or of as many as each entry of it says.
 export async function columns(path, options) {
-  const b = await (await answer('api/' + path, options)).arrayBuffer();
-  const n = new DataView(b).getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(b, 4, n)));
-  const out = [];
-  for (let at = 4 + n; header.points > 0 && at < b.byteLength; at += 8 * header.points) out.push(new Float64Array(b, at, header.points));
+  const b = await (await answer('api/' + path, options)).arrayBuffer(), n = new DataView(b).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(b, 4, n))), out = [], { points } = header;
+  for (let at = 4 + n, i = 0; Array.isArray(points) ? i < points.length : at < b.byteLength; i++) {
+    const size = points[i] ?? points;
+    out.push(new Float64Array(b, at, size));
+    at += 8 * size;
+  }
   return { header, columns: out, bytes: b, at: 4 + n };
 }
 

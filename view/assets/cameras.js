@@ -1,10 +1,10 @@
 // Cameras: a still frame by its row's number, decoded by the server; while playing the file itself, where the browser can.
 import { columns, frame, make, newest } from './api.js';
-import { on, shown, state } from './state.js';
+import { kind } from './panels.js';
+import { state } from './state.js';
 
 const codecs = { h264: 'avc1.640028', av1: 'av01.0.08M.08', hevc: 'hvc1.1.6.L93.B0', vp9: 'vp09.00.41.08', mpeg4: 'mp4v.20.9' };
 const widths = [96, 160, 320, 480, 640, 960, 1280, 1920];
-let cameras = [];
 
 class Camera {
   constructor(ep, st, label) {
@@ -18,7 +18,7 @@ class Camera {
       make('div', { className: 'view' }, this.canvas, this.video, this.none), this.caption);
     this.element.style.setProperty('--ratio', ratio);
     this.element.dataset.key = st.key;
-    this.element.addEventListener('dblclick', () => { this.scale = this.scale >= 3 ? 1 : this.scale + 1; this.size(); this.row = -2; this.show(state.t); });
+    this.element.addEventListener('dblclick', () => { this.scale = this.scale >= 3 ? 1 : this.scale + 1; this.size(); this.row = -2; this.time(state.t); });
     this.size();
     this.draw = newest((row) => this.fetch(row));
     this.playable = st.kind === 'video' && !ep.hz ? null : false; // null: not asked yet
@@ -27,7 +27,7 @@ class Camera {
   size() { this.element.style.setProperty('--w', 320 * this.scale + 'px'); }
 
   // show puts the row of a time on the screen.
-  show(t) {
+  time(t) {
     const row = this.ep.row(this.st.key, t);
     if (this.native) { this.follow(row); return; }
     if (row === this.row) return;
@@ -111,14 +111,17 @@ class Camera {
 
   // follow keeps the file with the page's time, which is that of the recording.
   follow(row) {
+    if (this.video.playbackRate !== state.speed) this.video.playbackRate = state.speed;
     if (row >= 0 && Math.abs(row - this.seen) > Math.max(3, 6 * state.speed) && !this.video.seeking) { this.video.currentTime = this.middle(row); this.seen = row; }
   }
+
+  playing() { if (state.playing) this.play(); else if (this.native || !this.video.hidden) this.rest(); }
 
   rest() {
     this.native = false;
     this.video.pause();
     this.row = -2;
-    this.show(state.t);
+    this.time(state.t);
     this.draw(this.ep.row(this.st.key, state.t));
     setTimeout(() => { if (!this.native) this.video.hidden = true; }, 120); // the still is drawn by then
   }
@@ -126,17 +129,4 @@ class Camera {
   close() { this.gone = true; this.native = false; this.video.removeAttribute('src'); this.video.load(); }
 }
 
-export function showCameras(box) {
-  for (const c of cameras) c.close();
-  cameras = [];
-  const add = (ep, label) => { for (const st of ep?.cameras || []) if (!state.hidden.has(st.key)) cameras.push(new Camera(ep, st, label)); };
-  add(shown.first, '');
-  add(shown.second, shown.second && `[${shown.second.s ? 'second dataset, ' : ''}episode ${shown.second.e}]`);
-  add(shown.aligned, shown.aligned && `[${shown.aligned.hz} Hz grid]`);
-  box.replaceChildren(...cameras.map((c) => c.element));
-  for (const c of cameras) c.show(state.t);
-}
-
-on('t', () => { for (const c of cameras) c.show(state.t); });
-on('playing', () => { for (const c of cameras) if (state.playing) c.play(); else if (c.native || !c.video.hidden) c.rest(); });
-on('speed', () => { for (const c of cameras) if (c.native) c.video.playbackRate = state.speed; });
+kind('cameras', (ep, label) => ep.cameras.filter((st) => !state.hidden.has(st.key)).map((st) => new Camera(ep, st, label)));

@@ -1,8 +1,8 @@
-// Point clouds: WebGL2, one buffer of x, y, z and a value a point. Drag turns, wheel or +/− moves nearer, arrows turn.
+// Point clouds: WebGL2, one buffer of x, y, z and a value a point, and the frames of /tf as axes with the way they go. Drag turns, wheel or +/− moves nearer, arrows turn.
 import { columns, make, newest } from './api.js';
-import { on, shown, state } from './state.js';
-
-let clouds = [];
+import { kind } from './panels.js';
+import { state } from './state.js';
+import { Frames } from './tf.js';
 
 const vertex = `#version 300 es
 layout(location=0) in vec4 point; uniform mat4 m; uniform vec2 range; uniform float size; out vec3 colour;
@@ -44,11 +44,13 @@ function matrix(turn, tilt, far, at, ratio) {
 
 class Cloud {
   constructor(ep, st, label) {
-    Object.assign(this, { ep, st, label, shownRow: -2, turn: 0.7, tilt: 0.5, zoom: 1 });
+    Object.assign(this, { ep, st, label, shownRow: -2, turn: 0.7, tilt: 0.5, near: 1 });
     this.canvas = make('canvas', { tabIndex: 0, role: 'img', ariaLabel: st.key });
     this.caption = make('figcaption');
     this.none = make('div', { className: 'none', hidden: true });
-    this.element = make('figure', { className: label ? 'second' : '' }, make('div', { className: 'view' }, this.canvas, this.none), this.caption);
+    this.names = make('div', { className: 'names', ariaHidden: 'true' });
+    this.tf = new Frames(ep, st, () => this.draw());
+    this.element = make('figure', { className: label ? 'second' : '' }, make('div', { className: 'view' }, this.canvas, this.names, this.none), this.caption, this.tf.element);
     this.element.style.setProperty('--w', '420px');
     this.element.dataset.key = st.key;
     this.fetch = newest((row) => this.load(row));
@@ -63,17 +65,18 @@ class Cloud {
     c.addEventListener('pointermove', (ev) => { if (this.drag) { this.move((this.drag[0] - ev.clientX) / 150, (ev.clientY - this.drag[1]) / 150, 1); this.drag = [ev.clientX, ev.clientY]; } });
     c.addEventListener('pointerup', () => { this.drag = null; });
     c.addEventListener('wheel', (ev) => { ev.preventDefault(); this.move(0, 0, ev.deltaY > 0 ? 1.1 : 0.9); }, { passive: false });
+    c.addEventListener('dblclick', () => { [this.middle, this.near] = this.near < 0.3 ? [this.centre, 1] : [[0, 0, 0], 0.05]; this.draw(); }); // what is near the sensor
     c.addEventListener('keydown', (ev) => {
       const m = { ArrowLeft: [0.1, 0, 1], ArrowRight: [-0.1, 0, 1], ArrowUp: [0, 0.1, 1], ArrowDown: [0, -0.1, 1], '+': [0, 0, 0.9], '-': [0, 0, 1.1] }[ev.key];
       if (m) { this.move(...m); ev.preventDefault(); ev.stopPropagation(); }
     });
   }
 
-  move(turn, tilt, zoom) { this.turn += turn; this.tilt = Math.min(1.5, Math.max(-1.5, this.tilt + tilt)); this.zoom *= zoom; this.draw(); }
+  move(turn, tilt, zoom) { this.turn += turn; this.tilt = Math.min(1.5, Math.max(-1.5, this.tilt + tilt)); this.near *= zoom; this.draw(); }
 
   fail(text) { this.none.hidden = false; this.none.textContent = text; }
 
-  show(t) {
+  time(t) {
     const row = this.ep.row(this.st.key, t);
     if (row === this.shownRow || !this.gl) return;
     this.shownRow = row;
@@ -102,12 +105,15 @@ class Cloud {
     const n = p.length / 4, of = (c) => { const v = Float32Array.from({ length: n }, (_, i) => p[4 * i + c]).sort(); return [v[Math.floor(n * 0.02)] ?? 0, v[Math.floor(n * 0.98)] ?? 1]; };
     this.box = [of(0), of(1), of(2)];
     this.range = of(3);
-    this.middle = this.box.map(([a, b]) => (a + b) / 2);
+    this.middle = this.centre = this.box.map(([a, b]) => (a + b) / 2);
     this.span = Math.max(...this.box.map(([a, b]) => b - a), 1e-3);
-    const gl = this.gl, s = this.span / 8;
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.axes);
-    gl.bufferData(gl.ARRAY_BUFFER, new Float32Array([0, 0, 0, 0, s, 0, 0, 0, 0, 0, 0, 0, 0, s, 0, 0, 0, 0, 0, 0, 0, 0, s, 0]), gl.STATIC_DRAW);
   }
+
+  values(v) { if (this.tf.at(v)) this.draw(); }
+
+  paint() { this.draw(); }
+
+  zoom() { this.draw(); }
 
   draw() {
     const gl = this.gl, c = this.canvas, r = devicePixelRatio || 1;
@@ -119,31 +125,31 @@ class Cloud {
     gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
     gl.enable(gl.DEPTH_TEST);
     gl.useProgram(this.program);
-    gl.uniformMatrix4fv(this.at.m, false, matrix(this.turn, this.tilt, this.span * 1.3 * this.zoom, this.middle, w / h));
+    const m = matrix(this.turn, this.tilt, this.span * 1.3 * this.near, this.middle, w / h), points = (buffer) => {
+      gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
+      gl.vertexAttribPointer(0, 4, gl.FLOAT, false, 16, 0);
+    };
+    gl.uniformMatrix4fv(this.at.m, false, m);
     gl.uniform2f(this.at.range, ...this.range);
     gl.uniform1f(this.at.size, this.span * 0.012 * h / 300);
     gl.enableVertexAttribArray(0);
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
-    gl.vertexAttribPointer(0, 4, gl.FLOAT, false, 16, 0);
+    points(this.buffer);
     gl.uniform4f(this.at.fixed_colour, 0, 0, 0, 0);
     gl.drawArrays(gl.POINTS, 0, this.count);
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.axes);
-    gl.vertexAttribPointer(0, 4, gl.FLOAT, false, 16, 0);
-    [[1, 0.4, 0.4], [0.4, 1, 0.4], [0.5, 0.6, 1]].forEach((rgb, i) => { gl.uniform4f(this.at.fixed_colour, ...rgb, 1); gl.drawArrays(gl.LINES, 2 * i, 2); });
+    points(this.axes);
+    for (const { points: p, colour, strip } of this.tf.lines(this.span * this.near)) {
+      gl.bufferData(gl.ARRAY_BUFFER, new Float32Array(p), gl.DYNAMIC_DRAW);
+      gl.uniform4f(this.at.fixed_colour, ...colour, 1);
+      gl.drawArrays(strip ? gl.LINE_STRIP : gl.LINES, 0, p.length / 4);
+    }
+    this.names.replaceChildren(...this.tf.places().flatMap(([name, [x, y, z]]) => {
+      const of = (r) => m[r] * x + m[4 + r] * y + m[8 + r] * z + m[12 + r], d = of(3), e = make('span', {}, name);
+      [e.style.left, e.style.top] = [`${50 + 50 * of(0) / d}%`, `${50 - 50 * of(1) / d}%`];
+      return d > 0 ? [e] : [];
+    }));
   }
 
   close() { this.gl?.getExtension('WEBGL_lose_context')?.loseContext(); }
 }
 
-export function showClouds(box) {
-  for (const c of clouds) c.close();
-  clouds = [];
-  const add = (ep, label) => { for (const st of ep?.streams.values() || []) if (st.kind === 'pointcloud' && st.rows > 0 && !state.hidden.has(st.key)) clouds.push(new Cloud(ep, st, label)); };
-  add(shown.first, '');
-  add(shown.second, shown.second && `[episode ${shown.second.e}]`);
-  box.replaceChildren(...clouds.map((c) => c.element));
-  for (const c of clouds) c.show(state.t);
-}
-
-on('t', () => { for (const c of clouds) c.show(state.t); });
-addEventListener('resize', () => { for (const c of clouds) c.draw(); });
+kind('clouds', (ep, label) => [...ep.streams.values()].filter((st) => st.kind === 'pointcloud' && st.rows > 0 && !state.hidden.has(st.key)).map((st) => new Cloud(ep, st, label)));

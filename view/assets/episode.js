@@ -1,12 +1,12 @@
 // One episode: its streams with their own timestamps, and which row of a stream holds at a time.
-import { columns, get } from './api.js';
+import { columns } from './api.js';
 
 let early = null;
 
 export class Episode {
   // early asks for an episode ahead of load.
   static early(s, e) {
-    const path = `e/${e}?s=${s}`, answer = get(path);
+    const path = `e/${e}?s=${s}`, answer = columns(path);
     answer.catch(() => {}); // load says it
     early = { path, answer };
     setTimeout(() => { early = null; }, 2000);
@@ -15,16 +15,10 @@ export class Episode {
   static async load(info, s, e, hz = '') {
     const x = new Episode();
     Object.assign(x, { info, s, e, hz, query: `s=${s}${hz ? '&hz=' + encodeURIComponent(hz) : ''}`, streams: new Map() });
-    const about = await (early?.path === `e/${e}?${x.query}` ? early.answer : get(`e/${e}?${x.query}`));
+    const { header: about, columns: times } = await (early?.path === `e/${e}?${x.query}` ? early.answer : columns(`e/${e}?${x.query}`));
     Object.assign(x, { about, duration: about.duration_ns, start: about.start_ns, problem: about.problem, length: about.episode.length });
-    const features = new Map(info.datasets[s].features.map((f) => [f.key, f])), clocks = [];
-    for (const st of about.streams) {
-      const f = features.get(st.key) || { key: st.key, kind: st.kind, shape: [1], dtype: 'bool', mask: true };
-      if (st.rows > 0) clocks[st.clock] ??= columns(x.path('times', st.key)).then((a) => a.columns[0] || new Float64Array());
-      x.streams.set(st.key, { ...st, feature: f, times: new Float64Array() });
-    }
-    const times = await Promise.all(clocks);
-    for (const st of x.streams.values()) if (st.rows > 0) st.times = times[st.clock];
+    const features = new Map(info.datasets[s].features.map((f) => [f.key, f]));
+    for (const st of about.streams) x.streams.set(st.key, { ...st, times: times[st.clock], feature: features.get(st.key) || { key: st.key, kind: st.kind, shape: [1], dtype: 'bool', mask: true } });
     const all = [...x.streams.values()].filter((st) => st.rows > 0);
     x.cameras = all.filter((st) => st.kind === 'video' || st.kind === 'image');
     x.anchor = x.cameras[0] || all.filter((st) => !st.feature.default).sort((a, b) => b.rows - a.rows)[0] || all[0];
@@ -34,8 +28,7 @@ export class Episode {
 
   // path is that of an answer about a stream.
   path(what, key, more = '') {
-    const named = what === 'series' || what === 'times';
-    return `e/${this.e}/${what}` + (named ? `?key=${encodeURIComponent(key)}&${this.query}${more}` : `/${encodeURIComponent(key)}${more}${more.includes('?') ? '&' : '?'}${this.query}`);
+    return `e/${this.e}/${what}` + (what === 'series' ? `?key=${encodeURIComponent(key)}&${this.query}${more}` : `/${encodeURIComponent(key)}${more}${more.includes('?') ? '&' : '?'}${this.query}`);
   }
 
   // row is the last row of a stream at a time: -1 ahead of the first.
@@ -62,4 +55,17 @@ export function after(times, t) {
   let lo = 0, hi = times.length;
   while (lo < hi) { const m = (lo + hi) >> 1; if (times[m] <= t) lo = m + 1; else hi = m; }
   return lo;
+}
+
+// gaps lists the times in which a stream has no samples: [from, to] in ns.
+export function gaps(ep, st) {
+  if (st.gaps) return st.gaps;
+  const out = [], t = st.times;
+  if (t.length && !st.feature.latched && !st.timeless) {
+    const least = st.gap_ns || Infinity;
+    if (t[0] > Math.min(least, 1e8)) out.push([0, t[0]]);
+    for (let i = 1; i < t.length; i++) if (t[i] - t[i - 1] > least) out.push([t[i - 1], t[i]]);
+    if (ep.duration - t[t.length - 1] > Math.min(least, 1e8)) out.push([t[t.length - 1], ep.duration]);
+  }
+  return (st.gaps = out);
 }

@@ -1,14 +1,22 @@
 // The list of episodes: only the rows in sight are in the page. Filters, order and a histogram work on columns of numbers.
-import { $, css, frame, get, make, paint } from './api.js';
+import { $, columns, css, frame, get, make, paint } from './api.js';
 import { on, shown, state, tell } from './state.js';
 
 const high = 52;
 let lists = [], order = [], position = new Map(), bins = null;
 
+// What the histogram, the limits and the order go by: a column, the number that people read of it, and how it is spaced.
+const measures = {
+  '': { of: (l) => l.length, text: (v) => `${v} rows`, name: 'length' },
+  jerk: { of: (l) => l.jerk, text: (v) => `jerk ${Number(v.toPrecision(3))}`, name: 'jerk', log: true },
+  idle: { of: (l) => l.idle, text: (v) => `${Number(v.toFixed(1))} % idle`, name: 'idle share' },
+};
+const measure = () => measures[state.by] || measures[''];
+
 // load reads the columns of a dataset, again until they are all there.
 export async function load(s) {
   const n = shown.info.datasets[s].num_episodes;
-  lists[s] ||= { done: 0, length: [], task: [], tasks: [], found: new Map() };
+  lists[s] ||= { done: 0, length: [], task: [], tasks: [], found: new Map(), jerk: [], idle: [] };
   for (let wait = 100; lists[s].done < n; wait = Math.min(2 * wait, 2000)) {
     const a = await get(`episodes?s=${s}`);
     Object.assign(lists[s], a, { lower: a.tasks.map((t) => t.toLowerCase()) });
@@ -17,22 +25,30 @@ export async function load(s) {
   }
   $('list').dataset.listed ||= Math.round(performance.now()); // for make view-bench
   doctor(s);
+  moves(s, !!state.by);
 }
 
-// doctor asks what was found, while it is looked for.
-async function doctor(s, run = false) {
-  for (;;) {
-    const d = await get(`findings?s=${s}${run ? '&run=1' : ''}`);
-    run = false;
-    $('doctor').hidden = d.state !== 'no';
-    if (d.state === 'running') $('doctor').textContent = 'doctor …';
-    lists[s].found = new Map();
-    for (const f of d.findings) if (f.episode >= 0 && f.severity !== 'info') lists[s].found.set(f.episode, (lists[s].found.get(f.episode) || 0) + 1);
+// poll asks until a job of the server is over.
+async function poll(s, run, ask, take) {
+  for (let again = true; again; run = false) {
+    const d = await ask(run ? '&run=1' : '');
+    take(d);
     if (s === state.s) filter();
-    if (d.state !== 'running') return;
-    await new Promise((r) => setTimeout(r, 500));
+    if ((again = d.state === 'running' || (run && d.state === 'no'))) await new Promise((r) => setTimeout(r, 500));
   }
 }
+
+const doctor = (s, run = false) => poll(s, run, (more) => get(`findings?s=${s}${more}`), (d) => {
+  $('doctor').hidden = d.state !== 'no';
+  lists[s].found = new Map();
+  for (const f of d.findings) if (f.episode >= 0 && f.severity !== 'info') lists[s].found.set(f.episode, (lists[s].found.get(f.episode) || 0) + 1);
+});
+
+// moves asks for jerk and idle shares.
+const moves = (s, run) => poll(s, run, (more) => columns(`measures?s=${s}${more}`).then((a) => ({ ...a.header, columns: a.columns })), (d) => {
+  if (d.columns.length) [lists[s].jerk, lists[s].idle] = [d.columns[0], d.columns[1].map((v) => 100 * v)];
+  lists[s].measuring = d.problem || (d.state === 'running' ? `measured ${d.done} of ${d.total}` : '');
+});
 
 export const tasks = (s, e) => lists[s]?.tasks[lists[s].task[e]] ?? '';
 export const index = (s, e) => lists[s]?.index?.[e] ?? e;
@@ -43,41 +59,43 @@ export function filter() {
   if (!l) return;
   const q = state.q.trim().toLowerCase(), least = state.least === '' ? -1 : Number(state.least), most = state.most === '' ? Infinity : Number(state.most);
   const wanted = q && l.lower.map((t) => t.includes(q)), exact = /^\d+$/.test(q) ? Number(q) : -1, flagged = state.flagged && new Set(state.s === 0 ? shown.flags.map((f) => f.episode_index) : []);
+  const m = measure(), v = m.of(l), limited = least >= 0 || most < Infinity;
   order = [];
   for (let e = 0; e < l.done; e++) {
-    if (l.length[e] < least || l.length[e] > most || (q && !(wanted[l.task[e]] || index(state.s, e) === exact))) continue;
+    if ((limited && !(v[e] >= least && v[e] <= most)) || (q && !(wanted[l.task[e]] || index(state.s, e) === exact))) continue;
     if ((flagged && !flagged.has(index(state.s, e))) || (state.found && !l.found.has(e))) continue;
     order.push(e);
   }
-  const by = { length: (a, b) => l.length[a] - l.length[b], '-length': (a, b) => l.length[b] - l.length[a], task: (a, b) => l.task[a] - l.task[b] }[state.sort];
+  const by = { up: (a, b) => v[a] - v[b] || 0, down: (a, b) => v[b] - v[a] || 0, task: (a, b) => l.task[a] - l.task[b] }[state.sort];
   if (by) order.sort(by);
   position = new Map(order.map((e, i) => [e, i]));
   const n = shown.info.datasets[state.s].num_episodes;
-  $('count').textContent = `${order.length} of ${n} episodes` + (l.done < n ? ` (${l.done} read)` : '');
-  histogram(l);
+  $('count').textContent = `${order.length} of ${n} episodes` + (l.done < n ? ` (${l.done} read)` : '') + (state.by && l.measuring ? ` · ${l.measuring}` : '');
+  histogram(m, v, l.done);
   draw();
 }
 
-function histogram(l) {
-  const canvas = $('histogram'), { g, w, h } = paint(canvas);
-  let least = Infinity, most = 0;
-  for (let e = 0; e < l.done; e++) { least = Math.min(least, l.length[e]); most = Math.max(most, l.length[e]); }
+function histogram(m, v, n) {
+  const canvas = $('histogram'), { g, w, h } = paint(canvas), to = m.log ? (x) => Math.log10(Math.max(x, 1e-9)) : (x) => x;
+  let least = Infinity, most = -Infinity;
+  for (let e = 0; e < n; e++) if (v[e] >= 0) { least = Math.min(least, to(v[e])); most = Math.max(most, to(v[e])); }
+  bins = null;
   if (!(most >= least)) return;
-  const count = 40, all = new Uint32Array(count), kept = new Uint32Array(count), bin = (v) => Math.min(count - 1, Math.floor((v - least) / (most - least + 1) * count));
-  for (let e = 0; e < l.done; e++) all[bin(l.length[e])]++;
-  for (const e of order) kept[bin(l.length[e])]++;
-  const top = Math.max(...all);
-  bins = { least, width: (most - least + 1) / count, count };
-  for (const [values, style] of [[all, css('--line')], [kept, css('--accent')]]) {
+  const count = 40, width = (most - least) / count || 1, all = new Uint32Array(count), kept = new Uint32Array(count), add = (bars, e) => { if (v[e] >= 0) bars[Math.min(count - 1, Math.floor((to(v[e]) - least) / width))]++; };
+  for (let e = 0; e < n; e++) add(all, e);
+  for (const e of order) add(kept, e);
+  const top = Math.max(...all), back = m.log ? (x) => 10 ** x : (x) => x;
+  bins = { count, at: (i) => Number(back(least + i * width).toPrecision(6)) };
+  for (const [bars, style] of [[all, css('--line')], [kept, css('--accent')]]) {
     g.fillStyle = style;
-    values.forEach((v, i) => { if (v) g.fillRect(i * w / count, h - 12 - Math.max(1, v / top * (h - 13)), w / count - 1, Math.max(1, v / top * (h - 13))); });
+    bars.forEach((x, i) => { if (x) g.fillRect(i * w / count, h - 12 - Math.max(1, x / top * (h - 13)), w / count - 1, Math.max(1, x / top * (h - 13))); });
   }
   g.fillStyle = css('--soft');
   g.font = '10px system-ui';
-  g.fillText(String(least), 0, h - 1);
+  g.fillText(m.text(back(least)), 0, h - 1);
   g.textAlign = 'right';
-  g.fillText(`${most} rows`, w, h - 1);
-  canvas.ariaLabel = `histogram of lengths: ${least} to ${most} rows`;
+  g.fillText(m.text(back(most)), w, h - 1);
+  canvas.ariaLabel = `histogram of the ${m.name}: ${m.text(back(least))} to ${m.text(back(most))}`;
 }
 
 const made = new Map(); // episode → element
@@ -102,7 +120,7 @@ function draw() {
     row.ariaSelected = String(e === state.e);
     row.ariaPosInSet = String(i + 1);
     row.ariaSetSize = String(order.length);
-    row.parts.name.textContent = `${index(state.s, e)} · ${l.length[e]} rows `;
+    row.parts.name.textContent = `${index(state.s, e)} · ${l.length[e]} rows ` + (state.by && measure().of(l)[e] >= 0 ? `· ${measure().text(measure().of(l)[e])} ` : '');
     row.parts.task.textContent = text;
     row.parts.tag.textContent = tags;
   }
@@ -152,24 +170,27 @@ export function reveal() {
   draw();
 }
 
+function limits(least, most) { [state.least, state.most] = [$('least').value, $('most').value] = [least, most]; }
+
 export function start() {
   const bind = (id, key, event = 'input') => {
     const x = $(id);
     if (x.type === 'checkbox') x.checked = state[key]; else x.value = state[key];
-    x.addEventListener(event, () => { state[key] = x.type === 'checkbox' ? x.checked : x.value; $('list').scrollTop = 0; filter(); tell('filter'); });
+    x.addEventListener(event, () => { state[key] = x.type === 'checkbox' ? x.checked : x.value; $('list').scrollTop = 0; if (key === 'by') limits('', ''); filter(); tell('filter'); });
   };
-  for (const id of ['least', 'most', 'sort', 'flagged', 'found']) bind(id, id);
+  for (const id of ['least', 'most', 'sort', 'flagged', 'found', 'by']) bind(id, id);
   bind('filter', 'q');
   $('list').addEventListener('scroll', () => requestAnimationFrame(draw), { passive: true });
   $('doctor').addEventListener('click', () => doctor(state.s, true));
   $('histogram').addEventListener('click', (ev) => {
     if (!bins) return;
-    const from = bins.least + Math.floor(ev.offsetX / $('histogram').clientWidth * bins.count) * bins.width;
-    [$('least').value, $('most').value] = state.least === String(Math.ceil(from)) ? ['', ''] : [Math.ceil(from), Math.floor(from + bins.width)];
-    [state.least, state.most] = [$('least').value, $('most').value];
+    const i = Math.min(bins.count - 1, Math.floor(ev.offsetX / $('histogram').clientWidth * bins.count)), [a, b] = [bins.at(i), bins.at(i + 1)], whole = !state.by;
+    const from = String(whole ? Math.ceil(a) : a);
+    if (state.least === from) limits('', ''); else limits(from, String(whole ? Math.max(Math.ceil(a), Math.ceil(b) - (i < bins.count - 1)) : b));
     filter();
     tell('filter');
   });
+  $('by').addEventListener('input', () => { if (state.by) moves(state.s, true); });
   addEventListener('resize', filter);
   on('flags', filter);
   on('theme', filter);

@@ -1,11 +1,12 @@
 // The page: login, the episode that is open, time, keys and flags.
 import { $, get, make, post } from './api.js';
-import { showCameras } from './cameras.js';
-import { showClouds } from './cloud.js';
+import './cameras.js';
+import './cloud.js';
 import { Episode } from './episode.js';
-import { showFindings, showLanes, showTexts } from './lanes.js';
+import { showFindings } from './lanes.js';
 import * as list from './list.js';
-import { showPlots } from './plots.js';
+import * as panels from './panels.js';
+import './plots.js';
 import { on, read, shown, state, tell } from './state.js';
 
 const speeds = [0.1, 0.25, 0.5, 1, 2, 4, 8], labels = ['bad', 'failed', 'good', 'idle', 'short', 'wrong task', 'camera', 'out of sync', 'other'];
@@ -36,14 +37,11 @@ async function open() {
   state.t = Math.min(Math.max(state.t, 0), first.duration);
   $('range').max = first.duration || 1;
   title();
-  showCameras($('cameras'));
-  showClouds($('clouds'));
-  showLanes($('lanes'));
-  showPlots($('plots'));
+  panels.show();
   list.reveal();
   tell('t');
   document.body.dataset.ready = `${s}:${e}`;
-  await Promise.all([showTexts($('texts')), showFindings()]);
+  await showFindings();
   document.body.dataset.done = `${s}:${e}`;
 }
 
@@ -74,7 +72,7 @@ on('t', () => {
 on('zoom', title);
 on('flags', () => { if (shown.first) title(); });
 on('open', (e) => { if (e === state.e) return; Object.assign(state, { e, t: 0, zoom: null }); open(); });
-on('streams', () => { showCameras($('cameras')); showClouds($('clouds')); showPlots($('plots')); });
+on('streams', panels.show);
 
 // play moves the page's time by the clock on the wall.
 let last = 0;

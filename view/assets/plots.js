@@ -1,32 +1,22 @@
-// Plots: every numeric stream on one time axis, at its own samples. Gaps are empty and shaded; beside them the rows of an alignment, and a second episode.
+// Plots: every numeric stream on one time axis, at its own samples. Gaps are empty and shaded; beside them the rows of an alignment, a second episode, and over a state its action.
 import { columns, css, get, make, newest } from './api.js';
-
+import { gaps } from './episode.js';
+import { kind, span } from './panels.js';
 import { on, shown, state, tell } from './state.js';
 
-let plots = [], values = new Map();
+let values = new Map();
+const drawing = new Promise((done) => { if (self.uPlot) done(); else addEventListener('DOMContentLoaded', done); }); // uPlot comes after the first frame is asked for
 const dashes = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
 const hues = (i) => `hsl(${(215 + i * 137.508) % 360} 70% ${css('--light') || '40%'})`;
 const number = (v) => (v == null || !Number.isFinite(v) ? '–' : Number.isInteger(v) && Math.abs(v) < 1e15 ? String(v) : String(Number(v.toPrecision(5))));
-
-// gaps lists the times in which a stream has no samples: [from, to] in ns.
-export function gaps(ep, st) {
-  if (st.gaps) return st.gaps;
-  const out = [], t = st.times;
-  if (t.length && !st.feature.latched && !st.timeless) {
-    const least = st.gap_ns || Infinity;
-    if (t[0] > Math.min(least, 1e8)) out.push([0, t[0]]);
-    for (let i = 1; i < t.length; i++) if (t[i] - t[i - 1] > least) out.push([t[i - 1], t[i]]);
-    if (ep.duration - t[t.length - 1] > Math.min(least, 1e8)) out.push([t[t.length - 1], ep.duration]);
-  }
-  return (st.gaps = out);
-}
 
 class Plot {
   constructor(key) {
     this.key = key;
     this.from = 0;
     const st = shown.first.streams.get(key) || shown.second?.streams.get(key), f = st.feature;
-    Object.assign(this, { st, f, layers: [], of: (f.shape || []).reduce((a, b) => a * b, 1) });
+    const size = (x) => (x.shape || []).reduce((a, b) => a * b, 1), action = shown.first.streams.get('action');
+    Object.assign(this, { st, f, layers: [], of: size(f), over: key === 'observation.state' && action && size(action.feature) === size(f) ? 'action' : '' });
     this.title = make('small');
     this.pager = make('select', { ariaLabel: 'channels', hidden: this.of <= 64, onchange: () => { this.from = Number(this.pager.value); this.load(); } });
     for (let c = 0; c < this.of && this.of > 64; c += 64) this.pager.append(make('option', { value: c }, `channels ${c} to ${Math.min(c + 63, this.of - 1)}`));
@@ -42,22 +32,23 @@ class Plot {
     this.stale = true;
   }
 
-  refresh() { this.stale = true; if (this.seen) this.load(); }
+  zoom() { this.stale = true; if (this.seen) this.load(); }
 
-  span() { return state.zoom || [0, Math.max(shown.first.duration, shown.second?.duration || 0, 1)]; }
+  paint() { if (this.u) this.build(); }
 
   async fetch() {
     this.stale = false;
-    const [from, to] = this.span().map(Math.round), px = Math.max(200, Math.round((this.canvas.clientWidth - 60) / (this.of > 8 ? 2 : 1))), layers = [];
+    const [from, to] = span().map(Math.round), px = Math.max(200, Math.round((this.canvas.clientWidth - 60) / (this.of > 8 ? 2 : 1))), layers = [];
     this.asked = `${from},${to}`;
-    const want = [[shown.first, 'own'], [shown.second, 'second'], [shown.aligned, 'grid']].filter(([ep]) => ep?.streams.get(this.key)?.rows > 0);
+    const want = [[shown.first, 'own'], [shown.second, 'second'], [shown.aligned, 'grid']].map(([ep, how]) => [ep, how, this.key]);
+    if (this.over) want.splice(1, 0, [shown.first, 'action', this.over]);
     try {
-      for (const [ep, how] of want) {
+      for (const [ep, how, key] of want.filter(([ep, , key]) => ep?.streams.get(key)?.rows > 0)) {
         const ask = (key, ch) => columns(ep.path('series', key, `&from=${from}&to=${to}&px=${px}&ch=${ch}`));
-        const { header, columns: c } = await ask(this.key, this.from);
+        const { header, columns: c } = await ask(key, this.from);
         const layer = { ep, how, header, x: c[0] || new Float64Array(), y: c.slice(1) };
-        if (how === 'grid' && ep.streams.get(this.key + '.valid')?.rows) {
-          const mask = await ask(this.key + '.valid', 0);
+        if (how === 'grid' && ep.streams.get(key + '.valid')?.rows) {
+          const mask = await ask(key + '.valid', 0);
           layer.valid = { x: mask.columns[0], y: mask.columns[1] };
         }
         layers.push(layer);
@@ -66,6 +57,7 @@ class Plot {
       this.title.textContent = e.message;
       return;
     }
+    await drawing;
     if (this.gone) return;
     this.layers = layers;
     this.build();
@@ -77,35 +69,35 @@ class Plot {
     const { f, header: h = own.header } = this;
     const names = (f.channel_names || []).slice(own.header.from, own.header.from + own.header.channels);
     this.title.textContent = `${f.dtype} ${JSON.stringify(f.shape)}${f.unit ? ' in ' + f.unit : ''} · ${this.st.rows} rows` + (own.header.thinned ? ' · thinned: lowest and highest of each pixel' : '')
-      + (own.header.missing ? ` · ${own.header.missing} values missing` : '') + (h.of > 64 ? ` · ${h.of} channels` : '') + (this.st.problem ? ' · ' + this.st.problem : '');
+      + (own.header.missing ? ` · ${own.header.missing} values missing` : '') + (h.of > 64 ? ` · ${h.of} channels` : '') + (this.over ? ' · dashed: action' : '') + (this.st.problem ? ' · ' + this.st.problem : '');
     const plain = (a) => Array.from(a, (v) => (Number.isFinite(v) ? v : null));
-    const tables = [], series = [{}], data0 = own.x.length; // dashes of many points cost more than they show
+    const tables = [], series = [{}];
     this.channel = [null];
-    const few = own.header.channels <= 8, stepped = !/float/.test(f.dtype), off = state.channels[this.key] || new Set();
+    const few = own.header.channels <= 8, stepped = !/float/.test(f.dtype), off = state.channels[this.key] || new Set(), thin = own.x.length > 500; // dashes and wide lines of many points take most of the time
     for (const l of this.layers) {
-      tables.push([Array.from(l.x, (v) => v / 1e9), ...l.y.map(plain)]);
+      tables.push([l.x.map((v) => v / 1e9), ...l.y.map(plain)]);
+      const grid = l.how === 'grid', dash = { second: [3, 5], action: [5, 3] }[l.how];
       l.y.forEach((_, c) => {
-        const n = own.header.from + c, stroke = hues(n), grid = l.how === 'grid';
+        const n = own.header.from + c, stroke = hues(n);
         this.channel.push({ n, layer: l });
         series.push({
-          label: names[c] ?? String(n), stroke, show: !off.has(n), width: grid ? 0 : l.how === 'second' ? 1 : 1.5,
-          dash: l.how === 'second' ? [3, 5] : few || data0 > 500 ? [] : dashes[n % 4], fill: undefined,
+          label: names[c] ?? String(n), stroke, show: !off.has(n), width: grid ? 0 : thin || dash ? 1 : 1.5, dash: dash && own.x.length < 2000 ? dash : few || thin ? [] : dashes[n % 4],
           paths: grid ? () => null : stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
           points: grid ? { show: true, size: 5, width: 1, stroke, fill: css('--back') } : { show: l.how === 'own' && ((u) => u.data[0].length < 120), size: 3, fill: stroke },
         });
       });
     }
     const data = tables.length > 1 ? uPlot.join(tables, tables.map((t) => t.map(() => 1))) : tables[0];
-    const scale = this.span().map((v) => v / 1e9), ink = css('--soft'), line = { stroke: css('--line'), width: 1 };
+    const scale = span().map((v) => v / 1e9), ink = css('--soft'), line = { stroke: css('--line'), width: 1 };
     const options = {
       width: Math.max(200, this.canvas.clientWidth), height: 170, legend: { show: false }, scales: { x: { time: false, auto: false, min: scale[0], max: scale[1] } },
       axes: [{ stroke: ink, grid: line, ticks: line, size: 28, font: '11px system-ui' }, { stroke: ink, grid: line, ticks: line, size: 58, font: '11px system-ui' }],
       cursor: { sync: { key: 'time' }, drag: { x: true, y: false, setScale: false, dist: 5 }, points: { size: 6 }, focus: { prox: -1 } }, focus: { alpha: 0.25 },
-      series, hooks: { drawClear: [(u) => this.shade(u)], draw: [() => this.cursor()], setSelect: [(u) => this.select(u)], setCursor: [(u) => this.hover(u)] },
+      series, hooks: { drawClear: [(u) => this.shade(u)], setSelect: [(u) => this.select(u)], setCursor: [(u) => this.hover(u)] },
     };
     const shape = JSON.stringify([this.layers.map((l) => l.how), names, own.header.from, options.width, document.documentElement.dataset.theme]);
     if (this.u && this.shape === shape) { // the same curves of another time
-      this.u.series.forEach((x, i) => { if (i) x.dash = series[i].dash; });
+      this.u.series.forEach((x, i) => { if (i) [x.dash, x.width] = [series[i].dash, series[i].width]; });
       this.u.batch(() => { this.u.setData(data, false); this.u.setScale('x', { min: scale[0], max: scale[1] }); });
       Object.assign(this.element.dataset, { points: data[0].length, span: this.asked });
       return;
@@ -113,19 +105,17 @@ class Plot {
     this.shape = shape;
     this.u?.destroy();
     this.u = new uPlot(options, data, this.canvas);
-    this.line = make('div', { className: 'at' });
-    this.u.over.append(this.line);
+    this.u.over.append(make('div', { className: 'at' }));
     this.u.over.addEventListener('click', (ev) => { if (!this.dragged) tell('seek', this.u.posToVal(ev.offsetX, 'x') * 1e9); this.dragged = false; });
     this.u.over.addEventListener('dblclick', () => { state.zoom = null; tell('zoom'); });
     this.u.over.addEventListener('wheel', (ev) => {
       if (!ev.ctrlKey && !ev.shiftKey) return;
       ev.preventDefault();
-      const [a, b] = this.span(), at = this.u.posToVal(ev.offsetX, 'x') * 1e9, k = (ev.deltaY || ev.deltaX) > 0 ? 1.25 : 0.8;
+      const [a, b] = span(), at = this.u.posToVal(ev.offsetX, 'x') * 1e9, k = (ev.deltaY || ev.deltaX) > 0 ? 1.25 : 0.8;
       state.zoom = [Math.max(0, at - (at - a) * k), Math.min(shown.first.duration, at + (b - at) * k)];
       tell('zoom');
     }, { passive: false });
     this.list(names);
-    this.cursor();
     Object.assign(this.element.dataset, { points: data[0].length, span: this.asked });
   }
 
@@ -196,46 +186,33 @@ class Plot {
     this.outputs?.forEach((o, c) => { o.textContent = v ? (v.values ? number(v.values[(this.layers[0]?.header.from || 0) + c]) : 'none') : '–'; });
   }
 
-  cursor() {
-    if (!this.line) return;
-    this.line.style.left = this.u.valToPos(state.t / 1e9, 'x') + 'px';
-    this.line.hidden = state.t < this.span()[0] || state.t > this.span()[1];
-  }
+  values() { this.read(); }
 
   close() { this.gone = true; this.watch.disconnect(); this.u?.destroy(); }
 }
 
-export const plotted = (ep) => [...(ep?.streams.values() || [])].filter((st) => st.kind === 'numeric' && !st.feature.ragged && !st.feature.default && !st.feature.mask);
+const plotted = (ep) => [...(ep?.streams.values() || [])].filter((st) => st.kind === 'numeric' && !st.feature.ragged && !st.feature.default && !st.feature.mask && (st.rows > 0 || st.problem));
 
-export function showPlots(box) {
-  for (const p of plots) p.close();
-  const keys = [...new Set([...plotted(shown.first), ...plotted(shown.second)].filter((st) => st.rows > 0 || st.problem).map((st) => st.key))];
-  const hidden = keys.filter((k) => state.hidden.has(k));
-  plots = keys.filter((k) => !state.hidden.has(k)).map((k) => new Plot(k));
-  box.replaceChildren(...plots.map((p) => p.element));
-  if (hidden.length) box.append(make('p', {}, 'hidden: ', ...hidden.map((k) => make('button', { onclick: () => { state.hidden.delete(k); tell('streams'); } }, k))));
+kind('plots', (ep, label) => {
+  if (label) return []; // the first episode's plots show the others too
+  const keys = [...new Set([...plotted(shown.first), ...plotted(shown.second)].map((st) => st.key))], hidden = keys.filter((k) => state.hidden.has(k));
+  const more = make('p', {}, 'hidden: ', ...hidden.map((k) => make('button', { onclick: () => { state.hidden.delete(k); tell('streams'); } }, k)));
   lookUp();
-}
+  return [...keys.filter((k) => !state.hidden.has(k)).map((k) => new Plot(k)), ...(hidden.length ? [{ element: more }] : [])];
+});
 
-// lookUp asks for the exact values at the page's time.
+// lookUp asks for the exact values at the page's time, when the frames have gone out.
 const ask = newest(async () => {
   const ep = shown.first, t = state.t;
   if (!ep) return;
   try {
     const list = await get(`e/${ep.e}/at?t=${Math.round(t)}&${ep.query}`);
-    if (ep !== shown.first) return;
-    values = new Map(list.map((v) => [v.key, v]));
-    for (const p of plots) p.read();
-    tell('values', values);
+    if (ep === shown.first) tell('values', values = new Map(list.map((v) => [v.key, v])));
   } catch { /* the streams that cannot be read say so themselves */ }
 });
 let looking = 0;
 function lookUp() {
-  if (!looking) looking = setTimeout(() => { looking = 0; ask(); }, state.playing ? 150 : 30);
+  looking ||= setTimeout(() => { looking = 0; ask(); }, state.playing ? 150 : 80);
 }
 
-on('t', () => { for (const p of plots) p.cursor(); lookUp(); });
-on('zoom', () => { for (const p of plots) p.refresh(); });
-on('theme', () => { for (const p of plots) if (p.u) p.build(); });
-addEventListener('resize', () => { for (const p of plots) p.refresh(); });
-
+on('t', lookUp);

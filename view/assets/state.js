@@ -6,7 +6,7 @@ export const state = {
   hidden: new Set(), // streams that are not shown, by key
   channels: {}, // key → set of channels that are not drawn
   compare: null, // { s, e }
-  hz: '', q: '', least: '', most: '', sort: '', flagged: false, found: false,
+  hz: '', q: '', by: '', least: '', most: '', sort: '', flagged: false, found: false,
   speed: 1, playing: false,
 };
 
@@ -36,7 +36,7 @@ export function address() {
   const ch = Object.entries(state.channels).filter(([, v]) => v.size).map(([k, v]) => encodeURIComponent(k) + ':' + [...v].join('.'));
   if (ch.length) put('ch', ch.join(','));
   if (state.compare) put('c', state.compare.s + ':' + state.compare.e);
-  for (const k of ['hz', 'q', 'least', 'most', 'sort', 'flagged', 'found']) put(k, state[k]);
+  for (const k of ['hz', 'q', 'by', 'least', 'most', 'sort', 'flagged', 'found']) put(k, state[k]);
   if (state.speed !== 1) put('v', state.speed);
   return p.toString();
 }
@@ -56,7 +56,7 @@ export function read(text) {
   state.channels = Object.fromEntries(list('ch').map((x) => [plain(x.split(':')[0]), new Set((x.split(':')[1] || '').split('.').map(Number))]));
   const c = (p.get('c') || '').split(':').map(Number);
   state.compare = c.length === 2 && c.every(Number.isInteger) ? { s: c[0], e: c[1] } : null;
-  for (const k of ['hz', 'q', 'least', 'most', 'sort']) state[k] = p.get(k) || '';
+  for (const k of ['hz', 'q', 'by', 'least', 'most', 'sort']) state[k] = p.get(k) || '';
   for (const k of ['flagged', 'found']) state[k] = p.get(k) === '1';
   state.speed = number('v') || 1;
 }

@@ -1,0 +1,94 @@
+package inspect
+
+import (
+	"encoding/binary"
+	"image"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// MaxSide bounds the pixels of an image that Paint makes.
+const MaxSide = 2048
+
+// Painter makes images of frames to look at. It keeps its buffers.
+type Painter struct {
+	raw []byte
+	img *image.RGBA
+}
+
+// Paint draws the frame of a row so many pixels wide, or as wide as it is; nil where the row has none. pic is nil for a still image. Depth is shown in colours.
+// The image is valid until the next call.
+func (p *Painter) Paint(f *robocache.Feature, ref *robocache.FrameRef, pic video.Frame, width int) (_ *image.RGBA, err error) {
+	defer guard.Into(&err)
+	if ref.Missing {
+		return nil, nil
+	}
+	var w, h int
+	still := video.StillInfo{}
+	if pic != nil {
+		w, h = pic.Size()
+	} else {
+		still = guard.Must(video.ImageSize(ref))
+		w, h = still.Width, still.Height
+	}
+	convert := func(spec *video.Spec) []byte {
+		if pic != nil {
+			p.raw = guard.Must(video.ConvertTo(p.raw, pic, spec))
+			return p.raw
+		}
+		n := guard.Must(video.StillBytes(still, spec))
+		p.raw = slices.Grow(p.raw[:0], n)[:n]
+		guard.Check(video.DecodeImage(ref, spec, p.raw))
+		return p.raw
+	}
+	tw := min(width, w, MaxSide)
+	th := max(1, (h*tw+w/2)/w)
+	if th > MaxSide {
+		tw, th = max(1, tw*MaxSide/th), MaxSide
+	}
+	if p.img == nil || p.img.Rect.Dx() != tw || p.img.Rect.Dy() != th {
+		p.img = image.NewRGBA(image.Rect(0, 0, tw, th))
+	}
+	pix := p.img.Pix
+	if deep := f.Depth != nil || pic == nil && still.DType != robocache.Uint8; deep && (pic != nil || still.Channels == 1) {
+		depthColours(convert(&video.Spec{Pixel: video.DepthM, Depth: f.Depth}), w, h, tw, th, pix)
+		return p.img, nil
+	}
+	rgb := convert(&video.Spec{Width: tw, Height: th, Pixel: video.RGB8})
+	for i := range tw * th {
+		pix[4*i], pix[4*i+1], pix[4*i+2], pix[4*i+3] = rgb[3*i], rgb[3*i+1], rgb[3*i+2], 255
+	}
+	return p.img, nil
+}
+
+// depthColours shows metres: near is warm and bright, far is blue and dark, no measurement black. Pixels are picked, not mixed.
+func depthColours(raw []byte, w, h, tw, th int, pix []byte) {
+	at := make([]float64, tw*th)
+	var known []float64
+	for y := range th {
+		for x := range tw {
+			v := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*((y*h/th)*w+x*w/tw):])))
+			at[y*tw+x] = v
+			if v > 0 && v-v == 0 {
+				known = append(known, v)
+			}
+		}
+	}
+	slices.Sort(known)
+	near, far := 0.0, 1.0
+	if n := len(known); n > 0 {
+		near, far = known[n/50], known[n-1-n/50]
+	}
+	for i, v := range at {
+		var r, g, b float64
+		if v > 0 && v-v == 0 {
+			z := 1 - min(max((v-near)/max(far-near, 1e-9), 0), 1) // 1 = near
+			r, g, b = 40+215*min(1, 1.6*z), 30+200*z*z, 60+150*math.Sin(math.Pi*(0.25+0.5*(1-z)))*(1-0.6*z)
+		}
+		pix[4*i], pix[4*i+1], pix[4*i+2], pix[4*i+3] = byte(r), byte(g), byte(b), 255
+	}
+}

@@ -1,0 +1,99 @@
+package inspect
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// mostTimeless bounds the rows of a stream without a clock that are given a place on the axis.
+const mostTimeless = 8 << 20
+
+// Timeline is when a stream of an episode has rows.
+type Timeline struct {
+	Rows     int
+	Times    []int64 // as recorded, made to ascend; where nothing is known of time, a second a row
+	Timeless bool
+	Problem  string
+}
+
+// Timelines are the streams of an episode, in the order of Info.Features. Streams of one clock have one Timeline.
+type Timelines struct {
+	Start, End int64 // the first timestamp of any stream, and the last
+	Streams    []*Timeline
+	Bytes      int64
+}
+
+// TimelinesOf gives the rows of all streams of an episode. A stream that cannot be read has a problem and no rows.
+func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines, err error) {
+	defer guard.Malformed("inspect", &err)
+	all := &Timelines{Start: math.MaxInt64, End: math.MinInt64}
+	clocks := map[string]*Timeline{}
+	features := ds.Info().Features
+	for i := range features {
+		f := &features[i]
+		l := clocks[f.Clock]
+		if l == nil || l.Problem != "" {
+			l = TimelineOf(ctx, ds, e, f)
+			guard.Check(ctx.Err())
+			clocks[f.Clock] = l
+			all.Bytes += int64(8 * len(l.Times))
+		}
+		all.Streams = append(all.Streams, l)
+	}
+	for _, latched := range []bool{false, true} { // a value that was published once bounds nothing, unless there is nothing else
+		for i, l := range all.Streams {
+			if len(l.Times) > 0 && features[i].Latched == latched {
+				all.Start, all.End = min(all.Start, l.Times[0]), max(all.End, l.Times[len(l.Times)-1])
+			}
+		}
+		if all.End >= all.Start {
+			return all, nil
+		}
+	}
+	all.Start, all.End = 0, 0
+	return all, nil
+}
+
+// TimelineOf gives the rows of one stream, or of the task.
+func TimelineOf(ctx context.Context, ds robocache.Dataset, e int, f *robocache.Feature) *Timeline {
+	l := &Timeline{}
+	key := f.Key
+	if key == "task" {
+		key = ""
+	}
+	times, err := ds.Times(ctx, e, key)
+	if err != nil {
+		if l.Problem = err.Error(); ds.Info().FPS.Zero() {
+			if n, err := robocache.RowsIn(ctx, ds, e, f); err == nil && n <= mostTimeless {
+				l.Rows, l.Timeless, l.Problem = n, true, ""
+				l.Times = align.Uniform(0, int64(n-1)*1e9, robocache.Rate{Num: 1, Den: 1})
+			}
+		}
+		return l
+	}
+	l.Rows, l.Times = len(times), times
+	for i := 1; i < len(times); i++ {
+		if times[i] < l.Times[i-1] {
+			if l.Problem == "" {
+				l.Problem = "timestamps go back at row " + strconv.Itoa(i) + ": such rows are shown at the time of the row before"
+				l.Times = slices.Clone(times)
+			}
+			l.Times[i] = l.Times[i-1]
+		}
+	}
+	return l
+}
+
+// LongestStep is the longest step between rows that is no gap.
+func (l *Timeline) LongestStep(f *robocache.Feature) int64 {
+	if step := robocache.LongestStep(l.Times); step > 0 && !f.Latched && !l.Timeless {
+		return step
+	}
+	return math.MaxInt64
+}

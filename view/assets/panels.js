@@ -1,0 +1,40 @@
+// Panels show streams of the episodes that are open. Each kind makes its own; here all of them hear of the time, the zoom and the theme.
+import { $ } from './api.js';
+import { on, shown, state } from './state.js';
+
+const kinds = new Map(), open = new Map(); // id of a section → what makes its panels; the panels
+
+// kind adds a kind: make(episode, label) gives panels, which have an element and what they want of time(t), zoom(), paint(), playing(), close().
+export const kind = (id, make) => kinds.set(id, make);
+
+// sources are the episodes that are shown, and what they are called beside the first.
+export const sources = () => [[shown.first, ''], [shown.second, shown.second && `[${shown.second.s !== shown.first.s ? 'second dataset, ' : ''}episode ${shown.second.e}]`],
+  [shown.aligned, shown.aligned && `[${shown.aligned.hz} Hz grid]`]].filter(([ep]) => ep);
+
+export function show() {
+  each('close');
+  for (const [id, make] of kinds) {
+    open.set(id, sources().flatMap(([ep, label]) => make(ep, label)));
+    $(id).replaceChildren(...open.get(id).map((p) => p.element));
+  }
+  each('paint');
+  follow();
+}
+
+export const each = (what, ...args) => { for (const list of open.values()) for (const p of list) p[what]?.(...args); };
+
+// span is the time that is shown: the zoomed one, or the episode's.
+export const span = () => state.zoom || [0, Math.max(shown.first?.duration || 0, shown.second?.duration || 0, 1)];
+
+// follow moves every panel to the page's time; the lines of the time go by one variable.
+function follow() {
+  const [a, b] = span();
+  $('main').style.setProperty('--t', (state.t - a) / (b - a));
+  each('time', state.t);
+}
+
+on('t', follow);
+on('zoom', () => { follow(); each('zoom'); });
+for (const what of ['theme', 'values']) on(what, (...args) => each(what === 'theme' ? 'paint' : what, ...args));
+on('playing', () => each('playing'));
+addEventListener('resize', () => each('zoom'));

@@ -1,0 +1,124 @@
+package view
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/inspect"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// resting is the speed below which a channel rests: of its range in the dataset, a second.
+const resting = 0.02
+
+// moves is how the robot moves in each episode, by the positions of its joints.
+type moves struct {
+	job
+	key        string
+	jerk, idle []float64 // NaN: nothing is known
+}
+
+// measures answers columns over the episodes; run=1 makes them. Jerk is the root mean square of the third derivative, of channels as parts of their range
+// in the dataset; idle the share of the rows at which every channel rests.
+func (s *Server) measures(q *request) error {
+	m := &q.base.moved
+	if q.URL.Query().Get("run") == "1" {
+		s.background(q.base.measure)
+	}
+	var out struct {
+		status
+		Key    string `json:"key"`
+		Points int    `json:"points"`
+	}
+	var jerk, idle []float64
+	out.status = m.status(func() { out.Key, jerk, idle = m.key, m.jerk, m.idle })
+	out.Points = len(jerk)
+	return q.binary(&out, jerk, idle)
+}
+
+// positions is the stream that says where the joints are.
+func (x *set) positions() *robocache.Feature {
+	for _, suffix := range []string{"observation.state", "position", "qpos", "state", "action", ""} {
+		for i := range x.info.Features {
+			if f := &x.info.Features[i]; !f.Default && !f.Latched && strings.HasSuffix(f.Key, suffix) && inspect.Curves(f) && f.DType.Float() {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// measure reads the positions of all episodes.
+func (x *set) measure(ctx context.Context) error {
+	m := &x.moved
+	m.run(func(progress func(done, total int64)) (_ func(), err error) {
+		defer guard.Malformed("view", &err)
+		f := x.positions()
+		if f == nil {
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Msg: "the dataset has no stream of numbers that move"}
+		}
+		n := x.info.Episodes
+		span := x.spans(ctx, f)
+		jerk, idle := make([]float64, n), make([]float64, n)
+		for e := range n {
+			guard.Check(ctx.Err())
+			jerk[e], idle[e] = moving(ctx, x.ds, f, e, span)
+			progress(int64(e+1), int64(n))
+		}
+		return func() { m.key, m.jerk, m.idle = f.Key, jerk, idle }, nil
+	})
+	return nil
+}
+
+// spans is the range of each channel in the dataset.
+func (x *set) spans(ctx context.Context, f *robocache.Feature) []float64 {
+	low, high := make([]float64, f.Elements()), make([]float64, f.Elements())
+	for c := range low {
+		low[c], high[c] = math.Inf(1), math.Inf(-1)
+	}
+	for e := range x.info.Episodes {
+		n := guard.Must(robocache.RowsIn(ctx, x.ds, e, f))
+		inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
+			for c, v := range values {
+				if v-v == 0 {
+					low[c], high[c] = min(low[c], v), max(high[c], v)
+				}
+			}
+		})
+	}
+	for c := range high {
+		high[c] -= low[c]
+	}
+	return high
+}
+
+// moving measures an episode.
+func moving(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e int, span []float64) (jerk, idle float64) {
+	l := inspect.TimelineOf(ctx, ds, e, f)
+	if l.Rows < 4 || l.Times[l.Rows-1] <= l.Times[0] {
+		return math.NaN(), math.NaN()
+	}
+	dt := float64(l.Times[l.Rows-1]-l.Times[0]) / 1e9 / float64(l.Rows-1)
+	before := make([][4]float64, len(span)) // of each channel the last values, the newest first
+	squares, terms, rests := 0.0, 0, 0
+	inspect.EachRow(ctx, ds, f, e, 0, l.Rows, func(row int, values []float64) {
+		rest := true
+		for c, v := range values {
+			if span[c] > 0 {
+				b := &before[c]
+				*b = [4]float64{v / span[c], b[0], b[1], b[2]}
+				rest = rest && math.Abs(b[0]-b[1]) < resting*dt
+				if j := (b[0] - 3*b[1] + 3*b[2] - b[3]) / (dt * dt * dt); row >= 3 && j-j == 0 {
+					squares += j * j
+					terms++
+				}
+			}
+		}
+		if rest && row > 0 {
+			rests++
+		}
+	})
+	return math.Sqrt(squares / float64(terms)), float64(rests) / float64(l.Rows-1)
+}
