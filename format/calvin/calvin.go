@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,8 +90,8 @@ func hasFrames(dir string) bool {
 }
 
 type (
-	files  = handles.Pool[int64, robocache.Ranged]
-	handle = handles.Handle[int64, robocache.Ranged]
+	files  = handles.Pool[int64, *opened]
+	handle = handles.Handle[int64, *opened]
 )
 
 // Dataset is an open CALVIN dataset.
@@ -127,8 +126,8 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	language := "text"
 	op.Settle(opt.Options, options, map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")})
 	d = &Dataset{Base: reader.Base{Bytes: s}, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
-	d.cache = lru.New[int64, *frame](reader.Budget(opt, defaultBudget, smallestBudget))
-	d.files = handles.New[int64, robocache.Ranged](maxOpen, math.MaxInt64)
+	budget := reader.Budget(opt, defaultBudget, smallestBudget)
+	d.cache, d.files = lru.New[int64, *frame](budget-budget/4), handles.New[int64, *opened](maxOpen, budget/4)
 	if !opt.HZ.Zero() {
 		d.rate = opt.HZ
 	}
@@ -154,7 +153,9 @@ func (d *Dataset) MemoryBytes() int64 {
 
 // LimitMemory lowers the budget of what is kept; it never raises it.
 func (d *Dataset) LimitMemory(bytes int64) {
-	d.cache.Limit(max(bytes, smallestBudget))
+	bytes = max(bytes, smallestBudget)
+	d.cache.Limit(bytes - bytes/4)
+	d.files.Limit(bytes / 4)
 }
 
 // Close releases what is kept.

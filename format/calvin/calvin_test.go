@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
@@ -285,6 +286,21 @@ ids((0, 11))
 `)
 	d := open(t, dir, robocache.OpenOptions{MemoryBudget: 1})
 	keys := []string{"observation.rgb_tactile.0", "observation.rgb_tactile.1", "observation.depth_tactile.0", "observation.depth_tactile.1"}
+	name := filepath.Join(dir, "training/episode_0000000.npz")
+	whole, stat := guard.Must(os.ReadFile(name)), guard.Must(os.Stat(name))
+	write := func(b []byte) {
+		guard.Check(errors.Join(os.WriteFile(name, b, 0o644), os.Chtimes(name, stat.ModTime(), stat.ModTime())))
+	}
+	for i := range 2 {
+		ref := make([]robocache.FrameRef, 1)
+		guard.Check(d.Frames(t.Context(), keys[2*i], make([]robocache.Row, 1), ref))
+		write(make([]byte, len(whole)))
+		if err := d.Frames(t.Context(), keys[2*i+1], make([]robocache.Row, 1), ref); err != nil {
+			t.Error("the array was read again: ", err)
+		}
+		write(whole)
+	}
+	_ = d.files.Forget()
 	want := map[string][]robocache.FrameRef{}
 	rows := make([]robocache.Row, 12)
 	for i := range rows {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -32,6 +33,14 @@ type member struct {
 	bytes  int64
 	flat   bool // in C order and little-endian already
 	offset int  // of a number's bytes in frame.numbers; -1 for images
+}
+
+// channels is the size of the last dimension of an image.
+func (m *member) channels() int {
+	if len(m.shape) < 3 {
+		return 1
+	}
+	return m.shape[2]
 }
 
 // stream is a feature made of a member.
@@ -179,7 +188,10 @@ func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *f
 	}
 	name := d.name(e, row)
 	defer guard.In("file", name)
-	h = guard.Must(d.files.Get(id, func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, name) }))
+	h = guard.Must(d.files.Get(id, func() (*opened, error) {
+		r, err := d.Bytes.Open(ctx, name)
+		return &opened{Ranged: r, arrays: make([][]byte, len(d.members))}, err
+	}))
 	err := guard.Try(func() {
 		f = d.cache.Load(ctx, id, func() (*frame, int64) {
 			f := d.read(ctx, h.Value)
@@ -191,6 +203,39 @@ func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *f
 	}
 	guard.Check(err)
 	return f, h
+}
+
+// opened is an open frame, and those of its arrays that several streams are made of: each is read once.
+type opened struct {
+	robocache.Ranged
+	mu     sync.Mutex
+	arrays [][]byte // by member, in memory of the lease
+	lease  *lease.Lease
+}
+
+// Close gives the file and the arrays back.
+func (o *opened) Close() error {
+	if o.lease != nil {
+		o.lease.Done()
+	}
+	return o.Ranged.Close()
+}
+
+// shared gives an array that several streams are made of, which load reads: good until the handle's Put.
+func (d *Dataset) shared(h *handle, member int, load func(room func(n int64) []byte) []byte) []byte {
+	o := h.Value
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.arrays[member] != nil {
+		return o.arrays[member]
+	}
+	if o.lease == nil {
+		o.lease = lease.Get()
+	}
+	before := o.lease.Bytes()
+	defer func() { d.files.Grow(h, o.lease.Bytes()-before) }()
+	o.arrays[member] = load(o.lease.Room)
+	return o.arrays[member]
 }
 
 // read reads a frame's directory and its numbers.
@@ -252,26 +297,30 @@ func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx co
 	for _, r := range rows {
 		d.checkRow(r)
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	workers := runtime.GOMAXPROCS(0)
 	if _, local := d.Bytes.(*store.Local); !local {
-		g.SetLimit(max(runtime.GOMAXPROCS(0), remoteAtOnce))
+		workers = max(workers, remoteAtOnce)
 	}
-	var alone error
-	for i := range rows {
-		one := func() (err error) {
-			defer guard.Malformed("calvin read", &err)
+	workers = min(workers, len(rows))
+	work := func(ctx context.Context, first int) (err error) {
+		defer guard.Malformed("calvin read", &err)
+		for i := first; i < len(rows); i += workers {
 			guard.Check(ctx.Err())
-			err = guard.Try(func() { fn(ctx, i) })
-			return robocache.At(err, robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index})
+			if err := guard.Try(func() { fn(ctx, i) }); err != nil {
+				return robocache.At(err, robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index})
+			}
 		}
-		if len(rows) > 1 {
-			g.Go(one)
-		} else {
-			alone = one()
-		}
+		return nil
 	}
-	guard.Check(cmp.Or(g.Wait(), alone))
+	if workers == 1 {
+		guard.Check(work(ctx, 0))
+		return
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for first := range workers {
+		g.Go(func() error { return work(ctx, first) })
+	}
+	guard.Check(g.Wait())
 }
 
 // Gather copies rows of a numeric stream into dst.
@@ -339,31 +388,45 @@ func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, 
 func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) []byte {
 	f, h := d.open(ctx, e, row, true)
 	defer d.files.Put(h)
-	var content []byte
-	err := guard.Try(func() {
-		content = d.members[s.member].data(guard.Must(f.dir.ByteIn(ctx, h.Value, f.files[s.member], room)))
-	})
-	if err != nil {
-		guard.Fail(robocache.At(err, robocache.Where{"file": d.name(e, row)}))
-	}
 	ft := s.feature
-	size := ft.DType.Size()
-	all, own := len(content)/(ft.Height*ft.Width), ft.Channels*size
-	if all == own {
-		return content
+	m := &d.members[s.member]
+	load := func(room func(n int64) []byte) (array []byte) {
+		err := guard.Try(func() { array = m.data(guard.Must(f.dir.ByteIn(ctx, h.Value, f.files[s.member], room))) })
+		if err != nil {
+			guard.Fail(robocache.At(err, robocache.Where{"file": d.name(e, row)}))
+		}
+		return array
 	}
-	part := room(int64(ft.Height * ft.Width * own))
-	channels(part, content[s.from*size:], all, own)
+	if ft.Channels == m.channels() {
+		return load(room)
+	}
+	size := ft.DType.Size()
+	part := room(int64(ft.Height * ft.Width * ft.Channels * size))
+	channels(part, d.shared(h, s.member, load)[s.from*size:], m.channels()*size, ft.Channels*size)
 	return part
 }
 
 // channels copies width bytes of every step bytes of src.
 func channels(dst, src []byte, step, width int) {
-	p, d := 0, 0
-	for ; width <= 4 && p+4 <= len(src) && d+4 <= len(dst); p, d = p+step, d+width { // what is written beyond width, the next writes over
-		binary.LittleEndian.PutUint32(dst[d:], binary.LittleEndian.Uint32(src[p:]))
+	switch { // CALVIN's own arrays, by pixels side by side. Of three bytes four are written: the next pixel's are written over the last.
+	case step == 6 && width == 3:
+		for ; len(src) >= 4*6 && len(dst) >= 4*3+1; src, dst = src[4*6:], dst[4*3:] {
+			s, d := (*[4 * 6]byte)(src), (*[4*3 + 1]byte)(dst)
+			binary.LittleEndian.PutUint32(d[0:], binary.LittleEndian.Uint32(s[0:]))
+			binary.LittleEndian.PutUint32(d[3:], binary.LittleEndian.Uint32(s[6:]))
+			binary.LittleEndian.PutUint32(d[6:], binary.LittleEndian.Uint32(s[12:]))
+			binary.LittleEndian.PutUint32(d[9:], binary.LittleEndian.Uint32(s[18:]))
+		}
+	case step == 8 && width == 4:
+		for ; len(src) >= 4*8 && len(dst) >= 4*4; src, dst = src[4*8:], dst[4*4:] {
+			s, d := (*[4 * 8]byte)(src), (*[4 * 4]byte)(dst)
+			binary.LittleEndian.PutUint32(d[0:], binary.LittleEndian.Uint32(s[0:]))
+			binary.LittleEndian.PutUint32(d[4:], binary.LittleEndian.Uint32(s[8:]))
+			binary.LittleEndian.PutUint32(d[8:], binary.LittleEndian.Uint32(s[16:]))
+			binary.LittleEndian.PutUint32(d[12:], binary.LittleEndian.Uint32(s[24:]))
+		}
 	}
-	for ; p+width <= len(src) && d+width <= len(dst); p, d = p+step, d+width {
+	for p, d := 0, 0; p+width <= len(src) && d+width <= len(dst); p, d = p+step, d+width {
 		copy(dst[d:d+width], src[p:])
 	}
 }
