@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
@@ -55,6 +57,28 @@ func TestRunTakesTurns(t *testing.T) {
 	}
 	if !strings.Contains(results[2].Failed, "what went wrong") || len(results[2].Runs) != 0 || results[3].Failed == "" {
 		t.Errorf("%+v", results[2:])
+	}
+}
+
+// An interrupted measurement goes on with the runs that are missing, and with those that failed; of another key nothing is taken.
+func TestRunGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	log, rows := filepath.Join(dir, "log"), filepath.Join(dir, "rows.jsonl")
+	for _, c := range []struct {
+		key    string
+		resume bool
+		want   string
+	}{{"a set", false, "ab"}, {"a set", true, "b"}, {"another", true, "ab"}, {"a set", false, "ab"}} {
+		done := guard.Must(OpenFinished(rows, c.resume))
+		field := []Runner{shell("a", "printf a >> "+log+`; echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "printf b >> "+log+"; exit 3")}
+		for i := range field {
+			field[i].done, field[i].key = done, []any{c.key, field[i].Name}
+		}
+		results, err := Run(t.Context(), field, 1, time.Minute, func(string, ...any) {})
+		if b, _ := os.ReadFile(log); err != nil || string(b) != c.want || results[0].SamplesPerS.Median != 5 || results[1].Failed == "" {
+			t.Errorf("%+v: %q ran: %v %+v", c, b, err, results)
+		}
+		guard.Check(errors.Join(done.Close(), os.Remove(log)))
 	}
 }
 

@@ -47,8 +47,14 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 		if f.slow {
 			n = (repeats + 1) / 2
 		}
-		results := guard.Must(Run(ctx, guard.Must(w.Runners(ctx, f.name, runnersOf(cases, f.name))), n, timeout, log))
+		field := guard.Must(w.Runners(ctx, f.name, runnersOf(cases, f.name)))
+		for i := range field {
+			field[i].done = w.Done
+			field[i].key = []any{w.Name, f.name, field[i].Name, w.Sets.folder(), w.BatchSize, w.Workers, w.Seconds, w.Seed, w.Revision, p.Machine.CPU, p.Machine.Cores}
+		}
+		results := guard.Must(Run(ctx, field, n, timeout, log))
 		w.done()
+		guard.Check(w.Done.failed())
 		for _, r := range results {
 			for _, o := range r.Runs {
 				maps.Copy(p.Versions, o.Versions)
@@ -161,6 +167,7 @@ type CaseWork struct {
 	Seed      int
 	Tools     runners.Tools
 	Sets      *Sets
+	Done      *Finished // the runs that are over; nil: nothing is kept
 
 	open []io.Closer // servers and sets of the family that runs
 }

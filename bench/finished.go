@@ -49,8 +49,13 @@ func OpenFinished(path string, resume bool) (f *Finished, err error) {
 	return f, nil
 }
 
-// Close closes the file.
-func (f *Finished) Close() error { return f.file.Close() }
+// Close closes the file; f may be nil.
+func (f *Finished) Close() error {
+	if f == nil {
+		return nil
+	}
+	return f.file.Close()
+}
 
 // failed says why nothing more can be kept; f may be nil.
 func (f *Finished) failed() error {

@@ -31,6 +31,9 @@ type Runner struct {
 	ref     *reference // the set that order and frames are held against; nil: neither is looked at
 	seconds bool       // the window is seconds, and frames are compared when all ranks have ended
 	srv     *loopback.Server
+
+	done *Finished // has the runs that are over, by key and repeat; nil: nothing is kept
+	key  any
 }
 
 // Outcome is what one run of a runner says of itself.
@@ -133,13 +136,14 @@ func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Durati
 		results = append(results, Result{Runner: a})
 	}
 	if err = interleave(ctx, len(runners), repeats, func(i int) *string { return &results[i].Failed }, func(i, rep int) error {
-		o, err := runOnce(ctx, runners[i], timeout)
+		r := runners[i]
+		o, err := Once(r.done, []any{r.key, rep}, func() (Outcome, error) { return runOnce(ctx, r, timeout) })
 		if err != nil {
-			log("%s: failed: %v", runners[i].Name, err)
+			log("%s: failed: %v", r.Name, err)
 			return err
 		}
 		results[i].Runs = append(results[i].Runs, o)
-		log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, runners[i].Name, o.rate(), o.cpuPer1000())
+		log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, r.Name, o.rate(), o.cpuPer1000())
 		return nil
 	}); err != nil {
 		return results, err

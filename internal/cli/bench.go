@@ -60,6 +60,7 @@ type benchFlags struct {
 	out     string
 	python  string
 	json    bool
+	resume  bool
 	timeout time.Duration
 	done    func()
 }
@@ -86,6 +87,20 @@ func (f *benchFlags) add(c *cobra.Command, timeout time.Duration, of string) {
 // addRepeats gives it those of fresh processes.
 func (f *benchFlags) addRepeats(c *cobra.Command) {
 	c.Flags().IntVar(&f.repeats, "repeats", 3, "interleaved repeats, a fresh process each")
+}
+
+// addResume gives it --resume.
+func (f *benchFlags) addResume(c *cobra.Command) {
+	c.Flags().BoolVar(&f.resume, "resume", false, "go on with an interrupted run: what --out's rows.jsonl has is not run again")
+}
+
+// finished has the runs that are over, in --out; nil without it.
+func (f *benchFlags) finished() *bench.Finished {
+	require(!f.resume || f.out != "", "--resume: expected --out DIR, where the interrupted run left its rows.jsonl")
+	if f.out == "" {
+		return nil
+	}
+	return guard.Must(bench.OpenFinished(filepath.Join(f.out, "rows.jsonl"), f.resume))
 }
 
 // addRunners says who may run.

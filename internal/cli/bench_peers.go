@@ -69,6 +69,8 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 			require(f.repeats >= 1, "--repeats: at least 1")
 			w.Command, w.Revision = command(), version
 			w.Sets = &bench.Sets{URI: peerSource(name, args), Work: guard.Must(filepath.Abs(work)), Episodes: episodes, Seed: uint64(w.Seed), Log: logTo(cmd)}
+			w.Done = f.finished()
+			defer w.Done.Close()
 			w.Tools = f.tools()
 			w.Sets.Tools = w.Tools
 			// After each family: what an hour measured is not lost with its last minute.
@@ -84,6 +86,7 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 	}
 	f.add(c, 30*time.Minute, "run")
 	f.addRepeats(c)
+	f.addResume(c)
 	c.Flags().BoolVar(&all, "all", false, "every workload")
 	c.Flags().StringSliceVar(&names, "workload", usual, "which, by name (--list)")
 	c.Flags().BoolVar(&list, "list", false, "list the workloads, their runners and bars")

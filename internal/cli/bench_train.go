@@ -14,7 +14,6 @@ import (
 func newBenchTrain() *cobra.Command {
 	var f benchFlags
 	var work, from string
-	var resume bool
 	t := &bench.Train{}
 	w, j := &t.Base, &t.Job
 	c := &cobra.Command{
@@ -39,12 +38,9 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 				return
 			}
 			w.URI = strings.Join(args, "")
-			require(!resume || f.out != "", "--resume: expected --out DIR, where the interrupted run left its rows.jsonl")
+			t.Done = f.finished()
+			defer t.Done.Close()
 			tools := f.tools()
-			if f.out != "" {
-				t.Done = guard.Must(bench.OpenFinished(filepath.Join(f.out, "rows.jsonl"), resume))
-				defer t.Done.Close()
-			}
 			if j.Device != "cpu" {
 				w.Seconds = 10
 			}
@@ -82,7 +78,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	fl.BoolVar(&j.Tiny, "tiny", false, "small networks and a small set, for a CPU")
 	fl.StringVar(&j.Device, "device", "cuda", "cuda or cpu (no figures, for tests)")
 	fl.StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
-	fl.BoolVar(&resume, "resume", false, "go on with an interrupted run: what --out's rows.jsonl has is not run again")
+	f.addResume(c)
 	fl.StringVar(&from, "from", "", "a train.json: show it again, and with --out write its report")
 	return c
 }
