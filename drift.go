@@ -46,7 +46,7 @@ func (d Drift) Correct(timestamps []int64) {
 		at = d.At
 	}
 	// What is taken off is small beside the timestamp: in float64 it is exact to far less than a nanosecond.
-	rate := d.PPM * 1e-6
+	rate := float64(d.PPM * 1e-6) // not fused into the sum below
 	gain := rate / (1 + rate)
 	for i, t := range timestamps {
 		timestamps[i] = t - int64(math.RoundToEven(float64(t-at)*gain))

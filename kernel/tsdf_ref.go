@@ -78,7 +78,7 @@ func (op *TSDFOp) Row(column int) {
 		if !(u >= 0 && u < float32(w) && v >= 0 && v < float32(h)) {
 			continue
 		}
-		depth := float32(op.Depth.float64At((op.Depth.Base+int(v)*rowStep+int(u)*colStep)*size)) * scale
+		depth := float32(float32(op.Depth.float64At((op.Depth.Base+int(v)*rowStep+int(u)*colStep)*size)) * scale) // rounded before sdf: no fused product
 		if !(depth > 0) || math.IsInf(float64(depth), 0) {
 			continue
 		}

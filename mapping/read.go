@@ -115,7 +115,7 @@ func (d *mapped) timestamped(ctx context.Context, e int, s *stream, n int) ([]in
 	for i, v := range robocache.Float64s(make([]float64, 0, n), f.DType, raw) {
 		// In two parts: seconds since 1970 with a fraction keep what float64 has.
 		whole, part := math.Modf(v)
-		ns := whole*float64(s.unit) + math.RoundToEven(part*float64(s.unit))
+		ns := float64(whole*float64(s.unit)) + math.RoundToEven(part*float64(s.unit))
 		if !(math.Abs(ns) < 1<<62) {
 			return nil, beyond(s.timestamps, i, fmt.Sprint(v))
 		}

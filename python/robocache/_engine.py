@@ -11,6 +11,7 @@ import ctypes
 import json
 import logging
 import os
+import platform
 import re
 import tempfile
 import threading
@@ -66,8 +67,11 @@ class Engine:
         try:
             self.lib = ctypes.CDLL(path)  # CDLL releases the GIL during calls; PyDLL would not
         except OSError as e:
+            here = f"{platform.system()} on {platform.machine()}, {' '.join(platform.libc_ver()).strip() or 'without glibc'}"
             raise Unsupported(
-                f"the engine cannot be loaded: {e}", {"file": path}, "it is built for Linux on x86-64 with glibc; build it here with 'make lib'"
+                f"the engine cannot be loaded: {e}",
+                {"file": path},
+                f"the wheels are for Linux with glibc 2.17 or later on x86-64 and arm64, this is {here}; 'make lib' in a checkout builds it for the machine that it runs on",
             ) from e
         self.lib.robocache_abi_version.restype = ctypes.c_int32
         found = self.lib.robocache_abi_version()

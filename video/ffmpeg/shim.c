@@ -60,6 +60,10 @@ int rc_open(const rc_config *cfg, rc_decoder **out)
 	d->ctx->thread_count = 1;
 	// H.264 that starts at a recovery point withholds frames at a drain although they are right: the index knows what each needs.
 	d->ctx->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
+#ifdef __aarch64__
+	// FFmpeg's NEON transform of MPEG-4 and JPEG rounds rows of one large coefficient otherwise than C and x86: bright blocks would be a step off.
+	d->ctx->idct_algo = FF_IDCT_SIMPLE;
+#endif
 	if (!strcmp(cfg->codec, "libdav1d")) {
 		// One frame in, one out. A build without one of these options has the same meaning by thread_count.
 		av_opt_set_int(d->ctx->priv_data, "max_frame_delay", 1, 0);
