@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser view-bench native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray soak bench performance clean
+.PHONY: help deps browser view-bench native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -47,7 +47,7 @@ demo: build core ## the main job, shown: synth, inspect, doctor, load, train, co
 
 test: prepare browser lint test-go test-race test-python ## all tests, the race detector on the core
 
-test-all: servers engines test test-ray test-race-all ## also the longer runs of the race detector, and the object stores on real servers
+test-all: servers engines test test-engines test-race-all ## also the longer runs of the race detector, and the object stores on real servers
 
 # Two minutes on two cores, so `make test` alone skips what wants them; CI builds them where stores changed.
 SERVERS := .build/servers/versitygw .build/servers/fake-gcs-server
@@ -106,7 +106,11 @@ engines: ## Slurm, Prometheus and Ray, for the tests that run shards on them
 	@scripts/engines.sh
 
 test-ray: lib engines ## shards and Ray Data on a Ray cluster of two nodes (in .build/ray)
-	PYTHONPATH=python .build/ray/bin/python -m pytest -q -rs python/tests/test_ray.py
+	@if .build/ray/bin/python -c 'import ray.data' 2>/dev/null; then PYTHONPATH=python timeout -k 10 $(RAYTIME) .build/ray/bin/python -m pytest -q -rs python/tests/test_ray.py; else echo "test-ray: skipped, no Ray in .build/ray"; fi
+
+RAYTIME ?= 600
+test-engines: servers test-ray ## shards on real engines: Slurm, Ray, two nodes by three launchers, Prometheus
+	$(GO) test -count=1 -timeout 15m ./submit ./metrics
 
 soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every image checked, memory flat
 	@scripts/soak.sh

@@ -40,7 +40,8 @@ type Sharding struct {
 	Plan func(ctx context.Context, src Dataset, opt WriteOptions) (json.RawMessage, error)
 	// Kept says which files of a shard are the whole's as they are, under the same name.
 	Kept func(name string) bool
-	// Renumber gives a file of a shard the name to, with its episodes and rows numbered lower: episodes of shards before it are not there. nil: files hold no such numbers.
+	// Renumber gives a file of a shard the name to, which it may have already, with its episodes and rows numbered lower: episodes of shards before it are not there. nil: files hold
+	// no such numbers.
 	Renumber func(ctx context.Context, dst, from, to string, episodes int, rows int64) error
 	// Place gives for each shard the names that its kept files get in the whole at dst, where they depend on the other shards; nil: they keep theirs.
 	Place func(dst string, schema json.RawMessage, shards []ShardReport) ([]map[string]string, error)
@@ -48,6 +49,8 @@ type Sharding struct {
 	Merge func(ctx context.Context, dst string, schema json.RawMessage, shards []ShardReport) error
 	// Unfinished is a file that lies at the whole's place while it is put together, where no file of Merge makes the dataset one.
 	Unfinished string
+	// Whole says that no shard may be missing.
+	Whole bool
 	// LeavesEmpty says that episodes without rows have no number.
 	LeavesEmpty bool
 }

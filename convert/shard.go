@@ -26,9 +26,7 @@ type schema struct {
 // PlanShards looks at the whole source for what its shards must agree on. ErrUnsupported where the format cannot be written in shards.
 func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt Options) (p *Plan, err error) {
 	defer guard.Into(&err)
-	if f := guard.Must(Writer(format)); f.Sharding == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "the format " + format + " is not written in shards", Hint: "formats that are: " + strings.Join(Sharded(), ", ")}
-	}
+	guard.Must(Sharding(format))
 	f, rows, w, err := prepare(ctx, src, format, opt)
 	guard.Check(err)
 	var s schema
@@ -43,6 +41,16 @@ func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt O
 	return &Plan{Schema: guard.Must(json.Marshal(s)), Rows: rows, Format: f}, nil
 }
 
+// Sharding is how a format is written in shards; ErrUnsupported of one that is not.
+func Sharding(format string) (_ *robocache.Sharding, err error) {
+	defer guard.Into(&err)
+	f := guard.Must(Writer(format))
+	if f.Sharding == nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "the format " + format + " is not written in shards", Hint: "formats that are: " + strings.Join(Sharded(), ", ")}
+	}
+	return f.Sharding, nil
+}
+
 // Sharded lists the formats that can be written in shards.
 func Sharded() (names []string) {
 	for _, n := range Formats() {
@@ -54,23 +62,22 @@ func Sharded() (names []string) {
 }
 
 // Place says which names the files of shards get (Sharding.Place); nil: their own.
-func Place(format, dst string, plan json.RawMessage, shards []robocache.ShardReport) (_ []map[string]string, err error) {
+func Place(f *robocache.Sharding, dst string, plan json.RawMessage, shards []robocache.ShardReport) (_ []map[string]string, err error) {
 	defer guard.Into(&err)
-	f := guard.Must(Writer(format))
-	if f.Sharding == nil || f.Sharding.Place == nil {
+	if f.Place == nil {
 		return nil, nil
 	}
-	return f.Sharding.Place(dst, guard.Must(read(plan)).Writer, shards)
+	return f.Place(dst, guard.Must(read(plan)).Writer, shards)
 }
 
 // Merge puts the reports of shards together (Sharding.Merge).
 func Merge(ctx context.Context, format, dst string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
 	defer guard.Into(&err)
-	f := guard.Must(Writer(format))
-	if f.Sharding == nil || f.Sharding.Merge == nil {
+	f := guard.Must(Sharding(format))
+	if f.Merge == nil {
 		return nil
 	}
-	return f.Sharding.Merge(ctx, dst, guard.Must(read(plan)).Writer, shards)
+	return f.Merge(ctx, dst, guard.Must(read(plan)).Writer, shards)
 }
 
 // sharded takes apart what PlanShards settled.

@@ -57,11 +57,7 @@ func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, 
 
 func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOptions) (_ *Committed, err error) {
 	defer guard.Malformed("commit", &err)
-	job := jobOf(m.Job.Name)
-	marker := ""
-	if job.format != nil {
-		marker = job.format(m).Unfinished
-	}
+	format := m.sharding()
 	c := m.committed(ctx, dst)
 	var receipts []*Receipt
 	var missing Episodes
@@ -69,30 +65,42 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		staging := guard.Must(store.Sub(dst, stagingName))
 		guard.Check(store.Probe(ctx, staging.(store.Writable)))
 		receipts, missing = m.receipts(ctx, dst)
-		if len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
-			text, _ := missing.MarshalText()
+		if text, _ := missing.MarshalText(); len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
 			return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
 				Msg: fmt.Sprintf("%d of %d shards are missing: %s", len(missing), len(m.Shards), text), Hint: "run them, or commit those that are there with --partial"}
+		} else if len(missing) > 0 && format.Whole {
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
+				Msg: m.Job.To + " without the shards " + string(text) + ": each stands where it was planned", Hint: "run the shards that are missing"}
 		}
-		if marker != "" {
-			guard.Check(store.Put(ctx, dst, marker, nil))
+		if format.Unfinished != "" {
+			guard.Check(store.Put(ctx, dst, format.Unfinished, nil))
 			c = m.committed(ctx, dst) // a faster commit may have ended, and its result must not keep the marker should this one die
 		}
 	}
 	if c == nil {
 		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing}
-		m.move(ctx, dst, job, receipts, c, opt.Verify)
-		job.merge(ctx, m, dst, receipts)
+		left := m.move(ctx, dst, format, receipts, c, opt.Verify)
+		if merge := jobOf(m.Job.Name).merge; merge != nil {
+			merge(ctx, m, dst, receipts)
+		} else {
+			guard.Check(convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports(receipts)))
+		}
 		err := store.PutNew(ctx, dst, commitName, guard.Must(json.Marshal(c)))
 		if !errors.Is(err, store.ErrExists) {
 			guard.Check(err)
 		} else if c = m.committed(ctx, dst); c == nil {
 			return nil, err
 		}
-		m.tidy(ctx, dst, job, receipts)
+		var g errgroup.Group
+		g.SetLimit(16)
+		for _, name := range left {
+			g.Go(func() error { _ = dst.Remove(ctx, name); return nil })
+		}
+		_ = g.Wait()
+		removeEmpty(below(m.Job.Destination, stagingName))
 	}
-	if marker != "" {
-		if err := dst.Remove(ctx, marker); err != nil && !errors.Is(err, robocache.ErrNotFound) {
+	if format.Unfinished != "" {
+		if err := dst.Remove(ctx, format.Unfinished); err != nil && !errors.Is(err, robocache.ErrNotFound) {
 			return nil, err
 		}
 	}
@@ -141,32 +149,34 @@ func (m *Manifest) receipts(ctx context.Context, st store.Store) (out []*Receipt
 	return out, missing
 }
 
-// move gives the files of the receipts their names in the result. One that is there already was moved by a commit that was killed.
-func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, receipts []*Receipt, c *Committed, verify bool) {
+// move gives the files of the receipts their names in the result. One that is there already was moved by its attempt, or by a commit that was killed. left are the
+// other files of the receipts.
+func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocache.Sharding, receipts []*Receipt, c *Committed, verify bool) (left []string) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
-	staged := map[string]int64{}
-	for _, e := range guard.Must(dst.List(ctx, stagingName)) {
-		staged[e.Name] = e.Size
+	there := map[string]int64{}
+	for _, e := range guard.Must(dst.List(ctx, "")) {
+		there[e.Name] = e.Size
 	}
-	kept, renumber := func(string) bool { return false }, (func(ctx context.Context, dst, from, to string, episodes int, rows int64) error)(nil)
-	var place []map[string]string
+	place := guard.Must(convert.Place(format, m.Job.Destination, m.Schema, reports(receipts)))
 	var moves []func() error
 	named := map[string]*File{} // shards share files that are named by their contents
-	if job.format != nil {
-		f := job.format(m)
-		kept, renumber = f.Kept, f.Renumber
-		place = guard.Must(convert.Place(m.Job.To, m.Job.Destination, m.Schema, reports(receipts)))
-	}
 	for i, r := range receipts {
-		s := &m.Shards[r.Shard]
+		s, dir := &m.Shards[r.Shard], attemptDir(r.Shard, r.Attempt)
 		episodes, rows := s.FirstEpisode-c.Episodes, s.FirstRow-c.Frames // that are missing before it
 		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
+		again := format.Renumber != nil && (episodes != 0 || rows != 0)
+		if _, noted := there[dir+".json"]; noted && again && alive(ctx, dst, dir+".json", quiet) {
+			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": r.Shard}, Msg: "its attempt is bringing its files to their places", Hint: "commit again"})
+		}
 		for _, f := range r.Files {
-			if !kept(f.Name) {
+			from, to := dir+"/"+f.Name, f.Name
+			if !format.Kept(f.Name) {
+				if _, ok := there[from]; ok {
+					left = append(left, from)
+				}
 				continue
 			}
-			from, to := attemptDir(r.Shard, r.Attempt)+"/"+f.Name, f.Name
 			if place != nil {
 				if to = place[i][f.Name]; to == "" {
 					f.differs(r.Shard, from, "a file that the receipt's summary has", "none")
@@ -177,30 +187,33 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 			} else if same.Size != f.Size || same.Checksum != f.Checksum {
 				f.differs(r.Shard, from, "one file of the name "+to, "two")
 			}
-			size, there := staged[from]
 			moves = append(moves, guard.Func("commit", func() {
-				var err error
-				if there && size != f.Size {
+				size, staged := there[from]
+				if !staged {
+					from = to
+					if _, ok := there[to]; !ok {
+						guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "commit", Where: robocache.Where{"file": from, "shard": r.Shard}, Msg: "the receipt names it, and it is not there", Hint: anew(r.Shard)})
+					}
+					size = there[to]
+				}
+				if size != f.Size && (staged || !again) {
 					f.differs(r.Shard, from, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(size))
 				}
-				if there && verify {
-					if now := checksum(gctx, dst, from); now.Checksum != f.Checksum {
+				if verify || again && !staged {
+					if now := checksum(gctx, dst, from); now.Checksum != f.Checksum && again && !staged {
+						return // numbered again by a commit that was killed
+					} else if now.Checksum != f.Checksum {
 						f.differs(r.Shard, from, f.Checksum, now.Checksum)
 					}
 				}
-				again := renumber != nil && (episodes != 0 || rows != 0)
+				var err error
 				if again {
-					err = renumber(gctx, m.Job.Destination, from, to, episodes, rows)
-				} else {
+					err = format.Renumber(gctx, m.Job.Destination, from, to, episodes, rows)
+				} else if staged {
 					err = store.Move(gctx, dst, from, to)
 				}
-				if errors.Is(err, robocache.ErrNotFound) {
-					var e store.Entry
-					if e, err = dst.Stat(gctx, to); err == nil && e.Size != f.Size && !again {
-						f.differs(r.Shard, to, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(e.Size))
-					} else if errors.Is(err, robocache.ErrNotFound) {
-						err = &robocache.Error{Class: robocache.ErrNotFound, Op: "commit", Where: robocache.Where{"file": from}, Msg: "the receipt names it, and it is not there", Hint: anew(r.Shard)}
-					}
+				if errors.Is(err, robocache.ErrNotFound) { // moved meanwhile
+					_, err = dst.Stat(gctx, to)
 				}
 				guard.Check(robocache.At(err, robocache.Where{"shard": r.Shard}))
 			}))
@@ -210,6 +223,7 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, job kind, recei
 		g.Go(move)
 	}
 	guard.Check(g.Wait())
+	return left
 }
 
 // differs fails with what a file is, and its receipt says that it is not.
@@ -218,27 +232,6 @@ func (f *File) differs(shard int, name, want, got string) {
 }
 
 func anew(shard int) string { return "remove " + receiptName(shard) + ", and run the shard again" }
-
-// tidy removes what is left of the attempts that were committed.
-func (m *Manifest) tidy(ctx context.Context, dst store.Writable, job kind, receipts []*Receipt) {
-	kept := func(string) bool { return false }
-	if job.format != nil {
-		kept = job.format(m).Kept
-	}
-	var g errgroup.Group
-	g.SetLimit(16)
-	for _, r := range receipts {
-		g.Go(guard.Func("commit", func() {
-			for _, f := range r.Files {
-				if !kept(f.Name) { // those are moved
-					_ = dst.Remove(ctx, attemptDir(r.Shard, r.Attempt)+"/"+f.Name)
-				}
-			}
-		}))
-	}
-	_ = g.Wait()
-	removeEmpty(below(m.Job.Destination, stagingName))
-}
 
 // removeEmpty removes the empty folders at and below a folder of this machine: in stores there are none.
 func removeEmpty(uri string) {

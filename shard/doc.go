@@ -10,9 +10,10 @@
 //	H3  Run refuses a source that is not the one that was planned (ErrMalformed): names, sizes, and ETags or, of local files, a fingerprint of
 //	    the content. Times of modification take no part.
 //	H4  All that an attempt writes lies in _staging/<shard>/<attempt>, until one conditional put of _receipts/<shard>.json makes it the shard's. Of several attempts, at
-//	    once or one after the other, one is named by the receipt; the files of the others are garbage (GC). Where there is a receipt, Run does nothing.
-//	H5  Commit refuses while shards are missing, unless a part is asked for. It moves the files of the receipts, in the order of the shards, and writes what stands
-//	    above them; one conditional put makes the result one. Killed at any moment it can be run again, and gives the same bytes.
+//	    once or one after the other, one is named by the receipt, and brings its files to their places; the files of the others are garbage (GC). Where there is a
+//	    receipt, Run does nothing.
+//	H5  Commit refuses while shards are missing, unless a part is asked for. Files of the receipts that their attempts did not bring to their places it moves there, and it
+//	    writes what stands above them; one conditional put makes the result one. Killed at any moment it can be run again, and gives the same bytes.
 //	H6  A shard's files do not depend on attempt, host, number of threads or the order in which shards ran. Nothing is lost, nothing is there twice.
 //	H7  A manifest or a receipt from a stranger cannot write outside the destination: names are checked, and every file is reached through the store.
 //	H8  Status and Commit read receipts and notes of attempts alone: no clock of a scheduler, no lock, no lease.

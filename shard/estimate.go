@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"math"
 	"os"
 	"time"
@@ -131,9 +132,13 @@ func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratc
 	}
 	lap()
 	for _, f := range r.Files {
-		in := guard.Must(dst.Open(ctx, attemptDir(0, r.Attempt)+"/"+f.Name))
+		in, err := dst.Open(ctx, f.Name)
+		if errors.Is(err, robocache.ErrNotFound) {
+			in, err = dst.Open(ctx, attemptDir(0, r.Attempt)+"/"+f.Name)
+		}
+		guard.Check(err)
 		out := guard.Must(dst.Create(ctx, "again/"+f.Name))
-		err := store.EachBlock(ctx, in, func(b []byte) error { _, err := out.Write(b); return err })
+		err = store.EachBlock(ctx, in, func(b []byte) error { _, err := out.Write(b); return err })
 		in.Close()
 		if err != nil {
 			out.Abort()

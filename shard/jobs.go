@@ -17,10 +17,8 @@ type kind struct {
 	about string
 	plan  func(ctx context.Context, m *Manifest, src robocache.Dataset) *work
 	run   func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt)
-	// merge writes what stands above the shards.
+	// merge writes what stands above the shards; nil: the format that is written does.
 	merge func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt)
-	// format is that of the dataset that is written; nil: none is.
-	format func(m *Manifest) *robocache.Sharding
 }
 
 var jobs = map[string]kind{
@@ -54,13 +52,6 @@ func encoded(j *Job) {
 
 // conversion is a job that convert.Write does, shard by shard.
 func conversion(about string, check func(*Job)) kind {
-	sharding := func(m *Manifest) *robocache.Sharding {
-		f := guard.Must(convert.Writer(m.Job.To))
-		if f.Sharding == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Msg: "the format " + m.Job.To + " is not written in shards"})
-		}
-		return f.Sharding
-	}
 	return kind{about: about,
 		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) *work {
 			check(&m.Job)
@@ -91,11 +82,15 @@ func conversion(about string, check func(*Job)) kind {
 				}
 			}
 		},
-		merge: func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
-			guard.Check(convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports(receipts)))
-		},
-		format: sharding,
 	}
+}
+
+// sharding is that of the format that is written; of a job that writes none it keeps no file.
+func (m *Manifest) sharding() *robocache.Sharding {
+	if jobOf(m.Job.Name).merge != nil {
+		return &robocache.Sharding{Kept: func(string) bool { return false }}
+	}
+	return guard.Must(convert.Sharding(m.Job.To))
 }
 
 func reports(receipts []*Receipt) (out []robocache.ShardReport) {

@@ -42,9 +42,9 @@ func planLook(_ context.Context, m *Manifest, src robocache.Dataset) *work {
 
 // counted is what a shard counted of a stream: numbers, or the levels of its images.
 type counted struct {
-	Key     string        `json:"key"`
-	Numbers []stats.Part  `json:"numbers,omitempty"`
-	Images  *stats.Pixels `json:"images,omitempty"`
+	Key     string          `json:"key"`
+	Numbers []stats.Part    `json:"numbers,omitempty"`
+	Images  json.RawMessage `json:"images,omitempty"` // stats.Pixels
 }
 
 // sortedName is the file of a shard's numbers in ascending order.
@@ -97,7 +97,7 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 				}
 				return err
 			})
-			c.Images = sum
+			c.Images = guard.Must(json.Marshal(sum))
 		default:
 			continue
 		}
@@ -129,12 +129,15 @@ func (a *attempt) each(r *Receipt, key string, do func(e int) error) {
 
 func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
 	var keys []string
-	all := map[string]*counted{}
+	numbers, images := map[string][]stats.Part{}, map[string]*stats.Pixels{}
 	for _, r := range receipts {
-		var list []counted
-		if err := json.Unmarshal(r.Report.Summary, &list); err != nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": receiptName(r.Shard)}, Err: err})
+		decode := func(b []byte, v any) {
+			if err := json.Unmarshal(b, v); err != nil {
+				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": receiptName(r.Shard)}, Msg: "what the shard counted", Err: err})
+			}
 		}
+		var list []counted
+		decode(r.Report.Summary, &list)
 		file := &stats.SortedFile{Open: func() (robocache.Ranged, error) { return dst.Open(ctx, attemptDir(r.Shard, r.Attempt)+"/"+sortedName) }}
 		defer file.Close()
 		for i := range list {
@@ -142,21 +145,21 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 			for k := range c.Numbers {
 				c.Numbers[k].File = file
 			}
-			if sum := all[c.Key]; sum == nil {
-				all[c.Key], keys = c, append(keys, c.Key)
-			} else if sum.Numbers = append(sum.Numbers, c.Numbers...); c.Images != nil && sum.Images != nil && c.Images.Channels() == sum.Images.Channels() {
-				sum.Images.Merge(c.Images)
+			keys, numbers[c.Key] = append(keys, c.Key), append(numbers[c.Key], c.Numbers...)
+			if c.Images != nil {
+				if images[c.Key] == nil {
+					images[c.Key] = &stats.Pixels{}
+				}
+				decode(c.Images, images[c.Key]) // adds, and refuses images of another kind
 			}
 		}
 	}
 	out := robocache.Stats{}
-	for _, key := range keys {
-		var fs *robocache.FeatureStats
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+		fs := images[key].Stats()
 		var err error
-		if c := all[key]; c.Images != nil {
-			fs = c.Images.Stats()
-		} else if len(c.Numbers) > 0 { // else no episode could be read
-			fs, _, err = stats.Whole(ctx, c.Numbers)
+		if len(numbers[key]) > 0 { // else no episode could be read
+			fs, _, err = stats.Whole(ctx, numbers[key])
 		}
 		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
 		if fs != nil {

@@ -1,11 +1,13 @@
 package shard_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -157,6 +159,45 @@ func TestLeftOut(t *testing.T) {
 		t.Fatalf("%+v %v", c, err)
 	}
 	healthy(t, part)
+}
+
+// Zarr's shards stand where they were planned: a part of them is no dataset, and nothing is moved for one.
+func TestWhole(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "out")
+	m := plan(t, shard.Job{Name: "convert", Source: "synth://heterogeneous?episodes=6&cap=20", Destination: dst, To: "zarr"}, 3)
+	for _, i := range []int{0, 2} {
+		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := files(t, dst)
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "without the shards 1") {
+		t.Error(err)
+	}
+	if d := differences(before, files(t, dst)); d != nil {
+		t.Error(d)
+	}
+	all(t, m)
+}
+
+// Images of one stream that shards counted with different channels are said, not left out.
+func TestOtherChannels(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "out")
+	m := plan(t, shard.Job{Name: "stats", Source: source(t, 4, synth.Options{}), Destination: dst}, 2)
+	for i := range m.Shards {
+		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Join(dst, "_receipts", "00001.json")
+	good := must(os.ReadFile(name))
+	gray := regexp.MustCompile(`("levels":\[\[[0-9,]*\])[^}]*`).ReplaceAll(good, []byte("$1]"))
+	if bytes.Equal(good, gray) || os.WriteFile(name, gray, 0o644) != nil {
+		t.Fatalf("%s", good)
+	}
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "another kind of image") || !strings.Contains(err.Error(), "00001.json") {
+		t.Error(err)
+	}
 }
 
 func must[T any](v T, _ error) T { return v }

@@ -161,6 +161,78 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
+// A shard is missing, so that the files of those behind it are numbered again: a commit that is killed anywhere, over files that their attempts have moved and files that they have
+// not, ends with the bytes of an undisturbed one.
+func TestPartialKilled(t *testing.T) {
+	job := killJobs[0]
+	job.Source, job.Destination = "synth://heterogeneous?episodes=6&cap=12", "frail://s/out"
+	var m *shard.Manifest
+	prepare := func() (mem *storetest.Mem) {
+		mem = storetest.NewMem("frail")
+		setFrail(mem, &storetest.Plan{})
+		for i := 1; i < 4; i++ {
+			if i == 2 { // it dies between its receipt and its files' places
+				received := false
+				setFrail(nil, &storetest.Plan{Nth: 8, Repeat: true, Err: errors.New("killed"), Match: func(op storetest.Op, name string) bool {
+					received = received || op == storetest.OpCommit && strings.Contains(name, "_receipts/")
+					return received
+				}})
+			}
+			_, _ = shard.Run(t.Context(), m, i, shard.RunOptions{Threads: 1})
+			setFrail(nil, &storetest.Plan{})
+		}
+		return mem
+	}
+	setFrail(storetest.NewMem("frail"), &storetest.Plan{})
+	m = plan(t, job, 4)
+	commit := func() error {
+		_, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true, Verify: true})
+		return err
+	}
+	// Its note, which is new, says that it may be at it: only once it is silent are its files numbered.
+	forget := func(mem *storetest.Mem) {
+		for name := range contents(t, mem) {
+			if strings.Contains(name, "_staging/") && strings.HasSuffix(name, ".json") && strings.Count(name, "/") == 3 {
+				if err := mem.Remove(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	mem := prepare()
+	if err := commit(); !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "shard 2") {
+		t.Fatal(err)
+	}
+	forget(mem)
+	if err := commit(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shard.GC(t.Context(), m, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := contents(t, mem)
+	for n := int64(1); ; n += 9 {
+		struck := &storetest.Plan{Nth: n, Repeat: true, Err: errors.New("killed")}
+		mem = prepare()
+		forget(mem)
+		setFrail(nil, struck)
+		_ = commit()
+		if setFrail(nil, &storetest.Plan{}); !struck.Struck() {
+			t.Logf("killed up to operation %d", n)
+			break
+		}
+		if err := commit(); err != nil {
+			t.Fatal(n, err)
+		}
+		if _, err := shard.GC(t.Context(), m, 0); err != nil {
+			t.Fatal(err)
+		}
+		if d := differences(want, contents(t, mem)); d != nil {
+			t.Fatal(n, d)
+		}
+	}
+}
+
 // H4: an attempt that wins while garbage is collected keeps its files: GC looks at the receipts last.
 func TestGCWhileAnAttemptEnds(t *testing.T) {
 	job := killJobs[1]
@@ -273,11 +345,16 @@ func TestKilledProcesses(t *testing.T) {
 		t.Skip(err)
 	}
 	dir := t.TempDir()
-	job := killJobs[0]
+	for i, job := range []shard.Job{killJobs[0], killJobs[2]} { // LeRobot, Delta
+		killed(t, self, filepath.Join(dir, strconv.Itoa(i)), job)
+	}
+}
+
+func killed(t *testing.T, self, dir string, job shard.Job) {
 	job.Source, job.Destination = "synth://heterogeneous?episodes=40&cap=100", filepath.Join(dir, "out")
 	m := plan(t, job, 3)
 	name := filepath.Join(dir, "m.json")
-	if err := m.Write(t.Context(), name); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o755), m.Write(t.Context(), name)); err != nil {
 		t.Fatal(err)
 	}
 	child := func(what string, after time.Duration) error {
@@ -310,7 +387,7 @@ func TestKilledProcesses(t *testing.T) {
 	want := files()
 	rng := rand.New(rand.NewPCG(7, 7))
 	kills := 0
-	for range 6 {
+	for range 3 {
 		if err := os.RemoveAll(job.Destination); err != nil {
 			t.Fatal(err)
 		}
@@ -341,5 +418,5 @@ func TestKilledProcesses(t *testing.T) {
 			t.Errorf("left behind: %v", temps)
 		}
 	}
-	t.Logf("%d processes were killed", kills)
+	t.Logf("%s: %d processes were killed", job.To, kills)
 }

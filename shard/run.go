@@ -181,6 +181,7 @@ func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
 	err = store.PutNew(ctx, a.dst, receiptName(a.shard), guard.Must(json.Marshal(r)))
 	if !errors.Is(err, store.ErrExists) {
 		if err == nil {
+			a.publish(ctx, r)
 			a.forget(ctx)
 		}
 		return r, err
@@ -199,6 +200,23 @@ func (a *attempt) after(ctx context.Context, won *Receipt) *Receipt {
 		a.clear(ctx)
 	}
 	return won
+}
+
+// publish gives the files of the shard their names in the result, where these do not hang on other shards and no file makes a dataset before the commit: workers are many. What
+// it does not come to, Commit does.
+func (a *attempt) publish(ctx context.Context, r *Receipt) {
+	f := a.m.sharding()
+	if f.Place != nil || f.Unfinished != "" {
+		return
+	}
+	_ = guard.Try(func() {
+		for _, file := range r.Files {
+			if f.Kept(file.Name) {
+				guard.Check(store.Move(ctx, a.dst, a.dir+"/"+file.Name, file.Name))
+			}
+		}
+	})
+	removeEmpty(a.uri)
 }
 
 // files lists what the attempt wrote, with checksums.

@@ -1,7 +1,6 @@
 package stats
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"io"
@@ -413,7 +412,14 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) []
 		before = sum(func(r *run) int64 {
 			return r.between(ctx, a, b, func(v float64, n int64) { near = append(near, entry{v, n}) })
 		})
-		slices.SortFunc(near, func(x, y entry) int { return cmp.Compare(x.v, y.v) })
+		slices.SortFunc(near, func(x, y entry) int { // all are finite: half the time of cmp.Compare
+			if x.v < y.v {
+				return -1
+			} else if x.v > y.v {
+				return 1
+			}
+			return 0
+		})
 	}
 	here := !slices.ContainsFunc(runs, func(r run) bool { return step(r.Entries) > 1 })
 	if here {

@@ -255,11 +255,12 @@ func (d *Dataset) describe(ctx context.Context, t *table, fd *field) *readColumn
 		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "column-left-out", Where: robocache.Where{"column": fd.Name}, Message: fmt.Sprintf("columns of this type, or without a fixed shape, are not read (%s)", fd.Type), NotDelivered: fd.Name})
 		return nil
 	}
-	for _, g := range d.groups {
-		n, said := g.stats().Nulls[fd.Name]
-		null := g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0"
-		if c.partition {
-			null = g.Partitions[fd.Name] == ""
+	for i, g := range d.groups {
+		leaf, null := g.f.Column(fd.Name).OnlyLeaf(), g.Partitions[fd.Name] == ""
+		if n, said := g.stats().Nulls[fd.Name]; c.partition {
+		} else if null = g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0"; !said && leaf != nil && leaf.MaxDef > 0 { // writers count those of the first 32 columns
+			k, _ := g.f.Chunk(g.number, leaf)
+			null = k.Nulls > 0 || k.Nulls < 0 && slices.ContainsFunc(d.read(ctx, i, leaf, nil).Def, func(def uint8) bool { return int(def) < leaf.MaxDef })
 		}
 		c.f.Masked = c.f.Masked || null && c.f.Kind != robocache.KindText
 	}

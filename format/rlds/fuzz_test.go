@@ -168,3 +168,26 @@ func FuzzMetadata(f *testing.F) {
 		}
 	})
 }
+
+// FuzzSummary: what a plan and two receipts say, which may be a stranger's, makes a dataset's head, or a typed error.
+func FuzzSummary(f *testing.F) {
+	const schema = `{"name":"set","splits":[{"name":"train","episodes":-1}],"features":"{}","own":{}}`
+	f.Add(schema, `{"splits":{"train":{"length":2,"bytes":10}}}`)
+	f.Add(schema, `{"splits":{"train":{"length":-1}}}`)
+	f.Add(`{"name":"../x","splits":[{"name":"../../y"}]}`, `{"splits":{"../../y":{"length":1}}}`)
+	f.Add(`{"splits":null}`, `null`)
+	f.Fuzz(func(t *testing.T, schema, summary string) {
+		shards := []robocache.ShardReport{{Episodes: 1, Frames: 2, Summary: []byte(summary), Dir: "a"}, {Episodes: 1, Frames: 3, Summary: []byte(summary), Dir: "b"}}
+		dir := t.TempDir()
+		names, err := placeShards(dir, []byte(schema), shards)
+		hostile.Typed(t, err)
+		for _, of := range names {
+			for _, name := range of {
+				if clean, err := store.CleanName(name); err != nil || clean != name {
+					t.Errorf("a file is named %q", name)
+				}
+			}
+		}
+		hostile.Typed(t, mergeShards(t.Context(), dir, []byte(schema), shards))
+	})
+}

@@ -216,3 +216,28 @@ func TestZipOfBadNames(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// FuzzSummary: what a plan and two receipts say, which may be a stranger's, makes a store, or a typed error.
+func FuzzSummary(f *testing.F) {
+	const schema = `{"streams":[{"feature":{"key":"x","kind":"numeric","dtype":"float32","shape":[1]},"name":"x","shape":[1],"row":4,"per":4}],"timestamps":false,"root":{}}`
+	f.Add(schema, `{"first_row":0,"ends":[2],"tasks":["a"],"exact":true}`)
+	f.Add(strings.Replace(schema, `"per":4`, `"per":9223372036854775807`, 1), `{"first_row":0,"ends":[-5],"tasks":[]}`)
+	f.Add(strings.Replace(schema, `"row":4`, `"row":1099511627776`, 1), `{"first_row":0}`)
+	f.Add(strings.Replace(schema, `"name":"x"`, `"name":"../../x"`, 1), `{"ends":[1,2,3]}`)
+	f.Add(strings.Replace(schema, `false`, `true`, 1), `{"first_row":-1}`)
+	f.Add(`{"streams":[{}]}`, `null`)
+	f.Fuzz(func(t *testing.T, schema, summary string) {
+		dir := t.TempDir()
+		st, err := store.OpenWritable(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a/edges/data/x/0", "b/edges/data/x/0"} {
+			if err := store.Put(t.Context(), st, name, make([]byte, 8)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hostile.Typed(t, mergeShards(t.Context(), dir, []byte(schema), []robocache.ShardReport{{Episodes: 1, Frames: 2, Summary: []byte(summary), Dir: "a"},
+			{Episodes: 1, Frames: 2, Summary: []byte(strings.Replace(summary, `"first_row":0`, `"first_row":2`, 1)), Dir: "b"}}))
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path"
 	"runtime"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 
 // sharding: the chunks that lie in one shard are the whole's. Those at its edges belong to its neighbours too: their rows are put together by Merge, and so are
 // the timestamps, whose type follows from all of them.
-var sharding = robocache.Sharding{Plan: planShards, Merge: mergeShards, Kept: func(name string) bool { return !strings.HasPrefix(name, edges) }}
+var sharding = robocache.Sharding{Plan: planShards, Merge: mergeShards, Whole: true, Kept: func(name string) bool { return !strings.HasPrefix(name, edges) }}
 
 const edges = "edges/"
 
@@ -86,7 +87,7 @@ func (w *writer) agreed(text json.RawMessage) (schema shardSchema) {
 		w.times = w.stream(&robocache.Feature{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}}, "timestamp")
 	}
 	for _, o := range schema.Streams {
-		if o.Feature == nil || o.Per < 1 || o.Row < 0 {
+		if o.Feature == nil || o.Per < 1 || o.Row < 0 || o.Row > math.MaxInt32 || o.Per > max(1, chunkBytes/max(1, o.Row), imageBytes/max(1, o.Row)) {
 			bad("the schema of the plan: a stream %q", o.Name)
 		}
 		s := &outStream{f: o.Feature, name: o.Name, dir: "data/" + o.Name, shape: o.Shape, row: o.Row, per: o.Per, text: o.Text, mask: o.Mask, gray: o.Gray}

@@ -8,8 +8,10 @@ import json
 import logging
 import os
 import random
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -27,6 +29,7 @@ _CLASSES = {**_FINAL, 13: ResourceLimit, 75: Temporary}
 # What Ray raises in place of a task's answer, where it is not Temporary: that a worker, its node or the connection died.
 _RAY = dict.fromkeys(("OutOfMemoryError", "OutOfDiskError", "ObjectStoreFullError"), ResourceLimit) | dict.fromkeys(
     ("TaskUnschedulableError", "RuntimeEnvSetupError", "AuthenticationError", "UnserializableException"), Misuse)  # fmt: skip
+_JOIN = 60  # seconds for a cluster to answer
 _PAUSE = 1.0  # seconds before the first retry at most; it doubles up to a minute
 
 
@@ -49,6 +52,38 @@ def _ray(what: str = "ray") -> Any:
         return importlib.import_module(what)
     except ImportError as e:
         raise Unsupported(f"{what} is not installed: {e}", hint='pip install "ray[data]"') from None
+
+
+def _connect(address: str | None = None) -> Any:
+    """Ray, joined to the cluster at the address or RAY_ADDRESS, else to one of this machine. Where no cluster answers, Ray itself waits for minutes, and may end the process."""
+    ray = _ray()
+    if ray.is_initialized():
+        return ray
+    at = address or os.environ.get("RAY_ADDRESS", "")
+    failed: list[BaseException | None] = []
+
+    def join() -> None:
+        try:
+            ray.init(address=address, logging_level=logging.WARNING)
+            failed.append(None)
+        except BaseException as e:
+            failed.append(e)
+
+    try:
+        host, _, port = at.removeprefix("ray://").rpartition(":")
+        if port.isdigit():
+            socket.create_connection((host.strip("[]"), int(port)), 10).close()
+        joining = threading.Thread(target=join, daemon=True)
+        joining.start()
+        joining.join(_JOIN if at else None)
+        e = failed[0] if failed else TimeoutError(f"no answer within {_JOIN} s")
+        if e is not None:
+            raise e
+    except (OSError, RuntimeError, SystemExit) as e:
+        raise Temporary(f"no Ray cluster at {at or 'this machine'}: {e}", hint="ray start --head, or another --address") from e
+    except ValueError as e:
+        raise Misuse(f"--address: {e}") from e
+    return ray
 
 
 def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str]:
@@ -107,7 +142,7 @@ def run(
     A shard that can never succeed ends the others (partial=False) and raises Error, or the class of its exit code. What Ray says in place of an exit code is typed likewise:
     Temporary, ResourceLimit (memory, disk), Misuse (program=, resources), Unsupported (this package is not on the nodes).
     """
-    ray = _ray()
+    ray = _connect()
     manifest = _options.uri(manifest)
     if "://" not in manifest:
         manifest = os.path.abspath(manifest)
@@ -220,6 +255,7 @@ def read(
     if isinstance(uri, (list, tuple)):
         raise Misuse("a mixture", hint="read each, and union the datasets")
     uri = _options.uri(uri)
+    _connect()
     fixed = {"shuffle": False, "rank": 0, "world_size": 1, "batch_size": batch_size, "threads": 1, "memory_budget": "1GiB", **options}
     with Loader(uri, **fixed) as loader:
         rows = loader.num_samples
@@ -263,10 +299,7 @@ def main() -> None:
     p.add_argument("--partial", action="store_true")
     a = vars(p.parse_args())
     try:
-        try:
-            _ray().init(address=a.pop("address"), logging_level=logging.WARNING)
-        except (ConnectionError, ValueError) as e:
-            raise (Temporary if isinstance(e, ConnectionError) else Misuse)(f"--address: {e}") from None
+        _connect(a.pop("address"))
         print(json.dumps(run(a.pop("manifest"), **a)))
     except Error as e:
         print(f"robocache: {e}", file=sys.stderr)

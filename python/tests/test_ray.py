@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import shutil
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -267,3 +269,14 @@ def test_without_ray():
     for f in (robocache.ray.run, robocache.ray.read):
         with pytest.raises(robocache.Unsupported, match="pip install"):
             f("x")
+
+
+@needs_ray
+def test_no_cluster_there():
+    """Ray waits for minutes where nothing answers, and may end the process."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for port in (1, silent.getsockname()[1]):
+            code = f"import robocache.ray, sys; robocache.ray._JOIN = 5; sys.argv = ['ray', 'plan.json', '--address', '127.0.0.1:{port}']; robocache.ray.main()"
+            p = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+            assert p.returncode == 75 and "no Ray cluster at 127.0.0.1" in p.stderr, (port, p.stderr)

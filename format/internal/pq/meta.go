@@ -17,6 +17,7 @@ type Chunk struct {
 	Offset int64 // first byte: the dictionary page where there is one
 	Size   int64 // compressed bytes, headers included
 	Values int64 // nulls included
+	Nulls  int64 // -1: the footer does not say
 	Codec  int32
 }
 
@@ -188,11 +189,18 @@ type chunkReader struct {
 	dict, data  int64
 	has         uint32
 	chunk, meta []slot
+	stats       []slot
 }
 
 func newChunkReader(c *cursor, depth int) *chunkReader {
 	r := &chunkReader{}
-	r.meta = []slot{{1, &r.kind}, {2, byte(tList)}, {3, byte(tList)}, {4, &r.k.Codec}, {5, &r.k.Values}, {6, byte(tI64)}, {7, &r.k.Size}, {9, &r.data}, {11, &r.dict}}
+	r.meta = []slot{{1, &r.kind}, {2, byte(tList)}, {3, byte(tList)}, {4, &r.k.Codec}, {5, &r.k.Values}, {6, byte(tI64)}, {7, &r.k.Size}, {9, &r.data}, {11, &r.dict}, {12, func(typ byte) bool {
+		if typ == tStruct {
+			c.into(depth+2, r.stats...)
+		}
+		return typ == tStruct
+	}}}
+	r.stats = []slot{{3, &r.k.Nulls}}
 	r.chunk = []slot{{1, &r.file}, {3, func(typ byte) bool {
 		if typ == tStruct {
 			r.has |= c.into(depth+1, r.meta...)
@@ -203,7 +211,7 @@ func newChunkReader(c *cursor, depth int) *chunkReader {
 }
 
 func (r *chunkReader) read(c *cursor, depth int, leaf *Node) Chunk {
-	r.k, r.kind, r.file, r.dict, r.data, r.has = Chunk{}, 0, nil, 0, 0, 0
+	r.k, r.kind, r.file, r.dict, r.data, r.has = Chunk{Nulls: -1}, 0, nil, 0, 0, 0
 	c.into(depth, r.chunk...)
 	switch lacks := 0b1011111110 &^ r.has; {
 	case len(r.file) > 0:
@@ -238,7 +246,7 @@ func (f *File) MemoryBytes() int64 {
 		n += int64(len(k) + len(v))
 	}
 	for i := range f.Groups {
-		n += 40 + int64(len(f.Groups[i].chunks))*32
+		n += 40 + int64(len(f.Groups[i].chunks))*40
 	}
 	return n
 }

@@ -38,7 +38,7 @@ func renumber(ctx context.Context, uri, from, to string, episodes int, rows int6
 			}
 		}
 		guard.Check(store.Put(ctx, dst, to, reportText(&r)))
-		return dst.Remove(ctx, from)
+		return moved(ctx, dst, from, to)
 	default:
 		return store.Move(ctx, dst, from, to)
 	}
@@ -48,6 +48,13 @@ func renumber(ctx context.Context, uri, from, to string, episodes int, rows int6
 	defer out.Abort()
 	rewrite(ctx, in, out, less)
 	guard.Check(out.Commit())
+	return moved(ctx, dst, from, to)
+}
+
+func moved(ctx context.Context, dst store.Writable, from, to string) error {
+	if from == to {
+		return nil
+	}
 	return dst.Remove(ctx, from)
 }
 

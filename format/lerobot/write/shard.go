@@ -207,7 +207,7 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 	dst := guard.Must(store.OpenWritable(uri))
 	defer store.Close(dst)
 	w := &Writer{dst: dst, texts: schema.Tasks, cfg: Config{Extra: schema.Extra, FPS: schema.Report.FPS}}
-	r := schema.Report
+	r, planned := schema.Report, len(schema.Report.Findings)
 	if w.cfg.Extra == nil {
 		w.cfg.Extra = map[string][]byte{}
 	}
@@ -239,7 +239,7 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 			decode("what was counted of "+key, counted, images[key])
 		}
 		r.Copied, r.Encoded = r.Copied+s.Report.Copied, r.Encoded+s.Report.Encoded
-		r.Findings = mergeFindings(r.Findings, s.Report.Findings)
+		r.Findings = mergeFindings(planned, r.Findings, s.Report.Findings)
 		if info == nil && s.Info != nil {
 			decode("info.json", s.Info, &info)
 		}
@@ -293,14 +293,16 @@ func decode(what string, b []byte, v any) {
 	}
 }
 
-// mergeFindings adds what another shard found: once, and counted.
-func mergeFindings(all, more []robocache.Finding) []robocache.Finding {
+// mergeFindings adds what another shard found; what several say is said once, with how often, but for what the plan, the first of all, has said of the whole.
+func mergeFindings(planned int, all, more []robocache.Finding) []robocache.Finding {
 	for _, f := range more {
 		i := slices.IndexFunc(all, func(g robocache.Finding) bool {
 			return g.Code == f.Code && g.Message == f.Message && path.Base(g.Where.String()) == path.Base(f.Where.String())
 		})
 		if i < 0 {
 			all = append(all, f)
+		} else if i >= planned {
+			all[i].Count = max(1, all[i].Count) + max(1, f.Count)
 		}
 	}
 	return all
