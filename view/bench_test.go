@@ -191,7 +191,7 @@ func TestBudget(t *testing.T) {
 		var waits []float64
 		for k := range 20 {
 			from := int64(k) * 100e9
-			waits = append(waits, eval[float64](p, fmt.Sprintf(`import('/state.js').then((m) => new Promise((done) => { const from = performance.now(); m.state.zoom = [%d, %d]; m.tell('zoom');
+			waits = append(waits, eval[float64](p, fmt.Sprintf(`import(document.querySelector('script[type=module]').src.replace('main.js', 'state.js')).then((m) => new Promise((done) => { const from = performance.now(); m.state.zoom = [%d, %d]; m.tell('zoom');
 				const look = () => document.querySelector('#plots .plot').dataset.span === '%d,%d' ? done(performance.now() - from) : setTimeout(look, 1); look(); }))`, from, from+1000e9, from, from+1000e9)))
 		}
 		slices.Sort(waits)

@@ -1,10 +1,13 @@
 package view
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -114,9 +117,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // Handler answers requests.
 func (s *Server) Handler() http.Handler {
-	files, _ := fs.Sub(assets, "assets")
 	mux := http.NewServeMux()
-	mux.Handle("/", http.FileServerFS(files))
+	mux.HandleFunc("GET /{$}", page)
+	mux.HandleFunc("GET /assets/{version}/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
+		http.StripPrefix("/assets/"+r.PathValue("version"), http.FileServerFS(files())).ServeHTTP(w, r)
+	})
 	mux.HandleFunc("POST /login", s.login)
 	// What is asked of an episode or a stream is read from the path first.
 	episode := func(fn func(*request) error) func(*request) error {
@@ -135,6 +141,23 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.Handle("/api/", s.api(func(*request) error { return notFound("no such address") }))
 	return s.guarded(mux)
+}
+
+func files() fs.FS { return guard.Must(fs.Sub(assets, "assets")) }
+
+// index is the page. The address of its other files holds what is in them, so that a browser keeps them as long as it likes.
+var index = sync.OnceValue(func() []byte {
+	h := sha256.New()
+	for _, e := range guard.Must(fs.ReadDir(files(), ".")) {
+		h.Write(guard.Must(fs.ReadFile(files(), e.Name())))
+	}
+	return bytes.ReplaceAll(guard.Must(fs.ReadFile(files(), "index.html")), []byte("\"assets/"), fmt.Appendf(nil, "\"assets/%x/", h.Sum(nil)[:6]))
+})
+
+func page(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(index())
 }
 
 // request is one request for data.

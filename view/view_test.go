@@ -53,6 +53,11 @@ func serve(t *testing.T, opt Options, names ...string) *site {
 		t.Cleanup(func() { _ = ds.Close() })
 		sets = append(sets, ds)
 	}
+	return serveSets(t, opt, sets...)
+}
+
+func serveSets(t *testing.T, opt Options, sets ...robocache.Dataset) *site {
+	t.Helper()
 	opt.Token = testToken
 	s, err := New(t.Context(), sets, opt)
 	if err != nil {

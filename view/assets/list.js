@@ -23,6 +23,7 @@ export async function load(s) {
     if (s === state.s) filter();
     if (a.done < n) await new Promise((r) => setTimeout(r, wait));
   }
+  if (s === state.s) reveal();
   $('list').dataset.listed ||= Math.round(performance.now()); // for make view-bench
   doctor(s);
   moves(s, !!state.by);

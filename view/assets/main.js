@@ -1,7 +1,6 @@
 // The page: login, the episode that is open, time, keys and flags.
 import { $, get, make, post } from './api.js';
 import './cameras.js';
-import './cloud.js';
 import { Episode } from './episode.js';
 import { showFindings } from './lanes.js';
 import * as list from './list.js';
@@ -227,6 +226,7 @@ async function start() {
   Episode.early(state.s, state.e); // while the other answer is on its way
   try { shown.info = await get('info'); } catch (e) { problem(e.message); return; }
   const sets = shown.info.datasets;
+  if (sets.some((x) => x.features.some((f) => f.kind === 'pointcloud'))) await import('./cloud.js');
   state.s = Math.min(Math.max(0, state.s), sets.length - 1);
   state.e = Math.min(Math.max(0, state.e), sets[state.s].num_episodes - 1);
   if (!p.has('hz') && shown.info.hz) state.hz = shown.info.hz;

@@ -13,12 +13,14 @@ export const sources = () => [[shown.first, ''], [shown.second, shown.second && 
 
 export function show() {
   each('close');
-  for (const [id, make] of kinds) {
-    open.set(id, sources().flatMap(([ep, label]) => make(ep, label)));
-    $(id).replaceChildren(...open.get(id).map((p) => p.element));
+  open.clear();
+  place();
+  for (const [id, make] of kinds) { // the frames are asked for before the plots are made
+    const list = sources().flatMap(([ep, label]) => make(ep, label));
+    open.set(id, list);
+    $(id).replaceChildren(...list.map((p) => p.element));
+    for (const p of list) { p.paint?.(); p.time?.(state.t); }
   }
-  each('paint');
-  follow();
 }
 
 export const each = (what, ...args) => { for (const list of open.values()) for (const p of list) p[what]?.(...args); };
@@ -26,15 +28,12 @@ export const each = (what, ...args) => { for (const list of open.values()) for (
 // span is the time that is shown: the zoomed one, or the episode's.
 export const span = () => state.zoom || [0, Math.max(shown.first?.duration || 0, shown.second?.duration || 0, 1)];
 
-// follow moves every panel to the page's time; the lines of the time go by one variable.
-function follow() {
-  const [a, b] = span();
-  $('main').style.setProperty('--t', (state.t - a) / (b - a));
-  each('time', state.t);
-}
+// place moves the lines of the page's time, in all panels, by one variable.
+function place() { const [a, b] = span(); $('main').style.setProperty('--t', (state.t - a) / (b - a)); }
 
-on('t', follow);
-on('zoom', () => { follow(); each('zoom'); });
-for (const what of ['theme', 'values']) on(what, (...args) => each(what === 'theme' ? 'paint' : what, ...args));
+on('t', () => { place(); each('time', state.t); });
+on('zoom', () => { place(); each('zoom'); });
+on('theme', () => each('paint'));
+on('values', (v) => each('values', v));
 on('playing', () => each('playing'));
 addEventListener('resize', () => each('zoom'));
