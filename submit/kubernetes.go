@@ -2,9 +2,11 @@ package submit
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,18 +24,6 @@ type Kubernetes struct {
 	Scratch                                string        // size of /tmp
 	EnvFrom                                []string      // secrets whose keys become environment variables
 	Claims                                 []string      // volumes: CLAIM:/path
-}
-
-type volume struct{ Claim, Path string }
-
-// job is what the templates of one Job see.
-type job struct {
-	*Kubernetes
-	Args             []string
-	Requests, Limits map[string]string
-	Volumes          []volume
-	Deadline         int
-	Pod              string
 }
 
 var (
@@ -83,32 +73,39 @@ func (k *Kubernetes) jobs() (run, commit []byte, err error) {
 		return nil, nil, err
 	}
 	manifest := strings.ReplaceAll(k.Manifest, "$(", "$$(") // which would be a variable
-	shard := &job{Kubernetes: k, Args: []string{"submit", "task", "--", "run", "--manifest", manifest},
-		Requests: map[string]string{"cpu": k.CPU, "memory": k.Memory}, Limits: map[string]string{"memory": k.Memory}}
-	for _, c := range k.Claims {
-		claim, path, _ := strings.Cut(c, ":")
-		shard.Volumes = append(shard.Volumes, volume{claim, path})
-	}
-	last := *shard
-	last.Args = []string{"submit", "task", "--wait", "--", "commit", "--manifest", manifest}
-	last.Deadline = int(k.Wait.Seconds())
-	last.Requests, last.Limits = map[string]string{"cpu": "1", "memory": k.Memory}, shard.Limits
+	limits := map[string]string{"memory": k.Memory}
 	if k.GPUs != "" {
 		resource, n := k.gpus()
-		shard.Limits = map[string]string{"memory": k.Memory, resource: n}
+		limits[resource] = n
 	}
-	texts := [2][]byte{}
-	for i, j := range []*job{shard, &last} {
-		pod, err := fill("pod.yaml", j)
-		if err != nil {
-			return nil, nil, err
-		}
-		j.Pod = strings.TrimRight(string(pod), "\n")
-		if texts[i], err = fill([]string{"run.yaml", "commit.yaml"}[i], j); err != nil {
-			return nil, nil, err
-		}
+	run = k.job("run.yaml", []string{"submit", "task", "--", "run", "--manifest", manifest}, k.CPU, limits)
+	commit = k.job("commit.yaml", []string{"submit", "task", "--wait", "--", "commit", "--manifest", manifest}, "1", map[string]string{"memory": k.Memory})
+	return run, commit, nil
+}
+
+// job fills one Job: its pod's arguments, what it asks for, and what it may not exceed.
+func (k *Kubernetes) job(name string, args []string, cpu string, limits map[string]string) []byte {
+	v := map[string]string{
+		"label": yamlText(k.Name), "image": yamlText(k.Image), "scratch": yamlText(k.Scratch), "args": yamlText(args),
+		"requests": yamlText(map[string]string{"cpu": cpu, "memory": k.Memory}), "limits": yamlText(limits), "account": "", "secrets": "", "mounts": "", "volumes": "",
+		"name": yamlText(k.Name + "-" + strings.TrimSuffix(name, ".yaml")), "final": final(", "), "deadline": strconv.Itoa(int(k.Wait.Seconds())),
+		"total": strconv.Itoa(k.Total), "parallel": strconv.Itoa(k.Parallel), "retries": strconv.Itoa(k.Retries),
 	}
-	return texts[0], texts[1], nil
+	if k.ServiceAccount != "" {
+		v["account"] = "\n      serviceAccountName: " + yamlText(k.ServiceAccount)
+	}
+	for i, secret := range k.EnvFrom {
+		if i == 0 {
+			v["secrets"] = "\n        envFrom:"
+		}
+		v["secrets"] += "\n        - secretRef: {name: " + yamlText(secret) + "}"
+	}
+	for i, c := range k.Claims {
+		claim, path, _ := strings.Cut(c, ":")
+		v["mounts"] += fmt.Sprintf("\n        - {name: data%d, mountPath: %s}", i, yamlText(path))
+		v["volumes"] += fmt.Sprintf("\n      - {name: data%d, persistentVolumeClaim: {claimName: %s}}", i, yamlText(claim))
+	}
+	return append(fill(name, v), fill("pod.yaml", v)...)
 }
 
 // YAML gives both Jobs, for kubectl apply.
@@ -121,7 +118,11 @@ func (k *Kubernetes) YAML() ([]byte, error) {
 func (k *Kubernetes) Write(dir string) error {
 	run, commit, err := k.jobs()
 	if err == nil {
-		err = write(dir, 0o644, k, "kustomization.yaml", "Dockerfile")
+		v := map[string]string{"image": k.Image, "namespace": ""}
+		if k.Namespace != "" {
+			v["namespace"] = "\nnamespace: " + yamlText(k.Namespace)
+		}
+		err = write(dir, 0o644, v, "kustomization.yaml", "Dockerfile")
 	}
 	for name, text := range map[string][]byte{"run.yaml": run, "commit.yaml": commit} {
 		if err == nil {
