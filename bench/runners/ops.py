@@ -1,4 +1,4 @@
-"""The rows of `bench ops`: their inputs, what is right, and how runners are timed. ops_peers.py has the runners.
+"""The rows of `bench ops`: their inputs, what is right, and how runners are timed. ops_ours.py, ops_peers.py and ops_devices.py have the runners.
 
 A job (its only argument, bench/ops/run.go) is {"device": "cpu"|"cuda", "ordinal", "rounds", "seconds", "cold", "clock", "threads", "runners": […], "without": […], "rows": […]}.
 clock "cpu": of the thread's own CPU time, for one thread on a busy machine. A row has "name", "curve" and its "work", of a kind:
@@ -16,6 +16,7 @@ import itertools, json, math, os, sys, time
 import numpy as np
 
 RUNNERS = []
+KINDS = ("fuse", "voxelize")
 CLOCK = time.perf_counter
 BLOCK = (1 << 20) + 7  # random numbers that values are made of: they repeat, since speed does not depend on them and gigabytes of fresh ones cost minutes
 SPAN = 1_000_000_000

@@ -1,85 +1,15 @@
-"""The runners of `bench ops`: ours, NumPy's ways, torch's (the vectorised ways that its users write, the same on CPU and GPU), Open3D's, copies, and one call from Python.
+"""The runners of `bench ops`, all of them where it is the program: NumPy's ways, torch's (the vectorised ways that its users write, the same on CPU and GPU), Open3D's, copies, and one call from Python.
 
 Bars name them: "np.interp", "numpy" (any "numpy …"), "torch.compile", "torch" (any), "open3d", "memcpy" (any), on the GPU "copy" (any). torch takes times as float32
 seconds since the first timestamp, which is less to move than the int64 that ours reads: its better setting."""
+import numpy as np
 import ops
-from ops import Skip, runner
-
-KINDS = ("fuse", "voxelize")
-
-
-# Ours, as its users call it; results are put where they were before.
-def our_call(row, x, backend=None):
-    import robocache as rc
-
-    wants_torch = row.get("dtype") == "bfloat16" or x.device != "cpu" or row.get("out") == "bfloat16"
-    try:
-        import torch
-    except ImportError:
-        if wants_torch:
-            raise
-        torch = None
-    get = x.torch if torch else x.__getitem__
-    if row["kind"] == "voxelize":
-        cells = row["grid"][0] * row["grid"][1] * row["grid"][2]
-        how = dict(grid_min=tuple(row["min"]), voxel_size=tuple(row["size"]), grid_size=tuple(row["grid"]), mode=row["mode"], layout=row["layout"], backend=backend)
-        if row["layout"] == "sparse" and x.device != "cpu":
-            how["capacity"] = min(row["N"], cells)
-        points, features = get("points"), get("features") if "features" in x else None
-        return lambda: rc.voxelize(points, features, **how)
-    n = len(row["streams"])
-    parts = [(get(f"values{i}"), get(f"times{i}"), dict(offsets=get(f"offsets{i}")) if row.get("ragged") else {}) for i in range(n)]
-    how, at = dict(mode=row["mode"], backend=backend), 0
-    for s, (_, _, own) in zip(row["streams"], parts):
-        if row.get("norm"):
-            own["normalize"] = dict(mean=x["mean"][at : at + s["D"]].tolist(), std=(x["std"][at : at + s["D"]] + 1e-8).tolist())
-        at += s["D"]
-    if torch:
-        out = torch.empty(row["B"], row["T"], at, dtype=getattr(torch, row["out"]), device=x.device)
-    else:
-        import numpy as np
-
-        out = np.empty((row["B"], row["T"], at), row["out"])
-    targets = get("targets")
-    v, t, own = parts[0]
-    call = (lambda: rc.resample(v, t, targets, out=out, **how, **own)) if n == 1 else lambda: rc.fuse(parts, targets, out=out, **how)
-    return again(call, (parts, targets, out))
-
-
-def again(call, held):
-    """The operation of a call, as it was prepared: the kernel, without what Python looks at before it (the row `call` measures that)."""
-    from robocache._tensors.prepared import Prepared
-
-    run, made = Prepared.run, []
-    Prepared.run = lambda op, *addresses: made.append((op, addresses)) or run(op, *addresses)
-    try:
-        out = call()
-    finally:
-        Prepared.run = run
-    if not made:  # a plan that is known from before goes another way
-        return call
-    op, addresses = made[-1]
-    return lambda held=held: op.run(*addresses) or out
-
-
-@runner("robocache", KINDS, "resample and fuse prepared once, voxelize as it is called; on a GPU in a CUDA graph", role="ours")
-def ours(row, x):
-    return our_call(row, x)
-
-
-@runner("reference", KINDS, "pure Go, one thread", device=("cpu",), role="named")
-def reference(row, x):
-    return our_call(row, x, "reference")
-
-
-def truth_of(row, x):
-    """The reference's result; for a GPU kernel/cpu's, which equals it to the bit (kernel/conform) and is done before a device is tired of waiting."""
-    return our_call(row, x if x.device == "cpu" else x.again("cpu"), "reference" if x.device == "cpu" else "cpu")()
+import ops_ours
+from ops import KINDS, Skip, runner
 
 
 def streams(row, x, modes):
     """(values, times as float64 seconds since the first timestamp) a stream, and the targets."""
-    import numpy as np
 
     if row.get("mode") not in modes or row["dtype"] != "float32" or row.get("ragged"):
         raise Skip()
@@ -92,8 +22,6 @@ def streams(row, x, modes):
 
 @runner("np.interp", ("fuse",), "a Python loop over trajectories and channels", device=("cpu",))
 def interp(row, x):
-    import numpy as np
-
     parts, targets, norm = streams(row, x, ("linear",))
     if norm is not None or len(parts) > 1:
         raise Skip()
@@ -111,8 +39,6 @@ def interp(row, x):
 
 @runner("numpy", ("fuse",), "searchsorted and lerp a trajectory", device=("cpu",))
 def numpy_lerp(row, x):
-    import numpy as np
-
     parts, targets, norm = streams(row, x, ("linear",))
     out = np.empty((row["B"], row["T"], sum(v.shape[2] for v, _ in parts)), np.float32)
 
@@ -133,7 +59,7 @@ def numpy_lerp(row, x):
     return call
 
 
-def blend(np, q0, q1, w):
+def blend(q0, q1, w):
     q0 = q0 / np.linalg.norm(q0, axis=-1, keepdims=True)
     q1 = q1 / np.linalg.norm(q1, axis=-1, keepdims=True)
     dot = (q0 * q1).sum(-1, keepdims=True)
@@ -148,8 +74,6 @@ def blend(np, q0, q1, w):
 
 @runner("numpy slerp", ("fuse",), "all trajectories in one vectorised expression, float64", device=("cpu",))
 def slerp(row, x):
-    import numpy as np
-
     parts, targets, _ = streams(row, x, ("slerp",))
     v, t = parts[0]
     base = (np.arange(row["B"]) * 1e3)[:, None]  # one searchsorted for all: trajectories on one axis, far apart
@@ -162,15 +86,13 @@ def slerp(row, x):
         t0, t1 = np.take_along_axis(t, i - 1, 1), np.take_along_axis(t, i, 1)
         w = np.clip((targets - t0) / (t1 - t0), 0, 1)[..., None]
         q0, q1 = (np.take_along_axis(v, k[..., None], 1).astype(np.float64) for k in (i - 1, i))
-        return blend(np, q0, q1, w)
+        return blend(q0, q1, w)
 
     return call
 
 
 @runner("numpy voxels", ("voxelize",), "floor, then bincount; sparse by unique and a bincount a channel, int32 indices", device=("cpu",))
 def numpy_voxels(row, x):
-    import numpy as np
-
     if row["mode"] not in ("count", "occupancy", "mean"):
         raise Skip()
     points, features = x["points"], x["features"] if "features" in x else None
@@ -218,7 +140,6 @@ def open3d_way(row, x):
         import open3d
     except ImportError as e:  # `pip install open3d` into an environment of its own, and name its folder in PYTHONPATH
         raise Skip(f"no open3d: {e}")
-    import numpy as np
 
     cloud = open3d.geometry.PointCloud(open3d.utility.Vector3dVector(x["points"].astype(np.float64)))
     return lambda: cloud.voxel_down_sample(float(row["size"][0]))
@@ -335,8 +256,6 @@ def unique(row, x):
 
 @runner("memcpy numpy", KINDS, "np.copyto, one thread", device=("cpu",), role="limit")
 def numpy_copy(row, x):
-    import numpy as np
-
     if row.get("threads", 1) > 1:
         raise Skip()
     src = np.zeros(max(row["bytes"] // 2, 1), np.uint8)
@@ -393,142 +312,7 @@ def call_add(row, x):
     return lambda: torch.add(v, v, out=out)
 
 
-# A million trajectories over PCIe, and two devices.
-PIECE, SLOTS, RING, CALLS = 4096, 3, 1 << 16, 100  # pieces of so many keep both directions at their rate, three of them all engines busy; a ring of host memory
-
-
-class Feeder:
-    """Sends a row's trajectories from page-locked memory through a device and back, with or without the kernel: several pieces are on their way at once, each on a stream and
-    in device memory of its own, so that the copies of one overlap with the kernel of another and with the copies the other way."""
-
-    def __init__(self, row, device, ring=RING, piece=PIECE):
-        import robocache as rc
-        import torch
-
-        self.torch, self.device, self.row, self.ring, self.piece, self.resample = torch, device, row, ring, piece, rc.resample
-        x = ops.make_inputs(dict(row, kind="fuse", B=ring), "cpu")
-        pin = (lambda t: t.pin_memory()) if device != "cpu" else (lambda t: t)
-        self.inputs = [pin(x.torch(k)) for k in ("values0", "times0", "targets")]
-        self.out = pin(torch.empty(ring, row["T"], row["streams"][0]["D"], dtype=getattr(torch, row["out"])))
-        empty = lambda t: torch.empty((piece, *t.shape[1:]), dtype=t.dtype, device=device)
-        self.slots = [(torch.cuda.Stream(device) if device != "cpu" else None, [empty(t) for t in self.inputs], empty(self.out)) for _ in range(SLOTS)]
-
-    def send(self, kernel=True, back=True):
-        """All once. A piece follows the earlier one whose slot it takes, on its stream."""
-        import contextlib
-
-        for n, at in enumerate(range(0, self.row["B"], self.piece)):
-            stream, here, out = self.slots[n % SLOTS]
-            lo = at % self.ring
-            with self.torch.cuda.stream(stream) if stream else contextlib.nullcontext():
-                for to, t in zip(here, self.inputs):
-                    to.copy_(t[lo : lo + self.piece], non_blocking=True)
-                if kernel:
-                    self.resample(*here, out=out)
-                if back:
-                    self.out[lo : lo + self.piece].copy_(out, non_blocking=True)
-
-    def wait(self):
-        for stream, _, _ in self.slots:
-            if stream:
-                stream.synchronize()
-
-    def whole(self, **how):
-        self.send(**how)
-        self.wait()
-
-    def check(self):
-        self.whole()
-        for i in (0, 1, self.piece, self.ring // 3, self.ring - 1):
-            v, t, g = (x[i : i + 1] for x in self.inputs)
-            if not self.torch.equal(self.out[i : i + 1], self.resample(v.clone(), t.clone(), g.clone())):
-                raise RuntimeError(f"trajectory {i} is not what the reference gives")
-
-
-FED = []  # the feeder of the row that runs
-
-
-def feeder(row, devices=1):
-    import torch
-
-    if not FED or FED[0].row is not row:
-        FED[:] = [Feeder(row, f"cuda:{torch.cuda.current_device() if devices == 1 else i}") for i in range(devices)]
-        for f in FED:
-            f.check()
-    return FED
-
-
-def passing(row, said="", **how):
-    f = feeder(row)[0]
-    return lambda: f.whole(**how) or said
-
-
-@runner("robocache", ("flow",), f"pieces of {PIECE} from page-locked memory, {SLOTS} at once; copies and kernels overlap", device=("cuda",), role="ours")
-def flow(row, x):
-    return passing(row, "5 trajectories equal the reference's")
-
-
-@runner("pcie go", ("flow",), "the same copies without the kernel", device=("cuda",), role="other")
-def flow_bare(row, x):
-    return passing(row, kernel=False)
-
-
-@runner("pcie-in go", ("flow",), "the copies to the device alone", device=("cuda",), role="other")
-def flow_in(row, x):
-    return passing(row, kernel=False, back=False)
-
-
-def on_two(row, alone):
-    """Two devices at once, or one after the other, of which the slower counts: what is expected of both."""
-    import time
-
-    import torch
-
-    if row["kind"] == "shards-host":
-        work = [(f.send, f.wait) for f in feeder(row, 2)]
-    else:
-        row["calls"], work = CALLS, []
-        for d in range(2):
-            x = ops.make_inputs(dict(row, kind="fuse"), f"cuda:{d}")
-            call = our_call(dict(row, kind="fuse"), x)
-            if why := ops.wrong(dict(row, kind="fuse"), call(), truth_of(dict(row, kind="fuse"), x), True):
-                raise RuntimeError(f"device {d}: {why}")
-
-            def many(call=call, d=d):
-                with torch.cuda.device(d):
-                    for _ in range(CALLS):
-                        call()
-
-            work.append((many, lambda d=d: torch.cuda.synchronize(d)))
-
-    def call():
-        for go, _ in work:
-            go()
-        for _, wait in work:
-            wait()
-        return "equal to the reference's on each device"
-
-    def slowest():
-        spent = []
-        for go, wait in work:
-            begin = time.perf_counter()
-            go()
-            wait()
-            spent.append(time.perf_counter() - begin)
-        return max(spent)
-
-    return slowest if alone else call
-
-
-@runner("robocache", ("shards", "shards-host"), "two devices at once, a stream each", device=("cuda",), role="ours")
-def shards(row, x):
-    return on_two(row, False)
-
-
-@runner("linear", ("shards", "shards-host"), "one device alone: the slower of the two", device=("cuda",), role="other")
-def linear(row, x):
-    return on_two(row, True)
-
-
 if __name__ == "__main__":
-    ops.main(truth_of)
+    import ops_devices  # noqa: F401: its runners
+
+    ops.main(ops_ours.truth_of)

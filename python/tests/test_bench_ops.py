@@ -14,7 +14,9 @@ import robocache
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "runners"))
 import ops  # noqa: E402
-import ops_peers  # noqa: E402
+import ops_devices  # noqa: E402
+import ops_ours  # noqa: E402
+import ops_peers  # noqa: E402, F401
 
 FUSE = {"kind": "fuse", "mode": "linear", "dtype": "float32", "out": "float32", "B": 3, "T": 10, "streams": [{"S": 20, "D": 4}]}
 VOXELS = {"kind": "voxelize", "mode": "count", "layout": "dense", "cloud": "uniform", "N": 500, "grid": [8, 4, 16], "min": [0, 0, 0], "size": [1 / 8, 1 / 4, 1 / 16]}
@@ -27,7 +29,7 @@ JOB = {"device": "cpu", "ordinal": 0, "rounds": 1, "seconds": 0.001, "cold": Fal
 
 
 def arms(work: dict) -> dict:
-    out = ops.measure({"name": "x", "work": work}, JOB, ops_peers.truth_of)
+    out = ops.measure({"name": "x", "work": work}, JOB, ops_ours.truth_of)
     return {a["name"]: a for a in out["arms"]}
 
 
@@ -45,7 +47,7 @@ def test_right_and_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return got
 
     monkeypatch.setattr(robocache, of, spoilt)
-    monkeypatch.setattr(ops_peers, "again", lambda call, held: call)
+    monkeypatch.setattr(ops_ours, "again", lambda call, held: call)
     found = arms(WORKS[name])
     assert "wrong: element" in found["robocache"]["failed"] and not found["robocache"]["us"]
     assert all(not a["failed"] for n, a in found.items() if n not in ("robocache", "open3d"))
@@ -64,14 +66,14 @@ def test_bytes() -> None:
     for work, want in ((big, 1.2), ({**big, "dtype": "bfloat16", "out": "bfloat16"}, 0.65), ({**big, "T": 250, "streams": [{"S": 500, "D": 7}]}, 1.6)):
         assert abs(ops.floor_bytes(work, ops.make_inputs(work, "cpu")) / 4257e3 - want) < 0.04 * want + 0.05
     x = ops.make_inputs(WORKS["sparse"], "cpu")
-    cells = len(ops.parts(ops_peers.truth_of(WORKS["sparse"], x), WORKS["sparse"])[0])
+    cells = len(ops.parts(ops_ours.truth_of(WORKS["sparse"], x), WORKS["sparse"])[0])
     assert ops.floor_bytes(WORKS["sparse"], x) == 500 * 20 + cells * 28
 
 
 def test_feeder() -> None:
     """Pieces, slots and the ring: what comes back is what the kernel gives; a fault of the way is seen."""
     row = {**FUSE, "kind": "flow", "B": 70}
-    f = ops_peers.Feeder(row, "cpu", ring=32, piece=8)
+    f = ops_devices.Feeder(row, "cpu", ring=32, piece=8)
     f.check()
     f.resample = lambda *a, out=None: out.zero_() if out is not None else robocache.resample(*a)
     with pytest.raises(RuntimeError, match="is not what the reference gives"):
@@ -86,7 +88,7 @@ def test_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "dup", lambda _: write)
     monkeypatch.setattr(os, "dup2", lambda *_: None)
     with contextlib.redirect_stdout(io.StringIO()):
-        ops.main(ops_peers.truth_of)
+        ops.main(ops_ours.truth_of)
     with os.fdopen(read) as f:
         bad, good = (json.loads(f.readline()) for _ in range(2))
     assert bad["arms"][0]["failed"] and good["row"] == "good" and good["versions"]["robocache"]
