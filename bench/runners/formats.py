@@ -1,7 +1,7 @@
 """The formats beside the packages that their users read them with. bench/formats.go has the table of cases.
 
 A job has uri, case and runner. Runner make writes the data of a case into the folder uri. Every other reads it: whole passes over the data, the first of which is
-not measured and gives the hash of its values. A sample is a frame, chunk, message, window or step."""
+not measured, and whose values are hashed. A sample is a frame, row, message, window or step."""
 import glob, hashlib, json, os, shutil, struct, warnings
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ RUNNERS, MAKERS = {}, {}
 
 
 def runner(case, *names):
-    """Registers a generator: a pass each, of which it gives the samples, and the first time the hash of what it read, or nothing."""
+    """Registers what opens the data, and gives a function that makes a pass: its samples, and the values of a pass, which are hashed after the first; () where none are compared."""
     return lambda f: RUNNERS.update({(case, n): f for n in names})
 
 
@@ -22,16 +22,8 @@ def maker(case):
     return lambda f: MAKERS.setdefault(case, f)
 
 
-def digest(arrays):
-    h = hashlib.sha256()
-    for x in arrays:
-        h.update(np.ascontiguousarray(x).tobytes())
-    return h.hexdigest()
-
-
-def epochs(loader, key):
-    while True:
-        yield sum(len(b[key]) for b in loader), ""
+def epoch(loader, key):
+    return lambda: (sum(len(b[key]) for b in loader), ())
 
 
 # CALVIN: every array of a frame, and the floor: the files' bytes alone.
@@ -54,7 +46,8 @@ def make_calvin():
 @runner("calvin", "numpy", "bytes")
 def calvin():
     files = sorted(glob.glob(f"{a.uri}/training/episode_*.npz"))
-    while True:
+
+    def once():
         for name in files:
             if a.runner == "bytes":
                 with open(name, "rb") as f:
@@ -63,7 +56,9 @@ def calvin():
             with np.load(name, allow_pickle=False) as z:
                 for k in z.files:
                     z[k]
-        yield len(files), ""
+        return len(files), ()
+
+    return once
 
 
 # Zarr, chunk by chunk: zarr-python as a training script calls it, and numcodecs alone, the floor of any reader in Python. The case is zarr-CODEC-SHUFFLE-ARRAY.
@@ -105,11 +100,13 @@ def chunks():
             return codec.decode(f.read())
 
     read = alone if a.runner == "numcodecs" else lambda i: np.asarray(z[i * step : (i + 1) * step])
-    yield count, digest(np.frombuffer(read(i), np.uint8) if a.runner == "numcodecs" else read(i) for i in range(count))
-    while True:
+
+    def once():
         for i in range(count):
             read(i)
-        yield count, ""
+        return count * step, (read(i) for i in range(count))
+
+    return once
 
 
 # ROS 2: messages in memory to columns, whole recordings to columns, and windows of time at random places of a recording.
@@ -176,9 +173,7 @@ def messages():
         from mcap_ros2.decoder import DecoderFactory
 
         decode = DecoderFactory().decoder_for("cdr", SimpleNamespace(id=1, name=kind, encoding="ros2msg", data=ts.generate_msgdef(kind, ros_version=2)[0].encode()))
-
-    while True:
-        yield len(payloads), digest(columns((kind, decode(raw)) for raw in payloads)[kind])
+    return lambda: (len(payloads), columns((kind, decode(raw)) for raw in payloads)[kind])
 
 
 @maker("recordings")
@@ -232,9 +227,11 @@ def recordings():
 
     read = {"rosbags": rosbags, "mcap-ros2-support": support, "robocache": ours, "decompression": floor}[a.runner]
 
-    while True:
-        got = read()
-        yield 60 * 433, digest(np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS for x in got[t]) if got else ""
+    def once():
+        got = read() or {}
+        return 60 * 433, (np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS if got for x in got[t])
+
+    return once
 
 
 @runner("windows", "mcap")
@@ -246,10 +243,12 @@ def windows():
     reader = make_reader(open(glob.glob(f"{a.uri}/*.mcap")[0], "rb"), decoder_factories=[DecoderFactory()])
     starts = BEGIN + (np.random.default_rng(2).random(40) * 59.5e9).astype(np.int64)
 
-    while True:
+    def once():
         for at in starts:
             np.array([m.decoded_message.position for m in reader.iter_decoded_messages(topics=["/joint_states"], start_time=int(at), end_time=int(at) + 500_000_000)])
-        yield len(starts), ""
+        return len(starts), ()
+
+    return once
 
 
 # RLDS: whole steps, in order, batches of 64: every feature, frames decoded.
@@ -274,16 +273,14 @@ def make_rlds(copies=20):
         json.dump(dict(info, splits=[split]), f)
 
 
-def steps(batches):
-    """Counts steps, and hashes their numbers and instructions."""
-    array, h, n = lambda v: v.numpy() if hasattr(v, "numpy") else np.asarray(v), hashlib.sha256(), 0
-    for b in batches:
-        n += len(b["language_instruction"])
+def values_of_steps(batches):
+    """Numbers and instructions."""
+    for b in batches():
         for k in NUMBERS:
-            h.update(np.ascontiguousarray(array(b[k]).reshape(len(b[k]), -1)).astype("<f4").tobytes())
+            v = b[k].numpy() if hasattr(b[k], "numpy") else np.asarray(b[k])
+            yield v.reshape(len(v), -1).astype("<f4")
         for text in b["language_instruction"]:
-            h.update(text if isinstance(text, bytes) else text.encode())
-    return n, h.hexdigest()
+            yield np.frombuffer(text if isinstance(text, bytes) else text.encode(), np.uint8)
 
 
 @runner("rlds", "tfds", "robocache")
@@ -292,8 +289,7 @@ def rlds():
         import robocache
 
         loader = robocache.Loader(a.uri, batch_size=64, shuffle=False, threads=2, options={"split": "train"}, keys=CAMERAS + NUMBERS + ["language_instruction"])
-        yield steps(loader)
-        yield from epochs(loader, "language_instruction")
+        return lambda: (sum(len(b["language_instruction"]) for b in loader), values_of_steps(lambda: loader))
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
     import tensorflow as tf
     import tensorflow_datasets as tfds
@@ -302,9 +298,8 @@ def rlds():
     options = tf.data.Options()
     options.threading.private_threadpool_size, options.deterministic = 2, True
     ds = ds.flat_map(lambda e: e["steps"]).batch(64).prefetch(2).with_options(options)
-    yield steps({**{"observation." + k: v for k, v in s.pop("observation").items()}, **s} for s in ds.as_numpy_iterator())
-    while True:
-        yield sum(len(s["language_instruction"]) for s in ds.as_numpy_iterator()), ""
+    flat = lambda: ({**{"observation." + k: v for k, v in s.pop("observation").items()}, **s} for s in ds.as_numpy_iterator())
+    return lambda: (sum(len(s["language_instruction"]) for s in ds.as_numpy_iterator()), values_of_steps(flat))
 
 
 # Streams of several clocks to 50 Hz, windows of a second, batches of 64.
@@ -359,7 +354,7 @@ def multirate(hz=50):
                 if not np.array_equal(x[k + "_is_pad"].numpy(), y[k + "_is_pad"]) or not np.allclose(x[k].numpy(), y[k], rtol=1e-4, atol=1e-5, equal_nan=True):
                     raise RuntimeError(f"{k} of sample {i} differs")
         loader = torch.utils.data.DataLoader(peer, 64, shuffle=True)
-    yield from epochs(loader, keys[0])
+    return epoch(loader, keys[0])
 
 
 @maker("hdf5")
@@ -373,10 +368,13 @@ def main(_):
     case = a.case.split("-")[0]
     if a.runner == "make":
         return MAKERS[case]()
-    passes = RUNNERS[case, a.runner]()
+    once = RUNNERS[case, a.runner]()
     common.imported()
-    _, values = next(passes)
-    common.passes(lambda: next(passes)[0], a.seconds or 0, values_sha256=values)
+    h, seen = hashlib.sha256(), 0
+    for x in once()[1]:
+        h.update(np.ascontiguousarray(x).tobytes())
+        seen += 1
+    common.passes(lambda: once()[0], a.seconds or 0, values_sha256=h.hexdigest() if seen else "")
 
 
 if a.runner == "make":
