@@ -48,6 +48,8 @@ type counters struct {
 // unit is one batch under construction.
 type unit struct {
 	seq     int64
+	epoch   int64
+	behind  int64 // samples of bad episodes behind the last batch of the epoch before
 	batch   *Batch
 	bytes   int64
 	parts   []part       // what each source gives, those without samples left out

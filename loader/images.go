@@ -90,6 +90,9 @@ type target struct {
 // Seq is the batch's number in its run.
 func (t *target) Seq() int64 { return t.p.u.seq }
 
+// Epoch is the batch's.
+func (t *target) Epoch() int64 { return t.p.u.epoch }
+
 // Into is the place itself, or scratch where the frame is augmented on the way.
 func (t *target) Into(w *frames.Worker, k int) []byte {
 	if t.c.aug == nil || t.c.raw != nil {
@@ -241,14 +244,14 @@ const worthwhile = 0.2
 
 // follow brings the residents to where the order's pool is at a step, before its batch is made: what the samples of an episode that enters will
 // want is decoded from then on, and kept; what the rank will never give is let go. Where the rows cannot be read nothing is noted: the samples
-// find their frames as those of other orders do, and report what is wrong.
-func (w *worker) follow(s *order.Step, seq int64) {
+// find their frames as those of other orders do, and report what is wrong. first: the step is the epoch's first, or the run's.
+func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 	if w.a.cfg.Shuffle != Pool || !w.a.hasVideo() {
 		return
 	}
 	for i := range s.Admitted {
 		if a := &s.Admitted[i]; a.Share >= worthwhile {
-			w.eachUse(w.a.sources[a.Source], a.Samples, func(c *column, uses map[frames.ID]int32) { w.Admit(c, uses, seq) })
+			w.eachUse(w.a.sources[a.Source], a.Samples, func(c *column, uses map[frames.ID]int32) { w.Admit(c, uses, epoch, seq, first) })
 		}
 	}
 	for samples := s.Passed; len(samples) > 0; {
@@ -257,7 +260,7 @@ func (w *worker) follow(s *order.Step, seq int64) {
 		for n < len(samples) && samples[n] >= src.offset && samples[n] < src.offset+src.table.Samples() {
 			n++
 		}
-		w.eachUse(src, samples[:n], func(c *column, uses map[frames.ID]int32) { w.a.store.Pass(c, uses) })
+		w.eachUse(src, samples[:n], func(c *column, uses map[frames.ID]int32) { w.a.store.Pass(c, uses, epoch) })
 		samples = samples[n:]
 	}
 }

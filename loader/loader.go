@@ -24,6 +24,7 @@ type Loader struct {
 	mu       sync.Mutex
 	at       *order.Progress // replaced by Restore
 	run      *run
+	followed bool // an epoch ended, and the loader stands behind it: the next run goes on from epoch to epoch
 	began    time.Time
 	errors   map[string]int64 // by class
 	random   *Randomness      // of the pool; nil until asked for
@@ -94,7 +95,7 @@ func (l *Loader) next(ctx context.Context, wait bool) (*Batch, error) {
 	defer func() { <-l.taking }()
 	begin := time.Now()
 	for {
-		r, err := l.running(begin)
+		r, epoch, err := l.running(begin)
 		if err != nil {
 			return nil, err
 		}
@@ -121,6 +122,12 @@ func (l *Loader) next(ctx context.Context, wait bool) (*Batch, error) {
 				continue
 			}
 			r.head = u
+		}
+		if r.head.epoch != epoch {
+			if l.endEpoch(r) {
+				return nil, io.EOF
+			}
+			continue
 		}
 		select {
 		case <-r.head.done: // the usual case needs no timer
@@ -171,36 +178,44 @@ func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
 	}
 }
 
-// running gives the run, started where there is none.
-func (l *Loader) running(now time.Time) (*run, error) {
+// running gives the run, started where there is none, and the epoch where the loader stands.
+func (l *Loader) running(now time.Time) (*run, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, errClosed()
+		return nil, 0, errClosed()
 	}
 	if l.began.IsZero() {
 		l.began = now
 	}
 	if l.run == nil {
-		l.run = startRun(l.a, l.at)
+		l.run = startRun(l.a, *l.at, l.followed)
 	}
-	return l.run, nil
+	return l.run, l.at.Epoch, nil
 }
 
 func errClosed() error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the loader is closed"}
 }
 
-// endEpoch goes to the next epoch when a run has given all; false where the run is not the current one any more.
+// endEpoch goes to the next epoch when a run has given all, or its next batch is of another; false where neither holds any more.
 func (l *Loader) endEpoch(r *run) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.run != r {
+	switch u := r.head; {
+	case l.run != r || u != nil && u.epoch == l.at.Epoch:
 		return false
+	case u != nil:
+		l.a.n.skip.Add(u.behind)
+		if l.cfg.Shuffle == Pool {
+			l.a.store.Leave(l.at.Epoch)
+		}
+	default:
+		l.a.n.skip.Add(r.skipped)
+		l.stopRun()
 	}
-	l.a.n.skip.Add(r.skipped)
-	l.stopRun()
 	l.at.GoTo(l.at.Epoch + 1)
+	l.followed = true
 	return true
 }
 
@@ -307,7 +322,11 @@ func (l *Loader) SetEpoch(epoch int64) error {
 	if l.at.Fresh(epoch) {
 		return nil
 	}
-	l.stopRun()
+	// Who has had an epoch's last batch may know that it is the last, and not ask for more.
+	l.followed = epoch == l.at.Epoch+1 && l.at.Ended()
+	if l.run != nil && !(l.followed && l.run.onward) {
+		l.stopRun()
+	}
 	l.at.GoTo(epoch)
 	return nil
 }

@@ -92,7 +92,7 @@ func (l *Loader) Restore(s State, force bool) error {
 		}
 	}
 	l.stopRun()
-	l.at, l.cfg.Seed = at, s.Seed
+	l.at, l.cfg.Seed, l.followed = at, s.Seed, false
 	return nil
 }
 

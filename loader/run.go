@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
-// run is one pass from a cursor on: a planner that stays ahead of the consumer, and a fixed set of workers.
+// run is one pass from a cursor on, to the end of the epoch or from epoch to epoch: a planner that stays ahead of the consumer, and a fixed set of workers.
 type run struct {
 	a      *assembler
 	ctx    context.Context
@@ -22,6 +22,7 @@ type run struct {
 	head   *unit // taken from units, not yet handed out; Next's own
 	wg     sync.WaitGroup
 
+	onward  bool  // the planner goes on into the next epoch
 	skipped int64 // samples of bad episodes behind the last batch; settled when units is closed
 
 	mu    sync.Mutex
@@ -53,29 +54,29 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	return ahead, int(min(int64(ahead+(ahead+1)/2), fit)), nil
 }
 
-func startRun(a *assembler, at *order.Progress) *run {
+func startRun(a *assembler, at order.Progress, onward bool) *run {
 	ctx, cancel := context.WithCancel(context.Background())
 	ahead, inFlight, _ := a.horizonOf()
-	r := &run{a: a, ctx: ctx, cancel: cancel, q: frames.NewQueue(ctx, &a.workers), units: make(chan *unit, inFlight+1)}
+	r := &run{a: a, ctx: ctx, cancel: cancel, q: frames.NewQueue(ctx, &a.workers), units: make(chan *unit, inFlight+1), onward: onward}
 	r.space.L = &r.mu
 	r.q.Start(a.cfg.Threads + a.readers)
-	epoch := at.Epoch
-	c, from := at.Sampler()
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
-		r.plan(epoch, c, from, ahead, inFlight)
+		r.plan(at, ahead, inFlight)
 	}()
 	return r
 }
 
-// plan makes horizons until the epoch ends. The first is one batch, so that it comes soon.
-func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlight int) {
+// plan makes horizons until the epoch ends, or onward. The first is one batch, so that it comes soon.
+func (r *run) plan(epoch order.Progress, ahead, inFlight int) {
 	defer close(r.units)
 	var s order.Step
 	fw := r.q.Borrow()
 	defer r.q.Return(fw)
 	w := fw.Own.(*worker)
+	c, at := epoch.Sampler()
+	begun, skipped := int64(0), int64(0) // the epoch's first batch; behind the last epoch's last
 	for size, seq := 1, int64(0); ; size = ahead {
 		if len(r.a.schema.ragged) > 0 && seq > 0 {
 			// What comes to be known of their sizes counts at once; before the first is made, nothing is.
@@ -92,30 +93,35 @@ func (r *run) plan(epoch int64, c *order.Sampler, at order.Cursor, ahead, inFlig
 		begin := time.Now()
 		var planned []*unit
 		more := true
-		for len(planned) < size {
-			if more = c.Next(at, &s); !more {
-				r.skipped = s.Skipped
+		for n := 0; n < size && more; {
+			if !c.Next(at, &s) {
+				if more = r.onward && seq > begun; more { // epochs without a batch would be gone through without end
+					r.a.submit(r.q, planned) // the next epoch's order may take a while
+					planned, begun, skipped = nil, seq, s.Skipped
+					epoch.GoTo(epoch.Epoch + 1)
+					c, at = epoch.Sampler()
+					continue
+				}
+				if r.skipped = s.Skipped; seq == begun && seq > 0 {
+					r.skipped = skipped // the next run finds out again that this epoch has no batch
+				}
 				if c.Starved(at) {
-					r.give(&unit{seq: seq, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
+					r.give(&unit{seq: seq, epoch: epoch.Epoch, behind: skipped, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
 				}
 				break
 			}
-			w.follow(&s, seq)
+			w.follow(&s, epoch.Epoch, seq, seq == begun)
 			u, err := r.a.begin(seq, s.Samples, s.Epochs)
 			if err != nil {
-				u = &unit{seq: seq, err: err, done: closed()}
-				more = false
+				u, more = &unit{seq: seq, err: err, done: closed()}, false
 			} else {
-				u.batch.Epoch, u.batch.Position = epoch, s.First
+				u.batch.Epoch, u.batch.Position = epoch.Epoch, s.First
 				u.after, u.wrapped, u.skipped = s.After, s.Wrapped, s.Skipped
 				planned = append(planned, u)
 			}
+			u.epoch, u.behind = epoch.Epoch, skipped
 			r.give(u)
-			seq++
-			at = s.After
-			if err != nil {
-				break
-			}
+			n, seq, at, skipped = n+1, seq+1, s.After, 0
 		}
 		r.a.store.N.Plan.Add(int64(time.Since(begin)))
 		r.a.submit(r.q, planned)

@@ -227,7 +227,7 @@ func (w *Worker) decode(t *task) {
 	kept := t.frames[:0]
 	s.mu.Lock()
 	for _, x := range t.frames {
-		if x.uses == 0 && len(x.wait) == 0 {
+		if x.uses == (uses{}) && len(x.wait) == 0 {
 			s.unlist(x)
 			continue
 		}

@@ -59,7 +59,7 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 		col := farFile{open: &open}
 		var run []*task
 		for o := range 3 {
-			x := &frame{key: frameKey{0, 0, int32(o)}, uses: 1}
+			x := &frame{key: frameKey{0, 0, int32(o)}, uses: uses{1}}
 			run = append(run, &task{request: &request{col: col, frames: []*frame{x}, least: 1}, frames: []*frame{x}})
 		}
 		cancel() // nothing is decoded, and no place is lost

@@ -17,12 +17,13 @@ const (
 	background = 64
 )
 
-// Admit notes what samples of a pool will want of a column, and how often: it is decoded from then on, and kept until it was.
-func (w *Worker) Admit(col Column, uses map[ID]int32, seq int64) {
+// Admit notes what an epoch's samples of a pool will want of a column, and how often: it is decoded from then on, and kept until it was.
+// first: the epoch begins with it.
+func (w *Worker) Admit(col Column, wanted map[ID]int32, epoch, seq int64, first bool) {
 	s := w.s
 	prefixes := map[string]cache.Key{}
 	if s.disk != nil {
-		for k := range uses {
+		for k := range wanted {
 			if _, ok := prefixes[k.Path]; !ok {
 				prefixes[k.Path] = w.prefix(col, k.Path)
 			}
@@ -30,23 +31,24 @@ func (w *Worker) Admit(col Column, uses map[ID]int32, seq int64) {
 	}
 	byPath := map[string][]*frame{}
 	s.mu.Lock()
-	for k, n := range uses {
+	for k, n := range wanted {
 		if s.disk != nil && s.disk.has(prefixes[k.Path], int32(k.Ordinal), 1) {
 			continue
 		}
 		key := frameKey{col.ID(), s.file(col.ID(), k.Path), int32(k.Ordinal)}
 		if x := s.have[key]; x != nil {
-			x.uses += n
+			x.uses[epoch&1] += n
 			continue
 		}
-		x := &frame{key: key, uses: n}
+		x := &frame{key: key}
+		x.uses[epoch&1] = n
 		s.list(x)
 		byPath[k.Path] = append(byPath[k.Path], x)
 	}
 	s.mu.Unlock()
 	for path, list := range byPath {
 		r := &request{col: col, path: path, frames: sorted(list), least: residentFrames, later: seq + background}
-		if seq == 0 && s.remote == nil { // the first batch waits for a few frames of each episode
+		if first && s.remote == nil { // the first batch waits for a few frames of each episode
 			r.least = firstFrames
 		}
 		w.q.Push(Job{Prio: seq, Sub: int64(col.ID()), Kind: Admit, Run: func(w *Worker) { w.plan(r) }})
@@ -54,12 +56,24 @@ func (w *Worker) Admit(col Column, uses map[ID]int32, seq int64) {
 }
 
 // Pass takes back uses that will not come.
-func (s *Store) Pass(col Column, uses map[ID]int32) {
+func (s *Store) Pass(col Column, wanted map[ID]int32, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, n := range uses {
+	for k, n := range wanted {
 		if x := s.have[frameKey{col.ID(), s.file(col.ID(), k.Path), int32(k.Ordinal)}]; x != nil {
-			x.uses = max(x.uses-n, 0)
+			x.uses.take(epoch, n)
+			s.settle(x)
+		}
+	}
+}
+
+// Leave takes back all uses of an epoch whose batches were given: what drop_last leaves out never comes.
+func (s *Store) Leave(epoch int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.have {
+		if x.uses[epoch&1] > 0 {
+			x.uses[epoch&1] = 0
 			s.settle(x)
 		}
 	}

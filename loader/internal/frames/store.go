@@ -38,6 +38,7 @@ type Column interface {
 // Target is where frames of one column go: what one source gives to one batch.
 type Target interface {
 	Seq() int64                                      // of the batch
+	Epoch() int64                                    // of the batch; those that are asked for together are of one
 	Into(w *Worker, k int) []byte                    // where the frame of place k is made: the place itself, or scratch where it is changed on the way
 	Put(k int, pixels []byte)                        // brings a frame that was made to place k
 	Done(n int)                                      // counts places that have their frames
@@ -119,8 +120,8 @@ type frame struct {
 	state  frameState
 	listed bool // in Store.have
 	planar bool
-	cached bool  // stays when nobody wants it any more
-	uses   int32 // samples of a pool that are still to take it
+	cached bool // stays when nobody wants it any more
+	uses   uses
 	pins   int32 // who is reading its bytes
 	info   video.PlaneInfo
 	at     piece
@@ -129,6 +130,11 @@ type frame struct {
 	wait   []waiter
 	task   *task // that will bring it
 }
+
+// uses counts the samples of a pool that are still to take a frame: of even epochs, and of odd ones, since an epoch begins before the last has ended.
+type uses [2]int32
+
+func (u *uses) take(epoch int64, n int32) { u[epoch&1] = max(u[epoch&1]-n, 0) }
 
 // waiter is a place that a frame goes to when it comes.
 type waiter struct {
@@ -170,7 +176,7 @@ func (s *Store) done(x *frame) {
 
 // settle lets go of a frame that nobody will want. s.mu is held.
 func (s *Store) settle(x *frame) {
-	if x.uses == 0 && x.pins == 0 && len(x.wait) == 0 && !x.cached && x.state != pending {
+	if x.uses == (uses{}) && x.pins == 0 && len(x.wait) == 0 && !x.cached && x.state != pending {
 		s.unlist(x)
 		s.release(x)
 	}
@@ -204,7 +210,7 @@ func (s *Store) keeps(x *frame, size int) bool {
 	} else if s.room > 0 {
 		s.n.full++
 	}
-	return x.cached || x.uses > 0
+	return x.cached || x.uses != (uses{})
 }
 
 // fill writes a frame into memory of the arena: planes, or, where planes is nil, pixels. It is false where the arena has no room.
@@ -236,7 +242,7 @@ func (s *Store) arrived(x *frame, stored bool) []waiter {
 	x.wait, x.task, x.state = nil, nil, ready
 	x.pins++
 	if !stored {
-		x.uses = 0
+		x.uses = uses{}
 		s.unlist(x)
 		s.release(x)
 	}
@@ -259,7 +265,7 @@ func (s *Store) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.have {
-		x.wait, x.uses, x.pins, x.task = nil, 0, 0, nil
+		x.wait, x.uses, x.pins, x.task = nil, uses{}, 0, nil
 		if x.state != ready || !x.cached {
 			s.unlist(x)
 			s.release(x)

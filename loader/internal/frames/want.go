@@ -93,7 +93,7 @@ func (c *wanting) checked(wants []Want, path string) []Want {
 // lookup serves the wants of one file: a hit from what is kept; of one that is pending the place waits; a failed one is lost. What is none of them the
 // request has to decode. It gives the first batch that waits for that.
 func (c *wanting) lookup(wants []Want, r *request) (first int64) {
-	w, s := c.w, c.w.s
+	w, s, epoch := c.w, c.w.s, c.to[0].Epoch()
 	waits := make([]waiter, len(wants))
 	for i, x := range wants {
 		waits[i] = waiter{c.to[x.To], x.K}
@@ -145,7 +145,7 @@ func (c *wanting) lookup(wants []Want, r *request) (first int64) {
 			r.frames = append(r.frames, x)
 			continue
 		case x.state == gone:
-			x.uses = max(x.uses-int32(n), 0)
+			x.uses.take(epoch, int32(n))
 			failed = append(failed, lost{x, wait})
 			continue
 		case x.state == ready:
@@ -158,7 +158,7 @@ func (c *wanting) lookup(wants []Want, r *request) (first int64) {
 				raised = append(raised, s.job(x.task))
 			}
 		}
-		x.uses = max(x.uses-int32(n), 0)
+		x.uses.take(epoch, int32(n))
 		s.n.hits += int64(n)
 	}
 	first = seqOf(r.frames) // frames that may stay are shared from here on

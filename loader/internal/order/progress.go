@@ -62,6 +62,12 @@ func (p *Progress) GoTo(epoch int64) { p.Epoch, p.start, p.at, p.given = epoch, 
 // Fresh says whether it stands in an epoch of which it has given nothing since it was made or restored.
 func (p *Progress) Fresh(epoch int64) bool { return p.Epoch == epoch && !p.given }
 
+// Ended says whether a batch was handed out, and none is left in the epoch.
+func (p *Progress) Ended() bool {
+	c := p.sampler(p.start)
+	return p.given && c.ended(p.at)
+}
+
 // Len is the number of batches of a whole epoch on each rank.
 func (p *Progress) Len() int64 {
 	c := p.sampler(0)
@@ -124,7 +130,7 @@ func (p *Progress) State() State {
 	c := p.sampler(p.start)
 	s := State{Version: 2, Order: orderNames[o.Mode], Seed: o.Seed, Epoch: p.Epoch, Samples: c.n, BatchSize: p.Ranks.Batch, WorldSize: p.Ranks.World, Rank: p.Ranks.Rank, BadEpisodes: p.Bad}
 	s.Position, s.Ahead = c.here(p.at)
-	if p.given && c.ended(p.at) {
+	if p.Ended() {
 		// After the last batch the loader stands at the start of the next epoch, whether io.EOF was seen or not.
 		s.Epoch, s.Position, s.Ahead = p.Epoch+1, 0, 0
 	}

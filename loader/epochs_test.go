@@ -1,0 +1,184 @@
+package loader
+
+import (
+	"io"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// waits takes epochs with a consumer that takes a fixed time a batch, and says how long each batch was waited for.
+func waits(t testing.TB, l *Loader, epochs int, each time.Duration) (out [][]time.Duration) {
+	t.Helper()
+	for range epochs {
+		var own []time.Duration
+		for {
+			begin := time.Now()
+			b, err := l.Next(bg)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			own = append(own, time.Since(begin))
+			b.Release()
+			time.Sleep(each)
+		}
+		out = append(out, own)
+	}
+	return out
+}
+
+// L32: from the second epoch on the next one is begun while the last batches are taken, so that nobody waits for its first. The first epoch is
+// followed by nothing before somebody asks for a second.
+func TestEpochsFollowWithoutAGap(t *testing.T) {
+	for _, cfg := range []Config{{Order: Order{Shuffle: Global}}, {Order: Order{Shuffle: Pool, PoolSize: 40_000}}, {Order: Order{Shuffle: Global, DropLast: true}}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(lengthsFor(5, 6, 10, 20)...)
+			f.slow = time.Millisecond
+			cfg.BatchSize, cfg.Threads, cfg.CacheFormat, cfg.MemoryBudget, cfg.Keys = 8, 2, "rgb", 1<<20, []string{"cam"}
+			l := mustLoader(t, f, cfg)
+			defer l.Close()
+			first := waits(t, l, 1, 100*time.Millisecond)
+			synctest.Wait()
+			time.Sleep(time.Second)
+			if s := l.Stats(); s.Frames != s.Samples || s.InFlight != 0 {
+				t.Errorf("%d frames were made for %d samples of one epoch, %d batches are on their way", s.Frames, s.Samples, s.InFlight)
+			}
+			for epoch, w := range slices.Concat(first, waits(t, l, 4, 100*time.Millisecond)) {
+				for i, d := range w {
+					if gap := i == 0 && epoch < 2; (d > 0) != gap {
+						t.Errorf("epoch %d, batch %d: a wait of %v", epoch, i, d)
+					}
+				}
+			}
+		})
+	}
+}
+
+// L5: what comes, and every state, is that of a loader which was restored before each batch, and so begins nothing ahead.
+func TestEpochsThatFollowAreTheSame(t *testing.T) {
+	f := newFake(lengthsFor(6, 7, 8, 20)...)
+	g := newFake(lengthsFor(7, 3, 2, 9)...)
+	g.tag = "g"
+	f.frames.lost = map[string]bool{"v1.mp4": true}
+	for name, cfg := range map[string]Config{
+		"file":            {},
+		"global":          {Order: Order{Shuffle: Global}},
+		"pool":            {Order: Order{Shuffle: Pool, PoolSize: 2000, PoolShards: 2}},
+		"a rank":          {Order: Order{Shuffle: Pool, PoolSize: 2000, PoolShards: 2, WorldSize: 2, Rank: 1}},
+		"short":           {Order: Order{Shuffle: Global, WorldSize: 3, Rank: 2, Uneven: "short"}},
+		"drop_last":       {Order: Order{Shuffle: Pool, PoolSize: 2000, DropLast: true}},
+		"small epochs":    {Order: Order{Shuffle: Pool, EpochSize: 8}},
+		"stratified":      {Order: Order{Shuffle: Global, EpochSize: 60, Stratified: true}, Memory: Memory{Prefetch: 1}},
+		"skip":            {Order: Order{Shuffle: Global, OnBadEpisode: "skip"}},
+		"skip, pool":      {Order: Order{Shuffle: Pool, PoolSize: 2000, OnBadEpisode: "skip", DropLast: true}},
+		"skip, a rank":    {Order: Order{Shuffle: Pool, PoolSize: 2000, OnBadEpisode: "skip", WorldSize: 2}},
+		"skip, drop_last": {Order: Order{Shuffle: Global, OnBadEpisode: "skip", DropLast: true, WorldSize: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Seed, cfg.BatchSize, cfg.Threads, cfg.CacheFormat, cfg.Keys = 3, 8, 2, "rgb", []string{"cam", "observation.state"}
+			mix := mixOf([]*fake{f}, nil)
+			if cfg.EpochSize > 0 {
+				mix = mixOf([]*fake{g, newFake(9, 4)}, []float64{1, 2})
+			} else if cfg.OnBadEpisode == "" {
+				mix = mixOf([]*fake{g}, nil)
+			}
+			on, twin := mustMix(t, mix, cfg), mustMix(t, mix, cfg)
+			for step, ends := 0, 0; ends < 6; step++ {
+				if err := twin.Restore(on.State(), false); err != nil {
+					t.Fatal(err)
+				}
+				got, err := on.Next(bg)
+				if err == io.EOF {
+					if ends++; ends%2 == 0 { // as a trainer does that sets each epoch; that changes nothing
+						if err := on.SetEpoch(on.Epoch()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					continue
+				}
+				want, werr := twin.Next(bg)
+				if err != nil || werr != nil {
+					t.Fatal(step, err, werr)
+				}
+				if got.Epoch != want.Epoch || got.Position != want.Position || !slices.Equal(got.Indices, want.Indices) {
+					t.Fatalf("step %d, epoch %d, position %d: %v; restored: epoch %d, position %d: %v", step, got.Epoch, got.Position, got.Indices, want.Epoch, want.Position, want.Indices)
+				}
+				checkMixed(t, mix, on, got)
+				if s, w := on.State(), twin.State(); !reflect.DeepEqual(s, w) {
+					t.Fatalf("step %d: state %+v; restored: %+v", step, s, w)
+				}
+				if n, m := on.Remaining(), twin.Remaining(); n != m {
+					t.Fatalf("step %d: %d batches remain; restored: %d", step, n, m)
+				}
+				got.Release()
+				want.Release()
+			}
+		})
+	}
+}
+
+// Who knows an epoch's last batch, and goes on without asking for its end, waits no more than who asks; who goes elsewhere gets what is there.
+func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(lengthsFor(5, 6, 10, 20)...)
+		f.slow = time.Millisecond
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 2}, Windows: Windows{Keys: []string{"cam"}}})
+		defer l.Close()
+		for _, epoch := range []int64{0, 1, 2, 3, 9, 10, 11, 3} {
+			follows := epoch > 0 && l.Epoch() == epoch
+			if err := l.SetEpoch(epoch); err != nil {
+				t.Fatal(err)
+			}
+			for i := range l.Len() {
+				begin := time.Now()
+				b, err := l.Next(bg)
+				if err != nil || b.Epoch != epoch || i == 0 && b.Position != 0 {
+					t.Fatalf("epoch %d, batch %d: %+v, %v", epoch, i, b, err)
+				}
+				if waited := time.Since(begin) > 0; i == 0 && waited == (follows && epoch != 1 && epoch != 10) {
+					t.Errorf("epoch %d begins with a wait: %v", epoch, waited)
+				}
+				b.Release()
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	})
+}
+
+// L20: over many epochs a pool keeps no frame of a sample that nobody gives, and decodes each frame once an epoch.
+func TestPoolOfManyEpochs(t *testing.T) {
+	f := newFake(lengthsFor(7, 24, 10, 60)...)
+	f.gop = 1
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 50, Shuffle: Pool, PoolSize: 40_000, DropLast: true}, Memory: Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Keys: []string{"cam"}}})
+	const epochs = 30
+	for range epochs {
+		epochOf(t, f, l)
+	}
+	s := l.Stats()
+	if most := (l.Samples() + 50) * epochs; s.FramesUnique > most || s.Pool.Refused > 10*epochs {
+		t.Errorf("%d frames were decoded for %d epochs of %d samples, %d refused", s.FramesUnique, epochs, l.Samples(), s.Pool.Refused)
+	}
+}
+
+// BenchmarkEpochStart: what a consumer of 20 ms a batch waits for the first batch of an epoch, and for the others.
+func BenchmarkEpochStart(b *testing.B) {
+	f := newFake(lengthsFor(5, 12, 10, 20)...)
+	f.slow = 50 * time.Microsecond
+	l := mustLoader(b, f, Config{Order: Order{BatchSize: 12, Shuffle: Global}, Memory: Memory{Threads: 2}, Windows: Windows{Keys: []string{"cam"}}})
+	waits(b, l, 2, 0)
+	var first, others []time.Duration
+	b.ResetTimer()
+	for range b.N {
+		w := waits(b, l, 1, 20*time.Millisecond)[0]
+		first, others = append(first, w[0]), append(others, w[1:]...)
+	}
+	slices.Sort(first)
+	slices.Sort(others)
+	b.ReportMetric(float64(first[len(first)/2].Microseconds()), "first-µs")
+	b.ReportMetric(float64(others[len(others)/2].Microseconds()), "others-µs")
+}
