@@ -179,6 +179,11 @@ func (a *assembler) hasVideo() bool {
 	return slices.ContainsFunc(a.sources, func(src *source) bool { return src.files != nil })
 }
 
+// numbers says that no source gives frames.
+func (a *assembler) numbers() bool {
+	return !slices.ContainsFunc(a.sources, func(src *source) bool { return slices.ContainsFunc(src.columns, is[images]) })
+}
+
 // sourceOf finds the source of a sample, and its number there.
 func (a *assembler) sourceOf(sample int64) (*source, int64) {
 	i := len(a.sources) - 1

@@ -33,6 +33,9 @@ type run struct {
 // largeBatch is the size from which on one batch is work enough for all workers while the next horizon is planned.
 const largeBatch = 64 << 20
 
+// smallAhead is how many small batches without frames are planned together, at least: waking costs more than making one.
+const smallAhead = 16
+
 // horizonOf says how many batches are planned together, and how many may be in flight: a horizon and a half where the budget
 // holds them, so that the next is planned and begun while the rest of the last is consumed. Large batches are their own horizon:
 // as many as fit a sixteenth of memory_budget, one at least.
@@ -46,7 +49,11 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	if fit < 1 {
 		return 0, 0, budgetError(bytes, a.budget, int64(a.cfg.MemoryBudget))
 	}
-	ahead = int(min(int64(a.cfg.Prefetch), max(fit*2/3, 1)))
+	ahead = a.cfg.Prefetch
+	if bytes <= smallBatch && a.numbers() {
+		ahead = max(ahead, smallAhead)
+	}
+	ahead = int(min(int64(ahead), max(fit*2/3, 1)))
 	if bytes > largeBatch {
 		n := int(min(max(int64(a.cfg.MemoryBudget)/16/bytes, 1), fit))
 		return min(ahead, max(n-1, 1)), n, nil

@@ -45,6 +45,8 @@ func TestTryNext(t *testing.T) {
 			t.Fatalf("epoch %d: %d samples, want %d", epoch, len(got), len(want))
 		}
 	}
+	l.Close() // which would go on with the next epoch
+	twin.Close()
 	// With the decoder held fast there is nothing to give, and nothing waits: a try that did would not come back.
 	f.gate = make(chan struct{})
 	held := mustLoader(t, f, cfg)

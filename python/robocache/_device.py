@@ -47,6 +47,7 @@ class Device:
         self._stream = torch.cuda.Stream(device=target)
         self._ahead: deque[Taken] = deque()  # taken from the engine, not given
         self._behind: deque[Taken] = deque()  # given, copies perhaps under way
+        self._epoch, self._follows = -2, False  # of the batch that was given last; whether it followed the one before
         self._turn = threading.RLock()
         weakref.finalize(self, _settle, self._behind, self._ahead)
 
@@ -72,10 +73,15 @@ class Device:
             if not self._ahead and self._batches.next(epoch, into=self._ahead) is None:
                 return None
             first = self._ahead[0]
+            if epoch not in (-1, first.epoch):
+                return None
             self._send(first)
+            if first.epoch != self._epoch:
+                self._epoch, self._follows = first.epoch, first.epoch == self._epoch + 1
             if len(self._ahead) < 2:
                 try:
-                    self._batches.next(first.epoch, wait=False, into=self._ahead)
+                    if self._batches.next(first.epoch, wait=False, into=self._ahead) is None and self._follows:
+                        self._batches.next(wait=False, into=self._ahead)  # the next epoch's first, as the engine makes it ahead
                 except Error:
                     pass  # it belongs to the next batch, and comes again with it
             for t in self._ahead:

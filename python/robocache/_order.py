@@ -34,6 +34,7 @@ class Ordered:
     if TYPE_CHECKING:  # the Loader's own
         _batches: Batches | Device | PageLocked | None
         _midway: bool
+        _given: int
         _turn: int
 
         def _open(self) -> _engine.Handle: ...
@@ -48,9 +49,11 @@ class Ordered:
     def set_epoch(self, epoch: int) -> None:
         """Goes to the start of an epoch. Right after load_state_dict for that same epoch it keeps the position."""
         epoch = _options.whole("epoch", epoch, least=0)
-        if isinstance(self._batches, Device) and self._batches.before and not self._midway:
-            # Taken ahead, and nothing was given since load_state_dict: the engine goes back, to keep the position as it would have.
-            self._open().call("robocache_loader_restore", {"state": self.state_dict()})
+        ahead = self._batches.waiting if isinstance(self._batches, Device) else None
+        if ahead == epoch and not (self._midway and self._given == epoch):
+            self._midway = False
+            self._turn += 1
+            return  # what was taken ahead is what comes, and nothing of this epoch was given
         self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
         self._moved()
 

@@ -93,7 +93,7 @@ func (c *wanting) checked(wants []Want, path string) []Want {
 // lookup serves the wants of one file: a hit from what is kept; of one that is pending the place waits; a failed one is lost. What is none of them the
 // request has to decode. It gives the first batch that waits for that.
 func (c *wanting) lookup(wants []Want, r *request) (first int64) {
-	w, s, epoch := c.w, c.w.s, c.to[0].Epoch()
+	w, s := c.w, c.w.s
 	waits := make([]waiter, len(wants))
 	for i, x := range wants {
 		waits[i] = waiter{c.to[x.To], x.K}
@@ -121,6 +121,7 @@ func (c *wanting) lookup(wants []Want, r *request) (first int64) {
 		ordinal := wants[lo].Ordinal
 		n = same(wants[lo:], func(x *Want) bool { return x.Ordinal == ordinal })
 		wait := waits[lo : lo+n : lo+n]
+		epoch := wait[0].to.Epoch() // before it is served: its batch may then go
 		key.ordinal = int32(ordinal)
 		hit := func(x *frame) {
 			for i, at := range wait {
