@@ -84,7 +84,7 @@ class Loader(Ordered, _Base):
         normalisation, and `<key>_dim_is_pad` (bool, (B, D)) is True there.
 
     How
-    threads: default the cores. prefetch: batches planned and decoded together. io_threads: reads in flight, for remote stores.
+    threads: default the cores. prefetch: batches planned and decoded together (small ones without images: 16 at least). io_threads: reads in flight, for remote stores.
     memory_budget: bytes, or "4GiB": for batches in flight, decoders, resident images and the RAM cache together.
     cache: "ram" or a directory: decoded images stay for the next epoch; the directory also for other processes and runs. cache_budget:
         bytes (default: half of memory_budget in RAM, 64 GiB in a directory). cache_format: "yuv" (planes as decoded), "rgb" (as in the
