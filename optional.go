@@ -89,6 +89,13 @@ type VideoStarter interface {
 // Called by loader, which shares one budget among its parts.
 type MemoryLimiter interface{ LimitMemory(bytes int64) }
 
+// Recorded is a Dataset of recordings: an episode lies in one file, or in the files of one folder, which may hold others too.
+// Called by edit, which copies recordings that stay as they are.
+type Recorded interface {
+	// Recording names the file or the folder of an episode, relative to the dataset; "" = there is no such episode.
+	Recording(episode int) string
+}
+
 // Wrapper is a Dataset put over another one: a mapping, a view on one grid.
 // Called by As.
 type Wrapper interface{ Unwrap() Dataset }

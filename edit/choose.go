@@ -73,7 +73,7 @@ func (e *editor) flags(ctx context.Context, path string, v *view) (out []flag) {
 	if len(e.srcs) > 1 {
 		guard.Fail(misuse(robocache.Where{"file": path}, "flags are of one dataset: edit it before it is merged", ""))
 	}
-	guard.Check(robocache.At(file.Check(e.srcs[0]), robocache.Where{"file": path}))
+	guard.Check(robocache.At(file.Check(ctx, e.srcs[0]), robocache.Where{"file": path}))
 	places := map[int64]int{}
 	for i, p := range v.plan.Episodes {
 		places[guard.Must(e.srcs[0].Episode(ctx, p.Episode)).Index] = i

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -61,6 +62,8 @@ func TestCuts(t *testing.T) {
 		at   []int
 	}{
 		{"av1", nil, []int{1, 2, 5}},
+		{"av1-long", []string{"-c:v", "libsvtav1", "-g", "20", "-preset", "12", "-crf", "20", "-svtav1-params", "fast-decode=0"}, []int{1, 19, 20, 21, 40}},
+		{"h264-long", []string{"-c:v", "libx264", "-g", "20", "-bf", "0", "-crf", "23", "-sc_threshold", "0", "-vf", "setsar=0"}, []int{1, 19, 20, 21, 40}},
 		{"h264-bframes", []string{"-c:v", "libx264", "-g", "30", "-bf", "2", "-crf", "10"}, []int{1, 2, 3, 15, 16, 17, 29, 30, 31}},
 		{"hevc-open", []string{"-c:v", "libx265", "-x265-params", "keyint=8:min-keyint=8:open-gop=1:bframes=2:log-level=none", "-crf", "10", "-tag:v", "hvc1"}, []int{1, 2, 7, 8, 9, 10}},
 	} {
@@ -103,10 +106,13 @@ func TestCuts(t *testing.T) {
 					if cut == edit.CutHidden || cut == edit.CutExact && r.Video.Hidden > 0 {
 						healthy(t, dst)
 					}
-					counts.Copied, counts.Hidden, counts.Frames, counts.Encoded = counts.Copied+r.Video.Copied, counts.Hidden+r.Video.Hidden, counts.Frames+r.Video.Frames, counts.Encoded+r.Video.Encoded
+					counts.Copied, counts.Hidden, counts.Frames, counts.Joined, counts.Encoded, counts.Rows = counts.Copied+r.Video.Copied, counts.Hidden+r.Video.Hidden, counts.Frames+r.Video.Frames, counts.Joined+r.Video.Joined, counts.Encoded+r.Video.Encoded, counts.Rows+r.Video.Rows
 				}
 				if cut == edit.CutSnap && counts.Encoded > 0 || cut == edit.CutExact && counts.Hidden > 0 || cut == edit.CutHidden && counts.Hidden == 0 {
 					t.Errorf("%s: %+v", cut, counts)
+				}
+				if long := strings.HasSuffix(c.name, "-long"); cut == edit.CutExact && long && (counts.Joined < 3 || counts.Encoded > 0 || counts.Rows > 60) {
+					t.Errorf("%s: %+v: more than the frames up to a key frame were encoded", cut, counts)
 				}
 				t.Logf("%s: %+v", cut, counts)
 			}

@@ -258,6 +258,13 @@ func TestApply(t *testing.T) {
 	}()}, DST: dst + "2"}); err == nil || !strings.Contains(err.Error(), "fingerprint") {
 		t.Error(err)
 	}
+	file := filepath.Join(from, "data", "chunk-000", "file-000.parquet") // of all episodes: what changes in the middle is seen too
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := edit.Run(t.Context(), &edit.Request{Plans: plans, DST: dst + "3"}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
 }
 
 // A plan that was changed by hand is refused where it reaches beyond its source.

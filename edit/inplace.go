@@ -1,7 +1,6 @@
 package edit
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -14,10 +13,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/goatnote-inc/robocache"
@@ -347,41 +348,59 @@ func Undo(dir string) (err error) {
 	return nil
 }
 
-// sampled is how much of the beginning and the end of a large file its checksum looks at.
-const sampled = 1 << 20
+// Of a dataset up to wholeBytes, checksums are of whole files; of a larger one, of blocks of each file, evenly spaced: an edit that copies nothing is not to
+// wait for all of it to be read.
+const (
+	wholeBytes   = 8 << 30
+	sampleBlocks = 64
+	sampleBytes  = 64 << 10
+)
 
-// sums gives file → size, time of change and checksum of all below a folder. Of large files the checksum is of the beginning and the end.
+// sums gives file → size, time of change and checksum of all below a folder.
 func sums(dir string) map[string]string {
-	out := map[string]string{}
+	type file struct {
+		fs.FileInfo
+		path, sum string
+	}
+	var files []*file
+	var total int64
 	guard.Check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		info, err := d.Info()
-		if err != nil {
-			return err
+		if err == nil {
+			files, total = append(files, &file{FileInfo: info, path: path}), total+info.Size()
 		}
-		h := sha256.New()
-		if d.Type().IsRegular() {
-			f, err := os.Open(path)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			parts := []io.Reader{io.NewSectionReader(f, 0, min(info.Size(), sampled))}
-			if info.Size() > sampled {
-				parts = append(parts, io.NewSectionReader(f, max(sampled, info.Size()-sampled), sampled))
-			}
-			if _, err := io.Copy(h, io.MultiReader(parts...)); err != nil {
-				return err
-			}
-		} else {
-			target, _ := os.Readlink(path)
-			_, _ = io.Copy(h, bytes.NewReader([]byte(target)))
-		}
-		rel, err := filepath.Rel(dir, path)
-		out[rel] = fmt.Sprintf("%d %d %s", info.Size(), info.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16]))
 		return err
 	}))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, f := range files {
+		g.Go(guard.Func("edit", func() {
+			h := sha256.New()
+			if f.Mode().IsRegular() {
+				in := guard.Must(os.Open(f.path))
+				defer in.Close()
+				if step := f.Size() / sampleBlocks; total > wholeBytes && step > sampleBytes {
+					for k := range int64(sampleBlocks) {
+						guard.Must(io.Copy(h, io.NewSectionReader(in, k*step, sampleBytes)))
+					}
+					guard.Must(io.Copy(h, io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes)))
+				} else {
+					guard.Must(io.Copy(h, in))
+				}
+			} else {
+				target, _ := os.Readlink(f.path)
+				fmt.Fprint(h, target)
+			}
+			f.sum = fmt.Sprintf("%d %d %s", f.Size(), f.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16]))
+		}))
+	}
+	guard.Check(g.Wait())
+	out := map[string]string{}
+	for _, f := range files {
+		out[guard.Must(filepath.Rel(dir, f.path))] = f.sum
+	}
 	return out
 }

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/flags"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -32,6 +34,7 @@ type Plan struct {
 	Video    *Video         `json:"video,omitempty"` // nil: copied
 	Part     string         `json:"split,omitempty"` // the name of the split that this is
 	Notes    []string       `json:"notes,omitempty"` // what the plan's maker wants known: reordered joints, moved cuts
+	files    []store.Entry  // of the source, that are the result as they are; nil: it is written
 }
 
 // Source is a dataset that a plan takes from.
@@ -40,6 +43,7 @@ type Source struct {
 	Format      string         `json:"format"`
 	Version     string         `json:"version,omitempty"`
 	Fingerprint string         `json:"fingerprint"`
+	State       string         `json:"files,omitempty"` // its files when it was planned
 	Episodes    int            `json:"num_episodes"`
 	Frames      int64          `json:"num_frames"`
 	HZ          robocache.Rate `json:"hz,omitzero"` // the rate that it is brought to
@@ -98,7 +102,7 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) *Plan {
 	p := &Plan{Version: planVersion, Verbs: []Verb{}, Cut: CutHidden}
 	for i, ds := range srcs {
 		info := ds.Info()
-		p.Sources = append(p.Sources, Source{URI: robocache.Redact(info.URI), Format: info.Format, Version: info.Version, Fingerprint: fingerprint(ctx, ds), Episodes: info.Episodes, Frames: info.Frames})
+		p.Sources = append(p.Sources, Source{URI: robocache.Redact(info.URI), Format: info.Format, Version: info.Version, Fingerprint: fingerprint(ctx, ds), State: state(ctx, ds), Episodes: info.Episodes, Frames: info.Frames})
 		for e := range info.Episodes {
 			p.Episodes = append(p.Episodes, Episode{Source: i, Episode: e, To: ds.Len(e)})
 		}
@@ -123,36 +127,40 @@ func (p *Plan) clone() *Plan {
 	return &q
 }
 
-// fingerprint says which dataset a plan is of: a hash over its schema, tasks, the length of each episode, values of the first and the last, and the edits
-// that it came of. Not over where it lies.
+// fingerprint says which dataset a plan is of, and of which edits it came; not where it lies.
 func fingerprint(ctx context.Context, ds robocache.Dataset) string {
 	info, h := ds.Info(), sha256.New()
-	enc := json.NewEncoder(h)
 	features := slices.Clone(info.Features)
 	for i := range features {
 		features[i].Codec, features[i].Names = "", nil // what reading may correct
 	}
-	guard.Check(enc.Encode([]any{info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits, info.Episodes}))
-	for e := range info.Episodes {
-		fmt.Fprintln(h, ds.Len(e))
-	}
-	for _, e := range []int{0, info.Episodes - 1} { // two recordings of one robot may have the same lengths: values tell them apart
-		for i := range info.Features {
-			f := &info.Features[i]
-			if e < 0 || f.Kind != robocache.KindNumeric || f.Ragged() {
-				continue
-			}
-			n, err := robocache.RowsIn(ctx, ds, e, f)
-			raw := make([]byte, min(n, 256)*f.RowBytes())
-			if err == nil && ds.Gather(ctx, f.Key, robocache.RowsOf(e, 0, min(n, 256)), raw) == nil { // what cannot be read is told when it is wanted
-				_, _ = h.Write(raw)
-			}
+	guard.Check(json.NewEncoder(h).Encode([]any{flags.Fingerprint(ctx, ds), info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}))
+	if s, ok := robocache.As[store.Source](ds); ok {
+		if b, err := store.ReadFile(ctx, s.Store(), editsName, maxEdits); err == nil {
+			_, _ = h.Write(b)
 		}
 	}
-	if s, ok := robocache.As[store.Source](ds); ok {
-		b, err := store.ReadFile(ctx, s.Store(), editsName, maxEdits)
-		if err == nil {
-			_, _ = h.Write(b)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// state says which files a dataset has: their sizes and their times of change, or what a server calls their versions. "" where nobody lists them.
+func state(ctx context.Context, ds robocache.Dataset) string {
+	s, ok := robocache.As[store.Source](ds)
+	if !ok {
+		return ""
+	}
+	list, err := s.Store().List(ctx, "")
+	if err != nil {
+		return ""
+	}
+	if i := slices.IndexFunc(list, func(f store.Entry) bool { return f.Name == path.Base(ds.Info().URI) }); i >= 0 { // a dataset that is one file
+		list = list[i : i+1]
+	}
+	h := sha256.New()
+	for _, f := range list {
+		top, _, _ := strings.Cut(f.Name, "/")
+		if ds.Info().Format != robocache.DefaultFormat() || slices.Contains([]string{"data", "videos", "images", "meta"}, top) {
+			fmt.Fprintf(h, "%q %d %s\n", f.Name, f.Size, f.Version)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

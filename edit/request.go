@@ -123,8 +123,8 @@ func (e *editor) open(ctx context.Context) {
 			continue
 		}
 		want := e.req.Plans[0].Sources[i]
-		if got := fingerprint(ctx, e.srcs[i]); got != want.Fingerprint {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"dataset": uri}, Msg: "the dataset is not the one that was planned: fingerprint", Want: want.Fingerprint, Got: got, Hint: "it was edited since: plan again"})
+		if got := fingerprint(ctx, e.srcs[i]); got != want.Fingerprint || want.State != "" && state(ctx, e.srcs[i]) != want.State {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"dataset": uri}, Msg: "the dataset is not the one that was planned, or its files were changed since: fingerprint", Want: want.Fingerprint + " " + want.State, Got: got + " " + state(ctx, e.srcs[i]), Hint: "plan again"})
 		}
 		if !want.HZ.Zero() {
 			e.srcs[i] = onGrid(ctx, e.srcs[i], want.HZ)

@@ -25,25 +25,25 @@ func (p *Episode) text(row int, old string) string {
 	return old
 }
 
-// relabel gives the rows of a task another text. It follows what was said before of the same rows.
-func (p *Episode) relabel(old, text string, all []string) {
-	texts := maps.Clone(p.Texts)
-	if texts == nil {
-		texts = map[string]string{}
-	}
+// relabel gives tasks other texts, all at once: a=b b=a swaps. all are the texts that the source's rows may have.
+func (p *Episode) relabel(names map[string]string, all []string) {
+	texts := map[string]string{}
+	maps.Copy(texts, p.Texts)
 	for _, was := range all {
-		if is, ok := texts[was]; ok && is == old || !ok && was == old {
+		is, ok := p.Texts[was]
+		if !ok {
+			is = was
+		}
+		if text, ok := names[is]; ok {
 			texts[was] = text
 		}
 	}
-	p.Texts = texts
-	rows := slices.Clone(p.Rows)
-	for i := range rows {
-		if rows[i].Text == old {
-			rows[i].Text = text
+	p.Texts, p.Rows = texts, slices.Clone(p.Rows)
+	for i, r := range p.Rows {
+		if text, ok := names[r.Text]; ok {
+			p.Rows[i].Text = text
 		}
 	}
-	p.Rows = rows
 }
 
 // Text gives texts as the sources have them, and the tasks as the plan has them.

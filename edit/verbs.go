@@ -136,13 +136,7 @@ func (e *editor) relabel(ctx context.Context, v *Verb) {
 		}
 	}
 	for _, i := range chosen {
-		p := &e.plan.Episodes[i]
-		was := *p
-		for _, old := range slices.Sorted(maps.Keys(v.Names)) { // all at once: a=b b=a swaps
-			q := was
-			q.relabel(old, v.Names[old], e.texts(ctx, p))
-			p.take(&was, &q)
-		}
+		e.plan.Episodes[i].relabel(v.Names, e.texts(ctx, &e.plan.Episodes[i]))
 	}
 }
 
@@ -153,26 +147,6 @@ func (e *editor) texts(ctx context.Context, p *Episode) []string {
 		out = append(out, t.Text)
 	}
 	return out
-}
-
-// take takes over what one relabelling changed.
-func (p *Episode) take(was, is *Episode) {
-	texts := maps.Clone(p.Texts)
-	if texts == nil {
-		texts = map[string]string{}
-	}
-	for k, text := range is.Texts {
-		if old, ok := was.Texts[k]; !ok || old != text {
-			texts[k] = text
-		}
-	}
-	rows := slices.Clone(p.Rows)
-	for i := range rows {
-		if is.Rows[i].Text != was.Rows[i].Text {
-			rows[i].Text = is.Rows[i].Text
-		}
-	}
-	p.Texts, p.Rows = texts, rows
 }
 
 // reencode has all video encoded anew; resize in another size.

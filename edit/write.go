@@ -21,22 +21,21 @@ import (
 
 // Report says what an edit did, or would do.
 type Report struct {
-	DST       string              `json:"dst,omitempty"`
-	Format    string              `json:"format"`
-	DryRun    bool                `json:"dry_run,omitempty"`
-	InPlace   bool                `json:"in_place,omitempty"`
-	Episodes  int                 `json:"num_episodes"`
-	Frames    int64               `json:"num_frames"`
-	Video     Counts              `json:"video"`
-	Bytes     int64               `json:"bytes,omitempty"` // dry run: about what the result takes
-	Free      int64               `json:"free,omitempty"`  // dry run: what is free at the destination
-	Notes     []string            `json:"notes,omitempty"`
-	Findings  []robocache.Finding `json:"findings"`
-	Plan      *Plan               `json:"plan,omitempty"`
-	Parts     []*Report           `json:"parts,omitempty"` // of a split
-	Part      string              `json:"split,omitempty"`
-	Undo      string              `json:"undo,omitempty"` // in place: where the old dataset is kept
-	converted *write.Report
+	DST      string              `json:"dst,omitempty"`
+	Format   string              `json:"format"`
+	DryRun   bool                `json:"dry_run,omitempty"`
+	InPlace  bool                `json:"in_place,omitempty"`
+	Episodes int                 `json:"num_episodes"`
+	Frames   int64               `json:"num_frames"`
+	Video    Counts              `json:"video"`
+	Bytes    int64               `json:"bytes,omitempty"` // dry run: about what the result takes
+	Free     int64               `json:"free,omitempty"`  // dry run: what is free at the destination
+	Notes    []string            `json:"notes,omitempty"`
+	Findings []robocache.Finding `json:"findings"`
+	Plan     *Plan               `json:"plan,omitempty"`
+	Parts    []*Report           `json:"parts,omitempty"` // of a split
+	Part     string              `json:"split,omitempty"`
+	Undo     string              `json:"undo,omitempty"` // in place: where the old dataset is kept
 }
 
 // Counts says what became of the video segments, an episode of a camera each.
@@ -44,9 +43,12 @@ type Counts struct {
 	Copied  int            `json:"copied"`  // segments, not encoded
 	Hidden  int            `json:"hidden"`  // of them, with frames that no row shows
 	Frames  int            `json:"frames"`  // such frames
-	Encoded int            `json:"encoded"` // segments
+	Joined  int            `json:"joined"`  // of them, with frames at their ends that were encoded, up to where a copy can begin and end
+	Encoded int            `json:"encoded"` // segments, whole
 	Why     map[string]int `json:"why,omitempty"`
-	Rows    int64          `json:"encoded_frames"`
+	Rows    int64          `json:"encoded_frames"` // of both
+	// PSNR is that of the encoded frames of each camera, against the source's.
+	PSNR map[string]PSNR `json:"psnr,omitempty"`
 }
 
 const (
@@ -59,7 +61,19 @@ func (e *editor) write(ctx context.Context, parts []*Plan) *Report {
 	r := e.req
 	format := e.format()
 	split := e.parts != nil
+	for _, p := range parts {
+		p.files = e.untouched(ctx, p)
+	}
+	if slices.ContainsFunc(parts, func(p *Plan) bool { return p.files == nil }) {
+		for _, p := range parts {
+			p.files = nil
+		}
+	} else {
+		format = e.srcs[0].Info().Format
+	}
 	switch {
+	case e.plan.Video != nil && format != robocache.DefaultFormat():
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": e.srcs[0].Info().URI}, Msg: "images of the format " + format + " are not encoded anew or in another size", Hint: "--as lerobot"})
 	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
 		guard.Fail(misuse(nil, "in place goes with one source, no destination, and no split", ""))
 	case r.InPlace && format != e.srcs[0].Info().Format:
@@ -185,9 +199,16 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report
 	f := guard.Must(robocache.FormatNamed(p.Format))
 	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part}
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress}}
-	if f.Resumes || !dry {
+	switch {
+	case p.files == nil && (f.Resumes || !dry):
 		r := guard.Must(convert.Write(ctx, v, p.Format, dst, opt))
-		out.take(r)
+		if out.take(r); !dry && out.Video.Rows > 0 {
+			out.Video.PSNR = v.psnr(ctx, dst, r.Own.(*write.Report))
+		}
+	case p.files != nil:
+		if out.Notes = append(slices.Clip(p.Notes), fmt.Sprintf("%d files are copied as they are", len(p.files))); !dry {
+			e.copy(ctx, p, dst)
+		}
 	}
 	if dry {
 		out.Bytes, out.Free = e.room(ctx, p, dst)
@@ -202,7 +223,6 @@ func (r *Report) take(w *robocache.WriteReport) {
 	if !ok {
 		return
 	}
-	r.converted = own
 	r.Video.Copied, r.Video.Encoded = own.Copied, own.Encoded
 	for _, m := range own.Episodes {
 		if m.New < 0 {
@@ -221,11 +241,15 @@ func (r *Report) take(w *robocache.WriteReport) {
 			r.Video.Hidden++
 			r.Video.Frames += h[0] + h[1]
 		}
+		for _, n := range m.Ends {
+			r.Video.Joined++
+			r.Video.Rows += int64(n[0] + n[1])
+		}
 	}
 }
 
 func (c *Counts) add(o *Counts) {
-	c.Copied, c.Hidden, c.Frames, c.Encoded, c.Rows = c.Copied+o.Copied, c.Hidden+o.Hidden, c.Frames+o.Frames, c.Encoded+o.Encoded, c.Rows+o.Rows
+	c.Copied, c.Hidden, c.Frames, c.Joined, c.Encoded, c.Rows = c.Copied+o.Copied, c.Hidden+o.Hidden, c.Frames+o.Frames, c.Joined+o.Joined, c.Encoded+o.Encoded, c.Rows+o.Rows
 	for why, n := range o.Why {
 		if c.Why == nil {
 			c.Why = map[string]int{}
@@ -371,9 +395,12 @@ func (v *view) renamedModality(b []byte) []byte {
 
 // room says about how much the result takes, and how much is free there.
 func (e *editor) room(ctx context.Context, p *Plan, dst string) (bytes, free int64) {
+	for _, f := range p.files {
+		bytes += f.Size
+	}
 	for i, ds := range e.srcs {
 		s, ok := robocache.As[store.Source](ds)
-		if !ok || p.Sources[i].Frames == 0 {
+		if !ok || p.files != nil || p.Sources[i].Frames == 0 {
 			continue
 		}
 		files, err := s.Store().List(ctx, "")
@@ -419,13 +446,19 @@ func (r *Report) Text() string {
 			if c.Hidden > 0 {
 				fmt.Fprintf(&b, " (%d with %d frames around them that no row shows)", c.Hidden, c.Frames)
 			}
+			if c.Joined > 0 {
+				fmt.Fprintf(&b, " (%d but for the frames at their ends)", c.Joined)
+			}
 			fmt.Fprintf(&b, ", %d encoded", c.Encoded)
-			if c.Encoded > 0 {
+			if c.Rows > 0 {
 				fmt.Fprintf(&b, " (%d frames)", c.Rows)
 			}
 			b.WriteByte('\n')
 			for _, why := range slices.Sorted(maps.Keys(c.Why)) {
 				fmt.Fprintf(&b, "    encoded: %s: %d\n", why, c.Why[why])
+			}
+			for _, key := range slices.Sorted(maps.Keys(c.PSNR)) {
+				fmt.Fprintf(&b, "    PSNR of %s against the source: %.1f dB on average, %.1f at least (%d frames)\n", key, c.PSNR[key].Mean, c.PSNR[key].Min, c.PSNR[key].Frames)
 			}
 		}
 		if p.DryRun && p.Bytes > 0 {

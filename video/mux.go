@@ -114,7 +114,7 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 		if m.entry == nil {
 			m.entry, m.se = raw, &ix.entries[start.Entry]
 		}
-		if !bytes.Equal(raw, m.entry) || ix.entries[start.Entry].Rotation != m.se.Rotation || ix.entryOf(last) != start.Entry {
+		if !bytes.Equal(decisive(raw), decisive(m.entry)) || ix.entries[start.Entry].Rotation != m.se.Rotation || ix.entryOf(last) != start.Entry {
 			return nil, partError(robocache.ErrUnsupported, i, p, "the sample entry (codec configuration) differs from the first part's", encodeHint)
 		}
 		if err := checkClosed(ctx, p.File, start, i > 0); err != nil {
@@ -149,6 +149,17 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opConcat, Msg: fmt.Sprintf("%d frames at %s", total, rate)}
 	}
 	return m, nil
+}
+
+// squarePixels is a box that says what is meant without it.
+var squarePixels = []byte("\x00\x00\x00\x10pasp\x00\x00\x00\x01\x00\x00\x00\x01")
+
+// decisive is what of a sample entry a decoder looks at: not the name of the compressor.
+func decisive(raw []byte) []byte {
+	const compressor = 8 + 42
+	out := bytes.ReplaceAll(raw[4:], squarePixels, nil)
+	clear(out[compressor-4 : compressor+28])
+	return out
 }
 
 func partError(class error, i int, p Part, msg, hint string) error {

@@ -61,11 +61,11 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 	s := &Server{opt: opt, cookie: cookieName(opt.Token), pool: video.NewPool(decoderBudget), frames: lru.New[frameKey, []byte](frameBudget),
 		cameras: lru.New[cameraKey, *camera](maxCameras), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.flags = flags.New(datasets[0])
+	s.flags = flags.New(ctx, datasets[0])
 	if opt.Flags != "" {
 		f, err := flags.Read(ctx, opt.Flags)
 		if err == nil {
-			guard.Check(f.Check(datasets[0]))
+			guard.Check(f.Check(ctx, datasets[0]))
 			s.flags.Flags = append(s.flags.Flags, f.Flags...)
 		} else if !errors.Is(err, robocache.ErrNotFound) {
 			return nil, err

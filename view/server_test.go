@@ -263,7 +263,7 @@ func TestFlags(t *testing.T) {
 		}
 	}
 	f, err := flags.Read(t.Context(), path)
-	if err != nil || len(f.Flags) != 2 || f.Flags[0].Note != "<script>" || f.Check(s.server.sets[0].ds) != nil {
+	if err != nil || len(f.Flags) != 2 || f.Flags[0].Note != "<script>" || f.Check(t.Context(), s.server.sets[0].ds) != nil {
 		t.Fatalf("%+v %v", f, err)
 	}
 	post(`{"episode": 3, "remove": true}`)

@@ -23,6 +23,7 @@ type editFlags struct {
 	verb edit.Verb
 	seed uint64
 	idle []string
+	size string
 }
 
 // editVerb is a verb of edit: its flags, and what its arguments say beside SRC and DST.
@@ -57,11 +58,19 @@ The result has the source's format where that is written, else LeRobot v3.0; LeR
 	return c
 }
 
-// first takes the arguments between SRC and DST for the verb. In place there is no DST; a dry run may have one, which looks like a path.
-func first(f *editFlags, args []string, take func(words []string)) []string {
+// word takes the one argument between SRC and DST for the verb. In place there is no DST, and a dry run may do without.
+func word(f *editFlags, args []string, take func(word string)) []string {
+	if n := len(args); n < 2 || n < 3 && !f.req.InPlace && !f.req.DryRun {
+		guard.Fail(misuse("expected SRC, what to change, and DST (or --in-place): of several words one text is made by quotes"))
+	}
+	take(args[1])
+	return slices.Concat(args[:1], args[2:])
+}
+
+// words takes the arguments between SRC and DST for the verb. Of a dry run the last is DST where it is no such as the verb takes.
+func words(f *editFlags, args []string, is func(arg string) bool, take func(words []string)) []string {
 	n := len(args) - 1
-	last := args[n]
-	if f.req.InPlace || f.req.DryRun && !strings.HasPrefix(last, ".") && !strings.HasPrefix(last, "/") && !strings.Contains(last, "://") {
+	if f.req.InPlace || f.req.DryRun && is(args[n]) {
 		n = len(args)
 	}
 	if n < 2 {
@@ -69,6 +78,12 @@ func first(f *editFlags, args []string, take func(words []string)) []string {
 	}
 	take(args[1:n])
 	return slices.Concat(args[:1], args[n:])
+}
+
+func isPair(arg string) bool { return strings.Contains(arg, "=") }
+
+func isKey(arg string) bool {
+	return !strings.HasPrefix(arg, ".") && !strings.Contains(arg, "/")
 }
 
 var editVerbs = []editVerb{
@@ -121,19 +136,19 @@ var editVerbs = []editVerb{
 			c.Flags().StringVar(&f.verb.From, "from", "", "FILE.npy or FILE.parquet with a row for each of the dataset's (joined on index, or episode_index and frame_index), or a constant: 7, 0.5, true, [1, 2], a text")
 		},
 		args: func(f *editFlags, args []string) []string {
-			return first(f, args, func(words []string) { f.verb.Features = words })
+			return word(f, args, func(key string) { f.verb.Features = []string{key} })
 		}},
 	{use: "rename SRC OLD=NEW… [DST]", short: "rename features", example: `  robocache edit rename ./set observation.images.cam_high=observation.images.top ./renamed`,
 		args: func(f *editFlags, args []string) []string {
-			return first(f, args, func(words []string) { f.verb.Names = pairs("rename", words) })
+			return words(f, args, isPair, func(words []string) { f.verb.Names = pairs("rename", words) })
 		}},
 	{use: "remove SRC KEY… [DST]", short: "remove features", example: `  robocache edit remove ./set observation.images.wrist ./smaller`,
 		args: func(f *editFlags, args []string) []string {
-			return first(f, args, func(words []string) { f.verb.Features = words })
+			return words(f, args, isKey, func(words []string) { f.verb.Features = words })
 		}},
 	{use: "set-task SRC TEXT [DST]", short: "give episodes one task", choice: true, example: `  robocache edit set-task ./set "pick up the cube" ./named --episodes 0-9`,
 		args: func(f *editFlags, args []string) []string {
-			return first(f, args, func(words []string) { f.verb.Text = strings.Join(words, " ") })
+			return word(f, args, func(text string) { f.verb.Text = text })
 		}},
 	{use: "relabel SRC OLD=NEW… [DST]", short: "change the text of tasks, or of rows", choice: true, example: `  robocache edit relabel ./set "pick cube=pick up the cube" ./named
   robocache edit relabel ./set ./named --rows 3:40-80="close the gripper"`,
@@ -145,29 +160,35 @@ var editVerbs = []editVerb{
 				f.verb.Rows, f.verb.Text = rows, text
 				return args
 			}
-			return first(f, args, func(words []string) { f.verb.Names = pairs("relabel", words) })
+			return words(f, args, isPair, func(words []string) { f.verb.Names = pairs("relabel", words) })
 		}},
-	{use: "reencode SRC [DST]", short: "encode all video anew", example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8`, flags: (*editFlags).coding},
+	{use: "reencode SRC [DST]", short: "encode all video anew, and say how near it comes to what it was", example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8
+  robocache edit reencode ./set ./small --size 320x240 --crf 35`,
+		flags: func(f *editFlags, c *cobra.Command) {
+			f.coding(c)
+			c.Flags().StringVar(&f.size, "size", "", "in another size, WIDTHxHEIGHT")
+		},
+		args: func(f *editFlags, args []string) []string {
+			if f.size != "" {
+				f.sized(f.size)
+			}
+			return args
+		}},
 	{use: "resize SRC WxH [DST]", short: "encode all video anew in another size", example: `  robocache edit resize ./set 224x224 ./small`, flags: (*editFlags).coding,
 		args: func(f *editFlags, args []string) []string {
-			return first(f, args, func(words []string) {
-				f.video()
-				if n, err := fmt.Sscanf(words[0], "%dx%d", &f.verb.Video.Width, &f.verb.Video.Height); n != 2 || err != nil || len(words) > 1 {
-					guard.Fail(misuse("resize: expected a size such as 224x224, found " + strings.Join(words, " ")))
-				}
-			})
+			return word(f, args, f.sized)
 		}},
 	{use: "recompute-stats SRC [DST]", short: "count all statistics anew", example: `  robocache edit recompute-stats ./set --in-place`},
 }
 
-func (f *editFlags) video() {
-	if f.verb.Video == nil {
-		f.verb.Video = &edit.Video{}
+func (f *editFlags) sized(text string) {
+	if n, err := fmt.Sscanf(text, "%dx%d", &f.verb.Video.Width, &f.verb.Video.Height); n != 2 || err != nil || text != fmt.Sprintf("%dx%d", f.verb.Video.Width, f.verb.Video.Height) {
+		guard.Fail(misuse("expected a size such as 224x224, found " + text))
 	}
 }
 
 func (f *editFlags) coding(c *cobra.Command) {
-	f.video()
+	f.verb.Video = &edit.Video{}
 	c.Flags().StringVar(&f.verb.Video.Codec, "codec", "", "av1, h264 or hevc")
 	c.Flags().IntVar(&f.verb.Video.GOP, "gop", 0, "frames between key frames (0: 2, LeRobot's)")
 	c.Flags().IntVar(&f.verb.Video.CRF, "crf", 0, "quality (0: 30, LeRobot's)")

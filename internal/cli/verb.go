@@ -32,7 +32,8 @@ func Verb(ctx context.Context, verb string, args []string, options map[string]js
 	defer guard.Into(&err)
 	root := newRoot(NoBench)
 	root.PersistentPreRunE = nil // the process's log is not ours to set
-	c, _, err := root.Find([]string{verb})
+	words := strings.Fields(verb) // "edit undo"
+	c, _, err := root.Find(words)
 	if err != nil || c == root {
 		return nil, misuse("unknown verb " + verb)
 	}
@@ -48,7 +49,7 @@ func Verb(ctx context.Context, verb string, args []string, options map[string]js
 	if terminal {
 		root.SetErr(os.Stderr)
 	}
-	root.SetArgs(append([]string{verb, "--"}, args...))
+	root.SetArgs(slices.Concat(words, []string{"--"}, args))
 	err = root.ExecuteContext(ctx)
 	out := &Outcome{Findings: errors.Is(err, errFindings)}
 	if err != nil && !out.Findings {

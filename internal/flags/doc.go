@@ -6,5 +6,5 @@
 //	    episode indexes, [3, 7], is read too: it has no fingerprint.
 //	F2  Write is atomic, and gives the same bytes for the same flags: they are in the order of episode, then rows, then label.
 //	F3  A file is bounded in bytes before it is read; an unknown version, a length below 0, and rows that are not 0 ≤ from < to ≤ length are Malformed.
-//	F4  Check refuses a file of another dataset: Fingerprint is over the schema and the length of every episode, and over no path.
+//	F4  Check refuses a file of another dataset: Fingerprint is over the schema, the length of every episode and some values, and over no path.
 package flags

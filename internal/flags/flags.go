@@ -39,28 +39,51 @@ type File struct {
 }
 
 // New is a file without flags.
-func New(ds robocache.Dataset) *File {
-	return &File{Version: version, Dataset: robocache.Redact(ds.Info().URI), Fingerprint: Fingerprint(ds), Flags: []Flag{}}
+func New(ctx context.Context, ds robocache.Dataset) *File {
+	return &File{Version: version, Dataset: robocache.Redact(ds.Info().URI), Fingerprint: Fingerprint(ctx, ds), Flags: []Flag{}}
 }
 
-// Fingerprint says which dataset flags belong to: a hash over its schema and the length of each episode.
-func Fingerprint(ds robocache.Dataset) string {
+// Fingerprint says which dataset it is, wherever it lies: a hash over its schema, the length of each episode, and some rows: two recordings of one robot may
+// have the same lengths. Of streams on clocks of their own it takes timestamps, which no two recordings share, instead of values, which are far to read.
+func Fingerprint(ctx context.Context, ds robocache.Dataset) string {
 	info := ds.Info()
 	h := sha256.New()
-	fmt.Fprintf(h, "flags 1 %d\n", info.Episodes)
+	fmt.Fprintf(h, "flags 2 %d\n", info.Episodes)
+	for e := range info.Episodes {
+		fmt.Fprintln(h, ds.Len(e))
+	}
+	last := info.Episodes - 1
 	for i := range info.Features {
 		f := &info.Features[i]
 		fmt.Fprintf(h, "%q %s %v\n", f.Key, f.Kind, f.Shape)
-	}
-	for e := range info.Episodes {
-		fmt.Fprintln(h, ds.Len(e))
+		for _, e := range []int{0, last / 2, last} {
+			n := 0
+			if e >= 0 {
+				n = ds.Len(e)
+			}
+			switch { // what cannot be read is told when it is wanted
+			case n == 0:
+			case f.Clock != "":
+				if times, err := ds.Times(ctx, e, f.Key); err == nil && len(times) > 0 {
+					fmt.Fprintln(h, times[0], times[len(times)-1])
+				}
+			case f.Kind == robocache.KindNumeric && !f.Ragged():
+				raw := make([]byte, 3*f.RowBytes())
+				if ds.Gather(ctx, f.Key, []robocache.Row{{Episode: e}, {Episode: e, Index: n / 2}, {Episode: e, Index: n - 1}}, raw) == nil {
+					_, _ = h.Write(raw)
+				}
+			}
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // Check refuses flags of another dataset. A file without a fingerprint fits any.
-func (f *File) Check(ds robocache.Dataset) error {
-	if own := Fingerprint(ds); f.Fingerprint != "" && f.Fingerprint != own {
+func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
+	if f.Fingerprint == "" {
+		return nil
+	}
+	if own := Fingerprint(ctx, ds); f.Fingerprint != own {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "flags", Msg: "the flags are of another dataset, or of this one before it was edited: fingerprint", Want: own, Got: f.Fingerprint,
 			Hint: "they were made of " + f.Dataset + "; flag the episodes anew, or name them with --episodes"}
 	}

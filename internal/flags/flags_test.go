@@ -23,7 +23,7 @@ func TestWritten(t *testing.T) {
 		return ds
 	}
 	ds := open("g1_h264_v30")
-	f := New(ds)
+	f := New(t.Context(), ds)
 	f.Flags = append(f.Flags, Flag{Episode: 1, Length: 20, Label: "<b>bad", Rows: []int{3, 9}}, Flag{Episode: 0, Length: 20, Note: "dropped it"})
 	path := filepath.Join(t.TempDir(), "flags.json")
 	for range 2 {
@@ -35,10 +35,10 @@ func TestWritten(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, f) || got.Flags[0].Episode != 0 {
 		t.Errorf("%+v %v", got, err)
 	}
-	if err := got.Check(ds); err != nil {
+	if err := got.Check(t.Context(), ds); err != nil {
 		t.Error(err)
 	}
-	if err := got.Check(open("g1_h264_v30_bigdrift")); !errors.Is(err, robocache.ErrMisuse) {
+	if err := got.Check(t.Context(), open("g1_h264_v30_bigdrift")); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {

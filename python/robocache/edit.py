@@ -22,9 +22,9 @@ import numpy as np
 
 from . import _engine, _options
 from ._errors import Misuse
-from ._verbs import Finding, Result
+from ._verbs import Finding, Result, _run
 
-__all__ = ["Edit", "EditReport", "merge", "delete", "keep", "trim", "split", "rename", "remove", "add", "set_task", "relabel", "reencode", "resize", "recompute_stats"]
+__all__ = ["Edit", "EditReport", "merge", "delete", "keep", "trim", "split", "rename", "remove", "add", "set_task", "relabel", "reencode", "resize", "recompute_stats", "undo", "recover"]
 
 
 class EditReport(Result):
@@ -135,14 +135,14 @@ class Edit:
         """Changes task texts, {old: new}; or gives rows ("3:40-80", rows 40 to 79 of episode 3) the task `text`."""
         return self._and("relabel", names=dict(names) if names else None, rows=rows, text=text)
 
-    def reencode(self, codec: str | None = None, *, gop: int | None = None, crf: int | None = None, preset: str | None = None) -> Edit:
-        """Encodes all video anew. codec: "av1", "h264" or "hevc"."""
-        return self._and("reencode", video={k: v for k, v in (("codec", codec), ("gop", gop), ("crf", crf), ("preset", preset)) if v is not None})
+    def reencode(self, codec: str | None = None, *, gop: int | None = None, crf: int | None = None, preset: str | None = None, size: Any = None) -> Edit:
+        """Encodes all video anew. codec: "av1", "h264" or "hevc". size: (height, width). The report's video["psnr"] says how near it comes to the source."""
+        height, width = (None, None) if size is None else _options.frame_size("size", size)
+        return self._and("reencode", video={k: v for k, v in (("codec", codec), ("gop", gop), ("crf", crf), ("preset", preset), ("height", height), ("width", width)) if v is not None})
 
-    def resize(self, size: Any, *, codec: str | None = None, crf: int | None = None) -> Edit:
+    def resize(self, size: Any, *, codec: str | None = None, gop: int | None = None, crf: int | None = None, preset: str | None = None) -> Edit:
         """Encodes all video anew at (height, width)."""
-        height, width = _options.frame_size("size", size)
-        return self._and("resize", video={"width": width, "height": height, **{k: v for k, v in (("codec", codec), ("crf", crf)) if v is not None}})
+        return self.reencode(codec, gop=gop, crf=crf, preset=preset, size=size)
 
     def recompute_stats(self) -> Edit:
         """Counts the statistics anew. All edits do; this alone copies the rest."""
@@ -155,8 +155,8 @@ class Edit:
     def write(self, dst: Any = None, *, in_place: bool = False, cut: str | None = None, stats: str | None = None, to: str | None = None, write_option: Mapping[str, Any] | None = None) -> EditReport:
         """Writes the result, to a new folder or in place of the dataset.
 
-        cut: what a cut inside a group of video frames does: "hidden" (default: frames that no row shows stay in the file), "exact" (encodes the episode),
-        "snap" (moves the cut). stats: rows are counted always, frames where episodes changed; "frames": of all episodes, "rows": of none.
+        cut: what a cut inside a group of video frames does: "hidden" (default: frames that no row shows stay in the file), "exact" (encodes the frames up to the next key
+        frame, or where these would not stand in one file with the rest, the episode), "snap" (moves the cut). stats: rows are counted always, frames where episodes changed; "frames": of all episodes, "rows": of none.
         to: the format. write_option: the writer's, by name.
         in_place: swaps the folders in one step, and keeps the old dataset at .undo.
         Raises before the first byte is written what can be refused: Misuse (unknown episodes and keys, a folder that is taken), NotFound, Malformed, Unsupported.
@@ -223,6 +223,16 @@ def merge(sources: Iterable[Any], *, keys: str = "strict", hz: Any = None, black
     return Edit(sources, [{"verb": "merge", "keys": keys, **({"hz": str(hz)} if hz is not None else {}), **({"black": True} if black else {})}])
 
 
+def undo(dataset: Any) -> str:
+    """Gives a dataset back as it was before its last edit in place, and says so. Raises Malformed where a file of it was changed since, NotFound where there was no edit."""
+    return str(_run("edit undo", [_options.uri(dataset)], {}, False)["done"])
+
+
+def recover(dataset: Any) -> str:
+    """Ends an edit in place that was interrupted, and says what is there now."""
+    return str(_run("edit recover", [_options.uri(dataset)], {}, False)["done"])
+
+
 def _one(name: str) -> Any:
     method = getattr(Edit, name)
 
@@ -244,5 +254,5 @@ def _one(name: str) -> Any:
 for _name in ("delete", "keep", "trim", "set_task"):
     _m = getattr(Edit, _name)
     _m.__doc__ = (_m.__doc__ or "").rstrip() + "\n" + _CHOICE
-for _name in __all__[3:]:
+for _name in __all__[3:-2]:
     globals()[_name] = _one(_name)

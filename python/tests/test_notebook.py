@@ -193,6 +193,14 @@ def test_edit(tmp_path: Path) -> None:
     assert both.num_episodes == 6
     done = robocache.edit.delete(tmp_path / "kept", episodes=0, in_place=True)
     assert done.undo and robocache.open(tmp_path / "kept").num_episodes == 1
+    assert "as it was" in robocache.edit.undo(tmp_path / "kept") and robocache.open(tmp_path / "kept").num_episodes == 2
+    assert robocache.edit.recover(tmp_path / "kept") == "no interrupted edit"
+    with pytest.raises(robocache.NotFound, match="no edit in place"):
+        robocache.edit.undo(tmp_path / "kept")
+    small = robocache.edit.resize(tmp_path / "kept", tmp_path / "small", size=(96, 128), codec="h264", crf=10)
+    assert robocache.open(tmp_path / "small").features[camera].shape[:2] == (96, 128)
+    psnr = small.video["psnr"][camera]
+    assert psnr["frames"] == 60 and 30 < psnr["min"] <= psnr["mean"], psnr
     for error, match, wrong in (
         (robocache.Misuse, "no such episode", lambda: ds.edit().delete([9]).plan()),
         (robocache.Misuse, "none are named", lambda: ds.edit().set_task("x", episodes=[])),

@@ -75,6 +75,14 @@ var _ interface {
 	robocache.FrameLeaser
 } = (*Set)(nil)
 
+// Recording names the file that an episode is of.
+func (s *Set) Recording(e int) string {
+	if e < 0 || e >= len(s.Episodes) {
+		return ""
+	}
+	return s.Episodes[e].File.Name()
+}
+
 // Open opens the dataset at uri. read finds the episodes and streams of its files; it ends by a guard's Fail where it cannot.
 func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, read func(s *Set, names []string)) (s *Set, err error) {
 	defer guard.Malformed(format+" open", &err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
@@ -98,15 +99,47 @@ func Copyable(ctx context.Context, lib *video.Library, path string, from, to, li
 	return 0, 0, err
 }
 
-// addVideo takes the frames of one episode, own where they came as pixels, and ends the camera's file where it is full.
-func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own *encodedPart, ep *EpisodeData, row *writtenEpisode) {
-	defer guard.In("stream", c.feature.Key)
-	part := cameraPart{lib: src.Library, path: src.Path, from: src.From - src.Before, to: src.From + ep.Length + src.Behind, before: src.Before, behind: src.Behind}
-	look := ep.FrameStats[c.feature.Key]
-	if own != nil {
-		part, look = own.cameraPart, own.look
-		c.encoded = true
+// joints finds how many frames at the beginning and the end of from ≤ k < to of a file must be encoded, so that those between can be stream-copied behind
+// and before others; ok is false where none can.
+func joints(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) (head, tail int, ok bool) {
+	f := guard.Must(lib.Acquire(ctx, path))
+	defer f.Release()
+	var syncs []int
+	for k := from; k < to; k++ {
+		if f.Index.Sample(f.Index.DecodeIndex(k)).Sync {
+			syncs = append(syncs, k)
+		}
 	}
+	const tries = 4 // key frames at each end: behind the first of an open GOP may be one that resets the decoder
+	ends := append([]int{to}, syncs[max(0, len(syncs)-tries):]...)
+	slices.Sort(ends)
+	for _, a := range syncs[:min(tries, len(syncs))] {
+		for _, b := range slices.Backward(ends) {
+			if a < b && CanCopy(ctx, lib, path, a, b, rate) == nil {
+				return a - from, to - b, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// addVideo takes the frames of one episode, own where they came as pixels, all of them or its ends, and ends the camera's file where it is full.
+func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own [2]*encodedPart, ep *EpisodeData, row *writtenEpisode) {
+	defer guard.In("stream", c.feature.Key)
+	look := ep.FrameStats[c.feature.Key]
+	var parts []cameraPart
+	if own[0] != nil {
+		parts = append(parts, own[0].cameraPart)
+	}
+	if src.Library == nil {
+		look = own[0].look
+	} else {
+		parts = append(parts, cameraPart{lib: src.Library, path: src.Path, from: src.From + src.Ends[0].N - src.Before, to: src.From + ep.Length - src.Ends[1].N + src.Behind, before: src.Before, behind: src.Behind})
+	}
+	if own[1] != nil {
+		parts = append(parts, own[1].cameraPart)
+	}
+	c.encoded = c.encoded || own != [2]*encodedPart{}
 	if fs := ep.Known[c.feature.Key]; fs != nil && look == nil {
 		w.countKnown(c.feature.Key, fs, row)
 	} else if look == nil {
@@ -114,16 +147,21 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 	} else {
 		w.countFrames(c.feature.Key, look, row)
 	}
-	var size int64
-	if err := guard.Try(func() { size = w.fits(ctx, c, &part) }); err != nil {
-		w.closeTemp([]cameraPart{part})
-		guard.Fail(err)
+	var place *videoPlace
+	for i := range parts {
+		var size int64
+		if err := guard.Try(func() { size = w.fits(ctx, c, &parts[i], place != nil) }); err != nil {
+			w.closeTemp(parts[i:])
+			guard.Fail(err)
+		}
+		parts[i].files = c.openFiles(&parts[i])
+		c.parts = append(c.parts, parts[i])
+		c.bytes += size
+		if place == nil {
+			place = &videoPlace{chunk: c.chunk, file: c.file}
+		}
+		c.places = append(c.places, place)
 	}
-	part.files = c.openFiles(&part)
-	c.parts = append(c.parts, part)
-	c.bytes += size
-	place := &videoPlace{chunk: c.chunk, file: c.file}
-	c.places = append(c.places, place)
 	row.videos[c.feature.Key] = place
 }
 
@@ -138,8 +176,8 @@ func (w *Writer) countFrames(key string, p *stats.Pixels, row *writtenEpisode) {
 	w.looks[key].Merge(p)
 }
 
-// fits measures a part and begins the next file where the part would overfill this one, or cannot be joined to it.
-func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size int64) {
+// fits measures a part and begins the next file where the part would overfill this one, or cannot be joined to it. One that goes on with an episode stays.
+func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart, goesOn bool) (size int64) {
 	f := guard.Must(part.lib.Acquire(ctx, part.path))
 	defer f.Release()
 	if part.from < 0 || part.to > f.Index.NumFrames() {
@@ -160,13 +198,13 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart) (size
 	}
 	full := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
 	// Files of the source stay files, unless they are small: a link is cheaper than a copy.
-	full = full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path && c.bytes >= w.cfg.VideoFileBytes/8
+	full = !goesOn && (full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path && c.bytes >= w.cfg.VideoFileBytes/8)
 	if !full {
 		head := c.parts[0]
 		h := guard.Must(head.lib.Acquire(ctx, head.path))
 		defer h.Release()
 		err := joinable(ctx, []video.Part{{File: h, From: head.from, To: head.to}, next}, w.cfg.FPS)
-		if full = errors.Is(err, robocache.ErrUnsupported); !full {
+		if full = errors.Is(err, robocache.ErrUnsupported) && !goesOn; !full {
 			guard.Check(err)
 		}
 	}
@@ -291,7 +329,10 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) {
 			bad(robocache.Where{"frame": at}, "the joined file is not on its grid", fmt.Sprintf("%d/%d s", int64(at)*delta, scale), fmt.Sprintf("%d/%d s", pts, ix.Timescale()))
 		}
 		v := c.places[i]
-		v.from, v.to, v.done = float64(int64(at+p.before)*delta)/float64(scale), float64(int64(at+n-p.behind)*delta)/float64(scale), true
+		if !v.done { // the first part of an episode
+			v.from = float64(int64(at+p.before)*delta) / float64(scale)
+		}
+		v.to, v.done = float64(int64(at+n-p.behind)*delta)/float64(scale), true
 		at += n
 	}
 }

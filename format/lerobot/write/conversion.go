@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
@@ -129,6 +130,8 @@ type conversion struct {
 	shard      shardSchema
 	summary    json.RawMessage
 	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
+	trials     sync.Mutex
+	tried      map[string]bool // whether what is encoded here can be joined to a coding of the source's
 }
 
 // feature is a source feature and its name in the destination.

@@ -47,9 +47,11 @@ func (t *tempFile) release() {
 type encodedGroup struct {
 	w      *Writer
 	camera *outCamera
+	video  VideoConfig
+	ends   string // of the name, where the frames are the ends of episodes
 	n      int
 	eps    []*EpisodeData
-	at     []int // where each stands among those of Prepare
+	at     [][2]int // where each stands among those of Prepare, and which part of its episode it is
 	file   *tempFile
 	name   string
 	parts  []*encodedPart // of each, nil where it failed
@@ -61,8 +63,8 @@ type encodedGroup struct {
 const longGOP = 16
 
 func (g *encodedGroup) gop() int {
-	if g.w.cfg.Video.GOP > 0 {
-		return g.w.cfg.Video.GOP
+	if g.video.GOP > 0 {
+		return g.video.GOP
 	}
 	return 2 // video.EncodeConfig's
 }
@@ -72,7 +74,7 @@ func (g *encodedGroup) encode(ctx context.Context) {
 	g.parts, g.errs = make([]*encodedPart, len(g.eps)), make([]error, len(g.eps))
 	if g.gop() > longGOP && len(g.eps) > 1 {
 		for j, ep := range g.eps {
-			one := &encodedGroup{w: g.w, camera: g.camera, n: g.n + j, eps: []*EpisodeData{ep}}
+			one := &encodedGroup{w: g.w, camera: g.camera, video: g.video, ends: g.ends, n: g.n + j, eps: []*EpisodeData{ep}}
 			one.encode(ctx)
 			g.parts[j], g.errs[j] = one.parts[0], one.errs[0]
 			g.notes = append(g.notes, one.notes...)
@@ -107,7 +109,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 	if f.Width <= 0 || f.Height <= 0 {
 		return misuse(nil, "the size of the frames is not known", "", "", "set the feature's Height and Width")
 	}
-	g.name = fmt.Sprintf("%d-%06d.mp4", slices.Index(w.keys, f.Key), g.n)
+	g.name = fmt.Sprintf("%d-%06d%s.mp4", slices.Index(w.keys, f.Key), g.n, g.ends)
 	file := filepath.Join(w.temp, g.name)
 	g.file = &tempFile{lib: video.NewLibrary(w.tempStore.Open, 0), path: file}
 	if w.cfg.PartsDir != "" {
@@ -122,7 +124,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 		// Under a name of its own: the encoder of a run that was killed may still be ending its file.
 		made = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
 	}
-	enc, replaced := newEncoder(ctx, made, &w.cfg, f)
+	enc, replaced := newEncoder(ctx, made, g.video, w.cfg.FPS, f)
 	if replaced != "" {
 		g.notes = append(g.notes, preparedNote{"codec-replaced", f.Key, replaced})
 	}
@@ -205,9 +207,8 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 }
 
 // newEncoder starts the encoder of a camera. Where no codec was asked for and the default does not take the size, H.264 does: replaced says why.
-func newEncoder(ctx context.Context, path string, c *Config, f *robocache.Feature) (_ *video.Encoder, replaced string) {
-	v := c.Video
-	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: c.FPS, Gray12: f.Depth != nil, Behind: v.Behind}
+func newEncoder(ctx context.Context, path string, v VideoConfig, rate robocache.Rate, f *robocache.Feature) (_ *video.Encoder, replaced string) {
+	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: rate, Gray12: f.Depth != nil, Behind: v.Behind}
 	e, err := video.NewEncoder(ctx, path, cfg)
 	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
 		cfg.Codec, cfg.Preset = video.H264, ""

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -160,6 +163,8 @@ type segment struct {
 	refs           []robocache.FrameRef
 	reason         string // why they cannot be copied; "" where they can
 	before, behind int    // frames that are copied with them and that no row shows
+	head, tail     int    // at the ends, that are encoded: those between are copied
+	codec          video.Codec
 }
 
 const (
@@ -181,6 +186,12 @@ func (s *segment) into(m *EpisodeMap, key string) {
 			m.Hidden = map[string][2]int{}
 		}
 		m.Hidden[key] = [2]int{s.before, s.behind}
+	}
+	if s.head+s.tail > 0 {
+		if m.Ends == nil {
+			m.Ends = map[string][2]int{}
+		}
+		m.Ends[key] = [2]int{s.head, s.tail}
 	}
 }
 
@@ -225,6 +236,7 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
 		}
 		var why *robocache.Error
 		switch {
+		case errors.Is(err, robocache.ErrUnsupported) && !c.opt.copyOnly && c.joined(ctx, f, first, s):
 		case errors.Is(err, robocache.ErrUnsupported) && errors.As(err, &why):
 			s.reason = why.Msg
 		default:
@@ -235,6 +247,58 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the images cannot be copied: " + s.reason, Hint: "allow encoding"})
 	}
 	return s
+}
+
+// joined finds the frames at the ends of an episode that are encoded so that those between can be copied. false: none can, or what an encoder writes here
+// cannot stand in one file with them.
+func (c *conversion) joined(ctx context.Context, f *feature, first robocache.FrameRef, s *segment) bool {
+	if c.ofSize(ctx, f, first.Path) != nil {
+		return false
+	}
+	head, tail, ok := joints(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(s.refs), c.fps)
+	file := guard.Must(c.lib.Acquire(ctx, first.Path))
+	defer file.Release()
+	if !ok || !c.continues(ctx, f, video.Part{File: file, From: first.Ordinal + head, To: first.Ordinal + len(s.refs) - tail}) {
+		return false
+	}
+	s.head, s.tail, s.codec = head, tail, file.Index.Entries()[0].Codec
+	return true
+}
+
+// continues says whether frames that are encoded here can stand before those of a file. It is tried once for each configuration of a decoder.
+func (c *conversion) continues(ctx context.Context, f *feature, part video.Part) bool {
+	entry := part.File.Index.Entries()[0]
+	id := fmt.Sprint(f.Key, entry)
+	c.trials.Lock()
+	defer c.trials.Unlock()
+	if known, ok := c.tried[id]; ok {
+		return known
+	}
+	err := guard.Try(func() {
+		dir := guard.Must(os.MkdirTemp(c.opt.out.TempDir, "robocache-encode-*"))
+		defer os.RemoveAll(dir)
+		enc, _ := newEncoder(ctx, filepath.Join(dir, "trial.mp4"), c.opt.out.Video.like(entry.Codec), c.fps, &f.Feature)
+		defer enc.Abort()
+		spec := video.Spec{Pixel: video.RGB8}
+		if f.Depth != nil {
+			spec.Pixel = video.Gray16
+		}
+		guard.Check(enc.Write(make([]byte, guard.Must(video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height}, &spec)))))
+		guard.Check(enc.Close())
+		st := guard.Must(store.OpenLocal(dir))
+		defer st.Close()
+		lib := video.NewLibrary(st.Open, 0)
+		defer lib.Close()
+		trial := guard.Must(lib.Acquire(ctx, "trial.mp4"))
+		defer trial.Release()
+		guard.Check(joinable(ctx, []video.Part{{File: trial, From: 0, To: 1}, part}, c.fps))
+	})
+	guard.Check(ctx.Err())
+	if c.tried == nil {
+		c.tried = map[string]bool{}
+	}
+	c.tried[id] = err == nil
+	return err == nil
 }
 
 // ofSize says whether the images of a file have the size of their stream; ErrUnsupported where not: encoding brings them to it.
@@ -253,7 +317,11 @@ func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *Episode
 		ep.Videos[f.Key] = VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
 		return
 	}
-	ep.Videos[f.Key] = VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal, Before: s.before, Behind: s.behind}
+	part := VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal, Before: s.before, Behind: s.behind}
+	for i, refs := range [][]robocache.FrameRef{s.refs[:s.head], s.refs[len(s.refs)-s.tail:]} {
+		part.Ends[i] = FrameRun{N: len(refs), Codec: s.codec, Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, refs, yield) }}
+	}
+	ep.Videos[f.Key] = part
 	if c.opt.out.Frames == stats.NoFrames || !c.decodes {
 		return
 	}

@@ -119,6 +119,7 @@ type EpisodeMap struct {
 	StartNS   int64             `json:"start_ns,omitempty"` // the timestamp of row 0 in the source
 	Video     map[string]string `json:"video,omitempty"`    // camera → "copied", or why it was encoded
 	Hidden    map[string][2]int `json:"hidden,omitempty"`   // camera → copied frames before and behind the episode's own, which no row shows
+	Ends      map[string][2]int `json:"encoded_ends,omitempty"` // camera → frames at the beginning and the end that were encoded; those between were copied
 }
 
 // TaskMap says which task became which.
@@ -176,6 +177,15 @@ type VideoConfig struct {
 	Behind bool // encoders get the processor where nothing else wants it
 }
 
+// like is the coding that goes on with frames of a codec.
+func (v VideoConfig) like(codec video.Codec) VideoConfig {
+	if video.Codec(cmp.Or(v.Codec, string(video.AV1))) != codec {
+		v.CRF, v.Preset = 0, "" // of another codec
+	}
+	v.Codec = string(codec)
+	return v
+}
+
 // EpisodeData is one episode. Rows are in time order; every feature of the config is present, exactly once.
 type EpisodeData struct {
 	Length  int
@@ -202,7 +212,16 @@ type VideoPart struct {
 	From    int // frames [From, From+Length)
 	// Before and Behind are frames around those that are copied too, and that no row shows: the decoder needs them.
 	Before, Behind int
+	// Ends are the first and the last of the frames, where these are encoded by the file's codec, and only those between are copied.
+	Ends [2]FrameRun
 	// Frames gives the frames one by one: RGB, 8 bits, channels last; depth: 16 bits, little-endian. It is used where Library is nil.
+	Frames func(yield func(pic []byte) error) error
+}
+
+// FrameRun is frames that come as pixels.
+type FrameRun struct {
+	N      int
+	Codec  video.Codec
 	Frames func(yield func(pic []byte) error) error
 }
 

@@ -10,11 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // preparedEpisode is what was made of an episode before its turn.
 type preparedEpisode struct {
-	parts   map[string]*encodedPart
+	parts   map[string][2]*encodedPart // all frames of a camera, or the first of them; the last
 	columns []preparedColumn // of each feature
 	notes   []preparedNote
 }
@@ -34,36 +35,55 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	for i, ep := range eps {
 		errs[i] = guard.Func("write lerobot", func() {
 			w.check(ep)
-			ep.prepared = &preparedEpisode{parts: map[string]*encodedPart{}, columns: make([]preparedColumn, len(w.feats))}
+			ep.prepared = &preparedEpisode{parts: map[string][2]*encodedPart{}, columns: make([]preparedColumn, len(w.feats))}
 			if ep.FrameStats == nil {
 				ep.FrameStats = map[string]*stats.Pixels{}
 			}
 			w.prepareColumns(ctx, ep)
 		})()
 	}
-	made := make([]*encodedGroup, len(w.keys))
-	var wg sync.WaitGroup
-	for k, key := range w.keys {
-		g := &encodedGroup{w: w, camera: w.cams[key], n: n}
+	var made []*encodedGroup
+	for _, key := range w.keys {
+		groups := map[video.Codec]*encodedGroup{}
+		to := func(codec video.Codec, how VideoConfig, ep *EpisodeData, i, part int) {
+			g := groups[codec]
+			if g == nil {
+				g = &encodedGroup{w: w, camera: w.cams[key], video: how, n: n}
+				if codec != "" {
+					g.ends = "-" + string(codec)
+				}
+				groups[codec], made = g, append(made, g)
+			}
+			g.eps, g.at = append(g.eps, ep), append(g.at, [2]int{i, part})
+		}
 		for i, ep := range eps {
-			if errs[i] == nil && ep.Videos[key].Library == nil {
-				g.eps, g.at = append(g.eps, ep), append(g.at, i)
+			p := ep.Videos[key]
+			switch {
+			case errs[i] != nil:
+			case p.Library == nil:
+				to("", w.cfg.Video, ep, i, 0)
+			default:
+				for part, end := range p.Ends {
+					if end.N > 0 { // its frames were counted with those that are copied
+						to(end.Codec, w.cfg.Video.like(end.Codec), &EpisodeData{Length: end.N, Videos: map[string]VideoPart{key: {Frames: end.Frames}}, FrameStats: map[string]*stats.Pixels{key: stats.AllFrames.Images(&w.cams[key].feature)}}, i, part)
+					}
+				}
 			}
 		}
-		if len(g.eps) > 0 {
-			made[k] = g
-			wg.Go(func() { g.encode(ctx) })
-		}
+	}
+	var wg sync.WaitGroup
+	for _, g := range made {
+		wg.Go(func() { g.encode(ctx) })
 	}
 	wg.Wait()
 	for _, g := range made {
-		if g == nil {
-			continue
-		}
 		key := g.camera.feature.Key
-		for j, i := range g.at {
+		for j, at := range g.at {
+			i := at[0]
 			if g.errs[j] == nil {
-				eps[i].prepared.parts[key] = g.parts[j]
+				parts := eps[i].prepared.parts[key]
+				parts[at[1]] = g.parts[j]
+				eps[i].prepared.parts[key] = parts
 				eps[i].prepared.notes = append(eps[i].prepared.notes, g.notes...)
 			} else if errs[i] == nil {
 				errs[i] = robocache.At(g.errs[j], robocache.Where{"stream": key})
@@ -123,8 +143,12 @@ func (w *Writer) Forget(ep *EpisodeData) {
 	if ep.prepared == nil {
 		return
 	}
-	for _, p := range ep.prepared.parts {
-		w.closeTemp([]cameraPart{p.cameraPart})
+	for _, parts := range ep.prepared.parts {
+		for _, p := range parts {
+			if p != nil {
+				w.closeTemp([]cameraPart{p.cameraPart})
+			}
+		}
 	}
 	ep.prepared = nil
 }

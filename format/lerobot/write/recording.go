@@ -152,9 +152,9 @@ func (r *Recorder) back(p []byte) {
 // encode writes a camera's frames into an mp4 of the episode, and counts all of them.
 func (r *Recorder) encode(ctx context.Context, fd *feed) {
 	file := filepath.Join(r.parts, fd.name)
-	cfg := Config{FPS: r.cfg.FPS, Video: r.cfg.Video}
-	cfg.Video.Codec = r.codec(fd.f)
-	enc, _ := newEncoder(ctx, file, &cfg, fd.f)
+	how := r.cfg.Video
+	how.Codec = r.codec(fd.f)
+	enc, _ := newEncoder(ctx, file, how, r.cfg.FPS, fd.f)
 	defer enc.Abort()
 	for p := range fd.frames {
 		err := enc.Write(p)

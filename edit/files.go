@@ -1,0 +1,97 @@
+package edit
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// untouched gives the files of its source that are all that a plan makes, byte for byte: of recordings of which each stays as it is, with all of its episodes
+// in their order, or goes. nil: a writer makes the result.
+func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
+	src := e.srcs[0]
+	own, ok := src.(robocache.Recorded) // itself: what is put over it shows other rows or names than its files
+	from, stored := robocache.As[store.Source](src)
+	if !ok || !stored || len(e.srcs) > 1 || e.req.To != "" || len(e.req.Write) > 0 || p.Video != nil {
+		return nil
+	}
+	keys := 0
+	for _, f := range src.Info().Features {
+		if !f.Default {
+			keys++
+		}
+	}
+	if len(p.Keys) != keys || slices.ContainsFunc(p.Keys, func(k Key) bool { return k.Added != nil || k.Key != k.From[0] }) {
+		return nil
+	}
+	all, left := map[string]int{}, map[string]int{}
+	for ep := range src.Info().Episodes {
+		all[own.Recording(ep)]++
+	}
+	for i, ep := range p.Episodes {
+		if ep.From > 0 || ep.To < src.Len(ep.Episode) || len(ep.Texts)+len(ep.Rows) > 0 || i > 0 && ep.Episode <= p.Episodes[i-1].Episode {
+			return nil
+		}
+		left[own.Recording(ep.Episode)]++
+	}
+	dir, local := store.LocalPath(src.Info().URI)
+	if i, err := os.Stat(dir); local && (err != nil || !i.IsDir()) {
+		return nil // a file: its folder is not the dataset
+	}
+	list, err := from.Store().List(ctx, "")
+	if err != nil {
+		return nil
+	}
+	for name, n := range left {
+		if n != all[name] {
+			return nil
+		}
+		for _, f := range list {
+			if f.Name == name || name == "." || strings.HasPrefix(f.Name, name+"/") {
+				files = append(files, f)
+			}
+		}
+	}
+	for _, f := range list {
+		if slices.Contains(carried, f.Name) && !slices.Contains(files, f) {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// copy makes the result of a plan that takes whole files.
+func (e *editor) copy(ctx context.Context, p *Plan, dst string) {
+	from, _ := robocache.As[store.Source](e.srcs[0])
+	to := guard.Must(store.OpenWritable(dst))
+	defer store.Close(to)
+	done := 0
+	defer func() {
+		if done < len(p.files) {
+			for _, f := range p.files[:done] {
+				_ = to.Remove(context.WithoutCancel(ctx), f.Name)
+			}
+		}
+	}()
+	for i, f := range p.files {
+		in := guard.Must(from.Store().Open(ctx, f.Name))
+		err := guard.Try(func() {
+			defer in.Close()
+			defer guard.In("file", f.Name)
+			out := guard.Must(to.Create(ctx, f.Name))
+			defer out.Abort()
+			guard.Check(store.EachBlock(ctx, in, func(b []byte) error { _, err := out.Write(b); return err }))
+			guard.Check(out.Commit())
+		})
+		guard.Check(err)
+		done = i + 1
+		if e.req.Progress != nil {
+			e.req.Progress(done, len(p.files))
+		}
+	}
+}

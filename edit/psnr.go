@@ -1,0 +1,87 @@
+package edit
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// PSNR says how near encoded frames are to those that they were made of, in dB over red, green and blue; 100 where they are equal.
+type PSNR struct {
+	Min    float64 `json:"min"`
+	Mean   float64 `json:"mean"`
+	Frames int     `json:"frames"` // that were compared, evenly spaced among those that were encoded
+}
+
+const (
+	psnrFrames = 64
+	psnrBytes  = 256 << 20
+)
+
+// psnr compares a result with what it was encoded of, camera by camera. Depth is encoded without loss.
+func (v *view) psnr(ctx context.Context, dst string, w *write.Report) map[string]PSNR {
+	out := map[string]PSNR{}
+	ds := guard.Must(robocache.Open(ctx, dst, robocache.OpenOptions{Format: robocache.DefaultFormat()}))
+	defer ds.Close()
+	for _, f := range ds.Info().Features {
+		if of := v.info.Feature(f.Key); f.Kind != robocache.KindVideo || f.Depth != nil || of == nil || of.Kind != robocache.KindVideo {
+			continue
+		}
+		var was, is []robocache.Row
+		for e, m := range w.Episodes {
+			for k := range m.Length {
+				if m.New >= 0 && (m.Video[f.Key] != "copied" || k < m.Ends[f.Key][0] || k >= m.Length-m.Ends[f.Key][1]) {
+					was, is = append(was, robocache.Row{Episode: e, Index: k}), append(is, robocache.Row{Episode: m.New, Index: k})
+				}
+			}
+		}
+		n := min(len(is), psnrFrames, max(1, psnrBytes/max(1, 3*f.Width*f.Height)))
+		for i := range n {
+			k := (2*i + 1) * len(is) / (2 * n)
+			was[i], is[i] = was[k], is[k]
+		}
+		spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
+		frames := make([][]byte, n)
+		each(ctx, v, f.Key, was[:n], spec, func(i int, pix []byte) { frames[i] = slices.Clone(pix) })
+		p := PSNR{Min: math.Inf(1)}
+		each(ctx, ds, f.Key, is[:n], spec, func(i int, pix []byte) {
+			if frames[i] == nil {
+				return // black
+			}
+			sum := 0
+			for j, x := range pix {
+				d := int(x) - int(frames[i][j])
+				sum += d * d
+			}
+			db := min(100, 10*math.Log10(255*255*float64(len(pix))/float64(sum)))
+			p.Min, p.Mean, p.Frames = min(p.Min, db), p.Mean+db, p.Frames+1
+		})
+		if p.Frames > 0 {
+			out[f.Key] = PSNR{math.Round(100*p.Min) / 100, math.Round(100*p.Mean/float64(p.Frames)) / 100, p.Frames}
+		}
+	}
+	return out
+}
+
+// each decodes the frames of rows of a camera.
+func each(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, spec *video.Spec, fn func(i int, pix []byte)) {
+	refs := make([]robocache.FrameRef, len(rows))
+	guard.Check(ds.Frames(ctx, key, rows, refs))
+	var buf []byte
+	guard.Check(video.EachFrame(ctx, video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
+		if pic == nil {
+			return nil
+		}
+		if buf, err = video.ConvertTo(buf, pic, spec); err == nil {
+			for _, i := range at {
+				fn(i, buf)
+			}
+		}
+		return err
+	}))
+}
