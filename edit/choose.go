@@ -134,7 +134,7 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 	if c.Where != "" {
 		x := guard.Must(ParseWhere(c.Where))
 		x.check(v)
-		keep(func(i int) bool { return x.holds(ctx, v, i) })
+		keep(func(i int) bool { return x.holds(&whereEpisode{ctx, v, i, map[string][]float64{}}) })
 	}
 	if c.Invert {
 		chosen := map[int]bool{}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"

@@ -1,311 +1,235 @@
 package edit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Where is an expression over an episode: length < 30 or max(action[gripper]) > 1.2. A comparison with NaN is false.
-//
-//	expr   = and {"or" and}
-//	and    = unary {"and" unary}
-//	unary  = "not" unary | "(" expr ")" | sum compare sum
-//	sum    = term {("+" | "-") term}
-//	term   = factor {("*" | "/") factor}
-//	factor = number | text | name | function "(" values ")" | "-" factor | "(" sum ")"
-//	values = "abs" "(" values ")" | key ["[" channel "]"]
+// Where is an expression over an episode: length < 30 or max(action[gripper]) > 1.2. A comparison with NaN is false. It has or, and, not, comparisons, + - * /
+// and parentheses, in the order of Python; numbers, texts, names; and functions of a column: KEY, 'KEY', KEY[channel], or abs of one.
 type Where struct {
-	root node
-	text string
+	holds func(x *whereEpisode) bool
+	calls []*call
 }
 
-type node struct {
-	op    string // or and not < <= > >= = != + - * / number text name call
-	parts []*node
-	value float64
-	text  string // of a text, a name, a key
-	// Of a call: the function over the values of a column.
-	channel string
-	abs     bool
+// term is a part of an expression: one of the three.
+type term struct {
+	truth  func(x *whereEpisode) bool
+	number func(x *whereEpisode) float64
+	texts  func(x *whereEpisode) []string
 }
 
-// functions are those of a column's values.
-var functions = []string{"min", "max", "mean", "std", "first", "last", "count"}
+// call is a function of the values of a column.
+type call struct {
+	function, key, channel string
+	abs                    bool
+}
 
-// names are what an episode has beside columns.
-var names = []string{"index", "length", "duration", "task", "source"}
+// whereEpisode is an episode that an expression is asked of; columns are read once.
+type whereEpisode struct {
+	ctx    context.Context
+	v      *view
+	e      int
+	values map[string][]float64
+}
 
-// maxDepth bounds how deep an expression is nested.
-const maxDepth = 100
+var (
+	// functions are those of a column's values.
+	functions = []string{"min", "max", "mean", "std", "first", "last", "count"}
+	// names are what an episode has beside columns.
+	names = map[string]term{
+		"task":   {texts: func(x *whereEpisode) []string { return guard.Must(x.v.Episode(x.ctx, x.e)).Tasks }},
+		"index":  {number: func(x *whereEpisode) float64 { return float64(x.e) }},
+		"source": {number: func(x *whereEpisode) float64 { return float64(x.v.plan.Episodes[x.e].Source) }},
+		"length": {number: func(x *whereEpisode) float64 { return float64(x.v.Len(x.e)) }},
+		"duration": {number: func(x *whereEpisode) float64 {
+			times, err := x.v.Times(x.ctx, x.e, "")
+			if errors.Is(err, robocache.ErrUnsupported) || len(times) == 0 {
+				return math.NaN()
+			}
+			guard.Check(err)
+			return float64(times[len(times)-1]-times[0]) / 1e9
+		}},
+	}
+	// binds says how tightly an operator does; those of numbers, from 4 on, have what they do beside.
+	binds    = map[string]int{"or": 1, "||": 1, "and": 2, "&&": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "=": 3, "==": 3, "!=": 3, "+": 4, "-": 4, "*": 5, "/": 5}
+	compares = map[string]func(a, b float64) bool{
+		"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b }, ">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
+		"=": func(a, b float64) bool { return a == b }, "==": func(a, b float64) bool { return a == b }, "!=": func(a, b float64) bool { return a < b || a > b },
+	}
+	reckons = map[string]func(a, b float64) float64{
+		"+": func(a, b float64) float64 { return a + b }, "-": func(a, b float64) float64 { return a - b }, "*": func(a, b float64) float64 { return float64(a * b) }, "/": func(a, b float64) float64 { return a / b },
+	}
+	whereToken  = regexp.MustCompile(`^\s*(?:((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|'([^']*)'|"([^"]*)"|([\pL_][\pL\pN_]*)|(<=|>=|==|!=|&&|\|\||[-+*/<>=()]))`)
+	whereColumn = regexp.MustCompile(`^\s*\(((?:\s*abs\s*\()*)\s*(?:'([^']*)'|"([^"]*)"|([\pL\pN_./:-]+))\s*(?:\[([^\]]*)\])?\s*\)`)
+)
+
+const maxWhere = 4096
 
 type whereParser struct {
-	text  string
-	at    int
-	depth int
+	Where
+	text, rest  string
+	token, word string // the token that stands next: its text, and what it is of: number, text, name; an operator, or the end, has none
 }
 
 // ParseWhere reads an expression.
 func ParseWhere(text string) (_ *Where, err error) {
 	defer guard.Into(&err)
-	if len(text) > 1<<16 {
-		return nil, misuse(nil, "where: an expression of more than 64 KiB", "")
+	if len(text) > maxWhere {
+		return nil, misuse(nil, fmt.Sprintf("where: an expression of more than %d bytes", maxWhere), "")
 	}
-	p := &whereParser{text: text}
-	root := p.expr()
-	if p.space(); p.at < len(p.text) {
-		p.fail("the end")
+	p := &whereParser{text: text, rest: text}
+	p.next()
+	root := p.expr(1)
+	if p.token != "" || p.word != "" || root.truth == nil {
+		p.fail("<, <=, >, >=, == or !=")
 	}
-	return &Where{root: *root, text: text}, nil
+	p.holds = root.truth
+	return &p.Where, nil
 }
 
 func (p *whereParser) fail(want string) {
-	rest := p.text[p.at:]
-	if len(rest) > 20 {
-		rest = rest[:20] + "…"
-	}
-	if rest == "" {
-		rest = "the end"
-	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "where", Where: robocache.Where{"offset": p.at}, Want: want, Got: strings.ToValidUTF8(rest, "?"),
-		Hint: "such as: length < 30 or max(action[gripper]) > 1.2; " + strings.Join(names, ", ") + "; " + strings.Join(functions, ", ") + " of a column, abs inside"})
+	at := len(p.text) - len(p.rest) - len(p.token)
+	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "where", Where: robocache.Where{"offset": max(0, at)}, Want: want, Got: cmp.Or(strings.ToValidUTF8(p.token, "?"), "the end"),
+		Hint: "such as: length < 30 or max(action[gripper]) > 1.2; " + strings.Join(slices.Sorted(maps.Keys(names)), ", ") + "; " + strings.Join(functions, ", ") + " of a column, abs inside"})
 }
 
-func (p *whereParser) space() {
-	for p.at < len(p.text) && (p.text[p.at] == ' ' || p.text[p.at] == '\t' || p.text[p.at] == '\n') {
-		p.at++
-	}
-}
-
-// take takes a sign or a word, where it stands next.
-func (p *whereParser) take(words ...string) string {
-	p.space()
-	for _, w := range words {
-		rest, ok := strings.CutPrefix(p.text[p.at:], w)
-		if r, _ := utf8.DecodeRuneInString(rest); ok && (!letter(rune(w[0])) || !letter(r) || rest == "") {
-			p.at += len(w)
-			return w
-		}
-	}
-	return ""
-}
-
-func letter(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-// keyLetter is one of the name of a column, between the brackets of a function.
-func keyLetter(r rune) bool { return letter(r) || r == '.' || r == '/' || r == '-' || r == ':' }
-
-func (p *whereParser) nested() func() {
-	if p.depth++; p.depth > maxDepth {
-		p.fail("an expression that is nested less deep")
-	}
-	return func() { p.depth-- }
-}
-
-func (p *whereParser) chain(part func() *node, ops ...string) *node {
-	left := part()
-	for {
-		op := p.take(ops...)
-		if op == "" {
-			return left
-		}
-		left = &node{op: op, parts: []*node{left, part()}}
-	}
-}
-
-func (p *whereParser) expr() *node {
-	defer p.nested()()
-	return p.chain(func() *node { return p.chain(p.unary, "and", "&&") }, "or", "||")
-}
-
-func (p *whereParser) unary() *node {
-	if p.take("not") != "" {
-		defer p.nested()()
-		return &node{op: "not", parts: []*node{p.unary()}}
-	}
-	start := p.at
-	if p.take("(") != "" { // of an expression, or of a sum
-		var inner *node
-		if err := guard.Try(func() {
-			inner = p.expr()
-			if p.take(")") == "" {
-				p.fail(")")
-			}
-		}); err == nil && p.take("<", ">", "=", "!", "+", "-", "*", "/") == "" {
-			return inner
-		}
-		p.at = start
-	}
-	left := p.sum()
-	op := p.take("<=", ">=", "==", "!=", "<", ">", "=")
-	if op == "" {
-		p.fail("<, <=, >, >=, == or !=")
-	}
-	if op == "==" {
-		op = "="
-	}
-	return &node{op: op, parts: []*node{left, p.sum()}}
-}
-
-func (p *whereParser) sum() *node {
-	defer p.nested()()
-	return p.chain(func() *node { return p.chain(p.factor, "*", "/") }, "+", "-")
-}
-
-func (p *whereParser) factor() *node {
-	switch p.space(); {
-	case p.take("(") != "":
-		n := p.sum()
-		if p.take(")") == "" {
-			p.fail(")")
-		}
-		return n
-	case p.at < len(p.text) && (p.text[p.at] == '\'' || p.text[p.at] == '"'):
-		return &node{op: "text", text: p.quoted()}
-	case p.take("-") != "":
-		defer p.nested()()
-		return &node{op: "-", parts: []*node{{op: "number"}, p.factor()}}
-	}
-	end := p.at
-	for end < len(p.text) && (p.text[end] >= '0' && p.text[end] <= '9' || p.text[end] == '.' || end > p.at && strings.IndexByte("eE", p.text[end]) >= 0 ||
-		end > p.at && strings.IndexByte("+-", p.text[end]) >= 0 && strings.IndexByte("eE", p.text[end-1]) >= 0) {
-		end++
-	}
-	if end > p.at {
-		v, err := strconv.ParseFloat(p.text[p.at:end], 64)
-		if err != nil {
-			p.fail("a number")
-		}
-		p.at = end
-		return &node{op: "number", value: v}
-	}
-	word := p.word(letter)
-	if p.take("(") == "" {
-		if !slices.Contains(names, word) {
-			p.at -= len(word)
-			p.fail(strings.Join(names, ", ") + ", or a function of a column")
-		}
-		return &node{op: "name", text: word}
-	}
-	if !slices.Contains(functions, word) {
-		p.at -= len(word) + 1
-		p.fail("one of " + strings.Join(functions, ", "))
-	}
-	n := &node{op: "call", text: word}
-	p.values(n)
-	if p.take(")") == "" {
-		p.fail(")")
-	}
-	return n
-}
-
-func (p *whereParser) quoted() string {
-	quote := p.text[p.at]
-	end := strings.IndexByte(p.text[p.at+1:], quote)
-	if end < 0 {
-		p.fail("a text that ends with " + string(quote))
-	}
-	text := p.text[p.at+1 : p.at+1+end]
-	p.at += end + 2
-	return text
-}
-
-func (p *whereParser) word(letter func(rune) bool) string {
-	p.space()
-	end := p.at
-	for end < len(p.text) {
-		r, n := utf8.DecodeRuneInString(p.text[end:])
-		if !letter(r) {
-			break
-		}
-		end += n
-	}
-	if end == p.at {
-		p.fail("a name, a number or a function")
-	}
-	w := p.text[p.at:end]
-	p.at = end
-	return w
-}
-
-// values reads the column of a call.
-func (p *whereParser) values(n *node) {
-	key := ""
-	if p.space(); p.at < len(p.text) && (p.text[p.at] == '\'' || p.text[p.at] == '"') {
-		key = p.quoted()
-	} else {
-		key = p.word(keyLetter)
-	}
-	if key == "abs" && p.take("(") != "" {
-		defer p.nested()()
-		n.abs = true
-		p.values(n)
-		if p.take(")") == "" {
-			p.fail(")")
+// next goes to the next token.
+func (p *whereParser) next() {
+	m := whereToken.FindStringSubmatchIndex(p.rest)
+	if m == nil {
+		p.token, p.word = strings.TrimSpace(p.rest), ""
+		if p.rest = ""; p.token != "" {
+			p.fail("an expression")
 		}
 		return
 	}
-	n.parts = []*node{{op: "key", text: key}}
-	if p.take("[") != "" {
-		end := strings.IndexByte(p.text[p.at:], ']')
-		if end < 0 {
-			p.fail("]")
+	rest := p.rest
+	for i, what := range []string{"number", "text", "text", "name", ""} {
+		if from, to := m[2*i+2], m[2*i+3]; from >= 0 {
+			p.token, p.word = rest[from:to], what
 		}
-		n.channel = strings.Trim(strings.TrimSpace(p.text[p.at:p.at+end]), `'"`)
-		p.at += end + 1
+	}
+	p.rest = rest[m[1]:]
+}
+
+// expr reads operators that bind at least so tightly, and what they are of.
+func (p *whereParser) expr(least int) term {
+	left := p.prefix()
+	for {
+		op := p.token
+		if p.word == "name" && op != "and" && op != "or" || p.word == "number" || p.word == "text" || binds[op] < least {
+			return left
+		}
+		p.next()
+		right := p.expr(binds[op] + 1)
+		a, b := left, right
+		switch tight := binds[op]; {
+		case tight == 1 && a.truth != nil && b.truth != nil:
+			left = term{truth: func(x *whereEpisode) bool { return a.truth(x) || b.truth(x) }}
+		case tight == 2 && a.truth != nil && b.truth != nil:
+			left = term{truth: func(x *whereEpisode) bool { return a.truth(x) && b.truth(x) }}
+		case tight == 3 && a.number != nil && b.number != nil:
+			left = term{truth: func(x *whereEpisode) bool { return compares[op](a.number(x), b.number(x)) }}
+		case (op == "=" || op == "==" || op == "!=") && a.texts != nil && b.texts != nil:
+			left = term{truth: func(x *whereEpisode) bool {
+				return slices.ContainsFunc(a.texts(x), func(s string) bool { return slices.Contains(b.texts(x), s) }) == (op != "!=")
+			}}
+		case tight > 3 && a.number != nil && b.number != nil:
+			left = term{number: func(x *whereEpisode) float64 { return reckons[op](a.number(x), b.number(x)) }}
+		default:
+			guard.Fail(misuse(nil, "where: "+op+" between a text and a number, of texts that is no == or !=, or of what is no comparison", "task is a text, and has == and !=; source is the number of a source where several are merged"))
+		}
 	}
 }
 
-// check refuses columns that the dataset does not have, and comparisons of texts with numbers.
-func (w *Where) check(v *view) { w.root.check(v) }
-
-func (n *node) check(v *view) {
-	for _, p := range n.parts {
-		if n.op != "call" {
-			p.check(v)
+func (p *whereParser) prefix() (out term) {
+	token, word := p.token, p.word
+	known, named := names[token]
+	switch {
+	case word == "number":
+		v, err := strconv.ParseFloat(token, 64)
+		if err != nil {
+			p.fail("a number")
 		}
+		out.number = func(*whereEpisode) float64 { return v }
+	case word == "text":
+		out.texts = func(*whereEpisode) []string { return []string{token} }
+	case word == "name" && named:
+		out = known
+	case word == "name" && slices.Contains(functions, token):
+		m := whereColumn.FindStringSubmatch(p.rest)
+		if m == nil {
+			p.fail("a function of a column")
+		}
+		c := &call{function: token, abs: m[1] != "", key: m[2] + m[3] + m[4], channel: strings.Trim(strings.TrimSpace(m[5]), `'"`)}
+		p.calls, p.rest = append(p.calls, c), p.rest[len(m[0]):]
+		for range strings.Count(m[1], "(") {
+			if p.next(); p.token != ")" {
+				p.fail(")")
+			}
+		}
+		out.number = c.value
+	case word == "name" && token == "not":
+		p.next()
+		if inner := p.expr(3); inner.truth != nil {
+			return term{truth: func(x *whereEpisode) bool { return !inner.truth(x) }}
+		}
+		p.fail("a comparison")
+	case word == "" && token == "-":
+		p.next()
+		if inner := p.prefix(); inner.number != nil {
+			return term{number: func(x *whereEpisode) float64 { return -inner.number(x) }}
+		}
+		p.fail("a number")
+	case word == "" && token == "(":
+		p.next()
+		if out = p.expr(1); p.token != ")" {
+			p.fail(")")
+		}
+	default:
+		p.fail("a number, a text, a name, or a function of a column")
 	}
-	switch n.op {
-	case "<", "<=", ">", ">=", "=", "!=", "+", "-", "*", "/":
-		a, b := n.parts[0].isText(), n.parts[1].isText()
-		if a != b || a && n.op != "=" && n.op != "!=" {
-			guard.Fail(misuse(nil, "where: "+n.op+" between a text and a number, or of texts that is no == or !=", "task is a text, and has == and !=; source is the number of a source where several are merged"))
-		}
-	case "call":
-		key := n.parts[0].text
-		f := v.info.Feature(key)
+	p.next()
+	return out
+}
+
+// check refuses columns that the dataset does not have.
+func (w *Where) check(v *view) {
+	for _, c := range w.calls {
+		f := v.info.Feature(c.key)
 		if f == nil || f.Kind != robocache.KindNumeric || f.Ragged() {
-			guard.Fail(misuse(robocache.Where{"stream": key}, "where: no column of numbers of that name", robocache.Nearest(key, v.info.Keys())))
+			guard.Fail(misuse(robocache.Where{"stream": c.key}, "where: no column of numbers of that name", robocache.Nearest(c.key, v.info.Keys())))
 		}
-		n.place(f)
+		c.place(f)
 	}
 }
-
-func (n *node) isText() bool { return n.op == "text" || n.op == "name" && n.text == "task" }
 
 // place finds a channel by its name or number; -1 = all.
-func (n *node) place(f *robocache.Feature) int {
-	if n.channel == "" {
+func (c *call) place(f *robocache.Feature) int {
+	if c.channel == "" {
 		return -1
 	}
 	list := channels(f)
-	if i := slices.Index(list, n.channel); i >= 0 {
+	if i := slices.Index(list, c.channel); i >= 0 {
 		return i
 	}
-	if i, err := strconv.Atoi(n.channel); err == nil && i >= 0 && i < f.Elements() {
+	if i, err := strconv.Atoi(c.channel); err == nil && i >= 0 && i < f.Elements() {
 		return i
 	}
-	guard.Fail(misuse(robocache.Where{"stream": f.Key}, fmt.Sprintf("where: no channel %q of %d", n.channel, f.Elements()), robocache.Nearest(n.channel, list)))
+	guard.Fail(misuse(robocache.Where{"stream": f.Key}, fmt.Sprintf("where: no channel %q of %d", c.channel, f.Elements()), robocache.Nearest(c.channel, list)))
 	return -1
 }
 
@@ -325,7 +249,7 @@ func channels(f *robocache.Feature) (out []string) {
 				walk(x)
 			}
 		case map[string]any: // {"motors": ["a", "b"]}
-			for _, k := range slices.Sorted(mapKeys(v)) {
+			for _, k := range slices.Sorted(maps.Keys(v)) {
 				walk(v[k])
 			}
 		}
@@ -336,158 +260,48 @@ func channels(f *robocache.Feature) (out []string) {
 	return out
 }
 
-func mapKeys(m map[string]any) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
-// episode is an episode that expressions are asked of; columns are read once.
-type whereEpisode struct {
-	ctx    context.Context
-	v      *view
-	e      int
-	values map[string][]float64
-}
-
-// holds says whether the expression holds for an episode.
-func (w *Where) holds(ctx context.Context, v *view, e int) bool {
-	return w.root.holds(&whereEpisode{ctx, v, e, map[string][]float64{}})
-}
-
-func (n *node) holds(x *whereEpisode) bool {
-	switch n.op {
-	case "or", "||":
-		return n.parts[0].holds(x) || n.parts[1].holds(x)
-	case "and", "&&":
-		return n.parts[0].holds(x) && n.parts[1].holds(x)
-	case "not":
-		return !n.parts[0].holds(x)
-	}
-	if n.parts[0].isText() {
-		a, b := n.parts[0].texts(x), n.parts[1].texts(x)
-		same := slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
-		return same == (n.op == "=")
-	}
-	a, b := n.parts[0].number(x), n.parts[1].number(x)
-	switch n.op {
-	case "<":
-		return a < b
-	case "<=":
-		return a <= b
-	case ">":
-		return a > b
-	case ">=":
-		return a >= b
-	case "=":
-		return a == b
-	}
-	return a != b && !math.IsNaN(a) && !math.IsNaN(b)
-}
-
-func (n *node) texts(x *whereEpisode) []string {
-	if n.op == "text" {
-		return []string{n.text}
-	}
-	return guard.Must(x.v.Episode(x.ctx, x.e)).Tasks
-}
-
-func (n *node) number(x *whereEpisode) float64 {
-	switch n.op {
-	case "number":
-		return n.value
-	case "name":
-		switch n.text {
-		case "index":
-			return float64(x.e)
-		case "source":
-			return float64(x.v.plan.Episodes[x.e].Source)
-		case "length":
-			return float64(x.v.Len(x.e))
-		}
-		times, err := x.v.Times(x.ctx, x.e, "")
-		if errors.Is(err, robocache.ErrUnsupported) || len(times) == 0 {
-			return math.NaN()
-		}
-		guard.Check(err)
-		return float64(times[len(times)-1]-times[0]) / 1e9
-	case "call":
-		return n.call(x)
-	}
-	a, b := n.parts[0].number(x), n.parts[1].number(x)
-	switch n.op {
-	case "+":
-		return a + b
-	case "-":
-		return a - b
-	case "*":
-		return float64(a * b)
-	}
-	return a / b
-}
-
-// call is a function of the values of a column, or of a channel of it.
-func (n *node) call(x *whereEpisode) float64 {
-	key := n.parts[0].text
-	f := x.v.info.Feature(key)
-	all, ok := x.values[key]
+// value is that of the function, of the column or of a channel of it.
+func (c *call) value(x *whereEpisode) float64 {
+	f := x.v.info.Feature(c.key)
+	all, ok := x.values[c.key]
 	if !ok {
 		rows := robocache.RowsOf(x.e, 0, guard.Must(robocache.RowsIn(x.ctx, x.v, x.e, f)))
 		raw := make([]byte, len(rows)*f.RowBytes())
-		guard.Check(x.v.Gather(x.ctx, key, rows, raw))
+		guard.Check(x.v.Gather(x.ctx, c.key, rows, raw))
 		all = robocache.Float64s(nil, f.DType, raw)
-		x.values[key] = all
+		x.values[c.key] = all
 	}
-	width, place := f.Elements(), n.place(f)
-	var sum, count, first, last float64
-	first, last = math.NaN(), math.NaN()
-	low, high := math.Inf(1), math.Inf(-1)
+	width, place := f.Elements(), c.place(f)
 	var values []float64
+	sum := 0.0
 	for i, v := range all {
-		if place >= 0 && i%width != place {
-			continue
+		if place < 0 || i%width == place {
+			if c.abs {
+				v = math.Abs(v)
+			}
+			values, sum = append(values, v), sum+v
 		}
-		if n.abs {
-			v = math.Abs(v)
-		}
-		if count == 0 {
-			first = v
-		}
-		if math.IsNaN(v) {
-			low, high = v, v // and stays: NaN is no extreme, and hides none
-		} else if !math.IsNaN(low) {
-			low, high = min(low, v), max(high, v)
-		}
-		last, sum, count = v, sum+v, count+1
-		values = append(values, v)
 	}
-	if n.text != "count" && count == 0 {
+	n := float64(len(values))
+	switch {
+	case c.function == "count":
+		return float64(len(all) / max(1, width)) // rows
+	case n == 0:
 		return math.NaN()
+	case c.function == "min": // NaN, where there is one
+		return slices.Min(values)
+	case c.function == "max":
+		return slices.Max(values)
+	case c.function == "first":
+		return values[0]
+	case c.function == "last":
+		return values[len(values)-1]
+	case c.function == "mean":
+		return sum / n
 	}
-	switch n.text {
-	case "min":
-		return low
-	case "max":
-		return high
-	case "first":
-		return first
-	case "last":
-		return last
-	case "count":
-		if place < 0 {
-			count /= float64(max(1, width))
-		}
-		return count // rows
-	case "mean":
-		return sum / count
-	}
-	mean, square := sum/count, 0.0
+	square := 0.0
 	for _, v := range values {
-		square += float64((v - mean) * (v - mean))
+		square += float64((v - sum/n) * (v - sum/n))
 	}
-	return math.Sqrt(square / count)
+	return math.Sqrt(square / n)
 }
