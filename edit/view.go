@@ -96,9 +96,6 @@ func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature) {
 			}
 		}
 	}
-	if s := v.plan.Video; s != nil && s.Width > 0 && (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage && f.Depth == nil && f.Channels != 1) {
-		f.Width, f.Height = s.Width, s.Height
-	}
 	return f
 }
 

@@ -177,6 +177,9 @@ func (e *editor) options(p *Plan) map[string]string {
 		if s.Preset != "" {
 			out["preset"] = s.Preset
 		}
+		if s.Width > 0 {
+			out["size"] = fmt.Sprintf("%dx%d", s.Width, s.Height)
+		}
 		switch {
 		case s.All:
 			out["video_codec"] = s.Codec

@@ -7,22 +7,14 @@
 package columns
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
-	"io"
-	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -44,13 +36,13 @@ func bad(msg, want, got string) {
 }
 
 // Parse reads the bytes of a file, by its name's ending. key names the column of a table that has several.
-func Parse(_ context.Context, name string, b []byte, key string) (_ *Table, err error) {
+func Parse(ctx context.Context, name string, b []byte, key string) (_ *Table, err error) {
 	defer guard.Malformed(op, &err)
 	defer guard.In("file", name)
 	if strings.EqualFold(filepath.Ext(name), ".npy") {
 		return array(b), nil
 	}
-	return table(b, key), nil
+	return table(ctx, b, key), nil
 }
 
 func array(b []byte) *Table {
@@ -70,43 +62,25 @@ func array(b []byte) *Table {
 	return t
 }
 
-// leafTypes are what a Parquet column of a kind holds.
-func leafType(n parquet.Node) robocache.DType {
-	l := n.Type().LogicalType()
-	switch kind := n.Type().Kind(); kind {
-	case parquet.Boolean:
-		return robocache.Bool
-	case parquet.Int32, parquet.Int64:
-		bits, signed := 8*map[parquet.Kind]int{parquet.Int32: 4, parquet.Int64: 8}[kind], true
-		if l != nil && l.Value != nil {
-			i, ok := l.Value.(*format.IntType)
-			if !ok {
-				return robocache.InvalidDType // a date, a time, a decimal
-			}
-			bits, signed = int(i.BitWidth), i.IsSigned
-		}
-		types := map[int][2]robocache.DType{8: {robocache.Uint8, robocache.Int8}, 16: {robocache.Uint16, robocache.Int16}, 32: {robocache.Uint32, robocache.Int32}, 64: {robocache.Uint64, robocache.Int64}}
-		if signed {
-			return types[bits][1]
-		}
-		return types[bits][0]
-	case parquet.Float:
-		return robocache.Float32
-	case parquet.Double:
-		return robocache.Float64
-	case parquet.ByteArray:
-		return robocache.String
-	}
-	return robocache.InvalidDType
+// file is a table whose bytes are in memory.
+type file []byte
+
+func (f file) Size() int64     { return int64(len(f)) }
+func (f file) Version() string { return "" }
+func (f file) Close() error    { return nil }
+func (f file) ReadAt(_ context.Context, p []byte, off int64) error {
+	copy(p, f[off:])
+	return nil
 }
 
-func table(b []byte, key string) *Table {
-	f := guard.Must(parquet.OpenFile(bytes.NewReader(b), int64(len(b))))
-	joins := []string{"index", "episode_index", "frame_index"}
+const maxBytes = 4 << 30 // of a column
+
+func table(ctx context.Context, b []byte, key string) *Table {
+	f := guard.Must(pq.Open(ctx, file(b), nil))
 	var names []string
-	for _, c := range f.Root().Columns() {
-		if !slices.Contains(joins, c.Name()) && !strings.HasPrefix(c.Name(), "__index") {
-			names = append(names, c.Name())
+	for _, c := range f.Root.Children {
+		if !slices.Contains([]string{"index", "episode_index", "frame_index"}, c.Name) && !strings.HasPrefix(c.Name, "__index") {
+			names = append(names, c.Name)
 		}
 	}
 	if !slices.Contains(names, key) {
@@ -115,50 +89,52 @@ func table(b []byte, key string) *Table {
 		}
 		key = names[0]
 	}
-	t := &Table{Rows: int(f.NumRows())}
-	width := -1
-	values := readColumn(f, key, func(n parquet.Node) { t.DType = leafType(n) }, func(n int) {
-		if width >= 0 && n != width {
-			bad("rows of several lengths", strconv.Itoa(width), strconv.Itoa(n))
-		}
-		width = n
-	})
-	switch {
-	case t.DType == robocache.InvalidDType:
-		bad("the column "+key, "numbers or texts", "another type")
-	case t.DType == robocache.String:
-		for _, v := range values {
-			t.Text = append(t.Text, v.String())
-		}
-		if width > 1 {
-			bad("the column "+key, "a text a row", "lists")
-		}
-	default:
-		for _, v := range values {
-			t.Data = appendValue(t.Data, t.DType, v)
+	leaf := f.Column(key).OnlyLeaf()
+	if leaf == nil || pq.DType(leaf) == robocache.InvalidDType || leaf.MaxRep > 1 {
+		bad("the column "+key, "numbers, texts or lists of them", "another type")
+	}
+	t := &Table{DType: pq.DType(leaf), Shape: []int{1}}
+	// read calls fn with the column of each row group: every row an array of the shape, without nulls.
+	read := func(leaf *pq.Node, fn func(*pq.Column)) {
+		for g := range f.Groups {
+			shape := []int{}
+			if leaf.MaxRep > 0 {
+				free := guard.Must(pq.ReadColumn(ctx, file(b), f, g, leaf, nil, pq.Limits{Bytes: maxBytes}))
+				if g == 0 && f.Groups[g].Rows > 0 {
+					t.Shape = []int{free.Len() / int(f.Groups[g].Rows)}
+				}
+				if shape = t.Shape; shape[0] == 0 {
+					bad("the column "+key, "lists of one length", "empty ones")
+				}
+			}
+			fn(guard.Must(pq.ReadColumn(ctx, file(b), f, g, leaf, shape, pq.Limits{Bytes: maxBytes})))
 		}
 	}
-	t.Shape = []int{max(1, width)}
+	read(leaf, func(c *pq.Column) {
+		switch {
+		case t.DType != robocache.String:
+			t.Data = append(t.Data, guard.Must(pq.Convert(c, t.DType))...)
+		case leaf.MaxRep > 0:
+			bad("the column "+key, "a text a row", "lists")
+		default:
+			for i := range c.Len() {
+				t.Text = append(t.Text, string(c.Item(i)))
+			}
+		}
+	})
 	whole := func(name string) (out []int64) {
-		if f.Root().Column(name) == nil {
+		n := f.Column(name)
+		if n == nil {
 			return nil
 		}
-		for _, v := range readColumn(f, name, func(n parquet.Node) {
-			if d := leafType(n); d.Float() || d == robocache.String || d == robocache.InvalidDType {
-				bad("the column "+name, "whole numbers", d.String())
-			}
-		}, func(n int) {
-			if n != 1 {
-				bad("the column "+name, "a number a row", "lists")
-			}
-		}) {
-			if v.Kind() == parquet.Int32 {
-				out = append(out, int64(v.Int32()))
-			} else {
-				out = append(out, v.Int64())
-			}
+		if n.Group() || n.Type != pq.Int32 && n.Type != pq.Int64 {
+			bad("the column "+name, "a whole number a row", "another type")
 		}
+		read(n, func(c *pq.Column) { out = append(out, guard.Must(pq.Int64s(c))...) })
 		return out
+	}
+	for _, g := range f.Groups {
+		t.Rows += int(g.Rows)
 	}
 	if t.Index = whole("index"); t.Index == nil {
 		if t.Episode, t.Frame = whole("episode_index"), whole("frame_index"); t.Episode == nil || t.Frame == nil {
@@ -166,71 +142,4 @@ func table(b []byte, key string) *Table {
 		}
 	}
 	return t
-}
-
-// readColumn gives the values of a column; row is told how many each row has.
-func readColumn(f *parquet.File, name string, leaf func(parquet.Node), row func(n int)) (out []parquet.Value) {
-	c := f.Root().Column(name)
-	for !c.Leaf() {
-		next := c.Columns()
-		if len(next) != 1 {
-			bad("the column "+name, "numbers, texts or lists of them", "a structure")
-		}
-		c = next[0]
-	}
-	leaf(c)
-	pages := c.Pages()
-	defer pages.Close()
-	n := -1
-	for {
-		page, err := pages.ReadPage()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		guard.Check(err)
-		values := make([]parquet.Value, page.NumValues())
-		got, err := page.Values().ReadValues(values)
-		if err != nil && !errors.Is(err, io.EOF) {
-			guard.Fail(err)
-		}
-		for _, v := range values[:got] {
-			if v.RepetitionLevel() == 0 {
-				if n >= 0 {
-					row(n)
-				}
-				n = 0
-			}
-			if v.IsNull() {
-				bad("the column "+name, "a value in every row", "none")
-			}
-			n++
-			out = append(out, v.Clone())
-		}
-		parquet.Release(page)
-	}
-	if n >= 0 {
-		row(n)
-	}
-	return out
-}
-
-func appendValue(b []byte, d robocache.DType, v parquet.Value) []byte {
-	switch d {
-	case robocache.Bool:
-		if v.Boolean() {
-			return append(b, 1)
-		}
-		return append(b, 0)
-	case robocache.Float32:
-		return binary.LittleEndian.AppendUint32(b, math.Float32bits(v.Float()))
-	case robocache.Float64:
-		return binary.LittleEndian.AppendUint64(b, math.Float64bits(v.Double()))
-	}
-	n := uint64(v.Int64())
-	if v.Kind() == parquet.Int32 {
-		n = uint64(uint32(v.Int32()))
-	}
-	var w [8]byte
-	binary.LittleEndian.PutUint64(w[:], n)
-	return append(b, w[:d.Size()]...)
 }

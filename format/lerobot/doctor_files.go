@@ -113,7 +113,7 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 	where := robocache.Where{"file": l.path, "stream": f.Key}
 	entry := ix.Entries()[0]
 	if r := doc.d.raw.declares(f.Key); r != nil {
-		said := r.codec()
+		said := r.codecOf(l.path)
 		norm := video.Codec(strings.ToLower(said))
 		norm = cmp.Or(codecNames[string(norm)], norm)
 		if said != "" && norm != entry.Codec {

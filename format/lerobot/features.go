@@ -241,6 +241,13 @@ func feature(r *declared) (robocache.Feature, error) {
 // codec is what info says of a video's coding; "" for nothing.
 func (r *declared) codec() string { return cmp.Or(r.str("video.codec"), r.str("codec")) }
 
+// codecOf is what info says of a file: our writer names those of another codec than the first.
+func (r *declared) codecOf(path string) string {
+	own, _ := r.any("video.codecs").(map[string]any)
+	said, _ := own[path].(string)
+	return cmp.Or(said, r.codec())
+}
+
 // any looks a key up in info, then in the older video_info.
 func (r *declared) any(key string) any {
 	if v, ok := r.Info[key]; ok {

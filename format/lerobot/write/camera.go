@@ -30,6 +30,7 @@ type outCamera struct {
 	told    bool              // that the codec was replaced
 	seen    bool              // first describes the first file
 	first   video.SampleEntry // of the first file
+	others  map[string]string // files of another codec than the first, as merged datasets have
 }
 
 // cameraPart is an episode's run of frames in the file that is being collected.
@@ -318,7 +319,10 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) {
 		bad(nil, "frames in the joined file", strconv.Itoa(total), strconv.Itoa(ix.NumFrames()))
 	}
 	if !c.seen {
-		c.seen, c.first = true, ix.Entries()[0]
+		c.seen, c.first, c.others = true, ix.Entries()[0], map[string]string{}
+	}
+	if codec := ix.Entries()[0].Codec; codec != c.first.Codec {
+		c.others[name] = string(codec)
 	}
 	scale, delta, err := video.TrackTimescale(w.cfg.FPS)
 	guard.Check(err)
@@ -353,6 +357,9 @@ func (c *outCamera) info(rate robocache.Rate) jsonObject {
 	o := jsonObject{{"video.height", c.first.Height}, {"video.width", c.first.Width}, {"video.codec", string(c.first.Codec)}}
 	if pix != "" {
 		o = append(o, jsonField{"video.pix_fmt", pix})
+	}
+	if len(c.others) > 0 {
+		o = append(o, jsonField{"video.codecs", c.others})
 	}
 	o = append(o, jsonField{"video.fps", fpsNumber(rate)}, jsonField{"video.channels", channels}, jsonField{"has_audio", false}, jsonField{"is_depth_map", f.Depth != nil})
 	if d := f.Depth; d != nil {

@@ -172,6 +172,12 @@ func (c *conversion) plan(ctx context.Context) {
 		return
 	}
 	c.measure(ctx)
+	for i := range c.features {
+		if f := &c.features[i]; c.resizes(f) {
+			f.Width, f.Height = c.opt.width, c.opt.height
+			f.Shape = []int{f.Height, f.Width, max(3, f.Channels)}
+		}
+	}
 	c.chooseTimestamps(ctx)
 }
 
@@ -237,6 +243,11 @@ func (c *conversion) asVideo(f *robocache.Feature) bool {
 		return false
 	}
 	return c.opt.images == "video" || c.opt.images == "" && c.src.Info().Format != "lerobot"
+}
+
+// resizes says that images of a stream are brought to the size that was asked for. Depth keeps its own: between two distances there may be nothing.
+func (c *conversion) resizes(f *feature) bool {
+	return c.opt.width > 0 && f.Depth == nil && (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage && f.DType == robocache.Uint8 && f.Channels != 1)
 }
 
 // measure takes the size of each camera's images off its first file, of stills off the first image: declarations have been wrong.

@@ -111,9 +111,16 @@ func (c *conversion) images(ctx context.Context, f *feature, rows []robocache.Ro
 
 // stills takes the images as bytes of files: encoded ones as they are.
 func (c *conversion) stills(ctx context.Context, f *feature, rows []robocache.Row, ep *EpisodeData) error {
+	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 	return c.images(ctx, f, rows, func(r *robocache.FrameRef) error {
 		if r.Missing {
 			r = &robocache.FrameRef{Raw: black(f)}
+		} else if c.resizes(f) {
+			pix, err := stats.Still(r, spec, nil)
+			if err != nil {
+				return err
+			}
+			r = &robocache.FrameRef{Raw: &robocache.Raw{Pix: pix, Width: f.Width, Height: f.Height, Channels: 3, DType: robocache.Uint8}}
 		}
 		b, err := video.EncodeImage(r)
 		ep.Images[f.Key] = append(ep.Images[f.Key], b)
@@ -228,6 +235,8 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
 	}
 	if c.opt.codec != "copy" {
 		s.reason = "asked for " + c.opt.codec
+	} else if c.resizes(f) {
+		s.reason = "asked for another size"
 	}
 	if s.reason == "" {
 		err := c.ofSize(ctx, f, first.Path)

@@ -30,6 +30,7 @@ var WriteOptions = map[string]string{
 	"hidden":              "frames that a copy may have before and behind an episode's own, shown by no row, where these begin or end inside a GOP (0)",
 	"images":              "what still images become: video, or images (their bytes in the table; raw pixels as PNG); default: images of LeRobot, else video",
 	"recorded_timestamps": "false: " + RecordedTimestamps + " is never written",
+	"size":                "WIDTHxHEIGHT: images of colour are brought to it; video is encoded then, whatever video_codec says",
 	"frames":              "images looked at for statistics: sampled (default), all, none",
 	"group_rows":          "least number of rows whose episodes share an encoder (1024)",
 	"chunks_size":         "files in a folder; 0 = 1000",
@@ -49,6 +50,7 @@ type settings struct {
 	copyOnly, noTimestamps bool
 	groupRows              int
 	hidden                 int
+	width, height          int // of images of colour; 0: their own
 }
 
 // settle reads the choices that are text.
@@ -60,7 +62,11 @@ func settle(opt robocache.WriteOptions) settings {
 	timestamps := true
 	reader.Op("convert").Settle(robocache.CurrentOptions(opt.Options), WriteOptions, map[string]reader.Set{
 		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": reader.Text(&w.Video.Preset),
-		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "hidden": reader.Whole(&o.hidden, 0, maxHidden), "images": reader.Text(&o.images, "", "video", "images"), "recorded_timestamps": reader.Yes(&timestamps),
+		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "hidden": reader.Whole(&o.hidden, 0, maxHidden), "size": func(v string) bool {
+			n, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
+			return v == "" || n == 2 && err == nil && min(o.width, o.height) > 0 && max(o.width, o.height) <= 1<<14
+		},
+		"images": reader.Text(&o.images, "", "video", "images"), "recorded_timestamps": reader.Yes(&timestamps),
 		"frames": func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true }, "group_rows": whole(&o.groupRows),
 		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": size(&w.DataFileBytes), "video_file_bytes": size(&w.VideoFileBytes), "stats_budget": size(&w.StatsBudget), "temp_dir": reader.Text(&w.TempDir), "link_from": reader.Text(&w.LinkFrom),
 	})
@@ -116,9 +122,9 @@ type EpisodeMap struct {
 	New       int               `json:"new_episode_index"`
 	Length    int               `json:"length"`
 	FromIndex int64             `json:"dataset_from_index"`
-	StartNS   int64             `json:"start_ns,omitempty"` // the timestamp of row 0 in the source
-	Video     map[string]string `json:"video,omitempty"`    // camera → "copied", or why it was encoded
-	Hidden    map[string][2]int `json:"hidden,omitempty"`   // camera → copied frames before and behind the episode's own, which no row shows
+	StartNS   int64             `json:"start_ns,omitempty"`     // the timestamp of row 0 in the source
+	Video     map[string]string `json:"video,omitempty"`        // camera → "copied", or why it was encoded
+	Hidden    map[string][2]int `json:"hidden,omitempty"`       // camera → copied frames before and behind the episode's own, which no row shows
 	Ends      map[string][2]int `json:"encoded_ends,omitempty"` // camera → frames at the beginning and the end that were encoded; those between were copied
 }
 

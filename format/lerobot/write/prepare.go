@@ -16,7 +16,7 @@ import (
 // preparedEpisode is what was made of an episode before its turn.
 type preparedEpisode struct {
 	parts   map[string][2]*encodedPart // all frames of a camera, or the first of them; the last
-	columns []preparedColumn // of each feature
+	columns []preparedColumn           // of each feature
 	notes   []preparedNote
 }
 
