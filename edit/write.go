@@ -2,6 +2,7 @@ package edit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -181,11 +182,8 @@ func (e *editor) options(p *Plan) map[string]string {
 			out["size"] = fmt.Sprintf("%dx%d", s.Width, s.Height)
 		}
 		switch {
-		case s.All:
-			out["video_codec"] = s.Codec
-			if s.Codec == "" {
-				out["video_codec"] = "av1"
-			}
+		case s.All && (s.Codec != "" || s.Width == 0): // else another size is reason enough, and H.264 may stand in for AV1
+			out["video_codec"] = cmp.Or(s.Codec, "av1")
 		case s.Codec != "":
 			out["codec"] = s.Codec
 		}

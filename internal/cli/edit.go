@@ -201,7 +201,7 @@ func (f *editFlags) common(c *cobra.Command) {
 	fl.BoolVar(&f.req.InPlace, "in-place", false, "put the result in the place of the dataset, and keep that for 'edit undo'")
 	fl.BoolVar(&f.req.DryRun, "dry-run", false, "say what would be copied, hidden and encoded, and write nothing; with --json, the plan too")
 	fl.StringVar(&f.req.To, "as", "", "the format to write (default: the source's, where it is written; else lerobot)")
-	fl.StringVar(&f.req.Cut, "cut", "", "a cut inside a group of frames: hidden (default: up to 16 frames that no row shows are copied too), exact (encode the episode), snap (move the cut)")
+	fl.StringVar(&f.req.Cut, "cut", "", "a cut inside a group of frames: hidden (default: up to 16 frames that no row shows are copied too), exact (encode the frames up to the next key frame, or where that cannot be, the episode), snap (move the cut)")
 	fl.StringVar(&f.req.Stats, "stats", "", "frames: count the frames of unchanged episodes anew too; rows: count none, and cameras have no statistics")
 	fl.IntVar(&f.req.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
 }

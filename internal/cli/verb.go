@@ -31,7 +31,7 @@ type Outcome struct {
 func Verb(ctx context.Context, verb string, args []string, options map[string]json.RawMessage, terminal bool) (_ *Outcome, err error) {
 	defer guard.Into(&err)
 	root := newRoot(NoBench)
-	root.PersistentPreRunE = nil // the process's log is not ours to set
+	root.PersistentPreRunE = nil  // the process's log is not ours to set
 	words := strings.Fields(verb) // "edit undo"
 	c, _, err := root.Find(words)
 	if err != nil || c == root {

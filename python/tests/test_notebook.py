@@ -198,7 +198,7 @@ def test_edit(tmp_path: Path) -> None:
     with pytest.raises(robocache.NotFound, match="no edit in place"):
         robocache.edit.undo(tmp_path / "kept")
     small = robocache.edit.resize(tmp_path / "kept", tmp_path / "small", size=(96, 128), codec="h264", crf=10)
-    assert robocache.open(tmp_path / "small").episode(0).streams[camera].values.shape == (30, 96, 128, 3)
+    assert robocache.open(tmp_path / "small").episode(0).streams[camera].values.shape == (30, 3, 96, 128)
     psnr = small.video["psnr"][camera]
     assert psnr["frames"] == 60 and 30 < psnr["min"] <= psnr["mean"], psnr
     for error, match, wrong in (

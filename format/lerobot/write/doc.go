@@ -7,7 +7,8 @@
 //	    in the order asked for, index from 0, frame_index from 0; timestamp is frame_index/fps, and recorded timestamps that say otherwise
 //	    are kept as the float64 feature RecordedTimestamps.
 //	C2  Images are found by frame number. Video is copied without re-encoding where an episode's images are one run that begins at an image
-//	    which nothing before it is needed for; else it is decoded and encoded, or refused, as the options say. Still images that stay images keep their bytes.
+//	    which nothing before it is needed for; else the frames up to the next such image are decoded and encoded, where the file's configuration of the decoder
+//	    lets them stand before the rest, or all are, or it is refused, as the options say. Still images that stay images keep their bytes.
 //	C3  Tasks keep their numbers where those are 0…n−1 (annotation columns hold task numbers); else they are renumbered, and the report says how.
 //	C4  Statistics are counted from the rows written, never copied from the source.
 //	C5  The destination must be empty. An error or the end of the context leaves nothing behind, no folder either; a kill, at any moment, leaves a tree
