@@ -12,7 +12,7 @@ fi
 if ! .build/ray/bin/python -c 'import ray.data, ray.train, numpy, pytest, yaml' 2>/dev/null; then
   mkdir -p .build
   { "$(readlink -f .venv/bin/python || echo python3)" -m venv .build/ray &&
-    timeout 300 .build/ray/bin/pip install -q --disable-pip-version-check -r python/requirements-ray.txt; } || { echo "engines: no Ray" >&2; exit 0; }
+    timeout 600 .build/ray/bin/pip install -q --disable-pip-version-check -r python/requirements-ray.txt; } || { echo "engines: no Ray" >&2; exit 0; }
 fi
 # Behind its own packages those of .venv: torch, and lerobot for Ray's own reader.
 [ ! -x .venv/bin/python ] || .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$(.build/ray/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-venv.pth"

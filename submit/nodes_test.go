@@ -117,7 +117,7 @@ func TestNodes(t *testing.T) {
 		if out, err := exec.Command(ray, "-c", "import ray.train.torch, ray.cluster_utils").CombinedOutput(); err != nil {
 			t.Skipf("no Ray Train ('make engines'): %v: %s", err, lastLine(string(out)))
 		}
-		c := exec.Command("timeout", "240", ray, "-c", onTwoNodes, script, path, "--ray", "2")
+		c := exec.Command("timeout", "400", ray, "-c", onTwoNodes, script, path, "--ray", "2")
 		c.Env = append(os.Environ(), "RAY_TRAIN_V2_ENABLED=1", "HOME="+t.TempDir())
 		out, err := c.CombinedOutput()
 		if err != nil {
