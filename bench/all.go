@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -36,22 +39,41 @@ type All struct {
 	Log       func(format string, a ...any)
 
 	end time.Time
-	few bool // little time: small sets
 }
 
-// part is a part of the suite: its share of the time, why it cannot be run here, and its commands. A command is kept in rows.jsonl when it is over.
+// part is a part of the suite. A command of it is kept in rows.jsonl when it is over.
 type part struct {
-	name  string
-	share float64
-	lacks func(*All) string
-	steps func(a *All, left time.Duration) []step
+	Name    string
+	Share   float64
+	Needs   []string
+	Repeats int
+	Each    []string // its steps are for each of these
+	Steps   []step
 }
 
-// step is a command of this program; least is what it takes, so that less time skips it.
+// step is a command of this program.
 type step struct {
-	name  string
-	args  []string
-	least time.Duration
+	Name, Line string // with variables
+	Least, Few float64
+	Needs      []string
+	args       []string
+}
+
+//go:embed all.yaml
+var allYAML []byte
+
+// suite is what all.yaml has, and says what is what.
+var suite = sync.OnceValue(func() *suiteOf { s := report.Data[suiteOf](allYAML); return &s })
+
+type suiteOf struct {
+	Parts  []part // in their order
+	Claims []struct {
+		Claim, Why string
+		Measured   []struct {
+			Metric, Unit string
+			Of           []string
+		}
+	}
 }
 
 // AllStep is a command that was run, or why it was not.
@@ -75,123 +97,24 @@ const missed = 3
 
 var errSkipped = errors.New("skipped")
 
-var loadBatches = []int{16, 32, 64, 128, 256}
-
-// allParts are the parts in their order.
-var allParts = []part{
-	{"machine", 3, none, func(*All, time.Duration) []step { return []step{{"self-test", []string{"self-test"}, 5 * time.Second}} }},
-	{"synth", 9, none, func(a *All, _ time.Duration) []step {
-		var out []step
-		for _, preset := range []string{"heterogeneous", "rtx"} {
-			n := map[string]int{"heterogeneous": 5000, "rtx": 1000}[preset]
-			if a.few {
-				n /= 10
-			}
-			out = append(out, step{fmt.Sprintf("%s, %d episodes", preset, n), []string{"synth", a.set(preset + ".hdf5"), "--format", "robomimic", "--preset", preset, "--episodes", fmt.Sprint(n)}, 2 * time.Second})
-		}
-		return out
-	}},
-	{"load", 20, func(a *All) string { return a.imports("torch", "h5py") }, func(a *All, left time.Duration) []step {
-		var out []step
-		least, episodes := 40*time.Second, "0-4999"
-		if a.few {
-			least, episodes = 20*time.Second, "0-499"
-		}
-		repeats := min(max(int(left/least)/len(loadBatches), 1), 5)
-		for _, batch := range loadBatches {
-			out = append(out, step{fmt.Sprintf("batch %d", batch), []string{"bench", "load", a.set("heterogeneous.hdf5"), "--rows", "200", "--hz", "50", "--batch-size", fmt.Sprint(batch), "--episodes", episodes,
-				"--runners", "robocache,torch", "--workers", fmt.Sprint(min(8, runtime.NumCPU())), "--repeats", fmt.Sprint(repeats)}, least})
-		}
-		return out
-	}},
-	{"threads", 4, func(a *All) string { return a.imports("torch", "h5py") }, func(a *All, _ time.Duration) []step {
-		var counts []string
-		for n := 1; n <= min(runtime.NumCPU(), 16); n *= 2 {
-			counts = append(counts, fmt.Sprint(n))
-		}
-		return []step{{"1 thread to " + counts[len(counts)-1], []string{"bench", "load", a.set("heterogeneous.hdf5"), "--rows", "200", "--hz", "50", "--batch-size", "64", "--runners", "robocache",
-			"--threads", strings.Join(counts, ","), "--repeats", "1"}, time.Duration(len(counts)) * 8 * time.Second}}
-	}},
-	{"decode", 4, func(a *All) string {
-		if _, err := exec.LookPath("ffmpeg"); err != nil {
-			return "no encoder: the ffmpeg program is not here"
-		}
-		return ""
-	}, func(a *All, _ time.Duration) []step {
-		frames := []string{"synth", a.set("frames"), "--cameras", "1", "--size", "640x480", "--gop", "2", "--episodes", "20", "--seconds", "5"}
-		if a.few {
-			frames[len(frames)-3] = "2"
-		}
-		random := []string{"robocache"}
-		if a.imports("av") == "" {
-			random = append(random, "pyav")
-		}
-		return []step{{"frames", frames, 5 * time.Second},
-			{"sequential", []string{"bench", "decode", a.set("frames"), "--runners", "robocache,ffmpeg", "--repeats", "2"}, 5 * time.Second},
-			{"random", []string{"bench", "decode", a.set("frames"), "--pattern", "random", "--count", "100", "--runners", strings.Join(random, ","), "--repeats", "2"}, 10 * time.Second}}
-	}},
-	{"ops", 6, func(a *All) string { return a.imports("numpy") }, func(a *All, left time.Duration) []step {
-		args := []string{"bench", "ops", "--quick"}
-		if left < 2*time.Minute || a.imports("torch") != "" {
-			args = append(args, "--runners", "none", "--rows", "resample-256x100,fuse3-256,voxel-mean4-500k")
-		}
-		out := []step{{"cpu", args, 10 * time.Second}}
-		if a.GPUs > 0 {
-			out = append(out, step{"cuda", append(slices.Clone(args), "--device", "cuda"), 10 * time.Second})
-		}
-		return out
-	}},
-	{"transformer", 15, needGPU, trains(train{"transformer", []string{"--model", "transformer"}})},
-	{"diffusion-lowdim", 10, needGPU, trains(train{"diffusion-lowdim", []string{"--model", "diffusion-lowdim"}})},
-	{"resnet18", 25, needGPU, trains(train{"224x224", []string{"--model", "resnet18", "--image-size", "224x224", "--runners", "torch,robocache,robocache-ram"}},
-		train{"native", []string{"--model", "resnet18", "--runners", "torch,robocache,robocache-pool"}}, train{"diffusion", []string{"--model", "diffusion", "--runners", "torch,robocache"}})},
-	{"scale", 8, func(a *All) string {
-		if a.GPUs == 1 {
+// lacks says what is not here of what a part or a step needs.
+func (a *All) lacks(needs []string) string {
+	var packages []string
+	for _, n := range needs {
+		switch _, noProgram := exec.LookPath(n); {
+		case n == "gpu" && a.GPUs == 0:
+			return "no CUDA device"
+		case n == "gpus" && a.GPUs == 1:
 			return "one GPU is here; the share went to the others"
+		case n == "ffmpeg" && noProgram != nil:
+			return "no encoder: the ffmpeg program is not here"
+		case !slices.Contains([]string{"gpu", "gpus", "ffmpeg"}, n):
+			packages = append(packages, n)
 		}
-		return needGPU(a)
-	}, func(a *All, left time.Duration) []step {
-		return trains(train{"all GPUs", []string{"--model", "resnet18", "--image-size", "224x224", "--runners", "robocache-ram", "--gpus", fmt.Sprint(max(a.GPUs, 2))}})(a, left)
-	}},
-}
-
-func none(*All) string { return "" }
-
-func needGPU(a *All) string {
-	if a.GPUs == 0 {
-		return "no CUDA device"
 	}
-	return a.imports("torch", "h5py")
-}
-
-// train is a run of `bench train`, which keeps each of its own runs beside the report.
-type train struct {
-	name string
-	args []string
-}
-
-func trains(all ...train) func(*All, time.Duration) []step {
-	return func(a *All, left time.Duration) (out []step) {
-		for _, t := range all {
-			least := 100 * time.Second
-			repeats := min(max(int(left/least)/len(all), 1), 3)
-			name := strings.ReplaceAll(t.args[1]+" "+t.name, " ", "-")
-			out = append(out, step{t.name, slices.Concat([]string{"bench", "train"}, t.args, []string{"--work", a.Work, "--out", filepath.Join(a.Out, "train", name), "--steps", "100", "--repeats", fmt.Sprint(repeats)}), least})
-		}
-		return out
+	if packages == nil {
+		return ""
 	}
-}
-
-// set is the path of a set of the suite.
-func (a *All) set(name string) string {
-	if a.few {
-		return filepath.Join(a.Work, "all-few", name)
-	}
-	return filepath.Join(a.Work, "all", name)
-}
-
-// imports says which packages the interpreter lacks.
-func (a *All) imports(packages ...string) string {
 	look := "import importlib.util as u, sys; print(*[p for p in sys.argv[1:] if not u.find_spec(p)])"
 	out, err := exec.Command(a.Python, append([]string{"-c", look}, packages...)...).Output() //nolint:gosec // the user's interpreter
 	if missing := strings.Fields(string(out)); err != nil {
@@ -202,25 +125,62 @@ func (a *All) imports(packages ...string) string {
 	return ""
 }
 
+// commands are a part's steps as they are run here; the time that the part has chooses their repeats.
+func (a *All) commands(p part, left time.Duration) (out []step) {
+	few := a.Time < 10*time.Minute // small sets
+	size := func(n, small int) string { return strconv.Itoa(map[bool]int{true: small, false: n}[few]) }
+	var threads []string
+	for n := 1; n <= min(runtime.NumCPU(), 16); n *= 2 {
+		threads = append(threads, strconv.Itoa(n))
+	}
+	v := map[string]string{"set": filepath.Join(a.Work, map[bool]string{true: "all-few", false: "all"}[few]), "work": a.Work, "out": a.Out, "heterogeneous": size(5000, 500), "rtx": size(1000, 100),
+		"last": size(4999, 499), "episodes": size(20, 2), "workers": strconv.Itoa(min(8, runtime.NumCPU())), "threads": strings.Join(threads, ","), "most": threads[len(threads)-1], "gpus": strconv.Itoa(max(a.GPUs, 2))}
+	switch {
+	case p.Name == "decode":
+		v["random"] = map[bool]string{true: "robocache,pyav", false: "robocache"}[a.lacks([]string{"av"}) == ""]
+	case p.Name == "ops" && (left < 2*time.Minute || a.lacks([]string{"torch"}) != ""):
+		v["peers"], v["rows"] = "--runners=none", "--rows=resample-256x100,fuse3-256,voxel-mean4-500k"
+	}
+	expand := func(text string) string { return os.Expand(text, func(name string) string { return v[name] }) }
+	each := cmp.Or(len(p.Each), 1)
+	for i := range each * len(p.Steps) {
+		s := p.Steps[i%len(p.Steps)]
+		if p.Each != nil {
+			v["each"] = p.Each[i/len(p.Steps)]
+		}
+		if few && s.Few > 0 {
+			s.Least = s.Few
+		}
+		v["repeats"] = strconv.Itoa(min(max(int(left.Seconds()/s.Least)/(each*len(p.Steps)), 1), p.Repeats))
+		for _, w := range strings.Fields(s.Line) {
+			if w = expand(w); w != "" {
+				s.args = append(s.args, w)
+			}
+		}
+		if s.Name, s.Line = expand(s.Name), "robocache "+strings.Join(s.args, " "); a.lacks(s.Needs) == "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // AllNames lists the parts.
 func AllNames() (out []string) {
-	for _, p := range allParts {
-		out = append(out, p.name)
+	for _, p := range suite().Parts {
+		out = append(out, p.Name)
 	}
 	return out
 }
 
 // Check refuses what cannot be run, before a file is touched.
 func (a *All) Check() error {
-	for _, n := range a.Parts {
-		if !slices.Contains(AllNames(), n) {
-			return report.UnknownName("part", n, AllNames())
-		}
-	}
-	if a.Time < 20*time.Second {
+	_, err := report.Pick("part", AllNames(), func(n string) string { return n }, a.Parts)
+	switch {
+	case err != nil:
+		return err
+	case a.Time < 20*time.Second:
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench all", Msg: "--time", Want: "20s or more", Got: a.Time.String()}
-	}
-	if a.Out == "" {
+	case a.Out == "":
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench all", Msg: "--out", Want: "a folder for rows.jsonl and the results", Got: "none"}
 	}
 	return nil
@@ -229,33 +189,33 @@ func (a *All) Check() error {
 // Run runs the parts, each within its share of the time that is left.
 func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 	defer guard.Into(&err)
-	a.end, a.few = time.Now().Add(a.Time), a.Time < 10*time.Minute
+	a.end = time.Now().Add(a.Time)
 	r = &AllReport{Time: a.Time.String(), Machine: report.ThisMachine(a.Revision)}
 	var here []part
 	var shares float64
-	for _, p := range allParts {
-		if a.Parts != nil && !slices.Contains(a.Parts, p.name) {
+	for _, p := range suite().Parts {
+		if a.Parts != nil && !slices.Contains(a.Parts, p.Name) {
 			continue
 		}
-		if why := p.lacks(a); why != "" {
-			for _, s := range p.steps(a, time.Hour) {
-				r.Steps = append(r.Steps, AllStep{Part: p.name, Step: s.name, Command: "robocache " + strings.Join(s.args, " "), Skipped: why})
+		if why := a.lacks(p.Needs); why != "" {
+			for _, s := range a.commands(p, time.Hour) {
+				r.Steps = append(r.Steps, AllStep{Part: p.Name, Step: s.Name, Command: s.Line, Skipped: why})
 			}
-			a.Log("skipped %s: %s", p.name, why)
+			a.Log("skipped %s: %s", p.Name, why)
 			continue
 		}
-		here, shares = append(here, p), shares+p.share
+		here, shares = append(here, p), shares+p.Share
 	}
 	total, left := shares, func() time.Duration { return time.Until(a.end) - a.Time*3/100 }
 	for _, p := range here {
 		// What is run follows from --time alone, so that a resumed run has the same commands; how long it may take, from what is left.
-		steps := p.steps(a, time.Duration(float64(a.Time)*p.share/total))
-		a.part(ctx, p.name, steps, time.Duration(float64(left())*p.share/shares), r)
-		shares -= p.share
+		steps := a.commands(p, time.Duration(float64(a.Time)*p.Share/total))
+		a.part(ctx, p.Name, steps, time.Duration(float64(left())*p.Share/shares), r)
+		shares -= p.Share
 	}
 	// What found no time in its part's share may find it in what others left.
 	for i := 0; i < len(r.Steps); i++ {
-		if s := r.Steps[i]; s.later != nil && left() > s.later.least {
+		if s := r.Steps[i]; s.later != nil && left().Seconds() > s.later.Least {
 			r.Steps = slices.Delete(r.Steps, i, i+1)
 			i--
 			a.part(ctx, s.Part, []step{*s.later}, left(), r)
@@ -276,18 +236,18 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 			a.Done.forget(key) // the row was kept, and the set was not
 		}
 		out, err := Once(a.Done, key, func() (AllStep, error) {
-			out, left := AllStep{Part: name, Step: s.name, Command: "robocache " + strings.Join(s.args, " ")}, time.Until(end)
-			if left < s.least {
-				out.Skipped, out.later = fmt.Sprintf("needs %.0f s, %.0f left", s.least.Seconds(), max(left.Seconds(), 0)), &s
+			out, left := AllStep{Part: name, Step: s.Name, Command: s.Line}, time.Until(end)
+			if left.Seconds() < s.Least {
+				out.Skipped, out.later = fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left.Seconds(), 0)), &s
 				return out, errSkipped
 			}
-			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), 3*s.least), time.Until(a.end)))
+			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), time.Duration(3e9*s.Least)), time.Until(a.end)))
 		})
 		guard.Check(cmp.Or(ctx.Err(), a.Done.failed()))
 		if err != nil && out.Skipped == "" {
 			out.Failed = err.Error()
 		}
-		a.Log("%s, %s: %s", name, s.name, out.word())
+		a.Log("%s, %s: %s", name, s.Name, out.word())
 		if out.Skipped != "" {
 			a.Log("  the command: %s", out.Command)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -86,30 +85,6 @@ func (r *AllReport) Rows() (out []Row) {
 	return out
 }
 
-// Verdict says what was wrong (what was skipped is not), and whose bars were missed.
-func (r *AllReport) Verdict() (wrong string, missed []string) {
-	var out []string
-	for _, s := range r.Steps {
-		if s.Missed {
-			missed = append(missed, s.Part+", "+s.Step)
-		}
-		if s.Failed != "" {
-			out = append(out, s.Part+", "+s.Step+": "+s.Failed)
-		}
-		var v struct {
-			Results []Result `json:"results"`
-		}
-		if s.Part == "load" && json.Unmarshal(s.Result, &v) == nil {
-			for _, x := range v.Results {
-				if why := cmp.Or(x.Failed, x.fault()); why != "" {
-					out = append(out, s.Part+", "+s.Step+", "+x.Runner.Name+": "+why)
-				}
-			}
-		}
-	}
-	return strings.Join(out, "; "), missed
-}
-
 // find gives a figure of the run; the empty spread where it was not measured.
 func find(rows []Row, metric string, names ...string) report.Spread {
 	for _, r := range rows {
@@ -120,118 +95,106 @@ func find(rows []Row, metric string, names ...string) report.Spread {
 	return report.Spread{}
 }
 
-// Markdown is what is printed.
-func (r *AllReport) Markdown(w io.Writer) { r.document().Markdown(w) }
-
-// Write puts README.md, benchmark_results.json, report.html, report.csv and plots/ into dir.
-func (r *AllReport) Write(dir string) error {
-	err := r.document().Write(dir, "report")
-	for from, to := range map[string]string{"report.md": "README.md", "report.json": "benchmark_results.json"} {
-		if err == nil {
-			err = robocache.At(os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)), robocache.Where{"file": to})
-		}
-	}
-	return err
-}
-
-func (r *AllReport) document() *report.Document {
+// Document is README.md, benchmark_results.json, report.html, report.csv and plots/. What was skipped is not wrong.
+func (r *AllReport) Document() *report.Document {
 	rows := r.Rows()
-	parts := &report.Table{Head: []string{"part", "what", "", "command"}}
-	for _, s := range r.Steps {
-		parts.AddBar(s.Failed == "", s.Part, s.Step, s.word(), "`"+s.Command+"`")
-	}
-	load := &report.Table{Head: []string{"", "ours/s", "torch/s", "ours, ms a batch", "torch, ms a batch", "ours ÷ torch"}}
+	d := &report.Document{Name: "report", Title: "robocache bench all", Command: r.Command, Raw: r, Called: map[string]string{".md": "README.md", ".json": "benchmark_results.json"},
+		Sheet: &report.Table{Head: []string{"name", "metric", "median", "min", "max"}}}
+	d.Add("", nil, append(report.About(r.Command, r.Machine, "", nil), fmt.Sprintf("It was given %s and took %.0f s. Medians of the repeats, runners in turn, a fresh process each. Raw rows: benchmark_results.json; `--resume` runs what is missing.", r.Time, r.Took))...)
+	parts, load := &report.Table{Head: []string{"part", "what", "", "command"}}, &report.Table{Head: []string{"", "ours/s", "torch/s", "ours, ms a batch", "torch, ms a batch", "ours ÷ torch"}}
 	rate := &report.Figure{Name: "plots/throughput_comparison", Title: "Trajectories per second (of decoding frames, of training samples)", Unit: "/s"}
 	wait := &report.Figure{Name: "plots/latency_comparison", Title: "Time of a batch", Unit: "ms"}
 	ratio := &report.Figure{Name: "plots/speedup_comparison", Title: "Rate, times that of torch's DataLoader", Unit: "times"}
 	threads := &report.Figure{Name: "plots/threads", Title: "Trajectories per second over threads of the loader", X: "threads", Unit: "/s", Linear: true}
 	scaling := &report.Figure{}
+	var wrong []string
 	for _, s := range r.Steps {
-		if s.Part == "synth" || s.Result == nil {
-			continue
-		}
-		ours, torch := find(rows, "samples_per_s", s.Part, s.Step, "robocache"), find(rows, "samples_per_s", s.Part, s.Step, "torch")
 		label := s.Part + ", " + s.Step
-		if s.Part == "threads" {
-			for _, x := range rows {
-				var n float64
-				if _, count, _ := strings.Cut(x.Name, "robocache, "); x.Metric == "samples_per_s" && strings.HasPrefix(x.Name, s.Part) {
-					fmt.Sscanf(count, "%f threads", &n)
-					threads.Point("robocache", n, x.Value.Median)
+		if parts.AddBar(s.Failed == "", s.Part, s.Step, s.word(), "`"+s.Command+"`"); s.Missed {
+			d.Missed = append(d.Missed, label)
+		}
+		if s.Failed != "" {
+			wrong = append(wrong, label+": "+s.Failed)
+		}
+		var passes Report
+		if s.Part == "load" && json.Unmarshal(s.Result, &passes) == nil {
+			for _, x := range passes.Results {
+				if why := cmp.Or(x.Failed, x.fault()); why != "" {
+					wrong = append(wrong, label+", "+x.Runner.Name+": "+why)
 				}
 			}
-			continue
 		}
 		if tr := (&TrainReport{}); s.Part == "scale" && json.Unmarshal(s.Result, tr) == nil {
 			scaling = tr.scaling("plots/scaling")
 		}
-		for name, v := range map[string]report.Spread{"robocache": ours, "torch": torch} {
-			if len(v.Raw) > 0 {
-				rate.Set(name, label, v)
-			}
-		}
-		if len(ours.Raw) == 0 || len(torch.Raw) == 0 {
+		if s.Part == "synth" || s.Part == "threads" {
 			continue
 		}
-		times := report.Ratios(ours, torch)
-		ratio.Set("robocache", label, times)
-		ms := func(v report.Spread) report.Spread { return report.Spread{} }
-		var batch float64
-		if _, err := fmt.Sscanf(s.Step, "batch %f", &batch); err == nil {
-			ms = func(v report.Spread) report.Spread {
-				var out report.Spread
-				for _, x := range v.Raw {
-					out.Add(1e3 * batch / x)
-				}
-				return out
-			}
-			wait.Set("robocache", label, ms(ours))
-			wait.Set("torch", label, ms(torch))
+		ours, torch := find(rows, "samples_per_s", s.Part, s.Step, "robocache"), find(rows, "samples_per_s", s.Part, s.Step, "torch")
+		if len(ours.Raw) > 0 {
+			rate.Set("robocache", label, ours)
 		}
-		load.Add(label, report.Short(ours), report.Short(torch), report.Short(ms(ours)), report.Short(ms(torch)), report.Short(times))
+		if len(torch.Raw) > 0 {
+			rate.Set("torch", label, torch)
+		}
+		times := report.Ratios(ours, torch)
+		if len(times.Raw) == 0 {
+			continue
+		}
+		ratio.Set("robocache", label, times)
+		var batch float64
+		fmt.Sscanf(s.Step, "batch %f", &batch)
+		ms := func(name string, v report.Spread) string {
+			if batch == 0 {
+				return "–"
+			}
+			var out report.Spread
+			for _, x := range v.Raw {
+				out.Add(1e3 * batch / x)
+			}
+			wait.Set(name, label, out)
+			return report.Short(out)
+		}
+		load.Add(label, report.Short(ours), report.Short(torch), ms("robocache", ours), ms("torch", torch), report.Short(times))
 	}
-	slices.SortFunc(rate.Series, func(a, b report.Series) int { return strings.Compare(a.Name, b.Name) })
 	all := &report.Table{Head: []string{"what", "metric", "median (min–max)"}}
-	sheet := &report.Table{Head: []string{"name", "metric", "median", "min", "max"}}
 	for _, x := range rows {
 		all.Add(x.Name, x.Metric, report.Short(x.Value))
-		sheet.Add(append([]string{x.Name, x.Metric}, report.Cells(x.Value)...)...)
-	}
-	d := &report.Document{Title: "robocache bench all", Command: r.Command, Sheet: sheet, Raw: r, Sections: []report.Section{
-		{Text: append(report.About(r.Command, r.Machine, "", nil), fmt.Sprintf("It was given %s and took %.0f s. Medians of the repeats, runners in turn, a fresh process each. Raw rows: benchmark_results.json; `--resume` runs what is missing.", r.Time, r.Took))},
-		{Title: "Parts", Table: parts},
-	}}
-	if len(load.Rows) > 0 {
-		d.Sections = append(d.Sections, report.Section{Title: "Beside torch's DataLoader", Table: load})
-	}
-	for _, f := range []*report.Figure{rate, wait, ratio, threads, scaling} {
-		if len(f.Groups)+len(f.Curves) > 0 {
-			d.Sections = append(d.Sections, report.Section{Figure: f})
+		d.Sheet.Add(append([]string{x.Name, x.Metric}, report.Cells(x.Value)...)...)
+		var n float64
+		if _, count, ok := strings.Cut(x.Name, "robocache, "); ok && x.Metric == "samples_per_s" && strings.HasPrefix(x.Name, "threads") {
+			fmt.Sscanf(count, "%f threads", &n)
+			threads.Point("robocache", n, x.Value.Median)
 		}
 	}
-	d.Sections = append(d.Sections, report.Section{Title: "Claims of the earlier suite that cannot be true, and what was measured", Table: claims(rows, r.Took)}, report.Section{Title: "All figures", Table: all})
+	if d.Add("Parts", parts); len(load.Rows) > 0 {
+		d.Add("Beside torch's DataLoader", load)
+	}
+	slices.SortFunc(rate.Series, func(a, b report.Series) int { return strings.Compare(a.Name, b.Name) })
+	d.Plot(rate, wait, ratio, threads, scaling)
+	d.Add("Claims of the earlier suite that cannot be true, and what was measured", claims(rows, r.Took))
+	d.Add("All figures", all)
+	d.Wrong = strings.Join(wrong, "; ")
 	return d
 }
 
-// claims are those of the earlier suite that do not hold, each beside what this run measured.
+// claims are those of the earlier suite that do not hold (all.yaml), each beside what this run measured.
 func claims(rows []Row, took float64) *report.Table {
-	value := func(unit, metric string, names ...string) string {
-		if v := find(rows, metric, names...); len(v.Raw) > 0 {
-			return strings.Join(names[1:], " ") + " " + report.Short(v) + unit
-		}
-		return strings.Join(names, ", ") + ": not measured"
-	}
 	t := &report.Table{Head: []string{"claim", "why it cannot be", "measured here"}}
-	t.Add("training 2–5× faster; data 60–80 % → 5–15 % of the time", "its model cannot run (4×256 by 368×256), its loaders fail in collate; data_time begins after next(), model_time never waits for the GPU",
-		value(" of headspace", "utilisation", "transformer", "robocache")+"; "+value(" of headspace", "utilisation", "transformer", "torch"))
-	t.Add("baseline 12 trajectories/s, ours 724/s", "one core makes 1,270/s with vectorised NumPy; theirs neither shuffled nor kept each duration",
-		value("/s", "samples_per_s", "load", "batch 64", "torch")+"; "+value("/s", "samples_per_s", "load", "batch 64", "robocache"))
-	t.Add("485 trajectories/s at batch 16: sub-millisecond, 1–5 ms", "that is 33 ms a batch", value("/s", "samples_per_s", "load", "batch 16", "robocache"))
-	t.Add("100 % GPU utilisation: no data bottleneck", "a loop over torch.randn without a loader; 100 % says that a kernel was resident", value(" samples/s", "samples_per_s", "transformer", "headspace"))
-	t.Add("256 trajectories in 0.410 ms = 31,200/s; 40–70×, 107×, 477×", "it is 624,390/s; the baseline was np.interp in a double loop, 55 ms where 1.5 ms are needed",
-		value(" µs", "us", "ops", "resample-256x100-50x32-f32", "robocache"))
-	t.Add("710 GB/s, 1.8 TB/s, linear in length, BF16 0.410 and 0.691 ms", "2.6 MB in 0.41 ms = 6.4 GB/s; 0.185, 0.691, 2.714 ms is ×4 a doubling", value(" µs, the copy of as many bytes", "us", "ops", "resample-256x100-50x32-f32", "memcpy numpy"))
-	t.Add("all in 10–20 min", "38 GB of random pixels that nobody reads; gzip 4 at 50 MB/s: 760 s", fmt.Sprintf("%.0f s, what was skipped is named above", took))
+	for _, c := range suite().Claims {
+		var here []string
+		for _, m := range c.Measured {
+			text := strings.Join(m.Of, ", ") + ": not measured"
+			if v := find(rows, m.Metric, m.Of...); len(v.Raw) > 0 {
+				text = strings.Join(m.Of[1:], " ") + " " + report.Short(v) + m.Unit
+			}
+			here = append(here, text)
+		}
+		if here == nil {
+			here = []string{fmt.Sprintf("%.0f s, what was skipped is named above", took)}
+		}
+		t.Add(c.Claim, c.Why, strings.Join(here, "; "))
+	}
 	return t
 }
 

@@ -103,7 +103,7 @@ func TestReportFiles(t *testing.T) {
 	}
 	r.Results = results
 	dir := t.TempDir()
-	if err := r.Write(dir); err != nil {
+	if err := r.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	b, _ := os.ReadFile(filepath.Join(dir, "load.json"))

@@ -42,15 +42,15 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 	defer w.done()
 	p = &CaseReport{Name: w.Name, Command: w.Command, Cases: cases, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine(w.Revision)}
 	for _, f := range familiesOf(cases) {
-		log("== %s", f.name)
+		log("== %s", f.Name)
 		n := repeats
-		if f.slow {
+		if f.Slow {
 			n = (repeats + 1) / 2
 		}
-		field := guard.Must(w.Runners(ctx, f.name, runnersOf(cases, f.name)))
+		field := guard.Must(w.Runners(ctx, f.Name, runnersOf(cases, f.Name)))
 		for i := range field {
 			field[i].done = w.Done
-			field[i].key = []any{w.Name, f.name, field[i].Name, w.Sets.folder(), w.BatchSize, w.Workers, w.Seconds, w.Seed, w.Revision, p.Machine.CPU, p.Machine.Cores}
+			field[i].key = []any{w.Name, f.Name, field[i].Name, w.Sets.folder(), w.BatchSize, w.Workers, w.Seconds, w.Seed, w.Revision, p.Machine.CPU, p.Machine.Cores}
 		}
 		results := guard.Must(Run(ctx, field, n, timeout, log))
 		w.done()
@@ -60,8 +60,8 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 				maps.Copy(p.Versions, o.Versions)
 			}
 		}
-		p.Families[f.name] = &Report{Title: "bench " + w.Name + ": " + f.name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
-			Workload: map[string]any{"set": f.set, "window": f.window, "image_size": f.size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
+		p.Families[f.Name] = &Report{Title: "bench " + w.Name + ": " + f.Name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
+			Workload: map[string]any{"set": f.Set, "window": f.Window, "image_size": f.Size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
 		p.check()
 		guard.Check(keep(p))
 	}
@@ -96,63 +96,38 @@ func runnersOf(cases []Case, family string) (out []string) {
 	return out
 }
 
-// Verdict says which runners gave wrong data, and which bars are missed.
-func (p *CaseReport) Verdict() (wrong string, missed []string) {
-	var why []string
-	for _, f := range familiesOf(p.Cases) {
-		if r := p.Families[f.name]; r != nil {
-			why = append(why, r.wrong()...)
-		}
-	}
-	for _, r := range p.Results {
-		missed = append(missed, report.Missed(cmp.Or(r.Name, r.Title), r.Checks)...)
-	}
-	return strings.Join(why, "; "), missed
-}
-
 // ReadCases reads a report of `bench peers` or `bench formats`, or the bars alone of any, as docs/perf has them.
 func ReadCases(path string) (*CaseReport, error) {
 	p := &CaseReport{Name: strings.TrimSuffix(filepath.Base(path), ".json")}
 	return p, report.ReadJSON(path, p)
 }
 
-// Markdown writes the report as docs/PERFORMANCE.md shows it.
-func (p *CaseReport) Markdown(w io.Writer) { p.document().Markdown(w) }
-
-// Write puts NAME.json, NAME.csv, NAME.md and NAME.html into dir (peers or formats), and the same of each family.
-func (p *CaseReport) Write(dir string) error {
-	if err := p.document().Write(dir, p.Name); err != nil {
-		return err
-	}
-	for name, r := range p.Families {
-		r.Name = p.Name + "-" + name
-		if err := r.Write(dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *CaseReport) document() *report.Document {
-	bars := barTable(p.Results, func(report.Check) bool { return true })
-	d := &report.Document{Title: "robocache bench " + p.Name, Command: p.Command, Sheet: bars, Raw: p, Sections: []report.Section{
-		{Text: append(report.About(p.Command, p.Machine, "", p.Versions), "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.")},
-		{Table: bars},
-	}}
+// Document is NAME.json and so on (peers or formats), and the same of each family; the Markdown is as docs/PERFORMANCE.md shows it.
+func (p *CaseReport) Document() *report.Document {
+	d := &report.Document{Name: p.Name, Title: "robocache bench " + p.Name, Command: p.Command, Sheet: barTable(p.Results, func(report.Check) bool { return true }), Raw: p}
+	d.Add("", nil, append(report.About(p.Command, p.Machine, "", p.Versions), "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.")...)
+	d.Add("", d.Sheet)
+	var wrong []string
 	for _, f := range familiesOf(p.Cases) {
-		r := p.Families[f.name]
+		r := p.Families[f.Name]
 		if r == nil {
 			continue
 		}
-		title := "set " + f.set
-		if f.window > 0 {
-			title += fmt.Sprintf(", windows of %d", f.window)
+		title := "set " + f.Set
+		if f.Window > 0 {
+			title += fmt.Sprintf(", windows of %d", f.Window)
 		}
-		if f.size > 0 {
-			title += fmt.Sprintf(", %d×%d", f.size, f.size)
+		if f.Size > 0 {
+			title += fmt.Sprintf(", %d×%d", f.Size, f.Size)
 		}
-		d.Sections = append(d.Sections, report.Section{Title: fmt.Sprintf("%s: batch %v, %v threads or workers, %v repeats", title, r.Workload["batch_size"], r.Workload["workers"], r.Workload["repeats"]), Table: r.table()})
+		d.Add(fmt.Sprintf("%s: batch %v, %v threads or workers, %v repeats", title, r.Workload["batch_size"], r.Workload["workers"], r.Workload["repeats"]), r.table())
+		r.Name, wrong = p.Name+"-"+f.Name, append(wrong, r.wrong()...)
+		d.Parts = append(d.Parts, r.Document())
 	}
+	for _, r := range p.Results {
+		d.Missed = append(d.Missed, report.Missed(cmp.Or(r.Name, r.Title), r.Checks)...)
+	}
+	d.Wrong = strings.Join(wrong, "; ")
 	return d
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -19,35 +20,37 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // Every row names a family, runners that exist, and bars over runners that its own run has.
 func TestPeerCasesAreWhole(t *testing.T) {
-	known := []string{"lerobot", "lerobot-streaming", "lerobot-streaming-one", "torchcodec", "pyav-pool", "pyav-ram", "robomimic", "robomimic-all", "decode-floor", "decode-sequential", "memcpy"}
-	for n := range ours {
-		known = append(known, n)
-	}
+	known := slices.Collect(maps.Keys(tables().Peers))
 	names := map[string]bool{}
-	for _, r := range PeerCases() {
+	all, err := CasesNamed("peers", nil)
+	if err != nil || len(all) == 0 {
+		t.Fatal(err)
+	}
+	for _, r := range all {
 		if names[r.Name] {
 			t.Errorf("two rows are named %s", r.Name)
 		}
 		names[r.Name] = true
 		f := familyOf(r.Family)
-		if f.format {
+		if f == nil || f.format != nil {
 			t.Fatalf("%s: no family %s", r.Name, r.Family)
 		}
-		if _, ok := setRecipes[f.set]; !ok {
-			t.Errorf("%s: no set %s", f.name, f.set)
+		if _, ok := tables().Sets[f.Set]; !ok {
+			t.Errorf("%s: no set %s", f.Name, f.Set)
 		}
 		for _, a := range r.Runners {
 			if !slices.Contains(known, a) {
 				t.Errorf("%s: no runner %s", r.Name, a)
 			}
 		}
-		if slices.Contains(r.Runners, "decode-floor") && f.count == 0 {
-			t.Errorf("%s: the decode floor has no count", f.name)
+		if slices.Contains(r.Runners, "decode-floor") && f.Count == 0 {
+			t.Errorf("%s: the decode floor has no count", f.Name)
 		}
 		for _, b := range r.Bars {
 			for _, a := range []string{b.Ours, b.Than, b.Floor} {
@@ -55,22 +58,44 @@ func TestPeerCasesAreWhole(t *testing.T) {
 					t.Errorf("%s: %q wants %s, which does not run", r.Name, b.Text, a)
 				}
 			}
-			if _, isOurs := ours[b.Ours]; !isOurs {
+			if !strings.HasPrefix(b.Ours, "robocache") {
 				t.Errorf("%s: %q is a bar on %s", r.Name, b.Text, b.Ours)
 			}
 		}
 	}
-	if _, err := CasesNamed(PeerCases(), []string{"av1-golbal"}); err == nil || !strings.Contains(err.Error(), "av1-global") {
+	if _, err := CasesNamed("peers", []string{"av1-golbal"}); err == nil || !strings.Contains(err.Error(), "av1-global") {
 		t.Errorf("an unknown workload: %v", err)
 	}
-	if rows, err := CasesNamed(PeerCases(), []string{"disk", "ram-640"}); err != nil || len(rows) != 2 || rows[0].Name != "disk" {
+	if rows, err := CasesNamed("peers", []string{"disk", "ram-640"}); err != nil || len(rows) != 2 || rows[0].Name != "disk" {
 		t.Errorf("%v %v", rows, err)
+	}
+}
+
+// Every option of every runner is one of a Workload's, and the runners of formats are those of their kinds.
+func TestOptionsAreWhole(t *testing.T) {
+	for _, table := range append(slices.Collect(maps.Values(tables().Kinds)), tables().Peers, tables().Loaders, tables().Decoders, tables().Trajectories) {
+		for name, p := range table {
+			if err := guard.Try(func() { p.runner(name, Workload{}, &runners.Tools{}) }); err != nil || p.Run == "" || p.Setting == "" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for _, c := range tables().Formats {
+		if _, ok := tables().Kinds[c.Kind]; !ok && c.Kind != "" {
+			t.Errorf("%s: no kind %s", c.Name, c.Kind)
+		}
+		for _, o := range append(slices.Collect(maps.Values(c.Jobs)), c.Job) {
+			if err := guard.Try(func() { o.into(&Workload{}) }); err != nil {
+				t.Errorf("%s: %v", c.Name, err)
+			}
+		}
 	}
 }
 
 // Rows of one family run in one turn, each runner once.
 func TestRunnersOfAFamily(t *testing.T) {
-	got := runnersOf(PeerCases(), "av1")
+	all, _ := CasesNamed("peers", nil)
+	got := runnersOf(all, "av1")
 	seen := map[string]int{}
 	for _, a := range got {
 		seen[a]++
@@ -182,7 +207,7 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
 	p.check()
 	var b bytes.Buffer
-	p.Markdown(&b)
+	p.Document().Markdown(&b)
 	for _, want := range []string{
 		"lerobot 0.6.1", "| cold | ≥ 1.8× lerobot | 2.1 (2–2.2) CPU s | 4.2 (4–4.4) CPU s | 2× | pass |",
 		"| cold | ≥ 9× lerobot-streaming | 2.1 (2–2.2) CPU s | – | – | no figure: lerobot-streaming failed: IndexError: &lt;3> |",
@@ -193,7 +218,7 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := p.Write(dir); err != nil {
+	if err := p.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := json.Marshal(checkBar(report.Bars("cpu", "robocache cpu ≤ 1× lerobot")[0], []Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))})); err != nil {
@@ -282,7 +307,7 @@ func TestRunCases(t *testing.T) {
 	}
 	defer done()
 	w := CaseWork{Command: "c", Revision: "r", BatchSize: 16, Workers: 1, Tools: tools, Sets: &Sets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 1, Tools: tools, Log: t.Logf}}
-	row := Case{Name: "r", Title: "t", Family: "av1", Runners: []string{"robocache", "robocache-http", "memcpy"}, Bars: report.Bars("cpu", right("robocache"), right("robocache-http"), "robocache cpu ≤ 1× memcpy")}
+	row := Case{Name: "r", Title: "t", Family: "av1", Runners: []string{"robocache", "robocache-http", "memcpy"}, Bars: report.Bars("cpu", "robocache faults ≤ 0", "robocache-http faults ≤ 0", "robocache cpu ≤ 1× memcpy")}
 	kept := 0
 	p, err := RunCases(t.Context(), []Case{row}, w, 1, 15*time.Minute, func(p *CaseReport) error { kept = len(p.Results); return nil }, t.Logf)
 	if err != nil {

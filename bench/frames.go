@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -112,19 +111,12 @@ func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []deli
 		o.Note = "frames are resized: not compared"
 		return
 	}
-	need := map[int][]byte{} // frame number → RGB, channels first
+	var numbers []int
 	for _, w := range wants {
-		need[w.number-1], need[w.number], need[w.number+1] = nil, nil, nil
+		numbers = append(numbers, max(w.number-1, 0), w.number, w.number+1)
 	}
-	decoded := openFrames(ctx, path, name, size, size != stored)
-	defer decoded.close()
-	delete(need, -1)
-	var err error
-	for _, k := range slices.Sorted(maps.Keys(need)) {
-		if need[k], err = decoded.at(k); err != nil {
-			break // the end, or what ffmpeg says of a frame that is wanted
-		}
-	}
+	slices.Sort(numbers)
+	need, err := decodeFrames(ctx, path, size, size != stored, slices.Compact(numbers))
 	for _, w := range wants {
 		truth := need[w.number]
 		if truth == nil {
@@ -154,52 +146,34 @@ func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []deli
 	}
 }
 
-// fileFrames is a sequential decode of one file by the ffmpeg program.
-type fileFrames struct {
-	name   string
-	next   int // number of the frame that comes next
-	packed []byte
-	cmd    *exec.Cmd
-	out    io.Reader
-	errs   bytes.Buffer
-	stop   context.CancelFunc
-}
-
-// openFrames begins to decode a file, to its own size or scaled to another.
-func openFrames(ctx context.Context, path, name string, size [2]int, scaled bool) *fileFrames {
+// decodeFrames gives frames of a file by their numbers, which ascend, channels first: a sequential decode by the ffmpeg program, in the file's size or scaled.
+// The error is why the last ones are missing.
+func decodeFrames(ctx context.Context, path string, size [2]int, scaled bool, numbers []int) (_ map[int][]byte, err error) {
 	ctx, stop := context.WithCancel(ctx)
-	f := &fileFrames{name: name, packed: make([]byte, 3*size[0]*size[1]), stop: stop}
+	defer stop()
 	args := []string{"-nostdin", "-v", "error", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough"}
 	if scaled {
 		args = append(args, "-vf", fmt.Sprintf("scale=%d:%d:flags=area", size[0], size[1]))
 	}
-	f.cmd = exec.CommandContext(ctx, "ffmpeg", append(args, "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")...)
-	f.cmd.Stderr = &f.errs
-	f.out = bufio.NewReaderSize(guard.Must(f.cmd.StdoutPipe()), 1<<20)
-	guard.Check(f.cmd.Start())
-	return f
-}
-
-// at gives the frame of a number that is not behind, channels first.
-func (f *fileFrames) at(number int) ([]byte, error) {
-	for ; f.next <= number; f.next++ {
-		if _, err := io.ReadFull(f.out, f.packed); err != nil {
-			return nil, fmt.Errorf("ffmpeg gives no frame %d of %s: %w", f.next, f.name, err)
+	cmd := exec.CommandContext(ctx, "ffmpeg", append(args, "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")...)
+	from := bufio.NewReaderSize(guard.Must(cmd.StdoutPipe()), 1<<20)
+	guard.Check(cmd.Start())
+	defer func() { stop(); _ = cmd.Wait() }() // killed
+	out, n, next := map[int][]byte{}, size[0]*size[1], 0
+	packed := make([]byte, 3*n)
+	for _, k := range numbers {
+		for ; next <= k; next++ {
+			if _, err = io.ReadFull(from, packed); err != nil {
+				return out, err
+			}
 		}
-	}
-	n := len(f.packed) / 3
-	out := make([]byte, 3*n)
-	for i := range n {
-		out[i], out[n+i], out[2*n+i] = f.packed[3*i], f.packed[3*i+1], f.packed[3*i+2]
+		planes := make([]byte, 3*n)
+		for i := range n {
+			planes[i], planes[n+i], planes[2*n+i] = packed[3*i], packed[3*i+1], packed[3*i+2]
+		}
+		out[k] = planes
 	}
 	return out, nil
-}
-
-func (f *fileFrames) close() {
-	if f != nil {
-		f.stop()
-		_ = f.cmd.Wait() // killed
-	}
 }
 
 // distance is the largest difference of two values at one position, and the mean.

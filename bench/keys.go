@@ -106,7 +106,7 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) *Keys {
 	k.PeakRSSGB, k.PSSPeakGB, k.ConsumerStepMS, k.Errors, k.Notes = o.RSSPeakMB*(1<<20)/1e9, o.PSSPeakMB*(1<<20)/1e9, 1e3*o.ConsumerStepS, []string{}, []string{}
 	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner, fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), w.Shuffle, w.Cache
 	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax, k.SamplesLost, k.SamplesDoubled = nil, nil, nil, nil, 0, 0 // of all ranks
-	k.Machine, k.Repeats, k.NeighbourIdeal = s.machine, len(p.runs), IdealNeighbours(s.ref.lengths)
+	k.Machine, k.Repeats, k.NeighbourIdeal = s.machine, len(p.Runs), IdealNeighbours(s.ref.lengths)
 	per := func(v float64) *float64 { return &v }
 	if o.IdealFrac > 0 {
 		k.RandomnessVsIdeal = per(o.DistinctFrac / o.IdealFrac)

@@ -147,7 +147,7 @@ func TestWrong(t *testing.T) {
 func TestMedianRun(t *testing.T) {
 	p := &point{}
 	for _, n := range []int64{30, 10, 20, 40} {
-		p.runs = append(p.runs, Outcome{Samples: n, Seconds: 1})
+		p.Runs = append(p.Runs, Outcome{Samples: n, Seconds: 1})
 	}
 	if m := p.median(); m.Samples != 20 {
 		t.Errorf("run %+v", m)

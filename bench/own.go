@@ -123,8 +123,9 @@ func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err err
 		}
 		threads.Wait()
 	}
-	run(w.Seconds / 4)
-	o.window(marks, func() { run(w.Seconds) })
+	seconds := max(w.Seconds, 1)
+	run(seconds / 4)
+	o.window(marks, func() { run(seconds) })
 	o.Samples = n.Load()
 	o.Delivered = o.Samples
 	return o, nil

@@ -25,7 +25,7 @@ type Node struct {
 
 // turn is the folder of one run of one point.
 func (n *Node) turn(p *point) string {
-	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.runs)))
+	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.Runs)))
 	if exists(n.outcome(dir, n.Rank)) {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"file": dir}, Msg: "a run of this rank was here before", Hint: "give each run an --out of its own"})
 	}

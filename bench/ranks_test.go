@@ -115,7 +115,7 @@ func TestMergedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := together(outs, slices.Repeat([]Runner{{Job: &Workload{OrderOut: order, BatchSize: 8}}}, 2), 100)
-	p.runs = []Outcome{o}
+	p.Runs = []Outcome{o}
 	k := (&Suite{ref: &reference{}}).result(p).Merged
 	if k.SamplesPerS != 12 || k.SamplesMeasured != 24 || k.CPUPerSample != 3.0/24 || k.FirstBatchLatencyS != 3 || *k.SlowestRank != 1 || *k.SlowestSamplesPerS != 4 || *k.WaitPct != 5 {
 		t.Errorf("%+v", k)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -25,14 +24,9 @@ type Report struct {
 	Results  []Result       `json:"results"`
 }
 
-// Markdown writes the report for a terminal.
-func (r *Report) Markdown(w io.Writer) { r.document().Markdown(w) }
-
-// Write puts NAME.json, NAME.csv, NAME.md and NAME.html into dir, and the plots.
-func (r *Report) Write(dir string) error { return r.document().Write(dir, r.Name) }
-
-func (r *Report) document() *report.Document {
-	d := &report.Document{Title: r.Title, Command: r.Command, Raw: r}
+// Document is NAME.json and so on, and the plots.
+func (r *Report) Document() *report.Document {
+	d := &report.Document{Name: r.Name, Title: r.Title, Command: r.Command, Raw: r, Wrong: strings.Join(r.wrong(), "; "), Missed: r.slower()}
 	d.Sheet = &report.Table{Head: []string{"arm", "setting", "run", "samples", "seconds", "cpu_seconds", "samples_per_s", "cpu_s_per_1000_samples", "open_s", "first_batch_latency_s", "pss_peak_mb", "shuffle_randomness_frac", "randomness_ideal", "order_sha256"}}
 	rates := &report.Figure{Name: r.Name + "-rate", Title: r.Unit + " a second", Unit: "/s"}
 	cpu := &report.Figure{Name: r.Name + "-cpu", Title: "CPU seconds a 1,000 " + r.Unit, Unit: "CPU s"}
@@ -45,14 +39,10 @@ func (r *Report) document() *report.Document {
 		rates.Set("", x.Runner.Name, x.SamplesPerS)
 		cpu.Set("", x.Runner.Name, x.CPUPer1000)
 	}
-	d.Sections = []report.Section{
-		{Text: report.About(r.Command, r.Machine, "", nil)},
-		{Text: []string{"Median (min–max) of the repeats."}, Table: r.table()},
-		{Figure: rates},
-		{Figure: cpu},
-		report.Raw(r),
-	}
-	return d
+	d.Add("", nil, report.About(r.Command, r.Machine, "", nil)...)
+	d.Add("", r.table(), "Median (min–max) of the repeats.")
+	d.Plot(rates, cpu)
+	return d.WithRaw()
 }
 
 // wrong says why the figures do not count: a runner lost or doubled samples, or showed wrong frames, or one of ours failed. A peer that cannot run is none, and one whose data
@@ -69,11 +59,6 @@ func (r *Report) wrong() (why []string) {
 		}
 	}
 	return why
-}
-
-// Verdict says what is wrong, and what is slower with more threads.
-func (r *Report) Verdict() (wrong string, missed []string) {
-	return strings.Join(r.wrong(), "; "), r.slower()
 }
 
 // slower says which runners are slower with more threads than with fewer, beyond the spread of both.
@@ -134,72 +119,46 @@ type SuiteReport struct {
 	Explain bool          `json:"-"` // the text says what limits
 }
 
-// Markdown writes the report for a terminal.
-func (r *SuiteReport) Markdown(w io.Writer) { r.document().Markdown(w) }
-
-// Verdict says which results do not count, and why.
-func (r *SuiteReport) Verdict() (wrong string, missed []string) {
-	var why []string
-	for _, p := range r.Results {
-		if k := p.Merged; k.Failed != "" {
-			why = append(why, fmt.Sprintf("%s bs%d %s: %s", k.Scenario, k.BatchSize, k.Runner, k.Failed))
-		}
-	}
-	return strings.Join(why, "; "), nil
-}
-
-// Write puts into dir: a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
-// ranks, load.{json,csv,md,html} with all rows, and the plots as PNG and SVG. Where there are several runners, each has a folder of
-// its own for the files a rank.
-func (r *SuiteReport) Write(dir string) (err error) {
-	defer guard.Into(&err)
-	runners := map[string]bool{}
-	for _, p := range r.Results {
-		runners[p.Merged.Runner] = true
-	}
-	for _, p := range r.Results {
-		to := dir
-		if len(runners) > 1 {
-			to = filepath.Join(dir, p.Merged.Runner)
-		}
-		write := func(k *Keys, rank string) {
-			path := filepath.Join(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize))
-			guard.Check(report.WriteJSON(path+".json", k))
-			guard.Check(report.WriteFile(path+".csv", guard.Must(keysTable([]*Keys{k}).CSV())))
-		}
-		for _, k := range p.Keys {
-			write(k, fmt.Sprint(k.Rank))
-		}
-		if len(p.Keys) != 1 {
-			write(p.Merged, "merged")
-		}
-	}
-	return r.document().Write(dir, "load")
-}
-
-func (r *SuiteReport) document() *report.Document {
-	d := &report.Document{Title: "robocache bench load", Command: r.Command, Raw: r, Sections: []report.Section{{Text: []string{
-		"Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured."}, Table: r.table()}}}
-	for _, f := range r.figures() {
-		d.Sections = append(d.Sections, report.Section{Figure: f})
-	}
+// Document is load.{json,csv,md,html} with all rows, the plots, and a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
+// ranks. Where there are several runners, each has a folder of its own for the files a rank.
+func (r *SuiteReport) Document() *report.Document {
+	d := &report.Document{Name: "load", Title: "robocache bench load", Command: r.Command, Raw: r, Files: map[string][]byte{}}
+	d.Add("", r.table(), "Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured.")
+	d.Plot(r.figures()...)
 	var merged []*Keys
+	var runners, wrong []string
 	for _, x := range r.Results {
-		k := x.Merged
-		merged = append(merged, k)
+		report.Find(&runners, x.Merged.Runner)
+	}
+	for _, x := range r.Results {
+		k, to := x.Merged, ""
+		if merged = append(merged, k); k.Failed != "" {
+			wrong = append(wrong, fmt.Sprintf("%s bs%d %s: %s", k.Scenario, k.BatchSize, k.Runner, k.Failed))
+		}
+		if len(runners) > 1 {
+			to = k.Runner
+		}
+		files := func(k *Keys, rank string) {
+			path := filepath.Join(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize))
+			d.Files[path+".json"], d.Files[path+".csv"] = guard.Must(report.JSON(k)), guard.Must(keysTable([]*Keys{k}).CSV())
+		}
+		for _, k := range x.Keys {
+			files(k, fmt.Sprint(k.Rank))
+		}
+		if len(x.Keys) != 1 {
+			files(k, "merged")
+		}
 		text := []string{k.Store + "; " + k.Setting}
 		if k.SlowestRank != nil {
 			text = append(text, fmt.Sprintf("Slowest rank: %d with %.1f samples/s.", *k.SlowestRank, *k.SlowestSamplesPerS))
 		}
-		d.Sections = append(d.Sections, report.Section{Title: fmt.Sprintf("%s, batch %d, %s", k.Scenario, k.BatchSize, k.Runner), Text: append(append(text, k.Notes...), k.Errors...)},
-			report.Section{Pre: strings.Join(x.Explain, "\n"), Web: !r.Explain})
+		d.Add(fmt.Sprintf("%s, batch %d, %s", k.Scenario, k.BatchSize, k.Runner), nil, append(append(text, k.Notes...), k.Errors...)...)
+		d.Sections = append(d.Sections, report.Section{Pre: strings.Join(x.Explain, "\n"), Web: !r.Explain})
 	}
-	d.Sheet = keysTable(merged)
-	if len(merged) > 0 {
-		d.Sections = append(d.Sections, report.Section{Title: "Environment", Text: append(report.About(r.Command, merged[0].Machine, "", nil), "Page cache before the first run: "+merged[0].CacheState+".")})
+	if d.Sheet, d.Wrong = keysTable(merged), strings.Join(wrong, "; "); len(merged) > 0 {
+		d.Add("Environment", nil, append(report.About(r.Command, merged[0].Machine, "", nil), "Page cache before the first run: "+merged[0].CacheState+".")...)
 	}
-	d.Sections = append(d.Sections, report.Raw(r))
-	return d
+	return d.WithRaw()
 }
 
 func (r *SuiteReport) table() *report.Table {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,19 +112,23 @@ type Result struct {
 	Failed      string        `json:"failed,omitempty"`
 }
 
-// interleave lets n runners take turns, repeats times. One that fails takes no more.
-func interleave(ctx context.Context, n, repeats int, failed func(i int) *string, turn func(i, rep int) error) error {
+// measure lets runners take turns, repeats times. One that fails takes no more.
+func measure(ctx context.Context, results []*Result, repeats int, log func(format string, a ...any), once func(i, rep int) (Outcome, error)) error {
 	for rep := range repeats {
-		for i := range n {
-			if *failed(i) != "" {
+		for i, r := range results {
+			if r.Failed != "" {
 				continue
 			}
-			err := turn(i, rep)
-			if ctx.Err() != nil {
+			o, err := once(i, rep)
+			switch {
+			case ctx.Err() != nil:
 				return ctx.Err()
-			}
-			if err != nil {
-				*failed(i) = err.Error()
+			case err != nil:
+				r.Failed = err.Error()
+				log("%s: failed: %v", r.Runner.Name, err)
+			default:
+				r.Runs = append(r.Runs, o)
+				log("%d/%d %-28s %10.1f samples/s %8.3f CPU s per 1,000", rep+1, repeats, r.Runner.Name, o.rate(), o.cpuPer1000())
 			}
 		}
 	}
@@ -131,28 +136,20 @@ func interleave(ctx context.Context, n, repeats int, failed func(i int) *string,
 }
 
 // Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
-func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) (results []Result, err error) {
-	for _, a := range runners {
-		results = append(results, Result{Runner: a})
+func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) ([]Result, error) {
+	results, turns := make([]Result, len(runners)), make([]*Result, len(runners))
+	for i, r := range runners {
+		results[i].Runner, turns[i] = r, &results[i]
 	}
-	if err = interleave(ctx, len(runners), repeats, func(i int) *string { return &results[i].Failed }, func(i, rep int) error {
+	err := measure(ctx, turns, repeats, log, func(i, rep int) (Outcome, error) {
 		r := runners[i]
-		o, err := Once(r.done, []any{r.key, rep}, func() (Outcome, error) { return runOnce(ctx, r, timeout) })
-		if err != nil {
-			log("%s: failed: %v", r.Name, err)
-			return err
-		}
-		results[i].Runs = append(results[i].Runs, o)
-		log("%d/%d %-24s %8.1f /s  %7.3f CPU s per 1,000", rep+1, repeats, r.Name, o.rate(), o.cpuPer1000())
-		return nil
-	}); err != nil {
-		return results, err
-	}
+		return Once(r.done, []any{r.key, rep}, func() (Outcome, error) { return runOnce(ctx, r, timeout) })
+	})
 	agree(results)
 	for i := range results {
 		results[i].summarise()
 	}
-	return results, nil
+	return results, err
 }
 
 func (o *Outcome) rate() float64       { return float64(o.Samples) / o.Seconds }
@@ -182,6 +179,13 @@ func (r *Result) summarise() {
 		r.FirstBatchS.Add(o.FirstBatchS)
 		r.PSSPeakMB.Add(o.PSSPeakMB)
 	}
+}
+
+// median is the run whose rate is the median of the repeats (the lower one of two).
+func (r *Result) median() *Outcome {
+	runs := slices.Clone(r.Runs)
+	slices.SortStableFunc(runs, func(a, b Outcome) int { return cmp.Compare(a.rate(), b.rate()) })
+	return &runs[(len(runs)-1)/2]
 }
 
 // runOnce runs a fresh process in its own process group, so that a peer's stray workers end with it. Memory, CPU and bytes are read from outside, the

@@ -4,17 +4,20 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store/loopback"
 	"github.com/goatnote-inc/robocache/submit"
 )
@@ -34,21 +37,12 @@ type Scenario struct {
 	CPUs   int
 }
 
-// Scenarios are the five, in their order.
-var Scenarios = []Scenario{
-	{Name: "mmap_local", Loader: "map_style", Nodes: 1, Workers: 8, Shuffle: "global", Memory: "64G", Hours: 1, CPUs: 12},
-	{Name: "mmap_local_maxworkers", Loader: "map_style", Nodes: 1, Workers: 0, Shuffle: "global", Memory: "128G", Hours: 1, CPUs: 92},
-	{Name: "stream_hub", Loader: "streaming", Store: "hub", Nodes: 1, Workers: 8, Shuffle: "pool", Memory: "250G", Hours: 3, CPUs: 12},
-	{Name: "stream_bucket", Loader: "streaming", Store: "bucket", Nodes: 1, Workers: 8, Shuffle: "pool", Memory: "250G", Hours: 3, CPUs: 12},
-	{Name: "stream_bucket_2node", Loader: "streaming", Store: "bucket", Nodes: 2, Workers: 8, Shuffle: "pool", Memory: "250G", Hours: 3, CPUs: 12},
-}
-
 // ScenariosByName finds scenarios; "all" are all five.
 func ScenariosByName(names []string) ([]Scenario, error) {
 	if slices.Contains(names, "all") {
-		return Scenarios, nil
+		return tables().Scenarios, nil
 	}
-	return report.Pick("scenario", Scenarios, func(s Scenario) string { return s.Name }, names)
+	return report.Pick("scenario", tables().Scenarios, func(s Scenario) string { return s.Name }, names)
 }
 
 // workload is what a rank of the scenario does, from what the user asked for.
@@ -106,19 +100,16 @@ type Slurm struct {
 	Account, Partition, QOS string // "" leaves them to the cluster
 }
 
-// job is the arguments of one sbatch; after is the shell variable of the job before.
-func (s *Slurm) job(sc Scenario, after string) []string {
-	cpus := sc.CPUs
+// CPUs are those of a job.
+func (s *Slurm) CPUs(sc Scenario) int {
 	if s.Workers > 0 {
-		cpus = s.Workers + 4
+		return s.Workers + 4
 	}
-	a := []string{"--parsable", "--job-name=dlbench_" + sc.Name, "--nodes=" + strconv.Itoa(sc.Nodes), "--ntasks-per-node=1", "--gpus-per-node=1", "--cpus-per-task=" + strconv.Itoa(cpus),
-		"--mem=" + sc.Memory, fmt.Sprintf("--time=%02d:00:00", sc.Hours), "--output=%x-%j.out"}
-	for _, o := range [][2]string{{"account", s.Account}, {"partition", s.Partition}, {"qos", s.QOS}} {
-		if o[1] != "" {
-			a = append(a, "--"+o[0]+"="+o[1])
-		}
-	}
+	return sc.CPUs
+}
+
+// Line is what a job runs.
+func (s *Slurm) Line(sc Scenario) string {
 	words := append([]string{s.Program, "bench", "load", s.URI, "--scenario", sc.Name}, s.Options...)
 	for i, w := range words {
 		if strings.HasPrefix(w, "--out=") {
@@ -130,26 +121,18 @@ func (s *Slurm) job(sc Scenario, after string) []string {
 		// One task a node; each is a rank. Quoted once more: srun starts a shell on each node.
 		line = "srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c " + submit.Word("RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec "+line)
 	}
-	for i := range a {
-		a[i] = submit.Word(a[i])
-	}
-	if after != "" {
-		a = append(a, `--dependency=afterany:"$`+after+`"`)
-	}
-	return append(a, submit.Word("--wrap="+line))
+	return submit.Word("--wrap=" + line)
 }
+
+//go:embed slurm.sh.tmpl
+var slurmText string
+
+var slurmTemplate = template.Must(template.New("slurm").Funcs(template.FuncMap{"word": submit.Word}).Parse(slurmText))
 
 // Script is the chain as a shell script, for people to read, and for Submit to run.
 func (s *Slurm) Script() string {
 	var b strings.Builder
-	b.WriteString("#!/bin/sh\nset -eu\n")
-	after := ""
-	for _, sc := range s.Scenarios {
-		name := "job_" + sc.Name
-		fmt.Fprintf(&b, "%s=$(sbatch \\\n  %s)\n%[1]s=${%[1]s%%%%;*}\necho \"job: $%[1]s\"\n", name, strings.Join(s.job(sc, after), " \\\n  "))
-		after = name
-	}
-	fmt.Fprintf(&b, "echo \"last job: $%s\"\n", after)
+	guard.Check(slurmTemplate.Execute(&b, s))
 	return b.String()
 }
 

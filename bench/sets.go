@@ -32,23 +32,14 @@ type Sets struct {
 
 // setRecipe is how a set differs from the dataset.
 type setRecipe struct {
-	codec string // "" = no video
-	gop   int
-	files int // mp4s, about
-}
-
-var setRecipes = map[string]setRecipe{
-	"av1":       {codec: "av1", gop: 2, files: 3},
-	"av1-one":   {codec: "av1", gop: 2, files: 1},
-	"h264-g30":  {codec: "h264", gop: 30, files: 3},
-	"h264-g250": {codec: "h264", gop: 250, files: 3},
-	"table":     {},
+	Codec      string // "" = no video
+	GOP, Files int    // mp4s, about
 }
 
 // Path makes a set by name and says where it is.
 func (s *Sets) Path(ctx context.Context, name string) (dir string, err error) {
 	defer guard.Into(&err)
-	r, ok := setRecipes[name]
+	r, ok := tables().Sets[name]
 	if !ok {
 		return "", report.UnknownName("set", name, nil)
 	}
@@ -74,30 +65,30 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) {
 	camera := ""
 	for _, f := range ds.Info().Features {
 		switch {
-		case f.Kind == robocache.KindVideo && camera == "" && r.codec != "":
+		case f.Kind == robocache.KindVideo && camera == "" && r.Codec != "":
 			camera = f.Key
-			if f.Codec != r.codec || r.codec != "av1" { // an AV1 set is taken as it is, whatever its GOP
-				opt.Options["video_codec"], opt.Options["gop"] = r.codec, strconv.Itoa(r.gop)
+			if f.Codec != r.Codec || r.Codec != "av1" { // an AV1 set is taken as it is, whatever its GOP
+				opt.Options["video_codec"], opt.Options["gop"] = r.Codec, strconv.Itoa(r.GOP)
 			}
 		case f.Key != "observation.state" && f.Key != "action":
 			continue
 		}
 		opt.Keys = append(opt.Keys, f.Key)
 	}
-	if r.codec != "" && camera == "" {
+	if r.Codec != "" && camera == "" {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Where: robocache.Where{"dataset": s.URI}, Msg: "the dataset has no video", Hint: "--workload novideo-w16"})
 	}
 	write := func() int {
 		guard.Check(os.RemoveAll(dir)) // what a killed run left, or the first of two
 		return guard.Must(convert.Write(ctx, ds, "lerobot", dir, opt)).Episodes
 	}
-	if episodes := write(); r.files <= 1 || opt.Options["video_codec"] != "" || episodes < r.files {
+	if episodes := write(); r.Files <= 1 || opt.Options["video_codec"] != "" || episodes < r.Files {
 		return
 	}
 	// The size of the mp4s is known only now: made again in about equal files, so that more than one is open.
 	if _, size, err := filesBelow(filepath.Join(dir, "videos")); err != nil || size > 0 {
 		guard.Check(err)
-		opt.Options["video_file_bytes"] = strconv.FormatInt(size/int64(r.files)+size/64, 10)
+		opt.Options["video_file_bytes"] = strconv.FormatInt(size/int64(r.Files)+size/64, 10)
 		write()
 	}
 }
@@ -154,25 +145,15 @@ func (s *Sets) formatData(ctx context.Context, kind string) string {
 	return s.script(ctx, dir, "formats.py", Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}})
 }
 
-// trainSets are what `bench train` learns from: options of synth. tiny is for small networks.
-var trainSets = map[string]struct {
-	name        string
-	whole, tiny []string
-}{
-	"frames":        {"frames", []string{"--episodes", "40", "--seconds", "17", "--cameras", "1", "--size", "640x480", "--gop", "2"}, []string{"--episodes", "6", "--cameras", "1", "--size", "96x96"}},
-	"rtx":           {"rtx.hdf5", []string{"--format", "robomimic", "--preset", "rtx"}, []string{"--format", "robomimic", "--preset", "rtx", "--episodes", "24"}},
-	"heterogeneous": {"heterogeneous.hdf5", []string{"--format", "robomimic", "--preset", "heterogeneous"}, []string{"--format", "robomimic", "--preset", "heterogeneous", "--episodes", "10"}},
-}
-
-// Train makes a set of trainSets.
+// Train makes a set that training learns from by default.
 func (s *Sets) Train(ctx context.Context, name string, tiny bool) (_ string, err error) {
 	defer guard.Into(&err)
-	r := trainSets[name]
-	dir, options := filepath.Join(s.Work, "train", r.name), r.whole
+	r := tables().TrainSets[name]
+	dir, options := filepath.Join(s.Work, "train", r.Name), r.Whole
 	if tiny {
-		dir, options = filepath.Join(s.Work, "train-tiny", r.name), r.tiny
+		dir, options = filepath.Join(s.Work, "train-tiny", r.Name), r.Tiny
 	}
-	return s.once(ctx, dir, "give a set of your own", append([]string{s.Tools.Self, "synth", dir}, options...)), nil
+	return s.once(ctx, dir, "give a set of your own", append([]string{s.Tools.Self, "synth", dir}, strings.Fields(options)...)), nil
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return !errors.Is(err, fs.ErrNotExist) }

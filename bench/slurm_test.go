@@ -9,7 +9,7 @@ import (
 )
 
 func chain() *Slurm {
-	return &Slurm{Program: "/opt/robo cache/robocache", URI: "/data/it's here", Scenarios: Scenarios, Options: []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"}, Account: "lab", Partition: "gpu"}
+	return &Slurm{Program: "/opt/robo cache/robocache", URI: "/data/it's here", Scenarios: tables().Scenarios, Options: []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"}, Account: "lab", Partition: "gpu"}
 }
 
 // The chain is a golden file: what would be submitted is reviewed like code.
@@ -84,7 +84,8 @@ func TestSlurmWithoutSbatch(t *testing.T) {
 func TestSlurmCPUs(t *testing.T) {
 	s := chain()
 	s.Workers = 6
-	if a := strings.Join(s.job(Scenarios[0], ""), " "); !strings.Contains(a, "--cpus-per-task=10 ") || strings.Contains(a, "dependency") {
+	s.Scenarios = s.Scenarios[:1]
+	if a := s.Script(); !strings.Contains(a, "--cpus-per-task=10 ") || strings.Contains(a, "dependency") {
 		t.Error(a)
 	}
 }

@@ -47,14 +47,13 @@ type Suite struct {
 	rows    float64 // bytes of a sample's rows
 }
 
-// point is one measured combination.
+// point is one measured combination: the runs are of all ranks.
 type point struct {
+	Result
 	scenario Scenario
 	batch    int
 	runner   string
 	work     Workload
-	runs     []Outcome // of all ranks
-	failed   string
 	resume   *bool
 	notes    []string
 }
@@ -78,13 +77,16 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 	guard.Check(s.know(ctx, ds))
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
-			points := make([]*point, len(s.Runners))
+			points, turns := make([]*point, len(s.Runners)), make([]*Result, len(s.Runners))
 			for i, a := range s.Runners {
-				points[i] = &point{scenario: sc, batch: batch, runner: a, work: sc.workload(s.Base, batch)}
+				points[i] = &point{Result: Result{Runner: Runner{Name: fmt.Sprintf("%s bs%d %s", sc.Name, batch, a)}}, scenario: sc, batch: batch, runner: a, work: sc.workload(s.Base, batch)}
+				turns[i] = &points[i].Result
 			}
-			guard.Check(interleave(ctx, len(points), s.Repeats, func(i int) *string { return &points[i].failed }, func(i, rep int) error { return s.turn(ctx, points[i], rep) }))
+			guard.Check(measure(ctx, turns, s.Repeats, s.Log, func(i, rep int) (Outcome, error) {
+				return guard.Value(func() Outcome { return s.run(ctx, points[i], rep) })
+			}))
 			for _, p := range points {
-				if s.Resume && p.failed == "" {
+				if s.Resume && p.Failed == "" {
 					if err := guard.Try(func() { p.resume = s.resumeExact(ctx, p) }); err != nil {
 						p.notes = append(p.notes, "resume_exact: "+err.Error())
 					}
@@ -94,19 +96,6 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 		}
 	}
 	return results, nil
-}
-
-// turn runs a point once; the frames of its first run are compared.
-func (s *Suite) turn(ctx context.Context, p *point, rep int) error {
-	name := fmt.Sprintf("%-22s bs%-4d %-10s", p.scenario.Name, p.batch, p.runner)
-	o, err := guard.Value(func() Outcome { return s.run(ctx, p, rep) })
-	if err != nil {
-		s.Log("%s failed: %v", name, err)
-		return err
-	}
-	p.runs = append(p.runs, o)
-	s.Log("%d/%d %s %10.1f samples/s", rep+1, s.Repeats, name, o.rate())
-	return nil
 }
 
 // know learns of the set what results are held against: its samples, the files of its video, and the bytes of its rows.
@@ -198,7 +187,7 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
 				defer srv.Close()
 			}
 		}
-		one := pick(loaders, []string{p.runner}, w, &s.Tools)[0]
+		one := pick(tables().Loaders, []string{p.runner}, w, &s.Tools)[0]
 		one.ref, one.seconds, one.srv = s.ref, true, srv
 		if all = append(all, one); own < 0 || r == own {
 			field = append(field, one)
@@ -233,11 +222,11 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
 	return o
 }
 
-// result makes the rows of a point: those of the run whose rate is the median of the repeats (the lower one of two).
+// result makes the rows of a point: those of the median run. The frames of the first were compared.
 func (s *Suite) result(p *point) (r PointResult) {
-	if len(p.runs) == 0 {
+	if len(p.Runs) == 0 {
 		return PointResult{Merged: &Keys{Scenario: p.scenario.Name, WorldSize: max(p.work.World, 1), Loader: p.scenario.Loader, BatchSize: p.batch, NumWorkers: p.work.Workers, Runner: p.runner,
-			Shuffle: p.work.Shuffle, Cache: p.work.Cache, Machine: s.machine, Failed: p.failed, Errors: []string{p.failed}, CacheState: "unproven"}}
+			Shuffle: p.work.Shuffle, Cache: p.work.Cache, Machine: s.machine, Failed: p.Failed, Errors: []string{p.Failed}, CacheState: "unproven"}}
 	}
 	o := p.median()
 	r.Merged = s.keys(p, 0, o)
@@ -250,39 +239,33 @@ func (s *Suite) result(p *point) (r PointResult) {
 		r.Merged.ofRanks(r.Keys, o)
 	}
 	k := r.Merged
-	k.Spread, k.ResumeExact = p.spread(), p.resume
-	for i := range p.runs {
-		if x := &p.runs[i]; x.Compared {
+	k.Spread, k.ResumeExact = p.spreads(), p.resume
+	for i := range p.Runs {
+		if x := &p.Runs[i]; x.Compared {
 			checked, wrong := int(x.FramesChecked), int(x.WrongFrames)
 			k.FramesChecked, k.WrongFrames = &checked, &wrong
 			for _, w := range x.WrongWhere {
 				k.Errors = append(k.Errors, "wrong frame: "+w)
 			}
 		}
-		if x := &p.runs[i]; x.Note != "" {
+		if x := &p.Runs[i]; x.Note != "" {
 			k.Notes = append(k.Notes, x.Note)
 		}
 	}
 	k.Notes = append(k.Notes, p.notes...)
-	k.Failed = cmp.Or(p.failed, k.wrong()) // failed: of a later repeat
+	k.Failed = cmp.Or(p.Failed, k.wrong()) // failed: of a later repeat
 	r.Explain = Explain(k, &p.work, o.each())
 	return r
 }
 
-func (p *point) median() *Outcome {
-	runs := slices.Clone(p.runs)
-	slices.SortStableFunc(runs, func(a, b Outcome) int { return cmp.Compare(a.rate(), b.rate()) })
-	return &runs[(len(runs)-1)/2]
-}
-
 // spread is what the repeats gave.
-func (p *point) spread() map[string]report.Spread {
+func (p *point) spreads() map[string]report.Spread {
 	out := map[string]report.Spread{}
 	for name, of := range map[string]func(o *Outcome) float64{"samples_per_s": (*Outcome).rate, "cpu_s_per_sample": func(o *Outcome) float64 { return o.cpuPer1000() / 1000 },
 		"first_batch_latency_s": func(o *Outcome) float64 { return o.FirstBatchS }, "pss_peak_gb": func(o *Outcome) float64 { return o.PSSPeakMB * (1 << 20) / 1e9 }} {
 		var x report.Spread
-		for i := range p.runs {
-			x.Add(of(&p.runs[i]))
+		for i := range p.Runs {
+			x.Add(of(&p.Runs[i]))
 		}
 		out[name] = x
 	}

@@ -31,7 +31,7 @@ func TestSuiteFiles(t *testing.T) {
 	r0.WorldSize, r1.WorldSize, r1.Rank, two.Merged.WorldSize = 2, 2, 1, 2
 	two.Keys = []*Keys{&r0, &r1}
 	r := &SuiteReport{Command: "robocache bench load '<set>'", Results: []PointResult{rowFor("mmap_local", "engine", 64, 100), failed, two}}
-	if err := r.Write(dir); err != nil {
+	if err := r.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range []string{"mmap_local_bs64_w2_r0of1.json", "mmap_local_bs64_w2_r0of1.csv", "stream_bucket_2node_bs64_w2_r0of2.json", "stream_bucket_2node_bs64_w2_r1of2.csv", "stream_bucket_2node_bs64_w2_merged2.json",
@@ -70,7 +70,7 @@ func TestSuiteFiles(t *testing.T) {
 	// Several runners: a folder each, or they would overwrite each other.
 	dir = t.TempDir()
 	r.Results = []PointResult{rowFor("mmap_local", "engine", 64, 100), rowFor("mmap_local", "lerobot", 64, 20)}
-	if err := r.Write(dir); err != nil {
+	if err := r.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, runner := range []string{"engine", "lerobot"} {

@@ -41,7 +41,7 @@ type TrainJob struct {
 type Train struct {
 	Base    Workload // of every runner; Workers 0: 8, and the cores less two
 	Job     TrainJob
-	Mode    string // of TrainModes; its runners where Runners is nil
+	Mode    string // of cases.yaml; its runners where Runners is nil
 	Runners []string
 	Threads []int
 	States  []string // of the page cache before a run, cold and warm; none: as it is
@@ -69,32 +69,11 @@ type trainPlan struct {
 // trainPoint is a runner with a setting, on a number of GPUs.
 type trainPoint struct {
 	Runner
-	base  string // of TrainModes
+	base  string // its name in modes
 	pages string // of Train.States
 	plan  string
 	world int
 	over  Result
-}
-
-// TrainModels lists the networks, each with its batch and the preset of synth that it learns from by default: those of Sets.Train.
-var TrainModels = map[string]struct {
-	Batch  int
-	Frames bool
-	Set    string
-}{
-	"transformer":      {64, false, "rtx"},
-	"diffusion-lowdim": {256, false, "heterogeneous"},
-	"diffusion":        {64, true, "frames"},
-	"resnet18":         {64, true, "frames"},
-	"act":              {8, true, "frames"},
-}
-
-// TrainModes are the runners of each mode. headspace also ends every repeat.
-var TrainModes = map[string][]string{
-	"compare":   {"headspace", "h2d", "torch", "lerobot", "robocache", "robocache-pool", "robocache-ram", "robocache-disk"},
-	"baseline":  {"headspace", "torch", "lerobot"},
-	"robocache": {"headspace", "h2d", "robocache", "robocache-pool", "robocache-ram", "robocache-disk"},
-	"headspace": {"headspace"},
 }
 
 // Run trains with every runner in turn, and gives a row each.
@@ -104,7 +83,7 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	for _, f := range []struct {
 		name, got string
 		of        []string
-	}{{"model", t.Job.Model, slices.Sorted(maps.Keys(TrainModels))}, {"mode", t.Mode, slices.Sorted(maps.Keys(TrainModes))}, {"precision", t.Job.Precision, []string{"bf16", "tf32", "fp32"}}, {"loop", t.Job.Loop, []string{"async", "sync"}}, {"device", t.Job.Device, []string{"cuda", "cpu"}},
+	}{{"model", t.Job.Model, slices.Sorted(maps.Keys(tables().Models))}, {"mode", t.Mode, slices.Sorted(maps.Keys(tables().Modes))}, {"precision", t.Job.Precision, []string{"bf16", "tf32", "fp32"}}, {"loop", t.Job.Loop, []string{"async", "sync"}}, {"device", t.Job.Device, []string{"cuda", "cpu"}},
 		{"timing", t.Job.Timing, []string{"on", "off"}}, {"shuffle", t.Base.Shuffle, []string{"global", "pool"}}, {"cache", t.Base.Cache, []string{"", "ram", "disk"}},
 		{"page cache", strings.Join(t.States, ","), []string{"", "cold", "warm", "cold,warm"}}} {
 		if !slices.Contains(f.of, f.got) {
@@ -117,7 +96,7 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	if t.Job.Compile && t.Job.Device == "cpu" {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Msg: "--compile with --device cpu: inductor's C++ of these networks takes minutes a run", Hint: "leave --compile out, or --device cuda"})
 	}
-	model := TrainModels[t.Job.Model]
+	model := tables().Models[t.Job.Model]
 	t.Base.BatchSize = cmp.Or(t.Base.BatchSize, model.Batch)
 	if t.Base.URI == "" {
 		t.Base.URI = guard.Must(t.Sets.Train(ctx, model.Set, t.Job.Tiny))
@@ -126,7 +105,11 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	defer os.RemoveAll(t.dir)
 	points := t.points(ctx, model.Frames)
 	machine := report.ThisMachine(t.Program)
-	err = interleave(ctx, len(points), t.Repeats, func(i int) *string { return &points[i].over.Failed }, func(i, rep int) error {
+	turns := make([]*Result, len(points))
+	for i := range points {
+		turns[i] = &points[i].over
+	}
+	err = measure(ctx, turns, t.Repeats, t.Log, func(i, rep int) (Outcome, error) {
 		p := &points[i]
 		job, plan := *p.Job, *p.Job.Train // a plan's file has another name in each process
 		plan.Plan, job.Train = p.plan, &plan
@@ -134,13 +117,7 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 		if err == nil && o.Train == nil {
 			err = errors.New("it did not say how it trained")
 		}
-		if err != nil {
-			t.Log("%s: failed: %v", p.Name, err)
-			return err
-		}
-		p.over.Runs = append(p.over.Runs, o)
-		t.Log("%d/%d %-28s %9.1f samples/s", rep+1, t.Repeats, p.Name, o.rate())
-		return nil
+		return o, err
 	})
 	guard.Check(cmp.Or(err, t.Done.failed()))
 	r := &TrainReport{Machine: machine, Versions: map[string]string{}}
@@ -194,13 +171,13 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
 	}
 	names := t.Runners
 	if names == nil {
-		names = slices.DeleteFunc(slices.Clone(TrainModes[t.Mode]), func(n string) bool {
-			return n == "lerobot" && info.Format != "lerobot" || !frames && ours[n].setting != "" && n != "robocache"
+		names = slices.DeleteFunc(slices.Clone(tables().Modes[t.Mode]), func(n string) bool {
+			return n == "lerobot" && info.Format != "lerobot" || !frames && strings.HasPrefix(n, "robocache-")
 		})
 	}
 	for _, n := range names {
-		if !slices.Contains(append(TrainModes["compare"], "headspace"), n) {
-			guard.Fail(report.UnknownName("runner", n, TrainModes["compare"]))
+		if !slices.Contains(append(tables().Modes["compare"], "headspace"), n) {
+			guard.Fail(report.UnknownName("runner", n, tables().Modes["compare"]))
 		}
 	}
 	for _, world := range slices.Compact([]int{1, t.Job.GPUs}) {
@@ -212,7 +189,7 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
 					cores := runtime.NumCPU() / t.Job.GPUs
 					list = slices.Compact([]int{min(8, max(cores, 1)), max(cores-2, 1)})
 				}
-			case ours[n].setting != "" && len(t.Threads) > 0:
+			case strings.HasPrefix(n, "robocache") && len(t.Threads) > 0:
 				list = t.Threads
 			}
 			states := t.States
@@ -262,6 +239,7 @@ func (t *Train) point(ctx context.Context, name, pages string, world, width int,
 	p.plan = fmt.Sprintf("%s-%d", w.Shuffle, world)
 	job.Plan = filepath.Join(t.dir, p.plan+".npz")
 	t.plan(ctx, p.plan, w, job)
+	p.over.Runner = p.Runner
 	return p
 }
 

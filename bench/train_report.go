@@ -3,8 +3,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"io"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,17 +34,6 @@ func ReadTrainReport(path string) (*TrainReport, error) {
 	return r, err
 }
 
-// Verdict says why the figures do not count: a runner trained on something else than the others, or one of ours failed. A peer that cannot run is none.
-func (r *TrainReport) Verdict() (wrong string, missed []string) {
-	var why []string
-	for _, k := range r.Rows {
-		if k.Failed != "" && (k.Differs || k.Base != "torch" && k.Base != "lerobot") {
-			why = append(why, k.Runner+": "+k.Failed)
-		}
-	}
-	return strings.Join(why, "; "), nil
-}
-
 // AllNotes are those of the rows, each once.
 func (r *TrainReport) AllNotes() []string {
 	all := slices.Clone(r.Notes)
@@ -58,10 +45,8 @@ func (r *TrainReport) AllNotes() []string {
 	return all
 }
 
-// Write puts into dir train.{json,csv,md,html}, train_steps.csv, training_benchmark_results.json and the plots.
-func (r *TrainReport) Write(dir string) (err error) {
-	defer guard.Into(&err)
-	guard.Check(report.WriteJSON(filepath.Join(dir, "training_benchmark_results.json"), r.earlier()))
+// files are train_steps.csv, gpu.csv and training_benchmark_results.json.
+func (r *TrainReport) files() map[string][]byte {
 	steps, seen := &report.Table{Head: append([]string{"arm", "step"}, trainParts...)}, &report.Table{Head: []string{"arm", "unix_ns"}}
 	for _, c := range gpu.Counters {
 		seen.Head = append(seen.Head, c.Key)
@@ -86,11 +71,11 @@ func (r *TrainReport) Write(dir string) (err error) {
 			steps.Add(line...)
 		}
 	}
-	guard.Check(report.WriteFile(filepath.Join(dir, "train_steps.csv"), guard.Must(steps.CSV())))
+	out := map[string][]byte{"train_steps.csv": guard.Must(steps.CSV()), "training_benchmark_results.json": guard.Must(report.JSON(r.earlier()))}
 	if len(seen.Rows) > 0 {
-		guard.Check(report.WriteFile(filepath.Join(dir, "gpu.csv"), guard.Must(seen.CSV())))
+		out["gpu.csv"] = guard.Must(seen.CSV())
 	}
-	return r.document().Write(dir, "train")
+	return out
 }
 
 // earlier has the keys of the earlier suite's training_benchmark_results.json; the times are seconds of the window. Its data_time is what the device waited.
@@ -114,9 +99,6 @@ func (r *TrainReport) earlier() map[string]any {
 	return out
 }
 
-// Markdown writes the report for a terminal.
-func (r *TrainReport) Markdown(w io.Writer) { r.document().Markdown(w) }
-
 func (r *TrainReport) table() *report.Table {
 	t := &report.Table{Head: []string{"runner", "samples/s", "utilisation", "data wait %", "unexplained %", "starve/pre/fwd/bwd/opt ms", "cores busy", "cores needed", "limit", "× torch", "batches checked, wrong", "loss differs by", ""}}
 	for _, k := range r.Rows {
@@ -130,10 +112,13 @@ func (r *TrainReport) table() *report.Table {
 	return t
 }
 
-func (r *TrainReport) document() *report.Document {
-	d := &report.Document{Title: "robocache bench train", Command: r.Command, Raw: r, Sheet: keysTable(r.Rows)}
-	d.Sections = []report.Section{{Text: append(append(report.About(r.Command, r.Machine, "", r.Versions),
-		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is the rate divided by that of headspace, the same loop on one batch that is on the device already. Starve is what the device waited for a batch."), r.AllNotes()...), Table: r.table()}}
+// Document is train.{json,csv,md,html}, the files beside them and the plots. Figures do not count where a runner trained on something else than the others, or one of ours failed.
+// A peer that cannot run is none.
+func (r *TrainReport) Document() *report.Document {
+	d := &report.Document{Name: "train", Title: "robocache bench train", Command: r.Command, Raw: r, Sheet: keysTable(r.Rows), Files: r.files()}
+	d.Add("", r.table(), append(append(report.About(r.Command, r.Machine, "", r.Versions),
+		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is the rate divided by that of headspace, the same loop on one batch that is on the device already. Starve is what the device waited for a batch."), r.AllNotes()...)...)
+	var wrong []string
 	rate := &report.Figure{Name: "throughput_comparison", Title: "Samples per second (median, min to max of the repeats)", Unit: "samples/s"}
 	step := &report.Figure{Name: "latency_comparison", Title: "Time of a step", Unit: "ms"}
 	ratio := &report.Figure{Name: "speedup_comparison", Title: "Samples per second, times those of torch, or of headspace where torch did not run", Unit: "times"}
@@ -142,6 +127,9 @@ func (r *TrainReport) document() *report.Document {
 	util := &report.Figure{Name: "gpu_utilisation", Title: "Multiprocessors with work (else: any kernel resident); triangles: an epoch begins", X: "s", Unit: "%", Linear: true}
 	threads := &report.Figure{Name: "threads", Title: "Samples per second over threads of the loader", X: "threads", Unit: "samples/s", Linear: true}
 	for _, k := range r.Rows {
+		if k.Failed != "" && (k.Differs || k.Base != "torch" && k.Base != "lerobot") {
+			wrong = append(wrong, k.Runner+": "+k.Failed)
+		}
 		if k.SamplesPerS == 0 {
 			continue
 		}
@@ -183,20 +171,16 @@ func (r *TrainReport) document() *report.Document {
 			}
 		}
 	}
-	for _, f := range []*report.Figure{rate, step, ratio, parts, loss, util, threads, r.scaling("scaling")} {
-		if len(f.Groups)+len(f.Curves) > 0 {
-			d.Sections = append(d.Sections, report.Section{Figure: f})
-		}
-	}
+	d.Wrong = strings.Join(wrong, "; ")
+	d.Plot(rate, step, ratio, parts, loss, util, threads, r.scaling("scaling"))
 	if util.Curves != nil {
 		t := &report.Table{Head: []string{"counter", "is", "is not"}}
 		for _, c := range gpu.Counters {
 			t.Add(c.Key, c.Is, c.IsNot)
 		}
-		d.Sections = append(d.Sections, report.Section{Title: "What the GPU's counters say", Table: t})
+		d.Add("What the GPU's counters say", t)
 	}
-	d.Sections = append(d.Sections, report.Raw(r))
-	return d
+	return d.WithRaw()
 }
 
 // scaling is the rate over the number of GPUs, beside that of as many times one.

@@ -126,7 +126,7 @@ type TrainRow struct {
 	Repeats     int                      `json:"repeats"`
 	Failed      string                   `json:"failed"`
 	Notes       []string                 `json:"notes"`
-	Base        string                   `json:"runner"`  // of TrainModes
+	Base        string                   `json:"runner"`  // of modes
 	Differs     bool                     `json:"differs"` // it trained on something else than the others
 	TrainFigures
 }
@@ -271,9 +271,7 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 	p.over.summarise()
 	k.Spread["samples_per_s"], k.Spread["cpu_s_per_1000_samples"], k.Spread["first_batch_latency_s"] = p.over.SamplesPerS, p.over.CPUPer1000, p.over.FirstBatchS
 	k.SamplesPerS = p.over.SamplesPerS.Median
-	runs := slices.Clone(p.over.Runs)
-	slices.SortStableFunc(runs, func(a, b Outcome) int { return int(math.Copysign(1, a.rate()-b.rate())) })
-	o := runs[(len(runs)-1)/2]
+	o := p.over.median()
 	x := o.Train
 	k.TrainFigures, k.OrderSHA256, k.FirstBatchS, k.CPUPer1000, k.CoresBusy = x.TrainFigures, o.OrderSHA256, o.FirstBatchS, p.over.CPUPer1000.Median, o.CPUSeconds/o.Seconds
 	k.RSSPeakGB, k.PSSPeakGB, k.ReadGB, k.DeviceReadGB = o.RSSPeakMB*(1<<20)/1e9, p.over.PSSPeakMB.Max*(1<<20)/1e9, float64(o.BytesRead)/1e9, float64(o.DeviceReadBytes)/1e9

@@ -74,7 +74,7 @@ def robocache_batches(*a):
 			}
 		}
 	}
-	if wrong, _ := r.Verdict(); !strings.HasPrefix(wrong, "robocache: ") {
+	if wrong := r.Document().Wrong; !strings.HasPrefix(wrong, "robocache: ") {
 		t.Errorf("%q", wrong)
 	}
 }
@@ -294,7 +294,7 @@ func TestTrainRows(t *testing.T) {
 		}
 	}
 	figures := map[string]*report.Figure{}
-	for _, s := range r.document().Sections {
+	for _, s := range r.Document().Sections {
 		if s.Figure != nil {
 			figures[s.Figure.Name] = s.Figure
 		}
@@ -308,7 +308,7 @@ func TestTrainRows(t *testing.T) {
 	if f := figures["gpu_utilisation"]; f == nil || len(f.Curves) != 1 || len(f.Curves[0].Points) != 20 || len(f.Curves[0].Marks) != 2 || f.Curves[0].Marks[1].X != 3 {
 		t.Errorf("%+v", f)
 	}
-	if err := r.Write(t.TempDir()); err != nil {
+	if err := r.Document().Write(t.TempDir()); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,24 +19,18 @@ func check(b report.Bar, r *Result, row func(name string) *Result) report.Check 
 		b.Floor = theCopy
 	}
 	return b.Check(func(name, of string) (string, report.Spread, string) {
-		from, found := r, (*Runner)(nil)
+		from := r
 		if of != "" {
 			if from = row(of); from == nil {
 				return of, report.Spread{}, of + " was not run"
 			}
 		}
-		switch why := from.missing(name, b.Cold); {
-		case from.Skipped != "":
+		if from.Skipped != "" {
 			return name, report.Spread{}, from.Skipped
-		case name == theCopy:
-			found = from.limit(b.Cold)
-		case why != "":
-			return name, report.Spread{}, why
-		default:
-			found = from.fastest(name, b.Cold)
 		}
+		found, why := from.fastest(name, b.Cold)
 		if found == nil {
-			return name, report.Spread{}, ""
+			return name, report.Spread{}, why
 		}
 		return cmp.Or(of, found.Name), *found.us(b.Cold), ""
 	})
@@ -86,67 +80,46 @@ func (r *Result) runner(name string) *Runner {
 	return nil
 }
 
-// fastest is the runner of a family with the least median.
-func (r *Result) fastest(than string, cold bool) *Runner {
-	var best *Runner
+// fastest is the runner of a family with the least median, or why there is none: nothing is said of the copy of as many bytes, theCopy.
+func (r *Result) fastest(than string, cold bool) (best *Runner, why string) {
+	if than == theCopy {
+		if best, _ = r.fastest("copy", cold); best == nil {
+			best, _ = r.fastest("memcpy", cold)
+		}
+		return best, ""
+	}
+	why = than + " was not run"
 	for i := range r.Runners {
-		a := &r.Runners[i]
-		if family(than, a.Name) && a.Failed == "" && len(a.us(cold).Raw) > 0 && (best == nil || a.us(cold).Median < best.us(cold).Median) {
+		switch a := &r.Runners[i]; {
+		case !family(than, a.Name):
+		case a.Failed != "":
+			why = a.Name + ": " + a.Failed
+		case len(a.us(cold).Raw) > 0 && (best == nil || a.us(cold).Median < best.us(cold).Median):
 			best = a
 		}
 	}
-	return best
-}
-
-// limit is the copy of as many bytes, of the same run.
-func (r *Result) limit(cold bool) *Runner {
-	if a := r.fastest("copy", cold); a != nil {
-		return a
-	}
-	return r.fastest("memcpy", cold)
-}
-
-// missing says why a family has no figure; "" where it has one.
-func (r *Result) missing(than string, cold bool) string {
-	if r.fastest(than, cold) != nil {
-		return ""
-	}
-	for _, a := range r.Runners {
-		if family(than, a.Name) && a.Failed != "" {
-			return a.Name + ": " + a.Failed
-		}
-	}
-	return than + " was not run"
+	return best, why
 }
 
 // gbps is the rate at which the work's bytes went by.
 func (r *Result) gbps(us float64) float64 { return float64(r.Bytes) / max(us, 1e-9) / 1e3 }
 
-// share is ours against the copy of the same run; empty where one is missing.
-func (r *Result) share(cold bool) report.Spread {
-	if r.missing(Ours, cold) != "" || r.limit(cold) == nil {
-		return report.Spread{}
-	}
-	return report.Ratios(*r.limit(cold).us(cold), *r.runner(Ours).us(cold))
-}
-
-// summary is ours as the tables have it.
+// summary is ours as the tables have it: beside the copy of the same run, where there is one.
 func (r *Result) summary(cold bool) string {
-	ours := r.runner(Ours)
-	switch {
+	ours, _ := r.fastest(Ours, cold)
+	limit, _ := r.fastest(theCopy, cold)
+	switch a := r.runner(Ours); {
 	case r.Skipped != "":
 		return r.Skipped
+	case a != nil && a.Failed != "":
+		return "failed: " + a.Failed
 	case ours == nil:
-		return "–"
-	case ours.Failed != "":
-		return "failed: " + ours.Failed
-	case len(ours.us(cold).Raw) == 0:
 		return "–"
 	}
 	s := *ours.us(cold)
 	out := fmt.Sprintf("%s, %s", report.Short(s), report.Digits(r.gbps(s.Median)))
-	if share := r.share(cold); len(share.Raw) > 0 {
-		out += ", " + report.Digits(100*share.Median) + " %"
+	if limit != nil {
+		out += ", " + report.Digits(100*report.Ratios(*limit.us(cold), s).Median) + " %"
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 
@@ -19,7 +20,7 @@ import (
 func TestOpsRows(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
 		seen := map[string]bool{}
-		rows := Rows(device)
+		rows := tables()[device]
 		for _, r := range rows {
 			if seen[r.Name] || r.Title == "" || r.Device != device {
 				t.Errorf("%s %q: seen %v", r.Name, r.Title, seen[r.Name])
@@ -42,9 +43,13 @@ func TestOpsRows(t *testing.T) {
 		t.Errorf("%d rows: %v", len(some), err)
 	}
 	none, err := RowsNamed("cuda", nil, false, false)
-	if err != nil || len(none) == 0 || len(none) >= len(Rows("cuda")) {
+	if err != nil || len(none) == 0 || len(none) >= len(tables()["cuda"]) {
 		t.Errorf("%d rows without sweeps: %v", len(none), err)
 	}
+}
+
+func rowOf(name string, w Work, bars ...string) Row {
+	return Row{Name: name, Title: name, Device: "cpu", Work: w, Bars: report.Bars("us", bars...)}
 }
 
 // TestOpsQuick runs the harness as it is on small rows, with the copies as Python peers where there is an interpreter with NumPy.
@@ -61,7 +66,7 @@ func TestOpsQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	row := newRow("cpu", "small", change(voxels(500, "count", 0), func(w *Work) { w.Grid, w.Size = [3]int{8, 4, 16}, [3]float32{1.0 / 8, 1.0 / 4, 1.0 / 16} }), "≥ 0.0001 % of memcpy", "≥ 3× nobody", "≤ 1000000 µs", "≤ 100× row small")
+	row := rowOf("small", Work{Kind: "voxelize", Mode: "count", Layout: "dense", Cloud: "uniform", N: 500, Grid: [3]int{8, 4, 16}, Size: [3]float32{1.0 / 8, 1.0 / 4, 1.0 / 16}}, "≥ 0.0001 % of memcpy", "≥ 3× nobody", "≤ 1000000 µs", "≤ 100× row small")
 	curve := row
 	curve.Name, curve.Curve, curve.Bars = "point", "line", nil
 	rep, err := Measure(context.Background(), Run{Rows: []Row{row, curve}, Device: "cpu", Threads: []int{1}, Rounds: 2, Seconds: 0.001, Cold: true, Runners: []string{"memcpy", "reference"}, Tools: tools,
@@ -70,7 +75,7 @@ func TestOpsQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := rep.Write(dir); err != nil {
+	if err := rep.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ops-cpu.json", "ops-cpu.csv", "ops-cpu.md", "ops-cpu.html", "ops-cpu-curve-hot.svg", "ops-cpu-curve-cold.png"} {
@@ -83,8 +88,8 @@ func TestOpsQuick(t *testing.T) {
 		t.Fatalf("%v: %d rows", err, len(back.Rows))
 	}
 	var one, two strings.Builder
-	rep.Markdown(&one)
-	back.Markdown(&two)
+	rep.Document().Markdown(&one)
+	back.Document().Markdown(&two)
 	if one.String() != two.String() || !strings.Contains(one.String(), "| pass |") {
 		t.Errorf("what was read back is another report:\n%s\n%s", one.String(), two.String())
 	}
@@ -117,14 +122,14 @@ func TestOpsEnds(t *testing.T) {
 	}
 	var rows []Row
 	for _, n := range []string{"a", "b", "c"} {
-		rows = append(rows, newRow("cpu", n, resample(1, 2, 2, 1, "float32")))
+		rows = append(rows, rowOf(n, tables()["cpu"][0].Work))
 	}
 	r := Run{Rows: rows, Device: "cpu", Threads: []int{1}, Rounds: 1, Tools: runners.Tools{Python: "python3", Dir: dir}, Timeout: time.Minute, Log: t.Logf}
 	rep, err := Measure(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wrong, _ := rep.Verdict(); len(rep.Rows) != 3 || rep.Rows[2].runner(Ours).Hot.Median != 1 || !strings.Contains(wrong, "b: ") || !strings.Contains(wrong, "killed") {
+	if wrong := rep.Document().Wrong; len(rep.Rows) != 3 || rep.Rows[2].runner(Ours).Hot.Median != 1 || !strings.Contains(wrong, "b: ") || !strings.Contains(wrong, "killed") {
 		t.Errorf("%d rows: %s", len(rep.Rows), wrong)
 	}
 	r.Tools.Python = "/nowhere/python"

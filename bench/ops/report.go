@@ -3,8 +3,6 @@ package ops
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -14,22 +12,14 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Write puts ops-DEVICE.json, .csv, .md, .html into dir, and the plots as PNG and SVG.
-func (p *Report) Write(dir string) error { return p.document().Write(dir, p.stem()) }
-
-// WriteSoFar puts the JSON alone into dir: after each row, so that a run that is broken off has what it measured.
-func (p *Report) WriteSoFar(dir string) error {
-	return report.WriteJSON(filepath.Join(dir, p.stem()+".json"), p)
-}
-
-func (p *Report) stem() string {
+func (p *Report) name() string {
 	if p.Device != nil {
 		return "ops-cuda"
 	}
 	return "ops-cpu"
 }
 
-// Read reads a report that Write wrote. Its bars are checked again.
+// Read reads the JSON of a report. Its bars are checked again.
 func Read(file string) (*Report, error) {
 	p := &Report{}
 	if err := report.ReadJSON(file, p); err != nil {
@@ -39,21 +29,8 @@ func Read(file string) (*Report, error) {
 	return p, nil
 }
 
-// Verdict says what is wrong (ours gave a wrong result or none) and which bars are missed.
-func (p *Report) Verdict() (wrong string, missed []string) {
-	for _, r := range p.Rows {
-		if a := r.runner(Ours); a != nil && a.Failed != "" {
-			wrong = cmp.Or(wrong, r.Name+": "+a.Failed)
-		}
-		missed = append(missed, report.Missed(r.Name, r.Checks)...)
-	}
-	return wrong, missed
-}
-
-// Markdown writes the report as docs/PERFORMANCE.md shows it: the bars, then every runner's figures, then the curves.
-func (p *Report) Markdown(w io.Writer) { p.document().Markdown(w) }
-
-func (p *Report) document() *report.Document {
+// Document is ops-DEVICE.json and so on, and the plots: the bars, then every runner's figures, then the curves. It is wrong where ours gave a wrong result or none.
+func (p *Report) Document() *report.Document {
 	device := ""
 	if p.Device != nil {
 		device = fmt.Sprintf("; %s, %s, image %s", p.Device.Name, p.Device.Driver, p.Device.Image)
@@ -62,14 +39,17 @@ func (p *Report) document() *report.Document {
 	if p.Clock == "cpu" {
 		text = "Of the thread's own CPU time, since the machine was not quiet. " + text
 	}
-	d := &report.Document{Title: "robocache bench ops", Command: p.Command, Raw: p, Sections: []report.Section{{Text: append(report.About(p.Command, p.Machine, device, p.Versions), text)}}}
-	for _, f := range p.figures() {
-		d.Sections = append(d.Sections, report.Section{Figure: f})
-	}
+	d := &report.Document{Name: p.name(), Title: "robocache bench ops", Command: p.Command, Raw: p}
+	d.Add("", nil, append(report.About(p.Command, p.Machine, device, p.Versions), text)...)
+	d.Plot(p.figures()...)
 	d.Sheet = &report.Table{Head: []string{"row", "curve", "device", "threads", "bytes", "arm", "setting", "us", "us_min", "us_max", "gb_per_s", "us_cold", "us_cold_min", "us_cold_max", "gb_per_s_cold", "failed"}}
 	bars := &report.Table{Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""}}
 	var rows []*Result
 	for _, r := range p.Rows {
+		if a := r.runner(Ours); a != nil && a.Failed != "" {
+			d.Wrong = cmp.Or(d.Wrong, r.Name+": "+a.Failed)
+		}
+		d.Missed = append(d.Missed, report.Missed(r.Name, r.Checks)...)
 		if r.Curve == "" {
 			rows = append(rows, r)
 		}
@@ -98,19 +78,16 @@ func (p *Report) document() *report.Document {
 		}
 	}
 	if len(bars.Rows) > 0 {
-		d.Sections = append(d.Sections, report.Section{Table: bars})
+		d.Add("", bars)
 	}
 	if len(rows) > 0 {
-		d.Sections = append(d.Sections, report.Section{Table: figureTable(rows, []string{"workload", "threads"}, func(r *Result) []string { return []string{r.Title, p.threads(r)} })})
+		d.Add("", figureTable(rows, []string{"workload", "threads"}, func(r *Result) []string { return []string{r.Title, p.threads(r)} }))
 	}
 	names, points := p.curves()
 	for _, n := range names {
-		w := points[n][0].Work
-		text := fmt.Sprintf("Curve %s: B×(%s) → %d, %s%s", n, w.shapes(), w.T, shortType(w.DType), map[bool]string{true: ", ragged"}[w.Ragged])
-		d.Sections = append(d.Sections, report.Section{Text: []string{text}, Table: figureTable(points[n], []string{"B"}, func(r *Result) []string { return []string{fmt.Sprint(r.Work.B)} })})
+		d.Add("", figureTable(points[n], []string{"B"}, func(r *Result) []string { return []string{fmt.Sprint(r.Work.B)} }), "Curve "+n+", the first point: "+points[n][0].Title)
 	}
-	d.Sections = append(d.Sections, report.Raw(p))
-	return d
+	return d.WithRaw()
 }
 
 func (p *Report) threads(r *Result) string {
@@ -140,7 +117,7 @@ func figureTable(rows []*Result, head []string, begin func(*Result) []string) *r
 	for _, r := range rows {
 		copies := []string{"–", "–"}
 		for i, cold := range []bool{false, true} {
-			if a := r.limit(cold); a != nil {
+			if a, _ := r.fastest(theCopy, cold); a != nil {
 				copies[i] = report.Digits(a.us(cold).Median)
 			}
 		}
@@ -193,15 +170,15 @@ func (p *Report) figures() []*report.Figure {
 	names, points := p.curves()
 	for i, word := range []string{"hot", "cold"} {
 		cold := i == 1
-		f := &report.Figure{Name: p.stem() + "-curve-" + word, Title: "Bytes touched a second, caches " + word, X: "bytes touched by a call", Unit: "GB/s"}
+		f := &report.Figure{Name: p.name() + "-curve-" + word, Title: "Bytes touched a second, caches " + word, X: "bytes touched by a call", Unit: "GB/s"}
 		line := func(name string, rows []*Result, limit bool) {
 			c := report.Curve{Name: name, Limit: limit}
 			for _, r := range rows {
-				a := r.fastest(Ours, cold)
+				of := Ours
 				if limit {
-					a = r.limit(cold)
+					of = theCopy
 				}
-				if a != nil {
+				if a, _ := r.fastest(of, cold); a != nil {
 					c.Points = append(c.Points, plotter.XY{X: float64(r.Bytes), Y: max(r.gbps(a.us(cold).Median), 1e-6)})
 				}
 			}
@@ -215,9 +192,9 @@ func (p *Report) figures() []*report.Figure {
 			out = append(out, f)
 		}
 	}
-	f := &report.Figure{Name: p.stem() + "-speedup", Title: "Ours against the peers (1 = as fast; the copy: share of its rate)", Unit: "times"}
+	f := &report.Figure{Name: p.name() + "-speedup", Title: "Ours against the peers (1 = as fast; the copy: share of its rate)", Unit: "times"}
 	for _, r := range p.Rows {
-		ours := r.fastest(Ours, false)
+		ours, _ := r.fastest(Ours, false)
 		if r.Curve != "" || ours == nil {
 			continue
 		}
@@ -225,7 +202,7 @@ func (p *Report) figures() []*report.Figure {
 		if p.Device == nil {
 			group = fmt.Sprintf("%s %dt", r.Name, r.Threads)
 		}
-		if a := r.limit(false); a != nil {
+		if a, _ := r.fastest(theCopy, false); a != nil {
 			f.Set("the copy", group, report.SpreadOf([]float64{a.Hot.Median / ours.Hot.Median}))
 		}
 		for _, a := range r.Runners {

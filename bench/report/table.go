@@ -2,15 +2,20 @@ package report
 
 import (
 	"bytes"
+	"cmp"
+	_ "embed"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -70,18 +75,39 @@ type Section struct {
 	Web    bool // of the HTML page alone
 }
 
-// Raw is the section of the page that has everything as it was measured.
-func Raw(v any) Section {
-	js, _ := json.MarshalIndent(v, "", "  ")
-	return Section{Title: "Raw", Pre: string(js), Web: true}
-}
-
 // Document is a finished report: one description, written in every form.
 type Document struct {
-	Title, Command string
-	Sections       []Section
-	Sheet          *Table // of the CSV
-	Raw            any    // of the JSON
+	Name, Title, Command string // Name: of its files
+	Sections             []Section
+	Sheet                *Table            // of the CSV
+	Raw                  any               // of the JSON
+	Files                map[string][]byte // beside them
+	Called               map[string]string // other names, by suffix: .md, .json
+	Parts                []*Document       // written beside it
+
+	Wrong  string   // why the figures do not count: exit code 1
+	Missed []string // bars: exit code 3
+}
+
+// Add adds a section.
+func (d *Document) Add(title string, t *Table, text ...string) {
+	d.Sections = append(d.Sections, Section{Title: title, Table: t, Text: text})
+}
+
+// Plot adds the plots that have something.
+func (d *Document) Plot(figures ...*Figure) {
+	for _, f := range figures {
+		if len(f.Groups)+len(f.Curves) > 0 {
+			d.Sections = append(d.Sections, Section{Figure: f})
+		}
+	}
+}
+
+// WithRaw ends the page with everything as it was measured.
+func (d *Document) WithRaw() *Document {
+	js, _ := json.MarshalIndent(d.Raw, "", "  ")
+	d.Sections = append(d.Sections, Section{Title: "Raw", Pre: string(js), Web: true})
+	return d
 }
 
 // Markdown writes the report as docs/PERFORMANCE.md shows it.
@@ -105,15 +131,16 @@ func (d *Document) Markdown(w io.Writer) {
 	}
 }
 
-// Write puts NAME.json, .csv, .md and .html into dir, and the plots as PNG and SVG. The page needs no other file.
-func (d *Document) Write(dir, name string) error {
+// Write puts NAME.json, .csv, .md and .html into dir, the plots as PNG and SVG, and what else it has. The page needs no other file.
+func (d *Document) Write(dir string) error {
 	var md, html bytes.Buffer
 	d.Markdown(&md)
 	page := struct {
 		*Document
 		SVG []template.HTML
 	}{d, make([]template.HTML, len(d.Sections))}
-	files := map[string][]byte{name + ".md": md.Bytes()}
+	files := map[string][]byte{}
+	maps.Copy(files, d.Files)
 	for i, s := range d.Sections {
 		if s.Figure == nil {
 			continue
@@ -127,20 +154,25 @@ func (d *Document) Write(dir, name string) error {
 		inner := strings.NewReplacer(`xmlns="http://www.w3.org/2000/svg"`, "", `xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(string(svg[max(at, 0):]))
 		page.SVG[i] = template.HTML(inner) //nolint:gosec // drawn here; gonum escapes the texts
 	}
-	err := pageTemplate.Execute(&html, page)
-	if err != nil {
+	js, err := JSON(d.Raw)
+	csv, err2 := d.Sheet.CSV()
+	if err = cmp.Or(err, err2, pageTemplate.Execute(&html, page)); err != nil {
 		return err
 	}
-	files[name+".html"] = html.Bytes()
-	if files[name+".csv"], err = d.Sheet.CSV(); err != nil {
-		return err
+	for suffix, b := range map[string][]byte{".md": md.Bytes(), ".html": html.Bytes(), ".csv": csv, ".json": js} {
+		files[cmp.Or(d.Called[suffix], d.Name+suffix)] = b
 	}
 	for name, b := range files {
 		if err := WriteFile(filepath.Join(dir, name), b); err != nil {
 			return err
 		}
 	}
-	return WriteJSON(filepath.Join(dir, name+".json"), d.Raw)
+	for _, part := range d.Parts {
+		if err := part.Write(dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WriteFile writes a file, and the folders above it.
@@ -161,22 +193,46 @@ func ReadJSON(path string, v any) error {
 	return robocache.At(err, robocache.Where{"file": path})
 }
 
-// WriteJSON writes a value, indented.
-func WriteJSON(path string, v any) error {
-	js, err := json.MarshalIndent(v, "", "  ")
+// Data reads a table in the program: YAML, by the names of JSON. A test reads every one.
+func Data[T any](text []byte) (v T) {
+	var any any
+	err := yaml.Unmarshal(text, &any)
+	if err == nil {
+		err = Fill(&v, any)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Fill sets what from names, and refuses what v does not have.
+func Fill(v, from any) error {
+	js, err := json.Marshal(from)
 	if err != nil {
 		return err
 	}
-	return WriteFile(path, append(js, '\n'))
+	d := json.NewDecoder(bytes.NewReader(js))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
 }
 
-var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html><html lang="en"><meta charset="utf-8"><title>{{.Title}}</title>
-<style>body{font:14px/1.5 system-ui,sans-serif;max-width:75em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left;vertical-align:top;max-width:24em;overflow-wrap:anywhere}
-pre{background:#f5f5f5;padding:1em;overflow:auto}.fail{background:#fbe3e0}.pass{background:#e4f3e4}.wide{overflow-x:auto}svg{max-width:100%;height:auto}</style>
-<h1>{{.Title}}</h1><pre>{{.Command}}</pre>
-{{$svg := .SVG}}{{range $i, $s := .Sections}}{{with .Title}}<h2>{{.}}</h2>{{end}}{{range .Text}}<p>{{.}}</p>{{end}}
-{{with .Table}}{{$class := .Class}}<div class="wide"><table><tr>{{range .Head}}<th>{{.}}{{end}}</tr>
-{{range $k, $r := .Rows}}<tr class="{{index $class $k}}">{{range $r}}<td>{{.}}{{end}}</tr>
-{{end}}</table></div>{{end}}{{with index $svg $i}}<div>{{.}}</div>{{end}}{{with .Pre}}<pre>{{.}}</pre>{{end}}
-{{end}}</html>
-`))
+// JSON is a value as a file, indented.
+func JSON(v any) ([]byte, error) {
+	js, err := json.MarshalIndent(v, "", "  ")
+	return append(js, '\n'), err
+}
+
+// WriteJSON writes a value.
+func WriteJSON(path string, v any) error {
+	js, err := JSON(v)
+	if err != nil {
+		return err
+	}
+	return WriteFile(path, js)
+}
+
+//go:embed page.tmpl
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -125,29 +124,25 @@ func logTo(cmd *cobra.Command) func(format string, a ...any) {
 }
 
 // measured is what a verb has to show.
-type measured interface {
-	Write(dir string) error
-	Markdown(w io.Writer)
-	Verdict() (wrong string, missed []string)
-}
+type measured interface{ Document() *report.Document }
 
 // show writes and prints a report, as JSON or as text. Why it does not count is exit code 1; a bar that is missed, 3.
 func (f *benchFlags) show(cmd *cobra.Command, r measured, files string) {
+	d := r.Document()
 	if f.out != "" {
-		guard.Check(r.Write(f.out))
+		guard.Check(d.Write(f.out))
 		logTo(cmd)("wrote %s", filepath.Join(f.out, files))
 	}
 	if f.json {
-		guard.Check(printJSON(cmd.OutOrStdout(), r))
+		guard.Check(printJSON(cmd.OutOrStdout(), d.Raw))
 	} else {
-		r.Markdown(cmd.OutOrStdout())
+		d.Markdown(cmd.OutOrStdout())
 	}
-	wrong, missed := r.Verdict()
-	if wrong != "" {
-		guard.Fail(errors.New(cmd.CommandPath() + ": " + wrong))
+	if d.Wrong != "" {
+		guard.Fail(errors.New(cmd.CommandPath() + ": " + d.Wrong))
 	}
-	if missed != nil {
-		logTo(cmd)("missed: %s", strings.Join(missed, "; "))
+	if d.Missed != nil {
+		logTo(cmd)("missed: %s", strings.Join(d.Missed, "; "))
 		guard.Fail(errFindings)
 	}
 }

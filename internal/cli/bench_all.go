@@ -74,28 +74,23 @@ func newBenchReport() *cobra.Command {
 				return bench.Performance(page, cmd.OutOrStdout())
 			}
 			rows, worse := guard.Must(bench.ReadRows(args[0])), 0
-			d := &report.Document{Title: "robocache bench report", Command: command(), Raw: rows}
+			d := &report.Document{Name: "report", Title: "robocache bench report", Command: command(), Raw: rows}
 			if len(args) == 2 {
 				d.Sheet, worse = bench.Compare(rows, guard.Must(bench.ReadRows(args[1])))
-				d.Sections = []report.Section{{Text: []string{fmt.Sprintf("%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, beyond both spreads.", args[0], args[1], worse)}, Table: d.Sheet}}
+				d.Add("", d.Sheet, fmt.Sprintf("%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, beyond both spreads.", args[0], args[1], worse))
 			} else if r, err := bench.ReadAllReport(args[0]); err == nil {
-				if f.out != "" {
-					return r.Write(f.out)
-				}
-				r.Markdown(cmd.OutOrStdout())
-				return nil
+				d = r.Document()
 			} else {
 				d.Sheet = &report.Table{Head: []string{"what", "metric", "median (min–max)"}}
 				for _, r := range rows {
 					d.Sheet.Add(r.Name, r.Metric, report.Short(r.Value))
 				}
-				d.Sections = []report.Section{{Table: d.Sheet}}
+				d.Add("", d.Sheet)
 			}
 			if f.out != "" {
-				guard.Check(d.Write(f.out, "report"))
+				guard.Check(d.Write(f.out))
 			}
-			d.Markdown(cmd.OutOrStdout())
-			if worse > 0 {
+			if d.Markdown(cmd.OutOrStdout()); worse > 0 {
 				return errFindings
 			}
 			return nil

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/ops"
+	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -65,7 +67,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 			}
 			r.Tools, r.Timeout, r.Command, r.Revision, r.Log, r.Runners = f.tools(), f.timeout, command(), version, logTo(cmd), f.runners
 			if f.out != "" {
-				r.Keep = func(p *ops.Report) error { return p.WriteSoFar(f.out) }
+				r.Keep = func(d *report.Document) error { return report.WriteJSON(filepath.Join(f.out, d.Name+".json"), d.Raw) }
 			}
 			p := guard.Must(ops.Measure(cmd.Context(), r))
 			f.show(cmd, p, "ops-"+r.Device+".{json,csv,md,html}")

@@ -16,7 +16,7 @@ import (
 )
 
 func newBenchPeers() *cobra.Command {
-	c := newCases("peers", bench.PeerCases(), "av1-global", "av1-pool")
+	c := newCases("peers", "av1-global", "av1-pool")
 	c.Use = "peers [URI]"
 	c.Short = "the same workloads through the peers and ours, interleaved, with the bars beside them"
 	c.Long = `peers runs the same workload through lerobot, its streaming class, a plain PyTorch DataLoader with torchcodec, a plain PyAV
@@ -30,7 +30,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 }
 
 func newBenchFormats() *cobra.Command {
-	c := newCases("formats", bench.FormatCases(), "calvin", "messages-joint")
+	c := newCases("formats", "calvin", "messages-joint")
 	c.Use, c.Args = "formats", cobra.NoArgs
 	c.Short = "the formats beside the packages that their users read them with: HDF5, CALVIN, MCAP, ROS 2, Zarr, RLDS, several clocks"
 	c.Long = `formats reads the same data through the usual Python packages and through ours, each run in a fresh process, in turn. The data is made
@@ -42,7 +42,7 @@ in the work folder, Zarr's and RLDS' out of $ROBOCACHE_TESTDATA. Runners of one 
 }
 
 // newCases is a verb that runs cases of a table.
-func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
+func newCases(name string, usual ...string) *cobra.Command {
 	var f benchFlags
 	w := bench.CaseWork{Name: name}
 	var names []string
@@ -56,7 +56,7 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 			if all || list {
 				names = nil
 			}
-			cases := guard.Must(bench.CasesNamed(table, names))
+			cases := guard.Must(bench.CasesNamed(name, names))
 			if list {
 				for _, c := range cases {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  runners: %s\n", c.Name, c.Title, strings.Join(c.Runners, ", "))
@@ -78,7 +78,7 @@ func newCases(name string, table []bench.Case, usual ...string) *cobra.Command {
 				if f.out == "" {
 					return nil
 				}
-				return p.Write(f.out)
+				return p.Document().Write(f.out)
 			}
 			p := guard.Must(bench.RunCases(cmd.Context(), cases, w, f.repeats, f.timeout, keep, logTo(cmd)))
 			f.show(cmd, p, name+".{json,csv,md,html}")
