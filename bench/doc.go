@@ -14,9 +14,10 @@
 //
 // # Where things are
 //
-// A case is data: a Case (cases.go) or a Scenario (scenario.go) names its set, runners and bars, which are texts (report.Bar); bench/ops has those of the kernels.
-// programs.go is the table of runners; run.go starts one with its job, a Workload as JSON, and checks what it delivered; runners/common.py has the protocol, and the
-// window for Python. cases_run.go runs cases, suite.go scenarios, all.go the whole suite by the program's own verbs. process.go sees a run from outside; window.go is
-// the measuring window and tally.go the count of its order; frames.go compares frames; bench/report writes every report. A new kind of case (training)
-// is a table of cases, a runner in runners that calls common.measure or common.passes, or is one of those that Serve knows, and a verb in internal/cli.
+// A case is data: cases.yaml has the scenarios, sets, networks, runners with their options, families and cases with their bars (report.Bar), all.yaml the parts of the
+// whole suite, ops/rows.yaml the kernels; cases.go, all.go and ops/rows.go read them. programs.go makes a Runner of an entry, run.go starts it with its job, a Workload as
+// JSON, lets runners take turns and checks what they delivered; runners/common.py has the protocol, and the window for Python. cases_run.go runs cases, suite.go
+// scenarios, train.go training, all.go the suite by the program's own verbs. process.go sees a run from outside; window.go is the measuring window and tally.go the
+// count of its order; frames.go compares frames. A report is a report.Document, which bench/report writes in every form. A new case is an entry of a table; a new kind
+// of case is a runner in runners that calls common.measure or common.passes, or one that Serve knows, and a verb in internal/cli.
 package bench
