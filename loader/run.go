@@ -37,8 +37,8 @@ const largeBatch = 64 << 20
 const smallAhead = 16
 
 // horizonOf says how many batches are planned together, and how many may be in flight: a horizon and a half where the budget
-// holds them, so that the next is planned and begun while the rest of the last is consumed. Large batches are their own horizon:
-// as many as fit a sixteenth of memory_budget, one at least.
+// holds them, so that the next is planned and begun while the rest of the last is consumed; two where reads wait for a network.
+// Large batches are their own horizon: as many as fit a sixteenth of memory_budget, one at least.
 func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	ragged, _ := a.largest()
 	bytes := max(a.batchBytes(a.cfg.BatchSize)+ragged, 1)
@@ -58,7 +58,11 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 		n := int(min(max(int64(a.cfg.MemoryBudget)/16/bytes, 1), fit))
 		return min(ahead, max(n-1, 1)), n, nil
 	}
-	return ahead, int(min(int64(ahead+(ahead+1)/2), fit)), nil
+	inFlight = ahead + (ahead+1)/2
+	if a.readers > 0 {
+		inFlight = 2 * ahead
+	}
+	return ahead, int(min(int64(inFlight), fit)), nil
 }
 
 func startRun(a *assembler, at order.Progress, onward bool) *run {

@@ -25,7 +25,7 @@ type HTTPOptions struct {
 	MinRate      int64             // bytes a second under which an operation is given up; 0 = 128 KiB
 	Backoff      time.Duration     // first wait, doubled up to 50 times itself, with full jitter; 0 = 100 ms
 	Spool        int64             // largest file that is held in memory where the server has no ranges; 0 = 64 MiB
-	Conns        int               // connections to a host; 0 = 32
+	Conns        int               // connections to a host; 0 = 64
 	AllowPrivate bool              // a redirect may lead to a private or loopback address
 	Transport    http.RoundTripper // nil = an own one, with pooled connections
 
@@ -51,7 +51,7 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	def(&o.Attempts, 6)
 	def(&o.MinRate, 128<<10)
 	def(&o.Spool, 64<<20)
-	def(&o.Conns, 32)
+	def(&o.Conns, 64)
 	o.VersionHeader, o.MatchHeader = cmp.Or(o.VersionHeader, "ETag"), cmp.Or(o.MatchHeader, "If-Match")
 	return o
 }

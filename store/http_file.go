@@ -69,10 +69,10 @@ func (f *httpFile) ask(ctx context.Context, p []byte, off int64) error {
 	})
 }
 
-// httpGap and httpParallel: a request costs about as much as 256 KiB; more than a few streams to a host only add latency.
+// httpGap and httpParallel: a request costs about as much as 256 KiB; more than some streams to a host only add latency.
 const (
 	httpGap      = 256 << 10
-	httpParallel = 4
+	httpParallel = 16
 )
 
 // ReadRanges fills many spans with few requests, several at once.

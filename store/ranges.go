@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -35,7 +36,7 @@ func ReadRanges(ctx context.Context, f robocache.Ranged, spans []Span) error {
 	return nil
 }
 
-// maxMerged is the most bytes that one merged read holds in memory, over those asked for.
+// maxMerged is the most bytes that one merged read holds in memory, over those asked for; those of one call hold four times as much.
 const maxMerged = 8 << 20
 
 // run is a piece of a file that covers some spans.
@@ -74,12 +75,18 @@ func readMerged(ctx context.Context, f robocache.Ranged, spans []Span, gap int64
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
+	room := semaphore.NewWeighted(4 * maxMerged)
 	for _, r := range merge(spans, gap, maxMerged) {
 		g.Go(func() error {
 			if len(r.spans) == 1 {
 				return f.ReadAt(ctx, r.spans[0].P, r.off)
 			}
-			buf := make([]byte, r.end-r.off)
+			n := r.end - r.off
+			if err := room.Acquire(ctx, n); err != nil {
+				return err
+			}
+			defer room.Release(n)
+			buf := make([]byte, n)
 			if err := f.ReadAt(ctx, buf, r.off); err != nil {
 				return err
 			}

@@ -74,15 +74,20 @@ func (a *Array) codecs(codecs []codec, t npy.Type) {
 	a.setChunks(c.Shape)
 }
 
-// table reads a shard's index; nil where the shard is absent.
-func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) []uint64 {
+// table reads a shard's index; without one where the shard is absent.
+func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) *chunk {
 	return d.cache.Load(ctx, unit{a.id, -1 - linear(outer, outerGrid(a))}, func() (*chunk, int64) {
 		r, err := d.st.Open(ctx, name)
 		if errors.Is(err, robocache.ErrNotFound) {
 			return &chunk{}, 64
 		}
 		guard.Check(err)
-		defer r.Close()
+		c, size := &chunk{}, int64(64)
+		if robocache.IsRemote(r) {
+			c.file, size = r, 64+16<<10 // its beginning; opening it again would be a request for each chunk
+		} else {
+			defer r.Close()
+		}
 		s := a.shard
 		if r.Size() < s.bytes {
 			bad("a shard of %d bytes has no index of %d", r.Size(), s.bytes)
@@ -94,12 +99,12 @@ func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) []
 		}
 		guard.Check(r.ReadAt(ctx, b, off))
 		b = s.index.decode(b, s.raw)
-		out := make([]uint64, len(b)/8)
-		for i := range out {
-			out[i] = le.Uint64(b[8*i:])
+		c.table = make([]uint64, len(b)/8)
+		for i := range c.table {
+			c.table[i] = le.Uint64(b[8*i:])
 		}
-		return &chunk{table: out}, int64(len(b)) + 64
-	}).table
+		return c, int64(len(b)) + size
+	})
 }
 
 func outerGrid(a *Array) []int {
@@ -119,17 +124,20 @@ func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int
 	}
 	name := a.key(outer)
 	defer guard.In("file", name)
-	table := d.table(ctx, a, outer, name)
-	if table == nil {
+	shard := d.table(ctx, a, outer, name)
+	if shard.table == nil {
 		return nil, name
 	}
 	at := linear(inner, s.per)
-	off, n := table[2*at], table[2*at+1]
+	off, n := shard.table[2*at], shard.table[2*at+1]
 	if off == math.MaxUint64 && n == math.MaxUint64 {
 		return nil, name
 	}
-	r := guard.Must(d.st.Open(ctx, name))
-	defer r.Close()
+	r := shard.file
+	if r == nil {
+		r = guard.Must(d.st.Open(ctx, name))
+		defer r.Close()
+	}
 	if n > uint64(r.Size()) || off > uint64(r.Size())-n {
 		bad("%d bytes at %d do not lie in the shard of %d", n, off, r.Size())
 	}

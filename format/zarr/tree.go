@@ -37,11 +37,12 @@ type unit struct {
 	n     int64
 }
 
-// chunk is a decoded chunk: data, or texts, or a shard's index; all nil where it is absent.
+// chunk is a decoded chunk: data, or texts, or a shard's index and, where that is remote, the shard; all nil where it is absent.
 type chunk struct {
 	data  []byte
 	texts []string
 	table []uint64
+	file  robocache.Ranged
 }
 
 // tree is an open store with its arrays.

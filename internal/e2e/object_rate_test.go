@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ func evict(t testing.TB, path string) {
 }
 
 // slow speaks as much of S3 over a folder as reading wants, at little CPU of its own: a real server and a proxy before it take more than
-// the loader. Each answer comes after 5 ms.
+// the loader. Each answer comes after 5 ms, or ROBOCACHE_RATE_LATENCY.
 type slow struct {
 	url                            string
 	requests, bytes, now, mostOnce atomic.Int64
@@ -55,6 +56,10 @@ type slow struct {
 
 func newSlow(t testing.TB, dir string) *slow {
 	s := &slow{}
+	latency, err := time.ParseDuration(cmp.Or(os.Getenv("ROBOCACHE_RATE_LATENCY"), "5ms"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	files := http.FileServer(http.Dir(dir))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/-/counts" {
@@ -68,7 +73,7 @@ func newSlow(t testing.TB, dir string) *slow {
 			}
 		}
 		defer s.now.Add(-1)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(latency)
 		q := r.URL.Query()
 		if !q.Has("list-type") {
 			path := filepath.Join(dir, filepath.FromSlash(r.URL.Path))

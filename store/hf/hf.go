@@ -150,6 +150,7 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 	repo := s.endpoint + "/datasets/" + s.path
 	opt := s.opt
 	opt.URI, opt.VersionHeader, opt.MatchHeader = s.uri, "X-Linked-Etag", "-"
+	opt.Conns = cmp.Or(opt.Conns, 32) // the Hub slows down, or refuses (429), who asks for more at once
 	if t := token(); t != "" {
 		opt.Header = http.Header{"Authorization": {"Bearer " + t}}
 	}

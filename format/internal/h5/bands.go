@@ -129,11 +129,7 @@ func (d *Dataset) native(b []byte) { elements.Swap(b, b, d.swap) }
 
 // assemble decodes the chunks of a band into its rows, as many at once as there are cores.
 func (d *Dataset) assemble(ctx context.Context, i, first, n int64, out []byte) {
-	index := d.chunkIndex(ctx)
-	across := int64(1)
-	for _, g := range d.grid[1:] {
-		across *= g
-	}
+	index, across := d.chunkIndex(ctx), d.across()
 	if d.whole {
 		ref, ok := index.find(i)
 		switch {
@@ -160,12 +156,18 @@ func (d *Dataset) assemble(ctx context.Context, i, first, n int64, out []byte) {
 		}
 		d.place(k, n, out, nil)
 	}
-	guard.Check(each(ctx, len(stored), func(ctx context.Context, k int) error {
+	guard.Check(each(ctx, d.workers(), len(stored), func(ctx context.Context, k int) error {
 		buf := make([]byte, d.chunkBytes)
 		d.chunk(ctx, stored[k], buf)
 		d.place(stored[k].number-i*across, n, out, buf)
 		return nil
 	}))
+}
+
+// across is how many chunks a band has.
+func (d *Dataset) across() int64 {
+	n, _ := product(d.grid[1:])
+	return n
 }
 
 // place copies the k-th chunk of a band's row of chunks to where it belongs; nil is the fill value.

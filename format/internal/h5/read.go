@@ -25,10 +25,14 @@ type Piece struct {
 // direct is the size from which on rows of a data set without filters are read where they are wanted, past the cache.
 const direct = 64 << 10
 
-// Read fills all pieces. Bands that must be decoded are, as many at once as there are cores; none is decoded twice.
+// Read fills all pieces. Bands that must be decoded are, as many at once as there are cores, or reads of a remote file; none is decoded twice.
 func Read(ctx context.Context, pieces []Piece) error {
-	rest := pieces[:0:0]
+	rest, far := pieces[:0:0], pieces[:0:0]
 	for i := range pieces { // the common case, all there: copies
+		if p := &pieces[i]; len(pieces) > 1 && p.D.Past() && store.Remote(p.D.f.r) {
+			far = append(far, *p)
+			continue
+		}
 		done, err := pieces[i].quick(ctx)
 		if err != nil {
 			return err
@@ -37,7 +41,35 @@ func Read(ctx context.Context, pieces []Piece) error {
 			rest = append(rest, pieces[i])
 		}
 	}
+	if err := together(ctx, far); err != nil {
+		return err
+	}
 	return decode(ctx, rest)
+}
+
+// together reads pieces past the cache, of each file near ones in one request and several at once.
+func together(ctx context.Context, pieces []Piece) (err error) {
+	defer guard.Malformed("hdf5", &err)
+	spans := map[*File][]store.Span{}
+	var files []*File
+	for _, p := range pieces {
+		guard.Check(p.check())
+		guard.Check(p.D.Readable())
+		if addr := p.D.layout.addr; addr == undefined {
+			p.D.blank(p.Dst)
+		} else if len(p.Dst) > 0 {
+			f := p.D.f
+			if spans[f] == nil {
+				files = append(files, f)
+			}
+			spans[f] = append(spans[f], store.Span{Off: f.place(addr+uint64(p.Row*p.D.rowBytes), uint64(len(p.Dst)), "the data"), P: p.Dst})
+		}
+	}
+	guard.Check(each(ctx, reads, len(files), func(ctx context.Context, i int) error { return store.ReadRanges(ctx, files[i].r, spans[files[i]]) }))
+	for _, p := range pieces {
+		p.D.native(p.Dst)
+	}
+	return nil
 }
 
 // inside says that the rows are those of the data set.
@@ -122,7 +154,11 @@ func decode(ctx context.Context, pieces []Piece) error {
 		}
 		bands, parts = append(bands, parts[:n]), parts[n:]
 	}
-	return each(ctx, len(bands), func(ctx context.Context, i int) error {
+	workers := reads
+	for _, b := range bands {
+		workers = min(workers, b[0].d.workers())
+	}
+	return each(ctx, workers, len(bands), func(ctx context.Context, i int) error {
 		d := bands[i][0].d
 		b, err := d.band(ctx, bands[i][0].band)
 		if err != nil {
@@ -135,8 +171,20 @@ func decode(ctx context.Context, pieces []Piece) error {
 	})
 }
 
-// each calls do for 0 to n-1 on the cores that there are. It returns when all are over.
-func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+// reads is how many reads of a remote file are under way at once.
+const reads = 16
+
+// workers is how many bands are read and decoded at once: as there are cores, and of a remote file more, as far as they fit into a quarter of the cache.
+func (d *Dataset) workers() int {
+	cores := runtime.GOMAXPROCS(0)
+	if !store.Remote(d.f.r) {
+		return cores
+	}
+	return max(cores, int(d.room(2*reads)/2))
+}
+
+// each calls do for 0 to n-1, so many at the same time. It returns when all are over.
+func each(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
 	var next atomic.Int64
 	work := func(ctx context.Context) (err error) {
 		defer guard.Malformed("hdf5", &err)
@@ -146,8 +194,7 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 		}
 		return nil
 	}
-	workers := min(n, runtime.GOMAXPROCS(0))
-	if workers <= 1 {
+	if workers = min(n, workers); workers <= 1 {
 		return work(ctx)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -198,7 +245,7 @@ func (d *Dataset) Warm(ctx context.Context, row, n int64) error {
 	}
 	first := row / d.bandRows
 	bands := d.room((row+n-1)/d.bandRows - first + 1)
-	return each(ctx, int(bands), func(ctx context.Context, i int) error {
+	return each(ctx, d.workers(), int(bands), func(ctx context.Context, i int) error {
 		_, err := d.band(ctx, first+int64(i))
 		return err
 	})
@@ -228,11 +275,7 @@ func (d *Dataset) Ahead(ctx context.Context, rows []int64) (err error) {
 	slices.Sort(bands)
 	bands = slices.Compact(bands)
 	bands = slices.DeleteFunc(bands[:d.room(int64(len(bands)))], func(i int64) bool { _, held := d.held(i); return held })
-	refs := d.chunkIndex(ctx)
-	across := int64(1)
-	for _, g := range d.grid[1:] {
-		across *= g
-	}
+	refs, across := d.chunkIndex(ctx), d.across()
 	a := &ahead{Ranged: d.f.r}
 	for n, i := range bands {
 		if int64(len(a.spans))+across > maxAhead {
@@ -248,7 +291,7 @@ func (d *Dataset) Ahead(ctx context.Context, rows []int64) (err error) {
 	guard.Check(store.ReadRanges(ctx, d.f.r, a.spans))
 	f, c := *d.f, *d
 	f.r, c.f = a, &f
-	return each(ctx, len(bands), func(ctx context.Context, i int) error {
+	return each(ctx, c.workers(), len(bands), func(ctx context.Context, i int) error {
 		_, err := c.band(ctx, bands[i])
 		return err
 	})

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/lease"
@@ -49,7 +51,7 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 		raws = make([]robocache.Raw, len(rows))
 	}
 	s.ahead(ctx, i, rows)
-	s.runs(ctx, i, rows, func(at, n int, d *h5.Dataset) (err error) {
+	s.together(ctx, i, rows, func(ctx context.Context, at, n int, d *h5.Dataset) (err error) {
 		first := int64(rows[at].Index)
 		if st.How == Encoded {
 			b, err := d.Bytes(ctx, first, int64(n))
@@ -86,6 +88,29 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 		return nil
 	})
 	return nil
+}
+
+// reads is how many reads for one call are under way at once.
+const reads = 16
+
+// together is runs, with several at the same time where each waits for a network.
+func (s *Set) together(ctx context.Context, stream int, rows []robocache.Row, each func(ctx context.Context, at, n int, d *h5.Dataset) error) {
+	if len(rows) < 2 || !robocache.IsRemote(s.Bytes) {
+		s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error { return each(ctx, at, n, d) })
+		return
+	}
+	g, own := errgroup.WithContext(ctx)
+	g.SetLimit(reads)
+	err := guard.Try(func() {
+		s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
+			g.Go(guard.Func(s.About.Format, func() {
+				guard.Check(robocache.At(each(own, at, n, d), s.where(rows[at].Episode, s.Streams[stream].Key)))
+			}))
+			return nil
+		})
+	})
+	guard.Check(g.Wait())
+	guard.Check(err)
 }
 
 // ahead loads what rows of a remote stream lie in, of each file together.

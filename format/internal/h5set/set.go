@@ -285,8 +285,28 @@ func (s *Set) get(key string, kinds ...robocache.Kind) int {
 	return i
 }
 
+// reach opens the data sets of remote episodes, several at the same time. Who reads them says what is wrong with one.
+func (s *Set) reach(ctx context.Context, rows []robocache.Row) {
+	if !robocache.IsRemote(s.Bytes) {
+		return
+	}
+	var list []int
+	for _, r := range rows {
+		if r.Episode >= 0 && r.Episode < len(s.opened) && s.opened[r.Episode].Load() == nil {
+			list = append(list, r.Episode)
+		}
+	}
+	slices.Sort(list)
+	if list = slices.Compact(list); len(list) > 1 {
+		Each(ctx, s.About.Format, len(list), func(ctx context.Context, i int) { _ = guard.Try(func() { s.dataset(ctx, list[i], 0) }) })
+	}
+}
+
 // runs calls each for the rows of a stream (-1: of the episode) that follow each other in one episode, n from rows[at] on, with its data set.
 func (s *Set) runs(ctx context.Context, stream int, rows []robocache.Row, each func(at, n int, d *h5.Dataset) error) {
+	if stream >= 0 {
+		s.reach(ctx, rows)
+	}
 	for at := 0; at < len(rows); {
 		r := rows[at]
 		guard.Check(s.op.Episode(len(s.Episodes), r.Episode))
