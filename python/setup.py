@@ -1,4 +1,8 @@
-"""Builds the engine (a Go c-shared library) from the source checkout into the wheel, which fits every Python 3 on this platform."""
+"""Builds the engine (a Go c-shared library) from the source checkout into the wheel, which fits every Python 3 on this platform.
+
+ROBOCACHE_ENGINE, a finished library, is taken as it is; ROBOCACHE_PLATFORM is then the wheel's last tag, and ROBOCACHE_NATIVE the folder with the
+licences of the parts that are linked into it. Without them the engine is built for this machine.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,13 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-
+NATIVE = Path(os.environ.get("ROBOCACHE_NATIVE") or ROOT / ".build" / "native")
 
 # What the engine is made of: a library that is younger than all of it is the one that a build would make.
-SOURCES = ("align", "cache", "cmd", "convert", "diagnose", "format", "inspect", "internal", "kernel", "loader", "mapping", "selftest", "stats", "store", "synth", "video")
+SOURCES = (
+    *("align", "bench", "cache", "cmd", "convert", "diagnose", "edit", "format", "hub", "inspect", "internal", "kernel", "loader", "mapping", "metrics"),
+    *("selftest", "shard", "stats", "store", "submit", "synth", "video", "view"),
+)
 
 
 def stop(message: str) -> None:
@@ -43,34 +50,35 @@ def fresh(library: Path) -> bool:
     files = [*ROOT.glob("*.go"), ROOT / "go.mod", ROOT / "go.sum"]
     for room in SOURCES:
         files += [p for p in (ROOT / room).rglob("*") if not p.name.endswith("_test.go")]  # folders too: they tell of files that went
-    files += (ROOT / ".build" / "native").glob("built.*")
+    files += NATIVE.glob("built.*")
     return all(p.stat().st_mtime <= built for p in files if p.exists())
 
 
 def build_engine(target: Path) -> None:
     """go build, as 'make lib' does it; a library that is there already, and fresh, is taken."""
-    if not (ROOT / "go.mod").is_file() or not (ROOT / "cmd" / "librobocache").is_dir():
-        stop("the engine is built from a source checkout: run 'pip install ./python' in one")
     library = target / "librobocache.so"
-    ready = HERE / "robocache" / "_lib" / "librobocache.so"
     target.mkdir(parents=True, exist_ok=True)
+    if finished := os.environ.get("ROBOCACHE_ENGINE"):
+        if not Path(finished).is_file():
+            stop(f"ROBOCACHE_ENGINE names no file: {finished}")
+        shutil.copy(finished, library)
+        return
+    if not (ROOT / "go.mod").is_file() or not (ROOT / "cmd" / "librobocache").is_dir():
+        stop("the engine is built from a source checkout: run 'pip install ./python' in one, or name a finished one by ROBOCACHE_ENGINE")
+    ready = HERE / "robocache" / "_lib" / "librobocache.so"
     if fresh(ready):
         say(f"the engine is built already and fresh: {ready} is taken")
         if ready != library:
             shutil.copy(ready, library)
     else:
         compile_engine(library)
-    native = ROOT / ".build" / "native"
-    for notice in [ROOT / "LICENSE", ROOT / "NOTICE", *native.glob("COPYING*"), *(ROOT / "video" / "jpegxl" / "data").glob("COPYING*")]:
-        if notice.is_file():
-            shutil.copy(notice, target)
 
 
 def compile_engine(library: Path) -> None:
     go = os.environ.get("GO") or shutil.which("go")
     if go is None:
         stop("the engine is written in Go, and no 'go' is on PATH: install Go 1.26 or later (https://go.dev/dl), then try again")
-    done = {p.name for p in (ROOT / ".build" / "native").glob("built.*")}
+    done = {p.name for p in NATIVE.glob("built.*")}
     if done >= {f"built.{p.stem}" for p in (ROOT / "scripts" / "native").glob("*.sh")}:
         say("builds the engine, a Go library: about a minute, seconds where Go's cache has it")
     else:
@@ -110,7 +118,15 @@ class PlatformWheel(bdist_wheel):
 
     def get_tag(self) -> tuple[str, str, str]:
         # ctypes needs no Python ABI; the library needs this platform.
-        return "py3", "none", sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        return "py3", "none", os.environ.get("ROBOCACHE_PLATFORM") or sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+    def write_wheelfile(self, wheelfile_base: str, **more: str) -> None:
+        super().write_wheelfile(wheelfile_base, **more)
+        licenses = Path(wheelfile_base, "licenses")
+        licenses.mkdir(exist_ok=True)
+        for notice in [ROOT / "LICENSE", ROOT / "NOTICE", *NATIVE.glob("COPYING*"), *(ROOT / "video" / "jpegxl" / "data").glob("COPYING*")]:
+            if notice.is_file():
+                shutil.copyfile(notice, licenses / notice.name)
 
 
 class WithLibrary(Distribution):
