@@ -20,6 +20,7 @@ import (
 // engineSource is a loader as the window sees it.
 type engineSource struct {
 	ld       *loader.Loader
+	anew     bool          // whole epochs are measured: none is begun while the one before it ends
 	batch    *loader.Batch // the last
 	rows     []robocache.Row
 	episodes []int32
@@ -27,6 +28,11 @@ type engineSource struct {
 
 func (s *engineSource) Next(ctx context.Context) (t taken, err error) {
 	if s.batch, err = s.ld.Next(ctx); err != nil {
+		if s.anew && err == io.EOF {
+			if failed := s.ld.Restore(s.ld.Standing(), true); failed != nil {
+				return t, failed
+			}
+		}
 		return t, err
 	}
 	if s.rows, err = s.ld.Rows(s.batch.Indices); err != nil {
@@ -78,7 +84,7 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 			o.ImageShape = f.Shape[max(0, len(f.Shape)-3):]
 		}
 	}
-	src := &engineSource{ld: ld}
+	src := &engineSource{ld: ld, anew: w.Duration == 0}
 	m := &consumer{clock: wallClock{}, src: src, sink: nowhere}
 	if w.OrderOut != "" {
 		f := guard.Must(os.Create(w.OrderOut))

@@ -69,12 +69,18 @@ def measure(a, disk):
     alone = lambda: triple(robocache.Loader(a.uri, threads=1, **{**{k: v for k, v in options.items() if k != "cache"}, "prefetch": 1}))
     facts = dict(open_s=opened, index_build_s=built, num_cameras=len(wanted), image_shape=list(ds.features[wanted[0]].shape) if wanted else [], fps=float(ds.fps),
                  loaded_episodes=len(options["episodes"] or range(ds.num_episodes)))
-    epoch, extra = lambda: triple(loader), dict
+    def batches():
+        if loader.epoch and not a.duration_s:  # whole epochs are measured: none is begun while the one before it ends
+            loader.set_epoch(loader.epoch + 1)
+            loader.set_epoch(loader.epoch - 1)
+        return loader
+
+    epoch, extra = lambda: triple(batches()), dict
     if a.truth:
         from hdf5_set import Truth
 
         truth = Truth(a.truth, max(a.window, 1))
-        epoch, extra = truth.checked(lambda: truth.numbers(loader)), truth.found
+        epoch, extra = truth.checked(lambda: truth.numbers(batches())), truth.found
     common.measure(epoch, a, facts, images=lambda b, key: b[key], cameras=wanted, single=alone, stats=loader.stats, extra=extra)
 
 
