@@ -37,7 +37,8 @@ const largeBatch = 64 << 20
 const smallAhead = 16
 
 // horizonOf says how many batches are planned together, and how many may be in flight: a horizon and a half where the budget
-// holds them, so that the next is planned and begun while the rest of the last is consumed; two where reads wait for a network.
+// holds them, so that the next is planned and begun while the rest of the last is consumed; two where reads wait for a network, but of
+// videos, whose packets are read ahead on their own.
 // Large batches are their own horizon: as many as fit a sixteenth of memory_budget, one at least.
 func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	ragged, _ := a.largest()
@@ -59,7 +60,7 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 		return min(ahead, max(n-1, 1)), n, nil
 	}
 	inFlight = ahead + (ahead+1)/2
-	if a.readers > 0 {
+	if a.readers > 0 && !a.hasVideo() {
 		inFlight = 2 * ahead
 	}
 	return ahead, int(min(int64(inFlight), fit)), nil
