@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"shard":                   {"", "store", "convert", "stats", "diagnose", "mapping", "synth", "video", "internal/guard"},
 	"synth":                   {""},
 	"hub":                     {"", "store", "store/hf", "format", "inspect", "diagnose", "internal/guard"},
-	"submit":                  {"", "shard"},
+	"submit":                  {"", "shard", "internal/guard"},
 	"metrics":                 {"", "loader", "submit"},
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost", "internal/guard"},
 	"view":                    {"", "store", "video", "align", "diagnose", "inspect", "internal/flags", "internal/guard", "internal/lru"},
