@@ -18,7 +18,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/synth"
 	"github.com/goatnote-inc/robocache/video"
@@ -180,7 +179,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		want[row] = b
 	}
-	s.server.frames = lru.New[frameKey, []byte](20 << 10) // a few frames alone
+	s.server.frames.Limit(20 << 10) // a few frames alone
 	var work sync.WaitGroup
 	for g := range 6 {
 		work.Go(func() {
