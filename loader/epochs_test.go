@@ -1,12 +1,15 @@
 package loader
 
 import (
+	"errors"
 	"io"
 	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // waits takes epochs with a consumer that takes a fixed time a batch, and says how long each batch was waited for.
@@ -150,18 +153,58 @@ func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 	})
 }
 
-// L20: over many epochs a pool keeps no frame of a sample that nobody gives, and decodes each frame once an epoch.
+// L20: over many epochs a pool keeps no frame of a sample that nobody gives, and decodes each frame once an epoch: where the end of each is asked for, and
+// where who counts its batches goes on to the next.
 func TestPoolOfManyEpochs(t *testing.T) {
-	f := newFake(lengthsFor(7, 24, 10, 60)...)
-	f.gop = 1
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 50, Shuffle: Pool, PoolSize: 40_000, DropLast: true}, Memory: Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Keys: []string{"cam"}}})
-	const epochs = 30
-	for range epochs {
-		epochOf(t, f, l)
+	for _, asked := range []bool{true, false} {
+		f := newFake(lengthsFor(7, 24, 10, 60)...)
+		f.gop = 1
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 50, Shuffle: Pool, PoolSize: 40_000, DropLast: true}, Memory: Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Keys: []string{"cam"}}})
+		const epochs = 30
+		for epoch := range int64(epochs) {
+			if asked {
+				epochOf(t, f, l)
+				continue
+			}
+			if err := l.SetEpoch(epoch); err != nil {
+				t.Fatal(err)
+			}
+			for range l.Len() {
+				b, err := l.Next(bg)
+				if err != nil || b.Epoch != epoch {
+					t.Fatal(epoch, b, err)
+				}
+				b.Release()
+			}
+		}
+		s := l.Stats()
+		if most := (l.Samples() + 50) * epochs; s.FramesUnique > most || s.Pool.Refused > 50*epochs {
+			t.Errorf("asked for ends %v: %d frames were decoded for %d epochs of %d samples, %d refused", asked, s.FramesUnique, epochs, l.Samples(), s.Pool.Refused)
+		}
 	}
-	s := l.Stats()
-	if most := (l.Samples() + 50) * epochs; s.FramesUnique > most || s.Pool.Refused > 50*epochs {
-		t.Errorf("%d frames were decoded for %d epochs of %d samples, %d refused", s.FramesUnique, epochs, l.Samples(), s.Pool.Refused)
+}
+
+// L13: a rank that loses all its samples in the middle of an epoch says so, and does not go on to the next, which the other ranks have not begun.
+func TestStarvedEpochThatFollows(t *testing.T) {
+	f := newFake(64)
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, WorldSize: 2, OnBadEpisode: "skip"}, Windows: Windows{Keys: []string{"observation.state"}}})
+	s := l.State()
+	s.BadEpisodes = []BadEpisode{{Epoch: 2, Position: 32}} // as a state says that was taken in epoch 2, whose epoch was set back
+	if err := l.Restore(s, false); err != nil {
+		t.Fatal(err)
+	}
+	epochOf(t, f, l)
+	epochOf(t, f, l)
+	for i := range 3 {
+		b, err := l.Next(bg)
+		if i < 2 {
+			if err != nil || b.Epoch != 2 {
+				t.Fatal(i, b, err)
+			}
+			b.Release()
+		} else if !errors.Is(err, robocache.ErrMalformed) {
+			t.Errorf("behind the last good sample: %v", err)
+		}
 	}
 }
 

@@ -207,9 +207,8 @@ func (l *Loader) endEpoch(r *run) bool {
 		return false
 	case u != nil:
 		l.a.n.skip.Add(u.behind)
-		if l.cfg.Shuffle == Pool {
-			l.a.store.Leave(l.at.Epoch)
-		}
+		u.behind = 0
+		l.leave()
 	default:
 		l.a.n.skip.Add(r.skipped)
 		l.stopRun()
@@ -217,6 +216,13 @@ func (l *Loader) endEpoch(r *run) bool {
 	l.at.GoTo(l.at.Epoch + 1)
 	l.followed = true
 	return true
+}
+
+// leave lets go of what a pool's epoch, whose batches were all given, keeps for samples that drop_last leaves out; its run goes on into the next.
+func (l *Loader) leave() {
+	if l.cfg.Shuffle == Pool {
+		l.a.store.Leave(l.at.Epoch)
+	}
 }
 
 func (l *Loader) stopRun() {
@@ -249,7 +255,7 @@ func (l *Loader) handOut(r *run, begin time.Time) (b *Batch, retry bool, err err
 	n := &l.a.n
 	l.at.Given(u.after)
 	n.wrap.Add(u.wrapped)
-	n.skip.Add(u.skipped)
+	n.skip.Add(u.skipped + u.behind)
 	n.samples.Add(int64(u.batch.Rows))
 	if n.batches.Add(1) == 1 {
 		n.first.Store(int64(time.Since(l.began)))
@@ -324,7 +330,9 @@ func (l *Loader) SetEpoch(epoch int64) error {
 	}
 	// Who has had an epoch's last batch may know that it is the last, and not ask for more.
 	l.followed = epoch == l.at.Epoch+1 && l.at.Ended()
-	if l.run != nil && !(l.followed && l.run.onward) {
+	if l.run != nil && l.followed && l.run.onward {
+		l.leave()
+	} else {
 		l.stopRun()
 	}
 	l.at.GoTo(epoch)

@@ -107,7 +107,7 @@ func (r *run) plan(epoch order.Progress, ahead, inFlight int) {
 		more := true
 		for n := 0; n < size && more; {
 			if !c.Next(at, &s) {
-				if more = r.onward && seq > begun; more { // epochs without a batch would be gone through without end
+				if more = r.onward && seq > begun && !c.Starved(at); more { // epochs without a batch would be gone through without end
 					r.a.submit(r.q, planned) // the next epoch's order may take a while
 					planned, begun, skipped = nil, seq, s.Skipped
 					epoch.GoTo(epoch.Epoch + 1)

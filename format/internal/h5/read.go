@@ -154,7 +154,7 @@ func decode(ctx context.Context, pieces []Piece) error {
 		}
 		bands, parts = append(bands, parts[:n]), parts[n:]
 	}
-	workers := reads
+	workers := len(bands)
 	for _, b := range bands {
 		workers = min(workers, b[0].d.workers())
 	}
