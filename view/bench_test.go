@@ -76,6 +76,29 @@ func (d *numbers) Text(_ context.Context, _ string, rows []robocache.Row) ([]str
 	return out, nil
 }
 
+// torn is numbers of which an episode cannot be read.
+type torn struct{ *numbers }
+
+func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	if rows[0].Episode == 1 {
+		return &robocache.Error{Class: robocache.ErrMalformed, Msg: "torn"}
+	}
+	return d.numbers.Gather(ctx, key, rows, dst)
+}
+
+// TestMeasuresOfATornSet: of an episode that cannot be read nothing is known; the others are measured.
+func TestMeasuresOfATornSet(t *testing.T) {
+	x := newSet(0, torn{newNumbers(3, 100, 2)})
+	if err := x.measure(t.Context()); err != nil || x.moved.err != nil || len(x.moved.jerk) != 3 {
+		t.Fatal(err, x.moved.err)
+	}
+	for e, v := range x.moved.jerk {
+		if math.IsNaN(v) != (e == 1) || math.IsNaN(x.moved.idle[e]) != (e == 1) {
+			t.Errorf("episode %d: jerk %v, idle %v", e, v, x.moved.idle[e])
+		}
+	}
+}
+
 // TestBudget prints the table of docs/view.md: what a person waits for in the page, with the program as it is installed. make view-bench runs it.
 func TestBudget(t *testing.T) {
 	program := os.Getenv("ROBOCACHE_VIEW_BENCH")

@@ -63,8 +63,9 @@ func (x *set) measure(ctx context.Context) error {
 		span := x.spans(ctx, f)
 		jerk, idle := make([]float64, n), make([]float64, n)
 		for e := range n {
+			jerk[e], idle[e] = math.NaN(), math.NaN()
+			_ = guard.Try(func() { jerk[e], idle[e] = moving(ctx, x.ds, f, e, span) })
 			guard.Check(ctx.Err())
-			jerk[e], idle[e] = moving(ctx, x.ds, f, e, span)
 			progress(int64(e+1), int64(n))
 		}
 		return func() { m.key, m.jerk, m.idle = f.Key, jerk, idle }, nil
@@ -72,21 +73,24 @@ func (x *set) measure(ctx context.Context) error {
 	return nil
 }
 
-// spans is the range of each channel in the dataset.
+// spans is the range of each channel in the dataset. What cannot be read is left out: the doctor says what is wrong with it.
 func (x *set) spans(ctx context.Context, f *robocache.Feature) []float64 {
 	low, high := make([]float64, f.Elements()), make([]float64, f.Elements())
 	for c := range low {
 		low[c], high[c] = math.Inf(1), math.Inf(-1)
 	}
 	for e := range x.info.Episodes {
-		n := guard.Must(robocache.RowsIn(ctx, x.ds, e, f))
-		inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
-			for c, v := range values {
-				if v-v == 0 {
-					low[c], high[c] = min(low[c], v), max(high[c], v)
+		_ = guard.Try(func() {
+			n := guard.Must(robocache.RowsIn(ctx, x.ds, e, f))
+			inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
+				for c, v := range values {
+					if v-v == 0 {
+						low[c], high[c] = min(low[c], v), max(high[c], v)
+					}
 				}
-			}
+			})
 		})
+		guard.Check(ctx.Err())
 	}
 	for c := range high {
 		high[c] -= low[c]
