@@ -3,8 +3,8 @@ package edit
 import (
 	"context"
 	"os"
+	"path"
 	"slices"
-	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -47,19 +47,22 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 	if err != nil {
 		return nil
 	}
-	for name, n := range left {
-		if n != all[name] {
-			return nil
-		}
-		for _, f := range list {
-			if f.Name == name || name == "." || strings.HasPrefix(f.Name, name+"/") {
-				files = append(files, f)
+	listed := map[string]bool{}
+	for _, f := range list {
+		recorded, kept := false, false
+		for at := f.Name; ; at = path.Dir(at) { // a recording is a file, or a folder
+			recorded, kept, listed[at] = recorded || all[at] > 0, kept || left[at] > 0, true
+			if at == "." {
+				break
 			}
 		}
-	}
-	for _, f := range list {
-		if slices.Contains(carried, f.Name) && !slices.Contains(files, f) {
+		if kept || !recorded && (e.req.InPlace || slices.Contains(carried, f.Name)) { // in place, what is of no recording stays
 			files = append(files, f)
+		}
+	}
+	for name, n := range left {
+		if n != all[name] || !listed[name] {
+			return nil
 		}
 	}
 	return files

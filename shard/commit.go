@@ -64,6 +64,9 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 	if c == nil {
 		staging := guard.Must(store.Sub(dst, stagingName))
 		guard.Check(store.Probe(ctx, staging.(store.Writable)))
+		if opt.Partial && !format.Whole { // before the receipts are read: an attempt whose receipt comes later finds it
+			guard.Check(store.Put(ctx, dst, partialName, nil))
+		}
 		receipts, missing = m.receipts(ctx, dst)
 		if text, _ := missing.MarshalText(); len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
 			return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
@@ -93,7 +96,7 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		}
 		var g errgroup.Group
 		g.SetLimit(16)
-		for _, name := range left {
+		for _, name := range append(left, partialName) {
 			g.Go(func() error { _ = dst.Remove(ctx, name); return nil })
 		}
 		_ = g.Wait()

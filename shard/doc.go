@@ -10,8 +10,8 @@
 //	H3  Run refuses a source that is not the one that was planned (ErrMalformed): names, sizes, and ETags or, of local files, a fingerprint of
 //	    the content. Times of modification take no part.
 //	H4  All that an attempt writes lies in _staging/<shard>/<attempt>, until one conditional put of _receipts/<shard>.json makes it the shard's. Of several attempts, at
-//	    once or one after the other, one is named by the receipt, and brings its files to their places; the files of the others are garbage (GC). Where there is a
-//	    receipt, Run does nothing.
+//	    once or one after the other, one is named by the receipt, and brings its files to their places; the files of the others are garbage (GC). It brings
+//	    none once a commit of a part began, which may not have seen its receipt. Where there is a receipt, Run does nothing.
 //	H5  Commit refuses while shards are missing, unless a part is asked for. Files of the receipts that their attempts did not bring to their places it moves there, and it
 //	    writes what stands above them; one conditional put makes the result one. Killed at any moment it can be run again, and gives the same bytes.
 //	H6  A shard's files do not depend on attempt, host, number of threads or the order in which shards ran. Nothing is lost, nothing is there twice.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -159,6 +160,37 @@ func TestLeftOut(t *testing.T) {
 		t.Fatalf("%+v %v", c, err)
 	}
 	healthy(t, part)
+	late(t, m, 0) // behind the commit
+
+	part = filepath.Join(t.TempDir(), "late")
+	m = plan(t, shard.Job{Name: "convert", Source: src, Destination: part, To: "lerobot", Convert: opt}, 4)
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true}); !errors.Is(err, robocache.ErrTemporary) {
+		t.Fatal(err)
+	}
+	late(t, m, 3) // beside a commit of a part, which has read the receipts: it ended in its middle
+	all(t, m)
+	same(t, want, open(t, part))
+	healthy(t, part)
+	if _, err := os.Stat(filepath.Join(part, "_staging")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// late runs a shard that a commit of a part has not seen: nothing of it comes into the result.
+func late(t *testing.T, m *shard.Manifest, i int) {
+	t.Helper()
+	result := func() map[string]string {
+		out := files(t, m.Job.Destination)
+		maps.DeleteFunc(out, func(name, _ string) bool { return strings.HasPrefix(name, "_") })
+		return out
+	}
+	before := result()
+	if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if after := result(); !maps.Equal(before, after) {
+		t.Errorf("%d files, there were %d", len(after), len(before))
+	}
 }
 
 // Zarr's shards stand where they were planned: a part of them is no dataset, and nothing is moved for one.

@@ -29,6 +29,7 @@ const (
 	stagingName  = "_staging"
 	receiptsName = "_receipts"
 	commitName   = "_commit.json"
+	partialName  = stagingName + "/partial" // a commit of a part began: no attempt brings files to their places behind it
 )
 
 // Receipt says what a shard is made of.
@@ -208,6 +209,11 @@ func (a *attempt) publish(ctx context.Context, r *Receipt) {
 	f := a.m.sharding()
 	if f.Place != nil || f.Unfinished != "" {
 		return
+	}
+	for _, name := range []string{partialName, commitName} { // in this order: the marker goes when there is a commit. What was left out of a result must not come into it
+		if _, err := a.dst.Stat(ctx, name); !errors.Is(err, robocache.ErrNotFound) {
+			return
+		}
 	}
 	_ = guard.Try(func() {
 		for _, file := range r.Files {
