@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -414,6 +415,7 @@ class Epoch:
         self._turn = turn
         self._done = False
         self._epoch = -1  # known with the first batch
+        self._taking = threading.Lock()  # a thread that asked before that, and was late, would be given the next epoch's first
 
     def __iter__(self) -> Epoch:
         return self
@@ -423,11 +425,12 @@ class Epoch:
             raise StopIteration
         if self._loader._turn != self._turn:
             raise Misuse("another `for`, set_epoch or load_state_dict has moved this Loader", hint="begin a new `for`")
-        taken = self._loader._next(self._epoch)
-        if taken is None:
-            self._done = True
-            raise StopIteration
-        self._epoch = taken.epoch
+        with self._taking:
+            taken = None if self._done else self._loader._next(self._epoch)
+            if taken is None:
+                self._done = True
+                raise StopIteration
+            self._epoch = taken.epoch
         return taken.batch
 
     def __len__(self) -> int:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ def pytest_configure(config: pytest.Config) -> None:
     except ImportError:
         return
     torch.set_num_threads(1)  # or its own threads take the cores that are measured and shared
+
+
+@pytest.fixture(autouse=True)
+def ordinary_priority() -> Iterator[None]:
+    """SVT-AV1 inside of a process that runs as root (lerobot encodes by PyAV) gives its thread the highest real-time priority, and children inherit it."""
+    yield
+    if os.sched_getscheduler(0) != os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def data_root() -> Path:

@@ -157,7 +157,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     text = LOOP.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
     kills = 0
     for round in range(60):
-        if kills == 20:
+        if kills >= 20 and saved > 5:  # a loaded machine saves little in 0.6 s
             break
         p = subprocess.Popen([sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True)
         begun = int(p.stdout.readline())
@@ -178,7 +178,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         last = ds.episode(-1).streams
         assert last["observation.state"].values[2].tolist() == [ds.num_episodes - 1, 2, 0.5]
         assert last["observation.images.front"].frames([2]).shape == (1, 3, H, W)
-    assert kills == 20 and saved > 5
+    assert kills >= 20 and saved > 5
     with robocache.Writer(path) as w:
         record(w, w.num_episodes, 3)
         n = w.num_episodes
