@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from typing import Any
 import time
 
 import pytest
@@ -233,3 +234,26 @@ def test_two_threads_take_turns(h264: str) -> None:
     for t in threads:
         t.join(60)
     assert sorted(sum(got, [])) == list(range(loader.num_samples))
+
+
+def test_a_late_thread_gets_nothing_of_the_next_epoch(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that asked for the first batch, and was then held up while another took the epoch, is not given the epoch behind it."""
+    loader = robocache.Loader(h264, batch_size=8, keys=["index"], threads=2)
+    it, got, asked, go, take = iter(loader), [], threading.Event(), threading.Event(), loader._next
+
+    def held_up(epoch: int) -> Any:
+        if not asked.is_set():
+            asked.set()
+            go.wait(60)
+        return take(epoch)
+
+    monkeypatch.setattr(loader, "_next", held_up)
+    late, other = (threading.Thread(target=lambda: got.extend(i for b in it for i in b["index"].tolist())) for _ in range(2))
+    late.start()
+    asked.wait(60)
+    other.start()
+    other.join(1)
+    go.set()
+    late.join(60)
+    other.join(60)
+    assert sorted(got) == list(range(loader.num_samples))
