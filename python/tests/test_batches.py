@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from typing import Any
 import time
+from typing import Any
 
 import pytest
 
