@@ -14,7 +14,6 @@ const theCopy = "a plain copy of the bytes"
 
 // check measures a bar on a row's result; row finds those of the same threads.
 func check(b report.Bar, r *Result, row func(name string) *Result) report.Check {
-	b.Ours, b.Metric = cmp.Or(b.Ours, Ours), "us" // reports of before do not say
 	if b.Unit != "share" && b.Row == "" {
 		b.Floor = theCopy
 	}
@@ -24,9 +23,6 @@ func check(b report.Bar, r *Result, row func(name string) *Result) report.Check 
 			if from = row(of); from == nil {
 				return of, report.Spread{}, of + " was not run"
 			}
-		}
-		if from.Skipped != "" {
-			return name, report.Spread{}, from.Skipped
 		}
 		found, why := from.fastest(name, b.Cold)
 		if found == nil {
@@ -68,8 +64,7 @@ type Result struct {
 	Threads int            `json:"threads,omitempty"` // cpu
 	Bytes   int64          `json:"bytes"`             // touched by the work: each byte that it cannot do without, once
 	Runners []Runner       `json:"arms"`
-	Checked string         `json:"checked"`           // what was compared before ours was timed
-	Skipped string         `json:"skipped,omitempty"` // why the row was not run here
+	Checked string         `json:"checked"` // what was compared before ours was timed
 	Checks  []report.Check `json:"verdicts,omitempty"`
 }
 
@@ -109,8 +104,6 @@ func (r *Result) summary(cold bool) string {
 	ours, _ := r.fastest(Ours, cold)
 	limit, _ := r.fastest(theCopy, cold)
 	switch a := r.runner(Ours); {
-	case r.Skipped != "":
-		return r.Skipped
 	case a != nil && a.Failed != "":
 		return "failed: " + a.Failed
 	case ours == nil:

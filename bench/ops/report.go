@@ -3,12 +3,10 @@ package ops
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot/plotter"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
@@ -17,16 +15,6 @@ func (p *Report) name() string {
 		return "ops-cuda"
 	}
 	return "ops-cpu"
-}
-
-// Read reads the JSON of a report. Its bars are checked again.
-func Read(file string) (*Report, error) {
-	p := &Report{}
-	if err := report.ReadJSON(file, p); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench ops", Where: robocache.Where{"file": file}, Msg: "no report of bench ops", Err: err}
-	}
-	p.check()
-	return p, nil
 }
 
 // Document is ops-DEVICE.json and so on, and the plots: the bars, then every runner's figures, then the curves. It is wrong where ours gave a wrong result or none.
@@ -44,15 +32,11 @@ func (p *Report) Document() *report.Document {
 	d.Plot(p.figures()...)
 	d.Sheet = &report.Table{Head: []string{"row", "curve", "device", "threads", "bytes", "arm", "setting", "us", "us_min", "us_max", "gb_per_s", "us_cold", "us_cold_min", "us_cold_max", "gb_per_s_cold", "failed"}}
 	bars := &report.Table{Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""}}
-	var rows []*Result
 	for _, r := range p.Rows {
 		if a := r.runner(Ours); a != nil && a.Failed != "" {
 			d.Wrong = cmp.Or(d.Wrong, r.Name+": "+a.Failed)
 		}
 		d.Missed = append(d.Missed, report.Missed(r.Name, r.Checks)...)
-		if r.Curve == "" {
-			rows = append(rows, r)
-		}
 		for _, a := range r.Runners {
 			rec := []string{r.Name, r.Curve, r.Device, strconv.Itoa(r.Threads), strconv.FormatInt(r.Bytes, 10), a.Name, a.Setting}
 			for _, s := range []report.Spread{a.Hot, a.Cold} {
@@ -80,13 +64,7 @@ func (p *Report) Document() *report.Document {
 	if len(bars.Rows) > 0 {
 		d.Add("", bars)
 	}
-	if len(rows) > 0 {
-		d.Add("", figureTable(rows, []string{"workload", "threads"}, func(r *Result) []string { return []string{r.Title, p.threads(r)} }))
-	}
-	names, points := p.curves()
-	for _, n := range names {
-		d.Add("", figureTable(points[n], []string{"B"}, func(r *Result) []string { return []string{fmt.Sprint(r.Work.B)} }), "Curve "+n+", the first point: "+points[n][0].Title)
-	}
+	d.Add("", p.figureTable())
 	return d.WithRaw()
 }
 
@@ -97,123 +75,62 @@ func (p *Report) threads(r *Result) string {
 	return fmt.Sprint(r.Threads)
 }
 
-// peerNames are the runners of the rows that are neither ours nor copies, in the order in which they come.
-func peerNames(rows []*Result) []string {
-	var out []string
-	for _, r := range rows {
-		for _, a := range r.Runners {
-			if !a.always() {
-				report.Find(&out, a.Name)
-			}
-		}
-	}
-	return out
-}
-
-// figureTable lists ours, the copy and the peers of some rows; begin gives the first cells.
-func figureTable(rows []*Result, head []string, begin func(*Result) []string) *report.Table {
-	peers := peerNames(rows)
-	t := &report.Table{Head: append(append(head, "bytes touched", "ours: hot µs, GB/s, of the copy", "ours: cold µs, GB/s, of the copy", "copy hot / cold µs"), peers...)}
-	for _, r := range rows {
+// figureTable lists ours, the copy and the peers of all rows.
+func (p *Report) figureTable() *report.Table {
+	t := &report.Table{Head: []string{"workload", "threads", "bytes touched", "ours: hot µs, GB/s, of the copy", "ours: cold µs, GB/s, of the copy", "copy hot / cold µs"}}
+	for _, r := range p.Rows {
 		copies := []string{"–", "–"}
 		for i, cold := range []bool{false, true} {
 			if a, _ := r.fastest(theCopy, cold); a != nil {
 				copies[i] = report.Digits(a.us(cold).Median)
 			}
 		}
-		line := append(begin(r), megabytes(r.Bytes), r.summary(false), r.summary(true), copies[0]+" / "+copies[1])
-		for _, n := range peers {
-			switch a := r.runner(n); {
-			case a == nil:
+		line := []string{r.Title, p.threads(r), report.Digits(float64(r.Bytes)/1e6) + " MB", r.summary(false), r.summary(true), copies[0] + " / " + copies[1]}
+		for _, a := range r.Runners {
+			if a.always() {
+				continue
+			}
+			at := report.Find(&t.Head, a.Name)
+			for len(line) <= at {
 				line = append(line, "")
-			case a.Failed != "":
-				line = append(line, "failed: "+a.Failed)
-			default:
-				line = append(line, report.Short(a.Hot))
+			}
+			if line[at] = report.Short(a.Hot); a.Failed != "" {
+				line[at] = "failed: " + a.Failed
 			}
 		}
 		t.Add(line...)
 	}
+	for i := range t.Rows {
+		t.Rows[i] = append(t.Rows[i], make([]string, len(t.Head)-len(t.Rows[i]))...)
+	}
 	return t
 }
 
-func megabytes(n int64) string {
-	switch {
-	case n == 0:
-		return "–"
-	case n < 1e6:
-		return report.Digits(float64(n)/1e3) + " kB"
-	}
-	return report.Digits(float64(n)/1e6) + " MB"
-}
-
-// curves are the sweeps that were run, in order, by threads.
-func (p *Report) curves() (names []string, points map[string][]*Result) {
-	points = map[string][]*Result{}
-	for _, r := range p.Rows {
-		if r.Curve == "" {
-			continue
-		}
-		name := r.Curve
-		if p.Device == nil {
-			name = fmt.Sprintf("%s, %d threads", r.Curve, r.Threads)
-		}
-		report.Find(&names, name)
-		points[name] = append(points[name], r)
-	}
-	return names, points
-}
-
-// figures are GB/s over bytes, hot and cold, with the copies of the same run as a dashed line; and the ratios to the peers.
-func (p *Report) figures() []*report.Figure {
-	var out []*report.Figure
-	names, points := p.curves()
-	for i, word := range []string{"hot", "cold"} {
-		cold := i == 1
+// figures are GB/s over bytes of the sweeps, hot and cold, with the copies of the same run as a dashed line.
+func (p *Report) figures() (out []*report.Figure) {
+	for _, word := range []string{"hot", "cold"} {
 		f := &report.Figure{Name: p.name() + "-curve-" + word, Title: "Bytes touched a second, caches " + word, X: "bytes touched by a call", Unit: "GB/s"}
-		line := func(name string, rows []*Result, limit bool) {
-			c := report.Curve{Name: name, Limit: limit}
-			for _, r := range rows {
-				of := Ours
-				if limit {
-					of = theCopy
-				}
-				if a, _ := r.fastest(of, cold); a != nil {
-					c.Points = append(c.Points, plotter.XY{X: float64(r.Bytes), Y: max(r.gbps(a.us(cold).Median), 1e-6)})
-				}
+		limit := report.Curve{Name: "copy of as many bytes", Limit: true}
+		first := ""
+		for _, r := range p.Rows {
+			name := r.Curve
+			if p.Device == nil {
+				name = fmt.Sprintf("%s, %d threads", r.Curve, r.Threads)
 			}
-			f.Curves = append(f.Curves, c)
+			ours, _ := r.fastest(Ours, word == "cold")
+			if r.Curve == "" || ours == nil {
+				continue
+			}
+			f.Point(name, float64(r.Bytes), max(r.gbps(ours.us(word == "cold").Median), 1e-6))
+			first = cmp.Or(first, name)
+			if a, _ := r.fastest(theCopy, word == "cold"); a != nil && name == first {
+				limit.Points = append(limit.Points, plotter.XY{X: float64(r.Bytes), Y: max(r.gbps(a.us(word == "cold").Median), 1e-6)})
+			}
 		}
-		for _, n := range names {
-			line(n, points[n], false)
-		}
-		if len(names) > 0 && len(f.Curves[0].Points) > 0 {
-			line("copy of as many bytes", points[names[0]], true)
+		if f.Curves != nil {
+			f.Curves = append(f.Curves, limit)
 			out = append(out, f)
 		}
-	}
-	f := &report.Figure{Name: p.name() + "-speedup", Title: "Ours against the peers (1 = as fast; the copy: share of its rate)", Unit: "times"}
-	for _, r := range p.Rows {
-		ours, _ := r.fastest(Ours, false)
-		if r.Curve != "" || ours == nil {
-			continue
-		}
-		group := r.Name
-		if p.Device == nil {
-			group = fmt.Sprintf("%s %dt", r.Name, r.Threads)
-		}
-		if a, _ := r.fastest(theCopy, false); a != nil {
-			f.Set("the copy", group, report.SpreadOf([]float64{a.Hot.Median / ours.Hot.Median}))
-		}
-		for _, a := range r.Runners {
-			// np.interp and the reference: two orders of magnitude, nothing else could be read beside them.
-			if !a.always() && a.Failed == "" && len(a.Hot.Raw) > 0 && !slices.Contains([]string{"np.interp", "reference"}, a.Name) {
-				f.Set(a.Name, group, report.SpreadOf([]float64{a.Hot.Median / ours.Hot.Median}))
-			}
-		}
-	}
-	if f.Groups != nil {
-		out = append(out, f)
 	}
 	return out
 }

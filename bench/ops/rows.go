@@ -26,7 +26,7 @@ type Row struct {
 
 // Work is what the runners of a row compute. runners/ops.py describes the same to the peers.
 type Work struct {
-	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python; flow: over PCIe; shards, shards-host: on two devices
+	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python
 
 	// fuse
 	Mode    string `json:"mode,omitempty"` // linear, slerp …; voxelize: count, occupancy, mean, max …

@@ -20,23 +20,20 @@ import (
 
 // Run is what `bench ops` was asked for. Its JSON is the process's job.
 type Run struct {
-	Rows     []Row                        `json:"rows"`
-	Device   string                       `json:"device"` // cpu, cuda
-	Ordinal  int                          `json:"ordinal"`
-	Threads  []int                        `json:"-"`      // cpu: one result a row and number of threads
-	Rounds   int                          `json:"rounds"` // runners take turns so many times
-	Seconds  float64                      `json:"seconds"`
-	Cold     bool                         `json:"cold"`
-	Clock    string                       `json:"clock"`   // wall, or cpu: the thread's own time, of one thread on a machine that is not quiet
-	Runners  []string                     `json:"runners"` // peers by name or family; nil: all
-	Without  []string                     `json:"without"`
-	Cache    int64                        `json:"cache"` // bytes of the processor's largest
-	Tools    runners.Tools                `json:"-"`
-	Timeout  time.Duration                `json:"-"` // of one row
-	Command  string                       `json:"-"`
-	Revision string                       `json:"-"`
-	Keep     func(*report.Document) error `json:"-"` // after each row
-	Log      func(string, ...any)         `json:"-"`
+	Rows     []Row                `json:"rows"`
+	Device   string               `json:"device"` // cpu, cuda
+	Threads  []int                `json:"-"`      // cpu: one result a row and number of threads
+	Rounds   int                  `json:"rounds"` // runners take turns so many times
+	Seconds  float64              `json:"seconds"`
+	Clock    string               `json:"clock"`   // wall, or cpu: the thread's own time, of one thread on a machine that is not quiet
+	Runners  []string             `json:"runners"` // peers by name or family; nil: all
+	Without  []string             `json:"without"`
+	Cache    int64                `json:"cache"` // bytes of the processor's largest
+	Tools    runners.Tools        `json:"-"`
+	Timeout  time.Duration        `json:"-"` // of one row
+	Command  string               `json:"-"`
+	Revision string               `json:"-"`
+	Log      func(string, ...any) `json:"-"`
 }
 
 // Report is a finished `bench ops`.
@@ -158,9 +155,6 @@ func (p *Report) add(r *Run, res *Result) {
 		}
 	}
 	r.Log("%s", line)
-	if r.Keep != nil {
-		guard.Check(r.Keep(p.Document()))
-	}
 }
 
 func (p *Report) check() {

@@ -1,6 +1,6 @@
-"""The rows of `bench ops`: their inputs, what is right, and how runners are timed. ops_ours.py, ops_peers.py and ops_devices.py have the runners.
+"""The rows of `bench ops`: their inputs, what is right, and how runners are timed. ops_ours.py and ops_peers.py have the runners.
 
-A job (its only argument, bench/ops/run.go) is {"device": "cpu"|"cuda", "ordinal", "rounds", "seconds", "cold", "clock", "threads", "runners": […], "without": […], "rows": […]}.
+A job (its only argument, bench/ops/run.go) is {"device": "cpu"|"cuda", "rounds", "seconds", "clock", "threads", "runners": […], "without": […], "rows": […]}.
 clock "cpu": of the thread's own CPU time, for one thread on a busy machine. A row has "name", "curve" and its "work", of a kind:
  "fuse":     "mode": "linear"|"slerp", "dtype", "out" (type of the result), "B", "T", "streams": [{"S","D"}, …], "norm", "ragged"
              inputs valuesI [B,S,D], timesI int64 [B,S] (ns), targets int64 [B,T]; ragged: valuesI [sum of S, D], timesI [sum of S], offsetsI int64 [B+1];
@@ -8,7 +8,6 @@ clock "cpu": of the thread's own CPU time, for one thread on a busy machine. A r
  "voxelize": "mode": "count"|"occupancy"|"mean"|"max", "layout": "dense"|"sparse", "N", "F", "grid": [X,Y,Z], "min": [3], "size": [3]
              inputs points float32 [N,3], features float32 [N,F]. A point outside the grid is dropped. Empty cells are 0
  "call":     a "fuse" of a small shape: the host's time of one call
- "flow", "shards", "shards-host": over PCIe, on two devices, and both
 A row gives a line {"row", "bytes", "checked", "skipped", "arms": [{"name", "setting", "us", "us_cold", "failed"}], "versions"}: µs a call, a figure a round, runners in turn. Ours must be the
 reference's to the bit before it is timed (any NaN is a NaN; slerp: within a float32 ulp), and peers within their own rounding: a wrong runner gives no figure."""
 import itertools, json, math, os, sys, time
@@ -157,9 +156,6 @@ def floor_bytes(w, x):
             return n + len(np.unique((c[:, 0] * w["grid"][1] + c[:, 1]) * w["grid"][2] + c[:, 2])) * (20 + 4 * f)
         return n + math.prod(w["grid"]) * (4 * f or {"occupancy": 1}.get(w["mode"], 4))
     wide, out = sum(s["D"] for s in w["streams"]), size_of(w["out"])
-    if w["kind"] in ("flow", "shards", "shards-host"):  # all inputs cross the bus, whether a target reads them or not
-        s = w["streams"][0]
-        return w["B"] * (s["S"] * (s["D"] * size_of(w["dtype"]) + 8) + w["T"] * (s["D"] * out + 8))
     total = w["B"] * w["T"] * (8 + wide * out) + (8 * wide if w.get("norm") else 0)
     for i, s in enumerate(w["streams"]):
         ends = x[f"offsets{i}"] if w.get("ragged") else np.arange(w["B"] + 1) * s["S"]
@@ -221,15 +217,6 @@ class Called(Timed):
             self.inputs.wait()
             figures.append(self.chunk(100, itertools.repeat(self.calls[0], 100)))
         return figures[1:]
-
-
-class Whole(Timed):
-    """Work on all devices at once, which each call waits for; or says itself how many seconds count."""
-
-    def time(self, seconds, cold):
-        begin = time.perf_counter()
-        said = self.calls[0]()
-        return [1e6 * (said if isinstance(said, float) else time.perf_counter() - begin) / self.row.get("calls", 1)]
 
 
 class OnStream(Timed):
@@ -366,29 +353,21 @@ def threads(n):
 
 def measure(row, job, truth_of):
     """One row: made ready, checked, timed."""
-    w, device = row["work"], job["device"] + (f":{job['ordinal']}" if job["device"] == "cuda" else "")
-    if w["kind"].startswith("shards"):
-        import torch
-
-        if torch.cuda.device_count() < 2:
-            return dict(skipped=f"needs two devices: {torch.cuda.device_count()} here")
-    big = w["kind"] in ("flow", "shards", "shards-host")
-    inputs = None if big else make_inputs(w, device)
+    w = row["work"]
+    inputs = make_inputs(w, job["device"])
     work, row = row, dict(w, bytes=floor_bytes(w, inputs), threads=job["threads"])
     row["copies"] = int(min(256, max(1, -(-4 * job["cache"] // max(row["bytes"], 1)))))
-    truth = None if big else truth_of(row, inputs)
-    field, out = [], dict(bytes=row["bytes"], arms=[], checked="" if big else f"{sum(p.nbytes for p in parts(truth, w))} bytes {'within a float32 ulp of' if w.get('mode') == 'slerp' else 'equal'} the reference's")
+    truth = truth_of(row, inputs)
+    field, out = [], dict(bytes=row["bytes"], arms=[], checked=f"{sum(p.nbytes for p in parts(truth, w))} bytes {'within a float32 ulp of' if w.get('mode') == 'slerp' else 'equal'} the reference's")
     for r in RUNNERS:
         if not wanted(r, work, job):
             continue
         arm = dict(name=r["name"], setting=r["setting"], us=[], us_cold=[], failed="")
         try:
             threads(job["threads"])
-            kind = Called if w["kind"] == "call" else Whole if big else OnStream if job["device"] == "cuda" else Timed
+            kind = Called if w["kind"] == "call" else OnStream if job["device"] == "cuda" else Timed
             timed = kind(r["make"], row, inputs, **(r["timing"] if kind is OnStream else {}))
-            if big:
-                out["checked"] = out["checked"] or timed.out or ""
-            elif r["role"] in ("ours", "peer", "named"):
+            if r["role"] in ("ours", "peer", "named"):
                 arm["failed"] = wrong(w, timed.out, truth, r["role"] == "ours")
             timed.out = None
         except Skip as e:
@@ -402,7 +381,7 @@ def measure(row, job, truth_of):
     for round_, cold in itertools.product(range(job["rounds"]), (False, True)):
         for r, arm, timed in field:
             # No bar asks for a peer's cold figure: one will do.
-            if arm["failed"] or cold and (not job["cold"] or w["kind"] not in ("fuse", "voxelize") or round_ and r["role"] not in ("ours", "limit")):
+            if arm["failed"] or cold and (w["kind"] not in KINDS or round_ and r["role"] not in ("ours", "limit")):
                 continue
             try:
                 threads(job["threads"])
@@ -424,8 +403,7 @@ def main(truth_of):
     if job["device"] == "cuda":
         import torch
 
-        torch.cuda.set_device(job["ordinal"])
-        p, (major, minor) = torch.cuda.get_device_properties(job["ordinal"]), torch.cuda.get_device_capability(job["ordinal"])
+        p, (major, minor) = torch.cuda.get_device_properties(0), torch.cuda.get_device_capability(0)
         job["cache"] = getattr(p, "L2_cache_size", 0) or 64 << 20
         answers.write(json.dumps(dict(device=dict(name=p.name, driver=f"CUDA {torch.version.cuda}", image=f"sm_{major}{minor}", l2_bytes=job["cache"]))) + "\n")
     for row in job["rows"]:

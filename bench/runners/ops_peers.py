@@ -295,24 +295,5 @@ def call_out(row, x):
     return lambda: rc.resample(v, t, g, out=out)
 
 
-@runner("robocache new result", ("call",), "robocache.resample(…), the result allocated in each call")
-def call_new(row, x):
-    import robocache as rc
-
-    v, t, g = x.torch("values0"), x.torch("times0"), x.torch("targets")
-    return lambda: rc.resample(v, t, g)
-
-
-@runner("torch.add", ("call",), "one elementwise operation, out=: what a call costs in torch; not the same work", role="other")
-def call_add(row, x):
-    import torch
-
-    v = x.torch("values0")
-    out = torch.empty_like(v)
-    return lambda: torch.add(v, v, out=out)
-
-
 if __name__ == "__main__":
-    import ops_devices  # noqa: F401: its runners
-
     ops.main(ops_ours.truth_of)

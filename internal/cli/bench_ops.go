@@ -1,17 +1,12 @@
 package cli
 
 import (
-	"fmt"
-	"io"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/ops"
-	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -20,7 +15,6 @@ func newBenchOps() *cobra.Command {
 	var r ops.Run
 	var names []string
 	var quick, sweep, list bool
-	var from string
 	c := &cobra.Command{
 		Use:   "ops",
 		Short: "the kernels: resample, fuse and voxelize, on CPU or GPU, with their peers, the copy that is the limit, and the bars",
@@ -35,46 +29,32 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 		Args: cobra.NoArgs,
 		RunE: f.verb(func(cmd *cobra.Command, _ []string) {
 			given := cmd.Flags().Changed
-			if from != "" {
-				var r measured
-				p, err := ops.Read(from)
-				if r = p; err != nil { // the bars alone, as docs/perf has them
-					slim := guard.Must(bench.ReadCases(from))
-					if r = slim; len(slim.Results) == 0 {
-						guard.Fail(err)
-					}
-				}
-				f.show(cmd, r, "ops-*.{json,csv,md,html}")
-				return
-			}
 			require(r.Device == "cpu" || r.Device == "cuda", "--device: cpu or cuda")
 			require(r.Rounds >= 1 && r.Seconds > 0 && len(r.Threads) > 0, "--rounds, --seconds and --threads: expected more than 0")
 			require(slices.Min(r.Threads) >= 1, "--threads: at least 1")
 			require(r.Clock == "wall" || r.Clock == "cpu" && r.Device == "cpu" && slices.Equal(r.Threads, []int{1}), "--clock: wall, or cpu with --device cpu --threads 1")
 			if r.Rows = guard.Must(ops.RowsNamed(r.Device, names, quick, sweep || list)); list {
-				printOpsRows(cmd.OutOrStdout(), r.Rows)
+				for _, r := range r.Rows {
+					listCase(cmd, r.Name+": "+r.Title, r.Bars)
+				}
 				return
 			}
 			if r.Device == "cuda" && !given("seconds") {
 				r.Seconds = 0.02 // events of a device tell the same time again and again
 			}
 			if quick { // what was not asked for otherwise
-				for name, value := range map[string]string{"rounds": "3", "seconds": "0.02", "threads": "1", "without": "torch.compile"} {
+				r.Without = []string{"torch.compile"}
+				for name, value := range map[string]string{"rounds": "3", "seconds": "0.02", "threads": "1"} {
 					if !given(name) {
 						guard.Check(cmd.Flags().Set(name, value))
 					}
 				}
 			}
 			r.Tools, r.Timeout, r.Command, r.Revision, r.Log, r.Runners = f.tools(), f.timeout, command(), version, logTo(cmd), f.runners
-			if f.out != "" {
-				r.Keep = func(d *report.Document) error { return report.WriteJSON(filepath.Join(f.out, d.Name+".json"), d.Raw) }
-			}
-			p := guard.Must(ops.Measure(cmd.Context(), r))
-			f.show(cmd, p, "ops-"+r.Device+".{json,csv,md,html}")
+			f.show(cmd, guard.Must(ops.Measure(cmd.Context(), r)), "ops-"+r.Device+".{json,csv,md,html}")
 		}),
 	}
 	c.Flags().StringVar(&r.Device, "device", "cpu", "cpu or cuda")
-	c.Flags().IntVar(&r.Ordinal, "ordinal", 0, "which GPU")
 	c.Flags().StringSliceVar(&names, "rows", nil, "which rows: names or beginnings of names (--list); default: all but the sweeps")
 	c.Flags().BoolVar(&quick, "quick", false, "a few rows, short rounds, without torch.compile, which takes half a minute a shape to begin")
 	c.Flags().BoolVar(&sweep, "sweep", false, "the curves too: sizes from launch-bound to memory-bound, odd widths, ragged lengths")
@@ -83,19 +63,7 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 	c.Flags().IntVar(&r.Rounds, "rounds", 5, "how often the runners take turns")
 	c.Flags().Float64Var(&r.Seconds, "seconds", 0.1, "of a runner in a round (cuda: 0.02)")
 	c.Flags().StringVar(&r.Clock, "clock", "wall", "wall, or cpu: the thread's own CPU time, for --threads 1 on a machine that is not quiet")
-	c.Flags().BoolVar(&r.Cold, "cold", true, "measure with cold caches too")
 	c.Flags().StringSliceVar(&f.runners, "runners", nil, "peers by name or family (torch, numpy, np.interp, memcpy, reference, none); default: all that are there")
-	c.Flags().StringSliceVar(&r.Without, "without", nil, "peers to leave out")
-	c.Flags().StringVar(&from, "from", "", "measure nothing: tables and plots of a JSON report of before")
 	f.add(c, 10*time.Minute, "answer of a peer")
 	return c
-}
-
-func printOpsRows(w io.Writer, rows []ops.Row) {
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s: %s\n", r.Name, r.Title)
-		for _, b := range r.Bars {
-			fmt.Fprintf(w, "  bar:  %s\n", b.Text)
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -59,10 +60,7 @@ func newCases(name string, usual ...string) *cobra.Command {
 			cases := guard.Must(bench.CasesNamed(name, names))
 			if list {
 				for _, c := range cases {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  runners: %s\n", c.Name, c.Title, strings.Join(c.Runners, ", "))
-					for _, b := range c.Bars {
-						fmt.Fprintf(cmd.OutOrStdout(), "  bar:  %s\n", b.Text)
-					}
+					listCase(cmd, c.Name+": "+c.Title+"\n  runners: "+strings.Join(c.Runners, ", "), c.Bars)
 				}
 				return
 			}
@@ -97,6 +95,14 @@ func newCases(name string, usual ...string) *cobra.Command {
 	c.Flags().Float64Var(&w.Seconds, "seconds", 3, "least length of a measured window, in whole epochs")
 	c.Flags().IntVar(&w.Seed, "seed", 0, "seed of the order and of the choice of episodes")
 	return c
+}
+
+// listCase prints a case with its bars.
+func listCase(cmd *cobra.Command, title string, bars []report.Bar) {
+	fmt.Fprintln(cmd.OutOrStdout(), title)
+	for _, b := range bars {
+		fmt.Fprintln(cmd.OutOrStdout(), "  bar:  "+b.Text)
+	}
 }
 
 // peerSource is the dataset given, or the real one of the test data.
