@@ -3,6 +3,7 @@ package robocache
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"slices"
 )
 
@@ -40,14 +41,14 @@ type Sharding struct {
 	Plan func(ctx context.Context, src Dataset, opt WriteOptions) (json.RawMessage, error)
 	// Kept says which files of a shard are the whole's as they are, under the same name.
 	Kept func(name string) bool
-	// Renumber gives a file of a shard the name to, which it may have already, with its episodes and rows numbered lower: episodes of shards before it are not there. nil: files hold
-	// no such numbers.
-	Renumber func(ctx context.Context, dst, from, to string, episodes int, rows int64) error
+	// Renumber says how a file of a shard is written again with its episodes and rows numbered lower: episodes of shards before it are not there. It is nil, and gives nil, where
+	// there are no such numbers.
+	Renumber func(name string, episodes int, rows int64) func(ctx context.Context, in Ranged, out io.Writer) error
 	// Place gives for each shard the names that its kept files get in the whole at dst, where they depend on the other shards; nil: they keep theirs.
 	Place func(dst string, schema json.RawMessage, shards []ShardReport) ([]map[string]string, error)
 	// Merge writes, at the whole's place, what stands over all shards, and nothing else: it may be called again after a kill. Its last file makes the dataset one.
 	Merge func(ctx context.Context, dst string, schema json.RawMessage, shards []ShardReport) error
-	// Unfinished is a file that lies at the whole's place while it is put together, where no file of Merge makes the dataset one.
+	// Unfinished is a file that lies at the whole's place while shards are made, where each of their files is a dataset: readers refuse it until there is a _commit.json beside it.
 	Unfinished string
 	// Whole says that no shard may be missing.
 	Whole bool

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,12 +76,7 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
 				Msg: m.Job.To + " without the shards " + string(text) + ": each stands where it was planned", Hint: "run the shards that are missing"}
 		}
-		if format.Unfinished != "" {
-			guard.Check(store.Put(ctx, dst, format.Unfinished, nil))
-			c = m.committed(ctx, dst) // a faster commit may have ended, and its result must not keep the marker should this one die
-		}
-	}
-	if c == nil {
+		receipts, missing = m.agree(ctx, dst, receipts, missing, opt.Partial)
 		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing}
 		left := m.move(ctx, dst, format, receipts, c, opt.Verify)
 		if merge := jobOf(m.Job.Name).merge; merge != nil {
@@ -152,6 +148,28 @@ func (m *Manifest) receipts(ctx context.Context, st store.Store) (out []*Receipt
 	return out, missing
 }
 
+// agree settles which shards the result is made of: those of the commit that came first. Another would number episodes otherwise, and files that the first has numbered are none of its own.
+func (m *Manifest) agree(ctx context.Context, dst store.Writable, receipts []*Receipt, missing Episodes, partial bool) ([]*Receipt, Episodes) {
+	err := store.PutNew(ctx, dst, missingName, guard.Must(json.Marshal(missing)))
+	if !errors.Is(err, store.ErrExists) {
+		guard.Check(err)
+		return receipts, missing
+	}
+	var first Episodes
+	if err := json.Unmarshal(guard.Must(store.ReadFile(ctx, dst, missingName, 1<<20)), &first); err != nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": missingName}, Err: err})
+	}
+	if text, _ := first.MarshalText(); len(first) > 0 && !partial {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "commit", Where: robocache.Where{"file": missingName}, Msg: "a commit of a part began, without the shards " + string(text) + ": its numbers are in the files", Hint: "end it with --partial, or plan into an empty destination"})
+	}
+	for _, i := range missing {
+		if !slices.Contains(first, i) {
+			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": i}, Msg: "an earlier commit had its receipt, which is gone", Hint: "run the shard again"})
+		}
+	}
+	return slices.DeleteFunc(receipts, func(r *Receipt) bool { return slices.Contains(first, r.Shard) }), first
+}
+
 // move gives the files of the receipts their names in the result. One that is there already was moved by its attempt, or by a commit that was killed. left are the
 // other files of the receipts.
 func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocache.Sharding, receipts []*Receipt, c *Committed, verify bool) (left []string) {
@@ -168,8 +186,8 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 		s, dir := &m.Shards[r.Shard], attemptDir(r.Shard, r.Attempt)
 		episodes, rows := s.FirstEpisode-c.Episodes, s.FirstRow-c.Frames // that are missing before it
 		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
-		again := format.Renumber != nil && (episodes != 0 || rows != 0)
-		if _, noted := there[dir+".json"]; noted && again && alive(ctx, dst, dir+".json", quiet) {
+		shifted := format.Renumber != nil && (episodes != 0 || rows != 0)
+		if _, noted := there[dir+".json"]; noted && shifted && alive(ctx, dst, dir+".json", quiet) {
 			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": r.Shard}, Msg: "its attempt is bringing its files to their places", Hint: "commit again"})
 		}
 		for _, f := range r.Files {
@@ -190,6 +208,10 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 			} else if same.Size != f.Size || same.Checksum != f.Checksum {
 				f.differs(r.Shard, from, "one file of the name "+to, "two")
 			}
+			var renumber func(context.Context, robocache.Ranged, io.Writer) error
+			if shifted {
+				renumber = format.Renumber(f.Name, episodes, rows)
+			}
 			moves = append(moves, guard.Func("commit", func() {
 				size, staged := there[from]
 				if !staged {
@@ -199,19 +221,17 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 					}
 					size = there[to]
 				}
-				if size != f.Size && (staged || !again) {
+				if size != f.Size && (staged || renumber == nil) {
 					f.differs(r.Shard, from, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(size))
 				}
-				if verify || again && !staged {
-					if now := checksum(gctx, dst, from); now.Checksum != f.Checksum && again && !staged {
-						return // numbered again by a commit that was killed
-					} else if now.Checksum != f.Checksum {
+				if verify && renumber == nil {
+					if now := checksum(gctx, dst, from); now.Checksum != f.Checksum {
 						f.differs(r.Shard, from, f.Checksum, now.Checksum)
 					}
 				}
 				var err error
-				if again {
-					err = format.Renumber(gctx, m.Job.Destination, from, to, episodes, rows)
+				if renumber != nil {
+					err = guard.Try(func() { f.numbered(gctx, dst, r.Shard, from, to, renumber) })
 				} else if staged {
 					err = store.Move(gctx, dst, from, to)
 				}
@@ -227,6 +247,30 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 	}
 	guard.Check(g.Wait())
 	return left
+}
+
+// numbered writes a file again by renumber. At its place that may have been done, by a commit that was killed, or be done, by one at the same time: what is numbered is the
+// version that has the receipt's checksum.
+func (f *File) numbered(ctx context.Context, dst store.Writable, shard int, from, to string, renumber func(context.Context, robocache.Ranged, io.Writer) error) {
+	in := guard.Must(dst.Open(ctx, from))
+	defer in.Close()
+	err := guard.Try(func() {
+		if sum := sumOf(ctx, in); sum != f.Checksum && from != to {
+			f.differs(shard, from, f.Checksum, sum)
+		} else if sum != f.Checksum {
+			return
+		}
+		out := guard.Must(dst.Create(ctx, to))
+		defer out.Abort()
+		guard.Check(renumber(ctx, in, out))
+		guard.Check(out.Commit())
+		if from != to {
+			guard.Check(dst.Remove(ctx, from))
+		}
+	})
+	if from != to || !errors.Is(err, store.ErrChanged) {
+		guard.Check(robocache.At(err, robocache.Where{"file": from}))
+	}
 }
 
 // differs fails with what a file is, and its receipt says that it is not.

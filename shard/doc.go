@@ -12,7 +12,7 @@
 //	H4  All that an attempt writes lies in _staging/<shard>/<attempt>, until one conditional put of _receipts/<shard>.json makes it the shard's. Of several attempts, at
 //	    once or one after the other, one is named by the receipt, and brings its files to their places; the files of the others are garbage (GC). It brings
 //	    none once a commit of a part began, which may not have seen its receipt. Where there is a receipt, Run does nothing.
-//	H5  Commit refuses while shards are missing, unless a part is asked for. Files of the receipts that their attempts did not bring to their places it moves there, and it
+//	H5  Commit refuses while shards are missing, unless a part is asked for. Which shards the result is made of, the first commit settles by a conditional put. Files of the receipts that their attempts did not bring to their places it moves there, and it
 //	    writes what stands above them; one conditional put makes the result one. Killed at any moment it can be run again, and gives the same bytes.
 //	H6  A shard's files do not depend on attempt, host, number of threads or the order in which shards ran. Nothing is lost, nothing is there twice.
 //	H7  A manifest or a receipt from a stranger cannot write outside the destination: names are checked, and every file is reached through the store.
@@ -23,5 +23,6 @@
 //	_staging/<shard>/<attempt>/…     files of an attempt
 //	_staging/<shard>/<attempt>.json  its note: running, with its progress, or failed, with its error
 //	_receipts/<shard>.json           what the shard is made of
+//	_receipts/missing.json           the shards that the result is without: of the first commit
 //	_commit.json                     what was committed
 package shard

@@ -111,13 +111,23 @@ func TestRobomimicShards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if f := files(t, dst); f["demos_00002.hdf5"] == "" {
+		t.Errorf("its attempt did not bring a shard to its place: %v", differences(nil, f))
+	}
 	if ds, err := robocache.Open(t.Context(), dst); err == nil {
 		t.Errorf("a dataset of %d episodes before the commit", ds.Info().Episodes)
 	}
 	all(t, m)
-	same(t, open(t, plain), open(t, dst))
 	if f := files(t, dst); len(f) != 3 || f["demos_00002.hdf5"] == "" {
 		t.Errorf("%v", differences(nil, f))
+	}
+	// The mark of an attempt that began late takes nothing back.
+	if err := store.WriteFile(t.Context(), dst, ".robocache-unfinished", nil); err != nil {
+		t.Fatal(err)
+	}
+	same(t, open(t, plain), open(t, dst))
+	if _, err := shard.GC(t.Context(), m, 0); err != nil || len(files(t, dst)) != 3 {
+		t.Error(err)
 	}
 	scaled := convert.Options{WriteOptions: robocache.WriteOptions{Options: map[string]string{"scale_actions": "true"}}}
 	if _, err := shard.NewPlan(t.Context(), shard.Job{Name: "convert", Source: src, Destination: dst, To: "robomimic", Convert: scaled}, shard.PlanOptions{Shards: 2}); !errors.Is(err, robocache.ErrUnsupported) {

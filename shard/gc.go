@@ -43,6 +43,9 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 		for shard := range named {
 			named[shard] = "none"
 		}
+		if name := m.sharding().Unfinished; name != "" { // of an attempt that began beside the commit
+			_ = dst.Remove(ctx, name)
+		}
 	}
 	out := &Collected{}
 	for attempt := range living {

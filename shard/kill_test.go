@@ -211,16 +211,8 @@ func TestPartialKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, mem)
-	for n := int64(1); ; n += 9 {
-		struck := &storetest.Plan{Nth: n, Repeat: true, Err: errors.New("killed")}
-		mem = prepare()
-		forget(mem)
-		setFrail(nil, struck)
-		_ = commit()
-		if setFrail(nil, &storetest.Plan{}); !struck.Struck() {
-			t.Logf("killed up to operation %d", n)
-			break
-		}
+	again := func(n int64) {
+		t.Helper()
 		if err := commit(); err != nil {
 			t.Fatal(n, err)
 		}
@@ -231,6 +223,54 @@ func TestPartialKilled(t *testing.T) {
 			t.Fatal(n, d)
 		}
 	}
+	for n := int64(1); ; n += 9 {
+		struck := &storetest.Plan{Nth: n, Repeat: true, Err: errors.New("killed")}
+		mem = prepare()
+		forget(mem)
+		setFrail(nil, struck)
+		_ = commit()
+		if setFrail(nil, &storetest.Plan{}); !struck.Struck() {
+			t.Logf("killed up to operation %d", n)
+			break
+		}
+		again(n)
+	}
+	for n := int64(1); ; n += 3 { // another commit comes in between, and ends before this one goes on
+		mem = prepare()
+		forget(mem)
+		var operations int64
+		setFrail(nil, &storetest.Plan{Match: func(storetest.Op, string) bool {
+			if operations++; operations == n {
+				setFrail(nil, &storetest.Plan{})
+				if err := commit(); err != nil {
+					t.Error(n, err)
+				}
+			}
+			return false
+		}})
+		err := commit()
+		setFrail(nil, &storetest.Plan{})
+		if again(n); err != nil {
+			t.Fatal(n, err)
+		}
+		if operations < n {
+			t.Logf("another commit at up to operation %d", n)
+			break
+		}
+	}
+	// Shard 0 comes later, and is no part of it: its episodes would have the numbers of others.
+	mem = prepare()
+	forget(mem)
+	setFrail(nil, &storetest.Plan{Nth: 1, Ops: storetest.OpCommit, Repeat: true, Err: errors.New("killed"), Match: func(_ storetest.Op, name string) bool { return strings.Contains(name, "meta/episodes") }})
+	_ = commit()
+	setFrail(nil, &storetest.Plan{})
+	if _, err := shard.Run(t.Context(), m, 0, shard.RunOptions{Threads: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "without the shards 0") {
+		t.Error(err)
+	}
+	again(0)
 }
 
 // H4: an attempt that wins while garbage is collected keeps its files: GC looks at the receipts last.

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -29,7 +31,8 @@ const (
 	stagingName  = "_staging"
 	receiptsName = "_receipts"
 	commitName   = "_commit.json"
-	partialName  = stagingName + "/partial" // a commit of a part began: no attempt brings files to their places behind it
+	missingName  = receiptsName + "/missing.json" // which shards the result is without
+	partialName  = stagingName + "/partial"       // a commit of a part began: no attempt brings files to their places behind it
 )
 
 // Receipt says what a shard is made of.
@@ -171,6 +174,9 @@ func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
 	a.m.unchanged(ctx)
 	live := a.live(ctx)
 	defer live()
+	if name := a.m.sharding().Unfinished; name != "" {
+		guard.Check(store.Put(ctx, a.dst, name, nil))
+	}
 	src := guard.Must(openSource(ctx, &a.m.Job))
 	defer src.Close()
 	r = &Receipt{Manifest: a.m.id, Shard: a.shard, Attempt: a.note.Attempt, Tool: a.opt.Tool, Files: []File{}, Started: a.note.Started}
@@ -203,11 +209,10 @@ func (a *attempt) after(ctx context.Context, won *Receipt) *Receipt {
 	return won
 }
 
-// publish gives the files of the shard their names in the result, where these do not hang on other shards and no file makes a dataset before the commit: workers are many. What
-// it does not come to, Commit does.
+// publish gives the files of the shard their names in the result, where these do not hang on other shards: workers are many. What it does not come to, Commit does.
 func (a *attempt) publish(ctx context.Context, r *Receipt) {
 	f := a.m.sharding()
-	if f.Place != nil || f.Unfinished != "" {
+	if f.Place != nil {
 		return
 	}
 	for _, name := range []string{partialName, commitName} { // in this order: the marker goes when there is a commit. What was left out of a result must not come into it
@@ -215,13 +220,14 @@ func (a *attempt) publish(ctx context.Context, r *Receipt) {
 			return
 		}
 	}
-	_ = guard.Try(func() {
-		for _, file := range r.Files {
-			if f.Kept(file.Name) {
-				guard.Check(store.Move(ctx, a.dst, a.dir+"/"+file.Name, file.Name))
-			}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, file := range r.Files {
+		if f.Kept(file.Name) {
+			g.Go(func() error { return store.Move(ctx, a.dst, a.dir+"/"+file.Name, file.Name) })
 		}
-	})
+	}
+	_ = g.Wait()
 	removeEmpty(a.uri)
 }
 
@@ -240,9 +246,13 @@ func checksum(ctx context.Context, st store.Store, name string) File {
 	defer guard.In("file", name)
 	f := guard.Must(st.Open(ctx, name))
 	defer f.Close()
+	return File{Name: name, Size: f.Size(), Checksum: sumOf(ctx, f)}
+}
+
+func sumOf(ctx context.Context, f robocache.Ranged) string {
 	table, sum := crc32.MakeTable(crc32.Castagnoli), uint32(0)
 	guard.Check(store.EachBlock(ctx, f, func(b []byte) error { sum = crc32.Update(sum, table, b); return nil }))
-	return File{Name: name, Size: f.Size(), Checksum: fmt.Sprintf("crc32c:%08x", sum)}
+	return fmt.Sprintf("crc32c:%08x", sum)
 }
 
 // progress takes what a job says of itself.

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
-	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -56,20 +54,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 
 // list gives the MCAP files at the root of a store, in the order of the numbers in their names, also those that are none and cannot be opened.
 func list(ctx context.Context, s store.Store) (names []string, files []store.Entry, err error) {
-	entries, _, err := store.Files(ctx, s, "", func(name string) bool {
-		return name == reader.Unfinished || !strings.Contains(name, "/") && bag.Named(name, ending)
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, e := range entries {
-		if e.Name == reader.Unfinished {
-			return nil, nil, reader.ErrUnfinished
-		}
-		names = append(names, e.Name)
-	}
-	slices.SortFunc(names, natural.Compare)
-	return names, entries, nil
+	names, files, _, err = reader.Files(ctx, s, func(name string) bool { return !strings.Contains(name, "/") && bag.Named(name, ending) })
+	return names, files, err
 }
 
 // Dataset is an open set of MCAP files.

@@ -43,7 +43,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		dir, name = dst, "demos.hdf5"
 	}
 	if opt.Shard != nil {
-		name = shardName
+		name = fmt.Sprintf("demos_%05d.hdf5", opt.Shard.Index)
 	}
 	s := guard.Must(store.OpenWritable(cmp.Or(dir, ".")))
 	defer store.Close(s)
@@ -67,11 +67,8 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	return w.report, nil
 }
 
-// shardName is the file of a shard, which no reader takes for one of a dataset.
-const shardName = "demos.part"
-
-// sharding: a shard is a file; those of all are a dataset of files, numbered in their order.
-var sharding = robocache.Sharding{Kept: func(name string) bool { return name == shardName }, Unfinished: reader.Unfinished,
+// sharding: a shard is a file; those of all are a dataset of files, in their order.
+var sharding = robocache.Sharding{Kept: h5set.IsFile, Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
 		defer guard.Malformed("plan", &err)
 		w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
@@ -79,12 +76,6 @@ var sharding = robocache.Sharding{Kept: func(name string) bool { return name == 
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "scale_actions in shards: the range of the actions is that of all of them", Hint: "convert in one run, or leave scaling to training"}
 		}
 		return json.RawMessage("{}"), nil
-	},
-	Place: func(_ string, _ json.RawMessage, shards []robocache.ShardReport) (names []map[string]string, err error) {
-		for i := range shards {
-			names = append(names, map[string]string{shardName: fmt.Sprintf("demos_%05d.hdf5", i)})
-		}
-		return names, nil
 	}}
 
 // writer is one call of Write.

@@ -36,7 +36,7 @@ case $verb in
 status) echo '{{"total": {total}, "missing": "0-{last}"}}' ;;
 run)
   echo "run $shard" >> "$dir/log"
-  sleep "$(cat "$dir/sleep" 2>/dev/null || echo 0)"
+  while [ -e "$dir/hold" ]; do sleep 0.1; done
   code=$(head -1 "$dir/codes/$shard" 2>/dev/null || echo 0)
   sed -i 1d "$dir/codes/$shard" 2>/dev/null
   case ${{code:=0}} in worker) kill -9 $PPID;; signal) kill -9 $$;; 0|3) ;; *) echo "robocache: shard says $code" >&2;; esac
@@ -139,13 +139,14 @@ def test_read_damaged(cluster, tmp_path):
 def test_run_without_a_node(cluster, tmp_path, quick):
     """A node dies in the middle: the other one does its shards."""
     program = worker(tmp_path, 8, {})
-    (tmp_path / "sleep").write_text("1")
+    (tmp_path / "hold").touch()
     node = cluster.add_node(num_cpus=2, resources={"doomed": 1}, object_store_memory=100_000_000)
 
     def later() -> None:
-        while not (tmp_path / "log").exists() or len(log(tmp_path)) < 4:
+        while not (tmp_path / "log").exists() or len(log(tmp_path)) < 4:  # as many as there are CPUs: two of them run there
             time.sleep(0.05)
         cluster.remove_node(node, allow_graceful=False)
+        (tmp_path / "hold").unlink()
 
     t = threading.Thread(target=later)
     t.start()

@@ -19,7 +19,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
-	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -36,18 +35,10 @@ func IsFile(name string) bool {
 // list gives the HDF5 files of a store, in the order of the numbers in their names, also those that are none and cannot be opened; and
 // the links that may hide others. A store that cannot list (http) is asked for episode_0.hdf5 and on.
 func list(ctx context.Context, s store.Store) (names []string, links []store.Entry, err error) {
-	all, links, err := store.Files(ctx, s, "", func(name string) bool { return name == reader.Unfinished || IsFile(name) })
+	names, _, links, err = reader.Files(ctx, s, IsFile)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		names, err = guess(ctx, s)
-		return names, nil, err
 	}
-	for _, e := range all {
-		if e.Name == reader.Unfinished {
-			return nil, nil, reader.ErrUnfinished
-		}
-		names = append(names, e.Name)
-	}
-	slices.SortFunc(names, natural.Compare)
 	return names, links, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -169,8 +170,29 @@ func Permute[T any](v []T, p []int32) []T {
 	return out
 }
 
-// Unfinished lies in a folder while files are written into it that are a dataset each.
-const Unfinished = ".robocache-unfinished"
+// Unfinished lies in a folder while files are written into it that are a dataset each. Where shards are written, what ends it is committed: one put.
+const (
+	Unfinished = ".robocache-unfinished"
+	committed  = "_commit.json" // package shard
+)
 
-// ErrUnfinished is what opening such a folder says.
-var ErrUnfinished = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"file": Unfinished}, Msg: "a conversion ended in the middle: some recordings are missing", Hint: "empty the folder and convert again; or remove this file to open what is there"}
+// Files lists files of a store that are a dataset each (store.Files), their names in the order of the numbers in them. A folder that is Unfinished is refused.
+func Files(ctx context.Context, s store.Store, is func(name string) bool) (names []string, files, links []store.Entry, err error) {
+	files, links, err = store.Files(ctx, s, "", func(name string) bool { return name == Unfinished || name == committed || is(name) })
+	begun, ended := false, false
+	files = slices.DeleteFunc(files, func(e store.Entry) bool {
+		begun, ended = begun || e.Name == Unfinished, ended || e.Name == committed
+		return e.Name == Unfinished || e.Name == committed
+	})
+	if begun && !ended {
+		return nil, nil, nil, errUnfinished
+	}
+	for _, e := range files {
+		names = append(names, e.Name)
+	}
+	slices.SortFunc(names, natural.Compare)
+	return names, files, links, err
+}
+
+// errUnfinished is what opening such a folder says.
+var errUnfinished = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"file": Unfinished}, Msg: "a conversion ended in the middle: some recordings are missing", Hint: "empty the folder and convert again; or remove this file to open what is there"}

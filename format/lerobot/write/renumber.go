@@ -11,51 +11,43 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
-	"github.com/goatnote-inc/robocache/store"
 )
 
-// renumber writes a file of a shard again, with lower numbers of episodes and rows. It is rare (an episode was left out, a shard is missing), and the files
+// renumber says how a file of a shard is written again, with lower numbers of episodes and rows. It is rare (an episode was left out, a shard is missing), and the files
 // are small beside the mp4s, which hold no numbers: the library's rows will do.
-func renumber(ctx context.Context, uri, from, to string, episodes int, rows int64) (err error) {
-	defer guard.File("commit", to, &err)
-	dst := guard.Must(store.OpenWritable(uri))
-	defer store.Close(dst)
+func renumber(name string, episodes int, rows int64) func(context.Context, robocache.Ranged, io.Writer) error {
 	var less map[string]int64 // by column
 	switch {
-	case strings.HasPrefix(to, "data/"):
+	case strings.HasPrefix(name, "data/"):
 		less = map[string]int64{"episode_index": int64(episodes), "index": rows}
-	case strings.HasPrefix(to, "meta/episodes/"):
+	case strings.HasPrefix(name, "meta/episodes/"):
 		less = map[string]int64{"episode_index": int64(episodes), "dataset_from_index": rows, "dataset_to_index": rows}
 		for _, s := range []string{"min", "max", "mean", "q01", "q10", "q50", "q90", "q99"} {
 			less["stats/episode_index/"+s], less["stats/index/"+s] = int64(episodes), rows
 		}
-	case path.Ext(to) == ".json":
-		var r Report
-		decode(from, guard.Must(store.ReadFile(ctx, dst, from, 1<<30)), &r)
-		for i := range r.Episodes {
-			if m := &r.Episodes[i]; m.New >= 0 {
-				m.New, m.FromIndex = m.New-episodes, m.FromIndex-rows
+	case path.Ext(name) == ".json":
+		return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
+			defer guard.Malformed("commit", &err)
+			text := make([]byte, in.Size())
+			guard.Check(in.ReadAt(ctx, text, 0))
+			var r Report
+			decode(name, text, &r)
+			for i := range r.Episodes {
+				if m := &r.Episodes[i]; m.New >= 0 {
+					m.New, m.FromIndex = m.New-episodes, m.FromIndex-rows
+				}
 			}
+			guard.Must(out.Write(reportText(&r)))
+			return nil
 		}
-		guard.Check(store.Put(ctx, dst, to, reportText(&r)))
-		return moved(ctx, dst, from, to)
 	default:
-		return store.Move(ctx, dst, from, to)
-	}
-	in := guard.Must(dst.Open(ctx, from))
-	defer in.Close()
-	out := guard.Must(dst.Create(ctx, to))
-	defer out.Abort()
-	rewrite(ctx, in, out, less)
-	guard.Check(out.Commit())
-	return moved(ctx, dst, from, to)
-}
-
-func moved(ctx context.Context, dst store.Writable, from, to string) error {
-	if from == to {
 		return nil
 	}
-	return dst.Remove(ctx, from)
+	return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
+		defer guard.Malformed("commit", &err)
+		rewrite(ctx, in, out, less)
+		return nil
+	}
 }
 
 // rewrite copies a Parquet file row group by row group, with some columns lower.
