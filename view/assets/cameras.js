@@ -20,6 +20,7 @@ class Camera {
     this.element.dataset.key = st.key;
     this.element.addEventListener('dblclick', () => { this.scale = this.scale >= 3 ? 1 : this.scale + 1; this.size(); this.row = -2; this.time(state.t); });
     this.size();
+    this.drawn = new Promise((done) => { this.said = done; });
     this.draw = newest((row) => this.fetch(row));
     this.playable = st.kind === 'video' && !ep.hz ? null : false; // null: not asked yet
   }
@@ -66,6 +67,7 @@ class Camera {
     this.caption.replaceChildren(make('b', {}, (this.label ? this.label + ' ' : '') + this.st.key), make('br'), at);
     this.canvas.setAttribute('aria-label', `${this.st.key} ${at}`);
     this.element.dataset.row = row;
+    this.said();
     this.element.dataset.drawn ||= Math.round(performance.now()); // for make view-bench
   }
 

@@ -35,10 +35,12 @@ async function open() {
   state.row = null;
   state.t = Math.min(Math.max(state.t, 0), first.duration);
   $('range').max = first.duration || 1;
+  const rest = panels.show();
   title();
-  panels.show();
   list.reveal();
   tell('t');
+  await rest;
+  if (mine !== opening) return;
   document.body.dataset.ready = `${s}:${e}`;
   await showFindings();
   document.body.dataset.done = `${s}:${e}`;
@@ -232,11 +234,13 @@ async function start() {
   if (!p.has('hz') && shown.info.hz) state.hz = shown.info.hz;
   if (!p.has('e') && !p.has('c') && sets.length > 1) state.compare = { s: 1, e: Math.min(state.e, sets[1].num_episodes - 1) };
   if (state.compare && !(state.compare.e < sets[state.compare.s]?.num_episodes)) state.compare = null;
+  const opened = state.e < 0 ? problem('the dataset has no episodes') : open();
+  await new Promise((done) => setTimeout(done)); // the frames are asked for before anything else is done
   wire();
   list.start();
-  if (state.e < 0) { problem('the dataset has no episodes'); return; }
+  if (state.e < 0) return;
   const flags = get('flags').then((f) => { shown.flags = f.flags; download(); tell('flags'); });
-  await Promise.all([open(), flags, list.load(state.s)]).catch((e) => problem(e.message));
+  await Promise.all([opened, flags, list.load(state.s)]).catch((e) => problem(e.message));
   if (shown.first) title();
 }
 

@@ -4,22 +4,28 @@ import { on, shown, state } from './state.js';
 
 const kinds = new Map(), open = new Map(); // id of a section → what makes its panels; the panels
 
-// kind adds a kind: make(episode, label) gives panels, which have an element and what they want of time(t), zoom(), paint(), playing(), close().
+// kind adds a kind: make(episode, label) gives panels, which have an element and what they want of time(t), zoom(), paint(), playing(), close(), drawn (a promise).
 export const kind = (id, make) => kinds.set(id, make);
 
 // sources are the episodes that are shown, and what they are called beside the first.
 export const sources = () => [[shown.first, ''], [shown.second, shown.second && `[${shown.second.s !== shown.first.s ? 'second dataset, ' : ''}episode ${shown.second.e}]`],
   [shown.aligned, shown.aligned && `[${shown.aligned.hz} Hz grid]`]].filter(([ep]) => ep);
 
-export function show() {
+// show makes the panels; the newest of several wins. A page has one thread: what is not a frame waits until the first frames are drawn, or for a moment.
+let showing = 0;
+export async function show() {
+  const mine = ++showing;
   each('close');
   open.clear();
   place();
-  for (const [id, make] of kinds) { // the frames are asked for before the plots are made
+  for (const [id, make] of kinds) {
     const list = sources().flatMap(([ep, label]) => make(ep, label));
     open.set(id, list);
     $(id).replaceChildren(...list.map((p) => p.element));
     for (const p of list) { p.paint?.(); p.time?.(state.t); }
+    const frames = list.flatMap((p) => p.drawn || []);
+    if (frames.length) await Promise.race([Promise.all(frames), new Promise((done) => setTimeout(done, 200))]);
+    if (mine !== showing) return;
   }
 }
 

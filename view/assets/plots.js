@@ -5,7 +5,9 @@ import { kind, span } from './panels.js';
 import { on, shown, state, tell } from './state.js';
 
 let values = new Map();
-const drawing = new Promise((done) => { if (self.uPlot) done(); else addEventListener('DOMContentLoaded', done); }); // uPlot comes after the first frame is asked for
+// The library of curves is asked for with the first plot, behind the first frames: to read it takes the page as long as to draw them.
+let library = null;
+const drawing = () => (library ||= new Promise((onload, onerror) => document.head.append(make('script', { src: new URL('uPlot.iife.min.js', import.meta.url).href, onload, onerror }))));
 const dashes = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
 const hues = (i) => `hsl(${(215 + i * 137.508) % 360} 70% ${css('--light') || '40%'})`;
 const number = (v) => (v == null || !Number.isFinite(v) ? '–' : Number.isInteger(v) && Math.abs(v) < 1e15 ? String(v) : String(Number(v.toPrecision(5))));
@@ -57,7 +59,7 @@ class Plot {
       this.title.textContent = e.message;
       return;
     }
-    await drawing;
+    await drawing();
     if (this.gone) return;
     this.layers = layers;
     this.build();
@@ -197,6 +199,7 @@ kind('plots', (ep, label) => {
   if (label) return []; // the first episode's plots show the others too
   const keys = [...new Set([...plotted(shown.first), ...plotted(shown.second)].map((st) => st.key))], hidden = keys.filter((k) => state.hidden.has(k));
   const more = make('p', {}, 'hidden: ', ...hidden.map((k) => make('button', { onclick: () => { state.hidden.delete(k); tell('streams'); } }, k)));
+  drawing();
   lookUp();
   return [...keys.filter((k) => !state.hidden.has(k)).map((k) => new Plot(k)), ...(hidden.length ? [{ element: more }] : [])];
 });
