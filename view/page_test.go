@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -161,6 +162,17 @@ func (t *tab) shot(path string) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFramesFirst: what a person opens the page for is asked for ahead of all else: behind two answers that are asked for at once.
+func TestFramesFirst(t *testing.T) {
+	p := serve(t, Options{}, "g1_h264_v30").browse("")
+	p.wait("document.querySelector('#plots canvas')")
+	asked := eval[[]string](p, `performance.getEntriesByType('resource').sort((a, b) => a.startTime - b.startTime).map((r) => new URL(r.name).pathname).filter((n) => /^.api.|uPlot.iife/.test(n))`)
+	first := slices.IndexFunc(asked, func(path string) bool { return strings.Contains(path, "/frame/") })
+	if first < 0 || first > 2 || !slices.ContainsFunc(asked[first:], func(path string) bool { return strings.HasSuffix(path, "uPlot.iife.min.js") }) {
+		t.Errorf("requests: %q", asked)
 	}
 }
 
