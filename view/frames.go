@@ -75,27 +75,24 @@ func (s *Server) jpeg(ctx context.Context, x *set, k frameKey, f *robocache.Feat
 		return b, nil
 	}
 	var p inspect.Painter
-	from, to := k.row, min(k.row+framesAhead, l.Rows)
-	switch {
-	case last < 0 || max(last-k.row, k.row-last) > 2*framesAhead: // a person jumps, or scrubs: what lies beside the row is not what comes next
-		to = k.row + 1
-	case k.row < last:
-		from, to = max(0, k.row-framesAhead), k.row+1
-	}
 	made := func(ctx context.Context, row int) ([]byte, error) {
 		return s.decode(ctx, x, &p, frameKey{k.cameraKey, row}, f)
-	}
-	for row := from; row < k.row && ctx.Err() == nil; row++ {
-		_, _ = made(ctx, row) // whoever asks for it is told
 	}
 	b, err := made(ctx, k.row)
 	if err != nil {
 		release()
 		return nil, err
 	}
+	from, to := k.row+1, min(k.row+framesAhead, l.Rows)
+	switch {
+	case last < 0 || max(last-k.row, k.row-last) > 2*framesAhead: // a person jumps, or scrubs: what lies beside the row is not what comes next
+		to = from
+	case k.row < last:
+		from, to = max(0, k.row-framesAhead), k.row
+	}
 	s.work.Go(func() {
 		defer release()
-		for row := k.row + 1; row < to && s.waiting.Load() == 0; row++ {
+		for row := from; row < to && s.waiting.Load() == 0; row++ {
 			if _, err := made(s.ctx, row); err != nil {
 				return
 			}
