@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -28,7 +29,7 @@ const terminate = syscall.SIGTERM
 type Local struct {
 	Plan
 	Jobs    int           // processes at once
-	Threads int           // of each
+	Threads int           // of each, and its cores
 	Retries int           // of a shard, beside its first try
 	Pause   time.Duration // before the first retry at most; it doubles up to 60 of it
 	Partial bool          // commit what there is
@@ -165,6 +166,9 @@ func (l *Local) call(ctx context.Context, verb string, args ...string) (int, str
 	}
 	c := command(ctx, l.Program, append([]string{verb}, args...)...)
 	c.Stdout, c.Stderr = io.Discard, out
+	if _, chosen := os.LookupEnv("GOMAXPROCS"); verb == "run" && !chosen { // the collector of garbage would use all cores, and the other shards wait
+		c.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(max(l.Threads, 1)))
+	}
 	err := c.Run()
 	out.flush()
 	return codeOf(c), lastLine(out.last), err

@@ -32,7 +32,7 @@ while [ $i -lt "$total" ]; do [ -e "$dir/receipts/$i" ] && n=$((n+1)) || missing
 case $verb in
 status) echo "{\"total\": $total, \"done\": $n, \"missing\": \"$missing\"}"; [ $n = "$total" ] || exit 75 ;;
 run)
-  echo "run $shard" >> "$dir/log"
+  echo "run $shard" >> "$dir/log"; echo "$GOMAXPROCS" >> "$dir/cores"
   trap 'echo "asked $shard" >> "$dir/log"; kill $!; exit 75' TERM
   [ -e "$dir/receipts/$shard" ] && exit 0
   sleep "$(cat "$dir/sleep" 2>/dev/null || echo 0)" & wait $!
@@ -102,7 +102,7 @@ func TestLocal(t *testing.T) {
 	put(t, filepath.Join(dir, "receipts", "7"), "")
 	var errs bytes.Buffer
 	ends := 0
-	l := &Local{Plan: look(t, dir, program), Jobs: 3, Retries: 2, Pause: time.Millisecond, Stderr: &errs}
+	l := &Local{Plan: look(t, dir, program), Jobs: 3, Threads: 2, Retries: 2, Pause: time.Millisecond, Stderr: &errs}
 	findings, err := l.Run(t.Context(), func(States) { ends++ })
 	if err != nil || findings {
 		t.Fatalf("%v %v\n%s", findings, err, &errs)
@@ -117,6 +117,9 @@ func TestLocal(t *testing.T) {
 	}
 	if !strings.Contains(errs.String(), "shard 2: robocache: shard says 75\n") {
 		t.Errorf("%q", errs.String())
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "cores")); err != nil || string(b) != strings.Repeat("2\n", 12) && os.Getenv("GOMAXPROCS") == "" {
+		t.Errorf("%v: %q", err, b)
 	}
 	put(t, filepath.Join(dir, "skipped"), "")
 	l = &Local{Plan: look(t, dir, program), Jobs: 2}

@@ -91,7 +91,7 @@ Ctrl-C and SIGTERM are passed on.`,
 	f.add(c)
 	f.addPartial(c)
 	c.Flags().IntVarP(&l.Jobs, "jobs", "j", 1, "processes at once")
-	c.Flags().IntVar(&l.Threads, "threads", 0, "threads of each (0: the cores, shared among --jobs)")
+	c.Flags().IntVar(&l.Threads, "threads", 0, "threads and cores of each (0: the cores, shared among --jobs)")
 	metricsFlag(c, &address)
 	return answers(c, func(cmd *cobra.Command, _ []string) (_ *submit.States, found, err error) {
 		defer guard.Into(&err)
