@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -165,16 +166,48 @@ func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error
 func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.Writer, err error) {
 	defer guard.Into(&err)
 	name = guard.Must(s.Clean(ctx, "create", name))
-	q.Set("uploadType", "media")
 	q.Set("name", s.prefix+name)
 	return store.Spool(ctx, s.URI(), name, func(ctx context.Context, body *io.SectionReader) (err error) {
 		defer guard.Into(&err)
-		a := s.call(ctx, "commit", name, http.MethodPost, "/upload/storage/v1/b/"+s.bucket+"/o", q, body, nil)
-		if a.Status == http.StatusPreconditionFailed && (a.Tries == 1 || !store.Holds(ctx, s, name, body)) {
+		a := s.upload(ctx, name, q, body)
+		switch {
+		case a.Status < 300 || a.Tries > 1 && store.Holds(ctx, s, name, body):
+			return nil
+		case a.Status == http.StatusPreconditionFailed:
 			return s.Fail("commit", name, fs.ErrExist)
 		}
-		return nil
+		return s.Fail("commit", name, &robocache.Error{Class: robocache.ErrTemporary, Msg: "the server lost the upload", Hint: "write it again"})
 	})
+}
+
+// A larger object goes up in pieces of a multiple of 256 KiB; tests lower both.
+var onePut, pieceSize int64 = 64 << 20, 16 << 20
+
+// upload sends an object at once, or piece by piece: each is tried on its own, and what the server has of it counts.
+func (s *Store) upload(ctx context.Context, name string, q url.Values, body *io.SectionReader) *store.Answer {
+	path, size := "/upload/storage/v1/b/"+s.bucket+"/o", body.Size()
+	if size <= onePut {
+		q.Set("uploadType", "media")
+		return s.call(ctx, "commit", name, http.MethodPost, path, q, body, nil)
+	}
+	q.Set("uploadType", "resumable")
+	a := s.call(ctx, "commit", name, http.MethodPost, path, q, io.NewSectionReader(body, 0, 0), nil)
+	u, session := guard.Must(url.Parse(s.endpoint)), guard.Must(url.Parse(a.Header.Get("Location")))
+	u.Path, u.RawQuery = session.Path, session.RawQuery // wherever it leads, its secret stays here
+	for off := int64(0); off < size && a.Status < 400; {
+		n := min(pieceSize, size-off)
+		a = guard.Must(s.Do(ctx, "commit", name, store.Request{Method: http.MethodPut, URL: u, Header: http.Header{"Content-Range": {fmt.Sprintf("bytes %d-%d/%d", off, off+n-1, size)}}, Body: io.NewSectionReader(body, off, n),
+			Expect: []int{http.StatusPermanentRedirect, http.StatusPreconditionFailed, http.StatusNotFound, http.StatusGone}}))
+		if a.Status != http.StatusPermanentRedirect {
+			return a
+		}
+		was, last := off, int64(-1)
+		_, _ = fmt.Sscanf(a.Header.Get("Range"), "bytes=0-%d", &last)
+		if off = last + 1; off <= was || off > was+n {
+			break
+		}
+	}
+	return a
 }
 
 // Move copies an object where it lies, as often as the server asks for a part, and deletes it.
