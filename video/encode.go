@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -109,13 +108,8 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder,
 	if e.stdin, err = e.cmd.StdinPipe(); err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": path})
 	}
-	if err := e.cmd.Start(); err != nil {
+	if err := start(e.cmd, cfg.Behind); err != nil {
 		return nil, encodeError(robocache.Classify(err), robocache.Where{"program": program}, "", "", err)
-	}
-	if cfg.Behind {
-		if kernel, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // 20 - nice
-			_ = syscall.Setpriority(syscall.PRIO_PROCESS, e.cmd.Process.Pid, min(19, 20-kernel+10))
-		}
 	}
 	return e, nil
 }

@@ -5,10 +5,14 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -222,5 +226,40 @@ func TestEncodeLeavesNothing(t *testing.T) {
 	}
 	if !errors.Is(err, robocache.ErrNotFound) {
 		t.Errorf("no such folder: %v", err)
+	}
+}
+
+// TestEncoderIsNoRealTime: no thread of the encoder takes real-time priority, and behind means nice. As root libsvtav1 asks for SCHED_FIFO.
+func TestEncoderIsNoRealTime(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root: real-time priority is not given")
+	}
+	cfg := EncodeConfig{Width: 64, Height: 64, Rate: robocache.Rate{Num: 30, Den: 1}, Behind: true}
+	if err := CanEncode(t.Context(), cfg); err != nil {
+		t.Skip(err)
+	}
+	e, err := NewEncoder(t.Context(), filepath.Join(t.TempDir(), "x.mp4"), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Abort()
+	for k := range 64 { // the pipe holds five: the encoder has begun
+		if err := e.Write(pic(64, 64, k)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", e.cmd.Process.Pid))
+	if err != nil || len(threads) < 10 {
+		t.Fatal(len(threads), "threads", err)
+	}
+	own, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range threads {
+		id, _ := strconv.Atoi(filepath.Base(name))
+		if a, err := unix.SchedGetAttr(id, 0); err == nil && (a.Policy != own.Policy || a.Nice != min(19, own.Nice+10)) {
+			t.Fatalf("a thread of the encoder has policy %d, nice %d; this one %d, %d", a.Policy, a.Nice, own.Policy, own.Nice)
+		}
 	}
 }
