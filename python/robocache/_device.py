@@ -16,11 +16,12 @@ from ._finish import Finisher
 class _Copy:
     """A batch on its way: what it is copied from stays untouched until the event says that it was read."""
 
-    __slots__ = ("event", "tensors")
+    __slots__ = ("event", "tensors", "owners")
 
-    def __init__(self, event: Any, tensors: dict[str, Any]) -> None:
+    def __init__(self, event: Any, tensors: dict[str, Any], owners: list[Any]) -> None:
         self.event = event
         self.tensors = tensors
+        self.owners = owners  # whose memory the tensors are views of
 
 
 def _settle(*flights: deque[Taken]) -> None:
@@ -89,15 +90,14 @@ class Device:
             now = self._torch.cuda.current_stream(self._target)
             now.wait_event(first.copy.event)
             tensors = first.copy.tensors
-            for v in tensors.values():
-                if not isinstance(v, list):
-                    # Its memory is the side stream's: without this it would be given out again while this stream still reads it.
-                    self._in_use(v, now)
+            for v in first.copy.owners:
+                # Its memory is the side stream's: without this it would be given out again while this stream still reads it.
+                self._in_use(v, now)
             given = Taken(first.seq, first.epoch, tensors)
             # What it was copied from stays until the copy has read it. In this order an exception in between gives it again.
             self._behind.append(first)
             self._ahead.popleft()
-            first.copy.tensors = {}
+            first.copy.tensors, first.copy.owners = {}, []
             return given
 
     def _send(self, t: Taken) -> None:
@@ -107,12 +107,13 @@ class Device:
         try:
             with self._torch.cuda.stream(self._stream):
                 if self._finisher is not None:
-                    tensors = self._finisher(t.batch, self._copy, self._stream.cuda_stream)
+                    tensors, owners = self._finisher(t.batch, self._copy, self._stream.cuda_stream)
                 else:
                     tensors = {k: v if isinstance(v, list) else self._copy(v) for k, v in t.batch.items()}
+                    owners = [v for v in tensors.values() if not isinstance(v, list)]
                 event = self._torch.cuda.Event()
                 event.record(self._stream)
-            t.copy = _Copy(event, tensors)
+            t.copy = _Copy(event, tensors, owners)
         except BaseException:
             self._stream.synchronize()  # part of it may be under way, and nothing else would wait for it
             raise

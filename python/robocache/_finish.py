@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ class Raw(NamedTuple):
 class _Plan:
     """What is done to batches of so many rows."""
 
-    __slots__ = ("ops", "fields", "outputs")
+    __slots__ = ("ops", "bases", "fields", "outputs")
 
     def __init__(self, engine: _engine.Engine, info: dict[str, Any], held: bool, torch: Any) -> None:
         self.ops = []
@@ -28,10 +29,17 @@ class _Plan:
             if info[op]:
                 at = [(p.get("output", False), p["index"], p["offset"]) for p in info[places]]
                 self.ops.append((Prepared(engine, info[op], len(at), 0, held), at))
+        bases: dict[tuple[int, Any], int] = {}  # a buffer seen as one dtype: a field is one view of it, where slicing and two casts were a third of a batch's time
         self.fields = []
         for f in info["fields"] or []:
-            dtype, begin = getattr(torch, f["dtype"]), f["offset"]
-            self.fields.append((f.get("output", False), f["index"], begin, begin + f["bytes"], dtype, tuple(f["shape"])))
+            dtype, shape, index, offset = getattr(torch, f["dtype"]), tuple(f["shape"]), f["index"], 0
+            if not f.get("output", False):
+                index, offset = -1, f["offset"] // dtype.itemsize
+                if f["bytes"]:
+                    index = bases.setdefault((f["index"], dtype), len(bases))
+            strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+            self.fields.append((f.get("output", False), index, dtype, shape, strides, offset))
+        self.bases = list(bases)
         self.outputs = [(tuple(o["shape"]), getattr(torch, o["dtype"])) for o in info["outputs"] or []]
 
 
@@ -56,19 +64,20 @@ class Finisher:
             p = self._plans[rows] = _Plan(engine, info, self._kernels["backend"] == "cuda", self._torch)
         return p
 
-    def __call__(self, raw: Raw, copy: Callable[[Any], Any], stream: int) -> dict[str, Any]:
-        """The batch on the device. copy moves one buffer there; both it and the launch are of the current stream."""
+    def __call__(self, raw: Raw, copy: Callable[[Any], Any], stream: int) -> tuple[dict[str, Any], list[Any]]:
+        """The batch on the device, and whose memory its tensors share. copy moves one buffer there; both it and the launch are of the current stream."""
         plan = self.plan(raw.rows)
         moved = [copy(b) for b in raw.buffers]
         made = [self._torch.empty(shape, dtype=dtype, device=self._target) for shape, dtype in plan.outputs]
         self._launch(plan, moved, made, stream)
+        bases = [moved[index] if dtype == self._torch.uint8 else moved[index].view(dtype) for index, dtype in plan.bases]
         values = []
-        for output, index, begin, end, dtype, shape in plan.fields:
-            values.append(made[index] if output else moved[index][begin:end].view(dtype).view(shape) if end > begin else self._nothing(dtype, shape))
+        for output, index, dtype, shape, strides, offset in plan.fields:
+            values.append(made[index] if output else self._nothing(dtype, shape) if index < 0 else bases[index].as_strided(shape, strides, offset))
         items = list(zip(self._keys, values))
         for (position, column), key in zip(raw.texts, self._texts):
             items.insert(position, (key, column))
-        return dict(items)
+        return dict(items), moved + made
 
     def _nothing(self, dtype: Any, shape: tuple[int, ...]) -> Any:
         return self._torch.empty(shape, dtype=dtype, device=self._target)
