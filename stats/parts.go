@@ -138,45 +138,25 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 // part ends a part: its columns are sorted side by side, and written one after the other.
 func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][]uint64) Part {
 	p := Part{DType: dtype, Rows: rows, NonFinite: m.NonFinite, Columns: make([]PartColumn, len(columns))}
+	files := make([][]byte, len(columns))
 	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, keys := range columns {
-		g.Go(func() error { sortKeys(keys); return nil })
+	workers := runtime.GOMAXPROCS(0)
+	for w := range min(workers, len(columns)) {
+		g.Go(func() error {
+			var scratch []uint64
+			for c := w; c < len(columns); c += workers {
+				scratch = slices.Grow(scratch[:0], len(columns[c]))[:len(columns[c])]
+				sortKeys(columns[c], scratch)
+				p.Columns[c] = PartColumn{N: m.N[c], Base: m.base[c], Mean: m.mean[c], M2: m.m2[c], Entries: m.N[c]}
+				files[c] = p.Columns[c].entries(dtype, columns[c])
+				columns[c] = nil
+			}
+			return nil
+		})
 	}
 	_ = g.Wait()
-	le := binary.LittleEndian
-	for c, keys := range columns {
-		col := &p.Columns[c]
-		*col = PartColumn{N: m.N[c], Base: m.base[c], Mean: m.mean[c], M2: m.m2[c], Entries: m.N[c], At: s.at}
-		different := int64(0)
-		for i, k := range keys {
-			if i == 0 || k != keys[i-1] {
-				different++
-			}
-		}
-		counted := 16*different < int64(valueSize(dtype))*col.N
-		if counted {
-			col.Entries = different
-		}
-		var file []byte
-		every := step(col.Entries)
-		for i, e := 0, int64(0); i < len(keys); e++ {
-			n := 1
-			for counted && i+n < len(keys) && keys[i+n] == keys[i] {
-				n++
-			}
-			at := len(file)
-			if file = appendValue(file, dtype, counted, ofKey(keys[i])); e%every == 0 || e == col.Entries-1 {
-				if col.Marks = append(col.Marks, file[at:]...); counted {
-					col.Marks = le.AppendUint64(le.AppendUint64(col.Marks, uint64(i)), uint64(i+n))
-				}
-			}
-			if counted {
-				file = le.AppendUint64(file, uint64(n))
-			}
-			i += n
-		}
-		if every > 1 {
+	for c, file := range files {
+		if p.Columns[c].At = s.at; step(p.Columns[c].Entries) > 1 {
 			if s.out == nil {
 				s.out = guard.Must(s.Create())
 			}
@@ -184,6 +164,40 @@ func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][
 		}
 	}
 	return p
+}
+
+// entries makes the column's marks of sorted keys, and the text of all its entries.
+func (col *PartColumn) entries(dtype robocache.DType, keys []uint64) (file []byte) {
+	le, size := binary.LittleEndian, int64(valueSize(dtype))
+	different := int64(0)
+	for i, k := range keys {
+		if i == 0 || k != keys[i-1] {
+			different++
+		}
+	}
+	counted := 16*different < size*col.N
+	if counted {
+		col.Entries, size = different, 16
+	}
+	file = make([]byte, 0, size*col.Entries)
+	every := step(col.Entries)
+	for i, e := 0, int64(0); i < len(keys); e++ {
+		n := 1
+		for counted && i+n < len(keys) && keys[i+n] == keys[i] {
+			n++
+		}
+		at := len(file)
+		if file = appendValue(file, dtype, counted, ofKey(keys[i])); e%every == 0 || e == col.Entries-1 {
+			if col.Marks = append(col.Marks, file[at:]...); counted {
+				col.Marks = le.AppendUint64(le.AppendUint64(col.Marks, uint64(i)), uint64(i+n))
+			}
+		}
+		if counted {
+			file = le.AppendUint64(file, uint64(n))
+		}
+		i += n
+	}
+	return file
 }
 
 // valueSize is that of a value in a file: types of up to 24 bits and of float32's are exact in one.
@@ -202,7 +216,7 @@ func appendValue(b []byte, d robocache.DType, counted bool, v float64) []byte {
 }
 
 // sortKeys sorts by digits of 11 bits, from the lowest on; digits that are the same in all keys are passed over.
-func sortKeys(keys []uint64) {
+func sortKeys(keys, scratch []uint64) {
 	if slices.IsSorted(keys) {
 		return
 	}
@@ -216,7 +230,7 @@ func sortKeys(keys []uint64) {
 			counts[d][k>>(d*digitBits)&(1<<digitBits-1)]++
 		}
 	}
-	from, to := keys, make([]uint64, len(keys))
+	from, to := keys, scratch
 	for d := range counts {
 		at, n := &counts[d], int32(0)
 		shift := d * digitBits
@@ -233,7 +247,9 @@ func sortKeys(keys []uint64) {
 		}
 		from, to = to, from
 	}
-	copy(keys, from)
+	if &from[0] != &keys[0] {
+		copy(keys, from)
+	}
 }
 
 // run is a column of a part, as Whole sees it.
