@@ -103,7 +103,7 @@ func TestNodes(t *testing.T) {
 		check(t, <-outs+<-outs, proxies...)
 	})
 	t.Run("srun", func(t *testing.T) {
-		startCluster(t, 1001)
+		startCluster(t, 1001, smallNodes)
 		t.Setenv("MASTER_PORT", port())
 		line := fmt.Sprintf("RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; export RANK WORLD_SIZE; [ $RANK = 0 ] && AWS_ENDPOINT_URL_S3=%s || AWS_ENDPOINT_URL_S3=%s; echo $RANK on $SLURMD_NODENAME; exec %s", proxies[0].URL, proxies[1].URL, Words([]string{python, script, path}))
 		out, err := exec.Command("timeout", "120", "srun", "--nodes", "2", "--ntasks-per-node", "1", "--export=ALL", "sh", "-c", line).CombinedOutput()

@@ -109,7 +109,7 @@ func TestRealShards(t *testing.T) {
 	call("submit", "local", "--manifest", manifest, "-j", "2")
 	same(t, "two at a time", one, dataset(t, in("two")))
 
-	cl := startCluster(t, 5)
+	cl := startCluster(t, 5, smallNodes)
 	out := call("submit", "slurm", "--manifest", plan("slurm"), "--out", in("jobs"), "--now")
 	if !strings.Contains(out, "submitted: ") {
 		t.Error(out)
@@ -173,5 +173,48 @@ func TestTenCommands(t *testing.T) {
 	}
 	if s, err := os.Stat(filepath.Join(dir, "policy.pt")); err != nil || s.Size() < 1000 {
 		t.Errorf("no policy: %v", err)
+	}
+}
+
+// bench load --submit on a real Slurm: the scenario of two nodes, a rank on each, and one report of both.
+func TestBenchOnTwoNodes(t *testing.T) {
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
+		t.Skip("a set with video needs ffmpeg: ", err)
+	}
+	call := robo(t)
+	dir := t.TempDir()
+	call("synth", filepath.Join(dir, "set"), "--episodes", "8", "--seconds", "1", "--cameras", "1", "--size", "96x96", "--codec", "h264")
+	c := startCluster(t, 1001, largeNodes)
+	t.Chdir(dir) // the jobs' logs
+	job, _, _ := strings.Cut(call("bench", "load", filepath.Join(dir, "set"), "--scenarios", "stream_bucket_2node", "--submit", "--out", filepath.Join(dir, "out"), "--duration", "1s", "--workers", "1", "--batch-size", "8", "--check-frames", "4"), "\t")
+	report := filepath.Join(dir, "out", "stream_bucket_2node", "load.json")
+	c.wait(4*time.Minute, "a report", func() bool {
+		_, err := os.Stat(report)
+		return err == nil || c.out("squeue", "-h") == ""
+	})
+	b, err := os.ReadFile(report)
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(dir, "dlbench_stream_bucket_2node-"+job+".out"))
+		t.Fatalf("%v: %s\n%s", err, c.out("scontrol", "show", "job", job), log)
+	}
+	var r struct {
+		Results []struct {
+			Ranks []struct {
+				Rank    int
+				World   int   `json:"world_size"`
+				Samples int64 `json:"samples_measured"`
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &r); err != nil || len(r.Results) != 1 || len(r.Results[0].Ranks) != 2 {
+		t.Fatalf("%v: %.2000s", err, b)
+	}
+	for i, one := range r.Results[0].Ranks {
+		if one.Rank != i || one.World != 2 || one.Samples < 64 {
+			t.Errorf("%+v", one)
+		}
+	}
+	if on := c.out("scontrol", "show", "job", job); !strings.Contains(on, "NumNodes=2") {
+		t.Error(on)
 	}
 }

@@ -52,13 +52,20 @@ KillWait=5
 Waittime=0
 MaxArraySize=%[3]d
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
-NodeName=n1 NodeHostname=%[2]s NodeAddr=127.0.0.1 Port=17001 CPUs=2 CoresPerSocket=2 RealMemory=2000 State=UNKNOWN
-NodeName=n2 NodeHostname=%[2]s NodeAddr=127.0.0.1 Port=17002 CPUs=2 CoresPerSocket=2 RealMemory=2000 State=UNKNOWN
+%[4]s
+NodeName=n1 NodeHostname=%[2]s NodeAddr=127.0.0.1 Port=17001 State=UNKNOWN
+NodeName=n2 NodeHostname=%[2]s NodeAddr=127.0.0.1 Port=17002 State=UNKNOWN
 PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 `
 
+const (
+	smallNodes = "NodeName=DEFAULT CPUs=2 CoresPerSocket=2 RealMemory=2000"
+	// largeNodes say that they have what this machine has not.
+	largeNodes = "SlurmdParameters=config_overrides\nGresTypes=gpu\nNodeName=DEFAULT CPUs=16 CoresPerSocket=16 RealMemory=300000 Gres=gpu:1"
+)
+
 // startCluster starts the daemons; the test is skipped where they are not installed ('make engines' does) or not ours to start.
-func startCluster(t *testing.T, maxArray int) *cluster {
+func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 	t.Helper()
 	for _, p := range []string{"munged", "slurmctld", "slurmd", "sbatch"} {
 		if _, err := exec.LookPath(p); err != nil {
@@ -95,7 +102,10 @@ func startCluster(t *testing.T, maxArray int) *cluster {
 		}
 	}
 	conf := filepath.Join(c.dir, "slurm.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, slurmConf, c.dir, host, maxArray), 0o644); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, slurmConf, c.dir, host, maxArray, nodes), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, "gres.conf"), []byte("Name=gpu File=/dev/null\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("SLURM_CONF", conf)
@@ -209,7 +219,7 @@ func submitted(t *testing.T, s *Slurm) []string {
 
 // A real controller: several arrays of a small MaxArraySize, one after the other, a task that asks to be tried again, one with skipped episodes.
 func TestSlurm(t *testing.T) {
-	c := startCluster(t, 5)
+	c := startCluster(t, 5, smallNodes)
 	dir, program := worker(t, 12, map[int]string{1: "75", 4: "3"})
 	put(t, filepath.Join(dir, "skipped"), "")
 	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "the jobs"), Logs: "logs", Retries: 2, Parallel: 4}
@@ -235,7 +245,7 @@ func TestSlurm(t *testing.T) {
 
 // A shard that can never succeed is not tried again, and the commit that waits for it is taken out of the queue; what is missing is then submitted again.
 func TestSlurmFinal(t *testing.T) {
-	c := startCluster(t, 1001)
+	c := startCluster(t, 1001, smallNodes)
 	dir, program := worker(t, 4, map[int]string{2: "42"})
 	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "jobs"), Logs: dir, Retries: 2}
 	jobs := submitted(t, s)
@@ -256,7 +266,7 @@ func TestSlurmFinal(t *testing.T) {
 
 // scancel is the last word: a task that is cancelled does not requeue itself.
 func TestSlurmCancelled(t *testing.T) {
-	c := startCluster(t, 1001)
+	c := startCluster(t, 1001, smallNodes)
 	dir, program := worker(t, 2, nil)
 	put(t, filepath.Join(dir, "sleep"), "300")
 	put(t, filepath.Join(dir, "log"), "")
@@ -277,7 +287,7 @@ func TestSlurmSignalAndDeadNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("Slurm misses a node after half a minute")
 	}
-	c := startCluster(t, 1001)
+	c := startCluster(t, 1001, smallNodes)
 	dir, program := worker(t, 6, nil)
 	put(t, filepath.Join(dir, "sleep"), "300")
 	put(t, filepath.Join(dir, "log"), "")
