@@ -91,13 +91,8 @@ func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.in
 		}
 		rows := make([][]byte, len(at))
 		for i := range at {
-			f := &w.feats[i]
-			size := f.RowBytes()
-			if f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage {
-				size = f.Height * f.Width * f.Channels * f.DType.Size()
-			}
 			if at[i] != 0 {
-				rows[i] = unsafe.Slice((*byte)(foreign(at[i])), size)
+				rows[i] = unsafe.Slice((*byte)(foreign(at[i])), write.GivenBytes(&w.feats[i]))
 			}
 		}
 		ctx, cancel := stdcontext.WithTimeout(stdcontext.Background(), time.Duration(timeoutMS)*time.Millisecond)

@@ -20,6 +20,8 @@ __all__ = ["Writer"]
 _BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _CAMERAS = ("video", "image")
 _KINDS = {"string": "text"}
+# lerobot's code of depth video, where none is declared: metres, and whether steps are even in the logarithm.
+_DEPTH_CODE = {"depth_min": 0.01, "depth_max": 10.0, "shift": 3.5, "use_log": True}
 
 
 class Writer:
@@ -37,8 +39,8 @@ class Writer:
     path: a local folder. Where it holds a LeRobot v3.0 dataset, episodes are added to it, and fps and features may be left out; mode="x" refuses that.
     fps: rows a second. Row k of an episode is at k / fps.
     features: {key: {"dtype", "shape", "names"?}}, as in LeRobot's info.json, or Dataset.features. dtype: "video" (encoded), "image" (PNG, without loss),
-        "string", "bool", or a NumPy name. Shapes of cameras are (H, W, C). Depth is an "image" of shape (H, W, 1) with "info": {"is_depth_map": True,
-        "depth_unit": "mm"} (uint16) or "m" (float32). The bookkeeping columns (timestamp, frame_index, …) are made here, and are skipped.
+        "string", "bool", or a NumPy name. Shapes of cameras are (H, W, C). Depth has the shape (H, W, 1) and "info": {"is_depth_map": True, "depth_unit": "mm"}
+        (uint16) or "m" (float32): "image" keeps it without loss, "video" in 12-bit codes from "depth_min" to "depth_max", as lerobot's. The bookkeeping columns (timestamp, frame_index, …) are made here, and are skipped.
     use_videos: False keeps "video" cameras as images.
     video_codec: "av1" (default, as lerobot), "h264" or "hevc"; gop, crf, preset: the encoder's, defaults as lerobot's.
     queue_bytes: bound of the images that wait for their encoders. Where the queue is full, add_frame waits until there is room: nothing is dropped. stats()
@@ -211,7 +213,8 @@ class _Row:
         self.f = f
         self.text = f.kind == "text"
         self.camera = f.kind in _CAMERAS
-        self.dtype = np.dtype(object if self.text else f.dtype)
+        metres = f.kind == "video" and (f.depth or {}).get("depth_unit") == "m"  # stored as codes
+        self.dtype = np.dtype(object if self.text else "float32" if metres else f.dtype)
         self.shape = (f.height, f.width, f.channels) if self.camera else f.shape or (1,)
 
     def of(self, v: Any) -> np.ndarray:
@@ -290,5 +293,8 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
         unit = _options.choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
         out.update(dtype="uint16" if unit == "mm" else "float32", unit=unit)
         if out["kind"] == "video":
-            raise Unsupported(f"camera {key!r}: depth is not recorded as video", {"stream": key}, 'declare dtype "image", which keeps it without loss')
+            code = {name: info.get(f"video.{name}", info.get(name, v)) for name, v in _DEPTH_CODE.items()}
+            out.update(dtype="uint16", depth={**code, "depth_unit": unit})
+            if not 0 < code["depth_min"] + code["shift"] < code["depth_max"] + code["shift"]:
+                raise Misuse(f"camera {key!r}: depth_min {code['depth_min']}, depth_max {code['depth_max']}, shift {code['shift']}", {"stream": key}, "metres, the least first; depth_min + shift above 0")
     return out

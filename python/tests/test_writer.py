@@ -338,6 +338,36 @@ def test_stills_and_depth_are_kept_exactly(tmp_path: Path) -> None:
     assert not robocache.doctor(tmp_path / "set").errors
 
 
+@pytest.mark.parametrize("unit", ["mm", "m"])
+def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
+    features = {"depth": {"dtype": "video", "shape": (48, 64, 1), "info": {"is_depth_map": True, "depth_unit": unit}}, "x": {"dtype": "float32", "shape": (1,)}}
+    depth = np.linspace(0, 11, 6 * 48 * 64).reshape(6, 48, 64, 1)  # metres; the code holds 0.01 to 10
+    given = np.rint(depth * 1000).astype(np.uint16) if unit == "mm" else depth.astype(np.float32)
+    for _ in range(2):  # the second goes on
+        with robocache.Writer(tmp_path / "set", 30, features) as w:
+            for k in range(6):
+                w.add_frame({"depth": given[k], "x": k}, task="look")
+            w.save_episode()
+    assert not robocache.doctor(tmp_path / "set", decode=True).errors
+    ds = robocache.open(tmp_path / "set")
+    assert ds.features["depth"].codec == "hevc"
+    far = ds.stats["depth"]["max"].max()
+    assert far == pytest.approx(10 if unit == "m" else 10_000, rel=1e-3), "statistics are in the unit"
+    item = robocache.LeRobotDataset("local/set", root=tmp_path / "set", depth_output_unit="m")
+    got = np.stack([np.asarray(item[i]["depth"]) for i in range(12)]).reshape(2, 6, 48, 64)
+    np.testing.assert_array_equal(got[0], got[1])
+    want = depth.clip(0.01, 10)[..., 0]
+    step = (want + 3.5) * np.log(13.5 / 3.51) / 4095  # of the code, there
+    assert (np.abs(got[0] - want) <= 0.51 * step + (0.0005 if unit == "mm" else 0)).all()
+    lerobot = pytest.importorskip("lerobot.datasets.depth_utils", reason="lerobot is not installed")
+    theirs = lerobot.quantize_depth(given, video_backend=None, input_unit=unit).reshape(6, 48, 64)
+    back = np.asarray(lerobot.dequantize_depth(theirs.astype(np.uint16)[:, None], output_unit="m")).reshape(6, 48, 64)
+    off = np.abs(back - got[0]) > 1e-5
+    assert off.mean() < 0.001, "lerobot reckons in float32: a value between two codes may take the other"
+    with pytest.raises(robocache.Misuse, match="schema|expected"):
+        robocache.Writer(tmp_path / "set", 30, {**features, "depth": {**features["depth"], "info": {"is_depth_map": True, "depth_unit": "m" if unit == "mm" else "mm"}}})
+
+
 def test_many_episodes_share_files(tmp_path: Path) -> None:
     features = {"x": {"dtype": "float32", "shape": (1,)}}
     with robocache.Writer(tmp_path / "set", 10, features) as w:

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -180,7 +182,7 @@ func (r *Recorder) resume(have *Recorded) {
 	}
 	said := func(list []robocache.Feature) (out []string) {
 		for _, f := range list {
-			out = append(out, fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, []int{f.Height, f.Width, f.Channels}))
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %s %v %v %s", f.Key, f.Kind, f.DType, []int{f.Height, f.Width, f.Channels}, f.DepthUnit())))
 			if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
 				out[len(out)-1] = fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, f.Shape)
 			}
@@ -219,10 +221,11 @@ func (r *Recorder) ready(ctx context.Context) {
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		switch {
-		case f.Kind == robocache.KindVideo && (f.Depth != nil || f.Channels != 3):
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "video of other than 3 colour channels is not recorded", Hint: `depth and grey images: declare dtype "image", which keeps them without loss`})
+		case f.Kind == robocache.KindVideo && (f.Depth == nil && f.Channels != 3 || f.Depth != nil && f.Channels != 1):
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "video of other than 3 colour channels, or one of depth, is not recorded", Hint: `grey images: declare dtype "image", which keeps them without loss`})
 		case f.Kind == robocache.KindVideo:
-			cfg := video.EncodeConfig{Codec: video.Codec(r.codec(f)), Width: f.Width, Height: f.Height, Rate: r.cfg.FPS, Preset: r.cfg.Video.Preset}
+			how := r.coding(f)
+			cfg := video.EncodeConfig{Codec: video.Codec(how.Codec), Width: f.Width, Height: f.Height, Rate: r.cfg.FPS, Preset: how.Preset, Gray12: f.Depth != nil}
 			err := video.CanEncode(ctx, cfg)
 			if cfg.Codec == "" && errors.Is(err, robocache.ErrUnsupported) {
 				cfg.Codec, cfg.Preset = video.H264, ""
@@ -241,24 +244,37 @@ func (r *Recorder) ready(ctx context.Context) {
 	}
 }
 
-// codec is that of a camera: the one that it has in the dataset, which info.json tells of all its files.
-func (r *Recorder) codec(f *robocache.Feature) string {
-	if r.whole.Info == nil || f.Codec == "" {
-		return r.cfg.Video.Codec
+// coding is that of a camera: the codec that it has in the dataset, which info.json tells of all its files. Depth has its own, which keeps every code; its preset is
+// the one that a robot's loop can wait for.
+func (r *Recorder) coding(f *robocache.Feature) VideoConfig {
+	how := r.cfg.Video
+	if f.Depth != nil {
+		return VideoConfig{GOP: how.GOP, Preset: "ultrafast", Behind: how.Behind}
 	}
-	if c := r.cfg.Video.Codec; c != "" && c != f.Codec {
+	if r.whole.Info == nil || f.Codec == "" {
+		return how
+	}
+	if c := how.Codec; c != "" && c != f.Codec {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "the dataset that is there has another codec", Want: f.Codec, Got: c, Hint: "leave video_codec out, or record into another folder"})
 	}
-	return f.Codec
+	how.Codec = f.Codec
+	return how
 }
 
-// pixelBytes is the size of an image as it is given; 0 of other features.
+// pixelBytes is the size of an image as it is given; 0 of other features. Depth that becomes codes is given in its unit: metres are float32.
 func pixelBytes(f *robocache.Feature) int {
-	if f.Kind != robocache.KindVideo && f.Kind != robocache.KindImage {
+	size := f.DType.Size()
+	switch {
+	case f.Kind != robocache.KindVideo && f.Kind != robocache.KindImage:
 		return 0
+	case f.Kind == robocache.KindVideo && f.DepthUnit() == "m":
+		size = robocache.Float32.Size()
 	}
-	return f.Height * f.Width * f.Channels * f.DType.Size()
+	return f.Height * f.Width * f.Channels * size
 }
+
+// GivenBytes is the size of a row of a feature as AddFrame takes it.
+func GivenBytes(f *robocache.Feature) int { return cmp.Or(pixelBytes(f), f.RowBytes()) }
 
 func (r *Recorder) openParts() {
 	st := guard.Must(store.OpenLocal(r.parts))

@@ -55,10 +55,8 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, tex
 	var need int64
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
-		n := pixelBytes(f)
-		if need += int64(n); n == 0 {
-			n = f.RowBytes()
-		}
+		n := GivenBytes(f)
+		need += int64(pixelBytes(f))
 		if _, ok := texts[f.Key]; f.Kind == robocache.KindText && !ok || len(rows[i]) != n {
 			guard.Fail(misuse(robocache.Where{"stream": f.Key}, "", fmt.Sprintf("%d bytes", n), strconv.Itoa(len(rows[i])), ""))
 		}
@@ -152,13 +150,23 @@ func (r *Recorder) back(p []byte) {
 // encode writes a camera's frames into an mp4 of the episode, and counts all of them.
 func (r *Recorder) encode(ctx context.Context, fd *feed) {
 	file := filepath.Join(r.parts, fd.name)
-	how := r.cfg.Video
-	how.Codec = r.codec(fd.f)
-	enc, _ := newEncoder(ctx, file, how, r.cfg.FPS, fd.f)
+	enc, _ := newEncoder(ctx, file, r.coding(fd.f), r.cfg.FPS, fd.f)
 	defer enc.Abort()
+	var depth *video.DepthCodes
+	if fd.f.Depth != nil {
+		depth = video.NewDepthCodes(fd.f.Depth)
+	}
+	var codes []byte
 	for p := range fd.frames {
-		err := enc.Write(p)
-		fd.look.Add8(p, fd.f.Width)
+		var err error
+		if depth != nil {
+			codes = depth.Put(codes[:0], p)
+			err = enc.Write(codes)
+			fd.look.Add16(codes, fd.f.Width)
+		} else {
+			err = enc.Write(p)
+			fd.look.Add8(p, fd.f.Width)
+		}
 		r.back(p)
 		guard.Check(err)
 	}
