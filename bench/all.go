@@ -87,7 +87,6 @@ type AllStep struct {
 	Missed  bool            `json:"missed,omitempty"` // a bar of it
 	Result  json.RawMessage `json:"result,omitempty"` // what the command printed with --json
 
-	later *step // it was skipped for want of time
 }
 
 // unsupported is the exit code of what this machine cannot do, missed that of a bar that was not met.
@@ -213,14 +212,6 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 		a.part(ctx, p.Name, steps, time.Duration(float64(left())*p.Share/shares), r)
 		shares -= p.Share
 	}
-	// What found no time in its part's share may find it in what others left.
-	for i := 0; i < len(r.Steps); i++ {
-		if s := r.Steps[i]; s.later != nil && left().Seconds() > s.later.Least {
-			r.Steps = slices.Delete(r.Steps, i, i+1)
-			i--
-			a.part(ctx, s.Part, []step{*s.later}, left(), r)
-		}
-	}
 	slices.SortStableFunc(r.Steps, func(x, y AllStep) int {
 		return cmp.Compare(slices.Index(AllNames(), x.Part), slices.Index(AllNames(), y.Part))
 	})
@@ -238,7 +229,7 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 		out, err := Once(a.Done, key, func() (AllStep, error) {
 			out, left := AllStep{Part: name, Step: s.Name, Command: s.Line}, time.Until(end)
 			if left.Seconds() < s.Least {
-				out.Skipped, out.later = fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left.Seconds(), 0)), &s
+				out.Skipped = fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left.Seconds(), 0))
 				return out, errSkipped
 			}
 			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), time.Duration(3e9*s.Least)), time.Until(a.end)))

@@ -105,7 +105,7 @@ func (r *AllReport) Document() *report.Document {
 	rate := &report.Figure{Name: "plots/throughput_comparison", Title: "Trajectories per second (of decoding frames, of training samples)", Unit: "/s"}
 	wait := &report.Figure{Name: "plots/latency_comparison", Title: "Time of a batch", Unit: "ms"}
 	ratio := &report.Figure{Name: "plots/speedup_comparison", Title: "Rate, times that of torch's DataLoader", Unit: "times"}
-	threads := &report.Figure{Name: "plots/threads", Title: "Trajectories per second over threads of the loader", X: "threads", Unit: "/s", Linear: true}
+	threads := &report.Figure{Name: "plots/threads", Title: "Trajectories per second over threads of the loader", X: "threads", Unit: "/s"}
 	scaling := &report.Figure{}
 	var wrong []string
 	for _, s := range r.Steps {

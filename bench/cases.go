@@ -29,6 +29,7 @@ type tablesOf struct {
 	Scenarios []Scenario
 	Sets      map[string]setRecipe
 	TrainSets map[string]struct{ Name, Whole, Tiny string }
+	HDF5      map[string]string // files of bench formats: options of synth
 	Models    map[string]struct {
 		Batch  int
 		Frames bool
@@ -73,7 +74,6 @@ type program struct {
 	Run, Setting string
 	Job          options
 	Set          string   // that it reads in place of the family's
-	File         string   // a pattern below the case's data
 	Env          []string // more
 	Python       string   // an interpreter of its own
 	Checked      bool     // order and frames of a runner of a format are looked at

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
@@ -51,11 +50,6 @@ func (s *engineSource) take(ctx context.Context, done func(b *taken) bool) (time
 	return (&consumer{wallClock{}, s, nowhere, 1}).take(ctx, 0, done)
 }
 
-// fixed gives one batch over and over.
-type fixed struct{ b taken }
-
-func (f fixed) Next(context.Context) (taken, error) { return f.b, nil }
-
 // nowhere is a sink for what nobody counts.
 func nowhere(int64, []int64, []int32) {}
 
@@ -66,7 +60,7 @@ func (w *Workload) loader(ctx context.Context, ds robocache.Dataset) (*loader.Lo
 }
 
 // LoadRun runs the workload through the Go loader in this process: the engine without Python. It says on marks when the window opens and closes; with a
-// window of seconds a consumer of fixed step time comes after it, and frames to be checked, one thread, the loop without a loader.
+// window of seconds a consumer of fixed step time comes after it, and frames to be checked, and one thread.
 func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	defer guard.Into(&err)
 	start := time.Now()
@@ -117,9 +111,6 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 	if w.CheckFrames > 0 && w.FramesOut != "" && len(cameras) > 0 {
 		guard.Check(writeDelivered(ctx, src, m.sink, w, cameras))
 	}
-	if w.Duration > 0 {
-		o.Headspace = headspace(ctx, m)
-	}
 	guard.Check(ld.Close())
 	if w.Duration > 0 && w.Probes > 0 {
 		v := oneThread(ctx, ds, cfg, w.Probes)
@@ -148,21 +139,6 @@ func oneThread(ctx context.Context, ds robocache.Dataset, cfg loader.Config, pro
 		return n >= probes || time.Since(begin) > 30*time.Second
 	}))
 	return float64(n) / time.Since(begin).Seconds()
-}
-
-// headspace is the rate of the window's own loop when the batch is there already: what the loop itself takes.
-func headspace(ctx context.Context, m *consumer) float64 {
-	var held fixed
-	guard.Must(m.take(ctx, 0, func(b *taken) bool {
-		if b != nil {
-			held.b = taken{slices.Clone(b.Samples), slices.Clone(b.Episodes), func() {}}
-		}
-		return b != nil
-	}))
-	loop := &consumer{clock: wallClock{}, src: held, sink: orderWriter(bufio.NewWriter(io.Discard))}
-	var o Outcome
-	guard.Check(loop.window(ctx, &Workload{Duration: 0.05}, &o, func(bool) {}))
-	return o.rate()
 }
 
 // deliveredAt is the line before a frame's bytes.

@@ -75,17 +75,13 @@ type Keys struct {
 	Cache              string                   `json:"cache"`
 	Store              string                   `json:"store"` // where the bytes come from, with latency and bandwidth
 	QueueBatches       []*float64               `json:"queue_batches"`
-	Stages             *Stages                  `json:"stages_s"`
-	NeighbourIdeal     float64                  `json:"neighbour_ideal"`
+	Stages             Stages                   `json:"stages_s"`
 	OrderSamples       int64                    `json:"order_samples"`
 	EpochsFinished     int                      `json:"epochs_finished"`
 	SamplesLost        int64                    `json:"samples_lost"`    // in finished epochs
 	SamplesDoubled     int64                    `json:"samples_doubled"` // in finished epochs, less those that wrap by rule
 	ConsumerStepMS     float64                  `json:"consumer_step_ms"`
-	HeadspaceSamplesPS float64                  `json:"headspace_samples_per_s"`
 	DeviceReadBytes    int64                    `json:"device_read_bytes"`
-	ResidentBefore     *float64                 `json:"resident_before_frac"` // share of the set in the page cache before the run
-	RequestsPerSample  *float64                 `json:"requests_per_sample" ranks:"weighed"`
 	SlowestRank        *int                     `json:"slowest_rank"`
 	SlowestSamplesPerS *float64                 `json:"slowest_rank_samples_per_s"`
 	RankSamplesPerS    []float64                `json:"rank_samples_per_s"`
@@ -106,13 +102,13 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) *Keys {
 	k.PeakRSSGB, k.PSSPeakGB, k.ConsumerStepMS, k.Errors, k.Notes = o.RSSPeakMB*(1<<20)/1e9, o.PSSPeakMB*(1<<20)/1e9, 1e3*o.ConsumerStepS, []string{}, []string{}
 	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner, fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), w.Shuffle, w.Cache
 	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax, k.SamplesLost, k.SamplesDoubled = nil, nil, nil, nil, 0, 0 // of all ranks
-	k.Machine, k.Repeats, k.NeighbourIdeal = s.machine, len(p.Runs), IdealNeighbours(s.ref.lengths)
+	k.Machine, k.Repeats = s.machine, len(p.Runs)
 	per := func(v float64) *float64 { return &v }
 	if o.IdealFrac > 0 {
 		k.RandomnessVsIdeal = per(o.DistinctFrac / o.IdealFrac)
 	}
 	if o.ServerBytes > 0 {
-		k.BytesReadPerSample, k.RequestsPerSample = per(float64(o.ServerBytes)/n), per(float64(o.ServerRequests)/n)
+		k.BytesReadPerSample = per(float64(o.ServerBytes) / n)
 	} else if o.BytesRead > 0 || p.scenario.Store != "" {
 		k.BytesReadPerSample = per(float64(o.BytesRead) / n)
 	}
@@ -124,10 +120,10 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) *Keys {
 		if b.Frames > a.Frames { // the packets that were decoded, and its rows
 			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded)/n + s.rows)
 		}
-		st := stagesOf(a, b)
-		k.Stages = &st
-		if all := st.fetch() + st.decode(); all > 0 {
-			k.FetchPct, k.DecodePct = per(100*st.fetch()/all), per(100*st.decode()/all)
+		k.Stages = stagesOf(a, b)
+		fetch := k.Stages["plan"] + k.Stages["store"] + k.Stages["gather"] // finds and brings bytes; the others make pixels of them
+		if all := k.Stages.busy() + k.Stages["store"]; all > 0 {
+			k.FetchPct, k.DecodePct = per(100*fetch/all), per(100*(all-fetch)/all)
 		}
 		if len(k.QueueBatches) == 0 || k.QueueBatches[0] == nil {
 			k.QueueBatches = []*float64{madeAhead(a, w, o.Cameras), madeAhead(b, w, o.Cameras)}

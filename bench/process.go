@@ -21,9 +21,9 @@ const (
 
 // usage is what a process tree has used so far.
 type usage struct {
-	cpu           float64 // seconds, user and system
-	read, device  int64   // bytes asked of files and sockets, and those that devices gave
-	sent, answers int64   // of the server
+	cpu          float64 // seconds, user and system
+	read, device int64   // bytes asked of files and sockets, and those that devices gave
+	sent         int64   // of the server
 }
 
 // watcher follows a process tree from outside, so that looking costs the runner no CPU. RSS is read twice a second from statm; PSS, which makes
@@ -83,7 +83,7 @@ func (w *watcher) note(line string) {
 		u.read, u.device = u.read+number(report.Field(io, "rchar")), u.device+number(report.Field(io, "read_bytes"))
 	}
 	if w.srv != nil {
-		u.sent, u.answers = w.srv.Bytes(), w.srv.Requests()
+		u.sent = w.srv.Bytes()
 	}
 	if w.at == nil {
 		w.at = map[string]usage{}
@@ -101,7 +101,7 @@ func (w *watcher) into(o *Outcome) {
 	if o.CPUSeconds == 0 {
 		o.CPUSeconds = b.cpu - a.cpu
 	}
-	o.BytesRead, o.DeviceReadBytes, o.ServerBytes, o.ServerRequests = b.read-a.read, b.device-w.at[""].device, b.sent-a.sent, b.answers-a.answers
+	o.BytesRead, o.DeviceReadBytes, o.ServerBytes = b.read-a.read, b.device-w.at[""].device, b.sent-a.sent
 }
 
 func (w *watcher) look(i int) {

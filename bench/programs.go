@@ -166,16 +166,13 @@ func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *refere
 	return a
 }
 
-// formatRunner is a runner of a case of `bench formats`: runners/formats.py, but where ours reads by itself or a peer's loader is measured.
+// formatRunner is a runner of a case of `bench formats`: runners/formats.py, but where loaders are measured.
 func (w *CaseWork) formatRunner(ctx context.Context, c *tableCase, name string) Runner {
 	p, ok := tables().Kinds[c.Kind][name]
 	if !ok {
 		p = program{Run: "formats.py", Setting: "one process"}
 	}
-	j := Workload{URI: filepath.Join(w.Sets.formatData(ctx, c.Data), cmp.Or(p.File, c.File)), Seconds: w.Seconds, Seed: w.Seed, BatchSize: 1}
-	if files, _ := filepath.Glob(j.URI); p.File != "" && len(files) > 0 {
-		j.URI = files[0]
-	}
+	j := Workload{URI: filepath.Join(w.Sets.formatData(ctx, c.Data), c.File), Seconds: w.Seconds, Seed: w.Seed, BatchSize: 1}
 	c.Job.into(&j)
 	c.Jobs[name].into(&j)
 	a := p.runner(name, j, &w.Tools)

@@ -184,43 +184,34 @@ func show(v any) string {
 	return fmt.Sprint(r.Elem().Interface())
 }
 
-// figures are the plots of a report: rate, time between samples, and the ratio to a baseline: the last runner, or where there is one the first group.
+// figures are the plots of a report: rate, time between samples, and the ratio to the last runner, or where there is one to the first row.
 func (r *SuiteReport) figures() []*report.Figure {
 	rates := &report.Figure{Name: "throughput_comparison", Title: "Samples per second (median, min to max of the repeats)", Unit: "samples/s"}
 	gaps := &report.Figure{Name: "latency_comparison", Title: "Time between samples", Unit: "ms a sample"}
-	ratio := &report.Figure{Name: "speedup_comparison", Unit: "times"}
+	ratio := &report.Figure{Name: "speedup_comparison", Title: "Samples per second, times those of ", Unit: "times"}
 	group := func(k *Keys) string { return fmt.Sprintf("%s bs%d", k.Scenario, k.BatchSize) }
-	var runners []string
 	for _, p := range r.Results {
-		k := p.Merged
-		report.Find(&runners, k.Runner)
-		rates.Set(k.Runner, group(k), k.Spread["samples_per_s"])
-	}
-	for _, p := range r.Results {
-		k, name := p.Merged, group(p.Merged)
-		if k.SamplesPerS <= 0 {
-			continue
-		}
-		base, than := runners[len(runners)-1], name
-		if len(runners) > 1 {
-			name += " " + k.Runner
-		} else {
-			than = rates.Groups[0]
-		}
-		for i, v := range []float64{k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS} {
-			gaps.Set([]string{"p50", "p95", "p99"}[i], name, report.SpreadOf([]float64{v}))
-		}
-		for _, s := range rates.Series {
-			if s.Name == base {
-				ratio.Set(k.Runner, group(k), report.SpreadOf([]float64{k.Spread["samples_per_s"].Median / s.Values[than].Median}))
+		if k := p.Merged; k.SamplesPerS > 0 {
+			rates.Set(k.Runner, group(k), k.Spread["samples_per_s"])
+			for i, v := range []float64{k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS} {
+				gaps.Set([]string{"p50", "p95", "p99"}[i], group(k)+" "+k.Runner, report.SpreadOf([]float64{v}))
 			}
 		}
-		if ratio.Title = "Samples per second, times those of " + base; len(runners) == 1 {
-			ratio.Title = "Samples per second, times those of " + than
-		}
 	}
-	if gaps.Groups == nil {
+	if rates.Series == nil {
 		return nil
+	}
+	base, than := rates.Series[len(rates.Series)-1], ""
+	if ratio.Title += base.Name; len(rates.Series) == 1 {
+		than = rates.Groups[0]
+		ratio.Title += " in " + than
+	}
+	for _, s := range rates.Series {
+		for _, name := range rates.Groups {
+			if v, ok := s.Values[name]; ok {
+				ratio.Set(s.Name, name, report.SpreadOf([]float64{v.Median / base.Values[cmp.Or(than, name)].Median}))
+			}
+		}
 	}
 	return []*report.Figure{rates, gaps, ratio}
 }

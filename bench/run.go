@@ -82,16 +82,13 @@ type Outcome struct {
 	WaitPct         *float64      `json:"wait_pct,omitempty"`
 	H2DWaitPct      *float64      `json:"h2d_wait_pct,omitempty"`
 	SingleProc      *float64      `json:"single_proc_samples_per_s,omitempty"`
-	Headspace       float64       `json:"headspace_samples_per_s,omitempty"` // the same loop on one batch that is there
 	TotalTimeS      float64       `json:"total_time_s,omitempty"`
 	Cameras         int           `json:"num_cameras,omitempty"`
 	ImageShape      []int         `json:"image_shape,omitempty"`
 	FPS             float64       `json:"fps,omitempty"`
 	LoadedEpisodes  int           `json:"loaded_episodes,omitempty"`
 	ServerBytes     int64         `json:"server_bytes,omitempty"` // sent to this rank in its window
-	ServerRequests  int64         `json:"server_requests,omitempty"`
 	CacheState      string        `json:"cache_state,omitempty"`
-	ResidentBefore  *float64      `json:"resident_before_frac,omitempty"`
 	Train           *TrainRun     `json:"train,omitempty"`
 
 	Compared   bool      `json:"-"` // frames were held against the oracle

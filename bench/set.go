@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -23,26 +22,19 @@ func folder(uri string) string {
 	return ""
 }
 
-// preparePages brings the page cache into the state that was asked for, and says what was achieved: the state, and the share of the set's pages that it holds.
-func preparePages(dir, want string) (state string, held *float64) {
+// preparePages brings the page cache into the state that was asked for, and says what is known of it: that files were evicted shows in what is read of devices.
+func preparePages(dir, want string) string {
 	files, bytes, err := filesBelow(dir)
-	cold := want == "cold"
-	switch {
-	case err != nil:
-	case cold:
-		err = evict(files)
-	case bytes < report.Kilobytes("MemAvailable")<<10/2:
-		err = warm(files)
-	}
 	guard.Check(err)
-	share, known := resident(files)
-	if !known {
-		return "unproven", nil
+	switch {
+	case want == "cold":
+		guard.Check(evict(files))
+	case bytes < report.Kilobytes("MemAvailable")<<10/2:
+		guard.Check(warm(files))
+	default:
+		return "unproven"
 	}
-	if cold && share >= 0.01 || !cold && share <= 0.99 {
-		want = "unproven"
-	}
-	return want, &share
+	return want
 }
 
 // filesBelow are the regular files of a local set.
@@ -99,36 +91,10 @@ func warm(files []string) error {
 	return eachFile(files, func(f *os.File) error { _, err := io.Copy(io.Discard, f); return err })
 }
 
-// evict asks the kernel to drop the files' pages. Pages that another process maps stay: resident says what was achieved.
+// evict asks the kernel to drop the files' pages. Pages that another process maps stay.
 func evict(files []string) error {
 	return eachFile(files, func(f *os.File) error {
 		_ = f.Sync() // dirty pages cannot be dropped; a read-only file system refuses
 		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 	})
-}
-
-// resident is the share of the files' pages that the page cache holds.
-func resident(files []string) (float64, bool) {
-	have, all, page := 0, 0, os.Getpagesize()
-	err := eachFile(files, func(f *os.File) error {
-		st, err := f.Stat()
-		if err != nil || st.Size() == 0 {
-			return err
-		}
-		m, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
-		if err != nil {
-			return err
-		}
-		defer unix.Munmap(m)
-		vec := make([]byte, (len(m)+page-1)/page)
-		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), uintptr(unsafe.Pointer(&vec[0]))); errno != 0 {
-			return errno
-		}
-		for _, v := range vec {
-			have += int(v & 1)
-		}
-		all += len(vec)
-		return nil
-	})
-	return float64(have) / float64(max(all, 1)), err == nil && all > 0
 }

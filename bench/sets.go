@@ -105,44 +105,53 @@ func chooseOrRepeat(have, n int, seed uint64) []int {
 	return ChooseEpisodes(out, n, seed)
 }
 
-// once has a program make a file or a folder, where it is not there.
-func (s *Sets) once(ctx context.Context, to, hint string, argv []string) string {
+// once makes a file or a folder, where it is not there.
+func (s *Sets) once(to string, make func()) string {
 	if exists(to + ".made") {
 		return to
 	}
 	guard.Check(os.RemoveAll(to)) // what a killed run left
 	guard.Check(os.MkdirAll(filepath.Dir(to), 0o755))
-	if _, err := runners.Output(ctx, argv, s.Tools.Env()); err != nil {
-		guard.Check(ctx.Err())
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Where: robocache.Where{"dataset": to}, Msg: filepath.Base(argv[1]), Hint: hint, Err: err})
-	}
+	make()
 	s.Log("made %s", to)
 	guard.Check(report.WriteFile(to+".made", nil))
 	return to
 }
 
-// script is once by a Python script.
-func (s *Sets) script(ctx context.Context, to, script string, w Workload) string {
-	return s.once(ctx, to, "make peers installs what the peers need", append(s.Tools.Script(script), string(guard.Must(json.Marshal(w)))))
+// run has a program make it.
+func (s *Sets) run(ctx context.Context, to, hint string, argv ...string) {
+	if _, err := runners.Output(ctx, argv, s.Tools.Env()); err != nil {
+		guard.Check(ctx.Err())
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Where: robocache.Where{"dataset": to}, Msg: filepath.Base(argv[1]), Hint: hint, Err: err})
+	}
 }
 
 // HDF5 makes robomimic's file of the table.
 func (s *Sets) HDF5(ctx context.Context) string {
-	root, out := guard.Must(s.Path(ctx, "table")), filepath.Join(s.folder(), "table.hdf5")
-	return s.script(ctx, out, "load_robomimic.py", Workload{URI: root, More: map[string]any{"make": true, "hdf5": out}})
+	root := guard.Must(s.Path(ctx, "table"))
+	return s.once(filepath.Join(s.folder(), "table.hdf5"), func() {
+		ds := guard.Must(robocache.Open(ctx, root, robocache.OpenOptions{}))
+		defer ds.Close()
+		guard.Must(convert.Write(ctx, ds, "robomimic", filepath.Join(s.folder(), "table.hdf5"), convert.Options{}))
+	})
 }
 
 // formatData makes the data of cases of `bench formats` once, and says where it lies.
 func (s *Sets) formatData(ctx context.Context, kind string) string {
 	dir := filepath.Join(s.Work, "formats", kind)
-	switch kind {
-	case "multirate":
+	if kind == "multirate" {
 		return filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), "mcap_robot/recording_zstd.mcap")
-	case "windows":
-		dir = filepath.Join(s.Work, "formats", "recordings")
-		kind = "recordings"
 	}
-	return s.script(ctx, dir, "formats.py", Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}})
+	return s.once(dir, func() {
+		if kind != "hdf5" {
+			s.run(ctx, dir, "make peers installs what the peers need", append(s.Tools.Script("formats.py"), string(guard.Must(json.Marshal(Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}}))))...)
+			return
+		}
+		guard.Check(os.MkdirAll(dir, 0o755))
+		for name, options := range tables().HDF5 {
+			s.run(ctx, dir, "", append([]string{s.Tools.Self, "synth", filepath.Join(dir, name+".hdf5")}, strings.Fields(options)...)...)
+		}
+	})
 }
 
 // Train makes a set that training learns from by default.
@@ -153,7 +162,9 @@ func (s *Sets) Train(ctx context.Context, name string, tiny bool) (_ string, err
 	if tiny {
 		dir, options = filepath.Join(s.Work, "train-tiny", r.Name), r.Tiny
 	}
-	return s.once(ctx, dir, "give a set of your own", append([]string{s.Tools.Self, "synth", dir}, strings.Fields(options)...)), nil
+	return s.once(dir, func() {
+		s.run(ctx, dir, "give a set of your own", append([]string{s.Tools.Self, "synth", dir}, strings.Fields(options)...)...)
+	}), nil
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return !errors.Is(err, fs.ErrNotExist) }

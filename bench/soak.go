@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -33,7 +32,6 @@ type Soak struct {
 	Seed     uint64
 	Self     string // this robocache, for the processes that are killed; "": none are
 	Log      func(format string, a ...any)
-	Progress time.Duration // between lines of the log
 
 	frame int64 // bytes of one, as RGB
 	truth *truth
@@ -54,22 +52,6 @@ type SoakResult struct {
 	Failed     string  `json:"failed,omitempty"`
 }
 
-func (r SoakResult) String() string {
-	t := r.Trend
-	return fmt.Sprintf("%.0f s, %d rounds: %d batches, %d images checked, %d resumes, %d processes killed, %d http faults\n", r.Seconds, r.Rounds, r.Batches, r.Frames, r.Resumes, r.Kills, r.HTTPFaults) +
-		fmt.Sprintf("between rounds, middle third and last: RSS %.0f and %.0f MiB (%+.2f MiB a minute), files %d and %d, goroutines %d and %d", t.RSSStartMiB, t.RSSEndMiB, t.RSSSlopeMiBPerMin, t.FilesStart, t.FilesEnd, t.GoroutinesStart, t.GoroutinesEnd)
-}
-
-// MarshalJSON writes the earlier names of keys too.
-func (r SoakResult) MarshalJSON() ([]byte, error) {
-	type plain SoakResult
-	return json.Marshal(struct {
-		plain
-		Frames   int64 `json:"pictures_checked"`
-		Compared int   `json:"pictures_compared_with_ffmpeg"`
-	}{plain(r), r.Frames, r.Compared})
-}
-
 // soakTurn is one round's choice.
 type soakTurn struct {
 	Workload
@@ -84,33 +66,32 @@ func (s *Soak) turn(n int, dir string) soakTurn {
 	if s.truth != nil {
 		small = min(max(int64(len(s.truth.seen[""]))*s.frame/6, small), 256<<20)
 	}
-	t := soakTurn{Workload: Workload{URI: s.URI, BatchSize: []int{1, 7, 16, 32}[rng.IntN(4)], Workers: 1 + rng.IntN(4), Video: "one", Seed: n, Prefetch: 1 + rng.IntN(4), MemoryBudget: fmt.Sprint(budget)}}
-	t.Shuffle = []string{"global", "pool", "pool", "file"}[rng.IntN(4)]
-	if t.Shuffle == "pool" && rng.IntN(2) == 0 {
-		t.PoolEpisodes = 1 + rng.IntN(4)
+	t := soakTurn{Workload: Workload{URI: s.URI, BatchSize: []int{1, 7, 16, 32}[rng.IntN(4)], Workers: 1 + rng.IntN(4), Video: "one", Seed: n, Prefetch: 1 + rng.IntN(4), MemoryBudget: fmt.Sprint(budget),
+		Shuffle: []string{"global", "pool", "pool", "file"}[rng.IntN(4)]}, http: rng.IntN(3) == 0}
+	if t.Shuffle == "pool" {
+		t.PoolEpisodes = rng.IntN(5)
 	}
-	t.http = rng.IntN(3) == 0
-	cached := func(where, format, budget string) { t.Cache, t.CacheFormat, t.CacheBudget = where, format, budget }
-	switch rng.IntN(4) {
-	case 0:
-		cached("ram", "", fmt.Sprint(min(small, budget/4)))
-	case 1: // smaller than the set: it evicts all the time
-		cached(filepath.Join(dir, "cache-yuv"), "yuv", fmt.Sprint(small))
-	case 2:
-		if t.http {
-			cached(filepath.Join(dir, "cache-encoded"), "encoded", "8MiB")
-		}
+	if rng.IntN(4) == 0 {
+		t.World, t.Rank = 2, rng.IntN(2)
 	}
 	switch rng.IntN(5) {
 	case 0:
 		t.Window = 2
 	case 1:
-		if t.ImageSize = "96x96"; t.CacheFormat == "yuv" && rng.IntN(2) == 0 {
-			cached(filepath.Join(dir, "cache-rgb"), "rgb", t.CacheBudget)
-		}
+		t.ImageSize = "96x96"
 	}
-	if rng.IntN(4) == 0 {
-		t.World, t.Rank = 2, rng.IntN(2)
+	cached := func(format, budget string) {
+		t.Cache, t.CacheFormat, t.CacheBudget = filepath.Join(dir, "cache-"+format), format, budget
+	}
+	switch k := rng.IntN(5); {
+	case k == 0:
+		t.Cache, t.CacheBudget = "ram", fmt.Sprint(min(small, budget/4))
+	case k == 1: // smaller than the set: it evicts all the time
+		cached("yuv", fmt.Sprint(small))
+	case k == 2 && t.ImageSize != "":
+		cached("rgb", fmt.Sprint(small))
+	case k == 3 && t.http:
+		cached("encoded", "8MiB")
 	}
 	return t
 }
@@ -158,10 +139,9 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 		}
 		res.Rounds++
 		watch.sample(time.Since(begin))
-		if time.Since(last) >= s.Progress {
+		if time.Since(last) >= time.Minute {
 			last = time.Now()
-			l := watch[len(watch)-1]
-			s.Log("soak: %4.0f s, %d rounds, %d frames, %d resumes, %d kills; RSS %.0f MiB (Go %.0f), %.0f files, %.0f goroutines", time.Since(begin).Seconds(), res.Rounds, res.Frames, res.Resumes, res.Kills, l.rss, l.heap, l.files, l.goroutines)
+			s.Log("soak: %+v; seconds, MiB, files and goroutines now %.0f", *res, watch[len(watch)-1])
 		}
 	}
 	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).Seconds(), watch.trend(), srv.Requests()/97
@@ -229,7 +209,7 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	defer os.Remove(state)
 	defer os.Remove(state + ".log")
 	t.Resume = &Resume{Steps: 64, Kill: 3 + round%13, State: state, Log: state + ".log"}
-	return t.finish(ctx, (&runners.Tools{Self: s.Self}).Own("resume"), nil)
+	return t.finish(ctx, &runners.Tools{Self: s.Self})
 }
 
 // truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order, some of whose frames were compared with a sequential decode
@@ -294,8 +274,8 @@ func (t *truth) check(b *loader.Batch, size string) int64 {
 	return int64(each)
 }
 
-// look is what a process holds between two rounds, when everything is closed: after seconds, MiB, of them what the Go runtime holds, and numbers.
-type look struct{ at, rss, heap, files, goroutines float64 }
+// look is what a process holds between two rounds, when everything is closed: after seconds, the RSS in MiB, open files and goroutines.
+type look [4]float64
 
 // looks are of a process whose work is closed between them: what it still holds must not grow.
 type looks []look
@@ -304,15 +284,13 @@ type looks []look
 func (t *looks) sample(at time.Duration) {
 	base := math.Inf(1)
 	for _, l := range *t {
-		base = min(base, l.goroutines)
+		base = min(base, l[3])
 	}
 	for i := 0; i < 50 && float64(runtime.NumGoroutine()) > base; i++ {
 		time.Sleep(2 * time.Millisecond)
 	}
 	debug.FreeOSMemory() // what the collector has not given back yet is no leak
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	*t = append(*t, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(m.Sys-m.HeapReleased) / (1 << 20), float64(openFiles()), float64(runtime.NumGoroutine())})
+	*t = append(*t, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(openFiles()), float64(runtime.NumGoroutine())})
 }
 
 func openFiles() (n int) {
@@ -332,10 +310,10 @@ type Trend struct {
 	RSSStartMiB       float64 `json:"rss_start_mib"`
 	RSSEndMiB         float64 `json:"rss_end_mib"`
 	RSSSlopeMiBPerMin float64 `json:"rss_slope_mib_per_min"`
-	FilesStart        int     `json:"files_start"`
-	FilesEnd          int     `json:"files_end"`
-	GoroutinesStart   int     `json:"goroutines_start"`
-	GoroutinesEnd     int     `json:"goroutines_end"`
+	FilesStart        float64 `json:"files_start"`
+	FilesEnd          float64 `json:"files_end"`
+	GoroutinesStart   float64 `json:"goroutines_start"`
+	GoroutinesEnd     float64 `json:"goroutines_end"`
 }
 
 func (t looks) trend() Trend {
@@ -344,29 +322,31 @@ func (t looks) trend() Trend {
 		return Trend{Looks: n}
 	}
 	median := func(part looks) (m look) {
-		var s [4]report.Spread
-		for _, l := range part {
-			for i, v := range []float64{l.rss, l.files, l.goroutines, l.at} {
-				s[i].Add(v)
+		for k := range m {
+			var s report.Spread
+			for _, l := range part {
+				s.Add(l[k])
 			}
+			m[k] = s.Median
 		}
-		return look{rss: s[0].Median, files: s[1].Median, goroutines: s[2].Median, at: s[3].Median}
+		return m
 	}
 	a, b := median(t[n/3:2*n/3]), median(t[2*n/3:])
-	return Trend{n, a.rss, b.rss, 60 * (b.rss - a.rss) / max(b.at-a.at, 1e-12), int(a.files), int(b.files), int(a.goroutines), int(b.goroutines)}
+	return Trend{n, a[1], b[1], 60 * (b[1] - a[1]) / max(b[0]-a[0], 1e-12), a[2], b[2], a[3], b[3]}
 }
 
 // grown says what grew from one third to the next; "" where nothing did: medians, since a single high look at the end is no trend.
 func (r Trend) grown() string {
-	switch {
-	case r.Looks < 6:
+	if r.Looks < 6 {
 		return fmt.Sprintf("only %d rounds: too few to see a trend", r.Looks)
-	case r.RSSEndMiB-r.RSSStartMiB > 12+0.05*r.RSSStartMiB:
-		return fmt.Sprintf("memory grows: %.0f MiB, then %.0f MiB between rounds (%.2f MiB a minute)", r.RSSStartMiB, r.RSSEndMiB, r.RSSSlopeMiBPerMin)
-	case r.FilesEnd > r.FilesStart+1:
-		return fmt.Sprintf("open files grow: %d, then %d between rounds", r.FilesStart, r.FilesEnd)
-	case r.GoroutinesEnd > r.GoroutinesStart+2:
-		return fmt.Sprintf("goroutines grow: %d, then %d between rounds", r.GoroutinesStart, r.GoroutinesEnd)
+	}
+	for _, g := range []struct {
+		what           string
+		from, to, more float64
+	}{{"memory grows (MiB)", r.RSSStartMiB, r.RSSEndMiB, 12 + 0.05*r.RSSStartMiB}, {"open files grow", r.FilesStart, r.FilesEnd, 1}, {"goroutines grow", r.GoroutinesStart, r.GoroutinesEnd, 2}} {
+		if g.to > g.from+g.more {
+			return fmt.Sprintf("%s: %.0f, then %.0f between rounds", g.what, g.from, g.to)
+		}
 	}
 	return ""
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func soakOf(t *testing.T, d time.Duration) *Soak {
-	return &Soak{URI: realdata.Path(t, "g1_h264_v30"), Duration: d, Log: t.Logf, Progress: time.Minute}
+	return &Soak{URI: realdata.Path(t, "g1_h264_v30"), Duration: d, Log: t.Logf}
 }
 
 func TestSoakShort(t *testing.T) {
@@ -83,20 +83,20 @@ func TestTrend(t *testing.T) {
 		look func(i int) look
 		want string
 	}{
-		"flat": {func(i int) look { return look{rss: 100, files: 10, goroutines: 4} }, ""},
+		"flat": {func(i int) look { return look{0, 100, 10, 4} }, ""},
 		"noisy": {func(i int) look {
-			return look{rss: 100 + float64(i%7), files: 10 + float64(i%2), goroutines: 4 + float64(i%3)}
+			return look{0, 100 + float64(i%7), 10 + float64(i%2), 4 + float64(i%3)}
 		}, ""},
-		"one peak":   {func(i int) look { return look{rss: 100 + 200*float64(i/89), files: 10, goroutines: 4} }, ""},
-		"warming up": {func(i int) look { return look{rss: min(400, 20*float64(i)), files: 10, goroutines: 4} }, ""},
-		"memory":     {func(i int) look { return look{rss: 100 + float64(i), files: 10, goroutines: 4} }, "memory grows"},
-		"files":      {func(i int) look { return look{rss: 100, files: 10 + float64(i/10), goroutines: 4} }, "files grow"},
-		"goroutines": {func(i int) look { return look{rss: 100, files: 10, goroutines: 4 + float64(i)} }, "goroutines grow"},
+		"one peak":   {func(i int) look { return look{0, 100 + 200*float64(i/89), 10, 4} }, ""},
+		"warming up": {func(i int) look { return look{0, min(400, 20*float64(i)), 10, 4} }, ""},
+		"memory":     {func(i int) look { return look{0, 100 + float64(i), 10, 4} }, "memory grows"},
+		"files":      {func(i int) look { return look{0, 100, 10 + float64(i/10), 4} }, "files grow"},
+		"goroutines": {func(i int) look { return look{0, 100, 10, 4 + float64(i)} }, "goroutines grow"},
 	} {
 		var tr looks
 		for i := range 90 {
 			l := c.look(i)
-			l.at = float64(10 * i)
+			l[0] = float64(10 * i)
 			tr = append(tr, l)
 		}
 		got := tr.trend().grown()
@@ -115,7 +115,7 @@ func TestTrend(t *testing.T) {
 		t.Skip("no /proc")
 	}
 	defer f.Close()
-	if before == 0 || openFiles() != before+1 || tr[0].rss < 1 || tr[0].goroutines < 1 {
+	if before == 0 || openFiles() != before+1 || tr[0][1] < 1 || tr[0][3] < 1 {
 		t.Errorf("%d, %d files, %+v", before, openFiles(), tr)
 	}
 }

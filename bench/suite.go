@@ -170,9 +170,9 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
 	if s.ref.root == "" && p.scenario.Store == "" {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"})
 	}
-	state, resident := "unproven", (*float64)(nil)
+	state := "unproven"
 	if s.ref.root != "" {
-		state, resident = preparePages(s.ref.root, s.CacheState)
+		state = preparePages(s.ref.root, s.CacheState)
 	}
 	var field, all []Runner
 	for r := range world {
@@ -216,7 +216,7 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
 	if o = outs[0]; world > 1 {
 		o = together(outs, all, s.ref.samples)
 	}
-	if o.CacheState, o.ResidentBefore = state, resident; p.scenario.Store != "" {
+	if o.CacheState = state; p.scenario.Store != "" {
 		o.DeviceReadBytes += device // the harness serves the files
 	}
 	return o
@@ -233,7 +233,7 @@ func (s *Suite) result(p *point) (r PointResult) {
 	if r.Keys = []*Keys{r.Merged}; o.Ranks != nil {
 		r.Keys = nil
 		for i := range o.Ranks {
-			o.Ranks[i].CacheState, o.Ranks[i].ResidentBefore = o.CacheState, o.ResidentBefore
+			o.Ranks[i].CacheState = o.CacheState
 			r.Keys = append(r.Keys, s.keys(p, i, &o.Ranks[i]))
 		}
 		r.Merged.ofRanks(r.Keys, o)

@@ -230,16 +230,3 @@ func IdealDistinct(lengths []int, batch int) float64 {
 	}
 	return total / float64(batch)
 }
-
-// IdealNeighbours is the chance that two consecutive samples of a perfect shuffle are of one episode: Σ n(n−1) / N(N−1).
-func IdealNeighbours(lengths []int) float64 {
-	var n, same float64
-	for _, l := range lengths {
-		n += float64(l)
-		same += float64(l) * float64(l-1)
-	}
-	if n < 2 {
-		return 0
-	}
-	return same / (n * (n - 1))
-}

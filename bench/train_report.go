@@ -123,9 +123,9 @@ func (r *TrainReport) Document() *report.Document {
 	step := &report.Figure{Name: "latency_comparison", Title: "Time of a step", Unit: "ms"}
 	ratio := &report.Figure{Name: "speedup_comparison", Title: "Samples per second, times those of torch, or of headspace where torch did not run", Unit: "times"}
 	parts := &report.Figure{Name: "step_breakdown", Title: "Where a step's time goes", Unit: "ms", Stacked: true}
-	loss := &report.Figure{Name: "loss_curves", Title: "Loss", X: "step", Unit: "loss", Linear: true}
-	util := &report.Figure{Name: "gpu_utilisation", Title: "Multiprocessors with work (else: any kernel resident); triangles: an epoch begins", X: "s", Unit: "%", Linear: true}
-	threads := &report.Figure{Name: "threads", Title: "Samples per second over threads of the loader", X: "threads", Unit: "samples/s", Linear: true}
+	loss := &report.Figure{Name: "loss_curves", Title: "Loss", X: "step", Unit: "loss"}
+	util := &report.Figure{Name: "gpu_utilisation", Title: "Multiprocessors with work (else: any kernel resident); triangles: an epoch begins", X: "s", Unit: "%"}
+	threads := &report.Figure{Name: "threads", Title: "Samples per second over threads of the loader", X: "threads", Unit: "samples/s"}
 	for _, k := range r.Rows {
 		if k.Failed != "" && (k.Differs || k.Base != "torch" && k.Base != "lerobot") {
 			wrong = append(wrong, k.Runner+": "+k.Failed)
@@ -185,7 +185,7 @@ func (r *TrainReport) Document() *report.Document {
 
 // scaling is the rate over the number of GPUs, beside that of as many times one.
 func (r *TrainReport) scaling(name string) *report.Figure {
-	f := &report.Figure{Name: name, Title: "Samples per second over GPUs (processes on a CPU); dashed: so many times headspace on one", X: "GPUs", Unit: "samples/s", Linear: true}
+	f := &report.Figure{Name: name, Title: "Samples per second over GPUs (processes on a CPU); dashed: so many times headspace on one", X: "GPUs", Unit: "samples/s"}
 	most, one := 0, 0.0
 	for _, k := range r.Rows {
 		most = max(most, k.WorldSize)

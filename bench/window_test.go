@@ -188,7 +188,4 @@ func TestTallyRandomness(t *testing.T) {
 	if tl.full != 2 || tl.distinct != 1.25 || tl.same != 4 || tl.pairs != 9 {
 		t.Errorf("%+v", tl)
 	}
-	if got := IdealNeighbours([]int{2, 2}); math.Abs(got-4.0/12) > 1e-12 {
-		t.Errorf("ideal neighbours %v", got)
-	}
 }

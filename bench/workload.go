@@ -57,8 +57,7 @@ type Workload struct {
 
 	Files   []string       `json:"files,omitempty"`   // decode
 	Pattern string         `json:"pattern,omitempty"` // decode: sequential (every frame of every file), random (Count single frames)
-	Count   int            `json:"count,omitempty"`   // decode: frames; read: windows
-	Key     string         `json:"key,omitempty"`     // read: the stream of the windows; messages: their type; memcpy: nothing
+	Count   int            `json:"count,omitempty"`   // decode: frames
 	Bytes   int            `json:"bytes,omitempty"`   // memcpy: of a frame
 	Resume  *Resume        `json:"resume,omitempty"`
 	More    map[string]any `json:"more,omitempty"` // of one Python runner
@@ -68,7 +67,7 @@ type Workload struct {
 // Serve is a runner of this program: it does a job of a kind, once, and prints its outcome as its last line. The harness starts it.
 func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 	run, ok := map[string]func(context.Context, Workload, io.Writer) (Outcome, error){
-		"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "messages": MessagesRun, "resume": ResumeRun,
+		"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "resume": ResumeRun,
 	}[kind]
 	if !ok {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench run", Msg: "no job of kind " + kind}

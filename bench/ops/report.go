@@ -5,31 +5,21 @@ import (
 	"fmt"
 	"strconv"
 
-	"gonum.org/v1/plot/plotter"
-
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-func (p *Report) name() string {
-	if p.Device != nil {
-		return "ops-cuda"
-	}
-	return "ops-cpu"
-}
-
-// Document is ops-DEVICE.json and so on, and the plots: the bars, then every runner's figures, then the curves. It is wrong where ours gave a wrong result or none.
+// Document is ops-DEVICE.json and so on, the bars, then every runner's figures. It is wrong where ours gave a wrong result or none.
 func (p *Report) Document() *report.Document {
-	device := ""
+	name, device := "ops-cpu", ""
 	if p.Device != nil {
-		device = fmt.Sprintf("; %s, %s, image %s", p.Device.Name, p.Device.Driver, p.Device.Image)
+		name, device = "ops-cuda", fmt.Sprintf("; %s, %s, image %s", p.Device.Name, p.Device.Driver, p.Device.Image)
 	}
 	text := fmt.Sprintf("µs a call, median (min–max) of %d rounds in which the runners took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache of %d MiB.", p.Rounds, p.Cache>>20)
 	if p.Clock == "cpu" {
 		text = "Of the thread's own CPU time, since the machine was not quiet. " + text
 	}
-	d := &report.Document{Name: p.name(), Title: "robocache bench ops", Command: p.Command, Raw: p}
+	d := &report.Document{Name: name, Title: "robocache bench ops", Command: p.Command, Raw: p}
 	d.Add("", nil, append(report.About(p.Command, p.Machine, device, p.Versions), text)...)
-	d.Plot(p.figures()...)
 	d.Sheet = &report.Table{Head: []string{"row", "curve", "device", "threads", "bytes", "arm", "setting", "us", "us_min", "us_max", "gb_per_s", "us_cold", "us_cold_min", "us_cold_max", "gb_per_s_cold", "failed"}}
 	bars := &report.Table{Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""}}
 	for _, r := range p.Rows {
@@ -104,33 +94,4 @@ func (p *Report) figureTable() *report.Table {
 		t.Rows[i] = append(t.Rows[i], make([]string, len(t.Head)-len(t.Rows[i]))...)
 	}
 	return t
-}
-
-// figures are GB/s over bytes of the sweeps, hot and cold, with the copies of the same run as a dashed line.
-func (p *Report) figures() (out []*report.Figure) {
-	for _, word := range []string{"hot", "cold"} {
-		f := &report.Figure{Name: p.name() + "-curve-" + word, Title: "Bytes touched a second, caches " + word, X: "bytes touched by a call", Unit: "GB/s"}
-		limit := report.Curve{Name: "copy of as many bytes", Limit: true}
-		first := ""
-		for _, r := range p.Rows {
-			name := r.Curve
-			if p.Device == nil {
-				name = fmt.Sprintf("%s, %d threads", r.Curve, r.Threads)
-			}
-			ours, _ := r.fastest(Ours, word == "cold")
-			if r.Curve == "" || ours == nil {
-				continue
-			}
-			f.Point(name, float64(r.Bytes), max(r.gbps(ours.us(word == "cold").Median), 1e-6))
-			first = cmp.Or(first, name)
-			if a, _ := r.fastest(theCopy, word == "cold"); a != nil && name == first {
-				limit.Points = append(limit.Points, plotter.XY{X: float64(r.Bytes), Y: max(r.gbps(a.us(word == "cold").Median), 1e-6)})
-			}
-		}
-		if f.Curves != nil {
-			f.Curves = append(f.Curves, limit)
-			out = append(out, f)
-		}
-	}
-	return out
 }

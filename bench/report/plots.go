@@ -14,11 +14,11 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Figure is one plot: groups of bars, beside each other or Stacked, or with Curves lines, over logarithmic axes where they are not Linear.
+// Figure is one plot: groups of bars, beside each other or Stacked, or with Curves lines.
 type Figure struct {
 	Name, Title, Unit string
 	X                 string // label of the axis below curves
-	Stacked, Linear   bool
+	Stacked           bool
 	Groups            []string
 	Series            []Series
 	Curves            []Curve
@@ -168,10 +168,6 @@ func (s shifted) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 func (f *Figure) lines(p *plot.Plot) error {
-	if !f.Linear {
-		p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-		p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	}
 	few := plot.ConstantTicks{} // of lines with few points each has its tick
 	for i, c := range f.Curves {
 		if len(c.Points) == 0 {
@@ -185,10 +181,9 @@ func (f *Figure) lines(p *plot.Plot) error {
 		if i >= len(palette) {
 			l.Dashes = []vg.Length{vg.Points(2), vg.Points(2)}
 		}
-		switch {
-		case f.Linear && len(c.Points) > 10:
+		if len(c.Points) > 10 {
 			s.Radius = 0
-		case f.Linear:
+		} else {
 			p.Y.Min = 0
 			for _, at := range c.Points {
 				if t := (plot.Tick{Value: at.X, Label: Digits(at.X)}); !slices.Contains(few, t) {

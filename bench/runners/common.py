@@ -145,8 +145,6 @@ def measure(epoch, a, opened=None, images=lambda batch, key: batch["image"], cam
     if a.check_frames and a.frames_out and cameras:
         write_frames(stream, a, cameras, images, row)
     if not whole:
-        held = stream.next()
-        out["headspace_samples_per_s"] = rate(Stream(lambda: iter([held])), 1e12, 0.05)
         if single and a.probes:
             alone = Stream(single)
             alone.next()  # pays for opening

@@ -42,31 +42,10 @@ def torchcodec(a):
 
 
 def pyav(a):
-    import av
+    from lerobot_set import Video
 
-    cs = [av.open(f) for f in a.files]
-    streams = [c.streams.video[0] for c in cs]
-    for s in streams:
-        s.thread_count, s.thread_type = 1, "NONE"
-    step = [int(round(1 / (s.time_base * s.average_rate))) for s in streams]
-
-    def frames():
-        n = 0
-        for c in cs:
-            c.seek(0)
-            for f in c.decode(video=0):
-                f.to_ndarray(format="rgb24")
-                n += 1
-        return n
-
-    def one(k, i):
-        pts = i * step[k]
-        cs[k].seek(pts, stream=streams[k])
-        for f in cs[k].decode(video=0):
-            if f.pts >= pts:
-                return f.to_ndarray(format="rgb24")
-
-    return frames, [s.frames for s in streams], one
+    vs = [Video(f) for f in a.files]
+    return lambda: sum(1 for v in vs for _ in v.frames()), [v.stream.frames for v in vs], lambda k, i: next(vs[k].frames(i))
 
 
 def main(a):

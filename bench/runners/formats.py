@@ -1,9 +1,8 @@
-"""The formats beside the packages that their users read them with. bench/formats.go has the table of cases.
+"""The formats beside the packages that their users read them with. bench/cases.yaml has the table of cases.
 
 A job has uri, case and runner. Runner make writes the data of a case into the folder uri. Every other reads it: whole passes over the data, the first of which is
-not measured, and whose values are hashed. A sample is a frame, row, message, window or step."""
-import glob, hashlib, json, os, shutil, struct, warnings
-from types import SimpleNamespace
+not measured, and whose values are hashed. A sample is a frame, row, message or step."""
+import glob, hashlib, json, os, shutil, warnings
 
 import common
 import numpy as np
@@ -109,7 +108,7 @@ def chunks():
     return once
 
 
-# ROS 2: messages in memory to columns, whole recordings to columns, and windows of time at random places of a recording.
+# ROS 2: whole recordings to columns.
 
 JOINT, IMU = "sensor_msgs/msg/JointState", "sensor_msgs/msg/Imu"
 BEGIN = 1_770_000_000_000_000_000
@@ -148,32 +147,6 @@ def columns(messages):
         for c, v in zip(cols, row):
             c.append(v)
     return {t: [np.array(c[0])] + [np.array(x, dtype=np.float64) for x in c[1:]] for t, c in out.items()}
-
-
-@maker("messages")
-def make_messages():
-    ts, rng = typestore(), np.random.default_rng(1)
-    os.makedirs(a.uri, exist_ok=True)
-    for name, kind in (("joint", JOINT), ("imu", IMU)):
-        with open(f"{a.uri}/{name}", "wb") as f:
-            for k in range(20000):
-                raw = bytes(ts.serialize_cdr(message(ts, kind, 1_700_000_000 * 10**9 + k * 10**7, rng), kind))
-                f.write(struct.pack("<I", len(raw)) + raw)
-
-
-@runner("messages", "mcap-ros2-support", "rosbags")
-def messages():
-    ts, payloads = typestore(), []
-    kind = IMU if a.uri.endswith("imu") else JOINT
-    with open(a.uri, "rb") as f:
-        while head := f.read(4):
-            payloads.append(f.read(struct.unpack("<I", head)[0]))
-    decode = lambda raw: ts.deserialize_cdr(raw, kind)
-    if a.runner == "mcap-ros2-support":
-        from mcap_ros2.decoder import DecoderFactory
-
-        decode = DecoderFactory().decoder_for("cdr", SimpleNamespace(id=1, name=kind, encoding="ros2msg", data=ts.generate_msgdef(kind, ros_version=2)[0].encode()))
-    return lambda: (len(payloads), columns((kind, decode(raw)) for raw in payloads)[kind])
 
 
 @maker("recordings")
@@ -230,23 +203,6 @@ def recordings():
     def once():
         got = read() or {}
         return 60 * 433, (np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS if got for x in got[t])
-
-    return once
-
-
-@runner("windows", "mcap")
-def windows():
-    """The joints' positions in half a second, at random."""
-    from mcap.reader import make_reader
-    from mcap_ros2.decoder import DecoderFactory
-
-    reader = make_reader(open(glob.glob(f"{a.uri}/*.mcap")[0], "rb"), decoder_factories=[DecoderFactory()])
-    starts = BEGIN + (np.random.default_rng(2).random(40) * 59.5e9).astype(np.int64)
-
-    def once():
-        for at in starts:
-            np.array([m.decoded_message.position for m in reader.iter_decoded_messages(topics=["/joint_states"], start_time=int(at), end_time=int(at) + 500_000_000)])
-        return len(starts), ()
 
     return once
 
@@ -355,13 +311,6 @@ def multirate(hz=50):
                     raise RuntimeError(f"{k} of sample {i} differs")
         loader = torch.utils.data.DataLoader(peer, 64, shuffle=True)
     return epoch(loader, keys[0])
-
-
-@maker("hdf5")
-def make_hdf5():
-    import hdf5_set
-
-    hdf5_set.make(a.uri)  # load_robomimic.py and load_robocache.py read it
 
 
 def main(_):

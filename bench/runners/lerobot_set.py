@@ -4,6 +4,26 @@ import glob, json, os
 import numpy as np
 
 
+class Video:
+    """An mp4 by PyAV, one thread; it stays open."""
+
+    def __init__(self, name):
+        import av
+
+        self.container = av.open(name)
+        self.stream = self.container.streams.video[0]
+        self.stream.thread_count, self.stream.thread_type = 1, "NONE"
+        self.period, self.start = round(1 / (self.stream.time_base * self.stream.average_rate)), self.stream.start_time or 0
+
+    def frames(self, first=0):
+        """(number, RGB) from a frame on."""
+        self.container.seek(self.start + first * self.period, stream=self.stream)
+        for f in self.container.decode(self.stream):
+            n = round((f.pts - self.start) / self.period)
+            if n >= first:
+                yield n, f.to_ndarray(format="rgb24")
+
+
 class Set:
     def __init__(self, root, camera=None):
         import pyarrow.parquet as pq

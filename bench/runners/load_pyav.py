@@ -3,12 +3,12 @@
 Uniform over the frames that remain in the pool; an episode that is used up makes room for the next, in shuffled order; each epoch fills
 the pool anew. Frames are kept as the batch wants them (uint8, CHW), and a batch is a torch.stack.
 ram: all frames are decoded once into memory, and every later epoch is a permutation of them, stacked by as many threads."""
-import collections, concurrent.futures, random, threading
+import collections, concurrent.futures, itertools, random, threading
 
 import common
-from lerobot_set import Set
+from lerobot_set import Set, Video
 
-import av
+import av  # noqa: F401: what it takes to import is no opening
 import numpy as np
 import torch
 
@@ -32,29 +32,16 @@ class Pool:
                 return
             yield running.popleft().result()
 
-    def container(self, f):
-        files = self.opened.__dict__.setdefault("files", {})
-        if f not in files:
-            files[f] = av.open(self.set.files[f])
-            files[f].streams.video[0].thread_count = 1
-            files[f].streams.video[0].thread_type = "NONE"
-        return files[f]
-
     def episode(self, e):
         s = self.set
-        lo, out = int(s.ends[e]) - s.lengths[e], []
-        c = self.container(int(s.file[lo]))
-        stream = c.streams.video[0]
-        step = round(1 / (stream.time_base * stream.average_rate))
-        at = (stream.start_time or 0) + int(s.number[lo]) * step
-        c.seek(at, stream=stream)
-        for frame in c.decode(video=0):
-            if frame.pts < at - step // 2:
-                continue
-            out.append(torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1).contiguous())
-            if len(out) == s.lengths[e]:
-                return e, out
-        raise RuntimeError(f"episode {e}: {len(out)} of {s.lengths[e]} frames came")
+        lo, files = int(s.ends[e]) - s.lengths[e], self.opened.__dict__
+        name = s.files[s.file[lo]]
+        if name not in files:
+            files[name] = Video(name)
+        out = [torch.from_numpy(f).permute(2, 0, 1).contiguous() for _, f in itertools.islice(files[name].frames(int(s.number[lo])), s.lengths[e])]
+        if len(out) < s.lengths[e]:
+            raise RuntimeError(f"episode {e}: {len(out)} of {s.lengths[e]} frames came")
+        return e, out
 
     def picked(self, order, rng):
         """(sample, frame) drawn from the pool."""

@@ -1,21 +1,12 @@
 """robomimic's own SequenceDataset and DataLoader over the low-dimensional streams of an HDF5 file, and its cameras where it has some.
 
-hdf5: the file, where the set is another (a LeRobot folder of the same rows); with make it is written from that folder, in robomimic's layout, and that is all."""
+hdf5: the file, where the set is another: a LeRobot folder of the same rows."""
 import contextlib, io
 
 import common
 
 import hdf5_set
 import torch
-
-
-def make(root, out):
-    from lerobot_set import Set
-
-    s = Set(root)
-    rows = s.columns(s.numeric)
-    spans = [slice(int(end) - n, int(end)) for end, n in zip(s.ends, s.lengths)]
-    hdf5_set.write(out, ({"actions": rows["action"][x], "obs/state": rows["observation.state"][x]} for x in spans), libver="latest")
 
 
 class Recorded(torch.utils.data.Sampler):
@@ -33,8 +24,6 @@ class Recorded(torch.utils.data.Sampler):
 
 
 def main(a):
-    if a.make:
-        return make(a.uri, a.hdf5)
     import robomimic.utils.obs_utils as obs_utils
     from robomimic.utils.dataset import SequenceDataset
 

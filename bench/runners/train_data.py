@@ -183,23 +183,14 @@ class Rows(torch.utils.data.Dataset):
         return out
 
     def frames(self, camera, rows):
-        import av
+        from lerobot_set import Video
 
         s = self.sets[camera]
-        name, wanted = s.files[s.file[rows[0]]], [int(s.number[r]) for r in rows]
+        name, wanted, found = s.files[s.file[rows[0]]], [int(s.number[r]) for r in rows], {}
         if name not in self.open:
-            container = av.open(name)
-            container.streams.video[0].thread_count = 1
-            self.open[name] = container, container.streams.video[0]
-        container, stream = self.open[name]
-        period = round(1 / (stream.time_base * stream.average_rate))
-        start = stream.start_time or 0
-        container.seek(start + wanted[0] * period, stream=stream)
-        found = {}
-        for frame in container.decode(stream):
-            n = round((frame.pts - start) / period)
-            if n in wanted:
-                found[n] = frame.to_ndarray(format="rgb24").transpose(2, 0, 1)
+            self.open[name] = Video(name)
+        for n, frame in self.open[name].frames(wanted[0]):
+            found[n] = frame.transpose(2, 0, 1)
             if n >= wanted[-1]:
                 return [found[n] for n in wanted]
         raise RuntimeError(f"{name}: frames {wanted} did not come")

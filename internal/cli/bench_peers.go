@@ -31,7 +31,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 }
 
 func newBenchFormats() *cobra.Command {
-	c := newCases("formats", "calvin", "messages-joint")
+	c := newCases("formats", "calvin", "recordings")
 	c.Use, c.Args = "formats", cobra.NoArgs
 	c.Short = "the formats beside the packages that their users read them with: HDF5, CALVIN, MCAP, ROS 2, Zarr, RLDS, several clocks"
 	c.Long = `formats reads the same data through the usual Python packages and through ours, each run in a fresh process, in turn. The data is made

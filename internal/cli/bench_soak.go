@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -28,11 +27,7 @@ Exit code 1 with the reason where something is wrong, and with the round, which 
 		RunE: f.verb(func(cmd *cobra.Command, args []string) {
 			s.URI, s.Self, s.Log = args[0], guard.Must(os.Executable()), logTo(cmd)
 			r := guard.Must(s.Run(cmd.Context()))
-			if f.json {
-				guard.Check(printJSON(cmd.OutOrStdout(), r))
-			} else {
-				fmt.Fprintln(cmd.OutOrStdout(), r)
-			}
+			guard.Check(printJSON(cmd.OutOrStdout(), r))
 			if r.Failed != "" {
 				guard.Fail(errors.New("soak: " + r.Failed))
 			}
@@ -41,7 +36,6 @@ Exit code 1 with the reason where something is wrong, and with the round, which 
 	c.Flags().DurationVar(&s.Duration, "duration", 30*time.Minute, "how long")
 	c.Flags().Uint64Var(&s.Seed, "seed", 0, "of the rounds")
 	c.Flags().StringVar(&s.Dir, "dir", "", "scratch folder, which stays (default: a temporary one)")
-	c.Flags().DurationVar(&s.Progress, "progress", 30*time.Second, "between lines of progress")
-	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	c.Flags().BoolVar(&f.json, "json", true, "print JSON: it always does")
 	return c
 }
