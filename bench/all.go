@@ -32,7 +32,7 @@ type All struct {
 	Parts     []string // nil: all
 	Python    string
 	GPUs      int
-	Self      string // this program
+	Self      []string // this program
 	Revision  string
 	Done      *Finished
 	Resume    bool // Done has what is over
@@ -258,7 +258,7 @@ func (s *AllStep) word() string {
 
 // run runs a command in a process group of its own, which ends with it. One that goes on beyond its time is ended; what `bench train` has kept by then stays.
 func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) (AllStep, error) {
-	argv := append([]string{a.Self}, append(slices.Clone(s.args), "--json")...)
+	argv := slices.Concat(a.Self, s.args, []string{"--json"})
 	switch s.args[0] {
 	case "synth": // over what a killed run left
 		set := s.args[1]

@@ -300,7 +300,7 @@ func TestRunCases(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so")); err != nil {
 		t.Skipf("make lib: %v", err)
 	}
-	tools := runners.Tools{Python: py, PythonPath: filepath.Join(realdata.Root(t), "python"), Self: "/bin/false"}
+	tools := runners.Tools{Python: py, PythonPath: filepath.Join(realdata.Root(t), "python"), Self: []string{"/bin/false"}}
 	done, err := tools.Unpack()
 	if err != nil {
 		t.Fatal(err)
@@ -389,7 +389,7 @@ func TestPerformancePage(t *testing.T) {
 	if err := Performance("../docs/perf", &got); err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("%v: docs/PERFORMANCE.md is not what docs/perf gives: make performance", err)
 	}
-	for text, say := range map[string]string{`{{bars "none.json"}}`: "none.json", `{{csv "a.csv" "speed"}}`: `no column of a.csv named "speed"`, `{{bars`: "unclosed action"} {
+	for text, say := range map[string]string{`{{bars "none.json"}}`: "none.json", `{{csv "a.csv" "speed"}}`: `no column of a.csv named "speed"`, `{{bars`: `no table of page.tmpl named "bars"`, `{{bar "a.json"}}`: `named "bar"`} {
 		dir := t.TempDir()
 		for name, b := range map[string]string{"page.tmpl": text, "a.csv": "arm,rate\nx,1\n"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o600); err != nil {

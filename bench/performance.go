@@ -5,12 +5,13 @@ import (
 	"cmp"
 	"encoding/csv"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
@@ -68,15 +69,34 @@ func Performance(dir string, w io.Writer) (err error) {
 		}
 		return t.Markdown()
 	}
-	page := guard.Must(template.New("page").Funcs(template.FuncMap{
-		"csv":   columns,
-		"about": func(name string) string { m := measured(name); return report.About(m.Command, m.Machine, "", nil)[0] },
+	verbs := map[string]func(names string, more ...string) string{
+		"csv": columns,
+		"about": func(name string, _ ...string) string {
+			m := measured(name)
+			return report.About(m.Command, m.Machine, "", nil)[0]
+		},
 		"bars": func(names string, without ...string) string {
 			return barTable(measured(names).Results, func(c report.Check) bool { return !slices.Contains(without, c.Bar.Metric) }).Markdown()
 		},
-		"lost": func(names string) string {
+		"lost": func(names string, _ ...string) string {
 			return barTable(measured(names).Results, func(c report.Check) bool { return c.Judged && !c.Pass }).Markdown()
 		},
-	}).Parse(string(read("page.tmpl"))))
-	return page.Execute(w, nil)
+	}
+	page := placeText.ReplaceAllStringFunc(string(read("page.tmpl")), func(place string) string {
+		words := strings.Split(strings.Trim(place, `{}"`), `"`) // verb, a text, what stands between, a text …
+		verb := verbs[strings.TrimSpace(words[0])]
+		if verb == nil || len(words) < 2 {
+			guard.Fail(report.UnknownName("table of page.tmpl", strings.TrimSpace(words[0]), slices.Sorted(maps.Keys(verbs))))
+		}
+		var more []string
+		for i := 3; i < len(words); i += 2 {
+			more = append(more, words[i])
+		}
+		return verb(words[1], more...)
+	})
+	_, err = io.WriteString(w, page)
+	return err
 }
+
+// placeText is where page.tmpl wants a table, {{verb "names" "word" …}}, and what is not closed. Not text/template: see report.Document.page.
+var placeText = regexp.MustCompile(`(?m)\{\{.*?(\}\}|$)`)

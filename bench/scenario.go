@@ -4,20 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store/loopback"
 	"github.com/goatnote-inc/robocache/submit"
 )
@@ -91,7 +88,7 @@ func DefaultLinks() map[string]Link {
 
 // Slurm is a chain of jobs: a scenario each, one after the other, so that they do not disturb each other.
 type Slurm struct {
-	Program   string   // this robocache, as the nodes see it
+	Program   []string // this robocache, as the nodes see it
 	URI       string   // of the set
 	Options   []string // of `bench load`, without --scenario
 	Scenarios []Scenario
@@ -110,7 +107,7 @@ func (s *Slurm) CPUs(sc Scenario) int {
 
 // Line is what a job runs.
 func (s *Slurm) Line(sc Scenario) string {
-	words := append([]string{s.Program, "bench", "load", s.URI, "--scenario", sc.Name}, s.Options...)
+	words := slices.Concat(s.Program, []string{"bench", "load", s.URI, "--scenario", sc.Name}, s.Options)
 	for i, w := range words {
 		if strings.HasPrefix(w, "--out=") {
 			words[i] += "/" + sc.Name // each job writes a report of its own
@@ -124,15 +121,35 @@ func (s *Slurm) Line(sc Scenario) string {
 	return submit.Word("--wrap=" + line)
 }
 
-//go:embed slurm.sh.tmpl
-var slurmText string
-
-var slurmTemplate = template.Must(template.New("slurm").Funcs(template.FuncMap{"word": submit.Word}).Parse(slurmText))
-
 // Script is the chain as a shell script, for people to read, and for Submit to run.
 func (s *Slurm) Script() string {
 	var b strings.Builder
-	guard.Check(slurmTemplate.Execute(&b, s))
+	b.WriteString("#!/bin/sh\nset -eu\n")
+	after := ""
+	for _, sc := range s.Scenarios {
+		fmt.Fprintf(&b, `job_%s=$(sbatch \
+  --parsable \
+  --job-name=dlbench_%[1]s \
+  --nodes=%d \
+  --ntasks-per-node=1 \
+  --gpus-per-node=1 \
+  --cpus-per-task=%d \
+  --mem=%s \
+  --time=%02d:00:00 \
+  --output=%%x-%%j.out \
+`, sc.Name, sc.Nodes, s.CPUs(sc), sc.Memory, sc.Hours)
+		for _, o := range [][2]string{{"--account=", s.Account}, {"--partition=", s.Partition}, {"--qos=", s.QOS}} {
+			if o[1] != "" {
+				fmt.Fprintf(&b, "  %s \\\n", submit.Word(o[0]+o[1]))
+			}
+		}
+		if after != "" {
+			fmt.Fprintf(&b, "  --dependency=afterany:\"$job_%s\" \\\n", after)
+		}
+		fmt.Fprintf(&b, "  %s)\njob_%[2]s=${job_%[2]s%%%%;*}\necho \"job: $job_%[2]s\"\n", s.Line(sc), sc.Name)
+		after = sc.Name
+	}
+	fmt.Fprintf(&b, "echo \"last job: $job_%s\"\n", after)
 	return b.String()
 }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -149,7 +150,7 @@ func (s *Sets) formatData(ctx context.Context, kind string) string {
 		}
 		guard.Check(os.MkdirAll(dir, 0o755))
 		for name, options := range tables().HDF5 {
-			s.run(ctx, dir, "", append([]string{s.Tools.Self, "synth", filepath.Join(dir, name+".hdf5")}, strings.Fields(options)...)...)
+			s.run(ctx, dir, "", slices.Concat(s.Tools.Self, []string{"synth", filepath.Join(dir, name+".hdf5")}, strings.Fields(options))...)
 		}
 	})
 }
@@ -163,7 +164,7 @@ func (s *Sets) Train(ctx context.Context, name string, tiny bool) (_ string, err
 		dir, options = filepath.Join(s.Work, "train-tiny", r.Name), r.Tiny
 	}
 	return s.once(dir, func() {
-		s.run(ctx, dir, "give a set of your own", append([]string{s.Tools.Self, "synth", dir}, strings.Fields(options)...)...)
+		s.run(ctx, dir, "give a set of your own", slices.Concat(s.Tools.Self, []string{"synth", dir}, strings.Fields(options))...)
 	}), nil
 }
 

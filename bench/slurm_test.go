@@ -9,7 +9,7 @@ import (
 )
 
 func chain() *Slurm {
-	return &Slurm{Program: "/opt/robo cache/robocache", URI: "/data/it's here", Scenarios: tables().Scenarios, Options: []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"}, Account: "lab", Partition: "gpu"}
+	return &Slurm{Program: []string{"/opt/robo cache/robocache"}, URI: "/data/it's here", Scenarios: tables().Scenarios, Options: []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"}, Account: "lab", Partition: "gpu"}
 }
 
 // The chain is a golden file: what would be submitted is reviewed like code.
@@ -48,7 +48,7 @@ func TestSlurmSubmits(t *testing.T) {
 	for _, how := range []string{"submit", "script"} {
 		bin, log := fakeSlurm(t)
 		s := chain()
-		s.Program = filepath.Join(bin, "robo")
+		s.Program = []string{filepath.Join(bin, "robo")}
 		if how == "submit" {
 			jobs, err := s.Submit(t.Context())
 			if err != nil || strings.Join(jobs, " ") != "101 102 103 104 105" {

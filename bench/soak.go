@@ -30,7 +30,7 @@ type Soak struct {
 	Dir      string // scratch; "" makes one and removes it
 	Duration time.Duration
 	Seed     uint64
-	Self     string // this robocache, for the processes that are killed; "": none are
+	Self     []string // this robocache, for the processes that are killed; nil: none are
 	Log      func(format string, a ...any)
 
 	frame int64 // bytes of one, as RGB
@@ -127,7 +127,7 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 		}
 		rctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		err := s.round(rctx, t)
-		if err == nil && s.Self != "" && round%8 == 5 {
+		if err == nil && s.Self != nil && round%8 == 5 {
 			err = s.kill(rctx, t, dir, round)
 			res.Kills++
 		}

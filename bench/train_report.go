@@ -7,11 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"gonum.org/v1/plot/plotter"
-
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
+	"github.com/goatnote-inc/robocache/internal/chart"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -144,7 +143,7 @@ func (r *TrainReport) Document() *report.Document {
 			}
 			for _, t := range k.Epochs {
 				c := &util.Curves[len(util.Curves)-1]
-				c.Marks = append(c.Marks, plotter.XY{X: float64(t-begin) / 1e9})
+				c.Marks = append(c.Marks, chart.Point{X: float64(t-begin) / 1e9})
 			}
 		}
 		if k.Threads > 0 {
@@ -199,7 +198,7 @@ func (r *TrainReport) scaling(name string) *report.Figure {
 		}
 	}
 	if f.Curves != nil {
-		f.Curves = append(f.Curves, report.Curve{Limit: true, Points: plotter.XYs{{X: 1, Y: one}, {X: float64(most), Y: one * float64(most)}}})
+		f.Curves = append(f.Curves, report.Curve{Limit: true, Points: []chart.Point{{X: 1, Y: one}, {X: float64(most), Y: one * float64(most)}}})
 	}
 	return f
 }

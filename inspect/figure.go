@@ -1,51 +1,40 @@
 package inspect
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"html"
 	"image"
 	"image/color"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/palette"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	vgdraw "gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/chart"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 const (
-	px         = vg.Inch / 96 // of a figure
 	sheetWidth = 1280
 	sheetCols  = 8    // frames a camera
 	linePx     = 16   // a line of text
 	mostMarks  = 2048 // rows of a stream that is not numbers
 	plotHeight = 200
 	markHeight = 96 // of a stream that is drawn by its times alone
-	legendPx   = 280
+	legendPx   = 300
 	legendLine = 13
 )
 
 // part is a row of a figure: of its width, and a height in pixels.
 type part struct {
 	height int
-	draw   func(vgdraw.Canvas)
+	draw   func(c *chart.Canvas, top float64)
 }
 
 // Plotted says what a figure shows.
@@ -206,17 +195,11 @@ func (d *drawer) text(lines ...string) {
 		}
 		broken = append(broken, string(r))
 	}
-	d.parts = append(d.parts, &part{len(broken)*linePx + linePx/2, func(dc vgdraw.Canvas) {
+	d.parts = append(d.parts, &part{len(broken)*linePx + linePx/2, func(c *chart.Canvas, top float64) {
 		for i, l := range broken {
-			dc.FillText(textStyle(), vg.Point{X: dc.Min.X + 3, Y: dc.Max.Y - vg.Length((i+1)*linePx)*px}, l)
+			c.Text(3, top+float64((i+1)*linePx), 0, 0, l)
 		}
 	}})
-}
-
-func textStyle() vgdraw.TextStyle {
-	style := vgdraw.TextStyle{Color: color.Black, Font: plot.DefaultFont, Handler: plot.DefaultTextHandler}
-	style.Font.Size = font.Points(8)
-	return style
 }
 
 // camera decodes sheetCols frames of a camera side by side, with its name, their row numbers and their times above.
@@ -240,8 +223,8 @@ func (d *drawer) camera(f *robocache.Feature, l *Timeline) {
 		}
 		return nil
 	}))
-	d.parts = append(d.parts, &part{2*linePx + h, func(dc vgdraw.Canvas) {
-		dc.FillText(textStyle(), vg.Point{X: dc.Min.X, Y: dc.Max.Y - linePx*px + 3}, f.Key)
+	d.parts = append(d.parts, &part{2*linePx + h, func(c *chart.Canvas, top float64) {
+		c.Text(0, top+linePx-3, 0, 0, f.Key)
 		for i, tile := range tiles {
 			text := fmt.Sprintf("row %d", rows[i].Index)
 			if !l.Timeless {
@@ -251,63 +234,54 @@ func (d *drawer) camera(f *robocache.Feature, l *Timeline) {
 				text += ": none"
 				tile = &image.Gray{Pix: []byte{224}, Stride: 1, Rect: image.Rect(0, 0, 1, 1)}
 			}
-			x, y := dc.Min.X+vg.Length(i*w)*px, dc.Max.Y-2*linePx*px
-			dc.FillText(textStyle(), vg.Point{X: x, Y: y + 3}, text)
-			dc.DrawImage(vg.Rectangle{Min: vg.Point{X: x, Y: dc.Min.Y}, Max: vg.Point{X: x + w*px, Y: y}}, tile)
+			to := chart.Rect{X: float64(i * w), Y: top + 2*linePx, W: w, H: float64(h)}
+			c.Text(to.X, to.Y-3, 0, 0, text)
+			c.Image(to, tile)
 		}
 	}})
 }
 
 // stream draws a stream against the episode's time: curves with a legend, or a mark for each row.
 func (d *drawer) stream(f *robocache.Feature, l *Timeline) {
-	p := plot.New()
-	p.Title.TextStyle.Font.Size = font.Points(8)
-	p.X.Min, p.X.Max, p.X.Label.Text = 0, max(float64(d.all.End-d.all.Start)/1e9, 1e-3), "s"
+	p := &chart.Plot{X: chart.Axis{Label: "s", Holds: []float64{0, max(float64(d.all.End-d.all.Start)/1e9, 1e-3)}}}
 	if l.Timeless {
-		p.X.Max, p.X.Label.Text = max(float64(l.Rows-1), 1), "row"
+		p.X = chart.Axis{Label: "row", Holds: []float64{0, max(float64(l.Rows-1), 1)}}
 	}
 	height := plotHeight
 	var names []string
 	if Curves(f) {
 		names = ChannelNames(f)
-		p.Title.Text = d.curves(p, f, l)
+		p.Title = d.curves(p, f, l)
 		names = names[:min(len(names), MaxChannels)]
 	} else {
 		height = markHeight
-		p.HideY()
-		p.Title.Text = d.marks(p, f, l)
+		p.Y.Hidden = true
+		p.Title = d.marks(p, f, l)
 	}
 	columns := min(max(1+(len(names)-1)/((plotHeight-2*legendLine)/legendLine), 1), 2)
 	per := (len(names) + columns - 1) / columns
 	height = max(height, (per+2)*legendLine)
-	d.parts = append(d.parts, &part{height, func(dc vgdraw.Canvas) {
-		p.Draw(vgdraw.Crop(dc, 0, -legendPx*px, 0, 0))
+	d.parts = append(d.parts, &part{height, func(c *chart.Canvas, top float64) {
+		p.Draw(c, chart.Rect{Y: top, W: sheetWidth - legendPx, H: float64(height)})
 		for i, name := range names {
-			x := dc.Max.X - legendPx*px + vg.Length(10+i/per*legendPx/columns)*px
-			y := dc.Max.Y - vg.Length((i%per+2)*legendLine)*px
-			dc.StrokeLine2(vgdraw.LineStyle{Color: channelColor(i), Width: 2 * px}, x, y+4*px, x+14*px, y+4*px)
-			dc.FillText(textStyle(), vg.Point{X: x + 18*px, Y: y}, shortened(name, 42/columns))
+			c.Legend(float64(sheetWidth-legendPx+10+i/per*legendPx/columns), top+float64((i%per+2)*legendLine), chart.Line{Color: channelColor(i), Width: 2}, shortened(name, 40/columns))
 		}
 	}})
 }
 
 // curves adds the channels of a stream, interrupted where there is a gap or no finite value, and gives the title.
-func (d *drawer) curves(p *plot.Plot, f *robocache.Feature, l *Timeline) (title string) {
+func (d *drawer) curves(p *chart.Plot, f *robocache.Feature, l *Timeline) (title string) {
 	start := d.all.Start
 	if l.Timeless {
 		start = 0
 	}
 	s := guard.Must(SeriesOf(d.ctx, d.ds, f, l, d.episode, Whole(start)))
 	for c, ys := range s.Y {
-		var line plotter.XYs
-		for i := 0; i <= len(ys); i++ {
-			if i < len(ys) && !math.IsNaN(ys[i]) {
-				line = append(line, plotter.XY{X: s.X[i] / 1e9, Y: ys[i]})
-			} else if len(line) > 0 {
-				addLine(p, line, channelColor(c))
-				line = nil
-			}
+		line := make([]chart.Point, len(ys))
+		for i, y := range ys {
+			line[i] = chart.Point{X: s.X[i] / 1e9, Y: y}
 		}
+		p.Lines = append(p.Lines, chart.Line{Color: channelColor(c), Width: 1, Points: line})
 	}
 	title = fmt.Sprintf("%s  %s %v, %d rows", f.Key, f.DType, f.Shape, l.Rows)
 	if f.Unit != "" {
@@ -323,7 +297,7 @@ func (d *drawer) curves(p *plot.Plot, f *robocache.Feature, l *Timeline) (title 
 }
 
 // marks adds a mark for each row of what is not numbers, and gives the title.
-func (d *drawer) marks(p *plot.Plot, f *robocache.Feature, l *Timeline) (title string) {
+func (d *drawer) marks(p *chart.Plot, f *robocache.Feature, l *Timeline) (title string) {
 	title = fmt.Sprintf("%s  %s, %d rows", f.Key, f.Kind, l.Rows)
 	if f.Kind == robocache.KindText {
 		texts := guard.Must(d.ds.Text(d.ctx, f.Key, []robocache.Row{{Episode: d.episode}}))
@@ -332,7 +306,7 @@ func (d *drawer) marks(p *plot.Plot, f *robocache.Feature, l *Timeline) (title s
 	step := max(1, l.Rows/mostMarks)
 	for row := 0; row < l.Rows; row += step {
 		x := d.seconds(l, l.Times[row])
-		addLine(p, plotter.XYs{{X: x}, {X: x, Y: 1}}, color.Black)
+		p.Lines = append(p.Lines, chart.Line{Color: chart.Black, Width: 1, Points: []chart.Point{{X: x}, {X: x, Y: 1}}})
 	}
 	if step > 1 {
 		title += fmt.Sprintf("; every %dth is marked", step)
@@ -340,22 +314,15 @@ func (d *drawer) marks(p *plot.Plot, f *robocache.Feature, l *Timeline) (title s
 	return title
 }
 
-func addLine(p *plot.Plot, xys plotter.XYs, c color.Color) {
-	if len(xys) == 1 { // a line of one point shows nothing
-		dot := guard.Must(plotter.NewScatter(xys))
-		dot.Color, dot.Radius, dot.Shape = c, 1.5, vgdraw.CircleGlyph{}
-		p.Add(dot)
-		return
-	}
-	line := guard.Must(plotter.NewLine(xys))
-	line.Color = c
-	p.Add(line)
-}
-
-// channelColor gives neighbours colours that are far apart.
-func channelColor(i int) color.Color {
+// channelColor gives neighbours colours that are far apart: hue, saturation and value by the usual formula.
+func channelColor(i int) color.RGBA {
 	_, hue := math.Modf(0.6 + float64(i)*0.618034)
-	return palette.HSVA{H: hue, S: 0.85, V: 0.85 - 0.3*float64(i%3)/2, A: 1}
+	value := 0.85 - 0.3*float64(i%3)/2
+	part := func(n float64) uint8 {
+		k := math.Mod(n+6*hue, 6)
+		return uint8(255 * value * (1 - 0.85*max(0, min(k, 4-k, 1))))
+	}
+	return color.RGBA{part(5), part(3), part(1), 255}
 }
 
 func shortened(text string, letters int) string {
@@ -371,33 +338,18 @@ func (d *drawer) render(suffix, title string) []byte {
 	for _, p := range d.parts {
 		height += p.height
 	}
-	wide, high := vg.Length(sheetWidth)*px, vg.Length(height)*px
-	var on interface {
-		vg.CanvasSizer
-		io.WriterTo
-	} = vgsvg.New(wide, high)
-	if suffix == ".png" {
-		on = vgimg.PngCanvas{Canvas: vgimg.New(wide, high)}
-	}
-	dc := vgdraw.New(on)
-	top := dc.Max.Y
+	c := &chart.Canvas{Width: sheetWidth, Height: float64(height)}
+	top := 0
 	for _, p := range d.parts {
-		c := dc
-		c.Min.Y, c.Max.Y = top-vg.Length(p.height)*px, top
-		p.draw(c)
-		top = c.Min.Y
+		p.draw(c, float64(top))
+		top += p.height
 	}
-	var b bytes.Buffer
-	guard.Must(on.WriteTo(&b))
 	if suffix == ".png" {
-		return b.Bytes()
+		return guard.Must(c.PNG())
 	}
-	svg := bytes.ReplaceAll(b.Bytes(), []byte(`xlink:href="data:image/jpg;`), []byte(`xlink:href="data:image/png;`)) // which they are
+	svg := guard.Must(c.SVG())
 	if suffix == ".svg" {
 		return svg
-	}
-	if at := bytes.Index(svg, []byte("<svg")); at > 0 {
-		svg = svg[at:]
 	}
 	return fmt.Appendf(nil, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>body{margin:1em;background:#fff}svg{max-width:100%%;height:auto}</style></head><body>\n%s\n</body></html>\n", html.EscapeString(title), svg)
 }

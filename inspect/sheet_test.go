@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"gonum.org/v1/plot"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/chart"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
@@ -131,7 +130,7 @@ func TestCurves(t *testing.T) {
 		t.Errorf("%d curves, %d interruptions", len(s.Y), holes)
 	}
 	d := &drawer{ctx: t.Context(), ds: ds, all: &Timelines{End: times[rows-1]}}
-	title := d.curves(plot.New(), f, l)
+	title := d.curves(&chart.Plot{}, f, l)
 	for _, want := range []string{"the other 6 are not drawn", "2 values are missing or not finite"} {
 		if !strings.Contains(title, want) {
 			t.Errorf("%q does not say %q", title, want)

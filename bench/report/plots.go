@@ -1,17 +1,10 @@
 package report
 
 import (
-	"bytes"
 	"image/color"
-	"io"
 	"slices"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"github.com/goatnote-inc/robocache/internal/chart"
 )
 
 // Figure is one plot: groups of bars, beside each other or Stacked, or with Curves lines.
@@ -33,9 +26,9 @@ type Series struct {
 // Curve is a line.
 type Curve struct {
 	Name   string
-	Points plotter.XYs
-	Marks  plotter.XYs // triangles
-	Limit  bool        // dashed
+	Points []chart.Point
+	Marks  []chart.Point // triangles
+	Limit  bool          // dashed
 }
 
 // Set puts a bar of a series into a group; both are made where they are new.
@@ -56,7 +49,7 @@ func (f *Figure) Point(name string, x, y float64) {
 		i = len(f.Curves)
 		f.Curves = append(f.Curves, Curve{Name: name})
 	}
-	f.Curves[i].Points = append(f.Curves[i].Points, plotter.XY{X: x, Y: y})
+	f.Curves[i].Points = append(f.Curves[i].Points, chart.Point{X: x, Y: y})
 }
 
 // Find gives the place of a name, which is added where it is new.
@@ -68,147 +61,89 @@ func Find(names *[]string, name string) int {
 	return len(*names) - 1
 }
 
-var palette = []color.Color{color.RGBA{0x3b, 0x6e, 0xa5, 0xff}, color.RGBA{0xd9, 0x8b, 0x3a, 0xff}, color.RGBA{0x5b, 0x9a, 0x5b, 0xff}, color.RGBA{0xa8, 0x50, 0x6b, 0xff}, color.RGBA{0x7a, 0x6a, 0xb0, 0xff}, color.RGBA{0x77, 0x77, 0x77, 0xff}}
+var palette = []color.RGBA{{0x3b, 0x6e, 0xa5, 0xff}, {0xd9, 0x8b, 0x3a, 0xff}, {0x5b, 0x9a, 0x5b, 0xff}, {0xa8, 0x50, 0x6b, 0xff}, {0x7a, 0x6a, 0xb0, 0xff}, {0x77, 0x77, 0x77, 0xff}}
 
-// render gives the plot as PNG and as SVG.
-func (f *Figure) render() (png, svg []byte, err error) {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Title.Padding = f.Title, f.X, f.Unit, vg.Points(6)
-	p.Add(plotter.NewGrid())
-	wide := vg.Length(620)
+// draw draws the plot, with its legend at the right.
+func (f *Figure) draw() *chart.Canvas {
+	p := &chart.Plot{Title: f.Title, X: chart.Axis{Label: f.X}, Y: chart.Axis{Label: f.Unit}, Grid: true}
+	wide, names, lines := 820.0, []string(nil), []chart.Line(nil)
 	if f.Curves != nil {
-		err = f.lines(p)
+		names, lines = f.lines(p)
 	} else {
-		wide = vg.Points(float64(max(460, 120+80*len(f.Groups))))
-		err = f.bars(p)
+		wide = float64(max(610, 160+106*len(f.Groups)))
+		names, lines = f.bars(p)
 	}
-	if err != nil {
-		return nil, nil, err
+	const high, margin, line = 400, 10, chart.Size + 4
+	side := 0.0
+	for _, n := range names {
+		side = max(side, chart.TextWidth(n)+margin+18)
 	}
-	// The legend stands right of the plot.
-	const high, margin = 300 * vg.Inch / 72, 8 * vg.Inch / 72
-	legend := p.Legend
-	p.Legend, legend.Top, legend.Padding = plot.NewLegend(), true, vg.Points(3)
-	side := legend.Rectangle(draw.New(vgsvg.New(wide, high))).Size().X + margin
-	var to [2]bytes.Buffer
-	for i, on := range []interface {
-		vg.CanvasSizer
-		io.WriterTo
-	}{vgimg.PngCanvas{Canvas: vgimg.New(wide+side, high)}, vgsvg.New(wide+side, high)} {
-		c := draw.Crop(draw.New(on), margin, -margin, margin, -margin)
-		p.Draw(draw.Crop(c, 0, -side, 0, 0))
-		legend.Draw(c)
-		if _, err := on.WriteTo(&to[i]); err != nil {
-			return nil, nil, err
-		}
+	c := &chart.Canvas{Width: wide + side + 2*margin, Height: max(high, float64(2*margin+line*len(names)))}
+	p.Draw(c, chart.Rect{X: margin, Y: margin, W: wide, H: high - 2*margin})
+	for i, n := range names {
+		c.Legend(margin+wide+margin, float64(margin+line*(i+1)), lines[i], n)
 	}
-	return to[0].Bytes(), to[1].Bytes(), nil
+	return c
 }
 
-func (f *Figure) bars(p *plot.Plot) error {
-	p.Y.Min = 0
+// bars adds the bars, and gives the legend.
+func (f *Figure) bars(p *chart.Plot) (names []string, lines []chart.Line) {
 	beside := max(len(f.Series), 1)
 	if f.Stacked {
 		beside = 1
 	}
-	wide := vg.Points(max(4, 46/float64(beside)))
-	var below *plotter.BarChart
+	wide := max(5, 60/float64(beside))
+	below := make([]float64, len(f.Groups))
 	for i, s := range f.Series {
-		offset := wide * vg.Length(float64(i%beside)-float64(beside-1)/2)
-		values := make(plotter.Values, len(f.Groups))
-		e := struct {
-			plotter.XYs
-			plotter.YErrors
-		}{}
 		for g, name := range f.Groups {
-			v := s.Values[name]
-			if values[g] = v.Median; v.Max > v.Min {
-				e.XYs = append(e.XYs, plotter.XY{X: float64(g), Y: v.Median})
-				e.YErrors = append(e.YErrors, struct{ Low, High float64 }{v.Median - v.Min, v.Max - v.Median})
+			v, from := s.Values[name], below[g]
+			b := chart.Bar{Color: palette[i%len(palette)], X: float64(g), From: from, To: from + v.Median, Wide: wide, Offset: wide * (float64(i%beside) - float64(beside-1)/2)}
+			if f.Stacked {
+				below[g] = b.To
+			} else {
+				b.Low, b.High = v.Min, v.Max
 			}
-		}
-		b, err := plotter.NewBarChart(values, wide)
-		if err != nil {
-			return err
-		}
-		b.Color, b.LineStyle.Width, b.Offset = palette[i%len(palette)], 0, offset
-		if f.Stacked && below != nil {
-			b.StackOn(below)
-		}
-		p.Add(b)
-		if below = b; !f.Stacked && len(e.XYs) > 0 {
-			bars, err := plotter.NewYErrorBars(e)
-			if err != nil {
-				return err
-			}
-			p.Add(shifted{bars, offset})
+			p.Bars = append(p.Bars, b)
 		}
 		if s.Name != "" {
-			p.Legend.Add(s.Name, b)
+			names, lines = append(names, s.Name), append(lines, chart.Line{Color: palette[i%len(palette)], Width: 8})
 		}
 	}
-	p.NominalX(f.Groups...)
-	p.X.Tick.Label.Rotation = 0.35
-	p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YTop
-	p.X.Min, p.X.Max = -0.7, float64(len(f.Groups))-0.3
-	return nil
+	for g, name := range f.Groups {
+		p.X.Ticks = append(p.X.Ticks, chart.Tick{At: float64(g), Label: name})
+	}
+	p.X.Turned, p.X.Holds = true, []float64{-0.7, float64(len(f.Groups)) - 0.3}
+	return names, lines
 }
 
-// shifted moves error bars onto their bar.
-type shifted struct {
-	*plotter.YErrorBars
-	by vg.Length
-}
-
-func (s shifted) Plot(c draw.Canvas, p *plot.Plot) {
-	c.Push()
-	c.Translate(vg.Point{X: s.by})
-	s.YErrorBars.Plot(c, p)
-	c.Pop()
-}
-
-func (f *Figure) lines(p *plot.Plot) error {
-	few := plot.ConstantTicks{} // of lines with few points each has its tick
+// lines adds the curves, and gives the legend.
+func (f *Figure) lines(p *chart.Plot) (names []string, lines []chart.Line) {
 	for i, c := range f.Curves {
 		if len(c.Points) == 0 {
 			continue
 		}
-		l, s, err := plotter.NewLinePoints(c.Points)
-		if err != nil {
-			return err
-		}
-		l.Color, s.Color, s.Radius = palette[i%len(palette)], palette[i%len(palette)], vg.Points(2)
+		l := chart.Line{Color: palette[i%len(palette)], Points: c.Points, Width: 1.5, Dots: 2.5}
 		if i >= len(palette) {
-			l.Dashes = []vg.Length{vg.Points(2), vg.Points(2)}
+			l.Dash = 3
 		}
 		if len(c.Points) > 10 {
-			s.Radius = 0
-		} else {
-			p.Y.Min = 0
+			l.Dots = 0
+		} else { // of lines with few points each has its tick
+			p.Y.Holds = []float64{0}
 			for _, at := range c.Points {
-				if t := (plot.Tick{Value: at.X, Label: Digits(at.X)}); !slices.Contains(few, t) {
-					few = append(few, t)
+				if t := (chart.Tick{At: at.X, Label: Digits(at.X)}); !slices.Contains(p.X.Ticks, t) {
+					p.X.Ticks = append(p.X.Ticks, t)
 				}
 			}
 		}
 		if c.Limit {
-			l.Color, s.Color, l.Dashes = palette[len(palette)-1], palette[len(palette)-1], []vg.Length{vg.Points(4), vg.Points(3)}
+			l.Color, l.Dash, l.Dots = palette[len(palette)-1], 5, 0
 		}
-		p.Add(l, s)
+		p.Lines = append(p.Lines, l)
 		if c.Name != "" {
-			p.Legend.Add(c.Name, l)
+			names, lines = append(names, c.Name), append(lines, l)
 		}
-		if len(c.Marks) > 0 {
-			m, err := plotter.NewScatter(c.Marks)
-			if err != nil {
-				return err
-			}
-			m.Color, m.Shape, m.Radius = l.Color, draw.TriangleGlyph{}, vg.Points(4)
-			p.Add(m)
-		}
+		p.Points = append(p.Points, chart.Line{Color: l.Color, Points: c.Marks})
 	}
-	if len(few) > 0 {
-		p.X.Tick.Marker = few
-	}
-	return nil
+	return names, lines
 }

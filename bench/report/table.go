@@ -3,11 +3,10 @@ package report
 import (
 	"bytes"
 	"cmp"
-	_ "embed"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"maps"
 	"os"
@@ -133,33 +132,31 @@ func (d *Document) Markdown(w io.Writer) {
 
 // Write puts NAME.json, .csv, .md and .html into dir, the plots as PNG and SVG, and what else it has. The page needs no other file.
 func (d *Document) Write(dir string) error {
-	var md, html bytes.Buffer
+	var md bytes.Buffer
 	d.Markdown(&md)
-	page := struct {
-		*Document
-		SVG []template.HTML
-	}{d, make([]template.HTML, len(d.Sections))}
 	files := map[string][]byte{}
 	maps.Copy(files, d.Files)
+	drawn := make([]string, len(d.Sections))
 	for i, s := range d.Sections {
 		if s.Figure == nil {
 			continue
 		}
-		png, svg, err := s.Figure.render()
-		if err != nil {
+		c := s.Figure.draw()
+		png, err := c.PNG()
+		svg, err2 := c.SVG()
+		if err = cmp.Or(err, err2); err != nil {
 			return err
 		}
 		files[s.Figure.Name+".png"], files[s.Figure.Name+".svg"] = png, svg
-		at := bytes.Index(svg, []byte("<svg")) // an element within a page has no header and no name space of its own
-		inner := strings.NewReplacer(`xmlns="http://www.w3.org/2000/svg"`, "", `xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(string(svg[max(at, 0):]))
-		page.SVG[i] = template.HTML(inner) //nolint:gosec // drawn here; gonum escapes the texts
+		// An element within a page has no name space of its own.
+		drawn[i] = strings.NewReplacer(` xmlns="http://www.w3.org/2000/svg"`, "", ` xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(string(svg))
 	}
 	js, err := JSON(d.Raw)
 	csv, err2 := d.Sheet.CSV()
-	if err = cmp.Or(err, err2, pageTemplate.Execute(&html, page)); err != nil {
+	if err = cmp.Or(err, err2); err != nil {
 		return err
 	}
-	for suffix, b := range map[string][]byte{".md": md.Bytes(), ".html": html.Bytes(), ".csv": csv, ".json": js} {
+	for suffix, b := range map[string][]byte{".md": md.Bytes(), ".html": d.page(drawn), ".csv": csv, ".json": js} {
 		files[cmp.Or(d.Called[suffix], d.Name+suffix)] = b
 	}
 	for name, b := range files {
@@ -173,6 +170,49 @@ func (d *Document) Write(dir string) error {
 		}
 	}
 	return nil
+}
+
+const pageHead = `<!doctype html><html lang="en"><meta charset="utf-8"><title>%[1]s</title>
+<style>body{font:14px/1.5 system-ui,sans-serif;max-width:75em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left;vertical-align:top;max-width:24em;overflow-wrap:anywhere}
+pre{background:#f5f5f5;padding:1em;overflow:auto}.fail{background:#fbe3e0}.pass{background:#e4f3e4}.wide{overflow-x:auto}svg{max-width:100%%;height:auto}</style>
+<h1>%[1]s</h1><pre>%[2]s</pre>
+`
+
+// page is the report as HTML; drawn are the figures of its sections. Not html/template: a program that holds one keeps every exported method,
+// 5 MB of this one.
+func (d *Document) page(drawn []string) []byte {
+	var b bytes.Buffer
+	put := func(format, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, format, html.EscapeString(text))
+		}
+	}
+	fmt.Fprintf(&b, pageHead, html.EscapeString(d.Title), html.EscapeString(d.Command))
+	for i, s := range d.Sections {
+		put("<h2>%s</h2>", s.Title)
+		for _, t := range s.Text {
+			put("<p>%s</p>", t)
+		}
+		if s.Table != nil {
+			b.WriteString(`<div class="wide"><table>`)
+			for k, cells := range s.Table.All() {
+				cell := "<td>"
+				if k == 0 {
+					cell = "<th>"
+				}
+				fmt.Fprintf(&b, "<tr class=%q>", s.Table.Class[k-1])
+				for _, c := range cells {
+					b.WriteString(cell + html.EscapeString(c))
+				}
+				b.WriteString("</tr>\n")
+			}
+			b.WriteString("</table></div>")
+		}
+		b.WriteString(drawn[i])
+		put("<pre>%s</pre>\n", s.Pre)
+	}
+	b.WriteString("</html>\n")
+	return b.Bytes()
 }
 
 // WriteFile writes a file, and the folders above it.
@@ -231,8 +271,3 @@ func WriteJSON(path string, v any) error {
 	}
 	return WriteFile(path, js)
 }
-
-//go:embed page.tmpl
-var pageText string
-
-var pageTemplate = template.Must(template.New("page").Parse(pageText))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,10 +23,10 @@ var scripts embed.FS
 
 // Tools says where the runners' programs are.
 type Tools struct {
-	Self       string // this robocache
-	Python     string // an interpreter with the peers
-	PythonPath string // a folder with our package, when it is not installed
-	Dir        string // the unpacked scripts
+	Self       []string // this robocache
+	Python     string   // an interpreter with the peers
+	PythonPath string   // a folder with our package, when it is not installed
+	Dir        string   // the unpacked scripts
 }
 
 // Unpack writes the Python runners to a temporary folder; the caller calls the function returned to remove it.
@@ -49,7 +50,9 @@ func (t *Tools) Env() []string {
 func (t *Tools) Script(name string) []string { return []string{t.Python, filepath.Join(t.Dir, name)} }
 
 // Own is a runner of this program; its job is to follow.
-func (t *Tools) Own(kind string) []string { return []string{t.Self, "bench", "run", kind} }
+func (t *Tools) Own(kind string) []string {
+	return slices.Concat(t.Self, []string{"bench", "run", kind})
+}
 
 // Command is a runner in a process group of its own, which ends with ctx and with this process, also where that is killed; what it says on stderr is kept.
 func Command(ctx context.Context, argv, env []string) (*exec.Cmd, *bytes.Buffer) {

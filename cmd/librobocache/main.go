@@ -187,7 +187,7 @@ func robocache_main(argc C.int32_t, argv **C.char) C.int32_t {
 	for i, a := range unsafe.Slice(argv, argc) {
 		args[i] = C.GoString(a)
 	}
-	return C.int32_t(cli.Main(args, version, cli.NoBench))
+	return C.int32_t(cli.Main(args, version))
 }
 
 type verbArgs struct {

@@ -10,4 +10,4 @@ import (
 // version is set by the build.
 var version = "unknown"
 
-func main() { os.Exit(cli.Main(os.Args[1:], version, cli.Bench)) }
+func main() { os.Exit(cli.Main(os.Args[1:], version)) }

@@ -17,10 +17,10 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/submit"
 )
 
-// Bench is the verb bench.
-func Bench() *cobra.Command {
+func newBench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "measure loading and decoding, side by side with the peers",
@@ -108,7 +108,7 @@ func (f *benchFlags) addRunners(c *cobra.Command, usual, known string) {
 }
 
 // command is the line that reports show.
-func command() string { return "robocache " + strings.Join(os.Args[1:], " ") }
+func command() string { return "robocache " + strings.Join(arguments, " ") }
 
 // require fails with a misuse of the options.
 func require(ok bool, what string) {
@@ -149,10 +149,10 @@ func (f *benchFlags) show(cmd *cobra.Command, r measured, files string) {
 
 // tools are the runners' programs; they are removed when the verb ends.
 func (f *benchFlags) tools() runners.Tools {
-	self := guard.Must(os.Executable())
+	self := guard.Must(submit.Itself())
 	t := runners.Tools{Self: self, Python: f.interpreter()}
 	// In a checkout, our Python package stands beside the binary's folder.
-	if p := filepath.Join(filepath.Dir(filepath.Dir(self)), "python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
+	if p := filepath.Join(filepath.Dir(filepath.Dir(self[0])), "python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
 		t.PythonPath = p
 	}
 	f.done = guard.Must(t.Unpack())
@@ -163,6 +163,9 @@ func (f *benchFlags) tools() runners.Tools {
 func (f *benchFlags) interpreter() string {
 	if p, err := filepath.Abs(".venv/bin/python"); f.python == "" && err == nil && fileExists(p) {
 		return p
+	}
+	if self := guard.Must(submit.Itself()); f.python == "" && len(self) > 1 {
+		return self[0]
 	}
 	return cmp.Or(f.python, "python3")
 }

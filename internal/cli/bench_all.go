@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/submit"
 )
 
 func newBenchAll() *cobra.Command {
@@ -31,7 +31,7 @@ gave wrong data, or failed; 3: a bar is missed.`,
   robocache bench report results`,
 		Args: cobra.NoArgs,
 		RunE: f.verb(func(cmd *cobra.Command, _ []string) {
-			a.Out, a.Python, a.Self, a.Log = f.out, f.interpreter(), guard.Must(os.Executable()), logTo(cmd)
+			a.Out, a.Python, a.Self, a.Log = f.out, f.interpreter(), guard.Must(submit.Itself()), logTo(cmd)
 			guard.Check(a.Check())
 			began := time.Now()
 			a.Work = guard.Must(filepath.Abs(cmp.Or(a.Work, filepath.Join(a.Out, "sets"))))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/submit"
 )
 
 // workloadFlags are of `bench load`, in scenarios and in whole epochs.
@@ -148,7 +149,7 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 
 // slurmChain submits, or prints, a job a scenario with the options of this command.
 func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry bool) {
-	j := &bench.Slurm{Program: guard.Must(os.Executable()), URI: uri, Scenarios: scenarios, Account: os.Getenv("ACCOUNT"), Partition: os.Getenv("PARTITION"), QOS: os.Getenv("QOS")}
+	j := &bench.Slurm{Program: guard.Must(submit.Itself()), URI: uri, Scenarios: scenarios, Account: os.Getenv("ACCOUNT"), Partition: os.Getenv("PARTITION"), QOS: os.Getenv("QOS")}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch f.Name {
 		case "scenario", "scenarios", "submit", "dry-run":

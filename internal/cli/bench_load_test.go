@@ -15,7 +15,7 @@ import (
 // The harness starts its runners as `robocache bench …`: in a test, robocache is the test's own program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "bench" || os.Args[1] == "synth") {
-		os.Exit(run(context.Background(), newRoot(Bench), os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(run(context.Background(), newRoot(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"errors"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/submit"
 )
 
 func newBenchSoak() *cobra.Command {
@@ -25,7 +25,7 @@ Exit code 1 with the reason where something is wrong, and with the round, which 
 		Example: `  robocache bench soak ./my_dataset --duration 30m`,
 		Args:    cobra.ExactArgs(1),
 		RunE: f.verb(func(cmd *cobra.Command, args []string) {
-			s.URI, s.Self, s.Log = args[0], guard.Must(os.Executable()), logTo(cmd)
+			s.URI, s.Self, s.Log = args[0], guard.Must(submit.Itself()), logTo(cmd)
 			r := guard.Must(s.Run(cmd.Context()))
 			guard.Check(printJSON(cmd.OutOrStdout(), r))
 			if r.Failed != "" {

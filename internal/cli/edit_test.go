@@ -33,7 +33,7 @@ func TestEditDocs(t *testing.T) {
 			args = append(args, strings.Trim(w, `"'`))
 		}
 		var out, notes strings.Builder
-		if code := run(t.Context(), newRoot(NoBench), args, &out, &notes); code != 0 {
+		if code := run(t.Context(), newRoot(), args, &out, &notes); code != 0 {
 			t.Fatalf("%s: exit code %d\n%s%s", line, code, out.String(), notes.String())
 		}
 		n++

@@ -20,16 +20,18 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// version is that of the program, which its build sets.
-var version = "unknown"
+// version is that of the program, which its build sets; arguments are those of its command line, which os.Args within Python are not.
+var (
+	version   = "unknown"
+	arguments []string
+)
 
-// Main runs a command line on the process's streams until it is done or interrupted, and gives the exit code. bench makes the verb bench: the C
-// library, which a wheel brings, goes without its harness and plots, a fifth of its size, and says where they are.
-func Main(args []string, programVersion string, bench func() *cobra.Command) int {
-	version = programVersion
+// Main runs a command line on the process's streams until it is done or interrupted, and gives the exit code.
+func Main(args []string, programVersion string) int {
+	version, arguments = programVersion, args
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return run(ctx, newRoot(bench), args, os.Stdout, os.Stderr)
+	return run(ctx, newRoot(), args, os.Stdout, os.Stderr)
 }
 
 // run is Main without the process: arguments and streams in, exit code out.
@@ -45,17 +47,7 @@ func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return code
 }
 
-// NoBench stands for bench where it is left out.
-func NoBench() *cobra.Command {
-	return &cobra.Command{
-		Use: "bench", Short: "measure loading and decoding (in the program of a checkout)", DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Msg: "the command line of the Python package comes without it", Hint: "in a checkout 'make build' makes bin/robocache, which has it"}
-		},
-	}
-}
-
-func newRoot(bench func() *cobra.Command) *cobra.Command {
+func newRoot() *cobra.Command {
 	var level string
 	root := &cobra.Command{
 		Use:     "robocache",
@@ -84,7 +76,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		}
 		return misuse(err.Error())
 	})
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newPlot(), newConvert(), newEdit(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newGC(), newSubmit(), newView(), newPull(), newPush(), bench(), newCache(), newSelfTest(), newVersion())
+	root.AddCommand(newInspect(), newDoctor(), newStats(), newPlot(), newConvert(), newEdit(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newGC(), newSubmit(), newView(), newPull(), newPush(), newBench(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {
 		withExitCodes(c)
 	}

@@ -27,7 +27,7 @@ const (
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), newRoot(Bench), args, &out, &errs)
+	code = run(t.Context(), newRoot(), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -97,7 +97,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	if code := run(ctx, newRoot(Bench), []string{"doctor", realdata.Path(t, "g1_v30_exact")}, &out, &errs); code != exitInterrupted {
+	if code := run(ctx, newRoot(), []string{"doctor", realdata.Path(t, "g1_v30_exact")}, &out, &errs); code != exitInterrupted {
 		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, errs.String())
 	}
 }

@@ -92,7 +92,7 @@ func TestShards(t *testing.T) {
 func TestShardSignals(t *testing.T) {
 	const child = "ROBOCACHE_TEST_RUN_MANIFEST"
 	if m := os.Getenv(child); m != "" {
-		os.Exit(Main([]string{"run", "--manifest", m, "--shard", "0"}, "test", Bench))
+		os.Exit(Main([]string{"run", "--manifest", m, "--shard", "0"}, "test"))
 	}
 	for signal, want := range map[syscall.Signal]int{syscall.SIGTERM: 75, syscall.SIGUSR1: 75, syscall.SIGINT: 130} {
 		dir := t.TempDir()

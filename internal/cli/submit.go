@@ -281,7 +281,7 @@ func newSubmitTask() *cobra.Command {
 		Use: "task -- VERB …", Short: "run a verb for a scheduler: 3 becomes 0", Hidden: true, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for {
-				code := run(cmd.Context(), newRoot(NoBench), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				code := run(cmd.Context(), newRoot(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 				switch {
 				case code == exitDone || code == exitFindings:
 					return nil

@@ -30,7 +30,7 @@ type Outcome struct {
 // value in JSON; a list or an object is taken apart where the flag may be given several times. With terminal, progress and notes go to the process's stderr.
 func Verb(ctx context.Context, verb string, args []string, options map[string]json.RawMessage, terminal bool) (_ *Outcome, err error) {
 	defer guard.Into(&err)
-	root := newRoot(NoBench)
+	root := newRoot()
 	root.PersistentPreRunE = nil  // the process's log is not ours to set
 	words := strings.Fields(verb) // "edit undo"
 	c, _, err := root.Find(words)

@@ -24,7 +24,7 @@ func viewed(t *testing.T, args ...string) (code int, line, errs string) {
 	var stderr bytes.Buffer
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, newRoot(NoBench), append([]string{"view"}, args...), w, &stderr)
+		done <- run(ctx, newRoot(), append([]string{"view"}, args...), w, &stderr)
 		w.Close()
 	}()
 	buf := make([]byte, 4096)

@@ -73,7 +73,7 @@ func TestToyFormat(t *testing.T) {
 	// The command line knows it by its registration alone.
 	for _, args := range [][]string{{"inspect", made}, {"doctor", made}, {"stats", made}, {"convert", made, filepath.Join(dir, "cli"), "--dry-run"},
 		{"convert", made, filepath.Join(dir, "cli.toy"), "--to", "toy"}, {"synth", filepath.Join(dir, "synth.toy"), "--format", "toy", "--cameras", "0"}} {
-		if code := cli.Main(args, "test", cli.NoBench); code != 0 && code != 3 {
+		if code := cli.Main(args, "test"); code != 0 && code != 3 {
 			t.Errorf("%v: exit %d", args, code)
 		}
 	}
