@@ -23,6 +23,7 @@ type assembler struct {
 	buffers *buffers.Pool
 	store   *frames.Store
 	readers int        // workers beyond those of cfg.Threads, for reading
+	engines int        // likewise, for what a device decodes
 	dir     *cache.Dir // nil: no cache directory
 	kept    []func()   // end the use of dir by stores
 	budget  int64      // for batches in flight

@@ -55,6 +55,8 @@ func (a *assembler) openCaches(ctx context.Context) error {
 	}
 	if reads {
 		a.readers = cmp.Or(cfg.IOThreads, defaultReads)
+	}
+	if reads || a.engines > 0 {
 		own.Cores, own.Ahead = cfg.Threads, max(a.budget/8, 1<<20)
 	}
 	a.store = frames.New(own)

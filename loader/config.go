@@ -97,6 +97,15 @@ const (
 	MissingPad   Missing = "pad"   // zeros under a mask
 )
 
+// Decode says on what video is decoded.
+type Decode string
+
+const (
+	DecodeCPU  Decode = "cpu"  // default
+	DecodeAuto Decode = "auto" // on both: a group goes to the device where that has room, else to a core
+	DecodeGPU  Decode = "gpu"  // on the device what it decodes exactly; an error where there is none
+)
+
 // Config says what a Loader or a Map gives. Its JSON is one flat object, whose keys are the keyword names of the Python client; every field may be left out.
 type Config struct {
 	Order
@@ -166,6 +175,9 @@ type Device struct {
 	Stats        robocache.Stats `json:"-"` // in place of the dataset's own, by the batch's key
 	// Raw: tensors hold what was stored; casts, normalisation and interpolation are left to a device (Loader only, see Finish).
 	Raw bool `json:"raw,omitempty"`
+	// Decode: on what video is decoded. A device takes the streams whose frames come out there to the bit as on the host; Stats says why others stay.
+	Decode       Decode `json:"decode,omitempty"`
+	DecodeDevice int    `json:"decode_device,omitempty"` // the driver's number of it
 }
 
 // Memory says what a loader may take of the machine, and what it keeps.
@@ -272,7 +284,7 @@ func (c *Config) check(batches bool) error {
 	}
 	for _, err := range []error{
 		choice("uneven", &c.Uneven, Wrap, Short), choice("on_bad_episode", &c.OnBadEpisode, Fail, Skip), choice("image_dtype", &c.ImageDType, Uint8, Float32),
-		choice("compat", &c.Compat, "", LeRobot), choice("depth_unit", &c.DepthUnit, Millimetres, Metres, Codes), choice("missing", &c.Missing, MissingError, MissingPad),
+		choice("compat", &c.Compat, "", LeRobot), choice("depth_unit", &c.DepthUnit, Millimetres, Metres, Codes), choice("missing", &c.Missing, MissingError, MissingPad), choice("decode", &c.Decode, DecodeCPU, DecodeAuto, DecodeGPU),
 		choice("cache_format", &c.CacheFormat, CacheAuto, CachePlanes, CachePixels, CacheEncoded), checkSize("image_size", c.ImageSize), c.Normalize.Check(), c.checkResize(),
 	} {
 		if err != nil {

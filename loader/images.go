@@ -365,10 +365,35 @@ func (src *source) openFiles(budget int64) error {
 			if _, err := video.ActiveBackend(); err != nil {
 				return robocache.At(err, robocache.Where{"stream": c.key})
 			}
-			src.files = frames.NewLibrary(lib, budget)
+			own := frames.NewLibrary(lib, budget)
+			src.files = own
+			if err := src.openDevice(own); err != nil {
+				return robocache.At(err, robocache.Where{"stream": c.key})
+			}
 		}
 		c.files = src.files
 	}
+	return nil
+}
+
+// deviceDecoders is what idle decoders may hold of a device's memory.
+const deviceDecoders = 2 << 30
+
+// openDevice has a device decode too, where that is asked for.
+func (src *source) openDevice(files *frames.Library) error {
+	cfg, a := &src.cfg, src.a
+	if cfg.Decode == DecodeCPU {
+		return nil
+	}
+	b, err := video.OpenDevice(cfg.DecodeDevice)
+	switch {
+	case err != nil && cfg.Decode == DecodeGPU:
+		return err
+	case err != nil:
+		a.notes = append(a.notes, "video is decoded on the CPU: "+err.Error())
+		return nil
+	}
+	a.engines = files.Split(b, deviceDecoders, cfg.Decode == DecodeGPU, func() func() { return a.store.Core() })
 	return nil
 }
 

@@ -71,7 +71,7 @@ func startRun(a *assembler, at order.Progress, onward bool) *run {
 	ahead, inFlight, _ := a.horizonOf()
 	r := &run{a: a, ctx: ctx, cancel: cancel, q: frames.NewQueue(ctx, &a.workers), units: make(chan *unit, inFlight+1), onward: onward}
 	r.space.L = &r.mu
-	r.q.Start(a.cfg.Threads + a.readers)
+	r.q.Start(a.cfg.Threads + a.readers + a.engines)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()

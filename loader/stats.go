@@ -51,6 +51,8 @@ type Stats struct {
 	// NotDelivered are the streams that the datasets declare and that no batch holds because they cannot be given.
 	NotDelivered []NotDelivered `json:"not_delivered"`
 	Backend      string         `json:"backend,omitempty"` // the decoder
+	// Decoding says what was decoded where, of each source that a device decodes for.
+	Decoding []video.SplitStats `json:"decoding,omitempty"`
 }
 
 // NotDelivered is a stream that cannot be given, and why.
@@ -152,6 +154,11 @@ func (a *assembler) stats() Stats {
 		s.FramesDecoded, s.Packets, s.BytesRead = s.FramesDecoded+p.Decoded, s.Packets+p.Packets, s.BytesRead+p.BytesRead
 		s.BytesNeeded, s.Reads = s.BytesNeeded+p.BytesNeeded, s.Reads+p.Reads
 		s.Memory.Decoders, s.Memory.DecoderBytes = s.Memory.Decoders+int64(a.cfg.MemoryBudget)/8/int64(len(a.sources)), s.Memory.DecoderBytes+p.IdleBytes
+		if l, ok := src.files.(*frames.Library); ok {
+			if w := l.Where(); w != nil {
+				s.Decoding = append(s.Decoding, *w)
+			}
+		}
 		if b, err := video.ActiveBackend(); err == nil {
 			s.Backend = b.Name() + " " + b.Version()
 		}

@@ -55,7 +55,7 @@ func (r *job) restart(sound bool) error {
 	if sound {
 		w.dec.Flush()
 	} else {
-		fresh, err := newWorker(&w.entry)
+		fresh, err := r.pool.newWorker(&w.entry)
 		if err != nil {
 			return at(err, r.f, &w.entry, r.missing())
 		}

@@ -135,6 +135,16 @@ func PlaneFormatName(format uint8) string {
 	return planeFormats[format].name
 }
 
+// PlaneFormat is the number of a format, by libavutil's name; 0 where its planes are not kept.
+func PlaneFormat(name string) uint8 {
+	for i := range planeFormats {
+		if planeFormats[i].name == name && name != "" {
+			return uint8(i)
+		}
+	}
+	return 0
+}
+
 func (i PlaneInfo) format() *planeFormat {
 	if int(i.Format) >= len(planeFormats) {
 		return &planeFormats[0]

@@ -26,7 +26,8 @@ const (
 // Pool decodes groups of packets, and keeps idle decoders for the next group: least recently used first out, within a budget in bytes.
 // A decoder fits every file of the same sample entry, so thousands of files of one encoder need as many decoders as there are callers.
 type Pool struct {
-	budget int64
+	budget  int64
+	backend Backend // nil: the registered one
 
 	mu     sync.Mutex
 	idle   []*worker // least recently used first
@@ -49,6 +50,13 @@ type PoolStats struct {
 	Continued   int64 // groups that went on where a decoder stood
 	Idle        int   // decoders kept
 	IdleBytes   int64
+}
+
+// Add adds what another pool did, and holds.
+func (s *PoolStats) Add(o PoolStats) {
+	s.Packets, s.Decoded, s.Delivered, s.Opened, s.Evicted = s.Packets+o.Packets, s.Decoded+o.Decoded, s.Delivered+o.Delivered, s.Opened+o.Opened, s.Evicted+o.Evicted
+	s.Reads, s.BytesRead, s.BytesNeeded, s.Continued = s.Reads+o.Reads, s.BytesRead+o.BytesRead, s.BytesNeeded+o.BytesNeeded, s.Continued+o.Continued
+	s.Idle, s.IdleBytes = s.Idle+o.Idle, s.IdleBytes+o.IdleBytes
 }
 
 // worker is a decoder with the buffers that its use needs. One goroutine at a time.
@@ -93,6 +101,13 @@ type Reorderer interface {
 func NewPool(budget int64) *Pool {
 	orDefault(&budget, defaultPoolBudget)
 	return &Pool{budget: budget}
+}
+
+// NewPoolOf makes a pool of another backend's decoders than the registered one's.
+func NewPoolOf(b Backend, budget int64) *Pool {
+	p := NewPool(budget)
+	p.backend = b
+	return p
 }
 
 // Decode sends the packets of groups, in order, and hands each wanted frame to deliver, in presentation order within a group, on the caller's
@@ -230,16 +245,19 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 		return w, how, nil
 	}
 	p.mu.Unlock()
-	w, err = newWorker(entry)
+	w, err = p.newWorker(entry)
 	if err == nil {
 		p.opened.Add(1)
 	}
 	return w, elsewhere, err
 }
 
-func newWorker(entry *SampleEntry) (_ *worker, err error) {
+func (p *Pool) newWorker(entry *SampleEntry) (_ *worker, err error) {
 	defer guard.Into(&err)
-	b := guard.Must(ActiveBackend())
+	b := p.backend
+	if b == nil {
+		b = guard.Must(ActiveBackend())
+	}
 	codec := entry.Codec
 	if codec == "" {
 		codec = Codec(entry.FourCC) // so that the error names it

@@ -23,6 +23,7 @@ import (
 	"github.com/goatnote-inc/robocache/selftest"
 	"github.com/goatnote-inc/robocache/video"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+	_ "github.com/goatnote-inc/robocache/video/nvdec"
 )
 
 // abiVersion is compared by the client when it loads the library (C7).

@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"store":                   {"", "internal/guard"},
 	"video":                   {"", "store", "video/turbojpeg", "internal/guard", "internal/inflate"},
 	"video/ffmpeg":            {"", "video"},
+	"video/nvdec":             {"", "video", "kernel/cuda", "internal/cudahost", "internal/guard"},
 	"video/turbojpeg":         {""},
 	"video/jpegxl":            {"", "internal/guard"},
 	"kernel":                  {"", "internal/guard"},

@@ -30,6 +30,7 @@ var kept = map[string][]string{
 	"docs/formats/mcap.md":            {"picture"},          // of a codec: group of pictures, picture parameter set
 	"format/mcap/write_video.go":      {"picture"},          //
 	"video/stream.go":                 {"picture"},          //
+	"video/nvdec/library.go":          {"picture"},          // a function of the driver's library
 	"format/lerobot/write/prepare.go": {"picture"},          // a key of files of earlier versions
 	"format/rlds/info.go":             {"stamp"},            //
 	"format/rlds/write.go":            {"stamp"},            //

@@ -104,6 +104,9 @@ func Call(fn uintptr, args ...uintptr) int32 {
 	return int32(r)
 }
 
+// Callback gives an address by which a library of the driver calls fn, for the life of the process: few are made, once.
+func Callback(fn any) uintptr { return purego.NewCallback(fn) }
+
 // load binds what page-locked memory takes.
 func load() (*driver, error) {
 	lib, err := Load()

@@ -96,4 +96,11 @@ func (d *Device) Run(op kernel.Op, stream uintptr) error {
 	return l.Run(addrs, stream)
 }
 
+// Call calls a function of one of the driver's libraries, which makes its result a CUresult, with the device's context current. What: "make a decoder".
+//
+//go:uintptrescapes
+func (d *Device) Call(what string, fn uintptr, args ...uintptr) error {
+	return d.gpu.do(what, fn, args...)
+}
+
 func (c chip) String() string { return fmt.Sprintf("sm_%d%d", c.major, c.minor) }

@@ -92,6 +92,8 @@ class Loader(Ordered, _Base):
         batch, at image_size), "encoded" (bytes of a remote store), or "auto".
     device: "cpu", "cuda", "cuda:1" …: batches arrive there, copied on a stream of their own, one batch ahead. pin_memory: page-locked
         batches on the host (default: where device is CUDA).
+    decode: with device="cuda", on what video is decoded: "cpu", "gpu" (its engines take the streams whose frames come out there to the bit as on the CPU;
+        the others stay there) or "auto" (both at once, by what is free). Frames are the same; stats()["decoding"] says what went where, and why.
     deadline_s: a batch of which nothing comes for so long is an error that says what is missing (default 300; 0: never).
 
     metrics: serve Prometheus metrics and /healthz while the loader is open: ":9400" (of this machine alone), "0.0.0.0:9400", ":0" (a free port; see
@@ -117,6 +119,7 @@ class Loader(Ordered, _Base):
         map: Any = None, options: Mapping[str, Any] | None = None, follow_links: bool | None = None, windows: Mapping[str, Any] | None = None,
         anchor: str | None = None, stats: Any = None, depth_unit: str | None = None, image_resize: str | None = None, augment: Mapping[str, Any] | None = None,
         drop_n_first_frames: int | None = None, drop_n_last_frames: int | None = None, metrics: str | None = None,
+        decode: str | None = None,
     ) -> None:  # fmt: skip
         given = locals()
         self._handle: _engine.Handle | None = None
@@ -181,6 +184,8 @@ class Loader(Ordered, _Base):
         self._pin = pin
         self._kernels: dict[str, Any] = {}  # which finish raw batches
         self._on_host: str | None = None  # why batches for a device are finished on the host
+        if self._config.get("decode", "cpu") != "cpu" and not self.device.startswith("cuda"):
+            raise Misuse(f"decode={self._config['decode']!r} with device={self.device!r}", hint='device="cuda" has the engines that decode')
         if self.device == "cpu" and not pin:
             return
         torch = _memory.torch_module()
@@ -201,6 +206,7 @@ class Loader(Ordered, _Base):
             raise Unsupported(f"{what}: torch finds {torch.cuda.device_count()} CUDA devices")
         index = torch.cuda.current_device() if d.index is None else d.index
         if d.type == "cuda":
+            self._config["decode_device"] = index
             self._target = torch.device("cuda", index)
             self._config["raw"] = True
             self._kernels = {"backend": "cuda", "device": index}

@@ -231,6 +231,17 @@ def kept_rates():
                 print(f"{kw}, {device or 'cpu'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.3f} CPU s a 1,000, {size / took / 1e9:.2f} GB/s")
 
 
+@pytest.mark.parametrize("decode", ["gpu", "auto"])
+def test_decode_on_device_equals_cpu(decode):
+    want = epoch(device="cuda")
+    with open_loader(device="cuda", decode=decode) as loader:
+        for a, b in zip(want, loader, strict=True):
+            for k, v in tensors(a).items():
+                assert torch.equal(v, b[k]), k
+        did = loader.stats()["decoding"][0]
+    assert did["gpu_failed"] == 0 and (did["gpu_frames"] > 0 or did["on_cpu"]), did
+
+
 if __name__ == "__main__":
     PATH = sys.argv[1]
     print(torch.__version__, torch.cuda.get_device_name(), robocache.versions())

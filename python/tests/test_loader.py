@@ -371,6 +371,8 @@ def test_epochs_count_from_0(h264: str) -> None:
         ({"seed": 2**64}, robocache.Misuse, "seed=18446744073709551616"),
         ({"rank": "0", "world_size": 2}, robocache.Misuse, "rank='0'"),
         ({"deadline_s": "soon"}, robocache.Misuse, "deadline_s='soon'"),
+        ({"decode": "gpu"}, robocache.Misuse, 'device="cuda" has the engines'),
+        ({"decode": "npu"}, robocache.Misuse, "'cpu', 'auto', 'gpu'"),
         ({"deadline_s": float("nan")}, robocache.Misuse, "deadline_s=nan"),
         ({"shuffle": 0}, robocache.Misuse, "shuffle=0"),
         ({"shuffle": ["global"]}, robocache.Misuse, "shuffle="),

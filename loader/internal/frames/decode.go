@@ -42,7 +42,7 @@ func (w *Worker) Ctx() context.Context { return w.q.ctx }
 func (w *Worker) Push(j Job) { w.q.Push(j) }
 
 // Core takes a core where there are more workers than cores; the function that it gives hands it back.
-func (w *Worker) Core() func() { return w.s.remote.core() }
+func (w *Worker) Core() func() { return w.s.Core() }
 
 // Bytes gives scratch at an 8-byte boundary, until the next call.
 func (w *Worker) Bytes(n int) []byte { return room(&w.scratch, n) }

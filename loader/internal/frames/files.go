@@ -38,13 +38,22 @@ type ReadsToDecode interface{ ReadsToDecode() }
 
 // Library is the files of a real dataset.
 type Library struct {
-	Lib  *video.Library
-	pool *video.Pool
+	Lib   *video.Library
+	pool  *video.Pool
+	split *video.Split // nil: all is decoded on the host
+	core  func() func()
 }
 
 // NewLibrary keeps at most budget bytes of idle decoders.
 func NewLibrary(lib *video.Library, budget int64) *Library {
-	return &Library{lib, video.NewPool(budget)}
+	return &Library{Lib: lib, pool: video.NewPool(budget)}
+}
+
+// Split has a device decode too (video.NewSplit); it gives how many workers beyond those of the host's cores that keeps busy. core takes a core for what
+// the host decodes.
+func (l *Library) Split(b video.DeviceBackend, budget int64, wait bool, core func() func()) (workers int) {
+	l.split, l.core = video.NewSplit(l.pool, b, budget, wait), core
+	return l.split.Slots()
 }
 
 // Open gives a file of the library.
@@ -53,14 +62,50 @@ func (l *Library) Open(ctx context.Context, path string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.split != nil {
+		return splitFile{file{l.pool, f}, l}, nil
+	}
 	return file{l.pool, f}, nil
 }
 
-// Stats says what the decoders did.
-func (l *Library) Stats() video.PoolStats { return l.pool.Stats() }
+// Stats says what the decoders did, on the host and the device.
+func (l *Library) Stats() video.PoolStats {
+	s := l.pool.Stats()
+	if l.split != nil {
+		s.Add(l.split.Device())
+	}
+	return s
+}
+
+// Where says what was decoded where; nil where there is no device.
+func (l *Library) Where() *video.SplitStats {
+	if l.split == nil {
+		return nil
+	}
+	s := l.split.Stats()
+	return &s
+}
 
 // Close closes the decoders; the library is the dataset's.
-func (l *Library) Close() { _ = l.pool.Close() }
+func (l *Library) Close() {
+	_ = l.pool.Close()
+	if l.split != nil {
+		_ = l.split.Close()
+	}
+}
+
+// splitFile is decoded on a device, or on the host, for which it takes a core itself.
+type splitFile struct {
+	file
+	l *Library
+}
+
+// ReadsToDecode marks that decoding waits for something else than a core.
+func (f splitFile) ReadsToDecode() {}
+
+func (f splitFile) Decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, f video.Frame) error) error {
+	return f.l.split.Decode(ctx, f.File, b, groups, f.l.core, deliver)
+}
 
 type file struct {
 	pool *video.Pool

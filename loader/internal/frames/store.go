@@ -98,6 +98,9 @@ func New(c Config) *Store {
 	return s
 }
 
+// Core takes a core where there are more workers than cores; the function that it gives hands it back.
+func (s *Store) Core() func() { return s.remote.core() }
+
 // frameKey names a frame: which file of which column, which frame there.
 type frameKey struct{ column, file, ordinal int32 }
 

@@ -1,0 +1,158 @@
+package nvdec
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/kernel/cuda"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+const opDecode = "decode video on the GPU"
+
+// Backend is the video engines of one device. Any number of goroutines may use it.
+type Backend struct {
+	d      driver
+	device int
+	name   string
+
+	mu    sync.Mutex
+	known map[video.Codec]answer
+}
+
+// answer is what the driver says of a codec.
+type answer struct {
+	caps caps
+	err  error
+}
+
+var _ video.DeviceBackend = (*Backend)(nil)
+
+func init() {
+	video.RegisterDevice(func(device int) (video.DeviceBackend, error) {
+		b, err := Open(device)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	})
+}
+
+// codecs are those that are taken, by the driver's number (N2). AV1 is not: no machine with an engine for it was at hand to prove it on.
+var codecs = map[video.Codec]int32{video.H264: codecH264, video.HEVC: codecHEVC, video.VP9: codecVP9}
+
+var opened struct {
+	mu sync.Mutex
+	by map[int]*Backend
+}
+
+// Open gives the engines of a device, by the driver's number of it.
+func Open(device int) (_ *Backend, err error) {
+	defer guard.Into(&err)
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	if b := opened.by[device]; b != nil {
+		return b, nil
+	}
+	gpu := guard.Must(cuda.Open(device))
+	f := guard.Must(load())
+	memory := guard.Must(cudahost.Open(device))
+	b := newBackend(&library{f, gpu, memory}, device, gpu.Name())
+	if opened.by == nil {
+		opened.by = map[int]*Backend{}
+	}
+	opened.by[device] = b
+	return b, nil
+}
+
+func newBackend(d driver, device int, name string) *Backend {
+	return &Backend{d: d, device: device, name: name, known: map[video.Codec]answer{}}
+}
+
+// Name names the backend.
+func (b *Backend) Name() string { return "nvdec" }
+
+// Version is the device's name.
+func (b *Backend) Version() string { return b.name }
+
+// Supports says why a codec cannot be decoded, or nil.
+func (b *Backend) Supports(codec video.Codec) error {
+	_, err := b.caps(codec)
+	return err
+}
+
+// Engines is how many engines decode a codec; 0 where none does.
+func (b *Backend) Engines(codec video.Codec) int {
+	c, err := b.caps(codec)
+	if err != nil {
+		return 0
+	}
+	return max(int(c.engines), 1)
+}
+
+func (b *Backend) caps(codec video.Codec) (caps, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a, ok := b.known[codec]
+	if !ok {
+		a.caps, a.err = b.ask(codec)
+		b.known[codec] = a
+	}
+	return a.caps, a.err
+}
+
+func (b *Backend) ask(codec video.Codec) (caps, error) {
+	number, ok := codecs[codec]
+	if !ok {
+		return caps{}, b.refuse("no way to this codec's engine", "h264, hevc or vp9", string(codec))
+	}
+	c := &caps{codec: number, chroma: chroma420}
+	if err := b.d.caps(c); err != nil {
+		return caps{}, err
+	}
+	if c.supported == 0 || c.outputs&maskNV12 == 0 {
+		return caps{}, b.refuse("no engine of the device decodes this codec", "", string(codec))
+	}
+	return *c, nil
+}
+
+func (b *Backend) refuse(msg, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Where: robocache.Where{"device": b.device}, Msg: msg, Want: want, Got: got, Hint: "it is decoded on the CPU where decode=\"auto\""}
+}
+
+// fits says why the engine does not take frames of a format, or nil.
+func (b *Backend) fits(c *caps, f *format) error {
+	s := f.shown
+	switch {
+	case f.chroma != chroma420:
+		return b.refuse("colour is not stored 4:2:0", "", "")
+	case f.lumaDepth != 0 || f.chromaDepth != 0:
+		return b.refuse("samples of more than 8 bits", "8", fmt.Sprint(8+max(f.lumaDepth, f.chromaDepth)))
+	case f.progressive == 0:
+		return b.refuse("interlaced frames", "", "")
+	case f.width > c.maxWidth || f.height > c.maxHeight || f.width/16*(f.height/16) > c.maxBlocks:
+		return b.refuse("frames larger than the engine takes", fmt.Sprintf("at most %d×%d", c.maxWidth, c.maxHeight), fmt.Sprintf("%d×%d", f.width, f.height))
+	case f.width < uint32(c.minWidth) || f.height < uint32(c.minHeight):
+		return b.refuse("frames smaller than the engine takes", fmt.Sprintf("at least %d×%d", c.minWidth, c.minHeight), fmt.Sprintf("%d×%d", f.width, f.height))
+	case s.left < 0 || s.top < 0 || s.left%2 != 0 || s.top%2 != 0 || s.right <= s.left || s.bottom <= s.top || s.right > int32(f.width) || s.bottom > int32(f.height):
+		return b.refuse("a part of the coded frame that cannot be cut out", "", fmt.Sprint(s))
+	}
+	return nil
+}
+
+// NewDecoder makes a decoder. What of its format the engine does not take is known at the first packet: the error comes there.
+func (b *Backend) NewDecoder(e *video.SampleEntry) (_ video.Decoder, err error) {
+	defer guard.Into(&err)
+	c := guard.Must(b.caps(e.Codec))
+	d := &decoder{b: b, caps: c, entry: *e, surface: none, fresh: true}
+	d.frame.d = d
+	d.form = guard.Must(video.NewElementary(e))
+	if err := d.open(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}

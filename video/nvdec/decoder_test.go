@@ -1,0 +1,221 @@
+package nvdec
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// N3, N4: whatever refers to what, a packet's frame is its own, and none is delayed.
+func TestFrames(t *testing.T) {
+	for _, shown := range []rect32{{right: 64, bottom: 32}, {left: 2, top: 4, right: 61, bottom: 31}, {right: 50, bottom: 30}} {
+		f := newFake()
+		f.format.shown = shown
+		d := open(t, f, entry())
+		r := rand.New(rand.NewPCG(3, 4))
+		for i := range 200 {
+			if i%17 == 0 {
+				d.Flush()
+			}
+			id := byte(1 + r.IntN(250))
+			if err := d.Send(unit(id, r.IntN(2) == 0), int64(i)); err != nil {
+				t.Fatal(err)
+			}
+			pic, number, ok, err := d.Receive()
+			if err != nil || !ok || number != int64(i) {
+				t.Fatal(number, ok, err)
+			}
+			if w, h := pic.Size(); w != int(shown.right-shown.left) || h != int(shown.bottom-shown.top) {
+				t.Fatal(w, h)
+			}
+			if r.IntN(3) > 0 {
+				expect(t, pic, f, id)
+				expect(t, pic, f, id) // and again
+			}
+			if _, _, ok, _ := d.Receive(); ok {
+				t.Fatal("a second frame of one packet")
+			}
+		}
+		if err := d.Drain(); err != nil {
+			t.Error(err)
+		}
+		d.Close()
+		d.Close()
+		if len(f.live) != 0 {
+			t.Errorf("not given back: %v", f.live)
+		}
+		if err := d.Send(unit(1, true), 0); !errors.Is(err, robocache.ErrMisuse) {
+			t.Error(err)
+		}
+	}
+}
+
+// What is not wanted and nothing refers to is not decoded.
+func TestUnwanted(t *testing.T) {
+	f := newFake()
+	d := open(t, f, entry())
+	defer d.Close()
+	for i, x := range []struct{ reference, wanted bool }{{true, true}, {true, false}, {false, false}, {false, true}} {
+		send := d.Send
+		if !x.wanted {
+			send = d.SendUnwanted
+		}
+		if err := send(unit(byte(10+i), x.reference), int64(i)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, ok, err := d.Receive(); ok != x.wanted || err != nil {
+			t.Error(i, ok, err)
+		}
+	}
+	if !bytes.Equal(f.decoded, []byte{10, 11, 13}) {
+		t.Error(f.decoded)
+	}
+}
+
+// VP9: of a packet with several frames the last is shown; a packet without any shows one that is there.
+func TestHiddenFrames(t *testing.T) {
+	f := newFake()
+	f.format.codec = codecVP9
+	d := open(t, f, &video.SampleEntry{FourCC: "vp09", Codec: video.VP9, Width: 64, Height: 32})
+	defer d.Close()
+	for i, x := range []struct {
+		packet []byte
+		frame  byte
+	}{{[]byte{'p', 5, 1}, 5}, {[]byte{'p', 6, 1, 7, 2}, 7}, {[]byte{'s', 6}, 6}} {
+		if err := d.Send(x.packet, int64(i)); err != nil {
+			t.Fatal(err)
+		}
+		pic, _, ok, err := d.Receive()
+		if !ok || err != nil {
+			t.Fatal(i, ok, err)
+		}
+		expect(t, pic, f, x.frame)
+	}
+}
+
+// N2
+func TestRefusals(t *testing.T) {
+	for what, change := range map[string]func(f *fake){
+		"4:2:0":             func(f *fake) { f.format.chroma = 3 },
+		"8 bits":            func(f *fake) { f.format.lumaDepth = 2 },
+		"interlaced":        func(f *fake) { f.format.progressive = 0 },
+		"larger":            func(f *fake) { f.known.maxWidth = 63 },
+		"smaller":           func(f *fake) { f.known.minHeight = 33 },
+		"cut out":           func(f *fake) { f.format.shown.left = 1 },
+		"no engine":         func(f *fake) { f.known.supported = 0 },
+		"no engine ":        func(f *fake) { f.known.outputs = 2 },
+		"interlaced frames": func(f *fake) { f.format.more = 1 },
+	} {
+		f := newFake()
+		change(f)
+		d, err := newBackend(f, 3, "fake").NewDecoder(entry())
+		if err == nil {
+			err = d.Send(unit(1, true), 0)
+			d.Close()
+		}
+		var e *robocache.Error
+		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), strings.TrimSpace(what)) || !errors.As(err, &e) || e.Where["device"] != 3 {
+			t.Errorf("%s: %v", what, err)
+		}
+		if len(f.live) != 0 {
+			t.Errorf("%s: not given back: %v", what, f.live)
+		}
+	}
+	b := newBackend(newFake(), 0, "fake")
+	for _, c := range []video.Codec{video.AV1, video.MPEG4, ""} {
+		if err := b.Supports(c); !errors.Is(err, robocache.ErrUnsupported) || b.Engines(c) != 0 {
+			t.Error(c, err)
+		}
+	}
+	if b.Engines(video.HEVC) != 7 {
+		t.Error(b.Engines(video.HEVC))
+	}
+}
+
+// A stream that changes its format is not followed: its frames are the CPU's.
+func TestFormatChanges(t *testing.T) {
+	f := newFake()
+	d := open(t, f, entry())
+	defer d.Close()
+	if err := d.Send(unit(1, true), 0); err != nil {
+		t.Fatal(err)
+	}
+	d.Flush()
+	f.format.width = 96
+	if err := d.Send(unit(2, true), 1); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "changes its format") {
+		t.Error(err)
+	}
+}
+
+// N5
+func TestDamage(t *testing.T) {
+	for _, status := range []int32{8, 9} {
+		f := newFake()
+		f.status_ = status
+		d := open(t, f, entry())
+		if err := d.Send(unit(1, true), 0); err != nil {
+			t.Fatal(err)
+		}
+		pic, _, _, _ := d.Receive()
+		info, _ := pic.(video.PlanarFrame).PlaneInfo()
+		if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); !errors.Is(err, robocache.ErrMalformed) {
+			t.Error(err)
+		}
+		d.Close()
+	}
+}
+
+// N6: each call of the driver fails once; the error is the driver's, and nothing is left.
+func TestEachCallFails(t *testing.T) {
+	for n := 1; ; n++ {
+		f := newFake()
+		f.failAt = n
+		err := func() error {
+			d, err := newBackend(f, 0, "fake").NewDecoder(entry())
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			for i := range 3 {
+				if err := d.Send(unit(byte(i+1), true), int64(i)); err != nil {
+					return err
+				}
+				pic, _, ok, err := d.Receive()
+				if !ok || err != nil {
+					return errors.Join(errors.New("no frame"), err)
+				}
+				info, _ := pic.(video.PlanarFrame).PlaneInfo()
+				if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+		if len(f.live) != 0 {
+			t.Fatalf("call %d: not given back: %v", n, f.live)
+		}
+		if err == nil {
+			if n < 15 {
+				t.Errorf("only %d calls were made", n)
+			}
+			return
+		}
+		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "LAUNCH_FAILED") {
+			t.Fatalf("call %d: %v", n, err)
+		}
+	}
+}
+
+// N1: a library that is not there, and one that is another.
+func TestNoLibrary(t *testing.T) {
+	for name, says := range map[string]string{"libno-such-video.so.1": "video library is not there", "libc.so.6": "driver too old"} {
+		if _, err := loadFrom([]string{name}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package nvdec
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// fake is a driver whose frames are numbers. It hands surfaces out as meanly as the real one may: that of a frame that nothing refers to is the next one's.
+type fake struct {
+	mu      sync.Mutex
+	known   caps
+	format  format
+	status_ int32
+	failAt  int // the call that fails; 0 none
+	calls   int
+	next    uintptr
+	live    map[uintptr]string // what was made and not given back
+	parsers map[uintptr]*fakeParser
+	decoded []byte // the frames that were decoded, in order
+	mapped  uintptr
+	kept    map[uintptr]byte // the frame of each surface that was mapped
+}
+
+type fakeParser struct {
+	d         *decoder
+	count     int32
+	held      []int32 // surfaces of the last references
+	surfaces  map[int32]byte
+	sequences int
+}
+
+func newFake() *fake {
+	return &fake{
+		known:  caps{supported: 1, engines: 7, outputs: maskNV12, maxWidth: 4096, maxHeight: 4096, maxBlocks: 65536, minWidth: 48, minHeight: 16},
+		format: format{codec: codecH264, progressive: 1, surfaces: 3, width: 64, height: 32, shown: rect32{right: 64, bottom: 32}, chroma: chroma420},
+		live:   map[uintptr]string{}, parsers: map[uintptr]*fakeParser{}, kept: map[uintptr]byte{}, status_: statusGood,
+	}
+}
+
+// call counts a call, and fails the one that is to fail.
+func (f *fake) call(what string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls++; f.calls == f.failAt {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver could not " + what + ": CUDA_ERROR_LAUNCH_FAILED"}
+	}
+	return nil
+}
+
+func (f *fake) made(what string) (uintptr, error) {
+	if err := f.call("make a " + what); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next++
+	f.live[f.next] = what
+	return f.next, nil
+}
+
+func (f *fake) gone(handle uintptr, what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.live[handle] != what {
+		panic(fmt.Sprintf("%s %d given back, which is %q", what, handle, f.live[handle]))
+	}
+	delete(f.live, handle)
+}
+
+func (f *fake) caps(c *caps) error {
+	if err := f.call("tell"); err != nil {
+		return err
+	}
+	asked := *c
+	*c = f.known
+	c.codec, c.chroma, c.depth = asked.codec, asked.chroma, asked.depth
+	return nil
+}
+
+func (f *fake) newParser(p *parserParams, d *decoder) (uintptr, error) {
+	h, err := f.made("parser")
+	if err == nil {
+		f.parsers[h] = &fakeParser{d: d, surfaces: map[int32]byte{}}
+	}
+	return h, err
+}
+
+func (f *fake) freeParser(parser, _ uintptr) {
+	f.gone(parser, "parser")
+	delete(f.parsers, parser)
+}
+
+// parse reads what unit and shows write.
+func (f *fake) parse(parser uintptr, p *packet) error {
+	if err := f.call("parse a packet"); err != nil {
+		return err
+	}
+	x := f.parsers[parser]
+	if p.flags&endOfStream != 0 {
+		x.count, x.held = 0, nil
+		return nil
+	}
+	stopped := &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "CUDA_ERROR_UNKNOWN"}
+	b := unsafe.Slice((*byte)(p.data), p.size)
+	units := [][]byte{b}
+	if f.format.codec != codecVP9 {
+		units = bytes.Split(b, []byte{0, 0, 0, 1})[1:]
+	}
+	for _, u := range units {
+		if u[0] == 0x67 || f.format.codec == codecVP9 && x.count == 0 {
+			own := f.format
+			if x.count = x.d.sequence(&own); x.count == 0 {
+				return stopped
+			}
+			x.sequences++
+		}
+		switch u[0] {
+		case 0x67:
+		case 's': // shows a frame that is there
+			for at, id := range x.surfaces {
+				if id == u[1] {
+					x.d.show(&shownInfo{surface: at, timestamp: p.timestamp})
+				}
+			}
+		default:
+			if x.count == 0 {
+				return stopped // no parameter sets
+			}
+			for i := 1; i+2 < len(u)+1; i += 2 { // frames of one packet: number, is a reference
+				if !f.one(x, u[i], u[i+1] == 1) {
+					return stopped
+				}
+				x.d.show(&shownInfo{surface: 99, timestamp: p.timestamp - 2}) // an earlier one, as a parser that reorders says it
+			}
+		}
+	}
+	return nil
+}
+
+func (f *fake) one(x *fakeParser, id byte, reference bool) bool {
+	at := int32(0)
+	for used := true; used; {
+		used = false
+		for _, h := range x.held {
+			if h == at {
+				at, used = at+1, true
+			}
+		}
+	}
+	if at >= x.count {
+		panic("more surfaces than the decoder has")
+	}
+	was := len(f.decoded)
+	p := &decodeParams{surface: at, data: unsafe.Pointer(&id), bytes: 1, field: f.field()}
+	if reference {
+		p.reference = 1
+		if x.held = append(x.held, at); len(x.held) > 2 {
+			x.held = x.held[1:]
+		}
+	}
+	if x.d.decode(p) == 0 {
+		return false
+	}
+	if len(f.decoded) > was {
+		x.surfaces[at] = id
+	}
+	return true
+}
+
+func (f *fake) field() int32 { return int32(f.format.more) } // a mark of the tests
+
+func (f *fake) newDecoder(info *createInfo) (uintptr, error) {
+	if info.targetWidth != info.width || info.targetHeight != info.height || info.shown.right != int16(info.width) {
+		panic("the engine is told to scale")
+	}
+	return f.made("decoder")
+}
+
+func (f *fake) freeDecoder(decoder uintptr) { f.gone(decoder, "decoder") }
+
+func (f *fake) decode(_ uintptr, p *decodeParams) error {
+	if err := f.call("decode a frame"); err != nil {
+		return err
+	}
+	f.decoded = append(f.decoded, *(*byte)(p.data))
+	return nil
+}
+
+func (f *fake) status(uintptr, int32) int32 { return f.status_ }
+
+func (f *fake) mapFrame(_ uintptr, surface int32, p *mapParams) (uintptr, int, error) {
+	if f.mapped != 0 {
+		panic("two frames are mapped")
+	}
+	h, err := f.made("mapped frame")
+	if err != nil {
+		return 0, 0, err
+	}
+	f.mapped = h
+	for _, x := range f.parsers {
+		f.kept[h] = x.surfaces[surface]
+	}
+	return h, int(f.format.width) + 16, nil
+}
+
+func (f *fake) unmap(_, addr uintptr) error {
+	f.mapped = 0
+	f.gone(addr, "mapped frame")
+	return f.call("take a frame back")
+}
+
+func (f *fake) newStream() (uintptr, error) { return f.made("stream") }
+func (f *fake) freeStream(s uintptr)        { f.gone(s, "stream") }
+
+func (f *fake) copyOut(b []byte, from, _ uintptr) error {
+	if err := f.call("copy"); err != nil {
+		return err
+	}
+	pitch, h := int(f.format.width)+16, int(f.format.height)
+	for y := range h * 3 / 2 {
+		for x := range int(f.format.width) {
+			b[y*pitch+x] = sample(f.kept[from], x, y)
+		}
+	}
+	return nil
+}
+
+// sample is a byte of a frame as the engine gives it: rows of luma, then rows of pairs.
+func sample(id byte, x, y int) byte { return id*37 ^ byte(x*3) ^ byte(y*5) }
+
+func (f *fake) host(n int) ([]byte, error) {
+	if err := f.call("allocate"); err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.live[uintptr(unsafe.Pointer(unsafe.SliceData(b)))] = "memory"
+	return b, nil
+}
+
+func (f *fake) freeHost(b []byte) { f.gone(uintptr(unsafe.Pointer(unsafe.SliceData(b))), "memory") }
+
+// entry is a sample entry whose parameter set is one byte.
+func entry() *video.SampleEntry {
+	return &video.SampleEntry{FourCC: "avc1", Codec: video.H264, Width: 64, Height: 32, Extradata: []byte{1, 100, 0, 10, 0xff, 0xe1, 0, 2, 0x67, 9, 0}}
+}
+
+// unit is a packet of a frame, with a length of four bytes before it.
+func unit(id byte, reference bool) []byte {
+	r := byte(2)
+	if reference {
+		r = 1
+	}
+	return []byte{0, 0, 0, 3, 0x41, id, r}
+}
+
+func open(t testing.TB, f *fake, e *video.SampleEntry) *decoder {
+	t.Helper()
+	d, err := newBackend(f, 0, "fake").NewDecoder(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.(*decoder)
+}
+
+// expect compares the planes of a frame.
+func expect(t testing.TB, pic video.Frame, f *fake, id byte) {
+	t.Helper()
+	x := pic.(video.PlanarFrame)
+	info, _ := x.PlaneInfo()
+	got := make([]byte, info.Bytes())
+	for i := range got {
+		got[i] = 0xee
+	}
+	if err := x.CopyPlanes(got); err != nil {
+		t.Fatal(err)
+	}
+	want := make([]byte, info.Bytes())
+	planes, _ := info.Planes()
+	left, top, h := int(f.format.shown.left), int(f.format.shown.top), int(f.format.height)
+	for k, p := range planes {
+		for y := range p.Rows {
+			for x := range p.RowBytes {
+				v := sample(id, left+x, top+y)
+				if k > 0 {
+					v = sample(id, left+2*x+k-1, h+top/2+y)
+				}
+				want[p.Offset+y*p.Stride+x] = v
+			}
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("frame %d has other planes", id)
+	}
+}

@@ -1,0 +1,149 @@
+package nvdec
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// frame is the one that a decoder gave last. It is on the device until its pixels are asked for.
+type frame struct {
+	d       *decoder
+	surface int32
+	here    bool   // in host
+	pitch   int    // bytes of a row
+	host    []byte // page-locked: the planes as the engine gives them, luma and then pairs of chroma
+	planes  []byte // scratch of Convert
+}
+
+var _ video.PlanarFrame = (*frame)(nil)
+
+// Size is that of the upright frame.
+func (f *frame) Size() (width, height int) {
+	info := f.info()
+	s := info.Shape()
+	return s.Width, s.Height
+}
+
+// PixelFormat is libavutil's name.
+func (f *frame) PixelFormat() string {
+	info := f.info()
+	return video.PlaneFormatName(info.Format)
+}
+
+// PlaneInfo says what the planes are: what libavcodec makes of the same stream.
+func (f *frame) PlaneInfo() (video.PlaneInfo, bool) { return f.info(), true }
+
+func (f *frame) info() video.PlaneInfo {
+	t, e := &f.d.format, &f.d.entry
+	full := t.fullRange()
+	name := "yuv420p"
+	if full && e.Codec != video.VP9 {
+		name = "yuvj420p"
+	}
+	matrix := t.matrix
+	if matrix == 0 || matrix == 2 { // the stream does not say it
+		if matrix = uint8(e.Matrix); e.Matrix <= 0 || e.Matrix > 255 {
+			matrix = 2
+		}
+	}
+	return video.PlaneInfo{Width: t.shown.right - t.shown.left, Height: t.shown.bottom - t.shown.top, Format: video.PlaneFormat(name), Matrix: matrix, FullRange: full, Rotation: int16(e.Rotation)}
+}
+
+// Bytes is the size that Convert needs.
+func (f *frame) Bytes(spec *video.Spec) (int, error) {
+	info := f.info()
+	s := info.Shape()
+	return s.Bytes(spec)
+}
+
+// Convert writes the frame as the CPU's decoder would.
+func (f *frame) Convert(spec *video.Spec, dst []byte) error {
+	info := f.info()
+	if n := info.Bytes(); len(f.planes) != n {
+		f.planes = make([]byte, n)
+	}
+	if err := f.CopyPlanes(f.planes); err != nil {
+		return err
+	}
+	return video.ConvertPlanes(info, f.planes, spec, dst)
+}
+
+// CopyPlanes brings the planes to the host (N4).
+func (f *frame) CopyPlanes(dst []byte) error {
+	info := f.info()
+	if n := info.Bytes(); len(dst) != n {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Want: fmt.Sprintf("a destination of %d bytes", n), Got: fmt.Sprint(len(dst))}
+	}
+	if err := f.fetch(); err != nil {
+		return err
+	}
+	planes, _ := info.Planes()
+	left, top := int(f.d.format.shown.left), int(f.d.format.shown.top)
+	rows(dst, &planes[0], func(y int, to []byte) { copy(to, f.host[(top+y)*f.pitch+left:]) })
+	chroma := f.host[int(f.d.format.height)*f.pitch:]
+	for k := 1; k <= 2; k++ {
+		rows(dst, &planes[k], func(y int, to []byte) { every(to, chroma[(top/2+y)*f.pitch+left:], k-1) })
+	}
+	return nil
+}
+
+// rows calls fn for each row of a plane, and clears what pads it.
+func rows(dst []byte, p *video.Plane, fn func(y int, to []byte)) {
+	for y := range p.Rows {
+		row := dst[p.Offset+y*p.Stride:][:p.Stride]
+		fn(y, row[:p.RowBytes])
+		clear(row[p.RowBytes:])
+	}
+	n := p.Offset + p.Rows*p.Stride
+	clear(dst[n : (n+63)&^63])
+}
+
+// every takes each second byte of pairs, eight bytes at a time.
+func every(to, pairs []byte, first int) {
+	x := 0
+	for shift := 8 * first; x+4 <= len(to) && 2*x+8 <= len(pairs); x += 4 {
+		v := binary.LittleEndian.Uint64(pairs[2*x:]) >> shift & 0x00ff00ff00ff00ff
+		v = (v | v>>8) & 0x0000ffff0000ffff
+		binary.LittleEndian.PutUint32(to[x:], uint32(v|v>>16))
+	}
+	for ; x < len(to); x++ {
+		to[x] = pairs[2*x+first]
+	}
+}
+
+// fetch copies the frame from the device. The engine's surface is taken and given back within.
+func (f *frame) fetch() error {
+	if f.here {
+		return nil
+	}
+	d := f.d
+	if d.parser == 0 {
+		return closed()
+	}
+	addr, pitch, err := d.b.d.mapFrame(d.handle, f.surface, &mapParams{progressive: 1, stream: d.stream})
+	if err != nil {
+		return err
+	}
+	n := pitch * int(d.format.height) * 3 / 2
+	if len(f.host) != n {
+		if f.host != nil {
+			d.b.d.freeHost(f.host)
+		}
+		f.host, err = d.b.d.host(n)
+	}
+	if err == nil {
+		f.pitch = pitch
+		err = d.b.d.copyOut(f.host, addr, d.stream)
+	}
+	if unmapped := d.b.d.unmap(d.handle, addr); err == nil {
+		err = unmapped
+	}
+	if err == nil {
+		err = d.sound()
+	}
+	f.here = err == nil
+	return err
+}

@@ -1,0 +1,423 @@
+//go:build cgo
+
+package nvdec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/store"
+	"github.com/goatnote-inc/robocache/video"
+	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+)
+
+// engines is the first device's. Where there is none the test is skipped, with the reason; ROBOCACHE_NEED_GPU=1 makes that a failure.
+func engines(t testing.TB) *Backend {
+	t.Helper()
+	b, err := Open(0)
+	if err != nil {
+		if os.Getenv("ROBOCACHE_NEED_GPU") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return b
+}
+
+// clips are the video files of a folder: ROBOCACHE_NVDEC_CLIPS, else the real data.
+func clips(t testing.TB) (*video.Library, []string) {
+	t.Helper()
+	dir := os.Getenv("ROBOCACHE_NVDEC_CLIPS")
+	if dir == "" {
+		dir = realdata.Dir(t)
+	}
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".mp4") {
+			path, err = filepath.Rel(dir, path)
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := store.OpenLocal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := video.NewLibrary(local.Open, 0)
+	t.Cleanup(func() { _ = lib.Close() })
+	return lib, names
+}
+
+// decoded is what a pool gives of frames: their planes as they are kept, and how these are to be read.
+type decoded struct {
+	info   video.PlaneInfo
+	planes []byte
+}
+
+func decodeAll(ctx context.Context, p *video.Pool, f *video.File, ordinals []int) (map[int]decoded, error) {
+	out := map[int]decoded{}
+	err := p.Decode(ctx, f, nil, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
+		x, ok := pic.(video.PlanarFrame)
+		if !ok {
+			return errors.New("no planes")
+		}
+		info, ok := x.PlaneInfo()
+		if !ok {
+			return errors.New("planes are not kept")
+		}
+		d := decoded{info, make([]byte, info.Bytes())}
+		out[k] = d
+		return x.CopyPlanes(d.planes)
+	})
+	return out, err
+}
+
+// N4: every frame of every clip that is taken, in order and at random, has the planes of libavcodec.
+func TestPlanesOnGPU(t *testing.T) {
+	b := engines(t)
+	t.Log(b.Version())
+	for _, c := range []video.Codec{video.H264, video.HEVC, video.VP9, video.AV1} {
+		x, err := b.caps(c)
+		t.Logf("%s: %d engines, %d×%d to %d×%d, %d blocks; %v", c, x.engines, x.minWidth, x.minHeight, x.maxWidth, x.maxHeight, x.maxBlocks, err)
+	}
+	lib, names := clips(t)
+	taken := 0
+	for _, name := range names {
+		f, err := lib.Acquire(t.Context(), name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		short := filepath.Base(filepath.Dir(name)) + "/" + filepath.Base(name)
+		codec := f.Index.Entries()[0].Codec
+		if err := b.Supports(codec); err != nil {
+			t.Logf("%-40s %v", short, err)
+			f.Release()
+			continue
+		}
+		n := min(f.Index.NumFrames(), 480)
+		var all []int
+		for k := range n {
+			all = append(all, k)
+		}
+		cpu, gpu := video.NewPool(0), video.NewPoolOf(b, 0)
+		want, err := decodeAll(t.Context(), cpu, f, all)
+		if err != nil {
+			t.Errorf("%s: %v", short, err)
+		}
+		begin := time.Now()
+		got, err := decodeAll(t.Context(), gpu, f, all)
+		switch {
+		case errors.Is(err, robocache.ErrUnsupported):
+			t.Logf("%-40s refused: %v", short, err)
+		case err != nil:
+			t.Errorf("%s: %v", short, err)
+		default:
+			taken++
+			wrong := compare(want, got)
+			t.Logf("%-40s %s, %d frames in order, %d/%d decoded, %.0f frames/s: %s", short, codec, len(got), gpu.Stats().Decoded, n, float64(n)/time.Since(begin).Seconds(), wrong)
+			random := 0
+			r := rand.New(rand.NewPCG(1, uint64(len(name))))
+			for range 60 {
+				some := make([]int, 1+r.IntN(10))
+				for i := range some {
+					some[i] = r.IntN(n)
+				}
+				got, err := decodeAll(t.Context(), gpu, f, some)
+				if err != nil {
+					t.Errorf("%s: %v: %v", short, some, err)
+					break
+				}
+				part := map[int]decoded{}
+				for _, k := range some {
+					part[k] = want[k]
+				}
+				if w := compare(part, got); w != "equal" {
+					wrong = w
+					break
+				}
+				random += len(got)
+			}
+			t.Logf("%-40s %d random frames: %s; %+v", "", random, wrong, gpu.Stats())
+			if wrong != "equal" {
+				t.Errorf("%s: %s", short, wrong)
+			}
+		}
+		_, _ = cpu.Close(), gpu.Close()
+		f.Release()
+	}
+	if taken == 0 {
+		t.Error("no clip was taken")
+	}
+}
+
+func compare(want, got map[int]decoded) string {
+	for k, w := range want {
+		g, ok := got[k]
+		if !ok {
+			return fmt.Sprintf("frame %d is missing", k)
+		}
+		if g.info != w.info {
+			return fmt.Sprintf("frame %d is %+v, want %+v", k, g.info, w.info)
+		}
+		if !bytes.Equal(g.planes, w.planes) {
+			n, first := 0, -1
+			for i := range w.planes {
+				if w.planes[i] != g.planes[i] {
+					if n++; first < 0 {
+						first = i
+					}
+				}
+			}
+			return fmt.Sprintf("frame %d differs in %d of %d bytes, first at %d", k, n, len(w.planes), first)
+		}
+	}
+	return "equal"
+}
+
+// TestLimits prints what the engines give without this product around them: sessions that parse and decode one clip again and again, each frame mapped and
+// given back, nothing copied; then the same with copies, and by pools.
+func TestLimits(t *testing.T) {
+	if !testing.Verbose() {
+		t.Skip("prints times: -v")
+	}
+	b := engines(t)
+	lib, names := clips(t)
+	only := os.Getenv("ROBOCACHE_NVDEC_LIMITS")
+	for _, name := range names {
+		if only == "" || !strings.Contains(","+only+",", ","+strings.TrimSuffix(filepath.Base(name), ".mp4")+",") {
+			continue
+		}
+		f, err := lib.Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var packets [][]byte
+		for d := range f.Index.NumSamples() {
+			s := f.Index.Sample(d)
+			p := make([]byte, s.Size)
+			if err := f.Ranged.ReadAt(t.Context(), p, s.Offset); err != nil {
+				t.Fatal(err)
+			}
+			packets = append(packets, p)
+		}
+		for _, way := range []string{"decode", "map", "copy"} {
+			for _, sessions := range []int{1, 4, 7, 14, 28, 56} {
+				frames, took, err := loop(b, &f.Index.Entries()[0], packets, sessions, way)
+				if err != nil {
+					t.Error(err)
+					break
+				}
+				t.Logf("%-16s %-7s %2d sessions %7.0f frames/s", filepath.Base(name), way, sessions, float64(frames)/took.Seconds())
+			}
+		}
+		f.Release()
+	}
+}
+
+func loop(b *Backend, e *video.SampleEntry, packets [][]byte, sessions int, way string) (frames int, took time.Duration, err error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var decoders []*decoder
+	for range sessions {
+		d, err := b.NewDecoder(e)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer d.Close()
+		decoders = append(decoders, d.(*decoder))
+		if err := d.Send(packets[0], 0); err != nil { // makes the decoder
+			return 0, 0, err
+		}
+		d.Flush()
+	}
+	begin := time.Now()
+	for _, d := range decoders {
+		wg.Go(func() {
+			n := 0
+			for time.Since(begin) < 700*time.Millisecond {
+				for i, p := range packets {
+					failed := d.Send(p, int64(i))
+					if _, _, ok, _ := d.Receive(); ok && failed == nil {
+						n++
+						switch way {
+						case "map":
+							var addr uintptr
+							if addr, _, failed = b.d.mapFrame(d.handle, d.frame.surface, &mapParams{progressive: 1, stream: d.stream}); failed == nil {
+								failed = b.d.unmap(d.handle, addr)
+							}
+						case "copy":
+							failed = d.frame.fetch()
+						}
+					}
+					if failed != nil {
+						mu.Lock()
+						err = failed
+						mu.Unlock()
+						return
+					}
+				}
+				d.Flush()
+				d.since = d.since[:0]
+			}
+			mu.Lock()
+			frames += n
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if way == "decode" { // what is still in the engines counts when it is done
+		for _, d := range decoders {
+			d.frame.here = false
+			if failed := d.frame.fetch(); failed != nil && err == nil {
+				err = failed
+			}
+		}
+	}
+	return frames, time.Since(begin), err
+}
+
+// CPU time and rate of pools over random frames.
+func TestRandomTimes(t *testing.T) {
+	if !testing.Verbose() {
+		t.Skip("prints times: -v")
+	}
+	b := engines(t)
+	lib, names := clips(t)
+	only := os.Getenv("ROBOCACHE_NVDEC_LIMITS")
+	for _, name := range names {
+		if only == "" || !strings.Contains(","+only+",", ","+strings.TrimSuffix(filepath.Base(name), ".mp4")+",") {
+			continue
+		}
+		f, err := lib.Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, workers := range []int{7, 14, 28} {
+			pool := video.NewPoolOf(b, 4<<30)
+			var wg sync.WaitGroup
+			begin, used := time.Now(), cpuTime()
+			for w := range workers {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(7, uint64(w)))
+					dst := make([]byte, 3*4096*4096)
+					for time.Since(begin) < time.Second {
+						err := pool.Decode(t.Context(), f, nil, video.Plan(f.Index, []int{r.IntN(f.Index.NumFrames())}), func(_ int, pic video.Frame) error {
+							spec := &video.Spec{ChannelsFirst: true}
+							n, err := pic.Bytes(spec)
+							if err != nil {
+								return err
+							}
+							return pic.Convert(spec, dst[:n])
+						})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			s, took := pool.Stats(), time.Since(begin)
+			t.Logf("%-16s random frames to RGB, %2d workers: %6.0f frames/s (%.0f decoded/s), %.3f CPU s for 1,000; %d decoders", filepath.Base(name), workers,
+				float64(s.Delivered)/took.Seconds(), float64(s.Decoded)/took.Seconds(), (cpuTime()-used).Seconds()/float64(s.Delivered)*1000, s.Opened)
+			_ = pool.Close()
+		}
+		f.Release()
+	}
+}
+
+// Random frames, each compared with the CPU decoder's.
+func TestRandomFramesOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: seconds a clip")
+	}
+	b := engines(t)
+	lib, names := clips(t)
+	only := os.Getenv("ROBOCACHE_NVDEC_LIMITS")
+	table := crc32.MakeTable(crc32.Castagnoli)
+	var checked, wrong atomic.Int64
+	for _, name := range names {
+		if only == "" || !strings.Contains(","+only+",", ","+strings.TrimSuffix(filepath.Base(name), ".mp4")+",") {
+			continue
+		}
+		f, err := lib.Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := make([]uint32, f.Index.NumFrames())
+		var all []int
+		for k := range want {
+			all = append(all, k)
+		}
+		sum := func(pic video.Frame, room []byte) ([]byte, uint32, error) {
+			p := pic.(video.PlanarFrame)
+			info, _ := p.PlaneInfo()
+			room = slices.Grow(room[:0], info.Bytes())[:info.Bytes()]
+			err := p.CopyPlanes(room)
+			return room, crc32.Checksum(room, table), err
+		}
+		cpu, gpu := video.NewPool(0), video.NewPoolOf(b, 4<<30)
+		var room []byte
+		err = cpu.Decode(t.Context(), f, nil, video.Plan(f.Index, all), func(k int, pic video.Frame) (err error) {
+			room, want[k], err = sum(pic, room)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		begin := time.Now()
+		for w := range 28 {
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(9, uint64(w)))
+				var room []byte
+				for time.Since(begin) < 4*time.Second {
+					some := make([]int, 1+r.IntN(4))
+					for i := range some {
+						some[i] = r.IntN(len(want))
+					}
+					err := gpu.Decode(t.Context(), f, nil, video.Plan(f.Index, some), func(k int, pic video.Frame) (err error) {
+						var got uint32
+						if room, got, err = sum(pic, room); err == nil {
+							checked.Add(1)
+							if got != want[k] {
+								wrong.Add(1)
+							}
+						}
+						return err
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%-16s %d random frames so far, %d wrong", filepath.Base(name), checked.Load(), wrong.Load())
+		_, _ = cpu.Close(), gpu.Close()
+		f.Release()
+	}
+	if wrong.Load() > 0 {
+		t.Errorf("%d of %d frames are wrong", wrong.Load(), checked.Load())
+	}
+}
