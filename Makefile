@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser view-bench native build static lib core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
+.PHONY: help deps browser view-bench native build static lib wheels test-wheels core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -35,6 +35,12 @@ lib: native
 	$(GO) build -trimpath -buildmode=c-shared -ldflags '$(SO_LDFLAGS)' -o $(SO) ./cmd/librobocache
 	@rm -f $(SO:.so=.h)
 	@cp video/jpegxl/data/COPYING.* python/robocache/_lib/; cp .build/native/COPYING.* python/robocache/_lib/ 2>/dev/null || true
+
+wheels: ## dist/*.whl of x86-64 and arm64, for any Linux since 2012: built by zig, half an hour on two cores, minutes where the decoders are built
+	@scripts/wheels.sh
+
+test-wheels: wheels ## the wheels in Debian 11, 13 and arm64 (qemu), on bad machines, and uninstalled
+	@scripts/tests/wheels.sh
 
 core: ## .venv with torch, for the demo
 	@scripts/venv.sh core
@@ -137,4 +143,4 @@ performance: build ## docs/PERFORMANCE.md of docs/perf, with the bars of what be
 	bin/robocache bench report --performance docs/perf >docs/PERFORMANCE.md
 
 clean: ## remove what was built
-	rm -rf bin .build/native .build/native-src* $(SO) demo-out
+	rm -rf bin dist .build/native .build/native-src* .build/wheels $(SO) demo-out

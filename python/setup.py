@@ -50,7 +50,7 @@ def fresh(library: Path) -> bool:
     files = [*ROOT.glob("*.go"), ROOT / "go.mod", ROOT / "go.sum"]
     for room in SOURCES:
         files += [p for p in (ROOT / room).rglob("*") if not p.name.endswith("_test.go")]  # folders too: they tell of files that went
-    files += NATIVE.glob("built.*")
+    files += NATIVE.glob("*.built")
     return all(p.stat().st_mtime <= built for p in files if p.exists())
 
 
@@ -78,8 +78,8 @@ def compile_engine(library: Path) -> None:
     go = os.environ.get("GO") or shutil.which("go")
     if go is None:
         stop("the engine is written in Go, and no 'go' is on PATH: install Go 1.26 or later (https://go.dev/dl), then try again")
-    done = {p.name for p in NATIVE.glob("built.*")}
-    if done >= {f"built.{p.stem}" for p in (ROOT / "scripts" / "native").glob("*.sh")}:
+    done = {p.stem for p in NATIVE.glob("*.built")}
+    if done >= {p.stem for p in (ROOT / "scripts" / "native").glob("*.sh")}:
         say("builds the engine, a Go library: about a minute, seconds where Go's cache has it")
     else:
         say(

@@ -1,82 +1,79 @@
 #!/usr/bin/env bash
 # Builds the static libraries that our cgo packages link, from Debian's own source packages (apt verifies their signatures), into
 # .build/native: scripts/native/video.sh for video/ffmpeg, jpeg.sh for video/turbojpeg, deflate.sh for internal/inflate, zstd.sh for internal/unzstd.
-# Each part is built once, again when its own files change, and beside the others: it is moved into place when it is whole.
+# Each part is built once, again when its own files or the compiler change, and beside the others: it is moved into place when it is whole.
 #   native.sh [part ...]    all parts, or these
+# scripts/wheels.sh builds for other machines by the same way. The environment says for which: ARCH (x86_64, aarch64), the tools CC, AR, RANLIB, NM, LD,
+# OBJCOPY (each one program), MESON, JOBS, and ROBOCACHE_NATIVE, the folder in place of .build/native.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-prefix=$root/.build/native
+prefix=$(realpath -m "${ROBOCACHE_NATIVE:-.build/native}") # never a link's path: linker scripts name it
+ARCH=${ARCH:-$(uname -m)} CC=${CC:-gcc} AR=${AR:-ar} RANLIB=${RANLIB:-ranlib} NM=${NM:-nm} LD=${LD:-ld} OBJCOPY=${OBJCOPY:-objcopy} MESON=${MESON:-meson}
+jobs=${JOBS:-$(nproc)}
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=(video jpeg deflate zstd)
 
-timestamp_of() { cat scripts/native/"$1".* | sha256sum | cut -c1-16; }
-missing=()
-for part in "${parts[@]}"; do
-  [ -f "scripts/native/$part.sh" ] || { echo "native: no part $part" >&2; exit 2; }
-  if [ ! -f "$prefix/built.$part" ] || [ "$(cat "$prefix/built.$part")" != "$(timestamp_of "$part")" ]; then missing+=("$part"); fi
-done
-[ ${#missing[@]} -gt 0 ] || exit 0
-
 need=()
-for tool in nasm meson cmake ninja xz patch gcc make ar; do command -v "$tool" >/dev/null || need+=("$tool"); done
+for tool in nasm "$MESON" cmake ninja xz patch make "$CC" "$AR" "$RANLIB" "$NM" "$LD" "$OBJCOPY"; do command -v "$tool" >/dev/null || need+=("$tool"); done
 if [ ${#need[@]} -gt 0 ]; then
   echo "native: missing ${need[*]}; run 'make deps' first" >&2
   exit 1
 fi
 
+# What a part is made of: its files, this one, and the compiler (a wrapper's text says for which machine it compiles). Debian's sources are those of the
+# day of the build; the file that holds the key names their versions.
+compiler=$(cat "$(command -v "$CC")" <("$CC" --version) | sha256sum)
+key_of() { { cat scripts/native.sh scripts/native/"$1".*; echo "$ARCH $prefix $compiler"; } | sha256sum | cut -c1-16; }
+missing=()
+declare -A key
+for part in "${parts[@]}"; do
+  [ -f "scripts/native/$part.sh" ] || { echo "native: no part $part" >&2; exit 2; }
+  key[$part]=$(key_of "$part")
+  [ "$(head -n 1 "$prefix/$part.built" 2>/dev/null)" = "${key[$part]}" ] || missing+=("$part")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
 work=$root/.build/native-src.$$
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/apt/lists/partial" "$work/apt/parts" "$prefix"
+mkdir -p "$work" "$prefix"
 cd "$work"
+# shellcheck source=/dev/null
+. "$root/scripts/sources.sh"
+sources "$work/apt"
 
-# The machine's own package sources, asked for source packages.
-for f in /etc/apt/sources.list.d/*.sources; do
-  [ -f "$f" ] || continue
-  awk -v RS= '/debian-archive-keyring|\/debian/ {gsub(/Types: deb( deb-src)?/, "Types: deb-src"); print; print ""}' "$f" >> apt/parts/src.sources
-done
-if [ -f /etc/apt/sources.list ]; then
-  sed -n 's/^deb /deb-src /p' /etc/apt/sources.list > apt/parts/src.list
-fi
-apt=(apt-get -q -o APT::Sandbox::User=root -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/apt/parts" -o "Dir::State::lists=$work/apt/lists")
-"${apt[@]}" update >/dev/null
-jobs=$(nproc)
+# compile OBJECT FLAG... SOURCE
+compile() { "$CC" -O3 -fPIC -fvisibility=hidden -Wall "${@:2}" -c -o "$1"; }
 
-# fetch NAME: Debian's source of a package, its code patches applied, in the folder NAME.
-fetch() {
-  "${apt[@]}" source --download-only "$1" >/dev/null
-  local tar
-  tar=$(ls "$1"_*.orig.tar.* | grep -v '\.asc$' | head -n 1)
-  mkdir "$1"
-  tar -xf "$tar" -C "$1" --strip-components=1 --exclude='*/tests/ref/*'
-}
-
-# install_stage: what a part has put under stage goes into place, each file at once.
-install_stage() {
-  (cd stage && find . -type f) | while read -r f; do
-    mkdir -p "$prefix/$(dirname "$f")"
-    cp "stage/$f" "$prefix/$f.$$" && mv "$prefix/$f.$$" "$prefix/$f"
-  done
-}
-
-# whole NAME OBJECT...: one relocatable object of many, every name in it hidden, and the linker script that -lNAME finds.
+# whole NAME OBJECT...: one relocatable object of many, every name in it hidden.
 # The object announces itself from a constructor: nothing of it can meet a library of the same code in the process.
 whole() {
   local name=$1
   shift
   mkdir -p stage/lib
-  ld -r "$@" -o "stage/lib/lib$name.o"
-  objcopy --strip-debug --keep-global-symbol=none "stage/lib/lib$name.o"
-  echo "INPUT(lib$name.o)" > "stage/lib/lib$name.a"
+  "$LD" -r "$@" -o "stage/lib/lib$name.o"
+  "$OBJCOPY" --strip-debug --keep-global-symbol=none "stage/lib/lib$name.o"
 }
 
-for part in "${missing[@]}"; do
-  rm -rf "$work/$part"
-  mkdir "$work/$part"
-  cd "$work/$part"
+# build PART, then each of its files goes into place at once. A whole object is found by -lNAME through a linker script.
+build() {
+  local f
+  mkdir "$work/$1"
+  cd "$work/$1"
   # shellcheck source=/dev/null
-  . "$root/scripts/native/$part.sh"
-  cd "$work/$part"
-  install_stage
-  (cd "$root" && timestamp_of "$part") > "$prefix/built.$part"
-done
+  . "$root/scripts/native/$1.sh"
+  cd "$work/$1"
+  for f in stage/lib/librc*.o; do [ ! -f "$f" ] || echo "INPUT($prefix/${f#stage/})" > "${f%.o}.a"; done
+  (cd stage && find . -type f) | while read -r f; do
+    mkdir -p "$prefix/$(dirname "$f")"
+    cp "stage/$f" "$prefix/$f.$$" && mv "$prefix/$f.$$" "$prefix/$f"
+  done
+  { echo "${key[$1]}"; ls ./*.dsc | sed 's,^\./,source ,; s,\.dsc$,,'; } > "$prefix/$1.built"
+}
+
+# All at once: the small parts fill the seconds in which FFmpeg's configure asks one question after the other.
+builders=()
+for part in "${missing[@]}"; do build "$part" & builders+=($!); done
+failed=()
+for n in "${!builders[@]}"; do wait "${builders[n]}" || failed+=("${missing[n]}"); done
+[ ${#failed[@]} -eq 0 ] || { echo "native: failed: ${failed[*]}" >&2; exit 1; }

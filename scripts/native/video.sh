@@ -3,7 +3,18 @@
 # dav1d's objects are merged into libavcodec.a, so that one -lavcodec serves this build and a system FFmpeg alike.
 fetch dav1d
 fetch ffmpeg
-meson setup dav1d/build dav1d --buildtype release --default-library static -Db_staticpic=true \
+cat > machine.ini <<INI
+[binaries]
+c = '$CC'
+ar = '$AR'
+ranlib = '$RANLIB'
+[host_machine]
+system = 'linux'
+cpu_family = '$ARCH'
+cpu = '$ARCH'
+endian = 'little'
+INI
+"$MESON" setup dav1d/build dav1d --cross-file machine.ini --buildtype release --default-library static -Db_staticpic=true \
   -Denable_tools=false -Denable_tests=false -Denable_examples=false \
   --prefix "$PWD/stage" --libdir lib >/dev/null
 ninja -C dav1d/build -j "$jobs" install >/dev/null
@@ -11,22 +22,27 @@ ninja -C dav1d/build -j "$jobs" install >/dev/null
 mkdir ffmpeg/out
 (
   cd ffmpeg/out
-  PKG_CONFIG_PATH="$work/video/stage/lib/pkgconfig" ../configure --prefix="$work/video/stage" --pkg-config-flags=--static \
+  # The prefix is a text within the libraries: it says nothing of this machine.
+  PKG_CONFIG_PATH="$work/video/stage/lib/pkgconfig" ../configure --prefix=/ --pkg-config=pkg-config --pkg-config-flags=--static \
+    --enable-cross-compile --target-os=linux --arch="$ARCH" --cc="$CC" --ld="$CC" --ar="$AR" --ranlib="$RANLIB" --nm="$NM" --strip=true \
     --disable-everything --disable-autodetect --disable-network --disable-programs --disable-doc --disable-debug \
     --disable-avformat --disable-avdevice --disable-avfilter --disable-swresample --disable-postproc \
     --enable-pic --enable-libdav1d \
     --enable-decoder=libdav1d,h264,hevc,vp9,mpeg4,mjpeg --enable-parser=h264,hevc,vp9,mpeg4video,av1 \
     --extra-cflags="-fvisibility=hidden -w" >/dev/null
-  make -j "$jobs" install >/dev/null
+  sed -i 's/HAVE_SYSCTL 1/HAVE_SYSCTL 0/' config.h # zig links it and has no header for it; FFmpeg asks sched_getaffinity first
+  make -j "$jobs" install DESTDIR="$work/video/stage" >/dev/null
 )
 cp ffmpeg/COPYING.LGPLv2.1 stage/COPYING.LGPLv2.1
 cp dav1d/COPYING stage/COPYING.dav1d
 
-ar -M <<MRI
-OPEN stage/lib/libavcodec.a
+"$AR" -M <<MRI
+CREATE all.a
+ADDLIB stage/lib/libavcodec.a
 ADDLIB stage/lib/libdav1d.a
 SAVE
 END
 MRI
-ranlib stage/lib/libavcodec.a
+mv all.a stage/lib/libavcodec.a
+"$RANLIB" stage/lib/libavcodec.a
 rm -rf stage/share stage/lib/pkgconfig
