@@ -41,7 +41,8 @@ engine() {
   local dir=$base/$1 go=amd64
   [ "$1" = x86_64 ] || go=arm64
   wrap "$dir/bin" "$1"
-  export CC=$dir/bin/zcc CXX=$dir/bin/zc++ AR=$dir/bin/zar RANLIB=$dir/bin/zranlib
+  # By name: FFmpeg keeps the words that configured it, and they say nothing of this machine.
+  export PATH=$dir/bin:$PATH CC=zcc CXX=zc++ AR=zar RANLIB=zranlib
   env ARCH="$1" ROBOCACHE_NATIVE="$dir/native" MESON="$tools/meson" JOBS="$jobs" \
     NM="$1-linux-gnu-nm" LD="$1-linux-gnu-ld" OBJCOPY="$1-linux-gnu-objcopy" scripts/native.sh
   cp "${zig%/*}/LICENSE" "$dir/native/COPYING.zig" # of its compiler-rt

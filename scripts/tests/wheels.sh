@@ -206,4 +206,4 @@ for part in "${parts[@]}"; do
   declare -F "part_$part" >/dev/null || { echo "wheels: no part $part" >&2; exit 2; }
   "part_$part"
 done
-[ $failed -eq 0 ] && echo "wheels: all steps passed" || { echo "wheels: some steps failed" >&2; exit 1; }
+[ $failed -eq 0 ] && echo "wheels: all steps passed; samples ${expected:0:16}" || { echo "wheels: some steps failed" >&2; exit 1; }
