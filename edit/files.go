@@ -86,10 +86,7 @@ func (e *editor) copy(ctx context.Context, p *Plan, dst string) {
 		err := guard.Try(func() {
 			defer in.Close()
 			defer guard.In("file", f.Name)
-			out := guard.Must(to.Create(ctx, f.Name))
-			defer out.Abort()
-			guard.Check(store.EachBlock(ctx, in, func(b []byte) error { _, err := out.Write(b); return err }))
-			guard.Check(out.Commit())
+			guard.Check(store.Copy(ctx, in, to, f.Name))
 		})
 		guard.Check(err)
 		done = i + 1

@@ -137,14 +137,9 @@ func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratc
 			in, err = dst.Open(ctx, attemptDir(0, r.Attempt)+"/"+f.Name)
 		}
 		guard.Check(err)
-		out := guard.Must(dst.Create(ctx, "again/"+f.Name))
-		err = store.EachBlock(ctx, in, func(b []byte) error { _, err := out.Write(b); return err })
+		err = store.Copy(ctx, in, dst, "again/"+f.Name)
 		in.Close()
-		if err != nil {
-			out.Abort()
-		}
 		guard.Check(err)
-		guard.Check(out.Commit())
 	}
 	seconds[3] = lap()
 	seconds[2] = max(0, whole-seconds[0]-seconds[1]-seconds[3])
@@ -153,14 +148,10 @@ func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratc
 
 // move reads as many bytes of the source's files as the sample has, of each file its share.
 func (e *Estimate) move(ctx context.Context, m *Manifest, share float64) {
-	st, err := store.OpenFor(m.Job.Source, m.Job.Open)
-	if err != nil { // a single file
-		folder, _ := splitURI(m.Job.Source)
-		st, err = store.OpenFor(folder, m.Job.Open)
-	}
-	guard.Check(err)
+	st, _ := openFiles(&m.Job)
 	defer store.Close(st)
 	buf := make([]byte, 1<<20)
+	var err error
 	for left, i := e.Sample.Read, 0; left > 0 && i < len(m.Inputs.Files); i++ {
 		f := guard.Must(st.Open(ctx, m.Inputs.Files[i].Name))
 		want := min(left, f.Size(), int64(math.Ceil(float64(f.Size())*share)))

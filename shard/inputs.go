@@ -41,15 +41,7 @@ func list(ctx context.Context, job *Job) (in Inputs, err error) {
 	if strings.HasPrefix(job.Source, "synth://") {
 		return in, nil // its URI says all
 	}
-	folder, only := job.Source, ""
-	st, err := store.OpenFor(folder, job.Open)
-	if err != nil { // a single file
-		folder, only = splitURI(job.Source)
-		var again error
-		if st, again = store.OpenFor(folder, job.Open); again != nil {
-			return in, err
-		}
-	}
+	st, only := openFiles(job)
 	defer store.Close(st)
 	var entries []store.Entry
 	if only != "" {
@@ -62,7 +54,7 @@ func list(ctx context.Context, job *Job) (in Inputs, err error) {
 		return in, nil
 	}
 	guard.Check(err)
-	_, local := store.LocalPath(folder)
+	_, local := store.LocalPath(job.Source)
 	in.Listed, in.Files = true, make([]Input, len(entries))
 	var g errgroup.Group
 	g.SetLimit(8)
@@ -77,6 +69,20 @@ func list(ctx context.Context, job *Job) (in Inputs, err error) {
 		}
 	}
 	return in, g.Wait()
+}
+
+// openFiles opens the store of a job's source; of a single file that of its folder, with its name.
+func openFiles(job *Job) (st store.Store, only string) {
+	st, err := store.OpenFor(job.Source, job.Open)
+	if err != nil {
+		folder, name := store.Above(job.Source)
+		var again error
+		if st, again = store.OpenFor(folder, job.Open); again != nil {
+			guard.Fail(err)
+		}
+		only = name
+	}
+	return st, only
 }
 
 // fingerprint is Input.Version of a local file.

@@ -198,7 +198,7 @@ func Parse(b []byte) (_ *Manifest, err error) {
 // Read reads the manifest at a path or URI.
 func Read(ctx context.Context, uri string) (_ *Manifest, err error) {
 	defer guard.Into(&err)
-	folder, name := splitURI(uri)
+	folder, name := store.Above(uri)
 	st, err := store.Open(folder)
 	guard.Check(robocache.At(err, robocache.Where{"file": robocache.Redact(uri)}))
 	defer store.Close(st)
@@ -209,24 +209,10 @@ func Read(ctx context.Context, uri string) (_ *Manifest, err error) {
 // Write puts a manifest at a path or URI where there is none, or the same one.
 func (m *Manifest) Write(ctx context.Context, uri string) (err error) {
 	defer guard.Into(&err)
-	folder, name := splitURI(uri)
+	folder, name := store.Above(uri)
 	st := guard.Must(store.OpenWritable(folder))
 	defer store.Close(st)
 	return store.Put(ctx, st, name, guard.Must(m.Marshal()))
-}
-
-// splitURI cuts a URI into its folder and the name in it.
-func splitURI(uri string) (folder, name string) {
-	base, query, _ := strings.Cut(uri, "?")
-	if !strings.Contains(uri, "://") {
-		return filepath.Dir(uri), filepath.Base(uri)
-	}
-	i := strings.LastIndexByte(base, '/')
-	folder, name = base[:i], base[i+1:]
-	if query != "" {
-		folder += "?" + query
-	}
-	return folder, name
 }
 
 // below names a folder in the store at a URI.

@@ -25,11 +25,17 @@ func Move(ctx context.Context, w Writable, from, to string) (err error) {
 	}
 	src := guard.Must(w.Open(ctx, from))
 	defer src.Close()
-	out := guard.Must(w.Create(ctx, to))
+	guard.Check(Copy(ctx, src, w, to))
+	return w.Remove(ctx, from)
+}
+
+// Copy writes the bytes of an open file as another, which appears whole.
+func Copy(ctx context.Context, src robocache.Ranged, w Writable, name string) (err error) {
+	defer guard.Into(&err)
+	out := guard.Must(w.Create(ctx, name))
 	defer out.Abort()
 	guard.Check(EachBlock(ctx, src, func(b []byte) error { _, err := out.Write(b); return err }))
-	guard.Check(out.Commit())
-	return w.Remove(ctx, from)
+	return out.Commit()
 }
 
 // EachBlock gives the bytes of a file in blocks.

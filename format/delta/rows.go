@@ -348,10 +348,7 @@ func (w *writing) copyVideo(ctx context.Context, f robocache.Ranged) videoFile {
 	if e, err := w.dst.Stat(ctx, v.name); err == nil && e.Size == f.Size() {
 		return v
 	}
-	out := guard.Must(w.dst.Create(ctx, v.name))
-	defer out.Abort()
-	guard.Check(store.EachBlock(ctx, f, func(b []byte) error { _, err := out.Write(b); return err }))
-	guard.Check(out.Commit())
+	guard.Check(store.Copy(ctx, f, w.dst, v.name))
 	w.report.Bytes += f.Size()
 	return v
 }

@@ -90,8 +90,12 @@ func (c *conversion) close() {
 	}
 }
 
-// into runs the conversion with its journal in the destination.
+// into runs the conversion with its journal in the destination. An attempt at a shard keeps none: another begins anew.
 func (c *conversion) into(ctx context.Context, target store.Writable) {
+	if c.opt.Shard != nil {
+		c.run(ctx, target, nil)
+		return
+	}
 	j, err := openJournal(ctx, target, c.identity(), c.opt.Resume)
 	if err == nil {
 		err = guard.Func("convert", func() { c.run(ctx, target, j) })()
