@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/format/lerobot"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/synth"
 	"github.com/goatnote-inc/robocache/video"
@@ -233,4 +236,50 @@ func TestDepth(t *testing.T) {
 		return
 	}
 	t.Error("no depth")
+}
+
+// TestDepthVideo: HEVC in 12 bits, which browsers do not play, is decoded here: a stripe that is near stands where the row has it (acceptance case 7).
+func TestDepthVideo(t *testing.T) {
+	const w, h, rows = 128, 64, 16
+	dst := filepath.Join(t.TempDir(), "set")
+	depth := robocache.Feature{Key: "depth", Kind: robocache.KindVideo, DType: robocache.Uint16, Height: h, Width: w, Channels: 1, Depth: &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "mm"}}
+	r, err := lerobot.Record(t.Context(), dst, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: []robocache.Feature{depth}}, 1<<20, true)
+	if errors.Is(err, robocache.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	for k := range rows {
+		img := make([]byte, 0, 2*w*h)
+		for i := range w * h {
+			mm := uint16(8000)
+			if i%w/8 == k {
+				mm = 1000
+			}
+			img = binary.LittleEndian.AppendUint16(img, mm)
+		}
+		if err := r.AddFrame(t.Context(), "look", [][]byte{img}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(r.SaveEpisode(t.Context()), r.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, Options{}, dst)
+	for _, row := range []int{9, 2, 3, 15, 0} {
+		_, b := s.do("GET", fmt.Sprintf("/api/e/0/frame/depth/%d?w=%d", row, w), nil, nil)
+		img, err := jpeg.Decode(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		best, at := uint32(0), 0
+		for x := 4; x < w; x += 8 {
+			if r, _, _, _ := img.At(x, h/2).RGBA(); r > best {
+				best, at = r, x/8
+			}
+		}
+		if at != row {
+			t.Errorf("row %d: the near stripe stands at %d", row, at)
+		}
+	}
 }

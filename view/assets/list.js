@@ -93,6 +93,7 @@ function histogram(m, v, n) {
   }
   g.fillStyle = css('--soft');
   g.font = '10px system-ui';
+  g.textAlign = 'left'; // the canvas keeps what was set for the line before
   g.fillText(m.text(back(least)), 0, h - 1);
   g.textAlign = 'right';
   g.fillText(m.text(back(most)), w, h - 1);
