@@ -140,9 +140,6 @@ func (s *Sets) HDF5(ctx context.Context) string {
 // formatData makes the data of cases of `bench formats` once, and says where it lies.
 func (s *Sets) formatData(ctx context.Context, kind string) string {
 	dir := filepath.Join(s.Work, "formats", kind)
-	if kind == "multirate" {
-		return filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), "mcap_robot/recording_zstd.mcap")
-	}
 	return s.once(dir, func() {
 		if kind != "hdf5" {
 			s.run(ctx, dir, "make peers installs what the peers need", append(s.Tools.Script("formats.py"), string(guard.Must(json.Marshal(Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}}))))...)

@@ -21,11 +21,7 @@ def maker(case):
     return lambda f: MAKERS.setdefault(case, f)
 
 
-def epoch(loader, key):
-    return lambda: (sum(len(b[key]) for b in loader), ())
-
-
-# CALVIN: every array of a frame, and the floor: the files' bytes alone.
+# CALVIN: every array of a frame.
 
 SHAPES = {
     "actions": ((7,), "f8"), "rel_actions": ((7,), "f8"), "robot_obs": ((15,), "f8"), "scene_obs": ((24,), "f8"), "rgb_static": ((200, 200, 3), "u1"), "rgb_gripper": ((84, 84, 3), "u1"),
@@ -42,16 +38,12 @@ def make_calvin():
     np.save(f"{a.uri}/training/ep_start_end_ids.npy", np.array([[0, 29], [30, 59]]))
 
 
-@runner("calvin", "numpy", "bytes")
+@runner("calvin", "numpy")
 def calvin():
     files = sorted(glob.glob(f"{a.uri}/training/episode_*.npz"))
 
     def once():
         for name in files:
-            if a.runner == "bytes":
-                with open(name, "rb") as f:
-                    f.read()
-                continue
             with np.load(name, allow_pickle=False) as z:
                 for k in z.files:
                     z[k]
@@ -164,7 +156,7 @@ def make_recordings():
             w.write(conns[topic], at, ts.serialize_cdr(message(ts, kind, at, rng), kind))
 
 
-@runner("recordings", "rosbags", "mcap-ros2-support", "robocache", "decompression")
+@runner("recordings", "rosbags", "mcap-ros2-support", "robocache")
 def recordings():
     from pathlib import Path
 
@@ -188,21 +180,11 @@ def recordings():
 
         return columns((m.channel.topic, m.ros_msg) for m in read_ros2_messages(file, topics=list(FIELDS)))
 
-    def floor():
-        import zstandard
-        from mcap.records import Chunk
-        from mcap.stream_reader import StreamReader
-
-        with open(file, "rb") as f:
-            for c in StreamReader(f, emit_chunks=True).records:
-                if isinstance(c, Chunk) and c.compression == "zstd":
-                    zstandard.decompress(c.data, c.uncompressed_size)
-
-    read = {"rosbags": rosbags, "mcap-ros2-support": support, "robocache": ours, "decompression": floor}[a.runner]
+    read = {"rosbags": rosbags, "mcap-ros2-support": support, "robocache": ours}[a.runner]
 
     def once():
-        got = read() or {}
-        return 60 * 433, (np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS if got for x in got[t])
+        got = read()
+        return 60 * 433, (np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS for x in got[t])
 
     return once
 
@@ -256,61 +238,6 @@ def rlds():
     ds = ds.flat_map(lambda e: e["steps"]).batch(64).prefetch(2).with_options(options)
     flat = lambda: ({**{"observation." + k: v for k, v in s.pop("observation").items()}, **s} for s in ds.as_numpy_iterator())
     return lambda: (sum(len(s["language_instruction"]) for s in ds.as_numpy_iterator()), values_of_steps(flat))
-
-
-# Streams of several clocks to 50 Hz, windows of a second, batches of 64.
-
-
-@runner("multirate", "pandas", "robocache")
-def multirate(hz=50):
-    import pandas as pd
-    import torch
-
-    import robocache
-
-    torch.set_num_threads(1)
-    dataset = robocache.open(a.uri)
-    keys = [k for k, f in dataset.features.items() if f.kind == "numeric" and not f.ragged and not f.default][:4]
-    how = dict(hz=hz, keys=keys, delta_timestamps={k: (np.arange(1 - hz, 1) / hz).tolist() for k in keys}, align={"modes": {keys[-1]: "previous"}})
-
-    class Peer(torch.utils.data.Dataset):
-        """What a user writes: for each sample the times of its window, for each stream np.interp, or merge_asof where values are held. Its streams are parsed before
-        the clock starts, and lie in memory: its best case."""
-
-        def __init__(self):
-            self.episodes, self.index, self.offsets = [], [], np.arange(1 - hz, 1) * int(1e9 / hz)
-            for ep in dataset:
-                streams = {k: (np.asarray(ep.streams[k].times), np.asarray(ep.streams[k].values)) for k in keys}
-                start, end = max(t[0] for t, _ in streams.values()), min(t[-1] for t, _ in streams.values())
-                held = {k: pd.DataFrame({"t": t, **{str(c): x for c, x in enumerate(v.reshape(len(v), -1).T)}}) for k, (t, v) in streams.items() if v.dtype.kind != "f" or k == keys[-1]}
-                self.index += [(len(self.episodes), start + round(i * 1e9 / hz)) for i in range(int((end - start) * hz // 10**9) + 1)]
-                self.episodes.append((streams, held))
-
-        def __len__(self):
-            return len(self.index)
-
-        def __getitem__(self, i):
-            e, now = self.index[i]
-            t, out = now + self.offsets, {}
-            for k, (at, v) in self.episodes[e][0].items():
-                if k in self.episodes[e][1]:
-                    got = pd.merge_asof(pd.DataFrame({"t": t}), self.episodes[e][1][k], on="t").drop(columns="t").bfill().to_numpy()
-                else:  # relative to the first: seconds since an epoch have no nanoseconds left in float64
-                    got = np.stack([np.interp((t - at[0]) * 1e-9, (at - at[0]) * 1e-9, x) for x in v.reshape(len(v), -1).T], 1)
-                out[k], out[k + "_is_pad"] = got.astype(v.dtype).reshape(len(t), *v.shape[1:]), (t < at[0]) | (t > at[-1])
-            return out
-
-    if a.runner == "robocache":
-        loader = robocache.Loader(dataset, 64, threads=2, **how)
-    else:
-        peer, ours = Peer(), robocache.MapDataset(dataset, **how)
-        for i in (0, len(ours) // 2, len(ours) - 1):
-            x, y = ours[i], peer[i]
-            for k in keys:
-                if not np.array_equal(x[k + "_is_pad"].numpy(), y[k + "_is_pad"]) or not np.allclose(x[k].numpy(), y[k], rtol=1e-4, atol=1e-5, equal_nan=True):
-                    raise RuntimeError(f"{k} of sample {i} differs")
-        loader = torch.utils.data.DataLoader(peer, 64, shuffle=True)
-    return epoch(loader, keys[0])
 
 
 def main(_):

@@ -33,7 +33,7 @@ g1_v30_exact in $ROBOCACHE_TESTDATA. It prints the table of docs/PERFORMANCE.md.
 func newBenchFormats() *cobra.Command {
 	c := newCases("formats", "calvin", "recordings")
 	c.Use, c.Args = "formats", cobra.NoArgs
-	c.Short = "the formats beside the packages that their users read them with: HDF5, CALVIN, MCAP, ROS 2, Zarr, RLDS, several clocks"
+	c.Short = "the formats beside the packages that their users read them with: HDF5, CALVIN, MCAP, ROS 2, Zarr, RLDS"
 	c.Long = `formats reads the same data through the usual Python packages and through ours, each run in a fresh process, in turn. The data is made
 in the work folder, Zarr's and RLDS' out of $ROBOCACHE_TESTDATA. Runners of one case that read other values fail.`
 	c.Example = `  robocache bench formats --workload calvin,recordings --repeats 3
