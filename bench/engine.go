@@ -47,7 +47,7 @@ func (s *engineSource) Next(ctx context.Context) (t taken, err error) {
 
 // take takes batches that nobody counts, until done says that it is enough.
 func (s *engineSource) take(ctx context.Context, done func(b *taken) bool) (time.Duration, error) {
-	return (&consumer{wallClock{}, s, nowhere, 1}).take(ctx, 0, done)
+	return (&consumer{s, nowhere, 1}).take(ctx, 0, done)
 }
 
 // nowhere is a sink for what nobody counts.
@@ -79,7 +79,7 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 		}
 	}
 	src := &engineSource{ld: ld, anew: w.Duration == 0}
-	m := &consumer{clock: wallClock{}, src: src, sink: nowhere}
+	m := &consumer{src: src, sink: nowhere}
 	if w.OrderOut != "" {
 		f := guard.Must(os.Create(w.OrderOut))
 		defer f.Close()
@@ -160,7 +160,7 @@ func writeDelivered(ctx context.Context, src *engineSource, t sink, w Workload, 
 	out := bufio.NewWriterSize(f, 1<<20)
 	rng := rand.New(rand.NewPCG(uint64(w.Seed), 1))
 	left := w.CheckFrames
-	guard.Must((&consumer{wallClock{}, src, t, 1}).take(ctx, 0, func(taken *taken) bool {
+	guard.Must((&consumer{src, t, 1}).take(ctx, 0, func(taken *taken) bool {
 		if taken == nil {
 			return false
 		}

@@ -11,17 +11,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// clock is the time that a measurement sees; tests give one that only they move.
-type clock interface {
-	Now() time.Time
-	Sleep(d time.Duration)
-}
-
-type wallClock struct{}
-
-func (wallClock) Now() time.Time        { return time.Now() }
-func (wallClock) Sleep(d time.Duration) { time.Sleep(d) }
-
 // taken is one batch as the window sees it. Its slices are valid until Release.
 type taken struct {
 	Samples  []int64
@@ -38,7 +27,6 @@ const mostEpochs = 5000
 
 // consumer takes batches from a source and tells the sink what came. It is the one loop of every measurement; class Stream of runners/common.py is the other language's.
 type consumer struct {
-	clock
 	src   source
 	sink  sink
 	given int // batches of the epoch
@@ -48,11 +36,11 @@ type consumer struct {
 func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *taken) bool) (wait time.Duration, err error) {
 	for work := true; ; {
 		if work && step > 0 {
-			m.Sleep(step)
+			time.Sleep(step)
 		}
-		asked := m.Now()
+		asked := time.Now()
 		b, err := m.src.Next(ctx)
-		wait += m.Now().Sub(asked)
+		wait += time.Now().Sub(asked)
 		switch work = err == nil; {
 		case work:
 			m.given++
@@ -78,7 +66,7 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 // window takes batches as fast as they come, and writes what came into the outcome. Without Duration the window is whole epochs, after Warm ones, and more where those do not fill Seconds.
 // Else it opens when batch number Warmup (counted from 0) arrives, and closes at the first arrival that is at least Duration later. mark is called at the two ends.
 func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark func(open bool)) (err error) {
-	begin := m.Now()
+	begin := time.Now()
 	last, whole := begin, w.Duration == 0
 	left := w.Warmup + 1 // batches, or epochs
 	if whole {
@@ -86,10 +74,10 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 	}
 	if _, err = m.take(ctx, 0, func(b *taken) bool {
 		if b != nil && o.FirstBatchS == 0 {
-			o.FirstBatchS = m.Now().Sub(begin).Seconds()
+			o.FirstBatchS = time.Now().Sub(begin).Seconds()
 		}
 		if left > 1 {
-			last = m.Now()
+			last = time.Now()
 		}
 		if (b == nil) == whole {
 			left--
@@ -99,14 +87,14 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 		return err
 	}
 	if whole {
-		o.Epochs = min(max(w.Epochs, 1, int(math.Ceil(w.Seconds/max(m.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
+		o.Epochs = min(max(w.Epochs, 1, int(math.Ceil(w.Seconds/max(time.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
 	}
 	mark(true)
-	opened := m.Now()
+	opened := time.Now()
 	m.sink(markOpen, nil, nil)
 	left, o.OpenUnixNS = o.Epochs, opened.UnixNano()
 	wait, err := m.take(ctx, 0, func(b *taken) bool {
-		length := m.Now().Sub(opened)
+		length := time.Now().Sub(opened)
 		o.Seconds = length.Seconds()
 		if b == nil {
 			left--
@@ -126,14 +114,14 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 // wait is a consumer that takes step for each batch: the share of its time that goes on waiting, in percent.
 // The first step comes before the first call, so that the queues stand as a training run would find them.
 func (m *consumer) wait(ctx context.Context, step time.Duration, batches int) (float64, error) {
-	begin := m.Now()
+	begin := time.Now()
 	waited, err := m.take(ctx, step, func(b *taken) bool {
 		if b != nil {
 			batches--
 		}
 		return batches == 0
 	})
-	return 100 * waited.Seconds() / max(m.Now().Sub(begin).Seconds(), 1e-9), err
+	return 100 * waited.Seconds() / max(time.Now().Sub(begin).Seconds(), 1e-9), err
 }
 
 // waitBatches is how many batches the waiting consumer takes: half a window's time, at most 15 s, at least three.

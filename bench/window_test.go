@@ -7,18 +7,12 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// virtualClock moves when told to.
-type virtualClock struct{ now time.Time }
-
-func (c *virtualClock) Now() time.Time        { return c.now }
-func (c *virtualClock) Sleep(d time.Duration) { c.now = c.now.Add(d) }
-
 // fakeSource gives the epochs listed, over and over; every batch takes as long as made says from the end of the one before.
 type fakeSource struct {
-	c      *virtualClock
 	epochs [][]taken
 	made   time.Duration
 	ready  time.Time // when the batch under way is done
@@ -32,12 +26,10 @@ func (f *fakeSource) Next(context.Context) (taken, error) {
 		return taken{}, io.EOF
 	}
 	if f.ready.IsZero() {
-		f.ready = f.c.now
+		f.ready = time.Now()
 	}
 	f.ready = f.ready.Add(f.made)
-	if f.c.now.Before(f.ready) {
-		f.c.now = f.ready
-	}
+	time.Sleep(time.Until(f.ready))
 	f.i++
 	f.given++
 	b := f.epochs[f.e][f.i-1]
@@ -54,13 +46,15 @@ func batchOf(episode int32, samples ...int64) taken {
 }
 
 // Both ends of the window are arrivals: it opens with batch number Warmup, and that batch is not counted.
-func TestWindowEnds(t *testing.T) {
-	c := &virtualClock{time.Unix(100, 0)}
-	src := &fakeSource{c: c, made: 10 * time.Millisecond, epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}}}
+func TestWindowEnds(t *testing.T) { synctest.Test(t, testWindowEnds) }
+
+func testWindowEnds(t *testing.T) {
+	began := time.Now() // of the bubble: time moves where all sleep
+	src := &fakeSource{made: 10 * time.Millisecond, epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}}}
 	tl := newTally(5, 2, 2)
 	opened, closed := 0, 0
 	var s Outcome
-	err := (&consumer{clock: c, src: src, sink: tl.take}).window(t.Context(), &Workload{Warmup: 5, Duration: 0.095}, &s, func(open bool) {
+	err := (&consumer{src: src, sink: tl.take}).window(t.Context(), &Workload{Warmup: 5, Duration: 0.095}, &s, func(open bool) {
 		if open {
 			opened = src.given
 		} else {
@@ -74,7 +68,7 @@ func TestWindowEnds(t *testing.T) {
 	if opened != 6 || closed != 16 || len(s.ArrivalsUS) != 10 || s.Seconds != 0.1 || s.FirstBatchS != 0.01 {
 		t.Errorf("opened after %d, closed after %d: %+v", opened, closed, s)
 	}
-	if s.ArrivalsUS[0] != 10_000 || s.ArrivalsUS[9] != 100_000 || s.OpenUnixNS != time.Unix(100, 60e6).UnixNano() {
+	if s.ArrivalsUS[0] != 10_000 || s.ArrivalsUS[9] != 100_000 || s.OpenUnixNS != began.Add(60*time.Millisecond).UnixNano() {
 		t.Errorf("%+v", s)
 	}
 	// Epochs of 2, 2, 1: the window has 3 of them and one batch more.
@@ -87,15 +81,16 @@ func TestWindowEnds(t *testing.T) {
 }
 
 // A window of whole epochs begins and ends with one; as many follow as fill the seconds.
-func TestWindowOfEpochs(t *testing.T) {
+func TestWindowOfEpochs(t *testing.T) { synctest.Test(t, testWindowOfEpochs) }
+
+func testWindowOfEpochs(t *testing.T) {
 	for seconds, want := range map[float64]int{0: 2, 0.1: 4} {
-		c := &virtualClock{time.Unix(100, 0)}
-		src := &fakeSource{c: c, made: 10 * time.Millisecond, epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}}}
+		src := &fakeSource{made: 10 * time.Millisecond, epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}}}
 		tl := newTally(5, 2, 2)
 		tl.whole = true
 		opened := 0
 		var s Outcome
-		err := (&consumer{clock: c, src: src, sink: tl.take}).window(t.Context(), &Workload{Warm: 2, Epochs: 2, Seconds: seconds}, &s, func(open bool) {
+		err := (&consumer{src: src, sink: tl.take}).window(t.Context(), &Workload{Warm: 2, Epochs: 2, Seconds: seconds}, &s, func(open bool) {
 			if open {
 				opened = src.given
 			}
@@ -107,11 +102,12 @@ func TestWindowOfEpochs(t *testing.T) {
 }
 
 // A consumer of 8 ms at a loader of 10 ms waits 2 of 10 ms; at one of 5 ms it does not wait.
-func TestWait(t *testing.T) {
+func TestWait(t *testing.T) { synctest.Test(t, testWait) }
+
+func testWait(t *testing.T) {
 	for made, want := range map[time.Duration]float64{10 * time.Millisecond: 20, 5 * time.Millisecond: 0} {
-		c := &virtualClock{time.Unix(0, 0)}
-		src := &fakeSource{c: c, made: made, ready: c.now, epochs: [][]taken{{batchOf(0, 0), batchOf(0, 1)}}}
-		got, err := (&consumer{clock: c, src: src, sink: newTally(2, 1, 1).take}).wait(t.Context(), 8*time.Millisecond, 40)
+		src := &fakeSource{made: made, ready: time.Now(), epochs: [][]taken{{batchOf(0, 0), batchOf(0, 1)}}}
+		got, err := (&consumer{src: src, sink: newTally(2, 1, 1).take}).wait(t.Context(), 8*time.Millisecond, 40)
 		if err != nil || math.Abs(got-want) > 1e-9 {
 			t.Errorf("made in %v: waits %v %%, want %v (%v)", made, got, want, err)
 		}
@@ -124,13 +120,14 @@ func TestWait(t *testing.T) {
 	}
 }
 
-func TestWindowPassesErrorsOn(t *testing.T) {
-	c := &virtualClock{time.Unix(0, 0)}
-	if err := (&consumer{clock: c, src: &fakeSource{c: c, epochs: [][]taken{nil}}, sink: newTally(1, 1, 1).take}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); err == nil {
+func TestWindowPassesErrorsOn(t *testing.T) { synctest.Test(t, testWindowPassesErrorsOn) }
+
+func testWindowPassesErrorsOn(t *testing.T) {
+	if err := (&consumer{src: &fakeSource{epochs: [][]taken{nil}}, sink: newTally(1, 1, 1).take}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); err == nil {
 		t.Error("an empty epoch is not noticed: the loop would be endless")
 	}
 	want := errors.New("no")
-	if err := (&consumer{clock: c, src: failingSource{want}, sink: newTally(1, 1, 1).take}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); !errors.Is(err, want) {
+	if err := (&consumer{src: failingSource{want}, sink: newTally(1, 1, 1).take}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); !errors.Is(err, want) {
 		t.Errorf("%v", err)
 	}
 }
