@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/goatnote-inc/robocache"
@@ -27,10 +26,11 @@ func languageColumn(key string) outColumn {
 	}
 	var names []string
 	var nodes []parquet.Node
-	var fields []arrow.Field
-	add := func(name string, n parquet.Node, t arrow.DataType) {
+	var fields []pqw.Arrow
+	add := func(name string, n parquet.Node, a pqw.Arrow) {
 		names, nodes = append(names, name), append(nodes, parquet.Optional(n))
-		fields = append(fields, arrow.Field{Name: name, Type: t, Nullable: true})
+		a.Name = name
+		fields = append(fields, a)
 	}
 	var hf []string
 	for _, name := range languageFields {
@@ -43,13 +43,13 @@ func languageColumn(key string) outColumn {
 		}
 		hf = append(hf, fmt.Sprintf(`%q: {"dtype": %q, "_type": "Value"}`, name, d))
 		leaf, at := leafOf(d)
-		add(name, leaf, at)
+		add(name, leaf, pqw.Arrow{Type: at})
 	}
-	add("tool_calls", parquet.List(parquet.Optional(plain(parquet.String()))), arrow.ListOfField(arrow.Field{Name: "element", Type: arrow.BinaryTypes.String, Nullable: true,
-		Metadata: arrow.NewMetadata([]string{"ARROW:extension:metadata", "ARROW:extension:name"}, []string{"", "arrow.json"})}))
-	item := arrow.Field{Name: "element", Type: arrow.StructOf(fields...), Nullable: true}
+	add("tool_calls", parquet.List(parquet.Optional(plain(parquet.String()))), pqw.Arrow{Type: pqw.ArrowList, Children: []pqw.Arrow{{Name: "element", Type: pqw.ArrowText,
+		Meta: [][2]string{{"ARROW:extension:metadata", ""}, {"ARROW:extension:name", "arrow.json"}}}}})
+	item := pqw.Arrow{Name: "element", Type: pqw.ArrowStruct, Children: fields}
 	return outColumn{name: key, node: parquet.Optional(parquet.List(parquet.Optional(pqw.Group(names, nodes)))),
-		field: arrow.Field{Name: key, Type: arrow.ListOfField(item), Nullable: true},
+		field: pqw.Arrow{Name: key, Type: pqw.ArrowList, Children: []pqw.Arrow{item}},
 		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}
 }
 

@@ -1,14 +1,10 @@
 package write
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -21,7 +17,7 @@ import (
 type outColumn struct {
 	name  string
 	node  parquet.Node // as a field of the root: optional
-	field arrow.Field
+	field pqw.Arrow
 	hf    json.RawMessage // nil where the file carries no such metadata
 }
 
@@ -39,24 +35,24 @@ func plain(n parquet.Node) parquet.Node { return parquet.Encoded(n, &parquet.Pla
 func stored(n parquet.Node) parquet.Node { return parquet.Compressed(n, &parquet.Uncompressed) }
 
 // leafOf is how Parquet and Arrow call a type; nil for one that they do not have.
-func leafOf(d robocache.DType) (parquet.Node, arrow.DataType) {
+func leafOf(d robocache.DType) (parquet.Node, pqw.ArrowType) {
 	t := map[robocache.DType]struct {
 		node  parquet.Node
-		arrow arrow.DataType
+		arrow pqw.ArrowType
 	}{
-		robocache.Bool:    {parquet.Leaf(parquet.BooleanType), arrow.FixedWidthTypes.Boolean},
-		robocache.Int8:    {parquet.Int(8), arrow.PrimitiveTypes.Int8},
-		robocache.Int16:   {parquet.Int(16), arrow.PrimitiveTypes.Int16},
-		robocache.Int32:   {parquet.Leaf(parquet.Int32Type), arrow.PrimitiveTypes.Int32},
-		robocache.Int64:   {parquet.Leaf(parquet.Int64Type), arrow.PrimitiveTypes.Int64},
-		robocache.Uint8:   {parquet.Uint(8), arrow.PrimitiveTypes.Uint8},
-		robocache.Uint16:  {parquet.Uint(16), arrow.PrimitiveTypes.Uint16},
-		robocache.Uint32:  {parquet.Uint(32), arrow.PrimitiveTypes.Uint32},
-		robocache.Uint64:  {parquet.Uint(64), arrow.PrimitiveTypes.Uint64},
-		robocache.Float16: {parquet.Leaf(float16Type{parquet.FixedLenByteArrayType(2)}), arrow.FixedWidthTypes.Float16},
-		robocache.Float32: {parquet.Leaf(parquet.FloatType), arrow.PrimitiveTypes.Float32},
-		robocache.Float64: {parquet.Leaf(parquet.DoubleType), arrow.PrimitiveTypes.Float64},
-		robocache.String:  {plain(parquet.String()), arrow.BinaryTypes.String},
+		robocache.Bool:    {parquet.Leaf(parquet.BooleanType), pqw.ArrowBool},
+		robocache.Int8:    {parquet.Int(8), pqw.ArrowInt8},
+		robocache.Int16:   {parquet.Int(16), pqw.ArrowInt16},
+		robocache.Int32:   {parquet.Leaf(parquet.Int32Type), pqw.ArrowInt32},
+		robocache.Int64:   {parquet.Leaf(parquet.Int64Type), pqw.ArrowInt64},
+		robocache.Uint8:   {parquet.Uint(8), pqw.ArrowUint8},
+		robocache.Uint16:  {parquet.Uint(16), pqw.ArrowUint16},
+		robocache.Uint32:  {parquet.Uint(32), pqw.ArrowUint32},
+		robocache.Uint64:  {parquet.Uint(64), pqw.ArrowUint64},
+		robocache.Float16: {parquet.Leaf(float16Type{parquet.FixedLenByteArrayType(2)}), pqw.ArrowFloat16},
+		robocache.Float32: {parquet.Leaf(parquet.FloatType), pqw.ArrowFloat32},
+		robocache.Float64: {parquet.Leaf(parquet.DoubleType), pqw.ArrowFloat64},
+		robocache.String:  {plain(parquet.String()), pqw.ArrowText},
 	}[d]
 	return t.node, t.arrow
 }
@@ -67,23 +63,23 @@ func scalarColumn(name string, d robocache.DType, dictionary bool) outColumn {
 	if dictionary {
 		leaf = parquet.Encoded(leaf, &parquet.RLEDictionary)
 	}
-	return outColumn{name: name, node: parquet.Optional(leaf), field: arrow.Field{Name: name, Type: at, Nullable: true},
+	return outColumn{name: name, node: parquet.Optional(leaf), field: pqw.Arrow{Name: name, Type: at},
 		hf: rawf(`{"dtype": %q, "_type": "Value"}`, d)}
 }
 
 // listColumn is depth nested lists a row. fixed > 0 gives the innermost length to Arrow and the Hugging Face metadata.
 func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 	node, at := leafOf(d)
-	for level := range depth {
+	field := pqw.Arrow{Type: at}
+	for range depth {
 		node = parquet.List(parquet.Optional(node))
-		element := arrow.Field{Name: "element", Type: at, Nullable: true}
-		if level == 0 && fixed > 0 && depth == 1 {
-			at = arrow.FixedSizeListOfField(int32(fixed), element)
-		} else {
-			at = arrow.ListOfField(element)
-		}
+		field.Name = "element"
+		field = pqw.Arrow{Type: pqw.ArrowList, Children: []pqw.Arrow{field}}
 	}
-	c := outColumn{name: name, node: parquet.Optional(node), field: arrow.Field{Name: name, Type: at, Nullable: true}}
+	if field.Name = name; fixed > 0 && depth == 1 {
+		field.Type = pqw.ArrowFixedList(fixed)
+	}
+	c := outColumn{name: name, node: parquet.Optional(node), field: field}
 	if fixed > 0 {
 		c.hf = rawf(`{"feature": {"dtype": %q, "_type": "Value"}, "length": %d, "_type": "List"}`, d, fixed)
 	}
@@ -100,10 +96,9 @@ func nodeOf(f *robocache.Feature) *outColumn {
 		return nil
 	case robocache.KindImage:
 		c = outColumn{name: f.Key,
-			node: parquet.Optional(pqw.Group([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))), parquet.Optional(plain(parquet.String()))})),
-			field: arrow.Field{Name: f.Key, Nullable: true, Type: arrow.StructOf(
-				arrow.Field{Name: "bytes", Type: arrow.BinaryTypes.Binary, Nullable: true}, arrow.Field{Name: "path", Type: arrow.BinaryTypes.String, Nullable: true})},
-			hf: json.RawMessage(`{"_type": "Image"}`)}
+			node:  parquet.Optional(pqw.Group([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))), parquet.Optional(plain(parquet.String()))})),
+			field: pqw.Arrow{Name: f.Key, Type: pqw.ArrowStruct, Children: []pqw.Arrow{{Name: "bytes", Type: pqw.ArrowBinary}, {Name: "path", Type: pqw.ArrowText}}},
+			hf:    json.RawMessage(`{"_type": "Image"}`)}
 	case robocache.KindText:
 		if !f.Scalar() {
 			unsupported(f.Key, "lerobot has text features of shape [1] only")
@@ -123,8 +118,8 @@ func nodeOf(f *robocache.Feature) *outColumn {
 		case n <= 5:
 			c = listColumn(f.Key, f.DType, n, 0)
 			c.hf = rawf(`{"shape": %s, "dtype": %q, "_type": "Array%dD"}`, spaced(f.Shape), f.DType, n)
-			c.field.Metadata = arrow.NewMetadata([]string{"ARROW:extension:metadata", "ARROW:extension:name"},
-				[]string{fmt.Sprintf(`[%s, "%s"]`, spaced(f.Shape), f.DType), fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n)})
+			c.field.Meta = [][2]string{{"ARROW:extension:metadata", fmt.Sprintf(`[%s, "%s"]`, spaced(f.Shape), f.DType)},
+				{"ARROW:extension:name", fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n)}}
 		default:
 			unsupported(f.Key, "lerobot has at most 5 axes")
 		}
@@ -145,7 +140,7 @@ func spaced(shape []int) string { return strings.ReplaceAll(jsonText(shape), ","
 // schemaOf makes the Parquet schema and the metadata of a file. extra is one more key for both Parquet and Arrow ("pandas").
 func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map[string]string) {
 	names, nodes := make([]string, len(columns)), make([]parquet.Node, len(columns))
-	fields := make([]arrow.Field, len(columns))
+	fields := make([]pqw.Arrow, len(columns))
 	hf := []byte(`{"info": {"features": {`)
 	withHF := true
 	for i, c := range columns {
@@ -166,21 +161,10 @@ func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map
 	} else if withHF {
 		meta["huggingface"] = string(hf)
 	}
-	am := arrow.NewMetadata(nil, nil)
-	for k, v := range meta {
-		am = arrow.NewMetadata([]string{k}, []string{v})
+	var pairs [][2]string
+	for k, v := range meta { // one at most
+		pairs = append(pairs, [2]string{k, v})
 	}
-	meta["ARROW:schema"] = arrowText(arrow.NewSchema(fields, &am))
+	meta["ARROW:schema"] = pqw.ArrowSchema(fields, pairs)
 	return parquet.NewSchema("schema", pqw.Group(names, nodes)), meta
-}
-
-// arrowText serialises a schema as ARROW:schema wants it: one encapsulated message, in base64.
-func arrowText(s *arrow.Schema) string {
-	var b bytes.Buffer
-	w := ipc.NewWriter(&b, ipc.WithSchema(s))
-	if err := w.Close(); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Msg: "Arrow schema", Err: err})
-	}
-	// Close ends the stream with an empty message of 8 bytes, which is not part of the schema.
-	return base64.StdEncoding.EncodeToString(bytes.TrimSuffix(b.Bytes(), []byte{255, 255, 255, 255, 0, 0, 0, 0}))
 }
