@@ -46,7 +46,7 @@ func Fix(ctx context.Context, req *Request, dropBad bool) (_ *Fixed, err error) 
 	ds := guard.Must(mapping.Open(ctx, req.Sources[0], req.Open))
 	for _, f := range guard.Must(diagnose.Run(ctx, ds, robocache.DiagnoseOptions{})) {
 		switch {
-		case f.Severity == robocache.SeverityInfo:
+		case f.Severity == robocache.SeverityInfo && f.Code != "no-stats": // which training wants
 		case isBeyond(&f):
 			out.Beyond = append(out.Beyond, f)
 		default:

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
@@ -203,25 +205,54 @@ func TestMergeDiffering(t *testing.T) {
 	healthy(t, dst)
 }
 
-// doctor --fix on a copy that lies about its totals: what an edit removes is removed.
+// doctor --fix on copies broken one by one (acceptance case 6): what an edit removes is removed, and what none can is named; nothing stays that was promised.
 func TestFix(t *testing.T) {
-	dir := copied(t, "g1_h264_v30_bigdrift")
-	name := filepath.Join(dir, "meta", "info.json")
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
+	py := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
+	if out, err := exec.Command(py, "-c", "import pyarrow, numpy").CombinedOutput(); err != nil {
+		t.Skipf("no pyarrow: %v %s", err, out)
 	}
-	if err := os.WriteFile(name, []byte(strings.Replace(string(b), `"total_frames": `, `"total_frames": 9`, 1)), 0o644); err != nil {
-		t.Fatal(err)
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
+		t.Skip(err)
 	}
-	before := tree(t, dir)
-	x, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DryRun: true}, false)
-	if err != nil || len(x.Fixable) < 2 || len(x.Beyond) != 0 || x.Report == nil || !x.Report.DryRun || !maps.Equal(tree(t, dir), before) {
-		t.Fatalf("%v %+v", err, x)
+	whole := made(t, "lerobot", synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Codec: "jpeg"}, map[string]string{"images": "video", "codec": "h264", "gop": "10"})
+	broken := t.TempDir()
+	if out, err := exec.Command(py, "testdata/break.py", whole, broken).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
 	}
-	x, err = edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DST: filepath.Join(t.TempDir(), "out")}, false)
-	if err != nil || len(x.Stayed) != 0 {
-		t.Fatalf("%v %+v", err, x)
+	beyond := []string{"task of a row", "NaN", "lost frames", "lost file", "length"} // what no edit gives back
+	for _, what := range []string{"totals", "splits", "phantom feature", "template", "statistics", "no statistics", "tasks", "task of a row", "index", "frame index", "drift", "order", "length", "NaN", "lost frames", "lost file"} {
+		t.Run(what, func(t *testing.T) {
+			dir := filepath.Join(broken, what)
+			before, dst := tree(t, dir), filepath.Join(t.TempDir(), "out")
+			x, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DryRun: true}, false)
+			if err != nil {
+				if !slices.Contains(beyond, what) {
+					t.Fatal(err)
+				}
+				t.Log("named:", err)
+				return
+			}
+			codes := func(list []robocache.Finding) (out []string) {
+				for _, f := range list {
+					out = append(out, f.Code)
+				}
+				return out
+			}
+			t.Log("an edit removes", codes(x.Fixable), "none", codes(x.Beyond), x.Error)
+			if len(x.Fixable)+len(x.Beyond) == 0 || (len(x.Beyond) > 0 || x.Error != "") != slices.Contains(beyond, what) || !maps.Equal(tree(t, dir), before) {
+				t.Fatalf("%+v", x)
+			}
+			y, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DST: dst}, false)
+			switch {
+			case slices.Contains(beyond, what):
+				if err == nil && slices.ContainsFunc(y.Stayed, func(f robocache.Finding) bool { return !slices.Contains(codes(x.Beyond), f.Code) }) {
+					t.Errorf("stayed: %v", codes(y.Stayed))
+				}
+				t.Log(err)
+			case err != nil || len(y.Stayed) != 0:
+				t.Errorf("%v %+v", err, y)
+			}
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/internal/flags"
 	"github.com/goatnote-inc/robocache/synth"
 )
@@ -43,7 +44,8 @@ const firstCamera = "#cameras figure:nth-child(1)"
 func TestKeys(t *testing.T) {
 	evil := `<img src=x onerror="document.title='owned'"><script>1</script>`
 	path := filepath.Join(t.TempDir(), "flags.json")
-	p := serve(t, Options{Flags: path}, made(t, "lerobot", synth.Options{Codec: "h264", GOP: 30, Episodes: 6, Spread: 0.3, Tasks: []string{evil, "reach"}})).browse("")
+	set := made(t, "lerobot", synth.Options{Codec: "h264", GOP: 30, Episodes: 6, Spread: 0.3, Tasks: []string{evil, "reach"}})
+	p := serve(t, Options{Flags: path}, set).browse("")
 	row := func() int { return eval[int](p, "Number(document.querySelector('"+firstCamera+"').dataset.row)") }
 	at := func(e, n int) {
 		t.Helper()
@@ -121,6 +123,10 @@ func TestKeys(t *testing.T) {
 	f, err := flags.Read(t.Context(), path)
 	if err != nil || len(f.Flags) != 1 || f.Flags[0].Episode != 1 || f.Flags[0].Label != "bad" || f.Flags[0].Note != "dropped <b>it" {
 		t.Errorf("%+v %v", f, err)
+	}
+	without, err := edit.Run(t.Context(), &edit.Request{Sources: []string{set}, DST: filepath.Join(t.TempDir(), "out"), Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Flags: path}}}})
+	if err != nil || without.Episodes != 5 || without.Plan.Episodes[1].Episode != 2 {
+		t.Errorf("edit delete --flags: %+v %v", without, err)
 	}
 
 	// The address opens the same view.
