@@ -52,7 +52,7 @@ const (
 
 const (
 	// sessions is how many groups an engine has at once: while one is parsed, or its frames are copied, others are decoded.
-	sessions = 4
+	sessions = 3
 	// failures in a row take a stream off the device: it may be lost.
 	failures = 3
 	// provenFrames bounds what of a group is compared.

@@ -2,6 +2,8 @@ package nvdec
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
@@ -21,7 +23,14 @@ type Backend struct {
 
 	mu    sync.Mutex
 	known map[video.Codec]answer
+	idle  []*decoder // that were closed, the last one at the end
 }
+
+// maxIdle is how many closed decoders are kept, and maxIdleBytes what they may hold together, of the device's memory for the most part.
+const (
+	maxIdle      = 64
+	maxIdleBytes = 1 << 30
+)
 
 // answer is what the driver says of a codec.
 type answer struct {
@@ -147,12 +156,54 @@ func (b *Backend) fits(c *caps, f *format) error {
 func (b *Backend) NewDecoder(e *video.SampleEntry) (_ video.Decoder, err error) {
 	defer guard.Into(&err)
 	c := guard.Must(b.caps(e.Codec))
+	if d := b.kept(e); d != nil {
+		return d, nil
+	}
 	d := &decoder{b: b, caps: c, entry: *e, surface: none, fresh: true}
 	d.frame.d = d
 	d.form = guard.Must(video.NewElementary(e))
 	if err := d.open(); err != nil {
-		d.Close()
+		d.free()
 		return nil, err
 	}
 	return d, nil
+}
+
+// keep takes a decoder that was closed; false where there is no room.
+func (b *Backend) keep(d *decoder) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bytes := d.MemoryBytes()
+	for _, x := range b.idle {
+		bytes += x.MemoryBytes()
+	}
+	if len(b.idle) >= maxIdle || bytes > maxIdleBytes {
+		return false
+	}
+	b.idle = append(b.idle, d)
+	return true
+}
+
+// kept gives a decoder that was closed and fits; nil where there is none.
+func (b *Backend) kept(e *video.SampleEntry) *decoder {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := len(b.idle) - 1; i >= 0; i-- {
+		if d := b.idle[i]; reflect.DeepEqual(&d.entry, e) {
+			b.idle = slices.Delete(b.idle, i, i+1)
+			d.closed = false
+			return d
+		}
+	}
+	return nil
+}
+
+// forget gives the decoders back that were closed.
+func (b *Backend) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range b.idle {
+		d.free()
+	}
+	b.idle = nil
 }

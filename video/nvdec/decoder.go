@@ -3,6 +3,7 @@ package nvdec
 import (
 	"fmt"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
@@ -35,6 +36,9 @@ type decoder struct {
 	surface  int32
 	err      error // of a callback
 
+	closed bool
+	broken bool // a call of the driver failed: it is not kept
+
 	fresh bool // the next packet needs its parameter sets
 	frame frame
 	since []int32 // surfaces that were decoded into since the last frame that was taken
@@ -61,7 +65,7 @@ func (d *decoder) SendUnwanted(sample []byte, number int64) error {
 }
 
 func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
-	if d.parser == 0 {
+	if d.closed {
 		return closed()
 	}
 	if d.bytes, err = d.form.Packet(d.bytes[:0], sample, d.fresh); err != nil {
@@ -81,6 +85,7 @@ func (d *decoder) parse() error {
 	if d.err != nil { // the cause: the parser only says that it was stopped
 		err, d.err = d.err, nil
 	}
+	d.broken = d.broken || err != nil
 	return err
 }
 
@@ -144,7 +149,7 @@ func (d *decoder) show(s *shownInfo) int32 {
 
 // Receive gives the frame of the packet that was sent last; its pixels are fetched when they are asked for.
 func (d *decoder) Receive() (video.Frame, int64, bool, error) {
-	if d.parser == 0 {
+	if d.closed {
 		return nil, 0, false, closed()
 	}
 	if d.surface == none || d.unwanted {
@@ -157,7 +162,7 @@ func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 
 // Drain has nothing to do: each frame was given with its packet.
 func (d *decoder) Drain() error {
-	if d.parser == 0 {
+	if d.closed {
 		return closed()
 	}
 	return nil
@@ -178,7 +183,22 @@ func (d *decoder) MemoryBytes() int64 {
 	return one*int64(d.count+1) + int64(len(d.frame.host)+cap(d.bytes)) + 1<<20
 }
 
+// Close keeps a sound decoder for the next stream of its kind: making one takes 35 ms, one at a time.
 func (d *decoder) Close() {
+	if d.closed {
+		return
+	}
+	d.closed = true
+	if d.handle != 0 && !d.broken {
+		if d.Flush(); !d.broken && d.b.keep(d) {
+			return
+		}
+	}
+	d.free()
+}
+
+// free gives back what the decoder has.
+func (d *decoder) free() {
 	if d.handle != 0 {
 		d.b.d.freeDecoder(d.handle)
 	}
@@ -192,6 +212,22 @@ func (d *decoder) Close() {
 		d.b.d.freeStream(d.stream)
 	}
 	d.handle, d.parser, d.stream, d.frame.host = 0, 0, 0, nil
+}
+
+// The engine is asked so often whether it is done, and at most so often.
+const (
+	glance  = 100 * time.Microsecond
+	glances = 50_000
+)
+
+// await waits until a surface is decoded. Mapping it would wait too, but keep a core busy meanwhile. What takes too long is left to the mapping, which has the error.
+func (d *decoder) await(surface int32) {
+	for range glances {
+		if d.b.d.status(d.handle, surface) != statusRuns {
+			return
+		}
+		time.Sleep(glance)
+	}
 }
 
 // sound asks how the frames since the last one that was taken were decoded (N5). The engine takes them in order, so that all are done.

@@ -33,6 +33,7 @@ func TestFrames(t *testing.T) {
 			if w, h := pic.Size(); w != int(shown.right-shown.left) || h != int(shown.bottom-shown.top) {
 				t.Fatal(w, h)
 			}
+			f.runs = r.IntN(3)
 			if r.IntN(3) > 0 {
 				expect(t, pic, f, id)
 				expect(t, pic, f, id) // and again
@@ -46,6 +47,17 @@ func TestFrames(t *testing.T) {
 		}
 		d.Close()
 		d.Close()
+		if again := open(t, f, entry()); again == d {
+			t.Error("a decoder of another backend")
+		} else {
+			again.b.forget()
+			again.free()
+		}
+		if x, err := d.b.NewDecoder(entry()); err != nil || x != d {
+			t.Error("a closed decoder was not kept:", err)
+		}
+		d.Close()
+		d.b.forget()
 		if len(f.live) != 0 {
 			t.Errorf("not given back: %v", f.live)
 		}
@@ -180,7 +192,10 @@ func TestEachCallFails(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			defer d.Close()
+			defer func() {
+				d.Close()
+				d.(*decoder).b.forget()
+			}()
 			for i := range 3 {
 				if err := d.Send(unit(byte(i+1), true), int64(i)); err != nil {
 					return err

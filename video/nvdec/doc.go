@@ -10,7 +10,8 @@
 //	    order is consulted: nothing is delayed, reordered or withheld, so that B-frames, open GOPs and edit lists are the index's matter alone.
 //	N4  Planes are cropped from the coded size on the host, never scaled by the engine. They are equal to libavcodec's to the bit.
 //	N5  A frame that the engine decoded with an error, concealed or not, is an error, never pixels.
-//	N6  A failure of the driver is an error of the call that met it; what was made is given back by Close, whatever failed.
+//	N6  A failure of the driver is an error of the call that met it; what was made is given back by Close, whatever failed. A sound decoder
+//	    is kept instead, within bounds, for the next stream of its kind. A wait for the engine gives its core away.
 //
 // # Why the driver's parser
 //

@@ -17,6 +17,7 @@ type fake struct {
 	known   caps
 	format  format
 	status_ int32
+	runs    int // how often the engine is not done yet
 	failAt  int // the call that fails; 0 none
 	calls   int
 	next    uintptr
@@ -192,11 +193,19 @@ func (f *fake) decode(_ uintptr, p *decodeParams) error {
 	return nil
 }
 
-func (f *fake) status(uintptr, int32) int32 { return f.status_ }
+func (f *fake) status(uintptr, int32) int32 {
+	if f.runs--; f.runs >= 0 {
+		return statusRuns
+	}
+	return f.status_
+}
 
 func (f *fake) mapFrame(_ uintptr, surface int32, p *mapParams) (uintptr, int, error) {
 	if f.mapped != 0 {
 		panic("two frames are mapped")
+	}
+	if f.runs > 0 {
+		panic("a frame is mapped that is being decoded")
 	}
 	h, err := f.made("mapped frame")
 	if err != nil {

@@ -82,36 +82,47 @@ func (f *frame) CopyPlanes(dst []byte) error {
 	}
 	planes, _ := info.Planes()
 	left, top := int(f.d.format.shown.left), int(f.d.format.shown.top)
-	rows(dst, &planes[0], func(y int, to []byte) { copy(to, f.host[(top+y)*f.pitch+left:]) })
+	for y := range planes[0].Rows {
+		copy(row(dst, &planes[0], y), f.host[(top+y)*f.pitch+left:])
+	}
 	chroma := f.host[int(f.d.format.height)*f.pitch:]
-	for k := 1; k <= 2; k++ {
-		rows(dst, &planes[k], func(y int, to []byte) { every(to, chroma[(top/2+y)*f.pitch+left:], k-1) })
+	for y := range planes[1].Rows {
+		apart(row(dst, &planes[1], y), row(dst, &planes[2], y), chroma[(top/2+y)*f.pitch+left:])
+	}
+	for _, p := range planes {
+		n := p.Offset + p.Rows*p.Stride
+		clear(dst[n : (n+63)&^63])
 	}
 	return nil
 }
 
-// rows calls fn for each row of a plane, and clears what pads it.
-func rows(dst []byte, p *video.Plane, fn func(y int, to []byte)) {
-	for y := range p.Rows {
-		row := dst[p.Offset+y*p.Stride:][:p.Stride]
-		fn(y, row[:p.RowBytes])
-		clear(row[p.RowBytes:])
-	}
-	n := p.Offset + p.Rows*p.Stride
-	clear(dst[n : (n+63)&^63])
+// row gives a row of a plane, and clears what pads it.
+func row(dst []byte, p *video.Plane, y int) []byte {
+	r := dst[p.Offset+y*p.Stride:][:p.Stride]
+	clear(r[p.RowBytes:])
+	return r[:p.RowBytes]
 }
 
-// every takes each second byte of pairs, eight bytes at a time.
-func every(to, pairs []byte, first int) {
+// apart takes pairs of bytes apart, sixteen bytes at a time.
+func apart(u, v, pairs []byte) {
+	n := len(u)
+	v, pairs = v[:n], pairs[:2*n]
 	x := 0
-	for shift := 8 * first; x+4 <= len(to) && 2*x+8 <= len(pairs); x += 4 {
-		v := binary.LittleEndian.Uint64(pairs[2*x:]) >> shift & 0x00ff00ff00ff00ff
-		v = (v | v>>8) & 0x0000ffff0000ffff
-		binary.LittleEndian.PutUint32(to[x:], uint32(v|v>>16))
+	for ; x+8 <= n; x += 8 {
+		a, b := binary.LittleEndian.Uint64(pairs[2*x:]), binary.LittleEndian.Uint64(pairs[2*x+8:])
+		binary.LittleEndian.PutUint64(u[x:], even(a)|even(b)<<32)
+		binary.LittleEndian.PutUint64(v[x:], even(a>>8)|even(b>>8)<<32)
 	}
-	for ; x < len(to); x++ {
-		to[x] = pairs[2*x+first]
+	for ; x < n; x++ {
+		u[x], v[x] = pairs[2*x], pairs[2*x+1]
 	}
+}
+
+// even gathers each second byte of a word, from the lowest on.
+func even(w uint64) uint64 {
+	w &= 0x00ff00ff00ff00ff
+	w = (w | w>>8) & 0x0000ffff0000ffff
+	return (w | w>>16) & 0xffffffff
 }
 
 // fetch copies the frame from the device. The engine's surface is taken and given back within.
@@ -120,9 +131,10 @@ func (f *frame) fetch() error {
 		return nil
 	}
 	d := f.d
-	if d.parser == 0 {
+	if d.closed {
 		return closed()
 	}
+	d.await(f.surface)
 	addr, pitch, err := d.b.d.mapFrame(d.handle, f.surface, &mapParams{progressive: 1, stream: d.stream})
 	if err != nil {
 		return err
@@ -144,6 +156,6 @@ func (f *frame) fetch() error {
 	if err == nil {
 		err = d.sound()
 	}
-	f.here = err == nil
+	f.here, d.broken = err == nil, d.broken || err != nil
 	return err
 }

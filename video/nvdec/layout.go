@@ -1,3 +1,5 @@
+//lint:file-ignore U1000 the fields are the driver's, whether they are used or not
+
 package nvdec
 
 import "unsafe"

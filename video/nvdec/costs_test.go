@@ -1,0 +1,138 @@
+//go:build cgo
+
+package nvdec
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// spent is what the calling thread has used.
+func spent() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(1, &u) // RUSAGE_THREAD
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+type cost struct{ wall, cpu time.Duration }
+
+// TestCosts prints what each step of a frame takes, by the clock and of a core.
+func TestCosts(t *testing.T) {
+	if !testing.Verbose() {
+		t.Skip("prints times: -v")
+	}
+	b := engines(t)
+	lib, names := clips(t)
+	only := os.Getenv("ROBOCACHE_NVDEC_LIMITS")
+	for _, name := range names {
+		if only == "" || !strings.Contains(","+only+",", ","+strings.TrimSuffix(filepath.Base(name), ".mp4")+",") {
+			continue
+		}
+		f, err := lib.Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var packets [][]byte
+		for d := range f.Index.NumSamples() {
+			s := f.Index.Sample(d)
+			p := make([]byte, s.Size)
+			if err := f.Ranged.ReadAt(t.Context(), p, s.Offset); err != nil {
+				t.Fatal(err)
+			}
+			packets = append(packets, p)
+		}
+		for _, n := range []int{1, 14} {
+			steps := []string{"open", "first", "send", "await", "map", "copy", "unmap", "planes", "rgb"}
+			total := map[string]cost{}
+			frames := 0
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			begin := time.Now()
+			for range n {
+				wg.Go(func() {
+					runtime.LockOSThread()
+					defer runtime.UnlockOSThread()
+					own, done := map[string]cost{}, 0
+					step := func(name string, fn func() error) {
+						w, c := time.Now(), spent()
+						if err := fn(); err != nil {
+							t.Error(name, err)
+						}
+						x := own[name]
+						own[name] = cost{x.wall + time.Since(w), x.cpu + spent() - c}
+					}
+					var d *decoder
+					step("open", func() error {
+						x, err := b.NewDecoder(&f.Index.Entries()[0])
+						if err == nil {
+							d = x.(*decoder)
+						}
+						return err
+					})
+					if d == nil {
+						return
+					}
+					defer d.Close()
+					step("first", func() error { return d.Send(packets[0], 0) })
+					d.Flush()
+					var planes, rgb []byte
+					for time.Since(begin) < 1200*time.Millisecond {
+						for i, p := range packets {
+							step("send", func() error { return d.Send(p, int64(i)) })
+							_, _, ok, _ := d.Receive()
+							if !ok {
+								continue
+							}
+							var addr uintptr
+							var pitch int
+							step("await", func() error { d.await(d.frame.surface); return nil })
+							step("map", func() (err error) {
+								addr, pitch, err = b.d.mapFrame(d.handle, d.frame.surface, &mapParams{progressive: 1, stream: d.stream})
+								return err
+							})
+							if d.frame.host == nil {
+								d.frame.host, _ = b.d.host(pitch * int(d.format.height) * 3 / 2)
+								d.frame.pitch = pitch
+							}
+							step("copy", func() error { return b.d.copyOut(d.frame.host, addr, d.stream) })
+							step("unmap", func() error { return b.d.unmap(d.handle, addr) })
+							d.frame.here = true
+							info, _ := d.frame.PlaneInfo()
+							if planes == nil {
+								planes, rgb = make([]byte, info.Bytes()), make([]byte, 3*info.Width*info.Height)
+							}
+							step("planes", func() error { return d.frame.CopyPlanes(planes) })
+							step("rgb", func() error { return video.ConvertPlanes(info, planes, &video.Spec{ChannelsFirst: true}, rgb) })
+							done++
+						}
+						d.Flush()
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					frames += done
+					for k, v := range own {
+						total[k] = cost{total[k].wall + v.wall, total[k].cpu + v.cpu}
+					}
+				})
+			}
+			wg.Wait()
+			for _, s := range steps {
+				per := time.Duration(max(frames, 1))
+				if s == "open" || s == "first" {
+					per = time.Duration(n)
+				}
+				t.Logf("%-12s %2d sessions %-7s %8.1f µs, of a core %8.1f µs", filepath.Base(name), n, s, float64(total[s].wall/per)/1e3, float64(total[s].cpu/per)/1e3)
+			}
+			t.Logf("%d frames", frames)
+		}
+		f.Release()
+	}
+}
