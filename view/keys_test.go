@@ -131,8 +131,8 @@ func TestKeys(t *testing.T) {
 
 	// The address opens the same view.
 	eval[bool](p, "(document.querySelector('#filter').value = '', document.querySelector('#filter').dispatchEvent(new Event('input')), true)")
-	p.press(kb.ArrowRight)
 	n := row() + 1
+	p.press(kb.ArrowRight)
 	p.wait(fmt.Sprintf("location.hash.includes('r=%d')", n))
 	hash := eval[string](p, "location.hash")
 	if strings.Contains(hash, "token") {

@@ -34,6 +34,7 @@ class Camera {
     if (row === this.row) return;
     this.row = row;
     if (row < 0) {
+      this.video.hidden = true;
       this.none.hidden = false;
       this.none.textContent = this.st.rows ? `begins at ${this.ep.seconds(this.st.times[0])}` : this.st.problem || 'no frames in this episode';
       this.say(row);
@@ -59,6 +60,7 @@ class Camera {
       this.none.textContent = e.message;
       this.say(row);
     }
+    if (!this.native && row === this.row) this.video.hidden = true; // the still is there
   }
 
   // say names the row that is on the screen.
@@ -124,8 +126,6 @@ class Camera {
     this.video.pause();
     this.row = -2;
     this.time(state.t);
-    this.draw(this.ep.row(this.st.key, state.t));
-    setTimeout(() => { if (!this.native) this.video.hidden = true; }, 120); // the still is drawn by then
   }
 
   close() { this.gone = true; this.native = false; this.video.removeAttribute('src'); this.video.load(); }
