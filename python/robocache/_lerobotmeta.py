@@ -120,10 +120,10 @@ class LeRobotDatasetMetadata:
 
     def _of(self, dataset: Dataset, repo_id: Any, revision: str | None) -> None:
         self._dataset = dataset
-        self.repo_id = str(repo_id)
+        self.repo_id: str = str(repo_id)
         self.repo_type = "dataset"
-        self.revision = revision or dataset.version
-        self.root = Path(dataset.uri.removeprefix("file://"))
+        self.revision: str = revision or dataset.version
+        self.root: Path = Path(dataset.uri.removeprefix("file://"))
 
     def __getstate__(self) -> dict[str, Any]:
         # What is read again where it is needed; a table that someone set stays.
@@ -132,16 +132,27 @@ class LeRobotDatasetMetadata:
             del state["episodes"]
         return state
 
+    data_path: str
+    video_path: str | None
+    chunks_size: int
+    data_files_size_in_mb: int
+    video_files_size_in_mb: int
+    total_episodes: int
+    total_frames: int
+    total_tasks: int
+    video_keys: list[str]
+    image_keys: list[str]
+    camera_keys: list[str]
     data_path, video_path, chunks_size, data_files_size_in_mb, video_files_size_in_mb, total_episodes, total_frames, total_tasks = map(
         _told, "data_path video_path chunks_size data_files_size_in_mb video_files_size_in_mb total_episodes total_frames total_tasks".split()
     )
-    fps = property(lambda self: self._dataset.fps)
-    robot_type = property(lambda self: self._dataset.robot_type)
+    fps: property = property(lambda self: self._dataset.fps)
+    robot_type: property = property(lambda self: self._dataset.robot_type)
     video_keys, image_keys, camera_keys = _of_kind("video"), _of_kind("image"), _of_kind("video", "image")
-    url_root = property(lambda self: f"hf://datasets/{self.repo_id}")
-    has_language_columns = property(lambda self: any(k in self.features for k in _hftable.LANGUAGE))
-    names = property(lambda self: {k: f.get("names") for k, f in self.features.items()})
-    shapes = property(lambda self: {k: tuple(f["shape"]) for k, f in self.features.items()})
+    url_root: property = property(lambda self: f"hf://datasets/{self.repo_id}")
+    has_language_columns: property = property(lambda self: any(k in self.features for k in _hftable.LANGUAGE))
+    names: property = property(lambda self: {k: f.get("names") for k, f in self.features.items()})
+    shapes: property = property(lambda self: {k: tuple(f["shape"]) for k, f in self.features.items()})
 
     @cached_property
     def info(self) -> DatasetInfo:

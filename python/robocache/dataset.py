@@ -54,7 +54,7 @@ class Dataset:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._args = state["args"]
-        self.uri = self._args["uri"]
+        self.uri: Any = self._args["uri"]
         self._fresh()
 
     @property

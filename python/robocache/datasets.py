@@ -83,7 +83,7 @@ class _Sequences(_Base):
             raise Misuse(f"the rate of {dataset.uri!r} is not known", {"dataset": dataset.uri}, "give target_hz=, and rows_hz= where the format keeps no clock")
         exact = Fraction(str(rate("target_hz", hz)))
         self.target_hz = float(exact)
-        self.roles = {k: list(v) for k, v in roles.items()}
+        self.roles: dict[str, list[str]] = {k: list(v) for k, v in roles.items()}
         self._room = _kept_bytes(cache)  # bytes that may still be kept
         self._bound = 0 if cache is True else self._room  # as it was given
         self._memo: dict[int, Any] | None = {} if self._room else None
@@ -95,7 +95,7 @@ class _Sequences(_Base):
             "dtypes": {k: "float32" for k in streams if _sequences.is_numeric(features[k]) and features[k].dtype != "float32"},
             "modes": {k: "previous" for k in self.roles.get("rewards", ())},
         }
-        self.map = MapDataset(
+        self.map: MapDataset = MapDataset(
             dataset, episodes=None if episodes is None else list(episodes), hz=exact / self.sequence_length, keys=[*streams, *([self._task] if self._task else []), "episode_id"],
             windows={k: span for k in streams}, align={k: v for k, v in align.items() if v}, image_dtype=image_dtype, image_size=image_size, threads=threads,
             memory_budget=memory_budget, split="all" if episodes is None else None,
@@ -275,7 +275,7 @@ class RTXDataset(_Sequences):
         how: dict[str, Any] = {"format": "rlds", "rows_hz": rows_hz, "map": map, "follow_links": follow_links, "options": {**(options or {}), **({"split": split} if split is not None else {})}}
         wanted, language = _sequences.modalities(modalities)
         ds = _found(dataset_name, data_dir, path, how)
-        self.dataset_name = dataset_name or _sequences.dataset_name(ds)
+        self.dataset_name: str = dataset_name or _sequences.dataset_name(ds)
         self.split = split
         if episode_length_sec is not None:
             hz = target_hz if target_hz is not None else ds.fps
@@ -288,7 +288,8 @@ class RTXDataset(_Sequences):
             ds, _sequences.roles(ds, streams, wanted), language=language, sequence_length=sequence_length, target_hz=target_hz, episodes=None if n == ds.num_episodes else range(n),
             image_size=image_size, image_dtype=image_dtype, cache=cache_in_memory, threads=threads, memory_budget=memory_budget,
         )  # fmt: skip
-        self._streams, self.num_episodes = streams, n
+        self._streams = streams
+        self.num_episodes: int = n
 
     def _item(self, got: Mapping[str, Any]) -> dict[str, Any]:
         return _sequences.nested(self._formed(got, 1), self.roles)

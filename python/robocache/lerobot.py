@@ -47,20 +47,20 @@ class LeRobotDataset(MapDataset):
             raise TypeError("image_transforms must be callable or None.")
         if batch_encoding_size != 1 or streaming_encoding or rgb_encoder is not None or depth_encoder is not None:
             raise Unsupported("robocache.LeRobotDataset reads; the options of recording are not for it", hint="record with lerobot, or write with 'robocache convert'")
-        self.repo_id = str(repo_id)
-        self.dataset = Dataset(locate(repo_id, root), format="lerobot", follow_links=follow_links, memory_budget=memory_budget)
-        self.depth_output_unit = _options.choice("depth_output_unit", depth_output_unit, UNITS)
-        self.meta = LeRobotDatasetMetadata._over(self.dataset, repo_id, revision, depth_output_unit)
-        self.root = self.meta.root
-        self.revision = self.meta.revision
+        self.repo_id: str = str(repo_id)
+        self.dataset: Dataset = Dataset(locate(repo_id, root), format="lerobot", follow_links=follow_links, memory_budget=memory_budget)
+        self.depth_output_unit: Any = _options.choice("depth_output_unit", depth_output_unit, UNITS)
+        self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._over(self.dataset, repo_id, revision, depth_output_unit)
+        self.root: Path = self.meta.root
+        self.revision: str = self.meta.revision
         self.image_transforms = image_transforms
         self.delta_timestamps = delta_timestamps
-        self.tolerance_s = float(tolerance_s)
+        self.tolerance_s: float = float(tolerance_s)
         if episode_filter is not None:
             episodes = self.meta.filter_episodes(episode_filter, episodes)
             if not episodes:
                 raise Misuse("episode_filter: The episode filter did not match any episode", {"dataset": self.dataset.uri})
-        self.episodes = None if episodes is None else list(episodes)
+        self.episodes: list[int] | None = None if episodes is None else list(episodes)
         given = {
             "episodes": None if self.episodes is None else self.meta.positions(self.episodes), "delta_timestamps": delta_timestamps, "keys": keys, "threads": threads,
             "image_dtype": "uint8" if return_uint8 else "float32", "image_size": image_size, "image_resize": image_resize, "memory_budget": memory_budget,

@@ -130,7 +130,9 @@ class Loader(Ordered, _Base):
         if "compute_stats" in own:
             inherited.pop("stats", None)
         self._config: dict[str, Any] = {**inherited, **own, **_config.loader(given, self._mix is not None)}
-        self.rank, self.world_size, self.batch_size = (self._config[k] for k in ("rank", "world_size", "batch_size"))
+        self.rank: int = self._config["rank"]
+        self.world_size: int = self._config["world_size"]
+        self.batch_size: int = self._config["batch_size"]
         self._place_batches(device, None if pin_memory is None else _options.flag("pin_memory", pin_memory))
         self._fresh()
         self._open().open()
@@ -162,7 +164,7 @@ class Loader(Ordered, _Base):
             if getattr(source, "image_transforms", None) is not None:
                 raise Unsupported("image_transforms are Python code, and a Loader runs none per sample", hint="apply them to the batch, on its device")
             inherited, source = dict(source._config), source.dataset
-        self.datasets = [opened(source, **how)]
+        self.datasets: list[Dataset] = [opened(source, **how)]
         self._features = self.datasets[0].features
         return inherited
 
@@ -179,7 +181,7 @@ class Loader(Ordered, _Base):
         return uris[0] if self._mix is None else uris
 
     def _place_batches(self, device: Any, pin: bool | None) -> None:
-        self.device = str(device)
+        self.device: str = str(device)
         self._target: Any = None
         self._pin = pin
         self._kernels: dict[str, Any] = {}  # which finish raw batches

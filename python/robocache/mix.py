@@ -9,7 +9,7 @@ from typing import Any
 from . import _config, _keywords, _options, _statistics
 from ._errors import Misuse
 from ._feature import Features
-from .dataset import opened
+from .dataset import Dataset, opened
 from .mapdataset import MapDataset
 
 __all__ = ["Mix"]
@@ -55,7 +55,7 @@ class Mix:
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
             raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
-        self.dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
+        self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
         if rename is not None and not isinstance(rename, Mapping):
             raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")
         names = dict(rename or {})
@@ -63,7 +63,7 @@ class Mix:
             _options.key(old, self.dataset.features, "key of rename")
             if not isinstance(to, str) or not to:
                 raise Misuse(f"rename[{old!r}]={to!r}: expected a key")
-        self.features = Features()
+        self.features: Features = Features()
         self.features.withheld = self.dataset.features.withheld
         for k, f in self.dataset.features.items():
             to = names.get(k, k)

@@ -145,7 +145,7 @@ class _Call:
             raise Misuse(f"Invalid mode {mode!r}: expected {', '.join(VOXEL_MODES)}", hint=_options.nearest(str(mode), VOXEL_MODES))
         _options.choice("layout", layout, ("dense", "sparse"))
         self.mode = mode
-        self.featured = mode not in ("occupancy", "count")
+        self.featured: bool = mode not in ("occupancy", "count")
         if self.featured and features is None:
             raise Misuse(f"features required for mean/max modes: mode={mode!r} reads them")
         if _resampling.ragged(points):
@@ -163,17 +163,17 @@ class _Call:
         if len(self.points.shape) == 0 or len(self.points.shape) == 1 and self.points.shape[0] == 0 and not self.points.tensor:
             self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # an empty list
         if self.points.dtype not in ("float32", "float16", "bfloat16", "float64") and not hasattr(points, "dtype"):
-            self.points = _arrays.view("points", np.asarray(points, np.float64))  # a list of whole numbers
+            self.points: _arrays.View = _arrays.view("points", np.asarray(points, np.float64))  # a list of whole numbers
         if len(self.points.shape) not in (2, 3) or self.points.shape[-1] != 3:
             raise Misuse(f"points must have shape [N, 3] or [B, N, 3], found {list(self.points.shape)}", {"tensor": "points"})
-        self.features = _arrays.view_like("features", features, self.points) if self.featured else None
-        self.lengths = None if lengths is None else _resampling.index("lengths", lengths, self.points)
-        self.offsets = None if offsets is None else _resampling.index("offsets", offsets, self.points)
+        self.features: _arrays.View | None = _arrays.view_like("features", features, self.points) if self.featured else None
+        self.lengths: _arrays.View | None = None if lengths is None else _resampling.index("lengths", lengths, self.points)
+        self.offsets: _arrays.View | None = None if offsets is None else _resampling.index("offsets", offsets, self.points)
         same_place(self.views())
         shape = self.points.shape
-        self.batch = self.offsets.shape[0] - 1 if self.offsets is not None else shape[0] if len(shape) == 3 else None
-        self.total = shape[0] if len(shape) == 2 else shape[0] * shape[1]
-        self.width = self.features.shape[-1] if self.features is not None and self.features.shape else 0
+        self.batch: int | None = self.offsets.shape[0] - 1 if self.offsets is not None else shape[0] if len(shape) == 3 else None
+        self.total: int = shape[0] if len(shape) == 2 else shape[0] * shape[1]
+        self.width: int = self.features.shape[-1] if self.features is not None and self.features.shape else 0
 
     def views(self) -> list[View]:
         return [v for v in (self.points, self.features, self.lengths, self.offsets) if v is not None]

@@ -60,7 +60,7 @@ class Writer:
         video_codec: str | None = None, gop: int | None = None, crf: int | None = None, preset: str | int | None = None,
         queue_bytes: int | str = "256MiB", mode: str = "a",
     ) -> None:  # fmt: skip
-        self.path = os.path.abspath(os.fspath(path))
+        self.path: str = os.path.abspath(os.fspath(path))
         declared = [_declared(key, f, use_videos) for key, f in (features or {}).items() if key not in _BOOKKEEPING]
         args: dict[str, Any] = {
             "path": self.path, "features": declared, "robot_type": robot_type or "", "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
@@ -82,7 +82,7 @@ class Writer:
         self._told: dict[str, Any] = info["counted"]
         self.fps: Any = _options.told_rate(info["fps"])
         self.robot_type: str | None = info.get("robot_type") or None
-        self.features = Features((d["key"], Feature.of(d)) for d in info["features"])
+        self.features: Features = Features((d["key"], Feature.of(d)) for d in info["features"])
         self._rows = [_Row(f) for f in self.features.values()]
         self._addresses = (ctypes.c_int64 * len(self._rows))()
         self._pending = 0

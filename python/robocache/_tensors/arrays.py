@@ -33,14 +33,14 @@ class View:
     __slots__ = ("name", "array", "dtype", "shape", "stride", "addr", "device", "tensor")
 
     def __init__(self, name: str, array: Any, dtype: str, shape: tuple[int, ...], stride: tuple[int, ...], addr: int, device: int, tensor: bool) -> None:
-        self.name = name
-        self.array = array
-        self.dtype = dtype  # NumPy's name of the type
-        self.shape = shape
-        self.stride = stride  # in elements
-        self.addr = addr
-        self.device = device  # HOST, or the number of a CUDA device
-        self.tensor = tensor  # a torch tensor
+        self.name: str = name
+        self.array: Any = array
+        self.dtype: str = dtype  # NumPy's name of the type
+        self.shape: tuple[int, ...] = shape
+        self.stride: tuple[int, ...] = stride  # in elements
+        self.addr: int = addr
+        self.device: int = device  # HOST, or the number of a CUDA device
+        self.tensor: bool = tensor  # a torch tensor
 
     def batched(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shape and strides with leading axes of one entry, and one channel where there is none: [S] and [S, D] as [1, S, D]."""
