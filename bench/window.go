@@ -121,7 +121,7 @@ func (m *consumer) wait(ctx context.Context, step time.Duration, batches int) (f
 		}
 		return batches == 0
 	})
-	return 100 * waited.Seconds() / max(time.Now().Sub(begin).Seconds(), 1e-9), err
+	return 100 * waited.Seconds() / max(time.Since(begin).Seconds(), 1e-9), err
 }
 
 // waitBatches is how many batches the waiting consumer takes: half a window's time, at most 15 s, at least three.
