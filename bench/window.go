@@ -40,7 +40,7 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 		}
 		asked := time.Now()
 		b, err := m.src.Next(ctx)
-		wait += time.Now().Sub(asked)
+		wait += time.Since(asked)
 		switch work = err == nil; {
 		case work:
 			m.given++
@@ -74,7 +74,7 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 	}
 	if _, err = m.take(ctx, 0, func(b *taken) bool {
 		if b != nil && o.FirstBatchS == 0 {
-			o.FirstBatchS = time.Now().Sub(begin).Seconds()
+			o.FirstBatchS = time.Since(begin).Seconds()
 		}
 		if left > 1 {
 			last = time.Now()
@@ -87,14 +87,14 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 		return err
 	}
 	if whole {
-		o.Epochs = min(max(w.Epochs, 1, int(math.Ceil(w.Seconds/max(time.Now().Sub(last).Seconds(), 1e-6)))), mostEpochs)
+		o.Epochs = min(max(w.Epochs, 1, int(math.Ceil(w.Seconds/max(time.Since(last).Seconds(), 1e-6)))), mostEpochs)
 	}
 	mark(true)
 	opened := time.Now()
 	m.sink(markOpen, nil, nil)
 	left, o.OpenUnixNS = o.Epochs, opened.UnixNano()
 	wait, err := m.take(ctx, 0, func(b *taken) bool {
-		length := time.Now().Sub(opened)
+		length := time.Since(opened)
 		o.Seconds = length.Seconds()
 		if b == nil {
 			left--
