@@ -76,18 +76,27 @@ type trainPoint struct {
 	over  Result
 }
 
+// TrainValues are the values that a choice of a training run may have; name is its flag's.
+func TrainValues(name string) []string {
+	switch name {
+	case "model":
+		return slices.Sorted(maps.Keys(tables().Models))
+	case "mode":
+		return slices.Sorted(maps.Keys(tables().Modes))
+	}
+	return map[string][]string{"precision": {"bf16", "tf32", "fp32"}, "loop": {"async", "sync"}, "device": {"cuda", "cpu"}, "timing": {"on", "off"}, "shuffle": {"global", "pool"}, "cache": {"ram", "disk"},
+		"cache-state": {"cold", "warm", "cold,warm"}}[name]
+}
+
 // Run trains with every runner in turn, and gives a row each.
 func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	defer guard.Into(&err)
 	defer guard.At(nil)
-	for _, f := range []struct {
-		name, got string
-		of        []string
-	}{{"model", t.Job.Model, slices.Sorted(maps.Keys(tables().Models))}, {"mode", t.Mode, slices.Sorted(maps.Keys(tables().Modes))}, {"precision", t.Job.Precision, []string{"bf16", "tf32", "fp32"}}, {"loop", t.Job.Loop, []string{"async", "sync"}}, {"device", t.Job.Device, []string{"cuda", "cpu"}},
-		{"timing", t.Job.Timing, []string{"on", "off"}}, {"shuffle", t.Base.Shuffle, []string{"global", "pool"}}, {"cache", t.Base.Cache, []string{"", "ram", "disk"}},
-		{"page cache", strings.Join(t.States, ","), []string{"", "cold", "warm", "cold,warm"}}} {
-		if !slices.Contains(f.of, f.got) {
-			guard.Fail(report.UnknownName(f.name, f.got, f.of))
+	given := map[string]string{"model": t.Job.Model, "mode": t.Mode, "precision": t.Job.Precision, "loop": t.Job.Loop, "device": t.Job.Device, "timing": t.Job.Timing,
+		"shuffle": t.Base.Shuffle, "cache": cmp.Or(t.Base.Cache, "ram"), "cache-state": cmp.Or(strings.Join(t.States, ","), "cold")}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if of := TrainValues(name); !slices.Contains(of, given[name]) {
+			guard.Fail(report.UnknownName(name, given[name], of))
 		}
 	}
 	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {

@@ -36,6 +36,9 @@ func Main(args []string, programVersion string) int {
 
 // run is Main without the process: arguments and streams in, exit code out.
 func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		completeValues(root) // cobra keeps them for the life of the process
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

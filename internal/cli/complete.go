@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/mapping"
+	"github.com/goatnote-inc/robocache/shard"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/synth"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// flagValues are what a shell completes behind a flag: those of "verb --flag" before those of "--flag".
+var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
+	"--log-level":   oneOf("debug", "info", "warn", "error"),
+	"--format":      listed(robocache.Formats),
+	"--split":       ofSource(func(info *robocache.Info) []string { return slices.Sorted(maps.Keys(info.Splits)) }),
+	"--keys":        ofSource((*robocache.Info).Keys),
+	"--option":      optionsOf("format", func(f robocache.Format) map[string]string { return f.Options }),
+	"--frames":      oneOf(string(stats.SampledFrames), string(stats.AllFrames), string(stats.NoFrames)),
+	"--codec":       oneOf(string(video.AV1), string(video.H264), string(video.HEVC)),
+	"--video-codec": oneOf("copy", string(video.AV1), string(video.H264), string(video.HEVC)),
+	"--images":      oneOf("video", "images"),
+	"--balance":     oneOf(shard.Balances...),
+
+	"convert --to":           listed(convert.Formats),
+	"convert --write-option": optionsOf("to", func(f robocache.Format) map[string]string { return f.WriteOptions }),
+	"plan --to":              listed(convert.Formats),
+	"plan --write-option":    optionsOf("to", func(f robocache.Format) map[string]string { return f.WriteOptions }),
+	"synth --format":         listed(convert.Formats),
+	"synth --write-option":   optionsOf("format", func(f robocache.Format) map[string]string { return f.WriteOptions }),
+	"synth --codec":          oneOf(string(video.AV1), string(video.H264), string(video.HEVC), "png", "jpeg", "raw"),
+	"synth --preset":         listed(synth.Presets),
+
+	"--as":              listed(convert.Formats),
+	"--cut":             oneOf(edit.CutHidden, edit.CutExact, edit.CutSnap),
+	"--stats":           oneOf("frames", "rows"),
+	"edit split --by":   oneOf("task"),
+	"--stratify":        oneOf("task"),
+	"edit merge --keys": oneOf("strict", "intersection", "union"),
+
+	"--device":                  oneOf("cpu", "cuda"),
+	"--clock":                   oneOf("wall", "cpu"),
+	"--pattern":                 oneOf("sequential", "random"),
+	"--parts":                   listed(bench.AllNames),
+	"bench peers --workload":    cases("peers"),
+	"bench formats --workload":  cases("formats"),
+	"bench load --video":        oneOf("one", "all", "none"),
+	"bench load --shuffle":      oneOf(string(loader.Global), string(loader.Pool), "file"),
+	"bench load --cache-format": oneOf(string(loader.CacheAuto), string(loader.CachePlanes), string(loader.CachePixels), string(loader.CacheEncoded)),
+	"bench load --cache-state":  oneOf("warm", "cold"),
+	"bench load --scenario":     listed(scenarios),
+	"bench load --scenarios":    listed(func() []string { return append(scenarios(), "all") }),
+}
+
+func init() {
+	for _, name := range []string{"model", "mode", "precision", "loop", "device", "timing", "shuffle", "cache", "cache-state"} {
+		flagValues["bench train --"+name] = listed(func() []string { return bench.TrainValues(name) })
+	}
+}
+
+// completeValues registers flagValues for the flags of all verbs.
+func completeValues(c *cobra.Command) {
+	_, verb, _ := strings.Cut(c.CommandPath(), " ")
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		of := flagValues[verb+" --"+f.Name]
+		if of == nil {
+			of = flagValues["--"+f.Name]
+		}
+		if of == nil {
+			return // the shell completes files
+		}
+		_, several := f.Value.(pflag.SliceValue)
+		several = several && f.Value.Type() == "stringSlice"
+		_ = c.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			before, how := "", cobra.ShellCompDirectiveNoFileComp
+			if several { // those that stand before the last comma stay
+				before = begun[:strings.LastIndex(begun, ",")+1]
+				how |= cobra.ShellCompDirectiveNoSpace
+			}
+			var out []string
+			for _, v := range of(cmd, args) {
+				if strings.HasPrefix(before+v, begun) {
+					out = append(out, before+v)
+				}
+				if strings.Contains(v, "=\t") {
+					how |= cobra.ShellCompDirectiveNoSpace
+				}
+			}
+			return out, how
+		})
+	})
+	if c.Name() == "plan" {
+		c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return shard.Jobs(), cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+	}
+	for _, sub := range c.Commands() {
+		completeValues(sub)
+	}
+}
+
+func oneOf(list ...string) func(*cobra.Command, []string) []string {
+	return func(*cobra.Command, []string) []string { return list }
+}
+
+func listed(list func() []string) func(*cobra.Command, []string) []string {
+	return func(*cobra.Command, []string) []string { return list() }
+}
+
+// ofSource asks the dataset that the line names, where it is on this machine and opens within two seconds: a shell waits for it.
+func ofSource(list func(*robocache.Info) []string) func(*cobra.Command, []string) []string {
+	return func(cmd *cobra.Command, args []string) []string {
+		if cmd.Name() == "plan" && len(args) > 0 {
+			args = args[1:] // the job
+		}
+		if len(args) == 0 || strings.Contains(args[0], "://") {
+			return nil
+		}
+		ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
+		defer stop()
+		format, _ := cmd.Flags().GetString("format")
+		ds, err := mapping.Open(ctx, filepath.Clean(args[0]), robocache.OpenOptions{Format: format})
+		if err != nil {
+			return nil
+		}
+		defer ds.Close()
+		return list(ds.Info())
+	}
+}
+
+// optionsOf are the choices of the format that a flag names, each with what it does; without it, those of the format that is written where none is named.
+func optionsOf(flag string, of func(robocache.Format) map[string]string) func(*cobra.Command, []string) []string {
+	return func(cmd *cobra.Command, _ []string) (out []string) {
+		name, _ := cmd.Flags().GetString(flag)
+		f, err := robocache.FormatNamed(name)
+		if err != nil {
+			return nil
+		}
+		for _, key := range slices.Sorted(maps.Keys(of(f))) {
+			out = append(out, key+"=\t"+of(f)[key])
+		}
+		return out
+	}
+}
+
+func cases(table string) func(*cobra.Command, []string) []string {
+	return listed(func() (out []string) {
+		list, _ := bench.CasesNamed(table, nil)
+		for _, c := range list {
+			out = append(out, c.Name)
+		}
+		return out
+	})
+}
+
+func scenarios() (out []string) {
+	list, _ := bench.ScenariosByName([]string{"all"})
+	for _, s := range list {
+		out = append(out, s.Name)
+	}
+	return out
+}
