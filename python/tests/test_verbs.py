@@ -54,10 +54,18 @@ def test_command(made: str, broken: str, tmp_path: Path) -> None:
     assert shown.returncode == 0 and json.loads(shown.stdout) == robocache.inspect(made)
     for code, says, args in (
         (2, "unknown flag", ["doctor", made, "--nope"]), (3, "", ["doctor", broken]), (10, "nothing", ["inspect", str(tmp_path / "nothing")]),
-        (12, "bin/robocache", ["bench", "load", made, "--quick"]), (0, "", ["doctor", made]),
+        (0, "", ["doctor", made]),
     ):  # fmt: skip
         done = command(*args)
         assert done.returncode == code and says in done.stderr, (args, done)
+
+
+def test_command_measures(made: str) -> None:
+    """bench runs itself again, by this interpreter, and the runners of Python beside it: both give the same order."""
+    done = command("bench", "load", made, "--runners", "engine,robocache", "--repeats", "1", "--epochs", "1", "--probes", "0", "--check-frames", "0", "--python", sys.executable, "--json")
+    assert done.returncode == 0, done.stderr
+    runs = [r["runs"][0] for r in json.loads(done.stdout)["results"]]
+    assert [r["samples"] for r in runs] == [90, 90] and runs[0]["order_sha256"] == runs[1]["order_sha256"]
 
 
 def test_command_without_the_engine(tmp_path: Path) -> None:
