@@ -41,7 +41,7 @@ type decoder struct {
 
 	fresh bool // the next packet needs its parameter sets
 	frame frame
-	since []int32 // surfaces that were decoded into since the last frame that was taken
+	since []int32 // surfaces of frames that others may refer to, decoded since the last frame that was taken
 }
 
 var _ video.Skipper = (*decoder)(nil)
@@ -126,14 +126,21 @@ func (d *decoder) decode(p *decodeParams) int32 {
 	if p.field != 0 {
 		return d.failed(d.b.refuse("interlaced frames", "", ""))
 	}
-	if d.unwanted && p.reference == 0 && d.entry.Codec == video.H264 {
+	alone := p.reference == 0 && d.entry.Codec == video.H264 // nothing refers to the frame
+	if d.unwanted && alone {
 		return 1
+	}
+	if slices.Contains(d.since, p.surface) { // the engine tells of a surface's last frame alone: of the one before it, which others may refer to, it is asked while it can tell
+		d.await(p.surface)
+		if err := d.good(p.surface); err != nil {
+			return d.failed(err)
+		}
 	}
 	if err := d.b.d.decode(d.handle, p); err != nil {
 		return d.failed(err)
 	}
 	d.surface = p.surface
-	if !slices.Contains(d.since, p.surface) {
+	if !alone && !slices.Contains(d.since, p.surface) {
 		d.since = append(d.since, p.surface)
 	}
 	return 1
@@ -230,17 +237,26 @@ func (d *decoder) await(surface int32) {
 	}
 }
 
-// sound asks how the frames since the last one that was taken were decoded (N5). The engine takes them in order, so that all are done.
+// sound asks how the frame in hand was decoded, and those that it may refer to since the last one that was taken (N5). The engine takes them in order, so
+// that all are done.
 func (d *decoder) sound() error {
 	defer func() { d.since = d.since[:0] }()
-	for _, s := range d.since {
-		switch status := d.b.d.status(d.handle, s); status {
-		case 0, statusRuns, statusGood: // 0: the driver does not say
-		default:
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"codec": string(d.entry.Codec)}, Msg: fmt.Sprintf("the engine met an error in the packets (status %d)", status)}
+	for _, s := range append(d.since, d.frame.surface) {
+		if err := d.good(s); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// good asks how the last frame of a surface was decoded.
+func (d *decoder) good(surface int32) error {
+	switch status := d.b.d.status(d.handle, surface); status {
+	case 0, statusRuns, statusGood: // 0: the driver does not say
+		return nil
+	default:
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"codec": string(d.entry.Codec)}, Msg: fmt.Sprintf("the engine met an error in the packets (status %d)", status)}
+	}
 }
 
 func closed() error {

@@ -182,6 +182,32 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// N5: a frame with an error is known of when its surface has become another's: what refers to it is wrong too.
+func TestDamageOfReferences(t *testing.T) {
+	for _, between := range []int{0, 1, 5, 40} {
+		f := newFake()
+		f.damaged = 77
+		d := open(t, f, entry())
+		err := d.SendUnwanted(unit(77, true), 0)
+		for i := 0; err == nil && i < between; i++ {
+			f.runs = i % 3
+			err = d.SendUnwanted(unit(byte(1+i), true), int64(1+i))
+		}
+		if err == nil {
+			err = d.Send(unit(60, false), 50)
+		}
+		if err == nil {
+			pic, _, _, _ := d.Receive()
+			info, _ := pic.(video.PlanarFrame).PlaneInfo()
+			err = pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes()))
+		}
+		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "status 8") {
+			t.Errorf("%d frames between: %v", between, err)
+		}
+		d.Close()
+	}
+}
+
 // N6: each call of the driver fails once; the error is the driver's, and nothing is left.
 func TestEachCallFails(t *testing.T) {
 	for n := 1; ; n++ {

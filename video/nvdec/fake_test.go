@@ -17,6 +17,7 @@ type fake struct {
 	known   caps
 	format  format
 	status_ int32
+	damaged byte // the frame that the engine met an error in; 0 none
 	runs    int // how often the engine is not done yet
 	failAt  int // the call that fails; 0 none
 	calls   int
@@ -193,9 +194,14 @@ func (f *fake) decode(_ uintptr, p *decodeParams) error {
 	return nil
 }
 
-func (f *fake) status(uintptr, int32) int32 {
+func (f *fake) status(_ uintptr, surface int32) int32 {
 	if f.runs--; f.runs >= 0 {
 		return statusRuns
+	}
+	for _, x := range f.parsers {
+		if f.damaged != 0 && x.surfaces[surface] == f.damaged {
+			return 8
+		}
 	}
 	return f.status_
 }
