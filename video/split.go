@@ -86,6 +86,12 @@ func (s *Split) Decode(ctx context.Context, f *File, b *Fetched, groups []Group,
 	if len(groups) == 0 {
 		return nil
 	}
+	if n := slices.IndexFunc(groups, func(g Group) bool { return entryOf(f, g) != entryOf(f, groups[0]) }); n > 0 { // each stream has its own proof
+		if err := s.Decode(ctx, f, b, groups[:n], core, deliver); err != nil {
+			return err
+		}
+		return s.Decode(ctx, f, b, groups[n:], core, deliver)
+	}
 	x := s.stream(f, groups[0])
 	switch s.stateOf(x) {
 	case same:
@@ -101,8 +107,10 @@ func (s *Split) Decode(ctx context.Context, f *File, b *Fetched, groups []Group,
 		}
 	case unproven:
 		if x.proving.TryLock() {
-			err := s.prove(ctx, x, f, b, groups[:1], core, deliver)
-			x.proving.Unlock()
+			err := func() error {
+				defer x.proving.Unlock()
+				return s.prove(ctx, x, f, b, groups[:1], core, deliver)
+			}()
 			if err != nil || len(groups) == 1 {
 				return err
 			}
@@ -164,8 +172,8 @@ func (s *Split) settle(x *stream, state proof, reason string) {
 // stream finds what is known of the stream of a group.
 func (s *Split) stream(f *File, g Group) *stream {
 	entry := SampleEntry{}
-	if entries := f.Index.Entries(); g.Start >= 0 && g.Start < f.Index.NumSamples() {
-		entry = entries[f.Index.Sample(g.Start).Entry]
+	if i := entryOf(f, g); i >= 0 {
+		entry = f.Index.Entries()[i]
 	}
 	path := ""
 	if entry.Codec == VP9 {
@@ -183,6 +191,14 @@ func (s *Split) stream(f *File, g Group) *stream {
 		s.streams[key] = x
 	}
 	return x
+}
+
+// entryOf is the number of a group's sample entry; -1 where the group lies outside of the file.
+func entryOf(f *File, g Group) int {
+	if g.Start < 0 || g.Start >= f.Index.NumSamples() {
+		return -1
+	}
+	return f.Index.entryOf(g.Start)
 }
 
 // prove decodes a group on the host, for the caller, and then on the device, to compare.
@@ -207,16 +223,17 @@ func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group
 		return k, p.CopyPlanes(k.planes)
 	}
 	var failed error
-	done := core()
-	err := s.host.Decode(ctx, f, b, group, func(ordinal int, pic Frame) error {
-		if len(seen) < provenFrames && failed == nil {
-			if seen[ordinal], failed = keep(ordinal, pic); failed != nil {
-				delete(seen, ordinal)
+	err := func() error {
+		defer core()()
+		return s.host.Decode(ctx, f, b, group, func(ordinal int, pic Frame) error {
+			if len(seen) < provenFrames && failed == nil {
+				if seen[ordinal], failed = keep(ordinal, pic); failed != nil {
+					delete(seen, ordinal)
+				}
 			}
-		}
-		return deliver(ordinal, pic)
-	})
-	done()
+			return deliver(ordinal, pic)
+		})
+	}()
 	if err != nil || len(seen) == 0 && failed == nil {
 		return err // nothing to compare with: the next group may have it
 	}

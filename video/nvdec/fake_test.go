@@ -18,8 +18,8 @@ type fake struct {
 	format  format
 	status_ int32
 	damaged byte // the frame that the engine met an error in; 0 none
-	runs    int // how often the engine is not done yet
-	failAt  int // the call that fails; 0 none
+	runs    int  // how often the engine is not done yet
+	failAt  int  // the call that fails; 0 none
 	calls   int
 	next    uintptr
 	live    map[uintptr]string // what was made and not given back
