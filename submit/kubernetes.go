@@ -114,15 +114,15 @@ func (k *Kubernetes) YAML() ([]byte, error) {
 	return bytes.Join([][]byte{run, commit}, []byte("---\n")), err
 }
 
-// Write writes a folder for kustomize, with a Dockerfile beside it.
+// Write writes a folder for kustomize.
 func (k *Kubernetes) Write(dir string) error {
 	run, commit, err := k.jobs()
 	if err == nil {
-		v := map[string]string{"image": k.Image, "namespace": ""}
+		v := map[string]string{"namespace": ""}
 		if k.Namespace != "" {
 			v["namespace"] = "\nnamespace: " + yamlText(k.Namespace)
 		}
-		err = write(dir, 0o644, v, "kustomization.yaml", "Dockerfile")
+		err = write(dir, 0o644, v, "kustomization.yaml")
 	}
 	for name, text := range map[string][]byte{"run.yaml": run, "commit.yaml": commit} {
 		if err == nil {

@@ -199,7 +199,7 @@ func newSubmitKubernetes() *cobra.Command {
 		Use:   "kubernetes --manifest M --image IMAGE",
 		Short: "print an Indexed Job of the shards and the Job of the commit",
 		Long: `kubernetes prints two Jobs for kubectl: an Indexed Job whose index is the shard, and a commit, which waits until all shards have receipts. Nothing is
-sent to a cluster from here. --out writes a folder for kustomize instead, with a Dockerfile for the image. Retries are by index and by exit code: one that no
+sent to a cluster from here. --out writes a folder for kustomize instead. The Dockerfile of a checkout makes the image. Retries are by index and by exit code: one that no
 retry helps fails its index and ends the Job; drained nodes do not count. Pods run as user 65532, on a read-only root, with /tmp to write to.`,
 		Example: `  robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1 --parallel 50 --env-from s3-keys | kubectl apply -f -
   robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1-gpu --gpus 1 --out ./deploy`,
@@ -220,7 +220,7 @@ retry helps fails its index and ends the Job; drained nodes do not count. Pods r
 	fl.DurationVar(&k.Wait, "wait", 7*24*time.Hour, "how long the commit waits for the shards")
 	fl.StringSliceVar(&k.EnvFrom, "env-from", nil, "secrets whose keys become environment variables")
 	fl.StringSliceVar(&k.Claims, "volume", nil, "volumes, as CLAIM:/path")
-	fl.StringVar(&out, "out", "", "write a folder for kustomize, with a Dockerfile")
+	fl.StringVar(&out, "out", "", "write a folder for kustomize")
 	guard.Check(c.MarkFlagRequired("image"))
 	c.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		defer guard.Into(&err)

@@ -78,7 +78,7 @@ func TestSubmitKubernetes(t *testing.T) {
 	if code, _, errs := call(t, append(args, "--shards", "7", "--out", folder)...); code != exitDone {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-	for _, name := range []string{"run.yaml", "commit.yaml", "kustomization.yaml", "Dockerfile"} {
+	for _, name := range []string{"run.yaml", "commit.yaml", "kustomization.yaml"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
 			t.Error(err)
 		}
