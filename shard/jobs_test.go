@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/diagnose"
@@ -97,15 +99,14 @@ func TestDoctorMerged(t *testing.T) {
 	}
 }
 
-// damage flips bytes in the middle of a data file: an episode that cannot be read.
+// damage flips the bytes of an episode's action: it cannot be read. Its timestamps, which a plan needs, stay.
 func damage(t *testing.T, src string) {
 	t.Helper()
 	name := filepath.Join(src, "data", "chunk-000", "file-000.parquet")
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := len(b) * 3 / 10; i < len(b)*3/10+300; i++ {
+	b := must(os.ReadFile(name))
+	file := must(parquet.OpenFile(bytes.NewReader(b), int64(len(b))))
+	at := file.Metadata().RowGroups[5].Columns[file.Root().Column("action").Column("list").Column("element").Index()].MetaData
+	for i := at.DataPageOffset; i < at.DataPageOffset+at.TotalCompressedSize; i++ {
 		b[i] ^= 0xff
 	}
 	if err := os.WriteFile(name, b, 0o644); err != nil {
