@@ -31,6 +31,11 @@ def test_links(doc: Path) -> None:
             assert place in [anchor(t) for t in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)], link
 
 
+def test_pages_are_short() -> None:
+    """A page that people read through has a subject."""
+    assert not {str(p.relative_to(ROOT)): n for p in DOCS if (n := p.read_text().count("\n")) > 400}
+
+
 def test_every_finding_is_explained() -> None:
     """docs/lerobot.md and docs/cli.md name the codes of the sources, and no others."""
     files = [f for package in ("format/lerobot", "format/lerobot/write", "stats", "inspect", "convert") for f in (ROOT / package).glob("*.go") if not f.name.endswith("_test.go")]

@@ -1,4 +1,4 @@
-"""The examples, and the snippets of docs/guide.md and record.md, run as they stand on a small synthetic dataset, and say what they promise."""
+"""The examples, and the snippets of docs/guide.md, batches.md and record.md, run as they stand on a small synthetic dataset, and say what they promise."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ EXAMPLES = {
     "mixture.py": ["240 of most, 80 of some", "by the normalizers of most and some", "resumed: the 240 samples"],
     "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "(8, 96, 96, 3) (96, 96, 3)\n2 1\n", "did you mean 'batch_size'"],
+    "batches": ["torch.Size([16, 3, 64, 64])\n", "torch.Size([16, 3, 44, 60])\n"],
     "record": ["2 40\n", "3 {0: 'pick the cube', 1: 'place the cube'}\n0\n"],
 }
-PAGES = ("guide", "record")  # of docs: their snippets, one after the other
+PAGES = ("guide", "batches", "record")  # of docs: their snippets, one after the other
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
-    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "train_policy.py": [["torch"]],
+    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "batches": [["torch"]], "train_policy.py": [["torch"]],
     "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]], "delta.py": [["deltalake"]],
 }  # fmt: skip
 

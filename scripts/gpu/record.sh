@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the record in docs/gpu of what run.sh brought from a GPU machine (its $OUT): kernels.md (tables, then the raw output with its commands),
+# Makes the record in docs/gpu of what run.sh brought from a GPU machine (its $OUT): kernels.md (tables), record.md (the raw output with its commands),
 # every figure as CSV, the curves as plots.
 #   scripts/gpu/carry.sh .build/gpu      there: OUT=out bash run.sh      here: scripts/gpu/record.sh out
 set -euo pipefail
@@ -13,13 +13,15 @@ done
 	cat <<'EOS'
 # The kernels on a GPU
 
-Made by `scripts/gpu/record.sh` of what `scripts/gpu/run.sh` printed on the machine: first the tables, then everything as it came. Every figure is in
+Made by `scripts/gpu/record.sh` of what `scripts/gpu/run.sh` printed on the machine: here the tables; everything as it came is in [record.md](record.md). Every figure is in
 [ops-cuda.csv](ops-cuda.csv). What the rows are, and what was tried: [../PERFORMANCE.md](../PERFORMANCE.md).
 
 EOS
 	[ -s "$from/ops/ops-cuda.md" ] && cat "$from/ops/ops-cuda.md"
 	[ -e docs/gpu/ops-cuda-curve-cold.svg ] && printf '\n![GB/s over bytes, cold](ops-cuda-curve-cold.svg)\n\n![GB/s over bytes, hot](ops-cuda-curve-hot.svg)\n'
-	printf '\n---\n\n'
-	cat "$from/record.md"
 } >docs/gpu/kernels.md
-echo "docs/gpu/kernels.md: $(wc -l <docs/gpu/kernels.md) lines"
+{
+	printf '# What the GPU machine printed\n\nMade by `scripts/gpu/record.sh`. The tables: [kernels.md](kernels.md).\n\n---\n\n'
+	cat "$from/record.md"
+} >docs/gpu/record.md
+wc -l docs/gpu/kernels.md docs/gpu/record.md
