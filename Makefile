@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser view-bench native build static lib wheels test-wheels core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
+.PHONY: help deps browser view-bench native build static lib wheels test-wheels release core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -41,6 +41,9 @@ wheels: ## dist/*.whl of x86-64 and arm64, for any Linux since 2012: built by zi
 
 test-wheels: wheels ## the wheels in Debian 11, 13 and arm64 (qemu), on bad machines, and uninstalled
 	@scripts/tests/wheels.sh
+
+release: ## dist/release-VERSION: wheels, static binaries, man pages, SBOMs, checksums, notes, and the tag (make release VERSION=1.2.3 ARGS=--dry-run)
+	@VERSION='$(VERSION)' scripts/release.sh $(ARGS)
 
 core: ## .venv with torch, for the demo
 	@scripts/venv.sh core

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
@@ -67,7 +65,7 @@ func loadNVML() (*nvml, error) {
 		"GpmSampleAlloc": &n.gpmAlloc, "GpmSampleFree": &n.gpmFree, "GpmSampleGet": &n.gpmSample, "GpmMetricsGet": &n.gpmMetrics,
 	} {
 		if p, err := cudahost.Dlsym(lib, "nvml"+name); err == nil {
-			purego.RegisterFunc(f, p)
+			cudahost.Bind(f, p)
 		}
 	}
 	if start == nil || n.errorString == nil || n.count == nil || n.byIndex == nil || n.uuid == nil || n.name == nil {

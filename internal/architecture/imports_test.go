@@ -65,6 +65,7 @@ var allowed = map[string][]string{
 	"internal/e2e":            {"*"},
 	"internal/cli":            {"*"},
 	"cmd":                     {"*"},
+	"scripts":                 {"*"},
 	"examples":                {"*"},
 }
 

@@ -50,6 +50,12 @@ func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return code
 }
 
+// Command is the whole command line, for what is written of it: man pages.
+func Command(programVersion string) *cobra.Command {
+	version = programVersion
+	return newRoot()
+}
+
 func newRoot() *cobra.Command {
 	var level string
 	root := &cobra.Command{

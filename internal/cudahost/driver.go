@@ -6,8 +6,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/goatnote-inc/robocache"
 )
 
@@ -94,19 +92,6 @@ func (d *Driver) Name(code int32) string {
 	return text(*p)
 }
 
-// Call calls a function of the driver by the address that Symbol gave, with words: integers, addresses, handles; floats do not go this way.
-// Unlike a function of purego.RegisterFunc it looks at no types, and costs a fraction: what is called for every launch goes this way.
-// Memory whose address is passed lies on the heap, and the caller keeps it alive.
-//
-//go:uintptrescapes
-func Call(fn uintptr, args ...uintptr) int32 {
-	r, _, _ := purego.SyscallN(fn, args...)
-	return int32(r)
-}
-
-// Callback gives an address by which a library of the driver calls fn, for the life of the process: few are made, once.
-func Callback(fn any) uintptr { return purego.NewCallback(fn) }
-
 // load binds what page-locked memory takes.
 func load() (*driver, error) {
 	lib, err := Load()
@@ -126,7 +111,7 @@ func load() (*driver, error) {
 		if err != nil {
 			return nil, pageLocked(err)
 		}
-		purego.RegisterFunc(f.to, p)
+		Bind(f.to, p)
 	}
 	return d, nil
 }

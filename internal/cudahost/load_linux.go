@@ -1,3 +1,5 @@
+//go:build !nocuda
+
 package cudahost
 
 import "github.com/ebitengine/purego"
@@ -8,3 +10,19 @@ func Dlopen(name string) (uintptr, error) {
 }
 
 func Dlsym(library uintptr, name string) (uintptr, error) { return purego.Dlsym(library, name) }
+
+// Call calls a function of the driver by the address that Symbol gave, with words: integers, addresses, handles; floats do not go this way.
+// Unlike a function of purego.RegisterFunc it looks at no types, and costs a fraction: what is called for every launch goes this way.
+// Memory whose address is passed lies on the heap, and the caller keeps it alive.
+//
+//go:uintptrescapes
+func Call(fn uintptr, args ...uintptr) int32 {
+	r, _, _ := purego.SyscallN(fn, args...)
+	return int32(r)
+}
+
+// Callback gives an address by which a library of the driver calls fn, for the life of the process: few are made, once.
+func Callback(fn any) uintptr { return purego.NewCallback(fn) }
+
+// Bind makes a Go function, fn points to it, of the address that Symbol gave.
+func Bind(fn any, address uintptr) { purego.RegisterFunc(fn, address) }
