@@ -78,7 +78,7 @@ func (f *benchFlags) verb(do func(cmd *cobra.Command, args []string)) func(*cobr
 // add gives a verb the flags that all have.
 func (f *benchFlags) add(c *cobra.Command, timeout time.Duration, of string) {
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
-	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
+	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: the one that runs this, else .venv/bin/python, else python3)")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "longest time of one "+of)
 }
@@ -161,11 +161,11 @@ func (f *benchFlags) tools() runners.Tools {
 
 // interpreter is the runners'.
 func (f *benchFlags) interpreter() string {
+	if self := guard.Must(submit.Itself()); f.python == "" && len(self) > 1 {
+		return self[0] // another environment may have another version of this package, or none
+	}
 	if p, err := filepath.Abs(".venv/bin/python"); f.python == "" && err == nil && fileExists(p) {
 		return p
-	}
-	if self := guard.Must(submit.Itself()); f.python == "" && len(self) > 1 {
-		return self[0]
 	}
 	return cmp.Or(f.python, "python3")
 }

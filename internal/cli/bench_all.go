@@ -50,7 +50,7 @@ gave wrong data, or failed; 3: a bar is missed.`,
 	fl.StringVar(&a.Work, "work", "", "folder of the sets that are made (default: sets in --out)")
 	fl.StringSliceVar(&a.Parts, "parts", nil, "some parts: "+strings.Join(bench.AllNames(), ", "))
 	fl.BoolVar(&a.Resume, "resume", false, "go on with an interrupted run: what rows.jsonl has is not run again")
-	fl.StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
+	fl.StringVar(&f.python, "python", "", "interpreter of the Python runners (default: the one that runs this, else .venv/bin/python, else python3)")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
