@@ -36,6 +36,15 @@ def test_pages_are_short() -> None:
     assert not {str(p.relative_to(ROOT)): n for p in DOCS if (n := p.read_text().count("\n")) > 400}
 
 
+def test_changes_are_readable() -> None:
+    """They become a release's notes. Merges keep the lines of both sides, so that a section may come back whole."""
+    for name, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE | re.DOTALL):
+        kinds, lines = re.findall(r"^### (.*)$", text, re.MULTILINE), re.findall(r"^- .*$", text, re.MULTILINE)
+        assert kinds == [k for k in ("Added", "Changed", "Fixed", "Removed") if k in kinds], name
+        assert text.strip().startswith("### ") and len(lines) == len(set(lines)), name
+        assert len(text.encode()) < 40_000, f"{name}: {len(text.encode())} bytes: lines that speak of the same thing are one"
+
+
 def test_every_finding_is_explained() -> None:
     """docs/lerobot.md and docs/cli.md name the codes of the sources, and no others."""
     files = [f for package in ("format/lerobot", "format/lerobot/write", "stats", "inspect", "convert") for f in (ROOT / package).glob("*.go") if not f.name.endswith("_test.go")]
