@@ -94,7 +94,10 @@ var _, unsupported = robocache.ClassOf(robocache.ErrUnsupported)
 
 const missed = 3
 
-var errSkipped = errors.New("skipped")
+var (
+	errSkipped = errors.New("skipped")
+	errShort   = errors.New("too little time is left")
+)
 
 // lacks says what is not here of what a part or a step needs.
 func (a *All) lacks(needs []string) string {
@@ -206,11 +209,18 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 		here, shares = append(here, p), shares+p.Share
 	}
 	total, left := shares, func() time.Duration { return time.Until(a.end) - a.Time*3/100 }
+	short := map[string][]step{}
 	for _, p := range here {
 		// What is run follows from --time alone, so that a resumed run has the same commands; how long it may take, from what is left.
 		steps := a.commands(p, time.Duration(float64(a.Time)*p.Share/total))
-		a.part(ctx, p.Name, steps, time.Duration(float64(left())*p.Share/shares), r)
+		short[p.Name] = a.part(ctx, p.Name, steps, time.Duration(float64(left())*p.Share/shares), r)
 		shares -= p.Share
+	}
+	for _, p := range here { // what its own share was too short for, in what all have left over
+		for _, s := range a.part(ctx, p.Name, short[p.Name], left(), r) {
+			out := AllStep{Part: p.Name, Step: s.Name, Command: s.Line, Skipped: fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left().Seconds(), 0))}
+			a.over(r, out)
+		}
 	}
 	slices.SortStableFunc(r.Steps, func(x, y AllStep) int {
 		return cmp.Compare(slices.Index(AllNames(), x.Part), slices.Index(AllNames(), y.Part))
@@ -218,8 +228,8 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 	return r, nil
 }
 
-// part runs the commands of a part; what one leaves of its time goes to the next.
-func (a *All) part(ctx context.Context, name string, steps []step, budget time.Duration, r *AllReport) {
+// part runs the commands of a part; what one leaves of its time goes to the next. It gives those that too little is left for.
+func (a *All) part(ctx context.Context, name string, steps []step, budget time.Duration, r *AllReport) (short []step) {
 	end := time.Now().Add(budget)
 	for i, s := range steps {
 		key := []any{"all", name, s.args, a.Revision, r.Machine.CPU, r.Machine.Cores}
@@ -229,21 +239,30 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 		out, err := Once(a.Done, key, func() (AllStep, error) {
 			out, left := AllStep{Part: name, Step: s.Name, Command: s.Line}, time.Until(end)
 			if left.Seconds() < s.Least {
-				out.Skipped = fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left.Seconds(), 0))
-				return out, errSkipped
+				return out, errShort
 			}
 			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), time.Duration(3e9*s.Least)), time.Until(a.end)))
 		})
 		guard.Check(cmp.Or(ctx.Err(), a.Done.failed()))
+		if errors.Is(err, errShort) {
+			short = append(short, s)
+			continue
+		}
 		if err != nil && out.Skipped == "" {
 			out.Failed = err.Error()
 		}
-		a.Log("%s, %s: %s", name, s.Name, out.word())
-		if out.Skipped != "" {
-			a.Log("  the command: %s", out.Command)
-		}
-		r.Steps = append(r.Steps, out)
+		a.over(r, out)
 	}
+	return short
+}
+
+// over is the end of a step.
+func (a *All) over(r *AllReport, out AllStep) {
+	a.Log("%s, %s: %s", out.Part, out.Step, out.word())
+	if out.Skipped != "" {
+		a.Log("  the command: %s", out.Command)
+	}
+	r.Steps = append(r.Steps, out)
 }
 
 func (s *AllStep) word() string {

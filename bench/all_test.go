@@ -1,0 +1,30 @@
+package bench
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A part whose share is too short for it (3 of 12 of 19.4 s, where it needs 5) has what the others leave over.
+func TestAllUsesItsTime(t *testing.T) {
+	out := t.TempDir()
+	done, err := OpenFinished(filepath.Join(out, "rows.jsonl"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done.Close()
+	a := &All{Done: done, Out: out, Work: out, Time: 20 * time.Second, Parts: []string{"machine", "synth"}, Self: []string{"/bin/true"}, Log: t.Logf}
+	r, err := a.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.Steps {
+		if s.Skipped != "" || s.Failed != "" {
+			t.Errorf("%+v", s)
+		}
+	}
+	if len(r.Steps) != 3 {
+		t.Errorf("%d steps", len(r.Steps))
+	}
+}
