@@ -140,6 +140,17 @@ func TestRawDepth(t *testing.T) {
 					t.Fatalf("%s pixel %d: %v m, not %v", dtype, i, got, want)
 				}
 			}
+			const small, narrow = 3, 4 // the nearest pixel
+			less := make([]byte, 4*small*narrow)
+			if err := DecodeImage(ref, &Spec{Pixel: DepthMM, Height: small, Width: narrow}, less); err != nil {
+				t.Fatal(err)
+			}
+			for i := range small * narrow {
+				at := (2*(i/narrow)+1)*h/(2*small)*w + (2*(i%narrow)+1)*w/(2*narrow)
+				if !bytes.Equal(less[4*i:][:4], mm[4*at:][:4]) {
+					t.Fatalf("%s, smaller: pixel %d is not that of %d", dtype, i, at)
+				}
+			}
 			encoded, err := EncodeImage(ref)
 			if err != nil {
 				t.Fatal(err)

@@ -19,33 +19,48 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 		unit = spec.Depth.Unit
 	}
 	up, down := spec.Pixel == DepthMM && unit == "m", spec.Pixel == DepthM && unit != "m"
+	size, out := info.DType.Size(), spec.Pixel.bytes()
 	for y := range h {
-		row := raw[(2*y+1)*info.Height/(2*h)*stride:]
-		for x := range w {
-			at := (2*x + 1) * info.Width / (2 * w)
-			var v float32
-			var u uint16
-			switch info.DType {
-			case robocache.Uint8:
-				u = uint16(row[at])
-				v = float32(u)
-			case robocache.Uint16:
-				u = le.Uint16(row[2*at:])
-				v = float32(u)
-			default:
-				v = math.Float32frombits(le.Uint32(row[4*at:]))
+		row, to := raw[(2*y+1)*info.Height/(2*h)*stride:][:size*info.Width], dst[y*w*out:][:w*out]
+		if w != info.Width {
+			near := make([]byte, size*w)
+			for x := range w {
+				copy(near[size*x:][:size], row[(2*x+1)*info.Width/(2*w)*size:])
 			}
-			i := y*w + x
-			switch {
-			case spec.Pixel == Gray16:
-				le.PutUint16(dst[2*i:], u)
-				continue
-			case up:
-				v *= 1000
-			case down:
-				v /= 1000
+			row = near
+		}
+		switch {
+		case size == out && !up && !down:
+			copy(to, row)
+		case out == 2:
+			for x, v := range row {
+				le.PutUint16(to[2*x:], uint16(v))
 			}
-			le.PutUint32(dst[4*i:], math.Float32bits(v))
+		default:
+			for ; size == 4 && up && len(row) >= 16 && len(to) >= 16; row, to = row[16:], to[16:] { // metres as millimetres are what is asked for most
+				from, to := (*[16]byte)(row), (*[16]byte)(to)
+				le.PutUint32(to[0:], math.Float32bits(1000*math.Float32frombits(le.Uint32(from[0:]))))
+				le.PutUint32(to[4:], math.Float32bits(1000*math.Float32frombits(le.Uint32(from[4:]))))
+				le.PutUint32(to[8:], math.Float32bits(1000*math.Float32frombits(le.Uint32(from[8:]))))
+				le.PutUint32(to[12:], math.Float32bits(1000*math.Float32frombits(le.Uint32(from[12:]))))
+			}
+			for ; len(row) >= size; row, to = row[size:], to[4:] {
+				var v float32
+				switch size {
+				case 1:
+					v = float32(row[0])
+				case 2:
+					v = float32(le.Uint16(row))
+				default:
+					v = math.Float32frombits(le.Uint32(row))
+				}
+				if up {
+					v *= 1000
+				} else if down {
+					v /= 1000
+				}
+				le.PutUint32(to, math.Float32bits(v))
+			}
 		}
 	}
 }
