@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser view-bench native build static lib wheels test-wheels release core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
+.PHONY: help deps browser view-bench native build static lib docs wheels test-wheels release core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -38,6 +38,10 @@ lib: native
 
 wheels: ## dist/*.whl of x86-64 and arm64, for any Linux since 2012: built by zig, half an hour on two cores, minutes where the decoders are built
 	@scripts/wheels.sh
+
+docs: ## dist/site: the pages of docs, the Python package and the Go packages as one site that asks no other host for anything
+	@scripts/venv.sh docs
+	NO_MKDOCS_2_WARNING=1 .build/docs/bin/python -m mkdocs build --strict
 
 test-wheels: wheels ## the wheels in Debian 11, 13 and arm64 (qemu), on bad machines, and uninstalled
 	@scripts/tests/wheels.sh
@@ -73,6 +77,7 @@ test-stores: servers ## object stores on real servers
 # The compiler and the package installer hardly wait for the same thing.
 prepare:
 	@$(MAKE) --no-print-directory -j2 --output-sync=target build peers
+	@scripts/venv.sh docs || echo "docs: mkdocs could not be installed: the tests of the site skip"
 
 test-go: native
 	$(GO) test -timeout 20m ./...

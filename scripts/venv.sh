@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the project's own Python environment, .venv.
 #   venv.sh core    Python with torch and numpy: what the demo and our own package need
+#   venv.sh docs    what `make docs` builds with, in .build/docs and not in .venv
 #   venv.sh peers   also lerobot and its decoders, as reference reader and peer of the tests; where they cannot be installed, says so and goes on
 # Python 3.12 where a working one is found, else 3.10 or later.
 set -euo pipefail
@@ -21,6 +22,14 @@ find_python() {
   return 1
 }
 
+if [ "$what" = docs ]; then
+  if ! cmp -s python/requirements-docs.txt .build/docs/requirements.txt; then
+    "$(find_python)" -m venv .build/docs
+    .build/docs/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-docs.txt
+    cp python/requirements-docs.txt .build/docs/requirements.txt
+  fi
+  exit 0
+fi
 if [ ! -x .venv/bin/python ]; then
   python=$(find_python)
   echo "venv: $($python --version) -> .venv"
