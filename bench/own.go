@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,6 +157,7 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64) {
 	}
 	leaser, _ := ds.(robocache.FrameLeaser)
 	refs := make([]robocache.FrameRef, batch)
+	var dst []byte // used again, as a loader's buffers are
 	for lo := 0; lo+batch <= len(rows) || lo == 0; lo += batch {
 		part := rows[lo:min(lo+batch, len(rows))]
 		for i := range ds.Info().Features {
@@ -168,7 +170,9 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64) {
 			case f.Kind == robocache.KindImage:
 				guard.Check(ds.Frames(ctx, f.Key, part, refs[:len(part)]))
 			case f.Kind == robocache.KindNumeric && !f.Default:
-				guard.Check(ds.Gather(ctx, f.Key, part, make([]byte, len(part)*f.RowBytes())))
+				size := len(part) * f.RowBytes()
+				dst = slices.Grow(dst[:0], size)[:size]
+				guard.Check(ds.Gather(ctx, f.Key, part, dst))
 			}
 		}
 		n += int64(len(part))

@@ -14,7 +14,12 @@ type wholeReader interface {
 
 // ReadFile reads a whole file of at most limit bytes; more is a resource limit error, found before anything is allocated.
 // A limit of 0 or less allows only the empty file: there is no "unlimited".
-func ReadFile(ctx context.Context, s Store, name string, limit int64) (data []byte, err error) {
+func ReadFile(ctx context.Context, s Store, name string, limit int64) ([]byte, error) {
+	return ReadFileIn(ctx, s, name, limit, func(n int64) []byte { return make([]byte, n) })
+}
+
+// ReadFileIn is ReadFile in memory that room gives, where the store knows the size before it reads.
+func ReadFileIn(ctx context.Context, s Store, name string, limit int64, room func(n int64) []byte) (data []byte, err error) {
 	if r, ok := s.(wholeReader); ok {
 		return r.readFile(ctx, name, limit)
 	}
@@ -32,7 +37,7 @@ func ReadFile(ctx context.Context, s Store, name string, limit int64) (data []by
 	if size > limit || int64(int(size)) != size {
 		return nil, tooLarge(s.URI(), name, size, limit)
 	}
-	data = make([]byte, size)
+	data = room(size)
 	if err := f.ReadAt(ctx, data, 0); err != nil {
 		return nil, err
 	}

@@ -39,7 +39,8 @@ type step struct {
 type pipeline struct {
 	steps []step
 	texts func(b []byte, n int) []string
-	n     int // elements of a chunk
+	n     int  // elements of a chunk
+	apart bool // a chunk shares no memory with its packed bytes
 }
 
 // maxPacked is the most bytes that a chunk may take in its file.
@@ -199,6 +200,7 @@ var sums = map[string]struct {
 func (b *builder) codec(name string, c config) {
 	if undo, ok := packers[name]; ok {
 		b.add(name, -1, undo)
+		b.apart = true
 		return
 	}
 	if sum, ok := sums[name]; ok {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/lease"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -25,7 +26,13 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (*chunk, int64) 
 	guard.Check(robocache.At(a.err, robocache.Where{"stream": a.Path}))
 	raw := guard.Must(bytesOf(a.chunks, a.Type.Size))
 	defer guard.In("chunk", join(index, "."))
-	b, name := d.packed(ctx, a, index, raw)
+	room := func(n int64) []byte { return make([]byte, n) }
+	if a.pipe.apart { // the packed bytes are read into memory that is used again: what is new costs more than unpacking
+		l := lease.Get()
+		defer l.Done()
+		room = l.Room
+	}
+	b, name := d.packed(ctx, a, index, raw, room)
 	if b == nil {
 		return &chunk{}, 64
 	}
@@ -42,16 +49,16 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (*chunk, int64) 
 }
 
 // packed reads a chunk's bytes as they lie in the store; nil where it is absent.
-func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64) (b []byte, name string) {
+func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64, room func(n int64) []byte) (b []byte, name string) {
 	if a.shard != nil {
-		return d.packedInShard(ctx, a, index, raw)
+		return d.packedInShard(ctx, a, index, raw, room)
 	}
 	name = a.key(index)
 	var err error
 	if z, ok := d.st.(*zipStore); ok {
 		b, err = z.ReadMember(ctx, name, a.pipe.maxPacked(raw))
 	} else {
-		b, err = store.ReadFile(ctx, d.st, name, a.pipe.maxPacked(raw))
+		b, err = store.ReadFileIn(ctx, d.st, name, a.pipe.maxPacked(raw), room)
 	}
 	if errors.Is(err, robocache.ErrNotFound) {
 		return nil, name
@@ -116,8 +123,18 @@ func (d *tree) parts(ctx context.Context, a *Array, c0 int, fn func(c *chunk, in
 func (d *tree) gather(ctx context.Context, a *Array, rows []int, dst []byte) {
 	d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) {
 		d.parts(ctx, a, c0, func(c *chunk, index []int) {
-			for _, p := range positions {
-				a.copyRow(dst[p*a.row:(p+1)*a.row], c, rows[p]-c0*a.chunks[0], index)
+			whole := a.contiguous() && c.data != nil
+			for i, n := 0, 1; i < len(positions); i, n = i+n, 1 {
+				p := positions[i]
+				r := rows[p] - c0*a.chunks[0]
+				if !whole {
+					a.copyRow(dst[p*a.row:(p+1)*a.row], c, r, index)
+					continue
+				}
+				for i+n < len(positions) && positions[i+n] == p+n && rows[p+n] == rows[p]+n {
+					n++
+				}
+				copy(dst[p*a.row:(p+n)*a.row], c.data[r*a.row:])
 			}
 		})
 	})

@@ -116,7 +116,7 @@ func outerGrid(a *Array) []int {
 }
 
 // packedInShard gives a chunk's bytes out of its shard; nil where it is absent.
-func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int64) ([]byte, string) {
+func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int64, room func(n int64) []byte) ([]byte, string) {
 	s := a.shard
 	outer, inner := make([]int, len(index)), make([]int, len(index))
 	for i, v := range index {
@@ -144,7 +144,7 @@ func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int
 	if int64(n) > a.pipe.maxPacked(raw) {
 		bad("a chunk of %d bytes takes %d", raw, n)
 	}
-	b := make([]byte, n)
+	b := room(int64(n))
 	guard.Check(r.ReadAt(ctx, b, int64(off)))
 	return b, name
 }

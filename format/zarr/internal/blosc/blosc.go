@@ -1,6 +1,7 @@
 package blosc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"sync"
@@ -66,7 +67,7 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 		if packed != headSize+n {
 			return nil, bad("%d stored bytes in %d", n, packed)
 		}
-		return src[headSize:], nil
+		return bytes.Clone(src[headSize:]), nil
 	}
 	if n == 0 {
 		return nil, nil
@@ -276,12 +277,9 @@ func unshuffleBits(dst, src, planes []byte, size int) {
 
 // bitPlane makes the bytes of one plane of its eight rows of bits.
 func bitPlane(plane, rows []byte) {
-	n := len(rows) / 8
-	row := func(bit int) []byte { return rows[bit*n:][:n:n] }
-	r0, r1, r2, r3, r4, r5, r6, r7 := row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)
-	for g := range n {
-		low := uint64(r0[g]) | uint64(r1[g])<<8 | uint64(r2[g])<<16 | uint64(r3[g])<<24
-		binary.LittleEndian.PutUint64(plane[8*g:], transposed(low|uint64(r4[g])<<32|uint64(r5[g])<<40|uint64(r6[g])<<48|uint64(r7[g])<<56))
+	elements.Unshuffle(plane, rows, 8)
+	for ; len(plane) >= 8; plane = plane[8:] {
+		binary.LittleEndian.PutUint64(plane, transposed(binary.LittleEndian.Uint64(plane)))
 	}
 }
 

@@ -6,4 +6,5 @@
 //	B2  The sizes of the header are checked against the buffer, against each other and against the caller's limit before memory is taken.
 //	B3  What is damaged is Malformed; snappy, and codecs that blosc 1 does not have, are Unsupported by name. No input panics or writes
 //	    outside the result.
+//	B4  The result shares no memory with the buffer.
 package blosc

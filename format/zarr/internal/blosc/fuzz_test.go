@@ -58,6 +58,16 @@ func TestHead(t *testing.T) {
 	}
 }
 
+// TestOwnMemory: B4, of a buffer that is stored as it is.
+func TestOwnMemory(t *testing.T) {
+	src := append([]byte{2, 1, flagStored, 1, 8, 0, 0, 0, 8, 0, 0, 0, 24, 0, 0, 0}, "abcdefgh"...)
+	b, err := Decode(src, 8)
+	clear(src)
+	if err != nil || string(b) != "abcdefgh" {
+		t.Errorf("%q %v", b, err)
+	}
+}
+
 // FuzzDecode: B3: no panic, nothing above the limit, memory in proportion to it.
 func FuzzDecode(f *testing.F) {
 	f.Add(buffer(0x31, 4, 8, 8, "abcdefgh"))
