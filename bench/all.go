@@ -94,6 +94,8 @@ var _, unsupported = robocache.ClassOf(robocache.ErrUnsupported)
 
 const missed = 3
 
+const fewRows = "resample-256x100,fuse3-256,voxel-count-500k" // of kernels that both a CPU and a GPU have
+
 var (
 	errSkipped = errors.New("skipped")
 	errShort   = errors.New("too little time is left")
@@ -141,7 +143,7 @@ func (a *All) commands(p part, left time.Duration) (out []step) {
 	case p.Name == "decode":
 		v["random"] = map[bool]string{true: "robocache,pyav", false: "robocache"}[a.lacks([]string{"av"}) == ""]
 	case p.Name == "ops" && (left < 2*time.Minute || a.lacks([]string{"torch"}) != ""):
-		v["peers"], v["rows"] = "--runners=none", "--rows=resample-256x100,fuse3-256,voxel-mean4-500k"
+		v["peers"], v["rows"] = "--runners=none", "--rows="+fewRows
 	}
 	expand := func(text string) string { return os.Expand(text, func(name string) string { return v[name] }) }
 	each := cmp.Or(len(p.Each), 1)

@@ -2,8 +2,11 @@ package bench
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/goatnote-inc/robocache/bench/ops"
 )
 
 // A part whose share is too short for it (3 of 12 of 19.4 s, where it needs 5) has what the others leave over.
@@ -26,5 +29,16 @@ func TestAllUsesItsTime(t *testing.T) {
 	}
 	if len(r.Steps) != 3 {
 		t.Errorf("%d steps", len(r.Steps))
+	}
+}
+
+// The few rows of kernels are rows of either device.
+func TestAllFewRows(t *testing.T) {
+	for _, device := range []string{"cpu", "cuda"} {
+		for _, name := range strings.Split(fewRows, ",") {
+			if rows, err := ops.RowsNamed(device, []string{name}, true, false); err != nil || len(rows) == 0 {
+				t.Errorf("%s, %s: %d rows, %v", device, name, len(rows), err)
+			}
+		}
 	}
 }
