@@ -13,6 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // assembler makes batches of given samples. It has no order of its own: Loader and Map share it.
@@ -21,6 +22,8 @@ type assembler struct {
 	sources []*source
 	schema  *schema
 	buffers *buffers.Pool
+	device  video.DeviceMemory // that frames of batches lie on; nil: none
+	there   *buffers.Pool      // of its memory
 	store   *frames.Store
 	readers int        // workers beyond those of cfg.Threads, for reading
 	engines int        // likewise, for what a device decodes
@@ -52,6 +55,7 @@ type unit struct {
 	epoch   int64
 	behind  int64 // samples of bad episodes behind the last batch of the epoch before
 	batch   *Batch
+	device  video.DeviceMemory // what it has to do for the batch is over when the batch is done; nil: none
 	bytes   int64
 	parts   []part       // what each source gives, those without samples left out
 	left    atomic.Int64 // frames and columns that are still to come
@@ -110,6 +114,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 		return nil, err
 	}
 	deferOps(a.sources)
+	a.onDevice()
 	if err := a.openCaches(ctx); err != nil {
 		return nil, err
 	}
@@ -125,6 +130,9 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 		limit = max(limit, int64(inFlight+1)*a.batchBytes(cfg.BatchSize))
 	}
 	a.buffers = buffers.New(limit, cfg.Allocator)
+	if a.device != nil {
+		a.there = buffers.New(limit, a.device)
+	}
 	return a, nil
 }
 
@@ -158,6 +166,9 @@ func (a *assembler) close() {
 	}
 	if a.buffers != nil {
 		a.buffers.Close()
+	}
+	if a.there != nil {
+		a.there.Close()
 	}
 	if a.store != nil {
 		a.store.Close()
@@ -207,7 +218,7 @@ type slot struct {
 func (s *schema) layOut(n int) (at []slot, shared int) {
 	at = make([]slot, len(s.tensors))
 	for i := range s.tensors {
-		if size := n * s.tensors[i].bytes; size >= ownBuffer {
+		if size := n * s.tensors[i].bytes; size >= ownBuffer || size > 0 && s.tensors[i].there {
 			at[i].own = true
 		} else {
 			at[i].offset = shared
@@ -264,7 +275,11 @@ func (a *assembler) allocate(n int) (*Batch, error) {
 			t.buf, t.Data = shared.Ref(), b.shared[at[i].offset:at[i].offset+size:at[i].offset+size]
 			continue
 		}
-		buf, err := a.buffers.Get(need)
+		from := a.buffers
+		if p.there {
+			from, t.Device = a.there, 1+a.device.Number()
+		}
+		buf, err := from.Get(need)
 		if err != nil {
 			b.Release()
 			return nil, err
@@ -288,7 +303,7 @@ func (a *assembler) begin(seq int64, samples, epochs []int64) (*unit, error) {
 	}
 	copy(b.Indices, samples)
 	u := a.units.Get().(*unit)
-	u.seq, u.batch, u.bytes = seq, b, a.batchBytes(len(samples))
+	u.seq, u.batch, u.bytes, u.device = seq, b, a.batchBytes(len(samples)), a.device
 	u.done, u.onDone, u.err, u.bad = make(chan struct{}), nil, nil, nil
 	u.wrapped, u.skipped, u.ragged, u.entered = 0, 0, 0, 0
 	u.epochs = append(u.epochs[:0], epochs...)
@@ -368,6 +383,11 @@ func (w *worker) fill(p *part, columns []*column) {
 // finish counts parts of a unit that are there, or will never be.
 func (u *unit) finish(parts int64) {
 	if u.left.Add(-parts) == 0 {
+		if u.device != nil {
+			if err := u.device.Wait(); err != nil {
+				u.fail(err)
+			}
+		}
 		end := u.onDone
 		close(u.done)
 		if end != nil {

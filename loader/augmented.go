@@ -33,8 +33,13 @@ func (p *part) put(c *column, k int, pixels []byte) {
 	case c.aug != nil && c.raw == nil:
 		d := p.draw(c, k)
 		kernel.AugmentImage(dst, pixels, &d, [4]int{c.height, c.width, c.aug.h, c.aug.w}, c.aug.table)
-	case len(dst) > 0 && &dst[0] != &pixels[0]:
+	case len(dst) == 0 || &dst[0] == &pixels[0]:
+	case c.device == nil:
 		video.CopyPixels(dst, pixels)
+	default:
+		if err := c.device.Copy(dst, pixels); err != nil {
+			p.u.fail(err)
+		}
 	}
 }
 

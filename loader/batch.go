@@ -34,9 +34,14 @@ type Tensor struct {
 	DType robocache.DType
 	Shape []int // with the batch axis; of a ragged one all entries
 	Data  []byte
+	// Device is 1 + the number of the CUDA device whose memory Data stands for, of frames that it decoded for raw batches: the host cannot touch it. 0: the host's.
+	Device int
 
 	buf *buffers.Buffer
 }
+
+// Alone says that the tensor has a buffer of its own; small ones share one.
+func (t *Tensor) Alone() bool { return len(t.Data) >= ownBuffer || t.Device != 0 }
 
 // Texts is one text column of a batch.
 type Texts struct {
@@ -125,13 +130,13 @@ func (b *Batch) Buffers() (buffers []Tensor, owner []int) {
 	for _, large := range []bool{false, true} {
 		for i := range b.Tensors {
 			data := b.Tensors[i].Data
-			if len(data) == 0 || len(data) >= ownBuffer != large || !large && shared {
+			if len(data) == 0 || b.Tensors[i].Alone() != large || !large && shared {
 				continue
 			}
 			if !large {
 				data, shared = b.shared, true
 			}
-			buffers, owner = append(buffers, Tensor{Key: b.Tensors[i].Key, DType: robocache.Uint8, Shape: []int{len(data)}, Data: data}), append(owner, i)
+			buffers, owner = append(buffers, Tensor{Key: b.Tensors[i].Key, DType: robocache.Uint8, Shape: []int{len(data)}, Data: data, Device: b.Tensors[i].Device}), append(owner, i)
 		}
 	}
 	return buffers, owner

@@ -59,6 +59,9 @@ func (a *assembler) openCaches(ctx context.Context) error {
 	if reads || a.engines > 0 {
 		own.Cores, own.Ahead = cfg.Threads, max(a.budget/8, 1<<20)
 	}
+	if a.device != nil {
+		own.There, own.Device = cmp.Or(int64(cfg.DeviceMemory), kept), a.device
+	}
 	a.store = frames.New(own)
 	return nil
 }

@@ -39,7 +39,8 @@ type column struct {
 	spec          video.Spec // of frames
 	resize        Resize
 	files         frames.Files
-	aug           *imageAug // of colour frames; their width and height are those before it
+	device        video.DeviceMemory // that its frames are made on; nil: the host
+	aug           *imageAug          // of colour frames; their width and height are those before it
 	width, height int
 
 	entry  int // index in Batch.Tensors or Batch.Texts

@@ -178,6 +178,9 @@ type Device struct {
 	// Decode: on what video is decoded. A device takes the streams whose frames come out there to the bit as on the host; Stats says why others stay.
 	Decode       Decode `json:"decode,omitempty"`
 	DecodeDevice int    `json:"decode_device,omitempty"` // the driver's number of it
+	// DeviceMemory: of a pool, what frames that it decoded may take of the device's memory; default: what they may take of the host's. What has no room there
+	// is kept on the host.
+	DeviceMemory Bytes `json:"device_memory_budget,omitempty"`
 }
 
 // Memory says what a loader may take of the machine, and what it keeps.

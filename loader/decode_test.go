@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -75,14 +76,189 @@ func (l lie) CopyPlanes(dst []byte) error {
 	return err
 }
 
+// gpu is engines whose frames stay in their memory, in which each byte is inverted: what the host writes there, or reads, is wrong.
+type gpu struct {
+	*engines
+	mu   sync.Mutex
+	live map[*byte]int // what was given and not taken back
+	most int           // what one may hold; 0: no bound
+	made atomic.Int64  // frames
+	kept atomic.Int64
+	sent atomic.Int64
+}
+
+func (g *gpu) Number() int { return 1 }
+
+func (g *gpu) Alloc(n int) ([]byte, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.most > 0 && n > g.most {
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "CUDA", Msg: "memory budget"}
+	}
+	b := make([]byte, n)
+	if g.live == nil {
+		g.live = map[*byte]int{}
+	}
+	g.live[&b[0]] = n
+	return b, nil
+}
+
+func (g *gpu) Free(m []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.live[&m[0]] != len(m) {
+		panic("memory is given back that was not given")
+	}
+	delete(g.live, &m[0])
+}
+
+func invert(b []byte) {
+	for i := range b {
+		b[i] = ^b[i]
+	}
+}
+
+func (g *gpu) Upload(dst, src []byte) error {
+	if copy(dst, src) != len(dst) {
+		panic("an upload of another size")
+	}
+	invert(dst)
+	return nil
+}
+
+func (g *gpu) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
+	if len(planes) != info.Bytes() {
+		panic("planes of another size")
+	}
+	g.sent.Add(1)
+	return g.Upload(dst, planes)
+}
+
+func (g *gpu) Copy(dst, src []byte) error {
+	if copy(dst, src) != len(dst) {
+		panic("a copy of another size")
+	}
+	return nil
+}
+
+func (g *gpu) Clear(dst []byte) error {
+	clear(dst)
+	invert(dst)
+	return nil
+}
+
+func (g *gpu) Wait() error { return nil }
+
+func (g *gpu) Converts(info video.PlaneInfo, spec *video.Spec) bool {
+	_, ok := video.FormulaOf(info, spec)
+	return ok
+}
+
+func (g *gpu) ConvertKept(info video.PlaneInfo, planes []byte, spec *video.Spec, dst []byte) error {
+	own := slices.Clone(planes)
+	invert(own)
+	err := video.ConvertPlanes(info, own, spec, dst)
+	invert(dst)
+	return err
+}
+
+func (g *gpu) NewDecoder(entry *video.SampleEntry) (video.Decoder, error) {
+	d, err := g.engines.NewDecoder(entry)
+	return &gpuDecoder{d, g}, err
+}
+
+type gpuDecoder struct {
+	video.Decoder
+	g *gpu
+}
+
+func (d *gpuDecoder) Receive() (video.Frame, int64, bool, error) {
+	pic, pts, ok, err := d.Decoder.Receive()
+	if p, is := pic.(video.PlanarFrame); is {
+		return gpuFrame{p, d.g}, pts, ok, err
+	}
+	return pic, pts, ok, err
+}
+
+type gpuFrame struct {
+	video.PlanarFrame
+	g *gpu
+}
+
+func (f gpuFrame) ConvertThere(spec *video.Spec, dst []byte) error {
+	f.g.made.Add(1)
+	err := f.Convert(spec, dst)
+	invert(dst)
+	return err
+}
+
+func (f gpuFrame) KeepPlanes(dst []byte) error {
+	f.g.kept.Add(1)
+	err := f.CopyPlanes(dst)
+	invert(dst)
+	return err
+}
+
+// Frames that a device decoded stay there: batches there are those of the host, in every order, size and layout, also where the device has no room for
+// residents, or the host decodes some; and all of its memory goes back.
+func TestFramesStayOnDevice(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		change func(c *loader.Config, g *gpu)
+		kept   bool // as planes
+	}{
+		{"global", func(c *loader.Config, g *gpu) {}, false},
+		{"scaled", func(c *loader.Config, g *gpu) { c.ImageSize = []int{224, 224} }, false},
+		{"letterbox", func(c *loader.Config, g *gpu) { c.ImageSize, c.ImageResize = []int{96, 224}, "letterbox" }, false},
+		{"floats", func(c *loader.Config, g *gpu) { c.ImageDType = loader.Float32 }, false},
+		{"pool", func(c *loader.Config, g *gpu) { c.Shuffle = loader.Pool }, true},
+		{"pool, scaled", func(c *loader.Config, g *gpu) { c.Shuffle, c.ImageSize = loader.Pool, []int{84, 84} }, false},
+		{"pool, no room", func(c *loader.Config, g *gpu) { c.Shuffle, c.DeviceMemory = loader.Pool, 1 }, false},
+		{"pool, scaled, no memory", func(c *loader.Config, g *gpu) { c.Shuffle, c.ImageSize, g.most = loader.Pool, []int{84, 84}, 16<<20 }, false},
+		{"both", func(c *loader.Config, g *gpu) { c.Decode = loader.DecodeAuto }, false},
+		{"pool, both", func(c *loader.Config, g *gpu) { c.Shuffle, c.Decode = loader.Pool, loader.DecodeAuto }, false},
+		{"windows", func(c *loader.Config, g *gpu) {
+			c.Deltas = loader.Deltas{{Key: "observation.images.cam_high", Offsets: []float64{-0.1, 0}}}
+		}, false},
+		{"lost", func(c *loader.Config, g *gpu) { g.fails = 60 }, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			cfg := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 2}, Device: loader.Device{DecodeDevice: 1, Raw: true}}
+			g := &gpu{engines: &engines{}}
+			device(t, g)
+			g.Backend, _ = video.ActiveBackend()
+			x.change(&cfg, g)
+			host := cfg
+			host.Decode, host.DeviceMemory = loader.DecodeCPU, 0
+			want, _ := batches(t, host)
+			if cfg.Decode == "" {
+				cfg.Decode = loader.DecodeGPU
+			}
+			got, s := batches(t, cfg)
+			if !slices.Equal(got, want) {
+				t.Error("other batches than on the host")
+			}
+			t.Logf("%d made there, %d kept, %d sent; %+v, %+v", g.made.Load(), g.kept.Load(), g.sent.Load(), s.Decoding[0], s.Memory)
+			if g.made.Load() == 0 && x.name != "letterbox" && x.name != "pool" || x.kept != (g.kept.Load() > 0) && cfg.Decode == loader.DecodeGPU {
+				t.Error("frames did not stay on the device")
+			}
+			if len(g.live) > 0 {
+				t.Errorf("%d pieces of the device's memory were not given back", len(g.live))
+			}
+		})
+	}
+}
+
 // device registers engines for the test.
-func device(t *testing.T, e *engines) {
+func device(t *testing.T, e video.DeviceBackend) {
 	t.Helper()
 	b, err := video.ActiveBackend()
 	if err != nil {
 		t.Skip(err)
 	}
-	e.Backend = b
+	if own, is := e.(*engines); is {
+		own.Backend = b
+	}
 	video.RegisterDevice(func(number int) (video.DeviceBackend, error) {
 		if number != 1 {
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "there is no such device"}
@@ -110,7 +286,12 @@ func batches(t *testing.T, cfg loader.Config) (sums [][32]byte, s loader.Stats) 
 		h := sha256.New()
 		for _, f := range l.Fields() {
 			if x := b.Tensor(f.Key); x != nil {
-				h.Write(x.Data)
+				data := x.Data
+				if x.Device == 2 {
+					data = slices.Clone(data)
+					invert(data)
+				}
+				h.Write(data)
 			}
 		}
 		sums = append(sums, [32]byte(h.Sum(nil)))

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
@@ -46,22 +48,100 @@ func (c *column) Recipe() string {
 
 // Render writes a decoded frame as it is in a batch before augmentation.
 func (c *column) Render(f video.Frame, dst []byte) error {
+	if own, is := f.(video.DeviceFrame); is && c.device != nil {
+		if info, ok := own.PlaneInfo(); ok && c.Direct(info) {
+			return own.ConvertThere(&c.spec, dst)
+		}
+	}
+	if own, is := f.(video.PlanarFrame); is && c.device != nil { // the host decoded it
+		if info, ok := own.PlaneInfo(); ok && c.Direct(info) {
+			room := uploads.Get().(*[]byte)
+			defer uploads.Put(room)
+			*room = slices.Grow((*room)[:0], info.Bytes())[:info.Bytes()]
+			if err := own.CopyPlanes(*room); err != nil {
+				return err
+			}
+			return c.lifted(info, *room, dst)
+		}
+	}
 	w, h := f.Size()
-	d, err := c.draft(w, h, dst)
+	return c.drafted(w, h, dst, f.Convert)
+}
+
+// lifted makes a frame there of the host's planes.
+func (c *column) lifted(info video.PlaneInfo, planes, dst []byte) error {
+	room, err := c.src.a.there.Get(len(planes))
 	if err != nil {
 		return err
 	}
-	return d.done(f.Convert(&d.spec, d.into))
+	defer room.Unref() // what is done there is done in order
+	if err := c.device.UploadPlanes(info, room.Mem[:len(planes)], planes); err != nil {
+		return err
+	}
+	return c.device.ConvertKept(info, room.Mem[:len(planes)], &c.spec, dst)
 }
 
 // FromPlanes does so with kept planes.
-func (c *column) FromPlanes(info video.PlaneInfo, planes, dst []byte) error {
+func (c *column) FromPlanes(info video.PlaneInfo, planes []byte, there bool, dst []byte) error {
+	if there {
+		return c.device.ConvertKept(info, planes, &c.spec, dst)
+	}
+	if c.device != nil && c.Direct(info) {
+		return c.lifted(info, planes, dst)
+	}
 	shape := info.Shape()
-	d, err := c.draft(shape.Width, shape.Height, dst)
+	return c.drafted(shape.Width, shape.Height, dst, func(spec *video.Spec, into []byte) error { return video.ConvertPlanes(info, planes, spec, into) })
+}
+
+// drafted makes a frame of w × h pixels on the host, and brings it to the device where dst is there.
+func (c *column) drafted(w, h int, dst []byte, convert func(spec *video.Spec, into []byte) error) error {
+	to := dst
+	if c.device != nil {
+		room := uploads.Get().(*[]byte)
+		defer uploads.Put(room)
+		*room = slices.Grow((*room)[:0], len(dst))[:len(dst)]
+		to = *room
+	}
+	d, err := c.draft(w, h, to)
 	if err != nil {
 		return err
 	}
-	return d.done(video.ConvertPlanes(info, planes, &d.spec, d.into))
+	if err := d.done(convert(&d.spec, d.into)); err != nil || c.device == nil {
+		return err
+	}
+	return c.device.Upload(dst, to)
+}
+
+// uploads are frames on their way from the host to a device.
+var uploads = sync.Pool{New: func() any { return new([]byte) }}
+
+// Device is where its pixels are made; nil: on the host.
+func (c *column) Device() video.DeviceMemory { return c.device }
+
+// Direct says that the device makes the pixels, of planes of that form.
+func (c *column) Direct(info video.PlaneInfo) bool {
+	shape := info.Shape()
+	w, h, _, _ := c.scaled(shape.Width, shape.Height)
+	return w == c.width && h == c.height && (c.spec.Width != 0 || shape.Width == c.width && shape.Height == c.height) && c.device.Converts(info, &c.spec)
+}
+
+// onDevice has frames that a device decodes stay there: those of batches that go to it, where every source's do.
+func (a *assembler) onDevice() {
+	first := a.sources[0]
+	if !a.cfg.Raw || a.cfg.Cache != "" || first.device == nil {
+		return
+	}
+	for _, own := range first.columns {
+		all := !slices.ContainsFunc(a.sources, func(src *source) bool {
+			c := src.column(own.key)
+			return c == nil || src.device != first.device || !c.isVideo() || c.spec.Pixel != video.RGB8 || c.norm != nil || c.aug != nil && c.raw == nil
+		})
+		for _, src := range a.sources {
+			if all {
+				src.column(own.key).device, a.device = first.device, first.device
+			}
+		}
+	}
 }
 
 // Check compares a frame's time in its file with its row's, where that is asked for.
@@ -134,7 +214,11 @@ func (t *target) Lose(k int, path string, ordinal int, err error) {
 
 // blank writes the frame of a place that has none: zero, and masked.
 func (p *part) blank(c *column, k int) {
-	clear(p.frame(c, k))
+	if c.device == nil {
+		clear(p.frame(c, k))
+	} else if err := c.device.Clear(p.frame(c, k)); err != nil {
+		p.u.fail(err)
+	}
 	if c.raw != nil {
 		c.raw.blank(p, c, k)
 	}
@@ -393,6 +477,7 @@ func (src *source) openDevice(files *frames.Library) error {
 		a.notes = append(a.notes, "video is decoded on the CPU: "+err.Error())
 		return nil
 	}
+	src.device, _ = b.(video.DeviceMemory)
 	a.engines = files.Split(b, deviceDecoders, cfg.Decode == DecodeGPU, func() func() { return a.store.Core() })
 	return nil
 }

@@ -24,6 +24,7 @@ type tensorPlan struct {
 	shape  []int // of a sample; of a ragged one -1 and the shape of an entry
 	bytes  int   // a sample; 0 of a ragged one
 	ragged bool
+	there  bool // on the device that decodes
 }
 
 type textPlan struct {
@@ -93,6 +94,9 @@ func (src *source) describe() {
 			x.Shape = append([]int{-1}, entry...)
 		}
 		c.entry = src.schema.add(x)
+		if c.device != nil {
+			src.tensors[c.entry].there = true
+		}
 		if x.Ragged && !x.Times || is[images](c) && c.span != nil && src.free(c.key+lengthsSuffix) {
 			var shape []int
 			if x.Ragged {
@@ -229,6 +233,9 @@ func (s *schema) join(sources []*source, pad bool) error {
 	// A key is raw in all sources, or in none.
 	first := sources[0]
 	for _, c := range first.columns {
+		if c.device != nil {
+			s.tensors[s.tensor(c.key)].there = true
+		}
 		if c.raw != nil {
 			s.tensors[s.tensor(c.key)] = first.tensors[c.entry]
 			s.tensors = append(s.tensors, first.tensors[c.raw.extra:][:len(c.raw.extras(c))]...)

@@ -11,6 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 // source is one dataset that batches are made of: its samples, its columns, its files. Most loaders have one; a mixture has several.
@@ -30,9 +31,10 @@ type source struct {
 	left       []NotDelivered
 	table      *order.Table
 	files      frames.Files
-	widest     map[string]int // places of the spans that have places
-	long       map[int]int    // rows of the episodes, where an anchor has a clock of its own
-	timestamps *timestamps    // of streams, for timelines and tolerance checks
+	device     video.DeviceMemory // that decodes; nil: none
+	widest     map[string]int     // places of the spans that have places
+	long       map[int]int        // rows of the episodes, where an anchor has a clock of its own
+	timestamps *timestamps        // of streams, for timelines and tolerance checks
 	starts     robocache.VideoStarter
 	before     []int64 // rows of the episodes before each, where samples are the dataset's rows and their numbers are asked for
 	offset     int64   // number of its first sample among those of all sources

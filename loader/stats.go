@@ -83,6 +83,9 @@ type MemoryStats struct {
 	Kept         int64 `json:"kept_budget_bytes"`    // frames of the pool and the RAM cache
 	KeptBytes    int64 `json:"kept_bytes"`
 	KeptPeak     int64 `json:"kept_peak_bytes"`
+	Device       int64 `json:"device_budget_bytes,omitempty"` // of a device's memory: frames of the pool that it decoded
+	DeviceBytes  int64 `json:"device_bytes,omitempty"`
+	DevicePeak   int64 `json:"device_peak_bytes,omitempty"`
 	Decoders     int64 `json:"decoders_budget_bytes"` // idle ones
 	DecoderBytes int64 `json:"decoder_bytes"`
 }
@@ -187,6 +190,7 @@ func (l *Loader) randomness() Randomness {
 func (a *assembler) keptStats(s *Stats) {
 	k := a.store.Stats(a.cfg.Cache)
 	s.Memory.Kept, s.Memory.KeptBytes, s.Memory.KeptPeak, s.Cache = k.Limit, k.Bytes, k.Peak, k.Cache
+	s.Memory.Device, s.Memory.DeviceBytes, s.Memory.DevicePeak = k.ThereLimit, k.There, k.TherePeak
 	if a.cfg.Shuffle == Pool && k.Limit > 0 {
 		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused, ResidentEarlier: k.Resident, RefusedEarlier: k.Refused}
 	}

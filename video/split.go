@@ -82,7 +82,7 @@ func (s *Split) Slots() int { return cap(s.slots) }
 
 // Decode is Pool.Decode on the device or the host. core takes a core of the host before it decodes, and gives what hands it back. A frame may be
 // delivered twice, where the device failed behind it.
-func (s *Split) Decode(ctx context.Context, f *File, b *Fetched, groups []Group, core func() func(), deliver func(ordinal int, pic Frame) error) error {
+func (s *Split) Decode(ctx context.Context, f *File, b *Fetched, groups []Group, core func() func(), deliver func(number int, pic Frame) error) error {
 	if len(groups) == 0 {
 		return nil
 	}
@@ -202,7 +202,7 @@ func entryOf(f *File, g Group) int {
 }
 
 // prove decodes a group on the host, for the caller, and then on the device, to compare.
-func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group []Group, core func() func(), deliver func(ordinal int, pic Frame) error) error {
+func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group []Group, core func() func(), deliver func(number int, pic Frame) error) error {
 	if s.stateOf(x) != unproven { // another was first
 		return s.Decode(ctx, f, b, group, core, deliver)
 	}
@@ -211,7 +211,7 @@ func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group
 		planes []byte
 	}
 	seen := map[int]kept{}
-	keep := func(ordinal int, pic Frame) (k kept, err error) {
+	keep := func(number int, pic Frame) (k kept, err error) {
 		p, ok := pic.(PlanarFrame)
 		if ok {
 			k.info, ok = p.PlaneInfo()
@@ -225,34 +225,34 @@ func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group
 	var failed error
 	err := func() error {
 		defer core()()
-		return s.host.Decode(ctx, f, b, group, func(ordinal int, pic Frame) error {
+		return s.host.Decode(ctx, f, b, group, func(number int, pic Frame) error {
 			if len(seen) < provenFrames && failed == nil {
-				if seen[ordinal], failed = keep(ordinal, pic); failed != nil {
-					delete(seen, ordinal)
+				if seen[number], failed = keep(number, pic); failed != nil {
+					delete(seen, number)
 				}
 			}
-			return deliver(ordinal, pic)
+			return deliver(number, pic)
 		})
 	}()
 	if err != nil || len(seen) == 0 && failed == nil {
 		return err // nothing to compare with: the next group may have it
 	}
 	if failed == nil {
-		failed = s.device.Decode(ctx, f, b, group, func(ordinal int, pic Frame) error {
+		failed = s.device.Decode(ctx, f, b, group, func(number int, pic Frame) error {
 			s.compared.Add(1)
-			want, ok := seen[ordinal]
+			want, ok := seen[number]
 			if !ok {
 				return nil
 			}
-			delete(seen, ordinal)
-			got, err := keep(ordinal, pic)
+			delete(seen, number)
+			got, err := keep(number, pic)
 			switch {
 			case err != nil:
 				return err
 			case got.info != want.info:
-				return differs(ordinal, fmt.Sprintf("%+v", want.info), fmt.Sprintf("%+v", got.info))
+				return differs(number, fmt.Sprintf("%+v", want.info), fmt.Sprintf("%+v", got.info))
 			case !bytes.Equal(got.planes, want.planes):
-				return differs(ordinal, "the planes of the CPU's decoder", "others")
+				return differs(number, "the planes of the CPU's decoder", "others")
 			}
 			return nil
 		})
@@ -270,8 +270,8 @@ func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group
 	return nil
 }
 
-func differs(ordinal int, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Where: robocache.Where{"frame": ordinal}, Msg: "the device decodes this stream otherwise than the CPU", Want: want, Got: got}
+func differs(number int, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Where: robocache.Where{"frame": number}, Msg: "the device decodes this stream otherwise than the CPU", Want: want, Got: got}
 }
 
 // SplitStats says what was decoded where, and why not on the device.

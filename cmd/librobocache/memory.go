@@ -69,6 +69,9 @@ func lend(tensors []loader.Tensor, group []int32, free []func(), text []byte) (*
 		*d = C.struct_robocache_tensor{batch: c, group: C.int32_t(group[i])}
 		d.dl.dl_tensor.data = unsafe.Pointer(unsafe.SliceData(t.Data))
 		d.dl.dl_tensor.device.device_type = 1 // kDLCPU; page-locked memory too: torch asks the driver about it
+		if t.Device != 0 {
+			d.dl.dl_tensor.device = C.DLDevice{device_type: 2, device_id: C.int32_t(t.Device - 1)} // kDLCUDA
+		}
 		d.dl.dl_tensor.ndim = C.int32_t(len(t.Shape))
 		d.dl.dl_tensor.dtype = C.DLDataType{code: dlCode(t.DType), bits: C.uint8_t(t.DType.Size() * 8), lanes: 1}
 		if len(t.Shape) > 0 {

@@ -46,15 +46,12 @@ func (b *lastBatch) takeBack() {
 	b.batch = nil
 }
 
-// ownBuffer is the size from which on the loader gives a tensor a buffer of its own.
-const ownBuffer = 128 << 10
-
 // groupsOf says which tensors of a batch go back together: what shares a buffer, and each large one alone.
 func groupsOf(tensors []loader.Tensor) (group []int32, n int32) {
 	group = make([]int32, len(tensors))
 	shared := int32(-1)
 	for i := range tensors {
-		large := len(tensors[i].Data) >= ownBuffer
+		large := tensors[i].Alone()
 		if !large && shared >= 0 {
 			group[i] = shared
 			continue

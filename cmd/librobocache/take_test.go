@@ -16,7 +16,7 @@ import (
 // C4: what shares a buffer goes back together, each large tensor alone, and the last group ends the batch.
 func TestGroups(t *testing.T) {
 	b := &loader.Batch{Tensors: make([]loader.Tensor, 5)}
-	for i, n := range []int{100, ownBuffer, 0, ownBuffer + 5, ownBuffer - 1} {
+	for i, n := range []int{100, 128 << 10, 0, 128<<10 + 5, 128<<10 - 1} {
 		b.Tensors[i].Data = make([]byte, n)
 	}
 	if group, n := groupsOf(b.Tensors); fmt.Sprint(group) != "[0 1 0 2 0]" || n != 3 {

@@ -2,7 +2,12 @@
 
 package cudahost
 
-import "github.com/ebitengine/purego"
+import (
+	"syscall"
+	"time"
+
+	"github.com/ebitengine/purego"
+)
 
 // Dlopen opens a library of the driver; Dlsym finds a function of it.
 func Dlopen(name string) (uintptr, error) {
@@ -26,3 +31,9 @@ func Callback(fn any) uintptr { return purego.NewCallback(fn) }
 
 // Bind makes a Go function, fn points to it, of the address that Symbol gave.
 func Bind(fn any, address uintptr) { purego.RegisterFunc(fn, address) }
+
+// Nap sleeps for less than a millisecond, which time.Sleep rounds up to one where the process is idle.
+func Nap(d time.Duration) {
+	t := syscall.NsecToTimespec(int64(d))
+	_ = syscall.Nanosleep(&t, nil) // woken early, the caller looks early
+}

@@ -2,7 +2,10 @@
 
 package cudahost
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // The tag nocuda leaves out what opens libraries at run time, and with it the C library: such a program is static.
 var errPlatform = errors.New("this build opens no library at run time: it is not for Linux, or was made with the tag nocuda")
@@ -14,3 +17,6 @@ func Dlsym(uintptr, string) (uintptr, error) { return 0, errPlatform }
 func Call(uintptr, ...uintptr) int32 { panic(errPlatform) }
 func Callback(any) uintptr           { panic(errPlatform) }
 func Bind(any, uintptr)              { panic(errPlatform) }
+
+// Nap is time.Sleep.
+func Nap(d time.Duration) { time.Sleep(d) }

@@ -231,7 +231,7 @@ LOADER: dict[str, Check] = {
     "batch_size": whole, "seed": integer, "drop_last": flag, "prefetch": whole, "threads": whole, "io_threads": whole,
     "deadline_s": lambda name, v: number(name, v) or -1.0, "uneven": one_of("wrap", "short"),
     "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"), "metrics": text,
-    "decode": one_of("cpu", "auto", "gpu"),
+    "decode": one_of("cpu", "auto", "gpu"), "device_memory_budget": bytes_of,
 }  # fmt: skip
 
 MIXTURE: dict[str, Check] = {

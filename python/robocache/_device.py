@@ -119,7 +119,7 @@ class Device:
             raise
 
     def _copy(self, v: Any) -> Any:
-        return v.to(self._target, non_blocking=True)
+        return v.to(self._target, non_blocking=True, copy=True)  # also what the engine decoded there, whose memory it writes to again
 
     def _in_use(self, v: Any, stream: Any) -> None:
         v.record_stream(stream)

@@ -93,7 +93,9 @@ class Loader(Ordered, _Base):
     device: "cpu", "cuda", "cuda:1" …: batches arrive there, copied on a stream of their own, one batch ahead. pin_memory: page-locked
         batches on the host (default: where device is CUDA).
     decode: with device="cuda", on what video is decoded: "cpu", "gpu" (its engines take the streams whose frames come out there to the bit as on the CPU;
-        the others stay there) or "auto" (both at once, by what is free). Frames are the same; stats()["decoding"] says what went where, and why.
+        the others stay there) or "auto" (both at once, by what is free). Frames are the same; stats()["decoding"] says what went where, and why. What it
+        decodes stays there, where no cache= is asked for. device_memory_budget: bytes of its memory for resident images of shuffle="pool" (default:
+        pool_size); what has no room there stays on the host.
     deadline_s: a batch of which nothing comes for so long is an error that says what is missing (default 300; 0: never).
 
     metrics: serve Prometheus metrics and /healthz while the loader is open: ":9400" (of this machine alone), "0.0.0.0:9400", ":0" (a free port; see
@@ -119,7 +121,7 @@ class Loader(Ordered, _Base):
         map: Any = None, options: Mapping[str, Any] | None = None, follow_links: bool | None = None, windows: Mapping[str, Any] | None = None,
         anchor: str | None = None, stats: Any = None, depth_unit: str | None = None, image_resize: str | None = None, augment: Mapping[str, Any] | None = None,
         drop_n_first_frames: int | None = None, drop_n_last_frames: int | None = None, metrics: str | None = None,
-        decode: str | None = None,
+        decode: str | None = None, device_memory_budget: int | str | None = None,
     ) -> None:  # fmt: skip
         given = locals()
         self._handle: _engine.Handle | None = None

@@ -365,6 +365,36 @@ int rc_convert(rc_decoder *d, const rc_layout *l, const uint8_t *planes, rc_scra
 	return element == RC_CODES ? luma(&v, s, table, dst) : rgb(&v, s, width, height, element, chw, fast, dst);
 }
 
+int rc_formula_of(const rc_layout *l, int width, int height, rc_formula *f)
+{
+	rc_view v = view_of_kept(l, NULL);
+	rc_scratch s = { 0 };
+	rc_scaler *scaler;
+	int is = 0;
+
+	memset(f, 0, sizeof(*f));
+	if (v.rotation || (v.format != AV_PIX_FMT_YUV420P && v.format != AV_PIX_FMT_YUVJ420P))
+		return 0;
+	if (plain(&v, width, height)) {
+		rc_coeff c = coefficients(v.matrix, v.full);
+		int numbers[6] = { c.y, c.y_offset, c.rv, c.gu, c.gv, c.bu };
+
+		memcpy(f->numbers, numbers, sizeof(numbers));
+		is = 1;
+	} else if ((width != v.width || height != v.height) && (scaler = scaler_for(&v, &s, width, height)))
+		is = rc_scaler_formula(scaler, f);
+	rc_scratch_clear(&s);
+	return is;
+}
+
+void rc_formula_free(rc_formula *f)
+{
+	for (int k = 0; k < 4; k++) {
+		free(f->position[k]);
+		free(f->coefficient[k]);
+	}
+}
+
 rc_scratch *rc_scratch_new(void) { return calloc(1, sizeof(rc_scratch)); }
 
 void rc_scratch_clear(rc_scratch *s)

@@ -125,5 +125,6 @@ rc_scaler *rc_scaler_make(const rc_view *v, int width, int height); // NULL wher
 void rc_scaler_run(const rc_scaler *s, const rc_view *v, rc_sink *sink);
 void rc_scaler_free(rc_scaler *s);
 int64_t rc_scaler_memory(const rc_scaler *s);
+int rc_scaler_formula(const rc_scaler *s, rc_formula *f);
 
 #endif

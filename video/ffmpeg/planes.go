@@ -22,6 +22,7 @@ var (
 	_ video.PlanarFrame    = (*img)(nil)
 	_ video.PlaneConverter = backend{}
 	_ video.PixelMover     = backend{}
+	_ video.Formulas       = backend{}
 )
 
 // planeFormats gives libavutil's numbers of video's formats; -1 where this build has none.
@@ -118,6 +119,28 @@ func convertPlanes(info *video.PlaneInfo, planes []byte, spec *video.Spec, dst [
 	}
 	defer scratches.put(s)
 	return check("convert kept planes", C.rc_convert(nil, &l, from, s.c, o.width, o.height, o.element, o.chw, cbool(fast), o.table, to))
+}
+
+// Formula is called by video.FormulaOf.
+func (backend) Formula(info *video.PlaneInfo, width, height int) (f video.Formula, ok bool) {
+	l := layoutOf(info)
+	c := (*C.rc_formula)(C.calloc(1, C.sizeof_rc_formula))
+	defer C.free(unsafe.Pointer(c))
+	defer C.rc_formula_free(c)
+	if C.rc_formula_of(&l, C.int(width), C.int(height), c) == 0 {
+		return f, false
+	}
+	f.Width, f.Height, f.Scaled = width, height, c.scaled != 0
+	for i, n := range c.numbers {
+		f.Numbers[i] = int32(n)
+	}
+	for k := range f.Taps {
+		n := int(c.size[k])
+		f.Taps[k] = int(c.taps[k])
+		f.Position[k] = slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(c.position[k])), n))
+		f.Weight[k] = slices.Clone(unsafe.Slice((*int16)(unsafe.Pointer(c.coefficient[k])), n*f.Taps[k]))
+	}
+	return f, true
 }
 
 // cbool is a truth in the shim's words.

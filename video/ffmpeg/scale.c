@@ -370,6 +370,29 @@ fail:
 	return NULL;
 }
 
+int rc_scaler_formula(const rc_scaler *s, rc_formula *f)
+{
+	const int numbers[10] = { s->rounding, s->cy, s->c0, s->crv, s->cgu, s->cgv, s->cbu, s->r0, s->g0, s->b0 };
+	const struct {
+		int from, to, align, one;
+	} all[4] = { { s->width, s->to_width, 4, 1 << 14 }, { (s->width + 1) / 2, s->to_width / 2, 4, 1 << 14 }, { s->height, s->to_height, 2, 1 << 12 },
+		{ s->chroma_height, s->to_height, 2, 1 << 12 } };
+
+	f->scaled = 1;
+	memcpy(f->numbers, numbers, sizeof(numbers));
+	for (int k = 0; k < 4; k++) {
+		rc_taps t;
+
+		if (rc_taps_make(&t, all[k].from, all[k].to, all[k].align, all[k].one))
+			return 0;
+		f->taps[k] = t.taps;
+		f->size[k] = all[k].to;
+		f->position[k] = t.position;
+		f->coefficient[k] = t.coefficient;
+	}
+	return 1;
+}
+
 enum { MOST = 64 };
 
 // take brings a filter's rows into the ring, and gives them and their weights in pairs.
@@ -419,4 +442,6 @@ void rc_scaler_run(const rc_scaler *s, const rc_view *v, rc_sink *sink) {}
 void rc_scaler_free(rc_scaler *s) {}
 
 int64_t rc_scaler_memory(const rc_scaler *s) { return 0; }
+
+int rc_scaler_formula(const rc_scaler *s, rc_formula *f) { return 0; }
 #endif

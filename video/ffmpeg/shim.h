@@ -88,6 +88,19 @@ enum { RC_U8 = 0, RC_F32 = 1, RC_CODES = 2 };
 int rc_convert(rc_decoder *d, const rc_layout *l, const uint8_t *planes, rc_scratch *s, int width, int height, int element, int chw, int fast,
 	const float *table, uint8_t *dst);
 
+// How this library's own code makes 8-bit RGB of 4:2:0, for a device that must give the same.
+typedef struct rc_formula {
+	int scaled, numbers[10];
+	// across luma and chroma, down luma and chroma; where it scales
+	int taps[4], size[4];
+	int *position[4];
+	int16_t *coefficient[4];
+} rc_formula;
+
+// rc_formula_of is 0 where another's code, or none, makes the result. What it gives is taken back by rc_formula_free.
+int rc_formula_of(const rc_layout *l, int width, int height, rc_formula *f);
+void rc_formula_free(rc_formula *f);
+
 // rc_copy is memcpy; large copies go past the caches.
 void rc_copy(uint8_t *dst, const uint8_t *src, size_t n);
 // rc_split takes n packed pixels apart.

@@ -24,6 +24,11 @@ type Backend struct {
 	mu    sync.Mutex
 	known map[video.Codec]answer
 	idle  []*decoder // that were closed, the last one at the end
+
+	stream uintptr         // of memory.go; 0: not yet
+	forms  map[form]frames // conversions that were asked for; nil: there is no kernel
+
+	staging [][]byte // page-locked, that nobody uses
 }
 
 // maxIdle is how many closed decoders are kept, and maxIdleBytes what they may hold together, of the device's memory for the most part.
@@ -38,7 +43,10 @@ type answer struct {
 	err  error
 }
 
-var _ video.DeviceBackend = (*Backend)(nil)
+var (
+	_ video.DeviceBackend = (*Backend)(nil)
+	_ video.DeviceMemory  = (*Backend)(nil)
+)
 
 func init() {
 	video.RegisterDevice(func(device int) (video.DeviceBackend, error) {
@@ -78,7 +86,7 @@ func Open(device int) (_ *Backend, err error) {
 }
 
 func newBackend(d driver, device int, name string) *Backend {
-	return &Backend{d: d, device: device, name: name, known: map[video.Codec]answer{}}
+	return &Backend{d: d, device: device, name: name, known: map[video.Codec]answer{}, forms: map[form]frames{}}
 }
 
 // Name names the backend.
@@ -198,12 +206,18 @@ func (b *Backend) kept(e *video.SampleEntry) *decoder {
 	return nil
 }
 
-// forget gives the decoders back that were closed.
+// forget gives the decoders back that were closed, and what else is kept.
 func (b *Backend) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range b.idle {
 		d.free()
 	}
-	b.idle = nil
+	for _, m := range b.staging {
+		b.d.freeHost(m)
+	}
+	if b.stream != 0 {
+		b.d.freeStream(b.stream)
+	}
+	b.idle, b.staging, b.stream = nil, nil, 0
 }

@@ -3,10 +3,8 @@
 package nvdec
 
 import (
-	"os"
-	"path/filepath"
+	"errors"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -30,27 +28,9 @@ func TestCosts(t *testing.T) {
 		t.Skip("prints times: -v")
 	}
 	b := engines(t)
-	lib, names := clips(t)
-	only := os.Getenv("ROBOCACHE_NVDEC_LIMITS")
-	for _, name := range names {
-		if only == "" || !strings.Contains(","+only+",", ","+strings.TrimSuffix(filepath.Base(name), ".mp4")+",") {
-			continue
-		}
-		f, err := lib.Acquire(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var packets [][]byte
-		for d := range f.Index.NumSamples() {
-			s := f.Index.Sample(d)
-			p := make([]byte, s.Size)
-			if err := f.Ranged.ReadAt(t.Context(), p, s.Offset); err != nil {
-				t.Fatal(err)
-			}
-			packets = append(packets, p)
-		}
+	timed(t, func(name string, f *video.File, packets [][]byte) {
 		for _, n := range []int{1, 14} {
-			steps := []string{"open", "first", "send", "await", "map", "copy", "unmap", "planes", "rgb"}
+			steps := []string{"open", "first", "send", "await", "map", "copy", "unmap", "there", "keep", "done", "planes", "rgb"}
 			total := map[string]cost{}
 			frames := 0
 			var mu sync.Mutex
@@ -84,6 +64,12 @@ func TestCosts(t *testing.T) {
 					step("first", func() error { return d.Send(packets[0], 0) })
 					d.Flush()
 					var planes, rgb []byte
+					there, err := b.Alloc(3 * int(d.format.width) * int(d.format.height))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer b.Free(there)
 					for time.Since(begin) < 1200*time.Millisecond {
 						for i, p := range packets {
 							step("send", func() error { return d.Send(p, int64(i)) })
@@ -105,6 +91,12 @@ func TestCosts(t *testing.T) {
 							step("copy", func() error { return b.d.copyOut(d.frame.host, addr, d.stream) })
 							step("unmap", func() error { return b.d.unmap(d.handle, addr) })
 							d.frame.here = true
+							step("there", func() error {
+								d.frame.addr = 0
+								return d.frame.ConvertThere(&video.Spec{ChannelsFirst: true}, there)
+							})
+							step("keep", func() error { return d.frame.KeepPlanes(there) })
+							step("done", func() error { return errors.Join(d.frame.unmap(), b.Wait()) })
 							info, _ := d.frame.PlaneInfo()
 							if planes == nil {
 								planes, rgb = make([]byte, info.Bytes()), make([]byte, 3*info.Width*info.Height)
@@ -129,10 +121,9 @@ func TestCosts(t *testing.T) {
 				if s == "open" || s == "first" {
 					per = time.Duration(n)
 				}
-				t.Logf("%-12s %2d sessions %-7s %8.1f µs, of a core %8.1f µs", filepath.Base(name), n, s, float64(total[s].wall/per)/1e3, float64(total[s].cpu/per)/1e3)
+				t.Logf("%-12s %2d sessions %-7s %8.1f µs, of a core %8.1f µs", name, n, s, float64(total[s].wall/per)/1e3, float64(total[s].cpu/per)/1e3)
 			}
 			t.Logf("%d frames", frames)
 		}
-		f.Release()
-	}
+	})
 }

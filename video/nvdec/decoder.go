@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -41,7 +42,8 @@ type decoder struct {
 
 	fresh bool // the next packet needs its parameter sets
 	frame frame
-	since []int32 // surfaces of frames that others may refer to, decoded since the last frame that was taken
+	usual time.Duration // that a frame is waited for: half of it in one nap
+	since []int32       // surfaces of frames that others may refer to, decoded since the last frame that was taken
 }
 
 var _ video.Skipper = (*decoder)(nil)
@@ -67,6 +69,9 @@ func (d *decoder) SendUnwanted(sample []byte, number int64) error {
 func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
 	if d.closed {
 		return closed()
+	}
+	if err := d.frame.unmap(); err != nil {
+		return err
 	}
 	if d.bytes, err = d.form.Packet(d.bytes[:0], sample, d.fresh); err != nil {
 		return err
@@ -177,6 +182,7 @@ func (d *decoder) Drain() error {
 
 // Flush tells the parser that the stream ends here; the next packet brings its parameter sets.
 func (d *decoder) Flush() {
+	_ = d.frame.unmap() // the decoder is broken then
 	d.surface, d.fresh, d.since = none, true, d.since[:0]
 	if d.parser != 0 {
 		d.packet = packet{flags: endOfStream}
@@ -206,6 +212,7 @@ func (d *decoder) Close() {
 
 // free gives back what the decoder has.
 func (d *decoder) free() {
+	_ = d.frame.unmap()
 	if d.handle != 0 {
 		d.b.d.freeDecoder(d.handle)
 	}
@@ -223,18 +230,21 @@ func (d *decoder) free() {
 
 // The engine is asked so often whether it is done, and at most so often.
 const (
-	glance  = 100 * time.Microsecond
+	glance  = 50 * time.Microsecond
 	glances = 50_000
 )
 
 // await waits until a surface is decoded. Mapping it would wait too, but keep a core busy meanwhile. What takes too long is left to the mapping, which has the error.
 func (d *decoder) await(surface int32) {
+	begin, nap := time.Now(), d.usual/2
 	for range glances {
 		if d.b.d.status(d.handle, surface) != statusRuns {
-			return
+			break
 		}
-		time.Sleep(glance)
+		cudahost.Nap(max(nap, glance))
+		nap = 0
 	}
+	d.usual = (3*d.usual + min(time.Since(begin), time.Millisecond)) / 4
 }
 
 // sound asks how the frame in hand was decoded, and those that it may refer to since the last one that was taken (N5). The engine takes them in order, so

@@ -67,6 +67,88 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// Frames that stay on the device: converted there, kept there and converted later, and copied to the host all the same; nothing waits for one of them.
+func TestFramesThere(t *testing.T) {
+	f := newFake()
+	f.format.shown = rect32{left: 4, top: 2, right: 60, bottom: 30}
+	d := open(t, f, entry())
+	b := d.b
+	spec := video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
+	info := video.PlaneInfo{Width: 56, Height: 28, Format: video.PlaneFormat("yuv420p"), Matrix: 2}
+	if !b.Converts(info, &spec) {
+		t.Skip("the host makes no frame by code of its own")
+	}
+	if b.Converts(info, &video.Spec{Pixel: video.RGBFloat32}) || b.Converts(video.PlaneInfo{Width: 56, Height: 28, Format: info.Format, Rotation: 90}, &spec) {
+		t.Error("a kernel for what there is none")
+	}
+	room := func(n int) []byte {
+		m, err := b.Alloc(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first, kept, second, copied, lifted, third := room(3*56*28), room(info.Bytes()), room(3*56*28), room(3*56*28), room(info.Bytes()), room(3*56*28)
+	for i := range 20 {
+		id := byte(1 + 9*i)
+		if err := d.Send(unit(id, i%2 == 0), int64(i)); err != nil {
+			t.Fatal(err)
+		}
+		pic, _, ok, err := d.Receive()
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		there := pic.(video.DeviceFrame)
+		if i%3 == 1 {
+			expect(t, pic, f, id)
+		}
+		planes := make([]byte, info.Bytes())
+		if i%2 == 0 { // the host's own: the frame is mapped for both, or for each
+			if err := there.CopyPlanes(planes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, err := range []error{there.ConvertThere(&spec, first), there.KeepPlanes(kept), b.ConvertKept(info, kept, &spec, second), b.Copy(copied, second), there.CopyPlanes(planes),
+			b.UploadPlanes(info, lifted, planes), b.ConvertKept(info, lifted, &spec, third), b.Wait()} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%3 == 2 {
+			expect(t, pic, f, id)
+		}
+		for y := range 28 {
+			for x := range 56 {
+				c := [3]byte{sample(id, 4+x, 2+y), sample(id, 4+x&^1, 32+1+y/2), sample(id, 4+x&^1+1, 32+1+y/2)}
+				for k, want := range c {
+					for _, m := range [][]byte{first, second, copied, third} {
+						if got := f.near(at(m))[(k*28+y)*56+x]; got != want {
+							t.Fatalf("frame %d at (%d, %d), %d: %d, not %d", id, x, y, k, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+	if err := b.Clear(first); err != nil || f.near(at(first))[100] != 0 {
+		t.Error(err)
+	}
+	if err := b.Upload(first, bytes.Repeat([]byte{7}, len(first))); err != nil || f.near(at(first))[100] != 7 {
+		t.Error(err)
+	}
+	if err := b.ConvertKept(info, kept, &spec, first[:5]); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
+	for _, m := range [][]byte{first, kept, second, copied, lifted, third} {
+		b.Free(m)
+	}
+	d.Close()
+	b.forget()
+	if len(f.live) != 0 {
+		t.Errorf("not given back: %v", f.live)
+	}
+}
+
 // What is not wanted and nothing refers to is not decoded.
 func TestUnwanted(t *testing.T) {
 	f := newFake()

@@ -8,10 +8,13 @@
 //	    says. All else is ErrUnsupported with the reason.
 //	N3  A packet's frame is the surface that the driver was told to decode it into, taken before the next packet is sent. No timestamp and no display
 //	    order is consulted: nothing is delayed, reordered or withheld, so that B-frames, open GOPs and edit lists are the index's matter alone.
-//	N4  Planes are cropped from the coded size on the host, never scaled by the engine. They are equal to libavcodec's to the bit.
+//	N4  Planes are cropped from the coded size by us, never scaled by the engine. They are equal to libavcodec's to the bit.
 //	N5  A frame that the engine decoded with an error, concealed or not, is an error, never pixels.
 //	N6  A failure of the driver is an error of the call that met it; what was made is given back by Close, whatever failed. A sound decoder
 //	    is kept instead, within bounds, for the next stream of its kind. A wait for the engine gives its core away.
+//	N7  Frames that stay on the device become RGB there by the host's own integers (video.Formula), to the bit; where the host has none, the frame goes to the
+//	    host. All that is done there is on one stream of the backend: nothing waits for one frame, and what reads a mapped frame is before what
+//	    overwrites it.
 //
 // # Why the driver's parser
 //

@@ -8,7 +8,9 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel/cuda"
 	"github.com/goatnote-inc/robocache/video"
+	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
 // fake is a driver whose frames are numbers. It hands surfaces out as meanly as the real one may: that of a frame that nothing refers to is the next one's.
@@ -27,6 +29,7 @@ type fake struct {
 	decoded []byte // the frames that were decoded, in order
 	mapped  uintptr
 	kept    map[uintptr]byte // the frame of each surface that was mapped
+	memory  []*region        // of the device
 }
 
 type fakeParser struct {
@@ -237,13 +240,20 @@ func (f *fake) copyOut(b []byte, from, _ uintptr) error {
 	if err := f.call("copy"); err != nil {
 		return err
 	}
+	copy(b, f.pixels(from))
+	return nil
+}
+
+// pixels are a mapped frame's, as the engine gives them.
+func (f *fake) pixels(mapped uintptr) []byte {
 	pitch, h := int(f.format.width)+16, int(f.format.height)
+	b := make([]byte, pitch*h*3/2)
 	for y := range h * 3 / 2 {
 		for x := range int(f.format.width) {
-			b[y*pitch+x] = sample(f.kept[from], x, y)
+			b[y*pitch+x] = sample(f.kept[mapped], x, y)
 		}
 	}
-	return nil
+	return b
 }
 
 // sample is a byte of a frame as the engine gives it: rows of luma, then rows of pairs.
@@ -261,6 +271,88 @@ func (f *fake) host(n int) ([]byte, error) {
 }
 
 func (f *fake) freeHost(b []byte) { f.gone(uintptr(unsafe.Pointer(unsafe.SliceData(b))), "memory") }
+
+// far is the address where memory of the fake's device begins: nothing of the process lies there, so that a host that touches it fails.
+const far = uintptr(1) << 20
+
+// region is a piece of that memory.
+type region struct {
+	start uintptr
+	bytes []byte
+}
+
+func (f *fake) alloc(n int) ([]byte, error) {
+	if err := f.call("allocate"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &region{far + uintptr(len(f.memory))<<32, make([]byte, n)}
+	f.memory, f.live[r.start] = append(f.memory, r), "device memory"
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&r.start)), n), nil
+}
+
+func (f *fake) free(m []byte) { f.gone(at(m), "device memory") }
+
+// near is what lies at an address: of memory, or of the frame that is mapped.
+func (f *fake) near(addr uintptr) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.memory {
+		if addr >= r.start && addr < r.start+uintptr(len(r.bytes)) {
+			return r.bytes[addr-r.start:]
+		}
+	}
+	if f.mapped == 0 || addr < f.mapped || f.live[f.mapped] != "mapped frame" {
+		panic(fmt.Sprintf("nothing of the device lies at %#x", addr))
+	}
+	return f.pixels(f.mapped)[addr-f.mapped:]
+}
+
+func (f *fake) copyIn(to, b []byte, _ uintptr) error {
+	copy(f.near(at(to)), b)
+	return f.call("copy")
+}
+
+func (f *fake) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, _ uintptr) error {
+	dst, src := f.near(to), f.near(from)
+	for y := range rows {
+		copy(dst[y*toRow:][:bytes], src[y*fromRow:])
+	}
+	return f.call("copy")
+}
+
+func (f *fake) clear(m []byte, _ uintptr) error {
+	clear(f.near(at(m))[:len(m)])
+	return f.call("clear")
+}
+
+func (f *fake) wait(uintptr) error { return f.call("wait") }
+
+func (f *fake) frames(form *cuda.FrameForm) (frames, error) {
+	return &fakeFrames{f, form}, f.call("load a kernel")
+}
+
+// fakeFrames gives of each pixel its luma and chroma, in place of RGB.
+type fakeFrames struct {
+	f    *fake
+	form *cuda.FrameForm
+}
+
+func (x *fakeFrames) Run(from *cuda.FramePlanes, out uintptr, planes bool, _ uintptr) error {
+	to, luma, u, v := x.f.near(out), x.f.near(from.Luma), x.f.near(from.U), x.f.near(from.V)
+	n := x.form.Width * x.form.Height
+	for i := range n {
+		row, column := i/x.form.Width, i%x.form.Width
+		at, step := 3*i, 1
+		if planes {
+			at, step = i, n
+		}
+		c := row/2*from.ChromaRow + column/2*from.ChromaBy
+		to[at], to[at+step], to[at+2*step] = luma[row*from.LumaRow+column], u[c], v[c]
+	}
+	return x.f.call("launch")
+}
 
 // entry is a sample entry whose parameter set is one byte.
 func entry() *video.SampleEntry {

@@ -12,13 +12,15 @@ import (
 type frame struct {
 	d       *decoder
 	surface int32
-	here    bool   // in host
-	pitch   int    // bytes of a row
-	host    []byte // page-locked: the planes as the engine gives them, luma and then pairs of chroma
-	planes  []byte // scratch of Convert
+	here    bool    // in host
+	addr    uintptr // on the device; 0: it is not mapped
+	stream  uintptr // it was mapped on
+	pitch   int     // bytes of a row
+	host    []byte  // page-locked: the planes as the engine gives them, luma and then pairs of chroma
+	planes  []byte  // scratch of Convert
 }
 
-var _ video.PlanarFrame = (*frame)(nil)
+var _ video.DeviceFrame = (*frame)(nil)
 
 // Size is that of the upright frame.
 func (f *frame) Size() (width, height int) {
@@ -125,36 +127,55 @@ func even(w uint64) uint64 {
 	return (w | w>>16) & 0xffffffff
 }
 
-// fetch copies the frame from the device. The engine's surface is taken and given back within.
+// mapped waits for the frame, and has its address until the next packet: the engine's surface is copied to it on a stream.
+func (f *frame) mapped(stream uintptr) (err error) {
+	d := f.d
+	if d.closed {
+		return closed()
+	}
+	if f.addr != 0 {
+		return nil
+	}
+	d.await(f.surface)
+	if f.addr, f.pitch, err = d.b.d.mapFrame(d.handle, f.surface, &mapParams{progressive: 1, stream: stream}); err == nil {
+		f.stream = stream
+		err = d.sound()
+	}
+	d.broken = d.broken || err != nil
+	return err
+}
+
+// unmap gives the address back. What was put on its stream before still reads it: the next frame's copy comes behind that.
+func (f *frame) unmap() error {
+	if f.addr == 0 {
+		return nil
+	}
+	err := f.d.b.d.unmap(f.d.handle, f.addr)
+	f.addr, f.d.broken = 0, f.d.broken || err != nil
+	return err
+}
+
+// fetch copies the frame from the device.
 func (f *frame) fetch() error {
 	if f.here {
 		return nil
 	}
 	d := f.d
-	if d.closed {
-		return closed()
-	}
-	d.await(f.surface)
-	addr, pitch, err := d.b.d.mapFrame(d.handle, f.surface, &mapParams{progressive: 1, stream: d.stream})
-	if err != nil {
-		return err
-	}
-	n := pitch * int(d.format.height) * 3 / 2
-	if len(f.host) != n {
-		if f.host != nil {
-			d.b.d.freeHost(f.host)
+	err := f.mapped(d.stream)
+	if err == nil {
+		n := f.pitch * int(d.format.height) * 3 / 2
+		if len(f.host) != n {
+			if f.host != nil {
+				d.b.d.freeHost(f.host)
+			}
+			f.host, err = d.b.d.host(n)
 		}
-		f.host, err = d.b.d.host(n)
 	}
 	if err == nil {
-		f.pitch = pitch
-		err = d.b.d.copyOut(f.host, addr, d.stream)
+		err = d.b.d.copyOut(f.host, f.addr, f.stream)
 	}
-	if unmapped := d.b.d.unmap(d.handle, addr); err == nil {
+	if unmapped := f.unmap(); err == nil {
 		err = unmapped
-	}
-	if err == nil {
-		err = d.sound()
 	}
 	f.here, d.broken = err == nil, d.broken || err != nil
 	return err

@@ -30,6 +30,20 @@ type driver interface {
 	copyOut(b []byte, from, stream uintptr) error // and waits
 	host(n int) ([]byte, error)                   // page-locked memory
 	freeHost(b []byte)
+
+	// the device's own memory, on a stream
+	alloc(n int) ([]byte, error)
+	free(m []byte)
+	copyIn(to, b []byte, stream uintptr) error // b is page-locked
+	copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error
+	clear(m []byte, stream uintptr) error
+	wait(stream uintptr) error
+	frames(f *cuda.FrameForm) (frames, error)
+}
+
+// frames makes RGB of frames of one form: cuda.Frames.
+type frames interface {
+	Run(from *cuda.FramePlanes, out uintptr, planes bool, stream uintptr) error
 }
 
 var libraries = []string{"libnvcuvid.so.1", "libnvcuvid.so"}
@@ -159,6 +173,30 @@ func (l *library) copyOut(b []byte, from, stream uintptr) error {
 	}
 	return err
 }
+
+func (l *library) alloc(n int) ([]byte, error) {
+	addr, err := l.device.Alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n), nil // an address of the device, which Go's collector does not know
+}
+
+func (l *library) free(m []byte) { l.device.Free(at(m)) }
+
+func (l *library) copyIn(to, b []byte, stream uintptr) error {
+	return l.device.CopyInAsync(at(to), b, stream)
+}
+
+func (l *library) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error {
+	return l.device.CopyRowsAsync(to, toRow, from, fromRow, bytes, rows, stream)
+}
+
+func (l *library) clear(m []byte, stream uintptr) error {
+	return l.device.ClearAsync(at(m), len(m), stream)
+}
+func (l *library) wait(stream uintptr) error                { return l.device.Wait(stream) }
+func (l *library) frames(f *cuda.FrameForm) (frames, error) { return l.device.PrepareFrames(f) }
 
 func (l *library) host(n int) ([]byte, error) { return l.memory.Alloc(n) }
 func (l *library) freeHost(b []byte)          { l.memory.Free(b) }

@@ -36,7 +36,7 @@ type Buffer struct {
 // New takes its memory from an allocator; nil: anonymous mappings.
 func New(limit int64, memory Allocator) *Pool {
 	if memory == nil {
-		memory = mappings{}
+		memory = frames.Mappings{}
 	}
 	return &Pool{free: map[int][][]byte{}, limit: limit, memory: memory, back: make(chan struct{}, 1)}
 }

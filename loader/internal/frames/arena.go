@@ -16,10 +16,26 @@ const (
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
+// Memory is where slabs come from: of the host, or of a device.
+type Memory interface {
+	Alloc(n int) ([]byte, error)
+	Free(m []byte)
+}
+
+// Mappings are anonymous ones of the system.
+type Mappings struct{}
+
+// Alloc gives n bytes, page aligned.
+func (Mappings) Alloc(n int) ([]byte, error) { return MapMemory(n) }
+
+// Free unmaps what Alloc gave.
+func (Mappings) Free(m []byte) { UnmapMemory(m) }
+
 // arena holds equal pieces of memory outside the Go heap, in slabs: what a decoded frame is kept in. All sizes together stay
 // below limit. A slab with nothing in it makes room for another size.
 type arena struct {
-	limit int64
+	limit  int64
+	memory Memory
 
 	mu     sync.Mutex
 	sizes  map[int]*pieces
@@ -30,6 +46,7 @@ type arena struct {
 
 // pieces are the slabs of one size.
 type pieces struct {
+	arena *arena
 	size  int
 	slabs map[*slab]struct{}
 	free  []piece
@@ -53,8 +70,8 @@ const slabBytes = 64 << 20
 // PieceBytes is what n bytes take.
 func PieceBytes(n int) int64 { return int64(roundUp(max(n, 1), 64)) }
 
-func newArena(limit int64) *arena {
-	return &arena{limit: limit, sizes: map[int]*pieces{}}
+func newArena(limit int64, memory Memory) *arena {
+	return &arena{limit: limit, memory: memory, sizes: map[int]*pieces{}}
 }
 
 // get gives a piece of at least n bytes at a 64-byte boundary; ok is false where the limit does not allow it.
@@ -64,7 +81,7 @@ func (r *arena) get(n int) (p piece, ok bool, err error) {
 	defer r.mu.Unlock()
 	s := r.sizes[size]
 	if s == nil {
-		s = &pieces{size: size, slabs: map[*slab]struct{}{}}
+		s = &pieces{arena: r, size: size, slabs: map[*slab]struct{}{}}
 		r.sizes[size] = s
 	}
 	if len(s.free) == 0 {
@@ -91,7 +108,7 @@ func (r *arena) grow(s *pieces) (bool, error) {
 	if want <= 0 {
 		return false, nil
 	}
-	mem, err := MapMemory(roundUp(want, PageSize))
+	mem, err := r.memory.Alloc(roundUp(want, PageSize))
 	if err != nil {
 		return false, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for %d bytes of kept frames", want), Hint: "a smaller pool_size, cache_budget or memory_budget; ulimit -v", Err: err}
 	}
@@ -126,7 +143,7 @@ func (r *arena) drop(s *pieces, b *slab) {
 	delete(s.slabs, b)
 	s.free = slices.DeleteFunc(s.free, func(p piece) bool { return p.slab == b })
 	r.mapped -= int64(len(b.mem))
-	UnmapMemory(b.mem)
+	r.memory.Free(b.mem)
 }
 
 func (r *arena) put(p piece) {
@@ -149,7 +166,7 @@ func (r *arena) close() {
 	defer r.mu.Unlock()
 	for _, s := range r.sizes {
 		for b := range s.slabs {
-			UnmapMemory(b.mem)
+			r.memory.Free(b.mem)
 		}
 	}
 	r.sizes, r.mapped, r.used = map[int]*pieces{}, 0, 0

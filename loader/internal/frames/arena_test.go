@@ -9,7 +9,7 @@ import (
 // Pieces of several sizes never overlap, are aligned, and what is mapped stays below the limit; an empty slab makes room for another size.
 func TestArena(t *testing.T) {
 	const limit = 1 << 20
-	r := newArena(limit)
+	r := newArena(limit, Mappings{})
 	defer r.close()
 	rng := rand.New(rand.NewPCG(1, 2))
 	sizes := []int{64, 1000, 4096, 70_000}

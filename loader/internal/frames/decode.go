@@ -316,26 +316,30 @@ func (w *Worker) receive(number int, f video.Frame) error {
 	s.mu.Lock()
 	wait := x.wait
 	s.mu.Unlock()
+	size := col.FrameSize()
+	if planes != nil {
+		info, _ := planes.PlaneInfo()
+		size = info.Bytes()
+	}
 	var pixels []byte
+	stored := false
 	switch {
 	case len(wait) > 0:
 		pixels = wait[0].to.Into(w, int(wait[0].k))
-	case planes == nil:
-		pixels = w.Bytes(col.FrameSize())
+	case planes == nil && col.Device() == nil:
+		pixels = w.Bytes(size)
+	case planes == nil: // it is made where it stays, or later
+		if s.keeps(x, size) && s.roomThere(x) {
+			pixels, stored = x.at.mem[:size], true
+		}
 	}
 	if pixels != nil {
 		if err := col.Render(f, pixels); err != nil {
 			return err
 		}
 	}
-	size := col.FrameSize()
-	if planes != nil {
-		info, _ := planes.PlaneInfo()
-		size = info.Bytes()
-	}
-	stored := false
-	if s.keeps(x, size) {
-		stored, _ = s.fill(x, planes, pixels)
+	if !stored && s.keeps(x, size) {
+		stored, _ = s.fill(x, col, planes, pixels)
 	}
 	if s.disk != nil {
 		w.toDisk(t.request, number, f, planes, pixels)

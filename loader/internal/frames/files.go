@@ -19,17 +19,17 @@ type Files interface {
 
 // File is one open file, until Release.
 type File interface {
-	Plan(p *video.Planner, ordinals []int) []video.Group
+	Plan(p *video.Planner, numbers []int) []video.Group
 	// Remote says that reading takes time: then the packets of groups are fetched before a core is taken for decoding.
 	Remote() bool
 	Fetch(ctx context.Context, groups []video.Group) (*video.Fetched, error)
 	FetchBytes(g video.Group) int64
 	// Decode decodes groups in order, those that follow each other in one run; from what was fetched, where b is not nil.
-	Decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, f video.Frame) error) error
+	Decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(number int, f video.Frame) error) error
 	// Identity is a hash of what decides the frames of the file; zero where its store gives no version, and it may become another unseen.
 	Identity() [32]byte
 	Size() (width, height int)
-	TimeNS(ordinal int) int64
+	TimeNS(number int) int64
 	Release()
 }
 
@@ -103,7 +103,7 @@ type splitFile struct {
 // ReadsToDecode marks that decoding waits for something else than a core.
 func (f splitFile) ReadsToDecode() {}
 
-func (f splitFile) Decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, f video.Frame) error) error {
+func (f splitFile) Decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(number int, f video.Frame) error) error {
 	return f.l.split.Decode(ctx, f.File, b, groups, f.l.core, deliver)
 }
 
@@ -112,7 +112,7 @@ type file struct {
 	*video.File
 }
 
-func (f file) Plan(p *video.Planner, ordinals []int) []video.Group { return p.Plan(f.Index, ordinals) }
+func (f file) Plan(p *video.Planner, numbers []int) []video.Group { return p.Plan(f.Index, numbers) }
 
 func (f file) Fetch(ctx context.Context, groups []video.Group) (*video.Fetched, error) {
 	return video.Fetch(ctx, f.File, groups)
@@ -120,7 +120,7 @@ func (f file) Fetch(ctx context.Context, groups []video.Group) (*video.Fetched, 
 
 func (f file) FetchBytes(g video.Group) int64 { return video.FetchBytes(f.File, g) }
 
-func (f file) Decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(ordinal int, f video.Frame) error) error {
+func (f file) Decode(ctx context.Context, b *video.Fetched, groups []video.Group, deliver func(number int, f video.Frame) error) error {
 	return f.pool.Decode(ctx, f.File, b, groups, deliver)
 }
 
@@ -160,4 +160,4 @@ func (f file) Size() (width, height int) {
 	return width, height
 }
 
-func (f file) TimeNS(ordinal int) int64 { return f.Index.TimeNS(ordinal) }
+func (f file) TimeNS(number int) int64 { return f.Index.TimeNS(number) }

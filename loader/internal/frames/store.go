@@ -9,6 +9,7 @@
 //	F3  Whether a frame can be had does not depend on its neighbours: what a task did not get is tried alone, for its own error.
 //	F4  A frame of the store is to the bit what decoding gives. What has no room is decoded again when it is wanted.
 //	F5  Of files that are far away packets are read ahead within a budget; waiting for a store holds no core and no decoder.
+//	F6  Of a column on a device, planes and pixels stay there, within a budget of its own; what has no room is as on the host.
 package frames
 
 import (
@@ -28,9 +29,13 @@ type Column interface {
 	Files() Files
 	FrameSize() int // bytes of a frame as it is kept as pixels
 	Recipe() string // what decides these pixels, beside the file; "": they are not kept in a cache directory
-	// Render writes a decoded frame as pixels, FromPlanes one of kept planes. Frames of a size that cannot be used are refused.
+	// Render writes a decoded frame as pixels, FromPlanes one of kept planes, there: of a device's memory. Frames of a size that cannot be used are refused.
 	Render(f video.Frame, dst []byte) error
-	FromPlanes(info video.PlaneInfo, planes, dst []byte) error
+	FromPlanes(info video.PlaneInfo, planes []byte, there bool, dst []byte) error
+	// Device is where its pixels go, if they go to a device: Target.Into gives its memory. Else nil.
+	Device() video.DeviceMemory
+	// Direct says that Device makes its pixels of planes of that form.
+	Direct(info video.PlaneInfo) bool
 	// Check, where it is not nil, refuses a frame for a place, before it is looked for: the store does not know who checked what it has.
 	Check() func(w *Worker, f File, to Target, k, ordinal int) error
 }
@@ -48,6 +53,8 @@ type Target interface {
 // Config is what a store is made of.
 type Config struct {
 	Kept   int64      // bytes of memory for frames of residents and of the RAM cache; 0: neither
+	There  int64      // likewise, of a device's memory
+	Device Memory     // which that is
 	Cache  int64      // of them, for the cache
 	Planar bool       // keep the decoder's planes where they can be kept; else pixels
 	Dir    *cache.Dir // of decoded frames; may be nil
@@ -68,6 +75,7 @@ type Store struct {
 	planar bool
 	room   int64   // for the cache; 0 = no cache
 	arena  *arena  // nil: nothing is kept in memory
+	there  *arena  // on a device, before arena; nil: none is
 	disk   *disk   // nil: no cache directory of frames
 	remote *remote // nil: all files are at hand
 	warn   func(string)
@@ -87,7 +95,10 @@ type Store struct {
 func New(c Config) *Store {
 	s := &Store{planar: c.Planar, room: c.Cache, warn: c.Warn, have: map[frameKey]*frame{}, files: map[fileKey]int32{}}
 	if c.Kept > 0 {
-		s.arena = newArena(c.Kept)
+		s.arena = newArena(c.Kept, Mappings{})
+		if c.There > 0 {
+			s.there = newArena(c.There, c.Device)
+		}
 	}
 	if c.Dir != nil {
 		s.disk = &disk{dir: c.Dir, files: map[fileKey]cache.Key{}}
@@ -123,6 +134,7 @@ type frame struct {
 	state  frameState
 	listed bool // in Store.have
 	planar bool
+	there  bool // its bytes are a device's
 	cached bool // stays when nobody wants it any more
 	uses   uses
 	pins   int32 // who is reading its bytes
@@ -191,7 +203,7 @@ func (s *Store) release(x *frame) {
 		x.cached = false
 	}
 	if x.at.slab != nil {
-		s.arena.put(x.at)
+		x.at.own.arena.put(x.at)
 		x.at = piece{}
 	}
 }
@@ -216,14 +228,60 @@ func (s *Store) keeps(x *frame, size int) bool {
 	return x.cached || x.uses != (uses{})
 }
 
-// fill writes a frame into memory of the arena: planes, or, where planes is nil, pixels. It is false where the arena has no room.
-func (s *Store) fill(x *frame, planes video.PlanarFrame, pixels []byte) (bool, error) {
+// roomThere gives a frame room on the device; false where there is none: its memory is others' too.
+func (s *Store) roomThere(x *frame) bool {
+	if s.there == nil || x.at.slab != nil {
+		return x.there
+	}
+	at, have, err := s.there.get(x.size)
+	if err != nil || !have {
+		return false
+	}
+	x.at, x.there = at, true
+	return true
+}
+
+// fillThere is fill on the device that a column's pixels are on.
+func (s *Store) fillThere(x *frame, col Column, planes video.PlanarFrame, pixels []byte) (bool, error) {
+	if planes == nil {
+		if pixels == nil || !s.roomThere(x) {
+			return false, nil
+		}
+		return true, col.Device().Copy(x.at.mem[:x.size], pixels)
+	}
+	info, _ := planes.PlaneInfo()
+	if !col.Direct(info) || !s.roomThere(x) {
+		return false, nil
+	}
+	x.planar, x.info = true, info
+	if own, is := planes.(video.DeviceFrame); is {
+		return true, own.KeepPlanes(x.at.mem[:x.size])
+	}
+	room := uploads.Get().(*[]byte)
+	defer uploads.Put(room)
+	*room = slices.Grow((*room)[:0], x.size)[:x.size]
+	if err := planes.CopyPlanes(*room); err != nil {
+		return true, err
+	}
+	return true, col.Device().UploadPlanes(info, x.at.mem[:x.size], *room)
+}
+
+// uploads are planes on their way from the host to a device.
+var uploads = sync.Pool{New: func() any { return new([]byte) }}
+
+// fill writes a frame into memory of an arena: planes, or, where planes is nil, pixels. It is false where there is no room.
+func (s *Store) fill(x *frame, col Column, planes video.PlanarFrame, pixels []byte) (bool, error) {
+	if col.Device() != nil {
+		if stored, err := s.fillThere(x, col, planes, pixels); stored {
+			return err == nil, err
+		}
+		if planes == nil { // pixels that the host cannot read, or none
+			return s.refuse(), nil
+		}
+	}
 	at, have, err := s.arena.get(x.size)
 	if err != nil || !have {
-		s.mu.Lock()
-		s.n.refused++
-		s.mu.Unlock()
-		return false, err
+		return s.refuse(), err
 	}
 	x.at = at
 	if planes == nil {
@@ -234,6 +292,14 @@ func (s *Store) fill(x *frame, planes video.PlanarFrame, pixels []byte) (bool, e
 	x.info, _ = planes.PlaneInfo()
 	err = planes.CopyPlanes(at.mem[:x.size])
 	return err == nil, err
+}
+
+// refuse counts a frame that there is no room for.
+func (s *Store) refuse() (stored bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n.refused++
+	return false
 }
 
 // arrived publishes a frame that was pending, and gives those who wait for it. The caller serves them, and then calls done: the frame is pinned
@@ -281,14 +347,20 @@ func (s *Store) Close() {
 	if s.arena != nil {
 		s.arena.close()
 	}
+	if s.there != nil {
+		s.there.close()
+	}
 }
 
 // Stats is what a store holds and did.
 type Stats struct {
 	Limit, Bytes, Peak int64 // of memory for frames
-	Resident           int64 // frames
-	Refused            int64 // for which there was no room: decoded again when wanted
-	Cache              *CacheStats
+	// of a device's memory
+	ThereLimit, There, TherePeak int64
+
+	Resident int64 // frames
+	Refused  int64 // for which there was no room: decoded again when wanted
+	Cache    *CacheStats
 }
 
 // CacheStats is what a cache did. Frames that are wanted are hits or misses.
@@ -329,6 +401,10 @@ func (s *Store) Stats(where string) (out Stats) {
 	if s.arena != nil {
 		out.Bytes, _, out.Peak = s.arena.held()
 		out.Limit, out.Resident, out.Refused = s.arena.limit, int64(len(s.have)), s.n.refused
+	}
+	if s.there != nil {
+		out.There, _, out.TherePeak = s.there.held()
+		out.ThereLimit = s.there.limit
 	}
 	if s.room > 0 {
 		out.Cache = (&CacheStats{Where: "ram", Format: format, Hits: s.n.hits, Misses: s.n.misses, Bytes: s.kept, Budget: s.room, Full: s.n.full > 0}).Rated()

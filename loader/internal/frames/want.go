@@ -239,7 +239,7 @@ func (w *Worker) fromMemory(col Column, c *copied) error {
 		return nil
 	}
 	dst := c.to.Into(w, int(c.k))
-	if err := col.FromPlanes(x.info, x.at.mem[:x.size], dst); err != nil {
+	if err := col.FromPlanes(x.info, x.at.mem[:x.size], x.there, dst); err != nil {
 		return err
 	}
 	c.to.Put(int(c.k), dst)

@@ -1,0 +1,93 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// frameParams is Frame of src/frames.cu.
+type frameParams struct {
+	luma, u, v, out                         uintptr
+	position, weight                        [4]uintptr
+	outRow, outChannel                      int64
+	outColumn, lumaRow, chromaRow, chromaBy int32
+	width, height                           int32
+	taps                                    [4]int32
+	scaled                                  int32
+	numbers                                 [10]int32
+	_                                       int32
+}
+
+// FrameForm is how frames become RGB: video.Formula.
+type FrameForm struct {
+	Width, Height int
+	Scaled        bool
+	Numbers       [10]int32
+	Taps          [4]int
+	Position      [4][]int32
+	Weight        [4][]int16
+}
+
+// FramePlanes is where the planes of a frame lie on the device: 4:2:0 of 8 bits, chroma as planes (ChromaStep 1) or pairs (2).
+type FramePlanes struct {
+	Luma, U, V                   uintptr
+	LumaRow, ChromaRow, ChromaBy int // bytes from row to row, and from sample to sample of U and of V
+}
+
+// Frames makes RGB of frames of one form. It keeps the form's tables for as long as it lives; runs may come from many goroutines.
+type Frames struct {
+	on     launcher
+	call   call
+	params frameParams
+}
+
+// PrepareFrames makes the kernel of a form ready.
+func (d *Device) PrepareFrames(f *FrameForm) (_ *Frames, err error) {
+	defer guard.Into(&err)
+	x := &Frames{on: d.on, params: frameParams{width: int32(f.Width), height: int32(f.Height), numbers: f.Numbers, scaled: int32(flag(f.Scaled))}}
+	pairs := int64(f.Width+1) / 2 * int64(f.Height)
+	if f.Width < 1 || f.Height < 1 || pairs > math.MaxInt32-256 || f.Scaled && f.Width%2 != 0 {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "frames of this size", Got: fmt.Sprintf("%d×%d", f.Width, f.Height)})
+	}
+	if f.Scaled {
+		var tables []byte
+		var at [8]int
+		for k := range f.Taps {
+			x.params.taps[k] = int32(f.Taps[k])
+			at[k] = len(tables)
+			for _, v := range f.Position[k] {
+				tables = binary.LittleEndian.AppendUint32(tables, uint32(v))
+			}
+			at[4+k] = len(tables)
+			for _, v := range f.Weight[k] {
+				tables = binary.LittleEndian.AppendUint16(tables, uint16(v))
+			}
+			tables = append(tables, make([]byte, -len(tables)&3)...)
+		}
+		base := guard.Must(d.on.upload(tables))
+		for k := range f.Taps {
+			x.params.position[k], x.params.weight[k] = base+uintptr(at[k]), base+uintptr(at[4+k])
+		}
+	}
+	x.call = call{kernel: "frame_rgb", block: 256, grid: uint32(ceilDiv(pairs, 256))}
+	guard.Check(d.on.prepare(&x.call))
+	return x, nil
+}
+
+// Run makes one frame, packed or as planes, on a stream.
+func (x *Frames) Run(from *FramePlanes, out uintptr, planes bool, stream uintptr) error {
+	p := x.params
+	p.luma, p.u, p.v, p.out = from.Luma, from.U, from.V, out
+	p.lumaRow, p.chromaRow, p.chromaBy = int32(from.LumaRow), int32(from.ChromaRow), int32(from.ChromaBy)
+	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1
+	if planes {
+		p.outRow, p.outColumn, p.outChannel = int64(p.width), 1, int64(p.width)*int64(p.height)
+	}
+	k := x.call
+	k.params = paramsOf(&p)
+	return x.on.launch(&k, stream)
+}

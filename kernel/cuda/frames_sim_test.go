@@ -1,0 +1,17 @@
+//go:build linux
+
+package cuda
+
+import (
+	"testing"
+
+	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
+)
+
+func TestFramesOnSimulator(t *testing.T) {
+	d := simulator(t, sim.Options{Seed: 3, Checked: true}, "frames")
+	checkFrames(t, d, frameShapes[1:3], 1)
+	d.on.(*simulated).before = true
+	d = simulator(t, sim.Options{Seed: 3}, "frames")
+	checkFrames(t, d, frameShapes, 2)
+}

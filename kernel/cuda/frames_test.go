@@ -1,0 +1,102 @@
+package cuda
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goatnote-inc/robocache/video"
+	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+)
+
+// frameShapes are sizes as decoded and of the result, which the host's own code makes.
+var frameShapes = [][4]int{
+	{640, 480, 0, 0}, {322, 242, 0, 0}, {33, 8, 0, 0}, {640, 480, 224, 224}, {640, 480, 320, 240}, {96, 84, 224, 224}, {322, 242, 84, 84}, {640, 480, 96, 128},
+	{128, 96, 130, 96}, {64, 64, 640, 480}, {1280, 720, 224, 224},
+}
+
+// Frames come out of the kernel as the host makes them, to the bit: from planes and from pairs of chroma, packed and as planes, each matrix and range.
+func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
+	t.Helper()
+	rng, ran := rand.New(rand.NewPCG(seed, 1)), 0
+	for i, shape := range shapes {
+		info := video.PlaneInfo{Width: int32(shape[0]), Height: int32(shape[1]), Format: video.PlaneFormat("yuv420p"), Matrix: []uint8{2, 1, 5, 9}[i%4], FullRange: i%3 == 1}
+		spec := video.Spec{Pixel: video.RGB8, Width: shape[2], Height: shape[3], ChannelsFirst: i%2 == 0}
+		f, ok := video.FormulaOf(info, &spec)
+		if !ok {
+			t.Logf("%v: the host has another's code", shape)
+			continue
+		}
+		ran++
+		form := FrameForm(f)
+		x, err := d.PrepareFrames(&form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planes, paired := make([]byte, info.Bytes()), []byte(nil)
+		p, _ := info.Planes()
+		for k := range p {
+			for y := range p[k].Rows {
+				row := planes[p[k].Offset+y*p[k].Stride:][:p[k].RowBytes]
+				kind := rng.IntN(4)
+				for x := range row {
+					row[x] = [4]byte{0, 255, byte(x), byte(rng.Uint32())}[kind]
+				}
+			}
+		}
+		for y := range p[1].Rows {
+			for x := range p[1].RowBytes {
+				paired = append(paired, planes[p[1].Offset+y*p[1].Stride+x], planes[p[2].Offset+y*p[2].Stride+x])
+			}
+		}
+		want := make([]byte, 3*f.Width*f.Height)
+		if err := video.ConvertPlanes(info, planes, &spec, want); err != nil {
+			t.Fatal(err)
+		}
+		memory := func(b []byte) uintptr {
+			a, err := d.Alloc(len(b))
+			if err == nil {
+				err = d.CopyIn(a, b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { d.Free(a) })
+			return a
+		}
+		at, pairs, out := memory(planes), memory(paired), memory(make([]byte, len(want)))
+		for _, from := range []FramePlanes{
+			{at, at + uintptr(p[1].Offset), at + uintptr(p[2].Offset), p[0].Stride, p[1].Stride, 1},
+			{at, pairs, pairs + 1, p[0].Stride, 2 * p[1].RowBytes, 2},
+		} {
+			got := bytes.Repeat([]byte{0x5a}, len(want))
+			if err := d.CopyIn(out, got); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.Run(&from, out, spec.ChannelsFirst, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.CopyOut(got, out); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				for j := range got {
+					if got[j] != want[j] {
+						t.Fatalf("%v, %+v: byte %d is %d, not %d", shape, spec, j, got[j], want[j])
+					}
+				}
+			}
+		}
+	}
+	if ran == 0 {
+		t.Skip("the host makes no frame by code of its own")
+	}
+	t.Logf("%d shapes", ran)
+}
+
+func TestFramesOnGPU(t *testing.T) {
+	d := device(t)
+	for seed := range uint64(20) {
+		checkFrames(t, d, frameShapes, seed)
+	}
+}

@@ -1,0 +1,219 @@
+package nvdec
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel/cuda"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// The device's memory, and frames there: all of it on one stream of the backend, so that nothing on the host waits for one frame.
+
+// maxForms is how many conversions have their tables on the device; others are made on the host.
+const maxForms = 256
+
+// form is a conversion: of what, to what.
+type form struct {
+	info          video.PlaneInfo
+	width, height int
+}
+
+// Number is the driver's of the device.
+func (b *Backend) Number() int { return b.device }
+
+// at is the address of the device's memory that a slice stands for.
+func at(m []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m))) }
+
+// order is the stream.
+func (b *Backend) order() (_ uintptr, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stream == 0 {
+		b.stream, err = b.d.newStream()
+	}
+	return b.stream, err
+}
+
+// ordered does something on the stream.
+func (b *Backend) ordered(f func(stream uintptr) error) error {
+	s, err := b.order()
+	if err != nil {
+		return err
+	}
+	return f(s)
+}
+
+// Alloc gives memory of the device.
+func (b *Backend) Alloc(n int) ([]byte, error) { return b.d.alloc(n) }
+
+// Free takes it back.
+func (b *Backend) Free(m []byte) { b.d.free(m) }
+
+// Upload copies from the host, which may change src then.
+func (b *Backend) Upload(dst, src []byte) error {
+	return b.staged(dst, func(m []byte) { copy(m, src) })
+}
+
+// UploadPlanes brings the host's planes to where KeepPlanes puts an engine's.
+func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
+	p, _ := info.Planes()
+	return b.staged(dst, func(m []byte) {
+		copy(m[:p[1].Offset], planes)
+		for y := range p[1].Rows {
+			together(m[p[1].Offset+2*y*p[1].Stride:][:2*p[1].RowBytes], planes[p[1].Offset+y*p[1].Stride:], planes[p[2].Offset+y*p[2].Stride:])
+		}
+	})
+}
+
+// together makes pairs of bytes, eight bytes at a time.
+func together(pairs, u, v []byte) {
+	x := 0
+	for ; 2*x+8 <= len(pairs); x += 4 {
+		binary.LittleEndian.PutUint64(pairs[2*x:], apart4(binary.LittleEndian.Uint32(u[x:]))|apart4(binary.LittleEndian.Uint32(v[x:]))<<8)
+	}
+	for ; 2*x < len(pairs); x++ {
+		pairs[2*x], pairs[2*x+1] = u[x], v[x]
+	}
+}
+
+// apart4 is even's inverse.
+func apart4(w uint32) uint64 {
+	x := uint64(w)
+	x = (x | x<<16) & 0x0000ffff0000ffff
+	return (x | x<<8) & 0x00ff00ff00ff00ff
+}
+
+// staged copies what f writes into page-locked memory: of other memory the driver has a copy of its own, and waits for the device. f leaves no byte out
+// that is read.
+func (b *Backend) staged(dst []byte, f func(m []byte)) (err error) {
+	b.mu.Lock()
+	var m []byte
+	if n := len(b.staging); n > 0 {
+		m, b.staging = b.staging[n-1], b.staging[:n-1]
+	}
+	b.mu.Unlock()
+	if len(m) < len(dst) {
+		if m != nil {
+			b.d.freeHost(m)
+		}
+		if m, err = b.d.host(len(dst)); err != nil {
+			return err
+		}
+	}
+	f(m[:len(dst)])
+	err = b.ordered(func(s uintptr) error {
+		err := b.d.copyIn(dst, m[:len(dst)], s)
+		if waited := b.d.wait(s); err == nil {
+			err = waited
+		}
+		return err
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.staging = append(b.staging, m) // as many as there were callers at once
+	return err
+}
+
+// Copy copies within the device.
+func (b *Backend) Copy(dst, src []byte) error {
+	return b.ordered(func(s uintptr) error { return b.d.copyRows(at(dst), len(src), at(src), len(src), len(src), 1, s) })
+}
+
+// Clear writes zeros.
+func (b *Backend) Clear(dst []byte) error {
+	return b.ordered(func(s uintptr) error { return b.d.clear(dst, s) })
+}
+
+// Wait returns when all that was begun is over.
+func (b *Backend) Wait() error { return b.ordered(b.d.wait) }
+
+// Converts says whether there is a kernel.
+func (b *Backend) Converts(info video.PlaneInfo, spec *video.Spec) bool {
+	_, err := b.frames(info, spec)
+	return err == nil
+}
+
+// ConvertKept converts what KeepPlanes wrote.
+func (b *Backend) ConvertKept(info video.PlaneInfo, planes []byte, spec *video.Spec, dst []byte) error {
+	p, _ := info.Planes()
+	chroma := at(planes) + uintptr(p[1].Offset)
+	return b.convert(info, &cuda.FramePlanes{Luma: at(planes), U: chroma, V: chroma + 1, LumaRow: p[0].Stride, ChromaRow: 2 * p[1].Stride, ChromaBy: 2}, spec, dst)
+}
+
+// convert makes RGB by the kernel.
+func (b *Backend) convert(info video.PlaneInfo, from *cuda.FramePlanes, spec *video.Spec, dst []byte) error {
+	shape := info.Shape()
+	if err := shape.Check(spec, dst); err != nil {
+		return err
+	}
+	x, err := b.frames(info, spec)
+	if err != nil {
+		return err
+	}
+	return b.ordered(func(s uintptr) error { return x.Run(from, at(dst), spec.ChannelsFirst, s) })
+}
+
+// frames gives the kernel of a conversion. That there is none is kept too.
+func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error) {
+	key := form{info, spec.Width, spec.Height}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x, known := b.forms[key]
+	if !known && len(b.forms) < maxForms && spec.Pixel == video.RGB8 {
+		if f, ok := video.FormulaOf(info, spec); ok {
+			own := cuda.FrameForm(f)
+			var err error
+			if x, err = b.d.frames(&own); err != nil {
+				return nil, err
+			}
+		}
+		b.forms[key] = x
+	}
+	if x == nil || spec.Pixel != video.RGB8 {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Msg: "no kernel makes these pixels as the host does"}
+	}
+	return x, nil
+}
+
+// ConvertThere is Convert, into memory of the device.
+func (f *frame) ConvertThere(spec *video.Spec, dst []byte) error {
+	p, err := f.there()
+	if err != nil {
+		return err
+	}
+	return f.d.b.convert(f.info(), p, spec, dst)
+}
+
+// KeepPlanes copies the planes within the device.
+func (f *frame) KeepPlanes(dst []byte) error {
+	info := f.info()
+	p, err := f.there()
+	if err != nil {
+		return err
+	}
+	to, _ := info.Planes()
+	return f.d.b.ordered(func(s uintptr) error {
+		err := f.d.b.d.copyRows(at(dst), to[0].Stride, p.Luma, p.LumaRow, to[0].RowBytes, to[0].Rows, s)
+		if err == nil {
+			err = f.d.b.d.copyRows(at(dst)+uintptr(to[1].Offset), 2*to[1].Stride, p.U, p.ChromaRow, 2*to[1].RowBytes, to[1].Rows, s)
+		}
+		return err
+	})
+}
+
+// there is where the frame lies on the device, until the next packet.
+func (f *frame) there() (*cuda.FramePlanes, error) {
+	s, err := f.d.b.order()
+	if err != nil {
+		return nil, err
+	}
+	if err := f.mapped(s); err != nil {
+		return nil, err
+	}
+	shown := &f.d.format.shown
+	luma := f.addr + uintptr(int(shown.top)*f.pitch+int(shown.left))
+	chroma := f.addr + uintptr((int(f.d.format.height)+int(shown.top)/2)*f.pitch+int(shown.left))
+	return &cuda.FramePlanes{Luma: luma, U: chroma, V: chroma + 1, LumaRow: f.pitch, ChromaRow: f.pitch, ChromaBy: 2}, nil
+}
