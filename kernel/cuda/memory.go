@@ -91,19 +91,19 @@ func (d *Device) CopyRowsAsync(to uintptr, toRow int, from uintptr, fromRow, byt
 
 // copyRows is CUDA_MEMCPY2D.
 type copyRows struct {
-	fromX, fromY uint64
-	fromKind     uint64
-	_            uintptr
-	from         uintptr
-	_            uintptr
-	fromRow      uint64
-	toX, toY     uint64
-	toKind       uint64
-	_            uintptr
-	to           uintptr
-	_            uintptr
-	toRow        uint64
-	bytes, rows  uint64
+	_, _        uint64
+	fromKind    uint64
+	_           uintptr
+	from        uintptr
+	_           uintptr
+	fromRow     uint64
+	_, _        uint64
+	toKind      uint64
+	_           uintptr
+	to          uintptr
+	_           uintptr
+	toRow       uint64
+	bytes, rows uint64
 }
 
 const onDevice = 2 // CU_MEMORYTYPE_DEVICE
