@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"io"
 	"path"
 
 	"github.com/goatnote-inc/robocache"
@@ -60,4 +61,21 @@ func (l *Local) Move(ctx context.Context, from, to string) (err error) {
 	from, to = clean(ctx, l.uri, "move", from), clean(ctx, l.uri, "move", to)
 	guard.Check(fail("move", l.uri, to, l.root.MkdirAll(path.Dir(l.at(to)), 0o777)))
 	return fail("move", l.uri, from, l.root.Rename(l.at(from), l.at(to)))
+}
+
+// ReaderAt is an open file as the standard library reads one.
+type ReaderAt struct {
+	Ctx  context.Context
+	File robocache.Ranged
+}
+
+func (r ReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	n := int(min(int64(len(p)), max(0, r.File.Size()-off)))
+	if err := r.File.ReadAt(r.Ctx, p[:n], off); err != nil {
+		return 0, err
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
 }

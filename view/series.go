@@ -52,12 +52,11 @@ func (s *Server) text(q *request) error {
 		Time int64  `json:"t_ns"`
 		Text string `json:"text"`
 	}
-	from := int(q.number("row", 0, 0, math.MaxInt32))
 	out := struct {
 		Rows []row `json:"rows"`
-		Next int   `json:"next,omitempty"` // the row to go on from
-	}{Rows: []row{}}
-	for k := from; k < l.Rows; k += 256 {
+		Upto int   `json:"rows_read"` // where there are more than maxTexts
+	}{Rows: []row{}, Upto: l.Rows}
+	for k := 0; k < l.Rows; k += 256 {
 		texts := guard.Must(q.set.ds.Text(ctx, q.feature.Key, robocache.RowsOf(q.e, k, min(256, l.Rows-k))))
 		for i, text := range texts {
 			if n := len(out.Rows); n == 0 || out.Rows[n-1].Text != text || q.feature.Kind == robocache.KindEvent && text != "" {
@@ -65,7 +64,7 @@ func (s *Server) text(q *request) error {
 			}
 		}
 		if len(out.Rows) > maxTexts {
-			out.Next = k + 256
+			out.Upto = min(k+256, l.Rows)
 			break
 		}
 	}

@@ -119,7 +119,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", page)
-	mux.HandleFunc("GET /assets/{version}/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /assets/{version}/{file}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
 		http.StripPrefix("/assets/"+r.PathValue("version"), http.FileServerFS(files())).ServeHTTP(w, r)
 	})

@@ -144,6 +144,7 @@ func TestAccess(t *testing.T) {
 		{"POST", "/api/info", "", nil, 405},
 		{"GET", "/api/e/0/frame/..%2f..%2fmeta%2finfo.json/0", "", nil, 404},
 		{"GET", "/..%2f..%2fetc%2fpasswd", "", nil, 404},
+		{"GET", "/assets/..%2f..%2fetc%2fpasswd", "", nil, 404}, {"GET", "/assets/x/..%2f..%2fetc%2fpasswd", "", nil, 404}, {"GET", "/assets/x/", "", nil, 404},
 		{"GET", "/api/e/0/video/%2fetc%2fpasswd", "", nil, 404},
 		{"GET", "/api/e/9999", "", nil, 404},
 		{"GET", "/api/e/-1", "", nil, 404},

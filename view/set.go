@@ -152,7 +152,6 @@ type feature struct {
 	*robocache.Feature
 	ChannelNames []string `json:"channel_names,omitempty"`
 	Ragged       bool     `json:"ragged,omitempty"`
-	DepthIn      string   `json:"depth_in,omitempty"`
 }
 
 // describe lists the streams of the dataset.
@@ -160,7 +159,7 @@ func (x *set) describe() []feature {
 	out := []feature{}
 	for i := range x.info.Features {
 		f := &x.info.Features[i]
-		d := feature{Feature: f, Ragged: f.Ragged(), DepthIn: f.DepthUnit()}
+		d := feature{Feature: f, Ragged: f.Ragged()}
 		if f.Kind == robocache.KindNumeric && !f.Ragged() && f.Elements() <= 1<<16 {
 			d.ChannelNames = inspect.ChannelNames(f)
 		}

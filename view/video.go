@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"io"
 	"math"
 	"net/http"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -71,39 +71,6 @@ func (s *Server) video(q *request) error {
 	defer file.Release()
 	q.Header().Set("Content-Type", "video/mp4")
 	q.Header().Set("Cache-Control", "private, max-age=600")
-	http.ServeContent(q.ResponseWriter, q.Request, "", time.Time{}, &reader{ctx: q.Context(), r: file.Ranged})
+	http.ServeContent(q.ResponseWriter, q.Request, "", time.Time{}, io.NewSectionReader(store.ReaderAt{Ctx: q.Context(), File: file.Ranged}, 0, file.Ranged.Size()))
 	return nil
-}
-
-// reader reads a file of the store in order.
-type reader struct {
-	ctx context.Context
-	r   robocache.Ranged
-	off int64
-}
-
-func (r *reader) Read(p []byte) (int, error) {
-	n := min(int64(len(p)), r.r.Size()-r.off)
-	if n <= 0 {
-		return 0, io.EOF
-	}
-	if err := r.r.ReadAt(r.ctx, p[:n], r.off); err != nil {
-		return 0, err
-	}
-	r.off += n
-	return int(n), nil
-}
-
-func (r *reader) Seek(off int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		off += r.off
-	case io.SeekEnd:
-		off += r.r.Size()
-	}
-	if off < 0 {
-		return 0, io.ErrUnexpectedEOF
-	}
-	r.off = off
-	return off, nil
 }

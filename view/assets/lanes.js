@@ -49,6 +49,7 @@ function words(ep, key) {
   get(ep.path('text', key)).then((a) => {
     if (key === 'task' && a.rows.length < 2) return; // it stands in the title
     rows = a.rows;
+    if (a.rows_read < (ep.streams.get(key)?.rows ?? ep.length)) element.append(make('small', {}, `of the first ${a.rows_read} rows alone`));
     element.hidden = false;
     l.paint();
     l.time(state.t);

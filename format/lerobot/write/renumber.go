@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
 )
 
 // renumber says how a file of a shard is written again, with lower numbers of episodes and rows. It is rare (an episode was left out, a shard is missing), and the files
@@ -52,7 +53,7 @@ func renumber(name string, episodes int, rows int64) func(context.Context, roboc
 
 // rewrite copies a Parquet file row group by row group, with some columns lower.
 func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[string]int64) {
-	f := guard.Must(parquet.OpenFile(readerAt{ctx, in}, in.Size()))
+	f := guard.Must(parquet.OpenFile(store.ReaderAt{Ctx: ctx, File: in}, in.Size()))
 	shift := map[int]int64{}
 	for i, column := range f.Schema().Columns() {
 		if n, ok := less[column[0]]; ok {
@@ -91,21 +92,4 @@ func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[s
 		guard.Check(w.Flush())
 	}
 	guard.Check(w.Close())
-}
-
-// readerAt is a file as the library reads it.
-type readerAt struct {
-	ctx context.Context
-	f   robocache.Ranged
-}
-
-func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
-	n := int(min(int64(len(p)), max(0, r.f.Size()-off)))
-	if err := r.f.ReadAt(r.ctx, p[:n], off); err != nil {
-		return 0, err
-	}
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
 }
