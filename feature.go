@@ -1,6 +1,10 @@
 package robocache
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
 
 // Kind is what a stream carries.
 type Kind string
@@ -71,6 +75,33 @@ func (f *Feature) RowBytes() int {
 		return 0
 	}
 	return f.Elements() * f.DType.Size()
+}
+
+// ChannelNames are the format's names of a row's elements, in whatever lists and objects they stand ({"motors": […]}); nil where it has none, or not one each.
+func (f *Feature) ChannelNames() (out []string) {
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			out = append(out, v)
+		case []any:
+			for _, x := range v {
+				walk(x)
+			}
+		case map[string]any:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				walk(v[k])
+			}
+		}
+	}
+	var tree any
+	if json.Unmarshal(f.Names, &tree) == nil {
+		walk(tree)
+	}
+	if len(out) != f.Elements() {
+		return nil
+	}
+	return out
 }
 
 // Scalar says that a row is one number: shape [1] or [].

@@ -223,6 +223,28 @@ func Spans(positions []int) string {
 	return strings.Join(parts, ",")
 }
 
+// ParseEpisodes reads positions such as 0,3,5-9, in the order in which they stand. n episodes are there; below 0, nobody knows how many.
+func ParseEpisodes(text string, n int) (out []int, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, span := strings.Cut(strings.TrimSpace(part), "-")
+		a, err := strconv.Atoi(from)
+		b := a
+		if err == nil && span {
+			b, err = strconv.Atoi(to)
+		}
+		switch {
+		case err != nil || a < 0 || b < a || n < 0 && b-a > 1<<26:
+			return nil, &Error{Class: ErrMisuse, Msg: "episodes", Want: "positions such as 0,3,5-9", Got: strconv.Quote(part)}
+		case n >= 0 && b >= n:
+			return nil, &Error{Class: ErrMisuse, Where: Where{"episode": b}, Msg: "no such episode", Hint: "the dataset has 0 to " + strconv.Itoa(n-1)}
+		}
+		for ; a <= b; a++ {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
 func (p *part) Info() *Info     { return &p.info }
 func (p *part) Unwrap() Dataset { return p.Dataset }
 

@@ -24,7 +24,8 @@ type ViewOptions struct {
 	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its max_gap where Config says none, but for latched streams,
 	// texts and events: they hold until the next.
 	Rhythm  bool
-	Threads int // that read timestamps while the view is made; 0 = the number of CPUs
+	Own     bool // Close closes the source too
+	Threads int  // that read timestamps while the view is made; 0 = the number of CPUs
 	// Episodes are the only ones whose rows are asked for, of a shard: the others count as empty. Masks are the streams that have a mask all the same.
 	Episodes []int
 	Masks    []string
@@ -65,7 +66,7 @@ const layoutBudget = 64 << 20
 // the mode chooses; a row of none (policy mask) is a missing frame, or a ragged row without entries. An episode that cannot be aligned has
 // no rows, a finding, and its error when it is asked for.
 //
-// All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close.
+// All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close, without ViewOptions.Own.
 func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (_ *Viewed, err error) {
 	defer guard.Into(&err)
 	if cfg.Times != nil {
@@ -294,4 +295,9 @@ func (v *Viewed) unknown(key string) error {
 func (v *Viewed) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 // Close ends the view. The source stays open.
-func (v *Viewed) Close() error { return nil }
+func (v *Viewed) Close() error {
+	if v.opt.Own {
+		return v.src.Close()
+	}
+	return nil
+}

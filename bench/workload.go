@@ -7,8 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -191,23 +189,9 @@ func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
 
 // ParseEpisodes reads positions: "0-3,7" is 0, 1, 2, 3, 7. They come out ascending, each once.
 func ParseEpisodes(text string) ([]int, error) {
-	var out []int
-	for part := range strings.SplitSeq(text, ",") {
-		lo, hi, ranged := strings.Cut(part, "-")
-		a, err := strconv.Atoi(lo)
-		b := a
-		if err == nil && ranged {
-			b, err = strconv.Atoi(hi)
-		}
-		if err != nil || a < 0 || b < a || b-a > 1<<26 {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Msg: "episodes", Want: "positions, as 0-9,12", Got: part}
-		}
-		for i := a; i <= b; i++ {
-			out = append(out, i)
-		}
-	}
+	out, err := robocache.ParseEpisodes(text, -1)
 	slices.Sort(out)
-	return slices.Compact(out), nil
+	return slices.Compact(out), err
 }
 
 // ChooseEpisodes takes limit of the positions: a seeded choice, not the first ones, ascending. limit ≤ 0 takes all.

@@ -24,50 +24,13 @@ type Choice struct {
 // given says that something was chosen.
 func (c *Choice) given() bool { return c.Episodes+c.Task+c.Flags+c.Where != "" }
 
-// ParseEpisodes reads 0,3,5-9; n episodes are there.
-func ParseEpisodes(text string, n int) (out []int, err error) {
-	defer guard.Into(&err)
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, span := strings.Cut(strings.TrimSpace(part), "-")
-		a, err1 := strconv.Atoi(from)
-		b := a
-		var err2 error
-		if span {
-			b, err2 = strconv.Atoi(to)
-		}
-		if err1 != nil || err2 != nil || a < 0 || b < a {
-			return nil, misuse(nil, "episodes: expected such as 0,3,5-9, found "+strconv.Quote(part), "")
-		}
-		if b >= n {
-			return nil, misuse(robocache.Where{"episode": b}, "no such episode", "the dataset has 0 to "+strconv.Itoa(n-1))
-		}
-		for ; a <= b; a++ {
-			out = append(out, a)
-		}
-	}
-	return out, nil
-}
-
-// flagged are the places that a file of flags names as a whole. It fits the source that was opened, as it is.
-func (e *editor) flagged(ctx context.Context, path string, v *view) map[int]bool {
-	out := map[int]bool{}
-	for _, f := range e.flags(ctx, path, v) {
-		out[f.place] = out[f.place] || len(f.rows) == 0
-	}
-	for i, whole := range out {
-		if !whole {
-			delete(out, i)
-		}
-	}
-	return out
-}
-
 // flag is one of a file, and its place in the plan.
 type flag struct {
 	place int
 	rows  []int // [from, to) of the source's; none = all
 }
 
+// flags are those of a file. It fits the source that was opened, as it is.
 func (e *editor) flags(ctx context.Context, path string, v *view) (out []flag) {
 	file := guard.Must(flags.Read(ctx, path))
 	if len(e.srcs) > 1 {
@@ -97,7 +60,7 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 	n := len(e.plan.Episodes)
 	if c.Episodes != "" {
 		seen := map[int]bool{}
-		for _, i := range guard.Must(ParseEpisodes(c.Episodes, n)) {
+		for _, i := range guard.Must(robocache.ParseEpisodes(c.Episodes, n)) {
 			if !seen[i] {
 				out = append(out, i)
 			}
@@ -117,7 +80,10 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 		defer v.Close()
 	}
 	if c.Flags != "" {
-		flagged := e.flagged(ctx, c.Flags, v)
+		flagged := map[int]bool{}
+		for _, f := range e.flags(ctx, c.Flags, v) {
+			flagged[f.place] = flagged[f.place] || len(f.rows) == 0
+		}
 		keep(func(i int) bool { return flagged[i] })
 	}
 	if c.Task != "" {

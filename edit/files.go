@@ -17,7 +17,7 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 	src := e.srcs[0]
 	own, ok := src.(robocache.Recorded) // itself: what is put over it shows other rows or names than its files
 	from, stored := robocache.As[store.Source](src)
-	if !ok || !stored || len(e.srcs) > 1 || e.req.To != "" || len(e.req.Write) > 0 || p.Video != nil {
+	if !ok || !stored || len(e.srcs) > 1 || e.req.To != "" || p.Video != nil {
 		return nil
 	}
 	keys := 0

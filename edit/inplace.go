@@ -171,11 +171,8 @@ func (e *editor) lock(uri string) {
 // inPlace builds the result beside the dataset, looks at it, and exchanges the two (E5).
 func (e *editor) inPlace(ctx context.Context, p *Plan) *Report {
 	s := e.site
-	if e.req.Write == nil {
-		e.req.Write = map[string]string{}
-	}
 	if p.Format == robocache.DefaultFormat() && e.srcs[0].Info().Format == p.Format {
-		e.req.Write["link_from"] = s.path("")
+		e.link = s.path("")
 	}
 	done := false
 	defer func() {

@@ -14,13 +14,8 @@ import (
 // onGrid brings a source to a rate.
 func onGrid(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) robocache.Dataset {
 	guard.Check(robocache.CheckGrid(ctx, ds, hz))
-	return gridded{guard.Must(align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Rhythm: true}))}
+	return guard.Must(align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Rhythm: true, Own: true}))
 }
-
-// gridded is a view on a grid that closes what it was put over.
-type gridded struct{ *align.Viewed }
-
-func (g gridded) Close() error { return g.Unwrap().Close() }
 
 // merge joins the sources: episodes one source after the other, features by their keys, tasks by their texts.
 func (e *editor) merge(ctx context.Context, v *Verb) {
@@ -115,7 +110,7 @@ func (e *editor) common(v *Verb, key string) *Key {
 		case !camera && !slices.Equal(squeezed(f), squeezed(first)):
 			guard.Fail(misuse(where, fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape), "remove or rename the feature in one of them"))
 		}
-		a, b := channels(first), channels(f)
+		a, b := first.ChannelNames(), f.ChannelNames()
 		if camera || a == nil || b == nil || slices.Equal(a, b) {
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -294,6 +293,3 @@ func (p *Plan) check() {
 func misuse(where robocache.Where, msg, hint string) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: where, Msg: msg, Hint: hint}
 }
-
-// absent says that a file is not there.
-func absent(err error) bool { return errors.Is(err, robocache.ErrNotFound) }

@@ -3,7 +3,7 @@ package edit
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,19 +14,17 @@ import (
 
 // Request is an edit as the command line and Python ask for it: sources, verbs one after the other, and where the result goes.
 type Request struct {
-	Sources []string              `json:"sources"`
-	Open    robocache.OpenOptions `json:"open,omitzero"` // how the sources are opened
-	Verbs   []Verb                `json:"verbs"`
-	Plans   []*Plan               `json:"plans,omitempty"` // in place of sources and verbs: plans that were made before, one on top of the other
-	DST     string                `json:"dst,omitempty"`   // of a split: the folder of the parts
-	InPlace bool                  `json:"in_place,omitempty"`
-	DryRun  bool                  `json:"dry_run,omitempty"`
-	To      string                `json:"to,omitempty"`    // the format to write; "" = the sources' where it is written, else LeRobot
-	Cut     string                `json:"cut,omitempty"`   // CutHidden (default), CutExact, CutSnap
-	Stats   string                `json:"stats,omitempty"` // rows are counted always; frames where episodes changed (default), of all episodes ("frames"), or of none ("rows")
-	Threads int                   `json:"threads,omitempty"`
-	// Write are choices of the format's writer (robocache.Format.WriteOptions).
-	Write    map[string]string     `json:"write,omitempty"`
+	Sources  []string              `json:"sources"`
+	Open     robocache.OpenOptions `json:"open,omitzero"` // how the sources are opened
+	Verbs    []Verb                `json:"verbs"`
+	Plans    []*Plan               `json:"plans,omitempty"` // in place of sources and verbs: plans that were made before, one on top of the other
+	DST      string                `json:"dst,omitempty"`   // of a split: the folder of the parts
+	InPlace  bool                  `json:"in_place,omitempty"`
+	DryRun   bool                  `json:"dry_run,omitempty"`
+	To       string                `json:"to,omitempty"`    // the format to write; "" = the sources' where it is written, else LeRobot
+	Cut      string                `json:"cut,omitempty"`   // CutHidden (default), CutExact, CutSnap
+	Stats    string                `json:"stats,omitempty"` // rows are counted always; frames where episodes changed (default), or of none ("rows")
+	Threads  int                   `json:"threads,omitempty"`
 	Progress func(done, total int) `json:"-"`
 }
 
@@ -67,6 +65,7 @@ type editor struct {
 	plan  *Plan
 	parts []*Plan // of a split
 	site  *site   // in place
+	link  string  // the dataset whose files the result shares where they stay as they are
 }
 
 // Run does what a request asks for. The report says what was done, or would be.
@@ -77,8 +76,8 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut) || len(req.Plans) > 0 && req.Cut == CutSnap {
 		guard.Fail(misuse(nil, "cut is "+req.Cut+": expected hidden, exact or snap; snap where the plan is made", ""))
 	}
-	if !slices.Contains([]string{"", "frames", "rows"}, req.Stats) {
-		guard.Fail(misuse(nil, "stats is "+req.Stats+": expected frames or rows", ""))
+	if req.Stats != "" && req.Stats != "rows" {
+		guard.Fail(misuse(nil, "stats is "+req.Stats+": expected rows", "recompute-stats counts the frames of all episodes anew"))
 	}
 	e.open(ctx)
 	if len(req.Plans) > 0 {
@@ -164,13 +163,7 @@ func (e *editor) do(ctx context.Context) {
 		v := &e.req.Verbs[i]
 		do, ok := verbs[v.Verb]
 		if !ok {
-			guard.Fail(misuse(nil, "no verb "+v.Verb, robocache.Nearest(v.Verb, slices.Collect(func(yield func(string) bool) {
-				for name := range verbs {
-					if !yield(name) {
-						return
-					}
-				}
-			}))))
+			guard.Fail(misuse(nil, "no verb "+v.Verb, robocache.Nearest(v.Verb, slices.Sorted(maps.Keys(verbs)))))
 		}
 		if e.parts != nil {
 			guard.Fail(misuse(nil, "split is the last verb: edit its parts one by one", ""))
@@ -196,14 +189,3 @@ func (v *Verb) told() Verb {
 
 // view is the plan as it stands, as a dataset.
 func (e *editor) view(ctx context.Context) *view { return newView(ctx, e.plan, e.srcs) }
-
-// ParseRequest reads the JSON of a request; an unknown field is an error, with its name.
-func ParseRequest(b []byte) (*Request, error) {
-	r := &Request{}
-	d := json.NewDecoder(strings.NewReader(string(b)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Msg: "the request", Err: err}
-	}
-	return r, nil
-}

@@ -14,13 +14,11 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// share is one part of a split: a fraction, a number of episodes, the rest, or ranges of episodes.
+// share is one part of a split: what it has of all episodes, or which.
 type share struct {
-	name     string
-	fraction float64
-	count    int
-	rest     bool
-	list     []int
+	name string
+	of   float64
+	list []int
 }
 
 // split makes a plan for each part.
@@ -46,7 +44,7 @@ func (e *editor) split(ctx context.Context, v *Verb) {
 				parts = append(parts, s.list)
 			}
 		} else {
-			parts = deal(e.units(ctx, v), shares, n)
+			parts = deal(e.units(ctx, v), shares)
 		}
 	}
 	used := 0
@@ -98,9 +96,10 @@ func (e *editor) shares(into []string) (out []share) {
 	if len(texts) < 2 && !slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
 		guard.Fail(misuse(nil, "split: into which parts?", "--into train=0.8,val=0.2, or train=0-79"))
 	}
-	kinds, seen, taken := map[string]int{}, map[string]bool{}, map[int]string{}
-	sum, rest := 0.0, false
-	for _, text := range texts {
+	n := float64(len(e.plan.Episodes))
+	seen, taken := map[string]bool{}, map[int]string{}
+	sum, rest, ranges := 0.0, -1, 0
+	for i, text := range texts {
 		name, what, _ := strings.Cut(text, "=")
 		if name == "" || name == "." || name == ".." || seen[name] || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) }) {
 			guard.Fail(misuse(nil, "split: no name for a part, or twice: "+strconv.Quote(name), "it becomes a folder"))
@@ -108,22 +107,17 @@ func (e *editor) shares(into []string) (out []share) {
 		seen[name] = true
 		s := share{name: name}
 		f, err := strconv.ParseFloat(what, 64)
-		_, whole := strconv.Atoi(what)
+		count, whole := strconv.Atoi(what)
 		switch {
-		case what == "rest":
-			s.rest = true
-			rest = true
-		case whole == nil && !strings.HasPrefix(what, "-"):
-			kinds["count"]++
-			s.count = int(f)
-			sum += f
-		case err == nil && f > 0 && f <= 1 && !strings.ContainsAny(what, ",xX"):
-			kinds["fraction"]++
-			s.fraction = f
-			sum += f
+		case what == "rest" && rest < 0:
+			rest = i
+		case whole == nil && count >= 0:
+			s.of = float64(count) / n
+		case err == nil && f > 0 && f <= 1:
+			s.of = f
 		default:
-			kinds["range"]++
-			s.list = guard.Must(ParseEpisodes(what, len(e.plan.Episodes)))
+			ranges++
+			s.list = guard.Must(robocache.ParseEpisodes(what, len(e.plan.Episodes)))
 			for _, i := range s.list {
 				if other, ok := taken[i]; ok {
 					guard.Fail(misuse(robocache.Where{"episode": i}, "split: an episode in both "+other+" and "+name, ""))
@@ -131,30 +125,16 @@ func (e *editor) shares(into []string) (out []share) {
 				taken[i] = name
 			}
 		}
+		sum += s.of
 		out = append(out, s)
 	}
-	n := float64(len(e.plan.Episodes))
-	switch whole := map[bool]float64{true: n, false: 1}[kinds["count"] > 0]; {
-	case len(kinds) > 1 || kinds["range"] > 0 && rest:
-		guard.Fail(misuse(nil, "split: fractions, counts or ranges of episodes, not a mixture", ""))
-	case kinds["range"] > 0:
-	case !rest && math.Abs(sum-whole) > 1e-9*whole, rest && sum > whole:
-		guard.Fail(misuse(nil, fmt.Sprintf("split: the parts are %g of %g", sum, whole), "every episode goes into one part; name=rest takes those that are left"))
-	}
-	left := 1 - sum
-	if kinds["count"] > 0 {
-		left = n - sum
-	}
-	for i := range out {
-		if !out[i].rest {
-			continue
-		}
-		if out[i].rest, rest = false, false; kinds["count"] > 0 {
-			out[i].count = int(left)
-		} else {
-			out[i].fraction = left
-		}
-		left = 0
+	switch {
+	case ranges > 0 && ranges < len(out):
+		guard.Fail(misuse(nil, "split: ranges of episodes, or fractions and counts, not a mixture", ""))
+	case ranges == 0 && (sum > 1+1e-9 || rest < 0 && sum < 1-1e-9):
+		guard.Fail(misuse(nil, fmt.Sprintf("split: the parts are %.6g of %g episodes", sum*n, n), "every episode goes into one part; name=rest takes those that are left"))
+	case rest >= 0:
+		out[rest].of = 1 - sum
 	}
 	return out
 }
@@ -211,7 +191,7 @@ func (e *editor) groupOf(ctx context.Context, v *view, key string, episode int) 
 }
 
 // deal gives each part its share of every stratum, by largest remainder; what a stratum rounds away another gives back.
-func deal(units []unit, shares []share, n int) [][]int {
+func deal(units []unit, shares []share) [][]int {
 	strata := map[string][]unit{}
 	var order []string
 	for _, u := range units {
@@ -228,10 +208,7 @@ func deal(units []unit, shares []share, n int) [][]int {
 		}
 		quota := make([]float64, len(shares))
 		for i, s := range shares {
-			quota[i] = s.fraction*float64(size) + carry[i]
-			if s.count > 0 {
-				quota[i] = float64(s.count)*float64(size)/float64(n) + carry[i]
-			}
+			quota[i] = s.of*float64(size) + carry[i]
 		}
 		whole, left := make([]int, len(shares)), size
 		for i, q := range quota {

@@ -2,6 +2,7 @@ package edit
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,20 +18,9 @@ func (e *editor) delete(ctx context.Context, v *Verb) {
 	if !v.given() {
 		guard.Fail(misuse(nil, v.Verb+" without a choice of episodes", "say which: episodes, task, flags or where"))
 	}
-	chosen := e.choose(ctx, &v.Choice)
-	if v.Verb == "delete" {
-		gone := map[int]bool{}
-		for _, i := range chosen {
-			gone[i] = true
-		}
-		chosen = chosen[:0:0]
-		for i := range e.plan.Episodes {
-			if !gone[i] {
-				chosen = append(chosen, i)
-			}
-		}
-	}
-	e.take(chosen)
+	choice := v.Choice
+	choice.Invert = v.Invert != (v.Verb == "delete")
+	e.take(e.choose(ctx, &choice))
 }
 
 // take leaves these episodes, in this order.
@@ -69,17 +59,11 @@ func (e *editor) remove(_ context.Context, v *Verb) {
 	if len(v.Features) == 0 {
 		guard.Fail(misuse(nil, "remove without features", ""))
 	}
-	gone := map[int]bool{}
 	for _, name := range v.Features {
-		gone[e.plan.key(name, "remove")] = true
+		e.plan.key(name, "remove")
 	}
-	var keys []Key
-	for i, k := range e.plan.Keys {
-		if !gone[i] {
-			keys = append(keys, k)
-		}
-	}
-	if e.plan.Keys = keys; len(keys) == 0 {
+	e.plan.Keys = slices.DeleteFunc(e.plan.Keys, func(k Key) bool { return slices.Contains(v.Features, k.Key) })
+	if len(e.plan.Keys) == 0 {
 		guard.Fail(misuse(nil, "no feature is left", ""))
 	}
 }
@@ -154,25 +138,9 @@ func (e *editor) reencode(_ context.Context, v *Verb) {
 	if v.Video == nil || v.Verb == "resize" && (v.Video.Width <= 0 || v.Video.Height <= 0) {
 		guard.Fail(misuse(nil, v.Verb+" does not say how", "reencode: a codec, a GOP or a crf; resize: a size such as 224x224"))
 	}
-	video := Video{}
-	if e.plan.Video != nil {
-		video = *e.plan.Video
+	if e.plan.Video == nil {
+		e.plan.Video = &Video{}
 	}
-	set := func(to *int, is int) {
-		if is != 0 {
-			*to = is
-		}
-	}
-	set(&video.GOP, v.Video.GOP)
-	set(&video.CRF, v.Video.CRF)
-	set(&video.Width, v.Video.Width)
-	set(&video.Height, v.Video.Height)
-	if v.Video.Codec != "" {
-		video.Codec = v.Video.Codec
-	}
-	if v.Video.Preset != "" {
-		video.Preset = v.Video.Preset
-	}
-	video.All = true
-	e.plan.Video = &video
+	guard.Check(json.Unmarshal(guard.Must(json.Marshal(v.Video)), e.plan.Video)) // what is said takes the place of what was
+	e.plan.Video.All = true
 }

@@ -1,11 +1,12 @@
 package edit
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"math"
 	"regexp"
@@ -17,11 +18,12 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Where is an expression over an episode: length < 30 or max(action[gripper]) > 1.2. A comparison with NaN is false. It has or, and, not, comparisons, + - * /
-// and parentheses, in the order of Python; numbers, texts, names; and functions of a column: KEY, 'KEY', KEY[channel], or abs of one.
+// Where is an expression over an episode: length < 30 or max(action[gripper]) > 1.2. It has or, and, parentheses, comparisons of numbers and of texts, names, and
+// functions of a column: KEY, KEY[channel], 'any key'['any channel'], or abs of one. A comparison with NaN is false.
 type Where struct {
 	holds func(x *whereEpisode) bool
 	calls []*call
+	text  string // as Go has it
 }
 
 // term is a part of an expression: one of the three.
@@ -63,26 +65,15 @@ var (
 			return float64(times[len(times)-1]-times[0]) / 1e9
 		}},
 	}
-	// binds says how tightly an operator does; those of numbers, from 4 on, have what they do beside.
-	binds    = map[string]int{"or": 1, "||": 1, "and": 2, "&&": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "=": 3, "==": 3, "!=": 3, "+": 4, "-": 4, "*": 5, "/": 5}
-	compares = map[string]func(a, b float64) bool{
-		"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b }, ">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
-		"=": func(a, b float64) bool { return a == b }, "==": func(a, b float64) bool { return a == b }, "!=": func(a, b float64) bool { return a < b || a > b },
+	compares = map[token.Token]func(a, b float64) bool{
+		token.LSS: func(a, b float64) bool { return a < b }, token.LEQ: func(a, b float64) bool { return a <= b }, token.GTR: func(a, b float64) bool { return a > b },
+		token.GEQ: func(a, b float64) bool { return a >= b }, token.EQL: func(a, b float64) bool { return a == b }, token.NEQ: func(a, b float64) bool { return a < b || a > b },
 	}
-	reckons = map[string]func(a, b float64) float64{
-		"+": func(a, b float64) float64 { return a + b }, "-": func(a, b float64) float64 { return a - b }, "*": func(a, b float64) float64 { return float64(a * b) }, "/": func(a, b float64) float64 { return a / b },
-	}
-	whereToken  = regexp.MustCompile(`^\s*(?:((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|'([^']*)'|"([^"]*)"|([\pL_][\pL\pN_]*)|(<=|>=|==|!=|&&|\|\||[-+*/<>=()]))`)
-	whereColumn = regexp.MustCompile(`^\s*\(((?:\s*abs\s*\()*)\s*(?:'([^']*)'|"([^"]*)"|([\pL\pN_./:-]+))\s*(?:\[([^\]]*)\])?\s*\)`)
+	// unlikeGo is what an expression has otherwise: its words, and texts in either quotes.
+	unlikeGo = regexp.MustCompile(`'([^']*)'|"([^"]*)"|\bor\b|\band\b|\s`)
 )
 
 const maxWhere = 4096
-
-type whereParser struct {
-	Where
-	text, rest  string
-	token, word string // the token that stands next: its text, and what it is of: number, text, name; an operator, or the end, has none
-}
 
 // ParseWhere reads an expression.
 func ParseWhere(text string) (_ *Where, err error) {
@@ -90,120 +81,99 @@ func ParseWhere(text string) (_ *Where, err error) {
 	if len(text) > maxWhere {
 		return nil, misuse(nil, fmt.Sprintf("where: an expression of more than %d bytes", maxWhere), "")
 	}
-	p := &whereParser{text: text, rest: text}
-	p.next()
-	root := p.expr(1)
-	if p.token != "" || p.word != "" || root.truth == nil {
-		p.fail("<, <=, >, >=, == or !=")
+	w := &Where{text: unlikeGo.ReplaceAllStringFunc(text, func(s string) string {
+		switch s[0] {
+		case '\'', '"':
+			return strconv.Quote(s[1 : len(s)-1])
+		case 'o':
+			return "||"
+		case 'a':
+			return "&&"
+		}
+		return " "
+	})}
+	tree, err := parser.ParseExpr(w.text)
+	if err != nil {
+		w.fail(err.Error())
 	}
-	p.holds = root.truth
-	return &p.Where, nil
+	if w.holds = w.term(tree).truth; w.holds == nil {
+		w.fail("no comparison in it")
+	}
+	return w, nil
 }
 
-func (p *whereParser) fail(want string) {
-	at := len(p.text) - len(p.rest) - len(p.token)
-	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "where", Where: robocache.Where{"offset": max(0, at)}, Want: want, Got: cmp.Or(strings.ToValidUTF8(p.token, "?"), "the end"),
-		Hint: "such as: length < 30 or max(action[gripper]) > 1.2; " + strings.Join(slices.Sorted(maps.Keys(names)), ", ") + "; " + strings.Join(functions, ", ") + " of a column, abs inside"})
+func (w *Where) fail(msg string) {
+	guard.Fail(misuse(nil, "where: "+msg, "such as: length < 30 or max(action[gripper]) > 1.2; "+strings.Join(slices.Sorted(maps.Keys(names)), ", ")+"; "+strings.Join(functions, ", ")+" of a column, abs inside; texts, and keys of other letters, in quotes"))
 }
 
-// next goes to the next token.
-func (p *whereParser) next() {
-	m := whereToken.FindStringSubmatchIndex(p.rest)
-	if m == nil {
-		p.token, p.word = strings.TrimSpace(p.rest), ""
-		if p.rest = ""; p.token != "" {
-			p.fail("an expression")
-		}
-		return
+// of is a part of the text; what stands in quotes, without them.
+func (w *Where) of(part ast.Expr) string {
+	text := w.text[part.Pos()-1 : part.End()-1]
+	if plain, err := strconv.Unquote(text); err == nil {
+		return plain
 	}
-	rest := p.rest
-	for i, what := range []string{"number", "text", "text", "name", ""} {
-		if from, to := m[2*i+2], m[2*i+3]; from >= 0 {
-			p.token, p.word = rest[from:to], what
-		}
-	}
-	p.rest = rest[m[1]:]
+	return text
 }
 
-// expr reads operators that bind at least so tightly, and what they are of.
-func (p *whereParser) expr(least int) term {
-	left := p.prefix()
-	for {
-		op := p.token
-		if p.word == "name" && op != "and" && op != "or" || p.word == "number" || p.word == "text" || binds[op] < least {
-			return left
+// term makes of an expression what it does.
+func (w *Where) term(part ast.Expr) term {
+	switch part := part.(type) {
+	case *ast.ParenExpr:
+		return w.term(part.X)
+	case *ast.BasicLit:
+		if text := w.of(part); part.Kind == token.STRING {
+			return term{texts: func(*whereEpisode) []string { return []string{text} }}
+		} else if v, err := strconv.ParseFloat(text, 64); err == nil {
+			return term{number: func(*whereEpisode) float64 { return v }}
 		}
-		p.next()
-		right := p.expr(binds[op] + 1)
-		a, b := left, right
-		switch tight := binds[op]; {
-		case tight == 1 && a.truth != nil && b.truth != nil:
-			left = term{truth: func(x *whereEpisode) bool { return a.truth(x) || b.truth(x) }}
-		case tight == 2 && a.truth != nil && b.truth != nil:
-			left = term{truth: func(x *whereEpisode) bool { return a.truth(x) && b.truth(x) }}
-		case tight == 3 && a.number != nil && b.number != nil:
-			left = term{truth: func(x *whereEpisode) bool { return compares[op](a.number(x), b.number(x)) }}
-		case (op == "=" || op == "==" || op == "!=") && a.texts != nil && b.texts != nil:
-			left = term{truth: func(x *whereEpisode) bool {
-				return slices.ContainsFunc(a.texts(x), func(s string) bool { return slices.Contains(b.texts(x), s) }) == (op != "!=")
+	case *ast.UnaryExpr:
+		if of := w.term(part.X); part.Op == token.SUB && of.number != nil {
+			return term{number: func(x *whereEpisode) float64 { return -of.number(x) }}
+		}
+	case *ast.Ident:
+		if known, ok := names[part.Name]; ok {
+			return known
+		}
+	case *ast.CallExpr:
+		if c := w.call(part); c != nil {
+			return term{number: c.value}
+		}
+	case *ast.BinaryExpr:
+		a, b := w.term(part.X), w.term(part.Y)
+		compare := compares[part.Op]
+		switch {
+		case part.Op == token.LOR && a.truth != nil && b.truth != nil:
+			return term{truth: func(x *whereEpisode) bool { return a.truth(x) || b.truth(x) }}
+		case part.Op == token.LAND && a.truth != nil && b.truth != nil:
+			return term{truth: func(x *whereEpisode) bool { return a.truth(x) && b.truth(x) }}
+		case compare != nil && a.number != nil && b.number != nil:
+			return term{truth: func(x *whereEpisode) bool { return compare(a.number(x), b.number(x)) }}
+		case (part.Op == token.EQL || part.Op == token.NEQ) && a.texts != nil && b.texts != nil:
+			return term{truth: func(x *whereEpisode) bool {
+				return slices.ContainsFunc(a.texts(x), func(s string) bool { return slices.Contains(b.texts(x), s) }) == (part.Op == token.EQL)
 			}}
-		case tight > 3 && a.number != nil && b.number != nil:
-			left = term{number: func(x *whereEpisode) float64 { return reckons[op](a.number(x), b.number(x)) }}
-		default:
-			guard.Fail(misuse(nil, "where: "+op+" between a text and a number, of texts that is no == or !=, or of what is no comparison", "task is a text, and has == and !=; source is the number of a source where several are merged"))
 		}
 	}
+	w.fail(strconv.Quote(w.of(part)) + " is no comparison of numbers, none of two texts by == or !=, and nothing that is known of an episode")
+	return term{}
 }
 
-func (p *whereParser) prefix() (out term) {
-	token, word := p.token, p.word
-	known, named := names[token]
-	switch {
-	case word == "number":
-		v, err := strconv.ParseFloat(token, 64)
-		if err != nil {
-			p.fail("a number")
-		}
-		out.number = func(*whereEpisode) float64 { return v }
-	case word == "text":
-		out.texts = func(*whereEpisode) []string { return []string{token} }
-	case word == "name" && named:
-		out = known
-	case word == "name" && slices.Contains(functions, token):
-		m := whereColumn.FindStringSubmatch(p.rest)
-		if m == nil {
-			p.fail("a function of a column")
-		}
-		c := &call{function: token, abs: m[1] != "", key: m[2] + m[3] + m[4], channel: strings.Trim(strings.TrimSpace(m[5]), `'"`)}
-		p.calls, p.rest = append(p.calls, c), p.rest[len(m[0]):]
-		for range strings.Count(m[1], "(") {
-			if p.next(); p.token != ")" {
-				p.fail(")")
-			}
-		}
-		out.number = c.value
-	case word == "name" && token == "not":
-		p.next()
-		if inner := p.expr(3); inner.truth != nil {
-			return term{truth: func(x *whereEpisode) bool { return !inner.truth(x) }}
-		}
-		p.fail("a comparison")
-	case word == "" && token == "-":
-		p.next()
-		if inner := p.prefix(); inner.number != nil {
-			return term{number: func(x *whereEpisode) float64 { return -inner.number(x) }}
-		}
-		p.fail("a number")
-	case word == "" && token == "(":
-		p.next()
-		if out = p.expr(1); p.token != ")" {
-			p.fail(")")
-		}
-	default:
-		p.fail("a number, a text, a name, or a function of a column")
+// call reads a function of a column; nil where it is none.
+func (w *Where) call(part *ast.CallExpr) *call {
+	c := &call{function: w.of(part.Fun)}
+	if !slices.Contains(functions, c.function) || len(part.Args) != 1 {
+		return nil
 	}
-	p.next()
-	return out
+	column := part.Args[0]
+	if inner, ok := column.(*ast.CallExpr); ok && w.of(inner.Fun) == "abs" && len(inner.Args) == 1 {
+		c.abs, column = true, inner.Args[0]
+	}
+	if of, ok := column.(*ast.IndexExpr); ok {
+		c.channel, column = w.of(of.Index), of.X
+	}
+	c.key = w.of(column)
+	w.calls = append(w.calls, c)
+	return c
 }
 
 // check refuses columns that the dataset does not have.
@@ -222,7 +192,7 @@ func (c *call) place(f *robocache.Feature) int {
 	if c.channel == "" {
 		return -1
 	}
-	list := channels(f)
+	list := f.ChannelNames()
 	if i := slices.Index(list, c.channel); i >= 0 {
 		return i
 	}
@@ -231,33 +201,6 @@ func (c *call) place(f *robocache.Feature) int {
 	}
 	guard.Fail(misuse(robocache.Where{"stream": f.Key}, fmt.Sprintf("where: no channel %q of %d", c.channel, f.Elements()), robocache.Nearest(c.channel, list)))
 	return -1
-}
-
-// channels are the names of a feature's channels; nil where it has none, or not one each.
-func channels(f *robocache.Feature) (out []string) {
-	var tree any
-	if len(f.Names) == 0 || json.Unmarshal(f.Names, &tree) != nil {
-		return nil
-	}
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case string:
-			out = append(out, v)
-		case []any:
-			for _, x := range v {
-				walk(x)
-			}
-		case map[string]any: // {"motors": ["a", "b"]}
-			for _, k := range slices.Sorted(maps.Keys(v)) {
-				walk(v[k])
-			}
-		}
-	}
-	if walk(tree); len(out) != f.Elements() {
-		return nil
-	}
-	return out
 }
 
 // value is that of the function, of the column or of a channel of it.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -154,12 +155,12 @@ func free(ctx context.Context, dst string) (err error) {
 
 // options are those of the writer.
 func (e *editor) options(p *Plan) map[string]string {
-	out := maps.Clone(e.req.Write)
-	if out == nil {
-		out = map[string]string{}
-	}
+	out := map[string]string{}
 	if p.Format != robocache.DefaultFormat() {
 		return out
+	}
+	if e.link != "" {
+		out["link_from"] = e.link
 	}
 	if p.Cut == CutHidden {
 		out["hidden"] = strconv.Itoa(maxHidden)
@@ -196,7 +197,7 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report
 	v := newView(ctx, p, e.srcs)
 	defer v.Close()
 	v.settleTasks(ctx)
-	v.recount = e.req.Stats == "frames" || slices.ContainsFunc(p.Verbs, func(v Verb) bool { return v.Verb == "recompute-stats" })
+	v.recount = slices.ContainsFunc(p.Verbs, func(v Verb) bool { return v.Verb == "recompute-stats" })
 	f := guard.Must(robocache.FormatNamed(p.Format))
 	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part}
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress}}
@@ -365,7 +366,7 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 // file reads a file of a source; nil where there is none.
 func (v *view) file(ctx context.Context, s store.Store, name string) []byte {
 	b, err := store.ReadFile(ctx, s, name, maxEdits)
-	if absent(err) {
+	if errors.Is(err, robocache.ErrNotFound) {
 		return nil
 	}
 	return guard.Must(b, err)

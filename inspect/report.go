@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -22,6 +23,11 @@ type Report struct {
 	Bytes         *Sizes         `json:"bytes,omitempty"`
 	Stats         Stats          `json:"stats,omitempty"`
 }
+
+// Stats is the statistics that a dataset brings, in JSON as `robocache stats --json` prints them.
+type Stats robocache.Stats
+
+func (s Stats) MarshalJSON() ([]byte, error) { return stats.Told(robocache.Stats(s)) }
 
 // Lengths summarises the rows of the episodes.
 type Lengths struct {
@@ -82,11 +88,11 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 		s := stream(ctx, ds, &info.Features[i], m)
 		r.Streams = append(r.Streams, s)
 	}
-	stats, err := ds.Stats(ctx)
+	own, err := ds.Stats(ctx)
 	if err != nil {
 		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Hint: "run 'robocache stats --write'"})
 	}
-	r.Stats = Stats(stats)
+	r.Stats = Stats(own)
 	r.Bytes = sizes(ctx, ds)
 	return r, ctx.Err()
 }

@@ -23,7 +23,7 @@ func TestStatsJSON(t *testing.T) {
 	if err := json.Unmarshal(got, &r); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"camera":{"count":[7],"mean":[[[0.25]],[[0.5]],[[1]]],"q01":[[[0]],[[0]],[[0.5]]]},"state":{"count":[9],"max":[null,3],"min":[null,2]}}`
+	want := `{"camera":{"mean":[[[0.25]],[[0.5]],[[1.0]]],"count":[7],"q01":[[[0.0]],[[0.0]],[[0.5]]]},"state":{"min":[null,2.0],"max":[null,3.0],"count":[9]}}`
 	if string(r.Stats) != want {
 		t.Errorf("got  %s\nwant %s", r.Stats, want)
 	}

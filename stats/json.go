@@ -31,9 +31,17 @@ func Vector(fs *robocache.FeatureStats, name string) []float64 {
 
 // Marshal writes statistics in the shape of lerobot's meta/stats.json: features and statistics in a fixed order, so that
 // equal statistics are equal bytes.
-func Marshal(s robocache.Stats) ([]byte, error) {
+func Marshal(s robocache.Stats) ([]byte, error) { return marshal(s, false) }
+
+// Told is Marshal for people and other programs: a number that is not finite is null, and what is nil is left out.
+func Told(s robocache.Stats) ([]byte, error) { return marshal(s, true) }
+
+func marshal(s robocache.Stats, lenient bool) ([]byte, error) {
 	var features []string
 	for _, key := range slices.Sorted(maps.Keys(s)) {
+		if s[key] == nil && lenient {
+			continue
+		}
 		var lines []string
 		for _, n := range Names {
 			var v any = []int64{s[key].Count}
@@ -42,7 +50,7 @@ func Marshal(s robocache.Stats) ([]byte, error) {
 				if vec == nil {
 					continue
 				}
-				v = nest(vec, s[key].Shape)
+				v = nest(vec, s[key].Shape, lenient)
 			}
 			text, err := json.Marshal(v)
 			if err != nil {
@@ -71,17 +79,19 @@ func (n number) MarshalJSON() ([]byte, error) {
 }
 
 // nest gives a flat vector its axes: (3,1,1) is [[[r]],[[g]],[[b]]].
-func nest(v []float64, shape []int) []any {
+func nest(v []float64, shape []int, lenient bool) []any {
 	out := make([]any, len(v))
 	for i := range v {
-		out[i] = number(v[i])
+		if finite := v[i]-v[i] == 0; finite || !lenient {
+			out[i] = number(v[i])
+		}
 	}
 	if len(shape) <= 1 || shape[0] <= 0 || len(v)%shape[0] != 0 {
 		return out
 	}
 	step := len(v) / shape[0]
 	for i := range shape[0] {
-		out[i] = nest(v[i*step:(i+1)*step], shape[1:])
+		out[i] = nest(v[i*step:(i+1)*step], shape[1:], lenient)
 	}
 	return out[:shape[0]]
 }

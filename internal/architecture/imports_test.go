@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"metrics":                 {"", "loader", "submit"},
 	"selftest":                {"", "video", "kernel", "align", "kernel/cpu", "kernel/cuda", "internal/cudahost", "internal/guard"},
 	"view":                    {"", "store", "video", "align", "diagnose", "inspect", "internal/flags", "internal/guard", "internal/lru"},
-	"inspect":                 {"", "store", "video", "align", "format", "internal/chart", "internal/guard"},
+	"inspect":                 {"", "store", "video", "align", "stats", "format", "internal/chart", "internal/guard"},
 	"bench":                   {"", "store", "video", "format", "loader", "convert", "bench/report", "bench/runners", "bench/ops", "bench/gpu", "submit", "shard", "internal/chart", "internal/guard"},
 	"bench/ops":               {"", "bench/report", "bench/runners", "internal/chart", "internal/guard"},
 	"bench/gpu":               {"", "internal/cudahost"},

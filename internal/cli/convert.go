@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -159,26 +158,11 @@ func alignment(text string) align.Config {
 }
 
 // episodeList reads 0,3,5-9.
-func episodeList(text string) (out []int) {
+func episodeList(text string) []int {
 	if text == "" {
 		return nil
 	}
-	for _, part := range strings.Split(text, ",") {
-		from, to, span := strings.Cut(strings.TrimSpace(part), "-")
-		a, err1 := strconv.Atoi(from)
-		b := a
-		var err2 error
-		if span {
-			b, err2 = strconv.Atoi(to)
-		}
-		if err1 != nil || err2 != nil || a < 0 || b < a || b-a > 1<<24 {
-			guard.Fail(misuse("--episodes: expected such as 0,3,5-9, found " + strconv.Quote(part)))
-		}
-		for ; a <= b; a++ {
-			out = append(out, a)
-		}
-	}
-	return out
+	return guard.Must(robocache.ParseEpisodes(text, -1))
 }
 
 // written is the answer of convert.

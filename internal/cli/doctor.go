@@ -80,7 +80,7 @@ exit code 1 where a finding stayed.`,
 		return d, verdict(findings), nil
 	}, func(w io.Writer, d *Diagnosis) {
 		if d.Fix != nil {
-			fmt.Fprint(w, d.Fix.Text())
+			printFixed(w, d.Fix)
 			return
 		}
 		printFindings(w, d.Findings)
@@ -109,4 +109,35 @@ func fixed(cmd *cobra.Command, req *edit.Request, dropBad bool) (*Diagnosis, err
 		return d, verdict(d.Findings), nil
 	}
 	return d, nil, nil
+}
+
+func printFixed(w io.Writer, x *edit.Fixed) {
+	list := func(what string, findings []robocache.Finding) {
+		if len(findings) > 0 {
+			fmt.Fprintln(w, what)
+			printFindings(w, findings)
+		}
+	}
+	done := x.Report != nil && !x.Report.DryRun
+	list(map[bool]string{true: "fixed by writing the dataset anew:", false: "an edit fixes, by writing the dataset anew:"}[done], x.Fixable)
+	list("no edit gives back:", x.Beyond)
+	if len(x.Dropped) > 0 {
+		fmt.Fprintln(w, "left out: the episodes", x.Dropped)
+	} else if len(x.Beyond) > 0 {
+		fmt.Fprintln(w, "--drop-bad leaves out the episodes that these name")
+	}
+	if x.Report != nil {
+		fmt.Fprint(w, x.Report.Text())
+	}
+	if x.Error != "" {
+		fmt.Fprintln(w, "no edit can be made:", x.Error)
+	}
+	switch {
+	case len(x.Stayed) > 0:
+		list("the doctor still finds:", x.Stayed)
+	case done:
+		fmt.Fprintln(w, "the doctor finds nothing any more")
+	case len(x.Fixable)+len(x.Beyond) == 0:
+		fmt.Fprintln(w, "nothing to fix")
+	}
 }

@@ -23,7 +23,6 @@ type editFlags struct {
 	verb edit.Verb
 	seed uint64
 	idle []string
-	size string
 }
 
 // editVerb is a verb of edit: its flags, and what its arguments say beside SRC and DST.
@@ -163,17 +162,7 @@ var editVerbs = []editVerb{
 			return words(f, args, isPair, func(words []string) { f.verb.Names = pairs("relabel", words) })
 		}},
 	{use: "reencode SRC [DST]", short: "encode all video anew, and say how near it comes to what it was", example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8
-  robocache edit reencode ./set ./small --size 320x240 --crf 35`,
-		flags: func(f *editFlags, c *cobra.Command) {
-			f.coding(c)
-			c.Flags().StringVar(&f.size, "size", "", "in another size, WIDTHxHEIGHT")
-		},
-		args: func(f *editFlags, args []string) []string {
-			if f.size != "" {
-				f.sized(f.size)
-			}
-			return args
-		}},
+  robocache edit reencode ./set ./small --crf 35`, flags: (*editFlags).coding},
 	{use: "resize SRC WxH [DST]", short: "encode all video anew in another size", example: `  robocache edit resize ./set 224x224 ./small`, flags: (*editFlags).coding,
 		args: func(f *editFlags, args []string) []string {
 			return word(f, args, f.sized)
@@ -202,7 +191,7 @@ func (f *editFlags) common(c *cobra.Command) {
 	fl.BoolVar(&f.req.DryRun, "dry-run", false, "say what would be copied, hidden and encoded, and write nothing; with --json, the plan too")
 	fl.StringVar(&f.req.To, "as", "", "the format to write (default: the source's, where it is written; else lerobot)")
 	fl.StringVar(&f.req.Cut, "cut", "", "a cut inside a group of frames: hidden (default: up to 16 frames that no row shows are copied too), exact (encode the frames up to the next key frame, or where that cannot be, the episode), snap (move the cut)")
-	fl.StringVar(&f.req.Stats, "stats", "", "frames: count the frames of unchanged episodes anew too; rows: count none, and cameras have no statistics")
+	fl.StringVar(&f.req.Stats, "stats", "", "rows: count no frames, and cameras have no statistics (default: frames where episodes changed)")
 	fl.IntVar(&f.req.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
 }
 

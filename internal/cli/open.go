@@ -56,21 +56,17 @@ func (f *openFlags) open(ctx context.Context, uri string) robocache.Dataset {
 	if hz.Zero() {
 		return ds
 	}
-	v, err := (*align.Viewed)(nil), robocache.CheckGrid(ctx, ds, hz)
+	var view robocache.Dataset
+	err := robocache.CheckGrid(ctx, ds, hz)
 	if err == nil {
-		v, err = align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{})
+		view, err = align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Own: true})
 	}
 	if err != nil {
 		_ = ds.Close()
 		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
 	}
-	return owned{v}
+	return view
 }
-
-// owned is a view that closes what it was put over.
-type owned struct{ *align.Viewed }
-
-func (o owned) Close() error { return o.Unwrap().Close() }
 
 // rateOf reads the rate that a flag says; zero where it is not given.
 func rateOf(flag, text string) robocache.Rate {

@@ -135,14 +135,14 @@ class Edit:
         """Changes task texts, {old: new}; or gives rows ("3:40-80", rows 40 to 79 of episode 3) the task `text`."""
         return self._and("relabel", names=dict(names) if names else None, rows=rows, text=text)
 
-    def reencode(self, codec: str | None = None, *, gop: int | None = None, crf: int | None = None, preset: str | None = None, size: Any = None) -> Edit:
-        """Encodes all video anew. codec: "av1", "h264" or "hevc". size: (height, width). The report's video["psnr"] says how near it comes to the source."""
-        height, width = (None, None) if size is None else _options.frame_size("size", size)
-        return self._and("reencode", video={k: v for k, v in (("codec", codec), ("gop", gop), ("crf", crf), ("preset", preset), ("height", height), ("width", width)) if v is not None})
+    def reencode(self, codec: str | None = None, *, gop: int | None = None, crf: int | None = None, preset: str | None = None) -> Edit:
+        """Encodes all video anew. codec: "av1", "h264" or "hevc". The report's video["psnr"] says how near it comes to the source."""
+        return self._and("reencode", video=_set(codec=codec, gop=gop, crf=crf, preset=preset))
 
     def resize(self, size: Any, *, codec: str | None = None, gop: int | None = None, crf: int | None = None, preset: str | None = None) -> Edit:
         """Encodes all video anew at (height, width)."""
-        return self.reencode(codec, gop=gop, crf=crf, preset=preset, size=size)
+        height, width = _options.frame_size("size", size)
+        return self._and("resize", video=_set(codec=codec, gop=gop, crf=crf, preset=preset, height=height, width=width))
 
     def recompute_stats(self) -> Edit:
         """Counts the statistics anew. All edits do; this alone copies the rest."""
@@ -152,18 +152,18 @@ class Edit:
         """What write() would do: episodes, bytes, frames to encode and why. Writes nothing. The plan itself is .plan, which `robocache edit apply` takes."""
         return self._run(dst, dry_run=True, **options)
 
-    def write(self, dst: Any = None, *, in_place: bool = False, cut: str | None = None, stats: str | None = None, to: str | None = None, write_option: Mapping[str, Any] | None = None) -> EditReport:
+    def write(self, dst: Any = None, *, in_place: bool = False, cut: str | None = None, stats: str | None = None, to: str | None = None) -> EditReport:
         """Writes the result, to a new folder or in place of the dataset.
 
         cut: what a cut inside a group of video frames does: "hidden" (default: frames that no row shows stay in the file), "exact" (encodes the frames up to the next key
-        frame, or where these would not stand in one file with the rest, the episode), "snap" (moves the cut). stats: rows are counted always, frames where episodes changed; "frames": of all episodes, "rows": of none.
-        to: the format. write_option: the writer's, by name.
+        frame, or where these would not stand in one file with the rest, the episode), "snap" (moves the cut). stats: rows are counted always, frames where episodes changed; "rows": of none.
+        to: the format.
         in_place: swaps the folders in one step, and keeps the old dataset at .undo.
         Raises before the first byte is written what can be refused: Misuse (unknown episodes and keys, a folder that is taken), NotFound, Malformed, Unsupported.
         """
-        return self._run(dst, in_place=in_place, cut=cut, stats=stats, to=to, write_option=write_option)
+        return self._run(dst, in_place=in_place, cut=cut, stats=stats, to=to)
 
-    def _run(self, dst: Any, write_option: Mapping[str, Any] | None = None, **options: Any) -> EditReport:
+    def _run(self, dst: Any, **options: Any) -> EditReport:
         opened = [_source(s) for s in self._sources]
         request: dict[str, Any] = {"sources": [uri for uri, _ in opened], "verbs": self._verbs, **{k: v for k, v in options.items() if _said(v)}}
         if any(how != opened[0][1] for _, how in opened):
@@ -172,8 +172,6 @@ class Edit:
             request["open"] = opened[0][1]
         if dst is not None:
             request["dst"] = _options.uri(dst)
-        if write_option:
-            request["write"] = {k: str(v) for k, v in write_option.items()}
         return EditReport(_engine.engine().call("robocache_edit", 0, request, settle=True)[1])
 
     def __repr__(self) -> str:
@@ -195,6 +193,10 @@ def _source(s: Any) -> tuple[str, dict[str, Any]]:
 
 def _said(v: Any) -> bool:
     return v is not None and v is not False
+
+
+def _set(**given: Any) -> dict[str, Any]:
+    return {k: v for k, v in given.items() if v is not None}
 
 
 def _numbers(v: Any) -> str:
