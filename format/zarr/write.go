@@ -61,12 +61,9 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 	}
 	w := &writer{ctx: ctx, src: src, dst: dst, opt: opt, rep: &robocache.WriteReport{}, names: map[string]bool{"timestamp": true, "task": true}}
 	w.work.SetLimit(threads)
-	err := guard.Try(w.run)
-	if werr := w.work.Wait(); err == nil || w.failed.Load() {
-		err = werr
-	}
+	err := w.packed(guard.Try(w.run))
 	if err == nil {
-		err = guard.Try(func() {
+		err = w.packed(guard.Try(func() {
 			if opt.Shard != nil {
 				w.endShard()
 				return
@@ -75,13 +72,21 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 				w.timestampArray(exact(w.times.timestamps), func(yield func([]int64)) { yield(w.times.timestamps) })
 			}
 			w.finish(w.root())
-		})
+		}))
 	}
 	if err != nil {
 		w.clean(context.WithoutCancel(ctx))
 		return nil, err
 	}
 	return w.rep, nil
+}
+
+// packed waits for the packers. Where one of them could not write its chunk, its error says why the writing has ended, with err or without.
+func (w *writer) packed(err error) error {
+	if werr := w.work.Wait(); err == nil || w.failed.Load() {
+		return werr
+	}
+	return err
 }
 
 // clean takes away what was written before the failure.

@@ -99,7 +99,7 @@ func (w *writer) append(s *outStream, b []byte) {
 	w.going()
 }
 
-// errFailed stands for the error that writeTo takes from the packers.
+// errFailed stands for the error that packed takes from the packers.
 var errFailed = errors.New("a chunk could not be written")
 
 // going ends the writing where there is no use in going on.

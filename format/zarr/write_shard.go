@@ -161,20 +161,17 @@ func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards
 	for _, s := range w.streams {
 		g.Go(guard.Func("commit", func() { w.joinEdges(s, shards, read) }))
 	}
-	err = g.Wait()
-	if werr := w.work.Wait(); err == nil {
-		err = werr
-	}
-	guard.Check(err)
-	if w.times != nil {
-		w.timestampArray(seconds, func(yield func([]int64)) {
-			for i := range shards {
-				yield(robocache.Int64s(nil, robocache.Int64, read(i, w.times.edge(0))))
-			}
-		})
-	}
-	w.finish(root)
-	return nil
+	guard.Check(w.packed(g.Wait()))
+	return w.packed(guard.Try(func() {
+		if w.times != nil {
+			w.timestampArray(seconds, func(yield func([]int64)) {
+				for i := range shards {
+					yield(robocache.Int64s(nil, robocache.Int64, read(i, w.times.edge(0))))
+				}
+			})
+		}
+		w.finish(root)
+	}))
 }
 
 // joinEdges writes the chunks of a stream that no shard has whole.
