@@ -34,6 +34,7 @@ type TrainJob struct {
 	Threads   int    `json:"threads,omitempty"` // of our loader; 0: its own choice
 	GPUs      int    `json:"gpus"`              // that share the cores
 	Compile   bool   `json:"compile,omitempty"`
+	Graph     bool   `json:"graph,omitempty"`
 	Tiny      bool   `json:"tiny,omitempty"` // networks that a CPU trains
 }
 
@@ -104,6 +105,9 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	}
 	if t.Job.Compile && t.Job.Device == "cpu" {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Msg: "--compile with --device cpu: inductor's C++ of these networks takes minutes a run", Hint: "leave --compile out, or --device cuda"})
+	}
+	if t.Job.Graph && (t.Job.Compile || t.Job.Device == "cpu" || t.Job.GPUs > 1) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Msg: "--graph is of one GPU, without --compile"})
 	}
 	model := tables().Models[t.Job.Model]
 	t.Base.BatchSize = cmp.Or(t.Base.BatchSize, model.Batch)

@@ -81,6 +81,7 @@ type TrainRow struct {
 	Precision  string `json:"precision"`
 	Loop       string `json:"loop"`
 	Compile    bool   `json:"compile"`
+	Graph      bool   `json:"graph"`
 	Tiny       bool   `json:"tiny"`
 	ImageSize  string `json:"image_size"`
 	ResizedBy  string `json:"resized_by"` // loader | device | "": nobody
@@ -254,7 +255,7 @@ func (k *TrainRow) parts() []**float64 {
 // row has what a point's runs say without the others.
 func (t *Train) row(p *trainPoint) *TrainRow {
 	w, j := p.Job, p.Job.Train
-	k := &TrainRow{Model: j.Model, Runner: p.Name, Setting: p.Setting, WorldSize: p.world, BatchSize: w.BatchSize, Steps: j.Steps, Warmup: w.Warmup, Precision: j.Precision, Loop: j.Loop, Compile: j.Compile,
+	k := &TrainRow{Model: j.Model, Runner: p.Name, Setting: p.Setting, WorldSize: p.world, BatchSize: w.BatchSize, Steps: j.Steps, Warmup: w.Warmup, Precision: j.Precision, Loop: j.Loop, Compile: j.Compile, Graph: j.Graph,
 		Tiny: j.Tiny, ImageSize: w.ImageSize, Shuffle: w.Shuffle, Cache: w.Cache, CacheState: p.pages, Workers: w.Workers, Threads: j.Threads, Device: j.Device, Seed: w.Seed, Repeats: len(p.over.Runs), Spread: map[string]report.Spread{}, Notes: []string{}}
 	if p.world > 1 {
 		k.Rank = -1

@@ -157,6 +157,29 @@ def source(a, p, ranks, stack):
     return iter(batches), batches.copies, None
 
 
+class Graph:
+    """A step's forward and backward as one CUDA graph, which takes one launch: a host that launches slowly, or that others use, is no longer what limits a small network."""
+
+    EAGER = 3  # steps before it is captured: cuDNN chooses its algorithms in them
+
+    def __init__(self, step, device):
+        self.step, self.draw, self.graph = step, torch.Generator(device), None
+
+    def __call__(self, ready, seed, mark):
+        if self.graph is None:
+            self.ready, self.graph = each(ready, torch.clone), torch.cuda.CUDAGraph()
+            self.graph.register_generator_state(self.draw)
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # a loader's threads may allocate meanwhile
+                self.loss = self.step(self.ready, self.draw, lambda: None)
+        for mine, t in zip(leaves(self.ready), leaves(ready)):
+            mine.copy_(t)
+        self.draw.manual_seed(seed)
+        self.graph.replay()
+        mark()
+        mark()
+        return self.loss
+
+
 class Ranks:
     """The processes of a run: torchrun starts them, each with its share of the cores; alone it has the same share."""
 
@@ -218,6 +241,16 @@ def train(a, ranks, stack):
     if a.compile:
         model = torch.compile(model)
     half = torch.autocast(a.device.split(":")[0], torch.bfloat16, enabled=a.precision == "bf16")
+
+    def forward_backward(ready, draw, mark):
+        with half:
+            loss = model(ready, draw)
+        mark()
+        loss.backward()
+        mark()
+        return loss.detach()
+
+    graph = Graph(forward_backward, a.device) if a.graph else None
     prepare = Preprocess(p, a.device, common.image_hw(a), torch.bfloat16 if a.precision == "bf16" and cuda else torch.float32)
     common.imported()
     began = time.perf_counter()
@@ -254,21 +287,21 @@ def train(a, ranks, stack):
         ready = prepare(b)
         sums[k] = torch.stack([ready["state"].mean(dtype=torch.float64), ready["action"].mean(dtype=torch.float64), b["action_is_pad"].double().mean()])
         clock.mark()
-        opt.zero_grad(set_to_none=True)
+        if not graph or k <= graph.EAGER:  # a graph writes its gradients anew
+            opt.zero_grad(set_to_none=True)
         draw = a.seed * 1_000_003 + k * ranks.world + ranks.rank
         if a.model == "act":  # dropout draws from torch's own generator, which a DataLoader advances
             torch.manual_seed(draw)
-        with half:
-            loss = model(ready, torch.Generator(a.device).manual_seed(draw))
-        clock.mark()
-        loss.backward()
-        clock.mark()
+        if graph and k >= graph.EAGER:
+            loss = graph(ready, draw, clock.mark)
+        else:
+            loss = forward_backward(ready, torch.Generator(a.device).manual_seed(draw), clock.mark)
         opt.step()
         if schedule:
             schedule.step()
         if ema:
             ema.update(k)
-        losses[k] = loss.detach()
+        losses[k] = loss
         if a.loop == "sync":
             loss.item()
         clock.mark()

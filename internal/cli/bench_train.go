@@ -65,6 +65,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	fl.StringVar(&j.Loop, "loop", "async", "async, or sync: the loss is read after each step, as lerobot's trainer does")
 	fl.StringVar(&j.Timing, "timing", "on", "on, or off: no split of the step")
 	fl.BoolVar(&j.Compile, "compile", false, "torch.compile, for all runners")
+	fl.BoolVar(&j.Graph, "graph", false, "forward and backward as one CUDA graph, for all runners: for networks that are bound by launches")
 	fl.StringVar(&w.ImageSize, "image-size", "", "HxW: ours scale while decoding, the peers' frames are scaled on the device")
 	fl.StringVar(&w.Shuffle, "shuffle", "global", "global or pool, of all runners but robocache-pool")
 	fl.StringVar(&w.Cache, "cache", "", "ram or disk, of robocache and robocache-pool")

@@ -134,6 +134,7 @@ func TestBenchTrainBadInput(t *testing.T) {
 		{`no runner named "jax"`, exitMisuse, append(low, "--runners", "jax")},
 		{`no precision named "int8"`, exitMisuse, append(low, "--precision", "int8")},
 		{"inductor's C++ of these networks takes minutes", 12, append(low, "--compile", "--device", "cpu", "--tiny")},
+		{"--graph is of one GPU, without --compile", exitMisuse, append(low, "--graph", "--gpus", "2")},
 		{"expected 1 or more", exitMisuse, append(low, "--steps", "0")},
 		{"--resume: expected --out DIR", exitMisuse, append(low, "--resume")},
 		{"no rows of bench train", 11, []string{"--from", empty}},
