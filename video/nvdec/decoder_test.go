@@ -108,6 +108,12 @@ func TestFramesThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if i >= 15 { // nothing waits: the next frame may be mapped by the host, on a stream of its own
+			if err := there.ConvertThere(&spec, first); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		for _, err := range []error{there.ConvertThere(&spec, first), there.KeepPlanes(kept), b.ConvertKept(info, kept, &spec, second), b.Copy(copied, second), there.CopyPlanes(planes),
 			b.UploadPlanes(info, lifted, planes), b.ConvertKept(info, lifted, &spec, third), b.Wait()} {
 			if err != nil {

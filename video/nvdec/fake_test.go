@@ -30,6 +30,7 @@ type fake struct {
 	mapped  uintptr
 	kept    map[uintptr]byte // the frame of each surface that was mapped
 	memory  []*region        // of the device
+	reads   uintptr          // the stream on which what was mapped may still be read; 0: none
 }
 
 type fakeParser struct {
@@ -216,6 +217,9 @@ func (f *fake) mapFrame(_ uintptr, surface int32, p *mapParams) (uintptr, int, e
 	if f.runs > 0 {
 		panic("a frame is mapped that is being decoded")
 	}
+	if f.reads != 0 && f.reads != p.stream {
+		panic("a frame is mapped over one that another stream still reads")
+	}
 	h, err := f.made("mapped frame")
 	if err != nil {
 		return 0, 0, err
@@ -314,8 +318,9 @@ func (f *fake) copyIn(to, b []byte, _ uintptr) error {
 	return f.call("copy")
 }
 
-func (f *fake) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, _ uintptr) error {
+func (f *fake) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error {
 	dst, src := f.near(to), f.near(from)
+	f.reading(from, stream)
 	for y := range rows {
 		copy(dst[y*toRow:][:bytes], src[y*fromRow:])
 	}
@@ -327,7 +332,19 @@ func (f *fake) clear(m []byte, _ uintptr) error {
 	return f.call("clear")
 }
 
-func (f *fake) wait(uintptr) error { return f.call("wait") }
+func (f *fake) wait(stream uintptr) error {
+	if f.reads == stream {
+		f.reads = 0
+	}
+	return f.call("wait")
+}
+
+// reading notes that a stream reads from an address.
+func (f *fake) reading(addr, stream uintptr) {
+	if addr < far {
+		f.reads = stream
+	}
+}
 
 func (f *fake) frames(form *cuda.FrameForm) (frames, error) {
 	return &fakeFrames{f, form}, f.call("load a kernel")
@@ -339,7 +356,8 @@ type fakeFrames struct {
 	form *cuda.FrameForm
 }
 
-func (x *fakeFrames) Run(from *cuda.FramePlanes, out uintptr, planes bool, _ uintptr) error {
+func (x *fakeFrames) Run(from *cuda.FramePlanes, out uintptr, planes bool, stream uintptr) error {
+	x.f.reading(from.Luma, stream)
 	to, luma, u, v := x.f.near(out), x.f.near(from.Luma), x.f.near(from.U), x.f.near(from.V)
 	n := x.form.Width * x.form.Height
 	for i := range n {

@@ -14,7 +14,7 @@ type frame struct {
 	surface int32
 	here    bool    // in host
 	addr    uintptr // on the device; 0: it is not mapped
-	stream  uintptr // it was mapped on
+	stream  uintptr // it, or the one before, was mapped on; 0: none was
 	pitch   int     // bytes of a row
 	host    []byte  // page-locked: the planes as the engine gives them, luma and then pairs of chroma
 	planes  []byte  // scratch of Convert
@@ -135,6 +135,11 @@ func (f *frame) mapped(stream uintptr) (err error) {
 	}
 	if f.addr != 0 {
 		return nil
+	}
+	if f.stream != 0 && f.stream != stream { // what reads the frame before is not on the stream that overwrites it
+		if err := d.b.d.wait(f.stream); err != nil {
+			return err
+		}
 	}
 	d.await(f.surface)
 	if f.addr, f.pitch, err = d.b.d.mapFrame(d.handle, f.surface, &mapParams{progressive: 1, stream: stream}); err == nil {
