@@ -46,6 +46,11 @@ func ClassOf(err error) (name string, code int) {
 	return "internal", 1
 }
 
+// Bad says that an error is of the data, which another try would meet again, and not of the way to it, of the machine or of the caller.
+func Bad(err error) bool {
+	return (errors.Is(err, ErrMalformed) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnsupported)) && !errors.Is(err, ErrTemporary) && !errors.Is(err, ErrResourceLimit)
+}
+
 // Error is the one error type: what went wrong, where, and what a person can do about it.
 type Error struct {
 	Class error // one of the Err… classes above

@@ -2,6 +2,7 @@ package align
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"strconv"
@@ -109,7 +110,9 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 	for _, e := range episodes {
 		work.Go(func() error {
 			l, err := v.layout(ctx, e)
-			if err != nil {
+			if errors.Is(err, robocache.ErrTemporary) || ctx.Err() != nil { // no fault of the episode
+				return err
+			} else if err != nil {
 				v.broken[e] = err
 				return nil
 			}
@@ -123,8 +126,7 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 			return nil
 		})
 	}
-	_ = work.Wait()
-	guard.Check(ctx.Err())
+	guard.Check(work.Wait())
 	return masked
 }
 

@@ -405,16 +405,11 @@ func (u *unit) fail(err error) {
 	}
 }
 
-// badEpisode says whether an error is the data's fault, and not the store's, the caller's or the machine's.
-func badEpisode(err error) bool {
-	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)
-}
-
 // blame notes that an episode is bad, where bad episodes may be skipped; any other error ends the batch.
 func (p *part) blame(episode int, err error) {
 	u := p.u
 	err = named(err, p.src.name)
-	if p.src.cfg.OnBadEpisode != Skip || !badEpisode(err) {
+	if p.src.cfg.OnBadEpisode != Skip || !robocache.Bad(err) {
 		u.fail(err)
 		return
 	}

@@ -283,7 +283,7 @@ func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 	})
 	return func(e int) (int, int64, error) {
 		c := &found[e]
-		if c.err != nil && src.cfg.OnBadEpisode == "skip" && badEpisode(c.err) {
+		if c.err != nil && src.cfg.OnBadEpisode == "skip" && robocache.Bad(c.err) {
 			// Its timestamps are bad: it never enters the order.
 			src.a.n.skip.Add(int64(src.ds.Len(e)))
 			src.a.warn(robocache.Where{"episode": e}.String() + " is left out: " + c.err.Error())
@@ -323,7 +323,7 @@ func (src *source) widestSpans(ctx context.Context) error {
 			}
 		})
 		for e, err := range errs {
-			if err != nil && !(src.cfg.OnBadEpisode == "skip" && badEpisode(err)) {
+			if err != nil && !(src.cfg.OnBadEpisode == "skip" && robocache.Bad(err)) {
 				return err
 			}
 			src.widest[w.Key] = max(src.widest[w.Key], counts[e])

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"slices"
 
@@ -117,7 +116,7 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 func (a *attempt) each(r *Receipt, key string, do func(e int) error) {
 	for _, e := range a.m.Shards[a.shard].Episodes {
 		err := robocache.At(do(e), robocache.Where{"episode": e, "stream": key})
-		if err != nil && a.m.Job.SkipBad && (errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)) {
+		if err != nil && a.m.Job.SkipBad && robocache.Bad(err) {
 			if !slices.ContainsFunc(r.Skipped, func(s Skipped) bool { return s.Episode == e }) { // by an earlier stream
 				r.Skipped = append(r.Skipped, Skipped{e, err.Error()})
 			}

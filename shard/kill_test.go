@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
+	"github.com/goatnote-inc/robocache/synth"
 )
 
 // frail is the scheme of a store that dies, or fails, at an operation.
@@ -158,6 +161,61 @@ func TestKilledAnywhere(t *testing.T) {
 	t.Logf("%d kills and failures", kills)
 	if kills < 500 {
 		t.Errorf("only %d kills", kills)
+	}
+}
+
+// A store that fails once is no bad episode: with --skip-bad none is left out for it, whether the source's store fails or the destination's.
+func TestFailureIsNoBadEpisode(t *testing.T) {
+	src := source(t, 3, synth.Options{})
+	from, err := store.Open(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := contents(t, from)
+	for _, job := range killJobs {
+		if job.SkipBad, job.Convert.SkipBad = true, true; job.To == "zarr" {
+			continue
+		}
+		for _, failure := range []error{errors.New("killed"), nil, syscall.ENOSPC} {
+			job.Source, job.Destination = "synth://heterogeneous?episodes=3&cap=12", "frail://s/out"
+			put := func() *storetest.Mem {
+				mem := storetest.NewMem("frail")
+				if failure == nil { // temporary: the source fails too
+					job.Source = "frail://s/src"
+					for _, name := range slices.Sorted(maps.Keys(files)) {
+						if err := store.Put(t.Context(), mem, "src/"+name, []byte(files[name])); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				setFrail(mem, &storetest.Plan{})
+				return mem
+			}
+			mem := put()
+			m := plan(t, job, 2)
+			if err := work(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			want := contents(t, mem)
+			for n := int64(1); ; n++ {
+				mem = put()
+				struck := &storetest.Plan{Nth: n, Err: failure}
+				setFrail(nil, struck)
+				err := work(t.Context(), m)
+				if setFrail(nil, &storetest.Plan{}); !struck.Struck() {
+					break
+				}
+				if err != nil {
+					err = work(t.Context(), m)
+				}
+				if err == nil {
+					_, err = shard.GC(t.Context(), m, 0)
+				}
+				if d := differences(want, contents(t, mem)); err != nil || d != nil {
+					t.Fatalf("%s %s, %v at operation %d: %v, %v", job.Name, job.To, failure, n, d, err)
+				}
+			}
+		}
 	}
 }
 

@@ -95,12 +95,12 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 	}
 	for i, f := range features {
 		fs, err := one(ctx, ds, f, opt.Episodes, &opt, find)
-		if opt.SkipBad && bad(err) {
+		if opt.SkipBad && robocache.Bad(err) {
 			var good []int
 			for _, e := range opt.Episodes {
 				if _, err := one(ctx, ds, f, []int{e}, &opt, func(robocache.Finding) {}); err == nil {
 					good = append(good, e)
-				} else if !bad(err) {
+				} else if !robocache.Bad(err) {
 					return nil, robocache.At(err, robocache.Where{"stream": f.Key})
 				} else {
 					find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"stream": f.Key, "episode": e}, Message: robocache.Where{"episode": e}.String() + " is left out: " + err.Error()})
@@ -119,11 +119,6 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 		}
 	}
 	return out, nil
-}
-
-// bad says whether an error is the data's fault.
-func bad(err error) bool {
-	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)
 }
 
 // one counts a stream of some episodes; nil where it has no statistics.

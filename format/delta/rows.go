@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -90,7 +89,7 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment) {
 			}
 		})
 		if err = robocache.At(err, robocache.Where{"episode": e}); err != nil {
-			if !w.opt.SkipBad || !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrUnsupported) {
+			if !w.opt.SkipBad || !robocache.Bad(err) {
 				guard.Fail(err)
 			}
 			w.report.LeftOut++

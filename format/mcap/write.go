@@ -224,15 +224,16 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 			if name == "" {
 				name = fmt.Sprintf("episode_%06d%s", first+i, ending)
 			}
-			rows, size, err := w.file(gctx, st, name, first+i, ep)
+			rows, size, bad, err := w.file(gctx, st, name, first+i, ep)
+			bad = robocache.At(bad, robocache.Where{"episode": ep})
+			if err == nil && bad != nil && (!w.opt.SkipBad || gctx.Err() != nil || !robocache.Bad(bad)) {
+				err = bad
+			}
+			guard.Check(robocache.At(err, robocache.Where{"episode": ep}))
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if err != nil {
-				err = robocache.At(err, robocache.Where{"episode": ep})
-				if !w.opt.SkipBad || gctx.Err() != nil || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrTemporary) {
-					return err
-				}
-				w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-left-out", Where: robocache.Where{"episode": ep}, Message: err.Error()})
+			if bad != nil {
+				w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-left-out", Where: robocache.Where{"episode": ep}, Message: bad.Error()})
 			} else {
 				written = append(written, name)
 				w.report.Episodes++
@@ -254,18 +255,23 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 	}
 }
 
-// file writes one episode.
-func (w *writing) file(ctx context.Context, st store.Writable, name string, index, ep int) (rows, size int64, err error) {
+// file writes one episode. bad says why it cannot be read; what cannot be written is err.
+func (w *writing) file(ctx context.Context, st store.Writable, name string, index, ep int) (rows, size int64, bad, err error) {
 	defer guard.Malformed("mcap", &err)
-	e := guard.Must(w.src.Episode(ctx, ep))
+	e, bad := w.src.Episode(ctx, ep)
+	if bad != nil {
+		return 0, 0, bad, nil
+	}
 	out := guard.Must(st.Create(ctx, name))
 	defer out.Abort()
 	buf := bufio.NewWriterSize(out, 256<<10)
 	cw := guard.Must(container.NewWriter(buf, container.WriterOptions{Profile: "ros2", Library: "robocache", Chunk: w.chunk, Compression: w.compression}))
-	guard.Check(w.messages(ctx, cw, ep))
+	if bad := w.messages(ctx, cw, ep); bad != nil {
+		return 0, 0, bad, buf.Flush() // which knows of a write that failed
+	}
 	meta := guard.Must(json.Marshal(bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks}))
 	guard.Check(cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}))
 	guard.Check(cw.Close())
 	guard.Check(buf.Flush())
-	return int64(w.src.Len(ep)), cw.Bytes(), out.Commit()
+	return int64(w.src.Len(ep)), cw.Bytes(), nil, out.Commit()
 }

@@ -31,7 +31,7 @@ func (w *writing) findPackets(ctx context.Context, eps []int) {
 			switch {
 			case err == nil:
 			case ctx.Err() != nil || !errors.Is(err, robocache.ErrUnsupported):
-				if ctx.Err() != nil || !w.opt.SkipBad {
+				if ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err) {
 					guard.Check(robocache.At(err, robocache.Where{"episode": ep, "stream": t.feature.Key}))
 					return
 				}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"path"
 	"runtime"
 	"strconv"
@@ -161,7 +160,7 @@ func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int6
 			}
 			rows := min(n, 16)
 			b, err := w.episode(ctx, p, e, rows)
-			if err != nil && w.opt.SkipBad && isBad(err) && tries < 99 {
+			if err != nil && w.opt.SkipBad && robocache.Bad(err) && tries < 99 {
 				tries++
 				continue
 			}
@@ -173,10 +172,6 @@ func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int6
 		}
 	}
 	return 1
-}
-
-func isBad(err error) bool {
-	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported)
 }
 
 func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) {
@@ -210,7 +205,7 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 		n := w.src.Len(e)
 		b, err := w.episode(ctx, p, e, n)
 		if err = robocache.At(err, robocache.Where{"episode": e}); err != nil {
-			if !w.opt.SkipBad || !isBad(err) {
+			if !w.opt.SkipBad || !robocache.Bad(err) {
 				return err
 			}
 			w.mu.Lock()

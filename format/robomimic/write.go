@@ -224,7 +224,7 @@ func (w *writer) write() {
 // bearable gives the error of an episode's data where such episodes are skipped. Any other ends the writing.
 func (w *writer) bearable(where robocache.Where, fn func()) error {
 	err := guard.Try(fn)
-	if err != nil && (w.ctx.Err() != nil || !w.opt.SkipBad || !h5set.Data(err)) {
+	if err != nil && (w.ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err)) {
 		guard.Fail(robocache.At(err, where))
 	}
 	return err

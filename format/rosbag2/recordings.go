@@ -203,7 +203,7 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 		p, err := openFile(ctx, s, name, opt)
 		if err != nil {
 			err = robocache.At(err, robocache.Where{"file": name})
-			if opt.strict || ctx.Err() != nil || !ofTheFile(err) {
+			if opt.strict || ctx.Err() != nil || !robocache.Bad(err) {
 				return nil, err
 			}
 			first = cmp.Or(first, err)
@@ -233,11 +233,6 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 		r.meta.apply(out, r.name)
 	}
 	return out, nil
-}
-
-// ofTheFile says that an error is about what a file holds, not about reaching it: such a file is a gap, and the others are read.
-func ofTheFile(err error) bool {
-	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrNotFound)
 }
 
 // apply adds what only the metadata says.

@@ -100,7 +100,7 @@ func (w *writer) clean(ctx context.Context) {
 // bearable gives the error that fn ends with where bad episodes are left out. Another ends the writing.
 func (w *writer) bearable(where robocache.Where, fn func()) error {
 	err := guard.Try(fn)
-	if err != nil && (!w.opt.SkipBad || w.ctx.Err() != nil || w.failed.Load()) {
+	if err != nil && (!w.opt.SkipBad || w.ctx.Err() != nil || w.failed.Load() || !robocache.Bad(err)) {
 		guard.Fail(robocache.At(err, where))
 	}
 	return err

@@ -259,15 +259,10 @@ func (s *Set) open(ctx context.Context, episode int) *opened {
 	return o
 }
 
-// Data says that an error is of the data, and not of the way to it.
-func Data(err error) bool {
-	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrResourceLimit)
-}
-
-// Tolerate gives the error of the data that fn ends with. Another ends the work.
+// Tolerate gives the error of the data that fn ends with, or of what it would take of the machine. Another ends the work.
 func Tolerate(fn func()) error {
 	err := guard.Try(fn)
-	if err != nil && !Data(err) {
+	if err != nil && !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
 		guard.Fail(err)
 	}
 	return err

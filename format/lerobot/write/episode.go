@@ -405,7 +405,7 @@ func (c *conversion) chooseTimestamps(ctx context.Context) {
 		var t []float64
 		var start float64
 		if err := guard.Func("convert", func() { t, start = c.recorded(ctx, e) })(); err != nil {
-			if ctx.Err() != nil || !c.opt.SkipBad {
+			if ctx.Err() != nil || !c.opt.SkipBad || !robocache.Bad(err) {
 				guard.Fail(robocache.At(err, robocache.Where{"episode": e}))
 			}
 			continue

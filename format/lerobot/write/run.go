@@ -172,7 +172,7 @@ func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn)) {
 func (c *conversion) write(ctx context.Context, w *Writer) {
 	// skip leaves an episode out where its error lets it; else the work ends.
 	skip := func(t *turn, err error, place string, bearable bool) {
-		if ctx.Err() != nil || !c.opt.SkipBad || !bearable {
+		if ctx.Err() != nil || !c.opt.SkipBad || !bearable || !robocache.Bad(err) {
 			guard.Fail(robocache.At(err, robocache.Where{place: t.e}))
 		}
 		c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": t.e}, err.Error())
@@ -191,7 +191,7 @@ func (c *conversion) write(ctx context.Context, w *Writer) {
 			}
 			if err != nil {
 				// Pixels that cannot be decoded show only here. What the machine lacks is no fault of the episode.
-				skip(t, err, "source episode", (errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrNotFound)) && w.failed == nil)
+				skip(t, err, "source episode", !errors.Is(err, robocache.ErrUnsupported) && w.failed == nil)
 			}
 			c.count(t.m)
 		}
