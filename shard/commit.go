@@ -68,7 +68,8 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		if opt.Partial && !format.Whole { // before the receipts are read: an attempt whose receipt comes later finds it
 			guard.Check(store.Put(ctx, dst, partialName, nil))
 		}
-		receipts, missing = m.receipts(ctx, dst)
+		there := listed(ctx, dst, "")
+		receipts, missing = m.receipts(ctx, dst, there)
 		if text, _ := missing.MarshalText(); len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
 			return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
 				Msg: fmt.Sprintf("%d of %d shards are missing: %s", len(missing), len(m.Shards), text), Hint: "run them, or commit those that are there with --partial"}
@@ -78,7 +79,10 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		}
 		receipts, missing = m.agree(ctx, dst, receipts, missing, opt.Partial)
 		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing}
-		left := m.move(ctx, dst, format, receipts, c, opt.Verify)
+		if len(missing) > 0 { // an attempt may have begun, and have its receipt, since
+			there = listed(ctx, dst, "")
+		}
+		left := m.move(ctx, dst, format, receipts, c, there, opt.Verify)
 		if merge := jobOf(m.Job.Name).merge; merge != nil {
 			merge(ctx, m, dst, receipts)
 		} else {
@@ -123,17 +127,22 @@ func (m *Manifest) committed(ctx context.Context, st store.Store) *Committed {
 	return c
 }
 
-// receipts reads those that are there, in the order of the shards.
-func (m *Manifest) receipts(ctx context.Context, st store.Store) (out []*Receipt, missing Episodes) {
-	there := map[string]bool{}
-	for _, e := range guard.Must(st.List(ctx, receiptsName)) {
-		there[e.Name] = true
+// listed gives the size of each file below a folder.
+func listed(ctx context.Context, st store.Store, dir string) map[string]int64 {
+	there := map[string]int64{}
+	for _, e := range guard.Must(st.List(ctx, dir)) {
+		there[e.Name] = e.Size
 	}
+	return there
+}
+
+// receipts reads those that are there, in the order of the shards.
+func (m *Manifest) receipts(ctx context.Context, st store.Store, there map[string]int64) (out []*Receipt, missing Episodes) {
 	all := make([]*Receipt, len(m.Shards))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	for i := range m.Shards {
-		if there[receiptName(i)] {
+		if _, ok := there[receiptName(i)]; ok {
 			g.Go(func() (err error) { all[i], err = m.receipt(gctx, st, i); return err })
 		}
 	}
@@ -171,14 +180,10 @@ func (m *Manifest) agree(ctx context.Context, dst store.Writable, receipts []*Re
 }
 
 // move gives the files of the receipts their names in the result. One that is there already was moved by its attempt, or by a commit that was killed. left are the
-// other files of the receipts.
-func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocache.Sharding, receipts []*Receipt, c *Committed, verify bool) (left []string) {
+// other files of the receipts. there is what was there when the receipts were.
+func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocache.Sharding, receipts []*Receipt, c *Committed, there map[string]int64, verify bool) (left []string) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
-	there := map[string]int64{}
-	for _, e := range guard.Must(dst.List(ctx, "")) {
-		there[e.Name] = e.Size
-	}
 	place := guard.Must(convert.Place(format, m.Job.Destination, m.Schema, reports(receipts)))
 	var moves []func() error
 	named := map[string]*File{} // shards share files that are named by their contents
@@ -215,11 +220,16 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 			moves = append(moves, guard.Func("commit", func() {
 				size, staged := there[from]
 				if !staged {
-					from = to
-					if _, ok := there[to]; !ok {
-						guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "commit", Where: robocache.Where{"file": from, "shard": r.Shard}, Msg: "the receipt names it, and it is not there", Hint: anew(r.Shard)})
+					var moved bool
+					if size, moved = there[to]; !moved { // or while the files were listed
+						e, err := dst.Stat(gctx, to)
+						if errors.Is(err, robocache.ErrNotFound) {
+							err = &robocache.Error{Class: robocache.ErrNotFound, Op: "commit", Where: robocache.Where{"file": to, "shard": r.Shard}, Msg: "the receipt names it, and it is not there", Hint: anew(r.Shard)}
+						}
+						guard.Check(err)
+						size = e.Size
 					}
-					size = there[to]
+					from = to
 				}
 				if size != f.Size && (staged || renumber == nil) {
 					f.differs(r.Shard, from, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(size))
@@ -336,7 +346,7 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	}
 	guard.Check(err)
 	defer store.Close(st)
-	receipts, missing := m.receipts(ctx, st)
+	receipts, missing := m.receipts(ctx, st, listed(ctx, st, receiptsName))
 	s.Committed = m.committed(ctx, st) != nil
 	s.Done, s.Missing, s.Array = len(receipts), missing, array(missing)
 	var seconds float64

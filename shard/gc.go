@@ -33,7 +33,7 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 			living[shard+"/"+name] = true
 		}
 	}
-	receipts, _ := m.receipts(ctx, dst)
+	receipts, _ := m.receipts(ctx, dst, listed(ctx, dst, receiptsName))
 	named := map[string]string{} // shard → attempt
 	for _, r := range receipts {
 		named[shardName(r.Shard)] = r.Attempt

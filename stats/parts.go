@@ -275,6 +275,7 @@ func (p *Part) open(c int) (r run) {
 	bad := r.N < 0 || r.N > 1<<48 || r.Entries < 0 || r.Entries > r.N || r.N > 0 && (r.Entries == 0 || int64(len(r.Marks)) != want*int64(size))
 	if !bad && r.N > 0 {
 		le, last := binary.LittleEndian, int64(0)
+		r.marks, r.below, r.through = make([]float64, 0, want), make([]int64, 0, want), make([]int64, 0, want)
 		for b, j := r.Marks, int64(0); len(b) > 0; b, j = b[size:], j+1 {
 			v, below := p.value(b, r.counted), min(j*step(r.Entries), r.N-1)
 			through := below + 1
@@ -417,28 +418,25 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) []
 		}
 		return ofKey(k)
 	}
-	type entry struct {
-		v float64
-		n int64
-	}
-	var near []entry // values in [a, b], ascending
-	var before int64 // values below
+	var near []uint64          // keys of the entries in [a, b], ascending
+	more := map[uint64]int64{} // how often they occur beside once each
+	var before int64           // values below
 	look := func(a, b float64) {
 		near = near[:0]
+		clear(more)
 		before = sum(func(r *run) int64 {
-			return r.between(ctx, a, b, func(v float64, n int64) { near = append(near, entry{v, n}) })
+			return r.between(ctx, a, b, func(v float64, n int64) {
+				k := key(v)
+				if near = append(near, k); n > 1 {
+					more[k] += n - 1
+				}
+			})
 		})
-		slices.SortFunc(near, func(x, y entry) int { // all are finite: half the time of cmp.Compare
-			if x.v < y.v {
-				return -1
-			} else if x.v > y.v {
-				return 1
-			}
-			return 0
-		})
+		sortKeys(near, make([]uint64, len(near)))
 	}
 	here := !slices.ContainsFunc(runs, func(r run) bool { return step(r.Entries) > 1 })
 	if here {
+		near = make([]uint64, 0, sum(func(r *run) int64 { return r.Entries }))
 		look(lo, hi)
 	}
 	for i, q := range Quantiles {
@@ -454,11 +452,13 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) []
 		}
 		at := func(rank int64) float64 {
 			rank -= before
-			for _, e := range near {
-				if rank < e.n {
-					return e.v
+			for i, k := range near {
+				if rank--; i == 0 || near[i-1] != k {
+					rank -= more[k]
 				}
-				rank -= e.n
+				if rank < 0 {
+					return ofKey(k)
+				}
 			}
 			guard.Fail(errOther)
 			return 0

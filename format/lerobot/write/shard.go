@@ -9,8 +9,11 @@ import (
 	"io"
 	"maps"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -94,7 +97,7 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 	if len(src.Info().Tasks) == 0 { // formats that name the task with its episode
 		for _, e := range c.opt.Episodes {
 			meta, err := src.Episode(ctx, e)
-			if err != nil && !c.opt.SkipBad {
+			if err != nil && !(c.opt.SkipBad && robocache.Bad(err)) {
 				return nil, err
 			}
 			for _, text := range append(slices.Clone(meta.Tasks), "")[:max(1, len(meta.Tasks))] {
@@ -213,9 +216,14 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 	}
 	images, numbers := map[string]*stats.Pixels{}, map[string][]stats.Part{}
 	var info map[string]json.RawMessage
+	summaries := make([]shardSummary, len(shards))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range shards {
-		var s shardSummary
-		decode(fmt.Sprintf("the summary of shard %d", i), shards[i].Summary, &s)
+		g.Go(guard.Func("commit", func() { decode(fmt.Sprintf("the summary of shard %d", i), shards[i].Summary, &summaries[i]) }))
+	}
+	guard.Check(g.Wait())
+	for i, s := range summaries {
 		file := &stats.SortedFile{Open: func() (robocache.Ranged, error) { return dst.Open(ctx, shards[i].Dir+"/"+sortedName) }}
 		defer file.Close()
 		for key, parts := range s.Numbers {
