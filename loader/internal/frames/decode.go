@@ -72,7 +72,8 @@ type task struct {
 	*request
 	frames  []*frame // by frame number
 	prio    int64    // of its most urgent job; guarded by Store.mu
-	begun   bool     // guarded by Store.mu, as fetched is: a task that was made more urgent has two jobs, and is fetched maybe after it was decoded
+	run     *run     // it is to be fetched with; guarded by Store.mu, as all below is
+	begun   bool     // a task that was made more urgent has two jobs
 	fetched *fetched // nil: not yet, or taken
 }
 
@@ -101,8 +102,11 @@ func (r *request) push(w *Worker, prio int64) {
 	w.q.Push(Job{Prio: prio, Sub: int64(r.col.ID())<<32 | int64(r.number), Kind: plan, Run: func(w *Worker) { w.plan(r) }})
 }
 
-// job is the task's job at its present urgency. s.mu is held.
+// job is the task's job at its present urgency: before it is decoded its run is fetched. s.mu is held.
 func (s *Store) job(t *task) Job {
+	if r := t.run; r != nil {
+		return Job{Prio: t.prio, Sub: int64(t.col.ID())<<32 | int64(t.number), Kind: fetch, Run: func(w *Worker) { w.fetchRun(r) }}
+	}
 	first := int64(0)
 	if len(t.frames) > 0 {
 		first = int64(t.frames[0].key.ordinal)
@@ -131,9 +135,10 @@ func (w *Worker) plan(r *request) {
 	for _, x := range r.frames {
 		w.numbers = append(w.numbers, int(x.key.ordinal))
 	}
-	far := s.remote != nil && r.least == 1 && file.Remote()
-	var run []*task
-	var bytes int64
+	var ahead *run // of tasks that are fetched together
+	if s.remote != nil && file.Remote() {
+		ahead = &run{}
+	}
 	t := &task{request: r}
 	flush := func() {
 		if len(t.frames) == 0 {
@@ -147,21 +152,21 @@ func (w *Worker) plan(r *request) {
 		}
 		j := s.job(t)
 		s.mu.Unlock()
-		if far {
-			run = append(run, t)
+		if ahead != nil {
+			ahead.tasks = append(ahead.tasks, t)
 		} else {
 			w.q.Push(j)
 		}
 		t = &task{request: r}
 	}
 	for _, g := range file.Plan(&w.planner, w.numbers) {
-		if far {
+		if ahead != nil {
 			size := file.FetchBytes(g)
-			if len(run) == runTasks || len(run) > 0 && bytes+size > runBytes {
-				w.pushRun(run)
-				run, bytes = nil, 0
+			if n := len(ahead.tasks); n == runTasks || n > 0 && ahead.bytes+size > runBytes {
+				w.pushRun(ahead)
+				ahead = &run{}
 			}
-			bytes += size
+			ahead.bytes += size
 		}
 		for _, o := range g.Ordinals {
 			if x := at(r.frames, o); x != nil {
@@ -172,8 +177,9 @@ func (w *Worker) plan(r *request) {
 			flush()
 		}
 	}
-	flush()
-	w.pushRun(run)
+	if flush(); ahead != nil {
+		w.pushRun(ahead)
+	}
 }
 
 // checkWaiting takes those places out whose frames are refused (Column.Check).
@@ -191,20 +197,6 @@ func (w *Worker) checkWaiting(r *request, file File) {
 			return err != nil
 		})
 	}
-}
-
-func (w *Worker) pushRun(run []*task) {
-	if len(run) == 0 {
-		return
-	}
-	w.s.mu.Lock()
-	j := w.s.job(run[0])
-	for _, t := range run {
-		j.Prio = min(j.Prio, t.prio)
-	}
-	w.s.mu.Unlock()
-	j.Kind, j.Run, j.Drop = fetch, func(w *Worker) { w.fetchRun(run) }, nil
-	w.q.Push(j)
 }
 
 // giveUp says that a frame cannot be had.

@@ -1,7 +1,6 @@
 package frames
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -72,47 +71,62 @@ func (f *fetched) unref() {
 	}
 }
 
-// A run is tasks of one file that are fetched together: near ones are one read, and the others are read at once.
+// run is tasks of one file that are fetched together: near ones are one read, and the others are read at once.
+type run struct {
+	tasks []*task
+	bytes int64
+	begun bool // guarded by Store.mu: a run whose tasks were made more urgent has several jobs
+}
+
 const (
 	runTasks = 16
 	runBytes = 4 << 20
 )
 
+// pushRun makes a job of a run, as urgent as the first of its tasks.
+func (w *Worker) pushRun(r *run) {
+	if len(r.tasks) == 0 {
+		return
+	}
+	w.s.mu.Lock()
+	first := r.tasks[0]
+	for _, t := range r.tasks {
+		if t.run = r; t.prio < first.prio {
+			first = t
+		}
+	}
+	j := w.s.job(first)
+	w.s.mu.Unlock()
+	w.q.Push(j)
+}
+
 // fetchRun reads the packets of a run, and makes jobs of its tasks.
-func (w *Worker) fetchRun(run []*task) {
-	col, path := run[0].col, run[0].path
+func (w *Worker) fetchRun(r *run) {
+	col, path := r.tasks[0].col, r.tasks[0].path
 	w.numbers = w.numbers[:0]
 	w.s.mu.Lock()
-	run = slices.DeleteFunc(run, func(t *task) bool { return t.begun }) // a batch could not wait
-	for _, t := range run {
+	begun := r.begun
+	r.begun = true
+	for _, t := range r.tasks {
 		for _, x := range t.frames {
 			w.numbers = append(w.numbers, int(x.key.ordinal))
 		}
 	}
 	w.s.mu.Unlock()
-	if len(run) == 0 {
-		return
+	if begun {
+		return // a more urgent job of it came first
 	}
+	var f *fetched
 	if file, err := col.Files().Open(w.Ctx(), path); err == nil { // else the tasks say so
-		f, ok := w.fetch(file, w.decodable(file), len(run))
-		if !ok {
+		var ok bool
+		if f, ok = w.fetch(file, w.decodable(file), len(r.tasks)); !ok {
 			file.Release()
 			return // the run is over
 		}
-		for _, t := range run {
-			w.s.mu.Lock()
-			late := t.begun
-			if !late {
-				t.fetched = f
-			}
-			w.s.mu.Unlock()
-			if late {
-				f.unref()
-			}
-		}
 	}
-	for _, t := range run {
+	for _, t := range r.tasks {
 		w.s.mu.Lock()
+		t.run, t.fetched = nil, f
 		j := w.s.job(t)
 		w.s.mu.Unlock()
 		w.q.Push(j)

@@ -57,15 +57,16 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 		q := NewQueue(ctx, &sync.Pool{New: func() any { return NewWorker(s, nil) }})
 		w := q.Borrow()
 		col := farFile{open: &open}
-		var run []*task
+		r := &run{}
 		for o := range 3 {
 			x := &frame{key: frameKey{0, 0, int32(o)}, uses: uses{1}}
-			run = append(run, &task{request: &request{col: col, frames: []*frame{x}, least: 1}, frames: []*frame{x}})
+			r.tasks = append(r.tasks, &task{request: &request{col: col, frames: []*frame{x}, least: 1}, frames: []*frame{x}, run: r})
 		}
+		tasks := r.tasks
 		cancel() // nothing is decoded, and no place is lost
 		raised := func(k int) {
 			s.mu.Lock()
-			j := s.job(run[k])
+			j := s.job(tasks[k])
 			s.mu.Unlock()
 			if bit(3) {
 				j.drop()
@@ -73,11 +74,10 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 				j.Run(w)
 			}
 		}
-		tasks := run
 		if bit(0) {
 			raised(0)
 		}
-		w.fetchRun(append([]*task(nil), run...))
+		w.fetchRun(r)
 		if bit(1) {
 			raised(1)
 			raised(1)
