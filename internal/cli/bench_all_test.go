@@ -18,7 +18,7 @@ import (
 func TestBenchAll(t *testing.T) {
 	py, out := trainer(t), filepath.Join(t.TempDir(), "out")
 	began := time.Now()
-	code, text, errs := call(t, "bench", "all", "--time", "50s", "--parts", "synth,load,transformer", "--python", py, "--out", out)
+	code, text, errs := call(t, "bench", "all", "--time", "50s", "--parts", "load,transformer", "--python", py, "--out", out)
 	if took := time.Since(began); code != exitDone || took > 55*time.Second {
 		t.Fatalf("exit %d after %v: %s\n%s", code, took, errs, text)
 	}
