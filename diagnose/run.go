@@ -33,7 +33,10 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 			opening = append(opening, f)
 		}
 	}
-	x.findings = append(append(opening, lacking...), x.findings...)
+	found := x.findings
+	x.findings = append(opening, lacking...)
+	x.longGOPs()
+	x.findings = append(x.findings, found...)
 	if f, err := robocache.FormatNamed(info.Format); err == nil && f.WholeDoctor {
 		return x.findings, nil
 	}

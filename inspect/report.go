@@ -22,6 +22,7 @@ type Report struct {
 	Streams       []Stream       `json:"streams"`
 	Bytes         *Sizes         `json:"bytes,omitempty"`
 	Stats         Stats          `json:"stats,omitempty"`
+	Decoding      *Decoding      `json:"decode_cost,omitempty"` // where it was measured
 }
 
 // Stats is the statistics that a dataset brings, in JSON as `robocache stats --json` prints them.
@@ -46,7 +47,10 @@ type Stream struct {
 	Measured bool            `json:"rate_measured,omitempty"` // RateHz is 1 ÷ the median step of the first episode that shows one
 	Clock    string          `json:"clock,omitempty"`
 	Codec    string          `json:"codec,omitempty"`
-	GOP      float64         `json:"gop,omitempty"` // images a sync sample, in the first file
+	GOP      float64         `json:"gop,omitempty"`                       // images a sync sample, in the first file
+	Decoded  float64         `json:"decoded_frames_per_sample,omitempty"` // for a frame asked for alone, on the mean over that file
+	NVDEC    *bool           `json:"nvdec,omitempty"`                     // NVIDIA's engines take the stream, by what the file says
+	NotNVDEC string          `json:"nvdec_reason,omitempty"`              // why not
 	Height   int             `json:"height,omitempty"`
 	Width    int             `json:"width,omitempty"`
 	Problem  string          `json:"problem,omitempty"` // why the first file could not be read
@@ -106,65 +110,30 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		s.RateHz = m.rate(ctx, f.Key, f.Clock)
 		s.Measured = s.RateHz > 0
 	}
-	lib := video.LibraryOf(ds)
-	if f.Kind != robocache.KindVideo || lib == nil {
+	if f.Kind != robocache.KindVideo {
 		return s
 	}
-	// The first episode whose file can be read speaks for the stream (its codec is the file's word, not the metadata's).
-	for e := range min(ds.Info().Episodes, 16) {
-		if ds.Len(e) == 0 {
-			continue
-		}
-		path, err := firstFile(ctx, ds, f, e)
-		if err != nil {
-			if ctx.Err() != nil {
-				guard.Fail(ctx.Err())
-			}
-			s.Problem = err.Error()
-			continue
-		}
-		if path == "" {
-			continue
-		}
-		file, err := lib.Acquire(ctx, path)
-		if err != nil {
-			s.Problem = err.Error()
-			continue
-		}
+	file, err := video.FirstFile(ctx, ds, f) // its codec is the file's word, not the metadata's
+	guard.Check(ctx.Err())
+	switch {
+	case err != nil:
+		s.Problem = err.Error()
+	case file != nil:
 		fill(&s, file.Index)
 		file.Release()
-		break
 	}
 	return s
 }
 
-// firstFile is the file of the first image of an episode; "" where it has none. The first rows of a masked camera mostly have none.
-func firstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, ep int) (_ string, err error) {
-	defer guard.Into(&err)
-	n := 1
-	if f.Masked {
-		n = guard.Must(robocache.RowsIn(ctx, ds, ep, f))
-	}
-	for at, step := 0, 1; at < n; at, step = at+step, min(4*step, 4096) {
-		rows := robocache.RowsOf(ep, at, min(step, n-at))
-		refs := make([]robocache.FrameRef, len(rows))
-		guard.Check(ds.Frames(ctx, f.Key, rows, refs))
-		for _, r := range refs {
-			if !r.Missing {
-				return r.Path, nil
-			}
-		}
-	}
-	return "", nil
-}
-
 func fill(s *Stream, ix *video.Index) {
-	s.Problem = ""
 	if e := ix.Entries(); len(e) > 0 {
 		s.Codec, s.Height, s.Width = string(e[0].Codec), e[0].Height, e[0].Width
 		if s.Codec == "" {
 			s.Codec = e[0].FourCC
 		}
+		s.NotNVDEC = video.OffEngine(&e[0])
+		takes := s.NotNVDEC == ""
+		s.NVDEC = &takes
 	}
 	sync := 0
 	for d := range ix.NumSamples() {
@@ -174,6 +143,7 @@ func fill(s *Stream, ix *video.Index) {
 	}
 	if sync > 0 {
 		s.GOP = float64(ix.NumSamples()) / float64(sync)
+		s.Decoded = ix.DecodedPerFrame()
 	}
 }
 

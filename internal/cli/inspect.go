@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,13 +12,16 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
+	"github.com/goatnote-inc/robocache/video"
 )
 
 func newInspect() *cobra.Command {
 	var open openFlags
 	var episode int
 	var sheet string
-	var suggest bool
+	var suggest, cost bool
+	var codec string
+	var gop int
 	c := &cobra.Command{
 		Use:   "inspect URI",
 		Short: "what is in a dataset: streams, rates, codecs, tasks, sizes",
@@ -25,6 +29,7 @@ func newInspect() *cobra.Command {
   robocache inspect ./my_dataset --episode 3
   robocache inspect ./my_dataset --contact-sheet sheet.png --episode 3
   robocache inspect https://host/my_dataset --json
+  robocache inspect ./my_dataset --decode-cost
   robocache inspect ./recording.mcap --suggest-map > map.yaml`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -33,15 +38,26 @@ func newInspect() *cobra.Command {
 	c.Flags().IntVar(&episode, "episode", 0, "show this episode's streams: timestamps, gaps, jitter")
 	c.Flags().StringVar(&sheet, "contact-sheet", "", "draw an episode into this file (.png, .svg, .html): frames of its cameras, and all other streams over its whole time")
 	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
+	c.Flags().BoolVar(&cost, "decode-cost", false, "decode frames in random order on the CPU, and the GPU where there is one; then a piece of an episode encoded by --codec and --gop")
+	c.Flags().StringVar(&codec, "codec", "", "with --decode-cost: av1, h264 or hevc (default: the cameras', where a GPU's engines take it, else hevc)")
+	c.Flags().IntVar(&gop, "gop", video.AdvisedGOP, "with --decode-cost: frames between key frames")
 	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, found, err error) {
 		ctx := cmd.Context()
 		guard.Check(inspect.CheckSheet(sheet))
+		one := cmd.Flags().Changed("episode")
+		switch {
+		case cost && (one || suggest || open.hz != ""):
+			guard.Fail(misuse("inspect: --decode-cost is of the whole dataset as it is: not with --episode, --hz and --suggest-map"))
+		case !cost && (codec != "" || cmd.Flags().Changed("gop")) || gop < 1:
+			guard.Fail(misuse("inspect: --codec and --gop (at least 1) go with --decode-cost"))
+		case codec != "" && !slices.Contains([]video.Codec{video.AV1, video.H264, video.HEVC}, video.Codec(codec)):
+			guard.Fail(misuse("inspect: --codec " + codec + ": expected av1, h264 or hevc"))
+		}
 		ds := open.open(ctx, args[0])
 		defer ds.Close()
 		if suggest {
 			return nil, nil, mapping.Suggest(cmd.OutOrStdout(), ds)
 		}
-		one := cmd.Flags().Changed("episode")
 		if sheet != "" {
 			guard.Check(inspect.ContactSheet(ctx, ds, episode, sheet))
 			fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
@@ -53,7 +69,11 @@ func newInspect() *cobra.Command {
 		if one {
 			r = guard.Must(inspect.Episode(ctx, ds, episode))
 		} else {
-			r = guard.Must(inspect.Dataset(ctx, ds))
+			whole := guard.Must(inspect.Dataset(ctx, ds))
+			if cost {
+				whole.Decoding = decodeCost(ctx, ds, args[0], open.settled(), codec, gop)
+			}
+			r = whole
 		}
 		return &r, nil, nil
 	}, func(w io.Writer, r *any) {
@@ -95,19 +115,26 @@ func printReport(w io.Writer, r *inspect.Report) {
 		fmt.Fprintf(w, "  %s in %d files\n", bytesText(r.Bytes.Total), r.Bytes.Files)
 	}
 	fmt.Fprintln(w, "\nstreams")
-	rows := [][]string{{"key", "kind", "dtype", "shape", "rate", "codec", "GOP"}}
+	rows := [][]string{{"key", "kind", "dtype", "shape", "rate", "codec", "GOP", "decoded/sample", "NVDEC"}}
+	var problems [][2]string
 	for _, s := range r.Streams {
-		gop := ""
+		row := []string{s.Key, string(s.Kind), s.DType.String(), strings.ReplaceAll(fmt.Sprint(s.Shape), " ", ","), rateText(&s), s.Codec}
 		if s.GOP > 0 {
-			gop = strconv.FormatFloat(s.GOP, 'f', 1, 64)
+			row = append(row, strconv.FormatFloat(s.GOP, 'f', 1, 64), strconv.FormatFloat(s.Decoded, 'f', 1, 64), "yes")
 		}
-		rows = append(rows, []string{s.Key, string(s.Kind), s.DType.String(), strings.ReplaceAll(fmt.Sprint(s.Shape), " ", ","), rateText(&s), s.Codec, gop})
+		if s.NotNVDEC != "" {
+			row[len(row)-1] = "no"
+			problems = append(problems, [2]string{"decoded on the CPU: " + s.NotNVDEC, s.Key})
+		}
+		if s.Problem != "" {
+			problems = append(problems, [2]string{s.Problem, s.Key})
+		}
+		rows = append(rows, row)
 	}
 	table(w, rows)
-	for _, s := range r.Streams {
-		if s.Problem != "" {
-			fmt.Fprintf(w, "  %s: %s\n", s.Key, s.Problem)
-		}
+	printProblems(w, problems)
+	if r.Decoding != nil {
+		printDecoding(w, r.Decoding)
 	}
 	fmt.Fprintf(w, "\ntasks (%d)\n", len(r.Tasks))
 	for i, t := range r.Tasks {
@@ -157,22 +184,11 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 		rows = append(rows, row)
 	}
 	table(w, rows)
-	streams := map[string][]string{} // by what is wrong with them
-	var problems []string
+	var problems [][2]string
 	for _, s := range r.Streams {
-		if s.Problem == "" {
-			continue
+		if s.Problem != "" {
+			problems = append(problems, [2]string{s.Problem, s.Key})
 		}
-		if streams[s.Problem] == nil {
-			problems = append(problems, s.Problem)
-		}
-		streams[s.Problem] = append(streams[s.Problem], s.Key)
 	}
-	for _, p := range problems {
-		who := streams[p][0]
-		if n := len(streams[p]); n > 1 {
-			who += fmt.Sprintf(" and %d more", n-1)
-		}
-		fmt.Fprintf(w, "  %s: %s\n", who, p)
-	}
+	printProblems(w, problems)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
+	_ "github.com/goatnote-inc/robocache/video/nvdec"
 )
 
 // version is that of the program, which its build sets; arguments are those of its command line, which os.Args within Python are not.

@@ -1,0 +1,33 @@
+package diagnose
+
+import (
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// manyDecoded frames for one are more than training in any order should pay for.
+const manyDecoded = 8
+
+// longGOPs tells of cameras of which a frame in any order makes many be decoded, by the sample table of one file each: nothing is wrong with them.
+func (x *examination) longGOPs() {
+	for i := range x.ds.Info().Features {
+		f := &x.ds.Info().Features[i]
+		if f.Kind != robocache.KindVideo {
+			continue
+		}
+		file, err := video.FirstFile(x.ctx, x.ds, f)
+		guard.Check(x.ctx.Err())
+		if err != nil || file == nil {
+			continue // told elsewhere
+		}
+		n, entries := file.Index.DecodedPerFrame(), file.Index.Entries()
+		file.Release()
+		if n > manyDecoded && len(entries) > 0 {
+			hint := fmt.Sprintf("'robocache edit reencode SRC DST --codec %s --gop %d' makes that 4.5; 'inspect --decode-cost' says what it brings, in size and quality too", video.Advised(&entries[0]), video.AdvisedGOP)
+			x.add(robocache.SeverityInfo, "long-gop", robocache.Where{"stream": f.Key}, 0, hint, "a frame in random order makes %.1f be decoded, for key frames are far apart", n)
+		}
+	}
+}

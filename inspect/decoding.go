@@ -1,0 +1,209 @@
+package inspect
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Decoding is what frames of a dataset's cameras cost to decode in any order, each alone.
+type Decoding struct {
+	Cores   int            `json:"cores"` // that the CPU's decoders use
+	Streams []StreamCost   `json:"streams"`
+	Trial   *EncodingTrial `json:"trial,omitempty"`
+}
+
+// StreamCost is that of a camera.
+type StreamCost struct {
+	Key     string     `json:"key"`
+	Decoded float64    `json:"decoded_frames_per_sample"` // exact for the frames that were chosen from, as is Bytes
+	Bytes   float64    `json:"bytes_per_frame"`
+	CPU     *DecodeRun `json:"cpu,omitempty"`
+	GPU     *DecodeRun `json:"gpu,omitempty"`
+	NoGPU   string     `json:"gpu_reason,omitempty"` // why it was not measured
+	Problem string     `json:"problem,omitempty"`
+}
+
+// DecodeRun is a measurement: frames are read, decoded, and converted to RGB on the host.
+type DecodeRun struct {
+	Device  string  `json:"device,omitempty"`
+	Samples int64   `json:"samples"`
+	Rate    float64 `json:"samples_per_s"`  // by all cores, or engines
+	CPU     float64 `json:"cpu_s_per_1000"` // of the whole process
+}
+
+// EncodingTrial is what another encoding would bring, of the first frames of an episode.
+type EncodingTrial struct {
+	Codec   string        `json:"codec"`
+	GOP     int           `json:"gop"`
+	Episode int           `json:"episode"` // its position
+	Frames  int           `json:"frames"`
+	Command string        `json:"command"` // that encodes all
+	Streams []StreamTrial `json:"streams,omitempty"`
+	Problem string        `json:"problem,omitempty"` // why nothing was encoded
+}
+
+// StreamTrial is that of a camera.
+type StreamTrial struct {
+	StreamCost
+	SizeRatio float64 `json:"size_ratio"` // its bytes ÷ those of the same frames as they are
+	PSNR      float64 `json:"psnr_mean_db,omitempty"`
+	LeastPSNR float64 `json:"psnr_min_db,omitempty"`
+}
+
+const (
+	opDecoding   = "measure decoding"
+	costEpisodes = 32   // are chosen from
+	costRows     = 4096 // of each
+)
+
+// MeasureDecoding decodes frames of each camera for a while (0: what is exact alone), on all cores and, where there is one, on the first GPU. They are chosen from those
+// of one episode's rows up to, or where it is negative, from rows of up to costEpisodes episodes: the same ones each time.
+func MeasureDecoding(ctx context.Context, ds robocache.Dataset, episode, upTo int, span time.Duration) (_ *Decoding, err error) {
+	defer guard.Into(&err)
+	if !slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) || video.LibraryOf(ds) == nil {
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecoding, Where: robocache.Where{"dataset": robocache.Redact(ds.Info().URI)}, Msg: "the dataset has no video", Hint: "still images are decoded one by one: 'robocache bench load' measures them"}
+	}
+	guard.Must(video.ActiveBackend())
+	m := &decodeMeter{ctx: ctx, ds: ds, span: span, upTo: upTo, random: rand.New(rand.NewPCG(0, 0)), pool: video.NewPool(0)}
+	defer m.pool.Close()
+	m.episodes = m.random.Perm(ds.Info().Episodes)
+	m.episodes = m.episodes[:min(len(m.episodes), costEpisodes)]
+	if episode >= 0 {
+		m.episodes = []int{episode}
+	}
+	d := &Decoding{Cores: runtime.GOMAXPROCS(0)}
+	for i := range ds.Info().Features {
+		f := &ds.Info().Features[i]
+		if f.Kind != robocache.KindVideo {
+			continue
+		}
+		s := StreamCost{Key: f.Key}
+		if err := guard.Try(func() { m.stream(f, &s) }); err != nil {
+			guard.Check(ctx.Err())
+			s.Problem = err.Error()
+		}
+		d.Streams = append(d.Streams, s)
+	}
+	return d, nil
+}
+
+// decodeMeter measures camera after camera.
+type decodeMeter struct {
+	ctx      context.Context
+	ds       robocache.Dataset
+	episodes []int
+	upTo     int
+	span     time.Duration
+	random   *rand.Rand
+	pool     *video.Pool
+}
+
+func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) {
+	lib := video.LibraryOf(m.ds)
+	var refs []robocache.FrameRef
+	for _, e := range m.episodes {
+		n := guard.Must(robocache.RowsIn(m.ctx, m.ds, e, f))
+		from := m.random.IntN(max(1, n-costRows))
+		if m.upTo > 0 {
+			from, n = 0, min(n, m.upTo)
+		}
+		n = min(n-from, costRows)
+		of := make([]robocache.FrameRef, n)
+		guard.Check(m.ds.Frames(m.ctx, f.Key, robocache.RowsOf(e, from, n), of))
+		for i := range of {
+			if of[i].Missing || of[i].Path == "" {
+				continue
+			}
+			file := guard.Must(lib.Acquire(m.ctx, of[i].Path))
+			for _, g := range video.Plan(file.Index, []int{of[i].Ordinal}) {
+				s.Decoded += float64(g.Cost())
+				s.Bytes += float64(file.Index.Sample(file.Index.DecodeIndex(of[i].Ordinal)).Size)
+			}
+			file.Release()
+			refs = append(refs, of[i])
+		}
+	}
+	if len(refs) == 0 {
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: opDecoding, Where: robocache.Where{"stream": f.Key}, Msg: "the episodes that were looked at have no frame of it"})
+	}
+	s.Decoded /= float64(len(refs))
+	s.Bytes /= float64(len(refs))
+	if m.span == 0 {
+		return
+	}
+	m.random.Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
+	spec := &video.Spec{}
+	if f.Depth != nil {
+		spec = &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
+	}
+	s.CPU = m.run(lib, refs, spec, runtime.GOMAXPROCS(0), m.pool.Decode)
+	device, err := video.OpenDevice(0)
+	if err != nil {
+		s.NoGPU = err.Error()
+		return
+	}
+	split := video.NewSplit(m.pool, device, 0, true)
+	defer split.Close()
+	s.GPU = m.run(lib, refs, spec, split.Slots(), func(ctx context.Context, f *video.File, b *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
+		return split.Decode(ctx, f, b, groups, func() func() { return func() {} }, deliver)
+	})
+	stats := split.Stats()
+	if len(stats.OnCPU) > 0 {
+		s.GPU, s.NoGPU = nil, stats.OnCPU[0].Reason
+	} else {
+		s.GPU.Device = stats.Device
+	}
+}
+
+// run decodes frames again and again, so many at once, until the time is over: after some that are not counted, by which decoders are made and indexes read.
+func (m *decodeMeter) run(lib *video.Library, refs []robocache.FrameRef, spec *video.Spec, workers int,
+	decode func(context.Context, *video.File, *video.Fetched, []video.Group, func(int, video.Frame) error) error) *DecodeRun {
+	frames := func(most int64, span time.Duration) (n int64) {
+		var next atomic.Int64
+		began := time.Now()
+		g, ctx := errgroup.WithContext(m.ctx)
+		for range workers {
+			g.Go(func() (err error) {
+				defer guard.Malformed(opDecoding, &err)
+				var buf []byte
+				for i := next.Add(1) - 1; i < most && time.Since(began) < span; i = next.Add(1) - 1 {
+					ref := &refs[i%int64(len(refs))]
+					file := guard.Must(lib.Acquire(ctx, ref.Path))
+					err := decode(ctx, file, nil, video.Plan(file.Index, []int{ref.Ordinal}), func(_ int, pic video.Frame) (err error) {
+						buf, err = video.ConvertTo(buf, pic, spec)
+						return err
+					})
+					file.Release()
+					guard.Check(robocache.At(err, robocache.Where{"file": ref.Path, "frame": ref.Ordinal}))
+					atomic.AddInt64(&n, 1)
+				}
+				return nil
+			})
+		}
+		guard.Check(g.Wait())
+		return n
+	}
+	frames(int64(4*workers), time.Minute)
+	began, cpu := time.Now(), cpuSeconds()
+	n := frames(math.MaxInt64, m.span)
+	return &DecodeRun{Samples: n, Rate: float64(n) / time.Since(began).Seconds(), CPU: 1000 * (cpuSeconds() - cpu) / float64(max(n, 1))}
+}
+
+// cpuSeconds is what the process has used of processors.
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	guard.Check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
