@@ -11,6 +11,17 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
+// What Config.Cache names, beside a directory.
+const (
+	inRAM    = "ram"
+	onDevice = "device"
+)
+
+// directory says that the cache is one.
+func (cfg *Config) directory() bool {
+	return cfg.Cache != "" && cfg.Cache != inRAM && cfg.Cache != onDevice
+}
+
 // openCaches splits the memory budget, and makes the pool's and the cache's room.
 //
 // An eighth of memory_budget is for idle decoders, one for the tables and indexes of the datasets, a sixteenth for mapped pages of a
@@ -19,7 +30,7 @@ import (
 func (a *assembler) openCaches(ctx context.Context) error {
 	cfg := &a.cfg
 	total := int64(cfg.MemoryBudget)
-	ram := cfg.Cache == "ram"
+	ram := cfg.Cache == inRAM
 	pool := cfg.Shuffle == Pool && a.hasVideo()
 	var poolBytes, room int64
 	if pool {
@@ -43,7 +54,7 @@ func (a *assembler) openCaches(ctx context.Context) error {
 		a.budget = (total - kept) / 2
 	}
 	own := frames.Config{Kept: kept, Cache: room, Planar: a.planar(), Warn: a.warn}
-	if cfg.Cache != "" && !ram {
+	if cfg.directory() {
 		var err error
 		if own.Dir, err = a.openDir(ctx); err != nil {
 			return err
@@ -59,8 +70,11 @@ func (a *assembler) openCaches(ctx context.Context) error {
 	if reads || a.engines > 0 {
 		own.Cores, own.Ahead = cfg.Threads, max(a.budget/8, 1<<20)
 	}
-	if a.device != nil {
+	if a.device != nil && (kept > 0 || cfg.Cache == onDevice) {
 		own.There, own.Device = cmp.Or(int64(cfg.DeviceMemory), kept), a.device
+	}
+	if cfg.Cache == onDevice {
+		own.Cache = own.There // residents of a pool that it does not take lie on the host
 	}
 	a.store = frames.New(own)
 	return nil
@@ -69,7 +83,7 @@ func (a *assembler) openCaches(ctx context.Context) error {
 // directory opens the cache directory, once; nil where there is none.
 func (a *assembler) directory() (*cache.Dir, error) {
 	cfg := &a.cfg
-	if a.dir != nil || cfg.Cache == "" || cfg.Cache == "ram" {
+	if a.dir != nil || !cfg.directory() {
 		return a.dir, nil
 	}
 	var err error

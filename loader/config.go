@@ -179,7 +179,7 @@ type Device struct {
 	Decode       Decode `json:"decode,omitempty"`
 	DecodeDevice int    `json:"decode_device,omitempty"` // the driver's number of it
 	// DeviceMemory: of a pool, what frames that it decoded may take of the device's memory; default: what they may take of the host's. What has no room there
-	// is kept on the host.
+	// is kept on the host. Of a cache on the device, and a pool beside it, all that they may take.
 	DeviceMemory Bytes `json:"device_memory_budget,omitempty"`
 }
 
@@ -189,7 +189,7 @@ type Memory struct {
 	Prefetch     int         `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
 	MemoryBudget Bytes       `json:"memory_budget,omitempty"` // default 4 GiB
 	Allocator    Allocator   `json:"-"`                       // of batches; nil: anonymous mappings
-	Cache        string      `json:"cache,omitempty"`         // "": none; "ram": decoded frames stay in memory; else a directory for them
+	Cache        string      `json:"cache,omitempty"`         // "": none; "ram": decoded frames stay in memory, "device": in that of the device that decodes; else a directory for them
 	CacheBudget  Bytes       `json:"cache_budget,omitempty"`  // default: "ram" half of memory_budget, a directory 64 GiB
 	CacheFormat  CacheFormat `json:"cache_format,omitempty"`
 	IOThreads    int         `json:"io_threads,omitempty"` // reads of remote files at once; default 32
@@ -304,8 +304,10 @@ func (c *Config) check(batches bool) error {
 		return misuse("deadline_s", "0.001 to 1e9 seconds, or below 0 for none", fmt.Sprint(c.Deadline))
 	case !c.Shuffle.Known():
 		return misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
-	case c.CacheFormat == CacheEncoded && (c.Cache == "ram" || c.Cache == ""):
+	case c.CacheFormat == CacheEncoded && !c.directory():
 		return misuse("cache_format", `a directory as cache, where it is "encoded"`, fmt.Sprintf("cache=%q", c.Cache))
+	case c.Cache == onDevice && (c.DeviceMemory == 0 || c.CacheBudget != 0):
+		return misuse("device_memory_budget", `with cache="device", and in place of cache_budget: the bytes of the device's memory that frames may take`, fmt.Sprintf("%d, cache_budget=%d", c.DeviceMemory, c.CacheBudget))
 	case !batches && c.Cache != "":
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "a cache of single items", Hint: "Loader has caches"}
 	case !batches && c.Augment != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -278,8 +279,18 @@ func batches(t *testing.T, cfg loader.Config) (sums [][32]byte, s loader.Stats) 
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for range 12 {
+	return take(t, l, 12), l.Stats()
+}
+
+// take gives sums of the next batches.
+func take(t *testing.T, l *loader.Loader, n int) (sums [][32]byte) {
+	t.Helper()
+	ctx := context.Background()
+	for len(sums) < n {
 		b, err := l.Next(ctx)
+		if errors.Is(err, io.EOF) { // between epochs
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +308,79 @@ func batches(t *testing.T, cfg loader.Config) (sums [][32]byte, s loader.Stats) 
 		sums = append(sums, [32]byte(h.Sum(nil)))
 		b.Release()
 	}
-	return sums, l.Stats()
+	return sums
+}
+
+// What fits into the device's memory is decoded once, whoever decodes it; what does not fit is decoded again. Batches are the host's.
+func TestCacheOnDevice(t *testing.T) {
+	ds := testdata(t, "g1_h264_v30")
+	for _, x := range []struct {
+		name   string
+		budget loader.Bytes
+		change func(c *loader.Config)
+		whole  bool
+	}{
+		{"planes", 1 << 30, func(*loader.Config) {}, true},
+		{"pixels", 1 << 30, func(c *loader.Config) { c.ImageSize = []int{96, 128} }, true},
+		{"both", 1 << 30, func(c *loader.Config) { c.Decode = loader.DecodeAuto }, true},
+		{"pool", 1 << 30, func(c *loader.Config) { c.Shuffle = loader.Pool }, true},
+		{"a part", 20 << 20, func(*loader.Config) {}, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			g := &gpu{engines: &engines{}}
+			device(t, g)
+			g.Backend, _ = video.ActiveBackend()
+			cfg := loader.Config{Order: loader.Order{BatchSize: 32, Seed: 5, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 2, Prefetch: 1}, Device: loader.Device{Decode: loader.DecodeGPU, DecodeDevice: 1, Raw: true}}
+			cfg.Episodes = []int{1}
+			x.change(&cfg)
+			host := cfg
+			host.Decode = loader.DecodeCPU
+			cfg.Cache, cfg.DeviceMemory = "device", x.budget
+			open := func(cfg loader.Config) *loader.Loader {
+				l, err := loader.New(t.Context(), ds, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			}
+			l, h := open(cfg), open(host)
+			defer h.Close()
+			decoded := func() (n int64) {
+				for _, d := range l.Stats().Decoding {
+					n += d.GPU + d.CPU
+				}
+				return n
+			}
+			n := int(l.Len())
+			got := take(t, l, n)
+			first := decoded()
+			got = append(got, take(t, l, n)...)
+			c := l.Stats().Cache
+			t.Logf("%d batches an epoch, %d frames decoded, then %d; %+v, %+v", n, first, decoded()-first, c, l.Stats().Memory)
+			if !slices.Equal(got, take(t, h, 2*n)) {
+				t.Error("other batches than on the host")
+			}
+			if c == nil || c.Where != "device" || c.Hits == 0 || c.Full == x.whole || x.whole != (decoded() == first) {
+				t.Errorf("%+v, %d decoded, then %d", c, first, decoded()-first)
+			}
+			if m := l.Stats().Memory; m.Device != int64(x.budget) || m.DevicePeak > int64(x.budget) || m.DevicePeak == 0 || m.KeptBytes > 0 {
+				t.Errorf("%+v", m)
+			}
+			l.Close()
+			if len(g.live) > 0 {
+				t.Errorf("%d pieces of the device's memory were not given back", len(g.live))
+			}
+		})
+	}
+	for want, cfg := range map[string]loader.Config{
+		"no frames of these batches are made on a device": {Memory: loader.Memory{Cache: "device"}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
+		"device_memory_budget":                            {Memory: loader.Memory{Cache: "device"}, Device: loader.Device{Raw: true, Decode: loader.DecodeGPU}},
+		"in place of cache_budget":                        {Memory: loader.Memory{Cache: "device", CacheBudget: 1 << 30}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
+	} {
+		if _, err := loader.New(t.Context(), ds, cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
 }
 
 // Where frames are decoded changes no batch; what a device decodes otherwise, or not at all, stays on the CPU, and statistics say it.

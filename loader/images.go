@@ -128,7 +128,7 @@ func (c *column) Direct(info video.PlaneInfo) bool {
 // onDevice has frames that a device decodes stay there: those of batches that go to it, where every source's do.
 func (a *assembler) onDevice() {
 	first := a.sources[0]
-	if !a.cfg.Raw || a.cfg.Cache != "" || first.device == nil {
+	if !a.cfg.Raw || a.cfg.Cache != "" && a.cfg.Cache != onDevice || first.device == nil {
 		return
 	}
 	for _, own := range first.columns {

@@ -262,15 +262,16 @@ def loader(given: Mapping[str, Any], mixed: bool) -> dict[str, Any]:
 def _cache(v: Any) -> dict[str, Any]:
     if v is None or v is False:
         return {}
-    want = f"cache={v!r}: expected 'ram' or a directory"
+    want = f"cache={v!r}: expected 'ram', 'device' or a directory"
     if not isinstance(v, (str, bytes, os.PathLike)):
         raise Misuse(want)
-    if isinstance(v, str) and v != "ram" and v.lower() == "ram":
-        raise Misuse(want, hint=f"did you mean 'ram'? A directory of that name is './{v}'")
+    named = isinstance(v, str) and v.lower() in ("ram", "device")
+    if named and v != v.lower():
+        raise Misuse(want, hint=f"did you mean {v.lower()!r}? A directory of that name is './{v}'")
     where = _options.uri(v)
     if "://" in where:
         raise Misuse(want, hint="a cache lies on a disk of this machine")
-    return {"cache": "ram" if v == "ram" else os.path.abspath(where)}
+    return {"cache": v if named else os.path.abspath(where)}
 
 
 def place(rank: int | None, world_size: int | None) -> tuple[int, int]:

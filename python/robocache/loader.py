@@ -87,15 +87,16 @@ class Loader(Ordered, _Base):
     How
     threads: default the cores. prefetch: batches planned and decoded together (small ones without images: 16 at least). io_threads: reads in flight, for remote stores.
     memory_budget: bytes, or "4GiB": for batches in flight, decoders, resident images and the RAM cache together.
-    cache: "ram" or a directory: decoded images stay for the next epoch; the directory also for other processes and runs. cache_budget:
-        bytes (default: half of memory_budget in RAM, 64 GiB in a directory). cache_format: "yuv" (planes as decoded), "rgb" (as in the
+    cache: "ram", "device" or a directory: decoded images stay for the next epoch; the directory also for other processes and runs. "device" is the GPU's
+        memory, up to device_memory_budget, and wants device="cuda" and decode="gpu" or "auto". cache_budget: bytes
+        (default: half of memory_budget in RAM, 64 GiB in a directory). cache_format: "yuv" (planes as decoded), "rgb" (as in the
         batch, at image_size), "encoded" (bytes of a remote store), or "auto".
     device: "cpu", "cuda", "cuda:1" …: batches arrive there, copied on a stream of their own, one batch ahead. pin_memory: page-locked
         batches on the host (default: where device is CUDA).
     decode: with device="cuda", on what video is decoded: "cpu", "gpu" (its engines take the streams whose frames come out there to the bit as on the CPU;
         the others stay there) or "auto" (both at once, by what is free). Frames are the same; stats()["decoding"] says what went where, and why. What it
-        decodes stays there, where no cache= is asked for. device_memory_budget: bytes of its memory for resident images of shuffle="pool" (default:
-        pool_size); what has no room there stays on the host.
+        decodes stays there, with cache="device" or none. device_memory_budget: bytes of its memory for resident images of shuffle="pool" (default:
+        pool_size; what has no room there stays on the host) and cache="device" (no default; what has no room is decoded again).
     deadline_s: a batch of which nothing comes for so long is an error that says what is missing (default 300; 0: never).
 
     metrics: serve Prometheus metrics and /healthz while the loader is open: ":9400" (of this machine alone), "0.0.0.0:9400", ":0" (a free port; see

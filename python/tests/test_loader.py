@@ -488,3 +488,16 @@ def test_random_windows(h264: str, oracle: dict[str, np.ndarray]) -> None:
         if done >= 200:
             break
     assert done >= 200
+
+
+def test_cache_on_a_device_is_refused_without_one(h264, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(robocache.Error, match='decode="gpu" or "auto"'):
+        robocache.Loader(h264, cache="device", device_memory_budget="1GiB")
+    with pytest.raises(robocache.Misuse, match="device_memory_budget"):
+        robocache.Loader(h264, cache="device")
+    with pytest.raises(robocache.Misuse, match="did you mean 'device'"):
+        robocache.Loader(h264, cache="Device")
+    assert not list(tmp_path.iterdir())
+    robocache.Loader(h264, cache="./device").close()
+    assert (tmp_path / "device").is_dir()

@@ -94,7 +94,7 @@ type Store struct {
 // New makes a store.
 func New(c Config) *Store {
 	s := &Store{planar: c.Planar, room: c.Cache, warn: c.Warn, have: map[frameKey]*frame{}, files: map[fileKey]int32{}}
-	if c.Kept > 0 {
+	if c.Kept > 0 || c.There > 0 {
 		s.arena = newArena(c.Kept, Mappings{})
 		if c.There > 0 {
 			s.there = newArena(c.There, c.Device)
@@ -390,7 +390,7 @@ func DirStats(dir *cache.Dir, where, format string) *CacheStats {
 	return &CacheStats{Where: where, Format: format, Hits: d.Hits, Misses: d.Misses, Bytes: d.Bytes, Budget: d.Budget, Full: d.Full, Error: d.Stopped}
 }
 
-// Stats says what was done so far. where is the cache directory.
+// Stats says what was done so far. where is what the cache is called: "ram", "device", or its directory.
 func (s *Store) Stats(where string) (out Stats) {
 	format := "rgb"
 	if s.planar {
@@ -407,7 +407,7 @@ func (s *Store) Stats(where string) (out Stats) {
 		out.ThereLimit = s.there.limit
 	}
 	if s.room > 0 {
-		out.Cache = (&CacheStats{Where: "ram", Format: format, Hits: s.n.hits, Misses: s.n.misses, Bytes: s.kept, Budget: s.room, Full: s.n.full > 0}).Rated()
+		out.Cache = (&CacheStats{Where: where, Format: format, Hits: s.n.hits, Misses: s.n.misses, Bytes: s.kept, Budget: s.room, Full: s.n.full > 0}).Rated()
 	}
 	if s.disk != nil {
 		out.Cache = DirStats(s.disk.dir, where, format)
