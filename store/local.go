@@ -247,12 +247,15 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, link
 		}
 	}
 	above = append(above, self)
+	var entries []fs.DirEntry
 	d, err := l.openFile(dir, os.O_RDONLY)
-	if err != nil {
-		guard.Fail(fail("list", l.uri, dir, err))
+	if err == nil {
+		entries, err = d.ReadDir(-1)
+		d.Close()
 	}
-	entries, err := d.ReadDir(-1)
-	d.Close()
+	if errors.Is(err, fs.ErrNotExist) {
+		return // removed meanwhile, by a job that tidies up
+	}
 	if err != nil {
 		guard.Fail(fail("list", l.uri, dir, err))
 	}

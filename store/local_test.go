@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -423,5 +424,38 @@ func TestLadderOfLinks(t *testing.T) {
 	}
 	if _, err := s.List(t.Context(), ""); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Fatalf("%v", err)
+	}
+}
+
+// Others write and tidy up in the folders that are listed: what is gone meanwhile isn't listed, and nothing fails.
+func TestListWhileFoldersGo(t *testing.T) {
+	l, dir := local(t)
+	stop, done := make(chan struct{}), make(chan error)
+	go func() {
+		var err error
+		for i := 0; err == nil; i++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			a := filepath.Join(dir, "a", strconv.Itoa(i%8))
+			if err = os.MkdirAll(filepath.Join(a, "b"), 0o755); err == nil {
+				err = os.WriteFile(filepath.Join(a, "b", "f"), nil, 0o644)
+			}
+			err = errors.Join(err, os.RemoveAll(a))
+		}
+		done <- err
+	}()
+	for range 3000 {
+		if _, err := l.List(t.Context(), ""); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }
