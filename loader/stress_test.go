@@ -149,9 +149,9 @@ func stressRound(t *testing.T, round uint64) {
 	if err := l.SetEpoch(99); err != nil {
 		t.Fatal(err)
 	}
-	kept := l.a.store.Stats("")
+	kept := l.a.store.Stats(cfg.Cache)
 	cached := int64(0)
-	if kept.Cache != nil && kept.Cache.Where == "ram" {
+	if kept.Cache != nil && kept.Cache.Where == inRAM {
 		cached = kept.Cache.Bytes
 	}
 	if kept.Bytes != cached {
