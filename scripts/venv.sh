@@ -24,7 +24,7 @@ find_python() {
 
 if [ "$what" = docs ]; then
   if ! cmp -s python/requirements-docs.txt .build/docs/requirements.txt; then
-    "$(find_python)" -m venv .build/docs
+    "$(find_python)" -m venv --clear .build/docs
     .build/docs/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-docs.txt
     cp python/requirements-docs.txt .build/docs/requirements.txt
   fi

@@ -17,8 +17,9 @@ export SOURCE_DATE_EPOCH ZIG_GLOBAL_CACHE_DIR=$base/cache ZIG_LOCAL_CACHE_DIR=$b
 scripts/deps.sh
 scripts/deps.sh wheels
 tools=$base/tools/bin
-if ! cmp -s python/requirements-wheels.txt "$base/tools/requirements.txt"; then
-  python3 -m venv "$base/tools"
+# A checkout that was moved has scripts that name the place where it was.
+if ! cmp -s python/requirements-wheels.txt "$base/tools/requirements.txt" || ! "$tools/pip" --version >/dev/null 2>&1; then
+  python3 -m venv --clear "$base/tools"
   "$tools/pip" install -q --disable-pip-version-check -r python/requirements-wheels.txt
   cp python/requirements-wheels.txt "$base/tools/requirements.txt"
 fi
