@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tests the wheels of dist where users are, installed as they install them. A line is a step with its seconds; what cannot be tried here is a line too.
-#   tests/wheels.sh [part ...]    same here uninstall bad debian13 debian11 arm64, or these
-# The userlands are made once, in .build/wheels/roots: that takes root, and Debian's packages. Debian 11 has Python 3.9, so a Python is built there.
+#   tests/wheels.sh [part ...]    same here uninstall bad debian13 testing debian11 arm64, or these
+# The userlands are made once, in .build/wheels/roots: that takes root, and Debian's packages. Debian 11 has Python 3.9, so a Python is built there; Debian's
+# testing has the newest (3.14).
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 base=$(realpath -m .build/wheels)
@@ -9,7 +10,7 @@ roots=$base/roots
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(same here uninstall bad debian13 debian11 arm64)
+[ ${#parts[@]} -gt 0 ] || parts=(same here uninstall bad debian13 testing debian11 arm64)
 x86=$(ls dist/robocache-*x86_64.whl) arm=$(ls dist/robocache-*aarch64.whl 2>/dev/null)
 [ -n "$x86" ] || { echo "wheels: dist has no wheel, or several: make wheels" >&2; exit 2; }
 failed=0
@@ -73,7 +74,7 @@ set=${ROBOCACHE_TESTDATA:-testdata/shared}/g1_h264_v30
 numpy_for() {
   local tags=() p
   for p in "${@:2}"; do tags+=(--platform "$p"); done
-  "$base/tools/bin/pip" download -q --no-deps --only-binary=:all: --python-version "$1" "${tags[@]}" -d "$base/house" 'numpy<2.3'
+  "$base/tools/bin/pip" download -q --no-deps --only-binary=:all: --python-version "$1" "${tags[@]}" -d "$base/house" numpy
 }
 
 # userland NAME SUITE ARCH PACKAGES: Debian's packages in a folder; those of another machine are unpacked, not configured.
@@ -164,10 +165,15 @@ PY
   done
 }
 
-part_debian13() {
-  local root=$roots/debian13
-  userland debian13 trixie amd64 python3,python3-venv && numpy_for 3.13 manylinux2014_x86_64 || { unable debian13; return; }
-  root_list debian13 "$root" python3
+part_debian13() { debian debian13 trixie; }
+part_testing() { debian testing testing; }
+
+# debian NAME SUITE: with the Python that the suite has.
+debian() {
+  local root=$roots/$1 version
+  userland "$1" "$2" amd64 python3,python3-venv && version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])') &&
+    numpy_for "$version" manylinux2014_x86_64 manylinux_2_27_x86_64 manylinux_2_28_x86_64 || { unable "$1"; return; }
+  root_list "$1" "$root" python3
 }
 
 # root_list NAME ROOT PYTHON: the wheel and NumPy's into a new environment of that userland, without a network.
