@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser view-bench native build static lib docs wheels test-wheels release core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
+.PHONY: help deps browser view-bench native build static lib docs wheels test-wheels test-arm64 release core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -43,8 +43,11 @@ docs: ## dist/site: the pages of docs, the Python package and the Go packages as
 	@scripts/venv.sh docs
 	NO_MKDOCS_2_WARNING=1 .build/docs/bin/python -m mkdocs build --strict
 
-test-wheels: wheels ## the wheels in Debian 11, 13 and arm64 (qemu), on bad machines, and uninstalled
+test-wheels: wheels ## the wheels in Debian 11, 13, testing and arm64 (qemu), on bad machines, and uninstalled
 	@scripts/tests/wheels.sh
+
+test-arm64: ## Go tests of what promises bits, and of the decoders, on arm64 by qemu: once a release, a quarter of an hour and more
+	@scripts/tests/arm64.sh
 
 release: ## dist/release-VERSION: wheels, static binaries, man pages, SBOMs, checksums, notes, and the tag (make release VERSION=1.2.3 ARGS=--dry-run)
 	@VERSION='$(VERSION)' scripts/release.sh $(ARGS)

@@ -78,5 +78,5 @@ if [ -n "$dry" ]; then
   echo "release: $out is made, and no tag (--dry-run)"
 else
   { echo "robocache $version"; echo; cat "$out/notes.md"; } | git tag -a "v$version" --cleanup=verbatim -F -
-  echo "release: $out is made, and the tag v$version. Push it, put the files beside it, and rename Unreleased in CHANGELOG.md"
+  echo "release: $out is made, and the tag v$version. Push it, and put the files beside it"
 fi

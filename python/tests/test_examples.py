@@ -1,4 +1,4 @@
-"""The examples, and the snippets of docs/guide.md, batches.md and record.md, run as they stand on a small synthetic dataset, and say what they promise."""
+"""The examples, and the snippets of pages, run as they stand on a small synthetic dataset, and say what they promise."""
 
 from __future__ import annotations
 
@@ -31,12 +31,16 @@ EXAMPLES = {
     "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "(8, 96, 96, 3) (96, 96, 3)\n2 1\n", "did you mean 'batch_size'"],
     "batches": ["torch.Size([16, 3, 64, 64])\n", "torch.Size([16, 3, 44, 60])\n"],
+    "README": [], "package": [], "cli": ["0 0 []\n30\n"],
     "record": ["2 40\n", "3 {0: 'pick the cube', 1: 'place the cube'}\n0\n"],
 }
-PAGES = ("guide", "batches", "record")  # of docs: their snippets, one after the other
+# Their snippets, one after the other, on "arm". The others are run by tests of their own: docs/cluster.md (submit/real_test.go), edit.md and view.md
+# (internal/cli), hub.md (test_hub.py), lerobot.md (test_lerobot_train.py).
+PAGES = {**{n: f"docs/{n}.md" for n in ("guide", "batches", "record", "cli")}, "README": "README.md", "package": "python/README.md"}
+ELSEWHERE = re.compile(r"/tmp/arm|/data/my_dataset|path/to/lerobot/dataset")  # where a page has a dataset lie
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
-    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "batches": [["torch"]], "train_policy.py": [["torch"]],
+    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "batches": [["torch"]], "README": [["torch"]], "package": [["torch"]], "train_policy.py": [["torch"]],
     "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]], "delta.py": [["deltalake"]],
 }  # fmt: skip
 
@@ -70,7 +74,8 @@ def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
         file = ROOT / "examples" / n
         if n in PAGES:
             file = tiny.parent / f"{n}.py"  # beside the dataset, which the guide calls "arm"
-            file.write_text("\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{n}.md").read_text(), re.DOTALL)))
+            text = ELSEWHERE.sub("arm", (ROOT / PAGES[n]).read_text())
+            file.write_text("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
         commands = [[sys.executable, *(w for a in args for w in ((str(file), str(tiny)) if a == n else (a,)))] for args in runs_of(n)]
         started[n] = subprocess.Popen(
             " && ".join(map(shlex.join, commands)), shell=True, start_new_session=True, env=env, cwd=tiny.parent, text=True,
@@ -92,6 +97,21 @@ def test_example(name: str, tiny: Path, runs: dict[str, subprocess.Popen[str]]) 
         assert words in out, out
     if name == "lightning_train.py":
         check_lightning(out, tiny)
+
+
+def test_commands(tmp_path: Path) -> None:
+    """The command lines of the guide and of the README, in their order; a verb that finds something ends with 3."""
+    synth(tmp_path / "once", "--episodes", "1", "--seconds", "1", "--cameras", "1", "--size", "64x64")
+    lines = [line for page in ("docs/guide.md", "README.md") for line in re.findall(r"^robocache .*$", (ROOT / page).read_text(), re.MULTILINE)]
+    assert len(lines) > 15
+    small = " --seconds 1 --size 64x64 --episodes 3"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    run = f"{shlex.quote(sys.executable)} -m robocache "
+    for line in ["robocache convert once recording --to mcap", "mv recording/*.mcap recording.mcap", *lines]:
+        command = re.sub("/tmp/", "new", line.split("#")[0])
+        command = command.replace("robocache ", run, 1) + (small if " synth " in command else "")
+        r = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert r.returncode == 0, f"{line}\n{r.stdout}{r.stderr}"
 
 
 def check_lightning(out: str, path: Path) -> None:
