@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -22,6 +23,7 @@ type engines struct {
 	none   bool  // no engine for the codec
 	lies   bool  // one bit of each frame is another
 	fails  int64 // each packet from so many on is an error; 0: none
+	class  error // of it; nil: ErrMalformed
 	packet atomic.Int64
 }
 
@@ -56,7 +58,7 @@ type engine struct {
 
 func (d *engine) Send(packet []byte, pts int64) error {
 	if n := d.e.packet.Add(1); d.e.fails > 0 && n >= d.e.fails {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the device is lost"}
+		return &robocache.Error{Class: cmp.Or(d.e.class, robocache.ErrMalformed), Op: "decode", Msg: "the device failed"}
 	}
 	return d.Decoder.Send(packet, pts)
 }
@@ -221,7 +223,7 @@ func TestFramesStayOnDevice(t *testing.T) {
 		{"windows", func(c *loader.Config, g *gpu) {
 			c.Deltas = loader.Deltas{{Key: "observation.images.cam_high", Offsets: []float64{-0.1, 0}}}
 		}, false},
-		{"lost", func(c *loader.Config, g *gpu) { g.fails = 60 }, false},
+		{"failing", func(c *loader.Config, g *gpu) { g.fails = 60 }, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			cfg := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 2}, Device: loader.Device{DecodeDevice: 1, Raw: true}}
@@ -406,7 +408,7 @@ func TestDecodeOnDevice(t *testing.T) {
 		{"auto", &engines{}, loader.DecodeAuto, "", true},
 		{"no engine", &engines{none: true}, loader.DecodeGPU, "no engine for h264", false},
 		{"lies", &engines{lies: true}, loader.DecodeAuto, "otherwise than the CPU", false},
-		{"lost", &engines{fails: 60}, loader.DecodeGPU, "the device is lost", true},
+		{"failing", &engines{fails: 60}, loader.DecodeGPU, "the device failed", true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			device(t, x.e)
@@ -428,6 +430,26 @@ func TestDecodeOnDevice(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A device that is lost ends the loader with its error, at once: nothing is decoded elsewhere for it, and no episode is skipped.
+func TestLostDevice(t *testing.T) {
+	device(t, &engines{fails: 60, class: robocache.ErrTemporary})
+	l, err := loader.New(t.Context(), testdata(t, "g1_h264_v30"), loader.Config{Order: loader.Order{BatchSize: 16, OnBadEpisode: loader.Skip}, Device: loader.Device{DecodeDevice: 1, Decode: loader.DecodeGPU}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	n := 0
+	for ; err == nil; n++ {
+		var b *loader.Batch
+		if b, err = l.Next(t.Context()); err == nil {
+			b.Release()
+		}
+	}
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "the device failed") || len(l.Stats().BadEpisodes) > 0 {
+		t.Errorf("behind %d batches: %v; %v", n, err, l.Stats().BadEpisodes)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -17,12 +18,14 @@ import (
 // they are decoded, so that what is decoded where may go by the clock.
 //
 // The first group of each stream (a sample entry; of VP9, whose packets say the colours, a file) is decoded by both. Where planes, or what they mean,
-// differ in a bit, or the device refuses, the stream stays on the host, and Stats says why. A group that fails on the device is decoded again on the host.
+// differ in a bit, or the device refuses, the stream stays on the host, and Stats says why. A group that fails on the device is decoded again on the host,
+// unless what failed is no decoding: a store, or a device that is lost (ErrTemporary), which has the frames' places too.
 type Split struct {
 	host, device *Pool
 	backend      DeviceBackend
 	slots        chan struct{}
 	wait         bool
+	balance      balance // where it does not wait
 
 	mu      sync.Mutex
 	streams map[string]*stream
@@ -53,14 +56,14 @@ const (
 const (
 	// sessions is how many groups an engine has at once: while one is parsed, or its frames are copied, others are decoded.
 	sessions = 3
-	// failures in a row take a stream off the device: it may be lost.
+	// failures in a row take a stream off the device.
 	failures = 3
 	// provenFrames bounds what of a group is compared.
 	provenFrames = 8
 )
 
-// NewSplit puts a device beside a pool of the host. budget bounds its idle decoders. wait: a group waits for the device, instead of being
-// decoded on the host meanwhile.
+// NewSplit puts a device beside a pool of the host. budget bounds its idle decoders. wait: a group waits for the device; else it is
+// decoded on the host meanwhile, where that is faster (balance).
 func NewSplit(host *Pool, b DeviceBackend, budget int64, wait bool) *Split {
 	return &Split{host: host, device: NewPoolOf(b, budget), backend: b, slots: slotsOf(b), wait: wait, streams: map[string]*stream{}}
 }
@@ -102,6 +105,7 @@ func (s *Split) Decode(ctx context.Context, f *File, b *Fetched, groups []Group,
 			defer func() { <-s.slots }() // where deliver panics too
 			return s.device.Decode(ctx, f, b, groups, deliver)
 		}()
+		s.tick()
 		if s.noted(ctx, x, err) {
 			return err
 		}
@@ -118,7 +122,15 @@ func (s *Split) Decode(ctx context.Context, f *File, b *Fetched, groups []Group,
 		}
 	}
 	defer core()()
+	defer s.tick()
 	return s.host.Decode(ctx, f, b, groups, deliver)
+}
+
+// tick tells the balance what was delivered.
+func (s *Split) tick() {
+	if !s.wait {
+		s.balance.tick(time.Now(), s.device.Stats().Delivered+s.host.Stats().Delivered)
+	}
 }
 
 // take takes a slot of the device, if it should be waited for, or one is free.
@@ -128,7 +140,7 @@ func (s *Split) take(ctx context.Context) bool {
 		return true
 	default:
 	}
-	if !s.wait {
+	if !s.wait && s.balance.helping() {
 		return false
 	}
 	select {
@@ -141,7 +153,7 @@ func (s *Split) take(ctx context.Context) bool {
 
 // noted keeps how a group went on the device, and says whether that is its end.
 func (s *Split) noted(ctx context.Context, x *stream, err error) bool {
-	if err != nil && ctx.Err() != nil {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, robocache.ErrTemporary)) {
 		return true
 	}
 	s.mu.Lock()
@@ -260,6 +272,8 @@ func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(failed, robocache.ErrTemporary): // says nothing of the stream
+		return failed
 	case failed != nil:
 		s.settle(x, other, failed.Error())
 	case len(seen) > 0:

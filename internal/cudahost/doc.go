@@ -11,4 +11,5 @@
 //	    was there, so that a framework in the same process does not notice.
 //	H5  No context is made where one is: with device below 0 that of the device is taken which is in use already. It is given back
 //	    after Close, when the last memory is.
+//	H6  A result that means that the device is lost to the process (Lost) is ErrTemporary: no data is at fault, and a new process may go on.
 package cudahost

@@ -83,6 +83,21 @@ func VersionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) 
 // CUDA is the CUDA version that the driver serves: 12080 is 12.8, 0 unknown.
 func (d *Driver) CUDA() int { return int(d.version) }
 
+// Lost says whether a result means that the device is lost to this process: each later call there fails too.
+func Lost(code int32) bool {
+	switch code {
+	case 46, // CUDA_ERROR_DEVICE_UNAVAILABLE
+		214, 220, 226, // of memory (ECC), NVLink, contained
+		700, 702, 709, 710, // illegal address, launch timeout, the context is destroyed, an assertion
+		714, 715, 716, 717, 718, 719: // stack, instruction, misaligned address, address space, program counter, launch
+		return true
+	}
+	return false
+}
+
+// LostHint says what helps then.
+const LostHint = "the device is lost to this process: a kernel before, of any library, broke its context, or the device failed. Start the process anew (a Loader's state_dict goes on where it was); compute-sanitizer finds such a kernel"
+
 // Name is the driver's name for a result.
 func (d *Driver) Name(code int32) string {
 	p := new(unsafe.Pointer)

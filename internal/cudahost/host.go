@@ -161,10 +161,12 @@ func (h *Host) release() {
 // fail makes an error of a result of the driver.
 func (d *driver) fail(op string, code int32) error {
 	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "page-locked memory", Msg: "the CUDA driver could not " + op + ": " + d.name(code), Hint: "pin_memory=False does without"}
-	switch code {
-	case outOfMemory:
+	switch {
+	case Lost(code):
+		e.Class, e.Hint = robocache.ErrTemporary, LostHint
+	case code == outOfMemory:
 		e.Class, e.Hint = robocache.ErrResourceLimit, "a smaller batch_size or prefetch, or pin_memory=False; page-locked memory is limited by the machine's"
-	case noDevice:
+	case code == noDevice:
 		e.Msg = "the CUDA driver finds no device"
 	}
 	return e

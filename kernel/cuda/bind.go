@@ -29,7 +29,7 @@ type functions struct {
 	StreamCreate, StreamDestroy_v2, StreamSynchronize, StreamIsCapturing                       uintptr
 	StreamBeginCapture_v2, StreamEndCapture, ThreadExchangeStreamCaptureMode                   uintptr
 	GraphInstantiateWithFlags, GraphLaunch, GraphExecDestroy, GraphDestroy                     uintptr
-	EventCreate, EventRecord, EventSynchronize, EventElapsedTime, EventDestroy_v2              uintptr
+	EventCreate, EventRecord, EventQuery, EventSynchronize, EventElapsedTime, EventDestroy_v2  uintptr
 }
 
 var load = sync.OnceValues(func() (*driver, error) {
@@ -77,22 +77,19 @@ var sink unsafe.Pointer
 
 // Results that mean something to the caller.
 const (
-	invalidValue      = 1
-	outOfMemory       = 2
-	invalidImage      = 200
-	invalidContext    = 201
-	noBinary          = 209
-	invalidPTX        = 218
-	noCompiler        = 221
-	ptxVersion        = 222
-	invalidHandle     = 400
-	notFound          = 500
-	illegalAddress    = 700
-	tooManyResources  = 701
-	launchTimeout     = 702
-	misalignedAddress = 716
-	launchFailed      = 719
-	captureForbids    = 900
+	invalidValue     = 1
+	outOfMemory      = 2
+	invalidImage     = 200
+	invalidContext   = 201
+	noBinary         = 209
+	invalidPTX       = 218
+	noCompiler       = 221
+	ptxVersion       = 222
+	invalidHandle    = 400
+	notFound         = 500
+	notReady         = 600
+	tooManyResources = 701
+	captureForbids   = 900
 )
 
 // fail makes an error of a result of the driver. What: "allocate 5 bytes".
@@ -106,8 +103,9 @@ func (d *driver) fail(what string, code int32) error {
 	case invalidImage, noBinary, invalidPTX, noCompiler, ptxVersion:
 		e.Msg += " (driver too old: it is " + d.lib.Version() + ")"
 		e.Hint = "a newer NVIDIA driver"
-	case illegalAddress, misalignedAddress, launchFailed, launchTimeout:
-		e.Hint = "a kernel before it, of this library or of another, broke the context: the process has to start anew; compute-sanitizer finds the kernel"
+	}
+	if cudahost.Lost(code) { // no fault of the data: nothing is skipped for it
+		e.Class, e.Hint = robocache.ErrTemporary, cudahost.LostHint
 	}
 	return e
 }

@@ -6,7 +6,10 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-const captureRelaxed = 2
+const (
+	captureRelaxed   = 2
+	eventWithoutTime = 2 // CU_EVENT_DISABLE_TIMING
+)
 
 // NewStream makes a stream that does not wait for the legacy one.
 func (d *Device) NewStream() (uintptr, error) { return d.on.newStream() }
@@ -26,6 +29,32 @@ func (g *gpu) newStream() (uintptr, error) {
 
 func (g *gpu) freeStream(s uintptr) {
 	_ = g.do("give a stream back", g.f.StreamDestroy_v2, s)
+}
+
+// NewEvent makes a mark that can be put on streams.
+func (d *Device) NewEvent() (uintptr, error) {
+	e := new(uintptr)
+	err := d.gpu.do("make an event", d.gpu.f.EventCreate, ptr(e), eventWithoutTime)
+	return *e, err
+}
+
+// FreeEvent gives an event of NewEvent back.
+func (d *Device) FreeEvent(e uintptr) {
+	_ = d.gpu.do("give an event back", d.gpu.f.EventDestroy_v2, e)
+}
+
+// Record puts an event behind what is on a stream.
+func (d *Device) Record(e, stream uintptr) error {
+	return d.gpu.do("record an event", d.gpu.f.EventRecord, e, stream)
+}
+
+// Reached says whether all that was before an event is done, with its error.
+func (d *Device) Reached(e uintptr) (bool, error) {
+	code := d.gpu.within(func() int32 { return cudahost.Call(d.gpu.f.EventQuery, e) })
+	if code != 0 && code != notReady {
+		return false, d.gpu.fail("reach an event", code)
+	}
+	return code == 0, nil
 }
 
 // real is the device of the driver: the simulator has no time and no graphs.

@@ -28,7 +28,7 @@ type Backend struct {
 	stream uintptr         // of memory.go; 0: not yet
 	forms  map[form]frames // conversions that were asked for; nil: there is no kernel
 
-	staging [][]byte // page-locked, that nobody uses
+	staging *staging
 }
 
 // maxIdle is how many closed decoders are kept, and maxIdleBytes what they may hold together, of the device's memory for the most part.
@@ -86,7 +86,7 @@ func Open(device int) (_ *Backend, err error) {
 }
 
 func newBackend(d driver, device int, name string) *Backend {
-	return &Backend{d: d, device: device, name: name, known: map[video.Codec]answer{}, forms: map[form]frames{}}
+	return &Backend{d: d, device: device, name: name, known: map[video.Codec]answer{}, forms: map[form]frames{}, staging: &staging{d: d}}
 }
 
 // Name names the backend.
@@ -213,11 +213,9 @@ func (b *Backend) forget() {
 	for _, d := range b.idle {
 		d.free()
 	}
-	for _, m := range b.staging {
-		b.d.freeHost(m)
-	}
+	b.staging.free()
 	if b.stream != 0 {
 		b.d.freeStream(b.stream)
 	}
-	b.idle, b.staging, b.stream = nil, nil, 0
+	b.idle, b.stream = nil, 0
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -139,7 +140,7 @@ func TestFramesThere(t *testing.T) {
 	if err := b.Clear(first); err != nil || f.near(at(first))[100] != 0 {
 		t.Error(err)
 	}
-	if err := b.Upload(first, bytes.Repeat([]byte{7}, len(first))); err != nil || f.near(at(first))[100] != 7 {
+	if err := errors.Join(b.Upload(first, bytes.Repeat([]byte{7}, len(first))), b.Wait()); err != nil || f.near(at(first))[100] != 7 {
 		t.Error(err)
 	}
 	if err := b.ConvertKept(info, kept, &spec, first[:5]); !errors.Is(err, robocache.ErrMisuse) {
@@ -195,6 +196,46 @@ func TestHiddenFrames(t *testing.T) {
 			t.Fatal(i, ok, err)
 		}
 		expect(t, pic, f, x.frame)
+	}
+}
+
+// Copies to the device from many callers at once: each piece of page-locked memory is used again when its copy is over, not before, and no more of it is
+// taken than may be.
+func TestStaging(t *testing.T) {
+	f := newFake()
+	b := newBackend(f, 0, "fake")
+	const size = 40 << 10
+	places := make([][]byte, 180)
+	for i := range places {
+		places[i], _ = b.Alloc(size)
+	}
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := w; i < len(places); i += 4 {
+				src := bytes.Repeat([]byte{byte(i)}, size>>(i%3))
+				if err := b.Upload(places[i][:len(src)], src); err != nil {
+					t.Error(err)
+				}
+				clear(src)
+			}
+		})
+	}
+	wg.Wait()
+	if err := b.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range places {
+		if got := f.near(at(m)); got[0] != byte(i) || got[size>>(i%3)-1] != byte(i) {
+			t.Errorf("copy %d holds %d and %d", i, got[0], got[size>>(i%3)-1])
+		}
+		b.Free(m)
+	}
+	if n := len(b.staging.list); n == 0 || n > maxPieces+4 {
+		t.Errorf("%d pieces", n)
+	}
+	if b.forget(); len(f.live) != 0 {
+		t.Errorf("not given back: %v", f.live)
 	}
 }
 

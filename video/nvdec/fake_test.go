@@ -31,6 +31,8 @@ type fake struct {
 	kept    map[uintptr]byte // the frame of each surface that was mapped
 	memory  []*region        // of the device
 	reads   uintptr          // the stream on which what was mapped may still be read; 0: none
+	begun   []func()         // copies from the host, which read its memory as late as they may
+	looks   map[uintptr]int  // how often an event was asked for since it was recorded
 }
 
 type fakeParser struct {
@@ -45,7 +47,7 @@ func newFake() *fake {
 	return &fake{
 		known:  caps{supported: 1, engines: 7, outputs: maskNV12, maxWidth: 4096, maxHeight: 4096, maxBlocks: 65536, minWidth: 48, minHeight: 16},
 		format: format{codec: codecH264, progressive: 1, surfaces: 3, width: 64, height: 32, shown: rect32{right: 64, bottom: 32}, chroma: chroma420},
-		live:   map[uintptr]string{}, parsers: map[uintptr]*fakeParser{}, kept: map[uintptr]byte{}, status_: statusGood,
+		live:   map[uintptr]string{}, parsers: map[uintptr]*fakeParser{}, kept: map[uintptr]byte{}, status_: statusGood, looks: map[uintptr]int{},
 	}
 }
 
@@ -314,11 +316,50 @@ func (f *fake) near(addr uintptr) []byte {
 }
 
 func (f *fake) copyIn(to, b []byte, _ uintptr) error {
-	copy(f.near(at(to)), b)
+	dst := f.near(at(to))
+	f.mu.Lock()
+	f.begun = append(f.begun, func() { copy(dst, b) })
+	f.mu.Unlock()
 	return f.call("copy")
 }
 
+// settle does what was begun: something behind it on the stream is done.
+func (f *fake) settle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.begun {
+		c()
+	}
+	f.begun = nil
+}
+
+func (f *fake) newEvent() (uintptr, error) { return f.made("event") }
+func (f *fake) freeEvent(e uintptr)        { f.gone(e, "event") }
+
+func (f *fake) record(e, _ uintptr) error {
+	f.mu.Lock()
+	f.looks[e] = 0
+	f.mu.Unlock()
+	return f.call("record")
+}
+
+// reached is so at the third look.
+func (f *fake) reached(e uintptr) (bool, error) {
+	if err := f.call("look at an event"); err != nil {
+		return false, err
+	}
+	f.mu.Lock()
+	f.looks[e]++
+	done := f.looks[e] > 2
+	f.mu.Unlock()
+	if done {
+		f.settle()
+	}
+	return done, nil
+}
+
 func (f *fake) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error {
+	f.settle()
 	dst, src := f.near(to), f.near(from)
 	f.reading(from, stream)
 	for y := range rows {
@@ -328,11 +369,13 @@ func (f *fake) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, row
 }
 
 func (f *fake) clear(m []byte, _ uintptr) error {
+	f.settle()
 	clear(f.near(at(m))[:len(m)])
 	return f.call("clear")
 }
 
 func (f *fake) wait(stream uintptr) error {
+	f.settle()
 	if f.reads == stream {
 		f.reads = 0
 	}
@@ -357,6 +400,7 @@ type fakeFrames struct {
 }
 
 func (x *fakeFrames) Run(from *cuda.FramePlanes, out uintptr, planes bool, stream uintptr) error {
+	x.f.settle()
 	x.f.reading(from.Luma, stream)
 	to, luma, u, v := x.f.near(out), x.f.near(from.Luma), x.f.near(from.U), x.f.near(from.V)
 	n := x.form.Width * x.form.Height

@@ -38,6 +38,10 @@ type driver interface {
 	copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error
 	clear(m []byte, stream uintptr) error
 	wait(stream uintptr) error
+	newEvent() (uintptr, error)
+	freeEvent(event uintptr)
+	record(event, stream uintptr) error
+	reached(event uintptr) (bool, error) // what was on the stream when it was recorded is done
 	frames(f *cuda.FrameForm) (frames, error)
 }
 
@@ -196,6 +200,10 @@ func (l *library) clear(m []byte, stream uintptr) error {
 	return l.device.ClearAsync(at(m), len(m), stream)
 }
 func (l *library) wait(stream uintptr) error                { return l.device.Wait(stream) }
+func (l *library) newEvent() (uintptr, error)               { return l.device.NewEvent() }
+func (l *library) freeEvent(event uintptr)                  { l.device.FreeEvent(event) }
+func (l *library) record(event, stream uintptr) error       { return l.device.Record(event, stream) }
+func (l *library) reached(event uintptr) (bool, error)      { return l.device.Reached(event) }
 func (l *library) frames(f *cuda.FrameForm) (frames, error) { return l.device.PrepareFrames(f) }
 
 func (l *library) host(n int) ([]byte, error) { return l.memory.Alloc(n) }

@@ -53,13 +53,13 @@ func (b *Backend) Free(m []byte) { b.d.free(m) }
 
 // Upload copies from the host, which may change src then.
 func (b *Backend) Upload(dst, src []byte) error {
-	return b.staged(dst, func(m []byte) { copy(m, src) })
+	return b.staging.copy(b, dst, func(m []byte) { copy(m, src) })
 }
 
 // UploadPlanes brings the host's planes to where KeepPlanes puts an engine's.
 func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 	p, _ := info.Planes()
-	return b.staged(dst, func(m []byte) {
+	return b.staging.copy(b, dst, func(m []byte) {
 		copy(m[:p[1].Offset], planes)
 		for y := range p[1].Rows {
 			together(m[p[1].Offset+2*y*p[1].Stride:][:2*p[1].RowBytes], planes[p[1].Offset+y*p[1].Stride:], planes[p[2].Offset+y*p[2].Stride:])
@@ -85,37 +85,6 @@ func apart4(w uint32) uint64 {
 	return (x | x<<8) & 0x00ff00ff00ff00ff
 }
 
-// staged copies what f writes into page-locked memory: of other memory the driver has a copy of its own, and waits for the device. f leaves no byte out
-// that is read.
-func (b *Backend) staged(dst []byte, f func(m []byte)) (err error) {
-	b.mu.Lock()
-	var m []byte
-	if n := len(b.staging); n > 0 {
-		m, b.staging = b.staging[n-1], b.staging[:n-1]
-	}
-	b.mu.Unlock()
-	if len(m) < len(dst) {
-		if m != nil {
-			b.d.freeHost(m)
-		}
-		if m, err = b.d.host(len(dst)); err != nil {
-			return err
-		}
-	}
-	f(m[:len(dst)])
-	err = b.ordered(func(s uintptr) error {
-		err := b.d.copyIn(dst, m[:len(dst)], s)
-		if waited := b.d.wait(s); err == nil {
-			err = waited
-		}
-		return err
-	})
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.staging = append(b.staging, m) // as many as there were callers at once
-	return err
-}
-
 // Copy copies within the device.
 func (b *Backend) Copy(dst, src []byte) error {
 	return b.ordered(func(s uintptr) error { return b.d.copyRows(at(dst), len(src), at(src), len(src), len(src), 1, s) })
@@ -127,7 +96,7 @@ func (b *Backend) Clear(dst []byte) error {
 }
 
 // Wait returns when all that was begun is over.
-func (b *Backend) Wait() error { return b.ordered(b.d.wait) }
+func (b *Backend) Wait() error { return b.staging.wait(b) }
 
 // Converts says whether there is a kernel.
 func (b *Backend) Converts(info video.PlaneInfo, spec *video.Spec) bool {
