@@ -42,7 +42,7 @@ type decoder struct {
 
 	fresh bool // the next packet needs its parameter sets
 	frame frame
-	usual time.Duration // that a frame is waited for: half of it in one nap
+	usual time.Duration // that a frame is waited for
 	since []int32       // surfaces of frames that others may refer to, decoded since the last frame that was taken
 }
 
@@ -228,21 +228,23 @@ func (d *decoder) free() {
 	d.handle, d.parser, d.stream, d.frame.host = 0, 0, 0, nil
 }
 
-// The engine is asked so often whether it is done, and at most so often.
+// The engine is asked at most so often whether it is done, and so many times.
 const (
 	glance  = 50 * time.Microsecond
 	glances = 50_000
 )
 
-// await waits until a surface is decoded. Mapping it would wait too, but keep a core busy meanwhile. What takes too long is left to the mapping, which has the error.
+// await waits until a surface is decoded: most of the usual time in one nap, then an eighth of it at a time, for looking costs the host more than a frame that is
+// taken late costs the engine, which has others. Mapping the surface would wait too, but keep a core busy meanwhile. What takes too long is left to the
+// mapping, which has the error.
 func (d *decoder) await(surface int32) {
-	begin, nap := time.Now(), d.usual/2
+	begin, nap := time.Now(), d.usual*5/8
 	for range glances {
 		if d.b.d.status(d.handle, surface) != statusRuns {
 			break
 		}
 		cudahost.Nap(max(nap, glance))
-		nap = 0
+		nap = d.usual / 8
 	}
 	d.usual = (3*d.usual + min(time.Since(begin), time.Millisecond)) / 4
 }

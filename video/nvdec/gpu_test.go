@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
@@ -415,5 +416,208 @@ func TestRandomFramesOnGPU(t *testing.T) {
 	})
 	if wrong.Load() > 0 {
 		t.Errorf("%d of %d frames are wrong", wrong.Load(), checked.Load())
+	}
+}
+
+// TestSequentialTimes prints what this product gives of whole clips, in order, beside the limit in the same run: as many pools' callers as the loader has, each frame made
+// RGB on the device.
+func TestSequentialTimes(t *testing.T) {
+	if !testing.Verbose() {
+		t.Skip("prints times: -v")
+	}
+	b := engines(t)
+	timed(t, func(name string, f *video.File, packets [][]byte) {
+		callers := 3 * b.Engines(f.Index.Entries()[0].Codec)
+		for range 2 {
+			limit := 0.0
+			for _, sessions := range []int{callers, 2 * callers} {
+				frames, took, err := loop(b, &f.Index.Entries()[0], packets, sessions, "map")
+				if err != nil {
+					t.Fatal(err)
+				}
+				limit = max(limit, float64(frames)/took.Seconds())
+			}
+			pool := video.NewPoolOf(b, 4<<30)
+			var all []int
+			for k := range f.Index.NumFrames() {
+				all = append(all, k)
+			}
+			spec := &video.Spec{ChannelsFirst: true}
+			run := func(d time.Duration) (frames int64, cpu, took time.Duration) {
+				var wg sync.WaitGroup
+				begin, used, before := time.Now(), cpuTime(), pool.Stats().Delivered
+				for range callers {
+					wg.Go(func() {
+						var dst []byte
+						defer func() {
+							if dst != nil {
+								b.Free(dst)
+							}
+						}()
+						for time.Since(begin) < d {
+							err := pool.Decode(t.Context(), f, nil, video.Plan(f.Index, all), func(_ int, pic video.Frame) error {
+								n, err := pic.Bytes(spec)
+								if err == nil && dst == nil {
+									dst, err = b.Alloc(n)
+								}
+								if err != nil {
+									return err
+								}
+								return pic.(video.DeviceFrame).ConvertThere(spec, dst)
+							})
+							if err != nil {
+								t.Error(err)
+								return
+							}
+						}
+						if err := b.Wait(); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				return pool.Stats().Delivered - before, cpuTime() - used, time.Since(begin)
+			}
+			run(700 * time.Millisecond) // makes the decoders
+			frames, cpu, took := run(1500 * time.Millisecond)
+			rate := float64(frames) / took.Seconds()
+			t.Logf("%-16s in order, RGB there, %d callers: %6.0f frames/s, %.1f %% of the limit's %.0f; %.3f CPU s for 1,000", name, callers, rate, 100*rate/limit, limit, cpu.Seconds()/float64(frames)*1000)
+			_ = pool.Close()
+		}
+	})
+}
+
+// Frames that no damaged packet is needed for come out of a damaged file as on the CPU. Of the others the engine tells most, which are the CPU's then; bits that make
+// other valid ones nobody can tell, and what follows from them differs: how often is printed.
+func TestDamagedOnGPU(t *testing.T) {
+	b := engines(t)
+	lib, names := clips(t)
+	only := strings.Split(os.Getenv("ROBOCACHE_NVDEC_LIMITS"), ",")
+	r := rand.New(rand.NewPCG(11, 0))
+	for _, name := range names {
+		if !slices.Contains(only, strings.TrimSuffix(filepath.Base(name), ".mp4")) {
+			continue
+		}
+		f, err := lib.Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := make([]byte, f.Ranged.Size())
+		if err := f.Ranged.ReadAt(t.Context(), whole, 0); err != nil {
+			t.Fatal(err)
+		}
+		frames, touched, differ, device := 0, 0, 0, int64(0)
+		for range 15 {
+			x := *f
+			bytes := slices.Clone(whole)
+			var damaged []int
+			for range 1 + r.IntN(3) {
+				damaged = append(damaged, r.IntN(f.Index.NumSamples()))
+				s := f.Index.Sample(damaged[len(damaged)-1])
+				for range 1 + r.IntN(8) {
+					bytes[s.Offset+8+r.Int64N(max(int64(s.Size)-8, 1))] ^= byte(1 + r.IntN(255))
+				}
+			}
+			x.Ranged = memory{bytes}
+			cpu := video.NewPool(0)
+			split := video.NewSplit(video.NewPool(0), b, 1<<30, true)
+			warm := func() func() { return func() {} }
+			_ = split.Decode(t.Context(), f, nil, video.Plan(f.Index, []int{f.Index.NumFrames() - 1}), warm, func(int, video.Frame) error { return nil }) // the stream is proven where it is sound
+			for range 30 {
+				k := r.IntN(f.Index.NumFrames())
+				want, failed := decodeAll(t.Context(), cpu, &x, []int{k})
+				got := map[int]decoded{}
+				err := split.Decode(t.Context(), &x, nil, video.Plan(x.Index, []int{k}), warm, func(k int, pic video.Frame) error {
+					p := pic.(video.PlanarFrame)
+					info, _ := p.PlaneInfo()
+					d := decoded{info, make([]byte, info.Bytes())}
+					got[k] = d
+					return p.CopyPlanes(d.planes)
+				})
+				frames++
+				needs := slices.ContainsFunc(video.Plan(x.Index, []int{k}), func(g video.Group) bool {
+					return slices.ContainsFunc(damaged, func(d int) bool { return d >= g.Start && d <= g.End })
+				})
+				same := (err == nil) == (failed == nil) && (err != nil || compare(want, got) == "equal")
+				switch {
+				case needs:
+					if touched++; !same {
+						differ++
+					}
+				case !same:
+					t.Errorf("%s, frame %d, which no damaged packet is needed for: on the CPU %v, beside the GPU %v, %s", filepath.Base(name), k, failed, err, compare(want, got))
+				}
+			}
+			device += split.Stats().GPU
+			_, _ = cpu.Close(), split.Close()
+		}
+		t.Logf("%-16s %d frames of 15 damaged files, %d decoded on the GPU; %d need a damaged packet, of these %d differ from the CPU's", filepath.Base(name), frames, device, touched, differ)
+		f.Release()
+	}
+}
+
+// memory is a file in memory.
+type memory struct{ b []byte }
+
+func (m memory) Size() int64     { return int64(len(m.b)) }
+func (m memory) Version() string { return "" }
+func (m memory) Close() error    { return nil }
+func (m memory) ReadAt(_ context.Context, p []byte, off int64) error {
+	copy(p, m.b[off:])
+	return nil
+}
+
+// TestStillsOnGPU says how the engines decode JPEG files (*.jpg of the clips' folder) beside libjpeg-turbo, whose luma lies beside each as *.grey: N2 is why they are not used.
+func TestStillsOnGPU(t *testing.T) {
+	b := engines(t)
+	const codecJPEG = 5 // cudaVideoCodec_JPEG
+	c := caps{codec: codecJPEG, chroma: chroma420}
+	err := b.d.caps(&c)
+	t.Logf("jpeg: %d engines, supported %d, outputs %b, %d×%d to %d×%d; %v", c.engines, c.supported, c.outputs, c.minWidth, c.minHeight, c.maxWidth, c.maxHeight, err)
+	if c.supported == 0 {
+		return
+	}
+	files, _ := filepath.Glob(filepath.Join(os.Getenv("ROBOCACHE_NVDEC_CLIPS"), "*.jpg"))
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		want, err2 := os.ReadFile(strings.TrimSuffix(name, ".jpg") + ".grey")
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		d := &decoder{b: b, caps: c, entry: video.SampleEntry{Codec: "jpeg"}, surface: none}
+		d.frame.d = d
+		if err := d.open(); err != nil {
+			t.Fatal(err)
+		}
+		d.packet = packet{flags: timestamped | wholeFrame, size: uint64(len(data)), data: unsafe.Pointer(unsafe.SliceData(data))}
+		err = d.parse()
+		pic, _, ok, _ := d.Receive()
+		if err != nil || !ok {
+			t.Logf("%-24s %v, a frame: %v", filepath.Base(name), err, ok)
+			d.Close()
+			continue
+		}
+		info, _ := pic.(video.PlanarFrame).PlaneInfo()
+		planes := make([]byte, info.Bytes())
+		if err := pic.(video.PlanarFrame).CopyPlanes(planes); err != nil {
+			t.Error(err)
+		}
+		p, _ := info.Planes()
+		var levels [256]int
+		if len(want) == p[0].Rows*p[0].RowBytes {
+			for y := range p[0].Rows {
+				for x := range p[0].RowBytes {
+					levels[max(planes[p[0].Offset+y*p[0].Stride+x], want[y*p[0].RowBytes+x])-min(planes[p[0].Offset+y*p[0].Stride+x], want[y*p[0].RowBytes+x])]++
+				}
+			}
+		}
+		most := 0
+		for i, n := range levels {
+			if n > 0 {
+				most = i
+			}
+		}
+		t.Logf("%-24s %+v: luma equal in %d of %d samples, 1 apart %d, 2 apart %d, at most %d", filepath.Base(name), info, levels[0], len(want), levels[1], levels[2], most)
+		d.free()
 	}
 }
