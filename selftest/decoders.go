@@ -5,6 +5,7 @@ import (
 	"crypto/md5"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -27,29 +28,52 @@ type Result struct {
 	Info map[string]string `json:"info,omitempty"`
 }
 
-// decoders decodes every embedded clip, in order and at random, and compares each image's planes with the ffmpeg program's.
+// decoders decodes every embedded clip on the host, and on the engines of the first GPU.
 func decoders(ctx context.Context) []Result {
 	names, err := fs.Glob(clips, "clips/*.mp4")
 	if err != nil || len(names) == 0 {
 		return []Result{{Part: "decoders", Detail: "no clips are embedded"}}
 	}
 	var out []Result
+	host, none := video.ActiveBackend()
 	for _, n := range names {
-		r := Result{Part: "decoder " + strings.TrimSuffix(strings.TrimPrefix(n, "clips/"), ".mp4")}
-		backend, err := video.ActiveBackend()
-		if r.Present = err == nil; r.Present {
-			r.Detail = backend.Name() + " " + backend.Version()
-			err = decodeClip(ctx, n)
+		out = append(out, decoder(ctx, "decoder ", n, host, none))
+	}
+	device, err := video.OpenDevice(0)
+	if err != nil {
+		return append(out, Result{Part: "engine nvdec", Detail: err.Error()})
+	}
+	for _, n := range names {
+		if none := device.Supports(video.Codec(codecOf(n))); none == nil { // of the others there is no engine
+			out = append(out, decoder(ctx, "engine ", n, device, nil))
 		}
-		if r.OK = err == nil; !r.OK {
-			r.Detail = err.Error()
-		}
-		out = append(out, r)
 	}
 	return out
 }
 
-func decodeClip(ctx context.Context, name string) (err error) {
+func codecOf(clip string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(clip, "clips/"), ".mp4")
+}
+
+// decoder is the verdict on a back end's decoder of a clip; none says why there is no back end.
+func decoder(ctx context.Context, part, clip string, b video.Backend, none error) Result {
+	r := Result{Part: part + codecOf(clip), Present: none == nil}
+	err := none
+	if r.Present {
+		r.Detail = b.Name() + " " + b.Version()
+		err = decodeClip(ctx, clip, b)
+	}
+	if errors.Is(err, robocache.ErrUnsupported) {
+		r.Present = false // an engine that does not take frames of this size
+	}
+	if r.OK = err == nil; !r.OK {
+		r.Detail = err.Error()
+	}
+	return r
+}
+
+// decodeClip decodes a clip, in order and at random, and compares each frame's planes with the ffmpeg program's.
+func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
 	defer guard.Into(&err)
 	data, sums := guard.Must(clips.ReadFile(name)), guard.Must(clips.ReadFile(strings.TrimSuffix(name, ".mp4")+".md5"))
 	want := strings.Fields(string(sums))
@@ -58,9 +82,9 @@ func decodeClip(ctx context.Context, name string) (err error) {
 	file := guard.Must(lib.Acquire(ctx, name))
 	defer file.Release()
 	if n := file.Index.NumFrames(); n != len(want) {
-		return fmt.Errorf("%d images, want %d", n, len(want))
+		return fmt.Errorf("%d frames, want %d", n, len(want))
 	}
-	pool := video.NewPool(64 << 20)
+	pool := video.NewPoolOf(b, 64<<20)
 	defer pool.Close()
 	seen := 0
 	check := func(number int, pic video.Frame) (err error) {
@@ -68,7 +92,7 @@ func decodeClip(ctx context.Context, name string) (err error) {
 		seen++
 		sum := md5.Sum(guard.Must(video.ConvertTo(nil, pic, &video.Spec{Pixel: video.YUVPlanes})))
 		if got := hex.EncodeToString(sum[:]); got != want[number] {
-			return fmt.Errorf("image %d: md5 %s, want %s", number, got, want[number])
+			return fmt.Errorf("frame %d: md5 %s, want %s", number, got, want[number])
 		}
 		return nil
 	}
@@ -76,12 +100,12 @@ func decodeClip(ctx context.Context, name string) (err error) {
 		guard.Check(pool.Decode(ctx, file, nil, video.Plan(file.Index, numbers), check))
 	}
 	if seen != 2*len(want) {
-		return fmt.Errorf("%d images came out, want %d", seen, 2*len(want))
+		return fmt.Errorf("%d frames came out, want %d", seen, 2*len(want))
 	}
 	return nil
 }
 
-// backwards asks for each image alone, last first.
+// backwards asks for each frame alone, last first.
 func backwards(n int) [][]int {
 	var out [][]int
 	for i := n - 1; i >= 0; i-- {
