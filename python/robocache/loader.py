@@ -94,7 +94,7 @@ class Loader(Ordered, _Base):
     device: "cpu", "cuda", "cuda:1" …: batches arrive there, copied on a stream of their own, one batch ahead. pin_memory: page-locked
         batches on the host (default: where device is CUDA).
     decode: with device="cuda", on what video is decoded: "cpu", "gpu" (its engines take the streams whose frames come out there to the bit as on the CPU;
-        the others stay there) or "auto" (both at once, by what is free). Frames are the same; stats()["decoding"] says what went where, and why. What it
+        the others stay there) or "auto" (both at once, where that is measured to be faster). Frames are the same; stats()["decoding"] says what went where, and why. What it
         decodes stays there, with cache="device" or none. device_memory_budget: bytes of its memory for resident images of shuffle="pool" (default:
         pool_size; what has no room there stays on the host) and cache="device" (no default; what has no room is decoded again).
     deadline_s: a batch of which nothing comes for so long is an error that says what is missing (default 300; 0: never).
