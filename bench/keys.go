@@ -128,6 +128,7 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) *Keys {
 		if len(k.QueueBatches) == 0 || k.QueueBatches[0] == nil {
 			k.QueueBatches = []*float64{madeAhead(a, w, o.Cameras), madeAhead(b, w, o.Cameras)}
 		}
+		k.Notes = append(k.Notes, o.decoding()...)
 		k.SkippedEpisodes = len(b.BadEpisodes)
 		for _, e := range b.BadEpisodes {
 			k.Errors = append(k.Errors, fmt.Sprintf("episode %d skipped: %s", e.Episode, e.Error))

@@ -149,6 +149,25 @@ func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Durati
 	return results, err
 }
 
+// decoding says what a device decoded in the window and what the CPU did, of each source, and which streams stay there.
+func (o *Outcome) decoding() (notes []string) {
+	if o.StatsOpen == nil || o.StatsClose == nil {
+		return nil
+	}
+	for i, d := range o.StatsClose.Decoding {
+		if i < len(o.StatsOpen.Decoding) {
+			before := &o.StatsOpen.Decoding[i]
+			d.GPU, d.CPU, d.Failed = d.GPU-before.GPU, d.CPU-before.CPU, d.Failed-before.Failed
+		}
+		n := fmt.Sprintf("decoded by %s: %d frames, by the CPU: %d, groups that the device failed at: %d", d.Device, d.GPU, d.CPU, d.Failed)
+		for _, s := range d.OnCPU {
+			n += fmt.Sprintf("; %s (%s): %s", s.File, s.Codec, s.Reason)
+		}
+		notes = append(notes, n)
+	}
+	return notes
+}
+
 func (o *Outcome) rate() float64       { return float64(o.Samples) / o.Seconds }
 func (o *Outcome) cpuPer1000() float64 { return 1000 * o.CPUSeconds / float64(o.Samples) }
 

@@ -35,7 +35,8 @@ type TrainJob struct {
 	GPUs      int    `json:"gpus"`              // that share the cores
 	Compile   bool   `json:"compile,omitempty"`
 	Graph     bool   `json:"graph,omitempty"`
-	Tiny      bool   `json:"tiny,omitempty"` // networks that a CPU trains
+	Tiny      bool   `json:"tiny,omitempty"`   // networks that a CPU trains
+	Places    string `json:"places,omitempty"` // file: framePlaces, of runners that are given files and frame numbers
 }
 
 // Train is a run of `bench train`.
@@ -85,7 +86,7 @@ func TrainValues(name string) []string {
 	case "mode":
 		return slices.Sorted(maps.Keys(tables().Modes))
 	}
-	return map[string][]string{"precision": {"bf16", "tf32", "fp32"}, "loop": {"async", "sync"}, "device": {"cuda", "cpu"}, "timing": {"on", "off"}, "shuffle": {"global", "pool"}, "cache": {"ram", "disk"},
+	return map[string][]string{"precision": {"bf16", "tf32", "fp32"}, "loop": {"async", "sync"}, "device": {"cuda", "cpu"}, "timing": {"on", "off"}, "shuffle": {"global", "pool"}, "cache": {"ram", "disk"}, "decode": {"cpu", "gpu", "auto"},
 		"cache-state": {"cold", "warm", "cold,warm"}}[name]
 }
 
@@ -94,7 +95,7 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	defer guard.Into(&err)
 	defer guard.At(nil)
 	given := map[string]string{"model": t.Job.Model, "mode": t.Mode, "precision": t.Job.Precision, "loop": t.Job.Loop, "device": t.Job.Device, "timing": t.Job.Timing,
-		"shuffle": t.Base.Shuffle, "cache": cmp.Or(t.Base.Cache, "ram"), "cache-state": cmp.Or(strings.Join(t.States, ","), "cold")}
+		"shuffle": t.Base.Shuffle, "cache": cmp.Or(t.Base.Cache, "ram"), "decode": cmp.Or(t.Base.Decode, "cpu"), "cache-state": cmp.Or(strings.Join(t.States, ","), "cold")}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if of := TrainValues(name); !slices.Contains(of, given[name]) {
 			guard.Fail(report.UnknownName(name, given[name], of))
@@ -185,19 +186,24 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
 	names := t.Runners
 	if names == nil {
 		names = slices.DeleteFunc(slices.Clone(tables().Modes[t.Mode]), func(n string) bool {
-			return n == "lerobot" && info.Format != "lerobot" || !frames && strings.HasPrefix(n, "robocache-")
+			return n == "lerobot" && info.Format != "lerobot" || !frames && (strings.HasPrefix(n, "robocache-") || decodesOnGPU(n))
 		})
 	}
+	known := append(slices.Clone(tables().Modes["compare"]), tables().Modes["video"]...)
 	for _, n := range names {
-		if !slices.Contains(append(tables().Modes["compare"], "headspace"), n) {
-			guard.Fail(report.UnknownName("runner", n, tables().Modes["compare"]))
+		if !slices.Contains(known, n) {
+			slices.Sort(known)
+			guard.Fail(report.UnknownName("runner", n, slices.Compact(known)))
 		}
+	}
+	if slices.ContainsFunc(names, decodesOnGPU) {
+		t.places(ctx, ds)
 	}
 	for _, world := range slices.Compact([]int{1, t.Job.GPUs}) {
 		for _, n := range append(append([]string{"headspace"}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "headspace" })...), "headspace") {
 			list := []int{0}
 			switch {
-			case n == "torch" || n == "lerobot":
+			case peerOfTrain(n):
 				if list = []int{t.Base.Workers}; t.Base.Workers == 0 {
 					cores := runtime.NumCPU() / t.Job.GPUs
 					list = slices.Compact([]int{min(8, max(cores, 1)), max(cores-2, 1)})
@@ -219,6 +225,52 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
 	return out
 }
 
+// peerOfTrain: a runner of others. One that cannot run is no failure.
+func peerOfTrain(name string) bool { return name == "torch" || name == "lerobot" || decodesOnGPU(name) }
+
+// decodesOnGPU: a peer that is given files and frame numbers, and decodes on the GPU's engines.
+func decodesOnGPU(name string) bool {
+	return name == "torchcodec-cuda" || strings.HasPrefix(name, "dali")
+}
+
+// framePlaces says where the frames of a camera lie, of each row of the set: its file, and its number there.
+type framePlaces struct {
+	Camera  string   `json:"camera"`
+	Files   []string `json:"files"`
+	Lengths []int    `json:"lengths"` // of the episodes
+	File    []int    `json:"file"`
+	Number  []int    `json:"number"`
+}
+
+// places writes them for the runners that ask for frames by number.
+func (t *Train) places(ctx context.Context, ds robocache.Dataset) {
+	root, info := folder(t.Base.URI), ds.Info()
+	cameras := (&Workload{Video: "one"}).cameras(info)
+	if root == "" || len(cameras) == 0 {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Where: robocache.Where{"dataset": t.Base.URI}, Msg: "torchcodec-cuda and dali read video files of a local folder"})
+	}
+	p := framePlaces{Camera: cameras[0]}
+	for e := range info.Episodes {
+		n := ds.Len(e)
+		rows, refs := make([]robocache.Row, n), make([]robocache.FrameRef, n)
+		for i := range rows {
+			rows[i] = robocache.Row{Episode: e, Index: i}
+		}
+		guard.Check(ds.Frames(ctx, cameras[0], rows, refs))
+		for _, r := range refs {
+			path := filepath.Join(root, r.Path)
+			k := slices.Index(p.Files, path)
+			if k < 0 {
+				k, p.Files = len(p.Files), append(p.Files, path)
+			}
+			p.File, p.Number = append(p.File, k), append(p.Number, r.Ordinal)
+		}
+		p.Lengths = append(p.Lengths, n)
+	}
+	t.Job.Places = filepath.Join(t.dir, "places.json")
+	guard.Check(report.WriteFile(t.Job.Places, guard.Must(json.Marshal(p))))
+}
+
 // point is one runner; width: its workers or threads, which its name says where named.
 func (t *Train) point(ctx context.Context, name, pages string, world, width int, named bool) trainPoint {
 	w, job := t.Base, t.Job
@@ -226,20 +278,31 @@ func (t *Train) point(ctx context.Context, name, pages string, world, width int,
 	p := trainPoint{Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")}, base: name, pages: pages, world: world}
 	switch name {
 	case "headspace", "h2d":
-		p.Setting, w.Cache = map[string]string{"headspace": "one batch that is on the device", "h2d": "one batch, copied from page-locked memory each step"}[name], ""
+		p.Setting, w.Cache, w.Decode = map[string]string{"headspace": "one batch that is on the device", "h2d": "one batch, copied from page-locked memory each step"}[name], "", ""
 	case "torch", "lerobot":
 		w.Workers, w.Cache = width, ""
 		p.Setting = fmt.Sprintf("DataLoader, %d persistent workers, prefetch 4, pinned, copied a batch ahead", width)
+	case "torchcodec-cuda":
+		w.Workers, w.Cache = width, ""
+		p.Setting = fmt.Sprintf("VideoDecoder(device=%q), exact seeking, %d threads with decoders of their own, a batch's frames in one sorted call a file, two batches ahead a thread", job.Device, width)
+	case "dali", "dali-experimental":
+		w.Workers, w.Cache = width, ""
+		p.Setting = fmt.Sprintf("%s(device=\"gpu\", sequence_length=1, random_shuffle=True), %d pipelines, a shard each; its own order", map[string]string{"dali": "fn.readers.video", "dali-experimental": "fn.experimental.readers.video"}[name], width)
 	default:
-		w.Shuffle, w.Cache = map[string]string{"robocache-pool": "pool"}[name], map[string]string{"robocache-ram": "ram", "robocache-disk": "disk"}[name]
-		if w.Shuffle == "" {
-			w.Shuffle = t.Base.Shuffle
+		own := strings.Split(name, "-")[1:] // pool, ram, disk, gpu
+		if slices.Contains(own, "pool") {
+			w.Shuffle = "pool"
 		}
-		if w.Cache == "" {
-			w.Cache = t.Base.Cache
+		if slices.Contains(own, "gpu") {
+			w.Decode = "gpu"
+		}
+		for _, kind := range []string{"ram", "disk"} {
+			if slices.Contains(own, kind) {
+				w.Cache = kind
+			}
 		}
 		job.Threads = width
-		p.Setting = fmt.Sprintf("Loader(device=%q), shuffle %s, cache %q, threads %d", job.Device, w.Shuffle, w.Cache, width)
+		p.Setting = fmt.Sprintf("Loader(device=%q), shuffle %s, cache %q, decode %s, threads %d", job.Device, w.Shuffle, w.Cache, cmp.Or(w.Decode, "cpu"), width)
 	}
 	if named {
 		p.Name += fmt.Sprintf("/%d", width)

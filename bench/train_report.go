@@ -126,7 +126,7 @@ func (r *TrainReport) Document() *report.Document {
 	util := &report.Figure{Name: "gpu_utilisation", Title: "Multiprocessors with work (else: any kernel resident); triangles: an epoch begins", X: "s", Unit: "%"}
 	threads := &report.Figure{Name: "threads", Title: "Samples per second over threads of the loader", X: "threads", Unit: "samples/s"}
 	for _, k := range r.Rows {
-		if k.Failed != "" && (k.Differs || k.Base != "torch" && k.Base != "lerobot") {
+		if k.Failed != "" && (k.Differs || !peerOfTrain(k.Base)) {
 			wrong = append(wrong, k.Runner+": "+k.Failed)
 		}
 		if k.SamplesPerS == 0 {

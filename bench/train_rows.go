@@ -63,6 +63,8 @@ type TrainRun struct {
 	WrongWhere  []string     `json:"wrong"`
 	OrderWrong  int          `json:"order_wrong"`     // samples that are not the plan's
 	Doubled     int          `json:"samples_doubled"` // in an epoch, over all ranks
+	OwnOrder    bool         `json:"own_order"`       // the runner has an order of its own: the plan's is not asked of it
+	Apart       string       `json:"frames_apart"`    // what compared frames of another decoder differ by, in words
 }
 
 // trainParts are the parts of a step in their order.
@@ -87,6 +89,7 @@ type TrainRow struct {
 	ResizedBy  string `json:"resized_by"` // loader | device | "": nobody
 	Shuffle    string `json:"shuffle"`
 	Cache      string `json:"cache"`
+	Decode     string `json:"decode"`      // where ours decode: cpu | gpu | auto
 	CacheState string `json:"cache_state"` // of the page cache before the run: cold | warm | "": as it was
 	Workers    int    `json:"workers"`
 	Threads    int    `json:"threads"`
@@ -256,13 +259,13 @@ func (k *TrainRow) parts() []**float64 {
 func (t *Train) row(p *trainPoint) *TrainRow {
 	w, j := p.Job, p.Job.Train
 	k := &TrainRow{Model: j.Model, Runner: p.Name, Setting: p.Setting, WorldSize: p.world, BatchSize: w.BatchSize, Steps: j.Steps, Warmup: w.Warmup, Precision: j.Precision, Loop: j.Loop, Compile: j.Compile, Graph: j.Graph,
-		Tiny: j.Tiny, ImageSize: w.ImageSize, Shuffle: w.Shuffle, Cache: w.Cache, CacheState: p.pages, Workers: w.Workers, Threads: j.Threads, Device: j.Device, Seed: w.Seed, Repeats: len(p.over.Runs), Spread: map[string]report.Spread{}, Notes: []string{}}
+		Tiny: j.Tiny, ImageSize: w.ImageSize, Shuffle: w.Shuffle, Cache: w.Cache, Decode: w.Decode, CacheState: p.pages, Workers: w.Workers, Threads: j.Threads, Device: j.Device, Seed: w.Seed, Repeats: len(p.over.Runs), Spread: map[string]report.Spread{}, Notes: []string{}}
 	if p.world > 1 {
 		k.Rank = -1
 	}
 	if w.ImageSize != "" {
 		k.ResizedBy = "loader"
-		if p.base == "torch" || p.base == "lerobot" {
+		if peerOfTrain(p.base) {
 			k.ResizedBy = "device"
 		}
 	}
@@ -278,6 +281,15 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 	k.RSSPeakGB, k.PSSPeakGB, k.ReadGB, k.DeviceReadGB = o.RSSPeakMB*(1<<20)/1e9, p.over.PSSPeakMB.Max*(1<<20)/1e9, float64(o.BytesRead)/1e9, float64(o.DeviceReadBytes)/1e9
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil && b.Frames > a.Frames {
 		k.FramesPerS = some(float64(b.Frames-a.Frames) / o.Seconds)
+	}
+	for _, n := range o.decoding() {
+		k.Notes = append(k.Notes, p.Name+": "+n)
+	}
+	if x.OwnOrder {
+		k.Notes = append(k.Notes, p.Name+": its own order: compared by samples, not with the order and the losses of the others")
+	}
+	if x.Apart != "" {
+		k.Notes = append(k.Notes, p.Name+": "+x.Apart)
 	}
 	if j.Loop == "sync" {
 		k.DataS, k.UpdtS = some(x.LoadWaitMS/1e3), some(o.Seconds/float64(x.WindowSteps)-x.LoadWaitMS/1e3)

@@ -40,6 +40,9 @@ type Workload struct {
 	ImageSize    string  `json:"image_size,omitempty"` // HxW
 	Episodes     string  `json:"episodes,omitempty"`   // positions, as 0-9,12
 	DropLast     bool    `json:"drop_last,omitempty"`
+	Device       string  `json:"device,omitempty"` // cpu | cuda: where batches of load_robocache.py go
+	Decode       string  `json:"decode,omitempty"` // cpu | gpu | auto
+	DeviceMemory string  `json:"device_memory_budget,omitempty"`
 	StepMS       float64 `json:"step_ms,omitempty"`
 	Probes       int     `json:"probes,omitempty"`       // samples of the pass on one thread
 	CheckFrames  int     `json:"check_frames,omitempty"` // delivered frames that are written for checking
@@ -103,6 +106,7 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 		c["on_bad_episode"] = "skip" // counted: skipped_episodes
 	}
 	for name, v := range map[string]any{"prefetch": w.Prefetch, "cache": w.Cache, "cache_budget": w.CacheBudget, "memory_budget": w.MemoryBudget, "cache_format": w.CacheFormat,
+		"decode": w.Decode, "device_memory_budget": w.DeviceMemory,
 		"pool_size": w.PoolSize, "pool_episodes": w.PoolEpisodes, "shuffle": w.Shuffle} {
 		if v != "" && v != 0 {
 			c[name] = v

@@ -60,13 +60,11 @@ class Stream:
         self.epoch, self.log, self.it, self.first = epoch, [], self.batches(), None
 
     def batches(self):
-        import numpy as np
-
         while True:
             given = 0
             for index, episode, batch in self.epoch():
                 given += 1
-                self.log.append((np.array(index, np.int64).ravel(), np.array(episode, np.int64).ravel()))
+                self.log.append((kept(index), kept(episode)))
                 yield index, episode, batch
             if not given:
                 raise RuntimeError("an epoch without a batch")
@@ -95,13 +93,25 @@ class Stream:
         if path:
             with open(path, "wb") as f:
                 for x in self.log:
-                    f.write(x.to_bytes(8, "little", signed=True) if isinstance(x, int) else len(x[0]).to_bytes(8, "little") + x[0].tobytes() + x[1].tobytes())
+                    f.write(x.to_bytes(8, "little", signed=True) if isinstance(x, int) else len(x[0]).to_bytes(8, "little") + numbers(x[0]).tobytes() + numbers(x[1]).tobytes())
 
 
-def measure(epoch, a, opened=None, images=lambda batch, key: batch["image"], cameras=("",), row=None, single=None, stats=lambda: None, extra=dict):
+def numbers(x):
+    """int64 on the host: of an array, a list, or a tensor of a device."""
+    import numpy as np
+
+    return np.array(x.cpu() if hasattr(x, "cpu") else x, np.int64).ravel()
+
+
+def kept(x):
+    """A copy, without waiting for a device."""
+    return x.clone() if getattr(x, "is_cuda", False) else numbers(x)
+
+
+def measure(epoch, a, opened=None, images=lambda batch, key: batch["image"], cameras=("",), row=None, single=None, stats=lambda: None, extra=dict, synchronise=lambda: None):
     """epoch(): a fresh iterator of (sample numbers, their episodes, batch). opened: the entries of the outcome about opening; open_s is since imported(). images(batch, camera): its frames.
     row(batch, i, sample): sample i's row in its episode. single(): an iterator of epoch's kind, made by one thread in the same order. stats(): the loader's
-    counters. extra(): more entries of the outcome."""
+    counters. extra(): more entries of the outcome. synchronise(): waits for the device that batches are on."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)  # in every runner
     stream, whole = Stream(epoch), not a.duration_s
@@ -117,18 +127,23 @@ def measure(epoch, a, opened=None, images=lambda batch, key: batch["image"], cam
 
     stream.take(warm)
     epochs = min(max(a.epochs, math.ceil((a.seconds or 0) / max(ends[-1] - ends[-2], 1e-6))), MOST_EPOCHS) if whole else 0
+    synchronise()
     out.update(first_batch_latency_s=stream.first - began, stats_open=stats())
     print("#open", flush=True)
     stream.log.append(-2)
     out["window_open_unix_ns"], start, arrivals, rows, ends = time.time_ns(), time.perf_counter(), [], [], []
 
     def window(item, now):
+        last = len(ends) + (not item) == epochs if whole else item and now - start >= a.duration_s
+        if last:
+            synchronise()
+            now = time.perf_counter()
         if item:
             arrivals.append(now - start)
             rows.append(len(item[0]))
         else:
             ends.append(now - start)
-        return len(ends) == epochs if whole else item and now - start >= a.duration_s
+        return last
 
     wait = stream.take(window)
     stream.log.append(-3)

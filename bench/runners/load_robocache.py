@@ -6,7 +6,7 @@ import contextlib, tempfile, time
 
 import common
 
-import torch  # noqa: F401: what it takes to import is no opening
+import torch
 
 import robocache
 
@@ -14,6 +14,18 @@ import robocache
 def triple(batches):
     for b in batches:
         yield b["index"].numpy(), b["episode_index"].numpy(), b
+
+
+def paced(batches):
+    """Batches on a device. The host waits, without spinning, until the batch before is there: it never runs ahead by more than one, as a training loop does not."""
+    before = None
+    for b in batches:
+        there = torch.cuda.Event(blocking=True)
+        there.record()
+        if before:
+            before.synchronize()
+        before = there
+        yield b["index"], b["episode_index"], b
 
 
 def measure(a, disk):
@@ -31,12 +43,15 @@ def measure(a, disk):
                    episodes=common.positions(a.episodes), split="all", drop_last=bool(a.drop_last), rank=a.rank or 0, world_size=a.world or 1, **hz)
     if a.duration_s:
         options["on_bad_episode"] = "skip"  # counted: skipped_episodes
-    options.update({k: a[k] for k in ("prefetch", "cache", "cache_budget", "cache_format", "memory_budget", "pool_size", "pool_episodes") if a.get(k)})
+    options.update({k: a[k] for k in ("prefetch", "cache", "cache_budget", "cache_format", "memory_budget", "pool_size", "pool_episodes", "decode", "device_memory_budget") if a.get(k)})
     options.update(dict(cache=disk) if disk else {})
+    each, more = triple, {}
+    if (a.device or "cpu") != "cpu":
+        options["device"], each, more = a.device, paced, dict(synchronise=torch.cuda.synchronize)
     t = time.perf_counter()
     loader = robocache.Loader(a.uri, threads=a.workers, **options)
     built = time.perf_counter() - t
-    alone = lambda: triple(robocache.Loader(a.uri, threads=1, **{**{k: v for k, v in options.items() if k != "cache"}, "prefetch": 1}))
+    alone = lambda: each(robocache.Loader(a.uri, threads=1, **{**{k: v for k, v in options.items() if k != "cache"}, "prefetch": 1}))
     facts = dict(open_s=opened, index_build_s=built, num_cameras=len(wanted), image_shape=list(ds.features[wanted[0]].shape) if wanted else [], fps=float(ds.fps),
                  loaded_episodes=len(options["episodes"] or range(ds.num_episodes)))
 
@@ -46,13 +61,13 @@ def measure(a, disk):
             loader.set_epoch(loader.epoch - 1)
         return loader
 
-    epoch, extra = lambda: triple(batches()), dict
+    epoch, extra = lambda: each(batches()), dict
     if a.truth:
         from hdf5_set import Truth
 
         truth = Truth(a.truth, max(a.window, 1))
         epoch, extra = truth.checked(epoch), truth.found
-    common.measure(epoch, a, facts, images=lambda b, key: b[key], cameras=wanted, single=alone, stats=loader.stats, extra=extra)
+    common.measure(epoch, a, facts, images=lambda b, key: b[key], cameras=wanted, single=alone, stats=loader.stats, extra=extra, **more)
 
 
 def main(a):

@@ -5,7 +5,7 @@ A job (bench.TrainJob is in its `more`) names a runner:
 plan       once for all: the order of the epochs, the range of the numbers, and, read without any loader, the batches that the runners' are compared with
 headspace  one batch that is on the device already        h2d        that batch, copied from page-locked memory at each step
 torch      train_data.torch_batches                       lerobot    LeRobot's own class
-robocache  Loader(device=…); options: pool, cache, …
+robocache  Loader(device=…); options: pool, cache, decode, …       torchcodec-cuda, dali: train_video.py
 
 All share the weights (hashed), the order, one preprocessing function and the network; only where batches come from differs. Several ranks are started by torchrun.
 
@@ -17,10 +17,11 @@ import common
 
 import numpy as np
 import torch
-import train_data, train_models
+import train_data, train_models, train_video
 
 PARTS = ("starve", "preprocess", "forward", "backward", "optimiser")
 KEPT = 200  # losses and sums that a run tells
+VIDEO = ("torchcodec", "dali")  # peers of train_video.py
 
 
 def digest(tensors):
@@ -144,6 +145,8 @@ def source(a, p, ranks, stack):
             a.cache = ranks.same(lambda: stack.enter_context(tempfile.TemporaryDirectory(prefix="disk-cache-", dir=os.path.dirname(a.plan))))
         batches, loader = train_data.robocache_batches(a.uri, p, a, a.cache)
         return batches, [], loader
+    if a.runner.startswith(VIDEO):
+        return train_video.batches(a, p, stack), [], None
     if a.runner in ("torch", "lerobot"):
         batches = Ahead((train_data.torch_batches if a.runner == "torch" else train_data.lerobot_batches)(a.uri, p, a), a.device)
     else:
@@ -333,12 +336,13 @@ def train(a, ranks, stack):
     if not everyone:
         return
     if kept:
-        out.update(p.compare({i: {n: t.cpu().numpy() for n, t in d.items()} for i, d in kept.items()}))
+        kept = {i: {n: t.cpu().numpy() for n, t in d.items()} for i, d in kept.items()}
+        out.update(p.near(kept, train_data.plain(a.uri, p)[0]) if a.runner.startswith(VIDEO) else p.compare(kept))
     result = dict(samples=steps * a.batch_size * ranks.world, seconds=seconds, window_open_unix_ns=began_ns, first_batch_latency_s=first, versions=common.versions(), train=out)
     if ids:
         given = np.stack([x["ids"] for x in everyone], 1)  # [step, rank, sample]
         result["order_sha256"] = hashlib.sha256(given[: a.warmup_batches + a.steps].tobytes()).hexdigest()
-        out.update(p.covered(given))
+        out.update(dict(own_order=True) if a.runner.startswith("dali") else p.covered(given))
     if ranks.world > 1:
         out.update(rank_samples_per_s=[x["rate"] for x in everyone], rank_starve_ms=[x["starve"] for x in everyone])
     if loader:

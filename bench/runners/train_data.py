@@ -1,7 +1,7 @@
 """What a training run reads: which rows belong to a sample, in what order, and the batches of each runner.
 
 A plan is made once by the engine (numbers alone, nothing is decoded): the order of the epochs, where each sample lies, and the range of the numbers. Every
-runner follows it. A batch is a dict: `index` [B] int64, `state` [B,To,S], `action` [B,Ta,A] float32, `action_is_pad` [B,Ta], `frames` {camera: [B,To,3,H,W] uint8}.
+runner follows it, but DALI's, which shuffles by itself. A batch is a dict: `index` [B] int64, `state` [B,To,S], `action` [B,Ta,A] float32, `action_is_pad` [B,Ta], `frames` {camera: [B,To,3,H,W] uint8}.
 """
 import itertools, json, math, os
 
@@ -16,6 +16,7 @@ MOST_EPOCHS = 4096
 GRID_HZ = 50
 HALF_NS = 5e-10  # times are whole nanoseconds
 COMPARED = (0, 1, 10, 100)  # steps whose batches are kept and compared
+NEAR, APART = 3.0, 0.5  # of 255, in the mean: what another conversion may differ by, and neighbours that can be told apart; bench/frames.go has the same
 
 
 def spec(ds, model, tiny=False, image_size=None, rows=250):
@@ -85,13 +86,30 @@ def plan(a):
     orders = np.stack([[ids[loader.order(e, rank=r)[: steps * a.batch_size]] for r in range(world)] for e in range(epochs)])
     np.savez(a.plan, orders=orders, episode=at.episode, row=at.row, spec=json.dumps(s), **ranges)
     p = Plan(a.plan)
-    try:
-        data, size = (Streams if s["hz"] else Rows)(a.uri, p), a.batch_size
-        wanted = {k: ids for k, ids in enumerate(itertools.islice(p.batches(size, 0), COMPARED[-1] + 1)) if k in COMPARED}
-        p.write({k: p.part(torch.utils.data.default_collate([data[int(i)] for i in ids])) for k, ids in wanted.items()})
-    except (ImportError, OSError, KeyError) as e:
-        facts["note"] = f"no plain reader for this set: the runners' batches are compared with each other ({type(e).__name__}: {e})"
+    data, note = plain(a.uri, p)
+    if data:
+        wanted = {k: ids for k, ids in enumerate(itertools.islice(p.batches(a.batch_size, 0), COMPARED[-1] + 1)) if k in COMPARED}
+        p.write({k: p.part(read(data, ids)) for k, ids in wanted.items()})
+    if note:
+        facts["note"] = note
     return facts
+
+
+def read(data, ids):
+    return torch.utils.data.default_collate([data[int(i)] for i in ids])
+
+
+def plain(root, p):
+    """What batches are compared with: a reader of samples that is no loader, and what is to be said of it."""
+    why = None
+    for kind in (Streams,) if p.spec["hz"] else (Rows, Own):
+        try:
+            data = kind(root, p)
+            data[int(p.orders.flat[0])]
+            return data, why and f"no plain reader for this set: compared with rows that robocache reads one by one on the CPU ({why})"
+        except (ImportError, OSError, KeyError) as e:
+            why = why or f"{type(e).__name__}: {e}"
+    return None, f"no plain reader for this set: the runners' batches are compared with each other ({why})"
 
 
 class Plan:
@@ -125,6 +143,28 @@ class Plan:
                 out["all frames." + c] = f[..., ::4, ::4]
         return out
 
+    def near(self, batches, data):
+        """The first samples of batches of another decoder, by their ids: numbers are equal; frames differ from the right ones as conversions do, and are nearer to them than to their neighbours."""
+        wrong, most = [], 0.0
+        for k, got in batches.items():
+            ids = got["index"][:8]
+            want = self.part(read(data, ids))
+            found = [f"{n} {d}" for n in want if not n.startswith(("frames.", "all frames.")) and (d := difference(np.asarray(want[n]), got[n][:8]))]
+            for c in self.spec["cameras"]:
+                for i, right, given in zip(ids, np.asarray(want["frames." + c]), got["frames." + c]):
+                    apart = mean(right[-1], given[-1])
+                    most = max(most, apart)
+                    if right.shape != given.shape or apart > NEAR:
+                        found.append(f"frame {i} differs by {apart:.3g} of 255 in the mean")
+                        continue
+                    for n in data.beside(int(i)):
+                        other = data.frames(c, [n])[0]
+                        if mean(other, right[-1]) >= APART and mean(other, given[-1]) < apart:
+                            found.append(f"frame {i} is rather frame {n}")
+            if found:
+                wrong.append(f"batch {k}: " + "; ".join(found[:4]))
+        return dict(batches_checked=len(batches), batches_wrong=len(wrong), wrong=wrong, frames_apart=f"compared frames differ from the CPU's by at most {most:.2g} of 255 in the mean; {NEAR:g} are allowed to another conversion")
+
     def write(self, batches):
         np.savez(self.compared, **{f"{k}/{n}": np.asarray(v) for k, d in batches.items() for n, v in d.items()})
 
@@ -142,6 +182,11 @@ class Plan:
             checked += bool(found)
             wrong += [f"batch {k}: " + "; ".join(f"{n} {d}" for n, d in zip(names, found) if d)] * any(found)
         return dict(batches_checked=checked, batches_wrong=len(wrong), wrong=wrong)
+
+
+def mean(a, b):
+    """Of the difference of two frames."""
+    return float(np.abs(np.asarray(a, np.int16) - np.asarray(b, np.int16)).mean()) if a.shape == b.shape else 255.0
 
 
 def difference(want, got):
@@ -194,6 +239,45 @@ class Rows(torch.utils.data.Dataset):
             if n >= wanted[-1]:
                 return [found[n] for n in wanted]
         raise RuntimeError(f"{name}: frames {wanted} did not come")
+
+
+    def beside(self, i):
+        """The rows before and after one, in its episode."""
+        e = self.set.episode(i)
+        return [n for n in (i - 1, i + 1) if self.set.ends[e] - self.set.lengths[e] <= n < self.set.ends[e]]
+
+
+class Episodes:
+    """The rows of a set, one episode after the other."""
+
+    def __init__(self, lengths):
+        self.lengths = np.array(lengths)
+        self.ends = self.lengths.cumsum()
+
+    def episode(self, i):
+        return int(np.searchsorted(self.ends, i, "right"))
+
+
+def columns(ds, s):
+    """state and action of all rows, as robocache reads them."""
+    whole = lambda k: np.concatenate([np.asarray(e.streams[k].values, np.float32).reshape(len(e), -1) for e in ds])  # noqa: E731
+    return np.concatenate([whole(k) for k in s["states"]], -1), whole(s["action"])
+
+
+class Own(Rows):
+    """The same where PyAV or pyarrow is missing: rows as robocache gives them, one frame after the other decoded on the CPU."""
+
+    def __init__(self, root, p):
+        import robocache
+
+        self.spec, self.ds = p.spec, robocache.open(root)
+        self.set = Episodes(self.ds.episodes["lengths"])
+        self.state, self.action = columns(self.ds, p.spec)
+
+    def frames(self, camera, rows):
+        e = self.set.episode(int(rows[0]))
+        lo = int(self.set.ends[e] - self.set.lengths[e])
+        return list(self.ds.episode(e).streams[camera].frames([int(r) - lo for r in rows]))
 
 
 class Streams(torch.utils.data.Dataset):
@@ -268,7 +352,7 @@ def robocache_batches(root, p, a, cache=None):
 
     loader = robocache.Loader(
         root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", device=a.device, threads=a.threads or None,
-        drop_n_last_frames=p.spec["dropped"], **loader_options(p.spec), **own_options(a, cache), **({"cache": cache} if cache else {}),
+        drop_n_last_frames=p.spec["dropped"], **loader_options(p.spec), **own_options(a, cache), **({"cache": cache} if cache else {}), **{k: a[k] for k in ("decode", "device_memory_budget") if a.get(k)},
     )  # fmt: skip
 
     def epochs():

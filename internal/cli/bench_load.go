@@ -38,6 +38,9 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f.StringVar(&w.PoolSize, "pool-size", "", "bytes of resident images that --shuffle pool is made for, or 1GiB")
 	f.IntVar(&w.PoolEpisodes, "pool-episodes", 0, "resident episodes of --shuffle pool (0: as memory allows)")
 	f.StringVar(&w.ImageSize, "image-size", "", "HxW: images are scaled while decoding")
+	f.StringVar(&w.Device, "device", "cpu", "where the batches of robocache go: cpu or cuda")
+	f.StringVar(&w.Decode, "decode", "", "on what video is decoded: cpu, gpu or auto (robocache: with --device cuda)")
+	f.StringVar(&w.DeviceMemory, "device-memory-budget", "", "bytes of the device's memory for resident frames, or 4GiB (default: the loader's own)")
 	f.StringVar(&w.Episodes, "episodes", "", "positions, as 0-9,12 (default: all)")
 	f.BoolVar(&w.DropLast, "drop-last", false, "drop the rest of an epoch's last step")
 	f.IntVar(&w.Warmup, "warmup", 5, "batches before the window")
@@ -78,6 +81,8 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			if w.Rows == 0 {
 				w.HZ = 0
 			}
+			require(w.Device == "cpu" || w.Device == "cuda" && w.Rows == 0 && !slices.ContainsFunc(f.runners, func(n string) bool { return n != "robocache" }), "--device: cpu; or cuda, of --runners robocache alone")
+			require(slices.Contains([]string{"", "cpu", "gpu", "auto"}, w.Decode), "--decode: expected cpu, gpu or auto")
 			require(threads == nil || slices.Min(threads) > 0 && !given("workers"), "--threads: at least 1, and in place of --workers")
 			if given("epochs") || w.Rows > 0 || threads != nil {
 				require(len(names) == 0 && !explain, "--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)")

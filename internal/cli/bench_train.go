@@ -28,6 +28,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
   robocache bench train --model transformer --compile --out report
   robocache bench train ./my_dataset --model resnet18 --runners torch,robocache-ram --image-size 224x224 --batch-size 256
   robocache bench train ./my_dataset --model resnet18 --runners robocache-pool --threads 1,2,4,8,16
+  robocache bench train ./my_dataset --model resnet18 --mode video --image-size 224x224 --graph
   robocache bench train ./my_dataset --model diffusion --gpus 2
   robocache bench train ./my_dataset --model diffusion-lowdim --device cpu --tiny --batch-size 8 --steps 12 --warmup 3`,
 		Args: cobra.MaximumNArgs(1),
@@ -54,9 +55,9 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	f.add(c, 30*time.Minute, "run")
 	f.addRepeats(c)
 	fl := c.Flags()
-	fl.StringSliceVar(&f.runners, "runners", nil, "who runs beside headspace: h2d, torch, lerobot, robocache, robocache-pool, robocache-ram, robocache-disk (default: the mode's)")
+	fl.StringSliceVar(&f.runners, "runners", nil, "who runs beside headspace: h2d, torch, lerobot, robocache, robocache-pool, robocache-ram, robocache-disk, robocache-gpu, robocache-gpu-pool, torchcodec-cuda, dali, dali-experimental (default: the mode's)")
 	fl.StringVar(&j.Model, "model", "resnet18", "transformer, diffusion, diffusion-lowdim, resnet18 or act")
-	fl.StringVar(&t.Mode, "mode", "compare", "compare (all), baseline (torch, lerobot), robocache (h2d, ours) or headspace")
+	fl.StringVar(&t.Mode, "mode", "compare", "compare (all that read on the CPU), baseline (torch, lerobot), robocache (h2d, ours), video (ours on the CPU and on the GPU, torchcodec-cuda, dali) or headspace")
 	fl.IntVar(&w.BatchSize, "batch-size", 0, "samples a batch and GPU (0: the model's)")
 	fl.IntVar(&j.Steps, "steps", 200, "steps of the window, at least; on a GPU also 10 s")
 	fl.IntVar(&w.Warmup, "warmup", 40, "steps before it; where a cache fills, an epoch")
@@ -69,9 +70,11 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	fl.StringVar(&w.ImageSize, "image-size", "", "HxW: ours scale while decoding, the peers' frames are scaled on the device")
 	fl.StringVar(&w.Shuffle, "shuffle", "global", "global or pool, of all runners but robocache-pool")
 	fl.StringVar(&w.Cache, "cache", "", "ram or disk, of robocache and robocache-pool")
+	fl.StringVar(&w.Decode, "decode", "", "on what video is decoded for ours: cpu, gpu or auto (robocache-gpu, robocache-gpu-pool: gpu)")
+	fl.StringVar(&w.DeviceMemory, "device-memory-budget", "", "bytes of the GPU's memory for resident frames, or 4GiB (default: the loader's own)")
 	fl.StringVar(&w.CacheBudget, "cache-budget", "", "bytes of the cache, or 4GiB")
 	fl.StringVar(&w.PoolSize, "pool-size", "", "bytes of resident frames of a pool, or 1GiB")
-	fl.IntVar(&w.Workers, "workers", 0, "worker processes of torch and lerobot (0: 8, and the cores less two)")
+	fl.IntVar(&w.Workers, "workers", 0, "worker processes of torch and lerobot, threads of torchcodec-cuda, pipelines of dali (0: 8, and the cores less two)")
 	fl.IntSliceVar(&t.Threads, "threads", nil, "of ours, one run each (default: one run with its own choice)")
 	fl.StringSliceVar(&t.States, "cache-state", nil, "cold, warm or both: bring the page cache into it before each run, and say the stalls of reading and preparing")
 	fl.IntVar(&j.GPUs, "gpus", 1, "GPUs, by torchrun and DistributedDataParallel, beside a run with one; each has its share of the cores")

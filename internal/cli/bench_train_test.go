@@ -152,3 +152,38 @@ func TestBenchTrainBadInput(t *testing.T) {
 		}
 	}
 }
+
+// Peers that decode on a GPU, where there is none: torchcodec is given files and frame numbers, and its batches are the right ones; a missing module is told of, and is no failure.
+// What is decoded where reaches the Loader, which says that a CPU has no engines.
+func TestBenchTrainVideoPeers(t *testing.T) {
+	py, dir := trainer(t), t.TempDir()
+	if exec.Command(py, "-c", "import torchcodec").Run() != nil {
+		t.Skip("no torchcodec in .venv (make peers)")
+	}
+	set, out := filepath.Join(dir, "set"), filepath.Join(dir, "out")
+	if code, _, errs := call(t, "synth", set, "--episodes", "3", "--cameras", "1", "--size", "96x96", "--seconds", "1"); code != exitDone {
+		t.Skip("no encoder: ", errs)
+	}
+	line := []string{"bench", "train", set, "--python", py, "--model", "resnet18", "--device", "cpu", "--tiny", "--batch-size", "4", "--steps", "8", "--warmup", "4", "--workers", "2",
+		"--repeats", "1", "--precision", "fp32", "--out", out, "--runners"}
+	if code, text, errs := call(t, append(line, "torchcodec-cuda,dali")...); code != exitDone {
+		t.Fatalf("exit %d: %s\n%s", code, errs, text)
+	}
+	rows := readRow(t, filepath.Join(out, "train.json"))["rows"].([]any)
+	if r := rows[1].(map[string]any); r["arm"] != "torchcodec-cuda" || r["failed"] != "" || r["batches_checked"] != 3.0 || r["batches_wrong"] != 0.0 || r["order_sha256"] == "" {
+		t.Errorf("%v", r)
+	}
+	if r := rows[2].(map[string]any); r["arm"] != "dali" || !strings.Contains(r["failed"].(string), "No module named 'nvidia") && r["batches_wrong"] != 0.0 {
+		t.Errorf("%v", r)
+	}
+	for _, args := range [][]string{append(line, "robocache-gpu"), append(line, "robocache", "--decode", "gpu"), {"bench", "load", set, "--python", py, "--runners", "robocache", "--decode", "gpu", "--duration", "1s", "--resume=false"}} {
+		if code, text, errs := call(t, args...); code != exitFailed || !strings.Contains(text+errs, "decode='gpu' with device='cpu'") {
+			t.Errorf("%v: exit %d: %s %s", args, code, errs, text)
+		}
+	}
+	for _, c := range []struct{ say, runners, device, decode string }{{"--device: cpu; or cuda, of --runners robocache alone", "engine", "cuda", "gpu"}, {"--decode: expected cpu, gpu or auto", "robocache", "cpu", "gpus"}} {
+		if code, _, errs := call(t, "bench", "load", set, "--runners", c.runners, "--device", c.device, "--decode", c.decode); code != exitMisuse || !strings.Contains(errs, c.say) {
+			t.Errorf("exit %d: %s", code, errs)
+		}
+	}
+}

@@ -60,6 +60,7 @@ var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 	"bench formats --workload":  cases("formats"),
 	"bench load --video":        oneOf("one", "all", "none"),
 	"bench load --shuffle":      oneOf(string(loader.Global), string(loader.Pool), "file"),
+	"bench load --decode":       oneOf(bench.TrainValues("decode")...),
 	"bench load --cache-format": oneOf(string(loader.CacheAuto), string(loader.CachePlanes), string(loader.CachePixels), string(loader.CacheEncoded)),
 	"bench load --cache-state":  oneOf("warm", "cold"),
 	"bench load --scenario":     listed(scenarios),
@@ -67,7 +68,7 @@ var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 }
 
 func init() {
-	for _, name := range []string{"model", "mode", "precision", "loop", "device", "timing", "shuffle", "cache", "cache-state"} {
+	for _, name := range []string{"model", "mode", "precision", "loop", "device", "timing", "shuffle", "cache", "cache-state", "decode"} {
 		flagValues["bench train --"+name] = listed(func() []string { return bench.TrainValues(name) })
 	}
 }
