@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser view-bench native build static lib docs wheels test-wheels test-arm64 release core peers prepare demo servers test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-engines soak bench performance clean
+.PHONY: help deps browser view-bench native build static lib docs wheels test-wheels test-arm64 release core peers prepare demo servers minio test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -65,13 +65,16 @@ test: prepare browser lint test-go test-race test-python ## all tests, the race 
 
 test-all: servers engines test test-engines test-race-all ## also the longer runs of the race detector, and the object stores on real servers
 
-# Two minutes on two cores, so `make test` alone skips what wants them; CI builds them where stores changed.
+# Two minutes on two cores, so `make test` alone skips what wants them; CI builds them. moto's S3 server is one of the peers.
 SERVERS := .build/servers/versitygw .build/servers/fake-gcs-server
 servers: $(SERVERS) ## versitygw (S3) and fake-gcs-server, for the tests of object stores
+minio: .build/servers/minio ## MinIO too: four minutes of CPU and more, so no other target builds it
 .build/servers/versitygw:
 	GOBIN=$(abspath .build/servers) GOFLAGS=-mod=mod $(GO) install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 .build/servers/fake-gcs-server:
 	GOBIN=$(abspath .build/servers) GOFLAGS=-mod=mod $(GO) install github.com/fsouza/fake-gcs-server@v1.56.1
+.build/servers/minio:
+	GOBIN=$(abspath .build/servers) GOFLAGS=-mod=mod $(GO) install github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 
 test-stores: servers ## object stores on real servers
 	$(GO) test ./store/... ./format/delta
@@ -122,14 +125,19 @@ fuzz: ## each parser for a minute (FUZZTIME=10m: longer; ONLY='h5|rlds': some; J
 engines: ## Slurm, Prometheus and Ray, for the tests that run shards on them
 	@scripts/engines.sh
 
-test-ray: lib engines ## shards and Ray Data on a Ray cluster of two nodes (in .build/ray)
+test-ray: lib ## shards and Ray Data on a Ray cluster of two nodes (in .build/ray)
+	@scripts/engines.sh ray
 	@.build/ray/bin/python -c 'import ray.data' 2>/dev/null || { echo "test-ray: skipped, no Ray in .build/ray"; exit 0; }; \
 	run() { PYTHONPATH=python timeout -k 10 $(RAYTIME) .build/ray/bin/python -m pytest -q -rs "$$@" python/tests/test_ray.py; }; \
 	run || { echo "test-ray: Ray's limits are by the clock: what failed runs once more, alone"; run --lf; } || { test $$? = 124 && echo "test-ray: skipped, Ray came to no end in $(RAYTIME) s: too slow a machine"; }
 
 RAYTIME ?= 420
-test-engines: servers test-ray ## shards on real engines: Slurm, Ray, two nodes by three launchers, Prometheus
+# -count=1: the tests run the program and the library, of which Go's cache of results knows nothing.
+test-slurm: servers ## shards on a real Slurm of two nodes, the dashboard's queries on a real Prometheus, the ten commands of docs/cluster.md
+	@scripts/engines.sh slurm
 	$(GO) test -count=1 -timeout 15m ./submit ./metrics
+
+test-engines: test-ray test-slurm ## shards on real engines: Slurm, Ray, two nodes by three launchers, Prometheus
 
 soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every image checked, memory flat
 	@scripts/soak.sh

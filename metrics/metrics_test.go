@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,7 +181,7 @@ func TestDashboard(t *testing.T) {
 	l.Close()
 	c := exec.Command(prometheus, "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+at, "--log.level=error")
 	var errs strings.Builder
-	c.Stdout, c.Stderr = &errs, &errs
+	c.Stdout, c.Stderr, c.SysProcAttr = &errs, &errs, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

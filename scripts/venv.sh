@@ -52,9 +52,10 @@ alone() {
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -r python/requirements-peers-alone.txt ||
     echo "venv: robomimic could not be installed: its runner of 'bench peers' says so" >&2
 }
-# Independent readers and writers of the other formats: reference readers of the tests of MCAP, rosbag2, Zarr and Delta Lake (h5py comes with robomimic); what notebooks plot with; and a type checker.
+# Independent readers and writers of the other formats: reference readers of the tests of MCAP, rosbag2, Zarr and Delta Lake (h5py comes with robomimic); what notebooks plot with;
+# a type checker; Kubernetes' schemas; a server for the tests of s3.
 reference_readers() {
-  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs, deltalake, matplotlib, basedpyright' 2>/dev/null ||
+  .venv/bin/python -c 'import rosbags, mcap, mcap_ros2, zarr, numcodecs, deltalake, matplotlib, basedpyright, kubernetes_validate, moto, flask_cors' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-core.txt -r python/requirements-formats.txt ||
     echo "venv: the reference readers of other formats could not be installed: their tests skip and say so" >&2
 }

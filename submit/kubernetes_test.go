@@ -71,12 +71,12 @@ func TestKubernetes(t *testing.T) {
 
 // The Jobs fit the strict schemas of Kubernetes from the release on in which retries by index are stable; a misspelt key would not.
 func TestKubernetesSchema(t *testing.T) {
-	python, err := filepath.Abs("../.build/ray/bin/python")
+	python, err := filepath.Abs("../.venv/bin/python")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := exec.Command(python, "-c", "import kubernetes_validate").Run(); err != nil {
-		t.Skip("no kubernetes-validate ('make engines' installs it): ", err)
+		t.Skip("no kubernetes-validate ('make peers' installs it): ", err)
 	}
 	dir := t.TempDir()
 	if err := indexed().Write(dir); err != nil {

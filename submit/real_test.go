@@ -3,11 +3,13 @@ package submit
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,15 +17,35 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
+var built string // the folder of the program
+
+// build builds the program, once for all tests.
+var build = sync.OnceValues(func() (program string, err error) {
+	if built, err = os.MkdirTemp("", "robocache-submit-test"); err != nil {
+		return "", err
+	}
+	program = filepath.Join(built, "robocache")
+	if out, err := exec.Command("go", "build", "-o", program, "../cmd/robocache").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return program, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(built) // "" is nothing
+	os.Exit(code)
+}
+
 // robo is the program itself, with a way to call it.
 func robo(t *testing.T) func(args ...string) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("the program is built")
 	}
-	program := filepath.Join(t.TempDir(), "robocache")
-	if out, err := exec.Command("go", "build", "-o", program, "../cmd/robocache").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return func(args ...string) string {
 		t.Helper()

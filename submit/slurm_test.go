@@ -117,19 +117,20 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 	c.daemon("slurmctld", "-D", "-i", "-f", conf)
 	for _, n := range []string{"n1", "n2"} {
 		c.nodes[n] = c.daemon("slurmd", "-D", "-N", n, "-f", conf)
+		t.Cleanup(func() { c.kill(n) }) // a test that failed leaves tasks
 	}
 	c.wait(40*time.Second, "two idle nodes", func() bool { return c.out("sinfo", "-h", "-o", "%D %t") == "2 idle" })
 	return c
 }
 
-// daemon starts a program in a session of its own, and ends its whole session behind the test.
+// daemon starts a program in a session of its own, and ends its whole session behind the test; where the tests run out of their time, the program.
 func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
 	log, err := os.Create(filepath.Join(c.dir, fmt.Sprintf("%s-%d.out", name, time.Now().UnixNano())))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	cmd := exec.Command(name, args...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		c.t.Skipf("%s does not start here: %v", name, err)
 	}

@@ -45,8 +45,8 @@ var passing = map[string]bool{"503": true, "500": true, "429": true, "reset befo
 
 // A server that fails at the n-th request, or from the n-th on: the right bytes or a typed error, before the deadline.
 func TestFaults(t *testing.T) {
-	dir, url := servers.S3(t)
-	near := bucket(t, dir, url, "set")
+	_, url := servers.S3(t)
+	near := bucket(t, url, "set")
 	data := storetest.Bytes(300_000, 9)
 	put(t, near, map[string][]byte{"a/data.bin": data, "b": []byte("b")})
 	opt := store.HTTPOptions{Backoff: time.Millisecond, Stall: 150 * time.Millisecond, Timeout: 20 * time.Second, Attempts: 4}
@@ -138,8 +138,8 @@ func TestFaults(t *testing.T) {
 
 // An object that is replaced while it is read: If-Match tells, and no mixture comes out.
 func TestChanged(t *testing.T) {
-	dir, url := servers.S3(t)
-	s := bucket(t, dir, url, "")
+	_, url := servers.S3(t)
+	s := bucket(t, url, "")
 	put(t, s, map[string][]byte{"a": bytes.Repeat([]byte("a"), 100_000)})
 	f, err := s.Open(t.Context(), "a")
 	if err != nil {
@@ -155,8 +155,8 @@ func TestChanged(t *testing.T) {
 
 // Writing through faults: what is there afterwards is the old object or the new one, and a write that says that it succeeded did.
 func TestWriteFaults(t *testing.T) {
-	dir, url := servers.S3(t)
-	near := bucket(t, dir, url, "out")
+	_, url := servers.S3(t)
+	near := bucket(t, url, "out")
 	opt := store.HTTPOptions{Backoff: time.Millisecond, Stall: 150 * time.Millisecond, Timeout: 10 * time.Second, Attempts: 3}
 	text := strings.Repeat("new", 1000)
 	for _, fault := range servers.Faults {
@@ -217,8 +217,8 @@ func TestWriteFaults(t *testing.T) {
 
 // A large object goes up in parts, is whole, and a failure leaves no part behind.
 func TestParts(t *testing.T) {
-	dir, url := servers.S3(t)
-	near := bucket(t, dir, url, "")
+	_, url := servers.S3(t)
+	near := bucket(t, url, "")
 	data := storetest.Bytes(onePut+partSize+12345, 4)
 	far := servers.NewProxy(t, url)
 	s, err := Open(near.name+"?endpoint="+far.URL, store.HTTPOptions{Backoff: time.Millisecond, Attempts: 3})
@@ -273,8 +273,8 @@ func TestParts(t *testing.T) {
 
 // Credentials from the environment, a profile's file, web identity, none; a wrong key and an expired one are renewed or said.
 func TestCredentials(t *testing.T) {
-	dir, url := servers.S3(t)
-	s := bucket(t, dir, url, "")
+	_, url := servers.S3(t)
+	s := bucket(t, url, "")
 	put(t, s, map[string][]byte{"a": []byte("a")})
 	read := func(query string) error {
 		s, err := Open(s.name+"?endpoint="+url+query, quick)
@@ -357,8 +357,8 @@ func TestCredentials(t *testing.T) {
 
 // The server copies what is moved, in parts where it is large: no byte goes through us.
 func TestMove(t *testing.T) {
-	dir, url := servers.S3(t)
-	near := bucket(t, dir, url, "in")
+	_, url := servers.S3(t)
+	near := bucket(t, url, "in")
 	far := servers.NewProxy(t, url)
 	s, err := Open(near.name+"/in?endpoint="+far.URL, store.HTTPOptions{Backoff: time.Millisecond, Attempts: 3})
 	if err != nil {

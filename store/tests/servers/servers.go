@@ -1,4 +1,5 @@
-// Package servers starts real servers for tests: versitygw (S3) and fake-gcs-server (Google Cloud Storage), as `make servers` builds them.
+// Package servers starts servers for tests: versitygw (S3) and fake-gcs-server (Google Cloud Storage), as `make servers` builds them, and others
+// that speak S3: moto's, which `make peers` installs, and MinIO, where it was built (`make minio`).
 package servers
 
 import (
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -20,8 +22,8 @@ const (
 	Secret = "hunter2hunter2secret"
 )
 
-// binary finds a server, or skips the test with the way to get it.
-func binary(t testing.TB, name string) string {
+// binary finds a program below the checkout, or skips the test with the way to get it.
+func binary(t testing.TB, name, get string) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -32,9 +34,9 @@ func binary(t testing.TB, name string) string {
 			break
 		}
 	}
-	path := filepath.Join(dir, ".build", "servers", name)
+	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%s is not built: make servers", name)
+		t.Skipf("no %s: make %s", name, get)
 	}
 	return path
 }
@@ -44,6 +46,7 @@ func start(t testing.TB, url string, env []string, command ...string) {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also where the tests run out of their time, which calls no Cleanup
 	var log lockedBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -93,12 +96,30 @@ func freePort(t testing.TB) int {
 // of the test has the credentials.
 func S3(t testing.TB) (dir, url string) {
 	t.Helper()
-	bin := binary(t, "versitygw")
+	bin := binary(t, ".build/servers/versitygw", "servers")
 	dir = t.TempDir()
 	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	start(t, "http://"+addr, []string{"ROOT_ACCESS_KEY=" + Key, "ROOT_SECRET_KEY=" + Secret}, bin, "--port", addr, "posix", dir)
 	Credentials(t)
 	return dir, "http://" + addr
+}
+
+// OtherS3 are servers that share no code with versitygw. Each gives its URL; buckets are made by requests.
+var OtherS3 = map[string]func(t testing.TB) (url string){
+	"moto": func(t testing.TB) string {
+		bin := binary(t, ".venv/bin/moto_server", "peers")
+		port := fmt.Sprint(freePort(t))
+		start(t, "http://127.0.0.1:"+port, nil, bin, "-H", "127.0.0.1", "-p", port)
+		Credentials(t)
+		return "http://127.0.0.1:" + port
+	},
+	"MinIO": func(t testing.TB) string {
+		bin := binary(t, ".build/servers/minio", "minio")
+		addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+		start(t, "http://"+addr, []string{"MINIO_ROOT_USER=" + Key, "MINIO_ROOT_PASSWORD=" + Secret}, bin, "server", "--quiet", "--address", addr, "--console-address", "127.0.0.1:0", t.TempDir())
+		Credentials(t)
+		return "http://" + addr
+	},
 }
 
 // Credentials sets the environment to those of the S3 server, and to no others.
@@ -113,7 +134,7 @@ func Credentials(t testing.TB) {
 // GCS starts fake-gcs-server over nothing and gives its URL.
 func GCS(t testing.TB) (url string) {
 	t.Helper()
-	bin := binary(t, "fake-gcs-server")
+	bin := binary(t, ".build/servers/fake-gcs-server", "servers")
 	port := freePort(t)
 	url = fmt.Sprintf("http://127.0.0.1:%d", port)
 	start(t, url, nil, bin, "-scheme", "http", "-host", "127.0.0.1", "-port", fmt.Sprint(port), "-backend", "memory", "-public-host", fmt.Sprintf("127.0.0.1:%d", port), "-external-url", url)
