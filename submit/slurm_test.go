@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,6 +110,11 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 		t.Fatal(err)
 	}
 	t.Setenv("SLURM_CONF", conf)
+	t.Cleanup(func() { // behind the daemons: tasks of a test that failed, and steps that go on telling a controller which is gone
+		for _, pid := range running("SLURM_CONF=" + conf) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
 	key := filepath.Join(c.dir, "munge.key")
 	if err := os.WriteFile(key, []byte(strings.Repeat("not a secret: of this test alone", 4)), 0o600); err != nil {
 		t.Fatal(err)
@@ -117,7 +123,6 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 	c.daemon("slurmctld", "-D", "-i", "-f", conf)
 	for _, n := range []string{"n1", "n2"} {
 		c.nodes[n] = c.daemon("slurmd", "-D", "-N", n, "-f", conf)
-		t.Cleanup(func() { c.kill(n) }) // a test that failed leaves tasks
 	}
 	c.wait(40*time.Second, "two idle nodes", func() bool { return c.out("sinfo", "-h", "-o", "%D %t") == "2 idle" })
 	return c
@@ -158,27 +163,37 @@ func (c *cluster) wait(most time.Duration, what string, until func() bool) {
 	}
 }
 
+// running lists the processes that began with all of these texts in their environment.
+func running(texts ...string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+next:
+	for _, f := range files {
+		b, _ := os.ReadFile(f) // one that has ended has none
+		for _, text := range texts {
+			if !strings.Contains("\x00"+string(b), text) {
+				continue next
+			}
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // kill ends a node as a power cut does: its daemon, and the tasks that run on it with the processes above them.
 func (c *cluster) kill(node string) (tasks int) {
 	c.t.Helper()
 	_ = syscall.Kill(-c.nodes[node].Process.Pid, syscall.SIGKILL)
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	var pids []int
-	for _, d := range dirs {
-		env, _ := os.ReadFile(d + "/environ") // one that has ended has none
-		stat, _ := os.ReadFile(d + "/stat")
+	for _, pid := range running("\x00SLURMD_NODENAME="+node+"\x00", c.dir) {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // one that has ended has none
 		_, rest, ok := strings.Cut(string(stat), ") ")
-		if !ok || !strings.Contains("\x00"+string(env), "\x00SLURMD_NODENAME="+node+"\x00") || !strings.Contains(string(env), c.dir) {
+		if !ok {
 			continue
 		}
 		var state string
-		var pid, parent int
-		if _, err := fmt.Sscan(filepath.Base(d), &pid); err != nil {
-			c.t.Fatal(err)
-		}
+		var parent int
 		if _, err := fmt.Sscan(rest, &state, &parent); err != nil {
 			c.t.Fatal(err)
 		}
