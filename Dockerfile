@@ -11,8 +11,10 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3-venv py
 
 FROM tools AS source
 WORKDIR /src
-COPY . .
+COPY Makefile ./
+COPY scripts scripts
 RUN make native
+COPY . .
 
 FROM source AS static
 RUN make static

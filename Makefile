@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser view-bench native build static lib docs wheels test-wheels test-arm64 release core peers prepare demo servers minio test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
+.PHONY: help deps browser qemu view-bench native build static lib docs wheels test-wheels test-arm64 test-containers release core peers prepare demo servers minio test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -19,6 +19,9 @@ deps: ## install the system packages that are missing
 
 browser: ## install the browser that tests of `robocache view` drive; without it they skip
 	@scripts/deps.sh browser || echo "browser: none was installed: the tests of the page skip"
+
+qemu: ## install the emulator by which the kernels are tested on arm64; without it that test skips
+	@scripts/deps.sh qemu || echo "qemu: none was installed: the test of kernels on arm64 skips"
 
 native: deps ## build the static decode libraries (once)
 	@scripts/native.sh || { pkg-config --exists libavcodec libswscale && echo "native: the system's FFmpeg is linked instead"; }
@@ -49,6 +52,9 @@ test-wheels: wheels ## the wheels in Debian 11, 13, testing and arm64 (qemu), on
 test-arm64: ## Go tests of what promises bits, and of the decoders, on arm64 by qemu: once a release, a quarter of an hour and more
 	@scripts/tests/arm64.sh
 
+test-containers: ## the images of the Dockerfile by buildah, without Docker or a registry (as root): built, run and measured
+	@scripts/tests/containers.sh
+
 release: ## dist/release-VERSION: wheels, static binaries, man pages, SBOMs, checksums, notes, and the tag (make release VERSION=1.2.3 ARGS=--dry-run)
 	@VERSION='$(VERSION)' scripts/release.sh $(ARGS)
 
@@ -61,7 +67,7 @@ peers: ## .venv with lerobot and its decoders too: reference reader and peer of 
 demo: build core ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
 	@scripts/demo.sh
 
-test: prepare browser lint test-go test-race test-python ## all tests, the race detector on the core
+test: prepare browser qemu lint test-go test-race test-python ## all tests, the race detector on the core
 
 test-all: servers engines test test-engines test-race-all ## also the longer runs of the race detector, and the object stores on real servers
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and the machine lacks: Debian packages (as root, or through sudo). With an argument what else is
-# needed: browser, by tests of the page; wheels, to build for arm64; userlands, to test wheels in others than this one.
+# needed: browser, by tests of the page; wheels, to build for arm64; qemu, to run arm64; userlands, to test wheels in others than this one; containers, to build images.
 set -euo pipefail
 declare -A package=([ffmpeg]=ffmpeg [nasm]=nasm [meson]=meson [cmake]=cmake [patch]=patch [ninja]=ninja-build [gcc]=gcc [make]=make [xz]=xz-utils [git]=git [pkg-config]=pkg-config)
 [ "${1:-}" = browser ] && package=([chromium-headless-shell]=chromium-headless-shell)
 [ "${1:-}" = wheels ] && package=([aarch64-linux-gnu-ld]=binutils-aarch64-linux-gnu [x86_64-linux-gnu-ld]=binutils)
+[ "${1:-}" = qemu ] && package=([qemu-aarch64-static]=qemu-user-static)
 [ "${1:-}" = userlands ] && package=([debootstrap]=debootstrap [qemu-aarch64-static]=qemu-user-static)
+[ "${1:-}" = containers ] && package=([debootstrap]=debootstrap [buildah]=buildah)
 missing=()
 for tool in "${!package[@]}"; do command -v "$tool" >/dev/null || missing+=("${package[$tool]}"); done
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -17,16 +17,18 @@ var exact = []string{"", "align", "kernel", "kernel/cpu", "kernel/cuda", "mappin
 
 // fused are their functions in which Go on arm64 may fuse a product into a sum, and why that changes no bit that is promised.
 var fused = map[string]string{
-	"kernel.fma64":                       "math.FMA",
-	"kernel.(*run).angle":                "math.FMA",
-	"kernel/cpu.bracketGo":               "math.FMA",
-	"kernel.FMA32":                       "the product of two float32 is exact in float64",
-	"kernel.fma32Odd":                    "the product of two float32 is exact in float64",
-	"kernel.(*run).lerp":                 "math.FMA, and the product of two float32 is exact in float64",
-	"kernel.(*run).lerpDense":            "the product of two float32 is exact in float64",
-	"kernel.euler.angles":                "doubling is exact",
-	"kernel/cuda.threadsFor":             "the size of a launch, no value",
-	"kernel/cuda.(*voxelParams).quickOf": "a small integer by a power of two is exact",
+	"kernel.fma64":                          "math.FMA",
+	"kernel.(*run).angle":                   "math.FMA",
+	"kernel/cpu.bracketGo":                  "math.FMA",
+	"kernel/cpu.lerpWide[go.shape.float32]": "math.FMA",
+	"kernel/cpu.lerpWide[go.shape.float64]": "math.FMA",
+	"kernel.FMA32":                          "the product of two float32 is exact in float64",
+	"kernel.fma32Odd":                       "the product of two float32 is exact in float64",
+	"kernel.(*run).lerp":                    "math.FMA, and the product of two float32 is exact in float64",
+	"kernel.(*run).lerpDense":               "the product of two float32 is exact in float64",
+	"kernel.euler.angles":                   "doubling is exact",
+	"kernel/cuda.threadsFor":                "the size of a launch, no value",
+	"kernel/cuda.(*voxelParams).quickOf":    "a small integer by a power of two is exact",
 }
 
 var (

@@ -48,8 +48,8 @@ func (b *Backend) Threads() int { return b.threads }
 
 // Instructions says what the back end computes with on this processor: what self-tests and benchmarks print.
 func (b *Backend) Instructions() string {
-	if fast {
-		return "AVX2, FMA, F16C"
+	if instructions != "" {
+		return instructions
 	}
 	return "plain Go"
 }

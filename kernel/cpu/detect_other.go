@@ -6,8 +6,6 @@ import "github.com/goatnote-inc/robocache"
 
 const fast = false
 
-func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) { return nil }
-
 func streamKernel(src, dst robocache.DType) func(*rowArgs) { return nil }
 
 func isSorted(s []int64) bool { return sortedGo(s) }

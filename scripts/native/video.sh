@@ -19,6 +19,8 @@ INI
   --prefix "$PWD/stage" --libdir lib >/dev/null
 ninja -C dav1d/build -j "$jobs" install >/dev/null
 
+# swscale takes one row of luma as it is, where rows are not scaled, on x86-64 alone: elsewhere it weighs two, and other rows of chroma with them.
+[ "$ARCH" = x86_64 ] || sed -i 's/if (HAVE_MMX && cpu_flags & AV_CPU_FLAG_MMX) {/if (1) {/' ffmpeg/libswscale/utils.c
 mkdir ffmpeg/out
 (
   cd ffmpeg/out

@@ -106,20 +106,23 @@ static rc_coeff coefficients(int matrix, int full)
 		.gv = round16(m.gv * (1 << 13)), .bu = round16(m.bu * (1 << 13)) };
 }
 
-// planar converts 4:2:0 two rows at a time, which stay in the cache until they have their last form.
+static int halved(const rc_view *v) { return v->format == AV_PIX_FMT_YUV420P || v->format == AV_PIX_FMT_YUVJ420P; }
+
+// planar converts what shares a row of chroma at a time, two rows of 4:2:0 or one of 4:2:2; they stay in the cache until they have their last form.
 static void planar(const rc_view *v, rc_sink *s)
 {
 	rc_coeff c = coefficients(v->matrix, v->full);
+	int rows = 1 + halved(v);
 	// What comes from afar is asked for two pairs of rows early.
-	int ahead = 4 * v->stride[0];
+	int ahead = halved(v) ? 4 * v->stride[0] : 0;
 
-	for (int y = 0; y < v->height; y += 2) {
+	for (int y = 0; y < v->height; y += rows) {
 		uint8_t *to[3];
 
 		rc_sink_room(s, to);
-		rc_yuv420_rows(v->data[0] + (ptrdiff_t)y * v->stride[0], v->stride[0], v->data[1] + (ptrdiff_t)(y / 2) * v->stride[1],
-			v->data[2] + (ptrdiff_t)(y / 2) * v->stride[2], v->width, &c, ahead, to[0], to[1], to[2], v->width);
-		rc_sink_commit(s, 2 * (size_t)v->width);
+		rc_yuv420_rows(v->data[0] + (ptrdiff_t)y * v->stride[0], v->stride[0], v->data[1] + (ptrdiff_t)(y / rows) * v->stride[1],
+			v->data[2] + (ptrdiff_t)(y / rows) * v->stride[2], v->width, rows, &c, ahead, to[0], to[1], to[2], v->width);
+		rc_sink_commit(s, rows * (size_t)v->width);
 	}
 }
 
@@ -135,13 +138,13 @@ static void trial(uint8_t *p, int stride, int width, int height, uint32_t seed)
 		}
 }
 
-// equal_to_swscale lets both make a frame of that size: swscale, and the scaler, or the kernel for 4:2:0 where scaler is NULL.
+// equal_to_swscale lets both make a frame of that size: swscale, and the scaler, or the kernel for its own size where scaler is NULL.
 static int equal_to_swscale(const rc_view *like, const rc_scaler *scaler, int width, int height)
 {
 	rc_view v = *like;
 	rc_scratch theirs = { 0 };
 	rc_sink *sink = malloc(sizeof(*sink));
-	int half = v.format == AV_PIX_FMT_YUV420P || v.format == AV_PIX_FMT_YUVJ420P, alike = 0;
+	int half = halved(&v), alike = 0;
 	int rows[3] = { v.height, (v.height + half) >> half, (v.height + half) >> half }, columns[3] = { v.width, (v.width + 1) / 2, (v.width + 1) / 2 };
 	uint8_t *ours = malloc((size_t)width * height * 3), *planes[3];
 	ptrdiff_t stride;
@@ -171,29 +174,34 @@ static int equal_to_swscale(const rc_view *like, const rc_scaler *scaler, int wi
 	return alike;
 }
 
-// same_as_swscale says whether the kernel may stand for swscale. Its arithmetic depends on the processor and on the release (a machine without SSSE3
-// goes through tables): the peers then differ too, so the first use of a matrix and range asks swscale itself.
-static int same_as_swscale(int matrix, int full)
+// same_as_swscale says whether the kernel may stand for swscale. On x86-64 its arithmetic depends on the processor and on the release (a machine without
+// SSSE3 goes through tables): the peers then differ too, so the first use of a matrix and range asks swscale itself. Elsewhere swscale always goes through
+// tables, and the kernel gives what training on x86-64 saw.
+static int same_as_swscale(const rc_view *like)
 {
-	static _Atomic int known[32]; // 0 not asked, 1 equal, 2 different
-	int at = (matrix & 15) * 2 + full, is;
+#if defined(__x86_64__)
+	static _Atomic int known[64]; // 0 not asked, 1 equal, 2 different
+	int at = (like->matrix & 15) * 4 + like->full * 2 + halved(like), is;
 
-	if (matrix < 0 || matrix > 15)
+	if (like->matrix < 0 || like->matrix > 15)
 		return 0;
 	is = atomic_load_explicit(&known[at], memory_order_relaxed);
 	if (!is) {
-		rc_view v = { .width = 256, .height = 64, .format = AV_PIX_FMT_YUV420P, .matrix = matrix, .full = full };
+		rc_view v = { .width = 256, .height = 64, .format = halved(like) ? AV_PIX_FMT_YUV420P : AV_PIX_FMT_YUV422P, .matrix = like->matrix, .full = like->full };
 
 		is = equal_to_swscale(&v, NULL, v.width, v.height) ? 1 : 2;
 		atomic_store_explicit(&known[at], is, memory_order_relaxed);
 	}
 	return is == 1;
+#else
+	return 1;
+#endif
 }
 
 static int plain(const rc_view *v, int width, int height)
 {
-	return (v->format == AV_PIX_FMT_YUV420P || v->format == AV_PIX_FMT_YUVJ420P) && width == v->width && height == v->height && !(height & 1) && width <= MAX_ROW
-		&& same_as_swscale(v->matrix, v->full);
+	return (halved(v) || v->format == AV_PIX_FMT_YUV422P || v->format == AV_PIX_FMT_YUVJ422P) && width == v->width && height == v->height && !(height & 1)
+		&& width <= MAX_ROW && same_as_swscale(v);
 }
 
 // scaler_for gives the scaler of a scratch, or NULL where swscale has to do it. Whether ours may is asked once a process and shape: the first context of
@@ -373,7 +381,7 @@ int rc_formula_of(const rc_layout *l, int width, int height, rc_formula *f)
 	int is = 0;
 
 	memset(f, 0, sizeof(*f));
-	if (v.rotation || (v.format != AV_PIX_FMT_YUV420P && v.format != AV_PIX_FMT_YUVJ420P))
+	if (v.rotation || !halved(&v))
 		return 0;
 	if (plain(&v, width, height)) {
 		rc_coeff c = coefficients(v.matrix, v.full);

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/goatnote-inc/robocache/video"
@@ -31,8 +32,16 @@ func convert(t testing.TB, d *decoder, spec video.Spec) []byte {
 	return buf[guard : guard+n]
 }
 
+// asksSwscale skips where swscale itself gives other numbers: TestGolden proves the kernel there.
+func asksSwscale(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("here the kernel gives what swscale gives on x86-64")
+	}
+}
+
 // F1: the vector kernel gives swscale's bytes, for each matrix and range, at every kind of width.
 func TestKernelEqualsSwscale(t *testing.T) {
+	asksSwscale(t)
 	for _, matrix := range []int{1, 2, 4, 5, 6, 7, 9, 10} {
 		for _, full := range []bool{false, true} {
 			for i, size := range [][2]int{{640, 480}, {256, 64}, {84, 84}, {100, 50}, {150, 150}, {322, 240}, {33, 18}, {31, 16}, {32, 2}, {34, 4}, {2, 2}, {97, 30}, {101, 2}, {1280, 6}} {
@@ -54,6 +63,7 @@ func TestKernelEqualsSwscale(t *testing.T) {
 
 // Every corner of the arithmetic: all pairs of extreme luma and chroma appear in a frame of ramps.
 func TestKernelAllValues(t *testing.T) {
+	asksSwscale(t)
 	for _, matrix := range []int{1, 5, 9} {
 		for _, full := range []bool{false, true} {
 			for seed := range uint32(8) {

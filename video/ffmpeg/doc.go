@@ -10,8 +10,9 @@
 //	    With more than 8 bits it is torchcodec's, whose chroma is interpolated by cubics (PyAV's linearly). Of the conversion in exact arithmetic these are
 //	    off by 3.3 and 4.8 levels in the mean (10-bit H.264 of ffmpeg's testsrc2, all edges); swscale's accurate rounding with full chroma, which neither
 //	    peer asks for, by 0.15.
-//	    On arm64 their swscale, and so ours, rounds otherwise than on x86-64: by up to 3 levels (H.264, 4:2:0). The planes of F2 are the same there.
-//	    The vector kernel for 4:2:0 stands for swscale only where a comparison at its first use found it equal; so does the scaler, size by size.
+//	    The vector kernel for 4:2:0 and 4:2:2 stands for swscale only where a comparison at its first use found it equal; so does the scaler, size by size.
+//	    On arm64 these are the bits of x86-64, whose models are trained: the kernel stands there unasked, and swscale is built to take rows as it does on
+//	    x86-64. The peers' swscale there rounds otherwise, by up to 3 levels (H.264, 4:2:0).
 //	F2  YUVPlanes and Gray16 are the decoder's planes, equal to 'ffmpeg -f framemd5'.
 //	F3  Every column and row is written, at every width and height.
 //	F4  A packet that cannot be decoded is an error, or a frame that the codec concealed; never a crash, and never another frame's pixels.

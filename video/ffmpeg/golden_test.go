@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/golden.txt and testdata/depth.golden")
 
-// Golden hashes of the RGB of each odd case. They are those of a processor with AVX2 and of swscale 5.1 to 8's arithmetic there; where
-// swscale itself answers otherwise (no SSSE3), the peers do too, and the test says so.
+// Golden hashes of the RGB of each odd case, and of frames of noise. They are those of x86-64 with AVX2 and of swscale 5.1 to 8's arithmetic there, and
+// arm64's; where swscale itself answers otherwise on x86-64 (no SSSE3), the peers do too, and the test says so.
 func TestGolden(t *testing.T) {
 	d := synthetic(64, 64, "yuv420p", 5, false, 1)
 	probe := convert(t, d, video.Spec{ChannelsFirst: true})
@@ -43,6 +43,19 @@ func TestGolden(t *testing.T) {
 			fmt.Fprintf(&got, " %s", hex.EncodeToString(h.Sum(nil)))
 		}
 		fmt.Fprintln(&got)
+	}
+	fmt.Fprintf(&got, "# MD5 of frames of noise as RGB8, CHW, of many sizes, matrices and ranges: of their own size, and scaled\n")
+	for _, format := range formats {
+		own, scaled := md5.New(), md5.New()
+		for i, size := range [][2]int{{640, 480}, {322, 240}, {84, 84}, {33, 18}, {97, 61}, {7, 5}} {
+			d := synthetic(size[0], size[1], format, []int{1, 2, 5, 9}[i%4], i%3 == 2, uint32(i))
+			own.Write(convert(t, d, video.Spec{ChannelsFirst: true}))
+			for _, to := range [][2]int{{224, 224}, {96, 96}, {84, 120}, {53, 31}, {640, 480}} {
+				scaled.Write(convert(t, d, video.Spec{ChannelsFirst: true, Width: to[0], Height: to[1]}))
+			}
+			d.Close()
+		}
+		fmt.Fprintf(&got, "%s %x %x\n", format, own.Sum(nil), scaled.Sum(nil))
 	}
 	golden := filepath.Join("testdata", "golden.txt")
 	if *update {

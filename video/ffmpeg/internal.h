@@ -64,8 +64,10 @@ typedef struct rc_matrix {
 rc_matrix rc_matrix_of(int matrix, int full);
 
 // planar.c: rows of pixels, from layout to layout
-// Two rows of 4:2:0, r + stride is the second. ahead is how many bytes of luma further the next rows lie, to fetch them early; 0 fetches nothing.
-void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, const rc_coeff *c, int ahead, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride);
+// One or two rows that share one of chroma, which is half as wide; r + stride is the second. ahead is how many bytes of luma further the next rows lie,
+// to fetch them early; 0 fetches nothing.
+void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, int rows, const rc_coeff *c, int ahead, uint8_t *r, uint8_t *g, uint8_t *b,
+	ptrdiff_t stride);
 void rc_interleave(const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t n, uint8_t *rgb);
 void rc_unit_floats(const uint8_t *src, float *dst, size_t n);
 void rc_look_up(const uint16_t *codes, const float *table, int n, float *dst); // table has 4096; what lies beyond is the last

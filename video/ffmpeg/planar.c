@@ -10,6 +10,9 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define X86 1
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define NEON 1
 #endif
 
 static inline int high(int a, int b) { return (a * b) >> 16; }
@@ -49,7 +52,7 @@ __attribute__((target("avx2"))) static inline void row32(const uint8_t *y, const
 }
 
 __attribute__((target("avx2"))) static void yuv420_avx2(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width,
-	const rc_coeff *c, int ahead, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
+	int rows, const rc_coeff *c, int ahead, uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
 {
 	lanes k = {
 		.y = _mm256_set1_epi16(c->y), .y_offset = _mm256_set1_epi16(c->y_offset), .rv = _mm256_set1_epi16(c->rv),
@@ -76,7 +79,8 @@ __attribute__((target("avx2"))) static void yuv420_avx2(const uint8_t *y, int ys
 		__m256i rv = _mm256_mulhi_epi16(vv, k.rv), bu = _mm256_mulhi_epi16(uu, k.bu);
 		__m256i guv = _mm256_adds_epi16(_mm256_mulhi_epi16(uu, k.gu), _mm256_mulhi_epi16(vv, k.gv));
 		row32(y + x, &k, rv, guv, bu, r + x, g + x, b + x);
-		row32(y + ys + x, &k, rv, guv, bu, r + stride + x, g + stride + x, b + stride + x);
+		if (rows > 1)
+			row32(y + ys + x, &k, rv, guv, bu, r + stride + x, g + stride + x, b + stride + x);
 	}
 }
 
@@ -136,19 +140,62 @@ __attribute__((target("avx2,fma"))) static size_t unit_floats_fma(const uint8_t 
 }
 #endif
 
-void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, const rc_coeff *c, int ahead,
+#ifdef NEON
+// (a * b) >> 16 of eight.
+static inline int16x8_t high8(int16x8_t a, int16_t b)
+{
+	return vuzp2q_s16(vreinterpretq_s16_s32(vmull_n_s16(vget_low_s16(a), b)), vreinterpretq_s16_s32(vmull_high_n_s16(a, b)));
+}
+
+static inline void put16(uint8_t *to, int16x8_t even, int16x8_t odd, int16x8_t chroma)
+{
+	vst2_u8(to, ((uint8x8x2_t){ { vqmovun_s16(vqaddq_s16(even, chroma)), vqmovun_s16(vqaddq_s16(odd, chroma)) } }));
+}
+
+static inline int16x8_t eighths(uint8x8_t v, int16_t offset) { return vsubq_s16(vreinterpretq_s16_u16(vshll_n_u8(v, 3)), vdupq_n_s16(offset)); }
+
+static void yuv420_neon(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, int rows, const rc_coeff *c,
+	uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
+{
+	int even = width & ~1;
+
+	for (int x = 0; x < even; x += 16) {
+		// The last block overlaps the one before: the same bytes are written twice, none outside.
+		if (x > even - 16)
+			x = even - 16;
+		int16x8_t uu = eighths(vld1_u8(u + x / 2), 1024), vv = eighths(vld1_u8(v + x / 2), 1024);
+		int16x8_t rv = high8(vv, c->rv), bu = high8(uu, c->bu), guv = vqaddq_s16(high8(uu, c->gu), high8(vv, c->gv));
+
+		for (int i = 0; i < rows; i++) {
+			uint8x8x2_t yy = vld2_u8(y + i * ys + x);
+			int16x8_t one = high8(eighths(yy.val[0], c->y_offset), c->y), two = high8(eighths(yy.val[1], c->y_offset), c->y);
+
+			put16(r + i * stride + x, one, two, rv);
+			put16(g + i * stride + x, one, two, guv);
+			put16(b + i * stride + x, one, two, bu);
+		}
+	}
+}
+#endif
+
+void rc_yuv420_rows(const uint8_t *y, int ys, const uint8_t *u, const uint8_t *v, int width, int rows, const rc_coeff *c, int ahead,
 	uint8_t *r, uint8_t *g, uint8_t *b, ptrdiff_t stride)
 {
 	int done = 0;
 
 #ifdef X86
 	if (width >= 32 && __builtin_cpu_supports("avx2")) {
-		yuv420_avx2(y, ys, u, v, width, c, ahead, r, g, b, stride);
+		yuv420_avx2(y, ys, u, v, width, rows, c, ahead, r, g, b, stride);
+		done = width & ~1;
+	}
+#elif defined(NEON)
+	if (width >= 16) {
+		yuv420_neon(y, ys, u, v, width, rows, c, r, g, b, stride);
 		done = width & ~1;
 	}
 #endif
-	yuv420_plain(y, u, v, done, width, c, r, g, b);
-	yuv420_plain(y + ys, u, v, done, width, c, r + stride, g + stride, b + stride);
+	for (int i = 0; i < rows; i++)
+		yuv420_plain(y + i * ys, u, v, done, width, c, r + i * stride, g + i * stride, b + i * stride);
 }
 
 void rc_split(const uint8_t *rgb, size_t n, uint8_t *r, uint8_t *g, uint8_t *b)
@@ -158,6 +205,14 @@ void rc_split(const uint8_t *rgb, size_t n, uint8_t *r, uint8_t *g, uint8_t *b)
 #ifdef X86
 	if (__builtin_cpu_supports("ssse3"))
 		x = deinterleave_ssse3(rgb, n, r, g, b);
+#elif defined(NEON)
+	for (; x + 16 <= n; x += 16) {
+		uint8x16x3_t p = vld3q_u8(rgb + 3 * x);
+
+		vst1q_u8(r + x, p.val[0]);
+		vst1q_u8(g + x, p.val[1]);
+		vst1q_u8(b + x, p.val[2]);
+	}
 #endif
 	for (; x < n; x++) {
 		r[x] = rgb[3 * x];
@@ -173,6 +228,9 @@ void rc_interleave(const uint8_t *r, const uint8_t *g, const uint8_t *b, size_t 
 #ifdef X86
 	if (__builtin_cpu_supports("ssse3"))
 		x = interleave_ssse3(r, g, b, n, rgb);
+#elif defined(NEON)
+	for (; x + 16 <= n; x += 16)
+		vst3q_u8(rgb + 3 * x, ((uint8x16x3_t){ { vld1q_u8(r + x), vld1q_u8(g + x), vld1q_u8(b + x) } }));
 #endif
 	for (; x < n; x++) {
 		rgb[3 * x] = r[x];

@@ -23,6 +23,9 @@ func TestScalerEqualsSwscale(t *testing.T) {
 	ours, all := 0, 0
 	for i, from := range sizes {
 		for k, to := range targets {
+			if from == to && runtime.GOARCH != "amd64" {
+				continue // the kernel of convert_test.go
+			}
 			format := []string{"yuv420p", "yuvj420p", "yuv422p", "yuv420p", "yuvj422p"}[(i+k)%5]
 			d := synthetic(from[0], from[1], format, []int{1, 2, 5, 9}[k%4], k%3 == 0, uint32(i*50+k))
 			spec := video.Spec{Width: to[0], Height: to[1], ChannelsFirst: k%2 == 0}

@@ -1,4 +1,4 @@
-// Command gen writes the vector kernels of package cpu, kernels_amd64.s and kernels_amd64.go, by avo.
+// Command gen writes the vector kernels of package cpu: kernels_amd64.s and kernels_amd64.go by avo, kernels_arm64.s and kernels_arm64.go (neon.go).
 // It is a module of its own: avo 0.6.0 asks for a version of golang.org/x/tools that does not build with this Go.
 package main
 
@@ -49,5 +49,8 @@ func main() {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			log.Fatal(err)
 		}
+	}
+	if err := arm64(*dir+"/kernels_arm64.s", *dir+"/kernels_arm64.go"); err != nil {
+		log.Fatal(err)
 	}
 }

@@ -32,6 +32,10 @@ static rc_decoder *make(int width, int height, const char *format, int matrix, i
 			d->frame->buf[i]->data[k] = seed >> 24;
 		}
 	desc = av_pix_fmt_desc_get(d->frame->format);
+	// What lies above a sample's bits, no decoder writes, and swscale's vector code makes of it what its plain code does not.
+	for (int i = 0; desc->comp[0].depth > 8 && i < AV_NUM_DATA_POINTERS && d->frame->buf[i]; i++)
+		for (size_t k = 0; k + 1 < (size_t)d->frame->buf[i]->size; k += 2)
+			d->frame->buf[i]->data[k + 1] &= (1 << (desc->comp[0].depth - 8)) - 1;
 	d->img.width = width;
 	d->img.height = height;
 	d->img.format = d->frame->format;

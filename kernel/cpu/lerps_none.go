@@ -1,0 +1,9 @@
+//go:build purego || (!amd64 && !arm64)
+
+package cpu
+
+import "github.com/goatnote-inc/robocache"
+
+const instructions = ""
+
+func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) { return nil }

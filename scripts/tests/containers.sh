@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Builds the images of the Dockerfile by buildah, without Docker or a registry, runs them as docs/install.md says, and measures them. As root.
+#   tests/containers.sh [target ...]    cli ffmpeg python cuda, or these: of the last commit, in a clone
+# The bases are stood in for: Debian's packages by debootstrap, under the names that the Dockerfile takes from, each with the certificates and pip's
+# settings of this machine. golang: bookworm with this machine's Go. python: trixie, whose Python is 3.13, without what "slim" leaves out. debian:bookworm-slim
+# alike. nvidia/cuda: trixie; CUDA's own files, which the kernels do not need to be there, are not in it.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+scripts/deps.sh containers || exit 2
+base=$(realpath -m .build/containers)
+out=$(mktemp -d)
+storage=(--storage-driver overlay --root "$base/storage" --runroot "$out/run")
+trap 'rm -rf "$out"' EXIT
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(cli ffmpeg python cuda)
+mkdir -p "$base"
+failed=0
+declare -A bar=([cli]=80 [python]=240)
+
+# stand_in IMAGE SUITE PACKAGES COMMANDS: what the Dockerfile takes from, made once. The commands run in the root.
+stand_in() {
+  local root=$base/root.$$
+  ! buildah "${storage[@]}" inspect --type image "$1" >/dev/null 2>&1 || return 0
+  rm -rf "$root"
+  debootstrap --variant=minbase --include="ca-certificates${3:+,$3}" "$2" "$root" >"$base/debootstrap.log" 2>&1 || { tail "$base/debootstrap.log"; return 1; }
+  cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+  [ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
+  [ "$1" != "${1#*golang}" ] && cp -a "$(go env GOROOT)" "$root/usr/local/go"
+  chroot "$root" sh -ec "$4
+    apt-get clean; rm -rf /var/lib/apt/lists/* /var/cache/debconf/* /var/log/*.log"
+  # What Debian's slim images leave out, too.
+  [ "$1" = "${1%slim}" ] || rm -rf "$root"/usr/share/{doc,man,info,locale,lintian}/*
+  {
+    echo "FROM scratch
+COPY . /
+ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+  } > "$base/Dockerfile"
+  buildah "${storage[@]}" bud -q --isolation chroot -f "$base/Dockerfile" -t "$1" "$root" >/dev/null
+  rm -rf "$root"
+}
+# pip as in the images of Python, which let it install into the system.
+pip='rm -f /usr/lib/python3*/EXTERNALLY-MANAGED; ln -sf python3 /usr/bin/python; ln -sf pip3 /usr/bin/pip'
+bases() {
+  stand_in docker.io/library/golang:1.26-bookworm bookworm gcc,g++,git,make,pkg-config,libc6-dev,procps : &&
+    stand_in docker.io/library/debian:bookworm-slim bookworm "" : &&
+    stand_in docker.io/library/python:3.13-slim trixie python3,python3-pip "$pip" &&
+    stand_in docker.io/nvidia/cuda:12.8.1-base-ubuntu24.04 trixie "" :
+}
+
+# try NAME COMMAND...: a line, with its seconds; what the command printed only where it failed.
+try() {
+  local name=$1 begin result=ok
+  shift
+  begin=$(date +%s)
+  "$@" >"$out/said" 2>&1 </dev/null || { result="FAILED, exit code $?"; failed=1; }
+  printf '%-66s %5d s  %s\n' "$name" "$(($(date +%s) - begin))" "$result"
+  [ "$result" = ok ] || { tail -n 15 "$out/said" | sed 's/^/    /'; return 1; }
+}
+
+# in_image TARGET PROGRAM...: as 'docker run --read-only --tmpfs /tmp -v SET:/data:ro': the image's user and environment, its root read-only. An empty
+# PROGRAM is the image's entry point.
+in_image() {
+  local target=$1 program=$2 root=$out/$1 user
+  shift 2
+  mapfile -t environment < <(buildah "${storage[@]}" inspect --type image --format '{{range .OCIv1.Config.Env}}{{println .}}{{end}}' "robocache-$target" | grep .)
+  user=$(buildah "${storage[@]}" inspect --type image --format '{{.OCIv1.Config.User}}' "robocache-$target")
+  [ -n "$program" ] || program=$(buildah "${storage[@]}" inspect --type image --format '{{index .OCIv1.Config.Entrypoint 0}}' "robocache-$target")
+  mkdir -p "$root/tmp" "$root/data" "$root/proc"
+  unshare -m sh -ec 'root=$1 set=$2 user=$3; shift 3
+    mount --bind "$root" "$root"; mount -o remount,bind,ro "$root"; mount -t tmpfs tmpfs "$root/tmp"; mount --bind "$set" "$root/data"; mount -o remount,bind,ro "$root/data"; mount -t proc proc "$root/proc"
+    exec env -i "$@"' sh "$root" "$set" "$user" "${environment[@]}" "$(command -v chroot)" "--userspec=$user" "$root" "$program" "$@"
+}
+
+refused() { ! "$@"; }
+as_user() { in_image "$1" /bin/sh -c 'test "$(id -u):$(id -g)" = 65532:65532 && ! touch /x 2>/dev/null && touch /tmp/x'; }
+samples='import robocache; b = next(iter(robocache.Loader("/data", batch_size=8))); assert len(b["task"]) == 8; import numpy; print(numpy.__version__)'
+
+check() {
+  local t=$1
+  try "$t: version" in_image "$t" "" version --json || return
+  try "$t: self-test" in_image "$t" "" self-test
+  try "$t: inspect of a set that is mounted read-only" in_image "$t" "" inspect /data
+  try "$t: convert into /tmp" in_image "$t" "" convert /data /tmp/converted --to lerobot
+  try "$t: nothing outside of /tmp can be written" refused in_image "$t" "" convert /data /converted --to lerobot
+  case $t in
+  ffmpeg) try "$t: synth, which encodes video" in_image "$t" "" synth /tmp/made --episodes 1 --seconds 1 ;&
+  python | cuda) try "$t: user 65532, a root that is read-only" as_user "$t" ;;
+  esac
+  case $t in python | cuda) try "$t: a batch through the Loader" in_image "$t" python3 -c "$samples" ;; esac
+}
+
+set=$(realpath "${ROBOCACHE_TESTDATA:-testdata/shared}/g1_h264_v30")
+[ -d "$set" ] || set=$(realpath testdata/shared/g1_h264_v30)
+try "the bases" bases || exit 1
+rm -rf "$base/src" && git clone -q . "$base/src" || exit 1
+for t in "${targets[@]}"; do
+  try "$t: buildah bud --target $t" buildah "${storage[@]}" bud --isolation chroot --layers --target "$t" -t "robocache-$t" "$base/src" || continue
+  id=$(buildah "${storage[@]}" from "robocache-$t") && root=$(buildah "${storage[@]}" mount "$id") || { failed=1; continue; }
+  mb=$(du -s --apparent-size -B 1 "$root" | awk '{printf "%.0f", $1 / 1e6}')
+  mkdir "$out/$t"
+  mount --bind "$root" "$out/$t"
+  echo "$t: $mb MB${bar[$t]:+ (bar ${bar[$t]})}"
+  [ "$mb" -le "${bar[$t]:-$mb}" ] || failed=1
+  check "$t"
+  umount "$out/$t"
+  buildah "${storage[@]}" rm "$id" >/dev/null
+done
+[ $failed -eq 0 ] && echo "containers: all steps passed" || { echo "containers: some steps failed" >&2; exit 1; }
