@@ -45,8 +45,8 @@ class Made:
     def __iter__(self):
         for q in itertools.cycle(self.queues):
             b, ready = q.get()
-            if isinstance(b, BaseException):
-                raise b
+            if isinstance(b, BaseException):  # DALI's words come last
+                raise RuntimeError(f"{type(b).__name__}: {' '.join(str(b).split())[-250:]}") from b
             if b is None:
                 return
             if ready:
@@ -141,7 +141,7 @@ def dali(a, p):
 
     @pipeline_def
     def frames(shard):
-        return read(device=device, filenames=f.files, labels=[], sequence_length=1, enable_frame_num="scalar", random_shuffle=True, initial_fill=SHUFFLED, num_shards=a.workers, shard_id=shard, prefetch_queue_depth=2, **options)
+        return tuple(read(device=device, filenames=f.files, labels=list(range(len(f.files))), sequence_length=1, enable_frame_num="scalar", random_shuffle=True, initial_fill=SHUFFLED, num_shards=a.workers, shard_id=shard, prefetch_queue_depth=2, **options))
 
     def make(k):
         where = torch.device(a.device).index if device == "gpu" else None

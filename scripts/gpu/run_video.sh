@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Measures video that a GPU decodes, of what carry_video.sh packed beside this file. What came once stays in WHERE on that machine, so that pieces may come in several calls.
+#   bash run.sh STEP…      unpack; check; limits [CLIP…]; load SET…; train SET…; sequence of steps separated by -- (run.sh unpack -- check -- load h264_g8)
+# Records go to $OUT: record.md (commands and what they printed) and results.tar.gz (JSON and CSV of the reports).
+# SECONDS_OF: a window's seconds; LIMIT: seconds a command; THREADS, WORKERS: ours, and the peers' (16, 14).
+cd "$(dirname "$0")" || exit 1
+here=$PWD WHERE=${WHERE:-/tmp/robocache-video} OUT=$(realpath -m "${OUT:-.}") LIMIT=${LIMIT:-280} WINDOW=${SECONDS_OF:-4} THREADS=${THREADS:-16} WORKERS=${WORKERS:-14} PY=${PY:-python3}
+mkdir -p "$WHERE/parts" "$WHERE/out" "$OUT"
+record=$OUT/record.md failed=0
+export PYTHONPATH=$WHERE/python:$WHERE/peers ROBOCACHE_NEED_GPU=1
+# torchcodec: FFmpeg, and CUDA's nvrtc where torch's wheels brought it
+LD_LIBRARY_PATH=$WHERE/peers/lib:$($PY -c 'import glob, site; print(":".join(d for s in site.getsitepackages() for d in glob.glob(s + "/nvidia/cu*/lib") + glob.glob(s + "/nvidia/cuda_nvrtc/lib")))'):$LD_LIBRARY_PATH
+export LD_LIBRARY_PATH
+
+step() { # step COMMAND: its output, with how it ended
+	local begin rc
+	begin=$(date +%s)
+	{
+		printf '\n## `%s`\n\n' "$1"
+		timeout -k 5 "$LIMIT" bash -c "$1" 2>&1 | grep -v '^=== \(RUN\|PAUSE\|CONT\)'
+		rc=${PIPESTATUS[0]}
+		printf '\n%s, %d s\n' "$([ "$rc" = 0 ] && echo passed || echo "FAILED ($rc)")" $(($(date +%s) - begin))
+	} | tee -a "$record" >"$WHERE/step"
+	cat "$WHERE/step"
+	grep -q '^FAILED (' "$WHERE/step" && failed=1
+}
+
+unpack() { # what is here joins what came before; a thing is unpacked when all of its pieces are there
+	local name all to
+	find "$here" -maxdepth 1 -name '*.tar.xz*' -exec cp {} "$WHERE/parts/" \;
+	for name in base sets sets1080 torchcodec dali; do
+		all=("$WHERE/parts/$name".tar.xz*)
+		case ${all[0]} in
+		*.xz\*) continue ;;
+		*of*) [ ${#all[@]} = "${all[0]##*of}" ] || continue ;;
+		esac
+		to=$WHERE
+		case $name in torchcodec | dali) to=$WHERE/peers ;; esac
+		mkdir -p "$to"
+		cat "${all[@]}" | $PY -c 'import sys, tarfile; tarfile.open(fileobj=sys.stdin.buffer, mode="r|xz").extractall(sys.argv[1], filter="tar")' "$to" && rm "${all[@]}" && echo "unpacked $name"
+	done
+	ls "$WHERE" "$WHERE/parts"
+}
+
+check() {
+	step "nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; nproc; cat $WHERE/revision; free -g | head -2; $PY -c 'import sys, torch; print(sys.version.split()[0], torch.__version__, torch.cuda.get_device_name())'"
+	step "$PY -m robocache self-test 2>&1 | tail -20"
+	step "$PY - <<'P'
+import glob, time
+from torchcodec.decoders import VideoDecoder
+import torchcodec
+name = sorted(glob.glob('$WHERE/sets/h264_g8/videos/*/*/*.mp4'))[0]
+for device in ('cpu', 'cuda'):
+    d = VideoDecoder(name, device=device, seek_mode='exact')
+    f = d.get_frames_at([5, 40, 41]).data
+    print('torchcodec', torchcodec.__version__, device, f.shape, f.device, d.cpu_fallback, f.float().mean().item())
+P"
+	step "$PY - <<'P'
+import glob, torch
+import nvidia.dali
+from nvidia.dali import fn, pipeline_def
+name = sorted(glob.glob('$WHERE/sets/h264_g8/videos/*/*/*.mp4'))[0]
+for read in (fn.readers.video, fn.experimental.readers.video):
+    @pipeline_def
+    def p():
+        return tuple(read(device='gpu', filenames=[name], labels=[0], sequence_length=1, enable_frame_num='scalar', random_shuffle=True, initial_fill=8))
+    q = p(batch_size=4, num_threads=1, device_id=0)
+    q.build()
+    video, label, number = q.run()
+    v = torch.from_dlpack(video.as_tensor())
+    print('dali', nvidia.dali.__version__, v.shape, v.device, torch.from_dlpack(number.as_tensor()).flatten().tolist(), v.float().mean().item())
+P"
+}
+
+limits() {
+	local set clips=()
+	mkdir -p "$WHERE/clips"
+	for set in "${@:-h264_g8}"; do
+		cp "$(find "$WHERE/sets/$set/videos" -name '*.mp4' | sort | head -1)" "$WHERE/clips/$set.mp4" && clips+=("$set")
+	done
+	step "ROBOCACHE_NVDEC_CLIPS=$WHERE/clips ROBOCACHE_NVDEC_LIMITS=$(IFS=, && echo "${clips[*]}") $WHERE/nvdec.test -test.v -test.run 'Limits|SequentialTimes' | cut -c1-400"
+}
+
+load() { # SIZES, SHUFFLES, DECODES: what is gone through
+	local set shuffle decode size
+	for set in "$@"; do
+		for size in ${SIZES:-stored 224x224}; do
+			for shuffle in ${SHUFFLES:-global pool}; do
+				for decode in ${DECODES:-gpu cpu auto}; do
+					step "$PY -m robocache bench load $WHERE/sets/$set --python $PY --runners robocache --device cuda --decode $decode --shuffle $shuffle $([ $size = stored ] || echo --image-size $size) --batch-size ${BATCH:-64} --prefetch 8 --workers $THREADS --duration ${WINDOW}s --warmup ${WARMUP:-100} --repeats 1 --probes 0 --check-frames 0 --resume=false --out $WHERE/out/load-$set-$size-$shuffle-$decode >$WHERE/said; rc=\$?; cat $WHERE/said | grep -v '^\$' | cut -c1-600; $PY -c 'import json, sys; k = json.load(open(sys.argv[1]))[\"results\"][0][\"merged\"]; print(\"ROW\", \"$set $size $shuffle $decode\", round(k[\"samples_per_s\"]), \"samples/s\", round(1000 * k[\"cpu_s_per_sample\"], 3), \"CPU s per 1000\", round(k[\"frames_decoded_per_s\"] or 0), \"decoded/s\")' $WHERE/out/load-$set-$size-$shuffle-$decode/load.json; exit \$rc"
+				done
+			done
+		done
+	done
+}
+
+train() { # RUNNERS, SIZE, TRAIN_OPTIONS
+	local set big
+	for set in "$@"; do
+		big=$WHERE/sets/$set-x8
+		[ -e "$big/meta/info.json" ] || step "$PY -m robocache convert $WHERE/sets/$set $big --frames none --episodes $($PY -c "import json; n = json.load(open('$WHERE/sets/$set/meta/info.json'))['total_episodes']; print(','.join(str(i % n) for i in range(8 * n)))") | tail -3"
+		step "$PY -m robocache bench train $big --python $PY --model resnet18 --image-size ${SIZE:-224x224} --batch-size 64 --runners ${RUNNERS:-robocache,robocache-pool,robocache-gpu,robocache-gpu-pool,torchcodec-cuda,dali} --workers $WORKERS ${TRAIN_OPTIONS:---graph --warmup 120} --repeats 1 --timeout ${RUN_LIMIT:-75s} --out $WHERE/out/train-$set"
+	done
+}
+
+words=()
+for word in "$@" --; do
+	if [ "$word" != -- ]; then
+		words+=("$word")
+	elif [ ${#words[@]} -gt 0 ]; then
+		case ${words[0]} in
+		unpack | check | limits | load | train) "${words[@]}" ;;
+		*) echo "run.sh: no step is called ${words[0]}" >&2; failed=1 ;;
+		esac
+		words=()
+	fi
+done
+find "$WHERE/out" \( -name load.json -o -name load.csv -o -name 'train.*' -o -name rows.jsonl \) 2>/dev/null | tar -C / -czf "$OUT/results.tar.gz" -P -T - 2>/dev/null
+exit $failed
