@@ -25,6 +25,8 @@ pack() {
 	pieces "$name"
 }
 
+own() { env PYTHONPATH="$PWD/python" "${PYTHON:-.venv/bin/python}" "$@"; }
+
 # pieces FILE: into pieces, where it is too large for one
 pieces() {
 	local n
@@ -34,15 +36,16 @@ pieces() {
 	ls -l "$1"*
 }
 
-# one NAME CODEC GOP B-FRAMES SIZE EPISODES: a set whose mp4s are encoded anew
+# one NAME CODEC GOP B-FRAMES SIZE EPISODES: a set whose mp4 is encoded anew. Episodes begin with key frames, so that larger sets can be made by copying.
 one() {
-	local set=$work/sets/$1 mp4 coder
-	env PYTHONPATH="$PWD/python" "${PYTHON:-.venv/bin/python}" -m robocache convert "$from" "$set" ${6:+--episodes "$6"} >/dev/null
+	local set=$work/sets/$1 mp4 coder begins
+	own -m robocache convert "$from" "$set" ${6:+--episodes "$6"} >/dev/null
+	begins=$(own -c "import robocache as r; d = r.open('$set'); print(','.join(f'{x / float(d.fps):.6f}' for x in d.episodes['lengths'].cumsum()[:-1]))")
 	rm -f "$set/meta/conversion.json"
-	coder=(-c:v libx264 -sc_threshold 0 -flags +cgop -g "$3" -keyint_min "$3" -bf "$4")
-	[ "$2" = h264 ] || coder=(-c:v libx265 -tag:v hvc1 -x265-params "keyint=$3:min-keyint=$3:bframes=$4:open-gop=0:scenecut=0:log-level=error")
+	coder=(-c:v libx264 -sc_threshold 0 -flags +cgop -g "$3" -keyint_min 1 -bf "$4")
+	[ "$2" = h264 ] || coder=(-c:v libx265 -tag:v hvc1 -x265-params "keyint=$3:min-keyint=1:bframes=$4:open-gop=0:scenecut=0:log-level=error")
 	find "$set/videos" -name '*.mp4' | while read -r mp4; do
-		nice -n 3 ffmpeg -nostdin -v error -i "$mp4" ${5:+-vf "scale=$5:flags=bicubic"} -pix_fmt yuv420p -threads 2 -preset "${PRESET:-veryfast}" -crf 24 "${coder[@]}" -movflags +faststart "$mp4.new.mp4"
+		nice -n 3 ffmpeg -nostdin -v error -i "$mp4" ${5:+-vf "scale=$5:flags=bicubic"} -pix_fmt yuv420p -threads 2 -preset "${PRESET:-veryfast}" -crf 24 "${coder[@]}" -force_key_frames "$begins" -forced-idr 1 -movflags +faststart "$mp4.new.mp4"
 		mv "$mp4.new.mp4" "$mp4"
 	done
 	python3 - "$set/meta/info.json" "$2" "$5" <<'P'
