@@ -17,7 +17,7 @@ step() { # step COMMAND: its output, with how it ended
 	begin=$(date +%s)
 	{
 		printf '\n## `%s`\n\n' "$1"
-		timeout -k 5 "$LIMIT" bash -c "$1" 2>&1 | grep -v '^=== \(RUN\|PAUSE\|CONT\)'
+		timeout -k 5 "$LIMIT" bash -o pipefail -c "$1" 2>&1 | grep -v '^=== \(RUN\|PAUSE\|CONT\)'
 		rc=${PIPESTATUS[0]}
 		printf '\n%s, %d s\n' "$([ "$rc" = 0 ] && echo passed || echo "FAILED ($rc)")" $(($(date +%s) - begin))
 	} | tee -a "$record" >"$WHERE/step"
@@ -99,6 +99,7 @@ train() { # RUNNERS, SIZE, TRAIN_OPTIONS
 	for set in "$@"; do
 		big=$WHERE/sets/$set-x8
 		[ -e "$big/meta/info.json" ] || step "$PY -m robocache convert $WHERE/sets/$set $big --frames none --episodes $($PY -c "import json; n = json.load(open('$WHERE/sets/$set/meta/info.json'))['total_episodes']; print(','.join(str(i % n) for i in range(8 * n)))") | tail -3"
+		[ -e "$big/meta/info.json" ] || big=$WHERE/sets/$set
 		step "$PY -m robocache bench train $big --python $PY --model resnet18 --image-size ${SIZE:-224x224} --batch-size 64 --runners ${RUNNERS:-robocache,robocache-pool,robocache-gpu,robocache-gpu-pool,torchcodec-cuda,dali} --workers $WORKERS ${TRAIN_OPTIONS:---graph --warmup 120} --repeats 1 --timeout ${RUN_LIMIT:-75s} --out $WHERE/out/train-$set"
 	done
 }
