@@ -15,7 +15,7 @@ const (
 )
 
 // worthHelp is how many times more has to be delivered with the host's help: it costs cores that the training may want.
-const worthHelp = 1.03
+const worthHelp = 1.05
 
 // balance says whether the host's cores decode what a busy device has not begun. It watches both ways in turn and takes the faster; where neither is, for
 // whoever takes the frames is slower, the device alone. Frames are the same either way.

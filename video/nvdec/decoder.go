@@ -59,11 +59,15 @@ func (d *decoder) open() (err error) {
 	return err
 }
 
-func (d *decoder) Send(sample []byte, number int64) error { return d.send(sample, number, false) }
+func (d *decoder) Send(sample []byte, number int64) (err error) {
+	d.b.d.within(func() { err = d.send(sample, number, false) })
+	return err
+}
 
 // SendUnwanted sends a packet whose frame is not wanted: where nothing refers to it, the engine is spared.
-func (d *decoder) SendUnwanted(sample []byte, number int64) error {
-	return d.send(sample, number, true)
+func (d *decoder) SendUnwanted(sample []byte, number int64) (err error) {
+	d.b.d.within(func() { err = d.send(sample, number, true) })
+	return err
 }
 
 func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
@@ -136,8 +140,7 @@ func (d *decoder) decode(p *decodeParams) int32 {
 		return 1
 	}
 	if slices.Contains(d.since, p.surface) { // the engine tells of a surface's last frame alone: of the one before it, which others may refer to, it is asked while it can tell
-		d.await(p.surface)
-		if err := d.good(p.surface); err != nil {
+		if err := d.met(d.await(p.surface)); err != nil {
 			return d.failed(err)
 		}
 	}
@@ -236,39 +239,48 @@ const (
 
 // await waits until a surface is decoded: most of the usual time in one nap, then an eighth of it at a time, for looking costs the host more than a frame that is
 // taken late costs the engine, which has others. Mapping the surface would wait too, but keep a core busy meanwhile. What takes too long is left to the
-// mapping, which has the error.
-func (d *decoder) await(surface int32) {
+// mapping, which has the error. It gives what the engine said last.
+func (d *decoder) await(surface int32) (status int32) {
 	begin, nap := time.Now(), d.usual*5/8
 	for range glances {
-		if d.b.d.status(d.handle, surface) != statusRuns {
+		if status = d.b.d.status(d.handle, surface); status != statusRuns {
 			break
 		}
 		cudahost.Nap(max(nap, glance))
 		nap = d.usual / 8
 	}
 	d.usual = (3*d.usual + min(time.Since(begin), time.Millisecond)) / 4
+	return status
 }
 
-// sound asks how the frame in hand was decoded, and those that it may refer to since the last one that was taken (N5). The engine takes them in order, so
-// that all are done.
-func (d *decoder) sound() error {
+// sound says how the frame in hand was decoded, and asks of those that it may refer to since the last one that was taken (N5). The engine takes them in
+// order, so that all are done.
+func (d *decoder) sound(status int32) error {
 	defer func() { d.since = d.since[:0] }()
-	for _, s := range append(d.since, d.frame.surface) {
+	if status == statusRuns { // it was not waited for to its end
+		status = d.b.d.status(d.handle, d.frame.surface)
+	}
+	for _, s := range d.since {
+		if s == d.frame.surface {
+			continue
+		}
 		if err := d.good(s); err != nil {
 			return err
 		}
 	}
-	return nil
+	return d.met(status)
 }
 
 // good asks how the last frame of a surface was decoded.
-func (d *decoder) good(surface int32) error {
-	switch status := d.b.d.status(d.handle, surface); status {
+func (d *decoder) good(surface int32) error { return d.met(d.b.d.status(d.handle, surface)) }
+
+// met is the error of what the engine says of a frame.
+func (d *decoder) met(status int32) error {
+	switch status {
 	case 0, statusRuns, statusGood: // 0: the driver does not say
 		return nil
-	default:
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"codec": string(d.entry.Codec)}, Msg: fmt.Sprintf("the engine met an error in the packets (status %d)", status)}
 	}
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"codec": string(d.entry.Codec)}, Msg: fmt.Sprintf("the engine met an error in the packets (status %d)", status)}
 }
 
 func closed() error {

@@ -81,6 +81,8 @@ func (f *fake) gone(handle uintptr, what string) {
 	delete(f.live, handle)
 }
 
+func (f *fake) within(do func()) { do() }
+
 func (f *fake) caps(c *caps) error {
 	if err := f.call("tell"); err != nil {
 		return err

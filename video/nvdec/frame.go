@@ -79,7 +79,8 @@ func (f *frame) CopyPlanes(dst []byte) error {
 	if n := info.Bytes(); len(dst) != n {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Want: fmt.Sprintf("a destination of %d bytes", n), Got: fmt.Sprint(len(dst))}
 	}
-	if err := f.fetch(); err != nil {
+	var err error
+	if f.d.b.d.within(func() { err = f.fetch() }); err != nil {
 		return err
 	}
 	planes, _ := info.Planes()
@@ -141,10 +142,10 @@ func (f *frame) mapped(stream uintptr) (err error) {
 			return err
 		}
 	}
-	d.await(f.surface)
+	status := d.await(f.surface)
 	if f.addr, f.pitch, err = d.b.d.mapFrame(d.handle, f.surface, &mapParams{progressive: 1, stream: stream}); err == nil {
 		f.stream = stream
-		err = d.sound()
+		err = d.sound(status)
 	}
 	d.broken = d.broken || err != nil
 	return err

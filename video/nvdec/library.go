@@ -14,6 +14,7 @@ import (
 
 // driver is what is used of libnvcuvid and of the device beside it. The tests have another one (fake_test.go): all that is above it is the same for both.
 type driver interface {
+	within(f func()) // for several calls in a row
 	caps(c *caps) error
 	newParser(p *parserParams, d *decoder) (uintptr, error) // calls d's sequence, decode and show during parse
 	parse(parser uintptr, p *packet) error
@@ -103,6 +104,8 @@ func address[T any](p *T) uintptr {
 
 // sink stays nil, which the compiler does not know.
 var sink unsafe.Pointer
+
+func (l *library) within(f func()) { l.device.Within(f) }
 
 func (l *library) caps(c *caps) error {
 	err := l.device.Call("tell what its engines decode", l.f.GetDecoderCaps, address(c))

@@ -147,16 +147,23 @@ func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error)
 }
 
 // ConvertThere is Convert, into memory of the device.
-func (f *frame) ConvertThere(spec *video.Spec, dst []byte) error {
-	p, err := f.there()
-	if err != nil {
-		return err
-	}
-	return f.d.b.convert(f.info(), p, spec, dst)
+func (f *frame) ConvertThere(spec *video.Spec, dst []byte) (err error) {
+	f.d.b.d.within(func() {
+		var p *cuda.FramePlanes
+		if p, err = f.there(); err == nil {
+			err = f.d.b.convert(f.info(), p, spec, dst)
+		}
+	})
+	return err
 }
 
 // KeepPlanes copies the planes within the device.
-func (f *frame) KeepPlanes(dst []byte) error {
+func (f *frame) KeepPlanes(dst []byte) (err error) {
+	f.d.b.d.within(func() { err = f.keepPlanes(dst) })
+	return err
+}
+
+func (f *frame) keepPlanes(dst []byte) error {
 	info := f.info()
 	p, err := f.there()
 	if err != nil {
