@@ -134,8 +134,9 @@ engines: ## Slurm, Prometheus and Ray, for the tests that run shards on them
 test-ray: lib ## shards and Ray Data on a Ray cluster of two nodes (in .build/ray)
 	@scripts/engines.sh ray
 	@.build/ray/bin/python -c 'import ray.data' 2>/dev/null || { echo "test-ray: skipped, no Ray in .build/ray"; exit 0; }; \
-	run() { PYTHONPATH=python timeout -k 10 $(RAYTIME) .build/ray/bin/python -m pytest -q -rs "$$@" python/tests/test_ray.py; }; \
-	run || { echo "test-ray: Ray's limits are by the clock: what failed runs once more, alone"; run --lf; } || { test $$? = 124 && echo "test-ray: skipped, Ray came to no end in $(RAYTIME) s: too slow a machine"; }
+	run() { PYTHONPATH=python timeout -k 10 $(RAYTIME) .build/ray/bin/python -m pytest -q -rs --show-capture=no "$$@" python/tests/test_ray.py; }; \
+	run; code=$$?; [ $$code != 1 ] || { echo "test-ray: Ray's limits are by the clock: what failed runs once more, alone"; run --lf; code=$$?; }; \
+	case $$code in 0) ;; 124 | 137) echo "test-ray: skipped, Ray came to no end in $(RAYTIME) s: too slow a machine" ;; *) exit $$code ;; esac
 
 RAYTIME ?= 420
 # -count=1: the tests run the program and the library, of which Go's cache of results knows nothing.

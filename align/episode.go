@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -61,6 +62,7 @@ type aligner struct {
 	streams []source
 	clocks  [][]int64 // each distinct one once
 	plans   []cached
+	into    []byte // where the values of numeric streams go; nil: memory of their own
 }
 
 // newAligner makes one with a budget of its own.
@@ -296,6 +298,11 @@ func (a *aligner) stream(s *source, p *kernel.Plan) (_ *Stream, err error) {
 	return out, nil
 }
 
+// raws is memory of the samples that a plan reads, used again where it is no larger than keptRaw.
+var raws = sync.Pool{New: func() any { return new([]byte) }}
+
+const keptRaw = 4 << 20
+
 // numeric gathers the samples that the plan reads and resamples them.
 func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
 	f := &s.feature
@@ -306,7 +313,12 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
 	}
 	size := int64(p.Len()) * int64(f.Elements()) * int64(out.DType.Size())
 	a.reserve(size + int64(hi-lo)*int64(row))
-	raw := make([]byte, (hi-lo)*row)
+	held := raws.Get().(*[]byte)
+	defer raws.Put(held)
+	raw := slices.Grow((*held)[:0], (hi-lo)*row)[:(hi-lo)*row]
+	if cap(raw) <= keptRaw {
+		*held = raw
+	}
 	const step = 1 << 14 // rows named at a time: the list stays small beside the data
 	rows := make([]robocache.Row, min(step, hi-lo))
 	for at := lo; at < hi; at += step {
@@ -316,7 +328,9 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
 		}
 		guard.Check(a.ds.Gather(a.ctx, f.Key, rows[:n], raw[(at-lo)*row:(at-lo+n)*row]))
 	}
-	out.Data = make([]byte, size)
+	if out.Data = a.into; out.Data == nil {
+		out.Data = make([]byte, size)
+	}
 	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
 	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Rule: kernel.Rule{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f)}, Valid: out.Valid})
 	a.left += int64(len(raw))

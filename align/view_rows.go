@@ -31,7 +31,15 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 			}
 			part = append(part, i)
 		}
-		if err := fn(at, l, choose(plan(l), part)); err != nil {
+		p := plan(l)
+		whole := len(part) == p.Len()
+		for k, i := range part {
+			whole = whole && i == k
+		}
+		if !whole {
+			p = choose(p, part)
+		}
+		if err := fn(at, l, p); err != nil {
 			return robocache.At(err, robocache.Where{"episode": rows[at].Episode})
 		}
 		at = end
@@ -39,10 +47,14 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 	return nil
 }
 
-// made runs a stream of the view over rows.
-func (v *Viewed) made(ctx context.Context, i int, rows []robocache.Row, fn func(at int, s *Stream) error) error {
+// made runs a stream of the view over rows; values of numbers go into dst, rows of so many bytes, where it is not nil.
+func (v *Viewed) made(ctx context.Context, i int, rows []robocache.Row, dst []byte, size int, fn func(at int, s *Stream) error) error {
 	err := v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.plans[i] }, func(at int, l *layout, p *kernel.Plan) error {
-		s, err := newAligner(ctx, v.src, l.a.ep, v.cfg).stream(&l.a.streams[i], p)
+		a := newAligner(ctx, v.src, l.a.ep, v.cfg)
+		if dst != nil {
+			a.into = dst[at*size:][:p.Len()*size]
+		}
+		s, err := a.stream(&l.a.streams[i], p)
 		if err != nil {
 			return err
 		}
@@ -64,12 +76,11 @@ func (v *Viewed) Gather(ctx context.Context, key string, rows []robocache.Row, d
 	if size == 0 || len(dst) != len(rows)*size {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": key}, Want: strconv.Itoa(len(rows)*size) + " bytes of a numeric stream", Got: strconv.Itoa(len(dst))}
 	}
-	return v.made(ctx, i, rows, func(at int, s *Stream) error {
-		if mask {
-			copy(dst[at:], s.Valid)
-		} else {
-			copy(dst[at*size:], s.Data)
-		}
+	if !mask {
+		return v.made(ctx, i, rows, dst, size, func(int, *Stream) error { return nil })
+	}
+	return v.made(ctx, i, rows, nil, 0, func(at int, s *Stream) error {
+		copy(dst[at:], s.Valid)
 		return nil
 	})
 }
@@ -78,7 +89,7 @@ func (v *Viewed) Gather(ctx context.Context, key string, rows []robocache.Row, d
 func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	if i, ok := v.place[key]; ok {
-		return out, v.made(ctx, i, rows, func(at int, s *Stream) error {
+		return out, v.made(ctx, i, rows, nil, 0, func(at int, s *Stream) error {
 			if s.Text == nil && len(rows) > 0 {
 				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "a text stream", Got: string(s.Kind)}
 			}

@@ -33,6 +33,19 @@ func BenchmarkPlan(b *testing.B) {
 	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "episodes/s")
 }
 
+// BenchmarkRun makes one shard of 5,000 such trajectories, with one thread.
+func BenchmarkRun(b *testing.B) {
+	before := cpuSeconds(b)
+	for range b.N {
+		job := shard.Job{Name: "resample", Source: "synth://heterogeneous?episodes=5000&cap=120", Destination: filepath.Join(b.TempDir(), "out"), To: "lerobot",
+			Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}, WriteOptions: robocache.WriteOptions{Keys: []string{"observation.proprio"}}}}
+		if _, err := shard.Run(b.Context(), plan(b, job, 1), 0, shard.RunOptions{Threads: 1}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric((cpuSeconds(b)-before)/float64(b.N), "CPU-s/op")
+}
+
 // BenchmarkCommit commits many small shards. ROBOCACHE_SHARDS says how many, ROBOCACHE_JOB stats that no dataset is written, ROBOCACHE_S3 that they lie in a bucket of a real
 // server (count: through a proxy that counts): the shards are made in its folder, which is faster, and are given the manifest of the bucket.
 func BenchmarkCommit(b *testing.B) {

@@ -17,12 +17,21 @@ type Moments struct {
 
 // NewMoments makes an empty accumulator of width columns.
 func NewMoments(width int) *Moments {
-	m := &Moments{N: make([]int64, width), Min: make([]float64, width), Max: make([]float64, width),
-		base: make([]float64, width), mean: make([]float64, width), m2: make([]float64, width)}
+	v := columnsOf(5, width)
+	m := &Moments{N: make([]int64, width), Min: v[0], Max: v[1], base: v[2], mean: v[3], m2: v[4]}
 	for i := range m.Min {
 		m.Min[i], m.Max[i] = math.Inf(1), math.Inf(-1)
 	}
 	return m
+}
+
+// columnsOf cuts lists of width numbers each out of one piece of memory: an episode has many columns of few values.
+func columnsOf(n, width int) [][]float64 {
+	all, out := make([]float64, n*width), make([][]float64, n)
+	for i := range out {
+		out[i] = all[i*width : (i+1)*width : (i+1)*width]
+	}
+	return out
 }
 
 // Add takes rows of values, row after row. Products are converted before they are added, here and wherever numbers are summed: the conversion

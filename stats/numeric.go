@@ -91,9 +91,10 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 // settled puts the statistics of count rows together.
 func settled(m *Moments, count int64, q [][]float64) *robocache.FeatureStats {
 	width := len(q)
-	fs := &robocache.FeatureStats{Count: count, Shape: []int{width}, Quantiles: map[string][]float64{}}
+	lists := columnsOf(len(Quantiles)+2, width)
+	fs := &robocache.FeatureStats{Count: count, Shape: []int{width}, Quantiles: make(map[string][]float64, len(Quantiles)), Mean: lists[0], Std: lists[1]}
 	for i, name := range Quantiles {
-		v := make([]float64, width)
+		v := lists[2+i]
 		for c := range v {
 			v[c] = finite(q[c][i]) + 0 // -0 is 0: which of equal values stands at a rank is nobody's choice
 		}
@@ -104,7 +105,7 @@ func settled(m *Moments, count int64, q [][]float64) *robocache.FeatureStats {
 			m.Min[c], m.Max[c] = 0, 0
 		}
 		m.Min[c], m.Max[c] = m.Min[c]+0, m.Max[c]+0
-		fs.Mean, fs.Std = append(fs.Mean, finite(m.Mean(c))), append(fs.Std, finite(m.Std(c)))
+		fs.Mean[c], fs.Std[c] = finite(m.Mean(c)), finite(m.Std(c))
 	}
 	fs.Min, fs.Max = m.Min, m.Max
 	return fs

@@ -81,9 +81,10 @@ func step(entries int64) int64 { return max(1, (entries+partMarks-1)/partMarks) 
 
 // Sorter makes parts. Create is asked for their file once there is something to write.
 type Sorter struct {
-	Create func() (io.Writer, error)
-	out    io.Writer
-	at     int64
+	Create  func() (io.Writer, error)
+	out     io.Writer
+	at      int64
+	columns [][]uint64 // memory of keys, used again
 }
 
 // Parts sorts rows of a feature, of about so many bytes: one part, or several where they take more than budget.
@@ -97,25 +98,27 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 	if size == 0 || elements <= 0 {
 		return nil, nil
 	}
+	for len(s.columns) < width {
+		s.columns = append(s.columns, nil)
+	}
+	columns := s.columns[:width] // keys
 	var m *Moments
-	var columns [][]uint64 // keys
 	var count, held int64
 	t := tools.Get().(*tool)
 	defer t.back()
 	var values []float64
-	end := func() {
-		if count > 0 {
-			parts = append(parts, s.part(dtype, count, m, columns))
-		}
-		m, columns, count, held = NewMoments(width), make([][]uint64, width), 0, 0
+	begin := func() {
+		m, count, held = NewMoments(width), 0, 0
 		for c := range columns {
-			columns[c] = make([]uint64, 0, min(bytes/int64(size), budget/8)/int64(width))
+			columns[c] = slices.Grow(columns[c][:0], int(min(bytes/int64(size), budget/8)/int64(width)))
 		}
 	}
-	end()
+	begin()
+	end := func() { parts = append(parts, s.part(dtype, count, m, columns)) }
 	guard.Check(rows(ctx, func(raw []byte) error {
 		if held > 0 && held+8*int64(len(raw)/size) > budget {
 			guard.Check(guard.Try(end))
+			begin()
 		}
 		count += int64(len(raw) / (elements * size))
 		held += 8 * int64(len(raw)/size)
@@ -131,7 +134,9 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 			return ctx.Err()
 		})
 	}))
-	end()
+	if count > 0 {
+		end()
+	}
 	return parts, nil
 }
 
@@ -149,7 +154,6 @@ func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][
 				sortKeys(columns[c], scratch)
 				p.Columns[c] = PartColumn{N: m.N[c], Base: m.base[c], Mean: m.mean[c], M2: m.m2[c], Entries: m.N[c]}
 				files[c] = p.Columns[c].entries(dtype, columns[c])
-				columns[c] = nil
 			}
 			return nil
 		})

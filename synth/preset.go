@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -129,6 +130,9 @@ func robotTimestamps(o *Options, e int) []int64 {
 	return times
 }
 
+// robots is memory of their values, used again: what they are put into copies them.
+var robots = sync.Pool{New: func() any { return new([]float64) }}
+
 // robot moves each of 7 joints by two sines; what it feels is that, with noise, and how fast it changes.
 func robot(o *Options, e int, put func(key string, times []int64, values []float64)) {
 	times := robotTimestamps(o, e)
@@ -138,7 +142,10 @@ func robot(o *Options, e int, put func(key string, times []int64, values []float
 	for j := range waves {
 		waves[j] = [2]wave{newWave(rng, 0.3, 1, 0.3, 0.8), newWave(rng, 1, 2, 0.1, 0.3)}
 	}
-	action, state := make([]float64, 0, 7*n), make([]float64, 14*n)
+	held := robots.Get().(*[]float64)
+	defer robots.Put(held)
+	*held = slices.Grow((*held)[:0], 21*n)
+	action, state := (*held)[:0:7*n], (*held)[7*n:21*n]
 	noise := o.rng(e, drawState)
 	for k, t := range times {
 		for j, w := range waves {

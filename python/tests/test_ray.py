@@ -35,6 +35,7 @@ while [ $# -gt 0 ]; do case $1 in --shard) shard=$2;; --partial) partial=1;; esa
 case $verb in
 status) echo '{{"total": {total}, "missing": "0-{last}"}}' ;;
 run)
+  echo $PPID >> "$dir/workers"
   echo "run $shard" >> "$dir/log"
   while [ -e "$dir/hold" ]; do sleep 0.1; done
   code=$(head -1 "$dir/codes/$shard" 2>/dev/null || echo 0)
@@ -75,6 +76,13 @@ def worker(folder: Path, total: int, codes: dict[int, str]) -> list[str]:
 
 def log(folder: Path) -> list[str]:
     return (folder / "log").read_text().splitlines()
+
+
+def alive(pid: str) -> bool:
+    try:
+        return Path("/proc", pid, "stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
 @needs_ray
@@ -146,6 +154,9 @@ def test_run_without_a_node(cluster, tmp_path, quick):
         while not (tmp_path / "log").exists() or len(log(tmp_path)) < 4:  # as many as there are CPUs: two of them run there
             time.sleep(0.05)
         cluster.remove_node(node, allow_graceful=False)
+        workers = (tmp_path / "workers").read_text().split()
+        while all(alive(w) for w in workers):  # they live on for a moment, and could end their shards
+            time.sleep(0.05)
         (tmp_path / "hold").unlink()
 
     t = threading.Thread(target=later)

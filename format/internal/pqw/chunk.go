@@ -69,12 +69,17 @@ func newChunk(l *Leaf) *Chunk {
 type scratch struct {
 	runs, levels, raw, packed []byte
 	header                    bytes.Buffer
+	thrift                    *thrift.Encoder // into header
 }
 
 // keptScratch is what stays of it for other pages: a row may be a thousand pages' size.
 const keptScratch = 8 * PageBytes
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches = sync.Pool{New: func() any {
+	s := new(scratch)
+	s.thrift = thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&s.header))
+	return s
+}}
 
 // add appends a data page of values that have these levels, encoded in body. body is not kept where the column is compressed.
 func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.Encoding, body [][]byte, s *scratch) {
@@ -141,7 +146,7 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) {
 	}
 	h.UncompressedPageSize, h.CompressedPageSize, h.CRC = int32(plain), int32(size), int32(sum)
 	s.header.Reset()
-	guard.Check(thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&s.header)).Encode(h))
+	guard.Check(s.thrift.Encode(h))
 	n := s.header.Len()
 	c.leaf.fits(n + size) // Snappy's form of what does not compress is longer than it
 	c.parts = append(append(c.parts, bytes.Clone(s.header.Bytes())), parts...)
