@@ -26,7 +26,8 @@ type functions struct {
 	MemAlloc_v2, MemFree_v2, MemGetInfo_v2, PointerGetAttribute                                uintptr
 	MemcpyHtoDAsync_v2, MemcpyDtoHAsync_v2, MemcpyDtoDAsync_v2, MemsetD8Async                  uintptr
 	Memcpy2DAsync_v2                                                                           uintptr
-	StreamCreate, StreamDestroy_v2, StreamSynchronize, StreamIsCapturing                       uintptr
+	StreamCreate, StreamCreateWithPriority, StreamDestroy_v2                                   uintptr
+	StreamSynchronize, StreamIsCapturing                                                       uintptr
 	StreamBeginCapture_v2, StreamEndCapture, ThreadExchangeStreamCaptureMode                   uintptr
 	GraphInstantiateWithFlags, GraphLaunch, GraphExecDestroy, GraphDestroy                     uintptr
 	EventCreate, EventRecord, EventQuery, EventSynchronize, EventElapsedTime, EventDestroy_v2  uintptr

@@ -8,13 +8,22 @@ import (
 
 const (
 	captureRelaxed   = 2
-	eventWithoutTime = 2 // CU_EVENT_DISABLE_TIMING
+	eventWithoutTime = 2                // CU_EVENT_DISABLE_TIMING
+	mostUrgent       = ^uintptr(0) - 99 // -100: the driver takes its least number, a few below 0, for one below that
 )
 
 // NewStream makes a stream that does not wait for the legacy one.
 func (d *Device) NewStream() (uintptr, error) { return d.on.newStream() }
 
-// FreeStream gives a stream of NewStream back; what is on it still runs.
+// NewUrgentStream makes a stream whose kernels come before those of others that are not running yet: small work that a network's large kernels would
+// keep waiting at each step.
+func (d *Device) NewUrgentStream() (uintptr, error) {
+	s := new(uintptr)
+	err := d.gpu.do("make a stream", d.gpu.f.StreamCreateWithPriority, ptr(s), 1, mostUrgent)
+	return *s, err
+}
+
+// FreeStream gives a stream of NewStream or NewUrgentStream back; what is on it still runs.
 func (d *Device) FreeStream(s uintptr) {
 	if s != 0 {
 		d.on.freeStream(s)

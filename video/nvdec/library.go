@@ -170,7 +170,7 @@ func (l *library) freeDecoder(decoder uintptr) {
 	_ = l.device.Call("give a decoder back", l.f.DestroyDecoder, decoder)
 }
 
-func (l *library) newStream() (uintptr, error) { return l.device.NewStream() }
+func (l *library) newStream() (uintptr, error) { return l.device.NewUrgentStream() }
 func (l *library) freeStream(stream uintptr)   { l.device.FreeStream(stream) }
 
 func (l *library) copyOut(b []byte, from, stream uintptr) error {
