@@ -230,7 +230,7 @@ func peerOfTrain(name string) bool { return name == "torch" || name == "lerobot"
 
 // decodesOnGPU: a peer that is given files and frame numbers, and decodes on the GPU's engines.
 func decodesOnGPU(name string) bool {
-	return name == "torchcodec-cuda" || strings.HasPrefix(name, "dali")
+	return name == "torchcodec-cuda" || name == "dali"
 }
 
 // framePlaces says where the frames of a camera lie, of each row of the set: its file, and its number there.
@@ -285,9 +285,9 @@ func (t *Train) point(ctx context.Context, name, pages string, world, width int,
 	case "torchcodec-cuda":
 		w.Workers, w.Cache = width, ""
 		p.Setting = fmt.Sprintf("VideoDecoder(device=%q), exact seeking, %d threads with decoders of their own, a batch's frames in one sorted call a file, two batches ahead a thread", job.Device, width)
-	case "dali", "dali-experimental":
+	case "dali":
 		w.Workers, w.Cache = width, ""
-		p.Setting = fmt.Sprintf("%s(device=\"gpu\", sequence_length=1, random_shuffle=True), %d pipelines, a shard each; its own order", map[string]string{"dali": "fn.readers.video", "dali-experimental": "fn.experimental.readers.video"}[name], width)
+		p.Setting = fmt.Sprintf("fn.readers.video(device=\"gpu\", sequence_length=1, random_shuffle=True), %d pipelines, a shard each; its own order", width)
 	default:
 		own := strings.Split(name, "-")[1:] // pool, ram, disk, gpu
 		if slices.Contains(own, "pool") {

@@ -1,4 +1,4 @@
-"""Batches of the peers that decode on a GPU's engines, each at its best documented setting: torchcodec's VideoDecoder, and DALI's video readers.
+"""Batches of the peers that decode on a GPU's engines, each at its best documented setting: torchcodec's VideoDecoder, and DALI's video reader.
 
 Both are given files and frame numbers (bench.framePlaces: the harness asked the set), and gather the rows' numbers on the device. Threads make whole batches
 ahead. torchcodec follows the plan; DALI shuffles by itself, so its batches are known by the frame numbers that it says."""
@@ -128,32 +128,27 @@ def dali(a, p):
     from nvidia.dali import fn, pipeline_def
 
     f = Files(a, p)
-    if p.spec["observed"] != [0]:
-        raise RuntimeError(f"{a.runner}: samples of one frame alone")
+    if p.spec["observed"] != [0] or a.device == "cpu":
+        raise RuntimeError(f"{a.runner}: samples of one frame alone, on a GPU")
     sizes = [int(f.number[f.file == k].max()) + 1 for k in range(len(f.files))]
     first = np.concatenate([[0], np.cumsum(sizes)])
     rows = np.full(first[-1], -1)
     rows[first[f.file] + f.number] = np.arange(len(f.file))
     first, rows = f.on(first), f.on(rows)
-    read = fn.experimental.readers.video if a.runner == "dali-experimental" else fn.readers.video
-    options = dict(skip_vfr_check=True) if a.runner == "dali" else {}
-    device = "cpu" if a.device == "cpu" else "gpu"
 
     @pipeline_def
     def frames(shard):
-        return tuple(read(device=device, filenames=f.files, labels=list(range(len(f.files))), sequence_length=1, enable_frame_num="scalar", random_shuffle=True, initial_fill=SHUFFLED, num_shards=a.workers, shard_id=shard, prefetch_queue_depth=2, **options))
+        return tuple(fn.readers.video(device="gpu", filenames=f.files, labels=list(range(len(f.files))), sequence_length=1, enable_frame_num="scalar", random_shuffle=True, initial_fill=SHUFFLED, num_shards=a.workers, shard_id=shard, prefetch_queue_depth=2, skip_vfr_check=True))
 
     def make(k):
-        where = torch.device(a.device).index if device == "gpu" else None
-        pipe = frames(shard=k, batch_size=a.batch_size, num_threads=1, device_id=where, seed=a.seed + 1 + k, prefetch_queue_depth=2)
+        pipe = frames(shard=k, batch_size=a.batch_size, num_threads=1, device_id=torch.device(a.device).index, seed=a.seed + 1 + k, prefetch_queue_depth=2)
         pipe.build()
         while True:
             # What it gave is its own until the next run: the copy is waited for.
             video, label, number = (torch.from_dlpack(x.as_tensor()) for x in pipe.run())
             ids = rows[first[label.to(a.device).flatten().long()] + number.to(a.device).flatten().long()]
             images = video.permute(0, 1, 4, 2, 3).clone()
-            if device == "gpu":
-                torch.cuda.current_stream().synchronize()
+            torch.cuda.current_stream().synchronize()
             yield f.batch(ids, images)
 
     return Made([make(k) for k in range(a.workers)], a.device)

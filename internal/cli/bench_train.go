@@ -55,7 +55,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	f.add(c, 30*time.Minute, "run")
 	f.addRepeats(c)
 	fl := c.Flags()
-	fl.StringSliceVar(&f.runners, "runners", nil, "who runs beside headspace: h2d, torch, lerobot, robocache, robocache-pool, robocache-ram, robocache-disk, robocache-gpu, robocache-gpu-pool, torchcodec-cuda, dali, dali-experimental (default: the mode's)")
+	fl.StringSliceVar(&f.runners, "runners", nil, "who runs beside headspace: h2d, torch, lerobot, robocache, robocache-pool, robocache-ram, robocache-disk, robocache-gpu, robocache-gpu-pool, torchcodec-cuda, dali (default: the mode's)")
 	fl.StringVar(&j.Model, "model", "resnet18", "transformer, diffusion, diffusion-lowdim, resnet18 or act")
 	fl.StringVar(&t.Mode, "mode", "compare", "compare (all that read on the CPU), baseline (torch, lerobot), robocache (h2d, ours), video (ours on the CPU and on the GPU, torchcodec-cuda, dali) or headspace")
 	fl.IntVar(&w.BatchSize, "batch-size", 0, "samples a batch and GPU (0: the model's)")

@@ -173,7 +173,7 @@ func TestBenchTrainVideoPeers(t *testing.T) {
 	if r := rows[1].(map[string]any); r["arm"] != "torchcodec-cuda" || r["failed"] != "" || r["batches_checked"] != 3.0 || r["batches_wrong"] != 0.0 || r["order_sha256"] == "" {
 		t.Errorf("%v", r)
 	}
-	if r := rows[2].(map[string]any); r["arm"] != "dali" || !strings.Contains(r["failed"].(string), "No module named 'nvidia") && r["batches_wrong"] != 0.0 {
+	if r := rows[2].(map[string]any); r["arm"] != "dali" || !strings.Contains(r["failed"].(string), "No module named 'nvidia") && !strings.Contains(r["failed"].(string), "on a GPU") {
 		t.Errorf("%v", r)
 	}
 	for _, args := range [][]string{append(line, "robocache-gpu"), append(line, "robocache", "--decode", "gpu"), {"bench", "load", set, "--python", py, "--runners", "robocache", "--decode", "gpu", "--duration", "1s", "--resume=false"}} {

@@ -60,15 +60,14 @@ import glob, torch
 import nvidia.dali
 from nvidia.dali import fn, pipeline_def
 name = sorted(glob.glob('$WHERE/sets/h264_g8/videos/*/*/*.mp4'))[0]
-for read in (fn.readers.video, fn.experimental.readers.video):
-    @pipeline_def
-    def p():
-        return tuple(read(device='gpu', filenames=[name], labels=[0], sequence_length=1, enable_frame_num='scalar', random_shuffle=True, initial_fill=8))
-    q = p(batch_size=4, num_threads=1, device_id=0)
-    q.build()
-    video, label, number = q.run()
-    v = torch.from_dlpack(video.as_tensor())
-    print('dali', nvidia.dali.__version__, v.shape, v.device, torch.from_dlpack(number.as_tensor()).flatten().tolist(), v.float().mean().item())
+@pipeline_def
+def p():
+    return tuple(fn.readers.video(device='gpu', filenames=[name], labels=[0], sequence_length=1, enable_frame_num='scalar', random_shuffle=True, initial_fill=8))
+q = p(batch_size=4, num_threads=1, device_id=0)
+q.build()
+video, label, number = q.run()
+v = torch.from_dlpack(video.as_tensor())
+print('dali', nvidia.dali.__version__, v.shape, v.device, torch.from_dlpack(number.as_tensor()).flatten().tolist(), v.float().mean().item())
 P"
 }
 
