@@ -14,12 +14,12 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
+	"github.com/goatnote-inc/robocache/store/tests/servers"
 	"github.com/goatnote-inc/robocache/submit"
 )
 
@@ -181,8 +181,8 @@ func TestDashboard(t *testing.T) {
 	l.Close()
 	c := exec.Command(prometheus, "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+at, "--log.level=error")
 	var errs strings.Builder
-	c.Stdout, c.Stderr, c.SysProcAttr = &errs, &errs, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
+	c.Stdout, c.Stderr = &errs, &errs
+	if err := servers.Begin(c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
 // cluster is a real controller with two nodes on this machine: Slurm's own programs, and one host's processes.
@@ -135,8 +137,8 @@ func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
 		c.t.Fatal(err)
 	}
 	cmd := exec.Command(name, args...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	if err := servers.Begin(cmd); err != nil {
 		c.t.Skipf("%s does not start here: %v", name, err)
 	}
 	c.t.Cleanup(func() {

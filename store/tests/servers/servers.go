@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -46,10 +47,9 @@ func start(t testing.TB, url string, env []string, command ...string) {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also where the tests run out of their time, which calls no Cleanup
 	var log lockedBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	if err := Begin(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
@@ -63,6 +63,22 @@ func start(t testing.TB, url string, env []string, command ...string) {
 			t.Fatalf("%s does not answer: %v\n%s", command[0], err, log.String())
 		}
 	}
+}
+
+// Begin starts a process that ends with this one, also where the tests run out of their time, which calls no Cleanup. The kernel ends it with the thread
+// that started it, and Go ends threads (whose goroutine was locked to them): so one is kept for it.
+func Begin(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	begun := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		begun <- cmd.Start()
+		select {}
+	}()
+	return <-begun
 }
 
 type lockedBuffer struct {

@@ -1,0 +1,33 @@
+package servers
+
+import (
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A server goes on where the thread of who started it ends.
+func TestBeginOutlivesThread(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	begun := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		begun <- Begin(cmd)
+	}()
+	if err := <-begun; err != nil {
+		t.Skip(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		t.Fatal("it was ended: ", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	<-ended
+}
