@@ -225,3 +225,22 @@ func BenchmarkEpochStart(b *testing.B) {
 	b.ReportMetric(float64(first[len(first)/2].Microseconds()), "first-µs")
 	b.ReportMetric(float64(others[len(others)/2].Microseconds()), "others-µs")
 }
+
+// From the second epoch on the next one's pool fills as this one drains: with decoders that are little faster than the consumer, no epoch begins with waits for a pool.
+func TestPoolFillsAsTheLastOneDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(lengthsFor(8, 24, 20, 40)...)
+		f.gop, f.slow = 1, 10*time.Millisecond // a frame
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 16, Shuffle: Pool, PoolSize: 100_000, DropLast: true}, Memory: Memory{Threads: 2, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 4 << 20}, Windows: Windows{Keys: []string{"cam"}}})
+		defer l.Close()
+		for epoch, w := range waits(t, l, 5, 100*time.Millisecond) { // a batch takes two threads 80 ms
+			var sum time.Duration
+			for _, d := range w {
+				sum += d
+			}
+			if gap := epoch < 2; (sum > 0) != gap {
+				t.Errorf("epoch %d: waits of %v", epoch, sum)
+			}
+		}
+	})
+}

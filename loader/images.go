@@ -334,9 +334,7 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 		return
 	}
 	for i := range s.Admitted {
-		if a := &s.Admitted[i]; a.Share >= worthwhile {
-			w.eachUse(w.a.sources[a.Source], a.Samples, func(c *column, uses map[frames.ID]int32) { w.Admit(c, uses, epoch, seq, first) })
-		}
+		w.admit(&s.Admitted[i], epoch, seq, first)
 	}
 	for samples := s.Passed; len(samples) > 0; {
 		src, _ := w.a.sourceOf(samples[0])
@@ -346,6 +344,13 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 		}
 		w.eachUse(src, samples[:n], func(c *column, uses map[frames.ID]int32) { w.a.store.Pass(c, uses, epoch) })
 		samples = samples[n:]
+	}
+}
+
+// admit has an episode's frames decoded and kept from now on, where that pays.
+func (w *worker) admit(a *order.Admission, epoch, seq int64, first bool) {
+	if a.Share >= worthwhile {
+		w.eachUse(w.a.sources[a.Source], a.Samples, func(c *column, uses map[frames.ID]int32) { w.Admit(c, uses, epoch, seq, first) })
 	}
 }
 

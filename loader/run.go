@@ -81,13 +81,13 @@ func startRun(a *assembler, at order.Progress, onward bool) *run {
 }
 
 // plan makes horizons until the epoch ends, or onward. The first is one batch, so that it comes soon.
-func (r *run) plan(epoch order.Progress, ahead, inFlight int) {
+func (r *run) plan(from order.Progress, ahead, inFlight int) {
 	defer close(r.units)
 	var s order.Step
 	fw := r.q.Borrow()
 	defer r.q.Return(fw)
 	w := fw.Own.(*worker)
-	c, at := epoch.Sampler()
+	e := planEpoch(from)
 	begun, skipped := int64(0), int64(0) // the epoch's first batch; behind the last epoch's last
 	for size, seq := 1, int64(0); ; size = ahead {
 		if len(r.a.schema.ragged) > 0 && seq > 0 {
@@ -103,40 +103,42 @@ func (r *run) plan(epoch order.Progress, ahead, inFlight int) {
 			return
 		}
 		begin := time.Now()
-		var planned []*unit
+		var units []*unit
 		more := true
 		for n := 0; n < size && more; {
-			if !c.Next(at, &s) {
-				if more = r.onward && seq > begun && !c.Starved(at); more { // epochs without a batch would be gone through without end
-					r.a.submit(r.q, planned) // the next epoch's order may take a while
-					planned, begun, skipped = nil, seq, s.Skipped
-					epoch.GoTo(epoch.Epoch + 1)
-					c, at = epoch.Sampler()
+			if !e.step(&s) {
+				if more = r.onward && seq > begun && !e.sampler.Starved(e.at); more { // epochs without a batch would be gone through without end
+					r.a.submit(r.q, units) // the next epoch's order may take a while
+					units, begun, skipped = nil, seq, s.Skipped
+					e = e.following()
 					continue
 				}
 				if r.skipped = s.Skipped; seq == begun && seq > 0 {
 					r.skipped = skipped // the next run finds out again that this epoch has no batch
 				}
-				if c.Starved(at) {
-					r.give(&unit{seq: seq, epoch: epoch.Epoch, behind: skipped, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
+				if e.sampler.Starved(e.at) {
+					r.give(&unit{seq: seq, epoch: e.Epoch, behind: skipped, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
 				}
 				break
 			}
-			w.follow(&s, epoch.Epoch, seq, seq == begun)
+			w.follow(&s, e.Epoch, seq, seq == begun)
+			if seq-begun > int64(inFlight) { // a batch of this epoch was given: the store has left the one before
+				r.refill(w, e, seq)
+			}
 			u, err := r.a.begin(seq, s.Samples, s.Epochs)
 			if err != nil {
 				u, more = &unit{seq: seq, err: err, done: closed()}, false
 			} else {
-				u.batch.Epoch, u.batch.Position = epoch.Epoch, s.First
+				u.batch.Epoch, u.batch.Position = e.Epoch, s.First
 				u.after, u.wrapped, u.skipped = s.After, s.Wrapped, s.Skipped
-				planned = append(planned, u)
+				units = append(units, u)
 			}
-			u.epoch, u.behind = epoch.Epoch, skipped
+			u.epoch, u.behind = e.Epoch, skipped
 			r.give(u)
-			n, seq, at, skipped = n+1, seq+1, s.After, 0
+			n, seq, skipped = n+1, seq+1, 0
 		}
 		r.a.store.N.Plan.Add(int64(time.Since(begin)))
-		r.a.submit(r.q, planned)
+		r.a.submit(r.q, units)
 		if !more {
 			return
 		}

@@ -16,6 +16,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 go=${GO:-go}
+# tool COMMAND…: scripts/release, built as the binaries are: a fresh clone has no native parts, nor needs any for it.
+tool() { env CGO_ENABLED=0 "$go" run -tags nocuda ./scripts/release "$@"; }
 out=dist/release-$version
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH VERSION="$version"
@@ -49,7 +51,7 @@ for m in x86_64 aarch64; do
   records=()
   [ ! -d ".build/wheels/$m/native" ] || records=(".build/wheels/$m/native"/*.built)
   [ ${#records[@]} -gt 0 ] || refuse ".build/wheels/$m/native has no records: the SBOM of the wheel lacks its native parts"
-  "$go" run ./scripts/release sbom "$out/library" "$version" "${records[@]}" > "$out/robocache-$version-wheel-$m.cdx.json"
+  tool sbom "$out/library" "$version" "${records[@]}" > "$out/robocache-$version-wheel-$m.cdx.json"
   rm "$out/library"
 done
 
@@ -58,7 +60,7 @@ for arch in amd64 arm64; do
   # nocuda leaves out what opens libraries at run time: no C library is needed. Video is not decoded, which says so where it is asked for.
   env CGO_ENABLED=0 GOOS=linux GOARCH=$arch "$go" build -buildvcs=false -trimpath -tags nocuda -ldflags "-s -w -X main.version=$version" -o "$out/$name" ./cmd/robocache
   if readelf -l "$out/$name" | grep -q INTERP; then echo "release: $name is not static" >&2; exit 1; fi
-  "$go" run ./scripts/release sbom "$out/$name" "$version" > "$out/$name.cdx.json"
+  tool sbom "$out/$name" "$version" > "$out/$name.cdx.json"
 done
 
 case $(uname -m) in aarch64) here=arm64 ;; *) here=amd64 ;; esac
@@ -67,7 +69,7 @@ said=$("$out/robocache-$version-linux-$here" version --json | sed -n 's/^ *"vers
 
 docs=$out/robocache-$version-docs
 mkdir -p "$docs/man/man1" "$docs/completions"
-"$go" run ./scripts/release man "$docs/man/man1" "$version"
+tool man "$docs/man/man1" "$version"
 for shell in bash zsh fish; do "$out/robocache-$version-linux-$here" completion "$shell" > "$docs/completions/robocache.$shell"; done
 cp LICENSE NOTICE "$docs/"
 tar -C "$out" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "${docs##*/}" | gzip -n > "$docs.tar.gz"

@@ -17,6 +17,9 @@ type Admission struct {
 	Share float64
 }
 
+// Own is how many of the samples this rank will take, about.
+func (a *Admission) Own() float64 { return a.Share * float64(len(a.Samples)) }
+
 // Step is what one rank does in one global step. Its slices are used again by the next call with it.
 type Step struct {
 	Samples, Epochs  []int64 // and the epoch of each in its source
@@ -419,10 +422,18 @@ func (c *Sampler) here(at Cursor) (position, ahead int64) {
 	return c.consumed(at.step), max(at.index-at.step*c.batch, 0)
 }
 
+// Left is how many samples of the rank are behind a Cursor.
+func (c *Sampler) Left(at Cursor) int64 {
+	if c.world == 1 {
+		return max(c.n-c.start-at.index, 0)
+	}
+	return max(c.steps()-at.step, 0) * c.batch
+}
+
 // ended says whether nothing is left behind a Cursor.
 func (c *Sampler) ended(at Cursor) bool {
 	if c.world == 1 {
-		left := c.n - c.start - at.index
+		left := c.Left(at)
 		return left <= 0 || c.dropLast && left < c.batch
 	}
 	return at.step >= c.steps()
