@@ -16,9 +16,9 @@ type frameParams struct {
 	outRow, outChannel                      int64
 	outColumn, lumaRow, chromaRow, chromaBy int32
 	width, height                           int32
-	taps                                    [4]int32
-	scaled                                  int32
+	taps, limit                             [4]int32
 	numbers                                 [10]int32
+	tile, lumaRows, chromaRows              int32
 	_                                       int32
 }
 
@@ -48,34 +48,75 @@ type Frames struct {
 // PrepareFrames makes the kernel of a form ready.
 func (d *Device) PrepareFrames(f *FrameForm) (_ *Frames, err error) {
 	defer guard.Into(&err)
-	x := &Frames{on: d.on, params: frameParams{width: int32(f.Width), height: int32(f.Height), numbers: f.Numbers, scaled: int32(flag(f.Scaled))}}
+	x := &Frames{on: d.on, params: frameParams{width: int32(f.Width), height: int32(f.Height), numbers: f.Numbers}}
 	pairs := int64(f.Width+1) / 2 * int64(f.Height)
 	if f.Width < 1 || f.Height < 1 || pairs > math.MaxInt32-256 || f.Scaled && f.Width%2 != 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "frames of this size", Got: fmt.Sprintf("%d×%d", f.Width, f.Height)})
-	}
-	if f.Scaled {
-		var tables []byte
-		var at [8]int
-		for k := range f.Taps {
-			x.params.taps[k] = int32(f.Taps[k])
-			at[k] = len(tables)
-			for _, v := range f.Position[k] {
-				tables = binary.LittleEndian.AppendUint32(tables, uint32(v))
-			}
-			at[4+k] = len(tables)
-			for _, v := range f.Weight[k] {
-				tables = binary.LittleEndian.AppendUint16(tables, uint16(v))
-			}
-			tables = append(tables, make([]byte, -len(tables)&3)...)
-		}
-		base := guard.Must(d.on.upload(tables))
-		for k := range f.Taps {
-			x.params.position[k], x.params.weight[k] = base+uintptr(at[k]), base+uintptr(at[4+k])
-		}
+		guard.Fail(unsuitable(f))
 	}
 	x.call = call{kernel: "frame_rgb", block: 256, grid: uint32(ceilDiv(pairs, 256))}
+	if f.Scaled {
+		x.scale(d, f)
+	}
 	guard.Check(d.on.prepare(&x.call))
 	return x, nil
+}
+
+// Of frame_scaled: columns of a tile of the result, its rows at most, and the shared memory for it.
+const (
+	frameTile    = 32
+	frameRows    = 16
+	frameScratch = 40 << 10
+)
+
+// scale brings the filters to the device, and cuts the result into tiles.
+func (x *Frames) scale(d *Device, f *FrameForm) {
+	var tables []byte
+	var at [8]int
+	p := &x.params
+	for k := range f.Taps {
+		p.taps[k] = int32(f.Taps[k])
+		at[k] = len(tables)
+		for i, v := range f.Position[k] {
+			tables = binary.LittleEndian.AppendUint32(tables, uint32(v))
+			for j, w := range f.Weight[k][i*f.Taps[k] : (i+1)*f.Taps[k]] {
+				if w != 0 {
+					p.limit[k] = max(p.limit[k], v+int32(j)+1)
+				}
+			}
+			if v < 0 || i > 0 && v < f.Position[k][i-1] {
+				guard.Fail(unsuitable(f))
+			}
+		}
+		at[4+k] = len(tables)
+		for _, v := range f.Weight[k] {
+			tables = binary.LittleEndian.AppendUint16(tables, uint16(v))
+		}
+		tables = append(tables, make([]byte, -len(tables)&3)...)
+	}
+	for p.tile = frameRows; ; p.tile /= 2 {
+		if p.tile == 0 { // scaled down as nobody does
+			guard.Fail(unsuitable(f))
+		}
+		rows := func(k int) (most int32) { // of a plane, for a tile
+			for y := 0; y < f.Height; y += int(p.tile) {
+				most = max(most, f.Position[k][min(y+int(p.tile), f.Height)-1]+p.taps[k]-f.Position[k][y])
+			}
+			return most
+		}
+		p.lumaRows, p.chromaRows = rows(2), rows(3)
+		if x.call.shared = uint32(2 * frameTile * (p.lumaRows + p.chromaRows)); x.call.shared <= frameScratch {
+			break
+		}
+	}
+	x.call.kernel, x.call.grid = "frame_scaled", uint32(ceilDiv(int64(f.Width), frameTile)*ceilDiv(int64(f.Height), int64(p.tile)))
+	base := guard.Must(d.on.upload(tables))
+	for k := range f.Taps {
+		p.position[k], p.weight[k] = base+uintptr(at[k]), base+uintptr(at[4+k])
+	}
+}
+
+func unsuitable(f *FrameForm) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "frames of this size", Got: fmt.Sprintf("%d×%d", f.Width, f.Height)}
 }
 
 // Run makes one frame, packed or as planes, on a stream.
