@@ -8,7 +8,7 @@ base=$(realpath -m .build/wheels)
 root=$base/roots/arm64
 native=$base/aarch64/native
 packages=("$@")
-[ ${#packages[@]} -gt 0 ] || packages=(. ./align ./mapping ./stats ./kernel/... ./video/...)
+[ ${#packages[@]} -gt 0 ] || packages=(. ./align ./mapping ./stats ./kernel/... ./video/... ./format/internal/elements ./format/zarr/internal/blosc)
 scripts/deps.sh userlands
 [ -f "$root/.whole" ] && [ -f "$native/video.built" ] || { echo "arm64: no userland or no native parts of arm64 in .build/wheels: make test-wheels makes them" >&2; exit 2; }
 export PATH=$base/aarch64/bin:$PATH ZIG_GLOBAL_CACHE_DIR=$base/cache ZIG_LOCAL_CACHE_DIR=$base/cache
