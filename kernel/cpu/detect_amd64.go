@@ -50,8 +50,6 @@ func streamKernel(src, dst robocache.DType) func(*rowArgs) {
 	return nil
 }
 
-func slerpKernel(a *rowArgs) { slerpF32(a) }
-
 // flatten is flattenGo, in the best form.
 func flatten(out []int64, p []float32, g *lattice) int {
 	n := 0

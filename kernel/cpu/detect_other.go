@@ -12,8 +12,6 @@ func isSorted(s []int64) bool { return sortedGo(s) }
 
 func find(a *searchArgs) int { return bracketGo(a, 0) }
 
-func slerpKernel(a *rowArgs) { panic("no kernel") }
-
 func flatten(out []int64, p []float32, g *lattice) int { return flattenGo(out, p, g) }
 
 func accumulate(*sumArgs) { panic("no kernel") }

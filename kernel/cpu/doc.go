@@ -1,5 +1,5 @@
-// Package cpu is the back end for the processor's cores: AVX2 where the processor has it; on arm64 NEON for rows that are blended, normalised and cast, and
-// plain Go for slerp, the search for timestamps and voxels; plain Go elsewhere.
+// Package cpu is the back end for the processor's cores: AVX2 where the processor has it; on arm64 NEON for rows that are blended (slerp too), normalised and
+// cast, and plain Go for the search for timestamps and voxels; plain Go elsewhere.
 //
 // # Contract
 //

@@ -138,3 +138,8 @@ func lerpU8B16Norm(a *rowArgs)
 //
 //go:noescape
 func lerpU8B16UnitNorm(a *rowArgs)
+
+// slerpF32 is that of amd64, to the bit, of two rows or more.
+//
+//go:noescape
+func slerpF32(a *rowArgs)

@@ -9118,3 +9118,318 @@ end:
 	ADD $104, R0, R19
 	VST1 [V29.B16], (R19)
 	RET
+
+DATA slerpPoly<>+0(SB)/8, $0x3f0b55b6128f3ef3
+DATA slerpPoly<>+8(SB)/8, $0x3f50868f2ca5c4e5
+DATA slerpPoly<>+16(SB)/8, $0x3f63423f7d4944f1
+DATA slerpPoly<>+24(SB)/8, $0x3f5717839dfaaed2
+DATA slerpPoly<>+32(SB)/8, $0x3f4017a94eb5f96b
+DATA slerpPoly<>+40(SB)/8, $0x3f591f08dcf47a63
+DATA slerpPoly<>+48(SB)/8, $0x3f84ce296a6403f3
+DATA slerpPoly<>+56(SB)/8, $0x3fb6c16c176e3413
+DATA slerpPoly<>+64(SB)/8, $0x4000000000000006
+DATA slerpPoly<>+72(SB)/8, $0xbf35bbf3309c0e9b
+DATA slerpPoly<>+80(SB)/8, $0xbf5e8097706647e1
+DATA slerpPoly<>+88(SB)/8, $0xbf60f41bf71c10e0
+DATA slerpPoly<>+96(SB)/8, $0xbf41c7c005e19bff
+DATA slerpPoly<>+104(SB)/8, $0x3f426a51cd4b705d
+DATA slerpPoly<>+112(SB)/8, $0x3f6f82e922558343
+DATA slerpPoly<>+120(SB)/8, $0x3f9d41d3b76ee1bc
+DATA slerpPoly<>+128(SB)/8, $0x3fd555555554e1ac
+DATA slerpPoly<>+136(SB)/8, $0x3ce883810fd15ca6
+DATA slerpPoly<>+144(SB)/8, $0xbd6ae439bf37aa2b
+DATA slerpPoly<>+152(SB)/8, $0x3de6123ccce4bcee
+DATA slerpPoly<>+160(SB)/8, $0xbe5ae6454d04a591
+DATA slerpPoly<>+168(SB)/8, $0x3ec71de3a528cbc0
+DATA slerpPoly<>+176(SB)/8, $0xbf2a01a01a0147e6
+DATA slerpPoly<>+184(SB)/8, $0x3f811111111110bc
+DATA slerpPoly<>+192(SB)/8, $0xbfc5555555555555
+DATA slerpPoly<>+200(SB)/8, $0x3ff0000000000000
+GLOBL slerpPoly<>(SB), RODATA|NOPTR, $208
+
+// func slerpF32(a *rowArgs)
+TEXT ·slerpF32(SB), NOSPLIT, $0-8
+	MOVD a+0(FP), R0
+	MOVD 56(R0), R1
+	MOVD 0(R0), R2
+	MOVD 32(R0), R3
+	MOVD 40(R0), R4
+	MOVD 48(R0), R5
+	MOVD 8(R0), R6
+	MOVD 24(R0), R7
+	MOVD 16(R0), R8
+	MOVD 64(R0), R9
+	MOVD 128(R0), R22
+	MOVD $0, R20
+	MOVD $0x3d30000000000000, R19
+	VDUP R19, V28.D2
+	MOVD $0x7ff0000000000000, R19
+	VDUP R19, V29.D2
+	MOVD $0x8000000000000000, R19
+	VDUP R19, V30.D2
+	MOVD $0x3ff0000000000000, R19
+	VDUP R19, V31.D2
+
+pair:
+	CBZ R1, end
+	CMP $1, R1
+	BNE two
+	SUB $4, R3
+	SUB $4, R4
+	SUB $8, R5
+	SUB $1, R22
+	SUB R8, R2
+	SUB $-1, R1
+
+two:
+	MOVW.P 4(R3), R19
+	MADD R19, R6, R7, R11
+	MOVW.P 4(R3), R19
+	MADD R19, R6, R7, R12
+	MOVW.P 4(R4), R19
+	MADD R19, R6, R7, R13
+	MOVW.P 4(R4), R19
+	MADD R19, R6, R7, R14
+	VLD1.P 16(R5), [V27.D2]
+	WORD $0x4efbd7fa // dsub v26, v31, v27
+	MOVD R2, R21
+	ADD R8, R2, R15
+	MOVD R9, R10
+
+quat:
+	VLD1.P 16(R11), [V16.S4]
+	WORD $0x0e617a14 // dcvtl v20, v16, v0
+	WORD $0x4e617a16 // dcvtl2 v22, v16, v0
+	VLD1.P 16(R12), [V17.S4]
+	WORD $0x0e617a35 // dcvtl v21, v17, v0
+	WORD $0x4e617a37 // dcvtl2 v23, v17, v0
+	VZIP1 V21.D2, V20.D2, V0.D2
+	VZIP2 V21.D2, V20.D2, V1.D2
+	VZIP1 V23.D2, V22.D2, V2.D2
+	VZIP2 V23.D2, V22.D2, V3.D2
+	VLD1.P 16(R13), [V18.S4]
+	WORD $0x0e617a54 // dcvtl v20, v18, v0
+	WORD $0x4e617a56 // dcvtl2 v22, v18, v0
+	VLD1.P 16(R14), [V19.S4]
+	WORD $0x0e617a75 // dcvtl v21, v19, v0
+	WORD $0x4e617a77 // dcvtl2 v23, v19, v0
+	VZIP1 V21.D2, V20.D2, V4.D2
+	VZIP2 V21.D2, V20.D2, V5.D2
+	VZIP1 V23.D2, V22.D2, V6.D2
+	VZIP2 V23.D2, V22.D2, V7.D2
+	WORD $0x6e60dc14 // dmul v20, v0, v0
+	WORD $0x6e61dc39 // dmul v25, v1, v1
+	WORD $0x4e79d694 // dadd v20, v20, v25
+	WORD $0x6e62dc59 // dmul v25, v2, v2
+	WORD $0x4e79d694 // dadd v20, v20, v25
+	WORD $0x6e63dc79 // dmul v25, v3, v3
+	WORD $0x4e79d694 // dadd v20, v20, v25
+	WORD $0x6e64dc95 // dmul v21, v4, v4
+	WORD $0x6e65dcb9 // dmul v25, v5, v5
+	WORD $0x4e79d6b5 // dadd v21, v21, v25
+	WORD $0x6e66dcd9 // dmul v25, v6, v6
+	WORD $0x4e79d6b5 // dadd v21, v21, v25
+	WORD $0x6e67dcf9 // dmul v25, v7, v7
+	WORD $0x4e79d6b5 // dadd v21, v21, v25
+	WORD $0x6e64dc16 // dmul v22, v0, v4
+	WORD $0x6e65dc39 // dmul v25, v1, v5
+	WORD $0x4e79d6d6 // dadd v22, v22, v25
+	WORD $0x6e66dc59 // dmul v25, v2, v6
+	WORD $0x4e79d6d6 // dadd v22, v22, v25
+	WORD $0x6e67dc79 // dmul v25, v3, v7
+	WORD $0x4e79d6d6 // dadd v22, v22, v25
+	WORD $0x4ee0ca97 // dpos v23, v20, v0
+	WORD $0x6ef4e7b9 // dcmgt v25, v29, v20
+	VAND V25.B16, V23.B16, V23.B16
+	WORD $0x4ee0cab9 // dpos v25, v21, v0
+	VAND V25.B16, V23.B16, V23.B16
+	WORD $0x6ef5e7b9 // dcmgt v25, v29, v21
+	VAND V25.B16, V23.B16, V23.B16
+	WORD $0x6ee1fa94 // dsqrt v20, v20, v0
+	WORD $0x6ee1fab5 // dsqrt v21, v21, v0
+	WORD $0x6e75de98 // dmul v24, v20, v21
+	WORD $0x6e78fff8 // ddiv v24, v31, v24
+	WORD $0x6e78de94 // dmul v20, v20, v24
+	WORD $0x6e78deb5 // dmul v21, v21, v24
+	WORD $0x6e78ded6 // dmul v22, v22, v24
+	VAND V30.B16, V22.B16, V25.B16
+	VEOR V25.B16, V20.B16, V20.B16
+	VEOR V25.B16, V22.B16, V22.B16
+	WORD $0x6ef6e798 // dcmgt v24, v28, v22
+	WORD $0x4ef6d7f9 // dsub v25, v31, v22
+	WORD $0x6e79df36 // dmul v22, v25, v25
+	MOVD $slerpPoly<>(SB), R16
+	VLD1R.P 8(R16), [V8.D2]
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V22.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V22.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V22.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V22.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V22.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V22.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V22.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V22.D2, V8.D2
+	VLD1R.P 8(R16), [V10.D2]
+	VLD1R.P 8(R16), [V11.D2]
+	VFMLA V10.D2, V22.D2, V11.D2
+	VLD1R.P 8(R16), [V10.D2]
+	VFMLA V11.D2, V22.D2, V10.D2
+	VLD1R.P 8(R16), [V11.D2]
+	VFMLA V10.D2, V22.D2, V11.D2
+	VLD1R.P 8(R16), [V10.D2]
+	VFMLA V11.D2, V22.D2, V10.D2
+	VLD1R.P 8(R16), [V11.D2]
+	VFMLA V10.D2, V22.D2, V11.D2
+	VLD1R.P 8(R16), [V10.D2]
+	VFMLA V11.D2, V22.D2, V10.D2
+	VLD1R.P 8(R16), [V11.D2]
+	VFMLA V10.D2, V22.D2, V11.D2
+	VFMLA V11.D2, V25.D2, V8.D2
+	WORD $0x6e79dd16 // dmul v22, v8, v25
+	WORD $0x6e7adf4e // dmul v14, v26, v26
+	WORD $0x6e76ddce // dmul v14, v14, v22
+	WORD $0x6e7adeb5 // dmul v21, v21, v26
+	VLD1R.P 8(R16), [V8.D2]
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V14.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V14.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V14.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V14.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V14.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V14.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V14.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V14.D2, V8.D2
+	WORD $0x6e68deb5 // dmul v21, v21, v8
+	SUB $72, R16
+	WORD $0x6e7bdf6e // dmul v14, v27, v27
+	WORD $0x6e76ddce // dmul v14, v14, v22
+	WORD $0x6e7bde94 // dmul v20, v20, v27
+	VLD1R.P 8(R16), [V8.D2]
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V14.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V14.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V14.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V14.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V14.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V14.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V14.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V14.D2, V8.D2
+	WORD $0x6e68de94 // dmul v20, v20, v8
+	SUB $72, R16
+	VLD1R.P 8(R16), [V8.D2]
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V22.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V22.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V22.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V22.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V22.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V22.D2, V8.D2
+	VLD1R.P 8(R16), [V9.D2]
+	VFMLA V8.D2, V22.D2, V9.D2
+	VLD1R.P 8(R16), [V8.D2]
+	VFMLA V9.D2, V22.D2, V8.D2
+	WORD $0x6e68ffe8 // ddiv v8, v31, v8
+	WORD $0x6e68deb5 // dmul v21, v21, v8
+	WORD $0x6e68de94 // dmul v20, v20, v8
+	WORD $0x6e75dc00 // dmul v0, v0, v21
+	WORD $0x6e74dc84 // dmul v4, v4, v20
+	WORD $0x4e64d400 // dadd v0, v0, v4
+	WORD $0x6e75dc21 // dmul v1, v1, v21
+	WORD $0x6e74dca5 // dmul v5, v5, v20
+	WORD $0x4e65d421 // dadd v1, v1, v5
+	WORD $0x6e75dc42 // dmul v2, v2, v21
+	WORD $0x6e74dcc6 // dmul v6, v6, v20
+	WORD $0x4e66d442 // dadd v2, v2, v6
+	WORD $0x6e75dc63 // dmul v3, v3, v21
+	WORD $0x6e74dce7 // dmul v7, v7, v20
+	WORD $0x4e67d463 // dadd v3, v3, v7
+	VZIP1 V1.D2, V0.D2, V8.D2
+	VZIP1 V3.D2, V2.D2, V9.D2
+	WORD $0x0e61690a // dcvtn v10, v8, v0
+	WORD $0x4e61692a // dcvtn2 v10, v9, v0
+	VMOV V27.D[0], R19
+	LSL $1, R19
+	CBNZ R19, blend0
+	VMOV V16.B16, V10.B16
+	B store0
+
+blend0:
+	VMOV V23.D[0], R17
+	VMOV V24.D[0], R19
+	AND R17, R19
+	CBNZ R19, note0
+	CBNZ R17, store0
+
+note0:
+	MOVD $1, R20
+	MOVBU 0(R22), R17
+	CMP $2, R17
+	BEQ store0
+	AND $2, R19
+	MOVB R19, 0(R22)
+
+store0:
+	VST1.P [V10.S4], 16(R21)
+	VZIP2 V1.D2, V0.D2, V8.D2
+	VZIP2 V3.D2, V2.D2, V9.D2
+	WORD $0x0e61690a // dcvtn v10, v8, v0
+	WORD $0x4e61692a // dcvtn2 v10, v9, v0
+	VMOV V27.D[1], R19
+	LSL $1, R19
+	CBNZ R19, blend1
+	VMOV V17.B16, V10.B16
+	B store1
+
+blend1:
+	VMOV V23.D[1], R17
+	VMOV V24.D[1], R19
+	AND R17, R19
+	CBNZ R19, note1
+	CBNZ R17, store1
+
+note1:
+	MOVD $1, R20
+	MOVBU 1(R22), R17
+	CMP $2, R17
+	BEQ store1
+	AND $2, R19
+	MOVB R19, 1(R22)
+
+store1:
+	VST1.P [V10.S4], 16(R15)
+	SUBS $4, R10
+	BGT quat
+	ADD R8<<1, R2
+	ADD $2, R22
+	SUB $2, R1
+	B pair
+
+end:
+	MOVD R20, 104(R0)
+	RET

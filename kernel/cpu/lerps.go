@@ -28,3 +28,11 @@ func lerpKernel(src, dst robocache.DType, f form) func(*rowArgs) {
 	}
 	return lerps[[2]robocache.DType{src, dst}][f]
 }
+
+// slerpKernel is the kernel of float32 quaternions.
+func slerpKernel() func(*rowArgs) {
+	if instructions == "" {
+		return nil
+	}
+	return slerpF32
+}

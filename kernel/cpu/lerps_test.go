@@ -3,7 +3,9 @@
 package cpu
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -93,8 +95,8 @@ func TestRowsEndWhereTheyEnd(t *testing.T) {
 			}
 		}
 		try("move", moveRows, 1, 1, cols)
-		if fast && cols%4 == 0 {
-			try("slerp", slerpKernel, 4, 4, cols)
+		if k := slerpKernel(); k != nil && cols%4 == 0 {
+			try("slerp", k, 4, 4, cols)
 		}
 	}
 	for cols := 32; cols <= 320; cols += 32 {
@@ -141,4 +143,64 @@ func FuzzLerp(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestSlerpBits: quaternions are the same bits on every machine that has the kernel, with what is not valid and what is left to the reference.
+func TestSlerpBits(t *testing.T) {
+	k := slerpKernel()
+	if k == nil {
+		t.Skip("no kernel here")
+	}
+	const cols, sources, rows = 8, 400, 801
+	r := rand.New(rand.NewPCG(5, 6))
+	src, dst := make([]float32, sources*cols), make([]float32, rows*cols)
+	for i := range sources {
+		for q := 0; q < cols; q += 4 {
+			v := src[i*cols+q:][:4]
+			for j := range v {
+				v[j] = float32(r.NormFloat64())
+			}
+			switch p := max(0, (i-1)*cols+q); r.IntN(12) {
+			case 0: // no rotation
+				clear(v)
+			case 1:
+				v[r.IntN(4)] = float32(math.Inf(1))
+			case 2, 3, 4: // next to the sample before, or to its opposite
+				for j := range v {
+					v[j] = -src[p+j] + float32(r.NormFloat64()*math.Pow(10, -float64(r.IntN(9))))
+				}
+			case 5: // at a right angle: the sign is the reference's to decide
+				v[0], v[1], v[2], v[3] = -src[p+1], src[p], -src[p+3], src[p+2]
+			}
+		}
+	}
+	left, right, weight, valid := make([]int32, rows), make([]int32, rows), make([]float64, rows), slices.Repeat([]uint8{1}, rows)
+	for i := range rows {
+		left[i] = int32(r.IntN(sources - 1))
+		right[i] = left[i] + 1
+		if r.IntN(8) > 0 {
+			weight[i] = r.Float64()
+		}
+	}
+	a := rowArgs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), dstStep: 4 * cols, srcStep: 4 * cols, left: &left[0], right: &right[0], weight: &weight[0], rows: rows, cols: cols, valid: &valid[0]}
+	k(&a)
+	h := fnv.New64a()
+	var kinds [3]int
+	for i, v := range valid {
+		kinds[v]++
+		h.Write([]byte{v})
+		for _, x := range dst[i*cols:][:cols] {
+			bits := math.Float32bits(x)
+			if x != x {
+				bits = 0x7fc00000
+			}
+			h.Write(binary.LittleEndian.AppendUint32(nil, bits))
+		}
+	}
+	if min(kinds[0], kinds[1], kinds[2]) < 20 || a.limits[0] == 0 {
+		t.Errorf("rows that are not valid, valid and left: %v, noted %v", kinds, a.limits[0])
+	}
+	if got, want := h.Sum64(), uint64(0xdca712fec488c74f); got != want {
+		t.Errorf("results %#x, want %#x", got, want)
+	}
 }

@@ -77,8 +77,8 @@ func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, col
 	default:
 		s.kernel = lerpKernel(from, to, f)
 	}
-	if rule.Mode == kernel.Slerp && rule.Quats == nil && rule.Rotations == nil && f == plain && from == robocache.Float32 && to == from && fast {
-		s.kernel, s.moves, s.least = slerpKernel, false, 4
+	if k := slerpKernel(); rule.Mode == kernel.Slerp && rule.Quats == nil && rule.Rotations == nil && f == plain && from == robocache.Float32 && to == from && k != nil {
+		s.kernel, s.moves, s.least = k, false, 4
 		return
 	}
 	s.general = rule.Mode.Computes() && rule.Mode != kernel.Linear

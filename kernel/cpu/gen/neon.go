@@ -15,6 +15,8 @@ import (
 // words are the encodings of what Go's assembler has no name for: four float32 a register, in the order result, first operand, second.
 var words = map[string]uint32{
 	"fsub": 0x4ea0d400, "fmul": 0x6e20dc00, "fdiv": 0x6e20fc00, "fcmgt": 0x6ea0e400, "fcmeq": 0x4e20e400, "iszero": 0x4ea0d800, "bic": 0x4e601c00,
+	"dadd": 0x4e60d400, "dsub": 0x4ee0d400, "dmul": 0x6e60dc00, "ddiv": 0x6e60fc00, "dsqrt": 0x6ee1f800, "dcmgt": 0x6ee0e400, "dpos": 0x4ee0c800, // two float64
+	"dcvtl": 0x0e617800, "dcvtl2": 0x4e617800, "dcvtn": 0x0e616800, "dcvtn2": 0x4e616800,
 	"ucvtf": 0x6e21d800, "fcvtl": 0x0e217800, "fcvtl2": 0x4e217800, "fcvtn": 0x0e216800, "fcvtn2": 0x4e216800, "shll": 0x2e613800, "shll2": 0x6e613800,
 }
 
@@ -241,12 +243,17 @@ func (k *neon) row(index, to string) {
 	k.op("MADD R19, R6, R7, %s", to)
 }
 
-func (k *neon) kernel(name string) {
+// begin is a kernel's head: the arguments in their registers.
+func (k *neon) begin(name string) {
 	fmt.Fprintf(k, "\n// func %s(a *rowArgs)\nTEXT ·%[1]s(SB), NOSPLIT, $0-8\n", name)
 	k.op("MOVD a+0(FP), R0")
 	for i, field := range []int{offRows, offDst, offLeft, offRight, offWeight, offSrc, offSrcStep, offDstStep, offCols} {
 		k.op("MOVD %d(R0), R%d", field, i+1)
 	}
+}
+
+func (k *neon) kernel(name string) {
+	k.begin(name)
 	all := func(v, bits int) {
 		k.op("MOVD $%#x, R19", bits)
 		k.op("VDUP R19, V%d.S4", v)
@@ -310,6 +317,8 @@ func arm64(assembly, declarations string) error {
 			}
 		}
 	}
+	(&neon{Builder: &text}).slerp()
+	declared.WriteString("\n// slerpF32 is that of amd64, to the bit, of two rows or more.\n//\n//go:noescape\nfunc slerpF32(a *rowArgs)\n")
 	if err := os.WriteFile(assembly, []byte(text.String()), 0o644); err != nil {
 		return err
 	}
