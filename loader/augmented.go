@@ -37,7 +37,7 @@ func (p *part) put(c *column, k int, pixels []byte) {
 	case c.device == nil:
 		video.CopyPixels(dst, pixels)
 	default:
-		if err := c.device.Copy(dst, pixels); err != nil {
+		if err := c.device.Copy([][]byte{dst}, [][]byte{pixels}); err != nil {
 			p.u.fail(err)
 		}
 	}

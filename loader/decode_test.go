@@ -137,9 +137,11 @@ func (g *gpu) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 	return g.Upload(dst, planes)
 }
 
-func (g *gpu) Copy(dst, src []byte) error {
-	if copy(dst, src) != len(dst) {
-		panic("a copy of another size")
+func (g *gpu) Copy(dst, src [][]byte) error {
+	for i := range src {
+		if copy(dst[i], src[i]) != len(dst[i]) || len(src[i]) != len(src[0]) {
+			panic("a copy of another size")
+		}
 	}
 	return nil
 }
@@ -157,12 +159,16 @@ func (g *gpu) Converts(info video.PlaneInfo, spec *video.Spec) bool {
 	return ok
 }
 
-func (g *gpu) ConvertKept(info video.PlaneInfo, planes []byte, spec *video.Spec, dst []byte) error {
-	own := slices.Clone(planes)
-	invert(own)
-	err := video.ConvertPlanes(info, own, spec, dst)
-	invert(dst)
-	return err
+func (g *gpu) ConvertKept(info video.PlaneInfo, planes [][]byte, spec *video.Spec, dst [][]byte) error {
+	for i := range planes {
+		own := slices.Clone(planes[i])
+		invert(own)
+		if err := video.ConvertPlanes(info, own, spec, dst[i]); err != nil {
+			return err
+		}
+		invert(dst[i])
+	}
+	return nil
 }
 
 func (g *gpu) NewDecoder(entry *video.SampleEntry) (video.Decoder, error) {

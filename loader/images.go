@@ -78,14 +78,16 @@ func (c *column) lifted(info video.PlaneInfo, planes, dst []byte) error {
 	if err := c.device.UploadPlanes(info, room.Mem[:len(planes)], planes); err != nil {
 		return err
 	}
-	return c.device.ConvertKept(info, room.Mem[:len(planes)], &c.spec, dst)
+	return c.FromThere(info, [][]byte{room.Mem[:len(planes)]}, [][]byte{dst})
+}
+
+// FromThere does so with planes of the device.
+func (c *column) FromThere(info video.PlaneInfo, planes, dst [][]byte) error {
+	return c.device.ConvertKept(info, planes, &c.spec, dst)
 }
 
 // FromPlanes does so with kept planes.
-func (c *column) FromPlanes(info video.PlaneInfo, planes []byte, there bool, dst []byte) error {
-	if there {
-		return c.device.ConvertKept(info, planes, &c.spec, dst)
-	}
+func (c *column) FromPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	if c.device != nil && c.Direct(info) {
 		return c.lifted(info, planes, dst)
 	}

@@ -22,12 +22,12 @@ type DeviceMemory interface {
 	Upload(dst, src []byte) error // src, of the host, is the caller's again when it returns
 	// UploadPlanes copies kept planes of the host, 4:2:0 of 8 bits, into info's Bytes there, as DeviceFrame.KeepPlanes leaves them.
 	UploadPlanes(info PlaneInfo, dst, planes []byte) error
-	Copy(dst, src []byte) error
+	Copy(dst, src [][]byte) error // pieces of one size
 	Clear(dst []byte) error
 	// Converts says whether frames of that form become what spec says there, to the bit as on the host.
 	Converts(info PlaneInfo, spec *Spec) bool
-	// ConvertKept is Convert of planes that a DeviceFrame kept.
-	ConvertKept(info PlaneInfo, planes []byte, spec *Spec, dst []byte) error
+	// ConvertKept is Convert of planes that DeviceFrames kept, all of one form.
+	ConvertKept(info PlaneInfo, planes [][]byte, spec *Spec, dst [][]byte) error
 	Wait() error
 }
 

@@ -9,17 +9,20 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// frameParams is Frame of src/frames.cu.
+// framesOfLaunch is kFrames of src/frames.cu.
+const framesOfLaunch = 32
+
+// frameParams is Frames there.
 type frameParams struct {
-	luma, u, v, out                         uintptr
+	planes, outs                            [framesOfLaunch]uintptr
+	u, v                                    int64
 	position, weight                        [4]uintptr
 	outRow, outChannel                      int64
 	outColumn, lumaRow, chromaRow, chromaBy int32
 	width, height                           int32
 	taps, limit                             [4]int32
 	numbers                                 [10]int32
-	tile, lumaRows, chromaRows              int32
-	_                                       int32
+	tile, lumaRows, chromaRows, blocks      int32
 }
 
 // FrameForm is how frames become RGB: video.Formula.
@@ -119,16 +122,27 @@ func unsuitable(f *FrameForm) error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "frames of this size", Got: fmt.Sprintf("%d×%d", f.Width, f.Height)}
 }
 
-// Run makes one frame, packed or as planes, on a stream.
-func (x *Frames) Run(from *FramePlanes, out uintptr, planes bool, stream uintptr) error {
+// Run makes frames whose planes lie alike, packed or as planes, on a stream.
+func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uintptr) error {
 	p := x.params
-	p.luma, p.u, p.v, p.out = from.Luma, from.U, from.V, out
-	p.lumaRow, p.chromaRow, p.chromaBy = int32(from.LumaRow), int32(from.ChromaRow), int32(from.ChromaBy)
 	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1
 	if planes {
 		p.outRow, p.outColumn, p.outChannel = int64(p.width), 1, int64(p.width)*int64(p.height)
 	}
-	k := x.call
-	k.params = paramsOf(&p)
-	return x.on.launch(&k, stream)
+	p.lumaRow, p.chromaRow, p.chromaBy = int32(from[0].LumaRow), int32(from[0].ChromaRow), int32(from[0].ChromaBy)
+	p.u, p.v, p.blocks = int64(from[0].U-from[0].Luma), int64(from[0].V-from[0].Luma), int32(x.call.grid)
+	for len(from) > 0 {
+		n := min(len(from), framesOfLaunch)
+		for i := range n {
+			p.planes[i], p.outs[i] = from[i].Luma, out[i]
+		}
+		k := x.call
+		k.grid *= uint32(n)
+		k.params = paramsOf(&p)
+		if err := x.on.launch(&k, stream); err != nil {
+			return err
+		}
+		from, out = from[n:], out[n:]
+	}
+	return nil
 }

@@ -15,3 +15,7 @@ func TestFramesOnSimulator(t *testing.T) {
 	d = simulator(t, sim.Options{Seed: 3}, "frames")
 	checkFrames(t, d, frameShapes, 2)
 }
+
+func TestPiecesOnSimulator(t *testing.T) {
+	checkPieces(t, simulator(t, sim.Options{Seed: 3, Checked: true}, "frames"))
+}

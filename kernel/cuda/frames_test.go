@@ -3,6 +3,7 @@ package cuda
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/goatnote-inc/robocache/video"
@@ -64,25 +65,32 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 			t.Cleanup(func() { d.Free(a) })
 			return a
 		}
-		at, pairs, out := memory(planes), memory(paired), memory(make([]byte, len(want)))
-		for _, from := range []FramePlanes{
+		at, pairs := memory(planes), memory(paired)
+		for many, from := range []FramePlanes{
 			{at, at + uintptr(p[1].Offset), at + uintptr(p[2].Offset), p[0].Stride, p[1].Stride, 1},
 			{at, pairs, pairs + 1, p[0].Stride, 2 * p[1].RowBytes, 2},
 		} {
+			n := 1 + many*3
+			if i == 0 && many > 0 { // more than a launch has
+				n = framesOfLaunch + 1
+			}
 			got := bytes.Repeat([]byte{0x5a}, len(want))
-			if err := d.CopyIn(out, got); err != nil {
+			froms, outs := slices.Repeat([]FramePlanes{from}, n), make([]uintptr, n)
+			for j := range outs {
+				outs[j] = memory(got)
+			}
+			if err := x.Run(froms, outs, spec.ChannelsFirst, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := x.Run(&from, out, spec.ChannelsFirst, 0); err != nil {
-				t.Fatal(err)
-			}
-			if err := d.CopyOut(got, out); err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				for j := range got {
-					if got[j] != want[j] {
-						t.Fatalf("%v, %+v: byte %d is %d, not %d", shape, spec, j, got[j], want[j])
+			for frame, out := range outs {
+				if err := d.CopyOut(got, out); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(got, want) {
+					for j := range got {
+						if got[j] != want[j] {
+							t.Fatalf("%v, %+v, frame %d: byte %d is %d, not %d", shape, spec, frame, j, got[j], want[j])
+						}
 					}
 				}
 			}
@@ -100,3 +108,52 @@ func TestFramesOnGPU(t *testing.T) {
 		checkFrames(t, d, frameShapes, seed)
 	}
 }
+
+// Pieces of any size and place are copied, and nothing beside them.
+func checkPieces(t *testing.T, d *Device) {
+	t.Helper()
+	x, err := d.PreparePieces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, c := range [][3]int{{1, 1, 0}, {3, 16, 0}, {130, 4112, 0}, {5, 5000, 3}, {2, 100_000, 1}, {4, 0, 0}} {
+		n, size, off := c[0], c[1], c[2]
+		src := make([]byte, n*(size+32))
+		for i := range src {
+			src[i] = byte(rng.Uint32())
+		}
+		want := bytes.Repeat([]byte{0x5a}, len(src))
+		from, err := d.Alloc(len(src))
+		if err == nil {
+			err = d.CopyIn(from, src)
+		}
+		to, err2 := d.Alloc(len(src))
+		if err2 == nil {
+			err2 = d.CopyIn(to, want)
+		}
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		froms, tos := make([]uintptr, n), make([]uintptr, n)
+		for i, j := range rng.Perm(n) {
+			a, b := i*(size+32)+off, j*(size+32)
+			froms[i], tos[i] = from+uintptr(a), to+uintptr(b)
+			copy(want[b:][:size], src[a:])
+		}
+		if err := x.Copy(tos, froms, size, 0); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(src))
+		if err := d.CopyOut(got, to); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%d pieces of %d bytes, %d beyond: not what was to be copied", n, size, off)
+		}
+		d.Free(from)
+		d.Free(to)
+	}
+}
+
+func TestPiecesOnGPU(t *testing.T) { checkPieces(t, device(t)) }

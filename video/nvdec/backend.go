@@ -77,7 +77,7 @@ func Open(device int) (_ *Backend, err error) {
 	gpu := guard.Must(cuda.Open(device))
 	f := guard.Must(load())
 	memory := guard.Must(cudahost.Open(device))
-	b := newBackend(&library{f, gpu, memory}, device, gpu.Name())
+	b := newBackend(&library{f, gpu, memory, guard.Must(gpu.PreparePieces())}, device, gpu.Name())
 	if opened.by == nil {
 		opened.by = map[int]*Backend{}
 	}

@@ -115,8 +115,8 @@ func TestFramesThere(t *testing.T) {
 			}
 			continue
 		}
-		for _, err := range []error{there.ConvertThere(&spec, first), there.KeepPlanes(kept), b.ConvertKept(info, kept, &spec, second), b.Copy(copied, second), there.CopyPlanes(planes),
-			b.UploadPlanes(info, lifted, planes), b.ConvertKept(info, lifted, &spec, third), b.Wait()} {
+		for _, err := range []error{there.ConvertThere(&spec, first), there.KeepPlanes(kept), b.ConvertKept(info, one(kept), &spec, one(second)), b.Copy(one(copied), one(second)), there.CopyPlanes(planes),
+			b.UploadPlanes(info, lifted, planes), b.ConvertKept(info, one(lifted), &spec, one(third)), b.Wait()} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestFramesThere(t *testing.T) {
 	if err := errors.Join(b.Upload(first, bytes.Repeat([]byte{7}, len(first))), b.Wait()); err != nil || f.near(at(first))[100] != 7 {
 		t.Error(err)
 	}
-	if err := b.ConvertKept(info, kept, &spec, first[:5]); !errors.Is(err, robocache.ErrMisuse) {
+	if err := b.ConvertKept(info, one(kept), &spec, one(first[:5])); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	for _, m := range [][]byte{first, kept, second, copied, lifted, third} {
@@ -389,3 +389,6 @@ func TestNoLibrary(t *testing.T) {
 		}
 	}
 }
+
+// one is a piece alone.
+func one(m []byte) [][]byte { return [][]byte{m} }

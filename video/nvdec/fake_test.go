@@ -370,6 +370,15 @@ func (f *fake) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, row
 	return f.call("copy")
 }
 
+func (f *fake) copyPieces(to, from []uintptr, bytes int, stream uintptr) error {
+	for i := range to {
+		if err := f.copyRows(to[i], bytes, from[i], bytes, bytes, 1, stream); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *fake) clear(m []byte, _ uintptr) error {
 	f.settle()
 	clear(f.near(at(m))[:len(m)])
@@ -401,7 +410,14 @@ type fakeFrames struct {
 	form *cuda.FrameForm
 }
 
-func (x *fakeFrames) Run(from *cuda.FramePlanes, out uintptr, planes bool, stream uintptr) error {
+func (x *fakeFrames) Run(froms []cuda.FramePlanes, outs []uintptr, planes bool, stream uintptr) error {
+	for i := range froms {
+		x.run(&froms[i], outs[i], planes, stream)
+	}
+	return x.f.call("launch")
+}
+
+func (x *fakeFrames) run(from *cuda.FramePlanes, out uintptr, planes bool, stream uintptr) {
 	x.f.settle()
 	x.f.reading(from.Luma, stream)
 	to, luma, u, v := x.f.near(out), x.f.near(from.Luma), x.f.near(from.U), x.f.near(from.V)
@@ -415,7 +431,6 @@ func (x *fakeFrames) Run(from *cuda.FramePlanes, out uintptr, planes bool, strea
 		c := row/2*from.ChromaRow + column/2*from.ChromaBy
 		to[at], to[at+step], to[at+2*step] = luma[row*from.LumaRow+column], u[c], v[c]
 	}
-	return x.f.call("launch")
 }
 
 // entry is a sample entry whose parameter set is one byte.

@@ -37,6 +37,7 @@ type driver interface {
 	free(m []byte)
 	copyIn(to, b []byte, stream uintptr) error // b is page-locked
 	copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error
+	copyPieces(to, from []uintptr, bytes int, stream uintptr) error // of so many bytes each
 	clear(m []byte, stream uintptr) error
 	wait(stream uintptr) error
 	newEvent() (uintptr, error)
@@ -48,7 +49,7 @@ type driver interface {
 
 // frames makes RGB of frames of one form: cuda.Frames.
 type frames interface {
-	Run(from *cuda.FramePlanes, out uintptr, planes bool, stream uintptr) error
+	Run(from []cuda.FramePlanes, out []uintptr, planes bool, stream uintptr) error
 }
 
 var libraries = []string{"libnvcuvid.so.1", "libnvcuvid.so"}
@@ -92,6 +93,7 @@ type library struct {
 	f      *functions
 	device *cuda.Device
 	memory *cudahost.Host
+	pieces *cuda.Pieces
 }
 
 // address is that of p, for the driver; p lies on the heap: what holds it escapes through sink.
@@ -197,6 +199,10 @@ func (l *library) copyIn(to, b []byte, stream uintptr) error {
 
 func (l *library) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error {
 	return l.device.CopyRowsAsync(to, toRow, from, fromRow, bytes, rows, stream)
+}
+
+func (l *library) copyPieces(to, from []uintptr, bytes int, stream uintptr) error {
+	return l.pieces.Copy(to, from, bytes, stream)
 }
 
 func (l *library) clear(m []byte, stream uintptr) error {

@@ -85,9 +85,13 @@ func apart4(w uint32) uint64 {
 	return (x | x<<8) & 0x00ff00ff00ff00ff
 }
 
-// Copy copies within the device.
-func (b *Backend) Copy(dst, src []byte) error {
-	return b.ordered(func(s uintptr) error { return b.d.copyRows(at(dst), len(src), at(src), len(src), len(src), 1, s) })
+// Copy copies pieces of one size within the device.
+func (b *Backend) Copy(dst, src [][]byte) error {
+	to, from := make([]uintptr, len(src)), make([]uintptr, len(src))
+	for i := range src {
+		to[i], from[i] = at(dst[i]), at(src[i])
+	}
+	return b.ordered(func(s uintptr) error { return b.d.copyPieces(to, from, len(src[0]), s) })
 }
 
 // Clear writes zeros.
@@ -105,23 +109,31 @@ func (b *Backend) Converts(info video.PlaneInfo, spec *video.Spec) bool {
 }
 
 // ConvertKept converts what KeepPlanes wrote.
-func (b *Backend) ConvertKept(info video.PlaneInfo, planes []byte, spec *video.Spec, dst []byte) error {
+func (b *Backend) ConvertKept(info video.PlaneInfo, planes [][]byte, spec *video.Spec, dst [][]byte) error {
 	p, _ := info.Planes()
-	chroma := at(planes) + uintptr(p[1].Offset)
-	return b.convert(info, &cuda.FramePlanes{Luma: at(planes), U: chroma, V: chroma + 1, LumaRow: p[0].Stride, ChromaRow: 2 * p[1].Stride, ChromaBy: 2}, spec, dst)
+	from := make([]cuda.FramePlanes, len(planes))
+	for i, m := range planes {
+		chroma := at(m) + uintptr(p[1].Offset)
+		from[i] = cuda.FramePlanes{Luma: at(m), U: chroma, V: chroma + 1, LumaRow: p[0].Stride, ChromaRow: 2 * p[1].Stride, ChromaBy: 2}
+	}
+	return b.convert(info, from, spec, dst)
 }
 
 // convert makes RGB by the kernel.
-func (b *Backend) convert(info video.PlaneInfo, from *cuda.FramePlanes, spec *video.Spec, dst []byte) error {
+func (b *Backend) convert(info video.PlaneInfo, from []cuda.FramePlanes, spec *video.Spec, dst [][]byte) error {
 	shape := info.Shape()
-	if err := shape.Check(spec, dst); err != nil {
-		return err
+	to := make([]uintptr, len(dst))
+	for i, m := range dst {
+		if err := shape.Check(spec, m); err != nil {
+			return err
+		}
+		to[i] = at(m)
 	}
 	x, err := b.frames(info, spec)
 	if err != nil {
 		return err
 	}
-	return b.ordered(func(s uintptr) error { return x.Run(from, at(dst), spec.ChannelsFirst, s) })
+	return b.ordered(func(s uintptr) error { return x.Run(from, to, spec.ChannelsFirst, s) })
 }
 
 // frames gives the kernel of a conversion. That there is none is kept too.
@@ -149,9 +161,9 @@ func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error)
 // ConvertThere is Convert, into memory of the device.
 func (f *frame) ConvertThere(spec *video.Spec, dst []byte) (err error) {
 	f.d.b.d.within(func() {
-		var p *cuda.FramePlanes
+		var p cuda.FramePlanes
 		if p, err = f.there(); err == nil {
-			err = f.d.b.convert(f.info(), p, spec, dst)
+			err = f.d.b.convert(f.info(), []cuda.FramePlanes{p}, spec, [][]byte{dst})
 		}
 	})
 	return err
@@ -180,16 +192,16 @@ func (f *frame) keepPlanes(dst []byte) error {
 }
 
 // there is where the frame lies on the device, until the next packet.
-func (f *frame) there() (*cuda.FramePlanes, error) {
+func (f *frame) there() (p cuda.FramePlanes, err error) {
 	s, err := f.d.b.order()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = f.mapped(s)
 	}
-	if err := f.mapped(s); err != nil {
-		return nil, err
+	if err != nil {
+		return p, err
 	}
 	shown := &f.d.format.shown
 	luma := f.addr + uintptr(int(shown.top)*f.pitch+int(shown.left))
 	chroma := f.addr + uintptr((int(f.d.format.height)+int(shown.top)/2)*f.pitch+int(shown.left))
-	return &cuda.FramePlanes{Luma: luma, U: chroma, V: chroma + 1, LumaRow: f.pitch, ChromaRow: f.pitch, ChromaBy: 2}, nil
+	return cuda.FramePlanes{Luma: luma, U: chroma, V: chroma + 1, LumaRow: f.pitch, ChromaRow: f.pitch, ChromaBy: 2}, nil
 }

@@ -130,7 +130,7 @@ func (w *Worker) fromDisk(col Column, c *copied) (ok bool, err error) {
 		if err != nil {
 			return false, nil
 		}
-		if err := col.FromPlanes(info, e.Data[headerBytes:], false, dst); err != nil {
+		if err := col.FromPlanes(info, e.Data[headerBytes:], dst); err != nil {
 			return true, err
 		}
 	}

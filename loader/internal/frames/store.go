@@ -29,9 +29,11 @@ type Column interface {
 	Files() Files
 	FrameSize() int // bytes of a frame as it is kept as pixels
 	Recipe() string // what decides these pixels, beside the file; "": they are not kept in a cache directory
-	// Render writes a decoded frame as pixels, FromPlanes one of kept planes, there: of a device's memory. Frames of a size that cannot be used are refused.
+	// Render writes a decoded frame as pixels, FromPlanes one of kept planes, FromThere those of planes of one form in the device's memory. Frames of a size that
+	// cannot be used are refused.
 	Render(f video.Frame, dst []byte) error
-	FromPlanes(info video.PlaneInfo, planes []byte, there bool, dst []byte) error
+	FromPlanes(info video.PlaneInfo, planes, dst []byte) error
+	FromThere(info video.PlaneInfo, planes, dst [][]byte) error
 	// Device is where its pixels go, if they go to a device: Target.Into gives its memory. Else nil.
 	Device() video.DeviceMemory
 	// Direct says that Device makes its pixels of planes of that form.
@@ -247,7 +249,7 @@ func (s *Store) fillThere(x *frame, col Column, planes video.PlanarFrame, pixels
 		if pixels == nil || !s.roomThere(x) {
 			return false, nil
 		}
-		return true, col.Device().Copy(x.at.mem[:x.size], pixels)
+		return true, col.Device().Copy([][]byte{x.at.mem[:x.size]}, [][]byte{pixels})
 	}
 	info, _ := planes.PlaneInfo()
 	if !col.Direct(info) || !s.roomThere(x) {

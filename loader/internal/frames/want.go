@@ -25,8 +25,11 @@ type copied struct {
 	waiter
 }
 
-// copiesPerJob is small enough to spread a batch over the workers.
-const copiesPerJob = 4
+// copiesPerJob is small enough to spread a batch over the workers, copiesThere large enough for few calls of a device's driver.
+const (
+	copiesPerJob = 4
+	copiesThere  = 64
+)
 
 // wanting is one call of Worker.Want.
 type wanting struct {
@@ -182,7 +185,11 @@ func lose(wait []waiter, path string, x *frame) {
 
 // add notes a frame that is there already.
 func (c *wanting) add(to int32, x copied) {
-	if c.ready[to] = append(c.ready[to], x); len(c.ready[to]) == copiesPerJob {
+	most := copiesPerJob
+	if c.col.Device() != nil {
+		most = copiesThere
+	}
+	if c.ready[to] = append(c.ready[to], x); len(c.ready[to]) == most {
 		c.push(int(to))
 	}
 }
@@ -200,10 +207,13 @@ func (w *Worker) copy(col Column, list []copied) {
 	defer s.remote.core()()
 	begin := time.Now()
 	n := 0
+	there := w.fromThere(col, list)
 	for i := range list {
 		c := &list[i]
 		ok, err := true, error(nil)
-		if c.x != nil {
+		if c.x != nil && c.x.there {
+			err = there
+		} else if c.x != nil {
 			err = w.fromMemory(col, c)
 		} else if ok, err = w.fromDisk(col, c); !ok {
 			// Evicted, or found damaged: it is decoded as if it had not been there.
@@ -239,9 +249,37 @@ func (w *Worker) fromMemory(col Column, c *copied) error {
 		return nil
 	}
 	dst := c.to.Into(w, int(c.k))
-	if err := col.FromPlanes(x.info, x.at.mem[:x.size], x.there, dst); err != nil {
+	if err := col.FromPlanes(x.info, x.at.mem[:x.size], dst); err != nil {
 		return err
 	}
 	c.to.Put(int(c.k), dst)
 	return nil
+}
+
+// fromThere brings those of a list that are in a device's memory to their places, alike ones together.
+func (w *Worker) fromThere(col Column, list []copied) error {
+	var dst, src [][]byte
+	var first *frame // of those that are alike
+	flush := func() (err error) {
+		if first != nil && first.planar {
+			err = col.FromThere(first.info, src, dst)
+		} else if first != nil {
+			err = col.Device().Copy(dst, src)
+		}
+		first, dst, src = nil, dst[:0], src[:0]
+		return err
+	}
+	for i := range list {
+		x := list[i].x
+		if x == nil || !x.there {
+			continue
+		}
+		if first != nil && (x.planar != first.planar || x.info != first.info || x.size != first.size) {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		first, dst, src = x, append(dst, list[i].to.Into(w, int(list[i].k))), append(src, x.at.mem[:x.size])
+	}
+	return flush()
 }
