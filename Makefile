@@ -39,7 +39,7 @@ lib: native
 	@rm -f $(SO:.so=.h)
 	@cp video/jpegxl/data/COPYING.* python/robocache/_lib/; cp .build/native/COPYING.* python/robocache/_lib/ 2>/dev/null || true
 
-wheels: ## dist/*.whl of x86-64 and arm64, for any Linux since 2012: built by zig, half an hour on two cores, minutes where the decoders are built
+wheels: ## dist/*.whl of x86-64 and arm64, for any Linux since 2012: built by zig, a quarter of an hour on two idle cores, minutes where the decoders are built
 	@scripts/wheels.sh
 
 docs: ## dist/site: the pages of docs, the Python package and the Go packages as one site that asks no other host for anything

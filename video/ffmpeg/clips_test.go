@@ -161,15 +161,21 @@ func (c clip) make(t testing.TB) string {
 func (c clip) hashes(t testing.TB) []string {
 	t.Helper()
 	path, r := c.make(t), recipes[c.name]
-	r.sums.Do(func() { r.want = fileSums(t, path) })
+	r.sums.Do(func() {
+		if !alike && strings.Contains(c.args, "mpeg4") {
+			r.want = fileSums(t, path, "-cpuflags", "0") // the standard's averages, without the shortcut of x86-64 (F2)
+		} else {
+			r.want = fileSums(t, path)
+		}
+	})
 	if len(r.want) != clipFrames {
 		t.Fatalf("ffmpeg decodes %d frames", len(r.want))
 	}
 	return r.want
 }
 
-func fileSums(t testing.TB, path string) []string {
-	return readMD5(t, bytes.NewReader(ffmpegCLI(t, "-noautorotate", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")))
+func fileSums(t testing.TB, path string, flags ...string) []string {
+	return readMD5(t, bytes.NewReader(ffmpegCLI(t, append(flags, "-noautorotate", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")...)))
 }
 
 // F2: every frame of every clip, in sequence, each alone, and by random plans.

@@ -305,7 +305,7 @@ func TestEveryAlignment(t *testing.T) {
 	for _, size := range [][2]int{{640, 80}, {250, 200}, {101, 500}, {8192, 8}, {8200, 8}} {
 		d := synthetic(size[0], size[1], "yuv420p", 5, false, 5)
 		for _, spec := range []video.Spec{{ChannelsFirst: true}, {}, {Pixel: video.RGBFloat32, ChannelsFirst: true}, {Pixel: video.RGBFloat32}} {
-			d.pic.swscale = true
+			d.pic.swscale = alike
 			want := convert(t, d, spec)
 			d.pic.swscale = false
 			buf := make([]byte, len(want)+256)
