@@ -41,9 +41,9 @@ func sortedGo(s []int64) bool {
 	return true
 }
 
-// bracketGo is bracket in plain Go, one row at a time from row n on.
+// bracketGo is bracket in plain Go, one row at a time from row n on. Steps are numbers that are added, not branches: which way they go nobody can predict.
 func bracketGo(a *searchArgs, n int) int {
-	s := unsafe.Slice(a.timestamps, a.last+1)
+	at := func(k int) *[2]int64 { return (*[2]int64)(unsafe.Add(unsafe.Pointer(a.timestamps), 8*k)) }
 	targets := unsafe.Slice(a.targets, a.rows)
 	left, right, weight := unsafe.Slice(a.left, a.rows), unsafe.Slice(a.right, a.rows), unsafe.Slice(a.weight, a.rows)
 	for ; n < len(targets); n++ {
@@ -53,12 +53,16 @@ func bracketGo(a *searchArgs, n int) int {
 		if g > 1 {
 			k = int(min(g, float64(a.last-2)))
 		}
-		if s[k+1] <= t {
-			k++
-		} else if s[k] > t {
-			k--
+		s, up, down := at(k), 0, 0
+		if s[1] <= t {
+			up = 1
 		}
-		num, den := t-s[k], s[k+1]-s[k]
+		if s[0] > t {
+			down = 1
+		}
+		k += up - down
+		s = at(k)
+		num, den := t-s[0], s[1]-s[0]
 		if uint64(num) >= uint64(den) || den > a.maxGap {
 			break
 		}
