@@ -14,15 +14,15 @@ const framesOfLaunch = 32
 
 // frameParams is Frames there.
 type frameParams struct {
-	planes, outs                            [framesOfLaunch]uintptr
-	u, v                                    int64
-	position, weight                        [4]uintptr
-	outRow, outChannel                      int64
-	outColumn, lumaRow, chromaRow, chromaBy int32
-	width, height                           int32
-	taps, limit                             [4]int32
-	numbers                                 [10]int32
-	tile, lumaRows, chromaRows, blocks      int32
+	planes, outs                          [framesOfLaunch]uintptr
+	chroma                                int64
+	position, weight                      [4]uintptr
+	outRow, outChannel                    int64
+	outColumn, lumaRow, chromaRow, blocks int32
+	width, height                         int32
+	taps, limit                           [4]int32
+	numbers                               [10]int32
+	tile, lumaRows, chromaRows, _         int32
 }
 
 // FrameForm is how frames become RGB: video.Formula.
@@ -35,10 +35,11 @@ type FrameForm struct {
 	Weight        [4][]int16
 }
 
-// FramePlanes is where the planes of a frame lie on the device: 4:2:0 of 8 bits, chroma as planes (ChromaStep 1) or pairs (2).
+// FramePlanes is where the planes of a frame lie on the device: 4:2:0 of 8 bits, chroma as pairs. They are read by words of four bytes,
+// each of which holds a byte of them.
 type FramePlanes struct {
-	Luma, U, V                   uintptr
-	LumaRow, ChromaRow, ChromaBy int // bytes from row to row, and from sample to sample of U and of V
+	Luma, Chroma       uintptr
+	LumaRow, ChromaRow int // bytes from row to row
 }
 
 // Frames makes RGB of frames of one form. It keeps the form's tables for as long as it lives; runs may come from many goroutines.
@@ -77,21 +78,28 @@ func (x *Frames) scale(d *Device, f *FrameForm) {
 	var at [8]int
 	p := &x.params
 	for k := range f.Taps {
-		p.taps[k] = int32(f.Taps[k])
-		at[k] = len(tables)
-		for i, v := range f.Position[k] {
-			tables = binary.LittleEndian.AppendUint32(tables, uint32(v))
-			for j, w := range f.Weight[k][i*f.Taps[k] : (i+1)*f.Taps[k]] {
+		position, weight, taps := f.Position[k], f.Weight[k], f.Taps[k]
+		for i, first := range position {
+			for j, w := range weight[i*taps : (i+1)*taps] {
 				if w != 0 {
-					p.limit[k] = max(p.limit[k], v+int32(j)+1)
+					p.limit[k] = max(p.limit[k], first+int32(j)+1)
 				}
 			}
-			if v < 0 || i > 0 && v < f.Position[k][i-1] {
+			if first < 0 || i > 0 && first < position[i-1] {
 				guard.Fail(unsuitable(f))
 			}
 		}
+		if k < 2 {
+			if position, weight, taps = fours(position, weight, taps, p.limit[k]); position == nil {
+				guard.Fail(unsuitable(f))
+			}
+		}
+		p.taps[k], at[k] = int32(taps), len(tables)
+		for _, v := range position {
+			tables = binary.LittleEndian.AppendUint32(tables, uint32(v))
+		}
 		at[4+k] = len(tables)
-		for _, v := range f.Weight[k] {
+		for _, v := range weight {
 			tables = binary.LittleEndian.AppendUint16(tables, uint16(v))
 		}
 		tables = append(tables, make([]byte, -len(tables)&3)...)
@@ -118,6 +126,24 @@ func (x *Frames) scale(d *Device, f *FrameForm) {
 	}
 }
 
+// fours makes filters of a multiple of four taps, all before limit; nil where there are fewer samples than taps.
+func fours(position []int32, weight []int16, taps int, limit int32) ([]int32, []int16, int) {
+	n := (taps + 3) &^ 3
+	if int(limit) < n {
+		return nil, nil, 0
+	}
+	to, out := make([]int32, len(position)), make([]int16, len(position)*n)
+	for i, first := range position {
+		to[i] = min(first, limit-int32(n))
+		for j, w := range weight[i*taps : (i+1)*taps] {
+			if w != 0 {
+				out[i*n+int(first-to[i])+j] = w
+			}
+		}
+	}
+	return to, out, n
+}
+
 func unsuitable(f *FrameForm) error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "frames of this size", Got: fmt.Sprintf("%d×%d", f.Width, f.Height)}
 }
@@ -129,8 +155,7 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 	if planes {
 		p.outRow, p.outColumn, p.outChannel = int64(p.width), 1, int64(p.width)*int64(p.height)
 	}
-	p.lumaRow, p.chromaRow, p.chromaBy = int32(from[0].LumaRow), int32(from[0].ChromaRow), int32(from[0].ChromaBy)
-	p.u, p.v, p.blocks = int64(from[0].U-from[0].Luma), int64(from[0].V-from[0].Luma), int32(x.call.grid)
+	p.lumaRow, p.chromaRow, p.chroma, p.blocks = int32(from[0].LumaRow), int32(from[0].ChromaRow), int64(from[0].Chroma-from[0].Luma), int32(x.call.grid)
 	for len(from) > 0 {
 		n := min(len(from), framesOfLaunch)
 		for i := range n {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -16,7 +17,7 @@ var frameShapes = [][4]int{
 	{128, 96, 130, 96}, {64, 64, 640, 480}, {1280, 720, 224, 224},
 }
 
-// Frames come out of the kernel as the host makes them, to the bit: from planes and from pairs of chroma, packed and as planes, each matrix and range.
+// Frames come out of the kernel as the host makes them, to the bit: one and many, packed and as planes, each matrix and range.
 func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 	t.Helper()
 	rng, ran := rand.New(rand.NewPCG(seed, 1)), 0
@@ -50,6 +51,7 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 				paired = append(paired, planes[p[1].Offset+y*p[1].Stride+x], planes[p[2].Offset+y*p[2].Stride+x])
 			}
 		}
+		paired = append(paired, make([]byte, -len(paired)&3)...)
 		want := make([]byte, 3*f.Width*f.Height)
 		if err := video.ConvertPlanes(info, planes, &spec, want); err != nil {
 			t.Fatal(err)
@@ -66,13 +68,10 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 			return a
 		}
 		at, pairs := memory(planes), memory(paired)
-		for many, from := range []FramePlanes{
-			{at, at + uintptr(p[1].Offset), at + uintptr(p[2].Offset), p[0].Stride, p[1].Stride, 1},
-			{at, pairs, pairs + 1, p[0].Stride, 2 * p[1].RowBytes, 2},
-		} {
-			n := 1 + many*3
-			if i == 0 && many > 0 { // more than a launch has
-				n = framesOfLaunch + 1
+		from := FramePlanes{at, pairs, p[0].Stride, 2 * p[1].RowBytes}
+		for _, n := range []int{1, 3, framesOfLaunch + 1} {
+			if n > 3 && i > 0 { // more than a launch has
+				continue
 			}
 			got := bytes.Repeat([]byte{0x5a}, len(want))
 			froms, outs := slices.Repeat([]FramePlanes{from}, n), make([]uintptr, n)
@@ -157,3 +156,62 @@ func checkPieces(t *testing.T, d *Device) {
 }
 
 func TestPiecesOnGPU(t *testing.T) { checkPieces(t, device(t)) }
+
+// What frames take on a device alone, one a launch and many: the work that is taken from a trainer's kernels.
+func TestFrameTimes(t *testing.T) {
+	if !*times {
+		t.Skip("-times measures")
+	}
+	d := device(t)
+	st := stream(t, d)
+	for _, shape := range [][4]int{{640, 480, 0, 0}, {640, 480, 224, 224}, {1920, 1080, 224, 224}} {
+		info := video.PlaneInfo{Width: int32(shape[0]), Height: int32(shape[1]), Format: video.PlaneFormat("yuv420p"), Matrix: 1}
+		spec := video.Spec{Pixel: video.RGB8, Width: shape[2], Height: shape[3], ChannelsFirst: true}
+		f, ok := video.FormulaOf(info, &spec)
+		if !ok {
+			t.Fatal(shape)
+		}
+		form := FrameForm(f)
+		x, err := d.PrepareFrames(&form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := info.Planes()
+		const n = 2 * framesOfLaunch
+		from, to := make([]FramePlanes, n), make([]uintptr, n)
+		for i := range from {
+			at, err := d.Alloc(info.Bytes())
+			if err == nil {
+				to[i], err = d.Alloc(3 * f.Width * f.Height)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { d.Free(at); d.Free(to[i]) })
+			from[i] = FramePlanes{at, at + uintptr(p[1].Offset), p[0].Stride, 2 * p[1].Stride}
+		}
+		for _, each := range []int{1, framesOfLaunch} {
+			g, err := d.Capture(st, func() error {
+				for i := 0; i < n; i += each {
+					if err := x.Run(from[i:i+each], to[i:i+each], true, st); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			best := math.Inf(1)
+			for range 20 {
+				us, err := d.Elapsed(st, func() error { return g.Launch(st) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				best = min(best, us/n)
+			}
+			g.Free()
+			t.Logf("%v, %d a launch: %.2f µs a frame", shape, each, best)
+		}
+	}
+}

@@ -420,7 +420,7 @@ func (x *fakeFrames) Run(froms []cuda.FramePlanes, outs []uintptr, planes bool, 
 func (x *fakeFrames) run(from *cuda.FramePlanes, out uintptr, planes bool, stream uintptr) {
 	x.f.settle()
 	x.f.reading(from.Luma, stream)
-	to, luma, u, v := x.f.near(out), x.f.near(from.Luma), x.f.near(from.U), x.f.near(from.V)
+	to, luma, chroma := x.f.near(out), x.f.near(from.Luma), x.f.near(from.Chroma)
 	n := x.form.Width * x.form.Height
 	for i := range n {
 		row, column := i/x.form.Width, i%x.form.Width
@@ -428,8 +428,8 @@ func (x *fakeFrames) run(from *cuda.FramePlanes, out uintptr, planes bool, strea
 		if planes {
 			at, step = i, n
 		}
-		c := row/2*from.ChromaRow + column/2*from.ChromaBy
-		to[at], to[at+step], to[at+2*step] = luma[row*from.LumaRow+column], u[c], v[c]
+		c := row/2*from.ChromaRow + column/2*2
+		to[at], to[at+step], to[at+2*step] = luma[row*from.LumaRow+column], chroma[c], chroma[c+1]
 	}
 }
 

@@ -113,8 +113,7 @@ func (b *Backend) ConvertKept(info video.PlaneInfo, planes [][]byte, spec *video
 	p, _ := info.Planes()
 	from := make([]cuda.FramePlanes, len(planes))
 	for i, m := range planes {
-		chroma := at(m) + uintptr(p[1].Offset)
-		from[i] = cuda.FramePlanes{Luma: at(m), U: chroma, V: chroma + 1, LumaRow: p[0].Stride, ChromaRow: 2 * p[1].Stride, ChromaBy: 2}
+		from[i] = cuda.FramePlanes{Luma: at(m), Chroma: at(m) + uintptr(p[1].Offset), LumaRow: p[0].Stride, ChromaRow: 2 * p[1].Stride}
 	}
 	return b.convert(info, from, spec, dst)
 }
@@ -185,7 +184,7 @@ func (f *frame) keepPlanes(dst []byte) error {
 	return f.d.b.ordered(func(s uintptr) error {
 		err := f.d.b.d.copyRows(at(dst), to[0].Stride, p.Luma, p.LumaRow, to[0].RowBytes, to[0].Rows, s)
 		if err == nil {
-			err = f.d.b.d.copyRows(at(dst)+uintptr(to[1].Offset), 2*to[1].Stride, p.U, p.ChromaRow, 2*to[1].RowBytes, to[1].Rows, s)
+			err = f.d.b.d.copyRows(at(dst)+uintptr(to[1].Offset), 2*to[1].Stride, p.Chroma, p.ChromaRow, 2*to[1].RowBytes, to[1].Rows, s)
 		}
 		return err
 	})
@@ -203,5 +202,5 @@ func (f *frame) there() (p cuda.FramePlanes, err error) {
 	shown := &f.d.format.shown
 	luma := f.addr + uintptr(int(shown.top)*f.pitch+int(shown.left))
 	chroma := f.addr + uintptr((int(f.d.format.height)+int(shown.top)/2)*f.pitch+int(shown.left))
-	return cuda.FramePlanes{Luma: luma, U: chroma, V: chroma + 1, LumaRow: f.pitch, ChromaRow: f.pitch, ChromaBy: 2}, nil
+	return cuda.FramePlanes{Luma: luma, Chroma: chroma, LumaRow: f.pitch, ChromaRow: f.pitch}, nil
 }

@@ -27,6 +27,16 @@ DEVICE u32 pack_f16(float low, float high) {
   return p;
 }
 
+// Two signed halves of w times the two low, or high, unsigned bytes of v, added to sum.
+DEVICE i32 dot2_low(u32 w, u32 v, i32 sum) {
+  asm("dp2a.lo.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(w), "r"(v));
+  return sum;
+}
+DEVICE i32 dot2_high(u32 w, u32 v, i32 sum) {
+  asm("dp2a.hi.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(w), "r"(v));
+  return sum;
+}
+
 // load_once reads memory that no one writes while the kernel runs.
 template <int BYTES> DEVICE Words<BYTES> load_once(const char *p) {
   Words<BYTES> r;

@@ -24,6 +24,9 @@ DEVICE u16 float_f16(float x) {
 DEVICE u32 pack_bf16(float low, float high) { return float_bf16(low) | (u32)float_bf16(high) << 16; }
 DEVICE u32 pack_f16(float low, float high) { return float_f16(low) | (u32)float_f16(high) << 16; }
 
+DEVICE i32 dot2_low(u32 w, u32 v, i32 sum) { return sum + (i16)w * (i32)(v & 255) + (i16)(w >> 16) * (i32)(v >> 8 & 255); }
+DEVICE i32 dot2_high(u32 w, u32 v, i32 sum) { return dot2_low(w, v >> 16, sum); }
+
 template <int BYTES> DEVICE Words<BYTES> load_once(const char *p) {
   Words<BYTES> r = {};
   sim_aligned(p, BYTES);
