@@ -39,7 +39,7 @@ const smallAhead = 16
 // horizonOf says how many batches are planned together, and how many may be in flight: a horizon and a half where the budget
 // holds them, so that the next is planned and begun while the rest of the last is consumed; two where reads wait for a network, but of
 // videos, whose packets are read ahead on their own.
-// Large batches are their own horizon: as many as fit a sixteenth of memory_budget, one at least.
+// Large batches are their own horizon: as many as fit a sixteenth of memory_budget, one at least. Those whose frames are made on a device lie there.
 func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 	ragged, _ := a.largest()
 	bytes := max(a.batchBytes(a.cfg.BatchSize)+ragged, 1)
@@ -55,7 +55,7 @@ func (a *assembler) horizonOf() (ahead, inFlight int, err error) {
 		ahead = max(ahead, smallAhead)
 	}
 	ahead = int(min(int64(ahead), max(fit*2/3, 1)))
-	if bytes > largeBatch {
+	if bytes > largeBatch && a.device == nil {
 		n := int(min(max(int64(a.cfg.MemoryBudget)/16/bytes, 1), fit))
 		return min(ahead, max(n-1, 1)), n, nil
 	}

@@ -97,6 +97,11 @@ type Reorderer interface {
 	Reorder(images int)
 }
 
+// Within is a Decoder whose calls cost less within one: a device's context is then made current once.
+type Within interface {
+	Within(f func())
+}
+
 // NewPool makes a pool that keeps at most budget bytes of idle decoders; 0 means 256 MiB.
 func NewPool(budget int64) *Pool {
 	orDefault(&budget, defaultPoolBudget)
@@ -161,7 +166,11 @@ func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver
 	keep := false
 	defer func() { p.release(w, keep) }() // where deliver panics too: a decoder is C memory
 	w.index, w.last = ix, g.Ordinals[len(g.Ordinals)-1]
-	keep, err = r.decode(ctx)
+	if d, is := w.dec.(Within); is {
+		d.Within(func() { keep, err = r.decode(ctx) })
+	} else {
+		keep, err = r.decode(ctx)
+	}
 	return err
 }
 

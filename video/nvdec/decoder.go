@@ -46,7 +46,13 @@ type decoder struct {
 	since []int32       // surfaces of frames that others may refer to, decoded since the last frame that was taken
 }
 
-var _ video.Skipper = (*decoder)(nil)
+var (
+	_ video.Skipper = (*decoder)(nil)
+	_ video.Within  = (*decoder)(nil)
+)
+
+// Within is for several calls in a row.
+func (d *decoder) Within(f func()) { d.b.d.within(f) }
 
 // open makes what a decoder has before its first packet.
 func (d *decoder) open() (err error) {
