@@ -50,9 +50,9 @@
 //	     selected episodes, before anything is interpolated, padded or augmented. Normalizers say what was done, in what arithmetic.
 //	L31  Rows that a mixture widens (Missing "pad") hold a source's own numbers where Mix.Dims says, else in front, as the source gives them alone;
 //	     the others are 0, and `<key>_dim_is_pad` says which.
-//	L32  Once an epoch was followed by the next, each is begun while the last batches of the one before are taken, in the same budget, and what a pool begins with
-//	     is decoded as the residents of the one before leave. Order, states and
-//	     what comes do not depend on it. Before that, and behind SetEpoch to another and Restore, nothing is begun beyond the epoch's end.
+//	L32  Once an epoch was followed by the next, each is begun while the last batches of the one before are taken, in the same budget; what a pool begins
+//	     with is decoded as the residents of the one before leave. Order, states and what comes do not depend on it. Before that, and behind SetEpoch to
+//	     another and Restore, nothing is begun beyond the epoch's end.
 //
 // # Keys of a batch
 //
