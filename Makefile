@@ -91,8 +91,10 @@ prepare:
 	@$(MAKE) --no-print-directory -j2 --output-sync=target build peers
 	@scripts/venv.sh docs || echo "docs: mkdocs could not be installed: the tests of the site skip"
 
+# ELSEWHERE: packages that another run tests already.
+ELSEWHERE ?= ^$$
 test-go: native
-	$(GO) test -timeout 20m ./...
+	$(GO) test -timeout 20m $$($(GO) list ./... | grep -vE '$(ELSEWHERE)')
 
 # Orders, frames, caches and stores share memory most.
 test-race: native
