@@ -77,7 +77,11 @@ func (r *run) refill(w *worker, e *epochPlan, seq int64) {
 	if !r.onward || r.a.cfg.Shuffle != Pool || !r.a.hasVideo() {
 		return
 	}
+	left := e.sampler.Left(e.at)
 	if e.ahead == nil {
+		if room := e.Order.Room(); room > 0 && left > room {
+			return // nothing leaves for good before: the next order would only be held
+		}
 		e.look(&r.wg)
 	}
 	n := e.ahead
@@ -88,11 +92,11 @@ func (r *run) refill(w *worker, e *epochPlan, seq int64) {
 	}
 	for n.first != nil && n.entered < len(n.first.Admitted) {
 		a := &n.first.Admitted[n.entered]
-		if n.samples+a.Own() > n.total-float64(e.sampler.Left(e.at)) {
+		if n.samples+a.Own() > n.total-float64(left) {
 			return
 		}
 		w.admit(a, n.Epoch, seq, false)
-		n.samples += a.Own()
+		n.samples, a.Samples = n.samples+a.Own(), nil
 		n.entered++
 	}
 }

@@ -167,11 +167,17 @@ func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver
 	defer func() { p.release(w, keep) }() // where deliver panics too: a decoder is C memory
 	w.index, w.last = ix, g.Ordinals[len(g.Ordinals)-1]
 	if d, is := w.dec.(Within); is {
-		d.Within(func() { keep, err = r.decode(ctx) })
+		keep, err = r.within(ctx, d)
 	} else {
 		keep, err = r.decode(ctx)
 	}
 	return err
+}
+
+// within is decode within one of the decoder's; a job of its own, so that others' stay on the stack.
+func (r job) within(ctx context.Context, d Within) (keep bool, err error) {
+	d.Within(func() { keep, err = r.decode(ctx) })
+	return keep, err
 }
 
 func joins(ix *Index, g, next Group) bool {

@@ -150,6 +150,9 @@ func unsuitable(f *FrameForm) error {
 
 // Run makes frames whose planes lie alike, packed or as planes, on a stream.
 func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uintptr) error {
+	if len(from) == 0 {
+		return nil
+	}
 	p := x.params
 	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1
 	if planes {

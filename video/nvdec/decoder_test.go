@@ -146,6 +146,12 @@ func TestFramesThere(t *testing.T) {
 	if err := b.ConvertKept(info, one(kept), &spec, one(first[:5])); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
+	if err := b.Copy(nil, nil); err != nil {
+		t.Error(err)
+	}
+	if err := b.Copy([][]byte{first, second}, [][]byte{copied, third[:5]}); !errors.Is(err, robocache.ErrMisuse) {
+		t.Error(err)
+	}
 	for _, m := range [][]byte{first, kept, second, copied, lifted, third} {
 		b.Free(m)
 	}

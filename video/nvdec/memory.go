@@ -2,6 +2,8 @@ package nvdec
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
@@ -87,8 +89,14 @@ func apart4(w uint32) uint64 {
 
 // Copy copies pieces of one size within the device.
 func (b *Backend) Copy(dst, src [][]byte) error {
+	if len(src) == 0 {
+		return nil
+	}
 	to, from := make([]uintptr, len(src)), make([]uintptr, len(src))
 	for i := range src {
+		if len(src[i]) != len(src[0]) || len(dst[i]) < len(src[0]) {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Msg: "pieces to be copied are not of one size", Want: fmt.Sprint(len(src[0])), Got: fmt.Sprint(len(src[i]), " to ", len(dst[i]))}
+		}
 		to[i], from[i] = at(dst[i]), at(src[i])
 	}
 	return b.ordered(func(s uintptr) error { return b.d.copyPieces(to, from, len(src[0]), s) })
@@ -144,8 +152,10 @@ func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error)
 	if !known && len(b.forms) < maxForms && spec.Pixel == video.RGB8 {
 		if f, ok := video.FormulaOf(info, spec); ok {
 			own := cuda.FrameForm(f)
-			var err error
-			if x, err = b.d.frames(&own); err != nil {
+			made, err := b.d.frames(&own)
+			if err == nil {
+				x = made
+			} else if !errors.Is(err, robocache.ErrUnsupported) {
 				return nil, err
 			}
 		}

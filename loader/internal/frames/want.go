@@ -186,10 +186,10 @@ func lose(wait []waiter, path string, x *frame) {
 // add notes a frame that is there already.
 func (c *wanting) add(to int32, x copied) {
 	most := copiesPerJob
-	if c.col.Device() != nil {
+	if x.x != nil && x.x.there {
 		most = copiesThere
 	}
-	if c.ready[to] = append(c.ready[to], x); len(c.ready[to]) == most {
+	if c.ready[to] = append(c.ready[to], x); len(c.ready[to]) >= most {
 		c.push(int(to))
 	}
 }
@@ -256,7 +256,7 @@ func (w *Worker) fromMemory(col Column, c *copied) error {
 	return nil
 }
 
-// fromThere brings those of a list that are in a device's memory to their places, alike ones together.
+// fromThere brings those of a list that are in a device's memory to their places, alike ones together. An error is of the driver, and of the batch.
 func (w *Worker) fromThere(col Column, list []copied) error {
 	var dst, src [][]byte
 	var first *frame // of those that are alike

@@ -241,6 +241,17 @@ func (o *Ordering) Samples() int64 {
 	return o.data.tables[0].Samples()
 }
 
+// Room is how many samples pools hold at most, over all ranks; 0: there is no bound.
+func (o *Ordering) Room() (n int64) {
+	for i := range o.Pools {
+		if o.Pools[i].PoolSamples == 0 {
+			return 0
+		}
+		n += o.Pools[i].PoolSamples
+	}
+	return n
+}
+
 // sequence makes the order of an epoch.
 func (o *Ordering) sequence(epoch int64) sequence {
 	switch {
