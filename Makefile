@@ -94,7 +94,7 @@ prepare:
 # ELSEWHERE: packages that another run tests already.
 ELSEWHERE ?= ^$$
 test-go: native
-	$(GO) test -timeout 20m $$($(GO) list ./... | grep -vE '$(ELSEWHERE)')
+	@all=$$($(GO) list ./...) && set -x && $(GO) test -timeout 20m $$(echo "$$all" | grep -vE '$(ELSEWHERE)')
 
 # Orders, frames, caches and stores share memory most.
 test-race: native

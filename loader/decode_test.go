@@ -258,6 +258,25 @@ func TestFramesStayOnDevice(t *testing.T) {
 	}
 }
 
+// Large batches on a device are planned together as small ones are: their memory is not the host's.
+func TestHorizonOnDevice(t *testing.T) {
+	for decode, want := range map[loader.Decode]int{loader.DecodeCPU: 1, loader.DecodeGPU: 8} {
+		g := &gpu{engines: &engines{}}
+		device(t, g)
+		g.Backend, _ = video.ActiveBackend()
+		cfg := loader.Config{Order: loader.Order{BatchSize: 96}, Memory: loader.Memory{Threads: 2, Prefetch: 8}, Device: loader.Device{DecodeDevice: 1, Raw: true, Decode: decode}}
+		cfg.ImageSize = []int{480, 640}
+		l, err := loader.New(t.Context(), testdata(t, "g1_h264_v30"), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Stats().Horizon; got != want {
+			t.Errorf("decode=%s, batches of 88 MB: %d planned together, want %d", decode, got, want)
+		}
+		l.Close()
+	}
+}
+
 // device registers engines for the test.
 func device(t *testing.T, e video.DeviceBackend) {
 	t.Helper()
