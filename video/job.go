@@ -61,7 +61,7 @@ func (r *job) restart(sound bool) error {
 		}
 		r.pool.opened.Add(1)
 		w.dec.Close()
-		w.dec, w.skip = fresh.dec, fresh.skip
+		w.dec, w.skip, w.hold = fresh.dec, fresh.skip, fresh.hold
 	}
 	w.at = position{index: r.f.Index, start: r.g.Start, next: r.g.Start, shown: minInt64, skipped: -1}
 	r.inOrder, r.resumed, r.outsideGroup = false, false, false
@@ -85,6 +85,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 		h.Reorder(reorder(ix, r.g.Start, r.g.End))
 	}
 	if r.resumed { // frames that are ready since the group before; a decoder may refuse packets until they are taken
+		r.sentAll(w.at.next - 1)
 		if err := r.receive(); err != nil {
 			return r.broken(err, r.missing())
 		}
@@ -123,6 +124,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 			r.pool.bytesNeeded.Add(int64(s.Size))
 			w.at.next = d + 1
 			if err == nil {
+				r.sentAll(d)
 				err = r.receive()
 			}
 			if err != nil {
@@ -154,6 +156,13 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 	return false, &robocache.Error{
 		Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)},
 		Msg: "the decoder gave no frame for this packet", Hint: "the video is damaged here; run 'robocache doctor' on the dataset",
+	}
+}
+
+// sentAll tells a decoder that holds frames when the group's last packet was sent.
+func (r *job) sentAll(last int) {
+	if r.w.hold != nil && last >= r.g.End {
+		r.w.hold.Give()
 	}
 }
 

@@ -63,6 +63,7 @@ func (s *PoolStats) Add(o PoolStats) {
 type worker struct {
 	dec   Decoder
 	skip  Skipper // dec, where it can pass over frames that nothing refers to
+	hold  Holder  // dec, where it holds frames
 	entry SampleEntry
 	bytes int64
 
@@ -100,6 +101,11 @@ type Reorderer interface {
 // Within is a Decoder whose calls cost less within one: a device's context is then made current once.
 type Within interface {
 	Within(f func())
+}
+
+// Holder is a Decoder that holds frames until there are several, so that a device is waited for once. Give makes it hand out those that it has.
+type Holder interface {
+	Give()
 }
 
 // NewPool makes a pool that keeps at most budget bytes of idle decoders; 0 means 256 MiB.
@@ -281,6 +287,7 @@ func (p *Pool) newWorker(entry *SampleEntry) (_ *worker, err error) {
 	dec := guard.Must(b.NewDecoder(entry))
 	w := &worker{dec: dec, entry: *entry}
 	w.skip, _ = dec.(Skipper)
+	w.hold, _ = dec.(Holder)
 	return w, nil
 }
 

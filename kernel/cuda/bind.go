@@ -25,7 +25,6 @@ type functions struct {
 	ModuleLoadDataEx, ModuleGetFunction, FuncGetAttribute, FuncSetAttribute, LaunchKernel      uintptr
 	MemAlloc_v2, MemFree_v2, MemGetInfo_v2, PointerGetAttribute                                uintptr
 	MemcpyHtoDAsync_v2, MemcpyDtoHAsync_v2, MemcpyDtoDAsync_v2, MemsetD8Async                  uintptr
-	Memcpy2DAsync_v2                                                                           uintptr
 	StreamCreate, StreamCreateWithPriority, StreamDestroy_v2                                   uintptr
 	StreamSynchronize, StreamIsCapturing                                                       uintptr
 	StreamBeginCapture_v2, StreamEndCapture, ThreadExchangeStreamCaptureMode                   uintptr

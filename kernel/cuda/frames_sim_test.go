@@ -16,6 +16,6 @@ func TestFramesOnSimulator(t *testing.T) {
 	checkFrames(t, d, frameShapes, 2)
 }
 
-func TestPiecesOnSimulator(t *testing.T) {
-	checkPieces(t, simulator(t, sim.Options{Seed: 3, Checked: true}, "frames"))
+func TestRowsOnSimulator(t *testing.T) {
+	checkRows(t, simulator(t, sim.Options{Seed: 3, Checked: true}, "frames"))
 }

@@ -111,17 +111,31 @@ func TestFramesOnGPU(t *testing.T) {
 	}
 }
 
-// Pieces of any size and place are copied, and nothing beside them.
-func checkPieces(t *testing.T, d *Device) {
+// Rows of any size and place are copied, and nothing beside them.
+func checkRows(t *testing.T, d *Device) {
 	t.Helper()
-	x, err := d.PreparePieces()
+	x, err := d.PrepareRows()
 	if err != nil {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
-	for _, c := range [][3]int{{1, 1, 0}, {3, 16, 0}, {130, 4112, 0}, {5, 5000, 3}, {2, 100_000, 1}, {4, 0, 0}} {
-		n, size, off := c[0], c[1], c[2]
-		src := make([]byte, n*(size+32))
+	plain := func(n int) Rows { return Rows{{Bytes: n, Rows: 1}} }
+	for _, c := range []struct {
+		copies, off int
+		rows        Rows
+	}{
+		{1, 0, plain(1)}, {3, 0, plain(16)}, {130, 0, plain(4112)}, {5, 3, plain(5000)}, {2, 1, plain(100_000)}, {4, 0, Rows{}},
+		{3, 0, Rows{{Bytes: 64, Rows: 6, From: 80, To: 64}, {Bytes: 64, Rows: 3, From: 80, To: 64, FromAt: 7 * 80, ToAt: 6 * 64}}},
+		{40, 0, Rows{{Bytes: 321, Rows: 5, From: 512, To: 384}, {Bytes: 322, Rows: 3, From: 512, To: 448, FromAt: 8 * 512, ToAt: 5 * 384}}},
+		{2, 6, Rows{{Bytes: 50, Rows: 40, From: 64, To: 64}, {Bytes: 50, Rows: 20, From: 64, To: 64, FromAt: 41 * 64, ToAt: 40 * 64}}},
+		{2, 0, Rows{1: {Bytes: 33, Rows: 7, From: 48, To: 34, FromAt: 5, ToAt: 3}}},
+	} {
+		size := c.rows.Extent()
+		for _, a := range c.rows {
+			size = max(size, a.FromAt+a.Rows*a.From)
+		}
+		size += 32 - size%16
+		src := make([]byte, c.copies*size)
 		for i := range src {
 			src[i] = byte(rng.Uint32())
 		}
@@ -137,13 +151,17 @@ func checkPieces(t *testing.T, d *Device) {
 		if err != nil || err2 != nil {
 			t.Fatal(err, err2)
 		}
-		froms, tos := make([]uintptr, n), make([]uintptr, n)
-		for i, j := range rng.Perm(n) {
-			a, b := i*(size+32)+off, j*(size+32)
+		froms, tos := make([]uintptr, c.copies), make([]uintptr, c.copies)
+		for i, j := range rng.Perm(c.copies) {
+			a, b := i*size+c.off, j*size
 			froms[i], tos[i] = from+uintptr(a), to+uintptr(b)
-			copy(want[b:][:size], src[a:])
+			for _, r := range c.rows {
+				for y := range r.Rows {
+					copy(want[b+r.ToAt+y*r.To:][:r.Bytes], src[a+r.FromAt+y*r.From:])
+				}
+			}
 		}
-		if err := x.Copy(tos, froms, size, 0); err != nil {
+		if err := x.Run(tos, froms, &c.rows, 0); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]byte, len(src))
@@ -151,14 +169,14 @@ func checkPieces(t *testing.T, d *Device) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%d pieces of %d bytes, %d beyond: not what was to be copied", n, size, off)
+			t.Errorf("%d copies of %+v, %d beyond: not what was to be copied", c.copies, c.rows, c.off)
 		}
 		d.Free(from)
 		d.Free(to)
 	}
 }
 
-func TestPiecesOnGPU(t *testing.T) { checkPieces(t, device(t)) }
+func TestRowsOnGPU(t *testing.T) { checkRows(t, device(t)) }
 
 // What frames take on a device alone, one a launch and many: the work that is taken from a trainer's kernels.
 func TestFrameTimes(t *testing.T) {

@@ -77,37 +77,6 @@ func (d *Device) CopyAsync(to, from uintptr, n int, stream uintptr) error {
 	return d.on.copy(to, from, n, stream)
 }
 
-// CopyRowsAsync copies rows within the device, on a stream. From row to row are toRow and fromRow bytes.
-func (d *Device) CopyRowsAsync(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error {
-	if rows == 1 || bytes == toRow && bytes == fromRow {
-		return d.CopyAsync(to, from, bytes*rows, stream)
-	}
-	g := d.real()
-	c := &copyRows{fromKind: onDevice, from: from, fromRow: uint64(fromRow), toKind: onDevice, to: to, toRow: uint64(toRow), bytes: uint64(bytes), rows: uint64(rows)}
-	err := g.do("copy rows on the device", g.f.Memcpy2DAsync_v2, ptr(c), stream)
-	runtime.KeepAlive(c)
-	return err
-}
-
-// copyRows is CUDA_MEMCPY2D.
-type copyRows struct {
-	_, _        uint64
-	fromKind    uint64
-	_           uintptr
-	from        uintptr
-	_           uintptr
-	fromRow     uint64
-	_, _        uint64
-	toKind      uint64
-	_           uintptr
-	to          uintptr
-	_           uintptr
-	toRow       uint64
-	bytes, rows uint64
-}
-
-const onDevice = 2 // CU_MEMORYTYPE_DEVICE
-
 // ClearAsync sets device memory to zero, on a stream.
 func (d *Device) ClearAsync(addr uintptr, n int, stream uintptr) error {
 	if n == 0 {

@@ -29,6 +29,7 @@ type Backend struct {
 	forms  map[form]frames // conversions that were asked for; nil: there is no kernel
 
 	staging *staging
+	later   putOff
 }
 
 // maxIdle is how many closed decoders are kept, and maxIdleBytes what they may hold together, of the device's memory for the most part.
@@ -77,7 +78,7 @@ func Open(device int) (_ *Backend, err error) {
 	gpu := guard.Must(cuda.Open(device))
 	f := guard.Must(load())
 	memory := guard.Must(cudahost.Open(device))
-	b := newBackend(&library{f, gpu, memory, guard.Must(gpu.PreparePieces())}, device, gpu.Name())
+	b := newBackend(&library{f, gpu, memory, guard.Must(gpu.PrepareRows())}, device, gpu.Name())
 	if opened.by == nil {
 		opened.by = map[int]*Backend{}
 	}

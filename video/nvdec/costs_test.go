@@ -73,30 +73,30 @@ func TestCosts(t *testing.T) {
 					for time.Since(begin) < 1200*time.Millisecond {
 						for i, p := range packets {
 							step("send", func() error { return d.Send(p, int64(i)) })
-							_, _, ok, _ := d.Receive()
+							_, _, ok, _ := receive(d)
 							if !ok {
 								continue
 							}
 							var addr uintptr
 							var pitch int
-							step("await", func() error { d.await(d.frame.surface); return nil })
+							step("await", func() error { d.await(d.frame.surface, 1); return nil })
 							step("map", func() (err error) {
 								addr, pitch, err = b.d.mapFrame(d.handle, d.frame.surface, &mapParams{progressive: 1, stream: d.stream})
 								return err
 							})
 							if d.frame.host == nil {
 								d.frame.host, _ = b.d.host(pitch * int(d.format.height) * 3 / 2)
-								d.frame.pitch = pitch
+								d.frame.place.pitch = pitch
 							}
 							step("copy", func() error { return b.d.copyOut(d.frame.host, addr, d.stream) })
 							step("unmap", func() error { return b.d.unmap(d.handle, addr) })
 							d.frame.here = true
 							step("there", func() error {
-								d.frame.addr = 0
+								d.frame.place = place{}
 								return d.frame.ConvertThere(&video.Spec{ChannelsFirst: true}, there)
 							})
 							step("keep", func() error { return d.frame.KeepPlanes(there) })
-							step("done", func() error { return errors.Join(d.frame.unmap(), b.Wait()) })
+							step("done", func() error { return errors.Join(d.unmap(), b.Wait()) })
 							info, _ := d.frame.PlaneInfo()
 							if planes == nil {
 								planes, rgb = make([]byte, info.Bytes()), make([]byte, 3*info.Width*info.Height)

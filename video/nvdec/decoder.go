@@ -1,21 +1,23 @@
 package nvdec
 
 import (
-	"fmt"
 	"slices"
 	"time"
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/cudahost"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // none is no surface.
 const none = -1
 
-// spare is how many surfaces a decoder has beyond those that its references need, so that the engine is not waited for between frames.
-const spare = 4
+const (
+	// spare is how many surfaces a decoder has, at least, beyond those that its references need, so that the engine is not waited for between frames.
+	spare = 4
+	// maxTogether is how many frames are waited for together, and togetherBytes what these may hold: of large ones each is waited for alone.
+	maxTogether, togetherBytes = 8, 4 << 20
+)
 
 // decoder is a parser and a decoder of libnvcuvid, with a stream of the device.
 type decoder struct {
@@ -29,6 +31,7 @@ type decoder struct {
 	stream uintptr
 	format format // that handle is for
 	count  int32  // surfaces of it
+	most   int    // frames that are waited for together: so many may be mapped
 
 	// of the packet in hand
 	packet   packet
@@ -40,15 +43,36 @@ type decoder struct {
 	closed bool
 	broken bool // a call of the driver failed: it is not kept
 
-	fresh bool // the next packet needs its parameter sets
-	frame frame
-	usual time.Duration // that a frame is waited for
-	since []int32       // surfaces of frames that others may refer to, decoded since the last frame that was taken
+	fresh  bool          // the next packet needs its parameter sets
+	inside []inside      // frames that were sent and not given yet
+	giving bool          // they come out, one after the other
+	done   bool          // the engine is done with all of them
+	frame  frame         // that was given last
+	mapped []uintptr     // addresses of frames that were given since the last packet
+	reads  bool          // the backend's stream may still read what was mapped
+	usual  time.Duration // that a frame is waited for
+	since  []int32       // surfaces of frames that others may refer to, decoded since the last frame that was given; none: it was asked for
+}
+
+// inside is a frame of a decoder.
+type inside struct {
+	surface int32
+	number  int64
+	since   int // so many of decoder.since were decoded before it, or with it
+	place   place
+}
+
+// place is where a frame is mapped.
+type place struct {
+	addr   uintptr // 0: it is not
+	pitch  int     // bytes of a row
+	stream uintptr // it is there for
 }
 
 var (
 	_ video.Skipper = (*decoder)(nil)
 	_ video.Within  = (*decoder)(nil)
+	_ video.Holder  = (*decoder)(nil)
 )
 
 // Within is for several calls in a row.
@@ -80,7 +104,7 @@ func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
 	if d.closed {
 		return closed()
 	}
-	if err := d.frame.unmap(); err != nil {
+	if err := d.unmap(); err != nil {
 		return err
 	}
 	if d.bytes, err = d.form.Packet(d.bytes[:0], sample, d.fresh); err != nil {
@@ -89,7 +113,7 @@ func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
 	if len(d.bytes) == 0 {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Msg: "an empty packet"}
 	}
-	d.fresh, d.unwanted, d.surface = false, unwanted, none
+	d.fresh, d.unwanted, d.surface, d.done = false, unwanted, none, false
 	d.packet = packet{flags: timestamped | wholeFrame, size: uint64(len(d.bytes)), data: unsafe.Pointer(unsafe.SliceData(d.bytes)), timestamp: number}
 	return d.parse()
 }
@@ -100,7 +124,9 @@ func (d *decoder) parse() error {
 	if d.err != nil { // the cause: the parser only says that it was stopped
 		err, d.err = d.err, nil
 	}
-	d.broken = d.broken || err != nil
+	if d.broken = d.broken || err != nil; err == nil && d.surface != none && !d.unwanted {
+		d.inside = append(d.inside, inside{surface: d.surface, number: d.packet.timestamp, since: len(d.since)})
+	}
 	return err
 }
 
@@ -123,11 +149,12 @@ func (d *decoder) sequence(f *format) int32 {
 	if err := d.b.fits(&d.caps, f); err != nil {
 		return d.failed(err)
 	}
-	d.format, d.count = *f, int32(f.surfaces)+spare
+	d.most = min(max(togetherBytes/int(f.width*f.height*3/2), 1), maxTogether)
+	d.format, d.count = *f, int32(f.surfaces)+int32(max(spare, d.most))
 	handle, err := d.b.d.newDecoder(&createInfo{
 		width: uint64(f.width), height: uint64(f.height), surfaces: uint64(d.count), codec: f.codec, chroma: f.chroma, flags: preferEngines,
 		maxWidth: uint64(f.width), maxHeight: uint64(f.height), shown: rect16{right: int16(f.width), bottom: int16(f.height)},
-		targetWidth: uint64(f.width), targetHeight: uint64(f.height), outputSurfaces: 1,
+		targetWidth: uint64(f.width), targetHeight: uint64(f.height), outputSurfaces: uint64(d.most),
 	})
 	if err != nil {
 		return d.failed(err)
@@ -145,16 +172,14 @@ func (d *decoder) decode(p *decodeParams) int32 {
 	if d.unwanted && alone {
 		return 1
 	}
-	if slices.Contains(d.since, p.surface) { // the engine tells of a surface's last frame alone: of the one before it, which others may refer to, it is asked while it can tell
-		if err := d.met(d.await(p.surface)); err != nil {
-			return d.failed(err)
-		}
+	if err := d.vacate(p.surface); err != nil {
+		return d.failed(err)
 	}
 	if err := d.b.d.decode(d.handle, p); err != nil {
 		return d.failed(err)
 	}
 	d.surface = p.surface
-	if !alone && !slices.Contains(d.since, p.surface) {
+	if !alone {
 		d.since = append(d.since, p.surface)
 	}
 	return 1
@@ -168,31 +193,98 @@ func (d *decoder) show(s *shownInfo) int32 {
 	return 1
 }
 
-// Receive gives the frame of the packet that was sent last; its pixels are fetched when they are asked for.
+// vacate makes a surface ready for another frame: one that is inside is mapped, and of one that others may refer to the engine is asked how it was decoded,
+// for it tells of a surface's last frame alone.
+func (d *decoder) vacate(surface int32) error {
+	own := slices.IndexFunc(d.inside, func(x inside) bool { return x.surface == surface })
+	i := slices.Index(d.since, surface)
+	if own < 0 && i < 0 {
+		return nil
+	}
+	if err := d.met(d.await(surface, 1)); err != nil {
+		return err
+	}
+	if i >= 0 {
+		d.since[i] = none
+	}
+	if own < 0 {
+		return nil
+	}
+	stream, err := d.b.order()
+	for ; own < len(d.inside) && err == nil; own++ { // VP9 may show one twice
+		if x := &d.inside[own]; x.surface == surface {
+			x.surface = none
+			x.place, err = d.mapSurface(surface, stream)
+		}
+	}
+	return err
+}
+
+// mapSurface maps a decoded surface: the engine's is copied on the stream.
+func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error) {
+	if d.reads && stream == d.stream { // what is overwritten may be read on the other
+		if err := d.b.ordered(d.b.d.wait); err != nil {
+			return p, err
+		}
+		d.reads = false
+	}
+	p.addr, p.pitch, err = d.b.d.mapFrame(d.handle, surface, &mapParams{progressive: 1, stream: stream})
+	p.stream = stream
+	return p, err
+}
+
+// unmap gives addresses back: of frames that were given. What reads them is on the backend's stream before what overwrites them.
+func (d *decoder) unmap() error {
+	if len(d.mapped) == 0 {
+		return nil
+	}
+	err := d.b.launch()
+	for _, addr := range d.mapped {
+		if failed := d.b.d.unmap(d.handle, addr); err == nil {
+			err = failed
+		}
+	}
+	d.mapped, d.frame.place, d.broken = d.mapped[:0], place{}, d.broken || err != nil
+	return err
+}
+
+// Receive gives the frames that are inside, once there are enough of them, or Give was called; their pixels are fetched when they are asked for.
 func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 	if d.closed {
 		return nil, 0, false, closed()
 	}
-	if d.surface == none || d.unwanted {
+	if d.giving = len(d.inside) > 0 && (d.giving || len(d.inside) >= d.most); !d.giving {
 		return nil, 0, false, nil
 	}
-	d.frame.surface, d.frame.here = d.surface, false
-	d.surface = none
-	return &d.frame, d.packet.timestamp, true, nil
+	d.frame.inside, d.frame.here, d.frame.met = d.inside[0], false, false
+	d.inside = slices.Delete(d.inside, 0, 1)
+	if addr := d.frame.place.addr; addr != 0 {
+		d.mapped = append(d.mapped, addr)
+	}
+	return &d.frame, d.frame.number, true, nil
 }
 
-// Drain has nothing to do: each frame was given with its packet.
+// Give lets Receive give what is inside.
+func (d *decoder) Give() { d.giving = true }
+
+// Drain is Give: each frame comes of its own packet alone.
 func (d *decoder) Drain() error {
 	if d.closed {
 		return closed()
 	}
+	d.Give()
 	return nil
 }
 
 // Flush tells the parser that the stream ends here; the next packet brings its parameter sets.
 func (d *decoder) Flush() {
-	_ = d.frame.unmap() // the decoder is broken then
-	d.surface, d.fresh, d.since = none, true, d.since[:0]
+	for _, x := range d.inside {
+		if x.place.addr != 0 {
+			d.mapped = append(d.mapped, x.place.addr)
+		}
+	}
+	_ = d.unmap() // the decoder is broken then
+	d.surface, d.fresh, d.since, d.inside, d.giving, d.frame.since = none, true, d.since[:0], d.inside[:0], false, 0
 	if d.parser != 0 {
 		d.packet = packet{flags: endOfStream}
 		_ = d.parse() // what the next packet needs it says itself
@@ -202,7 +294,7 @@ func (d *decoder) Flush() {
 // MemoryBytes is what the decoder holds, on the device for the most part.
 func (d *decoder) MemoryBytes() int64 {
 	one := int64(d.format.width) * int64(d.format.height) * 3 / 2
-	return one*int64(d.count+1) + int64(len(d.frame.host)+cap(d.bytes)) + 1<<20
+	return one*int64(int(d.count)+d.most) + int64(len(d.frame.host)+cap(d.bytes)) + 1<<20
 }
 
 // Close keeps a sound decoder for the next stream of its kind: making one takes 35 ms, one at a time.
@@ -221,7 +313,7 @@ func (d *decoder) Close() {
 
 // free gives back what the decoder has.
 func (d *decoder) free() {
-	_ = d.frame.unmap()
+	_ = d.unmap()
 	if d.handle != 0 {
 		d.b.d.freeDecoder(d.handle)
 	}
@@ -235,58 +327,6 @@ func (d *decoder) free() {
 		d.b.d.freeStream(d.stream)
 	}
 	d.handle, d.parser, d.stream, d.frame.host = 0, 0, 0, nil
-}
-
-// The engine is asked at most so often whether it is done, and so many times.
-const (
-	glance  = 50 * time.Microsecond
-	glances = 50_000
-)
-
-// await waits until a surface is decoded: most of the usual time in one nap, then an eighth of it at a time, for looking costs the host more than a frame that is
-// taken late costs the engine, which has others. Mapping the surface would wait too, but keep a core busy meanwhile. What takes too long is left to the
-// mapping, which has the error. It gives what the engine said last.
-func (d *decoder) await(surface int32) (status int32) {
-	begin, nap := time.Now(), d.usual*5/8
-	for range glances {
-		if status = d.b.d.status(d.handle, surface); status != statusRuns {
-			break
-		}
-		cudahost.Nap(max(nap, glance))
-		nap = d.usual / 8
-	}
-	d.usual = (3*d.usual + min(time.Since(begin), time.Millisecond)) / 4
-	return status
-}
-
-// sound says how the frame in hand was decoded, and asks of those that it may refer to since the last one that was taken (N5). The engine takes them in
-// order, so that all are done.
-func (d *decoder) sound(status int32) error {
-	defer func() { d.since = d.since[:0] }()
-	if status == statusRuns { // it was not waited for to its end
-		status = d.b.d.status(d.handle, d.frame.surface)
-	}
-	for _, s := range d.since {
-		if s == d.frame.surface {
-			continue
-		}
-		if err := d.good(s); err != nil {
-			return err
-		}
-	}
-	return d.met(status)
-}
-
-// good asks how the last frame of a surface was decoded.
-func (d *decoder) good(surface int32) error { return d.met(d.b.d.status(d.handle, surface)) }
-
-// met is the error of what the engine says of a frame.
-func (d *decoder) met(status int32) error {
-	switch status {
-	case 0, statusRuns, statusGood: // 0: the driver does not say
-		return nil
-	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"codec": string(d.entry.Codec)}, Msg: fmt.Sprintf("the engine met an error in the packets (status %d)", status)}
 }
 
 func closed() error {

@@ -12,36 +12,69 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// N3, N4: whatever refers to what, a packet's frame is its own, and none is delayed.
+// N3, N4: whatever refers to what, a packet's frame is its own, comes in its turn, and at the latest when it is asked for.
 func TestFrames(t *testing.T) {
-	for _, shown := range []rect32{{right: 64, bottom: 32}, {left: 2, top: 4, right: 61, bottom: 31}, {right: 50, bottom: 30}} {
+	for n, shown := range []rect32{{right: 64, bottom: 32}, {left: 2, top: 4, right: 61, bottom: 31}, {right: 50, bottom: 30}, {right: 50, bottom: 30}} {
 		f := newFake()
-		f.format.shown = shown
+		f.format.shown, f.turns = shown, n != 2
 		d := open(t, f, entry())
 		r := rand.New(rand.NewPCG(3, 4))
-		for i := range 200 {
-			if i%17 == 0 {
+		type sent struct {
+			id     byte
+			number int64
+		}
+		var inside []sent
+		together := 0
+		for i := range 400 {
+			if i%37 == 0 {
 				d.Flush()
+				inside = nil
 			}
-			id := byte(1 + r.IntN(250))
-			if err := d.Send(unit(id, r.IntN(2) == 0), int64(i)); err != nil {
+			x := sent{byte(1 + r.IntN(250)), int64(i)}
+			f.runs = r.IntN(3)
+			if err := d.Send(unit(x.id, r.IntN(2) == 0), x.number); err != nil {
 				t.Fatal(err)
 			}
-			pic, number, ok, err := d.Receive()
-			if err != nil || !ok || number != int64(i) {
-				t.Fatal(number, ok, err)
-			}
-			if w, h := pic.Size(); w != int(shown.right-shown.left) || h != int(shown.bottom-shown.top) {
-				t.Fatal(w, h)
-			}
+			inside = append(inside, x)
 			f.runs = r.IntN(3)
-			if r.IntN(3) > 0 {
-				expect(t, pic, f, id)
-				expect(t, pic, f, id) // and again
+			asked := r.IntN(5) == 0
+			if asked {
+				d.Give()
 			}
-			if _, _, ok, _ := d.Receive(); ok {
-				t.Fatal("a second frame of one packet")
+			got := 0
+			for ; ; got++ {
+				if got == 3 && r.IntN(4) == 0 {
+					break // who has what he wants sends the next
+				}
+				pic, number, ok, err := d.Receive()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					if len(inside) > 0 && (asked || got > 0) {
+						t.Fatalf("%d frames did not come", len(inside))
+					}
+					break
+				}
+				if number != inside[0].number {
+					t.Fatalf("frame %d, not %d", number, inside[0].number)
+				}
+				if w, h := pic.Size(); w != int(shown.right-shown.left) || h != int(shown.bottom-shown.top) {
+					t.Fatal(w, h)
+				}
+				if r.IntN(3) > 0 {
+					expect(t, pic, f, inside[0].id)
+					expect(t, pic, f, inside[0].id) // and again
+				}
+				inside = inside[1:]
 			}
+			together = max(together, got)
+			if len(inside) >= maxTogether {
+				t.Fatalf("%d frames are inside", len(inside))
+			}
+		}
+		if together != maxTogether {
+			t.Errorf("at most %d frames came together", together)
 		}
 		if err := d.Drain(); err != nil {
 			t.Error(err)
@@ -95,7 +128,7 @@ func TestFramesThere(t *testing.T) {
 		if err := d.Send(unit(id, i%2 == 0), int64(i)); err != nil {
 			t.Fatal(err)
 		}
-		pic, _, ok, err := d.Receive()
+		pic, _, ok, err := receive(d)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -162,6 +195,98 @@ func TestFramesThere(t *testing.T) {
 	}
 }
 
+// N7: planes of frames that are kept one after the other come by one launch, before anything reads or overwrites them, and before their memory is given back.
+func TestKeptTogether(t *testing.T) {
+	f := newFake()
+	f.turns = true
+	d := open(t, f, entry())
+	b := d.b
+	spec := video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
+	info := video.PlaneInfo{Width: 64, Height: 32, Format: video.PlaneFormat("yuv420p"), Matrix: 2}
+	if !b.Converts(info, &spec) {
+		t.Skip("the host makes no frame by code of its own")
+	}
+	rgb, _ := b.Alloc(3 * 64 * 32)
+	room := make([][]byte, 100)
+	for i := range room {
+		room[i], _ = b.Alloc(info.Bytes())
+	}
+	check := func(m []byte, id byte) {
+		t.Helper()
+		if err := b.ConvertKept(info, one(m), &spec, one(rgb)); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.near(at(rgb))[5*64+7]; got != sample(id, 7, 5) {
+			t.Fatalf("%d, not of frame %d", got, id)
+		}
+	}
+	// frames sends frames, and keeps each that comes, in the given places.
+	kept := map[int]byte{}
+	frames := func(first int, to func(k int) int) {
+		t.Helper()
+		for i := range maxTogether {
+			if err := d.Send(unit(byte(first+i), true), int64(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for k := range maxTogether {
+			pic, _, ok, err := d.Receive()
+			if !ok || err != nil {
+				t.Fatal(k, ok, err)
+			}
+			if err := pic.(video.DeviceFrame).KeepPlanes(room[to(k)]); err != nil {
+				t.Fatal(err)
+			}
+			kept[to(k)] = byte(first + k)
+		}
+	}
+	for round := range 10 {
+		frames(1+10*round, func(k int) int { return 10*round + k })
+	}
+	if f.copies != 9 {
+		t.Errorf("%d launches for nine times eight frames", f.copies)
+	}
+	for k, id := range kept {
+		check(room[k], id)
+	}
+	if f.copies != 10 {
+		t.Errorf("%d launches", f.copies)
+	}
+	frames(130, func(k int) int { return k / 2 }) // each place is written twice
+	for k := range maxTogether / 2 {
+		check(room[k], byte(130+2*k+1))
+	}
+	frames(150, func(k int) int { return k })
+	for _, m := range room { // with copies that are still to be launched
+		b.Free(m)
+	}
+	f.failAt = -1
+	room[0], _ = b.Alloc(info.Bytes())
+	if err := d.Send(unit(7, true), 0); err != nil {
+		t.Fatal(err)
+	}
+	pic, _, _, _ := receive(d)
+	if err := pic.(video.DeviceFrame).KeepPlanes(room[0]); err != nil {
+		t.Fatal(err)
+	}
+	f.failAt = f.calls + 1
+	for range 2 { // what was promised is not there, for good
+		if err := b.ConvertKept(info, one(room[0]), &spec, one(rgb)); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "could not copy") {
+			t.Error(err)
+		}
+	}
+	if err := d.Send(unit(8, true), 1); err == nil {
+		t.Error("the decoder goes on")
+	}
+	b.Free(room[0])
+	b.Free(rgb)
+	d.Close()
+	b.forget()
+	if len(f.live) != 0 {
+		t.Errorf("not given back: %v", f.live)
+	}
+}
+
 // What is not wanted and nothing refers to is not decoded.
 func TestUnwanted(t *testing.T) {
 	f := newFake()
@@ -175,7 +300,7 @@ func TestUnwanted(t *testing.T) {
 		if err := send(unit(byte(10+i), x.reference), int64(i)); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, ok, err := d.Receive(); ok != x.wanted || err != nil {
+		if _, _, ok, err := receive(d); ok != x.wanted || err != nil {
 			t.Error(i, ok, err)
 		}
 	}
@@ -197,7 +322,7 @@ func TestHiddenFrames(t *testing.T) {
 		if err := d.Send(x.packet, int64(i)); err != nil {
 			t.Fatal(err)
 		}
-		pic, _, ok, err := d.Receive()
+		pic, _, ok, err := receive(d)
 		if !ok || err != nil {
 			t.Fatal(i, ok, err)
 		}
@@ -308,7 +433,7 @@ func TestDamage(t *testing.T) {
 		if err := d.Send(unit(1, true), 0); err != nil {
 			t.Fatal(err)
 		}
-		pic, _, _, _ := d.Receive()
+		pic, _, _, _ := receive(d)
 		info, _ := pic.(video.PlanarFrame).PlaneInfo()
 		if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); !errors.Is(err, robocache.ErrMalformed) {
 			t.Error(err)
@@ -332,7 +457,7 @@ func TestDamageOfReferences(t *testing.T) {
 			err = d.Send(unit(60, false), 50)
 		}
 		if err == nil {
-			pic, _, _, _ := d.Receive()
+			pic, _, _, _ := receive(d)
 			info, _ := pic.(video.PlanarFrame).PlaneInfo()
 			err = pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes()))
 		}
@@ -361,7 +486,7 @@ func TestEachCallFails(t *testing.T) {
 				if err := d.Send(unit(byte(i+1), true), int64(i)); err != nil {
 					return err
 				}
-				pic, _, ok, err := d.Receive()
+				pic, _, ok, err := receive(d.(*decoder))
 				if !ok || err != nil {
 					return errors.Join(errors.New("no frame"), err)
 				}

@@ -3,6 +3,8 @@ package nvdec
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"unsafe"
@@ -13,7 +15,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// fake is a driver whose frames are numbers. It hands surfaces out as meanly as the real one may: that of a frame that nothing refers to is the next one's.
+// fake is a driver whose frames are numbers. It hands surfaces out as meanly as the real one may: that of a frame that nothing refers to is the next one's, or, with
+// turns, as that one does: the one that was not used for longest.
 type fake struct {
 	mu      sync.Mutex
 	known   caps
@@ -27,17 +30,21 @@ type fake struct {
 	live    map[uintptr]string // what was made and not given back
 	parsers map[uintptr]*fakeParser
 	decoded []byte // the frames that were decoded, in order
-	mapped  uintptr
-	kept    map[uintptr]byte // the frame of each surface that was mapped
-	memory  []*region        // of the device
-	reads   uintptr          // the stream on which what was mapped may still be read; 0: none
-	begun   []func()         // copies from the host, which read its memory as late as they may
-	looks   map[uintptr]int  // how often an event was asked for since it was recorded
+	turns   bool
+	outputs int                 // that may be mapped at once
+	mapped  int                 // that are
+	kept    map[uintptr]byte    // the frame of each place that was mapped
+	memory  []*region           // of the device
+	copies  int                 // launches of copyRows
+	reads   map[uintptr]uintptr // the stream on which what was mapped at a place may still be read
+	begun   []func()            // copies from the host, which read its memory as late as they may
+	looks   map[uintptr]int     // how often an event was asked for since it was recorded
 }
 
 type fakeParser struct {
 	d         *decoder
 	count     int32
+	next      int32
 	held      []int32 // surfaces of the last references
 	surfaces  map[int32]byte
 	sequences int
@@ -47,7 +54,7 @@ func newFake() *fake {
 	return &fake{
 		known:  caps{supported: 1, engines: 7, outputs: maskNV12, maxWidth: 4096, maxHeight: 4096, maxBlocks: 65536, minWidth: 48, minHeight: 16},
 		format: format{codec: codecH264, progressive: 1, surfaces: 3, width: 64, height: 32, shown: rect32{right: 64, bottom: 32}, chroma: chroma420},
-		live:   map[uintptr]string{}, parsers: map[uintptr]*fakeParser{}, kept: map[uintptr]byte{}, status_: statusGood, looks: map[uintptr]int{},
+		live:   map[uintptr]string{}, parsers: map[uintptr]*fakeParser{}, kept: map[uintptr]byte{}, reads: map[uintptr]uintptr{}, status_: statusGood, looks: map[uintptr]int{},
 	}
 }
 
@@ -155,17 +162,18 @@ func (f *fake) parse(parser uintptr, p *packet) error {
 
 func (f *fake) one(x *fakeParser, id byte, reference bool) bool {
 	at := int32(0)
-	for used := true; used; {
-		used = false
-		for _, h := range x.held {
-			if h == at {
-				at, used = at+1, true
-			}
+	if f.turns {
+		at = x.next
+	}
+	for slices.Contains(x.held, at) {
+		if at++; at == x.count && f.turns {
+			at = 0
 		}
 	}
 	if at >= x.count {
 		panic("more surfaces than the decoder has")
 	}
+	x.next = (at + 1) % x.count
 	was := len(f.decoded)
 	p := &decodeParams{surface: at, data: unsafe.Pointer(&id), bytes: 1, field: f.field()}
 	if reference {
@@ -189,6 +197,7 @@ func (f *fake) newDecoder(info *createInfo) (uintptr, error) {
 	if info.targetWidth != info.width || info.targetHeight != info.height || info.shown.right != int16(info.width) {
 		panic("the engine is told to scale")
 	}
+	f.outputs = int(info.outputSurfaces)
 	return f.made("decoder")
 }
 
@@ -214,29 +223,38 @@ func (f *fake) status(_ uintptr, surface int32) int32 {
 	return f.status_
 }
 
+// slot is how far places of mapped frames lie apart: they lie below the device's memory, and above all handles.
+const slot = 1 << 14
+
 func (f *fake) mapFrame(_ uintptr, surface int32, p *mapParams) (uintptr, int, error) {
-	if f.mapped != 0 {
-		panic("two frames are mapped")
+	if f.mapped == f.outputs {
+		panic("more frames are mapped than the decoder has places for")
 	}
 	if f.runs > 0 {
 		panic("a frame is mapped that is being decoded")
 	}
-	if f.reads != 0 && f.reads != p.stream {
-		panic("a frame is mapped over one that another stream still reads")
-	}
-	h, err := f.made("mapped frame")
-	if err != nil {
+	if err := f.call("map a frame"); err != nil {
 		return 0, 0, err
 	}
-	f.mapped = h
-	for _, x := range f.parsers {
-		f.kept[h] = x.surfaces[surface]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := uintptr(slot)
+	for f.live[at] != "" {
+		at += slot
 	}
-	return h, int(f.format.width) + 16, nil
+	if s := f.reads[at]; s != 0 && s != p.stream {
+		panic("a frame is mapped over one that another stream still reads")
+	}
+	f.live[at] = "mapped frame"
+	f.mapped++
+	for _, x := range f.parsers {
+		f.kept[at] = x.surfaces[surface]
+	}
+	return at, int(f.format.width) + 16, nil
 }
 
 func (f *fake) unmap(_, addr uintptr) error {
-	f.mapped = 0
+	f.mapped--
 	f.gone(addr, "mapped frame")
 	return f.call("take a frame back")
 }
@@ -302,7 +320,7 @@ func (f *fake) alloc(n int) ([]byte, error) {
 
 func (f *fake) free(m []byte) { f.gone(at(m), "device memory") }
 
-// near is what lies at an address: of memory, or of the frame that is mapped.
+// near is what lies at an address: of memory, or of a frame that is mapped.
 func (f *fake) near(addr uintptr) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -311,10 +329,11 @@ func (f *fake) near(addr uintptr) []byte {
 			return r.bytes[addr-r.start:]
 		}
 	}
-	if f.mapped == 0 || addr < f.mapped || f.live[f.mapped] != "mapped frame" {
+	place := addr &^ (slot - 1)
+	if f.live[place] != "mapped frame" {
 		panic(fmt.Sprintf("nothing of the device lies at %#x", addr))
 	}
-	return f.pixels(f.mapped)[addr-f.mapped:]
+	return f.pixels(place)[addr-place:]
 }
 
 func (f *fake) copyIn(to, b []byte, _ uintptr) error {
@@ -360,23 +379,18 @@ func (f *fake) reached(e uintptr) (bool, error) {
 	return done, nil
 }
 
-func (f *fake) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error {
+func (f *fake) copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) error {
 	f.settle()
-	dst, src := f.near(to), f.near(from)
-	f.reading(from, stream)
-	for y := range rows {
-		copy(dst[y*toRow:][:bytes], src[y*fromRow:])
-	}
-	return f.call("copy")
-}
-
-func (f *fake) copyPieces(to, from []uintptr, bytes int, stream uintptr) error {
-	for i := range to {
-		if err := f.copyRows(to[i], bytes, from[i], bytes, bytes, 1, stream); err != nil {
-			return err
+	f.copies++
+	for i := len(to) - 1; i >= 0; i-- { // in no order
+		f.reading(from[i], stream)
+		for _, a := range rows {
+			for y := range a.Rows {
+				copy(f.near(to[i] + uintptr(a.ToAt+y*a.To))[:a.Bytes], f.near(from[i]+uintptr(a.FromAt+y*a.From)))
+			}
 		}
 	}
-	return nil
+	return f.call("copy")
 }
 
 func (f *fake) clear(m []byte, _ uintptr) error {
@@ -387,16 +401,14 @@ func (f *fake) clear(m []byte, _ uintptr) error {
 
 func (f *fake) wait(stream uintptr) error {
 	f.settle()
-	if f.reads == stream {
-		f.reads = 0
-	}
+	maps.DeleteFunc(f.reads, func(_, s uintptr) bool { return s == stream })
 	return f.call("wait")
 }
 
 // reading notes that a stream reads from an address.
 func (f *fake) reading(addr, stream uintptr) {
 	if addr < far {
-		f.reads = stream
+		f.reads[addr&^(slot-1)] = stream
 	}
 }
 
@@ -454,6 +466,12 @@ func open(t testing.TB, f *fake, e *video.SampleEntry) *decoder {
 		t.Fatal(err)
 	}
 	return d.(*decoder)
+}
+
+// receive gives a frame without waiting for others.
+func receive(d *decoder) (video.Frame, int64, bool, error) {
+	d.Give()
+	return d.Receive()
 }
 
 // expect compares the planes of a frame.

@@ -10,14 +10,12 @@ import (
 
 // frame is the one that a decoder gave last. It is on the device until its pixels are asked for.
 type frame struct {
-	d       *decoder
-	surface int32
-	here    bool    // in host
-	addr    uintptr // on the device; 0: it is not mapped
-	stream  uintptr // it, or the one before, was mapped on; 0: none was
-	pitch   int     // bytes of a row
-	host    []byte  // page-locked: the planes as the engine gives them, luma and then pairs of chroma
-	planes  []byte  // scratch of Convert
+	d *decoder
+	inside
+	here   bool   // in host
+	met    bool   // it is mapped, and decoded without an error
+	host   []byte // page-locked: the planes as the engine gives them, luma and then pairs of chroma
+	planes []byte // scratch of Convert
 }
 
 var _ video.DeviceFrame = (*frame)(nil)
@@ -86,11 +84,11 @@ func (f *frame) CopyPlanes(dst []byte) error {
 	planes, _ := info.Planes()
 	left, top := int(f.d.format.shown.left), int(f.d.format.shown.top)
 	for y := range planes[0].Rows {
-		copy(row(dst, &planes[0], y), f.host[(top+y)*f.pitch+left:])
+		copy(row(dst, &planes[0], y), f.host[(top+y)*f.place.pitch+left:])
 	}
-	chroma := f.host[int(f.d.format.height)*f.pitch:]
+	chroma := f.host[int(f.d.format.height)*f.place.pitch:]
 	for y := range planes[1].Rows {
-		apart(row(dst, &planes[1], y), row(dst, &planes[2], y), chroma[(top/2+y)*f.pitch+left:])
+		apart(row(dst, &planes[1], y), row(dst, &planes[2], y), chroma[(top/2+y)*f.place.pitch+left:])
 	}
 	for _, p := range planes {
 		n := p.Offset + p.Rows*p.Stride
@@ -128,36 +126,25 @@ func even(w uint64) uint64 {
 	return (w | w>>16) & 0xffffffff
 }
 
-// mapped waits for the frame, and has its address until the next packet: the engine's surface is copied to it on a stream.
+// mapped waits for the frame, which has its place then until the next packet.
 func (f *frame) mapped(stream uintptr) (err error) {
 	d := f.d
 	if d.closed {
 		return closed()
 	}
-	if f.addr != 0 {
+	if f.met {
 		return nil
 	}
-	if f.stream != 0 && f.stream != stream { // what reads the frame before is not on the stream that overwrites it
-		if err := d.b.d.wait(f.stream); err != nil {
-			return err
+	d.decoded()
+	if f.place.addr == 0 {
+		if f.place, err = d.mapSurface(f.surface, stream); err == nil {
+			d.mapped = append(d.mapped, f.place.addr)
 		}
 	}
-	status := d.await(f.surface)
-	if f.addr, f.pitch, err = d.b.d.mapFrame(d.handle, f.surface, &mapParams{progressive: 1, stream: stream}); err == nil {
-		f.stream = stream
-		err = d.sound(status)
+	if err == nil {
+		err = d.sound()
 	}
-	d.broken = d.broken || err != nil
-	return err
-}
-
-// unmap gives the address back. What was put on its stream before still reads it: the next frame's copy comes behind that.
-func (f *frame) unmap() error {
-	if f.addr == 0 {
-		return nil
-	}
-	err := f.d.b.d.unmap(f.d.handle, f.addr)
-	f.addr, f.d.broken = 0, f.d.broken || err != nil
+	f.met, d.broken = err == nil, d.broken || err != nil
 	return err
 }
 
@@ -169,7 +156,7 @@ func (f *frame) fetch() error {
 	d := f.d
 	err := f.mapped(d.stream)
 	if err == nil {
-		n := f.pitch * int(d.format.height) * 3 / 2
+		n := f.place.pitch * int(d.format.height) * 3 / 2
 		if len(f.host) != n {
 			if f.host != nil {
 				d.b.d.freeHost(f.host)
@@ -178,10 +165,7 @@ func (f *frame) fetch() error {
 		}
 	}
 	if err == nil {
-		err = d.b.d.copyOut(f.host, f.addr, f.stream)
-	}
-	if unmapped := f.unmap(); err == nil {
-		err = unmapped
+		err = d.b.d.copyOut(f.host, f.place.addr, f.place.stream)
 	}
 	f.here, d.broken = err == nil, d.broken || err != nil
 	return err

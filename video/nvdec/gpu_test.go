@@ -393,7 +393,7 @@ func TestStillsOnGPU(t *testing.T) {
 		}
 		d.packet = packet{flags: timestamped | wholeFrame, size: uint64(len(data)), data: unsafe.Pointer(unsafe.SliceData(data))}
 		err = d.parse()
-		pic, _, ok, _ := d.Receive()
+		pic, _, ok, _ := receive(d)
 		if err != nil || !ok {
 			t.Logf("%-24s %v, a frame: %v", filepath.Base(name), err, ok)
 			d.Close()

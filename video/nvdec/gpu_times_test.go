@@ -57,7 +57,7 @@ func loop(b *Backend, e *video.SampleEntry, packets [][]byte, sessions int, way 
 			for time.Since(begin) < 700*time.Millisecond {
 				for i, p := range packets {
 					failed := d.Send(p, int64(i))
-					if _, _, ok, _ := d.Receive(); ok && failed == nil {
+					if _, _, ok, _ := receive(d); ok && failed == nil {
 						n++
 						switch way {
 						case "map":
@@ -77,7 +77,6 @@ func loop(b *Backend, e *video.SampleEntry, packets [][]byte, sessions int, way 
 					}
 				}
 				d.Flush()
-				d.since = d.since[:0]
 			}
 			mu.Lock()
 			frames += n

@@ -36,8 +36,7 @@ type driver interface {
 	alloc(n int) ([]byte, error)
 	free(m []byte)
 	copyIn(to, b []byte, stream uintptr) error // b is page-locked
-	copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error
-	copyPieces(to, from []uintptr, bytes int, stream uintptr) error // of so many bytes each
+	copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) error
 	clear(m []byte, stream uintptr) error
 	wait(stream uintptr) error
 	newEvent() (uintptr, error)
@@ -93,7 +92,7 @@ type library struct {
 	f      *functions
 	device *cuda.Device
 	memory *cudahost.Host
-	pieces *cuda.Pieces
+	rows   *cuda.RowCopies
 }
 
 // address is that of p, for the driver; p lies on the heap: what holds it escapes through sink.
@@ -197,12 +196,8 @@ func (l *library) copyIn(to, b []byte, stream uintptr) error {
 	return l.device.CopyInAsync(at(to), b, stream)
 }
 
-func (l *library) copyRows(to uintptr, toRow int, from uintptr, fromRow, bytes, rows int, stream uintptr) error {
-	return l.device.CopyRowsAsync(to, toRow, from, fromRow, bytes, rows, stream)
-}
-
-func (l *library) copyPieces(to, from []uintptr, bytes int, stream uintptr) error {
-	return l.pieces.Copy(to, from, bytes, stream)
+func (l *library) copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) error {
+	return l.rows.Run(to, from, rows, stream)
 }
 
 func (l *library) clear(m []byte, stream uintptr) error {

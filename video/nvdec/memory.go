@@ -38,9 +38,12 @@ func (b *Backend) order() (_ uintptr, err error) {
 	return b.stream, err
 }
 
-// ordered does something on the stream.
+// ordered does something on the stream, behind all that was put off.
 func (b *Backend) ordered(f func(stream uintptr) error) error {
 	s, err := b.order()
+	if err == nil {
+		err = b.launch()
+	}
 	if err != nil {
 		return err
 	}
@@ -51,7 +54,10 @@ func (b *Backend) ordered(f func(stream uintptr) error) error {
 func (b *Backend) Alloc(n int) ([]byte, error) { return b.d.alloc(n) }
 
 // Free takes it back.
-func (b *Backend) Free(m []byte) { b.d.free(m) }
+func (b *Backend) Free(m []byte) {
+	_ = b.launch() // a copy into it may have been put off; who waits for one has the error
+	b.d.free(m)
+}
 
 // Upload copies from the host, which may change src then.
 func (b *Backend) Upload(dst, src []byte) error {
@@ -99,7 +105,7 @@ func (b *Backend) Copy(dst, src [][]byte) error {
 		}
 		to[i], from[i] = at(dst[i]), at(src[i])
 	}
-	return b.ordered(func(s uintptr) error { return b.d.copyPieces(to, from, len(src[0]), s) })
+	return b.ordered(func(s uintptr) error { return b.d.copyRows(to, from, &cuda.Rows{{Bytes: len(src[0]), Rows: 1}}, s) })
 }
 
 // Clear writes zeros.
@@ -178,7 +184,7 @@ func (f *frame) ConvertThere(spec *video.Spec, dst []byte) (err error) {
 	return err
 }
 
-// KeepPlanes copies the planes within the device.
+// KeepPlanes copies the planes within the device: together with others', when something is to come behind them.
 func (f *frame) KeepPlanes(dst []byte) (err error) {
 	f.d.b.d.within(func() { err = f.keepPlanes(dst) })
 	return err
@@ -191,12 +197,9 @@ func (f *frame) keepPlanes(dst []byte) error {
 		return err
 	}
 	to, _ := info.Planes()
-	return f.d.b.ordered(func(s uintptr) error {
-		err := f.d.b.d.copyRows(at(dst), to[0].Stride, p.Luma, p.LumaRow, to[0].RowBytes, to[0].Rows, s)
-		if err == nil {
-			err = f.d.b.d.copyRows(at(dst)+uintptr(to[1].Offset), 2*to[1].Stride, p.Chroma, p.ChromaRow, 2*to[1].RowBytes, to[1].Rows, s)
-		}
-		return err
+	return f.d.b.putOff(at(dst), p.Luma, cuda.Rows{
+		{Bytes: to[0].RowBytes, Rows: to[0].Rows, From: p.LumaRow, To: to[0].Stride},
+		{Bytes: 2 * to[1].RowBytes, Rows: to[1].Rows, From: p.ChromaRow, To: 2 * to[1].Stride, FromAt: int(p.Chroma - p.Luma), ToAt: to[1].Offset},
 	})
 }
 
@@ -210,7 +213,9 @@ func (f *frame) there() (p cuda.FramePlanes, err error) {
 		return p, err
 	}
 	shown := &f.d.format.shown
-	luma := f.addr + uintptr(int(shown.top)*f.pitch+int(shown.left))
-	chroma := f.addr + uintptr((int(f.d.format.height)+int(shown.top)/2)*f.pitch+int(shown.left))
-	return cuda.FramePlanes{Luma: luma, Chroma: chroma, LumaRow: f.pitch, ChromaRow: f.pitch}, nil
+	f.d.reads = true
+	addr, pitch := f.place.addr, f.place.pitch
+	luma := addr + uintptr(int(shown.top)*pitch+int(shown.left))
+	chroma := addr + uintptr((int(f.d.format.height)+int(shown.top)/2)*pitch+int(shown.left))
+	return cuda.FramePlanes{Luma: luma, Chroma: chroma, LumaRow: pitch, ChromaRow: pitch}, nil
 }

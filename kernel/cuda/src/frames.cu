@@ -167,25 +167,36 @@ extern "C" __global__ void __launch_bounds__(256) frame_scaled(const __grid_cons
   }
 }
 
-const i32 kPieces = 128; // of a launch; Go counts with it
+const i32 kCopies = 128; // of a launch; Go counts with it
 
-struct Pieces {
-  const u8 *from[kPieces];
-  u8 *to[kPieces];
-  i64 bytes; // of each
-  i32 blocks, pad; // of each
+// Area is rows of one size; `row` threads take one.
+struct Area {
+  i64 bytes, from_row, to_row, from_at, to_at;
+  i32 rows, row;
 };
-static_assert(sizeof(Pieces) == 2064, "piecesParams of Go has the same layout");
 
-// copy_pieces copies pieces of memory, sixteen bytes a thread.
-extern "C" __global__ void copy_pieces(const __grid_constant__ Pieces p) {
-  const u8 *from = p.from[blockIdx.x / p.blocks];
-  u8 *to = p.to[blockIdx.x / p.blocks];
-  i64 at = 16 * (i64)(blockIdx.x % p.blocks * blockDim.x + threadIdx.x);
-  if (at >= p.bytes) return;
-  if ((((u64)from | (u64)to) & 15) == 0 && at + 16 <= p.bytes) {
+struct Copies {
+  const u8 *from[kCopies];
+  u8 *to[kCopies];
+  Area areas[2];
+  i32 blocks, pad; // of each copy
+};
+static_assert(sizeof(Copies) == 2152, "rowsParams of Go has the same layout");
+
+// copy_rows copies rows of memory, sixteen bytes a thread.
+extern "C" __global__ void copy_rows(const __grid_constant__ Copies p) {
+  u32 item = (u32)(blockIdx.x % p.blocks * blockDim.x + threadIdx.x), first = (u32)p.areas[0].rows * (u32)p.areas[0].row;
+  bool second = item >= first;
+  const Area &a = p.areas[second];
+  if (second) item -= first;
+  if (a.row == 0 || item >= (u32)a.rows * (u32)a.row) return;
+  u32 row = item / (u32)a.row;
+  i64 at = 16 * (i64)(item - row * (u32)a.row);
+  const u8 *from = p.from[blockIdx.x / p.blocks] + a.from_at + row * a.from_row;
+  u8 *to = p.to[blockIdx.x / p.blocks] + a.to_at + row * a.to_row;
+  if ((((u64)from | (u64)to) & 15) == 0 && at + 16 <= a.bytes) {
     store_once<16>((char *)to + at, load_once<16>((const char *)from + at));
     return;
   }
-  for (i64 i = at; i < min(at + 16, p.bytes); i++) to[i] = from[i];
+  for (i64 i = at; i < min(at + 16, a.bytes); i++) to[i] = from[i];
 }
