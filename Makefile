@@ -26,9 +26,10 @@ qemu: ## install the emulator by which the kernels are tested on arm64; without 
 native: deps ## build the static decode libraries (once)
 	@scripts/native.sh || { pkg-config --exists libavcodec libswscale && echo "native: the system's FFmpeg is linked instead"; }
 
+# Not -trimpath: what the tests, lint and this program are made of is compiled once.
 build: native ## bin/robocache and the C library of the Python package
 	@mkdir -p bin
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/robocache ./cmd/robocache
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/robocache ./cmd/robocache
 	@$(MAKE) --no-print-directory lib
 
 static: native ## bin/robocache-static: one file with every reader and decoder, for images without anything else
@@ -91,18 +92,18 @@ prepare:
 	@$(MAKE) --no-print-directory -j2 --output-sync=target build peers
 	@scripts/venv.sh docs || echo "docs: mkdocs could not be installed: the tests of the site skip"
 
-# ELSEWHERE: packages that another run tests already.
+# ELSEWHERE: packages that another run tests already. Without the checks of go vet: lint makes all of them.
 ELSEWHERE ?= ^$$
 test-go: native
-	@all=$$($(GO) list ./...) && set -x && $(GO) test -timeout 20m $$(echo "$$all" | grep -vE '$(ELSEWHERE)')
+	@all=$$($(GO) list ./...) && set -x && $(GO) test -vet=off -timeout 20m $$(echo "$$all" | grep -vE '$(ELSEWHERE)')
 
 # Orders, frames, caches and stores share memory most.
 test-race: native
-	$(GO) test -race -short -timeout 20m ./store/... ./loader/... ./cache/...
+	$(GO) test -vet=off -race -short -timeout 20m ./store/... ./loader/... ./cache/...
 
 # Not the parsers below the formats: their files are read by one goroutine, or by the formats' own suites.
 test-race-all: native
-	$(GO) test -race -short -timeout 20m ./video/... $$($(GO) list ./format/... | grep -vE '/internal/(h5|pq|npy|zipdir|blosc)$$')
+	$(GO) test -vet=off -race -short -timeout 20m ./video/... $$($(GO) list ./format/... | grep -vE '/internal/(h5|pq|npy|zipdir|blosc)$$')
 
 cover: native ## coverage of a lone clone, and with the shared data
 	@scripts/tests/cover.sh

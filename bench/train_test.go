@@ -21,7 +21,7 @@ import (
 
 // training is a tiny run on a real table; its scripts may be changed.
 func training(t *testing.T) *Train {
-	tools := runners.Tools{Python: interpreter(t, "torch, pyarrow"), PythonPath: filepath.Join(realdata.Root(t), "python")}
+	tools := runners.Tools{Python: realdata.Python(t, "torch", "pyarrow"), PythonPath: filepath.Join(realdata.Root(t), "python")}
 	if _, err := os.Stat(filepath.Join(tools.PythonPath, "robocache", "_lib", "librobocache.so")); err != nil {
 		t.Skipf("make lib: %v", err)
 	}
@@ -58,21 +58,18 @@ def robocache_batches(*a):
 	if err := os.WriteFile(name, []byte(planted), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := tr.Run(t.Context())
+	// That those of the others are right: TestBenchTrain of internal/cli.
+	p := tr.point(t.Context(), "robocache", "", 1, 0, false)
+	o, err := runOnce(t.Context(), p.Runner, tr.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range r.Rows {
-		switch k.Runner {
-		case "torch":
-			if k.Failed != "" || k.Checked != 3 || k.Wrong != 0 {
-				t.Errorf("%+v", k)
-			}
-		case "robocache":
-			if !k.Differs || k.Wrong != 1 || !strings.Contains(k.Failed, "1 of 3 compared batches are wrong: [batch 1: state differ by 0.001") {
-				t.Errorf("%s, %d wrong", k.Failed, k.Wrong)
-			}
-		}
+	idle := trainPoint{Runner: Runner{Name: "headspace", Job: p.Job}, base: "headspace", world: 1, over: Result{Runs: []Outcome{trained(nil, "", nil)}}}
+	p.over.Runs = []Outcome{o}
+	r := &TrainReport{}
+	r.rows(tr, []trainPoint{idle, p, idle})
+	if k := r.Rows[1]; k.Runner != "robocache" || !k.Differs || k.Wrong != 1 || !strings.Contains(k.Failed, "1 of 3 compared batches are wrong: [batch 1: state differ by 0.001") {
+		t.Errorf("%s: %s, %d wrong", k.Runner, k.Failed, k.Wrong)
 	}
 	if wrong := r.Document().Wrong; !strings.HasPrefix(wrong, "robocache: ") {
 		t.Errorf("%q", wrong)
@@ -92,11 +89,11 @@ func TestTrainOnTwoRanks(t *testing.T) {
 	if p.Name != "robocache ×2" || o.Samples != 9*4*2 || len(x.RankSamples) != 2 || x.Doubled != 0 || x.OrderWrong != 0 || x.Checked != 3 || x.Wrong != 0 || o.OrderSHA256 == "" || o.CPUSeconds <= 0 {
 		t.Errorf("%+v %+v", o, x)
 	}
+	endsRanks(t, tr)
 }
 
-// Ranks that torchrun started end with it, though each has a session of its own: else they would train beside the next run.
-func TestTrainEndsItsRanks(t *testing.T) {
-	tr := training(t)
+// endsRanks: ranks that torchrun started end with it, though each has a session of its own; else they would train beside the next run.
+func endsRanks(t *testing.T, tr *Train) {
 	name, pids := filepath.Join(tr.Tools.Dir, "train_data.py"), t.TempDir()
 	code, err := os.ReadFile(name)
 	if err != nil {

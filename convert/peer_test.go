@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // TestPeer opens what we write with LeRobot itself and compares its items with the source: values, timestamps, tasks, and images decoded from the
@@ -14,10 +16,7 @@ func TestPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts LeRobot: some 10 s a dataset")
 	}
-	py := filepath.Join(root(t), ".venv", "bin", "python")
-	if out, err := exec.Command(py, "-c", "import lerobot, torchcodec; print(lerobot.__version__)").CombinedOutput(); err != nil {
-		t.Skipf("no LeRobot in .venv: %v %s", err, out)
-	}
+	py := realdata.Python(t, "lerobot", "torchcodec")
 	names := sources
 	if !exhaustive() {
 		names = []string{"gr00t_picknplace_v20"}

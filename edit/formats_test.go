@@ -207,10 +207,7 @@ func TestMergeDiffering(t *testing.T) {
 
 // doctor --fix on copies broken one by one (acceptance case 6): what an edit removes is removed, and what none can is named; nothing stays that was promised.
 func TestFix(t *testing.T) {
-	py := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	if out, err := exec.Command(py, "-c", "import pyarrow, numpy").CombinedOutput(); err != nil {
-		t.Skipf("no pyarrow: %v %s", err, out)
-	}
+	py := realdata.Python(t, "pyarrow", "numpy")
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
@@ -143,14 +144,7 @@ func TestRealShards(t *testing.T) {
 // withTorch gives the checkout and its Python, which imports torch and this package.
 func withTorch(t *testing.T) (root, python string) {
 	t.Helper()
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	python = filepath.Join(root, ".venv", "bin", "python")
-	if err := exec.Command(python, "-c", "import torch").Run(); err != nil {
-		t.Skip("no .venv with torch ('make core'): ", err)
-	}
+	root, python = realdata.Root(t), realdata.Python(t, "torch")
 	if _, err := os.Stat(filepath.Join(root, "python/robocache/_lib/librobocache.so")); err != nil {
 		t.Skip("no library for Python ('make lib'): ", err)
 	}

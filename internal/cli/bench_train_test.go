@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,11 +14,7 @@ import (
 // trainer is the project's interpreter, where it has torch and our library is built.
 func trainer(t *testing.T) string {
 	t.Helper()
-	root := realdata.Root(t)
-	py := filepath.Join(root, ".venv", "bin", "python")
-	if out, err := exec.Command(py, "-c", "import torch, pyarrow, av").CombinedOutput(); err != nil {
-		t.Skipf("no torch in .venv (make peers): %v %s", err, out)
-	}
+	root, py := realdata.Root(t), realdata.Python(t, "torch", "pyarrow", "av")
 	if !fileExists(filepath.Join(root, "python", "robocache", "_lib", "librobocache.so")) {
 		t.Skip("make lib")
 	}
@@ -143,7 +138,7 @@ func TestBenchTrainBadInput(t *testing.T) {
 		{"0 CUDA devices are here, 1 were asked for", 12, append(low, "--batch-size", "4")},
 		{"python3 has no '", 12, append(low, "--python", "/usr/bin/python3")},
 	} {
-		if strings.Contains(c.say, "CUDA") && exec.Command(py, "-c", "import torch; assert not torch.cuda.is_available()").Run() != nil {
+		if gpus, _ := filepath.Glob("/dev/nvidia[0-9]*"); strings.Contains(c.say, "CUDA") && len(gpus) > 0 {
 			continue
 		}
 		code, _, errs := call(t, append([]string{"bench", "train"}, c.args...)...)
@@ -157,16 +152,16 @@ func TestBenchTrainBadInput(t *testing.T) {
 // What is decoded where reaches the Loader, which says that a CPU has no engines.
 func TestBenchTrainVideoPeers(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
-	if exec.Command(py, "-c", "import torchcodec").Run() != nil {
-		t.Skip("no torchcodec in .venv (make peers)")
-	}
+	realdata.Python(t, "torchcodec")
 	set, out := filepath.Join(dir, "set"), filepath.Join(dir, "out")
 	if code, _, errs := call(t, "synth", set, "--episodes", "3", "--cameras", "1", "--size", "96x96", "--seconds", "1"); code != exitDone {
 		t.Skip("no encoder: ", errs)
 	}
 	line := []string{"bench", "train", set, "--python", py, "--model", "resnet18", "--device", "cpu", "--tiny", "--batch-size", "4", "--steps", "8", "--warmup", "4", "--workers", "2",
-		"--repeats", "1", "--precision", "fp32", "--out", out, "--runners"}
-	if code, text, errs := call(t, append(line, "torchcodec-cuda,dali")...); code != exitDone {
+		"--repeats", "1", "--precision", "fp32", "--out", out, "--decode", "gpu", "--runners", "torchcodec-cuda,dali,robocache,robocache-gpu"}
+	code, text, errs := call(t, line...)
+	_, wrong, _ := strings.Cut(errs, "robocache bench train: ")
+	if code != exitFailed || !strings.HasPrefix(wrong, "robocache: Misuse: decode='gpu' with device='cpu'") || !strings.Contains(wrong, "; robocache-gpu: Misuse: decode='gpu' with device='cpu'") || strings.Contains(wrong, "dali") {
 		t.Fatalf("exit %d: %s\n%s", code, errs, text)
 	}
 	rows := readRow(t, filepath.Join(out, "train.json"))["rows"].([]any)
@@ -176,10 +171,8 @@ func TestBenchTrainVideoPeers(t *testing.T) {
 	if r := rows[2].(map[string]any); r["arm"] != "dali" || !strings.Contains(r["failed"].(string), "No module named 'nvidia") && !strings.Contains(r["failed"].(string), "on a GPU") {
 		t.Errorf("%v", r)
 	}
-	for _, args := range [][]string{append(line, "robocache-gpu"), append(line, "robocache", "--decode", "gpu"), {"bench", "load", set, "--python", py, "--runners", "robocache", "--decode", "gpu", "--duration", "1s", "--resume=false"}} {
-		if code, text, errs := call(t, args...); code != exitFailed || !strings.Contains(text+errs, "decode='gpu' with device='cpu'") {
-			t.Errorf("%v: exit %d: %s %s", args, code, errs, text)
-		}
+	if code, text, errs := call(t, "bench", "load", set, "--python", py, "--runners", "robocache", "--decode", "gpu", "--duration", "1s", "--resume=false"); code != exitFailed || !strings.Contains(text+errs, "decode='gpu' with device='cpu'") {
+		t.Errorf("exit %d: %s %s", code, errs, text)
 	}
 	for _, c := range []struct{ say, runners, device, decode string }{{"--device: cpu; or cuda, of --runners robocache alone", "engine", "cuda", "gpu"}, {"--decode: expected cpu, gpu or auto", "robocache", "cpu", "gpus"}} {
 		if code, _, errs := call(t, "bench", "load", set, "--runners", c.runners, "--device", c.device, "--decode", c.decode); code != exitMisuse || !strings.Contains(errs, c.say) {
