@@ -51,12 +51,20 @@ func (d *decoder) decoded() {
 
 // sound says how the frame in hand was decoded, and asks of those that it may refer to (N5). The engine takes them in order, so that all are done.
 func (d *decoder) sound() error {
-	n := d.frame.since
-	for _, s := range append(d.since[:n:n], d.frame.surface) {
+	n, own := d.frame.since, d.frame.surface
+	ask := func(s int32) error {
 		if s == none {
-			continue
+			return nil
 		}
-		if err := d.met(d.b.d.status(d.handle, s)); err != nil {
+		return d.met(d.b.d.status(d.handle, s))
+	}
+	for _, s := range d.since[:n] {
+		if err := ask(s); err != nil {
+			return err
+		}
+	}
+	if !slices.Contains(d.since[:n], own) {
+		if err := ask(own); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,9 @@ const none = -1
 const (
 	// spare is how many surfaces a decoder has, at least, beyond those that its references need, so that the engine is not waited for between frames.
 	spare = 4
-	// maxTogether is how many frames are waited for together, and togetherBytes what these may hold: of large ones each is waited for alone.
-	maxTogether, togetherBytes = 8, 4 << 20
+	// maxTogether is how many frames are waited for together: with more the driver waits in the middle of a call, and keeps a core busy. togetherBytes is what these
+	// may hold: of large ones each is waited for alone.
+	maxTogether, togetherBytes = 4, 4 << 20
 )
 
 // decoder is a parser and a decoder of libnvcuvid, with a stream of the device.
