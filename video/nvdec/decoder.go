@@ -32,7 +32,7 @@ type decoder struct {
 	stream uintptr
 	format format // that handle is for
 	count  int32  // surfaces of it
-	most   int    // frames that are waited for together: so many may be mapped
+	most   int    // frames that are waited for together
 
 	// of the packet in hand
 	packet   packet
@@ -49,7 +49,7 @@ type decoder struct {
 	giving bool          // they come out, one after the other
 	done   bool          // the engine is done with all of them
 	frame  frame         // that was given last
-	mapped []uintptr     // addresses of frames that were given since the last packet
+	mapped []uintptr     // addresses of frames that were given
 	reads  bool          // the backend's stream may still read what was mapped
 	usual  time.Duration // that a frame is waited for
 	since  []int32       // surfaces of frames that others may refer to, decoded since the last frame that was given; none: it was asked for
@@ -105,9 +105,6 @@ func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
 	if d.closed {
 		return closed()
 	}
-	if err := d.unmap(); err != nil {
-		return err
-	}
 	if d.bytes, err = d.form.Packet(d.bytes[:0], sample, d.fresh); err != nil {
 		return err
 	}
@@ -155,7 +152,7 @@ func (d *decoder) sequence(f *format) int32 {
 	handle, err := d.b.d.newDecoder(&createInfo{
 		width: uint64(f.width), height: uint64(f.height), surfaces: uint64(d.count), codec: f.codec, chroma: f.chroma, flags: preferEngines,
 		maxWidth: uint64(f.width), maxHeight: uint64(f.height), shown: rect16{right: int16(f.width), bottom: int16(f.height)},
-		targetWidth: uint64(f.width), targetHeight: uint64(f.height), outputSurfaces: uint64(d.most),
+		targetWidth: uint64(f.width), targetHeight: uint64(f.height), outputSurfaces: uint64(d.places()),
 	})
 	if err != nil {
 		return d.failed(err)
@@ -221,8 +218,22 @@ func (d *decoder) vacate(surface int32) error {
 	return err
 }
 
-// mapSurface maps a decoded surface: the engine's is copied on the stream.
+// places is how many frames may be mapped: twice as many as are waited for together, so that what reads them may be put off.
+func (d *decoder) places() int { return 2 * d.most }
+
+// mapSurface maps a decoded surface: the engine's is copied on the stream. Frames that were given before make room.
 func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error) {
+	taken := len(d.mapped)
+	for i := range d.inside {
+		if d.inside[i].place.addr != 0 {
+			taken++
+		}
+	}
+	if taken >= d.places() {
+		if err := d.unmap(); err != nil {
+			return p, err
+		}
+	}
 	if d.reads && stream == d.stream { // what is overwritten may be read on the other
 		if err := d.b.ordered(d.b.d.wait); err != nil {
 			return p, err
@@ -245,7 +256,7 @@ func (d *decoder) unmap() error {
 			err = failed
 		}
 	}
-	d.mapped, d.frame.place, d.broken = d.mapped[:0], place{}, d.broken || err != nil
+	d.mapped, d.broken = d.mapped[:0], d.broken || err != nil
 	return err
 }
 
@@ -295,7 +306,7 @@ func (d *decoder) Flush() {
 // MemoryBytes is what the decoder holds, on the device for the most part.
 func (d *decoder) MemoryBytes() int64 {
 	one := int64(d.format.width) * int64(d.format.height) * 3 / 2
-	return one*int64(int(d.count)+d.most) + int64(len(d.frame.host)+cap(d.bytes)) + 1<<20
+	return one*int64(int(d.count)+d.places()) + int64(len(d.frame.host)+cap(d.bytes)) + 1<<20
 }
 
 // Close keeps a sound decoder for the next stream of its kind: making one takes 35 ms, one at a time.

@@ -173,36 +173,6 @@ func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error)
 	return x, nil
 }
 
-// ConvertThere is Convert, into memory of the device.
-func (f *frame) ConvertThere(spec *video.Spec, dst []byte) (err error) {
-	f.d.b.d.within(func() {
-		var p cuda.FramePlanes
-		if p, err = f.there(); err == nil {
-			err = f.d.b.convert(f.info(), []cuda.FramePlanes{p}, spec, [][]byte{dst})
-		}
-	})
-	return err
-}
-
-// KeepPlanes copies the planes within the device: together with others', when something is to come behind them.
-func (f *frame) KeepPlanes(dst []byte) (err error) {
-	f.d.b.d.within(func() { err = f.keepPlanes(dst) })
-	return err
-}
-
-func (f *frame) keepPlanes(dst []byte) error {
-	info := f.info()
-	p, err := f.there()
-	if err != nil {
-		return err
-	}
-	to, _ := info.Planes()
-	return f.d.b.putOff(at(dst), p.Luma, cuda.Rows{
-		{Bytes: to[0].RowBytes, Rows: to[0].Rows, From: p.LumaRow, To: to[0].Stride},
-		{Bytes: 2 * to[1].RowBytes, Rows: to[1].Rows, From: p.ChromaRow, To: 2 * to[1].Stride, FromAt: int(p.Chroma - p.Luma), ToAt: to[1].Offset},
-	})
-}
-
 // there is where the frame lies on the device, until the next packet.
 func (f *frame) there() (p cuda.FramePlanes, err error) {
 	s, err := f.d.b.order()

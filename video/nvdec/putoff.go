@@ -1,40 +1,55 @@
 package nvdec
 
 import (
+	"fmt"
 	"sync"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
+	"github.com/goatnote-inc/robocache/video"
 )
 
-// maxPutOff is how many copies are put off.
-const maxPutOff = 64
+// maxPutOff is how many are put off: of frames a launch.
+const maxPutOff = 32
 
-// putOff holds copies within the device that are still to be launched, all of one form, so that many are one call of the driver: calls wait for one another, and
-// for those of whoever trains. They are launched before anything else comes on the stream, and before what they read or write is given back: nobody can tell.
+// work is what is done with frames within the device: they are converted, or their planes copied. Works that are equal may be one launch.
+type work struct {
+	frames      frames // nil: copied
+	planes      bool   // of the result
+	chroma      int    // bytes from luma to chroma
+	luma, pairs int    // bytes from row to row of each
+	rows        cuda.Rows
+	bytes       int // of a result
+}
+
+// putOff holds frames of one work that is still to be launched, so that many are one call of the driver: calls wait for one another, and for those of whoever
+// trains, and a frame alone leaves most of the device idle. It is launched before anything else comes on the stream, and before what it reads or writes is
+// given back: nobody can tell.
 type putOff struct {
-	mu       sync.Mutex
-	rows     cuda.Rows
-	to, from []uintptr
-	err      error // of a launch: what was promised is not there, so that nothing that comes later can be right
+	mu   sync.Mutex
+	work work
+	to   []uintptr
+	from []cuda.FramePlanes
+	err  error // of a launch: what was promised is not there, so that nothing that comes later can be right
 }
 
-// putOff puts a copy off.
-func (b *Backend) putOff(to, from uintptr, rows cuda.Rows) error {
-	w := &b.later
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.to) == maxPutOff || len(w.to) > 0 && w.rows != rows || w.writes(to) {
-		w.launch(b)
+// putOff puts work off.
+func (b *Backend) putOff(to []byte, from cuda.FramePlanes, w work) error {
+	w.chroma, w.luma, w.pairs, w.bytes = int(from.Chroma-from.Luma), from.LumaRow, from.ChromaRow, len(to)
+	p := &b.later
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.to) == maxPutOff || len(p.to) > 0 && p.work != w || p.writes(at(to)) {
+		p.launch(b)
 	}
-	w.rows, w.to, w.from = rows, append(w.to, to), append(w.from, from)
-	return w.err
+	p.work, p.to, p.from = w, append(p.to, at(to)), append(p.from, from)
+	return p.err
 }
 
-// writes says whether one of the copies writes where another one of their form would.
-func (w *putOff) writes(to uintptr) bool {
-	size := uintptr(w.rows.Extent())
-	for _, x := range w.to {
-		if x-to < size || to-x < size {
+// writes says whether a result would overlap one that is to be written.
+func (p *putOff) writes(to uintptr) bool {
+	for _, x := range p.to {
+		if n := uintptr(p.work.bytes); x-to < n || to-x < n {
 			return true
 		}
 	}
@@ -49,15 +64,68 @@ func (b *Backend) launch() error {
 	return b.later.err
 }
 
-func (w *putOff) launch(b *Backend) {
-	if len(w.to) == 0 {
+func (p *putOff) launch(b *Backend) {
+	if len(p.to) == 0 {
 		return
 	}
-	if w.err == nil {
+	if p.err == nil {
 		var s uintptr
-		if s, w.err = b.order(); w.err == nil {
-			w.err = b.d.copyRows(w.to, w.from, &w.rows, s)
+		switch s, p.err = b.order(); {
+		case p.err != nil:
+		case p.work.frames != nil:
+			p.err = p.work.frames.Run(p.from, p.to, p.work.planes, s)
+		default:
+			from := make([]uintptr, len(p.from))
+			for i := range from {
+				from[i] = p.from[i].Luma
+			}
+			p.err = b.d.copyRows(p.to, from, &p.work.rows, s)
 		}
 	}
-	w.to, w.from = w.to[:0], w.from[:0]
+	p.to, p.from = p.to[:0], p.from[:0]
+}
+
+// ConvertThere is Convert, into memory of the device.
+func (f *frame) ConvertThere(spec *video.Spec, dst []byte) (err error) {
+	f.d.b.d.within(func() { err = f.convertThere(spec, dst) })
+	return err
+}
+
+func (f *frame) convertThere(spec *video.Spec, dst []byte) error {
+	info := f.info()
+	shape := info.Shape()
+	if err := shape.Check(spec, dst); err != nil {
+		return err
+	}
+	x, err := f.d.b.frames(info, spec)
+	if err != nil {
+		return err
+	}
+	p, err := f.there()
+	if err != nil {
+		return err
+	}
+	return f.d.b.putOff(dst, p, work{frames: x, planes: spec.ChannelsFirst})
+}
+
+// KeepPlanes copies the planes within the device.
+func (f *frame) KeepPlanes(dst []byte) (err error) {
+	f.d.b.d.within(func() { err = f.keepPlanes(dst) })
+	return err
+}
+
+func (f *frame) keepPlanes(dst []byte) error {
+	info := f.info()
+	if n := info.Bytes(); len(dst) < n {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Want: fmt.Sprintf("a destination of %d bytes", n), Got: fmt.Sprint(len(dst))}
+	}
+	p, err := f.there()
+	if err != nil {
+		return err
+	}
+	to, _ := info.Planes()
+	return f.d.b.putOff(dst, p, work{rows: cuda.Rows{
+		{Bytes: to[0].RowBytes, Rows: to[0].Rows, From: p.LumaRow, To: to[0].Stride},
+		{Bytes: 2 * to[1].RowBytes, Rows: to[1].Rows, From: p.ChromaRow, To: 2 * to[1].Stride, FromAt: int(p.Chroma - p.Luma), ToAt: to[1].Offset},
+	}})
 }
