@@ -89,7 +89,7 @@ test-stores: servers ## object stores on real servers
 
 # The compiler and the package installer hardly wait for the same thing.
 prepare:
-	@$(MAKE) --no-print-directory -j2 --output-sync=target build peers
+	@$(MAKE) --no-print-directory -j2 --output-sync=target build peers $(ALSO)
 	@scripts/venv.sh docs || echo "docs: mkdocs could not be installed: the tests of the site skip"
 
 # ELSEWHERE: packages that another run tests already. Without the checks of go vet: lint makes all of them.
@@ -97,9 +97,9 @@ ELSEWHERE ?= ^$$
 test-go: native
 	@all=$$($(GO) list ./...) && set -x && $(GO) test -vet=off -timeout 20m $$(echo "$$all" | grep -vE '$(ELSEWHERE)')
 
-# Orders, frames, caches and stores share memory most.
+# Frames, caches and stores share memory most; orders are computed by one goroutine, and the loader's tests ask for them from many.
 test-race: native
-	$(GO) test -vet=off -race -short -timeout 20m ./store/... ./loader/... ./cache/...
+	$(GO) test -vet=off -race -short -timeout 20m ./store/... ./cache/... ./loader ./loader/internal/buffers ./loader/internal/frames
 
 # Not the parsers below the formats: their files are read by one goroutine, or by the formats' own suites.
 test-race-all: native
