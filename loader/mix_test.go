@@ -15,7 +15,11 @@ import (
 // L24: of random mixtures each slot holds what a Map of its source alone gives of the sample: frames of two cameras, stills, numbers,
 // texts, masks, on timelines and without; under its names; and zeros, "" and masks for what the source lacks.
 func TestMixtureGivesItsSources(t *testing.T) {
-	for round := range uint64(16) {
+	rounds := uint64(16)
+	if testing.Short() { // under the race detector
+		rounds = 6
+	}
+	for round := range rounds {
 		rng := rand.New(rand.NewPCG(round, 79))
 		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolSize: 40_000}, Memory: Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"}, Windows: Windows{Missing: "pad"}}
 		if rng.IntN(3) == 0 {
