@@ -12,6 +12,9 @@ import (
 // tensors lie in host memory.
 type Reference struct{}
 
+// Repeats says that each run of an op does the same things in the same order: package conform runs a case once.
+func (Reference) Repeats() {}
+
 // Backend runs operations on tensors of the host: Reference, package cpu, and a device's that moves them there and back.
 type Backend interface{ Run(op Op) error }
 

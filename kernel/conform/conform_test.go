@@ -12,13 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// reference runs on one goroutine.
-type reference struct{ kernel.Reference }
-
-func (reference) Repeats() {}
-
 func TestReference(t *testing.T) {
-	ran, failures := Run(reference{})
+	ran, failures := Run(kernel.Reference{})
 	if ran < 500 {
 		t.Errorf("only %d cases ran", ran)
 	}
@@ -31,7 +26,7 @@ func TestReference(t *testing.T) {
 }
 
 // wrong is one step off in the first element of each float32 result.
-type wrong struct{ reference }
+type wrong struct{ kernel.Reference }
 
 func (w wrong) Run(op kernel.Op) error {
 	err := w.Reference.Run(op)

@@ -67,16 +67,10 @@ func (c *largeVoxels) op() *kernel.VoxelOp {
 	return op
 }
 
-// Repeatable is a back end that does the same things in the same order in each run, so that to run a case again shows nothing.
-type Repeatable interface {
-	kernel.Backend
-	Repeats()
-}
-
 // run runs the case, averages five times: additions in another order would differ from run to run.
 func (c *largeVoxels) run(b kernel.Backend) {
 	c.once(b)
-	if _, same := b.(Repeatable); same || c.Mode != kernel.Average {
+	if _, same := b.(interface{ Repeats() }); same || c.Mode != kernel.Average {
 		return
 	}
 	for range 4 {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestReferenceVoxels(t *testing.T) {
-	ran, failures := RunVoxels(reference{})
+	ran, failures := RunVoxels(kernel.Reference{})
 	if ran < 300 {
 		t.Errorf("only %d cases ran", ran)
 	}
@@ -23,7 +23,7 @@ func TestReferenceVoxels(t *testing.T) {
 }
 
 // wrongSpace changes one bit of each result.
-type wrongSpace struct{ reference }
+type wrongSpace struct{ kernel.Reference }
 
 func (w wrongSpace) Run(op kernel.Op) error {
 	err := w.Reference.Run(op)
