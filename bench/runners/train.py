@@ -271,7 +271,8 @@ def train(a, ranks, stack):
             if cuda:
                 torch.cuda.synchronize()
             ranks.meet()
-            clock.steps, waits, opened, copied, stalled, stats = clock.steps[-1:], [], time.perf_counter(), len(copies), len(stalls), loader.stats() if loader else None
+            stats = loader.stats() if loader else None  # before the window: it takes up to 30 ms
+            clock.steps, waits, opened, copied, stalled = clock.steps[-1:], [], time.perf_counter(), len(copies), len(stalls)
             began_ns = time.time_ns()
             ranks.say("#open")
         clock.step()

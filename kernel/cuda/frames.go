@@ -36,7 +36,7 @@ type FrameForm struct {
 }
 
 // FramePlanes is where the planes of a frame lie on the device: 4:2:0 of 8 bits, chroma as pairs. They are read by words of four bytes,
-// each of which holds a byte of them.
+// each of which holds a byte of them. Where frames are scaled, rows lie a multiple of four bytes apart.
 type FramePlanes struct {
 	Luma, Chroma       uintptr
 	LumaRow, ChromaRow int // bytes from row to row
@@ -76,16 +76,17 @@ const (
 func (x *Frames) scale(d *Device, f *FrameForm) {
 	var tables []byte
 	var at [8]int
+	var first [4][]int32
 	p := &x.params
 	for k := range f.Taps {
 		position, weight, taps := f.Position[k], f.Weight[k], f.Taps[k]
-		for i, first := range position {
+		for i, from := range position {
 			for j, w := range weight[i*taps : (i+1)*taps] {
 				if w != 0 {
-					p.limit[k] = max(p.limit[k], first+int32(j)+1)
+					p.limit[k] = max(p.limit[k], from+int32(j)+1)
 				}
 			}
-			if first < 0 || i > 0 && first < position[i-1] {
+			if from < 0 || i > 0 && from < position[i-1] {
 				guard.Fail(unsuitable(f))
 			}
 		}
@@ -93,14 +94,22 @@ func (x *Frames) scale(d *Device, f *FrameForm) {
 			if position, weight, taps = fours(position, weight, taps, p.limit[k]); position == nil {
 				guard.Fail(unsuitable(f))
 			}
+		} else {
+			position, weight, taps = pairs(position, weight, taps)
 		}
+		first[k] = position
 		p.taps[k], at[k] = int32(taps), len(tables)
 		for _, v := range position {
 			tables = binary.LittleEndian.AppendUint32(tables, uint32(v))
 		}
 		at[4+k] = len(tables)
-		for _, v := range weight {
-			tables = binary.LittleEndian.AppendUint16(tables, uint16(v))
+		for i, v := range weight {
+			if k < 2 {
+				tables = binary.LittleEndian.AppendUint16(tables, uint16(v))
+			} else if i%2 == 1 {
+				u := weight[i-1]
+				tables = append(tables, byte(u), byte(v), byte(u>>8), byte(v>>8))
+			}
 		}
 		tables = append(tables, make([]byte, -len(tables)&3)...)
 	}
@@ -110,7 +119,7 @@ func (x *Frames) scale(d *Device, f *FrameForm) {
 		}
 		rows := func(k int) (most int32) { // of a plane, for a tile
 			for y := 0; y < f.Height; y += int(p.tile) {
-				most = max(most, f.Position[k][min(y+int(p.tile), f.Height)-1]+p.taps[k]-f.Position[k][y])
+				most = max(most, first[k][min(y+int(p.tile), f.Height)-1]+p.taps[k]-first[k][y])
 			}
 			return most
 		}
@@ -144,6 +153,17 @@ func fours(position []int32, weight []int16, taps int, limit int32) ([]int32, []
 	return to, out, n
 }
 
+// pairs makes filters of an even number of taps that begin at even samples.
+func pairs(position []int32, weight []int16, taps int) ([]int32, []int16, int) {
+	n := (taps + 2) &^ 1
+	to, out := make([]int32, len(position)), make([]int16, len(position)*n)
+	for i, first := range position {
+		to[i] = first &^ 1
+		copy(out[i*n+int(first&1):], weight[i*taps:(i+1)*taps])
+	}
+	return to, out, n
+}
+
 func unsuitable(f *FrameForm) error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "frames of this size", Got: fmt.Sprintf("%d×%d", f.Width, f.Height)}
 }
@@ -154,6 +174,9 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 		return nil
 	}
 	p := x.params
+	if x.call.kernel == "frame_scaled" && (from[0].LumaRow|from[0].ChromaRow)%4 != 0 {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "rows of frames that are to be scaled are not a multiple of 4 bytes apart", Got: fmt.Sprint(from[0].LumaRow, " and ", from[0].ChromaRow)}
+	}
 	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1
 	if planes {
 		p.outRow, p.outColumn, p.outChannel = int64(p.width), 1, int64(p.width)*int64(p.height)

@@ -65,10 +65,13 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 				for x := range p[1].RowBytes {
 					pairs = append(pairs, planes[p[1].Offset+y*p[1].Stride+x], planes[p[2].Offset+y*p[2].Stride+x])
 				}
+				if y+1 < p[1].Rows {
+					pairs = append(pairs, make([]byte, -len(pairs)&3)...)
+				}
 			}
 			pairs = append(pairs, make([]byte, -len(pairs)&3)...)
 			at := memory(append(slices.Clone(planes[:p[1].Offset]), pairs...))
-			from[k] = FramePlanes{at, at + uintptr(p[1].Offset), p[0].Stride, 2 * p[1].RowBytes}
+			from[k] = FramePlanes{at, at + uintptr(p[1].Offset), p[0].Stride, (2*p[1].RowBytes + 3) &^ 3}
 			want[k] = make([]byte, 3*f.Width*f.Height)
 			if err := video.ConvertPlanes(info, planes, &spec, want[k]); err != nil {
 				t.Fatal(err)

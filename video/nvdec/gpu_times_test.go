@@ -171,22 +171,25 @@ func TestSequentialTimes(t *testing.T) {
 				begin, used, before := time.Now(), cpuTime(), pool.Stats().Delivered
 				for range callers {
 					wg.Go(func() {
-						var dst []byte
+						var dst [16][]byte // what is written twice is not launched together
 						defer func() {
-							if dst != nil {
-								b.Free(dst)
+							for _, m := range dst {
+								if m != nil {
+									b.Free(m)
+								}
 							}
 						}()
 						for time.Since(begin) < d {
-							err := pool.Decode(t.Context(), f, nil, video.Plan(f.Index, all), func(_ int, pic video.Frame) error {
+							err := pool.Decode(t.Context(), f, nil, video.Plan(f.Index, all), func(k int, pic video.Frame) error {
+								to := &dst[k%len(dst)]
 								n, err := pic.Bytes(spec)
-								if err == nil && dst == nil {
-									dst, err = b.Alloc(n)
+								if err == nil && *to == nil {
+									*to, err = b.Alloc(n)
 								}
 								if err != nil {
 									return err
 								}
-								return pic.(video.DeviceFrame).ConvertThere(spec, dst)
+								return pic.(video.DeviceFrame).ConvertThere(spec, *to)
 							})
 							if err != nil {
 								t.Error(err)

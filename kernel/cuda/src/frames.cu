@@ -44,107 +44,135 @@ extern "C" __global__ void frame_rgb(const __grid_constant__ Frames p) {
 
 const i32 kTile = 32; // columns of a tile; Go counts with it
 
-DEVICE i32 within_16(i32 v) { return min(max(v, -32768), 32767); }
-
-// shifted reads four bytes at any address: the words that hold them are `low`, already read, and the next. Nothing is read that holds none of them.
-DEVICE u32 shifted(u32 &low, const u8 *at, bool last) {
-  u32 shift = (u32)((u64)at & 3) * 8, first = low;
-  if (shift != 0 || !last) low = *(const u32 *)(at - (shift >> 3) + 4);
-  return __funnelshift_r(first, low, shift);
-}
-
-// across_luma weighs the rows [from, to) of luma across, to 15 bits: n columns from x0 on, a thread keeps to one. WORDS is a quarter of the taps, or 0: not known before.
-template <int WORDS> DEVICE void across_luma(const Frames &p, const u8 *plane, i32 x0, i32 n, i32 from, i32 to, i16 *out) {
-  i32 x = (i32)threadIdx.x % kTile, words = WORDS ? WORDS : p.taps[0] / 4;
-  if (x >= n) return;
-  const u32 *weight = (const u32 *)(p.weight[0] + (x0 + x) * p.taps[0]);
-  u32 w[WORDS ? 2 * WORDS : 1];
-  if (WORDS)
-#pragma unroll
-    for (i32 i = 0; i < 2 * WORDS; i++) w[i] = weight[i];
-  plane += p.position[0][x0 + x];
-  for (i32 y = from + (i32)threadIdx.x / kTile; y < to; y += (i32)blockDim.x / kTile) {
-    const u8 *at = plane + (i64)y * p.luma_row;
-    u32 low = *(const u32 *)(at - ((u64)at & 3));
-    i32 sum = 0;
-#pragma unroll
-    for (i32 i = 0; i < words; i++, at += 4) {
-      u32 four = shifted(low, at, i + 1 == words);
-      sum = dot2_low(WORDS ? w[2 * i] : weight[2 * i], four, sum);
-      sum = dot2_high(WORDS ? w[2 * i + 1] : weight[2 * i + 1], four, sum);
-    }
-    out[(y - from) * kTile + x] = (i16)within_16(sum >> 7);
-  }
-}
-
-// across_chroma does so with pairs of chroma.
-template <int WORDS> DEVICE void across_chroma(const Frames &p, const u8 *plane, i32 x0, i32 n, i32 from, i32 to, i16 *us, i16 *vs) {
-  i32 x = (i32)threadIdx.x % (kTile / 2), words = WORDS ? WORDS : p.taps[1] / 4;
-  if (x >= n) return;
-  const u32 *weight = (const u32 *)(p.weight[1] + (x0 + x) * p.taps[1]);
-  u32 w[WORDS ? 2 * WORDS : 1];
-  if (WORDS)
-#pragma unroll
-    for (i32 i = 0; i < 2 * WORDS; i++) w[i] = weight[i];
-  plane += 2 * p.position[1][x0 + x];
-  for (i32 y = from + (i32)threadIdx.x / (kTile / 2); y < to; y += (i32)blockDim.x / (kTile / 2)) {
-    const u8 *at = plane + (i64)y * p.chroma_row;
-    u32 low = *(const u32 *)(at - ((u64)at & 3));
-    i32 u = 0, v = 0;
-#pragma unroll
-    for (i32 i = 0; i < words; i++, at += 8) {
-      u32 two = shifted(low, at, false), more = shifted(low, at + 4, i + 1 == words);
-      u32 four_u = __byte_perm(two, more, 0x6420), four_v = __byte_perm(two, more, 0x7531), a = WORDS ? w[2 * i] : weight[2 * i], b = WORDS ? w[2 * i + 1] : weight[2 * i + 1];
-      u = dot2_high(b, four_u, dot2_low(a, four_u, u));
-      v = dot2_high(b, four_v, dot2_low(a, four_v, v));
-    }
-    us[(y - from) * (kTile / 2) + x] = (i16)within_16(u >> 7);
-    vs[(y - from) * (kTile / 2) + x] = (i16)within_16(v >> 7);
-  }
-}
-
 // Rows is what a block needs of the planes for its tile.
 struct Rows {
   const u8 *luma;
-  i32 x0, columns, top, bottom, middle, end; // columns of the tile; rows of luma, of chroma
-  i16 *ls, *us, *vs;
+  i32 x0, columns; // of the tile
+  i32 top, luma_pairs, middle, chroma_pairs; // rows of luma, of chroma: an even one, and so many pairs of rows from there on
+  u32 *ls, *cs; // two rows of a plane a word: luma, chroma of u and v in turn
 };
 
-template <int WORDS> DEVICE void across(const Frames &p, const Rows &r) {
-  across_luma<WORDS>(p, r.luma, r.x0, r.columns, r.top, r.bottom, r.ls);
-  across_chroma<WORDS>(p, r.luma + p.chroma, r.x0 / 2, r.columns / 2, r.middle, r.end, r.us, r.vs);
+// Line is where a row is read. The words that hold four bytes after four, of any address, are read once; none is read that holds none of them.
+struct Line {
+  const u32 *at;
+  u32 low;
+};
+
+DEVICE Line line(const u8 *aligned) {
+  Line l = {(const u32 *)aligned, *(const u32 *)aligned};
+  return l;
 }
 
-// down weighs what across made; rows begins with the plane's row `from`.
-DEVICE i32 down(const Frames &p, const i16 *rows, i32 from, i32 columns, i32 x, i32 y) {
-  const i16 *weight = p.weight[3] + y * p.taps[3];
-  i32 first = p.position[3][y], taps = min(p.taps[3], p.limit[3] - first), sum = p.n[0];
-  rows += (first - from) * columns + x;
-  for (i32 j = 0; j < taps; j++) sum += rows[j * columns] * weight[j];
-  return sum >> 19;
+DEVICE u32 four(Line &l, u32 shift, bool last) {
+  u32 first = l.low;
+  if (shift != 0 || !last) l.low = *++l.at;
+  return __funnelshift_r(first, l.low, shift);
 }
 
-// down_two does so with luma, of two neighbours.
-DEVICE void down_two(const Frames &p, const i16 *rows, i32 from, i32 x, i32 y, i32 &one, i32 &two) {
-  const i16 *weight = p.weight[2] + y * p.taps[2];
-  i32 first = p.position[2][y], taps = min(p.taps[2], p.limit[2] - first);
-  one = two = p.n[0];
-  rows += (first - from) * kTile + x;
-  for (i32 j = 0; j < taps; j++) {
-    i32 pair = *(const i32 *)(rows + j * kTile), w = weight[j];
-    one += (i16)pair * w, two += (pair >> 16) * w;
+// Filter is the weights of a column: WORDS is a quarter of the taps, or 0: not known before.
+template <int WORDS> struct Filter {
+  const u32 *from;
+  i32 n;
+  u32 w[WORDS ? 2 * WORDS : 1];
+};
+
+template <int WORDS> DEVICE Filter<WORDS> filter(const Frames &p, i32 plane, i32 x) {
+  Filter<WORDS> f;
+  f.from = (const u32 *)(p.weight[plane] + x * p.taps[plane]), f.n = p.taps[plane] / 4;
+  if (WORDS)
+#pragma unroll
+    for (i32 i = 0; i < 2 * WORDS; i++) f.w[i] = f.from[i];
+  return f;
+}
+
+template <int WORDS> DEVICE i32 add(const Filter<WORDS> &f, i32 i, u32 bytes, i32 sum) {
+  return dot2_high(WORDS ? f.w[2 * i + 1] : f.from[2 * i + 1], bytes, dot2_low(WORDS ? f.w[2 * i] : f.from[2 * i], bytes, sum));
+}
+
+// across_luma weighs rows of luma across, to 15 bits: a thread keeps to one column, and makes two rows at a time. Rows behind the last are the last: they weigh nothing.
+template <int WORDS> DEVICE void across_luma(const Frames &p, const Rows &r) {
+  i32 x = (i32)threadIdx.x % kTile, last = p.limit[2] - 1;
+  if (x >= r.columns) return;
+  Filter<WORDS> f = filter<WORDS>(p, 0, r.x0 + x);
+  const u8 *plane = r.luma + p.position[0][r.x0 + x];
+  u32 shift = (u32)((u64)plane & 3); // of all rows
+  plane -= shift, shift *= 8;
+  for (i32 k = (i32)threadIdx.x / kTile; k < r.luma_pairs; k += (i32)blockDim.x / kTile) {
+    Line one = line(plane + (i64)min(r.top + 2 * k, last) * p.luma_row), two = line(plane + (i64)min(r.top + 2 * k + 1, last) * p.luma_row);
+    i32 a = 0, b = 0;
+#pragma unroll
+    for (i32 i = 0; i < (WORDS ? WORDS : f.n); i++) {
+      bool end = i + 1 == (WORDS ? WORDS : f.n);
+      a = add(f, i, four(one, shift, end), a), b = add(f, i, four(two, shift, end), b);
+    }
+    r.ls[k * kTile + x] = pack_s16(a >> 7, b >> 7);
   }
-  one >>= 19, two >>= 19;
 }
 
-// frame_scaled makes frames of another size: a tile a block, whose rows are weighed across once.
+// pairs_of takes two bytes of u and of v from each of two words, and gives four of each.
+DEVICE void pairs_of(Line &l, u32 shift, bool end, u32 &u, u32 &v) {
+  u32 two = four(l, shift, false), more = four(l, shift, end);
+  u = __byte_perm(two, more, 0x6420), v = __byte_perm(two, more, 0x7531);
+}
+
+// across_chroma does so with pairs of chroma.
+template <int WORDS> DEVICE void across_chroma(const Frames &p, const Rows &r) {
+  i32 x = (i32)threadIdx.x % (kTile / 2), last = p.limit[3] - 1;
+  if (2 * x >= r.columns) return;
+  Filter<WORDS> f = filter<WORDS>(p, 1, r.x0 / 2 + x);
+  const u8 *plane = r.luma + p.chroma + 2 * p.position[1][r.x0 / 2 + x];
+  u32 shift = (u32)((u64)plane & 3);
+  plane -= shift, shift *= 8;
+  for (i32 k = (i32)threadIdx.x / (kTile / 2); k < r.chroma_pairs; k += (i32)blockDim.x / (kTile / 2)) {
+    Line one = line(plane + (i64)min(r.middle + 2 * k, last) * p.chroma_row), two = line(plane + (i64)min(r.middle + 2 * k + 1, last) * p.chroma_row);
+    i32 au = 0, av = 0, bu = 0, bv = 0;
+#pragma unroll
+    for (i32 i = 0; i < (WORDS ? WORDS : f.n); i++) {
+      bool end = i + 1 == (WORDS ? WORDS : f.n);
+      u32 u, v;
+      pairs_of(one, shift, end, u, v);
+      au = add(f, i, u, au), av = add(f, i, v, av);
+      pairs_of(two, shift, end, u, v);
+      bu = add(f, i, u, bu), bv = add(f, i, v, bv);
+    }
+    u32 *out = r.cs + 2 * (k * (kTile / 2) + x);
+    out[0] = pack_s16(au >> 7, bu >> 7), out[1] = pack_s16(av >> 7, bv >> 7);
+  }
+}
+
+template <int WORDS> DEVICE void across(const Frames &p, const Rows &r) {
+  across_luma<WORDS>(p, r);
+  across_chroma<WORDS>(p, r);
+}
+
+// down weighs two neighbouring words of what across made, `row` words a pair of rows; the first pair is that of the plane's row `from`. The weights of two rows are
+// four bytes: the low ones, and the high ones, which have signs.
+DEVICE void down(const Frames &p, i32 plane, const u32 *words, i32 row, i32 from, i32 y, i32 &one, i32 &two) {
+  i32 taps = p.taps[plane] / 2, high_one = 0, high_two = 0;
+  const u32 *weight = (const u32 *)p.weight[plane] + y * taps;
+  words += (p.position[plane][y] - from) / 2 * row;
+  one = two = p.n[0];
+#pragma unroll 4
+  for (i32 i = 0; i < taps; i++, words += row) {
+    u32 w = weight[i], a = words[0], b = words[1];
+    one = dot2_low(a, w, one), high_one = dot2_high_signed(a, w, high_one);
+    two = dot2_low(b, w, two), high_two = dot2_high_signed(b, w, high_two);
+  }
+  one = one + (high_one << 8) >> 19, two = two + (high_two << 8) >> 19;
+}
+
+// frame_scaled makes frames of another size: a tile a block, whose rows are weighed across once. Widths are even where frames are scaled.
 extern "C" __global__ void __launch_bounds__(256) frame_scaled(const __grid_constant__ Frames p) {
   extern __shared__ __align__(16) char shared[];
-  i16 *ls = (i16 *)shared, *us = ls + p.luma_rows * kTile, *vs = us + p.chroma_rows * (kTile / 2);
   i32 tiles = (p.width + kTile - 1) / kTile, tile = (i32)(blockIdx.x % p.blocks), x0 = tile % tiles * kTile, y0 = tile / tiles * p.tile;
   i32 rows = min(p.tile, p.height - y0), last = y0 + rows - 1;
-  Rows r = {p.planes[blockIdx.x / p.blocks], x0, min(kTile, p.width - x0), p.position[2][y0], min(p.position[2][last] + p.taps[2], p.limit[2]), // widths are even where frames are scaled
-            p.position[3][y0], min(p.position[3][last] + p.taps[3], p.limit[3]), ls, us, vs};
+  u8 *out = p.outs[blockIdx.x / p.blocks];
+  Rows r;
+  r.luma = p.planes[blockIdx.x / p.blocks];
+  r.x0 = x0, r.columns = min(kTile, p.width - x0);
+  r.top = p.position[2][y0], r.luma_pairs = (p.position[2][last] + p.taps[2] - r.top) / 2;
+  r.middle = p.position[3][y0], r.chroma_pairs = (p.position[3][last] + p.taps[3] - r.middle) / 2;
+  r.ls = (u32 *)shared, r.cs = r.ls + p.luma_rows / 2 * kTile;
   switch (p.taps[0] == p.taps[1] ? p.taps[0] : 0) {
   case 4: across<1>(p, r); break;
   case 8: across<2>(p, r); break;
@@ -154,16 +182,23 @@ extern "C" __global__ void __launch_bounds__(256) frame_scaled(const __grid_cons
   default: across<0>(p, r);
   }
   __syncthreads();
+  bool together = p.out_column == 1 && ((u64)out & 1) == 0;
   for (i32 item = (i32)threadIdx.x; item < rows * (kTile / 2); item += (i32)blockDim.x) {
-    i32 x = item % (kTile / 2), y = y0 + item / (kTile / 2), l[2];
+    i32 x = item % (kTile / 2), y = y0 + item / (kTile / 2), l[2], u, v;
     if (2 * x >= r.columns) continue;
-    i32 u = byte_of(down(p, us, r.middle, kTile / 2, x, y)), v = byte_of(down(p, vs, r.middle, kTile / 2, x, y));
+    down(p, 3, r.cs + 2 * x, kTile, r.middle, y, u, v);
+    u = byte_of(u), v = byte_of(v);
     i32 red = ((v * p.n[3] >> 16) + p.n[7]) * p.n[1], green = ((u * p.n[4] >> 16) + (v * p.n[5] >> 16) + p.n[8]) * p.n[1], blue = ((u * p.n[6] >> 16) + p.n[9]) * p.n[1];
-    down_two(p, ls, r.top, 2 * x, y, l[0], l[1]);
-    for (i32 i = 0; i < 2; i++) {
-      i32 light = l[i] * p.n[1] + p.n[2];
-      put(p, p.outs[blockIdx.x / p.blocks], x0 + 2 * x + i, y, light + red >> 16, light + green >> 16, light + blue >> 16);
+    down(p, 2, r.ls + 2 * x, kTile, r.top, y, l[0], l[1]);
+    l[0] = l[0] * p.n[1] + p.n[2], l[1] = l[1] * p.n[1] + p.n[2];
+    if (together) {
+      u8 *at = out + y * p.out_row + x0 + 2 * x;
+      *(u16 *)at = (u16)pack_u8(l[0] + red >> 16, l[1] + red >> 16);
+      *(u16 *)(at + p.out_channel) = (u16)pack_u8(l[0] + green >> 16, l[1] + green >> 16);
+      *(u16 *)(at + 2 * p.out_channel) = (u16)pack_u8(l[0] + blue >> 16, l[1] + blue >> 16);
+      continue;
     }
+    for (i32 i = 0; i < 2; i++) put(p, out, x0 + 2 * x + i, y, l[i] + red >> 16, l[i] + green >> 16, l[i] + blue >> 16);
   }
 }
 

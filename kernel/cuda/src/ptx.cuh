@@ -37,6 +37,24 @@ DEVICE i32 dot2_high(u32 w, u32 v, i32 sum) {
   return sum;
 }
 
+// The same with signed bytes.
+DEVICE i32 dot2_high_signed(u32 w, u32 v, i32 sum) {
+  asm("dp2a.hi.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(w), "r"(v));
+  return sum;
+}
+
+// Two integers as halves, or bytes, of a word, each at most, and at least, what these hold.
+DEVICE u32 pack_s16(i32 low, i32 high) {
+  u32 r;
+  asm("cvt.pack.sat.s16.s32 %0, %1, %2;" : "=r"(r) : "r"(high), "r"(low));
+  return r;
+}
+DEVICE u32 pack_u8(i32 low, i32 high) {
+  u32 r;
+  asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(high), "r"(low), "r"(0));
+  return r;
+}
+
 // load_once reads memory that no one writes while the kernel runs.
 template <int BYTES> DEVICE Words<BYTES> load_once(const char *p) {
   Words<BYTES> r;

@@ -26,6 +26,16 @@ DEVICE u32 pack_f16(float low, float high) { return float_f16(low) | (u32)float_
 
 DEVICE i32 dot2_low(u32 w, u32 v, i32 sum) { return sum + (i16)w * (i32)(v & 255) + (i16)(w >> 16) * (i32)(v >> 8 & 255); }
 DEVICE i32 dot2_high(u32 w, u32 v, i32 sum) { return dot2_low(w, v >> 16, sum); }
+DEVICE i32 dot2_high_signed(u32 w, u32 v, i32 sum) { return sum + (i16)w * (i32)(signed char)(v >> 16) + (i16)(w >> 16) * (i32)(signed char)(v >> 24); }
+
+DEVICE u32 pack_s16(i32 low, i32 high) {
+  auto half = [](i32 v) { return (u32)(u16)(v < -32768 ? -32768 : v > 32767 ? 32767 : v); };
+  return half(low) | half(high) << 16;
+}
+DEVICE u32 pack_u8(i32 low, i32 high) {
+  auto byte = [](i32 v) { return (u32)(v < 0 ? 0 : v > 255 ? 255 : v); };
+  return byte(low) | byte(high) << 8;
+}
 
 template <int BYTES> DEVICE Words<BYTES> load_once(const char *p) {
   Words<BYTES> r = {};
