@@ -1,10 +1,14 @@
 package bench
 
 import (
+	"errors"
 	"io"
+	"strings"
 	"testing"
 
+	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
@@ -31,5 +35,16 @@ func TestLoadFormats(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		ds.Close()
+	}
+}
+
+// A case that is made of the shared data says so where that is missing.
+func TestFormatsWithoutSharedData(t *testing.T) {
+	t.Setenv("ROBOCACHE_TESTDATA", "")
+	for _, kind := range []string{"zarr", "rlds"} {
+		err := guard.Try(func() { (&Sets{Work: t.TempDir()}).formatData(t.Context(), kind) })
+		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "ROBOCACHE_TESTDATA") {
+			t.Error(err)
+		}
 	}
 }

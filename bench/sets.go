@@ -142,6 +142,11 @@ func (s *Sets) formatData(ctx context.Context, kind string) string {
 	dir := filepath.Join(s.Work, "formats", kind)
 	return s.once(dir, func() {
 		if kind != "hdf5" {
+			if from := map[string]string{"zarr": "diffusion_policy_zarr", "rlds": "bridge_rlds"}[kind]; from != "" {
+				if st, err := os.Stat(filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), from)); err != nil || !st.IsDir() {
+					guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench formats", Where: robocache.Where{"dataset": dir}, Msg: "it is made of the shared data's " + from + ", which is not here", Hint: "ROBOCACHE_TESTDATA=FOLDER names the shared data"})
+				}
+			}
 			s.run(ctx, dir, "make peers installs what the peers need", append(s.Tools.Script("formats.py"), string(guard.Must(json.Marshal(Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}}))))...)
 			return
 		}

@@ -391,13 +391,8 @@ func (src *source) timeWindow(deltas []float64, c *column) (w window, err error)
 	if fps.Zero() {
 		return w, robocache.NoClock("loader", nil, "delta_timestamps are in seconds")
 	}
-	tolerance := defaultTolerance
-	for _, t := range []*float64{cfg.Tolerance, cfg.OffsetTolerance} {
-		if t != nil {
-			tolerance = *t
-		}
-	}
-	w.offsets, err = align.Offsets(deltas, fps, tolerance)
+	tolerance := cmp.Or(cfg.OffsetTolerance, cfg.Tolerance, new(defaultTolerance))
+	w.offsets, err = align.Offsets(deltas, fps, *tolerance)
 	return w, err
 }
 
