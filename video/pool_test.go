@@ -17,6 +17,7 @@ import (
 // scripted is a backend whose frames are their packets' keys: they come out in the order of show, delay packets late.
 type scripted struct {
 	delay  int
+	hold   int // frames that a decoder holds
 	show   func(key int64) int64
 	fail   func(key int64) error // of Send
 	lose   func(key int64) bool  // no frame for it
@@ -40,7 +41,25 @@ func (b *scripted) NewDecoder(*SampleEntry) (Decoder, error) {
 	defer b.mu.Unlock()
 	d := &scriptedDecoder{b: b}
 	b.opened = append(b.opened, d)
+	if b.hold > 0 {
+		return &holder{scriptedDecoder: d}, nil
+	}
 	return d, nil
+}
+
+// holder gives frames when it has as many as its backend says, or Give was called.
+type holder struct {
+	*scriptedDecoder
+	giving bool
+}
+
+func (h *holder) Give()  { h.giving = true }
+func (h *holder) Flush() { h.giving = false; h.scriptedDecoder.Flush() }
+func (h *holder) Receive() (Frame, int64, bool, error) {
+	if h.giving = len(h.inside) > 0 && (h.giving || len(h.inside) >= h.b.hold); !h.giving {
+		return nil, 0, false, nil
+	}
+	return h.scriptedDecoder.Receive()
 }
 
 func (d *scriptedDecoder) Send(_ []byte, key int64) error {
@@ -130,6 +149,32 @@ func TestGroupsThatTouch(t *testing.T) {
 	}
 	if s := p.Stats(); s.Packets != 6 || s.Delivered != 6 || s.Reads != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A decoder that holds frames is told when a group has no more packets: none beyond is sent, nothing is drained, and who reads in order goes on.
+func TestHolder(t *testing.T) {
+	for _, hold := range []int{1, 2, 4, 99} {
+		b := &scripted{hold: hold}
+		f := withScripted(t, b)
+		p := NewPool(0)
+		for _, c := range []struct{ want, sent []int }{{[]int{4}, []int{3, 4}}, {[]int{0}, []int{0}}, {[]int{1}, []int{1}}, {[]int{2, 3}, []int{2, 3}}, {[]int{0, 2, 4, 5}, []int{0, 1, 2, 3, 4, 5}}, {[]int{3}, []int{3}}} {
+			before := 0
+			if len(b.opened) > 0 {
+				before = len(b.opened[0].sent)
+			}
+			got, err := ordinals(t, p, f, c.want...)
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Fatalf("%d held: %v, %v", hold, got, err)
+			}
+			var sent []int
+			for _, k := range b.opened[0].sent[before:] {
+				sent = append(sent, int(k))
+			}
+			if !slices.Equal(sent, c.sent) || b.opened[0].drains != 0 || len(b.opened) != 1 {
+				t.Errorf("%d held, %v wanted: sent %v, %d drains, %d opened", hold, c.want, sent, b.opened[0].drains, len(b.opened))
+			}
+		}
 	}
 }
 

@@ -6,15 +6,16 @@
 //	    by class and reason.
 //	N2  Only what is known to come out as libavcodec gives it is taken: H.264, HEVC and VP9 of 8 bits, 4:2:0, progressive, within the sizes that the driver
 //	    says. All else is ErrUnsupported with the reason.
-//	N3  A packet's frame is the surface that the driver was told to decode it into, taken before the next packet is sent. No timestamp and no display
-//	    order is consulted: nothing is delayed, reordered or withheld, so that B-frames, open GOPs and edit lists are the index's matter alone.
+//	N3  A packet's frame is the surface that the driver was told to decode it into. No timestamp and no display order is consulted, so that B-frames, open
+//	    GOPs and edit lists are the index's matter alone. Frames come in the order of their packets, several at a time, so that the engine is waited for
+//	    once; a surface that is wanted again before is mapped first.
 //	N4  Planes are cropped from the coded size by us, never scaled by the engine. They are equal to libavcodec's to the bit.
 //	N5  A frame that the engine decoded with an error, concealed or not, is an error, never pixels.
 //	N6  A failure of the driver is an error of the call that met it; what was made is given back by Close, whatever failed. A sound decoder
 //	    is kept instead, within bounds, for the next stream of its kind. A wait for the engine gives its core away.
 //	N7  Frames that stay on the device become RGB there by the host's own integers (video.Formula), to the bit; where the host has none, the frame goes to the
 //	    host. All that is done there is on one stream of the backend: nothing waits for one frame, and what reads a mapped frame is before what
-//	    overwrites it.
+//	    overwrites it. What is done with frames is put off until something comes behind it, so that many are one launch.
 //
 // # Why the driver's parser
 //
