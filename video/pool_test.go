@@ -59,7 +59,9 @@ func (h *holder) Receive() (Frame, int64, bool, error) {
 	if h.giving = len(h.inside) > 0 && (h.giving || len(h.inside) >= h.b.hold); !h.giving {
 		return nil, 0, false, nil
 	}
-	return h.scriptedDecoder.Receive()
+	f, key, ok, err := h.scriptedDecoder.Receive()
+	h.giving = len(h.inside) > 0
+	return f, key, ok, err
 }
 
 func (d *scriptedDecoder) Send(_ []byte, key int64) error {

@@ -32,25 +32,19 @@ func (d *decoder) await(surface int32, n int) (status int32) {
 	return status
 }
 
-// decoded waits for the frame in hand, and for those inside with it, of which the last one is decoded last.
+// decoded waits for the frame in hand, and for those inside with it: until the one that was decoded last is done.
 func (d *decoder) decoded() {
-	if d.done {
-		return
-	}
-	d.done = true
-	last := d.frame.surface
-	for _, x := range d.inside {
-		if x.surface != none {
-			last = x.surface
-		}
-	}
-	if last != none {
-		d.await(last, 1+len(d.inside))
+	if !d.done {
+		d.done = true
+		d.await(d.newest, 1+len(d.inside))
 	}
 }
 
 // sound says how the frame in hand was decoded, and asks of those that it may refer to (N5). The engine takes them in order, so that all are done.
 func (d *decoder) sound() error {
+	if d.frame.bad != nil {
+		return d.frame.bad
+	}
 	n, own := d.frame.since, d.frame.surface
 	ask := func(s int32) error {
 		if s == none {
@@ -81,5 +75,9 @@ func (d *decoder) met(status int32) error {
 	case 0, statusRuns, statusGood: // 0: the driver does not say
 		return nil
 	}
+	return d.fault(status)
+}
+
+func (d *decoder) fault(status int32) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"codec": string(d.entry.Codec)}, Msg: fmt.Sprintf("the engine met an error in the packets (status %d)", status)}
 }

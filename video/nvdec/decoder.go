@@ -41,6 +41,8 @@ type decoder struct {
 	surface  int32
 	err      error // of a callback
 
+	newest int32 // the surface that was decoded last
+
 	closed bool
 	broken bool // a call of the driver failed: it is not kept
 
@@ -50,7 +52,7 @@ type decoder struct {
 	done   bool          // the engine is done with all of them
 	frame  frame         // that was given last
 	mapped []uintptr     // addresses of frames that were given
-	reads  bool          // the backend's stream may still read what was mapped
+	reads  bool          // the backend's stream may still write or read what was mapped
 	usual  time.Duration // that a frame is waited for
 	since  []int32       // surfaces of frames that others may refer to, decoded since the last frame that was given; none: it was asked for
 }
@@ -61,6 +63,7 @@ type inside struct {
 	number  int64
 	since   int // so many of decoder.since were decoded before it, or with it
 	place   place
+	bad     error // how its surface was decoded, where that was asked for before it was given
 }
 
 // place is where a frame is mapped.
@@ -122,7 +125,7 @@ func (d *decoder) parse() error {
 	if d.err != nil { // the cause: the parser only says that it was stopped
 		err, d.err = d.err, nil
 	}
-	if d.broken = d.broken || err != nil; err == nil && d.surface != none && !d.unwanted {
+	if d.broken = d.broken || err != nil; err == nil && d.surface != none && !d.unwanted && d.packet.flags&endOfStream == 0 {
 		d.inside = append(d.inside, inside{surface: d.surface, number: d.packet.timestamp, since: len(d.since)})
 	}
 	return err
@@ -176,7 +179,7 @@ func (d *decoder) decode(p *decodeParams) int32 {
 	if err := d.b.d.decode(d.handle, p); err != nil {
 		return d.failed(err)
 	}
-	d.surface = p.surface
+	d.surface, d.newest = p.surface, p.surface
 	if !alone {
 		d.since = append(d.since, p.surface)
 	}
@@ -199,20 +202,26 @@ func (d *decoder) vacate(surface int32) error {
 	if own < 0 && i < 0 {
 		return nil
 	}
-	if err := d.met(d.await(surface, 1)); err != nil {
-		return err
-	}
+	status := d.await(surface, 1)
 	if i >= 0 {
 		d.since[i] = none
 	}
 	if own < 0 {
-		return nil
+		if status == statusRuns { // nobody could ask later
+			return d.fault(status)
+		}
+		return d.met(status)
 	}
 	stream, err := d.b.order()
 	for ; own < len(d.inside) && err == nil; own++ { // VP9 may show one twice
 		if x := &d.inside[own]; x.surface == surface {
 			x.surface = none
-			x.place, err = d.mapSurface(surface, stream)
+			if x.place, err = d.mapSurface(surface, stream); err == nil {
+				if status == statusRuns { // the mapping waited to its end
+					status = d.b.d.status(d.handle, surface)
+				}
+				x.bad = d.met(status) // what refers to it comes behind it
+			}
 		}
 	}
 	return err
@@ -242,6 +251,7 @@ func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error)
 	}
 	p.addr, p.pitch, err = d.b.d.mapFrame(d.handle, surface, &mapParams{progressive: 1, stream: stream})
 	p.stream = stream
+	d.reads = d.reads || stream != d.stream
 	return p, err
 }
 
@@ -270,6 +280,7 @@ func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 	}
 	d.frame.inside, d.frame.here, d.frame.met = d.inside[0], false, false
 	d.inside = slices.Delete(d.inside, 0, 1)
+	d.giving = len(d.inside) > 0
 	if addr := d.frame.place.addr; addr != 0 {
 		d.mapped = append(d.mapped, addr)
 	}
@@ -290,17 +301,23 @@ func (d *decoder) Drain() error {
 
 // Flush tells the parser that the stream ends here; the next packet brings its parameter sets.
 func (d *decoder) Flush() {
+	d.forget()
+	d.surface, d.fresh, d.since, d.giving, d.frame.since = none, true, d.since[:0], false, 0
+	if d.parser != 0 {
+		d.packet = packet{flags: endOfStream}
+		_ = d.parse() // what the next packet needs it says itself
+	}
+}
+
+// forget drops what is inside, and gives all addresses back.
+func (d *decoder) forget() {
 	for _, x := range d.inside {
 		if x.place.addr != 0 {
 			d.mapped = append(d.mapped, x.place.addr)
 		}
 	}
+	d.inside = d.inside[:0]
 	_ = d.unmap() // the decoder is broken then
-	d.surface, d.fresh, d.since, d.inside, d.giving, d.frame.since = none, true, d.since[:0], d.inside[:0], false, 0
-	if d.parser != 0 {
-		d.packet = packet{flags: endOfStream}
-		_ = d.parse() // what the next packet needs it says itself
-	}
 }
 
 // MemoryBytes is what the decoder holds, on the device for the most part.
@@ -325,7 +342,7 @@ func (d *decoder) Close() {
 
 // free gives back what the decoder has.
 func (d *decoder) free() {
-	_ = d.unmap()
+	d.forget()
 	if d.handle != 0 {
 		d.b.d.freeDecoder(d.handle)
 	}

@@ -332,6 +332,19 @@ func TestHiddenFrames(t *testing.T) {
 		}
 		expect(t, pic, f, x.frame)
 	}
+	// Two packets show one frame, whose surface a third wants.
+	for i, packet := range [][]byte{{'p', 8, 2}, {'s', 8}, {'p', 9, 2}} {
+		if err := d.Send(packet, int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []byte{8, 8, 9} {
+		pic, _, ok, err := receive(d)
+		if !ok || err != nil {
+			t.Fatal(id, ok, err)
+		}
+		expect(t, pic, f, id)
+	}
 }
 
 // Copies to the device from many callers at once: each piece of page-locked memory is used again when its copy is over, not before, and no more of it is
@@ -472,6 +485,49 @@ func TestDamageOfReferences(t *testing.T) {
 	}
 }
 
+// N5: where a damaged frame is mapped early, those before it are right, and it is an error itself.
+func TestDamageInside(t *testing.T) {
+	f := newFake()
+	f.damaged = 12
+	d := open(t, f, entry())
+	defer d.Close()
+	for i := range byte(3) {
+		if err := d.Send(unit(11+i, false), int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pic, _, _, _ := receive(d)
+	expect(t, pic, f, 11)
+	pic, number, _, _ := receive(d)
+	info, _ := pic.(video.PlanarFrame).PlaneInfo()
+	if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); number != 1 || !errors.Is(err, robocache.ErrMalformed) {
+		t.Error(number, err)
+	}
+}
+
+// N7: a frame that was mapped early and that nobody took may still be written when its place is mapped for the host: the fake looks at that.
+func TestFramesThatNobodyTook(t *testing.T) {
+	f := newFake()
+	d := open(t, f, entry())
+	defer d.Close()
+	for i := range byte(3) {
+		if err := d.Send(unit(11+i, false), int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Flush()
+	for i := range byte(2) {
+		if err := d.Send(unit(21+i, false), int64(i)); err != nil {
+			t.Fatal(err)
+		}
+		pic, number, ok, err := receive(d)
+		if !ok || err != nil || number != int64(i) {
+			t.Fatal(number, ok, err)
+		}
+		expect(t, pic, f, 21+i)
+	}
+}
+
 // N6: each call of the driver fails once; the error is the driver's, and nothing is left.
 func TestEachCallFails(t *testing.T) {
 	for n := 1; ; n++ {
@@ -486,6 +542,28 @@ func TestEachCallFails(t *testing.T) {
 				d.Close()
 				d.(*decoder).b.forget()
 			}()
+			for i := range 4 { // the first two are mapped before they are given: the last has their surface
+				if err := d.Send(unit(byte(40+i), false), int64(100+i)); err != nil {
+					return err
+				}
+				if i == 2 {
+					break
+				}
+			}
+			keep, err := d.(*decoder).b.Alloc(1 << 13)
+			if err != nil {
+				return err
+			}
+			defer d.(*decoder).b.Free(keep)
+			for range 3 {
+				pic, _, ok, err := receive(d.(*decoder))
+				if !ok || err != nil {
+					return errors.Join(errors.New("no frame"), err)
+				}
+				if err := pic.(video.DeviceFrame).KeepPlanes(keep); err != nil {
+					return err
+				}
+			}
 			for i := range 3 {
 				if err := d.Send(unit(byte(i+1), true), int64(i)); err != nil {
 					return err
@@ -505,7 +583,7 @@ func TestEachCallFails(t *testing.T) {
 			t.Fatalf("call %d: not given back: %v", n, f.live)
 		}
 		if err == nil {
-			if n < 15 {
+			if n < 30 {
 				t.Errorf("only %d calls were made", n)
 			}
 			return

@@ -36,7 +36,7 @@ type fake struct {
 	kept    map[uintptr]byte    // the frame of each place that was mapped
 	memory  []*region           // of the device
 	copies  int                 // launches of copyRows
-	reads   map[uintptr]uintptr // the stream on which what was mapped at a place may still be read
+	reads   map[uintptr]uintptr // the stream on which what was mapped at a place may still be written or read
 	begun   []func()            // copies from the host, which read its memory as late as they may
 	looks   map[uintptr]int     // how often an event was asked for since it was recorded
 }
@@ -245,7 +245,7 @@ func (f *fake) mapFrame(_ uintptr, surface int32, p *mapParams) (uintptr, int, e
 	if s := f.reads[at]; s != 0 && s != p.stream {
 		panic("a frame is mapped over one that another stream still reads")
 	}
-	f.live[at] = "mapped frame"
+	f.live[at], f.reads[at] = "mapped frame", p.stream
 	f.mapped++
 	for _, x := range f.parsers {
 		f.kept[at] = x.surfaces[surface]
@@ -262,10 +262,11 @@ func (f *fake) unmap(_, addr uintptr) error {
 func (f *fake) newStream() (uintptr, error) { return f.made("stream") }
 func (f *fake) freeStream(s uintptr)        { f.gone(s, "stream") }
 
-func (f *fake) copyOut(b []byte, from, _ uintptr) error {
+func (f *fake) copyOut(b []byte, from, stream uintptr) error {
 	if err := f.call("copy"); err != nil {
 		return err
 	}
+	maps.DeleteFunc(f.reads, func(_, s uintptr) bool { return s == stream })
 	copy(b, f.pixels(from))
 	return nil
 }

@@ -126,7 +126,7 @@ func even(w uint64) uint64 {
 	return (w | w>>16) & 0xffffffff
 }
 
-// mapped waits for the frame, which has its place then until the next packet.
+// mapped waits for the frame, and gives it its place, on a stream where it has none yet.
 func (f *frame) mapped(stream uintptr) (err error) {
 	d := f.d
 	if d.closed {

@@ -183,6 +183,11 @@ func (f *frame) there() (p cuda.FramePlanes, err error) {
 		return p, err
 	}
 	shown := &f.d.format.shown
+	if f.place.stream != s && !f.here { // a copy to the host that failed waited for nothing
+		if err := f.d.b.d.wait(f.place.stream); err != nil {
+			return p, err
+		}
+	}
 	f.d.reads = true
 	addr, pitch := f.place.addr, f.place.pitch
 	luma := addr + uintptr(int(shown.top)*pitch+int(shown.left))

@@ -30,7 +30,7 @@ type putOff struct {
 	work work
 	to   []uintptr
 	from []cuda.FramePlanes
-	err  error // of a launch: what was promised is not there, so that nothing that comes later can be right
+	err  error // of a launch, for the life of the process: what was promised is not there, so that nothing that comes later can be right
 }
 
 // putOff puts work off.
@@ -104,6 +104,9 @@ func (f *frame) convertThere(spec *video.Spec, dst []byte) error {
 	p, err := f.there()
 	if err != nil {
 		return err
+	}
+	if p.LumaRow%4 != 0 {
+		return f.d.b.refuse("rows that do not lie a multiple of 4 bytes apart", "", fmt.Sprint(p.LumaRow))
 	}
 	return f.d.b.putOff(dst, p, work{frames: x, planes: spec.ChannelsFirst})
 }
