@@ -27,7 +27,7 @@ func TestConformOnSimulator(t *testing.T) {
 	suite(t, shuffled{&Hosted{d: d}}, 200, 60)
 	t.Run("checked", func(t *testing.T) { // ten times slower: random ops only
 		d := simulator(t, sim.Options{Seed: 2, Checked: true}, names...)
-		d.on.(*simulated).align = 1 // each tensor ends where its page does
+		d.on.(*simulated).align = 8 // each tensor ends where its page does, but for an element: what lies between elements is unsupported
 		sweeps(t, &Hosted{d: d}, 60, 20)
 	})
 }

@@ -24,6 +24,9 @@ func sweeps(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	t.Helper()
 	ran, failures := sweep.Ops(kernel.Reference{}, b, 1, fuses)
 	report(t, "sweep", ran, failures)
+	if ran < fuses/2 {
+		t.Errorf("of %d ops %d were supported", fuses, ran)
+	}
 	for what, f := range map[string]func(a, b kernel.Backend, seed uint64, n int) error{"voxels": sweep.Voxels, "depth": sweep.Depth, "tsdf": sweep.TSDF} {
 		if err := f(kernel.Reference{}, b, 1, voxels); err != nil {
 			t.Errorf("sweep of %s: %v", what, err)
