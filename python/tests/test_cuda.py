@@ -279,9 +279,9 @@ try:
         next(batches, None) or next(batches := iter(loader))
     print("no error")
 except robocache.Error as e:
-    print(type(e).__name__, f"{time.monotonic() - begin:.1f} s", "bad episodes:", len(loader.stats().get("bad_episodes", [])), e)
+    print(type(e).__name__, f"{time.monotonic() - begin:.1f} s", "bad episodes:", len(loader.stats().get("bad_episodes", [])), e, flush=True)  # the process may abort at its exit
 except RuntimeError as e:  # torch's own copy met it first
-    print("torch", f"{time.monotonic() - begin:.1f} s", "bad episodes:", len(loader.stats().get("bad_episodes", [])), e)
+    print("torch", f"{time.monotonic() - begin:.1f} s", "bad episodes:", len(loader.stats().get("bad_episodes", [])), e, flush=True)
 """
 
 
