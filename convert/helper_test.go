@@ -21,7 +21,6 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-func root(t testing.TB) string              { return realdata.Root(t) }
 func data(t testing.TB, name string) string { return realdata.Path(t, name) }
 
 // exhaustive asks for the long form of tests.
