@@ -120,7 +120,7 @@ func withScripted(t *testing.T, b *scripted) *File {
 	return f
 }
 
-func ordinals(t *testing.T, p *Pool, f *File, set ...int) ([]int, error) {
+func delivered(t *testing.T, p *Pool, f *File, set ...int) ([]int, error) {
 	t.Helper()
 	var got []int
 	err := p.Decode(context.Background(), f, nil, Plan(f.Index, set), func(k int, _ Frame) error { got = append(got, k); return nil })
@@ -141,7 +141,7 @@ func TestGroupsThatTouch(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
 	p := NewPool(0)
-	got, err := ordinals(t, p, f, 0, 1, 2, 3, 4, 5)
+	got, err := delivered(t, p, f, 0, 1, 2, 3, 4, 5)
 	if err != nil || !slices.Equal(got, []int{0, 1, 2, 3, 4, 5}) {
 		t.Fatalf("%v, %v", got, err)
 	}
@@ -165,7 +165,7 @@ func TestHolder(t *testing.T) {
 			if len(b.opened) > 0 {
 				before = len(b.opened[0].sent)
 			}
-			got, err := ordinals(t, p, f, c.want...)
+			got, err := delivered(t, p, f, c.want...)
 			if err != nil || !slices.Equal(got, c.want) {
 				t.Fatalf("%d held: %v, %v", hold, got, err)
 			}
@@ -186,7 +186,7 @@ func TestJump(t *testing.T) {
 	f := withScripted(t, b)
 	p := NewPool(0)
 	for _, k := range []int{4, 1} {
-		if got, err := ordinals(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
+		if got, err := delivered(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestJump(t *testing.T) {
 		t.Errorf("sent %v, %d flushes, %d drains", d.sent, d.flushes, d.drains)
 	}
 	// What a drain has inside is still to be had.
-	if got, err := ordinals(t, p, f, 0); err != nil || !slices.Equal(got, []int{0}) {
+	if got, err := delivered(t, p, f, 0); err != nil || !slices.Equal(got, []int{0}) {
 		t.Fatalf("%v, %v", got, err)
 	}
 }
@@ -206,7 +206,7 @@ func TestSameFrameAgain(t *testing.T) {
 	f := withScripted(t, b)
 	p := NewPool(0)
 	for _, k := range []int{0, 1, 1} {
-		if got, err := ordinals(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
+		if got, err := delivered(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestFailedDecoderIsClosed(t *testing.T) {
 	}
 	f := withScripted(t, b)
 	p := NewPool(0)
-	_, err := ordinals(t, p, f, 5)
+	_, err := delivered(t, p, f, 5)
 	var e *robocache.Error
 	if !errors.As(err, &e) || e.Where["file"] != "a.mp4" || e.Where["frame"] != 5 || e.Where["codec"] != "mpeg4" {
 		t.Fatalf("%v", err)
@@ -236,7 +236,7 @@ func TestFailedDecoderIsClosed(t *testing.T) {
 		t.Error("a failed decoder is kept")
 	}
 	bad = false
-	if got, err := ordinals(t, p, f, 5); err != nil || !slices.Equal(got, []int{5}) || len(b.opened) != 2 {
+	if got, err := delivered(t, p, f, 5); err != nil || !slices.Equal(got, []int{5}) || len(b.opened) != 2 {
 		t.Errorf("%v, %v, %d opened", got, err, len(b.opened))
 	}
 }
@@ -246,7 +246,7 @@ func TestMissingFrame(t *testing.T) {
 	b := &scripted{lose: func(key int64) bool { return key == 4 }}
 	f := withScripted(t, b)
 	p := NewPool(0)
-	got, err := ordinals(t, p, f, 3, 4, 5)
+	got, err := delivered(t, p, f, 3, 4, 5)
 	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "frame 4") || !slices.Equal(got, []int{3, 5}) {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -257,11 +257,11 @@ func TestNotInside(t *testing.T) {
 	b := &scripted{delay: 2}
 	f := withScripted(t, b)
 	p := NewPool(0)
-	if _, err := ordinals(t, p, f, 0); err != nil {
+	if _, err := delivered(t, p, f, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.opened[0].inside = nil // what it had is lost
-	if got, err := ordinals(t, p, f, 1, 2); err != nil || !slices.Equal(got, []int{1, 2}) {
+	if got, err := delivered(t, p, f, 1, 2); err != nil || !slices.Equal(got, []int{1, 2}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -277,14 +277,14 @@ func TestDamagedNeighbour(t *testing.T) {
 	f := withScripted(t, b)
 	p := NewPool(0)
 	for k := range 2 {
-		if got, err := ordinals(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
+		if got, err := delivered(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
 	if len(b.opened) != 2 || !b.opened[0].closed || !slices.Equal(b.opened[0].sent, []int64{0, 0, 1, 2}) || !slices.Equal(b.opened[1].sent, []int64{0, 1}) {
 		t.Errorf("%d opened, sent %v", len(b.opened), b.opened[0].sent)
 	}
-	if _, err := ordinals(t, p, f, 2); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "frame 2") {
+	if _, err := delivered(t, p, f, 2); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "frame 2") {
 		t.Errorf("the damaged one itself: %v", err)
 	}
 
@@ -294,11 +294,11 @@ func TestDamagedNeighbour(t *testing.T) {
 	f.Ranged = cutAt{f.Ranged, end}
 	p = NewPool(0)
 	for k := range 2 {
-		if got, err := ordinals(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
+		if got, err := delivered(t, p, f, k); err != nil || !slices.Equal(got, []int{k}) {
 			t.Fatalf("before the cut: %v, %v", got, err)
 		}
 	}
-	if _, err := ordinals(t, p, f, 2); !errors.Is(err, robocache.ErrTemporary) || len(b.opened) != 1 {
+	if _, err := delivered(t, p, f, 2); !errors.Is(err, robocache.ErrTemporary) || len(b.opened) != 1 {
 		t.Errorf("behind the cut: %v, %d opened", err, len(b.opened))
 	}
 }
@@ -320,7 +320,7 @@ func (c cutAt) ReadAt(ctx context.Context, p []byte, off int64) error {
 func TestTimeoutHasItsPlace(t *testing.T) {
 	f := withScripted(t, &scripted{})
 	f.Ranged = cutAt{f.Ranged, 0}
-	_, err := ordinals(t, NewPool(0), f, 4)
+	_, err := delivered(t, NewPool(0), f, 4)
 	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "a.mp4") || !strings.Contains(err.Error(), "frame 4") {
 		t.Errorf("%v", err)
 	}
@@ -363,7 +363,7 @@ func TestPacketLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := allocated()
-	_, err = ordinals(t, NewPool(0), &File{Path: "huge.mp4", Index: ix, Ranged: h}, 1)
+	_, err = delivered(t, NewPool(0), &File{Path: "huge.mp4", Index: ix, Ranged: h}, 1)
 	if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "huge.mp4") {
 		t.Errorf("%v", err)
 	}
@@ -378,7 +378,7 @@ func TestPoolBudget(t *testing.T) {
 	f := withScripted(t, b)
 	p := NewPool(100 << 10) // one decoder with its buffer of 64 KiB
 	err := p.Decode(context.Background(), f, nil, []Group{Plan(f.Index, []int{0})[0]}, func(int, Frame) error {
-		_, err := ordinals(t, p, f, 3)
+		_, err := delivered(t, p, f, 3)
 		return err
 	})
 	if err != nil {

@@ -48,7 +48,7 @@ func TestReorderHint(t *testing.T) {
 		for k := range all {
 			all[k] = k
 		}
-		if got, err := ordinals(t, NewPool(0), f, all...); err != nil || len(got) != len(all) {
+		if got, err := delivered(t, NewPool(0), f, all...); err != nil || len(got) != len(all) {
 			t.Fatalf("%v, %v", got, err)
 		}
 		if !slices.Equal(b.hints, []int{c.want}) {

@@ -99,9 +99,6 @@ func all(ctx context.Context, t testing.TB, uri string, hz int64) (out []string)
 	st, err := stats.Compute(ctx, ds, stats.Options{})
 	text("stats", st, err)
 	l := loader.Config{Order: loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3}, Memory: loader.Memory{Threads: 3}}
-	if n := ds.Info().Episodes; ds.Info().Frames > 600 { // its statistics have read all
-		l.Episodes = []int{0, n - 1}
-	}
 	if manyClocks(ds) {
 		ds = gridded(t, ds, robocache.Rate{Num: 50, Den: 1})
 	}

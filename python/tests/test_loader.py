@@ -440,56 +440,6 @@ def test_closing_while_another_thread_waits(exact: str) -> None:
     loader.close()
 
 
-# Images, against PyAV's decoding in sequence
-
-
-@pytest.fixture(scope="module")
-def oracle(h264: str) -> dict[str, np.ndarray]:
-    """Each row's image of each camera, HWC: mp4 files one after the other hold the rows in order."""
-    av = pytest.importorskip("av", reason="PyAV is not installed")
-    out = {}
-    for key in ("observation.images.cam_high", "observation.images.cam_high_flip"):
-        frames = []
-        for file in sorted(Path(h264).glob(f"videos/{key}/*/*.mp4")):
-            with av.open(str(file)) as c:
-                frames += [f.to_ndarray(format="rgb24") for f in c.decode(video=0)]
-        out[key] = np.stack(frames)
-    return out
-
-
-def test_random_single_frames(h264: str, oracle: dict[str, np.ndarray]) -> None:
-    """2,000 random frames over both cameras: each is the right one."""
-    m = robocache.MapDataset(h264, keys=list(oracle), threads=2)
-    rng = random.Random(11)
-    for _ in range(20):
-        wanted = [rng.randrange(len(m)) for _ in range(50)]
-        batch = m.batch(wanted)
-        for key, frames in oracle.items():
-            assert len(frames) == len(m)
-            assert np.array_equal(batch[key].numpy(), frames[wanted].transpose(0, 3, 1, 2)), key
-
-
-def test_random_windows(h264: str, oracle: dict[str, np.ndarray]) -> None:
-    """200 random windows of 8 frames, through a Loader: right frames, and pads where the episode ends."""
-    key = "observation.images.cam_high"
-    offsets = list(range(-5, 3))
-    loader = robocache.Loader(h264, keys=[key, "index", "episode_index"], delta_timestamps={key: [o / 30 for o in offsets]}, batch_size=40, seed=8, threads=2)
-    lengths = loader.dataset.episodes["lengths"]
-    first = np.concatenate([[0], np.cumsum(lengths)])
-    done = 0
-    for b in loader:
-        for r in range(len(b["index"])):
-            i, e = int(b["index"][r]), int(b["episode_index"][r])
-            rows = i + np.array(offsets)
-            inside = np.clip(rows, first[e], first[e + 1] - 1)
-            assert b[key + "_is_pad"][r].tolist() == (rows != inside).tolist()
-            assert np.array_equal(b[key][r].numpy(), oracle[key][inside].transpose(0, 3, 1, 2)), i
-            done += 1
-        if done >= 200:
-            break
-    assert done >= 200
-
-
 def test_cache_on_a_device_is_refused_without_one(h264, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(robocache.Error, match='decode="gpu" or "auto"'):

@@ -131,7 +131,7 @@ def test_opcheck_of_voxels() -> None:
 GAP, STATS = 0.25, {"mean": [1.0, 2.0, 3.0], "std": [2.0, 1.0, 4.0]}
 
 
-@pytest.mark.parametrize("dynamic", [True, None])  # None: with the shapes as they are, then with those that differ open
+@pytest.mark.parametrize("dynamic", [False, True, None])
 def test_compiled_whole(dynamic: bool | None) -> None:
     data, times, targets = make(torch.float32)
 

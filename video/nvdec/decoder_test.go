@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -101,196 +100,6 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Frames that stay on the device: converted there, kept there and converted later, and copied to the host all the same; nothing waits for one of them.
-func TestFramesThere(t *testing.T) {
-	f := newFake()
-	f.format.shown = rect32{left: 4, top: 2, right: 60, bottom: 30}
-	d := open(t, f, entry())
-	b := d.b
-	spec := video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
-	info := video.PlaneInfo{Width: 56, Height: 28, Format: video.PlaneFormat("yuv420p"), Matrix: 2}
-	if !b.Converts(info, &spec) {
-		t.Skip("the host makes no frame by code of its own")
-	}
-	if b.Converts(info, &video.Spec{Pixel: video.RGBFloat32}) || b.Converts(video.PlaneInfo{Width: 56, Height: 28, Format: info.Format, Rotation: 90}, &spec) {
-		t.Error("a kernel for what there is none")
-	}
-	room := func(n int) []byte {
-		m, err := b.Alloc(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	first, kept, second, copied, lifted, third := room(3*56*28), room(info.Bytes()), room(3*56*28), room(3*56*28), room(info.Bytes()), room(3*56*28)
-	for i := range 20 {
-		id := byte(1 + 9*i)
-		if err := d.Send(unit(id, i%2 == 0), int64(i)); err != nil {
-			t.Fatal(err)
-		}
-		pic, _, ok, err := receive(d)
-		if !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-		there := pic.(video.DeviceFrame)
-		if i%3 == 1 {
-			expect(t, pic, f, id)
-		}
-		planes := make([]byte, info.Bytes())
-		if i%2 == 0 { // the host's own: the frame is mapped for both, or for each
-			if err := there.CopyPlanes(planes); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if i >= 15 { // nothing waits: the next frame may be mapped by the host, on a stream of its own
-			if err := there.ConvertThere(&spec, first); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		for _, err := range []error{there.ConvertThere(&spec, first), there.KeepPlanes(kept), b.ConvertKept(info, one(kept), &spec, one(second)), b.Copy(one(copied), one(second)), there.CopyPlanes(planes),
-			b.UploadPlanes(info, lifted, planes), b.ConvertKept(info, one(lifted), &spec, one(third)), b.Wait()} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if i%3 == 2 {
-			expect(t, pic, f, id)
-		}
-		for y := range 28 {
-			for x := range 56 {
-				c := [3]byte{sample(id, 4+x, 2+y), sample(id, 4+x&^1, 32+1+y/2), sample(id, 4+x&^1+1, 32+1+y/2)}
-				for k, want := range c {
-					for _, m := range [][]byte{first, second, copied, third} {
-						if got := f.near(at(m))[(k*28+y)*56+x]; got != want {
-							t.Fatalf("frame %d at (%d, %d), %d: %d, not %d", id, x, y, k, got, want)
-						}
-					}
-				}
-			}
-		}
-	}
-	if err := b.Clear(first); err != nil || f.near(at(first))[100] != 0 {
-		t.Error(err)
-	}
-	if err := errors.Join(b.Upload(first, bytes.Repeat([]byte{7}, len(first))), b.Wait()); err != nil || f.near(at(first))[100] != 7 {
-		t.Error(err)
-	}
-	if err := b.ConvertKept(info, one(kept), &spec, one(first[:5])); !errors.Is(err, robocache.ErrMisuse) {
-		t.Error(err)
-	}
-	if err := b.Copy(nil, nil); err != nil {
-		t.Error(err)
-	}
-	if err := b.Copy([][]byte{first, second}, [][]byte{copied, third[:5]}); !errors.Is(err, robocache.ErrMisuse) {
-		t.Error(err)
-	}
-	for _, m := range [][]byte{first, kept, second, copied, lifted, third} {
-		b.Free(m)
-	}
-	d.Close()
-	b.forget()
-	if len(f.live) != 0 {
-		t.Errorf("not given back: %v", f.live)
-	}
-}
-
-// N7: planes of frames that are kept one after the other come by one launch, before anything reads or overwrites them, and before their memory is given back.
-func TestKeptTogether(t *testing.T) {
-	f := newFake()
-	f.turns = true
-	d := open(t, f, entry())
-	b := d.b
-	spec := video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
-	info := video.PlaneInfo{Width: 64, Height: 32, Format: video.PlaneFormat("yuv420p"), Matrix: 2}
-	if !b.Converts(info, &spec) {
-		t.Skip("the host makes no frame by code of its own")
-	}
-	rgb, _ := b.Alloc(3 * 64 * 32)
-	room := make([][]byte, 100)
-	for i := range room {
-		room[i], _ = b.Alloc(info.Bytes())
-	}
-	check := func(m []byte, id byte) {
-		t.Helper()
-		if err := b.ConvertKept(info, one(m), &spec, one(rgb)); err != nil {
-			t.Fatal(err)
-		}
-		if got := f.near(at(rgb))[5*64+7]; got != sample(id, 7, 5) {
-			t.Fatalf("%d, not of frame %d", got, id)
-		}
-	}
-	// frames sends frames, and keeps each that comes, in the given places.
-	kept := map[int]byte{}
-	frames := func(first int, to func(k int) int) {
-		t.Helper()
-		for i := range maxTogether {
-			if err := d.Send(unit(byte(first+i), true), int64(i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for k := range maxTogether {
-			pic, _, ok, err := d.Receive()
-			if !ok || err != nil {
-				t.Fatal(k, ok, err)
-			}
-			if err := pic.(video.DeviceFrame).KeepPlanes(room[to(k)]); err != nil {
-				t.Fatal(err)
-			}
-			kept[to(k)] = byte(first + k)
-		}
-	}
-	for round := range 10 {
-		frames(1+10*round, func(k int) int { return 10*round + k })
-	}
-	if f.copies != 4 {
-		t.Errorf("%d launches of the first 32 frames", f.copies)
-	}
-	for k, id := range kept {
-		check(room[k], id)
-	}
-	if f.copies != 5 {
-		t.Errorf("%d launches of 40 frames", f.copies)
-	}
-	frames(130, func(k int) int { return k / 2 }) // each place is written twice
-	for k := range maxTogether / 2 {
-		check(room[k], byte(130+2*k+1))
-	}
-	frames(150, func(k int) int { return k })
-	for _, m := range room { // with copies that are still to be launched
-		b.Free(m)
-	}
-	f.failAt = -1
-	room[0], _ = b.Alloc(info.Bytes())
-	if err := d.Send(unit(7, true), 0); err != nil {
-		t.Fatal(err)
-	}
-	pic, _, _, _ := receive(d)
-	if err := pic.(video.DeviceFrame).KeepPlanes(room[0]); err != nil {
-		t.Fatal(err)
-	}
-	f.failAt = f.calls + 1
-	for range 2 { // what was promised is not there, for good
-		if err := b.ConvertKept(info, one(room[0]), &spec, one(rgb)); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "could not copy") {
-			t.Error(err)
-		}
-	}
-	if err := d.Send(unit(8, true), 1); err != nil {
-		t.Fatal(err)
-	}
-	pic, _, _, _ = receive(d)
-	if err := pic.(video.DeviceFrame).KeepPlanes(room[0]); err == nil {
-		t.Error("copies go on")
-	}
-	b.Free(room[0])
-	b.Free(rgb)
-	d.Close()
-	b.forget()
-	if len(f.live) != 0 {
-		t.Errorf("not given back: %v", f.live)
-	}
-}
-
 // What is not wanted and nothing refers to is not decoded.
 func TestUnwanted(t *testing.T) {
 	f := newFake()
@@ -345,45 +154,9 @@ func TestHiddenFrames(t *testing.T) {
 		}
 		expect(t, pic, f, id)
 	}
-}
-
-// Copies to the device from many callers at once: each piece of page-locked memory is used again when its copy is over, not before, and no more of it is
-// taken than may be.
-func TestStaging(t *testing.T) {
-	f := newFake()
-	b := newBackend(f, 0, "fake")
-	const size = 40 << 10
-	places := make([][]byte, 180)
-	for i := range places {
-		places[i], _ = b.Alloc(size)
-	}
-	var wg sync.WaitGroup
-	for w := range 4 {
-		wg.Go(func() {
-			for i := w; i < len(places); i += 4 {
-				src := bytes.Repeat([]byte{byte(i)}, size>>(i%3))
-				if err := b.Upload(places[i][:len(src)], src); err != nil {
-					t.Error(err)
-				}
-				clear(src)
-			}
-		})
-	}
-	wg.Wait()
-	if err := b.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	for i, m := range places {
-		if got := f.near(at(m)); got[0] != byte(i) || got[size>>(i%3)-1] != byte(i) {
-			t.Errorf("copy %d holds %d and %d", i, got[0], got[size>>(i%3)-1])
-		}
-		b.Free(m)
-	}
-	if n := len(b.staging.list); n == 0 || n > maxPieces+4 {
-		t.Errorf("%d pieces", n)
-	}
-	if b.forget(); len(f.live) != 0 {
-		t.Errorf("not given back: %v", f.live)
+	d.Flush()
+	if _, number, ok, err := receive(d); ok || err != nil {
+		t.Error("the end of a stream leaves a frame inside:", number, err)
 	}
 }
 
@@ -438,70 +211,6 @@ func TestFormatChanges(t *testing.T) {
 	f.format.width = 96
 	if err := d.Send(unit(2, true), 1); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "changes its format") {
 		t.Error(err)
-	}
-}
-
-// N5
-func TestDamage(t *testing.T) {
-	for _, status := range []int32{8, 9} {
-		f := newFake()
-		f.status_ = status
-		d := open(t, f, entry())
-		if err := d.Send(unit(1, true), 0); err != nil {
-			t.Fatal(err)
-		}
-		pic, _, _, _ := receive(d)
-		info, _ := pic.(video.PlanarFrame).PlaneInfo()
-		if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); !errors.Is(err, robocache.ErrMalformed) {
-			t.Error(err)
-		}
-		d.Close()
-	}
-}
-
-// N5: a frame with an error is known of when its surface has become another's: what refers to it is wrong too.
-func TestDamageOfReferences(t *testing.T) {
-	for _, between := range []int{0, 1, 5, 40} {
-		f := newFake()
-		f.damaged = 77
-		d := open(t, f, entry())
-		err := d.SendUnwanted(unit(77, true), 0)
-		for i := 0; err == nil && i < between; i++ {
-			f.runs = i % 3
-			err = d.SendUnwanted(unit(byte(1+i), true), int64(1+i))
-		}
-		if err == nil {
-			err = d.Send(unit(60, false), 50)
-		}
-		if err == nil {
-			pic, _, _, _ := receive(d)
-			info, _ := pic.(video.PlanarFrame).PlaneInfo()
-			err = pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes()))
-		}
-		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "status 8") {
-			t.Errorf("%d frames between: %v", between, err)
-		}
-		d.Close()
-	}
-}
-
-// N5: where a damaged frame is mapped early, those before it are right, and it is an error itself.
-func TestDamageInside(t *testing.T) {
-	f := newFake()
-	f.damaged = 12
-	d := open(t, f, entry())
-	defer d.Close()
-	for i := range byte(3) {
-		if err := d.Send(unit(11+i, false), int64(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pic, _, _, _ := receive(d)
-	expect(t, pic, f, 11)
-	pic, number, _, _ := receive(d)
-	info, _ := pic.(video.PlanarFrame).PlaneInfo()
-	if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); number != 1 || !errors.Is(err, robocache.ErrMalformed) {
-		t.Error(number, err)
 	}
 }
 
@@ -602,6 +311,3 @@ func TestNoLibrary(t *testing.T) {
 		}
 	}
 }
-
-// one is a piece alone.
-func one(m []byte) [][]byte { return [][]byte{m} }

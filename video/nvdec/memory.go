@@ -173,7 +173,7 @@ func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error)
 	return x, nil
 }
 
-// there is where the frame lies on the device, until the next packet.
+// there is where the frame lies on the device, until its place is given to another.
 func (f *frame) there() (p cuda.FramePlanes, err error) {
 	s, err := f.d.b.order()
 	if err == nil {
