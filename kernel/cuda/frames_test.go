@@ -133,9 +133,9 @@ func checkRows(t *testing.T, d *Device) {
 		{2, 6, Rows{{Bytes: 50, Rows: 40, From: 64, To: 64}, {Bytes: 50, Rows: 20, From: 64, To: 64, FromAt: 41 * 64, ToAt: 40 * 64}}},
 		{2, 0, Rows{1: {Bytes: 33, Rows: 7, From: 48, To: 34, FromAt: 5, ToAt: 3}}},
 	} {
-		size := c.rows.Extent()
+		size := 0
 		for _, a := range c.rows {
-			size = max(size, a.FromAt+a.Rows*a.From)
+			size = max(size, a.FromAt+a.Rows*a.From+a.Bytes, a.ToAt+a.Rows*a.To+a.Bytes)
 		}
 		size += 32 - size%16
 		src := make([]byte, c.copies*size)

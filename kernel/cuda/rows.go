@@ -29,16 +29,6 @@ type Rows [2]Area
 // Area is rows of so many bytes. Behind where a copy begins they begin FromAt and ToAt bytes; they follow each other at From and To bytes.
 type Area struct{ Bytes, Rows, From, To, FromAt, ToAt int }
 
-// Extent is how many bytes lie between the first and the last that a copy writes, if the first is where it begins.
-func (r *Rows) Extent() (n int) {
-	for _, a := range r {
-		if a.Rows > 0 {
-			n = max(n, a.ToAt+(a.Rows-1)*a.To+a.Bytes)
-		}
-	}
-	return n
-}
-
 // RowCopies copies rows within a device's memory, many copies at once: each alone is a call of the driver, and calls wait for one another.
 type RowCopies struct {
 	on   launcher
@@ -64,7 +54,7 @@ func (x *RowCopies) Run(to, from []uintptr, rows *Rows, stream uintptr) error {
 	}
 	blocks := ceilDiv(items, 256)
 	if blocks > math.MaxInt32/copiesOfLaunch {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "copies of this size", Got: fmt.Sprintf("%d bytes", rows.Extent())}
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "copies of this size", Got: fmt.Sprintf("%d pieces of 16 bytes", items)}
 	}
 	p.blocks = int32(blocks)
 	for len(to) > 0 && blocks > 0 {
