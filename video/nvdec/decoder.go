@@ -1,6 +1,7 @@
 package nvdec
 
 import (
+	"math"
 	"slices"
 	"time"
 	"unsafe"
@@ -51,7 +52,7 @@ type decoder struct {
 	giving bool          // they come out, one after the other
 	done   bool          // the engine is done with all of them
 	frame  frame         // that was given last
-	mapped []uintptr     // addresses of frames that were given
+	mapped []held        // places of frames that were given
 	reads  bool          // the backend's stream may still write or read what was mapped
 	usual  time.Duration // that a frame is waited for
 	since  []int32       // surfaces of frames that others may refer to, decoded since the last frame that was given; none: it was asked for
@@ -71,6 +72,12 @@ type place struct {
 	addr   uintptr // 0: it is not
 	pitch  int     // bytes of a row
 	stream uintptr // it is there for
+}
+
+// held is a place that is read by a launch of what was put off; 0: by none.
+type held struct {
+	addr   uintptr
+	launch uint64
 }
 
 var (
@@ -239,7 +246,7 @@ func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error)
 		}
 	}
 	if taken >= d.places() {
-		if err := d.unmap(); err != nil {
+		if err := d.makeRoom(); err != nil {
 			return p, err
 		}
 	}
@@ -255,18 +262,39 @@ func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error)
 	return p, err
 }
 
-// unmap gives addresses back: of frames that were given. What reads them is on the backend's stream before what overwrites them.
-func (d *decoder) unmap() error {
+// makeRoom gives places back: those that nothing which is put off reads. Where that is none, it is launched.
+func (d *decoder) makeRoom() error {
+	if n := d.b.launched(); slices.ContainsFunc(d.mapped, func(x held) bool { return x.launch <= n }) {
+		return d.unmap(n)
+	}
+	return d.unmapAll()
+}
+
+// unmapAll gives all places of frames that were given back.
+func (d *decoder) unmapAll() error {
 	if len(d.mapped) == 0 {
 		return nil
 	}
 	err := d.b.launch()
-	for _, addr := range d.mapped {
-		if failed := d.b.d.unmap(d.handle, addr); err == nil {
+	if failed := d.unmap(math.MaxUint64); err == nil {
+		err = failed
+	}
+	d.broken = d.broken || err != nil
+	return err
+}
+
+// unmap gives places back that are read by so many launches: these are on the backend's stream before what overwrites them.
+func (d *decoder) unmap(launches uint64) (err error) {
+	d.mapped = slices.DeleteFunc(d.mapped, func(x held) bool {
+		if x.launch > launches {
+			return false
+		}
+		if failed := d.b.d.unmap(d.handle, x.addr); err == nil {
 			err = failed
 		}
-	}
-	d.mapped, d.broken = d.mapped[:0], d.broken || err != nil
+		return true
+	})
+	d.broken = d.broken || err != nil
 	return err
 }
 
@@ -282,7 +310,7 @@ func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 	d.inside = slices.Delete(d.inside, 0, 1)
 	d.giving = len(d.inside) > 0
 	if addr := d.frame.place.addr; addr != 0 {
-		d.mapped = append(d.mapped, addr)
+		d.mapped = append(d.mapped, held{addr: addr})
 	}
 	return &d.frame, d.frame.number, true, nil
 }
@@ -313,11 +341,11 @@ func (d *decoder) Flush() {
 func (d *decoder) forget() {
 	for _, x := range d.inside {
 		if x.place.addr != 0 {
-			d.mapped = append(d.mapped, x.place.addr)
+			d.mapped = append(d.mapped, held{addr: x.place.addr})
 		}
 	}
 	d.inside = d.inside[:0]
-	_ = d.unmap() // the decoder is broken then
+	_ = d.unmapAll() // the decoder is broken then
 }
 
 // MemoryBytes is what the decoder holds, on the device for the most part.

@@ -30,8 +30,8 @@ type fake struct {
 	parsers map[uintptr]*fakeParser
 	decoded []byte // the frames that were decoded, in order
 	turns   bool
-	outputs int                 // that may be mapped at once
-	mapped  int                 // that are
+	outputs int                 // that may be mapped at once, of a decoder
+	mapped  map[uintptr]int     // that are
 	kept    map[uintptr]byte    // the frame of each place that was mapped
 	memory  []*region           // of the device
 	copies  int                 // launches of copyRows
@@ -53,7 +53,7 @@ func newFake() *fake {
 	return &fake{
 		known:  caps{supported: 1, engines: 7, outputs: maskNV12, maxWidth: 4096, maxHeight: 4096, maxBlocks: 65536, minWidth: 48, minHeight: 16},
 		format: format{codec: codecH264, progressive: 1, surfaces: 3, width: 64, height: 32, shown: rect32{right: 64, bottom: 32}, chroma: chroma420},
-		live:   map[uintptr]string{}, parsers: map[uintptr]*fakeParser{}, kept: map[uintptr]byte{}, reads: map[uintptr]uintptr{}, status_: statusGood, looks: map[uintptr]int{},
+		live:   map[uintptr]string{}, parsers: map[uintptr]*fakeParser{}, mapped: map[uintptr]int{}, kept: map[uintptr]byte{}, reads: map[uintptr]uintptr{}, status_: statusGood, looks: map[uintptr]int{},
 	}
 }
 
@@ -228,8 +228,8 @@ func (f *fake) status(_ uintptr, surface int32) int32 {
 // slot is how far places of mapped frames lie apart: they lie below the device's memory, and above all handles.
 const slot = 1 << 14
 
-func (f *fake) mapFrame(_ uintptr, surface int32, p *mapParams) (uintptr, int, error) {
-	if f.mapped == f.outputs {
+func (f *fake) mapFrame(decoder uintptr, surface int32, p *mapParams) (uintptr, int, error) {
+	if f.mapped[decoder] == f.outputs {
 		panic("more frames are mapped than the decoder has places for")
 	}
 	if f.runs > 0 {
@@ -248,15 +248,17 @@ func (f *fake) mapFrame(_ uintptr, surface int32, p *mapParams) (uintptr, int, e
 		panic("a frame is mapped over one that another stream still reads")
 	}
 	f.live[at], f.reads[at] = "mapped frame", p.stream
-	f.mapped++
+	f.mapped[decoder]++
 	for _, x := range f.parsers {
-		f.kept[at] = x.surfaces[surface]
+		if x.d.handle == decoder {
+			f.kept[at] = x.surfaces[surface]
+		}
 	}
 	return at, int(f.format.width) + 16, nil
 }
 
-func (f *fake) unmap(_, addr uintptr) error {
-	f.mapped--
+func (f *fake) unmap(decoder, addr uintptr) error {
+	f.mapped[decoder]--
 	f.gone(addr, "mapped frame")
 	return f.call("take a frame back")
 }

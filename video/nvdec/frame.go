@@ -138,7 +138,7 @@ func (f *frame) mapped(stream uintptr) (err error) {
 	d.decoded()
 	if f.place.addr == 0 {
 		if f.place, err = d.mapSurface(f.surface, stream); err == nil {
-			d.mapped = append(d.mapped, f.place.addr)
+			d.mapped = append(d.mapped, held{addr: f.place.addr})
 		}
 	}
 	if err == nil {

@@ -67,16 +67,29 @@ func clips(t testing.TB) (*video.Library, []string) {
 	return lib, names
 }
 
+// named are those of clips that ROBOCACHE_NVDEC_LIMITS names.
+func named(t testing.TB) (*video.Library, []string) {
+	t.Helper()
+	only := os.Getenv("ROBOCACHE_NVDEC_LIMITS")
+	if only == "" {
+		t.Skip("ROBOCACHE_NVDEC_LIMITS names no clips")
+	}
+	lib, names := clips(t)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !slices.Contains(strings.Split(only, ","), strings.TrimSuffix(filepath.Base(name), ".mp4"))
+	})
+	if len(names) == 0 {
+		t.Fatalf("no clip is called %s", only)
+	}
+	return lib, names
+}
+
 // timed gives f each clip that ROBOCACHE_NVDEC_LIMITS names, and its packets.
 func timed(t *testing.T, f func(name string, v *video.File, packets [][]byte)) {
 	t.Helper()
-	lib, names := clips(t)
-	only := strings.Split(os.Getenv("ROBOCACHE_NVDEC_LIMITS"), ",")
-	for _, name := range names {
-		name, path := filepath.Base(name), name
-		if !slices.Contains(only, strings.TrimSuffix(name, ".mp4")) {
-			continue
-		}
+	lib, names := named(t)
+	for _, path := range names {
+		name := filepath.Base(path)
 		v, err := lib.Acquire(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
@@ -293,13 +306,9 @@ func TestRandomFramesOnGPU(t *testing.T) {
 // other valid ones nobody can tell, and what follows from them differs: how often is printed.
 func TestDamagedOnGPU(t *testing.T) {
 	b := engines(t)
-	lib, names := clips(t)
-	only := strings.Split(os.Getenv("ROBOCACHE_NVDEC_LIMITS"), ",")
+	lib, names := named(t)
 	r := rand.New(rand.NewPCG(11, 0))
 	for _, name := range names {
-		if !slices.Contains(only, strings.TrimSuffix(filepath.Base(name), ".mp4")) {
-			continue
-		}
 		f, err := lib.Acquire(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)

@@ -201,6 +201,62 @@ func TestKeptTogether(t *testing.T) {
 	}
 }
 
+// N7: several decoders' frames come by full launches: a place is wanted where some were launched.
+func TestKeptOfSeveral(t *testing.T) {
+	f := newFake()
+	f.turns = true
+	decoders := []*decoder{open(t, f, entry())}
+	b := decoders[0].b
+	for range 4 {
+		d, err := b.NewDecoder(entry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoders = append(decoders, d.(*decoder))
+	}
+	info := video.PlaneInfo{Width: 64, Height: 32, Format: video.PlaneFormat("yuv420p"), Matrix: 2}
+	var room [][]byte
+	for range 5 {
+		for _, d := range decoders {
+			for i := range maxTogether {
+				if err := d.Send(unit(byte(1+len(room)+i), true), int64(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range maxTogether {
+				pic, _, ok, err := d.Receive()
+				m, _ := b.Alloc(info.Bytes())
+				if !ok || err != nil {
+					t.Fatal(len(room), ok, err)
+				}
+				if err := pic.(video.DeviceFrame).KeepPlanes(m); err != nil {
+					t.Fatal(err)
+				}
+				room = append(room, m)
+			}
+		}
+	}
+	if f.copies != len(room)/maxPutOff {
+		t.Errorf("%d launches of %d frames", f.copies, len(room))
+	}
+	if err := b.Wait(); err != nil {
+		t.Error(err)
+	}
+	for i, m := range room {
+		if got := f.near(at(m))[5*64+7]; got != sample(byte(1+i), 7, 5) {
+			t.Fatalf("%d: %d, not of frame %d", i, got, 1+i)
+		}
+		b.Free(m)
+	}
+	for _, d := range decoders {
+		d.Close()
+	}
+	b.forget()
+	if len(f.live) != 0 {
+		t.Errorf("not given back: %v", f.live)
+	}
+}
+
 // Copies to the device from many callers at once: each piece of page-locked memory is used again when its copy is over, not before, and no more of it is
 // taken than may be.
 func TestStaging(t *testing.T) {

@@ -30,11 +30,12 @@ type putOff struct {
 	work work
 	to   []uintptr
 	from []cuda.FramePlanes
-	err  error // of a launch, for the life of the process: what was promised is not there, so that nothing that comes later can be right
+	made uint64 // launches
+	err  error  // of a launch, for the life of the process: what was promised is not there, so that nothing that comes later can be right
 }
 
-// putOff puts work off.
-func (b *Backend) putOff(to []byte, from cuda.FramePlanes, w work) error {
+// putOff puts work off, until a launch of that number.
+func (b *Backend) putOff(to []byte, from cuda.FramePlanes, w work) (launch uint64, err error) {
 	w.chroma, w.luma, w.pairs, w.bytes = int(from.Chroma-from.Luma), from.LumaRow, from.ChromaRow, len(to)
 	p := &b.later
 	p.mu.Lock()
@@ -43,7 +44,14 @@ func (b *Backend) putOff(to []byte, from cuda.FramePlanes, w work) error {
 		p.launch(b)
 	}
 	p.work, p.to, p.from = w, append(p.to, at(to)), append(p.from, from)
-	return p.err
+	return p.made + 1, p.err
+}
+
+// launched is how many launches were made.
+func (b *Backend) launched() uint64 {
+	b.later.mu.Lock()
+	defer b.later.mu.Unlock()
+	return b.later.made
 }
 
 // writes says whether a result would overlap one that is to be written.
@@ -82,7 +90,18 @@ func (p *putOff) launch(b *Backend) {
 			p.err = b.d.copyRows(p.to, from, &p.work.rows, s)
 		}
 	}
-	p.to, p.from = p.to[:0], p.from[:0]
+	p.to, p.from, p.made = p.to[:0], p.from[:0], p.made+1
+}
+
+// putOff puts work with a frame off; its place is held until that is launched.
+func (f *frame) putOff(dst []byte, p cuda.FramePlanes, w work) error {
+	launch, err := f.d.b.putOff(dst, p, w)
+	for i := range f.d.mapped {
+		if x := &f.d.mapped[i]; x.addr == f.place.addr {
+			x.launch = launch
+		}
+	}
+	return err
 }
 
 // ConvertThere is Convert, into memory of the device.
@@ -108,7 +127,7 @@ func (f *frame) convertThere(spec *video.Spec, dst []byte) error {
 	if p.LumaRow%4 != 0 {
 		return f.d.b.refuse("rows that do not lie a multiple of 4 bytes apart", "", fmt.Sprint(p.LumaRow))
 	}
-	return f.d.b.putOff(dst, p, work{frames: x, planes: spec.ChannelsFirst})
+	return f.putOff(dst, p, work{frames: x, planes: spec.ChannelsFirst})
 }
 
 // KeepPlanes copies the planes within the device.
@@ -127,7 +146,7 @@ func (f *frame) keepPlanes(dst []byte) error {
 		return err
 	}
 	to, _ := info.Planes()
-	return f.d.b.putOff(dst, p, work{rows: cuda.Rows{
+	return f.putOff(dst, p, work{rows: cuda.Rows{
 		{Bytes: to[0].RowBytes, Rows: to[0].Rows, From: p.LumaRow, To: to[0].Stride},
 		{Bytes: 2 * to[1].RowBytes, Rows: to[1].Rows, From: p.ChromaRow, To: 2 * to[1].Stride, FromAt: int(p.Chroma - p.Luma), ToAt: to[1].Offset},
 	}})
