@@ -209,6 +209,7 @@ func (b *Backend) kept(e *video.SampleEntry) *decoder {
 
 // forget gives the decoders back that were closed, and what else is kept.
 func (b *Backend) forget() {
+	_ = b.launch()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range b.idle {

@@ -337,7 +337,7 @@ func (d *decoder) Flush() {
 	}
 }
 
-// forget drops what is inside, and gives all addresses back.
+// forget drops what is inside. What is put off still reads the places of some that were given: nothing is launched for them.
 func (d *decoder) forget() {
 	for _, x := range d.inside {
 		if x.place.addr != 0 {
@@ -345,7 +345,7 @@ func (d *decoder) forget() {
 		}
 	}
 	d.inside = d.inside[:0]
-	_ = d.unmapAll() // the decoder is broken then
+	_ = d.unmap(d.b.launched()) // the decoder is broken then
 }
 
 // MemoryBytes is what the decoder holds, on the device for the most part.
@@ -371,6 +371,7 @@ func (d *decoder) Close() {
 // free gives back what the decoder has.
 func (d *decoder) free() {
 	d.forget()
+	_ = d.unmapAll()
 	if d.handle != 0 {
 		d.b.d.freeDecoder(d.handle)
 	}

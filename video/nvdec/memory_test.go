@@ -201,7 +201,7 @@ func TestKeptTogether(t *testing.T) {
 	}
 }
 
-// N7: several decoders' frames come by full launches: a place is wanted where some were launched.
+// N7: frames of several decoders, which go from group to group, come by full launches.
 func TestKeptOfSeveral(t *testing.T) {
 	f := newFake()
 	f.turns = true
@@ -234,6 +234,7 @@ func TestKeptOfSeveral(t *testing.T) {
 				}
 				room = append(room, m)
 			}
+			d.Flush() // to another group of frames
 		}
 	}
 	if f.copies != len(room)/maxPutOff {
@@ -248,10 +249,23 @@ func TestKeptOfSeveral(t *testing.T) {
 		}
 		b.Free(m)
 	}
+	rest := decoders[0]
+	if err := rest.Send(unit(1, true), 0); err != nil {
+		t.Fatal(err)
+	}
+	pic, _, _, _ := receive(rest)
+	m, _ := b.Alloc(info.Bytes())
+	if err := pic.(video.DeviceFrame).KeepPlanes(m); err != nil {
+		t.Fatal(err)
+	}
 	for _, d := range decoders {
-		d.Close()
+		d.Close() // with work that is put off
 	}
 	b.forget()
+	if got := f.near(at(m))[5*64+7]; got != sample(1, 7, 5) {
+		t.Errorf("%d, not of the frame of a decoder that was closed", got)
+	}
+	b.Free(m)
 	if len(f.live) != 0 {
 		t.Errorf("not given back: %v", f.live)
 	}
