@@ -88,7 +88,8 @@ class Device:
             for t in self._ahead:
                 self._send(t)
             now = self._torch.cuda.current_stream(self._target)
-            now.wait_event(first.copy.event)
+            if not first.copy.event.query():  # a wait would hold the stream up, though for microseconds, also for what is over
+                now.wait_event(first.copy.event)
             tensors = first.copy.tensors
             for v in first.copy.owners:
                 # Its memory is the side stream's: without this it would be given out again while this stream still reads it.
