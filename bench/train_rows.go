@@ -17,7 +17,7 @@ type TrainFigures struct {
 	DeviceUUID    string   `json:"device_uuid"`
 	LoadWaitMS    float64  `json:"load_wait_ms"`
 	H2DMS         *float64 `json:"h2d_ms"`      // of the copies that the trainer makes
-	H2DWaitMS     *float64 `json:"h2d_wait_ms"` // what the compute stream waited for a copy, the trainer's or the loader's
+	H2DWaitMS     *float64 `json:"h2d_wait_ms"` // a step: what the compute stream waited for copies, the trainer's or the loader's
 	H2DGBPerS     *float64 `json:"h2d_gb_per_s"`
 	PreprocessMS  *float64 `json:"preprocess_ms"`
 	ForwardMS     *float64 `json:"forward_ms"`

@@ -88,7 +88,7 @@ class Device:
             for t in self._ahead:
                 self._send(t)
             now = self._torch.cuda.current_stream(self._target)
-            if not first.copy.event.query():  # a wait would hold the stream up, though for microseconds, also for what is over
+            if not first.copy.event.query():  # even a wait for a copy that is over holds the stream up for microseconds
                 now.wait_event(first.copy.event)
             tensors = first.copy.tensors
             for v in first.copy.owners:

@@ -209,15 +209,18 @@ func (b *Backend) kept(e *video.SampleEntry) *decoder {
 
 // forget gives the decoders back that were closed, and what else is kept.
 func (b *Backend) forget() {
-	_ = b.launch()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, d := range b.idle {
-		d.free()
+	idle := b.idle
+	b.idle = nil
+	b.mu.Unlock()
+	for _, d := range idle {
+		d.free() // may launch, which asks for the stream
 	}
 	b.staging.free()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.stream != 0 {
 		b.d.freeStream(b.stream)
 	}
-	b.idle, b.stream = nil, 0
+	b.stream = 0
 }

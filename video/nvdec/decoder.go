@@ -52,7 +52,7 @@ type decoder struct {
 	giving bool          // they come out, one after the other
 	done   bool          // the engine is done with all of them
 	frame  frame         // that was given last
-	mapped []held        // places of frames that were given
+	mapped []held        // places that are to be given back
 	reads  bool          // the backend's stream may still write or read what was mapped
 	usual  time.Duration // that a frame is waited for
 	since  []int32       // surfaces of frames that others may refer to, decoded since the last frame that was given; none: it was asked for
@@ -262,7 +262,7 @@ func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error)
 	return p, err
 }
 
-// makeRoom gives places back: those that nothing which is put off reads. Where that is none, it is launched.
+// makeRoom gives places back: those that nothing which is put off reads. Where there is none, what is put off is launched.
 func (d *decoder) makeRoom() error {
 	if n := d.b.launched(); slices.ContainsFunc(d.mapped, func(x held) bool { return x.launch <= n }) {
 		return d.unmap(n)
@@ -270,7 +270,7 @@ func (d *decoder) makeRoom() error {
 	return d.unmapAll()
 }
 
-// unmapAll gives all places of frames that were given back.
+// unmapAll launches what is put off, and gives all of them back.
 func (d *decoder) unmapAll() error {
 	if len(d.mapped) == 0 {
 		return nil
@@ -283,10 +283,10 @@ func (d *decoder) unmapAll() error {
 	return err
 }
 
-// unmap gives places back that are read by so many launches: these are on the backend's stream before what overwrites them.
-func (d *decoder) unmap(launches uint64) (err error) {
+// unmap gives those back whose launch is among the first so many: their readers are on the backend's stream before what overwrites them.
+func (d *decoder) unmap(made uint64) (err error) {
 	d.mapped = slices.DeleteFunc(d.mapped, func(x held) bool {
-		if x.launch > launches {
+		if x.launch > made {
 			return false
 		}
 		if failed := d.b.d.unmap(d.handle, x.addr); err == nil {

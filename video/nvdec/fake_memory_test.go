@@ -22,7 +22,7 @@ func (f *fake) host(n int) ([]byte, error) {
 func (f *fake) freeHost(b []byte) { f.gone(uintptr(unsafe.Pointer(unsafe.SliceData(b))), "memory") }
 
 // far is the address where memory of the fake's device begins: nothing of the process lies there, so that a host that touches it fails.
-const far = uintptr(1) << 20
+const far = uintptr(1) << 40
 
 // region is a piece of that memory.
 type region struct {

@@ -225,11 +225,14 @@ func (f *fake) status(_ uintptr, surface int32) int32 {
 	return f.status_
 }
 
-// slot is how far places of mapped frames lie apart: they lie below the device's memory, and above all handles.
-const slot = 1 << 14
+// slot is how far places of mapped frames lie apart: they lie below the device's memory, and above all handles. Each decoder has slots of its own.
+const (
+	slot  = 1 << 14
+	slots = 16
+)
 
 func (f *fake) mapFrame(decoder uintptr, surface int32, p *mapParams) (uintptr, int, error) {
-	if f.mapped[decoder] == f.outputs {
+	if f.outputs > slots || f.held(decoder, 0) == f.outputs {
 		panic("more frames are mapped than the decoder has places for")
 	}
 	if f.runs > 0 {
@@ -240,7 +243,7 @@ func (f *fake) mapFrame(decoder uintptr, surface int32, p *mapParams) (uintptr, 
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := uintptr(slot)
+	at := decoder * slots * slot
 	for f.live[at] != "" {
 		at += slot
 	}
@@ -258,9 +261,17 @@ func (f *fake) mapFrame(decoder uintptr, surface int32, p *mapParams) (uintptr, 
 }
 
 func (f *fake) unmap(decoder, addr uintptr) error {
-	f.mapped[decoder]--
+	f.held(decoder, -1)
 	f.gone(addr, "mapped frame")
 	return f.call("take a frame back")
+}
+
+// held is how many frames a decoder has mapped, after that many more.
+func (f *fake) held(decoder uintptr, more int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mapped[decoder] += more
+	return f.mapped[decoder]
 }
 
 func (f *fake) newStream() (uintptr, error) { return f.made("stream") }

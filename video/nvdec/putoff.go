@@ -3,6 +3,7 @@ package nvdec
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
@@ -23,15 +24,15 @@ type work struct {
 }
 
 // putOff holds frames of one work that is still to be launched, so that many are one call of the driver: calls wait for one another, and for those of whoever
-// trains, and a frame alone leaves most of the device idle. It is launched before anything else comes on the stream, and before what it reads or writes is
-// given back: nobody can tell.
+// trains, and a frame alone leaves most of the device idle. It is launched before anything that reads or writes the device's memory in order,
+// and before memory or a place that it uses is given back: nobody can tell.
 type putOff struct {
 	mu   sync.Mutex
 	work work
 	to   []uintptr
 	from []cuda.FramePlanes
-	made uint64 // launches
-	err  error  // of a launch, for the life of the process: what was promised is not there, so that nothing that comes later can be right
+	made atomic.Uint64 // launches
+	err  error         // of a launch, for the life of the process: what was promised is not there, so that nothing that comes later can be right
 }
 
 // putOff puts work off, until a launch of that number.
@@ -44,15 +45,11 @@ func (b *Backend) putOff(to []byte, from cuda.FramePlanes, w work) (launch uint6
 		p.launch(b)
 	}
 	p.work, p.to, p.from = w, append(p.to, at(to)), append(p.from, from)
-	return p.made + 1, p.err
+	return p.made.Load() + 1, p.err
 }
 
 // launched is how many launches were made.
-func (b *Backend) launched() uint64 {
-	b.later.mu.Lock()
-	defer b.later.mu.Unlock()
-	return b.later.made
-}
+func (b *Backend) launched() uint64 { return b.later.made.Load() }
 
 // writes says whether a result would overlap one that is to be written.
 func (p *putOff) writes(to uintptr) bool {
@@ -90,7 +87,8 @@ func (p *putOff) launch(b *Backend) {
 			p.err = b.d.copyRows(p.to, from, &p.work.rows, s)
 		}
 	}
-	p.to, p.from, p.made = p.to[:0], p.from[:0], p.made+1
+	p.to, p.from = p.to[:0], p.from[:0]
+	p.made.Add(1)
 }
 
 // putOff puts work with a frame off; its place is held until that is launched.
