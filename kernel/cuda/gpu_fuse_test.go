@@ -41,7 +41,7 @@ func TestFuseManyElements(t *testing.T) {
 	st := stream(t, d)
 	err := errors.Join(d.CopyIn(values, pattern), d.CopyIn(at, timestamps), d.CopyIn(gt, targets))
 	for have := len(pattern); have < size && err == nil; have *= 2 {
-		err = d.CopyAsync(values+uintptr(have), values, min(have, size-have), st)
+		err = d.copyThere(values+uintptr(have), values, min(have, size-have), st)
 	}
 	if err := errors.Join(err, l.Run([]uintptr{values, at, gt, out}, st), d.Wait(st)); err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func TestImageTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		own := best(func() error { return l.Run(addrs[:3], s) })
-		copied := best(func() error { return d.CopyAsync(addrs[4], addrs[3], (read+written)/2, s) })
+		copied := best(func() error { return d.copyThere(addrs[4], addrs[3], (read+written)/2, s) })
 		t.Logf("%-22s %8.1f µs, %6.0f GB/s; a copy of the same bytes %8.1f µs, %6.0f GB/s: %.2f times", x.name, own, float64(read+written)/own/1e3, copied, float64(read+written)/copied/1e3, own/copied)
 	}
 }

@@ -28,7 +28,6 @@ type launcher interface {
 	clear(addr uintptr, n int, stream uintptr) error // zeros
 	copyIn(to uintptr, b []byte, stream uintptr) error
 	copyOut(b []byte, from uintptr, stream uintptr) error
-	copy(to, from uintptr, n int, stream uintptr) error
 }
 
 // chip is what host code chooses grids by.

@@ -69,14 +69,6 @@ func (d *Device) CopyOutAsync(b []byte, from uintptr, stream uintptr) error {
 	return d.on.copyOut(b, from, stream)
 }
 
-// CopyAsync copies within the device, on a stream.
-func (d *Device) CopyAsync(to, from uintptr, n int, stream uintptr) error {
-	if n == 0 {
-		return nil
-	}
-	return d.on.copy(to, from, n, stream)
-}
-
 // ClearAsync sets device memory to zero, on a stream.
 func (d *Device) ClearAsync(addr uintptr, n int, stream uintptr) error {
 	if n == 0 {
@@ -229,8 +221,4 @@ func (g *gpu) copyIn(to uintptr, b []byte, stream uintptr) error {
 
 func (g *gpu) copyOut(b []byte, from uintptr, stream uintptr) error {
 	return g.do("copy from the device", g.f.MemcpyDtoHAsync_v2, uintptr(unsafe.Pointer(unsafe.SliceData(b))), from, uintptr(len(b)), stream)
-}
-
-func (g *gpu) copy(to, from uintptr, n int, stream uintptr) error {
-	return g.do("copy on the device", g.f.MemcpyDtoDAsync_v2, to, from, uintptr(n), stream)
 }

@@ -83,8 +83,3 @@ func (s *simulated) copyOut(b []byte, from uintptr, _ uintptr) error {
 	copy(b, s.m.Bytes(from, len(b)))
 	return nil
 }
-
-func (s *simulated) copy(to, from uintptr, n int, _ uintptr) error {
-	copy(s.m.Bytes(to, n), s.m.Bytes(from, n))
-	return nil
-}

@@ -206,21 +206,3 @@ func (b *Backend) kept(e *video.SampleEntry) *decoder {
 	}
 	return nil
 }
-
-// forget gives the decoders back that were closed, and what else is kept.
-func (b *Backend) forget() {
-	b.mu.Lock()
-	idle := b.idle
-	b.idle = nil
-	b.mu.Unlock()
-	for _, d := range idle {
-		d.free() // may launch, which asks for the stream
-	}
-	b.staging.free()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stream != 0 {
-		b.d.freeStream(b.stream)
-	}
-	b.stream = 0
-}

@@ -1,7 +1,6 @@
 package nvdec
 
 import (
-	"math"
 	"slices"
 	"time"
 	"unsafe"
@@ -262,29 +261,21 @@ func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error)
 	return p, err
 }
 
-// makeRoom gives places back: those that nothing which is put off reads. Where there is none, what is put off is launched.
+// makeRoom gives places back. Where all are read by what is put off, that is launched.
 func (d *decoder) makeRoom() error {
-	if n := d.b.launched(); slices.ContainsFunc(d.mapped, func(x held) bool { return x.launch <= n }) {
-		return d.unmap(n)
+	n := len(d.mapped)
+	err := d.unmap()
+	if err == nil && len(d.mapped) == n {
+		if err = d.b.launch(); err == nil {
+			err = d.unmap()
+		}
 	}
-	return d.unmapAll()
-}
-
-// unmapAll launches what is put off, and gives all of them back.
-func (d *decoder) unmapAll() error {
-	if len(d.mapped) == 0 {
-		return nil
-	}
-	err := d.b.launch()
-	if failed := d.unmap(math.MaxUint64); err == nil {
-		err = failed
-	}
-	d.broken = d.broken || err != nil
 	return err
 }
 
-// unmap gives those back whose launch is among the first so many: their readers are on the backend's stream before what overwrites them.
-func (d *decoder) unmap(made uint64) (err error) {
+// unmap gives those places back whose readers are launched: these are on the backend's stream before what overwrites them.
+func (d *decoder) unmap() (err error) {
+	made := d.b.later.made.Load()
 	d.mapped = slices.DeleteFunc(d.mapped, func(x held) bool {
 		if x.launch > made {
 			return false
@@ -345,7 +336,7 @@ func (d *decoder) forget() {
 		}
 	}
 	d.inside = d.inside[:0]
-	_ = d.unmap(d.b.launched()) // the decoder is broken then
+	_ = d.unmap() // the decoder is broken then
 }
 
 // MemoryBytes is what the decoder holds, on the device for the most part.
@@ -371,7 +362,8 @@ func (d *decoder) Close() {
 // free gives back what the decoder has.
 func (d *decoder) free() {
 	d.forget()
-	_ = d.unmapAll()
+	_ = d.b.launch() // what is put off may read its places
+	_ = d.unmap()
 	if d.handle != 0 {
 		d.b.d.freeDecoder(d.handle)
 	}

@@ -360,3 +360,32 @@ func expect(t testing.TB, pic video.Frame, f *fake, id byte) {
 		t.Fatalf("frame %d has other planes", id)
 	}
 }
+
+// forget gives the decoders back that were closed, and what else is kept.
+func (b *Backend) forget() {
+	b.mu.Lock()
+	idle := b.idle
+	b.idle = nil
+	b.mu.Unlock()
+	for _, d := range idle {
+		d.free() // may launch, which asks for the stream
+	}
+	b.staging.free()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stream != 0 {
+		b.d.freeStream(b.stream)
+	}
+	b.stream = 0
+}
+
+// free gives all back; what is under way is over before.
+func (s *staging) free() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.list {
+		_ = s.await(x.event)
+		s.drop(x)
+	}
+	s.list, s.bytes = nil, 0
+}

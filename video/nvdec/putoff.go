@@ -35,21 +35,23 @@ type putOff struct {
 	err  error         // of a launch, for the life of the process: what was promised is not there, so that nothing that comes later can be right
 }
 
-// putOff puts work off, until a launch of that number.
-func (b *Backend) putOff(to []byte, from cuda.FramePlanes, w work) (launch uint64, err error) {
+// putOff puts work with a frame off; its place is held until that is launched.
+func (f *frame) putOff(to []byte, from cuda.FramePlanes, w work) error {
 	w.chroma, w.luma, w.pairs, w.bytes = int(from.Chroma-from.Luma), from.LumaRow, from.ChromaRow, len(to)
-	p := &b.later
+	p := &f.d.b.later
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.to) == maxPutOff || len(p.to) > 0 && p.work != w || p.writes(at(to)) {
-		p.launch(b)
+		p.launch(f.d.b)
 	}
 	p.work, p.to, p.from = w, append(p.to, at(to)), append(p.from, from)
-	return p.made.Load() + 1, p.err
+	for i := range f.d.mapped {
+		if x := &f.d.mapped[i]; x.addr == f.place.addr {
+			x.launch = p.made.Load() + 1
+		}
+	}
+	return p.err
 }
-
-// launched is how many launches were made.
-func (b *Backend) launched() uint64 { return b.later.made.Load() }
 
 // writes says whether a result would overlap one that is to be written.
 func (p *putOff) writes(to uintptr) bool {
@@ -89,17 +91,6 @@ func (p *putOff) launch(b *Backend) {
 	}
 	p.to, p.from = p.to[:0], p.from[:0]
 	p.made.Add(1)
-}
-
-// putOff puts work with a frame off; its place is held until that is launched.
-func (f *frame) putOff(dst []byte, p cuda.FramePlanes, w work) error {
-	launch, err := f.d.b.putOff(dst, p, w)
-	for i := range f.d.mapped {
-		if x := &f.d.mapped[i]; x.addr == f.place.addr {
-			x.launch = launch
-		}
-	}
-	return err
 }
 
 // ConvertThere is Convert, into memory of the device.

@@ -120,14 +120,3 @@ func (s *staging) drop(x *staged) {
 		s.d.freeEvent(x.event)
 	}
 }
-
-// free gives all back; what is under way is over before.
-func (s *staging) free() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, x := range s.list {
-		_ = s.await(x.event)
-		s.drop(x)
-	}
-	s.list, s.bytes = nil, 0
-}
