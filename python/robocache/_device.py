@@ -1,4 +1,8 @@
-"""Batches on a CUDA device: copied on a stream of their own, one batch ahead of the one in use."""
+"""Batches on a CUDA device: copied on a stream of their own, one batch ahead of the one in use.
+
+Their memory is allocated on the caller's stream, so that a batch can be dropped without a call of the device: where a tensor is used on a stream that is not its memory's,
+torch records an event as the tensor goes, and ends the process where that fails because the device did.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,23 @@ from collections import deque
 from typing import Any
 
 from ._batches import Batches, Taken
-from ._errors import Error
+from ._errors import Error, Temporary
 from ._finish import Finisher
+
+
+_LOST = "a kernel before, of any library, broke the process's context, or the device failed. Start the process anew (the loader's state_dict goes on where it was); compute-sanitizer finds such a kernel"
 
 
 class _Copy:
     """A batch on its way: what it is copied from stays untouched until the event says that it was read."""
 
-    __slots__ = ("event", "tensors", "owners")
+    __slots__ = ("event", "tensors", "owners", "stream")
 
-    def __init__(self, event: Any, tensors: dict[str, Any], owners: list[Any]) -> None:
+    def __init__(self, event: Any, tensors: dict[str, Any], owners: list[Any], stream: Any) -> None:
         self.event = event
         self.tensors = tensors
         self.owners = owners  # whose memory the tensors are views of
+        self.stream = stream  # on which that memory was allocated
 
 
 def _settle(*flights: deque[Taken]) -> None:
@@ -46,6 +54,9 @@ class Device:
     def __init__(self, batches: Batches, torch: Any, target: Any, finisher: Finisher | None = None) -> None:
         self._batches, self._torch, self._target, self._finisher = batches, torch, target, finisher
         self._stream = torch.cuda.Stream(device=target)
+        self._began = torch.cuda.Event()  # what the caller's stream was asked for before a copy
+        self._spare: list[Any] = []  # events of copies that are over: making one is a call of the driver
+        self._moving: list[Any] = []  # what copies write to: an exception must not let it go while they do
         self._ahead: deque[Taken] = deque()  # taken from the engine, not given
         self._behind: deque[Taken] = deque()  # given, copies perhaps under way
         self._epoch, self._follows = -2, False  # of the batch that was given last; whether it followed the one before
@@ -67,60 +78,77 @@ class Device:
         return self._ahead[0].epoch if self._ahead else None
 
     def next(self, epoch: int = -1) -> Taken | None:
-        """The next batch on the device, ready on the caller's current stream; None at the end of the epoch."""
-        with self._turn:
-            while self._behind and self._behind[0].copy.event.query():
-                self._behind.popleft()
-            if not self._ahead and self._batches.next(epoch, into=self._ahead) is None:
-                return None
-            first = self._ahead[0]
-            if epoch not in (-1, first.epoch):
-                return None
-            self._send(first)
-            if first.epoch != self._epoch:
-                self._epoch, self._follows = first.epoch, first.epoch == self._epoch + 1
-            if len(self._ahead) < 2:
-                try:
-                    if self._batches.next(first.epoch, wait=False, into=self._ahead) is None and self._follows:
-                        self._batches.next(wait=False, into=self._ahead)  # the next epoch's first, as the engine makes it ahead
-                except Error:
-                    pass  # it belongs to the next batch, and comes again with it
-            for t in self._ahead:
-                self._send(t)
-            now = self._torch.cuda.current_stream(self._target)
-            if not first.copy.event.query():  # even a wait for a copy that is over holds the stream up for microseconds
-                now.wait_event(first.copy.event)
-            tensors = first.copy.tensors
-            for v in first.copy.owners:
-                # Its memory is the side stream's: without this it would be given out again while this stream still reads it.
-                self._in_use(v, now)
-            given = Taken(first.seq, first.epoch, tensors)
-            # What it was copied from stays until the copy has read it. In this order an exception in between gives it again.
-            self._behind.append(first)
-            self._ahead.popleft()
-            first.copy.tensors, first.copy.owners = {}, []
-            return given
+        """The next batch on the device, ready on the caller's current stream; None at the end of the epoch. Temporary where the device failed."""
+        try:
+            with self._turn:
+                return self._next(epoch)
+        except RuntimeError as e:
+            if isinstance(e, Error) or not str(e).startswith("CUDA error"):
+                raise
+            raise Temporary(f"the CUDA device failed, and torch says: {e}", hint=_LOST) from e
 
-    def _send(self, t: Taken) -> None:
-        """Starts the copy of a batch, unless it was."""
+    def _next(self, epoch: int) -> Taken | None:
+        while self._behind and self._behind[0].copy.event.query():
+            self._spare.append(self._behind.popleft().copy.event)
+        if not self._ahead and self._batches.next(epoch, into=self._ahead) is None:
+            return None
+        first = self._ahead[0]
+        if epoch not in (-1, first.epoch):
+            return None
+        now = self._torch.cuda.current_stream(self._target)
+        self._send(first, now)
+        if first.epoch != self._epoch:
+            self._epoch, self._follows = first.epoch, first.epoch == self._epoch + 1
+        if len(self._ahead) < 2:
+            try:
+                if self._batches.next(first.epoch, wait=False, into=self._ahead) is None and self._follows:
+                    self._batches.next(wait=False, into=self._ahead)  # the next epoch's first, as the engine makes it ahead
+            except Error:
+                pass  # it belongs to the next batch, and comes again with it
+        for t in self._ahead:
+            self._send(t, now)
+        if not first.copy.event.query():  # even a wait for a copy that is over holds the stream up for microseconds
+            now.wait_event(first.copy.event)
+        tensors = first.copy.tensors
+        if first.copy.stream != now:
+            for v in first.copy.owners:  # or its memory is given out again while this stream still reads it
+                self._in_use(v, now)
+        given = Taken(first.seq, first.epoch, tensors)
+        # What it was copied from stays until the copy has read it. In this order an exception in between gives it again.
+        self._behind.append(first)
+        self._ahead.popleft()
+        first.copy.tensors, first.copy.owners = {}, []
+        return given
+
+    def _send(self, t: Taken, now: Any) -> None:
+        """Starts the copy of a batch, unless it was, into memory of the caller's stream: after the work that is on it, which may still use that memory."""
         if t.copy is not None:
             return
         try:
-            with self._torch.cuda.stream(self._stream):
-                if self._finisher is not None:
-                    tensors, owners = self._finisher(t.batch, self._copy, self._stream.cuda_stream)
-                else:
-                    tensors = {k: v if isinstance(v, list) else self._copy(v) for k, v in t.batch.items()}
-                    owners = [v for v in tensors.values() if not isinstance(v, list)]
-                event = self._torch.cuda.Event()
-                event.record(self._stream)
-            t.copy = _Copy(event, tensors, owners)
+            self._began.record(now)
+            self._stream.wait_event(self._began)
+            if self._finisher is not None:
+                tensors, owners = self._finisher(t.batch, self._copy, self._stream.cuda_stream)
+            else:
+                owners = self._copy([v for v in t.batch.values() if not isinstance(v, list)])
+                moved = iter(owners)
+                tensors = {k: v if isinstance(v, list) else next(moved) for k, v in t.batch.items()}
+            event = self._spare.pop() if self._spare else self._torch.cuda.Event()
+            event.record(self._stream)
+            t.copy = _Copy(event, tensors, owners, now)
         except BaseException:
             self._stream.synchronize()  # part of it may be under way, and nothing else would wait for it
             raise
+        finally:
+            self._moving = []
 
-    def _copy(self, v: Any) -> Any:
-        return v.to(self._target, non_blocking=True, copy=True)  # also what the engine decoded there, whose memory it writes to again
+    def _copy(self, host: list[Any]) -> list[Any]:
+        """Copies of tensors, also of what the engine decoded on the device, whose memory it writes to again."""
+        self._moving = [self._torch.empty(v.shape, dtype=v.dtype, device=self._target) for v in host]
+        with self._torch.cuda.stream(self._stream):
+            for to, v in zip(self._moving, host):
+                to.copy_(v, non_blocking=True)
+        return self._moving
 
     def _in_use(self, v: Any, stream: Any) -> None:
         v.record_stream(stream)

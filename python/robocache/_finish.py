@@ -44,7 +44,7 @@ class _Plan:
 
 
 class Finisher:
-    """Finishes the raw batches of one loader, by `kernels` (back end and device). Runs on the stream that is current."""
+    """Finishes the raw batches of one loader, by `kernels` (back end and device)."""
 
     def __init__(self, loader: _engine.Handle, torch: Any, target: Any, kernels: dict[str, Any]) -> None:
         self._loader, self._torch, self._target, self._kernels = loader, torch, target, kernels
@@ -64,10 +64,10 @@ class Finisher:
             p = self._plans[rows] = _Plan(engine, info, self._kernels["backend"] == "cuda", self._torch)
         return p
 
-    def __call__(self, raw: Raw, copy: Callable[[Any], Any], stream: int) -> tuple[dict[str, Any], list[Any]]:
-        """The batch on the device, and whose memory its tensors share. copy moves one buffer there; both it and the launch are of the current stream."""
+    def __call__(self, raw: Raw, copy: Callable[[list[Any]], list[Any]], stream: int) -> tuple[dict[str, Any], list[Any]]:
+        """The batch on the device, and whose memory its tensors share. copy moves buffers there, on `stream`, on which the launch is too; memory is allocated on the stream that is current."""
         plan = self.plan(raw.rows)
-        moved = [copy(b) for b in raw.buffers]
+        moved = copy(raw.buffers)
         made = [self._torch.empty(shape, dtype=dtype, device=self._target) for shape, dtype in plan.outputs]
         self._launch(plan, moved, made, stream)
         bases = [moved[index] if dtype == self._torch.uint8 else moved[index].view(dtype) for index, dtype in plan.bases]

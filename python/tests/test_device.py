@@ -6,6 +6,7 @@ What a real device does is in test_cuda.py.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import itertools
 import json
@@ -41,25 +42,46 @@ class Stream:
         del self.work[:n]
 
     def wait_event(self, event: Event) -> None:
-        event.synchronize()
+        self.work.append(event.waiter())
 
     def synchronize(self) -> None:
         self.run()
 
 
+class Caller(Stream):
+    """Of a test, which reads what it is given at once."""
+
+    def wait_event(self, event: Event) -> None:
+        event.synchronize()
+
+
 class Event:
+    """As a device's: recorded anew, it stands for the later place, and who waits already waits for the earlier."""
+
     def __init__(self) -> None:
-        self.done = False
-        self.stream: Stream | None = None
+        self.places: list[Place] = []
 
     def record(self, stream: Stream) -> None:
-        self.stream = stream
-        stream.work.append(lambda: setattr(self, "done", True))
+        self.places = [Place(stream)]
 
     def query(self) -> bool:
-        return self.done
+        return all(p.done for p in self.places)
+
+    def waiter(self):  # type: ignore[no-untyped-def]
+        return lambda places=self.places: [p.reach() for p in places]
 
     def synchronize(self) -> None:
+        self.waiter()()
+
+
+class Place:
+    """In the work of a stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.done, self.stream = False, stream
+        stream.work.append(lambda: setattr(self, "done", True))
+
+    def reach(self) -> None:
         while not self.done:
             self.stream.run(1)
 
@@ -67,20 +89,14 @@ class Event:
 class Late(_device.Device):
     """Copies that read the host's memory as late as a device may."""
 
-    def _copy(self, v):  # type: ignore[no-untyped-def]
-        out = torch.full_like(v, 77) if v.dtype != torch.bool else torch.zeros_like(v)
-        place = (v.data_ptr(), v.nbytes)
-
-        def read() -> None:
-            import ctypes
-
-            ctypes.memmove(out.data_ptr(), *place)  # from the address: the tensor may be gone by then
-
-        self._stream.work.append(read)
-        return out
+    def _copy(self, host):  # type: ignore[no-untyped-def]
+        self._moving = [torch.full_like(v, 77) if v.dtype != torch.bool else torch.zeros_like(v) for v in host]
+        for out, v in zip(self._moving, host, strict=True):
+            self._stream.work.append(lambda to=out.data_ptr(), place=(v.data_ptr(), v.nbytes): ctypes.memmove(to, *place))  # addresses: the tensors may be gone by then
+        return self._moving
 
     def _in_use(self, v, stream) -> None:  # type: ignore[no-untyped-def]
-        assert stream is main
+        assert stream is caller.stream
         used.append(v)
 
 
@@ -93,15 +109,17 @@ class LateFinisher(_finish.Finisher):
         self.queue.append(lambda: launch(plan, moved, made, stream))
 
 
-main = Stream()
+main = Caller()
+caller = types.SimpleNamespace(stream=main)
 used: list = []
 
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     """Loaders of the test give their batches through Late."""
-    cuda = types.SimpleNamespace(Stream=Stream, Event=Event, stream=lambda s: contextlib.nullcontext(), current_stream=lambda d: main)
+    cuda = types.SimpleNamespace(Stream=Stream, Event=Event, stream=lambda s: contextlib.nullcontext(), current_stream=lambda d: caller.stream)
     used.clear()
+    main.run()
 
     def make(path: str, raw: bool = False, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
         loader = robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, **kwargs})
@@ -137,7 +155,7 @@ def surely_ahead(loader: robocache.Loader) -> None:
     d = loader._batches
     if not d._ahead:
         d._batches.next(0, into=d._ahead)
-        d._send(d._ahead[0])
+        d._send(d._ahead[0], main)
 
 
 def test_batches_are_those_of_the_host(h264: str, late) -> None:  # type: ignore[no-untyped-def]
@@ -149,7 +167,69 @@ def test_batches_are_those_of_the_host(h264: str, late) -> None:  # type: ignore
             assert all(torch.equal(a[k], b[k]) for k in ("action", "index"))
             n += 1
         assert n == len(loader)
-    assert len(used) == 2 * 2 * len(loader), "each tensor is noted on the caller's stream"
+    assert not used, "their memory is the caller's stream's"
+
+
+def test_a_caller_who_changes_the_stream(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    """A batch whose copy was begun for one stream is noted on the one that it is given on."""
+    loader = late(h264)
+    it = iter(loader)
+    next(it)
+    for want in loader.order(0)[32:320].reshape(-1, 32).tolist():
+        surely_ahead(loader)
+        began = loader._batches._ahead[0].copy.stream
+        monkeypatch.setattr(caller, "stream", Caller())
+        used.clear()
+        b = next(it)
+        assert b["index"].tolist() == want
+        assert began is not caller.stream and len(used) == 2 and used[0] is b["action"] and used[1] is b["index"]
+
+
+def test_copies_come_after_what_the_caller_began(h264: str, late) -> None:  # type: ignore[no-untyped-def]
+    """The memory of a batch that was dropped is given out again while work that reads it is still to be done."""
+    loader = late(h264)
+    it = iter(loader)
+    next(it)
+    device, log = loader._batches, []
+    real = device._copy
+
+    def copy(host):  # type: ignore[no-untyped-def]
+        device._stream.work.append(lambda step=step: log.append(("copy", step)))
+        return real(host)
+
+    device._copy = copy
+    for step in range(20):
+        main.work.append(lambda step=step: log.append(("step", step)))
+        next(it)
+    device._stream.run()
+    copies = [(at, step) for at, (what, step) in enumerate(log) if what == "copy"]
+    assert len(copies) >= 20
+    assert all(("step", step) in log[:at] for at, step in copies)
+
+
+@pytest.mark.parametrize("place", ["_send", "_copy", "_in_use"])
+def test_a_lost_device_is_temporary(h264: str, late, place: str, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    loader = late(h264)
+    it = iter(loader)
+    next(it)
+    monkeypatch.setattr(caller, "stream", Caller())
+    said = ["CUDA error: device-side assert triggered"]
+
+    def fail(*args: object) -> None:
+        raise RuntimeError(said[0])
+
+    with monkeypatch.context() as m:
+        m.setattr(loader._batches, place, fail)
+        if place == "_in_use":
+            surely_ahead(loader)
+        with pytest.raises(robocache.Temporary, match="device-side assert") as e:
+            next(it)
+        assert "state_dict" in e.value.hint
+        said[0] = "CUDA out of memory"
+        with pytest.raises(RuntimeError, match="out of memory") as e:
+            next(it)
+        assert not isinstance(e.value, robocache.Error)
+    assert next(it)["index"].tolist() == loader.order(0)[32:64].tolist()
 
 
 @pytest.mark.parametrize(
@@ -302,6 +382,7 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
 
             with monkeypatch.context() as m:
                 m.setattr(loader._batches, place, strike)
+                m.setattr(caller, "stream", Caller())  # or nothing is noted there
                 with contextlib.suppress(KeyboardInterrupt):
                     b = next(it, None)
                     assert b is None, "the strike had no effect"
@@ -347,8 +428,6 @@ def test_unsent_batches_and_collected_loaders(h264: str, late) -> None:  # type:
 @pytest.mark.parametrize("view", [False, True])
 def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, view: bool) -> None:
     """pin_memory=True on the host, and v.to(device, non_blocking=True) by the user, who drops the batch at once."""
-    import ctypes
-
     main.run()
     loader = plain(h264, batch_size=8, threads=1, prefetch=1)
     cuda = types.SimpleNamespace(Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run())
