@@ -17,7 +17,11 @@ from ._errors import Error, Temporary
 from ._finish import Finisher
 
 
-_LOST = "a kernel before, of any library, broke the process's context, or the device failed. Start the process anew (the loader's state_dict goes on where it was); compute-sanitizer finds such a kernel"
+_LOST = (  # of CUDA's messages; internal/cudahost has the numbers. After others, as of a stream that is captured, the device works
+    "an illegal memory access", "the launch timed out", "context is destroyed", "device-side assert", "hardware stack error", "an illegal instruction", "misaligned address",
+    "global/shared address space", "invalid program counter", "unspecified launch failure", "uncorrectable ECC", "uncorrectable NVLink", "busy or unavailable",
+)  # fmt: skip
+_LOST_HINT = "a kernel before, of any library, broke the process's context, or the device failed. Start the process anew (the loader's state_dict goes on where it was); compute-sanitizer finds such a kernel"
 
 
 class _Copy:
@@ -83,13 +87,19 @@ class Device:
             with self._turn:
                 return self._next(epoch)
         except RuntimeError as e:
-            if isinstance(e, Error) or not str(e).startswith("CUDA error"):
+            if isinstance(e, Error) or "CUDA" not in str(e) or not any(said in str(e) for said in _LOST):
                 raise
-            raise Temporary(f"the CUDA device failed, and torch says: {e}", hint=_LOST) from e
+            raise Temporary(f"the CUDA device failed, and torch says: {e}", hint=_LOST_HINT) from e
 
     def _next(self, epoch: int) -> Taken | None:
-        while self._behind and self._behind[0].copy.event.query():
-            self._spare.append(self._behind.popleft().copy.event)
+        while self._behind:
+            copied = self._behind[0].copy.event
+            if not copied.query():
+                if len(self._behind) <= 2:
+                    break
+                copied.synchronize()  # or a host that is far ahead of the device collects what is copied from
+            self._behind.popleft()
+            self._spare.append(copied)
         if not self._ahead and self._batches.next(epoch, into=self._ahead) is None:
             return None
         first = self._ahead[0]
@@ -125,15 +135,13 @@ class Device:
         if t.copy is not None:
             return
         try:
-            self._began.record(now)
-            self._stream.wait_event(self._began)
             if self._finisher is not None:
                 tensors, owners = self._finisher(t.batch, self._copy, self._stream.cuda_stream)
             else:
                 owners = self._copy([v for v in t.batch.values() if not isinstance(v, list)])
                 moved = iter(owners)
                 tensors = {k: v if isinstance(v, list) else next(moved) for k, v in t.batch.items()}
-            event = self._spare.pop() if self._spare else self._torch.cuda.Event()
+            event = self._spare.pop() if self._spare else self._torch.cuda.Event(blocking=True)
             event.record(self._stream)
             t.copy = _Copy(event, tensors, owners, now)
         except BaseException:
@@ -142,13 +150,19 @@ class Device:
         finally:
             self._moving = []
 
-    def _copy(self, host: list[Any]) -> list[Any]:
-        """Copies of tensors, also of what the engine decoded on the device, whose memory it writes to again."""
-        self._moving = [self._torch.empty(v.shape, dtype=v.dtype, device=self._target) for v in host]
+    def _copy(self, host: list[Any], made: list[Any] | None = None) -> list[Any]:
+        """Copies of tensors, also of what the engine decoded on the device, whose memory it writes to again. made: what will be written behind them."""
+        to = [self._torch.empty(v.shape, dtype=v.dtype, device=self._target) for v in host]
+        self._moving = to + (made or [])
+        self._began.record(self._torch.cuda.current_stream(self._target))  # behind the allocation of memory, and what used it before
+        self._stream.wait_event(self._began)
+        self._move(to, host)
+        return to
+
+    def _move(self, to: list[Any], host: list[Any]) -> None:
         with self._torch.cuda.stream(self._stream):
-            for to, v in zip(self._moving, host):
-                to.copy_(v, non_blocking=True)
-        return self._moving
+            for t, v in zip(to, host):
+                t.copy_(v, non_blocking=True)
 
     def _in_use(self, v: Any, stream: Any) -> None:
         v.record_stream(stream)

@@ -64,11 +64,14 @@ class Finisher:
             p = self._plans[rows] = _Plan(engine, info, self._kernels["backend"] == "cuda", self._torch)
         return p
 
-    def __call__(self, raw: Raw, copy: Callable[[list[Any]], list[Any]], stream: int) -> tuple[dict[str, Any], list[Any]]:
-        """The batch on the device, and whose memory its tensors share. copy moves buffers there, on `stream`, on which the launch is too; memory is allocated on the stream that is current."""
+    def __call__(self, raw: Raw, copy: Callable[[list[Any], list[Any]], list[Any]], stream: int) -> tuple[dict[str, Any], list[Any]]:
+        """The batch on the device, and whose memory its tensors share.
+
+        copy moves buffers there on `stream`, on which the launch is too, behind what made the memory of the launch's outputs, which it is given. Memory is allocated on the stream that is current.
+        """
         plan = self.plan(raw.rows)
-        moved = copy(raw.buffers)
         made = [self._torch.empty(shape, dtype=dtype, device=self._target) for shape, dtype in plan.outputs]
+        moved = copy(raw.buffers, made)
         self._launch(plan, moved, made, stream)
         bases = [moved[index] if dtype == self._torch.uint8 else moved[index].view(dtype) for index, dtype in plan.bases]
         values = []
