@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from ._batches import Batches, Taken
@@ -150,10 +151,10 @@ class Device:
         finally:
             self._moving = []
 
-    def _copy(self, host: list[Any], made: list[Any] | None = None) -> list[Any]:
-        """Copies of tensors, also of what the engine decoded on the device, whose memory it writes to again. made: what will be written behind them."""
+    def _copy(self, host: Sequence[Any], made: Sequence[Any] = ()) -> list[Any]:
+        """Copies of tensors, also of what the engine decoded on the device, whose memory it writes to again. made: what is written after them, on the same stream."""
         to = [self._torch.empty(v.shape, dtype=v.dtype, device=self._target) for v in host]
-        self._moving = to + (made or [])
+        self._moving = [*to, *made]
         self._began.record(self._torch.cuda.current_stream(self._target))  # behind the allocation of memory, and what used it before
         self._stream.wait_event(self._began)
         self._move(to, host)

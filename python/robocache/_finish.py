@@ -67,7 +67,7 @@ class Finisher:
     def __call__(self, raw: Raw, copy: Callable[[list[Any], list[Any]], list[Any]], stream: int) -> tuple[dict[str, Any], list[Any]]:
         """The batch on the device, and whose memory its tensors share.
 
-        copy moves buffers there on `stream`, on which the launch is too, behind what made the memory of the launch's outputs, which it is given. Memory is allocated on the stream that is current.
+        copy(buffers, outputs) copies buffers there on `stream`, on which the launch comes next and writes outputs. All memory is allocated before, on the stream that is current.
         """
         plan = self.plan(raw.rows)
         made = [self._torch.empty(shape, dtype=dtype, device=self._target) for shape, dtype in plan.outputs]

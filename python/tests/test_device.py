@@ -1,7 +1,4 @@
-"""Batches on a device, without one: a stand-in for torch.cuda whose copies run late, when the test says so.
-
-What a real device does is in test_cuda.py.
-"""
+"""Batches on a device, without one: copies and launches run late, when somebody waits for them. What a real device does is in test_cuda.py."""
 
 from __future__ import annotations
 
@@ -11,11 +8,14 @@ import gc
 import itertools
 import json
 import types
+import weakref
 
 import pytest
 
 import robocache
-from robocache import _device, _finish, _memory
+from robocache import _device, _finish
+
+from fake_cuda import Caller, Event, Stream
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 KEYS = ["action", "index", "task"]
@@ -26,64 +26,6 @@ AUGMENT = {
     "hflip": {"p": 0.5, "negate": {"action": [0]}, "keep": ["observation.state"]},
     "noise": {"std": {"": 0.03, "action": 0.01}},
 }
-
-
-class Stream:
-    """Work in order; it runs when somebody waits for it."""
-
-    def __init__(self, device: object = None) -> None:
-        self.work: list = []
-        self.cuda_stream = 0
-
-    def run(self, n: int | None = None) -> None:
-        n = len(self.work) if n is None else n
-        for f in self.work[:n]:
-            f()
-        del self.work[:n]
-
-    def wait_event(self, event: Event) -> None:
-        self.work.append(event.waiter())
-
-    def synchronize(self) -> None:
-        self.run()
-
-
-class Caller(Stream):
-    """Of a test, which reads what it is given at once."""
-
-    def wait_event(self, event: Event) -> None:
-        event.synchronize()
-
-
-class Event:
-    """As a device's: where it is recorded anew, it stands for the later place, and who waits already waits for the earlier."""
-
-    def __init__(self, blocking: bool = False) -> None:
-        self.places: list[Place] = []
-
-    def record(self, stream: Stream) -> None:
-        self.places = [Place(stream)]
-
-    def query(self) -> bool:
-        return all(p.done for p in self.places)
-
-    def waiter(self):  # type: ignore[no-untyped-def]
-        return lambda places=self.places: [p.reach() for p in places]
-
-    def synchronize(self) -> None:
-        self.waiter()()
-
-
-class Place:
-    """In the work of a stream."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.done, self.stream = False, stream
-        stream.work.append(lambda: setattr(self, "done", True))
-
-    def reach(self) -> None:
-        while not self.done:
-            self.stream.run(1)
 
 
 class Late(_device.Device):
@@ -396,24 +338,45 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
         real(to[:1], host[:1])
         raise KeyboardInterrupt
 
-    strikes = [("_send", strike), ("_in_use", strike), ("_copy", strike), ("_move", half)]
-    for n in range(40):
-        place, how = strikes[n % 4]
+    source = device._batches
+    monkeypatch.setattr(source, "next", lambda epoch=-1, wait=True, into=None, real=source.next: wait and real(epoch, into=into))  # nothing is ahead but where it is asked for
+    for place, how in [("_send", strike), ("_in_use", strike), ("_copy", strike), ("_move", half)] * 10:
         if place == "_in_use":
             surely_ahead(loader)
-        with monkeypatch.context() as m:
+        with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
             m.setattr(device, place, how)
             m.setattr(caller, "stream", Caller())  # or nothing is noted there
-            try:
-                b = next(it)
-            except KeyboardInterrupt:
-                assert loader.state_dict()["position"] == len(got)
-                assert place != "_move" or not device._stream.work, "a copy is under way into memory that may be given out again"
-            else:
-                assert device._ahead == [] or place != "_in_use", "the strike had no effect"
-                got += b["index"].tolist()
+            next(it)
+        assert loader.state_dict()["position"] == len(got)
+        assert place != "_move" or not device._stream.work, "a copy is under way into memory that may be given out again"
+        got += next(it)["index"].tolist()
     got += sum((b["index"].tolist() for b in it), [])
     assert got == want
+
+
+def test_what_copies_write_to_stays_until_they_are_over(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    """An interrupt as the finisher returns: nobody else has its tensors, which a copy and a launch on the way still write to."""
+    loader = late(h264, raw=True, keys=CAMERA_KEYS, image_dtype="float32", episodes=[0])
+    it = iter(loader)
+    next(it)
+    device, owners, alive = loader._batches, [], []
+    real, wait = device._finisher, device._stream.synchronize
+
+    def interrupted(*args):  # type: ignore[no-untyped-def]
+        owners.extend(map(weakref.ref, real(*args)[1]))
+        raise KeyboardInterrupt
+
+    def synchronize() -> None:
+        alive.extend(r() is not None for r in owners)
+        wait()
+
+    device.drop()
+    monkeypatch.setattr(real, "_launch", lambda *args: None)  # the stand-in's has them too
+    monkeypatch.setattr(device, "_finisher", interrupted)
+    monkeypatch.setattr(device._stream, "synchronize", synchronize)
+    with pytest.raises(KeyboardInterrupt):
+        next(it)
+    assert len(alive) > 1 and all(alive)
 
 
 def test_an_error_ahead_comes_with_its_own_batch(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
@@ -444,78 +407,3 @@ def test_unsent_batches_and_collected_loaders(h264: str, late) -> None:  # type:
     loader._batches = None  # as when the loader is collected, which the stand-in keeps
     gc.collect()
     assert not stream.work, "it was waited for before its source went"
-
-
-@pytest.mark.parametrize("view", [False, True])
-def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, view: bool) -> None:
-    """pin_memory=True on the host, and v.to(device, non_blocking=True) by the user, who drops the batch at once."""
-    main.run()
-    loader = plain(h264, batch_size=8, threads=1, prefetch=1)
-    cuda = types.SimpleNamespace(Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run())
-    held = loader._batches = _device.PageLocked(loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0)
-    want, got, late, at_user = [], [], [], []
-    for n, b in enumerate(loader):
-        assert loader._batches is held
-        at_user.append(b["index"][2:] if view else b["index"])
-        if len(at_user) <= 3:
-            continue
-        t = at_user.pop(0)  # three batches later
-        want.append(t.clone())
-        out = torch.zeros_like(t)
-        late.append(t.data_ptr())
-        main.work.append(lambda out=out, at=t.data_ptr(), size=t.nbytes: ctypes.memmove(out.data_ptr(), at, size))
-        got.append(out)
-        del t
-        if n % 6 == 5:
-            main.run()
-        assert len(held._left) <= 8 and len(held._given) <= 8 * 4, "what was read goes back"
-    del b
-    loader.close()
-    assert not main.work, "closing waits for the device"
-    assert all(torch.equal(a, w) for a, w in zip(got, want)) and len(want) > 20
-    assert len(set(late)) < len(late), "buffers are used again"
-    assert not held._given and not held._left
-
-
-def test_tensors_that_a_user_collects_are_looked_at_in_turns(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_device.PageLocked, "_LOOKED_AT", 4)
-    loader = plain(h264, batch_size=8)
-    cuda = types.SimpleNamespace(Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run())
-    held = loader._batches = _device.PageLocked(loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0)
-    mine = [b["index"] for b in loader]
-    assert len(held._older) > 8
-    n = len(mine)
-    mine.clear()
-    for _ in range(n):
-        held._let_go()
-        main.run()
-    assert len(held._given) + len(held._older) == 0
-
-
-def test_asking_for_a_device_that_is_not_there(h264: str) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
-    for kwargs in ({"device": "cuda"}, {"device": "cuda:3"}, {"pin_memory": True}, {"device": torch.device("cuda")}):
-        with pytest.raises(robocache.Unsupported, match="CUDA"):
-            robocache.Loader(h264, **kwargs)
-    with pytest.raises(robocache.Unsupported, match="CPU or CUDA"):
-        robocache.Loader(h264, device="meta")
-    with pytest.raises(robocache.Misuse):
-        robocache.Loader(h264, device="gpu")
-    assert robocache.Loader(h264, pin_memory=False).pin_memory is False
-
-
-def test_page_locked_by_default_where_the_driver_gives_it(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a device page-locked memory is asked for; where there is no driver for it, ordinary memory does, unless it was wished for."""
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    loader = robocache.Loader(h264, device="cuda", keys=KEYS)
-    assert loader._target == torch.device("cuda", 1) and not loader.pin_memory and loader.stats()["pinned"] is False
-    with pytest.raises(robocache.Unsupported, match="driver"):
-        robocache.Loader(h264, device="cuda", pin_memory=True, keys=KEYS)
-    with pytest.raises(robocache.Unsupported, match="2 CUDA devices"):
-        robocache.Loader(h264, device="cuda:2", keys=KEYS)
-    assert _memory.torch_module() is torch
