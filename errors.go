@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"sort"
 	"strings"
 	"syscall"
@@ -18,14 +19,19 @@ var (
 	ErrResourceLimit = errors.New("resource limit")
 	ErrTemporary     = errors.New("temporary")
 	ErrMisuse        = errors.New("misuse")
+	// ErrInternal is a defect of RoboCache: a panic of the Go runtime, whatever the input was.
+	// Nothing skips such an error, because it says nothing about the data.
+	ErrInternal = errors.New("internal error")
 )
 
 // classes are the names of the classes in JSON and Python, and the exit codes of the command line.
+// The first class of the list that an error has decides.
 var classes = []struct {
 	err  error
 	name string
 	code int
 }{
+	{ErrInternal, "internal", 70},
 	{ErrNotFound, "not_found", 10},
 	{ErrMalformed, "malformed", 11},
 	{ErrUnsupported, "unsupported", 12},
@@ -36,19 +42,26 @@ var classes = []struct {
 	{context.Canceled, "interrupted", 130},
 }
 
-// ClassOf names an error's class, and gives the exit code that stands for it: "internal" and 1 where it has none.
+// ClassOf returns the name of an error's class and its exit code: "failed" and 1 if err has no class.
 func ClassOf(err error) (name string, code int) {
 	for _, c := range classes {
 		if errors.Is(err, c.err) {
 			return c.name, c.code
 		}
 	}
-	return "internal", 1
+	return "failed", 1
 }
 
-// Bad says that an error is of the data, which another try would meet again, and not of the way to it, of the machine or of the caller.
+// Bad reports whether err is a fault of the data, which another attempt would meet again.
+// It is false for faults of the transport, of the machine, of the caller and of RoboCache itself:
+// none of these may cost an episode.
 func Bad(err error) bool {
-	return (errors.Is(err, ErrMalformed) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnsupported)) && !errors.Is(err, ErrTemporary) && !errors.Is(err, ErrResourceLimit)
+	for _, class := range []error{ErrInternal, ErrTemporary, ErrResourceLimit} {
+		if errors.Is(err, class) {
+			return false
+		}
+	}
+	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnsupported)
 }
 
 // Error is the one error type: what went wrong, where, and what a person can do about it.
@@ -156,7 +169,12 @@ func At(err error, where Where) error {
 
 // Classify finds the class of an error of the standard library or of the operating system.
 // A context's end has none: it is returned as it is, because it is the caller's own doing.
+// A panic of the Go runtime is always ErrInternal.
 func Classify(err error) error {
+	var panicked runtime.Error
+	if errors.As(err, &panicked) {
+		return ErrInternal
+	}
 	for _, c := range classes {
 		switch {
 		case !errors.Is(err, c.err):

@@ -181,7 +181,7 @@ func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 }
 
 func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
-	defer guard.Malformed("align", &err)
+	defer guard.Recover("align", &err)
 	a := newAligner(ctx, v.src, e, v.cfg)
 	times := a.prepare()
 	l := &layout{a: a, times: times}

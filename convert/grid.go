@@ -22,7 +22,7 @@ func severalClocks(info *robocache.Info) bool {
 
 // onGrid gives the source itself where nothing is to be aligned, else a view of it on one grid; what the writer must know of that goes into w.
 func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
-	defer guard.Malformed("convert", &err)
+	defer guard.Recover("convert", &err)
 	info := src.Info()
 	if opt.Align == nil && !severalClocks(info) {
 		return src, nil

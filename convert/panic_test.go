@@ -18,7 +18,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// panics is a dataset with a camera in which a parser panics: at "gather", "frames", "times", or "raw", where an image lacks bytes that it says it has.
+// panics is a dataset with a camera whose parser panics at "gather", "frames" or "times".
+// At "raw" an image has fewer bytes than its size says, which is bad data.
 type panics struct {
 	*made
 	at      string
@@ -67,8 +68,8 @@ func (p *panics) Frames(_ context.Context, _ string, rows []robocache.Row, dst [
 	return nil
 }
 
-// C11: a panic of a parser or of an encoder, in whichever goroutine, ends one episode, not the process: the error says which, SkipBad leaves that one out,
-// what was made before is taken over by Resume, and without Resume nothing is left.
+// C11: a panic of a parser or of an encoder, in any goroutine, is an internal error that names the
+// episode. SkipBad skips bad data alone. Resume keeps what was made before; without it nothing is left.
 func TestPanic(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip(err)
@@ -95,7 +96,12 @@ func TestPanic(t *testing.T) {
 				dst := filepath.Join(t.TempDir(), "out")
 				_, err := ToLeRobot(t.Context(), newPanics(at), dst, opt)
 				var e *robocache.Error
-				if !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) || e.Where["episode"] != 2 && e.Where["source episode"] != 2 {
+				bad := at == "raw"
+				class := robocache.ErrInternal
+				if bad {
+					class = robocache.ErrMalformed
+				}
+				if !errors.Is(err, class) || robocache.Bad(err) != bad || !errors.As(err, &e) || e.Where["episode"] != 2 && e.Where["source episode"] != 2 {
 					t.Fatal(err)
 				}
 				if _, err := os.Stat(filepath.Join(dst, "meta", "info.json")); err == nil {
@@ -110,16 +116,20 @@ func TestPanic(t *testing.T) {
 				plain := opt
 				plain.Resume = false
 				dst = filepath.Join(t.TempDir(), "plain")
-				if _, err := ToLeRobot(t.Context(), newPanics(at), dst, plain); !errors.Is(err, robocache.ErrMalformed) {
-					t.Fatal(err)
-				}
-				if _, err := os.Stat(dst); !os.IsNotExist(err) {
-					t.Errorf("something is left: %v", tree(t, dst))
-				}
-				plain.SkipBad = true
-				rep, err := ToLeRobot(t.Context(), newPanics(at), filepath.Join(t.TempDir(), "skip"), plain)
-				if err != nil || rep.NumEpisodes != 3 || rep.Episodes[2].New != -1 {
-					t.Fatalf("%v %+v", err, rep)
+				for _, plain.SkipBad = range []bool{false, true} {
+					rep, err := ToLeRobot(t.Context(), newPanics(at), dst, plain)
+					if bad && plain.SkipBad {
+						if err != nil || rep.NumEpisodes != 3 || rep.Episodes[2].New != -1 {
+							t.Fatalf("%v %+v", err, rep)
+						}
+						continue
+					}
+					if !errors.Is(err, class) {
+						t.Fatal(err)
+					}
+					if _, err := os.Stat(dst); !os.IsNotExist(err) {
+						t.Errorf("something is left: %v", tree(t, dst))
+					}
 				}
 			})
 		}
@@ -134,7 +144,7 @@ func TestPanicOnGrid(t *testing.T) {
 	}
 	for _, episodes := range [][]int{nil, {2}} {
 		_, err := ToLeRobot(t.Context(), p, filepath.Join(t.TempDir(), "out"), Options{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}}, Episodes: episodes, Frames: stats.NoFrames})
-		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "episode 2") {
+		if !errors.Is(err, robocache.ErrInternal) || !strings.Contains(err.Error(), "episode 2") {
 			t.Errorf("%v: %v", episodes, err)
 		}
 	}

@@ -38,7 +38,7 @@ func isBeyond(f *robocache.Finding) bool {
 // Fix plans, and unless the request is a dry run makes, a dataset without the findings that an edit can remove. dropBad leaves out the episodes that have
 // others.
 func Fix(ctx context.Context, req *Request, dropBad bool) (_ *Fixed, err error) {
-	defer guard.Malformed("doctor", &err)
+	defer guard.Recover("doctor", &err)
 	out := &Fixed{Fixable: []robocache.Finding{}, Beyond: []robocache.Finding{}, Stayed: []robocache.Finding{}, Dropped: []int{}}
 	if len(req.Sources) != 1 {
 		return nil, misuse(nil, "one dataset is fixed at a time", "")

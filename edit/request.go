@@ -70,7 +70,7 @@ type editor struct {
 
 // Run does what a request asks for. The report says what was done, or would be.
 func Run(ctx context.Context, req *Request) (_ *Report, err error) {
-	defer guard.Malformed("edit", &err)
+	defer guard.Recover("edit", &err)
 	e := &editor{req: req}
 	defer e.close()
 	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut) || len(req.Plans) > 0 && req.Cut == CutSnap {

@@ -69,7 +69,7 @@ func (e *editor) split(ctx context.Context, v *Verb) {
 
 // Deal says which episodes of a dataset each part of a split takes, ascending, as the verb split deals them out.
 func Deal(ctx context.Context, ds robocache.Dataset, v *Verb) (names []string, parts [][]int, err error) {
-	defer guard.Malformed("split", &err)
+	defer guard.Recover("split", &err)
 	e := &editor{req: &Request{}, srcs: []robocache.Dataset{ds}}
 	e.plan = newPlan(ctx, e.srcs)
 	e.split(ctx, v)

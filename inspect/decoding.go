@@ -176,7 +176,7 @@ func (m *decodeMeter) run(lib *video.Library, refs []robocache.FrameRef, spec *v
 		g, ctx := errgroup.WithContext(m.ctx)
 		for range workers {
 			g.Go(func() (err error) {
-				defer guard.Malformed(opDecoding, &err)
+				defer guard.Recover(opDecoding, &err)
 				var buf []byte
 				for i := next.Add(1) - 1; i < most && time.Since(began) < span; i = next.Add(1) - 1 {
 					ref := &refs[i%int64(len(refs))]

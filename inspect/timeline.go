@@ -31,7 +31,7 @@ type Timelines struct {
 
 // TimelinesOf gives the rows of all streams of an episode. A stream that cannot be read has a problem and no rows.
 func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines, err error) {
-	defer guard.Malformed("inspect", &err)
+	defer guard.Recover("inspect", &err)
 	all := &Timelines{Start: math.MaxInt64, End: math.MinInt64}
 	clocks := map[string]*Timeline{}
 	features := ds.Info().Features

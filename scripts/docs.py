@@ -23,7 +23,7 @@ API = {
     "Verbs": "inspect doctor convert stats pull push",
     "Editing": "merge edit",
     "Arrays": "resample fuse voxelize depth_to_points tsdf_integrate SparseVoxels",
-    "Errors": "Error NotFound Malformed Unsupported ResourceLimit Temporary Misuse ForkError",
+    "Errors": "Error NotFound Malformed Unsupported ResourceLimit Temporary Misuse Internal ForkError",
     "This installation": "versions self_test check_installation print_installation_info is_cuda_available",
     "Ray": "ray",
     "Earlier RoboCache": "datasets compat",

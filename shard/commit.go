@@ -44,7 +44,7 @@ type CommitOptions struct {
 
 // Commit makes the result of the shards.
 func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, err error) {
-	defer guard.Malformed("commit", &err)
+	defer guard.Recover("commit", &err)
 	dst := guard.Must(store.OpenWritable(m.Job.Destination))
 	defer store.Close(dst)
 	if c, err = m.commit(ctx, dst, opt); err != nil {
@@ -57,7 +57,7 @@ func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, 
 }
 
 func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOptions) (_ *Committed, err error) {
-	defer guard.Malformed("commit", &err)
+	defer guard.Recover("commit", &err)
 	format := m.sharding()
 	c := m.committed(ctx, dst)
 	var receipts []*Receipt
@@ -334,7 +334,7 @@ const quiet = 10 * time.Minute
 
 // StatusOf looks at the shards.
 func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
-	defer guard.Malformed("shard", &err)
+	defer guard.Recover("shard", &err)
 	s := &Status{Run: m.Run(), Total: len(m.Shards), ByClass: map[string]int{}}
 	st, err := store.Open(m.Job.Destination)
 	if errors.Is(err, robocache.ErrNotFound) {

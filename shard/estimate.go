@@ -59,7 +59,7 @@ type StageTotal struct {
 
 // NewEstimate runs a few episodes through a job, in a temporary store that it removes, and reckons what the whole takes in shards. It makes no plan of the whole.
 func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOptions) (_ *Estimate, err error) {
-	defer guard.Malformed("plan", &err)
+	defer guard.Recover("plan", &err)
 	if opt.Workers < 1 || opt.Trajectories < 0 || !(opt.Retried >= 0 && opt.PricePerCoreHour >= 0 && opt.PricePerGB >= 0) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "an estimate for no worker, or at a rate or price below nothing"}
 	}

@@ -21,7 +21,7 @@ type Collected struct {
 // GC removes the staging that no receipt names: of attempts that lost, failed or died. An attempt at a shard without a receipt that was heard of within age is
 // left alone: it may be running.
 func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err error) {
-	defer guard.Malformed("shard", &err)
+	defer guard.Recover("shard", &err)
 	dst := guard.Must(store.OpenWritable(m.Job.Destination))
 	defer store.Close(dst)
 	// First what lies there and who lives, then the receipts: an attempt that ends meanwhile has one by then.

@@ -87,7 +87,7 @@ func openFiles(job *Job) (st store.Store, only string) {
 
 // fingerprint is Input.Version of a local file.
 func fingerprint(ctx context.Context, st store.Store, name string) (_ string, err error) {
-	defer guard.File("plan", name, &err)
+	defer guard.RecoverFile("plan", name, &err)
 	f := guard.Must(st.Open(ctx, name))
 	defer f.Close()
 	size := f.Size()

@@ -143,7 +143,7 @@ func (m *Manifest) Marshal() (_ []byte, err error) {
 
 // Parse reads a manifest, which may be a stranger's.
 func Parse(b []byte) (_ *Manifest, err error) {
-	defer guard.Malformed("manifest", &err)
+	defer guard.Recover("manifest", &err)
 	m := &Manifest{}
 	bad := func(what string, err error) error {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "manifest", Msg: what, Err: err}

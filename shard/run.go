@@ -170,7 +170,7 @@ func (n *never) Unwrap() []error { return []error{ErrNever, n.error} }
 
 // run makes the shard's files, and the receipt.
 func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
-	defer guard.Malformed("run", &err)
+	defer guard.Recover("run", &err)
 	a.m.unchanged(ctx)
 	live := a.live(ctx)
 	defer live()

@@ -127,7 +127,7 @@ func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite m
 	for _, key := range c.order {
 		s := c.feats[key]
 		g.Go(func() (err error) {
-			defer guard.Malformed("statistics", &err)
+			defer guard.Recover("statistics", &err)
 			fs, left, err := numeric(ctx, s.dtype, s.shape, s.rows, s.bytes(), max(c.budget/int64(workers), 1<<20))
 			guard.Check(robocache.At(err, robocache.Where{"stream": key}))
 			mu.Lock()

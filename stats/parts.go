@@ -367,7 +367,7 @@ func (r *run) between(ctx context.Context, a, b float64, yield func(v float64, n
 // Whole is the statistics of all parts together: those of Numeric, mean and deviation to rounding (S6). left is the number of values that are not finite.
 // Of files it reads what lies near the quantiles.
 func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left int64, err error) {
-	defer guard.Malformed("statistics", &err)
+	defer guard.Recover("statistics", &err)
 	m := NewMoments(len(parts[0].Columns))
 	var count int64
 	for i := range parts {

@@ -5,7 +5,7 @@
 //
 // Contract
 //
-//	S1  The exit code of run decides: 0 and 3 are done; 2, 10, 11, 12 and 42 are final, no retry helps; anything else, and a signal, is retried.
+//	S1  The exit code of run decides: 0 and 3 are done; 2, 10, 11, 12, 42 and 70 are final, no retry helps; anything else, and a signal, is retried.
 //	S2  A shard is tried 1 + Retries times. Between its tries there is a pause that doubles, with full jitter; other shards use the place meanwhile.
 //	S3  After a final shard nothing new is started and what runs is asked to stop, unless a partial commit is wanted.
 //	S4  The end of the caller's context is passed on as SIGTERM; a process that does not end within Grace is killed.
@@ -29,7 +29,7 @@ import (
 )
 
 // Final are the exit codes of run that no retry changes (S1).
-var Final = []int{2, 10, 11, 12, 42}
+var Final = []int{2, 10, 11, 12, 42, 70}
 
 // Plan is what an engine needs to know of a manifest.
 type Plan struct {
@@ -110,9 +110,15 @@ func codeOf(c *exec.Cmd) int {
 	return c.ProcessState.ExitCode()
 }
 
+// lastLine returns the program's last message, or the last line if the text has no message.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(strings.TrimPrefix(lines[len(lines)-1], "robocache:"))
+	for _, line := range slices.Backward(lines) {
+		if message, found := strings.CutPrefix(line, "robocache:"); found {
+			return strings.TrimSpace(message)
+		}
+	}
+	return strings.TrimSpace(lines[len(lines)-1])
 }
 
 // Ranges writes ascending numbers as Slurm takes them: 0-3,7.

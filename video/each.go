@@ -127,7 +127,7 @@ func (each *Each) parts(ctx context.Context, n int, do func(ctx context.Context,
 	workers := min(each.Threads, n)
 	for w := range workers {
 		g.Go(func() (err error) {
-			defer guard.Malformed(opDecode, &err)
+			defer guard.Recover(opDecode, &err)
 			return do(ctx, w*n/workers, (w+1)*n/workers)
 		})
 	}

@@ -121,7 +121,7 @@ func (s *Server) take(ctx context.Context, cam *camera) error {
 
 // decode makes the JPEG of a row, and keeps it. Its decoder stays where it stands: the row behind costs one frame.
 func (s *Server) decode(ctx context.Context, x *set, p *inspect.Painter, k frameKey, f *robocache.Feature) (_ []byte, err error) {
-	defer guard.Malformed("view", &err)
+	defer guard.Recover("view", &err)
 	refs := make([]robocache.FrameRef, 1)
 	guard.Check(x.ds.Frames(ctx, k.key, robocache.RowsOf(k.e, k.row, 1), refs))
 	var out bytes.Buffer

@@ -54,7 +54,7 @@ func (x *set) positions() *robocache.Feature {
 func (x *set) measure(ctx context.Context) error {
 	m := &x.moved
 	m.run(func(progress func(done, total int64)) (_ func(), err error) {
-		defer guard.Malformed("view", &err)
+		defer guard.Recover("view", &err)
 		f := x.positions()
 		if f == nil {
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Msg: "the dataset has no stream of numbers that move"}

@@ -176,7 +176,7 @@ func (s *Server) api(fn func(q *request) error) http.Handler {
 		q := &request{ResponseWriter: w, Request: r}
 		var err error
 		func() {
-			defer guard.Malformed("view", &err)
+			defer guard.Recover("view", &err)
 			if !s.allowed(r) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				http.Error(w, "the address of this page ends with #token=…, as 'robocache view' printed it", http.StatusUnauthorized)

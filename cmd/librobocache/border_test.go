@@ -60,8 +60,9 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	// C5
-	f, status := describe(panicked("boom"))
-	if f.Class != "internal" || status != 1 || !strings.Contains(f.Message, "boom") || f.Where["stack"] == "" {
+	f, status := describe(border(func() { panic("boom") }))
+	if f.Class != "internal" || status != 70 || !strings.Contains(f.Message, "boom") ||
+		!strings.Contains(f.Message, "border_test.go") || !strings.HasPrefix(f.Hint, "Report") {
 		t.Errorf("%+v %d", f, status)
 	}
 }

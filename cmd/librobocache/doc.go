@@ -10,7 +10,7 @@
 //	C3  Objects are int64 handles, never reused. A closed or unknown handle, or one of another kind, is misuse, not a crash.
 //	C4  Tensors cross as DLPack. The memory belongs to a batch and stays as it is until it is given back, tensor by tensor, whatever else is
 //	    closed before. Small tensors of a loader's batch go back together.
-//	C5  No panic crosses the border: it becomes an error of class "internal" with its stack in where.
+//	C5  No panic crosses the border: it becomes an error of class "internal" with its stack in the message.
 //	C6  There are no callbacks and no signal handlers but those of the Go runtime (synchronous signals only).
 //	C7  robocache_abi_version changes when a call changes its meaning; calls are only added within one version.
 //	C8  The library must not be called in a forked child of a process that has called it: the child opens its own copy.

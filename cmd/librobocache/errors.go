@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -25,24 +24,11 @@ type failure struct {
 	Hint    string         `json:"hint,omitempty"`
 }
 
-// panicError is a bug of ours that was caught at the border (C5).
-type panicError struct {
-	value any
-	stack string
-}
-
-func (p *panicError) Error() string { return fmt.Sprintf("internal error: %v", p.value) }
-
-func panicked(r any) error { return &panicError{r, string(debug.Stack())} }
-
-// border gives the error that f ends with, or its panic as one (C5).
+// border returns the error that f ends with. A panic of f is an error of class internal (C5).
 func border(f func()) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = panicked(r)
-		}
-	}()
-	return guard.Try(f)
+	defer guard.Recover("library", &err)
+	f()
+	return nil
 }
 
 // describe gives an error and its status: the exit code of the command line, so that one table is to be known.
@@ -50,9 +36,7 @@ func describe(err error) (failure, C.int32_t) {
 	class, status := robocache.ClassOf(err)
 	f := failure{Class: class, Message: err.Error()}
 	var e *robocache.Error
-	var p *panicError
-	switch {
-	case errors.As(err, &e):
+	if errors.As(err, &e) {
 		f.Hint = e.Hint
 		f.Where = make(map[string]any, len(e.Where))
 		for k, v := range e.Where {
@@ -61,9 +45,6 @@ func describe(err error) (failure, C.int32_t) {
 			}
 			f.Where[k] = v
 		}
-	case errors.As(err, &p):
-		f.Where = map[string]any{"stack": p.stack}
-		f.Hint = "this is a bug in RoboCache: please report it with the stack in .where"
 	}
 	return f, C.int32_t(status)
 }

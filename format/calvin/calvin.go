@@ -122,7 +122,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Malformed("calvin open", &err)
+	defer guard.Recover("calvin open", &err)
 	language := "text"
 	op.Settle(opt.Options, options, map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")})
 	d = &Dataset{Base: reader.Base{Bytes: s}, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}

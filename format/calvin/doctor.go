@@ -17,7 +17,7 @@ const maxFindings = 1000
 // Diagnose opens every frame: that it is there, has the arrays of the first one, and that its numbers are finite. With Decode it reads
 // the images too, and so checks each member's CRC.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Malformed("calvin diagnose", &err)
+	defer guard.Recover("calvin diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	var done, total int64

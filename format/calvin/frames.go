@@ -303,7 +303,7 @@ func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx co
 	}
 	workers = min(workers, len(rows))
 	work := func(ctx context.Context, first int) (err error) {
-		defer guard.Malformed("calvin read", &err)
+		defer guard.Recover("calvin read", &err)
 		for i := first; i < len(rows); i += workers {
 			guard.Check(ctx.Err())
 			if err := guard.Try(func() { fn(ctx, i) }); err != nil {
@@ -325,7 +325,7 @@ func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx co
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Malformed("calvin gather", &err)
+	defer guard.Recover("calvin gather", &err)
 	s := d.get(key, robocache.KindNumeric)
 	size := s.feature.RowBytes()
 	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
@@ -372,7 +372,7 @@ func (d *Dataset) LeaseFrames(ctx context.Context, key string, rows []robocache.
 }
 
 func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, room func(n int64) []byte) (err error) {
-	defer guard.Malformed("calvin frames", &err)
+	defer guard.Recover("calvin frames", &err)
 	s := d.get(key, robocache.KindImage)
 	guard.Check(op.Room(key, "frames", len(rows), len(out)))
 	raws := make([]robocache.Raw, len(rows))

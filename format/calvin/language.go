@@ -314,7 +314,7 @@ func (d *Dataset) cutWindows() {
 
 // Text gives the rows of a text stream, and of "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Malformed("calvin text", &err)
+	defer guard.Recover("calvin text", &err)
 	if key != "task" {
 		d.get(key, robocache.KindText)
 	}
@@ -337,7 +337,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 
 // Valid says which rows of the embeddings have one; of other streams all rows have a value.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Malformed("calvin valid", &err)
+	defer guard.Recover("calvin valid", &err)
 	if d.About.Feature(key) == nil {
 		return op.NoStream(key)
 	}

@@ -190,7 +190,7 @@ func parentOf(s store.Store) string {
 
 // openStore opens the folder at the root of a store. Close of the dataset closes the store.
 func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
-	defer guard.Malformed("clouds open", &err)
+	defer guard.Recover("clouds open", &err)
 	d = &Dataset{Base: reader.Base{Bytes: s}, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: reader.Budget(opt, defaultBudget, 0), follow: opt.FollowLinks}
 	for _, src := range sources {
 		if src.name == format {

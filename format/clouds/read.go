@@ -86,7 +86,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([
 
 // GatherRagged gives the points of scans, one after the other (P2).
 func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
-	defer guard.Malformed("clouds gather", &err)
+	defer guard.Recover("clouds gather", &err)
 	if key != keyPoints {
 		return nil, nil, op.NoStream(key)
 	}
@@ -102,7 +102,7 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, r := range rows {
 		g.Go(func() (err error) {
-			defer guard.Malformed("clouds read", &err)
+			defer guard.Recover("clouds read", &err)
 			return d.place(guard.Try(func() { counts[i] = d.read(ctx, d.scan(r), data[at[i]:at[i+1]]) }), r)
 		})
 	}
@@ -197,7 +197,7 @@ func notFinite(b []byte, t robocache.DType) bool {
 
 // Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated timestamps.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Malformed("clouds diagnose", &err)
+	defer guard.Recover("clouds diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	whole := *d

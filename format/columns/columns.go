@@ -37,7 +37,7 @@ func bad(msg, want, got string) {
 
 // Parse reads the bytes of a file, by its name's ending. key names the column of a table that has several.
 func Parse(ctx context.Context, name string, b []byte, key string) (_ *Table, err error) {
-	defer guard.Malformed(op, &err)
+	defer guard.Recover(op, &err)
 	defer guard.In("file", name)
 	if strings.EqualFold(filepath.Ext(name), ".npy") {
 		return array(b), nil

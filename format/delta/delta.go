@@ -113,7 +113,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens the table in a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Malformed("delta open", &err)
+	defer guard.Recover("delta open", &err)
 	version := int64(-1)
 	op.Settle(opt.Options, formatOptions, map[string]reader.Set{"version": reader.Whole(&version, 0, math.MaxInt64)})
 	t := guard.Must(load(ctx, s, version, reader.Budget(opt, defaultBudget, smallestBudget)))
@@ -124,7 +124,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 }
 
 func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Malformed("delta open", &err)
+	defer guard.Recover("delta open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d = &Dataset{columns: map[string]*readColumn{}, budget: budget, chunks: lru.New[chunkKey, *chunk](budget / 2), open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
 	d.lib = video.NewLibrary(s.Open, max(budget/8, smallestBudget))
@@ -201,7 +201,7 @@ func (d *Dataset) readFooters(ctx context.Context, t *table) {
 	for i, p := range paths {
 		g.Go(func() (err error) {
 			a := t.files[p]
-			defer guard.File("delta open", a.name(), &err)
+			defer guard.RecoverFile("delta open", a.name(), &err)
 			defer guard.In("file", a.name())
 			r := guard.Must(d.Bytes.Open(gctx, a.name()))
 			defer r.Close()
@@ -386,7 +386,7 @@ func (d *Dataset) Len(e int) int {
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, err error) {
-	defer guard.Malformed("delta episode", &err)
+	defer guard.Recover("delta episode", &err)
 	guard.Check(op.Episode(len(d.episodes), e))
 	out = robocache.Episode{Position: e, Index: d.episodes[e].index, Length: d.Len(e)}
 	last := ""
@@ -401,7 +401,7 @@ func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, er
 
 // Times gives the timestamps of an episode's rows.
 func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, err error) {
-	defer guard.Malformed("delta times", &err)
+	defer guard.Recover("delta times", &err)
 	guard.Check(op.Episode(len(d.episodes), e))
 	if key != "" && d.columns[key] == nil {
 		return nil, op.NoStream(key)

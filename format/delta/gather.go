@@ -198,7 +198,7 @@ func (d *Dataset) each(ctx context.Context, c *readColumn, sub string, rows []ro
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Malformed("delta gather", &err)
+	defer guard.Recover("delta gather", &err)
 	d.gather(ctx, d.get(key, "bytes", len(rows), len(dst), robocache.KindNumeric), rows, dst)
 	return nil
 }
@@ -215,7 +215,7 @@ func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Ro
 
 // Valid says which rows have a value.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Malformed("delta valid", &err)
+	defer guard.Recover("delta valid", &err)
 	c, sub := d.columns[key], ""
 	if c == nil {
 		return op.NoStream(key)
@@ -247,7 +247,7 @@ func (k *chunk) item(row int) string {
 
 // Text gives the rows of a text stream, and of "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Malformed("delta text", &err)
+	defer guard.Recover("delta text", &err)
 	out = make([]string, len(rows))
 	c := d.task
 	if key != "task" {
@@ -265,7 +265,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 
 // Frames says where images lie.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Malformed("delta frames", &err)
+	defer guard.Recover("delta frames", &err)
 	c := d.get(key, "frames", len(rows), len(out), robocache.KindImage, robocache.KindVideo)
 	if c.f.Kind == robocache.KindImage {
 		d.each(ctx, c, "", rows, func(i int, k *chunk, row int) {

@@ -102,7 +102,7 @@ var logName = regexp.MustCompile(`^_delta_log/(\d{20})\.(json|checkpoint(?:\.(\d
 
 // load replays the log up to a version, the last one where it is negative. A table of version -1 where there is no log.
 func load(ctx context.Context, st store.Store, version, budget int64) (t *table, err error) {
-	defer guard.Malformed(string(op), &err)
+	defer guard.Recover(string(op), &err)
 	commits, points, parts, strange, last := map[int64]bool{}, map[int64][]string{}, map[string][]string{}, false, int64(-1)
 	for _, e := range guard.Must(st.List(ctx, logDir)) {
 		m := logName.FindStringSubmatch(e.Name)

@@ -110,7 +110,7 @@ func (w *writing) metaData() *metaData {
 
 // Write writes a dataset as a table, or adds it to one. writeOptions lists the options.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
-	defer guard.Malformed("write delta", &err)
+	defer guard.Recover("write delta", &err)
 	defer guard.At(robocache.Where{"dataset": robocache.Redact(dst)})
 	w := newWriting(ctx, src, opt)
 	w.dst = guard.Must(store.OpenWritable(dst))
@@ -284,7 +284,7 @@ func identity(m *metaData, adds []*add) string {
 
 // plan settles the schema of all shards.
 func plan(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-	defer guard.Malformed("plan", &err)
+	defer guard.Recover("plan", &err)
 	w := newWriting(ctx, src, opt)
 	if w.add {
 		unsupported("shards that are added to a table", "plan into an empty destination, or add by robocache convert --write-option append=true")
@@ -297,7 +297,7 @@ var shardFile = regexp.MustCompile(`^part-\d{5}-\d{5,}\.parquet$`)
 
 // merge puts the first commit of a table, which its shards have filled.
 func merge(ctx context.Context, dst string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
-	defer guard.Malformed("write delta", &err)
+	defer guard.Recover("write delta", &err)
 	m, adds := &metaData{}, []*add{}
 	guard.Check(json.Unmarshal(schema, m))
 	named := map[string]bool{}

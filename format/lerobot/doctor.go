@@ -30,7 +30,7 @@ type doctor struct {
 // Diagnose proves that the dataset is what it claims: its rows, its video files, its statistics. What opening noticed is
 // among the findings. An error means that it could not be done, not that something was found.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Malformed("lerobot doctor", &err)
+	defer guard.Recover("lerobot doctor", &err)
 	doc := &doctor{d: d, opt: opt, bad: map[int]bool{}, at: map[string]int{}}
 	if opt.Episodes != nil {
 		doc.chosen = map[int]bool{}

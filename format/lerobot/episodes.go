@@ -146,7 +146,7 @@ func (t *episodeTasks) made(perm []int32) *episodeTasks {
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episode, err error) {
-	defer guard.Malformed("lerobot episode", &err)
+	defer guard.Recover("lerobot episode", &err)
 	d.checkEpisode(episode)
 	defer guard.At(robocache.Where{"episode": episode})
 	t := d.episodeTasks(ctx)

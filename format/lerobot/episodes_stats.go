@@ -16,7 +16,7 @@ import (
 
 // EpisodeStats gives the statistics of a feature that the metadata has of each episode, by position; nil of an episode without.
 func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.FeatureStats, err error) {
-	defer guard.Malformed("lerobot stats", &err)
+	defer guard.Recover("lerobot stats", &err)
 	n := d.eps.n()
 	out := make([]*robocache.FeatureStats, n)
 	if d.raw.major == 2 {

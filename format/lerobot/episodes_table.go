@@ -48,7 +48,7 @@ func (d *Dataset) InfoJSON(ctx context.Context) (json.RawMessage, error) {
 // EpisodeTable reads the whole table. Statistics of episodes stay out, as in lerobot's own class: they are most of the bytes.
 // Row numbers of the dataset are by our count, which is theirs in every sound set; v2 gets the columns that v3 finds files by.
 func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error) {
-	defer guard.Malformed("lerobot episodes", &err)
+	defer guard.Recover("lerobot episodes", &err)
 	t = &EpisodeTable{Videos: map[string]EpisodeFiles{}}
 	all := &textColumns{types: map[string]string{}, values: map[string][]string{}}
 	if d.raw.major == 2 {

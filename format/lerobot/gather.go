@@ -19,7 +19,7 @@ const maxMoves = 3
 
 // Gather copies rows of a numeric feature into dst. Neighbouring rows are copied in one piece.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Malformed("lerobot gather", &err)
+	defer guard.Recover("lerobot gather", &err)
 	c := d.get(key, robocache.KindNumeric)
 	size := c.rowBytes
 	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
@@ -116,7 +116,7 @@ func (d *Dataset) seconds(row int) float64 { return float64(row) / d.raw.fps.Flo
 
 // Times gives the timestamps of an episode's rows. Every stream of a LeRobot episode shares them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard.Malformed("lerobot times", &err)
+	defer guard.Recover("lerobot times", &err)
 	if d.checkEpisode(episode); key != "" {
 		d.get(key)
 	}
@@ -181,7 +181,7 @@ func timestampNanos(sec float64, rate robocache.Rate) int64 {
 
 // Text gives rows of a text feature, of a language feature as JSON, or of the pseudo-feature "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Malformed("lerobot text", &err)
+	defer guard.Recover("lerobot text", &err)
 	if _, own := d.byKey[key]; key == "task" && !own {
 		return d.tasksOfRows(ctx, rows), nil
 	}

@@ -152,7 +152,7 @@ func unique(at string, v json.RawMessage) error {
 }
 
 func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
-	defer guard.Malformed("lerobot info", &err)
+	defer guard.Recover("lerobot info", &err)
 	b := guard.Must(checkJSON(infoPath, raw))
 	fields := map[string]json.RawMessage{}
 	err = object("", b, func(k string, v json.RawMessage) error { fields[k] = v; return nil })

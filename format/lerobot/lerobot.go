@@ -80,7 +80,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 			d.tab.close()
 		}
 	}()
-	defer guard.Malformed("lerobot open", &err)
+	defer guard.Recover("lerobot open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	b, err := store.ReadFile(ctx, s, infoPath, maxJSON)
 	guard.Check(robocache.At(err, robocache.Where{"file": infoPath}))

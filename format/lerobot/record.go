@@ -44,7 +44,7 @@ func countNumbers(ctx context.Context, dir string) (robocache.Stats, error) {
 
 // recordedIn reads what a recorder needs of the dataset in a folder; nil where the folder is empty.
 func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) {
-	defer guard.Malformed("record", &err)
+	defer guard.Recover("record", &err)
 	s := guard.Must(store.OpenLocal(dir))
 	info, err := store.ReadFile(ctx, s, infoPath, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) {

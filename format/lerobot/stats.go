@@ -23,7 +23,7 @@ const (
 
 // Stats gives the statistics that the dataset brings: stats.json, else those of the episodes of a v2.1 set merged. nil where there are none.
 func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
-	defer guard.Malformed("lerobot stats", &err)
+	defer guard.Recover("lerobot stats", &err)
 	d.mu.Lock()
 	if d.statsOK {
 		defer d.mu.Unlock()
@@ -49,7 +49,7 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 type rawStats map[string]map[string]any
 
 func parseStats(b []byte) (_ robocache.Stats, err error) {
-	defer guard.Malformed("lerobot stats", &err)
+	defer guard.Recover("lerobot stats", &err)
 	b = guard.Must(checkJSON(statsJSON, b))
 	var raw rawStats
 	if err := json.Unmarshal(pythonJSON(b), &raw); err != nil {

@@ -117,7 +117,7 @@ func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err erro
 	if v, ok := t.cache.Peek(unit{file: file, col: unitFooter}); ok { // of every window of a batch: without a closure
 		return v.(*tableFile), nil
 	}
-	defer guard.Malformed("lerobot footer", &err)
+	defer guard.Recover("lerobot footer", &err)
 	return t.cache.Load(ctx, unit{file: file, col: unitFooter}, func() (any, int64) {
 		h := t.open(ctx, file)
 		defer t.handles.Put(h)

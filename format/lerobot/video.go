@@ -79,7 +79,7 @@ func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
 
 // Frames says where the frames of rows lie.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Malformed("lerobot frames", &err)
+	defer guard.Recover("lerobot frames", &err)
 	col := d.get(key, robocache.KindVideo, robocache.KindImage)
 	guard.Check(op.Room(key, "entries", len(rows), len(out)))
 	if col.kind == robocache.KindImage {
@@ -122,7 +122,7 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFil
 	if f := c.files[n].Load(); f != nil {
 		return f, nil
 	}
-	defer guard.Malformed("lerobot frames", &err)
+	defer guard.Recover("lerobot frames", &err)
 	defer guard.At(robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
 	var vf *video.File
 	path := d.paths.try(ctx, c.templates, d.placeOf(c.cols.files[n], c.key), func(name string) (err error) {
@@ -258,7 +258,7 @@ func (p *paths) anyOf(ctx context.Context, key string) bool {
 // VideoStart is the time in its mp4 at which the metadata says that an episode's frames begin, in ns; ok is false where it says
 // nothing. Frames are not found by it: it is for who wants the reference's check of times.
 func (d *Dataset) VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error) {
-	defer guard.Malformed("lerobot video", &err)
+	defer guard.Recover("lerobot video", &err)
 	d.checkEpisode(episode)
 	d.get(key, robocache.KindVideo)
 	from := timestampAt(d.cams[key].cols.from, episode)

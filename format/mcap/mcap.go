@@ -68,7 +68,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	defer guard.Malformed("mcap open", &err)
+	defer guard.Recover("mcap open", &err)
 	o := guard.Must(bag.ParseOptions(opt, s, file, Name))
 	files := []string{file}
 	if file == "" {
@@ -82,7 +82,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	recs := make([]bag.Recording, len(files))
 	for i, name := range files {
 		recs[i] = bag.Recording{Name: path.Clean(name), Open: func(ctx context.Context) (_ bag.Storage, err error) {
-			defer guard.Malformed("mcap open", &err)
+			defer guard.Recover("mcap open", &err)
 			r := guard.Must(s.Open(ctx, name))
 			st, err := OpenStorage(ctx, r, name, sto)
 			if err != nil {

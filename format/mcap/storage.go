@@ -56,7 +56,7 @@ var _ bag.Storage = (*Storage)(nil)
 
 // OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
 func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
-	defer guard.File("mcap open", name, &err)
+	defer guard.RecoverFile("mcap open", name, &err)
 	defer guard.In("file", name)
 	f := guard.Must(container.Open(ctx, file, container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan}))
 	s = &Storage{file: f, name: name}
@@ -135,7 +135,7 @@ func (s *Storage) settle(ctx context.Context) error {
 
 // Index gives the log times of a topic, of the message indexes.
 func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err error) {
-	defer guard.File("mcap index", s.name, &err)
+	defer guard.RecoverFile("mcap index", s.name, &err)
 	guard.Check(s.settle(ctx))
 	return &bag.Index{Log: s.topics[topic].Log}, nil
 }
@@ -160,7 +160,7 @@ type run struct{ topic, from, to int }
 
 // read gives runs of messages in one pass; runs whose chunks overlap in time each alone, in as many passes as their chunks step back.
 func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
-	defer guard.File("mcap read", s.name, &err)
+	defer guard.RecoverFile("mcap read", s.name, &err)
 	guard.Check(s.settle(ctx))
 	failed = map[int]error{}
 	var inStep []run
@@ -249,7 +249,7 @@ func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn
 
 // Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left out.
 func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
-	defer guard.File("mcap metadata", s.name, &err)
+	defer guard.RecoverFile("mcap metadata", s.name, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notes != nil {
@@ -291,7 +291,7 @@ func (s *Storage) Held() int64 {
 
 // Verify compares the check sums of the data section and of attachments, which reading messages does not touch.
 func (s *Storage) Verify(ctx context.Context) (_ []robocache.Finding, err error) {
-	defer guard.File("mcap verify", s.name, &err)
+	defer guard.RecoverFile("mcap verify", s.name, &err)
 	found, err := s.file.Verify(ctx)
 	return s.named(found), robocache.At(err, robocache.Where{"file": s.name})
 }

@@ -37,7 +37,7 @@ var WriteOptions = map[string]string{
 // CompressedImage or Image, packets of video foxglove CompressedVideo, clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are the row's
 // timestamp. A metadata record "robocache" keeps what messages do not say: with it the file opens as the dataset it was.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
-	defer guard.File("mcap write", dst, &err)
+	defer guard.RecoverFile("mcap write", dst, &err)
 	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
 	w.options()
 	w.choose()
@@ -82,7 +82,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 // sharding: a recording is a file, so that those of all shards are the whole. A stream is copied as packets where it can be in every episode.
 var sharding = robocache.Sharding{Kept: func(name string) bool { return bag.Named(name, ending) && !strings.Contains(name, "/") }, Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-		defer guard.Malformed("plan", &err)
+		defer guard.Recover("plan", &err)
 		w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}, lib: video.LibraryOf(src)}
 		w.options()
 		w.choose()
@@ -219,7 +219,7 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
 	for i, ep := range eps {
 		g.Go(func() (err error) {
-			defer guard.Malformed("mcap write", &err)
+			defer guard.Recover("mcap write", &err)
 			name := single
 			if name == "" {
 				name = fmt.Sprintf("episode_%06d%s", first+i, ending)
@@ -257,7 +257,7 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 
 // file writes one episode. bad says why it cannot be read; what cannot be written is err.
 func (w *writing) file(ctx context.Context, st store.Writable, name string, index, ep int) (rows, size int64, bad, err error) {
-	defer guard.Malformed("mcap", &err)
+	defer guard.Recover("mcap", &err)
 	e, bad := w.src.Episode(ctx, ep)
 	if bad != nil {
 		return 0, 0, bad, nil

@@ -241,7 +241,7 @@ func asJPEG(r *robocache.Raw) []byte {
 
 // messages writes the messages of all streams of an episode by time; of one time in the order of the streams.
 func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (err error) {
-	defer guard.Malformed("mcap", &err)
+	defer guard.Recover("mcap", &err)
 	schemas := map[string]uint16{}
 	var list []*source
 	if task := w.task(ctx, ep); task != nil {

@@ -62,7 +62,7 @@ func (w *writing) framesOf(ctx context.Context, t *target, ep int) []robocache.F
 
 // provePackets is ErrUnsupported where the frames of an episode are not a run of packets that decode from the first on, each to the frame of its row.
 func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err error) {
-	defer guard.Malformed("mcap", &err)
+	defer guard.Recover("mcap", &err)
 	no := func(format string, args ...any) {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: fmt.Sprintf(format, args...)})
 	}

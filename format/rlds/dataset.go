@@ -84,7 +84,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens the data set in a store. Close of the data set closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Malformed("rlds open", &err)
+	defer guard.Recover("rlds open", &err)
 	options := map[string]string{}
 	if opt.Map != nil {
 		maps.Copy(options, opt.Map.Options)
@@ -189,7 +189,7 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) {
 	g.SetLimit(atOnce)
 	for i := range d.shards {
 		g.Go(func() (err error) {
-			defer guard.Malformed("rlds index", &err)
+			defer guard.Recover("rlds index", &err)
 			x, err := guard.Value(func() *shardIndex { return d.indexShard(gctx, d.shards[i].name, room) })
 			if d.index[i] = x; errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) {
 				missing[i], err = err, nil
@@ -321,7 +321,7 @@ func (d *Dataset) Len(episode int) int {
 
 // Episode gives the place and the task of an episode. Its index counts all episodes that dataset_info.json promises.
 func (d *Dataset) Episode(ctx context.Context, episode int) (e robocache.Episode, err error) {
-	defer guard.Malformed("rlds episode", &err)
+	defer guard.Recover("rlds episode", &err)
 	s, r := d.place(episode)
 	e = robocache.Episode{Position: episode, Index: d.ids[s] + int64(r), Length: int(d.index[s].steps[r])}
 	if t := d.task(s, r); t != "" {

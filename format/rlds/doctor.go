@@ -18,7 +18,7 @@ import (
 
 // Diagnose reads whole records: check sums, counts, flags, and with Decode every image.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Malformed("rlds diagnose", &err)
+	defer guard.Recover("rlds diagnose", &err)
 	episodes := reader.Episodes(opt.Episodes, d.About.Episodes)
 	out = append(out, d.About.Findings...)
 	found := make([][]robocache.Finding, len(episodes))
@@ -27,7 +27,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	g.SetLimit(max(2, runtime.GOMAXPROCS(0)))
 	for i, e := range episodes {
 		g.Go(func() (err error) {
-			defer guard.Malformed("rlds diagnose", &err)
+			defer guard.Recover("rlds diagnose", &err)
 			found[i], err = guard.Value(func() []robocache.Finding { return d.diagnose(gctx, e, opt.Decode) })
 			if opt.Progress != nil {
 				opt.Progress(done.Add(1), int64(len(episodes)))

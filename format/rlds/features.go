@@ -175,7 +175,7 @@ func readJSON(file string, b []byte, v any) {
 
 // parseFeatures reads features.json.
 func parseFeatures(b []byte) (_ *schema, err error) {
-	defer guard.Malformed("rlds", &err)
+	defer guard.Recover("rlds", &err)
 	var root node
 	readJSON(featuresName, b, &root)
 	if root.FeaturesDict == nil {

@@ -12,7 +12,7 @@ import (
 
 // Frames gives images: encoded as they are in the record, but float32 depth as its pixels.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Malformed("rlds frames", &err)
+	defer guard.Recover("rlds frames", &err)
 	l, _, _ := d.leafOf(key, robocache.KindImage)
 	guard.Check(op.Room(key, "frames", len(rows), len(out)))
 	d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) { d.frames(ctx, l, rec, episode, rows, which, out) })

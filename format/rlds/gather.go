@@ -145,7 +145,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		rec := d.peek(episode)
 		here := rec != nil && !(rec.slim && images)
 		one := func() (err error) {
-			defer guard.Malformed("rlds gather", &err)
+			defer guard.Recover("rlds gather", &err)
 			if !here {
 				rec = d.values(gctx, episode)
 			}
@@ -190,7 +190,7 @@ func (l *leaf) row(index int) int {
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Malformed("rlds gather", &err)
+	defer guard.Recover("rlds gather", &err)
 	l, s, f := d.leafOf(key, robocache.KindNumeric)
 	if f.Ragged() {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds gather", Where: robocache.Where{"stream": key}, Msg: "rows of this stream vary in length", Hint: "GatherRagged reads them"}
@@ -221,7 +221,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 
 // Valid says which rows of a stream that may be left out are there.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Malformed("rlds valid", &err)
+	defer guard.Recover("rlds valid", &err)
 	l, _, _ := d.leafOf(key)
 	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
 	if reader.AllValid(valid); !l.optional {
@@ -239,7 +239,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 
 // GatherRagged gives the rows of a stream whose rows vary in length.
 func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
-	defer guard.Malformed("rlds gather", &err)
+	defer guard.Recover("rlds gather", &err)
 	l, s, f := d.leafOf(key, robocache.KindNumeric, robocache.KindPointCloud)
 	if !f.Ragged() {
 		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds gather", Where: robocache.Where{"stream": key}, Msg: "rows of this stream are all of one length", Hint: "Gather reads them"}

@@ -43,7 +43,7 @@ type splitFile struct {
 
 // parseInfo reads dataset_info.json.
 func parseInfo(b []byte) (_ *infoFile, err error) {
-	defer guard.Malformed("rlds", &err)
+	defer guard.Recover("rlds", &err)
 	var f infoFile
 	readJSON(infoName, b, &f)
 	f.version = strings.Trim(string(f.Version), `"`)
@@ -117,7 +117,7 @@ type shard struct {
 
 // shardsOf lists the shards of the chosen splits in order. have are the names that are there; nil where the store cannot list.
 func (f *infoFile) shardsOf(chosen []int, have map[string]int64) (out []shard, err error) {
-	defer guard.Malformed("rlds", &err)
+	defer guard.Recover("rlds", &err)
 	for _, k := range chosen {
 		s := &f.Splits[k]
 		n := len(s.ShardLengths)

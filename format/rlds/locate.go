@@ -20,7 +20,7 @@ const maxAbove = 3
 
 // Detect says whether features.json and dataset_info.json lie in the folder, or in a folder with a version's name below it.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (_ bool, err error) {
-	defer guard.Malformed("rlds detect", &err)
+	defer guard.Recover("rlds detect", &err)
 	s := guard.Must(store.OpenFor(uri, opt))
 	defer store.Close(s)
 	if isVersion(ctx, s, "") {

@@ -41,7 +41,7 @@ func (s *schema) parseRecord(b []byte) (*record, error) {
 }
 
 func (s *schema) parseData(data []byte) (_ *record, err error) {
-	defer guard.Malformed("rlds", &err)
+	defer guard.Recover("rlds", &err)
 	r := &record{data: data, lists: make([]list, s.slots), columns: make([]column, len(s.leaves))}
 	if r.unknown, err = parseExample(data, s.names, r.lists); err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "no tf.train.Example", Err: err}

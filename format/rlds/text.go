@@ -14,7 +14,7 @@ import (
 
 // Text gives texts: of a step its own, of the episode the same for each step; "task" is the episode's task, which needs no reading.
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Malformed("rlds text", &err)
+	defer guard.Recover("rlds text", &err)
 	if _, own := d.byKey[key]; key == "task" && !own {
 		out = make([]string, len(rows))
 		for i, r := range rows {
@@ -124,7 +124,7 @@ func (d *Dataset) noClock() error {
 
 // Times gives the timestamps of an episode's steps: every stream has them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard.Malformed("rlds times", &err)
+	defer guard.Recover("rlds times", &err)
 	if key != "" {
 		d.leafOf(key)
 	}

@@ -68,7 +68,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 
 // WriteStore is Write into a store.
 func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
-	defer guard.Malformed("write rlds", &err)
+	defer guard.Recover("write rlds", &err)
 	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}, pool: video.NewPool(0)}
 	defer w.pool.Close()
 	w.settle()
@@ -185,7 +185,7 @@ func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) {
 				name = guard.Must(f.file(w.name, "tfrecord", i, len(s.shards)))
 			}
 			g.Go(func() (err error) {
-				defer guard.Malformed("write rlds", &err)
+				defer guard.Recover("write rlds", &err)
 				defer guard.At(robocache.Where{"file": name})
 				return w.shard(ctx, s, i, name)
 			})
@@ -196,7 +196,7 @@ func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) {
 
 // shard writes one file.
 func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (err error) {
-	defer guard.Malformed("rlds", &err)
+	defer guard.Recover("rlds", &err)
 	out := guard.Must(w.dst.Create(ctx, name))
 	defer out.Abort()
 	p := stills.New(w.src, w.pool)

@@ -16,7 +16,7 @@ import (
 
 // encodeImage gives the bytes that stand for an image: JPEG and PNG as they are, all else as PNG without loss.
 func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
-	defer guard.Malformed("rlds", &err)
+	defer guard.Recover("rlds", &err)
 	if ref.Missing {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the row has no image, and RLDS has no place for that", Hint: "leave the episode out"}
 	}
@@ -69,7 +69,7 @@ func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) []byte {
 
 // rgbaPNG writes four 8-bit channels as a PNG. image/png would leave the fourth out where it is 255 throughout, and weigh it elsewhere.
 func rgbaPNG(pix []byte, stride, w, h int) (out []byte, err error) {
-	defer guard.Malformed("rlds", &err)
+	defer guard.Recover("rlds", &err)
 	out = []byte("\x89PNG\r\n\x1a\n")
 	chunk := func(name string, data []byte) {
 		be := binary.BigEndian

@@ -14,7 +14,7 @@ import (
 
 // episode makes the record of the first n rows of an episode.
 func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []byte, err error) {
-	defer guard.Malformed("rlds", &err)
+	defer guard.Recover("rlds", &err)
 	ep := guard.Must(w.src.Episode(ctx, e))
 	var times []int64
 	if !w.timeless {

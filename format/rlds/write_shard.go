@@ -45,7 +45,7 @@ type shardPart struct {
 }
 
 func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-	defer guard.Malformed("plan", &err)
+	defer guard.Recover("plan", &err)
 	w := &writing{src: src, info: src.Info(), opt: opt, format: map[string]string{}, pool: video.NewPool(0)}
 	defer w.pool.Close()
 	if w.settle(); w.asked > 0 {
@@ -137,7 +137,7 @@ func merged(uri string, schema json.RawMessage, shards []robocache.ShardReport) 
 }
 
 func placeShards(uri string, schema json.RawMessage, shards []robocache.ShardReport) (_ []map[string]string, err error) {
-	defer guard.Malformed("commit", &err)
+	defer guard.Recover("commit", &err)
 	dst := guard.Must(store.OpenWritable(uri))
 	defer store.Close(dst)
 	_, _, _, names := merged(dst.URI(), schema, shards)
@@ -146,7 +146,7 @@ func placeShards(uri string, schema json.RawMessage, shards []robocache.ShardRep
 
 // mergeShards writes what is no records.
 func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
-	defer guard.Malformed("commit", &err)
+	defer guard.Recover("commit", &err)
 	dst := guard.Must(store.OpenWritable(uri))
 	defer store.Close(dst)
 	w, s, splits, _ := merged(dst.URI(), schema, shards)

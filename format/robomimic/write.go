@@ -35,7 +35,7 @@ var writeOptions = map[string]string{
 // control_freq, and by option timestamps as <name>_timestamps: then streams on clocks of their own are written too. Tasks are in ep_meta
 // ("lang"); splits become masks.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
-	defer guard.Malformed("robomimic write", &err)
+	defer guard.Recover("robomimic write", &err)
 	w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
 	w.settle()
 	dir, name := filepath.Split(dst)
@@ -70,7 +70,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 // sharding: a shard is a file; those of all are a dataset of files, in their order.
 var sharding = robocache.Sharding{Kept: h5set.IsFile, Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-		defer guard.Malformed("plan", &err)
+		defer guard.Recover("plan", &err)
 		w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
 		if w.settle(); w.scales {
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "scale_actions in shards: the range of the actions is that of all of them", Hint: "convert in one run, or leave scaling to training"}

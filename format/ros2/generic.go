@@ -35,7 +35,7 @@ const (
 )
 
 func newGeneric(s *Schema) (_ *generic, err error) {
-	defer guard.Malformed("schema", &err)
+	defer guard.Recover("schema", &err)
 	t := compile(s.root)
 	if p := wide(t.nodes); p != "" {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Where: robocache.Where{"field": p}, Msg: "wide strings (wstring) are not read"}

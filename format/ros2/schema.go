@@ -60,7 +60,7 @@ type member struct {
 
 // ParseSchema reads a schema's text; encoding is "ros2msg" or "ros2idl". Missing, recursive and too deeply nested types are refused.
 func ParseSchema(encoding, name, text string) (_ *Schema, err error) {
-	defer guard.Malformed("schema", &err)
+	defer guard.Recover("schema", &err)
 	defer guard.In("schema", name)
 	if len(text) > maxSchemaText {
 		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Want: "at most " + strconv.Itoa(maxSchemaText) + " bytes of text", Got: strconv.Itoa(len(text))})

@@ -41,7 +41,7 @@ var _ bag.Storage = (*db3)(nil)
 
 // openDB3 reads the topics and the times of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
 func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte, kept *lastBlocks) (s *db3, err error) {
-	defer guard.File("rosbag2 open", name, &err)
+	defer guard.RecoverFile("rosbag2 open", name, &err)
 	where := robocache.Where{"file": name}
 	file = ahead(file, name, kept)
 	db, err := sqlite.Open(ctx, file, wal)
@@ -261,7 +261,7 @@ var errNoMore = errors.New("no topic is left")
 // read gives messages in the order of refs, with a query for each run of rows that lie near each other. What is wrong with a message ends its
 // topic, and is in failed.
 func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn func(topic, i int, m *bag.Message) error) (err error) {
-	defer guard.File("rosbag2 read", s.name, &err)
+	defer guard.RecoverFile("rosbag2 read", s.name, &err)
 	left := map[int]bool{} // topics that have not failed
 	var list []string
 	for _, r := range refs {

@@ -44,7 +44,7 @@ func storageName(name string) bool {
 
 // find lists the recordings below a store, and the links that may hide others.
 func find(ctx context.Context, s store.Store) (out []recording, links []store.Entry, err error) {
-	defer guard.Malformed("rosbag2 open", &err)
+	defer guard.Recover("rosbag2 open", &err)
 	entries, links, err := store.Files(ctx, s, "", storageName)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		// A web server does not say what a folder holds: its metadata does.
@@ -264,7 +264,7 @@ const walLimit = 1 << 30
 
 // openFile opens one storage file by what its first bytes say.
 func openFile(ctx context.Context, s store.Store, name string, opt openOptions) (_ bag.Storage, err error) {
-	defer guard.Malformed("rosbag2", &err)
+	defer guard.Recover("rosbag2", &err)
 	f := guard.Must(s.Open(ctx, name))
 	var open io.Closer = f // what is closed where this fails
 	defer func() {

@@ -103,7 +103,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	defer guard.File("rosbag2 open", s.URI(), &err)
+	defer guard.RecoverFile("rosbag2 open", s.URI(), &err)
 	o := guard.Must(bag.ParseOptions(opt, s, file, Name))
 	var links []store.Entry
 	all := []recording{{name: file, files: []string{file}}}

@@ -16,7 +16,7 @@ var _ robocache.Diagnoser = (*Dataset)(nil)
 
 // Diagnose decodes every chunk that the episodes use: damage, checksums, values that are not finite, timestamps that go backwards.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Malformed("zarr diagnose", &err)
+	defer guard.Recover("zarr diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.ends)-1)
 	notFinite := map[string]int64{}

@@ -67,7 +67,7 @@ func (d *Dataset) rows(v *view, rows []robocache.Row) []int {
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episode, err error) {
-	defer guard.Malformed("zarr episode", &err)
+	defer guard.Recover("zarr episode", &err)
 	guard.Check(op.Episode(len(d.ends)-1, episode))
 	out = robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}
 	switch {
@@ -91,7 +91,7 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Malformed("zarr gather", &err)
+	defer guard.Recover("zarr gather", &err)
 	v := d.get(key, robocache.KindNumeric)
 	guard.Check(op.Room(key, "bytes", len(rows)*v.f.RowBytes(), len(dst)))
 	at := d.rows(v, rows)
@@ -100,7 +100,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 
 // Text gives the rows of a text stream, and of "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Malformed("zarr text", &err)
+	defer guard.Recover("zarr text", &err)
 	out = make([]string, len(rows))
 	if key == "task" && d.views[key] == nil {
 		if d.rows(nil, rows); d.taskKey == "" {
@@ -120,7 +120,7 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 
 // Frames gives the pixels of images: pieces of decoded chunks where the chunk holds whole images.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Malformed("zarr frames", &err)
+	defer guard.Recover("zarr frames", &err)
 	if c := d.cameras.cams[key]; c != nil {
 		guard.Check(op.Room(key, "frames", len(rows), len(out)))
 		d.videoFrames(ctx, c, rows, out)
@@ -172,7 +172,7 @@ func rounded(b []byte, t robocache.DType, row int) []byte {
 
 // Valid says which rows have a value; all have where the store keeps no mask of the stream.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Malformed("zarr valid", &err)
+	defer guard.Recover("zarr valid", &err)
 	v, c := d.views[key], d.cameras.cams[key]
 	if v == nil && c == nil {
 		return op.NoStream(key)

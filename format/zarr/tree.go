@@ -146,7 +146,7 @@ func videosBeside(ctx context.Context, uri string, opt robocache.OpenOptions) (s
 
 // readTree finds the arrays of a store: by consolidated metadata where it has them, else by looking through its folders.
 func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err error) {
-	defer guard.Malformed("zarr open", &err)
+	defer guard.Recover("zarr open", &err)
 	t := &tree{st: s, arrays: map[string]*Array{}, cache: lru.New[unit, *chunk](budget)}
 	var root struct {
 		Node     string                     `json:"node_type"`

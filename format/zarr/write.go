@@ -42,7 +42,7 @@ type writer struct {
 
 // Write writes src as a Zarr v2 replay buffer at dst, which must be empty. Streams must share one clock (align.View makes them).
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
-	defer guard.Malformed("zarr write", &err)
+	defer guard.Recover("zarr write", &err)
 	s := guard.Must(store.OpenWritable(dst))
 	defer func() { err = errors.Join(err, store.Close(s)) }()
 	rep, err = writeTo(ctx, src, s, opt)

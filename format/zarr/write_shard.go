@@ -56,7 +56,7 @@ type shardSummary struct {
 }
 
 func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-	defer guard.Malformed("plan", &err)
+	defer guard.Recover("plan", &err)
 	if opt.SkipBad {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "zarr in shards with episodes left out: a chunk has as many rows as the next, so that each shard stands where it was planned", Hint: "leave the bad episodes out by --episodes ('robocache doctor' finds them), or convert to lerobot, rlds or mcap"}
 	}
@@ -130,7 +130,7 @@ func (w *writer) endShard() {
 
 // mergeShards writes the chunks at the shards' edges, and what describes the arrays.
 func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
-	defer guard.Malformed("commit", &err)
+	defer guard.Recover("commit", &err)
 	dst := guard.Must(store.OpenWritable(uri))
 	defer store.Close(dst)
 	w := &writer{ctx: ctx, dst: dst, rep: &robocache.WriteReport{}}

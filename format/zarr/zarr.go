@@ -80,7 +80,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // openStores opens the dataset in s, with the videos that lie in beside; nil: in s.
 func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Malformed("zarr open", &err)
+	defer guard.Recover("zarr open", &err)
 	uri, apart := s.URI(), beside != nil
 	if beside == nil && !hasRoot(ctx, s) && hasBuffer(ctx, s) {
 		beside, s = s, guard.Must(store.Sub(s, bufferFolder))
@@ -233,7 +233,7 @@ func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) []int64 {
 
 // Times gives the timestamps of a stream's rows in an episode.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard.Malformed("zarr times", &err)
+	defer guard.Recover("zarr times", &err)
 	guard.Check(op.Episode(len(d.ends)-1, episode))
 	var v *view
 	if key != "" {

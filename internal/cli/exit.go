@@ -18,13 +18,15 @@ const (
 	exitMisuse      = 2
 	exitFindings    = 3
 	exitNever       = 42
+	exitInternal    = 70
 	exitTemporary   = 75
 	exitInterrupted = 130
 )
 
 const exitHelp = `
 Exit codes: 0 done, 1 failed, 2 misuse, 3 done with findings or skipped episodes, 10 not found, 11 malformed input,
-12 unsupported, 13 resource limit, 42 can never succeed, 75 temporary (retry), 130 interrupted.`
+12 unsupported, 13 resource limit, 42 can never succeed, 70 internal error (please report it), 75 temporary (retry),
+130 interrupted.`
 
 // errFindings says that the verb did its work and found something.
 var errFindings = errors.New("done, with findings")
@@ -47,6 +49,8 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return exitDone
+	case errors.Is(err, robocache.ErrInternal):
+		return exitInternal
 	case errors.Is(err, errFindings):
 		return exitFindings
 	case errors.Is(err, shard.ErrNever):

@@ -82,7 +82,7 @@ func newSubmitLocal() *cobra.Command {
 		Use:   "local --manifest M",
 		Short: "run the shards as processes of this machine, then commit",
 		Long: `local runs the missing shards as processes, --jobs at a time, and commits. A shard that ends with 75, a crash or a signal is tried again after a
-pause; one that can never succeed (42, 2, 10, 11, 12) stops the others, which leave what can be resumed, and its code is the exit code.
+pause; one that can never succeed (42, 70, 2, 10, 11, 12) stops the others, which leave what can be resumed, and its code is the exit code.
 Ctrl-C and SIGTERM are passed on.`,
 		Example: `  robocache submit local --manifest ./plan.json -j 8
   robocache submit local --manifest ./plan.json -j 2 --partial --json`,

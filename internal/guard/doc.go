@@ -1,8 +1,14 @@
-// Package guard keeps panics inside: whatever was in the input, and whichever goroutine met it, the caller gets a typed error.
-// A goroutine that nothing guards would end the whole process, a user's training with it.
+// Package guard turns panics into errors at the boundary of a package or of a goroutine.
+// A panic in a goroutine without a guard would end the whole process, and a user's training with it.
 //
-// Use: defer guard.Malformed("zarr open", &err), directly: a deferred function that calls it would catch nothing.
+// Use: defer guard.Recover("zarr open", &err), directly: recover has no effect in a function that a
+// deferred function calls.
 //
-// A parser may end what it does by Fail, Check or Must: the error comes out, as it is, at the nearest guard, which each exported function
-// and each goroutine of such a package has: Malformed where the input is a stranger's, Into where a panic is a defect and passes.
+// A parser may end its work by Fail, Check or Must. The nearest guard returns that error as it is.
+// Each exported function and each goroutine of such a package has a guard: Recover, or Into where a
+// panic passes on to an outer guard.
+//
+// A panic of the Go runtime (nil dereference, index out of range) is a defect of RoboCache, whatever
+// the input was: Recover makes it an error of class ErrInternal. A parser must therefore check the
+// counts and offsets of its input before it uses them.
 package guard

@@ -4,29 +4,49 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 )
 
-// Malformed turns a panic into *err, an error of class Malformed that holds the stack; without a panic it leaves *err as it is.
-func Malformed(op string, err *error) {
+// Recover turns a panic into *err. An error that Fail raised becomes *err as it is.
+// Any other panic is a defect of RoboCache: *err is of class ErrInternal and holds the stack.
+// Without a panic *err stays as it is.
+func Recover(op string, err *error) {
 	if r := recover(); r != nil {
-		*err = caught(op, nil, r)
+		*err = fromPanic(op, nil, r)
 	}
 }
 
-// File is Malformed for one file of a dataset.
-func File(op, name string, err *error) {
+// RecoverFile is Recover for work on one file of a dataset.
+func RecoverFile(op, name string, err *error) {
 	if r := recover(); r != nil {
-		*err = caught(op, robocache.Where{"file": name}, r)
+		*err = fromPanic(op, robocache.Where{"file": name}, r)
 	}
 }
 
-func caught(op string, where robocache.Where, panicked any) error {
+func fromPanic(op string, where robocache.Where, panicked any) error {
 	if f, ok := panicked.(failure); ok {
 		return f.error
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Where: where, Msg: fmt.Sprintf("input that the reader did not expect: %v", panicked), Err: errors.New(string(debug.Stack()))}
+	return &robocache.Error{
+		Class: robocache.ErrInternal, Op: op, Where: where, Msg: fmt.Sprint(panicked),
+		Hint: "Report this message with its stack: the fault is in RoboCache, not in the data.",
+		Err:  errors.New(panicStack()),
+	}
+}
+
+// panicStack returns the stack of the current goroutine from the frame that panicked.
+func panicStack() string {
+	stack := string(debug.Stack())
+	if _, below, found := strings.Cut(stack, "\npanic("); found {
+		if _, frames, found := strings.Cut(below, "\n\t"); found {
+			if _, frames, found = strings.Cut(frames, "\n"); found {
+				return frames
+			}
+		}
+	}
+	return stack
 }
 
 // failure is an error on its way to a guard.
@@ -66,10 +86,10 @@ func Into(err *error) {
 	}
 }
 
-// Func makes of fn what a goroutine runs: it gives the error that fn ends with, of a panic too.
+// Func returns a function for a goroutine that runs fn and returns its error; Recover handles a panic.
 func Func(op string, fn func()) func() error {
 	return func() (err error) {
-		defer Malformed(op, &err)
+		defer Recover(op, &err)
 		fn()
 		return nil
 	}

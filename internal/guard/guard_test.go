@@ -10,13 +10,13 @@ import (
 )
 
 func index(list []int, at int) (err error) {
-	defer guard.Malformed("test read", &err)
+	defer guard.Recover("test read", &err)
 	_ = list[at]
 	return nil
 }
 
 func indexFile(list []int, at int) (err error) {
-	defer guard.File("test read", "a.bin", &err)
+	defer guard.RecoverFile("test read", "a.bin", &err)
 	_ = list[at]
 	return errors.New("its own")
 }
@@ -30,7 +30,7 @@ func TestPanicsAreErrors(t *testing.T) {
 	}
 	err := index(nil, 3)
 	var e *robocache.Error
-	if !errors.As(err, &e) || !errors.Is(err, robocache.ErrMalformed) || e.Op != "test read" || !strings.Contains(e.Msg, "index out of range") || !strings.Contains(e.Err.Error(), "guard_test.go") {
+	if !errors.As(err, &e) || !errors.Is(err, robocache.ErrInternal) || robocache.Bad(err) || e.Op != "test read" || !strings.Contains(e.Msg, "index out of range") || !strings.Contains(e.Err.Error(), "guard_test.go") {
 		t.Errorf("%#v", err)
 	}
 	if err := indexFile(nil, 3); !errors.As(err, &e) || e.Where["file"] != "a.bin" {

@@ -6,7 +6,8 @@ gives shuffled batches to PyTorch. The work is done by an engine in Go, in threa
 one contiguous tensor for each key. Without torch everything gives NumPy arrays.
 
 Times are float seconds or int nanoseconds. Masks are named <key>_is_pad: True where a window leaves the episode, or where nothing was recorded. What goes
-wrong is a robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary or Misuse.
+wrong is a robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary, Misuse
+or Internal (a fault of RoboCache: please report it).
 
 The ten names that matter:
 
@@ -34,7 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _gone, _torch
-from ._errors import Error, ForkError, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
+from ._errors import Error, ForkError, Internal, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
 from ._version import __version__
 from .dataset import Dataset, Episode, Feature, Stream, open
 
@@ -61,7 +62,7 @@ __all__ = [
     "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "Writer", "resample", "fuse", "voxelize",
     "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "edit", "merge", "pull", "push", "versions", "self_test", "is_cuda_available", "check_installation",
     "print_installation_info",
-    "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError", "__version__",
+    "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "Internal", "ForkError", "__version__",
 ]  # fmt: skip
 
 # Names of the earlier RoboCache that still work; docs/migration.md has the ways on.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "ForkError"]
+__all__ = ["Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "Internal", "ForkError"]
 
 
 class Error(RuntimeError):
@@ -51,6 +51,10 @@ class Misuse(Error, ValueError):
     """The call is wrong: an argument out of range, an unknown name, a closed object."""
 
 
+class Internal(Error):
+    """A fault of RoboCache, never of the data: nothing skips it. Please report the message with its stack."""
+
+
 class ForkError(Error):
     """Something that cannot cross a fork was used in a forked child; `.hint` says what to do instead."""
 
@@ -62,6 +66,7 @@ _CLASSES: dict[str, type[Error]] = {
     "resource_limit": ResourceLimit,
     "temporary": Temporary,
     "misuse": Misuse,
+    "internal": Internal,
 }
 
 

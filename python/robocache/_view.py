@@ -15,7 +15,7 @@ from typing import Any
 from . import _errors
 from ._errors import Error, Unsupported
 
-_CLASSES = {2: _errors.Misuse, 10: _errors.NotFound, 11: _errors.Malformed, 12: _errors.Unsupported, 13: _errors.ResourceLimit, 75: _errors.Temporary}
+_CLASSES = {2: _errors.Misuse, 10: _errors.NotFound, 11: _errors.Malformed, 12: _errors.Unsupported, 13: _errors.ResourceLimit, 70: _errors.Internal, 75: _errors.Temporary}
 
 
 class View:
@@ -34,8 +34,10 @@ class View:
             if not line:
                 code = self._process.wait()
                 said.seek(0)
-                text = said.read().decode(errors="replace").strip().splitlines()
-                raise _CLASSES.get(code, Error)(text[-1].removeprefix("robocache: ") if text else f"the page ended with code {code}")
+                text = said.read().decode(errors="replace").strip()
+                # A message of several lines (the stack of an internal error) is kept whole.
+                message = text.rpartition("robocache: ")[2] or f"the page ended with code {code}"
+                raise _CLASSES.get(code, Error)(message)
         self.url = json.loads(line)["url"]
 
     def close(self) -> None:

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from . import _options
-from ._errors import Error, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
+from ._errors import Error, Internal, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
 from ._verbs import Result
 
 __all__ = ["run", "read", "Run"]
 
-_FINAL = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error}  # exit codes that no retry changes
+_FINAL = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error, 70: Internal}  # exit codes that no retry changes
 _CLASSES = {**_FINAL, 13: ResourceLimit, 75: Temporary}
 # What Ray raises in place of a task's answer, where it is not Temporary: that a worker, its node or the connection died.
 _RAY = dict.fromkeys(("OutOfMemoryError", "OutOfDiskError", "ObjectStoreFullError"), ResourceLimit) | dict.fromkeys(
@@ -87,7 +87,7 @@ def _connect(address: str | None = None) -> Any:
 
 
 def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str]:
-    """Runs the command line where the task runs: exit code (3 is as it is), stdout, and the last line of stderr."""
+    """Runs the command line where the task runs: exit code (3 is as it is), stdout, and the last message on stderr."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     p = subprocess.Popen([*(program or (sys.executable, "-m", "robocache")), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     try:
@@ -101,7 +101,8 @@ def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str
         raise
     if err:
         sys.stderr.write(err)
-    last = (err.strip().splitlines() or [""])[-1]
+    lines = err.strip().splitlines() or [""]
+    last = next((line for line in reversed(lines) if line.startswith("robocache: ")), lines[-1])
     return p.returncode, out, last.removeprefix("robocache: ")
 
 

@@ -16,7 +16,7 @@ while kill -0 "$child" 2>/dev/null; do # a signal ended the wait, not the worker
 done
 case $code in
 0 | 3) exit 0 ;; # 3: episodes were skipped; the receipt counts them
-2 | 10 | 11 | 12 | 42) exit "$code" ;; # no retry helps
+2 | 10 | 11 | 12 | 42 | 70) exit "$code" ;; # no retry helps
 esac
 # What was cancelled stays so; what was preempted Slurm requeues itself.
 if [ -z "$cancelled" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 5 ]; then

@@ -99,7 +99,7 @@ func (d *Dataset) episode(ep int) *episode {
 
 // Episode gives number, length and tasks.
 func (d *Dataset) Episode(ctx context.Context, ep int) (_ robocache.Episode, err error) {
-	defer guard.Malformed("episode", &err)
+	defer guard.Recover("episode", &err)
 	d.episode(ep)
 	return robocache.Episode{Position: ep, Index: int64(ep), Length: d.Len(ep), Tasks: d.tasks(ctx, ep)}, nil
 }

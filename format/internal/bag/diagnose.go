@@ -15,7 +15,7 @@ import (
 // drift apart, which messages their senders counted and the recording lacks, sums that do not hold, damage that reading met. What timestamps by
 // themselves show (gaps, repeats) is package diagnose's.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (_ []robocache.Finding, err error) {
-	defer guard.Malformed("diagnose", &err)
+	defer guard.Recover("diagnose", &err)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	var out []robocache.Finding
 	verified := map[int]bool{}

@@ -52,7 +52,7 @@ func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) {
 
 // Gather copies rows of a numeric stream.
 func (d *Dataset) Gather(ctx context.Context, key string, want []robocache.Row, dst []byte) (err error) {
-	defer guard.Malformed("gather", &err)
+	defer guard.Recover("gather", &err)
 	s, f := d.find(key)
 	w := f.RowBytes()
 	if s.column < 0 {
@@ -92,7 +92,7 @@ func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, wa
 
 // Valid says which rows hold a value.
 func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, valid []uint8) (err error) {
-	defer guard.Malformed("valid", &err)
+	defer guard.Recover("valid", &err)
 	s, f := d.find(key)
 	guard.Check(op.Room(key, "rows", len(want), len(valid)))
 	if f.Kind == robocache.KindVideo {
@@ -136,7 +136,7 @@ func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature,
 
 // Frames gives the images of rows.
 func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Malformed("frames", &err)
+	defer guard.Recover("frames", &err)
 	s, f := d.find(key)
 	guard.Check(cmp.Or(op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo), op.Room(key, "frames", len(want), len(out))))
 	if f.Kind == robocache.KindVideo {
@@ -168,7 +168,7 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 
 // GatherRagged gives rows of clouds and of arrays of varying length.
 func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache.Row) (data []byte, counts []int, err error) {
-	defer guard.Malformed("gather", &err)
+	defer guard.Recover("gather", &err)
 	s, f := d.find(key)
 	if !f.Ragged() || f.Elements() == 0 {
 		return nil, nil, wrongKind(f, "a ragged stream")
@@ -203,7 +203,7 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 
 // Text gives rows of a text stream, or of the pseudo-feature "task".
 func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (out []string, err error) {
-	defer guard.Malformed("text", &err)
+	defer guard.Recover("text", &err)
 	if _, ok := d.byKey[key]; !ok && key == "task" {
 		return d.taskRows(ctx, want), nil
 	}
@@ -220,13 +220,13 @@ func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (o
 
 // Times gives the timestamps of a stream by its clock; "" those of the episode's own rows.
 func (d *Dataset) Times(ctx context.Context, ep int, key string) (_ []int64, err error) {
-	defer guard.Malformed("times", &err)
+	defer guard.Recover("times", &err)
 	return d.times(ctx, ep, key, ""), nil
 }
 
 // TimesBy gives the timestamps of a stream by one of its clocks.
 func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []int64, err error) {
-	defer guard.Malformed("times", &err)
+	defer guard.Recover("times", &err)
 	if clock != Header && clock != Publish && clock != Log {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "times", Want: "header, publish or log", Got: fmt.Sprintf("%.40q", clock)}
 	}

@@ -25,7 +25,7 @@ func OpenAt(uri string, opt robocache.OpenOptions, open func(s store.Store, file
 
 // DetectAt asks is for a store and a file in it, or "" for a folder. Where nothing is, it is no format's; who reads files of other kinds says what is wrong.
 func DetectAt(uri string, opt robocache.OpenOptions, is func(s store.Store, file string) bool, endings ...string) (ok bool, err error) {
-	defer guard.Malformed("detect", &err)
+	defer guard.Recover("detect", &err)
 	s, file, err := Locate(uri, opt, endings...)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil

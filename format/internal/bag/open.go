@@ -35,7 +35,7 @@ const (
 // Open makes a dataset of recordings. A recording that cannot be opened is an episode with an error and a finding; where none can, or
 // there is only one, it is the error of Open.
 func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err error) {
-	defer guard.Malformed("open", &err)
+	defer guard.Recover("open", &err)
 	opt.Budget = max(cmp.Or(max(opt.Budget, 0), defaultBudget), smallest)
 	opt.Tolerance = cmp.Or(max(opt.Tolerance, 0), defaultTolerance)
 	d = &Dataset{Base: reader.Base{Bytes: opt.Store}, opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
@@ -57,7 +57,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	for i := range recs {
 		g.Go(func() error {
 			errs[i] = d.pool.use(gctx, i, func(s Storage) (err error) {
-				defer guard.Malformed("open", &err)
+				defer guard.Recover("open", &err)
 				infos[i], bytes[i] = s.Topics(), s.Bytes()
 				d.notes[i], err = s.Notes(gctx)
 				return err

@@ -47,7 +47,7 @@ func (d *Dataset) videoPath(k videoKey) string {
 
 // openVideo opens a topic video by its name.
 func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Ranged, err error) {
-	defer guard.Malformed("video", &err)
+	defer guard.Recover("video", &err)
 	k, ok := d.videoKeys[path]
 	if !ok {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no such video"}
@@ -174,7 +174,7 @@ func (f *videoFile) Close() error    { return nil }
 func (f *videoFile) Remote() bool { return f.video.remote }
 
 func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error) {
-	defer guard.Malformed("video", &err)
+	defer guard.Recover("video", &err)
 	guard.Check(ctx.Err())
 	d, r := f.d, f.video
 	t := d.topics[f.key.topic]

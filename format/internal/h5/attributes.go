@@ -23,7 +23,7 @@ type Attribute struct {
 
 // Attributes lists an object's attributes by name.
 func (o *Object) Attributes(ctx context.Context) (out []Attribute, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	f := o.f
 	for i := range o.msgs {
 		switch m := &o.msgs[i]; m.kind {
@@ -120,7 +120,7 @@ func (a *Attribute) Float() (float64, bool) {
 
 // Strings gives the texts of an attribute; ErrUnsupported where it holds none.
 func (a *Attribute) Strings(ctx context.Context) (out []string, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	defer guard.In("attribute", a.Name)
 	t := a.Type
 	if !t.text() {

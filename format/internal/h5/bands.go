@@ -24,7 +24,7 @@ func (d *Dataset) band(ctx context.Context, i int64) (_ []byte, err error) {
 	if b, ok := d.held(i); ok {
 		return b, nil
 	}
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	defer guard.In("file", d.f.name)
 	defer guard.In("pointer", d.name)
 	return cached(ctx, d.f, key{d.f.id, kindBand, d.addr, i}, func() ([]byte, int64) {

@@ -45,7 +45,7 @@ type Dataset struct {
 
 // Dataset opens an object as a data set. name is for errors.
 func (o *Object) Dataset(ctx context.Context, name string) (_ *Dataset, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	defer guard.In("pointer", name)
 	f := o.f
 	body := func(kind uint16) []byte { return o.body(ctx, o.find(kind)) }
@@ -151,7 +151,7 @@ func (d *Dataset) Together() int64 {
 
 // Readable says whether elements can be read: the error names what cannot.
 func (d *Dataset) Readable() (err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	defer guard.In("pointer", d.name)
 	if d.external {
 		d.f.unsupported(d.addr, "a data set whose bytes lie in other files (external storage)", "copy it in with h5repack")

@@ -65,7 +65,7 @@ func Open(ctx context.Context, r robocache.Ranged, name string, cache *Cache) (*
 }
 
 func open(ctx context.Context, f *File) (_ *File, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	if store.Remote(f.r) {
 		f.block = 64 << 10
 	}

@@ -34,7 +34,7 @@ func (o *Object) IsDataset() bool { return o.find(msgLayout) != nil }
 
 // Links lists the links of a group by name.
 func (o *Object) Links(ctx context.Context) (out []Link, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	f := o.f
 	for i := range o.msgs {
 		switch m := &o.msgs[i]; m.kind {
@@ -140,20 +140,20 @@ func (f *File) Root(ctx context.Context) (*Object, error) { return f.At(ctx, f.r
 
 // At reads the object at an address: that of a hard link, or of an object.
 func (f *File) At(ctx context.Context, addr uint64) (o *Object, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	return f.object(ctx, addr), nil
 }
 
 // Lookup finds an object by path, along hard and soft links. ErrNotFound where there is none; ErrUnsupported behind an external link.
 func (f *File) Lookup(ctx context.Context, path string) (_ *Object, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	soft := 0
 	return f.object(ctx, f.root).lookup(ctx, path, &soft), nil
 }
 
 // Lookup finds an object by a path that begins at o, or at the root where it begins with "/".
 func (o *Object) Lookup(ctx context.Context, path string) (_ *Object, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	soft := 0
 	return o.lookup(ctx, path, &soft), nil
 }
@@ -186,7 +186,7 @@ func (o *Object) lookup(ctx context.Context, path string, soft *int) *Object {
 
 // Follow gives the object that a link of o names. Whoever has the links of a group comes to its objects by it: Lookup lists them anew for each name.
 func (o *Object) Follow(ctx context.Context, l *Link) (_ *Object, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	soft := 0
 	return o.follow(ctx, l, l.Name, &soft), nil
 }

@@ -49,7 +49,7 @@ func Read(ctx context.Context, pieces []Piece) error {
 
 // together reads pieces past the cache, of each file near ones in one request and several at once.
 func together(ctx context.Context, pieces []Piece) (err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	spans := map[*File][]store.Span{}
 	var files []*File
 	for _, p := range pieces {
@@ -109,7 +109,7 @@ func (p *Piece) quick(ctx context.Context) (_ bool, err error) {
 		return true, err
 	}
 	if d.Past() || d.layout.class == layoutContiguous && len(p.Dst) >= direct {
-		defer guard.Malformed("hdf5", &err)
+		defer guard.Recover("hdf5", &err)
 		defer guard.In("pointer", d.name)
 		guard.Check(d.Readable())
 		d.plain(ctx, p.Row, p.Dst)
@@ -187,7 +187,7 @@ func (d *Dataset) workers() int {
 func each(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
 	var next atomic.Int64
 	work := func(ctx context.Context) (err error) {
-		defer guard.Malformed("hdf5", &err)
+		defer guard.Recover("hdf5", &err)
 		for i := int(next.Add(1) - 1); i < n; i = int(next.Add(1) - 1) {
 			guard.Check(ctx.Err())
 			guard.Check(do(ctx, i))
@@ -264,7 +264,7 @@ func (d *Dataset) Ahead(ctx context.Context, rows []int64) (err error) {
 	if d.layout.class != layoutChunked || !store.Remote(d.f.r) || len(rows) < 2 {
 		return nil
 	}
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	defer guard.In("file", d.f.name)
 	defer guard.In("pointer", d.name)
 	guard.Check(d.Readable())

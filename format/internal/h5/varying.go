@@ -65,7 +65,7 @@ const maxTexts = maxMetadata / 24
 // Bytes gives the elements of n rows of a data set of varying length: raw bytes of each sequence, in the file's byte order for
 // items of more than a byte turned to little-endian. Fixed-size text gives its bytes without padding.
 func (d *Dataset) Bytes(ctx context.Context, row, n int64) (out [][]byte, err error) {
-	defer guard.Malformed("hdf5", &err)
+	defer guard.Recover("hdf5", &err)
 	defer guard.In("pointer", d.name)
 	t := d.Type
 	guard.Check((&Piece{D: d, Row: row, N: n}).inside())

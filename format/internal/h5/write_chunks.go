@@ -57,7 +57,7 @@ func (c *chunkWriter) flush() {
 	var g errgroup.Group
 	for i, raw := range c.batch {
 		g.Go(func() (err error) {
-			defer guard.Malformed("write hdf5", &err)
+			defer guard.Recover("write hdf5", &err)
 			packed[i], err = c.pack(raw)
 			return err
 		})

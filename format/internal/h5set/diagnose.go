@@ -17,7 +17,7 @@ const maxFindings = 100
 // Diagnose looks at every stream of every episode: that it is there, has the first episode's type and shape and the episode's length, and
 // can be read to its end (checksums, chunks); timestamps; numbers that are none. With Decode encoded images are decoded too.
 func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Malformed(s.About.Format+" diagnose", &err)
+	defer guard.Recover(s.About.Format+" diagnose", &err)
 	episodes := reader.Episodes(opt.Episodes, len(s.Episodes))
 	count := map[string]int64{}
 	thrashes := false // one episode says it for all

@@ -241,7 +241,7 @@ func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.S
 
 // Detect says whether the first HDF5 file at a URI that can be opened is as is says. What is no HDF5 file is none, without an error.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(f *h5.File) bool) (ok bool, err error) {
-	defer guard.Malformed("hdf5 detect", &err)
+	defer guard.Recover("hdf5 detect", &err)
 	if !strings.Contains(uri, "://") && !likely(uri) {
 		return false, nil
 	}

@@ -42,7 +42,7 @@ func view(ctx context.Context, l *lease.Lease, d *h5.Dataset, row, n int64) ([]b
 }
 
 func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *lease.Lease) (err error) {
-	defer guard.Malformed(s.About.Format+" frames", &err)
+	defer guard.Recover(s.About.Format+" frames", &err)
 	i := s.get(key, robocache.KindImage)
 	guard.Check(s.op.Room(key, "frames", len(rows), len(out)))
 	st := &s.Streams[i]

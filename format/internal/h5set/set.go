@@ -85,7 +85,7 @@ func (s *Set) Recording(e int) string {
 
 // Open opens the dataset at uri. read finds the episodes and streams of its files; it ends by a guard's Fail where it cannot.
 func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, read func(s *Set, names []string)) (s *Set, err error) {
-	defer guard.Malformed(format+" open", &err)
+	defer guard.Recover(format+" open", &err)
 	st, names, found, err := Find(ctx, uri, opt)
 	if err != nil {
 		return nil, err
@@ -326,7 +326,7 @@ var pieces = sync.Pool{New: func() any { return new([]h5.Piece) }}
 
 // Gather copies rows of a stream of numbers into dst.
 func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Malformed(s.About.Format+" gather", &err)
+	defer guard.Recover(s.About.Format+" gather", &err)
 	i := s.get(key, robocache.KindNumeric)
 	st := &s.Streams[i]
 	size := st.RowBytes()
@@ -368,7 +368,7 @@ func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []b
 
 // Text gives the rows of a text stream, and of "task" the episode's tasks.
 func (s *Set) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Malformed(s.About.Format+" text", &err)
+	defer guard.Recover(s.About.Format+" text", &err)
 	out = make([]string, len(rows))
 	stream := -1
 	if _, own := s.byKey[key]; own || key != "task" {

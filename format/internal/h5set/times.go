@@ -14,7 +14,7 @@ import (
 
 // Rows is the number of a stream's rows in an episode.
 func (s *Set) Rows(ctx context.Context, episode int, key string) (n int, err error) {
-	defer guard.Malformed(s.About.Format+" rows", &err)
+	defer guard.Recover(s.About.Format+" rows", &err)
 	stream := s.get(key)
 	guard.Check(s.op.Episode(len(s.Episodes), episode))
 	return s.length(ctx, episode, stream), nil
@@ -30,7 +30,7 @@ func (s *Set) length(ctx context.Context, episode, stream int) int {
 
 // Times gives the timestamps of an episode's rows: those of the file where it holds some, else the rate's.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard.Malformed(s.About.Format+" times", &err)
+	defer guard.Recover(s.About.Format+" times", &err)
 	guard.Check(s.op.Episode(len(s.Episodes), episode))
 	stream := -1
 	if key != "" {

@@ -67,7 +67,7 @@ type machine struct {
 
 // Unpickle reads a pickle of protocol 0 to 5 (N3).
 func Unpickle(b []byte) (v any, err error) {
-	defer guard.Malformed("npy", &err)
+	defer guard.Recover("npy", &err)
 	m := &machine{b: b}
 	for {
 		op := m.take(1)[0]

@@ -48,7 +48,7 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 // ReadColumn decodes one column of one row group. A non-nil shape says that every row must be an array of that shape
 // without nulls: it is checked row by row while the levels are read, and a difference is Malformed with the row.
 func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, shape []int, lim Limits) (_ *Column, err error) {
-	defer guard.Malformed("parquet", &err)
+	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k := f.place(group, leaf)
 	width := cmp.Or(int64(leaf.Width()), 4) // of byte arrays an offset a value

@@ -50,7 +50,7 @@ const (
 // name is enough to decide); nil wants all. Chunks of the others are not kept: footers of episodes files are
 // nearly all statistics.
 func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool) (f *File, err error) {
-	defer guard.Malformed("parquet", &err)
+	defer guard.Recover("parquet", &err)
 	size := r.Size()
 	if size < 12 {
 		e := &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Want: "a Parquet file", Got: fmt.Sprintf("%d bytes", size)}

@@ -43,7 +43,7 @@ func eachPage(ctx context.Context, r robocache.Ranged, k Chunk, visit func(h pag
 
 // Pages lists the pages of a chunk.
 func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node) (l *PageList, err error) {
-	defer guard.Malformed("parquet", &err)
+	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k := f.place(group, leaf)
 	if leaf.MaxRep > 0 {
@@ -95,7 +95,7 @@ func headerAt(ctx context.Context, r robocache.Ranged, at, end int64, buf *[]byt
 // Check decodes every page of a column chunk and keeps none: checksums, compression, levels, values, counts and the encoding of texts are
 // proven. Memory is that of a page and a dictionary, each below the limit.
 func Check(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, lim Limits) (err error) {
-	defer guard.Malformed("parquet", &err)
+	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k := f.place(group, leaf)
 	d := newDecoder(leaf, k, lim)
@@ -144,7 +144,7 @@ func (d *decoder) pageAt(ctx context.Context, r robocache.Ranged, at, size int64
 
 // ReadPage decodes one page of a list.
 func ReadPage(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, l *PageList, i int, lim Limits) (_ *Column, err error) {
-	defer guard.Malformed("parquet", &err)
+	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k, p := f.place(group, leaf), l.Pages[i]
 	k.Values = p.Rows

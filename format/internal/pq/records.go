@@ -18,7 +18,7 @@ import (
 // the schema, lists are arrays, maps objects, nulls are null. Floats keep the value that they have as float64. A leaf for which raw says
 // true holds JSON texts, which become values (and stay texts where they are no JSON).
 func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *Node, raw func(*Node) bool, lim Limits) (out []string, err error) {
-	defer guard.Malformed("parquet", &err)
+	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": top.Name})
 	a := assembler{from: map[*Node]*stream{}, limit: lim.Bytes}
 	for _, leaf := range top.Leaves(nil) {

@@ -26,7 +26,7 @@ type File struct {
 
 // NewFile begins a file. meta is its key-value metadata; by, of a fixed version, says who wrote it.
 func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by string) (f *File, err error) {
-	defer guard.Malformed("write parquet", &err)
+	defer guard.Recover("write parquet", &err)
 	// The library writes the footer of an empty file: schema, orders of columns and metadata come from there.
 	opts := []parquet.WriterOption{schema, parquet.CreatedBy(by, "1", "0")}
 	for k, v := range meta {
@@ -95,7 +95,7 @@ func (f *File) Append(rows int64, chunks []*Chunk) error {
 
 // Close writes the page indexes and the footer; the writer below stays open.
 func (f *File) Close() (err error) {
-	defer guard.Malformed("write parquet", &err)
+	defer guard.Recover("write parquet", &err)
 	var b bytes.Buffer
 	enc := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&b))
 	put := func(v any) (at int64, n int32) {

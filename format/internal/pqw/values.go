@@ -108,7 +108,7 @@ func (v *Values) at(i int) []byte {
 // Encode makes the chunk, and empties the collector.
 func (v *Values) Encode() (c *Chunk, err error) {
 	l := v.leaf
-	defer guard.Malformed("write parquet", &err)
+	defer guard.Recover("write parquet", &err)
 	defer guard.At(l.where)
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)

@@ -53,7 +53,7 @@ func bad(format string, args ...any) { guard.Fail(malformed(format, args...)) }
 
 // Read reads the directory. limit bounds the size of a member.
 func Read(ctx context.Context, r robocache.Ranged, limit int64) (_ *Dir, err error) {
-	defer guard.Malformed("zip", &err)
+	defer guard.Recover("zip", &err)
 	size := r.Size()
 	if size < endSize {
 		bad("%d bytes are too few for a zip archive", size)

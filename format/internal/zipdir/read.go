@@ -43,7 +43,7 @@ func (d *Dir) fits(f *File) {
 
 // Bytes gives members whole, each checked by its CRC. What is given shares no memory with anything that changes.
 func (d *Dir) Bytes(ctx context.Context, r robocache.Ranged, files []*File) (out [][]byte, err error) {
-	defer guard.Malformed("zip", &err)
+	defer guard.Recover("zip", &err)
 	spans := make([]store.Span, len(files))
 	for i, f := range files {
 		d.fits(f)
@@ -61,7 +61,7 @@ func room(n int64) []byte { return make([]byte, n) }
 
 // ByteIn is Bytes of one member in memory that room gives, which it may use again once the bytes are not needed any more.
 func (d *Dir) ByteIn(ctx context.Context, r robocache.Ranged, f *File, room func(n int64) []byte) (_ []byte, err error) {
-	defer guard.Malformed("zip", &err)
+	defer guard.Recover("zip", &err)
 	d.fits(f)
 	b := room(f.want())
 	guard.Check(f.at(r.ReadAt(ctx, b, f.Header)))
@@ -117,7 +117,7 @@ func fill(ctx context.Context, r robocache.Ranged, files []*File, spans []store.
 
 // Section says where the bytes of a stored member lie in the archive.
 func (d *Dir) Section(ctx context.Context, r robocache.Ranged, f *File) (off int64, err error) {
-	defer guard.Malformed("zip", &err)
+	defer guard.Recover("zip", &err)
 	if d.fits(f); f.Method != Stored {
 		guard.Fail(f.at(&robocache.Error{Class: robocache.ErrMisuse, Op: "zip", Msg: "a deflated member has no bytes in place"}))
 	}

@@ -67,7 +67,7 @@ func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) erro
 // CanCopy says why frames from ≤ k < to of a file cannot be stream-copied to the start of a file or behind other frames;
 // nil where they can.
 func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) (err error) {
-	defer guard.Malformed("write lerobot", &err)
+	defer guard.Recover("write lerobot", &err)
 	f := guard.Must(lib.Acquire(ctx, path))
 	defer f.Release()
 	// Behind itself: a joint asks for more than a beginning.

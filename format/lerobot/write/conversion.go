@@ -32,7 +32,7 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 }
 
 func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions, run func(*conversion)) (_ *robocache.WriteReport, err error) {
-	defer guard.Malformed("convert", &err)
+	defer guard.Recover("convert", &err)
 	c := guard.Must(newConversion(ctx, src, opt))
 	defer c.close()
 	run(c)
@@ -77,7 +77,7 @@ func newConversion(ctx context.Context, src robocache.Dataset, opt robocache.Wri
 			c.close()
 		}
 	}()
-	defer guard.Malformed("convert", &err)
+	defer guard.Recover("convert", &err)
 	c.opt = settle(opt)
 	c.plan(ctx)
 	return c, nil
@@ -298,7 +298,7 @@ func (c *conversion) measureVideo(ctx context.Context, f *feature, path string) 
 
 // sizeOf is the size at which the images of a file are shown.
 func (c *conversion) sizeOf(ctx context.Context, path string) (w, h int, err error) {
-	defer guard.Malformed("convert", &err)
+	defer guard.Recover("convert", &err)
 	file := guard.Must(c.lib.Acquire(ctx, path))
 	defer file.Release()
 	se := file.Index.Entries()[0]

@@ -21,7 +21,8 @@
 //	    "<key>.valid"; their images are black. Rows of varying length (point clouds) have no place in LeRobot, and are reported as dropped.
 //	C9  Episodes are read and encoded ahead, as many at once as WriteOptions.Threads, as far as aheadBytes allows, by what their rows declare and later by what they
 //	    took; what is written does not depend on that number.
-//	C11 Whatever the source makes of its input, in whichever goroutine: a panic is the error of its episode (ErrMalformed), and C5 holds.
+//	C11 A panic of the source, in any goroutine, is an error of class ErrInternal that names the
+//	    episode. SkipBad does not skip it, and C5 holds.
 //
 // # Contract of Writer
 //

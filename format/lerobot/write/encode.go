@@ -103,7 +103,7 @@ func (g *encodedGroup) part(j, from int) *encodedPart {
 }
 
 func (g *encodedGroup) together(ctx context.Context) (err error) {
-	defer guard.Malformed("write lerobot", &err)
+	defer guard.Recover("write lerobot", &err)
 	w, f := g.w, &g.camera.feature
 	w.openTemp()
 	if f.Width <= 0 || f.Height <= 0 {
@@ -170,7 +170,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 
 // feed gives the encoder the frames of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
 func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) (n int, last []byte, err error) {
-	defer guard.Malformed("write lerobot", &err) // of the frames' source: that episode is without, those beside it are not
+	defer guard.Recover("write lerobot", &err) // of the frames' source: that episode is without, those beside it are not
 	ep, f := g.eps[j], &g.camera.feature
 	part := g.part(j, at)
 	count := part.look == nil

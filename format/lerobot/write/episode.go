@@ -20,7 +20,7 @@ import (
 
 // episode reads one episode of the source. t.m.New is −1 where it must be left out.
 func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
-	defer guard.Malformed("convert", &err)
+	defer guard.Recover("convert", &err)
 	e, n := t.e, c.src.Len(t.e)
 	t.m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
 	meta := guard.Must(c.src.Episode(ctx, e))

@@ -43,7 +43,7 @@ func (c *conversion) identity() string {
 }
 
 func openJournal(ctx context.Context, dst store.Writable, id string, resume bool) (_ *journal, err error) {
-	defer guard.Malformed("resume", &err)
+	defer guard.Recover("resume", &err)
 	j := &journal{dst: dst, ID: id, Mp4: map[string]journalFile{}}
 	if resume {
 		b, err := store.ReadFile(ctx, dst, journalName, 64<<20)

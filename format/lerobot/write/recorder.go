@@ -116,7 +116,7 @@ type recordingCounts struct {
 // NewRecorder begins a dataset in a folder, or goes on with the one that is there: existing reads it (nil: there is none), recount its numbers. Of cfg, features and rate that are
 // not given are those of the dataset. queue bounds the images that wait for their encoders, in bytes.
 func NewRecorder(ctx context.Context, dir string, cfg Config, queue int64, existing func(context.Context) (*Recorded, error), recount func(context.Context) (robocache.Stats, error)) (_ *Recorder, err error) {
-	defer guard.Malformed(opRecord, &err)
+	defer guard.Recover(opRecord, &err)
 	defer guard.In("dataset", dir)
 	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, recount: recount, queue: semaphore.NewWeighted(queue), count: Recording{QueueBytes: queue}, free: make(chan []byte, freeImages)}
 	_, err = os.Stat(dir)
@@ -296,7 +296,7 @@ func (r *Recorder) Counted() Recording {
 
 // Close ends the recording: statistics become exact over all episodes, and nothing unfinished is left. Rows of an episode that was not saved are dropped.
 func (r *Recorder) Close(ctx context.Context) (err error) {
-	defer guard.Malformed(opRecord, &err)
+	defer guard.Recover(opRecord, &err)
 	defer guard.In("dataset", r.dir)
 	r.Discard()
 	if r.lock == nil {

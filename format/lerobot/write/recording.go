@@ -44,7 +44,7 @@ type feed struct {
 // AddFrame adds a row: the bytes of each feature in the order of Config.Features, images as height × width × channels; nil of text features, whose values
 // are in texts. Nothing of the caller's is kept. It waits until there is room in the queue, for as long as ctx lasts: the row is then not added.
 func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, texts map[string]string) (err error) {
-	defer guard.Malformed(opRecord, &err)
+	defer guard.Recover(opRecord, &err)
 	r.closed()
 	if r.now != nil {
 		defer guard.At(robocache.Where{"episode": r.count.Episodes, "row": r.now.rows})
@@ -216,7 +216,7 @@ func (e *recording) finish() {
 // SaveEpisode ends the episode under way and makes it a part of the dataset: on return it is there, whatever happens to this process. After an error (a full
 // disk) the dataset is as it was, and the episode is still under way: save it again, or discard it.
 func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
-	defer guard.Malformed(opRecord, &err)
+	defer guard.Recover(opRecord, &err)
 	r.closed()
 	defer guard.At(robocache.Where{"dataset": r.dir, "episode": r.count.Episodes})
 	e := r.now

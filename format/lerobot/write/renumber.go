@@ -28,7 +28,7 @@ func renumber(name string, episodes int, rows int64) func(context.Context, roboc
 		}
 	case path.Ext(name) == ".json":
 		return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
-			defer guard.Malformed("commit", &err)
+			defer guard.Recover("commit", &err)
 			text := make([]byte, in.Size())
 			guard.Check(in.ReadAt(ctx, text, 0))
 			var r Report
@@ -45,7 +45,7 @@ func renumber(name string, episodes int, rows int64) func(context.Context, roboc
 		return nil
 	}
 	return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
-		defer guard.Malformed("commit", &err)
+		defer guard.Recover("commit", &err)
 		rewrite(ctx, in, out, less)
 		return nil
 	}

@@ -83,7 +83,7 @@ type shardFeature struct {
 
 // planShards looks at the whole source as a run in one process would.
 func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-	defer guard.Malformed("plan", &err)
+	defer guard.Recover("plan", &err)
 	c := guard.Must(newConversion(ctx, src, opt))
 	defer c.close()
 	s := shardSchema{Timestamps: c.timestamps, Tasks: c.chooseTasks(), Report: c.report}
@@ -204,7 +204,7 @@ func compact(b []byte) []byte {
 
 // mergeShards writes what stands over the shards; info.json, which makes a dataset of them, last, and only where there is none.
 func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
-	defer guard.Malformed("commit", &err)
+	defer guard.Recover("commit", &err)
 	var schema shardSchema
 	decode("the schema of the plan", plan, &schema)
 	dst := guard.Must(store.OpenWritable(uri))

@@ -58,7 +58,7 @@ type writtenFeature struct {
 
 // NewWriter begins a dataset in a store that has no dataset yet.
 func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, err error) {
-	defer guard.Malformed("write lerobot", &err)
+	defer guard.Recover("write lerobot", &err)
 	cfg.Features = slices.Clone(cfg.Features)
 	cfg.validate()
 	if _, err := dst.Stat(ctx, "meta/info.json"); err == nil {
@@ -129,7 +129,7 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 			w.failed = err
 		}
 	}()
-	defer guard.Malformed("write lerobot", &err)
+	defer guard.Recover("write lerobot", &err)
 	w.check(&ep)
 	guard.Check(ctx.Err())
 	if ep.prepared == nil {
@@ -248,7 +248,7 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "an episode failed: the dataset cannot be ended", Err: w.failed}
 	}
 	defer func() { w.failed = err }()
-	defer guard.Malformed("write lerobot", &err)
+	defer guard.Recover("write lerobot", &err)
 	if w.episodes() == 0 {
 		return misuse(nil, "a dataset without episodes: none of the source has a row", "", "", "the format cannot hold one; robocache doctor says of the source what its episodes lack")
 	}

@@ -4,7 +4,6 @@ package hostile
 import (
 	"errors"
 	"runtime/metrics"
-	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -18,8 +17,8 @@ func Allocated() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// Typed fails the test where err is neither nil nor a robocache.Error, or a panic that a reader caught: that it is no crash is well,
-// and it is a defect.
+// Typed fails the test if err is neither nil nor a robocache.Error, or if it is an internal error:
+// a reader must check its input instead of panicking.
 func Typed(t testing.TB, err error) {
 	t.Helper()
 	var e *robocache.Error
@@ -27,7 +26,7 @@ func Typed(t testing.TB, err error) {
 	case err == nil:
 	case !errors.As(err, &e):
 		t.Errorf("untyped: %v", err)
-	case strings.Contains(err.Error(), "did not expect"):
+	case errors.Is(err, robocache.ErrInternal):
 		t.Errorf("a panic: %v", err)
 	}
 }

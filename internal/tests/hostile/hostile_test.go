@@ -24,7 +24,7 @@ func TestTyped(t *testing.T) {
 		{nil, 0},
 		{fmt.Errorf("read: %w", &robocache.Error{Class: robocache.ErrMalformed, Msg: "cut"}), 0},
 		{errors.New("cut"), 1},
-		{&robocache.Error{Class: robocache.ErrMalformed, Msg: "input that the reader did not expect: index out of range"}, 1},
+		{&robocache.Error{Class: robocache.ErrInternal, Msg: "index out of range"}, 1},
 	} {
 		f := &failures{}
 		if Typed(f, c.err); f.n != c.want {

@@ -15,7 +15,7 @@ type Attachment struct {
 
 // ReadAttachment reads an attachment.
 func (f *File) ReadAttachment(ctx context.Context, p Place) (_ *Attachment, err error) {
-	defer guard.Malformed("mcap", &err)
+	defer guard.Recover("mcap", &err)
 	c := parse(f.content(ctx, p, OpAttachment, f.lim.Chunk), p.Offset, "attachment")
 	a := &Attachment{Log: int64(c.u64()), Create: int64(c.u64()), Name: c.str(), MediaType: c.str()}
 	a.Data = c.take(int(c.i64()))

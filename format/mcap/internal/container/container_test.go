@@ -78,7 +78,7 @@ func everything(f *File) (out []told, err error) {
 }
 
 func open(b []byte, opt Options) (out []told, f *File, err error) {
-	defer guard.Malformed("mcap", &err)
+	defer guard.Recover("mcap", &err)
 	f, err = Open(context.Background(), blob(b), opt)
 	if err != nil {
 		return nil, f, err

@@ -64,7 +64,7 @@ func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
 // Open reads head, footer and summary. Without a summary, or with one that does not hold, the data section is scanned once.
 func Open(ctx context.Context, r robocache.Ranged, opt Options) (_ *File, err error) {
-	defer guard.Malformed("mcap open", &err)
+	defer guard.Recover("mcap open", &err)
 	if opt.Chunks == nil {
 		opt.Chunks = NewChunks(0)
 	}

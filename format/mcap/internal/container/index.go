@@ -64,7 +64,7 @@ func damaged(err error) bool {
 
 // Index gives the index of all messages; Records and Each want it made before. It is made once: of the message indexes, and where they are missing, of the chunks themselves.
 func (f *File) Index(ctx context.Context) (_ *Index, err error) {
-	defer guard.Malformed("mcap index", &err)
+	defer guard.Recover("mcap index", &err)
 	f.indexing.Lock()
 	defer f.indexing.Unlock()
 	if ix := f.index.Load(); ix != nil {
@@ -159,7 +159,7 @@ func (f *File) buildIndex(ctx context.Context) *Index {
 			continue
 		}
 		g.Go(func() (err error) {
-			defer guard.Malformed("mcap index", &err)
+			defer guard.Recover("mcap index", &err)
 			if found[i].spots, err = guard.Value(func() []spot { return f.indexes(ctx, k, raw) }); err == nil {
 				return take(len(found[i].spots))
 			}
@@ -174,7 +174,7 @@ func (f *File) buildIndex(ctx context.Context) *Index {
 	defer joined.wait()
 	for n, i := range walked {
 		g.Go(func() (err error) {
-			defer guard.Malformed("mcap index", &err)
+			defer guard.Recover("mcap index", &err)
 			return walk(ctx, int(i), joined.take(n))
 		})
 	}

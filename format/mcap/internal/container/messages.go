@@ -130,7 +130,7 @@ func (f *File) InOrder(ctx context.Context, parts []Part, fn func(n int, records
 	var next atomic.Int64
 	for range min(workers(), len(parts)) {
 		g.Go(func() (err error) {
-			defer guard.Malformed("mcap", &err)
+			defer guard.Recover("mcap", &err)
 			for n := int(next.Add(1)) - 1; n < len(parts) && err == nil; n = int(next.Add(1)) - 1 {
 				r, bad := guard.Value(func() *Records { return f.once(ctx, parts[n], keep, joined.take(n)) })
 				select {
@@ -197,7 +197,7 @@ func (f *File) content(ctx context.Context, p Place, op Op, limit int64) []byte 
 
 // ReadMetadata reads a metadata record.
 func (f *File) ReadMetadata(ctx context.Context, p Place) (_ map[string]string, err error) {
-	defer guard.Malformed("mcap", &err)
+	defer guard.Recover("mcap", &err)
 	c := parse(f.content(ctx, p, OpMetadata, f.lim.Chunk), p.Offset, "metadata")
 	c.str()
 	m := c.strings()

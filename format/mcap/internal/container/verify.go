@@ -13,7 +13,7 @@ import (
 // Verify compares the check sums that reading messages does not touch: of the data section (DataEnd) and of attachments. A sum of 0 was not
 // given. It reads all of the file.
 func (f *File) Verify(ctx context.Context) (out []robocache.Finding, err error) {
-	defer guard.Malformed("mcap verify", &err)
+	defer guard.Recover("mcap verify", &err)
 	found := func(off int64, what string, want, have uint32) {
 		out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "check-sum", Where: robocache.Where{"offset": off},
 			Message: fmt.Sprintf("the check sum of %s differs: %08x is written, %08x are its bytes", what, want, have), Hint: "fetch the file again"})
