@@ -64,6 +64,7 @@ var served = map[string]handler{
 	"robocache_writer_new":       serve(newWriter),
 	"robocache_writer_save":      alone((*write.Recorder).SaveEpisode),
 	"robocache_writer_discard":   alone(func(r *write.Recorder, _ context) error { r.Discard(); return nil }),
+	"robocache_writer_delete":    alone((*write.Recorder).DeleteLastEpisode),
 	"robocache_writer_stats":     alone(func(*write.Recorder, context) error { return nil }),
 	"robocache_writer_finish":    alone((*write.Recorder).Close),
 }

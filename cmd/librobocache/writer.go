@@ -38,6 +38,8 @@ type writerArgs struct {
 	CRF        int                 `json:"crf"`
 	Preset     string              `json:"preset"`
 	QueueBytes int64               `json:"queue_bytes"`
+	OnFull     write.OnFull        `json:"on_full"`
+	AllowNaN   []string            `json:"allow_nan"`
 	OnlyNew    bool                `json:"only_new"`
 }
 
@@ -51,7 +53,8 @@ type writerReply struct {
 
 func newWriter(ctx context, a *writerArgs) any {
 	cfg := write.Config{FPS: a.FPS, Robot: a.Robot, Features: a.Features, Video: write.VideoConfig{Codec: a.Codec, GOP: a.GOP, CRF: a.CRF, Preset: a.Preset}}
-	w := &writerHandle{r: guard.Must(lerobot.Record(ctx, a.Path, cfg, a.QueueBytes, a.OnlyNew))}
+	opt := write.RecordOptions{QueueBytes: a.QueueBytes, OnFull: a.OnFull, AllowNaN: a.AllowNaN, OnlyNew: a.OnlyNew}
+	w := &writerHandle{r: guard.Must(lerobot.Record(ctx, a.Path, cfg, opt))}
 	w.end = func() error { w.r.Abort(); return nil }
 	w.n.Store(1)
 	cfg = w.r.Config()
@@ -75,9 +78,11 @@ type frameArgs struct {
 }
 
 // robocache_writer_add adds a row: the addresses of its values in the order of the features, 0 of texts, which are in json_in.
+// It returns statusEnd if the queue is full and the row was dropped.
 //
 //export robocache_writer_add
 func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.int64_t, timeoutMS C.int32_t, out **C.char) (status C.int32_t) {
+	added := false
 	err := border(func() {
 		w := guard.Must(held[*writerHandle](int64(writer)))
 		defer func() { _ = w.release() }()
@@ -97,11 +102,13 @@ func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.in
 		}
 		ctx, cancel := stdcontext.WithTimeout(stdcontext.Background(), time.Duration(timeoutMS)*time.Millisecond)
 		defer cancel()
-		guard.Check(w.r.AddFrame(ctx, a.Task, rows, a.Texts))
+		added = guard.Must(w.r.AddFrame(ctx, a.Task, rows, a.Texts))
 	})
 	switch {
-	case err == nil:
+	case err == nil && added:
 		return statusDone
+	case err == nil:
+		return statusEnd
 	case errors.Is(err, stdcontext.DeadlineExceeded):
 		return statusPending
 	}

@@ -14,12 +14,11 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Record begins a dataset in a local folder, or goes on with the one that is there. queue bounds the images that wait for their encoders, in bytes. onlyNew
-// refuses a folder that holds a dataset.
-func Record(ctx context.Context, dir string, cfg write.Config, queue int64, onlyNew bool) (*write.Recorder, error) {
-	return write.NewRecorder(ctx, dir, cfg, queue, func(ctx context.Context) (*write.Recorded, error) {
+// Record begins a dataset in a local folder, or continues the dataset that is there.
+func Record(ctx context.Context, dir string, cfg write.Config, opt write.RecordOptions) (*write.Recorder, error) {
+	return write.NewRecorder(ctx, dir, cfg, opt, func(ctx context.Context) (*write.Recorded, error) {
 		have, err := recordedIn(ctx, dir)
-		if have != nil && onlyNew {
+		if have != nil && opt.OnlyNew {
 			err = &robocache.Error{Class: robocache.ErrMisuse, Op: "record", Msg: "there is a dataset here already", Hint: `mode="a" goes on with it`}
 		}
 		return have, err

@@ -24,7 +24,7 @@ func TestRecorderWaits(t *testing.T) {
 	if err := video.CanEncode(context.Background(), video.EncodeConfig{Codec: video.H264, Width: w, Height: h, Rate: cfg.FPS}); err != nil {
 		t.Skip(err)
 	}
-	r, err := lerobot.Record(context.Background(), t.TempDir()+"/set", cfg, h*w*3, true) // room for one image
+	r, err := lerobot.Record(context.Background(), t.TempDir()+"/set", cfg, write.RecordOptions{QueueBytes: h * w * 3}) // room for one image
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestRecorderWaits(t *testing.T) {
 	rows, late := 0, 0
 	for deadline := time.Now().Add(30 * time.Second); rows < 40 && time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Microsecond)
-		err := r.AddFrame(ctx, "t", [][]byte{binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(rows))), image}, nil)
+		_, err := r.AddFrame(ctx, "t", [][]byte{binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(rows))), image}, nil)
 		cancel()
 		switch {
 		case err == nil:

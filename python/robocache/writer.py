@@ -6,7 +6,7 @@ import ctypes
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,42 @@ _DEPTH_CODE = {"depth_min": 0.01, "depth_max": 10.0, "shift": 3.5, "use_log": Tr
 
 
 class Writer:
-    """Records a LeRobot v3.0 dataset, row by row, with the habits of lerobot's LeRobotDataset.create.
+    """Records a LeRobot v3.0 dataset row by row, with the calls of lerobot's LeRobotDataset.create.
 
+    A saved episode is on the disk and part of the dataset when save_episode returns; any reader can open it. A process that
+    is killed loses only the episode under way, and the next Writer of the folder continues after the last saved episode.
+    Quantiles in meta/stats.json are computed by close(); all other statistics are exact after each episode.
+
+    A Writer is used by one thread at a time, in the process that made it.
+
+    Args:
+        path: A local folder. If it holds a LeRobot v3.0 dataset, episodes are added to it, and fps and features may be left out.
+        fps: Rows per second. Row k of an episode is at k / fps.
+        features: {key: {"dtype", "shape", "names"?}} as in LeRobot's info.json, or Dataset.features. dtype is "video"
+            (encoded), "image" (PNG, lossless), "string", "bool" or a NumPy name. Cameras have the shape (H, W, C). Depth has
+            the shape (H, W, 1) and "info": {"is_depth_map": True, "depth_unit": "mm"} (uint16) or "m" (float32): "image"
+            keeps it without loss, "video" in lerobot's 12-bit codes from "depth_min" to "depth_max". The Writer adds the
+            bookkeeping columns (timestamp, frame_index, …) itself.
+        robot_type: The name of the robot in info.json.
+        use_videos: False keeps "video" cameras as images.
+        video_codec: "av1" (default, as lerobot), "h264" or "hevc".
+        gop: Distance of the key frames. Default: as lerobot.
+        crf: Quality of the encoder. Default: as lerobot.
+        preset: Speed of the encoder. Default: as lerobot.
+        queue_bytes: Bound of the images that wait for their encoders, in bytes or as "256MiB" (default). The encoders run
+            beside the loop, one process per camera.
+        on_full: What add_frame does when the queue is full. "block" (default) waits for room. "raise" raises Temporary at
+            once; the row is not added. "drop" leaves the row out and returns False. stats() counts all three.
+        allow_nan: True accepts NaN and infinities in all features, a list of keys in these. Default: add_frame rejects
+            them. Depth images are exempt.
+        mode: "a" (default) adds to a dataset that is there, "x" rejects a folder that holds one.
+
+    Raises:
+        Misuse: The schema is wrong, the folder holds a dataset with another schema, or another Writer records there.
+        Unsupported: This machine has no encoder for a camera.
+        ResourceLimit: The disk is full.
+
+    Example:
         with robocache.Writer("my_set", fps=30, features={
             "observation.state": {"dtype": "float32", "shape": (6,), "names": [...]},
             "action": {"dtype": "float32", "shape": (6,)},
@@ -35,35 +69,19 @@ class Writer:
             for frame in loop():
                 w.add_frame({"observation.state": …, "action": …, "observation.images.front": image}, task="pick the cube")
             w.save_episode()
-
-    path: a local folder. Where it holds a LeRobot v3.0 dataset, episodes are added to it, and fps and features may be left out; mode="x" refuses that.
-    fps: rows a second. Row k of an episode is at k / fps.
-    features: {key: {"dtype", "shape", "names"?}}, as in LeRobot's info.json, or Dataset.features. dtype: "video" (encoded), "image" (PNG, without loss),
-        "string", "bool", or a NumPy name. Shapes of cameras are (H, W, C). Depth has the shape (H, W, 1) and "info": {"is_depth_map": True, "depth_unit": "mm"}
-        (uint16) or "m" (float32): "image" keeps it without loss, "video" in 12-bit codes from "depth_min" to "depth_max", as lerobot's. The bookkeeping columns (timestamp, frame_index, …) are made here, and are skipped.
-    use_videos: False keeps "video" cameras as images.
-    video_codec: "av1" (default, as lerobot), "h264" or "hevc"; gop, crf, preset: the encoder's, defaults as lerobot's.
-    queue_bytes: bound of the images that wait for their encoders. Where the queue is full, add_frame waits until there is room: nothing is dropped. stats()
-        says how often, and how long. Encoders run beside the loop, one process a camera, while an episode is recorded.
-
-    What is saved is safe: save_episode returns once the episode is on the disk and part of the dataset, which any reader can open meanwhile. A process that is
-    killed loses the episode under way alone, and the next Writer of the folder goes on behind the last saved one. Quantiles in meta/stats.json follow at
-    close(); all other statistics are exact after each episode.
-
-    A Writer is used by one thread at a time, and in the process that made it. Raises Misuse (a wrong schema, a frame that does not fit it, another Writer at
-    work here), Unsupported (no encoder on this machine), ResourceLimit (the disk is full), each with .where and .hint.
     """
 
     @_keywords.checked
     def __init__(
         self, path: Any, fps: Any = None, features: Mapping[str, Any] | None = None, *, robot_type: str | None = None, use_videos: bool = True,
         video_codec: str | None = None, gop: int | None = None, crf: int | None = None, preset: str | int | None = None,
-        queue_bytes: int | str = "256MiB", mode: str = "a",
+        queue_bytes: int | str = "256MiB", on_full: str = "block", allow_nan: bool | Sequence[str] = False, mode: str = "a",
     ) -> None:  # fmt: skip
         self.path: str = os.path.abspath(os.fspath(path))
         declared = [_declared(key, f, use_videos) for key, f in (features or {}).items() if key not in _BOOKKEEPING]
         args: dict[str, Any] = {
             "path": self.path, "features": declared, "robot_type": robot_type or "", "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
+            "on_full": _options.choice("on_full", on_full, ("block", "raise", "drop")), "allow_nan": _allowed_nan(allow_nan),
             "only_new": _options.choice("mode", mode, ("a", "x")) == "x",
             "video_codec": "" if video_codec is None else _options.choice("video_codec", video_codec, ("av1", "h264", "hevc")),
             "preset": "" if preset is None else str(preset),
@@ -108,13 +126,21 @@ class Writer:
         """Rows of the episode under way."""
         return self._pending
 
-    def add_frame(self, frame: Mapping[str, Any], task: str | None = None) -> None:
+    def add_frame(self, frame: Mapping[str, Any], task: str | None = None) -> bool:
         """Adds a row to the episode under way.
 
-        frame: a value for each feature. Numbers: arrays, tensors, lists or scalars of the declared shape; floats may be rounded to the declared dtype, no other
-            change of a value is made. Images: (H, W, C), or (C, H, W), uint8, or floats in [0, 1]; arrays, tensors, PIL images. Nothing is kept of them.
-        task: what the robot does in this row; frame["task"] says it too. Rows of one episode may have different ones.
-        Raises Misuse naming the feature; the row is then not added.
+        Args:
+            frame: A value for each feature; all values are copied. Numbers: arrays, tensors, lists or scalars of the declared
+                shape. Floats may be rounded to the declared dtype; any other change of a value is rejected. Images: (H, W, C)
+                or (C, H, W), uint8, or floats in [0, 1], as arrays, tensors or PIL images.
+            task: What the robot does in this row; frame["task"] works too. Rows of one episode may have different tasks.
+
+        Returns:
+            True if the row was added, False if on_full="drop" dropped it.
+
+        Raises:
+            Misuse: A value does not fit its feature, or is NaN or infinite. The row is not added.
+            Temporary: The queue is full, with on_full="raise". The row is not added.
         """
         if os.getpid() != self._pid:
             self._open({})
@@ -142,12 +168,19 @@ class Writer:
             status = self._add(self._number, told, self._addresses, len(self._rows), _engine.STEP_MS, ctypes.byref(out))
             if status == _engine.DONE:
                 break
+            if status == _engine.END:
+                self._warn_once("the encoders are slower than the loop: rows are dropped (stats()[\"dropped\"]), and later rows move up")
+                return False
             if status != _engine.PENDING:
                 raise from_engine(self._engine.answer(out) or {})
-            if not self._warned:
-                self._warned = True
-                _engine._log.warning("the encoders are slower than the loop: add_frame waits for them (queue_bytes is full; video_codec=\"h264\" costs less)")
+            self._warn_once("the encoders are slower than the loop: add_frame waits for them (queue_bytes is full; video_codec=\"h264\" costs less)")
         self._pending += 1
+        return True
+
+    def _warn_once(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
+            _engine._log.warning(text)
 
     def save_episode(self) -> None:
         """Ends the episode under way and makes it part of the dataset: on return it is on the disk, whatever happens to this process.
@@ -165,9 +198,27 @@ class Writer:
 
     clear_episode_buffer = discard_episode
 
+    def delete_last_episode(self) -> None:
+        """Deletes the episode that was saved last, for example a demonstration that turns out to have failed.
+
+        On return the episode is gone from the dataset, also after a kill. Rows of the episode under way are kept. Repeated
+        calls delete further episodes, as far back as the files that this Writer is still writing reach.
+
+        Raises:
+            Misuse: The dataset has no episodes, or the last episode is in a finished file or was saved by an earlier Writer;
+                the hint names the command that deletes it.
+        """
+        self._call("robocache_writer_delete")
+
     def stats(self) -> dict[str, Any]:
-        """What was counted: episodes, frames, pending (rows of the episode under way), tasks, and of the queue queue_bytes, queue_peak, waits (rows that waited
-        for room) and wait_seconds. codec_replaced says why cameras are H.264, where the default codec does not take their size."""
+        """Returns counters.
+
+        Returns:
+            episodes, frames, tasks: of the dataset. pending: rows of the episode under way. queue_bytes: the bound of the queue of
+            images. queue_peak: the most bytes that waited. waits, wait_seconds, longest_wait_seconds: rows that waited for room,
+            how long together, and the longest of them. refused: rows that on_full="raise" rejected. dropped: rows that
+            on_full="drop" dropped. codec_replaced: why cameras are H.264, if the default codec does not take their size.
+        """
         return dict(self._call("robocache_writer_stats"))
 
     def _call(self, name: str) -> Any:
@@ -252,6 +303,14 @@ class _Row:
         if v.dtype.kind in "iu" and not np.array_equal(out, v.reshape(self.shape)):
             raise wrong(f"values that {self.dtype} holds", v)
         return out
+
+
+def _allowed_nan(v: Any) -> list[str]:
+    if isinstance(v, (bool, np.bool_)):
+        return ["*"] if v else []
+    if isinstance(v, str) or not isinstance(v, Sequence) or not all(isinstance(k, str) for k in v):
+        raise Misuse(f"allow_nan={v!r}: expected True, False or a list of keys", hint='allow_nan=["observation.force"]')
+    return list(v)
 
 
 def _mismatch(given: Mapping[str, Any], features: Mapping[str, Any]) -> None:

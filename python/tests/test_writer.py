@@ -220,6 +220,162 @@ def test_killed_while_it_comes_into_place(tmp_path: Path) -> None:
         assert not robocache.doctor(path).findings
 
 
+DELETING = """
+import sys
+sys.path[:0] = [{tests!r}, {python!r}]
+from test_writer import FEATURES, record
+import robocache
+w = robocache.Writer(sys.argv[1], fps=30, features=FEATURES, gop=2, video_codec="h264")
+print(w.num_episodes, flush=True)
+record(w, w.num_episodes, 3)
+while True:
+    record(w, w.num_episodes, 3)
+    print("saved", w.num_episodes, flush=True)
+    record(w, 9, 4)
+    w.delete_last_episode()
+    print("saved", w.num_episodes, flush=True)
+"""
+
+
+def test_killed_while_episodes_are_deleted(tmp_path: Path) -> None:
+    path, saved, rng = tmp_path / "set", 0, random.Random(11)
+    text = DELETING.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
+    for round in range(12):
+        p = subprocess.Popen([sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True)
+        begun = int(p.stdout.readline())
+        assert begun >= saved
+        first = p.stdout.readline()
+        time.sleep(rng.random() * 0.5)
+        p.kill()
+        lines = first + p.stdout.read()
+        p.wait()
+        said = [int(x.split()[1]) for x in lines.splitlines() if x.startswith("saved") and len(x.split()) == 2]
+        saved = said[-1] if said else saved
+        ds = robocache.open(path)
+        lengths = ds.episodes["lengths"].tolist()
+        assert saved <= len(lengths) <= saved + 2 and lengths[:saved] == [3] * saved
+        with robocache.Writer(path) as w:  # completes what was under way
+            n = w.num_episodes
+        ds = robocache.open(path)
+        assert ds.num_episodes == n
+        for e in range(n):
+            k, s = ds.episodes["lengths"][e], ds.episode(e).streams
+            assert k == 3 or e == n - 1 and k == 4  # the deletion had not begun
+            assert s["observation.state"].values[:, 0].tolist() == [e if k == 3 else 9] * k
+            assert s["observation.images.front"].frames([k - 1]).shape == (1, 3, H, W)
+        if k == 4:
+            import shutil
+
+            shutil.rmtree(path)
+            saved = 0
+            continue
+        found = robocache.doctor(path)
+        assert not found.errors and not found.warnings, found.findings
+        saved = n
+
+
+def test_the_last_episode_is_deleted(tmp_path: Path) -> None:
+    path, once = tmp_path / "set", tmp_path / "once"
+    with robocache.Writer(once, 30, FEATURES) as w:
+        record(w, 0, 4)
+        record(w, 1, 5)
+    with robocache.Writer(path, 30, FEATURES) as w:
+        with pytest.raises(robocache.Misuse, match="no episodes"):
+            w.delete_last_episode()
+        record(w, 0, 4)
+        w.delete_last_episode()  # the only one
+        assert w.num_episodes == 0 and w.num_frames == 0 and not (path / "meta" / "info.json").exists()
+        record(w, 0, 4)
+        record(w, 2, 6)
+        w.add_frame(row(1, 0), "task 1")  # of the next episode: kept
+        w.delete_last_episode()
+        assert w.num_episodes == 1 and w.num_frames == 4 and len(w) == 1
+        check(path, [4])
+        assert robocache.open(path).tasks == {0: "task 0"}
+        for k in range(1, 5):
+            w.add_frame(row(1, k), "task 1")
+        w.save_episode()
+    check(path, [4, 5])
+    for file in sorted(p for p in once.rglob("*") if p.is_file()):  # as if it had never been
+        assert (path / file.relative_to(once)).read_bytes() == file.read_bytes() or file.suffix == ".mp4", file
+    assert sorted(p.relative_to(path) for p in path.rglob("*")) == sorted(p.relative_to(once) for p in once.rglob("*"))
+    found = robocache.doctor(path, decode=True)
+    assert not found.errors and not found.warnings, found.findings
+    with robocache.Writer(path) as w:
+        with pytest.raises(robocache.Misuse, match="earlier Writer") as e:
+            w.delete_last_episode()
+        assert "--episodes 1" in e.value.hint
+        record(w, 2, 3)
+        w.delete_last_episode()
+        assert w.num_episodes == 2
+        record(w, 2, 7)
+    check(path, [4, 5, 7])
+    assert not robocache.doctor(path).findings
+    with robocache.Writer(tmp_path / "none", 30, FEATURES) as w:
+        record(w, 0, 2)
+        w.delete_last_episode()
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_nan_is_refused(tmp_path: Path, dtype: str) -> None:
+    features = {
+        "observation.state": {"dtype": dtype, "shape": (3,), "names": ["x", "y", "z"]}, "force": {"dtype": dtype, "shape": (2, 2)},
+        "depth": {"dtype": "image", "shape": (8, 8, 1), "info": {"is_depth_map": True, "depth_unit": "m"}},
+    }  # fmt: skip
+    good = {"observation.state": [1.0, 2.0, 3.0], "force": np.zeros((2, 2)), "depth": np.full((8, 8, 1), np.nan, np.float32)}
+    with robocache.Writer(tmp_path / "set", 30, features) as w:
+        assert w.add_frame(good, "t")
+        for value, word in ((np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite")):
+            with pytest.raises(robocache.Misuse, match=f"element 2 \\(z\\) is {word}") as e:
+                w.add_frame({**good, "observation.state": [1.0, 2.0, value]}, "t")
+            assert e.value.where["stream"] == "observation.state" and (e.value.where["element"], e.value.where["row"], e.value.where["episode"]) == (2, 1, 0)
+        assert 'allow_nan=["observation.state"]' in e.value.hint
+        with pytest.raises(robocache.Misuse, match="element 3 is NaN"):
+            w.add_frame({**good, "force": [[0, 0], [0, np.nan]]}, "t")
+        assert len(w) == 1
+        w.save_episode()
+    with robocache.Writer(tmp_path / "set", allow_nan=["force"]) as w:
+        w.add_frame({**good, "force": [[0, 0], [0, np.nan]]}, "t")
+        with pytest.raises(robocache.Misuse, match="element 0"):
+            w.add_frame({**good, "observation.state": [np.nan, 0, 0]}, "t")
+        w.discard_episode()
+    with robocache.Writer(tmp_path / "set", allow_nan=True) as w:
+        w.add_frame({**good, "observation.state": [np.nan, np.inf, 0]}, "t")
+        w.save_episode()
+    got = robocache.open(tmp_path / "set").episode(1).streams["observation.state"].values[0]
+    np.testing.assert_array_equal(got, [np.nan, np.inf, 0])
+    with pytest.raises(robocache.Misuse, match="no such feature"):
+        robocache.Writer(tmp_path / "set", allow_nan=["forces"])
+    with pytest.raises(robocache.Misuse, match="allow_nan"):
+        robocache.Writer(tmp_path / "set", allow_nan="force")
+
+
+@pytest.mark.parametrize("on_full", ["raise", "drop"])
+def test_a_full_queue_does_not_block(tmp_path: Path, on_full: str) -> None:
+    h, w = 480, 640
+    features = {"x": {"dtype": "float32", "shape": (1,)}, "cam": {"dtype": "video", "shape": (h, w, 3)}}
+    pixels = np.random.default_rng(0).integers(0, 256, (h, w, 3), np.uint8)  # slow to encode
+    added, missed = [], 0
+    with robocache.Writer(tmp_path / "set", 30, features, queue_bytes=2 * h * w * 3, on_full=on_full) as writer:
+        for k in range(60):
+            try:
+                ok = writer.add_frame({"x": k, "cam": pixels}, "t")
+            except robocache.Temporary as e:
+                assert on_full == "raise" and "queue" in str(e) and "queue_bytes" in e.hint
+                ok = False
+            if ok:
+                added.append(k)
+            missed += not ok
+        assert len(writer) == len(added)
+        s = writer.stats()
+        assert missed > 0 and s["dropped" if on_full == "drop" else "refused"] == missed and s["waits"] == 0 and s["queue_peak"] <= 2 * h * w * 3
+        writer.save_episode()
+    assert robocache.open(tmp_path / "set").episode(0).streams["x"].values.ravel().tolist() == added
+    with pytest.raises(robocache.Misuse, match="on_full"):
+        robocache.Writer(tmp_path / "other", 30, features, on_full="wait")
+
+
 FULL = """
 import os, subprocess, sys
 sys.path[:0] = [{tests!r}, {python!r}]

@@ -37,8 +37,11 @@
 // # Contract of Recorder
 //
 //	R1  At every moment, a kill or a full disk included, the folder holds a whole dataset of the episodes that were saved. SaveEpisode returns once the episode is
-//	    among them, and durable.
-//	R2  Files are replaced whole, by files that begin with the same rows and frames; info.json is the last. What was on its way is completed by the next recorder.
-//	R3  Images that wait for their encoders are bounded in bytes; AddFrame waits for room, and drops nothing.
+//	    among them, and durable; DeleteLastEpisode returns once the episode is gone, durably.
+//	R2  Files are replaced whole. A save replaces them by files that begin with the same rows and frames, info.json last. A
+//	    deletion takes the opposite order, info.json first. The next recorder completes a save or a deletion that was killed.
+//	R3  Images that wait for their encoders are bounded in bytes. When the bound is reached, RecordOptions.OnFull decides
+//	    whether AddFrame waits, fails or drops the row; the last two never wait.
 //	R4  After Close all statistics are exact over all episodes, but quantiles of images of sessions that left no counts; before it quantiles of numbers are left out.
+//	R5  Numbers that are NaN or infinite are refused with feature, element and row, unless RecordOptions.AllowNaN names the feature.
 package write

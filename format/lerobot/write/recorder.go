@@ -33,6 +33,7 @@ type Recorder struct {
 	dst     *store.Local
 	lock    *os.File
 	cfg     Config
+	opt     RecordOptions
 	recount func(context.Context) (robocache.Stats, error)
 	queue   *semaphore.Weighted // bytes of images that wait for their encoders
 	ctx     context.Context     // of the encoders
@@ -48,6 +49,24 @@ type Recorder struct {
 	count Recording
 }
 
+// RecordOptions configures a recorder.
+type RecordOptions struct {
+	QueueBytes int64    // bound of the images that wait for their encoders
+	OnFull     OnFull   // what AddFrame does when the queue is full
+	AllowNaN   []string // features whose values may be NaN or infinite; "*": all
+	OnlyNew    bool     // refuses a folder that holds a dataset
+}
+
+// OnFull is what AddFrame does when the queue has no room for the images of a row.
+type OnFull string
+
+// AddFrame waits for room, returns an error of class ErrTemporary, or drops the row. The zero value is OnFullBlock.
+const (
+	OnFullBlock OnFull = "block"
+	OnFullRaise OnFull = "raise"
+	OnFullDrop  OnFull = "drop"
+)
+
 // Recording is what a recorder has counted.
 type Recording struct {
 	Episodes    int     `json:"episodes"`
@@ -58,6 +77,9 @@ type Recording struct {
 	QueuePeak   int64   `json:"queue_peak"`               // the most that waited at a time
 	Waits       int64   `json:"waits"`                    // rows that waited for room
 	WaitSeconds float64 `json:"wait_seconds"`             // how long, together
+	LongestWait float64 `json:"longest_wait_seconds"`     // of one row
+	Refused     int64   `json:"refused"`                  // rows that OnFullRaise refused
+	Dropped     int64   `json:"dropped"`                  // rows that OnFullDrop dropped
 	Replaced    string  `json:"codec_replaced,omitempty"` // why the default codec was not taken
 }
 
@@ -80,13 +102,19 @@ type recorded struct {
 	card   bool // README.md is ours
 }
 
-// tail is the episodes whose files are still growing: each save writes them again with the new episode behind them, and replaces the files.
+// tail is the episodes whose files are still growing. Each save rewrites these files with the new episode at their end.
 type tail struct {
-	eps        []*EpisodeData
+	eps        []tailEpisode
 	first      int // episode
 	row        int64
-	file, next int // number of its first file, and the first that is free behind it
+	file, next int // number of its first file, and the first that is free after it
 	bytes      int64
+	files      []string // that the last save wrote
+
+	// The dataset before the first of eps.
+	base  recorded
+	tasks []string
+	head  map[string][]byte // the files above all episodes
 }
 
 const (
@@ -113,12 +141,12 @@ type recordingCounts struct {
 	Images   map[string]*stats.Pixels `json:"images"`
 }
 
-// NewRecorder begins a dataset in a folder, or goes on with the one that is there: existing reads it (nil: there is none), recount its numbers. Of cfg, features and rate that are
-// not given are those of the dataset. queue bounds the images that wait for their encoders, in bytes.
-func NewRecorder(ctx context.Context, dir string, cfg Config, queue int64, existing func(context.Context) (*Recorded, error), recount func(context.Context) (robocache.Stats, error)) (_ *Recorder, err error) {
+// NewRecorder begins a dataset in a folder, or continues the dataset that is there. existing reads that dataset (nil: there
+// is none), recount computes its statistics of numbers. Features and rate that cfg lacks are those of the dataset.
+func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions, existing func(context.Context) (*Recorded, error), recount func(context.Context) (robocache.Stats, error)) (_ *Recorder, err error) {
 	defer guard.Recover(opRecord, &err)
 	defer guard.In("dataset", dir)
-	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, recount: recount, queue: semaphore.NewWeighted(queue), count: Recording{QueueBytes: queue}, free: make(chan []byte, freeImages)}
+	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, opt: opt, recount: recount, queue: semaphore.NewWeighted(opt.QueueBytes), count: Recording{QueueBytes: opt.QueueBytes}, free: make(chan []byte, freeImages)}
 	_, err = os.Stat(dir)
 	r.made = errors.Is(err, os.ErrNotExist)
 	guard.Check(os.MkdirAll(r.own, 0o777))
@@ -134,7 +162,9 @@ func NewRecorder(ctx context.Context, dir string, cfg Config, queue int64, exist
 	r.clear()
 	r.cfg.Video.Behind = true
 	r.resume(guard.Must(existing(ctx)))
+	r.tail = r.beginTail(ctx, r.whole.NextFile)
 	r.cfg.validate()
+	r.checkAllowed()
 	r.ready(ctx)
 	r.parts = guard.Must(os.MkdirTemp(r.own, "parts-"))
 	r.openParts()
@@ -199,7 +229,6 @@ func (r *Recorder) resume(have *Recorded) {
 	}
 	c.Features, c.Tasks, c.Robot = old.Features, old.Tasks, old.Robot
 	r.count.Episodes, r.count.Frames = have.Episodes, have.Frames
-	r.tail = tail{first: have.Episodes, row: have.Frames, file: have.NextFile, next: have.NextFile}
 	r.whole.exact = false // another program may have written them
 	var counts recordingCounts
 	if b, err := os.ReadFile(filepath.Join(r.dir, countsName)); err == nil && json.Unmarshal(b, &counts) == nil && counts.Episodes == have.Episodes {
@@ -241,6 +270,15 @@ func (r *Recorder) ready(ctx context.Context) {
 	}
 	if row > r.count.QueueBytes {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "queue_bytes", Want: fmt.Sprintf("room for the images of one row, %d bytes", row), Got: strconv.FormatInt(r.count.QueueBytes, 10)})
+	}
+}
+
+// checkAllowed rejects keys of AllowNaN that are no features.
+func (r *Recorder) checkAllowed() {
+	for _, key := range r.opt.AllowNaN {
+		if key != "*" && !slices.ContainsFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key }) {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "allow_nan: no such feature", Hint: "name a declared feature, or pass allow_nan=True"})
+		}
 	}
 }
 
@@ -349,6 +387,8 @@ func (r *Recorder) closed() {
 
 // waited counts a row that waited for room.
 func (r *Recorder) waited(since time.Time) {
+	d := time.Since(since).Seconds()
 	r.count.Waits++
-	r.count.WaitSeconds += time.Since(since).Seconds()
+	r.count.WaitSeconds += d
+	r.count.LongestWait = max(r.count.LongestWait, d)
 }

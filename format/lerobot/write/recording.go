@@ -2,11 +2,13 @@ package write
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -25,8 +27,9 @@ type recording struct {
 	tasks   []string
 	feeds   map[string]*feed
 	held    atomic.Int64 // bytes
-	ended   bool         // no more frames come
-	stop    context.CancelFunc
+
+	ended bool // no more frames come
+	stop  context.CancelFunc
 }
 
 // feed is the way of one camera's images to its encoder.
@@ -41,14 +44,17 @@ type feed struct {
 	look   *stats.Pixels
 }
 
-// AddFrame adds a row: the bytes of each feature in the order of Config.Features, images as height × width × channels; nil of text features, whose values
-// are in texts. Nothing of the caller's is kept. It waits until there is room in the queue, for as long as ctx lasts: the row is then not added.
-func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, texts map[string]string) (err error) {
+// AddFrame adds a row: the bytes of each feature in the order of Config.Features, images as height × width × channels; nil
+// of text features, whose values are in texts. AddFrame copies all values. When the queue is full, RecordOptions.OnFull
+// decides whether AddFrame waits until there is room or ctx ends, fails, or drops the row. added reports whether the row was added.
+func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, texts map[string]string) (added bool, err error) {
 	defer guard.Recover(opRecord, &err)
 	r.closed()
+	where := robocache.Where{"episode": r.count.Episodes, "row": 0}
 	if r.now != nil {
-		defer guard.At(robocache.Where{"episode": r.count.Episodes, "row": r.now.rows})
+		where["row"] = r.now.rows
 	}
+	defer guard.At(where)
 	if r.now != nil && r.now.ended {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"})
 	}
@@ -60,6 +66,7 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, tex
 		if _, ok := texts[f.Key]; f.Kind == robocache.KindText && !ok || len(rows[i]) != n {
 			guard.Fail(misuse(robocache.Where{"stream": f.Key}, "", fmt.Sprintf("%d bytes", n), strconv.Itoa(len(rows[i])), ""))
 		}
+		r.checkFinite(f, rows[i])
 	}
 	if r.now == nil {
 		r.begin()
@@ -70,6 +77,15 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, tex
 		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opRecord, Msg: "the episode's numbers and still images", Want: fmt.Sprintf("%d bytes", heldBytes), Got: "more", Hint: `save_episode() more often; cameras as "video" are not kept in memory`})
 	}
 	if !r.queue.TryAcquire(need) {
+		switch r.opt.OnFull {
+		case OnFullDrop:
+			r.count.Dropped++
+			return false, nil
+		case OnFullRaise:
+			r.count.Refused++
+			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: opRecord, Msg: fmt.Sprintf("the queue of images is full: %d of %d bytes", r.waiting.Load(), r.count.QueueBytes),
+				Hint: `Call add_frame again later, raise queue_bytes, or pass video_codec="h264", which costs less.`})
+		}
 		since := time.Now()
 		err := r.queue.Acquire(ctx, need)
 		r.waited(since)
@@ -95,7 +111,47 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, tex
 	}
 	e.tasks = append(e.tasks, task)
 	e.rows++
-	return nil
+	return true, nil
+}
+
+// checkFinite rejects a row of numbers that holds NaN or an infinity. Depth images are exempt: NaN means no return there.
+func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) {
+	if f.Kind != robocache.KindNumeric || !f.DType.Float() {
+		return
+	}
+	size := f.DType.Size()
+	for k := 0; k+size <= len(row); k += size {
+		v := row[k : k+size]
+		var exponent, full, mantissa uint64
+		switch f.DType {
+		case robocache.Float64:
+			b := binary.LittleEndian.Uint64(v)
+			exponent, full, mantissa = b>>52&0x7ff, 0x7ff, b<<12
+		case robocache.Float32:
+			b := binary.LittleEndian.Uint32(v)
+			exponent, full, mantissa = uint64(b>>23&0xff), 0xff, uint64(b<<9)
+		case robocache.Float16:
+			b := binary.LittleEndian.Uint16(v)
+			exponent, full, mantissa = uint64(b>>10&0x1f), 0x1f, uint64(b<<6)
+		default:
+			return
+		}
+		if exponent == full && !slices.Contains(r.opt.AllowNaN, "*") && !slices.Contains(r.opt.AllowNaN, f.Key) {
+			r.notFinite(f, k/size, mantissa != 0)
+		}
+	}
+}
+
+func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) {
+	value, name := "infinite", ""
+	if isNaN {
+		value = "NaN"
+	}
+	if names := f.ChannelNames(); names != nil {
+		name = fmt.Sprintf(" (%s)", names[element])
+	}
+	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key, "element": element},
+		Msg: fmt.Sprintf("element %d%s is %s", element, name, value), Hint: fmt.Sprintf("Record the last valid value, or pass allow_nan=[%q].", f.Key)})
 }
 
 // check tells what broke an encoder.

@@ -19,36 +19,131 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// wholeName is the folder of what was saved and is not in place yet.
-const wholeName = "whole"
+// The names of staging directories that are complete and still have to be put in place.
+const (
+	wholeName  = "whole"  // a save: every file begins with what the file before it held
+	shrunkName = "shrunk" // a deletion: every file in place begins with what the staged file holds
+	// goneName lists in a shrunkName directory the files that the deletion removes.
+	goneName = "gone.json"
+)
 
-// save writes the tail and the new episode, with all that stands over them, into a folder of its own. In one step the folder then gets the name by which apply
-// knows that it is whole.
+// maxHead bounds a file above all episodes.
+const maxHead = 1 << 30
+
+// tailEpisode is a saved episode whose files are still growing.
+type tailEpisode struct {
+	*EpisodeData
+	size int64
+	own  robocache.Stats
+}
+
+// beginTail returns a tail whose first file has the number file. The next episode is its first.
+func (r *Recorder) beginTail(ctx context.Context, file int) tail {
+	t := tail{first: r.count.Episodes, row: r.count.Frames, file: file, next: file, base: r.whole, tasks: r.cfg.Tasks, head: map[string][]byte{}}
+	for _, name := range order {
+		if strings.HasSuffix(name, "/") || name == "README.md" && !r.whole.card {
+			continue
+		}
+		b, err := store.ReadFile(ctx, r.dst, name, maxHead)
+		if err == nil {
+			t.head[name] = b
+		} else if !errors.Is(err, robocache.ErrNotFound) {
+			guard.Fail(err)
+		}
+	}
+	return t
+}
+
+// save writes the tail with the new episode at its end. A full tail is left as it is, and the episode begins the next one.
 func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64) {
 	t := r.tail
 	full := len(t.eps) == tailEpisodes || len(t.eps) > 0 && t.bytes+size > tailBytes
 	if full {
-		t = tail{first: r.count.Episodes, row: r.count.Frames, file: t.next}
+		t = r.beginTail(ctx, t.next)
 	}
-	t.eps, t.bytes = append(slices.Clone(t.eps), ep), t.bytes+size
-	cfg := r.cfg
-	cfg.Encoders, cfg.Frames = 2, stats.AllFrames // the robot's loop wants the other cores
-	cfg.Shard = &shardPlace{firstEpisode: t.first, firstRow: t.row, firstFile: t.file, files: cfg.ChunksSize*(maxFileNumber+1) - t.file}
-	for _, text := range ep.Tasks {
-		if !slices.Contains(cfg.Tasks, text) {
-			cfg.Tasks = append(slices.Clip(cfg.Tasks), text)
-		}
+	t.eps, t.bytes = append(slices.Clone(t.eps), tailEpisode{EpisodeData: ep, size: size}), t.bytes+size
+	old := r.tail.eps
+	r.rewriteTail(ctx, t, wholeName)
+	if full {
+		r.forget(old, t.eps)
 	}
+	r.count.Episodes, r.count.Frames = r.count.Episodes+1, r.count.Frames+int64(ep.Length)
+}
+
+// DeleteLastEpisode removes the episode that was saved last. Rows of the episode under way are kept.
+// Only episodes in the files that this recorder is still writing can be deleted.
+func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
+	defer guard.Recover(opRecord, &err)
+	r.closed()
+	defer guard.At(robocache.Where{"dataset": r.dir})
+	r.apply(ctx) // of an episode before, where that failed
+	t := r.tail
+	last := len(t.eps) - 1
+	if r.count.Episodes == 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "delete_last_episode: the dataset has no episodes", Hint: "discard_episode() drops the rows of an episode that is not saved yet"}
+	}
+	if last < 0 {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"episode": r.count.Episodes - 1},
+			Msg:  "delete_last_episode: the last episode is in a file that this Writer has finished, or was saved by an earlier Writer",
+			Hint: fmt.Sprintf("close the Writer, then run: robocache edit delete --episodes %d --in-place %s", r.count.Episodes-1, r.dir)}
+	}
+	ep := t.eps[last]
+	t.eps, t.bytes = slices.Clone(t.eps[:last]), t.bytes-ep.size
+	r.rewriteTail(ctx, t, shrunkName)
+	r.count.Episodes, r.count.Frames = r.count.Episodes-1, r.count.Frames-int64(ep.Length)
+	r.forget([]tailEpisode{ep}, t.eps)
+	r.apply(ctx)
+	return nil
+}
+
+// rewriteTail writes the episodes of t, and the files above all episodes, into a staging directory. One rename to name
+// then makes it complete: apply puts complete directories in place, also after a kill.
+func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) {
 	stage := guard.Must(os.MkdirTemp(r.own, "stage-"))
 	defer os.RemoveAll(stage)
 	dst := guard.Must(store.OpenLocal(stage))
 	defer dst.Close()
+	next, tasks := t.base, t.tasks
+	before := r.tail.files
+	t.files, t.next = nil, t.file
+	if len(t.eps) == 0 {
+		for file, b := range t.head {
+			guard.Check(store.Put(ctx, dst, file, b))
+			t.files = append(t.files, file)
+		}
+	} else {
+		next, tasks = r.writeTail(ctx, dst, &t)
+	}
+	if name == shrunkName {
+		gone := slices.DeleteFunc(slices.Clone(before), func(file string) bool { return slices.Contains(t.files, file) })
+		guard.Check(store.Put(ctx, dst, goneName, guard.Must(json.Marshal(gone))))
+	}
+	guard.Check(os.Rename(stage, filepath.Join(r.own, name)))
+	syncDir(r.own)
+	r.whole, r.tail, r.cfg.Tasks = next, t, tasks
+}
+
+// writeTail writes the episodes of t into dst, and returns the statistics and tasks of the dataset with them.
+func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (next recorded, tasks []string) {
+	cfg := r.cfg
+	cfg.Encoders, cfg.Frames = 2, stats.AllFrames // the robot's loop wants the other cores
+	cfg.Shard = &shardPlace{firstEpisode: t.first, firstRow: t.row, firstFile: t.file, files: cfg.ChunksSize*(maxFileNumber+1) - t.file}
+	cfg.Tasks = t.tasks
+	for _, ep := range t.eps {
+		for _, text := range ep.Tasks {
+			if !slices.Contains(cfg.Tasks, text) {
+				cfg.Tasks = append(slices.Clip(cfg.Tasks), text)
+			}
+		}
+	}
 	w := guard.Must(NewWriter(ctx, dst, cfg))
 	defer w.Abort()
-	for _, e := range t.eps {
-		guard.Check(w.AddEpisode(ctx, *e))
+	for _, ep := range t.eps {
+		guard.Check(w.AddEpisode(ctx, *ep.EpisodeData))
 	}
-	own := w.pending[len(w.pending)-1].stats
+	if last := &t.eps[len(t.eps)-1]; last.own == nil {
+		last.own = w.pending[len(w.pending)-1].stats
+	}
 	guard.Check(w.Close(ctx))
 	number := func(chunk, file int) { t.next = max(t.next, chunk*cfg.ChunksSize+file+1) }
 	number(w.data.chunk, w.data.file)
@@ -56,31 +151,33 @@ func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64) {
 	for _, c := range w.cams {
 		number(c.chunk, c.file)
 	}
-	next := recorded{Recorded: r.whole.Recorded, exact: r.count.Episodes == 0, looks: maps.Clone(r.whole.looks), totals: maps.Clone(r.whole.totals), card: r.whole.card}
-	for key, fs := range own {
+	next = recorded{Recorded: r.whole.Recorded, exact: t.first+len(t.eps) == 1, looks: maps.Clone(t.base.looks), totals: maps.Clone(t.base.totals), card: r.whole.card}
+	for _, ep := range t.eps {
+		next.add(ep)
+	}
+	r.above(ctx, w, &next)
+	t.files = slices.Clone(w.files)
+	return next, cfg.Tasks
+}
+
+// add counts the statistics of an episode.
+func (n *recorded) add(ep tailEpisode) {
+	for key, fs := range ep.own {
 		if p := ep.FrameStats[key]; p == nil {
-			next.totals[key] = together(next.totals[key], fs, false)
-		} else if have := next.looks[key]; have == nil {
-			next.looks[key] = p
+			n.totals[key] = together(n.totals[key], fs, false)
+		} else if have := n.looks[key]; have == nil {
+			n.looks[key] = p
 		} else {
 			all := p.Empty()
 			all.Merge(have)
 			all.Merge(p)
-			next.looks[key] = all
+			n.looks[key] = all
 		}
 	}
-	r.above(ctx, w, &next)
-	guard.Check(os.Rename(stage, filepath.Join(r.own, wholeName)))
-	syncDir(r.own)
-	if full {
-		r.forget(r.tail.eps, ep)
-	}
-	r.whole, r.tail, r.cfg.Tasks = next, t, cfg.Tasks
-	r.count.Episodes, r.count.Frames = r.count.Episodes+1, r.count.Frames+int64(ep.Length)
 }
 
-// forget removes the encoded files of episodes that are not written again.
-func (r *Recorder) forget(old []*EpisodeData, now *EpisodeData) {
+// forget removes the encoded files of episodes that are not written again. Episodes of kept move to the new library.
+func (r *Recorder) forget(old, kept []tailEpisode) {
 	_ = r.lib.Close() // else its open files would keep their space
 	for _, ep := range old {
 		for _, v := range ep.Videos {
@@ -88,9 +185,11 @@ func (r *Recorder) forget(old []*EpisodeData, now *EpisodeData) {
 		}
 	}
 	r.openParts()
-	for key, v := range now.Videos {
-		v.Library = r.lib
-		now.Videos[key] = v
+	for _, ep := range kept {
+		for key, v := range ep.Videos {
+			v.Library = r.lib
+			ep.Videos[key] = v
+		}
 	}
 }
 
@@ -147,10 +246,18 @@ var order = []string{"videos/", "data/", "meta/episodes/", "meta/tasks.parquet",
 
 const infoName = "meta/info.json"
 
-// apply puts in place what was saved, also by a recorder that was killed meanwhile: what is in place already is not there any more.
+// apply puts in place what was saved or deleted, also what a recorder that was killed left. Files in place already are
+// no longer in the staging directory.
 func (r *Recorder) apply(ctx context.Context) {
-	from := filepath.Join(r.own, wholeName)
-	var files []string
+	r.applyFrom(ctx, wholeName)
+	r.applyFrom(ctx, shrunkName)
+}
+
+// applyFrom moves the files of a complete staging directory into the dataset. A save ends with info.json. A deletion takes
+// the opposite order and begins with info.json. In both, info.json never names a row that is not in place.
+func (r *Recorder) applyFrom(ctx context.Context, name string) {
+	from := filepath.Join(r.own, name)
+	var files, gone []string
 	err := filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			p, err = filepath.Rel(from, p)
@@ -162,10 +269,18 @@ func (r *Recorder) apply(ctx context.Context) {
 		return
 	}
 	guard.Check(err)
+	if i := slices.Index(files, goneName); i >= 0 {
+		files = slices.Delete(files, i, i+1)
+		guard.Check(json.Unmarshal(guard.Must(os.ReadFile(filepath.Join(from, goneName))), &gone))
+		files = append(files, gone...)
+	}
 	rank := func(name string) int {
 		return slices.IndexFunc(order, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	}
 	slices.SortFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	if name == shrunkName {
+		slices.Reverse(files)
+	}
 	for _, name := range files { // folders first: nothing then lies between the renames
 		guard.Check(os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o777))
 	}
@@ -174,10 +289,25 @@ func (r *Recorder) apply(ctx context.Context) {
 		if name == infoName {
 			r.syncFolders(files)
 		}
-		guard.Check(os.Rename(filepath.Join(from, name), filepath.Join(r.dir, name)))
+		to := filepath.Join(r.dir, name)
+		if slices.Contains(gone, name) {
+			err = os.Remove(to)
+		} else {
+			err = os.Rename(filepath.Join(from, name), to)
+		}
+		if !errors.Is(err, fs.ErrNotExist) || !slices.Contains(gone, name) {
+			guard.Check(err)
+		}
+		if name == infoName {
+			r.syncFolders(files)
+		}
 	}
 	r.syncFolders(files)
 	guard.Check(os.RemoveAll(from))
+	for _, name := range gone { // folders that are empty now
+		for dir := filepath.Dir(name); dir != "." && os.Remove(filepath.Join(r.dir, dir)) == nil; dir = filepath.Dir(dir) {
+		}
+	}
 }
 
 // syncFolders makes the names of files durable.
