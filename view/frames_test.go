@@ -243,7 +243,7 @@ func TestDepthVideo(t *testing.T) {
 	const w, h, rows = 128, 64, 16
 	dst := filepath.Join(t.TempDir(), "set")
 	depth := robocache.Feature{Key: "depth", Kind: robocache.KindVideo, DType: robocache.Uint16, Height: h, Width: w, Channels: 1, Depth: &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "mm"}}
-	r, err := lerobot.Record(t.Context(), dst, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: []robocache.Feature{depth}}, 1<<20, true)
+	r, err := lerobot.Record(t.Context(), dst, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: []robocache.Feature{depth}}, write.RecordOptions{QueueBytes: 1 << 20})
 	if errors.Is(err, robocache.ErrUnsupported) {
 		t.Skip(err)
 	} else if err != nil {
@@ -258,7 +258,7 @@ func TestDepthVideo(t *testing.T) {
 			}
 			img = binary.LittleEndian.AppendUint16(img, mm)
 		}
-		if err := r.AddFrame(t.Context(), "look", [][]byte{img}, nil); err != nil {
+		if _, err := r.AddFrame(t.Context(), "look", [][]byte{img}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
