@@ -228,7 +228,7 @@ func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, perm []int32, 
 	var ids []int64
 	err = lines(episodesJSONL, b, func(_ int, b []byte) error {
 		var l episodeLine
-		if err := json.Unmarshal(b, &l); err != nil {
+		if err := unmarshalLine(b, &l); err != nil {
 			return err
 		}
 		if l.Index == nil || l.Length == nil {

@@ -2,12 +2,12 @@ package lerobot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
@@ -34,7 +34,7 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 				Episode int64    `json:"episode_index"`
 				Stats   rawStats `json:"stats"`
 			}
-			if err = json.Unmarshal(pythonJSON(b), &l); err != nil {
+			if err = unmarshalLine(pythonJSON(b), &l); err != nil {
 				return err
 			}
 			if i, ok := places[l.Episode]; ok && l.Stats[key] != nil {
@@ -53,7 +53,7 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 	for _, name := range t.names {
 		for i, text := range reader.Permute(pad(t.values[name], n), d.paths.perm) {
 			var v any
-			guard.Check(json.Unmarshal(pythonJSON([]byte(text)), &v))
+			guard.Check(jsonmeta.Unmarshal(string(op), pythonJSON([]byte(text)), &v))
 			if v == nil {
 				continue
 			}

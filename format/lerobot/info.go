@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -88,17 +90,37 @@ func lfsError(name string) *robocache.Error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name}, Want: "data", Got: "a Git LFS pointer", Hint: "fetch the data: git lfs pull"}
 }
 
-func jsonError(name string, err error) error {
-	var typed *robocache.Error
-	if errors.As(err, &typed) {
-		return robocache.At(err, robocache.Where{"file": name})
+// jsonError describes an error that decoding b, the contents of a file, ended with.
+func jsonError(name string, b []byte, err error) error {
+	return robocache.At(jsonmeta.Explain(string(op), b, err), robocache.Where{"file": name})
+}
+
+// unmarshalLine decodes a line of a .jsonl file, which must be one JSON object.
+func unmarshalLine(b []byte, v any) error {
+	var found string
+	switch {
+	case json.Valid(b) && b[0] != '{':
+		found = "a line that is another value"
+		if b[0] == '[' {
+			found = "a line that is a list"
+		}
+	case bytes.HasPrefix(b, []byte("{")) || bytes.HasPrefix(b, []byte("[")):
+		d := json.NewDecoder(bytes.NewReader(b))
+		var first json.RawMessage
+		switch err := d.Decode(&first); {
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			found = "a value that continues on the next line"
+		case err == nil && d.InputOffset() < int64(len(b)):
+			found = fmt.Sprintf("more behind the object: %.40q", b[d.InputOffset():])
+		}
 	}
-	w := robocache.Where{"file": name}
-	var syn *json.SyntaxError
-	if errors.As(err, &syn) {
-		w["offset"] = syn.Offset
+	if found != "" {
+		return &robocache.Error{
+			Class: robocache.ErrMalformed, Op: string(op), Want: "one JSON object per line", Got: found,
+			Hint: "write each object on a line of its own, without brackets or commas around it",
+		}
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: w, Msg: "not valid JSON: " + err.Error()}
+	return jsonmeta.Unmarshal(string(op), b, v)
 }
 
 // object reads a JSON object in order; a key twice is an error, because readers differ in which one they take. at is its pointer in its file.
@@ -155,12 +177,16 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	defer guard.Recover("lerobot info", &err)
 	b := guard.Must(checkJSON(infoPath, raw))
 	fields := map[string]json.RawMessage{}
-	err = object("", b, func(k string, v json.RawMessage) error { fields[k] = v; return nil })
+	var whole json.RawMessage
+	err = json.Unmarshal(b, &whole) // a syntax error is located in the whole file
+	if err == nil {
+		err = object("", b, func(k string, v json.RawMessage) error { fields[k] = v; return nil })
+	}
 	if err == nil {
 		err = unique("/features", fields["features"])
 	}
 	if err != nil {
-		return nil, nil, jsonError(infoPath, err)
+		return nil, nil, jsonError(infoPath, b, err)
 	}
 	f = &infoFile{totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
 	f.readVersion(fields)
@@ -181,7 +207,7 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 		if !ok || string(v) == "null" {
 			continue
 		}
-		if n, ok := integer(v); ok && n >= 0 {
+		if n, ok := jsonmeta.Integer(v); ok && n >= 0 {
 			*to = n
 		} else {
 			found = append(found, warn("metadata-type", infoPath, fmt.Sprintf("%s is %.40s, not a count: ignored", key, v), "write a number"))
@@ -251,14 +277,17 @@ func (f *infoFile) readFeatures(v json.RawMessage) {
 	err := object("/features", v, func(key string, v json.RawMessage) error {
 		at := "/features/" + escapePointer(key)
 		d := declared{key: key}
-		err := json.Unmarshal(v, &d)
-		if err == nil && d.DType == "" {
-			at, err = at+"/dtype", errors.New("missing")
+		err := jsonmeta.Unmarshal(string(op), v, &d)
+		var e *robocache.Error
+		if errors.As(err, &e) {
+			inner, _ := e.Where["pointer"].(string)
+			e.Where["pointer"] = at + inner
+			return e
 		}
-		if err == nil {
-			if d.shape, err = readShape(d.Shape); err != nil {
-				at += "/shape"
-			}
+		if d.DType == "" {
+			at, err = at+"/dtype", errors.New("missing")
+		} else if d.shape, err = readShape(d.Shape); err != nil {
+			at += "/shape"
 		}
 		if err != nil {
 			return infoError(robocache.ErrMalformed, at, err.Error())
@@ -279,7 +308,7 @@ func readShape(v json.RawMessage) ([]int, error) {
 	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal(v, &raw); err != nil {
-		n, ok := integer(v)
+		n, ok := jsonmeta.Integer(v)
 		if !ok {
 			return nil, fmt.Errorf("expected a list of sizes, found %.40s", v)
 		}
@@ -290,7 +319,7 @@ func readShape(v json.RawMessage) ([]int, error) {
 	}
 	shape, total := []int{}, int64(1)
 	for _, r := range raw {
-		n, ok := integer(r)
+		n, ok := jsonmeta.Integer(r)
 		if !ok || n < 1 || n > 1<<31 {
 			return nil, fmt.Errorf("expected sizes above 0, found %.60s", v)
 		}
@@ -303,18 +332,6 @@ func readShape(v json.RawMessage) ([]int, error) {
 		return []int{1}, nil
 	}
 	return shape, nil
-}
-
-// integer reads 3, 3.0 and "3" is not one.
-func integer(v json.RawMessage) (int64, bool) {
-	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-		return n, true
-	}
-	f, err := strconv.ParseFloat(string(v), 64)
-	if err != nil || f != float64(int64(f)) || f > 1<<53 || f < -1<<53 {
-		return 0, false
-	}
-	return int64(f), true
 }
 
 // text is the string that v holds, or "".
@@ -338,9 +355,7 @@ func splits(v json.RawMessage) (out map[string]string) {
 	return out
 }
 
-func escapePointer(s string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
-}
+func escapePointer(s string) string { return jsonmeta.EscapePointer(s) }
 
 func warn(code, file, msg, hint string) robocache.Finding {
 	return robocache.Finding{Severity: robocache.SeverityWarning, Code: code, Where: robocache.Where{"file": file}, Message: msg, Hint: hint}

@@ -3,13 +3,13 @@ package lerobot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -72,7 +72,7 @@ func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 		Key        string `json:"original_key"`
 	}
 	var raw struct{ State, Action, Video, Annotation map[string]part }
-	if err := json.Unmarshal(b, &raw); err != nil {
+	if err := jsonmeta.Unmarshal(string(op), b, &raw); err != nil {
 		return nil, err
 	}
 	m := &Modality{Video: map[string]string{}, Annotation: map[string]string{}}

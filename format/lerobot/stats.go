@@ -52,8 +52,9 @@ func parseStats(b []byte) (_ robocache.Stats, err error) {
 	defer guard.Recover("lerobot stats", &err)
 	b = guard.Must(checkJSON(statsJSON, b))
 	var raw rawStats
-	if err := json.Unmarshal(pythonJSON(b), &raw); err != nil {
-		return nil, jsonError(statsJSON, err)
+	b = pythonJSON(b)
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return nil, jsonError(statsJSON, b, err)
 	}
 	out := robocache.Stats{}
 	for key, m := range raw {
@@ -160,7 +161,7 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 		var l struct {
 			Stats rawStats `json:"stats"`
 		}
-		if err := json.Unmarshal(pythonJSON(b), &l); err != nil {
+		if err := unmarshalLine(pythonJSON(b), &l); err != nil {
 			return err
 		}
 		for key, raw := range l.Stats {

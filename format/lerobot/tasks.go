@@ -55,7 +55,7 @@ func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 			Index *int64  `json:"task_index"`
 			Task  *string `json:"task"`
 		}
-		if err := json.Unmarshal(b, &l); err != nil {
+		if err := unmarshalLine(b, &l); err != nil {
 			return err
 		}
 		if l.Index == nil || l.Task == nil {
