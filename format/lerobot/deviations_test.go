@@ -365,13 +365,16 @@ func TestRows(t *testing.T) {
 		s := newSynth(3, 4)
 		s.episodes[1].Index = 0
 		_, err := tryOpen(t, s.write(t))
-		wantError(t, err, robocache.ErrMalformed, "twice")
+		wantError(t, err, robocache.ErrMisuse, "twice", "robocache doctor --fix")
 	})
 	t.Run("length contradicts", func(t *testing.T) {
 		s := newSynth(3, 4)
 		s.episodes[1].Length = 5
-		_, err := tryOpen(t, s.write(t))
-		wantError(t, err, robocache.ErrMalformed, "dataset_to_index", "episode 1")
+		d := mustOpen(t, s.write(t))
+		wantStates(t, d, 1)
+		if d.Len(1) != 4 || codes(d) != "episode-length" {
+			t.Error(d.Len(1), codes(d))
+		}
 	})
 }
 

@@ -140,7 +140,7 @@ func (doc *doctor) layout(context.Context) {
 	d := doc.d
 	doc.total = d.About.Frames * int64(2+len(d.cams))
 	if d.About.Episodes == 0 {
-		doc.found(robocache.SeverityError, "no-episodes", robocache.Where{"file": "meta"}, "record some", "the dataset has no episodes")
+		doc.found(robocache.SeverityInfo, "no-episodes", robocache.Where{"file": infoPath}, "record some: robocache.Writer continues the dataset with its features", "the dataset was created and has no episodes yet")
 	}
 	if d.raw.major == 3 {
 		if n := d.eps.id(0); d.eps.n() > 0 && n != 0 {
@@ -161,7 +161,7 @@ func (doc *doctor) layout(context.Context) {
 	}
 	for e := range d.eps.n() {
 		if d.eps.length[e] == 0 {
-			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": "meta/episodes", "episode": d.eps.id(e)}, "remove the episode", "the episode has no rows")
+			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}, "remove the episode: 'robocache doctor --fix' leaves it out", "the episode has no rows")
 		}
 	}
 }

@@ -27,7 +27,12 @@ func (doc *doctor) tables(ctx context.Context) {
 		after := c.global + doc.rows(eps)
 		if !doc.wantsAny(ctx, eps) {
 			c.global = after
-		} else if err := guard.Try(func() { doc.file(ctx, int32(file), c) }); err != nil {
+		} else if err := guard.Try(func() { doc.file(ctx, int32(file), c) }); err == nil {
+			// The numbers in the files behind count the rows that this one lost.
+			for _, e := range eps {
+				c.global += max(0, int64(d.Len(int(e)))-int64(c.rows[e]))
+			}
+		} else {
 			// The index of the files that follow is not this one's fault.
 			c.global = after
 			for _, e := range eps {
@@ -39,9 +44,27 @@ func (doc *doctor) tables(ctx context.Context) {
 	for e, n := range c.rows {
 		if doc.wants(e) && !doc.bad[e] && int(n) != d.Len(e) {
 			doc.bad[e] = true
-			doc.found(robocache.SeverityError, "episode-length", robocache.Where{"file": "meta/episodes", "episode": d.eps.id(e)}, "write the episodes table anew: 'robocache convert' does", "the metadata says %d rows, the data has %d", d.Len(e), n)
+			if d.tab.badEpisode(e) == nil { // else Open reported it
+				file, _ := d.tab.fileOf(e)
+				doc.length(ctx, file, e, n)
+			}
 		}
 	}
+}
+
+// length reports an episode of which the data has another number of rows than the table says.
+func (doc *doctor) length(ctx context.Context, file int32, e int, rows int32) {
+	d := doc.d
+	where := robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}
+	code, hint := "episode-length", fixTableHint
+	if int(rows) < d.Len(e) {
+		code, hint = "rows-missing", rowsLostHint
+		if f, err := d.tab.footer(ctx, file); err == nil {
+			where["file"] = f.name
+		}
+	}
+	doc.found(robocache.SeverityError, code, where, hint,
+		"the episodes table says %d rows, the data has %d", d.Len(e), rows)
 }
 
 // rows is how many rows the metadata gives to some episodes.
@@ -111,7 +134,7 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 	for r := range int(f.pq.Groups[g].Rows) {
 		e := int(file) // v2: the file is the episode
 		if ids != nil && d.raw.major != 2 {
-			e = d.eps.position(ids[r])
+			e = doc.episodeOf(ids[r], file)
 		}
 		if index != nil && index[r] != c.global {
 			doc.found(robocache.SeverityError, "index-order", where("index", r), renumber, "index is %d where %d stands in order: readers that take a row's place as its index give other rows, and windows clamp wrongly", index[r], c.global)
@@ -142,6 +165,18 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 			})
 		}
 	}
+}
+
+// episodeOf returns the position of the episode that rows of an index in a data file belong to; -1
+// if there is none.
+func (doc *doctor) episodeOf(id int64, file int32) int {
+	d := doc.d
+	for pos, stored := range d.eps.stored {
+		if stored == id && d.eps.file[pos] == file {
+			return pos
+		}
+	}
+	return d.eps.position(id)
 }
 
 // timestamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.

@@ -24,6 +24,13 @@ type episodes struct {
 	start  []int64 // row of the episode's first row inside its data file
 	files  []fileNumber
 	cams   map[string]*camColumns
+	// unsure are the positions of episodes whose length or data file the table contradicts or
+	// lacks: only the data can tell. nil means none.
+	unsure map[int]bool
+	// stored holds, by position, the episode_index that the data has of episodes that were
+	// renumbered because their index occurred before (OpenOptions.Repair).
+	stored map[int]int64
+	rows   int // of the table, before duplicates are left out
 }
 
 // fileNumber is the pair that names a file: chunk_index and file_index, in v2 the chunk of an episode and its episode_index.
@@ -54,6 +61,14 @@ func (e *episodes) id(pos int) int64 {
 	return e.index[pos]
 }
 
+// dataID returns the episode_index that the rows of an episode have in the data files.
+func (e *episodes) dataID(pos int) int64 {
+	if id, ok := e.stored[pos]; ok {
+		return id
+	}
+	return e.id(pos)
+}
+
 // position finds an episode by episode_index; -1 where it is not there.
 func (e *episodes) position(id int64) int {
 	if e.index == nil {
@@ -77,16 +92,60 @@ func (e *episodes) count() int64 {
 	return e.from[e.n()]
 }
 
-// order sorts by episode_index and refuses an index that occurs twice. It gives the permutation, nil where rows were in order.
-func order(ids []int64) ([]int32, error) {
-	perm := reader.InOrder(ids)
-	ids = reader.Permute(ids, perm)
-	for i := 1; i < len(ids); i++ {
-		if ids[i] == ids[i-1] {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": "episode_index"}, Msg: fmt.Sprintf("episode_index %d occurs twice", ids[i])}
+// sortEpisodes returns the permutation that sorts rows of the table by episode_index, nil if they
+// are in order. An index that occurs twice is an error, unless repair is set: a row that repeats an
+// earlier one (same reports so) is then left out, and any other row gets a new index above all
+// others. stored holds the index that such a row has in the data, by its position in the result.
+func sortEpisodes(
+	ids []int64, repair bool, same func(a, b int) bool,
+) (perm []int32, stored map[int]int64, err error) {
+	perm = reader.InOrder(ids)
+	sorted := reader.Permute(ids, perm)
+	isTwice := func(i int) bool { return i > 0 && sorted[i] == sorted[i-1] }
+	first := 0
+	for first < len(sorted) && !isTwice(first) {
+		first++
+	}
+	if first == len(sorted) {
+		return perm, nil, nil
+	}
+	if !repair {
+		return nil, nil, indexTwice(sorted[first])
+	}
+	var renumbered []int32
+	kept := make([]int32, 0, len(ids))
+	row := func(i int) int32 {
+		if perm == nil {
+			return int32(i)
+		}
+		return perm[i]
+	}
+	last := 0 // in sorted, the first row of the index at hand
+	for i := range sorted {
+		if !isTwice(i) {
+			last = i
+			kept = append(kept, row(i))
+		} else if !same(int(row(last)), int(row(i))) {
+			renumbered = append(renumbered, row(i))
 		}
 	}
-	return perm, nil
+	next := sorted[len(sorted)-1] + 1
+	stored = map[int]int64{}
+	for _, r := range renumbered {
+		stored[len(kept)] = ids[r]
+		ids[r] = next
+		kept, next = append(kept, r), next+1
+	}
+	return kept, stored, nil
+}
+
+// indexTwice is the error about an episode_index that two rows of the table have.
+func indexTwice(index int64) error {
+	return &robocache.Error{
+		Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"column": "episode_index"},
+		Msg:  fmt.Sprintf("episode_index %d occurs twice", index),
+		Hint: "run 'robocache doctor --fix': it gives each episode an index of its own",
+	}
 }
 
 // setIndex keeps the index column only where it says something.
@@ -95,6 +154,23 @@ func (e *episodes) setIndex(ids []int64) {
 		if id != int64(i) {
 			e.index = ids
 			return
+		}
+	}
+}
+
+// setUnsure marks rows of the table, which perm sorts, as unsure.
+func (e *episodes) setUnsure(rows []int, perm []int32) {
+	if len(rows) == 0 {
+		return
+	}
+	e.unsure = map[int]bool{}
+	for _, row := range rows {
+		pos := row
+		if perm != nil {
+			pos = slices.Index(perm, int32(row))
+		}
+		if pos >= 0 {
+			e.unsure[pos] = true
 		}
 	}
 }
@@ -198,7 +274,8 @@ type episodeLine struct {
 // readEpisodesV2 reads meta/episodes.jsonl.
 func (d *Dataset) readEpisodesV2(ctx context.Context) {
 	defer guard.At(robocache.Where{"file": episodesJSONL})
-	e, tasks, perm, err := parseEpisodesV2(guard.Must(store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines)))
+	text := guard.Must(store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines))
+	e, tasks, perm, err := parseEpisodesV2(text, d.repair)
 	guard.Check(err)
 	if e.n() == 0 && d.raw.totalEpisodes > 0 {
 		guard.Fail(d.noEpisodes(episodesJSONL))
@@ -216,27 +293,54 @@ func (d *Dataset) noEpisodes(file string) error {
 
 // take makes e the table of the dataset. perm says how its rows were sorted; nil: they were.
 func (d *Dataset) take(e *episodes, perm []int32, file, unsorted, hint string) {
-	if perm != nil {
+	switch {
+	case e.n() < e.rows || len(e.stored) > 0:
+		d.reportTwice(e, perm, file)
+	case perm != nil:
 		d.find(warn("episodes-unsorted", file, unsorted, hint))
 	}
 	d.eps, d.paths.perm = e, perm
 	d.About.Episodes, d.About.Frames = e.n(), e.from[e.n()]
 }
 
-func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, perm []int32, err error) {
+// reportTwice adds the finding about an episode_index that occurs twice.
+func (d *Dataset) reportTwice(e *episodes, perm []int32, file string) {
+	where := robocache.Where{"file": file, "column": "episode_index"}
+	for _, id := range e.stored {
+		where["episode"] = id
+	}
+	d.find(robocache.Finding{
+		Severity: robocache.SeverityError, Code: "episode-twice", Where: where,
+		Count:   int64(e.rows - e.n() + len(e.stored)),
+		Message: "an episode_index occurs twice: readers refuse the dataset, or show other episodes",
+		Hint:    "run 'robocache doctor --fix': it gives each episode an index of its own",
+	})
+}
+
+func parseEpisodesV2(
+	b []byte, repair bool,
+) (e *episodes, tasks *episodeTasks, perm []int32, err error) {
 	e, tasks = &episodes{}, &episodeTasks{}
 	var ids []int64
+	var unsure []int
 	err = lines(episodesJSONL, b, func(_ int, b []byte) error {
 		var l episodeLine
 		if err := unmarshalLine(b, &l); err != nil {
 			return err
 		}
-		if l.Index == nil || l.Length == nil {
-			return fmt.Errorf("episode_index or length is missing")
+		if l.Index == nil {
+			return fmt.Errorf("episode_index is missing")
+		}
+		if l.Length == nil {
+			unknown := int64(-1)
+			l.Length = &unknown
 		}
 		n, ok := rowCount(*l.Length)
-		if !ok || *l.Index < 0 {
-			return fmt.Errorf("episode_index %d, length %d", *l.Index, *l.Length)
+		if *l.Index < 0 {
+			return fmt.Errorf("episode_index is %d", *l.Index)
+		}
+		if !ok { // the data file tells
+			unsure, n = append(unsure, len(ids)), 0
 		}
 		var list []string
 		if len(l.Tasks) > 0 && string(l.Tasks) != "null" && json.Unmarshal(l.Tasks, &list) != nil {
@@ -250,13 +354,16 @@ func parseEpisodesV2(b []byte) (e *episodes, tasks *episodeTasks, perm []int32, 
 		e.length = append(e.length, n)
 		return nil
 	})
+	e.rows = len(ids)
 	if err == nil {
-		perm, err = order(ids)
+		// A file belongs to an index, so that two lines of one index are of the same file.
+		perm, e.stored, err = sortEpisodes(ids, repair, func(int, int) bool { return true })
 		err = robocache.At(err, robocache.Where{"file": episodesJSONL})
 	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	e.setUnsure(unsure, perm)
 	e.setIndex(reader.Permute(ids, perm))
 	e.length = reader.Permute(e.length, perm)
 	return e, tasks.made(perm), perm, nil

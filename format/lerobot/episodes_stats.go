@@ -46,12 +46,12 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 	prefix := "stats/" + key + "/"
 	t := &textColumns{types: map[string]string{}, values: map[string][]string{}}
 	d.tableV3(ctx, t, func(c string) bool { return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/") })
-	if t.rows != n {
+	if t.rows != d.eps.rows {
 		return nil, changed("the episodes that there were", "others")
 	}
 	raw := make([]map[string]any, n)
 	for _, name := range t.names {
-		for i, text := range reader.Permute(pad(t.values[name], n), d.paths.perm) {
+		for i, text := range reader.Permute(pad(t.values[name], d.eps.rows), d.paths.perm) {
 			var v any
 			guard.Check(jsonmeta.Unmarshal(string(op), pythonJSON([]byte(text)), &v))
 			if v == nil {

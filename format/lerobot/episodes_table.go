@@ -56,12 +56,12 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	} else {
 		d.tableV3(ctx, all, func(c string) bool { return !strings.HasPrefix(c, "stats/") })
 	}
-	n := d.eps.n()
-	if all.rows != n {
-		return nil, changed(fmt.Sprintf("%d rows", n), fmt.Sprint(all.rows))
+	n, rows := d.eps.n(), d.eps.rows
+	if all.rows != rows {
+		return nil, changed(fmt.Sprintf("%d rows", rows), fmt.Sprint(all.rows))
 	}
 	for _, c := range all.names {
-		t.Columns = append(t.Columns, EpisodeColumn{c, all.types[c], jsonArray(reader.Permute(pad(all.values[c], n), d.paths.perm))})
+		t.Columns = append(t.Columns, EpisodeColumn{c, all.types[c], jsonArray(reader.Permute(pad(all.values[c], rows), d.paths.perm))})
 	}
 	if k := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == "episode_index" }); k >= 0 {
 		var ids []float64 // pandas may have written them so
@@ -69,7 +69,7 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 			return nil, changed(fmt.Sprintf("%d numbers", n), fmt.Sprint(len(ids)))
 		}
 		for i, id := range ids {
-			if int64(id) != d.eps.id(i) {
+			if int64(id) != d.eps.dataID(i) {
 				return nil, changed(fmt.Sprintf("episode %d in place %d", d.eps.id(i), i), fmt.Sprint(int64(id)))
 			}
 		}
@@ -83,8 +83,8 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	texts := d.episodeTasks(ctx)
 	setColumn(t, "tasks", "list<string>", n, d.raw.major == 2, func(i int) any { return texts.of(i) })
 	data := func(i int) place { f, _ := d.tab.fileOf(i); return d.dataPlace(f) }
-	setColumn(t, "data/chunk_index", "int64", n, false, func(i int) any { return data(i).chunk })
-	setColumn(t, "data/file_index", "int64", n, false, func(i int) any { return data(i).number() })
+	setColumn(t, "data/chunk_index", "int64", n, true, func(i int) any { return data(i).chunk })
+	setColumn(t, "data/file_index", "int64", n, true, func(i int) any { return data(i).number() })
 	t.Data = files(d.paths.data[0], d.tab.files(), d.filesOf(d.eps.file), d.dataPlace)
 	for i := range d.About.Features {
 		c := d.cams[d.About.Features[i].Key]

@@ -80,7 +80,11 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) {
 		for _, top := range tops {
 			col := guard.Must(pq.ReadColumn(ctx, r, f, g, top, nil, tableLimit))
 			v, err := pq.Float64s(col)
-			if null := slices.IndexFunc(col.Def, func(v uint8) bool { return int(v) != top.MaxDef }); null >= 0 {
+			null := slices.IndexFunc(col.Def, func(v uint8) bool { return int(v) != top.MaxDef })
+			if null >= 0 && err == nil && recountable[top.Name] {
+				v, null = withNulls(col, v), -1
+			}
+			if null >= 0 {
 				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": null}, Want: "a number", Got: "null"}
 			}
 			guard.Check(robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}))
@@ -90,7 +94,7 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) {
 	if total == 0 && d.raw.totalEpisodes > 0 {
 		guard.Fail(d.noEpisodes("meta/episodes"))
 	}
-	e, perm, err := assembleEpisodes(want, total, d.raw)
+	e, perm, err := assembleEpisodes(want, total, d.raw, d.repair)
 	guard.Check(inEpisodesFile(err, names, starts))
 	if !want["data/file_index"].seen && total > 0 {
 		d.find(warn("episodes-columns", "meta/episodes", "data/chunk_index and data/file_index are missing: taken from other columns", "write the episodes table anew"))
@@ -133,10 +137,32 @@ func missingColumn(name, where string) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": name}, Msg: "the column is in some episodes files and missing in " + where}
 }
 
-// whole gives the column as integers.
-func (c *episodeColumn) whole() ([]int64, error) {
+// recountable are the columns that the data files can tell: a value that is missing there is no
+// error. It becomes -1.
+var recountable = map[string]bool{
+	"length": true, "dataset_from_index": true, "dataset_to_index": true,
+	"data/chunk_index": true, "data/file_index": true,
+}
+
+// withNulls spreads the values of a column over its rows and puts -1 where a row is null.
+func withNulls(col *pq.Column, values []float64) []float64 {
+	out := make([]float64, len(col.Def))
+	for i, def := range col.Def {
+		if out[i] = -1; int(def) == col.Leaf.MaxDef && len(values) > 0 {
+			out[i], values = values[0], values[1:]
+		}
+	}
+	return out
+}
+
+// whole gives the column as integers. NaN becomes -1 if lenient is set.
+func (c *episodeColumn) whole(lenient bool) ([]int64, error) {
 	out := make([]int64, len(c.values))
 	for i, f := range c.values {
+		if lenient && f != f {
+			out[i] = -1
+			continue
+		}
 		if out[i] = int64(f); float64(out[i]) != f || math.Abs(f) >= 1<<63 {
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Want: "an integer", Got: fmt.Sprint(f)}
 		}
@@ -145,14 +171,16 @@ func (c *episodeColumn) whole() ([]int64, error) {
 }
 
 // assembleEpisodes checks the columns against each other and makes the table, sorted by episode_index.
-func assembleEpisodes(want map[string]*episodeColumn, total int, raw *infoFile) (*episodes, []int32, error) {
+func assembleEpisodes(
+	want map[string]*episodeColumn, total int, raw *infoFile, repair bool,
+) (*episodes, []int32, error) {
 	var bad error
 	ints := func(name string) []int64 { // nil where no file has it
 		c := want[name]
 		if c == nil || !c.seen {
 			return nil
 		}
-		v, err := c.whole()
+		v, err := c.whole(recountable[name])
 		bad = errors.Join(bad, robocache.At(err, robocache.Where{"column": name}))
 		return v
 	}
@@ -169,34 +197,52 @@ func assembleEpisodes(want map[string]*episodeColumn, total int, raw *infoFile) 
 	case total == 0:
 	case ids == nil:
 		return nil, nil, missingColumn("episode_index", "all of them")
-	case length == nil && (from == nil || to == nil):
-		return nil, nil, missingColumn("length", "all of them, and so is dataset_from_index or dataset_to_index")
-	case file == nil && strings.Contains(raw.dataPath, "{"):
-		return nil, nil, missingColumn("data/file_index", "all of them")
 	}
+	e := &episodes{length: make([]int32, total), rows: total}
 	if length == nil {
 		length = make([]int64, total)
 		for i := range length {
-			length[i] = to[i] - from[i]
+			if length[i] = -1; from != nil && to != nil {
+				length[i] = to[i] - from[i]
+			}
 		}
 	}
-	e := &episodes{length: make([]int32, total)}
-	at := func(i int) robocache.Where { return robocache.Where{"episode": ids[i], "row": i} }
+	var unsure []int // rows
+	noFile := total > 0 && file == nil && strings.Contains(raw.dataPath, "{")
 	for i, n := range length {
-		var ok bool
-		if e.length[i], ok = rowCount(n); !ok || ids[i] < 0 {
-			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: at(i), Msg: fmt.Sprintf("episode_index %d, length %d", ids[i], n)}
+		if ids[i] < 0 {
+			where := robocache.Where{"column": "episode_index", "row": i}
+			return nil, nil, malformed(where, "at least 0", fmt.Sprint(ids[i]))
 		}
-		if from != nil && to != nil && to[i]-from[i] != n {
-			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: at(i), Want: fmt.Sprintf("dataset_to_index − dataset_from_index = length %d", n), Got: fmt.Sprintf("%d − %d", to[i], from[i])}
+		var ok bool
+		if e.length[i], ok = rowCount(n); !ok {
+			e.length[i] = 0
+		}
+		if file != nil && file[i] < 0 || chunk != nil && chunk[i] < 0 {
+			file[i], ok = 0, false
+			if chunk != nil {
+				chunk[i] = 0
+			}
+		}
+		if from != nil && from[i] < 0 {
+			from[i], ok = 0, false
+		}
+		if !ok || noFile || from != nil && to != nil && to[i]-from[i] != n {
+			unsure = append(unsure, i)
 		}
 	}
-	perm, err := order(ids)
+	perm, stored, err := sortEpisodes(ids, repair, func(a, b int) bool {
+		return (file == nil || file[a] == file[b]) && (chunk == nil || chunk[a] == chunk[b]) &&
+			(from == nil || from[a] == from[b])
+	})
 	if err != nil {
 		return nil, nil, err
 	}
+	e.stored = stored
+	e.setUnsure(unsure, perm)
 	e.setIndex(reader.Permute(ids, perm))
 	e.length = reader.Permute(e.length, perm)
+	total = len(e.length)
 	e.count()
 	from = reader.Permute(from, perm)
 	if from == nil {
@@ -225,6 +271,10 @@ func assembleEpisodes(want map[string]*episodeColumn, total int, raw *infoFile) 
 	return e, perm, nil
 }
 
+func compareFiles(a, b fileNumber) int {
+	return cmp.Or(cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.file, b.file))
+}
+
 // numberFiles turns pairs of numbers into positions in the sorted list of the different ones. A column that is nil is zeros.
 func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) {
 	of := make([]fileNumber, total)
@@ -239,11 +289,8 @@ func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) 
 			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("chunk %d, file %d", of[i].chunk, of[i].file)}
 		}
 	}
-	less := func(a, b fileNumber) int {
-		return cmp.Or(cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.file, b.file))
-	}
 	files := slices.Clone(of)
-	slices.SortFunc(files, less)
+	slices.SortFunc(files, compareFiles)
 	files = slices.Clone(slices.Compact(files))
 	out := make([]int32, total)
 	for i, p := range of {
@@ -251,13 +298,13 @@ func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) 
 			out[i] = out[i-1]
 			continue
 		}
-		k, _ := slices.BinarySearchFunc(files, p, less)
+		k, _ := slices.BinarySearchFunc(files, p, compareFiles)
 		out[i] = int32(k)
 	}
 	return out, files, nil
 }
 
-// rowsInFile says where in its data file each episode starts: its dataset_from_index less the smallest of the file. What the file
+// rowsInFile says where in its data file each episode starts: its dataset_from_index compareFiles the smallest of the file. What the file
 // really holds is proven before a row is served (proof.go).
 func rowsInFile(e *episodes, from []int64) []int64 {
 	base := make([]int64, len(e.files))
@@ -308,8 +355,8 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) *episodeTasks {
 			tasks.add(row)
 		}
 	})
-	if total != d.eps.n() {
-		guard.Fail(changed(fmt.Sprintf("%d rows", d.eps.n()), fmt.Sprint(total)))
+	if total != d.eps.rows {
+		guard.Fail(changed(fmt.Sprintf("%d rows", d.eps.rows), fmt.Sprint(total)))
 	}
 	return tasks.made(d.paths.perm)
 }

@@ -152,7 +152,10 @@ func (d *Dataset) firstSchema(ctx context.Context) *pq.File {
 	if n == 0 {
 		return nil
 	}
-	best, _, found := d.probe(ctx, d.paths.data, n, d.dataPlace)
+	best, found := d.paths.data, 0
+	if !d.isTemplateProven(n) {
+		best, _, found = d.probe(ctx, d.paths.data, n, d.dataPlace)
+	}
 	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
 		d.templateLies("/data_path", "", fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), "write the template that fits")
 	}
@@ -178,6 +181,22 @@ func (d *Dataset) firstSchema(ctx context.Context) *pq.File {
 	}
 	guard.Fail(first)
 	return nil
+}
+
+// isTemplateProven reports whether the first, middle and last of n data files were opened under the
+// names that the first template gives them.
+func (d *Dataset) isTemplateProven(n int) bool {
+	for _, i := range []int{0, n / 2, n - 1} {
+		v, ok := d.tab.cache.Peek(unit{file: int32(i), col: unitFooter})
+		if !ok {
+			return false
+		}
+		name, err := expand(d.paths.data[0], d.dataPlace(int32(i)))
+		if err != nil || name != v.(*tableFile).name {
+			return false
+		}
+	}
+	return true
 }
 
 // probe finds the template that names the first, middle and last of n files, and how many of them it names.

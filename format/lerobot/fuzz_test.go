@@ -37,7 +37,7 @@ func FuzzMetadata(f *testing.F) {
 				}
 			}
 		}
-		_, _, _, err = parseEpisodesV2(b)
+		_, _, _, err = parseEpisodesV2(b, false)
 		hostile.Typed(t, err)
 		_, err = parseTasksJSONL(b)
 		hostile.Typed(t, err)

@@ -15,7 +15,7 @@ import (
 )
 
 // maxMoves bounds how often a caller asks again after proof found rows elsewhere: once a file is enough.
-const maxMoves = 3
+const maxMoves = 5
 
 // Gather copies rows of a numeric feature into dst. Neighbouring rows are copied in one piece.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
@@ -71,6 +71,9 @@ func (d *Dataset) walk(c *column, load func(file int32, row int64) span) *walker
 // file is what it was found with: another goroutine's proof may move it.
 func (w *walker) to(r robocache.Row) (at int) {
 	for try := 0; ; try++ {
+		if err := w.d.tab.badEpisode(r.Episode); err != nil {
+			guard.Fail(robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key}))
+		}
 		file, start := w.d.tab.fileOf(r.Episode)
 		row := start + int64(r.Index)
 		if w.file == file && row >= w.start && row < w.end {
@@ -123,10 +126,11 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	// The length is the metadata's claim: memory is taken as rows are found, not before.
 	n := d.Len(episode)
 	i, ok := d.byKey["timestamp"]
+	guard.Check(d.tab.badEpisode(episode))
 	if !ok || d.cols[i].src == derived {
 		file, start := d.tab.fileOf(episode)
 		if f := guard.Must(d.tab.footer(ctx, file)); start+int64(n) > f.pq.Rows {
-			return nil, d.tab.lengthError(f, episode, f.pq.Rows-start)
+			return nil, d.tab.lengthError(f.name, episode, f.pq.Rows-start)
 		}
 		return reader.Grid(d.raw.fps, n), nil
 	}

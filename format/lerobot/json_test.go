@@ -43,9 +43,9 @@ func TestLinesOfMetadata(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, _, _, err := parseEpisodesV2([]byte(`{"episode_index": 0, "length": "5", "tasks": []}`))
+	_, _, _, err := parseEpisodesV2([]byte(`{"episode_index": 0, "length": "5", "tasks": []}`), false)
 	wantError(t, err, robocache.ErrMalformed, `pointer /length, line 1: expected an integer, found the text "5"`)
-	e, _, _, err := parseEpisodesV2([]byte(`{"episode_index": 0.0, "length": 5.0, "tasks": []}`))
+	e, _, _, err := parseEpisodesV2([]byte(`{"episode_index": 0.0, "length": 5.0, "tasks": []}`), false)
 	if err != nil || e.length[0] != 5 {
 		t.Error(e, err)
 	}

@@ -56,6 +56,7 @@ type Dataset struct {
 	lib      *video.Library
 	modality *Modality
 	limit    int64
+	repair   bool // OpenOptions.Repair
 
 	mu      sync.Mutex
 	noticed []robocache.Finding // what reading found after Open
@@ -86,7 +87,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	guard.Check(robocache.At(err, robocache.Where{"file": infoPath}))
 	raw, found, err := parseInfo(b)
 	guard.Check(err)
-	d = &Dataset{Base: reader.Base{Bytes: s}, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget}
+	d = &Dataset{Base: reader.Base{Bytes: s}, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget, repair: opt.Repair}
 	d.About = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
 	d.paths = newPaths(s, raw)
 	if raw.major == 2 {
@@ -96,6 +97,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	d.readTasks(ctx)
 	d.tab = newTables(d, budget-budget/4) // the rest is the video library's
+	d.recountEpisodes(ctx)
 	d.describe(ctx)
 	d.readModality(ctx)
 	d.compareClaims()

@@ -24,7 +24,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 	g := f.pq.Groups[group]
 	eps := t.episodesOf(file)
 	if t.d.raw.major == 2 && len(eps) == 1 && f.pq.Rows != int64(t.d.Len(int(eps[0]))) {
-		guard.Fail(t.lengthError(f, int(eps[0]), f.pq.Rows))
+		guard.Fail(t.lengthError(f.name, int(eps[0]), f.pq.Rows))
 	}
 	ids := t.integers(ctx, f, file, group, "episode_index")
 	order := t.integers(ctx, f, file, group, "index")
@@ -38,7 +38,11 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 			return start+int64(t.d.Len(int(eps[i]))) > g.Start
 		}):]
 	}
+	bad := map[int32]relocated{}
 	for _, e := range eps {
+		if t.badEpisode(int(e)) != nil {
+			continue
+		}
 		_, start := t.fileOf(int(e))
 		end := start + int64(t.d.Len(int(e)))
 		if start < g.Start+g.Rows && end > f.pq.Rows {
@@ -48,12 +52,12 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		if lo >= hi {
 			continue
 		}
-		id := t.d.eps.id(int(e))
+		id := t.d.eps.dataID(int(e))
 		for r := lo; r < hi; r++ {
 			if ids != nil && ids[r-g.Start] != id {
 				if t.d.raw.major == 2 {
 					t.d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-index", Where: robocache.Where{"file": f.name, "row": r, "episode": id},
-						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column"})
+						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column: 'robocache doctor --fix' does"})
 					break
 				}
 				t.search(ctx, f, file)
@@ -64,12 +68,24 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 			// A wrong index column says nothing against rows that frame_index counts.
 			frames := t.integers(ctx, f, file, group, "frame_index")
 			if frames == nil || !counts(frames[lo-g.Start:hi-g.Start]) {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "row_group": group, "column": "index", "row": r - g.Start, "episode": id},
-					Want: fmt.Sprint(order[r-1-g.Start] + 1), Got: fmt.Sprint(order[r-g.Start]), Msg: "rows are not in order", Hint: "sort the rows by index"})
+				bad[e] = relocated{start, &robocache.Error{
+					Class: robocache.ErrMalformed, Op: "lerobot",
+					Where: robocache.Where{
+						"file": f.name, "row_group": group, "column": "index", "row": r - g.Start,
+						"episode": t.d.eps.id(int(e)),
+					},
+					Want: fmt.Sprint(order[r-1-g.Start] + 1), Got: fmt.Sprint(order[r-g.Start]),
+					Msg: "rows are not in order", Hint: "sort the rows by index",
+				}}
+				break
 			}
-			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column"))
+			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column: 'robocache doctor --fix' does"))
 			break
 		}
+	}
+	if len(bad) > 0 {
+		t.relocate(bad)
+		guard.Fail(errMoved)
 	}
 }
 
@@ -99,69 +115,96 @@ func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group i
 	return scalar(ctx, t, f, file, group, name, pq.Int64s)
 }
 
-// search looks through a whole file for its episodes. Each must be one unbroken run of the length that the metadata says; else
-// no row of the file can be trusted. It ends the work: by errMoved where they were found elsewhere.
+// search looks through a whole file for its episodes and records where each lies. An episode that
+// is no unbroken run of the length in the table is recorded as bad; the others can be read. It ends
+// the work by errMoved.
 func (t *tables) search(ctx context.Context, f *tableFile, file int32) {
-	type run struct{ start, rows, runs int64 }
-	found := map[int64]*run{}
-	last := int64(-1)
-	some := false
-	for g := range f.pq.Groups {
-		for i, id := range t.integers(ctx, f, file, g, "episode_index") {
-			some = true
-			r := found[id]
-			if r == nil {
-				r = &run{start: f.pq.Groups[g].Start + int64(i)}
-				found[id] = r
-			}
-			if r.rows++; id != last {
-				r.runs++
-			}
-			last = id
-		}
+	found := map[int64][]rowRun{}
+	some := f.pq.Column("episode_index") != nil
+	for _, r := range t.runsIn(ctx, f, file) {
+		found[r.id] = append(found[r.id], r)
 	}
-	t.moving.Lock()
-	defer t.moving.Unlock()
-	starts := map[int32]int64{}
-	if m := t.moved.Load(); m != nil {
-		maps.Copy(starts, *m)
-	}
-	changed := false
+	places := map[int32]relocated{}
 	for _, e := range t.episodesOf(file) {
-		id := t.d.eps.id(int(e))
-		r := found[id]
-		if !some || r == nil || r.runs != 1 || r.rows != int64(t.d.Len(int(e))) {
-			var rows int64
-			if r != nil {
-				rows = r.rows
-			} else if !some {
-				rows = f.pq.Rows
-			}
-			if r != nil && r.runs > 1 {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "column": "episode_index", "episode": id}, Want: "the rows of an episode in one run", Got: fmt.Sprintf("%d runs", r.runs), Hint: "sort the rows by index"})
-			}
-			guard.Fail(t.lengthError(f, int(e), rows))
+		runs := found[t.d.eps.dataID(int(e))]
+		_, start := t.fileOf(int(e))
+		switch {
+		case len(runs) == 0 && t.d.Len(int(e)) == 0:
+		case len(runs) > 1:
+			places[e] = relocated{start, t.scatteredError(f.name, int(e), len(runs))}
+		case !some:
+			places[e] = relocated{start, t.lengthError(f.name, int(e), f.pq.Rows)}
+		case len(runs) == 0:
+			places[e] = relocated{start, t.lengthError(f.name, int(e), 0)}
+		case runs[0].rows != int64(t.d.Len(int(e))):
+			places[e] = relocated{runs[0].start, t.lengthError(f.name, int(e), runs[0].rows)}
+		default:
+			places[e] = relocated{start: runs[0].start}
 		}
-		_, was := t.fileOf(int(e))
-		changed = changed || was != r.start
-		starts[e] = r.start
 	}
-	if changed { // else another goroutine was faster
-		t.moved.Store(&starts)
-		t.d.notice(warn("rows-moved", f.name, "episodes lie at other rows than dataset_from_index says: found by episode_index", "sort the rows by index, and the episodes table with them"))
+	if t.relocate(places) { // else another goroutine was faster
+		t.reportMoved(f.name)
 	}
 	guard.Fail(errMoved)
 }
 
-func (t *tables) lengthError(f *tableFile, episode int, rows int64) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": f.name, "episode": t.d.eps.id(episode)},
-		Want: fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)), Got: fmt.Sprint(rows), Hint: "run 'robocache doctor'; the file may be cut or of another version"}
+// runsIn returns the runs of equal episode_index in a data file, none if it has no such column.
+func (t *tables) runsIn(ctx context.Context, f *tableFile, file int32) (runs []rowRun) {
+	for g := range f.pq.Groups {
+		ids := t.integers(ctx, f, file, g, "episode_index")
+		runs = appendRuns(runs, ids, file, f.pq.Groups[g].Start)
+	}
+	return runs
 }
+
+// relocate records places of episodes. It reports whether a start differs from what was known.
+func (t *tables) relocate(places map[int32]relocated) (moved bool) {
+	t.moving.Lock()
+	defer t.moving.Unlock()
+	all := map[int32]relocated{}
+	if m := t.moved.Load(); m != nil {
+		maps.Copy(all, *m)
+	}
+	for e, r := range places {
+		_, was := t.fileOf(int(e))
+		moved = moved || r.err == nil && was != r.start
+		all[e] = r
+	}
+	t.moved.Store(&all)
+	return moved
+}
+
+func (t *tables) reportMoved(file string) {
+	t.d.notice(warn("rows-moved", file, "episodes lie at other rows than dataset_from_index says: found by episode_index", "run 'robocache doctor --fix': it writes rows and table in order"))
+}
+
+// scatteredError is the error about an episode whose rows are no unbroken run.
+func (t *tables) scatteredError(file string, episode, runs int) error {
+	return &robocache.Error{
+		Class: robocache.ErrMalformed, Op: string(op),
+		Where: robocache.Where{"file": file, "column": "episode_index", "episode": t.d.eps.id(episode)},
+		Want:  "the rows of an episode in one run", Got: fmt.Sprintf("%d runs", runs),
+		Hint: "sort the rows by index",
+	}
+}
+
+// lengthError is the error about an episode of which a data file has another number of rows than the
+// table says.
+func (t *tables) lengthError(file string, episode int, rows int64) error {
+	return &robocache.Error{
+		Class: robocache.ErrMalformed, Op: string(op),
+		Where: robocache.Where{"file": file, "episode": t.d.eps.id(episode)},
+		Want:  fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)),
+		Got:   fmt.Sprint(rows), Hint: rowsLostHint,
+	}
+}
+
+const rowsLostHint = "fetch the file again, or leave the episode out: 'robocache doctor --fix --drop-bad' does"
 
 // short ends the work on a row after the end of its file, unless the episodes can be found elsewhere in it.
 func (t *tables) short(ctx context.Context, f *tableFile, file int32) {
 	if t.d.raw.major == 2 {
-		guard.Fail(t.lengthError(f, int(file), f.pq.Rows))
+		guard.Fail(t.lengthError(f.name, int(file), f.pq.Rows))
 	}
 	t.search(ctx, f, file)
 }

@@ -33,11 +33,17 @@ type tables struct {
 	d       *Dataset
 	cache   *lru.Cache[unit, any]
 	handles *handles.Pool[int32, *dataFile]
-	moved   atomic.Pointer[map[int32]int64] // episode → start row in its file, where proof found it elsewhere
+	moved   atomic.Pointer[map[int32]relocated]
 	moving  sync.Mutex
 	once    sync.Once
 	byFile  fileIndex
 	remote  atomic.Bool // a data file was opened whose reads are requests
+}
+
+// relocated is what reading found about an episode, in place of what the table says.
+type relocated struct {
+	start int64 // row of its first row in its file
+	err   error // why its rows cannot be read; the other episodes of the file can
 }
 
 // tableFile is the footer of a data file.
@@ -77,11 +83,19 @@ func (t *tables) fileOf(episode int) (file int32, start int64) {
 	e := t.d.eps
 	file, start = e.file[episode], e.start[episode]
 	if m := t.moved.Load(); m != nil {
-		if s, ok := (*m)[int32(episode)]; ok {
-			start = s
+		if r, ok := (*m)[int32(episode)]; ok {
+			start = r.start
 		}
 	}
 	return file, start
+}
+
+// badEpisode returns why the rows of an episode cannot be read; nil if nothing is known.
+func (t *tables) badEpisode(episode int) error {
+	if m := t.moved.Load(); m != nil {
+		return (*m)[int32(episode)].err
+	}
+	return nil
 }
 
 func (t *tables) open(ctx context.Context, file int32) *handle {

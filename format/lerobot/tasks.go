@@ -29,7 +29,9 @@ func (d *Dataset) readTasks(ctx context.Context) {
 	defer guard.At(robocache.Where{"file": name})
 	var tasks []robocache.Task
 	err := guard.Try(func() { tasks = read(ctx) })
-	if errors.Is(err, robocache.ErrNotFound) {
+	if errors.Is(err, robocache.ErrNotFound) && d.eps.n() == 0 {
+		err = nil // the first episode brings the first task
+	} else if errors.Is(err, robocache.ErrNotFound) {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": name}, Message: "the table of tasks is missing: task texts are not known", Hint: "fetch the file, or write it"})
 		err = nil
 	}

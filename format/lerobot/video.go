@@ -44,7 +44,9 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) bool {
 	if d.raw.major == 2 {
 		c.cols = &camColumns{file: d.eps.file, files: d.eps.files}
 	}
-	if c.cols == nil {
+	if c.cols == nil && d.eps.n() == 0 {
+		c.cols = &camColumns{} // its first file comes with the first episode
+	} else if c.cols == nil {
 		return false
 	}
 	from, n := c.cols.from, len(c.cols.files)

@@ -74,7 +74,8 @@ column("timestamp-repeated", "timestamp", lambda v: put(v, 9, v[8]))
 column("timestamp-order", "timestamp", lambda v: put(v, 9, v[7]))
 column("timestamp-gap", "timestamp", lambda v: np.where(np.arange(len(v)) < 9, v, np.where(np.arange(len(v)) < 221, v + np.float32(0.2), v)).astype(np.float32))
 column("orphan-rows", "episode_index", lambda v: np.where(v == 4, 44, v))
-(lambda to: pq.write_table(pq.read_table(to / DATA).slice(0, 1300), to / DATA))(copy("episode-length"))
+(lambda to: pq.write_table(pq.read_table(to / DATA).slice(0, 1300), to / DATA))(copy("rows-missing"))
+column("episode-length", "length", lambda v: put(v, 4, v[4] - 1), EPISODES)
 
 
 def nan(t):
