@@ -26,7 +26,7 @@ type Fixed struct {
 // beyond are findings that no edit removes, each with the reason.
 var beyond = map[string]bool{
 	"missing-file": true, "unreadable-file": true, "missing-column": true, "frame-count": true, "boundary-jump": true, "fps-lies": true, "undecodable": true, "unreadable-image": true,
-	"orphan-rows": true, "task-index": true, "not-finite": true, "non-finite-values": true, "timestamp-not-finite": true, "no-episodes": true, "missing-image": true, "unreadable-rows": true, "not-examined": true,
+	"orphan-rows": true, "task-index": true, "not-finite": true, "non-finite-values": true, "timestamp-not-finite": true, "no-episodes": true, "missing-image": true, "rows-missing": true, "values-refused": true, "image-refused": true, "unreadable-rows": true, "not-examined": true,
 }
 
 // isBeyond says that writing anew does not remove a finding. Tables of tasks and statistics are written anew whatever they were.
@@ -35,16 +35,22 @@ func isBeyond(f *robocache.Finding) bool {
 	return beyond[f.Code] && !strings.HasPrefix(name, "meta/tasks") && !strings.HasPrefix(name, "meta/stats") && !strings.HasPrefix(name, "meta/episodes_stats")
 }
 
-// Fix plans, and unless the request is a dry run makes, a dataset without the findings that an edit can remove. dropBad leaves out the episodes that have
-// others.
-func Fix(ctx context.Context, req *Request, dropBad bool) (_ *Fixed, err error) {
+// Fix plans a dataset without the findings that an edit can remove, and makes it unless the request
+// is a dry run. look says how closely the source and the result are examined. dropBad leaves out
+// the episodes that have other findings.
+func Fix(
+	ctx context.Context, req *Request, look robocache.DiagnoseOptions, dropBad bool,
+) (_ *Fixed, err error) {
 	defer guard.Recover("doctor", &err)
+	repaired := *req
+	repaired.Open.Repair = true
+	req = &repaired
 	out := &Fixed{Fixable: []robocache.Finding{}, Beyond: []robocache.Finding{}, Stayed: []robocache.Finding{}, Dropped: []int{}}
 	if len(req.Sources) != 1 {
 		return nil, misuse(nil, "one dataset is fixed at a time", "")
 	}
 	ds := guard.Must(mapping.Open(ctx, req.Sources[0], req.Open))
-	for _, f := range guard.Must(diagnose.Run(ctx, ds, robocache.DiagnoseOptions{})) {
+	for _, f := range guard.Must(diagnose.Run(ctx, ds, look)) {
 		switch {
 		case f.Severity == robocache.SeverityInfo && f.Code != "no-stats": // which training wants
 		case isBeyond(&f):
@@ -80,7 +86,7 @@ func Fix(ctx context.Context, req *Request, dropBad bool) (_ *Fixed, err error) 
 	}
 	result := guard.Must(robocache.Open(ctx, out.Report.DST, robocache.OpenOptions{Format: out.Report.Format}))
 	defer result.Close()
-	for _, f := range guard.Must(diagnose.Run(ctx, result, robocache.DiagnoseOptions{})) {
+	for _, f := range guard.Must(diagnose.Run(ctx, result, look)) {
 		if f.Severity != robocache.SeverityInfo {
 			out.Stayed = append(out.Stayed, f)
 		}

@@ -221,7 +221,7 @@ func TestFix(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(broken, what)
 			before, dst := tree(t, dir), filepath.Join(t.TempDir(), "out")
-			x, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DryRun: true}, false)
+			x, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DryRun: true}, robocache.DiagnoseOptions{}, false)
 			if err != nil {
 				if !slices.Contains(beyond, what) {
 					t.Fatal(err)
@@ -239,7 +239,7 @@ func TestFix(t *testing.T) {
 			if len(x.Fixable)+len(x.Beyond) == 0 || (len(x.Beyond) > 0 || x.Error != "") != slices.Contains(beyond, what) || !maps.Equal(tree(t, dir), before) {
 				t.Fatalf("%+v", x)
 			}
-			y, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DST: dst}, false)
+			y, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DST: dst}, robocache.DiagnoseOptions{}, false)
 			switch {
 			case slices.Contains(beyond, what):
 				if err == nil && slices.ContainsFunc(y.Stayed, func(f robocache.Finding) bool { return !slices.Contains(codes(x.Beyond), f.Code) }) {

@@ -155,7 +155,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 	}
 	return false, &robocache.Error{
 		Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)},
-		Msg: "the decoder gave no frame for this packet", Hint: "the video is damaged here; run 'robocache doctor' on the dataset",
+		Msg: "the decoder gave no frame for this packet", Hint: "the video is damaged here; 'robocache doctor --decode' lists all such frames of the dataset",
 	}
 }
 

@@ -128,7 +128,7 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 			if off > uint64(p.fileSize) || size > uint64(p.fileSize)-off {
 				if !p.lim.AllowTruncated || off > 1<<48-1 {
 					err := chunks.malformed("entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)", c, d, off, size, p.fileSize)
-					err.Hint = "the file looks cut; fetch it again, or run 'robocache doctor'"
+					err.Hint = "the file looks cut: fetch it again"
 					guard.Fail(err)
 				}
 				ix.cutAt = min(ix.cutAt, d)

@@ -100,7 +100,7 @@ func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camer
 	doc.claims(f, layout, file.Index)
 	doc.drift(f, c, layout, file.Index)
 	if doc.opt.Decode {
-		doc.decode(ctx, f, file, pool)
+		doc.decode(ctx, f, layout, file, pool)
 	}
 }
 
@@ -200,11 +200,41 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 }
 
 // decode decodes every frame; a group that fails is a finding, and the others go on.
-func (doc *doctor) decode(ctx context.Context, f *robocache.Feature, file *video.File, pool *video.Pool) {
+func (doc *doctor) decode(
+	ctx context.Context, f *robocache.Feature, l *camFile, file *video.File, pool *video.Pool,
+) {
 	for _, g := range video.Plan(file.Index, file.Index.All()) {
 		err := pool.Decode(ctx, file, nil, []video.Group{g}, func(int, video.Frame) error { return nil })
-		if guard.Check(ctx.Err()); err != nil {
-			doc.found(robocache.SeverityError, "undecodable", robocache.Where{"file": file.Path, "stream": f.Key, "frame": g.Ordinals[0]}, "fetch the file again", "%v", err)
+		if guard.Check(ctx.Err()); err == nil {
+			continue
+		}
+		last := -1
+		for _, ordinal := range g.Ordinals {
+			e := l.episodeAt(ordinal)
+			if e < 0 || e == last {
+				continue
+			}
+			last = e
+			where := robocache.Where{
+				"file": file.Path, "stream": f.Key, "frame": ordinal, "episode": doc.d.eps.id(e),
+			}
+			doc.add(fmt.Sprint("undecodable\x00", file.Path, "\x00", e), robocache.Finding{
+				Severity: robocache.SeverityError, Code: "undecodable", Where: where, Count: 1,
+				Message: err.Error(), Hint: undecodableHint,
+			})
 		}
 	}
+}
+
+const undecodableHint = "fetch the file again, or leave the episode out: " +
+	"'robocache doctor --fix --decode --drop-bad' does"
+
+// episodeAt returns the episode that shows a frame of the file; -1 if none does.
+func (f *camFile) episodeAt(ordinal int) int {
+	for _, s := range f.shown {
+		if ordinal >= int(s.first) && ordinal < int(s.first+s.span) {
+			return int(s.episode)
+		}
+	}
+	return -1
 }

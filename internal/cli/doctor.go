@@ -37,15 +37,17 @@ func newDoctor() *cobra.Command {
 rows without an image, drifting or lost frames, gaps, NaN, wrong counts, lying codecs, missing files, false statistics;
 of recordings with several clocks also late starts, offsets and drifts between the clocks and between streams that share motion.
 It changes nothing. Exit code 3 where an error or a warning was found.
---fix says which findings an edit removes, and which none can; with DST (or --in-place) it makes that edit, and looks at the result:
-exit code 1 where a finding stayed.`,
+--fix lists the findings that an edit removes, and those that none can. With DST (or --in-place) it makes that edit and examines the
+result: exit code 1 if a finding stayed. --decode and --deep apply to both examinations; --drop-bad leaves out the episodes that stay damaged.`,
 		Example: `  robocache doctor ./my_dataset
   robocache doctor ./my_dataset --decode --json
   robocache doctor ./my_dataset --fix
-  robocache doctor ./my_dataset ./fixed --fix`,
+  robocache doctor ./my_dataset ./fixed --fix
+  robocache doctor ./my_dataset ./fixed --fix --decode --drop-bad`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	open.add(c)
+	open.repair = true
 	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every image (slow)")
 	c.Flags().BoolVar(&opt.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
@@ -55,10 +57,10 @@ exit code 1 where a finding stayed.`,
 	return answers(c, func(cmd *cobra.Command, args []string) (*Diagnosis, error, error) {
 		ctx := cmd.Context()
 		if fix {
-			if opt.Decode || opt.Deep || opt.Episodes != nil {
-				return nil, nil, misuse("doctor: --decode, --deep and --episodes do not go with --fix")
+			if opt.Episodes != nil {
+				return nil, nil, misuse("doctor: --episodes does not go with --fix, which writes a whole dataset")
 			}
-			return fixed(cmd, &edit.Request{Sources: args[:1], DST: strings.Join(args[1:], ""), InPlace: inPlace, DryRun: len(args) < 2 && !inPlace, Open: open.settled()}, dropBad)
+			return fixed(cmd, &edit.Request{Sources: args[:1], DST: strings.Join(args[1:], ""), InPlace: inPlace, DryRun: len(args) < 2 && !inPlace, Open: open.settled()}, opt, dropBad)
 		}
 		if dropBad || inPlace || len(args) > 1 {
 			return nil, nil, misuse("doctor: a destination, --in-place and --drop-bad go with --fix")
@@ -89,8 +91,10 @@ exit code 1 where a finding stayed.`,
 }
 
 // fixed is the answer of doctor --fix.
-func fixed(cmd *cobra.Command, req *edit.Request, dropBad bool) (*Diagnosis, error, error) {
-	x := guard.Must(edit.Fix(cmd.Context(), req, dropBad))
+func fixed(
+	cmd *cobra.Command, req *edit.Request, look robocache.DiagnoseOptions, dropBad bool,
+) (*Diagnosis, error, error) {
+	x := guard.Must(edit.Fix(cmd.Context(), req, look, dropBad))
 	d := &Diagnosis{URI: req.Sources[0], Findings: append(append([]robocache.Finding{}, x.Fixable...), x.Beyond...), Fix: x}
 	if r := x.Report; r != nil {
 		d.Format, d.Episodes, d.Frames = r.Format, r.Episodes, r.Frames

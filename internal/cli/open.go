@@ -22,6 +22,7 @@ type openFlags struct {
 	mapping string
 	options []string
 	follow  bool
+	repair  bool // no flag: doctor opens what other verbs refuse
 }
 
 func (f *openFlags) add(c *cobra.Command) {
@@ -41,7 +42,7 @@ func (f *openFlags) addGrid(c *cobra.Command) {
 
 // settled reads the flags.
 func (f *openFlags) settled() robocache.OpenOptions {
-	opt := robocache.OpenOptions{Format: f.format, Split: f.split, FollowLinks: f.follow, MemoryBudget: parseBytes(f.memory), HZ: rateOf("--rows-hz", f.rows), Options: pairs("--option", f.options)}
+	opt := robocache.OpenOptions{Format: f.format, Split: f.split, FollowLinks: f.follow, MemoryBudget: parseBytes(f.memory), HZ: rateOf("--rows-hz", f.rows), Options: pairs("--option", f.options), Repair: f.repair}
 	if strings.HasPrefix(f.mapping, "{") { // as robocache.open(map={…}) has it
 		opt.Map = guard.Must(mapping.Parse([]byte(f.mapping)))
 	} else if f.mapping != "" {
