@@ -480,13 +480,16 @@ const fixTableHint = "run 'robocache doctor --fix': it writes the table by the d
 
 func (d *Dataset) reportLength(pos int, file string, rows int32) {
 	says := fmt.Sprintf("says %d rows", d.eps.length[pos])
-	if d.eps.unsure[pos] {
-		says = "does not say how many rows the episode has, or contradicts itself"
+	switch {
+	case d.eps.unsure[pos] && d.eps.length[pos] == 0:
+		says = "does not say how many rows the episode has"
+	case d.eps.unsure[pos]:
+		says += ", its dataset_from_index and dataset_to_index say another number"
 	}
 	d.report(robocache.Finding{
 		Severity: robocache.SeverityError, Code: "episode-length",
 		Where:   robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(pos)},
-		Message: fmt.Sprintf("the table %s, %s has %d: these are read", says, file, rows),
+		Message: fmt.Sprintf("the table %s; %s has %d rows, which are read", says, file, rows),
 		Hint:    fixTableHint,
 	})
 }
