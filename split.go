@@ -245,6 +245,12 @@ func ParseEpisodes(text string, n int) (out []int, err error) {
 	return out, nil
 }
 
+// Lacks reports whether an episode of the part lacks a stream.
+func (p *part) Lacks(episode int, key string) bool {
+	e, err := p.at(episode)
+	return err == nil && Lacks(p.Dataset, e, key)
+}
+
 func (p *part) Info() *Info     { return &p.info }
 func (p *part) Unwrap() Dataset { return p.Dataset }
 

@@ -96,7 +96,7 @@ func (x *examination) episode(e int) {
 	byClock := map[string]bool{}
 	for i := range info.Features {
 		f := &info.Features[i]
-		if f.Default {
+		if f.Default || robocache.Lacks(x.ds, e, f.Key) { // the format has a finding for it
 			continue
 		}
 		times, err := x.ds.Times(x.ctx, e, f.Key)

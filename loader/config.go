@@ -89,7 +89,8 @@ const (
 	CacheEncoded CacheFormat = "encoded" // what was read of remote files
 )
 
-// Missing says what a key is that a source of a mixture lacks, and numbers that its rows lack beside wider ones.
+// Missing selects what becomes of a key that a source of a mixture or an episode lacks, and of the
+// numbers that rows lack if other sources have wider ones.
 type Missing string
 
 const (

@@ -119,6 +119,9 @@ func checkMix(mix []Mix, cfg *Config) error {
 		if m.Dataset == nil {
 			continue
 		}
+		if cfg.Missing == MissingPad {
+			m.Dataset = robocache.PadLacking(m.Dataset)
+		}
 		own := m.Dataset.Info()
 		if len(m.Rename) > 0 {
 			r, err := rename(m.Dataset, m.Rename)
@@ -246,6 +249,11 @@ func (r *renamed) GatherRagged(ctx context.Context, key string, rows []robocache
 // Valid is the dataset's; without one all rows hold a value.
 func (r *renamed) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
 	return robocache.Valid(ctx, r.Dataset, r.key(key), rows, valid)
+}
+
+// Lacks reports whether an episode lacks a stream.
+func (r *renamed) Lacks(episode int, key string) bool {
+	return robocache.Lacks(r.Dataset, episode, r.key(key))
 }
 
 // Clocks is the dataset's.

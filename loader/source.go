@@ -130,7 +130,7 @@ func (src *source) count(ctx context.Context) error {
 	} else {
 		for i := range info.Findings {
 			f := &info.Findings[i]
-			if f.Severity != robocache.SeverityError {
+			if f.Severity != robocache.SeverityError || f.Code == robocache.LackingStream {
 				continue
 			}
 			e := -1
@@ -147,6 +147,9 @@ func (src *source) count(ctx context.Context) error {
 			src.lost = append(src.lost, BadEpisode{Source: src.index, Episode: e, Error: f.Message})
 			a.warn(f.Where.String() + " is left out: " + f.Message)
 		}
+	}
+	if err := src.excludeLacking(ctx, exclude); err != nil {
+		return err
 	}
 	var err error
 	if src.table, err = order.NewTable(info.Episodes, order.Selection{Episodes: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, exclude, src.counts(ctx, exclude), src.timebase.grid); err != nil {
@@ -167,6 +170,39 @@ func (src *source) count(ctx context.Context) error {
 	}
 	if src.table.Samples() == 0 {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
+	}
+	return nil
+}
+
+// excludeLacking adds the episodes that lack a stream of the batch to exclude. Without skip mode such
+// an episode is an error. Under missing="pad" no episode lacks a stream.
+func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) error {
+	ds, cfg := src.ds, &src.cfg
+	if _, ok := ds.(robocache.Lacker); !ok {
+		return nil
+	}
+	for e := range ds.Info().Episodes {
+		if exclude[e] || cfg.Episodes != nil && !slices.Contains(cfg.Episodes, e) {
+			continue
+		}
+		i := slices.IndexFunc(src.columns, func(c *column) bool {
+			return c.feature != nil && robocache.Lacks(ds, e, c.feature.Key)
+		})
+		if i < 0 {
+			continue
+		}
+		err := &robocache.Error{
+			Class: robocache.ErrMalformed, Op: "loader",
+			Where: src.where(src.columns[i], robocache.Row{Episode: e, Index: -1}),
+			Msg:   "the episode lacks this stream, other episodes have it", Hint: robocache.LackingHint,
+		}
+		if cfg.OnBadEpisode != "skip" {
+			return err
+		}
+		exclude[e] = true
+		src.a.n.skip.Add(int64(ds.Len(e)))
+		src.lost = append(src.lost, BadEpisode{Source: src.index, Episode: e, Error: err.Error()})
+		src.a.warn(err.Where.String() + " is left out: " + err.Msg)
 	}
 	return nil
 }

@@ -39,6 +39,12 @@ func (d *mapped) Episode(ctx context.Context, e int) (robocache.Episode, error) 
 	return ep, nil
 }
 
+// Lacks reports whether an episode lacks a source of a stream.
+func (d *mapped) Lacks(episode int, key string) bool {
+	s := d.streams[key]
+	return s != nil && slices.ContainsFunc(s.parts, func(p part) bool { return robocache.Lacks(d.base, episode, p.key) })
+}
+
 // stream finds a stream of the result.
 func (d *mapped) stream(key string) *stream {
 	s := d.streams[key]

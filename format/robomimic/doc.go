@@ -6,8 +6,8 @@
 //	M1  An episode is a demo; demos follow the numbers in their names, files theirs. Its length is that of actions; a num_samples that
 //	    differs is a finding.
 //	M2  Streams are observation.<key>, action, and the other data sets of a demo by their path; next_obs only where option next_obs asks.
-//	    What the first demo has is the schema: a demo that lacks a stream, or has it in another type, shape or length, fails where it is
-//	    read, and Diagnose lists it. Observations with one row more than the actions are served without it, what the last action led to.
+//	    The schema is the union of the demos' streams, each in its most common form. A demo that lacks a stream, or has another type,
+//	    shape or length, fails when it is read; findings list both. Observations with one row more than the actions are served without it, what the last action led to.
 //	M3  The rate is OpenOptions.HZ, else control_freq of env_args; where nobody says it, asking for timestamps is ErrMisuse.
 //	M4  mask/… are splits: Info.Splits says which positions each has, option split opens one.
 //	M5  uint8 rows of height × width × 1 or 3 are images, as pixels; rows of JPEG or PNG bytes are those. uint16 and float32 of one channel are depth.

@@ -231,11 +231,11 @@ LOADER: dict[str, Check] = {
     "batch_size": whole, "seed": integer, "drop_last": flag, "prefetch": whole, "threads": whole, "io_threads": whole,
     "deadline_s": lambda name, v: number(name, v) or -1.0, "uneven": one_of("wrap", "short"),
     "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"), "metrics": text,
-    "decode": one_of("cpu", "auto", "gpu"), "device_memory_budget": bytes_of,
+    "decode": one_of("cpu", "auto", "gpu"), "device_memory_budget": bytes_of, "missing": one_of("error", "pad"),
 }  # fmt: skip
 
 MIXTURE: dict[str, Check] = {
-    "temperature": partial(real, want="a number above 0", above=0), "stop": one_of("first", "all"), "epoch_size": whole, "stratified": flag, "missing": one_of("error", "pad"),
+    "temperature": partial(real, want="a number above 0", above=0), "stop": one_of("first", "all"), "epoch_size": whole, "stratified": flag,
 }  # fmt: skip
 
 

@@ -80,7 +80,7 @@ class Loader(Ordered, _Base):
     temperature: shares are weight^(1/temperature), normalised; without weights the sizes stand for them.
     epoch_size: samples of an epoch; stop: "first" or "all", an epoch ends when the first source, or every one, was given whole; default:
         the sum of the sizes. stratified: each global batch holds its exact shares.
-    missing: keys that a source lacks: "error" (default), or "pad": zeros, and `<key>_is_pad` true. "pad" also widens rows of numbers of different
+    missing: keys that a source of a mixture or an episode lacks: "error" (default), or "pad": zeros, and `<key>_is_pad` true. "pad" also widens rows of numbers of different
         widths (actions of two robots) to the widest: each source's own numbers lead in their order, or stand where dims= of its Mix says; the rest is 0 after
         normalisation, and `<key>_dim_is_pad` (bool, (B, D)) is True there.
 

@@ -87,6 +87,9 @@ func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocac
 	}
 	for i := range s.Streams {
 		st := &s.Streams[i]
+		if s.lacks(i, e) {
+			continue // a finding of opening
+		}
 		if st.Clock != "" && st.times != "" && !try("bad-timestamps", st.Key, func() { guard.Must(s.Times(ctx, e, st.Key)) }) {
 			continue
 		}

@@ -2,8 +2,8 @@
 //
 // # Contract
 //
-//	S1  A format says what the episodes and streams are; an episode's data sets are opened when it is first asked for. One that
-//	    differs from the first episode's in type, shape or length is an error that names both, never another stream's rows.
+//	S1  A format names the episodes. The streams are the union of those of all episodes, each in its most common form. A data set
+//	    of another type, shape or length is an error that names both, never another stream's rows. So is a stream that an episode lacks.
 //	S2  Decoded chunks and rows lie in one cache of bytes; open data sets in an eighth of the budget. Plain rows are kept only where
 //	    all of them fit, else they are read past the cache.
 //	S3  At most 64 files are open at once. A file that changed between two openings is an error.

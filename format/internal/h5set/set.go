@@ -237,6 +237,10 @@ func (s *Set) open(ctx context.Context, episode int) *opened {
 	clocks := map[string]ticks{}
 	for i := range s.Streams {
 		st := &s.Streams[i]
+		if s.lacks(i, episode) {
+			o.errs[i] = s.errLacks()
+			continue
+		}
 		o.errs[i] = Tolerate(func() {
 			d := same[st.Path]
 			if d == nil {

@@ -31,17 +31,19 @@ type Stream struct {
 	Path string // below the episode's group
 	How  How
 	BGR  bool // the first three channels are blue, green, red
-	// After says that its data sets have one row more than the episode: the state that the last action led to.
-	After bool
+	// after is set if its data sets have one row more than the episode: the state after the last action.
+	after bool
 	// times are the timestamps that lie beside it, below the episode; "" where there are none.
 	times string
-	share float64 // of a stream with a clock of its own: its rows, as a share of the first episode's; else 0
+	share float64 // of a stream with a clock of its own: its rows, as a share of the episode's; else 0
+	// absent lists the positions of the episodes that lack the stream, in ascending order.
+	absent []int32
 	// Of a field of a compound: where in an element.
 	field       string
 	offset, len int
 }
 
-// matches says whether a data set has rows as the stream's; the error says how they differ.
+// matches returns an error that names the difference if a data set's rows are not the stream's.
 func (s *Stream) matches(d *h5.Dataset) error {
 	t, dims := elementOf(d)
 	if s.field != "" {
@@ -53,20 +55,20 @@ func (s *Stream) matches(d *h5.Dataset) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("no field %q as in the first episode", s.field)
+		return fmt.Errorf("no field %q as in most episodes", s.field)
 	}
 	switch s.How {
 	case Words, Encoded:
 		if !d.Type.IsText && d.Type.Class != h5.Text && d.Type.Class != h5.Varying {
-			return fmt.Errorf("%s, in the first episode text or images", d.Type)
+			return fmt.Errorf("%s, in most episodes text or images", d.Type)
 		}
 		if len(d.Shape) != 1 {
-			return fmt.Errorf("%s of shape %v, in the first episode one a row", d.Type, d.Shape)
+			return fmt.Errorf("%s of shape %v, in most episodes one a row", d.Type, d.Shape)
 		}
 		return nil
 	case Padded:
 		if t != robocache.Uint8 || len(dims) != 1 {
-			return fmt.Errorf("%s of shape %v, in the first episode rows of encoded images", d.Type, d.Shape)
+			return fmt.Errorf("%s of shape %v, in most episodes rows of encoded images", d.Type, d.Shape)
 		}
 		return nil
 	}
@@ -74,30 +76,34 @@ func (s *Stream) matches(d *h5.Dataset) error {
 		dims = append(dims, 1)
 	}
 	if t != s.DType || !slices.Equal(dims, s.Shape) {
-		return fmt.Errorf("%s of shape %v, in the first episode %s of shape %v", t, dims, s.DType, s.Shape)
+		return fmt.Errorf("%s of shape %v, in most episodes %s of shape %v", t, dims, s.DType, s.Shape)
 	}
 	return nil
 }
 
-// fits checks that a data set is the stream's, as the first episode had it, and has as many rows as the episode.
+// fits checks that a data set has the stream's type and shape, and as many rows as the episode.
 func (s *Stream) fits(d *h5.Dataset, length int64) {
 	bad := func(want, got string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got})
+		guard.Fail(&robocache.Error{
+			Class: robocache.ErrMalformed, Op: "hdf5",
+			Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got,
+		})
 	}
 	guard.Check(d.Readable())
 	if err := s.matches(d); err != nil {
-		bad("rows as in the first episode", err.Error())
+		bad("rows as in most episodes", err.Error())
 	}
-	if s.After {
+	if s.after {
 		length++
 	}
-	if d.Rows() != length {
-		whose := "the episode"
-		if s.times != "" {
-			whose = s.times
-		}
-		bad(fmt.Sprintf("%d rows, as %s has", length, whose), fmt.Sprint(d.Rows()))
+	if d.Rows() == length {
+		return
 	}
+	whose := "the episode"
+	if s.times != "" {
+		whose = s.times
+	}
+	bad(fmt.Sprintf("%d rows, as %s has", length, whose), fmt.Sprint(d.Rows()))
 }
 
 // elementOf gives the type of a data set's numbers and the dimensions of a row.

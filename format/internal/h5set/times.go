@@ -118,25 +118,6 @@ func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks
 	return c.rows
 }
 
-// clocked finds the ending of timestamps where no attribute names it: a data set of another length than the episode's lies beside timestamps of its own.
-func (s *Set) clocked(w *Walker, e *Episode) {
-	if s.Suffix != "" {
-		return
-	}
-	w.Walk(func(path string, o *h5.Object) {
-		t := w.find(path + TimestampsSuffix)
-		if t == nil || s.Suffix != "" {
-			return
-		}
-		_ = Tolerate(func() {
-			d, times := guard.Must(o.Dataset(w.ctx, path)), guard.Must(t.Dataset(w.ctx, path))
-			if n := times.Rows(); len(d.Shape) > 0 && n == d.Rows() && n != int64(e.Length) && !(e.Acts && n == int64(e.Length)+1) {
-				s.Suffix = TimestampsSuffix
-			}
-		})
-	}, nil)
-}
-
 // findRowTimes gives the timestamps of the rows: those of the actions, or where there are none of the first data set that is as long as the episode.
 func (s *Set) findRowTimes(w *Walker, e *Episode) (path string) {
 	if s.Suffix == "" {

@@ -11,14 +11,22 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// tree describes the streams of an episode by a rule: every data set whose first dimension is the episode's length, or one more where that is
-// the actions' (ManiSkill); where Others says so those of another length of more than one row too. key names them; "" leaves one out. found says what is none.
-func (s *Set) tree(ctx context.Context, e *Episode, key func(path string) string) (out []Stream, found []robocache.Finding) {
+// tree describes the streams of an episode: every data set whose first dimension is the episode's
+// length, or one more if that is the actions' (ManiSkill). If Others is set, data sets of another
+// length of more than one row are streams too. key names a stream; "" leaves it out. wanted selects
+// the paths that are returned. found lists the data sets that are no streams, with the reason.
+func (s *Set) tree(
+	ctx context.Context,
+	e *Episode,
+	key func(path string) string,
+	wanted func(path string) bool,
+) (out []Stream, found []robocache.Finding) {
 	w := e.Walker(ctx)
-	s.clocked(w, e)
 	clocks := map[uint64]string{} // address of timestamps → the clock
-	if s.rowTimes = s.findRowTimes(w, e); s.rowTimes != "" {
-		clocks[w.find(s.rowTimes).Address()] = ""
+	if s.rowTimes != "" {
+		if o := w.find(s.rowTimes); o != nil {
+			clocks[o.Address()] = ""
+		}
 	}
 	var longer []string
 	report := func(f robocache.Finding) {
@@ -27,9 +35,15 @@ func (s *Set) tree(ctx context.Context, e *Episode, key func(path string) string
 		}
 	}
 	note := func(path, why string) {
+		if !wanted(path) {
+			return
+		}
 		report(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": w.at(path)}, Message: "this is no stream: " + why})
 	}
-	refuse := func(path, key, why string) { // it has rows, or would have
+	refuse := func(path, key, why string) { // the data set has rows, or would have
+		if !wanted(path) {
+			return
+		}
 		f := robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": w.at(path)}, Message: "this is no stream: " + why, NotDelivered: key}
 		if robocache.Vital("", key) {
 			f.Severity = robocache.SeverityError
@@ -74,41 +88,27 @@ func (s *Set) tree(ctx context.Context, e *Episode, key func(path string) string
 				if clock != "" {
 					streams[i].share = float64(d.Rows()) / float64(e.Length)
 				}
-				streams[i].After, streams[i].times, streams[i].Clock = after, times, clock
+				streams[i].after, streams[i].times, streams[i].Clock = after, times, clock
 				if other { // nothing says when its rows were: it bounds no timeline
 					streams[i].Clock, streams[i].Latched = fmt.Sprintf("rows%d", d.Rows()), true
 				}
 			}
-			if after && len(streams) > 0 {
+			if after && len(streams) > 0 && wanted(path) {
 				longer = append(longer, k)
 			}
 		})
 		if err != nil {
 			refuse(path, k, err.Error())
 		}
-		out = append(out, streams...)
+		if wanted(path) {
+			out = append(out, streams...)
+		}
 	}, note)
 	if len(longer) > 0 {
 		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "last-observation", Where: robocache.Where{"file": e.File.Name(), "pointer": e.Path},
 			Message: fmt.Sprintf("%d streams have one row more than the actions, what the last action led to: it is no row of the episode (%s)", len(longer), strings.Join(longer[:min(len(longer), 8)], ", ")), Count: int64(len(longer))})
 	}
 	return out, found
-}
-
-// Schema takes the streams of the first episode that can be read, and notes which cannot.
-func (s *Set) Schema(ctx context.Context, key func(path string) string) {
-	for i := range s.Episodes {
-		e := &s.Episodes[i]
-		if e.Length == 0 {
-			continue
-		}
-		var found []robocache.Finding
-		err := Tolerate(func() { s.Streams, found = s.tree(ctx, e, key) })
-		if s.About.Findings = append(s.About.Findings, found...); err == nil {
-			return
-		}
-		s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}, err, "fetch the file again, or write the episode again")
-	}
 }
 
 // Lose adds a finding of opening: an episode or a file that cannot be read.
@@ -197,6 +197,8 @@ type Walker struct {
 	file   *h5.File
 	path   string
 	groups map[string]*group
+	// known holds paths of data sets that Walk reports without opening them.
+	known map[string]bool
 }
 
 type group struct {
@@ -211,7 +213,8 @@ func (e *Episode) Walker(ctx context.Context) *Walker {
 
 // NewWalker begins at a group.
 func NewWalker(ctx context.Context, f *h5.File, o *h5.Object, path string) *Walker {
-	return &Walker{ctx: ctx, file: f, path: path, groups: map[string]*group{"": {o, guard.Must(o.Links(ctx))}}}
+	root := map[string]*group{"": {o, guard.Must(o.Links(ctx))}}
+	return &Walker{ctx: ctx, file: f, path: path, groups: root}
 }
 
 func (w *Walker) group(path string) *group {
@@ -255,8 +258,9 @@ func (w *Walker) Dataset(path string) *h5.Dataset {
 // maxObjects bounds a walk through a file.
 const maxObjects = 1 << 20
 
-// Walk calls each for every data set below the group, by path. Links out of the file, dangling ones and objects seen before are skipped:
-// skip is told, if there is one.
+// Walk calls each for every data set below the group, by path; o is nil if the walker knows the
+// path. Links out of the file, dangling links and groups that were seen before are reported to skip,
+// if there is one.
 func (w *Walker) Walk(each func(path string, o *h5.Object), skip func(path, why string)) {
 	if skip == nil {
 		skip = func(string, string) {}
@@ -272,6 +276,10 @@ func (w *Walker) Walk(each func(path string, o *h5.Object), skip func(path, why 
 		seen[g.o.Address()] = true // once: groups that link each other would make the walk exponential
 		for i := range g.links {
 			name := strings.TrimPrefix(path+"/"+g.links[i].Name, "/")
+			if w.known[name] && g.links[i].Hard() {
+				each(name, nil)
+				continue
+			}
 			var o *h5.Object
 			if err := Tolerate(func() { o = w.Object(name) }); err != nil {
 				skip(name, err.Error())

@@ -1,0 +1,415 @@
+package h5set
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+const (
+	// remoteForms is the number of episodes of a remote set whose data sets are opened to find their
+	// most common shapes. Of the others only the names are listed: each header may cost a request.
+	remoteForms = 16
+	// maxStreams bounds the streams of a set: the union over files that have nothing in common.
+	maxStreams = 10_000
+	// maxLacking bounds the findings about streams that episodes lack.
+	maxLacking = 1000
+	// representatives is the number of episodes that are asked to describe one stream.
+	representatives = 3
+)
+
+// formID names the type and the row shape of a data set, by its place in survey.forms.
+type formID int32
+
+// unknownForm is the form of a data set that was not opened.
+const unknownForm formID = 0
+
+// entry is a data set of an episode, as the survey of all episodes keeps it.
+type entry struct {
+	path int32 // in survey.paths
+	form formID
+	rows int64
+}
+
+// survey lists the data sets of all episodes. The union of the streams and their most common shapes
+// follow from it.
+type survey struct {
+	mu       sync.Mutex
+	paths    []string
+	forms    []string
+	pathIDs  map[string]int32
+	formIDs  map[string]formID
+	episodes [][]entry
+}
+
+// id returns the number of a text, and adds the text if it is new.
+func id[T ~int32](mu *sync.Mutex, text string, ids map[string]T, list *[]string) T {
+	mu.Lock()
+	defer mu.Unlock()
+	n, ok := ids[text]
+	if !ok {
+		n = T(len(*list))
+		ids[strings.Clone(text)] = n
+		*list = append(*list, strings.Clone(text))
+	}
+	return n
+}
+
+// formOf describes the type and the row shape of a data set. Data sets of one form make one stream:
+// see Stream.matches.
+func formOf(d *h5.Dataset) string {
+	if len(d.Shape) == 0 || d.Null {
+		return "no rows"
+	}
+	t, dims := elementOf(d)
+	switch {
+	case d.Type.Class == h5.Compound:
+		var b strings.Builder
+		for _, m := range d.Type.Fields {
+			fmt.Fprintf(&b, "%s %d %s;", m.Name, m.Offset, m.Type)
+		}
+		return b.String() + fmt.Sprint(dims)
+	case d.Type.Class == h5.Text || d.Type.IsText:
+		return "text " + fmt.Sprint(dims)
+	case t == robocache.Uint8 && len(dims) == 1 && dims[0] >= leastPadded:
+		return "bytes" // rows of encoded images are as long as the longest of the file
+	}
+	return d.Type.String() + fmt.Sprint(dims)
+}
+
+// leastPadded is the length from which on a row of bytes may be an encoded image.
+const leastPadded = 64
+
+// look lists the data sets of all episodes, several episodes at the same time.
+func (s *Set) look(ctx context.Context) *survey {
+	v := &survey{
+		pathIDs: map[string]int32{}, formIDs: map[string]formID{},
+		forms: []string{""}, episodes: make([][]entry, len(s.Episodes)),
+	}
+	failed := make([]error, len(s.Episodes))
+	var readable []int
+	for i := range s.Episodes {
+		if s.Episodes[i].Length > 0 {
+			readable = append(readable, i)
+		}
+	}
+	visit := func(episodes []int, known map[string]bool) {
+		Each(ctx, s.About.Format+" open", len(episodes), func(ctx context.Context, k int) {
+			i := episodes[k]
+			failed[i] = Tolerate(func() { v.episodes[i] = s.list(ctx, &s.Episodes[i], v, known) })
+		})
+	}
+	opened := readable
+	if robocache.IsRemote(s.Bytes) && len(readable) > remoteForms {
+		opened = make([]int, remoteForms)
+		for k := range opened {
+			opened[k] = readable[k*len(readable)/remoteForms]
+		}
+	}
+	visit(opened, nil)
+	if len(opened) < len(readable) {
+		known := map[string]bool{}
+		for _, p := range v.paths {
+			known[p] = true
+		}
+		rest := slices.DeleteFunc(slices.Clone(readable), func(i int) bool {
+			_, done := slices.BinarySearch(opened, i)
+			return done
+		})
+		visit(rest, known)
+	}
+	for i, err := range failed {
+		if err != nil {
+			e := &s.Episodes[i]
+			s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path},
+				err, "fetch the file again, or write the episode again")
+		}
+	}
+	return v
+}
+
+// list lists the data sets of an episode.
+func (s *Set) list(ctx context.Context, e *Episode, v *survey, known map[string]bool) (out []entry) {
+	w := e.Walker(ctx)
+	w.known = known
+	w.Walk(func(path string, o *h5.Object) {
+		entry := entry{path: id(&v.mu, path, v.pathIDs, &v.paths)}
+		if o != nil {
+			err := Tolerate(func() {
+				d := guard.Must(o.Dataset(ctx, w.at(path)))
+				entry.form, entry.rows = id(&v.mu, formOf(d), v.formIDs, &v.forms), d.Rows()
+			})
+			if err != nil {
+				entry.rows = -1 // present, and nothing says what it holds
+			}
+		}
+		out = append(out, entry)
+	}, nil)
+	return out
+}
+
+// Schema makes the streams: the union of those of all episodes, each with its most common type and
+// shape. An episode that lacks a stream has a finding, and none of its rows can be read.
+func (s *Set) Schema(ctx context.Context, key func(path string) string) {
+	v := s.look(ctx)
+	s.findSuffix(v)
+	usual := s.vote(v)
+	model := s.choose(v, usual)
+	if model < 0 {
+		return
+	}
+	e := &s.Episodes[model]
+	s.rowTimes = s.findRowTimes(e.Walker(ctx), e)
+	// The model describes all that it has in the usual form, the other episodes the rest.
+	differs := map[string]bool{}
+	has := map[string]bool{}
+	for _, x := range v.episodes[model] {
+		path := v.paths[x.path]
+		has[path] = true
+		c, ok := s.candidate(v, e, x)
+		if u, known := usual[x.path]; known && (!ok || c != u.choice) {
+			differs[path] = true
+		}
+	}
+	err := Tolerate(func() {
+		streams, found := s.tree(ctx, e, key, func(path string) bool { return !differs[path] })
+		s.Streams, s.About.Findings = streams, append(s.About.Findings, found...)
+	})
+	if err != nil {
+		s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path},
+			err, "fetch the file again, or write the episode again")
+	}
+	s.describeOthers(ctx, v, usual, key, func(path string) bool { return !has[path] || differs[path] || err != nil })
+	s.markAbsent(v)
+}
+
+// findSuffix finds the ending of timestamps if no attribute names it: a data set of another length
+// than the episode's lies beside timestamps of its own.
+func (s *Set) findSuffix(v *survey) {
+	for i := range s.Episodes {
+		if s.Suffix != "" {
+			return
+		}
+		e := &s.Episodes[i]
+		rows := map[string]int64{}
+		for _, x := range v.episodes[i] {
+			if x.form != unknownForm {
+				rows[v.paths[x.path]] = x.rows
+			}
+		}
+		for path, n := range rows {
+			times, ok := rows[path+TimestampsSuffix]
+			if ok && times == n && n != int64(e.Length) && !(e.Acts && n == int64(e.Length)+1) {
+				s.Suffix = TimestampsSuffix
+			}
+		}
+	}
+}
+
+// choice is the form of a data set in some episodes. after is set if it has one row more than the
+// actions.
+type choice struct {
+	form  formID
+	after bool
+}
+
+// candidate returns what an entry of an episode is if its data set can be a stream.
+func (s *Set) candidate(v *survey, e *Episode, x entry) (c choice, ok bool) {
+	if x.form == unknownForm {
+		return c, false
+	}
+	n := int64(e.Length)
+	c = choice{x.form, e.Acts && x.rows == n+1}
+	if x.rows == n || c.after || e.Others && x.rows > 1 {
+		return c, true
+	}
+	_, timed := v.pathIDs[v.paths[x.path]+s.Suffix]
+	return c, s.Suffix != "" && timed
+}
+
+// usual is the most common form of the data sets at a path, and the first episodes that have it.
+type usual struct {
+	choice
+	episodes []int
+}
+
+// vote finds the most common form of each path among the episodes in which it can be a stream. Of
+// forms that are equally common the first counts.
+func (s *Set) vote(v *survey) map[int32]usual {
+	type place struct {
+		path int32
+		choice
+	}
+	votes := map[place]int{}
+	seen := map[place][]int{}
+	for i := range v.episodes {
+		for _, x := range v.episodes[i] {
+			c, ok := s.candidate(v, &s.Episodes[i], x)
+			if !ok {
+				continue
+			}
+			p := place{x.path, c}
+			if votes[p]++; len(seen[p]) < representatives {
+				seen[p] = append(seen[p], i)
+			}
+		}
+	}
+	out := map[int32]usual{}
+	for p, n := range votes {
+		have, ok := out[p.path]
+		before := votes[place{p.path, have.choice}]
+		if !ok || n > before || n == before && seen[p][0] < have.episodes[0] {
+			out[p.path] = usual{p.choice, seen[p]}
+		}
+	}
+	return out
+}
+
+// choose returns the episode that has the most streams in their usual form, the first of several; -1
+// if no episode can be read.
+func (s *Set) choose(v *survey, usual map[int32]usual) int {
+	best, most := -1, -1
+	for i := range v.episodes {
+		e := &s.Episodes[i]
+		if e.Length == 0 || v.episodes[i] == nil {
+			continue
+		}
+		n := 0
+		for _, x := range v.episodes[i] {
+			if c, ok := s.candidate(v, e, x); ok && c == usual[x.path].choice {
+				n++
+			}
+		}
+		if n > most {
+			best, most = i, n
+		}
+	}
+	return best
+}
+
+// describeOthers adds the streams that the model does not have in their usual form.
+func (s *Set) describeOthers(
+	ctx context.Context,
+	v *survey,
+	usual map[int32]usual,
+	key func(path string) string,
+	missing func(path string) bool,
+) {
+	var paths []int32
+	for p := range usual {
+		if missing(v.paths[p]) {
+			paths = append(paths, p)
+		}
+	}
+	if len(paths) == 0 {
+		return
+	}
+	slices.SortFunc(paths, func(a, b int32) int { return strings.Compare(v.paths[a], v.paths[b]) })
+	done := map[string]bool{}
+	for round := range representatives {
+		byEpisode := map[int]map[string]bool{}
+		var episodes []int
+		for _, p := range paths {
+			if done[v.paths[p]] || round >= len(usual[p].episodes) {
+				continue
+			}
+			i := usual[p].episodes[round]
+			if byEpisode[i] == nil {
+				byEpisode[i] = map[string]bool{}
+				episodes = append(episodes, i)
+			}
+			byEpisode[i][v.paths[p]] = true
+		}
+		for _, i := range episodes {
+			_ = Tolerate(func() { // a failure is reported when the episode is read
+				streams, found := s.tree(ctx, &s.Episodes[i], key, func(path string) bool { return byEpisode[i][path] })
+				for k := range streams {
+					if strings.HasPrefix(streams[k].Clock, "rows") && streams[k].times == "" {
+						streams[k].Clock = streams[k].Key // its length is that of this stream alone
+					}
+					done[streams[k].Path] = true
+				}
+				s.Streams = append(s.Streams, streams...)
+				s.About.Findings = append(s.About.Findings, found...)
+			})
+		}
+	}
+	if len(s.Streams) > maxStreams {
+		guard.Fail(&robocache.Error{
+			Class: robocache.ErrResourceLimit, Op: s.About.Format, Msg: "too many streams",
+			Want: fmt.Sprintf("at most %d", maxStreams), Got: fmt.Sprint(len(s.Streams)),
+			Hint: "open the files one by one: they have few streams in common",
+		})
+	}
+	order := func(path string) string { return strings.ReplaceAll(path, "/", "\x00") }
+	slices.SortStableFunc(s.Streams, func(a, b Stream) int { return strings.Compare(order(a.Path), order(b.Path)) })
+}
+
+// markAbsent notes which episodes lack which streams, with a finding each.
+func (s *Set) markAbsent(v *survey) {
+	byPath := map[int32][]int{}
+	for i := range s.Streams {
+		p := v.pathIDs[s.Streams[i].Path]
+		byPath[p] = append(byPath[p], i)
+	}
+	count := 0
+	for i := range v.episodes {
+		e := &s.Episodes[i]
+		if e.Length == 0 || v.episodes[i] == nil {
+			continue
+		}
+		has := map[int32]bool{}
+		for _, x := range v.episodes[i] {
+			has[x.path] = true
+		}
+		for k := range s.Streams {
+			st := &s.Streams[k]
+			if has[v.pathIDs[st.Path]] {
+				continue
+			}
+			st.absent = append(st.absent, int32(i))
+			if count++; count > maxLacking {
+				continue
+			}
+			severity := robocache.SeverityWarning
+			if robocache.Vital(st.Kind, st.Key) {
+				severity = robocache.SeverityError
+			}
+			s.About.Findings = append(s.About.Findings, robocache.Finding{
+				Severity: severity, Code: robocache.LackingStream,
+				Where:   robocache.Where{"episode": e.Index, "file": e.File.Name(), "stream": st.Key},
+				Message: fmt.Sprintf("the episode has no %q, other episodes have it", st.Path),
+				Hint:    robocache.LackingHint,
+			})
+		}
+	}
+	if count > maxLacking {
+		s.About.Findings[len(s.About.Findings)-1].Count = int64(count - maxLacking + 1)
+	}
+}
+
+// lacks reports whether an episode lacks a stream.
+func (s *Set) lacks(stream, episode int) bool {
+	_, ok := slices.BinarySearch(s.Streams[stream].absent, int32(episode))
+	return ok
+}
+
+// errLacks is the error of reading rows of a stream that the episode lacks.
+func (s *Set) errLacks() error {
+	return &robocache.Error{
+		Class: robocache.ErrMalformed, Op: s.About.Format,
+		Msg: "the episode lacks this stream, other episodes have it", Hint: robocache.LackingHint,
+	}
+}
+
+// Lacks reports whether an episode lacks a stream that other episodes have.
+func (s *Set) Lacks(episode int, key string) bool {
+	i, ok := s.byKey[key]
+	return ok && s.lacks(i, episode)
+}

@@ -1,0 +1,217 @@
+package robocache
+
+import (
+	"context"
+	"slices"
+)
+
+// LackingStream is the code of the finding of an episode that lacks a stream of the dataset.
+const LackingStream = "missing-stream"
+
+// LackingHint is the hint of that finding, and of the error of reading such rows.
+const LackingHint = `Leave the stream out (keys=), leave the episode out (on_bad_episode="skip", --skip-bad),` +
+	` or pass missing="pad" for zeros under a mask`
+
+// Lacker is a Dataset whose streams are the union of those of its episodes. Reading rows of a stream
+// that an episode lacks is ErrMalformed. Called by loader and PadLacking.
+type Lacker interface {
+	// Lacks reports whether an episode, by position, lacks a stream that other episodes have. Safe
+	// for concurrent use.
+	Lacks(episode int, key string) bool
+}
+
+// Lacks reports whether an episode of ds, by position, lacks the stream key.
+func Lacks(ds Dataset, episode int, key string) bool {
+	l, ok := ds.(Lacker)
+	return ok && l.Lacks(episode, key)
+}
+
+// PadLacking returns ds with rows without a value (Masker) in place of the streams that episodes lack.
+// It returns ds itself if no episode lacks a stream.
+func PadLacking(ds Dataset) Dataset {
+	if _, ok := ds.(Lacker); !ok {
+		return ds
+	}
+	p := &padLacking{Dataset: ds, info: *ds.Info()}
+	p.info.Features = slices.Clone(p.info.Features)
+	found := false
+	for i := range p.info.Features {
+		f := &p.info.Features[i]
+		for e := 0; e < p.info.Episodes && !f.Masked; e++ {
+			f.Masked = Lacks(ds, e, f.Key)
+		}
+		found = found || f.Masked
+	}
+	if !found {
+		return ds
+	}
+	p.info.Findings = slices.Clone(p.info.Findings)
+	for i := range p.info.Findings {
+		if f := &p.info.Findings[i]; f.Code == LackingStream {
+			f.Severity = SeverityWarning // the rows are marked
+		}
+	}
+	return p
+}
+
+// padLacking is the result of PadLacking.
+type padLacking struct {
+	Dataset
+	info Info
+}
+
+// Info returns the dataset's description, with the streams that some episodes lack marked as Masked.
+func (p *padLacking) Info() *Info { return &p.info }
+
+// Unwrap returns the dataset itself.
+func (p *padLacking) Unwrap() Dataset { return p.Dataset }
+
+// split calls read for each run of rows whose episodes have the stream, and blank for each other run.
+func (p *padLacking) split(key string, rows []Row, blank func(from, to int), read func(from, to int) error) error {
+	for from := 0; from < len(rows); {
+		lacks := Lacks(p.Dataset, rows[from].Episode, key)
+		to := from + 1
+		for to < len(rows) && (rows[to].Episode == rows[to-1].Episode || Lacks(p.Dataset, rows[to].Episode, key) == lacks) {
+			to++
+		}
+		if lacks {
+			blank(from, to)
+		} else if err := read(from, to); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// Gather copies rows of a stream; rows of episodes that lack it are zero.
+func (p *padLacking) Gather(ctx context.Context, key string, rows []Row, dst []byte) error {
+	size := 0
+	if len(rows) > 0 {
+		size = len(dst) / len(rows)
+	}
+	return p.split(key, rows,
+		func(from, to int) { clear(dst[from*size : to*size]) },
+		func(from, to int) error { return p.Dataset.Gather(ctx, key, rows[from:to], dst[from*size:to*size]) })
+}
+
+// Text returns rows of a text stream; rows of episodes that lack it are empty.
+func (p *padLacking) Text(ctx context.Context, key string, rows []Row) ([]string, error) {
+	out := make([]string, len(rows))
+	err := p.split(key, rows, func(int, int) {}, func(from, to int) error {
+		part, err := p.Dataset.Text(ctx, key, rows[from:to])
+		copy(out[from:to], part)
+		return err
+	})
+	return out, err
+}
+
+// Frames returns images; rows of episodes that lack the stream are Missing.
+func (p *padLacking) Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error {
+	return p.split(key, rows, missingFrames(out), func(from, to int) error {
+		return p.Dataset.Frames(ctx, key, rows[from:to], out[from:to])
+	})
+}
+
+func missingFrames(out []FrameRef) func(from, to int) {
+	return func(from, to int) {
+		for i := from; i < to; i++ {
+			out[i] = FrameRef{Missing: true}
+		}
+	}
+}
+
+// LeaseFrames is Frames with the dataset's leases.
+func (p *padLacking) LeaseFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (func(), error) {
+	leaser, ok := p.Dataset.(FrameLeaser)
+	if !ok {
+		return nil, p.Frames(ctx, key, rows, out)
+	}
+	var ends []func()
+	done := func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	err := p.split(key, rows, missingFrames(out), func(from, to int) error {
+		end, err := leaser.LeaseFrames(ctx, key, rows[from:to], out[from:to])
+		if end != nil {
+			ends = append(ends, end)
+		}
+		return err
+	})
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// GatherRagged returns rows of a ragged stream; rows of episodes that lack it have no entries.
+func (p *padLacking) GatherRagged(ctx context.Context, key string, rows []Row) (data []byte, counts []int, err error) {
+	err = p.split(key, rows,
+		func(from, to int) { counts = append(counts, make([]int, to-from)...) },
+		func(from, to int) error {
+			b, n, err := GatherRagged(ctx, p.Dataset, key, rows[from:to])
+			data, counts = append(data, b...), append(counts, n...)
+			return err
+		})
+	return data, counts, err
+}
+
+// Valid writes 0 for the rows of episodes that lack the stream.
+func (p *padLacking) Valid(ctx context.Context, key string, rows []Row, valid []uint8) error {
+	return p.split(key, rows,
+		func(from, to int) { clear(valid[from:to]) },
+		func(from, to int) error { return Valid(ctx, p.Dataset, key, rows[from:to], valid[from:to]) })
+}
+
+// Times returns the timestamps of a stream; none of a stream with its own clock that the episode lacks.
+func (p *padLacking) Times(ctx context.Context, episode int, key string) ([]int64, error) {
+	if key == "" || !Lacks(p.Dataset, episode, key) {
+		return p.Dataset.Times(ctx, episode, key)
+	}
+	if f := p.info.Feature(key); f != nil && f.Clock == "" {
+		return p.Dataset.Times(ctx, episode, "")
+	}
+	return nil, nil
+}
+
+// Rows returns the number of rows of a stream with its own clock; 0 if the episode lacks it.
+func (p *padLacking) Rows(ctx context.Context, episode int, key string) (int, error) {
+	f := p.info.Feature(key)
+	if f == nil || f.Clock == "" || !Lacks(p.Dataset, episode, key) {
+		if f == nil {
+			f = &Feature{Key: key}
+		}
+		return RowsIn(ctx, p.Dataset, episode, f)
+	}
+	return 0, nil
+}
+
+// LimitMemory lowers the dataset's budget.
+func (p *padLacking) LimitMemory(bytes int64) {
+	if l, ok := p.Dataset.(MemoryLimiter); ok {
+		l.LimitMemory(bytes)
+	}
+}
+
+// Clocks lists the clocks of a stream.
+func (p *padLacking) Clocks(key string) []string {
+	if c, ok := p.Dataset.(Clocked); ok {
+		return c.Clocks(key)
+	}
+	return nil
+}
+
+// TimesBy returns the timestamps of a stream by one of its clocks.
+func (p *padLacking) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
+	c, ok := p.Dataset.(Clocked)
+	if !ok {
+		return nil, &Error{
+			Class: ErrUnsupported, Op: "read", Where: Where{"stream": key},
+			Msg: "the stream has one clock",
+		}
+	}
+	return c.TimesBy(ctx, episode, key, clock)
+}
