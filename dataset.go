@@ -217,6 +217,20 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 	}{plain(f), f.Hint})
 }
 
+// UnmarshalJSON reads what MarshalJSON writes. Whole numbers in Where are ints again.
+func (f *Finding) UnmarshalJSON(b []byte) error {
+	type plain Finding
+	if err := json.Unmarshal(b, (*plain)(f)); err != nil {
+		return err
+	}
+	for k, v := range f.Where {
+		if n, ok := v.(float64); ok && n == float64(int(n)) {
+			f.Where[k] = int(n)
+		}
+	}
+	return nil
+}
+
 // Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still the one it opened.
 // ReadAt may be called from many goroutines; it fills p or fails. A short read without an error is a bug of the
 // implementation: store/tests/storetest checks it.

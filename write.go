@@ -18,6 +18,8 @@ type WriteOptions struct {
 	View string `json:"-"`
 	// OnGrid says that the rows of every episode lie at the rate of the source, from its first one on.
 	OnGrid bool `json:"-"`
+	// Renumber numbers the episodes of the result from 0: several may have one index in the source.
+	Renumber bool `json:"-"`
 	// DryRun says what would be done; Resume goes on where a killed run with the same options stopped, and keeps what another can go on from.
 	// Both are for formats that know them (Format.Resumes).
 	DryRun   bool                  `json:"-"`

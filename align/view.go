@@ -20,8 +20,11 @@ const ValidSuffix = robocache.ValidSuffix
 
 // ViewOptions are the choices of View that Config does not have.
 type ViewOptions struct {
-	// DropInvalid leaves out the rows at which some stream has no value, in place of giving masks: Times then has holes.
+	// DropInvalid declares no masks: the caller leaves out all rows outside Complete.
 	DropInvalid bool
+	// Exact reads the source for rows without a value that timestamps do not show: masked rows, lost frames, and quaternions
+	// without a direction. Without it each stream that may have such rows gets a mask, and Complete ignores them.
+	Exact bool
 	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its max_gap where Config says none, but for latched streams,
 	// texts and events: they hold until the next.
 	Rhythm  bool
@@ -44,6 +47,8 @@ type Viewed struct {
 	lengths []int
 	broken  []error // of the episodes that cannot be aligned
 	gaps    []gaps  // of the streams
+	// complete are the runs of rows at which every stream has a value, by episode.
+	complete [][]RowRange
 
 	layouts *lru.Cache[int, *layout]
 }
@@ -60,12 +65,15 @@ type layout struct {
 
 const layoutBudget = 64 << 20
 
+// RowRange is a half-open range of rows.
+type RowRange struct{ From, To int }
+
 // View gives a dataset whose streams all lie on the grid of cfg: rows, values and masks are those of Episode, made when they are asked for.
 //
 // Streams some of whose rows hold no value in some episode (beyond the data, in a gap, masked in the source, under slerp) are joined by a bool
-// feature "<key>.valid"; ViewOptions.DropInvalid leaves such rows out instead. Frames and ragged rows are those of the row that
-// the mode chooses; a row of none (policy mask) is a missing frame, or a ragged row without entries. An episode that cannot be aligned has
-// no rows, a finding, and its error when it is asked for.
+// feature "<key>.valid". Frames and ragged rows are those of the row that the mode chooses. A row without a value is a missing frame, or a
+// ragged row without entries, unless the configuration names the edge policy clamp. An episode that cannot be aligned has no rows, a
+// finding, and its error when it is asked for.
 //
 // All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close, without ViewOptions.Own.
 func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (_ *Viewed, err error) {
@@ -94,6 +102,7 @@ func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOption
 func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 	n := v.info.Episodes
 	v.lengths, v.broken, v.gaps, masked = make([]int, n), make([]error, n), make([]gaps, len(v.kept)), make([]bool, len(v.kept))
+	v.complete = make([][]RowRange, n)
 	threads := v.opt.Threads
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -117,10 +126,23 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 				return nil
 			}
 			v.lengths[e] = len(l.times)
+			all := slices.Repeat([]uint8{1}, len(l.times))
+			lacking := make([]bool, len(l.plans))
+			for i := range l.plans {
+				valid := v.validity(ctx, l, i)
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				lacking[i] = slices.Contains(valid, 0)
+				for k, ok := range valid {
+					all[k] &= ok
+				}
+			}
+			v.complete[e] = spansOf(all)
 			mu.Lock()
 			defer mu.Unlock()
-			for i, p := range l.plans {
-				masked[i] = masked[i] || slices.Contains(p.Valid, 0)
+			for i := range l.plans {
+				masked[i] = masked[i] || lacking[i]
 				v.gaps[i].add(&l.gaps[i])
 			}
 			return nil
@@ -128,6 +150,50 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 	}
 	guard.Check(work.Wait())
 	return masked
+}
+
+// validity returns which rows of an episode hold a value of a stream, as far as ViewOptions.Exact asks.
+func (v *Viewed) validity(ctx context.Context, l *layout, i int) []uint8 {
+	p, source := l.plans[i], &l.a.streams[i]
+	if !v.opt.Exact || len(l.times) == 0 {
+		return p.Valid
+	}
+	a := newAligner(ctx, v.src, l.a.ep, v.cfg)
+	valid := p.Valid
+	// An error is ignored here: it is reported when the episode is read.
+	_ = guard.Func("align", func() {
+		f := &source.feature
+		switch {
+		case f.Kind == robocache.KindVideo, source.opt.Mode == Slerp && f.Kind == robocache.KindNumeric && !f.Ragged():
+			valid = guard.Must(a.stream(source, p)).Valid
+		case f.Masked:
+			valid = a.masked(source, p).Valid
+		}
+	})()
+	return valid
+}
+
+// spansOf returns the runs of rows that are marked, in order.
+func spansOf(marked []uint8) (out []RowRange) {
+	for i := 0; i < len(marked); i++ {
+		if marked[i] == 0 {
+			continue
+		}
+		from := i
+		for i < len(marked) && marked[i] != 0 {
+			i++
+		}
+		out = append(out, RowRange{from, i})
+	}
+	return out
+}
+
+// Complete returns the runs of rows of an episode at which every stream holds a value, in order.
+func (v *Viewed) Complete(e int) []RowRange {
+	if e < 0 || e >= len(v.complete) {
+		return nil
+	}
+	return v.complete[e]
 }
 
 // describe makes the schema.
@@ -146,7 +212,7 @@ func (v *Viewed) describe(masked []bool) {
 	for i, f := range v.kept {
 		v.place[f.Key] = i
 		s, _ := probe.choose(f)
-		masked[i] = masked[i] || f.Masked || s.opt.Mode == Slerp || slices.Contains(v.opt.Masks, f.Key)
+		masked[i] = masked[i] || !v.opt.Exact && (f.Masked || s.opt.Mode == Slerp) || slices.Contains(v.opt.Masks, f.Key)
 		if to, ok := v.cfg.DTypes[f.Key]; ok {
 			f.DType = to
 		}
@@ -200,9 +266,6 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 	l.task = sync.OnceValue(func() *kernel.Plan {
 		return guard.Must(a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times))
 	})
-	if v.opt.DropInvalid {
-		l.drop()
-	}
 	seen := map[*kernel.Plan]bool{nil: true} // of the task
 	for _, p := range l.plans {
 		seen[p] = true
@@ -213,35 +276,6 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 	}
 	a.plans = nil // found through l.plans
 	return l, nil
-}
-
-// drop takes out the rows at which some stream has no value.
-func (l *layout) drop() {
-	var rows []int
-	for i := range l.times {
-		if !slices.ContainsFunc(l.plans, func(p *kernel.Plan) bool { return p.Valid[i] == 0 }) {
-			rows = append(rows, i)
-		}
-	}
-	if len(rows) == len(l.times) {
-		return
-	}
-	made := map[*kernel.Plan]*kernel.Plan{}
-	for _, p := range append(slices.Clone(l.plans), l.task()) {
-		if made[p] == nil {
-			made[p] = choose(p, rows)
-		}
-	}
-	for i, p := range l.plans {
-		l.plans[i] = made[p]
-	}
-	task := made[l.task()]
-	l.task = func() *kernel.Plan { return task }
-	times := make([]int64, len(rows))
-	for i, r := range rows {
-		times[i] = l.times[r]
-	}
-	l.times = times
 }
 
 // choose is a plan of some rows of another (A2: no row looks at its neighbours).

@@ -15,6 +15,9 @@ type gaps struct {
 	within      int64 // rows without a value in them
 	outside     int64 // rows without a value before the first sample or after the last
 	rows        int64
+	shown       int64 // rows with a value
+	repeated    int64 // of them, rows that take the sample of the row before
+	samples     int64 // within the time of the rows
 }
 
 // gapsOf looks at one episode.
@@ -27,6 +30,20 @@ func gapsOf(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
 			g.outside++
 		default:
 			g.within++
+		}
+	}
+	for i := range times {
+		if p.Valid[i] == 0 {
+			continue
+		}
+		g.shown++
+		if i > 0 && p.Valid[i-1] != 0 && p.Kind[i] == kernel.Copy && p.Kind[i-1] == kernel.Copy && p.Left[i] == p.Left[i-1] {
+			g.repeated++
+		}
+	}
+	for _, t := range timestamps {
+		if len(times) > 0 && t >= times[0] && t <= times[len(times)-1] {
+			g.samples++
 		}
 	}
 	for i := 1; i < len(timestamps) && limit > 0; i++ {
@@ -46,6 +63,7 @@ func (g *gaps) add(of *gaps) {
 		g.least, g.most = min(g.least, of.least), max(g.most, of.most)
 	}
 	g.count, g.within, g.outside, g.rows = g.count+of.count, g.within+of.within, g.outside+of.outside, g.rows+of.rows
+	g.shown, g.repeated, g.samples = g.shown+of.shown, g.repeated+of.repeated, g.samples+of.samples
 }
 
 // byRhythm says that a stream's own rhythm is its max_gap.
@@ -63,27 +81,53 @@ func (v *Viewed) findGaps() {
 			rule = append(rule, v.kept[i].Key+" "+v.gaps[i].limit())
 		}
 	}
-	// What is masked is told, and no fault: recordings with a gap somewhere are the rule.
-	add := func(code string, where robocache.Where, count int64, message, hint string) {
-		v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: code, Where: where, Message: message, Hint: hint, Count: count})
+	add := func(severity robocache.Severity, code string, where robocache.Where, count int64, message, hint string) {
+		v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: severity, Code: code, Where: where, Message: message, Hint: hint, Count: count})
 	}
 	if rule != nil {
-		add("max-gap", nil, int64(len(rule)), "a longer step than three periods of a stream (of its median step; 2 ms at least) counts as a gap: "+strings.Join(rule, ", "), `"max_gap" of --align says another length, 0 none`)
+		add(robocache.SeverityInfo, "max-gap", nil, int64(len(rule)), "a step longer than three periods of a stream (of its median step; 2 ms at least) counts as a gap: "+strings.Join(rule, ", "),
+			`Set "max_gap" in --align to another length, or to 0 for no gaps.`)
 	}
 	for i := range v.kept {
-		g, key := &v.gaps[i], v.kept[i].Key
-		where := robocache.Where{"stream": key}
-		done := "they are masked in " + key + ValidSuffix
+		g, f := &v.gaps[i], &v.kept[i]
+		where := robocache.Where{"stream": f.Key}
+		severity, done := robocache.SeverityWarning, "they are masked in "+f.Key+ValidSuffix
+		hint := `Pass --drop-invalid (in Python drop_invalid=True) to leave these rows out and split the episode there.`
+		if framed(f) {
+			done += ", and their frames are black"
+		}
 		if v.opt.DropInvalid {
-			done = "they are left out, of all streams"
+			severity, done, hint = robocache.SeverityInfo, "they are left out, of all streams", ""
 		}
 		if g.within > 0 {
-			add("rows-in-gaps", where, g.within, fmt.Sprintf("%d of %d rows lie in %d gaps (longer than %s): %s", g.within, g.rows, g.count, g.limit(), done), "")
+			add(severity, "rows-in-gaps", where, g.within, fmt.Sprintf("%d of %d rows lie in %d gaps (longer than %s): %s", g.within, g.rows, g.count, g.limit(), done), hint)
 		}
 		if g.outside > 0 {
-			add("rows-outside", where, g.outside, fmt.Sprintf("%d of %d rows lie before the first sample or after the last: %s", g.outside, g.rows, done), "")
+			add(severity, "rows-outside", where, g.outside, fmt.Sprintf("%d of %d rows lie before the first sample or after the last: %s", g.outside, g.rows, done), hint)
 		}
+		v.findRepeated(f, g, add)
 	}
+}
+
+// framed reports whether a stream shows frames or point clouds, which are never interpolated.
+func framed(f *robocache.Feature) bool {
+	return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage || f.Kind == robocache.KindPointCloud
+}
+
+// findRepeated reports a stream of frames of which a tenth of the rows or more repeat the frame of the row before. It is a warning if the stream
+// has too few frames for the grid, and a note if only their phase or jitter is to blame.
+func (v *Viewed) findRepeated(f *robocache.Feature, g *gaps, add func(robocache.Severity, string, robocache.Where, int64, string, string)) {
+	if !framed(f) || f.Latched || g.shown == 0 || 10*g.repeated < g.shown {
+		return
+	}
+	severity, hint := robocache.SeverityInfo, ""
+	rate := v.cfg.HZ.Float() * float64(g.samples) / float64(g.shown)
+	if 10*g.samples <= 9*g.shown {
+		severity = robocache.SeverityWarning
+		hint = fmt.Sprintf("Pass --hz %.3g (in Python hz=%.3g), the rate of the stream, to show each frame once.", rate, rate)
+	}
+	add(severity, "frames-repeated", robocache.Where{"stream": f.Key}, g.repeated, fmt.Sprintf("%d of %d rows (%.0f %%) repeat the frame of the row before: the stream has about %.3g frames/s, the grid %s rows/s",
+		g.repeated, g.shown, 100*float64(g.repeated)/float64(g.shown), rate, v.cfg.HZ), hint)
 }
 
 // limit writes max_gap.

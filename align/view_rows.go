@@ -116,9 +116,10 @@ func (v *Viewed) shown(ctx context.Context, i int, rows []robocache.Row) (asked 
 		defer guard.Into(&err)
 		p = newAligner(ctx, v.src, l.a.ep, v.cfg).masked(&l.a.streams[i], p)
 		picked, where := distinct(p, l.a.ep)
+		clamped := v.cfg.Edge.Says(v.kept[i].Key) && l.a.streams[i].opt.Edge == EdgeClamp
 		for k, w := range where {
 			place[at+k] = -1
-			if w >= 0 {
+			if w >= 0 && (p.Valid[k] != 0 || clamped) {
 				place[at+k] = len(asked) + int(w)
 			}
 		}

@@ -42,7 +42,7 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys
 	}
-	how := align.ViewOptions{DropInvalid: opt.DropInvalid, Rhythm: true, Threads: opt.Threads}
+	how := align.ViewOptions{DropInvalid: opt.DropInvalid && !opt.KeepGaps, Rhythm: true, Exact: true, Threads: opt.Threads}
 	if w.Shard != nil {
 		how.Episodes, how.Masks = opt.Episodes, opt.masks
 	}
@@ -57,7 +57,7 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 	if err != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Err: err}
 	}
-	w.View, w.FPS, w.OnGrid = string(made), cfg.HZ, !opt.DropInvalid
+	w.View, w.FPS, w.OnGrid = string(made), cfg.HZ, true
 	if opt.Keys != nil {
 		// The masks of what is kept, too. The task is there for every dataset, and is no stream of a view.
 		w.Keys = []string{}

@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -19,8 +20,9 @@ type Plan struct {
 
 // schema is Plan.Schema.
 type schema struct {
-	Masks  []string        `json:"masks,omitempty"` // streams that have a mask in some shard
-	Writer json.RawMessage `json:"writer,omitempty"`
+	Masks    []string        `json:"masks,omitempty"`    // streams that have a mask in some shard
+	Segments []int           `json:"segments,omitempty"` // Options.segments
+	Writer   json.RawMessage `json:"writer,omitempty"`
 }
 
 // PlanShards looks at the whole source for what its shards must agree on. ErrUnsupported where the format cannot be written in shards.
@@ -30,15 +32,34 @@ func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt O
 	f, rows, w, err := prepare(ctx, src, format, opt)
 	guard.Check(err)
 	var s schema
-	if v, ok := rows.(*align.Viewed); ok {
+	if v, ok := robocache.As[*align.Viewed](rows); ok {
 		for _, g := range v.Info().Features {
 			if key, mask := strings.CutSuffix(g.Key, align.ValidSuffix); mask && src.Info().Feature(g.Key) == nil {
 				s.Masks = append(s.Masks, key)
 			}
 		}
 	}
+	if d, ok := rows.(*segmented); ok {
+		s.Segments = make([]int, src.Info().Episodes)
+		for _, g := range d.segments {
+			s.Segments[g.episode]++
+		}
+	}
 	s.Writer = guard.Must(f.Sharding.Plan(ctx, rows, w))
 	return &Plan{Schema: guard.Must(json.Marshal(s)), Rows: rows, Format: f}, nil
+}
+
+// Made returns how many episodes of the result, and how many rows, an episode of the source becomes.
+func (p *Plan) Made(e int) (episodes, rows int) {
+	d, ok := p.Rows.(*segmented)
+	if !ok {
+		return 1, p.Rows.Len(e)
+	}
+	at, _ := slices.BinarySearchFunc(d.segments, e, func(s segment, e int) int { return s.episode - e })
+	for ; at < len(d.segments) && d.segments[at].episode == e; at++ {
+		episodes, rows = episodes+1, rows+d.Len(at)
+	}
+	return episodes, rows
 }
 
 // Sharding is how a format is written in shards; ErrUnsupported of one that is not.
@@ -78,14 +99,6 @@ func Merge(ctx context.Context, format, dst string, plan json.RawMessage, shards
 		return nil
 	}
 	return f.Merge(ctx, dst, guard.Must(read(plan)).Writer, shards)
-}
-
-// sharded takes apart what PlanShards settled.
-func sharded(w robocache.WriteOptions) (robocache.WriteOptions, []string, error) {
-	s, err := read(w.Shard.Schema)
-	own := *w.Shard
-	own.Schema, w.Shard = s.Writer, &own
-	return w, s.Masks, err
 }
 
 func read(b json.RawMessage) (s schema, err error) {

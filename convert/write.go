@@ -90,9 +90,13 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 	}
 	w = opt.WriteOptions
 	if w.Shard != nil {
-		if w, opt.masks, err = sharded(w); err != nil {
+		s, err := read(w.Shard.Schema)
+		if err != nil {
 			return fail(err)
 		}
+		own := *w.Shard
+		own.Schema, w.Shard = s.Writer, &own
+		opt.masks, opt.segments = s.Masks, s.Segments
 	}
 	w.Episodes = slices.Clone(opt.Episodes)
 	if err := w.Check(src.Info()); err != nil {
@@ -103,8 +107,19 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 			return fail(err)
 		}
 	}
+	whole := src
 	if opt.Align != nil || !f.KeepsClocks(opt.WriteOptions.Options) {
-		src, err = onGrid(ctx, src, &opt, &w)
+		if src, err = onGrid(ctx, src, &opt, &w); err != nil {
+			return f, src, w, err
+		}
+	}
+	if opt.DropInvalid && severalClocks(src.Info()) {
+		return fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: where, Msg: "drop_invalid: the streams keep clocks of their own, and have no common rows", Hint: "pass --hz, in Python hz=, to bring them onto one grid"})
+	} else if opt.DropInvalid {
+		src, err = cutEpisodes(ctx, src, &opt, &w)
+	}
+	if err == nil && w.Shard != nil && src != whole {
+		src.Info().Findings = whole.Info().Findings // those of the grid are the plan's, which has seen all episodes
 	}
 	return f, src, w, err
 }
@@ -115,9 +130,13 @@ type Options struct {
 	// Align brings all streams onto one grid first (align.View). A source whose streams have clocks of their own is aligned at FPS, or at its own
 	// rate, where this is nil.
 	Align *align.Config `json:"align,omitempty"`
-	// DropInvalid leaves out rows at which some stream has no value, in place of writing "<key>.valid".
-	DropInvalid bool     `json:"drop_invalid,omitempty"`
-	masks       []string // of a shard: streams that have a mask in some shard
+	// DropInvalid leaves out rows at which some stream has no value, in place of writing "<key>.valid". An episode is split where rows in
+	// its middle are left out.
+	DropInvalid bool `json:"drop_invalid,omitempty"`
+	// KeepGaps, with DropInvalid, leaves episodes whole: rows are left out at their ends alone, and those between are masked.
+	KeepGaps bool     `json:"keep_gaps,omitempty"`
+	masks    []string // of a shard: streams that have a mask in some shard
+	segments []int    // of a shard, with DropInvalid: how many episodes of the result each episode of the source becomes
 }
 
 // Apart refuses a destination that is a source, or lies in one, or around one, also through links: what is written would stand among what is read.

@@ -34,6 +34,8 @@ type Committed struct {
 	Files       int       `json:"files"`
 	Bytes       int64     `json:"bytes"`
 	Skipped     []Skipped `json:"skipped,omitempty"`
+	// Findings are those of the plan and of all shards: what the job in one process would have reported.
+	Findings []robocache.Finding `json:"findings,omitempty"`
 }
 
 // CommitOptions are the choices of Commit.
@@ -78,7 +80,7 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 				Msg: m.Job.To + " without the shards " + string(text) + ": each stands where it was planned", Hint: "run the shards that are missing"}
 		}
 		receipts, missing = m.agree(ctx, dst, receipts, missing, opt.Partial)
-		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing}
+		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing, Findings: m.found(receipts)}
 		if len(missing) > 0 { // an attempt may have begun, and have its receipt, since
 			there = listed(ctx, dst, "")
 		}
@@ -324,6 +326,7 @@ type Status struct {
 	Frames     int64          `json:"num_frames"`
 	Bytes      int64          `json:"bytes"`
 	Skipped    int            `json:"skipped"`
+	Findings   int            `json:"findings"` // warnings and errors of the plan and of the shards that are done
 	ETASeconds float64        `json:"eta_seconds,omitempty"`
 	Committed  bool           `json:"committed"`
 	Errors     []string       `json:"errors,omitempty"` // the first of each class
@@ -354,6 +357,11 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	for _, r := range receipts {
 		s.Episodes, s.Frames, s.Bytes, s.Skipped = s.Episodes+r.Report.Episodes, s.Frames+r.Report.Frames, s.Bytes+r.Bytes, s.Skipped+len(r.Skipped)
 		seconds, bytes = seconds+r.Seconds, bytes+m.Shards[r.Shard].Bytes+1
+	}
+	for _, f := range m.found(receipts) {
+		if f.Severity != robocache.SeverityInfo {
+			s.Findings++
+		}
 	}
 	last := map[int]note{}
 	var mu sync.Mutex

@@ -57,7 +57,7 @@ func conversion(about string, check func(*Job)) kind {
 			check(&m.Job)
 			guard.Check(convert.Apart(m.Job.Destination, m.Job.Source))
 			p := guard.Must(convert.PlanShards(ctx, src, m.Job.To, m.Job.Convert))
-			m.Schema = p.Schema
+			m.Schema, m.Findings = p.Schema, robocache.Findings(p.Rows)
 			var row int64
 			for _, f := range p.Rows.Info().Features {
 				if m.Job.Convert.Wants(&f) {
@@ -65,7 +65,7 @@ func conversion(about string, check func(*Job)) kind {
 				}
 				row += int64(f.RowBytes()) + int64(f.Width)*int64(f.Height)
 			}
-			return &work{length: p.Rows.Len, rowBytes: row, leavesEmpty: p.Format.Sharding.LeavesEmpty}
+			return &work{made: p.Made, rowBytes: row, leavesEmpty: p.Format.Sharding.LeavesEmpty}
 		},
 		run: func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
 			s := &a.m.Shards[a.shard]
@@ -74,15 +74,41 @@ func conversion(about string, check func(*Job)) kind {
 			opt.Shard = &robocache.WriteShard{Index: a.shard, Count: len(a.m.Shards), FirstEpisode: s.FirstEpisode, FirstRow: s.FirstRow, Schema: a.m.Schema}
 			w := guard.Must(convert.Write(ctx, src, a.m.Job.To, a.uri, opt))
 			r.Report = robocache.ShardReport{Episodes: w.Episodes, Frames: w.Frames, Summary: w.Summary}
-			for _, f := range w.Findings {
+			// A report of the format's own leaves out what the source found: the plan has it, but for what this shard was the first to read.
+			for _, f := range mergeFindings(w.Findings, robocache.Findings(src)) {
 				if e, ok := f.Where["episode"].(int); ok && (f.Code == "episode-skipped" || f.Code == "episode-left-out") {
 					r.Skipped = append(r.Skipped, Skipped{e, f.Message})
-				} else if a.shard == 0 || f.Severity != robocache.SeverityInfo {
+				} else {
 					r.Findings = append(r.Findings, f)
 				}
 			}
 		},
 	}
+}
+
+// mergeFindings appends the findings that are not in all yet. Every shard reports what holds for the whole dataset.
+func mergeFindings(all []robocache.Finding, more []robocache.Finding) []robocache.Finding {
+	name := func(f *robocache.Finding) string { return f.Code + "\x00" + f.Where.String() + "\x00" + f.Message }
+	seen := map[string]bool{}
+	for i := range all {
+		seen[name(&all[i])] = true
+	}
+	for _, f := range more {
+		if id := name(&f); !seen[id] {
+			seen[id] = true
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// found returns the findings of the plan and of all receipts, each once.
+func (m *Manifest) found(receipts []*Receipt) []robocache.Finding {
+	all := slices.Clip(m.Findings)
+	for _, r := range receipts {
+		all = mergeFindings(all, r.Findings)
+	}
+	return all
 }
 
 // sharding is that of the format that is written; of a job that writes none it keeps no file.

@@ -30,7 +30,7 @@ func planLook(_ context.Context, m *Manifest, src robocache.Dataset) *work {
 	if m.Job.Convert.Align != nil {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "the job " + m.Job.Name + " looks at the source as it is: --hz and --align are for convert and resample"})
 	}
-	w := &work{length: src.Len}
+	w := &work{made: func(e int) (int, int) { return 1, src.Len(e) }}
 	m.Job.Convert.Options = nil
 	for _, f := range src.Info().Features {
 		w.rowBytes += int64(f.RowBytes()) + int64(f.Width)*int64(f.Height)
@@ -180,17 +180,7 @@ func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receip
 }
 
 func mergeDoctor(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
-	merged := []robocache.Finding{}
-	said := map[string]bool{}
-	for _, r := range receipts {
-		for _, f := range r.Findings {
-			// What is said of the whole dataset, each shard says.
-			if name := f.Code + "\x00" + f.Where.String() + "\x00" + f.Message; !said[name] {
-				said[name] = true
-				merged = append(merged, f)
-			}
-		}
-	}
+	merged := append([]robocache.Finding{}, m.found(receipts)...)
 	out := guard.Must(dst.Create(ctx, doctorName))
 	defer out.Abort()
 	w := bufio.NewWriter(out)

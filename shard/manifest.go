@@ -34,6 +34,7 @@ type Manifest struct {
 	Episodes int                 `json:"num_episodes"`
 	Frames   int64               `json:"num_frames"`
 	Bytes    int64               `json:"bytes"`
+	Findings []robocache.Finding `json:"findings,omitempty"` // of the source and its grid, as the plan saw them
 	Shards   []Shard             `json:"shards"`
 
 	id string // SHA-256 of its bytes
@@ -180,7 +181,8 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	all := make([]int, 0, named)
 	for i := range m.Shards {
 		s := &m.Shards[i]
-		if s.FirstEpisode < 0 || s.FirstRow < 0 || s.FirstRow > frames || s.FirstEpisode > episodes || s.Frames < 0 {
+		// An episode of the source may be split into as many as it has rows.
+		if s.FirstEpisode < 0 || s.FirstRow < 0 || s.FirstRow > frames || int64(s.FirstEpisode) > int64(episodes)+frames || s.Frames < 0 {
 			return nil, bad(fmt.Sprintf("shard %d begins at episode %d, row %d", i, s.FirstEpisode, s.FirstRow), nil)
 		}
 		all = append(all, s.Episodes...)

@@ -62,7 +62,7 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 	if opt.Balance == "frames" || opt.Balance == "rows" {
 		weights = make([]int64, len(episodes))
 		for i, e := range episodes {
-			weights[i] = int64(w.length(e))
+			weights[i] = int64(w.rows(e))
 			if opt.Balance == "rows" {
 				weights[i] = guard.Must(rowsOf(ctx, src, e))
 			}
@@ -72,11 +72,11 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 	for _, list := range balance(weights, min(opt.Shards, len(episodes))) {
 		s := Shard{FirstEpisode: number, FirstRow: m.Frames}
 		for _, i := range list {
-			n := w.length(episodes[i])
+			made, n := w.made(episodes[i])
 			s.Episodes = append(s.Episodes, episodes[i])
 			s.Frames, s.Bytes = s.Frames+int64(n), s.Bytes+bytes[i]
 			if n > 0 || !w.leavesEmpty {
-				number++
+				number += made
 			}
 		}
 		m.Frames, m.Bytes = m.Frames+s.Frames, m.Bytes+s.Bytes
@@ -115,20 +115,26 @@ func rowsOf(ctx context.Context, src robocache.Dataset, e int) (n int64, err err
 
 // work is what planning a job finds out.
 type work struct {
-	length      func(e int) int // rows of the result
-	rowBytes    int64           // of the source
-	leavesEmpty bool            // episodes without rows have no number
+	made        func(e int) (episodes, rows int) // of the result, of an episode of the source
+	rowBytes    int64                            // of the source
+	leavesEmpty bool                             // episodes without rows have no number
+}
+
+// rows returns how many rows of the result an episode of the source becomes.
+func (w *work) rows(e int) int {
+	_, n := w.made(e)
+	return n
 }
 
 // bytes shares the source's bytes among episodes by their rows: files hold many episodes, and say nothing of each.
 func (w *work) bytes(total int64, episodes []int) []int64 {
 	var rows int64
 	for _, e := range episodes {
-		rows += int64(w.length(e))
+		rows += int64(w.rows(e))
 	}
 	out := make([]int64, len(episodes))
 	for i, e := range episodes {
-		n := int64(w.length(e))
+		n := int64(w.rows(e))
 		if out[i] = n * w.rowBytes; total > 0 && rows > 0 {
 			out[i] = int64(float64(total) * (float64(n) / float64(rows)))
 		}

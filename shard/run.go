@@ -326,6 +326,15 @@ func (m *Manifest) receipt(ctx context.Context, st store.Store, shard int) (_ *R
 	return r, nil
 }
 
+// planned returns how many episodes of the result a shard was planned to make.
+func (m *Manifest) planned(shard int) int {
+	end := m.Episodes
+	if shard+1 < len(m.Shards) {
+		end = m.Shards[shard+1].FirstEpisode
+	}
+	return end - m.Shards[shard].FirstEpisode
+}
+
 // read checks a receipt, which may be a stranger's.
 func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) {
 	bad := func(msg string, err error) {
@@ -348,7 +357,7 @@ func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) {
 			bad(fmt.Sprintf("a file named %q", f.Name), err)
 		}
 	}
-	if s := &m.Shards[shard]; r.Report.Episodes < 0 || r.Report.Frames < 0 || r.Report.Episodes > len(s.Episodes) || r.Report.Frames > s.Frames {
+	if s := &m.Shards[shard]; r.Report.Episodes < 0 || r.Report.Frames < 0 || r.Report.Episodes > m.planned(shard) || r.Report.Frames > s.Frames {
 		bad("more episodes or frames than were planned", nil)
 	} else if len(r.Skipped) == 0 && r.Report.Frames != s.Frames {
 		bad(fmt.Sprintf("%d frames of %d that were planned, and no episode that was left out", r.Report.Frames, s.Frames), nil)

@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
@@ -127,6 +129,58 @@ func TestEqualToConvert(t *testing.T) {
 				same(t, want, got)
 				if to == "lerobot" {
 					sameStats(t, want, got)
+				}
+			})
+		}
+	}
+}
+
+// TestShardsOfGaps: shards split episodes at gaps as one conversion does, in every format that is written in shards, and the commit reports the
+// findings of that conversion.
+func TestShardsOfGaps(t *testing.T) {
+	made, err := synth.New(synth.Options{Episodes: 4, Seconds: 3, Spread: 0.3, Cameras: -1, Seed: 5, Dropout: time.Second, Rates: map[string]float64{"camera": 30, "joints": 100}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := filepath.Join(t.TempDir(), "src")
+	if _, err := convert.Write(t.Context(), made, "mcap", src, convert.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range convert.Sharded() {
+		for _, drop := range []bool{true, false} {
+			t.Run(fmt.Sprint(to, drop), func(t *testing.T) {
+				opt := convert.Options{DropInvalid: drop, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}}
+				plain := filepath.Join(t.TempDir(), "plain")
+				report, err := convert.Write(t.Context(), open(t, src), to, plain, opt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				dst := filepath.Join(t.TempDir(), "out")
+				c := all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: to, Convert: opt}, 2))
+				want, got := open(t, plain), open(t, dst)
+				if n := want.Info().Episodes; (n > 4) != drop || c.Episodes != n || got.Info().Episodes != n || got.Info().Frames != want.Info().Frames {
+					t.Fatalf("%d episodes and %d rows, want %d and %d", got.Info().Episodes, got.Info().Frames, n, want.Info().Frames)
+				}
+				same(t, want, got)
+				for e := range want.Info().Episodes {
+					a, aerr := want.Episode(t.Context(), e)
+					if b, err := got.Episode(t.Context(), e); err != nil || aerr != nil || a.Index != b.Index || a.Length != b.Length {
+						t.Errorf("%+v, want %+v: %v %v", b, a, err, aerr)
+					}
+				}
+				codes := func(all []robocache.Finding) (out []string) {
+					for _, f := range all {
+						text := f.Message
+						if f.Code == "actions-beyond-one" { // each shard counts its own
+							text = ""
+						}
+						out = append(out, string(f.Severity)+" "+f.Code+" "+text)
+					}
+					slices.Sort(out)
+					return slices.Compact(out)
+				}
+				if a, b := codes(report.Findings), codes(c.Findings); !slices.Equal(a, b) || len(b) == 0 {
+					t.Errorf("the commit reports\n%v\nthe conversion\n%v", strings.Join(b, "\n"), strings.Join(a, "\n"))
 				}
 			})
 		}

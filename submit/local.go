@@ -3,6 +3,7 @@ package submit
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/shard"
 )
 
 // Grace is how long a process has to end after it was asked to.
@@ -52,6 +54,8 @@ type States struct {
 	Retries   int            `json:"retries"`
 	Codes     map[string]int `json:"codes,omitempty"` // tries that were no success by exit code; "signal"
 	Committed bool           `json:"committed"`
+	// Commit is what the commit reported: its findings are those of the job in one process.
+	Commit *shard.Committed `json:"commit,omitempty"`
 }
 
 // States says where the shards stand; it may be called at any time.
@@ -110,7 +114,7 @@ func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, e
 func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int) *Failed {
 	for try := 1; ; try++ {
 		l.note(func(s *States) { s.Waiting--; s.Running++ })
-		code, last, err := l.call(ctx, "run", "--manifest", l.Manifest, "--shard", strconv.Itoa(shard), "--threads", strconv.Itoa(max(l.Threads, 1)))
+		code, last, err := l.call(ctx, io.Discard, "run", "--manifest", l.Manifest, "--shard", strconv.Itoa(shard), "--threads", strconv.Itoa(max(l.Threads, 1)))
 		places.Release(1)
 		f := &Failed{Verb: "run", Shard: shard, Code: code, Tries: try, Last: last, Err: err}
 		again := false
@@ -158,14 +162,14 @@ func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int
 	}
 }
 
-// call runs a verb, and gives its code and the last line of its stderr.
-func (l *Local) call(ctx context.Context, verb string, args ...string) (int, string, error) {
+// call runs a verb, and returns its code and the last line of its stderr.
+func (l *Local) call(ctx context.Context, stdout io.Writer, verb string, args ...string) (int, string, error) {
 	out := &lines{to: l.Stderr, mu: &l.out}
 	if verb == "run" {
 		out.prefix = "shard " + args[3] + ": "
 	}
 	c := command(ctx, l.Program, append([]string{verb}, args...)...)
-	c.Stdout, c.Stderr = io.Discard, out
+	c.Stdout, c.Stderr = stdout, out
 	if _, chosen := os.LookupEnv("GOMAXPROCS"); verb == "run" && !chosen { // the collector of garbage would use all cores, and the other shards wait
 		c.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(max(l.Threads, 1)))
 	}
@@ -175,15 +179,20 @@ func (l *Local) call(ctx context.Context, verb string, args ...string) (int, str
 }
 
 func (l *Local) commit(ctx context.Context) (findings bool, err error) {
-	args := []string{"--manifest", l.Manifest}
+	args := []string{"--manifest", l.Manifest, "--json"}
 	if l.Partial {
 		args = append(args, "--partial")
 	}
-	code, last, err := l.call(ctx, "commit", args...)
+	var out bytes.Buffer
+	code, last, err := l.call(ctx, &out, "commit", args...)
 	if code != 0 && code != 3 {
 		return false, &Failed{Verb: "commit", Code: code, Last: last, Err: err}
 	}
-	l.note(func(s *States) { s.Committed = true })
+	made := &shard.Committed{}
+	if err := json.Unmarshal(out.Bytes(), made); err != nil {
+		return false, &robocache.Error{Class: robocache.ErrMalformed, Op: "submit", Where: robocache.Where{"manifest": l.Manifest}, Msg: "commit --json gave no report", Err: err}
+	}
+	l.note(func(s *States) { s.Committed, s.Commit = true, made })
 	return code == 3, nil
 }
 

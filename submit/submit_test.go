@@ -43,6 +43,7 @@ run)
 commit)
   echo "commit partial=$partial" >> "$dir/log"
   [ -z "$missing" ] || [ -n "$partial" ] || { echo "robocache: missing: $missing" >&2; exit 75; }
+  echo "{\"num_episodes\": 1, \"findings\": [{\"severity\": \"warning\", \"code\": \"cut-file\"}]}"
   [ ! -e "$dir/skipped" ] || exit 3 ;;
 esac
 `
@@ -124,7 +125,10 @@ func TestLocal(t *testing.T) {
 	put(t, filepath.Join(dir, "skipped"), "")
 	l = &Local{Plan: look(t, dir, program), Jobs: 2}
 	if findings, err := l.Run(t.Context(), func(States) {}); !findings || err != nil {
-		t.Errorf("a commit with skipped episodes: %v %v", findings, err)
+		t.Errorf("a commit with findings: %v %v", findings, err)
+	}
+	if c := l.States().Commit; c == nil || len(c.Findings) != 1 || c.Findings[0].Code != "cut-file" {
+		t.Errorf("the answer lacks what the commit reported: %+v", c)
 	}
 }
 

@@ -269,6 +269,9 @@ func (w *writing) file(ctx context.Context, st store.Writable, name string, inde
 	if bad := w.messages(ctx, cw, ep); bad != nil {
 		return 0, 0, bad, buf.Flush() // which knows of a write that failed
 	}
+	if w.opt.Renumber {
+		e.Index = int64(index)
+	}
 	meta := guard.Must(json.Marshal(bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks}))
 	guard.Check(cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}))
 	guard.Check(cw.Close())

@@ -16,6 +16,9 @@ import (
 func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []byte, err error) {
 	defer guard.Recover("rlds", &err)
 	ep := guard.Must(w.src.Episode(ctx, e))
+	if w.opt.Renumber {
+		ep.Index = int64(e)
+	}
 	var times []int64
 	if !w.timeless {
 		times = guard.Must(w.src.Times(ctx, e, ""))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +20,7 @@ import (
 type conversionFlags struct {
 	opt                     convert.Options
 	to, fps, align, episode string
+	split                   bool
 	writing                 []string
 	opened                  robocache.OpenOptions // of the source, settled
 }
@@ -50,7 +50,8 @@ their own are brought onto one grid: --hz says its rate (else the rate of a stea
 offsets and drifts for each stream. --hz resamples any source; of rows that keep no clock --rows-hz says the rate they were recorded at.
 --fps gives the rows another rate as they are.
 A step of more than three periods of a stream is a gap: its rows are masked in <key>.valid (max_gap in --align says another length).
-What was found in the source stands in the report; exit code 3 where it is an error or a warning.
+--drop-invalid leaves such rows out, and splits the episode there.
+The report lists what was found in the source and what the conversion lost. The exit code is 3 if one of the findings is a warning or an error.
 DST must be empty. A conversion to LeRobot goes on with --resume after a kill; one begun with --resume also keeps what it has encoded.
 To another format a killed conversion begins again, in an empty DST.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
@@ -71,7 +72,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 		bar := progress(cmd, "convert")
 		f.opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
 		r := guard.Must(convert.Write(ctx, ds, f.to, args[1], f.opt))
-		found := converted(ds, r.Findings)
+		found := verdict(r.Findings)
 		if r.LeftOut > 0 {
 			found = errFindings
 		}
@@ -79,20 +80,12 @@ To another format a killed conversion begins again, in an empty DST.`,
 	}, printWritten)
 }
 
-// converted is errFindings where doctor would have it for what the source's reader found, or the conversion met an error (an episode that was left out).
-// What the written format has no place for is a warning of the report alone.
-func converted(src robocache.Dataset, report []robocache.Finding) error {
-	if slices.ContainsFunc(report, func(f robocache.Finding) bool { return f.Severity == robocache.SeverityError }) {
-		return errFindings
-	}
-	return verdict(robocache.Findings(src))
-}
-
 func (f *conversionFlags) add(c *cobra.Command) {
 	opt := &f.opt
 	c.Flags().StringVar(&f.to, "to", robocache.DefaultFormat(), "the format to write: "+strings.Join(convert.Formats(), ", ")+" ("+convert.Layouts()+")")
 	c.Flags().StringVar(&f.align, "align", "", "how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON file, or the JSON itself, as doctor prints it")
-	c.Flags().BoolVar(&opt.DropInvalid, "drop-invalid", false, "leave out rows at which an aligned stream has no value, in place of writing <key>.valid")
+	c.Flags().BoolVar(&opt.DropInvalid, "drop-invalid", false, "leave out rows at which some stream has no value, in place of writing <key>.valid")
+	c.Flags().BoolVar(&f.split, "split-at-gaps", true, "with --drop-invalid: split an episode where rows in its middle are left out; false keeps and masks those rows")
 	c.Flags().StringVar(&f.episode, "episodes", "", "only these episodes, in this order (0,3,5-9)")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
 	c.Flags().StringArrayVar(&f.writing, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
@@ -133,6 +126,12 @@ func (f *conversionFlags) settle(flags *pflag.FlagSet) {
 		say(w.flag, w.option)
 	}
 	say("pictures", "images")
+	if flags.Changed("split-at-gaps") && f.split {
+		f.opt.DropInvalid = true // what is split is the rows around those that are left out
+	} else if !f.split && !f.opt.DropInvalid {
+		guard.Fail(misuse("--split-at-gaps=false goes with --drop-invalid"))
+	}
+	f.opt.KeepGaps = !f.split
 	f.opt.FPS = rateOf("--fps", f.fps)
 	if f.opt.Keys != nil && len(f.opt.Keys) == 0 {
 		guard.Fail(misuse("--keys names no feature"))

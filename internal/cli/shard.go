@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/stats"
@@ -31,7 +32,8 @@ type Planned struct {
 	Bytes    int64  `json:"bytes"`
 	Heaviest int64  `json:"largest_shard_bytes,omitempty"`
 
-	Estimate *shard.Estimate `json:"estimate,omitempty"`
+	Estimate *shard.Estimate     `json:"estimate,omitempty"`
+	Findings []robocache.Finding `json:"findings,omitempty"` // commit reports them, and gives exit code 3
 }
 
 func newPlan() *cobra.Command {
@@ -95,7 +97,7 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 		if manifest != "" {
 			m := guard.Must(shard.NewPlan(ctx, job, opt))
 			guard.Check(m.Write(ctx, manifest))
-			p.Shards, p.Episodes, p.Frames, p.Bytes = len(m.Shards), m.Episodes, m.Frames, m.Bytes
+			p.Shards, p.Episodes, p.Frames, p.Bytes, p.Findings = len(m.Shards), m.Episodes, m.Frames, m.Bytes, m.Findings
 			for _, s := range m.Shards {
 				p.Heaviest = max(p.Heaviest, s.Bytes)
 			}
@@ -115,6 +117,7 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 			return
 		}
 		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames, %s in %d shards of at most %s\n", p.Manifest, p.Job, p.Episodes, p.Frames, bytesText(p.Bytes), p.Shards, bytesText(p.Heaviest))
+		printFindings(w, p.Findings)
 	})
 }
 
@@ -212,7 +215,8 @@ func newCommit() *cobra.Command {
 		Use:   "commit --manifest M",
 		Short: "put the shards of a plan together",
 		Long: `commit makes the result of all shards. It refuses while some are missing (exit code 75), unless --partial says that those that are there will do. It can be
-killed and run again at any moment; run twice, it does nothing the second time. Exit code 3 where episodes were left out.`,
+killed and run again at any moment; run twice, it does nothing the second time. It reports what the job in one process would, and gives the same exit
+code: 3 where a finding is a warning or an error, or episodes were left out.`,
 		Example: "  robocache commit --manifest set.json",
 		Args:    cobra.NoArgs,
 	}
@@ -222,31 +226,40 @@ killed and run again at any moment; run twice, it does nothing the second time. 
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Committed, found error, err error) {
 		defer guard.Into(&err)
 		r := guard.Must(shard.Commit(cmd.Context(), manifest(cmd.Context()), opt))
-		if len(r.Skipped)+len(r.Missing) > 0 {
-			found = errFindings
-		}
-		return r, found, nil
+		return r, committedVerdict(r), nil
 	}, func(w io.Writer, r *shard.Committed) {
 		fmt.Fprintf(w, "committed %s: %d shards, %d episodes, %d frames, %s\n", r.Destination, r.Shards, r.Episodes, r.Frames, bytesText(r.Bytes))
 		for _, s := range r.Skipped {
 			fmt.Fprintf(w, "  episode %d was left out: %s\n", s.Episode, s.Reason)
 		}
+		printFindings(w, r.Findings)
 	})
+}
+
+// committedVerdict returns errFindings if the job in one process would: of a finding that is no note, and of episodes that are missing.
+func committedVerdict(c *shard.Committed) error {
+	if len(c.Skipped)+len(c.Missing) > 0 {
+		return errFindings
+	}
+	return verdict(c.Findings)
 }
 
 func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "status --manifest M",
 		Short:   "how far the shards of a plan are",
-		Long:    "status reads what the shards wrote at the destination, so that it works for any scheduler. It prints the shards that are missing as an option of sbatch.",
+		Long:    "status reads what the shards wrote at the destination, so that it works for any scheduler. It prints the shards that are missing as an option of sbatch. When all are done its exit code is that of commit.",
 		Example: "  robocache status --manifest set.json --json",
 		Args:    cobra.NoArgs,
 	}
 	manifest := withManifest(c)
-	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Status, _ error, err error) {
+	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Status, found error, err error) {
 		defer guard.Into(&err)
 		s := guard.Must(shard.StatusOf(cmd.Context(), manifest(cmd.Context())))
-		return s, nil, nil
+		if s.Done == s.Total && s.Skipped+s.Findings > 0 {
+			found = errFindings
+		}
+		return s, found, nil
 	}, func(w io.Writer, s *shard.Status) {
 		fmt.Fprintf(w, "%d of %d shards done, %d running, %d failed, %d lost; %d episodes, %d frames, %s\n", s.Done, s.Total, s.Running, s.Failed, s.Lost, s.Episodes, s.Frames, bytesText(s.Bytes))
 		for _, e := range s.Errors {
@@ -257,6 +270,9 @@ func newStatus() *cobra.Command {
 		}
 		if s.Array != "" {
 			fmt.Fprintf(w, "  missing: %s\n", s.Array)
+		}
+		if s.Findings > 0 {
+			fmt.Fprintf(w, "  %d warnings and errors: commit lists them\n", s.Findings)
 		}
 		if s.Committed {
 			fmt.Fprintln(w, "  committed")

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -112,6 +113,9 @@ Ctrl-C and SIGTERM are passed on.`,
 		return &s, found, err
 	}, func(w io.Writer, s *submit.States) {
 		fmt.Fprintf(w, "%d of %d shards done, %d failed, %d retries; committed\n", s.Done, s.Total, s.Failed, s.Retries)
+		if s.Commit != nil {
+			printFindings(w, s.Commit.Findings)
+		}
 	})
 }
 
@@ -269,7 +273,11 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 		if f.partial {
 			args = append(args, "--partial")
 		}
-		return submit.Exec(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmp.Or(python, "python3"), args...)
+		err := submit.Exec(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmp.Or(python, "python3"), args...)
+		if child := (*submit.Failed)(nil); errors.As(err, &child) && child.Code == exitFindings {
+			return errFindings
+		}
+		return err
 	}
 	return c
 }

@@ -14,7 +14,7 @@ import (
 func worker(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	script := "#!/bin/sh\necho \"$@\" >> '" + dir + "/log'\ncase $1 in status) echo '{\"total\": 3, \"missing\": \"1-2\"}';; run) exit \"$(cat '" + dir + "/code')\";; commit) exit 3;; esac\n"
+	script := "#!/bin/sh\necho \"$@\" >> '" + dir + "/log'\ncase $1 in status) echo '{\"total\": 3, \"missing\": \"1-2\"}';; run) exit \"$(cat '" + dir + "/code')\";; commit) echo '{\"findings\": [{\"severity\": \"warning\"}]}'; exit 3;; esac\n"
 	for name, text := range map[string]string{"worker": script, "code": "3"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -92,12 +92,16 @@ func TestSubmitKubernetes(t *testing.T) {
 func TestSubmitRay(t *testing.T) {
 	dir := worker(t)
 	python := filepath.Join(dir, "python")
-	if err := os.WriteFile(python, []byte("#!/bin/sh\necho \"$@\"; echo 'robocache: never' >&2; exit 42\n"), 0o755); err != nil {
+	if err := os.WriteFile(python, []byte("#!/bin/sh\necho \"$@\"; echo 'robocache: never' >&2; exit \"${RAY_CODE:-42}\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	code, out, errs := call(t, "submit", "ray", "--manifest", "s3://bucket/plan.json", "--python", python, "--num-gpus", "0.5", "--address", "auto", "--partial")
 	if code != 42 || out != "-m robocache.ray s3://bucket/plan.json --num-cpus 1 --num-gpus 0.5 --retries 5 --address auto --partial\n" || !strings.Contains(errs, "never") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	t.Setenv("RAY_CODE", "3") // the commit has findings
+	if code, _, _ := call(t, "submit", "ray", "--manifest", "x", "--python", python); code != exitFindings {
+		t.Errorf("exit %d of a commit with findings", code)
 	}
 	if code, _, errs := call(t, "submit", "ray", "--manifest", "x", "--python", filepath.Join(dir, "none")); code != exitMisuse {
 		t.Errorf("exit %d: %s", code, errs)
@@ -114,7 +118,7 @@ func TestSubmitTask(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	taskPause = time.Millisecond
-	script := "#!/bin/sh\ncase $1 in status) echo '{\"total\": 1}';; commit) [ -e '" + dir + "/again' ] && exit 3; touch '" + dir + "/again'; exit 75;; esac\n"
+	script := "#!/bin/sh\ncase $1 in status) echo '{\"total\": 1}';; commit) echo '{}'; [ -e '" + dir + "/again' ] && exit 3; touch '" + dir + "/again'; exit 75;; esac\n"
 	if err := os.WriteFile(filepath.Join(dir, "worker"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

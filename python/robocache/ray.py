@@ -43,6 +43,8 @@ class Run(Result):
     retries: int
     codes: dict[str, int]  # tries that were no success by exit code; "signal", or "lost": the worker or its node died
     committed: bool
+    commit: Result  # what the commit reported: findings as those of the job in one process
+    exit_code: int  # of the commit: 3 if a finding is a warning or an error, or episodes were left out
 
 
 def _ray(what: str = "ray") -> Any:
@@ -206,8 +208,8 @@ def run(
         for ref in running:
             ray.cancel(ref, force=False)
         raise _typed(e, "run", where) if isinstance(e, ray.exceptions.RayError) else e
-    ask("commit", *(["--partial"] if partial else []))
-    made["committed"] = True
+    code, text = ask("commit", "--json", *(["--partial"] if partial else []))
+    made["committed"], made["commit"], made["exit_code"] = True, Result(json.loads(text)), code
     return made
 
 
@@ -301,7 +303,9 @@ def main() -> None:
     a = vars(p.parse_args())
     try:
         _connect(a.pop("address"))
-        print(json.dumps(run(a.pop("manifest"), **a)))
+        made = run(a.pop("manifest"), **a)
+        print(json.dumps(made))
+        sys.exit(made["exit_code"])
     except Error as e:
         print(f"robocache: {e}", file=sys.stderr)
         sys.exit(e.where.get("exit_code") or next((c for c, k in _CLASSES.items() if type(e) is k and c != 42), 1))

@@ -42,7 +42,7 @@ run)
   sed -i 1d "$dir/codes/$shard" 2>/dev/null
   case ${{code:=0}} in worker) kill -9 $PPID;; signal) kill -9 $$;; 0|3) ;; *) echo "robocache: shard says $code" >&2;; esac
   exit "$code" ;;
-commit) echo "commit $partial" >> "$dir/log"; exit 3 ;;
+commit) echo "commit $partial" >> "$dir/log"; echo '{{"findings": []}}'; exit 3 ;;
 esac
 """
 
@@ -89,7 +89,7 @@ def alive(pid: str) -> bool:
 def test_run_tries_again(cluster, tmp_path, quick):
     program = worker(tmp_path, 6, {1: "75 75", 2: "worker", 3: "3", 4: "signal"})
     r = robocache.ray.run("mem://plan.json", program=program, retries=2)
-    assert r == {"total": 6, "done": 6, "failed": 0, "findings": 1, "retries": 4, "codes": {"75": 2, "lost": 1, "signal": 1}, "committed": True}
+    assert r == {"total": 6, "done": 6, "failed": 0, "findings": 1, "retries": 4, "codes": {"75": 2, "lost": 1, "signal": 1}, "committed": True, "commit": {"findings": []}, "exit_code": 3}
     calls = log(tmp_path)
     assert calls.count("run 1") == 3 and calls.count("run 2") == 2 and calls[-1] == "commit "
 

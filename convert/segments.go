@@ -1,0 +1,289 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// segment is a run of rows of an episode of the source. It becomes an episode of the result.
+type segment struct{ episode, from, to int }
+
+// segmented is a dataset whose episodes are segments of the episodes of another one.
+type segmented struct {
+	robocache.Dataset
+	info     robocache.Info
+	segments []segment
+}
+
+// cutEpisodes returns src without the rows at which some stream has no value. An episode with such rows in its middle becomes several, so that
+// no window crosses the seam. With opt.KeepGaps only the rows before its first complete row and after its last one are left out.
+// The result holds the chosen episodes alone: w.Episodes is reset. In a shard it has the positions of the whole: opt.segments says how many
+// segments each episode of the source has, and w.Episodes becomes those of the shard.
+func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
+	defer guard.Malformed("convert", &err)
+	chosen := w.Episodes
+	if chosen == nil {
+		chosen = make([]int, src.Info().Episodes)
+		for e := range chosen {
+			chosen[e] = e
+		}
+	}
+	d := &segmented{Dataset: src, info: *src.Info()}
+	view, aligned := src.(*align.Viewed)
+	var cut, added, dropped, total int
+	var own []int
+	where := robocache.Where{}
+	all := chosen
+	if opt.segments != nil {
+		all = make([]int, min(len(opt.segments), src.Info().Episodes))
+		for e := range all {
+			all[e] = e
+		}
+	}
+	for _, e := range all {
+		if _, ok := slices.BinarySearch(chosen, e); opt.segments != nil && !ok { // the episodes of a shard ascend
+			d.segments = append(d.segments, slices.Repeat([]segment{{e, 0, 0}}, opt.segments[e])...)
+			continue
+		}
+		n := src.Len(e)
+		var complete []align.RowRange
+		if aligned {
+			complete = view.Complete(e)
+		} else {
+			complete = completeRows(ctx, src, e, w)
+		}
+		if len(complete) > 1 && opt.KeepGaps {
+			complete = []align.RowRange{{From: complete[0].From, To: complete[len(complete)-1].To}}
+		}
+		kept := 0
+		for _, s := range complete {
+			d.segments = append(d.segments, segment{e, s.From, s.To})
+			kept += s.To - s.From
+		}
+		if len(complete) == 0 {
+			d.segments = append(d.segments, segment{e, 0, 0})
+		}
+		made := max(1, len(complete))
+		if opt.segments != nil && made != opt.segments[e] {
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"episode": e}, Msg: "the episode has other gaps than when it was planned",
+				Want: strconv.Itoa(opt.segments[e]) + " segments", Got: strconv.Itoa(made), Hint: "Plan again."}
+		}
+		for i := range made {
+			own = append(own, len(d.segments)-made+i)
+		}
+		if len(complete) > 1 {
+			if cut++; cut == 1 {
+				where["episode"], where["row"] = e, complete[0].To
+			}
+			added += len(complete) - 1
+		}
+		total, dropped = total+n, dropped+n-kept
+	}
+	d.describe(opt)
+	if cut > 0 {
+		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{Severity: robocache.SeverityInfo, Code: "split-at-gaps", Where: where, Count: int64(cut),
+			Message: fmt.Sprintf("%d of %d episodes are split at gaps and become %d: %d of %d rows are left out", cut, len(chosen), cut+added, dropped, total)})
+	} else if dropped > 0 {
+		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{Severity: robocache.SeverityInfo, Code: "rows-dropped", Count: int64(dropped),
+			Message: fmt.Sprintf("%d of %d rows, at the ends of episodes, are left out: some stream has no value there", dropped, total)})
+	}
+	w.View += fmt.Sprintf(" episodes %v keep_gaps %t", chosen, opt.KeepGaps)
+	w.Episodes, w.Renumber = nil, !opt.KeepGaps
+	if opt.segments != nil {
+		w.Episodes = own
+	}
+	return d, nil
+}
+
+// describe makes the schema: lengths, splits, and no masks where all rows hold a value.
+func (d *segmented) describe(opt *Options) {
+	whole := d.Dataset.Info()
+	d.info.Episodes, d.info.Frames = len(d.segments), 0
+	for _, s := range d.segments {
+		d.info.Frames += int64(s.to - s.from)
+	}
+	d.info.Splits = map[string]string{}
+	for name := range whole.Splits {
+		episodes, err := whole.SplitEpisodes(name)
+		if err != nil {
+			continue
+		}
+		var here []int
+		for i, s := range d.segments {
+			if _, ok := slices.BinarySearch(episodes, s.episode); ok {
+				here = append(here, i)
+			}
+		}
+		d.info.Splits[name] = robocache.Spans(here)
+	}
+	if opt.KeepGaps {
+		return
+	}
+	d.info.Features = nil
+	for _, f := range whole.Features {
+		if f.Masked = false; !isMask(whole, &f) {
+			d.info.Features = append(d.info.Features, f)
+		}
+	}
+}
+
+// isMask reports whether a feature is the mask "<key>.valid" of another feature.
+func isMask(info *robocache.Info, f *robocache.Feature) bool {
+	key, ok := strings.CutSuffix(f.Key, robocache.ValidSuffix)
+	return ok && f.Kind == robocache.KindNumeric && f.DType == robocache.Bool && f.Scalar() && info.Feature(key) != nil
+}
+
+// completeRows returns the runs of rows of an episode at which every chosen stream holds a value. A step of time that is a gap
+// (robocache.LongestStep) ends a run. An episode that cannot be read is one run: its error is reported when it is written.
+func completeRows(ctx context.Context, src robocache.Dataset, e int, w *robocache.WriteOptions) (out []align.RowRange) {
+	n := src.Len(e)
+	if n == 0 {
+		return nil
+	}
+	info := src.Info()
+	rows := robocache.RowsOf(e, 0, n)
+	valid, breaks := slices.Repeat([]uint8{1}, n), make([]bool, n)
+	keep := func(ok []uint8) {
+		for i := range ok {
+			valid[i] &= min(ok[i], 1)
+		}
+	}
+	err := guard.Func("convert", func() {
+		for i := range info.Features {
+			f := &info.Features[i]
+			switch {
+			case f.Default || !w.Wants(f) && !(isMask(info, f) && w.Wants(info.Feature(strings.TrimSuffix(f.Key, robocache.ValidSuffix)))):
+			case isMask(info, f):
+				own := make([]byte, n)
+				guard.Check(src.Gather(ctx, f.Key, rows, own))
+				keep(own)
+			case f.Masked:
+				keep(guard.Must(robocache.Validity(ctx, src, f, rows)))
+			}
+		}
+		times := guard.Must(src.Times(ctx, e, ""))
+		for i, limit := 1, robocache.LongestStep(times); i < min(n, len(times)) && limit > 0; i++ {
+			breaks[i] = times[i]-times[i-1] > limit
+		}
+	})()
+	guard.Check(ctx.Err())
+	if err != nil {
+		return []align.RowRange{{From: 0, To: n}}
+	}
+	for i := range valid {
+		switch {
+		case valid[i] == 0:
+		case i > 0 && valid[i-1] != 0 && !breaks[i]:
+			out[len(out)-1].To = i + 1
+		default:
+			out = append(out, align.RowRange{From: i, To: i + 1})
+		}
+	}
+	return out
+}
+
+func (d *segmented) Info() *robocache.Info     { return &d.info }
+func (d *segmented) Unwrap() robocache.Dataset { return d.Dataset }
+
+func (d *segmented) at(e int) (segment, error) {
+	if e < 0 || e >= len(d.segments) {
+		return segment{}, &robocache.Error{Class: robocache.ErrNotFound, Op: "convert", Where: robocache.Where{"episode": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(d.segments)-1)}
+	}
+	return d.segments[e], nil
+}
+
+func (d *segmented) Len(e int) int {
+	s, err := d.at(e)
+	if err != nil {
+		return 0
+	}
+	return s.to - s.from
+}
+
+// Episode is the source's. Its index stays the source's too, also where several segments have it.
+func (d *segmented) Episode(ctx context.Context, e int) (robocache.Episode, error) {
+	s, err := d.at(e)
+	if err != nil {
+		return robocache.Episode{}, err
+	}
+	ep, err := d.Dataset.Episode(ctx, s.episode)
+	ep.Position, ep.Length = e, s.to-s.from
+	return ep, err
+}
+
+func (d *segmented) Times(ctx context.Context, e int, key string) ([]int64, error) {
+	s, err := d.at(e)
+	if err != nil {
+		return nil, err
+	}
+	times, err := d.Dataset.Times(ctx, s.episode, key)
+	if err != nil {
+		return nil, err
+	}
+	return times[min(s.from, len(times)):min(s.to, len(times))], nil
+}
+
+// rows returns rows by their names in the source.
+func (d *segmented) rows(rows []robocache.Row) ([]robocache.Row, error) {
+	out := make([]robocache.Row, len(rows))
+	for i, r := range rows {
+		s, err := d.at(r.Episode)
+		if err != nil {
+			return nil, err
+		}
+		if r.Index < 0 || r.Index >= s.to-s.from {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Want: "a row below " + strconv.Itoa(s.to-s.from), Got: strconv.Itoa(r.Index)}
+		}
+		out[i] = robocache.Row{Episode: s.episode, Index: s.from + r.Index}
+	}
+	return out, nil
+}
+
+func (d *segmented) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	rows, err := d.rows(rows)
+	if err != nil {
+		return err
+	}
+	return d.Dataset.Gather(ctx, key, rows, dst)
+}
+
+func (d *segmented) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
+	rows, err := d.rows(rows)
+	if err != nil {
+		return nil, err
+	}
+	return d.Dataset.Text(ctx, key, rows)
+}
+
+func (d *segmented) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+	rows, err := d.rows(rows)
+	if err != nil {
+		return err
+	}
+	return d.Dataset.Frames(ctx, key, rows, out)
+}
+
+// GatherRagged is the source's.
+func (d *segmented) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
+	rows, err := d.rows(rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	return robocache.GatherRagged(ctx, d.Dataset, key, rows)
+}
+
+// Valid is the source's. Without KeepGaps no feature is masked, and it is not called.
+func (d *segmented) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+	rows, err := d.rows(rows)
+	if err != nil {
+		return err
+	}
+	return robocache.Valid(ctx, d.Dataset, key, rows, valid)
+}
