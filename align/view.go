@@ -1,6 +1,7 @@
 package align
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -129,8 +130,8 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 			all := slices.Repeat([]uint8{1}, len(l.times))
 			lacking := make([]bool, len(l.plans))
 			for i := range l.plans {
-				valid := v.validity(ctx, l, i)
-				if err := ctx.Err(); err != nil {
+				valid, err := v.validity(ctx, l, i)
+				if err = cmp.Or(err, ctx.Err()); err != nil {
 					return err
 				}
 				lacking[i] = slices.Contains(valid, 0)
@@ -153,15 +154,14 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 }
 
 // validity returns which rows of an episode hold a value of a stream, as far as ViewOptions.Exact asks.
-func (v *Viewed) validity(ctx context.Context, l *layout, i int) []uint8 {
+func (v *Viewed) validity(ctx context.Context, l *layout, i int) ([]uint8, error) {
 	p, source := l.plans[i], &l.a.streams[i]
 	if !v.opt.Exact || len(l.times) == 0 {
-		return p.Valid
+		return p.Valid, nil
 	}
 	a := newAligner(ctx, v.src, l.a.ep, v.cfg)
 	valid := p.Valid
-	// An error is ignored here: it is reported when the episode is read.
-	_ = guard.Func("align", func() {
+	err := guard.Func("align", func() {
 		f := &source.feature
 		switch {
 		case f.Kind == robocache.KindVideo, source.opt.Mode == Slerp && f.Kind == robocache.KindNumeric && !f.Ragged():
@@ -170,7 +170,11 @@ func (v *Viewed) validity(ctx context.Context, l *layout, i int) []uint8 {
 			valid = a.masked(source, p).Valid
 		}
 	})()
-	return valid
+	// Another error is ignored here: it is reported when the episode is read.
+	if errors.Is(err, robocache.ErrInternal) || errors.Is(err, robocache.ErrTemporary) {
+		return nil, err
+	}
+	return valid, nil
 }
 
 // spansOf returns the runs of rows that are marked, in order.

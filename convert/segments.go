@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ type segmented struct {
 // The result holds the chosen episodes alone: w.Episodes is reset. In a shard it has the positions of the whole: opt.segments says how many
 // segments each episode of the source has, and w.Episodes becomes those of the shard.
 func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
-	defer guard.Malformed("convert", &err)
+	defer guard.Recover("convert", &err)
 	chosen := w.Episodes
 	if chosen == nil {
 		chosen = make([]int, src.Info().Episodes)
@@ -174,7 +175,9 @@ func completeRows(ctx context.Context, src robocache.Dataset, e int, w *robocach
 		}
 	})()
 	guard.Check(ctx.Err())
-	if err != nil {
+	if errors.Is(err, robocache.ErrInternal) {
+		guard.Fail(err)
+	} else if err != nil {
 		return []align.RowRange{{From: 0, To: n}}
 	}
 	for i := range valid {
