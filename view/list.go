@@ -2,11 +2,13 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
+	"github.com/goatnote-inc/robocache/inspect"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -170,6 +172,22 @@ type mark struct {
 	Time    *int64 `json:"t_ns,omitempty"`
 }
 
+// MarshalJSON adds the place to the finding. Without it the method of the embedded Finding would leave the place out.
+func (m mark) MarshalJSON() ([]byte, error) {
+	finding, err := json.Marshal(m.Finding)
+	if err != nil {
+		return nil, err
+	}
+	place, err := json.Marshal(struct {
+		Episode any    `json:"episode"`
+		Time    *int64 `json:"t_ns,omitempty"`
+	}{m.Episode, m.Time})
+	if err != nil {
+		return nil, err
+	}
+	return append(append(finding[:len(finding)-1], ','), place[1:]...), nil
+}
+
 // marks places findings. Times are looked up where e is an episode.
 func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) []mark {
 	out := []mark{}
@@ -184,15 +202,15 @@ func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) []mar
 			continue
 		}
 		if e >= 0 && m.Episode == e {
-			m.Time = x.when(ctx, e, f.Where)
+			m.Time = x.when(ctx, e, f.Code, f.Where)
 		}
 		out = append(out, m)
 	}
 	return out
 }
 
-// when is the time that a finding names by a row.
-func (x *set) when(ctx context.Context, e int, w robocache.Where) *int64 {
+// when returns the time that a finding names by a row, or by its code and stream; nil if it names none.
+func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) *int64 {
 	all, err := x.timelines(ctx, e)
 	if err != nil || len(all.Streams) == 0 {
 		return nil
@@ -216,7 +234,30 @@ func (x *set) when(ctx context.Context, e int, w robocache.Where) *int64 {
 			return &t
 		}
 	}
-	return nil
+	return momentOf(code, line, all.Start)
+}
+
+// momentOf returns the time of a finding that names a stream without a row; nil if the code has no moment.
+func momentOf(code string, line *inspect.Timeline, start int64) *int64 {
+	if len(line.Times) == 0 {
+		return nil
+	}
+	at := 0
+	switch code {
+	case "gap":
+		for k := 1; k+1 < len(line.Times); k++ {
+			if line.Times[k+1]-line.Times[k] > line.Times[at+1]-line.Times[at] {
+				at = k
+			}
+		}
+	case "late-start":
+	case "early-end":
+		at = len(line.Times) - 1
+	default:
+		return nil
+	}
+	t := line.Times[at] - start
+	return &t
 }
 
 // findings answers what the doctor found; run=1 sends him.

@@ -60,6 +60,17 @@ export function make(tag, attributes = {}, ...children) {
   return e;
 }
 
+// icon draws a sign as SVG: no font has to hold it.
+const icons = { play: 'M3 1 15 8 3 15z', pause: 'M3 1h4v14H3zM9 1h4v14H9z', back: 'M11 1v14L2 8zM12 1h2v14h-2z', next: 'M5 1v14l9-7zM2 1h2v14H2z', theme: 'M8 1a7 7 0 0 1 0 14zM8 0a8 8 0 1 0 0 16A8 8 0 0 0 8 0m0 1.5a6.5 6.5 0 1 1 0 13 6.5 6.5 0 0 1 0-13',
+  flag: 'M3 0h2v16H3zM5 1h9l-3 4 3 4H5z', finding: 'M0 2h16L8 15z' };
+export function icon(name) {
+  const ns = 'http://www.w3.org/2000/svg', svg = document.createElementNS(ns, 'svg'), path = document.createElementNS(ns, 'path');
+  for (const [k, v] of Object.entries({ viewBox: '0 0 16 16', class: 'icon', 'aria-hidden': 'true' })) svg.setAttribute(k, v);
+  path.setAttribute('d', icons[name]);
+  svg.append(path);
+  return svg;
+}
+
 // canvas gives a context in CSS pixels.
 export function paint(c) {
   const r = devicePixelRatio || 1, w = c.clientWidth, h = c.clientHeight;

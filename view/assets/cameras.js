@@ -14,8 +14,8 @@ class Camera {
     this.video = make('video', { muted: true, playsInline: true, preload: 'auto', hidden: true, disablePictureInPicture: true, tabIndex: -1 });
     this.none = make('div', { className: 'none', hidden: true });
     this.caption = make('figcaption');
-    this.element = make('figure', { className: label ? 'second' : '', title: 'double click: larger' },
-      make('div', { className: 'view' }, this.canvas, this.video, this.none), this.caption);
+    this.view = make('div', { className: 'view' }, this.canvas, this.video, this.none);
+    this.element = make('figure', { className: label ? 'second' : '', title: 'double click: larger' }, this.view, this.caption);
     this.element.style.setProperty('--ratio', ratio);
     this.element.dataset.key = st.key;
     this.element.addEventListener('dblclick', () => { this.scale = this.scale >= 3 ? 1 : this.scale + 1; this.size(); this.row = -2; this.time(state.t); });
@@ -25,7 +25,9 @@ class Camera {
     this.playable = st.kind === 'video' && !ep.hz ? null : false; // null: not asked yet
   }
 
-  size() { this.element.style.setProperty('--w', 320 * this.scale + 'px'); }
+  size() { this.element.style.setProperty('--scale', this.scale); }
+
+  zoom() { if (this.view.clientWidth > this.wide) { this.row = -2; this.time(state.t); } } // the window grew
 
   // show puts the row of a time on the screen.
   time(t) {
@@ -42,7 +44,8 @@ class Camera {
   }
 
   async fetch(row) {
-    const wide = 320 * this.scale * (devicePixelRatio || 1), width = widths.find((w) => w >= wide) || 1920;
+    this.wide = this.view.clientWidth || 320;
+    const wide = this.wide * (devicePixelRatio || 1) * 0.9, width = widths.find((w) => w >= wide) || 1920;
     try {
       const image = await frame(this.ep.path('frame', this.st.key, `/${row}?w=${width}`));
       if (this.gone) return;

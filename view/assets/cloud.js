@@ -51,7 +51,6 @@ class Cloud {
     this.names = make('div', { className: 'names', ariaHidden: 'true' });
     this.tf = new Frames(ep, st, () => this.draw());
     this.element = make('figure', { className: label ? 'second' : '' }, make('div', { className: 'view' }, this.canvas, this.names, this.none), this.caption, this.tf.element);
-    this.element.style.setProperty('--w', '420px');
     this.element.dataset.key = st.key;
     this.fetch = newest((row) => this.load(row));
     const gl = (this.gl = this.canvas.getContext('webgl2', { antialias: true, preserveDrawingBuffer: true }));

@@ -14,7 +14,7 @@ export class Episode {
 
   static async load(info, s, e, hz = '') {
     const x = new Episode();
-    Object.assign(x, { info, s, e, hz, query: `s=${s}${hz ? '&hz=' + encodeURIComponent(hz) : ''}`, streams: new Map() });
+    Object.assign(x, { info, s, e, hz, shift: 0, query: `s=${s}${hz ? '&hz=' + encodeURIComponent(hz) : ''}`, streams: new Map() });
     const { header: about, columns: times } = await (early?.path === `e/${e}?${x.query}` ? early.answer : columns(`e/${e}?${x.query}`));
     Object.assign(x, { about, duration: about.duration_ns, start: about.start_ns, problem: about.problem, length: about.episode.length });
     const features = new Map(info.datasets[s].features.map((f) => [f.key, f]));
@@ -24,6 +24,30 @@ export class Episode {
     x.anchor = x.cameras[0] || all.filter((st) => !st.feature.default).sort((a, b) => b.rows - a.rows)[0] || all[0];
     x.timeless = all.length > 0 && all.every((st) => st.timeless);
     return x;
+  }
+
+  // moveTo puts the episode on the time of another one, if both were recorded on one clock: their spans overlap.
+  moveTo(first) {
+    const by = Number(BigInt(this.start) - BigInt(first.start));
+    if (!by || this.timeless || first.timeless || by > first.duration || -by > this.duration) return;
+    this.shift = by;
+    const moved = new Map();
+    for (const st of this.streams.values()) {
+      if (!moved.has(st.times)) moved.set(st.times, st.times.map((t) => t + by));
+      st.times = moved.get(st.times);
+    }
+  }
+
+  // begin and end are the span of the episode on the time of the page.
+  get begin() { return this.shift; }
+
+  get end() { return this.shift + this.duration; }
+
+  // opening is the first time at which all cameras and clouds have something to show; those that begin in the second half do not count.
+  opening() {
+    const first = [...this.streams.values()].filter((st) => st.rows > 0 && (st.kind === 'video' || st.kind === 'image' || st.kind === 'pointcloud')).map((st) => st.times[0]);
+    const early = first.filter((t) => t <= this.begin + this.duration / 2);
+    return first.length ? Math.max(...(early.length ? early : [Math.min(...first)])) : this.begin;
   }
 
   // path is that of an answer about a stream.
@@ -63,9 +87,9 @@ export function gaps(ep, st) {
   const out = [], t = st.times;
   if (t.length && !st.feature.latched && !st.timeless) {
     const least = st.gap_ns || Infinity;
-    if (t[0] > Math.min(least, 1e8)) out.push([0, t[0]]);
+    if (t[0] - ep.begin > Math.min(least, 1e8)) out.push([ep.begin, t[0]]);
     for (let i = 1; i < t.length; i++) if (t[i] - t[i - 1] > least) out.push([t[i - 1], t[i]]);
-    if (ep.duration - t[t.length - 1] > Math.min(least, 1e8)) out.push([t[t.length - 1], ep.duration]);
+    if (ep.end - t[t.length - 1] > Math.min(least, 1e8)) out.push([t[t.length - 1], ep.end]);
   }
   return (st.gaps = out);
 }

@@ -1,7 +1,7 @@
 // Lanes: when each clock has samples; texts and events; findings.
-import { $, css, get, make, paint } from './api.js';
+import { $, css, get, icon, make, paint } from './api.js';
 import { after, gaps } from './episode.js';
-import { kind, span } from './panels.js';
+import { bounds, each, kind, span } from './panels.js';
 import { on, shown, state, tell } from './state.js';
 
 // lane is a line on the time axis: draw(g, x, w, h, a, b) paints it, where x gives a time's place. A click goes to a time.
@@ -31,7 +31,7 @@ function clock(ep, list, label) {
 
 kind('lanes', (ep, label) => {
   const clocks = new Map();
-  for (const st of ep.streams.values()) if (st.rows > 0 && !st.feature.default && !st.feature.mask) clocks.set(st.clock, [...(clocks.get(st.clock) || []), st]);
+  for (const st of ep.streams.values()) if (st.rows > 0 && !st.feature.default && !st.feature.mask && !st.feature.latched) clocks.set(st.clock, [...(clocks.get(st.clock) || []), st]);
   return [...clocks.values()].map((list) => clock(ep, list, label));
 });
 
@@ -48,7 +48,7 @@ function words(ep, key) {
   const element = make('div', { hidden: true }, l.element, now);
   get(ep.path('text', key)).then((a) => {
     if (key === 'task' && a.rows.length < 2) return; // it stands in the title
-    rows = a.rows;
+    rows = a.rows.map((r) => ({ ...r, t_ns: r.t_ns + ep.shift }));
     if (a.rows_read < (ep.streams.get(key)?.rows ?? ep.length)) element.append(make('small', {}, `of the first ${a.rows_read} rows alone`));
     element.hidden = false;
     l.paint();
@@ -62,15 +62,15 @@ kind('texts', (ep, label) => (label ? [] : ['task', ...[...ep.streams.values()].
 
 // marks puts findings above the slider, to click, and the zoomed time.
 function marks() {
-  const d = Math.max(shown.first?.duration || 1, 1), place = (t) => `${t / d * 100}%`;
+  const [from, to] = bounds(), place = (t) => `${(t - from) / (to - from) * 100}%`;
   $('marks').replaceChildren(...shown.findings.filter((f) => f.t_ns != null).slice(0, 300).map((f) => {
-    const b = make('button', { className: f.severity, title: `${f.severity} ${f.code}: ${f.message}`, ariaLabel: `${f.severity} ${f.code} at ${shown.first.seconds(f.t_ns)}`, onclick: () => tell('seek', f.t_ns) }, f.severity === 'error' ? '▼' : '▽');
+    const b = make('button', { className: f.severity, title: `${f.severity} ${f.code}: ${f.message}`, ariaLabel: `${f.severity} ${f.code} at ${shown.first.seconds(f.t_ns)}`, onclick: () => tell('seek', f.t_ns) }, icon('finding'));
     b.style.left = place(f.t_ns);
     return b;
   }));
   if (!state.zoom) return;
   const band = make('div', { className: 'band' });
-  [band.style.left, band.style.width] = [place(state.zoom[0]), place(state.zoom[1] - state.zoom[0])];
+  [band.style.left, band.style.width] = [place(state.zoom[0]), `${(state.zoom[1] - state.zoom[0]) / (to - from) * 100}%`];
   $('marks').prepend(band);
 }
 on('zoom', marks);
@@ -89,8 +89,10 @@ export async function showFindings() {
   shown.findings = list;
   const own = list.filter((f) => f.episode >= 0).length;
   title(`Findings: ${own} of this episode, ${list.length - own} of the dataset`);
-  $('findings-box').open ||= own > 0;
-  $('findings').replaceChildren(...list.map((f) => make('li', { className: f.severity }, f.t_ns != null ? make('button', { onclick: () => tell('seek', f.t_ns) }, 'go') : null,
+  $('findings-box').open ||= list.some((f) => f.episode >= 0 && f.severity !== 'info');
+  $('findings').replaceChildren(...list.map((f) => make('li', { className: f.severity, id: 'finding-' + list.indexOf(f) }, f.t_ns != null ? make('button', { onclick: () => tell('seek', f.t_ns) }, 'go') : null,
     ` ${f.severity} ${f.code}${f.where?.stream ? ' (' + f.where.stream + ')' : ''}: ${f.message}${f.hint ? ' – ' + f.hint : ''}`)));
   marks();
 }
+
+$('lanes-box').addEventListener('toggle', () => each('zoom')); // folded lanes have no width

@@ -1,5 +1,5 @@
 // The list of episodes: only the rows in sight are in the page. Filters, order and a histogram work on columns of numbers.
-import { $, columns, css, frame, get, make, paint } from './api.js';
+import { $, columns, css, frame, get, icon, make, paint } from './api.js';
 import { on, shown, state, tell } from './state.js';
 
 const high = 52;
@@ -108,7 +108,7 @@ function draw() {
   for (let i = first; i < last; i++) {
     const e = order[i], l = lists[state.s], flags = flagsOf(e), found = l.found.get(e) || 0, id = state.s + ':' + e;
     keep.add(id);
-    const tags = [...flags.map((f) => '⚑ ' + (f.label || 'flagged')), found ? `△ ${found}` : ''].filter(Boolean).join(' '), text = tasks(state.s, e);
+    const tags = [...flags.flatMap((f) => [icon('flag'), ' ' + (f.label || 'flagged') + ' ']), ...(found ? [icon('finding'), ` ${found}`] : [])], text = tasks(state.s, e);
     let row = made.get(id);
     if (!row) {
       const thumb = make('canvas', { width: 58, height: 44, ariaHidden: 'true' }), name = make('span'), task = make('small'), tag = make('span', { className: 'tags' });
@@ -124,7 +124,8 @@ function draw() {
     row.ariaSetSize = String(order.length);
     row.parts.name.textContent = `${index(state.s, e)} · ${l.length[e]} rows ` + (state.by && measure().of(l)[e] >= 0 ? `· ${measure().text(measure().of(l)[e])} ` : '');
     row.parts.task.textContent = text;
-    row.parts.tag.textContent = tags;
+    row.parts.tag.title = found ? `${found} findings` : '';
+    row.parts.tag.replaceChildren(...tags);
   }
   for (const [id, row] of made) if (!keep.has(id)) { row.remove(); made.delete(id); }
   list.setAttribute('aria-activedescendant', `episode-${state.s}-${state.e}`);

@@ -1,5 +1,5 @@
 // The page: login, the episode that is open, time, keys and flags.
-import { $, get, make, post } from './api.js';
+import { $, get, icon, make, post } from './api.js';
 import './cameras.js';
 import { Episode } from './episode.js';
 import { showFindings } from './lanes.js';
@@ -24,6 +24,7 @@ async function open() {
     const [first, second, aligned] = await Promise.all([Episode.load(shown.info, s, e), state.compare ? Episode.load(shown.info, state.compare.s, state.compare.e) : null,
       state.hz ? Episode.load(shown.info, s, e, state.hz).catch((err) => err) : null]);
     if (mine !== opening) return;
+    second?.moveTo(first);
     Object.assign(shown, { first, second, aligned: aligned instanceof Error ? null : aligned });
     problem(aligned instanceof Error ? aligned.message : first.problem);
   } catch (err) {
@@ -33,8 +34,9 @@ async function open() {
   const { first } = shown;
   if (state.row != null && first.anchor) state.t = first.anchor.times[Math.min(state.row, first.anchor.rows - 1)] ?? 0;
   state.row = null;
-  state.t = Math.min(Math.max(state.t, 0), first.duration);
-  $('range').max = first.duration || 1;
+  const [from, to] = panels.bounds();
+  state.t = Math.min(Math.max(state.t ?? first.opening(), from), to);
+  [$('range').min, $('range').max] = [from, to];
   const rest = panels.show();
   title();
   list.reveal();
@@ -51,7 +53,7 @@ function title() {
   $('episode').textContent = `episode ${n} · ${x.length} rows` + (x.timeless ? ' · no clock: the axis is rows' : ` · ${x.seconds(x.duration, 2)}`);
   $('task').textContent = (x.about.episode.tasks || []).join(' | ');
   const own = x.s === 0 ? shown.flags.filter((f) => f.episode_index === n) : [];
-  $('flags').textContent = own.map((f) => '⚑ ' + (f.label || 'flagged') + (f.rows ? ` rows ${f.rows[0]}–${f.rows[1]}` : '') + (f.note ? `: ${f.note}` : '')).join('  ');
+  $('flags').replaceChildren(...own.flatMap((f) => [icon('flag'), ' ' + (f.label || 'flagged') + (f.rows ? ` rows ${f.rows[0]}–${f.rows[1]}` : '') + (f.note ? `: ${f.note}` : '') + '  ']));
   $('unzoom').hidden = !state.zoom;
   $('compare').value = state.compare ? (state.compare.s !== state.s ? state.compare.s + ':' : '') + state.compare.e : '';
   $('hz').value = state.hz;
@@ -59,7 +61,8 @@ function title() {
 }
 
 function seek(t) {
-  state.t = Math.min(Math.max(Math.round(t), 0), shown.first?.duration || 0);
+  const [from, to] = panels.bounds();
+  state.t = Math.min(Math.max(Math.round(t), from), to);
   tell('t');
 }
 
@@ -67,12 +70,12 @@ on('seek', seek);
 on('t', () => {
   const x = shown.first, a = x.anchor, r = a ? x.row(a.key, state.t) : -1;
   $('range').value = state.t;
-  $('clock').textContent = x.timeless ? `row ${r} of ${a?.rows ?? 0}` : `${x.seconds(state.t)} of ${x.seconds(x.duration, 2)}` + (a ? ` · row ${r} of ${a.rows}` : '');
+  $('clock').textContent = x.timeless ? `row ${r < 0 ? '–' : r} of ${a?.rows ?? 0}` : `${x.seconds(state.t)} of ${x.seconds(x.duration, 2)}` + (a ? ` · row ${r < 0 ? '–' : r} of ${a.rows}` : '');
   $('range').ariaValueText = $('clock').textContent;
 });
 on('zoom', title);
 on('flags', () => { if (shown.first) title(); });
-on('open', (e) => { if (e === state.e) return; Object.assign(state, { e, t: 0, zoom: null }); open(); });
+on('open', (e) => { if (e === state.e) return; Object.assign(state, { e, t: null, zoom: null }); visited = null; open(); });
 on('streams', panels.show);
 
 // play moves the page's time by the clock on the wall.
@@ -80,9 +83,10 @@ let last = 0;
 function play(yes) {
   if (yes === state.playing) return;
   state.playing = yes;
-  $('play').textContent = yes ? '⏸' : '▶';
+  $('play').replaceChildren(icon(yes ? 'pause' : 'play'));
   $('play').ariaLabel = yes ? 'pause' : 'play';
-  if (yes && state.t >= shown.first.duration) seek(0);
+  const [from, to] = panels.bounds();
+  if (yes && state.t >= to) seek(from);
   if (!yes && shown.first?.anchor) state.t = shown.first.step(state.t, 0) <= state.t ? shown.first.step(state.t, 0) : state.t;
   tell('playing');
   tell('t');
@@ -94,7 +98,7 @@ function tick(now) {
   if (!state.playing) return;
   if (last) seek(state.t + (now - last) * 1e6 * state.speed * (shown.first.timeless ? 30 : 1));
   last = now;
-  if (state.t >= shown.first.duration) play(false); else requestAnimationFrame(tick);
+  if (state.t >= panels.bounds()[1]) play(false); else requestAnimationFrame(tick);
 }
 
 const step = (n) => { play(false); seek(shown.first.step(state.t, n)); };
@@ -156,17 +160,30 @@ function help() {
   $('help').showModal();
 }
 
+// finding goes to the next finding of the episode: in the order of time, then those without one. Behind the last it opens the next episode with findings.
+let visited = null;
 function finding() {
-  const next = shown.findings.filter((f) => f.t_ns != null && f.t_ns > state.t).sort((a, b) => a.t_ns - b.t_ns)[0];
-  if (next) { seek(next.t_ns); return; }
+  const late = (f) => f.t_ns ?? Infinity, own = shown.findings.filter((f) => f.episode >= 0 && (f.severity !== 'info' || f.t_ns != null)).sort((a, b) => late(a) - late(b) || 0);
+  const at = own.indexOf(visited), stays = at >= 0 && (visited.t_ns == null || visited.t_ns === state.t);
+  const next = stays ? own[at + 1] : own.find((f) => (visited ? late(f) > state.t : late(f) >= state.t));
+  if (next) { visit(next); return; }
   const e = list.following();
   if (e >= 0 && e !== state.e) tell('open', e);
+  else if (own.length) visit(own[0]);
+}
+
+function visit(f) {
+  visited = f;
+  play(false);
+  if (f.t_ns != null) seek(f.t_ns);
   $('findings-box').open = true;
+  for (const li of $('findings').children) li.classList.toggle('current', li.id === 'finding-' + shown.findings.indexOf(f));
+  if (f.t_ns == null) $('findings').querySelector('.current')?.scrollIntoView({ block: 'nearest' });
 }
 
 const actions = {
   ' ': () => play(!state.playing), ArrowLeft: (ev) => step(ev.shiftKey ? -10 : -1), ArrowRight: (ev) => step(ev.shiftKey ? 10 : 1),
-  ArrowUp: () => tell('open', list.neighbour(-1)), ArrowDown: () => tell('open', list.neighbour(1)), Home: () => seek(0), End: () => seek(shown.first.duration),
+  ArrowUp: () => tell('open', list.neighbour(-1)), ArrowDown: () => tell('open', list.neighbour(1)), Home: () => seek(panels.bounds()[0]), End: () => seek(panels.bounds()[1]),
   f: flagDialog, n: finding, '/': () => $('filter').focus(), ',': () => faster(-1), '.': () => faster(1), z: () => { state.zoom = null; tell('zoom'); }, '?': help, Escape: () => document.activeElement.blur(),
 };
 
@@ -188,6 +205,7 @@ function wire() {
   $('speed').append(...speeds.map((v) => make('option', { value: v }, v + '×')));
   $('speed').value = state.speed;
   $('speed').onchange = () => { state.speed = Number($('speed').value); tell('speed'); };
+  for (const id of ['play', 'back', 'next', 'theme']) $(id).replaceChildren(icon(id));
   $('play').onclick = () => play(!state.playing);
   $('back').onclick = () => step(-1);
   $('next').onclick = () => step(1);
@@ -209,7 +227,7 @@ function wire() {
     $('which').hidden = false;
     $('which').append(...sets.map((x, i) => make('option', { value: i }, x.uri)));
     $('which').value = state.s;
-    $('which').onchange = () => { Object.assign(state, { s: Number($('which').value), t: 0, zoom: null, compare: null }); state.e = Math.min(state.e, sets[state.s].num_episodes - 1); location.hash = ''; tell('filter'); setTimeout(() => location.reload(), 200); };
+    $('which').onchange = () => { Object.assign(state, { s: Number($('which').value), t: null, zoom: null, compare: null }); state.e = Math.min(state.e, sets[state.s].num_episodes - 1); location.hash = ''; tell('filter'); setTimeout(() => location.reload(), 200); };
   }
 }
 

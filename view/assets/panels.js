@@ -8,7 +8,7 @@ const kinds = new Map(), open = new Map(); // id of a section → what makes its
 export const kind = (id, make) => kinds.set(id, make);
 
 // sources are the episodes that are shown, and what they are called beside the first.
-export const sources = () => [[shown.first, ''], [shown.second, shown.second && `[${shown.second.s !== shown.first.s ? 'second dataset, ' : ''}episode ${shown.second.e}]`],
+export const sources = () => [[shown.first, ''], [shown.second, shown.second && `[${shown.second.s !== shown.first.s ? 'second dataset, ' : ''}episode ${shown.second.e}${shown.second.shift ? `, begins ${Math.abs(shown.second.shift / 1e9).toFixed(3)} s ${shown.second.shift > 0 ? 'later' : 'earlier'}` : ''}]`],
   [shown.aligned, shown.aligned && `[${shown.aligned.hz} Hz grid]`]].filter(([ep]) => ep);
 
 // show makes the panels; the newest of several wins. A page has one thread: what is not a frame waits until the first frames are drawn, or for a moment.
@@ -18,6 +18,7 @@ export async function show() {
   each('close');
   open.clear();
   place();
+  fit();
   for (const [id, make] of kinds) {
     const list = sources().flatMap(([ep, label]) => make(ep, label));
     open.set(id, list);
@@ -32,7 +33,32 @@ export async function show() {
 export const each = (what, ...args) => { for (const list of open.values()) for (const p of list) p[what]?.(...args); };
 
 // span is the time that is shown: the zoomed one, or the episode's.
-export const span = () => state.zoom || [0, Math.max(shown.first?.duration || 0, shown.second?.duration || 0, 1)];
+export const span = () => state.zoom || bounds();
+
+// bounds is the time from the begin of the first episode to the end of the last.
+export function bounds() {
+  const both = [shown.first, shown.second].filter(Boolean), from = Math.min(0, ...both.map((ep) => ep.begin));
+  return [from, Math.max(from + 1, ...both.map((ep) => ep.end))];
+}
+
+// fit chooses the height of cameras and clouds: the greatest with which all of them are in sight, side by side or in rows.
+function fit() {
+  const seen = sources().flatMap(([ep]) => [...ep.streams.values()]).filter((st) => st.rows > 0 && !state.hidden.has(st.key) && (st.kind === 'video' || st.kind === 'image' || st.kind === 'pointcloud'));
+  const ratios = seen.map(({ feature: f }) => (f.width && f.height ? f.width / f.height : 4 / 3)), wide = $('views').clientWidth, high = Math.max(240, innerHeight * 0.6), edge = 8, gap = 7, caption = 50;
+  const fits = (h) => {
+    let rows = 1, x = 0;
+    for (const r of ratios) {
+      const w = h * r + edge;
+      if (w > wide) return false;
+      if (x && x + gap + w > wide) { rows++; x = 0; }
+      x += w + (x ? gap : 0);
+    }
+    return rows * (h + caption) <= high;
+  };
+  let h = Math.floor(high);
+  while (h > 150 && !fits(h)) h -= 4;
+  $('views').style.setProperty('--h', h + 'px');
+}
 
 // place moves the lines of the page's time, in all panels, by one variable.
 function place() { const [a, b] = span(); $('main').style.setProperty('--t', (state.t - a) / (b - a)); }
@@ -42,4 +68,4 @@ on('zoom', () => { place(); each('zoom'); });
 on('theme', () => each('paint'));
 on('values', (v) => each('values', v));
 on('playing', () => each('playing'));
-addEventListener('resize', () => each('zoom'));
+addEventListener('resize', () => { fit(); each('zoom'); });

@@ -1,7 +1,7 @@
 // Plots: every numeric stream on one time axis, at its own samples. Gaps are empty and shaded; beside them the rows of an alignment, a second episode, and over a state its action.
-import { columns, css, get, make, newest } from './api.js';
+import { $, columns, css, get, make, newest } from './api.js';
 import { gaps } from './episode.js';
-import { kind, span } from './panels.js';
+import { bounds, kind, span } from './panels.js';
 import { on, shown, state, tell } from './state.js';
 
 let values = new Map();
@@ -46,9 +46,9 @@ class Plot {
     if (this.over) want.splice(1, 0, [shown.first, 'action', this.over]);
     try {
       for (const [ep, how, key] of want.filter(([ep, , key]) => ep?.streams.get(key)?.rows > 0)) {
-        const ask = (key, ch) => columns(ep.path('series', key, `&from=${from}&to=${to}&px=${px}&ch=${ch}`));
+        const ask = (key, ch) => columns(ep.path('series', key, `&from=${Math.round(from - ep.shift)}&to=${Math.round(to - ep.shift)}&px=${px}&ch=${ch}`));
         const { header, columns: c } = await ask(key, this.from);
-        const layer = { ep, how, header, x: c[0] || new Float64Array(), y: c.slice(1) };
+        const layer = { ep, how, header, x: (c[0] || new Float64Array()).map((v) => v + ep.shift), y: c.slice(1) };
         if (how === 'grid' && ep.streams.get(key + '.valid')?.rows) {
           const mask = await ask(key + '.valid', 0);
           layer.valid = { x: mask.columns[0], y: mask.columns[1] };
@@ -114,7 +114,8 @@ class Plot {
       if (!ev.ctrlKey && !ev.shiftKey) return;
       ev.preventDefault();
       const [a, b] = span(), at = this.u.posToVal(ev.offsetX, 'x') * 1e9, k = (ev.deltaY || ev.deltaX) > 0 ? 1.25 : 0.8;
-      state.zoom = [Math.max(0, at - (at - a) * k), Math.min(shown.first.duration, at + (b - at) * k)];
+      const [least, most] = bounds();
+      state.zoom = [Math.max(least, at - (at - a) * k), Math.min(most, at + (b - at) * k)];
       tell('zoom');
     }, { passive: false });
     this.list(names);
@@ -193,15 +194,58 @@ class Plot {
   close() { this.gone = true; this.watch.disconnect(); this.u?.destroy(); }
 }
 
+// Constant is a stream of which one row holds throughout, such as a static transform: its values as text.
+class Constant {
+  constructor(st) {
+    this.st = st;
+    this.text = make('span', {}, '–');
+    this.element = make('p', { className: 'fixed' }, make('b', {}, st.key), ' ', this.text, make('small', {}, ` ${(st.feature.channel_names || []).join(', ')}`));
+    this.element.dataset.key = st.key;
+  }
+
+  values() { const v = values.get(this.st.key)?.values; this.text.textContent = v ? v.map(number).join(', ') : 'none'; }
+}
+
 const plotted = (ep) => [...(ep?.streams.values() || [])].filter((st) => st.kind === 'numeric' && !st.feature.ragged && !st.feature.default && !st.feature.mask && (st.rows > 0 || st.problem));
+const most = 8; // plots that are open at first
+
+// rank orders plots: state, action and joints first; covariances, transforms and constants last.
+function rank({ key, feature: f, rows }) {
+  if (f.latched && rows <= 1) return 9;
+  if (/covariance|(^|[._/])(tf|tf_static|diagnostics|header|seq|timestamp|time)([._/]|$)/i.test(key)) return 8;
+  if (/^observation\.state$/.test(key)) return 0;
+  if (/^actions?$/.test(key)) return 1;
+  if (/^actions?[._/]|(^|[._/])(actions?|state|states|qpos)$|^observation\.state[._/]/i.test(key)) return 2;
+  if (/(^|[._/])(joint|gripper)[^._/]*$|(joint|motor|arm|gripper)[^.]*[._/](position|velocity|effort|cmd|command)s?$|(^|[./])(position|qvel|velocity|effort|cmd_vel|commands?)$/i.test(key)) return 3;
+  return 4;
+}
+
+// split gives the streams whose plots are open at first, and those that are folded.
+function split() {
+  const all = new Map([...plotted(shown.second), ...plotted(shown.first)].map((st) => [st.key, st]));
+  const list = [...all.values()].map((st, i) => [rank(st), i, st]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  const named = list.filter(([r]) => r < 4).length, open = named ? Math.min(named, most) : Math.min(3, list.filter(([r]) => r < 8).length);
+  return [list.slice(0, open), list.slice(open)].map((part) => part.map(([, , st]) => st));
+}
+
+const seen = (list) => list.filter((st) => !state.hidden.has(st.key));
+const panel = (st) => (st.feature.latched && st.rows <= 1 && !st.problem ? new Constant(st) : new Plot(st.key));
 
 kind('plots', (ep, label) => {
   if (label) return []; // the first episode's plots show the others too
-  const keys = [...new Set([...plotted(shown.first), ...plotted(shown.second)].map((st) => st.key))], hidden = keys.filter((k) => state.hidden.has(k));
+  const lists = split(), hidden = lists.flat().map((st) => st.key).filter((k) => state.hidden.has(k));
   const more = make('p', {}, 'hidden: ', ...hidden.map((k) => make('button', { onclick: () => { state.hidden.delete(k); tell('streams'); } }, k)));
   drawing();
   lookUp();
-  return [...keys.filter((k) => !state.hidden.has(k)).map((k) => new Plot(k)), ...(hidden.length ? [{ element: more }] : [])];
+  return [...seen(lists[0]).map(panel), ...(hidden.length ? [{ element: more }] : [])];
+});
+
+kind('more', (ep, label) => {
+  if (label) return [];
+  const list = seen(split()[1]);
+  $('more-box').hidden = !list.length;
+  $('more-title').textContent = `${list.length} more stream${list.length === 1 ? '' : 's'}`;
+  return list.map(panel);
 });
 
 // lookUp asks for the exact values at the page's time, when the frames have gone out.

@@ -47,7 +47,7 @@ export function read(text) {
   state.s = number('s');
   state.e = number('e');
   state.row = p.has('r') ? number('r') : null;
-  state.t = number('t');
+  state.t = p.has('t') ? number('t') : null; // null: the episode's opening
   const z = (p.get('z') || '').split(',').map(Number);
   state.zoom = z.length === 2 && z.every(Number.isFinite) && z[1] > z[0] ? z : null;
   const list = (k) => (p.get(k) || '').split(',').filter(Boolean);
