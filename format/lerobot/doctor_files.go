@@ -98,9 +98,14 @@ func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camer
 	file := guard.Must(doc.d.lib.Acquire(ctx, layout.path))
 	defer file.Release()
 	doc.claims(f, layout, file.Index)
-	doc.drift(f, c, layout, file.Index)
+	doc.ends(f, c, eps)
+	if layout.timed == nil {
+		doc.drift(f, c, layout, file.Index)
+	} else {
+		doc.byTime(ctx, c, layout, eps)
+	}
 	if doc.opt.Decode {
-		doc.decode(ctx, f, layout, file, pool)
+		doc.decode(ctx, f, c, layout, file, pool)
 	}
 }
 
@@ -127,15 +132,43 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 	if entry.Rotation != 0 {
 		doc.found(robocache.SeverityInfo, "rotated", where, "", "the file asks to be shown turned by %d degrees", entry.Rotation)
 	}
-	if n := ix.NumFrames(); n > 2 {
-		steps := make([]int64, n-1)
-		for i := range steps {
-			steps[i] = ix.PTS(i+1) - ix.PTS(i)
-		}
-		slices.Sort(steps)
-		fps := float64(ix.Timescale()) / float64(max(1, steps[len(steps)/2]))
+	if n := ix.NumFrames(); n > 2 && l.timed == nil { // otherwise frame-count reports the rates
+		fps := 1e9 / float64(max(1, ix.Interval()))
 		if want := doc.d.About.FPS.Float(); math.Abs(fps-want) > 0.01*want {
 			doc.found(robocache.SeverityWarning, "fps-lies", where, "fix fps in info.json, or resample", "info.json says %.6g frames a second, the file has %.6g", want, fps)
+		}
+	}
+}
+
+// ends compares the declared ends of episodes in their video with their lengths.
+func (doc *doctor) ends(f *robocache.Feature, c *camera, eps []int32) {
+	if c.cols.from == nil || c.cols.to == nil {
+		return
+	}
+	step := 1 / doc.d.About.FPS.Float()
+	for _, e := range eps {
+		declared, length := c.cols.to[e]-c.cols.from[e], float64(doc.d.Len(int(e)))*step
+		if math.Abs(declared-length) > 0.5*step {
+			w := robocache.Where{"file": "meta/episodes", "column": "videos/" + f.Key + "/to_timestamp", "episode": doc.d.eps.id(int(e))}
+			doc.found(robocache.SeverityWarning, "to-timestamp", w, "'robocache convert' writes both ends by the frames", "to − from is %.6g s, %d rows last %.6g", declared, doc.d.Len(int(e)), length)
+		}
+	}
+}
+
+// byTime reports each episode whose rows have no frames in a file with another number of frames
+// than rows.
+func (doc *doctor) byTime(ctx context.Context, c *camera, l *camFile, eps []int32) {
+	for _, e := range eps {
+		if !doc.wants(int(e)) || doc.bad[int(e)] || doc.d.Len(int(e)) == 0 {
+			continue
+		}
+		var fault error
+		doc.try(ctx, nil, func() { _, fault = doc.d.matchTimes(ctx, c, l, int(e)) })
+		if bad := (*robocache.Error)(nil); errors.As(fault, &bad) {
+			doc.add(fmt.Sprint("frame-count\x00", c.key, e), robocache.Finding{
+				Severity: robocache.SeverityError, Code: "frame-count", Where: bad.Where, Count: 1, Hint: bad.Hint,
+				Message: fmt.Sprintf("%s: expected %s, found %s", bad.Msg, bad.Want, bad.Got),
+			})
 		}
 	}
 }
@@ -143,6 +176,9 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 // drift compares the time at which each frame is shown with the time at which the format says to look for it.
 func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
 	d := doc.d
+	if d.raw.major == 3 && c.cols.from == nil {
+		return
+	}
 	scale := 1 / float64(ix.Timescale())
 	step := 1 / d.About.FPS.Float()
 	var largest float64
@@ -154,19 +190,11 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 		e := s.episode
 		id := d.eps.id(int(e))
 		from := 0.0
-		length := d.Len(int(e))
 		if d.raw.major == 3 {
-			if c.cols.from == nil {
-				return
-			}
 			from = c.cols.from[e]
-			if to := c.cols.to; to != nil && math.Abs(to[e]-from-float64(length)*step) > 0.5*step {
-				w := robocache.Where{"file": "meta/episodes", "column": "videos/" + f.Key + "/to_timestamp", "episode": id}
-				doc.found(robocache.SeverityWarning, "to-timestamp", w, "'robocache convert' writes both ends by the frames", "to − from is %.6g s, %d rows last %.6g", to[e]-from, length, float64(length)*step)
-			}
 		}
 		first := int(s.first)
-		for k := range int(s.span) {
+		for k := range d.Len(int(e)) {
 			pts := float64(ix.PTS(first+k)) * scale
 			want := from + float64(float64(k)*step)
 			diff := pts - want
@@ -176,7 +204,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 			}
 			if math.Abs(diff) > 1e-4 {
 				off++
-				if nearest(ix, want) != first+k {
+				if ix.Nearest(want) != first+k {
 					wrong++
 				}
 			}
@@ -201,7 +229,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 
 // decode decodes every frame; a group that fails is a finding, and the others go on.
 func (doc *doctor) decode(
-	ctx context.Context, f *robocache.Feature, l *camFile, file *video.File, pool *video.Pool,
+	ctx context.Context, f *robocache.Feature, c *camera, l *camFile, file *video.File, pool *video.Pool,
 ) {
 	for _, g := range video.Plan(file.Index, file.Index.All()) {
 		err := pool.Decode(ctx, file, nil, []video.Group{g}, func(int, video.Frame) error { return nil })
@@ -210,7 +238,7 @@ func (doc *doctor) decode(
 		}
 		last := -1
 		for _, ordinal := range g.Ordinals {
-			e := l.episodeAt(ordinal)
+			e := doc.episodeAt(ctx, c, l, ordinal)
 			if e < 0 || e == last {
 				continue
 			}
@@ -229,10 +257,19 @@ func (doc *doctor) decode(
 const undecodableHint = "fetch the file again, or leave the episode out: " +
 	"'robocache doctor --fix --decode --drop-bad' does"
 
-// episodeAt returns the episode that shows a frame of the file; -1 if none does.
-func (f *camFile) episodeAt(ordinal int) int {
-	for _, s := range f.shown {
-		if ordinal >= int(s.first) && ordinal < int(s.first+s.span) {
+// episodeAt returns the episode that shows a frame of a file; -1 if none does.
+func (doc *doctor) episodeAt(ctx context.Context, c *camera, l *camFile, ordinal int) int {
+	for _, s := range l.shown {
+		first, length := int(s.first), doc.d.Len(int(s.episode))
+		if l.timed != nil {
+			var frames []int32
+			err := guard.Try(func() { frames = doc.d.framesByTime(ctx, c, l, int(s.episode)) })
+			if _, shows := slices.BinarySearch(frames, int32(ordinal)); err != nil || !shows {
+				continue
+			}
+			first, length = ordinal, 1
+		}
+		if ordinal >= first && ordinal < first+length {
 			return int(s.episode)
 		}
 	}

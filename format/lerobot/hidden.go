@@ -53,7 +53,7 @@ func (d *Dataset) declared(ctx context.Context, c *camera, f *camFile, ix *video
 		}
 		s.first, all = int32(at+h[0]), all+h[0]+h[1]
 		placed[i] = s
-		at += h[0] + int(s.span) + h[1]
+		at += h[0] + int(d.eps.length[s.episode]) + h[1]
 	}
 	if all == 0 || at != ix.NumFrames() {
 		return false

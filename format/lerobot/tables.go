@@ -293,6 +293,7 @@ const (
 	unitProof
 	unitTimes
 	unitCluster // page is its number
+	unitFrames  // frames found by time: group is the episode, page the camera's column
 )
 
 // decodeUnit decodes one unit of a row group. It ends by guard.Fail where it cannot.

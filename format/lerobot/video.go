@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
@@ -24,19 +23,15 @@ type camera struct {
 	files     []atomic.Pointer[camFile]
 }
 
-// camFile is one mp4 laid out: who owns which frames. Immutable.
+// camFile is one mp4 and where the frames of its episodes lie. Immutable.
 type camFile struct {
 	path  string
-	shown []shown // sorted by episode
-	exact bool    // frames = rows: frame numbers were counted, no time was consulted
+	shown []shown    // sorted by episode
+	timed *timedFile // nil if frames are found by their number
 }
 
-// shown is where an episode's frames lie in its file.
-type shown struct {
-	episode int32
-	first   int32 // number of its first frame
-	span    int32 // frames; less than its length where rows have none
-}
+// shown is an episode of a file and the number of its first frame.
+type shown struct{ episode, first int32 }
 
 // openCamera finds a camera's files; false where there are none at all.
 func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) bool {
@@ -79,7 +74,8 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) bool {
 
 func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
 
-// Frames says where the frames of rows lie.
+// Frames returns where the frames of rows lie. An episode whose frames cannot be told is Malformed
+// from its first row on.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
 	defer guard.Recover("lerobot frames", &err)
 	col := d.get(key, robocache.KindVideo, robocache.KindImage)
@@ -91,16 +87,20 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	c := d.cams[key]
 	var f *camFile
 	d.warmFrames(ctx, c, rows)
-	first, span, last := 0, 0, -1
+	first, last := 0, -1
+	var byTime []int32
 	for i, r := range rows {
 		d.run(rows[i : i+1])
 		if r.Episode != last {
-			f = guard.Must(d.layout(ctx, c, r.Episode))
-			first, span = f.of(int32(r.Episode))
 			last = r.Episode
+			if f = guard.Must(d.layout(ctx, c, r.Episode)); f.timed == nil {
+				first, byTime = f.firstFrame(int32(r.Episode)), nil
+			} else {
+				byTime = d.framesByTime(ctx, c, f, r.Episode)
+			}
 		}
-		if r.Index >= span {
-			out[i] = robocache.FrameRef{Missing: true}
+		if byTime != nil {
+			out[i] = robocache.FrameRef{Path: f.path, Ordinal: int(byTime[r.Index])}
 			continue
 		}
 		out[i] = robocache.FrameRef{Path: f.path, Ordinal: first + r.Index}
@@ -108,13 +108,14 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	return nil
 }
 
-// of gives an episode's first frame and how many of its rows have one.
-func (f *camFile) of(episode int32) (first, span int) {
+// firstFrame returns the number of an episode's first frame in a file whose frames are found by
+// number.
+func (f *camFile) firstFrame(episode int32) int {
 	i, ok := slices.BinarySearchFunc(f.shown, episode, func(s shown, e int32) int { return cmp.Compare(s.episode, e) })
 	if !ok {
-		return 0, 0
+		return 0
 	}
-	return int(f.shown[i].first), int(f.shown[i].span)
+	return int(f.shown[i].first)
 }
 
 // layout gives the file that holds an episode's frames, laid out. Who asks at the same time shares the library's read and makes an equal
@@ -156,92 +157,36 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 	return err
 }
 
-func (d *Dataset) noticeCount(c *camera, path string, episode, imgs, rows int) {
-	sev := robocache.SeverityWarning
-	if imgs < rows {
-		sev = robocache.SeverityError
-	}
-	d.notice(robocache.Finding{Severity: sev, Code: "frame-count", Where: robocache.Where{"file": path, "stream": c.key, "episode": d.eps.id(episode)},
-		Message: fmt.Sprintf("%d frames for %d rows", imgs, rows), Hint: "rows without a frame are masked; record or convert the episode again", Count: int64(max(0, rows-imgs))})
-}
-
-// layOut gives every episode of a file its frames: counted where frames = rows, else by the sample nearest to
-// from_timestamp, in order. The only episode of a file of v2 begins with it.
+// layOut gives every episode of a file its first frame if the file has as many frames as rows, or
+// as many more as an edit declared as hidden. Frames of other files are found by time.
 func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string, ix *video.Index) *camFile {
 	defer guard.In("file", path)
 	f := &camFile{path: path}
 	rows := 0
 	for _, e := range c.byFile.of(file) {
-		f.shown = append(f.shown, shown{episode: e, first: int32(rows), span: d.eps.length[e]})
+		f.shown = append(f.shown, shown{episode: e, first: int32(rows)})
 		rows += int(d.eps.length[e])
 	}
-	if f.exact = rows == ix.NumFrames() || rows < ix.NumFrames() && d.raw.major > 2 && d.declared(ctx, c, f, ix); !f.exact {
-		d.byTime(c, f, ix, rows)
+	exact := rows == ix.NumFrames() || rows < ix.NumFrames() && d.raw.major > 2 && d.declared(ctx, c, f, ix)
+	if !exact {
+		f.timed = d.newTimedFile(c, file, rows, ix)
+		n := ix.NumFrames()
+		d.notice(robocache.Finding{
+			Severity: robocache.SeverityWarning, Code: "frame-count",
+			Where:   robocache.Where{"file": path, "stream": c.key},
+			Message: fmt.Sprintf("%d frames for the %d rows of its episodes: frames are found by time", n, rows),
+			Hint:    "'robocache convert' writes a set with one frame for each row",
+			Count:   int64(max(rows-n, n-rows)),
+		})
 	}
 	less := func(a, b shown) int { return cmp.Compare(a.episode, b.episode) }
 	if !slices.IsSortedFunc(f.shown, less) {
 		slices.SortFunc(f.shown, less)
-		d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-order", Where: robocache.Where{"file": path, "stream": c.key}, Message: "episodes lie in another order in the video than in the dataset, as from_timestamp says"})
+		if exact {
+			d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-order", Where: robocache.Where{"file": path, "stream": c.key}, Message: "episodes lie in another order in the video than in the dataset, as from_timestamp says"})
+		}
 	}
 	return f
-}
-
-// byTime finds the frames of the episodes of a file that has others than one a row.
-func (d *Dataset) byTime(c *camera, f *camFile, ix *video.Index, rows int) {
-	n, v2 := ix.NumFrames(), d.raw.major == 2
-	if c.cols.from == nil && !v2 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: fmt.Sprintf("%d frames, one a row", rows), Got: fmt.Sprint(n), Msg: "and no from_timestamp says where episodes start"})
-	}
-	if !v2 {
-		d.notice(robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: robocache.Where{"file": f.path, "stream": c.key},
-			Message: fmt.Sprintf("%d frames for the %d rows of its episodes", n, rows), Hint: "rows without a frame are masked; record or convert the episodes again", Count: int64(max(rows-n, n-rows))})
-	}
-	at := 0
-	for i := range f.shown {
-		s := &f.shown[i]
-		if !v2 {
-			from := c.cols.from[s.episode]
-			if math.IsNaN(from) || math.IsInf(from, 0) || from < 0 {
-				guard.Fail(malformed(robocache.Where{"column": "videos/" + c.key + "/from_timestamp", "episode": d.eps.id(int(s.episode))}, "seconds", fmt.Sprint(from)))
-			}
-			at = min(n, max(at, nearest(ix, from)))
-		}
-		if s.first = int32(at); s.span > 0 {
-			at++ // the next episode starts later, whatever its timestamp says
-		}
-	}
-	for i := range f.shown {
-		s, end := &f.shown[i], n
-		if i+1 < len(f.shown) {
-			end = int(f.shown[i+1].first)
-		}
-		have, length := max(0, end-int(s.first)), int(s.span)
-		if s.span = int32(min(have, length)); have != length {
-			d.noticeCount(c, f.path, int(s.episode), have, length)
-		}
-	}
-}
-
-// nearest is the frame whose time is nearest to seconds; the earlier one of two.
-func nearest(ix *video.Index, seconds float64) int {
-	n := ix.NumFrames()
-	if n == 0 {
-		return 0
-	}
-	want := float64(seconds * float64(ix.Timescale())) // rounded, not fused with what is subtracted below
-	i := sort.Search(n, func(i int) bool { return float64(ix.PTS(i)) >= want })
-	if i == n {
-		// After the last frame: within one frame it still is the last one, else there is none.
-		step := float64(ix.PTS(n-1)-ix.PTS(0)) / float64(max(1, n-1))
-		if want-float64(ix.PTS(n-1)) <= step/2 {
-			return n - 1
-		}
-		return n
-	}
-	if i > 0 && want-float64(ix.PTS(i-1)) <= float64(ix.PTS(i))-want {
-		return i - 1
-	}
-	return i
 }
 
 // anyOf says whether some file of a camera exists, by the listing.
@@ -257,19 +202,17 @@ func (p *paths) anyOf(ctx context.Context, key string) bool {
 	return false
 }
 
-// VideoStart is the time in its mp4 at which the metadata says that an episode's frames begin, in ns; ok is false where it says
-// nothing. Frames are not found by it: it is for who wants the reference's check of times.
-func (d *Dataset) VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error) {
+// VideoStart returns the time at which an episode begins in its mp4, in nanoseconds: 0 in v2. ok is
+// false if the metadata does not say. Callers use it to repeat the reference's check of times.
+func (d *Dataset) VideoStart(_ context.Context, episode int, key string) (ns int64, ok bool, err error) {
 	defer guard.Recover("lerobot video", &err)
 	d.checkEpisode(episode)
 	d.get(key, robocache.KindVideo)
-	from := timestampAt(d.cams[key].cols.from, episode)
-	if math.IsNaN(from) || math.Abs(from) > 4e9 {
-		return 0, false, nil
-	}
-	return int64(math.RoundToEven(from * 1e9)), true, nil
+	ns, ok = d.videoStart(d.cams[key], episode)
+	return ns, ok, nil
 }
 
+// timestampAt returns a value of a column that may be missing.
 func timestampAt(s []float64, i int) float64 {
 	if s == nil {
 		return math.NaN()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -19,7 +20,28 @@ func frames(t *testing.T, d *Dataset, key string, rows []robocache.Row) []roboca
 	return out
 }
 
-// TestFrameCountV2: a video that is shorter than its table masks the rows after its end; a longer one is only noticed (L5).
+// noFrames asserts that Frames fails for each row of an episode, and returns the error.
+func noFrames(t *testing.T, d *Dataset, key string, episode int) (err error) {
+	t.Helper()
+	for k := range d.Len(episode) {
+		err = d.Frames(context.Background(), key, []robocache.Row{{Episode: episode, Index: k}}, make([]robocache.FrameRef, 1))
+		wantError(t, err, robocache.ErrMalformed, "episode", key)
+	}
+	return err
+}
+
+// ordinals asserts that each row of an episode has the frame first + step·row.
+func ordinals(t *testing.T, d *Dataset, key string, episode, first, step int) {
+	t.Helper()
+	for k, r := range frames(t, d, key, rowsOf(d, episode)) {
+		if r.Missing || r.Ordinal != first+k*step {
+			t.Fatalf("episode %d row %d: %+v", episode, k, r)
+		}
+	}
+}
+
+// TestFrameCountV2: no row of an episode is served if its video is shorter than its table. The rows
+// of a longer one have the frames of their times (L5).
 func TestFrameCountV2(t *testing.T) {
 	dir := copySet(t, "g1_v21")
 	const key = "observation.images.cam_high"
@@ -30,19 +52,40 @@ func TestFrameCountV2(t *testing.T) {
 		}
 	}
 	d := mustOpen(t, dir)
-	for i, r := range frames(t, d, key, rowsOf(d, 1)) {
-		if r.Missing != (i >= 221) || !r.Missing && r.Ordinal != i {
-			t.Fatalf("row %d: %+v", i, r)
+	if err := noFrames(t, d, key, 1); !strings.Contains(err.Error(), "221 frames for 277 rows") || !strings.Contains(err.Error(), "row 221") {
+		t.Error(err)
+	}
+	ordinals(t, d, key, 0, 0, 1)
+	wantFrameCounts(t, d, 1, "episode_000000.mp4", "episode_000001.mp4")
+}
+
+// wantFrameCounts asserts that doctor has an error for some episodes and a warning for some files,
+// and each of the errors names its place and what to do.
+func wantFrameCounts(t *testing.T, d *Dataset, episodes int, files ...string) {
+	t.Helper()
+	found, err := d.Diagnose(context.Background(), robocache.DiagnoseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	errors, warnings := 0, ""
+	for _, f := range found {
+		switch {
+		case f.Code != "frame-count":
+		case f.Severity == robocache.SeverityWarning:
+			warnings += " " + filepath.Base(f.Where["file"].(string))
+		case f.Where["episode"] == nil || f.Where["stream"] == nil || f.Where["file"] == nil || f.Hint == "":
+			t.Error("no place or hint:", f)
+		default:
+			errors++
 		}
 	}
-	for i, r := range frames(t, d, key, rowsOf(d, 0)) {
-		if r.Missing || r.Ordinal != i {
-			t.Fatalf("row %d: %+v", i, r)
+	for _, f := range files {
+		if !strings.Contains(warnings, f) {
+			t.Errorf("no warning for %s: %s", f, warnings)
 		}
 	}
-	got := d.Noticed()
-	if len(got) != 2 || got[0].Code != "frame-count" || got[0].Count != 56 || got[0].Severity != robocache.SeverityError || got[1].Severity != robocache.SeverityWarning {
-		t.Error(got)
+	if errors != episodes {
+		t.Errorf("%d episodes found, not %d: %v", errors, episodes, found)
 	}
 }
 
@@ -60,6 +103,9 @@ func camSet(t *testing.T, lengths []int, from []float64) *Dataset {
 	mp4 := filepath.Join(realData(t, "g1_h264_v30_bigdrift"), "videos/observation.images.cam_high/chunk-000/file-000.mp4")
 	s := newSynth(lengths...)
 	s.fps = "30"
+	for i := range s.rows {
+		s.rows[i].Time = float32(float64(s.rows[i].Frame) / 30)
+	}
 	s.features = `"cam": {"dtype": "video", "shape": [120, 160, 3], "names": ["height", "width", "channels"]},`
 	dir := s.write(t)
 	var rows []camEpisode
@@ -75,44 +121,33 @@ func camSet(t *testing.T, lengths []int, from []float64) *Dataset {
 	return mustOpen(t, dir)
 }
 
-// TestFrameCountV3: where frames ≠ rows the starts are snapped to the nearest frame, and episodes that do not fit are flagged.
+// TestFrameCountV3: in a file with another number of frames than rows, frames are found by time. An
+// episode fails from its first row on if a row has no frame, or if another episode has its frames.
 func TestFrameCountV3(t *testing.T) {
 	third := 19.0 / 30
 	d := camSet(t, []int{19, 25, 19, 10}, []float64{0, third, 2 * third, 3 * third})
-	for e, want := range []struct{ first, span int }{{0, 19}, {19, 19}, {38, 19}, {57, 10}} {
-		for k, r := range frames(t, d, "cam", rowsOf(d, e)) {
-			if r.Missing != (k >= want.span) || !r.Missing && r.Ordinal != want.first+k {
-				t.Fatalf("episode %d row %d: %+v", e, k, r)
-			}
-		}
-		v, err := d.episodeVideo(context.Background(), e, "cam")
-		if err != nil || v.First != want.first || v.Images != want.span || v.Exact || v.From != float64(e)*third {
-			t.Errorf("%+v %v", v, err)
-		}
-	}
-	var flagged []any
-	for _, f := range d.Noticed() {
-		flagged = append(flagged, f.Where["episode"])
-	}
-	if len(flagged) != 3 || flagged[1] != int64(1) || flagged[2] != int64(3) {
-		t.Error(flagged, d.Noticed())
-	}
+	ordinals(t, d, "cam", 0, 0, 1)
+	ordinals(t, d, "cam", 3, 57, 1)
+	noFrames(t, d, "cam", 1) // 25 rows, and the next episode begins after 19
+	noFrames(t, d, "cam", 2)
+	wantFrameCounts(t, d, 2, "file-000.mp4")
 	// The order of from_timestamp rules, not the order of the table.
 	d = camSet(t, []int{1000, 254}, []float64{254.0 / 30, 0})
 	if r := frames(t, d, "cam", []robocache.Row{{Episode: 0, Index: 0}, {Episode: 1, Index: 253}, {Episode: 0, Index: 999}}); r[0].Ordinal != 254 || r[1].Ordinal != 253 || r[2].Ordinal != 1253 {
 		t.Error(r)
 	}
-	// Two starts at one frame: the later episode begins one frame later, and the earlier one has that frame alone.
-	d = camSet(t, []int{5, 6}, []float64{0, 0})
-	if r := frames(t, d, "cam", []robocache.Row{{Episode: 0, Index: 0}, {Episode: 0, Index: 1}, {Episode: 1, Index: 0}, {Episode: 1, Index: 5}}); r[0].Ordinal != 0 || r[0].Missing || !r[1].Missing || r[2].Ordinal != 1 || r[3].Ordinal != 6 {
-		t.Error(r)
-	}
-	// A start after the end: all rows are missing.
+	// Two episodes that begin at one frame.
+	d = camSet(t, []int{5, 6, 4}, []float64{0, 0, 20.0 / 30})
+	noFrames(t, d, "cam", 0)
+	noFrames(t, d, "cam", 1)
+	ordinals(t, d, "cam", 2, 20, 1)
+	// An episode after the end of its file.
 	d = camSet(t, []int{5, 5}, []float64{0, 1e6})
-	if r := frames(t, d, "cam", []robocache.Row{{Episode: 1, Index: 0}, {Episode: 0, Index: 4}}); !r[0].Missing || r[1].Ordinal != 4 {
-		t.Error(r)
+	noFrames(t, d, "cam", 1)
+	ordinals(t, d, "cam", 0, 0, 1)
+	for _, from := range []float64{math.NaN(), math.Inf(1), -1, 1e300} {
+		d = camSet(t, []int{5, 5}, []float64{0, from})
+		wantError(t, noFrames(t, d, "cam", 1), robocache.ErrMalformed, "from_timestamp")
+		ordinals(t, d, "cam", 0, 0, 1)
 	}
-	d = camSet(t, []int{5, 5}, []float64{0, math.NaN()})
-	err := d.Frames(context.Background(), "cam", rowsOf(d, 1)[:1], make([]robocache.FrameRef, 1))
-	wantError(t, err, robocache.ErrMalformed, "from_timestamp", "episode")
 }

@@ -1,0 +1,168 @@
+package lerobot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// timedFile finds the frames of an mp4 by presentation time: the file has another number of frames
+// than its episodes have rows. Immutable.
+type timedFile struct {
+	index       int32 // into camera.files
+	frames      int
+	rows        int
+	interval    int64 // median time between two frames, ns; 0 if unknown
+	claims      []claim
+	wholeByEnds bool // the claims end as to_timestamp says, and cover the file without a gap
+}
+
+// claim is the part of an mp4 that the metadata gives to an episode, in nanoseconds.
+type claim struct {
+	episode  int32
+	from, to int64
+}
+
+// rowStep returns the time between two rows that info.json declares, in nanoseconds.
+func (d *Dataset) rowStep() int64 { return d.raw.fps.Nanos(1) }
+
+// newTimedFile reads the bounds that the metadata gives to the episodes of a file.
+func (d *Dataset) newTimedFile(c *camera, file int32, rows int, ix *video.Index) *timedFile {
+	f := &timedFile{index: file, frames: ix.NumFrames(), rows: rows, interval: ix.Interval()}
+	for _, e := range c.byFile.of(file) {
+		from, ok := d.videoStart(c, int(e))
+		if !ok || d.eps.length[e] == 0 {
+			continue // framesByTime reports a from_timestamp that is no time
+		}
+		to, ok := nanoseconds(timestampAt(c.cols.to, int(e)))
+		if !ok {
+			to = from - 1
+		}
+		f.claims = append(f.claims, claim{e, from, to})
+	}
+	slices.SortStableFunc(f.claims, func(a, b claim) int { return cmp.Compare(a.from, b.from) })
+	if f.wholeByEnds = f.coversFile(ix, f.within(d.rowStep())); !f.wholeByEnds {
+		for i, k := range f.claims {
+			f.claims[i].to = k.from + d.raw.fps.Nanos(int64(d.eps.length[k.episode]))
+		}
+	}
+	return f
+}
+
+// coversFile reports whether the claims follow each other without a gap, from the first frame to the
+// end of the last.
+func (f *timedFile) coversFile(ix *video.Index, within int64) bool {
+	if f.frames == 0 || len(f.claims) == 0 {
+		return false
+	}
+	at := ix.TimeNS(0)
+	for _, k := range f.claims {
+		if k.to < k.from || max(k.from, at)-min(k.from, at) > within {
+			return false
+		}
+		at = k.to
+	}
+	end := ix.TimeNS(f.frames-1) + f.interval
+	return max(end, at)-min(end, at) <= within
+}
+
+// within returns how far a frame may lie from its row, if rows follow each other by step.
+func (f *timedFile) within(step int64) int64 { return video.HalfFrame(f.interval, step) }
+
+// nanoseconds converts seconds of the metadata; ok is false if they are no time of a video.
+func nanoseconds(seconds float64) (ns int64, ok bool) {
+	if math.IsNaN(seconds) || math.Abs(seconds) > 4e9 {
+		return 0, false
+	}
+	return int64(math.RoundToEven(seconds * 1e9)), true
+}
+
+// videoStart returns the time in its mp4 at which an episode begins, in nanoseconds:
+// from_timestamp, or 0 in v2, whose episodes have a file each. ok is false if the metadata has no
+// such time.
+func (d *Dataset) videoStart(c *camera, episode int) (ns int64, ok bool) {
+	if d.raw.major == 2 {
+		return 0, true
+	}
+	return nanoseconds(timestampAt(c.cols.from, episode))
+}
+
+// framesByTime returns the frame of each row of an episode. An episode is malformed as a whole if a
+// row has no frame within half a frame, or if the metadata gives its frames to another episode too.
+func (d *Dataset) framesByTime(ctx context.Context, c *camera, f *camFile, episode int) []int32 {
+	key := unit{file: f.timed.index, group: int32(episode), col: unitFrames, page: int32(d.byKey[c.key])}
+	return d.tab.cache.Load(ctx, key, func() (any, int64) {
+		frames, err := d.matchTimes(ctx, c, f, episode)
+		guard.Check(err)
+		return frames, int64(4*cap(frames)) + 64
+	}).([]int32)
+}
+
+// matchTimes does the work of framesByTime. Errors of the video are the returned ones; rows that
+// cannot be read end the work by guard.Fail.
+func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode int) ([]int32, error) {
+	rowTimes := guard.Must(d.Times(ctx, episode, ""))
+	file := guard.Must(d.lib.Acquire(ctx, f.path))
+	defer file.Release()
+	ix := file.Index
+	step := video.MedianStep(rowTimes)
+	if step <= 0 {
+		step = d.rowStep()
+	}
+	within := f.timed.within(step)
+	bad := func(row int, msg, want, got string) error {
+		where := robocache.Where{"file": f.path, "stream": c.key, "episode": d.eps.id(episode)}
+		if row >= 0 {
+			where["row"] = row
+		}
+		counts := fmt.Sprintf("the video has %d frames for %d rows", f.timed.frames, f.timed.rows)
+		return &robocache.Error{
+			Class: robocache.ErrMalformed, Op: "lerobot frames", Where: where,
+			Msg: counts + ", and " + msg, Want: want, Got: got, Hint: noFrameHint,
+		}
+	}
+	from, ok := d.videoStart(c, episode)
+	if !ok || from < 0 {
+		return nil, bad(-1, "from_timestamp does not say where the episode begins",
+			"seconds from 0 on", fmt.Sprint(timestampAt(c.cols.from, episode)))
+	}
+	if first := rowTimes[0]; first > within && first < step+within {
+		return nil, bad(0, "the timestamps count from one frame after 0: "+
+			"its first frame may be the first row's or not", "0 s", seconds(first))
+	}
+	times := make([]int64, len(rowTimes))
+	for k, t := range rowTimes {
+		if times[k] = from + t; t > 1<<62 || t < -1<<62 {
+			return nil, bad(k, "the row lies outside of it", "a time", fmt.Sprintf("%d ns", t))
+		}
+	}
+	frames, row := ix.FramesAt(times, within)
+	if row >= 0 {
+		got := "no frame"
+		if f.timed.frames > 0 {
+			i := ix.Nearest(float64(times[row]) / 1e9)
+			got = fmt.Sprintf("frame %d at %s", i, seconds(ix.TimeNS(i)))
+		}
+		want := fmt.Sprintf("a frame at %s ± %s", seconds(times[row]), seconds(within))
+		return nil, bad(row, "a row has none within half a frame", want, got)
+	}
+	for _, k := range f.timed.claims {
+		if int(k.episode) != episode && times[len(times)-1] > k.from-within && times[0] < k.to-within {
+			got := fmt.Sprintf("from_timestamp %s, and %s of episode %d", seconds(from), seconds(k.from), d.eps.id(int(k.episode)))
+			return nil, bad(-1, "two episodes name the same part of it", "frames of its own", got)
+		}
+	}
+	return frames, nil
+}
+
+const noFrameHint = `skip the episode (on_bad_episode="skip", --skip-bad), ` +
+	"or remove it with 'robocache edit delete'"
+
+// seconds formats nanoseconds for a message.
+func seconds(ns int64) string { return fmt.Sprintf("%.6g s", float64(ns)/1e9) }

@@ -1,0 +1,208 @@
+"""Which frame a row gets if a video has another number of frames than its episodes have rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT, cli
+
+import robocache
+
+pytest.importorskip("av", reason="av is not installed")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytest.importorskip("pandas", reason="pandas is not installed")
+
+CAMERA = "observation.images.top"
+HEIGHT = 48
+
+
+def make_case(path: Path, name: str, variant: str) -> str:
+    """Runs a script of testdata/cases; its frames carry their number as bars."""
+    if name == "V01" and shutil.which("ffmpeg") is None:
+        pytest.skip("ffmpeg is not installed")
+    subprocess.run([sys.executable, str(ROOT / "testdata/cases" / f"{name}.py"), str(path), variant], check=True)
+    return str(path)
+
+
+def frame_number(picture: Any) -> int:
+    """The number that a picture carries."""
+    p = np.asarray(picture, np.float64)
+    if p.shape[0] == 3:
+        p = p.transpose(1, 2, 0)
+    if p.max() <= 1.5:
+        p = p * 255
+    return sum(int(p[HEIGHT // 2 - 4 : HEIGHT // 2 + 4, b * 8 + 2 : b * 8 + 6].mean() > 127) << b for b in range(8))
+
+
+def delivered(root: str, **options: Any) -> tuple[dict[tuple[int, int], int], list[int]]:
+    """The frame of each (episode, row) that a Loader delivers, and the episodes that it skips."""
+    loader = robocache.Loader(root, batch_size=3, drop_last=False, on_bad_episode="skip", **options)
+    frames = {}
+    for batch in loader:
+        for state, image in zip(batch["observation.state"], batch[CAMERA], strict=True):
+            state, image = np.asarray(state), np.asarray(image)
+            state, image = (state[0], image[0]) if state.ndim == 2 else (state, image)
+            frames[int(state[0]), int(state[1])] = frame_number(image)
+    return frames, sorted(bad["episode"] for bad in loader.stats().get("bad_episodes") or [])
+
+
+def expect_frames(root: str, truth: Callable[[int, int], int], episodes: dict[int, int], bad: list[int], **options: Any) -> None:
+    """Asserts that the rows of some episodes get the right frames, and that others are skipped whole."""
+    frames, skipped = delivered(root, **options)
+    assert frames == {(e, k): truth(e, k) for e, n in episodes.items() for k in range(n)}
+    assert skipped == bad
+
+
+@pytest.mark.parametrize("variant", ["v3_30", "v3_20", "v2_30", "v2_20"])
+def test_camera_at_its_own_rate(tmp_path: Path, variant: str) -> None:
+    """A camera that is a multiple of the rows' rate is read by time: also in windows, shuffled, on another timeline."""
+    root = make_case(tmp_path / "set", "V03", variant)
+    both = {0: 12, 1: 12}
+
+    def truth(episode: int, row: int) -> int:
+        return 12 * episode + row + 1
+
+    expect_frames(root, truth, both, [], shuffle=False)
+    expect_frames(root, truth, both, [], shuffle=True, seed=1, windows={CAMERA: [0, 0.1], "observation.state": [0]})
+    expect_frames(root, truth, both, [], shuffle=True, hz=10)
+    items = robocache.LeRobotDataset("me/set", root=root, check_timestamps=True)
+    assert [frame_number(items[i][CAMERA]) for i in range(24)] == list(range(1, 25))
+    converted = tmp_path / "converted"
+    run = cli("convert", root, str(converted))
+    assert run.returncode in (0, 3), run.stderr
+    expect_frames(str(converted), truth, both, [], shuffle=False)
+    cut = tmp_path / "cut"
+    run = cli("edit", "trim", root, str(cut), "--from", "3r")
+    assert run.returncode in (0, 3), run.stderr
+    frames, _ = delivered(str(cut), shuffle=False)
+    assert frames == {(e, k): truth(e, k) for e in range(2) for k in range(3, 12)}
+
+
+@pytest.mark.parametrize("variant", ["v3_5", "v2_5"])
+def test_camera_slower_than_rows(tmp_path: Path, variant: str) -> None:
+    """A camera slower than the rows: the whole episode is an error."""
+    root = make_case(tmp_path / "set", "V03", variant)
+    with pytest.raises(robocache.Malformed, match="every episode is bad"):
+        delivered(root, shuffle=False)
+    with pytest.raises(robocache.Malformed, match="within half a frame"):
+        robocache.LeRobotDataset("me/set", root=root)[0]
+    findings = json.loads(cli("doctor", root, "--json").stdout)["findings"]
+    errors = [f for f in findings if f["code"] == "frame-count" and f["severity"] == "error"]
+    assert [f["where"]["episode"] for f in errors] == [0, 1] and all(f["hint"] for f in errors)
+
+
+def test_two_episodes_name_the_same_frames(tmp_path: Path) -> None:
+    """Episodes whose entries name the same part of a video are errors, each; others of the file are served."""
+    root = make_case(tmp_path / "one", "L02", "one")
+
+    def truth(episode: int, row: int) -> int:
+        return 5 * episode + row
+
+    expect_frames(root, truth, {0: 5, 2: 5}, [1, 3], shuffle=False)
+    expect_frames(root, truth, {0: 5, 2: 5}, [1, 3], shuffle="pool", seed=2, pool_size=4)
+    findings = json.loads(cli("doctor", root, "--json").stdout)["findings"]
+    assert [f["where"]["episode"] for f in findings if f["code"] == "frame-count" and f["severity"] == "error"] == [1, 3]
+    out = tmp_path / "out"
+    assert cli("convert", root, str(out)).returncode == 11
+    assert cli("convert", root, str(out), "--skip-bad").returncode == 3
+    expect_frames(str(out), truth, {0: 5, 2: 5}, [], shuffle=False)
+    kept = tmp_path / "kept"
+    assert cli("edit", "delete", root, str(kept), "--episodes", "1,3").returncode == 0
+    expect_frames(str(kept), truth, {0: 5, 2: 5}, [], shuffle=False)
+    with pytest.raises(robocache.Malformed, match="every episode is bad"):
+        delivered(make_case(tmp_path / "all", "L02", "all"), shuffle=False)
+
+
+def make_shared(root: Path, lengths: list[int], codes: list[int], ends: list[float], rate: int = 10) -> str:
+    """A v3.0 set of rows at 10 Hz whose episodes share an mp4 with some numbered frames. ends are the bounds of the episodes in it."""
+    import av
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    make_case(root, "L02", "one")
+    info = json.loads((root / "meta/info.json").read_text())
+    info.update(total_episodes=len(lengths), total_frames=sum(lengths), splits={})
+    (root / "meta/info.json").write_text(json.dumps(info))
+    starts = [sum(lengths[:e]) for e in range(len(lengths))]
+    rows = [(e, k) for e, n in enumerate(lengths) for k in range(n)]
+    pairs = pa.array([[float(e), float(k)] for e, k in rows], pa.list_(pa.float32()))
+    columns = {"observation.state": pairs, "action": pairs, "timestamp": pa.array([k / 10 for _, k in rows], pa.float32())}
+    numbers = {"frame_index": [k for _, k in rows], "episode_index": [e for e, _ in rows], "index": list(range(len(rows))), "task_index": [0] * len(rows)}
+    pq.write_table(pa.table({**columns, **numbers}), root / "data/chunk-000/file-000.parquet")
+    v, zeros = f"videos/{CAMERA}/", [0] * len(lengths)
+    table = {"episode_index": list(range(len(lengths))), "tasks": [["stack"]] * len(lengths), "length": lengths, "data/chunk_index": zeros, "data/file_index": zeros}
+    table |= {"dataset_from_index": starts, "dataset_to_index": [a + n for a, n in zip(starts, lengths, strict=True)]}
+    table |= {v + "chunk_index": zeros, v + "file_index": zeros, v + "from_timestamp": ends[:-1], v + "to_timestamp": ends[1:]}
+    pq.write_table(pa.table(table), root / "meta/episodes/chunk-000/file-000.parquet")
+    shutil.rmtree(root / "videos")
+    (root / v / "chunk-000").mkdir(parents=True)
+    with av.open(str(root / v / "chunk-000/file-000.mp4"), "w") as c:
+        s = c.add_stream("libx264", rate=rate, options={"g": "2", "bf": "0", "crf": "18"})
+        s.width, s.height, s.pix_fmt = 64, HEIGHT, "yuv420p"
+        for code in codes:
+            picture = np.zeros((HEIGHT, 64, 3), np.uint8)
+            for b in range(8):
+                picture[:, b * 8 : (b + 1) * 8] = 255 * (code >> b & 1)
+            c.mux(s.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        c.mux(s.encode())
+    return str(root)
+
+
+def test_shared_videos(tmp_path: Path) -> None:
+    """Spare and lost frames at several places of an mp4 that three episodes share."""
+
+    def truth(episode: int, row: int) -> int:
+        return 10 * episode + row + 1
+
+    def codes(*spans: tuple[int, int]) -> list[int]:
+        return [truth(e, k) for e, n in enumerate(spans) for k in range(*n)]
+
+    lengths, nominal = [5, 6, 4], [0.0, 0.5, 1.1, 1.5]
+    every = dict(enumerate(lengths))
+    own = codes((0, 5), (0, 6), (0, 4))
+    expect_frames(make_shared(tmp_path / "equal", lengths, own, nominal), truth, every, [], shuffle=False)
+    spare = make_shared(tmp_path / "spare", lengths, [*own, 99, 99, 99], nominal)
+    expect_frames(spare, truth, every, [], shuffle=True)
+    # Two spare frames behind the rows of episode 0, and the table knows.
+    inside = make_shared(tmp_path / "inside", lengths, codes((0, 7), (0, 6), (0, 4)), [0.0, 0.7, 1.3, 1.7])
+    expect_frames(inside, truth, every, [], shuffle=False)
+    # Episode 1 lost a frame, and the table knows how long its video is: its own rows are lost, no others.
+    lost = make_shared(tmp_path / "lost", lengths, [*codes((0, 5), (0, 3)), *[14 + k for k in range(2)], *[truth(2, k) for k in range(4)]], [0.0, 0.5, 1.0, 1.4])
+    expect_frames(lost, truth, {0: 5, 2: 4}, [1], shuffle=False)
+    # The video ends too early.
+    short = make_shared(tmp_path / "short", lengths, own[:-1], nominal)
+    expect_frames(short, truth, {0: 5, 1: 6}, [2], shuffle=False)
+    # Starts half a frame off: no frame is the row's.
+    half = make_shared(tmp_path / "half", lengths, [*own, 99], [0.05, 0.55, 1.15, 1.55])
+    with pytest.raises(robocache.Malformed, match="every episode is bad"):
+        delivered(half, shuffle=False)
+    # Ends that are a frame short, as some writers count them: two episodes meet in a frame.
+    meet = make_shared(tmp_path / "meet", lengths, [*own, 99], [0.0, 0.4, 0.9, 1.2])
+    with pytest.raises(robocache.Malformed, match="every episode is bad"):
+        delivered(meet, shuffle=False)
+
+
+@pytest.mark.parametrize("variant", ["vfr", "startlate"])
+def test_timestamps_are_checked_on_v2(tmp_path: Path, variant: str) -> None:
+    """check_timestamps= and tolerance_s= raise on v2.1, too; without them frames are counted."""
+    root = make_case(tmp_path / "set", "V01", variant)
+    items = robocache.LeRobotDataset("me/set", root=root)
+    assert [frame_number(items[i][CAMERA]) for i in range(24)] == list(range(1, 25))
+    with pytest.raises(robocache.Malformed, match="tolerance_s"):
+        items = robocache.LeRobotDataset("me/set", root=root, check_timestamps=True)
+        for i in range(24):
+            items[i]
+    for options in ({"tolerance_s": 1e-4}, {"tolerance_s": 0.01, "shuffle": True}):
+        with pytest.raises(robocache.Malformed, match="tolerance_s"):
+            for _ in robocache.Loader(root, batch_size=4, **options):
+                pass
+    for _ in robocache.Loader(root, batch_size=4, tolerance_s=100.0):
+        pass

@@ -1,0 +1,81 @@
+package video
+
+import (
+	"slices"
+	"sort"
+)
+
+// Nearest returns the number of the frame whose presentation time is nearest to some seconds: the
+// earlier of two. The index must have a frame.
+func (ix *Index) Nearest(seconds float64) int {
+	n := ix.NumFrames()
+	t := float64(seconds * float64(ix.timescale)) // the conversion prevents a fused multiply-subtract
+	i := sort.Search(n, func(i int) bool { return float64(ix.PTS(i)) >= t })
+	if i == n || i > 0 && t-float64(ix.PTS(i-1)) <= float64(ix.PTS(i))-t {
+		return i - 1
+	}
+	return i
+}
+
+// Interval returns the median time between two frames in nanoseconds, 0 if there are fewer than
+// two.
+func (ix *Index) Interval() int64 {
+	times := make([]int64, ix.NumFrames())
+	for i := range times {
+		times[i] = ix.TimeNS(i)
+	}
+	return MedianStep(times)
+}
+
+// MedianStep returns the median of the differences between neighbouring times, 0 if there are none.
+func MedianStep(times []int64) int64 {
+	if len(times) < 2 {
+		return 0
+	}
+	steps := make([]int64, len(times)-1)
+	for i := range steps {
+		steps[i] = times[i+1] - times[i]
+	}
+	slices.Sort(steps)
+	return steps[len(steps)/2]
+}
+
+// HalfFrame returns the largest distance between a frame and the time of its row: just below half of the
+// shorter of two intervals, that of the frames and that of the rows. Two rows then never share a frame,
+// and a row at a gap in the video gets none. The margin of a hundredth rejects frames half-way between
+// two rows. An interval of 0 or less is unknown and ignored.
+func HalfFrame(frames, rows int64) int64 {
+	switch {
+	case frames <= 0:
+		frames = rows
+	case rows <= 0:
+		rows = frames
+	}
+	shorter := max(0, min(frames, rows))
+	return shorter/2 - shorter/100
+}
+
+// FramesAt returns the frame nearest to each of the times, in nanoseconds. row is the first time
+// that has no frame within the given distance; it is -1 if all have one, and frames is complete.
+func (ix *Index) FramesAt(times []int64, within int64) (frames []int32, row int) {
+	frames = make([]int32, 0, min(len(times), ix.NumFrames()+1))
+	for k, t := range times {
+		if ix.NumFrames() == 0 {
+			return frames, k
+		}
+		i := ix.Nearest(float64(t) / 1e9)
+		if distance(ix.TimeNS(i), t) > uint64(within) {
+			return frames, k
+		}
+		frames = append(frames, int32(i))
+	}
+	return frames, -1
+}
+
+// distance returns |a − b|, also where the difference does not fit into int64.
+func distance(a, b int64) uint64 {
+	if a < b {
+		a, b = b, a
+	}
+	return uint64(a) - uint64(b)
+}
