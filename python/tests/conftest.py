@@ -13,6 +13,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+NO_DATA = "no test data"  # how the reason of a skip for want of data begins
 sys.path.insert(0, str(HERE.parent))
 # Quiet and offline: a peer that wants the network must fail, not wait.
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
@@ -24,6 +25,59 @@ def pytest_configure(config: pytest.Config) -> None:
     except ImportError:
         return
     torch.set_num_threads(1)  # or its own threads take the cores that are measured and shared
+
+
+# Modules that `make test-fast` leaves out: they run peers, other programs or trainings.
+SLOW_MODULES = {
+    "test_against_lerobot",
+    "test_bench_ops",
+    "test_container",
+    "test_ddp",
+    "test_docs",
+    "test_edit_against_lerobot",
+    "test_examples",
+    "test_frameworks",
+    "test_hub",
+    "test_lerobot_meta",
+    "test_lerobot_tools",
+    "test_lerobot_train",
+    "test_notebook",
+    "test_oldest_python",
+    "test_ray",
+    "test_release",
+    "test_site",
+    "test_train_data",
+    "test_train_models",
+    "test_types",
+    "test_wheel",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fast",
+        action="store_true",
+        help="leave out the modules that run peers, other programs or trainings",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--fast"):
+        return
+    slow = [item for item in items if item.path.stem in SLOW_MODULES]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item.path.stem not in SLOW_MODULES]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Appends the id of a test that skips for want of data to $ROBOCACHE_SKIPPED, if that is set.
+
+    scripts/tests/with-data.sh runs these tests again.
+    """
+    path = os.environ.get("ROBOCACHE_SKIPPED")
+    if path and report.skipped and isinstance(report.longrepr, tuple) and NO_DATA in report.longrepr[2]:
+        with open(path, "a") as f:
+            f.write(f"{report.nodeid}\n")
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +96,7 @@ def data_root() -> Path:
 def dataset_path(name: str) -> str:
     path = data_root() / name
     if not path.exists():
-        pytest.skip(f"no test data {name} in {data_root()}: set ROBOCACHE_TESTDATA")
+        pytest.skip(f"{NO_DATA} {name} in {data_root()}: set ROBOCACHE_TESTDATA")
     return str(path)
 
 

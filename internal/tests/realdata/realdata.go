@@ -3,9 +3,11 @@
 package realdata
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -28,28 +30,69 @@ func Root(tb testing.TB) string {
 	}
 }
 
-// Dir is the folder of the shared data, or of the small sets where that is missing.
+// Dir returns the folder of the shared data, or that of the small sets if it does not exist.
 func Dir(tb testing.TB) string {
+	tb.Helper()
+	dir, shared := dataFolder(tb)
+	if !shared {
+		recordMissing(tb)
+	}
+	return dir
+}
+
+// dataFolder returns the folder of the data and reports whether it is the shared one.
+func dataFolder(tb testing.TB) (dir string, shared bool) {
 	tb.Helper()
 	base := os.Getenv("ROBOCACHE_TESTDATA")
 	if base == "" {
 		base = filepath.Join(Root(tb), "..", "shared", "data")
 	}
 	if _, err := os.Stat(base); err != nil {
-		return filepath.Join(Root(tb), "testdata", "shared")
+		return filepath.Join(Root(tb), "testdata", "shared"), false
 	}
-	return base
+	return base, true
 }
 
-// Find gives the path of a file or folder of the data, and whether it is there.
+// recordMissing appends the package and the test to the file that ROBOCACHE_NEEDS_DATA names: these
+// tests ran on less than the shared data. scripts/tests/with-data.sh runs them again.
+func recordMissing(tb testing.TB) {
+	tb.Helper()
+	path := os.Getenv("ROBOCACHE_NEEDS_DATA")
+	if path == "" {
+		return
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pkg, err := filepath.Rel(Root(tb), dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	test, _, _ := strings.Cut(tb.Name(), "/")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintf(f, "./%s %s\n", pkg, test); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Find returns the path of a file or folder of the data and reports whether it exists.
 func Find(tb testing.TB, name string) (path string, ok bool) {
 	tb.Helper()
-	path = filepath.Join(Dir(tb), name)
+	dir, _ := dataFolder(tb)
+	path = filepath.Join(dir, name)
 	_, err := os.Stat(path)
+	if err != nil {
+		recordMissing(tb)
+	}
 	return path, err == nil
 }
 
-// Path is Find; where it is missing the test skips and says so.
+// Path is like Find, but skips the test, with the reason, if the path does not exist.
 func Path(tb testing.TB, name string) string {
 	tb.Helper()
 	path, ok := Find(tb, name)

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs again, with the shared data, the tests that an earlier run had to do without it.
+#   with-data.sh GO_LIST PYTHON_LIST
+# GO_LIST has a line "package test" per use of missing data (internal/tests/realdata writes it), and
+# PYTHON_LIST the node ids of the tests that skipped (python/tests/conftest.py writes it).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+GO=${GO:-go}
+if [ ! -d "$ROBOCACHE_TESTDATA" ]; then
+  echo "with-data: skipped, no folder $ROBOCACHE_TESTDATA (set ROBOCACHE_TESTDATA)"
+  exit 0
+fi
+status=0
+if [ -s "$1" ]; then
+  packages=$(cut -d' ' -f1 "$1" | sort -u)
+  for package in $packages; do
+    tests=$(awk -v p="$package" '$1 == p { print $2 }' "$1" | sort -u | paste -sd'|')
+    "$GO" test -vet=off -timeout 20m -run "^($tests)\$" "$package" || status=1
+  done
+fi
+if [ -s "$2" ]; then
+  sort -u "$2" >"$2.sorted"
+  PYTHONPATH=python .venv/bin/python -m pytest -q -rs "@$2.sorted" || status=1
+fi
+exit $status
