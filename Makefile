@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser qemu view-bench native build static lib docs wheels test-wheels test-arm64 test-containers release core peers prepare demo servers minio test test-all test-stores test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
+.PHONY: help deps browser qemu view-bench native build static lib docs wheels test-wheels test-arm64 test-containers release core peers prepare demo lib-demo servers minio test test-all test-stores test-fast test-data test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -65,8 +65,14 @@ core: ## .venv with torch, for the demo
 peers: ## .venv with lerobot and its decoders too: reference reader and peer of the tests, Go and Python
 	@scripts/venv.sh peers
 
-demo: build core ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
+demo: ## the main job, shown: synth, inspect, doctor, load, train, contact sheet (into demo-out/)
 	@scripts/demo.sh
+
+# The Python library as quickly as possible: it links the system's FFmpeg unless .build/native is built.
+# The extra macro keeps objects of the two FFmpegs apart in Go's build cache.
+lib-demo:
+	@if [ -f .build/native/video.built ]; then $(MAKE) --no-print-directory lib; else scripts/deps.sh demo && \
+	  CGO_CFLAGS="-O2 -g -DROBOCACHE_SYSTEM_FFMPEG" $(GO) build -trimpath -buildmode=c-shared -ldflags '$(SO_LDFLAGS)' -o $(SO) ./cmd/librobocache; fi
 
 test: prepare browser qemu lint test-go test-race test-python ## all tests, the race detector on the core
 
@@ -117,6 +123,16 @@ test-tfds: native ## RLDS read and written beside tensorflow-datasets (in .venv-
 test-zarr: native ## Zarr written, opened by zarr 2.12.0 and numcodecs 0.10.2 (in .venv-zarr)
 	@scripts/tests/venv-zarr.sh
 	$(GO) test -count=1 ./format/zarr
+
+# Integration tests, and sweeps over all kernels, are left out; -short thins the rest.
+SLOW_PACKAGES := /(bench|shard|submit|view|kernel/cuda|kernel/conform|internal/e2e|internal/cli)(/|$$)
+test-fast: build ## unit tests of Go and Python without peers: two minutes once built
+	$(GO) test -vet=off -short -timeout 10m $$($(GO) list ./... | grep -vE '$(SLOW_PACKAGES)')
+	PYTHONPATH=python $(PY) -m pytest -q --fast python/tests
+
+# LISTS: the folder with the lists `go` and `python` that a run without the data wrote (see .ci/run).
+test-data: lib
+	@scripts/tests/with-data.sh $(LISTS)/go $(LISTS)/python
 
 test-python: lib
 	PYTHONPATH=python $(PY) -m pytest -q -rs python/tests

@@ -42,6 +42,12 @@ def say(message: str) -> None:
         pass  # there is none
 
 
+def decoders_built() -> bool:
+    """Reports whether scripts/native.sh built every part. `make demo` may have linked the system's FFmpeg instead."""
+    built = {p.stem for p in NATIVE.glob("*.built")}
+    return built >= {p.stem for p in (ROOT / "scripts" / "native").glob("*.sh")}
+
+
 def fresh(library: Path) -> bool:
     """Whether a library that 'make lib' built is younger than every file of the engine."""
     if not library.is_file():
@@ -66,7 +72,7 @@ def build_engine(target: Path) -> None:
     if not (ROOT / "go.mod").is_file() or not (ROOT / "cmd" / "librobocache").is_dir():
         stop("the engine is built from a source checkout: run 'pip install ./python' in one, or name a finished one by ROBOCACHE_ENGINE")
     ready = HERE / "robocache" / "_lib" / "librobocache.so"
-    if fresh(ready):
+    if decoders_built() and fresh(ready):
         say(f"the engine is built already and fresh: {ready} is taken")
         if ready != library:
             shutil.copy(ready, library)
@@ -78,8 +84,7 @@ def compile_engine(library: Path) -> None:
     go = os.environ.get("GO") or shutil.which("go")
     if go is None:
         stop("the engine is written in Go, and no 'go' is on PATH: install Go 1.26 or later (https://go.dev/dl), then try again")
-    done = {p.stem for p in NATIVE.glob("*.built")}
-    if done >= {p.stem for p in (ROOT / "scripts" / "native").glob("*.sh")}:
+    if decoders_built():
         say("builds the engine, a Go library: about a minute, seconds where Go's cache has it")
     else:
         say(

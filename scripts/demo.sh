@@ -1,38 +1,45 @@
 #!/usr/bin/env bash
-# The main job, shown: make a dataset, look at it, check it, load it into torch, train on it, and draw a contact sheet.
+# Shows the main job: makes a dataset, inspects it, checks it, loads it, trains on it and draws
+# contact sheets into demo-out. Installs what is missing: FFmpeg, and NumPy in .venv. The decoders
+# of .build/native are used if they are built; otherwise the system's FFmpeg is linked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+started=$SECONDS
 out=demo-out
+say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+
+say "install and build"
+scripts/venv.sh demo
+make --no-print-directory lib-demo
 rm -rf "$out"
 mkdir -p "$out"
-robocache=bin/robocache
-say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
-# doctor answers 3 where it found something: that is news, not a failure.
-doctor() { "$robocache" doctor "$1" || { code=$?; [ $code -eq 3 ] || exit $code; }; }
+python() { PYTHONPATH=python .venv/bin/python "$@"; }
+robocache() { python -m robocache "$@"; }
+# doctor exits with 3 if it has findings. They are shown; the demo continues.
+doctor() { robocache doctor "$1" || { code=$?; [ $code -eq 3 ] || exit $code; }; }
 
-say "a synthetic dataset with two cameras"
-"$robocache" synth "$out/synth" --episodes 8 --seconds 4 --cameras 2 --seed 1
-say "what is in it"
-"$robocache" inspect "$out/synth"
-say "is it sound?"
-"$robocache" doctor "$out/synth"
-"$robocache" inspect "$out/synth" --contact-sheet "$out/synth.png"
+say "make a synthetic dataset with two cameras"
+robocache synth "$out/synth" --episodes 32 --seconds 3 --cameras 2 --seed 1
+say "inspect it"
+robocache inspect "$out/synth"
+say "check it"
+robocache doctor "$out/synth"
+robocache inspect "$out/synth" --contact-sheet "$out/synth.png"
 
-real=${ROBOCACHE_TESTDATA:-../shared/data}
-for set in g1_v30_exact g1_h264_v30_bigdrift; do
-  if [ -d "$real/$set" ]; then
-    say "a real one: $set"
-    "$robocache" inspect "$real/$set"
-    doctor "$real/$set"
-    "$robocache" inspect "$real/$set" --contact-sheet "$out/$set.png"
-  fi
-done
-
-say "an epoch into torch, then a small policy"
-PYTHONPATH=python .venv/bin/python examples/train_policy.py "$out/synth" --steps 300
-if [ -d "$real/g1_v30_exact" ]; then
-  say "the same on a real one"
-  PYTHONPATH=python .venv/bin/python examples/train_policy.py "$real/g1_v30_exact" --steps 120
+real=${ROBOCACHE_TESTDATA:-../shared/data}/g1_v30_exact
+if [ -d "$real" ]; then
+  say "inspect and check a recorded dataset: $(basename "$real")"
+  robocache inspect "$real"
+  doctor "$real"
+  robocache inspect "$real" --contact-sheet "$out/$(basename "$real").png"
 fi
-say "look at the contact sheets"
+
+if .venv/bin/python -c 'import torch' 2>/dev/null; then
+  say "train a small policy in torch"
+  python examples/train_policy.py "$out/synth" --steps 300
+else
+  say "train a small policy in NumPy (torch is not installed in .venv)"
+fi
+python examples/numpy_policy.py "$out/synth"
+say "done in $((SECONDS - started)) s; the contact sheets:"
 ls -1 "$out"/*.png

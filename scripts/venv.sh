@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the project's own Python environment, .venv.
 #   venv.sh core    Python with torch and numpy: what the demo and our own package need
+#   venv.sh demo    Python with numpy: what our own package needs
 #   venv.sh docs    what `make docs` builds with, in .build/docs and not in .venv
 #   venv.sh peers   also lerobot and its decoders, as reference reader and peer of the tests; where they cannot be installed, says so and goes on
 # Python 3.12 where a working one is found, else 3.10 or later.
@@ -37,6 +38,11 @@ if [ ! -x .venv/bin/python ]; then
 fi
 # The checkout's package, for .venv/bin/python without a PYTHONPATH, behind all that is installed. A linked .venv belongs to another checkout.
 [ -L .venv ] || echo "$PWD/python" > "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/robocache-checkout.pth"
+if [ "$what" = demo ]; then
+  .venv/bin/python -c 'import numpy' 2>/dev/null ||
+    .venv/bin/python -m pip install -q --disable-pip-version-check "$(grep ^numpy python/requirements-core.txt)"
+  exit 0
+fi
 if ! .venv/bin/python -c 'import torch, numpy, pytest' 2>/dev/null; then
   if [ "$what" = peers ] && .venv/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))'; then
     : # one resolve for all, below

@@ -304,7 +304,8 @@ func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) 
 	return out, files, nil
 }
 
-// rowsInFile says where in its data file each episode starts: its dataset_from_index compareFiles the smallest of the file. What the file
+// rowsInFile returns the row of its data file at which each episode starts: its dataset_from_index
+// minus the smallest of that file. What the file
 // really holds is proven before a row is served (proof.go).
 func rowsInFile(e *episodes, from []int64) []int64 {
 	base := make([]int64, len(e.files))
