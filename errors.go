@@ -32,11 +32,11 @@ var classes = []struct {
 	code int
 }{
 	{ErrInternal, "internal", 70},
+	{ErrResourceLimit, "resource_limit", 13},
+	{ErrTemporary, "temporary", 75},
 	{ErrNotFound, "not_found", 10},
 	{ErrMalformed, "malformed", 11},
 	{ErrUnsupported, "unsupported", 12},
-	{ErrResourceLimit, "resource_limit", 13},
-	{ErrTemporary, "temporary", 75},
 	{ErrMisuse, "misuse", 2},
 	{context.DeadlineExceeded, "temporary", 75},
 	{context.Canceled, "interrupted", 130},
@@ -107,8 +107,8 @@ func (w Where) String() string {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	if e.Class != nil {
-		b.WriteString(e.Class.Error())
+	if class := e.class(); class != nil {
+		b.WriteString(class.Error())
 		b.WriteString(": ")
 	}
 	if e.Op != "" {
@@ -138,12 +138,20 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the class and the cause to errors.Is and errors.As.
+// Unwrap returns the class and the cause to errors.Is and errors.As.
+// The class of an error with an internal cause is ErrInternal: no wrapper hides a defect.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {
-		return []error{e.Class}
+		return []error{e.class()}
 	}
-	return []error{e.Class, e.Err}
+	return []error{e.class(), e.Err}
+}
+
+func (e *Error) class() error {
+	if e.Err != nil && errors.Is(e.Err, ErrInternal) {
+		return ErrInternal
+	}
+	return e.Class
 }
 
 // At returns err with more of its place filled in. An *Error keeps what it already says; anything else is wrapped

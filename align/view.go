@@ -120,7 +120,8 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 	for _, e := range episodes {
 		work.Go(func() error {
 			l, err := v.layout(ctx, e)
-			if errors.Is(err, robocache.ErrTemporary) || ctx.Err() != nil { // no fault of the episode
+			isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal)
+			if isFatal || ctx.Err() != nil { // no fault of the episode
 				return err
 			} else if err != nil {
 				v.broken[e] = err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // clocks measures the clocks of one stream against each other (D3).
@@ -19,12 +20,12 @@ func (x *examination) clocks(e int, f *robocache.Feature) {
 		return
 	}
 	base, err := c.TimesBy(x.ctx, e, f.Key, names[0])
-	if err != nil {
+	if guard.RaiseInternal(err) != nil {
 		return // Times has said so
 	}
 	for _, name := range names[1:] {
 		other, err := c.TimesBy(x.ctx, e, f.Key, name)
-		if err != nil || len(other) != len(base) || slices.Equal(base, other) || len(base) < 8 {
+		if guard.RaiseInternal(err) != nil || len(other) != len(base) || slices.Equal(base, other) || len(base) < 8 {
 			continue
 		}
 		x.compare(e, f, names[0], name, base, other)

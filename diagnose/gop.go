@@ -20,7 +20,7 @@ func (x *examination) longGOPs() {
 		}
 		file, err := video.FirstFile(x.ctx, x.ds, f)
 		guard.Check(x.ctx.Err())
-		if err != nil || file == nil {
+		if guard.RaiseInternal(err) != nil || file == nil {
 			continue // told elsewhere
 		}
 		n, entries := file.Index.DecodedPerFrame(), file.Index.Entries()

@@ -119,7 +119,7 @@ func (x *examination) episode(e int) {
 			timeless = append(timeless, line{f, make([]int64, rows)})
 			continue
 		}
-		if err != nil {
+		if guard.RaiseInternal(err) != nil {
 			x.add(robocache.SeverityError, "unreadable-timestamps", robocache.Where{"episode": e, "stream": f.Key}, 0, "", "%v", err)
 			continue
 		}

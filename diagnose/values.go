@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -14,7 +15,7 @@ func fixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', di
 func (x *examination) values(e int, l *line) {
 	const block = 1024
 	fail := func(err error) {
-		if x.ctx.Err() == nil {
+		if guard.RaiseInternal(err); x.ctx.Err() == nil {
 			x.add(robocache.SeverityError, "unreadable-rows", robocache.Where{"episode": e, "stream": l.f.Key}, 0, "", "%v", err)
 		}
 	}
@@ -84,7 +85,7 @@ func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) 
 			}
 			err = video.DecodeImage(&refs[i], &spec, make([]byte, info.Height*info.Width*3))
 		}
-		if err != nil {
+		if guard.RaiseInternal(err) != nil {
 			x.add(robocache.SeverityError, "unreadable-image", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "%v", err)
 		}
 	}

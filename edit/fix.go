@@ -76,7 +76,7 @@ func Fix(
 		r.Verbs = append(r.Verbs, Verb{Verb: "delete", Choice: Choice{Episodes: strings.Join(list, ",")}})
 	}
 	report, err := Run(ctx, &r)
-	if err != nil && req.DryRun {
+	if guard.RaiseInternal(err) != nil && req.DryRun {
 		out.Error = err.Error() // what is wrong with the dataset is the answer, whether an edit can be made or not
 		return out, nil
 	}

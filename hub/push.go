@@ -87,7 +87,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	preview := previewName
 	if !opt.DryRun && report.Episodes > 0 {
 		guard.Check(os.MkdirAll(filepath.Join(dir, path.Dir(previewName)), 0o777))
-		if err := inspect.ContactSheet(ctx, ds, 0, filepath.Join(dir, previewName)); err != nil {
+		if err := inspect.ContactSheet(ctx, ds, 0, filepath.Join(dir, previewName)); guard.RaiseInternal(err) != nil {
 			guard.Check(ctx.Err())
 			preview = ""
 			out.Notes = append(out.Notes, "no preview: "+err.Error())

@@ -90,7 +90,7 @@ func MeasureDecoding(ctx context.Context, ds robocache.Dataset, episode, upTo in
 			continue
 		}
 		s := StreamCost{Key: f.Key}
-		if err := guard.Try(func() { m.stream(f, &s) }); err != nil {
+		if err := guard.Try(func() { m.stream(f, &s) }); guard.RaiseInternal(err) != nil {
 			guard.Check(ctx.Err())
 			s.Problem = err.Error()
 		}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
@@ -45,6 +46,9 @@ func Episode(ctx context.Context, ds robocache.Dataset, episode int) (*EpisodeRe
 		times, err := ds.Times(ctx, episode, f.Key)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if errors.Is(err, robocache.ErrInternal) {
+			return nil, err
 		}
 		if err != nil {
 			s.Problem = err.Error()

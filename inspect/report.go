@@ -93,7 +93,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 		r.Streams = append(r.Streams, s)
 	}
 	own, err := ds.Stats(ctx)
-	if err != nil {
+	if guard.RaiseInternal(err) != nil {
 		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Hint: "run 'robocache stats --write'"})
 	}
 	r.Stats = Stats(own)
@@ -116,7 +116,7 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 	file, err := video.FirstFile(ctx, ds, f) // its codec is the file's word, not the metadata's
 	guard.Check(ctx.Err())
 	switch {
-	case err != nil:
+	case guard.RaiseInternal(err) != nil:
 		s.Problem = err.Error()
 	case file != nil:
 		fill(&s, file.Index)

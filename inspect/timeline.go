@@ -68,7 +68,7 @@ func TimelineOf(ctx context.Context, ds robocache.Dataset, e int, f *robocache.F
 		key = ""
 	}
 	times, err := ds.Times(ctx, e, key)
-	if err != nil {
+	if guard.RaiseInternal(err) != nil {
 		if l.Problem = err.Error(); ds.Info().FPS.Zero() {
 			if n, err := robocache.RowsIn(ctx, ds, e, f); err == nil && n <= mostTimeless {
 				l.Rows, l.Timeless, l.Problem = n, true, ""

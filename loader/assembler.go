@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
@@ -377,11 +378,17 @@ const smallBatch = 256 << 10
 // fill brings columns of a part.
 func (w *worker) fill(p *part, columns []*column) {
 	for _, c := range columns {
-		if err := c.kind.(filler).fill(w, p, c); err != nil {
+		if err := w.fillColumn(p, c); err != nil {
 			p.failAt(err)
 		}
 		p.u.finish(1)
 	}
+}
+
+// fillColumn fills one column of a part. A panic is an internal error of the batch.
+func (w *worker) fillColumn(p *part, c *column) (err error) {
+	defer guard.Recover("loader", &err)
+	return c.kind.(filler).fill(w, p, c)
 }
 
 // finish counts parts of a unit that are there, or will never be.

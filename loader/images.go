@@ -243,7 +243,7 @@ func (w *worker) frameRefs(c *column, rows []robocache.Row) ([]robocache.FrameRe
 		}
 		w.rows = asked
 	}
-	return w.refs, asked, c.src.ds.Frames(w.Ctx(), c.key, asked, w.refs)
+	return w.refs, asked, frameRefs(w.Ctx(), c.src.ds, c.key, asked, w.refs)
 }
 
 // locate finds out where the frames of a column lie, for all batches of a horizon, and asks the store for them.
@@ -315,7 +315,7 @@ func (w *worker) located(p *part, c *column, rows []robocache.Row) ([]robocache.
 	refs, asked, err := w.frameRefs(c, rows)
 	if err != nil {
 		p.isolate(asked, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return c.src.ds.Frames(w.Ctx(), c.key, sub, make([]robocache.FrameRef, len(sub)))
+			return frameRefs(w.Ctx(), c.src.ds, c.key, sub, make([]robocache.FrameRef, len(sub)))
 		})
 		return nil, err
 	}

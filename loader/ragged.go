@@ -209,7 +209,7 @@ func (w *worker) clouds(p *part, c *column) (*entries, error) {
 	e := &entries{p: p, c: c, counts: make([]int, len(rows))}
 	ds := p.src.ds.(robocache.RaggedDataset)
 	gather := func(rows []robocache.Row) ([]byte, []int, error) {
-		data, counts, err := ds.GatherRagged(w.Ctx(), c.key, rows)
+		data, counts, err := gatherRagged(w.Ctx(), ds, c.key, rows)
 		if err == nil {
 			err = c.checkEntries(data, counts, len(rows))
 		}

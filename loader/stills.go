@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -87,13 +88,15 @@ func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(
 
 // lease gets frames until done is called: without garbage, where the dataset can.
 func lease(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, refs []robocache.FrameRef) (done func(), err error) {
-	if l, ok := ds.(robocache.FrameLeaser); ok {
-		done, err = l.LeaseFrames(ctx, key, rows, refs)
-	} else {
-		err = ds.Frames(ctx, key, rows, refs)
+	defer guard.Recover("loader", &err)
+	done = func() {}
+	l, ok := ds.(robocache.FrameLeaser)
+	if !ok {
+		return done, ds.Frames(ctx, key, rows, refs)
 	}
-	if done == nil {
-		done = func() {}
+	release, err := l.LeaseFrames(ctx, key, rows, refs)
+	if release != nil {
+		done = release
 	}
 	return done, err
 }

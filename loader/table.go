@@ -10,10 +10,10 @@ import (
 // read gathers rows of a column; false where that failed, and the batch or its episodes know it.
 func (w *worker) read(p *part, c *column, rows []robocache.Row, dst []byte) bool {
 	ds := p.src.ds
-	err := ds.Gather(w.Ctx(), c.key, rows, dst)
+	err := gatherRows(w.Ctx(), ds, c.key, rows, dst)
 	if err != nil {
 		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			return ds.Gather(w.Ctx(), c.key, sub, make([]byte, len(sub)*c.rowBytes))
+			return gatherRows(w.Ctx(), ds, c.key, sub, make([]byte, len(sub)*c.rowBytes))
 		})
 	}
 	return err == nil
@@ -125,13 +125,13 @@ func (w *worker) text(p *part, c *column) error {
 	if slices.ContainsFunc(all, noRow) { // a grid that reaches beyond the rows: "" where there is none
 		rows = slices.DeleteFunc(slices.Clone(all), noRow)
 	}
-	values, err := p.src.ds.Text(w.Ctx(), c.key, rows)
+	values, err := readTexts(w.Ctx(), p.src.ds, c.key, rows)
 	if err == nil && len(values) != len(rows) {
 		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "the dataset gave another number of texts than asked"}
 	}
 	if err != nil {
 		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			_, err := p.src.ds.Text(w.Ctx(), c.key, sub)
+			_, err := readTexts(w.Ctx(), p.src.ds, c.key, sub)
 			return err
 		})
 		return nil

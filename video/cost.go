@@ -3,6 +3,7 @@ package video
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
@@ -93,6 +94,8 @@ func FirstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature) 
 			return nil, ctx.Err()
 		case file != nil:
 			return file, nil
+		case errors.Is(failed, robocache.ErrInternal):
+			return nil, failed
 		case failed != nil:
 			err = failed
 		}

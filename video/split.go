@@ -153,7 +153,7 @@ func (s *Split) take(ctx context.Context) bool {
 
 // noted keeps how a group went on the device, and says whether that is its end.
 func (s *Split) noted(ctx context.Context, x *stream, err error) bool {
-	if err != nil && (ctx.Err() != nil || errors.Is(err, robocache.ErrTemporary)) {
+	if ctx.Err() != nil && err != nil || errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal) {
 		return true
 	}
 	s.mu.Lock()

@@ -64,7 +64,7 @@ func (x *set) measure(ctx context.Context) error {
 		jerk, idle := make([]float64, n), make([]float64, n)
 		for e := range n {
 			jerk[e], idle[e] = math.NaN(), math.NaN()
-			_ = guard.Try(func() { jerk[e], idle[e] = moving(ctx, x.ds, f, e, span) })
+			_ = guard.RaiseInternal(guard.Try(func() { jerk[e], idle[e] = moving(ctx, x.ds, f, e, span) }))
 			guard.Check(ctx.Err())
 			progress(int64(e+1), int64(n))
 		}
@@ -80,7 +80,7 @@ func (x *set) spans(ctx context.Context, f *robocache.Feature) []float64 {
 		low[c], high[c] = math.Inf(1), math.Inf(-1)
 	}
 	for e := range x.info.Episodes {
-		_ = guard.Try(func() {
+		_ = guard.RaiseInternal(guard.Try(func() {
 			n := guard.Must(robocache.RowsIn(ctx, x.ds, e, f))
 			inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
 				for c, v := range values {
@@ -89,7 +89,7 @@ func (x *set) spans(ctx context.Context, f *robocache.Feature) []float64 {
 					}
 				}
 			})
-		})
+		}))
 		guard.Check(ctx.Err())
 	}
 	for c := range high {

@@ -121,7 +121,7 @@ func (s *Server) episode(q *request) error {
 		Problem string   `json:"problem,omitempty"`
 	}{Start: strconv.FormatInt(all.Start, 10), End: all.End - all.Start, Streams: []stream{}, Points: []int{}}
 	ep, err := q.base.ds.Episode(ctx, q.e)
-	if out.Episode = ep; err != nil {
+	if out.Episode = ep; guard.RaiseInternal(err) != nil {
 		out.Problem = err.Error()
 	}
 	clocks, times := map[*inspect.Timeline]int{}, [][]float64{}

@@ -29,7 +29,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	for _, e := range eps {
 		for row := range d.Len(e) {
 			err := guard.Try(func() { d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite) })
-			if guard.Check(ctx.Err()); err != nil && len(out) < maxFindings {
+			if guard.Check(ctx.Err()); guard.RaiseInternal(err) != nil && len(out) < maxFindings {
 				out = append(out, frameFinding(err, e, row, d.name(d.eps[e], row)))
 			}
 			done++

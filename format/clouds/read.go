@@ -210,7 +210,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				continue // opening has said so
 			}
 			data, counts, err := whole.GatherRagged(ctx, keyPoints, []robocache.Row{{Episode: e, Index: k}})
-			if guard.Check(ctx.Err()); err != nil {
+			if guard.Check(ctx.Err()); guard.RaiseInternal(err) != nil {
 				if len(out) < 1000 {
 					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": e, "row": k, "file": s.name}, Message: err.Error(), Hint: "fetch the file again"})
 				}

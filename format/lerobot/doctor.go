@@ -114,7 +114,7 @@ func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Wh
 	switch {
 	case errors.Is(err, robocache.ErrNotFound):
 		f.Code = "missing-file"
-	case errors.Is(err, robocache.ErrTemporary):
+	case errors.Is(err, robocache.ErrTemporary), errors.Is(err, robocache.ErrInternal):
 		doc.failed = err
 		return
 	}

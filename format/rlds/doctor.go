@@ -63,7 +63,7 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 			continue
 		}
 		if l.coding == plain || l.varies || l.inner > 0 {
-			if _, err := d.s.column(rec, i, func(int64) {}); err != nil {
+			if _, err := d.s.column(rec, i, func(int64) {}); guard.RaiseInternal(err) != nil {
 				add(robocache.SeverityError, "bad-values", l.key, 0, err.Error(), "")
 			}
 		}
@@ -76,7 +76,7 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 				add(robocache.SeverityWarning, "missing-image", l.key, k, "no bytes", "")
 				continue
 			}
-			if err := guard.Try(func() { l.look(b, decode) }); err != nil {
+			if err := guard.Try(func() { l.look(b, decode) }); guard.RaiseInternal(err) != nil {
 				add(robocache.SeverityError, "bad-image", l.key, k, err.Error(), "")
 				break
 			}

@@ -252,7 +252,7 @@ func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []roboc
 // language finds a text in an attribute of JSON.
 func language(ctx context.Context, a *h5.Attribute, key string) string {
 	text, ok, err := a.Text(ctx)
-	if err != nil || !ok {
+	if guard.RaiseInternal(err) != nil || !ok {
 		return ""
 	}
 	var m map[string]json.RawMessage

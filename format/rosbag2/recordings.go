@@ -320,7 +320,8 @@ func compressedMessages(ctx context.Context, s bag.Storage) (yes bool) {
 		yes = isZstd(m.Data)
 		return nil
 	})
-	if err != nil && ctx.Err() == nil && !errors.Is(err, robocache.ErrTemporary) {
+	isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal)
+	if err != nil && ctx.Err() == nil && !isFatal {
 		return false // who reads it meets it again
 	}
 	guard.Check(err)

@@ -76,7 +76,7 @@ func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, 
 			_, err = d.Text(ctx, f.Key, rows)
 		}
 		guard.Check(ctx.Err())
-		if err != nil && len(out) < maxFindings {
+		if guard.RaiseInternal(err) != nil && len(out) < maxFindings {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-chunk", Where: robocache.Where{"stream": f.Key, "episode": e, "row": from}, Message: err.Error(), Hint: "fetch the chunk again"})
 		}
 		from = to

@@ -243,7 +243,7 @@ func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.F
 			}
 			where := robocache.Where{"stream": key, "episode": e, "file": c.files[e]}
 			var r *frameMap
-			err := guard.Try(func() { r = d.frameMap(ctx, c, e) })
+			err := guard.RaiseInternal(guard.Try(func() { r = d.frameMap(ctx, c, e) }))
 			guard.Check(ctx.Err())
 			rows := d.Len(e)
 			switch {

@@ -34,7 +34,7 @@ func decodeCost(ctx context.Context, ds robocache.Dataset, uri string, open robo
 	t := &inspect.EncodingTrial{Codec: cmp.Or(codec, advised(ctx, ds)), GOP: gop, Episode: e, Frames: min(ds.Len(e), trialFrames)}
 	t.Command = fmt.Sprintf("robocache edit reencode %s DST --codec %s --gop %d", robocache.Redact(uri), t.Codec, t.GOP)
 	d.Trial = t
-	if err := guard.Try(func() { encodeTrial(ctx, ds, uri, open, t) }); err != nil {
+	if err := guard.Try(func() { encodeTrial(ctx, ds, uri, open, t) }); guard.RaiseInternal(err) != nil {
 		guard.Check(ctx.Err())
 		t.Problem = err.Error()
 	}

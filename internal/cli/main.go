@@ -17,6 +17,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 	_ "github.com/goatnote-inc/robocache/video/nvdec"
 )
@@ -43,12 +44,18 @@ func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := execute(ctx, root)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitFindings {
 		fmt.Fprintln(stderr, "robocache:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	}
 	return code
+}
+
+// execute runs the command. A panic, of any verb, is an internal error.
+func execute(ctx context.Context, root *cobra.Command) (err error) {
+	defer guard.Recover("robocache", &err)
+	return root.ExecuteContext(ctx)
 }
 
 // Command is the whole command line, for what is written of it: man pages.

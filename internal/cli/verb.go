@@ -50,7 +50,7 @@ func Verb(ctx context.Context, verb string, args []string, options map[string]js
 		root.SetErr(os.Stderr)
 	}
 	root.SetArgs(slices.Concat(words, []string{"--"}, args))
-	err = root.ExecuteContext(ctx)
+	err = execute(ctx, root)
 	out := &Outcome{Findings: errors.Is(err, errFindings)}
 	if err != nil && !out.Findings {
 		switch exitCode(ctx, err) {

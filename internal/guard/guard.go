@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -36,17 +37,16 @@ func fromPanic(op string, where robocache.Where, panicked any) error {
 	}
 }
 
-// panicStack returns the stack of the current goroutine from the frame that panicked.
+// panicStack returns the stack of the current goroutine from the frame that panicked first:
+// a guard that passes a panic on raises it again.
 func panicStack() string {
-	stack := string(debug.Stack())
-	if _, below, found := strings.Cut(stack, "\npanic("); found {
-		if _, frames, found := strings.Cut(below, "\n\t"); found {
-			if _, frames, found = strings.Cut(frames, "\n"); found {
-				return frames
-			}
+	lines := strings.SplitAfter(string(debug.Stack()), "\n")
+	for i, line := range slices.Backward(lines) {
+		if strings.HasPrefix(line, "panic(") && i+2 < len(lines) {
+			return strings.Join(lines[i+2:], "")
 		}
 	}
-	return stack
+	return strings.Join(lines, "")
 }
 
 // failure is an error on its way to a guard.
@@ -66,6 +66,15 @@ func Check(err error) {
 func Must[T any](v T, err error) T {
 	Check(err)
 	return v
+}
+
+// RaiseInternal ends the work if err is an internal error; otherwise it returns err.
+// Code that turns errors into findings, or ignores them, calls it first.
+func RaiseInternal(err error) error {
+	if errors.Is(err, robocache.ErrInternal) {
+		Fail(err)
+	}
+	return err
 }
 
 // Try gives the error that fn ends with. A panic passes.

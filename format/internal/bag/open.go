@@ -107,7 +107,12 @@ func (d *Dataset) bear(err error) {
 
 // fatal is an error that is not about one recording's bytes.
 func fatal(err error) bool {
-	return errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	for _, class := range []error{robocache.ErrInternal, robocache.ErrTemporary, robocache.ErrMisuse, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
 }
 
 // list finds the topics of all recordings. Topics whose messages nobody here can decode are findings.

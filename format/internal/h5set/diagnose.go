@@ -50,7 +50,7 @@ func (s *Set) thrashes(ctx context.Context, e int) *robocache.Finding {
 	var sum, most int64
 	seen := map[*h5.Dataset]bool{}
 	for i := range s.Streams {
-		_ = guard.Try(func() {
+		_ = Tolerate(func() {
 			if d := s.dataset(ctx, e, i); !seen[d] {
 				seen[d] = true
 				sum, most = sum+d.Together(), max(most, d.Together())

@@ -27,6 +27,8 @@ type file struct {
 	Key   string        `json:"key"`
 	Width int           `json:"width"`
 	Rows  [][][]float64 `json:"rows"` // of each episode
+	// Fault is an episode whose Gather dereferences nil, as a defect of a reader would.
+	Fault *int `json:"fault,omitempty"`
 }
 
 func detect(_ context.Context, uri string, _ robocache.OpenOptions) (bool, error) {
@@ -74,6 +76,10 @@ func (d *dataset) Times(_ context.Context, e int, _ string) ([]int64, error) {
 func (d *dataset) Gather(_ context.Context, _ string, rows []robocache.Row, dst []byte) error {
 	dst = dst[:0]
 	for _, r := range rows {
+		if d.Fault != nil && r.Episode == *d.Fault {
+			var broken *file
+			_ = broken.Rows[r.Index]
+		}
 		for _, v := range d.Rows[r.Episode][r.Index] {
 			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v))
 		}
