@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"format":                  {"", "store", "video", "stats", "internal/guard", "internal/inflate", "internal/lru", "internal/unzstd"},
 	"format/all":              {"format", "store"},
 	"cache":                   {"", "internal/guard"},
-	"loader":                  {"", "align", "kernel", "video", "cache", "store", "stats", "loader/internal"},
+	"loader":                  {"", "align", "kernel", "video", "cache", "store", "stats", "loader/internal", "internal/guard"},
 	"loader/internal/frames":  {"", "video", "cache", "store"},
 	"loader/internal/order":   {""},
 	"loader/internal/options": {""},
