@@ -122,7 +122,7 @@ func TestTimestampsAndDamage(t *testing.T) {
 		"drive/velodyne_points/data/0000000000.bin": scan([4]float32{1, 2, 3, 4}, [4]float32{nan, 2, 3, 4}, [4]float32{5, 6, 7, nan}, [4]float32{1, 2, inf, 4}),
 		"drive/velodyne_points/data/0000000002.bin": {},
 		"drive/velodyne_points/data/0000000003.bin": scan([4]float32{9, 9, 9, 9})[:15],
-		"drive/velodyne_points/timestamps.txt":      []byte("2011-09-26 13:02:25.951199337\n2011-09-26 13:02:26.000000001\n2011-09-26 13:02:26.1\n2011-09-26 13:02:26.2\n"),
+		"drive/velodyne_points/timestamps.txt":      []byte("2011-09-26 13:02:25.951199337\n\n2011-09-26 13:02:26.1\n2011-09-26 13:02:26.2\n"),
 		"drive/image_00/data/0000000000.png":        {},
 	})
 	d, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{})
@@ -215,26 +215,43 @@ func TestBadTimestamps(t *testing.T) {
 	}
 }
 
-// TestShortStamps: scans behind the last timestamp are left out, and that is said; an empty file says nothing.
-func TestShortTimestamps(t *testing.T) {
+// TestListOfTimestamps: as many times as scans go in order, and a blank line keeps its place. Other
+// lists are errors that say both counts. A list without a time says nothing.
+func TestListOfTimestamps(t *testing.T) {
 	for _, c := range []struct {
-		names  []string
-		text   string
-		scans  int
-		code   string
-		second int64 // timestamp of the last scan
+		names string
+		text  string
+		times []int64 // in ms; nil: an error
+		code  string
 	}{
-		{[]string{"000000", "000001", "000002"}, "0.5\n0.7\n", 2, "short-timestamps", 700e6},
-		{[]string{"000000", "000002", "000003"}, "0.5\n0.6\n0.7\n", 2, "short-timestamps", 700e6}, // by number
-		{[]string{"000010", "000011", "000012"}, "0.5\n0.7\n", 2, "short-timestamps", 700e6},      // by place
-		{[]string{"000000", "000001"}, "\n", 2, "no-timestamps", 100e6},
-		{[]string{"000000", "000002"}, "0.5\n0.6\n0.7\n", 2, "", 700e6},
+		{"000000 000001 000002", "0.5\n0.6\n0.7\n", []int64{500, 600, 700}, ""},
+		{"000007 000008 000012", "0.5\n0.6\n0.7", []int64{500, 600, 700}, ""},
+		{"000000 000001 000002", "0.5\n0.6\n0.7\n\n\n", []int64{500, 600, 700}, ""},
+		// A lost scan has no file: the line stays blank.
+		{"000000 000001 000003 000004", "0.5\n0.6\n\n0.8\n0.9\n", []int64{500, 600, 800, 900}, ""},
+		{"000001 000002 000004 000005", "0.5\n0.6\n  \n0.8\n0.9\n", []int64{500, 600, 800, 900}, ""},
+		// A file whose line is blank has no time.
+		{"000000 000001 000002 000003", "0.5\n\n0.7\n0.8\n", []int64{500, 700, 800}, "short-timestamps"},
+		{"000000 000001 000002", "\n0.6\n0.7\n", []int64{600, 700}, "short-timestamps"},
+		{"000000 000001 000002", "0.5\n0.6\n\n", []int64{500, 600}, "short-timestamps"},
+		{"000000 000001", "\n\n", []int64{0, 100}, "no-timestamps"},
+		{"000000 000001 000002", "0.5\n0.7\n", nil, "2 timestamps in 2 lines for 3 scans"},
+		{"000000 000002", "0.5\n0.6\n0.7\n", nil, "3 timestamps in 3 lines for 2 scans"},
+		{"000000 000001 000002 000003", "0.5\n0.6\n\n0.8\n0.9\n", nil, "4 timestamps in 5 lines for 4 scans"},
+		{"000000 000001 000002", "0.5\n\n0.7\n0.8\n0.9\n", nil, "4 timestamps in 5 lines for 3 scans"},
+		{"000010", "1\n2\n3\n", nil, "3 timestamps in 3 lines for 1 scans"},
 	} {
 		files := map[string][]byte{"times.txt": []byte(c.text)}
-		for _, n := range c.names {
-			files["velodyne/"+n+".bin"] = make([]byte, 16)
+		for i, n := range strings.Fields(c.names) {
+			files["velodyne/"+n+".bin"] = scan([4]float32{float32(i), 0, 0, 0})
 		}
 		d, err := clouds.Open(t.Context(), folder(t, files), "kitti", robocache.OpenOptions{})
+		if c.times == nil {
+			if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), c.code) || !strings.Contains(err.Error(), "times.txt") {
+				t.Errorf("%v %q: %v", c.names, c.text, err)
+			}
+			continue
+		}
 		if err != nil {
 			t.Errorf("%v %q: %v", c.names, c.text, err)
 			continue
@@ -244,14 +261,19 @@ func TestShortTimestamps(t *testing.T) {
 			code = f.Code
 		}
 		times, err := d.Times(t.Context(), 0, "")
-		if err != nil || len(times) != c.scans || d.Len(0) != c.scans || d.Info().Frames != int64(c.scans) || code != c.code || times[len(times)-1] != c.second {
+		for i := range times {
+			times[i] /= 1e6
+		}
+		if err != nil || !slices.Equal(times, c.times) || d.Len(0) != len(c.times) || code != c.code {
 			t.Errorf("%v %q: %v, finding %q, %v", c.names, c.text, times, code, err)
 		}
+		if c.text[0] == '\n' && c.code == "short-timestamps" { // the first row is the second file
+			data, _, err := d.GatherRagged(t.Context(), points, []robocache.Row{{}})
+			if err != nil || string(data) != string(scan([4]float32{1, 0, 0, 0})) {
+				t.Errorf("% x %v", data, err)
+			}
+		}
 		d.Close()
-	}
-	files := map[string][]byte{"times.txt": []byte("1\n2\n3\n"), "velodyne/000010.bin": {}}
-	if _, err := clouds.Open(t.Context(), folder(t, files), "kitti", robocache.OpenOptions{}); !errors.Is(err, robocache.ErrMalformed) {
-		t.Errorf("more timestamps than scans of other numbers: %v", err)
 	}
 }
 

@@ -168,56 +168,88 @@ func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e 
 			continue
 		}
 		guard.Check(err)
-		guard.Check(robocache.At(guard.Try(func() { d.pick(e, parseTimestamps(string(b)), name) }), robocache.Where{"file": name}))
+		guard.Check(robocache.At(guard.Try(func() { d.assignTimestamps(e, parseTimestamps(string(b)), name) }), robocache.Where{"file": name}))
 		return
 	}
 }
 
-// pick gives each scan its line: by its number where some scan's number has one, else by its place. Scans behind the last line are left out, with a
-// finding: at a rate they would stand at times that nobody recorded. A file without a timestamp says nothing.
-func (d *Dataset) pick(e *episode, timestamps []int64, name string) {
-	if len(timestamps) == 0 {
+// assignTimestamps gives each scan the time of its line. As many times as scans go in order. A blank line
+// is a scan that was lost: it keeps its place, and its file, if there is one, is left out. Anything else is
+// malformed, since nothing says which line belongs to which scan. A list without a time is ignored.
+func (d *Dataset) assignTimestamps(e *episode, lines []stampLine, name string) {
+	times := slices.DeleteFunc(slices.Clone(lines), func(l stampLine) bool { return l.blank })
+	if len(times) == 0 {
 		return
 	}
-	scans := slices.DeleteFunc(slices.Clone(e.scans), func(s scan) bool { return s.number >= int64(len(timestamps)) })
-	byNumber := len(scans) > 0
-	if !byNumber {
-		if len(timestamps) > len(e.scans) {
-			bad("%d timestamps for %d scans", len(timestamps), len(e.scans))
+	trimmed := lines[:times[len(times)-1].line] // without blank lines at the end
+	scans, n := e.scans, len(e.scans)
+	switch {
+	case len(times) == n && (len(trimmed) == n || numbersFit(scans, times)):
+	case len(lines) == n || len(trimmed) == n: // a file for each line
+		scans = nil
+		for i, l := range lines[:n] {
+			if !l.blank {
+				scans = append(scans, e.scans[i])
+			}
 		}
-		scans = e.scans[:len(timestamps)]
-	}
-	if left := len(e.scans) - len(scans); left > 0 {
-		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "short-timestamps", Where: robocache.Where{"file": name}, Count: int64(left),
-			Message: fmt.Sprintf("%d timestamps for %d scans: the %d scans without one are left out", len(timestamps), len(e.scans), left), Hint: "fetch the file of timestamps again; or give all scans one rate: --rows-hz 10, in Python rows_hz=10"})
+		d.About.Findings = append(d.About.Findings, robocache.Finding{
+			Severity: robocache.SeverityWarning, Code: "short-timestamps",
+			Where: robocache.Where{"file": name}, Count: int64(n - len(scans)),
+			Message: fmt.Sprintf("%d timestamps for %d scans: the %d scans of blank lines are left out",
+				len(times), n, n-len(scans)),
+			Hint: timestampsHint,
+		})
+	default:
+		err := malformed("%d timestamps in %d lines for %d scans, and nothing says which belong together",
+			len(times), len(trimmed), n).(*robocache.Error)
+		err.Hint = timestampsHint
+		guard.Fail(err)
 	}
 	out := make([]int64, len(scans))
-	for i, s := range scans {
-		at := i
-		if byNumber {
-			at = int(s.number)
-		}
-		if out[i] = timestamps[at]; i > 0 && out[i] < out[i-1] {
-			guard.Fail(robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": at + 1}))
+	for i, l := range times {
+		if out[i] = l.time; i > 0 && out[i] < out[i-1] {
+			guard.Fail(robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": l.line}))
 		}
 	}
 	e.scans, e.timestamps = scans, out
 }
 
-// parseTimestamps reads a timestamp a line: seconds, or a date and time with nanoseconds, as KITTI's raw recordings have.
-func parseTimestamps(s string) (out []int64) {
+const timestampsHint = "fetch the timestamps and the scans again; or give all scans one rate: " +
+	"--rows-hz 10, in Python rows_hz=10"
+
+// numbersFit reports whether the numbers of scans leave out what the blank lines leave out.
+func numbersFit(scans []scan, times []stampLine) bool {
+	for i, s := range scans {
+		if s.number-scans[0].number != int64(times[i].line-times[0].line) {
+			return false
+		}
+	}
+	return true
+}
+
+// stampLine is a line of a list of timestamps, counted from 1.
+type stampLine struct {
+	line  int
+	blank bool
+	time  int64 // nanoseconds
+}
+
+// parseTimestamps reads a timestamp per line: seconds, or a date and time with nanoseconds as in KITTI's
+// raw recordings. Blank lines are kept.
+func parseTimestamps(s string) (out []stampLine) {
 	line := 0
 	for text := range strings.Lines(s) {
 		line++
 		text = strings.TrimSpace(text)
 		if text == "" {
+			out = append(out, stampLine{line: line, blank: true})
 			continue
 		}
 		if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, time.UTC); err == nil { // with any number of decimals
 			if t.Year() < 1700 || t.Year() > 2250 {
 				guard.Fail(robocache.At(malformed("the year %d", t.Year()), robocache.Where{"line": line}))
 			}
-			out = append(out, t.UnixNano())
+			out = append(out, stampLine{line: line, time: t.UnixNano()})
 			continue
 		}
 		f, err := strconv.ParseFloat(text, 64)
@@ -225,7 +257,8 @@ func parseTimestamps(s string) (out []int64) {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds timestamps", Where: robocache.Where{"line": line}, Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])})
 		}
 		whole, rest := math.Modf(f)
-		out = append(out, int64(whole)*1e9+int64(math.RoundToEven(rest*1e9)))
+		ns := int64(whole)*1e9 + int64(math.RoundToEven(rest*1e9))
+		out = append(out, stampLine{line: line, time: ns})
 	}
 	return out
 }
