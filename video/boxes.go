@@ -155,9 +155,15 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) box {
 		bad("the file is empty", "")
 	}
 	w := &window{f: f}
-	head := w.at(ctx, 0, int(min(size, 64)))
+	head := w.at(ctx, 0, int(min(size, 256)))
 	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
 		bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull")
+	}
+	if name := otherContainer(head); name != "" {
+		guard.Fail(&robocache.Error{
+			Class: robocache.ErrUnsupported, Op: opIndex,
+			Msg: "the file is " + name + ", whatever its name says; mp4 is read", Hint: containerHint,
+		})
 	}
 	boxes := 0
 	for pos := int64(0); size-pos >= 8; boxes++ {
