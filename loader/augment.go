@@ -111,6 +111,9 @@ func (src *source) augments() error {
 			return robocache.At(err, robocache.Where{"stream": k})
 		}
 	}
+	if err := src.checkCrop(a, cameras); err != nil {
+		return err
+	}
 	if err := src.mirrors(a, cameras); err != nil {
 		return err
 	}
@@ -156,6 +159,29 @@ func (src *source) augmentImages(a *Augment, c *column) error {
 	c.aug, c.norm, c.spec.Pixel = x, nil, video.RGB8
 	c.elems = 3 * x.h * x.w
 	c.cast(c.out)
+	return nil
+}
+
+// checkCrop rejects a crop beside depth that the caller does not name: a depth image that is aligned with a
+// colour camera would keep its pixels where the colours move.
+func (src *source) checkCrop(a *Augment, cameras []string) error {
+	if a.Crop == nil {
+		return nil
+	}
+	for _, k := range a.Crop.Keep {
+		switch {
+		case !slices.Contains(src.known, k):
+			return augmentError(k, "random_crop: no key "+k, nearest(k, src.keys()))
+		case slices.Contains(cameras, k):
+			return augmentError(k, "random_crop: a camera that is cropped cannot be in keep", "cameras=[…] leaves cameras out")
+		}
+	}
+	for _, c := range src.columns {
+		if is[images](c) && channels(c.spec.Pixel) != 3 && !slices.Contains(a.Crop.Keep, c.key) {
+			return augmentError(c.key, "random_crop moves the colour images, and depth is not augmented",
+				fmt.Sprintf(`if it is not aligned with a cropped camera: "random_crop": {"keep": [%q]}; else leave the key out of keys=`, c.key))
+		}
+	}
 	return nil
 }
 

@@ -47,7 +47,8 @@ class Loader(Ordered, _Base):
     delta_timestamps, delta_indices, windows, keys, episodes, split, hz, anchor, align, tolerance_s: as MapDataset. Point clouds, other rows of varying length and
         windows of a span are not padded: all entries one after the other, and `<key>_lengths`; of a span also `<key>_times`, int64 ns after the
         sample. Images and clouds of a span lie in as many positions as the fullest one needs, with `<key>_is_pad`. image_dtype: "uint8" (default) or "float32";
-        image_size: (height, width); image_resize, depth_unit: as MapDataset; images are NCHW, grey ones three equal planes.
+        image_size: (height, width), by a bilinear filter with antialiasing (docs/batches.md has its formula
+        and what is nearest); image_resize, depth_unit: as MapDataset; images are NCHW, grey ones three equal planes.
     normalize: None; a mode: "mean_std", "min_max", "quantiles" (q01 to q99) or "quantile10"; or {key: mode or {mode, clip, mean, std, low, high}}.
         One mode is for every float stream of numbers; integers, booleans, bookkeeping columns (index, timestamp …), images, point clouds and text stay
         as they are: name their keys where they are to be normalised (images with image_dtype="float32"; integers never). What is meant is normalised,
@@ -57,7 +58,7 @@ class Loader(Ordered, _Base):
         computed at opening, however long it takes (progress in the log). Computed ones are of recorded values (also with hz= and align=), of the selected
         episodes alone, so that nothing leaks from those held out; they are kept for the process, and in cache= where it is a directory.
         Or Dataset.compute_stats(), a dict of that shape, or a stats.json ('robocache stats URI --out FILE'; a file named so: "./compute").
-    augment: {"random_crop": {"size": (height, width), "pad": pixels}, "color_jitter": {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue":
+    augment: {"random_crop": {"size": (height, width), "pad": pixels, "keep": [depth keys]}, "color_jitter": {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue":
         0.05}, "hflip": {"p": 0.5, "negate": {key: [elements]}, "swap": {key: [(i, j)]}, "keep": [keys]}, "noise": {"std": 0.02, or {key: std}},
         "cameras": [keys]}, any of them. A function of (seed, epoch, the sample's number in its dataset, camera): not of batches, threads, ranks, caches or
         the device. After image_size, before image_dtype and normalize; the noise of numbers comes after it, in their delivered unit. A flip

@@ -26,6 +26,8 @@ type Augment struct {
 type RandomCrop struct {
 	Size []int `json:"size,omitempty"` // [height, width]; nil: the image's
 	Pad  int   `json:"pad,omitempty"`  // pixels by which the edges are repeated on each side before
+	// Keep lists the depth cameras that are not aligned with a cropped camera, and stay as they are.
+	Keep []string `json:"keep,omitempty"`
 }
 
 // ColorJitter changes colours: factors of brightness, contrast about mid-grey and saturation, and turns of the hue, in this order.
@@ -103,6 +105,9 @@ func (a *Augment) Named() []string {
 		return nil
 	}
 	list := slices.Clone(a.Cameras)
+	if a.Crop != nil {
+		list = append(list, a.Crop.Keep...)
+	}
 	if f := a.Flip; f != nil {
 		list = slices.Concat(list, Keys(f.Negate), Keys(f.Swap), f.Keep)
 	}
