@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +33,7 @@ type stream struct {
 	scale      float64
 	timestamps string // the base's stream that holds the timestamps
 	unit       int64
+	unitErr    error // the unit is not determined
 	offset     int64
 	drift      robocache.Drift
 }
@@ -92,6 +94,11 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ ro
 	d.info.Features = nil
 	for _, s := range made {
 		d.streams[s.feature.Key] = s
+	}
+	for _, s := range made {
+		if s.timestamps != "" && m.Streams[s.feature.Key].TimestampUnit == "" {
+			d.inferUnit(ctx, s)
+		}
 	}
 	d.anchor(ctx, m.Clock)
 	for _, s := range made {
@@ -187,6 +194,48 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 		}
 	}
 	return s, nil
+}
+
+// inferUnit finds the unit of a stream's timestamps if the mapping does not state it.
+func (d *mapped) inferUnit(ctx context.Context, s *stream) {
+	const episodes, rows = 8, 4096
+	f := d.base.Info().Feature(s.timestamps)
+	usual := "s"
+	if !f.DType.Float() {
+		usual = ""
+	}
+	for e := range min(d.info.Episodes, episodes) {
+		n, err := robocache.RowsIn(ctx, d.base, e, f)
+		n = min(n, rows)
+		raw := make([]byte, n*f.RowBytes())
+		if err != nil || d.base.Gather(ctx, s.timestamps, robocache.RowsOf(e, 0, n), raw) != nil {
+			continue // reported when the episode is read
+		}
+		g, err := robocache.InferTimeUnit(robocache.Float64s(nil, f.DType, raw), usual, d.info.FPS)
+		if err == nil && g.Unit == "" {
+			continue
+		}
+		err = mapUnit(err)
+		where := robocache.Where{"stream": s.timestamps}
+		if found := robocache.UnitFinding(g, err, usual, where); found != nil {
+			d.info.Findings = append(slices.Clip(d.info.Findings), *found)
+		}
+		if s.unitErr = err; err == nil {
+			s.unit = unitNanos[g.Unit]
+		}
+		return
+	}
+}
+
+// mapUnit adds how a mapping states the unit to an error of InferTimeUnit.
+func mapUnit(err error) error {
+	var e *robocache.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Hint = "State it beside the clock in the mapping: timestamp_unit: s, ms, us or ns; " + c.Hint
+	return &c
 }
 
 // anchor makes the rows of a stream the episode's own.

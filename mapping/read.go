@@ -103,6 +103,9 @@ func far(t int64) bool { return t > 1<<62 || t < -1<<62 }
 
 // timestamped reads n timestamps from the values of a stream.
 func (d *mapped) timestamped(ctx context.Context, e int, s *stream, n int) ([]int64, error) {
+	if s.unitErr != nil {
+		return nil, s.unitErr
+	}
 	f := d.base.Info().Feature(s.timestamps)
 	raw := make([]byte, n*f.RowBytes())
 	if err := d.base.Gather(ctx, s.timestamps, robocache.RowsOf(e, 0, n), raw); err != nil {

@@ -15,7 +15,7 @@ const top = "observation.images.top"
 
 func openCase(t *testing.T, variant string) robocache.Dataset {
 	t.Helper()
-	ds, err := robocache.Open(t.Context(), cases.Make(t, "H09", variant), robocache.OpenOptions{})
+	ds, err := robocache.Open(t.Context(), cases.Make(t, "H09", variant, "H09"), robocache.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

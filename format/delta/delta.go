@@ -33,10 +33,11 @@ const (
 )
 
 var formatOptions = map[string]string{
-	"version":   "version of the table; default: the last one",
-	"episode":   "column that numbers the episodes; default: episode_index",
-	"frame":     "column that orders the rows of an episode; default: frame_index, else the order in the files",
-	"timestamp": "column of times: seconds in floating point, whole nanoseconds, or Delta's timestamp; default: timestamp_ns, else timestamp",
+	"version":        "version of the table; default: the last one",
+	"episode":        "column that numbers the episodes; default: episode_index",
+	"frame":          "column that orders the rows of an episode; default: frame_index, else the order in the files",
+	"timestamp":      "column of times: numbers, or Delta's timestamp; default: timestamp_ns, else timestamp",
+	"timestamp_unit": "unit of that column: s, ms, us or ns (default: by their magnitude)",
 }
 
 func init() {
@@ -50,6 +51,8 @@ type Dataset struct {
 	episodes []episode
 	columns  map[string]*readColumn // by key
 	clock    *readColumn            // nil: the rate is
+	unit     int64                  // of clock, in nanoseconds
+	unitErr  error                  // the unit is not determined
 	task     *readColumn            // nil: there is none
 	budget   int64
 	open     *handles.Pool[string, robocache.Ranged]
@@ -168,6 +171,7 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 	}
 	d.clock, d.task = named("timestamp", nanosColumn, secondsColumn), byName["task"]
 	d.findEpisodes(ctx, number, frame)
+	d.settleUnit(ctx, opt.Options["timestamp_unit"])
 	for _, fd := range t.fields {
 		if c := byName[fd.Name]; c != nil && c != d.task {
 			c.f.Default = c == number || c == frame || slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.name })
@@ -362,6 +366,46 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
 	d.About.Episodes = len(d.episodes)
 }
 
+// settleUnit finds the unit of the column of times: that of its type or its name, the one that is
+// asked for, or by the magnitude of the first episode that determines it.
+func (d *Dataset) settleUnit(ctx context.Context, stated string) {
+	c := d.clock
+	if stated != "" && robocache.TimeUnits[stated] == 0 {
+		fail(robocache.ErrMisuse, "option timestamp_unit: expected s, ms, us or ns, found "+strconv.Quote(stated), "")
+	}
+	usual := "ns"
+	switch {
+	case c == nil || c.f.Masked || c.dims != nil || c.f.Kind != robocache.KindNumeric:
+		return
+	case strings.HasPrefix(c.elem, "timestamp"):
+		usual, stated = "us", "us"
+	case c.f.DType.Float():
+		usual = "s"
+	case c.name == nanosColumn && stated == "":
+		stated = "ns"
+	}
+	if d.unit = robocache.TimeUnits[cmp.Or(stated, usual)]; stated != "" {
+		return
+	}
+	for e := range min(len(d.episodes), 16) {
+		b := make([]byte, min(d.Len(e), 4096)*c.f.DType.Size())
+		if guard.Try(func() { d.gather(ctx, c, reader.Rows(e, 0, min(d.Len(e), 4096)), b) }) != nil {
+			continue // reported when the episode is read
+		}
+		g, err := robocache.InferTimeUnit(robocache.Float64s(nil, c.f.DType, b), usual, d.About.FPS)
+		if err == nil && g.Unit == "" {
+			continue
+		}
+		if f := robocache.UnitFinding(g, err, usual, robocache.Where{"column": c.name}); f != nil {
+			d.About.Findings = append(d.About.Findings, *f)
+		}
+		if d.unitErr = err; err == nil {
+			d.unit = robocache.TimeUnits[g.Unit]
+		}
+		return
+	}
+}
+
 // integers are the values of a column in a row group.
 func (d *Dataset) integers(ctx context.Context, g int, c *readColumn) []int64 {
 	if c.f.Kind != robocache.KindNumeric || c.f.DType.Float() || c.dims != nil || c.f.Masked {
@@ -413,15 +457,18 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 		}
 		return reader.Grid(rate, n), ctx.Err()
 	}
+	guard.Check(robocache.At(d.unitErr, robocache.Where{"column": c.name}))
 	b := make([]byte, n*c.f.DType.Size())
 	d.gather(ctx, c, reader.Rows(e, 0, n), b)
 	out = robocache.Int64s(make([]int64, 0, n), c.f.DType, b)
-	for i := range out {
-		if strings.HasPrefix(c.elem, "timestamp") {
-			out[i] *= 1000
+	for i, t := range out {
+		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit {
+			fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %d times %d ns", t, d.unit), "")
 		}
+		out[i] = t * d.unit
 	}
 	for _, s := range robocache.Float64s(nil, c.f.DType, b)[len(out):] {
+		s *= float64(d.unit) / 1e9
 		if !(math.Abs(s) < math.MaxInt64/1e9) {
 			fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %v s", s), "")
 		}

@@ -1,6 +1,7 @@
 package hdf5
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -18,7 +19,7 @@ var options = map[string]string{
 	"episodes":       `"file": a file is an episode; a path ("data"): each group below it is. Default: found by the groups' names`,
 	"length":         "path of the data set, below the episode, whose rows are the episode's. Default: action or actions, else what most have",
 	"timestamps":     "path of the data set, below the episode, that holds the rows' timestamps",
-	"timestamp_unit": "unit of the timestamps: s (default), ms, us, ns",
+	"timestamp_unit": "unit of the timestamps: s, ms, us or ns (default: by their magnitude)",
 	"channel_order":  "rgb (default) or bgr: what the images' channels are; key=bgr for some streams",
 }
 
@@ -80,7 +81,8 @@ func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) {
 				if d.timestamps != "" && d.timestamps != path {
 					guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Msg: "a mapping with several clocks for one file", Want: "timestamps:" + d.timestamps, Got: m.Clock})
 				}
-				d.timestamps, unit = path, m.TimestampUnit
+				d.timestamps = path
+				unit = cmp.Or(unit, m.TimestampUnit)
 			}
 		}
 	}

@@ -177,7 +177,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestDiagnose: what differs from the first episode, does not decode or is no number is found, each with its episode.
+// TestDiagnose: what is missing, differs from most episodes, does not decode or is no number is found, each with its episode.
 func TestDiagnose(t *testing.T) {
 	dir := write(t, `
 with h5py.File('t.h5', 'w') as f:
@@ -198,11 +198,12 @@ with open('t.h5', 'r+b') as f:
 	if err != nil {
 		t.Fatal(err)
 	}
+	found = append(found, d.Info().Findings...)
 	got := map[string]string{}
 	for _, f := range found {
 		got[f.Where.String()] = f.Code
 	}
-	want := map[string]string{"1 action": "not-finite", "2 q": "bad-stream", "3 q": "bad-stream", "4 rgb": "unreadable-rows"}
+	want := map[string]string{"1 action": "not-finite", "2 q": robocache.LackingStream, "3 q": "bad-stream", "4 rgb": "unreadable-rows"}
 	if len(got) != len(want) {
 		t.Error(found)
 	}

@@ -67,6 +67,7 @@ type clock struct {
 	key   string
 	leaf  int
 	scale float64 // nanoseconds a unit
+	told  bool    // the caller states the unit
 }
 
 var units = map[string]float64{"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
@@ -109,7 +110,7 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
 		if l.key == key && l.what == "" && l.step && l.coding == plain && !l.varies && l.elements() == 1 && !l.optional && l.dtype != robocache.Bool {
-			d.clock.key, d.clock.leaf, d.clock.scale = key, i, scale
+			d.clock.key, d.clock.leaf, d.clock.scale, d.clock.told = key, i, scale, unit != ""
 			return
 		}
 	}
@@ -138,11 +139,31 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	return d.timestamps(ctx, episode), nil
 }
 
+// checkSeconds rejects times that are not seconds, or may be another unit.
+func (d *Dataset) checkSeconds(rows []byte, dtype robocache.DType) error {
+	usual := "s"
+	if !dtype.Float() {
+		usual = ""
+	}
+	g, err := robocache.InferTimeUnit(robocache.Float64s(nil, dtype, rows), usual, d.clock.rate)
+	if err == nil && g.Unit != "" && g.Unit != "s" {
+		err = &robocache.Error{
+			Class: robocache.ErrMisuse, Op: "rlds",
+			Msg:  "the times are not seconds: " + g.Why,
+			Hint: "Pass --option timestamp_unit=" + g.Unit + ", in Python options={\"timestamp_unit\": \"" + g.Unit + "\"}",
+		}
+	}
+	return err
+}
+
 // timestamps reads the times of the steps.
 func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
 	rec := d.values(ctx, episode)
 	l := &d.s.leaves[d.clock.leaf]
 	c := d.column(rec, d.clock.leaf, episode)
+	if !d.clock.told {
+		guard.Check(robocache.At(d.checkSeconds(c.rows, l.dtype), robocache.Where{"episode": episode, "stream": d.clock.key}))
+	}
 	out := make([]int64, rec.steps)
 	exact := l.dtype == robocache.Int64 && d.clock.scale == 1
 	if exact {

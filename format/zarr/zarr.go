@@ -17,7 +17,7 @@ const op = reader.Op("zarr")
 
 var options = map[string]string{
 	"images":         "auto (default): float arrays of images that hold 0 to 255 are given as uint8 pixels; raw: as the numbers they are",
-	"timestamp_unit": "of data/timestamp: s, ms, us or ns (default: s where it is floating, ns where it is integer)",
+	"timestamp_unit": "of data/timestamp: s, ms, us or ns (default: its attribute unit, else by their magnitude)",
 }
 
 func init() {
@@ -44,7 +44,8 @@ type Dataset struct {
 	ends       []int64 // of a replay buffer, cumulative, a zero in front
 	views      map[string]*view
 	timestamps *view // nil where there is no clock
-	unit       int64 // ns of one timestamp, 0 for seconds in floating point
+	unit       int64 // ns of one timestamp
+	unitErr    error // the unit is not determined
 	rate       robocache.Rate
 	tasks      []string // of each episode, where the store has them
 	taskKey    string   // the text stream that is the task
@@ -145,9 +146,6 @@ func rateOf(attrs map[string]any) robocache.Rate {
 	return r
 }
 
-// units are nanoseconds.
-var units = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
-
 // findClock settles where timestamps come from (A5).
 func (d *Dataset) findClock(ctx context.Context, unit string) {
 	v := d.views["timestamp"]
@@ -155,26 +153,58 @@ func (d *Dataset) findClock(ctx context.Context, unit string) {
 		d.About.FPS = d.rate // none: asking for timestamps is an error that says so
 		return
 	}
-	if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && units[own] != 0 {
+	if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && robocache.TimeUnits[own] != 0 {
 		unit = own
 	}
-	if unit == "" {
-		if unit = "s"; !v.f.DType.Float() {
-			unit = "ns"
-		}
+	usual := "s"
+	if !v.f.DType.Float() {
+		usual = "ns"
 	}
-	d.timestamps, d.unit = v, units[unit]
+	d.timestamps, d.unit = v, 1
+	if unit == "" {
+		unit = d.inferUnit(ctx, usual)
+	}
+	d.unit = robocache.TimeUnits[unit]
 	v.f.Unit = unit
 	if v.f.DType == robocache.Float32 {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-timestamps", Where: robocache.Where{"stream": "timestamp"}, Message: "timestamps kept as float32: after a day they are a hundredth of a second apart"})
 	}
-	if d.rate.Zero() {
+	if d.rate.Zero() && d.unitErr == nil {
 		d.guessRate(ctx)
 	}
 	d.About.FPS = d.rate
 	for i := range d.About.Features {
 		d.About.Features[i].FPS = d.rate
 	}
+}
+
+// inferUnit finds the unit of data/timestamp from the first episode that determines it.
+func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
+	a := d.timestamps.a
+	t := a.Type.DType()
+	for e := range min(len(d.ends)-1, 16) {
+		n := min(d.Len(e), 4096)
+		rows := make([]int, n)
+		for i := range rows {
+			rows[i] = int(d.ends[e]) + i
+		}
+		b := make([]byte, n*a.Type.Size)
+		if int64(a.Shape[0]) < d.ends[e]+int64(n) || guard.Try(func() { d.gather(ctx, a, rows, b) }) != nil {
+			continue // reported when the episode is read
+		}
+		g, err := robocache.InferTimeUnit(robocache.Float64s(nil, t, b), usual, d.rate)
+		if err == nil && g.Unit == "" {
+			continue
+		}
+		if f := robocache.UnitFinding(g, err, usual, robocache.Where{"stream": "timestamp"}); f != nil {
+			d.find(*f)
+		}
+		if d.unitErr = err; err == nil {
+			return g.Unit
+		}
+		break
+	}
+	return usual
 }
 
 // guessRate says a rate where the first episode's timestamps are steady; it is for people, timestamps stay what they are.
@@ -197,6 +227,7 @@ func (d *Dataset) guessRate(ctx context.Context) {
 func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) []int64 {
 	defer guard.In("stream", "timestamp")
 	defer guard.In("episode", episode)
+	guard.Check(d.unitErr)
 	a := d.timestamps.a
 	if int64(a.Shape[0]) < d.ends[episode]+int64(n) {
 		bad("the timestamps end before the episode")

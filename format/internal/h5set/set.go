@@ -50,12 +50,13 @@ type Set struct {
 	reader.Base
 	Streams  []Stream
 	Episodes []Episode
-	// TimestampUnit is what a number of timestamps stands for, in seconds. 0: a second, an integer of <name>_timestamps a nanosecond.
+	// TimestampUnit is the unit of timestamps in seconds, as the caller states it; 0 infers it.
 	TimestampUnit float64
 	// Suffix is what the names of timestamps end with: those of actions are actions_timestamps. "": nothing says it yet.
 	Suffix string
 
-	rowTimes string // timestamps of the rows, by Suffix; "" where there are none
+	units    map[string]unit // by path of timestamps
+	rowTimes string          // timestamps of the rows, by Suffix; "" where there are none
 
 	op    reader.Op
 	pool  *pool
@@ -95,6 +96,7 @@ func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, re
 		op: reader.Op(format), cache: h5.NewCache(limit - limit/8), limit: limit, pool: newPool(st)}
 	err = guard.Try(func() {
 		read(s, names)
+		s.settleUnits(ctx)
 		s.swap(opt.Options["channel_order"], opt.Map)
 		s.ready()
 	})

@@ -63,25 +63,24 @@ func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length in
 	bad := func(where robocache.Where, want, got string) {
 		guard.Fail(robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where))
 	}
-	t, dims := elementOf(d)
-	if t.Size() == 0 || d.Rows() != int64(length) || len(dims) > 1 || len(dims) == 1 && dims[0] != 1 {
+	unit := s.units[path]
+	guard.Check(unit.err)
+	t, _ := elementOf(d)
+	if !isTimes(d) || d.Rows() != int64(length) {
 		bad(nil, fmt.Sprintf("%d timestamps", length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type))
 	}
 	raw := make([]byte, d.Rows()*d.RowBytes())
 	guard.Check(d.ReadRows(ctx, 0, d.Rows(), raw))
 	out := make([]int64, length)
-	unit := cmp.Or(s.TimestampUnit, 1)
-	if s.TimestampUnit == 0 && path != e.Times && t.Integer() {
-		unit = 1e-9
-	}
 	for k := range out {
-		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], unit, s.About.FPS); out[k] == noTime {
+		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], unit.seconds, s.About.FPS); out[k] == noTime {
 			bad(robocache.Where{"index": k}, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
 		}
 		if k > 0 && out[k] < out[k-1] {
 			bad(robocache.Where{"index": k}, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", out[k]))
 		}
 	}
+	guard.Check(robocache.At(unit.checkStep(out), robocache.Where{"pointer": d.Name()}))
 	return out
 }
 

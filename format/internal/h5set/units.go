@@ -1,0 +1,143 @@
+package h5set
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// unit is the unit of the timestamps at one path of the episodes.
+type unit struct {
+	seconds float64
+	step    float64 // median step of the episode that the unit was inferred from; 0 if it is stated
+	err     error   // the unit is not determined
+}
+
+const (
+	// askedForUnit bounds the episodes whose timestamps are read to infer a unit.
+	askedForUnit = 8
+	// unlikeStep is the ratio of median steps from which on two episodes have different units.
+	unlikeStep = 200
+)
+
+// isTimes reports whether a data set can hold one timestamp a row.
+func isTimes(d *h5.Dataset) bool {
+	t, dims := elementOf(d)
+	return t.Size() > 0 && len(d.Shape) > 0 && (len(dims) == 0 || len(dims) == 1 && dims[0] == 1)
+}
+
+// settleUnits infers the units of timestamps that nothing states.
+func (s *Set) settleUnits(ctx context.Context) {
+	s.units = map[string]unit{}
+	for i := range s.Episodes {
+		if path := s.Episodes[i].Times; path != "" {
+			s.settleUnit(ctx, path, true)
+		}
+	}
+	if s.rowTimes != "" {
+		s.settleUnit(ctx, s.rowTimes, false)
+	}
+	for i := range s.Streams {
+		if path := s.Streams[i].times; path != "" {
+			s.settleUnit(ctx, path, false)
+		}
+	}
+}
+
+// settleUnit infers the unit at a path, or takes the one that the caller states. Timestamps beside a
+// stream (rows is false) have a documented unit, which counts unless their magnitude rules it out.
+func (s *Set) settleUnit(ctx context.Context, path string, rows bool) {
+	if _, done := s.units[path]; done {
+		return
+	}
+	if s.TimestampUnit != 0 {
+		s.units[path] = unit{seconds: s.TimestampUnit}
+		return
+	}
+	out := unit{seconds: 1}
+	asked := 0
+	for i := range s.Episodes {
+		e := &s.Episodes[i]
+		if e.Length == 0 || rows && e.Times != path {
+			continue
+		}
+		if asked++; asked > askedForUnit {
+			break
+		}
+		var values []float64
+		var integer bool
+		if Tolerate(func() { values, integer = s.rawTimes(ctx, e, path) }) != nil {
+			continue // reported when the episode is read
+		}
+		usual := "s"
+		if integer && rows {
+			usual = ""
+		} else if integer {
+			usual = "ns"
+			out.seconds = 1e-9
+		}
+		g, err := robocache.InferTimeUnit(values, usual, s.About.FPS)
+		if !rows && err != nil {
+			break // the documented unit counts
+		}
+		if g.Rows && rows && !s.About.FPS.Zero() {
+			s.dropTimes(path)
+			return
+		}
+		if g.Unit == "" && err == nil {
+			continue // too few rows: another episode may determine it
+		}
+		if f := robocache.UnitFinding(g, err, usual, robocache.Where{"file": e.File.Name(), "pointer": path}); f != nil {
+			s.About.Findings = append(s.About.Findings, *f)
+		}
+		if out.err, out.step = err, g.Step; err == nil {
+			out.seconds = float64(robocache.TimeUnits[g.Unit]) / 1e9
+		}
+		break
+	}
+	s.units[path] = out
+}
+
+// dropTimes uses the rate of the rows in place of timestamps that only count the rows.
+func (s *Set) dropTimes(path string) {
+	for i := range s.Episodes {
+		if s.Episodes[i].Times == path {
+			s.Episodes[i].Times = ""
+		}
+	}
+	s.Find(robocache.SeverityInfo, "row-numbers", robocache.Where{"pointer": path},
+		fmt.Sprintf("the values count the rows and are no times: rows are at %s Hz, as the file says", s.About.FPS),
+		"Pass --option timestamp_unit= if they are times")
+}
+
+// rawTimes reads the timestamps at a path of an episode as they are stored.
+func (s *Set) rawTimes(ctx context.Context, e *Episode, path string) (values []float64, integer bool) {
+	d := e.Walker(ctx).Dataset(path)
+	if guard.Check(d.Claim()); !isTimes(d) || d.Rows() > math.MaxInt32 {
+		return nil, false
+	}
+	t, _ := elementOf(d)
+	n := min(d.Rows(), 4096)
+	raw := make([]byte, n*d.RowBytes())
+	guard.Check(d.ReadRows(ctx, 0, n, raw))
+	return robocache.Float64s(nil, t, raw), t.Integer()
+}
+
+// checkStep rejects an episode whose timestamps are in another unit than those it was inferred from.
+func (u *unit) checkStep(times []int64) error {
+	step := float64(robocache.Period(times)) / 1e9
+	want := u.step * u.seconds
+	if step == 0 || want == 0 || step/want < unlikeStep && want/step < unlikeStep {
+		return nil
+	}
+	return &robocache.Error{
+		Class: robocache.ErrMalformed,
+		Want:  fmt.Sprintf("a median step of about %.3g s, as the unit of other episodes gives", want),
+		Got:   fmt.Sprintf("%.3g s", step),
+		Hint:  "the episode is in another unit: convert it alone with --option timestamp_unit=",
+	}
+}
