@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -65,7 +66,23 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 		d.clock(s, opt)
 		s.ReadFiles(ctx, names, false, d.file)
 		s.Schema(ctx, func(path string) string { return strings.ReplaceAll(path, "/", ".") })
+		if len(s.Streams) == 0 {
+			findNothing(ctx, s)
+		}
 	})
+}
+
+// findNothing adds the finding of files without a stream.
+func findNothing(ctx context.Context, s *Dataset) {
+	msg := "no file holds a data set with rows"
+	for i := range s.Episodes {
+		f := s.Episodes[i].File
+		if o, err := f.Lookup(ctx, "data"); err == nil && o.IsGroup() {
+			msg = fmt.Sprintf("no file holds demos: the group data of %s has none (demo_0, demo_1, …)", f.Name())
+			break
+		}
+	}
+	s.Find(robocache.SeverityError, "no-demos", nil, msg, "Write the demos again, or open the folder that holds them")
 }
 
 // units of timestamps, in seconds.

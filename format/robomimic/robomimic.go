@@ -183,7 +183,7 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 		}
 	}
 	if f.Open {
-		d.Find(robocache.SeverityWarning, "not-closed", robocache.Where{"file": name}, "the file says that its writer has not closed it", "h5clear -s FILE, once no program writes it")
+		d.FindUnclosed(name)
 	}
 	readMasks(ctx, f, splits)
 }

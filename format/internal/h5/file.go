@@ -37,7 +37,7 @@ type File struct {
 	lax      bool // checksums of metadata are not compared: for fuzzing
 	// Superblock is the version of the superblock.
 	Superblock int
-	// Open says that the file was not closed by its writer.
+	// Open is set if the file's writer has not closed it: its flags say so, or bytes follow its end.
 	Open bool
 }
 
@@ -132,6 +132,9 @@ func (f *File) superblock(ctx context.Context) {
 	}
 	if f.base > uint64(at) || f.base >= f.size {
 		f.bad(uint64(at), "base address %d after the superblock", f.base)
+	}
+	if eof != undefined && eof < f.size && eof+f.base < f.size {
+		f.Open = true
 	}
 	if eof != undefined && eof > f.size {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Want: fmt.Sprintf("%d bytes, as the superblock says", eof), Got: fmt.Sprintf("%d", f.size),

@@ -1,6 +1,11 @@
 package h5
 
-import "context"
+import (
+	"context"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
 
 // The types of header messages that are read.
 const (
@@ -90,6 +95,11 @@ func (f *File) object(ctx context.Context, addr uint64) *Object {
 			f.bad(addr, "the object header says %d messages more than there are", h.left)
 		}
 	default:
+		if addr == f.root {
+			e := f.error(robocache.ErrMalformed, addr, "the file has no root group: its writer has not closed it, or the file is cut")
+			e.Hint = "Fetch the file again, or record it again: what the writer kept in memory is lost"
+			guard.Fail(e)
+		}
 		f.bad(addr, "no object header")
 	}
 	return h.Object

@@ -34,8 +34,14 @@ func IsFile(name string) bool {
 
 // list gives the HDF5 files of a store, in the order of the numbers in their names, also those that are none and cannot be opened; and
 // the links that may hide others. A store that cannot list (http) is asked for episode_0.hdf5 and on.
-func list(ctx context.Context, s store.Store) (names []string, links []store.Entry, err error) {
-	names, _, links, err = reader.Files(ctx, s, IsFile)
+func list(ctx context.Context, s store.Store, loose *reader.Loose) (names []string, links []store.Entry, err error) {
+	names, _, links, err = reader.Files(ctx, s, func(name string) bool {
+		is := IsFile(name)
+		if !is {
+			loose.Add(name)
+		}
+		return is
+	})
 	if errors.Is(err, robocache.ErrUnsupported) {
 		names, err = guess(ctx, s)
 	}
@@ -150,10 +156,12 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 	per := make([][]Episode, len(names))
 	bad := make([]error, len(names))
 	rates := make([]robocache.Rate, len(names))
+	open := make([]bool, len(names))
 	Each(ctx, s.About.Format+" open", len(names), func(ctx context.Context, i int) {
 		defer guard.In("file", names[i])
 		read := func() {
 			f := s.OpenFile(ctx, names[i])
+			open[i] = f.Open
 			root := guard.Must(f.Root(ctx))
 			rates[i] = rateOf(ctx, root)
 			per[i] = find(ctx, f, root)
@@ -165,6 +173,9 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 		}
 	})
 	for i, name := range names {
+		if open[i] {
+			s.FindUnclosed(name)
+		}
 		switch r := rates[i]; {
 		case bad[i] != nil && stand:
 			s.Lose("unreadable-episode", robocache.Where{"episode": int64(i), "file": name}, bad[i], "fetch the file again, or leave it out")
@@ -179,6 +190,13 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 	for i := range s.Episodes {
 		s.Episodes[i].Index = int64(i)
 	}
+}
+
+// FindUnclosed adds the finding of a file that its writer has not closed.
+func (s *Set) FindUnclosed(name string) {
+	s.Find(robocache.SeverityWarning, "not-closed", robocache.Where{"file": name},
+		"the file says that its writer has not closed it: the end of the recording may be lost",
+		"Run h5clear -s FILE once no program writes it")
 }
 
 // Each calls do for 0 to n-1, several at the same time.
@@ -223,8 +241,11 @@ func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.S
 	}
 	names = []string{file}
 	var links []store.Entry
+	var loose reader.Loose
 	if file == "" {
-		names, links, err = list(ctx, s)
+		names, links, err = list(ctx, s, &loose)
+	} else {
+		loose.AddTwins(ctx, s, file)
 	}
 	if err == nil && len(names) == 0 && len(links) > 0 {
 		err = links[0].Err
@@ -236,7 +257,7 @@ func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.S
 		store.Close(s)
 		return nil, nil, nil, err
 	}
-	return s, names, store.Findings(links, "link-not-followed"), nil
+	return s, names, append(store.Findings(links, "link-not-followed"), loose.Findings()...), nil
 }
 
 // Detect says whether the first HDF5 file at a URI that can be opened is as is says. What is no HDF5 file is none, without an error.
