@@ -62,6 +62,18 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 		if l.what != "" {
 			continue
 		}
+		if l.missing(rec) {
+			severity := robocache.SeverityWarning
+			if l.step {
+				severity = robocache.SeverityError
+			}
+			out = append(out, robocache.Finding{
+				Severity: severity, Code: robocache.LackingStream,
+				Where:   robocache.Where{"episode": episode, "stream": l.key},
+				Message: fmt.Sprintf("the record has no key %q", l.name), Hint: robocache.LackingHint,
+			})
+			continue
+		}
 		if l.coding == plain || l.varies || l.inner > 0 {
 			if _, err := d.s.column(rec, i, func(int64) {}); guard.RaiseInternal(err) != nil {
 				add(robocache.SeverityError, "bad-values", l.key, 0, err.Error(), "")

@@ -149,6 +149,9 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 			if !here {
 				rec = d.values(gctx, episode)
 			}
+			if l.missing(rec) {
+				return robocache.At(l.errMissing(), robocache.Where{"episode": episode})
+			}
 			fn(rec, episode, which)
 			return nil
 		}

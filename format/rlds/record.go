@@ -127,6 +127,25 @@ func (l *leaf) rows(r *record) int {
 // absent says that the record has nothing of a leaf that may be left out.
 func (l *leaf) absent(r *record) bool { return l.optional && r.lists[l.slot].n == 0 }
 
+// missing reports whether the record lacks the key of a leaf that must be there.
+func (l *leaf) missing(r *record) bool {
+	if l.what != "" || l.optional || r.lists[l.slot].found || l.rows(r)*l.listed() == 0 {
+		return false
+	}
+	if len(l.lengths) > 0 {
+		return !r.lists[l.lengths[0]].found
+	}
+	return !l.varies
+}
+
+// errMissing is the error of reading a stream whose key the record lacks.
+func (l *leaf) errMissing() error {
+	return &robocache.Error{
+		Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name},
+		Msg: "the key is not in the record", Hint: robocache.LackingHint,
+	}
+}
+
 // check holds the lists of a leaf against its shape.
 func (l *leaf) check(r *record) {
 	if l.what != "" {
@@ -136,7 +155,7 @@ func (l *leaf) check(r *record) {
 	if f.n > 0 && f.kind != l.listKind() {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: l.listKind().String(), Got: f.kind.String()})
 	}
-	if l.absent(r) {
+	if l.absent(r) || l.missing(r) { // a key that is missing is an error of the streams that need it
 		return
 	}
 	rows := l.rows(r)
@@ -163,17 +182,16 @@ func (l *leaf) check(r *record) {
 			guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d × %d", rows, elements)))
 		}
 	case f.n != rows*elements:
-		want := fmt.Sprintf("%d = %d × %d", rows*elements, rows, elements)
-		if !f.found {
-			guard.Fail(l.miscount(f.n, want+" (the key is not in the record)"))
-		}
-		guard.Fail(l.miscount(f.n, want))
+		guard.Fail(l.miscount(f.n, fmt.Sprintf("%d = %d × %d", rows*elements, rows, elements)))
 	}
 }
 
 // column gives the values of a numeric leaf; grown is told what that took.
 func (s *schema) column(r *record, i int, grown func(int64)) (*column, error) {
 	c, l := &r.columns[i], &s.leaves[i]
+	if l.missing(r) {
+		return nil, l.errMissing()
+	}
 	c.once.Do(func() {
 		c.err = errors.New("the values could not be unfolded") // where fill panics
 		if c.err = guard.Try(func() { l.fill(r, c) }); c.err != nil {

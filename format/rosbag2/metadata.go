@@ -54,6 +54,9 @@ type metadataFile struct {
 	} `yaml:"rosbag2_bagfile_information"`
 }
 
+// notYAML is the message about a metadata.yaml that cannot be parsed.
+const notYAML = "not YAML"
+
 func badMetadata(msg string, err error) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "metadata", Where: robocache.Where{"file": metadataName}, Msg: msg, Err: err}
 }
@@ -66,7 +69,7 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 	var doc metadataFile
 	var odd *yaml.TypeError // values of other types are none
 	if err := yaml.Unmarshal(text, &doc); err != nil && !errors.As(err, &odd) {
-		return nil, badMetadata("not YAML", err)
+		return nil, badMetadata(notYAML, err)
 	}
 	info := doc.Info
 	if info == nil {

@@ -71,21 +71,44 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 		files := folders[dir]
 		slices.SortFunc(files, natural.Compare)
 		var r *recording
+		why := ""
 		if meta[dir] {
 			err := guard.Try(func() { r = withMetadata(ctx, s, dir, files) })
-			guard.Check(robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)}))
+			if why = unusable(r, err); why == "" || len(files) == 0 {
+				guard.Check(robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)}))
+			}
 		}
 		if r != nil {
 			out = append(out, *r)
 		} else {
-			out = append(out, byStem(dir, files)...)
+			out = append(out, byStem(dir, files, why)...)
 		}
 	}
 	return out, links, nil
 }
 
-// byStem makes recordings of files without metadata: splits of one stem belong together.
-func byStem(dir string, files []string) []recording {
+// unusable returns what is wrong with a metadata.yaml that does not describe a recording; "" if it
+// does, or if its error is not one of its text.
+func unusable(r *recording, err error) string {
+	var e *robocache.Error
+	switch {
+	case err == nil && r == nil:
+		return "metadata.yaml is empty, or says nothing of a recording"
+	case errors.As(err, &e) && e.Op == "metadata" && e.Msg == notYAML:
+		return "metadata.yaml is no YAML: " + e.Err.Error()
+	}
+	return ""
+}
+
+// byStem makes recordings of files without metadata: splits of one stem belong together. why is what
+// is wrong with the metadata.yaml that lies there; "" if none does.
+func byStem(dir string, files []string, why string) []recording {
+	missing := robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-metadata",
+		Message: "no metadata.yaml lies beside the file: the recorder was killed, or the file was moved", Hint: "ros2 bag reindex"}
+	if why != "" {
+		missing.Severity = robocache.SeverityWarning
+		missing.Message = why + ": the storage files are read without it"
+	}
 	var out []recording
 	at := map[string]int{}
 	for _, f := range plain(files) {
@@ -101,8 +124,9 @@ func byStem(dir string, files []string) []recording {
 			if name == "" {
 				name = f
 			}
-			out = append(out, recording{name: name, found: []robocache.Finding{{Severity: robocache.SeverityInfo, Code: "no-metadata", Where: robocache.Where{"file": path.Join(dir, f)},
-				Message: "no metadata.yaml lies beside the file: the recorder was killed, or the file was moved", Hint: "ros2 bag reindex"}}})
+			found := missing
+			found.Where = robocache.Where{"file": path.Join(dir, f)}
+			out = append(out, recording{name: name, found: []robocache.Finding{found}})
 		}
 		out[k].files = append(out[k].files, path.Join(dir, f))
 	}

@@ -36,10 +36,13 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 			return isDB3(ctx, s, file)
 		}
 		ours, err := ownMetadata(ctx, s, metadataName)
-		if !errors.Is(err, robocache.ErrNotFound) {
-			guard.Check(err)
-			return ours
+		if err != nil && !errors.Is(err, robocache.ErrNotFound) {
+			guard.Fail(err)
 		}
+		if ours {
+			return true
+		}
+		hasMetadata := err == nil // of nothing that is known: the storage files tell
 		entries, _, err := store.Files(ctx, s, "", storageName)
 		if errors.Is(err, robocache.ErrUnsupported) {
 			return false
@@ -48,7 +51,7 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 		var odd error
 		for _, e := range entries {
 			if odd = cmp.Or(odd, e.Err); e.Err == nil && !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
-				return false // a folder of MCAP files, without metadata: format mcap
+				return hasMetadata // without metadata it is a folder of MCAP files: format mcap
 			}
 		}
 		for _, e := range entries {
