@@ -19,7 +19,9 @@ func TestUnusableMetadata(t *testing.T) {
 		}
 		defer ds.Close()
 		info := ds.Info()
-		said := slices.ContainsFunc(robocache.Findings(ds), func(f robocache.Finding) bool { return f.Code == "no-metadata" && f.Severity == robocache.SeverityWarning })
+		said := slices.ContainsFunc(robocache.Findings(ds), func(f robocache.Finding) bool {
+			return f.Code == "no-metadata" && f.Severity == robocache.SeverityWarning
+		})
 		if info.Format != "rosbag2" || info.Episodes != 1 || info.Frames != 20 || !said {
 			t.Errorf("%s: %s, %d episodes, %d frames, %v", variant, info.Format, info.Episodes, info.Frames, info.Findings)
 		}
