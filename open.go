@@ -214,8 +214,20 @@ func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, err
 	if uri == "" {
 		return nil, &Error{Class: ErrMisuse, Op: "open", Msg: "empty URI"}
 	}
+	opt.FollowLinks = opt.FollowLinks || linkedFile(uri)
 	ds, err := open(ctx, uri, opt)
 	return ds, fromHub(uri, err)
+}
+
+// linkedFile reports whether a URI names a link to a file of this machine. A user who names a link itself wants the file that it leads to.
+func linkedFile(uri string) bool {
+	path := strings.TrimPrefix(uri, "file://")
+	link, err := os.Lstat(path)
+	if err != nil || link.Mode()&os.ModeSymlink == 0 {
+		return false
+	}
+	to, err := os.Stat(path)
+	return err == nil && to.Mode().IsRegular()
 }
 
 // hubName is how the Hugging Face hub names a dataset: owner/name.

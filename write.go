@@ -18,6 +18,8 @@ type WriteOptions struct {
 	View string `json:"-"`
 	// OnGrid says that the rows of every episode lie at the rate of the source, from its first one on.
 	OnGrid bool `json:"-"`
+	// Findings of the conversion stand in the writer's own report, after those of the source.
+	Findings []Finding `json:"-"`
 	// Renumber numbers the episodes of the result from 0: several may have one index in the source.
 	Renumber bool `json:"-"`
 	// DryRun says what would be done; Resume goes on where a killed run with the same options stopped, and keeps what another can go on from.

@@ -140,6 +140,8 @@ func (a *All) commands(p part, left time.Duration) (out []step) {
 	v := map[string]string{"set": filepath.Join(a.Work, map[bool]string{true: "all-few", false: "all"}[few]), "work": a.Work, "out": a.Out, "heterogeneous": size(5000, 500), "rtx": size(1000, 100),
 		"last": size(4999, 499), "episodes": size(20, 2), "workers": strconv.Itoa(min(8, runtime.NumCPU())), "threads": strings.Join(threads, ","), "most": threads[len(threads)-1], "gpus": strconv.Itoa(max(a.GPUs, 2))}
 	switch {
+	case p.Name == "load": // the baseline reads with h5py; ours does not
+		v["loaders"] = map[bool]string{true: "robocache,torch", false: "robocache"}[a.lacks([]string{"h5py"}) == ""]
 	case p.Name == "decode":
 		v["random"] = map[bool]string{true: "robocache,pyav", false: "robocache"}[a.lacks([]string{"av"}) == ""]
 	case p.Name == "ops" && (left < 2*time.Minute || a.lacks([]string{"torch"}) != ""):

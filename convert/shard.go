@@ -16,6 +16,8 @@ type Plan struct {
 	Schema json.RawMessage   // WriteShard.Schema
 	Rows   robocache.Dataset // what is written: its Len counts the rows of the result
 	Format robocache.Format
+	// Findings are those of the source, of the grid, and of the conversion as a whole.
+	Findings []robocache.Finding
 }
 
 // schema is Plan.Schema.
@@ -46,7 +48,7 @@ func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt O
 		}
 	}
 	s.Writer = guard.Must(f.Sharding.Plan(ctx, rows, w))
-	return &Plan{Schema: guard.Must(json.Marshal(s)), Rows: rows, Format: f}, nil
+	return &Plan{Schema: guard.Must(json.Marshal(s)), Rows: rows, Format: f, Findings: append(robocache.Findings(rows), w.Findings...)}, nil
 }
 
 // Made returns how many episodes of the result, and how many rows, an episode of the source becomes.

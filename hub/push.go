@@ -74,7 +74,9 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "push", Want: "owner/name", Got: strconv.Quote(repo)})
 	}
 	defer guard.In("dataset", "hf://datasets/"+repo)
-	python := interpreter(opt.Python)
+	if !opt.DryRun {
+		interpreter(opt.Python) // fails before the long work
+	}
 	st := guard.Must(store.OpenLocal(strings.TrimPrefix(dir, "file://")))
 	defer st.Close()
 	ds := guard.Must(robocache.Open(ctx, dir, opt.Open))
@@ -113,6 +115,11 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 			Where            robocache.Where
 		}
 	}
+	python, err := guard.Value(func() string { return interpreter(opt.Python) })
+	if err != nil && opt.DryRun {
+		return unasked(job, out, card, err), nil
+	}
+	guard.Check(err)
 	said := run(ctx, python, guard.Must(json.Marshal(job)), opt.Terminal)
 	if json.Unmarshal(said, &answer) != nil || answer.Result == nil && answer.Error == nil {
 		guard.Check(ctx.Err())
@@ -123,11 +130,26 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 		if class == nil {
 			class = robocache.ErrTemporary
 		}
-		guard.Fail(&robocache.Error{Class: class, Op: "push", Where: e.Where, Msg: e.Msg, Hint: e.Hint})
+		failed := &robocache.Error{Class: class, Op: "push", Where: e.Where, Msg: e.Msg, Hint: e.Hint}
+		if opt.DryRun && class != robocache.ErrMisuse {
+			return unasked(job, out, card, failed), nil
+		}
+		guard.Fail(failed)
 	}
 	hf.Forget()
 	answer.Result.Card, answer.Result.DryRun, answer.Result.Notes = string(card), opt.DryRun, out.Notes
 	return answer.Result, nil
+}
+
+// unasked returns the plan of a dry run that did not reach the Hub: as if the repository were empty.
+func unasked(job map[string]any, out *Pushed, card []byte, why error) *Pushed {
+	out.Repo, out.Branch, out.Card = job["repo"].(string), job["branch"].(string), string(card)
+	for _, f := range job["files"].([]local) {
+		out.Added, out.Bytes = append(out.Added, f.Path), out.Bytes+f.Size
+	}
+	out.Tag = job["tag"].(string)
+	out.Notes = append(out.Notes, "the Hub was not asked what it holds, so all files are listed: "+why.Error())
+	return out
 }
 
 // sound fails where the doctor finds errors.

@@ -51,7 +51,7 @@ def tried(do):
         try:
             return do()
         except Exception as e:
-            if not passing(e) or n == 6:
+            if not passing(e) or n == 6 or job["dry_run"]:
                 raise
             asked = getattr(getattr(e, "response", None), "headers", {}).get("Retry-After", "")
             time.sleep((float(asked) if asked.isdigit() else 0) + random.random() * job["backoff"] * 2**n)

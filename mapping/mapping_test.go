@@ -312,3 +312,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestClockByNewName: clock: names a stream as the dataset does or as the mapping does.
+func TestClockByNewName(t *testing.T) {
+	for _, name := range []string{"imu", "inertia"} {
+		m, err := mapping.Parse([]byte("clock: " + name + "\nstreams: {inertia: {from: [imu]}}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ds, err := mapping.Over(t.Context(), newPlant(), m)
+		if err != nil || ds.Info().Clock != "imu" || ds.Len(1) != 11 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

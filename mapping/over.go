@@ -244,6 +244,14 @@ func (d *mapped) anchor(ctx context.Context, key string) {
 	if key == "" {
 		return
 	}
+	// The name is one of the dataset's, or one that the mapping gives. The dataset's own is taken if both have it.
+	if s := d.streams[key]; s != nil && d.base.Info().Feature(key) == nil {
+		if s.moved() {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: the stream has timestamps of its own by this mapping",
+				Hint: "Name a stream whose timestamps the mapping leaves as they are."})
+		}
+		key = s.parts[0].key
+	}
 	f := d.source(key)
 	if f.Clock == info.Clock || f.Clock == "" {
 		return

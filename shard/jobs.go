@@ -57,7 +57,7 @@ func conversion(about string, check func(*Job)) kind {
 			check(&m.Job)
 			guard.Check(convert.Apart(m.Job.Destination, m.Job.Source))
 			p := guard.Must(convert.PlanShards(ctx, src, m.Job.To, m.Job.Convert))
-			m.Schema, m.Findings = p.Schema, robocache.Findings(p.Rows)
+			m.Schema, m.Findings = p.Schema, p.Findings
 			var row int64
 			for _, f := range p.Rows.Info().Features {
 				if m.Job.Convert.Wants(&f) {

@@ -102,6 +102,11 @@ func (d *Document) Plot(figures ...*Figure) {
 	}
 }
 
+// Plots reports whether the document has a figure.
+func (d *Document) Plots() bool {
+	return slices.ContainsFunc(d.Sections, func(s Section) bool { return s.Figure != nil })
+}
+
 // WithRaw ends the page with everything as it was measured.
 func (d *Document) WithRaw() *Document {
 	js, _ := json.MarshalIndent(d.Raw, "", "  ")

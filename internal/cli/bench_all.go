@@ -41,7 +41,11 @@ gave wrong data, or failed; 3: a bar is missed.`,
 			a.GPUs = len(devices)
 			r := guard.Must(a.Run(cmd.Context()))
 			r.Command, r.Took = command(), time.Since(began).Seconds()
-			f.show(cmd, r, "README.md, benchmark_results.json, report.html, plots/")
+			files := "README.md, benchmark_results.json, report.html"
+			if r.Document().Plots() {
+				files += ", plots/"
+			}
+			f.show(cmd, r, files)
 		}),
 	}
 	fl := c.Flags()

@@ -60,7 +60,7 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
 	fl.StringVar(&t.Mode, "mode", "compare", "compare (all that read on the CPU), baseline (torch, lerobot), robocache (h2d, ours), video (ours on the CPU and on the GPU, torchcodec-cuda, dali) or headspace")
 	fl.IntVar(&w.BatchSize, "batch-size", 0, "samples a batch and GPU (0: the model's)")
 	fl.IntVar(&j.Steps, "steps", 200, "steps of the window, at least; on a GPU also 10 s")
-	fl.IntVar(&w.Warmup, "warmup", 40, "steps before it; where a cache fills, an epoch")
+	fl.IntVar(&w.Warmup, "warmup", 40, "steps before it, at most --steps; where a cache fills, an epoch")
 	fl.IntVar(&w.Seed, "seed", 42, "of weights, order, noise and crops")
 	fl.StringVar(&j.Precision, "precision", "bf16", "bf16 (autocast; weights float32), tf32 or fp32")
 	fl.StringVar(&j.Loop, "loop", "async", "async, or sync: the loss is read after each step, as lerobot's trainer does")

@@ -20,7 +20,7 @@ import (
 type conversionFlags struct {
 	opt                     convert.Options
 	to, fps, align, episode string
-	split                   bool
+	split, forLeRobot       bool
 	writing                 []string
 	opened                  robocache.OpenOptions // of the source, settled
 }
@@ -30,12 +30,15 @@ var writeFlags = []struct{ flag, option, value, usage string }{
 	{"video-codec", "video_codec", "copy", "copy, av1, h264 or hevc"},
 	{"gop", "gop", "0", "frames between key frames, when encoding (0: 2, LeRobot's)"},
 	{"crf", "crf", "0", "quality, when encoding (0: 30, LeRobot's)"},
-	{"preset", "preset", "", "the encoder's preset, when encoding"},
+	{"preset", "preset", "", "lerobot: name the streams as lerobot trains on them (action, observation.state, observation.images.*), drop the others, and drop invalid rows; else the encoder's preset"},
 	{"copy-only", "copy_only", "false", "refuse video that cannot be copied, instead of encoding it"},
 	{"images", "images", "", "what still images become: video, or images in the table (default: images of LeRobot, else video)"},
 	{"frames", "frames", "sampled", "images looked at for statistics: sampled, all, none"},
 	{"scale-actions", "scale_actions", "false", "to robomimic: scale each dimension of the actions onto [-1, 1], and keep what takes that back (actions_scale, actions_offset)"},
 }
+
+// presetLeRobot is the value of --preset that maps streams; others are the encoder's.
+const presetLeRobot = "lerobot"
 
 func newConvert() *cobra.Command {
 	var open openFlags
@@ -56,6 +59,7 @@ DST must be empty. A conversion to LeRobot goes on with --resume after a kill; o
 To another format a killed conversion begins again, in an empty DST.`,
 		Example: `  robocache convert ./old_v2 ./new_v3
   robocache convert ./recording.mcap ./set --hz 50
+  robocache convert ./recording.mcap ./set --preset lerobot
   robocache convert ./set ./part --episodes 0,3,5-9 --video-codec h264 --gop 8
   robocache convert ./set ./set.mcap --to mcap
   robocache convert ./set ./out --dry-run --json`,
@@ -122,8 +126,14 @@ func (f *conversionFlags) settle(flags *pflag.FlagSet) {
 		}
 		f.opt.Options[option] = flags.Lookup(flag).Value.String()
 	}
+	f.forLeRobot = flags.Lookup("preset").Value.String() == presetLeRobot
 	for _, w := range writeFlags {
-		say(w.flag, w.option)
+		if w.flag != "preset" || !f.forLeRobot {
+			say(w.flag, w.option)
+		}
+	}
+	if f.forLeRobot && !flags.Changed("drop-invalid") {
+		f.opt.DropInvalid = true // lerobot knows no masks
 	}
 	say("pictures", "images")
 	if flags.Changed("split-at-gaps") && f.split {

@@ -2,10 +2,14 @@ package cli
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // TestConvertCutRecording: a recording that was cut converts, and says so: in the report, in the dataset, and by exit code 3, to every format.
@@ -39,6 +43,89 @@ func TestConvertCutRecording(t *testing.T) {
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "cut_lerobot", "1.0.0", "meta", "conversion.json")); err != nil || !strings.Contains(string(b), `"cut-file"`) {
 		t.Errorf("%v: %s", err, b)
+	}
+}
+
+// TestConvertForLeRobot: a recording of a camera and joints becomes a set with lerobot's names, and its action is the state one row later.
+func TestConvertForLeRobot(t *testing.T) {
+	recording := filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap")
+	dir := t.TempDir()
+	if code, out, errs := call(t, "convert", recording, filepath.Join(dir, "as-it-is"), "--images", "images"); code != exitFindings || !strings.Contains(out, "no-action") || !strings.Contains(out, "no-state") || !strings.Contains(out, `{"observation.state": {"from": ["joint_states.position"]}}`) {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	dst := filepath.Join(dir, "set")
+	code, out, errs := call(t, "convert", recording, dst, "--images", "images", "--preset", "lerobot")
+	if strings.Contains(out, "no-action") || strings.Contains(out, "no-state") || !strings.Contains(errs, "one row later") {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	ds, err := robocache.Open(t.Context(), dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	values := map[string][]float64{}
+	for _, key := range []string{"action", "observation.state"} {
+		f := ds.Info().Feature(key)
+		if f == nil || f.DType != robocache.Float32 {
+			t.Fatalf("%s: %+v", key, f)
+		}
+		raw := make([]byte, ds.Len(0)*f.RowBytes())
+		if err := ds.Gather(t.Context(), key, robocache.RowsOf(0, 0, ds.Len(0)), raw); err != nil {
+			t.Fatal(err)
+		}
+		values[key] = robocache.Float64s(nil, f.DType, raw)
+	}
+	width := len(values["action"]) / ds.Len(0)
+	for i, v := range values["action"][:(ds.Len(0)-1)*width] {
+		if next := values["observation.state"][i+width]; math.Abs(v-next) > 1e-4 {
+			t.Fatalf("row %d: an action of %v, the next state is %v", i/width, v, next)
+		}
+	}
+	if ds.Info().Feature("observation.images.camera") == nil || len(ds.Info().Features) != 8 {
+		t.Errorf("%v", ds.Info().Keys())
+	}
+}
+
+// TestLinkedRecording: a link to a recording opens as the recording.
+func TestLinkedRecording(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "store", "a.mcap")
+	if code, _, errs := call(t, "synth", file, "--format", "mcap", "--episodes", "1", "--seconds", "1", "--cameras", "0", "--rates", "camera=30,joints=100"); code != exitDone {
+		t.Fatal(code, errs)
+	}
+	link := filepath.Join(dir, "link.mcap")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := call(t, "inspect", link); code != exitDone || !strings.Contains(out, "1 episodes, 30 frames") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
+
+// TestDoctorSummary: many findings of one code are a few places and their number, and --verbose lists all.
+func TestDoctorSummary(t *testing.T) {
+	src := filepath.Join(t.TempDir(), "a")
+	if code, _, errs := call(t, "synth", src, "--format", "mcap", "--episodes", "8", "--seconds", "3", "--cameras", "0", "--rates", "camera=30,joints=100", "--dropout", "1s"); code != exitDone {
+		t.Fatal(code, errs)
+	}
+	code, out, _ := call(t, "doctor", src)
+	if code != exitFindings || strings.Count(out, "warning  gap:") != 3 || !strings.Contains(out, "8 in all in 8 episodes") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	if _, out, _ := call(t, "doctor", src, "-v"); strings.Count(out, "warning  gap:") != 8 {
+		t.Error(out)
+	}
+}
+
+// TestPushPlanned: a dry run of push needs neither the Hub nor Python.
+func TestPushPlanned(t *testing.T) {
+	src := filepath.Join(t.TempDir(), "a")
+	if code, _, errs := call(t, "synth", src, "--codec", "png", "--episodes", "1", "--seconds", "0.5"); code != exitDone {
+		t.Fatal(code, errs)
+	}
+	code, out, errs := call(t, "push", src, "me/set", "--dry-run", "--python", "/no/such/python", "--json")
+	if code != exitDone || !strings.Contains(out, "meta/info.json") || !strings.Contains(out, "the Hub was not asked") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
 

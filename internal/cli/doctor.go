@@ -24,12 +24,14 @@ type Diagnosis struct {
 	Errors   int                 `json:"errors"`
 	Warnings int                 `json:"warnings"`
 	Fix      *edit.Fixed         `json:"fix,omitempty"` // of --fix
+
+	verbose bool // the text lists every finding
 }
 
 func newDoctor() *cobra.Command {
 	var open openFlags
 	var opt robocache.DiagnoseOptions
-	var fix, dropBad, inPlace bool
+	var fix, dropBad, inPlace, verbose bool
 	c := &cobra.Command{
 		Use:   "doctor URI [DST]",
 		Short: "prove that a dataset is what it claims, and say what is wrong with it",
@@ -51,6 +53,7 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every image (slow)")
 	c.Flags().BoolVar(&opt.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
 	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every finding, instead of the first places of each code")
 	c.Flags().BoolVar(&fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
 	c.Flags().BoolVar(&dropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
 	c.Flags().BoolVar(&inPlace, "in-place", false, "with --fix: put the result in the place of the dataset ('edit undo' gives it back)")
@@ -70,7 +73,7 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 		opt.Progress = progress(cmd, "doctor")
 		findings := guard.Must(diagnose.Run(ctx, ds, opt))
 		info := ds.Info()
-		d := &Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: append([]robocache.Finding{}, findings...)}
+		d := &Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: append([]robocache.Finding{}, findings...), verbose: verbose}
 		for _, f := range findings {
 			switch f.Severity {
 			case robocache.SeverityError:
@@ -85,7 +88,11 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 			printFixed(w, d.Fix)
 			return
 		}
-		printFindings(w, d.Findings)
+		if d.verbose {
+			printFindings(w, d.Findings)
+		} else {
+			printSummary(w, d.Findings)
+		}
 		fmt.Fprintf(w, "%s, %d episodes, %d frames: %d errors, %d warnings\n", strings.TrimSpace(d.Format+" "+d.Version), d.Episodes, d.Frames, d.Errors, d.Warnings)
 	})
 }

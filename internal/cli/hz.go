@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
@@ -39,12 +41,57 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 		opt.HZ = f.opt.FPS
 		ds = guard.Must(mapping.Open(ctx, uri, opt))
 	}
+	if f.forLeRobot {
+		ds = f.mapRoles(ctx, ds, uri, &opt, hz, told)
+	}
 	if err := f.rated(ctx, ds, hz, told); err != nil {
 		_ = ds.Close()
 		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
 	}
+	if f.forLeRobot && f.opt.Align != nil && f.opt.Align.DTypes == nil {
+		f.opt.Align.DTypes = map[string]robocache.DType{}
+		for _, g := range ds.Info().Features {
+			if g.Kind == robocache.KindNumeric && g.DType == robocache.Float64 {
+				f.opt.Align.DTypes[g.Key] = robocache.Float32 // the type of lerobot's policies
+			}
+		}
+	}
 	f.opened = opt
 	return ds
+}
+
+// mapRoles opens the source again with the mapping of --preset lerobot.
+func (f *conversionFlags) mapRoles(ctx context.Context, ds robocache.Dataset, uri string, opt *robocache.OpenOptions, hz robocache.Rate, told func(string)) robocache.Dataset {
+	defer ds.Close()
+	if opt.Map != nil {
+		guard.Fail(misuse("--preset lerobot makes a mapping, and --map is one: give one of them"))
+	}
+	for _, known := range []robocache.Rate{ds.Info().FPS, steady(ctx, ds, f.opt.Episodes)} {
+		if hz.Zero() {
+			hz = known
+		}
+	}
+	var period int64
+	if !hz.Zero() {
+		period = hz.Nanos(1)
+	}
+	m, left := mapping.Preset(ds.Info(), period)
+	if len(m.Streams) == 0 {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "--preset lerobot finds no camera, no state and no action", Hint: "Name the streams with --map; inspect --suggest-map writes one to begin with."})
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Streams)) {
+		s := m.Streams[key]
+		if text := strings.Join(s.From, ", "); s.Offset != 0 {
+			told(fmt.Sprintf("preset lerobot: %s is %s one row later: the recording has no stream of commands", key, text))
+		} else if text != key {
+			told(fmt.Sprintf("preset lerobot: %s is %s", key, text))
+		}
+	}
+	if len(left) > 0 {
+		told("preset lerobot: dropped " + strings.Join(left, ", "))
+	}
+	opt.Map = m
+	return guard.Must(mapping.Open(ctx, uri, *opt))
 }
 
 // rated settles the rate of the rows of an open source.

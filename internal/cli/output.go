@@ -127,6 +127,45 @@ func progress(cmd *cobra.Command, what string) func(done, total int64) {
 	}
 }
 
+// summarized is how many findings of one code printSummary lists.
+const summarized = 3
+
+// printSummary lists the first findings of each code and severity, and counts the others.
+func printSummary(w io.Writer, findings []robocache.Finding) {
+	type group struct {
+		severity robocache.Severity
+		code     string
+	}
+	count, episodes := map[group]int{}, map[group]map[any]bool{}
+	for _, f := range findings {
+		g := group{f.Severity, f.Code}
+		count[g]++
+		if e, ok := f.Where["episode"]; ok {
+			if episodes[g] == nil {
+				episodes[g] = map[any]bool{}
+			}
+			episodes[g][e] = true
+		}
+	}
+	var shown []robocache.Finding
+	seen := map[group]int{}
+	for _, f := range findings {
+		g := group{f.Severity, f.Code}
+		if seen[g]++; seen[g] > summarized {
+			continue
+		}
+		if more := count[g] - summarized; seen[g] == summarized && more > 0 {
+			f.Message += fmt.Sprintf(" (and %d more, %d in all", more, count[g])
+			if n := len(episodes[g]); n > 0 {
+				f.Message += fmt.Sprintf(" in %d episodes", n)
+			}
+			f.Message += "; --verbose lists them)"
+		}
+		shown = append(shown, f)
+	}
+	printFindings(w, shown)
+}
+
 // printFindings lists findings for people, errors first.
 func printFindings(w io.Writer, findings []robocache.Finding) {
 	for _, sev := range []robocache.Severity{robocache.SeverityError, robocache.SeverityWarning, robocache.SeverityInfo} {

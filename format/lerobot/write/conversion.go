@@ -343,7 +343,7 @@ func (c *conversion) find(s robocache.Severity, code string, where robocache.Whe
 
 // sourceFindings puts what the source found, and the grid over it, before what the conversion did.
 func (c *conversion) sourceFindings() {
-	c.report.Findings = append(robocache.Findings(c.src), c.report.Findings...)
+	c.report.Findings = slices.Concat(robocache.Findings(c.src), c.opt.Findings, c.report.Findings)
 }
 
 // reportName is where the report lies in the result.
