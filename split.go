@@ -278,6 +278,15 @@ func (p *part) Episode(ctx context.Context, episode int) (Episode, error) {
 	return ep, err
 }
 
+// Origin is the whole's.
+func (p *part) Origin(ctx context.Context, episode int) (*Origin, error) {
+	e, err := p.at(episode)
+	if err != nil {
+		return nil, err
+	}
+	return OriginOf(ctx, p.Dataset, e)
+}
+
 func (p *part) Times(ctx context.Context, episode int, key string) ([]int64, error) {
 	e, err := p.at(episode)
 	if err != nil {

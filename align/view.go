@@ -316,6 +316,11 @@ func (v *Viewed) Episode(ctx context.Context, e int) (robocache.Episode, error) 
 	return ep, err
 }
 
+// Origin is the source's.
+func (v *Viewed) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
+	return robocache.OriginOf(ctx, v.src, e)
+}
+
 // Times is the grid, whatever the stream.
 func (v *Viewed) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	if _, mask := v.masks[key]; key != "" && v.info.Feature(key) == nil && !mask {

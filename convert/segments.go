@@ -221,6 +221,15 @@ func (d *segmented) Episode(ctx context.Context, e int) (robocache.Episode, erro
 	return ep, err
 }
 
+// Origin is the source's.
+func (d *segmented) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
+	s, err := d.at(e)
+	if err != nil {
+		return nil, err
+	}
+	return robocache.OriginOf(ctx, d.Dataset, s.episode)
+}
+
 func (d *segmented) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	s, err := d.at(e)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -118,9 +117,6 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 		return fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: where, Msg: "drop_invalid: the streams keep clocks of their own, and have no common rows", Hint: "pass --hz, in Python hz=, to bring them onto one grid"})
 	} else if opt.DropInvalid {
 		src, err = cutEpisodes(ctx, src, &opt, &w)
-	}
-	if err == nil && w.Shard == nil && f.Default && whole.Info().Format != f.Name && opt.Keys == nil {
-		w.Findings = mapping.RoleFindings(src.Info())
 	}
 	if err == nil && w.Shard != nil && src != whole {
 		src.Info().Findings = whole.Info().Findings // those of the grid are the plan's, which has seen all episodes

@@ -181,6 +181,13 @@ func (v *view) Episode(ctx context.Context, e int) (ep robocache.Episode, err er
 	return ep, nil
 }
 
+// Origin is the source's.
+func (v *view) Origin(ctx context.Context, e int) (_ *robocache.Origin, err error) {
+	defer guard.Into(&err)
+	p := v.at(e)
+	return robocache.OriginOf(ctx, v.srcs[p.Source], p.Episode)
+}
+
 // whole says that all rows of the source's episode are there.
 func (v *view) whole(p *Episode) bool {
 	return p.From == 0 && p.To == v.srcs[p.Source].Len(p.Episode)

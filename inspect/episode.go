@@ -11,7 +11,8 @@ import (
 // EpisodeReport is what `robocache inspect --episode N` shows.
 type EpisodeReport struct {
 	robocache.Episode
-	Streams []EpisodeStream `json:"streams"`
+	Origin  *robocache.Origin `json:"origin"` // the recording that it was made from
+	Streams []EpisodeStream   `json:"streams"`
 }
 
 // EpisodeStream is one stream of one episode, on its own clock.
@@ -35,7 +36,11 @@ func Episode(ctx context.Context, ds robocache.Dataset, episode int) (*EpisodeRe
 	if err != nil {
 		return nil, err
 	}
-	r := &EpisodeReport{Episode: ep}
+	origin, err := robocache.OriginOf(ctx, ds, episode)
+	if err != nil {
+		return nil, err
+	}
+	r := &EpisodeReport{Episode: ep, Origin: origin}
 	features := ds.Info().Features
 	for i := range features {
 		f := &features[i]

@@ -54,6 +54,11 @@ func (d *mapped) stream(key string) *stream {
 	return s
 }
 
+// Origin is the base's.
+func (d *mapped) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
+	return robocache.OriginOf(ctx, d.base, e)
+}
+
 func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
 	defer guard.Into(&err)
 	if key == "" || key == "task" && d.streams["task"] == nil {

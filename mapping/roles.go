@@ -18,7 +18,7 @@ var (
 	actionWords = []string{"action", "command", "cmd", "target", "desired", "setpoint", "goal", "ctrl", "control"}
 	stateWords  = []string{"qpos", "joint_states", "joint_state", "joint_position", "joint_pos", "state", "proprio", "joints", "joint", "eef", "tcp", "pose", "odom"}
 	rateWords   = []string{"velocity", "vel", "qvel", "effort", "torque", "current"} // of a state; a command may be a velocity
-	skipWords   = []string{"covariance", "stamp", "seq", "valid", "reward", "done", "camera_info", "diagnostic"}
+	skipWords   = []string{"covariance", "sec", "nanosec", "seq", "valid", "reward", "done", "camera_info", "diagnostic"}
 	imageWords  = []string{"image_raw", "image_rect", "image_color", "image", "images", "compressed", "color", "rgb", "observation", "obs", "data"}
 )
 
@@ -143,8 +143,12 @@ func cameraKey(key string, taken map[string]robocache.StreamMapping) string {
 	return name
 }
 
-// RoleFindings reports the roles that lerobot's policies need and a dataset of another format lacks, each with the mapping that gives it.
-func RoleFindings(info *robocache.Info) (out []robocache.Finding) {
+// RoleFindings reports the roles that lerobot's policies need and a dataset lacks, each with the mapping that gives it. It reports none unless
+// the whole of another format is written as LeRobot: keys are the features that were chosen.
+func RoleFindings(info *robocache.Info, to string, keys []string) (out []robocache.Finding) {
+	if to != "lerobot" || info.Format == to || keys != nil {
+		return nil
+	}
 	action, state := Roles(info)
 	report := func(code, key string, from []string) {
 		hint := fmt.Sprintf("Pass --map '{\"streams\": {%q: {\"from\": [\"STREAM\"]}}}' (in Python map=) with the stream that is the %s.", key, key)

@@ -31,7 +31,7 @@ func TestRoles(t *testing.T) {
 		if !slices.Equal(action, c.action) || !slices.Equal(state, c.state) {
 			t.Errorf("%s: action %v, state %v", c.name, action, state)
 		}
-		for _, f := range RoleFindings(info) {
+		for _, f := range RoleFindings(info, "lerobot", nil) {
 			if f.Severity != robocache.SeverityWarning || !strings.Contains(f.Hint, "--map") {
 				t.Errorf("%s: %+v", c.name, f)
 			}

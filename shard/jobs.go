@@ -9,6 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -56,7 +57,9 @@ func conversion(about string, check func(*Job)) kind {
 		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) *work {
 			check(&m.Job)
 			guard.Check(convert.Apart(m.Job.Destination, m.Job.Source))
-			p := guard.Must(convert.PlanShards(ctx, src, m.Job.To, m.Job.Convert))
+			opt := m.Job.Convert
+			opt.Findings = mapping.RoleFindings(src.Info(), m.Job.To, opt.Keys)
+			p := guard.Must(convert.PlanShards(ctx, src, m.Job.To, opt))
 			m.Schema, m.Findings = p.Schema, p.Findings
 			var row int64
 			for _, f := range p.Rows.Info().Features {

@@ -55,8 +55,11 @@ type Dataset struct {
 	tab      *tables
 	lib      *video.Library
 	modality *Modality
-	limit    int64
-	repair   bool // OpenOptions.Repair
+
+	originLock sync.Mutex
+	origins    map[int64]*robocache.Origin // by episode_index; nil until they are asked for
+	limit      int64
+	repair     bool // OpenOptions.Repair
 
 	mu      sync.Mutex
 	noticed []robocache.Finding // what reading found after Open

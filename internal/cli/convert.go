@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/mapping"
 )
 
 // conversionFlags are convert's beside those of opening the source.
@@ -75,6 +76,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 		defer ds.Close()
 		bar := progress(cmd, "convert")
 		f.opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
+		f.opt.Findings = mapping.RoleFindings(ds.Info(), f.to, f.opt.Keys)
 		r := guard.Must(convert.Write(ctx, ds, f.to, args[1], f.opt))
 		found := verdict(r.Findings)
 		if r.LeftOut > 0 {

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -100,6 +103,55 @@ func TestLinkedRecording(t *testing.T) {
 	if code, out, errs := call(t, "inspect", link); code != exitDone || !strings.Contains(out, "1 episodes, 30 frames") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
+}
+
+// TestProvenance: an episode names the recording that it came from, with its checksum, and edits and conversions keep that.
+func TestProvenance(t *testing.T) {
+	dir := t.TempDir()
+	src := filepath.Join(dir, "recordings")
+	if code, _, errs := call(t, "synth", src, "--format", "mcap", "--episodes", "3", "--seconds", "1", "--cameras", "0", "--rates", "camera=30,joints=100"); code != exitDone {
+		t.Fatal(code, errs)
+	}
+	files, err := filepath.Glob(filepath.Join(src, "*.mcap"))
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	run := func(args ...string) {
+		t.Helper()
+		if code, out, errs := call(t, args...); code != exitDone {
+			t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)
+		}
+	}
+	check := func(set string, episode, recording int) {
+		t.Helper()
+		_, out, errs := call(t, "inspect", set, "--episode", strconv.Itoa(episode), "--json")
+		var r struct{ Origin robocache.Origin }
+		b, err := os.ReadFile(files[recording])
+		if err != nil || json.Unmarshal([]byte(out), &r) != nil {
+			t.Fatal(err, out, errs)
+		}
+		want := robocache.Origin{Dataset: src, Format: "mcap", File: filepath.Base(files[recording]), Episode: int64(recording), Checksum: fmt.Sprintf("sha256:%x", sha256.Sum256(b))}
+		if r.Origin != want {
+			t.Errorf("episode %d of %s: %+v, want %+v", episode, set, r.Origin, want)
+		}
+	}
+	run("convert", src, in("set"), "--hz", "30")
+	check(in("set"), 2, 2)
+	run("edit", "delete", in("set"), in("fewer"), "--episodes", "0")
+	check(in("fewer"), 0, 1)
+	run("edit", "merge", in("fewer"), in("set"), in("merged"))
+	check(in("merged"), 1, 2)
+	check(in("merged"), 2, 0)
+	run("edit", "delete", in("merged"), "--episodes", "0", "--in-place")
+	check(in("merged"), 0, 2)
+	run("convert", in("merged"), in("again"))
+	check(in("again"), 1, 0)
+	run("plan", "convert", src, in("sharded"), "--hz", "30", "--shards", "2", "--manifest", in("plan.json"))
+	run("run", "--manifest", in("plan.json"), "--shard", "0")
+	run("run", "--manifest", in("plan.json"), "--shard", "1")
+	run("commit", "--manifest", in("plan.json"))
+	check(in("sharded"), 1, 1)
 }
 
 // TestDoctorSummary: many findings of one code are a few places and their number, and --verbose lists all.

@@ -172,6 +172,9 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 		line += "; " + strings.Join(r.Tasks, " | ")
 	}
 	fmt.Fprintln(w, line)
+	if o := r.Origin; o != nil && o.File+o.Checksum != "" {
+		fmt.Fprintf(w, "  from episode %d of %s %s %s\n", o.Episode, o.Dataset, o.File, o.Checksum)
+	}
 	rows := [][]string{{"key", "kind", "rows", "first s", "last s", "rate", "jitter ms", "max gap ms", "gaps", "repeated"}}
 	for _, s := range r.Streams {
 		row := []string{s.Key, string(s.Kind), strconv.Itoa(s.Rows), "–", "–", "–", "–", "–", "–", "–"} // of time nothing is known

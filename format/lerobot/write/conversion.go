@@ -135,6 +135,7 @@ type conversion struct {
 	summary    json.RawMessage
 	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
 	trials     sync.Mutex
+	sums       sync.Map // of recordings, by name: func() string
 	tried      map[string]bool // whether what is encoded here can be joined to a coding of the source's
 }
 
@@ -343,7 +344,7 @@ func (c *conversion) find(s robocache.Severity, code string, where robocache.Whe
 
 // sourceFindings puts what the source found, and the grid over it, before what the conversion did.
 func (c *conversion) sourceFindings() {
-	c.report.Findings = slices.Concat(robocache.Findings(c.src), c.opt.Findings, c.report.Findings)
+	c.report.Findings = append(append(robocache.Findings(c.src), c.opt.Findings...), c.report.Findings...)
 }
 
 // reportName is where the report lies in the result.

@@ -122,10 +122,12 @@ type EpisodeMap struct {
 	New       int               `json:"new_episode_index"`
 	Length    int               `json:"length"`
 	FromIndex int64             `json:"dataset_from_index"`
-	StartNS   int64             `json:"start_ns,omitempty"`     // the timestamp of row 0 in the source
-	Video     map[string]string `json:"video,omitempty"`        // camera → "copied", or why it was encoded
-	Hidden    map[string][2]int `json:"hidden,omitempty"`       // camera → copied frames before and behind the episode's own, which no row shows
-	Ends      map[string][2]int `json:"encoded_ends,omitempty"` // camera → frames at the beginning and the end that were encoded; those between were copied
+	StartNS   int64             `json:"start_ns,omitempty"` // the timestamp of row 0 in the source
+	Video     map[string]string `json:"video,omitempty"`    // camera → "copied", or why it was encoded
+	Hidden    map[string][2]int `json:"hidden,omitempty"`   // camera → copied frames before and behind the episode's own, which no row shows
+	// Source is the recording that the episode was first made from, which edits and conversions keep.
+	Source *robocache.Origin `json:"source,omitempty"`
+	Ends   map[string][2]int `json:"encoded_ends,omitempty"` // camera → frames at the beginning and the end that were encoded; those between were copied
 }
 
 // TaskMap says which task became which.

@@ -1,0 +1,64 @@
+package lerobot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// Origin returns the recording that an episode was made from, as meta/conversion.json says; nil if it does not.
+func (d *Dataset) Origin(ctx context.Context, episode int) (*robocache.Origin, error) {
+	if episode < 0 || episode >= d.eps.n() {
+		return nil, nil
+	}
+	d.originLock.Lock()
+	defer d.originLock.Unlock()
+	if d.origins == nil {
+		origins, err := readOrigins(ctx, d.Store())
+		if err != nil {
+			return nil, err
+		}
+		d.origins = origins
+	}
+	return d.origins[d.eps.id(episode)], nil
+}
+
+// readOrigins reads the reports of a conversion: one, or one of each shard. A report that cannot be understood names no origins.
+func readOrigins(ctx context.Context, st store.Store) (map[int64]*robocache.Origin, error) {
+	names := []string{"meta/conversion.json"}
+	if files, err := st.List(ctx, "meta/conversion"); err == nil {
+		for _, f := range files {
+			if strings.HasSuffix(f.Name, ".json") {
+				names = append(names, f.Name)
+			}
+		}
+	}
+	out := map[int64]*robocache.Origin{}
+	for _, name := range names {
+		b, err := store.ReadFile(ctx, st, name, 256<<20)
+		if errors.Is(err, robocache.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		var report struct {
+			Episodes []struct {
+				New    int64             `json:"new_episode_index"`
+				Source *robocache.Origin `json:"source"`
+			} `json:"episodes"`
+		}
+		if json.Unmarshal(b, &report) != nil {
+			continue
+		}
+		for _, e := range report.Episodes {
+			if e.New >= 0 && e.Source != nil {
+				out[e.New] = e.Source
+			}
+		}
+	}
+	return out, nil
+}

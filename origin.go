@@ -1,0 +1,44 @@
+package robocache
+
+import "context"
+
+// Origin names the recording that became an episode.
+type Origin struct {
+	Dataset  string `json:"dataset,omitempty"` // URI of the recordings, without credentials
+	Format   string `json:"format,omitempty"`
+	File     string `json:"file,omitempty"` // the recording below Dataset; none where the format has no file for an episode
+	Episode  int64  `json:"episode_index"`  // its index in Dataset
+	Checksum string `json:"checksum,omitempty"`
+}
+
+// Sourced is a Dataset that knows from which recordings its episodes were made. Origin returns nil if it does not know.
+// Called by OriginOf.
+type Sourced interface {
+	Origin(ctx context.Context, episode int) (*Origin, error)
+}
+
+// OriginOf returns the origin of an episode (a position): the one that the dataset knows, else the dataset itself. Only an origin that a
+// dataset has kept has a checksum.
+func OriginOf(ctx context.Context, ds Dataset, episode int) (*Origin, error) {
+	var o Origin
+	if s, ok := ds.(Sourced); ok {
+		known, err := s.Origin(ctx, episode)
+		if err != nil {
+			return nil, err
+		}
+		if known != nil {
+			o = *known
+		}
+	} else if r, ok := ds.(Recorded); ok {
+		o.File = r.Recording(episode)
+	}
+	if o.Dataset == "" {
+		ep, err := ds.Episode(ctx, episode)
+		if err != nil {
+			return nil, err
+		}
+		info := ds.Info()
+		o.Dataset, o.Format, o.Episode = Redact(info.URI), info.Format, ep.Index
+	}
+	return &o, nil
+}
