@@ -258,7 +258,7 @@ func TestDepthVideo(t *testing.T) {
 			}
 			img = binary.LittleEndian.AppendUint16(img, mm)
 		}
-		if _, err := r.AddFrame(t.Context(), "look", [][]byte{img}, nil); err != nil {
+		if _, err := r.AddFrame(t.Context(), "look", 0, [][]byte{img}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

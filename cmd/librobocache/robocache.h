@@ -75,7 +75,7 @@ int32_t robocache_op_run(int64_t op, int64_t *addrs, int64_t n, int64_t stream, 
 
 ROBOCACHE_CALL(robocache_edit); /* edit.Request: {sources[], verbs[{verb, …}], dst?, in_place?, dry_run?, …} → edit.Report */
 
-/* Recording a LeRobot dataset beside a robot's loop: {path, fps?, features?: [Feature], robot_type?, video_codec?, gop?, crf?, preset?, queue_bytes, on_full?, allow_nan?: [key], only_new?} →
+/* Recording a LeRobot dataset beside a robot's loop: {path, fps?, features?: [Feature], robot_type?, video_codec?, gop?, crf?, preset?, queue_bytes, on_full?, allow_nan?: [key], streams?: {key: hz}, only_new?} →
  * {writer, fps, robot_type, features[], counted}. Features and fps that are not given are those of the dataset that is there. The others give what was counted. */
 ROBOCACHE_CALL(robocache_writer_new);
 ROBOCACHE_CALL(robocache_writer_save);    /* writer: ends the episode; on 0 it is in the dataset, whatever happens to the process */
@@ -83,9 +83,12 @@ ROBOCACHE_CALL(robocache_writer_discard); /* writer: drops the rows of the episo
 ROBOCACHE_CALL(robocache_writer_delete);  /* writer: deletes the episode that was saved last */
 ROBOCACHE_CALL(robocache_writer_stats);   /* writer → {episodes, frames, pending, tasks, queue_bytes, queue_peak, waits, wait_seconds, longest_wait_seconds, refused, dropped} */
 ROBOCACHE_CALL(robocache_writer_finish);  /* writer: exact statistics; robocache_close alone leaves what was saved, without them */
-/* Adds a row: addresses of the values in the order of the features (images: height, width, channels), 0 of texts, which are in json_in {task, texts: {key: text}}. The memory is
+/* Adds a row: addresses of the values in the order of the features (images: height, width, channels), 0 of texts, which are in json_in {task, time_ns?, texts: {key: text}}. The memory is
  * copied. -1: the queue of the encoders had no room within timeout_ms, the row was not added: call again. -2: the row was dropped (on_full "drop"). */
 int32_t robocache_writer_add(int64_t writer, char *json_in, int64_t *addrs, int64_t n, int32_t timeout_ms, char **json_out);
+
+/* Adds a sample of a stream with a native clock ("streams" of writer_new: {key: hz}): the address of its value, and its time. */
+int32_t robocache_writer_sample(int64_t writer, char *key, int64_t addr, int64_t time_ns, char **json_out);
 
 /* The command line: {verb, args[], options: {a flag's name, with _ for -: its value}, terminal: progress and notes go to stderr} → {result: what --json
  * prints, findings: exit code 3, notes[]: lines for people}. */

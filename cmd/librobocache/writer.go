@@ -40,6 +40,7 @@ type writerArgs struct {
 	QueueBytes int64               `json:"queue_bytes"`
 	OnFull     write.OnFull        `json:"on_full"`
 	AllowNaN   []string            `json:"allow_nan"`
+	Streams    map[string]float64  `json:"streams"`
 	OnlyNew    bool                `json:"only_new"`
 }
 
@@ -48,18 +49,21 @@ type writerReply struct {
 	FPS      robocache.Rate      `json:"fps"`
 	Robot    string              `json:"robot_type"`
 	Features []robocache.Feature `json:"features"`
+	Streams  map[string]float64  `json:"streams"`
 	Counted  write.Recording     `json:"counted"`
 }
 
 func newWriter(ctx context, a *writerArgs) any {
 	cfg := write.Config{FPS: a.FPS, Robot: a.Robot, Features: a.Features, Video: write.VideoConfig{Codec: a.Codec, GOP: a.GOP, CRF: a.CRF, Preset: a.Preset}}
-	opt := write.RecordOptions{QueueBytes: a.QueueBytes, OnFull: a.OnFull, AllowNaN: a.AllowNaN, OnlyNew: a.OnlyNew}
+	opt := write.RecordOptions{QueueBytes: a.QueueBytes, OnFull: a.OnFull, AllowNaN: a.AllowNaN, Streams: a.Streams, OnlyNew: a.OnlyNew}
 	w := &writerHandle{r: guard.Must(lerobot.Record(ctx, a.Path, cfg, opt))}
 	w.end = func() error { w.r.Abort(); return nil }
 	w.n.Store(1)
 	cfg = w.r.Config()
 	w.feats = cfg.Features
-	return keep(w, func(h int64) any { return writerReply{h, cfg.FPS, cfg.Robot, cfg.Features, w.r.Counted()} })
+	return keep(w, func(h int64) any {
+		return writerReply{h, cfg.FPS, cfg.Robot, cfg.Features, w.r.Streams(), w.r.Counted()}
+	})
 }
 
 // alone makes a call on a recorder: one at a time.
@@ -73,6 +77,7 @@ func alone(f func(r *write.Recorder, ctx context) error) handler {
 }
 
 type frameArgs struct {
+	Time  int64             `json:"time_ns"`
 	Task  string            `json:"task"`
 	Texts map[string]string `json:"texts"`
 }
@@ -102,7 +107,7 @@ func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.in
 		}
 		ctx, cancel := stdcontext.WithTimeout(stdcontext.Background(), time.Duration(timeoutMS)*time.Millisecond)
 		defer cancel()
-		added = guard.Must(w.r.AddFrame(ctx, a.Task, rows, a.Texts))
+		added = guard.Must(w.r.AddFrame(ctx, a.Task, a.Time, rows, a.Texts))
 	})
 	switch {
 	case err == nil && added:
@@ -113,4 +118,28 @@ func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.in
 		return statusPending
 	}
 	return fail(out, err)
+}
+
+// robocache_writer_sample adds a sample of a stream with a native clock: the address of its value, and its time.
+//
+//export robocache_writer_sample
+func robocache_writer_sample(writer C.int64_t, key *C.char, addr C.int64_t, timeNS C.int64_t, out **C.char) (status C.int32_t) {
+	err := border(func() {
+		w := guard.Must(held[*writerHandle](int64(writer)))
+		defer func() { _ = w.release() }()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		name := C.GoString(key)
+		for i := range w.feats {
+			if f := &w.feats[i]; f.Key == name {
+				guard.Check(w.r.AddSample(name, int64(timeNS), unsafe.Slice((*byte)(foreign(uintptr(addr))), f.RowBytes())))
+				return
+			}
+		}
+		guard.Fail(misuse("record", "no such feature: "+name))
+	})
+	if err != nil {
+		return fail(out, err)
+	}
+	return statusDone
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -229,7 +230,7 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 
 var knownInfo = map[string]bool{"codebase_version": true, "fps": true, "features": true, "total_episodes": true, "total_frames": true, "total_tasks": true, "chunks_size": true,
 	"data_files_size_in_mb": true, "video_files_size_in_mb": true, "data_path": true, "video_path": true, "robot_type": true, "splits": true, "tools": true, "total_videos": true,
-	"total_chunks": true, "storage_format": true}
+	"total_chunks": true, "storage_format": true, write.StreamsKey: true}
 
 func (f *infoFile) readVersion(fields map[string]json.RawMessage) {
 	v, ok := fields["codebase_version"]

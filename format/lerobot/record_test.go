@@ -33,7 +33,7 @@ func TestRecorderWaits(t *testing.T) {
 	rows, late := 0, 0
 	for deadline := time.Now().Add(30 * time.Second); rows < 40 && time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Microsecond)
-		_, err := r.AddFrame(ctx, "t", [][]byte{binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(rows))), image}, nil)
+		_, err := r.AddFrame(ctx, "t", 0, [][]byte{binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(rows))), image}, nil)
 		cancel()
 		switch {
 		case err == nil:

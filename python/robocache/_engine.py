@@ -49,6 +49,7 @@ _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
     ("", "robocache_loader_take", _STATUS, [_NUMBER, _NUMBER, _STATUS, _PLACE, ctypes.POINTER(_PLACE)]),
     ("", "robocache_op_run", _STATUS, _RUN),
     ("", "robocache_writer_add", _STATUS, [_NUMBER, ctypes.c_char_p, _PLACE, _NUMBER, _STATUS, ctypes.POINTER(_PLACE)]),
+    ("", "robocache_writer_sample", _STATUS, [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.POINTER(_PLACE)]),
     ("launch", "robocache_op_run", _STATUS, _RUN),  # a launch waits for nothing: with other threads about it can cost milliseconds to have the GIL again
     ("capsules", "robocache_capsules", ctypes.py_object, [_PLACE]),  # these two enter no Go and wait for nothing: no signal handler runs within them
     ("arrived", "robocache_arrived", None, [_PLACE]),

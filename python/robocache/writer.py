@@ -40,7 +40,9 @@ class Writer:
             (encoded), "image" (PNG, lossless), "string", "bool" or a NumPy name. Cameras have the shape (H, W, C). Depth has
             the shape (H, W, 1) and "info": {"is_depth_map": True, "depth_unit": "mm"} (uint16) or "m" (float32): "image"
             keeps it without loss, "video" in lerobot's 12-bit codes from "depth_min" to "depth_max". The Writer adds the
-            bookkeeping columns (timestamp, frame_index, …) itself.
+            bookkeeping columns (timestamp, frame_index, …) itself. "hz" gives a stream of numbers a clock of its own: add()
+            takes its samples, a row holds the last sample at or before its time, and all samples are kept in
+            recordings/episode_N.mcap. hz is the nominal rate; the recorded times are kept as they are.
         robot_type: The name of the robot in info.json.
         use_videos: False keeps "video" cameras as images.
         video_codec: "av1" (default, as lerobot), "h264" or "hevc".
@@ -79,8 +81,9 @@ class Writer:
     ) -> None:  # fmt: skip
         self.path: str = os.path.abspath(os.fspath(path))
         declared = [_declared(key, f, use_videos) for key, f in (features or {}).items() if key not in _BOOKKEEPING]
+        streams = {k: _options.positive(f"{k}: hz", f["hz"]) for k, f in (features or {}).items() if isinstance(f, Mapping) and f.get("hz") is not None}
         args: dict[str, Any] = {
-            "path": self.path, "features": declared, "robot_type": robot_type or "", "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
+            "streams": streams, "path": self.path, "features": declared, "robot_type": robot_type or "", "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
             "on_full": _options.choice("on_full", on_full, ("block", "raise", "drop")), "allow_nan": _allowed_nan(allow_nan),
             "only_new": _options.choice("mode", mode, ("a", "x")) == "x",
             "video_codec": "" if video_codec is None else _options.choice("video_codec", video_codec, ("av1", "h264", "hevc")),
@@ -101,7 +104,10 @@ class Writer:
         self.fps: Any = _options.told_rate(info["fps"])
         self.robot_type: str | None = info.get("robot_type") or None
         self.features: Features = Features((d["key"], Feature.of(d)) for d in info["features"])
+        self.streams: dict[str, float] = dict(info.get("streams") or {})
         self._rows = [_Row(f) for f in self.features.values()]
+        self._native = {row.f.key: (row, row.f.key.encode()) for row in self._rows if row.f.key in self.streams}
+        self._sample = self._engine.lib.robocache_writer_sample
         self._addresses = (ctypes.c_int64 * len(self._rows))()
         self._pending = 0
         self._warned = False
@@ -126,14 +132,45 @@ class Writer:
         """Rows of the episode under way."""
         return self._pending
 
-    def add_frame(self, frame: Mapping[str, Any], task: str | None = None) -> bool:
+    def add(self, key: str, value: Any, time: float | None = None, *, time_ns: int | None = None) -> None:
+        """Adds a sample of a stream with a rate of its own to the episode under way.
+
+        Args:
+            key: A feature that was declared with "hz".
+            value: An array, tensor, list or scalar of the declared shape; it is copied.
+            time: The time of the sample in seconds, on any clock that add_frame uses too (time.monotonic()). The times of a
+                stream increase.
+            time_ns: The same time in nanoseconds.
+
+        Raises:
+            Misuse: The stream has no rate of its own, the value does not fit it or is NaN, or the time does not increase. The
+                sample is not added.
+
+        Example:
+            w.add("joints", robot.joints(), time.monotonic())
+        """
+        if os.getpid() != self._pid:
+            self._open({})
+        if key not in self._native:
+            known = list(self._native)
+            raise Misuse(f"the stream {key!r} has no rate of its own", {"stream": key}, _options.nearest(key, known) if known else f'features={{{key!r}: {{..., "hz": 100}}}}')
+        row, name = self._native[key]
+        a = row.of(value)
+        out = ctypes.c_void_p()
+        if self._sample(self._number, name, a.ctypes.data, _time_ns(time, time_ns), ctypes.byref(out)) != _engine.DONE:
+            raise from_engine(self._engine.answer(out) or {})
+
+    def add_frame(self, frame: Mapping[str, Any], task: str | None = None, time: float | None = None, *, time_ns: int | None = None) -> bool:
         """Adds a row to the episode under way.
 
         Args:
-            frame: A value for each feature; all values are copied. Numbers: arrays, tensors, lists or scalars of the declared
+            frame: A value for each feature without a rate of its own; all values are copied. Numbers: arrays, tensors, lists or scalars of the declared
                 shape. Floats may be rounded to the declared dtype; any other change of a value is rejected. Images: (H, W, C)
                 or (C, H, W), uint8, or floats in [0, 1], as arrays, tensors or PIL images.
             task: What the robot does in this row; frame["task"] works too. Rows of one episode may have different tasks.
+            time: The time of the row in seconds, on the clock of add(). Required if a stream has a rate of its own; in the
+                dataset row k stays at k / fps.
+            time_ns: The same time in nanoseconds.
 
         Returns:
             True if the row was added, False if on_full="drop" dropped it.
@@ -149,10 +186,16 @@ class Writer:
         task = said if task is None else task
         if not isinstance(task, str):
             raise Misuse("a frame without a task" if task is None else f"a task is text, not {type(task).__name__}", hint='add_frame(frame, task="pick the cube"), or frame["task"]')
-        if values.keys() != self.features.keys():
-            _mismatch(values, self.features)
+        if values.keys() != self.features.keys() - self.streams.keys():
+            _mismatch(values, self.features, self.streams)
+        if (time is not None or time_ns is not None) and not self.streams:
+            raise Misuse("add_frame: time= is for a Writer with streams at rates of their own", hint="row k is at k / fps; declare a float64 feature to keep a measured time")
+        at = _time_ns(time, time_ns) if self.streams else 0
         keep, texts = [], {}
         for i, row in enumerate(self._rows):
+            if row.f.key in self.streams:
+                self._addresses[i] = 0
+                continue
             v = values[row.f.key]
             if row.text:
                 if not isinstance(v, str):
@@ -163,7 +206,7 @@ class Writer:
                 keep.append(a)
                 self._addresses[i] = a.ctypes.data
         out = ctypes.c_void_p()
-        told = json.dumps({"task": task, "texts": texts}).encode()
+        told = json.dumps({"task": task, "time_ns": at, "texts": texts}).encode()
         while True:
             status = self._add(self._number, told, self._addresses, len(self._rows), _engine.STEP_MS, ctypes.byref(out))
             if status == _engine.DONE:
@@ -313,11 +356,24 @@ def _allowed_nan(v: Any) -> list[str]:
     return list(v)
 
 
-def _mismatch(given: Mapping[str, Any], features: Mapping[str, Any]) -> None:
-    missing, extra = [k for k in features if k not in given], [k for k in given if k not in features]
+def _time_ns(seconds: Any, ns: Any) -> int:
+    """A time on the caller's clock in nanoseconds."""
+    if (seconds is None) == (ns is None):
+        raise Misuse("expected time= in seconds, or time_ns= in nanoseconds", hint="time.monotonic(), or time.monotonic_ns()")
+    if ns is not None:
+        return _options.integer("time_ns", ns)
+    if _options.real("time", seconds) > 9.2e9 or seconds < -9.2e9:
+        raise Misuse(f"time={seconds!r} is {seconds / 3.15576e7:.3g} years as seconds", hint=f"if it is in nanoseconds ({seconds / 1e9:.6g} s), pass time_ns=")
+    return round(seconds * 1e9)
+
+
+def _mismatch(given: Mapping[str, Any], features: Mapping[str, Any], streams: Mapping[str, float]) -> None:
+    missing, extra = [k for k in features if k not in given and k not in streams], [k for k in given if k not in features or k in streams]
     parts = [f"{what}: {', '.join(map(repr, keys))}" for what, keys in (("missing", missing), ("not declared", extra)) if keys]
     hint = ""
-    if extra:
+    if extra and extra[0] in streams:
+        hint = f"it has a rate of its own: add({extra[0]!r}, value, time)"
+    elif extra:
         hint = "rows are at k / fps; declare a float64 feature of another name to keep a measured time" if extra[0] in _BOOKKEEPING else _options.nearest(extra[0], features)
     raise Misuse(f"the frame does not fit the features: {'; '.join(parts)}", {"missing": missing, "extra": extra}, hint)
 
@@ -333,6 +389,8 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
         raise Misuse(f"feature {key!r}: expected a dict with dtype and shape, got {f!r}", {"stream": key}, '{"dtype": "float32", "shape": (6,), "names": [...]}')
     dtype, info = str(f["dtype"]), f.get("info") or {}
     shape = [_options.whole(f"{key}: shape", n) for n in np.atleast_1d(f.get("shape") or (1,)).tolist()]
+    if f.get("hz") is not None and dtype in (*_CAMERAS, "string"):
+        raise Unsupported(f"feature {key!r}: only streams of numbers are recorded at a rate of their own", {"stream": key}, "leave hz out: cameras and texts have a value in each row")
     out: dict[str, Any] = {"key": key, "kind": _KINDS.get(dtype, "numeric"), "dtype": dtype, "shape": shape}
     if f.get("names") is not None:
         out["names"] = f["names"]

@@ -44,4 +44,6 @@
 //	    whether AddFrame waits, fails or drops the row; the last two never wait.
 //	R4  After Close all statistics are exact over all episodes, but quantiles of images of sessions that left no counts; before it quantiles of numbers are left out.
 //	R5  Numbers that are NaN or infinite are refused with feature, element and row, unless RecordOptions.AllowNaN names the feature.
+//	R6  A row holds the last sample of each stream of RecordOptions.Streams at or before the row's time. All samples of a saved
+//	    episode are in its file under recordings/, which appears before info.json names the episode and disappears after.
 package write

@@ -54,7 +54,10 @@ type RecordOptions struct {
 	QueueBytes int64    // bound of the images that wait for their encoders
 	OnFull     OnFull   // what AddFrame does when the queue is full
 	AllowNaN   []string // features whose values may be NaN or infinite; "*": all
-	OnlyNew    bool     // refuses a folder that holds a dataset
+	// Streams are features with native clocks, and their nominal rates in Hz. AddSample adds their samples; rows
+	// hold the last sample at or before their time.
+	Streams map[string]float64
+	OnlyNew bool // refuses a folder that holds a dataset
 }
 
 // OnFull is what AddFrame does when the queue has no room for the images of a row.
@@ -165,6 +168,7 @@ func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions,
 	r.tail = r.beginTail(ctx, r.whole.NextFile)
 	r.cfg.validate()
 	r.checkAllowed()
+	r.checkStreams()
 	r.ready(ctx)
 	r.parts = guard.Must(os.MkdirTemp(r.own, "parts-"))
 	r.openParts()
@@ -227,6 +231,7 @@ func (r *Recorder) resume(have *Recorded) {
 			}
 		}
 	}
+	r.resumeStreams(have.Info)
 	c.Features, c.Tasks, c.Robot = old.Features, old.Tasks, old.Robot
 	r.count.Episodes, r.count.Frames = have.Episodes, have.Frames
 	r.whole.exact = false // another program may have written them

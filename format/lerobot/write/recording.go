@@ -21,12 +21,14 @@ import (
 
 // recording is an episode under way.
 type recording struct {
-	rows    int
-	columns map[string][]byte
-	text    map[string][]string
-	tasks   []string
-	feeds   map[string]*feed
-	held    atomic.Int64 // bytes
+	rows     int
+	columns  map[string][]byte
+	text     map[string][]string
+	tasks    []string
+	feeds    map[string]*feed
+	native   map[string]*samples
+	rowTimes []int64      // with native streams
+	held     atomic.Int64 // bytes
 
 	ended bool // no more frames come
 	stop  context.CancelFunc
@@ -47,7 +49,8 @@ type feed struct {
 // AddFrame adds a row: the bytes of each feature in the order of Config.Features, images as height × width × channels; nil
 // of text features, whose values are in texts. AddFrame copies all values. When the queue is full, RecordOptions.OnFull
 // decides whether AddFrame waits until there is room or ctx ends, fails, or drops the row. added reports whether the row was added.
-func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, texts map[string]string) (added bool, err error) {
+// With RecordOptions.Streams, t is the row's time in nanoseconds, and rows is nil for these streams.
+func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]byte, texts map[string]string) (added bool, err error) {
 	defer guard.Recover(opRecord, &err)
 	r.closed()
 	where := robocache.Where{"episode": r.count.Episodes, "row": 0}
@@ -62,20 +65,22 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, tex
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		n := GivenBytes(f)
+		if _, ok := r.opt.Streams[f.Key]; ok {
+			n = 0
+		}
 		need += int64(pixelBytes(f))
 		if _, ok := texts[f.Key]; f.Kind == robocache.KindText && !ok || len(rows[i]) != n {
 			guard.Fail(misuse(robocache.Where{"stream": f.Key}, "", fmt.Sprintf("%d bytes", n), strconv.Itoa(len(rows[i])), ""))
 		}
 		r.checkFinite(f, rows[i])
 	}
+	r.checkTime(t)
 	if r.now == nil {
 		r.begin()
 	}
 	e := r.now
 	e.check()
-	if e.held.Load() > heldBytes {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opRecord, Msg: "the episode's numbers and still images", Want: fmt.Sprintf("%d bytes", heldBytes), Got: "more", Hint: `save_episode() more often; cameras as "video" are not kept in memory`})
-	}
+	e.checkHeld()
 	if !r.queue.TryAcquire(need) {
 		switch r.opt.OnFull {
 		case OnFullDrop:
@@ -104,10 +109,14 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, rows [][]byte, tex
 			default:
 			}
 			e.feeds[f.Key].frames <- append(p[:0], rows[i]...)
+		case e.native[f.Key] != nil: // alignRows fills the column
 		default:
 			e.columns[f.Key] = append(e.columns[f.Key], rows[i]...)
 			e.held.Add(int64(len(rows[i])))
 		}
+	}
+	if len(r.opt.Streams) > 0 {
+		e.rowTimes = append(e.rowTimes, t)
 	}
 	e.tasks = append(e.tasks, task)
 	e.rows++
@@ -154,6 +163,13 @@ func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) {
 		Msg: fmt.Sprintf("element %d%s is %s", element, name, value), Hint: fmt.Sprintf("Record the last valid value, or pass allow_nan=[%q].", f.Key)})
 }
 
+// checkHeld rejects more numbers and still images than an episode may hold in memory.
+func (e *recording) checkHeld() {
+	if e.held.Load() > heldBytes {
+		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opRecord, Msg: "the episode's numbers and still images", Want: fmt.Sprintf("%d bytes", heldBytes), Got: "more", Hint: `save_episode() more often; cameras as "video" are not kept in memory`})
+	}
+}
+
 // check tells what broke an encoder.
 func (e *recording) check() {
 	for key, fd := range e.feeds {
@@ -166,7 +182,7 @@ func (e *recording) check() {
 // begin starts an episode and the goroutines of its cameras.
 func (r *Recorder) begin() {
 	ctx, stop := context.WithCancel(r.ctx)
-	r.now = &recording{columns: map[string][]byte{}, text: map[string][]string{}, feeds: map[string]*feed{}, stop: stop}
+	r.now = &recording{columns: map[string][]byte{}, text: map[string][]string{}, feeds: map[string]*feed{}, native: map[string]*samples{}, stop: stop}
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		n := pixelBytes(f)
@@ -281,6 +297,7 @@ func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 	}
 	e.finish()
 	ep := &EpisodeData{Length: e.rows, Columns: e.columns, Text: e.text, Images: map[string][][]byte{}, Videos: map[string]VideoPart{}, Tasks: e.tasks, FrameStats: map[string]*stats.Pixels{}}
+	e.alignRows(r.cfg.Features)
 	size := e.held.Load()
 	for key, fd := range e.feeds {
 		select {
@@ -298,7 +315,7 @@ func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 		size += fd.size
 	}
 	r.apply(ctx) // of an episode before, where that failed
-	r.save(ctx, ep, size)
+	r.save(ctx, ep, size, r.nativeOf(e))
 	e.stop()
 	r.now = nil
 	r.apply(ctx)

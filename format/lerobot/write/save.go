@@ -35,6 +35,9 @@ type tailEpisode struct {
 	*EpisodeData
 	size int64
 	own  robocache.Stats
+	// recording is the samples of streams with native clocks, and nil once they are written.
+	recording     *nativeEpisode
+	recordingName string
 }
 
 // beginTail returns a tail whose first file has the number file. The next episode is its first.
@@ -55,13 +58,17 @@ func (r *Recorder) beginTail(ctx context.Context, file int) tail {
 }
 
 // save writes the tail with the new episode at its end. A full tail is left as it is, and the episode begins the next one.
-func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64) {
+func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64, native *nativeEpisode) {
 	t := r.tail
 	full := len(t.eps) == tailEpisodes || len(t.eps) > 0 && t.bytes+size > tailBytes
 	if full {
 		t = r.beginTail(ctx, t.next)
 	}
-	t.eps, t.bytes = append(slices.Clone(t.eps), tailEpisode{EpisodeData: ep, size: size}), t.bytes+size
+	added := tailEpisode{EpisodeData: ep, size: size, recording: native}
+	if native != nil {
+		added.recordingName = native.name
+	}
+	t.eps, t.bytes = append(slices.Clone(t.eps), added), t.bytes+size
 	old := r.tail.eps
 	r.rewriteTail(ctx, t, wholeName)
 	if full {
@@ -113,9 +120,17 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) {
 		}
 	} else {
 		next, tasks = r.writeTail(ctx, dst, &t)
+		last := &t.eps[len(t.eps)-1]
+		r.writeRecording(ctx, stage, *last)
+		last.recording = nil
 	}
 	if name == shrunkName {
 		gone := slices.DeleteFunc(slices.Clone(before), func(file string) bool { return slices.Contains(t.files, file) })
+		for _, ep := range r.tail.eps[len(t.eps):] {
+			if ep.recordingName != "" {
+				gone = append(gone, ep.recordingName)
+			}
+		}
 		guard.Check(store.Put(ctx, dst, goneName, guard.Must(json.Marshal(gone))))
 	}
 	guard.Check(os.Rename(stage, filepath.Join(r.own, name)))
@@ -128,7 +143,7 @@ func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (ne
 	cfg := r.cfg
 	cfg.Encoders, cfg.Frames = 2, stats.AllFrames // the robot's loop wants the other cores
 	cfg.Shard = &shardPlace{firstEpisode: t.first, firstRow: t.row, firstFile: t.file, files: cfg.ChunksSize*(maxFileNumber+1) - t.file}
-	cfg.Tasks = t.tasks
+	cfg.Tasks, cfg.Info = t.tasks, r.recordingInfo()
 	for _, ep := range t.eps {
 		for _, text := range ep.Tasks {
 			if !slices.Contains(cfg.Tasks, text) {
@@ -242,7 +257,7 @@ func (r *Recorder) info(w *Writer) []byte {
 
 // order is that in which files come into place: a reader who comes in between has the old info.json, and all that it speaks of. Every file begins with
 // what the one before held.
-var order = []string{"videos/", "data/", "meta/episodes/", "meta/tasks.parquet", "README.md", "meta/stats.json", countsName, infoName}
+var order = []string{recordingsFolder + "/", "videos/", "data/", "meta/episodes/", "meta/tasks.parquet", "README.md", "meta/stats.json", countsName, infoName}
 
 const infoName = "meta/info.json"
 

@@ -1,0 +1,250 @@
+package write
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sort"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+const (
+	// recordingsFolder holds a file for each episode with the samples that rows cannot hold.
+	recordingsFolder = "recordings"
+	recordingsFormat = "mcap"
+	// StreamsKey is the key of info.json that lists the streams with native clocks.
+	StreamsKey = "robocache_streams"
+	// rowClock is the stream of a recording that holds the number and the measured time of each row.
+	rowClock = "frame_index"
+)
+
+// streamInfo describes a stream with a native clock in info.json.
+type streamInfo struct {
+	HZ         float64 `json:"hz"` // nominal
+	Recordings string  `json:"recordings"`
+}
+
+// samples holds the values of one native stream of the episode under way, in order of time.
+type samples struct {
+	times []int64
+	data  []byte
+}
+
+// recordingName returns the name of the file that holds the samples of an episode.
+func recordingName(episode int) string {
+	return fmt.Sprintf("%s/episode_%06d.%s", recordingsFolder, episode, recordingsFormat)
+}
+
+// Streams returns the nominal rates of the streams with native clocks, by key.
+func (r *Recorder) Streams() map[string]float64 { return r.opt.Streams }
+
+// resumeStreams reads the native streams from info.json and rejects different ones.
+func (r *Recorder) resumeStreams(info []byte) {
+	var have struct {
+		Streams map[string]streamInfo `json:"robocache_streams"`
+	}
+	if err := json.Unmarshal(info, &have); err != nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: opRecord, Where: robocache.Where{"file": infoName}, Err: err})
+	}
+	old := map[string]float64{}
+	for key, s := range have.Streams {
+		old[key] = s.HZ
+	}
+	if len(r.opt.Streams) > 0 && !maps.Equal(old, r.opt.Streams) {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has other streams with rates of their own", Want: fmt.Sprint(old), Got: fmt.Sprint(r.opt.Streams), Hint: "Leave features out to continue with its own, or record into another folder."})
+	}
+	r.opt.Streams = old
+}
+
+// checkStreams rejects streams that cannot have a native clock.
+func (r *Recorder) checkStreams() {
+	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
+		i := slices.IndexFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key })
+		if i < 0 || r.cfg.Features[i].Kind != robocache.KindNumeric || key == rowClock {
+			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "only streams of numbers are recorded at a rate of their own", Hint: "Leave hz out: cameras and texts have a value in each row."})
+		}
+	}
+}
+
+// AddSample adds a sample of a stream with a native clock, at time t in nanoseconds. Times of a stream increase.
+func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
+	defer guard.Recover(opRecord, &err)
+	r.closed()
+	defer guard.At(robocache.Where{"episode": r.count.Episodes, "stream": key})
+	f := r.feature(key)
+	if _, ok := r.opt.Streams[key]; !ok || f == nil {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the stream has no rate of its own", Hint: `Declare it with "hz", or give its value to add_frame.`})
+	}
+	if len(value) != f.RowBytes() {
+		guard.Fail(misuse(nil, "", fmt.Sprintf("%d bytes", f.RowBytes()), fmt.Sprint(len(value)), ""))
+	}
+	r.checkFinite(f, value)
+	if r.now == nil {
+		r.begin()
+	}
+	e := r.now
+	if e.ended {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"})
+	}
+	e.checkHeld()
+	s := e.native[key]
+	if s == nil {
+		s = &samples{}
+		e.native[key] = s
+	}
+	if n := len(s.times); n > 0 && t <= s.times[n-1] {
+		guard.Fail(misuse(nil, "time", fmt.Sprintf("a time after the last sample, %d ns", s.times[n-1]), fmt.Sprintf("%d ns", t), "Add the samples of a stream in the order of their times."))
+	}
+	s.times, s.data = append(s.times, t), append(s.data, value...)
+	e.held.Add(int64(len(value)) + 8)
+	return nil
+}
+
+func (r *Recorder) feature(key string) *robocache.Feature {
+	for i := range r.cfg.Features {
+		if r.cfg.Features[i].Key == key {
+			return &r.cfg.Features[i]
+		}
+	}
+	return nil
+}
+
+// checkTime rejects a row whose time is before the last row, or before the first sample of a stream.
+func (r *Recorder) checkTime(t int64) {
+	if len(r.opt.Streams) == 0 {
+		return
+	}
+	e := r.now
+	if e != nil && len(e.rowTimes) > 0 && t <= e.rowTimes[len(e.rowTimes)-1] {
+		guard.Fail(misuse(nil, "time", fmt.Sprintf("a time after the last row, %d ns", e.rowTimes[len(e.rowTimes)-1]), fmt.Sprintf("%d ns", t), "Pass the time at which the row was measured, on the clock of add()."))
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
+		if e == nil || e.native[key] == nil || e.native[key].times[0] > t {
+			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "the stream has no sample at or before the row's time", Hint: fmt.Sprintf("Call add(%q, value, time) before add_frame, with times of the same clock.", key)})
+		}
+	}
+}
+
+// alignRows fills the columns of native streams: each row holds the last sample at or before its time.
+func (e *recording) alignRows(features []robocache.Feature) {
+	for i := range features {
+		s, size := e.native[features[i].Key], features[i].RowBytes()
+		if s == nil {
+			continue
+		}
+		column := make([]byte, 0, size*e.rows)
+		for _, t := range e.rowTimes {
+			k := sort.Search(len(s.times), func(k int) bool { return s.times[k] > t }) - 1
+			column = append(column, s.data[k*size:(k+1)*size]...)
+		}
+		e.columns[features[i].Key] = column
+	}
+}
+
+// writeRecording writes the samples of an episode into the staging directory.
+func (r *Recorder) writeRecording(ctx context.Context, stage string, ep tailEpisode) {
+	if ep.recording == nil {
+		return
+	}
+	defer guard.In("file", ep.recording.name)
+	format := guard.Must(robocache.FormatNamed(recordingsFormat))
+	report := guard.Must(format.Write(ctx, ep.recording, filepath.Join(stage, filepath.FromSlash(ep.recording.name)), robocache.WriteOptions{Threads: 1}))
+	if len(report.Dropped) > 0 {
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Msg: fmt.Sprintf("streams %v cannot be kept in %s", report.Dropped, recordingsFormat)})
+	}
+}
+
+// recordingInfo is the entry of info.json; nil without native streams.
+func (r *Recorder) recordingInfo() map[string]json.RawMessage {
+	if len(r.opt.Streams) == 0 {
+		return nil
+	}
+	all := map[string]streamInfo{}
+	for key, hz := range r.opt.Streams {
+		all[key] = streamInfo{hz, recordingsFolder + "/episode_{episode_index:06d}." + recordingsFormat}
+	}
+	return map[string]json.RawMessage{StreamsKey: guard.Must(json.Marshal(all))}
+}
+
+// nativeEpisode is the samples of one episode as a dataset: each stream on its clock, and the rows on theirs.
+type nativeEpisode struct {
+	name   string
+	info   robocache.Info
+	index  int
+	native map[string]*samples
+	tasks  []string
+}
+
+// nativeOf returns the episode under way as a dataset; nil without native streams.
+func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
+	if len(r.opt.Streams) == 0 {
+		return nil
+	}
+	d := &nativeEpisode{name: recordingName(r.count.Episodes), index: r.count.Episodes, native: maps.Clone(e.native), tasks: e.tasks}
+	rows := &samples{times: e.rowTimes}
+	for k := range e.rowTimes {
+		rows.data = binary.LittleEndian.AppendUint64(rows.data, uint64(k))
+	}
+	d.native[rowClock] = rows
+	d.info = robocache.Info{URI: d.name, Format: "lerobot", Robot: r.cfg.Robot, FPS: r.cfg.FPS, Clock: rowClock, Episodes: 1, Frames: int64(e.rows)}
+	for i := range r.cfg.Features {
+		if f := r.cfg.Features[i]; d.native[f.Key] != nil {
+			f.Clock = f.Key
+			d.info.Features = append(d.info.Features, f)
+		}
+	}
+	d.info.Features = append(d.info.Features, robocache.Feature{Key: rowClock, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Clock: rowClock})
+	return d
+}
+
+func (d *nativeEpisode) Info() *robocache.Info { return &d.info }
+
+func (d *nativeEpisode) Len(int) int { return len(d.native[rowClock].times) }
+
+func (d *nativeEpisode) Episode(context.Context, int) (robocache.Episode, error) {
+	ep := robocache.Episode{Index: int64(d.index), Length: d.Len(0)}
+	for _, text := range d.tasks {
+		if !slices.Contains(ep.Tasks, text) {
+			ep.Tasks = append(ep.Tasks, text)
+		}
+	}
+	return ep, nil
+}
+
+func (d *nativeEpisode) Times(_ context.Context, _ int, key string) ([]int64, error) {
+	if s := d.native[key]; s != nil {
+		return s.times, nil
+	}
+	return d.native[rowClock].times, nil
+}
+
+func (d *nativeEpisode) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
+	s, size := d.native[key], d.info.Feature(key).RowBytes()
+	for i, row := range rows {
+		copy(dst[i*size:(i+1)*size], s.data[row.Index*size:])
+	}
+	return nil
+}
+
+func (d *nativeEpisode) Text(_ context.Context, _ string, rows []robocache.Row) ([]string, error) {
+	out := make([]string, len(rows))
+	for i, row := range rows {
+		out[i] = d.tasks[row.Index]
+	}
+	return out, nil
+}
+
+func (d *nativeEpisode) Frames(context.Context, string, []robocache.Row, []robocache.FrameRef) error {
+	return errors.ErrUnsupported
+}
+
+func (d *nativeEpisode) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
+func (d *nativeEpisode) Close() error { return nil }
