@@ -168,7 +168,7 @@ func (src *source) count(ctx context.Context) error {
 	case len(e) > 0:
 		a.warn(fmt.Sprintf("episodes left without a sample: %v", e))
 	}
-	if src.table.Samples() == 0 {
+	if src.table.Samples() == 0 && src.ds.Info().Episodes > 0 { // a set without episodes has length 0
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
 	}
 	return nil

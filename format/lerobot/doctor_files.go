@@ -126,6 +126,7 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 			doc.found(robocache.SeverityWarning, "codec-lies", where, "fix video.codec in info.json: 'robocache convert' does", "info.json says %s, the file is %s", said, is)
 		}
 	}
+	doc.decoders(where, ix)
 	if f.Height > 0 && (f.Height != entry.Height || f.Width != entry.Width) {
 		doc.found(robocache.SeverityWarning, "size-lies", where, "fix the shape in info.json", "info.json says %d×%d (height × width), the file is %d×%d", f.Height, f.Width, entry.Height, entry.Width)
 	}
@@ -169,6 +170,21 @@ func (doc *doctor) byTime(ctx context.Context, c *camera, l *camFile, eps []int3
 				Severity: robocache.SeverityError, Code: "frame-count", Where: bad.Where, Count: 1, Hint: bad.Hint,
 				Message: fmt.Sprintf("%s: expected %s, found %s", bad.Msg, bad.Want, bad.Got),
 			})
+		}
+	}
+}
+
+// decoders reports a coding of a video file that this build does not decode.
+func (doc *doctor) decoders(where robocache.Where, ix *video.Index) {
+	backend, err := video.ActiveBackend()
+	if err != nil {
+		return // diagnose.Run reports it
+	}
+	for _, entry := range ix.Entries() {
+		if err := backend.Supports(entry.Codec); err != nil {
+			doc.found(robocache.SeverityError, "codec-unsupported", where,
+				"encode the file with a codec that is read: av1, h264, hevc, mpeg4, vp9 or mjpeg",
+				"the file is coded as %s: %v", cmp.Or(string(entry.Codec), entry.FourCC), err)
 		}
 	}
 }

@@ -114,7 +114,8 @@ func (doc *doctor) schema(f *tableFile) {
 		case c.kind == robocache.KindNumeric && top.Group() && elements(c.shape) == 1 && len(c.shape) < 2:
 			doc.found(robocache.SeverityWarning, "scalar-as-list", where, "store shape [1] as a plain number", "shape [1] is stored as a list: LeRobot refuses it")
 		case c.kind == robocache.KindNumeric && !top.Group():
-			if t := pq.DType(top); t != c.dtype && t.Float() != c.dtype.Float() {
+			t := pq.DType(top)
+			if isBool := robocache.Bool; t.Float() != c.dtype.Float() || (t == isBool) != (c.dtype == isBool) {
 				doc.found(robocache.SeverityWarning, "stored-type", where, "declare the type that is stored", "declared %s, stored %s", c.dtype, t)
 			}
 		}
@@ -214,7 +215,8 @@ func tolerance(t float64) float64 { return 1e-4 + math.Abs(t)/(1<<23) }
 func (doc *doctor) statistics(ctx context.Context) {
 	d := doc.d
 	said, err := d.Stats(ctx)
-	if doc.unreadable(ctx, err, robocache.Where{"part": "statistics"}); said == nil && err == nil {
+	doc.unreadable(ctx, err, robocache.Where{"part": "statistics"})
+	if said == nil && err == nil && d.eps.n() > 0 {
 		doc.found(robocache.SeverityInfo, "no-stats", robocache.Where{"file": "meta/stats.json"}, "'robocache stats --write' writes them", "the dataset brings no statistics")
 	}
 	var episodes []int // that can be read
@@ -225,16 +227,31 @@ func (doc *doctor) statistics(ctx context.Context) {
 	}
 	for i := range d.About.Features {
 		f := &d.About.Features[i]
-		if f.Kind != robocache.KindNumeric || d.cols[i].src != fromColumn || f.DType == robocache.Bool || doc.failed != nil {
+		if d.cols[i].src != fromColumn || doc.failed != nil {
+			continue
+		}
+		switch {
+		case f.Kind == robocache.KindImage:
+			doc.images(ctx, f)
+		case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
+			doc.texts(ctx, f)
+		case f.DType == robocache.Bool:
+			doc.numbers(ctx, f)
+		}
+		if f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || doc.failed != nil {
 			continue
 		}
 		have, left, err := stats.Rows(ctx, d, f, episodes, 256<<20)
 		if err != nil {
-			doc.unreadable(ctx, err, robocache.Where{"stream": f.Key})
+			before := len(doc.out)
+			doc.numbers(ctx, f) // where exactly
+			if len(doc.out) == before {
+				doc.unreadable(ctx, err, robocache.Where{"stream": f.Key})
+			}
 			continue
 		}
 		if left > 0 {
-			doc.add("not-finite\x00"+f.Key, robocache.Finding{Severity: robocache.SeverityError, Code: "not-finite", Where: robocache.Where{"stream": f.Key}, Count: left, Message: "values that are NaN or infinite", Hint: "fix or drop the rows"})
+			doc.numbers(ctx, f)
 		}
 		if s := said[f.Key]; s != nil && have != nil && doc.chosen == nil && len(doc.bad) == 0 {
 			doc.compare(f, s, have)

@@ -31,6 +31,8 @@ type episodes struct {
 	// renumbered because their index occurred before (OpenOptions.Repair).
 	stored map[int]int64
 	rows   int // of the table, before duplicates are left out
+	// nextRow is the largest dataset_to_index.
+	nextRow int64
 }
 
 // fileNumber is the pair that names a file: chunk_index and file_index, in v2 the chunk of an episode and its episode_index.

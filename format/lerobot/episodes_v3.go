@@ -207,6 +207,9 @@ func assembleEpisodes(
 			}
 		}
 	}
+	if len(to) > 0 {
+		e.nextRow = slices.Max(to)
+	}
 	var unsure []int // rows
 	noFile := total > 0 && file == nil && strings.Contains(raw.dataPath, "{")
 	for i, n := range length {

@@ -41,6 +41,33 @@ func countNumbers(ctx context.Context, dir string) (robocache.Stats, error) {
 	return stats.Compute(ctx, d, stats.Options{Keys: keys, Frames: stats.NoFrames})
 }
 
+// nextNumbers returns the episode_index and the index above all that the table and the last rows of
+// the data files have.
+func (d *Dataset) nextNumbers(ctx context.Context) (episode int, row int64) {
+	n := d.eps.n()
+	row = max(d.eps.from[n], d.eps.nextRow)
+	last := int64(-1)
+	if n > 0 {
+		last = d.eps.id(n - 1)
+	}
+	for file := range int32(d.tab.files()) {
+		_ = guard.Try(func() { // a file that cannot be read has no say
+			f := guard.Must(d.tab.footer(ctx, file))
+			g := len(f.pq.Groups) - 1
+			if g < 0 {
+				return
+			}
+			for _, id := range d.tab.integers(ctx, f, file, g, "episode_index") {
+				last = max(last, id)
+			}
+			for _, index := range d.tab.integers(ctx, f, file, g, "index") {
+				row = max(row, index+1)
+			}
+		})
+	}
+	return int(last) + 1, row
+}
+
 // recordedIn reads what a recorder needs of the dataset in a folder; nil where the folder is empty.
 func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) {
 	defer guard.Recover("record", &err)
@@ -62,6 +89,7 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "record", Msg: "the dataset that is there is of version " + d.raw.version, Want: "v3.0", Hint: "robocache convert brings it to v3.0"}
 	}
 	r := &write.Recorded{Info: info, Episodes: d.About.Episodes, Frames: d.About.Frames, Stats: guard.Must(d.Stats(ctx))}
+	r.NextEpisode, r.NextRow = d.nextNumbers(ctx)
 	r.Config = write.Config{FPS: d.About.FPS, Robot: d.About.Robot, ChunksSize: int(d.raw.chunksSize)}
 	for _, f := range d.About.Features {
 		if !f.Default {

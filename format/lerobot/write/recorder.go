@@ -93,7 +93,10 @@ type Recorded struct {
 	Episodes int
 	Frames   int64
 	Stats    robocache.Stats
-	NextFile int
+	// The next numbers that are free. Numbers may have holes: no count stands for them.
+	NextEpisode int
+	NextRow     int64
+	NextFile    int
 }
 
 // recorded is what was saved so far, over all sessions.

@@ -53,7 +53,7 @@ type feed struct {
 func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]byte, texts map[string]string) (added bool, err error) {
 	defer guard.Recover(opRecord, &err)
 	r.closed()
-	where := robocache.Where{"episode": r.count.Episodes, "row": 0}
+	where := robocache.Where{"episode": r.nextEpisode(), "row": 0}
 	if r.now != nil {
 		where["row"] = r.now.rows
 	}
@@ -290,7 +290,7 @@ func (e *recording) finish() {
 func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 	defer guard.Recover(opRecord, &err)
 	r.closed()
-	defer guard.At(robocache.Where{"dataset": r.dir, "episode": r.count.Episodes})
+	defer guard.At(robocache.Where{"dataset": r.dir, "episode": r.nextEpisode()})
 	e := r.now
 	if e == nil || e.rows == 0 {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode has no rows", Hint: "add_frame() comes before save_episode()"}

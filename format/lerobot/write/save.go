@@ -42,7 +42,7 @@ type tailEpisode struct {
 
 // beginTail returns a tail whose first file has the number file. The next episode is its first.
 func (r *Recorder) beginTail(ctx context.Context, file int) tail {
-	t := tail{first: r.count.Episodes, row: r.count.Frames, file: file, next: file, base: r.whole, tasks: r.cfg.Tasks, head: map[string][]byte{}}
+	t := tail{first: r.nextEpisode(), row: r.nextRow(), file: file, next: file, base: r.whole, tasks: r.cfg.Tasks, head: map[string][]byte{}}
 	for _, name := range order {
 		if strings.HasSuffix(name, "/") || name == "README.md" && !r.whole.card {
 			continue
@@ -56,6 +56,21 @@ func (r *Recorder) beginTail(ctx context.Context, file int) tail {
 	}
 	return t
 }
+
+// unusedNumbers is the number of episode indices and of row indices below the next free ones that
+// no episode and no row has.
+func (r *Recorder) unusedNumbers() shardPlace {
+	have := &r.whole.Recorded
+	return shardPlace{
+		firstEpisode: have.NextEpisode - have.Episodes, firstRow: have.NextRow - have.Frames,
+	}
+}
+
+// nextEpisode returns the episode_index of the episode under way.
+func (r *Recorder) nextEpisode() int { return r.count.Episodes + r.unusedNumbers().firstEpisode }
+
+// nextRow returns the index of its first row.
+func (r *Recorder) nextRow() int64 { return r.count.Frames + r.unusedNumbers().firstRow }
 
 // save writes the tail with the new episode at its end. A full tail is left as it is, and the episode begins the next one.
 func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64, native *nativeEpisode) {
@@ -90,9 +105,9 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "delete_last_episode: the dataset has no episodes", Hint: "discard_episode() drops the rows of an episode that is not saved yet"}
 	}
 	if last < 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"episode": r.count.Episodes - 1},
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"episode": r.nextEpisode() - 1},
 			Msg:  "delete_last_episode: the last episode is in a file that this Writer has finished, or was saved by an earlier Writer",
-			Hint: fmt.Sprintf("close the Writer, then run: robocache edit delete --episodes %d --in-place %s", r.count.Episodes-1, r.dir)}
+			Hint: fmt.Sprintf("close the Writer, then run: robocache edit delete --episodes %d --in-place %s", r.nextEpisode()-1, r.dir)}
 	}
 	ep := t.eps[last]
 	t.eps, t.bytes = slices.Clone(t.eps[:last]), t.bytes-ep.size
@@ -166,7 +181,7 @@ func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (ne
 	for _, c := range w.cams {
 		number(c.chunk, c.file)
 	}
-	next = recorded{Recorded: r.whole.Recorded, exact: t.first+len(t.eps) == 1, looks: maps.Clone(t.base.looks), totals: maps.Clone(t.base.totals), card: r.whole.card}
+	next = recorded{Recorded: r.whole.Recorded, exact: t.first+len(t.eps) == 1+r.unusedNumbers().firstEpisode, looks: maps.Clone(t.base.looks), totals: maps.Clone(t.base.totals), card: r.whole.card}
 	for _, ep := range t.eps {
 		next.add(ep)
 	}
@@ -210,7 +225,8 @@ func (r *Recorder) forget(old, kept []tailEpisode) {
 
 // above writes what stands over the episodes.
 func (r *Recorder) above(ctx context.Context, w *Writer, next *recorded) {
-	w.cfg.Shard = nil // from here on all episodes count
+	unused := r.unusedNumbers()
+	w.cfg.Shard = &unused // from here on all episodes count
 	w.writeTasks(ctx)
 	if next.card {
 		w.put(ctx, "README.md", w.card())
@@ -238,12 +254,21 @@ func (r *Recorder) info(w *Writer) []byte {
 	var have, now map[string]json.RawMessage
 	decode("info.json", r.whole.Info, &have)
 	decode("info.json", text, &now)
-	for _, key := range []string{"total_episodes", "total_frames", "total_tasks"} {
-		have[key] = now[key]
+	isWhole := func(split string) bool {
+		claimed := fmt.Sprintf("0:%s", have["total_episodes"])
+		return split == claimed || split == fmt.Sprintf("0:%d", r.whole.Episodes)
 	}
 	var splits map[string]string
-	if json.Unmarshal(have["splits"], &splits) == nil && len(splits) == 1 && splits["train"] == fmt.Sprintf("0:%d", r.whole.Episodes) {
+	err := json.Unmarshal(have["splits"], &splits)
+	if err == nil && (len(splits) == 0 || len(splits) == 1 && isWhole(splits["train"])) {
 		have["splits"] = now["splits"]
+	}
+	keys := []string{"total_episodes", "total_frames", "total_tasks"}
+	if r.whole.Episodes == 0 { // the first episode says how videos are encoded
+		keys = append(keys, "features")
+	}
+	for _, key := range keys {
+		have[key] = now[key]
 	}
 	var o jsonObject
 	for _, key := range append(slices.Clone(infoKeys), slices.Sorted(maps.Keys(have))...) {

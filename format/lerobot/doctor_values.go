@@ -1,0 +1,187 @@
+package lerobot
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Rows that the doctor reads at once.
+const (
+	valueBlock = 4096
+	imageBlock = 16
+)
+
+// maxRefused is the number of errors of one feature after which its other episodes are left out.
+const maxRefused = 20
+
+// eachBlock calls read for blocks of rows of every chosen episode that has no finding yet. An error
+// is a finding, and the rest of its episode is left out.
+func (doc *doctor) eachBlock(
+	ctx context.Context, f *robocache.Feature, step int, read func(rows []robocache.Row) error,
+) {
+	failures := 0
+	for e := range doc.d.eps.n() {
+		if !doc.wants(e) || doc.bad[e] {
+			continue
+		}
+		for at := 0; at < doc.d.Len(e) && doc.failed == nil; at += step {
+			rows := robocache.RowsOf(e, at, min(step, doc.d.Len(e)-at))
+			if err := read(rows); err != nil {
+				doc.refused(ctx, err, f, e)
+				failures++
+				break
+			}
+		}
+		if failures >= maxRefused || doc.failed != nil {
+			return
+		}
+	}
+}
+
+// refused records an error about rows of a feature.
+func (doc *doctor) refused(ctx context.Context, err error, f *robocache.Feature, e int) {
+	where := robocache.Where{"stream": f.Key, "episode": doc.d.eps.id(e)}
+	var typed *robocache.Error
+	if ctx.Err() != nil || !errors.As(err, &typed) || !strings.HasPrefix(typed.Want, wantFit) {
+		doc.unreadable(ctx, err, where)
+		return
+	}
+	for k, v := range typed.Where {
+		if _, ok := where[k]; !ok {
+			where[k] = v
+		}
+	}
+	doc.add(fmt.Sprint("stored-value\x00", f.Key, "\x00", e), robocache.Finding{
+		Severity: robocache.SeverityError, Code: "stored-value", Where: where, Count: 1,
+		Message: fmt.Sprintf("expected %s, as info.json declares; found %s", typed.Want, typed.Got),
+		Hint:    "declare the type that is stored in " + infoPath + ", or write values that fit",
+	})
+}
+
+// wantFit begins what an error about a value says that does not fit the declared type.
+const wantFit = "a value that fits"
+
+// numbers reads every value of a numeric feature. It finds values that do not fit the declared type
+// and the first value of each episode that is NaN or infinite.
+func (doc *doctor) numbers(ctx context.Context, f *robocache.Feature) {
+	size := f.RowBytes()
+	raw := make([]byte, valueBlock*size)
+	doc.eachBlock(ctx, f, valueBlock, func(rows []robocache.Row) error {
+		b := raw[:len(rows)*size]
+		if err := doc.d.Gather(ctx, f.Key, rows, b); err != nil {
+			return err
+		}
+		if robocache.NotFinite(f.DType, b) > 0 {
+			doc.notFinite(f, rows, robocache.Float64s(nil, f.DType, b))
+		}
+		return nil
+	})
+}
+
+// notFinite records values that are NaN or infinite: a finding for each episode, with the first.
+func (doc *doctor) notFinite(f *robocache.Feature, rows []robocache.Row, values []float64) {
+	names := f.ChannelNames()
+	for i, v := range values {
+		if v-v == 0 {
+			continue
+		}
+		element := i % f.Elements()
+		r := rows[i/f.Elements()]
+		what := fmt.Sprintf("element %d", element)
+		if len(names) == f.Elements() {
+			what += fmt.Sprintf(" (%s)", names[element])
+		}
+		doc.add(fmt.Sprint("not-finite\x00", f.Key, "\x00", r.Episode), robocache.Finding{
+			Severity: robocache.SeverityError, Code: "not-finite", Count: 1,
+			Where: robocache.Where{
+				"stream": f.Key, "column": f.Key, "episode": doc.d.eps.id(r.Episode),
+				"row": r.Index, "index": element,
+			},
+			Message: fmt.Sprintf("%s is %v", what, v),
+			Hint: "write a number, or leave the episode out: " +
+				"'robocache doctor --fix --drop-bad' does",
+		})
+	}
+}
+
+// texts reads every value of a text or language feature.
+func (doc *doctor) texts(ctx context.Context, f *robocache.Feature) {
+	doc.eachBlock(ctx, f, valueBlock, func(rows []robocache.Row) error {
+		_, err := doc.d.Text(ctx, f.Key, rows)
+		return err
+	})
+}
+
+// images reads the header of every still image of a feature, and with Decode its pixels.
+func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
+	refs := make([]robocache.FrameRef, imageBlock)
+	var width, height int // of the first image
+	doc.eachBlock(ctx, f, imageBlock, func(rows []robocache.Row) error {
+		if err := doc.d.Frames(ctx, f.Key, rows, refs[:len(rows)]); err != nil {
+			return err
+		}
+		for i, r := range rows {
+			where := robocache.Where{
+				"stream": f.Key, "column": f.Key, "episode": doc.d.eps.id(r.Episode), "row": r.Index,
+			}
+			info, err := video.ImageSize(&refs[i])
+			if err == nil && isCutPNG(refs[i].Encoded) {
+				err = malformed(nil, "the end of a PNG image", "a file that is cut")
+			}
+			if err == nil && doc.opt.Decode {
+				err = decodeStill(&refs[i], info)
+			}
+			if err != nil {
+				key := fmt.Sprint("unreadable-image\x00", f.Key, "\x00", r.Episode)
+				doc.add(key, robocache.Finding{
+					Severity: robocache.SeverityError, Code: "unreadable-image", Where: where, Count: 1,
+					Message: err.Error(), Hint: undecodableHint,
+				})
+				continue
+			}
+			if width == 0 && f.Height > 0 && (info.Width != f.Width || info.Height != f.Height) {
+				doc.found(robocache.SeverityWarning, "size-lies", where, "fix the shape in info.json",
+					"info.json says %d×%d (height × width), the image is %d×%d",
+					f.Height, f.Width, info.Height, info.Width)
+			}
+			width, height = cmp.Or(width, info.Width), cmp.Or(height, info.Height)
+			if info.Width != width || info.Height != height {
+				key := fmt.Sprint("image-size\x00", f.Key, "\x00", r.Episode)
+				doc.add(key, robocache.Finding{
+					Severity: robocache.SeverityError, Code: "image-size", Where: where, Count: 1,
+					Message: fmt.Sprintf("expected %d×%d (height × width), found %d×%d",
+						height, width, info.Height, info.Width),
+					Hint: "pass image_size=(height, width) to Loader, or write images of one size",
+				})
+			}
+		}
+		return nil
+	})
+}
+
+// isCutPNG reports whether b begins as a PNG and lacks its last chunk.
+func isCutPNG(b []byte) bool {
+	const maxTrailer = 64
+	return bytes.HasPrefix(b, []byte("\x89PNG")) &&
+		!bytes.Contains(b[max(0, len(b)-maxTrailer):], []byte("IEND"))
+}
+
+// decodeStill decodes a still image to nowhere.
+func decodeStill(ref *robocache.FrameRef, info video.StillInfo) error {
+	spec := info.Own()
+	if spec == nil {
+		spec = &video.Spec{Pixel: video.RGB8}
+	}
+	n, err := video.StillBytes(info, spec)
+	if err != nil {
+		return err
+	}
+	return video.DecodeImage(ref, spec, make([]byte, n))
+}
