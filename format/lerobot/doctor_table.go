@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
@@ -216,9 +217,7 @@ func (doc *doctor) statistics(ctx context.Context) {
 	d := doc.d
 	said, err := d.Stats(ctx)
 	doc.unreadable(ctx, err, robocache.Where{"part": "statistics"})
-	if said == nil && err == nil && d.eps.n() > 0 {
-		doc.found(robocache.SeverityInfo, "no-stats", robocache.Where{"file": "meta/stats.json"}, "'robocache stats --write' writes them", "the dataset brings no statistics")
-	}
+	lacksStats := said == nil && err == nil && d.eps.n() > 0
 	var episodes []int // that can be read
 	for e := range d.eps.n() {
 		if doc.wants(e) && !doc.bad[e] {
@@ -258,6 +257,23 @@ func (doc *doctor) statistics(ctx context.Context) {
 		}
 		doc.progress(d.About.Frames / int64(len(d.About.Features)))
 	}
+	if lacksStats {
+		hint := "'robocache stats --write' writes them"
+		if slices.ContainsFunc(doc.out, isUnreadable) {
+			hint = "correct the errors first: statistics need every row"
+		}
+		doc.found(robocache.SeverityInfo, "no-stats", robocache.Where{"file": statsJSON}, hint, "the dataset brings no statistics")
+	}
+}
+
+// isUnreadable reports whether a finding is about rows that cannot be read.
+func isUnreadable(f robocache.Finding) bool {
+	switch f.Code {
+	case "stored-value", "unreadable-file", "missing-file", "missing-column", "rows-missing",
+		"unreadable-image", "codec-unsupported", "undecodable", "episode-twice", "image-size":
+		return f.Severity == robocache.SeverityError
+	}
+	return false
 }
 
 // compare allows what float32 arithmetic and a histogram of 5,000 bins cost, and no more.

@@ -173,7 +173,7 @@ func (d *Dataset) compareClaims() {
 	for name, span := range d.raw.splits {
 		var from, to int64
 		if n, _ := fmt.Sscanf(span, "%d:%d", &from, &to); n == 2 && (from < 0 || to > int64(d.About.Episodes) || from > to) {
-			f := warn("split-differs", infoPath, fmt.Sprintf("split %s is %s, there are %d episodes", name, span, d.About.Episodes), "")
+			f := warn("split-differs", infoPath, fmt.Sprintf("split %s is %s, there are %d episodes", name, span, d.About.Episodes), "write a split that ends where the episodes end")
 			f.Where["pointer"] = "/splits/" + escapePointer(name)
 			d.find(f)
 		}

@@ -39,7 +39,7 @@ func (d *Dataset) readTasks(ctx context.Context) {
 	d.taskText = make(map[int64]string, len(tasks))
 	for i, t := range tasks {
 		if old, ok := d.taskText[t.Index]; ok && old != t.Text {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("task_index %d has two texts", t.Index)})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("task_index %d has two texts", t.Index), Hint: "give each task a number of its own, in this file and in the column task_index"})
 		}
 		d.taskText[t.Index] = t.Text
 	}

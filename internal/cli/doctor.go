@@ -142,6 +142,8 @@ func printFixed(w io.Writer, x *edit.Fixed) {
 	}
 	if x.Error != "" {
 		fmt.Fprintln(w, "no edit can be made:", x.Error)
+	} else if !done && len(x.Fixable)+len(x.Dropped) > 0 {
+		fmt.Fprintln(w, "pass a destination, or --in-place, to make this edit")
 	}
 	switch {
 	case len(x.Stayed) > 0:

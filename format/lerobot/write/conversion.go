@@ -354,6 +354,7 @@ const reportName = "meta/conversion.json"
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) {
 	cfg := c.opt.out
 	cfg.FPS, cfg.Robot, cfg.PartsDir, cfg.Encoders, cfg.Tasks = c.fps, c.src.Info().Robot, c.parts, c.opt.Threads, c.chooseTasks()
+	cfg.allowEmpty = c.src.Info().Episodes == 0 && cfg.Shard == nil
 	c.intoShard(&cfg)
 	for _, f := range c.features {
 		cfg.Features = append(cfg.Features, f.Feature)

@@ -125,7 +125,10 @@ func (w *Writer) info() []byte {
 	}
 	splits := w.cfg.Splits
 	if splits == nil {
-		splits = map[string]string{"train": fmt.Sprintf("0:%d", w.episodes())}
+		splits = map[string]string{}
+		if n := w.episodes(); n > 0 {
+			splits["train"] = fmt.Sprintf("0:%d", n)
+		}
 	}
 	o := jsonObject{
 		{"codebase_version", writtenVersion}, {"fps", fpsNumber(w.cfg.FPS)}, {"features", features},

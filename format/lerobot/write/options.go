@@ -146,6 +146,8 @@ type Config struct {
 	Features []robocache.Feature
 	// Tasks that must keep their number: task i is Tasks[i]. Others follow in the order of their first row.
 	Tasks []string
+	// allowEmpty lets Close write a dataset without episodes: info.json alone.
+	allowEmpty bool
 
 	ChunksSize     int   // files in a chunk folder; 0 = 1000
 	DataFileBytes  int64 // a data or episodes file is ended before it would grow beyond; 0 = 100 MiB

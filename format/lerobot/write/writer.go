@@ -249,6 +249,14 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	}
 	defer func() { w.failed = err }()
 	defer guard.Recover("write lerobot", &err)
+	if w.episodes() == 0 && w.cfg.allowEmpty {
+		w.data.abort()
+		w.index.abort()
+		w.put(ctx, infoName, w.info())
+		w.ended = true
+		w.release()
+		return nil
+	}
 	if w.episodes() == 0 {
 		return misuse(nil, "a dataset without episodes: none of the source has a row", "", "", "the format cannot hold one; robocache doctor says of the source what its episodes lack")
 	}
