@@ -325,8 +325,12 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: fmt.Sprintf("%s rows of %v in batches", f.DType, f.Shape)}
 		}
 		c.cast(f.DType)
-		if cfg.Compat == "lerobot" {
+		switch {
+		case cfg.Compat == LeRobot:
 			c.cast(referenceDType(f.DType))
+		case cfg.DType == DTypeFloat32 && f.DType == robocache.Float64 && (!c.bookkeeping() || src.ds.Info().Format == "lerobot"):
+			// A time since the Unix epoch has steps of 128 s in float32. LeRobot's count from the episode's start.
+			c.cast(robocache.Float32)
 		}
 	}
 	src.add(c)

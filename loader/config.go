@@ -62,6 +62,14 @@ type Compat string
 // LeRobot is the compatibility with LeRobot's class; "" are the dataset's own types.
 const LeRobot Compat = "lerobot"
 
+// DType says what becomes of float64 values.
+type DType string
+
+const (
+	DTypeKeep    DType = "keep"    // they stay as stored; default
+	DTypeFloat32 DType = "float32" // they are delivered as float32; default of the Python Loader
+)
+
 // ImageDType is the type of colour frames.
 type ImageDType string
 
@@ -136,6 +144,7 @@ type Order struct {
 	Rank         int    `json:"rank,omitempty"`
 	WorldSize    int    `json:"world_size,omitempty"`
 	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
+	OnNaN        OnNaN  `json:"on_nan,omitempty"`
 
 	// Mixtures (NewMix).
 	Temperature float64 `json:"temperature,omitempty"` // shares ∝ (weight, or size)^(1/temperature); default 1
@@ -156,6 +165,7 @@ type Windows struct {
 	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and frame times are checked against it; nil: offsets against 1e-4 s
 	OffsetTolerance *float64        `json:"offset_tolerance_s,omitempty"` // of offsets alone; nil: Tolerance, or 1e-4 s
 	Compat          Compat          `json:"compat,omitempty"`
+	DType           DType           `json:"dtype,omitempty"` // of float64 streams; timestamps of formats other than LeRobot stay float64
 	Missing         Missing         `json:"missing,omitempty"`
 }
 
@@ -263,6 +273,7 @@ func (c *Config) check(batches bool) error {
 	preset(&c.Deadline, 300)
 	if c.Compat == LeRobot {
 		preset(&c.ImageDType, Float32)
+		preset(&c.OnNaN, NaNAllow)
 	}
 	for _, x := range []struct {
 		option           string
@@ -287,8 +298,8 @@ func (c *Config) check(batches bool) error {
 		return misuse(x.option, want, fmt.Sprint(x.got))
 	}
 	for _, err := range []error{
-		choice("uneven", &c.Uneven, Wrap, Short), choice("on_bad_episode", &c.OnBadEpisode, Fail, Skip), choice("image_dtype", &c.ImageDType, Uint8, Float32),
-		choice("compat", &c.Compat, "", LeRobot), choice("depth_unit", &c.DepthUnit, Millimetres, Metres, Codes), choice("missing", &c.Missing, MissingError, MissingPad), choice("decode", &c.Decode, DecodeCPU, DecodeAuto, DecodeGPU),
+		choice("uneven", &c.Uneven, Wrap, Short), choice("on_bad_episode", &c.OnBadEpisode, Fail, Skip), choice("on_nan", &c.OnNaN, NaNError, NaNMask, NaNAllow), choice("image_dtype", &c.ImageDType, Uint8, Float32),
+		choice("compat", &c.Compat, "", LeRobot), choice("dtype", &c.DType, DTypeKeep, DTypeFloat32), choice("depth_unit", &c.DepthUnit, Millimetres, Metres, Codes), choice("missing", &c.Missing, MissingError, MissingPad), choice("decode", &c.Decode, DecodeCPU, DecodeAuto, DecodeGPU),
 		choice("cache_format", &c.CacheFormat, CacheAuto, CachePlanes, CachePixels, CacheEncoded), checkSize("image_size", c.ImageSize), c.Normalize.Check(), c.checkResize(),
 	} {
 		if err != nil {

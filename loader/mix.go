@@ -275,6 +275,9 @@ func (r *renamed) TimesBy(ctx context.Context, episode int, key, clock string) (
 
 // base is the dataset behind the other keys, for what has none.
 func base(ds robocache.Dataset) robocache.Dataset {
+	if m, ok := ds.(*maskedNaN); ok {
+		ds = m.Dataset
+	}
 	if r, ok := ds.(*renamed); ok {
 		return r.Dataset
 	}
@@ -316,7 +319,11 @@ func (r *renamed) Stats(ctx context.Context) (robocache.Stats, error) {
 
 // ownKey is the dataset's own name of a key.
 func (src *source) ownKey(key string) string {
-	if r, ok := src.ds.(*renamed); ok {
+	ds := src.ds
+	if m, ok := ds.(*maskedNaN); ok {
+		ds = m.Dataset
+	}
+	if r, ok := ds.(*renamed); ok {
 		return r.key(key)
 	}
 	return key

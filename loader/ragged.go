@@ -186,7 +186,7 @@ func (w *worker) spanEntries(p *part, c *column) (*entries, error) {
 	if is[times](c) {
 		return e, w.writeTimes(p, c, view[int64](e.data), rows, counts, at)
 	}
-	if !w.read(p, c, rows, e.data) {
+	if !w.checkFinite(p, c) || !w.read(p, c, rows, e.data) {
 		return nil, nil
 	}
 	return e, nil

@@ -43,12 +43,20 @@ type source struct {
 	texts  []int
 	absent []int // tensors of the batch that this source has nothing for
 	pads   map[string]*padded
+	finite *finiteRows  // nil: numbers that are not finite are allowed
 	lost   []BadEpisode // that opening found, and that are skipped
 }
 
 // open makes the columns and the samples of a source.
 func (src *source) open(ctx context.Context, sources int) (err error) {
-	ds, cfg := src.ds, &src.cfg
+	cfg := &src.cfg
+	if cfg.OnNaN != NaNAllow {
+		src.finite = newFiniteRows(src.ds)
+	}
+	if cfg.OnNaN == NaNMask {
+		src.ds = maskNaN(src.ds, src.finite)
+	}
+	ds := src.ds
 	if src.timebase, err = newTimebase(ds.Info(), cfg); err != nil {
 		return err
 	}

@@ -24,6 +24,9 @@ func (w *worker) gather(p *part, c *column) error {
 	if c.time != nil {
 		return w.gatherTimed(p, c)
 	}
+	if !w.checkFinite(p, c) {
+		return nil
+	}
 	mask, masked := p.rowsInto(c.mask)
 	rows, _ := w.rowsOf(p, c, mask)
 	masked()
@@ -72,6 +75,9 @@ func (w *worker) gatherTimed(p *part, c *column) error {
 }
 
 func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []robocache.Row) error {
+	if !w.checkFinite(part, c) {
+		return nil
+	}
 	src := w.Bytes(len(rows) * c.rowBytes)
 	if !w.read(part, c, rows, src) {
 		return nil

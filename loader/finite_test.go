@@ -1,0 +1,194 @@
+package loader
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+)
+
+// holed is a fake whose first number of some rows of "action" is not finite.
+type holed struct {
+	*fake
+	holes map[robocache.Row]float64
+}
+
+func (h *holed) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	if err := h.fake.Gather(ctx, key, rows, dst); err != nil || key != "action" {
+		return err
+	}
+	for i, r := range rows {
+		if v, is := h.holes[r]; is {
+			binary.LittleEndian.PutUint64(dst[i*16+8:], math.Float64bits(v))
+		}
+	}
+	return nil
+}
+
+func newHoled() *holed {
+	return &holed{newFake(10, 10, 10), map[robocache.Row]float64{{Episode: 1, Index: 4}: math.NaN(), {Episode: 1, Index: 7}: math.Inf(-1)}}
+}
+
+// given counts the samples of an epoch by episode.
+func given(t *testing.T, l *Loader) map[int]int {
+	t.Helper()
+	out := map[int]int{}
+	for {
+		b, err := l.Next(bg)
+		if err == io.EOF {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range b.Indices {
+			out[int(s)/10]++
+		}
+		b.Release()
+	}
+}
+
+// TestNaNIsAnError: an episode with a number that is not finite is an error before its first row, with episode, row and column; also where
+// the row is not the one that is asked for, on a timeline and in a span.
+func TestNaNIsAnError(t *testing.T) {
+	for name, w := range map[string]Windows{
+		"rows":     {Keys: []string{"action"}},
+		"window":   {Keys: []string{"action"}, Deltas: Deltas{{Key: "action", Offsets: []float64{0, 0.1}}}},
+		"timeline": {Keys: []string{"action"}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}},
+		"span":     {Keys: []string{"action"}, Native: NativeWindows{{Key: "action", Span: &[2]float64{-0.1, 0}}}},
+		"more":     {Keys: []string{"cam", "action", "observation.state"}},
+	} {
+		m, err := NewMap(bg, newHoled(), Config{Windows: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := int64(10)
+		if name == "timeline" {
+			first = 19
+		}
+		if _, err := m.Items(bg, []int64{0, first - 1}); err != nil {
+			t.Errorf("%s: the episode before: %v", name, err)
+		}
+		_, err = m.Items(bg, []int64{first})
+		if !errors.Is(err, robocache.ErrMalformed) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, s := range []string{"episode 1", "row 4", "column 1", "action", "NaN", "the first of 2", "on_nan"} {
+			if !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: %v does not name %s", name, err, s)
+			}
+		}
+		m.Close()
+	}
+}
+
+// TestNaNSkipped: with skip no sample of the episode is given, whatever the order and the threads; with allow all are, with mask too.
+func TestNaNSkipped(t *testing.T) {
+	for _, shuffle := range []Shuffle{"", Global, Pool} {
+		for _, threads := range []int{1, 4} {
+			cfg := Config{Order: Order{BatchSize: 4, Shuffle: shuffle, Seed: 3, OnBadEpisode: Skip}, Windows: Windows{Keys: []string{"action"}}, Memory: Memory{Threads: threads}}
+			l, err := New(bg, newHoled(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := given(t, l); n[0] != 10 || n[1] != 0 || n[2] != 10 {
+				t.Errorf("%q: samples by episode %v", shuffle, n)
+			}
+			if bad := l.State().BadEpisodes; len(bad) != 1 || bad[0].Episode != 1 || !strings.Contains(bad[0].Error, "row 4") {
+				t.Errorf("%q: %+v", shuffle, bad)
+			}
+			l.Close()
+			for _, how := range []OnNaN{NaNAllow, NaNMask} {
+				cfg.OnNaN = how
+				l, err := New(bg, newHoled(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := given(t, l); n[1] != 10 {
+					t.Errorf("%q, %s: samples by episode %v", shuffle, how, n)
+				}
+				l.Close()
+			}
+		}
+	}
+}
+
+// TestNaNMasked: such rows are zeros and padding, in rows, in windows and on a timeline, where no value is made of one.
+func TestNaNMasked(t *testing.T) {
+	m, err := NewMap(bg, newHoled(), Config{Order: Order{OnNaN: NaNMask}, Windows: Windows{Keys: []string{"action", "observation.state"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	b, err := m.Items(bg, []int64{13, 14, 15, 17})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pads := b.Tensor("action_is_pad").Data; string(pads) != "\x00\x01\x00\x01" {
+		t.Errorf("action_is_pad %v", pads)
+	}
+	if pads := b.Tensor("observation.state_is_pad").Data; string(pads) != "\x00\x00\x00\x00" {
+		t.Errorf("state_is_pad %v", pads)
+	}
+	if v := view[float64](b.Tensor("action").Data); v[2] != 0 || v[3] != 0 || v[0] != 1003.1 {
+		t.Errorf("action %v", v)
+	}
+	b.Release()
+	grid, err := NewMap(bg, newHoled(), Config{Order: Order{OnNaN: NaNMask}, Windows: Windows{Keys: []string{"action"}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer grid.Close()
+	if b, err = grid.Items(bg, []int64{19 + 6, 19 + 7, 19 + 8, 19 + 9, 19 + 10}); err != nil {
+		t.Fatal(err)
+	}
+	if pads := b.Tensor("action_is_pad").Data; string(pads) != "\x00\x01\x01\x01\x00" {
+		t.Errorf("on a timeline %v", pads)
+	}
+	b.Release()
+}
+
+// TestAllFinite: each type, at each place of a row, and numbers beside what is not finite.
+func TestAllFinite(t *testing.T) {
+	for d, bits := range map[robocache.DType]struct {
+		bad, good []uint64
+	}{
+		robocache.Float64:  {[]uint64{0x7ff8 << 48, 0xfff0 << 48, 0x7ff0<<48 + 1}, []uint64{0, 1 << 63, 0x7fef_ffff_ffff_ffff, 0x000f_ffff_ffff_ffff, 0xffef_ffff_ffff_ffff}},
+		robocache.Float32:  {[]uint64{0x7fc00000, 0xff800000, 0x7f800001, 0xffffffff}, []uint64{0, 0x80000000, 0x7f7fffff, 0xff7fffff, 0x007fffff}},
+		robocache.Float16:  {[]uint64{0x7e00, 0xfc00, 0x7c01}, []uint64{0, 0x8000, 0x7bff, 0xfbff, 0x03ff}},
+		robocache.BFloat16: {[]uint64{0x7fc0, 0xff80, 0x7f81}, []uint64{0, 0x8000, 0x7f7f, 0xff7f, 0x007f}},
+	} {
+		size := d.Size()
+		for n := 1; n <= 9; n++ {
+			for at := range n {
+				for _, want := range []bool{true, false} {
+					values := bits.good
+					if !want {
+						values = bits.bad
+					}
+					for _, v := range values {
+						b := make([]byte, n*size)
+						for i := range n {
+							var word [8]byte
+							x := bits.good[2+(i+at)%3]
+							if i == at {
+								x = v
+							}
+							binary.LittleEndian.PutUint64(word[:], x)
+							copy(b[i*size:], word[:size])
+						}
+						if got := allFinite(b, d); got != want {
+							t.Fatalf("%s: %x at %d of %d: %v", d, v, at, n, got)
+						}
+					}
+				}
+			}
+		}
+	}
+}
