@@ -15,7 +15,7 @@ import (
 //
 // So the sign is that of the fault: a clock that runs fast has a positive drift. It is what `robocache doctor` prints, and `synth --skew` makes.
 //
-// In JSON it is the number PPM, or {"ppm": …, "at": …}: an integer is nanoseconds, a number with a point or an exponent is seconds.
+// In JSON it is the number PPM, or {"ppm": …, "at": …}, where at is read by ParseMoment: seconds as a number, or text with a unit.
 type Drift struct {
 	PPM   float64
 	At    int64 // ns, on the stream's own clock
@@ -60,8 +60,8 @@ func (d *Drift) UnmarshalJSON(b []byte) error {
 		return json.Unmarshal(b, &d.PPM)
 	}
 	var o struct {
-		PPM *float64     `json:"ppm"`
-		At  *json.Number `json:"at"`
+		PPM *float64        `json:"ppm"`
+		At  json.RawMessage `json:"at"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -69,26 +69,19 @@ func (d *Drift) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	bad := func(got string) error {
-		return &Error{Class: ErrMisuse, Msg: "drift", Want: `a number of ppm, or {"ppm": …, "at": int nanoseconds or float seconds}`, Got: got}
+		return &Error{Class: ErrMisuse, Msg: "drift", Want: `a number of ppm, or {"ppm": …, "at": seconds}`, Got: got}
 	}
 	if o.PPM == nil {
 		return bad(string(b))
 	}
 	d.PPM = *o.PPM
-	if o.At == nil {
+	if len(o.At) == 0 || string(o.At) == "null" {
 		return nil
 	}
+	var err error
 	d.Fixed = true
-	if v, err := strconv.ParseInt(o.At.String(), 10, 64); err == nil {
-		d.At = v
-		return nil
-	}
-	s, err := o.At.Float64()
-	if ns := math.RoundToEven(s * 1e9); err == nil && math.Abs(ns) < 1<<62 {
-		d.At = int64(ns)
-		return nil
-	}
-	return bad(string(b))
+	d.At, err = ParseMoment(o.At)
+	return err
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.
@@ -96,5 +89,5 @@ func (d Drift) MarshalJSON() ([]byte, error) {
 	if !d.Fixed {
 		return json.Marshal(d.PPM)
 	}
-	return json.Marshal(map[string]any{"ppm": d.PPM, "at": d.At})
+	return json.Marshal(map[string]any{"ppm": d.PPM, "at": NanosText(d.At)})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,13 +14,13 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Config says how the streams of an episode come onto one timeline. In JSON its keys are Python's keyword names; a
-// number with a point or an exponent is seconds, an integer is nanoseconds.
+// Config says how the streams of an episode come onto one timeline. In JSON its keys are Python's keyword names, and
+// durations are seconds, or text with a unit.
 type Config struct {
-	Keys   []string         `json:"keys,omitempty"`   // streams; none = all but the format's bookkeeping columns
-	HZ     robocache.Rate   `json:"hz,omitzero"`      // a uniform timeline at this rate, or …
-	Times  []Nanos          `json:"times,omitempty"`  // … these times, in any order
-	Extent string           `json:"extent,omitempty"` // of a uniform timeline: "intersection" (default), "union", or a stream's key
+	Keys   []string         `json:"keys,omitempty"`     // streams; none = all but the format's bookkeeping columns
+	HZ     robocache.Rate   `json:"hz,omitzero"`        // a uniform timeline at this rate, or …
+	Times  []int64          `json:"times_ns,omitempty"` // … these times, in any order
+	Extent string           `json:"extent,omitempty"`   // of a uniform timeline: "intersection" (default), "union", or a stream's key
 	Modes  map[string]Mode  `json:"modes,omitempty"`
 	Edge   PerKey[Edge]     `json:"edge,omitzero"`
 	MaxGap PerKey[Nanos]    `json:"max_gap,omitzero"` // 0 = none
@@ -44,24 +43,18 @@ type Config struct {
 	Budget int64                      `json:"memory_budget,omitempty"` // bytes of everything that is made; 0 = 1 GiB
 }
 
-// Nanos is a time or a duration in ns; in JSON an integer, or a decimal number of seconds.
+// Nanos is a duration in ns; in JSON seconds, or text with a unit (robocache.ParseDuration).
 type Nanos int64
 
-// UnmarshalJSON reads ns or seconds. A string is read as the number it holds: JSON numbers of some writers end at 2^53.
+// UnmarshalJSON reads a duration.
 func (n *Nanos) UnmarshalJSON(b []byte) error {
-	text := string(bytes.Trim(b, `"`))
-	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
-		*n = Nanos(v)
-		return nil
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	f = math.RoundToEven(f * 1e9)
-	if err != nil || !(math.Abs(f) < maxTime) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "a time: int nanoseconds or float seconds", Got: string(b)}
-	}
-	*n = Nanos(f)
-	return nil
+	ns, err := robocache.ParseDuration(b)
+	*n = Nanos(ns)
+	return err
 }
+
+// MarshalJSON writes what UnmarshalJSON reads, without loss.
+func (n Nanos) MarshalJSON() ([]byte, error) { return json.Marshal(robocache.NanosText(int64(n))) }
 
 // PerKey is one value for all streams, or a value a stream. In JSON it is the value itself, or an object.
 type PerKey[T comparable] struct {

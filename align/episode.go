@@ -180,14 +180,14 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 }
 
 // evenStep is the period of evenly spaced times, to the nanosecond that their rounding leaves; 0 of others.
-func evenStep(times []Nanos) int64 {
+func evenStep(times []int64) int64 {
 	n := int64(len(times) - 1)
 	if n < 1 {
 		return 0
 	}
-	step := (int64(times[n]-times[0]) + n/2) / n
+	step := (times[n] - times[0] + n/2) / n
 	for i := range n {
-		if d := int64(times[i+1]-times[i]) - step; d < -1 || d > 1 {
+		if d := times[i+1] - times[i] - step; d < -1 || d > 1 {
 			return 0
 		}
 	}
@@ -219,12 +219,8 @@ func (a *aligner) clock(key string) int {
 
 func (a *aligner) timeline() []int64 {
 	if a.cfg.Times != nil {
-		out := make([]int64, len(a.cfg.Times))
-		for i, t := range a.cfg.Times {
-			out[i] = int64(t)
-		}
-		a.reserve(int64(len(out)) * 8)
-		return out
+		a.reserve(int64(len(a.cfg.Times)) * 8)
+		return slices.Clone(a.cfg.Times)
 	}
 	var names []string
 	var streams [][]int64

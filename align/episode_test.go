@@ -189,7 +189,7 @@ func TestEpisodeTimeline(t *testing.T) {
 	if a := span(`{"hz": 10, "keys": ["joints", "camera"], "extent": "force"}`); a.Times[0] != 100e6 || len(a.Times) != 8 {
 		t.Errorf("a stream that is not selected gives the extent: %v", a.Times)
 	}
-	a := span(`{"times": [0.5, 5.0, -1.0, 250000000], "keys": ["joints", "camera", "words"], "edge": "mask", "offset": {"joints": 0.25}}`)
+	a := span(`{"times_ns": [500000000, 5000000000, -1000000000, 250000000], "keys": ["joints", "camera", "words"], "edge": "mask", "offset": {"joints": 0.25}}`)
 	if !slices.Equal(a.Times, []int64{5e8, 5e9, -1e9, 25e7}) {
 		t.Fatalf("times %v", a.Times)
 	}
@@ -207,7 +207,7 @@ func TestEpisodeTimeline(t *testing.T) {
 	}
 	// Only the samples that are needed are read.
 	ds.gathers = 0
-	span(`{"times": [0.5, 0.52], "keys": ["joints"]}`)
+	span(`{"times_ns": [500000000, 520000000], "keys": ["joints"]}`)
 	if ds.gathers > 3 {
 		t.Errorf("%d rows were gathered for 3", ds.gathers)
 	}
@@ -220,7 +220,7 @@ func TestEpisodeTimeline(t *testing.T) {
 	}
 	empty := newFake()
 	empty.clocks["joints"] = nil
-	if a, err := Episode(ctx, empty, 0, mustConfig(t, `{"times": [1], "keys": ["joints"]}`)); err != nil || a.Streams[0].Valid[0] != 0 || len(a.Streams[0].Data) != 8 {
+	if a, err := Episode(ctx, empty, 0, mustConfig(t, `{"times_ns": [1], "keys": ["joints"]}`)); err != nil || a.Streams[0].Valid[0] != 0 || len(a.Streams[0].Data) != 8 {
 		t.Errorf("a stream without samples: %v", err)
 	}
 	if a, err := Episode(ctx, empty, 0, mustConfig(t, `{"hz": 10, "keys": ["joints", "camera"]}`)); err != nil || len(a.Times) != 0 {
@@ -247,32 +247,32 @@ func TestEpisodeErrors(t *testing.T) {
 		{`{"hz": 10, "keys": ["joints"], "max_gap": {"jonts": 1}}`, 0, robocache.ErrMisuse, "did you mean joints"},
 		{`{"hz": 10, "keys": ["joints"], "clock": {"joints": "log"}}`, 0, robocache.ErrUnsupported, "clock"},
 		{`{"keys": ["joints"]}`, 0, robocache.ErrMisuse, "either hz or times"},
-		{`{"hz": 10, "times": [1]}`, 0, robocache.ErrMisuse, "either hz or times"},
-		{`{"times": [1], "extent": "union"}`, 0, robocache.ErrMisuse, "extent"},
+		{`{"hz": 10, "times_ns": [1]}`, 0, robocache.ErrMisuse, "either hz or times"},
+		{`{"times_ns": [1], "extent": "union"}`, 0, robocache.ErrMisuse, "extent"},
 		{`{"hz": 10, "keys": ["joints"], "extent": "unoin"}`, 0, robocache.ErrMisuse, "unknown extent"},
 		{`{"hz": 10, "keys": ["joints"]}`, 1, robocache.ErrNotFound, "episode"},
 		{`{"hz": 10, "keys": ["joints"], "memory_budget": 100}`, 0, robocache.ErrResourceLimit, "budget"},
 		{`{"hz": 1000000000, "keys": ["joints"]}`, 0, robocache.ErrResourceLimit, "budget"},
-		{`{"times": [9.0], "keys": ["joints"], "edge": "error"}`, 0, robocache.ErrMisuse, "outside the source range"},
-		{`{"times": [1], "keys": ["joints"], "modes": {"joints": "mean"}}`, 0, robocache.ErrMisuse, "window"},
-		{`{"times": [0.001], "keys": ["joints"], "edge": "error", "max_gap": 0.009}`, 0, robocache.ErrMalformed, "gap exceeds max_gap"},
+		{`{"times_ns": [9000000000], "keys": ["joints"], "edge": "error"}`, 0, robocache.ErrMisuse, "outside the source range"},
+		{`{"times_ns": [1], "keys": ["joints"], "modes": {"joints": "mean"}}`, 0, robocache.ErrMisuse, "window"},
+		{`{"times_ns": [1000000], "keys": ["joints"], "edge": "error", "max_gap": 0.009}`, 0, robocache.ErrMalformed, "gap exceeds max_gap"},
 	} {
 		_, err := Episode(context.Background(), ds, c.ep, mustConfig(t, c.config))
 		if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.phrase) {
 			t.Errorf("%s: %v", c.config, err)
 		}
 	}
-	for _, c := range []struct{ text, hint string }{{`{"hz": 10, "max_gpa": 1}`, "max_gap"}, {`{"edge": "clmap"}`, "clamp"}, {`{"modes": {"a": "lerp"}}`, "linear"}, {`{"times": ["x"]}`, "nanoseconds"}, {`{"max_gap": 1e300}`, "nanoseconds"}, {`nonsense`, ""}, {`{"hz": 10}, "edge": "mask"}`, "after its object"}} {
+	for _, c := range []struct{ text, hint string }{{`{"hz": 10, "max_gpa": 1}`, "max_gap"}, {`{"edge": "clmap"}`, "clamp"}, {`{"modes": {"a": "lerp"}}`, "linear"}, {`{"times_ns": ["x"]}`, ""}, {`{"max_gap": 1e300}`, "seconds as a number"}, {`{"max_gap": 50000000}`, "as nanoseconds 50 ms"}, {`{"latency": {"a": "0.1"}}`, "with a unit"}, {`nonsense`, ""}, {`{"hz": 10}, "edge": "mask"}`, "after its object"}} {
 		if _, err := ParseConfig([]byte(c.text)); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), c.hint) {
 			t.Errorf("%s: %v", c.text, err)
 		}
 	}
 }
 
-// TestConfigJSON: seconds and nanoseconds, a value for all or one a stream, and the way back.
+// TestConfigJSON: durations in seconds and with units, a value for all or one a stream, and the way back.
 func TestConfigJSON(t *testing.T) {
-	c := mustConfig(t, `{"keys": ["a"], "hz": "30000/1001", "extent": "union", "modes": {"q": "slerp"}, "edge": {"*": "mask", "a": "error"}, "max_gap": 0.05, "offset": {"a": -1.5e-3, "b": 7}, "quats": {"q": [[3, 4, 5, 6]]}, "dtypes": {"a": "float32"}}`)
-	if c.HZ != (robocache.Rate{Num: 30000, Den: 1001}) || c.MaxGap.For("x") != 50_000_000 || c.Offset["a"] != -1_500_000 || c.Offset["b"] != 7 || c.Edge.For("a") != EdgeError || c.Edge.For("b") != EdgeMask || c.Modes["q"] != Slerp {
+	c := mustConfig(t, `{"keys": ["a"], "hz": "30000/1001", "extent": "union", "modes": {"q": "slerp"}, "edge": {"*": "mask", "a": "error"}, "max_gap": 0.05, "offset": {"a": -1.5e-3, "b": 7}, "latency": {"a": "250us", "b": "1.5 s"}, "quats": {"q": [[3, 4, 5, 6]]}, "dtypes": {"a": "float32"}}`)
+	if c.HZ != (robocache.Rate{Num: 30000, Den: 1001}) || c.MaxGap.For("x") != 50_000_000 || c.Offset["a"] != -1_500_000 || c.Offset["b"] != 7e9 || c.Latency["a"] != 250_000 || c.Latency["b"] != 15e8 || c.Edge.For("a") != EdgeError || c.Edge.For("b") != EdgeMask || c.Modes["q"] != Slerp {
 		t.Errorf("%+v", c)
 	}
 	b, err := json.Marshal(c)
@@ -285,7 +285,7 @@ func TestConfigJSON(t *testing.T) {
 	if b, _ := json.Marshal(Config{}); string(b) != "{}" {
 		t.Errorf("the zero configuration is %s", b)
 	}
-	if c := mustConfig(t, `{"times": [1760000000000000001, "9007199254740993", 0.5]}`); !slices.Equal(c.Times, []Nanos{1760000000000000001, 9007199254740993, 5e8}) {
+	if c := mustConfig(t, `{"times_ns": [1760000000000000001, 9007199254740993, 500000000]}`); !slices.Equal(c.Times, []int64{1760000000000000001, 9007199254740993, 5e8}) {
 		t.Errorf("times %v", c.Times)
 	}
 }
@@ -293,7 +293,7 @@ func TestConfigJSON(t *testing.T) {
 // FuzzParseConfig: any bytes give a configuration or Misuse, and what was read survives the way back.
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{"hz": 30, "edge": {"*": "mask"}, "max_gap": 0.1}`))
-	f.Add([]byte(`{"times": [1, 2.5, "3"], "quats": {"q": [[0, 1, 2, 3]]}}`))
+	f.Add([]byte(`{"times_ns": [1, 2500000000, 3], "quats": {"q": [[0, 1, 2, 3]]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseConfig(b)
 		if err != nil {

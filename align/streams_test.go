@@ -83,7 +83,7 @@ func TestRowsWithoutValue(t *testing.T) {
 	f := s.info.Feature("joints") // 100 Hz from 0
 	f.Masked = true
 	s.invalid["joints"] = []int{3, 4}
-	cfg := Config{Times: []Nanos{20e6, 25e6, 30e6, 45e6, 50e6, 55e6}, Keys: []string{"joints"}}
+	cfg := Config{Times: []int64{20e6, 25e6, 30e6, 45e6, 50e6, 55e6}, Keys: []string{"joints"}}
 	got, err := Episode(context.Background(), s, 0, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestRowsWithoutValue(t *testing.T) {
 	if _, err := Episode(context.Background(), s, 0, cfg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("edge=error gives %v", err)
 	}
-	cfg = Config{Times: []Nanos{30e6}, Keys: []string{"joints"}, Modes: map[string]Mode{"joints": Mean}, Window: 40e6}
+	cfg = Config{Times: []int64{30e6}, Keys: []string{"joints"}, Modes: map[string]Mode{"joints": Mean}, Window: 40e6}
 	if got, err = Episode(context.Background(), s, 0, cfg); err != nil || got.Streams[0].Valid[0] != 0 {
 		t.Errorf("a mean over a row without a value: %v, %v", got, err)
 	}
@@ -120,7 +120,7 @@ func TestClockChoice(t *testing.T) {
 	back[7] = 0
 	s.by["joints"] = map[string][]int64{"header": own, "log": late, "publish": back}
 	at := func(clock string) ([]byte, error) {
-		got, err := Episode(context.Background(), s, 0, Config{Times: []Nanos{500e6}, Keys: []string{"joints"}, Clock: map[string]string{"joints": clock}})
+		got, err := Episode(context.Background(), s, 0, Config{Times: []int64{500e6}, Keys: []string{"joints"}, Clock: map[string]string{"joints": clock}})
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func TestClockChoice(t *testing.T) {
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("an unknown clock: %v", err)
 	}
-	if _, err := Episode(context.Background(), s, 0, Config{Times: []Nanos{0}, Keys: []string{"force"}, Clock: map[string]string{"force": "log"}}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0}, Keys: []string{"force"}, Clock: map[string]string{"force": "log"}}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Errorf("a stream of one clock: %v", err)
 	}
 }
@@ -155,7 +155,7 @@ func TestClockChoice(t *testing.T) {
 func TestLatency(t *testing.T) {
 	s := newClocked()
 	at := func(c Config) float64 {
-		c.Times, c.Keys = []Nanos{500e6}, []string{"force"}
+		c.Times, c.Keys = []int64{500e6}, []string{"force"}
 		got, err := Episode(context.Background(), s, 0, c)
 		if err != nil {
 			t.Fatal(err)
@@ -222,14 +222,14 @@ func TestDrift(t *testing.T) {
 		}
 	}
 	for _, bad := range []robocache.Drift{{PPM: 1e6}, {PPM: math.NaN()}} {
-		if _, err := Episode(context.Background(), s, 0, Config{Times: []Nanos{0}, Drift: map[string]robocache.Drift{"force": bad}}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "force") {
+		if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0}, Drift: map[string]robocache.Drift{"force": bad}}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "force") {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := Episode(context.Background(), s, 0, Config{Times: []Nanos{0}, Drift: map[string]robocache.Drift{"forse": {PPM: 1}}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0}, Drift: map[string]robocache.Drift{"forse": {PPM: 1}}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a stream that is not there: %v", err)
 	}
-	c, err := ParseConfig([]byte(`{"hz": 50, "drift": {"force": 80.5, "joints": {"ppm": -3, "at": 17}}}`))
+	c, err := ParseConfig([]byte(`{"hz": 50, "drift": {"force": 80.5, "joints": {"ppm": -3, "at": "17ns"}}}`))
 	if err != nil || c.Drift["force"].PPM != 80.5 || c.Drift["joints"] != (robocache.Drift{PPM: -3, At: 17, Fixed: true}) {
 		t.Errorf("%+v, %v", c.Drift, err)
 	}
@@ -282,7 +282,7 @@ func TestLatchedStreamsHold(t *testing.T) {
 
 // A moment of drift far from the timestamps is named, and not the timestamps that it makes.
 func TestDriftFarAway(t *testing.T) {
-	cfg := Config{Times: []Nanos{0}, Keys: []string{"force"}, Drift: map[string]robocache.Drift{"force": {PPM: -90000, At: 1<<62 - 1, Fixed: true}}}
+	cfg := Config{Times: []int64{0}, Keys: []string{"force"}, Drift: map[string]robocache.Drift{"force": {PPM: -90000, At: 1<<62 - 1, Fixed: true}}}
 	s := newClocked()
 	for i := range s.clocks["force"] {
 		s.clocks["force"][i] -= 1<<62 - 2e9

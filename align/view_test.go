@@ -261,7 +261,7 @@ func TestViewBroken(t *testing.T) {
 			t.Errorf("%v passed", bad)
 		}
 	}
-	for _, text := range []string{`{"times": [1]}`, `{"hz": 50, "keys": ["nothing"]}`, `{"hz": 50, "modes": {"words": "linear"}}`, `{"hz": 50, "modes": {"hits": "linear"}}`} {
+	for _, text := range []string{`{"times_ns": [1]}`, `{"hz": 50, "keys": ["nothing"]}`, `{"hz": 50, "modes": {"words": "linear"}}`, `{"hz": 50, "modes": {"hits": "linear"}}`} {
 		if _, err := View(t.Context(), ds, mustConfig(t, text), ViewOptions{}); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -148,14 +148,14 @@ func (x *examination) hint(q *motion, l lag, first int64) string {
 func (x *examination) correction(f *robocache.Feature, offset, drift float64) string {
 	type number = json.Number
 	c := struct {
-		Offset map[string]number `json:"offset,omitempty"`
+		Offset map[string]any    `json:"offset,omitempty"`
 		Drift  map[string]number `json:"drift,omitempty"`
-	}{map[string]number{}, map[string]number{}}
+	}{map[string]any{}, map[string]number{}}
 	info := x.ds.Info()
 	for i := range info.Features {
 		if g := &info.Features[i]; g.Key == f.Key || g.Clock == f.Clock && !g.Default {
 			if offset != 0 {
-				c.Offset[g.Key] = number(fixed(offset, 6)) // to the microsecond, always with a point, so that they are no nanoseconds
+				c.Offset[g.Key] = offsetText(offset)
 			}
 			if drift != 0 {
 				c.Drift[g.Key] = number(fixed(drift*1e6, 1))
@@ -167,6 +167,15 @@ func (x *examination) correction(f *robocache.Feature, offset, drift float64) st
 		return ""
 	}
 	return "align=" + string(b)
+}
+
+// offsetText writes an offset to the microsecond: in seconds, with the unit if it is longer than a day (robocache.ParseDuration).
+func offsetText(seconds float64) any {
+	text := fixed(seconds, 6)
+	if math.Abs(seconds) < 86_400 {
+		return json.Number(text)
+	}
+	return text + "s"
 }
 
 // peak is the best lag of one motion against another: s, positive where the second is later.

@@ -106,10 +106,7 @@ func TestAnchors(t *testing.T) {
 		}
 	}
 	// The same through align, at the anchor's timestamps.
-	times := make([]align.Nanos, r.Len(0))
-	for i, s := range r.eps[0][""] {
-		times[i] = align.Nanos(s)
-	}
+	times := slices.Clone(r.eps[0][""][:r.Len(0)])
 	want, err := align.Episode(bg, r, 0, align.Config{Times: times, Keys: []string{"joints", "mode", "imu", "pose"}})
 	if err != nil {
 		t.Fatal(err)

@@ -71,15 +71,15 @@ func TestConfigErrors(t *testing.T) {
 		`{"normalize": {"observation.state": {"mode": "mean_std", "means": [1]}}}`: "means",
 		`{"deadline_s": 1e10}`:  "deadline_s",
 		`{"deadline_s": 1e-12}`: "deadline_s",
-		`{"hz": 5, "align": {"offset": {"action": 4611686018427387904}}}`: "offset",
-		`{"normalize": "mean_sd"}`:                                        "mean_std",
-		`{"normalize": {"actoin": "mean_std"}}`:                           "action",
-		`{"image_size": [1]}`:                                             "image_size",
-		`{"hz": 0}`:                                                       "rate",
-		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`:                "not computed with",
-		`{"episodes": []}`:                                                "",
-		`{"batch_size": 11, "drop_last": true}`:                           "an epoch of 10 samples holds no batch: batch_size=11",
-		`{"batch_size": 6, "drop_last": true, "world_size": 2}`:           "batch_size=6 × world_size=2: 12 samples a step",
+		`{"hz": 5, "align": {"offset": {"action": "2305843009213693952ns"}}}`: "offset",
+		`{"normalize": "mean_sd"}`:                              "mean_std",
+		`{"normalize": {"actoin": "mean_std"}}`:                 "action",
+		`{"image_size": [1]}`:                                   "image_size",
+		`{"hz": 0}`:                                             "rate",
+		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`:      "not computed with",
+		`{"episodes": []}`:                                      "",
+		`{"batch_size": 11, "drop_last": true}`:                 "an epoch of 10 samples holds no batch: batch_size=11",
+		`{"batch_size": 6, "drop_last": true, "world_size": 2}`: "batch_size=6 × world_size=2: 12 samples a step",
 	} {
 		cfg, err := ParseConfig([]byte(text))
 		if err == nil {
@@ -92,7 +92,7 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%s: %v has no class", text, err)
 		}
 	}
-	cfg, err := ParseConfig([]byte(`{"shuffle": true, "memory_budget": "1.5GiB", "delta_timestamps": {"b": [0, -1], "a": [1]}, "align": {"hz": "30000/1001", "edge": "mask", "max_gap": {"x": 0.05, "y": 7}}, "normalize": {"q": {"mode": "min_max", "low": [1], "high": [2]}}}`))
+	cfg, err := ParseConfig([]byte(`{"shuffle": true, "memory_budget": "1.5GiB", "delta_timestamps": {"b": [0, -1], "a": [1]}, "align": {"hz": "30000/1001", "edge": "mask", "max_gap": {"x": 0.05, "y": "7ns"}}, "normalize": {"q": {"mode": "min_max", "low": [1], "high": [2]}}}`))
 	if err != nil || cfg.Shuffle != Global || cfg.MemoryBudget != 3<<29 || cfg.Deltas[0].Key != "b" || cfg.Align.MaxGap.For("x") != 50_000_000 || cfg.Align.MaxGap.For("y") != 7 || cfg.Align.Edge.For("z") != align.EdgeMask {
 		t.Errorf("%+v %v", cfg, err)
 	}

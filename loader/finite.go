@@ -102,7 +102,7 @@ func (f *finiteRows) scan(ctx context.Context, s *streamRows, episode int) (bad 
 	values := make([]byte, step*size)
 	for at := 0; at < n; at += step {
 		m := min(step, n-at)
-		if err := f.ds.Gather(ctx, s.feature.Key, robocache.RowsOf(episode, at, m), values[:m*size]); err != nil {
+		if err := gatherRows(ctx, f.ds, s.feature.Key, robocache.RowsOf(episode, at, m), values[:m*size]); err != nil {
 			return nil, ctx.Err()
 		}
 		if allFinite(values[:m*size], s.feature.DType) {
@@ -195,7 +195,7 @@ func (w *worker) checkFinite(p *part, c *column) bool {
 func (src *source) notFinite(ctx context.Context, c *column, r robocache.Row, rows int) error {
 	what, column := "a number that is not finite", 0
 	values := make([]byte, c.feature.RowBytes())
-	if src.ds.Gather(ctx, c.key, []robocache.Row{r}, values) == nil {
+	if gatherRows(ctx, src.ds, c.key, []robocache.Row{r}, values) == nil {
 		size := c.stored.Size()
 		for i := range c.elems {
 			if one := values[i*size : (i+1)*size]; !allFinite(one, c.stored) {

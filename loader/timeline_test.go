@@ -154,8 +154,8 @@ func TestTimelineEqualsAlign(t *testing.T) {
 	for i, text := range []string{
 		`{"hz": 7}`,
 		`{"hz": 4, "modes": {"observation.state": "mean", "action": "angle", "count": "next"}}`,
-		`{"hz": 3, "modes": {"observation.state": "mean"}, "window": 500000000, "edge": "mask"}`,
-		`{"hz": 25, "extent": "union", "edge": "mask", "offset": {"observation.state": 250000000, "label": -0.33, "cam": 0.2}}`,
+		`{"hz": 3, "modes": {"observation.state": "mean"}, "window": 0.5, "edge": "mask"}`,
+		`{"hz": 25, "extent": "union", "edge": "mask", "offset": {"observation.state": 0.25, "label": -0.33, "cam": 0.2}}`,
 		`{"hz": 25, "extent": "union", "edge": "extrapolate", "offset": {"action": -0.45, "count": 0.1}}`,
 		`{"hz": "30000/1001", "extent": "action", "offset": {"action": 0.031}, "dtypes": {"count": "float32", "action": "float16"}, "modes": {"count": "linear"}}`,
 		`{"hz": 25, "max_gap": 0.05, "modes": {"cam": "previous", "label": "nearest"}}`,

@@ -218,7 +218,7 @@ func (p farPlant) TimesBy(ctx context.Context, e int, key, _ string) ([]int64, e
 
 // A moment so far from the timestamps that the corrected ones are none is a misuse that is named, by any clock of the stream.
 func TestFarDrift(t *testing.T) {
-	m, err := mapping.Parse([]byte("streams:\n  imu: {from: [imu], drift: {ppm: -90000, at: 4611686018427387903}}\n"))
+	m, err := mapping.Parse([]byte("streams:\n  imu: {from: [imu], drift: {ppm: -90000, at: 4611686018427387903ns}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,6 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 }
 
 func plainJSON(tree any) (b []byte, err error) {
-	seconds(tree)
 	earlierNames(tree)
 	// A map whose keys are no texts, NaN: encoding/json says so.
 	return json.Marshal(tree)
@@ -89,23 +88,6 @@ func earlierNames(tree any) {
 					s["clock"] = "timestamps:" + key
 				}
 			}
-		}
-	}
-}
-
-// seconds keeps moments that were written with a point apart from nanoseconds: encoding/json writes 1.0 as 1.
-func seconds(tree any) {
-	switch x := tree.(type) {
-	case map[string]any:
-		for k, v := range x {
-			if f, ok := v.(float64); ok && k == "at" {
-				x[k] = json.RawMessage(strconv.FormatFloat(f, 'e', -1, 64))
-			}
-			seconds(v)
-		}
-	case []any:
-		for _, v := range x {
-			seconds(v)
 		}
 	}
 }

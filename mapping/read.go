@@ -98,7 +98,7 @@ func (s *stream) correct(e int, key string, t []int64) error {
 	s.drift.Correct(t)
 	if i := slices.IndexFunc(t, far); i >= 0 {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"episode": e, "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps",
-			Want: "a moment on the stream's own clock, in int ns or float seconds", Got: fmt.Sprintf("%d ns", s.drift.At), Err: beyond(key, i, fmt.Sprint(t[i]))}
+			Want: "a moment on the stream's own clock", Got: fmt.Sprintf("%d ns", s.drift.At), Err: beyond(key, i, fmt.Sprint(t[i]))}
 	}
 	return nil
 }

@@ -5,7 +5,8 @@ clouds; from a path or over http. It decodes exactly the frames that a sample as
 gives shuffled batches to PyTorch. The work is done by an engine in Go, in threads of this process: no worker processes, no Python for each sample, and
 one contiguous tensor for each key. Without torch everything gives NumPy arrays.
 
-Times are float seconds or int nanoseconds. Masks are named <key>_is_pad: True where a window leaves the episode, or where nothing was recorded. What goes
+Durations are seconds, int or float, or text with a unit ("50ms"); arrays of timestamps are float seconds or int64 nanoseconds.
+Masks are named <key>_is_pad: True where a window leaves the episode, or where nothing was recorded. What goes
 wrong is a robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary, Misuse
 or Internal (a fault of RoboCache: please report it).
 

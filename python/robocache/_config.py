@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -14,8 +13,9 @@ import numpy as np
 
 from . import _options, _statistics
 from ._errors import Misuse
-from ._options import bytes_of, flag, frame_size, integer, is_integer, nanoseconds, nearest, number, rate, real, whole
+from ._options import bytes_of, duration, flag, frame_size, integer, is_integer, moment, nearest, number, rate, real, whole
 from ._tensors.rules import EDGES, MODES
+from .normalizer import Normalizer, Vectors, taken_over
 
 Check = Callable[..., Any]
 
@@ -87,7 +87,7 @@ def _drift(name: str, v: Any) -> Any:
         ppm = math.inf
     if abs(ppm) > 1e5:
         raise Misuse(f"{name}={v!r}: expected parts in a million within ±100000, or (ppm, at)")
-    return ppm if at is None else {"ppm": ppm, "at": nanoseconds(f"{name} at", at)}
+    return ppm if at is None else {"ppm": ppm, "at": moment(f"{name} at", at)}
 
 
 def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
@@ -101,13 +101,14 @@ def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
     return out
 
 
-# Episode.align's; durations become int nanoseconds.
+# Episode.align's; durations become text of nanoseconds.
 ALIGN: dict[str, Check] = {
     "modes": by_key(one_of(*MODES), "stream"),
     "edge": by_key(one_of(*EDGES), "stream", or_all=True),
-    "max_gap": by_key(nanoseconds, "stream", or_all=True),
-    "offset": by_key(nanoseconds, "stream"),
-    "latency": by_key(nanoseconds, "stream"),
+    "max_gap": by_key(duration, "stream", or_all=True),
+    "offset": by_key(duration, "stream"),
+    "latency": by_key(duration, "stream"),
+    "window": duration,
     "drift": by_key(_drift, "stream"),
     "clock": by_key(text, "stream"),
     "rotations": by_key(_rotations, "stream"),
@@ -158,13 +159,23 @@ def _window(name: str, w: Any) -> Any:
 
 @_keyed
 def _normalize(name: str, v: Any, features: Iterable[str]) -> Any:
-    """A mode, or a dict by key; None for none."""
+    """A mode, a dict by key, or the normalizer of another loader; None for none."""
     if v is False:
         return None
+    if not isinstance(v, (str, Mapping, Normalizer)):
+        v = getattr(v, "normalizer", v)  # a Loader or MapDataset
+    if isinstance(v, Normalizer):
+        if v.sources:
+            raise Misuse(f"{name}: the normalizer of a mixture of {len(v.sources)} sources", hint=f"name one source: normalizer[{v.sources[0]!r}]")
+        if not v.keys:
+            raise Misuse(f"{name}: the other loader normalises nothing", hint='give it normalize="mean_std", and this one its normalizer')
+        for key in v.keys:
+            _options.key(key, features, "key of the normalizer")
+        return taken_over(v)
     if isinstance(v, str):
         return _options.choice(name, v, NORMS)
     if not isinstance(v, Mapping):
-        raise Misuse(f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, or a dict by key")
+        raise Misuse(f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, a dict by key, or the normalizer of another loader")
     return by_key(_norm)(name, v, features)
 
 
@@ -215,6 +226,7 @@ SAMPLE: dict[str, Check] = {
     "offset_tolerance_s": partial(real, want="seconds"),
     "augment": _augment,
     "on_bad_episode": one_of("error", "skip"),
+    "on_nan": one_of("error", "mask", "allow"),
     "threads": integer,
     "memory_budget": bytes_of,
 }
@@ -226,12 +238,20 @@ def sample(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     return {**settle(SAMPLE, given, known), **_statistics.asked(given.get("stats"), known)}
 
 
+def normalize_selected(config: dict[str, Any]) -> None:
+    """Leaves out of a normalizer that was taken over the keys that keys= does not select."""
+    v, keys = config.get("normalize"), config.get("keys")
+    if isinstance(v, Vectors) and keys is not None:
+        config["normalize"] = Vectors({k: one for k, one in v.items() if k in keys})
+
+
 LOADER: dict[str, Check] = {
     "drop_n_first_frames": integer, "drop_n_last_frames": integer,
     "batch_size": whole, "seed": integer, "drop_last": flag, "prefetch": whole, "threads": whole, "io_threads": whole,
     "deadline_s": lambda name, v: number(name, v) or -1.0, "uneven": one_of("wrap", "short"),
     "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"), "metrics": text,
     "decode": one_of("cpu", "auto", "gpu"), "device_memory_budget": bytes_of, "missing": one_of("error", "pad"),
+    "dtype": lambda name, v: _options.choice(name, str(v).removeprefix("torch."), ("float32", "keep")),
 }  # fmt: skip
 
 MIXTURE: dict[str, Check] = {
@@ -246,8 +266,7 @@ def loader(given: Mapping[str, Any], mixed: bool) -> dict[str, Any]:
         shuffle = "global" if shuffle else False
     elif not isinstance(shuffle, str):
         raise Misuse(f"shuffle={shuffle!r}: expected 'global', 'pool' or False")
-    rank, world = place(given["rank"], given["world_size"])
-    c = {"shuffle": _options.choice("shuffle", shuffle, ("global", "pool", False)), "rank": rank, "world_size": world, **_cache(given["cache"]), **settle(LOADER, given)}
+    c = {"shuffle": _options.choice("shuffle", shuffle, ("global", "pool", False)), "dtype": "float32", **_cache(given["cache"]), **settle(LOADER, given)}
     for name in c:
         if name.startswith("pool_") and shuffle != "pool":
             raise Misuse(f"{name} is for shuffle='pool'", hint="add shuffle='pool'")
@@ -272,36 +291,6 @@ def _cache(v: Any) -> dict[str, Any]:
     if "://" in where:
         raise Misuse(want, hint="a cache lies on a disk of this machine")
     return {"cache": v if named else os.path.abspath(where)}
-
-
-def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """rank and world: arguments, else torch.distributed, else RANK and WORLD_SIZE, else one process."""
-    found: tuple[int, int] | None = None
-    env = [os.environ.get(n) for n in ("RANK", "WORLD_SIZE")]
-    if all(env):
-        try:
-            found = int(env[0] or 0), int(env[1] or 1)
-        except ValueError:
-            raise Misuse(f"RANK={env[0]!r} and WORLD_SIZE={env[1]!r}: expected integers") from None
-    dist = sys.modules.get("torch.distributed")
-    if dist is not None and dist.is_available() and dist.is_initialized():
-        group = dist.get_rank(), dist.get_world_size()
-        if found is not None and found != group and rank is None and world_size is None:
-            raise Misuse(f"torch.distributed says rank {group[0]} of {group[1]}, the environment {found[0]} of {found[1]}", hint="give rank= and world_size=")
-        found = group
-    r = None if rank is None else integer("rank", rank)
-    w = None if world_size is None else integer("world_size", world_size)
-    if r is None and w is None:
-        r, w = found or (0, 1)
-    elif r is None:
-        r = found[0] if found is not None and found[1] == w else 0 if w == 1 else None
-    elif w is None:
-        w = found[1] if found is not None else 1 if r == 0 else None
-    if r is None or w is None:
-        raise Misuse(f"world_size={w} without rank=" if r is None else f"rank={r} without world_size=", hint="give both")
-    if not 0 <= r < w:
-        raise Misuse(f"rank {r} of a world of {w}: expected 0 to world_size - 1")
-    return r, w
 
 
 def _mapping(_: str, v: Any) -> Any:

@@ -55,6 +55,10 @@ class Internal(Error):
     """A fault of RoboCache, never of the data: nothing skips it. Please report the message with its stack."""
 
 
+class NotIndexed(Misuse, TypeError):
+    """An object without items was indexed; `.hint` names what has them."""
+
+
 class ForkError(Error):
     """Something that cannot cross a fork was used in a forked child; `.hint` says what to do instead."""
 

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._options import told_rate
+from ._errors import Misuse, Unsupported
+from ._options import nearest, told_rate
 
 __all__ = ["Feature", "Features"]
+
+
+class NoKey(Misuse, KeyError):
+    """What a mapping raises for an unknown key: a KeyError that names the nearest one."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Feature:
     def __getitem__(self, name: str) -> Any:
         """The attribute of that name: f["dtype"] is f.dtype, as in the format's own dicts."""
         if name not in self.__dataclass_fields__:
-            raise KeyError(name)
+            raise NoKey(f"unknown attribute {name!r} of the feature {self.key!r}", {"stream": self.key}, nearest(str(name), self.__dataclass_fields__))
         return getattr(self, name)
 
     @property
@@ -58,6 +63,11 @@ class Features(dict[str, Feature]):
     """The streams of a dataset by key: a dict that prints as a table. withheld: those that it declares and cannot give, {key: why}."""
 
     withheld: Mapping[str, str] = {}  # noqa: RUF012  # set once, by the dataset
+
+    def __missing__(self, key: str) -> Feature:
+        if key in self.withheld:
+            raise Unsupported(f"the stream {key!r} is declared and cannot be delivered: {self.withheld[key]}", {"stream": key})
+        raise NoKey(f"unknown stream {key!r}", {"stream": key}, nearest(str(key), self))
 
     def _repr_html_(self) -> str:
         from . import _notebook

@@ -8,7 +8,7 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -127,28 +127,84 @@ def told_rate(v: Any) -> Any:
     return int(f) if f == int(f) else float(f)
 
 
+_TIME_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_DURATION = "seconds as a number, or text with a unit, as '50ms'"
+
+
 def nanoseconds(name: str, v: Any) -> int:
-    """A time or duration in ns: float seconds, or int nanoseconds."""
-    if is_integer(v):
-        return int(v)
-    f = real(name, v, "float seconds or int nanoseconds")
-    if abs(f) > 9.2e9:
-        raise Misuse(f"{name}={v!r}: expected float seconds or int nanoseconds")
-    return int(np.rint(f * 1e9))
+    """A duration in ns: seconds as int or float, or text with a unit. Beyond a day a number is Misuse, as nanoseconds are likely."""
+    return _time(name, v, lambda s: abs(s) <= 86_400)
+
+
+def duration(name: str, v: Any) -> str:
+    """A duration as the engine's configuration takes it without loss."""
+    return f"{nanoseconds(name, v)}ns"
+
+
+def moment(name: str, v: Any) -> str:
+    """A moment on a clock, as the engine's configuration takes it: within a year of zero, or Unix seconds from 2001 to 2286."""
+    return f"{_time(name, v, lambda s: abs(s) <= 3.2e7 or 1e9 <= s <= 1e10)}ns"
+
+
+def _time(name: str, v: Any, plausible: Callable[[float], bool]) -> int:
+    if isinstance(v, str):
+        text = v.strip()
+        unit = next((u for u in sorted(_TIME_UNITS, key=len, reverse=True) if text.endswith(u)), "")
+        try:
+            if not unit:
+                raise ValueError
+            ns = round(Fraction(text[: -len(unit)].strip()) * _TIME_UNITS[unit])
+        except (ValueError, ZeroDivisionError):
+            raise Misuse(f"{name}={v!r}: expected {_DURATION}") from None
+    else:
+        f = real(name, v, _DURATION)
+        if not plausible(f):
+            n = f"{f:.0f}" if f == int(f) else repr(f)
+            raise Misuse(
+                f"{name}={v!r} is {n} s ({_days(f)}), and as nanoseconds {_short(f)}",
+                hint=f"write {n + 'ns'!r} or {f / 1e9:g} for nanoseconds, or {n + 's'!r} if seconds are meant",
+            )
+        ns = int(v) * 10**9 if is_integer(v) else int(np.rint(f * 1e9))
+    if abs(ns) >= 2**62:
+        raise Misuse(f"{name}={v!r}: expected less than 2^62 ns")
+    return ns
+
+
+def _days(s: float) -> str:
+    return f"{s / 86_400:.1f} days" if abs(s) < 86_400_000 else f"{s / 86_400 / 365.25:.3g} years"
+
+
+def _short(ns: float) -> str:
+    for unit, n in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(ns) >= n:
+            return f"{ns / n:.10g} {unit}"
+    return f"{ns:.10g} ns"
 
 
 def times_ns(name: str, v: Any) -> np.ndarray:
-    """Times as int64 ns: an array of float seconds or of integer nanoseconds."""
+    """Timestamps as int64 ns: an array of integer nanoseconds or of float seconds. An implausible array is Misuse with both readings."""
     a = np.asarray(v)
     if a.ndim != 1:
         raise Misuse(f"{name}: expected one dimension, found {a.ndim}")
     if a.dtype.kind in "iu":
+        most = max(abs(int(a.min())), abs(int(a.max()))) if a.size else 0
+        if 0 < most < 10**6:
+            raise Misuse(
+                f"{name}: integers are nanoseconds, and these lie within {_short(most)} of 0; as seconds they reach {most} s",
+                hint="pass float seconds, or int64 nanoseconds",
+            )
         return a.astype(np.int64)
     if a.dtype.kind == "f":
         if not np.isfinite(a).all():
             raise Misuse(f"{name}: times must be finite")
+        most = float(np.abs(a).max()) if a.size else 0.0
+        if most > 9.2e9:
+            raise Misuse(
+                f"{name}: floats are seconds, and these reach {most:g} s ({_days(most)}); as nanoseconds they reach {_short(most)}",
+                hint="pass nanoseconds as int64: times.astype('int64')",
+            )
         return np.rint(a.astype(np.float64) * 1e9).astype(np.int64)
-    raise Misuse(f"{name}: expected float seconds or int nanoseconds, found {a.dtype}")
+    raise Misuse(f"{name}: expected int64 nanoseconds or float seconds, found {a.dtype}")
 
 
 def frame_size(name: str, v: Any) -> list[int]:

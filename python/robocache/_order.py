@@ -37,7 +37,10 @@ class Ordered:
         _given: int
         _turn: int
 
+        _positioned: bool
+
         def _open(self) -> _engine.Handle: ...
+        def _use(self) -> _engine.Handle: ...
 
     def _moved(self) -> None:
         """The loader stands elsewhere: a `for` that is under way has ended, and so has what was taken ahead."""
@@ -55,12 +58,14 @@ class Ordered:
             self._turn += 1
             return  # what was taken ahead is what comes, and nothing of this epoch was given
         self._open().call("robocache_loader_set_epoch", {"epoch": epoch})
+        self._positioned = True
         self._moved()
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands: a small JSON-able dict. It counts the samples that were handed out, not those prefetched."""
         before = self._batches.before if isinstance(self._batches, Device) else 0
-        return self._open().call("robocache_loader_state", {"before": before} if before else None)
+        handle = self._use()
+        return handle.call("robocache_loader_state", {"before": before} if before else None)
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
         """Goes on from a state: exactly, at any world size, batch size and number of threads. A state of other data (also of equal lengths: some values
@@ -68,6 +73,7 @@ class Ordered:
         if not isinstance(state, Mapping):
             raise Misuse(f"a state of {type(state).__name__}: expected what state_dict() gave")
         self._open().call("robocache_loader_restore", {"state": dict(state), "force": bool(force)})
+        self._positioned = True
         self._moved()
 
     def order(self, epoch: int = 0, *, rank: int | None = None) -> np.ndarray:
@@ -81,7 +87,8 @@ class Ordered:
         Samples are numbered as MapDataset counts; those of a mixture one source after the other. locate() says where they lie.
         """
         which = {} if rank is None else {"rank": operator.index(rank)}
-        return _memory.values(self._open().call("robocache_loader_order", {"epoch": operator.index(epoch), **which}))["order"]
+        handle = self._open() if rank is None else self._use()  # the epoch does not depend on the ranks; a rank's share does
+        return _memory.values(handle.call("robocache_loader_order", {"epoch": operator.index(epoch), **which}))["order"]
 
     def locate(self, samples: Any) -> Located:
         """Where samples lie that order() named: dataset_index, episode (a position) and row, int64 arrays."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _config, _engine, _keywords, _memory, _options, _statistics
-from ._errors import Misuse, Unsupported
+from ._errors import Misuse, NotIndexed
 from ._feature import Feature, Features
 from ._options import told_rate
 
@@ -275,21 +275,12 @@ def opened(source: Any, **how: Any) -> Dataset:
     return source
 
 
-class _NoStream(Misuse, KeyError):
-    """What a mapping must raise, with the nearest key named."""
-
-
 class _Streams(Mapping[str, "Stream"]):
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
 
     def __getitem__(self, key: str) -> Stream:
-        features = self._episode.dataset.features
-        if key in features.withheld:
-            raise Unsupported(f"the stream {key!r} is declared and cannot be delivered: {features.withheld[key]}", {"stream": key})
-        if key not in features:
-            raise _NoStream(f"unknown stream {key!r}", {"stream": key}, _options.nearest(key, features))
-        return Stream(self._episode, features[key])
+        return Stream(self._episode, self._episode.dataset.features[key])
 
     def __contains__(self, key: object) -> bool:
         return key in self._episode.dataset.features
@@ -340,6 +331,9 @@ class Episode:
     def __len__(self) -> int:
         return self.length
 
+    def __getitem__(self, key: Any) -> Any:
+        raise NotIndexed("an Episode has no items", {"episode": self.index}, f"episode.streams[{key!r}].values is a whole stream; MapDataset and Loader give rows")
+
     def plot(self, keys: Iterable[str] | str | None = None, ax: Any = None) -> Any:
         """Streams of numbers over their own timestamps, in seconds. keys: default all. Returns matplotlib's Figure, with one Axes a stream; or draws all into ax,
         and returns that. Unsupported without matplotlib: `robocache plot` draws without it."""
@@ -372,7 +366,8 @@ class Episode:
         """Brings streams onto one timeline.
 
         hz: rate of a uniform timeline over `extent` ("intersection", "union", or a stream key); or times: the targets themselves.
-        Times and durations are float seconds or int nanoseconds.
+        Times are float seconds or int64 nanoseconds. A duration is seconds, int or float, or text with a unit ("50ms"); a number of more than a day is
+        Misuse, because it is likely to be nanoseconds.
         modes: key → "linear", "nearest", "previous", "next", "slerp", "angle", "mean". Without an entry: what the feature says of itself
         (`interpolation`), else floats linear, images and point clouds nearest, everything else previous.
         edge: "clamp", "mask", "extrapolate" or "error", for all or by key. max_gap: no bridging over longer gaps, for all or by key.
@@ -398,7 +393,7 @@ class Episode:
         if hz is not None:
             args.update(hz=_options.rate("hz", hz), extent=extent)
         else:
-            args["times"] = _options.times_ns("times", times).tolist()
+            args["times_ns"] = _options.times_ns("times", times).tolist()
         wanted = [k for k, f in features.items() if f.kind not in _IMAGES and not f.ragged and not f.default] if keys is None else keys
         args["keys"] = [_options.key(k, [*features, "task"]) for k in wanted]
         size = {} if image_size is None else {"image_size": _options.frame_size("image_size", image_size)}
@@ -480,6 +475,9 @@ class Stream:
         whole = f.depth is None and f.dtype == "uint16" and (depth_unit == "mm" or f.unit not in ("mm", "m"))
         dtype = image_dtype if not depth else "uint16" if whole else "float32"
         return np.zeros((0, 1 if depth else 3, int(height), int(width)), dtype)
+
+    def __getitem__(self, i: Any) -> Any:
+        raise NotIndexed("a Stream has no items", {"stream": self.key}, "stream.values[i] are recorded rows, stream.times[i] their timestamps, stream.frames([i]) images")
 
     @property
     def rate_hz(self) -> float:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _engine, _keywords, _memory, _options
+from . import _config, _engine, _keywords, _memory, _options, _scales
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
-from ._errors import ForkError, Misuse, Unsupported
+from ._errors import ForkError, Misuse, NotIndexed, Unsupported
 from ._finish import Finisher
 from ._order import Located, Ordered
-from ._feature import Feature, Features
+from ._place import Place
+from ._samples import Samples
+from ._feature import Features
 from .dataset import Dataset, opened
 from .mapdataset import MapDataset, delivered
 from .mix import Mix
@@ -35,6 +38,10 @@ class _NoDataset(Misuse, AttributeError):
     """Also an AttributeError: Lightning and others ask hasattr(loader, "dataset")."""
 
 
+class _FixedOption(Misuse, AttributeError):
+    """What assigning to a read-only attribute raises."""
+
+
 class Loader(Ordered, _Base):
     """Batches of one dataset or a mixture, made in parallel by the engine: no worker processes, no Python per sample.
 
@@ -50,6 +57,7 @@ class Loader(Ordered, _Base):
         image_size: (height, width), by a bilinear filter with antialiasing (docs/batches.md has its formula
         and what is nearest); image_resize, depth_unit: as MapDataset; images are NCHW, grey ones three equal planes.
     normalize: None; a mode: "mean_std", "min_max", "quantiles" (q01 to q99) or "quantile10"; or {key: mode or {mode, clip, mean, std, low, high}}.
+        Or the normalizer of another loader, or that loader: validation takes the numbers of training, valid = Loader(..., normalize=train).
         One mode is for every float stream of numbers; integers, booleans, bookkeeping columns (index, timestamp …), images, point clouds and text stay
         as they are: name their keys where they are to be normalised (images with image_dtype="float32"; integers never). What is meant is normalised,
         or the call is Misuse. `normalizer` does and undoes it elsewhere.
@@ -58,6 +66,9 @@ class Loader(Ordered, _Base):
         computed at opening, however long it takes (progress in the log). Computed ones are of recorded values (also with hz= and align=), of the selected
         episodes alone, so that nothing leaks from those held out; they are kept for the process, and in cache= where it is a directory.
         Or Dataset.compute_stats(), a dict of that shape, or a stats.json ('robocache stats URI --out FILE'; a file named so: "./compute").
+    dtype: "float32" (default): float64 streams come as float32, with torch and without, so that a model of float32 takes them; or "keep": as stored.
+        Other types stay as they are (align={"dtypes": …} casts one stream), and so do float64 timestamps of formats other than LeRobot, whose steps
+        would be 128 s in float32.
     augment: {"random_crop": {"size": (height, width), "pad": pixels, "keep": [depth keys]}, "color_jitter": {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue":
         0.05}, "hflip": {"p": 0.5, "negate": {key: [elements]}, "swap": {key: [(i, j)]}, "keep": [keys]}, "noise": {"std": 0.02, or {key: std}},
         "cameras": [keys]}, any of them. A function of (seed, epoch, the sample's number in its dataset, camera): not of batches, threads, ranks, caches or
@@ -66,13 +77,18 @@ class Loader(Ordered, _Base):
     on_bad_episode: "error", at once where opening could not read a file; or "skip": counted and listed in stats()["bad_episodes"] (episode: its position;
         -1: a file that could not be read, whose episodes have none).
 
+    on_nan: a number of a stream that is NaN or infinite: "error" (default): its episode is bad, Malformed with episode, row and column, or skipped whole
+        with on_bad_episode="skip"; "mask": its row is zeros, and `<key>_is_pad` True; "allow". Each stream of an episode is looked through once, at its
+        first sample. Depth, point clouds and rows of varying length are exempt: there NaN means that nothing was measured.
+
     In what order
     shuffle: "global" (an exact permutation of all samples), "pool" (whole episodes are decoded once and drawn from while they are
         resident; for long GOPs and remote stores), or False (file order). The order is a function of the data, the options of the order,
         seed and epoch alone: not of threads, budgets, caches or ranks. order(epoch) gives it.
     pool_size: bytes of resident images that the order is made for (default half of memory_budget). pool_episodes: resident episodes,
         at most. pool_shards: pools that the epoch is cut into, so that each stays on one rank (default from the number of episodes).
-    rank, world_size: default from torch.distributed or the environment. All ranks give equally many batches.
+    rank, world_size: default from torch.distributed or the environment, when the Loader is first used (len, iter, state_dict): it may be made before the
+        process group. A change after that is Misuse. All ranks give equally many batches.
     drop_n_first_frames, drop_n_last_frames: rows of each episode that start no sample (lerobot's EpisodeAwareSampler); windows reach them all the same.
     drop_last: leave out the rest of the last global batch. uneven: the last step of several ranks, "wrap" (default: it is filled up
         with the epoch's first samples, counted in stats()) or "short" (some ranks give a short or empty share of it).
@@ -124,19 +140,22 @@ class Loader(Ordered, _Base):
         anchor: str | None = None, stats: Any = None, depth_unit: str | None = None, image_resize: str | None = None, augment: Mapping[str, Any] | None = None,
         drop_n_first_frames: int | None = None, drop_n_last_frames: int | None = None, metrics: str | None = None,
         decode: str | None = None, device_memory_budget: int | str | None = None,
+        dtype: str | None = None, on_nan: str | None = None,
     ) -> None:  # fmt: skip
         given = locals()
         self._handle: _engine.Handle | None = None
         inherited = self._sources(source, {"format": format, "rows_hz": rows_hz, "map": map, "options": options, "follow_links": follow_links})
+        if self._mix is not None:
+            given["normalize"] = self._share_normalizer(normalize)
         own = _config.sample(self._features, given)
         if self._mix is not None and "stats" in own:
             raise Misuse("stats= of a mixture", hint='give it to each robocache.Mix; stats="compute" may stand here')
         if "compute_stats" in own:
             inherited.pop("stats", None)
         self._config: dict[str, Any] = {**inherited, **own, **_config.loader(given, self._mix is not None)}
-        self.rank: int = self._config["rank"]
-        self.world_size: int = self._config["world_size"]
-        self.batch_size: int = self._config["batch_size"]
+        _config.normalize_selected(self._config)
+        self._place = Place(rank, world_size)
+        self._config["rank"], self._config["world_size"] = self._place.now()
         self._place_batches(device, None if pin_memory is None else _options.flag("pin_memory", pin_memory))
         self._fresh()
         self._open().open()
@@ -172,20 +191,77 @@ class Loader(Ordered, _Base):
         self._features = self.datasets[0].features
         return inherited
 
+    def _share_normalizer(self, v: Any) -> Any:
+        """Gives each source of a mixture its part of another mixture's normalizer; returns what is for all of them."""
+        n = v if isinstance(v, (str, Mapping)) else getattr(v, "normalizer", v)
+        if not isinstance(n, Normalizer) or not n.sources:
+            return v
+        mix = self._mix or []
+        if len(n.sources) != len(mix):
+            raise Misuse(f"normalize: the normalizer of {len(n.sources)} sources for a mixture of {len(mix)}", hint="give each Mix its own: normalize=normalizer[name]")
+        for i, m in enumerate(mix):
+            m._config.setdefault("normalize", _config.SAMPLE["normalize"]("normalize", n[m.name if m.name in n.sources else i], m.features))
+            _config.normalize_selected(m._config)
+        return None
+
     @property
-    def dataset(self) -> Dataset:
-        """The dataset; of a mixture see `datasets`."""
+    def dataset(self) -> Samples:
+        """The dataset as this Loader reads it: len() counts the samples of an epoch, [i] is a sample without augmentation.
+
+        Its other attributes are those of the Dataset, which is datasets[0]. A mixture has only `datasets`.
+        """
         if self._mix is not None:
             raise _NoDataset("a mixture has several datasets", hint="see .datasets")
-        return self.datasets[0]
+        if self._samples is None:
+            self._samples = Samples(self.datasets[0], self._config, self._count_samples)
+        return self._samples
+
+    def _count_samples(self) -> int:
+        return self.num_samples
+
+    @property
+    def rank(self) -> int:
+        """The rank that this Loader serves. Fixed at the first use of the Loader (len, iter, state_dict), not before."""
+        return self._place.now()[0]
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks share an epoch. Fixed at the first use of the Loader, as rank."""
+        return self._place.now()[1]
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a batch, on each rank. May be set between epochs; the Loader continues where it was."""
+        return self._config["batch_size"]
+
+    @batch_size.setter
+    def batch_size(self, n: int) -> None:
+        n = _options.whole("batch_size", n)
+        if self._midway:
+            raise Misuse(f"batch_size={n} in the middle of an epoch", hint="set it after the `for` has ended, or after set_epoch()")
+        if n != self.batch_size:
+            self._remake(batch_size=n)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED:
+            raise _FixedOption(f"{name}= of a Loader that was made already", hint=f"make a new Loader with {name}={value!r}; batch_size alone can be set")
+        super().__setattr__(name, value)
+
+    def __getitem__(self, i: Any) -> Any:
+        raise NotIndexed("a Loader gives batches one after the other, and has none by number", hint="next(iter(loader)) is a batch, loader.dataset[i] a sample, loader.keys the names")
 
     @property
     def _uri(self) -> Any:
         uris = [d.uri for d in self.datasets]
         return uris[0] if self._mix is None else uris
 
+    @property
+    def device(self) -> str:
+        """Where batches arrive."""
+        return self._device
+
     def _place_batches(self, device: Any, pin: bool | None) -> None:
-        self.device: str = str(device)
+        self._device: str = str(device)
         self._target: Any = None
         self._pin = pin
         self._kernels: dict[str, Any] = {}  # which finish raw batches
@@ -230,7 +306,9 @@ class Loader(Ordered, _Base):
         self._midway = False  # some of the epoch was given, and not its end
         self._given = 0  # epoch of the batch that was given last
         self._iterated = False
+        self._positioned = False  # set_epoch or load_state_dict was called
         self._turn = 0  # which `for` may take batches
+        self._samples: Samples | None = None
 
     @property
     def _raw(self) -> bool:
@@ -274,6 +352,7 @@ class Loader(Ordered, _Base):
         if self._mix is None:
             answer = self.dataset._handle.call("robocache_loader_new", self._config)
             _options.note(answer)
+            _scales.compare(self.datasets, [self._config], answer["normalizers"])
             self._config = again(self._config, answer["settled"][0])
             return answer
         self._sourced = self._sourced or [m._source() for m in self._mix]
@@ -281,6 +360,7 @@ class Loader(Ordered, _Base):
             s["dataset"] = m.dataset._handle.number
         answer = _engine.call("robocache_loader_new", {**self._config, "sources": self._sourced})
         _options.note(answer)
+        _scales.compare(self.datasets, self._sourced, answer["normalizers"])
         self._sourced = [again(s, settled) for s, settled in zip(self._sourced, answer["settled"])]
         return answer
 
@@ -296,12 +376,36 @@ class Loader(Ordered, _Base):
                     "make a Loader in the child, or give a MapDataset to DataLoader workers",
                 )
             self._fresh()
+            self._place.settled = None  # the child may be another rank
             h = self._handle = _engine.Handle(self._make)
         return h
 
+    def _use(self) -> _engine.Handle:
+        """Opens the engine's loader for the rank and the world size of this process, which are fixed from now on."""
+        h = self._open()
+        if not h.closed:
+            rank, world = self._place.settle()
+            if (rank, world) != (self._config["rank"], self._config["world_size"]):
+                self._remake(rank=rank, world_size=world)
+        return self._open()
+
+    def _remake(self, **change: Any) -> None:
+        """Makes the engine's loader again with other options. It continues at the same position."""
+        old = self._open()
+        before = self._batches.before if isinstance(self._batches, Device) else 0
+        state = old.call("robocache_loader_state", {"before": before} if before else None) if self._iterated or self._positioned else None
+        iterated, positioned, turn = self._iterated, self._positioned, self._turn
+        self.close()
+        self._fresh()
+        self._iterated, self._positioned, self._turn = iterated, positioned, turn + 1
+        self._config.update(change)
+        new = self._open().open()
+        if state is not None:
+            new.call("robocache_loader_restore", {"state": state, "force": False})
+
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        for name in ("_handle", "_batches", "_midway", "_given", "_iterated", "_turn"):
+        for name in ("_handle", "_batches", "_midway", "_given", "_iterated", "_positioned", "_turn", "_samples"):
             del state[name]
         state["_config"] = {k: v for k, v in self._config.items() if k != "metrics"}  # the address is this process's
         return state
@@ -311,10 +415,13 @@ class Loader(Ordered, _Base):
         self._fresh()
 
     @property
-    def features(self) -> dict[str, Feature]:
+    def features(self) -> Features:
         """The streams of a batch by key, as the dataset describes them; unit is the one in which they come (before normalisation)."""
         keys = set(self.keys)
-        return {k: f for k, f in delivered(self._features, self._open().open().info["fields"]).items() if k in keys}
+        all_features = delivered(self._features, self._open().open().info["fields"])
+        out = Features((k, f) for k, f in all_features.items() if k in keys)
+        out.withheld = all_features.withheld
+        return out
 
     @property
     def keys(self) -> list[str]:
@@ -333,7 +440,7 @@ class Loader(Ordered, _Base):
 
     def __len__(self) -> int:
         """Batches of an epoch on this rank."""
-        return self._open().open().info["len"]
+        return self._use().open().info["len"]
 
     @property
     def epoch(self) -> int:
@@ -354,7 +461,7 @@ class Loader(Ordered, _Base):
                 "a DataLoader with a batch_size over a Loader: it would make batches of batches",
                 hint=f"a Loader gives batches of {self.batch_size}: DataLoader(loader, batch_size=None), or the Loader alone, with its own batch_size=",
             )
-        self._open()
+        self._use()
         if self._midway:  # the last `for` was left early
             self.set_epoch(self._given + 1)
         self._turn += 1
@@ -417,6 +524,10 @@ class Loader(Ordered, _Base):
 
     def __repr__(self) -> str:
         return f"<robocache.Loader of {self._uri!r}: batch {self.batch_size}, rank {self.rank} of {self.world_size}>"
+
+
+# Options that an assignment would not change.
+_FIXED = frozenset(inspect.signature(Loader.__init__).parameters) - {"self", "batch_size"}
 
 
 class Epoch:

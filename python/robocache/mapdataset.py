@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _engine, _keywords, _memory, _options
+from . import _config, _engine, _keywords, _memory, _options, _scales
 from ._errors import Malformed, Misuse
-from .dataset import Dataset, Feature, opened
+from ._feature import Features
+from .dataset import Dataset, opened
 from .normalizer import Normalizer, again
 
 if TYPE_CHECKING:
@@ -24,10 +25,12 @@ else:
 __all__ = ["MapDataset"]
 
 
-def delivered(features: Mapping[str, Feature], fields: Iterable[Mapping[str, Any]]) -> dict[str, Feature]:
+def delivered(features: Features, fields: Iterable[Mapping[str, Any]]) -> Features:
     """The features with the units in which items or batches have them."""
     units = {f["key"]: f.get("unit", "") for f in fields}
-    return {k: replace(f, unit=units.get(k, f.unit)) for k, f in features.items()}
+    out = Features((k, replace(f, unit=units.get(k, f.unit))) for k, f in features.items())
+    out.withheld = features.withheld
+    return out
 
 
 def _rows(v: Any, torch: Any) -> Sequence[Any]:
@@ -74,6 +77,7 @@ class MapDataset(_Base):
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
     on_bad_episode: files that opening could not read are an "error" (Malformed, by name), or the samples leave them out ("skip"). What is met later is
         an error of the item that wants it.
+    on_nan: as of Loader.
 
     Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
     (NumPy arrays without torch); text is str. Images are (C, H, W), windows (T, …).
@@ -90,10 +94,20 @@ class MapDataset(_Base):
         map: Any = None, options: Mapping[str, Any] | None = None, split: str | None = None, follow_links: bool | None = None,
         delta_indices: Mapping[str, Sequence[int]] | None = None, windows: Mapping[str, Any] | None = None, anchor: str | None = None,
         depth_unit: str | None = None, image_resize: str | None = None, normalize: Any = None, stats: Any = None, on_bad_episode: str = "error",
+        on_nan: str | None = None,
     ) -> None:  # fmt: skip
         self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
         self._config = _config.sample(self.dataset.features, locals())
+        _config.normalize_selected(self._config)
         self._start()
+
+    @classmethod
+    def _configured(cls, dataset: Dataset, config: dict[str, Any]) -> MapDataset:
+        """Opens one from options that were checked already."""
+        made = cls.__new__(cls)
+        made.dataset, made._config = dataset, config
+        made._start()
+        return made
 
     def _start(self) -> None:
         self._map = _engine.Handle(self._make)
@@ -103,6 +117,7 @@ class MapDataset(_Base):
         answer = self.dataset._handle.call("robocache_map_new", self._settled or self._config)
         if self._told is None:
             _options.note(answer)
+            _scales.compare([self.dataset], [self._config], answer["normalizers"])
         told = (answer["len"], answer["fields"])
         # Opened again in another process: a camera whose files are gone by now must not drop out of the items silently.
         if self._told is not None and self._told != told:
@@ -126,7 +141,7 @@ class MapDataset(_Base):
         return [f["key"] for f in self._map.open().info["fields"]]
 
     @property
-    def features(self) -> Mapping[str, Feature]:
+    def features(self) -> Features:
         """The dataset's streams by key; the unit of those of an item is the one in which they come."""
         return delivered(self.dataset.features, self._map.open().info["fields"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,11 @@ class Normalizer:
     A batch is a dict of arrays or tensors with any of the keys; leading dimensions are free: [B, T, D], [B, D] or [D]. Keys that were not
     normalised are passed on as they are; a batch with none that was is Misuse. What is given is not changed.
 
+    Loader(..., normalize=norm) and MapDataset(..., normalize=norm) normalise another part of the data, say the held-out episodes, by the same numbers.
+
     In float32, of float64 streams in float64: mean_std (x - mean) / (std + 1e-8); all others 2 (x - low) / (high - low) - 1, with clip brought
     into [-1, 1]. A constant number (std or high - low of 0) becomes 0, and is its constant again by inverse. norm of what the loader gives
-    without normalize= is what it gives with it, to the bit, where values are recorded ones (interpolated float16 ones are rounded once more,
+    without normalize= is what it gives with it, to the bit, where values are recorded ones (interpolated float16 ones are rounded once more, float64 streams once before they become float32,
     and rows that a mask says are empty are 0 in the loader). inverse brings back what was to the rounding of float32, but for what clip cut off.
     Images are (…, C, H, W): float32 in [0, 1], or uint8.
 
@@ -288,6 +290,34 @@ def _backward(one: dict[str, Any], v: Any) -> Any:
 
 def _as(v: Any, dtype: Any, torch: Any) -> Any:
     return v.to(dtype) if torch else np.ascontiguousarray(v, dtype)
+
+
+class Vectors(dict[str, dict[str, Any]]):
+    """normalize= that came from a Normalizer: its numbers by key, as the engine takes them."""
+
+
+def taken_over(n: Normalizer) -> Vectors:
+    """Returns what normalize= must be to repeat the Normalizer of one dataset to the bit."""
+    out = Vectors()
+    for key, one in n._keys.items():
+        shift, scale = one["_vectors"]
+        if one["mode"] == "mean_std":
+            std = _solved(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
+            std = np.where((std == 0) & (scale != 0), np.float32(1e-30), std)  # 0 would mean a constant
+            numbers = {"mean": shift, "std": np.where(scale == 0, np.float32(0), std)}
+        else:
+            numbers = {"low": shift, "high": _solved(scale, shift + scale, lambda c: c - shift)}
+        clip = {"clip": True} if one.get("clip") else {}
+        out[key] = {"mode": one["mode"], **clip, **{k: v.astype(np.float64).tolist() for k, v in numbers.items()}}
+    return out
+
+
+def _solved(want: np.ndarray, guess: np.ndarray, of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Returns the float32 numbers next to guess whose image under of is want: rounding hides up to one step."""
+    best = guess
+    for c in (np.nextafter(guess, np.float32(-np.inf)), np.nextafter(guess, np.float32(np.inf))):
+        best = np.where((of(best) != want) & (of(c) == want), c, best)
+    return best
 
 
 def again(config: dict[str, Any], settled: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def test_ragged_for_a_device(h264: str, monkeypatch: pytest.MonkeyPatch) -> None
     """What a device would finish, but for rows of varying length, the host finishes, and stats() says why."""
 
     def raw(self: robocache.Loader, device: object, pin: object) -> None:
-        self.device, self._target, self._pin, self._kernels, self._on_host = "cuda", None, None, {"backend": "cpu"}, None
+        self._device, self._target, self._pin, self._kernels, self._on_host = "cuda", None, None, {"backend": "cpu"}, None
         self._config["raw"] = True
 
     monkeypatch.setattr(robocache.Loader, "_place_batches", raw)
@@ -231,9 +231,9 @@ def test_recording_at_native_rates(recording: str) -> None:
             gyro = streams[GYRO]
             rows = (gyro.times >= now - 500_000_000) & (gyro.times <= now)
             got = b[GYRO][ends[n] - rows.sum() : ends[n]]
-            assert np.array_equal(got.numpy(), gyro.values[rows])
+            assert np.array_equal(got.numpy(), gyro.values[rows].astype(np.float32)), "float64 comes as float32"
             want = interp(now + np.arange(-4, 1) * 50_000_000, streams[JOINTS].times, streams[JOINTS].values)
-            assert np.allclose(b[JOINTS][n].numpy(), want, rtol=0, atol=1e-12)
+            assert np.allclose(b[JOINTS][n].numpy(), want, rtol=0, atol=1e-6)
         assert b[CLOUD + "_lengths"].shape == (len(ends), 2) and b[CLOUD + "_lengths"].sum() == len(b[CLOUD])
         at += len(ends)
     with robocache.Loader(ds, batch_size=16, image_size=(24, 32), seed=2, cache="ram", threads=1, **how) as again:
@@ -263,10 +263,10 @@ def test_mixture_with_lerobot(recording: str, h264: str) -> None:
     assert (a.features[key].dtype, r.features[JOINTS].dtype) == ("float32", "float64")
     mix = [robocache.Mix(a, weight=1, name="arm"), robocache.Mix(r, weight=1, rename={JOINTS: key}, name="robot")]
     with pytest.raises(robocache.Misuse, match="dtypes"):
-        robocache.Loader(mix, batch_size=8, keys=[key], delta_timestamps=window)
-    mix[1] = robocache.Mix(r, weight=1, rename={JOINTS: key, GYRO: "gyro"}, name="robot", align={"dtypes": {key: "float32"}})
+        robocache.Loader(mix, batch_size=8, keys=[key], delta_timestamps=window, dtype="keep")
+    mix[1] = robocache.Mix(r, weight=1, rename={JOINTS: key, GYRO: "gyro"}, name="robot")
     arm = robocache.MapDataset(a, keys=[key], delta_timestamps=window)
-    robot = robocache.MapDataset(r, keys=[JOINTS, GYRO], delta_timestamps={JOINTS: window[key]}, windows={GYRO: (-0.1, 0.0)}, align={"dtypes": {JOINTS: "float32"}})
+    robot = robocache.MapDataset(r, keys=[JOINTS, GYRO], delta_timestamps={JOINTS: window[key]}, windows={GYRO: (-0.1, 0.0)}, align={"dtypes": {JOINTS: "float32", GYRO: "float32"}})
     with robocache.Loader(mix, batch_size=8, keys=[key, "gyro"], delta_timestamps=window, windows={"gyro": (-0.1, 0.0)}, epoch_size=64, missing="pad") as loader:
         at = loader.locate(loader.order(0))
         n = 0
@@ -299,7 +299,7 @@ def test_drift() -> None:
         key = next(k for k, f in ds.features.items() if f.kind == "numeric" and f.dtype == "float64" and f.clock and not f.ragged and len(ep.streams[k].times) > 300)
         timestamps, values = ep.streams[key].times, ep.streams[key].values.reshape(len(ep.streams[key].times), -1)
         first = int(timestamps[0])
-        for drift, at in (400.0, first), ((400.0, first - 10**9), first - 10**9):
+        for drift, at in (400.0, first), ((400.0, f"{first - 10**9}ns"), first - 10**9):
             moved = at + (timestamps - at) / (1 + 400e-6) + 5e6
             got = ep.align(hz=50, extent=key, keys=[key], modes={key: "linear"}, offset={key: 0.005}, drift={key: drift})
             assert abs(got["times"][0] - moved[0]) <= 256  # the float64 of an epoch
@@ -309,6 +309,6 @@ def test_drift() -> None:
         m = robocache.MapDataset(ds, keys=[key], hz=50, align=align)
         one = ep.align(hz=50, extent=key, keys=[key], modes={key: "linear"}, offset={key: 0.005}, drift={key: {"ppm": 400.0}})
         assert len(m) == len(one["times"]) and np.array_equal(np.asarray(m[10][key]).ravel(), one[key][10].ravel())
-        for bad in 1e9, "fast", (1, 2, 3), {"rate": 1}, True:
+        for bad in 1e9, (400.0, first), "fast", (1, 2, 3), {"rate": 1}, True:
             with pytest.raises(robocache.Misuse, match="drift"):
                 ep.align(hz=50, keys=[key], drift={key: bad})

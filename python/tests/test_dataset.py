@@ -83,9 +83,11 @@ def test_align(h264: str) -> None:
     assert b["action_is_pad"].tolist() == c["action_is_pad"].tolist() == [True, False, False, True]
     assert not c["action"][[0, 3]].any() and np.array_equal(b["action"][1:3], c["action"][1:3])
     assert np.array_equal(b["action"][3], ep.streams["action"].values[-1]) and isinstance(b["task"], list) and len(b["task"]) == 4
-    # float seconds and int nanoseconds mean the same; an offset moves a stream.
-    for gap in (0.02, 20_000_000, np.int64(20_000_000)):
+    # A duration is seconds, int or float, or text with a unit; an offset moves a stream.
+    for gap in (0.02, "20ms", "20000000ns", np.float32(0.02)):
         assert ep.align(hz=50, keys=["action"], max_gap=gap)["action_is_pad"].any()
+    for gap in (1, 1.0, np.int64(1), "1s"):
+        assert not ep.align(hz=50, keys=["action"], max_gap=gap)["action_is_pad"].any()
     moved = ep.align(times=[0.5], keys=["action"], modes={"action": "nearest"}, offset={"action": 0.1})["action"]
     assert np.array_equal(moved, ep.align(times=[0.4], keys=["action"], modes={"action": "nearest"})["action"])
     assert len(ep.align(hz=Fraction(30000, 1001), keys=["action"])["times"]) == len(ep.align(hz="30000/1001", keys=["action"])["times"])
@@ -104,7 +106,14 @@ def test_align(h264: str) -> None:
         ({"hz": 10, "modes": {"action": "linea"}}, "linear"),
         ({"hz": 10, "modes": {"acton": "linear"}}, "action"),
         ({"hz": 10, "edge": "clip"}, "clamp"),
-        ({"hz": 10, "max_gap": "long"}, "float seconds or int nanoseconds"),
+        ({"hz": 10, "max_gap": "long"}, "seconds as a number, or text with a unit"),
+        ({"hz": 10, "max_gap": "0.05"}, "with a unit"),
+        ({"hz": 10, "max_gap": 50_000_000}, r"50000000 s \(578\.7 days\), and as nanoseconds 50 ms"),
+        ({"hz": 10, "latency": {"action": 5e7}}, "as nanoseconds 50 ms"),
+        ({"hz": 10, "offset": {"action": -100_000}}, "as nanoseconds -100 us"),
+        ({"hz": 10, "drift": {"action": (3, 500_000_000)}}, "as nanoseconds 500 ms"),
+        ({"times": [0, 1, 2]}, "as seconds they reach 2 s"),
+        ({"times": [1.7e18]}, "pass nanoseconds as int64"),
         ({"hz": 10, "keys": ["task"], "modes": {"index": "linear"}}, ""),
         ({"hz": 10, "mode": {}}, "modes"),
         ({"hz": 10, "extent": "everything"}, "intersection"),

@@ -185,7 +185,7 @@ def test_create_rtx_dataloader(bridge: str) -> None:
     assert len(b["language"]) == len(b["episode_id"]) == 4 and all(b["language"])
     for k in ("vision", "proprio", "actions", "rewards"):
         assert b[k + "_is_pad"].tolist() == [[False] * 19 + [True] * 6] * 4
-    reader = {str(e.position): e for e in loader.dataset}
+    reader = {str(e.position): e for e in loader.datasets[0]}
     for i, name in enumerate(b["episode_id"]):
         x = np.asarray(reader[name].streams["action"].values, np.float64)
         want = np.stack([np.interp(np.arange(25) / 10, np.arange(10) / 5, c) for c in x.T], 1)

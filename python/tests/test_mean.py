@@ -10,7 +10,7 @@ def test_period_of_the_targets() -> None:
     times = np.arange(40) * 25_000_000
     data = np.arange(40, dtype=np.float64)[:, None]
     grid = np.arange(1, 9) * 100_000_000
-    want = robocache.resample(data, times, grid, mode="mean", window=100_000_000)
+    want = robocache.resample(data, times, grid, mode="mean", window=0.1)
     for targets in (grid, grid / 1e9, grid.tolist()):
         assert np.array_equal(robocache.resample(data, times, targets, mode="mean"), want)
     assert np.array_equal(robocache.fuse([(data, times, {"mode": "mean"})], grid), want)

@@ -121,14 +121,16 @@ def test_out(rng: np.random.Generator) -> None:
         robocache.resample(data, times, targets, out=half, dtype="float32")
 
 
-def test_seconds_and_nanoseconds_are_told_apart(rng: np.random.Generator) -> None:
-    """1 is a nanosecond and 1.0 a second, also for a call that was made before with the other one."""
+def test_numbers_are_seconds_and_units_are_named(rng: np.random.Generator) -> None:
+    """1 and 1.0 are a second and "1ns" a nanosecond, also for a call that was made before with the other one."""
     data, times = rng.normal(size=(S, D)), np.arange(S) * 20_000_000
     for _ in range(2):
-        assert not robocache.resample(data, times, times[:-1] + 5, max_gap=1, return_valid=True)[1].any()
+        assert not robocache.resample(data, times, times[:-1] + 5, max_gap="1ns", return_valid=True)[1].any()
         assert robocache.resample(data, times, times[:-1] + 5, max_gap=1.0, return_valid=True)[1].all()
+        assert robocache.resample(data, times, times[:-1] + 5, max_gap=1, return_valid=True)[1].all()
         pair = [(data, times)]
-        assert robocache.fuse(pair, times, mode="mean", window=1.0)[3] != pytest.approx(robocache.fuse(pair, times, mode="mean", window=1)[3])
+        assert robocache.fuse(pair, times, mode="mean", window=1.0)[3] != pytest.approx(robocache.fuse(pair, times, mode="mean", window="1ns")[3])
+        assert np.array_equal(robocache.fuse(pair, times, mode="mean", window=1), robocache.fuse(pair, times, mode="mean", window=1.0))
     np.testing.assert_array_equal(robocache.resample(data, times / 1e9, times / 1e9 + 0.003), robocache.resample(data, times, times + 3_000_000))
     np.testing.assert_array_equal(robocache.resample(data, times.astype("m8[ns]"), times.astype("m8[ns]")), data)
 
@@ -217,13 +219,13 @@ def test_refusals(rng: np.random.Generator) -> None:
         ((data, times, targets), {"mode": "linaer"}, robocache.Misuse, "Invalid mode"),
         ((data, times, targets), {"edge": "hold"}, robocache.Misuse, "Invalid edge"),
         ((data, times, targets + 10**12), {"edge": "error"}, robocache.Error, "outside the source range"),
-        ((data, times, times[1] + 1), {"edge": "error", "max_gap": 1}, robocache.Error, "gap exceeds max_gap|outside the source range"),
+        ((data, times, times[1] + 1), {"edge": "error", "max_gap": "1ns"}, robocache.Error, "gap exceeds max_gap|outside the source range"),
         ((data, times, targets), {"mode": "mean"}, robocache.Misuse, "window"),
         ((data, times, targets), {"mode": "slerp"}, robocache.Misuse, "quaternions must have shape"),
         ((data, times, targets), {"backend": "tpu"}, robocache.Misuse, "Invalid backend 'tpu' (Unknown backend): expected 'cuda', 'pytorch', 'cpu', 'auto'"),
         ((data, times, targets), {"backend": "cuda"}, robocache.Unsupported, "CUDA backend requested but"),
         ((data, times, targets), {"max_gaps": 1}, robocache.Misuse, "did you mean 'max_gap'"),
-        ((data, times, targets), {"max_gap": "1s"}, robocache.Misuse, "max_gap"),
+        ((data, times, targets), {"max_gap": "1 second"}, robocache.Misuse, "max_gap"),
         ((data, times, targets), {"max_gap": -1}, robocache.Misuse, "max_gap"),
         ((data, times, targets), {"clip": (2, 1)}, robocache.Misuse, "clip"),
         ((data, times, targets), {"normalize": {"mean": [0, 0], "std": [1, 1]}}, robocache.Misuse, "length mismatch|statistics"),

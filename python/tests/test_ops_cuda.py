@@ -48,7 +48,7 @@ def same(got: Any, want: Any) -> None:
 @pytest.mark.parametrize("mode", ["linear", "nearest", "previous", "next", "angle", "mean", "slerp"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_equal_to_the_cpu(mode: str, dtype: Any) -> None:
-    for edge, gap, d, sorted_, seed in itertools.product(("clamp", "mask", "extrapolate"), (None, 60), (4, 7, 12, 64), (True, False), (0,)):
+    for edge, gap, d, sorted_, seed in itertools.product(("clamp", "mask", "extrapolate"), (None, "60ns"), (4, 7, 12, 64), (True, False), (0,)):
         if mode == "slerp" and d % 4:
             continue
         data, times, targets = make(dtype, d, seed=seed)
@@ -110,7 +110,7 @@ def test_fuse() -> None:
         streams.append((data, times, options))
         device.append((data.cuda(), times.cuda(), options))
     targets = torch.arange(0, 1000, 20)
-    for kw in ({}, {"dtype": torch.float32}, {"clip": (-0.5, 0.5)}, {"max_gap": 30}):
+    for kw in ({}, {"dtype": torch.float32}, {"clip": (-0.5, 0.5)}, {"max_gap": "30ns"}):
         want, valid = robocache.fuse(streams, targets, return_valid=True, **kw)
         got, mask = robocache.fuse(device, targets.cuda(), return_valid=True, **kw)
         same(got, want)
@@ -135,7 +135,7 @@ def test_torch_operators_agree() -> None:
     """backend="pytorch", the oracle, on the device."""
     for mode, edge, dtype, norm in itertools.product(("linear", "nearest", "previous", "next"), ("clamp", "mask", "extrapolate"), FLOATS, (False, True)):
         data, times, targets = (x.cuda() for x in make(dtype))
-        kw = {"mode": mode, "edge": edge, "max_gap": 60, "return_valid": True, "normalize": {"mean": list(range(D)), "std": list(range(D))} if norm else None}
+        kw = {"mode": mode, "edge": edge, "max_gap": "60ns", "return_valid": True, "normalize": {"mean": list(range(D)), "std": list(range(D))} if norm else None}
         got, valid = robocache.resample(data, times, targets, **kw)
         want, mask = robocache.resample(data, times, targets, backend="pytorch", **kw)
         assert torch.equal(valid, mask)

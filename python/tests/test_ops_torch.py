@@ -74,7 +74,7 @@ def test_gradients(mode: str) -> None:
     targets = targets[:, :8]  # before, in and after the data; each derivative is found by moving a number
     assert (targets < times[:, :1]).any() and (targets > times[:, -1:]).any()
     data.requires_grad_()
-    for edge, more in itertools.product(("clamp", "mask", "extrapolate"), ({}, {"max_gap": 60}, {"normalize": {"mean": [1, 2, 3], "std": [2, 0, 4]}}, {"lengths": [3, 6]})):
+    for edge, more in itertools.product(("clamp", "mask", "extrapolate"), ({}, {"max_gap": "60ns"}, {"normalize": {"mean": [1, 2, 3], "std": [2, 0, 4]}}, {"lengths": [3, 6]})):
 
         def f(x: Any) -> Any:
             return robocache.resample(x, times, targets, mode=mode, edge=edge, **more)
@@ -305,7 +305,7 @@ def test_torch_operators_agree() -> None:
     from robocache._tensors import arrays as _arrays, oracle as _oracle, resampling as _resampling
 
     norm = {"mean": [1, 2, 3], "std": [2, 0, 3]}
-    for mode, edge, dtype, gap, clock in itertools.product(("linear", "previous", "next", "nearest"), ("clamp", "mask", "extrapolate"), FLOATS, (None, 60), ("ns", "given")):
+    for mode, edge, dtype, gap, clock in itertools.product(("linear", "previous", "next", "nearest"), ("clamp", "mask", "extrapolate"), FLOATS, (None, "60ns"), ("ns", "given")):
         data, times, targets = make(dtype)
         if clock == "given":
             times, targets = times.double() / 500, targets.double() / 500

@@ -152,9 +152,9 @@ def single(bits: str) -> float:
 
 
 def rule(c: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {"mode": c["mode"], "edge": c["edge"], "max_gap": int(c.get("max_gap", 0))}
+    out: dict[str, Any] = {"mode": c["mode"], "edge": c["edge"], "max_gap": f"{int(c.get('max_gap', 0))}ns"}
     if c["mode"] == "mean":
-        out["window"] = (int(c.get("before", 0)), int(c.get("after", 0)))
+        out["window"] = (f"{int(c.get('before', 0))}ns", f"{int(c.get('after', 0))}ns")
     if c["mode"] == "angle":
         out.update({k: double(c[k]) for k in ("period", "lo") if c.get(k)})
     if c.get("quats"):

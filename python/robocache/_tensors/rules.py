@@ -85,8 +85,8 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
         return
     if window is None:
         if step <= 0:
-            raise Misuse("mean needs a window: window= seconds (or int ns) around each target", hint="give window=, or hz= in place of target times; evenly spaced targets on the CPU have a period of their own")
-        window = step
+            raise Misuse("mean needs a window: window= seconds around each target", hint="give window=, or hz= in place of target times; evenly spaced targets on the CPU have a period of their own")
+        window = f"{step}ns"
     if isinstance(window, (tuple, list)):
         if len(window) != 2:
             raise Misuse(f"window={window!r}: expected a duration, or (before, after)")

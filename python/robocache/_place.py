@@ -1,0 +1,100 @@
+"""Place: which rank of how many a Loader is, resolved when the Loader is first used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from . import _options
+from ._errors import Misuse
+
+
+class Place:
+    """The rank and the world size of one Loader.
+
+    Explicit arguments win. Otherwise torch.distributed decides if it has a process group, else
+    RANK and WORLD_SIZE of the environment, else there is one process. The answer may change
+    until settle is called; a later change is Misuse.
+    """
+
+    def __init__(self, rank: Any, world_size: Any) -> None:
+        self.rank = None if rank is None else _options.integer("rank", rank)
+        self.world_size = None if world_size is None else _options.integer("world_size", world_size)
+        self.settled: tuple[int, int] | None = None
+        self.now()
+
+    @property
+    def given(self) -> bool:
+        """Whether the caller chose the rank or the world size."""
+        return self.rank is not None or self.world_size is not None
+
+    def now(self) -> tuple[int, int]:
+        """Returns (rank, world size), settled or as they are at this moment."""
+        return self.settled or self._resolve()
+
+    def settle(self) -> tuple[int, int]:
+        """Returns (rank, world size) and keeps them. Raises Misuse if they are others than before."""
+        if self.settled is None:
+            self.settled = self._resolve()
+        elif not self.given:
+            found, by = _surroundings()
+            if found is not None and found != self.settled:
+                rank, world = self.settled
+                raise Misuse(
+                    f"this Loader was used as rank {rank} of {world}, and {by} says rank {found[0]} of {found[1]}",
+                    hint="use the Loader (len, iter, state_dict) only after init_process_group, make a new one, or pass rank= and world_size=",
+                )
+        return self.settled
+
+    def _resolve(self) -> tuple[int, int]:
+        r, w = self.rank, self.world_size
+        if r is None and w is None:
+            r, w = _surroundings()[0] or (0, 1)
+        else:
+            found = _group() or _environment()
+            if r is None:
+                r = found[0] if found is not None and found[1] == w else 0 if w == 1 else None
+            elif w is None:
+                w = found[1] if found is not None else 1 if r == 0 else None
+        if r is None or w is None:
+            raise Misuse(f"world_size={w} without rank=" if r is None else f"rank={r} without world_size=", hint="give both")
+        if not 0 <= r < w:
+            raise Misuse(f"rank {r} of a world of {w}: expected 0 to world_size - 1")
+        return r, w
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker process of this rank has no process group: it must not fall back to rank 0 of 1.
+        # Without a group or an environment, the process that unpickles resolves its own place.
+        known = self.given or _group() is not None or _environment() is not None
+        return {"rank": self.rank, "world_size": self.world_size, "settled": self.now() if known else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def _environment() -> tuple[int, int] | None:
+    """Returns RANK and WORLD_SIZE; None unless both are set."""
+    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if not rank or not world:
+        return None
+    try:
+        return int(rank), int(world)
+    except ValueError:
+        raise Misuse(f"RANK={rank!r} and WORLD_SIZE={world!r}: expected integers") from None
+
+
+def _group() -> tuple[int, int] | None:
+    """Returns the place in torch.distributed's default group; None if there is no group."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    return dist.get_rank(), dist.get_world_size()
+
+
+def _surroundings() -> tuple[tuple[int, int] | None, str]:
+    """Returns the place that this process was given, and by what. Raises Misuse if two sources differ."""
+    group, env = _group(), _environment()
+    if group is not None and env is not None and env != group:
+        raise Misuse(f"torch.distributed says rank {group[0]} of {group[1]}, the environment {env[0]} of {env[1]}", hint="give rank= and world_size=")
+    return (group, "torch.distributed") if group is not None else (env, "the environment (RANK, WORLD_SIZE)")

@@ -1,0 +1,50 @@
+"""Compares the normalisation of loaders over parts of one dataset, and warns where two parts differ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+_KEPT = 256  # datasets that are remembered
+
+# By dataset and key: the part that was normalised, and how.
+_seen: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
+_warned: set[tuple[str, str]] = set()
+
+
+def compare(datasets: Sequence[Dataset], configs: Sequence[Mapping[str, Any]], normalizers: Sequence[Mapping[str, Any]]) -> None:
+    """Warns of keys that another part of the same dataset has with other numbers in this process."""
+    for ds, config, normalizer in zip(datasets, configs, normalizers):
+        part = _part(ds, config)
+        before = _seen.setdefault(ds.uri, {})
+        own_keys = {to: own for own, to in config.get("rename", {}).items()}
+        differing = []
+        for key, one in normalizer["keys"].items():
+            name = own_keys.get(key, key)
+            other_part, other = before.setdefault(name, (part, one))
+            if other_part != part and other["mode"] == one["mode"] and (other["shift"], other["scale"]) != (one["shift"], one["scale"]):
+                differing.append((key, other, one))
+        while len(_seen) > _KEPT:
+            del _seen[next(iter(_seen))]
+        if differing and (ds.uri, part) not in _warned:
+            _warned.add((ds.uri, part))
+            key, other, one = differing[0]
+            numbers = zip(zip(one["shift"], one["scale"]), zip(other["shift"], other["scale"]))
+            i = next((i for i, (a, b) in enumerate(numbers) if a != b), 0)
+            warnings.warn(
+                f"normalize: {ds.uri!r}: this part has other numbers than another part for {', '.join(repr(k) for k, _, _ in differing)} "
+                f"({key}[{i}]: shift {one['shift'][i]:g} and scale {one['scale'][i]:g} here, {other['shift'][i]:g} and {other['scale'][i]:g} there). "
+                "Pass normalize=train.normalizer to the loader that validates",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _part(ds: Dataset, config: Mapping[str, Any]) -> str:
+    """Names the episodes that a loader reads of a dataset."""
+    chosen = {k: config[k] for k in ("split", "episodes") if config.get(k) is not None}
+    return repr((ds._args.get("split"), ds._args.get("episodes"), sorted(chosen.items())))
