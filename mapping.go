@@ -24,7 +24,7 @@ type StreamMapping struct {
 	Interpolation string     `json:"interpolation,omitempty"`
 	Rotations     []Rotation `json:"rotations,omitempty"` // channels that are rotations (of the joined, sliced row), interpolated as such; see Interpolation
 	Names         []string   `json:"names,omitempty"`
-	ChannelOrder  string     `json:"channel_order,omitempty"` // images: "bgr" where the pixels are swapped
+	ChannelOrder  string     `json:"channel_order,omitempty"` // images: the order of their channels, "rgb" or "bgr"
 }
 
 func (m *Mapping) options() map[string]string {

@@ -16,15 +16,17 @@ type pixels struct {
 	drop     bool   // the fourth channel is alpha: it is left out
 	yuv      string // order of a pair of pixels: "uyvy" or "yuyv"
 	depth    bool
+	// orderUnstated marks encodings of colour that do not state the order of their channels.
+	orderUnstated bool
 }
 
-// encodings are those that are read; images are written by the first that holds them. 8UC3 and 8UC4 say nothing of their colours: they are given as
-// stored (see StreamMapping.ChannelOrder).
+// encodings lists the encodings that are read. Images are written in the first one that holds them.
 var encodings = []pixels{
 	{name: "rgb8", dtype: robocache.Uint8, channels: 3}, {name: "bgr8", dtype: robocache.Uint8, channels: 3, bgr: true},
 	{name: "rgba8", dtype: robocache.Uint8, channels: 4, drop: true}, {name: "bgra8", dtype: robocache.Uint8, channels: 4, bgr: true, drop: true},
 	{name: "mono8", dtype: robocache.Uint8, channels: 1}, {name: "8UC1", dtype: robocache.Uint8, channels: 1},
-	{name: "8UC3", dtype: robocache.Uint8, channels: 3}, {name: "8UC4", dtype: robocache.Uint8, channels: 4, drop: true},
+	{name: "8UC3", dtype: robocache.Uint8, channels: 3, orderUnstated: true},
+	{name: "8UC4", dtype: robocache.Uint8, channels: 4, drop: true, orderUnstated: true},
 	{name: "16UC1", dtype: robocache.Uint16, channels: 1, depth: true}, {name: "mono16", dtype: robocache.Uint16, channels: 1}, {name: "32FC1", dtype: robocache.Float32, channels: 1, depth: true},
 	{name: "yuv422", dtype: robocache.Uint8, channels: 2, yuv: "uyvy"}, {name: "uyvy", dtype: robocache.Uint8, channels: 2, yuv: "uyvy"},
 	{name: "yuv422_yuy2", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"}, {name: "yuyv", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"},
@@ -57,6 +59,9 @@ type rawImages struct {
 	pix           pixels
 	height, width int
 	changed       int64
+	orderUnstated string // the first encoding met that does not state its channel order
+	order         string // of such encodings, or of all if forceOrder: "rgb", "bgr" or ""
+	forceOrder    bool
 }
 
 // imageMessage is an Image in pieces.
@@ -105,8 +110,14 @@ func (d *rawImages) scan(msg []byte, row rowFunc) error {
 		return err
 	}
 	if d.seen {
-		if row != nil && (m.height != d.height || m.width != d.width || string(m.encoding) != d.pix.name) {
+		sameEncoding := string(m.encoding) == d.pix.name
+		if row != nil && (m.height != d.height || m.width != d.width || !sameEncoding) {
 			d.changed++
+		}
+		if !sameEncoding && d.orderUnstated == "" {
+			if p, err := m.check(); err == nil && p.orderUnstated {
+				d.orderUnstated = p.name
+			}
 		}
 		return nil
 	}
@@ -115,7 +126,44 @@ func (d *rawImages) scan(msg []byte, row rowFunc) error {
 		return err
 	}
 	d.seen, d.pix, d.height, d.width = true, p, m.height, m.width
+	if p.orderUnstated {
+		d.orderUnstated = p.name
+	}
 	return nil
+}
+
+// isBGR reports whether the channels of an image in encoding p are blue, green, red.
+func (d *rawImages) isBGR(p *pixels) bool {
+	if d.order != "" && (p.orderUnstated || d.forceOrder && p.given() == 3 && p.yuv == "") {
+		return d.order == "bgr"
+	}
+	return p.bgr
+}
+
+// UnstatedChannelOrder returns the encoding of the topic's colour images if that encoding does not
+// state the order of the channels, else "".
+func (t *Topic) UnstatedChannelOrder() string {
+	if d, ok := t.dec.(*rawImages); ok {
+		return d.orderUnstated
+	}
+	return ""
+}
+
+// HasRawColour reports whether the topic holds sensor_msgs/Image with channels of colour.
+func (t *Topic) HasRawColour() bool {
+	d, ok := t.dec.(*rawImages)
+	return ok && (d.orderUnstated != "" || d.pix.given() == 3 && d.pix.yuv == "")
+}
+
+// SetChannelOrder states that the channels of images are in the order "rgb" or "bgr". It overrides
+// an encoding that states the order only if force is true. It reports whether HasRawColour. It must not be called concurrently with Image.
+func (t *Topic) SetChannelOrder(order string, force bool) bool {
+	if !t.HasRawColour() {
+		return false
+	}
+	d, _ := t.dec.(*rawImages)
+	d.order, d.forceOrder = order, force
+	return true
 }
 
 func (d *rawImages) layout(key string) ([]Field, []string) {
@@ -148,7 +196,7 @@ func (d *rawImages) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	if err != nil {
 		return robocache.FrameRef{}, err
 	}
-	raw := &robocache.Raw{Pix: m.data, Height: m.height, Width: m.width, Channels: p.given(), DType: p.dtype, Stride: m.step, BGR: p.bgr}
+	raw := &robocache.Raw{Pix: m.data, Height: m.height, Width: m.width, Channels: p.given(), DType: p.dtype, Stride: m.step, BGR: d.isBGR(&p)}
 	switch {
 	case p.yuv != "":
 		if m.width%2 != 0 {

@@ -88,6 +88,7 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 			d.probe(t)
 		}
 	}
+	d.applyChannelOrder()
 	d.findVideos(ctx, all)
 	d.describe(all)
 	d.chooseAnchor(ctx)

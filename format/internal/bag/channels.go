@@ -1,0 +1,96 @@
+package bag
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+const channelOrderHint = "Pass --option channel_order=rgb or channel_order=bgr (the order of OpenCV), " +
+	"in Python options={\"channel_order\": \"bgr\"}; camera.image_raw=bgr states it for one camera."
+
+// parseChannelOrder reads "bgr", or orders of cameras such as "left.image_raw=bgr,right=rgb".
+func parseChannelOrder(text string) (orders map[string]string, ok bool) {
+	orders = map[string]string{}
+	for part := range strings.SplitSeq(text, ",") {
+		key, order, named := strings.Cut(part, "=")
+		if !named {
+			key, order = "", part
+		}
+		if order != "rgb" && order != "bgr" || named && key == "" {
+			return nil, false
+		}
+		orders[key] = order
+	}
+	return orders, true
+}
+
+// applyChannelOrder passes the stated channel orders to the cameras, and records the finding
+// channel-order-unknown for each camera whose order nothing states.
+func (d *Dataset) applyChannelOrder() {
+	stated := map[*topic]bool{}
+	general := d.opt.ChannelOrder[""]
+	for _, t := range d.topics {
+		if general != "" && t.dec.UnstatedChannelOrder() != "" {
+			stated[t] = t.dec.SetChannelOrder(general, false)
+		}
+	}
+	if general != "" && len(stated) == 0 {
+		guard.Fail(&robocache.Error{
+			Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"option": "channel_order"},
+			Msg:  "no camera has an encoding without a channel order",
+			Hint: "Name the camera to override its encoding, for example channel_order=camera.image_raw=bgr.",
+		})
+	}
+	if d.opt.Map != nil {
+		for _, m := range d.opt.Map.Streams {
+			for _, from := range m.From {
+				if m.ChannelOrder != "" {
+					d.forceChannelOrder(from, m.ChannelOrder, stated)
+				}
+			}
+		}
+	}
+	for key, order := range d.opt.ChannelOrder {
+		if key != "" {
+			d.forceChannelOrder(key, order, stated)
+		}
+	}
+	for _, t := range d.topics {
+		if encoding := t.dec.UnstatedChannelOrder(); encoding != "" && !stated[t] {
+			d.notice(-1, robocache.Finding{
+				Severity: robocache.SeverityWarning, Code: "channel-order-unknown",
+				Where: robocache.Where{"stream": t.key},
+				Message: fmt.Sprintf("the encoding %s does not state the order of the channels: "+
+					"they are read as red, green, blue", encoding),
+				Hint: channelOrderHint,
+			})
+		}
+	}
+}
+
+// forceChannelOrder overrides the channel order of the cameras that key names.
+func (d *Dataset) forceChannelOrder(key, order string, stated map[*topic]bool) {
+	known := false
+	var cameras []string
+	for _, t := range d.topics {
+		if t.owns(key) || strings.HasSuffix(t.key, "."+key) {
+			if t.dec.SetChannelOrder(order, true) {
+				known, stated[t] = true, true
+			}
+		}
+		if t.dec.HasRawColour() {
+			cameras = append(cameras, t.key)
+		}
+	}
+	if !known {
+		guard.Fail(&robocache.Error{
+			Class: robocache.ErrMisuse, Op: "open",
+			Where: robocache.Where{"option": "channel_order", "stream": key},
+			Msg:   "no camera of this name has raw colour images",
+			Want:  "one of " + strings.Join(cameras, ", "), Got: key,
+		})
+	}
+}
