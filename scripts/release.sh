@@ -29,6 +29,7 @@ refuse() {
 
 [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+((a|b|rc)[0-9]+)?$ ]] || { echo "release: VERSION=$version: expected 1.2.3, or 1.2.3rc1" >&2; exit 2; }
 grep -qx "__version__ = \"$version\"" python/robocache/_version.py || refuse "python/robocache/_version.py does not say $version: set it there, and commit"
+grep -qx "const Version = \"$version\"" version.go || refuse "version.go does not say $version: set it there, and commit"
 [ -z "$(git status --porcelain)" ] || refuse "the tree has changes that are not committed"
 if git rev-parse -q --verify "refs/tags/v$version" >/dev/null; then refuse "there is a tag v$version"; fi
 rm -rf "$out" && mkdir -p "$out"

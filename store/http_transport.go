@@ -11,13 +11,21 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/http/httpproxy"
+
 	"github.com/goatnote-inc/robocache"
 )
+
+// proxyOf returns the proxy that the environment names now: http.ProxyFromEnvironment keeps what it
+// read first, and a Python program may set the variables later.
+func proxyOf(req *http.Request) (*url.URL, error) {
+	return httpproxy.FromEnvironment().ProxyFunc()(req.URL)
+}
 
 // newTransport keeps a pool of HTTP/1.1 connections: a reset then hits one range, and several streams use several windows.
 func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 	t := &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
+		Proxy:                  proxyOf,
 		MaxConnsPerHost:        opt.Conns,
 		MaxIdleConnsPerHost:    opt.Conns,
 		MaxIdleConns:           2 * opt.Conns,
@@ -31,7 +39,7 @@ func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 	t.Protocols.SetHTTP1(true)
 	// The user named the host (and the proxy), so they may be anywhere; an address that a redirect names may not.
 	trusted := map[string]bool{hostPort(base): true}
-	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base}); err == nil && proxy != nil {
+	if proxy, err := proxyOf(&http.Request{URL: base}); err == nil && proxy != nil {
 		trusted[hostPort(proxy)] = true
 	}
 	private := opt.AllowPrivate || isPrivateName(base.Hostname())

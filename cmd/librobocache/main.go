@@ -126,6 +126,7 @@ func closeHandle(handle int64, _ []byte) work {
 
 type versionsReply struct {
 	Version string   `json:"robocache"`
+	Commit  string   `json:"commit,omitempty"` // of the source, if the build knows it
 	ABI     int      `json:"abi"`
 	Go      string   `json:"go"`
 	Formats []string `json:"formats"`
@@ -136,7 +137,10 @@ type versionsReply struct {
 }
 
 func versions() versionsReply {
-	v := versionsReply{Version: version, ABI: abiVersion, Go: runtime.Version(), Formats: robocache.Formats(), Codecs: []string{}, Threads: runtime.GOMAXPROCS(0)}
+	v := versionsReply{Version: robocache.Version, ABI: abiVersion, Go: runtime.Version(), Formats: robocache.Formats(), Codecs: []string{}, Threads: runtime.GOMAXPROCS(0)}
+	if version != robocache.Version && version != "unknown" {
+		v.Commit = version
+	}
 	b, err := video.ActiveBackend()
 	if err != nil {
 		v.Missing = err.Error()

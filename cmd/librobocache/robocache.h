@@ -128,6 +128,8 @@ void robocache_release_group(int64_t batch, int32_t group); /* the library's own
 
 /* For CPython, with the GIL held: functions = PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer, PyList_New, PyList_SetItem, Py_DecRef.
  * robocache_capsules gives a list of "dltensor" capsules, all at once; an empty one where the batch was taken back. */
+/* Go copies the environment at the process's start: changes since then, as size bytes of "NAME=VALUE" (set) and "NAME" (removed), each ended by a NUL. */
+void robocache_environment(char *changes, int32_t size);
 void robocache_python(void **functions);
 void *robocache_capsules(robocache_batch *batch);
 

@@ -150,7 +150,7 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 	if hasColumn(columns, "rowid") {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table messages has a column of its own named rowid"})
 	}
-	lost, high, first := int64(0), int64(0), true
+	lost, high, largest, first := int64(0), int64(0), int64(0), true
 	err := c.Query("SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED", func(r *sqlite.Row) error {
 		row := r.ColumnInt64(0)
 		if !first && row <= high { // else a page that stands many times in the tree would be read as often
@@ -165,6 +165,7 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 		tp := &s.topics[n]
 		tp.log, tp.row = append(tp.log, r.ColumnInt64(2)), append(tp.row, row)
 		s.bytes += r.ColumnInt64(3)
+		largest = max(largest, r.ColumnInt64(3))
 		return nil
 	})
 	if errors.Is(err, robocache.ErrMalformed) && ctx.Err() == nil && s.rows() > 0 {
@@ -174,6 +175,7 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 		err = nil
 	}
 	guard.Check(err)
+	s.db.Expect(largest)
 	if lost > 0 {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityError, Code: "lost-messages", Where: robocache.Where{"file": s.name}, Count: lost, Message: "messages of topics that the file does not list, or without a time"})
 	}

@@ -68,7 +68,7 @@ func newRoot() *cobra.Command {
 	var level string
 	root := &cobra.Command{
 		Use:     "robocache",
-		Version: version,
+		Version: fullVersion(),
 		Short:   "a data engine for robot learning",
 		Long: `robocache reads robot datasets in place, proves that they are what they claim, converts them,
 makes synthetic ones, and measures how fast aligned batches come out of them.

@@ -88,7 +88,7 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 		if name, _ := cmd.Flags().GetString("frames"); args[0] == "stats" {
 			job.Frames = stats.FramePolicy(name)
 		}
-		opt.Tool = "robocache " + version
+		opt.Tool = "robocache " + fullVersion()
 		p := &Planned{Manifest: manifest, Job: args[0]}
 		if estimate {
 			e := guard.Must(shard.NewEstimate(ctx, job, opt, cost))
@@ -168,7 +168,7 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 		log := slog.With("run", m.Run(), "shard", number)
 		log.Info("a shard begins", "shards", len(m.Shards), "threads", threads)
 		begin := time.Now()
-		r, err := shard.Run(ctx, m, number, shard.RunOptions{Tool: "robocache " + version, Threads: threads, Progress: func(done, total int) { doing.Episodes(done, total); bar(int64(done), int64(total)) }})
+		r, err := shard.Run(ctx, m, number, shard.RunOptions{Tool: "robocache " + fullVersion(), Threads: threads, Progress: func(done, total int) { doing.Episodes(done, total); bar(int64(done), int64(total)) }})
 		if err == nil && len(r.Skipped) > 0 && !r.Already {
 			found = errFindings
 		}

@@ -17,6 +17,7 @@ import (
 // Versions is what `robocache version --json` prints.
 type Versions struct {
 	Version string   `json:"version"`
+	Commit  string   `json:"commit,omitempty"` // of the source, if the build knows it
 	Go      string   `json:"go"`
 	OS      string   `json:"os"`
 	Formats []string `json:"formats"`
@@ -26,7 +27,7 @@ type Versions struct {
 func newVersion() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "the version, and what this build can do", Example: "  robocache version --json", Args: cobra.NoArgs}
 	return answers(c, func(*cobra.Command, []string) (*Versions, error, error) {
-		v := &Versions{Version: version, Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, Formats: robocache.Formats()}
+		v := &Versions{Version: robocache.Version, Commit: commit(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, Formats: robocache.Formats()}
 		if b, err := video.ActiveBackend(); err != nil {
 			v.Decoder = "none: " + err.Error()
 		} else {
@@ -34,8 +35,24 @@ func newVersion() *cobra.Command {
 		}
 		return v, nil, nil
 	}, func(w io.Writer, v *Versions) {
-		fmt.Fprintf(w, "robocache %s (%s, %s)\nformats: %s\ndecoder: %s\n", v.Version, v.Go, v.OS, strings.Join(v.Formats, ", "), v.Decoder)
+		fmt.Fprintf(w, "robocache %s (%s, %s)\nformats: %s\ndecoder: %s\n", fullVersion(), v.Go, v.OS, strings.Join(v.Formats, ", "), v.Decoder)
 	})
+}
+
+// commit returns the commit of the source, or "" if the build does not know it.
+func commit() string {
+	if version == "unknown" || version == robocache.Version {
+		return ""
+	}
+	return version
+}
+
+// fullVersion returns the version, with the commit if it is known.
+func fullVersion() string {
+	if c := commit(); c != "" {
+		return robocache.Version + " (commit " + c + ")"
+	}
+	return robocache.Version
 }
 
 func newSelfTest() *cobra.Command {

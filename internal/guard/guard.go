@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -29,6 +30,12 @@ func RecoverFile(op, name string, err *error) {
 func fromPanic(op string, where robocache.Where, panicked any) error {
 	if f, ok := panicked.(failure); ok {
 		return f.error
+	}
+	if err, ok := panicked.(error); ok && errors.Is(err, syscall.ENOMEM) { // a reservation of go-sqlite3 or wazero
+		return &robocache.Error{
+			Class: robocache.ErrResourceLimit, Op: op, Where: where, Msg: "no address space is left",
+			Hint: "Raise the limit of the process (ulimit -v).", Err: err,
+		}
 	}
 	return &robocache.Error{
 		Class: robocache.ErrInternal, Op: op, Where: where, Msg: fmt.Sprint(panicked),

@@ -53,6 +53,7 @@ _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
     ("launch", "robocache_op_run", _STATUS, _RUN),  # a launch waits for nothing: with other threads about it can cost milliseconds to have the GIL again
     ("capsules", "robocache_capsules", ctypes.py_object, [_PLACE]),  # these two enter no Go and wait for nothing: no signal handler runs within them
     ("arrived", "robocache_arrived", None, [_PLACE]),
+    ("update_environment", "robocache_environment", None, [ctypes.c_char_p, _STATUS]),
 ]
 
 
@@ -62,9 +63,11 @@ class Engine:
     launch: Any
     capsules: Any
     arrived: Any
+    update_environment: Any
 
     def __init__(self, path: str) -> None:
         self.pid = os.getpid()
+        self._environment = _initial_environment()
         try:
             self.lib = ctypes.CDLL(path)  # CDLL releases the GIL during calls; PyDLL would not
         except OSError as e:
@@ -95,8 +98,20 @@ class Engine:
         """False in a process that was forked off after this copy was loaded: it must not be called there."""
         return self.pid == os.getpid()
 
+    def sync_environment(self) -> None:
+        """Passes variables that Python set or removed to the engine, which copied the environment when the process started."""
+        current = dict(os.environb)
+        if current == self._environment:
+            return
+        changes = [name + b"=" + value for name, value in current.items() if self._environment.get(name) != value]
+        changes += [name for name in self._environment if name not in current]
+        text = b"".join(entry + b"\0" for entry in changes)
+        self.update_environment(text, len(text))
+        self._environment = current
+
     def main(self, args: list[str]) -> int:
         """Runs the command line on the process's streams, and gives its exit code: the process is to end with it, its signals are the engine's."""
+        self.sync_environment()
         texts = (ctypes.c_char_p * len(args))(*map(os.fsencode, args))
         return int(self.lib.robocache_main(len(args), texts))
 
@@ -105,6 +120,7 @@ class Engine:
 
         settle: waits for the end of work that was cancelled, which removes what it left unfinished; a second Ctrl-C does not.
         """
+        self.sync_environment()
         payload = None if args is None else _json(args)
         ticket = ctypes.c_int64(0)
         out = ctypes.c_void_p()
@@ -143,6 +159,15 @@ class Engine:
         text = ctypes.string_at(out.value)
         self.lib.robocache_free(out)
         return json.loads(text)
+
+
+def _initial_environment() -> dict[bytes, bytes]:
+    """Returns the environment that the process was started with, which is what the engine knows."""
+    try:
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    return {name: value for name, found, value in (entry.partition(b"=") for entry in entries) if found}
 
 
 def _json(args: dict[str, Any]) -> bytes:

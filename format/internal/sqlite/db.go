@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -13,9 +14,9 @@ import (
 )
 
 const (
-	headSize = 100
-	keptOpen = 4       // connections of a file that nobody uses
-	mostHeap = 1 << 30 // of a connection; the largest message has to fit
+	headSize  = 100
+	leastHeap = 32 << 20 // of a connection, which reserves its heap as address space
+	mostHeap  = 1 << 30
 )
 
 // Row is one row of a query's result.
@@ -28,13 +29,15 @@ type DB struct {
 	wal  []byte
 	log  int // pages
 
-	mu     sync.Mutex
-	idle   []*Conn
-	closed bool
+	mu      sync.Mutex
+	largest int64 // bytes of the largest value, as far as known
+	closed  bool
 }
 
 // Conn is one connection to a file, for one goroutine.
 type Conn struct {
+	db    *DB
+	heap  int64
 	c     *sqlite3.Conn
 	src   *source
 	stmts map[string]*sqlite3.Stmt
@@ -82,40 +85,75 @@ func Open(ctx context.Context, f robocache.Ranged, wal []byte) (*DB, error) {
 // LogPages is the number of pages taken from the write-ahead log.
 func (d *DB) LogPages() int { return d.log }
 
-// Use runs fn with a connection. One that failed is not used again.
-func (d *DB) Use(ctx context.Context, fn func(c *Conn) error) error {
+// Expect declares that values of size bytes are read: connections get a heap that holds one.
+func (d *DB) Expect(size int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.largest = max(d.largest, min(size, d.size)) // a value is no larger than its file
+}
+
+// heapBytes returns the heap of a new connection. SQLite holds a value and a copy of it.
+func (d *DB) heapBytes() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return min(leastHeap+3*d.largest, mostHeap)
+}
+
+// Use runs fn with a connection. A connection that failed is not used again.
+func (d *DB) Use(ctx context.Context, fn func(c *Conn) error) (err error) {
 	c, err := d.take(ctx)
 	if err != nil {
 		return err
 	}
-	err = errors.New("a panic")
+	isDone := false
 	defer func() {
-		if err == nil {
-			d.give(c)
+		if isDone && err == nil {
+			idle.put(c)
 		} else {
 			_ = c.close()
 		}
 	}()
+	defer outOfMemory(&err)
 	c.src.ctx = ctx
 	c.c.SetInterrupt(ctx)
 	err = fn(c)
+	isDone = true
 	return err
 }
 
+// outOfMemory turns a panic of go-sqlite3 into an error: it panics with the system's error if the
+// heap cannot be reserved or grown. Any other panic passes.
+func outOfMemory(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case syscall.Errno:
+		*err = &robocache.Error{
+			Class: robocache.ErrResourceLimit, Op: "sqlite", Msg: "no address space for the heap of a connection",
+			Hint: "Raise the limit of the process (ulimit -v), or read fewer files at once.", Err: r,
+		}
+	default:
+		panic(r)
+	}
+}
+
 func (d *DB) take(ctx context.Context) (*Conn, error) {
-	d.mu.Lock()
-	if n := len(d.idle); n > 0 {
-		c := d.idle[n-1]
-		d.idle = d.idle[:n-1]
-		d.mu.Unlock()
+	heap := d.heapBytes()
+	if c := idle.take(d, heap); c != nil {
 		return c, nil
 	}
-	d.mu.Unlock()
-	c := &Conn{src: &source{ctx: ctx, file: d.file, size: d.size, wal: d.wal}, stmts: map[string]*sqlite3.Stmt{}}
+	c, err := d.connect(ctx, heap)
+	if errors.Is(err, robocache.ErrResourceLimit) && idle.drop(nil) {
+		c, err = d.connect(ctx, heap)
+	}
+	return c, err
+}
+
+func (d *DB) connect(ctx context.Context, heap int64) (_ *Conn, err error) {
+	defer outOfMemory(&err)
+	c := &Conn{db: d, heap: heap, src: &source{ctx: ctx, file: d.file, size: d.size, wal: d.wal}, stmts: map[string]*sqlite3.Stmt{}}
 	name := sources.add(c.src)
 	defer sources.at.Delete(name) // its files are open when it has read once
-	var err error
-	if c.c, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(ctx, mostHeap), "file:"+name+"?vfs="+vfsName+"&mode=rw"); err != nil {
+	if c.c, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(ctx, heap), "file:"+name+"?vfs="+vfsName+"&mode=rw"); err != nil {
 		return nil, c.failed(err)
 	}
 	if _, err = c.c.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); err == nil {
@@ -129,27 +167,19 @@ func (d *DB) take(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-func (d *DB) give(c *Conn) {
+// Close closes the idle connections; a connection in use is closed when it is released.
+func (d *DB) Close() error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	c.c.SetInterrupt(context.Background())
-	if d.closed || len(d.idle) == keptOpen {
-		_ = c.close()
-		return
-	}
-	d.idle = append(d.idle, c)
+	d.closed = true
+	d.mu.Unlock()
+	idle.drop(d)
+	return nil
 }
 
-// Close closes the connections; those in use are closed when they are given back.
-func (d *DB) Close() (err error) {
+func (d *DB) isClosed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.closed = true
-	for _, c := range d.idle {
-		err = errors.Join(err, c.close())
-	}
-	d.idle = nil
-	return err
+	return d.closed
 }
 
 func (c *Conn) close() error {

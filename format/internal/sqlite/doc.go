@@ -5,7 +5,9 @@
 //
 //	Q1  Values are what SQLite gives.
 //	Q2  Damage is ErrMalformed: a page outside the file, a cell outside its page, a tree too deep. Rows that come before the damage are given.
-//	Q3  A record's declared size takes memory only where the file has room for it; a connection takes at most 1 GiB.
+//	Q3  A record's declared size takes memory only where the file has room for it; a connection takes
+//	    32 MiB and three times the largest value (Expect), at most 1 GiB. Idle connections of all files
+//	    take 256 MiB. A lack of address space is ErrResourceLimit.
 //	Q4  Pages that a write-ahead log holds, of transactions that were committed, stand for those of the file.
 //	Q5  Only tables are read: views, virtual tables and computed columns would run what the file says.
 //	Q6  Asking for sizes and small columns does not read large values, which lie in pages of their own.

@@ -1,0 +1,31 @@
+package main
+
+// #include <stdint.h>
+import "C"
+
+import (
+	"os"
+	"strings"
+)
+
+// robocache_environment updates the environment as the library sees it: the Go runtime copies the
+// environment when the process starts. changes holds "NAME=VALUE" for a variable that is set and
+// "NAME" for one that is removed, each ended by a NUL. Values are never logged.
+//
+//export robocache_environment
+func robocache_environment(changes *C.char, size C.int32_t) {
+	applyEnvironment(C.GoStringN(changes, C.int(size)))
+}
+
+func applyEnvironment(changes string) {
+	for entry := range strings.SplitSeq(changes, "\x00") {
+		name, value, isSet := strings.Cut(entry, "=")
+		switch current, known := os.LookupEnv(name); {
+		case name == "":
+		case isSet && (!known || current != value):
+			_ = os.Setenv(name, value) // a name that the system refuses cannot be in its environment
+		case !isSet && known:
+			_ = os.Unsetenv(name)
+		}
+	}
+}
