@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -55,6 +56,14 @@ func (src *source) normalizers(ctx context.Context) error {
 	}
 	if len(all) == 0 && n.Mode != "" {
 		src.log("normalize=%q changes nothing: none of %s is a float feature that one word applies to; name keys: normalize={key: mode}", n.Mode, strings.Join(src.keys(), ", "))
+	} else if n.Mode != "" {
+		var keys []string
+		for _, c := range all {
+			if !slices.Contains(keys, c.key) {
+				keys = append(keys, c.key)
+			}
+		}
+		src.log("normalize=%q is applied to %s; name keys to choose others: normalize={key: mode}", n.Mode, strings.Join(keys, ", "))
 	}
 	stats, err := src.statistics(ctx, all)
 	if err != nil {

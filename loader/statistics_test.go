@@ -63,8 +63,8 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 				t.Errorf("%s was changed", k)
 			}
 		}
-		if len(lines) != 1 || !strings.Contains(lines[0], "action") || !strings.Contains(lines[0], "mean_std") {
-			t.Errorf("it is said once: %q", lines)
+		if len(lines) != 2 || !strings.Contains(lines[0], "is applied to action;") || !strings.Contains(lines[1], "mean_std of action") {
+			t.Errorf("the log names the keys once, and what is computed: %q", lines)
 		}
 	}
 	// The dataset's own statistics lack the quantiles; and stats="compute" takes others than its own.
