@@ -176,8 +176,8 @@ func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e 
 // assignTimestamps gives each scan the time of its line. As many times as scans go in order. A blank line
 // is a scan that was lost: it keeps its place, and its file, if there is one, is left out. Anything else is
 // malformed, since nothing says which line belongs to which scan. A list without a time is ignored.
-func (d *Dataset) assignTimestamps(e *episode, lines []stampLine, name string) {
-	times := slices.DeleteFunc(slices.Clone(lines), func(l stampLine) bool { return l.blank })
+func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) {
+	times := slices.DeleteFunc(slices.Clone(lines), func(l timeLine) bool { return l.blank })
 	if len(times) == 0 {
 		return
 	}
@@ -218,7 +218,7 @@ const timestampsHint = "fetch the timestamps and the scans again; or give all sc
 	"--rows-hz 10, in Python rows_hz=10"
 
 // numbersFit reports whether the numbers of scans leave out what the blank lines leave out.
-func numbersFit(scans []scan, times []stampLine) bool {
+func numbersFit(scans []scan, times []timeLine) bool {
 	for i, s := range scans {
 		if s.number-scans[0].number != int64(times[i].line-times[0].line) {
 			return false
@@ -227,8 +227,8 @@ func numbersFit(scans []scan, times []stampLine) bool {
 	return true
 }
 
-// stampLine is a line of a list of timestamps, counted from 1.
-type stampLine struct {
+// timeLine is a line of a list of timestamps, counted from 1.
+type timeLine struct {
 	line  int
 	blank bool
 	time  int64 // nanoseconds
@@ -236,20 +236,20 @@ type stampLine struct {
 
 // parseTimestamps reads a timestamp per line: seconds, or a date and time with nanoseconds as in KITTI's
 // raw recordings. Blank lines are kept.
-func parseTimestamps(s string) (out []stampLine) {
+func parseTimestamps(s string) (out []timeLine) {
 	line := 0
 	for text := range strings.Lines(s) {
 		line++
 		text = strings.TrimSpace(text)
 		if text == "" {
-			out = append(out, stampLine{line: line, blank: true})
+			out = append(out, timeLine{line: line, blank: true})
 			continue
 		}
 		if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, time.UTC); err == nil { // with any number of decimals
 			if t.Year() < 1700 || t.Year() > 2250 {
 				guard.Fail(robocache.At(malformed("the year %d", t.Year()), robocache.Where{"line": line}))
 			}
-			out = append(out, stampLine{line: line, time: t.UnixNano()})
+			out = append(out, timeLine{line: line, time: t.UnixNano()})
 			continue
 		}
 		f, err := strconv.ParseFloat(text, 64)
@@ -258,7 +258,7 @@ func parseTimestamps(s string) (out []stampLine) {
 		}
 		whole, rest := math.Modf(f)
 		ns := int64(whole)*1e9 + int64(math.RoundToEven(rest*1e9))
-		out = append(out, stampLine{line: line, time: ns})
+		out = append(out, timeLine{line: line, time: ns})
 	}
 	return out
 }
