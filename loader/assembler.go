@@ -154,7 +154,13 @@ func (a *assembler) addSource(ctx context.Context, src *source, m *Mix, sources 
 	}
 	a.sources = append(a.sources, src)
 	a.keep(src)
-	return src.open(ctx, sources)
+	if err := src.open(ctx, sources); err != nil {
+		return err
+	}
+	if note := src.lookAhead(ctx); note != "" {
+		a.notes = append(a.notes, note)
+	}
+	return nil
 }
 
 func (a *assembler) warn(s string) {

@@ -102,6 +102,26 @@ func (src *source) timed() bool {
 	return slices.ContainsFunc(src.columns, func(c *column) bool { return c.time != nil })
 }
 
+// lookAhead returns a note that says how far observations are read past the samples' times, or "".
+// Windows of windows= are left out: their offsets say it.
+func (src *source) lookAhead(ctx context.Context) string {
+	keys := []string{}
+	for _, c := range src.columns {
+		if c.time != nil && src.cfg.Native.Of(c.key) == nil {
+			keys = append(keys, c.key)
+		}
+	}
+	cfg := src.cfg.Align
+	if cfg == nil {
+		cfg = &align.Config{}
+	}
+	f := cfg.LookAhead(ctx, src.ds, keys)
+	if f == nil {
+		return ""
+	}
+	return f.Message + ". " + f.Hint
+}
+
 // maxTimeline bounds the rows of one episode's timeline: beyond, a timestamp is wrong.
 const maxTimeline = 1 << 31
 

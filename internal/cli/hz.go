@@ -57,6 +57,11 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 		}
 	}
 	f.opened = opt
+	if a := f.opt.Align; a != nil {
+		if ahead := a.LookAhead(ctx, ds, f.opt.Keys); ahead != nil {
+			told(ahead.Message + ". " + ahead.Hint)
+		}
+	}
 	return ds
 }
 

@@ -70,6 +70,7 @@ func newInspect() *cobra.Command {
 			r = guard.Must(inspect.Episode(ctx, ds, episode))
 		} else {
 			whole := guard.Must(inspect.Dataset(ctx, ds))
+			whole.Findings = append(slices.Clip(whole.Findings), wouldLookAhead(ctx, ds)...)
 			if cost {
 				whole.Decoding = decodeCost(ctx, ds, args[0], open.settled(), codec, gop)
 			}

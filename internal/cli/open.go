@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,13 +61,31 @@ func (f *openFlags) open(ctx context.Context, uri string) robocache.Dataset {
 	var view robocache.Dataset
 	err := robocache.CheckGrid(ctx, ds, hz)
 	if err == nil {
-		view, err = align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Own: true})
+		cfg := align.Config{HZ: hz}
+		ahead := cfg.LookAhead(ctx, ds, nil)
+		view, err = align.View(ctx, ds, cfg, align.ViewOptions{Own: true})
+		if err == nil && ahead != nil {
+			view.Info().Findings = append(slices.Clip(view.Info().Findings), *ahead)
+		}
 	}
 	if err != nil {
 		_ = ds.Close()
 		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
 	}
 	return view
+}
+
+// wouldLookAhead returns the finding look-ahead of a dataset whose streams lie on several clocks:
+// what hz= and anchor= would read past the tick. It returns nothing for other datasets.
+func wouldLookAhead(ctx context.Context, ds robocache.Dataset) []robocache.Finding {
+	var unaligned align.Config
+	if ds.Info().Clock == "" {
+		return nil
+	}
+	if f := unaligned.LookAhead(ctx, ds, nil); f != nil {
+		return []robocache.Finding{*f}
+	}
+	return nil
 }
 
 // rateOf reads the rate that a flag says; zero where it is not given.

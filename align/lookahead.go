@@ -1,0 +1,141 @@
+package align
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// LookAhead returns the finding look-ahead: how far past a tick the alignment reads observations.
+// It considers the streams that keys names, or all if keys is nil. It returns nil if none reads
+// past a tick. Actions and rewards are labels and may look ahead. It reads timestamps of the first
+// episode if a stream states no rate.
+func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []string) *robocache.Finding {
+	info := ds.Info()
+	byReach := map[int64][]string{}
+	periods := map[string]int64{}
+	for i := range info.Features {
+		f := &info.Features[i]
+		if f.Default || f.Latched || isLabel(f.Key) || keys != nil && !slices.Contains(keys, f.Key) ||
+			c.ticksOnSamples(info, f) {
+			continue
+		}
+		if reach := c.reachPastTick(ctx, ds, f, periods); reach > 0 {
+			byReach[reach] = append(byReach[reach], f.Key)
+		}
+	}
+	if len(byReach) == 0 {
+		return nil
+	}
+	reaches := slices.Collect(maps.Keys(byReach))
+	slices.SortFunc(reaches, func(a, b int64) int { return cmp.Compare(b, a) })
+	var parts []string
+	for _, reach := range reaches[:min(len(reaches), 4)] {
+		names := byReach[reach]
+		text := fmt.Sprintf("%.1f ms of %s", float64(reach)/1e6, strings.Join(names[:min(len(names), 3)], ", "))
+		if len(names) > 3 {
+			text += fmt.Sprintf(" and %d more", len(names)-3)
+		}
+		parts = append(parts, text)
+	}
+	subject := "on another clock (hz=, anchor=) observations"
+	if !c.HZ.Zero() {
+		subject = "hz=" + c.HZ.String() + ": observations"
+	}
+	return &robocache.Finding{
+		Severity: robocache.SeverityInfo, Code: "look-ahead",
+		Message: subject + " use samples from after the tick, at most " + strings.Join(parts, ", "),
+		Hint: fmt.Sprintf("Pass align={\"modes\": {%q: \"previous\"}} to use only samples that a robot has at the tick",
+			byReach[reaches[0]][0]),
+	}
+}
+
+// isLabel reports whether a stream is an action or a reward by its name.
+func isLabel(key string) bool {
+	labels := []string{"action", "actions", "next", "reward", "rewards", "done", "dones", "success"}
+	return slices.ContainsFunc(strings.Split(key, "."), func(part string) bool {
+		return slices.Contains(labels, part)
+	})
+}
+
+// ticksOnSamples reports whether every tick falls on a sample of f: the rate of the dataset is a
+// multiple of hz, and all streams lie on the dataset's own rows.
+func (c *Config) ticksOnSamples(info *robocache.Info, f *robocache.Feature) bool {
+	severalClocks := info.Clock != "" ||
+		slices.ContainsFunc(info.Features, func(o robocache.Feature) bool { return o.Clock != "" })
+	shifted := c.Offset[f.Key] != c.Latency[f.Key] || !c.Drift[f.Key].IsZero() || c.Clock[f.Key] != ""
+	if mode, _ := c.Mode(f); severalClocks || shifted || c.HZ.Zero() || mode == Mean {
+		return false
+	}
+	rate := info.FPS
+	if !f.FPS.Zero() {
+		rate = f.FPS
+	}
+	ratio := rate.Float() / c.HZ.Float()
+	return ratio >= 1 && math.Abs(ratio-math.Round(ratio)) < 1e-9*ratio
+}
+
+// reachPastTick returns how many nanoseconds past a tick the newest sample of f can lie; 0 is none,
+// or unknown. periods caches the periods of clocks.
+func (c *Config) reachPastTick(
+	ctx context.Context, ds robocache.Dataset, f *robocache.Feature, periods map[string]int64,
+) int64 {
+	mode, _ := c.Mode(f)
+	if mode == Previous {
+		return 0
+	}
+	if mode == Mean && (c.Window > 0 || !c.HZ.Zero()) {
+		window := int64(c.Window)
+		if window == 0 {
+			window = c.HZ.Nanos(1)
+		}
+		_, after := HalfWindows(window)
+		return after
+	}
+	period := samplePeriod(ctx, ds, f, periods)
+	if mode == Nearest {
+		return period / 2
+	}
+	return period
+}
+
+// samplePeriod returns the period of f in nanoseconds: of its stated rate, else the median step of
+// the first episode that has one; 0 if unknown.
+func samplePeriod(
+	ctx context.Context, ds robocache.Dataset, f *robocache.Feature, periods map[string]int64,
+) int64 {
+	rate := f.FPS
+	if rate.Zero() && f.Clock == "" {
+		rate = ds.Info().FPS
+	}
+	if !rate.Zero() {
+		return rate.Nanos(1)
+	}
+	if period, ok := periods[f.Clock]; ok {
+		return period
+	}
+	var period int64
+	for e := range min(ds.Info().Episodes, 4) {
+		times, err := ds.Times(ctx, e, f.Key)
+		if guard.RaiseInternal(err) != nil || len(times) < 2 {
+			continue // The error is reported when the episode is read.
+		}
+		steps := make([]int64, len(times)-1)
+		for i := range steps {
+			steps[i] = times[i+1] - times[i]
+		}
+		slices.Sort(steps)
+		if period = steps[len(steps)/2]; period > 0 {
+			break
+		}
+	}
+	periods[f.Clock] = max(period, 0)
+	return periods[f.Clock]
+}

@@ -1,0 +1,35 @@
+package loader
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+)
+
+// TestLookAheadNote checks that a loader notes once how far its observations look ahead.
+func TestLookAheadNote(t *testing.T) {
+	fifty := robocache.Rate{Num: 50, Den: 1}
+	previous := &align.Config{Modes: map[string]align.Mode{"joints": align.Previous}}
+	for name, c := range map[string]struct {
+		windows Windows
+		want    string
+	}{
+		"grid":             {Windows{Hz: &fifty, Keys: []string{"joints"}}, "hz=50: observations use samples from after the tick"},
+		"previous":         {Windows{Hz: &fifty, Keys: []string{"joints"}, Align: previous}, ""},
+		"clock of anchor":  {Windows{Keys: []string{"joints"}}, "(hz=, anchor=) observations use samples from after the tick"},
+		"rows of its own":  {Windows{Keys: []string{"joints"}, Anchor: "joints"}, ""},
+		"previous, anchor": {Windows{Keys: []string{"joints"}, Align: previous}, ""},
+	} {
+		m := mustMap(t, newRobot(3.2), Config{Windows: c.windows})
+		notes := slices.DeleteFunc(m.Notes(), func(n string) bool { return !strings.Contains(n, "after the tick") })
+		if c.want == "" && len(notes) == 0 {
+			continue
+		}
+		if c.want == "" || len(notes) != 1 || !strings.Contains(notes[0], c.want) || !strings.Contains(notes[0], "ms of joints") {
+			t.Errorf("%s: notes %q, want %q", name, notes, c.want)
+		}
+	}
+}
