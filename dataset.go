@@ -22,6 +22,8 @@ type Info struct {
 	Splits   map[string]string `json:"splits,omitempty"`   // name → ranges of positions, "0:40" or "0:3,5:6"
 	Split    string            `json:"split,omitempty"`    // the one that was opened, in place of all
 	Findings []Finding         `json:"findings,omitempty"` // what opening noticed
+
+	numbers *numbering // nil: every episode index is the position
 }
 
 // Feature finds a feature by key; nil where there is none.
@@ -78,9 +80,9 @@ type Task struct {
 
 // Episode is what the metadata says of one episode.
 type Episode struct {
-	Position int      `json:"position"` // place in the dataset, 0-based: the first half of a Row
-	Index    int64    `json:"episode_index"`
-	Length   int      `json:"length"` // rows
+	Position int      `json:"position"`      // slot in the dataset, from 0: Row.Episode
+	Index    int64    `json:"episode_index"` // the number that users see and pass: Info.EpisodeIndex(Position)
+	Length   int      `json:"length"`        // rows
 	Tasks    []string `json:"tasks"`
 	Aliases  []string `json:"task_aliases,omitempty"` // what else the recording calls the task: names of its environment
 }
@@ -117,6 +119,7 @@ type Raw struct {
 }
 
 // Dataset is a set of episodes with one schema. See the package contract for what may be called when.
+// Its methods take an episode by position; users name episodes by index (Info.EpisodeIndex, Info.EpisodePosition).
 type Dataset interface {
 	Info() *Info
 	// Len is the number of rows of an episode: of its own clock, where streams have others (Info.Clock).
@@ -243,7 +246,7 @@ type Ranged interface {
 
 // DiagnoseOptions are the choices of a dataset's doctor.
 type DiagnoseOptions struct {
-	Episodes []int                   // nil = all
+	Episodes []int                   // positions; nil = all
 	Decode   bool                    // also decode every image
 	Deep     bool                    // also read every column of every data file to its last page, those of which nothing is wanted too
 	Progress func(done, total int64) `json:"-"`

@@ -1,7 +1,6 @@
 package robocache
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,7 @@ import (
 
 // Whole is an error where opening could not read files of chosen episodes (positions; nil: all; Finding.Lost): whoever goes on without
 // them must have been told to. hint says how.
-func Whole(ctx context.Context, ds Dataset, episodes []int, op, hint string) error {
+func Whole(ds Dataset, episodes []int, op, hint string) error {
 	info := ds.Info()
 	var first *Error
 	more := 0
@@ -19,8 +18,8 @@ func Whole(ctx context.Context, ds Dataset, episodes []int, op, hint string) err
 		if !f.Lost {
 			continue
 		}
-		if number, named := f.Where["episode"]; named {
-			if e, ok := PositionOf(ctx, ds, number); !ok || episodes != nil && !slices.Contains(episodes, e) {
+		if position, named := info.PositionIn(f.Where); named {
+			if position < 0 || episodes != nil && !slices.Contains(episodes, position) {
 				continue // of another split, or not chosen
 			}
 		}
@@ -42,31 +41,4 @@ func Whole(ctx context.Context, ds Dataset, episodes []int, op, hint string) err
 		first.Msg += fmt.Sprintf(" (and %d more such findings)", more)
 	}
 	return first
-}
-
-// PositionOf finds the episode that a finding names by its number.
-func PositionOf(ctx context.Context, ds Dataset, number any) (int, bool) {
-	var id int64
-	switch v := number.(type) {
-	case int:
-		id = int64(v)
-	case int64:
-		id = v
-	default:
-		return 0, false
-	}
-	is := func(e int) bool {
-		ep, err := ds.Episode(ctx, e)
-		return err == nil && ep.Index == id || err != nil && int64(e) == id // one that cannot be read may not even have a number
-	}
-	n := ds.Info().Episodes
-	if id >= 0 && id < int64(n) && is(int(id)) {
-		return int(id), true
-	}
-	for e := range n {
-		if is(e) {
-			return e, true
-		}
-	}
-	return 0, false
 }

@@ -57,7 +57,7 @@ type OpenOptions struct {
 	MemoryBudget int64    `json:"memory_budget,omitempty"` // bytes for tables, indexes and open files; 0 = a default of the format
 	HZ           Rate     `json:"rows_hz,omitzero"`        // --rows-hz: of the rows, for formats that keep no clock; zero = as the format knows or finds
 	Split        string   `json:"split,omitempty"`         // the episodes of a split of the dataset (Info.Splits) alone; "" or SplitAll: all
-	Episodes     []int    `json:"episodes,omitempty"`      // these alone, of those that Split leaves, by position, ascending; nil: all
+	Episodes     []int    `json:"episodes,omitempty"`      // these alone, by index, in the dataset's order; nil: all
 	Map          *Mapping `json:"map,omitempty"`
 	// FollowLinks lets links of a local dataset lead out of its root, as those of git-annex and DVC do. Those of Hugging Face's cache
 	// need it not. Whoever wrote the dataset then chooses which files of this machine are read.

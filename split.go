@@ -158,26 +158,31 @@ func split(ds Dataset, name string) (Dataset, error) {
 	return partOf(ds, name, episodes)
 }
 
-// chosen gives some episodes of a dataset, which owns ds from then on. Its split has the name of their ranges.
-func chosen(ds Dataset, episodes []int) (Dataset, error) {
-	for i, e := range episodes {
-		if e < 0 || e >= ds.Info().Episodes || i > 0 && e <= episodes[i-1] {
-			return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": ds.Info().URI, "episode": e}, Msg: "episodes", Want: "ascending positions from 0 to " + strconv.Itoa(ds.Info().Episodes-1), Got: fmt.Sprint(episodes)}
+// chosen returns the episodes with some indices as a dataset, which owns ds from then on. Its split has the name of their ranges.
+func chosen(ds Dataset, indices []int) (Dataset, error) {
+	positions, err := ds.Info().EpisodePositions(indices)
+	if err != nil {
+		return nil, err
+	}
+	for i := 1; i < len(positions); i++ {
+		if positions[i] <= positions[i-1] {
+			return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": ds.Info().URI, "episode": indices[i]}, Msg: "episodes", Want: "indices in the order of the dataset, each once", Got: fmt.Sprint(indices)}
 		}
 	}
-	return partOf(ds, Spans(episodes), episodes)
+	return partOf(ds, Spans(positions), positions)
 }
 
 func partOf(ds Dataset, name string, episodes []int) (Dataset, error) {
 	whole := ds.Info()
 	p := &part{Dataset: ds, info: *whole, episodes: episodes, straight: true}
-	place := make(map[int]int, len(episodes))
+	place, indices := make(map[int]int, len(episodes)), make([]int64, len(episodes))
 	p.info.Split, p.info.Episodes, p.info.Frames, p.info.Splits = name, len(episodes), 0, map[string]string{}
 	for i, e := range episodes {
-		place[e] = i
+		place[e], indices[i] = i, whole.EpisodeIndex(e)
 		p.straight = p.straight && i == e
 		p.info.Frames += int64(ds.Len(e))
 	}
+	p.info.NumberEpisodes(indices)
 	for other := range whole.Splits {
 		all, err := whole.SplitEpisodes(other)
 		if err != nil {
@@ -223,28 +228,6 @@ func Spans(positions []int) string {
 	return strings.Join(parts, ",")
 }
 
-// ParseEpisodes reads positions such as 0,3,5-9, in the order in which they stand. n episodes are there; below 0, nobody knows how many.
-func ParseEpisodes(text string, n int) (out []int, err error) {
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, span := strings.Cut(strings.TrimSpace(part), "-")
-		a, err := strconv.Atoi(from)
-		b := a
-		if err == nil && span {
-			b, err = strconv.Atoi(to)
-		}
-		switch {
-		case err != nil || a < 0 || b < a || n < 0 && b-a > 1<<26:
-			return nil, &Error{Class: ErrMisuse, Msg: "episodes", Want: "positions such as 0,3,5-9", Got: strconv.Quote(part)}
-		case n >= 0 && b >= n:
-			return nil, &Error{Class: ErrMisuse, Where: Where{"episode": b}, Msg: "no such episode", Hint: "the dataset has 0 to " + strconv.Itoa(n-1)}
-		}
-		for ; a <= b; a++ {
-			out = append(out, a)
-		}
-	}
-	return out, nil
-}
-
 // Lacks reports whether an episode of the part lacks a stream.
 func (p *part) Lacks(episode int, key string) bool {
 	e, err := p.at(episode)
@@ -256,7 +239,7 @@ func (p *part) Unwrap() Dataset { return p.Dataset }
 
 func (p *part) at(episode int) (int, error) {
 	if episode < 0 || episode >= len(p.episodes) {
-		return 0, &Error{Class: ErrNotFound, Op: "split", Where: Where{"dataset": p.info.URI, "episode": episode}, Msg: "there is no such episode in the split " + p.info.Split, Want: "0 to " + strconv.Itoa(len(p.episodes)-1)}
+		return 0, &Error{Class: ErrNotFound, Op: "split", Where: Where{"dataset": p.info.URI, "position": episode}, Msg: "the split " + p.info.Split + " has no episode at this position", Want: "0 to " + strconv.Itoa(len(p.episodes)-1)}
 	}
 	return p.episodes[episode], nil
 }

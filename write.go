@@ -97,7 +97,7 @@ func (o *WriteOptions) Wants(f *Feature) bool {
 func (o *WriteOptions) Check(info *Info) error {
 	for _, e := range o.Episodes {
 		if e < 0 || e >= info.Episodes {
-			return &Error{Class: ErrMisuse, Op: "convert", Where: Where{"episode": e}, Msg: "no such episode"}
+			return &Error{Class: ErrMisuse, Op: "convert", Where: Where{"position": e}, Msg: "no such episode"}
 		}
 	}
 	for _, k := range o.Keys {

@@ -44,11 +44,11 @@ func (a *Aligned) Stream(key string) *Stream {
 
 const defaultBudget = 1 << 30
 
-// Episode brings the streams of one episode onto one timeline. Default modes: DefaultMode.
+// Episode brings the streams of the episode at a position onto one timeline. Default modes: DefaultMode.
 func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Aligned, error) {
 	out, err := newAligner(ctx, ds, ep, cfg).run()
 	if err != nil {
-		return nil, robocache.At(err, robocache.Where{"episode": ep})
+		return nil, robocache.At(err, robocache.Where{"episode": ds.Info().EpisodeIndex(ep)})
 	}
 	return out, nil
 }
@@ -91,7 +91,7 @@ func (a *aligner) run() (_ *Aligned, err error) {
 	defer guard.Into(&err)
 	info := a.ds.Info()
 	if a.ep < 0 || a.ep >= info.Episodes {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Want: "an episode below " + strconv.Itoa(info.Episodes), Got: strconv.Itoa(a.ep)}
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Where: robocache.Where{"position": a.ep}, Want: "a position below " + strconv.Itoa(info.Episodes), Got: strconv.Itoa(a.ep)}
 	}
 	a.cfg.validate(info)
 	times := a.prepare()

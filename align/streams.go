@@ -100,7 +100,7 @@ func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, k
 		guard.Check(CheckTimestamps(timestamps, key))
 		d.Correct(timestamps)
 		if err := CheckTimestamps(timestamps, key); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": ep, "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps", Want: "a moment on the stream's own clock",
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": ds.Info().EpisodeIndex(ep), "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps", Want: "a moment on the stream's own clock",
 				Got: strconv.FormatInt(d.At, 10) + " ns", Err: err}
 		}
 	}

@@ -31,7 +31,7 @@ type ViewOptions struct {
 	Rhythm  bool
 	Own     bool // Close closes the source too
 	Threads int  // that read timestamps while the view is made; 0 = the number of CPUs
-	// Episodes are the only ones whose rows are asked for, of a shard: the others count as empty. Masks are the streams that have a mask all the same.
+	// Episodes are the positions of the only ones whose rows are asked for, of a shard: the others count as empty. Masks are the streams that have a mask all the same.
 	Episodes []int
 	Masks    []string
 }
@@ -209,7 +209,7 @@ func (v *Viewed) describe(masked []bool) {
 	for e, n := range v.lengths {
 		v.info.Frames += int64(n)
 		if err := v.broken[e]; err != nil {
-			v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-not-aligned", Where: robocache.Where{"episode": e}, Message: err.Error()})
+			v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-not-aligned", Where: robocache.Where{"episode": v.info.EpisodeIndex(e)}, Message: err.Error()})
 		}
 	}
 	v.findGaps()
@@ -239,7 +239,7 @@ func (v *Viewed) describe(masked []bool) {
 // layout finds or makes what time decides about an episode.
 func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 	if e < 0 || e >= v.info.Episodes {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "an episode below " + strconv.Itoa(v.info.Episodes), Got: strconv.Itoa(e)}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"position": e}, Want: "a position below " + strconv.Itoa(v.info.Episodes), Got: strconv.Itoa(e)}
 	}
 	l, err := v.layouts.Get(ctx, e, func() (*layout, int64, error) {
 		l, err := v.lay(ctx, e)
@@ -248,7 +248,7 @@ func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 		}
 		return l, min(l.size, layoutBudget), nil // the newest is kept whatever it takes
 	})
-	return l, robocache.At(err, robocache.Where{"episode": e})
+	return l, robocache.At(err, robocache.Where{"episode": v.info.EpisodeIndex(e)})
 }
 
 func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {

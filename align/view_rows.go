@@ -24,7 +24,7 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 		for ; end < len(rows) && rows[end].Episode == rows[at].Episode; end++ {
 			i := rows[end].Index
 			if i < 0 || i >= len(l.times) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": rows[at].Episode, "row": i}, Want: "a row below " + strconv.Itoa(len(l.times)), Got: strconv.Itoa(i)}
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": v.info.EpisodeIndex(rows[at].Episode), "row": i}, Want: "a row below " + strconv.Itoa(len(l.times)), Got: strconv.Itoa(i)}
 			}
 			if n := len(part); n > 0 && (i < part[n-1] || i > part[n-1]+apart) {
 				break
@@ -40,7 +40,7 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 			p = choose(p, part)
 		}
 		if err := fn(at, l, p); err != nil {
-			return robocache.At(err, robocache.Where{"episode": rows[at].Episode})
+			return robocache.At(err, robocache.Where{"episode": v.info.EpisodeIndex(rows[at].Episode)})
 		}
 		at = end
 	}

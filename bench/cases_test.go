@@ -387,17 +387,18 @@ func TestPerformancePage(t *testing.T) {
 
 // Positions are written and read as ranges; the choice of some is seeded.
 func TestEpisodes(t *testing.T) {
+	info := &robocache.Info{Episodes: 8}
 	for text, want := range map[string][]int{"0-3,7": {0, 1, 2, 3, 7}, "5": {5}, "4,1-2": {1, 2, 4}, "2,2": {2}} {
-		got, err := ParseEpisodes(text)
+		got, err := ParseEpisodes(info, text)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v %v", text, got, err)
 		}
-		if back, err := ParseEpisodes(submit.Ranges(got)); err != nil || !slices.Equal(back, want) {
+		if back, err := ParseEpisodes(info, submit.Ranges(got)); err != nil || !slices.Equal(back, want) {
 			t.Errorf("%v is written as %s", want, submit.Ranges(got))
 		}
 	}
 	for _, bad := range []string{"a", "3-1", "-1", "1,", "0-999999999999"} {
-		if _, err := ParseEpisodes(bad); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := ParseEpisodes(info, bad); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

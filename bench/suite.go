@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -123,9 +122,6 @@ func (s *Suite) chooseEpisodes(ds robocache.Dataset) {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: what, Want: want, Got: fmt.Sprint(got)})
 	}
 	list := guard.Must(s.Base.episodes(ds.Info()))
-	if e := slices.Max(append(list, 0)); e >= ds.Info().Episodes {
-		misuse("episodes", fmt.Sprintf("below %d", ds.Info().Episodes), e)
-	}
 	if s.Partitions > 1 {
 		if s.Partition < 0 || s.Partition >= s.Partitions || s.Partitions > len(list) {
 			misuse("--partition-index", fmt.Sprintf("0 to %d, of %d episodes", s.Partitions-1, len(list)), s.Partition)
@@ -142,7 +138,7 @@ func (s *Suite) chooseEpisodes(ds robocache.Dataset) {
 	}
 	list = ChooseEpisodes(list, s.MaxEpisodes, uint64(s.Base.Seed))
 	if len(list) < ds.Info().Episodes {
-		s.Base.Episodes = submit.Ranges(list)
+		s.Base.Episodes = submit.Ranges(ds.Info().EpisodeIndices(list))
 	}
 }
 

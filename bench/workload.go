@@ -38,7 +38,7 @@ type Workload struct {
 	PoolSize     string  `json:"pool_size,omitempty"`
 	PoolEpisodes int     `json:"pool_episodes,omitempty"`
 	ImageSize    string  `json:"image_size,omitempty"` // HxW
-	Episodes     string  `json:"episodes,omitempty"`   // positions, as 0-9,12
+	Episodes     string  `json:"episodes,omitempty"`   // indices, as 0-9,12
 	DropLast     bool    `json:"drop_last,omitempty"`
 	Device       string  `json:"device,omitempty"` // cpu | cuda: where batches of load_robocache.py go
 	Decode       string  `json:"decode,omitempty"` // cpu | gpu | auto
@@ -129,7 +129,7 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 		misuse("--video", "one, all or none", w.Video)
 	}
 	if w.Episodes != "" {
-		c["episodes"] = guard.Must(ParseEpisodes(w.Episodes))
+		c["episodes"] = info.EpisodeIndices(guard.Must(ParseEpisodes(info, w.Episodes)))
 	}
 	var offsets []float64
 	for i := range w.Window {
@@ -179,10 +179,10 @@ func (w *Workload) rowBytes(info *robocache.Info) (n float64) {
 	return n
 }
 
-// episodes are the positions that the workload takes, ascending.
+// episodes are the positions of the episodes that the workload takes, ascending.
 func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
 	if w.Episodes != "" {
-		return ParseEpisodes(w.Episodes)
+		return ParseEpisodes(info, w.Episodes)
 	}
 	all := make([]int, info.Episodes)
 	for i := range all {
@@ -191,11 +191,11 @@ func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
 	return all, nil
 }
 
-// ParseEpisodes reads positions: "0-3,7" is 0, 1, 2, 3, 7. They come out ascending, each once.
-func ParseEpisodes(text string) ([]int, error) {
-	out, err := robocache.ParseEpisodes(text, -1)
-	slices.Sort(out)
-	return slices.Compact(out), err
+// ParseEpisodes reads indices such as 0-3,7 and returns the positions of these episodes, ascending, each once.
+func ParseEpisodes(info *robocache.Info, text string) ([]int, error) {
+	positions, err := info.ParseEpisodes(text)
+	slices.Sort(positions)
+	return slices.Compact(positions), err
 }
 
 // ChooseEpisodes takes limit of the positions: a seeded choice, not the first ones, ascending. limit ≤ 0 takes all.

@@ -32,7 +32,7 @@ func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int)
 		if !ok {
 			var err error
 			times, err = src.Times(ctx, e, f.Key)
-			guard.Check(robocache.At(err, robocache.Where{"episode": e, "stream": f.Key}))
+			guard.Check(robocache.At(err, robocache.Where{"episode": info.EpisodeIndex(e), "stream": f.Key}))
 			clocks[f.Clock] = times
 		}
 		if !align.Bounds(f, times) {
@@ -67,7 +67,7 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 	if !slices.ContainsFunc(episodes, func(e int) bool { return view.Len(e) > 0 }) {
 		e := episodes[0]
 		_, err := view.Episode(ctx, e)
-		guard.Check(robocache.At(err, robocache.Where{"episode": e}))
+		guard.Check(robocache.At(err, robocache.Where{"episode": src.Info().EpisodeIndex(e)}))
 		_, late, early := spans(ctx, src, cfg, e)
 		if late == nil || late.from() <= early.to() {
 			return nil // offsets, or a span shorter than a step: who writes says that there are no rows
@@ -120,7 +120,7 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 		}
 	}
 	if l := lost[most]; l != nil && 20*l.lost >= l.total {
-		return &robocache.Finding{Severity: robocache.SeverityWarning, Code: "span-dropped", Where: robocache.Where{"stream": most, "episode": l.episode}, Count: int64(l.lost),
+		return &robocache.Finding{Severity: robocache.SeverityWarning, Code: "span-dropped", Where: robocache.Where{"stream": most, "episode": src.Info().EpisodeIndex(l.episode)}, Count: int64(l.lost),
 			Message: fmt.Sprintf("%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out", l.lost, l.total, bounds[l.episode]), Hint: spanHint}
 	}
 	return nil
@@ -129,7 +129,7 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 const spanHint = `leave a stream out with --keys, shift one ("offset" in the --align file), or take all time that some stream has ("extent": "union")`
 
 func unshared(info *robocache.Info, episode int, what string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI, "episode": episode}, Msg: "the streams share no span of time: " + what, Hint: spanHint})
+	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)}, Msg: "the streams share no span of time: " + what, Hint: spanHint})
 }
 
 // timestamp writes nanoseconds as seconds.

@@ -103,7 +103,7 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 		return fail(err)
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(ctx, src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True"); err != nil {
+		if err := robocache.Whole(src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True"); err != nil {
 			return fail(err)
 		}
 	}

@@ -34,7 +34,7 @@ func (x *examination) clocks(e int, f *robocache.Feature) {
 
 // compare reports offset, drift and steps of one clock against another.
 func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, other []int64) {
-	where := robocache.Where{"episode": e, "stream": f.Key, "clocks": a + ", " + b}
+	where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "clocks": a + ", " + b}
 	diff := make([]float64, len(base))
 	at := make([]float64, len(base))
 	for i := range base {
@@ -80,7 +80,7 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 		x.add(robocache.SeverityWarning, "clock-drift", where, 0, either, "%s gains %.1f ppm on %s (%.3f ms over %.1f s)", b, slope*1e6, a, slope*span/1e6, span/1e9)
 	}
 	if step != 0 {
-		where = robocache.Where{"episode": e, "stream": f.Key, "clocks": a + ", " + b, "index": row}
+		where = robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "clocks": a + ", " + b, "index": row}
 		x.add(robocache.SeverityWarning, "clock-step", where, 0, avoid, "%s steps by %.3f ms against %s at row %d", b, step/1e6, a, row)
 	}
 }

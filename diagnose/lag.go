@@ -25,7 +25,7 @@ func (x *examination) pair(e int, a, b []motion, first int64) (alike, said bool)
 		line = found
 	}
 	middle := line.of(float64(len(p.v)) / motionRate / 2)
-	where := robocache.Where{"episode": e, "stream": q.f.Key, "beside": p.f.Key}
+	where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": q.f.Key, "beside": p.f.Key}
 	hint := x.hint(q, line, first) + " takes it back, if this stream is the one that is wrong"
 	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less, and so does a motion that is one jump (a gripper that
 	// is open or shut): it fell anywhere between two samples, of either stream.

@@ -48,7 +48,7 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 	}
 	for at, e := range episodes {
 		if e < 0 || e >= info.Episodes {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "doctor", Where: robocache.Where{"episode": e}, Msg: "no such episode"}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "doctor", Where: robocache.Where{"position": e}, Msg: "no such episode"}
 		}
 		x.episode(e)
 		guard.Check(ctx.Err())
@@ -120,7 +120,7 @@ func (x *examination) episode(e int) {
 			continue
 		}
 		if guard.RaiseInternal(err) != nil {
-			x.add(robocache.SeverityError, "unreadable-timestamps", robocache.Where{"episode": e, "stream": f.Key}, 0, "", "%v", err)
+			x.add(robocache.SeverityError, "unreadable-timestamps", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key}, 0, "", "%v", err)
 			continue
 		}
 		lines = append(lines, line{f, times})

@@ -10,7 +10,7 @@ func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // timestamps checks one clock of an episode (D2). f is the first stream on it.
 func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
-	where := robocache.Where{"episode": e, "stream": f.Key}
+	where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key}
 	if f.Clock != "" {
 		where["clock"] = f.Clock
 	}
@@ -72,7 +72,7 @@ func (x *examination) ends(e int, lines []line) {
 			continue
 		}
 		seen[l.f.Clock] = true
-		where := robocache.Where{"episode": e, "stream": l.f.Key}
+		where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key}
 		slack := max(3*step, 50_000_000)
 		if late := l.times[0] - first; late > slack {
 			x.add(robocache.SeverityWarning, "late-start", where, 0, "extent=intersection begins there; edge=mask masks what is before", "begins %.3f s after the first stream", seconds(late))

@@ -16,7 +16,7 @@ func (x *examination) values(e int, l *line) {
 	const block = 1024
 	fail := func(err error) {
 		if guard.RaiseInternal(err); x.ctx.Err() == nil {
-			x.add(robocache.SeverityError, "unreadable-rows", robocache.Where{"episode": e, "stream": l.f.Key}, 0, "", "%v", err)
+			x.add(robocache.SeverityError, "unreadable-rows", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key}, 0, "", "%v", err)
 		}
 	}
 	step := block
@@ -74,7 +74,7 @@ func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) 
 	}
 	for i := range refs {
 		if refs[i].Missing {
-			x.add(robocache.SeverityWarning, "missing-image", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "the row has no image")
+			x.add(robocache.SeverityWarning, "missing-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, 0, "", "the row has no image")
 			continue
 		}
 		info, err := video.ImageSize(&refs[i])
@@ -86,7 +86,7 @@ func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) 
 			err = video.DecodeImage(&refs[i], &spec, make([]byte, info.Height*info.Width*3))
 		}
 		if guard.RaiseInternal(err) != nil {
-			x.add(robocache.SeverityError, "unreadable-image", robocache.Where{"episode": e, "stream": f.Key, "row": rows[i].Index}, 0, "", "%v", err)
+			x.add(robocache.SeverityError, "unreadable-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, 0, "", "%v", err)
 		}
 	}
 	return nil

@@ -25,6 +25,8 @@ type Added struct {
 	Name string          `json:"column,omitempty"` // in the file
 	Is   json.RawMessage `json:"value,omitempty"`  // a number, true, a text, or a list of numbers
 	Rows []Episode       `json:"rows,omitempty"`   // the plan's episodes when it was added: the file has a row for each row of these
+	// Indices are the numbers of these episodes, by which a column episode_index of the file names them; none: their places.
+	Indices []int64 `json:"episode_indices,omitempty"`
 }
 
 // column is the values of an added feature.
@@ -60,7 +62,7 @@ func (e *editor) add(ctx context.Context, v *Verb) {
 	a := &Added{}
 	switch ext := strings.ToLower(filepath.Ext(v.From)); {
 	case ext == ".npy" || ext == ".parquet":
-		a.File, a.Name, a.Rows = v.From, key, slices.Clone(e.plan.Episodes)
+		a.File, a.Name, a.Rows, a.Indices = v.From, key, slices.Clone(e.plan.Episodes), e.plan.numbers(e.srcs)
 		b, err := os.ReadFile(v.From)
 		guard.Check(robocache.At(err, robocache.Where{"file": v.From}))
 		sum := sha256.Sum256(b)
@@ -97,7 +99,7 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 	if t.Rows != total {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"column": a.Name}, Msg: "add: rows", Want: fmt.Sprint(total), Got: fmt.Sprint(t.Rows)}
 	}
-	order := joined(t, a.Rows, starts, total)
+	order := a.joined(t, starts, total)
 	c.dtype, c.shape = t.DType, t.Shape
 	if t.Text != nil {
 		c.text = make([]string, total)
@@ -116,7 +118,9 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 }
 
 // joined gives the row of the dataset that each row of a table is of: by index, by episode and frame, or in order. Each row must come once.
-func joined(t *columns.Table, episodes []Episode, starts []int, total int) []int {
+func (a *Added) joined(t *columns.Table, starts []int, total int) []int {
+	known := robocache.Info{Episodes: len(a.Rows)}
+	known.NumberEpisodes(a.Indices)
 	out := make([]int, total)
 	seen := make([]bool, total)
 	for i := range out {
@@ -126,10 +130,11 @@ func joined(t *columns.Table, episodes []Episode, starts []int, total int) []int
 			at = t.Index[i]
 		case t.Episode != nil:
 			e, k := t.Episode[i], t.Frame[i]
-			if e < 0 || e >= int64(len(episodes)) || k < 0 || k >= int64(episodes[e].To-episodes[e].From) {
+			place, err := known.EpisodePosition(e)
+			if err != nil || k < 0 || k >= int64(a.Rows[place].To-a.Rows[place].From) {
 				guard.Fail(misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the dataset has no frame %d of an episode %d", k, e), ""))
 			}
-			at = int64(starts[e]) + k
+			at = int64(starts[place]) + k
 		}
 		if at < 0 || at >= int64(total) || seen[at] {
 			guard.Fail(misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the index %d is none of the %d rows, or comes twice", at, total), "every row once"))

@@ -14,7 +14,7 @@ import (
 
 // Choice chooses episodes: those that all of what is said hold for. Nothing said = all.
 type Choice struct {
-	Episodes string `json:"episodes,omitempty"` // 0,3,5-9
+	Episodes string `json:"episodes,omitempty"` // by index: 0,3,5-9
 	Task     string `json:"task,omitempty"`     // a pattern (*, ?, […]) that one of the episode's tasks matches
 	Flags    string `json:"flags,omitempty"`    // a file of flags, or of numbers
 	Where    string `json:"where,omitempty"`    // an expression: length < 30 or max(action[gripper]) > 1.2
@@ -23,6 +23,13 @@ type Choice struct {
 
 // given says that something was chosen.
 func (c *Choice) given() bool { return c.Episodes+c.Task+c.Flags+c.Where != "" }
+
+// numbered returns an Info that knows the numbers of the plan's episodes, for messages and choices.
+func (e *editor) numbered() *robocache.Info {
+	info := &robocache.Info{URI: e.srcs[0].Info().URI, Episodes: len(e.plan.Episodes)}
+	info.NumberEpisodes(e.plan.numbers(e.srcs))
+	return info
+}
 
 // flag is one of a file, and its place in the plan.
 type flag struct {
@@ -60,7 +67,7 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 	n := len(e.plan.Episodes)
 	if c.Episodes != "" {
 		seen := map[int]bool{}
-		for _, i := range guard.Must(robocache.ParseEpisodes(c.Episodes, n)) {
+		for _, i := range guard.Must(e.numbered().ParseEpisodes(c.Episodes)) {
 			if !seen[i] {
 				out = append(out, i)
 			}

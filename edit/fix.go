@@ -18,7 +18,7 @@ type Fixed struct {
 	Fixable []robocache.Finding `json:"fixable"`         // what writing the dataset anew removes: order, totals, indices, statistics, drift, features without data …
 	Beyond  []robocache.Finding `json:"beyond"`          // what no edit gives back: lost frames, NaN, missing files
 	Stayed  []robocache.Finding `json:"stayed"`          // what the doctor finds in the result
-	Dropped []int               `json:"dropped"`         // episodes that are left out because of findings beyond
+	Dropped []int               `json:"dropped"`         // indices of the episodes that are left out because of findings beyond
 	Report  *Report             `json:"edit,omitempty"`  // none where nothing is wrong
 	Error   string              `json:"error,omitempty"` // why nothing could be planned
 }
@@ -94,7 +94,7 @@ func Fix(
 	return out, nil
 }
 
-// badEpisodes are the positions of episodes that findings name, and of those with values that are NaN or infinite where a finding tells of such.
+// badEpisodes are the indices of episodes that findings name, and of those with values that are NaN or infinite where a finding tells of such.
 func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Finding) (out []int) {
 	add := func(e int) {
 		if !slices.Contains(out, e) {
@@ -108,14 +108,12 @@ func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Fi
 					add(e)
 				}
 			}
-		} else if number, ok := f.Where["episode"]; ok {
-			if e, ok := robocache.PositionOf(ctx, ds, number); ok {
-				add(e)
-			}
+		} else if position, _ := ds.Info().PositionIn(f.Where); position >= 0 {
+			add(position)
 		}
 	}
 	slices.Sort(out)
-	return out
+	return ds.Info().EpisodeIndices(out)
 }
 
 // finite says that no float of an episode is NaN or infinite. What cannot be read is another finding's.

@@ -51,7 +51,7 @@ type Source struct {
 // Episode is one of the result: rows [From, To) of a source's.
 type Episode struct {
 	Source  int               `json:"source,omitempty"`
-	Episode int               `json:"episode"` // position in its source
+	Episode int               `json:"episode"` // its position in the source
 	From    int               `json:"from"`
 	To      int               `json:"to"`
 	Texts   map[string]string `json:"relabel,omitempty"` // old task text → new
@@ -114,6 +114,22 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) *Plan {
 		}
 	}
 	return p
+}
+
+// numbers returns the numbers by which verbs and messages name the plan's episodes: their indices in the one source, or, of several sources,
+// their places in the merged whole. Verbs do not renumber.
+func (p *Plan) numbers(srcs []robocache.Dataset) []int64 {
+	first := make([]int64, len(srcs))
+	for i := 1; i < len(srcs); i++ {
+		first[i] = first[i-1] + int64(srcs[i-1].Info().Episodes)
+	}
+	out := make([]int64, len(p.Episodes))
+	for i, e := range p.Episodes {
+		if out[i] = first[e.Source] + int64(e.Episode); len(srcs) == 1 {
+			out[i] = srcs[0].Info().EpisodeIndex(e.Episode)
+		}
+	}
+	return out
 }
 
 // clone is a plan that verbs can change without the other's noticing.

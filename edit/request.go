@@ -132,7 +132,7 @@ func (e *editor) open(ctx context.Context) {
 	for _, p := range e.req.Plans {
 		for i, ep := range p.Episodes {
 			if ep.Source < len(e.srcs) && ep.To > e.srcs[ep.Source].Len(ep.Episode) {
-				guard.Fail(misuse(robocache.Where{"episode": i}, "the plan has more rows than its source", "plan again"))
+				guard.Fail(misuse(robocache.Where{"episode": p.numbers(e.srcs)[i]}, "the plan has more rows than its source", "plan again"))
 			}
 		}
 	}

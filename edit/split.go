@@ -67,7 +67,7 @@ func (e *editor) split(ctx context.Context, v *Verb) {
 	}
 }
 
-// Deal says which episodes of a dataset each part of a split takes, ascending, as the verb split deals them out.
+// Deal says which episodes of a dataset each part of a split takes, by index, in the dataset's order, as the verb split deals them out.
 func Deal(ctx context.Context, ds robocache.Dataset, v *Verb) (names []string, parts [][]int, err error) {
 	defer guard.Recover("split", &err)
 	e := &editor{req: &Request{}, srcs: []robocache.Dataset{ds}}
@@ -76,7 +76,7 @@ func Deal(ctx context.Context, ds robocache.Dataset, v *Verb) (names []string, p
 	for _, p := range e.parts {
 		part := make([]int, len(p.Episodes))
 		for i, ep := range p.Episodes {
-			part[i] = ep.Episode
+			part[i] = int(ds.Info().EpisodeIndex(ep.Episode))
 		}
 		names, parts = append(names, p.Part), append(parts, part)
 	}
@@ -96,7 +96,7 @@ func (e *editor) shares(into []string) (out []share) {
 	if len(texts) < 2 && !slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
 		guard.Fail(misuse(nil, "split: into which parts?", "--into train=0.8,val=0.2, or train=0-79"))
 	}
-	n := float64(len(e.plan.Episodes))
+	n, numbered := float64(len(e.plan.Episodes)), e.numbered()
 	seen, taken := map[string]bool{}, map[int]string{}
 	sum, rest, ranges := 0.0, -1, 0
 	for i, text := range texts {
@@ -117,10 +117,10 @@ func (e *editor) shares(into []string) (out []share) {
 			s.of = f
 		default:
 			ranges++
-			s.list = guard.Must(robocache.ParseEpisodes(what, len(e.plan.Episodes)))
+			s.list = guard.Must(numbered.ParseEpisodes(what))
 			for _, i := range s.list {
 				if other, ok := taken[i]; ok {
-					guard.Fail(misuse(robocache.Where{"episode": i}, "split: an episode in both "+other+" and "+name, ""))
+					guard.Fail(misuse(robocache.Where{"episode": numbered.EpisodeIndex(i)}, "split: an episode in both "+other+" and "+name, ""))
 				}
 				taken[i] = name
 			}

@@ -101,7 +101,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 			case y >= b:
 				b = min(b, x)
 			default:
-				guard.Fail(misuse(robocache.Where{"file": v.Flags, "episode": i}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "flags at its ends can be cut off; delete the episode, or keep it"))
+				guard.Fail(misuse(robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "flags at its ends can be cut off; delete the episode, or keep it"))
 			}
 		}
 		if len(v.Idle) > 0 && a < b {
@@ -116,7 +116,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 		}
 		if a >= b {
 			if !v.SkipShort {
-				guard.Fail(misuse(robocache.Where{"episode": i}, fmt.Sprintf("trim: none of the %d rows is left", n), "--skip-short deletes such episodes"))
+				guard.Fail(misuse(robocache.Where{"episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: none of the %d rows is left", n), "--skip-short deletes such episodes"))
 			}
 			gone[i] = true
 			continue
@@ -203,7 +203,7 @@ func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int,
 			}
 		}
 	}
-	guard.Fail(misuse(robocache.Where{"episode": episode}, "trim: there is no place where all cameras can be cut without encoding", "--cut hidden or exact"))
+	guard.Fail(misuse(robocache.Where{"episode": v.info.EpisodeIndex(episode)}, "trim: there is no place where all cameras can be cut without encoding", "--cut hidden or exact"))
 	return 0, 0
 }
 

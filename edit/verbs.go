@@ -95,10 +95,7 @@ func (e *editor) relabel(ctx context.Context, v *Verb) {
 			}
 			at[k] = n
 		}
-		if at[0] >= len(e.plan.Episodes) {
-			guard.Fail(misuse(robocache.Where{"episode": at[0]}, "no such episode", "there are 0 to "+strconv.Itoa(len(e.plan.Episodes)-1)))
-		}
-		p := &e.plan.Episodes[at[0]]
+		p := &e.plan.Episodes[guard.Must(e.numbered().EpisodePosition(int64(at[0])))]
 		if n := p.To - p.From; at[1] >= at[2] || at[2] > n {
 			guard.Fail(misuse(robocache.Where{"episode": at[0]}, fmt.Sprintf("rows %d to %d of %d", at[1], at[2], n), "from-to, to not included"))
 		}

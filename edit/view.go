@@ -42,6 +42,7 @@ func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) *view {
 	v := &view{plan: p, srcs: srcs, keys: map[string]int{}, added: map[string]*column{}, spans: map[clock][2]int{}, frames: map[string][]*robocache.FeatureStats{}}
 	base := srcs[0].Info()
 	v.info = robocache.Info{URI: base.URI, Format: base.Format, Version: base.Version, Robot: base.Robot, FPS: p.FPS, Clock: base.Clock, Episodes: len(p.Episodes)}
+	v.info.NumberEpisodes(p.numbers(srcs))
 	for _, ds := range srcs {
 		v.info.Findings = append(v.info.Findings, ds.Info().Findings...)
 	}
@@ -164,7 +165,7 @@ func (v *view) Len(e int) int {
 
 func (v *view) at(e int) *Episode {
 	if e < 0 || e >= len(v.plan.Episodes) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "edit", Where: robocache.Where{"episode": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(v.plan.Episodes)-1)})
+		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "edit", Where: robocache.Where{"position": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(v.plan.Episodes)-1)})
 	}
 	return &v.plan.Episodes[e]
 }
@@ -173,10 +174,7 @@ func (v *view) Episode(ctx context.Context, e int) (ep robocache.Episode, err er
 	defer guard.Into(&err)
 	p := v.at(e)
 	ep = guard.Must(v.srcs[p.Source].Episode(ctx, p.Episode))
-	ep.Position, ep.Length = e, p.To-p.From
-	if len(v.srcs) > 1 {
-		ep.Index = int64(e)
-	}
+	ep.Position, ep.Index, ep.Length = e, v.info.EpisodeIndex(e), p.To-p.From
 	ep.Tasks = v.tasksOf(ctx, e, ep.Tasks)
 	return ep, nil
 }

@@ -53,7 +53,7 @@ var (
 	// names are what an episode has beside columns.
 	names = map[string]term{
 		"task":   {texts: func(x *whereEpisode) []string { return guard.Must(x.v.Episode(x.ctx, x.e)).Tasks }},
-		"index":  {number: func(x *whereEpisode) float64 { return float64(x.e) }},
+		"index":  {number: func(x *whereEpisode) float64 { return float64(x.v.info.EpisodeIndex(x.e)) }},
 		"source": {number: func(x *whereEpisode) float64 { return float64(x.v.plan.Episodes[x.e].Source) }},
 		"length": {number: func(x *whereEpisode) float64 { return float64(x.v.Len(x.e)) }},
 		"duration": {number: func(x *whereEpisode) float64 {

@@ -276,7 +276,7 @@ type Edit struct {
 type EditOf struct {
 	Format      string `json:"format"`
 	Fingerprint string `json:"fingerprint"`
-	Episodes    string `json:"episodes"` // numbers there, of the result's episodes in their order: "0:3,4:50"
+	Episodes    string `json:"episodes"` // indices there, of the result's episodes in their order: "0:3,4:50"
 }
 
 // CutRows are the rows of its source's episode that an episode has.
@@ -291,7 +291,7 @@ func (v *view) line(r *write.Report) []byte {
 	l := Edit{Edit: 1, Verbs: v.plan.Verbs, FPS: v.plan.FPS.String(), Cut: v.plan.Cut}
 	numbers := make([][]int, len(v.srcs))
 	for i, p := range v.plan.Episodes {
-		numbers[p.Source] = append(numbers[p.Source], p.Episode)
+		numbers[p.Source] = append(numbers[p.Source], int(v.srcs[p.Source].Info().EpisodeIndex(p.Episode)))
 		if !v.whole(&p) {
 			l.Rows = append(l.Rows, CutRows{i, p.From, p.To})
 		}

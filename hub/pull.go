@@ -41,8 +41,9 @@ const (
 	piecesAtOnce = 4
 )
 
-// Pull copies a dataset of the Hub, or the folder of one, into a folder of this machine. episodes are those that are wanted; nil: all.
-func Pull(ctx context.Context, uri, dst string, episodes []int, progress func(done, total int64)) (_ *Pulled, err error) {
+// Pull copies a dataset of the Hub, or the folder of one, into a folder of this machine. episodes are the indices of those that are
+// wanted (Info.ParseEpisodes); "": all.
+func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, total int64)) (_ *Pulled, err error) {
 	defer guard.Into(&err)
 	if !strings.HasPrefix(uri, "hf://") {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "pull", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Want: "hf://datasets/owner/name, with @revision where wanted", Got: "another URI"})
@@ -60,7 +61,7 @@ func Pull(ctx context.Context, uri, dst string, episodes []int, progress func(do
 	}); ok {
 		out.Commit = guard.Must(c.Commit(ctx))
 	}
-	if episodes != nil {
+	if episodes != "" {
 		other := others(ctx, uri, episodes)
 		kept := list[:0:0]
 		for _, e := range list {
@@ -97,13 +98,14 @@ func Pull(ctx context.Context, uri, dst string, episodes []int, progress func(do
 }
 
 // others are the files that hold none of the wanted episodes, and are of one.
-func others(ctx context.Context, uri string, episodes []int) map[string]bool {
+func others(ctx context.Context, uri, episodes string) map[string]bool {
 	ds := guard.Must(robocache.Open(ctx, uri))
 	defer ds.Close()
 	l, ok := robocache.As[*lerobot.Dataset](ds)
 	if !ok {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "episodes of the format " + ds.Info().Format + " are not told apart by files", Hint: "pull the whole dataset"})
 	}
+	positions := guard.Must(ds.Info().ParseEpisodes(episodes))
 	t := guard.Must(l.EpisodeTable(ctx))
 	other := map[string]bool{}
 	var kept []string
@@ -111,10 +113,7 @@ func others(ctx context.Context, uri string, episodes []int) map[string]bool {
 		for _, name := range files.Names {
 			other[name] = true
 		}
-		for _, e := range episodes {
-			if e < 0 || e >= ds.Info().Episodes {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "pull", Where: robocache.Where{"dataset": uri}, Want: fmt.Sprintf("episodes from 0 to %d", ds.Info().Episodes-1), Got: fmt.Sprint(e)})
-			}
+		for _, e := range positions {
 			if files.Of != nil {
 				e = int(files.Of[e])
 			}

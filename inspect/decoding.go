@@ -47,7 +47,7 @@ type DecodeRun struct {
 type EncodingTrial struct {
 	Codec   string        `json:"codec"`
 	GOP     int           `json:"gop"`
-	Episode int           `json:"episode"` // its position
+	Episode int64         `json:"episode"`
 	Frames  int           `json:"frames"`
 	Command string        `json:"command"` // that encodes all
 	Streams []StreamTrial `json:"streams,omitempty"`

@@ -40,7 +40,7 @@ type part struct {
 // Plotted says what a figure shows.
 type Plotted struct {
 	File    string   `json:"file"`
-	Episode int      `json:"episode"`
+	Episode int64    `json:"episode"`
 	Streams []string `json:"streams"`
 	Notes   []string `json:"notes,omitempty"` // what is not drawn
 }
@@ -92,14 +92,14 @@ type drawer struct {
 func draw(ctx context.Context, ds robocache.Dataset, episode int, keys []string, cameras bool, path string) (_ *Plotted, err error) {
 	defer guard.Into(&err)
 	ep := guard.Must(ds.Episode(ctx, episode))
-	d := &drawer{ctx: ctx, ds: ds, episode: episode, all: guard.Must(TimelinesOf(ctx, ds, episode)), Plotted: Plotted{File: path, Episode: episode}}
-	title := fmt.Sprintf("episode %d of %s: %s", episode, robocache.Redact(ds.Info().URI), strings.Join(ep.Tasks, " | "))
+	d := &drawer{ctx: ctx, ds: ds, episode: episode, all: guard.Must(TimelinesOf(ctx, ds, episode)), Plotted: Plotted{File: path, Episode: ep.Index}}
+	title := fmt.Sprintf("episode %d of %s: %s", ep.Index, robocache.Redact(ds.Info().URI), strings.Join(ep.Tasks, " | "))
 	chosen := d.named(keys)
 	if len(keys) == 0 {
 		chosen = d.every(cameras)
 	}
 	if len(chosen) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plot", Where: robocache.Where{"episode": episode}, Msg: "the episode has nothing to draw", Got: strings.Join(d.Notes, "; "), Hint: "--keys names cameras too: their frames are drawn"}
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plot", Where: robocache.Where{"episode": ep.Index}, Msg: "the episode has nothing to draw", Got: strings.Join(d.Notes, "; "), Hint: "--keys names cameras too: their frames are drawn"}
 	}
 	d.text(title)
 	for _, i := range chosen {
@@ -110,7 +110,7 @@ func draw(ctx context.Context, ds robocache.Dataset, episode int, keys []string,
 			} else {
 				d.stream(f, l)
 			}
-		}), robocache.Where{"stream": f.Key, "episode": episode}))
+		}), robocache.Where{"stream": f.Key, "episode": ep.Index}))
 		d.Streams = append(d.Streams, f.Key)
 	}
 	d.text(d.Notes...)

@@ -145,7 +145,7 @@ func (a *assembler) addSource(ctx context.Context, src *source, m *Mix, sources 
 	if src.cfg, err = m.config(a.cfg, sources > 1); err != nil {
 		return err
 	}
-	note, err := src.cfg.chooseSplit(src.ds.Info())
+	note, err := src.chooseEpisodes()
 	if err != nil {
 		return err
 	}
@@ -473,7 +473,7 @@ func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocac
 	for e, sub := range byEpisode {
 		if err := try(sub); err != nil {
 			found = true
-			p.blame(e, robocache.At(err, robocache.Where{"episode": e}))
+			p.blame(e, robocache.At(err, robocache.Where{"episode": p.src.ds.Info().EpisodeIndex(e)}))
 		}
 	}
 	if !found {

@@ -128,7 +128,7 @@ type Config struct {
 
 // Order says which samples there are, in what order, and who gives them (Loader only, but for Episodes, Split and Drop…).
 type Order struct {
-	Episodes  []int   `json:"episodes,omitempty"`            // positions; nil = all. Rows come in file order, whatever the order of this list
+	Episodes  []int   `json:"episodes,omitempty"`            // indices; nil = all. Rows come in file order, whatever the order of this list
 	Split     string  `json:"split,omitempty"`               // of the dataset, in place of episodes; "": train (training) where there is one, robocache.SplitAll: all
 	DropFirst int     `json:"drop_n_first_frames,omitempty"` // anchors left out at the start of each episode
 	DropTail  int     `json:"drop_n_last_frames,omitempty"`  // and at its end

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// EpisodeID is a key that any dataset has where it is asked for: the position of the sample's episode, as text.
+// EpisodeID is a key that any dataset has where it is asked for: the index of the sample's episode, as text.
 const EpisodeID = "episode_id"
 
 // generatedKeys are keys that any dataset has where they are asked for, of the names of LeRobot's columns: the number of the row among those of all episodes (with hz
@@ -32,10 +32,10 @@ func (src *source) generated() (extra []*column) {
 	return extra
 }
 
-// episodeIDs fills a column with the positions of episodes.
+// episodeIDs fills a column with the indices of episodes, as text.
 func (w *worker) episodeIDs(p *part, c *column) error {
 	for i, r := range p.rows[0] {
-		p.texts(c)[p.slot(i)] = strconv.Itoa(r.Episode)
+		p.texts(c)[p.slot(i)] = strconv.FormatInt(p.src.ds.Info().EpisodeIndex(r.Episode), 10)
 	}
 	return nil
 }
@@ -50,11 +50,7 @@ func (w *worker) numbers(p *part, c *column) error {
 		case c.key == "frame_index":
 			out[i] = int64(r.Index)
 		case c.key == "episode_index":
-			e, err := src.ds.Episode(w.Ctx(), r.Episode)
-			if err != nil {
-				return err
-			}
-			out[i] = e.Index
+			out[i] = src.ds.Info().EpisodeIndex(r.Episode)
 		case src.before != nil:
 			out[i] = src.before[r.Episode] + int64(r.Index)
 		default:

@@ -128,7 +128,7 @@ func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
 }
 
 func fakeTable(t testing.TB, f *fake, cfg Config) *order.Table {
-	tab, err := order.NewTable(len(f.lengths), order.Selection{Episodes: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, nil, func(e int) (int, int64, error) { return f.lengths[e], 0, nil }, false)
+	tab, err := order.NewTable(len(f.lengths), order.Selection{Positions: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, nil, func(e int) (int, int64, error) { return f.lengths[e], 0, nil }, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ type Mix struct {
 	ImageSize   []int
 	ImageResize Resize
 	Augment     *Augment
-	Episodes    []int
+	Episodes    []int  // indices
 	Split       string // as of Config; beside Episodes, none
 	Normalize   *Normalize
 	Stats       robocache.Stats // in place of the dataset's own, by the batch's key or by its own

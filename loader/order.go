@@ -1,6 +1,9 @@
 package loader
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
@@ -67,7 +70,9 @@ func (l *Loader) State() State {
 func (l *Loader) Standing() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at.State()
+	s := l.at.State()
+	s.BadEpisodes = l.a.byIndex(s.BadEpisodes)
+	return s
 }
 
 // Restore goes to a state: made at any world size, batch size and number of threads. The state's seed, pool and shares replace the
@@ -79,6 +84,12 @@ func (l *Loader) Restore(s State, force bool) error {
 	defer l.mu.Unlock()
 	if l.closed {
 		return errClosed()
+	}
+	var err error
+	if s.Version >= 3 { // before, they were positions
+		if s.BadEpisodes, err = l.a.byPosition(s.BadEpisodes); err != nil {
+			return err
+		}
 	}
 	at, err := l.at.Restored(&s, force, func(b BadEpisode) bool {
 		return b.Source >= 0 && b.Source < len(l.a.sources) && b.Episode >= 0 && b.Episode < l.a.sources[b.Source].ds.Info().Episodes
@@ -94,6 +105,38 @@ func (l *Loader) Restore(s State, force bool) error {
 	l.stopRun()
 	l.at, l.cfg.Seed, l.followed = at, s.Seed, false
 	return nil
+}
+
+// byIndex names bad episodes, which package order knows by position, by their indices. It returns the list itself if nothing differs.
+func (a *assembler) byIndex(bad []BadEpisode) []BadEpisode {
+	out := bad
+	for i, b := range bad {
+		index := int(a.sources[b.Source].ds.Info().EpisodeIndex(b.Episode))
+		if index == b.Episode {
+			continue
+		}
+		if &out[0] == &bad[0] {
+			out = slices.Clone(bad)
+		}
+		out[i].Episode = index
+	}
+	return out
+}
+
+// byPosition is the reverse of byIndex, for the bad episodes of a state.
+func (a *assembler) byPosition(bad []BadEpisode) ([]BadEpisode, error) {
+	out := slices.Clone(bad)
+	for i, b := range bad {
+		if b.Source < 0 || b.Source >= len(a.sources) {
+			continue // refused where the state is checked
+		}
+		position, err := a.sources[b.Source].ds.Info().EpisodePosition(int64(b.Episode))
+		if err != nil {
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "state bad_episodes", Want: "episodes of the dataset", Got: fmt.Sprint(b.Episode)}
+		}
+		out[i].Episode = position
+	}
+	return out, nil
 }
 
 // Order is the sample order of an epoch; nothing is read for it. Bad episodes are not taken out.

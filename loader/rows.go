@@ -289,7 +289,7 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 		from, near := around(timestamps, targets, opt)
 		one := sized(&w.plan.one, len(targets))
 		if err := opt.Fill(one, near, targets); err != nil {
-			return robocache.At(err, robocache.Where{"episode": episode})
+			return robocache.At(err, robocache.Where{"episode": p.src.ds.Info().EpisodeIndex(episode)})
 		}
 		base := len(rows)
 		stands := func(r int32) int32 { // where a row stands: ascending times read the last two again

@@ -24,6 +24,7 @@ type source struct {
 	name       string // of a mixture's source
 	ds         robocache.Dataset
 	cfg        Config // the loader's, with what the mixture says of this source
+	positions  []int  // of the episodes that it reads (chooseEpisodes); nil: all
 	timebase   timebase
 	columns    []*column
 	windows    []window
@@ -61,7 +62,7 @@ func (src *source) open(ctx context.Context, sources int) (err error) {
 		return err
 	}
 	total := int64(cfg.MemoryBudget) / int64(sources)
-	src.timestamps = &timestamps{read: src.readTimestamps, half: total / 64}
+	src.timestamps = &timestamps{info: ds.Info(), read: src.readTimestamps, half: total / 64}
 	src.starts, _ = base(ds).(robocache.VideoStarter)
 	for _, step := range []func() error{
 		func() error { return src.widestSpans(ctx) },
@@ -132,7 +133,7 @@ func (src *source) count(ctx context.Context) error {
 	info, cfg, a := src.ds.Info(), &src.cfg, src.a
 	exclude := map[int]bool{}
 	if cfg.OnBadEpisode != "skip" {
-		if err := robocache.Whole(ctx, src.ds, cfg.Episodes, "loader", `on_bad_episode="skip" trains on the rest, and stats()["bad_episodes"] lists what is left out`); err != nil {
+		if err := robocache.Whole(src.ds, src.positions, "loader", `on_bad_episode="skip" trains on the rest, and stats()["bad_episodes"] lists what is left out`); err != nil {
 			return err
 		}
 	} else {
@@ -142,9 +143,8 @@ func (src *source) count(ctx context.Context) error {
 				continue
 			}
 			e := -1
-			if number, named := f.Where["episode"]; named {
-				var ok bool
-				if e, ok = robocache.PositionOf(ctx, src.ds, number); !ok || exclude[e] || cfg.Episodes != nil && !slices.Contains(cfg.Episodes, e) {
+			if position, named := info.PositionIn(f.Where); named {
+				if e = position; e < 0 || exclude[e] || src.positions != nil && !slices.Contains(src.positions, e) {
 					continue
 				}
 				exclude[e] = true
@@ -160,7 +160,7 @@ func (src *source) count(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if src.table, err = order.NewTable(info.Episodes, order.Selection{Episodes: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, exclude, src.counts(ctx, exclude), src.timebase.grid); err != nil {
+	if src.table, err = order.NewTable(info.Episodes, order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, exclude, src.counts(ctx, exclude), src.timebase.grid); err != nil {
 		return err
 	}
 	src.table.Print.Format = info.Format
@@ -172,9 +172,9 @@ func (src *source) count(ctx context.Context) error {
 	}
 	switch e := src.table.Emptied; { // by drop_n_…
 	case len(e) > 10:
-		a.warn(fmt.Sprintf("%d episodes are left without a sample: %v …", len(e), e[:10]))
+		a.warn(fmt.Sprintf("%d episodes are left without a sample: %v …", len(e), info.EpisodeIndices(e[:10])))
 	case len(e) > 0:
-		a.warn(fmt.Sprintf("episodes left without a sample: %v", e))
+		a.warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(e)))
 	}
 	if src.table.Samples() == 0 && src.ds.Info().Episodes > 0 { // a set without episodes has length 0
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
@@ -190,7 +190,7 @@ func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 		return nil
 	}
 	for e := range ds.Info().Episodes {
-		if exclude[e] || cfg.Episodes != nil && !slices.Contains(cfg.Episodes, e) {
+		if exclude[e] || src.positions != nil && !slices.Contains(src.positions, e) {
 			continue
 		}
 		i := slices.IndexFunc(src.columns, func(c *column) bool {
@@ -215,14 +215,11 @@ func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 	return nil
 }
 
-// where names the place of a frame or value, by the episode's number in the dataset.
+// where names the place of a frame or value.
 func (src *source) where(c *column, r robocache.Row) robocache.Where {
-	w := robocache.Where{"episode": r.Episode, "stream": c.key}
+	w := robocache.Where{"episode": src.ds.Info().EpisodeIndex(r.Episode), "stream": c.key}
 	if src.name != "" {
 		w["dataset"] = src.name
-	}
-	if ep, err := src.ds.Episode(context.Background(), r.Episode); err == nil {
-		w["episode"] = ep.Index
 	}
 	if r.Index >= 0 {
 		w["row"] = r.Index
@@ -239,27 +236,31 @@ func (src *source) missing(c *column, r robocache.Row, ref *robocache.FrameRef) 
 	return e
 }
 
-// chooseSplit puts the episodes of the split into the configuration: of the one that is asked for, else of the one for training. note says
-// what was chosen without being asked for.
-func (c *Config) chooseSplit(info *robocache.Info) (note string, err error) {
+// chooseEpisodes settles which episodes of its dataset the source reads: those of Config.Episodes or Config.Split, else those of the split for
+// training. note reports a split that was chosen without being asked for.
+func (src *source) chooseEpisodes() (note string, err error) {
+	c, info := &src.cfg, src.ds.Info()
 	switch {
+	case c.Split != "" && c.Split != robocache.SplitAll && c.Episodes != nil:
+		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "split and episodes name two choices of episodes", Hint: "Pass one of them."}
+	case c.Episodes != nil:
+		src.positions, err = info.EpisodePositions(c.Episodes)
+		return "", err
 	case c.Split == robocache.SplitAll, c.Split == "" && c.Compat == "lerobot": // whose class reads all
 		return "", nil
-	case c.Split != "" && c.Episodes != nil:
-		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "split and episodes: episodes are positions in the whole dataset", Hint: "give one of them; positions in a split are those of the dataset that was opened with it"}
-	case c.Split != "" && c.Split == info.Split, c.Episodes != nil:
+	case c.Split != "" && c.Split == info.Split:
 		return "", nil
 	case c.Split != "":
-		if c.Episodes, err = info.SplitEpisodes(c.Split); err == nil && len(c.Episodes) == 0 {
+		if src.positions, err = info.SplitEpisodes(c.Split); err == nil && len(src.positions) == 0 {
 			err = &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"dataset": info.URI}, Msg: "the split " + c.Split + " has no episodes"}
 		}
 		return "", err
 	}
-	name, episodes := info.TrainSplit()
+	name, positions := info.TrainSplit()
 	if name == "" {
 		return "", nil
 	}
-	c.Episodes = episodes
+	src.positions = positions
 	others := slices.DeleteFunc(slices.Clone(info.SplitNames()), func(n string) bool { return n == name })
-	return fmt.Sprintf("%s: the split %s is read, %d of %d episodes; split=\"all\" reads all, others are %s", info.URI, name, len(episodes), info.Episodes, strings.Join(others, ", ")), nil
+	return fmt.Sprintf("%s: the split %s is read, %d of %d episodes; split=\"all\" reads all, others are %s", info.URI, name, len(positions), info.Episodes, strings.Join(others, ", ")), nil
 }

@@ -134,6 +134,7 @@ func (l *Loader) Stats() Stats {
 		}
 	}
 	s.Sources = l.at.Sources(s.BadEpisodes)
+	s.BadEpisodes = l.a.byIndex(s.BadEpisodes)
 	return s
 }
 

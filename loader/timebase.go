@@ -262,12 +262,12 @@ func (src *source) eachEpisode(exclude map[int]bool, fn func(e int)) {
 			g.Go(func() error { fn(e); return nil })
 		}
 	}
-	if src.cfg.Episodes == nil {
+	if src.positions == nil {
 		for e := range n {
 			each(e)
 		}
 	}
-	list := slices.Clone(src.cfg.Episodes)
+	list := slices.Clone(src.positions)
 	slices.Sort(list)
 	for _, e := range slices.Compact(list) {
 		each(e)
@@ -306,11 +306,11 @@ func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 		if c.err != nil && src.cfg.OnBadEpisode == "skip" && robocache.Bad(c.err) {
 			// Its timestamps are bad: it never enters the order.
 			src.a.n.skip.Add(int64(src.ds.Len(e)))
-			src.a.warn(robocache.Where{"episode": e}.String() + " is left out: " + c.err.Error())
+			src.a.warn(fmt.Sprintf("episode %d is left out: %v", src.ds.Info().EpisodeIndex(e), c.err))
 			return 0, 0, nil
 		}
 		src.long[e] = c.n
-		return c.n, c.start, c.err
+		return c.n, c.start, robocache.At(c.err, robocache.Where{"episode": src.ds.Info().EpisodeIndex(e)})
 	}
 }
 
@@ -400,7 +400,7 @@ func (src *source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	}
 	count := align.UniformCount(t0, t1, cfg.HZ)
 	if count > maxTimeline {
-		return 0, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode}, Msg: fmt.Sprintf("a timeline of %d rows from %d to %d ns", count, t0, t1), Hint: "a timestamp is wrong: robocache doctor"}
+		return 0, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": src.ds.Info().EpisodeIndex(episode)}, Msg: fmt.Sprintf("a timeline of %d rows from %d to %d ns", count, t0, t1), Hint: "a timestamp is wrong: robocache doctor"}
 	}
 	return int(count), t0, nil
 }
@@ -421,7 +421,7 @@ func (src *source) at(ctx context.Context, place int32, index int) (int64, error
 	episode := src.table.Episode(int(place))
 	t, err := src.timestamps.of(ctx, episode, src.timebase.key)
 	if err == nil && index >= len(t) {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": episode, "row": index}, Msg: "a row without a timestamp"}
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": src.ds.Info().EpisodeIndex(episode), "row": index}, Msg: "a row without a timestamp"}
 	}
 	if err != nil {
 		return 0, &episodeError{episode, err}

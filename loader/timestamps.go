@@ -36,6 +36,7 @@ func (src *source) timestampsOf(f *robocache.Feature) string {
 // timestamps keeps the timestamps of streams within a budget in bytes: those that were asked for last, in two halves. What the young half has no room
 // for makes it the old one, whose own are forgotten.
 type timestamps struct {
+	info *robocache.Info
 	read func(ctx context.Context, episode int, stream string) ([]int64, error)
 	half int64
 
@@ -64,7 +65,7 @@ func (s *timestamps) of(ctx context.Context, episode int, stream string) (t []in
 	}
 	if !old {
 		if t, err = s.read(ctx, episode, stream); err != nil {
-			return nil, robocache.At(err, robocache.Where{"episode": episode, "stream": stream})
+			return nil, robocache.At(err, robocache.Where{"episode": s.info.EpisodeIndex(episode), "stream": stream})
 		}
 	}
 	s.mu.Lock()

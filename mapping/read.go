@@ -71,14 +71,14 @@ func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err e
 	}
 	if s.timestamps != "" {
 		if t, err = d.timestamped(ctx, e, s, len(t)); err != nil {
-			return nil, robocache.At(err, robocache.Where{"episode": e, "stream": key})
+			return nil, robocache.At(err, robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key})
 		}
 	}
-	guard.Check(s.correct(e, key, t))
+	guard.Check(s.correct(d.info.EpisodeIndex(e), key, t))
 	for i, v := range t {
 		at := v + s.offset // both are within 2^62
 		if i > 0 && at < t[i-1] {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"episode": e, "stream": key, "index": i}, Msg: "timestamps go back",
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key, "index": i}, Msg: "timestamps go back",
 				Want: fmt.Sprintf("at least %d ns", t[i-1]), Got: fmt.Sprint(at)}
 		}
 		t[i] = at
@@ -86,18 +86,18 @@ func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err e
 	return t, nil
 }
 
-// correct takes the drift off, in place.
-func (s *stream) correct(e int, key string, t []int64) error {
+// correct takes the drift off the times of the episode with an index, in place.
+func (s *stream) correct(episode int64, key string, t []int64) error {
 	if s.drift.IsZero() {
 		return nil
 	}
 	// Before a timestamp is corrected it must be one: the differences of those beyond ±2^62 overflow.
 	if i := slices.IndexFunc(t, far); i >= 0 {
-		return robocache.At(beyond(key, i, fmt.Sprint(t[i])), robocache.Where{"episode": e})
+		return robocache.At(beyond(key, i, fmt.Sprint(t[i])), robocache.Where{"episode": episode})
 	}
 	s.drift.Correct(t)
 	if i := slices.IndexFunc(t, far); i >= 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"episode": e, "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps",
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"episode": episode, "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps",
 			Want: "a moment on the stream's own clock", Got: fmt.Sprintf("%d ns", s.drift.At), Err: beyond(key, i, fmt.Sprint(t[i]))}
 	}
 	return nil
@@ -223,7 +223,7 @@ func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) (_ 
 		out := make([]string, len(rows))
 		for i, r := range rows {
 			if r.Episode < 0 || r.Episode >= len(d.tasks) || r.Index < 0 || r.Index >= d.Len(r.Episode) {
-				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map text", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Msg: "no such row"}
+				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map text", Where: robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index}, Msg: "no such row"}
 			}
 			out[i] = d.tasks[r.Episode]
 		}
@@ -258,7 +258,7 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int
 	}
 	t, err := c.TimesBy(ctx, e, s.parts[0].key, clock)
 	if err == nil {
-		err = s.correct(e, key, t)
+		err = s.correct(d.info.EpisodeIndex(e), key, t)
 	}
 	guard.Check(err)
 	for i := range t {

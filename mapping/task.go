@@ -22,7 +22,7 @@ func (d *mapped) findTasks(ctx context.Context, key string) {
 	for e := range d.tasks {
 		text, err := d.firstText(ctx, e, key)
 		if err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"episode": e, "stream": key}))
+			guard.Fail(robocache.At(err, robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key}))
 		}
 		d.tasks[e] = text
 		if text != "" && !slices.ContainsFunc(d.info.Tasks, func(t robocache.Task) bool { return t.Text == text }) {

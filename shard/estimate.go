@@ -67,7 +67,7 @@ func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOpt
 	job.Source = absolute(job.Source)
 	src := guard.Must(openSource(ctx, &job))
 	defer src.Close()
-	episodes := job.Convert.Episodes
+	episodes := guard.Must(src.Info().EpisodePositions(job.Convert.Episodes))
 	if episodes == nil {
 		for e := range src.Info().Episodes {
 			episodes = append(episodes, e)
@@ -81,8 +81,9 @@ func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOpt
 		var share float64
 		job.Convert.Episodes = make([]int, n) // from all over the source
 		for i := range n {
-			job.Convert.Episodes[i] = episodes[(2*i+1)*len(episodes)/(2*n)]
-			share += float64(src.Len(job.Convert.Episodes[i])) / max(1, rows)
+			e := episodes[(2*i+1)*len(episodes)/(2*n)]
+			job.Convert.Episodes[i] = int(src.Info().EpisodeIndex(e))
+			share += float64(src.Len(e)) / max(1, rows)
 		}
 		if share == 0 {
 			share = float64(n) / float64(max(1, len(episodes)))

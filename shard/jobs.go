@@ -58,6 +58,7 @@ func conversion(about string, check func(*Job)) kind {
 			check(&m.Job)
 			guard.Check(convert.Apart(m.Job.Destination, m.Job.Source))
 			opt := m.Job.Convert
+			opt.Episodes = guard.Must(src.Info().EpisodePositions(opt.Episodes))
 			opt.Findings = mapping.RoleFindings(src.Info(), m.Job.To, opt.Keys)
 			p := guard.Must(convert.PlanShards(ctx, src, m.Job.To, opt))
 			m.Schema, m.Findings = p.Schema, p.Findings
@@ -73,14 +74,14 @@ func conversion(about string, check func(*Job)) kind {
 		run: func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
 			s := &a.m.Shards[a.shard]
 			opt := a.m.Job.Convert
-			opt.Episodes, opt.Threads, opt.Progress = s.Episodes, a.opt.Threads, a.progress
+			opt.Episodes, opt.Threads, opt.Progress = a.positions(src), a.opt.Threads, a.progress
 			opt.Shard = &robocache.WriteShard{Index: a.shard, Count: len(a.m.Shards), FirstEpisode: s.FirstEpisode, FirstRow: s.FirstRow, Schema: a.m.Schema}
 			w := guard.Must(convert.Write(ctx, src, a.m.Job.To, a.uri, opt))
 			r.Report = robocache.ShardReport{Episodes: w.Episodes, Frames: w.Frames, Summary: w.Summary}
 			// A report of the format's own leaves out what the source found: the plan has it, but for what this shard was the first to read.
 			for _, f := range mergeFindings(w.Findings, robocache.Findings(src)) {
-				if e, ok := f.Where["episode"].(int); ok && (f.Code == "episode-skipped" || f.Code == "episode-left-out") {
-					r.Skipped = append(r.Skipped, Skipped{e, f.Message})
+				if e, ok := f.Where["episode"].(int64); ok && (f.Code == "episode-skipped" || f.Code == "episode-left-out") {
+					r.Skipped = append(r.Skipped, Skipped{int(e), f.Message})
 				} else {
 					r.Findings = append(r.Findings, f)
 				}
@@ -112,6 +113,11 @@ func (m *Manifest) found(receipts []*Receipt) []robocache.Finding {
 		all = mergeFindings(all, r.Findings)
 	}
 	return all
+}
+
+// positions are those of the shard's episodes in the source.
+func (a *attempt) positions(src robocache.Dataset) []int {
+	return guard.Must(src.Info().EpisodePositions(a.m.Shards[a.shard].Episodes))
 }
 
 // sharding is that of the format that is written; of a job that writes none it keeps no file.

@@ -55,7 +55,7 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 	look := stats.NewLook(src, a.m.Job.Frames, max(1, a.opt.Threads))
 	defer look.Close()
 	_, decoder := video.ActiveBackend()
-	episodes := a.m.Shards[a.shard].Episodes
+	episodes := a.positions(src)
 	var out store.Writer
 	sorter := &stats.Sorter{Create: func() (_ io.Writer, err error) {
 		out, err = a.dst.Create(ctx, a.dir+"/"+sortedName)
@@ -75,7 +75,7 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 		case f.Kind == robocache.KindNumeric || f.Kind == robocache.KindPointCloud:
 			rows := stats.NewCollector(256 << 20)
 			defer rows.Close()
-			a.each(r, f.Key, func(e int) (err error) {
+			a.each(src, r, f.Key, func(e int) (err error) {
 				var held []byte
 				blocks, shape, err := stats.Values(ctx, src, f, []int{e})
 				if err == nil {
@@ -89,7 +89,7 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 			c.Numbers = guard.Must(rows.Parts(ctx, sorter))[f.Key]
 		case (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) && a.m.Job.Frames != stats.NoFrames && (f.Kind == robocache.KindImage || decoder == nil):
 			sum := a.m.Job.Frames.Images(f)
-			a.each(r, f.Key, func(e int) error {
+			a.each(src, r, f.Key, func(e int) error {
 				p, err := look.Episode(ctx, f, e)
 				if err == nil {
 					sum.Merge(p)
@@ -113,12 +113,13 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 }
 
 // each does something with every episode of the shard; one that cannot be read is left out where the job allows that.
-func (a *attempt) each(r *Receipt, key string, do func(e int) error) {
-	for _, e := range a.m.Shards[a.shard].Episodes {
-		err := robocache.At(do(e), robocache.Where{"episode": e, "stream": key})
+func (a *attempt) each(src robocache.Dataset, r *Receipt, key string, do func(position int) error) {
+	for _, position := range a.positions(src) {
+		index := src.Info().EpisodeIndex(position)
+		err := robocache.At(do(position), robocache.Where{"episode": index, "stream": key})
 		if err != nil && a.m.Job.SkipBad && robocache.Bad(err) {
-			if !slices.ContainsFunc(r.Skipped, func(s Skipped) bool { return s.Episode == e }) { // by an earlier stream
-				r.Skipped = append(r.Skipped, Skipped{e, err.Error()})
+			if !slices.ContainsFunc(r.Skipped, func(s Skipped) bool { return s.Episode == int(index) }) { // by an earlier stream
+				r.Skipped = append(r.Skipped, Skipped{int(index), err.Error()})
 			}
 			continue
 		}
@@ -170,7 +171,7 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 
 func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
 	opt := a.m.Job.Doctor
-	opt.Episodes = a.m.Shards[a.shard].Episodes
+	opt.Episodes = a.positions(src)
 	opt.Progress = func(done, total int64) { a.progress(int(done), int(total)) }
 	r.Findings = guard.Must(diagnose.Run(ctx, src, opt))
 	r.Report.Episodes = len(opt.Episodes)

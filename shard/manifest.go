@@ -49,8 +49,8 @@ type Job struct {
 	Source      string                    `json:"source"`
 	Open        robocache.OpenOptions     `json:"open,omitzero"`
 	Destination string                    `json:"destination"`
-	To          string                    `json:"to,omitempty"` // the format that is written
-	Convert     convert.Options           `json:"convert,omitzero"`
+	To          string                    `json:"to,omitempty"`     // the format that is written
+	Convert     convert.Options           `json:"convert,omitzero"` // in a Job, its Episodes are indices
 	Frames      stats.FramePolicy         `json:"frames,omitempty"` // stats: images looked at
 	Doctor      robocache.DiagnoseOptions `json:"doctor,omitzero"`
 	SkipBad     bool                      `json:"skip_bad,omitempty"`
@@ -58,14 +58,14 @@ type Job struct {
 
 // Shard is one unit of work.
 type Shard struct {
-	Episodes     Episodes `json:"episodes"` // positions in the source
+	Episodes     Episodes `json:"episodes"` // indices in the source
 	FirstEpisode int      `json:"first_episode"`
 	FirstRow     int64    `json:"first_row"`
 	Frames       int64    `json:"frames"`
 	Bytes        int64    `json:"bytes"`
 }
 
-// Episodes are positions, ascending; in JSON "0-9,12".
+// Episodes are indices, ascending; in JSON "0-9,12".
 type Episodes []int
 
 // MarshalText writes runs as from-to.

@@ -45,7 +45,7 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 	src := guard.Must(openSource(ctx, &job))
 	defer src.Close()
 	w := jobOf(job.Name).plan(ctx, m, src)
-	episodes := m.Job.Convert.Episodes
+	episodes := guard.Must(src.Info().EpisodePositions(m.Job.Convert.Episodes))
 	if episodes == nil {
 		for e := range src.Info().Episodes {
 			episodes = append(episodes, e)
@@ -73,7 +73,7 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		s := Shard{FirstEpisode: number, FirstRow: m.Frames}
 		for _, i := range list {
 			made, n := w.made(episodes[i])
-			s.Episodes = append(s.Episodes, episodes[i])
+			s.Episodes = append(s.Episodes, int(src.Info().EpisodeIndex(episodes[i])))
 			s.Frames, s.Bytes = s.Frames+int64(n), s.Bytes+bytes[i]
 			if n > 0 || !w.leavesEmpty {
 				number += made
@@ -106,7 +106,7 @@ func rowsOf(ctx context.Context, src robocache.Dataset, e int) (n int64, err err
 	for i := range info.Features {
 		rows, err := robocache.RowsIn(ctx, src, e, &info.Features[i])
 		if err != nil {
-			return 0, robocache.At(err, robocache.Where{"episode": e})
+			return 0, robocache.At(err, robocache.Where{"episode": info.EpisodeIndex(e)})
 		}
 		n += int64(rows)
 	}

@@ -60,7 +60,7 @@ type File struct {
 
 // Skipped is an episode that could not be read, and was left out because the job allows that.
 type Skipped struct {
-	Episode int    `json:"episode"`
+	Episode int    `json:"episode"` // its index in the source
 	Reason  string `json:"reason"`
 }
 

@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strconv"
@@ -70,7 +71,7 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 	}
 	for _, e := range opt.Episodes {
 		if n := ds.Info().Episodes; e < 0 || e >= n {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Where: robocache.Where{"episode": e}, Msg: "no such episode", Want: "0 to " + strconv.Itoa(n-1), Got: strconv.Itoa(e)}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Where: robocache.Where{"position": e}, Msg: "no such episode", Want: "0 to " + strconv.Itoa(n-1), Got: strconv.Itoa(e)}
 		}
 	}
 	find := func(f robocache.Finding) {
@@ -79,7 +80,7 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 		}
 	}
 	if !opt.SkipBad {
-		guard.Check(robocache.Whole(ctx, ds, opt.Episodes, "statistics", "--skip-bad counts the rest (exit code 3), in Python skip_bad=True"))
+		guard.Check(robocache.Whole(ds, opt.Episodes, "statistics", "--skip-bad counts the rest (exit code 3), in Python skip_bad=True"))
 	}
 	out := robocache.Stats{}
 	for _, k := range opt.Keys {
@@ -103,7 +104,9 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 				} else if !robocache.Bad(err) {
 					return nil, robocache.At(err, robocache.Where{"stream": f.Key})
 				} else {
-					find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"stream": f.Key, "episode": e}, Message: robocache.Where{"episode": e}.String() + " is left out: " + err.Error()})
+					index := ds.Info().EpisodeIndex(e)
+					find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"stream": f.Key, "episode": index},
+						Message: fmt.Sprintf("episode %d is left out: %v", index, err)})
 				}
 			}
 			if len(good) > 0 {
@@ -191,7 +194,7 @@ func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []in
 	for _, e := range episodes {
 		p, err := l.Episode(ctx, f, e)
 		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"episode": e})
+			return nil, robocache.At(err, robocache.Where{"episode": l.ds.Info().EpisodeIndex(e)})
 		}
 		all.Merge(p)
 	}

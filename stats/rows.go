@@ -10,7 +10,7 @@ import (
 // rowsIn is the number of rows of a stream in an episode: of its own clock, where it has one.
 func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode int) int {
 	n, err := robocache.RowsIn(ctx, ds, episode, f)
-	guard.Check(robocache.At(err, robocache.Where{"episode": episode}))
+	guard.Check(robocache.At(err, robocache.Where{"episode": ds.Info().EpisodeIndex(episode)}))
 	return n
 }
 

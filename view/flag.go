@@ -33,7 +33,7 @@ func (s *Server) writeFlag(q *request) error {
 	}
 	guard.Check(err)
 	var in struct {
-		Position int `json:"episode"`
+		Index int64 `json:"episode"`
 		flags.Flag
 		Remove bool `json:"remove"`
 	}
@@ -41,12 +41,12 @@ func (s *Server) writeFlag(q *request) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "flags", Err: err}
 	}
 	x, ctx := s.sets[0], q.Context()
-	if in.Position < 0 || in.Position >= x.info.Episodes {
+	position, err := x.info.EpisodePosition(in.Index)
+	if err != nil {
 		return notFound("no such episode")
 	}
-	ep := guard.Must(x.ds.Episode(ctx, in.Position))
 	flag := in.Flag
-	flag.Episode, flag.Length = ep.Index, x.ds.Len(in.Position)
+	flag.Episode, flag.Length = in.Index, x.ds.Len(position)
 	s.flagsMu.Lock()
 	defer s.flagsMu.Unlock()
 	next := *s.flags

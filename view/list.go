@@ -17,14 +17,12 @@ type listing struct {
 	mu sync.Mutex
 	columns
 	number map[string]int
-	odd    bool // an index is not the position
 }
 
 type columns struct {
 	Done   int      `json:"done"` // episodes whose columns are there
 	Length []int    `json:"length"`
-	Index  []int64  `json:"index,omitempty"` // absent: the episodes' positions
-	Task   []int    `json:"task"`            // into Tasks; -1 = none
+	Task   []int    `json:"task"` // into Tasks; -1 = none
 	Tasks  []string `json:"tasks"`
 }
 
@@ -36,7 +34,7 @@ func (x *set) list(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			ep = robocache.Episode{Index: int64(e)} // whoever opens it is told
+			ep = robocache.Episode{} // the error is reported when the episode is opened
 		}
 		ep.Length = x.ds.Len(e)
 		x.listed.add(ep)
@@ -60,9 +58,8 @@ func (l *listing) add(ep robocache.Episode) {
 		}
 		task = n
 	}
-	l.odd = l.odd || ep.Index != int64(l.Done)
 	l.Length[l.Done] = ep.Length
-	l.Index, l.Task = append(l.Index, ep.Index), append(l.Task, task)
+	l.Task = append(l.Task, task)
 	l.Done++
 }
 
@@ -83,9 +80,6 @@ func (s *Server) episodes(q *request) error {
 	}
 	l.mu.Lock()
 	out := columns{Done: l.Done, Length: l.Length[:l.Done:l.Done], Task: append([]int{}, l.Task...), Tasks: append([]string{}, l.Tasks...)}
-	if l.odd {
-		out.Index = l.Index[:l.Done:l.Done]
-	}
 	l.mu.Unlock()
 	return q.json(&out)
 }
@@ -168,7 +162,7 @@ func (x *set) diagnose(ctx context.Context) error {
 // mark is a finding with the episode and the time that it names.
 type mark struct {
 	robocache.Finding
-	Episode int    `json:"episode"` // position; -1 = the whole dataset
+	Episode int64  `json:"episode"` // its index; -1 = the whole dataset
 	Time    *int64 `json:"t_ns,omitempty"`
 }
 
@@ -188,20 +182,19 @@ func (m mark) MarshalJSON() ([]byte, error) {
 	return append(append(finding[:len(finding)-1], ','), place[1:]...), nil
 }
 
-// marks places findings. Times are looked up where e is an episode.
+// marks places findings. Times are looked up where e is the position of an episode.
 func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) []mark {
 	out := []mark{}
 	for _, f := range found {
 		m := mark{Finding: f, Episode: -1}
-		if n, ok := f.Where["episode"]; ok {
-			if at, ok := robocache.PositionOf(ctx, x.ds, n); ok {
-				m.Episode = at
-			}
+		position, _ := x.info.PositionIn(f.Where)
+		if position >= 0 {
+			m.Episode = x.info.EpisodeIndex(position)
 		}
-		if e >= 0 && m.Episode >= 0 && m.Episode != e {
+		if e >= 0 && position >= 0 && position != e {
 			continue
 		}
-		if e >= 0 && m.Episode == e {
+		if e >= 0 && position == e {
 			m.Time = x.when(ctx, e, f.Code, f.Where)
 		}
 		out = append(out, m)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"runtime"
@@ -238,7 +239,12 @@ func parse(name, text string, least, most int64) int64 {
 
 // inEpisode reads which episode is asked for, and whether as an alignment of it.
 func (q *request) inEpisode() {
-	q.e = int(parse("episode", q.PathValue("episode"), 0, int64(q.base.info.Episodes-1)))
+	index := parse("episode", q.PathValue("episode"), 0, math.MaxInt64)
+	position, err := q.base.info.EpisodePosition(index)
+	if err != nil {
+		guard.Fail(notFound("no such episode"))
+	}
+	q.e = position
 	if hz := q.URL.Query().Get("hz"); hz != "" {
 		q.set = guard.Must(q.base.aligned(q.Context(), q.e, hz))
 	}

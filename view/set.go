@@ -176,6 +176,7 @@ func (s *Server) info(q *request) error {
 		Version  string    `json:"version"`
 		FPS      float64   `json:"fps"`
 		Episodes int       `json:"num_episodes"`
+		Indices  []int64   `json:"episode_index,omitempty"` // by position; absent: 0, 1, 2 and on
 		Frames   int64     `json:"num_frames"`
 		Features []feature `json:"features"`
 	}
@@ -188,7 +189,7 @@ func (s *Server) info(q *request) error {
 		out.HZ = s.opt.Align.HZ.String()
 	}
 	for _, x := range s.sets {
-		out.Sets = append(out.Sets, dataset{robocache.Redact(x.info.URI), x.info.Format, x.info.Version, x.info.FPS.Float(), x.info.Episodes, x.info.Frames, x.describe()})
+		out.Sets = append(out.Sets, dataset{robocache.Redact(x.info.URI), x.info.Format, x.info.Version, x.info.FPS.Float(), x.info.Episodes, x.info.NumberedEpisodes(), x.info.Frames, x.describe()})
 	}
 	return q.json(out)
 }

@@ -16,7 +16,7 @@ import (
 func (q *request) mp4() (file *video.File, numbers []int) {
 	ctx := q.Context()
 	unsupported := func(msg string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": q.feature.Key, "episode": q.e}, Msg: msg})
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": q.feature.Key, "episode": q.base.info.EpisodeIndex(q.e)}, Msg: msg})
 	}
 	if q.feature.Kind != robocache.KindVideo || q.set.library == nil {
 		unsupported("a stream of kind " + string(q.feature.Kind) + " is no video file")

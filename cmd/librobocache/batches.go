@@ -180,7 +180,7 @@ func (l *loaderHandle) order(_ context, a *orderArgs) any {
 	})
 }
 
-// locate says where samples lie: int64 arrays dataset_index, episode (a position), row.
+// locate says where samples lie: int64 arrays dataset_index, episode (its index), row.
 func (l *loaderHandle) locate(_ context, a *struct {
 	Samples []int64 `json:"samples"`
 }) any {
@@ -188,7 +188,7 @@ func (l *loaderHandle) locate(_ context, a *struct {
 		n := len(a.Samples)
 		index, episode, row := ans.ints("dataset_index", n), ans.ints("episode", n), ans.ints("row", n)
 		guard.Check(l.l.Locate(a.Samples, func(i, source int, r robocache.Row) {
-			index[i], episode[i], row[i] = int64(source), int64(r.Episode), int64(r.Index)
+			index[i], episode[i], row[i] = int64(source), l.data[source].Info().EpisodeIndex(r.Episode), int64(r.Index)
 		}))
 	})
 }

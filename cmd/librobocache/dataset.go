@@ -93,6 +93,7 @@ func readMap(b json.RawMessage) *robocache.Mapping {
 type openInfo struct {
 	*robocache.Info
 	SplitEpisodes map[string]int `json:"split_episodes,omitempty"`
+	Indices       []int64        `json:"episode_indices,omitempty"` // by position; absent: 0, 1, 2 and on
 }
 
 type openReply struct {
@@ -107,32 +108,26 @@ func open(ctx context, a *openArgs) any {
 	m := readMap(a.Map)
 	ds := guard.Must(mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, Episodes: a.Episodes, FollowLinks: a.FollowLinks}))
 	s := newShared(ds, a.DepthUnit)
-	return keep(s, func(h int64) any { return openReply{h, openInfo{s.told(), ds.Info().SplitCounts()}} })
+	return keep(s, func(h int64) any {
+		return openReply{h, openInfo{s.told(), ds.Info().SplitCounts(), ds.Info().NumberedEpisodes()}}
+	})
 }
 
+// episodeArgs name an episode by its position: the client has the indices of openInfo.
 type episodeArgs struct {
-	Episode int `json:"episode"`
+	Position int `json:"position"`
 }
 
-// at finds an episode by position; negative positions count from the end.
-func (s *shared) at(episode int) int {
-	n := s.Info().Episodes
-	e := episode
-	if e < 0 {
-		e += n
+// at checks the position of an episode.
+func (s *shared) at(position int) int {
+	if n := s.Info().Episodes; position < 0 || position >= n {
+		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "position": position}, Msg: "no episode at this position", Want: fmt.Sprintf("below %d", n)})
 	}
-	if e < 0 || e >= n {
-		plural := "s"
-		if n == 1 {
-			plural = ""
-		}
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "episode": episode}, Msg: "there is no such episode", Hint: fmt.Sprintf("the dataset has %d episode%s", n, plural)})
-	}
-	return e
+	return position
 }
 
 func (s *shared) episode(ctx context, a *episodeArgs) any {
-	return guard.Must(s.Episode(ctx, s.at(a.Episode)))
+	return guard.Must(s.Episode(ctx, s.at(a.Position)))
 }
 
 type episodesReply struct {
@@ -170,7 +165,7 @@ type dealReply struct {
 	Parts [][]int  `json:"parts"`
 }
 
-// deal says which episodes the parts of a split take.
+// deal says which episodes, by index, the parts of a split take.
 func (s *shared) deal(ctx context, v *edit.Verb) any {
 	names, parts, err := edit.Deal(ctx, s.Dataset, v)
 	guard.Check(err)
@@ -190,7 +185,7 @@ func (s *shared) stats(ctx context, a *statsArgs) any {
 	var st robocache.Stats
 	var err error
 	if a.Count {
-		st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: a.Episodes, Frames: a.Frames, SkipBad: a.SkipBad})
+		st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: guard.Must(s.Info().EpisodePositions(a.Episodes)), Frames: a.Frames, SkipBad: a.SkipBad})
 	} else {
 		st, err = s.Stats(ctx)
 	}

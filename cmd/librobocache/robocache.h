@@ -34,12 +34,12 @@ ROBOCACHE_CALL(robocache_versions);  /* → {robocache, abi, go, formats, decode
 
 /* Datasets */
 ROBOCACHE_CALL(robocache_open);      /* {uri, format?, memory_budget?, hz?, split?, episodes[]?, map?: a mapping or its file, options?: {name: text}} → {dataset, info} */
-ROBOCACHE_CALL(robocache_episode);   /* dataset, {episode} → {position, episode_index, length, tasks} */
+ROBOCACHE_CALL(robocache_episode);   /* dataset, {position} → {position, episode_index, length, tasks} */
 ROBOCACHE_CALL(robocache_episodes);  /* dataset → {episode_index[], lengths[], tasks[][]}; of a LeRobot dataset {of: info | table} → its own info.json, all columns of its table of episodes */
 ROBOCACHE_CALL(robocache_stats);     /* dataset, {count?, keys?, episodes?, frames?: none|sampled|all} → {feature: {min[], max[], mean[], std[], count, quantiles, shape}}: what the dataset brings, or counted now */
-ROBOCACHE_CALL(robocache_deal);      /* dataset, edit.Verb "split": {into[], seed?, stratify?, group?, by?} → {names[], parts[][]}: the episodes of each part */
-ROBOCACHE_CALL(robocache_stream);    /* dataset, {episode, key, times, values | encoded} → batch: times, values, of neither rows, their number; of rows of varying length values is all entries, beside lengths; encoded: images as stored, beside their bytes, -1 for none */
-ROBOCACHE_CALL(robocache_align);     /* dataset, {episode, align: align.Config, image_size?} → batch: times, streams, <key>_is_pad */
+ROBOCACHE_CALL(robocache_deal);      /* dataset, edit.Verb "split": {into[], seed?, stratify?, group?, by?} → {names[], parts[][]}: the indices of the episodes of each part */
+ROBOCACHE_CALL(robocache_stream);    /* dataset, {position, key, times, values | encoded} → batch: times, values, of neither rows, their number; of rows of varying length values is all entries, beside lengths; encoded: images as stored, beside their bytes, -1 for none */
+ROBOCACHE_CALL(robocache_align);     /* dataset, {position, align: align.Config, image_size?} → batch: times, streams, <key>_is_pad */
 
 /* Samples by number. A field with "ragged" has all samples' entries one after the other, and the field behind it ("lengths") how many each has. */
 ROBOCACHE_CALL(robocache_map_new);   /* dataset, loader.Config, stats? → {map, len, fields, normalizers[], settled[]} */

@@ -21,9 +21,9 @@ type streamArgs struct {
 
 // stream gives times and, for numeric and text features, the values of one stream of an episode; or its images as they are stored.
 func (s *shared) stream(ctx context, a *streamArgs) any {
-	e := s.at(a.Episode)
+	e := s.at(a.Position)
 	return answers(func(ans *answer) {
-		defer guard.At(robocache.Where{"dataset": s.Info().URI, "episode": e, "stream": a.Key})
+		defer guard.At(robocache.Where{"dataset": s.Info().URI, "episode": s.Info().EpisodeIndex(e), "stream": a.Key})
 		if a.Encoded {
 			s.encoded(ctx, ans, e, a)
 		} else {
@@ -137,7 +137,7 @@ func (c *alignConfig) UnmarshalJSON(b []byte) error {
 
 // align brings streams of an episode onto one timeline: "times", the streams, and `<key>_is_pad` of each.
 func (s *shared) align(ctx context, a *alignArgs) any {
-	e := s.at(a.Episode)
+	e := s.at(a.Position)
 	var cfg align.Config
 	if a.Align.Config != nil {
 		cfg = *a.Align.Config
@@ -145,7 +145,7 @@ func (s *shared) align(ctx context, a *alignArgs) any {
 	guard.Check(s.checkGrid(ctx, nil, &cfg))
 	got := guard.Must(align.Episode(ctx, s.Dataset, e, cfg))
 	return answers(func(ans *answer) {
-		defer guard.At(robocache.Where{"dataset": s.Info().URI, "episode": e})
+		defer guard.At(robocache.Where{"dataset": s.Info().URI, "episode": s.Info().EpisodeIndex(e)})
 		s.aligned(ctx, ans, e, got, a.ImageSize)
 	})
 }
@@ -199,7 +199,7 @@ func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocac
 
 // frames decodes the rows of a frame stream; a row without one (policy mask) is black.
 func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream, imageSize []int) {
-	cfg := loader.Config{Windows: loader.Windows{Keys: []string{st.Key}}, Order: loader.Order{Episodes: []int{episode}}, Frames: loader.Frames{ImageSize: imageSize}}
+	cfg := loader.Config{Windows: loader.Windows{Keys: []string{st.Key}}, Order: loader.Order{Episodes: s.Info().EpisodeIndices([]int{episode})}, Frames: loader.Frames{ImageSize: imageSize}}
 	if f != nil {
 		cfg.DepthUnit = loader.DepthUnit(s.depthOf(f))
 		if f.Clock != "" {

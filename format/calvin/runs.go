@@ -195,7 +195,7 @@ func (d *Dataset) Len(episode int) int {
 
 func (d *Dataset) checkRow(r robocache.Row) {
 	guard.Check(op.Episode(len(d.eps), r.Episode))
-	guard.Check(op.Row(d.Len(r.Episode), r))
+	guard.Check(op.Row(d.About, d.Len(r.Episode), r))
 }
 
 // Episode gives the metadata of one episode.

@@ -364,6 +364,11 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
 			Message: fmt.Sprintf("%d episode numbers have a row more than once: each set of rows is an episode of its own", twice), Hint: "number appended episodes behind those that are there"})
 	}
 	d.About.Episodes = len(d.episodes)
+	indices := make([]int64, len(d.episodes))
+	for position := range d.episodes {
+		indices[position] = d.episodes[position].index
+	}
+	d.About.NumberEpisodes(indices)
 }
 
 // settleUnit finds the unit of the column of times: that of its type or its name, the one that is
@@ -453,7 +458,7 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 	n, c, rate := d.Len(e), d.clock, d.About.FPS
 	if c == nil || c.f.Masked || c.dims != nil || c.f.Kind != robocache.KindNumeric {
 		if rate.Zero() {
-			return nil, robocache.NoClock(string(op), robocache.Where{"episode": e}, "the table has no column timestamp")
+			return nil, robocache.NoClock(string(op), robocache.Where{"episode": d.About.EpisodeIndex(e)}, "the table has no column timestamp")
 		}
 		return reader.Grid(rate, n), ctx.Err()
 	}
@@ -485,7 +490,7 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 func (d *Dataset) place(r robocache.Row) (g, row int) {
 	guard.Check(op.Episode(len(d.episodes), r.Episode))
 	e := &d.episodes[r.Episode]
-	guard.Check(op.Row(e.n, r))
+	guard.Check(op.Row(d.About, e.n, r))
 	k := sort.SearchInts(e.starts, r.Index+1) - 1
 	return e.runs[k].group, e.runs[k].first + r.Index - e.starts[k]
 }

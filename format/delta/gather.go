@@ -207,7 +207,7 @@ func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Ro
 	size := c.f.RowBytes()
 	d.each(ctx, c, "", rows, func(i int, k *chunk, row int) {
 		if !c.f.Masked && !k.has(row) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index}, Msg: "a null that the statistics in the log do not count", Hint: "fill it, or leave the row out"})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, Msg: "a null that the statistics in the log do not count", Hint: "fill it, or leave the row out"})
 		}
 		copy(dst[i*size:], k.data[row*size:(row+1)*size])
 	})

@@ -88,12 +88,12 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment) {
 				}
 			}
 		})
-		if err = robocache.At(err, robocache.Where{"episode": e}); err != nil {
+		if err = robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(e)}); err != nil {
 			if !w.opt.SkipBad || !robocache.Bad(err) {
 				guard.Fail(err)
 			}
 			w.report.LeftOut++
-			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": e}, Message: err.Error()})
+			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.info.EpisodeIndex(e)}, Message: err.Error()})
 			continue
 		}
 		for _, s := range own {

@@ -226,7 +226,7 @@ func (t *episodeTasks) made(perm []int32) *episodeTasks {
 func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episode, err error) {
 	defer guard.Recover("lerobot episode", &err)
 	d.checkEpisode(episode)
-	defer guard.At(robocache.Where{"episode": episode})
+	defer guard.At(robocache.Where{"episode": d.eps.id(episode)})
 	t := d.episodeTasks(ctx)
 	return robocache.Episode{Position: episode, Index: d.eps.id(episode), Length: d.Len(episode), Tasks: t.of(episode)}, nil
 }
@@ -303,6 +303,7 @@ func (d *Dataset) take(e *episodes, perm []int32, file, unsorted, hint string) {
 	}
 	d.eps, d.paths.perm = e, perm
 	d.About.Episodes, d.About.Frames = e.n(), e.from[e.n()]
+	d.About.NumberEpisodes(e.index)
 }
 
 // reportTwice adds the finding about an episode_index that occurs twice.

@@ -46,7 +46,7 @@ func (d *Dataset) run(rows []robocache.Row) int {
 	d.checkEpisode(r.Episode)
 	length := int(d.eps.length[r.Episode])
 	if r.Index < 0 || r.Index >= length {
-		guard.Fail(op.Row(length, robocache.Row{Episode: int(d.eps.id(r.Episode)), Index: r.Index}))
+		guard.Fail(op.Row(d.About, length, r))
 	}
 	n := 1
 	for n < len(rows) && rows[n].Episode == r.Episode && rows[n].Index == r.Index+n && rows[n].Index < length {

@@ -225,15 +225,15 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 				name = fmt.Sprintf("episode_%06d%s", first+i, ending)
 			}
 			rows, size, bad, err := w.file(gctx, st, name, first+i, ep)
-			bad = robocache.At(bad, robocache.Where{"episode": ep})
+			bad = robocache.At(bad, robocache.Where{"episode": w.info.EpisodeIndex(ep)})
 			if err == nil && bad != nil && (!w.opt.SkipBad || gctx.Err() != nil || !robocache.Bad(bad)) {
 				err = bad
 			}
-			guard.Check(robocache.At(err, robocache.Where{"episode": ep}))
+			guard.Check(robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep)}))
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if bad != nil {
-				w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-left-out", Where: robocache.Where{"episode": ep}, Message: bad.Error()})
+				w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-left-out", Where: robocache.Where{"episode": w.info.EpisodeIndex(ep)}, Message: bad.Error()})
 			} else {
 				written = append(written, name)
 				w.report.Episodes++

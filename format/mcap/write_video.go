@@ -32,7 +32,7 @@ func (w *writing) findPackets(ctx context.Context, eps []int) {
 			case err == nil:
 			case ctx.Err() != nil || !errors.Is(err, robocache.ErrUnsupported):
 				if ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err) {
-					guard.Check(robocache.At(err, robocache.Where{"episode": ep, "stream": t.feature.Key}))
+					guard.Check(robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep), "stream": t.feature.Key}))
 					return
 				}
 			default:
@@ -42,7 +42,7 @@ func (w *writing) findPackets(ctx context.Context, eps []int) {
 			}
 		}
 		if why != nil {
-			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-as-stills", Where: robocache.Where{"stream": t.feature.Key, "episode": first}, Count: not,
+			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-as-stills", Where: robocache.Where{"stream": t.feature.Key, "episode": w.info.EpisodeIndex(first)}, Count: not,
 				Message: fmt.Sprintf("the packets of %d of %d episodes cannot stand in messages as they are, so each frame of the camera becomes an image, without loss; the first: %v", not, len(eps), why), Hint: "'robocache convert --video-codec h264' to LeRobot first makes video that is copied; video=stills asks for images"})
 			continue
 		}

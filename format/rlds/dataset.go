@@ -301,6 +301,13 @@ func (d *Dataset) number(missing []error) {
 			Message: "records hold features that " + featuresName + " does not have: they are not read"})
 	}
 	d.About.Episodes = d.first[len(d.shards)]
+	indices := make([]int64, 0, d.About.Episodes)
+	for i := range d.shards {
+		for r := range d.first[i+1] - d.first[i] {
+			indices = append(indices, d.ids[i]+int64(r))
+		}
+	}
+	d.About.NumberEpisodes(indices)
 }
 
 // place finds the shard of an episode and its record there.

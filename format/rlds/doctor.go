@@ -43,7 +43,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out []robocache.Finding) {
 	rec, err := guard.Value(func() *record { return d.load(ctx, episode) })
 	if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
-		where := robocache.Where{"episode": episode}
+		where := robocache.Where{"episode": d.About.EpisodeIndex(episode)}
 		var e *robocache.Error
 		if errors.As(err, &e) {
 			where = e.Where
@@ -52,10 +52,10 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 	}
 	guard.Check(err)
 	add := func(s robocache.Severity, code, stream string, row int, message, hint string) {
-		out = append(out, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"episode": episode, "stream": stream, "row": row}, Message: message, Hint: hint})
+		out = append(out, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": stream, "row": row}, Message: message, Hint: hint})
 	}
 	if rec.steps == 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "empty-episode", Where: robocache.Where{"episode": episode}, Message: "the episode has no steps"})
+		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "empty-episode", Where: robocache.Where{"episode": d.About.EpisodeIndex(episode)}, Message: "the episode has no steps"})
 	}
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]

@@ -190,7 +190,7 @@ func TestLostEpisodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(what, err)
 		}
-		err = robocache.Whole(t.Context(), d, nil, "train", "skip bad episodes")
+		err = robocache.Whole(d, nil, "train", "skip bad episodes")
 		var e *robocache.Error
 		if !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) || e.Where["file"] != handShard {
 			t.Errorf("%s: %v", what, err)
@@ -201,13 +201,13 @@ func TestLostEpisodes(t *testing.T) {
 		if d.Len(c.bad) != 0 || d.Info().Episodes != 3 || e.Where["episode"] != int64(c.bad) {
 			t.Errorf("%s: %d episodes, %v", what, d.Info().Episodes, err)
 		}
-		if err := robocache.Whole(t.Context(), d, []int{0, 2}, "train", ""); err != nil {
+		if err := robocache.Whole(d, []int{0, 2}, "train", ""); err != nil {
 			t.Errorf("%s, of other episodes: %v", what, err)
 		}
 	}
 	d, err := newHand().open(t, "not-lost")
 	if err == nil {
-		err = robocache.Whole(t.Context(), d, nil, "train", "")
+		err = robocache.Whole(d, nil, "train", "")
 	}
 	if err != nil {
 		t.Error(err)

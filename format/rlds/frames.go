@@ -58,7 +58,7 @@ func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int,
 			continue
 		}
 		err := guard.Try(func() { out[i] = robocache.FrameRef{Raw: l.depth(out[i].Encoded)} })
-		guard.Check(robocache.At(err, robocache.Where{"episode": episode, "stream": l.key, "row": rows[i].Index}))
+		guard.Check(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": l.key, "row": rows[i].Index}))
 	}
 }
 

@@ -58,7 +58,7 @@ func (d *Dataset) column(rec *record, leaf, episode int) *column {
 		}
 	})
 	if err != nil {
-		guard.Fail(robocache.At(err, robocache.Where{"episode": episode}))
+		guard.Fail(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(episode)}))
 	}
 	return c
 }
@@ -115,7 +115,7 @@ func (d *Dataset) checkRow(row robocache.Row) error {
 	if err := op.Episode(d.About.Episodes, row.Episode); err != nil {
 		return err
 	}
-	return op.Row(d.Len(row.Episode), row)
+	return op.Row(d.About, d.Len(row.Episode), row)
 }
 
 // eachEpisode calls fn with every record that the rows need, and with the numbers of its rows; the records are loaded several at a time,
@@ -210,7 +210,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 			switch {
 			case c == nil:
 				if err := l.encoded(rec, row, to); err != nil { // of every row: without a map and a guard
-					guard.Fail(robocache.At(err, robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index}))
+					guard.Fail(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": key, "row": rows[i].Index}))
 				}
 			case c.rows == nil && l.absent(rec):
 				clear(to)
@@ -261,7 +261,7 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 					err = l.miscount(len(b), fmt.Sprintf("a multiple of %d bytes", size))
 				}
 				if err != nil {
-					guard.Fail(robocache.At(err, robocache.Where{"episode": episode, "stream": key, "row": rows[i].Index}))
+					guard.Fail(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": key, "row": rows[i].Index}))
 				}
 				parts[i] = b
 			case s.nested:

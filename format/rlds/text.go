@@ -171,12 +171,12 @@ func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
 	}
 	for i, v := range robocache.Float64s(nil, l.dtype, c.rows) {
 		if ns := v * d.clock.scale; !exact && !(ns > -(1<<63) && ns < 1<<63) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: "a time", Got: fmt.Sprint(v)})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, Want: "a time", Got: fmt.Sprint(v)})
 		} else if !exact {
 			out[i] = int64(math.RoundToEven(ns))
 		}
 		if i > 0 && out[i] < out[i-1] {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": episode, "stream": d.clock.key, "index": i}, Want: fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), Got: fmt.Sprintf("%d ns", out[i])})
+			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, Want: fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), Got: fmt.Sprintf("%d ns", out[i])})
 		}
 	}
 	return out

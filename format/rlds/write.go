@@ -164,7 +164,7 @@ func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int6
 				tries++
 				continue
 			}
-			guard.Check(robocache.At(err, robocache.Where{"episode": e}))
+			guard.Check(robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(e)}))
 			for i := range w.leaves {
 				w.leaves[i].format = w.format[w.leaves[i].key]
 			}
@@ -204,12 +204,12 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 		guard.Check(ctx.Err())
 		n := w.src.Len(e)
 		b, err := w.episode(ctx, p, e, n)
-		if err = robocache.At(err, robocache.Where{"episode": e}); err != nil {
+		if err = robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(e)}); err != nil {
 			if !w.opt.SkipBad || !robocache.Bad(err) {
 				return err
 			}
 			w.mu.Lock()
-			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": e}, Message: err.Error()})
+			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.info.EpisodeIndex(e)}, Message: err.Error()})
 			w.mu.Unlock()
 			w.progress(0, 0, 0)
 			continue

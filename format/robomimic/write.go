@@ -200,8 +200,8 @@ func (w *writer) write() {
 	data := guard.Must(w.file.Root().Group("data"))
 	w.demos = map[int]string{}
 	for i, e := range episodes {
-		if err := w.bearable(robocache.Where{"episode": e}, func() { w.demo(data, e) }); err != nil {
-			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": e}, 0, err.Error(), "")
+		if err := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e)}, func() { w.demo(data, e) }); err != nil {
+			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": w.info.EpisodeIndex(e)}, 0, err.Error(), "")
 		}
 		if w.opt.Progress != nil {
 			w.opt.Progress(i+1, len(episodes))

@@ -23,7 +23,7 @@ const blockBytes = 32 << 20
 func (w *writer) demo(data *h5.GroupWriter, e int) {
 	rows := w.src.Len(e)
 	if rows == 0 {
-		w.find(robocache.SeverityWarning, "episode-skipped", robocache.Where{"episode": e}, 0, "the episode has no rows: robomimic wants one at least", "")
+		w.find(robocache.SeverityWarning, "episode-skipped", robocache.Where{"episode": w.info.EpisodeIndex(e)}, 0, "the episode has no rows: robomimic wants one at least", "")
 		return
 	}
 	meta := guard.Must(w.src.Episode(w.ctx, e))
@@ -198,7 +198,7 @@ func (w *writer) measure(f *robocache.Feature, episodes []int) {
 	least, most := slices.Repeat([]float64{math.Inf(1)}, d), slices.Repeat([]float64{math.Inf(-1)}, d)
 	block := max(blockBytes/f.RowBytes(), 1)
 	for _, e := range episodes {
-		_ = w.bearable(robocache.Where{"episode": e, "stream": f.Key}, func() {
+		_ = w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e), "stream": f.Key}, func() {
 			for part := range slices.Chunk(reader.Rows(e, 0, w.src.Len(e)), block) {
 				raw := make([]byte, len(part)*f.RowBytes())
 				guard.Check(w.src.Gather(w.ctx, f.Key, part, raw))

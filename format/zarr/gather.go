@@ -59,7 +59,7 @@ func (d *Dataset) rows(v *view, rows []robocache.Row) []int {
 	out := make([]int, len(rows))
 	for i, r := range rows {
 		guard.Check(op.Episode(len(d.ends)-1, r.Episode))
-		guard.Check(op.Row(d.length(v, r.Episode), r))
+		guard.Check(op.Row(d.About, d.length(v, r.Episode), r))
 		out[i] = int(d.ends[r.Episode]) + r.Index
 	}
 	return out

@@ -120,9 +120,9 @@ func (w *writer) run() {
 		if w.opt.SkipBad {
 			w.mark()
 		}
-		if err := w.bearable(robocache.Where{"episode": e}, func() { w.episode(e, n) }); err != nil {
+		if err := w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() { w.episode(e, n) }); err != nil {
 			w.rewind()
-			w.find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": e}, Message: err.Error()})
+			w.find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, Message: err.Error()})
 			w.tasks[i] = skipped
 			continue
 		}
@@ -155,7 +155,7 @@ func (w *writer) all() []*outStream {
 func (w *writer) readTasks(eps []int) (perRow bool) {
 	w.tasks = make([]string, len(eps))
 	for i, e := range eps {
-		_ = w.bearable(robocache.Where{"episode": e}, func() { // reading its rows says why
+		_ = w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() { // reading its rows says why
 			ep := guard.Must(w.src.Episode(w.ctx, e))
 			if len(ep.Tasks) > 0 {
 				w.tasks[i] = ep.Tasks[0]

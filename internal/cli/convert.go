@@ -92,7 +92,7 @@ func (f *conversionFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.align, "align", "", "how streams come onto one grid (hz, modes, edge, max_gap, offset, clock …): a JSON file, or the JSON itself, as doctor prints it")
 	c.Flags().BoolVar(&opt.DropInvalid, "drop-invalid", false, "leave out rows at which some stream has no value, in place of writing <key>.valid")
 	c.Flags().BoolVar(&f.split, "split-at-gaps", true, "with --drop-invalid: split an episode where rows in its middle are left out; false keeps and masks those rows")
-	c.Flags().StringVar(&f.episode, "episodes", "", "only these episodes, in this order (0,3,5-9)")
+	c.Flags().StringVar(&f.episode, "episodes", "", "only the episodes with these indices, in this order (0,3,5-9)")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features (the bookkeeping columns always)")
 	c.Flags().StringArrayVar(&f.writing, "write-option", nil, "a choice of the format that is written as key=value; may be given several times")
 	for _, w := range writeFlags {
@@ -148,7 +148,7 @@ func (f *conversionFlags) settle(flags *pflag.FlagSet) {
 	if f.opt.Keys != nil && len(f.opt.Keys) == 0 {
 		guard.Fail(misuse("--keys names no feature"))
 	}
-	f.opt.Episodes = episodeList(f.episode)
+	guard.Check(robocache.CheckEpisodes(f.episode))
 	if f.align != "" {
 		cfg := alignment(f.align)
 		f.opt.Align = &cfg
@@ -166,14 +166,6 @@ func alignment(text string) align.Config {
 	b, err := os.ReadFile(text)
 	guard.Check(err)
 	return guard.Must(align.ParseConfig(b))
-}
-
-// episodeList reads 0,3,5-9.
-func episodeList(text string) []int {
-	if text == "" {
-		return nil
-	}
-	return guard.Must(robocache.ParseEpisodes(text, -1))
 }
 
 // written is the answer of convert.

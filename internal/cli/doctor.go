@@ -32,6 +32,7 @@ func newDoctor() *cobra.Command {
 	var open openFlags
 	var opt robocache.DiagnoseOptions
 	var fix, dropBad, inPlace, verbose bool
+	var episodes string
 	c := &cobra.Command{
 		Use:   "doctor URI [DST]",
 		Short: "prove that a dataset is what it claims, and say what is wrong with it",
@@ -52,7 +53,7 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 	open.repair = true
 	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every image (slow)")
 	c.Flags().BoolVar(&opt.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
-	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
+	addEpisodes(c, &episodes)
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every finding, instead of the first places of each code")
 	c.Flags().BoolVar(&fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
 	c.Flags().BoolVar(&dropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
@@ -60,7 +61,7 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 	return answers(c, func(cmd *cobra.Command, args []string) (*Diagnosis, error, error) {
 		ctx := cmd.Context()
 		if fix {
-			if opt.Episodes != nil {
+			if episodes != "" {
 				return nil, nil, misuse("doctor: --episodes does not go with --fix, which writes a whole dataset")
 			}
 			return fixed(cmd, &edit.Request{Sources: args[:1], DST: strings.Join(args[1:], ""), InPlace: inPlace, DryRun: len(args) < 2 && !inPlace, Open: open.settled()}, opt, dropBad)
@@ -70,6 +71,7 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 		}
 		ds := open.open(ctx, args[0])
 		defer ds.Close()
+		opt.Episodes = guard.Must(ds.Info().ParseEpisodes(episodes))
 		opt.Progress = progress(cmd, "doctor")
 		findings := append(guard.Must(diagnose.Run(ctx, ds, opt)), wouldLookAhead(ctx, ds)...)
 		info := ds.Info()

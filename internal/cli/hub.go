@@ -23,11 +23,11 @@ the same command goes on. --episodes: metadata and the files that hold these, of
   robocache pull hf://datasets/lerobot/aloha_static_cups_open ./part --episodes 0,3,5-9`,
 		Args: cobra.ExactArgs(2),
 	}
-	c.Flags().StringVar(&episodes, "episodes", "", "only the files that hold these (0,3,5-9)")
+	c.Flags().StringVar(&episodes, "episodes", "", "only the files that hold the episodes with these indices (0,3,5-9)")
 	env := environment(c)
 	return answers(c, func(cmd *cobra.Command, args []string) (*hub.Pulled, error, error) {
 		env()
-		p := guard.Must(hub.Pull(cmd.Context(), args[0], args[1], episodeList(episodes), progress(cmd, "pull")))
+		p := guard.Must(hub.Pull(cmd.Context(), args[0], args[1], episodes, progress(cmd, "pull")))
 		return p, nil, nil
 	}, func(w io.Writer, p *hub.Pulled) {
 		fmt.Fprintf(w, "%s at %.12s: %d files in %s, %s read, %d were there", p.URI, p.Commit, p.Files, p.Destination, bytesText(p.Bytes), p.Unchanged)

@@ -44,7 +44,11 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 	if f.forLeRobot {
 		ds = f.mapRoles(ctx, ds, uri, &opt, hz, told)
 	}
-	if err := f.rated(ctx, ds, hz, told); err != nil {
+	err = guard.Try(func() {
+		f.opt.Episodes = guard.Must(ds.Info().ParseEpisodes(f.episode))
+		guard.Check(f.rated(ctx, ds, hz, told))
+	})
+	if err != nil {
 		_ = ds.Close()
 		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
 	}
@@ -139,16 +143,16 @@ func (f *conversionFlags) measured(ctx context.Context, ds robocache.Dataset, to
 
 // steady measures the rate of a dataset's own rows: whole hertz that the median step of every episode that is looked at says, with nine in ten
 // steps within a quarter of it. Zero where there is none.
-func steady(ctx context.Context, ds robocache.Dataset, episodes []int) robocache.Rate {
-	if episodes == nil {
+func steady(ctx context.Context, ds robocache.Dataset, positions []int) robocache.Rate {
+	if positions == nil {
 		for e := range ds.Info().Episodes {
-			episodes = append(episodes, e)
+			positions = append(positions, e)
 		}
 	}
 	var none, hz robocache.Rate
 	looked := 0
-	for _, e := range episodes {
-		if e >= ds.Info().Episodes || looked == 8 {
+	for _, e := range positions {
+		if looked == 8 {
 			break
 		}
 		t, err := ds.Times(ctx, e, "")

@@ -35,7 +35,7 @@ func newInspect() *cobra.Command {
 	}
 	open.add(c)
 	open.addGrid(c)
-	c.Flags().IntVar(&episode, "episode", 0, "show this episode's streams: timestamps, gaps, jitter")
+	c.Flags().IntVar(&episode, "episode", 0, "show the streams of the episode with this index: timestamps, gaps, jitter")
 	c.Flags().StringVar(&sheet, "contact-sheet", "", "draw an episode into this file (.png, .svg, .html): frames of its cameras, and all other streams over its whole time")
 	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
 	c.Flags().BoolVar(&cost, "decode-cost", false, "decode frames in random order on the CPU, and the GPU where there is one; then a piece of an episode encoded by --codec and --gop")
@@ -58,8 +58,12 @@ func newInspect() *cobra.Command {
 		if suggest {
 			return nil, nil, mapping.Suggest(cmd.OutOrStdout(), ds)
 		}
+		position := 0
+		if one {
+			position = guard.Must(ds.Info().EpisodePosition(int64(episode)))
+		}
 		if sheet != "" {
-			guard.Check(inspect.ContactSheet(ctx, ds, episode, sheet))
+			guard.Check(inspect.ContactSheet(ctx, ds, position, sheet))
 			fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
 			if !one && !cmd.Flags().Changed("json") {
 				return nil, nil, nil
@@ -67,7 +71,7 @@ func newInspect() *cobra.Command {
 		}
 		var r any
 		if one {
-			r = guard.Must(inspect.Episode(ctx, ds, episode))
+			r = guard.Must(inspect.Episode(ctx, ds, position))
 		} else {
 			whole := guard.Must(inspect.Dataset(ctx, ds))
 			whole.Findings = append(slices.Clip(whole.Findings), wouldLookAhead(ctx, ds)...)
@@ -168,7 +172,7 @@ func rateText(s *inspect.Stream) string {
 }
 
 func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
-	line := fmt.Sprintf("episode %d (index %d): %d rows", r.Position, r.Index, r.Length)
+	line := fmt.Sprintf("episode %d: %d rows", r.Index, r.Length)
 	if len(r.Tasks) > 0 {
 		line += "; " + strings.Join(r.Tasks, " | ")
 	}

@@ -31,10 +31,10 @@ func decodeCost(ctx context.Context, ds robocache.Dataset, uri string, open robo
 		}
 		e = (e + 1) % ds.Info().Episodes
 	}
-	t := &inspect.EncodingTrial{Codec: cmp.Or(codec, advised(ctx, ds)), GOP: gop, Episode: e, Frames: min(ds.Len(e), trialFrames)}
+	t := &inspect.EncodingTrial{Codec: cmp.Or(codec, advised(ctx, ds)), GOP: gop, Episode: ds.Info().EpisodeIndex(e), Frames: min(ds.Len(e), trialFrames)}
 	t.Command = fmt.Sprintf("robocache edit reencode %s DST --codec %s --gop %d", robocache.Redact(uri), t.Codec, t.GOP)
 	d.Trial = t
-	if err := guard.Try(func() { encodeTrial(ctx, ds, uri, open, t) }); guard.RaiseInternal(err) != nil {
+	if err := guard.Try(func() { encodeTrial(ctx, ds, e, uri, open, t) }); guard.RaiseInternal(err) != nil {
 		guard.Check(ctx.Err())
 		t.Problem = err.Error()
 	}
@@ -56,18 +56,18 @@ func advised(ctx context.Context, ds robocache.Dataset) string {
 	return string(video.HEVC)
 }
 
-func encodeTrial(ctx context.Context, ds robocache.Dataset, uri string, open robocache.OpenOptions, t *inspect.EncodingTrial) {
+func encodeTrial(ctx context.Context, ds robocache.Dataset, position int, uri string, open robocache.OpenOptions, t *inspect.EncodingTrial) {
 	dir := guard.Must(os.MkdirTemp("", "robocache-trial-"))
 	defer os.RemoveAll(dir)
 	r := guard.Must(edit.Run(ctx, &edit.Request{Sources: []string{uri}, Open: open, DST: filepath.Join(dir, "trial"), To: robocache.DefaultFormat(), Stats: "rows", Verbs: []edit.Verb{
-		{Verb: "keep", Choice: edit.Choice{Episodes: strconv.Itoa(t.Episode)}}, {Verb: "trim", To: fmt.Sprintf("%dr", t.Frames)},
+		{Verb: "keep", Choice: edit.Choice{Episodes: strconv.FormatInt(t.Episode, 10)}}, {Verb: "trim", To: fmt.Sprintf("%dr", t.Frames)},
 		{Verb: "reencode", Video: &edit.Video{Codec: t.Codec, GOP: t.GOP}},
 	}}))
 	made := guard.Must(robocache.Open(ctx, r.DST, robocache.OpenOptions{Format: r.Format}))
 	defer made.Close()
 	is := guard.Must(inspect.MeasureDecoding(ctx, made, 0, t.Frames, costSpan))
 	was := map[string]float64{}
-	for _, s := range guard.Must(inspect.MeasureDecoding(ctx, ds, t.Episode, t.Frames, 0)).Streams {
+	for _, s := range guard.Must(inspect.MeasureDecoding(ctx, ds, position, t.Frames, 0)).Streams {
 		was[s.Key] = s.Bytes
 	}
 	for _, s := range is.Streams {

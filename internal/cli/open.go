@@ -30,10 +30,15 @@ func (f *openFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.format, "format", "", "the dataset's format; detected when not given")
 	c.Flags().StringVar(&f.memory, "memory-budget", "1GiB", "bytes for tables, sample tables and open files")
 	c.Flags().StringVar(&f.rows, "rows-hz", "", "the rate of the rows, for formats that keep no clock, refused for others (30, 12.5, 30000/1001)")
-	c.Flags().StringVar(&f.split, "split", "", "only the episodes of this split, numbered from 0 (train, val; inspect lists them)")
+	c.Flags().StringVar(&f.split, "split", "", "only the episodes of this split (train, val; inspect lists them)")
 	c.Flags().StringVar(&f.mapping, "map", "", "a file, or JSON, that names streams, clocks and units where the format leaves them open")
 	c.Flags().StringArrayVar(&f.options, "option", nil, "a choice of the format as key=value; may be given several times")
 	c.Flags().BoolVar(&f.follow, "follow-links", false, "let links lead out of the dataset's folder (git-annex, DVC), if you trust it; Hugging Face's cache needs it not")
+}
+
+// addEpisodes adds --episodes, which ParseEpisodes of an open dataset's Info reads.
+func addEpisodes(c *cobra.Command, episodes *string) {
+	c.Flags().StringVar(episodes, "episodes", "", "only the episodes with these indices (0,3,5-9)")
 }
 
 // addGrid adds --hz, of the verbs that resample.

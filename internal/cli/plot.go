@@ -27,7 +27,7 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
 	}
 	open.add(c)
 	open.addGrid(c)
-	c.Flags().IntVar(&episode, "episode", 0, "which episode, by position")
+	c.Flags().IntVar(&episode, "episode", 0, "the index of the episode (default: the first episode)")
 	c.Flags().StringSliceVar(&keys, "keys", nil, "these streams, in this order; default: all but cameras")
 	c.Flags().StringVarP(&out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
 	guard.Check(c.MarkFlagRequired("out"))
@@ -35,7 +35,11 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
 		guard.Check(inspect.CheckPlot(out))
 		ds := open.open(cmd.Context(), args[0])
 		defer ds.Close()
-		answer = guard.Must(inspect.Plot(cmd.Context(), ds, episode, keys, out))
+		position := 0
+		if cmd.Flags().Changed("episode") {
+			position = guard.Must(ds.Info().EpisodePosition(int64(episode)))
+		}
+		answer = guard.Must(inspect.Plot(cmd.Context(), ds, position, keys, out))
 		return answer, nil, nil
 	}, func(w io.Writer, r *inspect.Plotted) {
 		fmt.Fprintf(w, "wrote %s: %d streams of episode %d\n", r.File, len(r.Streams), r.Episode)

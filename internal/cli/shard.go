@@ -82,6 +82,7 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 		debug.SetGCPercent(400) // it holds little, and looks at much
 		f.settle(cmd.Flags())
 		ds := f.source(ctx, &open, args[1], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+		f.opt.Episodes = ds.Info().EpisodeIndices(f.opt.Episodes) // a job names them by index
 		_ = ds.Close()
 		job.Name, job.Source, job.Destination, job.To, job.Open, job.Convert, job.SkipBad = args[0], args[1], args[2], f.to, f.opened, f.opt, f.opt.SkipBad
 		job.Convert.Threads = 0

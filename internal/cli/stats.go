@@ -17,7 +17,7 @@ import (
 
 func newStats() *cobra.Command {
 	var open openFlags
-	var out, frames string
+	var out, frames, episodes string
 	var write bool
 	var opt stats.Options
 	c := &cobra.Command{
@@ -37,7 +37,7 @@ func newStats() *cobra.Command {
 	c.Flags().StringVar(&frames, "frames", "sampled", "images looked at: sampled (as LeRobot chooses them), all, none")
 	c.Flags().StringSliceVar(&opt.Keys, "keys", nil, "only these features")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
-	c.Flags().IntSliceVar(&opt.Episodes, "episodes", nil, "only these episodes")
+	addEpisodes(c, &episodes)
 	return answers(c, func(cmd *cobra.Command, args []string) (*counted, error, error) {
 		ctx := cmd.Context()
 		opt.Frames = stats.FramePolicy(frames)
@@ -51,6 +51,7 @@ func newStats() *cobra.Command {
 		}
 		ds := open.open(ctx, args[0])
 		defer ds.Close()
+		opt.Episodes = guard.Must(ds.Info().ParseEpisodes(episodes))
 		var findings []robocache.Finding
 		opt.OnFinding = func(f robocache.Finding) { findings = append(findings, f) }
 		bar := progress(cmd, "stats")

@@ -138,11 +138,11 @@ def _keys(name: str, v: Any, features: Iterable[str]) -> list[str]:
     return [_options.key(k, [*features, "task", "episode_id", "index", "episode_index", "frame_index"], "key") for k in v]
 
 
-def _positions(name: str, v: Any) -> list[int]:
+def _indices(name: str, v: Any) -> list[int]:
     try:
         return [operator.index(e) for e in v]
     except TypeError:
-        raise Misuse(f"{name}={v!r}: expected positions, as a list of integers") from None
+        raise Misuse(f"{name}={v!r}: expected episode indices, as a list of integers") from None
 
 
 def _window(name: str, w: Any) -> Any:
@@ -209,7 +209,7 @@ def _augment(name: str, v: Any) -> Any:
 SAMPLE: dict[str, Check] = {
     "normalize": _normalize,
     "keys": _keys,
-    "episodes": _positions,
+    "episodes": _indices,
     "split": text,
     # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
     "delta_timestamps": by_key(listed(real, "a list of seconds for each key")),

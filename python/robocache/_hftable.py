@@ -185,14 +185,14 @@ def _view(dataset: Dataset, features: Mapping[str, Any], config: dict[str, Any],
     return View(joined, {k: features[k] for k in config["keys"]})
 
 
-def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions: list[int] | None, budget: int) -> Any:
+def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], episodes: list[int] | None, budget: int) -> Any:
     """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform; a View without that package.
 
     Images that take more than budget bytes as stored are left out, with a warning.
     """
     images = {k for k in features if dataset.features[k].kind == "image"}
     columns = [k for k in features if k not in images]
-    config: dict[str, Any] = {"keys": columns, **({} if positions is None else {"episodes": positions})}
+    config: dict[str, Any] = {"keys": columns, **({} if episodes is None else {"episodes": episodes})}
     widest = max([int(np.prod(features[k]["shape"])) for k in columns], default=1)
     step = max(1, min(_ROWS, _NUMBERS // max(widest, 1)))
     datasets = hf()
@@ -206,9 +206,9 @@ def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], positions:
         for k in columns:
             pieces[k].append(_column(datasets, k, told[k], v[k]))
     used = 0
-    for p in (range(dataset.num_episodes) if positions is None else sorted(set(positions))) if images else ():
+    for p in np.flatnonzero(np.isin(dataset.episode_indices, dataset.episode_indices if episodes is None else episodes)).tolist() if images else ():
         for k in images:
-            v = _memory.values(dataset._handle.call("robocache_stream", {"episode": p, "key": k, "encoded": True}), None)
+            v = _memory.values(dataset._handle.call("robocache_stream", {"position": p, "key": k, "encoded": True}), None)
             pieces[k].append(_encoded(told[k], v["values"], v["lengths"]))
             used += v["values"].nbytes
         if used > budget:

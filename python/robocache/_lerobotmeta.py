@@ -213,15 +213,19 @@ class LeRobotDatasetMetadata:
     @cached_property
     def _place(self) -> dict[int, int]:
         """episode_index → position."""
-        return {int(n): i for i, n in enumerate(self._dataset.episodes["episode_index"])}
+        return {int(n): i for i, n in enumerate(self._dataset.episode_indices)}
 
-    def positions(self, episodes: Iterable[Any]) -> list[int]:
-        """Episode numbers as positions in the dataset. Raises Misuse for one that is not there."""
+    def checked(self, episodes: Iterable[Any]) -> list[int]:
+        """Episode indices as ints. Raises Misuse for one that is not there."""
         wanted = list(episodes)
         missing = [e for e in wanted if int(e) not in self._place]
         if missing:
             raise Misuse(f"episodes {missing[:5]} are not in this dataset of {len(self._place)} episodes", {"dataset": self._dataset.uri, "episode": int(missing[0])})
-        return [self._place[int(e)] for e in wanted]
+        return [int(e) for e in wanted]
+
+    def positions(self, episodes: Iterable[int]) -> list[int]:
+        """The positions of episodes, ascending, each once."""
+        return sorted({self._place[e] for e in episodes})
 
     def ensure_readable(self) -> None:
         """Opens the dataset; an open one is as it is."""

@@ -112,7 +112,7 @@ def of_episode(ep: Any) -> str:
         for s in drawn:
             yield lines(s.values, s.key)
 
-    return page(f"episode {ep.position} of {ep.dataset.uri}", parts)
+    return page(f"episode {ep.index} of {ep.dataset.uri}", parts)
 
 
 def of_stream(s: Any) -> str:
@@ -123,7 +123,7 @@ def of_stream(s: Any) -> str:
         if _numeric(s):
             yield lines(s.values, s.key)
 
-    return page(f"stream {s.key} of episode {s.episode.position}", parts)
+    return page(f"stream {s.key} of episode {s.episode.index}", parts)
 
 
 class Counts(dict[str, Any]):
@@ -162,14 +162,14 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
             if s.kind != "numeric" or s.feature.ragged:
                 raise Misuse(f"stream {s.key!r} is {s.kind}: numbers are plotted", {"stream": s.key}, "thumbnails() shows images")
     if not shown:
-        raise Unsupported("the episode has no stream of numbers to plot", {"episode": ep.position})
+        raise Unsupported("the episode has no stream of numbers to plot", {"episode": ep.index})
     plt = _matplotlib()
     if ax is not None:
         figure, axes = ax.figure, [ax] * len(shown)
     else:
         figure, grid = plt.subplots(len(shown), 1, sharex=True, squeeze=False, figsize=(10, 1 + 2 * len(shown)), layout="constrained")
         axes = list(grid[:, 0])
-        figure.suptitle(f"episode {ep.position}: {' | '.join(ep.tasks)}".replace("$", r"\$"))
+        figure.suptitle(f"episode {ep.index}: {' | '.join(ep.tasks)}".replace("$", r"\$"))
     start = min(int(s.times[0]) for s in shown if len(s.times))
     for s, a in zip(shown, axes, strict=True):
         v = np.asarray(s.values, np.float64).reshape(len(s.times), -1)
@@ -224,7 +224,7 @@ def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
     s = ep.streams[cameras[0] if key is None else _options.key(key, cameras, "camera")]
     rows, n, height = len(s), _options.whole("n", n), _options.whole("height", height)
     if not rows:
-        raise Unsupported("the episode has no images", {"episode": ep.position, "stream": s.key})
+        raise Unsupported("the episode has no images", {"episode": ep.index, "stream": s.key})
     at = [rows // 2] if n == 1 else np.linspace(0, rows - 1, min(n, rows)).round().astype(int).tolist()
     f = s.feature
     size = (height, max(1, round(height * f.width / f.height))) if f.height and f.width else None

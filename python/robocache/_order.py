@@ -24,7 +24,7 @@ class Located(NamedTuple):
     """Where samples lie: int64 arrays."""
 
     dataset_index: np.ndarray  # position among the sources; 0 of a single dataset
-    episode: np.ndarray  # position in its dataset
+    episode: np.ndarray  # its index in its dataset
     row: np.ndarray  # of its episode; with hz, position on its timeline
 
 
@@ -91,7 +91,7 @@ class Ordered:
         return _memory.values(handle.call("robocache_loader_order", {"epoch": operator.index(epoch), **which}))["order"]
 
     def locate(self, samples: Any) -> Located:
-        """Where samples lie that order() named: dataset_index, episode (a position) and row, int64 arrays."""
+        """Where samples lie that order() named: dataset_index, episode (its index) and row, int64 arrays."""
         a = np.asarray(samples)
         if a.dtype.kind not in "iu" and a.size:
             raise Misuse(f"samples of {a.dtype}: expected integers")

@@ -161,7 +161,7 @@ def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
 
 
 def split_of(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
-    """Positions of the episodes of a split; None for all. usual: what counts where none is asked for and it is there."""
+    """Indices of the episodes of a split; None for all. usual: what counts where none is asked for and it is there."""
     splits: Mapping[str, str] = ds.info.get("splits") or {}
     if split is None and usual in splits:
         split = usual
@@ -169,25 +169,25 @@ def split_of(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
         return None
     text = splits[_options.choice("split", split, splits)]
     spans = [part.split(":") for part in text.split(",") if part]
-    return [i for a, b in spans for i in range(int(a), int(b))]
+    return [int(n) for a, b in spans for n in ds.episode_indices[int(a) : int(b)]]
 
 
-def with_tasks(ds: Dataset, positions: list[int] | None, tasks: Sequence[str], stream: str | None) -> list[int]:
-    """The episodes of some tasks, by a text stream of names, or by the episodes' own tasks and what else the recording calls them."""
-    positions = list(range(ds.num_episodes)) if positions is None else positions
+def with_tasks(ds: Dataset, indices: list[int] | None, tasks: Sequence[str], stream: str | None) -> list[int]:
+    """The indices of the episodes of some tasks, by a text stream of names, or by the episodes' own tasks and what else the recording calls them."""
+    indices = ds.episode_indices.tolist() if indices is None else indices
     if stream is not None:
         if stream not in ds.features:
             raise Misuse(f"tasks={list(tasks)!r}: {ds.uri!r} names no tasks", {"dataset": ds.uri}, "tasks=['all']")
-        of = {i: set(ds.episode(i).streams[stream].values) for i in positions}
+        of = {i: set(ds.episode(i).streams[stream].values) for i in indices}
     else:
         of = {}
-        for i in positions:
+        for i in indices:
             meta = ds.episode(i).meta
             of[i] = {*(meta.get("tasks") or []), *(meta.get("task_aliases") or [])}
     known = sorted({t for s in of.values() for t in s if t})
     folded = {t.casefold(): t for t in known}
     wanted = {_options.choice("tasks", folded.get(t.casefold(), t), known) for t in tasks}
-    return [i for i in positions if of[i] & wanted]
+    return [i for i in indices if of[i] & wanted]
 
 
 def dataset_name(ds: Dataset) -> str:
@@ -316,7 +316,7 @@ def episode_fields(episode: Episode, streams: Mapping[str, Any] | None, image_si
     ]  # fmt: skip
     success, scene = notes.get("success"), notes.get("scene_description")
     return {
-        "steps": steps, "episode_id": str(episode.position), "dataset_name": dataset_name(ds), "success": None if success is None else bool(np.ravel(success)[0]),
+        "steps": steps, "episode_id": str(episode.index), "dataset_name": dataset_name(ds), "success": None if success is None else bool(np.ravel(success)[0]),
         "language_instruction": next((t for t in (*episode.tasks, *texts) if t), None), "scene_description": None if scene is None else str(scene),
     }  # fmt: skip
 
@@ -324,7 +324,7 @@ def episode_fields(episode: Episode, streams: Mapping[str, Any] | None, image_si
 def stream_fields(episode: Episode, streams: Mapping[str, Any] | None) -> dict[str, Any]:
     """The fields of RTXEpisode."""
     of = roles(episode.dataset, streams, None)
-    out: dict[str, Any] = {"episode_id": str(episode.position), "vision": None, "vision_times": None}
+    out: dict[str, Any] = {"episode_id": str(episode.index), "vision": None, "vision_times": None}
     for role, name in (("vision", "vision"), ("actions", "action"), ("proprio", "proprio")):
         if role in of:
             s = episode.streams[of[role][0]]

@@ -227,7 +227,7 @@ def _run(verb: str, args: list[str], options: dict[str, Any], progress: bool | N
 def inspect(uri: Any, *, episode: int | None = None, progress: bool | None = None, **options: Any) -> Report | EpisodeReport:
     """What is in a dataset: streams, rates, codecs, tasks, sizes. Decodes nothing.
 
-    uri: a path or URI of any readable format. episode: a position (from 0): that one's streams, with first and last timestamp, gaps and jitter.
+    uri: a path or URI of any readable format. episode: an index: that one's streams, with first and last timestamp, gaps and jitter.
     """
     answer = _run("inspect", [_options.uri(uri)], {"episode": episode, **options}, progress)
     if not isinstance(answer, dict):
@@ -269,7 +269,7 @@ def _hub() -> list[str]:
 def pull(uri: str, dst: Any, *, episodes: Any = None, progress: bool | None = None, **options: Any) -> Pulled:
     """Copies a dataset of the Hugging Face Hub into a folder, each file held against the Hub's checksum. A second call goes on, and reads only what is missing.
 
-    uri: hf://datasets/owner/name, with @revision where wanted. episodes: positions (ints); metadata and the files that hold them, of a LeRobot dataset.
+    uri: hf://datasets/owner/name, with @revision where wanted. episodes: indices (ints, or text such as "0,3,5-9"); metadata and the files that hold them, of a LeRobot dataset.
     """
     return Pulled(_run("pull", [uri, _options.uri(dst)], {"episodes": episodes, "env": _hub(), **options}, progress))
 

@@ -39,6 +39,7 @@ class Dataset:
         self._features: Features | None = None
         self._stats: dict[str, dict[str, np.ndarray]] | None = None
         self._table: dict[str, Any] | None = None
+        self._indices: np.ndarray | None = None
 
     def _open(self) -> tuple[int, Any]:
         answer = _engine.call("robocache_open", self._args)
@@ -111,7 +112,7 @@ class Dataset:
         return dict(self.info.get("split_episodes") or {})
 
     def split(self, name: str) -> Dataset:
-        """The episodes of a split as a Dataset of its own, numbered from 0. Raises Misuse, with the names that are there."""
+        """Returns the episodes of a split as a Dataset; they keep their indices. Raises Misuse, with the names of the splits."""
         if "episodes" in self._args:
             raise Misuse("a part of a dataset has no splits of its own", {"dataset": self.uri})
         return self._of({"split": str(name)})
@@ -122,15 +123,14 @@ class Dataset:
         fractions: of the first part, the second takes the rest; or of each part, (0.8, 0.1, 0.1), or numbers of episodes, (40, 10). Each episode goes into one part.
         The same seed gives the same parts, as those of `robocache edit split --seed`. by: "episode", whose rows always stay together. stratify="task": each task
         by the same fractions. group: a column; episodes whose first rows have one value of it stay together.
-        Returns Datasets, whose episodes are in their order, numbered from 0; .index is the number in the whole. Raises Misuse where a part would be empty.
+        Returns Datasets, whose episodes are in their order and keep their indices. Raises Misuse where a part would be empty.
         """
         _options.choice("by", by, ("episode",))
         shares = list(fractions) if isinstance(fractions, (list, tuple, np.ndarray)) else [_options.real("fractions", fractions), None]
         into = [f"{i}={'rest' if x is None else x}" for i, x in enumerate(shares)]
         given = {"verb": "split", "into": into, "seed": _options.whole("seed", seed, 0), "stratify": stratify, "group": group}
         dealt = self._handle.call("robocache_deal", {k: v for k, v in given.items() if v is not None})
-        own = self._args.get("episodes")
-        return tuple(self._of({"episodes": part if own is None else [own[e] for e in part]}) for part in dealt["parts"])
+        return tuple(self._of({"episodes": part}) for part in dealt["parts"])
 
     def _of(self, change: dict[str, Any]) -> Dataset:
         ds = Dataset.__new__(Dataset)
@@ -162,7 +162,7 @@ class Dataset:
     def compute_stats(self, keys: Iterable[str] | None = None, *, episodes: Iterable[int] | None = None, frames: str = "none", skip_bad: bool = False) -> dict[str, dict[str, np.ndarray]]:
         """Counts the statistics now, in one pass of float64 with exact quantiles, in the shape of `stats`: for Loader(stats=), Mix(stats=).
 
-        keys: these features (default: all that can have statistics; text has none). episodes: positions, say those one trains on.
+        keys: these features (default: all that can have statistics; text has none). episodes: indices, say those one trains on.
         frames: images looked at: "none", "sampled" (LeRobot's choice) or "all"; theirs are in [0, 1] by channel, shape (C, 1, 1).
         skip_bad: leave out episodes that cannot be read.
         Raises Misuse for an unknown key or episode, Malformed where files or episodes cannot be read.
@@ -171,7 +171,7 @@ class Dataset:
         if keys is not None:
             how["keys"] = [_options.key(k, self.features, "key") for k in ([keys] if isinstance(keys, str) else keys)]
         if episodes is not None:
-            how["episodes"] = [self._position(i) for i in episodes]
+            how["episodes"] = [_options.whole("episodes", i, 0) for i in episodes]
         return _statistics.of(self._handle.call("robocache_stats", how) or {})
 
     @property
@@ -182,23 +182,45 @@ class Dataset:
             self._table = {"episode_index": np.array(t["episode_index"], np.int64), "lengths": np.array(t["lengths"], np.int64), "tasks": t["tasks"]}
         return self._table
 
-    def episode(self, i: int) -> Episode:
-        """The i-th episode (a position; negative counts from the end)."""
-        return Episode(self, self._position(i))
+    @property
+    def episode_indices(self) -> np.ndarray:
+        """The index of each episode, int64, in the dataset's order: the numbers that episode() and every episodes= take.
 
-    def _position(self, i: int) -> int:
-        if not _options.is_integer(i):
-            raise Misuse(f"episode {i!r}: expected an integer")
-        i = int(i)
-        if not -self.num_episodes <= i < self.num_episodes:
-            raise Misuse(f"episode {i} of a dataset of {self.num_episodes}", {"dataset": self.uri, "episode": i})
-        return i % self.num_episodes
+        LeRobot's episode_index, the N of HDF5's demo_N; formats without numbers count from 0."""
+        if self._indices is None:
+            told = self.info.get("episode_indices")
+            self._indices = np.arange(self.num_episodes) if told is None else np.array(told, np.int64)
+        return self._indices
+
+    def episode(self, index: int) -> Episode:
+        """Returns the episode with an index (episode_indices lists them).
+
+        Args:
+            index: the number that the dataset gives the episode. ds[i] takes a position instead, and ds[-1] is the last episode.
+
+        Raises:
+            Misuse: there is no such episode, or several have this index.
+        """
+        if not _options.is_integer(index):
+            raise Misuse(f"episode {index!r}: expected an integer")
+        found = np.flatnonzero(self.episode_indices == int(index))
+        if len(found) != 1:
+            what = "no episode has this index" if len(found) == 0 else f"{len(found)} episodes have this index"
+            hint = "Pass one of ds.episode_indices; ds[i] takes a position." if len(found) == 0 else "Renumber them: robocache convert does."
+            raise Misuse(what, {"dataset": self.uri, "episode": int(index)}, hint)
+        return Episode(self, int(found[0]))
 
     def __len__(self) -> int:
         return self.num_episodes
 
-    def __getitem__(self, i: int) -> Episode:
-        return self.episode(i)
+    def __getitem__(self, position: int) -> Episode:
+        """The episode at a position, as of any sequence: ds[0] is the first, ds[-1] the last."""
+        if not _options.is_integer(position):
+            raise Misuse(f"position {position!r}: expected an integer")
+        n, position = self.num_episodes, int(position)
+        if not -n <= position < n:
+            raise Misuse(f"position {position} of a dataset of {n} episodes", {"dataset": self.uri, "position": position})
+        return Episode(self, position % n)
 
     def __iter__(self) -> Iterator[Episode]:
         return (Episode(self, i) for i in range(self.num_episodes))
@@ -219,9 +241,9 @@ class Dataset:
 
         return _notebook.plot_dataset(self, ax)
 
-    def thumbnail(self, i: int, key: str | None = None, *, height: int = 96) -> np.ndarray:
-        """An image of the middle of the i-th episode, uint8 (height, W, 3), which notebooks show. key: the camera; default the first."""
-        return self.episode(i).thumbnails(1, key, height=height)[0]
+    def thumbnail(self, index: int, key: str | None = None, *, height: int = 96) -> np.ndarray:
+        """An image of the middle of the episode with an index, uint8 (height, W, 3), which notebooks show. key: the camera; default the first."""
+        return self.episode(index).thumbnails(1, key, height=height)[0]
 
     def _repr_html_(self) -> str:
         from . import _notebook
@@ -252,7 +274,7 @@ def open(
     uri: a path, file://, http(s)://, s3:// or gs://bucket/prefix, or hf://datasets/owner/name. The format is detected; format= overrides.
     rows_hz: rate of the rows, for formats that keep no clock; Misuse of those that do: LeRobot, MCAP, rosbag2 (hz= of Loader, MapDataset and Episode.align resamples). options: choices of one format, {name: value}; its page lists them.
     map: a mapping that says what the format leaves open (streams, clocks, units): a dict, or the path of a file.
-    split: the episodes of one split alone ("train", "val"; Dataset.splits has the names), numbered from 0; default all.
+    split: the episodes of one split alone ("train", "val"; Dataset.splits has the names), which keep their indices; default all.
     follow_links: True lets links of a local dataset lead out of its folder, as those of git-annex and DVC do: whoever wrote it then chooses which
         files of this machine are read. Such a link is Malformed otherwise, and names its file. The links of Hugging Face's cache need it not.
     memory_budget: bytes (or "1GiB") for tables, sample indexes and open files.
@@ -306,13 +328,13 @@ class Episode:
     @property
     def meta(self) -> dict[str, Any]:
         if self._meta is None:
-            self._meta = self.dataset._handle.call("robocache_episode", {"episode": self.position})
+            self._meta = self.dataset._handle.call("robocache_episode", {"position": self.position})
         return self._meta
 
     @property
     def index(self) -> int:
         """The number that the dataset gives it (episode_index)."""
-        return self.meta["episode_index"]
+        return int(self.dataset.episode_indices[self.position])
 
     @property
     def length(self) -> int:
@@ -354,7 +376,7 @@ class Episode:
         return _notebook.of_episode(self)
 
     def __repr__(self) -> str:
-        return f"<robocache.Episode {self.position} of {self.dataset.uri!r}: {self.length} rows>"
+        return f"<robocache.Episode {self.index} of {self.dataset.uri!r}: {self.length} rows>"
 
     @_keywords.checked
     def align(
@@ -397,7 +419,7 @@ class Episode:
         wanted = [k for k, f in features.items() if f.kind not in _IMAGES and not f.ragged and not f.default] if keys is None else keys
         args["keys"] = [_options.key(k, [*features, "task"]) for k in wanted]
         size = {} if image_size is None else {"image_size": _options.frame_size("image_size", image_size)}
-        return _memory.values(self.dataset._handle.call("robocache_align", {"episode": self.position, "align": args, **size}))
+        return _memory.values(self.dataset._handle.call("robocache_align", {"position": self.position, "align": args, **size}))
 
 
 class Stream:
@@ -425,7 +447,7 @@ class Stream:
         return self.feature.shape
 
     def _read(self, times: bool, values: bool) -> dict[str, Any]:
-        return _memory.values(self.episode.dataset._handle.call("robocache_stream", {"episode": self.episode.position, "key": self.key, "times": times, "values": values}))
+        return _memory.values(self.episode.dataset._handle.call("robocache_stream", {"position": self.episode.position, "key": self.key, "times": times, "values": values}))
 
     @property
     def times(self) -> np.ndarray:
@@ -454,10 +476,10 @@ class Stream:
         chosen = range(n) if rows is None else [int(r) for r in rows]
         for r in chosen:
             if not -n <= r < n:
-                raise Misuse(f"row {r} of a stream of {n}", {"episode": self.episode.position, "stream": self.key, "row": r})
+                raise Misuse(f"row {r} of a stream of {n}", {"episode": self.episode.index, "stream": self.key, "row": r})
         if depth_unit is None:
             depth_unit = self.feature.unit if self.feature.unit in ("mm", "m") else "mm"
-        given = {"depth_unit": depth_unit, "keys": [self.key], "episodes": [self.episode.position], "image_dtype": image_dtype, "image_size": image_size}
+        given = {"depth_unit": depth_unit, "keys": [self.key], "episodes": [self.episode.index], "image_dtype": image_dtype, "image_size": image_size}
         config = _config.sample(self.episode.dataset.features, {**given, "anchor": self.key if self.feature.clock else None})
         if not chosen:
             return self._no_frames(image_dtype, image_size, depth_unit)

@@ -3,7 +3,7 @@
     from robocache.datasets import RTXDataset, RTXDataLoader, create_rtx_dataloader, CALVINDataset, RoboMimicDataset
 
 A sample is `sequence_length` rows of one episode at `target_hz` (default: the dataset's own rate), one sequence after the other; what the last one
-lacks of an episode is its last row, and `<name>_is_pad` says so. episode_id is the episode's position in `.dataset`, as text (recorders' own numbers repeat). Opening, decoding and alignment are the engine's, by its rules (floats linear,
+lacks of an episode is its last row, and `<name>_is_pad` says so. episode_id is the episode's index in `.dataset`, as text. Opening, decoding and alignment are the engine's, by its rules (floats linear,
 images nearest, rewards previous). New code uses robocache.open, MapDataset and Loader, which these are made of; docs/migration.md has the table.
 """
 
@@ -285,7 +285,7 @@ class RTXDataset(_Sequences):
             sequence_length = max(1, round(float(Fraction(str(rate("target_hz", hz)))) * seconds))
         n = ds.num_episodes if max_episodes is None else min(_options.whole("max_episodes", max_episodes), ds.num_episodes)
         self._begin(
-            ds, _sequences.roles(ds, streams, wanted), language=language, sequence_length=sequence_length, target_hz=target_hz, episodes=None if n == ds.num_episodes else range(n),
+            ds, _sequences.roles(ds, streams, wanted), language=language, sequence_length=sequence_length, target_hz=target_hz, episodes=None if n == ds.num_episodes else ds.episode_indices[:n].tolist(),
             image_size=image_size, image_dtype=image_dtype, cache=cache_in_memory, threads=threads, memory_budget=memory_budget,
         )  # fmt: skip
         self._streams = streams
@@ -301,8 +301,8 @@ class RTXDataset(_Sequences):
         return {"vision": None, "proprio": None, "fused": None, **self._formed(got, 2)}
 
     def episode(self, i: int) -> RLDSEpisode:
-        """The i-th episode, all of its steps, at its own rate."""
-        return RLDSEpisode.of(self.dataset.episode(i), self._streams)
+        """The episode at position i, all of its steps, at its own rate."""
+        return RLDSEpisode.of(self.dataset[i], self._streams)
 
     @property
     def episodes(self) -> Iterator[RLDSEpisode]:

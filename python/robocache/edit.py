@@ -6,7 +6,7 @@
     robocache.edit.delete("set", "clean", episodes=[3, 7])          # one change, in one call
     robocache.merge(["a", "b"]).write("both")
 
-Numbers of episodes in a change are those of the result of the changes before it. The source is never written to, unless write(in_place=True) says so.
+A change names episodes by their index in the source, whatever the changes before it deleted; after a merge, by their place in the merged whole. The source is never written to, unless write(in_place=True) says so.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class EditReport(Result):
 EditReport._parts = {"findings": Finding, "parts": EditReport}
 
 _CHOICE = """
-        episodes: numbers, a range, or text such as "0,3,5-9". task: a pattern that a task of the episode matches ("pick*"). where: an expression, such as
+        episodes: indices, a range, or text such as "0,3,5-9". task: a pattern that a task of the episode matches ("pick*"). where: an expression, such as
         "length < 30 or max(action[gripper]) > 1.2". flags: a file of flags of `robocache view`. What is given holds together; invert: all others.
         """
 

@@ -62,7 +62,7 @@ class LeRobotDataset(MapDataset):
                 raise Misuse("episode_filter: The episode filter did not match any episode", {"dataset": self.dataset.uri})
         self.episodes: list[int] | None = None if episodes is None else list(episodes)
         given = {
-            "episodes": None if self.episodes is None else self.meta.positions(self.episodes), "delta_timestamps": delta_timestamps, "keys": keys, "threads": threads,
+            "episodes": None if self.episodes is None else self.meta.checked(self.episodes), "delta_timestamps": delta_timestamps, "keys": keys, "threads": threads,
             "image_dtype": "uint8" if return_uint8 else "float32", "image_size": image_size, "image_resize": image_resize, "memory_budget": memory_budget,
             "depth_unit": depth_output_unit, "tolerance_s" if check_timestamps else "offset_tolerance_s": tolerance_s,
         }  # fmt: skip
@@ -104,7 +104,7 @@ class LeRobotDataset(MapDataset):
             return None
         lengths = self.dataset.episodes["lengths"].tolist()
         ends = list(itertools.accumulate(lengths))
-        rows = (r for p in sorted(set(self._config["episodes"])) for r in range(ends[p] - lengths[p], ends[p]))
+        rows = (r for p in self.meta.positions(self._config["episodes"]) for r in range(ends[p] - lengths[p], ends[p]))
         return {r: i for i, r in enumerate(rows)}
 
     def select_columns(self, column_names: str | Sequence[str]) -> Any:

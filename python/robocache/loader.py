@@ -74,7 +74,7 @@ class Loader(Ordered, _Base):
         "cameras": [keys]}, any of them. A function of (seed, epoch, the sample's number in its dataset, camera): not of batches, threads, ranks, caches or
         the device. After image_size, before image_dtype and normalize; the noise of numbers comes after it, in their delivered unit. A flip
         mirrors all cameras of a sample, and is refused until negate, swap or keep say of every other key what it does. Formulas: docs/kernels.md.
-    on_bad_episode: "error", at once where opening could not read a file; or "skip": counted and listed in stats()["bad_episodes"] (episode: its position;
+    on_bad_episode: "error", at once where opening could not read a file; or "skip": counted and listed in stats()["bad_episodes"] (episode: its index;
         -1: a file that could not be read, whose episodes have none).
 
     on_nan: a number of a stream that is NaN or infinite: "error" (default): its episode is bad, Malformed with episode, row and column, or skipped whole

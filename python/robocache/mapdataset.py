@@ -50,8 +50,8 @@ class MapDataset(_Base):
 
     source: a path or URI, or an open Dataset.
     split: the episodes of one split; default "train" (or "training") where the dataset names one, which is logged; "all": all of them.
-    episodes: positions in the dataset, in place of a split; the samples come in file order. keys: the streams that a sample holds (others are not read); "episode_id", where it is
-        named, is the position of the sample's episode, as text; "index", "episode_index" and "frame_index" are LeRobot's columns, and are made where a dataset has none (index: the number
+    episodes: indices (Dataset.episode_indices), in place of a split; the samples come in file order. keys: the streams that a sample holds (others are not read); "episode_id", where it is
+        named, is the index of the sample's episode, as text; "index", "episode_index" and "frame_index" are LeRobot's columns, and are made where a dataset has none (index: the number
         of the row among those of all episodes; with hz or anchor= that of the sample, as locate takes it).
     delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules; with several clocks in time, by the align rule.
     delta_indices: {key: [rows, …]}, the same windows in rows from the sample: no rate is needed. They are for streams on the samples' rows (the

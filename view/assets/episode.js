@@ -1,12 +1,13 @@
 // One episode: its streams with their own timestamps, and which row of a stream holds at a time.
 import { columns } from './api.js';
+import { index } from './state.js';
 
 let early = null;
 
 export class Episode {
-  // early asks for an episode ahead of load.
-  static early(s, e) {
-    const path = `e/${e}?s=${s}`, answer = columns(path);
+  // early asks for an episode, by its index, ahead of load.
+  static early(s, n) {
+    const path = `e/${n}?s=${s}`, answer = columns(path);
     answer.catch(() => {}); // load says it
     early = { path, answer };
     setTimeout(() => { early = null; }, 2000);
@@ -15,7 +16,8 @@ export class Episode {
   static async load(info, s, e, hz = '') {
     const x = new Episode();
     Object.assign(x, { info, s, e, hz, shift: 0, query: `s=${s}${hz ? '&hz=' + encodeURIComponent(hz) : ''}`, streams: new Map() });
-    const { header: about, columns: times } = await (early?.path === `e/${e}?${x.query}` ? early.answer : columns(`e/${e}?${x.query}`));
+    const path = `e/${index(s, e)}?${x.query}`;
+    const { header: about, columns: times } = await (early?.path === path ? early.answer : columns(path));
     Object.assign(x, { about, duration: about.duration_ns, start: about.start_ns, problem: about.problem, length: about.episode.length });
     const features = new Map(info.datasets[s].features.map((f) => [f.key, f]));
     for (const st of about.streams) x.streams.set(st.key, { ...st, times: times[st.clock], feature: features.get(st.key) || { key: st.key, kind: st.kind, shape: [1], dtype: 'bool', mask: true } });
@@ -52,7 +54,7 @@ export class Episode {
 
   // path is that of an answer about a stream.
   path(what, key, more = '') {
-    return `e/${this.e}/${what}` + (what === 'series' ? `?key=${encodeURIComponent(key)}&${this.query}${more}` : `/${encodeURIComponent(key)}${more}${more.includes('?') ? '&' : '?'}${this.query}`);
+    return `e/${index(this.s, this.e)}/${what}` + (what === 'series' ? `?key=${encodeURIComponent(key)}&${this.query}${more}` : `/${encodeURIComponent(key)}${more}${more.includes('?') ? '&' : '?'}${this.query}`);
   }
 
   // row is the last row of a stream at a time: -1 ahead of the first.

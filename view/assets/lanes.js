@@ -2,7 +2,7 @@
 import { $, css, get, icon, make, paint } from './api.js';
 import { after, gaps } from './episode.js';
 import { bounds, each, kind, span } from './panels.js';
-import { on, shown, state, tell } from './state.js';
+import { index, on, shown, state, tell } from './state.js';
 
 // lane is a line on the time axis: draw(g, x, w, h, a, b) paints it, where x gives a time's place. A click goes to a time.
 function lane(label, draw, more = {}) {
@@ -82,7 +82,7 @@ export async function showFindings() {
   marks();
   title('Findings: the doctor looks …');
   let list;
-  try { list = await get(`e/${ep.e}/findings?s=${ep.s}`); } catch (e) { title('Findings: ' + e.message); return; }
+  try { list = await get(`e/${index(ep.s, ep.e)}/findings?s=${ep.s}`); } catch (e) { title('Findings: ' + e.message); return; }
   if (ep !== shown.first) return;
   const rank = { error: 0, warning: 1, info: 2 };
   list.sort((a, b) => (b.episode >= 0) - (a.episode >= 0) || rank[a.severity] - rank[b.severity]);

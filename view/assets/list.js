@@ -1,6 +1,6 @@
 // The list of episodes: only the rows in sight are in the page. Filters, order and a histogram work on columns of numbers.
 import { $, columns, css, frame, get, icon, make, paint } from './api.js';
-import { on, shown, state, tell } from './state.js';
+import { index, positionOf, on, shown, state, tell } from './state.js';
 
 const high = 52;
 let lists = [], order = [], position = new Map(), bins = null;
@@ -42,7 +42,10 @@ async function poll(s, run, ask, take) {
 const doctor = (s, run = false) => poll(s, run, (more) => get(`findings?s=${s}${more}`), (d) => {
   $('doctor').hidden = d.state !== 'no';
   lists[s].found = new Map();
-  for (const f of d.findings) if (f.episode >= 0 && f.severity !== 'info') lists[s].found.set(f.episode, (lists[s].found.get(f.episode) || 0) + 1);
+  for (const f of d.findings) if (f.episode >= 0 && f.severity !== 'info') {
+    const e = positionOf(s, f.episode);
+    lists[s].found.set(e, (lists[s].found.get(e) || 0) + 1);
+  }
 });
 
 // moves asks for jerk and idle shares.
@@ -52,7 +55,6 @@ const moves = (s, run) => poll(s, run, (more) => columns(`measures?s=${s}${more}
 });
 
 export const tasks = (s, e) => lists[s]?.tasks[lists[s].task[e]] ?? '';
-export const index = (s, e) => lists[s]?.index?.[e] ?? e;
 const flagsOf = (e) => (state.s === 0 ? shown.flags.filter((f) => f.episode_index === index(0, e)) : []);
 
 export function filter() {
@@ -137,7 +139,7 @@ let running = 0;
 function thumbnail(id, e, canvas) {
   const data = shown.info.datasets[state.s], camera = data.features.find((f) => f.kind === 'video' || f.kind === 'image');
   if (!camera) { canvas.hidden = true; return; }
-  const row = camera.clock ? 0 : lists[state.s].length[e] >> 1, path = `e/${e}/frame/${encodeURIComponent(camera.key)}/${row}?w=96&s=${state.s}`;
+  const row = camera.clock ? 0 : lists[state.s].length[e] >> 1, path = `e/${index(state.s, e)}/frame/${encodeURIComponent(camera.key)}/${row}?w=96&s=${state.s}`;
   setTimeout(() => { if (made.get(id)?.contains(canvas)) { queue.push([id, path, canvas]); next(); } }, 150);
 }
 

@@ -6,7 +6,7 @@ import { showFindings } from './lanes.js';
 import * as list from './list.js';
 import * as panels from './panels.js';
 import './plots.js';
-import { on, read, shown, state, tell } from './state.js';
+import { index, positionOf, on, read, shown, state, tell } from './state.js';
 
 const speeds = [0.1, 0.25, 0.5, 1, 2, 4, 8], labels = ['bad', 'failed', 'good', 'idle', 'short', 'wrong task', 'camera', 'out of sync', 'other'];
 const keys = [['Space', 'play, pause'], ['← →', 'row before, next row (of the first camera, or the fastest stream); with Shift 10'], ['↑ ↓', 'episode before, next episode of the list'], ['Home End', 'begin, end of the episode'],
@@ -49,13 +49,13 @@ async function open() {
 }
 
 function title() {
-  const x = shown.first, n = list.index(x.s, x.e);
+  const x = shown.first, n = index(x.s, x.e);
   $('episode').textContent = `episode ${n} · ${x.length} rows` + (x.timeless ? ' · no clock: the axis is rows' : ` · ${x.seconds(x.duration, 2)}`);
   $('task').textContent = (x.about.episode.tasks || []).join(' | ');
   const own = x.s === 0 ? shown.flags.filter((f) => f.episode_index === n) : [];
   $('flags').replaceChildren(...own.flatMap((f) => [icon('flag'), ' ' + (f.label || 'flagged') + (f.rows ? ` rows ${f.rows[0]}–${f.rows[1]}` : '') + (f.note ? `: ${f.note}` : '') + '  ']));
   $('unzoom').hidden = !state.zoom;
-  $('compare').value = state.compare ? (state.compare.s !== state.s ? state.compare.s + ':' : '') + state.compare.e : '';
+  $('compare').value = state.compare ? (state.compare.s !== state.s ? state.compare.s + ':' : '') + index(state.compare.s, state.compare.e) : '';
   $('hz').value = state.hz;
   document.title = `episode ${n} – robocache view`;
 }
@@ -113,7 +113,7 @@ function faster(n) {
 async function flag(body) {
   if (state.s !== 0) { problem('flags are of the first dataset'); return; }
   try {
-    shown.flags = (await (await post('api/flags', { episode: state.e, ...body })).json()).flags;
+    shown.flags = (await (await post('api/flags', { episode: index(0, state.e), ...body })).json()).flags;
     problem('');
   } catch (e) { problem('not flagged: ' + e.message); }
   download();
@@ -127,9 +127,9 @@ function download() {
 
 function flagDialog() {
   const x = shown.first, d = $('flag-dialog'), rows = state.zoom && x.anchor ? [Math.max(0, x.row(x.anchor.key, state.zoom[0])), x.row(x.anchor.key, state.zoom[1]) + 1] : null;
-  const own = shown.flags.find((f) => f.episode_index === list.index(0, state.e));
+  const own = shown.flags.find((f) => f.episode_index === index(0, state.e));
   const fits = rows && x.anchor.rows === x.length;
-  $('flag-episode').textContent = list.index(state.s, state.e);
+  $('flag-episode').textContent = index(state.s, state.e);
   [$('flag-label').value, $('flag-note').value] = [own?.label || '', own?.note || ''];
   $('flag-rows').checked = false;
   $('flag-rows').disabled = !fits;
@@ -193,7 +193,7 @@ addEventListener('keydown', (ev) => {
   if (field && ev.key !== 'Escape') return;
   if (ev.key === ' ' && ev.target.matches?.('button, summary, input')) return; // it presses what has the focus
   if (/^[1-9]$/.test(ev.key)) {
-    const label = labels[ev.key - 1], own = shown.flags.find((f) => f.episode_index === list.index(0, state.e) && !f.rows);
+    const label = labels[ev.key - 1], own = shown.flags.find((f) => f.episode_index === index(0, state.e) && !f.rows);
     flag(own?.label === label ? { remove: true } : { label, note: own?.note || '' });
   } else if (actions[ev.key]) actions[ev.key](ev);
   else return;
@@ -217,7 +217,8 @@ function wire() {
   $('hz').onchange = () => { state.hz = $('hz').value.trim(); open(); };
   $('compare').onchange = () => {
     const m = /^(?:(\d+):)?(\d+)$/.exec($('compare').value.trim());
-    state.compare = m ? { s: m[1] ? Number(m[1]) : state.s, e: Number(m[2]) } : null;
+    const s = m?.[1] ? Number(m[1]) : state.s, e = m ? positionOf(s, Number(m[2])) : -1;
+    state.compare = e >= 0 ? { s, e } : null;
     open();
   };
   $('theme').onclick = () => { theme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'); localStorage.setItem('theme', document.documentElement.dataset.theme); };
@@ -248,10 +249,11 @@ async function start() {
   const sets = shown.info.datasets;
   if (sets.some((x) => x.features.some((f) => f.kind === 'pointcloud'))) await import('./cloud.js');
   state.s = Math.min(Math.max(0, state.s), sets.length - 1);
-  state.e = Math.min(Math.max(0, state.e), sets[state.s].num_episodes - 1);
+  state.e = sets[state.s].num_episodes > 0 ? Math.max(0, positionOf(state.s, state.e)) : -1;
   if (!p.has('hz') && shown.info.hz) state.hz = shown.info.hz;
+  if (state.compare) state.compare.e = positionOf(state.compare.s, state.compare.e);
+  if (state.compare?.e < 0) state.compare = null;
   if (!p.has('e') && !p.has('c') && sets.length > 1) state.compare = { s: 1, e: Math.min(state.e, sets[1].num_episodes - 1) };
-  if (state.compare && !(state.compare.e < sets[state.compare.s]?.num_episodes)) state.compare = null;
   const opened = state.e < 0 ? problem('the dataset has no episodes') : open();
   await new Promise((done) => setTimeout(done)); // the frames are asked for before anything else is done
   wire();

@@ -1,6 +1,6 @@
 // Panels show streams of the episodes that are open. Each kind makes its own; here all of them hear of the time, the zoom and the theme.
 import { $ } from './api.js';
-import { on, shown, state } from './state.js';
+import { index, on, shown, state } from './state.js';
 
 const kinds = new Map(), open = new Map(); // id of a section → what makes its panels; the panels
 
@@ -8,7 +8,7 @@ const kinds = new Map(), open = new Map(); // id of a section → what makes its
 export const kind = (id, make) => kinds.set(id, make);
 
 // sources are the episodes that are shown, and what they are called beside the first.
-export const sources = () => [[shown.first, ''], [shown.second, shown.second && `[${shown.second.s !== shown.first.s ? 'second dataset, ' : ''}episode ${shown.second.e}${shown.second.shift ? `, begins ${Math.abs(shown.second.shift / 1e9).toFixed(3)} s ${shown.second.shift > 0 ? 'later' : 'earlier'}` : ''}]`],
+export const sources = () => [[shown.first, ''], [shown.second, shown.second && `[${shown.second.s !== shown.first.s ? 'second dataset, ' : ''}episode ${index(shown.second.s, shown.second.e)}${shown.second.shift ? `, begins ${Math.abs(shown.second.shift / 1e9).toFixed(3)} s ${shown.second.shift > 0 ? 'later' : 'earlier'}` : ''}]`],
   [shown.aligned, shown.aligned && `[${shown.aligned.hz} Hz grid]`]].filter(([ep]) => ep);
 
 // show makes the panels; the newest of several wins. A page has one thread: what is not a frame waits until the first frames are drawn, or for a moment.

@@ -2,7 +2,7 @@
 import { $, columns, css, get, make, newest } from './api.js';
 import { gaps } from './episode.js';
 import { bounds, kind, span } from './panels.js';
-import { on, shown, state, tell } from './state.js';
+import { index, on, shown, state, tell } from './state.js';
 
 let values = new Map();
 // The library of curves is asked for with the first plot, behind the first frames: to read it takes the page as long as to draw them.
@@ -253,7 +253,7 @@ const ask = newest(async () => {
   const ep = shown.first, t = state.t;
   if (!ep) return;
   try {
-    const list = await get(`e/${ep.e}/at?t=${Math.round(t)}&${ep.query}`);
+    const list = await get(`e/${index(ep.s, ep.e)}/at?t=${Math.round(t)}&${ep.query}`);
     if (ep === shown.first) tell('values', values = new Map(list.map((v) => [v.key, v])));
   } catch { /* the streams that cannot be read say so themselves */ }
 });

@@ -1,7 +1,7 @@
 // What is shown: one object, kept in the address (#e=12&r=104&z=…), and who is told when it changes.
 
 export const state = {
-  s: 0, e: 0, t: 0, // dataset, episode, nanoseconds from the episode's start
+  s: 0, e: 0, t: 0, // dataset, position of the episode (the address has its index), nanoseconds from the episode's start
   zoom: null, // [from, to] in ns, or the whole episode
   hidden: new Set(), // streams that are not shown, by key
   channels: {}, // key → set of channels that are not drawn
@@ -17,6 +17,13 @@ export const tell = (what, ...args) => { for (const fn of told[what] || []) fn(.
 // model is the episode that is shown, and the one beside it: see episode.js.
 export const shown = { first: null, second: null, info: null, findings: [], flags: [] };
 
+// index is the number of an episode, which people see and the server takes; positionOf finds the position of the episode with an index, -1 without one.
+export const index = (s, e) => shown.info?.datasets[s]?.episode_index?.[e] ?? e;
+export function positionOf(s, n) {
+  const set = shown.info.datasets[s];
+  return !set ? -1 : set.episode_index ? set.episode_index.indexOf(n) : n < set.num_episodes ? n : -1;
+}
+
 let saving = 0;
 function save() {
   clearTimeout(saving);
@@ -27,7 +34,7 @@ export function address() {
   const p = new URLSearchParams();
   const put = (k, v) => { if (v !== '' && v != null && v !== false) p.set(k, v === true ? '1' : v); };
   if (state.s) put('s', state.s);
-  p.set('e', state.e);
+  p.set('e', index(state.s, state.e));
   const a = shown.first?.anchor, r = a ? shown.first.row(a.key, state.t) : -1;
   if (a && r >= 0 && a.times[r] === state.t) put('r', r);
   else if (state.t) put('t', state.t);
@@ -35,13 +42,13 @@ export function address() {
   if (state.hidden.size) put('k', [...state.hidden].map(encodeURIComponent).join(','));
   const ch = Object.entries(state.channels).filter(([, v]) => v.size).map(([k, v]) => encodeURIComponent(k) + ':' + [...v].join('.'));
   if (ch.length) put('ch', ch.join(','));
-  if (state.compare) put('c', state.compare.s + ':' + state.compare.e);
+  if (state.compare) put('c', state.compare.s + ':' + index(state.compare.s, state.compare.e));
   for (const k of ['hz', 'q', 'by', 'least', 'most', 'sort', 'flagged', 'found']) put(k, state[k]);
   if (state.speed !== 1) put('v', state.speed);
   return p.toString();
 }
 
-// read takes the state from an address; the row is settled when the episode is there.
+// read takes the state from an address, with episodes by index; start makes positions of them, and the row is settled when the episode is there.
 export function read(text) {
   const p = new URLSearchParams(text), number = (k) => { const v = Number(p.get(k)); return Number.isFinite(v) ? v : 0; };
   state.s = number('s');

@@ -45,7 +45,7 @@ func runs(rows []robocache.Row, fn func(ep, from, to int)) {
 }
 
 func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) {
-	if err := op.Row(r.n, row); err != nil {
+	if err := op.Row(d.About, r.n, row); err != nil {
 		guard.Fail(robocache.At(err, robocache.Where{"stream": f.Key}))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -186,6 +187,25 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 			s.Rate(name, r)
 		}
 		s.Episodes = append(s.Episodes, per[i]...)
+	}
+	s.number(len(names) == 1)
+}
+
+// numbered matches the name of a group that is an episode with a number: demo_3, episode7, traj-12.
+var numbered = regexp.MustCompile(`^(?i:demo|episode|ep|traj|trajectory|rollout|sample|run)?[_-]?(\d{1,18})$`)
+
+// number gives the episodes their indices: the numbers in the names of their groups if each has one of its own, else their positions. Groups of
+// several files have their numbers in common.
+func (s *Set) number(oneFile bool) {
+	seen := map[int64]bool{}
+	for i := range s.Episodes {
+		if m := numbered.FindStringSubmatch(path.Base(s.Episodes[i].Path)); m != nil && oneFile {
+			index, _ := strconv.ParseInt(m[1], 10, 64)
+			s.Episodes[i].Index, seen[index] = index, true
+		}
+	}
+	if len(seen) == len(s.Episodes) {
+		return
 	}
 	for i := range s.Episodes {
 		s.Episodes[i].Index = int64(i)

@@ -122,10 +122,12 @@ func (s *Set) ready() {
 		s.About.Features = append(s.About.Features, *f)
 	}
 	s.About.Episodes = len(s.Episodes)
+	indices := make([]int64, len(s.Episodes))
 	tasks := map[string]bool{}
 	for i := range s.Episodes {
 		e := &s.Episodes[i]
 		s.About.Frames += int64(e.Length)
+		indices[i] = e.Index
 		for _, t := range e.Tasks {
 			if !tasks[t] {
 				tasks[t] = true
@@ -133,6 +135,7 @@ func (s *Set) ready() {
 			}
 		}
 	}
+	s.About.NumberEpisodes(indices)
 	s.opened = make([]atomic.Pointer[opened], len(s.Episodes))
 	s.plan()
 }
@@ -312,7 +315,7 @@ func (s *Set) runs(ctx context.Context, stream int, rows []robocache.Row, each f
 		r := rows[at]
 		guard.Check(s.op.Episode(len(s.Episodes), r.Episode))
 		length := s.length(ctx, r.Episode, stream)
-		guard.Check(s.op.Row(length, r))
+		guard.Check(s.op.Row(s.About, length, r))
 		n := 1
 		for at+n < len(rows) && rows[at+n].Episode == r.Episode && rows[at+n].Index == r.Index+n && r.Index+n < length {
 			n++

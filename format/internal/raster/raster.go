@@ -44,15 +44,15 @@ func Open(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, first
 			continue
 		}
 		if err := s.form(ctx, f, &ref[0]); err != nil {
-			return nil, robocache.At(err, where(f.Key, row))
+			return nil, robocache.At(err, where(ds, f.Key, row))
 		}
 		return s, nil
 	}
 	return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: robocache.Where{"stream": f.Key}, Msg: "no image is here"}
 }
 
-func where(key string, row robocache.Row) robocache.Where {
-	return robocache.Where{"stream": key, "episode": row.Episode, "row": row.Index}
+func where(ds robocache.Dataset, key string, row robocache.Row) robocache.Where {
+	return robocache.Where{"stream": key, "episode": ds.Info().EpisodeIndex(row.Episode), "row": row.Index}
 }
 
 func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.FrameRef) (err error) {
@@ -101,16 +101,16 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 	}
 	for i := range refs {
 		if refs[i].Missing {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.key, rows[i]), Msg: "the row has no image", Hint: "leave the episode out"}
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.ds, s.key, rows[i]), Msg: "the row has no image", Hint: "leave the episode out"}
 		}
 		if refs[i].Path != "" && s.pool == nil {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.key, rows[i]), Msg: "an image in a video among stills"}
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.ds, s.key, rows[i]), Msg: "an image in a video among stills"}
 		}
 	}
 	err := video.EachFrame(ctx, s.lib, refs, video.Each{Pool: s.pool, Threads: s.threads}, func(at []int, pic video.Frame) error {
 		first := dst[at[0]*size:][:size]
 		if pic == nil {
-			return robocache.At(s.still(&refs[at[0]], first), where(s.key, rows[at[0]]))
+			return robocache.At(s.still(&refs[at[0]], first), where(s.ds, s.key, rows[at[0]]))
 		}
 		if w, h := pic.Size(); w != s.Width || h != s.Height {
 			return s.other(w, h)

@@ -66,20 +66,20 @@ func (op Op) Kind(key string, got robocache.Kind, want ...robocache.Kind) error 
 	return op.misuse(robocache.Where{"stream": key}, "a stream of kind "+string(want[0]), string(got))
 }
 
-// Episode checks an episode's number, of n.
-func (op Op) Episode(n, episode int) error {
-	if episode >= 0 && episode < n {
+// Episode checks an episode's position, of n.
+func (op Op) Episode(n, position int) error {
+	if position >= 0 && position < n {
 		return nil
 	}
-	return op.misuse(robocache.Where{"episode": episode}, fmt.Sprintf("an episode from 0 to %d", n-1), fmt.Sprint(episode))
+	return op.misuse(robocache.Where{"position": position}, fmt.Sprintf("the position of an episode, 0 to %d", n-1), fmt.Sprint(position))
 }
 
 // Row checks a row's number, of the n that its episode has.
-func (op Op) Row(n int, r robocache.Row) error {
+func (op Op) Row(info *robocache.Info, n int, r robocache.Row) error {
 	if r.Index >= 0 && r.Index < n {
 		return nil
 	}
-	return op.misuse(robocache.Where{"episode": r.Episode, "row": r.Index}, fmt.Sprintf("a row from 0 to %d", n-1), fmt.Sprint(r.Index))
+	return op.misuse(robocache.Where{"episode": info.EpisodeIndex(r.Episode), "row": r.Index}, fmt.Sprintf("a row from 0 to %d", n-1), fmt.Sprint(r.Index))
 }
 
 // Room checks what a caller gives for the results of some rows: bytes, or entries.

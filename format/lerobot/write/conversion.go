@@ -441,7 +441,7 @@ func (c *conversion) dryRun(ctx context.Context) {
 		meta := guard.Must(c.src.Episode(ctx, e))
 		m := EpisodeMap{Old: meta.Index, New: c.report.NumEpisodes, Length: c.src.Len(e), FromIndex: from, Video: map[string]string{}}
 		if m.Length == 0 {
-			c.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": e}, "an episode without rows is left out")
+			c.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": meta.Index}, "an episode without rows is left out")
 			m.New = -1
 		} else {
 			for i := range c.features {
@@ -450,7 +450,7 @@ func (c *conversion) dryRun(ctx context.Context) {
 					m.Video[f.Key] = stillVerdict
 				case f.Kind == robocache.KindVideo:
 					err := guard.Try(func() { c.segment(ctx, f, e).into(&m, f.Key) })
-					guard.Check(robocache.At(err, robocache.Where{"episode": e, "stream": f.source}))
+					guard.Check(robocache.At(err, robocache.Where{"episode": meta.Index, "stream": f.source}))
 				}
 			}
 			c.count(m)

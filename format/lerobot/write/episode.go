@@ -22,12 +22,11 @@ import (
 func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
 	defer guard.Recover("convert", &err)
 	e, n := t.e, c.src.Len(t.e)
-	t.m = EpisodeMap{Old: int64(e), Length: n, Video: map[string]string{}}
+	t.m = EpisodeMap{Old: c.src.Info().EpisodeIndex(e), Length: n, Video: map[string]string{}}
 	meta := guard.Must(c.src.Episode(ctx, e))
-	t.m.Old = meta.Index
 	if n == 0 {
 		t.m.New = -1
-		t.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": e}, "an episode without rows is left out")
+		t.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": meta.Index}, "an episode without rows is left out")
 		return nil, nil
 	}
 	rows := reader.Rows(e, 0, n)
@@ -407,7 +406,7 @@ func (c *conversion) chooseTimestamps(ctx context.Context) {
 		var start float64
 		if err := guard.Func("convert", func() { t, start = c.recorded(ctx, e) })(); err != nil {
 			if ctx.Err() != nil || !c.opt.SkipBad || !robocache.Bad(err) {
-				guard.Fail(robocache.At(err, robocache.Where{"episode": e}))
+				guard.Fail(robocache.At(err, robocache.Where{"episode": c.src.Info().EpisodeIndex(e)}))
 			}
 			continue
 		}
@@ -415,7 +414,7 @@ func (c *conversion) chooseTimestamps(ctx context.Context) {
 			want := start + float64(k)/c.fps.Float()
 			if d := math.Abs(v - want); !(d <= 1e-6+(want-start)*1.2e-7) {
 				c.timestamps = true
-				c.find(robocache.SeverityInfo, "timestamps-kept", robocache.Where{"episode": e, "row": k}, fmt.Sprintf("recorded timestamps are not frame_index/fps (first: %g for %g s): they are kept as %s", v, want, RecordedTimestamps))
+				c.find(robocache.SeverityInfo, "timestamps-kept", robocache.Where{"episode": c.src.Info().EpisodeIndex(e), "row": k}, fmt.Sprintf("recorded timestamps are not frame_index/fps (first: %g for %g s): they are kept as %s", v, want, RecordedTimestamps))
 				return
 			}
 		}

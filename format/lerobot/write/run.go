@@ -173,9 +173,9 @@ func (c *conversion) write(ctx context.Context, w *Writer) {
 	// skip leaves an episode out where its error lets it; else the work ends.
 	skip := func(t *turn, err error, place string, bearable bool) {
 		if ctx.Err() != nil || !c.opt.SkipBad || !bearable || !robocache.Bad(err) {
-			guard.Fail(robocache.At(err, robocache.Where{place: t.e}))
+			guard.Fail(robocache.At(err, robocache.Where{place: c.src.Info().EpisodeIndex(t.e)}))
 		}
-		c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": t.e}, err.Error())
+		c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": t.m.Old}, err.Error())
 		t.m.New, t.m.FromIndex = -1, 0
 	}
 	c.ahead(ctx, w, func(t *turn) {

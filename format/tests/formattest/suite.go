@@ -155,8 +155,8 @@ func (s *suite) times(e int) {
 		s.Errorf("episode %d: %d timestamps, %d rows", e, len(own), s.ds.Len(e))
 	}
 	ep, err := s.ds.Episode(s.ctx, e)
-	if err != nil || ep.Length != s.ds.Len(e) || ep.Position != e {
-		s.Errorf("episode %d: %+v, %v", e, ep, err)
+	if err != nil || ep.Length != s.ds.Len(e) || ep.Position != e || ep.Index != s.ds.Info().EpisodeIndex(e) {
+		s.Errorf("episode %d: %+v, %v; its index is %d", e, ep, err, s.ds.Info().EpisodeIndex(e))
 	}
 	i := s.ds.Info()
 	byClock := map[string][]int64{"": own, i.Clock: own}

@@ -170,7 +170,7 @@ func TestTable(t *testing.T) {
 			k++
 		}
 	}
-	sel, err := NewTable(4, Selection{Episodes: []int{3, 0, 3}, DropFirst: 1, DropTail: 2}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
+	sel, err := NewTable(4, Selection{Positions: []int{3, 0, 3}, DropFirst: 1, DropTail: 2}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (p *Progress) Sources(bad []BadEpisode) []SourceStats {
 func (p *Progress) State() State {
 	o := p.Order
 	c := p.sampler(p.start)
-	s := State{Version: 2, Order: orderNames[o.Mode], Seed: o.Seed, Epoch: p.Epoch, Samples: c.n, BatchSize: p.Ranks.Batch, WorldSize: p.Ranks.World, Rank: p.Ranks.Rank, BadEpisodes: p.Bad}
+	s := State{Version: stateVersion, Order: orderNames[o.Mode], Seed: o.Seed, Epoch: p.Epoch, Samples: c.n, BatchSize: p.Ranks.Batch, WorldSize: p.Ranks.World, Rank: p.Ranks.Rank, BadEpisodes: p.Bad}
 	s.Position, s.Ahead = c.here(p.at)
 	if p.Ended() {
 		// After the last batch the loader stands at the start of the next epoch, whether io.EOF was seen or not.
@@ -142,8 +142,8 @@ func (p *Progress) State() State {
 // Where they contradict each other it is Misuse that names the difference; force keeps what is configured here. has says whether there
 // is such an episode.
 func (p *Progress) Restored(s *State, force bool, has func(BadEpisode) bool) (*Progress, error) {
-	if s.Version != 1 && s.Version != 2 {
-		return nil, misuse("state version", "1 or 2", fmt.Sprint(s.Version))
+	if s.Version < 1 || s.Version > stateVersion {
+		return nil, misuse("state version", fmt.Sprint("1 to ", stateVersion), fmt.Sprint(s.Version))
 	}
 	o, err := p.Order.restored(s, force)
 	if err != nil {

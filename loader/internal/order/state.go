@@ -6,11 +6,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// stateVersion is the version of the states that are written.
+const stateVersion = 3
+
 // State is where a Loader stands: small, readable, and enough to go on exactly (L5). It counts samples that were handed out.
 // Epoch and Position are the place; a user may change them, to skip batches say. What a source says of its own epoch and position
 // follows from them.
 type State struct {
-	Version     int           `json:"version"` // 2; 1 is read as well
+	Version     int           `json:"version"` // 3; 1 and 2, whose bad_episodes are positions, are read as well
 	Order       string        `json:"order"`   // "global", "pool" or "file"
 	PoolParams                // of the order "pool" of one source
 	Seed        int64         `json:"seed"`
@@ -59,7 +62,7 @@ type Fingerprint struct {
 // opening found it (Epoch and Position 0), which is in Stats, not in a State.
 type BadEpisode struct {
 	Source   int    `json:"source,omitempty"` // of a mixture
-	Episode  int    `json:"episode"`          // position in the dataset; -1: a file that opening could not read, whose episodes have none
+	Episode  int    `json:"episode"`          // its index in a State and in Stats, its position inside of package order; -1: a file that opening could not read, whose episodes have none
 	Epoch    int64  `json:"epoch"`
 	Position int64  `json:"position"`
 	Error    string `json:"error"`

@@ -23,7 +23,7 @@ type Table struct {
 
 // Selection is the part of a dataset that samples are made of.
 type Selection struct {
-	Episodes            []int // positions in any order; nil: all
+	Positions           []int // of episodes, in any order; nil: all
 	DropFirst, DropTail int   // rows left out at the start and at the end of each episode
 }
 
@@ -31,12 +31,12 @@ type Selection struct {
 func NewTable(total int, cfg Selection, exclude map[int]bool, count func(episode int) (n int, start int64, err error), timeline bool) (*Table, error) {
 	t := &Table{first: cfg.DropFirst}
 	var list []int
-	if cfg.Episodes != nil {
-		list = append(make([]int, 0, len(cfg.Episodes)), cfg.Episodes...)
+	if cfg.Positions != nil {
+		list = append(make([]int, 0, len(cfg.Positions)), cfg.Positions...)
 		sort.Ints(list)
 		for _, e := range list {
 			if e < 0 || e >= total {
-				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"episode": e}, Msg: "episodes", Want: fmt.Sprintf("0 to %d", total-1), Got: fmt.Sprint(e)}
+				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"position": e}, Msg: "episodes", Want: fmt.Sprintf("0 to %d", total-1), Got: fmt.Sprint(e)}
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func NewTable(total int, cfg Selection, exclude map[int]bool, count func(episode
 		e := t.Episode(i)
 		c, start, err := count(e)
 		if err != nil {
-			return nil, robocache.At(err, robocache.Where{"episode": e})
+			return nil, err // count names the episode
 		}
 		if left := c - cfg.DropFirst - cfg.DropTail; left > 0 {
 			sum += int64(left)
