@@ -277,7 +277,7 @@ func TestStateContradictions(t *testing.T) {
 		}
 	}
 	for name, s := range map[string]State{
-		"version":    edit(single, func(s *State) { s.Version = 3 }),
+		"version":    edit(single, func(s *State) { s.Version = 4 }),
 		"no version": edit(single, func(s *State) { s.Version = 0 }),
 		"position":   edit(single, func(s *State) { s.Position = 20 }),
 		"epoch":      edit(single, func(s *State) { s.Epoch = -1 }),
@@ -317,7 +317,7 @@ func TestStateVersion1(t *testing.T) {
 	if got, _ := epochOf(t, nil, l); !slices.Equal(got, want[8:]) {
 		t.Errorf("%v, expected %v", got, want[8:])
 	}
-	if s := l.State(); s.Version != 2 || s.Seed != 3 || s.Epoch != 3 {
+	if s := l.State(); s.Version != 3 || s.Seed != 3 || s.Epoch != 3 {
 		t.Errorf("%+v", s)
 	}
 }

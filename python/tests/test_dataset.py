@@ -24,10 +24,13 @@ def test_dataset(h264: str) -> None:
     assert list(ds.tasks) == [0] and all(isinstance(t, str) for t in ds.tasks.values())
     assert ds.stats["action"]["mean"].shape == ds.features["action"].shape and ds.stats["action"]["count"].dtype == np.int64
     assert ds.episodes["lengths"].sum() == ds.num_frames
-    assert ds.episode(-1).position == ds.num_episodes - 1
-    for bad in (ds.num_episodes, -ds.num_episodes - 1, "0"):
+    assert ds[-1].position == ds.num_episodes - 1
+    for bad in (ds.num_episodes, -1, "0"):
         with pytest.raises(robocache.Misuse):
             ds.episode(bad)  # type: ignore[arg-type]
+    for beyond in (ds.num_episodes, -ds.num_episodes - 1, "0"):
+        with pytest.raises(robocache.Misuse):
+            ds[beyond]  # type: ignore[index]
     assert robocache.open(Path(h264)).num_frames == robocache.open("file://" + h264).num_frames == ds.num_frames
 
 

@@ -115,7 +115,7 @@ def test_add_in_turn(source, tmp_path):
     ds = robocache.open(uri)
     assert (ds.num_episodes, ds.num_frames) == (8, 2 * n)
     for e in (0, 4):
-        a, b = robocache.open(source).episode(0), ds.episode(e)
+        a, b = robocache.open(source).episode(0), ds[e]
         assert np.array_equal(a.streams["action"].values, b.streams["action"].values)
     old = robocache.open(uri, options={"version": "0"})
     assert old.num_episodes == 4
@@ -133,7 +133,7 @@ def test_ours_adds_to_theirs(source, tmp_path):
     assert sorted(set(_rows(uri)["episode_index"].to_pylist())) == [7, 8, 9, 10, 11]
     ds = robocache.open(uri)
     assert ds.num_episodes == 5
-    assert np.array_equal(ds.episode(1).streams["action"].values, np.asarray(src.episode(0).streams["action"].values, np.float64))
+    assert np.array_equal(ds.episode(8).streams["action"].values, np.asarray(src.episode(0).streams["action"].values, np.float64))
     again = tmp_path / "set"  # and from there to LeRobot
     robocache.convert(uri, again, fps=10)
     assert robocache.open(again).num_episodes == 5

@@ -82,7 +82,7 @@ def test_lerobot_class_reads_all(h264: str, tmp_path: Path) -> None:
     assert len(robocache.LeRobotDataset("a/b", root=root)) == ds.num_frames
     assert len(robocache.MapDataset(root, keys=["action"])) == ds.num_frames - len(ds.episode(n - 1))
     last = ds.split("val")
-    assert last.num_episodes == 1 and (last.episode(0).streams["action"].values == ds.episode(n - 1).streams["action"].values).all()
+    assert last.num_episodes == 1 and (last[0].streams["action"].values == ds.episode(n - 1).streams["action"].values).all()
     assert next(iter(robocache.Loader(last, keys=["action"], batch_size=2)))["action"].shape[0] == 2
 
 

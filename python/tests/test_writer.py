@@ -175,7 +175,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         ds = robocache.open(path)
         assert ds.num_episodes in (saved, saved + 1)
         assert ds.episodes["lengths"].tolist() == [3] * ds.num_episodes
-        last = ds.episode(-1).streams
+        last = ds[-1].streams
         assert last["observation.state"].values[2].tolist() == [ds.num_episodes - 1, 2, 0.5]
         assert last["observation.images.front"].frames([2]).shape == (1, 3, H, W)
     assert kills >= 20 and saved > 5
