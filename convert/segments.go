@@ -73,7 +73,7 @@ func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *ro
 		}
 		made := max(1, len(complete))
 		if opt.segments != nil && made != opt.segments[e] {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"episode": e}, Msg: "the episode has other gaps than when it was planned",
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"episode": src.Info().EpisodeIndex(e)}, Msg: "the episode has other gaps than when it was planned",
 				Want: strconv.Itoa(opt.segments[e]) + " segments", Got: strconv.Itoa(made), Hint: "Plan again."}
 		}
 		for i := range made {
@@ -81,7 +81,7 @@ func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *ro
 		}
 		if len(complete) > 1 {
 			if cut++; cut == 1 {
-				where["episode"], where["row"] = e, complete[0].To
+				where["episode"], where["row"] = src.Info().EpisodeIndex(e), complete[0].To
 			}
 			added += len(complete) - 1
 		}
@@ -107,9 +107,12 @@ func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *ro
 func (d *segmented) describe(opt *Options) {
 	whole := d.Dataset.Info()
 	d.info.Episodes, d.info.Frames = len(d.segments), 0
-	for _, s := range d.segments {
+	indices := make([]int64, len(d.segments))
+	for i, s := range d.segments {
+		indices[i] = whole.EpisodeIndex(s.episode)
 		d.info.Frames += int64(s.to - s.from)
 	}
+	d.info.NumberEpisodes(indices)
 	d.info.Splits = map[string]string{}
 	for name := range whole.Splits {
 		episodes, err := whole.SplitEpisodes(name)
@@ -197,7 +200,7 @@ func (d *segmented) Unwrap() robocache.Dataset { return d.Dataset }
 
 func (d *segmented) at(e int) (segment, error) {
 	if e < 0 || e >= len(d.segments) {
-		return segment{}, &robocache.Error{Class: robocache.ErrNotFound, Op: "convert", Where: robocache.Where{"episode": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(d.segments)-1)}
+		return segment{}, &robocache.Error{Class: robocache.ErrNotFound, Op: "convert", Where: robocache.Where{"position": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(d.segments)-1)}
 	}
 	return d.segments[e], nil
 }
@@ -251,7 +254,7 @@ func (d *segmented) rows(rows []robocache.Row) ([]robocache.Row, error) {
 			return nil, err
 		}
 		if r.Index < 0 || r.Index >= s.to-s.from {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"episode": r.Episode, "row": r.Index}, Want: "a row below " + strconv.Itoa(s.to-s.from), Got: strconv.Itoa(r.Index)}
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index}, Want: "a row below " + strconv.Itoa(s.to-s.from), Got: strconv.Itoa(r.Index)}
 		}
 		out[i] = robocache.Row{Episode: s.episode, Index: s.from + r.Index}
 	}
