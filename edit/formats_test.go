@@ -32,7 +32,7 @@ func TestFormats(t *testing.T) {
 			src := open(t, from)
 			dst := filepath.Join(t.TempDir(), filepath.Base(from))
 			r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst, Verbs: []edit.Verb{
-				{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}, {Verb: "trim", From: "2r", To: "-1r", Choice: edit.Choice{Episodes: "1"}}}})
+				{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}, {Verb: "trim", From: "2r", To: "-1r", Choice: edit.Choice{Episodes: "2"}}}})
 			if err != nil {
 				t.Fatal(err)
 			}
