@@ -224,7 +224,7 @@ def test_converting_verbs(odd: Path, tmp_path: Path) -> None:
     assert ",".join(s["episodes"] for s in json.loads(manifest.read_text())["shards"]) in ("7-8,20", "7,8,20")
     for shard in range(2):
         run("run", "--manifest", manifest, "--shard", shard)
-    run("commit", "--manifest", manifest)
+    assert cli("commit", "--manifest", str(manifest)).returncode in (0, 3)  # 3: a finding that the set names no state
     assert marks(tmp_path / "sharded") == [7, 8, 20]
     assert "no such episode" in refused("plan", "convert", odd, tmp_path / "n", "--episodes", "4", "--manifest", manifest)
 
