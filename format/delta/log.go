@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -152,14 +153,14 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 // apply takes the actions of a commit. Their order says nothing: one that gives a file a deletion vector removes and adds one path.
 func (t *table) apply(b []byte) {
 	var added []*add
+	number := 0
 	for line := range bytes.SplitSeq(b, []byte("\n")) {
-		if len(bytes.TrimSpace(line)) == 0 {
+		if number++; len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		var a action
-		if err := json.Unmarshal(line, &a); err != nil {
-			fail(robocache.ErrMalformed, fmt.Sprintf("a line that is no action: %v", err), "")
-		}
+		err := jsonmeta.Unmarshal(string(op), line, &a)
+		guard.Check(robocache.At(err, robocache.Where{"line": number}))
 		t.protocol, t.meta = cmp.Or(a.Protocol, t.protocol), cmp.Or(a.MetaData, t.meta)
 		if a.Add != nil {
 			added = append(added, a.Add)
@@ -202,8 +203,12 @@ var harmless = []string{"timestampNtz", "vacuumProtocolCheck", "variantType", "a
 func (t *table) check() {
 	p, m := t.protocol, t.meta
 	var s structType
+	if m != nil && m.Schema != "" {
+		err := jsonmeta.Unmarshal(string(op), []byte(m.Schema), &s)
+		guard.Check(robocache.At(err, robocache.Where{"field": "metaData.schemaString"}))
+	}
 	switch {
-	case p == nil || m == nil || json.Unmarshal([]byte(m.Schema), &s) != nil || len(s.Fields) == 0:
+	case p == nil || m == nil || len(s.Fields) == 0:
 		fail(robocache.ErrMalformed, "the log has no protocol, no metaData or no schema", "")
 	case m.Config["delta.columnMapping.mode"] != "" && m.Config["delta.columnMapping.mode"] != "none":
 		unsupported("the reader feature columnMapping", "write the rows into a table without it")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -31,9 +32,12 @@ func (n *number) UnmarshalJSON(b []byte) error {
 		*n = -1
 		return nil
 	}
-	v, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return fmt.Errorf("expected an integer, found %s", clip(string(b)))
+	v, ok := jsonmeta.Integer([]byte(s))
+	if !ok {
+		return &robocache.Error{
+			Class: robocache.ErrMalformed, Op: "rlds", Want: "an integer",
+			Got: strings.Trim(clip(s), `"`),
+		}
 	}
 	*n = number(v)
 	return nil
@@ -161,16 +165,9 @@ func readJSON(file string, b []byte, v any) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	err := shallow(b)
 	if err == nil {
-		err = json.Unmarshal(b, v)
+		err = jsonmeta.Unmarshal("rlds", b, v)
 	}
-	if err == nil {
-		return
-	}
-	w := robocache.Where{"file": file}
-	if e, ok := err.(*json.SyntaxError); ok {
-		w["offset"] = e.Offset
-	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: w, Msg: "not the JSON that was expected", Err: err})
+	guard.Check(robocache.At(err, robocache.Where{"file": file}))
 }
 
 // parseFeatures reads features.json.
@@ -208,7 +205,10 @@ func shallow(b []byte) error {
 		case quoted:
 		case c == '{' || c == '[':
 			if depth++; depth > 8*maxLevels {
-				return fmt.Errorf("nested deeper than %d", 8*maxLevels)
+				return &robocache.Error{
+					Class: robocache.ErrMalformed, Op: "rlds",
+					Msg: fmt.Sprintf("the JSON is nested deeper than %d", 8*maxLevels),
+				}
 			}
 		case c == '}' || c == ']':
 			depth--

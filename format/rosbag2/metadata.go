@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,7 @@ type metadata struct {
 	topics      []metaTopic
 	distro      string
 	custom      map[string]string
+	wrongTypes  []string // what is said of values of a wrong type, which are not read
 }
 
 type metaTopic struct{ name, typ, qos string }
@@ -61,21 +63,48 @@ func badMetadata(msg string, err error) error {
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: "metadata", Where: robocache.Where{"file": metadataName}, Msg: msg, Err: err}
 }
 
+var yamlTypeError = regexp.MustCompile("(?s)^line (\\d+): cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.*)$")
+
+// plainTypeError returns an error of the YAML decoder without the names of Go types.
+func plainTypeError(text string) string {
+	m := yamlTypeError.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	want := "a text"
+	switch {
+	case strings.HasPrefix(m[4], "[]"):
+		want = "a list"
+	case strings.HasPrefix(m[4], "map") || strings.Contains(m[4], "struct"):
+		want = "an object"
+	}
+	found, ok := map[string]string{"seq": "a list", "map": "an object"}[m[2]]
+	if !ok {
+		found = strconv.Quote(m[3])
+	}
+	return "line " + m[1] + ": expected " + want + ", found " + found
+}
+
 // parseMetadata reads a metadata.yaml; nil without an error where the text is no rosbag2 metadata.
 func parseMetadata(text []byte, folder string) (*metadata, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil // a recorder that was killed while it wrote
 	}
 	var doc metadataFile
-	var odd *yaml.TypeError // values of other types are none
-	if err := yaml.Unmarshal(text, &doc); err != nil && !errors.As(err, &odd) {
-		return nil, badMetadata(notYAML, err)
+	var wrongTypes *yaml.TypeError // such values are not read
+	if err := yaml.Unmarshal(text, &doc); err != nil && !errors.As(err, &wrongTypes) {
+		return nil, badMetadata(notYAML, errors.New(strings.TrimPrefix(err.Error(), "yaml: ")))
 	}
 	info := doc.Info
 	if info == nil {
 		return nil, nil
 	}
 	m := &metadata{compression: info.Compression, distro: info.Distro, custom: info.Custom}
+	if wrongTypes != nil {
+		for _, text := range wrongTypes.Errors {
+			m.wrongTypes = append(m.wrongTypes, plainTypeError(text))
+		}
+	}
 	m.version, _ = strconv.Atoi(info.Version)
 	m.messages, _ = strconv.ParseInt(info.Messages, 10, 64)
 	if len(info.Names) == 0 {

@@ -163,6 +163,13 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 	if m.compression != "" && m.compression != "zstd" {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "compression " + strconv.Quote(clip(m.compression)) + " is not read", Hint: "zstd is"})
 	}
+	for _, text := range m.wrongTypes {
+		r.found = append(r.found, robocache.Finding{
+			Severity: robocache.SeverityWarning, Code: "bad-metadata",
+			Where:   robocache.Where{"file": path.Join(dir, metadataName)},
+			Message: "metadata.yaml: " + text + ": the value is not read", Hint: "ros2 bag reindex",
+		})
+	}
 	there = plain(there)
 	listed := map[string]bool{}
 	for _, f := range m.files {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/elements"
+	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/zarr/internal/blosc"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -447,9 +448,8 @@ func vlenTexts(b []byte, n int) []string {
 // jsonTexts reads numcodecs' json2: the elements, the type and the shape in one list. Elements that are no texts are given as JSON.
 func jsonTexts(b []byte, n int) []string {
 	var list []json.RawMessage
-	if err := json.Unmarshal(b, &list); err != nil {
-		bad("json2: %v", err)
-	}
+	err := jsonmeta.Unmarshal("zarr", b, &list)
+	guard.Check(robocache.At(err, robocache.Where{"codec": "json2"}))
 	if len(list) != n+2 {
 		bad("json2: %d elements, the chunk has %d", len(list)-2, n)
 	}

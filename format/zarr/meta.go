@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -89,7 +90,12 @@ func (c *codec) UnmarshalJSON(b []byte) error {
 		Name   string          `json:"name"`
 		Config json.RawMessage `json:"configuration"`
 	}
-	err := json.Unmarshal(b, &v)
+	err := jsonmeta.Unmarshal("zarr", b, &v)
+	if e, ok := err.(*robocache.Error); ok {
+		// The pointer counts from the start of this part, not of the file.
+		delete(e.Where, "pointer")
+		e.Msg = "a codec, chunk grid or data type cannot be read"
+	}
 	if c.name, c.raw = v.Name, v.Config; v.ID != nil {
 		c.name, _ = v.ID.(string)
 		c.raw = b
@@ -100,9 +106,8 @@ func (c *codec) UnmarshalJSON(b []byte) error {
 // into reads the parameters.
 func (c *codec) into(v any) {
 	if len(c.raw) > 0 {
-		if err := json.Unmarshal(c.raw, v); err != nil {
-			bad("%s: %v", c.name, err)
-		}
+		err := jsonmeta.Unmarshal("zarr", c.raw, v)
+		guard.Check(robocache.At(err, robocache.Where{"codec": c.name}))
 	}
 }
 
@@ -129,9 +134,7 @@ func (c config) text(name string) string {
 // parseArray reads the metadata of an array.
 func parseArray(name string, b []byte, v3 bool) *Array {
 	var m metadata
-	if err := json.Unmarshal(b, &m); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr metadata", Err: err})
-	}
+	guard.Check(jsonmeta.Unmarshal("zarr", b, &m))
 	a := &Array{Path: name, Shape: m.Shape}
 	chunks, codecs, prefix, sep := m.Chunks, m.Codecs, "", m.Separator
 	var stored npy.Type // as its bytes lie in a chunk

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/lru"
@@ -192,9 +193,7 @@ func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err er
 
 // decode reads the JSON of a file.
 func decode(file string, b []byte, v any) {
-	if err := json.Unmarshal(b, v); err != nil {
-		guard.Fail(robocache.At(malformed("%v", err), robocache.Where{"file": file}))
-	}
+	guard.Check(robocache.At(jsonmeta.Unmarshal("zarr", b, v), robocache.Where{"file": file}))
 }
 
 // node is what tells groups from arrays in v3.
