@@ -25,12 +25,14 @@ type made struct {
 }
 
 func newMade() *made {
-	return &made{lengths: []int{4, 0, 6, 3}, bad: -1, info: robocache.Info{URI: "made", Format: "made", Episodes: 4, Frames: 13, Features: []robocache.Feature{
+	m := &made{lengths: []int{4, 0, 6, 3}, bad: -1, info: robocache.Info{URI: "made", Format: "made", Episodes: 4, Frames: 13, Features: []robocache.Feature{
 		{Key: "obs/joint", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{2}},
 		{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}},
 		{Key: "half", Kind: robocache.KindNumeric, DType: robocache.BFloat16, Shape: []int{1}},
 		{Key: "note", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
 	}}}
+	m.info.NumberEpisodes([]int64{0, 10, 20, 30})
+	return m
 }
 
 func (m *made) Info() *robocache.Info { return &m.info }

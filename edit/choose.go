@@ -2,6 +2,7 @@ package edit
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -16,7 +17,8 @@ import (
 type Choice struct {
 	Episodes string `json:"episodes,omitempty"` // by index: 0,3,5-9
 	Task     string `json:"task,omitempty"`     // a pattern (*, ?, […]) that one of the episode's tasks matches
-	Flags    string `json:"flags,omitempty"`    // a file of flags, or of numbers
+	Flags    string `json:"flags,omitempty"`    // a file of flags, or of episode indices
+	Label    string `json:"label,omitempty"`    // only the flags of the file with this label
 	Where    string `json:"where,omitempty"`    // an expression: length < 30 or max(action[gripper]) > 1.2
 	Invert   bool   `json:"invert,omitempty"`   // those that it does not hold for
 }
@@ -37,12 +39,13 @@ type flag struct {
 	rows  []int // [from, to) of the source's; none = all
 }
 
-// flags are those of a file. It fits the source that was opened, as it is.
-func (e *editor) flags(ctx context.Context, path string, v *view) (out []flag) {
+// flags returns the flags of a file that have the label. The file fits the source as it was opened.
+func (e *editor) flags(ctx context.Context, path, label string, v *view) (out []flag) {
 	file := guard.Must(flags.Read(ctx, path))
 	if len(e.srcs) > 1 {
 		guard.Fail(misuse(robocache.Where{"file": path}, "flags are of one dataset: edit it before it is merged", ""))
 	}
+	guard.Check(robocache.At(file.Choose(label), robocache.Where{"file": path}))
 	guard.Check(robocache.At(file.Check(ctx, e.srcs[0]), robocache.Where{"file": path}))
 	places := map[int64]int{}
 	for i, p := range v.plan.Episodes {
@@ -65,6 +68,9 @@ func (e *editor) flags(ctx context.Context, path string, v *view) (out []flag) {
 // choose gives the places in the plan that a choice names, in its order where it names numbers.
 func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 	n := len(e.plan.Episodes)
+	if c.Label != "" && c.Flags == "" {
+		guard.Fail(misuse(nil, "a label without a file of flags", "Name the file: --flags FILE."))
+	}
 	if c.Episodes != "" {
 		seen := map[int]bool{}
 		for _, i := range guard.Must(e.numbered().ParseEpisodes(c.Episodes)) {
@@ -88,8 +94,13 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 	}
 	if c.Flags != "" {
 		flagged := map[int]bool{}
-		for _, f := range e.flags(ctx, c.Flags, v) {
-			flagged[f.place] = flagged[f.place] || len(f.rows) == 0
+		for _, f := range e.flags(ctx, c.Flags, c.Label, v) {
+			if len(f.rows) > 0 {
+				where := robocache.Where{"file": c.Flags, "episode": v.info.EpisodeIndex(f.place)}
+				msg := fmt.Sprintf("the flag is of rows %d to %d, and the verb takes whole episodes", f.rows[0], f.rows[1])
+				guard.Fail(misuse(where, msg, "Cut flagged rows off with 'edit trim --flags', or choose other flags with --label."))
+			}
+			flagged[f.place] = true
 		}
 		keep(func(i int) bool { return flagged[i] })
 	}

@@ -60,12 +60,13 @@ var verbs = map[string]func(*editor, context.Context, *Verb){
 
 // editor is a request on its way.
 type editor struct {
-	req   *Request
-	srcs  []robocache.Dataset
-	plan  *Plan
-	parts []*Plan // of a split
-	site  *site   // in place
-	link  string  // the dataset whose files the result shares where they stay as they are
+	req     *Request
+	srcs    []robocache.Dataset
+	plan    *Plan
+	parts   []*Plan // of a split
+	site    *site   // in place
+	link    string  // the dataset whose files the result shares where they stay as they are
+	deleted []int64 // indices of the episodes that delete and keep left out
 }
 
 // Run does what a request asks for. The report says what was done, or would be.

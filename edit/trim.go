@@ -73,8 +73,8 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 	}
 	choice := v.Choice
 	cut := map[int][][]int{}
-	if choice.Flags = ""; v.Flags != "" {
-		for _, f := range e.flags(ctx, v.Flags, view) {
+	if choice.Flags, choice.Label = "", ""; v.Flags != "" {
+		for _, f := range e.flags(ctx, v.Flags, v.Label, view) {
 			if len(f.rows) == 2 {
 				cut[f.place] = append(cut[f.place], f.rows)
 			}

@@ -20,7 +20,14 @@ func (e *editor) delete(ctx context.Context, v *Verb) {
 	}
 	choice := v.Choice
 	choice.Invert = v.Invert != (v.Verb == "delete")
-	e.take(e.choose(ctx, &choice))
+	info := e.numbered()
+	left := e.choose(ctx, &choice)
+	for i := range e.plan.Episodes {
+		if !slices.Contains(left, i) {
+			e.deleted = append(e.deleted, info.EpisodeIndex(i))
+		}
+	}
+	e.take(left)
 }
 
 // take leaves these episodes, in this order.

@@ -29,6 +29,7 @@ type Report struct {
 	InPlace  bool                `json:"in_place,omitempty"`
 	Episodes int                 `json:"num_episodes"`
 	Frames   int64               `json:"num_frames"`
+	Deleted  []int64             `json:"deleted_episodes,omitempty"` // their indices, of the verbs delete and keep
 	Video    Counts              `json:"video"`
 	Bytes    int64               `json:"bytes,omitempty"` // dry run: about what the result takes
 	Free     int64               `json:"free,omitempty"`  // dry run: what is free at the destination
@@ -199,7 +200,7 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report
 	v.settleTasks(ctx)
 	v.recount = slices.ContainsFunc(p.Verbs, func(v Verb) bool { return v.Verb == "recompute-stats" })
 	f := guard.Must(robocache.FormatNamed(p.Format))
-	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part}
+	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part, Deleted: e.deleted}
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress}}
 	switch {
 	case p.files == nil && (f.Resumes || !dry):
@@ -443,6 +444,11 @@ func (r *Report) Text() string {
 			name = "(no destination)"
 		}
 		fmt.Fprintf(&b, "%s %s: %s, %d episodes, %d frames\n", verb, name, p.Format, p.Episodes, p.Frames)
+		if len(p.Deleted) > 0 {
+			deleted := robocache.Info{Episodes: len(p.Deleted)}
+			deleted.NumberEpisodes(p.Deleted)
+			fmt.Fprintf(&b, "  %d episodes deleted: %s\n", len(p.Deleted), deleted.EpisodeRanges())
+		}
 		if c := p.Video; c.Copied+c.Encoded > 0 {
 			fmt.Fprintf(&b, "  video segments: %d copied", c.Copied)
 			if c.Hidden > 0 {

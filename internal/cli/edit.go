@@ -198,9 +198,10 @@ func (f *editFlags) common(c *cobra.Command) {
 // choice are the flags that choose episodes.
 func (f *editFlags) choice(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.verb.Episodes, "episodes", "", "by number: 0,3,5-9")
+	fl.StringVar(&f.verb.Episodes, "episodes", "", "by episode index: 0,3,5-9")
 	fl.StringVar(&f.verb.Task, "task", "", "by task: a pattern such as 'pick*'")
-	fl.StringVar(&f.verb.Flags, "flags", "", "those of a file of flags (robocache view --flags), or of a list of numbers such as [3, 7]")
+	fl.StringVar(&f.verb.Flags, "flags", "", "those of a file of flags (robocache view --flags), or of a list of episode indices such as [3, 7]")
+	fl.StringVar(&f.verb.Label, "label", "", "of the file of flags, those with this label: needed if it has several")
 	fl.StringVar(&f.verb.Where, "where", "", "by an expression: length, index, duration, task, source; min, max, mean, std, first, last, count of a column")
 	fl.BoolVar(&f.verb.Invert, "invert", false, "those that are not chosen")
 }
@@ -220,7 +221,7 @@ func (v editVerb) command() *cobra.Command {
 	return answers(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
 		f.verb.Verb = name
 		cmd.Flags().Visit(func(fl *pflag.Flag) {
-			if fl.Value.String() == "" && slices.Contains([]string{"episodes", "task", "flags", "where"}, fl.Name) {
+			if fl.Value.String() == "" && slices.Contains([]string{"episodes", "task", "flags", "label", "where"}, fl.Name) {
 				guard.Fail(misuse("--" + fl.Name + " is empty: without it, all episodes are meant")) // such as a variable of a shell that is not set
 			}
 		})

@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -88,6 +90,33 @@ func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
 			Hint: "they were made of " + f.Dataset + "; flag the episodes anew, or name them with --episodes"}
 	}
 	return nil
+}
+
+// Choose drops the flags that have another label. It refuses a label that no flag has, and, if label
+// is empty, flags of several labels: one of them may mean the opposite of what the caller wants.
+func (f *File) Choose(label string) error {
+	counts := map[string]int{}
+	for _, x := range f.Flags {
+		counts[x.Label]++
+	}
+	if label == "" && len(counts) < 2 || counts[label] > 0 && label != "" {
+		if label != "" {
+			f.Flags = slices.DeleteFunc(f.Flags, func(x Flag) bool { return x.Label != label })
+		}
+		return nil
+	}
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		labels = append(labels, fmt.Sprintf("%q (%d)", name, counts[name]))
+	}
+	msg, hint := "the file has flags of several labels", "Choose one with --label."
+	if label != "" {
+		msg, hint = fmt.Sprintf("no flag has the label %q", label), "Choose a label of the file."
+	}
+	return &robocache.Error{
+		Class: robocache.ErrMisuse, Op: "flags",
+		Msg: msg + ": " + strings.Join(labels, ", "), Hint: hint,
+	}
 }
 
 // Parse reads the bytes of a file.

@@ -52,7 +52,8 @@ EditReport._parts = {"findings": Finding, "parts": EditReport}
 
 _CHOICE = """
         episodes: indices, a range, or text such as "0,3,5-9". task: a pattern that a task of the episode matches ("pick*"). where: an expression, such as
-        "length < 30 or max(action[gripper]) > 1.2". flags: a file of flags of `robocache view`. What is given holds together; invert: all others.
+        "length < 30 or max(action[gripper]) > 1.2". flags: a file of flags of `robocache view`; label: only its flags with this label,
+        needed if the file has several labels. What is given holds together; invert: all others.
         """
 
 
@@ -73,24 +74,24 @@ class Edit:
                 v[name] = _numbers(x) if name == "episodes" else os.fspath(x) if name == "flags" else x
         return Edit(self._sources, [*self._verbs, v], self._files + files)
 
-    def delete(self, episodes: Any = None, *, where: str | None = None, task: str | None = None, flags: Any = None, invert: bool = False) -> Edit:
+    def delete(self, episodes: Any = None, *, where: str | None = None, task: str | None = None, flags: Any = None, label: str | None = None, invert: bool = False) -> Edit:
         """Deletes episodes."""
-        return self._and("delete", {"episodes": episodes, "where": where, "task": task, "flags": flags, "invert": invert})
+        return self._and("delete", {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert})
 
-    def keep(self, episodes: Any = None, *, where: str | None = None, task: str | None = None, flags: Any = None, invert: bool = False) -> Edit:
+    def keep(self, episodes: Any = None, *, where: str | None = None, task: str | None = None, flags: Any = None, label: str | None = None, invert: bool = False) -> Edit:
         """Keeps episodes, and deletes the others."""
-        return self._and("keep", {"episodes": episodes, "where": where, "task": task, "flags": flags, "invert": invert})
+        return self._and("keep", {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert})
 
     def trim(
         self, start: Any = None, stop: Any = None, *, idle: Mapping[str, float] | None = None, skip_short: bool = False,
-        episodes: Any = None, where: str | None = None, task: str | None = None, flags: Any = None, invert: bool = False,
+        episodes: Any = None, where: str | None = None, task: str | None = None, flags: Any = None, label: str | None = None, invert: bool = False,
     ) -> Edit:  # fmt: skip
         """Cuts the beginnings and ends of episodes.
 
         start, stop: seconds as floats (0.5; -1.0: from the end), or rows as text ("12r", "-12r"). idle: {stream: the greatest change from row to row at which it
         rests}: what rests at both ends goes. skip_short: episodes of which nothing is left are deleted; else they are an error.
         """
-        choice = {"episodes": episodes, "where": where, "task": task, "flags": flags, "invert": invert}
+        choice = {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert}
         return self._and("trim", choice, **{"from": _moment("start", start), "to": _moment("stop", stop)}, idle=dict(idle) if idle else None, skip_short=skip_short)
 
     def split(self, into: Any = None, *, seed: int | None = None, by: str | None = None, stratify: str | None = None, group: str | None = None) -> Edit:
@@ -127,9 +128,9 @@ class Edit:
             source = json.dumps(values.item() if hasattr(values, "item") else values)
         return self._and("add", None, files, features=[key], **{"from": source})
 
-    def set_task(self, text: str, *, episodes: Any = None, where: str | None = None, task: str | None = None, flags: Any = None, invert: bool = False) -> Edit:
+    def set_task(self, text: str, *, episodes: Any = None, where: str | None = None, task: str | None = None, flags: Any = None, label: str | None = None, invert: bool = False) -> Edit:
         """Gives all rows of episodes a task."""
-        return self._and("set-task", {"episodes": episodes, "where": where, "task": task, "flags": flags, "invert": invert}, text=text)
+        return self._and("set-task", {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert}, text=text)
 
     def relabel(self, names: Mapping[str, str] | None = None, *, rows: str | None = None, text: str | None = None) -> Edit:
         """Changes task texts, {old: new}; or gives rows ("3:40-80", rows 40 to 79 of episode 3) the task `text`."""
