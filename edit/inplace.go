@@ -196,6 +196,10 @@ func (e *editor) inPlace(ctx context.Context, p *Plan) *Report {
 		s.recover()
 		guard.Fail(err)
 	}
+	if s.inode(isUndo) != 0 {
+		out.Notes = append(slices.Clone(out.Notes), "the copy from before the earlier edit in place "+
+			"is deleted: 'robocache edit undo' takes back this edit alone")
+	}
 	s.finish()
 	if lost := s.lost(j.Files); p.Format == robocache.DefaultFormat() && len(lost) > 0 {
 		out.Notes = append(slices.Clone(out.Notes), fmt.Sprintf("%d files that are no part of a dataset are in %s alone, until the next edit: %s", len(lost), s.path(isUndo), strings.Join(lost[:min(5, len(lost))], ", ")))

@@ -296,3 +296,22 @@ func TestNoSpace(t *testing.T) {
 		}
 	}
 }
+
+// TestSecondEditReportsUndo checks that the second edit in place says that only it can be undone.
+func TestSecondEditReportsUndo(t *testing.T) {
+	dir := copied(t, "g1_h264_v30")
+	const note = "the copy from before the earlier edit in place is deleted"
+	for edits := range 2 {
+		rename := edit.Verb{Verb: "rename", Names: map[string]string{"action": "actions"}}
+		if edits == 1 {
+			rename.Names = map[string]string{"actions": "action"}
+		}
+		report, err := inPlace(t, dir, rename)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(fmt.Sprint(report.Notes), note); got != (edits == 1) {
+			t.Errorf("edit %d: notes %q, want the note: %v", edits, report.Notes, edits == 1)
+		}
+	}
+}
