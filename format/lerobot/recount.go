@@ -157,11 +157,16 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) []coun
 				continue
 			}
 		}
-		g.Go(guard.Func("lerobot recount", func() {
+		count := guard.Func("lerobot recount", func() {
 			files[i] = d.countFile(ctx, int32(i), f, func() (*tableFile, error) {
 				return d.claimedFooter(ctx, int32(i))
 			})
-		}))
+		})
+		if len(files) == 1 { // most datasets: it needs no goroutine
+			guard.Check(count())
+			continue
+		}
+		g.Go(count)
 	}
 	guard.Check(g.Wait())
 	return files
