@@ -58,8 +58,9 @@ func (e *editor) flags(ctx context.Context, path, label string, v *view) (out []
 			guard.Fail(misuse(robocache.Where{"file": path, "episode": f.Episode}, "the episode has another length than when it was flagged", "flag it anew"))
 		case ok:
 			out = append(out, flag{i, f.Rows})
-		case f.Episode >= int64(e.srcs[0].Info().Episodes):
-			guard.Fail(misuse(robocache.Where{"file": path, "episode": f.Episode}, "no such episode", ""))
+		default: // an earlier verb may have left it out
+			_, err := e.srcs[0].Info().EpisodePosition(f.Episode)
+			guard.Check(robocache.At(err, robocache.Where{"file": path}))
 		}
 	}
 	return out

@@ -75,9 +75,12 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 	cut := map[int][][]int{}
 	if choice.Flags, choice.Label = "", ""; v.Flags != "" {
 		for _, f := range e.flags(ctx, v.Flags, v.Label, view) {
-			if len(f.rows) == 2 {
-				cut[f.place] = append(cut[f.place], f.rows)
+			if len(f.rows) != 2 {
+				where := robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(f.place)}
+				guard.Fail(misuse(where, "trim: the flag is of a whole episode, not of rows",
+					"Delete the episode, choose other flags with --label, or name episodes with --episodes."))
 			}
+			cut[f.place] = append(cut[f.place], f.rows)
 		}
 	}
 	gone := map[int]bool{}

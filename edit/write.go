@@ -351,7 +351,9 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 		var raw map[string]json.RawMessage
 		if b := v.file(ctx, s.Store(), "meta/info.json"); b != nil && json.Unmarshal(b, &raw) == nil {
 			for key, text := range raw {
-				if key != "total_videos" && key != "total_chunks" { // of v2, counted
+				// v2 counts videos and chunks. The files of streams at rates of their own are not
+				// carried over, so that their key would name files that do not exist.
+				if key != "total_videos" && key != "total_chunks" && key != write.StreamsKey {
 					info[key] = text
 				}
 			}

@@ -15,7 +15,7 @@ def main():
     a = p.parse_args()
 
     ds = robocache.open(a.path)
-    episode = ds.episode(0)
+    episode = ds[0]
     state = episode.streams["observation.state"]
     print(f"{state}: {len(state)} rows at {state.rate_hz:.3f} Hz, {state.times[0]} to {state.times[-1]} ns")
 

@@ -17,7 +17,7 @@ def main():
     a = p.parse_args()
 
     ds = robocache.open(a.path)
-    streams = ds.episode(0).streams
+    streams = ds[0].streams
     print(f"{ds}; its own rows are those of {ds.info.get('clock') or 'one clock'}")
     for s in streams.values():
         print(f"  {s.key:44} {len(s):6} rows at {s.rate_hz:8.2f} Hz")

@@ -77,7 +77,7 @@ def main() -> None:
 
     ds = robocache.open(args.path)
     camera = next(k for k, f in ds.features.items() if f.kind in ("video", "image"))
-    episodes = list(range(ds.num_episodes))
+    episodes = [int(index) for index in ds.episode_indices]
     held_out = episodes[-max(1, len(episodes) // 4) :]
     options = {
         "batch_size": args.batch_size,

@@ -104,7 +104,7 @@ def act(path, ds, camera, policy):
     saved = torch.load(path, weights_only=True)
     policy.load_state_dict(saved["policy"])
     norm = robocache.Normalizer.from_state_dict(saved["normalizer"])
-    streams = ds.episode(0).streams
+    streams = ds[0].streams
     state, recorded = torch.from_numpy(streams["observation.state"].values[0]), torch.from_numpy(streams["action"].values[0])
     image = torch.from_numpy(streams[camera].frames([0]))
     image = nn.functional.interpolate(image.float() / 255, (96, 96))

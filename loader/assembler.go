@@ -157,10 +157,11 @@ func (a *assembler) addSource(ctx context.Context, src *source, m *Mix, sources 
 	if err := src.open(ctx, sources); err != nil {
 		return err
 	}
-	if note := src.lookAhead(ctx); note != "" {
+	note, err = src.lookAhead(ctx)
+	if note != "" {
 		a.notes = append(a.notes, note)
 	}
-	return nil
+	return err
 }
 
 func (a *assembler) warn(s string) {

@@ -94,16 +94,21 @@ func (f *finiteRows) badRows(ctx context.Context, key string, episode int) ([]in
 
 func (f *finiteRows) scan(ctx context.Context, s *streamRows, episode int) (bad []int, err error) {
 	n, err := robocache.RowsIn(ctx, f.ds, episode, s.feature)
+	if robocache.Bad(err) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil, ctx.Err()
+		return nil, err
 	}
 	size := s.feature.RowBytes()
 	step := min(max(scanBytes/size, 1), n)
 	values := make([]byte, step*size)
 	for at := 0; at < n; at += step {
 		m := min(step, n-at)
-		if err := gatherRows(ctx, f.ds, s.feature.Key, robocache.RowsOf(episode, at, m), values[:m*size]); err != nil {
-			return nil, ctx.Err()
+		if err := gatherRows(ctx, f.ds, s.feature.Key, robocache.RowsOf(episode, at, m), values[:m*size]); robocache.Bad(err) {
+			continue // the other rows are still checked
+		} else if err != nil {
+			return nil, err
 		}
 		if allFinite(values[:m*size], s.feature.DType) {
 			continue
@@ -264,6 +269,28 @@ func (m *maskedNaN) Gather(ctx context.Context, key string, rows []robocache.Row
 	}
 	size := len(dst) / len(rows)
 	return m.eachBad(ctx, key, rows, func(i int) { clear(dst[i*size : (i+1)*size]) })
+}
+
+// GatherRagged returns the dataset's rows of varying length: they are not masked.
+func (m *maskedNaN) GatherRagged(
+	ctx context.Context, key string, rows []robocache.Row,
+) (data []byte, counts []int, err error) {
+	return robocache.GatherRagged(ctx, m.Dataset, key, rows)
+}
+
+// Lacks reports whether an episode of the dataset lacks a stream.
+func (m *maskedNaN) Lacks(episode int, key string) bool {
+	return robocache.Lacks(m.Dataset, episode, key)
+}
+
+// LeaseFrames returns the dataset's images, lent if the dataset lends them.
+func (m *maskedNaN) LeaseFrames(
+	ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef,
+) (done func(), err error) {
+	if l, ok := m.Dataset.(robocache.FrameLeaser); ok {
+		return l.LeaseFrames(ctx, key, rows, out)
+	}
+	return nil, m.Dataset.Frames(ctx, key, rows, out)
 }
 
 // Valid is the dataset's, without the rows that are masked here.

@@ -27,6 +27,9 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error)
 		return nil, err
 	}
 	cfg.Shuffle = FileOrder // no pool
+	if cfg.Missing == MissingPad {
+		ds = robocache.PadLacking(ds)
+	}
 	var err error
 	if cfg.Stats, err = followed(cfg.Stats, nil, ds.Info(), ds.Info()); err != nil {
 		return nil, err

@@ -189,8 +189,15 @@ func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 	if _, ok := ds.(robocache.Lacker); !ok {
 		return nil
 	}
-	for e := range ds.Info().Episodes {
-		if exclude[e] || src.positions != nil && !slices.Contains(src.positions, e) {
+	chosen := src.positions
+	if chosen == nil {
+		chosen = make([]int, ds.Info().Episodes)
+		for e := range chosen {
+			chosen[e] = e
+		}
+	}
+	for _, e := range chosen {
+		if exclude[e] {
 			continue
 		}
 		i := slices.IndexFunc(src.columns, func(c *column) bool {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
@@ -104,7 +105,8 @@ func (src *source) timed() bool {
 
 // lookAhead returns a note that says how far observations are read past the samples' times, or "".
 // Windows of windows= are left out: their offsets say it.
-func (src *source) lookAhead(ctx context.Context) string {
+func (src *source) lookAhead(ctx context.Context) (note string, err error) {
+	defer guard.Into(&err)
 	keys := []string{}
 	for _, c := range src.columns {
 		if c.time != nil && src.cfg.Native.Of(c.key) == nil {
@@ -117,9 +119,9 @@ func (src *source) lookAhead(ctx context.Context) string {
 	}
 	f := cfg.LookAhead(ctx, src.ds, keys)
 	if f == nil {
-		return ""
+		return "", nil
 	}
-	return f.Message + ". " + f.Hint
+	return f.Message + ". " + f.Hint, nil
 }
 
 // maxTimeline bounds the rows of one episode's timeline: beyond, a timestamp is wrong.

@@ -293,7 +293,8 @@ class Streams(torch.utils.data.Dataset):
 
         if self.file is None:
             self.file = h5py.File(self.root, "r")
-            self.demos = sorted((n for n in self.file["data"] if n.startswith("demo")), key=lambda n: int("".join(filter(str.isdigit, n)) or 0))
+            names = [n for n in self.file["data"] if n.startswith("demo")]
+            self.demos = {int("".join(filter(str.isdigit, n)) or 0): n for n in names}  # by episode index
         demo = f"data/{self.demos[episode]}/"
         path = demo + ("actions" if key == "action" else "obs/" + key.removeprefix("observation."))
         if (episode, key) not in self.times:

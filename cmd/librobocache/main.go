@@ -27,7 +27,7 @@ import (
 )
 
 // abiVersion is compared by the client when it loads the library (C7).
-const abiVersion = 4
+const abiVersion = 5
 
 // version is set by the linker: -X main.version=….
 var version = "unknown"

@@ -1,4 +1,4 @@
-/* librobocache: the C interface of RoboCache, ABI 4. The contract (C1 to C10) is in doc.go beside this file.
+/* librobocache: the C interface of RoboCache, ABI 5. The contract (C1 to C10) is in doc.go beside this file.
  *
  * Calls that are declared by ROBOCACHE_CALL have one shape:
  *

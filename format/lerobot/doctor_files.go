@@ -249,7 +249,7 @@ func (doc *doctor) decode(
 ) {
 	for _, g := range video.Plan(file.Index, file.Index.All()) {
 		err := pool.Decode(ctx, file, nil, []video.Group{g}, func(int, video.Frame) error { return nil })
-		if guard.Check(ctx.Err()); err == nil {
+		if guard.Check(ctx.Err()); guard.RaiseInternal(err) == nil {
 			continue
 		}
 		last := -1

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -138,7 +139,7 @@ func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 			if err == nil && doc.opt.Decode {
 				err = decodeStill(&refs[i], info)
 			}
-			if err != nil {
+			if guard.RaiseInternal(err) != nil {
 				key := fmt.Sprint("unreadable-image\x00", f.Key, "\x00", r.Episode)
 				doc.add(key, robocache.Finding{
 					Severity: robocache.SeverityError, Code: "unreadable-image", Where: where, Count: 1,

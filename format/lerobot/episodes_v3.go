@@ -222,7 +222,10 @@ func assembleEpisodes(
 			e.length[i] = 0
 		}
 		if file != nil && file[i] < 0 || chunk != nil && chunk[i] < 0 {
-			file[i], ok = 0, false
+			ok = false
+			if file != nil {
+				file[i] = 0
+			}
 			if chunk != nil {
 				chunk[i] = 0
 			}

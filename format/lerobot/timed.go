@@ -152,6 +152,12 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 		want := fmt.Sprintf("a frame at %s ± %s", seconds(times[row]), seconds(within))
 		return nil, bad(row, "a row has none within half a frame", want, got)
 	}
+	for k := 1; k < len(frames); k++ {
+		if frames[k] <= frames[k-1] {
+			return nil, bad(k, "two rows have the same frame: the timestamps repeat",
+				"a frame of its own", fmt.Sprintf("frame %d", frames[k]))
+		}
+	}
 	for _, k := range f.timed.claims {
 		if int(k.episode) != episode && times[len(times)-1] > k.from-within && times[0] < k.to-within {
 			got := fmt.Sprintf("from_timestamp %s, and %s of episode %d", seconds(from), seconds(k.from), d.eps.id(int(k.episode)))

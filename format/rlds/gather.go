@@ -150,7 +150,7 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 				rec = d.values(gctx, episode)
 			}
 			if l.missing(rec) {
-				return robocache.At(l.errMissing(), robocache.Where{"episode": episode})
+				return robocache.At(l.errMissing(), robocache.Where{"episode": d.About.EpisodeIndex(episode)})
 			}
 			fn(rec, episode, which)
 			return nil

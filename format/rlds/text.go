@@ -162,7 +162,7 @@ func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
 	l := &d.s.leaves[d.clock.leaf]
 	c := d.column(rec, d.clock.leaf, episode)
 	if !d.clock.told {
-		guard.Check(robocache.At(d.checkSeconds(c.rows, l.dtype), robocache.Where{"episode": episode, "stream": d.clock.key}))
+		guard.Check(robocache.At(d.checkSeconds(c.rows, l.dtype), robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key}))
 	}
 	out := make([]int64, rec.steps)
 	exact := l.dtype == robocache.Int64 && d.clock.scale == 1

@@ -12,7 +12,7 @@ or Internal (a fault of RoboCache: please report it).
 
 The ten names that matter:
 
-    open            ds = robocache.open("path")       # print(ds.features); ds.episode(0).streams["action"].values; ds.episode(0).align(hz=50)
+    open            ds = robocache.open("path")       # print(ds.features); ds[0].streams["action"].values; ds[0].align(hz=50)
     inspect         robocache.inspect("path")         # what is in a dataset; the verbs of the command line are functions with typed answers
     doctor          robocache.doctor("path").findings # what is wrong with it, and what to do about it
     convert         robocache.convert("recording.mcap", "set", hz=50)   # to LeRobot v3.0, or to="mcap", "rlds", "robomimic", "zarr"

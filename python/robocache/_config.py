@@ -227,6 +227,7 @@ SAMPLE: dict[str, Check] = {
     "augment": _augment,
     "on_bad_episode": one_of("error", "skip"),
     "on_nan": one_of("error", "mask", "allow"),
+    "missing": one_of("error", "pad"),
     "threads": integer,
     "memory_budget": bytes_of,
 }
@@ -250,7 +251,7 @@ LOADER: dict[str, Check] = {
     "batch_size": whole, "seed": integer, "drop_last": flag, "prefetch": whole, "threads": whole, "io_threads": whole,
     "deadline_s": lambda name, v: number(name, v) or -1.0, "uneven": one_of("wrap", "short"),
     "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"), "metrics": text,
-    "decode": one_of("cpu", "auto", "gpu"), "device_memory_budget": bytes_of, "missing": one_of("error", "pad"),
+    "decode": one_of("cpu", "auto", "gpu"), "device_memory_budget": bytes_of,
     "dtype": lambda name, v: _options.choice(name, str(v).removeprefix("torch."), ("float32", "keep")),
 }  # fmt: skip
 

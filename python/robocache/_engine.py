@@ -22,7 +22,7 @@ from typing import Any
 
 from ._errors import Error, Misuse, NotFound, Unsupported, from_engine
 
-ABI = 4
+ABI = 5
 STEP_MS = 50  # how long one wait may keep Ctrl-C waiting
 DONE, PENDING, END = 0, -1, -2
 
@@ -67,7 +67,9 @@ class Engine:
 
     def __init__(self, path: str) -> None:
         self.pid = os.getpid()
-        self._environment = _initial_environment()
+        self._initial = _initial_environment()
+        self._environment: dict[bytes, bytes] | None = None  # as the engine was last told
+        self._environment_lock = threading.Lock()
         try:
             self.lib = ctypes.CDLL(path)  # CDLL releases the GIL during calls; PyDLL would not
         except OSError as e:
@@ -103,11 +105,16 @@ class Engine:
         current = dict(os.environb)
         if current == self._environment:
             return
-        changes = [name + b"=" + value for name, value in current.items() if self._environment.get(name) != value]
-        changes += [name for name in self._environment if name not in current]
-        text = b"".join(entry + b"\0" for entry in changes)
-        self.update_environment(text, len(text))
-        self._environment = current
+        with self._environment_lock:
+            # The first call passes everything: a variable that was removed and set again is not
+            # what the engine copied, although it equals the one of the process's start.
+            known = self._environment or {}
+            gone = self._initial if self._environment is None else known
+            changes = [n + b"=" + v for n, v in current.items() if known.get(n) != v]
+            changes += [n for n in gone if n not in current]
+            text = b"".join(entry + b"\0" for entry in changes)
+            self.update_environment(text, len(text))
+            self._environment = current
 
     def main(self, args: list[str]) -> int:
         """Runs the command line on the process's streams, and gives its exit code: the process is to end with it, its signals are the engine's."""

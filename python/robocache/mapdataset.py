@@ -77,7 +77,7 @@ class MapDataset(_Base):
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
     on_bad_episode: files that opening could not read are an "error" (Malformed, by name), or the samples leave them out ("skip"). What is met later is
         an error of the item that wants it.
-    on_nan: as of Loader.
+    on_nan, missing: as of Loader.
 
     Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
     (NumPy arrays without torch); text is str. Images are (C, H, W), windows (T, …).
@@ -94,7 +94,7 @@ class MapDataset(_Base):
         map: Any = None, options: Mapping[str, Any] | None = None, split: str | None = None, follow_links: bool | None = None,
         delta_indices: Mapping[str, Sequence[int]] | None = None, windows: Mapping[str, Any] | None = None, anchor: str | None = None,
         depth_unit: str | None = None, image_resize: str | None = None, normalize: Any = None, stats: Any = None, on_bad_episode: str = "error",
-        on_nan: str | None = None,
+        on_nan: str | None = None, missing: str | None = None,
     ) -> None:  # fmt: skip
         self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
         self._config = _config.sample(self.dataset.features, locals())

@@ -383,7 +383,6 @@ def test_epochs_count_from_0(h264: str) -> None:
         ({"tolerance_s": "x"}, robocache.Misuse, "tolerance_s='x'"),
         ({"delta_timestamps": {"action": "x"}}, robocache.Misuse, "seconds"),
         ({"episodes": 5}, robocache.Misuse, "episodes=5"),
-        ({"missing": "pad"}, robocache.Misuse, "Mix"),
         ({"rename": {"a": "b"}}, robocache.Unsupported, "Mix"),
         ({"batch_size": 0}, robocache.Misuse, "at least 1"),
         ({"threads": 0}, robocache.Misuse, "at least 1"),

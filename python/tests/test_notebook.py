@@ -38,7 +38,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set whose texts and names are not harmless, with many features."""
     path = tmp_path_factory.mktemp("notebook") / "set"
     features = {f"f{i} {HOSTILE.replace('/', '')}": {"dtype": "float32", "shape": (30,), "names": [HOSTILE] * 30} for i in range(150)}
-    with robocache.Writer(path, 10, {**features, "x": {"dtype": "float32", "shape": (2,)}}) as w:
+    with robocache.Writer(path, 10, {**features, "x": {"dtype": "float32", "shape": (2,)}}, allow_nan=["x"]) as w:
         for e in range(10):
             for k in range(5 + e):
                 w.add_frame({**{key: np.zeros(30, np.float32) for key in features}, "x": [k, np.nan if k == 2 else -k]}, task=f"{HOSTILE} {e % 3} \ud7ff")

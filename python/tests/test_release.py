@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="go is not on
 def clone(tmp_path: Path) -> Path:
     """A commit of this tree as it is, in a repository of its own."""
     to = tmp_path / "clone"
-    files = subprocess.run(["git", "ls-files", "-z", "scripts", "python/robocache", "CHANGELOG.md", ".gitignore"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = subprocess.run(["git", "ls-files", "-z", "scripts", "python/robocache", "CHANGELOG.md", "version.go", ".gitignore"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, files.split("\0")):
         if (ROOT / name).exists():
             (to / name).parent.mkdir(parents=True, exist_ok=True)

@@ -172,7 +172,7 @@ def test_map(made: str) -> None:
         (lambda p: robocache.convert(p, p + "x", episodes=[]), robocache.Misuse, "at least one"),
         (lambda p: robocache.doctor(p, format=object()), robocache.Misuse, "cannot be a object"),
         (lambda p: robocache.doctor(p + "/nope"), robocache.NotFound, "nope"),
-        (lambda p: robocache.inspect(p, episode=99), robocache.Misuse, "from 0 to 2"),
+        (lambda p: robocache.inspect(p, episode=99), robocache.Misuse, "The dataset has 0-2"),
         (lambda p: robocache.stats(p, frames="some"), robocache.Misuse, "sampled, all or none"),
         (lambda p: robocache.convert(p, p), robocache.Misuse, "the source .* one folder"),
         (lambda p: robocache.convert(p, p + "x", to="avi"), robocache.Error, "avi"),

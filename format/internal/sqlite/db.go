@@ -65,7 +65,8 @@ func Open(ctx context.Context, f robocache.Ranged, wal []byte) (*DB, error) {
 		d.size -= d.size % page
 	}
 	return d, d.Use(ctx, func(c *Conn) error {
-		if err := c.Query("SELECT count(*) FROM sqlite_schema", func(*Row) error { return nil }); err != nil || len(wal) == 0 {
+		if err := c.Query("SELECT count(*) FROM sqlite_schema", func(*Row) error { return nil }); err != nil || len(wal) < 32 { // no whole header of a log
+
 			return err
 		}
 		frames, _, err := c.c.WALCheckpoint("main", sqlite3.CHECKPOINT_NOOP)

@@ -77,7 +77,7 @@ func (r *Recorder) checkStreams() {
 func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 	defer guard.Recover(opRecord, &err)
 	r.closed()
-	defer guard.At(robocache.Where{"episode": r.count.Episodes, "stream": key})
+	defer guard.At(robocache.Where{"episode": r.nextEpisode(), "stream": key})
 	f := r.feature(key)
 	if _, ok := r.opt.Streams[key]; !ok || f == nil {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the stream has no rate of its own", Hint: `Declare it with "hz", or give its value to add_frame.`})
@@ -187,7 +187,10 @@ func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
 	if len(r.opt.Streams) == 0 {
 		return nil
 	}
-	d := &nativeEpisode{name: recordingName(r.count.Episodes), index: r.count.Episodes, native: maps.Clone(e.native), tasks: e.tasks}
+	index := r.nextEpisode()
+	d := &nativeEpisode{
+		name: recordingName(index), index: index, native: maps.Clone(e.native), tasks: e.tasks,
+	}
 	rows := &samples{times: e.rowTimes}
 	for k := range e.rowTimes {
 		rows.data = binary.LittleEndian.AppendUint64(rows.data, uint64(k))
