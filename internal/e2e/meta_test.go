@@ -190,11 +190,11 @@ func TestBadLines(t *testing.T) {
 		outcome
 	}{
 		{"cut line", lines[:len(lines)-20], outcome{mal, name + "|line 5", ""}},
-		{"length 2^60", strings.Replace(lines, `"length": 470`, `"length": 1152921504606846976`, 1), outcome{mal, name + "|line", ""}},
-		{"length negative", strings.Replace(lines, `"length": 470`, `"length": -1`, 1), outcome{mal, name + "|line", ""}},
+		{"length 2^60", strings.Replace(lines, `"length": 470`, `"length": 1152921504606846976`, 1), outcome{nil, "", ""}},
+		{"length negative", strings.Replace(lines, `"length": 470`, `"length": -1`, 1), outcome{nil, "", ""}},
 		{"length text", strings.Replace(lines, `"length": 470`, `"length": "470"`, 1), outcome{mal, name + "|line", ""}},
-		{"length lies", strings.Replace(lines, `"length": 470`, `"length": 471`, 1), outcome{mal, "471|470", ""}},
-		{"index twice", strings.Replace(lines, `"episode_index": 1`, `"episode_index": 0`, 1), outcome{mal, name + "|twice", ""}},
+		{"length lies", strings.Replace(lines, `"length": 470`, `"length": 471`, 1), outcome{nil, "", ""}},
+		{"index twice", strings.Replace(lines, `"episode_index": 1`, `"episode_index": 0`, 1), outcome{robocache.ErrMisuse, name + "|twice", ""}},
 		{"index negative", strings.Replace(lines, `"episode_index": 1`, `"episode_index": -1`, 1), outcome{mal, name + "|line", ""}},
 		{"blank lines and CRLF", strings.ReplaceAll(lines, "\n", "\r\n\r\n"), outcome{nil, "", ""}},
 		{"deep", lines + strings.Repeat("[", 1_000_000), outcome{mal, name, ""}},

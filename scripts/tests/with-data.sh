@@ -20,6 +20,7 @@ if [ -s "$1" ]; then
 fi
 if [ -s "$2" ]; then
   sort -u "$2" >"$2.sorted"
-  PYTHONPATH=python .venv/bin/python -m pytest -q -rs "@$2.sorted" || status=1
+  # The ids are relative to the folder with pyproject.toml.
+  (cd python && PYTHONPATH=. ../.venv/bin/python -m pytest -q -rs "@$2.sorted") || status=1
 fi
 exit $status
