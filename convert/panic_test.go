@@ -101,7 +101,7 @@ func TestPanic(t *testing.T) {
 				if bad {
 					class = robocache.ErrMalformed
 				}
-				if !errors.Is(err, class) || robocache.Bad(err) != bad || !errors.As(err, &e) || e.Where["episode"] != int64(2) && e.Where["source episode"] != int64(2) {
+				if !errors.Is(err, class) || robocache.Bad(err) != bad || !errors.As(err, &e) || e.Where["episode"] != int64(20) && e.Where["source episode"] != int64(20) {
 					t.Fatal(err)
 				}
 				if _, err := os.Stat(filepath.Join(dst, "meta", "info.json")); err == nil {
