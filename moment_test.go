@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestParseDuration: a number is seconds, whole or not; nanoseconds take a unit; what is likely to be the other one is refused with both readings.
+// TestParseDuration checks that numbers are seconds, that nanoseconds need a unit, and that implausible values are
+// rejected with both readings.
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1": 1e9, "1.0": 1e9, "0.05": 50e6, "-2": -2e9, "5e-2": 50e6, "0": 0, "86400": 86_400e9, " 3 ": 3e9,

@@ -63,7 +63,7 @@ type OpenOptions struct {
 	// need it not. Whoever wrote the dataset then chooses which files of this machine are read.
 	FollowLinks bool `json:"follow_links,omitempty"`
 	// Repair opens a dataset that is refused because its tables contradict each other in a way that
-	// writing it anew repairs. Each contradiction is a finding. doctor sets it.
+	// rewriting it repairs. Each contradiction is a finding. doctor sets it.
 	Repair bool `json:"-"`
 	// Options are choices of one format alone; Format.Options lists them. An unknown one is ErrMisuse.
 	Options map[string]string `json:"options,omitempty"`

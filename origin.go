@@ -17,8 +17,8 @@ type Sourced interface {
 	Origin(ctx context.Context, episode int) (*Origin, error)
 }
 
-// OriginOf returns the origin of an episode (a position): the one that the dataset knows, else the dataset itself. Only an origin that a
-// dataset has kept has a checksum.
+// OriginOf returns the origin of the episode at a position: the recorded one, else the dataset itself. Only a recorded
+// origin has a checksum.
 func OriginOf(ctx context.Context, ds Dataset, episode int) (*Origin, error) {
 	var o Origin
 	if s, ok := ds.(Sourced); ok {

@@ -31,7 +31,7 @@ const (
 type UnitGuess struct {
 	Unit string  // of TimeUnits; "" if the values do not determine it
 	Step float64 // median step between rows, in that unit as stored; 0 if there is none
-	Why  string  // what the unit follows from, for a finding
+	Why  string  // reason of the decision, for a finding
 	Rows bool    // the values are whole numbers that count the rows
 }
 
@@ -121,7 +121,7 @@ func unitError(g UnitGuess, plausible []string) error {
 }
 
 // UnitFinding is the finding of timestamps whose unit was inferred, or is not determined (err).
-// It is nil if the unit is the one that readers assume without looking.
+// UnitFinding returns nil if the unit is the usual one of the format.
 func UnitFinding(g UnitGuess, err error, usual string, where Where) *Finding {
 	f := &Finding{Severity: SeverityInfo, Code: "timestamp-unit", Where: where}
 	if err != nil {

@@ -16,7 +16,7 @@ func ramp(from, step float64) []float64 {
 	return out
 }
 
-// TestInferTimeUnit: magnitude, the nominal rate and the epoch decide; what they leave open is an error
+// TestInferTimeUnit checks that magnitude, nominal rate and epoch decide. An open decision is an error
 // that names the option.
 func TestInferTimeUnit(t *testing.T) {
 	hz := robocache.Rate{Num: 200, Den: 1}

@@ -18,7 +18,7 @@ type WriteOptions struct {
 	View string `json:"-"`
 	// OnGrid says that the rows of every episode lie at the rate of the source, from its first one on.
 	OnGrid bool `json:"-"`
-	// Findings of the conversion stand in the writer's own report, after those of the source.
+	// Findings of the conversion are part of the writer's report, after those of the source.
 	Findings []Finding `json:"-"`
 	// Renumber numbers the episodes of the result from 0: several may have one index in the source.
 	Renumber bool `json:"-"`

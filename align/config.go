@@ -14,13 +14,13 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Config says how the streams of an episode come onto one timeline. In JSON its keys are Python's keyword names, and
+// Config describes how the streams of an episode are aligned on one timeline. In JSON its keys are Python's keyword names, and
 // durations are seconds, or text with a unit.
 type Config struct {
 	Keys   []string         `json:"keys,omitempty"`     // streams; none = all but the format's bookkeeping columns
 	HZ     robocache.Rate   `json:"hz,omitzero"`        // a uniform timeline at this rate, or …
 	Times  []int64          `json:"times_ns,omitempty"` // … these times, in any order
-	Extent string           `json:"extent,omitempty"`   // of a uniform timeline: "intersection" (default), "union", or a stream's key
+	Extent string           `json:"extent,omitempty"`   // the extent of a uniform timeline: "intersection" (default), "union", or a stream's key
 	Modes  map[string]Mode  `json:"modes,omitempty"`
 	Edge   PerKey[Edge]     `json:"edge,omitzero"`
 	MaxGap PerKey[Nanos]    `json:"max_gap,omitzero"` // 0 = none

@@ -44,7 +44,7 @@ func (a *Aligned) Stream(key string) *Stream {
 
 const defaultBudget = 1 << 30
 
-// Episode brings the streams of the episode at a position onto one timeline. Default modes: DefaultMode.
+// Episode aligns the streams of the episode at a position on one timeline. DefaultMode returns the default modes.
 func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Aligned, error) {
 	out, err := newAligner(ctx, ds, ep, cfg).run()
 	if err != nil {

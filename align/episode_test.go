@@ -269,7 +269,7 @@ func TestEpisodeErrors(t *testing.T) {
 	}
 }
 
-// TestConfigJSON: durations in seconds and with units, a value for all or one a stream, and the way back.
+// TestConfigJSON checks durations in seconds and with units, a value for all streams or one per stream, and encoding.
 func TestConfigJSON(t *testing.T) {
 	c := mustConfig(t, `{"keys": ["a"], "hz": "30000/1001", "extent": "union", "modes": {"q": "slerp"}, "edge": {"*": "mask", "a": "error"}, "max_gap": 0.05, "offset": {"a": -1.5e-3, "b": 7}, "latency": {"a": "250us", "b": "1.5 s"}, "quats": {"q": [[3, 4, 5, 6]]}, "dtypes": {"a": "float32"}}`)
 	if c.HZ != (robocache.Rate{Num: 30000, Den: 1001}) || c.MaxGap.For("x") != 50_000_000 || c.Offset["a"] != -1_500_000 || c.Offset["b"] != 7e9 || c.Latency["a"] != 250_000 || c.Latency["b"] != 15e8 || c.Edge.For("a") != EdgeError || c.Edge.For("b") != EdgeMask || c.Modes["q"] != Slerp {

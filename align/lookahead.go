@@ -66,7 +66,7 @@ func isLabel(key string) bool {
 }
 
 // ticksOnSamples reports whether every tick falls on a sample of f: the rate of the dataset is a
-// multiple of hz, and all streams lie on the dataset's own rows.
+// multiple of hz, and all streams have the dataset's rows as samples.
 func (c *Config) ticksOnSamples(info *robocache.Info, f *robocache.Feature) bool {
 	severalClocks := info.Clock != "" ||
 		slices.ContainsFunc(info.Features, func(o robocache.Feature) bool { return o.Clock != "" })

@@ -23,15 +23,16 @@ const ValidSuffix = robocache.ValidSuffix
 type ViewOptions struct {
 	// DropInvalid declares no masks: the caller leaves out all rows outside Complete.
 	DropInvalid bool
-	// Exact reads the source for rows without a value that timestamps do not show: masked rows, lost frames, and quaternions
-	// without a direction. Without it each stream that may have such rows gets a mask, and Complete ignores them.
+	// Exact also reads the source to find masked rows, lost frames and quaternions without a direction,
+	// which timestamps do not show. If Exact is false, each stream that may have such rows gets a mask, and Complete ignores them.
 	Exact bool
 	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its max_gap where Config says none, but for latched streams,
 	// texts and events: they hold until the next.
 	Rhythm  bool
 	Own     bool // Close closes the source too
 	Threads int  // that read timestamps while the view is made; 0 = the number of CPUs
-	// Episodes are the positions of the only ones whose rows are asked for, of a shard: the others count as empty. Masks are the streams that have a mask all the same.
+	// Episodes holds the positions of the episodes of a shard. All other episodes count as empty.
+	// Masks holds further streams that have a mask.
 	Episodes []int
 	Masks    []string
 }
@@ -73,8 +74,8 @@ type RowRange struct{ From, To int }
 //
 // Streams some of whose rows hold no value in some episode (beyond the data, in a gap, masked in the source, under slerp) are joined by a bool
 // feature "<key>.valid". Frames and ragged rows are those of the row that the mode chooses. A row without a value is a missing frame, or a
-// ragged row without entries, unless the configuration names the edge policy clamp. An episode that cannot be aligned has no rows, a
-// finding, and its error when it is asked for.
+// ragged row without entries, unless the configuration names the edge policy clamp. An episode that cannot be aligned has no rows and a
+// finding. Reading it returns its error.
 //
 // All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close, without ViewOptions.Own.
 func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (_ *Viewed, err error) {

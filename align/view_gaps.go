@@ -16,7 +16,7 @@ type gaps struct {
 	outside     int64 // rows without a value before the first sample or after the last
 	rows        int64
 	shown       int64 // rows with a value
-	repeated    int64 // of them, rows that take the sample of the row before
+	repeated    int64 // rows among shown that repeat the sample of the previous row
 	samples     int64 // within the time of the rows
 }
 

@@ -104,7 +104,7 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Msg: "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more"})
 	}
-	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // a run of few steps is not spent on what is not measured
+	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // A short run has a short warm-up.
 	if t.Job.Compile && t.Job.Device == "cpu" {
 		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Msg: "--compile with --device cpu: inductor's C++ of these networks takes minutes a run", Hint: "leave --compile out, or --device cuda"})
 	}

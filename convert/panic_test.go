@@ -69,7 +69,7 @@ func (p *panics) Frames(_ context.Context, _ string, rows []robocache.Row, dst [
 }
 
 // C11: a panic of a parser or of an encoder, in any goroutine, is an internal error that names the
-// episode. SkipBad skips bad data alone. Resume keeps what was made before; without it nothing is left.
+// episode. SkipBad skips bad data only. Resume keeps finished episodes; without Resume no file remains.
 func TestPanic(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip(err)

@@ -25,8 +25,8 @@ type segmented struct {
 
 // cutEpisodes returns src without the rows at which some stream has no value. An episode with such rows in its middle becomes several, so that
 // no window crosses the seam. With opt.KeepGaps only the rows before its first complete row and after its last one are left out.
-// The result holds the chosen episodes alone: w.Episodes is reset. In a shard it has the positions of the whole: opt.segments says how many
-// segments each episode of the source has, and w.Episodes becomes those of the shard.
+// The result holds the chosen episodes alone: w.Episodes is reset. In a shard the positions are those of the whole result: opt.segments holds the number
+// of segments of each source episode, and w.Episodes is set to the episodes of the shard.
 func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
 	defer guard.Recover("convert", &err)
 	chosen := w.Episodes

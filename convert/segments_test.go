@@ -216,7 +216,7 @@ func TestFramesRepeated(t *testing.T) {
 	}
 }
 
-// TestDropInvalidOfRows: a dataset of rows is cut too, where its timestamps have a gap or its own mask says that a stream has no value.
+// TestDropInvalidOfRows checks that a dataset of rows is cut at gaps of its timestamps and at masked rows.
 func TestDropInvalidOfRows(t *testing.T) {
 	masked := filepath.Join(t.TempDir(), "masked")
 	if _, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), masked, Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"}); err != nil {

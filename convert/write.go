@@ -135,8 +135,8 @@ type Options struct {
 	DropInvalid bool `json:"drop_invalid,omitempty"`
 	// KeepGaps, with DropInvalid, leaves episodes whole: rows are left out at their ends alone, and those between are masked.
 	KeepGaps bool     `json:"keep_gaps,omitempty"`
-	masks    []string // of a shard: streams that have a mask in some shard
-	segments []int    // of a shard, with DropInvalid: how many episodes of the result each episode of the source becomes
+	masks    []string // in a shard: streams that have a mask in any shard
+	segments []int    // in a shard with DropInvalid: number of result episodes of each source episode
 }
 
 // Apart refuses a destination that is a source, or lies in one, or around one, also through links: what is written would stand among what is read.

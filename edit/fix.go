@@ -37,8 +37,8 @@ func isBeyond(f *robocache.Finding) bool {
 }
 
 // Fix plans a dataset without the findings that an edit can remove, and makes it unless the request
-// is a dry run. look says how closely the source and the result are examined. dropBad leaves out
-// the episodes that have other findings.
+// is a dry run. look sets how closely the source and the result are examined. With dropBad, episodes that have
+// other findings are removed.
 func Fix(
 	ctx context.Context, req *Request, look robocache.DiagnoseOptions, dropBad bool,
 ) (_ *Fixed, err error) {
@@ -95,7 +95,8 @@ func Fix(
 	return out, nil
 }
 
-// badEpisodes are the indices of episodes that findings name, and of those with values that are NaN or infinite where a finding tells of such.
+// badEpisodes returns the indices of the episodes that findings name, and of episodes with NaN or infinite values when a
+// finding reports such values.
 func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Finding) (out []int) {
 	add := func(e int) {
 		if !slices.Contains(out, e) {

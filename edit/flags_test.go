@@ -13,7 +13,7 @@ import (
 )
 
 // TestFlagsByLabel checks that delete takes the flags of one label: a file of flags with several
-// labels, or with flags of rows, is an error until the caller says which are meant.
+// labels, or with flags of rows, is an error until the caller names the label.
 func TestFlagsByLabel(t *testing.T) {
 	src := data(t, "g1_h264_v30")
 	indices := open(t, src).Info().EpisodeIndices([]int{0, 1})

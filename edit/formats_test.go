@@ -216,7 +216,7 @@ func TestFix(t *testing.T) {
 	if out, err := exec.Command(py, "testdata/break.py", whole, broken).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	beyond := []string{"task of a row", "NaN", "lost frames", "lost file"} // what no edit gives back
+	beyond := []string{"task of a row", "NaN", "lost frames", "lost file"} // faults that no edit can repair
 	for _, what := range []string{"totals", "splits", "phantom feature", "template", "statistics", "no statistics", "tasks", "task of a row", "index", "frame index", "drift", "order", "length", "NaN", "lost frames", "lost file"} {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(broken, what)

@@ -297,7 +297,7 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestSecondEditReportsUndo checks that the second edit in place says that only it can be undone.
+// TestSecondEditReportsUndo checks that the second edit in place reports that it replaces the undo copy.
 func TestSecondEditReportsUndo(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	const note = "the copy from before the earlier edit in place is deleted"

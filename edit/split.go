@@ -67,7 +67,8 @@ func (e *editor) split(ctx context.Context, v *Verb) {
 	}
 }
 
-// Deal says which episodes of a dataset each part of a split takes, by index, in the dataset's order, as the verb split deals them out.
+// Deal returns the names of the parts of a split and the episode indices of each part, in the dataset's order. The verb
+// split uses the same assignment.
 func Deal(ctx context.Context, ds robocache.Dataset, v *Verb) (names []string, parts [][]int, err error) {
 	defer guard.Recover("split", &err)
 	e := &editor{req: &Request{}, srcs: []robocache.Dataset{ds}}

@@ -351,8 +351,8 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 		var raw map[string]json.RawMessage
 		if b := v.file(ctx, s.Store(), "meta/info.json"); b != nil && json.Unmarshal(b, &raw) == nil {
 			for key, text := range raw {
-				// v2 counts videos and chunks. The files of streams at rates of their own are not
-				// carried over, so that their key would name files that do not exist.
+				// v2 counts videos and chunks. The files of streams with native rates are not
+				// copied, so their key would name files that do not exist.
 				if key != "total_videos" && key != "total_chunks" && key != write.StreamsKey {
 					info[key] = text
 				}

@@ -62,7 +62,7 @@ type Compat string
 // LeRobot is the compatibility with LeRobot's class; "" are the dataset's own types.
 const LeRobot Compat = "lerobot"
 
-// DType says what becomes of float64 values.
+// DType selects the delivered type of float64 values.
 type DType string
 
 const (

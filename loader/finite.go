@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// OnNaN says what a number that is NaN or infinite does.
+// OnNaN selects the treatment of numbers that are NaN or infinite.
 type OnNaN string
 
 const (
@@ -29,7 +29,7 @@ type finiteRows struct {
 	streams map[string]*streamRows
 }
 
-// streamRows is what is known of one stream.
+// streamRows caches the check of one stream.
 type streamRows struct {
 	feature *robocache.Feature
 	state   []atomic.Uint32 // by episode: scanUnknown …

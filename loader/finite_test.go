@@ -54,8 +54,8 @@ func given(t *testing.T, l *Loader) map[int]int {
 	}
 }
 
-// TestNaNIsAnError: an episode with a number that is not finite is an error before its first row, with episode, row and column; also where
-// the row is not the one that is asked for, on a timeline and in a span.
+// TestNaNIsAnError checks that an episode with a number that is not finite is an error before its first row, with episode,
+// row and column. It also requests other rows of the episode, rows on a timeline and spans.
 func TestNaNIsAnError(t *testing.T) {
 	for name, w := range map[string]Windows{
 		"rows":     {Keys: []string{"action"}},
@@ -154,7 +154,7 @@ func TestNaNMasked(t *testing.T) {
 	b.Release()
 }
 
-// TestAllFinite: each type, at each place of a row, and numbers beside what is not finite.
+// TestAllFinite checks each type with NaN and infinity at each position of a row.
 func TestAllFinite(t *testing.T) {
 	for d, bits := range map[robocache.DType]struct {
 		bad, good []uint64

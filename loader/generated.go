@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// EpisodeID is a key that any dataset has where it is asked for: the index of the sample's episode, as text.
+// EpisodeID is a key that is available for any dataset: the index of the sample's episode, as text.
 const EpisodeID = "episode_id"
 
 // generatedKeys are keys that any dataset has where they are asked for, of the names of LeRobot's columns: the number of the row among those of all episodes (with hz

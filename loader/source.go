@@ -23,8 +23,8 @@ type source struct {
 	index      int
 	name       string // of a mixture's source
 	ds         robocache.Dataset
-	cfg        Config // the loader's, with what the mixture says of this source
-	positions  []int  // of the episodes that it reads (chooseEpisodes); nil: all
+	cfg        Config // the loader's configuration with the overrides of this source of the mixture
+	positions  []int  // positions of the episodes to read (chooseEpisodes); nil: all
 	timebase   timebase
 	columns    []*column
 	windows    []window

@@ -103,8 +103,8 @@ func (src *source) timed() bool {
 	return slices.ContainsFunc(src.columns, func(c *column) bool { return c.time != nil })
 }
 
-// lookAhead returns a note that says how far observations are read past the samples' times, or "".
-// Windows of windows= are left out: their offsets say it.
+// lookAhead returns a note with the look-ahead of the observations, or "".
+// Streams of windows= are left out, because their offsets are explicit.
 func (src *source) lookAhead(ctx context.Context) (note string, err error) {
 	defer guard.Into(&err)
 	keys := []string{}

@@ -244,7 +244,7 @@ func (d *mapped) anchor(ctx context.Context, key string) {
 	if key == "" {
 		return
 	}
-	// The name is one of the dataset's, or one that the mapping gives. The dataset's own is taken if both have it.
+	// The name is a stream of the dataset or of the mapping. The dataset's stream has precedence.
 	if s := d.streams[key]; s != nil && d.base.Info().Feature(key) == nil {
 		if s.moved() {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: the stream has timestamps of its own by this mapping",

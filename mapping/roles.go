@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// LeRobot's names of what a policy acts on and what it does.
+// LeRobot's keys of a policy's input and output.
 const (
 	ActionKey = "action"
 	StateKey  = "observation.state"
@@ -17,13 +17,14 @@ const (
 var (
 	actionWords = []string{"action", "command", "cmd", "target", "desired", "setpoint", "goal", "ctrl", "control"}
 	stateWords  = []string{"qpos", "joint_states", "joint_state", "joint_position", "joint_pos", "state", "proprio", "joints", "joint", "eef", "tcp", "pose", "odom"}
-	rateWords   = []string{"velocity", "vel", "qvel", "effort", "torque", "current"} // of a state; a command may be a velocity
+	rateWords   = []string{"velocity", "vel", "qvel", "effort", "torque", "current"} // not used for states; a command may be a velocity
 	skipWords   = []string{"covariance", "sec", "nanosec", "seq", "valid", "reward", "done", "camera_info", "diagnostic"}
 	imageWords  = []string{"image_raw", "image_rect", "image_color", "image", "images", "compressed", "color", "rgb", "observation", "obs", "data"}
 )
 
 // Roles returns the streams that the action and the state of a dataset would be joined from, for the roles that it lacks. A stream that
-// commands the robot is the action, one that reports its joints the state. An empty list: the dataset has the role, or no stream fits it.
+// commands the robot is an action, and a stream that reports its joints is a state. A list is empty if the dataset has the role or
+// no stream fits it.
 func Roles(info *robocache.Info) (action, state []string) {
 	if !HasAction(info) {
 		action = candidate(info, actionWords, nil)

@@ -34,7 +34,7 @@ type Committed struct {
 	Files       int       `json:"files"`
 	Bytes       int64     `json:"bytes"`
 	Skipped     []Skipped `json:"skipped,omitempty"`
-	// Findings are those of the plan and of all shards: what the job in one process would have reported.
+	// Findings holds the findings of the plan and of all shards. A job in one process reports the same.
 	Findings []robocache.Finding `json:"findings,omitempty"`
 }
 

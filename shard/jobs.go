@@ -78,7 +78,7 @@ func conversion(about string, check func(*Job)) kind {
 			opt.Shard = &robocache.WriteShard{Index: a.shard, Count: len(a.m.Shards), FirstEpisode: s.FirstEpisode, FirstRow: s.FirstRow, Schema: a.m.Schema}
 			w := guard.Must(convert.Write(ctx, src, a.m.Job.To, a.uri, opt))
 			r.Report = robocache.ShardReport{Episodes: w.Episodes, Frames: w.Frames, Summary: w.Summary}
-			// A report of the format's own leaves out what the source found: the plan has it, but for what this shard was the first to read.
+			// The report leaves out findings of the source, which the plan has, except those that this shard read first.
 			for _, f := range mergeFindings(w.Findings, robocache.Findings(src)) {
 				if e, ok := f.Where["episode"].(int64); ok && (f.Code == "episode-skipped" || f.Code == "episode-left-out") {
 					r.Skipped = append(r.Skipped, Skipped{int(e), f.Message})
@@ -90,7 +90,7 @@ func conversion(about string, check func(*Job)) kind {
 	}
 }
 
-// mergeFindings appends the findings that are not in all yet. Every shard reports what holds for the whole dataset.
+// mergeFindings appends the findings that are not in all yet. Every shard repeats the findings of the whole dataset.
 func mergeFindings(all []robocache.Finding, more []robocache.Finding) []robocache.Finding {
 	name := func(f *robocache.Finding) string { return f.Code + "\x00" + f.Where.String() + "\x00" + f.Message }
 	seen := map[string]bool{}

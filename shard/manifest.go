@@ -34,7 +34,7 @@ type Manifest struct {
 	Episodes int                 `json:"num_episodes"`
 	Frames   int64               `json:"num_frames"`
 	Bytes    int64               `json:"bytes"`
-	Findings []robocache.Finding `json:"findings,omitempty"` // of the source and its grid, as the plan saw them
+	Findings []robocache.Finding `json:"findings,omitempty"` // findings of the source and its grid when the plan was made
 	Shards   []Shard             `json:"shards"`
 
 	id string // SHA-256 of its bytes

@@ -115,8 +115,8 @@ func rowsOf(ctx context.Context, src robocache.Dataset, e int) (n int64, err err
 
 // work is what planning a job finds out.
 type work struct {
-	made        func(e int) (episodes, rows int) // of the result, of an episode of the source
-	rowBytes    int64                            // of the source
+	made        func(e int) (episodes, rows int) // numbers in the result for a source episode
+	rowBytes    int64                            // bytes per row of the source
 	leavesEmpty bool                             // episodes without rows have no number
 }
 

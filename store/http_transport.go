@@ -16,8 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// proxyOf returns the proxy that the environment names now: http.ProxyFromEnvironment keeps what it
-// read first, and a Python program may set the variables later.
+// proxyOf returns the proxy of the current environment. http.ProxyFromEnvironment caches its first
+// result, and a Python program may set the variables later.
 func proxyOf(req *http.Request) (*url.URL, error) {
 	return httpproxy.FromEnvironment().ProxyFunc()(req.URL)
 }

@@ -54,7 +54,7 @@ type States struct {
 	Retries   int            `json:"retries"`
 	Codes     map[string]int `json:"codes,omitempty"` // tries that were no success by exit code; "signal"
 	Committed bool           `json:"committed"`
-	// Commit is what the commit reported: its findings are those of the job in one process.
+	// Commit is the report of the commit. Its findings are those of the whole job.
 	Commit *shard.Committed `json:"commit,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestOtherContainers: a file that is no mp4 is named as what it is, with a way to write one.
+// TestOtherContainers checks that a file of another container is reported with its type and a conversion command.
 func TestOtherContainers(t *testing.T) {
 	ts := bytes.Repeat(append([]byte{0x47}, make([]byte, 187)...), 3)
 	m2ts := bytes.Repeat(append([]byte{0, 0, 0, 1, 0x47}, make([]byte, 187)...), 3)

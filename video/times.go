@@ -41,7 +41,7 @@ func MedianStep(times []int64) int64 {
 }
 
 // HalfFrame returns the largest distance between a frame and the time of its row: just below half of the
-// shorter of two intervals, that of the frames and that of the rows. Two rows then never share a frame,
+// shorter of the frame interval and the row interval. Two rows then never share a frame,
 // and a row at a gap in the video gets none. The margin of a hundredth rejects frames half-way between
 // two rows. An interval of 0 or less is unknown and ignored.
 func HalfFrame(frames, rows int64) int64 {

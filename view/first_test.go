@@ -18,7 +18,7 @@ import (
 
 const recording = "mcap_robot/recording_zstd.mcap"
 
-// TestFirstView opens a recording with a late camera: frames are there, joints come first, other streams are folded.
+// TestFirstView opens a recording with a late camera. Frames are shown, joints are the first plots, other streams are folded.
 func TestFirstView(t *testing.T) {
 	p := serve(t, Options{}, recording).browse("")
 	if text := eval[string](p, "document.querySelector('#clock').textContent"); text != "0.534 s of 3.20 s · row 0 of 80" {

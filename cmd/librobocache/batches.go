@@ -180,7 +180,7 @@ func (l *loaderHandle) order(_ context, a *orderArgs) any {
 	})
 }
 
-// locate says where samples lie: int64 arrays dataset_index, episode (its index), row.
+// locate returns the places of samples as int64 arrays: dataset_index, episode (its index), row.
 func (l *loaderHandle) locate(_ context, a *struct {
 	Samples []int64 `json:"samples"`
 }) any {

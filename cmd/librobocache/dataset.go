@@ -165,7 +165,7 @@ type dealReply struct {
 	Parts [][]int  `json:"parts"`
 }
 
-// deal says which episodes, by index, the parts of a split take.
+// deal returns the indices of the episodes of each part of a split.
 func (s *shared) deal(ctx context, v *edit.Verb) any {
 	names, parts, err := edit.Deal(ctx, s.Dataset, v)
 	guard.Check(err)

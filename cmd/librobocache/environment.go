@@ -10,7 +10,7 @@ import (
 
 // robocache_environment updates the environment as the library sees it: the Go runtime copies the
 // environment when the process starts. changes holds "NAME=VALUE" for a variable that is set and
-// "NAME" for one that is removed, each ended by a NUL. Values are never logged.
+// "NAME" for a variable that is removed, each ended by a NUL. Values are never logged.
 //
 //export robocache_environment
 func robocache_environment(changes *C.char, size C.int32_t) {

@@ -126,7 +126,7 @@ func closeHandle(handle int64, _ []byte) work {
 
 type versionsReply struct {
 	Version string   `json:"robocache"`
-	Commit  string   `json:"commit,omitempty"` // of the source, if the build knows it
+	Commit  string   `json:"commit,omitempty"` // commit of the source, or "" when the build did not record it
 	ABI     int      `json:"abi"`
 	Go      string   `json:"go"`
 	Formats []string `json:"formats"`

@@ -75,8 +75,8 @@ int32_t robocache_op_run(int64_t op, int64_t *addrs, int64_t n, int64_t stream, 
 
 ROBOCACHE_CALL(robocache_edit); /* edit.Request: {sources[], verbs[{verb, …}], dst?, in_place?, dry_run?, …} → edit.Report */
 
-/* Recording a LeRobot dataset beside a robot's loop: {path, fps?, features?: [Feature], robot_type?, video_codec?, gop?, crf?, preset?, queue_bytes, on_full?, allow_nan?: [key], streams?: {key: hz}, only_new?} →
- * {writer, fps, robot_type, features[], counted}. Features and fps that are not given are those of the dataset that is there. The others give what was counted. */
+/* Records a LeRobot dataset from a control loop: {path, fps?, features?: [Feature], robot_type?, video_codec?, gop?, crf?, preset?, queue_bytes, on_full?, allow_nan?: [key], streams?: {key: hz}, only_new?} →
+ * {writer, fps, robot_type, features[], counted}. Features and fps default to those of an existing dataset. The other calls return counters. */
 ROBOCACHE_CALL(robocache_writer_new);
 ROBOCACHE_CALL(robocache_writer_save);    /* writer: ends the episode; on 0 it is in the dataset, whatever happens to the process */
 ROBOCACHE_CALL(robocache_writer_discard); /* writer: drops the rows of the episode */

@@ -174,8 +174,8 @@ func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e 
 }
 
 // assignTimestamps gives each scan the time of its line. As many times as scans go in order. A blank line
-// is a scan that was lost: it keeps its place, and its file, if there is one, is left out. Anything else is
-// malformed, since nothing says which line belongs to which scan. A list without a time is ignored.
+// is a lost scan: it keeps its position, and its file, if any, is left out. Any other combination is
+// malformed, because the scan of a line is unknown. A list without times is ignored.
 func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) {
 	times := slices.DeleteFunc(slices.Clone(lines), func(l timeLine) bool { return l.blank })
 	if len(times) == 0 {
@@ -217,7 +217,7 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) {
 const timestampsHint = "fetch the timestamps and the scans again; or give all scans one rate: " +
 	"--rows-hz 10, in Python rows_hz=10"
 
-// numbersFit reports whether the numbers of scans leave out what the blank lines leave out.
+// numbersFit reports whether the numbers missing among the scans are those of the blank lines.
 func numbersFit(scans []scan, times []timeLine) bool {
 	for i, s := range scans {
 		if s.number-scans[0].number != int64(times[i].line-times[0].line) {

@@ -371,8 +371,8 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
 	d.About.NumberEpisodes(indices)
 }
 
-// settleUnit finds the unit of the column of times: that of its type or its name, the one that is
-// asked for, or by the magnitude of the first episode that determines it.
+// settleUnit finds the unit of the column of times from its type, its name or the option. Otherwise
+// the magnitude of the first conclusive episode decides.
 func (d *Dataset) settleUnit(ctx context.Context, stated string) {
 	c := d.clock
 	if stated != "" && robocache.TimeUnits[stated] == 0 {

@@ -25,7 +25,7 @@ func openFindings(t *testing.T, path string) map[string]robocache.Finding {
 	return out
 }
 
-// TestUnreadFiles: videos beside HDF5 files are named, in a folder and beside one file.
+// TestUnreadFiles checks that videos next to HDF5 files are reported, for a folder and for a single file.
 func TestUnreadFiles(t *testing.T) {
 	dir := cases.Make(t, "H07", "same", "H07")
 	f := openFindings(t, dir)["unread-files"]

@@ -177,7 +177,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestDiagnose: what is missing, differs from most episodes, does not decode or is no number is found, each with its episode.
+// TestDiagnose checks that missing streams, odd shapes, undecodable images and NaN are reported with their episode.
 func TestDiagnose(t *testing.T) {
 	dir := write(t, `
 with h5py.File('t.h5', 'w') as f:

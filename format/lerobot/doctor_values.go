@@ -66,7 +66,7 @@ func (doc *doctor) refused(ctx context.Context, err error, f *robocache.Feature,
 	})
 }
 
-// wantFit begins what an error about a value says that does not fit the declared type.
+// wantFit is the prefix of errors about values that do not fit the declared type.
 const wantFit = "a value that fits"
 
 // numbers reads every value of a numeric feature. It finds values that do not fit the declared type
@@ -123,7 +123,7 @@ func (doc *doctor) texts(ctx context.Context, f *robocache.Feature) {
 // images reads the header of every still image of a feature, and with Decode its pixels.
 func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 	refs := make([]robocache.FrameRef, imageBlock)
-	var width, height int // of the first image
+	var width, height int // size of the first image
 	doc.eachBlock(ctx, f, imageBlock, func(rows []robocache.Row) error {
 		if err := doc.d.Frames(ctx, f.Key, rows, refs[:len(rows)]); err != nil {
 			return err

@@ -30,7 +30,7 @@ type episodes struct {
 	// stored holds, by position, the episode_index that the data has of episodes that were
 	// renumbered because their index occurred before (OpenOptions.Repair).
 	stored map[int]int64
-	rows   int // of the table, before duplicates are left out
+	rows   int // rows of the table, duplicates included
 	// nextRow is the largest dataset_to_index.
 	nextRow int64
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestLinesOfMetadata reads hand-edited .jsonl files: what has one meaning is read, and errors speak
-// of the file.
+// TestLinesOfMetadata reads hand-edited .jsonl files. Unambiguous values are read, and errors name
+// the file.
 func TestLinesOfMetadata(t *testing.T) {
 	const one = `{"task_index": 0, "task": "pick"}`
 	for name, c := range map[string]struct{ text, words string }{

@@ -57,7 +57,7 @@ type Dataset struct {
 	modality *Modality
 
 	originLock sync.Mutex
-	origins    map[int64]*robocache.Origin // by episode_index; nil until they are asked for
+	origins    map[int64]*robocache.Origin // by episode_index; nil until the first request
 	limit      int64
 	repair     bool // OpenOptions.Repair
 

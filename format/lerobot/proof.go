@@ -157,7 +157,7 @@ func (t *tables) runsIn(ctx context.Context, f *tableFile, file int32) (runs []r
 	return runs
 }
 
-// relocate records places of episodes. It reports whether a start differs from what was known.
+// relocate records places of episodes. It reports whether any start changed.
 func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 	t.moving.Lock()
 	defer t.moving.Unlock()

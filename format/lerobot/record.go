@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Record begins a dataset in a local folder, or continues the dataset that is there.
+// Record creates a dataset in a local folder, or continues an existing one.
 func Record(ctx context.Context, dir string, cfg write.Config, opt write.RecordOptions) (*write.Recorder, error) {
 	return write.NewRecorder(ctx, dir, cfg, opt, func(ctx context.Context) (*write.Recorded, error) {
 		have, err := recordedIn(ctx, dir)

@@ -40,7 +40,7 @@ type tables struct {
 	remote  atomic.Bool // a data file was opened whose reads are requests
 }
 
-// relocated is what reading found about an episode, in place of what the table says.
+// relocated is the place of an episode as found in the data; it overrides the table.
 type relocated struct {
 	start int64 // row of its first row in its file
 	err   error // why its rows cannot be read; the other episodes of the file can

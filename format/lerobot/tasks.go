@@ -30,7 +30,7 @@ func (d *Dataset) readTasks(ctx context.Context) {
 	var tasks []robocache.Task
 	err := guard.Try(func() { tasks = read(ctx) })
 	if errors.Is(err, robocache.ErrNotFound) && d.eps.n() == 0 {
-		err = nil // the first episode brings the first task
+		err = nil // a set without episodes has no tasks yet
 	} else if errors.Is(err, robocache.ErrNotFound) {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": name}, Message: "the table of tasks is missing: task texts are not known", Hint: "fetch the file, or write it"})
 		err = nil

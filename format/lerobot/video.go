@@ -40,7 +40,7 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) bool {
 		c.cols = &camColumns{file: d.eps.file, files: d.eps.files}
 	}
 	if c.cols == nil && d.eps.n() == 0 {
-		c.cols = &camColumns{} // its first file comes with the first episode
+		c.cols = &camColumns{} // a set without episodes has no video files yet
 	} else if c.cols == nil {
 		return false
 	}

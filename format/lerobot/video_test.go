@@ -40,8 +40,8 @@ func ordinals(t *testing.T, d *Dataset, key string, episode, first, step int) {
 	}
 }
 
-// TestFrameCountV2: no row of an episode is served if its video is shorter than its table. The rows
-// of a longer one have the frames of their times (L5).
+// TestFrameCountV2 checks that no row of an episode is served if its video is shorter than its table. The rows
+// of an episode with a longer video have the frames of their times (L5).
 func TestFrameCountV2(t *testing.T) {
 	dir := copySet(t, "g1_v21")
 	const key = "observation.images.cam_high"

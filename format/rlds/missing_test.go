@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestMissingKey: a key that a record lacks is an error of its own stream alone, and a finding.
+// TestMissingKey checks that a missing key of a record is an error of that stream only, and a finding.
 func TestMissingKey(t *testing.T) {
 	for variant, c := range map[string]struct {
 		key      string

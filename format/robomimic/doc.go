@@ -7,7 +7,7 @@
 //	    differs is a finding.
 //	M2  Streams are observation.<key>, action, and the other data sets of a demo by their path; next_obs only where option next_obs asks.
 //	    The schema is the union of the demos' streams, each in its most common form. A demo that lacks a stream, or has another type,
-//	    shape or length, fails when it is read; findings list both. Observations with one row more than the actions are served without it, what the last action led to.
+//	    shape or length, fails when it is read; findings list both. If observations have one row more than the actions, the last observation is left out.
 //	M3  The rate is OpenOptions.HZ, else control_freq of env_args; where nobody says it, asking for timestamps is ErrMisuse.
 //	M4  mask/… are splits: Info.Splits says which positions each has, option split opens one.
 //	M5  uint8 rows of height × width × 1 or 3 are images, as pixels; rows of JPEG or PNG bytes are those. uint16 and float32 of one channel are depth.

@@ -20,7 +20,7 @@ type pixels struct {
 	orderUnstated bool
 }
 
-// encodings lists the encodings that are read. Images are written in the first one that holds them.
+// encodings lists the supported encodings. Images are written in the first encoding that fits.
 var encodings = []pixels{
 	{name: "rgb8", dtype: robocache.Uint8, channels: 3}, {name: "bgr8", dtype: robocache.Uint8, channels: 3, bgr: true},
 	{name: "rgba8", dtype: robocache.Uint8, channels: 4, drop: true}, {name: "bgra8", dtype: robocache.Uint8, channels: 4, bgr: true, drop: true},

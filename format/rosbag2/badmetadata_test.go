@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestUnusableMetadata: an empty or broken metadata.yaml does not hide the bag beside it.
+// TestUnusableMetadata checks that an empty or broken metadata.yaml does not hide the bag in its folder.
 func TestUnusableMetadata(t *testing.T) {
 	for _, variant := range []string{"empty", "tabs"} {
 		ds, err := robocache.Open(t.Context(), cases.Make(t, "M02", variant, "bag"), robocache.OpenOptions{})

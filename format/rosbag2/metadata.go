@@ -29,7 +29,7 @@ type metadata struct {
 	topics      []metaTopic
 	distro      string
 	custom      map[string]string
-	wrongTypes  []string // what is said of values of a wrong type, which are not read
+	wrongTypes  []string // messages about values of a wrong type, which are ignored
 }
 
 type metaTopic struct{ name, typ, qos string }

@@ -87,8 +87,8 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 	return out, links, nil
 }
 
-// unusable returns what is wrong with a metadata.yaml that does not describe a recording; "" if it
-// does, or if its error is not one of its text.
+// unusable returns the fault of a metadata.yaml that does not describe a recording. It returns "" if the
+// file is valid or could not be read.
 func unusable(r *recording, err error) string {
 	var e *robocache.Error
 	switch {
@@ -100,8 +100,8 @@ func unusable(r *recording, err error) string {
 	return ""
 }
 
-// byStem makes recordings of files without metadata: splits of one stem belong together. why is what
-// is wrong with the metadata.yaml that lies there; "" if none does.
+// byStem makes recordings of files without metadata: splits of one stem belong together. why is the fault
+// of the folder's metadata.yaml, or "" if the folder has none.
 func byStem(dir string, files []string, why string) []recording {
 	missing := robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-metadata",
 		Message: "no metadata.yaml lies beside the file: the recorder was killed, or the file was moved", Hint: "ros2 bag reindex"}

@@ -155,7 +155,7 @@ func (w *writer) all() []*outStream {
 func (w *writer) readTasks(eps []int) (perRow bool) {
 	w.tasks = make([]string, len(eps))
 	for i, e := range eps {
-		_ = w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() { // reading its rows says why
+		_ = w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() { // The error is reported when the rows are read.
 			ep := guard.Must(w.src.Episode(w.ctx, e))
 			if len(ep.Tasks) > 0 {
 				w.tasks[i] = ep.Tasks[0]

@@ -139,7 +139,7 @@ func (f *conversionFlags) settle(flags *pflag.FlagSet) {
 	}
 	say("pictures", "images")
 	if flags.Changed("split-at-gaps") && f.split {
-		f.opt.DropInvalid = true // what is split is the rows around those that are left out
+		f.opt.DropInvalid = true // Splitting needs the invalid rows to be left out.
 	} else if !f.split && !f.opt.DropInvalid {
 		guard.Fail(misuse("--split-at-gaps=false goes with --drop-invalid"))
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLookAheadFinding checks that inspect, doctor and convert say how far hz= looks ahead, and that
-// exit codes stay.
+// TestLookAheadFinding checks that inspect, doctor and convert report the look-ahead of hz=, and that
+// exit codes do not change.
 func TestLookAheadFinding(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "recording")
 	if code, _, errs := call(t, "synth", set, "--format", "mcap", "--episodes", "1", "--cameras", "1", "--size", "64x64", "--seconds", "1", "--rates", "camera=30,joints=100"); code != exitDone {

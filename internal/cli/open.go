@@ -80,8 +80,8 @@ func (f *openFlags) open(ctx context.Context, uri string) robocache.Dataset {
 	return view
 }
 
-// wouldLookAhead returns the finding look-ahead of a dataset whose streams lie on several clocks:
-// what hz= and anchor= would read past the tick. It returns nothing for other datasets.
+// wouldLookAhead returns the finding look-ahead of a dataset with several clocks: how far
+// hz= and anchor= would read past the tick. It returns nothing for other datasets.
 func wouldLookAhead(ctx context.Context, ds robocache.Dataset) []robocache.Finding {
 	var unaligned align.Config
 	if ds.Info().Clock == "" {

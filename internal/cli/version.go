@@ -17,7 +17,7 @@ import (
 // Versions is what `robocache version --json` prints.
 type Versions struct {
 	Version string   `json:"version"`
-	Commit  string   `json:"commit,omitempty"` // of the source, if the build knows it
+	Commit  string   `json:"commit,omitempty"` // commit of the source, or "" when the build did not record it
 	Go      string   `json:"go"`
 	OS      string   `json:"os"`
 	Formats []string `json:"formats"`
@@ -39,7 +39,7 @@ func newVersion() *cobra.Command {
 	})
 }
 
-// commit returns the commit of the source, or "" if the build does not know it.
+// commit returns the commit of the source, or "" when the build did not record it.
 func commit() string {
 	if version == "unknown" || version == robocache.Version {
 		return ""

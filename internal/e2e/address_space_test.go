@@ -10,7 +10,7 @@ import (
 )
 
 // TestAddressSpace reads recordings in a process with 4 GiB of address space, as batch systems set
-// it: the answer is that of a process without a limit.
+// it. The result must equal the result without a limit.
 func TestAddressSpace(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "robocache")
 	build := exec.Command("go", "build", "-o", program, "./cmd/robocache")

@@ -92,8 +92,8 @@ func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
 	return nil
 }
 
-// Choose drops the flags that have another label. It refuses a label that no flag has, and, if label
-// is empty, flags of several labels: one of them may mean the opposite of what the caller wants.
+// Choose drops the flags that have another label. It rejects an unknown label. If label is
+// empty it rejects flags of several labels, because their meanings may be opposite.
 func (f *File) Choose(label string) error {
 	counts := map[string]int{}
 	for _, x := range f.Flags {

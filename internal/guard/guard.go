@@ -13,7 +13,7 @@ import (
 
 // Recover turns a panic into *err. An error that Fail raised becomes *err as it is.
 // Any other panic is a defect of RoboCache: *err is of class ErrInternal and holds the stack.
-// Without a panic *err stays as it is.
+// If nothing panicked, *err is unchanged.
 func Recover(op string, err *error) {
 	if r := recover(); r != nil {
 		*err = fromPanic(op, nil, r)

@@ -6,8 +6,8 @@ gives shuffled batches to PyTorch. The work is done by an engine in Go, in threa
 one contiguous tensor for each key. Without torch everything gives NumPy arrays.
 
 Durations are seconds, int or float, or text with a unit ("50ms"); arrays of timestamps are float seconds or int64 nanoseconds.
-Masks are named <key>_is_pad: True where a window leaves the episode, or where nothing was recorded. What goes
-wrong is a robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary, Misuse
+Masks are named <key>_is_pad: True where a window leaves the episode, or where no value was recorded. Failures
+raise robocache.Error with .where (file, episode, stream, row) and .hint: NotFound, Malformed, Unsupported, ResourceLimit, Temporary, Misuse
 or Internal (a fault of RoboCache: please report it).
 
 The ten names that matter:

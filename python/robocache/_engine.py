@@ -106,8 +106,8 @@ class Engine:
         if current == self._environment:
             return
         with self._environment_lock:
-            # The first call passes everything: a variable that was removed and set again is not
-            # what the engine copied, although it equals the one of the process's start.
+            # The first call passes every variable. A variable that was removed and set again differs
+            # from the engine's copy, although it equals its value at the start of the process.
             known = self._environment or {}
             gone = self._initial if self._environment is None else known
             changes = [n + b"=" + v for n, v in current.items() if known.get(n) != v]
@@ -169,7 +169,7 @@ class Engine:
 
 
 def _initial_environment() -> dict[bytes, bytes]:
-    """Returns the environment that the process was started with, which is what the engine knows."""
+    """Returns the environment at the start of the process, which is the engine's copy."""
     try:
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:

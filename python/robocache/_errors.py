@@ -56,7 +56,7 @@ class Internal(Error):
 
 
 class NotIndexed(Misuse, TypeError):
-    """An object without items was indexed; `.hint` names what has them."""
+    """An object without items was indexed; `.hint` names the object that has items."""
 
 
 class ForkError(Error):

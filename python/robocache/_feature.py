@@ -13,7 +13,7 @@ __all__ = ["Feature", "Features"]
 
 
 class NoKey(Misuse, KeyError):
-    """What a mapping raises for an unknown key: a KeyError that names the nearest one."""
+    """A mapping has no such key. The message names the nearest key."""
 
 
 @dataclass(frozen=True)

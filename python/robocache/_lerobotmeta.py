@@ -216,7 +216,7 @@ class LeRobotDatasetMetadata:
         return {int(n): i for i, n in enumerate(self._dataset.episode_indices)}
 
     def checked(self, episodes: Iterable[Any]) -> list[int]:
-        """Episode indices as ints. Raises Misuse for one that is not there."""
+        """Returns episode indices as ints. Raises Misuse for an unknown index."""
         wanted = list(episodes)
         missing = [e for e in wanted if int(e) not in self._place]
         if missing:

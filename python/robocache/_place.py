@@ -65,7 +65,7 @@ class Place:
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker process of this rank has no process group: it must not fall back to rank 0 of 1.
-        # Without a group or an environment, the process that unpickles resolves its own place.
+        # If neither a group nor an environment exists, the unpickling process resolves its rank.
         known = self.given or _group() is not None or _environment() is not None
         return {"rank": self.rank, "world_size": self.world_size, "settled": self.now() if known else None}
 

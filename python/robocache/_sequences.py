@@ -161,7 +161,7 @@ def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
 
 
 def split_of(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
-    """Indices of the episodes of a split; None for all. usual: what counts where none is asked for and it is there."""
+    """Returns the indices of the episodes of a split, or None for all. usual: the split that is used by default if it exists."""
     splits: Mapping[str, str] = ds.info.get("splits") or {}
     if split is None and usual in splits:
         split = usual

@@ -55,7 +55,7 @@ class Loader(Ordered, _Base):
         windows of a span are not padded: all entries one after the other, and `<key>_lengths`; of a span also `<key>_times`, int64 ns after the
         sample. Images and clouds of a span lie in as many positions as the fullest one needs, with `<key>_is_pad`. image_dtype: "uint8" (default) or "float32";
         image_size: (height, width), by a bilinear filter with antialiasing (docs/batches.md has its formula
-        and what is nearest); image_resize, depth_unit: as MapDataset; images are NCHW, grey ones three equal planes.
+        and its nearest equivalents); image_resize, depth_unit: as MapDataset; images are NCHW, grey ones three equal planes.
     normalize: None; a mode: "mean_std", "min_max", "quantiles" (q01 to q99) or "quantile10"; or {key: mode or {mode, clip, mean, std, low, high}}.
         Or the normalizer of another loader, or that loader: validation takes the numbers of training, valid = Loader(..., normalize=train).
         One mode is for every float stream of numbers; integers, booleans, bookkeeping columns (index, timestamp …), images, point clouds and text stay
@@ -192,7 +192,7 @@ class Loader(Ordered, _Base):
         return inherited
 
     def _share_normalizer(self, v: Any) -> Any:
-        """Gives each source of a mixture its part of another mixture's normalizer; returns what is for all of them."""
+        """Passes each source of a mixture its part of another mixture's normalizer. Returns the part for all sources."""
         n = v if isinstance(v, (str, Mapping)) else getattr(v, "normalizer", v)
         if not isinstance(n, Normalizer) or not n.sources:
             return v
@@ -231,7 +231,7 @@ class Loader(Ordered, _Base):
 
     @property
     def batch_size(self) -> int:
-        """Samples of a batch, on each rank. May be set between epochs; the Loader continues where it was."""
+        """Number of samples per batch on each rank. May be set between epochs; the order of samples is kept."""
         return self._config["batch_size"]
 
     @batch_size.setter

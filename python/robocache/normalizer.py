@@ -30,8 +30,8 @@ class Normalizer:
     Loader(..., normalize=norm) and MapDataset(..., normalize=norm) normalise another part of the data, say the held-out episodes, by the same numbers.
 
     In float32, of float64 streams in float64: mean_std (x - mean) / (std + 1e-8); all others 2 (x - low) / (high - low) - 1, with clip brought
-    into [-1, 1]. A constant number (std or high - low of 0) becomes 0, and is its constant again by inverse. norm of what the loader gives
-    without normalize= is what it gives with it, to the bit, where values are recorded ones (interpolated float16 ones are rounded once more, float64 streams once before they become float32,
+    into [-1, 1]. A constant number (std or high - low of 0) becomes 0, and is its constant again by inverse. norm applied to batches of a loader
+    without normalize= equals that loader's batches with normalize=, to the bit, for recorded values (interpolated float16 ones are rounded once more, float64 streams once before they become float32,
     and rows that a mask says are empty are 0 in the loader). inverse brings back what was to the rounding of float32, but for what clip cut off.
     Images are (…, C, H, W): float32 in [0, 1], or uint8.
 

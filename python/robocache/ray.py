@@ -43,8 +43,8 @@ class Run(Result):
     retries: int
     codes: dict[str, int]  # tries that were no success by exit code; "signal", or "lost": the worker or its node died
     committed: bool
-    commit: Result  # what the commit reported: findings as those of the job in one process
-    exit_code: int  # of the commit: 3 if a finding is a warning or an error, or episodes were left out
+    commit: Result  # the report of the commit; findings are those of the whole job
+    exit_code: int  # exit code of the commit: 3 if a finding is a warning or an error, or episodes were left out
 
 
 def _ray(what: str = "ray") -> Any:

@@ -40,8 +40,8 @@ class Writer:
             (encoded), "image" (PNG, lossless), "string", "bool" or a NumPy name. Cameras have the shape (H, W, C). Depth has
             the shape (H, W, 1) and "info": {"is_depth_map": True, "depth_unit": "mm"} (uint16) or "m" (float32): "image"
             keeps it without loss, "video" in lerobot's 12-bit codes from "depth_min" to "depth_max". The Writer adds the
-            bookkeeping columns (timestamp, frame_index, …) itself. "hz" gives a stream of numbers a clock of its own: add()
-            takes its samples, a row holds the last sample at or before its time, and all samples are kept in
+            bookkeeping columns (timestamp, frame_index, …) itself. "hz" declares a native clock for a stream of numbers: add()
+            records its samples, a row holds the last sample at or before its time, and all samples are kept in
             recordings/episode_N.mcap. hz is the nominal rate; the recorded times are kept as they are.
         robot_type: The name of the robot in info.json.
         use_videos: False keeps "video" cameras as images.
@@ -49,13 +49,13 @@ class Writer:
         gop: Distance of the key frames. Default: as lerobot.
         crf: Quality of the encoder. Default: as lerobot.
         preset: Speed of the encoder. Default: as lerobot.
-        queue_bytes: Bound of the images that wait for their encoders, in bytes or as "256MiB" (default). The encoders run
-            beside the loop, one process per camera.
+        queue_bytes: Bound of the images that wait for their encoders, in bytes or as "256MiB" (default). The encoders are
+            separate processes, one per camera.
         on_full: What add_frame does when the queue is full. "block" (default) waits for room. "raise" raises Temporary at
             once; the row is not added. "drop" leaves the row out and returns False. stats() counts all three.
         allow_nan: True accepts NaN and infinities in all features, a list of keys in these. Default: add_frame rejects
             them. Depth images are exempt.
-        mode: "a" (default) adds to a dataset that is there, "x" rejects a folder that holds one.
+        mode: "a" (default) adds to an existing dataset, "x" rejects a folder that holds one.
 
     Raises:
         Misuse: The schema is wrong, the folder holds a dataset with another schema, or another Writer records there.
@@ -133,7 +133,7 @@ class Writer:
         return self._pending
 
     def add(self, key: str, value: Any, time: float | None = None, *, time_ns: int | None = None) -> None:
-        """Adds a sample of a stream with a rate of its own to the episode under way.
+        """Adds a sample of a stream with a native rate to the current episode.
 
         Args:
             key: A feature that was declared with "hz".
@@ -143,7 +143,7 @@ class Writer:
             time_ns: The same time in nanoseconds.
 
         Raises:
-            Misuse: The stream has no rate of its own, the value does not fit it or is NaN, or the time does not increase. The
+            Misuse: The stream has no native rate, the value does not fit it or is NaN, or the time does not increase. The
                 sample is not added.
 
         Example:
@@ -164,11 +164,11 @@ class Writer:
         """Adds a row to the episode under way.
 
         Args:
-            frame: A value for each feature without a rate of its own; all values are copied. Numbers: arrays, tensors, lists or scalars of the declared
+            frame: A value for each feature without a native rate; all values are copied. Numbers: arrays, tensors, lists or scalars of the declared
                 shape. Floats may be rounded to the declared dtype; any other change of a value is rejected. Images: (H, W, C)
                 or (C, H, W), uint8, or floats in [0, 1], as arrays, tensors or PIL images.
-            task: What the robot does in this row; frame["task"] works too. Rows of one episode may have different tasks.
-            time: The time of the row in seconds, on the clock of add(). Required if a stream has a rate of its own; in the
+            task: The task of this row as text; frame["task"] works too. Rows of one episode may have different tasks.
+            time: The time of the row in seconds, on the clock of add(). Required if a stream has a native rate; in the
                 dataset row k stays at k / fps.
             time_ns: The same time in nanoseconds.
 

@@ -14,7 +14,7 @@ Seen = list[tuple[str, str]]
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, Seen]]:
-    """Yields the address of a server without files, and what it was asked: path and Authorization."""
+    """Yields the address of a server without files, and its log of requests: path and Authorization."""
     seen: Seen = []
 
     class Handler(BaseHTTPRequestHandler):

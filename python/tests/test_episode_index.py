@@ -1,4 +1,4 @@
-"""An episode's index, the number that its dataset gives it, is what every verb takes and tells: on sets that are numbered 3, 7, 8 and 20."""
+"""Every verb accepts and prints episode indices. The sets of these tests are numbered 3, 7, 8 and 20."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeRobot datasets with faults seen in the field: what the readers deliver, what doctor finds, and that every hint leads on."""
+"""LeRobot datasets with faults seen in the field: the rows that readers deliver, doctor's findings, and the hints' commands."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def commands(hint: str) -> list[list[str]]:
 def test_every_hint_leads_on(made, tmp_path: Path, name: str, variant: str) -> None:
     path = made(name, variant)
     done = cli("doctor", str(path), "--json")
-    if done.returncode == 11:  # the hint says what to do in the file itself
+    if done.returncode == 11:  # the hint describes an edit of the file itself
         assert "hint: " in done.stderr and "robocache doctor" not in done.stderr, done.stderr
         return
     findings = json.loads(done.stdout)["findings"]
@@ -214,7 +214,7 @@ def test_every_hint_leads_on(made, tmp_path: Path, name: str, variant: str) -> N
 
 
 def follow(path: Path, dst: Path, command: list[str], finding: dict) -> None:
-    """Runs the command of a hint. It does what it promises, and sends nobody back."""
+    """Runs the command of a hint. The finding disappears, and no hint leads back to the first command."""
     verb, options = command[1], command[2:]
     if verb == "stats":
         shutil.copytree(path, dst)

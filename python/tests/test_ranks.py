@@ -66,7 +66,7 @@ def test_launched_ranks_are_the_epoch(launcher: str, when: str, path: str, tmp_p
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets what torch.distributed says of this process."""
+    """Sets the rank and world size that torch.distributed reports."""
 
     def say(rank: int, world: int) -> None:
         monkeypatch.setattr(dist, "is_initialized", lambda: True)

@@ -143,7 +143,7 @@ def test_validation_takes_the_numbers_of_training(mode: str, way: str, parts: An
 
 
 def test_numbers_are_taken_over_exactly() -> None:
-    """Of any float32 scale: what the engine makes of them is what they were."""
+    """float32 numbers of any scale arrive unchanged in the engine."""
     rng = np.random.default_rng(0)
     std = np.concatenate([10.0 ** rng.uniform(-12, 6, 2000), [0, 1e-12, 1e-8, 1]]).astype(np.float32)
     shift = rng.normal(0, 10.0 ** rng.uniform(-6, 6, len(std))).astype(np.float32)
@@ -242,7 +242,7 @@ def test_nan_is_an_error_with_its_place(holed: Path) -> None:
     items = robocache.MapDataset(holed, keys=["action"])
     assert np.isfinite(numbers(items[30]["action"])).all()
     with pytest.raises(robocache.Malformed, match="NaN"):
-        items[31]  # of the same episode: nothing of it is delivered
+        items[31]  # of the same episode: none of its rows is delivered
     with make_loader(holed, keys=["observation.state"]) as ld:
         assert len(list(ld)) == 12  # what nobody asked for is not looked at
     with make_loader(holed, hz=20, shuffle=False) as ld, pytest.raises(robocache.Malformed, match="NaN"):

@@ -253,7 +253,7 @@ def test_killed_while_episodes_are_deleted(tmp_path: Path) -> None:
         ds = robocache.open(path)
         lengths = ds.episodes["lengths"].tolist()
         assert saved <= len(lengths) <= saved + 2 and lengths[:saved] == [3] * saved
-        with robocache.Writer(path) as w:  # completes what was under way
+        with robocache.Writer(path) as w:  # completes the interrupted save
             n = w.num_episodes
         ds = robocache.open(path)
         assert ds.num_episodes == n
@@ -323,7 +323,7 @@ NATIVE = {
 
 
 def native(w: robocache.Writer, e: int, n: int, start: float = 1000.0) -> None:
-    """Joints at 100 Hz and a force at 250 Hz beside rows at 30 Hz. All times are on one clock that is not that of the rows."""
+    """Records joints at 100 Hz and a force at 250 Hz with rows at 30 Hz. All times are on one clock that starts at start."""
     at = {"joints": 0, "force": 0}
     for k in range(n):
         t = start + k / 30

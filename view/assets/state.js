@@ -48,7 +48,7 @@ export function address() {
   return p.toString();
 }
 
-// read takes the state from an address, with episodes by index; start makes positions of them, and the row is settled when the episode is there.
+// read parses the state of an address, with episodes by index. start converts them to positions. The row is set when the episode is loaded.
 export function read(text) {
   const p = new URLSearchParams(text), number = (k) => { const v = Number(p.get(k)); return Number.isFinite(v) ? v : 0; };
   state.s = number('s');

@@ -194,8 +194,8 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 // numbered matches the name of a group that is an episode with a number: demo_3, episode7, traj-12.
 var numbered = regexp.MustCompile(`^(?i:demo|episode|ep|traj|trajectory|rollout|sample|run)?[_-]?(\d{1,18})$`)
 
-// number gives the episodes their indices: the numbers in the names of their groups if each has one of its own, else their positions. Groups of
-// several files have their numbers in common.
+// number sets the indices of the episodes. They are the numbers in the names of their groups if all numbers differ, else their
+// positions. The numbers of all files are compared.
 func (s *Set) number(oneFile bool) {
 	seen := map[int64]bool{}
 	for i := range s.Episodes {

@@ -146,7 +146,7 @@ func (s *Set) list(ctx context.Context, e *Episode, v *survey, known map[string]
 				entry.form, entry.rows = id(&v.mu, formOf(d), v.formIDs, &v.forms), d.Rows()
 			})
 			if err != nil {
-				entry.rows = -1 // present, and nothing says what it holds
+				entry.rows = -1 // present, with unknown contents
 			}
 		}
 		out = append(out, entry)
@@ -189,8 +189,8 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) {
 	s.markAbsent(v)
 }
 
-// findSuffix finds the ending of timestamps if no attribute names it: a data set of another length
-// than the episode's lies beside timestamps of its own.
+// findSuffix finds the name suffix of timestamps if no attribute names it. A data set whose length
+// differs from the episode's has timestamps with that suffix.
 func (s *Set) findSuffix(v *survey) {
 	for i := range s.Episodes {
 		if s.Suffix != "" {
@@ -219,7 +219,7 @@ type choice struct {
 	after bool
 }
 
-// candidate returns what an entry of an episode is if its data set can be a stream.
+// candidate returns the description of an entry of an episode if its data set can be a stream.
 func (s *Set) candidate(v *survey, e *Episode, x entry) (c choice, ok bool) {
 	if x.form == unknownForm {
 		return c, false

@@ -56,7 +56,7 @@ type Set struct {
 	Suffix string
 
 	units    map[string]unit // by path of timestamps
-	rowTimes string          // timestamps of the rows, by Suffix; "" where there are none
+	rowTimes string          // timestamps of the rows, by Suffix; "" if there are none
 
 	op    reader.Op
 	pool  *pool

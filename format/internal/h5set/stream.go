@@ -35,7 +35,7 @@ type Stream struct {
 	after bool
 	// times are the timestamps that lie beside it, below the episode; "" where there are none.
 	times string
-	share float64 // of a stream with a clock of its own: its rows, as a share of the episode's; else 0
+	share float64 // rows of a stream with a native clock divided by the episode's; else 0
 	// absent lists the positions of the episodes that lack the stream, in ascending order.
 	absent []int32
 	// Of a field of a compound: where in an element.

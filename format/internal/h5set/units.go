@@ -48,8 +48,8 @@ func (s *Set) settleUnits(ctx context.Context) {
 	}
 }
 
-// settleUnit infers the unit at a path, or takes the one that the caller states. Timestamps beside a
-// stream (rows is false) have a documented unit, which counts unless their magnitude rules it out.
+// settleUnit infers the unit at a path, unless the caller states it. Timestamps of a
+// single stream (rows is false) have a documented unit, which is used unless their magnitude rules it out.
 func (s *Set) settleUnit(ctx context.Context, path string, rows bool) {
 	if _, done := s.units[path]; done {
 		return

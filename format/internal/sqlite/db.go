@@ -15,7 +15,7 @@ import (
 
 const (
 	headSize  = 100
-	leastHeap = 32 << 20 // of a connection, which reserves its heap as address space
+	leastHeap = 32 << 20 // heap of a connection, reserved as address space
 	mostHeap  = 1 << 30
 )
 

@@ -170,7 +170,7 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 
 // feed gives the encoder the frames of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
 func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) (n int, last []byte, err error) {
-	defer guard.Recover("write lerobot", &err) // of the frames' source: that episode is without, those beside it are not
+	defer guard.Recover("write lerobot", &err) // A fault of the frame source affects this episode only.
 	ep, f := g.eps[j], &g.camera.feature
 	part := g.part(j, at)
 	count := part.look == nil

@@ -93,7 +93,7 @@ type Recorded struct {
 	Episodes int
 	Frames   int64
 	Stats    robocache.Stats
-	// The next numbers that are free. Numbers may have holes: no count stands for them.
+	// The next free numbers. Numbers may have holes, so counts must not be used instead.
 	NextEpisode int
 	NextRow     int64
 	NextFile    int
@@ -147,8 +147,8 @@ type recordingCounts struct {
 	Images   map[string]*stats.Pixels `json:"images"`
 }
 
-// NewRecorder begins a dataset in a folder, or continues the dataset that is there. existing reads that dataset (nil: there
-// is none), recount computes its statistics of numbers. Features and rate that cfg lacks are those of the dataset.
+// NewRecorder creates a dataset in a folder, or continues an existing one. existing reads that dataset (nil if
+// there is none), recount computes its statistics of numbers. Features and rate that cfg lacks are those of the dataset.
 func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions, existing func(context.Context) (*Recorded, error), recount func(context.Context) (robocache.Stats, error)) (_ *Recorder, err error) {
 	defer guard.Recover(opRecord, &err)
 	defer guard.In("dataset", dir)

@@ -21,8 +21,8 @@ import (
 
 // The names of staging directories that are complete and still have to be put in place.
 const (
-	wholeName  = "whole"  // a save: every file begins with what the file before it held
-	shrunkName = "shrunk" // a deletion: every file in place begins with what the staged file holds
+	wholeName  = "whole"  // a save: every new file begins with the bytes of the old file
+	shrunkName = "shrunk" // a deletion: every old file begins with the bytes of the staged file
 	// goneName lists in a shrunkName directory the files that the deletion removes.
 	goneName = "gone.json"
 )
@@ -98,7 +98,7 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	defer guard.Recover(opRecord, &err)
 	r.closed()
 	defer guard.At(robocache.Where{"dataset": r.dir})
-	r.apply(ctx) // of an episode before, where that failed
+	r.apply(ctx) // Completes an earlier save that failed.
 	t := r.tail
 	last := len(t.eps) - 1
 	if r.count.Episodes == 0 {
@@ -264,7 +264,7 @@ func (r *Recorder) info(w *Writer) []byte {
 		have["splits"] = now["splits"]
 	}
 	keys := []string{"total_episodes", "total_frames", "total_tasks"}
-	if r.whole.Episodes == 0 { // the first episode says how videos are encoded
+	if r.whole.Episodes == 0 { // the first episode decides the encoding of videos
 		keys = append(keys, "features")
 	}
 	for _, key := range keys {
@@ -286,7 +286,7 @@ var order = []string{recordingsFolder + "/", "videos/", "data/", "meta/episodes/
 
 const infoName = "meta/info.json"
 
-// apply puts in place what was saved or deleted, also what a recorder that was killed left. Files in place already are
+// apply moves the staged files of a save or deletion into place, also those of a recorder that was killed. Files in place already are
 // no longer in the staging directory.
 func (r *Recorder) apply(ctx context.Context) {
 	r.applyFrom(ctx, wholeName)

@@ -30,7 +30,7 @@ func Root(tb testing.TB) string {
 	}
 }
 
-// Dir returns the folder of the shared data, or that of the small sets if it does not exist.
+// Dir returns the folder of the shared data, or the folder of the small sets if there is none.
 func Dir(tb testing.TB) string {
 	tb.Helper()
 	dir, shared := dataFolder(tb)
