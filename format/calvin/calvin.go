@@ -100,6 +100,7 @@ type Dataset struct {
 	eps      []episode
 	starts   []int64 // first row of each episode in the dataset
 	members  []member
+	absent   [][]int32 // runs that lack a member, ascending
 	streams  map[string]*stream
 	lang     *language // nil where there are no annotations
 	cache    *lru.Cache[int64, *frame]
@@ -113,6 +114,7 @@ var (
 	_ robocache.Masker      = (*Dataset)(nil)
 	_ robocache.Diagnoser   = (*Dataset)(nil)
 	_ robocache.FrameLeaser = (*Dataset)(nil)
+	_ robocache.Lacker      = (*Dataset)(nil)
 )
 
 // Open opens the dataset at uri: a folder with training/ and validation/, or one of them.
@@ -139,6 +141,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		d.cutWindows()
 	}
 	d.number()
+	d.reportLacking()
 	return d, nil
 }
 

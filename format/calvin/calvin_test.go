@@ -147,7 +147,8 @@ frame(9, 6); ids((9, 9))
 	}
 }
 
-// TestForms: C3: the same values in other forms are read; other values' forms are refused with file and member.
+// TestForms checks that the same values in other forms are read, and that an array of another type or shape is an error of its
+// stream that names file and member (C3).
 func TestForms(t *testing.T) {
 	dir := made(t, `
 frame(0, 7)
@@ -176,14 +177,31 @@ ids((0, 6))
 			t.Fatal("Fortran order: byte", i, "is", p)
 		}
 	}
-	for row, want := range map[int]string{2: "robot_obs.npy", 3: "rgb_static.npy", 4: "scene_obs.npy", 5: "episode_0000005.npz"} {
-		err := d.Frames(t.Context(), "observation.rgb_static", []robocache.Row{{Index: row}}, out)
-		class := robocache.ErrMalformed
-		if row == 5 {
-			class = robocache.ErrNotFound
+	// An array that differs or is missing is an error of its own stream, and of no other.
+	read := func(key string, row int) error {
+		if d.About.Feature(key).Kind == robocache.KindImage {
+			return d.Frames(t.Context(), key, []robocache.Row{{Index: row}}, out)
 		}
-		if !errors.Is(err, class) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "episode_000000") {
-			t.Errorf("row %d: %v", row, err)
+		b := make([]byte, d.About.Feature(key).RowBytes())
+		return d.Gather(t.Context(), key, []robocache.Row{{Index: row}}, b)
+	}
+	wrong := map[int]string{2: "robot_obs", 3: "rgb_static", 4: "scene_obs"}
+	for row := range 7 {
+		for _, f := range d.About.Features {
+			err := read(f.Key, row)
+			class, want := error(nil), ""
+			switch {
+			case row == 5:
+				class, want = robocache.ErrNotFound, "episode_0000005.npz"
+			case f.Key == "observation."+wrong[row]:
+				class, want = robocache.ErrMalformed, wrong[row]+".npy"
+			}
+			if !errors.Is(err, class) {
+				t.Errorf("%s, row %d: %v", f.Key, row, err)
+			}
+			if class != nil && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "episode_000000")) {
+				t.Errorf("%s, row %d: %v", f.Key, row, err)
+			}
 		}
 	}
 	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})

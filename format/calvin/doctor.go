@@ -14,8 +14,9 @@ import (
 // maxFindings bounds a list: a dataset without its frames has a million of the same.
 const maxFindings = 1000
 
-// Diagnose opens every frame: that it is there, has the arrays of the first one, and that its numbers are finite. With Decode it reads
-// the images too, and so checks each member's CRC.
+// Diagnose opens every frame. It reports frames that are missing, arrays that differ from those of most
+// episodes, and numbers that are not finite. With Decode it reads the images too, and so checks the CRC
+// of each array.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer guard.Recover("calvin diagnose", &err)
 	out = append(out, d.About.Findings...)
@@ -28,10 +29,14 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	notFinite := map[string]int64{}
 	for _, e := range eps {
 		for row := range d.Len(e) {
-			err := guard.Try(func() { d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite) })
-			if guard.Check(ctx.Err()); guard.RaiseInternal(err) != nil && len(out) < maxFindings {
-				out = append(out, frameFinding(err, e, row, d.name(d.eps[e], row)))
+			report := func(err error, member *member) {
+				if guard.RaiseInternal(err) != nil && len(out) < maxFindings {
+					out = append(out, frameFinding(err, member, e, row, d.name(d.eps[e], row)))
+				}
 			}
+			err := guard.Try(func() { d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite, report) })
+			guard.Check(ctx.Err())
+			report(err, nil)
 			done++
 			if opt.Progress != nil {
 				opt.Progress(done, total)
@@ -44,24 +49,49 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	return out, nil
 }
 
-func frameFinding(err error, episode, row int, name string) robocache.Finding {
-	f := robocache.Finding{Severity: robocache.SeverityError, Code: "bad-frame", Where: robocache.Where{"episode": episode, "row": row, "file": name}, Message: err.Error(), Hint: "fetch the file again"}
+// frameFinding is the finding of a frame that cannot be read; of one of its arrays if member is not nil.
+func frameFinding(err error, member *member, episode, row int, name string) robocache.Finding {
+	f := robocache.Finding{
+		Severity: robocache.SeverityError, Code: "bad-frame",
+		Where:   robocache.Where{"episode": episode, "row": row, "file": name},
+		Message: err.Error(), Hint: "fetch the file again",
+	}
+	if member != nil {
+		f.Where["stream"], f.Hint = key(member.name), badArrayHint
+	}
 	if errors.Is(err, robocache.ErrNotFound) {
 		f.Code, f.Message = "missing-file", "the frame is missing"
 	}
 	return f
 }
 
-func (d *Dataset) checkFrame(ctx context.Context, e episode, row int, images bool, notFinite map[string]int64) {
+// checkFrame opens a frame and calls report for each array that cannot be read. Arrays that the whole
+// episode lacks are findings of Open.
+func (d *Dataset) checkFrame(
+	ctx context.Context,
+	e episode,
+	row int,
+	images bool,
+	notFinite map[string]int64,
+	report func(err error, member *member),
+) {
 	f, h := d.open(ctx, e, row, true)
 	defer d.files.Put(h)
 	defer guard.In("file", d.name(e, row))
 	for i := range d.members {
 		m := &d.members[i]
-		if m.offset < 0 {
-			if images {
+		if d.lacks(e, &stream{member: i}) {
+			continue
+		}
+		err := guard.Try(func() {
+			f.check(i)
+			if m.offset < 0 && images {
 				m.data(guard.Must(f.dir.Bytes(ctx, h.Value, []*zipdir.File{f.files[i]}))[0])
 			}
+		})
+		guard.Check(ctx.Err())
+		report(robocache.At(err, robocache.Where{"file": d.name(e, row)}), m)
+		if err != nil || m.offset < 0 {
 			continue
 		}
 		if n := robocache.NotFinite(m.typ.DType(), f.numbers[m.offset:][:m.bytes]); n > 0 {

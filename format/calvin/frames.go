@@ -2,15 +2,11 @@ package calvin
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -25,14 +21,15 @@ import (
 
 // member is one array of each frame.
 type member struct {
-	name   string // "rgb_static"
-	file   string // "rgb_static.npy"
-	header []byte // what stands before its bytes in the first frame: where it is the same, nothing is parsed again
-	typ    npy.Type
-	shape  []int
-	bytes  int64
-	flat   bool // in C order and little-endian already
-	offset int  // of a number's bytes in frame.numbers; -1 for images
+	name    string // "rgb_static"
+	file    string // "rgb_static.npy"
+	header  []byte // what stands before its bytes in the first frame: where it is the same, nothing is parsed again
+	typ     npy.Type
+	shape   []int
+	bytes   int64
+	fortran bool // in Fortran order in the first frame that has it
+	flat    bool // in C order and little-endian already
+	offset  int  // of a number's bytes in frame.numbers; -1 for images
 }
 
 // channels is the size of the last dimension of an image.
@@ -53,123 +50,19 @@ type stream struct {
 // frame is what is kept of a frame's file: where its members lie, and its numbers.
 type frame struct {
 	dir     *zipdir.Dir
-	files   []*zipdir.File // of each member
+	files   []*zipdir.File // of each member; nil if the frame does not have it
 	numbers []byte
+	bad     []error // why a member cannot be read; nil if all can
+}
+
+// check ends the work if a member of the frame cannot be read.
+func (f *frame) check(member int) {
+	if f.bad != nil {
+		guard.Check(f.bad[member])
+	}
 }
 
 func (f *frame) size() int64 { return int64(len(f.dir.Files))*112 + int64(len(f.numbers)) + 200 }
-
-const objects = "objects-skipped"
-
-// describe reads the first frame's headers and names the streams (C2).
-func (d *Dataset) describe(ctx context.Context) {
-	for _, e := range d.eps {
-		if _, ok := d.patterns[e.split]; !ok {
-			d.patterns[e.split] = d.pattern(ctx, e)
-		}
-	}
-	name := d.name(d.eps[0], 0)
-	r := guard.Must(d.Bytes.Open(ctx, name))
-	defer r.Close()
-	defer guard.In("file", name)
-	dir := guard.Must(zipdir.Read(ctx, r, maxMember))
-	files := make([]*zipdir.File, 0, len(dir.Files))
-	for i := range dir.Files {
-		if strings.HasSuffix(dir.Files[i].Name, ".npy") {
-			files = append(files, &dir.Files[i])
-		}
-	}
-	slices.SortStableFunc(files, func(a, b *zipdir.File) int { return documentedAt(a.Name) - documentedAt(b.Name) })
-	offset := 0
-	for _, f := range files {
-		content := guard.Must(dir.Bytes(ctx, r, []*zipdir.File{f}))[0]
-		h, err := npy.ParseHeader(content)
-		if have := int64(len(content) - h.Offset); err == nil && h.Type.DType() != robocache.InvalidDType && h.Bytes > have {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin", Want: fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), Got: fmt.Sprint(have)}
-		}
-		guard.Check(robocache.At(err, robocache.Where{"member": f.Name}))
-		m := member{name: strings.TrimSuffix(f.Name, ".npy"), file: f.Name, offset: -1, header: bytes.Clone(content[:h.Offset]), typ: h.Type, shape: h.Shape, bytes: h.Bytes}
-		if h.Type.DType() == robocache.InvalidDType {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: objects, Where: robocache.Where{"file": name, "member": f.Name}, Message: "an array of " + h.Type.String() + ", not of numbers, is left out", NotDelivered: m.name})
-			continue
-		}
-		m.flat = !h.Type.Big && !(h.Fortran && len(h.Shape) > 1)
-		d.addStreams(&m, &offset)
-		d.members = append(d.members, m)
-	}
-	d.About.Features = d.features()
-	for i := range d.About.Features {
-		d.streams[d.About.Features[i].Key].feature = &d.About.Features[i]
-	}
-}
-
-// order is how CALVIN documents its arrays; others follow in the file's order.
-var order = []string{"actions", "rel_actions", "robot_obs", "scene_obs", "rgb_static", "rgb_gripper", "rgb_tactile", "depth_static", "depth_gripper", "depth_tactile"}
-
-func documentedAt(file string) int {
-	if i := slices.Index(order, strings.TrimSuffix(file, ".npy")); i >= 0 {
-		return i
-	}
-	return len(order)
-}
-
-func key(member string) string {
-	switch member {
-	case "actions":
-		return "action"
-	case "rel_actions":
-		return member
-	}
-	return "observation." + strings.ReplaceAll(member, "/", ".")
-}
-
-// addStreams names the streams of a member, and gives numbers their place in frame.numbers.
-func (d *Dataset) addStreams(m *member, offset *int) {
-	dt, n := m.typ.DType(), len(m.shape)
-	add := func(suffix string, from, channels int) {
-		f := &robocache.Feature{Key: key(m.name) + suffix, Kind: robocache.KindImage, DType: dt, Height: m.shape[0], Width: m.shape[1], Channels: channels, Shape: []int{m.shape[0], m.shape[1], channels},
-			FPS: d.rate, Names: json.RawMessage(`["height","width","channel"]`)}
-		f.StateDepth()
-		d.streams[f.Key] = &stream{feature: f, member: len(d.members), from: from}
-	}
-	image := n >= 2 && m.shape[0] > 0 && m.shape[1] > 0
-	switch {
-	case image && n == 3 && dt == robocache.Uint8 && (m.shape[2] == 3 || m.shape[2] == 1):
-		add("", 0, m.shape[2])
-	case image && n == 3 && dt == robocache.Uint8 && m.shape[2] > 0 && m.shape[2]%3 == 0:
-		for c := 0; c < m.shape[2]; c += 3 {
-			add(fmt.Sprintf(".%d", c/3), c, 3)
-		}
-	case image && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
-		add("", 0, 1)
-	case image && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
-		for c := range m.shape[2] {
-			suffix := fmt.Sprintf(".%d", c)
-			if m.shape[2] == 1 {
-				suffix = ""
-			}
-			add(suffix, c, 1)
-		}
-	default:
-		shape := m.shape
-		if n == 0 {
-			shape = []int{1}
-		}
-		f := &robocache.Feature{Key: key(m.name), Kind: robocache.KindNumeric, DType: dt, Shape: shape, FPS: d.rate}
-		d.streams[f.Key] = &stream{feature: f, member: len(d.members)}
-		m.offset = *offset
-		*offset += int(m.bytes)
-	}
-}
-
-// features gives the streams in the members' order.
-func (d *Dataset) features() (out []robocache.Feature) {
-	all := slices.SortedFunc(maps.Values(d.streams), func(a, b *stream) int { return cmp.Or(a.member-b.member, a.from-b.from) })
-	for _, s := range all {
-		out = append(out, *s.feature)
-	}
-	return out
-}
 
 // frameID is an episode's frame as a key of the cache: validation follows training.
 func (d *Dataset) frameID(e episode, row int) int64 {
@@ -243,26 +136,44 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) *frame {
 	dir := guard.Must(zipdir.Read(ctx, r, maxMember))
 	f := &frame{dir: dir, files: make([]*zipdir.File, len(d.members))}
 	var files []*zipdir.File
-	var members []*member
+	var members []int
 	var total int64
+	fail := func(member int, err error) {
+		if f.bad == nil {
+			f.bad = make([]error, len(d.members))
+		}
+		f.bad[member] = robocache.At(err, robocache.Where{"member": d.members[member].file})
+	}
 	for i := range d.members {
 		m := &d.members[i]
+		if m.offset >= 0 {
+			total += m.bytes
+		}
 		file := dir.Find(m.file)
 		if file == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Where: robocache.Where{"member": m.file}, Msg: "the frame does not have this array, which the first has"})
+			fail(i, &robocache.Error{
+				Class: robocache.ErrMalformed, Op: "calvin frame",
+				Msg: "the frame does not have this array, other frames have it", Hint: badArrayHint,
+			})
+			continue
 		}
 		if f.files[i] = file; m.offset >= 0 {
-			files, members = append(files, file), append(members, m)
-			total += m.bytes
+			files, members = append(files, file), append(members, i)
 		}
 	}
 	contents := guard.Must(dir.Bytes(ctx, r, files))
 	f.numbers = make([]byte, total)
-	for i, m := range members {
-		copy(f.numbers[m.offset:], m.data(contents[i]))
+	for k, i := range members {
+		m := &d.members[i]
+		err := guard.Try(func() { copy(f.numbers[m.offset:], m.data(contents[k])) })
+		if guard.RaiseInternal(err) != nil {
+			fail(i, err)
+		}
 	}
 	return f
 }
+
+const badArrayHint = `Leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad)`
 
 // data gives the bytes of an array of a frame, C order and little-endian (C3).
 func (m *member) data(content []byte) []byte {
@@ -273,7 +184,7 @@ func (m *member) data(content []byte) []byte {
 	want := m.typ
 	want.Big = false
 	if err == nil && (a.Type != want || !slices.Equal(a.Shape, m.shape)) {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Msg: "the array is not like the first frame's",
+		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Msg: "the array is not like those of most episodes", Hint: badArrayHint,
 			Want: fmt.Sprintf("%s %v", want, m.shape), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
 	}
 	guard.Check(robocache.At(err, robocache.Where{"member": m.file}))
@@ -336,20 +247,24 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		}
 		return nil
 	}
+	d.checkLacking(s, rows)
 	m := &d.members[s.member]
 	// What is kept is copied at once; files are opened for the rest alone.
 	var missing []robocache.Row
 	var positions []int
 	for i, r := range rows {
 		d.checkRow(r)
-		if f, ok := d.cache.Peek(d.frameID(d.eps[r.Episode], r.Index)); ok {
+		if f, ok := d.cache.Peek(d.frameID(d.eps[r.Episode], r.Index)); ok && f.bad == nil {
 			copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
 			continue
 		}
 		missing, positions = append(missing, r), append(positions, i)
 	}
 	d.each(ctx, missing, func(ctx context.Context, k int) {
-		f, _ := d.open(ctx, d.eps[missing[k].Episode], missing[k].Index, false)
+		e, row := d.eps[missing[k].Episode], missing[k].Index
+		f, _ := d.open(ctx, e, row, false)
+		defer guard.In("file", d.name(e, row))
+		f.check(s.member)
 		i := positions[k]
 		copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
 	})
@@ -375,6 +290,7 @@ func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, 
 	defer guard.Recover("calvin frames", &err)
 	s := d.get(key, robocache.KindImage)
 	guard.Check(op.Room(key, "frames", len(rows), len(out)))
+	d.checkLacking(s, rows)
 	raws := make([]robocache.Raw, len(rows))
 	d.each(ctx, rows, func(ctx context.Context, i int) {
 		ft := s.feature
@@ -388,6 +304,10 @@ func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, 
 func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) []byte {
 	f, h := d.open(ctx, e, row, true)
 	defer d.files.Put(h)
+	if f.bad != nil {
+		defer guard.In("file", d.name(e, row))
+		f.check(s.member)
+	}
 	ft := s.feature
 	m := &d.members[s.member]
 	load := func(room func(n int64) []byte) (array []byte) {

@@ -31,6 +31,7 @@ type note struct {
 	text, task  string
 	number      int  // in its split's file: where its embedding lies
 	outside     bool // of the runs
+	run         int32
 }
 
 // language is the annotations of a dataset.
@@ -294,7 +295,9 @@ func (d *Dataset) checkNotes(l *language) {
 			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "window-outside-run", Where: robocache.Where{"file": at(n.split, "lang_annotations/auto_lang_ann.npy"), "row": n.number},
 				Message: fmt.Sprintf("frames %d to %d do not lie in one run", n.first, n.last)})
 			n.outside = true
+			continue
 		}
+		n.run = r[k].run
 	}
 }
 
@@ -307,7 +310,7 @@ func (d *Dataset) cutWindows() {
 	for i := range d.lang.notes {
 		n := &d.lang.notes[i]
 		if !n.outside {
-			d.eps = append(d.eps, episode{split: n.split, first: n.first, last: n.last, note: i})
+			d.eps = append(d.eps, episode{split: n.split, first: n.first, last: n.last, note: i, run: n.run})
 		}
 	}
 }

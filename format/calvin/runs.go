@@ -24,6 +24,7 @@ type episode struct {
 	split       string
 	first, last int64 // numbers of its frames, both inside
 	note        int   // the annotation that it is, -1 for a run
+	run         int32 // the run that it is, or lies in
 }
 
 func (e episode) rows() int64 { return e.last - e.first + 1 }
@@ -64,6 +65,9 @@ func (d *Dataset) readRuns(ctx context.Context) {
 	}
 	if len(d.eps) == 0 {
 		d.listRuns(ctx)
+	}
+	for i := range d.eps {
+		d.eps[i].run = int32(i)
 	}
 	if len(d.eps) == 0 {
 		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/", Hint: "name the folder that holds training/ and validation/; frames are read with their " + idsName})
@@ -150,21 +154,45 @@ func number(name string) (int64, bool) {
 	return 0, false
 }
 
-// pattern finds how a split's frames are named, by the one that is first there.
-func (d *Dataset) pattern(ctx context.Context, e episode) pattern {
-	var first error
+// maxPatternRuns is the number of runs of a split whose first frame is looked for.
+const maxPatternRuns = 16
+
+// findPatterns finds how the frames of each split are named, by the first frame that is present.
+func (d *Dataset) findPatterns(ctx context.Context) {
+	missing := map[string]error{}
+	tried := map[string]int{}
+	for _, e := range d.eps {
+		if _, ok := d.patterns[e.split]; ok || tried[e.split] >= maxPatternRuns {
+			continue
+		}
+		tried[e.split]++
+		p, err := d.findPattern(ctx, e)
+		if err == nil {
+			d.patterns[e.split] = p
+		} else {
+			missing[e.split] = cmp.Or(missing[e.split], err)
+		}
+	}
+	for split, err := range missing {
+		if _, ok := d.patterns[split]; !ok {
+			guard.Fail(err)
+		}
+	}
+}
+
+// findPattern finds how the first frame of a run is named. The error is NotFound if there is none.
+func (d *Dataset) findPattern(ctx context.Context, e episode) (p pattern, missing error) {
 	for _, digits := range []int{7, 6, 8, 5, 9, 4, 10, 3, 2, 1} {
 		p := pattern{at(e.split, "episode_"), digits}
 		_, err := d.Bytes.Stat(ctx, p.name(e.first))
 		if err == nil {
-			return p
+			return p, nil
 		}
-		if first = cmp.Or(first, err); !errors.Is(err, robocache.ErrNotFound) {
+		if missing = cmp.Or(missing, err); !errors.Is(err, robocache.ErrNotFound) {
 			guard.Fail(err)
 		}
 	}
-	guard.Fail(first)
-	return pattern{}
+	return pattern{}, missing
 }
 
 // number counts rows, once the episodes stand.

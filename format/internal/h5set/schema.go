@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -18,8 +19,6 @@ const (
 	remoteForms = 16
 	// maxStreams bounds the streams of a set: the union over files that have nothing in common.
 	maxStreams = 10_000
-	// maxLacking bounds the findings about streams that episodes lack.
-	maxLacking = 1000
 	// representatives is the number of episodes that are asked to describe one stream.
 	representatives = 3
 )
@@ -358,7 +357,7 @@ func (s *Set) markAbsent(v *survey) {
 		p := v.pathIDs[s.Streams[i].Path]
 		byPath[p] = append(byPath[p], i)
 	}
-	count := 0
+	var lacking reader.LackingFindings
 	for i := range v.episodes {
 		e := &s.Episodes[i]
 		if e.Length == 0 || v.episodes[i] == nil {
@@ -374,38 +373,17 @@ func (s *Set) markAbsent(v *survey) {
 				continue
 			}
 			st.absent = append(st.absent, int32(i))
-			if count++; count > maxLacking {
-				continue
-			}
-			severity := robocache.SeverityWarning
-			if robocache.Vital(st.Kind, st.Key) {
-				severity = robocache.SeverityError
-			}
-			s.About.Findings = append(s.About.Findings, robocache.Finding{
-				Severity: severity, Code: robocache.LackingStream,
-				Where:   robocache.Where{"episode": e.Index, "file": e.File.Name(), "stream": st.Key},
-				Message: fmt.Sprintf("the episode has no %q, other episodes have it", st.Path),
-				Hint:    robocache.LackingHint,
-			})
+			where := robocache.Where{"episode": e.Index, "file": e.File.Name(), "stream": st.Key}
+			lacking.Add(&st.Feature, where, st.Path)
 		}
 	}
-	if count > maxLacking {
-		s.About.Findings[len(s.About.Findings)-1].Count = int64(count - maxLacking + 1)
-	}
+	s.About.Findings = append(s.About.Findings, lacking.List()...)
 }
 
 // lacks reports whether an episode lacks a stream.
 func (s *Set) lacks(stream, episode int) bool {
 	_, ok := slices.BinarySearch(s.Streams[stream].absent, int32(episode))
 	return ok
-}
-
-// errLacks is the error of reading rows of a stream that the episode lacks.
-func (s *Set) errLacks() error {
-	return &robocache.Error{
-		Class: robocache.ErrMalformed, Op: s.About.Format,
-		Msg: "the episode lacks this stream, other episodes have it", Hint: robocache.LackingHint,
-	}
 }
 
 // Lacks reports whether an episode lacks a stream that other episodes have.

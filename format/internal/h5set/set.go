@@ -243,7 +243,7 @@ func (s *Set) open(ctx context.Context, episode int) *opened {
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		if s.lacks(i, episode) {
-			o.errs[i] = s.errLacks()
+			o.errs[i] = s.op.Lacks(nil)
 			continue
 		}
 		o.errs[i] = Tolerate(func() {

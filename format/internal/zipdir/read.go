@@ -1,9 +1,13 @@
 package zipdir
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/flate"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -66,6 +70,32 @@ func (d *Dir) ByteIn(ctx context.Context, r robocache.Ranged, f *File, room func
 	b := room(f.want())
 	guard.Check(f.at(r.ReadAt(ctx, b, f.Header)))
 	return f.content(ctx, r, b, room), nil
+}
+
+// Prefix returns the first n bytes of a member, or all of it if it is shorter. Its CRC is not checked.
+func (d *Dir) Prefix(ctx context.Context, r robocache.Ranged, f *File, n int64) (_ []byte, err error) {
+	defer guard.Recover("zip", &err)
+	d.fits(f)
+	n = min(n, f.Size)
+	packed := min(n+slack, f.Packed) // incompressible data grows by less than slack
+	b := make([]byte, min(f.Room, localSize+int64(len(f.Name))+slack+packed))
+	guard.Check(f.at(r.ReadAt(ctx, b, f.Header)))
+	at := f.data(b)
+	if at+packed > int64(len(b)) {
+		b = make([]byte, packed)
+		guard.Check(f.at(r.ReadAt(ctx, b, f.Header+at)))
+		at = 0
+	}
+	b = b[at : at+packed]
+	if f.Method == Stored {
+		return b[:n], nil
+	}
+	out := make([]byte, n)
+	got, err := io.ReadFull(flate.NewReader(bytes.NewReader(b)), out)
+	if err != nil {
+		return nil, f.at(malformed("deflate data of the first %d bytes ends after %d: %v", n, got, err))
+	}
+	return out, nil
 }
 
 // content unpacks a member, of whose header and bytes b is what was read.

@@ -1,0 +1,432 @@
+package calvin
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
+	"github.com/goatnote-inc/robocache/format/internal/zipdir"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+const objects = "objects-skipped"
+
+const (
+	// headerPrefix is the number of bytes of an array that are read to find its type and shape. It is
+	// above the largest header that npy reads.
+	headerPrefix = 12 << 10
+	// maxLocalHeaders and maxRemoteHeaders are the numbers of runs whose arrays are all opened. In a
+	// larger set frames whose arrays have the same names and sizes count as alike.
+	maxLocalHeaders  = 1024
+	maxRemoteHeaders = 16
+	// maxArrays bounds the arrays of a set: the union over frames that have nothing in common.
+	maxArrays = 10_000
+)
+
+// surveyArray is an array of a frame that Open looks at.
+type surveyArray struct {
+	member
+	err error // why its header cannot be read
+}
+
+// frameClass is a group of frames whose arrays have the same names and sizes.
+type frameClass struct {
+	frames []int  // in the survey
+	name   string // file of the frame that is read for all
+	arrays []surveyArray
+}
+
+// surveyFrame is a frame that Open looks at.
+type surveyFrame struct {
+	run, row int
+	class    *frameClass
+	err      error
+}
+
+// describe makes the streams: the union of the arrays of all runs, each with its most common type and
+// shape (C2). It looks at the first and the last frame of each run.
+func (d *Dataset) describe(ctx context.Context) {
+	d.findPatterns(ctx)
+	frames := d.survey(ctx)
+	readable := 0
+	var unreadable error
+	for _, f := range frames {
+		if f.err != nil {
+			unreadable = cmp.Or(unreadable, f.err)
+		} else {
+			readable++
+		}
+	}
+	if readable == 0 {
+		guard.Fail(unreadable)
+	}
+	names := collectArrays(frames)
+	slices.SortStableFunc(names, func(a, b *arrayVotes) int { return documentedAt(a.name) - documentedAt(b.name) })
+	offset := 0
+	for _, v := range names {
+		best := v.mostCommon()
+		switch {
+		case best != nil && best.typ.DType() != robocache.InvalidDType:
+			m := best.member
+			m.flat = !m.typ.Big && !(best.fortran && len(m.shape) > 1)
+			d.addStreams(&m, &offset)
+			d.members = append(d.members, m)
+			d.absent = append(d.absent, v.absentRuns(frames))
+		case best != nil:
+			d.find(robocache.Finding{
+				Severity: robocache.SeverityWarning, Code: objects,
+				Where:   robocache.Where{"file": best.frame, "member": v.name},
+				Message: "an array of " + best.typ.String() + ", not of numbers, is left out", NotDelivered: best.name,
+			})
+		case v.bad.frames == readable:
+			guard.Fail(v.bad.err)
+		default:
+			stem := strings.TrimSuffix(v.name, ".npy")
+			d.find(robocache.Finding{
+				Severity: robocache.SeverityError, Code: "bad-frame", Where: robocache.Where{"member": v.name},
+				Message: v.bad.err.Error(), Hint: "fetch the file again", NotDelivered: key(stem),
+			})
+		}
+	}
+	d.About.Features = d.features()
+	for i := range d.About.Features {
+		d.streams[d.About.Features[i].Key].feature = &d.About.Features[i]
+	}
+}
+
+// survey reads the directories of the frames that Open looks at, and the headers of their arrays.
+func (d *Dataset) survey(ctx context.Context) []surveyFrame {
+	var frames []surveyFrame
+	for i, e := range d.eps {
+		frames = append(frames, surveyFrame{run: i})
+		if last := int(e.rows()) - 1; last > 0 {
+			frames = append(frames, surveyFrame{run: i, row: last})
+		}
+	}
+	most := maxLocalHeaders
+	if robocache.IsRemote(d.Bytes) {
+		most = maxRemoteHeaders
+	}
+	signatures := make([]string, len(frames))
+	d.lookAtFrames(ctx, frames, func(ctx context.Context, i int, name string) {
+		d.openFrame(ctx, name, func(_ robocache.Ranged, dir *zipdir.Dir) { signatures[i] = signatureOf(dir) })
+		if len(d.eps) <= most {
+			signatures[i] = name
+		}
+	})
+	classes := map[string]*frameClass{}
+	var list []*frameClass
+	for i := range frames {
+		if frames[i].err != nil {
+			continue
+		}
+		c := classes[signatures[i]]
+		if c == nil {
+			c = &frameClass{}
+			classes[signatures[i]], list = c, append(list, c)
+		}
+		frames[i].class, c.frames = c, append(c.frames, i)
+	}
+	// The frame in the middle represents its class: the first episode is more often an odd one.
+	middle := make([]surveyFrame, len(list))
+	for i, c := range list {
+		middle[i] = frames[c.frames[len(c.frames)/2]]
+	}
+	d.lookAtFrames(ctx, middle, func(ctx context.Context, i int, name string) {
+		c := list[i]
+		c.name = name
+		d.openFrame(ctx, name, func(r robocache.Ranged, dir *zipdir.Dir) { c.arrays = readArrays(ctx, r, dir) })
+	})
+	for i, c := range list {
+		for _, k := range c.frames {
+			frames[k].err = middle[i].err
+		}
+	}
+	return frames
+}
+
+// lookAtFrames calls look for each frame, several at the same time. Damage becomes the frame's err.
+func (d *Dataset) lookAtFrames(
+	ctx context.Context,
+	frames []surveyFrame,
+	look func(ctx context.Context, i int, name string),
+) {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(4*runtime.GOMAXPROCS(0), remoteAtOnce))
+	for i := range frames {
+		f := &frames[i]
+		g.Go(guard.Func("calvin open", func() {
+			name := d.name(d.eps[f.run], f.row)
+			err := robocache.At(guard.Try(func() { look(ctx, i, name) }), robocache.Where{"file": name})
+			if err != nil && !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
+				guard.Fail(err)
+			}
+			f.err = err
+		}))
+	}
+	guard.Check(g.Wait())
+}
+
+// openFrame calls use with a frame's file and its directory.
+func (d *Dataset) openFrame(ctx context.Context, name string, use func(robocache.Ranged, *zipdir.Dir)) {
+	r := guard.Must(d.Bytes.Open(ctx, name))
+	defer r.Close()
+	use(r, guard.Must(zipdir.Read(ctx, r, maxMember)))
+}
+
+// signatureOf lists the names and sizes of a frame's arrays.
+func signatureOf(dir *zipdir.Dir) string {
+	var b strings.Builder
+	for _, f := range dir.Files {
+		fmt.Fprintf(&b, "%q %d\n", f.Name, f.Size)
+	}
+	return b.String()
+}
+
+// readArrays reads the headers of a frame's arrays.
+func readArrays(ctx context.Context, r robocache.Ranged, dir *zipdir.Dir) (out []surveyArray) {
+	for i := range dir.Files {
+		f := &dir.Files[i]
+		if !strings.HasSuffix(f.Name, ".npy") {
+			continue
+		}
+		b := guard.Must(dir.Prefix(ctx, r, f, headerPrefix))
+		h, err := npy.ParseHeader(b)
+		have := f.Size - int64(h.Offset)
+		if err == nil && h.Type.DType() != robocache.InvalidDType && h.Bytes > have {
+			err = &robocache.Error{
+				Class: robocache.ErrMalformed, Op: string(op),
+				Want: fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), Got: fmt.Sprint(have),
+			}
+		}
+		a := surveyArray{err: robocache.At(err, robocache.Where{"member": f.Name})}
+		a.member = member{
+			name: strings.TrimSuffix(f.Name, ".npy"), file: f.Name, offset: -1,
+			typ: h.Type, shape: h.Shape, bytes: h.Bytes, fortran: h.Fortran,
+		}
+		if err == nil {
+			a.header = bytes.Clone(b[:h.Offset])
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// arrayVotes counts the types and shapes that the arrays of one name have.
+type arrayVotes struct {
+	name       string // of the file in the archive
+	candidates []*arrayCandidate
+	runs       map[int]bool // that have the array
+	bad        struct {
+		frames int
+		err    error
+	}
+}
+
+// arrayCandidate is one type and shape of an array.
+type arrayCandidate struct {
+	member
+	frame   string // file of the first frame that has it
+	votes   int    // runs
+	lastRun int
+}
+
+// collectArrays counts the arrays of the frames, in the order in which they are first met.
+func collectArrays(frames []surveyFrame) (names []*arrayVotes) {
+	byName := map[string]*arrayVotes{}
+	for _, f := range frames {
+		if f.err != nil {
+			continue
+		}
+		for i := range f.class.arrays {
+			a := &f.class.arrays[i]
+			v := byName[a.file]
+			if v == nil {
+				v = &arrayVotes{name: a.file, runs: map[int]bool{}}
+				byName[a.file], names = v, append(names, v)
+			}
+			v.runs[f.run] = true
+			if a.err == nil {
+				v.vote(&a.member, f)
+				continue
+			}
+			v.bad.frames++
+			v.bad.err = cmp.Or(v.bad.err, robocache.At(a.err, robocache.Where{"file": f.class.name}))
+		}
+		if len(names) > maxArrays {
+			guard.Fail(&robocache.Error{
+				Class: robocache.ErrResourceLimit, Op: string(op), Msg: "too many arrays",
+				Want: fmt.Sprintf("at most %d", maxArrays), Got: fmt.Sprint(len(names)),
+			})
+		}
+	}
+	return names
+}
+
+// vote counts the type and shape of an array once for each run.
+func (v *arrayVotes) vote(m *member, f surveyFrame) {
+	i := slices.IndexFunc(v.candidates, func(c *arrayCandidate) bool { return c.sameForm(m) })
+	if i < 0 {
+		i = len(v.candidates)
+		v.candidates = append(v.candidates, &arrayCandidate{member: *m, frame: f.class.name, lastRun: -1})
+	}
+	if c := v.candidates[i]; c.lastRun != f.run {
+		c.votes, c.lastRun = c.votes+1, f.run
+	}
+}
+
+// sameForm reports whether data reads arrays like other as m.
+func (m *member) sameForm(other *member) bool {
+	a, b := m.typ, other.typ
+	a.Big, b.Big = false, false
+	return a == b && slices.Equal(m.shape, other.shape)
+}
+
+// mostCommon returns the most common type and shape, the first of several; one of numbers if there is
+// one. It is nil if no header can be read.
+func (v *arrayVotes) mostCommon() (best *arrayCandidate) {
+	isNumeric := func(c *arrayCandidate) bool { return c.typ.DType() != robocache.InvalidDType }
+	for _, c := range v.candidates {
+		switch {
+		case best == nil, isNumeric(c) && !isNumeric(best):
+			best = c
+		case isNumeric(c) == isNumeric(best) && c.votes > best.votes:
+			best = c
+		}
+	}
+	return best
+}
+
+// absentRuns returns the runs of which a frame can be read, and none that can be read has the array.
+func (v *arrayVotes) absentRuns(frames []surveyFrame) (runs []int32) {
+	for _, f := range frames {
+		last := len(runs) - 1
+		if f.err == nil && !v.runs[f.run] && (last < 0 || runs[last] != int32(f.run)) {
+			runs = append(runs, int32(f.run))
+		}
+	}
+	return runs
+}
+
+// lacks reports whether an episode lacks the array of a stream.
+func (d *Dataset) lacks(e episode, s *stream) bool {
+	if s.member < 0 {
+		return false
+	}
+	_, found := slices.BinarySearch(d.absent[s.member], e.run)
+	return found
+}
+
+// Lacks reports whether an episode lacks a stream that other episodes have.
+func (d *Dataset) Lacks(episode int, key string) bool {
+	s := d.streams[key]
+	return s != nil && episode >= 0 && episode < len(d.eps) && d.lacks(d.eps[episode], s)
+}
+
+// reportLacking adds a finding for each stream that an episode lacks.
+func (d *Dataset) reportLacking() {
+	var lacking reader.LackingFindings
+	for i, e := range d.eps {
+		for k := range d.About.Features {
+			f := &d.About.Features[k]
+			if s := d.streams[f.Key]; d.lacks(e, s) {
+				where := robocache.Where{"episode": i, "file": d.name(e, 0), "stream": f.Key}
+				lacking.Add(f, where, d.members[s.member].name)
+			}
+		}
+	}
+	d.About.Findings = append(d.About.Findings, lacking.List()...)
+}
+
+// checkLacking ends the work if a row is of an episode that lacks the stream.
+func (d *Dataset) checkLacking(s *stream, rows []robocache.Row) {
+	for i, r := range rows {
+		if i > 0 && r.Episode == rows[i-1].Episode {
+			continue
+		}
+		d.checkRow(r)
+		if d.lacks(d.eps[r.Episode], s) {
+			guard.Fail(op.Lacks(robocache.Where{"episode": r.Episode, "stream": s.feature.Key}))
+		}
+	}
+}
+
+// order is how CALVIN documents its arrays; others follow in the file's order.
+var order = []string{"actions", "rel_actions", "robot_obs", "scene_obs", "rgb_static", "rgb_gripper", "rgb_tactile", "depth_static", "depth_gripper", "depth_tactile"}
+
+func documentedAt(file string) int {
+	if i := slices.Index(order, strings.TrimSuffix(file, ".npy")); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+func key(member string) string {
+	switch member {
+	case "actions":
+		return "action"
+	case "rel_actions":
+		return member
+	}
+	return "observation." + strings.ReplaceAll(member, "/", ".")
+}
+
+// addStreams names the streams of a member, and gives numbers their place in frame.numbers.
+func (d *Dataset) addStreams(m *member, offset *int) {
+	dt, n := m.typ.DType(), len(m.shape)
+	add := func(suffix string, from, channels int) {
+		f := &robocache.Feature{Key: key(m.name) + suffix, Kind: robocache.KindImage, DType: dt, Height: m.shape[0], Width: m.shape[1], Channels: channels, Shape: []int{m.shape[0], m.shape[1], channels},
+			FPS: d.rate, Names: json.RawMessage(`["height","width","channel"]`)}
+		f.StateDepth()
+		d.streams[f.Key] = &stream{feature: f, member: len(d.members), from: from}
+	}
+	image := n >= 2 && m.shape[0] > 0 && m.shape[1] > 0
+	switch {
+	case image && n == 3 && dt == robocache.Uint8 && (m.shape[2] == 3 || m.shape[2] == 1):
+		add("", 0, m.shape[2])
+	case image && n == 3 && dt == robocache.Uint8 && m.shape[2] > 0 && m.shape[2]%3 == 0:
+		for c := 0; c < m.shape[2]; c += 3 {
+			add(fmt.Sprintf(".%d", c/3), c, 3)
+		}
+	case image && n == 2 && (dt == robocache.Float32 || dt == robocache.Uint16):
+		add("", 0, 1)
+	case image && n == 3 && (dt == robocache.Float32 || dt == robocache.Uint16) && strings.HasPrefix(m.name, "depth"):
+		for c := range m.shape[2] {
+			suffix := fmt.Sprintf(".%d", c)
+			if m.shape[2] == 1 {
+				suffix = ""
+			}
+			add(suffix, c, 1)
+		}
+	default:
+		shape := m.shape
+		if n == 0 {
+			shape = []int{1}
+		}
+		f := &robocache.Feature{Key: key(m.name), Kind: robocache.KindNumeric, DType: dt, Shape: shape, FPS: d.rate}
+		d.streams[f.Key] = &stream{feature: f, member: len(d.members)}
+		m.offset = *offset
+		*offset += int(m.bytes)
+	}
+}
+
+// features gives the streams in the members' order.
+func (d *Dataset) features() (out []robocache.Feature) {
+	all := slices.SortedFunc(maps.Values(d.streams), func(a, b *stream) int { return cmp.Or(a.member-b.member, a.from-b.from) })
+	for _, s := range all {
+		out = append(out, *s.feature)
+	}
+	return out
+}
