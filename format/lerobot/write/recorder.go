@@ -162,7 +162,7 @@ func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions,
 			r.leave()
 		}
 	}()
-	r.takeLock()
+	r.takeLock(ctx)
 	r.dst = guard.Must(store.OpenLocal(dir))
 	r.apply(ctx)
 	r.clear()
@@ -180,11 +180,21 @@ func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions,
 	return r, nil
 }
 
-// takeLock keeps a second recorder out of the folder. The lock of a process that was killed is gone with it.
-func (r *Recorder) takeLock() {
+// lockWait bounds the wait for the lock of another recorder. A child of a killed process can hold the
+// lock for a moment, between fork and exec.
+const lockWait = 2 * time.Second
+
+// takeLock locks the folder against a second recorder. The kernel releases the lock of a killed process.
+func (r *Recorder) takeLock(ctx context.Context) {
 	f, err := os.OpenFile(filepath.Join(r.own, "lock"), os.O_CREATE|os.O_RDWR, 0o666)
 	guard.Check(err)
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	deadline := time.Now().Add(lockWait)
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	for err != nil && time.Now().Before(deadline) && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err != nil {
 		_ = f.Close()
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "another Writer records into this folder", Hint: "close it, or record into another folder", Err: err})
 	}
