@@ -245,7 +245,7 @@ func TestStatsOfStrangers(t *testing.T) {
 		if err := os.WriteFile(name, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); change != nil && (!errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), "did not expect")) || change == nil && err != nil {
+		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); change != nil && !errors.Is(err, robocache.ErrMalformed) || change == nil && err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
 func mustIndex(t testing.TB, f *fake) *Index {
@@ -352,10 +353,7 @@ func FuzzReadIndex(f *testing.F) {
 			if got, most := allocated()-before, uint64(200*len(data)+256<<10); got > most {
 				t.Fatalf("%d bytes allocated for a file of %d", got, len(data))
 			}
-			var e *robocache.Error
-			if err != nil && !errors.As(err, &e) {
-				t.Fatalf("untyped error: %v", err)
-			}
+			hostile.Typed(t, err)
 			if err == nil && !lim.AllowTruncated {
 				exercise(t, ix, int64(len(data)))
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 )
 
@@ -153,10 +154,7 @@ func TestStillBombs(t *testing.T) {
 		n, _ := StillBytes(info, spec)
 		dst := make([]byte, n)
 		for cut := range len(b) - 16 {
-			var e *robocache.Error
-			if err := DecodeStill(b[:cut], spec, dst); err != nil && !errors.As(err, &e) {
-				t.Fatalf("cut at %d: untyped %v", cut, err)
-			}
+			hostile.Typed(t, DecodeStill(b[:cut], spec, dst))
 		}
 	}
 }
@@ -180,10 +178,7 @@ func FuzzDecodeStill(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var e *robocache.Error
-			if err := DecodeStill(b, spec, make([]byte, n)); err != nil && !errors.As(err, &e) {
-				t.Fatalf("untyped error: %v", err)
-			}
+			hostile.Typed(t, DecodeStill(b, spec, make([]byte, n)))
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
 // small gives a stream of 48×34 in seven packets, of which the first and the fourth, and the seventh, are key frames.
@@ -169,10 +170,7 @@ func FuzzStream(f *testing.F) {
 			t.Fatal(err)
 		}
 		typed := func(err error) {
-			var e *robocache.Error
-			if err != nil && !errors.As(err, &e) {
-				t.Fatalf("untyped error: %v", err)
-			}
+			hostile.Typed(t, err)
 		}
 		var packets [][]byte
 		for rest := data[1:]; len(rest) >= 2; {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
@@ -238,10 +239,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		begin := time.Now()
 		err := Decode(t.Context(), make([]byte, int(values)*size), b, size)
-		var e *robocache.Error
-		if err != nil && !errors.As(err, &e) {
-			t.Errorf("untyped: %v", err)
-		}
+		hostile.Typed(t, err)
 		if d := time.Since(begin); d > 2*slack {
 			t.Errorf("%d bytes took %v", len(b), d)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
 type line struct {
@@ -91,6 +92,6 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte("{\"length\": 5.0, \"name\": \"\xff\"}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var l line
-		_ = jsonmeta.Unmarshal("test", b, &l)
+		hostile.Typed(t, jsonmeta.Unmarshal("test", b, &l))
 	})
 }

@@ -240,10 +240,7 @@ func FuzzUnpickle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		v, err := Unpickle(b)
-		var e *robocache.Error
-		if err != nil && !errors.As(err, &e) {
-			t.Errorf("untyped: %v", err)
-		}
+		hostile.Typed(t, err)
 		if a, ok := v.(*Array); ok {
 			a.Strings()
 			a.Int64s()
@@ -264,10 +261,7 @@ func FuzzArray(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		a, err := DecodeObjects(b)
-		var e *robocache.Error
-		if err != nil && !errors.As(err, &e) {
-			t.Errorf("untyped: %v", err)
-		}
+		hostile.Typed(t, err)
 		if err == nil {
 			a.Strings()
 			a.Int64s()

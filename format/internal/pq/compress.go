@@ -54,23 +54,37 @@ func decompress(codec int32, dst, src []byte) error {
 
 var brotlis = sync.Pool{New: func() any { return brotli.NewReader(nil) }}
 
-// unbrotli fills dst. The decoder's window is 16 MiB at most, and smaller where the stream ends earlier: large windows are no part of the format.
-func unbrotli(dst, src []byte) (err error) {
-	defer func() {
-		if recover() != nil { // a translation of C: what a hostile stream might make of its indices ends here, and its state is not used again
-			err = errors.New("the stream is damaged")
-		}
-	}()
+// unbrotli fills dst. The window of the decoder is at most 16 MiB, because Parquet has no large windows.
+//
+// A panic inside github.com/andybalholm/brotli is bad data and not an internal error. The library is
+// a translation of Google's C decoder, whose bounds checks were written for C's memory: a damaged
+// stream may run past a Go slice. Only its Read is covered. A decoder that panicked is not reused.
+func unbrotli(dst, src []byte) error {
 	z := brotlis.Get().(*brotli.Reader)
 	_ = z.Reset(bytes.NewReader(src))
-	if _, err := io.ReadFull(z, dst); err != nil {
+	isWhole, err := readBrotli(z, dst)
+	if err != nil {
 		return err
 	}
-	var one [1]byte
-	if n, e := z.Read(one[:]); n != 0 || e != io.EOF {
+	if !isWhole {
 		return errors.New("the page holds another number of bytes than declared")
 	}
 	_ = z.Reset(nil)
 	brotlis.Put(z)
 	return nil
+}
+
+// readBrotli fills dst and reports whether the stream ends there.
+func readBrotli(z *brotli.Reader, dst []byte) (isWhole bool, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("the stream is damaged")
+		}
+	}()
+	if _, err := io.ReadFull(z, dst); err != nil {
+		return false, err
+	}
+	var one [1]byte
+	n, err := z.Read(one[:])
+	return n == 0 && err == io.EOF, nil
 }

@@ -218,10 +218,8 @@ func abuse(t *testing.T, m mem) {
 		}
 	}()
 	check := func(err error) {
-		var e *robocache.Error
-		if err != nil && !errors.As(err, &e) {
-			t.Errorf("untyped: %v", err)
-		}
+		t.Helper()
+		hostile.Typed(t, err)
 	}
 	f, err := Open(ctx, m, nil)
 	check(err)
@@ -237,7 +235,9 @@ func abuse(t *testing.T, m mem) {
 			}
 			_, err = ReadColumn(ctx, m, f, g, leaf, []int{3}, Limits{fuzzLimit})
 			check(err)
-			if l, err := Pages(ctx, m, f, g, leaf); err == nil && len(l.Pages) > 0 {
+			l, err := Pages(ctx, m, f, g, leaf)
+			check(err)
+			if err == nil && len(l.Pages) > 0 {
 				_, err = ReadPage(ctx, m, f, g, leaf, l, len(l.Pages)-1, Limits{fuzzLimit})
 				check(err)
 			}

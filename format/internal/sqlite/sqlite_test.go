@@ -182,10 +182,7 @@ func abuse(t *testing.T, file, wal []byte) {
 		})
 		err = errors.Join(err, d.Close())
 	}
-	var e *robocache.Error
-	if err != nil && !errors.As(err, &e) {
-		t.Errorf("untyped: %v", err)
-	}
+	hostile.Typed(t, err)
 	if got := hostile.Allocated() - before; got > uint64(16<<20+2000*(len(file)+len(wal))) {
 		t.Errorf("%d bytes were allocated for %d", got, len(file)+len(wal))
 	}

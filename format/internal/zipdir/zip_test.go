@@ -172,16 +172,11 @@ func FuzzZip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		d, err := Read(t.Context(), file(b), 1<<20)
-		var e *robocache.Error
-		if err != nil && !errors.As(err, &e) {
-			t.Errorf("untyped: %v", err)
-		}
+		hostile.Typed(t, err)
 		if err == nil {
 			for i := range d.Files {
 				c, err := d.Bytes(t.Context(), file(b), []*File{&d.Files[i]})
-				if err != nil && !errors.As(err, &e) {
-					t.Errorf("untyped: %v", err)
-				}
+				hostile.Typed(t, err)
 				if err == nil && crc32.ChecksumIEEE(c[0]) != d.Files[i].CRC {
 					t.Error("a member that is not what its checksum says")
 				}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
 // blob is a file in memory.
@@ -207,9 +208,8 @@ func subset(got, want []told) bool {
 
 func typed(t *testing.T, err error) {
 	t.Helper()
-	var e *robocache.Error
-	if !errors.As(err, &e) || strings.Contains(err.Error(), "did not expect") {
-		t.Fatalf("not a typed error: %v", err)
+	if hostile.Typed(t, err); err == nil {
+		t.Fatal("no error")
 	}
 }
 

@@ -79,10 +79,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		out, err := Decode(b, 1<<20)
-		var e *robocache.Error
-		if err != nil && !errors.As(err, &e) {
-			t.Errorf("untyped: %v", err)
-		}
+		hostile.Typed(t, err)
 		if len(out) > 1<<20 {
 			t.Errorf("%d bytes", len(out))
 		}
