@@ -57,7 +57,11 @@ func Episode(ctx context.Context, ds robocache.Dataset, episode int) (*EpisodeRe
 		}
 		if err != nil {
 			s.Problem = err.Error()
-			if s.Rows, err = robocache.RowsIn(ctx, ds, episode, f); err != nil {
+			s.Rows, err = robocache.RowsIn(ctx, ds, episode, f)
+			if errors.Is(err, robocache.ErrInternal) {
+				return nil, err
+			}
+			if err != nil {
 				s.Rows = 0
 			}
 		} else {

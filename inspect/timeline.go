@@ -70,7 +70,8 @@ func TimelineOf(ctx context.Context, ds robocache.Dataset, e int, f *robocache.F
 	times, err := ds.Times(ctx, e, key)
 	if guard.RaiseInternal(err) != nil {
 		if l.Problem = err.Error(); ds.Info().FPS.Zero() {
-			if n, err := robocache.RowsIn(ctx, ds, e, f); err == nil && n <= mostTimeless {
+			n, err := robocache.RowsIn(ctx, ds, e, f)
+			if guard.RaiseInternal(err) == nil && n <= mostTimeless {
 				l.Rows, l.Timeless, l.Problem = n, true, ""
 				l.Times = align.Uniform(0, int64(n-1)*1e9, robocache.Rate{Num: 1, Den: 1})
 			}

@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type listing struct {
 	mu sync.Mutex
 	columns
 	number map[string]int
+	err    error // why the columns end before the last episode
 }
 
 type columns struct {
@@ -26,14 +28,14 @@ type columns struct {
 	Tasks  []string `json:"tasks"`
 }
 
-// list fills the columns.
-func (x *set) list(ctx context.Context) error {
+// list fills the columns. It ends early if an episode meets an internal error.
+func (x *set) list(ctx context.Context) (err error) {
+	defer func() { x.listed.end(err) }()
+	defer guard.Recover("view", &err)
 	for e := range x.info.Episodes {
 		ep, err := x.ds.Episode(ctx, e)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
+		guard.Check(ctx.Err())
+		if guard.RaiseInternal(err) != nil {
 			ep = robocache.Episode{} // the error is reported when the episode is opened
 		}
 		ep.Length = x.ds.Len(e)
@@ -63,24 +65,37 @@ func (l *listing) add(ep robocache.Episode) {
 	l.Done++
 }
 
-func (l *listing) whole() bool {
+// end records the error that ended the listing, or nil.
+func (l *listing) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Done == len(l.Length)
+	l.err = err
 }
 
-// episodes answers the columns as far as they are there, which it waits a moment for.
+// isOver reports whether no further columns come.
+func (l *listing) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Done == len(l.Length) || l.err != nil
+}
+
+// episodes answers the columns that are ready. It waits up to 0.3 s for all of them.
+// It returns the internal error that ended the listing, if one did.
 func (s *Server) episodes(q *request) error {
 	l := &q.base.listed
 	for range 60 {
-		if l.whole() || q.Context().Err() != nil {
+		if l.isOver() || q.Context().Err() != nil {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	l.mu.Lock()
 	out := columns{Done: l.Done, Length: l.Length[:l.Done:l.Done], Task: append([]int{}, l.Task...), Tasks: append([]string{}, l.Tasks...)}
+	err := l.err
 	l.mu.Unlock()
+	if errors.Is(err, robocache.ErrInternal) {
+		return err
+	}
 	return q.json(&out)
 }
 
@@ -100,7 +115,8 @@ type status struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// run does the work, unless it runs, or is done. keep is called under the lock.
+// run does the work unless it is running or done. It calls keep with j.mu locked.
+// A panic of the work is the error of the job.
 func (j *job) run(work func(progress func(done, total int64)) (keep func(), err error)) {
 	j.mu.Lock()
 	begin := j.state != "running" && j.state != "done"
@@ -111,11 +127,14 @@ func (j *job) run(work func(progress func(done, total int64)) (keep func(), err 
 	if !begin {
 		return
 	}
-	keep, err := work(func(done, total int64) {
-		j.mu.Lock()
-		j.done, j.total = done, total
-		j.mu.Unlock()
-	})
+	keep, err := func() (keep func(), err error) {
+		defer guard.Recover("view", &err)
+		return work(func(done, total int64) {
+			j.mu.Lock()
+			j.done, j.total = done, total
+			j.mu.Unlock()
+		})
+	}()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.state, j.err = "done", err; err != nil {
@@ -137,6 +156,16 @@ func (j *job) status(look func()) status {
 	return out
 }
 
+// internal returns the error of the job if it is an internal error.
+func (j *job) internal() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if errors.Is(j.err, robocache.ErrInternal) {
+		return j.err
+	}
+	return nil
+}
+
 // diagnosis is what the doctor says of the dataset.
 type diagnosis struct {
 	job
@@ -156,7 +185,7 @@ func (x *set) diagnose(ctx context.Context) error {
 		found, err := diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Progress: progress})
 		return func() { d.findings = found }, err
 	})
-	return nil
+	return d.internal()
 }
 
 // mark is a finding with the episode and the time that it names.
@@ -205,7 +234,7 @@ func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) []mar
 // when returns the time that a finding names by a row, or by its code and stream; nil if it names none.
 func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) *int64 {
 	all, err := x.timelines(ctx, e)
-	if err != nil || len(all.Streams) == 0 {
+	if guard.RaiseInternal(err) != nil || len(all.Streams) == 0 {
 		return nil
 	}
 	line := all.Streams[0]
@@ -265,6 +294,7 @@ func (s *Server) findings(q *request) error {
 	}
 	var found []robocache.Finding
 	out.status = x.found.status(func() { found = x.found.findings })
+	guard.Check(x.found.internal())
 	out.Findings = x.marks(q.Context(), found, -1)
 	return q.json(out)
 }

@@ -34,6 +34,7 @@ func (s *Server) measures(q *request) error {
 	}
 	var jerk, idle []float64
 	out.status = m.status(func() { out.Key, jerk, idle = m.key, m.jerk, m.idle })
+	guard.Check(m.internal())
 	out.Points = len(jerk)
 	return q.binary(&out, jerk, idle)
 }
@@ -53,8 +54,7 @@ func (x *set) positions() *robocache.Feature {
 // measure reads the positions of all episodes.
 func (x *set) measure(ctx context.Context) error {
 	m := &x.moved
-	m.run(func(progress func(done, total int64)) (_ func(), err error) {
-		defer guard.Recover("view", &err)
+	m.run(func(progress func(done, total int64)) (func(), error) {
 		f := x.positions()
 		if f == nil {
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Msg: "the dataset has no stream of numbers that move"}
@@ -70,7 +70,7 @@ func (x *set) measure(ctx context.Context) error {
 		}
 		return func() { m.key, m.jerk, m.idle = f.Key, jerk, idle }, nil
 	})
-	return nil
+	return m.internal()
 }
 
 // spans is the range of each channel in the dataset. What cannot be read is left out: the doctor says what is wrong with it.

@@ -58,7 +58,7 @@ type Server struct {
 
 // New makes a server of one dataset, or of two to compare.
 func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Server, err error) {
-	defer guard.Into(&err)
+	defer guard.Recover("view", &err)
 	s := &Server{opt: opt, cookie: cookieName(opt.Token), pool: video.NewPool(decoderBudget), frames: lru.New[frameKey, []byte](frameBudget),
 		cameras: lru.New[cameraKey, *camera](maxCameras), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -66,12 +66,13 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) string {
 			switch { // what cannot be read is told when it is wanted
 			case n == 0:
 			case f.Clock != "":
-				if times, err := ds.Times(ctx, e, f.Key); err == nil && len(times) > 0 {
+				if times, err := ds.Times(ctx, e, f.Key); guard.RaiseInternal(err) == nil && len(times) > 0 {
 					fmt.Fprintln(h, times[0], times[len(times)-1])
 				}
 			case f.Kind == robocache.KindNumeric && !f.Ragged():
 				raw := make([]byte, 3*f.RowBytes())
-				if ds.Gather(ctx, f.Key, []robocache.Row{{Episode: e}, {Episode: e, Index: n / 2}, {Episode: e, Index: n - 1}}, raw) == nil {
+				rows := []robocache.Row{{Episode: e}, {Episode: e, Index: n / 2}, {Episode: e, Index: n - 1}}
+				if guard.RaiseInternal(ds.Gather(ctx, f.Key, rows, raw)) == nil {
 					_, _ = h.Write(raw)
 				}
 			}

@@ -60,8 +60,6 @@ func New[K comparable, V any](budget int64) *Cache[K, V] {
 // Gone sets what hears of a value that the cache no longer holds, or did not keep. It is called with the cache locked: it does not call back.
 func (c *Cache[K, V]) Gone(fn func(V)) { c.gone = fn }
 
-var errPanicked = errors.New("the load failed")
-
 // find gives the item of a key, and notes its use.
 func (c *Cache[K, V]) find(key K) *item[K, V] {
 	v, ok := c.items.Load(key)
@@ -119,9 +117,9 @@ func (c *Cache[K, V]) Load(ctx context.Context, key K, load func() (V, int64)) V
 	}))
 }
 
-// fill runs the load. Waiters are released also when it panics; the panic goes on to the caller's border.
+// fill runs the load and releases the waiters. A panic of the load is an error for its caller and
+// for all who wait.
 func (c *Cache[K, V]) fill(it *item[K, V], load func() (V, int64, error)) {
-	it.err = errPanicked
 	defer func() {
 		c.mu.Lock()
 		c.stats.Loads++
@@ -133,6 +131,7 @@ func (c *Cache[K, V]) fill(it *item[K, V], load func() (V, int64, error)) {
 		c.mu.Unlock()
 		close(it.done)
 	}()
+	defer guard.Recover("load", &it.err)
 	it.value, it.size, it.err = load()
 }
 

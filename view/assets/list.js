@@ -32,7 +32,8 @@ export async function load(s) {
 // poll asks until a job of the server is over.
 async function poll(s, run, ask, take) {
   for (let again = true; again; run = false) {
-    const d = await ask(run ? '&run=1' : '');
+    let d;
+    try { d = await ask(run ? '&run=1' : ''); } catch (e) { $('problem').hidden = false; $('problem').textContent = e.message; return; }
     take(d);
     if (s === state.s) filter();
     if ((again = d.state === 'running' || (run && d.state === 'no'))) await new Promise((r) => setTimeout(r, 500));
