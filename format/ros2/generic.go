@@ -165,6 +165,9 @@ func (g *generic) layout(key string) ([]Field, []string) {
 }
 
 func (g *generic) row(msg []byte, _ int, fields []int, to rows) error {
+	if len(g.fields) == 0 {
+		return misuse("the type has no fields: its messages are events")
+	}
 	s := g.sink(fields...)
 	defer g.release(s)
 	for j, f := range fields {
