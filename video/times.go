@@ -1,6 +1,7 @@
 package video
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 )
@@ -71,6 +72,46 @@ func (ix *Index) FramesAt(times []int64, within int64) (frames []int32, row int)
 	}
 	return frames, -1
 }
+
+// NoFrame describes the first row of an episode that has no frame of its own.
+type NoFrame struct {
+	Row            int
+	Msg, Want, Got string
+}
+
+// FramesOfRows returns the frame of each row of an episode by the rows' times on the file's clock, in
+// nanoseconds. missing is nil if every row has a frame of its own within the given distance; otherwise
+// the episode as a whole cannot be delivered.
+func (ix *Index) FramesOfRows(times []int64, within int64) (frames []int32, missing *NoFrame) {
+	frames, row := ix.FramesAt(times, within)
+	if row >= 0 {
+		got := "no frame"
+		if ix.NumFrames() > 0 {
+			i := ix.Nearest(float64(times[row]) / 1e9)
+			got = fmt.Sprintf("frame %d at %s", i, Seconds(ix.TimeNS(i)))
+		}
+		return nil, &NoFrame{
+			Row: row, Msg: "a row has none within half a frame",
+			Want: fmt.Sprintf("a frame at %s ± %s", Seconds(times[row]), Seconds(within)), Got: got,
+		}
+	}
+	for k := 1; k < len(frames); k++ {
+		if frames[k] <= frames[k-1] {
+			return nil, &NoFrame{
+				Row: k, Msg: "two rows have the same frame: the timestamps repeat",
+				Want: "a frame of its own", Got: fmt.Sprintf("frame %d", frames[k]),
+			}
+		}
+	}
+	return frames, nil
+}
+
+// NoFrameHint is the hint of the error of an episode with a row that has no frame.
+const NoFrameHint = `skip the episode (on_bad_episode="skip", --skip-bad), ` +
+	"or remove it with 'robocache edit delete'"
+
+// Seconds formats nanoseconds for a message.
+func Seconds(ns int64) string { return fmt.Sprintf("%.6g s", float64(ns)/1e9) }
 
 // distance returns |a − b|, also where the difference does not fit into int64.
 func distance(a, b int64) uint64 {

@@ -283,26 +283,6 @@ func sizeOf(shape []int) int {
 	return n
 }
 
-// lengthOf is that of the first list of a column that has a value.
-func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) int {
-	for g := range d.groups {
-		if leaf := d.leaf(g, c, ""); leaf != nil && leaf.MaxRep == 1 {
-			col, n := d.read(ctx, g, leaf, nil), 0
-			for i := range col.Entries {
-				if col.Rep[i] == 0 && n > 0 {
-					break
-				} else if col.Def == nil || int(col.Def[i]) == leaf.MaxDef {
-					n++
-				}
-			}
-			if n > 0 {
-				return n
-			}
-		}
-	}
-	return 0
-}
-
 // findEpisodes brings the rows into the order of their episodes (D2).
 func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
 	ahead, actx := errgroup.WithContext(ctx)

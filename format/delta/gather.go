@@ -17,10 +17,11 @@ import (
 
 // chunk is a column in a row group, decoded.
 type chunk struct {
-	data  []byte     // of numbers: rows one after the other, zeros where there is no value
-	items *pq.Column // of texts, images and paths
-	at    []int32    // value of each row, -1 where it has none; nil: its own number
-	same  string     // of a partition: the text of every row
+	data  []byte      // of numbers: rows one after the other, zeros where there is no value
+	items *pq.Column  // of texts, images and paths
+	at    []int32     // value of each row, -1 where it has none; nil: its own number
+	same  string      // of a partition: the text of every row
+	wrong map[int]int // rows whose list has another length than the stream's, with that length
 }
 
 // has says that a row has a value.
@@ -97,11 +98,11 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) *
 			k.data = make([]byte, n*size)
 			for row, at := range k.at {
 				if at >= 0 {
-					copy(k.data[row*size:(row+1)*size], values[int(at)*size:])
+					copy(k.data[row*size:(row+1)*size], values[int(at)*dtype.Size():])
 				}
 			}
 		}
-		held := int64(len(k.data) + 4*len(k.at) + 64)
+		held := int64(len(k.data) + 4*len(k.at) + 32*len(k.wrong) + 64)
 		if k.items != nil {
 			held += k.items.MemoryBytes()
 		}
@@ -117,7 +118,8 @@ func slots(n int, value int32) []int32 {
 	return out
 }
 
-// spread finds the value of each row. A list is whole, or null or empty, which is none.
+// spread finds the first value of each row. A null or an empty list is no value. A list of another
+// length than per is an error of its row alone.
 func (k *chunk) spread(col *pq.Column, rows, per int) {
 	if col.Def == nil && col.Rep == nil && col.Entries == rows {
 		return
@@ -126,10 +128,14 @@ func (k *chunk) spread(col *pq.Column, rows, per int) {
 	value, began := 0, 0
 	for i := 0; i <= col.Entries; i++ {
 		if i == col.Entries || col.Rep == nil || col.Rep[i] == 0 {
-			if n := value - began; n > 0 && n != per {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"row": len(k.at) - 1}, Want: fmt.Sprintf("%d values", per), Got: fmt.Sprint(n)})
+			row := len(k.at) - 1
+			if n := value - began; n == per {
+				k.at[row] = int32(began)
 			} else if n > 0 {
-				k.at[len(k.at)-1] = int32(began / per)
+				if k.wrong == nil {
+					k.wrong = map[int]int{}
+				}
+				k.wrong[row] = n
 			}
 			k.at, began = append(k.at, -1), value
 		}
@@ -139,6 +145,9 @@ func (k *chunk) spread(col *pq.Column, rows, per int) {
 	}
 	if k.at = k.at[:len(k.at)-1]; len(k.at) != rows {
 		fail(robocache.ErrMalformed, fmt.Sprintf("%d rows in a row group of %d", len(k.at), rows), "")
+	}
+	if value > math.MaxInt32 {
+		fail(robocache.ErrResourceLimit, fmt.Sprintf("%d values in a row group", value), "write smaller row groups")
 	}
 }
 
@@ -206,6 +215,15 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Row, dst []byte) {
 	size := c.f.RowBytes()
 	d.each(ctx, c, "", rows, func(i int, k *chunk, row int) {
+		if n, isWrong := k.wrong[row]; isWrong {
+			guard.Fail(&robocache.Error{
+				Class: robocache.ErrMalformed, Op: string(op),
+				Where: robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index},
+				Msg:   "the list is not as long as those of most rows",
+				Want:  fmt.Sprintf("%d values", sizeOf(c.dims)), Got: fmt.Sprint(n),
+				Hint: `leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad)`,
+			})
+		}
 		if !c.f.Masked && !k.has(row) {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, Msg: "a null that the statistics in the log do not count", Hint: "fill it, or leave the row out"})
 		}

@@ -124,7 +124,7 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 		counts := fmt.Sprintf("the video has %d frames for %d rows", f.timed.frames, f.timed.rows)
 		return &robocache.Error{
 			Class: robocache.ErrMalformed, Op: "lerobot frames", Where: where,
-			Msg: counts + ", and " + msg, Want: want, Got: got, Hint: noFrameHint,
+			Msg: counts + ", and " + msg, Want: want, Got: got, Hint: video.NoFrameHint,
 		}
 	}
 	from, ok := d.videoStart(c, episode)
@@ -134,7 +134,7 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 	}
 	if first := rowTimes[0]; first > within && first < step+within {
 		return nil, bad(0, "the timestamps count from one frame after 0: "+
-			"its first frame may be the first row's or not", "0 s", seconds(first))
+			"its first frame may be the first row's or not", "0 s", video.Seconds(first))
 	}
 	times := make([]int64, len(rowTimes))
 	for k, t := range rowTimes {
@@ -142,33 +142,15 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 			return nil, bad(k, "the row lies outside of it", "a time", fmt.Sprintf("%d ns", t))
 		}
 	}
-	frames, row := ix.FramesAt(times, within)
-	if row >= 0 {
-		got := "no frame"
-		if f.timed.frames > 0 {
-			i := ix.Nearest(float64(times[row]) / 1e9)
-			got = fmt.Sprintf("frame %d at %s", i, seconds(ix.TimeNS(i)))
-		}
-		want := fmt.Sprintf("a frame at %s ± %s", seconds(times[row]), seconds(within))
-		return nil, bad(row, "a row has none within half a frame", want, got)
-	}
-	for k := 1; k < len(frames); k++ {
-		if frames[k] <= frames[k-1] {
-			return nil, bad(k, "two rows have the same frame: the timestamps repeat",
-				"a frame of its own", fmt.Sprintf("frame %d", frames[k]))
-		}
+	frames, none := ix.FramesOfRows(times, within)
+	if none != nil {
+		return nil, bad(none.Row, none.Msg, none.Want, none.Got)
 	}
 	for _, k := range f.timed.claims {
 		if int(k.episode) != episode && times[len(times)-1] > k.from-within && times[0] < k.to-within {
-			got := fmt.Sprintf("from_timestamp %s, and %s of episode %d", seconds(from), seconds(k.from), d.eps.id(int(k.episode)))
+			got := fmt.Sprintf("from_timestamp %s, and %s of episode %d", video.Seconds(from), video.Seconds(k.from), d.eps.id(int(k.episode)))
 			return nil, bad(-1, "two episodes name the same part of it", "frames of its own", got)
 		}
 	}
 	return frames, nil
 }
-
-const noFrameHint = `skip the episode (on_bad_episode="skip", --skip-bad), ` +
-	"or remove it with 'robocache edit delete'"
-
-// seconds formats nanoseconds for a message.
-func seconds(ns int64) string { return fmt.Sprintf("%.6g s", float64(ns)/1e9) }

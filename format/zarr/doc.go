@@ -14,8 +14,9 @@
 //	    OpenOptions.HZ or the root's attribute "fps" says; where neither does, asking for timestamps is ErrMisuse. No rate is guessed.
 //	A6  Sizes that metadata, shard indexes and packed buffers declare are checked against the file, the budget and a ratio before memory is
 //	    taken. An absent chunk costs nothing. No panic leaves the package.
-//	A7  Videos beside a replay buffer (videos/<episode>/<camera>.mp4) are cameras. A row's image has its number where the file has as many
-//	    images as the episode rows; where the rates differ it is the first at or after the row's time. A row without one is masked.
+//	A7  Videos beside a replay buffer (videos/<episode>/<camera>.mp4) are cameras. A row's frame has its number if the file has as many
+//	    frames as the episode has rows. Otherwise it is the one within half a frame of the row's time since the first row; if a row has
+//	    none, the episode is malformed before its first row. An episode without a file lacks the camera (robocache.Lacker).
 //
 // # Contract of the writer
 //

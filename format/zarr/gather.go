@@ -180,16 +180,7 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
 	at := d.rows(v, rows)
 	switch {
-	case c != nil:
-		refs := make([]robocache.FrameRef, len(rows))
-		d.videoFrames(ctx, c, rows, refs)
-		reader.AllValid(valid)
-		for i := range refs {
-			if refs[i].Missing {
-				valid[i] = 0
-			}
-		}
-	case v.valid == nil:
+	case c != nil || v.valid == nil:
 		reader.AllValid(valid)
 	default:
 		return robocache.At(guard.Try(func() { d.gather(ctx, v.valid, at, valid) }), robocache.Where{"stream": key})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -306,22 +307,36 @@ func umiRotations(path string, f *robocache.Feature) []robocache.Rotation {
 
 func depthName(p string) bool { return strings.Contains(strings.ToLower(p), "depth") }
 
-// pixels looks at the first row: values from 0 to 255, and not only from 0 to 1.
+// maxPixelRows is the number of rows that are read to tell pixels from other numbers.
+const maxPixelRows = 16
+
+// pixels reports whether an array of numbers holds pixels from 0 to 255: the first row that decides has
+// values above 1, and none outside. Rows of 0 and 1 alone decide nothing: they may be black. They are
+// skipped, to rows spread over all episodes.
 func (d *Dataset) pixels(ctx context.Context, a *Array) bool {
 	if a.Shape[0] == 0 || a.err != nil || a.row > 64<<20 {
 		return false
 	}
 	defer guard.In("stream", a.Path)
 	b := make([]byte, a.row)
-	d.gather(ctx, a, []int{0}, b)
-	top := 0.0
-	for _, v := range robocache.Float64s(nil, a.Type.DType(), b) {
-		if !(v >= 0 && v <= 255) {
+	n := min(a.Shape[0], maxPixelRows)
+	for k := range n {
+		d.gather(ctx, a, []int{k * a.Shape[0] / n}, b)
+		top, isWhole := 0.0, true
+		for _, v := range robocache.Float64s(nil, a.Type.DType(), b) {
+			if !(v >= 0 && v <= 255) {
+				return false
+			}
+			top, isWhole = max(top, v), isWhole && v == math.Trunc(v)
+		}
+		if top > 1 {
+			return true
+		}
+		if !isWhole {
 			return false
 		}
-		top = max(top, v)
 	}
-	return top > 1
+	return false
 }
 
 // single tells of an array of no dimensions, which is left out.

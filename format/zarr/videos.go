@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -36,14 +38,16 @@ type camera struct {
 	files []string // by episode; "" where there is none
 
 	mu   sync.Mutex
-	maps map[int]*frameMap
+	maps map[int]*frameMap // of the files that were read
 }
 
-// frameMap says which images of an episode's file its rows show.
+// frameMap says which frames of an episode's file its rows show.
 type frameMap struct {
-	images int
-	have   int     // rows from the first on that have an image
-	at     []int32 // the image of each; nil: its own number
+	frames        int
+	interval      int64 // median time between two frames, ns
+	step          int64 // mean time between two rows, ns; 0 unless byTime is set
+	height, width int
+	byTime        []int32 // the frame of each row; nil: the frame of its number
 }
 
 // Video gives the mp4 files beside the buffer.
@@ -108,45 +112,80 @@ func cameraKey(stem string) string {
 	return "observation." + stem
 }
 
-// addCamera describes a camera by the first of its files that can be read.
+// maxSizedFiles is the number of files of a camera that are opened to find its most common size.
+const maxSizedFiles = 16
+
+// addCamera describes a camera by the most common size of its files.
 func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	if d.views[key] != nil {
 		delete(d.cameras.cams, key)
-		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "key-twice", Where: robocache.Where{"stream": key}, Message: "the buffer has images of this name; the videos beside it are left out"})
+		d.find(robocache.Finding{
+			Severity: robocache.SeverityInfo, Code: "key-twice", Where: robocache.Where{"stream": key},
+			Message: "the buffer has images of this name; the videos beside it are left out",
+		})
 		return
 	}
-	f := robocache.Feature{Key: key, Kind: robocache.KindVideo, DType: robocache.Uint8, Channels: 3, FPS: d.rate}
-	missing, tried := int64(0), 0
-	var bad error
+	var files []string
 	for _, name := range c.files {
-		if name == "" {
-			missing++
-			continue
+		if name != "" {
+			files = append(files, name)
 		}
-		if f.Height > 0 || tried >= 16 {
-			continue
-		}
-		tried++
-		file, err := d.cameras.lib.Acquire(ctx, name)
+	}
+	type form struct {
+		height, width int
+		codec         string
+	}
+	votes := map[form]int{}
+	var usual form
+	var failed error
+	for k := range min(len(files), maxSizedFiles) {
+		file, err := d.cameras.lib.Acquire(ctx, files[k*len(files)/min(len(files), maxSizedFiles)])
 		if err != nil {
-			bad = err
+			failed = err
 			continue
 		}
 		if e := file.Index.Entries(); len(e) > 0 {
-			f.Height, f.Width, f.Codec = e[0].Height, e[0].Width, string(e[0].Codec)
+			f := form{e[0].Height, e[0].Width, string(e[0].Codec)}
+			if votes[f]++; votes[f] > votes[usual] {
+				usual = f
+			}
 		}
 		file.Release()
 	}
-	if f.Height == 0 {
+	if usual.height == 0 {
 		delete(d.cameras.cams, key)
-		d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("no video of this camera can be read: %v", bad), Hint: "fetch videos/ again", NotDelivered: key})
+		d.find(robocache.Finding{
+			Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key},
+			Message: fmt.Sprintf("no video of this camera can be read: %v", failed),
+			Hint:    "fetch videos/ again", NotDelivered: key,
+		})
 		return
 	}
-	f.Shape = []int{f.Height, f.Width, 3}
-	if missing > 0 {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d episodes have no video of this camera: their rows have no image", missing), Count: missing})
+	d.About.Features = append(d.About.Features, robocache.Feature{
+		Key: key, Kind: robocache.KindVideo, DType: robocache.Uint8, FPS: d.rate, Codec: usual.codec,
+		Height: usual.height, Width: usual.width, Channels: 3, Shape: []int{usual.height, usual.width, 3},
+	})
+}
+
+// reportLacking adds a finding for each episode that has no video of a camera.
+func (d *Dataset) reportLacking() {
+	var lacking reader.LackingFindings
+	for _, key := range slices.Sorted(maps.Keys(d.cameras.cams)) {
+		c := d.cameras.cams[key]
+		for e, name := range c.files {
+			if name == "" && d.Len(e) > 0 {
+				where := robocache.Where{"episode": e, "file": videosFolder, "stream": key}
+				lacking.Add(c.f, where, "video of the camera")
+			}
+		}
 	}
-	d.About.Features = append(d.About.Features, f)
+	d.About.Findings = append(d.About.Findings, lacking.List()...)
+}
+
+// Lacks reports whether an episode has no video of a camera that other episodes have.
+func (d *Dataset) Lacks(episode int, key string) bool {
+	c := d.cameras.cams[key]
+	return c != nil && episode >= 0 && episode < len(c.files) && c.files[episode] == ""
 }
 
 // link points the cameras at their features once the list stands.
@@ -156,79 +195,88 @@ func (s *cameras) link(info *robocache.Info) {
 	}
 }
 
-// frameMap lays an episode's file out. As many images as rows: image k is row k's. Else, where the file has another rate than the rows
-// (recorders run a camera at 30 Hz beside rows at 10), row k has the first image at or after its own time since the first row, as
-// diffusion_policy reads them. Else image k is row k's as far as there are any.
+// frameMap finds the frames of an episode's rows. Row k shows frame k if the file has as many frames as
+// the episode has rows. Otherwise each row shows the frame within half a frame of its time since the
+// first row; if a row has none, the episode is malformed as a whole.
 func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) *frameMap {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.maps[episode]; r != nil {
 		return r
 	}
-	r := &frameMap{}
-	rows := d.Len(episode)
-	if name := c.files[episode]; name != "" {
-		file, err := d.cameras.lib.Acquire(ctx, name)
-		guard.Check(robocache.At(err, robocache.Where{"stream": c.f.Key, "episode": episode}))
-		defer file.Release()
-		r.images = file.Index.NumFrames()
-		r.have = min(r.images, rows)
-		if r.images != rows && r.images > 1 && rows > 1 {
-			t, err := d.Times(ctx, episode, "")
-			if err != nil {
-				guard.Fail(&robocache.Error{Class: robocache.Classify(err), Op: "zarr video", Where: robocache.Where{"stream": c.f.Key, "episode": episode, "file": name},
-					Msg: fmt.Sprintf("%d images for %d rows, and without a rate nothing says which image is whose", r.images, rows), Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err})
-			}
-			r.byTime(file.Index, t)
+	name, rows := c.files[episode], d.Len(episode)
+	where := robocache.Where{"stream": c.f.Key, "episode": episode, "file": name}
+	file, err := d.cameras.lib.Acquire(ctx, name)
+	guard.Check(robocache.At(err, where))
+	defer file.Release()
+	ix := file.Index
+	r := &frameMap{frames: ix.NumFrames(), interval: ix.Interval()}
+	if e := ix.Entries(); len(e) > 0 {
+		r.height, r.width = e[0].Height, e[0].Width
+	}
+	if r.frames != rows && rows > 0 {
+		counts := fmt.Sprintf("the video has %d frames for %d rows", r.frames, rows)
+		times, err := d.Times(ctx, episode, "")
+		if err != nil {
+			guard.Fail(&robocache.Error{
+				Class: robocache.Classify(err), Op: "zarr video", Where: where,
+				Msg:  counts + ", and without a rate nothing says which frame is whose",
+				Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err,
+			})
+		}
+		r.step = (times[rows-1] - times[0]) / int64(max(rows-1, 1))
+		within := video.HalfFrame(r.interval, video.MedianStep(times))
+		var none *video.NoFrame
+		r.byTime, none = ix.FramesOfRows(sinceFirst(times, ix), within)
+		if none != nil {
+			where["row"] = none.Row
+			guard.Fail(&robocache.Error{
+				Class: robocache.ErrMalformed, Op: "zarr video", Where: where,
+				Msg: counts + ", and " + none.Msg, Want: none.Want, Got: none.Got, Hint: video.NoFrameHint,
+			})
 		}
 	}
 	c.maps[episode] = r
 	return r
 }
 
-// byTime lays images out by their times, where the rates differ by more than a twentieth.
-func (r *frameMap) byTime(ix *video.Index, t []int64) {
-	n := ix.NumFrames()
-	row := float64(t[len(t)-1]-t[0]) / float64(len(t)-1)
-	image := float64(ix.TimeNS(n-1)-ix.TimeNS(0)) / float64(n-1)
-	if !(row > 0 && image > 0) || (row < 1.05*image && image < 1.05*row) {
-		return
+// sinceFirst moves times so that the first is that of the file's first frame. A time that is too far
+// away for int64 becomes one without a frame.
+func sinceFirst(times []int64, ix *video.Index) []int64 {
+	begin := int64(0)
+	if ix.NumFrames() > 0 {
+		begin = ix.TimeNS(0)
 	}
-	slack := int64(row / 100) // what a time in the file's units may be off
-	r.at, r.have = make([]int32, 0, len(t)), 0
-	p := 0
-	for _, at := range t {
-		for p < n && ix.TimeNS(p)-ix.TimeNS(0) < at-t[0]-slack {
-			p++
+	out := make([]int64, len(times))
+	for i, t := range times {
+		since := t - times[0]
+		if (since < 0) != (t < times[0]) || since > math.MaxInt64/2 {
+			since = math.MaxInt64 / 2
 		}
-		if p == n {
-			break
-		}
-		r.at = append(r.at, int32(p))
-		r.have++
+		out[i] = begin + since
 	}
+	return out
 }
 
-// image gives the number of a row's image.
-func (r *frameMap) image(row int) (int, bool) {
-	switch {
-	case row >= r.have:
-		return 0, false
-	case r.at != nil:
-		return int(r.at[row]), true
-	}
-	return row, true
+// isOtherRate reports whether the frames follow each other at another rate than the rows, by more than
+// a twentieth.
+func (r *frameMap) isOtherRate() bool {
+	return r.byTime != nil && float64(max(r.step, r.interval)) > 1.05*float64(min(r.step, r.interval))
 }
 
-// videoFrames says where images of a camera lie.
+// videoFrames finds the frames of a camera for rows.
 func (d *Dataset) videoFrames(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) {
 	d.rows(nil, rows)
 	for i, row := range rows {
-		if k, ok := d.frameMap(ctx, c, row.Episode).image(row.Index); ok {
-			out[i] = robocache.FrameRef{Path: c.files[row.Episode], Ordinal: k}
-		} else {
-			out[i] = robocache.FrameRef{Missing: true}
+		name := c.files[row.Episode]
+		if name == "" {
+			guard.Fail(op.Lacks(robocache.Where{"stream": c.f.Key, "episode": row.Episode}))
 		}
+		k := row.Index
+		if r := d.frameMap(ctx, c, row.Episode); r.byTime != nil {
+			k = int(r.byTime[row.Index])
+		}
+		out[i] = robocache.FrameRef{Path: name, Ordinal: k}
 	}
 }
 
@@ -239,27 +287,62 @@ func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.F
 		var timed int64
 		for _, e := range eps {
 			if c.files[e] == "" || len(out) >= maxFindings {
-				continue // said when it was opened
+				continue // a finding of opening
 			}
-			where := robocache.Where{"stream": key, "episode": e, "file": c.files[e]}
-			var r *frameMap
-			err := guard.RaiseInternal(guard.Try(func() { r = d.frameMap(ctx, c, e) }))
-			guard.Check(ctx.Err())
-			rows := d.Len(e)
-			switch {
-			case err != nil:
-				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: where, Message: err.Error(), Hint: "fetch the file again"})
-			case r.at != nil && r.have == rows:
+			f, otherRate := d.checkVideo(ctx, c, e)
+			if otherRate {
 				timed++
-			case r.images < rows || r.have < rows:
-				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "frame-count", Where: where, Message: fmt.Sprintf("%d images for %d rows: the last %d rows have none", r.images, rows, rows-r.have), Count: int64(rows - r.have), Hint: "record the episode again, or drop it"})
-			case r.images > rows:
-				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "frame-count", Where: where, Message: fmt.Sprintf("%d images for %d rows: the last %d are not used", r.images, rows, r.images-rows), Count: int64(r.images - rows)})
+			}
+			if f != nil {
+				f.Where = robocache.Where{"stream": key, "episode": e, "file": c.files[e]}
+				out = append(out, *f)
 			}
 		}
 		if timed > 0 {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "video-rate", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d videos run at another rate than the rows: a row has the first image at or after its time", timed), Count: timed})
+			out = append(out, robocache.Finding{
+				Severity: robocache.SeverityInfo, Code: "video-rate", Where: robocache.Where{"stream": key}, Count: timed,
+				Message: fmt.Sprintf("%d videos run at another rate than the rows: a row has the frame at its time", timed),
+			})
 		}
 	}
 	return out
+}
+
+// checkVideo compares the file of an episode with its rows. otherRate reports that its frames are found
+// by time, at another rate than that of the rows.
+func (d *Dataset) checkVideo(ctx context.Context, c *camera, episode int) (f *robocache.Finding, otherRate bool) {
+	var r *frameMap
+	err := guard.RaiseInternal(guard.Try(func() { r = d.frameMap(ctx, c, episode) }))
+	guard.Check(ctx.Err())
+	bad := (*robocache.Error)(nil)
+	switch {
+	case err != nil && errors.As(err, &bad) && bad.Op == "zarr video":
+		msg := bad.Msg
+		if bad.Want != "" {
+			msg += fmt.Sprintf(" (row %v: expected %s, found %s)", bad.Where["row"], bad.Want, bad.Got)
+		}
+		return &robocache.Finding{
+			Severity: robocache.SeverityError, Code: "frame-count", Message: msg, Count: 1, Hint: bad.Hint,
+		}, false
+	case err != nil:
+		return &robocache.Finding{
+			Severity: robocache.SeverityError, Code: "bad-video", Message: err.Error(), Hint: "fetch the file again",
+		}, false
+	case r.frames > 0 && (r.height != c.f.Height || r.width != c.f.Width):
+		return &robocache.Finding{
+			Severity: robocache.SeverityError, Code: "bad-video", Hint: "encode the file again in the size of the others",
+			Message: fmt.Sprintf("frames of %d×%d (height × width), those of most episodes are %d×%d",
+				r.height, r.width, c.f.Height, c.f.Width),
+		}, false
+	case r.isOtherRate():
+		return nil, true
+	case r.byTime != nil:
+		rows := len(r.byTime)
+		return &robocache.Finding{
+			Severity: robocache.SeverityWarning, Code: "frame-count", Count: int64(r.frames - rows),
+			Message: fmt.Sprintf("%d frames for %d rows: frames are found by time, %d are not used",
+				r.frames, rows, r.frames-rows),
+		}, false
+	}
+	return nil, false
 }

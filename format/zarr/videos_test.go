@@ -68,20 +68,35 @@ func TestVideos(t *testing.T) {
 	if f == nil || f.Kind != robocache.KindVideo || f.Height != 480 || f.Width != 640 || f.Codec != "av1" || d.Info().Feature("observation.wrist") == nil {
 		t.Fatalf("%+v", d.Info().Features)
 	}
-	rows := []robocache.Row{{Episode: 0, Index: 220}, {Episode: 1, Index: 0}, {Episode: 1, Index: 1}, {Episode: 1, Index: 91}, {Episode: 2, Index: 266}, {Episode: 2, Index: 267}, {Episode: 3, Index: 0}}
+	rows := []robocache.Row{{Episode: 0, Index: 220}, {Episode: 1, Index: 0}, {Episode: 1, Index: 1}, {Episode: 1, Index: 91}}
 	out := make([]robocache.FrameRef, len(rows))
 	if err := d.Frames(t.Context(), f.Key, rows, out); err != nil {
 		t.Fatal(err)
 	}
-	want := []robocache.FrameRef{{Path: "videos/0/0.mp4", Ordinal: 220}, {Path: "videos/1/0.mp4"}, {Path: "videos/1/0.mp4", Ordinal: 3}, {Path: "videos/1/0.mp4", Ordinal: 273}, {Path: "videos/2/0.mp4", Ordinal: 266}, {Missing: true}, {Missing: true}}
-	valid := make([]uint8, len(rows))
-	if err := d.Valid(t.Context(), f.Key, rows, valid); err != nil {
-		t.Fatal(err)
-	}
+	want := []robocache.FrameRef{{Path: "videos/0/0.mp4", Ordinal: 220}, {Path: "videos/1/0.mp4"}, {Path: "videos/1/0.mp4", Ordinal: 3}, {Path: "videos/1/0.mp4", Ordinal: 273}}
 	for i := range want {
-		if g := out[i]; g.Path != want[i].Path || g.Ordinal != want[i].Ordinal || g.Missing != want[i].Missing || (valid[i] == 1) == g.Missing {
-			t.Errorf("row %v: %+v, valid %d, not %+v", rows[i], g, valid[i], want[i])
+		if g := out[i]; g.Path != want[i].Path || g.Ordinal != want[i].Ordinal || g.Missing {
+			t.Errorf("row %v: %+v, not %+v", rows[i], g, want[i])
 		}
+	}
+	// 267 frames for 300 rows: no row of the episode is delivered.
+	for _, row := range []int{0, 266, 267} {
+		err := d.Frames(t.Context(), f.Key, []robocache.Row{{Episode: 2, Index: row}}, out[:1])
+		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "267 frames for 300 rows") {
+			t.Errorf("row %d: %v", row, err)
+		}
+	}
+	// Without a file the episode lacks the camera; missing="pad" masks its rows.
+	lost := []robocache.Row{{Episode: 3}}
+	if err := d.Frames(t.Context(), f.Key, lost, out[:1]); !errors.Is(err, robocache.ErrMalformed) || !robocache.Lacks(d, 3, f.Key) {
+		t.Error(err)
+	}
+	padded, valid := robocache.PadLacking(d), []uint8{1}
+	if err := padded.Frames(t.Context(), f.Key, lost, out[:1]); err != nil || !out[0].Missing {
+		t.Error(out[0], err)
+	}
+	if err := robocache.Valid(t.Context(), padded, f.Key, lost, valid); err != nil || valid[0] != 0 {
+		t.Error(valid, err)
 	}
 	if ts, err := d.Times(t.Context(), 1, f.Key); err != nil || len(ts) != 92 {
 		t.Error(len(ts), err)
@@ -89,7 +104,7 @@ func TestVideos(t *testing.T) {
 	if err := d.Gather(t.Context(), f.Key, rows[:1], nil); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	file, err := d.Video().Acquire(t.Context(), out[0].Path)
+	file, err := d.Video().Acquire(t.Context(), want[0].Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,10 +112,82 @@ func TestVideos(t *testing.T) {
 	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
 	codes := map[string]int64{}
 	for _, f := range found {
-		codes[f.Code] += f.Count
+		codes[f.Code] += max(f.Count, 1)
 	}
-	if err != nil || codes["video-beyond"] != 1 || codes["missing-file"] != 1+3 || codes["frame-count"] != 33+33 || codes["video-rate"] != 1 {
+	// wrist has a file of episode 2 alone, which is too short.
+	if err != nil || codes["video-beyond"] != 1 || codes[robocache.LackingStream] != 1+3 || codes["frame-count"] != 2 || codes["video-rate"] != 1 {
 		t.Error(codes, err)
+	}
+}
+
+// TestSpareFrames checks episodes whose video has another number of frames than rows at the rows' own
+// rate: a row shows the frame of its time, never that of its number.
+func TestSpareFrames(t *testing.T) {
+	mp4s, _ := filepath.Glob(filepath.Join(realdata.Path(t, "g1_v21/videos/chunk-000"), "*", "episode_00000*.mp4"))
+	// 221 frames at 30 Hz for 219 rows: one is lost after row 99, another at the end.
+	files := recording(t, []int{219, 219}, []float64{1. / 30, 1. / 30}, map[string]string{"videos/0/0.mp4": mp4s[0], "videos/1/0.mp4": mp4s[0]})
+	times := []byte(files["replay_buffer.zarr/data/timestamp/0"])
+	for k := range 219 {
+		at := 1.7e9 + float64(k)/30 + 0.002*float64(k%3)
+		if k >= 100 {
+			at += 1. / 30
+		}
+		binary.LittleEndian.PutUint64(times[8*k:], math.Float64bits(at))
+		if k >= 100 {
+			at += 0.5 / 30 // half-way between two frames
+		}
+		binary.LittleEndian.PutUint64(times[8*(219+k):], math.Float64bits(at))
+	}
+	files["replay_buffer.zarr/data/timestamp/0"] = string(times)
+	d, err := OpenStore(t.Context(), mem(files), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	rows, out := make([]robocache.Row, 219), make([]robocache.FrameRef, 219)
+	for k := range rows {
+		rows[k].Index = k
+	}
+	if err := d.Frames(t.Context(), "observation.camera_0", rows, out); err != nil {
+		t.Fatal(err)
+	}
+	for k := range out {
+		want := k
+		if k >= 100 {
+			want++
+		}
+		if out[k].Ordinal != want {
+			t.Fatalf("row %d shows frame %d, want %d", k, out[k].Ordinal, want)
+		}
+	}
+	err = d.Frames(t.Context(), "observation.camera_0", []robocache.Row{{Episode: 1}}, out[:1])
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "none within half a frame") {
+		t.Error(err)
+	}
+	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
+	if err != nil || len(found) != 2 || found[0].Code != "frame-count" || found[0].Severity != robocache.SeverityWarning ||
+		found[1].Code != "frame-count" || found[1].Severity != robocache.SeverityError {
+		t.Errorf("%+v %v", found, err)
+	}
+}
+
+// TestOddVideo checks that the first episode's video does not decide the size of the others.
+func TestOddVideo(t *testing.T) {
+	odd, _ := filepath.Glob(filepath.Join(realdata.Path(t, "gr00t_picknplace_v20/videos/chunk-000"), "*", "*.mp4"))
+	mp4s, _ := filepath.Glob(filepath.Join(realdata.Path(t, "g1_v21/videos/chunk-000"), "*", "episode_00000*.mp4"))
+	// 416, 277 and 267 frames.
+	files := recording(t, []int{416, 277, 267}, []float64{1. / 20, 1. / 30, 1. / 30}, map[string]string{"videos/0/0.mp4": odd[0], "videos/1/0.mp4": mp4s[1], "videos/2/0.mp4": mp4s[2]})
+	d, err := OpenStore(t.Context(), mem(files), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if f := d.Info().Feature("observation.camera_0"); f.Height != 480 || f.Width != 640 || f.Codec != "av1" {
+		t.Errorf("%+v", f)
+	}
+	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
+	if err != nil || len(found) != 1 || found[0].Code != "bad-video" || !strings.Contains(found[0].Message, "480×640") {
+		t.Errorf("%+v %v", found, err)
 	}
 }
 
@@ -148,8 +235,8 @@ func TestVideoWithoutRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range found {
-		if f.Code == "bad-video" {
-			if !strings.Contains(f.Message, "221 images for 92 rows") || !strings.Contains(f.Message, "rate") {
+		if f.Code == "frame-count" {
+			if !strings.Contains(f.Message, "221 frames for 92 rows") || !strings.Contains(f.Message, "rate") {
 				t.Errorf("%+v", f)
 			}
 			return

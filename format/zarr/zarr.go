@@ -55,6 +55,7 @@ type Dataset struct {
 var (
 	_ robocache.Dataset = (*Dataset)(nil)
 	_ robocache.Masker  = (*Dataset)(nil)
+	_ robocache.Lacker  = (*Dataset)(nil)
 )
 
 // Open opens the store at uri: a folder, a .zip file, or http with consolidated metadata.
@@ -114,6 +115,7 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 	if beside != nil && ends != nil {
 		d.findVideos(ctx)
 		d.link()
+		d.reportLacking()
 	}
 	return d, nil
 }
