@@ -92,7 +92,11 @@ func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) {
 			continue
 		}
 		guard.Check(err)
-		sp := rec.lists[l.slot].spans[0]
+		spans := rec.lists[l.slot].spans
+		if len(spans) == 0 { // the record lacks the stream
+			continue
+		}
+		sp := spans[0]
 		if info, err := video.StillSize(rec.data[sp.from:sp.to]); err == nil {
 			f.Height, f.Width = info.Height, info.Width
 			return

@@ -2,7 +2,6 @@ package rlds
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -193,8 +192,8 @@ func (s *schema) column(r *record, i int, grown func(int64)) (*column, error) {
 		return nil, l.errMissing()
 	}
 	c.once.Do(func() {
-		c.err = errors.New("the values could not be unfolded") // where fill panics
-		if c.err = guard.Try(func() { l.fill(r, c) }); c.err != nil {
+		// A panic is the error of all who ask for the column, not of the first one only.
+		if c.err = guard.Func("rlds", func() { l.fill(r, c) })(); c.err != nil {
 			return
 		}
 		n := int64(len(c.starts)+len(c.outer)+len(c.inner)) * 8
