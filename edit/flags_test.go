@@ -66,3 +66,30 @@ func TestFlagsByLabel(t *testing.T) {
 		})
 	}
 }
+
+// TestTrimRefusesFlagsOfEpisodes checks that trim refuses flags of whole episodes instead of ignoring them.
+func TestTrimRefusesFlagsOfEpisodes(t *testing.T) {
+	src := data(t, "g1_h264_v30")
+	index := open(t, src).Info().EpisodeIndex(1)
+	file := filepath.Join(t.TempDir(), "flags.json")
+	for _, c := range []struct{ flags, message string }{
+		{`{"episode_index": 1, "label": "bad"}`, "the flag is of a whole episode"},
+		{`{"episode_index": 1, "label": "bad", "rows": [0, 5]}`, ""},
+	} {
+		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+c.flags+`]}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		verb := edit.Verb{Verb: "trim", Choice: edit.Choice{Flags: file}}
+		_, err := edit.Run(t.Context(), &edit.Request{Sources: []string{src}, DryRun: true, Verbs: []edit.Verb{verb}})
+		if c.message == "" {
+			if err != nil {
+				t.Errorf("flag of rows: %v", err)
+			}
+			continue
+		}
+		var e *robocache.Error
+		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Msg, c.message) || e.Where["episode"] != index {
+			t.Errorf("got %v, want misuse of episode %d: %s", err, index, c.message)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
 // Rows come in the order of episode_index; files may differ in columns; row numbers are counted; each episode's file is named.
@@ -59,5 +60,27 @@ marks list<int32> [[],null,[1, 2]]
 		writeRows(t, first, rows, 1)
 		_, err = d.EpisodeTable(context.Background())
 		wantError(t, err, robocache.ErrMalformed, "open it again")
+	}
+}
+
+// TestNegativeChunkWithoutFile checks that a chunk index below 0 in a table without file indices is
+// no internal error.
+func TestNegativeChunkWithoutFile(t *testing.T) {
+	type row struct {
+		Index  int64    `parquet:"episode_index"`
+		Tasks  []string `parquet:"tasks,list"`
+		Length int64    `parquet:"length"`
+		Chunk  int64    `parquet:"chunk_index"`
+		From   int64    `parquet:"dataset_from_index"`
+		To     int64    `parquet:"dataset_to_index"`
+	}
+	s := newSynth(4, 5)
+	dir := s.write(t)
+	writeRows(t, filepath.Join(dir, "meta/episodes/chunk-000/file-000.parquet"), []row{
+		{0, []string{"a"}, 4, -1, 0, 4}, {1, []string{"a"}, 5, 0, 4, 9},
+	}, 10)
+	d, err := tryOpen(t, dir)
+	if hostile.Typed(t, err); err == nil {
+		hostile.Typed(t, d.Gather(t.Context(), "observation.state", rowsOf(d, 0), make([]byte, 4*12)))
 	}
 }

@@ -100,11 +100,17 @@ type camEpisode struct {
 // camSet is a synthetic set over the 1254 frames of the drifting file; from are the declared starts.
 func camSet(t *testing.T, lengths []int, from []float64) *Dataset {
 	t.Helper()
+	return timedCamSet(t, lengths, from, func(r dataRow) float64 { return float64(r.Frame) / 30 })
+}
+
+// timedCamSet is camSet with timestamps of its own.
+func timedCamSet(t *testing.T, lengths []int, from []float64, seconds func(dataRow) float64) *Dataset {
+	t.Helper()
 	mp4 := filepath.Join(realData(t, "g1_h264_v30_bigdrift"), "videos/observation.images.cam_high/chunk-000/file-000.mp4")
 	s := newSynth(lengths...)
 	s.fps = "30"
 	for i := range s.rows {
-		s.rows[i].Time = float32(float64(s.rows[i].Frame) / 30)
+		s.rows[i].Time = float32(seconds(s.rows[i]))
 	}
 	s.features = `"cam": {"dtype": "video", "shape": [120, 160, 3], "names": ["height", "width", "channels"]},`
 	dir := s.write(t)
@@ -150,4 +156,17 @@ func TestFrameCountV3(t *testing.T) {
 		wantError(t, noFrames(t, d, "cam", 1), robocache.ErrMalformed, "from_timestamp")
 		ordinals(t, d, "cam", 0, 0, 1)
 	}
+}
+
+// TestRepeatedTimestamps checks that rows whose timestamps repeat are an error before the first row,
+// and do not share a frame, if frames are found by time.
+func TestRepeatedTimestamps(t *testing.T) {
+	d := timedCamSet(t, []int{20, 20}, []float64{0, 20.0 / 30}, func(r dataRow) float64 {
+		if r.Ep == 1 && r.Frame == 7 {
+			return 6.0 / 30
+		}
+		return float64(r.Frame) / 30
+	})
+	ordinals(t, d, "cam", 0, 0, 1)
+	wantError(t, noFrames(t, d, "cam", 1), robocache.ErrMalformed, "row 7", "timestamps repeat", "frame 26")
 }
