@@ -24,11 +24,11 @@ type WriteOptions struct {
 	Renumber bool `json:"-"`
 	// DryRun says what would be done; Resume goes on where a killed run with the same options stopped, and keeps what another can go on from.
 	// Both are for formats that know them (Format.Resumes).
-	DryRun   bool                  `json:"-"`
-	Resume   bool                  `json:"-"`
-	Options  map[string]string     `json:"options,omitempty"` // Format.WriteOptions
-	Shard    *WriteShard           `json:"-"`                 // nil: the whole dataset is written
-	Progress func(done, total int) `json:"-"`
+	DryRun   bool              `json:"-"`
+	Resume   bool              `json:"-"`
+	Options  map[string]string `json:"options,omitempty"` // Format.WriteOptions
+	Shard    *WriteShard       `json:"-"`                 // nil: the whole dataset is written
+	Progress func(Progress)    `json:"-"`                 // counts rows, in one call at a time
 }
 
 // WriteShard is the part of a dataset that a call of Format.Write makes, in a folder of its own.

@@ -95,7 +95,7 @@ func (o Options) options(own bool, more map[string]string) convert.Options {
 	out := convert.Options{Align: o.Align, DropInvalid: o.DropInvalid, WriteOptions: robocache.WriteOptions{Episodes: o.Episodes, Keys: o.Keys, Threads: o.Threads,
 		SkipBad: o.SkipBad, FPS: o.FPS, DryRun: o.DryRun, Resume: o.Resume, Options: map[string]string{}}}
 	if o.Progress != nil {
-		out.Progress = func(done, _ int) { o.Progress(Progress{done}) }
+		out.Progress = func(p robocache.Progress) { o.Progress(Progress{p.Episodes}) }
 	}
 	set := func(k, v string) {
 		if own && v != "" && v != "0" && v != "false" {

@@ -91,7 +91,7 @@ func (e *editor) copy(ctx context.Context, p *Plan, dst string) {
 		guard.Check(err)
 		done = i + 1
 		if e.req.Progress != nil {
-			e.req.Progress(done, len(p.files))
+			e.req.Progress(robocache.Progress{Done: int64(done), Total: int64(len(p.files)), Unit: "files"})
 		}
 	}
 }

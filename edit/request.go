@@ -14,18 +14,18 @@ import (
 
 // Request is an edit as the command line and Python ask for it: sources, verbs one after the other, and where the result goes.
 type Request struct {
-	Sources  []string              `json:"sources"`
-	Open     robocache.OpenOptions `json:"open,omitzero"` // how the sources are opened
-	Verbs    []Verb                `json:"verbs"`
-	Plans    []*Plan               `json:"plans,omitempty"` // in place of sources and verbs: plans that were made before, one on top of the other
-	DST      string                `json:"dst,omitempty"`   // of a split: the folder of the parts
-	InPlace  bool                  `json:"in_place,omitempty"`
-	DryRun   bool                  `json:"dry_run,omitempty"`
-	To       string                `json:"to,omitempty"`    // the format to write; "" = the sources' where it is written, else LeRobot
-	Cut      string                `json:"cut,omitempty"`   // CutHidden (default), CutExact, CutSnap
-	Stats    string                `json:"stats,omitempty"` // rows are counted always; frames where episodes changed (default), or of none ("rows")
-	Threads  int                   `json:"threads,omitempty"`
-	Progress func(done, total int) `json:"-"`
+	Sources  []string                 `json:"sources"`
+	Open     robocache.OpenOptions    `json:"open,omitzero"` // how the sources are opened
+	Verbs    []Verb                   `json:"verbs"`
+	Plans    []*Plan                  `json:"plans,omitempty"` // in place of sources and verbs: plans that were made before, one on top of the other
+	DST      string                   `json:"dst,omitempty"`   // of a split: the folder of the parts
+	InPlace  bool                     `json:"in_place,omitempty"`
+	DryRun   bool                     `json:"dry_run,omitempty"`
+	To       string                   `json:"to,omitempty"`    // the format to write; "" = the sources' where it is written, else LeRobot
+	Cut      string                   `json:"cut,omitempty"`   // CutHidden (default), CutExact, CutSnap
+	Stats    string                   `json:"stats,omitempty"` // rows are counted always; frames where episodes changed (default), or of none ("rows")
+	Threads  int                      `json:"threads,omitempty"`
+	Progress func(robocache.Progress) `json:"-"`
 }
 
 // Verb is one change. A verb looks at its own fields.

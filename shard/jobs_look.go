@@ -101,7 +101,7 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 			continue
 		}
 		all = append(all, c)
-		a.progress(i+1, len(features))
+		a.progress(robocache.Progress{Done: int64(i + 1), Total: int64(len(features)), Unit: "streams"})
 	}
 	if out != nil {
 		guard.Check(out.Commit())
@@ -172,7 +172,9 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
 	opt := a.m.Job.Doctor
 	opt.Episodes = a.positions(src)
-	opt.Progress = func(done, total int64) { a.progress(int(done), int(total)) }
+	opt.Progress = func(done, total int64) {
+		a.progress(robocache.Progress{Done: done, Total: total, Unit: "parts"})
+	}
 	r.Findings = guard.Must(diagnose.Run(ctx, src, opt))
 	r.Report.Episodes = len(opt.Episodes)
 	for _, e := range opt.Episodes {

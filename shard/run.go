@@ -86,7 +86,7 @@ func attemptDir(i int, a string) string { return stagingName + "/" + shardName(i
 type RunOptions struct {
 	Tool     string
 	Threads  int
-	Progress func(done, total int)
+	Progress func(robocache.Progress)
 	// Heartbeat is how often an attempt says that it lives; 0 = 30 s.
 	Heartbeat time.Duration
 }
@@ -255,13 +255,15 @@ func sumOf(ctx context.Context, f robocache.Ranged) string {
 	return fmt.Sprintf("crc32c:%08x", sum)
 }
 
-// progress takes what a job says of itself.
-func (a *attempt) progress(done, total int) {
+// progress records how far the job is: in its note as episodes, if the job counts those.
+func (a *attempt) progress(p robocache.Progress) {
 	a.mu.Lock()
-	a.note.Done, a.note.Of = done, total
+	if a.note.Done, a.note.Of = p.Episodes, p.TotalEpisodes; p.TotalEpisodes == 0 {
+		a.note.Done, a.note.Of = int(p.Done), int(p.Total)
+	}
 	a.mu.Unlock()
 	if a.opt.Progress != nil {
-		a.opt.Progress(done, total)
+		a.opt.Progress(p)
 	}
 }
 

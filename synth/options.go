@@ -50,8 +50,8 @@ type Options struct {
 	// Tasks are the texts; task i is about the disc of colour i modulo the number of colours. Empty: "reach the red disc" …
 	Tasks []string `json:"tasks"`
 	Robot string   `json:"robot_type"` // "planar_arm"
-	// Progress is called after each episode.
-	Progress func(done, of int) `json:"-"`
+	// Progress counts rows, as that of robocache.WriteOptions does.
+	Progress func(robocache.Progress) `json:"-"`
 }
 
 // Report says what was written.

@@ -439,8 +439,8 @@ func TestOptionErrors(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	m := storetest.NewMem("synth-cancelled")
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := Write(ctx, m.URI(), Options{Codec: "png", Seconds: 0.2, Progress: func(done, _ int) {
-		if done == 2 {
+	_, err := Write(ctx, m.URI(), Options{Codec: "png", Seconds: 0.2, Progress: func(p robocache.Progress) {
+		if p.Episodes == 2 {
 			cancel()
 		}
 	}})

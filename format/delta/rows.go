@@ -39,6 +39,12 @@ type segment struct {
 // write makes the data files of the episodes, numbered from base on.
 func (w *writing) write(ctx context.Context, base int64) {
 	segments := w.segments(ctx, base)
+	episodes := reader.Episodes(w.opt.Episodes, w.info.Episodes)
+	counter := robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
+	left := map[int]int{} // rows of each episode that are not written
+	for _, e := range episodes {
+		left[e] = w.src.Len(e)
+	}
 	f := w.newFile()
 	for i, s := range segments {
 		if i > 0 && segments[i-1].part != s.part {
@@ -49,9 +55,15 @@ func (w *writing) write(ctx context.Context, base int64) {
 			if f.held >= fileBytes {
 				w.put(ctx, f, s.part)
 			}
+			counter.Advance(s.episode, float64(len(rows))/float64(w.src.Len(s.episode)))
 		})
-		if w.opt.Progress != nil {
-			w.opt.Progress(i+1, len(segments))
+		if left[s.episode] -= s.to - s.from; left[s.episode] == 0 {
+			counter.Finish(s.episode)
+		}
+	}
+	for _, e := range episodes { // those without rows, and those that were left out
+		if left[e] > 0 || w.src.Len(e) == 0 {
+			counter.Finish(e)
 		}
 	}
 	if len(segments) > 0 {

@@ -133,6 +133,7 @@ type writing struct {
 	dataset     string // the note, as JSON
 	pool        *video.Pool
 	lib         *video.Library
+	rows        *robocache.RowCounter
 
 	mu     sync.Mutex
 	report *robocache.WriteReport
@@ -214,7 +215,7 @@ func topicOf(key string, taken map[string]bool) string {
 // all writes the episodes, several at a time. What was written goes again where one fails.
 func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first int, single string) {
 	var written []string
-	done := 0
+	w.rows = robocache.NewRowCounter(w.src, eps, w.opt.Progress)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
 	for i, ep := range eps {
@@ -240,10 +241,7 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 				w.report.Frames += rows
 				w.report.Bytes += size
 			}
-			done++
-			if w.opt.Progress != nil {
-				w.opt.Progress(done, len(eps))
-			}
+			w.rows.Finish(ep)
 			return nil
 		})
 	}

@@ -251,6 +251,10 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 		t := &w.streams[i]
 		list = append(list, &source{target: t, w: w, ep: ep, typ: t.typ, times: guard.Must(w.src.Times(ctx, ep, t.feature.Key))})
 	}
+	messages := 0
+	for _, s := range list {
+		messages += len(s.times)
+	}
 	for {
 		var s *source
 		for _, o := range list {
@@ -271,6 +275,7 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 			guard.Fail(robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next}))
 		}
 		s.next++
+		w.rows.Advance(ep, 1/float64(messages))
 	}
 }
 

@@ -43,8 +43,7 @@ type writing struct {
 
 	mu       sync.Mutex
 	report   robocache.WriteReport
-	done     int
-	total    int
+	rows     *robocache.RowCounter
 	timeless bool              // nothing says when the steps were
 	uneven   bool              // timestamps that are not k/fps
 	format   map[string]string // of images, by key: what the first one is
@@ -177,6 +176,11 @@ func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int6
 func (w *writing) writeSplits(ctx context.Context, splits []*outSplit) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
+	var episodes []int
+	for _, s := range splits {
+		episodes = append(episodes, s.episodes...)
+	}
+	w.rows = robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
 	for _, s := range splits {
 		for i := range s.shards {
 			f := splitFile{Name: s.name, Template: defaultTemplate}
@@ -211,7 +215,7 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 			w.mu.Lock()
 			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.info.EpisodeIndex(e)}, Message: err.Error()})
 			w.mu.Unlock()
-			w.progress(0, 0, 0)
+			w.rows.Finish(e)
 			continue
 		}
 		guard.Must(out.Write(appendRecord(nil, b)))
@@ -219,7 +223,8 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 		w.mu.Lock()
 		s.bytes += int64(len(b))
 		w.mu.Unlock()
-		w.progress(1, int64(n), int64(len(b))+headBytes+tailBytes)
+		w.count(int64(n), int64(len(b))+headBytes+tailBytes)
+		w.rows.Finish(e)
 	}
 	if s.lengths[i] == 0 && w.opt.Shard != nil {
 		return nil
@@ -231,16 +236,13 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 	return nil
 }
 
-func (w *writing) progress(episodes int, frames, bytes int64) {
+// count adds an episode to the report.
+func (w *writing) count(frames, bytes int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.report.Episodes += episodes
+	w.report.Episodes++
 	w.report.Frames += frames
 	w.report.Bytes += bytes
-	w.done++
-	if w.opt.Progress != nil {
-		w.opt.Progress(w.done, w.total)
-	}
 }
 
 // own is what metadata.json says of the data set beside whether it is regular.

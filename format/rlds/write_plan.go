@@ -44,7 +44,6 @@ func (w *writing) planSplits(ctx context.Context) []*outSplit {
 	}
 	perFrame := w.sample(ctx, out)
 	for _, s := range out {
-		w.total += len(s.episodes)
 		frames := int64(0)
 		for _, e := range s.episodes {
 			guard.Check(reader.Op("write rlds").Episode(w.info.Episodes, e))

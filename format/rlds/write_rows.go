@@ -29,7 +29,12 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []
 	rows := reader.Rows(e, 0, n)
 	x := newExample()
 	for i := range w.leaves {
-		guard.Check(robocache.At(guard.Try(func() { w.leaf(ctx, x, &w.leaves[i], p, rows, times, &ep) }), robocache.Where{"stream": w.leaves[i].key}))
+		l := &w.leaves[i]
+		err := guard.Try(func() { w.leaf(ctx, x, l, p, rows, times, &ep) })
+		guard.Check(robocache.At(err, robocache.Where{"stream": l.key}))
+		if l.how != outImage && l.how != outDepth { // images count one by one
+			w.rows.Advance(e, 1/float64(len(w.leaves)))
+		}
 	}
 	return x.bytes()
 }
@@ -154,6 +159,7 @@ func (w *writing) images(ctx context.Context, x *exampleWriter, l *outLeaf, p *s
 	guard.Check(p.Each(ctx, l.feature, rows, func(i int, ref *robocache.FrameRef) error {
 		b, err := encodeImage(l, ref)
 		values[i] = b
+		w.rows.Advance(rows[i].Episode, 1/float64(len(rows)*len(w.leaves)))
 		return robocache.At(err, robocache.Where{"row": i})
 	}))
 	if len(values) > 0 {

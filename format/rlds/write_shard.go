@@ -72,7 +72,6 @@ func (w *writing) shardSplits() (out []*outSplit) {
 	for i := range w.leaves {
 		w.leaves[i].format = s.Images[w.leaves[i].key]
 	}
-	w.total = len(w.opt.Episodes)
 	for _, split := range s.Splits {
 		o := &outSplit{name: split.Name, files: []string{""}, lengths: []int64{0}}
 		for _, e := range w.opt.Episodes {

@@ -87,6 +87,7 @@ type writer struct {
 	report   *robocache.WriteReport
 	file     *h5.Writer
 	streams  []outStream
+	rows     *robocache.RowCounter
 	deflate  int
 	next     bool
 	clocks   bool           // streams keep theirs
@@ -199,13 +200,12 @@ func (w *writer) write() {
 	}
 	data := guard.Must(w.file.Root().Group("data"))
 	w.demos = map[int]string{}
-	for i, e := range episodes {
+	w.rows = robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
+	for _, e := range episodes {
 		if err := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e)}, func() { w.demo(data, e) }); err != nil {
 			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": w.info.EpisodeIndex(e)}, 0, err.Error(), "")
 		}
-		if w.opt.Progress != nil {
-			w.opt.Progress(i+1, len(episodes))
-		}
+		w.rows.Finish(e)
 	}
 	w.closeActions(data)
 	if w.clocks {

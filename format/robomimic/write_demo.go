@@ -154,6 +154,7 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 		n := min(block, rows-at)
 		part := buf[:n*size]
 		guard.Check(read(all[at:at+n], part))
+		w.rows.Advance(all[at].Episode, float64(n)/float64(rows*len(w.streams)))
 		if s.Feature == w.acts.f {
 			part = w.acts.take(part)
 		}

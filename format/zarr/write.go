@@ -38,6 +38,7 @@ type writer struct {
 	work    errgroup.Group // packs and writes chunks
 	failed  atomic.Bool    // one of them could not: work.Wait says why
 	ctx     context.Context
+	rows    *robocache.RowCounter
 }
 
 // Write writes src as a Zarr v2 replay buffer at dst, which must be empty. Streams must share one clock (align.View makes them).
@@ -115,6 +116,7 @@ func (w *writer) run() {
 		w.plan(eps, perRow)
 	}
 	var rows int64
+	w.rows = robocache.NewRowCounter(w.src, eps, w.opt.Progress)
 	for i, e := range eps {
 		n := w.src.Len(e)
 		if w.opt.SkipBad {
@@ -124,15 +126,14 @@ func (w *writer) run() {
 			w.rewind()
 			w.find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, Message: err.Error()})
 			w.tasks[i] = skipped
+			w.rows.Finish(e)
 			continue
 		}
 		rows += int64(n)
 		w.ends = append(w.ends, rows)
 		w.rep.Episodes++
 		w.rep.Frames = rows
-		if w.opt.Progress != nil {
-			w.opt.Progress(i+1, len(eps))
-		}
+		w.rows.Finish(e)
 	}
 	for _, s := range w.all() {
 		w.flush(s)
@@ -239,12 +240,15 @@ func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why str
 // episode copies one episode's rows, all streams at the same time.
 func (w *writer) episode(e, n int) {
 	g, ctx := errgroup.WithContext(w.ctx)
-	for _, s := range w.all() {
+	streams := w.all()
+	for _, s := range streams {
 		g.Go(guard.Func("zarr write", func() {
 			defer guard.In("stream", s.f.Key)
 			step := max(1, blockBytes/max(s.row, 64))
 			for from := 0; from < n; from += step {
-				w.copyRows(ctx, s, reader.Rows(e, from, min(from+step, n)))
+				to := min(from+step, n)
+				w.copyRows(ctx, s, reader.Rows(e, from, to))
+				w.rows.Advance(e, float64(to-from)/float64(n*len(streams)))
 			}
 		}))
 	}

@@ -92,7 +92,7 @@ something about the disk. The exit code is 3 where there is any; --drop removes 
 	}
 	c.Flags().BoolVar(&opt.Drop, "drop", false, "remove shards that are damaged")
 	return answers(c, func(cmd *cobra.Command, args []string) (*cache.Verification, error, error) {
-		opt.Progress = progress(cmd, "verify")
+		opt.Progress = inUnit(newProgress(cmd, "verify"), "bytes")
 		v := guard.Must(cache.Verify(cmd.Context(), args[0], opt))
 		if len(v.Damaged) > 0 {
 			return v, errFindings, nil

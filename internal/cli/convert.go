@@ -74,8 +74,7 @@ To another format a killed conversion begins again, in an empty DST.`,
 		f.settle(cmd.Flags())
 		ds := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 		defer ds.Close()
-		bar := progress(cmd, "convert")
-		f.opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
+		f.opt.Progress = newProgress(cmd, "convert")
 		f.opt.Findings = mapping.RoleFindings(ds.Info(), f.to, f.opt.Keys)
 		r := guard.Must(convert.Write(ctx, ds, f.to, args[1], f.opt))
 		found := verdict(r.Findings)

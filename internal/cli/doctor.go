@@ -72,7 +72,7 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 		ds := open.open(ctx, args[0])
 		defer ds.Close()
 		opt.Episodes = guard.Must(ds.Info().ParseEpisodes(episodes))
-		opt.Progress = progress(cmd, "doctor")
+		opt.Progress = inUnit(newProgress(cmd, "doctor"), "parts")
 		findings := append(guard.Must(diagnose.Run(ctx, ds, opt)), wouldLookAhead(ctx, ds)...)
 		info := ds.Info()
 		d := &Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: append([]robocache.Finding{}, findings...), verbose: verbose}

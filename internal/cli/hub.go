@@ -27,7 +27,7 @@ the same command goes on. --episodes: metadata and the files that hold these, of
 	env := environment(c)
 	return answers(c, func(cmd *cobra.Command, args []string) (*hub.Pulled, error, error) {
 		env()
-		p := guard.Must(hub.Pull(cmd.Context(), args[0], args[1], episodes, progress(cmd, "pull")))
+		p := guard.Must(hub.Pull(cmd.Context(), args[0], args[1], episodes, inUnit(newProgress(cmd, "pull"), "bytes")))
 		return p, nil, nil
 	}, func(w io.Writer, p *hub.Pulled) {
 		fmt.Fprintf(w, "%s at %.12s: %d files in %s, %s read, %d were there", p.URI, p.Commit, p.Files, p.Destination, bytesText(p.Bytes), p.Unchanged)

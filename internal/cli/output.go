@@ -8,9 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
@@ -98,33 +96,6 @@ func parseBytes(s string) int64 {
 	}
 	guard.Fail(misuse("not a size in bytes: " + strconv.Quote(s) + "; expected such as 512MiB or 4GB"))
 	return 0
-}
-
-// progress shows work on a terminal with rate and ETA, and one line a minute elsewhere.
-func progress(cmd *cobra.Command, what string) func(done, total int64) {
-	w := cmd.ErrOrStderr()
-	if !isTerminal(w) {
-		start, last := time.Now(), time.Now()
-		return func(done, total int64) {
-			if time.Since(last) < time.Minute || done == 0 {
-				return
-			}
-			last = time.Now()
-			rate := float64(done) / time.Since(start).Seconds()
-			fmt.Fprintf(w, "%s: %d of %d, %.1f/s, %s left\n", what, done, total, rate, time.Duration(float64(total-done)/rate*1e9).Round(time.Second))
-		}
-	}
-	var bar *progressbar.ProgressBar
-	return func(done, total int64) {
-		if bar == nil {
-			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-		}
-		bar.ChangeMax64(total)
-		_ = bar.Set64(done)
-		if done >= total {
-			_ = bar.Finish()
-		}
-	}
 }
 
 // summarized is how many findings of one code printSummary lists.

@@ -164,12 +164,24 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 		}
 		doing := runMetrics(cmd, address, number)
 		defer doing.Close()
-		bar := progress(cmd, "run")
+		show := newProgress(cmd, "run")
 		m := manifest(ctx)
 		log := slog.With("run", m.Run(), "shard", number)
 		log.Info("a shard begins", "shards", len(m.Shards), "threads", threads)
 		begin := time.Now()
-		r, err := shard.Run(ctx, m, number, shard.RunOptions{Tool: "robocache " + fullVersion(), Threads: threads, Progress: func(done, total int) { doing.Episodes(done, total); bar(int64(done), int64(total)) }})
+		if number < len(m.Shards) {
+			doing.Episodes(0, len(m.Shards[number].Episodes))
+		}
+		r, err := shard.Run(ctx, m, number, shard.RunOptions{
+			Tool:    "robocache " + fullVersion(),
+			Threads: threads,
+			Progress: func(p robocache.Progress) {
+				if p.TotalEpisodes > 0 {
+					doing.Episodes(p.Episodes, p.TotalEpisodes)
+				}
+				show(p)
+			},
+		})
 		if err == nil && len(r.Skipped) > 0 && !r.Already {
 			found = errFindings
 		}

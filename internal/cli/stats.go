@@ -54,8 +54,8 @@ func newStats() *cobra.Command {
 		opt.Episodes = guard.Must(ds.Info().ParseEpisodes(episodes))
 		var findings []robocache.Finding
 		opt.OnFinding = func(f robocache.Finding) { findings = append(findings, f) }
-		bar := progress(cmd, "stats")
-		opt.Progress = func(done, total int) { bar(int64(done), int64(total)) }
+		show := inUnit(newProgress(cmd, "stats"), "streams")
+		opt.Progress = func(done, total int) { show(int64(done), int64(total)) }
 		r := &counted{features: ds.Info().Features, quiet: out != "" || write}
 		r.stats = guard.Must(stats.Compute(ctx, ds, opt))
 		if opt.SkipBad { // the findings of opening about files that cannot be read

@@ -104,8 +104,8 @@ Ctrl-C and SIGTERM are passed on.`,
 		}
 		l.Plan, l.Retries, l.Partial, l.Stderr = f.plan(cmd.Context()), f.retries, f.partial, cmd.ErrOrStderr()
 		defer guard.Must(serveMetrics(cmd, address, metrics.Shards(l.States))).Close()
-		bar := progress(cmd, "submit")
-		findings, err := l.Run(cmd.Context(), func(s submit.States) { bar(int64(s.Done+s.Failed), int64(s.Total)) })
+		show := inUnit(newProgress(cmd, "submit"), "shards")
+		findings, err := l.Run(cmd.Context(), func(s submit.States) { show(int64(s.Done+s.Failed), int64(s.Total)) })
 		if findings {
 			found = errFindings
 		}

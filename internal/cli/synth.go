@@ -79,7 +79,6 @@ rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 1
 		if opt.Cameras == 0 {
 			opt.Cameras = -1
 		}
-		bar := progress(cmd, "synth")
 		f := guard.Must(convert.Writer(format))
 		if opt.Preset != "" && !cmd.Flags().Changed("episodes") {
 			opt.Episodes = 0
@@ -94,7 +93,7 @@ rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 1
 		if hz != "" {
 			out.Align = &align.Config{HZ: rateOf("--hz", hz)}
 		}
-		out.Options, out.Progress = options, func(done, total int) { bar(int64(done), int64(total)) }
+		out.Options, out.Progress = options, newProgress(cmd, "synth")
 		r = ds.Report(args[0], guard.Must(convert.Write(cmd.Context(), ds, format, args[0], out)))
 		if out.Align != nil {
 			r.FPS = out.Align.HZ.Float()

@@ -48,6 +48,7 @@ func Verb(ctx context.Context, verb string, args []string, options map[string]js
 	root.SetErr(&notes)
 	if terminal {
 		root.SetErr(os.Stderr)
+		ctx = withProgress(ctx)
 	}
 	root.SetArgs(slices.Concat(words, []string{"--"}, args))
 	err = execute(ctx, root)

@@ -135,7 +135,8 @@ type conversion struct {
 	summary    json.RawMessage
 	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
 	trials     sync.Mutex
-	sums       sync.Map        // of recordings, by name: func() string
+	sums       sync.Map // of recordings, by name: func() string
+	rows       *robocache.RowCounter
 	tried      map[string]bool // whether what is encoded here can be joined to a coding of the source's
 }
 

@@ -195,6 +195,9 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 		if err := cmp.Or(ctx.Err(), enc.Write(p)); err != nil {
 			return err
 		}
+		if ep.frameEncoded != nil {
+			ep.frameEncoded()
+		}
 		if n++; n == ep.Length || last == nil {
 			last = append(last[:0], p...) // an episode that fails fills its GOP with its first frame
 		}

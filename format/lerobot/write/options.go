@@ -213,6 +213,8 @@ type EpisodeData struct {
 	// Known holds statistics of frames that are copied and were counted before.
 	Known    map[string]*robocache.FeatureStats
 	prepared *preparedEpisode // Prepare was here
+	// frameEncoded is called after each frame that a camera's encoder took, by several goroutines. It may be nil.
+	frameEncoded func()
 }
 
 // VideoPart is where an episode's frames of one camera come from: a range of a video file, or pixels.

@@ -87,6 +87,7 @@ func (c *conversion) prepare(ctx context.Context, w *Writer, group []int) []*tur
 		turns[k] = t
 		if t.err = ctx.Err(); t.err == nil {
 			t.ep, t.err = c.episode(ctx, t)
+			c.countFrames(t)
 		}
 		if t.err == nil && t.m.New >= 0 {
 			eps, of = append(eps, t.ep), append(of, t)
@@ -96,6 +97,21 @@ func (c *conversion) prepare(ctx context.Context, w *Writer, group []int) []*tur
 		of[k].made = err
 	}
 	return turns
+}
+
+// countFrames lets the encoders of an episode's cameras advance the count of rows.
+func (c *conversion) countFrames(t *turn) {
+	if t.ep == nil {
+		return
+	}
+	encoded := 0
+	for _, v := range t.ep.Videos {
+		if v.Library == nil {
+			encoded++
+		}
+	}
+	share := 1 / float64(max(1, encoded*t.ep.Length))
+	t.ep.frameEncoded = func() { c.rows.Advance(t.e, share) }
 }
 
 // aheadBytes bounds what lies in memory of episodes that were read ahead.
@@ -178,6 +194,7 @@ func (c *conversion) write(ctx context.Context, w *Writer) {
 		c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": t.m.Old}, err.Error())
 		t.m.New, t.m.FromIndex = -1, 0
 	}
+	c.rows = robocache.NewRowCounter(c.src, c.opt.Episodes, c.opt.Progress)
 	c.ahead(ctx, w, func(t *turn) {
 		c.report.Findings = append(c.report.Findings, t.findings...)
 		if t.err != nil {
@@ -196,9 +213,7 @@ func (c *conversion) write(ctx context.Context, w *Writer) {
 			c.count(t.m)
 		}
 		c.report.Episodes = append(c.report.Episodes, t.m)
-		if c.opt.Progress != nil {
-			c.opt.Progress(t.at+1, len(c.opt.Episodes))
-		}
+		c.rows.Finish(t.e)
 	})
 }
 

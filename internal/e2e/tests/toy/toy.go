@@ -128,6 +128,7 @@ func write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 			opt.Episodes = append(opt.Episodes, e)
 		}
 	}
+	counter := robocache.NewRowCounter(src, opt.Episodes, opt.Progress)
 	for _, e := range opt.Episodes {
 		rows := make([]robocache.Row, src.Len(e))
 		for i := range rows {
@@ -144,9 +145,7 @@ func write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		}
 		out.Rows = append(out.Rows, ep)
 		rep.Episodes, rep.Frames = rep.Episodes+1, rep.Frames+int64(len(rows))
-		if opt.Progress != nil {
-			opt.Progress(rep.Episodes, len(opt.Episodes))
-		}
+		counter.Finish(e)
 	}
 	b, err := json.Marshal(out)
 	if err != nil {
