@@ -36,17 +36,29 @@ func (e *editor) numbered() *robocache.Info {
 // flag is one of a file, and its place in the plan.
 type flag struct {
 	place int
+	label string
 	rows  []int // [from, to) of the source's; none = all
 }
 
-// flags returns the flags of a file that have the label. The file fits the source as it was opened.
-func (e *editor) flags(ctx context.Context, path, label string, v *view) (out []flag) {
+// flags returns the flags of a file that have the label.
+func (e *editor) flags(ctx context.Context, path, label string, v *view) []flag {
+	file := e.flagFile(ctx, path)
+	guard.Check(robocache.At(file.Choose(label), robocache.Where{"file": path}))
+	return e.placeFlags(ctx, path, file, v)
+}
+
+// flagFile reads a file of flags. It fits the source as it was opened.
+func (e *editor) flagFile(ctx context.Context, path string) *flags.File {
 	file := guard.Must(flags.Read(ctx, path))
 	if len(e.srcs) > 1 {
 		guard.Fail(misuse(robocache.Where{"file": path}, "flags are of one dataset: edit it before it is merged", ""))
 	}
-	guard.Check(robocache.At(file.Choose(label), robocache.Where{"file": path}))
 	guard.Check(robocache.At(file.Check(ctx, e.srcs[0]), robocache.Where{"file": path}))
+	return file
+}
+
+// placeFlags returns the flags of a file with their places in the plan.
+func (e *editor) placeFlags(ctx context.Context, path string, file *flags.File, v *view) (out []flag) {
 	places := map[int64]int{}
 	for i, p := range v.plan.Episodes {
 		places[guard.Must(e.srcs[0].Episode(ctx, p.Episode)).Index] = i
@@ -57,7 +69,7 @@ func (e *editor) flags(ctx context.Context, path, label string, v *view) (out []
 		case ok && f.Length > 0 && f.Length != e.srcs[0].Len(v.plan.Episodes[i].Episode):
 			guard.Fail(misuse(robocache.Where{"file": path, "episode": f.Episode}, "the episode has another length than when it was flagged", "flag it anew"))
 		case ok:
-			out = append(out, flag{i, f.Rows})
+			out = append(out, flag{i, f.Label, f.Rows})
 		default: // an earlier verb may have left it out
 			_, err := e.srcs[0].Info().EpisodePosition(f.Episode)
 			guard.Check(robocache.At(err, robocache.Where{"file": path}))
@@ -99,7 +111,7 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 			if len(f.rows) > 0 {
 				where := robocache.Where{"file": c.Flags, "episode": v.info.EpisodeIndex(f.place)}
 				msg := fmt.Sprintf("the flag is of rows %d to %d, and the verb takes whole episodes", f.rows[0], f.rows[1])
-				guard.Fail(misuse(where, msg, "Cut flagged rows off with 'edit trim --flags', or choose other flags with --label."))
+				guard.Fail(misuse(where, msg, "Cut flagged rows off with 'edit trim --flags', split them off with 'edit split --flags', or choose other flags with --label."))
 			}
 			flagged[f.place] = true
 		}

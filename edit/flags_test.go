@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/synth"
 )
 
 // TestFlagsByLabel checks that delete takes the flags of one label: a file of flags with several
@@ -90,6 +91,86 @@ func TestTrimRefusesFlagsOfEpisodes(t *testing.T) {
 		var e *robocache.Error
 		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Msg, c.message) || e.Where["episode"] != index {
 			t.Errorf("got %v, want misuse of episode %d: %s", err, index, c.message)
+		}
+	}
+}
+
+// TestSplitByFlags checks that split makes a part for each label of a file of flags, cuts episodes at flagged rows, and puts every
+// row into one part.
+func TestSplitByFlags(t *testing.T) {
+	src := filepath.Join(t.TempDir(), "src")
+	if _, err := synth.Write(t.Context(), src, synth.Options{Episodes: 3, Seconds: 2, Cameras: 1, Width: 64, Height: 64}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "flags.json")
+	write := func(t *testing.T, flags string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	split := func(label, format string, dryRun bool) (string, error) {
+		dst := filepath.Join(t.TempDir(), "parts")
+		verb := edit.Verb{Verb: "split", Choice: edit.Choice{Flags: file, Label: label}}
+		_, err := edit.Run(t.Context(), &edit.Request{
+			Sources: []string{src}, DST: dst, To: format, DryRun: dryRun, Verbs: []edit.Verb{verb},
+		})
+		return dst, err
+	}
+	const flags = `{"episode_index": 0, "label": "bad grasp", "rows": [20, 30]}, {"episode_index": 0, "label": "bad grasp", "rows": [25, 40]},
+		{"episode_index": 1, "label": "good"}, {"episode_index": 2, "rows": [50, 60]}`
+	whole := open(t, src)
+	for _, c := range []struct {
+		name, format, label string
+		parts               map[string][]place
+	}{
+		{"labels", "", "", map[string][]place{
+			"bad-grasp": {{0, 20, 20}}, "good": {{1, 0, 60}}, "flagged": {{2, 50, 10}}, "rest": {{0, 0, 20}, {0, 40, 20}, {2, 0, 50}},
+		}},
+		{"one label as MCAP", "mcap", "bad grasp", map[string][]place{
+			"bad-grasp": {{0, 20, 20}}, "rest": {{0, 0, 20}, {0, 40, 20}, {1, 0, 60}, {2, 0, 60}},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			write(t, flags)
+			dst, err := split(c.label, c.format, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if made, _ := os.ReadDir(dst); len(made) != len(c.parts) {
+				t.Errorf("parts %v, want %d", made, len(c.parts))
+			}
+			for name, want := range c.parts {
+				part := open(t, filepath.Join(dst, name))
+				if got := part.Info().Episodes; got != len(want) {
+					t.Fatalf("%s has %d episodes, want %d", name, got, len(want))
+				}
+				for e, p := range want {
+					if part.Len(e) != p.n || part.Info().EpisodeIndex(e) != int64(e) {
+						t.Errorf("%s: episode %d has index %d and %d rows, want %d", name, e, part.Info().EpisodeIndex(e), part.Len(e), p.n)
+					}
+					size := whole.Info().Feature("action").RowBytes()
+					got, from := make([]byte, p.n*size), make([]byte, p.n*size)
+					if err := part.Gather(t.Context(), "action", robocache.RowsOf(e, 0, p.n), got); err != nil {
+						t.Fatal(err)
+					}
+					if err := whole.Gather(t.Context(), "action", robocache.RowsOf(p.episode, p.from, p.n), from); err != nil {
+						t.Fatal(err)
+					}
+					if !slices.Equal(got, from) {
+						t.Errorf("%s: episode %d is not rows %d to %d of episode %d", name, e, p.from, p.from+p.n, p.episode)
+					}
+				}
+			}
+		})
+	}
+	for message, flags := range map[string]string{
+		`rows 5 to 10 are flagged both "a" and "b"`: `{"episode_index": 1, "label": "a", "rows": [0, 10]}, {"episode_index": 1, "label": "b", "rows": [5, 15]}`,
+		"no episode and no row is flagged":          "",
+	} {
+		write(t, flags)
+		if _, err := split("", "", true); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), message) {
+			t.Errorf("got %v, want misuse: %s", err, message)
 		}
 	}
 }

@@ -237,15 +237,15 @@ func (p *Plan) compose(q *Plan) {
 		guard.Fail(misuse(nil, "the plans are of different sources", "plan them of the same datasets, or apply one after the other"))
 	}
 	type place struct{ source, episode int }
-	later := map[place]Episode{}
+	later := map[place][]Episode{}
 	for _, e := range q.Episodes {
-		later[place{e.Source, e.Episode}] = e
+		at := place{e.Source, e.Episode}
+		later[at] = append(later[at], e)
 	}
 	var kept []Episode
-	for _, e := range p.Episodes {
-		o, ok := later[place{e.Source, e.Episode}]
-		if e.From, e.To = max(e.From, o.From), min(e.To, o.To); !ok || e.From >= e.To {
-			continue
+	both := func(e, o Episode) {
+		if e.From, e.To = max(e.From, o.From), min(e.To, o.To); e.From >= e.To {
+			return
 		}
 		if o.Texts != nil {
 			texts := maps.Clone(o.Texts)
@@ -259,6 +259,11 @@ func (p *Plan) compose(q *Plan) {
 		}
 		e.Rows = slices.Concat(e.Rows, o.Rows)
 		kept = append(kept, e)
+	}
+	for _, e := range p.Episodes {
+		for _, o := range later[place{e.Source, e.Episode}] {
+			both(e, o)
+		}
 	}
 	p.Episodes = kept
 	source := func(k Key) string { return strings.Join(k.From, "\x00") }

@@ -23,10 +23,16 @@ type share struct {
 
 // split makes a plan for each part.
 func (e *editor) split(ctx context.Context, v *Verb) {
+	if v.Flags != "" {
+		e.splitByFlags(ctx, v)
+		return
+	}
 	n := len(e.plan.Episodes)
 	var names []string
 	var parts [][]int
 	switch {
+	case v.Label != "":
+		guard.Fail(misuse(nil, "a label without a file of flags", "Name the file: --flags FILE."))
 	case v.By != "" && (v.By != "task" || len(v.Into) > 0):
 		guard.Fail(misuse(nil, "split: by task, or into parts", ""))
 	case v.By == "task":
@@ -54,17 +60,23 @@ func (e *editor) split(ctx context.Context, v *Verb) {
 		}
 		slices.Sort(part)
 		used += len(part)
-		p := e.plan.clone()
-		p.Part = names[i]
-		p.Episodes = nil
+		var episodes []Episode
 		for _, k := range part {
-			p.Episodes = append(p.Episodes, e.plan.Episodes[k])
+			episodes = append(episodes, e.plan.Episodes[k])
 		}
+		p := e.addPart(names[i], episodes)
 		if used < n && i == len(parts)-1 {
 			p.Notes = append(p.Notes, fmt.Sprintf("%d episodes are in no part", n-used))
 		}
-		e.parts = append(e.parts, p)
 	}
+}
+
+// addPart adds a part of a split, and returns its plan.
+func (e *editor) addPart(name string, episodes []Episode) *Plan {
+	p := e.plan.clone()
+	p.Part, p.Episodes = name, episodes
+	e.parts = append(e.parts, p)
+	return p
 }
 
 // Deal returns the names of the parts of a split and the episode indices of each part, in the dataset's order. The verb
@@ -265,22 +277,29 @@ func (e *editor) byTask(ctx context.Context) (names []string, parts [][]int) {
 		if !ok {
 			k = len(parts)
 			at[task] = k
-			name := strings.Trim(strings.Map(func(r rune) rune {
-				if unicode.IsLetter(r) || unicode.IsDigit(r) {
-					return unicode.ToLower(r)
-				}
-				return '-'
-			}, task), "-")
-			if len(name) > 60 || name == "" {
-				name = fmt.Sprintf("task-%d", k)
-			}
-			for base, n := name, 2; taken[name]; n++ {
-				name = fmt.Sprintf("%s-%d", base, n)
-			}
-			taken[name] = true
-			names, parts = append(names, name), append(parts, nil)
+			names = append(names, folderName(task, fmt.Sprintf("task-%d", k), taken))
+			parts = append(parts, nil)
 		}
 		parts[k] = append(parts[k], i)
 	}
 	return names, parts
+}
+
+// folderName returns a folder's name that is not taken yet, made of the letters and digits of a text, and takes it. It is made of
+// fallback if the text has none, or too many.
+func folderName(text, fallback string, taken map[string]bool) string {
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return '-'
+	}, text), "-")
+	if len(name) > 60 || name == "" {
+		name = fallback
+	}
+	for base, n := name, 2; taken[name]; n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	taken[name] = true
+	return name
 }

@@ -104,7 +104,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 			case y >= b:
 				b = min(b, x)
 			default:
-				guard.Fail(misuse(robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "flags at its ends can be cut off; delete the episode, or keep it"))
+				guard.Fail(misuse(robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "Rows at its ends can be cut off. Split those in the middle off with 'edit split --flags', or delete the episode."))
 			}
 		}
 		if len(v.Idle) > 0 && a < b {

@@ -201,7 +201,7 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report
 	v.recount = slices.ContainsFunc(p.Verbs, func(v Verb) bool { return v.Verb == "recompute-stats" })
 	f := guard.Must(robocache.FormatNamed(p.Format))
 	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part, Deleted: e.deleted}
-	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress}}
+	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress, Renumber: p.repeats()}}
 	switch {
 	case p.files == nil && (f.Resumes || !dry):
 		r := guard.Must(convert.Write(ctx, v, p.Format, dst, opt))

@@ -114,13 +114,17 @@ var editVerbs = []editVerb{
 		}},
 	{use: "split SRC [DST]", short: "split a dataset into folders below DST", example: `  robocache edit split ./set ./parts --into train=0.8,val=0.2 --seed 1
   robocache edit split ./set ./parts --into train=0-79,test=80-99
-  robocache edit split ./set ./parts --by task`,
+  robocache edit split ./set ./parts --by task
+  robocache edit split ./set ./parts --flags flags.json`,
 		flags: func(f *editFlags, c *cobra.Command) {
 			c.Flags().StringArrayVar(&f.verb.Into, "into", nil, "name=0.8 (fractions), name=40 (episodes), name=0-79,90 (which); name=rest")
 			c.Flags().StringVar(&f.verb.By, "by", "", "task: a part for each")
 			c.Flags().Uint64Var(&f.seed, "seed", 0, "deal the episodes out in this order (default: as they stand)")
 			c.Flags().StringVar(&f.verb.Stratify, "stratify", "", "task: the same fractions of each task")
 			c.Flags().StringVar(&f.verb.Group, "group", "", "episodes with one value of this column stay together")
+			c.Flags().StringVar(&f.verb.Flags, "flags", "",
+				"a part for each label of a file of flags (episodes, or rows of them), and one for the rest")
+			c.Flags().StringVar(&f.verb.Label, "label", "", "of the file of flags, only those with this label")
 		}},
 	{use: "merge A B… DST", short: "join datasets", many: true, example: `  robocache edit merge ./a ./b ./both
   robocache edit merge ./a ./b ./c ./all --keys union --hz 30`,
@@ -249,8 +253,7 @@ func (v editVerb) command() *cobra.Command {
 
 func (f *editFlags) run(cmd *cobra.Command) (*edit.Report, error, error) {
 	f.req.Open = f.open.settled()
-	bar := progress(cmd, "edit")
-	f.req.Progress = func(done, total int) { bar(int64(done), int64(total)) }
+	f.req.Progress = newProgress(cmd, "edit")
 	r, err := edit.Run(cmd.Context(), &f.req)
 	if err != nil {
 		return nil, nil, err

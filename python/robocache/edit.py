@@ -94,15 +94,32 @@ class Edit:
         choice = {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert}
         return self._and("trim", choice, **{"from": _moment("start", start), "to": _moment("stop", stop)}, idle=dict(idle) if idle else None, skip_short=skip_short)
 
-    def split(self, into: Any = None, *, seed: int | None = None, by: str | None = None, stratify: str | None = None, group: str | None = None) -> Edit:
+    def split(
+        self,
+        into: Any = None,
+        *,
+        seed: int | None = None,
+        by: str | None = None,
+        stratify: str | None = None,
+        group: str | None = None,
+        flags: Any = None,
+        label: str | None = None,
+    ) -> Edit:
         """Splits into several datasets, in folders of write()'s dst: the last change.
 
-        into: {"train": 0.8, "val": 0.2} (fractions, or counts), or {"train": "0-79"}. seed: episodes are dealt out in its order; None: as they stand.
-        by="task": a part for each task. stratify="task": each task by the same fractions. group: episodes with one value of this column stay together.
+        Args:
+            into: {"train": 0.8, "val": 0.2} (fractions, or counts), or {"train": "0-79"}.
+            seed: Episodes are dealt out in the order of this seed. Default: as they stand.
+            by: "task" makes a part for each task.
+            stratify: "task" gives each task the same fractions.
+            group: A column. Episodes with one value of it stay together.
+            flags: A file of flags makes a part for each label, of the flagged episodes and rows, and the part "rest".
+            label: Takes only the flags with this label.
         """
         if isinstance(into, Mapping):
             into = [f"{k}={_numbers(v) if isinstance(v, (list, tuple, range, np.ndarray)) else v}" for k, v in into.items()]
-        v = self._and("split", into=[into] if isinstance(into, str) else into, by=by, stratify=stratify, group=group)
+        v = self._and("split", into=[into] if isinstance(into, str) else into, by=by, stratify=stratify, group=group,
+                      flags=None if flags is None else os.fspath(flags), label=label)
         if seed is not None:
             v._verbs[-1]["seed"] = _options.whole("seed", seed, 0)
         return v

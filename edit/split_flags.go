@@ -1,0 +1,109 @@
+package edit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/guard"
+)
+
+// restPart is the part of what no flag names.
+const restPart = "rest"
+
+// splitByFlags makes a part for each label of a file of flags, with the flagged episodes and rows, and one for the rest. An
+// episode of which rows are flagged becomes several: those rows, and the rows before and behind them.
+func (e *editor) splitByFlags(ctx context.Context, v *Verb) {
+	where := robocache.Where{"file": v.Flags}
+	switch {
+	case v.By+v.Stratify+v.Group != "" || v.Seed != nil || len(v.Into) > 0:
+		guard.Fail(misuse(where, "split: the flags name the parts", "Leave into, by, seed, stratify and group out."))
+	case e.plan.Cut == CutSnap:
+		guard.Fail(misuse(where, "split: a cut that moves would leave rows in two parts", "Pass --cut hidden or exact."))
+	}
+	view := e.view(ctx)
+	defer view.Close()
+	file := e.flagFile(ctx, v.Flags)
+	if v.Label != "" {
+		guard.Check(robocache.At(file.Choose(v.Label), where))
+	}
+	flagged := map[int][]flag{} // by place in the plan
+	for _, f := range e.placeFlags(ctx, v.Flags, file, view) {
+		flagged[f.place] = append(flagged[f.place], f)
+	}
+	parts := map[string][]Episode{} // by label
+	var rest []Episode
+	for i, p := range e.plan.Episodes {
+		at := p.From
+		add := func(to *[]Episode, from, end int) {
+			if from < end {
+				q := p
+				q.From, q.To = from, end
+				*to = append(*to, q)
+			}
+		}
+		for _, f := range mergeFlags(v.Flags, view.info.EpisodeIndex(i), flagged[i], p.From, p.To) {
+			part := parts[f.label]
+			add(&rest, at, f.rows[0])
+			add(&part, f.rows[0], f.rows[1])
+			parts[f.label], at = part, f.rows[1]
+		}
+		add(&rest, at, p.To)
+	}
+	if len(parts) == 0 {
+		guard.Fail(misuse(where, "split: no episode and no row is flagged", ""))
+	}
+	taken := map[string]bool{restPart: true}
+	for _, label := range slices.Sorted(maps.Keys(parts)) {
+		e.addPart(folderName(label, "flagged", taken), parts[label])
+	}
+	if len(rest) > 0 {
+		e.addPart(restPart, rest)
+	}
+}
+
+// mergeFlags returns the flags of one episode, of rows from to to of the source's, in order and without overlap. Flags of one
+// label that touch become one; rows with two labels are an error.
+func mergeFlags(file string, episode int64, all []flag, from, to int) (out []flag) {
+	for i := range all {
+		rows := []int{from, to}
+		if given := all[i].rows; len(given) == 2 {
+			rows = []int{max(given[0], from), min(given[1], to)}
+		}
+		all[i].rows = rows
+	}
+	all = slices.DeleteFunc(all, func(f flag) bool { return f.rows[0] >= f.rows[1] }) // an earlier verb cut its rows off
+	slices.SortStableFunc(all, func(a, b flag) int { return a.rows[0] - b.rows[0] })
+	for _, f := range all {
+		if len(out) > 0 {
+			last := &out[len(out)-1]
+			switch {
+			case last.label == f.label && f.rows[0] <= last.rows[1]:
+				last.rows[1] = max(last.rows[1], f.rows[1])
+				continue
+			case f.rows[0] < last.rows[1]:
+				msg := fmt.Sprintf("split: rows %d to %d are flagged both %q and %q",
+					f.rows[0], min(f.rows[1], last.rows[1]), last.label, f.label)
+				guard.Fail(misuse(robocache.Where{"file": file, "episode": episode}, msg, "Choose one with --label."))
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// repeats reports whether several episodes of the plan are rows of one of a source.
+func (p *Plan) repeats() bool {
+	type place struct{ source, episode int }
+	seen := map[place]bool{}
+	for _, e := range p.Episodes {
+		at := place{e.Source, e.Episode}
+		if seen[at] {
+			return true
+		}
+		seen[at] = true
+	}
+	return false
+}
