@@ -29,10 +29,11 @@ func OriginOf(ctx context.Context, ds Dataset, episode int) (*Origin, error) {
 		if known != nil {
 			o = *known
 		}
-	} else if r, ok := ds.(Recorded); ok {
-		o.File = r.Recording(episode)
 	}
 	if o.Dataset == "" {
+		if r, ok := ds.(Recorded); ok {
+			o.File = r.Recording(episode)
+		}
 		ep, err := ds.Episode(ctx, episode)
 		if err != nil {
 			return nil, err

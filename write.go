@@ -20,6 +20,8 @@ type WriteOptions struct {
 	OnGrid bool `json:"-"`
 	// Findings of the conversion are part of the writer's report, after those of the source.
 	Findings []Finding `json:"-"`
+	// Replaces is the URI of the dataset whose place the result takes; "" = none. It is not named as the origin of an episode.
+	Replaces string `json:"-"`
 	// Renumber numbers the episodes of the result from 0: several may have one index in the source.
 	Renumber bool `json:"-"`
 	// DryRun says what would be done; Resume goes on where a killed run with the same options stopped, and keeps what another can go on from.

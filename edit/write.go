@@ -202,6 +202,9 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report
 	f := guard.Must(robocache.FormatNamed(p.Format))
 	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part, Deleted: e.deleted}
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress, Renumber: p.repeats()}}
+	if e.req.InPlace {
+		opt.Replaces = e.srcs[0].Info().URI
+	}
 	switch {
 	case p.files == nil && (f.Resumes || !dry):
 		r := guard.Must(convert.Write(ctx, v, p.Format, dst, opt))

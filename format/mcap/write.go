@@ -16,6 +16,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -134,6 +135,7 @@ type writing struct {
 	pool        *video.Pool
 	lib         *video.Library
 	rows        *robocache.RowCounter
+	origins     *origin.Tracer
 
 	mu     sync.Mutex
 	report *robocache.WriteReport
@@ -216,6 +218,7 @@ func topicOf(key string, taken map[string]bool) string {
 func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first int, single string) {
 	var written []string
 	w.rows = robocache.NewRowCounter(w.src, eps, w.opt.Progress)
+	w.origins = origin.NewTracer(w.src, w.opt)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
 	for i, ep := range eps {
@@ -270,7 +273,9 @@ func (w *writing) file(ctx context.Context, st store.Writable, name string, inde
 	if w.opt.Renumber {
 		e.Index = int64(index)
 	}
-	meta := guard.Must(json.Marshal(bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks}))
+	note := bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks}
+	note.Source = guard.Must(w.origins.Of(ctx, ep))
+	meta := guard.Must(json.Marshal(note))
 	guard.Check(cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}))
 	guard.Check(cw.Close())
 	guard.Check(buf.Flush())

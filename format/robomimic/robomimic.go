@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/format/internal/natural"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -225,6 +226,10 @@ func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []roboc
 				}
 			case "ep_meta":
 				task = cmp.Or(language(ctx, &a, "lang"), task)
+			case sourceAttribute:
+				if text, ok, err := a.Text(ctx); guard.RaiseInternal(err) == nil && ok {
+					e.Source = origin.Parse(text)
+				}
 			}
 		}
 		e.SetTask(task)

@@ -15,6 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
@@ -88,6 +89,7 @@ type writer struct {
 	file     *h5.Writer
 	streams  []outStream
 	rows     *robocache.RowCounter
+	origins  *origin.Tracer
 	deflate  int
 	next     bool
 	clocks   bool           // streams keep theirs
@@ -201,6 +203,7 @@ func (w *writer) write() {
 	data := guard.Must(w.file.Root().Group("data"))
 	w.demos = map[int]string{}
 	w.rows = robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
+	w.origins = origin.NewTracer(w.src, w.opt)
 	for _, e := range episodes {
 		if err := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e)}, func() { w.demo(data, e) }); err != nil {
 			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": w.info.EpisodeIndex(e)}, 0, err.Error(), "")

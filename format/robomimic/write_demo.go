@@ -16,6 +16,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
+// sourceAttribute of a demo is the recording that it was made from (robocache.Origin), as JSON.
+const sourceAttribute = "robocache_source"
+
 // blockBytes is about how much of a stream is held at once.
 const blockBytes = 32 << 20
 
@@ -51,6 +54,9 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 		if len(meta.Tasks) > 1 {
 			w.manyTask++
 		}
+	}
+	if text := guard.Must(w.origins.Text(w.ctx, e)); text != "" {
+		guard.Check(demo.Attribute(sourceAttribute, text))
 	}
 	groups := map[string]*h5.GroupWriter{"": demo}
 	var order []*h5.GroupWriter

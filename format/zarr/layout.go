@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
@@ -99,7 +100,7 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) {
 
 // readTasks reads what our own writer puts beside the ends.
 func (d *Dataset) readTasks(ctx context.Context) {
-	a := d.arrays["meta/episode_task"]
+	a := d.arrays[taskArray]
 	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.About.Episodes {
 		return
 	}
@@ -112,6 +113,18 @@ func (d *Dataset) readTasks(ctx context.Context) {
 			d.About.Tasks = append(d.About.Tasks, robocache.Task{Index: int64(len(d.About.Tasks)), Text: t})
 		}
 	}
+}
+
+// Origin returns the recording that an episode was made from, as the array of our writer says; nil if there is none.
+func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin, err error) {
+	defer guard.Recover("zarr", &err)
+	a := d.arrays[sourceArray]
+	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.About.Episodes || episode < 0 || episode >= a.Shape[0] {
+		return nil, nil
+	}
+	text := make([]string, 1)
+	d.tree.texts(ctx, a, []int{episode}, text)
+	return origin.Parse(text[0]), nil
 }
 
 // bufferKey is the stream's key: an array that says its own (our writer's do), action and clock under their names, all else as observation.

@@ -15,9 +15,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
+)
+
+// The arrays with a text for each episode: its task, and the recording that it was made from.
+const (
+	taskArray   = "meta/episode_task"
+	sourceArray = "meta/episode_source"
 )
 
 // blockBytes is about how much of a stream is read from the source at a time.
@@ -34,6 +41,8 @@ type writer struct {
 	times   *outStream
 	ends    []int64
 	tasks   []string
+	sources []string // of each written episode: its robocache.Origin as JSON
+	origins *origin.Tracer
 	names   map[string]bool
 	work    errgroup.Group // packs and writes chunks
 	failed  atomic.Bool    // one of them could not: work.Wait says why
@@ -117,6 +126,7 @@ func (w *writer) run() {
 	}
 	var rows int64
 	w.rows = robocache.NewRowCounter(w.src, eps, w.opt.Progress)
+	w.origins = origin.NewTracer(w.src, w.opt)
 	for i, e := range eps {
 		n := w.src.Len(e)
 		if w.opt.SkipBad {
@@ -129,6 +139,7 @@ func (w *writer) run() {
 			w.rows.Finish(e)
 			continue
 		}
+		w.sources = append(w.sources, guard.Must(w.origins.Text(w.ctx, e)))
 		rows += int64(n)
 		w.ends = append(w.ends, rows)
 		w.rep.Episodes++
@@ -341,10 +352,16 @@ func (w *writer) finish(root map[string]any) {
 	w.flush(ends)
 	arrays := append(w.all(), ends)
 	tasks := slices.DeleteFunc(w.tasks, func(t string) bool { return t == skipped })
-	if slices.ContainsFunc(tasks, func(t string) bool { return t != "" }) {
+	for _, of := range []struct {
+		dir   string
+		texts []string
+	}{{taskArray, tasks}, {sourceArray, w.sources}} {
+		if !slices.ContainsFunc(of.texts, func(t string) bool { return t != "" }) {
+			continue
+		}
 		s := w.stream(&robocache.Feature{Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}, "")
-		s.dir = "meta/episode_task"
-		w.appendTexts(s, tasks)
+		s.dir = of.dir
+		w.appendTexts(s, of.texts)
 		w.flush(s)
 		arrays = append(arrays, s)
 	}

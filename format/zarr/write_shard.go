@@ -52,6 +52,7 @@ type shardSummary struct {
 	FirstRow int64    `json:"first_row"`
 	Ends     []int64  `json:"ends"` // counted from FirstRow
 	Tasks    []string `json:"tasks"`
+	Sources  []string `json:"sources,omitempty"`
 	Exact    bool     `json:"exact"` // seconds keep its timestamps
 }
 
@@ -112,7 +113,7 @@ func (w *writer) enterShard() {
 
 // endShard writes the timestamps, and what Merge wants to know.
 func (w *writer) endShard() {
-	sum := shardSummary{FirstRow: w.opt.Shard.FirstRow, Ends: w.ends, Tasks: w.tasks}
+	sum := shardSummary{FirstRow: w.opt.Shard.FirstRow, Ends: w.ends, Tasks: w.tasks, Sources: w.sources}
 	if w.times != nil {
 		var b []byte
 		for _, t := range w.times.timestamps {
@@ -152,6 +153,7 @@ func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards
 		for _, end := range sum.Ends {
 			w.ends = append(w.ends, rows+end)
 		}
+		w.sources = append(w.sources, sum.Sources...)
 		w.tasks, rows, seconds = append(w.tasks, sum.Tasks...), rows+shards[i].Frames, seconds && sum.Exact
 	}
 	read := func(shard int, name string) []byte {

@@ -138,6 +138,16 @@ func TestProvenance(t *testing.T) {
 	}
 	run("convert", src, in("set"), "--hz", "30")
 	check(in("set"), 2, 2)
+	for _, format := range []string{"mcap", "zarr"} {
+		run("convert", src, in(format), "--hz", "30", "--to", format)
+		check(in(format), 2, 2)
+		run("edit", "delete", in(format), in(format+"_fewer"), "--episodes", "0")
+		check(in(format+"_fewer"), 0, 1)
+	}
+	run("convert", src, in("demos.hdf5"), "--hz", "30", "--to", "robomimic", "--scale-actions")
+	check(in("demos.hdf5"), 2, 2)
+	run("convert", in("zarr"), in("back"), "--rows-hz", "30")
+	check(in("back"), 1, 1)
 	run("edit", "delete", in("set"), in("fewer"), "--episodes", "0")
 	check(in("fewer"), 0, 1)
 	run("edit", "merge", in("fewer"), in("set"), in("merged"))
@@ -152,6 +162,41 @@ func TestProvenance(t *testing.T) {
 	run("run", "--manifest", in("plan.json"), "--shard", "1")
 	run("commit", "--manifest", in("plan.json"))
 	check(in("sharded"), 1, 1)
+	run("plan", "convert", src, in("shards_zarr"), "--to", "zarr", "--hz", "30", "--shards", "2", "--manifest", in("zarr.json"))
+	run("run", "--manifest", in("zarr.json"), "--shard", "0")
+	run("run", "--manifest", in("zarr.json"), "--shard", "1")
+	run("commit", "--manifest", in("zarr.json"))
+	check(in("shards_zarr"), 2, 2)
+}
+
+// An edit in place of a set that says nothing of its origins does not name the set itself as the source: another set has its place.
+func TestProvenanceInPlace(t *testing.T) {
+	set := filepath.Join(t.TempDir(), "set")
+	if code, _, errs := call(t, "synth", set, "--codec", "png", "--episodes", "3", "--seconds", "1"); code != exitDone {
+		t.Fatal(code, errs)
+	}
+	report := filepath.Join(set, "meta", "conversion.json")
+	if err := os.Remove(report); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if code, out, errs := call(t, "edit", "delete", set, "--episodes", "0", "--in-place"); code != exitDone {
+		t.Fatal(code, out, errs)
+	}
+	b, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		Episodes []struct{ Source *robocache.Origin }
+	}
+	if err := json.Unmarshal(b, &r); err != nil || len(r.Episodes) != 2 {
+		t.Fatal(err, string(b))
+	}
+	for i, e := range r.Episodes {
+		if e.Source != nil {
+			t.Errorf("episode %d comes from %+v", i, e.Source)
+		}
+	}
 }
 
 // TestDoctorSummary: many findings of one code are a few places and their number, and --verbose lists all.

@@ -1,6 +1,7 @@
 package bag
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"reflect"
@@ -55,9 +56,33 @@ type LayoutStream struct {
 
 // LayoutEpisode is an episode as it was.
 type LayoutEpisode struct {
-	Index  int64    `json:"index"`
-	Length int      `json:"length"`
-	Tasks  []string `json:"tasks"`
+	Index  int64             `json:"index"`
+	Length int               `json:"length"`
+	Tasks  []string          `json:"tasks"`
+	Source *robocache.Origin `json:"source,omitempty"` // the recording that it was made from
+}
+
+// Origin returns the recording that an episode was made from, as the note of its file says; nil if it does not, or if the file holds
+// several episodes.
+func (d *Dataset) Origin(_ context.Context, ep int) (*robocache.Origin, error) {
+	if ep < 0 || ep >= len(d.eps) {
+		return nil, nil
+	}
+	rec := d.eps[ep].rec
+	episodes := 0
+	for i := range d.eps {
+		if d.eps[i].rec == rec {
+			episodes++
+		}
+	}
+	var note LayoutEpisode
+	if episodes > 1 || json.Unmarshal([]byte(d.notes[rec][LayoutRecord+"."+LayoutEpisodeKey]), &note) != nil {
+		return nil, nil
+	}
+	if note.Source == nil || note.Source.Dataset == "" {
+		return nil, nil
+	}
+	return note.Source, nil
 }
 
 // numbered says that a table of tasks, which may be of any file, has each number and each text once.

@@ -36,6 +36,8 @@ type Episode struct {
 	Aliases []string
 	// Times are timestamps that the file holds: the data set below the group; "" where it holds none.
 	Times string
+	// Source is the recording that it was made from; nil if the file does not name it.
+	Source *robocache.Origin
 }
 
 // SetTask gives the episode its task, where there is one.
@@ -75,6 +77,14 @@ var _ interface {
 	robocache.Dataset
 	robocache.FrameLeaser
 } = (*Set)(nil)
+
+// Origin returns the recording that an episode was made from; nil if the file does not name it.
+func (s *Set) Origin(_ context.Context, e int) (*robocache.Origin, error) {
+	if e < 0 || e >= len(s.Episodes) {
+		return nil, nil
+	}
+	return s.Episodes[e].Source, nil
+}
 
 // Recording names the file that an episode is of.
 func (s *Set) Recording(e int) string {

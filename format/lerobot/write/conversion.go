@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
@@ -79,6 +80,7 @@ func newConversion(ctx context.Context, src robocache.Dataset, opt robocache.Wri
 	}()
 	defer guard.Recover("convert", &err)
 	c.opt = settle(opt)
+	c.origins = origin.NewTracer(src, opt)
 	c.plan(ctx)
 	return c, nil
 }
@@ -135,7 +137,7 @@ type conversion struct {
 	summary    json.RawMessage
 	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
 	trials     sync.Mutex
-	sums       sync.Map // of recordings, by name: func() string
+	origins    *origin.Tracer
 	rows       *robocache.RowCounter
 	tried      map[string]bool // whether what is encoded here can be joined to a coding of the source's
 }

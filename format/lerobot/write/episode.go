@@ -64,7 +64,7 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 		}
 		ep.Columns[RecordedTimestamps] = raw
 	}
-	t.m.Source = c.origin(ctx, e)
+	t.m.Source = guard.Must(c.origins.Of(ctx, e))
 	if times, err := c.src.Times(ctx, e, ""); err == nil && len(times) > 0 {
 		t.m.StartNS = times[0]
 	}
