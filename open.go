@@ -29,6 +29,8 @@ type Format struct {
 	Default bool
 	// Sharding is how a dataset is written in shards; nil where it cannot be.
 	Sharding *Sharding
+	// NeedsEpisodes reports that a dataset without episodes cannot be written: it would be no dataset of this format.
+	NeedsEpisodes bool
 	// Resumes says that Write knows WriteOptions.Resume and DryRun.
 	Resumes bool
 	// StatsFile is where a dataset keeps its statistics, as stats.Marshal writes them; "" = nowhere.

@@ -88,6 +88,13 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 	case opt.DryRun && !f.Resumes:
 		return fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a dry run of a conversion to " + format})
 	}
+	if src.Info().Episodes == 0 && f.NeedsEpisodes {
+		return fail(&robocache.Error{
+			Class: robocache.ErrUnsupported, Op: "convert", Where: where,
+			Msg:  "the dataset has no episodes, and " + format + " has no place for one without",
+			Hint: "Record episodes first, or convert to a format that keeps an empty dataset: lerobot, rlds, zarr, delta.",
+		})
+	}
 	w = opt.WriteOptions
 	if w.Shard != nil {
 		s, err := read(w.Shard.Schema)

@@ -298,6 +298,13 @@ func (p *Plan) compose(q *Plan) {
 
 // check refuses a plan whose result would be no dataset.
 func (p *Plan) check() {
+	total := 0
+	for _, s := range p.Sources {
+		total += s.Episodes
+	}
+	if total == 0 {
+		guard.Fail(misuse(robocache.Where{"dataset": p.Sources[0].URI}, "the dataset has no episodes", "Record some first: robocache.Writer continues the dataset with its features."))
+	}
 	if len(p.Episodes) == 0 {
 		guard.Fail(misuse(nil, "no episode is left", "choose fewer episodes to delete, or more to keep"))
 	}

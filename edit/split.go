@@ -27,6 +27,7 @@ func (e *editor) split(ctx context.Context, v *Verb) {
 		e.splitByFlags(ctx, v)
 		return
 	}
+	e.plan.check()
 	n := len(e.plan.Episodes)
 	var names []string
 	var parts [][]int

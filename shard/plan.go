@@ -52,7 +52,7 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		}
 	}
 	if len(episodes) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Where: robocache.Where{"dataset": robocache.Redact(job.Source)}, Msg: "there are no episodes"}
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Where: robocache.Where{"dataset": robocache.Redact(job.Source)}, Msg: "the dataset has no episodes"}
 	}
 	if !slices.IsSorted(episodes) || len(slices.Compact(slices.Clone(episodes))) < len(episodes) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "episodes that are not in ascending order", Hint: "shards keep the order of the source: name each episode once, ascending"}

@@ -18,6 +18,7 @@ function problem(text) { $('problem').hidden = !text; $('problem').textContent =
 let opening = 0;
 async function open() {
   const mine = ++opening, { s, e } = state;
+  if (e < 0) { empty(); return; }
   document.body.dataset.ready = '';
   play(false);
   try {
@@ -46,6 +47,13 @@ async function open() {
   document.body.dataset.ready = `${s}:${e}`;
   await showFindings();
   document.body.dataset.done = `${s}:${e}`;
+}
+
+// empty shows a dataset without episodes.
+function empty() {
+  problem('the dataset has no episodes');
+  for (const id of ['play', 'back', 'next', 'range', 'flag']) $(id).disabled = true;
+  document.body.dataset.ready = document.body.dataset.done = `${state.s}:none`;
 }
 
 function title() {
@@ -253,8 +261,8 @@ async function start() {
   if (!p.has('hz') && shown.info.hz) state.hz = shown.info.hz;
   if (state.compare) state.compare.e = positionOf(state.compare.s, state.compare.e);
   if (state.compare?.e < 0) state.compare = null;
-  if (!p.has('e') && !p.has('c') && sets.length > 1) state.compare = { s: 1, e: Math.min(state.e, sets[1].num_episodes - 1) };
-  const opened = state.e < 0 ? problem('the dataset has no episodes') : open();
+  if (!p.has('e') && !p.has('c') && sets.length > 1 && sets[1].num_episodes > 0) state.compare = { s: 1, e: Math.min(Math.max(0, state.e), sets[1].num_episodes - 1) };
+  const opened = open();
   await new Promise((done) => setTimeout(done)); // the frames are asked for before anything else is done
   wire();
   list.start();

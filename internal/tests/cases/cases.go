@@ -31,3 +31,31 @@ func Make(t *testing.T, script, variant, name string) string {
 	}
 	return out
 }
+
+// emptyInfo is the meta/info.json of a LeRobot set that was created and has no episodes.
+const emptyInfo = `{"codebase_version": "v3.0", "robot_type": "arm", "total_episodes": 0, "total_frames": 0, "total_tasks": 0,
+"chunks_size": 1000, "data_files_size_in_mb": 100, "video_files_size_in_mb": 200, "fps": 30, "splits": {},
+"data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+"video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4",
+"features": {
+"observation.state": {"dtype": "float32", "shape": [2], "names": ["a", "b"]},
+"action": {"dtype": "float32", "shape": [2], "names": ["a", "b"]},
+"observation.images.top": {"dtype": "video", "shape": [64, 64, 3], "names": ["height", "width", "channels"]},
+"timestamp": {"dtype": "float32", "shape": [1], "names": null},
+"frame_index": {"dtype": "int64", "shape": [1], "names": null},
+"episode_index": {"dtype": "int64", "shape": [1], "names": null},
+"index": {"dtype": "int64", "shape": [1], "names": null},
+"task_index": {"dtype": "int64", "shape": [1], "names": null}}}`
+
+// EmptySet makes a LeRobot set without episodes, as L08.py does, and returns its folder.
+func EmptySet(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "empty")
+	if err := os.MkdirAll(filepath.Join(dir, "meta"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "meta", "info.json"), []byte(emptyInfo), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
