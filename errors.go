@@ -76,11 +76,11 @@ type Error struct {
 	Err   error  // cause, may be nil
 }
 
-// Where names a place: keys such as dataset, file, offset, box, row_group, column, episode, stream, index, row.
+// Where names a place: keys such as source (of a mixture), dataset, file, offset, box, row_group, column, episode, stream, index, row.
 type Where map[string]any
 
 // placeOrder puts the usual keys from the outside in; others follow by name.
-var placeOrder = []string{"dataset", "file", "pointer", "line", "box", "offset", "row_group", "column", "episode", "stream", "row", "index", "frame"}
+var placeOrder = []string{"source", "dataset", "file", "pointer", "line", "box", "offset", "row_group", "column", "episode", "stream", "row", "index", "frame"}
 
 // String gives the place as "key value, key value", from the outside in.
 func (w Where) String() string {

@@ -104,10 +104,10 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 	for i := range mix {
 		src := &source{a: a, index: i, ds: mix[i].Dataset, pads: map[string]*padded{}, offset: offset}
 		if len(mix) > 1 { // else there is nothing to tell it from
-			src.name = mix[i].Name
+			src.name, src.place = mix[i].Name, placeOfSource(i, &mix[i])
 		}
 		if err := a.addSource(ctx, src, &mix[i], len(mix)); err != nil {
-			return nil, named(err, src.name)
+			return nil, src.in(err)
 		}
 		offset += src.table.Samples()
 	}
@@ -426,7 +426,7 @@ func (u *unit) fail(err error) {
 // blame notes that an episode is bad, where bad episodes may be skipped; any other error ends the batch.
 func (p *part) blame(episode int, err error) {
 	u := p.u
-	err = named(err, p.src.name)
+	err = p.src.in(err)
 	if p.src.cfg.OnBadEpisode != Skip || !robocache.Bad(err) {
 		u.fail(err)
 		return
@@ -457,13 +457,13 @@ func (p *part) failAt(err error) {
 		p.blame(e.episode, e.err)
 		return
 	}
-	p.u.fail(named(err, p.src.name))
+	p.u.fail(p.src.in(err))
 }
 
 // isolate finds which episodes of some rows fail, by trying each alone. The batch fails either way; with skip we must know whom to skip.
 func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocache.Row) error) {
 	if p.src.cfg.OnBadEpisode != Skip {
-		p.u.fail(named(first, p.src.name))
+		p.u.fail(p.src.in(first))
 		return
 	}
 	byEpisode := map[int][]robocache.Row{}
@@ -478,16 +478,16 @@ func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocac
 		}
 	}
 	if !found {
-		p.u.fail(named(first, p.src.name))
+		p.u.fail(p.src.in(first))
 	}
 }
 
-// named adds the source of a mixture to an error.
-func named(err error, source string) error {
-	if source == "" {
+// in adds the source of a mixture to an error.
+func (src *source) in(err error) error {
+	if src.place == nil {
 		return err
 	}
-	return robocache.At(err, robocache.Where{"dataset": source})
+	return robocache.At(err, src.place)
 }
 
 // recycle keeps a unit's slices for another. Its batch must have been handed out or released.

@@ -94,6 +94,20 @@ func override[T comparable](to *T, own T) {
 	}
 }
 
+// placeOfSource returns the place of source i of a mixture: its position, its URI, and its name if it was given one.
+func placeOfSource(i int, m *Mix) robocache.Where {
+	w := robocache.Where{"source": i}
+	if m.Dataset != nil {
+		if uri := m.Dataset.Info().URI; uri != "" {
+			w["dataset"] = robocache.Redact(uri)
+		}
+	}
+	if m.Name != "" && m.Name != fmt.Sprint(i) {
+		w["name"] = m.Name
+	}
+	return w
+}
+
 // checkMix refuses what no source can be meant by.
 func checkMix(mix []Mix, cfg *Config) error {
 	if len(mix) == 0 {
@@ -113,7 +127,7 @@ func checkMix(mix []Mix, cfg *Config) error {
 			weighted++
 			sum += *m.Weight
 			if !(*m.Weight >= 0) || *m.Weight > 1e12 {
-				return misuse("weight of "+m.Name, "0 or more", fmt.Sprint(*m.Weight))
+				return robocache.At(misuse("weight", "0 or more", fmt.Sprint(*m.Weight)), placeOfSource(i, m))
 			}
 		}
 		if m.Dataset == nil {
@@ -126,13 +140,13 @@ func checkMix(mix []Mix, cfg *Config) error {
 		if len(m.Rename) > 0 {
 			r, err := rename(m.Dataset, m.Rename)
 			if err != nil {
-				return robocache.At(err, robocache.Where{"dataset": m.Name})
+				return robocache.At(err, placeOfSource(i, m))
 			}
 			m.Dataset = r
 		}
 		var err error
 		if m.Stats, err = followed(m.Stats, m.Rename, own, m.Dataset.Info()); err != nil {
-			return robocache.At(err, robocache.Where{"dataset": m.Name})
+			return robocache.At(err, placeOfSource(i, m))
 		}
 	}
 	if weighted != 0 && (weighted != len(mix) || sum == 0) {

@@ -70,11 +70,14 @@ func checkNamed(mix []Mix, cfg *Config) error {
 			for i := range mix {
 				if mix[i].Dataset != nil {
 					if err := mix[i].Dataset.Info().Withheld(k); err != nil {
-						return err
+						return robocache.At(err, placeOfSource(i, &mix[i]))
 					}
 				}
 			}
-			return unknownKey(option, k, names)
+			return &robocache.Error{
+				Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": k},
+				Msg: option + ": no source of the mixture has the key " + k, Hint: nearest(k, names),
+			}
 		}
 		return nil
 	}

@@ -157,6 +157,35 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 	}
 }
 
+// A wrong option of one source is an error that names this source, by position and path, and so do its hints.
+func TestMixtureHintsCountSources(t *testing.T) {
+	set := func(uri string, change func(*fake)) *fake {
+		f := newFake(10, 12).withWide()
+		f.info.URI = uri
+		if change != nil {
+			change(f)
+		}
+		return f
+	}
+	at := func(f *fake, key string) *robocache.Feature { return f.info.Feature(key) }
+	for name, c := range map[string]struct {
+		last Mix
+		hint string
+	}{
+		"unknown key":   {Mix{Dataset: set("/sets/c", nil), Keys: []string{"actoin"}}, ""},
+		"no episode":    {Mix{Dataset: set("/sets/c", nil), Episodes: []int{7}}, ""},
+		"rename":        {Mix{Dataset: set("/sets/c", nil), Rename: map[string]string{"actoin": "x"}}, ""},
+		"another dtype": {Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").DType = robocache.Int32 })}, "of source 0 or 2"},
+		"another shape": {Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").Shape = []int{2} })}, "of source 0 or 2"},
+	} {
+		_, err := NewMix(bg, []Mix{{Dataset: set("/sets/a", nil)}, {Dataset: set("/sets/b", nil)}, c.last}, Config{Order: Order{BatchSize: 4}})
+		var e *robocache.Error
+		if !errors.As(err, &e) || e.Where["source"] != 2 || e.Where["dataset"] != "/sets/c" || !strings.Contains(e.Hint, c.hint) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // An error of a mixture names the source; one of a plain loader has no such thing.
 func TestMixtureErrorsNameTheSource(t *testing.T) {
 	bad := func() *fake {

@@ -265,24 +265,30 @@ func same(have, x *Field, owner, src *source) error {
 	if have.DType == x.DType && slices.Equal(have.Shape, x.Shape) {
 		return nil
 	}
-	hint := "rename={…} or keys=[…] of one of them"
+	either := fmt.Sprintf("rename={…} or keys=[…] of source %d or %d", owner.index, src.index)
+	hint := either
 	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
-		hint = `align={"dtypes": {"` + x.Key + `": "` + have.DType.String() + `"}} of the second`
+		hint = `align={"dtypes": {"` + x.Key + `": "` + have.DType.String() + `"}}` + fmt.Sprintf(" of source %d", src.index)
 	}
 	a, b := owner.column(x.Key), src.column(x.Key)
 	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.widens() && b.widens() && a.elems != b.elems && slices.Equal(a.axis, b.axis) {
-		hint = `rows of different widths: missing="pad" pads them to the widest, with ` + x.Key + dimsSuffix + "; or rename={…} or keys=[…] of one of them"
+		hint = `rows of different widths: missing="pad" pads them to the widest, with ` + x.Key + dimsSuffix + "; or " + either
 	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
 		hint = "windows with offsets, or a span with a count, have one number of places in all"
 	} else if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
 		hint = "image_size=[h, w] brings all to one size; or rename={…}"
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": x.Key, "dataset": src.name}, Msg: "two sources give this key in different forms",
-		Want: fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.name), Got: fmt.Sprintf("%s %v", x.DType, x.Shape), Hint: hint}
+	return src.in(&robocache.Error{
+		Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": x.Key},
+		Msg:  "two sources give this key in different forms",
+		Want: fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.place),
+		Got:  fmt.Sprintf("%s %v", x.DType, x.Shape),
+		Hint: hint,
+	})
 }
 
 func mixError(src *source, key, msg, hint string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key, "dataset": src.name}, Msg: msg, Hint: hint}
+	return src.in(&robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key}, Msg: msg, Hint: hint})
 }
 
 // bind tells a source where its tensors and texts go, and what it leaves empty. Alone, a source has the batch's.
@@ -382,7 +388,10 @@ func (src *source) checkDims(m *Mix, sources int, pad bool) error {
 	for _, key := range options.Keys(m.Dims) {
 		dims := m.Dims[key]
 		bad := func(msg, want, got, hint string) error {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key, "dataset": m.Name}, Msg: "dims: " + msg, Want: want, Got: got, Hint: hint}
+			return src.in(&robocache.Error{
+				Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key},
+				Msg: "dims: " + msg, Want: want, Got: got, Hint: hint,
+			})
 		}
 		sorted := slices.Sorted(slices.Values(dims))
 		c := src.column(key)

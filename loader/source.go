@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,8 @@ type source struct {
 
 	a          *assembler
 	index      int
-	name       string // of a mixture's source
+	name       string          // of a mixture's source
+	place      robocache.Where // of a mixture's source: its position, URI and name
 	ds         robocache.Dataset
 	cfg        Config // the loader's configuration with the overrides of this source of the mixture
 	positions  []int  // positions of the episodes to read (chooseEpisodes); nil: all
@@ -225,9 +227,7 @@ func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 // where names the place of a frame or value.
 func (src *source) where(c *column, r robocache.Row) robocache.Where {
 	w := robocache.Where{"episode": src.ds.Info().EpisodeIndex(r.Episode), "stream": c.key}
-	if src.name != "" {
-		w["dataset"] = src.name
-	}
+	maps.Copy(w, src.place)
 	if r.Index >= 0 {
 		w["row"] = r.Index
 	}

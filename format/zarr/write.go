@@ -132,14 +132,18 @@ func (w *writer) run() {
 		if w.opt.SkipBad {
 			w.mark()
 		}
-		if err := w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() { w.episode(e, n) }); err != nil {
+		var source string
+		if err := w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() {
+			w.episode(e, n)
+			source = guard.Must(w.origins.Text(w.ctx, e))
+		}); err != nil {
 			w.rewind()
 			w.find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, Message: err.Error()})
 			w.tasks[i] = skipped
 			w.rows.Finish(e)
 			continue
 		}
-		w.sources = append(w.sources, guard.Must(w.origins.Text(w.ctx, e)))
+		w.sources = append(w.sources, source)
 		rows += int64(n)
 		w.ends = append(w.ends, rows)
 		w.rep.Episodes++

@@ -20,6 +20,12 @@ class Error(RuntimeError):
         self.where = dict(where or {})
         self.hint = hint
 
+    def within(self, where: dict[str, Any]) -> Error:
+        """Returns the same error with more of its place: in .where, and ahead of the message."""
+        added = {k: v for k, v in where.items() if k not in self.where}
+        place = ", ".join(f"{k} {v}" for k, v in added.items())
+        return type(self)(f"{place}: {self}" if place else str(self), {**added, **self.where}, self.hint)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.where, self.hint)
 

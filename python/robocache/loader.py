@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import _config, _engine, _keywords, _memory, _options, _scales
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
-from ._errors import ForkError, Misuse, NotIndexed, Unsupported
+from ._errors import Error, ForkError, Misuse, NotIndexed, Unsupported
 from ._finish import Finisher
 from ._order import Located, Ordered
 from ._place import Place
@@ -40,6 +40,14 @@ class _NoDataset(Misuse, AttributeError):
 
 class _FixedOption(Misuse, AttributeError):
     """What assigning to a read-only attribute raises."""
+
+
+def _numbered(position: int, source: Any) -> Mix:
+    """Returns the Mix of a path, URI or Dataset. An error names its position in the mixture."""
+    try:
+        return Mix(source)
+    except Error as e:
+        raise e.within({"source": position}) from None
 
 
 class Loader(Ordered, _Base):
@@ -168,7 +176,7 @@ class Loader(Ordered, _Base):
         if isinstance(source, (list, tuple)):
             if not source:
                 raise Misuse("a mixture of no datasets")
-            self._mix = [s if isinstance(s, Mix) else Mix(s) for s in source]
+            self._mix = [s if isinstance(s, Mix) else _numbered(i, s) for i, s in enumerate(source)]
         elif isinstance(source, Mix):
             self._mix = [source]
         if self._mix is not None:

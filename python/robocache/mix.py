@@ -56,6 +56,13 @@ class Mix:
         if isinstance(source, MapDataset):
             raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
         self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
+        try:
+            self._configure(rename, stats, given)
+        except Misuse as e:
+            raise e.within({"dataset": self.dataset.uri}) from None
+
+    def _configure(self, rename: Mapping[str, str] | None, stats: Any, given: dict[str, Any]) -> None:
+        """Checks the keywords against the dataset."""
         if rename is not None and not isinstance(rename, Mapping):
             raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")
         names = dict(rename or {})

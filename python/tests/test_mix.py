@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import dataset_path
+from conftest import dataset_path, synth
 
 import robocache
 from robocache import Mix
@@ -153,3 +154,16 @@ def test_mixture_in_another_process(h264: str, other: str) -> None:
     loader = pair(h264, other, seed=3)
     twin = pickle.loads(pickle.dumps(loader))
     assert twin.order(1).tolist() == loader.order(1).tolist() and repr(twin) == repr(loader)
+
+
+def test_errors_name_the_source(tmp_path: Path) -> None:
+    a, b = (str(synth(tmp_path / name, "--episodes", "2", "--seconds", "0.5", "--codec", "png")) for name in "ab")
+    with pytest.raises(robocache.Misuse, match=f"dataset {b}.*actoin") as e:
+        robocache.Mix(b, keys=["actoin"])
+    assert e.value.where["dataset"] == b
+    with pytest.raises(robocache.Misuse) as e:
+        robocache.Loader([robocache.Mix(a), robocache.Mix(b, episodes=[7])], batch_size=2)
+    assert (e.value.where["source"], e.value.where["dataset"]) == (1, b)
+    with pytest.raises(robocache.NotFound, match="source 1") as e:
+        robocache.Loader([a, str(tmp_path / "nowhere")], batch_size=2)
+    assert e.value.where["source"] == 1
