@@ -89,6 +89,13 @@ type VideoStarter interface {
 // Called by loader, which shares one budget among its parts.
 type MemoryLimiter interface{ LimitMemory(bytes int64) }
 
+// SideRecorded is a Dataset with samples that its rows do not hold, in files beside them.
+// Called by convert, which reports that they are left out, and by edit, which keeps them.
+type SideRecorded interface {
+	// SideStreams returns the streams with such samples, and their nominal rates in Hz.
+	SideStreams() map[string]float64
+}
+
 // Recorded is a Dataset of recordings: an episode lies in one file, or in the files of one folder, which may hold others too.
 // Called by edit, which copies recordings that stay as they are.
 type Recorded interface {

@@ -63,14 +63,24 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 		return nil, err
 	}
 	made := absent(dst)
+	w.Findings = append(slices.Clip(w.Findings), sideFindings(src)...)
 	r, err := f.Write(ctx, src, dst, w)
 	if err != nil {
 		clearFolders(dst, made)
 	}
 	if r != nil && r.Own == nil {
-		r.Findings = append(robocache.Findings(src), r.Findings...)
+		r.Findings = slices.Concat(robocache.Findings(src), w.Findings, r.Findings)
 	}
 	return r, err
+}
+
+// sideFindings reports the samples beside the rows of a source, which no conversion keeps.
+func sideFindings(src robocache.Dataset) []robocache.Finding {
+	s, ok := robocache.As[robocache.SideRecorded](src)
+	if !ok || len(s.SideStreams()) == 0 {
+		return nil
+	}
+	return []robocache.Finding{robocache.SideDropped(s.SideStreams(), "a conversion takes rows")}
 }
 
 // prepare settles what is the same for all formats: what the writer is given.

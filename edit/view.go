@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -24,6 +25,13 @@ type view struct {
 	lib   *video.Library // of several sources
 	tasks map[string]int64
 	added map[string]*column
+
+	side        map[string]float64 // streams with samples under recordings/, and their nominal rates
+	sideProblem string             // why these samples are left out; "" = they are kept
+	dst         string             // of the result
+	written     []string           // recordings in it
+	replaces    string             // the dataset whose place the result takes; "" = none
+	recordings  bool               // the sources are recordings: their streams hold a sample ahead of the first row
 
 	recount bool // frames are counted anew, whatever the sources know of them
 
@@ -212,7 +220,10 @@ func (v *view) span(ctx context.Context, e int, key string) (from, to int) {
 		rows := guard.Must(src.Times(ctx, p.Episode, ""))
 		own := guard.Must(src.Times(ctx, p.Episode, key))
 		if p.From > 0 {
-			from, _ = slices.BinarySearch(own, rows[p.From])
+			var exact bool
+			if from, exact = slices.BinarySearch(own, rows[p.From]); v.recordings && !exact && from > 0 {
+				from-- // the first row holds this sample
+			}
 		}
 		if p.To < len(rows) {
 			to, _ = slices.BinarySearch(own, rows[p.To])
@@ -304,6 +315,11 @@ func (v *view) Gather(ctx context.Context, key string, rows []robocache.Row, dst
 		}
 	})
 	switch {
+	case v.recordings && key == write.RowClock:
+		for i, r := range rows { // rows are numbered from 0
+			n := binary.LittleEndian.Uint64(dst[8*i:]) - uint64(v.at(r.Episode).From)
+			binary.LittleEndian.PutUint64(dst[8*i:], n)
+		}
 	case f.Default && key == "timestamp":
 		v.fromZero(ctx, f, rows, dst)
 	case strings.HasPrefix(key, "annotation.") && f.DType == robocache.Int64 && f.Scalar():

@@ -204,10 +204,17 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress, Renumber: p.repeats()}}
 	if e.req.InPlace {
 		opt.Replaces = e.srcs[0].Info().URI
+		v.replaces = below(opt.Replaces, write.RecordingsFolder)
 	}
+	v.dst = dst
+	v.settleRecordings()
 	switch {
 	case p.files == nil && (f.Resumes || !dry):
-		r := guard.Must(convert.Write(ctx, v, p.Format, dst, opt))
+		r, err := convert.Write(ctx, v, p.Format, dst, opt)
+		if err != nil {
+			v.removeRecordings(context.WithoutCancel(ctx))
+		}
+		guard.Check(err)
 		if out.take(r); !dry && out.Video.Rows > 0 {
 			out.Video.PSNR = v.psnr(ctx, dst, r.Own.(*write.Report))
 		}
@@ -354,8 +361,7 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 		var raw map[string]json.RawMessage
 		if b := v.file(ctx, s.Store(), "meta/info.json"); b != nil && json.Unmarshal(b, &raw) == nil {
 			for key, text := range raw {
-				// v2 counts videos and chunks. The files of streams with native rates are not
-				// copied, so their key would name files that do not exist.
+				// v2 counts videos and chunks. writeRecordings enters the streams with recordings.
 				if key != "total_videos" && key != "total_chunks" && key != write.StreamsKey {
 					info[key] = text
 				}
@@ -365,6 +371,7 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 	if b := files["meta/modality.json"]; b != nil {
 		files["meta/modality.json"] = v.renamedModality(b)
 	}
+	v.writeRecordings(ctx, r, info)
 	files[editsName] = append(bytes.Join(log, nil), v.line(r)...)
 	return files, info, nil
 }

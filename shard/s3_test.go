@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache/shard"
@@ -38,7 +39,10 @@ func TestObjectStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := contents(t, st)
-		delete(out, "_commit.json") // it names the destination
+		delete(out, "_commit.json")   // it names the destination
+		for name, text := range out { // reports name the source
+			out[name] = strings.ReplaceAll(text, source, "SOURCE")
+		}
 		return out
 	}
 	want, got := result(src, filepath.Join(t.TempDir(), "out")), result("s3://lab/src", "s3://lab/out")

@@ -51,6 +51,7 @@ type infoFile struct {
 	totalTasks    int64
 	splits        map[string]string
 	features      []declared
+	streams       map[string]float64 // with samples under recordings/, and their nominal rates
 }
 
 func infoError(class error, pointer, msg string) *robocache.Error {
@@ -218,6 +219,9 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 		f.chunksSize = 1000
 	}
 	f.splits = splits(fields["splits"])
+	if f.streams, err = write.ParseStreams(fields[write.StreamsKey]); err != nil {
+		found = append(found, warn("metadata-type", infoPath, write.StreamsKey+" is no list of streams: ignored", "write it again, or remove it"))
+	}
 	f.readFeatures(fields["features"])
 	for k := range fields {
 		if !knownInfo[k] {

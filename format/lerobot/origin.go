@@ -62,3 +62,6 @@ func readOrigins(ctx context.Context, st store.Store) (map[int64]*robocache.Orig
 	}
 	return out, nil
 }
+
+// SideStreams returns the streams whose samples are in files under recordings/, with their nominal rates.
+func (d *Dataset) SideStreams() map[string]float64 { return d.raw.streams }

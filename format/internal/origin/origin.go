@@ -66,8 +66,8 @@ func Parse(text string) *robocache.Origin {
 	return o
 }
 
-// checksum returns "sha256:" and the SHA-256 of a file. Of a folder it is that of the lines that sha256sum prints of its files, by name. Of a
-// remote file, which is not read again for it, it is "etag:" and its version. It is empty if the file cannot be read: the
+// checksum returns "sha256:" and the SHA-256 of a file. For a folder it is the SHA-256 of the output of sha256sum over its files, sorted by
+// name. For a remote file, which is not read again, checksum returns "etag:" and the version. It is empty if the file cannot be read: the
 // conversion has read what it needs of it.
 func checksum(ctx context.Context, st store.Store, name string) string {
 	sum, err := sumOf(ctx, st, name)

@@ -282,7 +282,7 @@ func (r *Recorder) info(w *Writer) []byte {
 
 // order is that in which files come into place: a reader who comes in between has the old info.json, and all that it speaks of. Every file begins with
 // what the one before held.
-var order = []string{recordingsFolder + "/", "videos/", "data/", "meta/episodes/", "meta/tasks.parquet", "README.md", "meta/stats.json", countsName, infoName}
+var order = []string{RecordingsFolder + "/", "videos/", "data/", "meta/episodes/", "meta/tasks.parquet", "README.md", "meta/stats.json", countsName, infoName}
 
 const infoName = "meta/info.json"
 

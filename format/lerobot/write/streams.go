@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// recordingsFolder holds a file for each episode with the samples that rows cannot hold.
-	recordingsFolder = "recordings"
-	recordingsFormat = "mcap"
+	// RecordingsFolder holds a file for each episode with the samples that rows cannot hold.
+	RecordingsFolder = "recordings"
+	// RecordingsFormat is the format of these files.
+	RecordingsFormat = "mcap"
 	// StreamsKey is the key of info.json that lists the streams with native clocks.
 	StreamsKey = "robocache_streams"
-	// rowClock is the stream of a recording that holds the number and the measured time of each row.
-	rowClock = "frame_index"
+	// RowClock is the stream of a recording that holds the number and the measured time of each row.
+	RowClock = "frame_index"
 )
 
 // streamInfo describes a stream with a native clock in info.json.
@@ -37,9 +38,33 @@ type samples struct {
 	data  []byte
 }
 
-// recordingName returns the name of the file that holds the samples of an episode.
-func recordingName(episode int) string {
-	return fmt.Sprintf("%s/episode_%06d.%s", recordingsFolder, episode, recordingsFormat)
+// RecordingName returns the name of the file that holds the samples of an episode.
+func RecordingName(episode int64) string {
+	return fmt.Sprintf("%s/episode_%06d.%s", RecordingsFolder, episode, RecordingsFormat)
+}
+
+// ParseStreams returns the nominal rates of the streams that StreamsKey of info.json lists, by key.
+func ParseStreams(text json.RawMessage) (map[string]float64, error) {
+	var have map[string]streamInfo
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &have); err != nil {
+			return nil, err
+		}
+	}
+	out := map[string]float64{}
+	for key, s := range have {
+		out[key] = s.HZ
+	}
+	return out, nil
+}
+
+// StreamsText returns the value of StreamsKey of info.json.
+func StreamsText(streams map[string]float64) (json.RawMessage, error) {
+	all := map[string]streamInfo{}
+	for key, hz := range streams {
+		all[key] = streamInfo{hz, RecordingsFolder + "/episode_{episode_index:06d}." + RecordingsFormat}
+	}
+	return json.Marshal(all)
 }
 
 // Streams returns the nominal rates of the streams with native clocks, by key.
@@ -47,15 +72,14 @@ func (r *Recorder) Streams() map[string]float64 { return r.opt.Streams }
 
 // resumeStreams reads the native streams from info.json and rejects different ones.
 func (r *Recorder) resumeStreams(info []byte) {
-	var have struct {
-		Streams map[string]streamInfo `json:"robocache_streams"`
+	var have map[string]json.RawMessage
+	var old map[string]float64
+	err := json.Unmarshal(info, &have)
+	if err == nil {
+		old, err = ParseStreams(have[StreamsKey])
 	}
-	if err := json.Unmarshal(info, &have); err != nil {
+	if err != nil {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: opRecord, Where: robocache.Where{"file": infoName}, Err: err})
-	}
-	old := map[string]float64{}
-	for key, s := range have.Streams {
-		old[key] = s.HZ
 	}
 	if len(r.opt.Streams) > 0 && !maps.Equal(old, r.opt.Streams) {
 		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has other streams with rates of their own", Want: fmt.Sprint(old), Got: fmt.Sprint(r.opt.Streams), Hint: "Leave features out to continue with its own, or record into another folder."})
@@ -67,7 +91,7 @@ func (r *Recorder) resumeStreams(info []byte) {
 func (r *Recorder) checkStreams() {
 	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
 		i := slices.IndexFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key })
-		if i < 0 || r.cfg.Features[i].Kind != robocache.KindNumeric || key == rowClock {
+		if i < 0 || r.cfg.Features[i].Kind != robocache.KindNumeric || key == RowClock {
 			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "only streams of numbers are recorded at a rate of their own", Hint: "Leave hz out: cameras and texts have a value in each row."})
 		}
 	}
@@ -154,10 +178,10 @@ func (r *Recorder) writeRecording(ctx context.Context, stage string, ep tailEpis
 		return
 	}
 	defer guard.In("file", ep.recording.name)
-	format := guard.Must(robocache.FormatNamed(recordingsFormat))
+	format := guard.Must(robocache.FormatNamed(RecordingsFormat))
 	report := guard.Must(format.Write(ctx, ep.recording, filepath.Join(stage, filepath.FromSlash(ep.recording.name)), robocache.WriteOptions{Threads: 1}))
 	if len(report.Dropped) > 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Msg: fmt.Sprintf("streams %v cannot be kept in %s", report.Dropped, recordingsFormat)})
+		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Msg: fmt.Sprintf("streams %v cannot be kept in %s", report.Dropped, RecordingsFormat)})
 	}
 }
 
@@ -166,11 +190,7 @@ func (r *Recorder) recordingInfo() map[string]json.RawMessage {
 	if len(r.opt.Streams) == 0 {
 		return nil
 	}
-	all := map[string]streamInfo{}
-	for key, hz := range r.opt.Streams {
-		all[key] = streamInfo{hz, recordingsFolder + "/episode_{episode_index:06d}." + recordingsFormat}
-	}
-	return map[string]json.RawMessage{StreamsKey: guard.Must(json.Marshal(all))}
+	return map[string]json.RawMessage{StreamsKey: guard.Must(StreamsText(r.opt.Streams))}
 }
 
 // nativeEpisode is the samples of one episode as a dataset: each stream on its clock, and the rows on theirs.
@@ -189,27 +209,27 @@ func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
 	}
 	index := r.nextEpisode()
 	d := &nativeEpisode{
-		name: recordingName(index), index: index, native: maps.Clone(e.native), tasks: e.tasks,
+		name: RecordingName(int64(index)), index: index, native: maps.Clone(e.native), tasks: e.tasks,
 	}
 	rows := &samples{times: e.rowTimes}
 	for k := range e.rowTimes {
 		rows.data = binary.LittleEndian.AppendUint64(rows.data, uint64(k))
 	}
-	d.native[rowClock] = rows
-	d.info = robocache.Info{URI: d.name, Format: "lerobot", Robot: r.cfg.Robot, FPS: r.cfg.FPS, Clock: rowClock, Episodes: 1, Frames: int64(e.rows)}
+	d.native[RowClock] = rows
+	d.info = robocache.Info{URI: d.name, Format: "lerobot", Robot: r.cfg.Robot, FPS: r.cfg.FPS, Clock: RowClock, Episodes: 1, Frames: int64(e.rows)}
 	for i := range r.cfg.Features {
 		if f := r.cfg.Features[i]; d.native[f.Key] != nil {
 			f.Clock = f.Key
 			d.info.Features = append(d.info.Features, f)
 		}
 	}
-	d.info.Features = append(d.info.Features, robocache.Feature{Key: rowClock, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Clock: rowClock})
+	d.info.Features = append(d.info.Features, robocache.Feature{Key: RowClock, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Clock: RowClock})
 	return d
 }
 
 func (d *nativeEpisode) Info() *robocache.Info { return &d.info }
 
-func (d *nativeEpisode) Len(int) int { return len(d.native[rowClock].times) }
+func (d *nativeEpisode) Len(int) int { return len(d.native[RowClock].times) }
 
 func (d *nativeEpisode) Episode(context.Context, int) (robocache.Episode, error) {
 	ep := robocache.Episode{Index: int64(d.index), Length: d.Len(0)}
@@ -225,7 +245,7 @@ func (d *nativeEpisode) Times(_ context.Context, _ int, key string) ([]int64, er
 	if s := d.native[key]; s != nil {
 		return s.times, nil
 	}
-	return d.native[rowClock].times, nil
+	return d.native[RowClock].times, nil
 }
 
 func (d *nativeEpisode) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {

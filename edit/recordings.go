@@ -1,0 +1,162 @@
+package edit
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// SideStreams returns the streams whose samples beside the rows are left out; those that writeRecordings keeps are not.
+func (v *view) SideStreams() map[string]float64 {
+	if v.sideProblem == "" {
+		return nil
+	}
+	return v.side
+}
+
+// settleRecordings finds the streams of the result with samples under recordings/, and why they cannot be kept if they cannot.
+func (v *view) settleRecordings() {
+	v.side = map[string]float64{}
+	of := make([]map[string]float64, len(v.srcs)) // by keys of the result
+	for i, ds := range v.srcs {
+		of[i] = map[string]float64{}
+		s, ok := robocache.As[robocache.SideRecorded](ds)
+		if !ok {
+			continue
+		}
+		for _, k := range v.plan.Keys {
+			if hz, ok := s.SideStreams()[k.from(i)]; ok {
+				of[i][k.Key], v.side[k.Key] = hz, hz
+			}
+		}
+	}
+	if len(v.side) == 0 {
+		return
+	}
+	for i := range v.srcs {
+		switch {
+		case v.plan.Format != robocache.DefaultFormat():
+			v.sideProblem = "the result is no LeRobot dataset"
+		case !maps.Equal(of[i], v.side):
+			v.sideProblem = "not all sources have them"
+		case !v.plan.Sources[i].HZ.Zero() || v.plan.FPS != v.srcs[i].Info().FPS:
+			v.sideProblem = "the rows are resampled"
+		}
+	}
+}
+
+// from returns the key of a feature in a source; "" if the source has none.
+func (k *Key) from(source int) string {
+	if k.Added != nil || source >= len(k.From) {
+		return ""
+	}
+	return k.From[source]
+}
+
+// writeRecordings writes the samples of the result's episodes under recordings/, cut to their rows, and enters them in info.
+func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[string]json.RawMessage) {
+	if len(v.side) == 0 || v.sideProblem != "" {
+		return
+	}
+	sources := make([]robocache.Dataset, len(v.srcs))
+	positions := make([]map[string]int, len(v.srcs)) // of the recordings, by the names of their files
+	defer func() {
+		for _, ds := range sources {
+			if ds != nil {
+				_ = ds.Close()
+			}
+		}
+	}()
+	for i, src := range v.srcs {
+		uri := below(src.Info().URI, write.RecordingsFolder)
+		sources[i] = guard.Must(robocache.Open(ctx, uri, robocache.OpenOptions{Format: write.RecordingsFormat}))
+		files, ok := robocache.As[robocache.Recorded](sources[i])
+		if !ok {
+			guard.Fail(misuse(robocache.Where{"dataset": uri}, "no dataset of recordings", ""))
+		}
+		positions[i] = map[string]int{}
+		for e := range sources[i].Info().Episodes {
+			positions[i][files.Recording(e)] = e
+		}
+	}
+	plan := &Plan{Format: write.RecordingsFormat, Sources: v.plan.Sources, FPS: v.plan.FPS}
+	for _, k := range v.plan.Keys {
+		if _, ok := v.side[k.Key]; ok {
+			plan.Keys = append(plan.Keys, k)
+		}
+	}
+	plan.Keys = append(plan.Keys, Key{Key: write.RowClock, From: slices.Repeat([]string{write.RowClock}, len(v.srcs))})
+	var numbers []int64
+	for i, m := range r.Episodes {
+		if m.New < 0 {
+			continue
+		}
+		e := v.plan.Episodes[i]
+		src := v.srcs[e.Source]
+		file := write.RecordingName(src.Info().EpisodeIndex(e.Episode))
+		at, ok := positions[e.Source][path.Base(file)]
+		if !ok || sources[e.Source].Len(at) != src.Len(e.Episode) {
+			guard.Fail(&robocache.Error{
+				Class: robocache.ErrMalformed, Op: "edit",
+				Where: robocache.Where{"dataset": src.Info().URI, "file": file, "episode": src.Info().EpisodeIndex(e.Episode)},
+				Msg:   "the recording of the episode is missing, or has another number of rows",
+				Hint:  "Fetch the file again, or delete the episode.",
+			})
+		}
+		e.Episode = at
+		plan.Episodes, numbers = append(plan.Episodes, e), append(numbers, int64(m.New))
+	}
+	cut := newView(ctx, plan, sources)
+	defer cut.Close()
+	cut.recordings = true
+	cut.info.NumberEpisodes(numbers)
+	format := guard.Must(robocache.FormatNamed(write.RecordingsFormat))
+	for i, number := range numbers {
+		opt := robocache.WriteOptions{Threads: 1, Episodes: []int{i}, Replaces: v.replaces}
+		name := write.RecordingName(number)
+		v.written = append(v.written, name)
+		guard.Must(format.Write(ctx, cut, below(v.dst, name), opt))
+	}
+	info[write.StreamsKey] = guard.Must(write.StreamsText(v.side))
+}
+
+// removeRecordings removes the recordings of a result that could not be written.
+func (v *view) removeRecordings(ctx context.Context) {
+	if len(v.written) == 0 {
+		return
+	}
+	st, err := store.OpenWritable(v.dst)
+	if err != nil {
+		return
+	}
+	defer store.Close(st)
+	for _, name := range v.written {
+		_ = st.Remove(ctx, name) // the last one may not be there
+	}
+	if dir, ok := store.LocalPath(v.dst); ok { // the folders, unless they hold something
+		_ = os.Remove(filepath.Join(dir, write.RecordingsFolder))
+		_ = os.Remove(dir)
+	}
+}
+
+// below returns the URI of a file or folder in a dataset.
+func below(uri, name string) string {
+	base, query, ok := strings.Cut(uri, "?")
+	if !strings.Contains(uri, "://") {
+		return filepath.Join(uri, filepath.FromSlash(name))
+	}
+	if base = strings.TrimRight(base, "/") + "/" + name; ok {
+		base += "?" + query
+	}
+	return base
+}
