@@ -141,7 +141,8 @@ func (s *db3) describe(info *bag.TopicInfo, encoding, text string) {
 		return
 	}
 	s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "schema-unreadable", Where: robocache.Where{"file": s.name, "topic": info.Name},
-		Message: "the definition of " + info.Type + " in the file is not readable, the common type of that name is taken: " + err.Error()})
+		Message: "the definition of " + info.Type + " in the file is not readable, the common type of that name is taken: " + err.Error(),
+		Hint:    "If values look wrong, record the topic again with its complete definition"})
 }
 
 // index reads the time and number of every message.

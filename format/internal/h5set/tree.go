@@ -44,7 +44,8 @@ func (s *Set) tree(
 		if !wanted(path) {
 			return
 		}
-		f := robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": w.at(path)}, Message: "this is no stream: " + why, NotDelivered: key}
+		f := robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": w.at(path)}, Message: "this is no stream: " + why, NotDelivered: key,
+			Hint: "Store it as an array with a row for each step. The other streams are read."}
 		if robocache.Vital("", key) {
 			f.Severity = robocache.SeverityError
 		}
