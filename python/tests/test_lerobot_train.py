@@ -81,3 +81,21 @@ def test_version_that_it_refuses(train: Callable[..., list[float]]) -> None:
     """A v2.1 set trains, once the metadata class is ours too. The same episodes in v3.0 give the same losses but for its statistics, which v2.1 keeps by episode."""
     want = train(dataset_path("g1_v30_exact"), False, episodes=[1], steps=2)
     assert train(dataset_path("g1_v21"), True, meta=True, episodes=[1], steps=2) == pytest.approx(want, rel=1e-4)
+
+
+def test_a_recording_converted_for_lerobot_trains(tmp_path: Path, train: Callable[..., list[float]]) -> None:
+    """`convert --preset lerobot` of a ROS 2 recording: lerobot's own class opens the set, and its ACT takes three steps on it."""
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    recording = Path(dataset_path("mcap_robot")) / "recording_zstd.mcap"
+    path = tmp_path / "set"
+    report = robocache.convert(recording, path, preset="lerobot")
+    ds = LeRobotDataset("local/set", root=path, delta_timestamps={"action": [0, 1 / 30]})
+    assert (ds.num_episodes, len(ds)) == (1, report.num_frames) and len(ds) > 60
+    assert sorted(k for k in ds.features if k.startswith(("action", "observation."))) == ["action", "observation.images.camera", "observation.state"]
+    item = ds[10]
+    assert item["observation.state"].shape == (26,) and item["action"].shape == (2, 26) and item["observation.images.camera"].shape == (3, 240, 320)
+    assert item["task"] == "Pick up the yellow bottle on the table."
+    assert torch.equal(item["action"][0], ds[11]["observation.state"])  # the state one row later: the recording has no commands
+    losses = train(str(path), False, steps=3)
+    assert len(losses) == 3 and all(torch.isfinite(torch.tensor(losses)))
