@@ -89,7 +89,7 @@ type VideoStarter interface {
 // Called by loader, which shares one budget among its parts.
 type MemoryLimiter interface{ LimitMemory(bytes int64) }
 
-// SideRecorded is a Dataset with samples that its rows do not hold, in files beside them.
+// SideRecorded is a Dataset with more samples than rows: files under recordings/ hold streams at native rates.
 // Called by convert, which reports that they are left out, and by edit, which keeps them.
 type SideRecorded interface {
 	// SideStreams returns the streams with such samples, and their nominal rates in Hz.

@@ -25,7 +25,7 @@ type RowCounter struct {
 	mu       sync.Mutex
 	progress Progress
 	finished int64           // rows of the finished episodes
-	shares   map[int]float64 // of each unfinished episode: how much of it is done, 0 to 1
+	shares   map[int]float64 // done share of each unfinished episode, 0 to 1
 	reported time.Time
 }
 
@@ -59,7 +59,7 @@ func (c *RowCounter) Advance(episode int, share float64) {
 		rows += int64(share * float64(c.lengths(e)))
 	}
 	if rows > c.progress.Done {
-		c.tell(rows)
+		c.reportRows(rows)
 	}
 }
 
@@ -73,11 +73,11 @@ func (c *RowCounter) Finish(episode int) {
 	delete(c.shares, episode)
 	c.finished += int64(c.lengths(episode))
 	c.progress.Episodes++
-	c.tell(max(c.finished, c.progress.Done))
+	c.reportRows(max(c.finished, c.progress.Done))
 }
 
-// tell reports the number of rows. Caller must hold c.mu.
-func (c *RowCounter) tell(rows int64) {
+// reportRows reports the number of rows. Caller must hold c.mu.
+func (c *RowCounter) reportRows(rows int64) {
 	c.progress.Done, c.reported = min(rows, c.progress.Total), time.Now()
 	c.report(c.progress)
 }

@@ -74,7 +74,7 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 	return r, err
 }
 
-// sideFindings reports the samples beside the rows of a source, which no conversion keeps.
+// sideFindings returns a finding if the source has samples in recordings/. No conversion keeps them.
 func sideFindings(src robocache.Dataset) []robocache.Finding {
 	s, ok := robocache.As[robocache.SideRecorded](src)
 	if !ok || len(s.SideStreams()) == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// SideStreams returns the streams whose samples beside the rows are left out; those that writeRecordings keeps are not.
+// SideStreams returns the streams whose samples in recordings/ are left out. It is empty if writeRecordings keeps them.
 func (v *view) SideStreams() map[string]float64 {
 	if v.sideProblem == "" {
 		return nil
@@ -69,7 +69,7 @@ func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[st
 		return
 	}
 	sources := make([]robocache.Dataset, len(v.srcs))
-	positions := make([]map[string]int, len(v.srcs)) // of the recordings, by the names of their files
+	positions := make([]map[string]int, len(v.srcs)) // position of each recording, by file name
 	defer func() {
 		for _, ds := range sources {
 			if ds != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// restPart is the part of what no flag names.
+// restPart is the name of the part with all rows that have no flag.
 const restPart = "rest"
 
 // splitByFlags makes a part for each label of a file of flags, with the flagged episodes and rows, and one for the rest. An

@@ -28,8 +28,8 @@ type view struct {
 
 	side        map[string]float64 // streams with samples under recordings/, and their nominal rates
 	sideProblem string             // why these samples are left out; "" = they are kept
-	dst         string             // of the result
-	written     []string           // recordings in it
+	dst         string             // URI of the result
+	written     []string           // recordings that were written to dst
 	replaces    string             // the dataset whose place the result takes; "" = none
 	recordings  bool               // the sources are recordings: their streams hold a sample ahead of the first row
 

@@ -107,7 +107,7 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 			src.name, src.place = mix[i].Name, placeOfSource(i, &mix[i])
 		}
 		if err := a.addSource(ctx, src, &mix[i], len(mix)); err != nil {
-			return nil, src.in(err)
+			return nil, src.withPlace(err)
 		}
 		offset += src.table.Samples()
 	}
@@ -426,7 +426,7 @@ func (u *unit) fail(err error) {
 // blame notes that an episode is bad, where bad episodes may be skipped; any other error ends the batch.
 func (p *part) blame(episode int, err error) {
 	u := p.u
-	err = p.src.in(err)
+	err = p.src.withPlace(err)
 	if p.src.cfg.OnBadEpisode != Skip || !robocache.Bad(err) {
 		u.fail(err)
 		return
@@ -457,13 +457,13 @@ func (p *part) failAt(err error) {
 		p.blame(e.episode, e.err)
 		return
 	}
-	p.u.fail(p.src.in(err))
+	p.u.fail(p.src.withPlace(err))
 }
 
 // isolate finds which episodes of some rows fail, by trying each alone. The batch fails either way; with skip we must know whom to skip.
 func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocache.Row) error) {
 	if p.src.cfg.OnBadEpisode != Skip {
-		p.u.fail(p.src.in(first))
+		p.u.fail(p.src.withPlace(first))
 		return
 	}
 	byEpisode := map[int][]robocache.Row{}
@@ -478,12 +478,12 @@ func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocac
 		}
 	}
 	if !found {
-		p.u.fail(p.src.in(first))
+		p.u.fail(p.src.withPlace(first))
 	}
 }
 
-// in adds the source of a mixture to an error.
-func (src *source) in(err error) error {
+// withPlace adds the place of the source to an error.
+func (src *source) withPlace(err error) error {
 	if src.place == nil {
 		return err
 	}

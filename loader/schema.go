@@ -278,7 +278,7 @@ func same(have, x *Field, owner, src *source) error {
 	} else if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
 		hint = "image_size=[h, w] brings all to one size; or rename={…}"
 	}
-	return src.in(&robocache.Error{
+	return src.withPlace(&robocache.Error{
 		Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": x.Key},
 		Msg:  "two sources give this key in different forms",
 		Want: fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.place),
@@ -288,7 +288,7 @@ func same(have, x *Field, owner, src *source) error {
 }
 
 func mixError(src *source, key, msg, hint string) error {
-	return src.in(&robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key}, Msg: msg, Hint: hint})
+	return src.withPlace(&robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key}, Msg: msg, Hint: hint})
 }
 
 // bind tells a source where its tensors and texts go, and what it leaves empty. Alone, a source has the batch's.
@@ -388,7 +388,7 @@ func (src *source) checkDims(m *Mix, sources int, pad bool) error {
 	for _, key := range options.Keys(m.Dims) {
 		dims := m.Dims[key]
 		bad := func(msg, want, got, hint string) error {
-			return src.in(&robocache.Error{
+			return src.withPlace(&robocache.Error{
 				Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key},
 				Msg: "dims: " + msg, Want: want, Got: got, Hint: hint,
 			})

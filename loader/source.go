@@ -23,7 +23,7 @@ type source struct {
 	a          *assembler
 	index      int
 	name       string          // of a mixture's source
-	place      robocache.Where // of a mixture's source: its position, URI and name
+	place      robocache.Where // position, URI and name of a mixture's source; nil without a mixture
 	ds         robocache.Dataset
 	cfg        Config // the loader's configuration with the overrides of this source of the mixture
 	positions  []int  // positions of the episodes to read (chooseEpisodes); nil: all

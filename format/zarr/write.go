@@ -41,7 +41,7 @@ type writer struct {
 	times   *outStream
 	ends    []int64
 	tasks   []string
-	sources []string // of each written episode: its robocache.Origin as JSON
+	sources []string // robocache.Origin of each written episode as JSON
 	origins *origin.Tracer
 	names   map[string]bool
 	work    errgroup.Group // packs and writes chunks

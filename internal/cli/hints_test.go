@@ -37,7 +37,7 @@ func commandsOf(hint string) (out [][]string) {
 	return out
 }
 
-// checkCommand reports what the command-line parser does not accept of a command line.
+// checkCommand returns an error if the command-line parser does not accept a command line.
 func checkCommand(words []string) error {
 	if i := slices.Index(words, "VERB"); i > 0 { // stands for any verb below: checked with one of them
 		words = slices.Concat(words[:i], []string{"delete"}, words[i+1:])

@@ -1,4 +1,4 @@
-"""What the tests of robocache.Writer record, and what they read back."""
+"""Helpers that record a dataset with robocache.Writer and check it."""
 
 from __future__ import annotations
 

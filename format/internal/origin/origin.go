@@ -28,8 +28,8 @@ func NewTracer(src robocache.Dataset, opt robocache.WriteOptions) *Tracer {
 	return &Tracer{src: src, replaced: robocache.Redact(opt.Replaces)}
 }
 
-// Of returns the recording that an episode (a position) comes from, with its checksum. It returns nil if there is no recording:
-// package synth made the episode, or it comes from the dataset that the result replaces, whose name would be that of the result.
+// Of returns the recording that an episode (a position) comes from, with its checksum. It returns nil if package
+// synth made the episode, or if the episode comes from the dataset that the result replaces.
 func (t *Tracer) Of(ctx context.Context, episode int) (*robocache.Origin, error) {
 	o, err := robocache.OriginOf(ctx, t.src, episode)
 	if err != nil {
