@@ -60,8 +60,8 @@ type layout struct {
 	a     *aligner
 	times []int64
 	plans []*kernel.Plan
-	gaps  []gaps              // of each stream
-	task  func() *kernel.Plan // of the pseudo-feature "task": previous on the episode's own clock; made when it is asked for
+	gaps  []gaps                       // of each stream
+	task  func() (*kernel.Plan, error) // of the pseudo-feature "task": previous on the episode's own clock; made when it is asked for
 	size  int64
 }
 
@@ -269,8 +269,8 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 		l.plans, l.gaps = append(l.plans, p), append(l.gaps, gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p))
 	}
 	own := a.clock("task")
-	l.task = sync.OnceValue(func() *kernel.Plan {
-		return guard.Must(a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times))
+	l.task = sync.OnceValues(func() (*kernel.Plan, error) {
+		return a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times)
 	})
 	seen := map[*kernel.Plan]bool{nil: true} // of the task
 	for _, p := range l.plans {

@@ -100,7 +100,7 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	if key != "task" {
 		return nil, v.unknown(key)
 	}
-	return out, v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.task() }, func(at int, l *layout, p *kernel.Plan) (err error) {
+	return out, v.runs(ctx, rows, func(l *layout) *kernel.Plan { return guard.Must(l.task()) }, func(at int, l *layout, p *kernel.Plan) (err error) {
 		defer guard.Into(&err)
 		var s Stream
 		newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s)

@@ -98,7 +98,13 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 		}
 	}
 	keep := func(hold func(i int) bool) {
-		out = slices.DeleteFunc(out, func(i int) bool { return !hold(i) })
+		kept := out[:0]
+		for _, i := range out {
+			if hold(i) {
+				kept = append(kept, i)
+			}
+		}
+		out = kept
 	}
 	var v *view
 	if c.Task+c.Where+c.Flags != "" {

@@ -150,7 +150,9 @@ func (w *Where) term(part ast.Expr) term {
 			return term{truth: func(x *whereEpisode) bool { return compare(a.number(x), b.number(x)) }}
 		case (part.Op == token.EQL || part.Op == token.NEQ) && a.texts != nil && b.texts != nil:
 			return term{truth: func(x *whereEpisode) bool {
-				return slices.ContainsFunc(a.texts(x), func(s string) bool { return slices.Contains(b.texts(x), s) }) == (part.Op == token.EQL)
+				left, right := a.texts(x), b.texts(x)
+				common := slices.ContainsFunc(left, func(s string) bool { return slices.Contains(right, s) })
+				return common == (part.Op == token.EQL)
 			}}
 		}
 	}

@@ -115,8 +115,9 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 	}
 	file, err := video.FirstFile(ctx, ds, f) // its codec is the file's word, not the metadata's
 	guard.Check(ctx.Err())
+	guard.RaiseInternal(err)
 	switch {
-	case guard.RaiseInternal(err) != nil:
+	case err != nil:
 		s.Problem = err.Error()
 	case file != nil:
 		fill(&s, file.Index)

@@ -354,7 +354,8 @@ func (r *run) between(ctx context.Context, a, b float64, yield func(v float64, n
 	if from >= to {
 		return before
 	}
-	for buf := r.p.File.read(ctx, r.At+from*size, (to-from)*size); len(buf) > 0; buf = buf[size:] {
+	buf := r.p.File.read(ctx, r.At+from*size, (to-from)*size)
+	for ; len(buf) > 0; buf = buf[size:] {
 		n := int64(1)
 		if r.counted {
 			n = int64(binary.LittleEndian.Uint64(buf[8:]))

@@ -44,11 +44,14 @@ func OffEngine(e *SampleEntry) (why string) {
 			if len(nal) < 4 || why != "" || !x.is(nal, 7, 33) {
 				return
 			}
-			parse := parseSPS264
+			limit := Limits{}.orDefaults().MaxPixels
+			var p *frameSet
 			if e.Codec == HEVC {
-				parse = parseSPS265
+				p = parseSPS265(nal, limit)
+			} else {
+				p = parseSPS264(nal, limit)
 			}
-			switch p := parse(nal, Limits{}.orDefaults().MaxPixels); {
+			switch {
 			case p.chroma != 1:
 				why = "colour is not stored 4:2:0"
 			case p.lumaBits+p.chromaBits > 0:

@@ -144,15 +144,34 @@ func (s *Server) Handler() http.Handler {
 	return s.guarded(mux)
 }
 
-func files() fs.FS { return guard.Must(fs.Sub(assets, "assets")) }
+// files returns the embedded files of the page. A fault here is a defect of the build.
+func files() fs.FS {
+	sub, err := fs.Sub(assets, "assets")
+	if err != nil {
+		panic(err)
+	}
+	return sub
+}
+
+func assetBytes(name string) []byte {
+	b, err := fs.ReadFile(files(), name)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
 
 // index is the page. The address of its other files holds what is in them, so that a browser keeps them as long as it likes.
 var index = sync.OnceValue(func() []byte {
 	h := sha256.New()
-	for _, e := range guard.Must(fs.ReadDir(files(), ".")) {
-		h.Write(guard.Must(fs.ReadFile(files(), e.Name())))
+	entries, err := fs.ReadDir(files(), ".")
+	if err != nil {
+		panic(err)
 	}
-	return bytes.ReplaceAll(guard.Must(fs.ReadFile(files(), "index.html")), []byte("\"assets/"), fmt.Appendf(nil, "\"assets/%x/", h.Sum(nil)[:6]))
+	for _, e := range entries {
+		h.Write(assetBytes(e.Name()))
+	}
+	return bytes.ReplaceAll(assetBytes("index.html"), []byte("\"assets/"), fmt.Appendf(nil, "\"assets/%x/", h.Sum(nil)[:6]))
 })
 
 func page(w http.ResponseWriter, _ *http.Request) {

@@ -141,7 +141,8 @@ func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) []stri
 		numbered, sets := true, false
 		for _, l := range w.Links("") {
 			_ = h5set.Tolerate(func() {
-				switch o := w.Object(l.Name); {
+				o := w.Object(l.Name)
+				switch {
 				case o.IsGroup():
 					stem := strings.TrimRight(l.Name, "0123456789")
 					numbered = numbered && stem != l.Name && prefixes[strings.ToLower(strings.TrimRight(stem, "_-"))]

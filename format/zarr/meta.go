@@ -239,7 +239,8 @@ func typeV3(n codec) npy.Type {
 	if t, ok := typesV3[n.name]; ok {
 		return t
 	}
-	switch size := n.config().int("length_bytes", -1); {
+	size := n.config().int("length_bytes", -1)
+	switch {
 	case n.name == "fixed_length_utf32" && size >= 0 && size%4 == 0 && size <= 1<<24:
 		return npy.Type{Kind: 'U', Size: size}
 	case n.name == "null_terminated_bytes" && size >= 0 && size <= 1<<24:

@@ -164,7 +164,12 @@ func (w *writer) flush(s *outStream) {
 var encoders = sync.Pool{New: func() any {
 	// The checksum is left out, as numcodecs does. Single segments always say their content size, below 256 bytes too: numcodecs up to 0.16.1
 	// refuses frames that do not.
-	return guard.Must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true)))
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)),
+		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))
+	if err != nil {
+		panic(err) // The options are constants that zstd accepts.
+	}
+	return enc
 }}
 
 // chunkName is the key of a chunk: chunks hold whole rows.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
@@ -224,11 +223,12 @@ func (v editVerb) command() *cobra.Command {
 	}
 	return answers(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
 		f.verb.Verb = name
-		cmd.Flags().Visit(func(fl *pflag.Flag) {
-			if fl.Value.String() == "" && slices.Contains([]string{"episodes", "task", "flags", "label", "where"}, fl.Name) {
-				guard.Fail(misuse("--" + fl.Name + " is empty: without it, all episodes are meant")) // such as a variable of a shell that is not set
+		for _, name := range []string{"episodes", "task", "flags", "label", "where"} {
+			// An empty value usually comes from a shell variable that is not set.
+			if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed && fl.Value.String() == "" {
+				return nil, nil, misuse("--" + name + " is empty: without it, all episodes are meant")
 			}
-		})
+		}
 		if v.args != nil {
 			args = v.args(f, args)
 		}

@@ -103,7 +103,8 @@ Ctrl-C and SIGTERM are passed on.`,
 			l.Threads = max(runtime.NumCPU()/l.Jobs, 1)
 		}
 		l.Plan, l.Retries, l.Partial, l.Stderr = f.plan(cmd.Context()), f.retries, f.partial, cmd.ErrOrStderr()
-		defer guard.Must(serveMetrics(cmd, address, metrics.Shards(l.States))).Close()
+		server := guard.Must(serveMetrics(cmd, address, metrics.Shards(l.States)))
+		defer server.Close()
 		show := inUnit(newProgress(cmd, "submit"), "shards")
 		findings, err := l.Run(cmd.Context(), func(s submit.States) { show(int64(s.Done+s.Failed), int64(s.Total)) })
 		if findings {

@@ -135,7 +135,8 @@ func describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Strea
 	t, dims := elementOf(d)
 	switch {
 	case t == robocache.InvalidDType && d.Type.Class == h5.Compound:
-		return fields(d, key, path, dims)
+		out, why := fields(d, key, path, dims)
+		return out, why
 	case d.Type.Class == h5.Varying && !d.Type.IsText && d.Type.Base.DType == robocache.Uint8 && len(dims) == 0:
 		if s.How = Encoded; s.sniff(ctx, d) {
 			return []Stream{s}, ""

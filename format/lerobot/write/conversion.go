@@ -267,21 +267,35 @@ func (c *conversion) measure(ctx context.Context) {
 			continue
 		}
 		ref := make([]robocache.FrameRef, 1)
-		_ = slices.ContainsFunc(c.opt.Episodes, func(e int) bool {
-			n := c.src.Len(e)
-			rows := []int{0, n / 2, n - 1}
-			if !still {
-				rows = rows[:1]
+		for _, e := range c.opt.Episodes {
+			if c.measureEpisode(ctx, f, e, still, ref) {
+				break
 			}
-			return n > 0 && slices.ContainsFunc(rows, func(k int) (known bool) {
-				err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref)
-				if guard.Check(ctx.Err()); err != nil || ref[0].Missing {
-					return false // what fails here is told in the episode's own turn
-				}
-				return still && f.measureStill(&ref[0]) || !still && c.measureVideo(ctx, f, ref[0].Path)
-			})
-		})
+		}
 	}
+}
+
+// measureEpisode reports whether an episode determines the size of a camera's images.
+func (c *conversion) measureEpisode(ctx context.Context, f *feature, e int, still bool, ref []robocache.FrameRef) bool {
+	n := c.src.Len(e)
+	if n == 0 {
+		return false
+	}
+	rows := []int{0, n / 2, n - 1}
+	if !still {
+		rows = rows[:1]
+	}
+	for _, k := range rows {
+		err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref)
+		guard.Check(ctx.Err())
+		if err != nil || ref[0].Missing {
+			continue // The error is reported when the episode is converted.
+		}
+		if still && f.measureStill(&ref[0]) || !still && c.measureVideo(ctx, f, ref[0].Path) {
+			return true
+		}
+	}
+	return false
 }
 
 // measureVideo takes the size of a camera's images off a file; false where that cannot be.

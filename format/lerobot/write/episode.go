@@ -244,8 +244,12 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
 			s.before, s.behind, err = Copyable(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.opt.hidden, c.fps)
 		}
 		var why *robocache.Error
+		joined := false
+		if errors.Is(err, robocache.ErrUnsupported) && !c.opt.copyOnly {
+			joined = c.joined(ctx, f, first, s)
+		}
 		switch {
-		case errors.Is(err, robocache.ErrUnsupported) && !c.opt.copyOnly && c.joined(ctx, f, first, s):
+		case joined:
 		case errors.Is(err, robocache.ErrUnsupported) && errors.As(err, &why):
 			s.reason = why.Msg
 		default:
