@@ -78,7 +78,11 @@ var leaves = map[string]parquet.Node{
 var videoFields = []field{plain("path", "string"), plain("frame", "long"), plain("offset", "long"), plain("length", "long"), plain("checksum", "string")}
 
 func plain(name string, typ any) field {
-	return field{Name: name, Type: guard.Must(json.Marshal(typ)), Nullable: true, Metadata: map[string]json.RawMessage{}}
+	encoded, err := json.Marshal(typ)
+	if err != nil {
+		panic(err) // Types are strings and maps of strings.
+	}
+	return field{Name: name, Type: encoded, Nullable: true, Metadata: map[string]json.RawMessage{}}
 }
 
 // column is one that is written.

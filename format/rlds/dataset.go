@@ -17,6 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -218,7 +219,7 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shar
 		return d.buildIndex(ctx, name, r, room)
 	}
 	key := fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.Bytes.URI(), name, r.Size(), r.Version(), d.taskAt, d.limit, d.s.text)
-	return indexes.Load(ctx, key, func() (*shardIndex, int64) {
+	return leafcache.Load(ctx, indexes, key, func() (*shardIndex, int64) {
 		x := d.buildIndex(ctx, name, r, room)
 		return x, x.bytes() + int64(len(key))
 	})

@@ -11,13 +11,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
 // load gives the record of an episode, whole.
 func (d *Dataset) load(ctx context.Context, episode int) *record {
 	s, r := d.place(episode)
 	defer guard.At(d.where(s, r))
-	return d.recs.Load(ctx, episode, func() (*record, int64) {
+	return leafcache.Load(ctx, d.recs, episode, func() (*record, int64) {
 		rec := guard.Must(d.s.parseRecord(d.read(ctx, s, r)))
 		if rec.steps != int(d.index[s].steps[r]) {
 			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the number of steps, against the heads of the record's features", Want: fmt.Sprint(d.index[s].steps[r]), Got: fmt.Sprint(rec.steps)})

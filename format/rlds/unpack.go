@@ -14,6 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/scratch"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
@@ -78,7 +79,7 @@ type plainShard struct {
 
 // shard decompresses a shard once. A record is taken only when all of it came: of a damaged shard those before the damage are given.
 func (s *plainShards) shard(ctx context.Context, name string, r robocache.Ranged, p packing, limit int64) *plainShard {
-	return s.shards.Load(ctx, name+"\x00"+r.Version(), func() (*plainShard, int64) {
+	return leafcache.Load(ctx, s.shards, name+"\x00"+r.Version(), func() (*plainShard, int64) {
 		u := &plainShard{Part: s.file.Part(r.Version())}
 		out := bufio.NewWriterSize(u, 256<<10)
 		src := &scratch.Reader{Ctx: ctx, R: r}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
 // block is a run of rows of one clock of a topic, decoded: a column for each numeric field on it.
@@ -149,7 +150,7 @@ func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *t
 		return b
 	}
 	defer guard.At(robocache.Where{"episode": ep, "stream": key})
-	return d.blocks.Load(ctx, at, func() (*block, int64) {
+	return leafcache.Load(ctx, d.blocks, at, func() (*block, int64) {
 		t := d.topics[topic]
 		p := &t.plans[clock]
 		r := &tr.clocks[clock]

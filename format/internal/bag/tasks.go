@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
@@ -121,7 +122,7 @@ const mostText = 16 << 20
 
 // taskTrack gives the tasks of an episode.
 func (d *Dataset) taskTrack(ctx context.Context, ep int) *taskTrack {
-	return d.task.tracks.Load(ctx, ep, func() (*taskTrack, int64) {
+	return leafcache.Load(ctx, d.task.tracks, ep, func() (*taskTrack, int64) {
 		e := d.episode(ep)
 		tr := &taskTrack{}
 		held := 100

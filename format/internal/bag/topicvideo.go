@@ -11,6 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -62,7 +63,7 @@ func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Range
 // topicVideo lays a topic of a recording out. It is made once, of all its messages.
 func (d *Dataset) topicVideo(ctx context.Context, k videoKey) *topicVideo {
 	defer guard.At(robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key})
-	return d.videos.Load(ctx, k, func() (*topicVideo, int64) {
+	return leafcache.Load(ctx, d.videos, k, func() (*topicVideo, int64) {
 		r := d.loadTopicVideo(ctx, k)
 		return r, r.bytes()
 	})

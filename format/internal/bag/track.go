@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/ros2"
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
 // track is the rows of one topic in one episode.
@@ -65,7 +66,7 @@ func (d *Dataset) track(ctx context.Context, ep, topic int, full bool) *track {
 	full = full || d.needsPayload(t)
 	t.wanted.Store(true)
 	defer guard.At(robocache.Where{"episode": ep, "stream": t.key})
-	return d.tracks.Load(ctx, trackKey{ep, topic, full}, func() (*track, int64) {
+	return leafcache.Load(ctx, d.tracks, trackKey{ep, topic, full}, func() (*track, int64) {
 		v := d.loadTrack(ctx, ep, topic, full)
 		return v, v.bytes()
 	})

@@ -2,6 +2,7 @@ package h5
 
 import (
 	"context"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache/internal/lru"
@@ -50,7 +51,7 @@ func (c *Cache) Budget() int64 { return c.things.Stats().Budget }
 
 // cached gives a thing of a file, loading it where it is not there. What fails in the load ends the reading, for all who wait for it.
 func cached[T any](ctx context.Context, f *File, k key, load func() (T, int64)) T {
-	return f.cache.things.Load(ctx, k, func() (any, int64) {
+	return leafcache.Load(ctx, f.cache.things, k, func() (any, int64) {
 		v, n := load()
 		return v, n + entry
 	}).(T)

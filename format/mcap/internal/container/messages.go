@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 )
 
 // markBad notes that a chunk cannot be read.
@@ -23,7 +24,7 @@ func (f *File) isBad(i int) bool { _, bad := f.bad.Load(i); return bad }
 func (f *File) records(ctx context.Context, i int, need int64, raw *[]byte) *Records {
 	for {
 		mine := false
-		r := f.cache.kept.Load(ctx, chunkKey{f, i}, func() (*Records, int64) {
+		r := leafcache.Load(ctx, f.cache.kept, chunkKey{f, i}, func() (*Records, int64) {
 			r := f.read(ctx, i, need, raw)
 			mine, raw = true, nil
 			r.uses.Add(1) // the cache's
