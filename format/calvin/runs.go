@@ -167,9 +167,12 @@ func (d *Dataset) findPatterns(ctx context.Context) {
 		}
 		tried[e.split]++
 		p, err := d.findPattern(ctx, e)
-		if err == nil {
+		switch {
+		case err == nil:
 			d.patterns[e.split] = p
-		} else {
+		case !errors.Is(err, robocache.ErrNotFound):
+			guard.Fail(err)
+		default:
 			missing[e.split] = cmp.Or(missing[e.split], err)
 		}
 	}
@@ -188,9 +191,10 @@ func (d *Dataset) findPattern(ctx context.Context, e episode) (p pattern, missin
 		if err == nil {
 			return p, nil
 		}
-		if missing = cmp.Or(missing, err); !errors.Is(err, robocache.ErrNotFound) {
-			guard.Fail(err)
+		if !errors.Is(err, robocache.ErrNotFound) {
+			return pattern{}, err
 		}
+		missing = cmp.Or(missing, err)
 	}
 	return pattern{}, missing
 }

@@ -224,8 +224,11 @@ func (w *writer) write() {
 	}
 }
 
-// bearable gives the error of an episode's data where such episodes are skipped. Any other ends the writing.
-func (w *writer) bearable(where robocache.Where, fn func()) error {
+// badEpisode is an error of an episode that is left out.
+type badEpisode error
+
+// bearable runs fn. With SkipBad it returns an error of the data. Any other error ends the writing.
+func (w *writer) bearable(where robocache.Where, fn func()) badEpisode {
 	err := guard.Try(fn)
 	if err != nil && (w.ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err)) {
 		guard.Fail(robocache.At(err, where))

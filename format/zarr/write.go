@@ -107,8 +107,11 @@ func (w *writer) clean(ctx context.Context) {
 	}
 }
 
-// bearable gives the error that fn ends with where bad episodes are left out. Another ends the writing.
-func (w *writer) bearable(where robocache.Where, fn func()) error {
+// badEpisode is an error of an episode that is left out.
+type badEpisode error
+
+// bearable runs fn. With SkipBad it returns an error of the data. Any other error ends the writing.
+func (w *writer) bearable(where robocache.Where, fn func()) badEpisode {
 	err := guard.Try(fn)
 	if err != nil && (!w.opt.SkipBad || w.ctx.Err() != nil || w.failed.Load() || !robocache.Bad(err)) {
 		guard.Fail(robocache.At(err, where))

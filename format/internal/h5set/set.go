@@ -278,8 +278,11 @@ func (s *Set) open(ctx context.Context, episode int) *opened {
 	return o
 }
 
-// Tolerate gives the error of the data that fn ends with, or of what it would take of the machine. Another ends the work.
-func Tolerate(fn func()) error {
+// BadData is an error of the data, or of its size, that the caller reports or skips.
+type BadData error
+
+// Tolerate runs fn. It returns an error of the data, or of its size. Any other error ends the work.
+func Tolerate(fn func()) BadData {
 	err := guard.Try(fn)
 	if err != nil && !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
 		guard.Fail(err)
