@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -89,3 +92,28 @@ def test_proxy(monkeypatch: pytest.MonkeyPatch, server: tuple[str, Seen]) -> Non
     monkeypatch.setenv("no_proxy", "*")
     ask(f"{address}/set")
     assert seen and not any(path.startswith("http://") for path, _ in seen), seen
+
+
+def test_set_again_before_loading(server: tuple[str, Seen]) -> None:
+    """A variable of the process's start that is removed and set again before the engine is loaded is seen."""
+    address, seen = server
+    script = (
+        "import os\n"
+        "address = os.environ.pop('AWS_ENDPOINT_URL')\n"
+        "os.environ['AWS_ENDPOINT_URL'] = address\n"
+        "import robocache\n"
+        "try:\n"
+        "    robocache.open('s3://bucket/set')\n"
+        "except robocache.Error:\n"
+        "    pass\n"
+    )
+    env = {
+        **os.environ,
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "eu-north-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    subprocess.run([sys.executable, "-c", script], env=env, check=True, timeout=120)
+    assert seen, "no request came to the address of AWS_ENDPOINT_URL"

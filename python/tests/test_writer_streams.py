@@ -104,6 +104,35 @@ def test_streams_at_rates_of_their_own(tmp_path: Path) -> None:
     assert len(ds) == 17 and ds[7]["joints"].tolist() == [0, 23]
 
 
+def test_recordings_are_named_by_index(tmp_path: Path) -> None:
+    """With a hole in the episode numbers, the file of native samples has the index of its episode, not a count."""
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "set"
+    with robocache.Writer(path, 30, NATIVE) as w:
+        native(w, 0, 8)
+        native(w, 1, 5)
+    # Episode 1 becomes episode 5.
+    for file in [*(path / "data").rglob("*.parquet"), *(path / "meta" / "episodes").rglob("*.parquet")]:
+        table = pq.read_table(file)
+        at = table.schema.get_field_index("episode_index")
+        numbers = pa.array([5 if n == 1 else n for n in table.column(at).to_pylist()], table.schema.field(at).type)
+        pq.write_table(table.set_column(at, table.schema.field(at), numbers), file)
+    (path / "recordings" / "episode_000001.mcap").rename(path / "recordings" / "episode_000005.mcap")
+    assert robocache.open(path).episode_indices.tolist() == [0, 5]
+    with robocache.Writer(path) as w:
+        w.add("joints", [6, 0], 1.0)
+        with pytest.raises(robocache.Misuse, match="episode 6.*after the last sample"):
+            w.add("joints", [6, 0], 1.0)
+        w.discard_episode()
+        native(w, 6, 4)
+    assert robocache.open(path).episode_indices.tolist() == [0, 5, 6]
+    names = sorted(p.name for p in (path / "recordings").iterdir())
+    assert names == ["episode_000000.mcap", "episode_000005.mcap", "episode_000006.mcap"]
+    joints = robocache.open(path / "recordings" / "episode_000006.mcap")[0].streams["joints"]
+    assert joints.values[:, 0].tolist() == [6] * len(joints)
+
+
 NATIVE_LOOP = """
 import sys
 sys.path[:0] = [{tests!r}, {python!r}]
