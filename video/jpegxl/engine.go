@@ -5,10 +5,12 @@ import (
 	"compress/gzip"
 	"context"
 	_ "embed" // the decoder
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"sync"
+	"syscall"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -50,12 +52,49 @@ type instance struct {
 	malloc, free, images api.Function
 }
 
-// start compiles the decoder.
-var start = sync.OnceValues(func() (e *engine, err error) {
-	// Where the process may not have executable memory, the runtime panics.
+// started is the engine of the process.
+var started struct {
+	mu     sync.Mutex
+	engine *engine
+	err    error
+}
+
+// start returns the engine of the process. The first call compiles the decoder. A failure is
+// remembered unless memory or address space was lacking, of which there may be more later.
+func start() (*engine, error) {
+	started.mu.Lock()
+	defer started.mu.Unlock()
+	if started.engine != nil || started.err != nil {
+		return started.engine, started.err
+	}
+	e, err := compile()
+	if errors.Is(err, robocache.ErrResourceLimit) {
+		return nil, err
+	}
+	started.engine, started.err = e, err
+	return e, err
+}
+
+// startError returns the error of a decoder that cannot be compiled. cause is what wazero returned,
+// or what it panicked with: it maps memory for machine code and panics if the system refuses.
+func startError(cause any) error {
+	err, ok := cause.(error)
+	if ok && errors.Is(err, syscall.ENOMEM) {
+		return &robocache.Error{
+			Class: robocache.ErrResourceLimit, Op: op, Msg: "no address space for the decoder",
+			Hint: "Raise the limit of the process (ulimit -v).", Err: err,
+		}
+	}
+	return &robocache.Error{
+		Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("the decoder does not start here: %v", cause),
+	}
+}
+
+// compile compiles the decoder.
+func compile() (e *engine, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("the decoder does not start here: %v", r)}
+			err = startError(r)
 		}
 	}()
 	r, err := gzip.NewReader(bytes.NewReader(decoder))
@@ -82,10 +121,10 @@ var start = sync.OnceValues(func() (e *engine, err error) {
 	}
 	m, err := rt.CompileModule(ctx, code)
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "the decoder does not compile here", Err: err}
+		return nil, startError(err)
 	}
 	return &engine{rt: rt, module: m, running: make(chan struct{}, runtime.GOMAXPROCS(0))}, nil
-})
+}
 
 // clock ends a decoder whose context is done.
 type clock struct{}
