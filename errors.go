@@ -64,6 +64,21 @@ func Bad(err error) bool {
 	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnsupported)
 }
 
+// IsMachineLimit reports whether err is a lack of memory, address space, open files or disk space on
+// this machine. Such an error says nothing about the data: it must not become a finding, and no
+// recording may be left out because of it. Other errors of class ErrResourceLimit are about data
+// that would take more than a limit of RoboCache.
+func IsMachineLimit(err error) bool {
+	for _, errno := range machineLimits {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+var machineLimits = []error{syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT}
+
 // Error is the one error type: what went wrong, where, and what a person can do about it.
 type Error struct {
 	Class error // one of the Err… classes above
@@ -195,7 +210,7 @@ func Classify(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrNotFound
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EDQUOT):
+	case IsMachineLimit(err):
 		return ErrResourceLimit
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EROFS):
 		return ErrMisuse

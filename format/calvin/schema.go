@@ -170,6 +170,7 @@ func (d *Dataset) lookAtFrames(
 		g.Go(guard.Func("calvin open", func() {
 			name := d.name(d.eps[f.run], f.row)
 			err := robocache.At(guard.Try(func() { look(ctx, i, name) }), robocache.Where{"file": name})
+			_ = guard.RaiseInternal(err)
 			if err != nil && !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
 				guard.Fail(err)
 			}

@@ -105,7 +105,7 @@ func (doc *doctor) found(sev robocache.Severity, code string, where robocache.Wh
 	doc.add(key, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, a...), Hint: hint, Count: 1})
 }
 
-// unreadable turns a reader's error into a finding; nil is none. The end of the context, and what is temporary, end the diagnosis (doc.failed).
+// unreadable turns a reader's error into a finding; nil is none. Errors that say nothing about the data end the diagnosis (doc.failed).
 func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Where) {
 	if doc.failed = cmp.Or(doc.failed, ctx.Err()); err == nil || doc.failed != nil {
 		return
@@ -114,7 +114,7 @@ func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Wh
 	switch {
 	case errors.Is(err, robocache.ErrNotFound):
 		f.Code = "missing-file"
-	case errors.Is(err, robocache.ErrTemporary), errors.Is(err, robocache.ErrInternal):
+	case errors.Is(err, robocache.ErrTemporary), errors.Is(err, robocache.ErrInternal), robocache.IsMachineLimit(err):
 		doc.failed = err
 		return
 	}

@@ -5,42 +5,53 @@ import (
 	"errors"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// broken is a store whose mp4 files fail with an internal error once it is armed.
+// broken is a store whose mp4 files fail with an error once it is armed.
 type broken struct {
 	store.Store
-	isArmed *atomic.Bool
+	armed *atomic.Pointer[robocache.Error]
 }
 
 func (s broken) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	f, err := s.Store.Open(ctx, name)
 	if err == nil && strings.HasSuffix(name, ".mp4") {
-		return brokenFile{f, s.isArmed}, nil
+		return brokenFile{f, s.armed}, nil
 	}
 	return f, err
 }
 
 type brokenFile struct {
 	robocache.Ranged
-	isArmed *atomic.Bool
+	armed *atomic.Pointer[robocache.Error]
 }
 
 func (f brokenFile) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if f.isArmed.Load() {
-		return &robocache.Error{Class: robocache.ErrInternal, Op: "test", Msg: "planted"}
+	if err := f.armed.Load(); err != nil {
+		return err
 	}
 	return f.Ranged.ReadAt(ctx, p, off)
 }
 
-// TestDoctorKeepsInternalErrors checks that an internal error that is met while frames are decoded
-// ends the doctor's work. It is no finding "undecodable", which --drop-bad would act on.
+// TestDoctorKeepsInternalErrors checks that an internal error, or a lack of memory, that is met while
+// frames are decoded ends the doctor's work. It is no finding "undecodable", which --drop-bad would act on.
 func TestDoctorKeepsInternalErrors(t *testing.T) {
-	armed := &atomic.Bool{}
+	for _, planted := range []*robocache.Error{
+		{Class: robocache.ErrInternal, Op: "test", Msg: "planted"},
+		{Class: robocache.ErrResourceLimit, Op: "test", Msg: "planted", Err: syscall.ENOMEM},
+	} {
+		t.Run(planted.Class.Error(), func(t *testing.T) { diagnoseBroken(t, planted) })
+	}
+}
+
+func diagnoseBroken(t *testing.T, planted *robocache.Error) {
+	t.Helper()
+	armed := &atomic.Pointer[robocache.Error]{}
 	dir := realData(t, "g1_h264_v30")
 	d, err := OpenStore(t.Context(), broken{openStore(t, dir), armed}, robocache.OpenOptions{})
 	if err != nil {
@@ -52,9 +63,9 @@ func TestDoctorKeepsInternalErrors(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	armed.Store(true)
+	armed.Store(planted)
 	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
-	if !errors.Is(err, robocache.ErrInternal) || !strings.Contains(err.Error(), "planted") {
-		t.Errorf("got %v and %d findings, want the internal error", err, len(found))
+	if !errors.Is(err, planted.Class) || !strings.Contains(err.Error(), "planted") {
+		t.Errorf("got %v and %d findings, want %v", err, len(found), planted)
 	}
 }

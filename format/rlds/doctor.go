@@ -42,6 +42,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 // diagnose looks at one episode. Only a fault of the store or of the caller is an error: what is wrong with the data is a finding.
 func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out []robocache.Finding) {
 	rec, err := guard.Value(func() *record { return d.load(ctx, episode) })
+	_ = guard.RaiseInternal(err)
 	if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 		where := robocache.Where{"episode": d.About.EpisodeIndex(episode)}
 		var e *robocache.Error

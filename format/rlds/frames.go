@@ -88,6 +88,7 @@ func (d *Dataset) measure(ctx context.Context, i int, f *robocache.Feature) {
 			continue
 		}
 		rec, err := guard.Value(func() *record { return d.load(ctx, e) })
+		_ = guard.RaiseInternal(err)
 		if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
 			continue
 		}

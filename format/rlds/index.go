@@ -242,7 +242,7 @@ func tooLarge(n, limit int64) error {
 // add notes a record. One that cannot be read is an episode of no steps, and a finding.
 func (b *indexer) add(off, n int64, g glance, err error) {
 	x := b.x
-	if err != nil {
+	if guard.RaiseInternal(err) != nil {
 		if c := robocache.Classify(err); !errors.Is(c, robocache.ErrMalformed) && !errors.Is(c, robocache.ErrResourceLimit) {
 			guard.Fail(err)
 		}

@@ -248,7 +248,7 @@ func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []roboc
 			bad(robocache.SeverityWarning, "num-samples-differs", fmt.Sprintf("num_samples says %d, actions have %d rows", said, actions.Rows()), "the rows of actions are served; write the right number")
 		}
 	})
-	if err != nil {
+	if guard.RaiseInternal(err) != nil {
 		bad(robocache.SeverityError, "unreadable-episode", err.Error(), "fetch the file again, or write the demo again").Lost = true
 	}
 	return found

@@ -351,7 +351,7 @@ func compressedMessages(ctx context.Context, s bag.Storage) (yes bool) {
 		yes = isZstd(m.Data)
 		return nil
 	})
-	isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal)
+	isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal) || robocache.IsMachineLimit(err)
 	if err != nil && ctx.Err() == nil && !isFatal {
 		return false // who reads it meets it again
 	}

@@ -75,10 +75,11 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// RaiseInternal ends the work if err is an internal error; otherwise it returns err.
+// RaiseInternal ends the work if err says nothing about the data, because it is an internal error or
+// a limit of this machine; otherwise it returns err.
 // Code that turns errors into findings, or ignores them, calls it first.
 func RaiseInternal(err error) error {
-	if errors.Is(err, robocache.ErrInternal) {
+	if errors.Is(err, robocache.ErrInternal) || robocache.IsMachineLimit(err) {
 		Fail(err)
 	}
 	return err

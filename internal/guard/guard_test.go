@@ -3,6 +3,7 @@ package guard_test
 import (
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -35,5 +36,25 @@ func TestPanicsAreErrors(t *testing.T) {
 	}
 	if err := indexFile(nil, 3); !errors.As(err, &e) || e.Where["file"] != "a.bin" {
 		t.Errorf("%#v", err)
+	}
+}
+
+// TestRaiseInternal checks which errors end the work instead of becoming findings.
+func TestRaiseInternal(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		ends bool
+	}{
+		{nil, false},
+		{&robocache.Error{Class: robocache.ErrMalformed, Msg: "cut"}, false},
+		{&robocache.Error{Class: robocache.ErrResourceLimit, Msg: "larger than the limit"}, false},
+		{&robocache.Error{Class: robocache.ErrResourceLimit, Err: syscall.ENOMEM}, true},
+		{&robocache.Error{Class: robocache.ErrResourceLimit, Err: syscall.EMFILE}, true},
+		{&robocache.Error{Class: robocache.ErrInternal, Msg: "index out of range"}, true},
+	} {
+		ended := true
+		if err := guard.Try(func() { _ = guard.RaiseInternal(c.err); ended = false }); ended != c.ends || c.ends && !errors.Is(err, c.err) {
+			t.Errorf("%v: ended %v with %v, want %v", c.err, ended, err, c.ends)
+		}
 	}
 }

@@ -26,6 +26,7 @@ import "C"
 
 import (
 	"fmt"
+	"syscall"
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
@@ -118,16 +119,21 @@ func skips(e *video.SampleEntry) bool {
 	return false
 }
 
-// check makes an error of a code of the shim.
-func check(op string, code C.int) error {
+// check returns the error of a code of the shim, which may be one of libavcodec.
+func check(op string, code C.int) error { return errorOf(op, int(code)) }
+
+func errorOf(op string, code int) error {
 	if code >= 0 {
 		return nil
 	}
 	switch code {
 	case C.RC_ERR_NO_DECODER:
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "libavcodec has no such decoder"}
-	case C.RC_ERR_MEMORY:
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "out of memory"}
+	case C.RC_ERR_MEMORY, -int(syscall.ENOMEM):
+		return &robocache.Error{
+			Class: robocache.ErrResourceLimit, Op: op, Msg: "no memory for a decoder or an encoder",
+			Hint: "Raise the limit of the process (ulimit -v), or use fewer threads.", Err: syscall.ENOMEM,
+		}
 	case C.RC_ERR_TOO_LARGE:
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "the frame is larger than the sample entry allows"}
 	case C.RC_ERR_FORMAT:
@@ -136,6 +142,6 @@ func check(op string, code C.int) error {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: "the packet is empty or too large"}
 	}
 	var text [128]C.char
-	C.rc_error_text(code, &text[0], C.int(len(text)))
+	C.rc_error_text(C.int(code), &text[0], C.int(len(text)))
 	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: "libavcodec: " + C.GoString(&text[0])}
 }

@@ -42,6 +42,7 @@ struct rc_decoder {
 	AVBufferRef *input; // padded copy of the packet in work
 	rc_frame img;
 	int rotation;
+	int lacks_memory; // a frame could not be allocated: libavcodec calls the packet invalid then
 	rc_scratch scratch;
 };
 

@@ -20,6 +20,25 @@ void rc_error_text(int code, char *buf, int n) { av_strerror(code, buf, n); }
 // dav1d prints a line at each opening at the level below, and swscale one a context.
 static void quiet(void) { av_log_set_level(AV_LOG_FATAL); }
 
+// allocate_frame is libavcodec's allocator of frames. It notes a lack of memory in the decoder.
+static int allocate_frame(AVCodecContext *ctx, AVFrame *frame, int flags)
+{
+	int err = avcodec_default_get_buffer2(ctx, frame, flags);
+
+	if (err == AVERROR(ENOMEM))
+		((rc_decoder *)ctx->opaque)->lacks_memory = 1;
+	return err;
+}
+
+// cause returns the error of a call of libavcodec: RC_ERR_MEMORY if a frame could not be allocated.
+static int cause(rc_decoder *d, int err)
+{
+	if (err >= 0 || err == AVERROR(EAGAIN) || !d->lacks_memory)
+		return err;
+	d->lacks_memory = 0;
+	return RC_ERR_MEMORY;
+}
+
 int rc_open(const rc_config *cfg, rc_decoder **out)
 {
 	const AVCodec *codec = avcodec_find_decoder_by_name(cfg->codec);
@@ -39,6 +58,8 @@ int rc_open(const rc_config *cfg, rc_decoder **out)
 		rc_close(d);
 		return RC_ERR_MEMORY;
 	}
+	d->ctx->opaque = d;
+	d->ctx->get_buffer2 = allocate_frame;
 	d->rotation = cfg->rotation;
 	if (cfg->extradata_size > 0) {
 		d->ctx->extradata = av_mallocz((size_t)cfg->extradata_size + AV_INPUT_BUFFER_PADDING_SIZE);
@@ -126,10 +147,10 @@ int rc_send(rc_decoder *d, const uint8_t *data, int size, int64_t pts, int skip)
 	d->ctx->skip_frame = skip ? AVDISCARD_NONREF : AVDISCARD_DEFAULT;
 	err = avcodec_send_packet(d->ctx, d->packet);
 	av_packet_unref(d->packet);
-	return err;
+	return cause(d, err);
 }
 
-int rc_drain(rc_decoder *d) { return avcodec_send_packet(d->ctx, NULL); }
+int rc_drain(rc_decoder *d) { return cause(d, avcodec_send_packet(d->ctx, NULL)); }
 
 void rc_flush(rc_decoder *d)
 {
@@ -161,7 +182,7 @@ int rc_receive(rc_decoder *d)
 	if (err == AVERROR(EAGAIN) || err == AVERROR_EOF)
 		return RC_NONE;
 	if (err < 0)
-		return err;
+		return cause(d, err);
 	if (d->frame->width <= 0 || d->frame->height <= 0 || (int64_t)d->frame->width * d->frame->height > d->ctx->max_pixels)
 		return RC_ERR_TOO_LARGE;
 	if (d->frame->format != d->img.format || !d->img.format_name) {

@@ -21,7 +21,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	verified := map[int]bool{}
 	for k, ep := range eps {
 		e, err := guard.Value(func() *episode { return d.episode(ep) })
-		if err != nil {
+		if guard.RaiseInternal(err) != nil {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: robocache.Where{"episode": ep}, Message: err.Error()})
 			continue
 		}

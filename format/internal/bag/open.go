@@ -108,6 +108,9 @@ func (d *Dataset) bear(err error) {
 
 // fatal is an error that is not about one recording's bytes.
 func fatal(err error) bool {
+	if robocache.IsMachineLimit(err) {
+		return true
+	}
 	for _, class := range []error{robocache.ErrInternal, robocache.ErrTemporary, robocache.ErrMisuse, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, class) {
 			return true

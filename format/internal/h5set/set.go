@@ -283,7 +283,7 @@ type BadData error
 
 // Tolerate runs fn. It returns an error of the data, or of its size. Any other error ends the work.
 func Tolerate(fn func()) BadData {
-	err := guard.Try(fn)
+	err := guard.RaiseInternal(guard.Try(fn))
 	if err != nil && !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
 		guard.Fail(err)
 	}

@@ -59,7 +59,11 @@ type definition struct {
 
 // damaged says that an error is about the bytes of a chunk: others of the file may be good.
 func damaged(err error) bool {
-	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) || errors.Is(err, robocache.ErrUnsupported)
+	if robocache.IsMachineLimit(err) {
+		return false
+	}
+	return errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) ||
+		errors.Is(err, robocache.ErrUnsupported)
 }
 
 // Index gives the index of all messages; Records and Each want it made before. It is made once: of the message indexes, and where they are missing, of the chunks themselves.
