@@ -69,6 +69,9 @@ func (p *Part) check(op string) {
 		guard.Fail(shapeError(op, "out", []int{rows, cols}, p.Out.Shape))
 	}
 	checkOptional(op, "valid", p.Valid, robocache.Uint8, rows)
+	if p.Rule.Mode == ModeSum {
+		guard.Fail(notSummed(op))
+	}
 	if p.Rule.Mode > Mean {
 		guard.Fail(misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String()))
 	}
@@ -112,6 +115,8 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 		if lo := r.low(); !finite(lo) {
 			return misuse(op, "invalid lower end of the period", "a finite number", fmt.Sprint(lo))
 		}
+	case ModeSum:
+		return r.checkSummed(op, cols)
 	case Slerp:
 		if r.Continuous && !from.Float() {
 			return bad("unsupported dtype: the sign of integers", "floating-point quaternions")

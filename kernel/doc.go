@@ -27,6 +27,11 @@
 //	K21  Rotations in other forms (rotation vectors, Euler angles; robocache.Rotation) become quaternions in float64, go through slerp, and are written back in their form: of the vectors and angles that are one rotation the nearest to the straight line between the samples, so that a result goes on in the samples' branch (above π too) where both have one. Samples that are hit keep their bits. Where Euler angles are not defined (the middle one at ±π/2, or 0 or π) the undefined one is the line's. Hosts only: a GPU says Unsupported.
 //	K22  What is drawn for an image is a function of (seed, epoch, camera, sample): ImageAugment.Draw. Philox with the key of K16, op the camera's number, and the counter (3<<30 | n, 0, sample low, sample high): n = 0 has words for the crop's row, its column, brightness and contrast, n = 1 for saturation and hue; the flip is word 0 of n = 0 under op 0. Hosts alone draw.
 //	K23  An image is augmented in integers, from bytes to bytes: crop with repeated edges, columns reversed by a flip, a matrix and an offset with 12 bits behind the point, noise (the sum of four bytes of a word of Philox, whose counter is (column>>2, (3·place + channel)·height + row, sample low, sample high)), one rounding, clipped. A table makes floats of the bytes. docs/kernels.md, section 8, has the formulas.
+//	K24  Sum: sample k covers [s[k], s[k+1]), the last one as long as the step before it, equal timestamps no time. A row covers [t, t+After), its ends moved onto a
+//	     timestamp within 1 ns. A summed channel is Σ part·value over the samples that the row covers, in float64 and in their order, where part is the share of
+//	     the sample's time that the row covers: 1 of a sample that lasts no time. Without samples it is 0. The other channels are linear at t, by the edge policy.
+//	     A row that holds a part, not the whole, of a sample longer than max_gap is not valid, as one is whose t lies in a gap or outside the data. Plans and Resample
+//	     have this mode; the ops (ApplyOp, FuseOp) say Unsupported.
 //
 // NaN means any NaN: its payload is not part of the contract. Slerp is exact to 1 float32 ulp, everything else to the bit.
 package kernel

@@ -120,7 +120,7 @@ func (f *finder[T]) outside(i int, t T, edge int, line segment) error {
 		return planError(robocache.ErrMisuse, robocache.Where{"row": i}, "target time outside the source range", want, fmt.Sprintf("%v %s", t, unit(t)))
 	case f.rule.Edge == Mask || edge < 0:
 		f.zero(i)
-	case f.rule.Edge == Extrapolate && line.a >= 0 && (f.rule.Mode == Linear || f.rule.Mode == Angle):
+	case f.rule.Edge == Extrapolate && line.a >= 0 && (f.rule.Mode == Linear || f.rule.Mode == Angle || f.rule.Mode == ModeSum):
 		f.blend(i, t, line)
 	default:
 		f.copy(i, edge)

@@ -162,6 +162,9 @@ func (s *Series) check(op string, clock Clock, batch *int) {
 		}
 		guard.Fail(misuse(op, "lengths must have shape [B]", fmt.Sprintf("int64 [%d]", *batch), s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape)))
 	}
+	if s.Rule.Mode == ModeSum {
+		guard.Fail(notSummed(op))
+	}
 	s.Rule.checkTime()
 	if clock == AsGiven && s.Rule.Mode == Mean {
 		guard.Fail(misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean"))

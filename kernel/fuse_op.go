@@ -7,13 +7,14 @@ type Rule struct {
 	Mode          Mode
 	Edge          Edge
 	MaxGap        int64    // ns; 0 = any gap is bridged
-	Before, After int64    // mean: the window [t-Before, t+After), ns
+	Before, After int64    // mean: the window [t-Before, t+After), ns; sum: a row covers [t, t+After)
 	Period        float64  // angle; 0 = 2π
 	Lo            *float64 // angle: results lie in [Lo, Lo+Period); nil = -Period/2
 	Quats         [][4]int // slerp: the channels of each quaternion; nil = every four columns. Other channels are linear
 	// Rotations are the channels of rotations in any form, under slerp (K21). Quats nil are none beside them. A back end may say Unsupported.
 	Rotations  []robocache.Rotation
-	Continuous bool // slerp, sign="continuous": see K20. A back end may say Unsupported
+	Summed     []int // sum: the channels that are summed, in ascending order; nil = all. Other channels are linear
+	Continuous bool  // slerp, sign="continuous": see K20. A back end may say Unsupported
 }
 
 // Epilogue is what happens to values before the only rounding, in this order: x/255, normalise, clip, augment, cast (K10).

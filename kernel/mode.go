@@ -11,9 +11,10 @@ const (
 	Slerp
 	Angle
 	Mean
+	ModeSum // the changes over a row's time, added up (K24); of plans and Resample alone
 )
 
-var modeNames = names{"align", "mode", []string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean"}}
+var modeNames = names{"align", "mode", []string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"}}
 
 func (m Mode) String() string { return modeNames.of(uint8(m)) }
 

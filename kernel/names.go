@@ -28,6 +28,9 @@ func (n *names) text() string {
 	return strings.Join(n.list[:last], ", ") + " or " + n.list[last]
 }
 
+// before lists the names before a number, for errors.
+func (n *names) before(i Mode) string { return strings.Join(n.list[:i], ", ") }
+
 // parse finds a number by its name.
 func parse[T ~uint8](n *names, name string) (T, error) {
 	if i := slices.Index(n.list, name); i >= 0 {

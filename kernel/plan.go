@@ -25,6 +25,7 @@ type Plan struct {
 	Left, Right []int32
 	Weight      []float64 // (t - s[Left]) / (s[Right] - s[Left]) in float64; outside [0,1] where the policy extrapolates
 	Valid       []uint8   // 1: inside the data and no gap
+	Sums        *Sums     // under Sum only
 }
 
 // Len is the number of target rows.
@@ -35,6 +36,10 @@ func (p *Plan) check() error {
 	n := len(p.Kind)
 	if len(p.Left) != n || len(p.Right) != n || len(p.Weight) != n || len(p.Valid) != n {
 		return misuse("plan", "length mismatch", "arrays of "+strconv.Itoa(n)+" rows", "others")
+	}
+	if s := p.Sums; (s != nil) != (p.Mode == ModeSum) ||
+		s != nil && (len(s.From) != n || len(s.To) != n || len(s.Head) != n || len(s.Tail) != n) {
+		return misuse("plan", "length mismatch", "sums of "+strconv.Itoa(n)+" rows under sum, else none", "others")
 	}
 	for i, k := range p.Kind {
 		l, r := int(p.Left[i]), int(p.Right[i])
@@ -49,6 +54,9 @@ func (p *Plan) check() error {
 			ok = l >= 0 && l < r && r <= p.Sources
 		default:
 			ok = false
+		}
+		if ok && p.Sums != nil && k != Zero {
+			ok = p.Sums.checkRow(i, p.Sources)
 		}
 		if !ok {
 			return &robocache.Error{Class: robocache.ErrMisuse, Op: "resample", Where: robocache.Where{"row": i}, Msg: "plan row outside the source range", Want: "samples below " + strconv.Itoa(p.Sources), Got: strconv.Itoa(l) + ", " + strconv.Itoa(r)}

@@ -18,6 +18,9 @@ func NewPlan(src, targets []int64, rule Rule) (_ *Plan, err error) {
 	guard.Check(CheckTimestamps(src))
 	rule.checkTime()
 	p := makePlan(rule.Mode, len(targets))
+	if rule.Mode == ModeSum {
+		return p, p.FillSums(src, targets, rule.sumLengths(len(targets)), &rule)
+	}
 	return p, p.Fill(src, targets, &rule)
 }
 
@@ -104,12 +107,14 @@ func notFinite(key string, i int, what string, t float64) error {
 // checkTime checks what of the rule concerns time.
 func (r *Rule) checkTime() {
 	switch {
-	case r.Mode > Mean:
+	case r.Mode > ModeSum:
 		guard.Fail(planError(robocache.ErrMisuse, nil, "Invalid mode", "a known mode", r.Mode.String()))
 	case r.Edge > ErrorEdge:
 		guard.Fail(planError(robocache.ErrMisuse, nil, "Invalid edge", "a known edge policy", r.Edge.String()))
 	case r.MaxGap < 0:
 		guard.Fail(planError(robocache.ErrMisuse, nil, "invalid max_gap", "0 (none) or more ns", strconv.FormatInt(r.MaxGap, 10)))
+	case r.Mode == ModeSum && r.After <= 0:
+		guard.Fail(planError(robocache.ErrMisuse, nil, "sum needs the length of a row's interval", "after > 0", strconv.FormatInt(r.After, 10)))
 	case r.Mode == Mean && (r.Before < 0 || r.After < 0 || r.Before > MaxTime || r.After > MaxTime || r.Before == 0 && r.After == 0):
 		guard.Fail(planError(robocache.ErrMisuse, nil, "mean needs a window", "before and after ≥ 0, not both 0", fmt.Sprintf("%d, %d", r.Before, r.After)))
 	}

@@ -102,10 +102,12 @@ func (r *run) rows() {
 		switch {
 		case k == Zero:
 			r.dst.zero(i)
+		case p.Sums != nil:
+			r.sum(i)
 		case k == Copy && bits:
 			move(&r.dst, &r.src, i, a)
 		case k == Copy:
-			r.cast(i, a)
+			r.cast(i, a, 0, r.dst.Cols)
 		case k == Window:
 			r.mean(i, a, b)
 		case p.Mode == Angle:
@@ -130,10 +132,10 @@ func (r *run) finish64(x []float64, row, col int) {
 	r.dst.store64(x, row, col, &r.counts)
 }
 
-// cast copies sample a into row i through the computing type.
-func (r *run) cast(i, a int) {
-	for col := 0; col < r.dst.Cols; col += tile {
-		n := min(tile, r.dst.Cols-col)
+// cast copies columns from … to-1 of sample a into row i through the computing type.
+func (r *run) cast(i, a, from, to int) {
+	for col := from; col < to; col += tile {
+		n := min(tile, to-col)
 		if r.wide {
 			r.src.load64(r.a64[:n], a, col)
 			r.finish64(r.a64[:n], i, col)
