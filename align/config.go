@@ -38,6 +38,9 @@ type Config struct {
 	// Rotations names the channels of rotations in any form in a stream under slerp, which is its mode unless another is named; missing = as
 	// the feature says.
 	Rotations map[string][]robocache.Rotation `json:"rotations,omitempty"`
+	// Relative states which channels of a stream are relative (delta actions), or that none are; missing = as the feature says, or its names do
+	// (robocache.Feature.RelativeChannels). Relative channels are summed over the time of a row, unless another mode is named.
+	Relative map[string]robocache.Relative `json:"relative,omitempty"`
 	// DTypes asks for an output type: integers are computed with only on their way to a floating-point one.
 	DTypes map[string]robocache.DType `json:"dtypes,omitempty"`
 	Budget int64                      `json:"memory_budget,omitempty"` // bytes of everything that is made; 0 = 1 GiB
@@ -180,7 +183,8 @@ type choice struct {
 
 func (c *Config) choices() []choice {
 	return []choice{{"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)}, {"latency", keysOf(c.Latency)},
-		{"drift", keysOf(c.Drift)}, {"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"rotations", keysOf(c.Rotations)}, {"dtypes", keysOf(c.DTypes)}}
+		{"drift", keysOf(c.Drift)}, {"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"rotations", keysOf(c.Rotations)}, {"relative", keysOf(c.Relative)},
+		{"dtypes", keysOf(c.DTypes)}}
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }

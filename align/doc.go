@@ -3,7 +3,7 @@
 // # Contract
 //
 //	A1   A plan depends on timestamps alone, never on values: it is made once and run for every stream that shares the clock.
-//	A2   Row i of the result is a function of t_i and of at most two samples (mean: of the window). No row looks at its neighbours in the result.
+//	A2   Row i of the result is a function of t_i and of at most two samples (mean, sum: of the window). No row looks at its neighbours in the result.
 //	A3   Valid(i) says whether t_i lies inside the data and no gap; it does not depend on the edge policy. The policy chooses the value only.
 //	A4   Equal timestamps: the last sample is the sample at that time. Coming from the left, interpolation runs to the first of them.
 //	A5   Weights are (t-s[k])/(s[k+1]-s[k]) with both differences in int64: no epsilon, and the denominator is > 0 by construction.
@@ -24,6 +24,11 @@
 //	     middle term rounded once; at is the stream's first timestamp of the episode unless given. All that is said of timestamps above holds for these times.
 //	A19  Channels that are rotations (robocache.Rotation: rotation vectors, Euler angles) are turned under slerp, which is then the default mode, and
 //	     go on in their own form and branch (kernel K21); the row's other channels are linear.
+//	A20  Sum (robocache.Feature.RelativeChannels, Config.Relative): row i covers [t_i, t_i+1/hz), of times given up to the next one, and sample k covers
+//	     [s_k, s_k+1), the last as long as the step before it. A relative channel is the sum of what its samples do in the row's time, each in
+//	     proportion (kernel K24); where no sample covers any of it, 0, whatever the edge policy but mask and error. The row's other channels are linear. Over
+//	     a grid the sums add up to those of the samples, but for what the last sample does after the last row. Of A2 and A3: a row reads all
+//	     samples in its time, and is not valid if it holds a part of one that is longer than max_gap.
 //
 // Cost: O(S + T) for ascending targets, O(T log S) otherwise; no allocation after NewPlan.
 package align

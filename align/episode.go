@@ -78,7 +78,8 @@ func newAligner(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) *
 type source struct {
 	feature robocache.Feature
 	opt     Options
-	clock   int // index into clocks
+	clock   int   // index into clocks
+	summed  []int // sum: the channels that are
 }
 
 type cached struct {
@@ -161,6 +162,14 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 	if to := a.cfg.DTypes[k]; s.opt.Mode.Computes() && f.DType.Integer() && !to.Float() {
 		err := s.opt.fail(robocache.ErrMisuse, nil, "unsupported dtype: integers under mode "+s.opt.Mode.String(), "nearest, previous or next, or a floating-point output dtype", f.DType.String())
 		err.(*robocache.Error).Hint = "set dtypes[" + k + `] to "float32" if the numbers are quantities and not categories`
+		return s, err
+	}
+	if s.opt.Mode == Sum {
+		if !a.cfg.HZ.Zero() {
+			s.opt.After = nanos(a.cfg.HZ, 1)
+		}
+		var err error
+		s.summed, err = a.cfg.Summed(&f)
 		return s, err
 	}
 	if s.opt.Mode == Mean {
@@ -257,6 +266,14 @@ func (a *aligner) reserve(n int64) {
 	a.left -= n
 }
 
+// planBytes returns the size of a row of a plan.
+func planBytes(mode Mode) int64 {
+	if mode == Sum {
+		return 18 + 24
+	}
+	return 18
+}
+
 // plan makes the plan of a stream, or finds that of another one on the same clock (A1).
 func (a *aligner) plan(s *source, times []int64) (_ *kernel.Plan, err error) {
 	defer guard.Into(&err)
@@ -267,7 +284,7 @@ func (a *aligner) plan(s *source, times []int64) (_ *kernel.Plan, err error) {
 			return c.plan, nil
 		}
 	}
-	a.reserve(int64(len(times)) * 18)
+	a.reserve(int64(len(times)) * planBytes(s.opt.Mode))
 	p := guard.Must(NewPlan(a.clocks[s.clock], times, s.opt))
 	a.plans = append(a.plans, cached{s.clock, key, p})
 	return p, nil
@@ -328,7 +345,7 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
 		out.Data = make([]byte, size)
 	}
 	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
-	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Rule: kernel.Rule{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f)}, Valid: out.Valid})
+	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Rule: kernel.Rule{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f), Summed: s.summed}, Valid: out.Valid})
 	a.left += int64(len(raw))
 	guard.Check(err)
 }
@@ -347,6 +364,9 @@ func reach(p *kernel.Plan) (lo, hi int) {
 			r++
 		}
 		lo, hi = min(lo, l), max(hi, r)
+		if s := p.Sums; s != nil && s.From[i] < s.To[i] {
+			lo, hi = min(lo, int(s.From[i])), max(hi, int(s.To[i]))
+		}
 	}
 	if lo > hi {
 		return 0, 0
@@ -365,6 +385,9 @@ func rebase(p *kernel.Plan, lo, hi int) *kernel.Plan {
 	for i := range q.Left {
 		q.Left[i] -= int32(lo)
 		q.Right[i] -= int32(lo)
+	}
+	if s := p.Sums; s != nil {
+		q.Sums = s.Shift(-lo)
 	}
 	return &q
 }

@@ -71,7 +71,7 @@ func (c *Config) ticksOnSamples(info *robocache.Info, f *robocache.Feature) bool
 	severalClocks := info.Clock != "" ||
 		slices.ContainsFunc(info.Features, func(o robocache.Feature) bool { return o.Clock != "" })
 	shifted := c.Offset[f.Key] != c.Latency[f.Key] || !c.Drift[f.Key].IsZero() || c.Clock[f.Key] != ""
-	if mode, _ := c.Mode(f); severalClocks || shifted || c.HZ.Zero() || mode == Mean {
+	if mode, _ := c.Mode(f); severalClocks || shifted || c.HZ.Zero() || mode == Mean || mode == Sum {
 		return false
 	}
 	rate := info.FPS
@@ -98,6 +98,9 @@ func (c *Config) reachPastTick(
 		}
 		_, after := HalfWindows(window)
 		return after
+	}
+	if mode == Sum && !c.HZ.Zero() {
+		return c.HZ.Nanos(1)
 	}
 	period := samplePeriod(ctx, ds, f, periods)
 	if mode == Nearest {

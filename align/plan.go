@@ -19,6 +19,7 @@ const (
 	Slerp    = kernel.Slerp
 	Angle    = kernel.Angle
 	Mean     = kernel.Mean
+	Sum      = kernel.ModeSum
 
 	EdgeClamp       = kernel.Clamp
 	EdgeMask        = kernel.Mask
@@ -34,7 +35,7 @@ type Options struct {
 	Mode          Mode
 	Edge          Edge
 	MaxGap        int64  // ns; 0 = any gap is bridged
-	Before, After int64  // mean: the window [t-Before, t+After); see HalfWindows
+	Before, After int64  // mean: the window [t-Before, t+After); see HalfWindows. sum: a row covers [t, t+After); 0 = up to the next target
 	Hold          bool   // a value holds until the next, the first also before it: every target is valid (robocache.Feature.Latched)
 	Stream        string // for error messages
 }
@@ -44,6 +45,9 @@ func HalfWindows(period int64) (before, after int64) { return period / 2, period
 
 // NewPlan finds the source samples of each target (kernel.NewPlan); errors name the stream.
 func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
+	if opt.Mode == Sum && opt.After == 0 {
+		return opt.sumsBetween(src, targets)
+	}
 	rule := opt.rule(src)
 	p, err := kernel.NewPlan(src, targets, rule)
 	if err != nil {
@@ -51,6 +55,31 @@ func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
 	}
 	opt.hold(p)
 	return p, nil
+}
+
+// sumsBetween makes the plan of rows that each cover the time up to the next one, the last as long as the one before it.
+func (o *Options) sumsBetween(src, targets []int64) (*kernel.Plan, error) {
+	lengths := make([]int64, len(targets))
+	for i := range targets {
+		from := min(i, max(len(targets)-2, 0))
+		if to := from + 1; to < len(targets) {
+			lengths[i] = targets[to] - targets[from]
+		}
+		if lengths[i] <= 0 {
+			return nil, o.fail(robocache.ErrMisuse, robocache.Where{"row": i}, "mode sum: a row covers the time up to the next one", "two or more ascending times, or hz", "other times")
+		}
+	}
+	p := &kernel.Plan{
+		Kind: make([]kernel.Kind, len(targets)), Left: make([]int32, len(targets)), Right: make([]int32, len(targets)),
+		Weight: make([]float64, len(targets)), Valid: make([]uint8, len(targets)),
+	}
+	return p, o.FillSums(p, src, targets, lengths)
+}
+
+// FillSums is Fill under Sum. Row i covers the time from targets[i] up to lengths[i] later.
+func (o *Options) FillSums(p *kernel.Plan, src, targets, lengths []int64) error {
+	rule := o.rule(src)
+	return inStream(p.FillSums(src, targets, lengths, &rule), o.Stream)
 }
 
 // Fill is NewPlan in slices that are there, over timestamps that are proved (CheckTimestamps).

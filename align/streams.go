@@ -11,10 +11,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// DefaultMode is the mode of a stream for which none is chosen: what the feature says of itself (Feature.Interpolation), else linear for
-// floats; previous for integers, booleans, text, events and ragged numbers; nearest for frames and point clouds.
+// DefaultMode returns the mode of a stream for which none is chosen: sum if some of its channels are relative (Feature.RelativeChannels),
+// else what the feature says of itself (Feature.Interpolation), else linear for floats; previous for integers, booleans, text, events and ragged numbers; nearest for frames and point clouds.
 func DefaultMode(f *robocache.Feature) Mode {
 	numeric := f.Kind == robocache.KindNumeric && !f.Ragged()
+	if channels, _ := f.RelativeChannels(); len(channels) > 0 {
+		return Sum
+	}
 	if f.Interpolation != "" {
 		m, err := kernel.ParseMode(f.Interpolation)
 		if err == nil && (!m.Computes() || numeric && f.DType.Float() && (m != Slerp || rotates(f))) {
@@ -40,15 +43,38 @@ func rotates(f *robocache.Feature) bool {
 	return f.Elements()%4 == 0
 }
 
-// Mode is the mode of a stream: the one that is named; slerp where its rotations are; else DefaultMode. chosen says that one was named.
+// Mode returns the mode of a stream: the one that is named; sum if its relative channels are; slerp if its rotations are; else DefaultMode.
+// chosen reports whether one was named.
 func (c *Config) Mode(f *robocache.Feature) (m Mode, chosen bool) {
 	if m, ok := c.Modes[f.Key]; ok {
 		return m, true
 	}
+	relative, stated := c.Relative[f.Key]
+	if stated && !relative.None {
+		return Sum, true
+	}
 	if c.Rotations[f.Key] != nil {
 		return Slerp, true
 	}
+	if stated {
+		own := *f
+		own.Relative = []int{}
+		return DefaultMode(&own), false
+	}
 	return DefaultMode(f), false
+}
+
+// Summed returns the channels of a stream that mode sum adds up: those that the configuration names, else the relative ones of the feature,
+// else all but a gripper. The other channels are linear.
+func (c *Config) Summed(f *robocache.Feature) (channels []int, err error) {
+	channels, _ = f.RelativeChannels()
+	if relative, stated := c.Relative[f.Key]; stated || len(channels) == 0 {
+		relative.None = false
+		if channels, err = relative.Of(f); err != nil {
+			return nil, err
+		}
+	}
+	return channels, f.CheckSummable(channels)
 }
 
 // Turned gives the channels that slerp turns as rotations in a form of their own: those that are named, else those of the feature, which
@@ -170,13 +196,17 @@ func Mask(p *kernel.Plan, valid []uint8, base int) {
 	for i, k := range p.Kind {
 		l, r := int(p.Left[i])-base, int(p.Right[i])-base
 		lost := false
+		if s := p.Sums; s != nil {
+			lost = slices.Contains(valid[max(int(s.From[i])-base, 0):max(int(s.To[i])-base, 0)], 0)
+		}
 		switch k {
 		case kernel.Zero:
+			lost = false
 		case kernel.Copy:
-			lost = valid[l] == 0
+			lost = lost || valid[l] == 0
 		case kernel.Blend:
 			// A neighbour that counts for nothing takes no value away.
-			lost = valid[l] == 0 && p.Weight[i] != 1 || valid[r] == 0 && p.Weight[i] != 0
+			lost = lost || valid[l] == 0 && p.Weight[i] != 1 || valid[r] == 0 && p.Weight[i] != 0
 		case kernel.Window:
 			lost = slices.Contains(valid[l:r], 0)
 		}

@@ -222,6 +222,12 @@ func (v *Viewed) describe(masked []bool) {
 		if to, ok := v.cfg.DTypes[f.Key]; ok {
 			f.DType = to
 		}
+		if s.opt.Mode == Sum {
+			_, f.RelativeReason = f.RelativeChannels()
+			f.Relative = s.summed
+		} else if v.cfg.Relative[f.Key].None {
+			f.Relative, f.RelativeReason = []int{}, ""
+		}
 		f.Clock, f.FPS, f.Masked, f.Default = "", v.cfg.HZ, false, false
 		v.info.Features = append(v.info.Features, f)
 	}
@@ -272,11 +278,14 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 	l.task = sync.OnceValues(func() (*kernel.Plan, error) {
 		return a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times)
 	})
-	seen := map[*kernel.Plan]bool{nil: true} // of the task
+	seen := map[*kernel.Plan]bool{}
 	for _, p := range l.plans {
 		seen[p] = true
 	}
-	l.size = int64(len(l.times))*(8+18*int64(len(seen))) + 4096
+	l.size = int64(len(l.times))*(8+planBytes(Previous)) + 4096 // of the task
+	for p := range seen {
+		l.size += int64(len(l.times)) * planBytes(p.Mode)
+	}
 	for _, c := range a.clocks {
 		l.size += int64(len(c)) * 8
 	}
@@ -286,7 +295,7 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 
 // choose is a plan of some rows of another (A2: no row looks at its neighbours).
 func choose(p *kernel.Plan, rows []int) *kernel.Plan {
-	q := &kernel.Plan{Mode: p.Mode, Sources: p.Sources, Kind: make([]kernel.Kind, len(rows)), Left: make([]int32, len(rows)), Right: make([]int32, len(rows)), Weight: make([]float64, len(rows)), Valid: make([]uint8, len(rows))}
+	q := &kernel.Plan{Mode: p.Mode, Sources: p.Sources, Sums: p.Sums.Pick(rows), Kind: make([]kernel.Kind, len(rows)), Left: make([]int32, len(rows)), Right: make([]int32, len(rows)), Weight: make([]float64, len(rows)), Valid: make([]uint8, len(rows))}
 	for i, r := range rows {
 		q.Kind[i], q.Left[i], q.Right[i], q.Weight[i], q.Valid[i] = p.Kind[r], p.Left[r], p.Right[r], p.Weight[r], p.Valid[r]
 	}

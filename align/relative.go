@@ -1,0 +1,81 @@
+package align
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// RelativeNotes returns a finding for each stream that is taken for relative without being named in the configuration,
+// and for each action that may be relative and is not taken for it. It considers the streams that keys names, or all if
+// keys is nil.
+func (c *Config) RelativeNotes(info *robocache.Info, keys []string) (out []robocache.Finding) {
+	for i := range info.Features {
+		f := &info.Features[i]
+		if keys != nil && !slices.Contains(keys, f.Key) {
+			continue
+		}
+		if _, stated := c.Relative[f.Key]; stated {
+			continue
+		}
+		mode, chosen := c.Mode(f)
+		switch {
+		case chosen:
+		case mode == Sum:
+			out = append(out, c.relativeNote(f))
+		case mode == Linear && mayBeRelative(f):
+			out = append(out, robocache.Finding{
+				Severity: robocache.SeverityInfo, Code: "maybe-relative", Where: robocache.Where{"stream": f.Key},
+				Message: fmt.Sprintf("%s is interpolated as absolute: nothing says whether its %d columns are relative (delta actions)",
+					f.Key, f.Elements()),
+				Hint: fmt.Sprintf("If they are, pass align={\"relative\": {%q: True}} to sum all but a gripper, the last of seven", f.Key),
+			})
+		}
+	}
+	return out
+}
+
+// relativeNote returns the finding that a stream is summed.
+func (c *Config) relativeNote(f *robocache.Feature) robocache.Finding {
+	_, reason := f.RelativeChannels()
+	if reason != "" {
+		reason = " (" + reason + ")"
+	}
+	columns, others := "", ""
+	// An error of the channels is reported when the stream is aligned.
+	if channels, err := c.Summed(f); err == nil && len(channels) < f.Elements() {
+		columns, others = "columns "+channelRuns(channels)+" of ", ", the others are interpolated"
+	}
+	return robocache.Finding{
+		Severity: robocache.SeverityInfo, Code: "relative", Where: robocache.Where{"stream": f.Key},
+		Message: fmt.Sprintf("%s is relative%s: %sits rows are summed over the time of each row%s", f.Key, reason, columns, others),
+		Hint:    fmt.Sprintf("Pass align={\"relative\": {%q: False}} if it is absolute", f.Key),
+	}
+}
+
+// mayBeRelative reports whether a stream has the shape of a delta action and no names: six numbers and a gripper.
+func mayBeRelative(f *robocache.Feature) bool {
+	last := f.Key[strings.LastIndexByte(f.Key, '.')+1:]
+	return f.Relative == nil && f.ChannelNames() == nil && f.Elements() == 7 && (last == "action" || last == "actions")
+}
+
+// channelRuns writes channels in ascending order as ranges: 0–5, 7.
+func channelRuns(channels []int) string {
+	var parts []string
+	for i := 0; i < len(channels); {
+		j := i
+		for j+1 < len(channels) && channels[j+1] == channels[j]+1 {
+			j++
+		}
+		text := strconv.Itoa(channels[i])
+		if j > i {
+			text += "–" + strconv.Itoa(channels[j])
+		}
+		parts = append(parts, text)
+		i = j + 1
+	}
+	return strings.Join(parts, ", ")
+}
