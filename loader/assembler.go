@@ -157,9 +157,11 @@ func (a *assembler) addSource(ctx context.Context, src *source, m *Mix, sources 
 	if err := src.open(ctx, sources); err != nil {
 		return err
 	}
-	note, err = src.lookAhead(ctx)
-	if note != "" {
-		a.notes = append(a.notes, note)
+	notes, err := src.alignNotes(ctx)
+	for _, note := range notes {
+		if !slices.Contains(a.notes, note) { // of another source of a mixture
+			a.notes = append(a.notes, note)
+		}
 	}
 	return err
 }

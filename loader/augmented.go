@@ -137,11 +137,7 @@ func (p *part) gatherMirrored(c *column, plan *kernel.Plan, src, dst, mask []byt
 		dtype = robocache.Float32
 	}
 	rows := bytesOf(make([]uint64, (plan.Len()*c.elems*dtype.Size()+7)/8))[:plan.Len()*c.elems*dtype.Size()]
-	copy(mask, plan.Valid)
-	x := applies.Get().(*applied)
-	x.part(rows, dtype, src, c.stored, c.elems, kernel.Epilogue{}).Rule = c.time.rule
-	x.planned(plan, mask)
-	if err := x.run(); err != nil {
+	if err := resample(rows, dtype, src, c, plan, kernel.Epilogue{}, mask); err != nil {
 		return err
 	}
 	pads(mask, mask)

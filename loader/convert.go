@@ -70,6 +70,19 @@ func (x *applied) run() error {
 	return err
 }
 
+// resample makes rows of a column by a plan, at most as the kernel's backends can. valid is written.
+func resample(out []byte, dtype robocache.DType, src []byte, c *column, p *kernel.Plan, e kernel.Epilogue, valid []byte) error {
+	if p.Sums != nil { // no op has this mode
+		to, from := kernel.Dense(out, dtype, p.Len(), c.elems), kernel.Dense(src, c.stored, p.Sources, c.elems)
+		return kernel.Resample(to, from, p, kernel.Options{Rule: c.time.rule, Epilogue: e, Valid: valid})
+	}
+	copy(valid, p.Valid)
+	x := applies.Get().(*applied)
+	x.part(out, dtype, src, c.stored, c.elems, e).Rule = c.time.rule
+	x.planned(p, valid)
+	return x.run()
+}
+
 // convert casts rows of so many elements into a tensor, and normalises them before the only rounding. from is to, or a reference dtype's source.
 func convert(dst []byte, to robocache.DType, src []byte, from robocache.DType, elems int, norm *affine) error {
 	switch {

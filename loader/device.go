@@ -89,9 +89,9 @@ func (c *column) deviceOp() *deviceOp {
 		}
 		return op
 	}
-	// Windows of mean have any number of samples, and slerp says of its values whether they are valid: the host does both.
+	// Rows of mean and sum have any number of samples, and slerp decides by its values whether they are valid: the host does these.
 	mode := c.time.opt.Mode
-	if mode == kernel.Mean || mode == kernel.Slerp || !mode.Computes() && nothing {
+	if mode == kernel.Mean || mode == kernel.ModeSum || mode == kernel.Slerp || !mode.Computes() && nothing {
 		return nil
 	}
 	op.pairs, op.rule = true, c.time.rule

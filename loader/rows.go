@@ -219,7 +219,9 @@ func snapped(t int64, timestamps []int64, from int) (int64, int) {
 // planRoom is a worker's room for plans, used again.
 type planRoom struct {
 	whole, one kernel.Plan // of a batch, of an episode's part of it
+	sums       [2]kernel.Sums
 	targets    []int64
+	lengths    []int64 // sum: of the targets' rows
 	rows       []robocache.Row
 }
 
@@ -233,11 +235,11 @@ func sized(p *kernel.Plan, n int) *kernel.Plan {
 
 // around cuts the timestamps that decide about some targets out of a stream's: an episode of an hour is not looked through for a window of a
 // second. On both sides two distinct timestamps beyond them stay, which is what any mode and edge looks at (A2, A4, A8).
-func around(timestamps, targets []int64, opt *align.Options) (from int, near []int64) {
+func around(timestamps, targets []int64, before, after int64) (from int, near []int64) {
 	if len(timestamps) < 64 || len(targets) == 0 {
 		return 0, timestamps
 	}
-	lo, hi := slices.Min(targets)-opt.Before, slices.Max(targets)+opt.After
+	lo, hi := slices.Min(targets)-before, slices.Max(targets)+after
 	from, _ = slices.BinarySearch(timestamps, lo)
 	to, _ := slices.BinarySearch(timestamps, hi+1)
 	for range 2 {
@@ -261,17 +263,29 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 	steps := c.steps
 	whole := sized(&w.plan.whole, p.size()*steps)
 	whole.Mode = opt.Mode
+	whole.Sums = nil
+	isSum := opt.Mode == align.Sum
+	if isSum {
+		whole.Sums = &w.plan.sums[0]
+		whole.Sums.Resize(whole.Len())
+	}
 	rows := w.plan.rows[:0]
 	err := w.byEpisode(p, func(episode int, group []int32) error {
 		timestamps, err := own.timestamps.of(w.Ctx(), episode, c.time.clock)
 		if err != nil {
 			return err
 		}
-		targets := w.plan.targets[:0]
+		targets, lengths := w.plan.targets[:0], w.plan.lengths[:0]
 		for _, i := range group {
 			t, err := own.at(w.Ctx(), p.places[i], p.rows[0][i].Index)
 			if err != nil {
 				return err
+			}
+			length := c.time.length
+			if isSum && length == 0 {
+				if length, err = own.rowLength(w.Ctx(), p.places[i], p.rows[0][i].Index); err != nil {
+					return err
+				}
 			}
 			near := 0
 			for _, d := range deltas {
@@ -282,13 +296,23 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 					}
 					at, near = snapped(at, timestamps, near)
 				}
-				targets = append(targets, at)
+				targets, lengths = append(targets, at), append(lengths, length)
 			}
 		}
-		w.plan.targets = targets
-		from, near := around(timestamps, targets, opt)
+		w.plan.targets, w.plan.lengths = targets, lengths
 		one := sized(&w.plan.one, len(targets))
-		if err := opt.Fill(one, near, targets); err != nil {
+		var from int
+		var near []int64
+		if isSum {
+			one.Sums = &w.plan.sums[1]
+			from, near = around(timestamps, targets, 0, slices.Max(append(lengths, 0)))
+			err = opt.FillSums(one, near, targets, lengths)
+		} else {
+			one.Sums = nil
+			from, near = around(timestamps, targets, opt.Before, opt.After)
+			err = opt.Fill(one, near, targets)
+		}
+		if err != nil {
 			return robocache.At(err, robocache.Where{"episode": p.src.ds.Info().EpisodeIndex(episode)})
 		}
 		base := len(rows)
@@ -317,6 +341,14 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 					rows = append(rows, robocache.Row{Episode: episode, Index: from + int(r)})
 				}
 				whole.Right[at] = int32(len(rows))
+			}
+			if isSum {
+				first, to, last := one.Sums.From[k], whole.Sums, int32(len(rows))
+				for r := first; r < one.Sums.To[k]; r++ {
+					rows = append(rows, robocache.Row{Episode: episode, Index: from + int(r)})
+				}
+				to.From[at], to.To[at] = last, int32(len(rows))
+				to.Head[at], to.Tail[at] = one.Sums.Head[k], one.Sums.Tail[k]
 			}
 		}
 		return nil

@@ -103,12 +103,8 @@ func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []rob
 	if !direct {
 		out, dtype = make([]byte, p.Len()*c.rowBytes), c.stored
 	}
-	copy(mask, p.Valid)
-	x := applies.Get().(*applied)
 	// Normalised in the kernel, so that rows without a value stay zero bits (K9) and there is one rounding (K10).
-	x.part(out, dtype, src, c.stored, c.elems, c.norm.epilogue(0)).Rule = c.time.rule
-	x.planned(p, mask)
-	if err := x.run(); err != nil {
+	if err := resample(out, dtype, src, c, p, c.norm.epilogue(0), mask); err != nil {
 		return err
 	}
 	pads(mask, mask)

@@ -33,6 +33,7 @@ type timing struct {
 	offset int64
 	opt    align.Options
 	rule   kernel.Rule // of values
+	length int64       // sum: the time that a row covers; 0 = up to the next sample
 }
 
 // clockOf is the clock of a feature; "" is the episode's own, under whichever name.
@@ -103,9 +104,9 @@ func (src *source) timed() bool {
 	return slices.ContainsFunc(src.columns, func(c *column) bool { return c.time != nil })
 }
 
-// lookAhead returns a note with the look-ahead of the observations, or "".
+// alignNotes returns notes with the look-ahead of the observations, and with the streams that are summed as relative.
 // Streams of windows= are left out, because their offsets are explicit.
-func (src *source) lookAhead(ctx context.Context) (note string, err error) {
+func (src *source) alignNotes(ctx context.Context) (notes []string, err error) {
 	defer guard.Into(&err)
 	keys := []string{}
 	for _, c := range src.columns {
@@ -117,11 +118,14 @@ func (src *source) lookAhead(ctx context.Context) (note string, err error) {
 	if cfg == nil {
 		cfg = &align.Config{}
 	}
-	f := cfg.LookAhead(ctx, src.ds, keys)
-	if f == nil {
-		return "", nil
+	findings := cfg.RelativeNotes(src.ds.Info(), keys)
+	if f := cfg.LookAhead(ctx, src.ds, keys); f != nil {
+		findings = append(findings, *f)
 	}
-	return f.Message + ". " + f.Hint, nil
+	for i := range findings {
+		notes = append(notes, findings[i].Message+". "+findings[i].Hint)
+	}
+	return notes, nil
 }
 
 // maxTimeline bounds the rows of one episode's timeline: beyond, a timestamp is wrong.
@@ -225,10 +229,41 @@ func (s *timing) settle(c *column, k string, cfg *align.Config) error {
 		s.opt.Before, s.opt.After = align.HalfWindows(window)
 	}
 	s.rule = kernel.Rule{Mode: s.opt.Mode, Period: cfg.Period[k], Quats: cfg.Quats[k]}
+	if s.opt.Mode == align.Sum {
+		var err error
+		if s.rule.Summed, err = cfg.Summed(c.feature); err != nil {
+			return err
+		}
+		s.length = s.sumLength(c)
+	}
 	if c.feature != nil {
 		s.rule.Rotations = cfg.Turned(c.feature)
 	}
 	return nil
+}
+
+// sumLength returns the time that a row of a column covers under sum: the step of a window with a count, else the period of hz. It returns 0
+// if it varies: a sample covers the time up to the next one.
+func (s *timing) sumLength(c *column) int64 {
+	window := c.src.windows[c.window].nanos
+	native := c.src.cfg.Native.Of(c.key)
+	switch {
+	case native != nil && native.Count > 1:
+		return window[1] - window[0]
+	case c.src.timebase.grid:
+		return c.src.cfg.Align.HZ.Nanos(1)
+	}
+	return 0
+}
+
+// rowLength returns the time up to the next sample, of the last one the time since the one before it.
+func (src *source) rowLength(ctx context.Context, place int32, index int) (int64, error) {
+	t, err := src.timestamps.of(ctx, src.table.Episode(int(place)), src.timebase.key)
+	if err != nil || len(t) < 2 {
+		return 0, err
+	}
+	index = min(index, len(t)-2)
+	return t[index+1] - t[index], nil
 }
 
 // join lets a column's values be made by the plan of an earlier one of the same clock, rule and window (A1).
@@ -245,7 +280,7 @@ func (c *column) join(before []*column) {
 		return
 	}
 	for _, d := range before {
-		if d.leader == d && shares(d) && d.feature.Clock == c.feature.Clock && d.window == c.window && d.steps == c.steps && d.time.offset == c.time.offset &&
+		if d.leader == d && shares(d) && d.feature.Clock == c.feature.Clock && d.window == c.window && d.steps == c.steps && d.time.offset == c.time.offset && d.time.length == c.time.length &&
 			d.time.by == c.time.by && d.time.clock == c.time.clock && rule(d) == rule(c) {
 			c.leader = d
 			d.shared = append(d.shared, c)

@@ -62,6 +62,9 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 	}
 	f.opened = opt
 	if a := f.opt.Align; a != nil {
+		for _, note := range a.RelativeNotes(ds.Info(), f.opt.Keys) {
+			told(note.Message + ". " + note.Hint)
+		}
 		if ahead := a.LookAhead(ctx, ds, f.opt.Keys); ahead != nil {
 			told(ahead.Message + ". " + ahead.Hint)
 		}

@@ -67,10 +67,13 @@ func (f *openFlags) open(ctx context.Context, uri string) robocache.Dataset {
 	err := robocache.CheckGrid(ctx, ds, hz)
 	if err == nil {
 		cfg := align.Config{HZ: hz}
-		ahead := cfg.LookAhead(ctx, ds, nil)
+		notes := cfg.RelativeNotes(ds.Info(), nil)
+		if ahead := cfg.LookAhead(ctx, ds, nil); ahead != nil {
+			notes = append(notes, *ahead)
+		}
 		view, err = align.View(ctx, ds, cfg, align.ViewOptions{Own: true})
-		if err == nil && ahead != nil {
-			view.Info().Findings = append(slices.Clip(view.Info().Findings), *ahead)
+		if err == nil {
+			view.Info().Findings = append(slices.Clip(view.Info().Findings), notes...)
 		}
 	}
 	if err != nil {
