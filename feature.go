@@ -49,7 +49,7 @@ type Feature struct {
 	Latched bool `json:"latched,omitempty"`
 	// Relative lists the channels that are relative (see type Relative), in ascending order, as the dataset or a mapping states it.
 	// nil: nothing is stated; empty: the stream is absolute.
-	Relative []int `json:"relative,omitempty"`
+	Relative []int `json:"relative,omitzero"`
 	// RelativeReason states how Relative is known, for messages: "modality.json says so".
 	RelativeReason string `json:"relative_reason,omitempty"`
 }

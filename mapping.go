@@ -23,6 +23,7 @@ type StreamMapping struct {
 	Unit          string     `json:"unit,omitempty"`
 	Interpolation string     `json:"interpolation,omitempty"`
 	Rotations     []Rotation `json:"rotations,omitempty"` // channels that are rotations (of the joined, sliced row), interpolated as such; see Interpolation
+	Relative      *Relative  `json:"relative,omitempty"`  // which channels (of the joined, sliced row) are relative; see Feature.Relative
 	Names         []string   `json:"names,omitempty"`
 	ChannelOrder  string     `json:"channel_order,omitempty"` // images: the order of their channels, "rgb" or "bgr"
 }

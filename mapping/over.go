@@ -180,6 +180,9 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 		f.Interpolation = joined(f, d.base.Info(), m.From)
 	}
 	rotated(f, m)
+	if err := d.related(f, m); err != nil {
+		return nil, err
+	}
 	if name, ok := timestampKey(m.Clock); ok {
 		t := d.source(name)
 		if t.Kind != robocache.KindNumeric || t.Elements() != 1 || t.Ragged() || t.Clock != f.Clock {

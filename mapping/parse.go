@@ -122,10 +122,10 @@ func check(m *robocache.Mapping) (err error) {
 		}
 		guard.Check(robocache.At(s.Drift.Check(), robocache.Where{"stream": key}))
 		switch s.Interpolation {
-		case "", "linear", "nearest", "previous", "next", "slerp", "angle", "mean":
+		case "", "linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum":
 		default:
 			if (robocache.Rotation{Form: s.Interpolation}).Width() == 0 {
-				return bad(key, "interpolation", "linear, nearest, previous, next, slerp, angle, mean, or the form of a rotation: rotvec, xyz, XYZ …", strconv.Quote(s.Interpolation))
+				return bad(key, "interpolation", "linear, nearest, previous, next, slerp, angle, mean, sum, or the form of a rotation: rotvec, xyz, XYZ …", strconv.Quote(s.Interpolation))
 			}
 		}
 		guard.Check(robocache.At(robocache.CheckRotations(s.Rotations, math.MaxInt32), robocache.Where{"stream": key}))

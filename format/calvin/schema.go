@@ -417,6 +417,10 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 			shape = []int{1}
 		}
 		f := &robocache.Feature{Key: key(m.name), Kind: robocache.KindNumeric, DType: dt, Shape: shape, FPS: d.rate}
+		if m.name == "rel_actions" && len(shape) == 1 && dt.Float() {
+			f.Relative, _ = robocache.Relative{}.Of(f) // An error is of channels that are named, and none is.
+			f.RelativeReason = "as CALVIN defines it"
+		}
 		d.streams[f.Key] = &stream{feature: f, member: len(d.members)}
 		m.offset = *offset
 		*offset += int(m.bytes)

@@ -253,6 +253,7 @@ func feature(r *declared) (robocache.Feature, error) {
 		if f.DType, ok = robocache.ParseDType(t); !ok || f.DType.Size() == 0 || f.DType == robocache.BFloat16 {
 			return f, fmt.Errorf("feature %s has dtype %q, which no version defines", r.key, r.DType)
 		}
+		readRelative(r, &f)
 	}
 	return f, nil
 }

@@ -35,6 +35,12 @@ type declared struct {
 	VideoInfo map[string]any  `json:"video_info"`
 	FPS       json.RawMessage `json:"fps"`
 	shape     []int
+	// Statements of relative values, see readRelative.
+	Relative   json.RawMessage `json:"relative"`
+	IsRelative json.RawMessage `json:"is_relative"`
+	Delta      json.RawMessage `json:"delta"`
+	IsDelta    json.RawMessage `json:"is_delta"`
+	Absolute   json.RawMessage `json:"absolute"`
 }
 
 // infoFile is meta/info.json.

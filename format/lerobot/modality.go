@@ -67,17 +67,13 @@ func (d *Dataset) forgive() {
 }
 
 func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
-	type part struct {
-		Start, End *int
-		Key        string `json:"original_key"`
-	}
-	var raw struct{ State, Action, Video, Annotation map[string]part }
+	var raw struct{ State, Action, Video, Annotation map[string]modalityPart }
 	if err := jsonmeta.Unmarshal(string(op), b, &raw); err != nil {
 		return nil, err
 	}
 	m := &Modality{Video: map[string]string{}, Annotation: map[string]string{}}
 	for _, sliced := range []struct {
-		parts map[string]part
+		parts map[string]modalityPart
 		of    string
 		to    *map[string]Slice
 	}{{raw.State, "observation.state", &m.State}, {raw.Action, "action", &m.Action}} {
@@ -97,5 +93,6 @@ func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 	for name, p := range raw.Annotation {
 		m.Annotation[name] = cmp.Or(p.Key, "annotation."+name)
 	}
+	markRelative(info, raw.Action)
 	return m, nil
 }

@@ -84,6 +84,7 @@ type node struct {
 	Image        *valueNode       `json:"image,omitempty"`
 	LabeledImage *valueNode       `json:"labeledImage,omitempty"`
 	Class        string           `json:"pythonClassName"`
+	Description  json.RawMessage  `json:"description,omitempty"` // a text, as far as known
 	Sequence     *sequenceNode    `json:"sequence,omitempty"`
 	Tensor       *valueNode       `json:"tensor,omitempty"`
 	Text         *textNode        `json:"text,omitempty"`
@@ -116,6 +117,8 @@ type leaf struct {
 	optional bool
 	labels   int
 	what     string // why it is not read; "" where it is
+	// description is what the data set's author says of the leaf, if it is a text.
+	description string
 
 	slot    int   // of the plain list, or of ragged_flat_values
 	lengths []int // slots of ragged_row_lengths_0, …
@@ -241,6 +244,7 @@ func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int
 		key = "step" // steps that are a bare value
 	}
 	l := leaf{key: key, name: name, step: step, fixed: seq, inner: len(seq)}
+	_ = json.Unmarshal(n.Description, &l.description) // none if it is no text
 	l.describe(n)
 	s.leaves = append(s.leaves, l)
 }

@@ -197,6 +197,7 @@ type featureNote struct {
 	Unit          string               `json:"unit,omitempty"`
 	Interpolation string               `json:"interpolation,omitempty"`
 	Rotations     []robocache.Rotation `json:"rotations,omitempty"`
+	Relative      []int                `json:"relative,omitzero"` // relative channels; empty: none
 }
 
 func readMetadata(ctx context.Context, s store.Store) ownMetadata {

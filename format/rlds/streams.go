@@ -68,6 +68,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			f.Interpolation = "nearest"
 			f.Names = d.labels(ctx, l)
 		}
+		d.markRelative(&f, l)
 		d.byKey[f.Key] = source{leaf: i}
 		d.About.Features = append(d.About.Features, f)
 		if l.nested() && l.coding == plain {
@@ -89,6 +90,9 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			if f.Kind == robocache.KindNumeric && !f.Ragged() && robocache.CheckRotations(n.Rotations, f.Elements()) == nil {
 				f.Rotations = n.Rotations
 			}
+			if n.Relative != nil && f.Kind == robocache.KindNumeric {
+				f.Relative, f.RelativeReason = noted(n.Relative, f)
+			}
 			if n.Kind == robocache.KindPointCloud && f.Kind == robocache.KindNumeric && f.Ragged() {
 				f.Kind = n.Kind
 			}
@@ -97,6 +101,16 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			}
 		}
 	}
+}
+
+// noted returns the relative channels that our writer noted of a stream.
+func noted(channels []int, f *robocache.Feature) ([]int, string) {
+	relative := robocache.Relative{Channels: channels, None: len(channels) == 0}
+	out, err := relative.Of(f)
+	if err != nil {
+		return nil, ""
+	}
+	return out, "as " + metadataName + " states"
 }
 
 // labels reads the names of a class label's classes, which lie in a file beside the shards.

@@ -284,14 +284,14 @@ func (w *writing) extras() map[string]featureNote {
 		if f == nil {
 			continue
 		}
-		n := featureNote{Names: f.Names, Unit: f.Unit, Interpolation: f.Interpolation, Rotations: f.Rotations}
+		n := featureNote{Names: f.Names, Unit: f.Unit, Interpolation: f.Interpolation, Rotations: f.Rotations, Relative: f.Relative}
 		if f.Kind == robocache.KindPointCloud {
 			n.Kind = f.Kind
 		}
 		if f.Kind == robocache.KindVideo && f.Depth != nil {
 			n.Unit = "m" // so stills decodes it
 		}
-		if n.Kind != "" || n.Names != nil || n.Unit != "" || n.Interpolation != "" {
+		if n.Kind != "" || n.Names != nil || n.Unit != "" || n.Interpolation != "" || n.Relative != nil {
 			out[w.leaves[i].key] = n
 		}
 	}

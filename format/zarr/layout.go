@@ -293,6 +293,16 @@ func own(f *robocache.Feature, m map[string]any) {
 			f.Rotations = r
 		}
 	}
+	if v, ok := m["relative"].([]any); ok {
+		var relative robocache.Relative
+		relative.None = len(v) == 0
+		b, err := json.Marshal(v)
+		if err == nil && (relative.None || relative.UnmarshalJSON(b) == nil) {
+			if channels, err := relative.Of(f); err == nil {
+				f.Relative, f.RelativeReason = channels, "as the array's attributes state"
+			}
+		}
+	}
 	if s, ok := m["unit"].(string); ok {
 		f.Unit = s
 	}

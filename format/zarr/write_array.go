@@ -246,6 +246,9 @@ func (s *outStream) attributes() map[string]any {
 	if len(s.f.Rotations) > 0 {
 		own["rotations"] = s.f.Rotations
 	}
+	if s.f.Relative != nil {
+		own["relative"] = s.f.Relative
+	}
 	if s.f.Unit != "" {
 		own["unit"] = s.f.Unit
 	}

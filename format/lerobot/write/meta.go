@@ -108,6 +108,9 @@ func (w *Writer) info() []byte {
 			dtype = "language"
 		}
 		o := jsonObject{{"dtype", dtype}, {"shape", shape}, {"names", names}}
+		if f.Relative != nil {
+			o = append(o, jsonField{"relative", f.Relative})
+		}
 		if f.Kind == robocache.KindVideo {
 			o = append(o, jsonField{"info", w.cams[f.Key].info(w.cfg.FPS)})
 		} else if unit := depthUnit(&f.Feature); unit != "" {

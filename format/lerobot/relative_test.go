@@ -1,0 +1,73 @@
+package lerobot
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// TestReadRelative checks what a feature of info.json may state of relative values.
+func TestReadRelative(t *testing.T) {
+	six := []int{0, 1, 2, 3, 4, 5}
+	for text, want := range map[string][]int{
+		`{"dtype": "float32"}`:                                 nil,
+		`{"dtype": "float32", "relative": true}`:               six,
+		`{"dtype": "float32", "relative": false}`:              {},
+		`{"dtype": "float32", "relative": []}`:                 {},
+		`{"dtype": "float32", "relative": [0, 2]}`:             {0, 2},
+		`{"dtype": "float32", "is_delta": true}`:               six,
+		`{"dtype": "float32", "delta": 3}`:                     nil,
+		`{"dtype": "float32", "absolute": false}`:              six,
+		`{"dtype": "float32", "absolute": true}`:               {},
+		`{"dtype": "float32", "relative": "to the last pose"}`: nil,
+		`{"dtype": "float32", "relative": [9]}`:                nil,
+		`{"dtype": "int64", "relative": true}`:                 nil,
+	} {
+		r := declared{key: "action", shape: []int{7}}
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			t.Fatal(err)
+		}
+		f, err := feature(&r)
+		if err != nil || !slices.Equal(f.Relative, want) || (f.Relative == nil) != (want == nil) {
+			t.Errorf("%s: %v, %v; want %v", text, f.Relative, err, want)
+		}
+	}
+}
+
+// TestModalityRelative checks that parts with "absolute": false mark the stream of actions.
+func TestModalityRelative(t *testing.T) {
+	info := func() *robocache.Info {
+		return &robocache.Info{Features: []robocache.Feature{
+			{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{8}},
+			{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{8}},
+		}}
+	}
+	for _, c := range []struct {
+		action string
+		want   []int
+		quat   bool
+	}{
+		{`{"arm": {"start": 0, "end": 7}}`, nil, false},
+		{`{"arm": {"start": 0, "end": 7, "absolute": true}}`, []int{}, false},
+		{`{"turn": {"start": 3, "end": 6, "absolute": false}, "pos": {"start": 0, "end": 3, "absolute": false}, "hand": {"start": 6, "end": 7}}`, []int{0, 1, 2, 3, 4, 5}, false},
+		{`{"turn": {"start": 3, "end": 7, "absolute": false, "rotation_type": "quaternion"}}`, []int{3, 4, 5, 6}, true},
+		{`{"arm": {"start": 0, "end": 7, "absolute": "no"}}`, nil, false},
+	} {
+		i := info()
+		if _, err := parseModality([]byte(`{"state": {"arm": {"start": 0, "end": 7, "absolute": false}}, "action": `+c.action+`}`), i); err != nil {
+			t.Errorf("%s: %v", c.action, err)
+		}
+		f := i.Feature("action")
+		if !slices.Equal(f.Relative, c.want) || (f.Relative == nil) != (c.want == nil) || len(f.Rotations) > 0 != c.quat {
+			t.Errorf("%s: %v, %v; want %v", c.action, f.Relative, f.Rotations, c.want)
+		}
+		if i.Feature("observation.state").Relative != nil {
+			t.Errorf("%s: the state is marked", c.action)
+		}
+		if err := f.CheckSummable(f.Relative); (err != nil) != c.quat {
+			t.Errorf("%s: summable: %v", c.action, err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package mapping
+
+import (
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// related sets the relative channels of a stream: those that the mapping states, or those of its parts, at their places
+// in the joined and sliced row. It runs after the names are set.
+func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err error) {
+	f.Relative, f.RelativeReason = d.relativeParts(m)
+	relative := m.Relative
+	if relative == nil && m.Interpolation == "sum" {
+		relative = &robocache.Relative{}
+	}
+	if relative == nil {
+		return nil
+	}
+	if f.Kind != robocache.KindNumeric || !f.DType.Float() || f.Ragged() {
+		return &robocache.Error{
+			Class: robocache.ErrMisuse, Op: "map", Msg: "relative",
+			Want: "numeric rows of one length of floating-point numbers", Got: string(f.Kind) + " " + f.DType.String(),
+		}
+	}
+	if f.Interpolation == "sum" {
+		f.Interpolation = ""
+	}
+	f.Relative, err = relative.Of(f)
+	f.RelativeReason = "as the mapping states"
+	return err
+}
+
+// relativeParts returns the relative channels of the parts of a joined row. It returns nil if nothing is known of any.
+func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reason string) {
+	from, to := 0, int(^uint(0)>>1)
+	if m.Slice != nil {
+		from, to = m.Slice[0], m.Slice[1]
+	}
+	at := 0
+	for _, key := range m.From {
+		f := d.source(key)
+		own, why := f.RelativeChannels()
+		if own != nil && channels == nil {
+			channels, reason = []int{}, why
+		}
+		for _, c := range own {
+			if c += at; c >= from && c < to {
+				channels = append(channels, c-from)
+			}
+		}
+		at += f.Elements()
+	}
+	slices.Sort(channels)
+	return channels, reason
+}
