@@ -101,9 +101,19 @@ def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
     return out
 
 
+def _relative(name: str, v: Any) -> Any:
+    """True, False, or a list of channels by number or name."""
+    if isinstance(v, (bool, np.bool_)):
+        return bool(v)
+    channels = list(v) if isinstance(v, (list, tuple, range, np.ndarray)) else []
+    if not channels or not all(isinstance(c, str) or is_integer(c) for c in channels):
+        raise Misuse(f"{name}={v!r}: expected True, False, or a list of channels by number or name")
+    return [c if isinstance(c, str) else int(c) for c in channels]
+
+
 # Episode.align's; durations become text of nanoseconds.
 ALIGN: dict[str, Check] = {
-    "modes": by_key(one_of(*MODES), "stream"),
+    "modes": by_key(one_of(*MODES, "sum"), "stream"),
     "edge": by_key(one_of(*EDGES), "stream", or_all=True),
     "max_gap": by_key(duration, "stream", or_all=True),
     "offset": by_key(duration, "stream"),
@@ -112,6 +122,7 @@ ALIGN: dict[str, Check] = {
     "drift": by_key(_drift, "stream"),
     "clock": by_key(text, "stream"),
     "rotations": by_key(_rotations, "stream"),
+    "relative": by_key(_relative, "stream"),
 }
 
 # align= of MapDataset, Loader and Mix.

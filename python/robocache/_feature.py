@@ -37,6 +37,7 @@ class Feature:
     unit: str = ""
     masked: bool = False  # some rows hold no value
     rotations: tuple[Mapping[str, Any], ...] = ()  # channels that are one rotation: {"at": 3, "form": "rotvec"}; turned under slerp
+    relative: tuple[int, ...] | None = None  # channels that hold changes (delta actions), summed at another rate; None: not stated
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
@@ -55,7 +56,8 @@ class Feature:
         return Feature(
             d["key"], d["kind"], d["dtype"], tuple(d.get("shape") or ()), d.get("names"), d.get("height", 0), d.get("width", 0),
             d.get("channels", 0), told_rate(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
-            d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), tuple(d.get("rotations") or ()), dict(d),
+            d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), tuple(d.get("rotations") or ()),
+            tuple(d["relative"]) if "relative" in d else None, dict(d),
         )  # fmt: skip
 
 

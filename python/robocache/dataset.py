@@ -382,7 +382,8 @@ class Episode:
     def align(
         self, *, hz: Any = None, times: Any = None, extent: str = "intersection", modes: Mapping[str, str] | None = None, edge: str | Mapping[str, str] = "clamp",
         max_gap: Any = None, offset: Mapping[str, Any] | None = None, latency: Mapping[str, Any] | None = None, drift: Mapping[str, Any] | None = None,
-        clock: Mapping[str, str] | None = None, rotations: Mapping[str, Any] | None = None, keys: Iterable[str] | None = None,
+        clock: Mapping[str, str] | None = None, rotations: Mapping[str, Any] | None = None, relative: Mapping[str, Any] | None = None,
+        keys: Iterable[str] | None = None,
         image_size: tuple[int, int] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Brings streams onto one timeline.
@@ -390,8 +391,8 @@ class Episode:
         hz: rate of a uniform timeline over `extent` ("intersection", "union", or a stream key); or times: the targets themselves.
         Times are float seconds or int64 nanoseconds. A duration is seconds, int or float, or text with a unit ("50ms"); a number of more than a day is
         Misuse, because it is likely to be nanoseconds.
-        modes: key → "linear", "nearest", "previous", "next", "slerp", "angle", "mean". Without an entry: what the feature says of itself
-        (`interpolation`), else floats linear, images and point clouds nearest, everything else previous.
+        modes: key → "linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum". Without an entry: sum for relative streams, else
+        what the feature says of itself (`interpolation`), else floats linear, images and point clouds nearest, everything else previous.
         edge: "clamp", "mask", "extrapolate" or "error", for all or by key. max_gap: no bridging over longer gaps, for all or by key.
         offset: added to a stream's timestamps; latency: how long after the fact it was timestamped (taken off them). drift: parts in a million that a
         stream's clock runs fast (negative: slow), as `robocache doctor` finds it; a number, or (ppm, at) with the moment on that clock at which
@@ -399,6 +400,9 @@ class Episode:
         at + (timestamp - at) / (1 + ppm / 1e6) + offset - latency. clock: which of several timestamps counts ("header", "publish", "log"), where a format
         keeps them. rotations: key → the channels that are rotations, interpolated as such: "rotvec" or Euler axes ("xyz" fixed, "XYZ" turning
         along; radians) of the first three, or a list of (first channel, form); default: what the feature says of itself.
+        relative: key → True (all channels but a gripper), False (none), or a list of channels by number or name: relative channels hold changes
+        (delta actions). A row covers the time up to the next one, and a relative channel is the sum of what the samples do in that time, so
+        that the total is kept; the other channels are linear. Default: what the feature says of itself (`relative`), or the names of an action.
         keys: the streams to align; default all but images, point clouds and bookkeeping columns. An image stream that is named is decoded: uint8
         (T, C, H, W).
         Returns a dict: "times" (int64 ns, shape (T,)), each key's array (T, …) (text: a list), and `<key>_is_pad` (bool, (T,)),

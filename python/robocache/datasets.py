@@ -3,7 +3,7 @@
     from robocache.datasets import RTXDataset, RTXDataLoader, create_rtx_dataloader, CALVINDataset, RoboMimicDataset
 
 A sample is `sequence_length` rows of one episode at `target_hz` (default: the dataset's own rate), one sequence after the other; what the last one
-lacks of an episode is its last row, and `<name>_is_pad` says so. episode_id is the episode's index in `.dataset`, as text. Opening, decoding and alignment are the engine's, by its rules (floats linear,
+lacks of an episode is its last row (0 of relative actions), and `<name>_is_pad` says so. episode_id is the episode's index in `.dataset`, as text. Opening, decoding and alignment are the engine's, by its rules (floats linear,
 images nearest, rewards previous). New code uses robocache.open, MapDataset and Loader, which these are made of; docs/migration.md has the table.
 """
 

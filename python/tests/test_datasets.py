@@ -58,7 +58,7 @@ def test_names(script) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_rtx_values(bridge: str) -> None:
-    """Each sequence is the rows of the readers' streams, in order; behind the end the last row under a mask."""
+    """Each sequence is the rows of the readers' streams, in order; behind the end the last row under a mask, and no motion."""
     d = RTXDataset("bridge_dataset", bridge, sequence_length=4, image_size=None)
     reader = robocache.open(bridge, options={"split": "train"})
     assert d.dataset_name == "bridge_dataset" and d.target_hz == 5 and len(d) == 25 * 3
@@ -71,7 +71,9 @@ def test_rtx_values(bridge: str) -> None:
             rows = np.minimum(np.arange(4 * part, 4 * part + 4), 9)
             pad = np.arange(4 * part, 4 * part + 4) > 9
             assert set(item) == {"observations", "actions", "rewards", "language", "episode_id", "rgb_is_pad", "proprio_is_pad", "actions_is_pad", "rewards_is_pad"}
-            assert np.array_equal(item["actions"], want["action"][rows]) and item["actions"].dtype == torch.float32
+            actions = want["action"][rows]
+            actions[pad, :6] = 0  # no change of the pose behind the end
+            assert np.array_equal(item["actions"], actions) and item["actions"].dtype == torch.float32
             assert np.array_equal(item["observations"]["proprio"], want["observation.state"][rows])
             assert np.array_equal(item["rewards"], want["reward"].reshape(-1)[rows])
             assert item["observations"]["rgb"].shape == (4, 64, 64, 3) and np.array_equal(item["observations"]["rgb"], rgb[rows])
@@ -189,6 +191,8 @@ def test_create_rtx_dataloader(bridge: str) -> None:
     for i, name in enumerate(b["episode_id"]):
         x = np.asarray(reader[name].streams["action"].values, np.float64)
         want = np.stack([np.interp(np.arange(25) / 10, np.arange(10) / 5, c) for c in x.T], 1)
+        want[:, :6] = 0
+        want[:20, :6] = np.repeat(x[:, :6] / 2, 2, axis=0)  # changes of the pose: half of a row's in each tick
         assert np.allclose(b["actions"][i], want, atol=1e-6)
         assert np.array_equal(b["vision"][i, :19:2], frames(reader[name], "observation.image_0"))
     seen = []

@@ -34,6 +34,8 @@ def rule(
 ) -> dict[str, Any]:  # fmt: skip
     """A series of the engine's specification. step: of the targets, ns, where it is known: the window of a mean."""
     out: dict[str, Any] = {}
+    if mode == "sum":
+        raise Unsupported("mode='sum' is of align=, Loader(hz=) and convert(hz=), not of resample and fuse", hint="align the episode: episode.align(hz=…)")
     if mode not in MODES:
         raise Misuse(f"Invalid mode {mode!r}: expected {', '.join(MODES)}", hint=_options.nearest(str(mode), MODES))
     if edge not in EDGES:
