@@ -47,8 +47,8 @@ type Feature struct {
 	// Latched says that a value holds until the next one, the first also before it and the last to the end: what is published once, and
 	// given to who comes later (ROS 2's /tf_static). Such a stream bounds no timeline and has no gaps.
 	Latched bool `json:"latched,omitempty"`
-	// Relative lists the channels that are relative (see type Relative), in ascending order, as the dataset or a mapping states it.
-	// nil: nothing is stated; empty: the stream is absolute.
+	// Relative lists the channels that are relative (see type Relative), in ascending order, as the dataset or a mapping
+	// states it. nil: nothing is stated; empty: the stream is absolute.
 	Relative []int `json:"relative,omitzero"`
 	// RelativeReason states how Relative is known, for messages: "modality.json says so".
 	RelativeReason string `json:"relative_reason,omitempty"`

@@ -38,8 +38,9 @@ type Config struct {
 	// Rotations names the channels of rotations in any form in a stream under slerp, which is its mode unless another is named; missing = as
 	// the feature says.
 	Rotations map[string][]robocache.Rotation `json:"rotations,omitempty"`
-	// Relative states which channels of a stream are relative (delta actions), or that none are; missing = as the feature says, or its names do
-	// (robocache.Feature.RelativeChannels). Relative channels are summed over the time of a row, unless another mode is named.
+	// Relative states which channels of a stream are relative (delta actions), or that none are. Streams that it does not
+	// name are as the feature or its names state (robocache.Feature.RelativeChannels). Relative channels are summed over
+	// the time of a row, unless another mode is named.
 	Relative map[string]robocache.Relative `json:"relative,omitempty"`
 	// DTypes asks for an output type: integers are computed with only on their way to a floating-point one.
 	DTypes map[string]robocache.DType `json:"dtypes,omitempty"`

@@ -32,10 +32,12 @@ const maxTime = kernel.MaxTime
 
 // Options say how targets are found among timestamps.
 type Options struct {
-	Mode          Mode
-	Edge          Edge
-	MaxGap        int64  // ns; 0 = any gap is bridged
-	Before, After int64  // mean: the window [t-Before, t+After); see HalfWindows. sum: a row covers [t, t+After); 0 = up to the next target
+	Mode   Mode
+	Edge   Edge
+	MaxGap int64 // ns; 0 = any gap is bridged
+	// Before and After are the window [t-Before, t+After) of mean; see HalfWindows. Under sum a row covers [t, t+After);
+	// 0 = up to the next target.
+	Before, After int64
 	Hold          bool   // a value holds until the next, the first also before it: every target is valid (robocache.Feature.Latched)
 	Stream        string // for error messages
 }
@@ -57,7 +59,8 @@ func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
 	return p, nil
 }
 
-// sumsBetween makes the plan of rows that each cover the time up to the next one, the last as long as the one before it.
+// sumsBetween returns a plan whose rows each cover the time up to the next target. The last row is as long as the one
+// before it.
 func (o *Options) sumsBetween(src, targets []int64) (*kernel.Plan, error) {
 	lengths := make([]int64, len(targets))
 	for i := range targets {
@@ -66,7 +69,8 @@ func (o *Options) sumsBetween(src, targets []int64) (*kernel.Plan, error) {
 			lengths[i] = targets[to] - targets[from]
 		}
 		if lengths[i] <= 0 {
-			return nil, o.fail(robocache.ErrMisuse, robocache.Where{"row": i}, "mode sum: a row covers the time up to the next one", "two or more ascending times, or hz", "other times")
+			return nil, o.fail(robocache.ErrMisuse, robocache.Where{"row": i},
+				"mode sum: a row covers the time up to the next one", "two or more ascending times, or hz", "other times")
 		}
 	}
 	p := &kernel.Plan{

@@ -29,9 +29,10 @@ func (c *Config) RelativeNotes(info *robocache.Info, keys []string) (out []roboc
 		case mode == Linear && mayBeRelative(f):
 			out = append(out, robocache.Finding{
 				Severity: robocache.SeverityInfo, Code: "maybe-relative", Where: robocache.Where{"stream": f.Key},
-				Message: fmt.Sprintf("%s is interpolated as absolute: nothing says whether its %d columns are relative (delta actions)",
-					f.Key, f.Elements()),
-				Hint: fmt.Sprintf("If they are, pass align={\"relative\": {%q: True}} to sum all but a gripper, the last of seven", f.Key),
+				Message: fmt.Sprintf("%s is interpolated as absolute: nothing says whether "+
+					"its %d columns are relative (delta actions)", f.Key, f.Elements()),
+				Hint: fmt.Sprintf("If they are, pass align={\"relative\": {%q: True}} "+
+					"to sum all but a gripper, the last of seven", f.Key),
 			})
 		}
 	}
@@ -51,8 +52,9 @@ func (c *Config) relativeNote(f *robocache.Feature) robocache.Finding {
 	}
 	return robocache.Finding{
 		Severity: robocache.SeverityInfo, Code: "relative", Where: robocache.Where{"stream": f.Key},
-		Message: fmt.Sprintf("%s is relative%s: %sits rows are summed over the time of each row%s", f.Key, reason, columns, others),
-		Hint:    fmt.Sprintf("Pass align={\"relative\": {%q: False}} if it is absolute", f.Key),
+		Message: fmt.Sprintf("%s is relative%s: %sits rows are summed over the time of each row%s",
+			f.Key, reason, columns, others),
+		Hint: fmt.Sprintf("Pass align={\"relative\": {%q: False}} if it is absolute", f.Key),
 	}
 }
 

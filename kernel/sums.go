@@ -82,7 +82,7 @@ func (p *Plan) FillSums(src, targets, lengths []int64, rule *Rule) error {
 // covering finds the samples that intervals cover. Sample k covers the time until sample k+1.
 type covering struct {
 	src      []int64
-	from, to int // of the row before, to move on from
+	from, to int // where the last search ended
 }
 
 // end returns when sample k ends. The last one lasts as long as the step before it.
@@ -98,7 +98,7 @@ func (c *covering) end(k int) int64 {
 	return last
 }
 
-// share returns the part of sample k that lies in [from, to). A sample that lasts no time lies whole where it is.
+// share returns the part of sample k that lies in [from, to): 1 or 0 for a sample that lasts no time.
 func (c *covering) share(k int, from, to int64) float64 {
 	start, end := c.src[k], c.end(k)
 	if start == end {

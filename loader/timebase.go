@@ -242,8 +242,8 @@ func (s *timing) settle(c *column, k string, cfg *align.Config) error {
 	return nil
 }
 
-// sumLength returns the time that a row of a column covers under sum: the step of a window with a count, else the period of hz. It returns 0
-// if it varies: a sample covers the time up to the next one.
+// sumLength returns the time that a row of a column covers under sum: the step of a window with a count, else the period
+// of hz. It returns 0 if the time varies: a sample covers the time up to the next one.
 func (s *timing) sumLength(c *column) int64 {
 	window := c.src.windows[c.window].nanos
 	native := c.src.cfg.Native.Of(c.key)

@@ -15,7 +15,7 @@ var deltaSets = []string{
 	"austin_sailor", "austin_sirius", "maniskill", "utaustin_mutex",
 }
 
-// markRelative marks a stream of actions whose description or data set says that it holds changes.
+// markRelative marks an action as relative if its description calls it that, or its data set is known for it.
 func (d *Dataset) markRelative(f *robocache.Feature, l *leaf) {
 	n := f.Elements()
 	if l.key != "action" || f.Kind != robocache.KindNumeric || f.Ragged() || !f.DType.Float() || n > 7 {
