@@ -1,0 +1,238 @@
+package lerobot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
+	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// rowRun is an unbroken run of rows of one episode in a data file.
+type rowRun struct {
+	id          int64 // episode_index
+	file        int32
+	start, rows int64
+	isTaken     bool // by an episode
+}
+
+// countedFile is what a data file holds.
+type countedFile struct {
+	name string
+	at   fileNumber
+	rows int64
+	runs []rowRun
+	// isSound reports that the file holds what the table says.
+	isSound bool
+	err     error // why the file cannot be read
+}
+
+// otherFiles are the data files that the table does not name.
+func (d *Dataset) otherFiles(named map[place]string) (others []countedFile) {
+	known := map[fileNumber]bool{}
+	for _, f := range d.eps.files {
+		known[f] = true
+	}
+	for pl, name := range named {
+		if at := (fileNumber{pl.chunk, pl.file}); name != "" && !known[at] {
+			others = append(others, countedFile{name: name, at: at})
+		}
+	}
+	slices.SortFunc(others, func(a, b countedFile) int { return compareFiles(a.at, b.at) })
+	return others
+}
+
+// countFiles counts the rows of the files that the table names. named lists the data files, if they
+// were listed.
+func (d *Dataset) countFiles(ctx context.Context, named map[place]string) []countedFile {
+	e := d.eps
+	files := make([]countedFile, len(e.files))
+	missing := 0
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i := range files {
+		f := countedFile{at: e.files[i], name: named[d.dataPlace(int32(i))]}
+		// A missing file is looked for under every name that it may have: a few are enough to see
+		// that the set is not whole.
+		if len(named) > 0 && f.name == "" {
+			if missing++; missing > maxRemoteFiles {
+				f.err = missingData(e.files[i])
+				files[i] = f
+				continue
+			}
+		}
+		count := guard.Func("lerobot recount", func() {
+			files[i] = d.countFile(ctx, int32(i), f, func() (*tableFile, error) {
+				return d.claimedFooter(ctx, int32(i))
+			})
+		})
+		if len(files) == 1 { // most datasets: it needs no goroutine
+			guard.Check(count())
+			continue
+		}
+		g.Go(count)
+	}
+	guard.Check(g.Wait())
+	return files
+}
+
+func missingData(f fileNumber) error {
+	return &robocache.Error{
+		Class: robocache.ErrNotFound, Op: string(op),
+		Msg: fmt.Sprintf("data file %d of chunk %d is missing", f.file, f.chunk),
+	}
+}
+
+// listData lists the data files of v3 by their numbers. It is empty if the store cannot list.
+func (d *Dataset) listData(ctx context.Context) map[place]string {
+	if d.raw.major == 2 {
+		return map[place]string{}
+	}
+	list, _, err := store.Files(ctx, d.Bytes, "data", func(name string) bool {
+		return fileName.MatchString(name[1+lastSlash(name):])
+	})
+	if errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrNotFound) {
+		return map[place]string{}
+	}
+	guard.Check(robocache.At(err, robocache.Where{"file": "data"}))
+	return index(list, d.raw)
+}
+
+func lastSlash(name string) int {
+	for i := len(name) - 1; i >= 0; i-- {
+		if name[i] == '/' {
+			return i
+		}
+	}
+	return -1
+}
+
+// claimedFooter reads the footer of a data file that the table names. Small files of v2, which
+// tables.open reads whole, are not read beyond it.
+func (d *Dataset) claimedFooter(ctx context.Context, file int32) (f *tableFile, err error) {
+	if d.raw.major != 2 || robocache.IsRemote(d.Bytes) {
+		return d.tab.footer(ctx, file)
+	}
+	err = guard.Try(func() {
+		d.paths.try(ctx, d.paths.data, d.dataPlace(file), func(name string) (err error) {
+			f, err = d.openFooter(ctx, name)
+			return err
+		})
+	})
+	return f, err
+}
+
+// openFooter reads the footer of a data file.
+func (d *Dataset) openFooter(ctx context.Context, name string) (f *tableFile, err error) {
+	err = guard.Try(func() {
+		r := guard.Must(d.Bytes.Open(ctx, name))
+		defer r.Close()
+		f = &tableFile{d: d, name: name, pq: guard.Must(pq.Open(ctx, r, nil))}
+	})
+	return f, robocache.At(err, robocache.Where{"file": name})
+}
+
+// countFile counts the rows of one data file. It fails only by what another try may not meet.
+func (d *Dataset) countFile(
+	ctx context.Context, file int32, c countedFile, open func() (*tableFile, error),
+) countedFile {
+	err := guard.Try(func() {
+		f := guard.Must(open())
+		c.name, c.rows = f.name, f.pq.Rows
+		claimed := file < int32(len(d.eps.files))
+		var eps []int32
+		if claimed {
+			eps = d.tab.episodesOf(file)
+		}
+		switch {
+		case d.raw.major == 2:
+			c.runs = []rowRun{{id: d.eps.dataID(int(eps[0])), file: file, rows: c.rows}}
+		case claimed && d.fitsGroups(f.pq, eps):
+			for _, e := range eps {
+				c.runs = append(c.runs, d.claim(e))
+			}
+		case f.pq.Column("episode_index") == nil:
+			guard.Fail(malformed(robocache.Where{"file": f.name}, "a column episode_index", "none"))
+		case claimed:
+			c.runs = d.tab.runsIn(ctx, f, file)
+		default:
+			c.runs = d.runsOfOther(ctx, f, file)
+		}
+		c.isSound = claimed && d.fitsRuns(c.runs, eps)
+	})
+	if err != nil && !robocache.Bad(err) {
+		guard.Fail(err)
+	}
+	c.err = err
+	return c
+}
+
+// claim is the run that the table gives to an episode.
+func (d *Dataset) claim(episode int32) rowRun {
+	e := d.eps
+	return rowRun{
+		id: e.dataID(int(episode)), file: e.file[episode], start: e.start[episode],
+		rows: int64(e.length[episode]),
+	}
+}
+
+// fitsGroups reports whether a file has a row group for each of its episodes, as the recorder
+// writes it. Whose rows they are is proven when they are read.
+func (d *Dataset) fitsGroups(f *pq.File, eps []int32) bool {
+	if len(f.Groups) != len(eps) {
+		return false
+	}
+	for i, g := range f.Groups {
+		if c := d.claim(eps[i]); c.start != g.Start || c.rows != g.Rows {
+			return false
+		}
+	}
+	return true
+}
+
+// fitsRuns reports whether every episode of a file is the run that the table gives to it, and no
+// row is left.
+func (d *Dataset) fitsRuns(runs []rowRun, eps []int32) bool {
+	at := 0
+	for _, e := range eps {
+		c := d.claim(e)
+		if c.rows == 0 {
+			continue
+		}
+		if at == len(runs) || runs[at] != c {
+			return false
+		}
+		at++
+	}
+	return at == len(runs)
+}
+
+// runsOfOther reads the runs of a data file that the table does not name.
+func (d *Dataset) runsOfOther(ctx context.Context, f *tableFile, file int32) (runs []rowRun) {
+	r := guard.Must(d.Bytes.Open(ctx, f.name))
+	defer r.Close()
+	leaf := f.pq.Column("episode_index")
+	for g := range f.pq.Groups {
+		col := guard.Must(pq.ReadColumn(ctx, r, f.pq, g, leaf, []int{}, f.limits()))
+		runs = appendRuns(runs, guard.Must(pq.Int64s(col)), file, f.pq.Groups[g].Start)
+	}
+	return runs
+}
+
+// appendRuns appends the runs of ids, which begin at row start of a file.
+func appendRuns(runs []rowRun, ids []int64, file int32, start int64) []rowRun {
+	for i, id := range ids {
+		if n := len(runs); n > 0 && runs[n-1].id == id {
+			runs[n-1].rows++
+		} else {
+			runs = append(runs, rowRun{id: id, file: file, start: start + int64(i), rows: 1})
+		}
+	}
+	return runs
+}

@@ -1,0 +1,68 @@
+package lerobot
+
+import (
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// maxListed bounds the findings of one kind that Open lists; the last one counts the others.
+const maxListed = 20
+
+// report adds a finding of Open, or counts it in the last of its kind.
+func (d *Dataset) report(f robocache.Finding) {
+	listed, last := 0, 0
+	for i := range d.About.Findings {
+		if d.About.Findings[i].Code == f.Code {
+			listed, last = listed+1, i
+		}
+	}
+	if f.Count = 1; listed >= maxListed {
+		d.About.Findings[last].Count++
+		return
+	}
+	d.find(f)
+}
+
+const fixTableHint = "run 'robocache doctor --fix': it writes the table by the data"
+
+func (d *Dataset) reportLength(pos int, file string, rows int32) {
+	says := fmt.Sprintf("says %d rows", d.eps.length[pos])
+	switch {
+	case d.eps.unsure[pos] && d.eps.length[pos] == 0:
+		says = "does not say how many rows the episode has"
+	case d.eps.unsure[pos]:
+		says += ", its dataset_from_index and dataset_to_index say another number"
+	}
+	d.report(robocache.Finding{
+		Severity: robocache.SeverityError, Code: "episode-length",
+		Where:   robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(pos)},
+		Message: fmt.Sprintf("the table %s; %s has %d rows, which are read", says, file, rows),
+		Hint:    fixTableHint,
+	})
+}
+
+func (d *Dataset) reportLost(pos int, file string, rows int64) {
+	d.report(robocache.Finding{
+		Severity: robocache.SeverityError, Code: "rows-missing",
+		Where: robocache.Where{"file": file, "episode": d.eps.id(pos)},
+		Message: fmt.Sprintf("the file has %d rows of the episode, the episodes table says %d: "+
+			"rows are lost", rows, d.eps.length[pos]),
+		Hint: rowsLostHint,
+	})
+}
+
+func (d *Dataset) reportStale(pos int, claimed *countedFile, file string) {
+	name := claimed.name
+	if name == "" {
+		name = fmt.Sprintf("file %d of chunk %d", claimed.at.file, claimed.at.chunk)
+	}
+	d.report(robocache.Finding{
+		Severity: robocache.SeverityWarning, Code: "stale-pointer",
+		Where: robocache.Where{
+			"file": d.episodesFile(), "column": "data/file_index", "episode": d.eps.id(pos),
+		},
+		Message: fmt.Sprintf("the table names %s, the rows are in %s", name, file),
+		Hint:    fixTableHint,
+	})
+}
