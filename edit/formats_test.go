@@ -217,7 +217,7 @@ func TestFix(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	beyond := []string{"task of a row", "NaN", "lost frames", "lost file"} // faults that no edit can repair
-	for _, what := range []string{"totals", "splits", "phantom feature", "template", "statistics", "no statistics", "tasks", "task of a row", "index", "frame index", "drift", "order", "length", "NaN", "lost frames", "lost file"} {
+	for _, what := range []string{"totals", "splits", "phantom feature", "template", "statistics", "no statistics", "tasks", "task of a row", "index", "frame index", "drift", "order", "length", "file number", "last row", "NaN", "lost frames", "lost file"} {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(broken, what)
 			before, dst := tree(t, dir), filepath.Join(t.TempDir(), "out")

@@ -65,6 +65,8 @@ WAYS = {
     "drift": lambda: data("timestamp", lambda v: v * 1.01),
     "order": lambda: rewrite("data/*/*.parquet", swapped),
     "length": lambda: rewrite("meta/episodes/*/*.parquet", lambda t: column(t, "length", [n + 3 for n in t["length"].to_pylist()])),
+    "file number": lambda: rewrite("meta/episodes/*/*.parquet", lambda t: column(t, "data/file_index", [-1, *t["data/file_index"].to_pylist()[1:]])),
+    "last row": lambda: rewrite("meta/episodes/*/*.parquet", lambda t: column(t, "dataset_to_index", [*t["dataset_to_index"].to_pylist()[:-1], 1 << 50])),
     "NaN": lambda: data("action", nan),
     "lost frames": shorter,
     "lost file": lambda: sorted(root.glob("videos/*/*/*.mp4"))[0].unlink(),

@@ -24,15 +24,22 @@ type episodes struct {
 	start  []int64 // row of the episode's first row inside its data file
 	files  []fileNumber
 	cams   map[string]*camColumns
-	// unsure are the positions of episodes whose length or data file the table contradicts or
-	// lacks: only the data can tell. nil means none.
-	unsure map[int]bool
+	// unsure holds, by position, what is wrong with episodes whose length or data file the table
+	// contradicts or lacks: only the data can tell. nil means none.
+	unsure map[int]tableFault
 	// stored holds, by position, the episode_index that the data has of episodes that were
 	// renumbered because their index occurred before (OpenOptions.Repair).
 	stored map[int]int64
 	rows   int // rows of the table, duplicates included
+	// hasFiles reports that the table has a column of data files, or needs none.
+	hasFiles bool
 	// nextRow is the largest dataset_to_index.
 	nextRow int64
+}
+
+// tableFault is a value of the episodes table that cannot be right.
+type tableFault struct {
+	column, message string
 }
 
 // fileNumber is the pair that names a file: chunk_index and file_index, in v2 the chunk of an episode and its episode_index.
@@ -69,6 +76,12 @@ func (e *episodes) dataID(pos int) int64 {
 		return id
 	}
 	return e.id(pos)
+}
+
+// isUnsure reports whether only the data can tell the length or the file of an episode.
+func (e *episodes) isUnsure(pos int) bool {
+	_, ok := e.unsure[pos]
+	return ok
 }
 
 // position finds an episode by episode_index; -1 where it is not there.
@@ -161,18 +174,18 @@ func (e *episodes) setIndex(ids []int64) {
 }
 
 // setUnsure marks rows of the table, which perm sorts, as unsure.
-func (e *episodes) setUnsure(rows []int, perm []int32) {
+func (e *episodes) setUnsure(rows map[int]tableFault, perm []int32) {
 	if len(rows) == 0 {
 		return
 	}
-	e.unsure = map[int]bool{}
-	for _, row := range rows {
+	e.unsure = map[int]tableFault{}
+	for row, fault := range rows {
 		pos := row
 		if perm != nil {
 			pos = slices.Index(perm, int32(row))
 		}
 		if pos >= 0 {
-			e.unsure[pos] = true
+			e.unsure[pos] = fault
 		}
 	}
 }
@@ -323,9 +336,9 @@ func (d *Dataset) reportTwice(e *episodes, perm []int32, file string) {
 func parseEpisodesV2(
 	b []byte, repair bool,
 ) (e *episodes, tasks *episodeTasks, perm []int32, err error) {
-	e, tasks = &episodes{}, &episodeTasks{}
+	e, tasks = &episodes{hasFiles: true}, &episodeTasks{}
 	var ids []int64
-	var unsure []int
+	unsure := map[int]tableFault{}
 	err = lines(episodesJSONL, b, func(_ int, b []byte) error {
 		var l episodeLine
 		if err := unmarshalLine(b, &l); err != nil {
@@ -343,7 +356,7 @@ func parseEpisodesV2(
 			return fmt.Errorf("episode_index is %d", *l.Index)
 		}
 		if !ok { // the data file tells
-			unsure, n = append(unsure, len(ids)), 0
+			unsure[len(ids)], n = tableFault{"length", fmt.Sprintf("length is %d", *l.Length)}, 0
 		}
 		var list []string
 		if len(l.Tasks) > 0 && string(l.Tasks) != "null" && json.Unmarshal(l.Tasks, &list) != nil {

@@ -210,31 +210,42 @@ func assembleEpisodes(
 	if len(to) > 0 {
 		e.nextRow = slices.Max(to)
 	}
-	var unsure []int // rows
+	unsure := map[int]tableFault{} // by row
 	noFile := total > 0 && file == nil && strings.Contains(raw.dataPath, "{")
+	e.hasFiles = !noFile // otherwise one finding reports it for all episodes
 	for i, n := range length {
 		if ids[i] < 0 {
 			where := robocache.Where{"column": "episode_index", "row": i}
 			return nil, nil, malformed(where, "at least 0", fmt.Sprint(ids[i]))
 		}
-		var ok bool
-		if e.length[i], ok = rowCount(n); !ok {
-			e.length[i] = 0
+		doubt := func(column, format string, args ...any) {
+			unsure[i] = tableFault{column, fmt.Sprintf(format, args...)}
 		}
-		if file != nil && file[i] < 0 || chunk != nil && chunk[i] < 0 {
-			ok = false
-			if file != nil {
-				file[i] = 0
-			}
-			if chunk != nil {
-				chunk[i] = 0
-			}
+		if noFile {
+			doubt("data/file_index", "data/file_index is missing")
+		}
+		if from != nil && to != nil && to[i]-from[i] != n {
+			doubt("dataset_to_index", "length is %d, dataset_from_index is %d and dataset_to_index %d",
+				n, from[i], to[i])
 		}
 		if from != nil && from[i] < 0 {
-			from[i], ok = 0, false
+			doubt("dataset_from_index", "dataset_from_index is %d", from[i])
+			from[i] = 0
 		}
-		if !ok || noFile || from != nil && to != nil && to[i]-from[i] != n {
-			unsure = append(unsure, i)
+		if file != nil && file[i] < 0 || chunk != nil && chunk[i] < 0 {
+			var f fileNumber
+			if file != nil {
+				f.file, file[i] = file[i], 0
+			}
+			if chunk != nil {
+				f.chunk, chunk[i] = chunk[i], 0
+			}
+			doubt("data/file_index", "data/chunk_index is %d and data/file_index %d", f.chunk, f.file)
+		}
+		var ok bool
+		if e.length[i], ok = rowCount(n); !ok {
+			doubt("length", "length is %d", n)
+			e.length[i] = 0
 		}
 	}
 	perm, stored, err := sortEpisodes(ids, repair, func(a, b int) bool {

@@ -129,7 +129,9 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	guard.Check(d.tab.badEpisode(episode))
 	if !ok || d.cols[i].src == derived {
 		file, start := d.tab.fileOf(episode)
-		if f := guard.Must(d.tab.footer(ctx, file)); start+int64(n) > f.pq.Rows {
+		f := guard.Must(d.tab.footer(ctx, file))
+		d.tab.compareEpisodes(ctx, []int32{int32(episode)})
+		if _, start = d.tab.fileOf(episode); start+int64(n) > f.pq.Rows {
 			return nil, d.tab.lengthError(f.name, episode, f.pq.Rows-start)
 		}
 		return reader.Grid(d.raw.fps, n), nil

@@ -89,6 +89,54 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 	}
 }
 
+// compareFile compares a data file with the episodes table before its first row is delivered, if Open
+// did not. A file that differs is searched: an episode of another length than the table says is bad
+// before its first row, the others are read where they are.
+func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) {
+	if t.compared == nil || t.compared[file].Load() || t.d.raw.major == 2 { // a file of v2 is one episode
+		return
+	}
+	eps := t.episodesOf(file)
+	fits := t.d.fitsGroups(f.pq, eps)
+	if !fits && f.pq.Column("episode_index") == nil {
+		var rows int64
+		for _, e := range eps {
+			rows += int64(t.d.Len(int(e)))
+		}
+		fits = rows == f.pq.Rows
+	} else if !fits {
+		fits = t.d.fitsRuns(t.runsIn(ctx, f, file), eps)
+	}
+	var err error
+	if !fits {
+		err = guard.Try(func() { t.search(ctx, f, file) })
+	}
+	if err == nil || err == error(errMoved) {
+		t.compared[file].Store(true) // after the places are known: others do not wait
+	}
+	guard.Check(err)
+}
+
+// compareEpisodes compares the data files of episodes that share a video with the table. It ends the work
+// if one of them has another length than the table says: nothing tells then at which frame the others begin.
+func (t *tables) compareEpisodes(ctx context.Context, eps []int32) {
+	if t.compared == nil || t.d.raw.major == 2 {
+		return
+	}
+	last := int32(-1)
+	for _, e := range eps {
+		file, _ := t.fileOf(int(e))
+		if file != last {
+			f := guard.Must(t.footer(ctx, file))
+			if err := guard.Try(func() { t.compareFile(ctx, f, file) }); err != nil && err != error(errMoved) {
+				guard.Fail(err)
+			}
+			last = file
+		}
+		guard.Check(t.badEpisode(int(e)))
+	}
+}
+
 // counts says that every number is the one before plus 1.
 func counts(v []int64) bool {
 	for i := 1; i < len(v); i++ {

@@ -2,7 +2,9 @@ package lerobot
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -29,6 +31,7 @@ func (d *Dataset) recountEpisodes(ctx context.Context) {
 		if len(e.unsure) > 0 {
 			guard.Fail(d.unsureError())
 		}
+		d.tab.compared = make([]atomic.Bool, len(e.files))
 		return
 	}
 	var named map[place]string
@@ -77,12 +80,12 @@ func (d *Dataset) isRecounted() bool {
 // unsureError is the error about a table whose contradictions cannot be settled at Open.
 func (d *Dataset) unsureError() error {
 	where := robocache.Where{"file": d.episodesFile()}
-	for pos := range d.eps.unsure {
-		where["episode"] = d.eps.id(pos)
-	}
+	pos := slices.Min(slices.Collect(maps.Keys(d.eps.unsure)))
+	where["episode"], where["column"] = d.eps.id(pos), d.eps.unsure[pos].column
 	return &robocache.Error{
 		Class: robocache.ErrMalformed, Op: string(op), Where: where,
-		Msg:  "the episodes table contradicts itself, and the data files cannot be compared with it",
+		Msg: d.eps.unsure[pos].message + ": the table contradicts itself, " +
+			"and the data files cannot be compared with it",
 		Hint: "copy the dataset to this machine: 'robocache doctor --fix' writes the table by the data",
 	}
 }
@@ -108,7 +111,7 @@ func (d *Dataset) lacksRows(files []countedFile) bool {
 	}
 	for pos := range d.eps.n() {
 		id := d.eps.dataID(pos)
-		if have[id]--; have[id] < 0 && (d.eps.length[pos] > 0 || d.eps.unsure[pos]) {
+		if have[id]--; have[id] < 0 && (d.eps.length[pos] > 0 || d.eps.isUnsure(pos)) {
 			return true
 		}
 	}
@@ -135,7 +138,8 @@ func (d *Dataset) correct(files []countedFile, isComplete bool) {
 	places := map[int32]relocated{}
 	corrected := slices.Clone(e.length)
 	file, start := slices.Clone(e.file), slices.Clone(e.start)
-	moved := map[int32]bool{} // files in which episodes lie at other rows
+	moved := map[int32]bool{}  // files in which episodes lie at other rows
+	reported := map[int]bool{} // unsure episodes with a finding
 	for pos := range e.n() {
 		own := &files[e.file[pos]]
 		r, n := d.pickRun(pos, runs[e.dataID(pos)])
@@ -143,7 +147,7 @@ func (d *Dataset) correct(files []countedFile, isComplete bool) {
 		case n > 1:
 			places[int32(pos)] = relocated{e.start[pos], d.tab.scatteredError(own.name, pos, n)}
 			continue
-		case r == nil && own.err != nil || r == nil && e.length[pos] == 0 && !e.unsure[pos]:
+		case r == nil && own.err != nil || r == nil && e.length[pos] == 0 && !e.isUnsure(pos):
 			continue // reading says what is wrong with the file
 		case r == nil:
 			places[int32(pos)] = relocated{e.start[pos], d.tab.lengthError(own.name, pos, 0)}
@@ -153,21 +157,25 @@ func (d *Dataset) correct(files []countedFile, isComplete bool) {
 		r.isTaken = true
 		// Rows are lost if the set has fewer than its totals say, and the file fewer than its
 		// episodes. Otherwise the table is wrong.
-		isLost := isShort && !e.unsure[pos] && files[r.file].rows < claimed[r.file]
+		isLost := isShort && !e.isUnsure(pos) && files[r.file].rows < claimed[r.file]
 		if r.rows < int64(e.length[pos]) && isLost {
 			name := files[r.file].name
 			places[int32(pos)] = relocated{r.start, d.tab.lengthError(name, pos, r.rows)}
 			d.reportLost(pos, name, r.rows)
 		} else if n, ok := rowCount(r.rows); ok && n != e.length[pos] {
 			d.reportLength(pos, files[r.file].name, n)
-			corrected[pos] = n
+			corrected[pos], reported[pos] = n, true
 		}
 		if r.file != e.file[pos] {
 			d.reportStale(pos, own, files[r.file].name)
+			reported[pos] = true
 		} else if r.start != e.start[pos] {
 			moved[r.file] = true
 		}
 		file[pos], start[pos] = r.file, r.start
+		if fault, ok := e.unsure[pos]; ok && !reported[pos] && e.hasFiles {
+			d.reportFault(pos, fault)
+		}
 	}
 	// Wrong lengths, wrong files and lost rows move the episodes behind: that is one fault.
 	isOrder := len(places) == 0 && slices.Equal(corrected, e.length) && slices.Equal(file, e.file)

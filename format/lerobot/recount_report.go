@@ -28,10 +28,10 @@ const fixTableHint = "run 'robocache doctor --fix': it writes the table by the d
 
 func (d *Dataset) reportLength(pos int, file string, rows int32) {
 	says := fmt.Sprintf("says %d rows", d.eps.length[pos])
-	switch {
-	case d.eps.unsure[pos] && d.eps.length[pos] == 0:
-		says = "does not say how many rows the episode has"
-	case d.eps.unsure[pos]:
+	switch fault := d.eps.unsure[pos]; {
+	case fault.column == "length" && d.eps.length[pos] == 0:
+		says = "does not say how many rows the episode has (" + fault.message + ")"
+	case fault.column == "dataset_to_index":
 		says += ", its dataset_from_index and dataset_to_index say another number"
 	}
 	d.report(robocache.Finding{
@@ -53,16 +53,30 @@ func (d *Dataset) reportLost(pos int, file string, rows int64) {
 }
 
 func (d *Dataset) reportStale(pos int, claimed *countedFile, file string) {
-	name := claimed.name
-	if name == "" {
-		name = fmt.Sprintf("file %d of chunk %d", claimed.at.file, claimed.at.chunk)
+	says := "names " + claimed.name
+	if claimed.name == "" {
+		says = fmt.Sprintf("names file %d of chunk %d", claimed.at.file, claimed.at.chunk)
+	}
+	if fault := d.eps.unsure[pos]; fault.column == "data/file_index" {
+		says = "names no file (" + fault.message + ")"
 	}
 	d.report(robocache.Finding{
 		Severity: robocache.SeverityWarning, Code: "stale-pointer",
 		Where: robocache.Where{
 			"file": d.episodesFile(), "column": "data/file_index", "episode": d.eps.id(pos),
 		},
-		Message: fmt.Sprintf("the table names %s, the rows are in %s", name, file),
+		Message: fmt.Sprintf("the table %s, the rows are in %s", says, file),
+		Hint:    fixTableHint,
+	})
+}
+
+// reportFault reports a value of the table that cannot be right, of an episode whose length and file in
+// use are those of the data.
+func (d *Dataset) reportFault(pos int, fault tableFault) {
+	d.report(robocache.Finding{
+		Severity: robocache.SeverityWarning, Code: "table-value",
+		Where:   robocache.Where{"file": d.episodesFile(), "column": fault.column, "episode": d.eps.id(pos)},
+		Message: "the table is wrong: " + fault.message + "; the rows of the data are read",
 		Hint:    fixTableHint,
 	})
 }

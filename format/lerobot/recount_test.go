@@ -89,21 +89,40 @@ func TestWrongLengths(t *testing.T) {
 	}
 }
 
+// unlisted is what a set with stale pointers gives over a store that cannot list. The zero value stands
+// for all rows.
+type unlisted struct {
+	readable int // episodes from the first on
+	class    error
+	words    string // of the error of the others
+	codes    string
+}
+
 // TestStalePointers checks that rows are found by episode_index where data/file_index is wrong.
 func TestStalePointers(t *testing.T) {
 	stale := func(n int) string {
 		return strings.TrimSpace(strings.Repeat("stale-pointer ", n))
 	}
 	for name, c := range map[string]struct {
-		files []int64
-		stale int
+		files    []int64
+		stale    int
+		unlisted unlisted
 	}{
-		"before":  {[]int64{0, 0, 0, 1}, 1},
-		"beyond":  {[]int64{0, 0, 2, 2}, 2},
-		"first":   {[]int64{0, 0, 0, 0}, 2},
-		"none":    {[]int64{7, 7, 7, 7}, 4},
-		"swapped": {[]int64{1, 1, 0, 0}, 4},
-		"minus":   {[]int64{0, 0, -1, 1}, 1},
+		"before": {[]int64{0, 0, 0, 1}, 1, unlisted{}},
+		"beyond": {
+			[]int64{0, 0, 2, 2}, 2,
+			unlisted{2, robocache.ErrNotFound, "data/chunk-000/file-002.parquet", ""},
+		},
+		"first": {
+			[]int64{0, 0, 0, 0}, 2,
+			unlisted{2, robocache.ErrMalformed, "expected 5 rows, as the episodes table says, found 0", "rows-missing rows-missing"},
+		},
+		"none": {
+			[]int64{7, 7, 7, 7}, 4,
+			unlisted{0, robocache.ErrNotFound, "data/chunk-000/file-007.parquet", ""},
+		},
+		"swapped": {[]int64{1, 1, 0, 0}, 4, unlisted{}},
+		"minus":   {[]int64{0, 0, -1, 1}, 1, unlisted{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSynth(5, 5, 5, 5)
@@ -113,17 +132,63 @@ func TestStalePointers(t *testing.T) {
 			dir := s.writeFiles(t, []int64{0, 1}, []int64{2, 3})
 			wantRows(t, mustOpen(t, dir), []int{5, 5, 5, 5}, stale(c.stale))
 			d, err := OpenStore(t.Context(), noList{openStore(t, dir)}, robocache.OpenOptions{})
-			if name == "none" || name == "first" || name == "beyond" {
-				if err == nil { // nothing tells that the second file is there
-					d.Close()
+			if c.unlisted.class == nil {
+				if err != nil {
+					t.Fatal(err)
 				}
+				defer d.Close()
+				wantRows(t, d, []int{5, 5, 5, 5}, stale(c.stale))
+				return
+			}
+			// Nothing tells that there is a second file: its episodes are errors, the others are read.
+			if c.unlisted.readable == 0 {
+				wantError(t, err, c.unlisted.class, c.unlisted.words)
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer d.Close()
-			wantRows(t, d, []int{5, 5, 5, 5}, stale(c.stale))
+			for e := range 4 {
+				if e < c.unlisted.readable {
+					wantStates(t, d, e)
+					continue
+				}
+				err := d.Gather(t.Context(), "observation.state", rowsOf(d, e)[:1], make([]byte, 12))
+				wantError(t, err, c.unlisted.class, c.unlisted.words)
+			}
+			if got := codes(d); got != c.unlisted.codes {
+				t.Errorf("findings %q, want %q", got, c.unlisted.codes)
+			}
+		})
+	}
+}
+
+// TestTableFaults checks that a value of the table that cannot be right is a finding, also if the length
+// and the file in use are those of the data.
+func TestTableFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		alter func(e *synthEpisode)
+		codes string
+		words string
+	}{
+		"file":     {func(e *synthEpisode) { e.DataFile = -1 }, "table-value", "data/file_index -1"},
+		"chunk":    {func(e *synthEpisode) { e.DataChunk = -3 }, "table-value", "data/chunk_index is -3"},
+		"to":       {func(e *synthEpisode) { e.To = 1 << 52 }, "table-value", "dataset_to_index 4503599627370496"},
+		"to short": {func(e *synthEpisode) { e.To-- }, "table-value", "length is 4, dataset_from_index is 3 and dataset_to_index 6"},
+		"length":   {func(e *synthEpisode) { e.Length = -4 }, "episode-length", "length is -4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSynth(3, 4, 5)
+			c.alter(&s.episodes[1])
+			dir := s.write(t)
+			d := mustOpen(t, dir)
+			wantRows(t, d, []int{3, 4, 5}, c.codes)
+			found := pick(diagnose(t, dir, robocache.DiagnoseOptions{}), c.codes)
+			if found == nil || found.Where["episode"] != int64(1) || !strings.Contains(found.Message, c.words) ||
+				!strings.Contains(found.Hint, "--fix") {
+				t.Errorf("%+v", found)
+			}
 		})
 	}
 }

@@ -38,6 +38,9 @@ type tables struct {
 	once    sync.Once
 	byFile  fileIndex
 	remote  atomic.Bool // a data file was opened whose reads are requests
+	// compared marks, by file, the data files that were compared with the episodes table; nil if Open
+	// compared all.
+	compared []atomic.Bool
 }
 
 // relocated is the place of an episode as found in the data; it overrides the table.
@@ -168,6 +171,7 @@ func (t *tables) load(ctx context.Context, file int32, row int64, num int32, rea
 // groupOf finds the row group of a row.
 func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile, int) {
 	f := guard.Must(t.footer(ctx, file))
+	t.compareFile(ctx, f, file)
 	g := f.group(row)
 	if g == len(f.pq.Groups) {
 		t.short(ctx, f, file)

@@ -161,6 +161,7 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 // as many more as an edit declared as hidden. Frames of other files are found by time.
 func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string, ix *video.Index) *camFile {
 	defer guard.In("file", path)
+	d.tab.compareEpisodes(ctx, c.byFile.of(file))
 	f := &camFile{path: path}
 	rows := 0
 	for _, e := range c.byFile.of(file) {

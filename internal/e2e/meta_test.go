@@ -190,10 +190,10 @@ func TestBadLines(t *testing.T) {
 		outcome
 	}{
 		{"cut line", lines[:len(lines)-20], outcome{mal, name + "|line 5", ""}},
-		{"length 2^60", strings.Replace(lines, `"length": 470`, `"length": 1152921504606846976`, 1), outcome{nil, "", ""}},
-		{"length negative", strings.Replace(lines, `"length": 470`, `"length": -1`, 1), outcome{nil, "", ""}},
+		{"length 2^60", strings.Replace(lines, `"length": 470`, `"length": 1152921504606846976`, 1), outcome{nil, "", "episode-length"}},
+		{"length negative", strings.Replace(lines, `"length": 470`, `"length": -1`, 1), outcome{nil, "", "episode-length"}},
 		{"length text", strings.Replace(lines, `"length": 470`, `"length": "470"`, 1), outcome{mal, name + "|line", ""}},
-		{"length lies", strings.Replace(lines, `"length": 470`, `"length": 471`, 1), outcome{nil, "", ""}},
+		{"length lies", strings.Replace(lines, `"length": 470`, `"length": 471`, 1), outcome{nil, "", "episode-length"}},
 		{"index twice", strings.Replace(lines, `"episode_index": 1`, `"episode_index": 0`, 1), outcome{robocache.ErrMisuse, name + "|twice", ""}},
 		{"index negative", strings.Replace(lines, `"episode_index": 1`, `"episode_index": -1`, 1), outcome{mal, name + "|line", ""}},
 		{"blank lines and CRLF", strings.ReplaceAll(lines, "\n", "\r\n\r\n"), outcome{nil, "", ""}},
@@ -217,6 +217,11 @@ func TestBadLines(t *testing.T) {
 				t.Error("no error")
 			case c.class != nil:
 				want(t, err, c.class, strings.Split(c.words, "|")...)
+			}
+			if c.codes != "" && err == nil {
+				if ds := open(t, uri); codes(ds)[c.codes] == 0 {
+					t.Errorf("no finding %s, but %v", c.codes, codes(ds))
+				}
 			}
 		})
 	}
