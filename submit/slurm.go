@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Slurm writes the scripts of an array job and of the commit behind it.
@@ -134,7 +133,10 @@ func fill(name string, values map[string]string) []byte {
 	for k, v := range values {
 		pairs = append(pairs, "{{"+k+"}}", v)
 	}
-	text := guard.Must(templates.ReadFile("templates/" + name + ".tmpl"))
+	text, err := templates.ReadFile("templates/" + name + ".tmpl")
+	if err != nil {
+		panic(err) // The template is embedded.
+	}
 	return []byte(strings.NewReplacer(pairs...).Replace(string(text)))
 }
 
@@ -142,8 +144,14 @@ func final(between string) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(Final), "[]"), " ", between)
 }
 
-// yamlText is a value as JSON, which YAML reads as it is.
-func yamlText(v any) string { return string(guard.Must(json.Marshal(v))) }
+// yamlText returns a value as JSON, which is valid YAML. v holds texts and numbers, which always encode.
+func yamlText(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
 
 // Words makes a line of sh of any texts.
 func Words(list []string) string {
