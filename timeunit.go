@@ -33,6 +33,9 @@ type UnitGuess struct {
 	Step float64 // median step between rows, in that unit as stored; 0 if there is none
 	Why  string  // reason of the decision, for a finding
 	Rows bool    // the values are whole numbers that count the rows
+	// Coarse reports that the values are times since 1970 that were stored as float32, which rounds them
+	// to multiples of 128 s. InferTimeUnit then returns an error whatever the unit is.
+	Coarse bool
 }
 
 // InferTimeUnit finds the unit of ascending timestamps whose format states none. rate is the nominal
@@ -62,6 +65,10 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 		g.Step = steps[len(steps)/2]
 	}
 	seconds := func(unit string, v float64) float64 { return v * float64(TimeUnits[unit]) / 1e9 }
+	if u := coarseEpoch(values); u != "" {
+		g.Coarse = true
+		return g, coarseError(u, values)
+	}
 	if len(values) > 0 {
 		for _, u := range unitNames {
 			if t := seconds(u, values[0]); t >= epochFrom && t <= epochTo && seconds(u, g.Step) < 100 {
@@ -101,6 +108,50 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 	}
 	g.Why = fmt.Sprintf("as %s the median step is %.4g ms", g.Unit, seconds(g.Unit, g.Step)*1e3)
 	return g, nil
+}
+
+// coarseEpoch returns the unit of times since 1970 that float32 has rounded; "" if the values are no
+// such times. A second rounded time is at the same value, or at least 64 s later.
+func coarseEpoch(values []float64) string {
+	if len(values) < 2 {
+		return ""
+	}
+	for _, v := range values {
+		if float64(float32(v)) != v {
+			return ""
+		}
+	}
+	for _, u := range unitNames {
+		scale := float64(TimeUnits[u]) / 1e9
+		if t := values[0] * scale; t < epochFrom || t > epochTo {
+			continue
+		}
+		for i := 1; i < len(values); i++ {
+			if d := (values[i] - values[i-1]) * scale; d != 0 && d < 60 {
+				return ""
+			}
+		}
+		return u
+	}
+	return ""
+}
+
+// coarseError is the error of times since 1970 that were stored as float32.
+func coarseError(unit string, values []float64) error {
+	same := 0
+	for i := 1; i < len(values); i++ {
+		if values[i] == values[i-1] {
+			same++
+		}
+	}
+	step := float64(math.Nextafter32(float32(values[0]), math.MaxFloat32)) - values[0]
+	return &Error{
+		Class: ErrMisuse, Err: ErrNoClock,
+		Msg: fmt.Sprintf("the timestamps are times since 1970 rounded to float32: the next one is %g %s later, "+
+			"and %d of %d equal the one before", step, unit, same, len(values)),
+		Hint: "Write them as float64 or as int64 nanoseconds, or pass the rate of the rows: " +
+			"--rows-hz 10, in Python rows_hz=10",
+	}
 }
 
 // unitError is the error of timestamps whose unit is not determined.

@@ -62,3 +62,26 @@ func TestInferTimeUnit(t *testing.T) {
 		t.Errorf("no steps: %q, %v", g.Unit, err)
 	}
 }
+
+// TestCoarseEpoch checks that times since 1970 that float32 has rounded are an error in every unit.
+func TestCoarseEpoch(t *testing.T) {
+	for _, unit := range []string{"s", "ms", "us", "ns"} {
+		var exact, rounded []float64
+		for i := range 300 {
+			v := (1.7e9 + float64(i)) * 1e9 / float64(robocache.TimeUnits[unit])
+			exact, rounded = append(exact, v), append(rounded, float64(float32(v)))
+		}
+		if g, err := robocache.InferTimeUnit(exact, "s", robocache.Rate{}); err != nil || g.Unit != unit || g.Coarse {
+			t.Errorf("%s: %+v, %v", unit, g, err)
+		}
+		for _, values := range [][]float64{rounded, rounded[:2]} {
+			g, err := robocache.InferTimeUnit(values, "s", robocache.Rate{Num: 1, Den: 1})
+			if !errors.Is(err, robocache.ErrNoClock) || !g.Coarse || !strings.Contains(err.Error(), "float32") {
+				t.Errorf("%s: %+v, %v", unit, g, err)
+			}
+		}
+	}
+	if g, err := robocache.InferTimeUnit([]float64{1.7e9, 1.7e9 + 1, 1.7e9 + 2}, "s", robocache.Rate{}); err != nil || g.Unit != "s" {
+		t.Error(g, err)
+	}
+}

@@ -27,8 +27,9 @@ const (
 const op = reader.Op("clouds")
 
 var options = map[string]string{
-	"columns":    "names of a point's columns, with commas, in the file's order (kitti: x,y,z,intensity; nuscenes: x,y,z,intensity,ring)",
-	"not_finite": "drop (default): points with a NaN or infinite coordinate are left out; keep",
+	"columns":        "names of a point's columns, with commas, in the file's order (kitti: x,y,z,intensity; nuscenes: x,y,z,intensity,ring)",
+	"not_finite":     "drop (default): points with a NaN or infinite coordinate are left out; keep",
+	"timestamp_unit": "of numbers in timestamps.txt or times.txt: s, ms, us or ns (default: by their magnitude)",
 }
 
 // source is what differs between the formats.
@@ -162,6 +163,7 @@ type Dataset struct {
 	follow bool // links may lead out
 	budget int64
 	rate   robocache.Rate
+	unit   string // of the numbers in lists of timestamps; "": by their magnitude
 }
 
 var (
@@ -201,7 +203,10 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "no format " + format}
 	}
 	notFinite := "drop"
-	op.Settle(opt.Options, options, map[string]reader.Set{"not_finite": reader.Text(&notFinite, "drop", "keep")})
+	op.Settle(opt.Options, options, map[string]reader.Set{
+		"not_finite":     reader.Text(&notFinite, "drop", "keep"),
+		"timestamp_unit": reader.Text(&d.unit, "", "s", "ms", "us", "ns"),
+	})
 	d.keep = notFinite == "keep"
 	columns := d.src.columns
 	if c := opt.Options["columns"]; c != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"path"
 	"slices"
 	"strconv"
@@ -168,7 +169,7 @@ func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e 
 			continue
 		}
 		guard.Check(err)
-		guard.Check(robocache.At(guard.Try(func() { d.assignTimestamps(e, parseTimestamps(string(b)), name) }), robocache.Where{"file": name}))
+		guard.Check(robocache.At(guard.Try(func() { d.assignTimestamps(e, d.parseTimestamps(string(b), name), name) }), robocache.Where{"file": name}))
 		return
 	}
 }
@@ -234,10 +235,14 @@ type timeLine struct {
 	time  int64 // nanoseconds
 }
 
-// parseTimestamps reads a timestamp per line: seconds, or a date and time with nanoseconds as in KITTI's
-// raw recordings. Blank lines are kept.
-func parseTimestamps(s string) (out []timeLine) {
+// parseTimestamps reads a timestamp per line: a number, or a date and time with nanoseconds as in KITTI's
+// raw recordings. The unit of numbers is the option's, or follows from their magnitude; by default they
+// are seconds. Blank lines are kept.
+func (d *Dataset) parseTimestamps(s, name string) (out []timeLine) {
 	line := 0
+	var numbers []float64
+	var texts []string
+	var at []int // lines of the numbers, in out
 	for text := range strings.Lines(s) {
 		line++
 		text = strings.TrimSpace(text)
@@ -253,12 +258,65 @@ func parseTimestamps(s string) (out []timeLine) {
 			continue
 		}
 		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(math.Abs(f) < 9e9) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds timestamps", Where: robocache.Where{"line": line}, Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)])})
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			guard.Fail(badTime(line, text))
 		}
-		whole, rest := math.Modf(f)
-		ns := int64(whole)*1e9 + int64(math.RoundToEven(rest*1e9))
-		out = append(out, timeLine{line: line, time: ns})
+		numbers, texts, at = append(numbers, f), append(texts, text), append(at, len(out))
+		out = append(out, timeLine{line: line})
+	}
+	unit := robocache.TimeUnits[d.timeUnit(numbers, name)]
+	for i, text := range texts {
+		t, ok := nanoseconds(text, numbers[i], unit)
+		if !ok {
+			guard.Fail(badTime(out[at[i]].line, text))
+		}
+		out[at[i]].time = t
 	}
 	return out
+}
+
+func badTime(line int, text string) error {
+	return &robocache.Error{
+		Class: robocache.ErrMalformed, Op: "clouds timestamps", Where: robocache.Where{"line": line},
+		Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)]),
+		Hint: "Pass --option timestamp_unit=ms, us or ns if they are in another unit",
+	}
+}
+
+// maxExactTime is the length of the longest number that is converted without a float.
+const maxExactTime = 64
+
+// nanoseconds converts a number of a list. A plain decimal does not pass through a float, in which times
+// since 1970 have steps of 0.2 µs.
+func nanoseconds(text string, value float64, unit int64) (ns int64, ok bool) {
+	if r, exact := new(big.Rat), len(text) <= maxExactTime && !strings.ContainsAny(text, "eEpPxX_/"); exact {
+		if _, exact = r.SetString(text); exact {
+			r.Mul(r, new(big.Rat).SetInt64(unit))
+			whole, part := new(big.Int).DivMod(r.Num(), r.Denom(), new(big.Int))
+			if part.Lsh(part, 1).Cmp(r.Denom()) >= 0 {
+				whole.Add(whole, big.NewInt(1))
+			}
+			return whole.Int64(), whole.IsInt64()
+		}
+	}
+	whole, rest := math.Modf(value)
+	if math.Abs(whole) >= float64(math.MaxInt64/unit-1) {
+		return 0, false
+	}
+	return int64(whole)*unit + int64(math.RoundToEven(rest*float64(unit))), true
+}
+
+// timeUnit returns the unit of the numbers of a list.
+func (d *Dataset) timeUnit(numbers []float64, name string) string {
+	if d.unit != "" || len(numbers) == 0 {
+		return cmp.Or(d.unit, "s")
+	}
+	g, err := robocache.InferTimeUnit(numbers, "s", d.src.hz)
+	if err != nil {
+		guard.Fail(robocache.At(err, robocache.Where{"file": name}))
+	}
+	if f := robocache.UnitFinding(g, nil, "s", robocache.Where{"file": name}); f != nil {
+		d.About.Findings = append(d.About.Findings, *f)
+	}
+	return cmp.Or(g.Unit, "s")
 }

@@ -81,7 +81,7 @@ func (s *Set) settleUnit(ctx context.Context, path string, rows bool) {
 			out.seconds = 1e-9
 		}
 		g, err := robocache.InferTimeUnit(values, usual, s.About.FPS)
-		if !rows && err != nil {
+		if !rows && err != nil && !g.Coarse {
 			break // the documented unit counts
 		}
 		if g.Rows && rows && !s.About.FPS.Zero() {
