@@ -91,6 +91,9 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	for _, name := range names {
 		d.readFile(ctx, name, len(names) > 1, splits, opt)
 	}
+	if len(names) > 1 {
+		d.NumberByFile()
+	}
 	if want, ok := opt.Options["split"]; ok {
 		paths, ok := splits[want]
 		if !ok {

@@ -179,7 +179,6 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 		}
 		switch r := rates[i]; {
 		case bad[i] != nil && stand:
-			s.Lose("unreadable-episode", robocache.Where{"episode": int64(i), "file": name}, bad[i], "fetch the file again, or leave it out")
 			per[i] = []Episode{{File: h5.Named(name)}}
 		case bad[i] != nil:
 			s.Lose("unreadable-file", robocache.Where{"file": name}, bad[i], "fetch the file again, or leave it out")
@@ -189,27 +188,65 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 		s.Episodes = append(s.Episodes, per[i]...)
 	}
 	s.number(len(names) == 1)
-}
-
-// numbered matches the name of a group that is an episode with a number: demo_3, episode7, traj-12.
-var numbered = regexp.MustCompile(`^(?i:demo|episode|ep|traj|trajectory|rollout|sample|run)?[_-]?(\d{1,18})$`)
-
-// number sets the indices of the episodes. They are the numbers in the names of their groups if all numbers differ, else their
-// positions. The numbers of all files are compared.
-func (s *Set) number(oneFile bool) {
-	seen := map[int64]bool{}
 	for i := range s.Episodes {
-		if m := numbered.FindStringSubmatch(path.Base(s.Episodes[i].Path)); m != nil && oneFile {
-			index, _ := strconv.ParseInt(m[1], 10, 64)
-			s.Episodes[i].Index, seen[index] = index, true
+		e := &s.Episodes[i]
+		if k := slices.Index(names, e.File.Name()); stand && bad[k] != nil {
+			s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": names[k]},
+				bad[k], "fetch the file again, or leave it out")
 		}
 	}
-	if len(seen) == len(s.Episodes) {
+}
+
+// numbered matches the name of an episode with a number: demo_3, episode7, traj-12.
+var numbered = regexp.MustCompile(`^(?i:demo|episode|ep|traj|trajectory|rollout|sample|run)?[_-]?(\d{1,18})$`)
+
+// number sets the indices of the episodes: the numbers in the names of their groups, if they lie in one
+// file, or in the names of their files, if each has a file of its own. If a name has no number, or two
+// have the same, the indices are the positions.
+func (s *Set) number(oneFile bool) {
+	byGroup := func(e *Episode) string { return path.Base(e.Path) }
+	if !(oneFile && s.numberBy(byGroup)) {
+		s.NumberByFile()
+	}
+}
+
+// NumberByFile sets the indices of the episodes to the numbers in the names of their files, if each has a
+// file of its own and the numbers differ. Otherwise the indices are the positions.
+func (s *Set) NumberByFile() {
+	byFile := func(e *Episode) string {
+		base := path.Base(e.File.Name())
+		return strings.TrimSuffix(base, path.Ext(base))
+	}
+	if s.haveOwnFiles() && s.numberBy(byFile) {
 		return
 	}
 	for i := range s.Episodes {
 		s.Episodes[i].Index = int64(i)
 	}
+}
+
+// numberBy sets the indices to the numbers in names. It reports false if they do not tell the episodes
+// apart.
+func (s *Set) numberBy(name func(e *Episode) string) bool {
+	seen := map[int64]bool{}
+	for i := range s.Episodes {
+		m := numbered.FindStringSubmatch(name(&s.Episodes[i]))
+		if m == nil {
+			return false
+		}
+		index, _ := strconv.ParseInt(m[1], 10, 64)
+		s.Episodes[i].Index, seen[index] = index, true
+	}
+	return len(seen) == len(s.Episodes)
+}
+
+// haveOwnFiles reports whether each episode has a file of its own.
+func (s *Set) haveOwnFiles() bool {
+	files := map[string]bool{}
+	for i := range s.Episodes {
+		files[s.Episodes[i].File.Name()] = true
+	}
+	return len(files) == len(s.Episodes)
 }
 
 // FindUnclosed adds the finding of a file that its writer has not closed.
