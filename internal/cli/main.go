@@ -100,6 +100,13 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 	return root
 }
 
+// mustConfigure panics if the definition of a command is wrong, which is a defect.
+func mustConfigure(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 func setLog(w io.Writer, level string) error {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

@@ -30,7 +30,7 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
 	c.Flags().IntVar(&episode, "episode", 0, "the index of the episode (default: the first episode)")
 	c.Flags().StringSliceVar(&keys, "keys", nil, "these streams, in this order; default: all but cameras")
 	c.Flags().StringVarP(&out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
-	guard.Check(c.MarkFlagRequired("out"))
+	mustConfigure(c.MarkFlagRequired("out"))
 	return answers(c, func(cmd *cobra.Command, args []string) (answer *inspect.Plotted, found, err error) {
 		guard.Check(inspect.CheckPlot(out))
 		ds := open.open(cmd.Context(), args[0])

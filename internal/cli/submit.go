@@ -53,7 +53,7 @@ func (f *submitFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.manifest, "manifest", "", "path or URI of the manifest, as the workers see it")
 	fl.StringVar(&f.program, "program", "", "robocache as the workers call it (default: this program)")
 	fl.IntVar(&f.retries, "retries", 5, "further tries of a shard that ends with a temporary failure (75) or a crash")
-	guard.Check(c.MarkFlagRequired("manifest"))
+	mustConfigure(c.MarkFlagRequired("manifest"))
 }
 
 func (f *submitFlags) addPartial(c *cobra.Command) {
@@ -175,7 +175,7 @@ The commit depends on all arrays (afterok, with --partial afterany). More shards
 	fl.StringArrayVar(&s.Sbatch, "sbatch", nil, "an option of sbatch for all jobs, such as --partition=cpu; may be given several times")
 	fl.StringArrayVar(&s.Array, "sbatch-array", nil, "an option of sbatch for the arrays alone, such as --gpus=1")
 	fl.BoolVar(&now, "now", false, "submit the jobs")
-	guard.Check(c.MarkFlagRequired("out"))
+	mustConfigure(c.MarkFlagRequired("out"))
 	return answers(c, func(cmd *cobra.Command, _ []string) (_ *jobs, _, err error) {
 		defer guard.Into(&err)
 		s.Plan, s.Retries, s.Partial = f.plan(cmd.Context()), f.retries, f.partial
@@ -226,7 +226,7 @@ retry helps fails its index and ends the Job; drained nodes do not count. Pods r
 	fl.StringSliceVar(&k.EnvFrom, "env-from", nil, "secrets whose keys become environment variables")
 	fl.StringSliceVar(&k.Claims, "volume", nil, "volumes, as CLAIM:/path")
 	fl.StringVar(&out, "out", "", "write a folder for kustomize")
-	guard.Check(c.MarkFlagRequired("image"))
+	mustConfigure(c.MarkFlagRequired("image"))
 	c.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		defer guard.Into(&err)
 		if k.Retries = f.retries; k.Total > 0 {
@@ -257,7 +257,7 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 	}
 	f.add(c)
 	f.addPartial(c)
-	guard.Check(c.Flags().MarkHidden("program"))
+	mustConfigure(c.Flags().MarkHidden("program"))
 	fl := c.Flags()
 	fl.StringVar(&python, "python", "", "the Python that has ray and robocache (default: the one that runs this, else python3)")
 	fl.StringVar(&address, "address", "", "of the cluster (default: RAY_ADDRESS, else one of this machine)")

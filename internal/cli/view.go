@@ -44,9 +44,7 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 	open.add(c)
 	open.addGrid(c)
 	c.Flags().Lookup("hz").Usage = "begin with the rows that convert --hz would make beside the streams' own"
-	if err := c.Flags().Set("memory-budget", "192MiB"); err != nil {
-		panic(err) // The value is valid.
-	}
+	mustConfigure(c.Flags().Set("memory-budget", "192MiB"))
 	c.Flags().Lookup("memory-budget").DefValue = "192MiB"
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address and port; port 0 takes a free one")
 	c.Flags().BoolVar(&browse, "open", false, "open the page in this machine's browser")
