@@ -26,29 +26,29 @@ func init() {
 
 // Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	return bag.DetectAt(uri, opt, func(s store.Store, file string) bool {
+	return bag.DetectAt(uri, opt, func(s store.Store, file string) (bool, error) {
 		if file == "" {
 			if _, err := s.Stat(ctx, "metadata.yaml"); err == nil {
-				return false
+				return false, nil
 			}
 			_, files, err := list(ctx, s)
 			for _, f := range files {
 				if f.Err == nil {
-					return true
+					return true, nil
 				}
 				err = cmp.Or(err, f.Err) // a folder called so may be another format's
 			}
 			if !errors.Is(err, robocache.ErrUnsupported) { // a web server does not say what a folder holds
 				guard.Check(err)
 			}
-			return false
+			return false, nil
 		}
 		_, err := s.Stat(ctx, file)
 		if errors.Is(err, robocache.ErrNotFound) {
-			return false
+			return false, nil
 		}
 		guard.Check(err)
-		return true
+		return true, nil
 	}, ending)
 }
 

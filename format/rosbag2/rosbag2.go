@@ -31,42 +31,42 @@ var endings = []string{".db3", ".db3" + packed}
 
 // Detect says whether uri is a db3 file, or a folder with a rosbag2 metadata.yaml or db3 files, at its root or in folders of it.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	return bag.DetectAt(uri, opt, func(s store.Store, file string) bool {
+	return bag.DetectAt(uri, opt, func(s store.Store, file string) (bool, error) {
 		if file != "" {
-			return isDB3(ctx, s, file)
+			return isDB3(ctx, s, file), nil
 		}
 		ours, err := ownMetadata(ctx, s, metadataName)
 		if err != nil && !errors.Is(err, robocache.ErrNotFound) {
 			guard.Fail(err)
 		}
 		if ours {
-			return true
+			return true, nil
 		}
 		hasMetadata := err == nil // of nothing that is known: the storage files tell
 		entries, _, err := store.Files(ctx, s, "", storageName)
 		if errors.Is(err, robocache.ErrUnsupported) {
-			return false
+			return false, nil
 		}
 		guard.Check(err)
 		var odd error
 		for _, e := range entries {
 			if odd = cmp.Or(odd, e.Err); e.Err == nil && !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
-				return hasMetadata // without metadata it is a folder of MCAP files: format mcap
+				return hasMetadata, nil // without metadata it is a folder of MCAP files: format mcap
 			}
 		}
 		for _, e := range entries {
 			switch dir, base := path.Split(e.Name); {
 			case e.Err != nil: // another file tells
 			case strings.HasSuffix(strings.TrimSuffix(base, packed), ".db3"):
-				return isDB3(ctx, s, e.Name)
+				return isDB3(ctx, s, e.Name), nil
 			case base == metadataName && strings.Count(dir, "/") <= 2:
 				if guard.Must(ownMetadata(ctx, s, e.Name)) {
-					return true
+					return true, nil
 				}
 			}
 		}
 		guard.Check(odd)
-		return false
+		return false, nil
 	}, endings...)
 }
 

@@ -24,7 +24,7 @@ func OpenAt(uri string, opt robocache.OpenOptions, open func(s store.Store, file
 }
 
 // DetectAt asks is for a store and a file in it, or "" for a folder. Where nothing is, it is no format's; who reads files of other kinds says what is wrong.
-func DetectAt(uri string, opt robocache.OpenOptions, is func(s store.Store, file string) bool, endings ...string) (ok bool, err error) {
+func DetectAt(uri string, opt robocache.OpenOptions, is func(s store.Store, file string) (bool, error), endings ...string) (ok bool, err error) {
 	defer guard.Recover("detect", &err)
 	s, file, err := Locate(uri, opt, endings...)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
@@ -32,7 +32,7 @@ func DetectAt(uri string, opt robocache.OpenOptions, is func(s store.Store, file
 	}
 	guard.Check(err)
 	defer store.Close(s)
-	return is(s, file), nil
+	return is(s, file)
 }
 
 // Locate opens the store of a URI: of a folder with file "", or of a file with one of these endings by its folder and name.
