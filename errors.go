@@ -219,3 +219,16 @@ func Classify(err error) error {
 	}
 	return ErrMalformed
 }
+
+// Locate adds a place to *err with At. Functions defer it, so that every error they return is located.
+func Locate(err *error, where Where) {
+	if *err != nil {
+		*err = At(*err, where)
+	}
+}
+
+// IsFatal reports whether err says nothing about the data: it is an internal error or a limit of this
+// machine. Code that turns errors into findings, or ignores them, returns such an error instead.
+func IsFatal(err error) bool {
+	return errors.Is(err, ErrInternal) || IsMachineLimit(err)
+}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Config describes how the streams of an episode are aligned on one timeline. In JSON its keys are Python's keyword names, and
@@ -143,13 +142,13 @@ func ParseConfig(b []byte) (Config, error) {
 }
 
 // validate checks what needs no data: the streams that are named, and the timeline.
-func (c *Config) validate(info *robocache.Info) {
+func (c *Config) validate(info *robocache.Info) error {
 	names := append(featureKeys(info), "task")
 	for _, l := range append(c.choices(), choice{"keys", slices.Clone(c.Keys)}) {
 		slices.Sort(l.keys)
 		for _, k := range l.keys {
 			if !slices.Contains(names, k) {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: l.option + " names a stream that the dataset does not have", Hint: nearest(k, names)})
+				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: l.option + " names a stream that the dataset does not have", Hint: nearest(k, names)}
 			}
 		}
 	}
@@ -158,15 +157,15 @@ func (c *Config) validate(info *robocache.Info) {
 	}
 	switch {
 	case c.HZ.Zero() == (c.Times == nil):
-		guard.Fail(misuse("", "either hz or times", map[bool]string{true: "neither", false: "both"}[c.HZ.Zero()]))
+		return misuse("", "either hz or times", map[bool]string{true: "neither", false: "both"}[c.HZ.Zero()])
 	case !c.HZ.Zero() && (c.HZ.Num < 0 || c.HZ.Den <= 0):
-		guard.Fail(misuse("hz", "a rate > 0", c.HZ.String()))
+		return misuse("hz", "a rate > 0", c.HZ.String())
 	case c.Times != nil && c.Extent != "":
-		guard.Fail(misuse("extent has no meaning beside times", "one of them", "both"))
+		return misuse("extent has no meaning beside times", "one of them", "both")
 	case c.Window < 0:
-		guard.Fail(misuse("window", "0 or more ns", strconv.FormatInt(int64(c.Window), 10)))
+		return misuse("window", "0 or more ns", strconv.FormatInt(int64(c.Window), 10))
 	}
-	guard.Check(c.CheckShifts())
+	return c.CheckShifts()
 }
 
 func featureKeys(info *robocache.Info) (keys []string) {

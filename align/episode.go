@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -89,30 +88,43 @@ type cached struct {
 }
 
 func (a *aligner) run() (_ *Aligned, err error) {
-	defer guard.Into(&err)
 	info := a.ds.Info()
 	if a.ep < 0 || a.ep >= info.Episodes {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Where: robocache.Where{"position": a.ep}, Want: "a position below " + strconv.Itoa(info.Episodes), Got: strconv.Itoa(a.ep)}
 	}
-	a.cfg.validate(info)
-	times := a.prepare()
+	if err := a.cfg.validate(info); err != nil {
+		return nil, err
+	}
+	times, err := a.prepare()
+	if err != nil {
+		return nil, err
+	}
 	out := &Aligned{Times: times, Streams: make([]Stream, 0, len(a.streams))}
 	for i := range a.streams {
 		s := &a.streams[i]
 		p, err := a.plan(s, times)
-		guard.Check(robocache.At(err, robocache.Where{"stream": s.feature.Key}))
+		if err := robocache.At(err, robocache.Where{"stream": s.feature.Key}); err != nil {
+			return nil, err
+		}
 		r, err := a.stream(s, p)
-		guard.Check(robocache.At(err, robocache.Where{"stream": s.feature.Key}))
+		if err := robocache.At(err, robocache.Where{"stream": s.feature.Key}); err != nil {
+			return nil, err
+		}
 		out.Streams = append(out.Streams, *r)
 	}
 	return out, nil
 }
 
 // prepare makes the choices for each stream, reads its timestamps, and gives the timeline.
-func (a *aligner) prepare() []int64 {
+func (a *aligner) prepare() ([]int64, error) {
 	for _, f := range a.selected(a.ds.Info()) {
-		s := guard.Must(a.choose(f))
-		s.clock = a.clock(f.Key)
+		s, err := a.choose(f)
+		if err != nil {
+			return nil, err
+		}
+		if s.clock, err = a.clock(f.Key); err != nil {
+			return nil, err
+		}
 		a.streams = append(a.streams, s)
 	}
 	return a.timeline()
@@ -204,32 +216,39 @@ func evenStep(times []int64) int64 {
 }
 
 // clock reads the timestamps of a stream, checks them once, and finds whether another stream has the same.
-func (a *aligner) clock(key string) int {
+func (a *aligner) clock(key string) (int, error) {
 	timestamps, err := a.cfg.Timestamps(a.ctx, a.ds, a.ep, key)
 	if err != nil {
-		guard.Fail(robocache.At(err, robocache.Where{"stream": key}))
+		return 0, robocache.At(err, robocache.Where{"stream": key})
 	}
-	off := guard.Must(a.cfg.Shift(key))
+	off, err := a.cfg.Shift(key)
+	if err != nil {
+		return 0, err
+	}
 	if off != 0 {
 		timestamps = slices.Clone(timestamps)
 		for i := range timestamps {
 			timestamps[i] += off
 		}
-		guard.Check(CheckTimestamps(timestamps, key))
+		if err := CheckTimestamps(timestamps, key); err != nil {
+			return 0, err
+		}
 	}
 	for i, c := range a.clocks {
 		if slices.Equal(c, timestamps) {
-			return i
+			return i, nil
 		}
 	}
 	a.clocks = append(a.clocks, timestamps)
-	return len(a.clocks) - 1
+	return len(a.clocks) - 1, nil
 }
 
-func (a *aligner) timeline() []int64 {
+func (a *aligner) timeline() ([]int64, error) {
 	if a.cfg.Times != nil {
-		a.reserve(int64(len(a.cfg.Times)) * 8)
-		return slices.Clone(a.cfg.Times)
+		if err := a.reserve(int64(len(a.cfg.Times)) * 8); err != nil {
+			return nil, err
+		}
+		return slices.Clone(a.cfg.Times), nil
 	}
 	var names []string
 	var streams [][]int64
@@ -245,25 +264,33 @@ func (a *aligner) timeline() []int64 {
 	}
 	kind := a.cfg.Extent
 	if kind != "" && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) && a.ds.Info().Feature(kind) != nil {
-		c := a.clock(kind)
+		c, err := a.clock(kind)
+		if err != nil {
+			return nil, err
+		}
 		names, streams = append(names, kind), append(streams, a.clocks[c])
 	}
 	t0, t1, err := Extent(kind, names, streams)
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	n := UniformCount(t0, t1, a.cfg.HZ)
 	if n > 1<<40 {
 		n = 1 << 40 // enough to exceed any budget, too little to overflow
 	}
-	a.reserve(n * 8)
-	return Uniform(t0, t1, a.cfg.HZ)
+	if err := a.reserve(n * 8); err != nil {
+		return nil, err
+	}
+	return Uniform(t0, t1, a.cfg.HZ), nil
 }
 
 // reserve counts memory before it is allocated.
-func (a *aligner) reserve(n int64) {
+func (a *aligner) reserve(n int64) error {
 	if n > a.left {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "align", Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes more", a.left), Got: strconv.FormatInt(n, 10), Hint: "align fewer streams or a shorter span at a time, or raise memory_budget"})
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "align", Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes more", a.left), Got: strconv.FormatInt(n, 10), Hint: "align fewer streams or a shorter span at a time, or raise memory_budget"}
 	}
 	a.left -= n
+	return nil
 }
 
 // planBytes returns the size of a row of a plan.
@@ -276,7 +303,6 @@ func planBytes(mode Mode) int64 {
 
 // plan makes the plan of a stream, or finds that of another one on the same clock (A1).
 func (a *aligner) plan(s *source, times []int64) (_ *kernel.Plan, err error) {
-	defer guard.Into(&err)
 	key := s.opt
 	key.Stream = ""
 	for _, c := range a.plans {
@@ -284,30 +310,44 @@ func (a *aligner) plan(s *source, times []int64) (_ *kernel.Plan, err error) {
 			return c.plan, nil
 		}
 	}
-	a.reserve(int64(len(times)) * planBytes(s.opt.Mode))
-	p := guard.Must(NewPlan(a.clocks[s.clock], times, s.opt))
+	if err := a.reserve(int64(len(times)) * planBytes(s.opt.Mode)); err != nil {
+		return nil, err
+	}
+	p, err := NewPlan(a.clocks[s.clock], times, s.opt)
+	if err != nil {
+		return nil, err
+	}
 	a.plans = append(a.plans, cached{s.clock, key, p})
 	return p, nil
 }
 
 // stream makes the values that a plan asks for.
 func (a *aligner) stream(s *source, p *kernel.Plan) (_ *Stream, err error) {
-	defer guard.Into(&err)
 	f := &s.feature
 	out := &Stream{Key: f.Key, Kind: f.Kind, Mode: s.opt.Mode, Edge: s.opt.Edge, DType: f.DType, Shape: f.Shape}
-	a.reserve(int64(p.Len()))
-	p = a.masked(s, p)
+	if err := a.reserve(int64(p.Len())); err != nil {
+		return nil, err
+	}
+	if p, err = a.masked(s, p); err != nil {
+		return nil, err
+	}
 	out.Valid = slices.Clone(p.Valid)
 	switch {
 	case f.Ragged():
 	case f.Kind == robocache.KindNumeric:
-		a.numeric(s, p, out)
+		if err := a.numeric(s, p, out); err != nil {
+			return nil, err
+		}
 		return out, nil
 	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent:
-		a.text(f.Key, p, out)
+		if err := a.text(f.Key, p, out); err != nil {
+			return nil, err
+		}
 		return out, nil
 	}
-	a.frames(f, p, out)
+	if err := a.frames(f, p, out); err != nil {
+		return nil, err
+	}
 	return out, nil
 }
 
@@ -317,7 +357,7 @@ var raws = sync.Pool{New: func() any { return new([]byte) }}
 const keptRaw = 4 << 20
 
 // numeric gathers the samples that the plan reads and resamples them.
-func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
+func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 	f := &s.feature
 	lo, hi := reach(p)
 	row := f.RowBytes()
@@ -325,7 +365,9 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
 		out.DType = to
 	}
 	size := int64(p.Len()) * int64(f.Elements()) * int64(out.DType.Size())
-	a.reserve(size + int64(hi-lo)*int64(row))
+	if err := a.reserve(size + int64(hi-lo)*int64(row)); err != nil {
+		return err
+	}
 	held := raws.Get().(*[]byte)
 	defer raws.Put(held)
 	raw := slices.Grow((*held)[:0], (hi-lo)*row)[:(hi-lo)*row]
@@ -339,7 +381,9 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
 		for i := range n {
 			rows[i] = robocache.Row{Episode: a.ep, Index: at + i}
 		}
-		guard.Check(a.ds.Gather(a.ctx, f.Key, rows[:n], raw[(at-lo)*row:(at-lo+n)*row]))
+		if err := a.ds.Gather(a.ctx, f.Key, rows[:n], raw[(at-lo)*row:(at-lo+n)*row]); err != nil {
+			return err
+		}
 	}
 	if out.Data = a.into; out.Data == nil {
 		out.Data = make([]byte, size)
@@ -347,7 +391,10 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) {
 	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
 	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Rule: kernel.Rule{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f), Summed: s.summed}, Valid: out.Valid})
 	a.left += int64(len(raw))
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 // reach is the half-open range of samples that a plan reads.
@@ -409,21 +456,29 @@ func distinct(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
 	return rows, place
 }
 
-func (a *aligner) text(key string, p *kernel.Plan, out *Stream) {
-	a.reserve(int64(p.Len()) * 36)
+func (a *aligner) text(key string, p *kernel.Plan, out *Stream) error {
+	if err := a.reserve(int64(p.Len()) * 36); err != nil {
+		return err
+	}
 	rows, place := distinct(p, a.ep)
-	texts := guard.Must(a.ds.Text(a.ctx, key, rows))
+	texts, err := a.ds.Text(a.ctx, key, rows)
+	if err != nil {
+		return err
+	}
 	out.Text = make([]string, p.Len())
 	for i, k := range place {
 		if k >= 0 {
 			out.Text[i] = texts[k]
 		}
 	}
+	return nil
 }
 
 // frames gives rows, not pixels. A row whose frame is missing from its video is not valid.
-func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) {
-	a.reserve(int64(p.Len()) * 84)
+func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) error {
+	if err := a.reserve(int64(p.Len()) * 84); err != nil {
+		return err
+	}
 	rows, place := distinct(p, a.ep)
 	out.Rows = make([]int32, p.Len())
 	for i, k := range place {
@@ -433,13 +488,16 @@ func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) {
 		}
 	}
 	if f.Kind != robocache.KindVideo {
-		return // of stills Masker says which are missing
+		return nil // of stills Masker says which are missing
 	}
 	refs := make([]robocache.FrameRef, len(rows))
-	guard.Check(a.ds.Frames(a.ctx, f.Key, rows, refs))
+	if err := a.ds.Frames(a.ctx, f.Key, rows, refs); err != nil {
+		return err
+	}
 	for i, k := range place {
 		if k >= 0 && refs[k].Missing {
 			out.Valid[i] = 0
 		}
 	}
+	return nil
 }

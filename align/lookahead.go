@@ -10,14 +10,13 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // LookAhead returns the finding look-ahead: how far past a tick the alignment reads observations.
 // It considers the streams that keys names, or all if keys is nil. It returns nil if none reads
 // past a tick. Actions and rewards are labels and may look ahead. It reads timestamps of the first
 // episode if a stream states no rate.
-func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []string) *robocache.Finding {
+func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []string) (*robocache.Finding, error) {
 	info := ds.Info()
 	byReach := map[int64][]string{}
 	periods := map[string]int64{}
@@ -27,12 +26,14 @@ func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []str
 			c.ticksOnSamples(info, f) {
 			continue
 		}
-		if reach := c.reachPastTick(ctx, ds, f, periods); reach > 0 {
+		if reach, err := c.reachPastTick(ctx, ds, f, periods); err != nil {
+			return nil, err
+		} else if reach > 0 {
 			byReach[reach] = append(byReach[reach], f.Key)
 		}
 	}
 	if len(byReach) == 0 {
-		return nil
+		return nil, nil
 	}
 	reaches := slices.Collect(maps.Keys(byReach))
 	slices.SortFunc(reaches, func(a, b int64) int { return cmp.Compare(b, a) })
@@ -54,7 +55,7 @@ func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []str
 		Message: subject + " use samples from after the tick, at most " + strings.Join(parts, ", "),
 		Hint: fmt.Sprintf("Pass align={\"modes\": {%q: \"previous\"}} to use only samples that a robot has at the tick",
 			byReach[reaches[0]][0]),
-	}
+	}, nil
 }
 
 // isLabel reports whether a stream is an action or a reward by its name.
@@ -86,10 +87,10 @@ func (c *Config) ticksOnSamples(info *robocache.Info, f *robocache.Feature) bool
 // or unknown. periods caches the periods of clocks.
 func (c *Config) reachPastTick(
 	ctx context.Context, ds robocache.Dataset, f *robocache.Feature, periods map[string]int64,
-) int64 {
+) (int64, error) {
 	mode, _ := c.Mode(f)
 	if mode == Previous {
-		return 0
+		return 0, nil
 	}
 	if mode == Mean && (c.Window > 0 || !c.HZ.Zero()) {
 		window := int64(c.Window)
@@ -97,37 +98,43 @@ func (c *Config) reachPastTick(
 			window = c.HZ.Nanos(1)
 		}
 		_, after := HalfWindows(window)
-		return after
+		return after, nil
 	}
 	if mode == Sum && !c.HZ.Zero() {
-		return c.HZ.Nanos(1)
+		return c.HZ.Nanos(1), nil
 	}
-	period := samplePeriod(ctx, ds, f, periods)
+	period, err := samplePeriod(ctx, ds, f, periods)
+	if err != nil {
+		return 0, err
+	}
 	if mode == Nearest {
-		return period / 2
+		return period / 2, nil
 	}
-	return period
+	return period, nil
 }
 
 // samplePeriod returns the period of f in nanoseconds: of its stated rate, else the median step of
 // the first episode that has one; 0 if unknown.
 func samplePeriod(
 	ctx context.Context, ds robocache.Dataset, f *robocache.Feature, periods map[string]int64,
-) int64 {
+) (int64, error) {
 	rate := f.FPS
 	if rate.Zero() && f.Clock == "" {
 		rate = ds.Info().FPS
 	}
 	if !rate.Zero() {
-		return rate.Nanos(1)
+		return rate.Nanos(1), nil
 	}
 	if period, ok := periods[f.Clock]; ok {
-		return period
+		return period, nil
 	}
 	var period int64
 	for e := range min(ds.Info().Episodes, 4) {
 		times, err := ds.Times(ctx, e, f.Key)
-		if guard.RaiseInternal(err) != nil || len(times) < 2 {
+		if robocache.IsFatal(err) {
+			return 0, err
+		}
+		if err != nil || len(times) < 2 {
 			continue // The error is reported when the episode is read.
 		}
 		steps := make([]int64, len(times)-1)
@@ -140,5 +147,5 @@ func samplePeriod(
 		}
 	}
 	periods[f.Clock] = max(period, 0)
-	return periods[f.Clock]
+	return periods[f.Clock], nil
 }

@@ -38,7 +38,10 @@ func TestLookAhead(t *testing.T) {
 		{recording, `{}`, []string{"force"}, "(hz=, anchor=) observations use samples from after the tick, at most 3.0 ms of force"},
 	} {
 		cfg := mustConfig(t, c.config)
-		f := cfg.LookAhead(t.Context(), c.ds, c.keys)
+		f, err := cfg.LookAhead(t.Context(), c.ds, c.keys)
+		if err != nil {
+			t.Fatal(err)
+		}
 		switch {
 		case f == nil && c.want == "":
 		case f == nil || c.want == "":

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -102,28 +101,35 @@ func (c *Config) Shift(key string) (int64, error) {
 
 // CheckShifts refuses offsets, latencies and drifts that no clock has.
 func (c *Config) CheckShifts() (err error) {
-	defer guard.Into(&err)
 	for _, k := range append(keysOf(c.Offset), keysOf(c.Latency)...) {
-		guard.Must(c.Shift(k))
+		if _, err := c.Shift(k); err != nil {
+			return err
+		}
 	}
 	for k, d := range c.Drift {
-		guard.Check(robocache.At(d.Check(), robocache.Where{"stream": k}))
+		if err := robocache.At(d.Check(), robocache.Where{"stream": k}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // Timestamps gives the timestamps of a stream as its clock and drift say, proved to ascend; offset and latency (Shift) are still to be added.
 func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, key string) (_ []int64, err error) {
-	defer guard.Into(&err)
 	name := key
 	if name == "task" && ds.Info().Feature("task") == nil {
 		name = ""
 	}
-	timestamps := guard.Must(TimestampsOf(ctx, ds, ep, name, c.Clock[key]))
+	timestamps, err := TimestampsOf(ctx, ds, ep, name, c.Clock[key])
+	if err != nil {
+		return nil, err
+	}
 	if d := c.Drift[key]; !d.IsZero() {
 		timestamps = slices.Clone(timestamps)
 		// Before it is corrected a timestamp must be one: the differences of those beyond ±2^62 overflow.
-		guard.Check(CheckTimestamps(timestamps, key))
+		if err := CheckTimestamps(timestamps, key); err != nil {
+			return nil, err
+		}
 		d.Correct(timestamps)
 		if err := CheckTimestamps(timestamps, key); err != nil {
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": ds.Info().EpisodeIndex(ep), "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps", Want: "a moment on the stream's own clock",
@@ -136,11 +142,13 @@ func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, k
 // TimestampsOf gives the timestamps of a stream ("" for the episode's own rows) by one of its clocks; "" is the first. They are as Times gives them,
 // but for rounded grid times of formats that keep float32 seconds (A13).
 func TimestampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) (_ []int64, err error) {
-	defer guard.Into(&err)
 	if clock != "" {
-		return timestampsBy(ctx, ds, ep, key, clock), nil
+		return timestampsBy(ctx, ds, ep, key, clock)
 	}
-	timestamps := guard.Must(ds.Times(ctx, ep, key))
+	timestamps, err := ds.Times(ctx, ep, key)
+	if err != nil {
+		return nil, err
+	}
 	info := ds.Info()
 	rate := info.FPS
 	f := info.Feature(key)
@@ -153,7 +161,7 @@ func TimestampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock 
 	return OnGrid(timestamps, rate), nil
 }
 
-func timestampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) []int64 {
+func timestampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
 	o := Options{Stream: key}
 	c, ok := ds.(robocache.Clocked)
 	var known []string
@@ -162,20 +170,25 @@ func timestampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock 
 	}
 	switch {
 	case len(known) == 0:
-		guard.Fail(o.fail(robocache.ErrUnsupported, nil, "this stream was timestamped by one clock", "no choice of clock", strconv.Quote(clock)))
+		return nil, o.fail(robocache.ErrUnsupported, nil, "this stream was timestamped by one clock", "no choice of clock", strconv.Quote(clock))
 	case !slices.Contains(known, clock):
-		guard.Fail(o.fail(robocache.ErrMisuse, nil, "this stream has no such clock", strings.Join(known, ", "), strconv.Quote(clock)))
+		return nil, o.fail(robocache.ErrMisuse, nil, "this stream has no such clock", strings.Join(known, ", "), strconv.Quote(clock))
 	}
-	timestamps := guard.Must(c.TimesBy(ctx, ep, key, clock))
+	timestamps, err := c.TimesBy(ctx, ep, key, clock)
+	if err != nil {
+		return nil, err
+	}
 	if err := CheckTimestamps(timestamps, key); err != nil {
 		e := robocache.At(err, robocache.Where{"clock": clock}).(*robocache.Error)
 		if e.Hint == "" && e.Msg == "timestamps must not decrease" {
 			e.Hint = "the rows lie in the order of another of the stream's clocks: opened with --option clock=" + clock + ", or with clock: " + clock + " of the stream in a mapping, they lie in this one's"
 		}
-		guard.Check(e)
-		return nil
+		if e != nil {
+			return nil, e
+		}
+		return nil, nil
 	}
-	return timestamps
+	return timestamps, nil
 }
 
 // Bounds says whether a stream takes part in the extent of a timeline. A text, and a value that was published once, hold from then on: of a
@@ -217,28 +230,32 @@ func Mask(p *kernel.Plan, valid []uint8, base int) {
 }
 
 // masked is the plan of a stream some of whose rows hold no value.
-func (a *aligner) masked(s *source, p *kernel.Plan) *kernel.Plan {
+func (a *aligner) masked(s *source, p *kernel.Plan) (*kernel.Plan, error) {
 	if !s.feature.Masked {
-		return p
+		return p, nil
 	}
 	lo, hi := reach(p)
-	a.reserve(int64(hi-lo)*17 + int64(p.Len())*2)
+	if err := a.reserve(int64(hi-lo)*17 + int64(p.Len())*2); err != nil {
+		return nil, err
+	}
 	rows := make([]robocache.Row, hi-lo)
 	for i := range rows {
 		rows[i] = robocache.Row{Episode: a.ep, Index: lo + i}
 	}
 	valid, err := robocache.Validity(a.ctx, a.ds, &s.feature, rows)
 	if err != nil || valid == nil {
-		guard.Check(err)
-		return p
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
 	}
 	q := *p
 	q.Kind, q.Valid = slices.Clone(p.Kind), slices.Clone(p.Valid)
 	Mask(&q, valid, lo)
 	if s.opt.Edge == EdgeError {
 		if i := slices.Index(q.Valid, 0); i >= 0 {
-			guard.Fail(s.opt.fail(robocache.ErrMalformed, robocache.Where{"index": i}, "a row without a value is read", "a value, with edge=error", "none"))
+			return nil, s.opt.fail(robocache.ErrMalformed, robocache.Where{"index": i}, "a row without a value is read", "a value, with edge=error", "none")
 		}
 	}
-	return &q
+	return &q, nil
 }

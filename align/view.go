@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/kernel"
 	"golang.org/x/sync/errgroup"
@@ -79,7 +79,6 @@ type RowRange struct{ From, To int }
 //
 // All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close, without ViewOptions.Own.
 func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (_ *Viewed, err error) {
-	defer guard.Into(&err)
 	if cfg.Times != nil {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "a view of a dataset has a rate, not times of its own", Want: "hz"}
 	}
@@ -88,20 +87,27 @@ func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOption
 		cfg.Keys = slices.DeleteFunc(slices.Clone(cfg.Keys), func(k string) bool { return k == "task" })
 	}
 	info := src.Info()
-	cfg.validate(info)
+	if err := cfg.validate(info); err != nil {
+		return nil, err
+	}
 	v := &Viewed{src: src, cfg: cfg, opt: opt, info: *info, place: map[string]int{}, masks: map[string]int{}, layouts: lru.New[int, *layout](layoutBudget)}
 	probe := aligner{ctx: ctx, ds: src, cfg: cfg}
 	v.kept = probe.selected(info)
 	for _, f := range v.kept {
-		guard.Must(probe.choose(f))
+		if _, err := probe.choose(f); err != nil {
+			return nil, err
+		}
 	}
-	masked := v.scan(ctx)
+	masked, err := v.scan(ctx)
+	if err != nil {
+		return nil, err
+	}
 	v.describe(masked)
 	return v, nil
 }
 
 // scan lays out every episode once, for its length and for which streams need a mask.
-func (v *Viewed) scan(ctx context.Context) (masked []bool) {
+func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	n := v.info.Episodes
 	v.lengths, v.broken, v.gaps, masked = make([]int, n), make([]error, n), make([]gaps, len(v.kept)), make([]bool, len(v.kept))
 	v.complete = make([][]RowRange, n)
@@ -151,8 +157,10 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool) {
 			return nil
 		})
 	}
-	guard.Check(work.Wait())
-	return masked
+	if err := work.Wait(); err != nil {
+		return masked, err
+	}
+	return masked, nil
 }
 
 // validity returns which rows of an episode hold a value of a stream, as far as ViewOptions.Exact asks.
@@ -163,14 +171,23 @@ func (v *Viewed) validity(ctx context.Context, l *layout, i int) ([]uint8, error
 	}
 	a := newAligner(ctx, v.src, l.a.ep, v.cfg)
 	valid := p.Valid
-	err := guard.Func("align", func() {
+	err := crash.Func("align", func() error {
 		f := &source.feature
 		switch {
 		case f.Kind == robocache.KindVideo, source.opt.Mode == Slerp && f.Kind == robocache.KindNumeric && !f.Ragged():
-			valid = guard.Must(a.stream(source, p)).Valid
+			stream, err := a.stream(source, p)
+			if err != nil {
+				return err
+			}
+			valid = stream.Valid
 		case f.Masked:
-			valid = a.masked(source, p).Valid
+			masked, err := a.masked(source, p)
+			if err != nil {
+				return err
+			}
+			valid = masked.Valid
 		}
+		return nil
 	})()
 	// Another error is ignored here: it is reported when the episode is read.
 	if errors.Is(err, robocache.ErrInternal) || errors.Is(err, robocache.ErrTemporary) {
@@ -259,9 +276,12 @@ func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 }
 
 func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
-	defer guard.Recover("align", &err)
+	defer crash.Recover("align", &err)
 	a := newAligner(ctx, v.src, e, v.cfg)
-	times := a.prepare()
+	times, err := a.prepare()
+	if err != nil {
+		return nil, err
+	}
 	l := &layout{a: a, times: times}
 	for i := range a.streams {
 		s := &a.streams[i]
@@ -274,7 +294,10 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 		}
 		l.plans, l.gaps = append(l.plans, p), append(l.gaps, gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p))
 	}
-	own := a.clock("task")
+	own, err := a.clock("task")
+	if err != nil {
+		return nil, err
+	}
 	l.task = sync.OnceValues(func() (*kernel.Plan, error) {
 		return a.plan(&source{clock: own, opt: Options{Mode: Previous, Stream: "task"}}, times)
 	})

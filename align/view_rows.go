@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -13,7 +12,7 @@ import (
 const apart = 16
 
 // runs cuts rows, in the order asked, into runs of one episode that lie near each other, and gives each the plan of its rows.
-func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layout) *kernel.Plan, fn func(at int, l *layout, p *kernel.Plan) error) error {
+func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layout) (*kernel.Plan, error), fn func(at int, l *layout, p *kernel.Plan) error) error {
 	for at := 0; at < len(rows); {
 		l, err := v.layout(ctx, rows[at].Episode)
 		if err != nil {
@@ -31,7 +30,10 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 			}
 			part = append(part, i)
 		}
-		p := plan(l)
+		p, err := plan(l)
+		if err != nil {
+			return err
+		}
 		whole := len(part) == p.Len()
 		for k, i := range part {
 			whole = whole && i == k
@@ -49,7 +51,7 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 
 // made runs a stream of the view over rows; values of numbers go into dst, rows of so many bytes, where it is not nil.
 func (v *Viewed) made(ctx context.Context, i int, rows []robocache.Row, dst []byte, size int, fn func(at int, s *Stream) error) error {
-	err := v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.plans[i] }, func(at int, l *layout, p *kernel.Plan) error {
+	err := v.runs(ctx, rows, func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil }, func(at int, l *layout, p *kernel.Plan) error {
 		a := newAligner(ctx, v.src, l.a.ep, v.cfg)
 		if dst != nil {
 			a.into = dst[at*size:][:p.Len()*size]
@@ -100,10 +102,11 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	if key != "task" {
 		return nil, v.unknown(key)
 	}
-	return out, v.runs(ctx, rows, func(l *layout) *kernel.Plan { return guard.Must(l.task()) }, func(at int, l *layout, p *kernel.Plan) (err error) {
-		defer guard.Into(&err)
+	return out, v.runs(ctx, rows, func(l *layout) (*kernel.Plan, error) { return l.task() }, func(at int, l *layout, p *kernel.Plan) (err error) {
 		var s Stream
-		newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s)
+		if err := newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s); err != nil {
+			return err
+		}
 		copy(out[at:], s.Text)
 		return nil
 	})
@@ -112,9 +115,10 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 // shown gives the source's rows that stand at rows of the view; index -1 = none.
 func (v *Viewed) shown(ctx context.Context, i int, rows []robocache.Row) (asked []robocache.Row, place []int, err error) {
 	place = make([]int, len(rows))
-	err = v.runs(ctx, rows, func(l *layout) *kernel.Plan { return l.plans[i] }, func(at int, l *layout, p *kernel.Plan) (err error) {
-		defer guard.Into(&err)
-		p = newAligner(ctx, v.src, l.a.ep, v.cfg).masked(&l.a.streams[i], p)
+	err = v.runs(ctx, rows, func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil }, func(at int, l *layout, p *kernel.Plan) (err error) {
+		if p, err = newAligner(ctx, v.src, l.a.ep, v.cfg).masked(&l.a.streams[i], p); err != nil {
+			return err
+		}
 		picked, where := distinct(p, l.a.ep)
 		clamped := v.cfg.Edge.Says(v.kept[i].Key) && l.a.streams[i].opt.Edge == EdgeClamp
 		for k, w := range where {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Key is the caller's hash of everything that decides the bytes.
@@ -88,15 +87,19 @@ type stripe struct {
 
 // Open makes dir a cache, or opens the one that is there, seals or removes what dead writers left, and prunes to the budget.
 func Open(dir string, opt Options) (_ *Dir, err error) {
-	defer guard.Into(&err)
 	if !supported {
 		return nil, errNone
 	}
-	opt = guard.Must(opt.filled(dir))
+	if opt, err = opt.filled(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fail("make cache", dir, "", err)
 	}
-	d := guard.Must(open(dir, true))
+	d, err := open(dir, true)
+	if err != nil {
+		return nil, err
+	}
 	d.opt = opt
 	if err := d.start(); err != nil {
 		d.Close()
@@ -150,9 +153,10 @@ func open(dir string, write bool) (*Dir, error) {
 
 // start finds out now what would fail later, clears what dead writers left, and prunes.
 func (d *Dir) start() (err error) {
-	defer guard.Into(&err)
-	d.probe()
-	guard.Check(d.locked(lockOnOpen, func() error {
+	if err := d.probe(); err != nil {
+		return err
+	}
+	if err := d.locked(lockOnOpen, func() error {
 		v, err := d.measured(always)
 		if err != nil {
 			return err
@@ -163,15 +167,17 @@ func (d *Dir) start() (err error) {
 		}
 		d.evict(v, d.limit.Load(), false)
 		return nil
-	}))
+	}); err != nil {
+		return err
+	}
 	return d.Refresh()
 }
 
 // probe writes and locks a file as a shard would be.
-func (d *Dir) probe() {
+func (d *Dir) probe() error {
 	f, id, err := d.createOpen()
 	if err != nil {
-		guard.Fail(fail("write cache", d.dir, "", err))
+		return fail("write cache", d.dir, "", err)
 	}
 	name := fileName(d.id, id, openSuffix)
 	_, err = f.WriteAt(make([]byte, 4096), 0)
@@ -185,7 +191,7 @@ func (d *Dir) probe() {
 		err = rerr
 	}
 	f.Close()
-	guard.Check(fail("write cache", d.dir, name, err))
+	return fail("write cache", d.dir, name, err)
 }
 
 // createOpen makes a new file for a writer, locked, under a name that nobody else has.

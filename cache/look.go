@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"time"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // How often the directory is looked at for shards of other processes.
@@ -33,7 +31,6 @@ func (d *Dir) Refresh() error {
 
 // look compares the directory with the index. Of several calls at once one does the work, unless wait is set.
 func (d *Dir) look(wait bool) (err error) {
-	defer guard.Into(&err)
 	if wait {
 		d.scanMu.Lock()
 	} else if !d.scanMu.TryLock() {
@@ -41,11 +38,17 @@ func (d *Dir) look(wait bool) (err error) {
 	}
 	defer d.scanMu.Unlock()
 	now := time.Now()
-	info := guard.Must(d.root.Stat("."))
+	info, err := d.root.Stat(".")
+	if err != nil {
+		return err
+	}
 	if !wait && info.ModTime().Equal(d.dirTime) {
 		return nil
 	}
-	names := guard.Must(listNames(d.root))
+	names, err := listNames(d.root)
+	if err != nil {
+		return err
+	}
 	if now.Sub(info.ModTime()) > settle {
 		d.dirTime = info.ModTime()
 	}

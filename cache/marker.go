@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // markerName is the file that makes a directory ours. Its lock is held while room is made.
@@ -96,12 +95,17 @@ func badMarker(dir, got string) error {
 
 func writeMarker(f *os.File, dir string) (uint64, error) {
 	id := randomID()
-	err := guard.Try(func() {
-		text := guard.Must(json.MarshalIndent(marker{Format: formatVersion, ID: fmt.Sprintf("%016x", id),
-			Note: "A cache of RoboCache. Files named robocache-ID-* may be removed at any time; nothing else here is touched."}, "", "  "))
-		guard.Must(f.WriteAt(append(text, '\n'), 0))
-		guard.Check(f.Sync())
-	})
+	err := func() error {
+		text, err := json.MarshalIndent(marker{Format: formatVersion, ID: fmt.Sprintf("%016x", id),
+			Note: "A cache of RoboCache. Files named robocache-ID-* may be removed at any time; nothing else here is touched."}, "", "  ")
+		if err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(append(text, '\n'), 0); err != nil {
+			return err
+		}
+		return f.Sync()
+	}()
 	if err != nil {
 		_ = f.Truncate(0) // empty is "not yet written"; half a marker would be malformed for ever
 		return 0, fail("make cache", dir, markerName, err)

@@ -11,7 +11,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // How long Put does not ask again for room where none could be made: less where a shard of ours is on its way to the disk, and can be
@@ -202,15 +201,21 @@ func (d *Dir) newShard(n int64) (*writing, error) {
 	w := &writing{end: headSize, done: make(chan struct{})}
 	var id uint64
 	err := d.locked(lockOnPut, func() (err error) {
-		defer guard.Into(&err)
-		if w.capacity = guard.Must(d.makeRoom(need)); w.capacity == 0 {
+		if w.capacity, err = d.makeRoom(need); err != nil {
+			return err
+		}
+		if w.capacity == 0 {
 			return nil
 		}
 		w.f, id, err = d.createOpen()
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 		w.name = fileName(d.id, id, openSuffix)
 		// The size is what other processes count for it. It is a hole: the space itself is taken by writing.
-		guard.Check(w.f.Truncate(w.capacity))
+		if err := w.f.Truncate(w.capacity); err != nil {
+			return err
+		}
 		_, err = w.f.WriteAt(head(d.id, id, w.capacity), 0)
 		return err
 	})

@@ -13,7 +13,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Listing is what a cache holds.
@@ -49,8 +48,10 @@ const (
 
 // List says what a cache holds. It changes nothing, and reads tables only.
 func List(dir string) (_ *Listing, err error) {
-	defer guard.Into(&err)
-	d, v := openThere(dir, false)
+	d, v, err := openThere(dir, false)
+	if err != nil {
+		return nil, err
+	}
 	defer d.Close()
 	l := &Listing{Dir: d.dir, ID: fmt.Sprintf("%016x", d.id), Shards: []ShardInfo{}}
 	names, err := listNames(d.root)
@@ -78,22 +79,24 @@ func List(dir string) (_ *Listing, err error) {
 }
 
 // openThere opens a cache that exists, and lists its files.
-func openThere(dir string, write bool) (*Dir, []found) {
+func openThere(dir string, write bool) (*Dir, []found, error) {
 	if !supported {
-		guard.Fail(errNone)
+		return nil, nil, errNone
 	}
 	d, err := open(dir, false)
 	if err == nil && write {
 		d.Close()
 		d, err = open(dir, true)
 	}
-	guard.Check(err)
+	if err != nil {
+		return nil, nil, err
+	}
 	v, err := d.survey()
 	if err != nil {
 		d.Close()
-		guard.Fail(err)
+		return nil, nil, err
 	}
-	return d, v
+	return d, v, nil
 }
 
 // examine says what state a file is in; use, where it is given, gets a sealed one with its entries.
@@ -141,19 +144,23 @@ type Pruned struct {
 // Prune evicts shards, the least recently used first, until the cache takes at most budget bytes; 0 empties it, but for shards
 // that are being written.
 func Prune(dir string, budget int64) (_ *Pruned, err error) {
-	defer guard.Into(&err)
 	if budget < 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "prune cache", Want: "a budget of at least 0 bytes", Got: fmt.Sprint(budget)}
 	}
-	d, _ := openThere(dir, true)
+	d, _, err := openThere(dir, true)
+	if err != nil {
+		return nil, err
+	}
 	defer d.Close()
-	guard.Check(d.locked(lockOnOpen, func() error {
+	if err := d.locked(lockOnOpen, func() error {
 		v, err := d.measured(always)
 		if err == nil {
 			d.evict(v, budget, false)
 		}
 		return err
-	}))
+	}); err != nil {
+		return nil, err
+	}
 	s := d.Stats()
 	return &Pruned{Dir: d.dir, Removed: s.Evicted, RemovedBytes: s.EvictedBytes, Recovered: s.Recovered, Leftovers: s.RemovedLeftovers, Bytes: s.Bytes}, nil
 }
@@ -186,8 +193,10 @@ type Damage struct {
 
 // Verify reads every entry of every sealed shard and holds it against its checksum.
 func Verify(ctx context.Context, dir string, opt VerifyOptions) (_ *Verification, err error) {
-	defer guard.Into(&err)
-	d, v := openThere(dir, opt.Drop)
+	d, v, err := openThere(dir, opt.Drop)
+	if err != nil {
+		return nil, err
+	}
 	defer d.Close()
 	r := &Verification{Dir: d.dir, Damaged: []Damage{}}
 	total, done := sum(v), int64(0)

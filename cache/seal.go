@@ -5,8 +5,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // retire takes the current shard from the writers and has it sealed. rollMu is held.
@@ -60,16 +58,22 @@ func (d *Dir) seal(w *writing) {
 }
 
 func (d *Dir) place(w *writing) (err error) {
-	defer guard.Into(&err)
 	s := w.sh
 	if len(w.slots) == 0 {
 		err := d.root.Remove(w.name)
 		d.drop(s)
 		return err
 	}
-	size := guard.Must(writeTable(w.f, w.slots, w.end, d.id, s.id))
-	guard.Check(w.f.Sync())
-	guard.Check(d.rename(w.name, fileName(d.id, s.id, sealedSuffix)))
+	size, err := writeTable(w.f, w.slots, w.end, d.id, s.id)
+	if err != nil {
+		return err
+	}
+	if err := w.f.Sync(); err != nil {
+		return err
+	}
+	if err := d.rename(w.name, fileName(d.id, s.id, sealedSuffix)); err != nil {
+		return err
+	}
 	d.syncDir()
 	s.size = size
 	s.told.Store(time.Now().UnixNano())

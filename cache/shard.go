@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/zeebo/xxh3"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // shard is one mapped file. The index holds one reference, every Entry that is out another one; the last one unmaps.
@@ -136,12 +134,17 @@ func (s *shard) spoil() {
 
 // openPlain opens a file of the cache: a regular one, not through a link.
 func openPlain(root *os.Root, name string, flag int) (_ *os.File, _ os.FileInfo, err error) {
-	defer guard.Into(&err)
-	listed := guard.Must(root.Lstat(name))
+	listed, err := root.Lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
 	if !listed.Mode().IsRegular() {
 		return nil, nil, errNotPlain
 	}
-	f := guard.Must(root.OpenFile(name, flag|plainOnly, 0))
+	f, err := root.OpenFile(name, flag|plainOnly, 0)
+	if err != nil {
+		return nil, nil, err
+	}
 	info, err := f.Stat()
 	if err == nil && !os.SameFile(listed, info) {
 		err = errNotPlain

@@ -7,7 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // severalClocks says that some stream of a dataset has a clock of its own.
@@ -22,7 +22,7 @@ func severalClocks(info *robocache.Info) bool {
 
 // onGrid gives the source itself where nothing is to be aligned, else a view of it on one grid; what the writer must know of that goes into w.
 func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
-	defer guard.Recover("convert", &err)
+	defer crash.Recover("convert", &err)
 	info := src.Info()
 	if opt.Align == nil && !severalClocks(info) {
 		return src, nil
@@ -46,8 +46,13 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 	if w.Shard != nil {
 		how.Episodes, how.Masks = opt.Episodes, opt.masks
 	}
-	v := guard.Must(align.View(ctx, src, cfg, how))
-	if dropped := shareSpan(ctx, src, v, &cfg, opt.Episodes); dropped != nil {
+	v, err := align.View(ctx, src, cfg, how)
+	if err != nil {
+		return nil, err
+	}
+	if dropped, err := shareSpan(ctx, src, v, &cfg, opt.Episodes); err != nil {
+		return nil, err
+	} else if dropped != nil {
 		v.Info().Findings = append(v.Info().Findings, *dropped)
 	}
 	made, err := json.Marshal(struct {

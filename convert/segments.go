@@ -10,7 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // segment is a run of rows of an episode of the source. It becomes an episode of the result.
@@ -28,7 +28,7 @@ type segmented struct {
 // The result holds the chosen episodes alone: w.Episodes is reset. In a shard the positions are those of the whole result: opt.segments holds the number
 // of segments of each source episode, and w.Episodes is set to the episodes of the shard.
 func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
-	defer guard.Recover("convert", &err)
+	defer crash.Recover("convert", &err)
 	chosen := w.Episodes
 	if chosen == nil {
 		chosen = make([]int, src.Info().Episodes)
@@ -58,7 +58,9 @@ func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *ro
 		if aligned {
 			complete = view.Complete(e)
 		} else {
-			complete = completeRows(ctx, src, e, w)
+			if complete, err = completeRows(ctx, src, e, w); err != nil {
+				return nil, err
+			}
 		}
 		if len(complete) > 1 && opt.KeepGaps {
 			complete = []align.RowRange{{From: complete[0].From, To: complete[len(complete)-1].To}}
@@ -146,10 +148,10 @@ func isMask(info *robocache.Info, f *robocache.Feature) bool {
 
 // completeRows returns the runs of rows of an episode at which every chosen stream holds a value. A step of time that is a gap
 // (robocache.LongestStep) ends a run. An episode that cannot be read is one run: its error is reported when it is written.
-func completeRows(ctx context.Context, src robocache.Dataset, e int, w *robocache.WriteOptions) (out []align.RowRange) {
+func completeRows(ctx context.Context, src robocache.Dataset, e int, w *robocache.WriteOptions) (out []align.RowRange, err error) {
 	n := src.Len(e)
 	if n == 0 {
-		return nil
+		return nil, nil
 	}
 	info := src.Info()
 	rows := robocache.RowsOf(e, 0, n)
@@ -159,29 +161,41 @@ func completeRows(ctx context.Context, src robocache.Dataset, e int, w *robocach
 			valid[i] &= min(ok[i], 1)
 		}
 	}
-	err := guard.Func("convert", func() {
+	err = crash.Func("convert", func() error {
 		for i := range info.Features {
 			f := &info.Features[i]
 			switch {
 			case f.Default || !w.Wants(f) && !(isMask(info, f) && w.Wants(info.Feature(strings.TrimSuffix(f.Key, robocache.ValidSuffix)))):
 			case isMask(info, f):
 				own := make([]byte, n)
-				guard.Check(src.Gather(ctx, f.Key, rows, own))
+				if err := src.Gather(ctx, f.Key, rows, own); err != nil {
+					return err
+				}
 				keep(own)
 			case f.Masked:
-				keep(guard.Must(robocache.Validity(ctx, src, f, rows)))
+				validity, err := robocache.Validity(ctx, src, f, rows)
+				if err != nil {
+					return err
+				}
+				keep(validity)
 			}
 		}
-		times := guard.Must(src.Times(ctx, e, ""))
+		times, err := src.Times(ctx, e, "")
+		if err != nil {
+			return err
+		}
 		for i, limit := 1, robocache.LongestStep(times); i < min(n, len(times)) && limit > 0; i++ {
 			breaks[i] = times[i]-times[i-1] > limit
 		}
+		return nil
 	})()
-	guard.Check(ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
 	if errors.Is(err, robocache.ErrInternal) {
-		guard.Fail(err)
+		return out, err
 	} else if err != nil {
-		return []align.RowRange{{From: 0, To: n}}
+		return []align.RowRange{{From: 0, To: n}}, nil
 	}
 	for i := range valid {
 		switch {
@@ -192,7 +206,7 @@ func completeRows(ctx context.Context, src robocache.Dataset, e int, w *robocach
 			out = append(out, align.RowRange{From: i, To: i + 1})
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (d *segmented) Info() *robocache.Info     { return &d.info }

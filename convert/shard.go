@@ -8,7 +8,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Plan is what the shards of one conversion agree on.
@@ -29,10 +28,13 @@ type schema struct {
 
 // PlanShards looks at the whole source for what its shards must agree on. ErrUnsupported where the format cannot be written in shards.
 func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt Options) (p *Plan, err error) {
-	defer guard.Into(&err)
-	guard.Must(Sharding(format))
+	if _, err := Sharding(format); err != nil {
+		return p, err
+	}
 	f, rows, w, err := prepare(ctx, src, format, opt)
-	guard.Check(err)
+	if err != nil {
+		return p, err
+	}
 	var s schema
 	if v, ok := robocache.As[*align.Viewed](rows); ok {
 		for _, g := range v.Info().Features {
@@ -47,8 +49,14 @@ func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt O
 			s.Segments[g.episode]++
 		}
 	}
-	s.Writer = guard.Must(f.Sharding.Plan(ctx, rows, w))
-	return &Plan{Schema: guard.Must(json.Marshal(s)), Rows: rows, Format: f, Findings: append(robocache.Findings(rows), w.Findings...)}, nil
+	if s.Writer, err = f.Sharding.Plan(ctx, rows, w); err != nil {
+		return p, err
+	}
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		return p, err
+	}
+	return &Plan{Schema: encoded, Rows: rows, Format: f, Findings: append(robocache.Findings(rows), w.Findings...)}, nil
 }
 
 // Made returns how many episodes of the result, and how many rows, an episode of the source becomes.
@@ -66,8 +74,10 @@ func (p *Plan) Made(e int) (episodes, rows int) {
 
 // Sharding is how a format is written in shards; ErrUnsupported of one that is not.
 func Sharding(format string) (_ *robocache.Sharding, err error) {
-	defer guard.Into(&err)
-	f := guard.Must(Writer(format))
+	f, err := Writer(format)
+	if err != nil {
+		return nil, err
+	}
 	if f.Sharding == nil {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "the format " + format + " is not written in shards", Hint: "formats that are: " + strings.Join(Sharded(), ", ")}
 	}
@@ -86,21 +96,30 @@ func Sharded() (names []string) {
 
 // Place says which names the files of shards get (Sharding.Place); nil: their own.
 func Place(f *robocache.Sharding, dst string, plan json.RawMessage, shards []robocache.ShardReport) (_ []map[string]string, err error) {
-	defer guard.Into(&err)
 	if f.Place == nil {
 		return nil, nil
 	}
-	return f.Place(dst, guard.Must(read(plan)).Writer, shards)
+	content, err := read(plan)
+	if err != nil {
+		return nil, err
+	}
+	return f.Place(dst, content.Writer, shards)
 }
 
 // Merge puts the reports of shards together (Sharding.Merge).
 func Merge(ctx context.Context, format, dst string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
-	defer guard.Into(&err)
-	f := guard.Must(Sharding(format))
+	f, err := Sharding(format)
+	if err != nil {
+		return err
+	}
 	if f.Merge == nil {
 		return nil
 	}
-	return f.Merge(ctx, dst, guard.Must(read(plan)).Writer, shards)
+	content, err := read(plan)
+	if err != nil {
+		return err
+	}
+	return f.Merge(ctx, dst, content.Writer, shards)
 }
 
 func read(b json.RawMessage) (s schema, err error) {

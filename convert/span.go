@@ -7,7 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // span is where a stream's samples of an episode lie in time.
@@ -20,7 +20,7 @@ func (s *span) from() int64 { return s.times[0] }
 func (s *span) to() int64   { return s.times[len(s.times)-1] }
 
 // spans are those of the streams that bound an episode's timeline, and which of them begins last and ends first.
-func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int) (all []*span, late, early *span) {
+func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int) (all []*span, late, early *span, err error) {
 	info := src.Info()
 	clocks := map[string][]int64{}
 	for i := range info.Features {
@@ -32,14 +32,16 @@ func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int)
 		if !ok {
 			var err error
 			times, err = src.Times(ctx, e, f.Key)
-			guard.Check(robocache.At(err, robocache.Where{"episode": info.EpisodeIndex(e), "stream": f.Key}))
+			if err := robocache.At(err, robocache.Where{"episode": info.EpisodeIndex(e), "stream": f.Key}); err != nil {
+				return all, late, early, err
+			}
 			clocks[f.Clock] = times
 		}
 		if !align.Bounds(f, times) {
 			continue
 		}
 		if len(times) == 0 {
-			unshared(info, e, fmt.Sprintf("%s has no samples", f.Key))
+			return all, late, early, unshared(info, e, fmt.Sprintf("%s has no samples", f.Key))
 		}
 		s := &span{f.Key, times}
 		all = append(all, s)
@@ -50,33 +52,38 @@ func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int)
 			early = s
 		}
 	}
-	return all, late, early
+	return all, late, early, nil
 }
 
 // shareSpan looks at what a grid over the time that all streams share leaves out. Where that is all, the error says which streams of the first episode do
 // not meet; where it is a twentieth or more of some stream, a finding counts it.
-func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Config, episodes []int) *robocache.Finding {
+func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Config, episodes []int) (*robocache.Finding, error) {
 	if episodes == nil {
 		for e := range view.Info().Episodes {
 			episodes = append(episodes, e)
 		}
 	}
 	if len(episodes) == 0 || cfg.Extent != "" && cfg.Extent != "intersection" {
-		return nil
+		return nil, nil
 	}
 	if !slices.ContainsFunc(episodes, func(e int) bool { return view.Len(e) > 0 }) {
 		e := episodes[0]
 		_, err := view.Episode(ctx, e)
-		guard.Check(robocache.At(err, robocache.Where{"episode": src.Info().EpisodeIndex(e)}))
-		_, late, early := spans(ctx, src, cfg, e)
-		if late == nil || late.from() <= early.to() {
-			return nil // offsets, or a span shorter than a step: who writes says that there are no rows
+		if err := robocache.At(err, robocache.Where{"episode": src.Info().EpisodeIndex(e)}); err != nil {
+			return nil, err
 		}
-		unshared(src.Info(), e, fmt.Sprintf("%s ends at %s, before %s begins at %s (%s to %s, %s to %s)", early.key, timestamp(early.to()), late.key, timestamp(late.from()),
+		_, late, early, err := spans(ctx, src, cfg, e)
+		if err != nil {
+			return nil, err
+		}
+		if late == nil || late.from() <= early.to() {
+			return nil, nil // offsets, or a span shorter than a step: who writes says that there are no rows
+		}
+		return nil, unshared(src.Info(), e, fmt.Sprintf("%s ends at %s, before %s begins at %s (%s to %s, %s to %s)", early.key, timestamp(early.to()), late.key, timestamp(late.from()),
 			timestamp(early.from()), timestamp(early.to()), timestamp(late.from()), timestamp(late.to())))
 	}
 	if !severalClocks(src.Info()) || len(cfg.Offset)+len(cfg.Latency)+len(cfg.Drift)+len(cfg.Clock) > 0 {
-		return nil
+		return nil, nil
 	}
 	type loss struct{ lost, total, worst, episode int }
 	lost := map[string]*loss{}
@@ -84,7 +91,13 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 	for _, e := range episodes {
 		var all []*span
 		var late, early *span
-		if guard.Func("convert", func() { all, late, early = spans(ctx, src, cfg, e) })() != nil {
+		if crash.Func("convert", func() error {
+			var err error
+			if all, late, early, err = spans(ctx, src, cfg, e); err != nil {
+				return err
+			}
+			return nil
+		})() != nil {
 			continue // the view has a finding of it
 		}
 		for _, s := range all {
@@ -121,15 +134,15 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 	}
 	if l := lost[most]; l != nil && 20*l.lost >= l.total {
 		return &robocache.Finding{Severity: robocache.SeverityWarning, Code: "span-dropped", Where: robocache.Where{"stream": most, "episode": src.Info().EpisodeIndex(l.episode)}, Count: int64(l.lost),
-			Message: fmt.Sprintf("%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out", l.lost, l.total, bounds[l.episode]), Hint: spanHint}
+			Message: fmt.Sprintf("%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out", l.lost, l.total, bounds[l.episode]), Hint: spanHint}, nil
 	}
-	return nil
+	return nil, nil
 }
 
 const spanHint = `leave a stream out with --keys, shift one ("offset" in the --align file), or take all time that some stream has ("extent": "union")`
 
-func unshared(info *robocache.Info, episode int, what string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)}, Msg: "the streams share no span of time: " + what, Hint: spanHint})
+func unshared(info *robocache.Info, episode int, what string) error {
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)}, Msg: "the streams share no span of time: " + what, Hint: spanHint}
 }
 
 // timestamp writes nanoseconds as seconds.

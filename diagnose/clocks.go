@@ -6,30 +6,36 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // clocks measures the clocks of one stream against each other (D3).
-func (x *examination) clocks(e int, f *robocache.Feature) {
+func (x *examination) clocks(e int, f *robocache.Feature) error {
 	c, ok := robocache.As[robocache.Clocked](x.ds)
 	if !ok {
-		return
+		return nil
 	}
 	names := c.Clocks(f.Key)
 	if len(names) < 2 {
-		return
+		return nil
 	}
 	base, err := c.TimesBy(x.ctx, e, f.Key, names[0])
-	if guard.RaiseInternal(err) != nil {
-		return // Times has said so
+	if robocache.IsFatal(err) {
+		return err
+	}
+	if err != nil {
+		return nil // Times has said so
 	}
 	for _, name := range names[1:] {
 		other, err := c.TimesBy(x.ctx, e, f.Key, name)
-		if guard.RaiseInternal(err) != nil || len(other) != len(base) || slices.Equal(base, other) || len(base) < 8 {
+		if robocache.IsFatal(err) {
+			return err
+		}
+		if err != nil || len(other) != len(base) || slices.Equal(base, other) || len(base) < 8 {
 			continue
 		}
 		x.compare(e, f, names[0], name, base, other)
 	}
+	return nil
 }
 
 // compare reports offset, drift and steps of one clock against another.

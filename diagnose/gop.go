@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -12,15 +11,20 @@ import (
 const manyDecoded = 8
 
 // longGOPs tells of cameras of which a frame in any order makes many be decoded, by the sample table of one file each: nothing is wrong with them.
-func (x *examination) longGOPs() {
+func (x *examination) longGOPs() error {
 	for i := range x.ds.Info().Features {
 		f := &x.ds.Info().Features[i]
 		if f.Kind != robocache.KindVideo {
 			continue
 		}
 		file, err := video.FirstFile(x.ctx, x.ds, f)
-		guard.Check(x.ctx.Err())
-		if guard.RaiseInternal(err) != nil || file == nil {
+		if err := x.ctx.Err(); err != nil {
+			return err
+		}
+		if robocache.IsFatal(err) {
+			return err
+		}
+		if err != nil || file == nil {
 			continue // told elsewhere
 		}
 		n, entries := file.Index.DecodedPerFrame(), file.Index.Entries()
@@ -30,4 +34,5 @@ func (x *examination) longGOPs() {
 			x.add(robocache.SeverityInfo, "long-gop", robocache.Where{"stream": f.Key}, 0, hint, "a frame in random order makes %.1f be decoded, for key frames are far apart", n)
 		}
 	}
+	return nil
 }

@@ -7,19 +7,23 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // Run examines a dataset.
 func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOptions) (_ []robocache.Finding, err error) {
-	defer guard.Into(&err)
 	info := ds.Info()
 	x := &examination{ctx: ctx, ds: ds, opt: opt}
-	lacking := noDecoder(info, opt.Decode)
+	lacking, err := noDecoder(info, opt.Decode)
+	if err != nil {
+		return nil, err
+	}
 	own, ok := robocache.As[robocache.Diagnoser](ds)
 	if ok {
-		found := guard.Must(own.Diagnose(ctx, opt))
+		found, err := own.Diagnose(ctx, opt)
+		if err != nil {
+			return nil, err
+		}
 		x.findings = found
 	}
 	// What opening found is wrong still, whether the format's own says it again or not.
@@ -35,7 +39,9 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 	}
 	found := x.findings
 	x.findings = append(opening, lacking...)
-	x.longGOPs()
+	if err := x.longGOPs(); err != nil {
+		return nil, err
+	}
 	x.findings = append(x.findings, found...)
 	if f, err := robocache.FormatNamed(info.Format); err == nil && f.WholeDoctor {
 		return x.findings, nil
@@ -50,8 +56,12 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 		if e < 0 || e >= info.Episodes {
 			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "doctor", Where: robocache.Where{"position": e}, Msg: "no such episode"}
 		}
-		x.episode(e)
-		guard.Check(ctx.Err())
+		if err := x.episode(e); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if opt.Progress != nil && !ok {
 			opt.Progress(int64(at+1), int64(len(episodes)))
 		}
@@ -90,7 +100,7 @@ type line struct {
 	times []int64
 }
 
-func (x *examination) episode(e int) {
+func (x *examination) episode(e int) error {
 	info := x.ds.Info()
 	var lines, timeless []line
 	byClock := map[string]bool{}
@@ -101,7 +111,7 @@ func (x *examination) episode(e int) {
 		}
 		times, err := x.ds.Times(x.ctx, e, f.Key)
 		if x.ctx.Err() != nil {
-			return
+			return nil
 		}
 		var rows int
 		if errors.Is(err, robocache.ErrMisuse) && info.FPS.Zero() {
@@ -119,7 +129,10 @@ func (x *examination) episode(e int) {
 			timeless = append(timeless, line{f, make([]int64, rows)})
 			continue
 		}
-		if guard.RaiseInternal(err) != nil {
+		if robocache.IsFatal(err) {
+			return err
+		}
+		if err != nil {
 			x.add(robocache.SeverityError, "unreadable-timestamps", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key}, 0, "", "%v", err)
 			continue
 		}
@@ -127,19 +140,26 @@ func (x *examination) episode(e int) {
 		if !byClock[f.Clock] {
 			byClock[f.Clock] = true
 			x.timestamps(e, f, times)
-			x.clocks(e, f)
+			if err := x.clocks(e, f); err != nil {
+				return err
+			}
 		}
 	}
 	x.ends(e, lines)
 	for i := range lines {
-		x.values(e, &lines[i])
+		if err := x.values(e, &lines[i]); err != nil {
+			return err
+		}
 	}
 	for i := range timeless {
-		x.values(e, &timeless[i])
+		if err := x.values(e, &timeless[i]); err != nil {
+			return err
+		}
 	}
 	if len(byClock) > 1 {
 		x.motions(e, lines)
 	}
+	return nil
 }
 
 // close says what was counted over all episodes.
@@ -158,19 +178,21 @@ func (x *examination) close() {
 }
 
 // noDecoder says that this build cannot decode the video of a dataset: a finding, or an error where it must.
-func noDecoder(info *robocache.Info, decode bool) []robocache.Finding {
+func noDecoder(info *robocache.Info, decode bool) ([]robocache.Finding, error) {
 	if !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) {
-		return nil
+		return nil, nil
 	}
 	_, err := video.ActiveBackend()
 	if err == nil || decode {
-		guard.Check(robocache.At(err, robocache.Where{"dataset": info.URI}))
-		return nil
+		if err := robocache.At(err, robocache.Where{"dataset": info.URI}); err != nil {
+			return nil, err
+		}
+		return nil, nil
 	}
 	f := robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-video-decoder", Message: "this build cannot decode video: the frames of the dataset were not looked at, and cannot be loaded"}
 	var e *robocache.Error
 	if errors.As(err, &e) {
 		f.Hint = e.Hint
 	}
-	return []robocache.Finding{f}
+	return []robocache.Finding{f}, nil
 }

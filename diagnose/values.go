@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -12,12 +11,16 @@ import (
 func fixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
 // values looks at the rows of one stream (D5).
-func (x *examination) values(e int, l *line) {
+func (x *examination) values(e int, l *line) error {
 	const block = 1024
-	fail := func(err error) {
-		if guard.RaiseInternal(err); x.ctx.Err() == nil {
+	fail := func(err error) error {
+		if robocache.IsFatal(err) {
+			return err
+		}
+		if x.ctx.Err() == nil {
 			x.add(robocache.SeverityError, "unreadable-rows", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key}, 0, "", "%v", err)
 		}
+		return nil
 	}
 	step := block
 	if l.f.Kind == robocache.KindImage {
@@ -34,7 +37,7 @@ func (x *examination) values(e int, l *line) {
 		case l.f.Kind == robocache.KindImage:
 			err = x.images(e, l.f, rows)
 		case l.f.Kind == robocache.KindVideo:
-			return // the format's own doctor knows its files
+			return nil // the format's own doctor knows its files
 		case l.f.Ragged():
 			if r, ok := robocache.As[robocache.RaggedDataset](x.ds); ok {
 				var data []byte
@@ -51,10 +54,13 @@ func (x *examination) values(e int, l *line) {
 			}
 		}
 		if err != nil {
-			fail(err)
-			return
+			if err := fail(err); err != nil {
+				return err
+			}
+			return nil
 		}
 	}
+	return nil
 }
 
 func (x *examination) count(f *robocache.Feature, raw []byte) {
@@ -85,7 +91,10 @@ func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) 
 			}
 			err = video.DecodeImage(&refs[i], &spec, make([]byte, info.Height*info.Width*3))
 		}
-		if guard.RaiseInternal(err) != nil {
+		if robocache.IsFatal(err) {
+			return err
+		}
+		if err != nil {
 			x.add(robocache.SeverityError, "unreadable-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, 0, "", "%v", err)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/columns"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Added is a feature that no source has: a column of a file, or one value for all rows.
@@ -50,40 +49,52 @@ func (c *column) kind() robocache.Kind {
 }
 
 // add adds a feature.
-func (e *editor) add(ctx context.Context, v *Verb) {
+func (e *editor) add(ctx context.Context, v *Verb) error {
 	if len(v.Features) != 1 || v.From == "" {
-		guard.Fail(misuse(nil, "add: one key, and where its values come from", "add KEY --from FILE.parquet, FILE.npy or a constant"))
+		return misuse(nil, "add: one key, and where its values come from", "add KEY --from FILE.parquet, FILE.npy or a constant")
 	}
 	key := v.Features[0]
-	checkName(key)
+	if err := checkName(key); err != nil {
+		return err
+	}
 	if slices.ContainsFunc(e.plan.Keys, func(k Key) bool { return k.Key == key }) {
-		guard.Fail(misuse(robocache.Where{"stream": key}, "add: the dataset has such a feature", "another name, or remove or rename that one first"))
+		return misuse(robocache.Where{"stream": key}, "add: the dataset has such a feature", "another name, or remove or rename that one first")
 	}
 	a := &Added{}
 	switch ext := strings.ToLower(filepath.Ext(v.From)); {
 	case ext == ".npy" || ext == ".parquet":
 		a.File, a.Name, a.Rows, a.Indices = v.From, key, slices.Clone(e.plan.Episodes), e.plan.numbers(e.srcs)
 		b, err := os.ReadFile(v.From)
-		guard.Check(robocache.At(err, robocache.Where{"file": v.From}))
+		if err := robocache.At(err, robocache.Where{"file": v.From}); err != nil {
+			return err
+		}
 		sum := sha256.Sum256(b)
 		a.Sum = hex.EncodeToString(sum[:])
 	case json.Valid([]byte(v.From)):
 		a.Is = json.RawMessage(v.From)
 	default:
-		a.Is = guard.Must(json.Marshal(v.From))
+		var err error
+		if a.Is, err = json.Marshal(v.From); err != nil {
+			return err
+		}
 	}
-	guard.Must(a.read(ctx)) // all that can be wrong with it is told now
+	if _, err := a.read(ctx); err != nil {
+		return err
+	} // all that can be wrong with it is told now
 	e.plan.Keys = append(e.plan.Keys, Key{Key: key, From: make([]string, len(e.srcs)), Added: a})
+	return nil
 }
 
 // read reads the values.
 func (a *Added) read(ctx context.Context) (_ *column, err error) {
-	defer guard.Into(&err)
 	if a.File == "" {
-		return a.constant(), nil
+		return a.constant()
 	}
-	defer guard.In("file", a.File)
-	b := guard.Must(os.ReadFile(a.File))
+	defer robocache.Locate(&err, robocache.Where{"file": a.File})
+	b, err := os.ReadFile(a.File)
+	if err != nil {
+		return nil, err
+	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != a.Sum {
 		return nil, misuse(nil, "add: the file is not the one that was planned", "plan again")
 	}
@@ -95,11 +106,17 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 		starts[i] = total
 		total += p.To - p.From
 	}
-	t := guard.Must(columns.Parse(ctx, a.File, b, a.Name))
+	t, err := columns.Parse(ctx, a.File, b, a.Name)
+	if err != nil {
+		return nil, err
+	}
 	if t.Rows != total {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"column": a.Name}, Msg: "add: rows", Want: fmt.Sprint(total), Got: fmt.Sprint(t.Rows)}
 	}
-	order := a.joined(t, starts, total)
+	order, err := a.joined(t, starts, total)
+	if err != nil {
+		return nil, err
+	}
 	c.dtype, c.shape = t.DType, t.Shape
 	if t.Text != nil {
 		c.text = make([]string, total)
@@ -118,7 +135,7 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 }
 
 // joined gives the row of the dataset that each row of a table is of: by index, by episode and frame, or in order. Each row must come once.
-func (a *Added) joined(t *columns.Table, starts []int, total int) []int {
+func (a *Added) joined(t *columns.Table, starts []int, total int) ([]int, error) {
 	known := robocache.Info{Episodes: len(a.Rows)}
 	known.NumberEpisodes(a.Indices)
 	out := make([]int, total)
@@ -132,29 +149,32 @@ func (a *Added) joined(t *columns.Table, starts []int, total int) []int {
 			e, k := t.Episode[i], t.Frame[i]
 			place, err := known.EpisodePosition(e)
 			if err != nil || k < 0 || k >= int64(a.Rows[place].To-a.Rows[place].From) {
-				guard.Fail(misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the dataset has no frame %d of an episode %d", k, e), ""))
+				return nil, misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the dataset has no frame %d of an episode %d", k, e), "")
 			}
 			at = int64(starts[place]) + k
 		}
 		if at < 0 || at >= int64(total) || seen[at] {
-			guard.Fail(misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the index %d is none of the %d rows, or comes twice", at, total), "every row once"))
+			return nil, misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the index %d is none of the %d rows, or comes twice", at, total), "every row once")
 		}
 		out[i], seen[at] = int(at), true
 	}
-	return out
+	return out, nil
 }
 
 // constant reads one value.
-func (a *Added) constant() *column {
+func (a *Added) constant() (*column, error) {
 	c := &column{one: true, shape: []int{1}}
 	var v any
-	guard.Check(json.Unmarshal(a.Is, &v))
-	number := func(x any) {
+	if err := json.Unmarshal(a.Is, &v); err != nil {
+		return nil, err
+	}
+	number := func(x any) error {
 		f, ok := x.(float64)
 		if !ok {
-			guard.Fail(misuse(nil, "add: a constant is a number, true, false, a text, or a list of numbers", ""))
+			return misuse(nil, "add: a constant is a number, true, false, a text, or a list of numbers", "")
 		}
 		c.data = binary.LittleEndian.AppendUint32(c.data, math.Float32bits(float32(f)))
+		return nil
 	}
 	switch v := v.(type) {
 	case bool:
@@ -169,43 +189,60 @@ func (a *Added) constant() *column {
 			c.dtype, c.data = robocache.Int64, binary.LittleEndian.AppendUint64(nil, uint64(int64(v)))
 			break
 		}
-		number(v)
+		if err := number(v); err != nil {
+			return nil, err
+		}
 	case []any:
 		c.dtype, c.shape = robocache.Float32, []int{len(v)}
 		for _, x := range v {
-			number(x)
+			if err := number(x); err != nil {
+				return nil, err
+			}
 		}
 	default:
-		number(v)
+		if err := number(v); err != nil {
+			return nil, err
+		}
 	}
 	if len(c.data) == 0 && c.text == nil {
-		guard.Fail(misuse(nil, "add: a constant without values", ""))
+		return nil, misuse(nil, "add: a constant without values", "")
 	}
-	return c
+	return c, nil
 }
 
 // row is where a row of the result lies in the column.
-func (c *column) row(v *view, r robocache.Row) int {
+func (c *column) row(v *view, r robocache.Row) (int, error) {
 	if c.one {
-		return 0
+		return 0, nil
 	}
-	p := v.at(r.Episode)
+	p, err := v.at(r.Episode)
+	if err != nil {
+		return 0, err
+	}
 	run := c.at[[2]int{p.Source, p.Episode}]
-	return run.row + p.From + r.Index - run.from
+	return run.row + p.From + r.Index - run.from, nil
 }
 
-func (c *column) gather(v *view, rows []robocache.Row, dst []byte) {
+func (c *column) gather(v *view, rows []robocache.Row, dst []byte) error {
 	size := len(dst) / max(1, len(rows))
 	for i, r := range rows {
-		at := c.row(v, r)
+		at, err := c.row(v, r)
+		if err != nil {
+			return err
+		}
 		copy(dst[i*size:(i+1)*size], c.data[at*size:])
 	}
+	return nil
 }
 
-func (c *column) texts(v *view, rows []robocache.Row) []string {
+func (c *column) texts(v *view, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	for i, r := range rows {
-		out[i] = c.text[c.row(v, r)]
+		row, err := c.row(v, r)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = c.text[row]
 	}
-	return out
+	return out, nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/flags"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Choice chooses episodes: those that all of what is said hold for. Nothing said = all.
@@ -41,52 +40,72 @@ type flag struct {
 }
 
 // flags returns the flags of a file that have the label.
-func (e *editor) flags(ctx context.Context, path, label string, v *view) []flag {
-	file := e.flagFile(ctx, path)
-	guard.Check(robocache.At(file.Choose(label), robocache.Where{"file": path}))
+func (e *editor) flags(ctx context.Context, path, label string, v *view) ([]flag, error) {
+	file, err := e.flagFile(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := robocache.At(file.Choose(label), robocache.Where{"file": path}); err != nil {
+		return nil, err
+	}
 	return e.placeFlags(ctx, path, file, v)
 }
 
 // flagFile reads a file of flags. It fits the source as it was opened.
-func (e *editor) flagFile(ctx context.Context, path string) *flags.File {
-	file := guard.Must(flags.Read(ctx, path))
-	if len(e.srcs) > 1 {
-		guard.Fail(misuse(robocache.Where{"file": path}, "flags are of one dataset: edit it before it is merged", ""))
+func (e *editor) flagFile(ctx context.Context, path string) (*flags.File, error) {
+	file, err := flags.Read(ctx, path)
+	if err != nil {
+		return nil, err
 	}
-	guard.Check(robocache.At(file.Check(ctx, e.srcs[0]), robocache.Where{"file": path}))
-	return file
+	if len(e.srcs) > 1 {
+		return nil, misuse(robocache.Where{"file": path}, "flags are of one dataset: edit it before it is merged", "")
+	}
+	if err := robocache.At(file.Check(ctx, e.srcs[0]), robocache.Where{"file": path}); err != nil {
+		return nil, err
+	}
+	return file, nil
 }
 
 // placeFlags returns the flags of a file with their places in the plan.
-func (e *editor) placeFlags(ctx context.Context, path string, file *flags.File, v *view) (out []flag) {
+func (e *editor) placeFlags(ctx context.Context, path string, file *flags.File, v *view) (out []flag, err error) {
 	places := map[int64]int{}
 	for i, p := range v.plan.Episodes {
-		places[guard.Must(e.srcs[0].Episode(ctx, p.Episode)).Index] = i
+		episode, err := e.srcs[0].Episode(ctx, p.Episode)
+		if err != nil {
+			return out, err
+		}
+		places[episode.Index] = i
 	}
 	for _, f := range file.Flags {
 		i, ok := places[f.Episode]
 		switch {
 		case ok && f.Length > 0 && f.Length != e.srcs[0].Len(v.plan.Episodes[i].Episode):
-			guard.Fail(misuse(robocache.Where{"file": path, "episode": f.Episode}, "the episode has another length than when it was flagged", "flag it anew"))
+			return out, misuse(robocache.Where{"file": path, "episode": f.Episode}, "the episode has another length than when it was flagged", "flag it anew")
 		case ok:
 			out = append(out, flag{i, f.Label, f.Rows})
 		default: // an earlier verb may have left it out
 			_, err := e.srcs[0].Info().EpisodePosition(f.Episode)
-			guard.Check(robocache.At(err, robocache.Where{"file": path}))
+			if err := robocache.At(err, robocache.Where{"file": path}); err != nil {
+				return out, err
+			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // choose gives the places in the plan that a choice names, in its order where it names numbers.
-func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
+func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 	n := len(e.plan.Episodes)
 	if c.Label != "" && c.Flags == "" {
-		guard.Fail(misuse(nil, "a label without a file of flags", "Name the file: --flags FILE."))
+		return out, misuse(nil, "a label without a file of flags", "Name the file: --flags FILE.")
 	}
 	if c.Episodes != "" {
 		seen := map[int]bool{}
-		for _, i := range guard.Must(e.numbered().ParseEpisodes(c.Episodes)) {
+		parseEpisodes, err := e.numbered().ParseEpisodes(c.Episodes)
+		if err != nil {
+			return out, err
+		}
+		for _, i := range parseEpisodes {
 			if !seen[i] {
 				out = append(out, i)
 			}
@@ -97,47 +116,73 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 			out = append(out, i)
 		}
 	}
-	keep := func(hold func(i int) bool) {
+	keep := func(hold func(i int) (bool, error)) error {
 		kept := out[:0]
 		for _, i := range out {
-			if hold(i) {
+			holdValue, err := hold(i)
+			if err != nil {
+				return err
+			}
+			if holdValue {
 				kept = append(kept, i)
 			}
 		}
 		out = kept
+		return nil
 	}
 	var v *view
 	if c.Task+c.Where+c.Flags != "" {
-		v = e.view(ctx)
+		if v, err = e.view(ctx); err != nil {
+			return out, err
+		}
 		defer v.Close()
 	}
 	if c.Flags != "" {
 		flagged := map[int]bool{}
-		for _, f := range e.flags(ctx, c.Flags, c.Label, v) {
+		flagsValue, err := e.flags(ctx, c.Flags, c.Label, v)
+		if err != nil {
+			return out, err
+		}
+		for _, f := range flagsValue {
 			if len(f.rows) > 0 {
 				where := robocache.Where{"file": c.Flags, "episode": v.info.EpisodeIndex(f.place)}
 				msg := fmt.Sprintf("the flag is of rows %d to %d, and the verb takes whole episodes", f.rows[0], f.rows[1])
-				guard.Fail(misuse(where, msg, "Cut flagged rows off with 'edit trim --flags', split them off with 'edit split --flags', or choose other flags with --label."))
+				return out, misuse(where, msg, "Cut flagged rows off with 'edit trim --flags', split them off with 'edit split --flags', or choose other flags with --label.")
 			}
 			flagged[f.place] = true
 		}
-		keep(func(i int) bool { return flagged[i] })
+		if err := keep(func(i int) (bool, error) { return flagged[i], nil }); err != nil {
+			return out, err
+		}
 	}
 	if c.Task != "" {
 		if _, err := path.Match(c.Task, ""); err != nil {
-			guard.Fail(misuse(nil, "task: "+strconv.Quote(c.Task)+" is no pattern", "*, ? and […] stand for characters"))
+			return out, misuse(nil, "task: "+strconv.Quote(c.Task)+" is no pattern", "*, ? and […] stand for characters")
 		}
-		keep(func(i int) bool {
-			return slices.ContainsFunc(guard.Must(v.Episode(ctx, i)).Tasks, func(text string) bool {
+		if err := keep(func(i int) (bool, error) {
+			episode, err := v.Episode(ctx, i)
+			if err != nil {
+				return false, err
+			}
+			return slices.ContainsFunc(episode.Tasks, func(text string) bool {
 				ok, _ := path.Match(strings.ReplaceAll(c.Task, "/", "\x01"), strings.ReplaceAll(text, "/", "\x01"))
 				return ok
-			})
-		})
+			}), nil
+		}); err != nil {
+			return out, err
+		}
 	}
 	if c.Where != "" {
-		x := guard.Must(ParseWhere(c.Where))
-		x.check(v)
-		keep(func(i int) bool { return x.holds(&whereEpisode{ctx, v, i, map[string][]float64{}}) })
+		x, err := ParseWhere(c.Where)
+		if err != nil {
+			return out, err
+		}
+		if err := x.check(v); err != nil {
+			return out, err
+		}
+		if err := keep(func(i int) (bool, error) { return x.holds(&whereEpisode{ctx, v, i, map[string][]float64{}}) }); err != nil {
+			return out, err
+		}
 	}
 	if c.Invert {
 		chosen := map[int]bool{}
@@ -151,5 +196,5 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int) {
 			}
 		}
 	}
-	return out
+	return out, nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -69,9 +68,12 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 }
 
 // copy makes the result of a plan that takes whole files.
-func (e *editor) copy(ctx context.Context, p *Plan, dst string) {
+func (e *editor) copy(ctx context.Context, p *Plan, dst string) error {
 	from, _ := robocache.As[store.Source](e.srcs[0])
-	to := guard.Must(store.OpenWritable(dst))
+	to, err := store.OpenWritable(dst)
+	if err != nil {
+		return err
+	}
 	defer store.Close(to)
 	done := 0
 	defer func() {
@@ -82,16 +84,22 @@ func (e *editor) copy(ctx context.Context, p *Plan, dst string) {
 		}
 	}()
 	for i, f := range p.files {
-		in := guard.Must(from.Store().Open(ctx, f.Name))
-		err := guard.Try(func() {
+		in, err := from.Store().Open(ctx, f.Name)
+		if err != nil {
+			return err
+		}
+		err = func() (err error) {
 			defer in.Close()
-			defer guard.In("file", f.Name)
-			guard.Check(store.Copy(ctx, in, to, f.Name))
-		})
-		guard.Check(err)
+			defer robocache.Locate(&err, robocache.Where{"file": f.Name})
+			return store.Copy(ctx, in, to, f.Name)
+		}()
+		if err != nil {
+			return err
+		}
 		done = i + 1
 		if e.req.Progress != nil {
 			e.req.Progress(robocache.Progress{Done: int64(done), Total: int64(len(p.files)), Unit: "files"})
 		}
 	}
+	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
@@ -42,7 +42,7 @@ func isBeyond(f *robocache.Finding) bool {
 func Fix(
 	ctx context.Context, req *Request, look robocache.DiagnoseOptions, dropBad bool,
 ) (_ *Fixed, err error) {
-	defer guard.Recover("doctor", &err)
+	defer crash.Recover("doctor", &err)
 	repaired := *req
 	repaired.Open.Repair = true
 	req = &repaired
@@ -50,8 +50,15 @@ func Fix(
 	if len(req.Sources) != 1 {
 		return nil, misuse(nil, "one dataset is fixed at a time", "")
 	}
-	ds := guard.Must(mapping.Open(ctx, req.Sources[0], req.Open))
-	for _, f := range guard.Must(diagnose.Run(ctx, ds, look)) {
+	ds, err := mapping.Open(ctx, req.Sources[0], req.Open)
+	if err != nil {
+		return nil, err
+	}
+	run, err := diagnose.Run(ctx, ds, look)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range run {
 		switch {
 		case f.Severity == robocache.SeverityInfo && f.Code != "no-stats": // which training wants
 		case isBeyond(&f):
@@ -63,7 +70,9 @@ func Fix(
 	if dropBad {
 		out.Dropped = badEpisodes(ctx, ds, out.Beyond)
 	}
-	guard.Check(ds.Close())
+	if err := ds.Close(); err != nil {
+		return nil, err
+	}
 	if len(out.Fixable)+len(out.Dropped) == 0 {
 		return out, nil
 	}
@@ -77,17 +86,30 @@ func Fix(
 		r.Verbs = append(r.Verbs, Verb{Verb: "delete", Choice: Choice{Episodes: strings.Join(list, ",")}})
 	}
 	report, err := Run(ctx, &r)
-	if guard.RaiseInternal(err) != nil && req.DryRun {
+	if robocache.IsFatal(err) {
+		return nil, err
+	}
+	if err != nil && req.DryRun {
 		out.Error = err.Error() // what is wrong with the dataset is the answer, whether an edit can be made or not
 		return out, nil
 	}
-	out.Report = guard.Must(report, err)
+	if err != nil {
+		return nil, err
+	}
+	out.Report = report
 	if req.DryRun {
 		return out, nil
 	}
-	result := guard.Must(robocache.Open(ctx, out.Report.DST, robocache.OpenOptions{Format: out.Report.Format}))
+	result, err := robocache.Open(ctx, out.Report.DST, robocache.OpenOptions{Format: out.Report.Format})
+	if err != nil {
+		return nil, err
+	}
 	defer result.Close()
-	for _, f := range guard.Must(diagnose.Run(ctx, result, look)) {
+	runValue, err := diagnose.Run(ctx, result, look)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range runValue {
 		if f.Severity != robocache.SeverityInfo {
 			out.Stayed = append(out.Stayed, f)
 		}

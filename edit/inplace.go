@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -74,29 +74,46 @@ var renameat2 = unix.Renameat2
 var step = func(string) {}
 
 // lockSite makes the caller the only editor of a local dataset.
-func lockSite(uri string) *site {
+func lockSite(uri string) (*site, error) {
 	dir, ok := store.LocalPath(uri)
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "in place: the dataset is not on this machine's disks", Hint: "write to a new place"})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "in place: the dataset is not on this machine's disks", Hint: "write to a new place"}
 	}
-	dir = guard.Must(filepath.Abs(dir))
+	var err error
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
 	s := &site{parent: filepath.Dir(dir), name: filepath.Base(dir)}
 	f, err := os.OpenFile(s.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	guard.Check(robocache.At(err, robocache.Where{"file": s.path("lock")}))
+	if err := robocache.At(err, robocache.Where{"file": s.path("lock")}); err != nil {
+		return nil, err
+	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	var st unix.Stat_t
-	if err == nil && (unix.Fstat(int(f.Fd()), &st) != nil || st.Ino != s.inode("lock")) {
+	holds := err == nil
+	if holds {
+		holds2 := unix.Fstat(int(f.Fd()), &st) != nil
+		if !holds2 {
+			inode, failed := s.inode("lock")
+			if failed != nil {
+				return nil, failed
+			}
+			holds2 = st.Ino != inode
+		}
+		holds = holds2
+	}
+	if holds {
 		err = unix.EWOULDBLOCK // its last holder took the file away meanwhile
 	}
 	if err != nil {
 		f.Close()
-		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "edit", Where: robocache.Where{"dataset": dir}, Msg: "another process edits the dataset", Err: err})
+		return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "edit", Where: robocache.Where{"dataset": dir}, Msg: "another process edits the dataset", Err: err}
 	}
 	s.lock = f
-	return s
+	return s, nil
 }
 
 func (s *site) unlock() {
@@ -105,71 +122,93 @@ func (s *site) unlock() {
 }
 
 // inode is that of what lies at a place; 0 where nothing does.
-func (s *site) inode(what string) uint64 {
+func (s *site) inode(what string) (uint64, error) {
 	var st unix.Stat_t
 	err := unix.Lstat(s.path(what), &st)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0
+		return 0, nil
 	}
-	guard.Check(robocache.At(err, robocache.Where{"file": s.path(what)}))
-	return st.Ino
+	if err := robocache.At(err, robocache.Where{"file": s.path(what)}); err != nil {
+		return 0, err
+	}
+	return st.Ino, nil
 }
 
-func (s *site) remove(what string) {
-	guard.Check(robocache.At(os.RemoveAll(s.path(what)), robocache.Where{"file": s.path(what)}))
+func (s *site) remove(what string) error {
+	return robocache.At(os.RemoveAll(s.path(what)), robocache.Where{"file": s.path(what)})
 }
 
-func (s *site) rename(from, to string) {
+func (s *site) rename(from, to string) error {
 	step("rename " + from + " " + to)
-	guard.Check(robocache.At(os.Rename(s.path(from), s.path(to)), robocache.Where{"file": s.path(from)}))
+	return robocache.At(os.Rename(s.path(from), s.path(to)), robocache.Where{"file": s.path(from)})
 }
 
 // exchange swaps what lies at two places at once; where the file system cannot, the dataset is moved out first, and recover knows.
-func (s *site) exchange(what string) {
+func (s *site) exchange(what string) error {
 	step("exchange")
 	err := renameat2(unix.AT_FDCWD, s.path(what), unix.AT_FDCWD, s.path(""), unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
-		s.rename("", isOut)
-		s.rename(what, "")
-		s.rename(isOut, what)
+		if err := s.rename("", isOut); err != nil {
+			return err
+		}
+		if err := s.rename(what, ""); err != nil {
+			return err
+		}
+		if err := s.rename(isOut, what); err != nil {
+			return err
+		}
 		err = nil
 	}
-	guard.Check(robocache.At(err, robocache.Where{"file": s.path("")}))
-	s.sync()
+	if err := robocache.At(err, robocache.Where{"file": s.path("")}); err != nil {
+		return err
+	}
+	return s.sync()
 }
 
 // sync makes what was done durable: all of the file system, because a result has many files and folders.
-func (s *site) sync() {
-	d := guard.Must(os.Open(s.parent))
+func (s *site) sync() error {
+	d, err := os.Open(s.parent)
+	if err != nil {
+		return err
+	}
 	defer d.Close()
 	if err := unix.Syncfs(int(d.Fd())); err != nil && !errors.Is(err, syscall.ENOSYS) {
-		guard.Fail(robocache.At(err, robocache.Where{"file": s.parent}))
+		return robocache.At(err, robocache.Where{"file": s.parent})
 	}
+	return nil
 }
 
-func (s *site) read(what string) *swap {
+func (s *site) read(what string) (*swap, error) {
 	b, err := os.ReadFile(s.path(what))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
-	guard.Check(robocache.At(err, robocache.Where{"file": s.path(what)}))
+	if err := robocache.At(err, robocache.Where{"file": s.path(what)}); err != nil {
+		return nil, err
+	}
 	j := &swap{}
 	if err := json.Unmarshal(b, j); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"file": s.path(what)}, Err: err})
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"file": s.path(what)}, Err: err}
 	}
-	return j
+	return j, nil
 }
 
 // lock makes this the only editor of the dataset, before it is opened: what another does meanwhile would be lost.
-func (e *editor) lock(uri string) {
-	e.site = lockSite(uri)
-	if what := e.site.recover(); what != "" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "edit", Where: robocache.Where{"dataset": e.site.path("")}, Msg: "an interrupted edit was ended just now, and " + what, Hint: "look at the dataset, and run the edit again"})
+func (e *editor) lock(uri string) error {
+	var err error
+	if e.site, err = lockSite(uri); err != nil {
+		return err
 	}
+	if what, err := e.site.recover(); err != nil {
+		return err
+	} else if what != "" {
+		return &robocache.Error{Class: robocache.ErrTemporary, Op: "edit", Where: robocache.Where{"dataset": e.site.path("")}, Msg: "an interrupted edit was ended just now, and " + what, Hint: "look at the dataset, and run the edit again"}
+	}
+	return nil
 }
 
 // inPlace builds the result beside the dataset, looks at it, and exchanges the two (E5).
-func (e *editor) inPlace(ctx context.Context, p *Plan) *Report {
+func (e *editor) inPlace(ctx context.Context, p *Plan) (*Report, error) {
 	s := e.site
 	if p.Format == robocache.DefaultFormat() && e.srcs[0].Info().Format == p.Format {
 		e.link = s.path("")
@@ -181,31 +220,74 @@ func (e *editor) inPlace(ctx context.Context, p *Plan) *Report {
 		}
 	}()
 	step("build")
-	out := e.one(ctx, p, s.path(isNew), false)
+	out, err := e.one(ctx, p, s.path(isNew), false)
+	if err != nil {
+		return nil, err
+	}
 	step("verify")
-	if a, b := guard.Must(os.Stat(s.path(""))), guard.Must(os.Stat(s.path(isNew))); a.IsDir() != b.IsDir() {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "in place: a file would become a folder, or a folder a file", Hint: "write to a new place"})
+	{
+		a, err := os.Stat(s.path(""))
+		if err != nil {
+			return nil, err
+		}
+		b, err := os.Stat(s.path(isNew))
+		if err != nil {
+			return nil, err
+		}
+		if a.IsDir() != b.IsDir() {
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "in place: a file would become a folder, or a folder a file", Hint: "write to a new place"}
+		}
 	}
-	e.verify(ctx, s)
-	j := swap{Old: s.inode(""), New: s.inode(isNew), Files: sums(s.path(""))}
-	s.sync()
+	if err := e.verify(ctx, s); err != nil {
+		return nil, err
+	}
+	inode, err := s.inode("")
+	if err != nil {
+		return nil, err
+	}
+	inodeValue, err := s.inode(isNew)
+	if err != nil {
+		return nil, err
+	}
+	sumsValue, err := sums(s.path(""))
+	if err != nil {
+		return nil, err
+	}
+	j := swap{Old: inode, New: inodeValue, Files: sumsValue}
+	if err := s.sync(); err != nil {
+		return nil, err
+	}
 	step("journal")
-	guard.Check(store.WriteFile(context.WithoutCancel(ctx), s.parent, filepath.Base(s.path(journal)), guard.Must(json.Marshal(j))))
-	done = true // from here on recover decides
-	if err := guard.Try(func() { s.exchange(isNew) }); err != nil {
-		s.recover()
-		guard.Fail(err)
+	encoded, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
 	}
-	if s.inode(isUndo) != 0 {
+	if err := store.WriteFile(context.WithoutCancel(ctx), s.parent, filepath.Base(s.path(journal)), encoded); err != nil {
+		return nil, err
+	}
+	done = true // from here on recover decides
+	if err := s.exchange(isNew); err != nil {
+		if _, err := s.recover(); err != nil {
+			return nil, err
+		}
+		return nil, err
+	}
+	inodeValue2, err := s.inode(isUndo)
+	if err != nil {
+		return nil, err
+	}
+	if inodeValue2 != 0 {
 		out.Notes = append(slices.Clone(out.Notes), "the copy from before the earlier edit in place "+
 			"is deleted: 'robocache edit undo' takes back this edit alone")
 	}
-	s.finish()
+	if err := s.finish(); err != nil {
+		return nil, err
+	}
 	if lost := s.lost(j.Files); p.Format == robocache.DefaultFormat() && len(lost) > 0 {
 		out.Notes = append(slices.Clone(out.Notes), fmt.Sprintf("%d files that are no part of a dataset are in %s alone, until the next edit: %s", len(lost), s.path(isUndo), strings.Join(lost[:min(5, len(lost))], ", ")))
 	}
 	out.DST, out.InPlace, out.Undo, out.DryRun = s.path(""), true, s.path(isUndo), false
-	return out
+	return out, nil
 }
 
 // lost are the files of the old dataset that a writer of LeRobot does not know, and that the new one does not have.
@@ -223,39 +305,59 @@ func (s *site) lost(files map[string]string) (out []string) {
 }
 
 // finish makes of the old dataset what undo takes.
-func (s *site) finish() {
+func (s *site) finish() error {
 	step("finish")
-	s.remove(isUndo)
-	s.rename(isNew, isUndo)
-	s.rename(journal, undoLog)
-	s.sync()
+	if err := s.remove(isUndo); err != nil {
+		return err
+	}
+	if err := s.rename(isNew, isUndo); err != nil {
+		return err
+	}
+	if err := s.rename(journal, undoLog); err != nil {
+		return err
+	}
+	return s.sync()
 }
 
 // verify looks at a result before it takes the dataset's place: the doctor finds no error in it that the old one does not have.
-func (e *editor) verify(ctx context.Context, s *site) {
-	errs := func(ds robocache.Dataset) map[string]string {
+func (e *editor) verify(ctx context.Context, s *site) error {
+	errs := func(ds robocache.Dataset) (map[string]string, error) {
 		out := map[string]string{}
 		if own, ok := robocache.As[robocache.Diagnoser](ds); ok {
-			for _, f := range guard.Must(own.Diagnose(ctx, robocache.DiagnoseOptions{})) {
+			findings, err := own.Diagnose(ctx, robocache.DiagnoseOptions{})
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range findings {
 				if f.Severity == robocache.SeverityError {
 					out[f.Code] = f.Message
 				}
 			}
 		}
-		return out
+		return out, nil
 	}
-	ds := guard.Must(robocache.Open(ctx, s.path(isNew), robocache.OpenOptions{Format: e.srcs[0].Info().Format}))
+	ds, err := robocache.Open(ctx, s.path(isNew), robocache.OpenOptions{Format: e.srcs[0].Info().Format})
+	if err != nil {
+		return err
+	}
 	defer ds.Close()
-	found := errs(ds)
-	if len(found) == 0 {
-		return
+	found, err := errs(ds)
+	if err != nil {
+		return err
 	}
-	was := errs(e.srcs[0])
+	if len(found) == 0 {
+		return nil
+	}
+	was, err := errs(e.srcs[0])
+	if err != nil {
+		return err
+	}
 	for code, msg := range found {
 		if _, ok := was[code]; !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "the result has an error that the dataset has not, and did not take its place: " + code + ": " + msg})
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "the result has an error that the dataset has not, and did not take its place: " + code + ": " + msg}
 		}
 	}
+	return nil
 }
 
 // What recover found and did.
@@ -266,74 +368,192 @@ const (
 )
 
 // recover ends what an interrupted edit or undo began: after the exchange it is finished, before it is forgotten. It says what it did; "" = there was none.
-func (s *site) recover() string {
-	j := s.read(journal)
+func (s *site) recover() (string, error) {
+	j, err := s.read(journal)
+	if err != nil {
+		return "", err
+	}
 	if j == nil {
-		s.remove(isNew)
-		u := s.read(undoLog)
-		if u != nil && s.inode("") == 0 && s.inode(isOut) == u.New && s.inode(isUndo) == u.Old { // an undo that was killed between two renames
-			s.rename(isUndo, "")
+		if err := s.remove(isNew); err != nil {
+			return "", err
 		}
-		if u != nil && s.inode("") == u.Old { // or behind its exchange
-			s.forget()
-			return isUndone
+		u, err := s.read(undoLog)
+		if err != nil {
+			return "", err
 		}
-		return ""
-	}
-	if s.inode("") == 0 { // killed between two renames
-		if s.inode(isNew) != j.New || s.inode(isOut) != j.Old {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "an interrupted edit cannot be ended: the folders beside the dataset are not those of its journal", Hint: "look at " + s.path("*")})
+		holds3 := u != nil
+		if holds3 {
+			inode, err := s.inode("")
+			if err != nil {
+				return "", err
+			}
+			holds3 = inode == 0
 		}
-		s.rename(isNew, "")
+		holds2 := holds3
+		if holds2 {
+			inode, err := s.inode(isOut)
+			if err != nil {
+				return "", err
+			}
+			holds2 = inode == u.New
+		}
+		holds := holds2
+		if holds {
+			inode, err := s.inode(isUndo)
+			if err != nil {
+				return "", err
+			}
+			holds = inode == u.Old
+		}
+		if holds { // an undo that was killed between two renames
+			if err := s.rename(isUndo, ""); err != nil {
+				return "", err
+			}
+		}
+		holds4 := u != nil
+		if holds4 {
+			inode, err := s.inode("")
+			if err != nil {
+				return "", err
+			}
+			holds4 = inode == u.Old
+		}
+		if holds4 { // or behind its exchange
+			if err := s.forget(); err != nil {
+				return "", err
+			}
+			return isUndone, nil
+		}
+		return "", nil
 	}
-	if s.inode(isOut) != 0 {
-		s.rename(isOut, isNew)
+	inode, err := s.inode("")
+	if err != nil {
+		return "", err
 	}
-	switch s.inode("") {
+	if inode == 0 { // killed between two renames
+		inodeValue, err := s.inode(isNew)
+		if err != nil {
+			return "", err
+		}
+		holds := inodeValue != j.New
+		if !holds {
+			inodeValue2, err := s.inode(isOut)
+			if err != nil {
+				return "", err
+			}
+			holds = inodeValue2 != j.Old
+		}
+		if holds {
+			return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "an interrupted edit cannot be ended: the folders beside the dataset are not those of its journal", Hint: "look at " + s.path("*")}
+		}
+		if err := s.rename(isNew, ""); err != nil {
+			return "", err
+		}
+	}
+	inodeValue, err := s.inode(isOut)
+	if err != nil {
+		return "", err
+	}
+	if inodeValue != 0 {
+		if err := s.rename(isOut, isNew); err != nil {
+			return "", err
+		}
+	}
+	inodeValue2, err := s.inode("")
+	if err != nil {
+		return "", err
+	}
+	switch inodeValue2 {
 	case j.New:
-		if s.inode(isNew) == j.Old {
-			s.finish()
-		} else { // the old one is at its place already
-			s.rename(journal, undoLog)
-			s.sync()
+		inodeValue3, err := s.inode(isNew)
+		if err != nil {
+			return "", err
 		}
-		return isDone
+		if inodeValue3 == j.Old {
+			if err := s.finish(); err != nil {
+				return "", err
+			}
+		} else { // the old one is at its place already
+			if err := s.rename(journal, undoLog); err != nil {
+				return "", err
+			}
+			if err := s.sync(); err != nil {
+				return "", err
+			}
+		}
+		return isDone, nil
 	}
-	s.remove(isNew)
-	s.remove(journal)
-	s.sync()
-	return isBack
+	if err := s.remove(isNew); err != nil {
+		return "", err
+	}
+	if err := s.remove(journal); err != nil {
+		return "", err
+	}
+	if err := s.sync(); err != nil {
+		return "", err
+	}
+	return isBack, nil
 }
 
 // forget removes what undo would take.
-func (s *site) forget() {
-	s.remove(isUndo)
-	s.remove(isOut)
-	s.remove(undoLog)
+func (s *site) forget() error {
+	if err := s.remove(isUndo); err != nil {
+		return err
+	}
+	if err := s.remove(isOut); err != nil {
+		return err
+	}
+	return s.remove(undoLog)
 }
 
 // Recover ends an edit in place that was interrupted, and says what is there now.
 func Recover(dir string) (what string, err error) {
-	defer guard.Into(&err)
-	s := lockSite(dir)
+	s, err := lockSite(dir)
+	if err != nil {
+		return what, err
+	}
 	defer s.unlock()
-	return cmp.Or(s.recover(), "no interrupted edit"), nil
+	recover, err := s.recover()
+	if err != nil {
+		return what, err
+	}
+	return cmp.Or(recover, "no interrupted edit"), nil
 }
 
 // Undo gives the dataset back as it was before its last edit in place. Where its files were changed since, through hard links say, it refuses.
 func Undo(dir string) (err error) {
-	defer guard.Into(&err)
-	s := lockSite(dir)
+	s, err := lockSite(dir)
+	if err != nil {
+		return err
+	}
 	defer s.unlock()
-	if s.recover() == isUndone {
+	recover, err := s.recover()
+	if err != nil {
+		return err
+	}
+	if recover == isUndone {
 		return nil
 	}
-	j := s.read(undoLog)
+	j, err := s.read(undoLog)
+	if err != nil {
+		return err
+	}
 	where := robocache.Where{"dataset": s.path("")}
-	if j == nil || s.inode(isUndo) != j.Old {
+	holds := j == nil
+	if !holds {
+		inode, err := s.inode(isUndo)
+		if err != nil {
+			return err
+		}
+		holds = inode != j.Old
+	}
+	if holds {
 		return &robocache.Error{Class: robocache.ErrNotFound, Op: "undo", Where: where, Msg: "there is no edit in place to take back"}
 	}
-	now := sums(s.path(isUndo))
+	now, err := sums(s.path(isUndo))
+	if err != nil {
+		return err
+	}
 	for name, sum := range j.Files {
 		if now[name] != sum {
 			where["file"] = name
@@ -343,9 +563,13 @@ func Undo(dir string) (err error) {
 	if len(now) != len(j.Files) {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "undo", Where: where, Msg: fmt.Sprintf("%d files are kept, there were %d", len(now), len(j.Files)), Hint: "what is left lies in " + s.path(isUndo)}
 	}
-	s.exchange(isUndo)
+	if err := s.exchange(isUndo); err != nil {
+		return err
+	}
 	step("undone")
-	s.forget()
+	if err := s.forget(); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -358,14 +582,14 @@ const (
 )
 
 // sums gives file → size, time of change and checksum of all below a folder.
-func sums(dir string) map[string]string {
+func sums(dir string) (map[string]string, error) {
 	type file struct {
 		fs.FileInfo
 		path, sum string
 	}
 	var files []*file
 	var total int64
-	guard.Check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -374,34 +598,52 @@ func sums(dir string) map[string]string {
 			files, total = append(files, &file{FileInfo: info, path: path}), total+info.Size()
 		}
 		return err
-	}))
+	}); err != nil {
+		return nil, err
+	}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, f := range files {
-		g.Go(guard.Func("edit", func() {
+		g.Go(crash.Func("edit", func() error {
 			h := sha256.New()
 			if f.Mode().IsRegular() {
-				in := guard.Must(os.Open(f.path))
+				in, err := os.Open(f.path)
+				if err != nil {
+					return err
+				}
 				defer in.Close()
 				if step := f.Size() / sampleBlocks; total > wholeBytes && step > sampleBytes {
 					for k := range int64(sampleBlocks) {
-						guard.Must(io.Copy(h, io.NewSectionReader(in, k*step, sampleBytes)))
+						if _, err := io.Copy(h, io.NewSectionReader(in, k*step, sampleBytes)); err != nil {
+							return err
+						}
 					}
-					guard.Must(io.Copy(h, io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes)))
+					if _, err := io.Copy(h, io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes)); err != nil {
+						return err
+					}
 				} else {
-					guard.Must(io.Copy(h, in))
+					if _, err := io.Copy(h, in); err != nil {
+						return err
+					}
 				}
 			} else {
 				target, _ := os.Readlink(f.path)
 				fmt.Fprint(h, target)
 			}
 			f.sum = fmt.Sprintf("%d %d %s", f.Size(), f.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16]))
+			return nil
 		}))
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
 	out := map[string]string{}
 	for _, f := range files {
-		out[guard.Must(filepath.Rel(dir, f.path))] = f.sum
+		rel, err := filepath.Rel(dir, f.path)
+		if err != nil {
+			return nil, err
+		}
+		out[rel] = f.sum
 	}
-	return out
+	return out, nil
 }

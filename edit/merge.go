@@ -8,30 +8,35 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // onGrid brings a source to a rate.
-func onGrid(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) robocache.Dataset {
-	guard.Check(robocache.CheckGrid(ctx, ds, hz))
-	return guard.Must(align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Rhythm: true, Own: true}))
+func onGrid(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) (robocache.Dataset, error) {
+	if err := robocache.CheckGrid(ctx, ds, hz); err != nil {
+		return nil, err
+	}
+	return align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Rhythm: true, Own: true})
 }
 
 // merge joins the sources: episodes one source after the other, features by their keys, tasks by their texts.
-func (e *editor) merge(ctx context.Context, v *Verb) {
+func (e *editor) merge(ctx context.Context, v *Verb) error {
 	if v.Keys != "" && !slices.Contains([]string{"strict", "intersection", "union"}, v.Keys) {
-		guard.Fail(misuse(nil, "merge: keys "+v.Keys, "strict, intersection or union"))
+		return misuse(nil, "merge: keys "+v.Keys, "strict, intersection or union")
 	}
 	if v.HZ != "" {
 		hz, err := robocache.RateOf(v.HZ)
 		if err != nil {
-			guard.Fail(misuse(nil, "merge: hz: "+err.Error(), ""))
+			return misuse(nil, "merge: hz: "+err.Error(), "")
 		}
 		old := e.plan
 		for i, ds := range e.srcs {
-			e.srcs[i] = onGrid(ctx, ds, hz)
+			if e.srcs[i], err = onGrid(ctx, ds, hz); err != nil {
+				return err
+			}
 		}
-		e.plan = newPlan(ctx, e.srcs)
+		if e.plan, err = newPlan(ctx, e.srcs); err != nil {
+			return err
+		}
 		e.plan.Verbs, e.plan.Cut = old.Verbs, old.Cut
 		for i := range e.plan.Sources {
 			e.plan.Sources[i].Fingerprint, e.plan.Sources[i].HZ = old.Sources[i].Fingerprint, hz
@@ -41,11 +46,11 @@ func (e *editor) merge(ctx context.Context, v *Verb) {
 	for i := range e.srcs {
 		for j := range i {
 			if p.Sources[i].Fingerprint == p.Sources[j].Fingerprint {
-				guard.Fail(misuse(robocache.Where{"dataset": p.Sources[i].URI}, "merge: the same dataset twice, as "+p.Sources[j].URI, "name each once"))
+				return misuse(robocache.Where{"dataset": p.Sources[i].URI}, "merge: the same dataset twice, as "+p.Sources[j].URI, "name each once")
 			}
 		}
 		if a, b := e.srcs[0].Info(), e.srcs[i].Info(); a.FPS != b.FPS {
-			guard.Fail(misuse(robocache.Where{"dataset": b.URI}, fmt.Sprintf("merge: %s rows a second, those of %s have %s", b.FPS, a.URI, a.FPS), "--hz brings all to one rate"))
+			return misuse(robocache.Where{"dataset": b.URI}, fmt.Sprintf("merge: %s rows a second, those of %s have %s", b.FPS, a.URI, a.FPS), "--hz brings all to one rate")
 		} else if a.Robot != b.Robot {
 			p.Notes = append(p.Notes, fmt.Sprintf("robot types differ: %q and %q", a.Robot, b.Robot))
 		}
@@ -60,12 +65,14 @@ func (e *editor) merge(ctx context.Context, v *Verb) {
 	}
 	p.Keys = nil
 	for _, key := range order {
-		if k := e.common(v, key); k != nil {
+		if k, err := e.common(v, key); err != nil {
+			return err
+		} else if k != nil {
 			p.Keys = append(p.Keys, *k)
 		}
 	}
 	if len(p.Keys) == 0 {
-		guard.Fail(misuse(nil, "merge: the datasets have no feature in common", "rename them first, or keys union"))
+		return misuse(nil, "merge: the datasets have no feature in common", "rename them first, or keys union")
 	}
 	// Where a source has a mask of its own beside a stream, that mask tells of the sources that lack the stream too.
 	for i := range p.Keys {
@@ -73,6 +80,7 @@ func (e *editor) merge(ctx context.Context, v *Verb) {
 		base, mask := strings.CutSuffix(k.Key, robocache.ValidSuffix)
 		k.Ones = mask && slices.Contains(order, base) || slices.Contains(order, k.Key+robocache.ValidSuffix)
 	}
+	return nil
 }
 
 // squeezed is the shape of rows without axes of length 1.
@@ -81,7 +89,7 @@ func squeezed(f *robocache.Feature) []int {
 }
 
 // common is a key of the result; nil where it is left out.
-func (e *editor) common(v *Verb, key string) *Key {
+func (e *editor) common(v *Verb, key string) (*Key, error) {
 	k := &Key{Key: key, Order: make([][]int, len(e.srcs))}
 	var first *robocache.Feature
 	var lacks []string
@@ -102,13 +110,13 @@ func (e *editor) common(v *Verb, key string) *Key {
 		camera := f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage
 		switch {
 		case f.Kind != first.Kind, f.DType != first.DType && !camera:
-			guard.Fail(misuse(where, fmt.Sprintf("merge: %s of %v, elsewhere %s of %v", f.Kind, f.DType, first.Kind, first.DType), "remove or rename the feature in one of them"))
+			return nil, misuse(where, fmt.Sprintf("merge: %s of %v, elsewhere %s of %v", f.Kind, f.DType, first.Kind, first.DType), "remove or rename the feature in one of them")
 		case camera && (f.Width != first.Width || f.Height != first.Height || (f.Depth == nil) != (first.Depth == nil)):
-			guard.Fail(misuse(where, fmt.Sprintf("merge: images of %d×%d, elsewhere of %d×%d", f.Width, f.Height, first.Width, first.Height), fmt.Sprintf("robocache edit resize SRC %dx%d DST", first.Width, first.Height)))
+			return nil, misuse(where, fmt.Sprintf("merge: images of %d×%d, elsewhere of %d×%d", f.Width, f.Height, first.Width, first.Height), fmt.Sprintf("robocache edit resize SRC %dx%d DST", first.Width, first.Height))
 		case camera && f.Depth != nil && *f.Depth != *first.Depth:
-			guard.Fail(misuse(where, "merge: the depth is coded otherwise", "convert one of them"))
+			return nil, misuse(where, "merge: the depth is coded otherwise", "convert one of them")
 		case !camera && !slices.Equal(squeezed(f), squeezed(first)):
-			guard.Fail(misuse(where, fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape), "remove or rename the feature in one of them"))
+			return nil, misuse(where, fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape), "remove or rename the feature in one of them")
 		}
 		a, b := first.ChannelNames(), f.ChannelNames()
 		if camera || a == nil || b == nil || slices.Equal(a, b) {
@@ -122,7 +130,7 @@ func (e *editor) common(v *Verb, key string) *Key {
 			k.Order[i] = append(k.Order[i], at)
 		}
 		if slices.Contains(k.Order[i], -1) {
-			guard.Fail(misuse(where, fmt.Sprintf("merge: its channels are %v, elsewhere %v", b, a), "rename the feature in one of them"))
+			return nil, misuse(where, fmt.Sprintf("merge: its channels are %v, elsewhere %v", b, a), "rename the feature in one of them")
 		}
 		reordered = true
 		e.plan.Notes = append(e.plan.Notes, fmt.Sprintf("%s: the channels of %s are put in the order of the first dataset", key, ds.Info().URI))
@@ -131,20 +139,19 @@ func (e *editor) common(v *Verb, key string) *Key {
 		k.Order = nil
 	}
 	if len(lacks) == 0 {
-		return k
+		return k, nil
 	}
 	where := robocache.Where{"dataset": lacks[0], "stream": key}
 	switch v.Keys {
 	case "intersection":
 		e.plan.Notes = append(e.plan.Notes, key+" is left out: "+strings.Join(lacks, ", ")+" lacks it")
-		return nil
+		return nil, nil
 	case "union":
 		if (first.Kind == robocache.KindVideo || first.Kind == robocache.KindImage) && !v.Black {
-			guard.Fail(misuse(where, "merge: the dataset does not have the camera", "--black gives it black frames; keys intersection leaves the camera out"))
+			return nil, misuse(where, "merge: the dataset does not have the camera", "--black gives it black frames; keys intersection leaves the camera out")
 		}
 		e.plan.Notes = append(e.plan.Notes, key+" is not in "+strings.Join(lacks, ", ")+": zeros there, and "+key+robocache.ValidSuffix+" says so")
-		return k
+		return k, nil
 	}
-	guard.Fail(misuse(where, "merge: the dataset does not have the feature", "keys intersection leaves it out, keys union fills it up"))
-	return nil
+	return nil, misuse(where, "merge: the dataset does not have the feature", "keys intersection leaves it out, keys union fills it up")
 }

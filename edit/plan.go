@@ -13,7 +13,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/flags"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -97,11 +96,15 @@ const (
 const maxHidden = 16
 
 // newPlan takes all of the sources, as a merge with equal schemas would. Verbs change it.
-func newPlan(ctx context.Context, srcs []robocache.Dataset) *Plan {
+func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 	p := &Plan{Version: planVersion, Verbs: []Verb{}, Cut: CutHidden}
 	for i, ds := range srcs {
 		info := ds.Info()
-		p.Sources = append(p.Sources, Source{URI: robocache.Redact(info.URI), Format: info.Format, Version: info.Version, Fingerprint: fingerprint(ctx, ds), State: state(ctx, ds), Episodes: info.Episodes, Frames: info.Frames})
+		fingerprintValue, err := fingerprint(ctx, ds)
+		if err != nil {
+			return nil, err
+		}
+		p.Sources = append(p.Sources, Source{URI: robocache.Redact(info.URI), Format: info.Format, Version: info.Version, Fingerprint: fingerprintValue, State: state(ctx, ds), Episodes: info.Episodes, Frames: info.Frames})
 		for e := range info.Episodes {
 			p.Episodes = append(p.Episodes, Episode{Source: i, Episode: e, To: ds.Len(e)})
 		}
@@ -113,7 +116,7 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) *Plan {
 			p.Keys = append(p.Keys, Key{Key: f.Key, From: []string{f.Key}})
 		}
 	}
-	return p
+	return p, nil
 }
 
 // numbers returns the numbers by which verbs and messages name the plan's episodes: their indices in the one source, or, of several sources,
@@ -143,19 +146,25 @@ func (p *Plan) clone() *Plan {
 }
 
 // fingerprint says which dataset a plan is of, and of which edits it came; not where it lies.
-func fingerprint(ctx context.Context, ds robocache.Dataset) string {
+func fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	info, h := ds.Info(), sha256.New()
 	features := slices.Clone(info.Features)
 	for i := range features {
 		features[i].Codec, features[i].Names = "", nil // what reading may correct
 	}
-	guard.Check(json.NewEncoder(h).Encode([]any{flags.Fingerprint(ctx, ds), info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}))
+	fingerprintValue, err := flags.Fingerprint(ctx, ds)
+	if err != nil {
+		return "", err
+	}
+	if err := json.NewEncoder(h).Encode([]any{fingerprintValue, info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}); err != nil {
+		return "", err
+	}
 	if s, ok := robocache.As[store.Source](ds); ok {
 		if b, err := store.ReadFile(ctx, s.Store(), editsName, maxEdits); err == nil {
 			_, _ = h.Write(b)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
 // state says which files a dataset has: their sizes and their times of change, or what a server calls their versions. "" where nobody lists them.
@@ -182,59 +191,70 @@ func state(ctx context.Context, ds robocache.Dataset) string {
 }
 
 // key finds a feature of the result; what names the wish in the error.
-func (p *Plan) key(name, what string) int {
+func (p *Plan) key(name, what string) (int, error) {
 	i := slices.IndexFunc(p.Keys, func(k Key) bool { return k.Key == name })
 	if i < 0 {
 		var keys []string
 		for _, k := range p.Keys {
 			keys = append(keys, k.Key)
 		}
-		guard.Fail(misuse(robocache.Where{"stream": name}, "no feature of that name to "+what, robocache.Nearest(name, keys)))
+		return 0, misuse(robocache.Where{"stream": name}, "no feature of that name to "+what, robocache.Nearest(name, keys))
 	}
-	return i
+	return i, nil
 }
 
 // ParsePlan reads the JSON of a plan.
 func ParsePlan(b []byte) (_ *Plan, err error) {
-	defer guard.Into(&err)
 	p := &Plan{}
-	bad := func(err error, msg string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "plan", Msg: msg, Err: err, Hint: "a plan is what 'robocache edit VERB … --dry-run --json' prints"})
+	bad := func(err error, msg string) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "plan", Msg: msg, Err: err, Hint: "a plan is what 'robocache edit VERB … --dry-run --json' prints"}
 	}
 	var report struct{ Plan *Plan } // what a dry run prints has more than the plan
 	if json.Unmarshal(b, &report) == nil && report.Plan != nil {
 		p = report.Plan
 	} else if err := json.Unmarshal(b, p); err != nil {
-		bad(err, "not a plan")
+		if err := bad(err, "not a plan"); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case p.Version != planVersion:
-		bad(nil, fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion))
+		if err := bad(nil, fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion)); err != nil {
+			return nil, err
+		}
 	case len(p.Sources) == 0 || len(p.Episodes) == 0:
-		bad(nil, "a plan without sources or episodes")
+		if err := bad(nil, "a plan without sources or episodes"); err != nil {
+			return nil, err
+		}
 	}
 	for i, e := range p.Episodes {
 		if e.Source < 0 || e.Source >= len(p.Sources) || e.Episode < 0 || e.Episode >= p.Sources[e.Source].Episodes || e.From < 0 || e.To <= e.From {
-			bad(nil, fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e))
+			if err := bad(nil, fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, k := range p.Keys {
 		if k.Key == "" || k.Added == nil && len(k.From) != len(p.Sources) {
-			bad(nil, fmt.Sprintf("feature %q of the plan does not say where it comes from in %d sources", k.Key, len(p.Sources)))
+			if err := bad(nil, fmt.Sprintf("feature %q of the plan does not say where it comes from in %d sources", k.Key, len(p.Sources))); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, p.Cut) {
-		bad(nil, "cut is "+p.Cut)
+		if err := bad(nil, "cut is "+p.Cut); err != nil {
+			return nil, err
+		}
 	}
 	return p, nil
 }
 
 // compose puts the changes of another plan of the same sources on top: episodes that both keep, rows that both keep, the features that both keep under
 // the name that one of them gives, and what the later says of tasks and video.
-func (p *Plan) compose(q *Plan) {
+func (p *Plan) compose(q *Plan) error {
 	same := func(a, b Source) bool { return a.Fingerprint == b.Fingerprint }
 	if !slices.EqualFunc(p.Sources, q.Sources, same) {
-		guard.Fail(misuse(nil, "the plans are of different sources", "plan them of the same datasets, or apply one after the other"))
+		return misuse(nil, "the plans are of different sources", "plan them of the same datasets, or apply one after the other")
 	}
 	type place struct{ source, episode int }
 	later := map[place][]Episode{}
@@ -275,7 +295,7 @@ func (p *Plan) compose(q *Plan) {
 		}
 		if k.Added == nil && q.Keys[i].Key != k.From[0] && q.Keys[i].Key != k.Key {
 			if k.Key != k.From[0] {
-				guard.Fail(misuse(robocache.Where{"stream": k.From[0]}, fmt.Sprintf("two plans rename it, to %s and to %s", k.Key, q.Keys[i].Key), ""))
+				return misuse(robocache.Where{"stream": k.From[0]}, fmt.Sprintf("two plans rename it, to %s and to %s", k.Key, q.Keys[i].Key), "")
 			}
 			k.Key = q.Keys[i].Key
 		}
@@ -294,27 +314,29 @@ func (p *Plan) compose(q *Plan) {
 	if q.Cut != CutHidden {
 		p.Cut = q.Cut
 	}
+	return nil
 }
 
 // check refuses a plan whose result would be no dataset.
-func (p *Plan) check() {
+func (p *Plan) check() error {
 	total := 0
 	for _, s := range p.Sources {
 		total += s.Episodes
 	}
 	if total == 0 {
-		guard.Fail(misuse(robocache.Where{"dataset": p.Sources[0].URI}, "the dataset has no episodes", "Record some first: robocache.Writer continues the dataset with its features."))
+		return misuse(robocache.Where{"dataset": p.Sources[0].URI}, "the dataset has no episodes", "Record some first: robocache.Writer continues the dataset with its features.")
 	}
 	if len(p.Episodes) == 0 {
-		guard.Fail(misuse(nil, "no episode is left", "choose fewer episodes to delete, or more to keep"))
+		return misuse(nil, "no episode is left", "choose fewer episodes to delete, or more to keep")
 	}
 	seen := map[string]bool{}
 	for _, k := range p.Keys {
 		if seen[k.Key] {
-			guard.Fail(misuse(robocache.Where{"stream": k.Key}, "two features of the result have one name", "rename or remove one"))
+			return misuse(robocache.Where{"stream": k.Key}, "two features of the result have one name", "rename or remove one")
 		}
 		seen[k.Key] = true
 	}
+	return nil
 }
 
 // misuse is what a caller got wrong.

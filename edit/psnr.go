@@ -7,7 +7,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -24,9 +23,12 @@ const (
 )
 
 // psnr compares a result with what it was encoded of, camera by camera. Depth is encoded without loss.
-func (v *view) psnr(ctx context.Context, dst string, w *write.Report) map[string]PSNR {
+func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[string]PSNR, error) {
 	out := map[string]PSNR{}
-	ds := guard.Must(robocache.Open(ctx, dst, robocache.OpenOptions{Format: robocache.DefaultFormat()}))
+	ds, err := robocache.Open(ctx, dst, robocache.OpenOptions{Format: robocache.DefaultFormat()})
+	if err != nil {
+		return nil, err
+	}
 	defer ds.Close()
 	for _, f := range ds.Info().Features {
 		if of := v.info.Feature(f.Key); f.Kind != robocache.KindVideo || f.Depth != nil || of == nil || of.Kind != robocache.KindVideo {
@@ -47,9 +49,11 @@ func (v *view) psnr(ctx context.Context, dst string, w *write.Report) map[string
 		}
 		spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 		frames := make([][]byte, n)
-		each(ctx, v, f.Key, was[:n], spec, func(i int, pix []byte) { frames[i] = slices.Clone(pix) })
+		if err := each(ctx, v, f.Key, was[:n], spec, func(i int, pix []byte) { frames[i] = slices.Clone(pix) }); err != nil {
+			return nil, err
+		}
 		p := PSNR{Min: math.Inf(1)}
-		each(ctx, ds, f.Key, is[:n], spec, func(i int, pix []byte) {
+		if err := each(ctx, ds, f.Key, is[:n], spec, func(i int, pix []byte) {
 			if frames[i] == nil {
 				return // black
 			}
@@ -60,20 +64,24 @@ func (v *view) psnr(ctx context.Context, dst string, w *write.Report) map[string
 			}
 			db := min(100, 10*math.Log10(255*255*float64(len(pix))/float64(sum)))
 			p.Min, p.Mean, p.Frames = min(p.Min, db), p.Mean+db, p.Frames+1
-		})
+		}); err != nil {
+			return nil, err
+		}
 		if p.Frames > 0 {
 			out[f.Key] = PSNR{math.Round(100*p.Min) / 100, math.Round(100*p.Mean/float64(p.Frames)) / 100, p.Frames}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // each decodes the frames of rows of a camera.
-func each(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, spec *video.Spec, fn func(i int, pix []byte)) {
+func each(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, spec *video.Spec, fn func(i int, pix []byte)) error {
 	refs := make([]robocache.FrameRef, len(rows))
-	guard.Check(ds.Frames(ctx, key, rows, refs))
+	if err := ds.Frames(ctx, key, rows, refs); err != nil {
+		return err
+	}
 	var buf []byte
-	guard.Check(video.EachFrame(ctx, video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
+	return video.EachFrame(ctx, video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
 		if pic == nil {
 			return nil
 		}
@@ -83,5 +91,5 @@ func each(ctx context.Context, ds robocache.Dataset, key string, rows []robocach
 			}
 		}
 		return err
-	}))
+	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -64,9 +63,9 @@ func (k *Key) from(source int) string {
 }
 
 // writeRecordings writes the samples of the result's episodes under recordings/, cut to their rows, and enters them in info.
-func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[string]json.RawMessage) {
+func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[string]json.RawMessage) error {
 	if len(v.side) == 0 || v.sideProblem != "" {
-		return
+		return nil
 	}
 	sources := make([]robocache.Dataset, len(v.srcs))
 	positions := make([]map[string]int, len(v.srcs)) // position of each recording, by file name
@@ -79,10 +78,13 @@ func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[st
 	}()
 	for i, src := range v.srcs {
 		uri := below(src.Info().URI, write.RecordingsFolder)
-		sources[i] = guard.Must(robocache.Open(ctx, uri, robocache.OpenOptions{Format: write.RecordingsFormat}))
+		var err error
+		if sources[i], err = robocache.Open(ctx, uri, robocache.OpenOptions{Format: write.RecordingsFormat}); err != nil {
+			return err
+		}
 		files, ok := robocache.As[robocache.Recorded](sources[i])
 		if !ok {
-			guard.Fail(misuse(robocache.Where{"dataset": uri}, "no dataset of recordings", ""))
+			return misuse(robocache.Where{"dataset": uri}, "no dataset of recordings", "")
 		}
 		positions[i] = map[string]int{}
 		for e := range sources[i].Info().Episodes {
@@ -106,28 +108,39 @@ func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[st
 		file := write.RecordingName(src.Info().EpisodeIndex(e.Episode))
 		at, ok := positions[e.Source][path.Base(file)]
 		if !ok || sources[e.Source].Len(at) != src.Len(e.Episode) {
-			guard.Fail(&robocache.Error{
+			return &robocache.Error{
 				Class: robocache.ErrMalformed, Op: "edit",
 				Where: robocache.Where{"dataset": src.Info().URI, "file": file, "episode": src.Info().EpisodeIndex(e.Episode)},
 				Msg:   "the recording of the episode is missing, or has another number of rows",
 				Hint:  "Fetch the file again, or delete the episode.",
-			})
+			}
 		}
 		e.Episode = at
 		plan.Episodes, numbers = append(plan.Episodes, e), append(numbers, int64(m.New))
 	}
-	cut := newView(ctx, plan, sources)
+	cut, err := newView(ctx, plan, sources)
+	if err != nil {
+		return err
+	}
 	defer cut.Close()
 	cut.recordings = true
 	cut.info.NumberEpisodes(numbers)
-	format := guard.Must(robocache.FormatNamed(write.RecordingsFormat))
+	format, err := robocache.FormatNamed(write.RecordingsFormat)
+	if err != nil {
+		return err
+	}
 	for i, number := range numbers {
 		opt := robocache.WriteOptions{Threads: 1, Episodes: []int{i}, Replaces: v.replaces}
 		name := write.RecordingName(number)
 		v.written = append(v.written, name)
-		guard.Must(format.Write(ctx, cut, below(v.dst, name), opt))
+		if _, err := format.Write(ctx, cut, below(v.dst, name), opt); err != nil {
+			return err
+		}
 	}
-	info[write.StreamsKey] = guard.Must(write.StreamsText(v.side))
+	if info[write.StreamsKey], err = write.StreamsText(v.side); err != nil {
+		return err
+	}
+	return nil
 }
 
 // removeRecordings removes the recordings of a result that could not be written.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
@@ -52,10 +52,12 @@ type Verb struct {
 }
 
 // verbs are those that there are, and what each does to a plan. A split gives several plans.
-var verbs = map[string]func(*editor, context.Context, *Verb){
+var verbs = map[string]func(*editor, context.Context, *Verb) error{
 	"delete": (*editor).delete, "keep": (*editor).delete, "trim": (*editor).trim, "split": (*editor).split, "merge": (*editor).merge,
 	"rename": (*editor).rename, "remove": (*editor).remove, "add": (*editor).add, "set-task": (*editor).setTask, "relabel": (*editor).relabel,
-	"reencode": (*editor).reencode, "resize": (*editor).reencode, "recompute-stats": func(*editor, context.Context, *Verb) {},
+	"reencode": (*editor).reencode, "resize": (*editor).reencode, "recompute-stats": func(*editor, context.Context, *Verb) error {
+		return nil
+	},
 }
 
 // editor is a request on its way.
@@ -71,72 +73,91 @@ type editor struct {
 
 // Run does what a request asks for. The report says what was done, or would be.
 func Run(ctx context.Context, req *Request) (_ *Report, err error) {
-	defer guard.Recover("edit", &err)
+	defer crash.Recover("edit", &err)
 	e := &editor{req: req}
 	defer e.close()
 	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut) || len(req.Plans) > 0 && req.Cut == CutSnap {
-		guard.Fail(misuse(nil, "cut is "+req.Cut+": expected hidden, exact or snap; snap where the plan is made", ""))
+		return nil, misuse(nil, "cut is "+req.Cut+": expected hidden, exact or snap; snap where the plan is made", "")
 	}
 	if req.Stats != "" && req.Stats != "rows" {
-		guard.Fail(misuse(nil, "stats is "+req.Stats+": expected rows", "recompute-stats counts the frames of all episodes anew"))
+		return nil, misuse(nil, "stats is "+req.Stats+": expected rows", "recompute-stats counts the frames of all episodes anew")
 	}
-	e.open(ctx)
+	if err := e.open(ctx); err != nil {
+		return nil, err
+	}
 	if len(req.Plans) > 0 {
 		e.plan = req.Plans[0].clone()
 		for _, q := range req.Plans[1:] {
-			e.plan.compose(q)
+			if err := e.plan.compose(q); err != nil {
+				return nil, err
+			}
 		}
 		e.plan.Cut = cmp.Or(req.Cut, e.plan.Cut)
 	} else {
-		e.do(ctx)
+		if err := e.do(ctx); err != nil {
+			return nil, err
+		}
 	}
 	parts := e.parts
 	if parts == nil {
 		parts = []*Plan{e.plan}
 	}
 	for _, p := range parts {
-		p.check()
+		if err := p.check(); err != nil {
+			return nil, err
+		}
 	}
-	return e.write(ctx, parts), nil
+	return e.write(ctx, parts)
 }
 
 // open opens the sources.
-func (e *editor) open(ctx context.Context) {
+func (e *editor) open(ctx context.Context) error {
 	uris := e.req.Sources
 	if len(e.req.Plans) > 0 {
 		if len(e.req.Sources)+len(e.req.Verbs) > 0 {
-			guard.Fail(misuse(nil, "plans, or sources and verbs, not both", ""))
+			return misuse(nil, "plans, or sources and verbs, not both", "")
 		}
 		for _, s := range e.req.Plans[0].Sources {
 			uris = append(uris, s.URI)
 		}
 	}
 	if len(uris) == 0 {
-		guard.Fail(misuse(nil, "no source", ""))
+		return misuse(nil, "no source", "")
 	}
 	if e.req.InPlace && !e.req.DryRun {
-		e.lock(uris[0])
+		if err := e.lock(uris[0]); err != nil {
+			return err
+		}
 	}
 	for i, uri := range uris {
-		e.srcs = append(e.srcs, guard.Must(mapping.Open(ctx, uri, e.req.Open)))
+		opened, err := mapping.Open(ctx, uri, e.req.Open)
+		if err != nil {
+			return err
+		}
+		e.srcs = append(e.srcs, opened)
 		if len(e.req.Plans) == 0 {
 			continue
 		}
 		want := e.req.Plans[0].Sources[i]
-		if got := fingerprint(ctx, e.srcs[i]); got != want.Fingerprint || want.State != "" && state(ctx, e.srcs[i]) != want.State {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"dataset": uri}, Msg: "the dataset is not the one that was planned, or its files were changed since: fingerprint", Want: want.Fingerprint + " " + want.State, Got: got + " " + state(ctx, e.srcs[i]), Hint: "plan again"})
+		if got, err := fingerprint(ctx, e.srcs[i]); err != nil {
+			return err
+		} else if got != want.Fingerprint || want.State != "" && state(ctx, e.srcs[i]) != want.State {
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"dataset": uri}, Msg: "the dataset is not the one that was planned, or its files were changed since: fingerprint", Want: want.Fingerprint + " " + want.State, Got: got + " " + state(ctx, e.srcs[i]), Hint: "plan again"}
 		}
 		if !want.HZ.Zero() {
-			e.srcs[i] = onGrid(ctx, e.srcs[i], want.HZ)
+			if e.srcs[i], err = onGrid(ctx, e.srcs[i], want.HZ); err != nil {
+				return err
+			}
 		}
 	}
 	for _, p := range e.req.Plans {
 		for i, ep := range p.Episodes {
 			if ep.Source < len(e.srcs) && ep.To > e.srcs[ep.Source].Len(ep.Episode) {
-				guard.Fail(misuse(robocache.Where{"episode": p.numbers(e.srcs)[i]}, "the plan has more rows than its source", "plan again"))
+				return misuse(robocache.Where{"episode": p.numbers(e.srcs)[i]}, "the plan has more rows than its source", "plan again")
 			}
 		}
 	}
+	return nil
 }
 
 func (e *editor) close() {
@@ -149,14 +170,17 @@ func (e *editor) close() {
 }
 
 // do makes the plan of the verbs.
-func (e *editor) do(ctx context.Context) {
+func (e *editor) do(ctx context.Context) error {
 	if len(e.req.Verbs) == 0 {
-		guard.Fail(misuse(nil, "no verb", ""))
+		return misuse(nil, "no verb", "")
 	}
 	if n := len(e.srcs); (n > 1) != (e.req.Verbs[0].Verb == "merge") {
-		guard.Fail(misuse(nil, "several sources are for merge, which comes first and wants two or more", ""))
+		return misuse(nil, "several sources are for merge, which comes first and wants two or more", "")
 	}
-	e.plan = newPlan(ctx, e.srcs)
+	var err error
+	if e.plan, err = newPlan(ctx, e.srcs); err != nil {
+		return err
+	}
 	if e.req.Cut != "" {
 		e.plan.Cut = e.req.Cut
 	}
@@ -164,17 +188,22 @@ func (e *editor) do(ctx context.Context) {
 		v := &e.req.Verbs[i]
 		do, ok := verbs[v.Verb]
 		if !ok {
-			guard.Fail(misuse(nil, "no verb "+v.Verb, robocache.Nearest(v.Verb, slices.Sorted(maps.Keys(verbs)))))
+			return misuse(nil, "no verb "+v.Verb, robocache.Nearest(v.Verb, slices.Sorted(maps.Keys(verbs))))
 		}
 		if e.parts != nil {
-			guard.Fail(misuse(nil, "split is the last verb: edit its parts one by one", ""))
+			return misuse(nil, "split is the last verb: edit its parts one by one", "")
 		}
 		e.plan.Verbs = append(e.plan.Verbs, v.told())
-		do(e, ctx, v)
+		if err := do(e, ctx, v); err != nil {
+			return err
+		}
 		if e.parts == nil {
-			e.plan.check()
+			if err := e.plan.check(); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // told is a verb as a plan keeps it: without the folders of files.
@@ -189,4 +218,4 @@ func (v *Verb) told() Verb {
 }
 
 // view is the plan as it stands, as a dataset.
-func (e *editor) view(ctx context.Context) *view { return newView(ctx, e.plan, e.srcs) }
+func (e *editor) view(ctx context.Context) (*view, error) { return newView(ctx, e.plan, e.srcs) }

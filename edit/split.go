@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // share is one part of a split: what it has of all episodes, or which.
@@ -22,42 +22,56 @@ type share struct {
 }
 
 // split makes a plan for each part.
-func (e *editor) split(ctx context.Context, v *Verb) {
+func (e *editor) split(ctx context.Context, v *Verb) error {
 	if v.Flags != "" {
-		e.splitByFlags(ctx, v)
-		return
+		if err := e.splitByFlags(ctx, v); err != nil {
+			return err
+		}
+		return nil
 	}
-	e.plan.check()
+	if err := e.plan.check(); err != nil {
+		return err
+	}
 	n := len(e.plan.Episodes)
 	var names []string
 	var parts [][]int
 	switch {
 	case v.Label != "":
-		guard.Fail(misuse(nil, "a label without a file of flags", "Name the file: --flags FILE."))
+		return misuse(nil, "a label without a file of flags", "Name the file: --flags FILE.")
 	case v.By != "" && (v.By != "task" || len(v.Into) > 0):
-		guard.Fail(misuse(nil, "split: by task, or into parts", ""))
+		return misuse(nil, "split: by task, or into parts", "")
 	case v.By == "task":
-		names, parts = e.byTask(ctx)
+		var err error
+		if names, parts, err = e.byTask(ctx); err != nil {
+			return err
+		}
 	default:
-		shares := e.shares(v.Into)
+		shares, err := e.shares(v.Into)
+		if err != nil {
+			return err
+		}
 		for _, s := range shares {
 			names = append(names, s.name)
 		}
 		if shares[0].list != nil {
 			if v.Seed != nil || v.Stratify != "" || v.Group != "" {
-				guard.Fail(misuse(nil, "split into ranges leaves nothing to deal out", "leave seed, stratify and group out"))
+				return misuse(nil, "split into ranges leaves nothing to deal out", "leave seed, stratify and group out")
 			}
 			for _, s := range shares {
 				parts = append(parts, s.list)
 			}
 		} else {
-			parts = deal(e.units(ctx, v), shares)
+			units, err := e.units(ctx, v)
+			if err != nil {
+				return err
+			}
+			parts = deal(units, shares)
 		}
 	}
 	used := 0
 	for i, part := range parts {
 		if len(part) == 0 {
-			guard.Fail(misuse(nil, fmt.Sprintf("split: no episode is left for %s: %d episodes into %s", names[i], n, strings.Join(v.Into, ",")), "larger shares, or fewer parts"))
+			return misuse(nil, fmt.Sprintf("split: no episode is left for %s: %d episodes into %s", names[i], n, strings.Join(v.Into, ",")), "larger shares, or fewer parts")
 		}
 		slices.Sort(part)
 		used += len(part)
@@ -70,6 +84,7 @@ func (e *editor) split(ctx context.Context, v *Verb) {
 			p.Notes = append(p.Notes, fmt.Sprintf("%d episodes are in no part", n-used))
 		}
 	}
+	return nil
 }
 
 // addPart adds a part of a split, and returns its plan.
@@ -83,10 +98,14 @@ func (e *editor) addPart(name string, episodes []Episode) *Plan {
 // Deal returns the names of the parts of a split and the episode indices of each part, in the dataset's order. The verb
 // split uses the same assignment.
 func Deal(ctx context.Context, ds robocache.Dataset, v *Verb) (names []string, parts [][]int, err error) {
-	defer guard.Recover("split", &err)
+	defer crash.Recover("split", &err)
 	e := &editor{req: &Request{}, srcs: []robocache.Dataset{ds}}
-	e.plan = newPlan(ctx, e.srcs)
-	e.split(ctx, v)
+	if e.plan, err = newPlan(ctx, e.srcs); err != nil {
+		return names, parts, err
+	}
+	if err := e.split(ctx, v); err != nil {
+		return names, parts, err
+	}
 	for _, p := range e.parts {
 		part := make([]int, len(p.Episodes))
 		for i, ep := range p.Episodes {
@@ -98,7 +117,7 @@ func Deal(ctx context.Context, ds robocache.Dataset, v *Verb) (names []string, p
 }
 
 // shares reads name=0.8, name=40, name=rest and name=0-79,90.
-func (e *editor) shares(into []string) (out []share) {
+func (e *editor) shares(into []string) (out []share, err error) {
 	var texts []string
 	for part := range strings.SplitSeq(strings.Join(into, ","), ",") {
 		if !strings.Contains(part, "=") && len(texts) > 0 {
@@ -108,7 +127,7 @@ func (e *editor) shares(into []string) (out []share) {
 		}
 	}
 	if len(texts) < 2 && !slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
-		guard.Fail(misuse(nil, "split: into which parts?", "--into train=0.8,val=0.2, or train=0-79"))
+		return out, misuse(nil, "split: into which parts?", "--into train=0.8,val=0.2, or train=0-79")
 	}
 	n, numbered := float64(len(e.plan.Episodes)), e.numbered()
 	seen, taken := map[string]bool{}, map[int]string{}
@@ -116,7 +135,7 @@ func (e *editor) shares(into []string) (out []share) {
 	for i, text := range texts {
 		name, what, _ := strings.Cut(text, "=")
 		if name == "" || name == "." || name == ".." || seen[name] || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) }) {
-			guard.Fail(misuse(nil, "split: no name for a part, or twice: "+strconv.Quote(name), "it becomes a folder"))
+			return out, misuse(nil, "split: no name for a part, or twice: "+strconv.Quote(name), "it becomes a folder")
 		}
 		seen[name] = true
 		s := share{name: name}
@@ -131,10 +150,12 @@ func (e *editor) shares(into []string) (out []share) {
 			s.of = f
 		default:
 			ranges++
-			s.list = guard.Must(numbered.ParseEpisodes(what))
+			if s.list, err = numbered.ParseEpisodes(what); err != nil {
+				return out, err
+			}
 			for _, i := range s.list {
 				if other, ok := taken[i]; ok {
-					guard.Fail(misuse(robocache.Where{"episode": numbered.EpisodeIndex(i)}, "split: an episode in both "+other+" and "+name, ""))
+					return out, misuse(robocache.Where{"episode": numbered.EpisodeIndex(i)}, "split: an episode in both "+other+" and "+name, "")
 				}
 				taken[i] = name
 			}
@@ -144,13 +165,13 @@ func (e *editor) shares(into []string) (out []share) {
 	}
 	switch {
 	case ranges > 0 && ranges < len(out):
-		guard.Fail(misuse(nil, "split: ranges of episodes, or fractions and counts, not a mixture", ""))
+		return out, misuse(nil, "split: ranges of episodes, or fractions and counts, not a mixture", "")
 	case ranges == 0 && (sum > 1+1e-9 || rest < 0 && sum < 1-1e-9):
-		guard.Fail(misuse(nil, fmt.Sprintf("split: the parts are %.6g of %g episodes", sum*n, n), "every episode goes into one part; name=rest takes those that are left"))
+		return out, misuse(nil, fmt.Sprintf("split: the parts are %.6g of %g episodes", sum*n, n), "every episode goes into one part; name=rest takes those that are left")
 	case rest >= 0:
 		out[rest].of = 1 - sum
 	}
-	return out
+	return out, nil
 }
 
 // unit is episodes that go into one part together.
@@ -160,20 +181,30 @@ type unit struct {
 }
 
 // units are what is dealt out, in the order in which it is.
-func (e *editor) units(ctx context.Context, v *Verb) (out []unit) {
-	view := e.view(ctx)
+func (e *editor) units(ctx context.Context, v *Verb) (out []unit, err error) {
+	view, err := e.view(ctx)
+	if err != nil {
+		return out, err
+	}
 	defer view.Close()
 	if v.Stratify != "" && v.Stratify != "task" {
-		guard.Fail(misuse(nil, "split: stratify by "+v.Stratify, "task"))
+		return out, misuse(nil, "split: stratify by "+v.Stratify, "task")
 	}
 	at := map[string]int{}
 	for i := range e.plan.Episodes {
 		u := unit{places: []int{i}}
 		if v.Stratify != "" {
-			u.stratum = strings.Join(guard.Must(view.Episode(ctx, i)).Tasks, "\n")
+			episode, err := view.Episode(ctx, i)
+			if err != nil {
+				return out, err
+			}
+			u.stratum = strings.Join(episode.Tasks, "\n")
 		}
 		if v.Group != "" {
-			value := e.groupOf(ctx, view, v.Group, i)
+			value, err := e.groupOf(ctx, view, v.Group, i)
+			if err != nil {
+				return out, err
+			}
 			if k, ok := at[value]; ok {
 				out[k].places = append(out[k].places, i)
 				continue
@@ -186,22 +217,28 @@ func (e *editor) units(ctx context.Context, v *Verb) (out []unit) {
 		r := rand.New(rand.NewPCG(*v.Seed, 0x5eed))
 		r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	}
-	return out
+	return out, nil
 }
 
 // groupOf is the value of a column in the first row of an episode.
-func (e *editor) groupOf(ctx context.Context, v *view, key string, episode int) string {
+func (e *editor) groupOf(ctx context.Context, v *view, key string, episode int) (string, error) {
 	f := v.info.Feature(key)
 	row := []robocache.Row{{Episode: episode}}
 	switch {
 	case key == "task" || f != nil && f.Kind == robocache.KindText:
-		return guard.Must(v.Text(ctx, key, row))[0]
+		text, err := v.Text(ctx, key, row)
+		if err != nil {
+			return "", err
+		}
+		return text[0], nil
 	case f == nil || f.Kind != robocache.KindNumeric || f.Ragged():
-		guard.Fail(misuse(robocache.Where{"stream": key}, "split: no column to group by", robocache.Nearest(key, v.info.Keys())))
+		return "", misuse(robocache.Where{"stream": key}, "split: no column to group by", robocache.Nearest(key, v.info.Keys()))
 	}
 	raw := make([]byte, f.RowBytes())
-	guard.Check(v.Gather(ctx, key, row, raw))
-	return string(raw)
+	if err := v.Gather(ctx, key, row, raw); err != nil {
+		return "", err
+	}
+	return string(raw), nil
 }
 
 // deal gives each part its share of every stratum, by largest remainder; what a stratum rounds away another gives back.
@@ -268,12 +305,19 @@ func sign(n int) int {
 }
 
 // byTask gives each task a part, named after it.
-func (e *editor) byTask(ctx context.Context) (names []string, parts [][]int) {
-	v := e.view(ctx)
+func (e *editor) byTask(ctx context.Context) (names []string, parts [][]int, err error) {
+	v, err := e.view(ctx)
+	if err != nil {
+		return names, parts, err
+	}
 	defer v.Close()
 	at, taken := map[string]int{}, map[string]bool{}
 	for i := range e.plan.Episodes {
-		task := strings.Join(guard.Must(v.Episode(ctx, i)).Tasks, " ")
+		episode, err := v.Episode(ctx, i)
+		if err != nil {
+			return names, parts, err
+		}
+		task := strings.Join(episode.Tasks, " ")
 		k, ok := at[task]
 		if !ok {
 			k = len(parts)
@@ -283,7 +327,7 @@ func (e *editor) byTask(ctx context.Context) (names []string, parts [][]int) {
 		}
 		parts[k] = append(parts[k], i)
 	}
-	return names, parts
+	return names, parts, nil
 }
 
 // folderName returns a folder's name that is not taken yet, made of the letters and digits of a text, and takes it. It is made of

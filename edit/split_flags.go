@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // restPart is the name of the part with all rows that have no flag.
@@ -15,22 +14,34 @@ const restPart = "rest"
 
 // splitByFlags makes a part for each label of a file of flags, with the flagged episodes and rows, and one for the rest. An
 // episode of which rows are flagged becomes several: those rows, and the rows before and behind them.
-func (e *editor) splitByFlags(ctx context.Context, v *Verb) {
+func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	where := robocache.Where{"file": v.Flags}
 	switch {
 	case v.By+v.Stratify+v.Group != "" || v.Seed != nil || len(v.Into) > 0:
-		guard.Fail(misuse(where, "split: the flags name the parts", "Leave into, by, seed, stratify and group out."))
+		return misuse(where, "split: the flags name the parts", "Leave into, by, seed, stratify and group out.")
 	case e.plan.Cut == CutSnap:
-		guard.Fail(misuse(where, "split: a cut that moves would leave rows in two parts", "Pass --cut hidden or exact."))
+		return misuse(where, "split: a cut that moves would leave rows in two parts", "Pass --cut hidden or exact.")
 	}
-	view := e.view(ctx)
+	view, err := e.view(ctx)
+	if err != nil {
+		return err
+	}
 	defer view.Close()
-	file := e.flagFile(ctx, v.Flags)
+	file, err := e.flagFile(ctx, v.Flags)
+	if err != nil {
+		return err
+	}
 	if v.Label != "" {
-		guard.Check(robocache.At(file.Choose(v.Label), where))
+		if err := robocache.At(file.Choose(v.Label), where); err != nil {
+			return err
+		}
 	}
 	flagged := map[int][]flag{} // by place in the plan
-	for _, f := range e.placeFlags(ctx, v.Flags, file, view) {
+	placeFlags, err := e.placeFlags(ctx, v.Flags, file, view)
+	if err != nil {
+		return err
+	}
+	for _, f := range placeFlags {
 		flagged[f.place] = append(flagged[f.place], f)
 	}
 	parts := map[string][]Episode{} // by label
@@ -44,7 +55,11 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) {
 				*to = append(*to, q)
 			}
 		}
-		for _, f := range mergeFlags(v.Flags, view.info.EpisodeIndex(i), flagged[i], p.From, p.To) {
+		mergeFlagsValue, err := mergeFlags(v.Flags, view.info.EpisodeIndex(i), flagged[i], p.From, p.To)
+		if err != nil {
+			return err
+		}
+		for _, f := range mergeFlagsValue {
 			part := parts[f.label]
 			add(&rest, at, f.rows[0])
 			add(&part, f.rows[0], f.rows[1])
@@ -53,7 +68,7 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) {
 		add(&rest, at, p.To)
 	}
 	if len(parts) == 0 {
-		guard.Fail(misuse(where, "split: no episode and no row is flagged", ""))
+		return misuse(where, "split: no episode and no row is flagged", "")
 	}
 	taken := map[string]bool{restPart: true}
 	for _, label := range slices.Sorted(maps.Keys(parts)) {
@@ -62,11 +77,12 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) {
 	if len(rest) > 0 {
 		e.addPart(restPart, rest)
 	}
+	return nil
 }
 
 // mergeFlags returns the flags of one episode, of rows from to to of the source's, in order and without overlap. Flags of one
 // label that touch become one; rows with two labels are an error.
-func mergeFlags(file string, episode int64, all []flag, from, to int) (out []flag) {
+func mergeFlags(file string, episode int64, all []flag, from, to int) (out []flag, err error) {
 	for i := range all {
 		rows := []int{from, to}
 		if given := all[i].rows; len(given) == 2 {
@@ -86,12 +102,12 @@ func mergeFlags(file string, episode int64, all []flag, from, to int) (out []fla
 			case f.rows[0] < last.rows[1]:
 				msg := fmt.Sprintf("split: rows %d to %d are flagged both %q and %q",
 					f.rows[0], min(f.rows[1], last.rows[1]), last.label, f.label)
-				guard.Fail(misuse(robocache.Where{"file": file, "episode": episode}, msg, "Choose one with --label."))
+				return out, misuse(robocache.Where{"file": file, "episode": episode}, msg, "Choose one with --label.")
 			}
 		}
 		out = append(out, f)
 	}
-	return out
+	return out, nil
 }
 
 // repeats reports whether several episodes of the plan are rows of one of a source.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // text is what becomes of a row's task.
@@ -48,20 +47,29 @@ func (p *Episode) relabel(names map[string]string, all []string) {
 
 // Text gives texts as the sources have them, and the tasks as the plan has them.
 func (v *view) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Into(&err)
 	if c := v.added[key]; c != nil {
-		return c.texts(v, rows), nil
+		return c.texts(v, rows)
 	}
-	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) {
+	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) error {
 		if name == "" {
 			out = append(out, make([]string, len(rows))...)
-			return
+			return nil
 		}
-		out = append(out, guard.Must(v.srcs[source].Text(ctx, name, rows))...)
-	})
+		text, err := v.srcs[source].Text(ctx, name, rows)
+		if err != nil {
+			return err
+		}
+		out = append(out, text...)
+		return nil
+	}); err != nil {
+		return out, err
+	}
 	if key == "task" {
 		for i, r := range rows {
-			p := v.at(r.Episode)
+			p, err := v.at(r.Episode)
+			if err != nil {
+				return out, err
+			}
 			out[i] = p.text(p.From+r.Index, out[i])
 		}
 	}
@@ -69,19 +77,27 @@ func (v *view) Text(ctx context.Context, key string, rows []robocache.Row) (out 
 }
 
 // rowTasks gives the task of each row of an episode; nil where the rows have none.
-func (v *view) rowTasks(ctx context.Context, e int) []string {
+func (v *view) rowTasks(ctx context.Context, e int) ([]string, error) {
 	texts, err := v.Text(ctx, "task", robocache.RowsOf(e, 0, v.Len(e)))
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrUnsupported) {
-		return nil
+		return nil, nil
 	}
-	return guard.Must(texts, err)
+	if err != nil {
+		return nil, err
+	}
+	return texts, nil
 }
 
 // tasksOf is what the rows of an episode are called; listed is what its source lists for all of its rows.
-func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []string) {
-	p := v.at(e)
+func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []string, err error) {
+	p, err := v.at(e)
+	if err != nil {
+		return out, err
+	}
 	if len(p.Rows) > 0 || !v.whole(p) {
-		if rows := v.rowTasks(ctx, e); rows != nil {
+		if rows, err := v.rowTasks(ctx, e); err != nil {
+			return out, err
+		} else if rows != nil {
 			listed = rows
 		}
 	} else {
@@ -98,11 +114,11 @@ func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []strin
 			out = append(out, text)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // settleTasks numbers the tasks of the result: those that are used, in the order of the sources' numbers, then those that are new.
-func (v *view) settleTasks(ctx context.Context) {
+func (v *view) settleTasks(ctx context.Context) error {
 	used, order := map[string]bool{}, []string(nil)
 	use := func(text string) {
 		if !used[text] {
@@ -111,7 +127,11 @@ func (v *view) settleTasks(ctx context.Context) {
 		}
 	}
 	for e := range v.plan.Episodes {
-		for _, text := range guard.Must(v.Episode(ctx, e)).Tasks {
+		episode, err := v.Episode(ctx, e)
+		if err != nil {
+			return err
+		}
+		for _, text := range episode.Tasks {
 			use(text)
 		}
 	}
@@ -122,9 +142,13 @@ func (v *view) settleTasks(ctx context.Context) {
 		for e := range v.plan.Episodes {
 			rows := robocache.RowsOf(e, 0, v.Len(e))
 			raw := make([]byte, 8*len(rows))
-			guard.Check(v.Gather(ctx, f.Key, rows, raw)) // v.tasks is nil: the sources' numbers
+			if err := v.Gather(ctx, f.Key, rows, raw); err != nil {
+				return err
+			} // v.tasks is nil: the sources' numbers
 			for i, r := range rows {
-				if text, ok := v.taskText(r, int64(binary.LittleEndian.Uint64(raw[8*i:]))); ok {
+				if text, ok, err := v.taskText(r, int64(binary.LittleEndian.Uint64(raw[8*i:]))); err != nil {
+					return err
+				} else if ok {
 					use(text)
 				}
 			}
@@ -146,6 +170,7 @@ func (v *view) settleTasks(ctx context.Context) {
 	for _, text := range order {
 		number(text)
 	}
+	return nil
 }
 
 // numbersTasks says that a column holds numbers of tasks, as GR00T's annotations do.
@@ -154,27 +179,33 @@ func numbersTasks(f *robocache.Feature) bool {
 }
 
 // taskText is the text that a number of the source stands for at a row of the result.
-func (v *view) taskText(r robocache.Row, number int64) (string, bool) {
-	p := v.at(r.Episode)
+func (v *view) taskText(r robocache.Row, number int64) (string, bool, error) {
+	p, err := v.at(r.Episode)
+	if err != nil {
+		return "", false, err
+	}
 	for _, t := range v.srcs[p.Source].Info().Tasks {
 		if t.Index == number {
 			if text, ok := p.Texts[t.Text]; ok {
-				return text, true
+				return text, true, nil
 			}
-			return t.Text, true
+			return t.Text, true, nil
 		}
 	}
-	return "", false
+	return "", false, nil
 }
 
 // renumber gives the numbers of tasks in a column those of the result.
-func (v *view) renumber(rows []robocache.Row, dst []byte) {
+func (v *view) renumber(rows []robocache.Row, dst []byte) error {
 	if v.tasks == nil {
-		return
+		return nil
 	}
 	for i, r := range rows {
-		if text, ok := v.taskText(r, int64(binary.LittleEndian.Uint64(dst[8*i:]))); ok {
+		if text, ok, err := v.taskText(r, int64(binary.LittleEndian.Uint64(dst[8*i:]))); err != nil {
+			return err
+		} else if ok {
 			binary.LittleEndian.PutUint64(dst[8*i:], uint64(v.tasks[text]))
 		}
 	}
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -22,9 +21,9 @@ type bound struct {
 	end     bool // counted from the end
 }
 
-func parseBound(text string) *bound {
+func parseBound(text string) (*bound, error) {
 	if text == "" {
-		return nil
+		return nil, nil
 	}
 	b := &bound{end: strings.HasPrefix(text, "-")}
 	number, rows := strings.CutSuffix(strings.TrimPrefix(text, "-"), "r")
@@ -35,66 +34,91 @@ func parseBound(text string) *bound {
 		b.seconds, err = strconv.ParseFloat(strings.TrimSuffix(number, "s"), 64)
 	}
 	if err != nil || b.rows < 0 || b.seconds < 0 || math.IsNaN(b.seconds) || b.seconds > 1e9 {
-		guard.Fail(misuse(nil, "trim: expected seconds such as 0.5, or rows such as 12r, found "+strconv.Quote(text), "from the end: -1.0, -12r"))
+		return nil, misuse(nil, "trim: expected seconds such as 0.5, or rows such as 12r, found "+strconv.Quote(text), "from the end: -1.0, -12r")
 	}
-	return b
+	return b, nil
 }
 
 // at is the row that a bound stands for, among n rows; times gives their timestamps, step how long a row lasts: they are asked for where it is in seconds.
-func (b *bound) at(n int, timestamps func() []int64, step func(times []int64) int64) int {
+func (b *bound) at(n int, timestamps func() ([]int64, error), step func(times []int64) int64) (int, error) {
 	switch {
 	case b.inRows && b.end:
-		return max(0, n-b.rows)
+		return max(0, n-b.rows), nil
 	case b.inRows:
-		return min(n, b.rows)
+		return min(n, b.rows), nil
 	}
 	const slack = 1000 // ns: of seconds that are no multiples of a row's
-	times := timestamps()
+	times, err := timestamps()
+	if err != nil {
+		return 0, err
+	}
 	ns := int64(math.Round(b.seconds * 1e9))
 	if b.end {
 		ns = times[n-1] - times[0] + step(times) - ns
 	}
 	k, _ := slices.BinarySearch(times, times[0]+ns-slack)
-	return k
+	return k, nil
 }
 
 // trim cuts rows off the ends of episodes.
-func (e *editor) trim(ctx context.Context, v *Verb) {
-	from, to := parseBound(v.From), parseBound(v.To)
-	if from == nil && to == nil && len(v.Idle) == 0 && v.Flags == "" {
-		guard.Fail(misuse(nil, "trim: from where, to where?", "from, to, idle or flags"))
+func (e *editor) trim(ctx context.Context, v *Verb) error {
+	from, err := parseBound(v.From)
+	if err != nil {
+		return err
 	}
-	view := e.view(ctx)
+	to, err := parseBound(v.To)
+	if err != nil {
+		return err
+	}
+	if from == nil && to == nil && len(v.Idle) == 0 && v.Flags == "" {
+		return misuse(nil, "trim: from where, to where?", "from, to, idle or flags")
+	}
+	view, err := e.view(ctx)
+	if err != nil {
+		return err
+	}
 	defer view.Close()
 	for key := range v.Idle {
 		if f := view.info.Feature(key); f == nil || f.Kind != robocache.KindNumeric || f.Ragged() || f.Clock != "" {
-			guard.Fail(misuse(robocache.Where{"stream": key}, "trim: no column of numbers to rest", robocache.Nearest(key, view.info.Keys())))
+			return misuse(robocache.Where{"stream": key}, "trim: no column of numbers to rest", robocache.Nearest(key, view.info.Keys()))
 		}
 	}
 	choice := v.Choice
 	cut := map[int][][]int{}
 	if choice.Flags, choice.Label = "", ""; v.Flags != "" {
-		for _, f := range e.flags(ctx, v.Flags, v.Label, view) {
+		flags, err := e.flags(ctx, v.Flags, v.Label, view)
+		if err != nil {
+			return err
+		}
+		for _, f := range flags {
 			if len(f.rows) != 2 {
 				where := robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(f.place)}
-				guard.Fail(misuse(where, "trim: the flag is of a whole episode, not of rows",
-					"Delete the episode, choose other flags with --label, or name episodes with --episodes."))
+				return misuse(where, "trim: the flag is of a whole episode, not of rows",
+					"Delete the episode, choose other flags with --label, or name episodes with --episodes.")
 			}
 			cut[f.place] = append(cut[f.place], f.rows)
 		}
 	}
 	gone := map[int]bool{}
 	moved := 0
-	for _, i := range e.choose(ctx, &choice) {
+	choose, err := e.choose(ctx, &choice)
+	if err != nil {
+		return err
+	}
+	for _, i := range choose {
 		p := &e.plan.Episodes[i]
 		n := p.To - p.From
 		a, b := 0, n
-		times := func() []int64 { return guard.Must(view.Times(ctx, i, "")) }
+		times := func() ([]int64, error) { return view.Times(ctx, i, "") }
 		if from != nil && n > 0 {
-			a = from.at(n, times, e.step)
+			if a, err = from.at(n, times, e.step); err != nil {
+				return err
+			}
 		}
 		if to != nil && n > 0 {
-			b = to.at(n, times, e.step)
+			if b, err = to.at(n, times, e.step); err != nil {
+				return err
+			}
 		}
 		for _, rows := range cut[i] {
 			x, y := rows[0]-p.From, rows[1]-p.From
@@ -104,14 +128,19 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 			case y >= b:
 				b = min(b, x)
 			default:
-				guard.Fail(misuse(robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "Rows at its ends can be cut off. Split those in the middle off with 'edit split --flags', or delete the episode."))
+				return misuse(robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "Rows at its ends can be cut off. Split those in the middle off with 'edit split --flags', or delete the episode.")
 			}
 		}
 		if len(v.Idle) > 0 && a < b {
-			a, b = e.moving(ctx, view, i, v.Idle, a, b)
+			if a, b, err = e.moving(ctx, view, i, v.Idle, a, b); err != nil {
+				return err
+			}
 		}
 		if a < b && e.plan.Cut == CutSnap && (a > 0 || b < n) {
-			x, y := e.snap(ctx, view, i, a, b)
+			x, y, err := e.snap(ctx, view, i, a, b)
+			if err != nil {
+				return err
+			}
 			if x != a || y != b {
 				moved++
 			}
@@ -119,7 +148,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 		}
 		if a >= b {
 			if !v.SkipShort {
-				guard.Fail(misuse(robocache.Where{"episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: none of the %d rows is left", n), "--skip-short deletes such episodes"))
+				return misuse(robocache.Where{"episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: none of the %d rows is left", n), "--skip-short deletes such episodes")
 			}
 			gone[i] = true
 			continue
@@ -139,6 +168,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) {
 		}
 		e.take(kept)
 	}
+	return nil
 }
 
 // step is how long a row lasts.
@@ -153,12 +183,14 @@ func (e *editor) step(times []int64) int64 {
 }
 
 // moving leaves the rows from the last one before anything moves to the one at which all came to rest.
-func (e *editor) moving(ctx context.Context, v *view, episode int, idle map[string]float64, from, to int) (int, int) {
+func (e *editor) moving(ctx context.Context, v *view, episode int, idle map[string]float64, from, to int) (int, int, error) {
 	first, last := -1, -1
 	for key, eps := range idle {
 		f := v.info.Feature(key)
 		raw := make([]byte, (to-from)*f.RowBytes())
-		guard.Check(v.Gather(ctx, key, robocache.RowsOf(episode, from, to-from), raw))
+		if err := v.Gather(ctx, key, robocache.RowsOf(episode, from, to-from), raw); err != nil {
+			return 0, 0, err
+		}
 		values, width := robocache.Float64s(nil, f.DType, raw), f.Elements()
 		for i := width; i < len(values); i++ {
 			if d := math.Abs(values[i] - values[i-width]); !(d <= eps) { // NaN is no rest
@@ -171,19 +203,21 @@ func (e *editor) moving(ctx context.Context, v *view, episode int, idle map[stri
 		}
 	}
 	if first < 0 {
-		return from, from
+		return from, from, nil
 	}
-	return first - 1, last + 1
+	return first - 1, last + 1, nil
 }
 
 // snap moves a cut to the nearest rows from which, and up to which, all cameras can be copied as they are.
-func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int, int) {
+func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int, int, error) {
 	lib, n := v.Video(), v.Len(episode)
 	var cameras [][]robocache.FrameRef
 	for _, f := range v.info.Features {
 		if f.Kind == robocache.KindVideo {
 			refs := make([]robocache.FrameRef, n)
-			guard.Check(v.Frames(ctx, f.Key, robocache.RowsOf(episode, 0, n), refs))
+			if err := v.Frames(ctx, f.Key, robocache.RowsOf(episode, 0, n), refs); err != nil {
+				return 0, 0, err
+			}
 			if !slices.ContainsFunc(refs, func(r robocache.FrameRef) bool { return r.Missing || r.Path == "" }) {
 				cameras = append(cameras, refs)
 			}
@@ -200,14 +234,13 @@ func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int,
 			for back := 0; back <= min(maxHidden, n); back++ {
 				for _, b := range []int{to + back, to - back} {
 					if b <= n && fits(a, b) {
-						return a, b
+						return a, b, nil
 					}
 				}
 			}
 		}
 	}
-	guard.Fail(misuse(robocache.Where{"episode": v.info.EpisodeIndex(episode)}, "trim: there is no place where all cameras can be cut without encoding", "--cut hidden or exact"))
-	return 0, 0
+	return 0, 0, misuse(robocache.Where{"episode": v.info.EpisodeIndex(episode)}, "trim: there is no place where all cameras can be cut without encoding", "--cut hidden or exact")
 }
 
 // copies says that the frames of rows a to b can be copied without any others.

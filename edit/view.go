@@ -12,7 +12,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -46,7 +45,7 @@ type clock struct {
 	name    string
 }
 
-func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) *view {
+func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*view, error) {
 	v := &view{plan: p, srcs: srcs, keys: map[string]int{}, added: map[string]*column{}, spans: map[clock][2]int{}, frames: map[string][]*robocache.FeatureStats{}}
 	base := srcs[0].Info()
 	v.info = robocache.Info{URI: base.URI, Format: base.Format, Version: base.Version, Robot: base.Robot, FPS: p.FPS, Clock: base.Clock, Episodes: len(p.Episodes)}
@@ -59,7 +58,11 @@ func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) *view {
 	}
 	for i, k := range p.Keys {
 		v.keys[k.Key] = i
-		v.info.Features = append(v.info.Features, v.feature(ctx, &k))
+		feature, err := v.feature(ctx, &k)
+		if err != nil {
+			return nil, err
+		}
+		v.info.Features = append(v.info.Features, feature)
 	}
 	if len(srcs) == 1 {
 		for _, f := range base.Features {
@@ -68,18 +71,21 @@ func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) *view {
 			}
 		}
 		v.splits(base)
-		return v
+		return v, nil
 	}
 	v.lib = video.NewLibrary(v.openVideo, 0)
-	return v
+	return v, nil
 }
 
 // feature is what the result says of a key: the first source's that has it, masked where another has not.
-func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature) {
+func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature, err error) {
 	if k.Added != nil {
-		c := guard.Must(k.Added.read(ctx))
+		c, err := k.Added.read(ctx)
+		if err != nil {
+			return f, err
+		}
 		v.added[k.Key] = c
-		return robocache.Feature{Key: k.Key, Kind: c.kind(), DType: c.dtype, Shape: c.shape}
+		return robocache.Feature{Key: k.Key, Kind: c.kind(), DType: c.dtype, Shape: c.shape}, nil
 	}
 	found := false
 	for i, name := range k.From {
@@ -88,7 +94,7 @@ func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature) {
 		case name == "":
 			f.Masked = f.Masked || !k.Ones
 		case src == nil:
-			guard.Fail(misuse(robocache.Where{"dataset": v.srcs[i].Info().URI, "stream": name}, "the source has no such feature", robocache.Nearest(name, v.srcs[i].Info().Keys())))
+			return f, misuse(robocache.Where{"dataset": v.srcs[i].Info().URI, "stream": name}, "the source has no such feature", robocache.Nearest(name, v.srcs[i].Info().Keys()))
 		case !found:
 			masked := f.Masked
 			f, found = *src, true
@@ -101,11 +107,11 @@ func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature) {
 	for _, order := range k.Order {
 		for i := range order {
 			if len(order) != f.Elements() || !slices.Contains(order, i) {
-				guard.Fail(misuse(robocache.Where{"stream": k.Key}, fmt.Sprintf("%v is no order of its %d channels", order, f.Elements()), "plan again"))
+				return f, misuse(robocache.Where{"stream": k.Key}, fmt.Sprintf("%v is no order of its %d channels", order, f.Elements()), "plan again")
 			}
 		}
 	}
-	return f
+	return f, nil
 }
 
 // splits are those of one source, as far as their episodes still stand together.
@@ -171,26 +177,34 @@ func (v *view) Len(e int) int {
 	return v.plan.Episodes[e].To - v.plan.Episodes[e].From
 }
 
-func (v *view) at(e int) *Episode {
+func (v *view) at(e int) (*Episode, error) {
 	if e < 0 || e >= len(v.plan.Episodes) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "edit", Where: robocache.Where{"position": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(v.plan.Episodes)-1)})
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "edit", Where: robocache.Where{"position": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(v.plan.Episodes)-1)}
 	}
-	return &v.plan.Episodes[e]
+	return &v.plan.Episodes[e], nil
 }
 
 func (v *view) Episode(ctx context.Context, e int) (ep robocache.Episode, err error) {
-	defer guard.Into(&err)
-	p := v.at(e)
-	ep = guard.Must(v.srcs[p.Source].Episode(ctx, p.Episode))
+	p, err := v.at(e)
+	if err != nil {
+		return ep, err
+	}
+	if ep, err = v.srcs[p.Source].Episode(ctx, p.Episode); err != nil {
+		return ep, err
+	}
 	ep.Position, ep.Index, ep.Length = e, v.info.EpisodeIndex(e), p.To-p.From
-	ep.Tasks = v.tasksOf(ctx, e, ep.Tasks)
+	if ep.Tasks, err = v.tasksOf(ctx, e, ep.Tasks); err != nil {
+		return ep, err
+	}
 	return ep, nil
 }
 
 // Origin is the source's.
 func (v *view) Origin(ctx context.Context, e int) (_ *robocache.Origin, err error) {
-	defer guard.Into(&err)
-	p := v.at(e)
+	p, err := v.at(e)
+	if err != nil {
+		return nil, err
+	}
 	return robocache.OriginOf(ctx, v.srcs[p.Source], p.Episode)
 }
 
@@ -200,25 +214,37 @@ func (v *view) whole(p *Episode) bool {
 }
 
 // span is where a stream's rows of an episode lie among the source's: on a clock of its own, those of the time that is kept.
-func (v *view) span(ctx context.Context, e int, key string) (from, to int) {
-	p := v.at(e)
+func (v *view) span(ctx context.Context, e int, key string) (from, to int, err error) {
+	p, err := v.at(e)
+	if err != nil {
+		return from, to, err
+	}
 	src := v.srcs[p.Source]
 	f := src.Info().Feature(key)
 	if f == nil || f.Clock == "" {
-		return p.From, p.To
+		return p.From, p.To, nil
 	}
 	id := clock{e, f.Clock}
 	v.mu.Lock()
 	at, ok := v.spans[id]
 	v.mu.Unlock()
 	if ok {
-		return at[0], at[1]
+		return at[0], at[1], nil
 	}
-	n := guard.Must(robocache.RowsIn(ctx, src, p.Episode, f))
+	n, err := robocache.RowsIn(ctx, src, p.Episode, f)
+	if err != nil {
+		return from, to, err
+	}
 	from, to = 0, n
 	if !v.whole(p) {
-		rows := guard.Must(src.Times(ctx, p.Episode, ""))
-		own := guard.Must(src.Times(ctx, p.Episode, key))
+		rows, err := src.Times(ctx, p.Episode, "")
+		if err != nil {
+			return from, to, err
+		}
+		own, err := src.Times(ctx, p.Episode, key)
+		if err != nil {
+			return from, to, err
+		}
 		if p.From > 0 {
 			var exact bool
 			if from, exact = slices.BinarySearch(own, rows[p.From]); v.recordings && !exact && from > 0 {
@@ -233,13 +259,19 @@ func (v *view) span(ctx context.Context, e int, key string) (from, to int) {
 	v.mu.Lock()
 	v.spans[id] = [2]int{from, to}
 	v.mu.Unlock()
-	return from, to
+	return from, to, nil
 }
 
 // Rows is the number of rows of a stream on a clock of its own.
 func (v *view) Rows(ctx context.Context, e int, key string) (n int, err error) {
-	defer guard.Into(&err)
-	from, to := v.span(ctx, e, v.name(key, v.at(e).Source))
+	entry, err := v.at(e)
+	if err != nil {
+		return n, err
+	}
+	from, to, err := v.span(ctx, e, v.name(key, entry.Source))
+	if err != nil {
+		return n, err
+	}
 	return to - from, nil
 }
 
@@ -253,77 +285,109 @@ func (v *view) name(key string, source int) string {
 }
 
 func (v *view) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
-	defer guard.Into(&err)
-	p := v.at(e)
+	p, err := v.at(e)
+	if err != nil {
+		return nil, err
+	}
 	if key != "" {
 		key = v.name(key, p.Source)
 	}
-	times := guard.Must(v.srcs[p.Source].Times(ctx, p.Episode, key))
-	from, to := v.span(ctx, e, key)
+	times, err := v.srcs[p.Source].Times(ctx, p.Episode, key)
+	if err != nil {
+		return nil, err
+	}
+	from, to, err := v.span(ctx, e, key)
+	if err != nil {
+		return nil, err
+	}
 	return times[from:to], nil
 }
 
 // runs calls fn with the rows of each source, by their names there, as they stand together: rows at ≤ i < at+n.
-func (v *view) runs(ctx context.Context, key string, rows []robocache.Row, fn func(source int, name string, rows []robocache.Row, at int)) {
+func (v *view) runs(ctx context.Context, key string, rows []robocache.Row, fn func(source int, name string, rows []robocache.Row, at int) error) error {
 	out := make([]robocache.Row, 0, len(rows))
 	at, source, episode, from := 0, -1, -1, 0
 	name := ""
-	send := func(to int) {
+	send := func(to int) error {
 		if len(out) > 0 {
-			fn(source, name, out, at)
+			if err := fn(source, name, out, at); err != nil {
+				return err
+			}
 		}
 		at, out = to, out[:0]
+		return nil
 	}
 	for i, r := range rows {
 		if r.Episode != episode {
-			p := v.at(r.Episode)
+			p, err := v.at(r.Episode)
+			if err != nil {
+				return err
+			}
 			if p.Source != source {
-				send(i)
+				if err := send(i); err != nil {
+					return err
+				}
 				source, name = p.Source, v.name(key, p.Source)
 			}
 			episode = r.Episode
-			from, _ = v.span(ctx, r.Episode, name)
+			if from, _, err = v.span(ctx, r.Episode, name); err != nil {
+				return err
+			}
 		}
 		out = append(out, robocache.Row{Episode: v.plan.Episodes[r.Episode].Episode, Index: from + r.Index})
 	}
-	send(len(rows))
+	return send(len(rows))
 }
 
 func (v *view) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Into(&err)
 	f := v.info.Feature(key)
 	if f == nil {
 		return misuse(robocache.Where{"stream": key}, "no such feature", robocache.Nearest(key, v.info.Keys()))
 	}
 	if c := v.added[key]; c != nil {
-		c.gather(v, rows, dst)
+		if err := c.gather(v, rows, dst); err != nil {
+			return err
+		}
 		return nil
 	}
 	size := f.RowBytes()
-	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) {
+	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) error {
 		part := dst[at*size : (at+len(rows))*size]
 		if name == "" {
 			clear(part)
 			if v.plan.Keys[v.keys[key]].Ones {
 				v.present(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
 			}
-			return
+			return nil
 		}
-		guard.Check(v.srcs[source].Gather(ctx, name, rows, part))
+		if err := v.srcs[source].Gather(ctx, name, rows, part); err != nil {
+			return err
+		}
 		if i, ok := v.keys[key]; ok && len(v.plan.Keys[i].Order) > source {
 			permute(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
 		}
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	switch {
 	case v.recordings && key == write.RowClock:
 		for i, r := range rows { // rows are numbered from 0
-			n := binary.LittleEndian.Uint64(dst[8*i:]) - uint64(v.at(r.Episode).From)
+			entry, err := v.at(r.Episode)
+			if err != nil {
+				return err
+			}
+			n := binary.LittleEndian.Uint64(dst[8*i:]) - uint64(entry.From)
 			binary.LittleEndian.PutUint64(dst[8*i:], n)
 		}
 	case f.Default && key == "timestamp":
-		v.fromZero(ctx, f, rows, dst)
+		if err := v.fromZero(ctx, f, rows, dst); err != nil {
+			return err
+		}
 	case strings.HasPrefix(key, "annotation.") && f.DType == robocache.Int64 && f.Scalar():
-		v.renumber(rows, dst)
+		if err := v.renumber(rows, dst); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -352,15 +416,20 @@ func permute(rows []byte, size, element int, order []int) {
 }
 
 // fromZero lets the timestamps of episodes that were cut begin where they began before.
-func (v *view) fromZero(ctx context.Context, f *robocache.Feature, rows []robocache.Row, dst []byte) {
+func (v *view) fromZero(ctx context.Context, f *robocache.Feature, rows []robocache.Row, dst []byte) error {
 	size := f.DType.Size()
 	for i, r := range rows {
-		p := v.at(r.Episode)
+		p, err := v.at(r.Episode)
+		if err != nil {
+			return err
+		}
 		if p.From == 0 || f.DType != robocache.Float32 && f.DType != robocache.Float64 {
 			continue
 		}
 		raw := make([]byte, 2*size)
-		guard.Check(v.srcs[p.Source].Gather(ctx, f.Key, []robocache.Row{{Episode: p.Episode, Index: 0}, {Episode: p.Episode, Index: p.From}}, raw))
+		if err := v.srcs[p.Source].Gather(ctx, f.Key, []robocache.Row{{Episode: p.Episode, Index: 0}, {Episode: p.Episode, Index: p.From}}, raw); err != nil {
+			return err
+		}
 		first := robocache.Float64s(nil, f.DType, raw)
 		was := robocache.Float64s(nil, f.DType, dst[i*size:(i+1)*size])[0]
 		if now := was - first[1] + first[0]; f.DType == robocache.Float32 {
@@ -369,50 +438,57 @@ func (v *view) fromZero(ctx context.Context, f *robocache.Feature, rows []roboca
 			binary.LittleEndian.PutUint64(dst[i*size:], math.Float64bits(now))
 		}
 	}
+	return nil
 }
 
 // GatherRagged is the sources'.
 func (v *view) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
-	defer guard.Into(&err)
-	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) {
+	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) error {
 		if name == "" {
 			counts = append(counts, make([]int, len(rows))...)
-			return
+			return nil
 		}
 		b, n, err := robocache.GatherRagged(ctx, v.srcs[source], name, rows)
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 		data, counts = append(data, b...), append(counts, n...)
-	})
+		return nil
+	}); err != nil {
+		return data, counts, err
+	}
 	return data, counts, nil
 }
 
 // Valid is the sources'; where one has no such stream, no row holds a value.
 func (v *view) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Into(&err)
-	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) {
+	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) error {
 		part := valid[at : at+len(rows)]
 		if name == "" {
 			clear(part)
-			return
+			return nil
 		}
-		guard.Check(robocache.Valid(ctx, v.srcs[source], name, rows, part))
-	})
+		return robocache.Valid(ctx, v.srcs[source], name, rows, part)
+	}); err != nil {
+		return err
+	}
 	return nil
 }
 
 func (v *view) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Into(&err)
-	v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) {
+	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) error {
 		part := out[at : at+len(rows)]
 		if name == "" {
 			for i := range part {
 				part[i] = robocache.FrameRef{Missing: true}
 			}
-			return
+			return nil
 		}
-		guard.Check(v.srcs[source].Frames(ctx, name, rows, part))
+		if err := v.srcs[source].Frames(ctx, name, rows, part); err != nil {
+			return err
+		}
 		if v.lib == nil {
-			return
+			return nil
 		}
 		was, is := "", ""
 		for i := range part {
@@ -424,14 +500,19 @@ func (v *view) Frames(ctx context.Context, key string, rows []robocache.Row, out
 			}
 			part[i].Path = is
 		}
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	return nil
 }
 
 // KnownFrames gives what the source says of the frames of an episode, where they are all there as they were.
 func (v *view) KnownFrames(ctx context.Context, key string, e int) (_ *robocache.FeatureStats, err error) {
-	defer guard.Into(&err)
-	p := v.at(e)
+	p, err := v.at(e)
+	if err != nil {
+		return nil, err
+	}
 	src, ok := v.srcs[p.Source].(interface {
 		FrameStats(ctx context.Context, key string) ([]*robocache.FeatureStats, error)
 	})
@@ -442,7 +523,9 @@ func (v *view) KnownFrames(ctx context.Context, key string, e int) (_ *robocache
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if _, ok := v.frames[id]; !ok {
-		v.frames[id] = guard.Must(src.FrameStats(ctx, v.name(key, p.Source)))
+		if v.frames[id], err = src.FrameStats(ctx, v.name(key, p.Source)); err != nil {
+			return nil, err
+		}
 	}
 	return v.frames[id][p.Episode], nil
 }

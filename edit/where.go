@@ -15,22 +15,21 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Where is an expression over an episode: length < 30 or max(action[gripper]) > 1.2. It has or, and, parentheses, comparisons of numbers and of texts, names, and
 // functions of a column: KEY, KEY[channel], 'any key'['any channel'], or abs of one. A comparison with NaN is false.
 type Where struct {
-	holds func(x *whereEpisode) bool
+	holds func(x *whereEpisode) (bool, error)
 	calls []*call
 	text  string // as Go has it
 }
 
 // term is a part of an expression: one of the three.
 type term struct {
-	truth  func(x *whereEpisode) bool
-	number func(x *whereEpisode) float64
-	texts  func(x *whereEpisode) []string
+	truth  func(x *whereEpisode) (bool, error)
+	number func(x *whereEpisode) (float64, error)
+	texts  func(x *whereEpisode) ([]string, error)
 }
 
 // call is a function of the values of a column.
@@ -52,17 +51,25 @@ var (
 	functions = []string{"min", "max", "mean", "std", "first", "last", "count"}
 	// names are what an episode has beside columns.
 	names = map[string]term{
-		"task":   {texts: func(x *whereEpisode) []string { return guard.Must(x.v.Episode(x.ctx, x.e)).Tasks }},
-		"index":  {number: func(x *whereEpisode) float64 { return float64(x.v.info.EpisodeIndex(x.e)) }},
-		"source": {number: func(x *whereEpisode) float64 { return float64(x.v.plan.Episodes[x.e].Source) }},
-		"length": {number: func(x *whereEpisode) float64 { return float64(x.v.Len(x.e)) }},
-		"duration": {number: func(x *whereEpisode) float64 {
+		"task": {texts: func(x *whereEpisode) ([]string, error) {
+			episode, err := x.v.Episode(x.ctx, x.e)
+			if err != nil {
+				return nil, err
+			}
+			return episode.Tasks, nil
+		}},
+		"index":  {number: func(x *whereEpisode) (float64, error) { return float64(x.v.info.EpisodeIndex(x.e)), nil }},
+		"source": {number: func(x *whereEpisode) (float64, error) { return float64(x.v.plan.Episodes[x.e].Source), nil }},
+		"length": {number: func(x *whereEpisode) (float64, error) { return float64(x.v.Len(x.e)), nil }},
+		"duration": {number: func(x *whereEpisode) (float64, error) {
 			times, err := x.v.Times(x.ctx, x.e, "")
 			if errors.Is(err, robocache.ErrUnsupported) || len(times) == 0 {
-				return math.NaN()
+				return math.NaN(), nil
 			}
-			guard.Check(err)
-			return float64(times[len(times)-1]-times[0]) / 1e9
+			if err != nil {
+				return 0, err
+			}
+			return float64(times[len(times)-1]-times[0]) / 1e9, nil
 		}},
 	}
 	compares = map[token.Token]func(a, b float64) bool{
@@ -77,7 +84,6 @@ const maxWhere = 4096
 
 // ParseWhere reads an expression.
 func ParseWhere(text string) (_ *Where, err error) {
-	defer guard.Into(&err)
 	if len(text) > maxWhere {
 		return nil, misuse(nil, fmt.Sprintf("where: an expression of more than %d bytes", maxWhere), "")
 	}
@@ -94,16 +100,21 @@ func ParseWhere(text string) (_ *Where, err error) {
 	})}
 	tree, err := parser.ParseExpr(w.text)
 	if err != nil {
-		w.fail(err.Error())
+		return nil, w.fail(err.Error())
 	}
-	if w.holds = w.term(tree).truth; w.holds == nil {
-		w.fail("no comparison in it")
+	termValue, err := w.term(tree)
+	if err != nil {
+		return nil, err
+	}
+	w.holds = termValue.truth
+	if w.holds == nil {
+		return nil, w.fail("no comparison in it")
 	}
 	return w, nil
 }
 
-func (w *Where) fail(msg string) {
-	guard.Fail(misuse(nil, "where: "+msg, "such as: length < 30 or max(action[gripper]) > 1.2; "+strings.Join(slices.Sorted(maps.Keys(names)), ", ")+"; "+strings.Join(functions, ", ")+" of a column, abs inside; texts, and keys of other letters, in quotes"))
+func (w *Where) fail(msg string) error {
+	return misuse(nil, "where: "+msg, "such as: length < 30 or max(action[gripper]) > 1.2; "+strings.Join(slices.Sorted(maps.Keys(names)), ", ")+"; "+strings.Join(functions, ", ")+" of a column, abs inside; texts, and keys of other letters, in quotes")
 }
 
 // of is a part of the text; what stands in quotes, without them.
@@ -116,48 +127,107 @@ func (w *Where) of(part ast.Expr) string {
 }
 
 // term makes of an expression what it does.
-func (w *Where) term(part ast.Expr) term {
+func (w *Where) term(part ast.Expr) (term, error) {
 	switch part := part.(type) {
 	case *ast.ParenExpr:
 		return w.term(part.X)
 	case *ast.BasicLit:
 		if text := w.of(part); part.Kind == token.STRING {
-			return term{texts: func(*whereEpisode) []string { return []string{text} }}
+			return term{texts: func(*whereEpisode) ([]string, error) { return []string{text}, nil }}, nil
 		} else if v, err := strconv.ParseFloat(text, 64); err == nil {
-			return term{number: func(*whereEpisode) float64 { return v }}
+			return term{number: func(*whereEpisode) (float64, error) { return v, nil }}, nil
 		}
 	case *ast.UnaryExpr:
-		if of := w.term(part.X); part.Op == token.SUB && of.number != nil {
-			return term{number: func(x *whereEpisode) float64 { return -of.number(x) }}
+		if of, err := w.term(part.X); err != nil {
+			return term{}, err
+		} else if part.Op == token.SUB && of.number != nil {
+			return term{number: func(x *whereEpisode) (float64, error) {
+				number, err := of.number(x)
+				if err != nil {
+					return 0, err
+				}
+				return -number, nil
+			}}, nil
 		}
 	case *ast.Ident:
 		if known, ok := names[part.Name]; ok {
-			return known
+			return known, nil
 		}
 	case *ast.CallExpr:
 		if c := w.call(part); c != nil {
-			return term{number: c.value}
+			return term{number: c.value}, nil
 		}
 	case *ast.BinaryExpr:
-		a, b := w.term(part.X), w.term(part.Y)
+		a, err := w.term(part.X)
+		if err != nil {
+			return term{}, err
+		}
+		b, err := w.term(part.Y)
+		if err != nil {
+			return term{}, err
+		}
 		compare := compares[part.Op]
 		switch {
 		case part.Op == token.LOR && a.truth != nil && b.truth != nil:
-			return term{truth: func(x *whereEpisode) bool { return a.truth(x) || b.truth(x) }}
+			return term{truth: func(x *whereEpisode) (bool, error) {
+				truth, err := a.truth(x)
+				if err != nil {
+					return false, err
+				}
+				holds := truth
+				if !holds {
+					truthValue, err := b.truth(x)
+					if err != nil {
+						return false, err
+					}
+					holds = truthValue
+				}
+				return holds, nil
+			}}, nil
 		case part.Op == token.LAND && a.truth != nil && b.truth != nil:
-			return term{truth: func(x *whereEpisode) bool { return a.truth(x) && b.truth(x) }}
+			return term{truth: func(x *whereEpisode) (bool, error) {
+				truth, err := a.truth(x)
+				if err != nil {
+					return false, err
+				}
+				holds := truth
+				if holds {
+					truthValue, err := b.truth(x)
+					if err != nil {
+						return false, err
+					}
+					holds = truthValue
+				}
+				return holds, nil
+			}}, nil
 		case compare != nil && a.number != nil && b.number != nil:
-			return term{truth: func(x *whereEpisode) bool { return compare(a.number(x), b.number(x)) }}
+			return term{truth: func(x *whereEpisode) (bool, error) {
+				number, err := a.number(x)
+				if err != nil {
+					return false, err
+				}
+				numberValue, err := b.number(x)
+				if err != nil {
+					return false, err
+				}
+				return compare(number, numberValue), nil
+			}}, nil
 		case (part.Op == token.EQL || part.Op == token.NEQ) && a.texts != nil && b.texts != nil:
-			return term{truth: func(x *whereEpisode) bool {
-				left, right := a.texts(x), b.texts(x)
+			return term{truth: func(x *whereEpisode) (bool, error) {
+				left, err := a.texts(x)
+				if err != nil {
+					return false, err
+				}
+				right, err := b.texts(x)
+				if err != nil {
+					return false, err
+				}
 				common := slices.ContainsFunc(left, func(s string) bool { return slices.Contains(right, s) })
-				return common == (part.Op == token.EQL)
-			}}
+				return common == (part.Op == token.EQL), nil
+			}}, nil
 		}
 	}
-	w.fail(strconv.Quote(w.of(part)) + " is no comparison of numbers, none of two texts by == or !=, and nothing that is known of an episode")
-	return term{}
+	return term{}, w.fail(strconv.Quote(w.of(part)) + " is no comparison of numbers, none of two texts by == or !=, and nothing that is known of an episode")
 }
 
 // call reads a function of a column; nil where it is none.
@@ -179,44 +249,56 @@ func (w *Where) call(part *ast.CallExpr) *call {
 }
 
 // check refuses columns that the dataset does not have.
-func (w *Where) check(v *view) {
+func (w *Where) check(v *view) error {
 	for _, c := range w.calls {
 		f := v.info.Feature(c.key)
 		if f == nil || f.Kind != robocache.KindNumeric || f.Ragged() {
-			guard.Fail(misuse(robocache.Where{"stream": c.key}, "where: no column of numbers of that name", robocache.Nearest(c.key, v.info.Keys())))
+			return misuse(robocache.Where{"stream": c.key}, "where: no column of numbers of that name", robocache.Nearest(c.key, v.info.Keys()))
 		}
-		c.place(f)
+		if _, err := c.place(f); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // place finds a channel by its name or number; -1 = all.
-func (c *call) place(f *robocache.Feature) int {
+func (c *call) place(f *robocache.Feature) (int, error) {
 	if c.channel == "" {
-		return -1
+		return -1, nil
 	}
 	list := f.ChannelNames()
 	if i := slices.Index(list, c.channel); i >= 0 {
-		return i
+		return i, nil
 	}
 	if i, err := strconv.Atoi(c.channel); err == nil && i >= 0 && i < f.Elements() {
-		return i
+		return i, nil
 	}
-	guard.Fail(misuse(robocache.Where{"stream": f.Key}, fmt.Sprintf("where: no channel %q of %d", c.channel, f.Elements()), robocache.Nearest(c.channel, list)))
-	return -1
+	return 0, misuse(robocache.Where{"stream": f.Key}, fmt.Sprintf("where: no channel %q of %d", c.channel, f.Elements()), robocache.Nearest(c.channel, list))
 }
 
 // value is that of the function, of the column or of a channel of it.
-func (c *call) value(x *whereEpisode) float64 {
+func (c *call) value(x *whereEpisode) (float64, error) {
 	f := x.v.info.Feature(c.key)
 	all, ok := x.values[c.key]
 	if !ok {
-		rows := robocache.RowsOf(x.e, 0, guard.Must(robocache.RowsIn(x.ctx, x.v, x.e, f)))
+		rowsIn, err := robocache.RowsIn(x.ctx, x.v, x.e, f)
+		if err != nil {
+			return 0, err
+		}
+		rows := robocache.RowsOf(x.e, 0, rowsIn)
 		raw := make([]byte, len(rows)*f.RowBytes())
-		guard.Check(x.v.Gather(x.ctx, c.key, rows, raw))
+		if err := x.v.Gather(x.ctx, c.key, rows, raw); err != nil {
+			return 0, err
+		}
 		all = robocache.Float64s(nil, f.DType, raw)
 		x.values[c.key] = all
 	}
-	width, place := f.Elements(), c.place(f)
+	place, err := c.place(f)
+	if err != nil {
+		return 0, err
+	}
+	width := f.Elements()
 	var values []float64
 	sum := 0.0
 	for i, v := range all {
@@ -230,23 +312,23 @@ func (c *call) value(x *whereEpisode) float64 {
 	n := float64(len(values))
 	switch {
 	case c.function == "count":
-		return float64(len(all) / max(1, width)) // rows
+		return float64(len(all) / max(1, width)), nil // rows
 	case n == 0:
-		return math.NaN()
+		return math.NaN(), nil
 	case c.function == "min": // NaN, where there is one
-		return slices.Min(values)
+		return slices.Min(values), nil
 	case c.function == "max":
-		return slices.Max(values)
+		return slices.Max(values), nil
 	case c.function == "first":
-		return values[0]
+		return values[0], nil
 	case c.function == "last":
-		return values[len(values)-1]
+		return values[len(values)-1], nil
 	case c.function == "mean":
-		return sum / n
+		return sum / n, nil
 	}
 	square := 0.0
 	for _, v := range values {
 		square += float64((v - sum/n) * (v - sum/n))
 	}
-	return math.Sqrt(square / n)
+	return math.Sqrt(square / n), nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -60,9 +59,12 @@ const (
 )
 
 // write writes the parts, or says what would be written. What can be refused is refused for all of them before the first is written.
-func (e *editor) write(ctx context.Context, parts []*Plan) *Report {
+func (e *editor) write(ctx context.Context, parts []*Plan) (*Report, error) {
 	r := e.req
-	format := e.format()
+	format, err := e.format()
+	if err != nil {
+		return nil, err
+	}
 	split := e.parts != nil
 	for _, p := range parts {
 		p.files = e.untouched(ctx, p)
@@ -76,13 +78,13 @@ func (e *editor) write(ctx context.Context, parts []*Plan) *Report {
 	}
 	switch {
 	case e.plan.Video != nil && format != robocache.DefaultFormat():
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": e.srcs[0].Info().URI}, Msg: "images of the format " + format + " are not encoded anew or in another size", Hint: "--as lerobot"})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": e.srcs[0].Info().URI}, Msg: "images of the format " + format + " are not encoded anew or in another size", Hint: "--as lerobot"}
 	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
-		guard.Fail(misuse(nil, "in place goes with one source, no destination, and no split", ""))
+		return nil, misuse(nil, "in place goes with one source, no destination, and no split", "")
 	case r.InPlace && format != e.srcs[0].Info().Format:
-		guard.Fail(misuse(nil, "in place: the format "+e.srcs[0].Info().Format+" would become "+format, "name a destination"))
+		return nil, misuse(nil, "in place: the format "+e.srcs[0].Info().Format+" would become "+format, "name a destination")
 	case !r.InPlace && !r.DryRun && r.DST == "":
-		guard.Fail(misuse(nil, "no destination", "name a new folder, or edit in place"))
+		return nil, misuse(nil, "no destination", "name a new folder, or edit in place")
 	}
 	dst := func(p *Plan) string {
 		if !split || r.DST == "" {
@@ -95,11 +97,17 @@ func (e *editor) write(ctx context.Context, parts []*Plan) *Report {
 		p.Format = format
 		if to := dst(p); to != "" && !r.InPlace {
 			for _, ds := range e.srcs {
-				guard.Check(convert.Apart(to, ds.Info().URI))
+				if err := convert.Apart(to, ds.Info().URI); err != nil {
+					return nil, err
+				}
 			}
-			guard.Check(free(ctx, to))
+			if err := free(ctx, to); err != nil {
+				return nil, err
+			}
 		}
-		dry[p] = e.one(ctx, p, dst(p), true)
+		if dry[p], err = e.one(ctx, p, dst(p), true); err != nil {
+			return nil, err
+		}
 	}
 	if r.InPlace && !r.DryRun {
 		return e.inPlace(ctx, parts[0])
@@ -108,10 +116,12 @@ func (e *editor) write(ctx context.Context, parts []*Plan) *Report {
 	for _, p := range parts {
 		out := dry[p]
 		if !r.DryRun {
-			out = e.one(ctx, p, dst(p), false)
+			if out, err = e.one(ctx, p, dst(p), false); err != nil {
+				return nil, err
+			}
 		}
 		if !split {
-			return out
+			return out, nil
 		}
 		out.Part = p.Part
 		all.Parts = append(all.Parts, out)
@@ -119,36 +129,45 @@ func (e *editor) write(ctx context.Context, parts []*Plan) *Report {
 		all.Video.add(&out.Video)
 		all.Findings = append(all.Findings, out.Findings...)
 	}
-	return all
+	return all, nil
 }
 
 // format is that of the result.
-func (e *editor) format() string {
+func (e *editor) format() (string, error) {
 	if e.req.To != "" {
-		f := guard.Must(convert.Writer(e.req.To))
-		return f.Name
+		f, err := convert.Writer(e.req.To)
+		if err != nil {
+			return "", err
+		}
+		return f.Name, nil
 	}
 	name := e.srcs[0].Info().Format
 	for _, ds := range e.srcs {
 		if f, err := robocache.FormatNamed(ds.Info().Format); err != nil || f.Write == nil || f.Name != name {
-			return robocache.DefaultFormat()
+			return robocache.DefaultFormat(), nil
 		}
 	}
-	return name
+	return name, nil
 }
 
 // free refuses a destination that is taken.
 func free(ctx context.Context, dst string) (err error) {
-	defer guard.Into(&err)
 	if dir, ok := store.LocalPath(dst); ok {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 || err != nil && !os.IsNotExist(err) {
 			return misuse(robocache.Where{"dataset": dst}, "the destination is not empty", "name a new folder")
 		}
 		return nil
 	}
-	s := guard.Must(store.OpenWritable(dst))
+	s, err := store.OpenWritable(dst)
+	if err != nil {
+		return err
+	}
 	defer store.Close(s)
-	if len(guard.Must(s.List(ctx, ""))) > 0 {
+	list, err := s.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 {
 		return misuse(robocache.Where{"dataset": robocache.Redact(dst)}, "the destination is not empty", "name a new folder")
 	}
 	return nil
@@ -194,12 +213,20 @@ func (e *editor) options(p *Plan) map[string]string {
 }
 
 // one writes a plan, or says what would be written.
-func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report {
-	v := newView(ctx, p, e.srcs)
+func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Report, error) {
+	v, err := newView(ctx, p, e.srcs)
+	if err != nil {
+		return nil, err
+	}
 	defer v.Close()
-	v.settleTasks(ctx)
+	if err := v.settleTasks(ctx); err != nil {
+		return nil, err
+	}
 	v.recount = slices.ContainsFunc(p.Verbs, func(v Verb) bool { return v.Verb == "recompute-stats" })
-	f := guard.Must(robocache.FormatNamed(p.Format))
+	f, err := robocache.FormatNamed(p.Format)
+	if err != nil {
+		return nil, err
+	}
 	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part, Deleted: e.deleted}
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress, Renumber: p.repeats()}}
 	if e.req.InPlace {
@@ -214,19 +241,25 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) *Report
 		if err != nil {
 			v.removeRecordings(context.WithoutCancel(ctx))
 		}
-		guard.Check(err)
+		if err != nil {
+			return nil, err
+		}
 		if out.take(r); !dry && out.Video.Rows > 0 {
-			out.Video.PSNR = v.psnr(ctx, dst, r.Own.(*write.Report))
+			if out.Video.PSNR, err = v.psnr(ctx, dst, r.Own.(*write.Report)); err != nil {
+				return nil, err
+			}
 		}
 	case p.files != nil:
 		if out.Notes = append(slices.Clip(p.Notes), fmt.Sprintf("%d files are copied as they are", len(p.files))); !dry {
-			e.copy(ctx, p, dst)
+			if err := e.copy(ctx, p, dst); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if dry {
 		out.Bytes, out.Free = e.room(ctx, p, dst)
 	}
-	return out
+	return out, nil
 }
 
 // take takes over what the writer says.
@@ -298,7 +331,7 @@ type CutRows struct {
 }
 
 // line is the result's own line.
-func (v *view) line(r *write.Report) []byte {
+func (v *view) line(r *write.Report) ([]byte, error) {
 	l := Edit{Edit: 1, Verbs: v.plan.Verbs, FPS: v.plan.FPS.String(), Cut: v.plan.Cut}
 	numbers := make([][]int, len(v.srcs))
 	for i, p := range v.plan.Episodes {
@@ -326,8 +359,10 @@ func (v *view) line(r *write.Report) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	guard.Check(enc.Encode(l))
-	return b.Bytes()
+	if err := enc.Encode(l); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 // carried are files of a LeRobot dataset that are no table and no video, and go with its episodes.
@@ -335,7 +370,6 @@ var carried = []string{"README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "CIT
 
 // Carried gives the log of edits, and what of the sources has a place in no writer: texts for people, and keys of info.json that nobody knows.
 func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][]byte, info map[string]json.RawMessage, err error) {
-	defer guard.Into(&err)
 	files, info = map[string][]byte{}, map[string]json.RawMessage{}
 	var log [][]byte
 	for i, ds := range v.srcs {
@@ -343,7 +377,9 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 		if !ok || ds.Info().Format != robocache.DefaultFormat() {
 			continue
 		}
-		if b := v.file(ctx, s.Store(), editsName); b != nil {
+		if b, err := v.file(ctx, s.Store(), editsName); err != nil {
+			return files, info, err
+		} else if b != nil {
 			for line := range bytes.Lines(append(bytes.TrimSpace(b), '\n')) {
 				if !slices.ContainsFunc(log, func(l []byte) bool { return bytes.Equal(l, line) }) {
 					log = append(log, line)
@@ -354,12 +390,16 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 			continue
 		}
 		for _, name := range carried {
-			if b := v.file(ctx, s.Store(), name); b != nil && !bytes.Contains(b, []byte(write.CardText)) {
+			if b, err := v.file(ctx, s.Store(), name); err != nil {
+				return files, info, err
+			} else if b != nil && !bytes.Contains(b, []byte(write.CardText)) {
 				files[name] = b
 			}
 		}
 		var raw map[string]json.RawMessage
-		if b := v.file(ctx, s.Store(), "meta/info.json"); b != nil && json.Unmarshal(b, &raw) == nil {
+		if b, err := v.file(ctx, s.Store(), "meta/info.json"); err != nil {
+			return files, info, err
+		} else if b != nil && json.Unmarshal(b, &raw) == nil {
 			for key, text := range raw {
 				// v2 counts videos and chunks. writeRecordings enters the streams with recordings.
 				if key != "total_videos" && key != "total_chunks" && key != write.StreamsKey {
@@ -369,24 +409,35 @@ func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][
 		}
 	}
 	if b := files["meta/modality.json"]; b != nil {
-		files["meta/modality.json"] = v.renamedModality(b)
+		if files["meta/modality.json"], err = v.renamedModality(b); err != nil {
+			return files, info, err
+		}
 	}
-	v.writeRecordings(ctx, r, info)
-	files[editsName] = append(bytes.Join(log, nil), v.line(r)...)
+	if err := v.writeRecordings(ctx, r, info); err != nil {
+		return files, info, err
+	}
+	lineValue, err := v.line(r)
+	if err != nil {
+		return files, info, err
+	}
+	files[editsName] = append(bytes.Join(log, nil), lineValue...)
 	return files, info, nil
 }
 
 // file reads a file of a source; nil where there is none.
-func (v *view) file(ctx context.Context, s store.Store, name string) []byte {
+func (v *view) file(ctx context.Context, s store.Store, name string) ([]byte, error) {
 	b, err := store.ReadFile(ctx, s, name, maxEdits)
 	if errors.Is(err, robocache.ErrNotFound) {
-		return nil
+		return nil, nil
 	}
-	return guard.Must(b, err)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // renamedModality gives the columns that GR00T's modality.json names the names of the result.
-func (v *view) renamedModality(b []byte) []byte {
+func (v *view) renamedModality(b []byte) ([]byte, error) {
 	names := map[string]string{}
 	for _, k := range v.plan.Keys {
 		if k.Added == nil && k.From[0] != "" && k.From[0] != k.Key {
@@ -395,17 +446,24 @@ func (v *view) renamedModality(b []byte) []byte {
 	}
 	var tree map[string]map[string]map[string]json.RawMessage
 	if len(names) == 0 || json.Unmarshal(b, &tree) != nil {
-		return b
+		return b, nil
 	}
 	for _, group := range tree {
 		for _, part := range group {
 			var key string
 			if json.Unmarshal(part["original_key"], &key) == nil && names[key] != "" {
-				part["original_key"] = guard.Must(json.Marshal(names[key]))
+				var err error
+				if part["original_key"], err = json.Marshal(names[key]); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
-	return append(guard.Must(json.MarshalIndent(tree, "", "    ")), '\n')
+	encoded, err := json.MarshalIndent(tree, "", "    ")
+	if err != nil {
+		return nil, err
+	}
+	return append(encoded, '\n'), nil
 }
 
 // room says about how much the result takes, and how much is free there.

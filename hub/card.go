@@ -10,7 +10,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // The part of a card that is made anew at each push lies between these.
@@ -24,36 +23,46 @@ const tasksShown = 20
 
 // Card makes the README of a dataset from what inspect says of it: what stands in old, its keys and its text, stays. license "" adds none.
 func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byte, err error) {
-	defer guard.Into(&err)
 	head, body := split(string(old))
 	keys := &yaml.Node{Kind: yaml.MappingNode}
 	if head != "" {
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(head), &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "push", Where: robocache.Where{"file": "README.md"}, Msg: "the lines between --- are no keys of YAML", Err: err, Hint: "correct or remove them"})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "push", Where: robocache.Where{"file": "README.md"}, Msg: "the lines between --- are no keys of YAML", Err: err, Hint: "correct or remove them"}
 		}
 		keys = doc.Content[0]
 	}
-	set := func(key string, value any, replace bool) {
+	set := func(key string, value any, replace bool) error {
 		var v yaml.Node
-		guard.Check(v.Encode(value))
+		if err := v.Encode(value); err != nil {
+			return err
+		}
 		for i := 0; i+1 < len(keys.Content); i += 2 {
 			if keys.Content[i].Value == key {
 				if replace {
 					keys.Content[i+1] = &v
 				}
-				return
+				return nil
 			}
 		}
 		keys.Content = append(keys.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &v)
+		return nil
 	}
 	if license != "" {
-		set("license", license, true)
+		if err := set("license", license, true); err != nil {
+			return nil, err
+		}
 	}
-	set("task_categories", []string{"robotics"}, false)
+	if err := set("task_categories", []string{"robotics"}, false); err != nil {
+		return nil, err
+	}
 	if r.Format == "lerobot" {
-		set("tags", []string{"LeRobot"}, false)
-		set("configs", []map[string]string{{"config_name": "default", "data_files": "data/*/*.parquet"}}, false)
+		if err := set("tags", []string{"LeRobot"}, false); err != nil {
+			return nil, err
+		}
+		if err := set("configs", []map[string]string{{"config_name": "default", "data_files": "data/*/*.parquet"}}, false); err != nil {
+			return nil, err
+		}
 	}
 	if strings.TrimSpace(body) == "" {
 		body = "# " + escape(name) + "\n"
@@ -67,7 +76,11 @@ func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byt
 	}
 	var b bytes.Buffer
 	b.WriteString("---\n")
-	b.Write(guard.Must(yaml.Marshal(keys)))
+	encoded, err := yaml.Marshal(keys)
+	if err != nil {
+		return nil, err
+	}
+	b.Write(encoded)
 	b.WriteString("---\n\n" + strings.TrimSpace(before) + "\n\n" + begin + "\n\n")
 	describe(&b, r, preview)
 	b.WriteString("\n" + end + "\n")

@@ -19,7 +19,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/hf"
 )
@@ -44,25 +44,35 @@ const (
 // Pull copies a dataset of the Hub, or the folder of one, into a folder of this machine. episodes are the indices of those that are
 // wanted (Info.ParseEpisodes); "": all.
 func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, total int64)) (_ *Pulled, err error) {
-	defer guard.Into(&err)
 	if !strings.HasPrefix(uri, "hf://") {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "pull", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Want: "hf://datasets/owner/name, with @revision where wanted", Got: "another URI"})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "pull", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Want: "hf://datasets/owner/name, with @revision where wanted", Got: "another URI"}
 	}
 	hf.Forget()
-	src := guard.Must(store.Open(uri))
+	src, err := store.Open(uri)
+	if err != nil {
+		return nil, err
+	}
 	defer store.Close(src)
-	list := guard.Must(src.List(ctx, ""))
+	list, err := src.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
 	if len(list) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "there are no files"})
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "there are no files"}
 	}
 	out := &Pulled{URI: uri, Destination: dst}
 	if c, ok := src.(interface {
 		Commit(context.Context) (string, error)
 	}); ok {
-		out.Commit = guard.Must(c.Commit(ctx))
+		if out.Commit, err = c.Commit(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if episodes != "" {
-		other := others(ctx, uri, episodes)
+		other, err := others(ctx, uri, episodes)
+		if err != nil {
+			return nil, err
+		}
 		kept := list[:0:0]
 		for _, e := range list {
 			if !other[e.Name] {
@@ -71,8 +81,13 @@ func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, to
 		}
 		out.LeftOut, list = len(list)-len(kept), kept
 	}
-	guard.Check(os.MkdirAll(dst, 0o777))
-	root := guard.Must(os.OpenRoot(dst))
+	if err := os.MkdirAll(dst, 0o777); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dst)
+	if err != nil {
+		return nil, err
+	}
 	defer root.Close()
 	var total int64
 	for _, e := range list {
@@ -87,26 +102,37 @@ func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, to
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(filesAtOnce)
 	for _, e := range list {
-		g.Go(guard.Func("pull", func() {
-			defer guard.In("file", e.Name)
-			p.file(gctx, e)
+		g.Go(crash.Func("pull", func() (err error) {
+			defer robocache.Locate(&err, robocache.Where{"file": e.Name})
+			return p.file(gctx, e)
 		}))
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
 	out.Files, out.Bytes, out.Unchanged = len(list), p.read.Load(), int(p.unchanged.Load())
 	return out, nil
 }
 
 // others are the files that hold none of the wanted episodes, and are of one.
-func others(ctx context.Context, uri, episodes string) map[string]bool {
-	ds := guard.Must(robocache.Open(ctx, uri))
+func others(ctx context.Context, uri, episodes string) (map[string]bool, error) {
+	ds, err := robocache.Open(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
 	defer ds.Close()
 	l, ok := robocache.As[*lerobot.Dataset](ds)
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "episodes of the format " + ds.Info().Format + " are not told apart by files", Hint: "pull the whole dataset"})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "episodes of the format " + ds.Info().Format + " are not told apart by files", Hint: "pull the whole dataset"}
 	}
-	positions := guard.Must(ds.Info().ParseEpisodes(episodes))
-	t := guard.Must(l.EpisodeTable(ctx))
+	positions, err := ds.Info().ParseEpisodes(episodes)
+	if err != nil {
+		return nil, err
+	}
+	t, err := l.EpisodeTable(ctx)
+	if err != nil {
+		return nil, err
+	}
 	other := map[string]bool{}
 	var kept []string
 	for _, files := range append(slices.Collect(maps.Values(t.Videos)), t.Data) {
@@ -123,7 +149,7 @@ func others(ctx context.Context, uri, episodes string) map[string]bool {
 	for _, name := range kept {
 		delete(other, name)
 	}
-	return other
+	return other, nil
 }
 
 // pull is a pull under way.
@@ -161,44 +187,63 @@ func (p *pull) sums(name string, e store.Entry) bool {
 }
 
 // file brings one file.
-func (p *pull) file(ctx context.Context, e store.Entry) {
+func (p *pull) file(ctx context.Context, e store.Entry) error {
 	if i, err := p.root.Stat(e.Name); err == nil && i.Mode().IsRegular() && i.Size() == e.Size && p.sums(e.Name, e) {
 		p.unchanged.Add(1)
 		p.progress(e.Size)
-		return
+		return nil
 	}
 	_, want := checksum(e)
 	part := e.Name + "." + want[:min(8, len(want))] + ".incomplete"
-	guard.Check(p.root.MkdirAll(path.Dir(e.Name), 0o777))
+	if err := p.root.MkdirAll(path.Dir(e.Name), 0o777); err != nil {
+		return err
+	}
 	for again := true; ; again = false {
-		resumed := p.bring(ctx, e, part)
+		resumed, err := p.bring(ctx, e, part)
+		if err != nil {
+			return err
+		}
 		if want == "" || p.sums(part, e) {
 			break
 		}
-		guard.Check(p.root.Remove(part))
+		if err := p.root.Remove(part); err != nil {
+			return err
+		}
 		if !resumed || !again {
-			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "pull", Want: "the checksum " + want, Got: "other bytes", Hint: "pull again"})
+			return &robocache.Error{Class: robocache.ErrTemporary, Op: "pull", Want: "the checksum " + want, Got: "other bytes", Hint: "pull again"}
 		}
 		p.progress(-e.Size)
 	}
-	guard.Check(p.root.Rename(part, e.Name))
+	return p.root.Rename(part, e.Name)
 }
 
 // bring reads what a part lacks. It says whether there was something of it.
-func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed bool) {
-	f := guard.Must(p.root.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o666))
+func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed bool, err error) {
+	f, err := p.root.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return resumed, err
+	}
 	defer f.Close()
-	off := guard.Must(f.Stat()).Size()
+	stat, err := f.Stat()
+	if err != nil {
+		return resumed, err
+	}
+	off := stat.Size()
 	if off > e.Size {
 		off = 0
-		guard.Check(f.Truncate(0))
+		if err := f.Truncate(0); err != nil {
+			return resumed, err
+		}
 	}
 	resumed = off > 0
 	p.progress(off)
-	src := guard.Must(p.src.Open(ctx, e.Name))
+	src, err := p.src.Open(ctx, e.Name)
+	if err != nil {
+		return resumed, err
+	}
 	defer src.Close()
 	if src.Size() != e.Size {
-		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "pull", Want: fmt.Sprintf("%d bytes", e.Size), Got: fmt.Sprint(src.Size()), Hint: "pull again"})
+		return resumed, &robocache.Error{Class: robocache.ErrTemporary, Op: "pull", Want: fmt.Sprintf("%d bytes", e.Size), Got: fmt.Sprint(src.Size()), Hint: "pull again"}
 	}
 	buf := make([]byte, min(piece*piecesAtOnce, e.Size-off))
 	for off < e.Size {
@@ -207,12 +252,18 @@ func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed b
 		for at := int64(0); at < int64(len(b)); at += piece {
 			spans = append(spans, store.Span{Off: off + at, P: b[at:min(at+piece, int64(len(b)))]})
 		}
-		guard.Check(store.ReadRanges(ctx, src, spans))
-		guard.Must(f.WriteAt(b, off))
+		if err := store.ReadRanges(ctx, src, spans); err != nil {
+			return resumed, err
+		}
+		if _, err := f.WriteAt(b, off); err != nil {
+			return resumed, err
+		}
 		off += int64(len(b))
 		p.read.Add(int64(len(b)))
 		p.progress(int64(len(b)))
 	}
-	guard.Check(f.Sync())
-	return resumed
+	if err := f.Sync(); err != nil {
+		return resumed, err
+	}
+	return resumed, nil
 }

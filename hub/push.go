@@ -19,7 +19,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/store/hf"
 )
@@ -68,43 +67,80 @@ var repoForm = regexp.MustCompile(`^[\w-][\w.-]*/[\w-][\w.-]*$`)
 
 // Push makes a dataset of the Hub what the folder dir is. It writes the card and a preview into dir first.
 func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, err error) {
-	defer guard.Into(&err)
 	repo = strings.TrimPrefix(strings.TrimPrefix(repo, "hf://"), "datasets/")
 	if !repoForm.MatchString(repo) || opt.Branch != "" && strings.HasPrefix(opt.Branch, "-") {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "push", Want: "owner/name", Got: strconv.Quote(repo)})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "push", Want: "owner/name", Got: strconv.Quote(repo)}
 	}
-	defer guard.In("dataset", "hf://datasets/"+repo)
+	defer robocache.Locate(&err, robocache.Where{"dataset": "hf://datasets/" + repo})
 	if !opt.DryRun {
-		interpreter(opt.Python) // fails before the long work
+		if _, err := interpreter(opt.Python); err != nil {
+			return nil, err
+		} // fails before the long work
 	}
-	st := guard.Must(store.OpenLocal(strings.TrimPrefix(dir, "file://")))
+	st, err := store.OpenLocal(strings.TrimPrefix(dir, "file://"))
+	if err != nil {
+		return nil, err
+	}
 	defer st.Close()
-	ds := guard.Must(robocache.Open(ctx, dir, opt.Open))
+	ds, err := robocache.Open(ctx, dir, opt.Open)
+	if err != nil {
+		return nil, err
+	}
 	defer ds.Close()
 	if !opt.SkipDoctor {
-		sound(ctx, ds)
+		if err := sound(ctx, ds); err != nil {
+			return nil, err
+		}
 	}
 	out := &Pushed{DryRun: opt.DryRun}
-	report := guard.Must(inspect.Dataset(ctx, ds))
+	report, err := inspect.Dataset(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
 	preview := previewName
 	if !opt.DryRun && report.Episodes > 0 {
-		guard.Check(os.MkdirAll(filepath.Join(dir, path.Dir(previewName)), 0o777))
-		if err := inspect.ContactSheet(ctx, ds, 0, filepath.Join(dir, previewName)); guard.RaiseInternal(err) != nil {
-			guard.Check(ctx.Err())
-			preview = ""
-			out.Notes = append(out.Notes, "no preview: "+err.Error())
+		if err := os.MkdirAll(filepath.Join(dir, path.Dir(previewName)), 0o777); err != nil {
+			return nil, err
+		}
+		{
+			err := inspect.ContactSheet(ctx, ds, 0, filepath.Join(dir, previewName))
+			if robocache.IsFatal(err) {
+				return nil, err
+			}
+			if err != nil {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				preview = ""
+				out.Notes = append(out.Notes, "no preview: "+err.Error())
+			}
 		}
 	}
 	old, err := store.ReadFile(ctx, st, cardName, 16<<20)
 	if !errors.Is(err, robocache.ErrNotFound) {
-		guard.Check(err)
+		if err != nil {
+			return nil, err
+		}
 	}
-	card := guard.Must(Card(report, path.Base(repo), opt.License, preview, old))
+	card, err := Card(report, path.Base(repo), opt.License, preview, old)
+	if err != nil {
+		return nil, err
+	}
 	if !opt.DryRun && !bytes.Equal(card, old) {
-		guard.Check(store.Put(ctx, st, cardName, card))
+		if err := store.Put(ctx, st, cardName, card); err != nil {
+			return nil, err
+		}
 	}
-	job := map[string]any{"folder": guard.Must(filepath.Abs(st.URI())), "repo": repo, "private": opt.Private, "branch": cmp.Or(opt.Branch, "main"), "dry_run": opt.DryRun, "backoff": 0.5,
-		"message": cmp.Or(opt.Message, "robocache push"), "tag": "", "files": files(ctx, st)}
+	absolute, err := filepath.Abs(st.URI())
+	if err != nil {
+		return nil, err
+	}
+	filesValue, err := files(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	job := map[string]any{"folder": absolute, "repo": repo, "private": opt.Private, "branch": cmp.Or(opt.Branch, "main"), "dry_run": opt.DryRun, "backoff": 0.5,
+		"message": cmp.Or(opt.Message, "robocache push"), "tag": "", "files": filesValue}
 	if report.Format == "lerobot" && job["branch"] == "main" {
 		job["tag"] = "v" + strings.TrimPrefix(report.Version, "v") // where loaders look
 	}
@@ -115,15 +151,23 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 			Where            robocache.Where
 		}
 	}
-	python, err := guard.Value(func() string { return interpreter(opt.Python) })
+	python, err := interpreter(opt.Python)
 	if err != nil && opt.DryRun {
 		return unasked(job, out, card, err), nil
 	}
-	guard.Check(err)
-	said := run(ctx, python, guard.Must(json.Marshal(job)), opt.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	said := run(ctx, python, encoded, opt.Terminal)
 	if json.Unmarshal(said, &answer) != nil || answer.Result == nil && answer.Error == nil {
-		guard.Check(ctx.Err())
-		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "push", Msg: python + " ended without an answer", Hint: "run it in a terminal to see what it says"})
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "push", Msg: python + " ended without an answer", Hint: "run it in a terminal to see what it says"}
 	}
 	if e := answer.Error; e != nil {
 		class := map[string]error{"unsupported": robocache.ErrUnsupported, "misuse": robocache.ErrMisuse, "not_found": robocache.ErrNotFound}[e.Class]
@@ -134,7 +178,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 		if opt.DryRun && class != robocache.ErrMisuse {
 			return unasked(job, out, card, failed), nil
 		}
-		guard.Fail(failed)
+		return nil, failed
 	}
 	hf.Forget()
 	answer.Result.Card, answer.Result.DryRun, answer.Result.Notes = string(card), opt.DryRun, out.Notes
@@ -153,9 +197,13 @@ func unasked(job map[string]any, out *Pushed, card []byte, why error) *Pushed {
 }
 
 // sound fails where the doctor finds errors.
-func sound(ctx context.Context, ds robocache.Dataset) {
+func sound(ctx context.Context, ds robocache.Dataset) error {
 	n, worst := 0, robocache.Finding{}
-	for _, f := range guard.Must(diagnose.Run(ctx, ds, robocache.DiagnoseOptions{})) {
+	runValue, err := diagnose.Run(ctx, ds, robocache.DiagnoseOptions{})
+	if err != nil {
+		return err
+	}
+	for _, f := range runValue {
 		if f.Severity == robocache.SeverityError {
 			if n++; n == 1 {
 				worst = f
@@ -163,25 +211,32 @@ func sound(ctx context.Context, ds robocache.Dataset) {
 		}
 	}
 	if n > 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "push", Where: worst.Where, Msg: "doctor finds " + strconv.Itoa(n) + " errors, first " + worst.Code + ": " + worst.Message,
-			Hint: "robocache doctor DIR; --skip-doctor pushes it as it is"})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "push", Where: worst.Where, Msg: "doctor finds " + strconv.Itoa(n) + " errors, first " + worst.Code + ": " + worst.Message,
+			Hint: "robocache doctor DIR; --skip-doctor pushes it as it is"}
 	}
+	return nil
 }
 
 // files lists what goes to the Hub: no hidden files, nor those that are being written.
-func files(ctx context.Context, st store.Store) []local {
+func files(ctx context.Context, st store.Store) ([]local, error) {
 	out := []local{}
-	for _, e := range guard.Must(st.List(ctx, "")) {
+	list, err := st.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
 		if !strings.HasPrefix(e.Name, ".") && !strings.Contains(e.Name, "/.") && !strings.HasSuffix(e.Name, ".incomplete") && !strings.HasPrefix(e.Name, "_staging/") {
-			guard.Check(e.Err)
+			if err := e.Err; err != nil {
+				return nil, err
+			}
 			out = append(out, local{e.Name, e.Size})
 		}
 	}
-	return out
+	return out, nil
 }
 
 // interpreter finds a Python.
-func interpreter(named string) string {
+func interpreter(named string) (string, error) {
 	tried := []string{named}
 	if named == "" {
 		tried = []string{os.Getenv("ROBOCACHE_PYTHON"), "python3", "python"}
@@ -191,11 +246,10 @@ func interpreter(named string) string {
 	}
 	for _, name := range tried {
 		if p, err := exec.LookPath(name); name != "" && err == nil {
-			return p
+			return p, nil
 		}
 	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "push", Msg: "push goes through the Python package huggingface_hub, and there is no Python here", Hint: "install Python and huggingface_hub, or name one: --python"})
-	return ""
+	return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: "push", Msg: "push goes through the Python package huggingface_hub, and there is no Python here", Hint: "install Python and huggingface_hub, or name one: --python"}
 }
 
 // run runs the script, and gives what it answers.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -71,11 +71,12 @@ const (
 // MeasureDecoding decodes frames of each camera for a while (0: what is exact alone), on all cores and, where there is one, on the first GPU. They are chosen from those
 // of one episode's rows up to, or where it is negative, from rows of up to costEpisodes episodes: the same ones each time.
 func MeasureDecoding(ctx context.Context, ds robocache.Dataset, episode, upTo int, span time.Duration) (_ *Decoding, err error) {
-	defer guard.Into(&err)
 	if !slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) || video.LibraryOf(ds) == nil {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecoding, Where: robocache.Where{"dataset": robocache.Redact(ds.Info().URI)}, Msg: "the dataset has no video", Hint: "still images are decoded one by one: 'robocache bench load' measures them"}
 	}
-	guard.Must(video.ActiveBackend())
+	if _, err := video.ActiveBackend(); err != nil {
+		return nil, err
+	}
 	m := &decodeMeter{ctx: ctx, ds: ds, span: span, upTo: upTo, random: rand.New(rand.NewPCG(0, 0)), pool: video.NewPool(0)}
 	defer m.pool.Close()
 	m.episodes = m.random.Perm(ds.Info().Episodes)
@@ -90,9 +91,17 @@ func MeasureDecoding(ctx context.Context, ds robocache.Dataset, episode, upTo in
 			continue
 		}
 		s := StreamCost{Key: f.Key}
-		if err := guard.Try(func() { m.stream(f, &s) }); guard.RaiseInternal(err) != nil {
-			guard.Check(ctx.Err())
-			s.Problem = err.Error()
+		{
+			err := m.stream(f, &s)
+			if robocache.IsFatal(err) {
+				return nil, err
+			}
+			if err != nil {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				s.Problem = err.Error()
+			}
 		}
 		d.Streams = append(d.Streams, s)
 	}
@@ -110,23 +119,31 @@ type decodeMeter struct {
 	pool     *video.Pool
 }
 
-func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) {
+func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
 	lib := video.LibraryOf(m.ds)
 	var refs []robocache.FrameRef
 	for _, e := range m.episodes {
-		n := guard.Must(robocache.RowsIn(m.ctx, m.ds, e, f))
+		n, err := robocache.RowsIn(m.ctx, m.ds, e, f)
+		if err != nil {
+			return err
+		}
 		from := m.random.IntN(max(1, n-costRows))
 		if m.upTo > 0 {
 			from, n = 0, min(n, m.upTo)
 		}
 		n = min(n-from, costRows)
 		of := make([]robocache.FrameRef, n)
-		guard.Check(m.ds.Frames(m.ctx, f.Key, robocache.RowsOf(e, from, n), of))
+		if err := m.ds.Frames(m.ctx, f.Key, robocache.RowsOf(e, from, n), of); err != nil {
+			return err
+		}
 		for i := range of {
 			if of[i].Missing || of[i].Path == "" {
 				continue
 			}
-			file := guard.Must(lib.Acquire(m.ctx, of[i].Path))
+			file, err := lib.Acquire(m.ctx, of[i].Path)
+			if err != nil {
+				return err
+			}
 			for _, g := range video.Plan(file.Index, []int{of[i].Ordinal}) {
 				s.Decoded += float64(g.Cost())
 				s.Bytes += float64(file.Index.Sample(file.Index.DecodeIndex(of[i].Ordinal)).Size)
@@ -136,74 +153,102 @@ func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) {
 		}
 	}
 	if len(refs) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: opDecoding, Where: robocache.Where{"stream": f.Key}, Msg: "the episodes that were looked at have no frame of it"})
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: opDecoding, Where: robocache.Where{"stream": f.Key}, Msg: "the episodes that were looked at have no frame of it"}
 	}
 	s.Decoded /= float64(len(refs))
 	s.Bytes /= float64(len(refs))
 	if m.span == 0 {
-		return
+		return nil
 	}
 	m.random.Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
 	spec := &video.Spec{}
 	if f.Depth != nil {
 		spec = &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 	}
-	s.CPU = m.run(lib, refs, spec, runtime.GOMAXPROCS(0), m.pool.Decode)
+	var err error
+	if s.CPU, err = m.run(lib, refs, spec, runtime.GOMAXPROCS(0), m.pool.Decode); err != nil {
+		return err
+	}
 	device, err := video.OpenDevice(0)
 	if err != nil {
 		s.NoGPU = err.Error()
-		return
+		return nil
 	}
 	split := video.NewSplit(m.pool, device, 0, true)
 	defer split.Close()
-	s.GPU = m.run(lib, refs, spec, split.Slots(), func(ctx context.Context, f *video.File, b *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
+	if s.GPU, err = m.run(lib, refs, spec, split.Slots(), func(ctx context.Context, f *video.File, b *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
 		return split.Decode(ctx, f, b, groups, func() func() { return func() {} }, deliver)
-	})
+	}); err != nil {
+		return err
+	}
 	stats := split.Stats()
 	if len(stats.OnCPU) > 0 {
 		s.GPU, s.NoGPU = nil, stats.OnCPU[0].Reason
 	} else {
 		s.GPU.Device = stats.Device
 	}
+	return nil
 }
 
 // run decodes frames again and again, so many at once, until the time is over: after some that are not counted, by which decoders are made and indexes read.
 func (m *decodeMeter) run(lib *video.Library, refs []robocache.FrameRef, spec *video.Spec, workers int,
-	decode func(context.Context, *video.File, *video.Fetched, []video.Group, func(int, video.Frame) error) error) *DecodeRun {
-	frames := func(most int64, span time.Duration) (n int64) {
+	decode func(context.Context, *video.File, *video.Fetched, []video.Group, func(int, video.Frame) error) error) (*DecodeRun, error) {
+	frames := func(most int64, span time.Duration) (n int64, err error) {
 		var next atomic.Int64
 		began := time.Now()
 		g, ctx := errgroup.WithContext(m.ctx)
 		for range workers {
 			g.Go(func() (err error) {
-				defer guard.Recover(opDecoding, &err)
+				defer crash.Recover(opDecoding, &err)
 				var buf []byte
 				for i := next.Add(1) - 1; i < most && time.Since(began) < span; i = next.Add(1) - 1 {
 					ref := &refs[i%int64(len(refs))]
-					file := guard.Must(lib.Acquire(ctx, ref.Path))
-					err := decode(ctx, file, nil, video.Plan(file.Index, []int{ref.Ordinal}), func(_ int, pic video.Frame) (err error) {
+					file, err := lib.Acquire(ctx, ref.Path)
+					if err != nil {
+						return err
+					}
+					err = decode(ctx, file, nil, video.Plan(file.Index, []int{ref.Ordinal}), func(_ int, pic video.Frame) (err error) {
 						buf, err = video.ConvertTo(buf, pic, spec)
 						return err
 					})
 					file.Release()
-					guard.Check(robocache.At(err, robocache.Where{"file": ref.Path, "frame": ref.Ordinal}))
+					if err := robocache.At(err, robocache.Where{"file": ref.Path, "frame": ref.Ordinal}); err != nil {
+						return err
+					}
 					atomic.AddInt64(&n, 1)
 				}
 				return nil
 			})
 		}
-		guard.Check(g.Wait())
-		return n
+		if err := g.Wait(); err != nil {
+			return n, err
+		}
+		return n, nil
 	}
-	frames(int64(4*workers), time.Minute)
-	began, cpu := time.Now(), cpuSeconds()
-	n := frames(math.MaxInt64, m.span)
-	return &DecodeRun{Samples: n, Rate: float64(n) / time.Since(began).Seconds(), CPU: 1000 * (cpuSeconds() - cpu) / float64(max(n, 1))}
+	if _, err := frames(int64(4*workers), time.Minute); err != nil {
+		return nil, err
+	}
+	cpu, err := cpuSeconds()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	n, err := frames(math.MaxInt64, m.span)
+	if err != nil {
+		return nil, err
+	}
+	cpuSecondsValue, err := cpuSeconds()
+	if err != nil {
+		return nil, err
+	}
+	return &DecodeRun{Samples: n, Rate: float64(n) / time.Since(began).Seconds(), CPU: 1000 * (cpuSecondsValue - cpu) / float64(max(n, 1))}, nil
 }
 
 // cpuSeconds is what the process has used of processors.
-func cpuSeconds() float64 {
+func cpuSeconds() (float64, error) {
 	var u syscall.Rusage
-	guard.Check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, err
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds(), nil
 }

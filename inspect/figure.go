@@ -15,7 +15,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/chart"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -90,11 +89,20 @@ type drawer struct {
 }
 
 func draw(ctx context.Context, ds robocache.Dataset, episode int, keys []string, cameras bool, path string) (_ *Plotted, err error) {
-	defer guard.Into(&err)
-	ep := guard.Must(ds.Episode(ctx, episode))
-	d := &drawer{ctx: ctx, ds: ds, episode: episode, all: guard.Must(TimelinesOf(ctx, ds, episode)), Plotted: Plotted{File: path, Episode: ep.Index}}
+	ep, err := ds.Episode(ctx, episode)
+	if err != nil {
+		return nil, err
+	}
+	timelinesOf, err := TimelinesOf(ctx, ds, episode)
+	if err != nil {
+		return nil, err
+	}
+	d := &drawer{ctx: ctx, ds: ds, episode: episode, all: timelinesOf, Plotted: Plotted{File: path, Episode: ep.Index}}
 	title := fmt.Sprintf("episode %d of %s: %s", ep.Index, robocache.Redact(ds.Info().URI), strings.Join(ep.Tasks, " | "))
-	chosen := d.named(keys)
+	chosen, err := d.named(keys)
+	if err != nil {
+		return nil, err
+	}
 	if len(keys) == 0 {
 		chosen = d.every(cameras)
 	}
@@ -104,17 +112,28 @@ func draw(ctx context.Context, ds robocache.Dataset, episode int, keys []string,
 	d.text(title)
 	for _, i := range chosen {
 		f, l := &ds.Info().Features[i], d.all.Streams[i]
-		guard.Check(robocache.At(guard.Try(func() {
+		if err := robocache.At(func() error {
 			if rank(f) == 0 {
-				d.camera(f, l)
+				if err := d.camera(f, l); err != nil {
+					return err
+				}
 			} else {
-				d.stream(f, l)
+				if err := d.stream(f, l); err != nil {
+					return err
+				}
 			}
-		}), robocache.Where{"stream": f.Key, "episode": ep.Index}))
+			return nil
+		}(), robocache.Where{"stream": f.Key, "episode": ep.Index}); err != nil {
+			return nil, err
+		}
 		d.Streams = append(d.Streams, f.Key)
 	}
 	d.text(d.Notes...)
-	return &d.Plotted, store.WriteFile(ctx, filepath.Dir(path), filepath.Base(path), d.render(cmp.Or(strings.ToLower(filepath.Ext(path)), ".png"), title))
+	render, err := d.render(cmp.Or(strings.ToLower(filepath.Ext(path)), ".png"), title)
+	if err != nil {
+		return nil, err
+	}
+	return &d.Plotted, store.WriteFile(ctx, filepath.Dir(path), filepath.Base(path), render)
 }
 
 // rank is where a stream stands: cameras first, then numbers, then what is marks.
@@ -158,22 +177,22 @@ func (d *drawer) every(cameras bool) (chosen []int) {
 }
 
 // named gives the streams of keys.
-func (d *drawer) named(keys []string) (chosen []int) {
+func (d *drawer) named(keys []string) (chosen []int, err error) {
 	features := d.ds.Info().Features
 	for _, key := range keys {
 		i := slices.IndexFunc(features, func(f robocache.Feature) bool { return f.Key == key })
 		switch {
 		case i < 0:
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plot", Where: robocache.Where{"stream": key}, Msg: "there is no such stream", Hint: "it has: " + strings.Join(d.ds.Info().Keys(), ", ")})
+			return chosen, &robocache.Error{Class: robocache.ErrMisuse, Op: "plot", Where: robocache.Where{"stream": key}, Msg: "there is no such stream", Hint: "it has: " + strings.Join(d.ds.Info().Keys(), ", ")}
 		case features[i].Default:
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "plot", Where: robocache.Where{"stream": key}, Msg: "a column of the format's bookkeeping is not drawn"})
+			return chosen, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plot", Where: robocache.Where{"stream": key}, Msg: "a column of the format's bookkeeping is not drawn"}
 		case d.all.Streams[i].Rows == 0:
 			d.Notes = append(d.Notes, "not drawn, no rows in this episode: "+key)
 		default:
 			chosen = append(chosen, i)
 		}
 	}
-	return chosen
+	return chosen, nil
 }
 
 // seconds is the place of a timestamp on the axis.
@@ -203,16 +222,18 @@ func (d *drawer) text(lines ...string) {
 }
 
 // camera decodes sheetCols frames of a camera side by side, with its name, their row numbers and their times above.
-func (d *drawer) camera(f *robocache.Feature, l *Timeline) {
+func (d *drawer) camera(f *robocache.Feature, l *Timeline) error {
 	n := min(sheetCols, l.Rows)
 	rows, refs, tiles := make([]robocache.Row, n), make([]robocache.FrameRef, n), make([]image.Image, n)
 	for i := range rows {
 		rows[i] = robocache.Row{Episode: d.episode, Index: i * (l.Rows - 1) / max(n-1, 1)}
 	}
-	guard.Check(d.ds.Frames(d.ctx, f.Key, rows, refs))
+	if err := d.ds.Frames(d.ctx, f.Key, rows, refs); err != nil {
+		return err
+	}
 	const w = sheetWidth / sheetCols
 	h := 1
-	guard.Check(video.EachFrame(d.ctx, video.LibraryOf(d.ds), refs, video.Each{}, func(at []int, pic video.Frame) error {
+	if err := video.EachFrame(d.ctx, video.LibraryOf(d.ds), refs, video.Each{}, func(at []int, pic video.Frame) error {
 		img, err := (&Painter{}).Paint(f, &refs[at[0]], pic, w)
 		if err != nil || img == nil {
 			return err
@@ -222,7 +243,9 @@ func (d *drawer) camera(f *robocache.Feature, l *Timeline) {
 			tiles[i] = img
 		}
 		return nil
-	}))
+	}); err != nil {
+		return err
+	}
 	d.parts = append(d.parts, &part{2*linePx + h, func(c *chart.Canvas, top float64) {
 		c.Text(0, top+linePx-3, 0, 0, f.Key)
 		for i, tile := range tiles {
@@ -239,10 +262,11 @@ func (d *drawer) camera(f *robocache.Feature, l *Timeline) {
 			c.Image(to, tile)
 		}
 	}})
+	return nil
 }
 
 // stream draws a stream against the episode's time: curves with a legend, or a mark for each row.
-func (d *drawer) stream(f *robocache.Feature, l *Timeline) {
+func (d *drawer) stream(f *robocache.Feature, l *Timeline) error {
 	p := &chart.Plot{X: chart.Axis{Label: "s", Holds: []float64{0, max(float64(d.all.End-d.all.Start)/1e9, 1e-3)}}}
 	if l.Timeless {
 		p.X = chart.Axis{Label: "row", Holds: []float64{0, max(float64(l.Rows-1), 1)}}
@@ -251,12 +275,18 @@ func (d *drawer) stream(f *robocache.Feature, l *Timeline) {
 	var names []string
 	if Curves(f) {
 		names = ChannelNames(f)
-		p.Title = d.curves(p, f, l)
+		var err error
+		if p.Title, err = d.curves(p, f, l); err != nil {
+			return err
+		}
 		names = names[:min(len(names), MaxChannels)]
 	} else {
 		height = markHeight
 		p.Y.Hidden = true
-		p.Title = d.marks(p, f, l)
+		var err error
+		if p.Title, err = d.marks(p, f, l); err != nil {
+			return err
+		}
 	}
 	columns := min(max(1+(len(names)-1)/((plotHeight-2*legendLine)/legendLine), 1), 2)
 	per := (len(names) + columns - 1) / columns
@@ -267,15 +297,19 @@ func (d *drawer) stream(f *robocache.Feature, l *Timeline) {
 			c.Legend(float64(sheetWidth-legendPx+10+i/per*legendPx/columns), top+float64((i%per+2)*legendLine), chart.Line{Color: channelColor(i), Width: 2}, shortened(name, 40/columns))
 		}
 	}})
+	return nil
 }
 
 // curves adds the channels of a stream, interrupted where there is a gap or no finite value, and gives the title.
-func (d *drawer) curves(p *chart.Plot, f *robocache.Feature, l *Timeline) (title string) {
+func (d *drawer) curves(p *chart.Plot, f *robocache.Feature, l *Timeline) (title string, err error) {
 	start := d.all.Start
 	if l.Timeless {
 		start = 0
 	}
-	s := guard.Must(SeriesOf(d.ctx, d.ds, f, l, d.episode, Whole(start)))
+	s, err := SeriesOf(d.ctx, d.ds, f, l, d.episode, Whole(start))
+	if err != nil {
+		return title, err
+	}
 	for c, ys := range s.Y {
 		line := make([]chart.Point, len(ys))
 		for i, y := range ys {
@@ -293,14 +327,17 @@ func (d *drawer) curves(p *chart.Plot, f *robocache.Feature, l *Timeline) (title
 	if s.Missing > 0 {
 		title += fmt.Sprintf("; %d values are missing or not finite", s.Missing)
 	}
-	return title
+	return title, nil
 }
 
 // marks adds a mark for each row of what is not numbers, and gives the title.
-func (d *drawer) marks(p *chart.Plot, f *robocache.Feature, l *Timeline) (title string) {
+func (d *drawer) marks(p *chart.Plot, f *robocache.Feature, l *Timeline) (title string, err error) {
 	title = fmt.Sprintf("%s  %s, %d rows", f.Key, f.Kind, l.Rows)
 	if f.Kind == robocache.KindText {
-		texts := guard.Must(d.ds.Text(d.ctx, f.Key, []robocache.Row{{Episode: d.episode}}))
+		texts, err := d.ds.Text(d.ctx, f.Key, []robocache.Row{{Episode: d.episode}})
+		if err != nil {
+			return title, err
+		}
 		title += fmt.Sprintf("; the first: %q", shortened(texts[0], 80))
 	}
 	step := max(1, l.Rows/mostMarks)
@@ -311,7 +348,7 @@ func (d *drawer) marks(p *chart.Plot, f *robocache.Feature, l *Timeline) (title 
 	if step > 1 {
 		title += fmt.Sprintf("; every %dth is marked", step)
 	}
-	return title
+	return title, nil
 }
 
 // channelColor gives neighbours colours that are far apart: hue, saturation and value by the usual formula.
@@ -333,7 +370,7 @@ func shortened(text string, letters int) string {
 }
 
 // render draws the parts below each other.
-func (d *drawer) render(suffix, title string) []byte {
+func (d *drawer) render(suffix, title string) ([]byte, error) {
 	height := 0
 	for _, p := range d.parts {
 		height += p.height
@@ -345,11 +382,14 @@ func (d *drawer) render(suffix, title string) []byte {
 		top += p.height
 	}
 	if suffix == ".png" {
-		return guard.Must(c.PNG())
+		return c.PNG()
 	}
-	svg := guard.Must(c.SVG())
+	svg, err := c.SVG()
+	if err != nil {
+		return nil, err
+	}
 	if suffix == ".svg" {
-		return svg
+		return svg, nil
 	}
-	return fmt.Appendf(nil, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>body{margin:1em;background:#fff}svg{max-width:100%%;height:auto}</style></head><body>\n%s\n</body></html>\n", html.EscapeString(title), svg)
+	return fmt.Appendf(nil, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>body{margin:1em;background:#fff}svg{max-width:100%%;height:auto}</style></head><body>\n%s\n</body></html>\n", html.EscapeString(title), svg), nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -23,7 +22,6 @@ type Painter struct {
 // Paint draws the frame of a row so many pixels wide, or as wide as it is; nil where the row has none. pic is nil for a still image. Depth is shown in colours.
 // The image is valid until the next call.
 func (p *Painter) Paint(f *robocache.Feature, ref *robocache.FrameRef, pic video.Frame, width int) (_ *image.RGBA, err error) {
-	defer guard.Into(&err)
 	if ref.Missing {
 		return nil, nil
 	}
@@ -32,18 +30,28 @@ func (p *Painter) Paint(f *robocache.Feature, ref *robocache.FrameRef, pic video
 	if pic != nil {
 		w, h = pic.Size()
 	} else {
-		still = guard.Must(video.ImageSize(ref))
+		if still, err = video.ImageSize(ref); err != nil {
+			return nil, err
+		}
 		w, h = still.Width, still.Height
 	}
-	convert := func(spec *video.Spec) []byte {
+	convert := func(spec *video.Spec) ([]byte, error) {
 		if pic != nil {
-			p.raw = guard.Must(video.ConvertTo(p.raw, pic, spec))
-			return p.raw
+			var err error
+			if p.raw, err = video.ConvertTo(p.raw, pic, spec); err != nil {
+				return nil, err
+			}
+			return p.raw, nil
 		}
-		n := guard.Must(video.StillBytes(still, spec))
+		n, err := video.StillBytes(still, spec)
+		if err != nil {
+			return nil, err
+		}
 		p.raw = slices.Grow(p.raw[:0], n)[:n]
-		guard.Check(video.DecodeImage(ref, spec, p.raw))
-		return p.raw
+		if err := video.DecodeImage(ref, spec, p.raw); err != nil {
+			return nil, err
+		}
+		return p.raw, nil
 	}
 	tw := min(width, w, MaxSide)
 	th := max(1, (h*tw+w/2)/w)
@@ -55,10 +63,17 @@ func (p *Painter) Paint(f *robocache.Feature, ref *robocache.FrameRef, pic video
 	}
 	pix := p.img.Pix
 	if deep := f.Depth != nil || pic == nil && still.DType != robocache.Uint8; deep && (pic != nil || still.Channels == 1) {
-		depthColours(convert(&video.Spec{Pixel: video.DepthM, Depth: f.Depth}), w, h, tw, th, pix)
+		convertValue, err := convert(&video.Spec{Pixel: video.DepthM, Depth: f.Depth})
+		if err != nil {
+			return nil, err
+		}
+		depthColours(convertValue, w, h, tw, th, pix)
 		return p.img, nil
 	}
-	rgb := convert(&video.Spec{Width: tw, Height: th, Pixel: video.RGB8})
+	rgb, err := convert(&video.Spec{Width: tw, Height: th, Pixel: video.RGB8})
+	if err != nil {
+		return nil, err
+	}
 	for i := range tw * th {
 		pix[4*i], pix[4*i+1], pix[4*i+2], pix[4*i+3] = rgb[3*i], rgb[3*i+1], rgb[3*i+2], 255
 	}

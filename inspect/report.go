@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -66,7 +65,6 @@ type Sizes struct {
 
 // Dataset makes the summary.
 func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
-	defer guard.Into(&err)
 	info := ds.Info()
 	r := &Report{Info: *info, SplitEpisodes: info.SplitCounts(), Streams: []Stream{}}
 	m := &meter{ds: ds, rates: map[string]float64{}}
@@ -89,11 +87,17 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 		r.Length.Mean /= float64(info.Episodes)
 	}
 	for i := range info.Features {
-		s := stream(ctx, ds, &info.Features[i], m)
+		s, err := stream(ctx, ds, &info.Features[i], m)
+		if err != nil {
+			return nil, err
+		}
 		r.Streams = append(r.Streams, s)
 	}
 	own, err := ds.Stats(ctx)
-	if guard.RaiseInternal(err) != nil {
+	if robocache.IsFatal(err) {
+		return nil, err
+	}
+	if err != nil {
 		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Hint: "run 'robocache stats --write'"})
 	}
 	r.Stats = Stats(own)
@@ -101,7 +105,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 	return r, ctx.Err()
 }
 
-func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *meter) Stream {
+func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *meter) (Stream, error) {
 	s := Stream{Key: f.Key, Kind: f.Kind, DType: f.DType, Shape: f.Shape, RateHz: f.FPS.Float(), Codec: f.Codec, Height: f.Height, Width: f.Width, Clock: f.Clock, Bookkept: f.Default}
 	if s.RateHz == 0 && f.Clock == "" {
 		s.RateHz = ds.Info().FPS.Float()
@@ -111,11 +115,15 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		s.Measured = s.RateHz > 0
 	}
 	if f.Kind != robocache.KindVideo {
-		return s
+		return s, nil
 	}
 	file, err := video.FirstFile(ctx, ds, f) // its codec is the file's word, not the metadata's
-	guard.Check(ctx.Err())
-	guard.RaiseInternal(err)
+	if err := ctx.Err(); err != nil {
+		return Stream{}, err
+	}
+	if robocache.IsFatal(err) {
+		return Stream{}, err
+	}
 	switch {
 	case err != nil:
 		s.Problem = err.Error()
@@ -123,7 +131,7 @@ func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *
 		fill(&s, file.Index)
 		file.Release()
 	}
-	return s
+	return s, nil
 }
 
 func fill(s *Stream, ix *video.Index) {

@@ -7,7 +7,6 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -50,7 +49,6 @@ func Curves(f *robocache.Feature) bool {
 
 // SeriesOf reads and thins the rows between two times, and one row beyond on each side.
 func SeriesOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, l *Timeline, e int, r Range) (_ *Series, err error) {
-	defer guard.Into(&err)
 	if !Curves(f) {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "inspect", Where: robocache.Where{"stream": f.Key}, Msg: "a stream of kind " + string(f.Kind) + " has no curves"}
 	}
@@ -79,29 +77,38 @@ func SeriesOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, l
 	t := &thinner{s: s, gap: l.LongestStep(f), cols: make([]column, s.Columns)}
 	first, span := l.Times[lo], l.Times[hi-1]-l.Times[lo]+1
 	d := f.Elements()
-	EachRow(ctx, ds, f, e, lo, hi, func(row int, values []float64) {
+	if err := EachRow(ctx, ds, f, e, lo, hi, func(row int, values []float64) {
 		pixel := row
 		if s.Thinned {
 			pixel = int(float64(l.Times[row]-first) / float64(span) * float64(r.Pixels))
 		}
 		t.add(l.Times[row]-r.Start, pixel, values[s.From:min(d, s.From+s.Columns)])
-	})
+	}); err != nil {
+		return nil, err
+	}
 	t.flush()
 	s.Points = len(s.X)
 	return s, nil
 }
 
-// EachRow reads rows of a numeric stream, a block at a time. Values of a row that is masked are NaN. It fails by guard.Fail.
-func EachRow(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e, from, to int, fn func(row int, values []float64)) {
+// EachRow reads rows of a numeric stream, a block at a time. Values of a row that is masked are NaN.
+func EachRow(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e, from, to int, fn func(row int, values []float64)) error {
 	block, d := max(1, blockBytes/f.RowBytes()), f.Elements()
 	buf := make([]byte, min(block, to-from)*f.RowBytes())
 	var values []float64
 	for k := from; k < to; k += block {
-		guard.Check(ctx.Err())
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		rows := robocache.RowsOf(e, k, min(block, to-k))
 		raw := buf[:len(rows)*f.RowBytes()]
-		guard.Check(ds.Gather(ctx, f.Key, rows, raw))
-		valid := guard.Must(robocache.Validity(ctx, ds, f, rows))
+		if err := ds.Gather(ctx, f.Key, rows, raw); err != nil {
+			return err
+		}
+		valid, err := robocache.Validity(ctx, ds, f, rows)
+		if err != nil {
+			return err
+		}
 		values = robocache.Float64s(values[:0], f.DType, raw)
 		for i := range rows {
 			v := values[i*d : (i+1)*d]
@@ -113,6 +120,7 @@ func EachRow(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e,
 			fn(k+i, v)
 		}
 	}
+	return nil
 }
 
 // thinner makes the points of a Series: M4, the first, lowest, highest and last value a column of pixels.

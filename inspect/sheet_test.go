@@ -130,7 +130,10 @@ func TestCurves(t *testing.T) {
 		t.Errorf("%d curves, %d interruptions", len(s.Y), holes)
 	}
 	d := &drawer{ctx: t.Context(), ds: ds, all: &Timelines{End: times[rows-1]}}
-	title := d.curves(&chart.Plot{}, f, l)
+	title, err := d.curves(&chart.Plot{}, f, l)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{"the other 6 are not drawn", "2 values are missing or not finite"} {
 		if !strings.Contains(title, want) {
 			t.Errorf("%q does not say %q", title, want)

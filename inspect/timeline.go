@@ -8,7 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // mostTimeless bounds the rows of a stream without a clock that are given a place on the axis.
@@ -31,7 +31,7 @@ type Timelines struct {
 
 // TimelinesOf gives the rows of all streams of an episode. A stream that cannot be read has a problem and no rows.
 func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines, err error) {
-	defer guard.Recover("inspect", &err)
+	defer crash.Recover("inspect", &err)
 	all := &Timelines{Start: math.MaxInt64, End: math.MinInt64}
 	clocks := map[string]*Timeline{}
 	features := ds.Info().Features
@@ -39,8 +39,12 @@ func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines
 		f := &features[i]
 		l := clocks[f.Clock]
 		if l == nil || l.Problem != "" {
-			l = TimelineOf(ctx, ds, e, f)
-			guard.Check(ctx.Err())
+			if l, err = TimelineOf(ctx, ds, e, f); err != nil {
+				return nil, err
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			clocks[f.Clock] = l
 			all.Bytes += int64(8 * len(l.Times))
 		}
@@ -61,22 +65,28 @@ func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines
 }
 
 // TimelineOf gives the rows of one stream, or of the task.
-func TimelineOf(ctx context.Context, ds robocache.Dataset, e int, f *robocache.Feature) *Timeline {
+func TimelineOf(ctx context.Context, ds robocache.Dataset, e int, f *robocache.Feature) (*Timeline, error) {
 	l := &Timeline{}
 	key := f.Key
 	if key == "task" {
 		key = ""
 	}
 	times, err := ds.Times(ctx, e, key)
-	if guard.RaiseInternal(err) != nil {
+	if robocache.IsFatal(err) {
+		return nil, err
+	}
+	if err != nil {
 		if l.Problem = err.Error(); ds.Info().FPS.Zero() {
 			n, err := robocache.RowsIn(ctx, ds, e, f)
-			if guard.RaiseInternal(err) == nil && n <= mostTimeless {
+			if robocache.IsFatal(err) {
+				return nil, err
+			}
+			if err == nil && n <= mostTimeless {
 				l.Rows, l.Timeless, l.Problem = n, true, ""
 				l.Times = align.Uniform(0, int64(n-1)*1e9, robocache.Rate{Num: 1, Den: 1})
 			}
 		}
-		return l
+		return l, nil
 	}
 	l.Rows, l.Times = len(times), times
 	for i := 1; i < len(times); i++ {
@@ -88,7 +98,7 @@ func TimelineOf(ctx context.Context, ds robocache.Dataset, e int, f *robocache.F
 			l.Times[i] = l.Times[i-1]
 		}
 	}
-	return l
+	return l, nil
 }
 
 // LongestStep is the longest step between rows that is no gap.

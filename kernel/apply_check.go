@@ -7,21 +7,21 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory. That plan rows lie inside the
 // source is the back end's to prove.
 func (op *ApplyOp) Check() (err error) {
-	defer guard.Into(&err)
 	const name = "apply"
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		if err := guard.Try(func() { p.check(name) }); err != nil {
+		if err := p.check(name); err != nil {
 			return robocache.At(err, p.where(i))
 		}
 	}
-	checkOptional(name, "counts", op.Counts, robocache.Int64, 2)
+	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
+		return err
+	}
 	return checkTensors(op)
 }
 
@@ -34,15 +34,19 @@ func (p *Part) where(i int) robocache.Where {
 	return robocache.Where{"stream": i}
 }
 
-func (p *Part) check(op string) {
-	guard.Check(p.Src.Check(op, "data"))
-	guard.Check(p.Out.Check(op, "out"))
+func (p *Part) check(op string) error {
+	if err := p.Src.Check(op, "data"); err != nil {
+		return err
+	}
+	if err := p.Out.Check(op, "out"); err != nil {
+		return err
+	}
 	if len(p.Src.Shape) != 2 {
-		guard.Fail(misuse(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape)))
+		return misuse(op, "data must have shape [S, D]", "2 extents", fmt.Sprint(p.Src.Shape))
 	}
 	rows, cols := p.Src.Shape[0], p.Src.Shape[1]
 	if rows > math.MaxInt32 { // plans count in int32
-		guard.Fail(tooMany(op, rows))
+		return tooMany(op, rows)
 	}
 	if p.Kind != nil {
 		rows = p.Kind.Len()
@@ -52,48 +56,55 @@ func (p *Part) check(op string) {
 			dtype robocache.DType
 		}{{"kind", p.Kind, robocache.Uint8}, {"left", p.Left, robocache.Int32}, {"right", p.Right, robocache.Int32}, {"weight", p.Weight, robocache.Float64}} {
 			if t.Tensor == nil {
-				guard.Fail(misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no "+t.name))
+				return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no "+t.name)
 			}
-			guard.Check(t.Check(op, t.name))
+			if err := t.Check(op, t.name); err != nil {
+				return err
+			}
 			if t.DType != t.dtype {
-				guard.Fail(misuse(op, "unsupported dtype of "+t.name, t.dtype.String(), t.DType.String()))
+				return misuse(op, "unsupported dtype of "+t.name, t.dtype.String(), t.DType.String())
 			}
 			if !slices.Equal(t.Shape, []int{rows}) {
-				guard.Fail(misuse(op, "length mismatch", fmt.Sprintf("%s [%d]", t.name, rows), fmt.Sprint(t.Shape)))
+				return misuse(op, "length mismatch", fmt.Sprintf("%s [%d]", t.name, rows), fmt.Sprint(t.Shape))
 			}
 		}
 	} else if p.Left != nil || p.Right != nil || p.Weight != nil {
-		guard.Fail(misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no kind"))
+		return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no kind")
 	}
 	if !slices.Equal(p.Out.Shape, []int{rows, cols}) {
-		guard.Fail(shapeError(op, "out", []int{rows, cols}, p.Out.Shape))
+		return shapeError(op, "out", []int{rows, cols}, p.Out.Shape)
 	}
-	checkOptional(op, "valid", p.Valid, robocache.Uint8, rows)
+	if err := checkOptional(op, "valid", p.Valid, robocache.Uint8, rows); err != nil {
+		return err
+	}
 	if p.Rule.Mode == ModeSum {
-		guard.Fail(notSummed(op))
+		return notSummed(op)
 	}
 	if p.Rule.Mode > Mean {
-		guard.Fail(misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String()))
+		return misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String())
 	}
 	if p.Rule.Continuous {
-		guard.Fail(misuse(op, "continuous signs need the whole stream", "FuseOp", "rows that a plan has chosen"))
+		return misuse(op, "continuous signs need the whole stream", "FuseOp", "rows that a plan has chosen")
 	}
-	guard.Check(p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue))
-	guard.Check(p.Epilogue.check(op, cols))
+	if err := p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue); err != nil {
+		return err
+	}
+	if err := p.Epilogue.check(op, cols); err != nil {
+		return err
+	}
 	a := p.Epilogue.Augment
 	if a == nil || a.Samples == nil {
-		return
+		return nil
 	}
 	n := a.Samples.Len()
 	if n == 0 && rows > 0 || n > 0 && rows%n != 0 {
-		guard.Fail(batchError(op, "batch of the samples", rows, n))
+		return batchError(op, "batch of the samples", rows, n)
 	}
-	p.Epilogue.checkSamples(op, n)
+	return p.Epilogue.checkSamples(op, n)
 }
 
 // checkValues checks what of the rule concerns values.
 func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epilogue) (err error) {
-	defer guard.Into(&err)
 	bad := func(msg, want string) error {
 		return misuse(op, msg, want, from.String()+" → "+to.String())
 	}
@@ -121,24 +132,28 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 		if r.Continuous && !from.Float() {
 			return bad("unsupported dtype: the sign of integers", "floating-point quaternions")
 		}
-		r.checkGroups(op, cols)
+		if err := r.checkGroups(op, cols); err != nil {
+			return err
+		}
 		return nil
 	}
 	return nil
 }
 
 // checkGroups checks the channels of quaternions and other rotations.
-func (r *Rule) checkGroups(op string, cols int) {
+func (r *Rule) checkGroups(op string, cols int) error {
 	if r.Rotations != nil {
-		guard.Check(robocache.CheckRotations(r.Rotations, cols))
+		if err := robocache.CheckRotations(r.Rotations, cols); err != nil {
+			return err
+		}
 		if r.Continuous {
-			guard.Fail(misuse(op, "continuous signs", "quaternions alone", "rotations of other forms"))
+			return misuse(op, "continuous signs", "quaternions alone", "rotations of other forms")
 		}
 		for _, q := range r.Quats {
 			for _, c := range q {
 				for _, rot := range r.Rotations {
 					if c >= rot.At && c < rot.At+rot.Width() {
-						guard.Fail(misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c)))
+						return misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c))
 					}
 				}
 			}
@@ -146,23 +161,24 @@ func (r *Rule) checkGroups(op string, cols int) {
 	}
 	if r.Quats == nil {
 		if r.Rotations != nil {
-			return
+			return nil
 		}
 		if cols%4 != 0 {
-			guard.Fail(misuse(op, "quaternions must have shape (…, 4)", "a multiple of 4 channels, or channel groups", strconv.Itoa(cols)))
+			return misuse(op, "quaternions must have shape (…, 4)", "a multiple of 4 channels, or channel groups", strconv.Itoa(cols))
 		}
-		return
+		return nil
 	}
 	for i, q := range r.Quats {
 		for j, c := range q {
 			if c < 0 || c >= cols {
-				guard.Fail(misuse(op, "quaternion channel outside the data", "0 … "+strconv.Itoa(cols-1), strconv.Itoa(c)))
+				return misuse(op, "quaternion channel outside the data", "0 … "+strconv.Itoa(cols-1), strconv.Itoa(c))
 			}
 			for k := range 4*i + j {
 				if r.Quats[k/4][k%4] == c {
-					guard.Fail(misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c)))
+					return misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c))
 				}
 			}
 		}
 	}
+	return nil
 }

@@ -5,37 +5,38 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const unproject = "depth_to_points"
 
 // checkCamera proves fx, fy, cx, cy and a scale.
-func checkCamera(op string, camera [4]float32, scale float32) {
+func checkCamera(op string, camera [4]float32, scale float32) error {
 	for i, x := range camera {
 		if x-x != 0 || i < 2 && x == 0 {
-			guard.Fail(misuse(op, "camera is not finite", "fx, fy ≠ 0, cx, cy, all finite", fmt.Sprint(camera)))
+			return misuse(op, "camera is not finite", "fx, fy ≠ 0, cx, cy, all finite", fmt.Sprint(camera))
 		}
 	}
 	if scale-scale != 0 || scale < 0 {
-		guard.Fail(misuse(op, "depth scale must be positive", "a finite number > 0, or 0 for 0.001 (integers) and 1 (floats)", fmt.Sprint(scale)))
+		return misuse(op, "depth scale must be positive", "a finite number > 0, or 0 for 0.001 (integers) and 1 (floats)", fmt.Sprint(scale))
 	}
+	return nil
 }
 
-func checkPose(op, name string, pose *[12]float32) {
+func checkPose(op, name string, pose *[12]float32) error {
 	for i, x := range pose {
 		if x-x != 0 {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name, "index": i}, Msg: name + " is not finite", Want: "twelve finite numbers", Got: fmt.Sprint(x)})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name, "index": i}, Msg: name + " is not finite", Want: "twelve finite numbers", Got: fmt.Sprint(x)}
 		}
 	}
+	return nil
 }
 
 // checkDepth proves a depth image's type and layout.
-func checkDepth(op string, t *Tensor) {
+func checkDepth(op string, t *Tensor) error {
 	if !t.DType.Float() && t.DType != robocache.Uint16 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": "depth"}, Msg: "unsupported dtype", Want: "uint16, " + join(floatTypes), Got: t.DType.String()})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": "depth"}, Msg: "unsupported dtype", Want: "uint16, " + join(floatTypes), Got: t.DType.String()}
 	}
-	guard.Check(t.Check(op, "depth"))
+	return t.Check(op, "depth")
 }
 
 // depthScale is the scale that 0 stands for.
@@ -54,20 +55,29 @@ func (op *DepthOp) DepthScale() float32 { return depthScale(&op.Depth, op.Scale)
 
 // Check proves everything that can be seen without looking at values or memory; the three back ends begin with it.
 func (op *DepthOp) Check() (err error) {
-	defer guard.Into(&err)
 	d := &op.Depth
 	if len(d.Shape) != 2 && len(d.Shape) != 3 {
 		return misuse(unproject, "depth must have shape [H, W] or [B, H, W]", "[H, W] or [B, H, W]", fmt.Sprint(d.Shape))
 	}
-	checkDepth(unproject, d)
-	checkCamera(unproject, op.Camera, op.Scale)
+	if err := checkDepth(unproject, d); err != nil {
+		return err
+	}
+	if err := checkCamera(unproject, op.Camera, op.Scale); err != nil {
+		return err
+	}
 	if op.Pose != nil {
-		checkPose(unproject, "pose", op.Pose)
+		if err := checkPose(unproject, "pose", op.Pose); err != nil {
+			return err
+		}
 	}
 	shape := append(append([]int(nil), d.Shape...), 3)
-	checkForm(unproject, "out", &op.Out, shape, robocache.Float32)
+	if err := checkForm(unproject, "out", &op.Out, shape, robocache.Float32); err != nil {
+		return err
+	}
 	if op.Valid != nil {
-		checkForm(unproject, "valid", op.Valid, d.Shape, robocache.Uint8, robocache.Bool)
+		if err := checkForm(unproject, "valid", op.Valid, d.Shape, robocache.Uint8, robocache.Bool); err != nil {
+			return err
+		}
 	}
 	return checkTensors(op)
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // computes says whether the epilogue changes values: then no row is moved bit by bit.
@@ -16,12 +15,13 @@ func (e *Epilogue) computes() bool {
 }
 
 func (e *Epilogue) check(op string, cols int) (err error) {
-	defer guard.Into(&err)
 	if e.Plane < 0 {
 		return misuse(op, "invalid plane", "0 or more columns", strconv.Itoa(e.Plane))
 	}
 	if e.Norm != nil {
-		e.Norm.check(op, cols, max(e.Plane, 1))
+		if err := e.Norm.check(op, cols, max(e.Plane, 1)); err != nil {
+			return err
+		}
 	}
 	if c := e.Clip; c != nil && !(c[0] <= c[1]) {
 		return misuse(op, "invalid clip", "a lower and an upper end", fmt.Sprint(c[0], ", ", c[1]))
@@ -42,18 +42,21 @@ func (e *Epilogue) check(op string, cols int) (err error) {
 }
 
 // checkSamples checks Augment.Samples, which is one number an entry.
-func (e *Epilogue) checkSamples(op string, batch int) {
+func (e *Epilogue) checkSamples(op string, batch int) error {
 	a := e.Augment
 	if a == nil || a.Samples == nil {
-		return
+		return nil
 	}
-	guard.Check(a.Samples.Check(op, "samples"))
+	if err := a.Samples.Check(op, "samples"); err != nil {
+		return err
+	}
 	if a.Samples.DType != robocache.Int64 {
-		guard.Fail(misuse(op, "unsupported dtype of samples", "int64", a.Samples.DType.String()))
+		return misuse(op, "unsupported dtype of samples", "int64", a.Samples.DType.String())
 	}
 	if !slices.Equal(a.Samples.Shape, []int{batch}) {
-		guard.Fail(batchError(op, "batch of the samples", batch, a.Samples.Len()))
+		return batchError(op, "batch of the samples", batch, a.Samples.Len())
 	}
+	return nil
 }
 
 // epilogue runs on one row at a time.

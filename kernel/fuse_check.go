@@ -7,13 +7,11 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Check proves shapes, types, strides, and that nothing is written where it is read. Every back end calls it first; it looks at no memory.
 // What depends on values is the back end's: the order and range of times, lengths, offsets, and targets outside under ErrorEdge.
 func (op *FuseOp) Check() (err error) {
-	defer guard.Into(&err)
 	name := op.name()
 	if len(op.Series) == 0 {
 		return misuse(name, "no stream", "at least one", "none")
@@ -21,12 +19,18 @@ func (op *FuseOp) Check() (err error) {
 	batch, cols := -1, 0
 	for i := range op.Series {
 		s := &op.Series[i]
-		err := guard.Try(func() {
-			s.check(name, op.Clock, &batch)
-			guard.Check(s.Rule.checkValues(name, s.cols(), s.Values.DType, op.Out.DType, &s.Epilogue))
-			guard.Check(s.Epilogue.check(name, s.cols()))
-			s.Epilogue.checkSamples(name, batch)
-		})
+		err := func() error {
+			if err := s.check(name, op.Clock, &batch); err != nil {
+				return err
+			}
+			if err := s.Rule.checkValues(name, s.cols(), s.Values.DType, op.Out.DType, &s.Epilogue); err != nil {
+				return err
+			}
+			if err := s.Epilogue.check(name, s.cols()); err != nil {
+				return err
+			}
+			return s.Epilogue.checkSamples(name, batch)
+		}()
 		if err != nil { // where makes a map: of an error alone
 			return robocache.At(err, s.where(i, len(op.Series)))
 		}
@@ -35,14 +39,25 @@ func (op *FuseOp) Check() (err error) {
 		}
 		cols += s.cols()
 	}
-	rows := checkTargets(name, &op.Targets, batch, op.Clock)
-	guard.Check(op.Out.Check(name, "out"))
+	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
+	if err != nil {
+		return err
+	}
+	if err := op.Out.Check(name, "out"); err != nil {
+		return err
+	}
 	if !slices.Equal(op.Out.Shape, []int{batch, rows, cols}) {
 		return shapeError(name, "out", []int{batch, rows, cols}, op.Out.Shape)
 	}
-	checkOptional(name, "valid", op.Valid, robocache.Uint8, batch, rows, len(op.Series))
-	checkOptional(name, "counts", op.Counts, robocache.Int64, 2)
-	op.Clock.check(name, op.Epsilon)
+	if err := checkOptional(name, "valid", op.Valid, robocache.Uint8, batch, rows, len(op.Series)); err != nil {
+		return err
+	}
+	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
+		return err
+	}
+	if err := op.Clock.check(name, op.Epsilon); err != nil {
+		return err
+	}
 	return checkTensors(op)
 }
 
@@ -56,11 +71,10 @@ func (op *FuseOp) name() string {
 
 // Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory.
 func (op *FuseGradOp) Check() (err error) {
-	defer guard.Into(&err)
 	name := op.name()
 	s := &op.Series
 	batch := -1
-	if err := guard.Try(func() { s.check(name, op.Clock, &batch) }); err != nil {
+	if err := s.check(name, op.Clock, &batch); err != nil {
 		return robocache.At(err, s.where(0, 1))
 	}
 	unsupported := func(msg, want, got string) error {
@@ -74,13 +88,18 @@ func (op *FuseGradOp) Check() (err error) {
 	case s.Epilogue.computes():
 		return unsupported("no gradient through an epilogue", "none", "one")
 	}
-	rows := checkTargets(name, &op.Targets, batch, op.Clock)
+	rows, err := checkTargets(name, &op.Targets, batch, op.Clock)
+	if err != nil {
+		return err
+	}
 	for _, t := range []struct {
 		name string
 		*Tensor
 		want []int
 	}{{"out", &op.Out, []int{batch, rows, s.cols()}}, {"grad", &op.Grad, s.Values.Shape}} {
-		guard.Check(t.Check(name, t.name))
+		if err := t.Check(name, t.name); err != nil {
+			return err
+		}
 		if !slices.Equal(t.Shape, t.want) {
 			return shapeError(name, t.name, t.want, t.Shape)
 		}
@@ -88,7 +107,9 @@ func (op *FuseGradOp) Check() (err error) {
 			return misuse(name, "unsupported dtype of "+t.name, "a floating-point type", t.DType.String())
 		}
 	}
-	op.Clock.check(name, op.Epsilon)
+	if err := op.Clock.check(name, op.Epsilon); err != nil {
+		return err
+	}
 	return checkTensors(op)
 }
 
@@ -108,7 +129,7 @@ func (s *Series) where(i, n int) robocache.Where {
 func (s *Series) cols() int { return s.Values.Shape[len(s.Values.Shape)-1] }
 
 // check proves the shapes and types of a stream; *batch is set by the first stream (-1 before it), and is every other's too.
-func (s *Series) check(op string, clock Clock, batch *int) {
+func (s *Series) check(op string, clock Clock, batch *int) error {
 	for _, t := range []struct {
 		name string
 		*Tensor
@@ -116,24 +137,26 @@ func (s *Series) check(op string, clock Clock, batch *int) {
 		if t.Tensor == nil {
 			continue
 		}
-		guard.Check(t.Check(op, t.name))
+		if err := t.Check(op, t.name); err != nil {
+			return err
+		}
 	}
 	values, times := s.Values.Shape, s.Times.Shape
 	if s.Lengths != nil && s.Offsets != nil {
-		guard.Fail(misuse(op, "lengths and offsets", "one of them: padded or ragged", "both"))
+		return misuse(op, "lengths and offsets", "one of them: padded or ragged", "both")
 	}
 	n, rows := 0, 0
 	switch {
 	case s.Offsets != nil:
 		if len(values) != 2 || len(times) != 1 {
-			guard.Fail(misuse(op, "ragged values must have shape [sum of S, D], and times [sum of S]", "2 and 1 extents", fmt.Sprintf("%v, %v", values, times)))
+			return misuse(op, "ragged values must have shape [sum of S, D], and times [sum of S]", "2 and 1 extents", fmt.Sprintf("%v, %v", values, times))
 		}
 		if s.Offsets.DType != robocache.Int64 || len(s.Offsets.Shape) != 1 || s.Offsets.Shape[0] < 1 {
-			guard.Fail(misuse(op, "offsets must have shape [B+1]", "int64 [B+1]", s.Offsets.DType.String()+" "+fmt.Sprint(s.Offsets.Shape)))
+			return misuse(op, "offsets must have shape [B+1]", "int64 [B+1]", s.Offsets.DType.String()+" "+fmt.Sprint(s.Offsets.Shape))
 		}
 		n, rows = s.Offsets.Shape[0]-1, values[0]
 	case len(values) != 3:
-		guard.Fail(misuse(op, "values must have shape [B, S, D]", "3 extents", fmt.Sprint(values)))
+		return misuse(op, "values must have shape [B, S, D]", "3 extents", fmt.Sprint(values))
 	default:
 		n, rows = values[0], values[1]
 	}
@@ -141,34 +164,39 @@ func (s *Series) check(op string, clock Clock, batch *int) {
 		*batch = n
 	}
 	if n != *batch {
-		guard.Fail(batchError(op, "batch of the values", *batch, n))
+		return batchError(op, "batch of the values", *batch, n)
 	}
 	if rows > math.MaxInt32 && s.Offsets == nil {
-		guard.Fail(tooMany(op, rows))
+		return tooMany(op, rows)
 	}
 	if len(times) != 1 && len(times) != 2 {
-		guard.Fail(misuse(op, "times must have shape [S] or [B, S]", "1 or 2 extents", fmt.Sprint(times)))
+		return misuse(op, "times must have shape [S] or [B, S]", "1 or 2 extents", fmt.Sprint(times))
 	}
 	if len(times) == 2 && times[0] != *batch {
-		guard.Fail(batchError(op, "batch of the timestamps", *batch, times[0]))
+		return batchError(op, "batch of the timestamps", *batch, times[0])
 	}
 	if got := times[len(times)-1]; got != rows {
-		guard.Fail(misuse(op, "Source length mismatch (length of data and of its timestamps)", strconv.Itoa(rows)+" timestamps", strconv.Itoa(got)))
+		return misuse(op, "Source length mismatch (length of data and of its timestamps)", strconv.Itoa(rows)+" timestamps", strconv.Itoa(got))
 	}
-	checkTimeType(op, "times", s.Times.DType, clock)
+	if err := checkTimeType(op, "times", s.Times.DType, clock); err != nil {
+		return err
+	}
 	if s.Lengths != nil && (s.Lengths.DType != robocache.Int64 || !slices.Equal(s.Lengths.Shape, []int{*batch})) {
 		if len(s.Lengths.Shape) == 1 && s.Lengths.DType == robocache.Int64 {
-			guard.Fail(batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0]))
+			return batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0])
 		}
-		guard.Fail(misuse(op, "lengths must have shape [B]", fmt.Sprintf("int64 [%d]", *batch), s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape)))
+		return misuse(op, "lengths must have shape [B]", fmt.Sprintf("int64 [%d]", *batch), s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape))
 	}
 	if s.Rule.Mode == ModeSum {
-		guard.Fail(notSummed(op))
+		return notSummed(op)
 	}
-	s.Rule.checkTime()
+	if err := s.Rule.checkTime(); err != nil {
+		return err
+	}
 	if clock == AsGiven && s.Rule.Mode == Mean {
-		guard.Fail(misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean"))
+		return misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean")
 	}
+	return nil
 }
 
 func tooMany(op string, rows int) error {
@@ -180,46 +208,54 @@ func batchError(op, what string, want, got int) error {
 		Hint: "times [S] and targets [T] are shared by the batch; any other batch size mismatch is yours to expand"}
 }
 
-func checkTimeType(op, name string, d robocache.DType, clock Clock) {
+func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
 	switch {
 	case d == robocache.Float32, d == robocache.Float64, d == robocache.Int64 && clock == Nanoseconds:
-		return
+		return nil
 	case clock == AsGiven:
-		guard.Fail(misuse(op, "unsupported dtype of "+name, "float64 or float32 seconds for times as given", d.String()))
+		return misuse(op, "unsupported dtype of "+name, "float64 or float32 seconds for times as given", d.String())
 	}
-	guard.Fail(misuse(op, "unsupported dtype of "+name, "int64 ns, or float64 or float32 seconds", d.String()))
+	return misuse(op, "unsupported dtype of "+name, "int64 ns, or float64 or float32 seconds", d.String())
 }
 
-func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int) {
-	guard.Check(t.Check(op, "targets"))
+func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err error) {
+	if err := t.Check(op, "targets"); err != nil {
+		return rows, err
+	}
 	if len(t.Shape) != 1 && len(t.Shape) != 2 {
-		guard.Fail(misuse(op, "targets must have shape [T] or [B, T]", "1 or 2 extents", fmt.Sprint(t.Shape)))
+		return rows, misuse(op, "targets must have shape [T] or [B, T]", "1 or 2 extents", fmt.Sprint(t.Shape))
 	}
 	if len(t.Shape) == 2 && t.Shape[0] != batch {
-		guard.Fail(batchError(op, "batch of the targets", batch, t.Shape[0]))
+		return rows, batchError(op, "batch of the targets", batch, t.Shape[0])
 	}
-	checkTimeType(op, "targets", t.DType, clock)
-	return t.Shape[len(t.Shape)-1]
+	if err := checkTimeType(op, "targets", t.DType, clock); err != nil {
+		return rows, err
+	}
+	return t.Shape[len(t.Shape)-1], nil
 }
 
-func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) {
+func checkOptional(op, name string, t *Tensor, d robocache.DType, want ...int) error {
 	if t == nil {
-		return
+		return nil
 	}
-	guard.Check(t.Check(op, name))
+	if err := t.Check(op, name); err != nil {
+		return err
+	}
 	if t.DType != d {
-		guard.Fail(misuse(op, "unsupported dtype of "+name, d.String(), t.DType.String()))
+		return misuse(op, "unsupported dtype of "+name, d.String(), t.DType.String())
 	}
 	if !slices.Equal(t.Shape, want) {
-		guard.Fail(shapeError(op, name, want, t.Shape))
+		return shapeError(op, name, want, t.Shape)
 	}
+	return nil
 }
 
-func (c Clock) check(op string, epsilon float64) {
+func (c Clock) check(op string, epsilon float64) error {
 	if c > AsGiven {
-		guard.Fail(misuse(op, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(c))))
+		return misuse(op, "unknown clock", "Nanoseconds or AsGiven", strconv.Itoa(int(c)))
 	}
 	if !(epsilon >= 0) || math.IsInf(epsilon, 0) {
-		guard.Fail(misuse(op, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(epsilon)))
+		return misuse(op, "invalid epsilon", "a finite number of seconds ≥ 0", fmt.Sprint(epsilon))
 	}
+	return nil
 }

@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"strconv"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // NormKind says which normalisation a Norm is.
@@ -47,13 +45,14 @@ func NewMinMax(lo, hi []float64) *Norm {
 	return n
 }
 
-func (n *Norm) check(op string, cols, plane int) {
+func (n *Norm) check(op string, cols, plane int) error {
 	if len(n.A) != len(n.B) || cols > 0 && (len(n.A) == 0 || plane > cols/len(n.A) || cols%(plane*len(n.A)) != 0) {
-		guard.Fail(misuse(op, "length mismatch", "statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats", strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B))))
+		return misuse(op, "length mismatch", "statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats", strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B)))
 	}
 	if n.Kind > MinMax {
-		guard.Fail(misuse(op, "unknown normalisation", "MeanStd or MinMax", strconv.Itoa(int(n.Kind))))
+		return misuse(op, "unknown normalisation", "MeanStd or MinMax", strconv.Itoa(int(n.Kind)))
 	}
+	return nil
 }
 
 // normOne normalises one value, in the type that it is computed in.

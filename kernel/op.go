@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Op is an operation: FuseOp, FuseGradOp, ApplyOp, ImageOp, VoxelOp, DepthOp or TSDFOp.
@@ -20,11 +19,14 @@ type Op interface {
 
 // CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
 func CheckHost(op Op) (err error) {
-	defer guard.Into(&err)
-	guard.Check(op.Check())
+	if err := op.Check(); err != nil {
+		return err
+	}
 	for _, n := range op.named() {
 		if n.tensor != nil {
-			guard.Check(n.tensor.CheckHost(op.name(), n.name))
+			if err := n.tensor.CheckHost(op.name(), n.name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

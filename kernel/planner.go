@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // MaxTime bounds timestamps and targets in ns, so that no difference of two overflows (K13).
@@ -14,9 +13,12 @@ const MaxTime = 1 << 62
 
 // NewPlan finds the source samples of each target. src must not decrease; targets may come in any order.
 func NewPlan(src, targets []int64, rule Rule) (_ *Plan, err error) {
-	defer guard.Into(&err)
-	guard.Check(CheckTimestamps(src))
-	rule.checkTime()
+	if err := CheckTimestamps(src); err != nil {
+		return nil, err
+	}
+	if err := rule.checkTime(); err != nil {
+		return nil, err
+	}
 	p := makePlan(rule.Mode, len(targets))
 	if rule.Mode == ModeSum {
 		return p, p.FillSums(src, targets, rule.sumLengths(len(targets)), &rule)
@@ -105,19 +107,20 @@ func notFinite(key string, i int, what string, t float64) error {
 }
 
 // checkTime checks what of the rule concerns time.
-func (r *Rule) checkTime() {
+func (r *Rule) checkTime() error {
 	switch {
 	case r.Mode > ModeSum:
-		guard.Fail(planError(robocache.ErrMisuse, nil, "Invalid mode", "a known mode", r.Mode.String()))
+		return planError(robocache.ErrMisuse, nil, "Invalid mode", "a known mode", r.Mode.String())
 	case r.Edge > ErrorEdge:
-		guard.Fail(planError(robocache.ErrMisuse, nil, "Invalid edge", "a known edge policy", r.Edge.String()))
+		return planError(robocache.ErrMisuse, nil, "Invalid edge", "a known edge policy", r.Edge.String())
 	case r.MaxGap < 0:
-		guard.Fail(planError(robocache.ErrMisuse, nil, "invalid max_gap", "0 (none) or more ns", strconv.FormatInt(r.MaxGap, 10)))
+		return planError(robocache.ErrMisuse, nil, "invalid max_gap", "0 (none) or more ns", strconv.FormatInt(r.MaxGap, 10))
 	case r.Mode == ModeSum && r.After <= 0:
-		guard.Fail(planError(robocache.ErrMisuse, nil, "sum needs the length of a row's interval", "after > 0", strconv.FormatInt(r.After, 10)))
+		return planError(robocache.ErrMisuse, nil, "sum needs the length of a row's interval", "after > 0", strconv.FormatInt(r.After, 10))
 	case r.Mode == Mean && (r.Before < 0 || r.After < 0 || r.Before > MaxTime || r.After > MaxTime || r.Before == 0 && r.After == 0):
-		guard.Fail(planError(robocache.ErrMisuse, nil, "mean needs a window", "before and after ≥ 0, not both 0", fmt.Sprintf("%d, %d", r.Before, r.After)))
+		return planError(robocache.ErrMisuse, nil, "mean needs a window", "before and after ≥ 0, not both 0", fmt.Sprintf("%d, %d", r.Before, r.After))
 	}
+	return nil
 }
 
 // planError has the op of package align, where plans have always been made for people.

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Reference runs the operations in plain Go on one thread, entry by entry and row by row: what they mean, not how fast they can be. All
@@ -73,7 +72,7 @@ type times struct {
 
 // read takes n times from an index on. Seconds become rint(t·1e9) ns under Nanoseconds; what that makes of NaN, Inf and times beyond ±2^62 ns is
 // for the check of timestamps to say.
-func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (out times) {
+func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (out times, err error) {
 	if clock == AsGiven {
 		out.seconds = make([]float64, n)
 	} else {
@@ -92,12 +91,12 @@ func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (out ti
 		default:
 			s := t.float64At(t.at(index...))
 			if !finite(s) {
-				guard.Fail(notFinite(key, i, what, s))
+				return out, notFinite(key, i, what, s)
 			}
 			out.ns[i] = FromSeconds(s)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // FromSeconds is rint(s·1e9); beyond ±2^62 it is ±2^62, which no check lets pass.

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // reference resamples every stream of every entry into its columns. All times are proved before anything is written.
@@ -120,15 +119,28 @@ func (s *Series) Plan(targets *Tensor, b int) (p *Plan, first int, err error) {
 }
 
 func (s *Series) plan(targets *Tensor, b int, clock Clock, epsilon float64) (p *Plan, from int, err error) {
-	defer guard.Into(&err)
 	from, n, err := s.Rows(b)
-	guard.Check(err)
-	src := s.Times.read(clock, from, n, b, "index", "timestamp")
-	to := targets.read(clock, 0, targets.Shape[len(targets.Shape)-1], b, "row", "target time")
+	if err != nil {
+		return p, from, err
+	}
+	src, err := s.Times.read(clock, from, n, b, "index", "timestamp")
+	if err != nil {
+		return p, from, err
+	}
+	to, err := targets.read(clock, 0, targets.Shape[len(targets.Shape)-1], b, "row", "target time")
+	if err != nil {
+		return p, from, err
+	}
 	if clock == AsGiven {
-		guard.Check(CheckTimestamps(src.seconds))
+		if err := CheckTimestamps(src.seconds); err != nil {
+			return p, from, err
+		}
 		p = makePlan(s.Rule.Mode, len(to.seconds))
 		return p, from, p.FillAsGiven(src.seconds, to.seconds, &s.Rule, epsilon)
 	}
-	return guard.Must(NewPlan(src.ns, to.ns, s.Rule)), from, nil
+	planValue, err := NewPlan(src.ns, to.ns, s.Rule)
+	if err != nil {
+		return p, from, err
+	}
+	return planValue, from, nil
 }

@@ -10,7 +10,6 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Check proves the layout: a type of fixed size, extents from 0, a stride an axis, and a reach that can be counted in bytes. It looks at no
@@ -194,22 +193,23 @@ func (t *Tensor) modulo(pitch uintptr) (first, width uintptr) {
 }
 
 // checkForm proves type and shape of a tensor. A want of nil is any shape of that rank's extents; name is what errors call it.
-func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType) {
+func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType) error {
 	where := robocache.Where{"tensor": name}
 	known := false
 	for _, d := range types {
 		known = known || t.DType == d
 	}
 	if !known {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: where, Msg: "unsupported dtype", Want: join(types), Got: t.DType.String()})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: where, Msg: "unsupported dtype", Want: join(types), Got: t.DType.String()}
 	}
 	same := len(t.Shape) == len(want)
 	for i := 0; same && i < len(want); i++ {
 		same = t.Shape[i] == want[i]
 	}
 	if !same {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: where, Msg: name + " has wrong shape", Want: fmt.Sprint(want), Got: fmt.Sprint(t.Shape)})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: where, Msg: name + " has wrong shape", Want: fmt.Sprint(want), Got: fmt.Sprint(t.Shape)}
 	}
+	return nil
 }
 
 func join(types []robocache.DType) string {

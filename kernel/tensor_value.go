@@ -51,14 +51,16 @@ func (t *Tensor) put(o int, x float64) {
 }
 
 // Elements visits the elements in C order: the byte of Data, and the index.
-func (t *Tensor) Elements(f func(o int, index []int)) {
+func (t *Tensor) Elements(f func(o int, index []int) error) error {
 	index := make([]int, len(t.Shape))
 	for range t.Len() {
 		o := t.Base
 		for axis, i := range index {
 			o += i * t.Step(axis)
 		}
-		f(o*t.DType.Size(), index)
+		if err := f(o*t.DType.Size(), index); err != nil {
+			return err
+		}
 		for axis := len(index) - 1; axis >= 0; axis-- {
 			if index[axis]++; index[axis] < t.Shape[axis] {
 				break
@@ -66,4 +68,5 @@ func (t *Tensor) Elements(f func(o int, index []int)) {
 			index[axis] = 0
 		}
 	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const integrate = "tsdf_integrate"
@@ -15,17 +14,24 @@ func (op *TSDFOp) DepthScale() float32 { return depthScale(&op.Depth, op.Scale) 
 
 // Check proves everything that can be seen without looking at values or memory; the three back ends begin with it.
 func (op *TSDFOp) Check() (err error) {
-	defer guard.Into(&err)
 	if len(op.Depth.Shape) != 2 {
 		return misuse(integrate, "depth must have shape [H, W]", "[H, W]", fmt.Sprint(op.Depth.Shape))
 	}
-	checkDepth(integrate, &op.Depth)
-	checkCamera(integrate, op.Camera, op.Scale)
-	checkPose(integrate, "view", &op.View)
+	if err := checkDepth(integrate, &op.Depth); err != nil {
+		return err
+	}
+	if err := checkCamera(integrate, op.Camera, op.Scale); err != nil {
+		return err
+	}
+	if err := checkPose(integrate, "view", &op.View); err != nil {
+		return err
+	}
 	if len(op.Value.Shape) != 3 {
 		return misuse(integrate, "Invalid grid dimensions: value must have shape [X, Y, Z]", "[X, Y, Z]", fmt.Sprint(op.Value.Shape))
 	}
-	checkGrid(integrate, op.Min, op.Size, op.Value.Shape)
+	if err := checkGrid(integrate, op.Min, op.Size, op.Value.Shape); err != nil {
+		return err
+	}
 	for _, n := range []struct {
 		name string
 		x    float32
@@ -35,7 +41,9 @@ func (op *TSDFOp) Check() (err error) {
 		}
 	}
 	for _, n := range op.named()[1:] {
-		checkForm(integrate, n.name, n.tensor, op.Value.Shape, robocache.Float32)
+		if err := checkForm(integrate, n.name, n.tensor, op.Value.Shape, robocache.Float32); err != nil {
+			return err
+		}
 	}
 	return checkTensors(op)
 }

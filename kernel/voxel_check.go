@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const voxelize = "voxelize"
@@ -30,7 +29,6 @@ type VoxelLayout struct {
 // Layout looks at the inputs and options, and not at the results: a caller asks it for the shape and the bytes before it allocates. A dense
 // result beyond Budget, or beyond what int64 counts, is the error "memory budget".
 func (op *VoxelOp) Layout() (_ *VoxelLayout, err error) {
-	defer guard.Into(&err)
 	if op.Mode > FirstPoint {
 		return nil, misuse(voxelize, "Invalid mode", voxelNames.text(), strconv.Itoa(int(op.Mode)))
 	}
@@ -38,13 +36,19 @@ func (op *VoxelOp) Layout() (_ *VoxelLayout, err error) {
 		return nil, misuse(voxelize, "Invalid outside", outsideNames.text(), strconv.Itoa(int(op.Outside)))
 	}
 	l := &VoxelLayout{Batch: 1}
-	op.checkPoints(l)
-	op.checkFeatures(l)
-	checkGrid(voxelize, op.Min, op.Size, op.Grid[:])
+	if err := op.checkPoints(l); err != nil {
+		return nil, err
+	}
+	if err := op.checkFeatures(l); err != nil {
+		return nil, err
+	}
+	if err := checkGrid(voxelize, op.Min, op.Size, op.Grid[:]); err != nil {
+		return nil, err
+	}
 	return l, op.size(l)
 }
 
-func (op *VoxelOp) checkPoints(l *VoxelLayout) {
+func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 	p := &op.Points
 	rank := len(p.Shape)
 	if (rank != 2 && rank != 3) || p.Shape[rank-1] != 3 || rank == 3 && op.Offsets != nil {
@@ -52,89 +56,99 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) {
 		if op.Offsets != nil {
 			want = "[sum of N, 3] beside offsets"
 		}
-		guard.Fail(misuse(voxelize, "points must have shape "+want, want, fmt.Sprint(p.Shape)))
+		return misuse(voxelize, "points must have shape "+want, want, fmt.Sprint(p.Shape))
 	}
 	if !p.DType.Float() {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "points"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: p.DType.String()})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "points"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: p.DType.String()}
 	}
-	guard.Check(p.Check(voxelize, "points"))
+	if err := p.Check(voxelize, "points"); err != nil {
+		return err
+	}
 	l.Rows = p.Shape[rank-2]
 	switch {
 	case op.Offsets != nil:
 		o := op.Offsets
 		if op.Lengths != nil {
-			guard.Fail(misuse(voxelize, "lengths beside offsets", "one of them", "both"))
+			return misuse(voxelize, "lengths beside offsets", "one of them", "both")
 		}
 		if len(o.Shape) != 1 || o.Shape[0] < 1 {
-			guard.Fail(misuse(voxelize, "offsets has wrong shape", "[B+1]", fmt.Sprint(o.Shape)))
+			return misuse(voxelize, "offsets has wrong shape", "[B+1]", fmt.Sprint(o.Shape))
 		}
 		l.Batched, l.Batch = true, o.Shape[0]-1
-		checkIndex("offsets", o, l.Batch+1)
-		return
+		if err := checkIndex("offsets", o, l.Batch+1); err != nil {
+			return err
+		}
+		return nil
 	case rank == 3:
 		l.Batched, l.Batch = true, p.Shape[0]
 		if op.Lengths == nil {
-			return
+			return nil
 		}
 		if len(op.Lengths.Shape) == 1 && op.Lengths.Shape[0] != l.Batch {
-			guard.Fail(misuse(voxelize, "Batch size mismatch (batch size mismatch of points and lengths)", strconv.Itoa(l.Batch), strconv.Itoa(op.Lengths.Shape[0])))
+			return misuse(voxelize, "Batch size mismatch (batch size mismatch of points and lengths)", strconv.Itoa(l.Batch), strconv.Itoa(op.Lengths.Shape[0]))
 		}
-		checkIndex("lengths", op.Lengths, l.Batch)
-		return
+		if err := checkIndex("lengths", op.Lengths, l.Batch); err != nil {
+			return err
+		}
+		return nil
 	case op.Lengths != nil:
-		guard.Fail(misuse(voxelize, "lengths without a batch", "points [B, N, 3]", fmt.Sprint(p.Shape)))
+		return misuse(voxelize, "lengths without a batch", "points [B, N, 3]", fmt.Sprint(p.Shape))
 	}
+	return nil
 }
 
-func checkIndex(name string, t *Tensor, n int) {
-	checkForm(voxelize, name, t, []int{n}, robocache.Int64)
-	guard.Check(t.Check(voxelize, name))
+func checkIndex(name string, t *Tensor, n int) error {
+	if err := checkForm(voxelize, name, t, []int{n}, robocache.Int64); err != nil {
+		return err
+	}
+	return t.Check(voxelize, name)
 }
 
-func (op *VoxelOp) checkFeatures(l *VoxelLayout) {
+func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	if !op.Mode.Featured() {
-		return
+		return nil
 	}
 	f, p := op.Features, &op.Points
 	if f == nil {
-		guard.Fail(misuse(voxelize, "features required for mean/max modes", "features under mode "+op.Mode.String(), "none"))
+		return misuse(voxelize, "features required for mean/max modes", "features under mode "+op.Mode.String(), "none")
 	}
 	lead := len(p.Shape) - 1
 	if len(f.Shape) != lead+1 {
-		guard.Fail(misuse(voxelize, "features must have shape "+fmt.Sprint(p.Shape[:lead])+" and F", strconv.Itoa(lead+1)+" axes", fmt.Sprint(f.Shape)))
+		return misuse(voxelize, "features must have shape "+fmt.Sprint(p.Shape[:lead])+" and F", strconv.Itoa(lead+1)+" axes", fmt.Sprint(f.Shape))
 	}
 	for i, d := range p.Shape[:lead] {
 		if f.Shape[i] != d {
 			if i == 0 && lead == 2 {
-				guard.Fail(misuse(voxelize, "Batch size mismatch (batch size mismatch of points and features)", strconv.Itoa(d), strconv.Itoa(f.Shape[i])))
+				return misuse(voxelize, "Batch size mismatch (batch size mismatch of points and features)", strconv.Itoa(d), strconv.Itoa(f.Shape[i]))
 			}
-			guard.Fail(misuse(voxelize, "length mismatch of points and features", strconv.Itoa(d), strconv.Itoa(f.Shape[i])))
+			return misuse(voxelize, "length mismatch of points and features", strconv.Itoa(d), strconv.Itoa(f.Shape[i]))
 		}
 	}
 	l.Features = f.Shape[lead]
 	if !f.DType.Float() {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "features"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: f.DType.String()})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "features"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: f.DType.String()}
 	}
-	guard.Check(f.Check(voxelize, "features"))
+	return f.Check(voxelize, "features")
 }
 
 // checkGrid proves a voxel size, an origin and a grid.
-func checkGrid(op string, lo, size [3]float32, grid []int) {
+func checkGrid(op string, lo, size [3]float32, grid []int) error {
 	for a, s := range size {
 		if !(s > 0) || math.IsInf(float64(s), 0) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "voxel_size must be positive: a voxel size must be positive and finite", Want: "a finite number > 0", Got: fmt.Sprint(s)})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "voxel_size must be positive: a voxel size must be positive and finite", Want: "a finite number > 0", Got: fmt.Sprint(s)}
 		}
 	}
 	for a, x := range lo {
 		if x-x != 0 {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "grid_min is not finite", Want: "a finite number", Got: fmt.Sprint(x)})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "grid_min is not finite", Want: "a finite number", Got: fmt.Sprint(x)}
 		}
 	}
 	for a, g := range grid {
 		if g <= 0 || g > math.MaxInt32 {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "Invalid grid dimensions", Want: "extents of 1 … 2147483647", Got: fmt.Sprint(grid), Hint: "grid_size is voxels an axis"})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "Invalid grid dimensions", Want: "extents of 1 … 2147483647", Got: fmt.Sprint(grid), Hint: "grid_size is voxels an axis"}
 		}
 	}
+	return nil
 }
 
 // size counts the cells and what a dense result of them takes.
@@ -217,8 +231,10 @@ func product(xs ...int64) (p int64, ok bool) {
 
 // Check proves everything that can be seen without looking at values or memory; the three back ends begin with it.
 func (op *VoxelOp) Check() (err error) {
-	defer guard.Into(&err)
-	l := guard.Must(op.Layout())
+	l, err := op.Layout()
+	if err != nil {
+		return err
+	}
 	sparse := op.Coords != nil
 	if op.Bits && (op.Mode != Occupancy || sparse) {
 		return misuse(voxelize, "bits hold dense occupancy only", "mode occupancy with a dense result", op.Mode.String())
@@ -229,15 +245,23 @@ func (op *VoxelOp) Check() (err error) {
 	case !sparse && (op.Rows != nil || op.Counts != nil || op.Found != nil):
 		return misuse(voxelize, "rows, counts and found belong to the sparse layout", "coords beside them", "none")
 	case sparse:
-		op.checkSparse(l)
+		if err := op.checkSparse(l); err != nil {
+			return err
+		}
 	default:
-		op.checkDense(l)
+		if err := op.checkDense(l); err != nil {
+			return err
+		}
 	}
 	if op.Stats != nil {
-		checkForm(voxelize, "stats", op.Stats, []int{3}, robocache.Int64)
+		if err := checkForm(voxelize, "stats", op.Stats, []int{3}, robocache.Int64); err != nil {
+			return err
+		}
 	}
 	if op.Scratch != nil {
-		guard.Check(op.Scratch.Check(voxelize, "scratch"))
+		if err := op.Scratch.Check(voxelize, "scratch"); err != nil {
+			return err
+		}
 	}
 	if op.Scratch != nil && (op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 || op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
 		return misuse(voxelize, "scratch has wrong shape", "uint8, one axis without gaps", op.Scratch.DType.String())
@@ -245,7 +269,7 @@ func (op *VoxelOp) Check() (err error) {
 	return checkTensors(op)
 }
 
-func (op *VoxelOp) checkDense(l *VoxelLayout) {
+func (op *VoxelOp) checkDense(l *VoxelLayout) error {
 	types := []robocache.DType{l.DType}
 	switch {
 	case op.Bits:
@@ -253,27 +277,27 @@ func (op *VoxelOp) checkDense(l *VoxelLayout) {
 	case op.Mode == Occupancy:
 		types = []robocache.DType{robocache.Uint8, robocache.Bool, robocache.Int32, robocache.Float32}
 	}
-	checkForm(voxelize, "out", op.Out, l.Shape, types...)
+	return checkForm(voxelize, "out", op.Out, l.Shape, types...)
 }
 
-func (op *VoxelOp) checkSparse(l *VoxelLayout) {
+func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 	c := op.Coords
 	if len(c.Shape) != 2 || c.Shape[1] != 4 {
-		guard.Fail(misuse(voxelize, "coords has wrong shape", "[capacity, 4]", fmt.Sprint(c.Shape)))
+		return misuse(voxelize, "coords has wrong shape", "[capacity, 4]", fmt.Sprint(c.Shape))
 	}
 	capacity := c.Shape[0]
 	if l.Batch > math.MaxInt32 {
-		guard.Fail(misuse(voxelize, "coords are int32: batch too large", "at most 2147483647 entries", strconv.Itoa(l.Batch)))
+		return misuse(voxelize, "coords are int32: batch too large", "at most 2147483647 entries", strconv.Itoa(l.Batch))
 	}
 	switch {
 	case op.Found == nil:
-		guard.Fail(misuse(voxelize, "the sparse layout needs found", "int64 [1]", "none"))
+		return misuse(voxelize, "the sparse layout needs found", "int64 [1]", "none")
 	case op.Mode.Featured() && op.Rows == nil:
-		guard.Fail(misuse(voxelize, "the sparse layout needs rows under mode "+op.Mode.String(), "float32 [capacity, F]", "none"))
+		return misuse(voxelize, "the sparse layout needs rows under mode "+op.Mode.String(), "float32 [capacity, F]", "none")
 	case !op.Mode.Featured() && op.Rows != nil:
-		guard.Fail(misuse(voxelize, "rows under mode "+op.Mode.String(), "none", "some"))
+		return misuse(voxelize, "rows under mode "+op.Mode.String(), "none", "some")
 	case op.Mode == Count && op.Counts == nil:
-		guard.Fail(misuse(voxelize, "the sparse layout needs counts under mode count", "int32 [capacity]", "none"))
+		return misuse(voxelize, "the sparse layout needs counts under mode count", "int32 [capacity]", "none")
 	}
 	for _, r := range []struct {
 		name   string
@@ -289,8 +313,11 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) {
 		if r.tensor == nil {
 			continue
 		}
-		checkForm(voxelize, r.name, r.tensor, r.shape, r.dtype)
+		if err := checkForm(voxelize, r.name, r.tensor, r.shape, r.dtype); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (op *VoxelOp) name() string { return voxelize }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // voxelPoint is a point inside the grid: its flat index, batch entry and row.
@@ -17,15 +15,22 @@ type voxelPoint struct {
 // reference sorts the points by cell, stably, and reduces one cell after the other: the dense and the sparse layout differ only in where the
 // result of a cell goes.
 func (op *VoxelOp) reference() (err error) {
-	defer guard.Into(&err)
-	points, stats := op.collect()
+	points, stats, err := op.collect()
+	if err != nil {
+		return err
+	}
 	slices.SortStableFunc(points, func(a, b voxelPoint) int { return cmp.Compare(a.flat, b.flat) })
 	if op.Out != nil {
 		empty := 0.0
 		if op.Mode >= Maximum {
 			empty = float64(op.Fill)
 		}
-		op.Out.Elements(func(o int, _ []int) { op.Out.put(o, empty) })
+		if err := op.Out.Elements(func(o int, _ []int) error {
+			op.Out.put(o, empty)
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
 	found := 0
 	for len(points) > 0 {
@@ -53,12 +58,17 @@ func (op *VoxelOp) reference() (err error) {
 }
 
 // collect finds the cell of every point, in order, and counts those inside, outside and not finite.
-func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int) {
+func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
 	cells := int64(op.Grid[0]) * int64(op.Grid[1]) * int64(op.Grid[2])
-	l := guard.Must(op.Layout())
+	l, err := op.Layout()
+	if err != nil {
+		return points, stats, err
+	}
 	for b := range l.Batch { // all are proved before the first is read
 		_, _, err := op.Entry(b)
-		guard.Check(err)
+		if err != nil {
+			return points, stats, err
+		}
 	}
 	for b := range l.Batch {
 		from, to, _ := op.Entry(b)
@@ -70,12 +80,12 @@ func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int) {
 			case place == NotFinite, place == Beyond && op.Outside == DropOutside:
 				continue
 			case place == Beyond && op.Outside == FailOutside:
-				guard.Fail(op.OutsideError(b, row, p))
+				return points, stats, op.OutsideError(b, row, p)
 			}
 			points = append(points, voxelPoint{int64(b)*cells + (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(op.Grid[2]) + int64(cell[2]), b, row})
 		}
 	}
-	return points, stats
+	return points, stats, nil
 }
 
 // point reads a row of Points as float32.

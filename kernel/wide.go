@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"math"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // period is that of angle.
@@ -187,9 +185,12 @@ func norm(q [4]float64) float64 {
 // ContinuousSigns copies rows from src to dst, negating each quaternion that points away from the one before it in dst (K20): before it is
 // resampled. Views of one floating-point type; nil quats are every four columns.
 func ContinuousSigns(dst, src Matrix, quats [][4]int) (err error) {
-	defer guard.Into(&err)
-	guard.Check(dst.check("slerp", "out"))
-	guard.Check(src.check("slerp", "data"))
+	if err := dst.check("slerp", "out"); err != nil {
+		return err
+	}
+	if err := src.check("slerp", "data"); err != nil {
+		return err
+	}
 	if dst.Rows != src.Rows || dst.Cols != src.Cols {
 		return misuse("slerp", "out has wrong shape", "the data's", "another")
 	}
@@ -197,7 +198,9 @@ func ContinuousSigns(dst, src Matrix, quats [][4]int) (err error) {
 		return misuse("slerp", "dtypes must match", "one floating-point type", src.DType.String()+" → "+dst.DType.String())
 	}
 	r := Rule{Quats: quats}
-	r.checkGroups("slerp", src.Cols)
+	if err := r.checkGroups("slerp", src.Cols); err != nil {
+		return err
+	}
 	for i := range src.Rows {
 		move(&dst, &src, i, i)
 	}

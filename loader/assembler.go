@@ -10,7 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
@@ -396,7 +396,7 @@ func (w *worker) fill(p *part, columns []*column) {
 
 // fillColumn fills one column of a part. A panic is an internal error of the batch.
 func (w *worker) fillColumn(p *part, c *column) (err error) {
-	defer guard.Recover("loader", &err)
+	defer crash.Recover("loader", &err)
 	return c.kind.(filler).fill(w, p, c)
 }
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -88,7 +88,7 @@ func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(
 
 // lease gets frames until done is called: without garbage, where the dataset can.
 func lease(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, refs []robocache.FrameRef) (done func(), err error) {
-	defer guard.Recover("loader", &err)
+	defer crash.Recover("loader", &err)
 	done = func() {}
 	l, ok := ds.(robocache.FrameLeaser)
 	if !ok {

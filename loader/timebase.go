@@ -9,7 +9,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
@@ -107,7 +106,6 @@ func (src *source) timed() bool {
 // alignNotes returns notes with the look-ahead of the observations, and with the streams that are summed as relative.
 // Streams of windows= are left out, because their offsets are explicit.
 func (src *source) alignNotes(ctx context.Context) (notes []string, err error) {
-	defer guard.Into(&err)
 	keys := []string{}
 	for _, c := range src.columns {
 		if c.time != nil && src.cfg.Native.Of(c.key) == nil {
@@ -119,7 +117,9 @@ func (src *source) alignNotes(ctx context.Context) (notes []string, err error) {
 		cfg = &align.Config{}
 	}
 	findings := cfg.RelativeNotes(src.ds.Info(), keys)
-	if f := cfg.LookAhead(ctx, src.ds, keys); f != nil {
+	if f, err := cfg.LookAhead(ctx, src.ds, keys); err != nil {
+		return notes, err
+	} else if f != nil {
 		findings = append(findings, *f)
 	}
 	for i := range findings {

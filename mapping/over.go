@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // mapped is a dataset under a mapping.
@@ -56,8 +55,9 @@ func timestampKey(clock string) (string, bool) { return strings.CutPrefix(clock,
 
 // Over puts a mapping over a dataset, which it owns from then on.
 func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ robocache.Dataset, err error) {
-	defer guard.Into(&err)
-	guard.Check(check(m))
+	if err := check(m); err != nil {
+		return nil, err
+	}
 	d := &mapped{base: ds, info: *ds.Info(), streams: map[string]*stream{}}
 	used := map[string]bool{}
 	var made []*stream
@@ -69,7 +69,9 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ ro
 	for _, key := range keys {
 		sm := m.Streams[key]
 		s, err := d.make(key, &sm)
-		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
+		if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
+			return nil, err
+		}
 		for _, p := range s.parts {
 			used[p.key] = true
 		}
@@ -100,30 +102,33 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ ro
 			d.inferUnit(ctx, s)
 		}
 	}
-	d.anchor(ctx, m.Clock)
+	if err := d.anchor(ctx, m.Clock); err != nil {
+		return nil, err
+	}
 	for _, s := range made {
 		d.info.Features = append(d.info.Features, s.feature)
 	}
-	d.findTasks(ctx, m.Task)
+	if err := d.findTasks(ctx, m.Task); err != nil {
+		return nil, err
+	}
 	return d, nil
 }
 
 // source finds a stream of the base.
-func (d *mapped) source(key string) *robocache.Feature {
+func (d *mapped) source(key string) (*robocache.Feature, error) {
 	f := d.base.Info().Feature(key)
 	if f == nil {
 		var known []string
 		for i := range d.base.Info().Features {
 			known = append(known, d.base.Info().Features[i].Key)
 		}
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the dataset has no stream " + key, Hint: "it has " + strings.Join(known, ", ")})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the dataset has no stream " + key, Hint: "it has " + strings.Join(known, ", ")}
 	}
-	return f
+	return f, nil
 }
 
 // make settles one stream.
 func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err error) {
-	defer guard.Into(&err)
 	bad := func(msg, want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
 	}
@@ -133,7 +138,10 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 	}
 	elements := 0
 	for i, from := range m.From {
-		f := d.source(from)
+		f, err := d.source(from)
+		if err != nil {
+			return nil, err
+		}
 		if i == 0 {
 			s.feature = *f
 		}
@@ -179,12 +187,17 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 		f.Rotations = d.turns(m)
 		f.Interpolation = joined(f, d.base.Info(), m.From)
 	}
-	rotated(f, m)
+	if err := rotated(f, m); err != nil {
+		return nil, err
+	}
 	if err := d.related(f, m); err != nil {
 		return nil, err
 	}
 	if name, ok := timestampKey(m.Clock); ok {
-		t := d.source(name)
+		t, err := d.source(name)
+		if err != nil {
+			return nil, err
+		}
 		if t.Kind != robocache.KindNumeric || t.Elements() != 1 || t.Ragged() || t.Clock != f.Clock {
 			return nil, bad("a stream of timestamps", "one number a row, on the clock of "+m.From[0], fmt.Sprintf("%s: %s %v on %q", name, t.Kind, t.Shape, t.Clock))
 		}
@@ -242,22 +255,25 @@ func mapUnit(err error) error {
 }
 
 // anchor makes the rows of a stream the episode's own.
-func (d *mapped) anchor(ctx context.Context, key string) {
+func (d *mapped) anchor(ctx context.Context, key string) error {
 	info := &d.info
 	if key == "" {
-		return
+		return nil
 	}
 	// The name is a stream of the dataset or of the mapping. The dataset's stream has precedence.
 	if s := d.streams[key]; s != nil && d.base.Info().Feature(key) == nil {
 		if s.moved() {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: the stream has timestamps of its own by this mapping",
-				Hint: "Name a stream whose timestamps the mapping leaves as they are."})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: the stream has timestamps of its own by this mapping",
+				Hint: "Name a stream whose timestamps the mapping leaves as they are."}
 		}
 		key = s.parts[0].key
 	}
-	f := d.source(key)
+	f, err := d.source(key)
+	if err != nil {
+		return err
+	}
 	if f.Clock == info.Clock || f.Clock == "" {
-		return
+		return nil
 	}
 	was := cmp.Or(info.Clock, "rows")
 	for _, s := range d.streams {
@@ -268,11 +284,15 @@ func (d *mapped) anchor(ctx context.Context, key string) {
 	d.own, info.Clock, info.Frames, info.FPS = key, f.Clock, 0, f.FPS
 	d.lengths = make([]int, info.Episodes)
 	for e := range d.lengths {
-		t := guard.Must(d.base.Times(ctx, e, key))
+		t, err := d.base.Times(ctx, e, key)
+		if err != nil {
+			return err
+		}
 		d.lengths[e] = len(t)
 		info.Frames += int64(len(t))
 	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(d.streams)), func(s *stream) bool { return s.feature.Clock == f.Clock }) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: no stream that is kept lies on the clock of this one"})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: no stream that is kept lies on the clock of this one"}
 	}
+	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // maxBytes bounds a mapping file.
@@ -23,14 +22,19 @@ const maxBytes = 4 << 20
 
 // Read reads a mapping file.
 func Read(path string) (_ *robocache.Mapping, err error) {
-	defer guard.Into(&err)
 	f, err := os.Open(path)
-	guard.Check(robocache.At(err, robocache.Where{"file": path}))
+	if err := robocache.At(err, robocache.Where{"file": path}); err != nil {
+		return nil, err
+	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	guard.Check(robocache.At(err, robocache.Where{"file": path}))
+	if err := robocache.At(err, robocache.Where{"file": path}); err != nil {
+		return nil, err
+	}
 	m, err := Parse(b)
-	guard.Check(robocache.At(err, robocache.Where{"file": path}))
+	if err := robocache.At(err, robocache.Where{"file": path}); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
 
@@ -94,7 +98,6 @@ func earlierNames(tree any) {
 
 // check refuses what no dataset could make right.
 func check(m *robocache.Mapping) (err error) {
-	defer guard.Into(&err)
 	bad := func(key, msg, want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: msg, Want: want, Got: got}
 	}
@@ -120,7 +123,9 @@ func check(m *robocache.Mapping) (err error) {
 		case s.Offset <= -1<<62 || s.Offset >= 1<<62:
 			return bad(key, "offset_ns", "less than 2^62", strconv.FormatInt(s.Offset, 10))
 		}
-		guard.Check(robocache.At(s.Drift.Check(), robocache.Where{"stream": key}))
+		if err := robocache.At(s.Drift.Check(), robocache.Where{"stream": key}); err != nil {
+			return err
+		}
 		switch s.Interpolation {
 		case "", "linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum":
 		default:
@@ -128,7 +133,9 @@ func check(m *robocache.Mapping) (err error) {
 				return bad(key, "interpolation", "linear, nearest, previous, next, slerp, angle, mean, sum, or the form of a rotation: rotvec, xyz, XYZ …", strconv.Quote(s.Interpolation))
 			}
 		}
-		guard.Check(robocache.At(robocache.CheckRotations(s.Rotations, math.MaxInt32), robocache.Where{"stream": key}))
+		if err := robocache.At(robocache.CheckRotations(s.Rotations, math.MaxInt32), robocache.Where{"stream": key}); err != nil {
+			return err
+		}
 		if _, ok := timestampKey(s.Clock); !ok {
 			switch s.Clock {
 			case "", "header", "publish", "log":
@@ -149,12 +156,13 @@ var unitNanos = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
 // Open opens a dataset as robocache.Open does, with opt.Map put over it.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ robocache.Dataset, err error) {
-	defer guard.Into(&err)
 	m := opt.Map
 	if m == nil {
 		return robocache.Open(ctx, uri, opt)
 	}
-	guard.Check(check(m))
+	if err := check(m); err != nil {
+		return nil, err
+	}
 	if opt.HZ.Zero() {
 		opt.HZ = m.HZ
 	}
@@ -163,7 +171,10 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ robocac
 		maps.Copy(all, opt.Options) // what is said beside the file wins
 		opt.Options = all
 	}
-	ds := guard.Must(robocache.Open(ctx, uri, opt))
+	ds, err := robocache.Open(ctx, uri, opt)
+	if err != nil {
+		return nil, err
+	}
 	over, err := Over(ctx, ds, m)
 	if err != nil {
 		_ = ds.Close()

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -46,12 +45,12 @@ func (d *mapped) Lacks(episode int, key string) bool {
 }
 
 // stream finds a stream of the result.
-func (d *mapped) stream(key string) *stream {
+func (d *mapped) stream(key string) (*stream, error) {
 	s := d.streams[key]
 	if s == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the mapped dataset has no such stream"})
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the mapped dataset has no such stream"}
 	}
-	return s
+	return s, nil
 }
 
 // Origin is the base's.
@@ -60,11 +59,13 @@ func (d *mapped) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
 }
 
 func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
-	defer guard.Into(&err)
 	if key == "" || key == "task" && d.streams["task"] == nil {
 		return d.base.Times(ctx, e, d.own)
 	}
-	s := d.stream(key)
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, err
+	}
 	t, err := d.base.Times(ctx, e, s.parts[0].key)
 	if err != nil || !s.moved() {
 		return t, err
@@ -74,7 +75,9 @@ func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err e
 			return nil, robocache.At(err, robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key})
 		}
 	}
-	guard.Check(s.correct(d.info.EpisodeIndex(e), key, t))
+	if err := s.correct(d.info.EpisodeIndex(e), key, t); err != nil {
+		return nil, err
+	}
 	for i, v := range t {
 		at := v + s.offset // both are within 2^62
 		if i > 0 && at < t[i-1] {
@@ -143,8 +146,10 @@ func beyond(key string, i int, got string) error {
 }
 
 func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Into(&err)
-	s := d.stream(key)
+	s, err := d.stream(key)
+	if err != nil {
+		return err
+	}
 	if s.feature.Kind != robocache.KindNumeric || s.plain() {
 		return d.base.Gather(ctx, s.parts[0].key, rows, dst)
 	}
@@ -157,7 +162,9 @@ func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, d
 		lo, hi := max(at, 0), min(at+p.row, size)
 		if lo < hi {
 			raw := make([]byte, p.row*len(rows))
-			guard.Check(robocache.At(d.base.Gather(ctx, p.key, rows, raw), robocache.Where{"stream": p.key}))
+			if err := robocache.At(d.base.Gather(ctx, p.key, rows, raw), robocache.Where{"stream": p.key}); err != nil {
+				return err
+			}
 			for i := range rows {
 				copy(dst[i*size+lo:i*size+hi], raw[i*p.row+lo-at:])
 			}
@@ -190,14 +197,18 @@ func scale(b []byte, t robocache.DType, by float64) {
 }
 
 func (d *mapped) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (_ []byte, _ []int, err error) {
-	defer guard.Into(&err)
-	s := d.stream(key)
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, nil, err
+	}
 	return robocache.GatherRagged(ctx, d.base, s.parts[0].key, rows)
 }
 
 func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Into(&err)
-	s := d.stream(key)
+	s, err := d.stream(key)
+	if err != nil {
+		return err
+	}
 	for i := range valid {
 		valid[i] = 1
 	}
@@ -206,7 +217,9 @@ func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, va
 		if f := d.base.Info().Feature(p.key); !f.Masked {
 			continue
 		}
-		guard.Check(robocache.Valid(ctx, d.base, p.key, rows, one))
+		if err := robocache.Valid(ctx, d.base, p.key, rows, one); err != nil {
+			return err
+		}
 		for i, v := range one {
 			valid[i] &= v
 		}
@@ -215,7 +228,6 @@ func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, va
 }
 
 func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) (_ []string, err error) {
-	defer guard.Into(&err)
 	if key == "task" && d.streams["task"] == nil {
 		if d.tasks == nil {
 			return d.base.Text(ctx, key, rows)
@@ -229,13 +241,18 @@ func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) (_ 
 		}
 		return out, nil
 	}
-	s := d.stream(key)
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, err
+	}
 	return d.base.Text(ctx, s.parts[0].key, rows)
 }
 
 func (d *mapped) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Into(&err)
-	s := d.stream(key)
+	s, err := d.stream(key)
+	if err != nil {
+		return err
+	}
 	return d.base.Frames(ctx, s.parts[0].key, rows, out)
 }
 
@@ -250,9 +267,11 @@ func (d *mapped) Clocks(key string) []string {
 }
 
 func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int64, err error) {
-	defer guard.Into(&err)
 	c, ok := robocache.As[robocache.Clocked](d.base)
-	s := d.stream(key)
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, err
+	}
 	if !ok || !slices.Contains(d.Clocks(key), clock) {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the stream has no clock " + clock}
 	}
@@ -260,7 +279,9 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int
 	if err == nil {
 		err = s.correct(d.info.EpisodeIndex(e), key, t)
 	}
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	for i := range t {
 		t[i] += s.offset
 	}

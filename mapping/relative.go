@@ -9,7 +9,9 @@ import (
 // related sets the relative channels of a stream: those that the mapping states, or those of its parts, at their places
 // in the joined and sliced row. It runs after the names are set.
 func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err error) {
-	f.Relative, f.RelativeReason = d.relativeParts(m)
+	if f.Relative, f.RelativeReason, err = d.relativeParts(m); err != nil {
+		return err
+	}
 	relative := m.Relative
 	if relative == nil && m.Interpolation == "sum" {
 		relative = &robocache.Relative{}
@@ -32,14 +34,17 @@ func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err 
 }
 
 // relativeParts returns the relative channels of the parts of a joined row. It returns nil if nothing is known of any.
-func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reason string) {
+func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reason string, err error) {
 	from, to := 0, int(^uint(0)>>1)
 	if m.Slice != nil {
 		from, to = m.Slice[0], m.Slice[1]
 	}
 	at := 0
 	for _, key := range m.From {
-		f := d.source(key)
+		f, err := d.source(key)
+		if err != nil {
+			return channels, reason, err
+		}
 		own, why := f.RelativeChannels()
 		if own != nil && channels == nil {
 			channels, reason = []int{}, why
@@ -52,5 +57,5 @@ func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reas
 		at += f.Elements()
 	}
 	slices.Sort(channels)
-	return channels, reason
+	return channels, reason, nil
 }

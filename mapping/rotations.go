@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // turns are the rotations of a joined and sliced row: those of its parts, where they stand in it.
@@ -57,18 +56,18 @@ func joined(f *robocache.Feature, base *robocache.Info, from []string) string {
 }
 
 // rotated takes what a mapping says of a stream's rotations and of its mode.
-func rotated(f *robocache.Feature, m *robocache.StreamMapping) {
+func rotated(f *robocache.Feature, m *robocache.StreamMapping) error {
 	bad := func(msg, want, got string) error {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
 	}
 	mode := m.Interpolation
 	if form := (robocache.Rotation{Form: mode}); form.Width() > 0 {
 		if m.Rotations != nil {
-			guard.Fail(bad("interpolation: "+mode, "slerp, or none, beside rotations", mode))
+			return bad("interpolation: "+mode, "slerp, or none, beside rotations", mode)
 		}
 		f.Rotations = robocache.RepeatRotation(mode, f.Elements())
 		if f.Rotations == nil {
-			guard.Fail(bad("interpolation: "+mode, fmt.Sprintf("a multiple of %d channels, or rotations: with the channels", form.Width()), fmt.Sprint(f.Elements())))
+			return bad("interpolation: "+mode, fmt.Sprintf("a multiple of %d channels, or rotations: with the channels", form.Width()), fmt.Sprint(f.Elements()))
 		}
 		mode = "slerp"
 	}
@@ -82,12 +81,12 @@ func rotated(f *robocache.Feature, m *robocache.StreamMapping) {
 		f.Interpolation = mode
 	}
 	if m.Rotations == nil && m.Interpolation == "" {
-		return
+		return nil
 	}
 	if f.Rotations != nil && (f.Kind != robocache.KindNumeric || !f.DType.Float() || f.Ragged()) {
-		guard.Fail(bad("rotations", "numeric rows of one length of floating-point numbers", string(f.Kind)+" "+f.DType.String()))
+		return bad("rotations", "numeric rows of one length of floating-point numbers", string(f.Kind)+" "+f.DType.String())
 	}
-	guard.Check(robocache.CheckRotations(f.Rotations, f.Elements()))
+	return robocache.CheckRotations(f.Rotations, f.Elements())
 }
 
 // rotationLine writes rotations as a mapping has them.

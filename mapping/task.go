@@ -5,38 +5,46 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // findTasks reads each episode's task from a text stream: its first text that is not empty.
-func (d *mapped) findTasks(ctx context.Context, key string) {
+func (d *mapped) findTasks(ctx context.Context, key string) error {
 	if key == "" {
-		return
+		return nil
 	}
-	f := d.source(key)
+	f, err := d.source(key)
+	if err != nil {
+		return err
+	}
 	if f.Kind != robocache.KindText && f.Kind != robocache.KindEvent {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "task", Want: "a text stream", Got: string(f.Kind)})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "task", Want: "a text stream", Got: string(f.Kind)}
 	}
 	d.tasks = make([]string, d.info.Episodes)
 	d.info.Tasks = nil
 	for e := range d.tasks {
 		text, err := d.firstText(ctx, e, key)
 		if err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key}))
+			return robocache.At(err, robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key})
 		}
 		d.tasks[e] = text
 		if text != "" && !slices.ContainsFunc(d.info.Tasks, func(t robocache.Task) bool { return t.Text == text }) {
 			d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: text})
 		}
 	}
+	return nil
 }
 
 func (d *mapped) firstText(ctx context.Context, e int, key string) (_ string, err error) {
-	defer guard.Into(&err)
-	t := guard.Must(d.base.Times(ctx, e, key))
+	t, err := d.base.Times(ctx, e, key)
+	if err != nil {
+		return "", err
+	}
 	const block = 256
 	for at := 0; at < len(t); at += block {
-		texts := guard.Must(d.base.Text(ctx, key, robocache.RowsOf(e, at, min(block, len(t)-at))))
+		texts, err := d.base.Text(ctx, key, robocache.RowsOf(e, at, min(block, len(t)-at)))
+		if err != nil {
+			return "", err
+		}
 		for _, x := range texts {
 			if x != "" {
 				return x, nil

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -74,12 +73,21 @@ func decoder(ctx context.Context, part, clip string, b video.Backend, none error
 
 // decodeClip decodes a clip, in order and at random, and compares each frame's planes with the ffmpeg program's.
 func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
-	defer guard.Into(&err)
-	data, sums := guard.Must(clips.ReadFile(name)), guard.Must(clips.ReadFile(strings.TrimSuffix(name, ".mp4")+".md5"))
+	data, err := clips.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	sums, err := clips.ReadFile(strings.TrimSuffix(name, ".mp4") + ".md5")
+	if err != nil {
+		return err
+	}
 	want := strings.Fields(string(sums))
 	lib := video.NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return memory{data}, nil }, 1<<20)
 	defer lib.Close()
-	file := guard.Must(lib.Acquire(ctx, name))
+	file, err := lib.Acquire(ctx, name)
+	if err != nil {
+		return err
+	}
 	defer file.Release()
 	if n := file.Index.NumFrames(); n != len(want) {
 		return fmt.Errorf("%d frames, want %d", n, len(want))
@@ -88,16 +96,21 @@ func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
 	defer pool.Close()
 	seen := 0
 	check := func(number int, pic video.Frame) (err error) {
-		defer guard.Into(&err)
 		seen++
-		sum := md5.Sum(guard.Must(video.ConvertTo(nil, pic, &video.Spec{Pixel: video.YUVPlanes})))
+		convertTo, err := video.ConvertTo(nil, pic, &video.Spec{Pixel: video.YUVPlanes})
+		if err != nil {
+			return err
+		}
+		sum := md5.Sum(convertTo)
 		if got := hex.EncodeToString(sum[:]); got != want[number] {
 			return fmt.Errorf("frame %d: md5 %s, want %s", number, got, want[number])
 		}
 		return nil
 	}
 	for _, numbers := range append([][]int{file.Index.All()}, backwards(len(want))...) {
-		guard.Check(pool.Decode(ctx, file, nil, video.Plan(file.Index, numbers), check))
+		if err := pool.Decode(ctx, file, nil, video.Plan(file.Index, numbers), check); err != nil {
+			return err
+		}
 	}
 	if seen != 2*len(want) {
 		return fmt.Errorf("%d frames came out, want %d", seen, 2*len(want))

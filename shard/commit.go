@@ -18,7 +18,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -46,12 +46,15 @@ type CommitOptions struct {
 
 // Commit makes the result of the shards.
 func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, err error) {
-	defer guard.Recover("commit", &err)
-	dst := guard.Must(store.OpenWritable(m.Job.Destination))
+	defer crash.Recover("commit", &err)
+	dst, err := store.OpenWritable(m.Job.Destination)
+	if err != nil {
+		return c, err
+	}
 	defer store.Close(dst)
 	if c, err = m.commit(ctx, dst, opt); err != nil {
 		// Another commit may have been faster, and have tidied up.
-		if won, werr := guard.Value(func() *Committed { return m.committed(ctx, dst) }); werr == nil && won != nil {
+		if won, werr := m.committed(ctx, dst); werr == nil && won != nil {
 			return won, nil
 		}
 	}
@@ -59,19 +62,37 @@ func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, 
 }
 
 func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOptions) (_ *Committed, err error) {
-	defer guard.Recover("commit", &err)
-	format := m.sharding()
-	c := m.committed(ctx, dst)
+	defer crash.Recover("commit", &err)
+	format, err := m.sharding()
+	if err != nil {
+		return nil, err
+	}
+	c, err := m.committed(ctx, dst)
+	if err != nil {
+		return nil, err
+	}
 	var receipts []*Receipt
 	var missing Episodes
 	if c == nil {
-		staging := guard.Must(store.Sub(dst, stagingName))
-		guard.Check(store.Probe(ctx, staging.(store.Writable)))
-		if opt.Partial && !format.Whole { // before the receipts are read: an attempt whose receipt comes later finds it
-			guard.Check(store.Put(ctx, dst, partialName, nil))
+		staging, err := store.Sub(dst, stagingName)
+		if err != nil {
+			return nil, err
 		}
-		there := listed(ctx, dst, "")
-		receipts, missing = m.receipts(ctx, dst, there)
+		if err := store.Probe(ctx, staging.(store.Writable)); err != nil {
+			return nil, err
+		}
+		if opt.Partial && !format.Whole { // before the receipts are read: an attempt whose receipt comes later finds it
+			if err := store.Put(ctx, dst, partialName, nil); err != nil {
+				return nil, err
+			}
+		}
+		there, err := listed(ctx, dst, "")
+		if err != nil {
+			return nil, err
+		}
+		if receipts, missing, err = m.receipts(ctx, dst, there); err != nil {
+			return nil, err
+		}
 		if text, _ := missing.MarshalText(); len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
 			return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
 				Msg: fmt.Sprintf("%d of %d shards are missing: %s", len(missing), len(m.Shards), text), Hint: "run them, or commit those that are there with --partial"}
@@ -79,22 +100,52 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
 				Msg: m.Job.To + " without the shards " + string(text) + ": each stands where it was planned", Hint: "run the shards that are missing"}
 		}
-		receipts, missing = m.agree(ctx, dst, receipts, missing, opt.Partial)
+		if receipts, missing, err = m.agree(ctx, dst, receipts, missing, opt.Partial); err != nil {
+			return nil, err
+		}
 		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing, Findings: m.found(receipts)}
 		if len(missing) > 0 { // an attempt may have begun, and have its receipt, since
-			there = listed(ctx, dst, "")
+			if there, err = listed(ctx, dst, ""); err != nil {
+				return nil, err
+			}
 		}
-		left := m.move(ctx, dst, format, receipts, c, there, opt.Verify)
-		if merge := jobOf(m.Job.Name).merge; merge != nil {
-			merge(ctx, m, dst, receipts)
-		} else {
-			guard.Check(convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports(receipts)))
-		}
-		err := store.PutNew(ctx, dst, commitName, guard.Must(json.Marshal(c)))
-		if !errors.Is(err, store.ErrExists) {
-			guard.Check(err)
-		} else if c = m.committed(ctx, dst); c == nil {
+		left, err := m.move(ctx, dst, format, receipts, c, there, opt.Verify)
+		if err != nil {
 			return nil, err
+		}
+		{
+			jobOfValue, err := jobOf(m.Job.Name)
+			if err != nil {
+				return nil, err
+			}
+			merge := jobOfValue.merge
+			if merge != nil {
+				if err := merge(ctx, m, dst, receipts); err != nil {
+					return nil, err
+				}
+			} else {
+				if err := convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports(receipts)); err != nil {
+					return nil, err
+				}
+			}
+		}
+		encodedValue, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		err = store.PutNew(ctx, dst, commitName, encodedValue)
+		if !errors.Is(err, store.ErrExists) {
+			if err != nil {
+				return nil, err
+			}
+		} else {
+			var failed error
+			if c, failed = m.committed(ctx, dst); failed != nil {
+				return nil, failed
+			}
+			if c == nil {
+				return nil, err
+			}
 		}
 		var g errgroup.Group
 		g.SetLimit(16)
@@ -113,33 +164,39 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 }
 
 // committed is what was committed of the manifest; nil where nothing was.
-func (m *Manifest) committed(ctx context.Context, st store.Store) *Committed {
+func (m *Manifest) committed(ctx context.Context, st store.Store) (*Committed, error) {
 	b, err := store.ReadFile(ctx, st, commitName, 1<<30)
 	if errors.Is(err, robocache.ErrNotFound) {
-		return nil
+		return nil, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	c := &Committed{}
 	if err := json.Unmarshal(b, c); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": commitName}, Err: err})
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": commitName}, Err: err}
 	}
 	if c.Manifest != m.id {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "commit", Where: robocache.Where{"file": commitName}, Msg: "another manifest was committed here", Hint: "choose an empty destination"})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "commit", Where: robocache.Where{"file": commitName}, Msg: "another manifest was committed here", Hint: "choose an empty destination"}
 	}
-	return c
+	return c, nil
 }
 
 // listed gives the size of each file below a folder.
-func listed(ctx context.Context, st store.Store, dir string) map[string]int64 {
+func listed(ctx context.Context, st store.Store, dir string) (map[string]int64, error) {
 	there := map[string]int64{}
-	for _, e := range guard.Must(st.List(ctx, dir)) {
+	listValue, err := st.List(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range listValue {
 		there[e.Name] = e.Size
 	}
-	return there
+	return there, nil
 }
 
 // receipts reads those that are there, in the order of the shards.
-func (m *Manifest) receipts(ctx context.Context, st store.Store, there map[string]int64) (out []*Receipt, missing Episodes) {
+func (m *Manifest) receipts(ctx context.Context, st store.Store, there map[string]int64) (out []*Receipt, missing Episodes, err error) {
 	all := make([]*Receipt, len(m.Shards))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
@@ -148,7 +205,9 @@ func (m *Manifest) receipts(ctx context.Context, st store.Store, there map[strin
 			g.Go(func() (err error) { all[i], err = m.receipt(gctx, st, i); return err })
 		}
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return out, missing, err
+	}
 	for i, r := range all {
 		if r == nil {
 			missing = append(missing, i)
@@ -156,37 +215,53 @@ func (m *Manifest) receipts(ctx context.Context, st store.Store, there map[strin
 			out = append(out, r)
 		}
 	}
-	return out, missing
+	return out, missing, nil
 }
 
 // agree settles which shards the result is made of: those of the commit that came first. Another would number episodes otherwise, and files that the first has numbered are none of its own.
-func (m *Manifest) agree(ctx context.Context, dst store.Writable, receipts []*Receipt, missing Episodes, partial bool) ([]*Receipt, Episodes) {
-	err := store.PutNew(ctx, dst, missingName, guard.Must(json.Marshal(missing)))
+func (m *Manifest) agree(ctx context.Context, dst store.Writable, receipts []*Receipt, missing Episodes, partial bool) ([]*Receipt, Episodes, error) {
+	encodedValue, err := json.Marshal(missing)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = store.PutNew(ctx, dst, missingName, encodedValue)
 	if !errors.Is(err, store.ErrExists) {
-		guard.Check(err)
-		return receipts, missing
+		if err != nil {
+			return nil, nil, err
+		}
+		return receipts, missing, nil
 	}
 	var first Episodes
-	if err := json.Unmarshal(guard.Must(store.ReadFile(ctx, dst, missingName, 1<<20)), &first); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": missingName}, Err: err})
+	{
+		content, err := store.ReadFile(ctx, dst, missingName, 1<<20)
+		if err != nil {
+			return nil, nil, err
+		}
+		err = json.Unmarshal(content, &first)
+		if err != nil {
+			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": missingName}, Err: err}
+		}
 	}
 	if text, _ := first.MarshalText(); len(first) > 0 && !partial {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "commit", Where: robocache.Where{"file": missingName}, Msg: "a commit of a part began, without the shards " + string(text) + ": its numbers are in the files", Hint: "end it with --partial, or plan into an empty destination"})
+		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "commit", Where: robocache.Where{"file": missingName}, Msg: "a commit of a part began, without the shards " + string(text) + ": its numbers are in the files", Hint: "end it with --partial, or plan into an empty destination"}
 	}
 	for _, i := range missing {
 		if !slices.Contains(first, i) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": i}, Msg: "an earlier commit had its receipt, which is gone", Hint: "run the shard again"})
+			return nil, nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": i}, Msg: "an earlier commit had its receipt, which is gone", Hint: "run the shard again"}
 		}
 	}
-	return slices.DeleteFunc(receipts, func(r *Receipt) bool { return slices.Contains(first, r.Shard) }), first
+	return slices.DeleteFunc(receipts, func(r *Receipt) bool { return slices.Contains(first, r.Shard) }), first, nil
 }
 
 // move gives the files of the receipts their names in the result. One that is there already was moved by its attempt, or by a commit that was killed. left are the
 // other files of the receipts. there is what was there when the receipts were.
-func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocache.Sharding, receipts []*Receipt, c *Committed, there map[string]int64, verify bool) (left []string) {
+func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocache.Sharding, receipts []*Receipt, c *Committed, there map[string]int64, verify bool) (left []string, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
-	place := guard.Must(convert.Place(format, m.Job.Destination, m.Schema, reports(receipts)))
+	place, err := convert.Place(format, m.Job.Destination, m.Schema, reports(receipts))
+	if err != nil {
+		return left, err
+	}
 	var moves []func() error
 	named := map[string]*File{} // shards share files that are named by their contents
 	for i, r := range receipts {
@@ -195,7 +270,7 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
 		shifted := format.Renumber != nil && (episodes != 0 || rows != 0)
 		if _, noted := there[dir+".json"]; noted && shifted && alive(ctx, dst, dir+".json", quiet) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": r.Shard}, Msg: "its attempt is bringing its files to their places", Hint: "commit again"})
+			return left, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": r.Shard}, Msg: "its attempt is bringing its files to their places", Hint: "commit again"}
 		}
 		for _, f := range r.Files {
 			from, to := dir+"/"+f.Name, f.Name
@@ -207,19 +282,19 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 			}
 			if place != nil {
 				if to = place[i][f.Name]; to == "" {
-					f.differs(r.Shard, from, "a file that the receipt's summary has", "none")
+					return left, f.differs(r.Shard, from, "a file that the receipt's summary has", "none")
 				}
 			}
 			if same := named[to]; same == nil {
 				named[to], c.Files, c.Bytes = &f, c.Files+1, c.Bytes+f.Size
 			} else if same.Size != f.Size || same.Checksum != f.Checksum {
-				f.differs(r.Shard, from, "one file of the name "+to, "two")
+				return left, f.differs(r.Shard, from, "one file of the name "+to, "two")
 			}
 			var renumber func(context.Context, robocache.Ranged, io.Writer) error
 			if shifted {
 				renumber = format.Renumber(f.Name, episodes, rows)
 			}
-			moves = append(moves, guard.Func("commit", func() {
+			moves = append(moves, crash.Func("commit", func() error {
 				size, staged := there[from]
 				if !staged {
 					var moved bool
@@ -228,66 +303,90 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 						if errors.Is(err, robocache.ErrNotFound) {
 							err = &robocache.Error{Class: robocache.ErrNotFound, Op: "commit", Where: robocache.Where{"file": to, "shard": r.Shard}, Msg: "the receipt names it, and it is not there", Hint: anew(r.Shard)}
 						}
-						guard.Check(err)
+						if err != nil {
+							return err
+						}
 						size = e.Size
 					}
 					from = to
 				}
 				if size != f.Size && (staged || renumber == nil) {
-					f.differs(r.Shard, from, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(size))
+					return f.differs(r.Shard, from, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(size))
 				}
 				if verify && renumber == nil {
-					if now := checksum(gctx, dst, from); now.Checksum != f.Checksum {
-						f.differs(r.Shard, from, f.Checksum, now.Checksum)
+					if now, err := checksum(gctx, dst, from); err != nil {
+						return err
+					} else if now.Checksum != f.Checksum {
+						return f.differs(r.Shard, from, f.Checksum, now.Checksum)
 					}
 				}
 				var err error
 				if renumber != nil {
-					err = guard.Try(func() { f.numbered(gctx, dst, r.Shard, from, to, renumber) })
+					err = f.numbered(gctx, dst, r.Shard, from, to, renumber)
 				} else if staged {
 					err = store.Move(gctx, dst, from, to)
 				}
 				if errors.Is(err, robocache.ErrNotFound) { // moved meanwhile
 					_, err = dst.Stat(gctx, to)
 				}
-				guard.Check(robocache.At(err, robocache.Where{"shard": r.Shard}))
+				return robocache.At(err, robocache.Where{"shard": r.Shard})
 			}))
 		}
 	}
 	for _, move := range moves { // now that all receipts are good
 		g.Go(move)
 	}
-	guard.Check(g.Wait())
-	return left
+	if err := g.Wait(); err != nil {
+		return left, err
+	}
+	return left, nil
 }
 
 // numbered writes a file again by renumber. At its place that may have been done, by a commit that was killed, or be done, by one at the same time: what is numbered is the
 // version that has the receipt's checksum.
-func (f *File) numbered(ctx context.Context, dst store.Writable, shard int, from, to string, renumber func(context.Context, robocache.Ranged, io.Writer) error) {
-	in := guard.Must(dst.Open(ctx, from))
-	defer in.Close()
-	err := guard.Try(func() {
-		if sum := sumOf(ctx, in); sum != f.Checksum && from != to {
-			f.differs(shard, from, f.Checksum, sum)
-		} else if sum != f.Checksum {
-			return
-		}
-		out := guard.Must(dst.Create(ctx, to))
-		defer out.Abort()
-		guard.Check(renumber(ctx, in, out))
-		guard.Check(out.Commit())
-		if from != to {
-			guard.Check(dst.Remove(ctx, from))
-		}
-	})
-	if from != to || !errors.Is(err, store.ErrChanged) {
-		guard.Check(robocache.At(err, robocache.Where{"file": from}))
+func (f *File) numbered(ctx context.Context, dst store.Writable, shard int, from, to string, renumber func(context.Context, robocache.Ranged, io.Writer) error) error {
+	in, err := dst.Open(ctx, from)
+	if err != nil {
+		return err
 	}
+	defer in.Close()
+	err = func() error {
+		if sum, err := sumOf(ctx, in); err != nil {
+			return err
+		} else if sum != f.Checksum && from != to {
+			return f.differs(shard, from, f.Checksum, sum)
+		} else if sum != f.Checksum {
+			return nil
+		}
+		out, err := dst.Create(ctx, to)
+		if err != nil {
+			return err
+		}
+		defer out.Abort()
+		if err := renumber(ctx, in, out); err != nil {
+			return err
+		}
+		if err := out.Commit(); err != nil {
+			return err
+		}
+		if from != to {
+			if err := dst.Remove(ctx, from); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	if from != to || !errors.Is(err, store.ErrChanged) {
+		if err := robocache.At(err, robocache.Where{"file": from}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // differs fails with what a file is, and its receipt says that it is not.
-func (f *File) differs(shard int, name, want, got string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": name, "shard": shard}, Msg: "the file is not the one that was staged", Want: want, Got: got, Hint: anew(shard)})
+func (f *File) differs(shard int, name, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": name, "shard": shard}, Msg: "the file is not the one that was staged", Want: want, Got: got, Hint: anew(shard)}
 }
 
 func anew(shard int) string { return "remove " + receiptName(shard) + ", and run the shard again" }
@@ -337,7 +436,7 @@ const quiet = 10 * time.Minute
 
 // StatusOf looks at the shards.
 func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
-	defer guard.Recover("shard", &err)
+	defer crash.Recover("shard", &err)
 	s := &Status{Run: m.Run(), Total: len(m.Shards), ByClass: map[string]int{}}
 	st, err := store.Open(m.Job.Destination)
 	if errors.Is(err, robocache.ErrNotFound) {
@@ -347,10 +446,23 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 		s.Array = array(s.Missing)
 		return s, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	defer store.Close(st)
-	receipts, missing := m.receipts(ctx, st, listed(ctx, st, receiptsName))
-	s.Committed = m.committed(ctx, st) != nil
+	listedValue, err := listed(ctx, st, receiptsName)
+	if err != nil {
+		return nil, err
+	}
+	receipts, missing, err := m.receipts(ctx, st, listedValue)
+	if err != nil {
+		return nil, err
+	}
+	committed, err := m.committed(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	s.Committed = committed != nil
 	s.Done, s.Missing, s.Array = len(receipts), missing, array(missing)
 	var seconds float64
 	var bytes, left int64
@@ -367,7 +479,11 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(16)
-	for _, e := range guard.Must(st.List(ctx, stagingName)) {
+	listValue, err := st.List(ctx, stagingName)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range listValue {
 		shard, attempt := attemptOf(e.Name)
 		i, err := strconv.Atoi(shard)
 		if _, there := slices.BinarySearch(missing, i); err != nil || !there || strings.Count(e.Name, "/") != 2 || !strings.HasSuffix(attempt, ".json") {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -59,15 +59,21 @@ type StageTotal struct {
 
 // NewEstimate runs a few episodes through a job, in a temporary store that it removes, and reckons what the whole takes in shards. It makes no plan of the whole.
 func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOptions) (_ *Estimate, err error) {
-	defer guard.Recover("plan", &err)
+	defer crash.Recover("plan", &err)
 	if opt.Workers < 1 || opt.Trajectories < 0 || !(opt.Retried >= 0 && opt.PricePerCoreHour >= 0 && opt.PricePerGB >= 0) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "an estimate for no worker, or at a rate or price below nothing"}
 	}
 	opt.Scratch, opt.Sample = cmp.Or(opt.Scratch, os.TempDir()), cmp.Or(opt.Sample, 2*time.Second)
 	job.Source = absolute(job.Source)
-	src := guard.Must(openSource(ctx, &job))
+	src, err := openSource(ctx, &job)
+	if err != nil {
+		return nil, err
+	}
 	defer src.Close()
-	episodes := guard.Must(src.Info().EpisodePositions(job.Convert.Episodes))
+	episodes, err := src.Info().EpisodePositions(job.Convert.Episodes)
+	if err != nil {
+		return nil, err
+	}
 	if episodes == nil {
 		for e := range src.Info().Episodes {
 			episodes = append(episodes, e)
@@ -90,7 +96,10 @@ func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOpt
 		}
 		plan.Shards = max(1, min(plan.Shards, cmp.Or(opt.Trajectories, len(episodes))))
 		e := &Estimate{Episodes: len(episodes), Shards: plan.Shards, Workers: opt.Workers, Sample: Sample{Episodes: n}}
-		seconds := e.sample(ctx, job, plan, opt.Scratch, share)
+		seconds, err := e.sample(ctx, job, plan, opt.Scratch, share)
+		if err != nil {
+			return nil, err
+		}
 		if n == len(episodes) || e.Sample.Seconds >= opt.Sample.Seconds() {
 			e.reckon(seconds, share, opt)
 			return e, nil
@@ -99,12 +108,25 @@ func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOpt
 }
 
 // sample runs the sample, and gives the seconds of each stage.
-func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratch string, share float64) (seconds [4]float64) {
+func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratch string, share float64) (seconds [4]float64, err error) {
 	job.Destination = below(scratch, "robocache-estimate-"+rand.Text())
 	plan.Shards = 1
-	drawn := guard.Must(NewPlan(ctx, job, plan))
-	m := guard.Must(Parse(guard.Must(drawn.Marshal())))
-	dst := guard.Must(store.OpenWritable(m.Job.Destination))
+	drawn, err := NewPlan(ctx, job, plan)
+	if err != nil {
+		return seconds, err
+	}
+	encodedValue, err := drawn.Marshal()
+	if err != nil {
+		return seconds, err
+	}
+	m, err := Parse(encodedValue)
+	if err != nil {
+		return seconds, err
+	}
+	dst, err := store.OpenWritable(m.Job.Destination)
+	if err != nil {
+		return seconds, err
+	}
 	defer store.Close(dst)
 	defer func() {
 		bg, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -117,16 +139,29 @@ func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratc
 	}()
 	begun := time.Now()
 	lap := func() (s float64) { s, begun = time.Since(begun).Seconds(), time.Now(); return s }
-	m.unchanged(ctx)
-	guard.Check(guard.Must(openSource(ctx, &m.Job)).Close())
+	if err := m.unchanged(ctx); err != nil {
+		return seconds, err
+	}
+	source, err := openSource(ctx, &m.Job)
+	if err != nil {
+		return seconds, err
+	}
+	if err := source.Close(); err != nil {
+		return seconds, err
+	}
 	seconds[0] = lap()
-	r := guard.Must(Run(ctx, m, 0, RunOptions{Tool: plan.Tool, Threads: 1}))
+	r, err := Run(ctx, m, 0, RunOptions{Tool: plan.Tool, Threads: 1})
+	if err != nil {
+		return seconds, err
+	}
 	whole := lap()
 	e.Sample.Frames, e.Sample.Written, e.Sample.Seconds = r.Report.Frames, r.Bytes, whole
 	if e.Sample.Read = m.Bytes; m.Inputs.Bytes > 0 {
 		e.Sample.Read = int64(float64(m.Inputs.Bytes) * share)
 		lap()
-		e.move(ctx, m, share)
+		if err := e.move(ctx, m, share); err != nil {
+			return seconds, err
+		}
 		seconds[1] = lap()
 	} else {
 		e.Sample.Read = 0 // it is made, not read
@@ -137,32 +172,44 @@ func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratc
 		if errors.Is(err, robocache.ErrNotFound) {
 			in, err = dst.Open(ctx, attemptDir(0, r.Attempt)+"/"+f.Name)
 		}
-		guard.Check(err)
+		if err != nil {
+			return seconds, err
+		}
 		err = store.Copy(ctx, in, dst, "again/"+f.Name)
 		in.Close()
-		guard.Check(err)
+		if err != nil {
+			return seconds, err
+		}
 	}
 	seconds[3] = lap()
 	seconds[2] = max(0, whole-seconds[0]-seconds[1]-seconds[3])
-	return seconds
+	return seconds, nil
 }
 
 // move reads as many bytes of the source's files as the sample has, of each file its share.
-func (e *Estimate) move(ctx context.Context, m *Manifest, share float64) {
-	st, _ := openFiles(&m.Job)
+func (e *Estimate) move(ctx context.Context, m *Manifest, share float64) error {
+	st, _, err := openFiles(&m.Job)
+	if err != nil {
+		return err
+	}
 	defer store.Close(st)
 	buf := make([]byte, 1<<20)
-	var err error
 	for left, i := e.Sample.Read, 0; left > 0 && i < len(m.Inputs.Files); i++ {
-		f := guard.Must(st.Open(ctx, m.Inputs.Files[i].Name))
+		f, failed := st.Open(ctx, m.Inputs.Files[i].Name)
+		if failed != nil {
+			return failed
+		}
 		want := min(left, f.Size(), int64(math.Ceil(float64(f.Size())*share)))
 		left -= want
 		for at := int64(0); at < want && err == nil; at += int64(len(buf)) {
 			err = f.ReadAt(ctx, buf[:min(int64(len(buf)), want-at)], at)
 		}
 		f.Close()
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // reckon takes the sample to be a share of the whole.

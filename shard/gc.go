@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -21,11 +21,17 @@ type Collected struct {
 // GC removes the staging that no receipt names: of attempts that lost, failed or died. An attempt at a shard without a receipt that was heard of within age is
 // left alone: it may be running.
 func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err error) {
-	defer guard.Recover("shard", &err)
-	dst := guard.Must(store.OpenWritable(m.Job.Destination))
+	defer crash.Recover("shard", &err)
+	dst, err := store.OpenWritable(m.Job.Destination)
+	if err != nil {
+		return nil, err
+	}
 	defer store.Close(dst)
 	// First what lies there and who lives, then the receipts: an attempt that ends meanwhile has one by then.
-	list := guard.Must(dst.List(ctx, stagingName))
+	list, err := dst.List(ctx, stagingName)
+	if err != nil {
+		return nil, err
+	}
 	living := map[string]bool{}
 	for _, e := range list {
 		shard, attempt := attemptOf(e.Name)
@@ -33,18 +39,36 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 			living[shard+"/"+name] = true
 		}
 	}
-	receipts, _ := m.receipts(ctx, dst, listed(ctx, dst, receiptsName))
+	listedValue, err := listed(ctx, dst, receiptsName)
+	if err != nil {
+		return nil, err
+	}
+	receipts, _, err := m.receipts(ctx, dst, listedValue)
+	if err != nil {
+		return nil, err
+	}
 	named := map[string]string{} // shard → attempt
 	for _, r := range receipts {
 		named[shardName(r.Shard)] = r.Attempt
 	}
-	committed := m.committed(ctx, dst) != nil
+	committedValue, err := m.committed(ctx, dst)
+	if err != nil {
+		return nil, err
+	}
+	committed := committedValue != nil
 	if committed { // its files have their places
 		for shard := range named {
 			named[shard] = "none"
 		}
-		if name := m.sharding().Unfinished; name != "" { // of an attempt that began beside the commit
-			_ = dst.Remove(ctx, name)
+		{
+			sharding, err := m.sharding()
+			if err != nil {
+				return nil, err
+			}
+			name := sharding.Unfinished
+			if name != "" { // of an attempt that began beside the commit
+				_ = dst.Remove(ctx, name)
+			}
 		}
 	}
 	out := &Collected{}
@@ -61,12 +85,16 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 		if shard == "" && !committed || shard != "" && named[shard] == name || living[shard+"/"+name] {
 			continue
 		}
-		guard.Check(dst.Remove(ctx, e.Name))
+		if err := dst.Remove(ctx, e.Name); err != nil {
+			return nil, err
+		}
 		attempts[shard+"/"+name] = true
 		out.Files, out.Bytes = out.Files+1, out.Bytes+e.Size
 	}
 	if l, ok := dst.(*store.Local); ok { // unfinished files of killed processes
-		guard.Must(l.Sweep(ctx, age))
+		if _, err := l.Sweep(ctx, age); err != nil {
+			return nil, err
+		}
 	}
 	out.Attempts = len(attempts)
 	removeEmpty(below(m.Job.Destination, stagingName))

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -37,11 +37,13 @@ const fingerprintBlock = 16 << 10
 
 // list lists the files of a job's source.
 func list(ctx context.Context, job *Job) (in Inputs, err error) {
-	defer guard.Into(&err)
 	if strings.HasPrefix(job.Source, "synth://") {
 		return in, nil // its URI says all
 	}
-	st, only := openFiles(job)
+	st, only, err := openFiles(job)
+	if err != nil {
+		return in, err
+	}
 	defer store.Close(st)
 	var entries []store.Entry
 	if only != "" {
@@ -53,7 +55,9 @@ func list(ctx context.Context, job *Job) (in Inputs, err error) {
 	} else if entries, err = st.List(ctx, ""); errors.Is(err, robocache.ErrUnsupported) {
 		return in, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return in, err
+	}
 	_, local := store.LocalPath(job.Source)
 	in.Listed, in.Files = true, make([]Input, len(entries))
 	var g errgroup.Group
@@ -72,23 +76,26 @@ func list(ctx context.Context, job *Job) (in Inputs, err error) {
 }
 
 // openFiles opens the store of a job's source; of a single file that of its folder, with its name.
-func openFiles(job *Job) (st store.Store, only string) {
-	st, err := store.OpenFor(job.Source, job.Open)
+func openFiles(job *Job) (st store.Store, only string, err error) {
+	st, err = store.OpenFor(job.Source, job.Open)
 	if err != nil {
 		folder, name := store.Above(job.Source)
 		var again error
 		if st, again = store.OpenFor(folder, job.Open); again != nil {
-			guard.Fail(err)
+			return st, only, err
 		}
 		only = name
 	}
-	return st, only
+	return st, only, nil
 }
 
 // fingerprint is Input.Version of a local file.
 func fingerprint(ctx context.Context, st store.Store, name string) (_ string, err error) {
-	defer guard.RecoverFile("plan", name, &err)
-	f := guard.Must(st.Open(ctx, name))
+	defer crash.RecoverFile("plan", name, &err)
+	f, err := st.Open(ctx, name)
+	if err != nil {
+		return "", err
+	}
 	defer f.Close()
 	size := f.Size()
 	h := sha256.New()
@@ -97,18 +104,23 @@ func fingerprint(ctx context.Context, st store.Store, name string) (_ string, er
 	for _, at := range []int64{0, (size - fingerprintBlock) / 2, size - fingerprintBlock} {
 		at = max(0, at)
 		b := buf[:min(fingerprintBlock, size-at)]
-		guard.Check(f.ReadAt(ctx, b, at))
+		if err := f.ReadAt(ctx, b, at); err != nil {
+			return "", err
+		}
 		h.Write(b)
 	}
 	return "content:" + hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
 // unchanged refuses a source that is not the one that was planned.
-func (m *Manifest) unchanged(ctx context.Context) {
-	now := guard.Must(list(ctx, &m.Job))
-	differs := func(name, want, got string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "run", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Source), "file": name}, Msg: "the source changed since it was planned",
-			Want: want, Got: got, Hint: "plan again"})
+func (m *Manifest) unchanged(ctx context.Context) error {
+	now, err := list(ctx, &m.Job)
+	if err != nil {
+		return err
+	}
+	differs := func(name, want, got string) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "run", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Source), "file": name}, Msg: "the source changed since it was planned",
+			Want: want, Got: got, Hint: "plan again"}
 	}
 	have := map[string]Input{}
 	for _, f := range now.Files {
@@ -118,12 +130,19 @@ func (m *Manifest) unchanged(ctx context.Context) {
 		g, ok := have[f.Name]
 		switch {
 		case !ok:
-			differs(f.Name, "a file of "+strconv.FormatInt(f.Size, 10)+" bytes", "none")
+			if err := differs(f.Name, "a file of "+strconv.FormatInt(f.Size, 10)+" bytes", "none"); err != nil {
+				return err
+			}
 		case g != f:
-			differs(f.Name, fmt.Sprintf("%d bytes, %s", f.Size, f.Version), fmt.Sprintf("%d bytes, %s", g.Size, g.Version))
+			if err := differs(f.Name, fmt.Sprintf("%d bytes, %s", f.Size, f.Version), fmt.Sprintf("%d bytes, %s", g.Size, g.Version)); err != nil {
+				return err
+			}
 		}
 	}
 	if len(now.Files) > len(m.Inputs.Files) && m.Inputs.Listed {
-		differs("", fmt.Sprintf("%d files", len(m.Inputs.Files)), strconv.Itoa(len(now.Files)))
+		if err := differs("", fmt.Sprintf("%d files", len(m.Inputs.Files)), strconv.Itoa(len(now.Files))); err != nil {
+			return err
+		}
 	}
+	return nil
 }

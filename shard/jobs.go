@@ -8,7 +8,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -16,14 +15,16 @@ import (
 // kind is what a job does at each stage.
 type kind struct {
 	about string
-	plan  func(ctx context.Context, m *Manifest, src robocache.Dataset) *work
-	run   func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt)
+	plan  func(ctx context.Context, m *Manifest, src robocache.Dataset) (*work, error)
+	run   func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error
 	// merge writes what stands above the shards; nil: the format that is written does.
-	merge func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt)
+	merge func(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) error
 }
 
 var jobs = map[string]kind{
-	"convert":  conversion("convert a dataset", func(*Job) {}),
+	"convert": conversion("convert a dataset", func(*Job) error {
+		return nil
+	}),
 	"resample": conversion("bring all streams onto one grid", onGrid),
 	"reencode": conversion("encode all video again", encoded),
 }
@@ -31,36 +32,48 @@ var jobs = map[string]kind{
 // Jobs lists the names of jobs.
 func Jobs() []string { return slices.Sorted(maps.Keys(jobs)) }
 
-func jobOf(name string) kind {
+func jobOf(name string) (kind, error) {
 	k, ok := jobs[name]
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "no job " + strconv.Quote(name), Hint: robocache.Nearest(name, Jobs())})
+		return kind{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "no job " + strconv.Quote(name), Hint: robocache.Nearest(name, Jobs())}
 	}
-	return k
+	return k, nil
 }
 
-func onGrid(j *Job) {
+func onGrid(j *Job) error {
 	if j.Convert.Align == nil || j.Convert.Align.HZ.Zero() {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "resample to which rate?", Hint: "--hz 50"})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "resample to which rate?", Hint: "--hz 50"}
 	}
+	return nil
 }
 
-func encoded(j *Job) {
+func encoded(j *Job) error {
 	if c := j.Convert.Options["video_codec"]; c == "" || c == "copy" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "reencode with which codec?", Hint: "--video-codec h264"})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "reencode with which codec?", Hint: "--video-codec h264"}
 	}
+	return nil
 }
 
 // conversion is a job that convert.Write does, shard by shard.
-func conversion(about string, check func(*Job)) kind {
+func conversion(about string, check func(*Job) error) kind {
 	return kind{about: about,
-		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) *work {
-			check(&m.Job)
-			guard.Check(convert.Apart(m.Job.Destination, m.Job.Source))
+		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) (*work, error) {
+			if err := check(&m.Job); err != nil {
+				return nil, err
+			}
+			if err := convert.Apart(m.Job.Destination, m.Job.Source); err != nil {
+				return nil, err
+			}
 			opt := m.Job.Convert
-			opt.Episodes = guard.Must(src.Info().EpisodePositions(opt.Episodes))
+			var err error
+			if opt.Episodes, err = src.Info().EpisodePositions(opt.Episodes); err != nil {
+				return nil, err
+			}
 			opt.Findings = mapping.RoleFindings(src.Info(), m.Job.To, opt.Keys)
-			p := guard.Must(convert.PlanShards(ctx, src, m.Job.To, opt))
+			p, err := convert.PlanShards(ctx, src, m.Job.To, opt)
+			if err != nil {
+				return nil, err
+			}
 			m.Schema, m.Findings = p.Schema, p.Findings
 			var row int64
 			for _, f := range p.Rows.Info().Features {
@@ -69,14 +82,21 @@ func conversion(about string, check func(*Job)) kind {
 				}
 				row += int64(f.RowBytes()) + int64(f.Width)*int64(f.Height)
 			}
-			return &work{made: p.Made, rowBytes: row, leavesEmpty: p.Format.Sharding.LeavesEmpty}
+			return &work{made: p.Made, rowBytes: row, leavesEmpty: p.Format.Sharding.LeavesEmpty}, nil
 		},
-		run: func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
+		run: func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error {
 			s := &a.m.Shards[a.shard]
 			opt := a.m.Job.Convert
-			opt.Episodes, opt.Threads, opt.Progress = a.positions(src), a.opt.Threads, a.progress
+			positions, err := a.positions(src)
+			if err != nil {
+				return err
+			}
+			opt.Episodes, opt.Threads, opt.Progress = positions, a.opt.Threads, a.progress
 			opt.Shard = &robocache.WriteShard{Index: a.shard, Count: len(a.m.Shards), FirstEpisode: s.FirstEpisode, FirstRow: s.FirstRow, Schema: a.m.Schema}
-			w := guard.Must(convert.Write(ctx, src, a.m.Job.To, a.uri, opt))
+			w, err := convert.Write(ctx, src, a.m.Job.To, a.uri, opt)
+			if err != nil {
+				return err
+			}
 			r.Report = robocache.ShardReport{Episodes: w.Episodes, Frames: w.Frames, Summary: w.Summary}
 			// The report leaves out findings of the source, which the plan has, except those that this shard read first.
 			for _, f := range mergeFindings(w.Findings, robocache.Findings(src)) {
@@ -86,6 +106,7 @@ func conversion(about string, check func(*Job)) kind {
 					r.Findings = append(r.Findings, f)
 				}
 			}
+			return nil
 		},
 	}
 }
@@ -116,16 +137,20 @@ func (m *Manifest) found(receipts []*Receipt) []robocache.Finding {
 }
 
 // positions are those of the shard's episodes in the source.
-func (a *attempt) positions(src robocache.Dataset) []int {
-	return guard.Must(src.Info().EpisodePositions(a.m.Shards[a.shard].Episodes))
+func (a *attempt) positions(src robocache.Dataset) ([]int, error) {
+	return src.Info().EpisodePositions(a.m.Shards[a.shard].Episodes)
 }
 
 // sharding is that of the format that is written; of a job that writes none it keeps no file.
-func (m *Manifest) sharding() *robocache.Sharding {
-	if jobOf(m.Job.Name).merge != nil {
-		return &robocache.Sharding{Kept: func(string) bool { return false }}
+func (m *Manifest) sharding() (*robocache.Sharding, error) {
+	jobOfValue, err := jobOf(m.Job.Name)
+	if err != nil {
+		return nil, err
 	}
-	return guard.Must(convert.Sharding(m.Job.To))
+	if jobOfValue.merge != nil {
+		return &robocache.Sharding{Kept: func(string) bool { return false }}, nil
+	}
+	return convert.Sharding(m.Job.To)
 }
 
 func reports(receipts []*Receipt) (out []robocache.ShardReport) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -26,9 +25,9 @@ const (
 )
 
 // planLook is the plan of a job that writes no dataset.
-func planLook(_ context.Context, m *Manifest, src robocache.Dataset) *work {
+func planLook(_ context.Context, m *Manifest, src robocache.Dataset) (*work, error) {
 	if m.Job.Convert.Align != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "the job " + m.Job.Name + " looks at the source as it is: --hz and --align are for convert and resample"})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "the job " + m.Job.Name + " looks at the source as it is: --hz and --align are for convert and resample"}
 	}
 	w := &work{made: func(e int) (int, int) { return 1, src.Len(e) }}
 	m.Job.Convert.Options = nil
@@ -36,7 +35,7 @@ func planLook(_ context.Context, m *Manifest, src robocache.Dataset) *work {
 		w.rowBytes += int64(f.RowBytes()) + int64(f.Width)*int64(f.Height)
 	}
 	m.Features = src.Info().Features
-	return w
+	return w, nil
 }
 
 // counted is what a shard counted of a stream: numbers, or the levels of its images.
@@ -49,13 +48,16 @@ type counted struct {
 // sortedName is the file of a shard's numbers in ascending order.
 const sortedName = "statistics"
 
-func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
+func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error {
 	var all []counted
 	features := src.Info().Features
 	look := stats.NewLook(src, a.m.Job.Frames, max(1, a.opt.Threads))
 	defer look.Close()
 	_, decoder := video.ActiveBackend()
-	episodes := a.positions(src)
+	episodes, err := a.positions(src)
+	if err != nil {
+		return err
+	}
 	var out store.Writer
 	sorter := &stats.Sorter{Create: func() (_ io.Writer, err error) {
 		out, err = a.dst.Create(ctx, a.dir+"/"+sortedName)
@@ -75,7 +77,7 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 		case f.Kind == robocache.KindNumeric || f.Kind == robocache.KindPointCloud:
 			rows := stats.NewCollector(256 << 20)
 			defer rows.Close()
-			a.each(src, r, f.Key, func(e int) (err error) {
+			if err := a.each(src, r, f.Key, func(e int) (err error) {
 				var held []byte
 				blocks, shape, err := stats.Values(ctx, src, f, []int{e})
 				if err == nil {
@@ -85,18 +87,28 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 					err = rows.Add(f.Key, f.DType, shape, held)
 				}
 				return err
-			})
-			c.Numbers = guard.Must(rows.Parts(ctx, sorter))[f.Key]
+			}); err != nil {
+				return err
+			}
+			parts, err := rows.Parts(ctx, sorter)
+			if err != nil {
+				return err
+			}
+			c.Numbers = parts[f.Key]
 		case (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) && a.m.Job.Frames != stats.NoFrames && (f.Kind == robocache.KindImage || decoder == nil):
 			sum := a.m.Job.Frames.Images(f)
-			a.each(src, r, f.Key, func(e int) error {
+			if err := a.each(src, r, f.Key, func(e int) error {
 				p, err := look.Episode(ctx, f, e)
 				if err == nil {
 					sum.Merge(p)
 				}
 				return err
-			})
-			c.Images = guard.Must(json.Marshal(sum))
+			}); err != nil {
+				return err
+			}
+			if c.Images, err = json.Marshal(sum); err != nil {
+				return err
+			}
 		default:
 			continue
 		}
@@ -104,17 +116,28 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 		a.progress(robocache.Progress{Done: int64(i + 1), Total: int64(len(features)), Unit: "streams"})
 	}
 	if out != nil {
-		guard.Check(out.Commit())
+		if err := out.Commit(); err != nil {
+			return err
+		}
 	}
 	for _, e := range episodes {
 		r.Report.Frames += int64(src.Len(e))
 	}
-	r.Report.Episodes, r.Report.Summary = len(episodes), guard.Must(json.Marshal(all))
+	encodedValue, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	r.Report.Episodes, r.Report.Summary = len(episodes), encodedValue
+	return nil
 }
 
 // each does something with every episode of the shard; one that cannot be read is left out where the job allows that.
-func (a *attempt) each(src robocache.Dataset, r *Receipt, key string, do func(position int) error) {
-	for _, position := range a.positions(src) {
+func (a *attempt) each(src robocache.Dataset, r *Receipt, key string, do func(position int) error) error {
+	positions, err := a.positions(src)
+	if err != nil {
+		return err
+	}
+	for _, position := range positions {
 		index := src.Info().EpisodeIndex(position)
 		err := robocache.At(do(position), robocache.Where{"episode": index, "stream": key})
 		if err != nil && a.m.Job.SkipBad && robocache.Bad(err) {
@@ -123,21 +146,27 @@ func (a *attempt) each(src robocache.Dataset, r *Receipt, key string, do func(po
 			}
 			continue
 		}
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
+func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) error {
 	var keys []string
 	numbers, images := map[string][]stats.Part{}, map[string]*stats.Pixels{}
 	for _, r := range receipts {
-		decode := func(b []byte, v any) {
+		decode := func(b []byte, v any) error {
 			if err := json.Unmarshal(b, v); err != nil {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": receiptName(r.Shard)}, Msg: "what the shard counted", Err: err})
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": receiptName(r.Shard)}, Msg: "what the shard counted", Err: err}
 			}
+			return nil
 		}
 		var list []counted
-		decode(r.Report.Summary, &list)
+		if err := decode(r.Report.Summary, &list); err != nil {
+			return err
+		}
 		file := &stats.SortedFile{Open: func() (robocache.Ranged, error) { return dst.Open(ctx, attemptDir(r.Shard, r.Attempt)+"/"+sortedName) }}
 		defer file.Close()
 		for i := range list {
@@ -150,7 +179,9 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 				if images[c.Key] == nil {
 					images[c.Key] = &stats.Pixels{}
 				}
-				decode(c.Images, images[c.Key]) // adds, and refuses images of another kind
+				if err := decode(c.Images, images[c.Key]); err != nil {
+					return err
+				} // adds, and refuses images of another kind
 			}
 		}
 	}
@@ -161,40 +192,59 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 		if len(numbers[key]) > 0 { // else no episode could be read
 			fs, _, err = stats.Whole(ctx, numbers[key])
 		}
-		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
+		if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
+			return err
+		}
 		if fs != nil {
 			out[key] = fs
 		}
 	}
-	guard.Check(store.Put(ctx, dst, statsName, append(guard.Must(stats.Marshal(out)), '\n')))
+	encodedValue, err := stats.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return store.Put(ctx, dst, statsName, append(encodedValue, '\n'))
 }
 
-func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) {
+func runDoctor(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error {
 	opt := a.m.Job.Doctor
-	opt.Episodes = a.positions(src)
+	var err error
+	if opt.Episodes, err = a.positions(src); err != nil {
+		return err
+	}
 	opt.Progress = func(done, total int64) {
 		a.progress(robocache.Progress{Done: done, Total: total, Unit: "parts"})
 	}
-	r.Findings = guard.Must(diagnose.Run(ctx, src, opt))
+	if r.Findings, err = diagnose.Run(ctx, src, opt); err != nil {
+		return err
+	}
 	r.Report.Episodes = len(opt.Episodes)
 	for _, e := range opt.Episodes {
 		r.Report.Frames += int64(src.Len(e))
 	}
+	return nil
 }
 
-func mergeDoctor(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) {
+func mergeDoctor(ctx context.Context, m *Manifest, dst store.Writable, receipts []*Receipt) error {
 	merged := append([]robocache.Finding{}, m.found(receipts)...)
-	out := guard.Must(dst.Create(ctx, doctorName))
+	out, err := dst.Create(ctx, doctorName)
+	if err != nil {
+		return err
+	}
 	defer out.Abort()
 	w := bufio.NewWriter(out)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	guard.Check(enc.Encode(struct {
+	if err := enc.Encode(struct {
 		URI      string              `json:"uri"`
 		Episodes int                 `json:"num_episodes"`
 		Findings []robocache.Finding `json:"findings"`
-	}{robocache.Redact(m.Job.Source), m.Episodes, merged}))
-	guard.Check(w.Flush())
-	guard.Check(out.Commit())
+	}{robocache.Redact(m.Job.Source), m.Episodes, merged}); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return out.Commit()
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -124,11 +124,13 @@ func eachRun(text string, yield func(a, z int)) error {
 
 // Marshal writes a manifest: the same one in the same bytes.
 func (m *Manifest) Marshal() (_ []byte, err error) {
-	defer guard.Into(&err)
 	head := *m
 	head.Shards = nil
 	var b bytes.Buffer
-	text := guard.Must(json.MarshalIndent(&head, "", " "))
+	text, err := json.MarshalIndent(&head, "", " ")
+	if err != nil {
+		return nil, err
+	}
 	b.Write(bytes.TrimSuffix(text, []byte("null\n}")))
 	b.WriteString("[")
 	for i := range m.Shards { // a line each
@@ -136,7 +138,11 @@ func (m *Manifest) Marshal() (_ []byte, err error) {
 			b.WriteByte(',')
 		}
 		b.WriteString("\n  ")
-		b.Write(guard.Must(json.Marshal(&m.Shards[i])))
+		encodedValue, err := json.Marshal(&m.Shards[i])
+		if err != nil {
+			return nil, err
+		}
+		b.Write(encodedValue)
 	}
 	b.WriteString("\n ]\n}\n")
 	return b.Bytes(), nil
@@ -144,7 +150,7 @@ func (m *Manifest) Marshal() (_ []byte, err error) {
 
 // Parse reads a manifest, which may be a stranger's.
 func Parse(b []byte) (_ *Manifest, err error) {
-	defer guard.Recover("manifest", &err)
+	defer crash.Recover("manifest", &err)
 	m := &Manifest{}
 	bad := func(what string, err error) error {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "manifest", Msg: what, Err: err}
@@ -169,13 +175,19 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	if m.Version != manifestVersion {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "manifest", Want: fmt.Sprintf("version %d", manifestVersion), Got: strconv.Itoa(m.Version), Hint: "plan again with this program"}
 	}
-	if m.JobHash != m.Job.hash() {
+	hash, err := m.Job.hash()
+	if err != nil {
+		return nil, err
+	}
+	if m.JobHash != hash {
 		return nil, bad("its options are not those that were planned (job_sha256)", nil)
 	}
 	if len(m.Shards) == 0 || len(m.Shards) > maxShards {
 		return nil, bad(fmt.Sprintf("%d shards", len(m.Shards)), nil)
 	}
-	m.Job.check()
+	if err := m.Job.check(); err != nil {
+		return nil, err
+	}
 	var frames int64
 	episodes := 0
 	all := make([]int, 0, named)
@@ -199,22 +211,33 @@ func Parse(b []byte) (_ *Manifest, err error) {
 
 // Read reads the manifest at a path or URI.
 func Read(ctx context.Context, uri string) (_ *Manifest, err error) {
-	defer guard.Into(&err)
 	folder, name := store.Above(uri)
 	st, err := store.Open(folder)
-	guard.Check(robocache.At(err, robocache.Where{"file": robocache.Redact(uri)}))
+	if err := robocache.At(err, robocache.Where{"file": robocache.Redact(uri)}); err != nil {
+		return nil, err
+	}
 	defer store.Close(st)
-	m, err := Parse(guard.Must(store.ReadFile(ctx, st, name, 1<<30)))
+	content, err := store.ReadFile(ctx, st, name, 1<<30)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Parse(content)
 	return m, robocache.At(err, robocache.Where{"file": robocache.Redact(uri)})
 }
 
 // Write puts a manifest at a path or URI where there is none, or the same one.
 func (m *Manifest) Write(ctx context.Context, uri string) (err error) {
-	defer guard.Into(&err)
 	folder, name := store.Above(uri)
-	st := guard.Must(store.OpenWritable(folder))
+	st, err := store.OpenWritable(folder)
+	if err != nil {
+		return err
+	}
 	defer store.Close(st)
-	return store.Put(ctx, st, name, guard.Must(m.Marshal()))
+	encodedValue, err := m.Marshal()
+	if err != nil {
+		return err
+	}
+	return store.Put(ctx, st, name, encodedValue)
 }
 
 // below names a folder in the store at a URI.
@@ -230,23 +253,36 @@ func below(uri, name string) string {
 }
 
 // hash is SHA-256 of the job as JSON.
-func (j *Job) hash() string {
-	sum := sha256.Sum256(guard.Must(json.Marshal(j)))
-	return hex.EncodeToString(sum[:])
+func (j *Job) hash() (string, error) {
+	encodedValue, err := json.Marshal(j)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(encodedValue)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // check refuses what a manifest may not ask for.
-func (j *Job) check() {
-	jobOf(j.Name)
-	misuse := func(what, hint string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "manifest", Msg: what, Hint: hint})
+func (j *Job) check() error {
+	if _, err := jobOf(j.Name); err != nil {
+		return err
+	}
+	misuse := func(what, hint string) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "manifest", Msg: what, Hint: hint}
 	}
 	switch {
 	case j.Source == "" || j.Destination == "":
-		misuse("no source or no destination", "")
+		if err := misuse("no source or no destination", ""); err != nil {
+			return err
+		}
 	case j.Convert.Options["temp_dir"] != "":
-		misuse("the option temp_dir names a folder outside the destination", "set TMPDIR where the shards run")
+		if err := misuse("the option temp_dir names a folder outside the destination", "set TMPDIR where the shards run"); err != nil {
+			return err
+		}
 	case j.Convert.Resume || j.Convert.DryRun:
-		misuse("a shard is not resumed: it is run again", "")
+		if err := misuse("a shard is not resumed: it is run again", ""); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -28,7 +27,6 @@ type PlanOptions struct {
 
 // NewPlan looks at the source and cuts the job into shards.
 func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err error) {
-	defer guard.Into(&err)
 	switch {
 	case opt.Shards < 1 || opt.Shards > maxShards:
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Want: "1 to " + strconv.Itoa(maxShards) + " shards", Got: strconv.Itoa(opt.Shards)}
@@ -36,16 +34,42 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "no balance " + strconv.Quote(opt.Balance), Hint: robocache.Nearest(opt.Balance, Balances)}
 	}
 	job.Source, job.Destination = absolute(job.Source), absolute(job.Destination)
-	job.check()
-	text := guard.Must(json.Marshal(&job)) // as it will be read
+	if err := job.check(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(&job)
+	if err != nil {
+		return nil, err
+	} // as it will be read
 	job = Job{}
-	guard.Check(json.Unmarshal(text, &job))
-	m := &Manifest{Version: manifestVersion, Tool: opt.Tool, Job: job, JobHash: job.hash()}
-	m.Inputs = guard.Must(list(ctx, &job))
-	src := guard.Must(openSource(ctx, &job))
+	if err := json.Unmarshal(text, &job); err != nil {
+		return nil, err
+	}
+	hash, err := job.hash()
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{Version: manifestVersion, Tool: opt.Tool, Job: job, JobHash: hash}
+	if m.Inputs, err = list(ctx, &job); err != nil {
+		return nil, err
+	}
+	src, err := openSource(ctx, &job)
+	if err != nil {
+		return nil, err
+	}
 	defer src.Close()
-	w := jobOf(job.Name).plan(ctx, m, src)
-	episodes := guard.Must(src.Info().EpisodePositions(m.Job.Convert.Episodes))
+	jobOfValue, err := jobOf(job.Name)
+	if err != nil {
+		return nil, err
+	}
+	w, err := jobOfValue.plan(ctx, m, src)
+	if err != nil {
+		return nil, err
+	}
+	episodes, err := src.Info().EpisodePositions(m.Job.Convert.Episodes)
+	if err != nil {
+		return nil, err
+	}
 	if episodes == nil {
 		for e := range src.Info().Episodes {
 			episodes = append(episodes, e)
@@ -64,7 +88,9 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		for i, e := range episodes {
 			weights[i] = int64(w.rows(e))
 			if opt.Balance == "rows" {
-				weights[i] = guard.Must(rowsOf(ctx, src, e))
+				if weights[i], err = rowsOf(ctx, src, e); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}

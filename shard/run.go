@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -109,11 +109,13 @@ type attempt struct {
 
 // Run makes one shard of a manifest. The receipt of another attempt is as good as its own.
 func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receipt, err error) {
-	defer guard.Into(&err)
 	if shard < 0 || shard >= len(m.Shards) {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "run", Want: fmt.Sprintf("a shard from 0 to %d", len(m.Shards)-1), Got: fmt.Sprint(shard)}
 	}
-	dst := guard.Must(store.OpenWritable(m.Job.Destination))
+	dst, err := store.OpenWritable(m.Job.Destination)
+	if err != nil {
+		return nil, err
+	}
 	defer store.Close(dst)
 	if r, err := m.receipt(ctx, dst, shard); r != nil || err != nil {
 		return r, err
@@ -124,7 +126,9 @@ func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receip
 	a := &attempt{m: m, shard: shard, dst: dst, opt: opt, note: note{State: "running", Attempt: hex.EncodeToString(id), Host: host, Started: time.Now().UTC(), Of: len(m.Shards[shard].Episodes)}}
 	a.dir = attemptDir(shard, a.note.Attempt)
 	a.uri = below(m.Job.Destination, a.dir)
-	guard.Check(a.say(ctx))
+	if err := a.say(ctx); err != nil {
+		return nil, err
+	}
 	r, err := a.run(ctx)
 	if err == nil {
 		return r, nil
@@ -170,30 +174,61 @@ func (n *never) Unwrap() []error { return []error{ErrNever, n.error} }
 
 // run makes the shard's files, and the receipt.
 func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
-	defer guard.Recover("run", &err)
-	a.m.unchanged(ctx)
+	defer crash.Recover("run", &err)
+	if err := a.m.unchanged(ctx); err != nil {
+		return r, err
+	}
 	live := a.live(ctx)
 	defer live()
-	if name := a.m.sharding().Unfinished; name != "" {
-		guard.Check(store.Put(ctx, a.dst, name, nil))
+	{
+		sharding, err := a.m.sharding()
+		if err != nil {
+			return r, err
+		}
+		name := sharding.Unfinished
+		if name != "" {
+			if err := store.Put(ctx, a.dst, name, nil); err != nil {
+				return r, err
+			}
+		}
 	}
-	src := guard.Must(openSource(ctx, &a.m.Job))
+	src, err := openSource(ctx, &a.m.Job)
+	if err != nil {
+		return r, err
+	}
 	defer src.Close()
 	r = &Receipt{Manifest: a.m.id, Shard: a.shard, Attempt: a.note.Attempt, Tool: a.opt.Tool, Files: []File{}, Started: a.note.Started}
-	jobOf(a.m.Job.Name).run(ctx, a, src, r)
-	a.files(ctx, r)
+	jobOfValue, err := jobOf(a.m.Job.Name)
+	if err != nil {
+		return r, err
+	}
+	if err := jobOfValue.run(ctx, a, src, r); err != nil {
+		return r, err
+	}
+	if err := a.files(ctx, r); err != nil {
+		return r, err
+	}
 	live() // not before: to GC an attempt that says nothing is dead
 	r.Seconds = time.Since(r.Started).Seconds()
 	a.put = true
-	err = store.PutNew(ctx, a.dst, receiptName(a.shard), guard.Must(json.Marshal(r)))
+	encodedValue, err := json.Marshal(r)
+	if err != nil {
+		return r, err
+	}
+	err = store.PutNew(ctx, a.dst, receiptName(a.shard), encodedValue)
 	if !errors.Is(err, store.ErrExists) {
 		if err == nil {
-			a.publish(ctx, r)
+			if err := a.publish(ctx, r); err != nil {
+				return r, err
+			}
 			a.forget(ctx)
 		}
 		return r, err
 	}
-	won := guard.Must(a.m.receipt(ctx, a.dst, a.shard))
+	won, failed := a.m.receipt(ctx, a.dst, a.shard)
+	if failed != nil {
+		return r, failed
+	}
 	if won == nil {
 		return nil, err
 	}
@@ -210,14 +245,17 @@ func (a *attempt) after(ctx context.Context, won *Receipt) *Receipt {
 }
 
 // publish gives the files of the shard their names in the result, where these do not hang on other shards: workers are many. What it does not come to, Commit does.
-func (a *attempt) publish(ctx context.Context, r *Receipt) {
-	f := a.m.sharding()
+func (a *attempt) publish(ctx context.Context, r *Receipt) error {
+	f, err := a.m.sharding()
+	if err != nil {
+		return err
+	}
 	if f.Place != nil {
-		return
+		return nil
 	}
 	for _, name := range []string{partialName, commitName} { // in this order: the marker goes when there is a commit. What was left out of a result must not come into it
 		if _, err := a.dst.Stat(ctx, name); !errors.Is(err, robocache.ErrNotFound) {
-			return
+			return nil
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -229,30 +267,48 @@ func (a *attempt) publish(ctx context.Context, r *Receipt) {
 	}
 	_ = g.Wait()
 	removeEmpty(a.uri)
+	return nil
 }
 
 // files lists what the attempt wrote, with checksums.
-func (a *attempt) files(ctx context.Context, r *Receipt) {
-	for _, e := range guard.Must(a.dst.List(ctx, a.dir)) {
-		f := checksum(ctx, a.dst, e.Name)
+func (a *attempt) files(ctx context.Context, r *Receipt) error {
+	listValue, err := a.dst.List(ctx, a.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range listValue {
+		f, err := checksum(ctx, a.dst, e.Name)
+		if err != nil {
+			return err
+		}
 		f.Name = strings.TrimPrefix(e.Name, a.dir+"/")
 		r.Files = append(r.Files, f)
 		r.Bytes += f.Size
 	}
+	return nil
 }
 
 // checksum reads a file for its size and checksum.
-func checksum(ctx context.Context, st store.Store, name string) File {
-	defer guard.In("file", name)
-	f := guard.Must(st.Open(ctx, name))
+func checksum(ctx context.Context, st store.Store, name string) (_ File, err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	f, err := st.Open(ctx, name)
+	if err != nil {
+		return File{}, err
+	}
 	defer f.Close()
-	return File{Name: name, Size: f.Size(), Checksum: sumOf(ctx, f)}
+	sumOfValue, err := sumOf(ctx, f)
+	if err != nil {
+		return File{}, err
+	}
+	return File{Name: name, Size: f.Size(), Checksum: sumOfValue}, nil
 }
 
-func sumOf(ctx context.Context, f robocache.Ranged) string {
+func sumOf(ctx context.Context, f robocache.Ranged) (string, error) {
 	table, sum := crc32.MakeTable(crc32.Castagnoli), uint32(0)
-	guard.Check(store.EachBlock(ctx, f, func(b []byte) error { sum = crc32.Update(sum, table, b); return nil }))
-	return fmt.Sprintf("crc32c:%08x", sum)
+	if err := store.EachBlock(ctx, f, func(b []byte) error { sum = crc32.Update(sum, table, b); return nil }); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("crc32c:%08x", sum), nil
 }
 
 // progress records how far the job is: in its note as episodes, if the job counts those.
@@ -282,7 +338,10 @@ func (a *attempt) live(ctx context.Context) func() {
 				t.Stop()
 				return
 			case <-t.C:
-				_ = guard.Func("run", func() { _ = a.say(ctx) })()
+				_ = crash.Func("run", func() error {
+					_ = a.say(ctx)
+					return nil
+				})()
 			}
 		}
 	}()
@@ -316,15 +375,18 @@ func (a *attempt) clear(ctx context.Context) {
 
 // receipt reads that of a shard; nil where there is none.
 func (m *Manifest) receipt(ctx context.Context, st store.Store, shard int) (_ *Receipt, err error) {
-	defer guard.Into(&err)
 	name := receiptName(shard)
 	b, err := store.ReadFile(ctx, st, name, 1<<30)
 	if errors.Is(err, robocache.ErrNotFound) {
 		return nil, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	r := &Receipt{Already: true}
-	m.read(name, b, shard, r)
+	if err := m.read(name, b, shard, r); err != nil {
+		return nil, err
+	}
 	return r, nil
 }
 
@@ -338,31 +400,44 @@ func (m *Manifest) planned(shard int) int {
 }
 
 // read checks a receipt, which may be a stranger's.
-func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) {
-	bad := func(msg string, err error) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "receipt", Where: robocache.Where{"file": name}, Msg: msg, Err: err, Hint: "remove it, and run the shard again"})
+func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) error {
+	bad := func(msg string, err error) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "receipt", Where: robocache.Where{"file": name}, Msg: msg, Err: err, Hint: "remove it, and run the shard again"}
 	}
 	if err := json.Unmarshal(b, r); err != nil {
-		bad("it cannot be read", err)
+		if err := bad("it cannot be read", err); err != nil {
+			return err
+		}
 	}
 	if r.Manifest != m.id {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "receipt", Where: robocache.Where{"file": name}, Msg: "the destination holds shards of another manifest", Hint: "choose an empty destination, or the manifest that was run here"})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "receipt", Where: robocache.Where{"file": name}, Msg: "the destination holds shards of another manifest", Hint: "choose an empty destination, or the manifest that was run here"}
 	}
 	if r.Shard != shard {
-		bad(fmt.Sprintf("it is of shard %d", r.Shard), nil)
+		if err := bad(fmt.Sprintf("it is of shard %d", r.Shard), nil); err != nil {
+			return err
+		}
 	}
 	if b, err := hex.DecodeString(r.Attempt); err != nil || len(b) != 8 {
-		bad("its attempt has no name", nil)
+		if err := bad("its attempt has no name", nil); err != nil {
+			return err
+		}
 	}
 	for _, f := range r.Files {
 		if clean, err := store.CleanName(f.Name); err != nil || clean != f.Name || strings.HasPrefix(f.Name, "_") {
-			bad(fmt.Sprintf("a file named %q", f.Name), err)
+			if err := bad(fmt.Sprintf("a file named %q", f.Name), err); err != nil {
+				return err
+			}
 		}
 	}
 	if s := &m.Shards[shard]; r.Report.Episodes < 0 || r.Report.Frames < 0 || r.Report.Episodes > m.planned(shard) || r.Report.Frames > s.Frames {
-		bad("more episodes or frames than were planned", nil)
+		if err := bad("more episodes or frames than were planned", nil); err != nil {
+			return err
+		}
 	} else if len(r.Skipped) == 0 && r.Report.Frames != s.Frames {
-		bad(fmt.Sprintf("%d frames of %d that were planned, and no episode that was left out", r.Report.Frames, s.Frames), nil)
+		if err := bad(fmt.Sprintf("%d frames of %d that were planned, and no episode that was left out", r.Report.Frames, s.Frames), nil); err != nil {
+			return err
+		}
 	}
 	slices.SortFunc(r.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	return nil
 }

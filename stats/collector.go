@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Collector keeps the rows of numeric features as they pass by, until the statistics of all of them are asked for.
@@ -40,7 +40,6 @@ const memBlock = 1 << 20
 
 // Add takes rows of a feature.
 func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []byte) (err error) {
-	defer guard.Into(&err)
 	s := c.feats[key]
 	if s == nil {
 		s = &spool{dtype: dtype, shape: shape}
@@ -57,32 +56,35 @@ func (c *Collector) Add(key string, dtype robocache.DType, shape []int, raw []by
 		return nil
 	}
 	for _, key := range c.order {
-		c.feats[key].spill()
+		if err := c.feats[key].spill(); err != nil {
+			return err
+		}
 	}
 	c.held = 0
 	return nil
 }
 
-func (s *spool) spill() {
+func (s *spool) spill() error {
 	if s.file == nil {
 		f, err := os.CreateTemp("", "robocache-stats-*")
 		if err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"file": os.TempDir()}))
+			return robocache.At(err, robocache.Where{"file": os.TempDir()})
 		}
 		// Unnamed from here on: nothing is left behind by a kill.
 		if err := os.Remove(f.Name()); err != nil {
 			f.Close()
-			guard.Fail(robocache.At(err, robocache.Where{"file": f.Name()}))
+			return robocache.At(err, robocache.Where{"file": f.Name()})
 		}
 		s.file = f
 	}
 	for _, b := range s.mem {
 		if _, err := s.file.WriteAt(b, s.size); err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"file": os.TempDir()}))
+			return robocache.At(err, robocache.Where{"file": os.TempDir()})
 		}
 		s.size += int64(len(b))
 	}
 	s.mem = nil
+	return nil
 }
 
 func (s *spool) bytes() int64 {
@@ -94,7 +96,6 @@ func (s *spool) bytes() int64 {
 }
 
 func (s *spool) rows(ctx context.Context, yield func([]byte) error) (err error) {
-	defer guard.Into(&err)
 	row := s.dtype.Size()
 	for _, d := range s.shape {
 		row *= d
@@ -106,13 +107,19 @@ func (s *spool) rows(ctx context.Context, yield func([]byte) error) (err error) 
 			if _, err := s.file.ReadAt(part, off); err != nil && err != io.EOF {
 				return robocache.At(err, robocache.Where{"file": os.TempDir()})
 			}
-			guard.Check(yield(part))
-			guard.Check(ctx.Err())
+			if err := yield(part); err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			off += int64(len(part))
 		}
 	}
 	for _, b := range s.mem {
-		guard.Check(yield(b))
+		if err := yield(b); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -127,9 +134,11 @@ func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite m
 	for _, key := range c.order {
 		s := c.feats[key]
 		g.Go(func() (err error) {
-			defer guard.Recover("statistics", &err)
+			defer crash.Recover("statistics", &err)
 			fs, left, err := numeric(ctx, s.dtype, s.shape, s.rows, s.bytes(), max(c.budget/int64(workers), 1<<20))
-			guard.Check(robocache.At(err, robocache.Where{"stream": key}))
+			if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
+				return err
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if out[key] = fs; left > 0 {
@@ -146,12 +155,13 @@ func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite m
 
 // Parts sorts everything added, feature by feature.
 func (c *Collector) Parts(ctx context.Context, to *Sorter) (_ map[string][]Part, err error) {
-	defer guard.Into(&err)
 	out := map[string][]Part{}
 	for _, key := range c.order {
 		s := c.feats[key]
 		parts, err := to.Parts(ctx, s.dtype, s.shape, s.rows, s.bytes(), c.budget)
-		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
+		if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
+			return nil, err
+		}
 		out[key] = parts
 	}
 	return out, nil

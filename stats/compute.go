@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -56,7 +55,6 @@ type Options struct {
 
 // Compute counts a dataset of any format. Text has no statistics; images have none where no decoder is there, with a finding.
 func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocache.Stats, err error) {
-	defer guard.Into(&err)
 	if opt.Budget <= 0 {
 		opt.Budget = 256 << 20
 	}
@@ -80,7 +78,9 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 		}
 	}
 	if !opt.SkipBad {
-		guard.Check(robocache.Whole(ds, opt.Episodes, "statistics", "--skip-bad counts the rest (exit code 3), in Python skip_bad=True"))
+		if err := robocache.Whole(ds, opt.Episodes, "statistics", "--skip-bad counts the rest (exit code 3), in Python skip_bad=True"); err != nil {
+			return nil, err
+		}
 	}
 	out := robocache.Stats{}
 	for _, k := range opt.Keys {
@@ -113,7 +113,9 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 				fs, err = one(ctx, ds, f, good, &opt, find)
 			}
 		}
-		guard.Check(robocache.At(err, robocache.Where{"stream": f.Key}))
+		if err := robocache.At(err, robocache.Where{"stream": f.Key}); err != nil {
+			return nil, err
+		}
 		if fs != nil {
 			out[f.Key] = fs
 		}
@@ -203,9 +205,11 @@ func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []in
 
 // Episode counts the images of one episode that the policy chooses. Rows without an image take no part.
 func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (_ *Pixels, err error) {
-	defer guard.Into(&err)
 	var rows []robocache.Row
-	n := rowsIn(ctx, l.ds, f, episode)
+	n, err := rowsIn(ctx, l.ds, f, episode)
+	if err != nil {
+		return nil, err
+	}
 	for _, k := range l.policy.Choose(n) {
 		rows = append(rows, robocache.Row{Episode: episode, Index: k})
 	}
@@ -218,22 +222,27 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 		}
 		rows = rows[len(part):]
 		refs := make([]robocache.FrameRef, len(part))
-		guard.Check(l.ds.Frames(ctx, f.Key, part, refs))
-		l.count(ctx, f, refs, part, all)
+		if err := l.ds.Frames(ctx, f.Key, part, refs); err != nil {
+			return nil, err
+		}
+		if err := l.count(ctx, f, refs, part, all); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }
 
 // Frames counts the frames that refs name.
 func (l *Look) Frames(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef) (_ *Pixels, err error) {
-	defer guard.Into(&err)
 	all := l.policy.Images(f)
-	l.count(ctx, f, refs, make([]robocache.Row, len(refs)), all)
+	if err := l.count(ctx, f, refs, make([]robocache.Row, len(refs)), all); err != nil {
+		return nil, err
+	}
 	return all, nil
 }
 
 // count counts images, on several decoders: each has counters of its own, which are added in the end.
-func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef, rows []robocache.Row, all *Pixels) {
+func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef, rows []robocache.Row, all *Pixels) error {
 	spec := &video.Spec{Pixel: video.RGB8}
 	if all.deep() {
 		spec.Pixel = video.Gray16
@@ -272,5 +281,5 @@ func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache
 			all.Merge(own)
 		}
 	}
-	guard.Check(robocache.At(err, robocache.Where{"stream": f.Key}))
+	return robocache.At(err, robocache.Where{"stream": f.Key})
 }

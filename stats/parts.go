@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Part is what is known of some rows of a numeric feature, so that parts give the statistics of all rows: moments, and the values in ascending order.
@@ -43,25 +43,31 @@ func (f *SortedFile) Close() {
 	}
 }
 
-func (f *SortedFile) read(ctx context.Context, off, n int64) []byte {
+func (f *SortedFile) read(ctx context.Context, off, n int64) ([]byte, error) {
 	f.once.Do(func() { f.file, f.err = f.Open() })
-	guard.Check(f.err)
+	if err := f.err; err != nil {
+		return nil, err
+	}
 	if off < 0 || n < 0 || n > f.file.Size()-off {
-		guard.Fail(errOther)
+		return nil, errOther
 	}
 	b := make([]byte, n)
-	guard.Check(f.file.ReadAt(ctx, b, off))
-	return b
+	if err := f.file.ReadAt(ctx, b, off); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 var errOther = &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "a part of a column does not hold what it says"}
 
 // Least is the least value of a column; 0 where it has none.
-func (p *Part) Least(c int) float64 {
-	if r := p.open(c); r.N > 0 {
-		return r.marks[0]
+func (p *Part) Least(c int) (float64, error) {
+	if r, err := p.open(c); err != nil {
+		return 0, err
+	} else if r.N > 0 {
+		return r.marks[0], nil
 	}
-	return 0
+	return 0, nil
 }
 
 // PartColumn is a column of a part. Its entries are its values, or where that is shorter the different ones, each with how often it occurs.
@@ -89,7 +95,6 @@ type Sorter struct {
 
 // Parts sorts rows of a feature, of about so many bytes: one part, or several where they take more than budget.
 func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, bytes, budget int64) (parts []Part, err error) {
-	defer guard.Into(&err)
 	width, size := 1, dtype.Size()
 	elements := width
 	for _, d := range shape {
@@ -114,10 +119,19 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 		}
 	}
 	begin()
-	end := func() { parts = append(parts, s.part(dtype, count, m, columns)) }
-	guard.Check(rows(ctx, func(raw []byte) error {
+	end := func() error {
+		partValue, err := s.part(dtype, count, m, columns)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, partValue)
+		return nil
+	}
+	if err := rows(ctx, func(raw []byte) error {
 		if held > 0 && held+8*int64(len(raw)/size) > budget {
-			guard.Check(guard.Try(end))
+			if err := end(); err != nil {
+				return err
+			}
 			begin()
 		}
 		count += int64(len(raw) / (elements * size))
@@ -133,15 +147,19 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 			}
 			return ctx.Err()
 		})
-	}))
+	}); err != nil {
+		return parts, err
+	}
 	if count > 0 {
-		end()
+		if err := end(); err != nil {
+			return parts, err
+		}
 	}
 	return parts, nil
 }
 
 // part ends a part: its columns are sorted side by side, and written one after the other.
-func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][]uint64) Part {
+func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][]uint64) (Part, error) {
 	p := Part{DType: dtype, Rows: rows, NonFinite: m.NonFinite, Columns: make([]PartColumn, len(columns))}
 	files := make([][]byte, len(columns))
 	var g errgroup.Group
@@ -162,12 +180,19 @@ func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][
 	for c, file := range files {
 		if p.Columns[c].At = s.at; step(p.Columns[c].Entries) > 1 {
 			if s.out == nil {
-				s.out = guard.Must(s.Create())
+				var err error
+				if s.out, err = s.Create(); err != nil {
+					return Part{}, err
+				}
 			}
-			s.at += int64(guard.Must(s.out.Write(file)))
+			write, err := s.out.Write(file)
+			if err != nil {
+				return Part{}, err
+			}
+			s.at += int64(write)
 		}
 	}
-	return p
+	return p, nil
 }
 
 // entries makes the column's marks of sorted keys, and the text of all its entries.
@@ -266,7 +291,7 @@ type run struct {
 }
 
 // open reads the marks, which may be a stranger's.
-func (p *Part) open(c int) (r run) {
+func (p *Part) open(c int) (r run, err error) {
 	r = run{PartColumn: &p.Columns[c], p: p}
 	r.counted = r.Entries < r.N
 	size, want := valueSize(p.DType), (r.Entries-1)/step(r.Entries)+1
@@ -291,9 +316,9 @@ func (p *Part) open(c int) (r run) {
 		}
 	}
 	if bad || r.N > 0 && r.through[len(r.through)-1] != r.N || step(r.Entries) > 1 && p.File == nil {
-		guard.Fail(errOther)
+		return r, errOther
 	}
-	return r
+	return r, nil
 }
 
 func (p *Part) value(b []byte, counted bool) float64 {
@@ -331,9 +356,9 @@ func (r *run) above(x float64) int {
 }
 
 // between gives the entries that can lie in [a, b], with how often they occur, and how many values are before them.
-func (r *run) between(ctx context.Context, a, b float64, yield func(v float64, n int64)) (before int64) {
+func (r *run) between(ctx context.Context, a, b float64, yield func(v float64, n int64)) (before int64, err error) {
 	if r.N == 0 {
-		return 0
+		return 0, nil
 	}
 	every := step(r.Entries)
 	j, k := sort.SearchFloat64s(r.marks, a), r.above(b)
@@ -348,13 +373,16 @@ func (r *run) between(ctx context.Context, a, b float64, yield func(v float64, n
 		for e := from; e < to; e++ {
 			yield(r.marks[e], r.through[e]-r.below[e])
 		}
-		return before
+		return before, nil
 	}
 	size := int64(r.entrySize())
 	if from >= to {
-		return before
+		return before, nil
 	}
-	buf := r.p.File.read(ctx, r.At+from*size, (to-from)*size)
+	buf, err := r.p.File.read(ctx, r.At+from*size, (to-from)*size)
+	if err != nil {
+		return before, err
+	}
 	for ; len(buf) > 0; buf = buf[size:] {
 		n := int64(1)
 		if r.counted {
@@ -362,13 +390,13 @@ func (r *run) between(ctx context.Context, a, b float64, yield func(v float64, n
 		}
 		yield(r.p.value(buf, r.counted), n)
 	}
-	return before
+	return before, nil
 }
 
 // Whole is the statistics of all parts together: those of Numeric, mean and deviation to rounding (S6). left is the number of values that are not finite.
 // Of files it reads what lies near the quantiles.
 func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left int64, err error) {
-	defer guard.Recover("statistics", &err)
+	defer crash.Recover("statistics", &err)
 	m := NewMoments(len(parts[0].Columns))
 	var count int64
 	for i := range parts {
@@ -382,10 +410,13 @@ func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	for c := range q {
-		g.Go(guard.Func("statistics", func() {
+		g.Go(crash.Func("statistics", func() error {
 			var runs []run
 			for i := range parts {
-				r := parts[i].open(c)
+				r, err := parts[i].open(c)
+				if err != nil {
+					return err
+				}
 				if r.N == 0 {
 					continue
 				}
@@ -396,53 +427,80 @@ func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left 
 				}
 				m.merge(c, r.N, r.Base-parts[i].Less-m.base[c]+r.Mean, r.M2)
 			}
-			q[c] = wholeQuantiles(ctx, runs, m.N[c], m.Min[c], m.Max[c])
+			var err error
+			if q[c], err = wholeQuantiles(ctx, runs, m.N[c], m.Min[c], m.Max[c]); err != nil {
+				return err
+			}
+			return nil
 		}))
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return fs, left, err
+	}
 	return settled(m, count, q), m.NonFinite, nil
 }
 
-func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) []float64 {
+func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([]float64, error) {
 	out := make([]float64, len(Quantiles))
-	sum := func(of func(r *run) int64) (s int64) {
+	sum := func(of func(r *run) (int64, error)) (s int64, err error) {
 		for i := range runs {
-			s += of(&runs[i])
+			ofValue, err := of(&runs[i])
+			if err != nil {
+				return s, err
+			}
+			s += ofValue
 		}
-		return s
+		return s, nil
 	}
 	// search gives the least key from that of lo on for which is holds; end where it holds for none before.
-	search := func(end uint64, is func(x float64) bool) float64 {
+	search := func(end uint64, is func(x float64) (bool, error)) (float64, error) {
 		k := key(lo)
 		for k < end {
-			if mid := k + (end-k)/2; is(ofKey(mid)) {
-				end = mid
-			} else {
-				k = mid + 1
+			{
+				mid := k + (end-k)/2
+				isValue, err := is(ofKey(mid))
+				if err != nil {
+					return 0, err
+				}
+				if isValue {
+					end = mid
+				} else {
+					k = mid + 1
+				}
 			}
 		}
-		return ofKey(k)
+		return ofKey(k), nil
 	}
 	var near []uint64          // keys of the entries in [a, b], ascending
 	more := map[uint64]int64{} // how often they occur beside once each
 	var before int64           // values below
-	look := func(a, b float64) {
+	look := func(a, b float64) error {
 		near = near[:0]
 		clear(more)
-		before = sum(func(r *run) int64 {
+		var err error
+		if before, err = sum(func(r *run) (int64, error) {
 			return r.between(ctx, a, b, func(v float64, n int64) {
 				k := key(v)
 				if near = append(near, k); n > 1 {
 					more[k] += n - 1
 				}
 			})
-		})
+		}); err != nil {
+			return err
+		}
 		sortKeys(near, make([]uint64, len(near)))
+		return nil
 	}
 	here := !slices.ContainsFunc(runs, func(r run) bool { return step(r.Entries) > 1 })
 	if here {
-		near = make([]uint64, 0, sum(func(r *run) int64 { return r.Entries }))
-		look(lo, hi)
+		sumValue, err := sum(func(r *run) (int64, error) { return r.Entries, nil })
+		if err != nil {
+			return nil, err
+		}
+		near = make([]uint64, 0, sumValue)
+		if err := look(lo, hi); err != nil {
+			return nil, err
+		}
 	}
 	for i, q := range Quantiles {
 		if n == 0 {
@@ -451,24 +509,51 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) []
 		first, second, t := rank(q.Q, n)
 		if !here {
 			// Between a and b lie the values of both ranks: at most first values are below a, and more than second up to b.
-			a := search(key(hi)+1, func(x float64) bool { return sum(func(r *run) int64 { return r.most(x) }) > first })
-			b := search(key(hi), func(x float64) bool { return sum(func(r *run) int64 { return r.least(x) }) > second })
-			look(ofKey(key(a)-1), b)
+			a, err := search(key(hi)+1, func(x float64) (bool, error) {
+				sumValue, err := sum(func(r *run) (int64, error) { return r.most(x), nil })
+				if err != nil {
+					return false, err
+				}
+				return sumValue > first, nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			b, err := search(key(hi), func(x float64) (bool, error) {
+				sumValue, err := sum(func(r *run) (int64, error) { return r.least(x), nil })
+				if err != nil {
+					return false, err
+				}
+				return sumValue > second, nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			if err := look(ofKey(key(a)-1), b); err != nil {
+				return nil, err
+			}
 		}
-		at := func(rank int64) float64 {
+		at := func(rank int64) (float64, error) {
 			rank -= before
 			for i, k := range near {
 				if rank--; i == 0 || near[i-1] != k {
 					rank -= more[k]
 				}
 				if rank < 0 {
-					return ofKey(k)
+					return ofKey(k), nil
 				}
 			}
-			guard.Fail(errOther)
-			return 0
+			return 0, errOther
 		}
-		out[i] = lerp(at(first), at(second), t)
+		entry, err := at(first)
+		if err != nil {
+			return nil, err
+		}
+		entryValue, err := at(second)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = lerp(entry, entryValue, t)
 	}
-	return out
+	return out, nil
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // rowsIn is the number of rows of a stream in an episode: of its own clock, where it has one.
-func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode int) int {
+func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode int) (int, error) {
 	n, err := robocache.RowsIn(ctx, ds, episode, f)
-	guard.Check(robocache.At(err, robocache.Where{"episode": ds.Info().EpisodeIndex(episode)}))
-	return n
+	if err := robocache.At(err, robocache.Where{"episode": ds.Info().EpisodeIndex(episode)}); err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 // Rows computes the statistics of a stream of numbers in some episodes. left is the number of values that are not finite (S5).
@@ -31,7 +32,6 @@ func Values(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, epi
 // blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and gives the shape of those. What fits
 // the budget is held: the quantiles read it again.
 func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (_ Blocks, _ []int, err error) {
-	defer guard.Into(&err)
 	r := &reader{ds: ds, f: f, budget: budget, episodes: episodes, block: 16}
 	shape := f.Shape
 	if f.Ragged() {
@@ -44,7 +44,10 @@ func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e
 		r.buf = make([]byte, r.block*r.size)
 	}
 	for _, e := range episodes {
-		n := rowsIn(ctx, ds, f, e)
+		n, err := rowsIn(ctx, ds, f, e)
+		if err != nil {
+			return nil, nil, err
+		}
 		r.counts = append(r.counts, n)
 	}
 	return r.blocks, shape, nil
@@ -65,7 +68,6 @@ type reader struct {
 }
 
 func (r *reader) blocks(ctx context.Context, yield func([]byte) error) (err error) {
-	defer guard.Into(&err)
 	if r.whole {
 		return yield(r.held)
 	}
@@ -73,11 +75,13 @@ func (r *reader) blocks(ctx context.Context, yield func([]byte) error) (err erro
 	hold := true
 	rows := make([]robocache.Row, 0, r.block)
 	send := func() (err error) {
-		defer guard.Into(&err)
 		if len(rows) == 0 {
 			return nil
 		}
-		raw := r.read(ctx, rows)
+		raw, err := r.read(ctx, rows)
+		if err != nil {
+			return err
+		}
 		rows = rows[:0]
 		if hold = hold && int64(len(r.held)+len(raw)) <= r.budget; hold {
 			r.held = append(r.held, raw...)
@@ -90,27 +94,38 @@ func (r *reader) blocks(ctx context.Context, yield func([]byte) error) (err erro
 		for k := range r.counts[i] {
 			rows = append(rows, robocache.Row{Episode: e, Index: k})
 			if len(rows) == r.block {
-				guard.Check(send())
+				if err := send(); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	guard.Check(send())
+	if err := send(); err != nil {
+		return err
+	}
 	r.whole = hold
 	return nil
 }
 
 // read gives the values of rows; those that hold none are left out.
-func (r *reader) read(ctx context.Context, rows []robocache.Row) []byte {
+func (r *reader) read(ctx context.Context, rows []robocache.Row) ([]byte, error) {
 	if r.f.Ragged() {
 		data, _, err := robocache.GatherRagged(ctx, r.ds, r.f.Key, rows)
-		guard.Check(err)
-		return data // a row without value has no entries
+		if err != nil {
+			return nil, err
+		}
+		return data, nil // a row without value has no entries
 	}
 	raw := r.buf[:len(rows)*r.size]
-	guard.Check(r.ds.Gather(ctx, r.f.Key, rows, raw))
-	valid := guard.Must(robocache.Validity(ctx, r.ds, r.f, rows))
+	if err := r.ds.Gather(ctx, r.f.Key, rows, raw); err != nil {
+		return nil, err
+	}
+	valid, err := robocache.Validity(ctx, r.ds, r.f, rows)
+	if err != nil {
+		return nil, err
+	}
 	if valid == nil {
-		return raw
+		return raw, nil
 	}
 	to := 0
 	for i, ok := range valid {
@@ -118,5 +133,5 @@ func (r *reader) read(ctx context.Context, rows []robocache.Row) []byte {
 			to += copy(raw[to:], raw[i*r.size:(i+1)*r.size])
 		}
 	}
-	return raw[:to]
+	return raw[:to], nil
 }

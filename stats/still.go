@@ -4,15 +4,19 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // Still decodes the still image of a row into buf, grown as needed.
 func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) (_ []byte, err error) {
-	defer guard.Into(&err)
-	info := guard.Must(video.ImageSize(ref))
-	n := guard.Must(video.StillBytes(info, spec))
+	info, err := video.ImageSize(ref)
+	if err != nil {
+		return nil, err
+	}
+	n, err := video.StillBytes(info, spec)
+	if err != nil {
+		return nil, err
+	}
 	buf = slices.Grow(buf[:0], n)[:n]
 	return buf, video.DecodeImage(ref, spec, buf)
 }
@@ -20,16 +24,21 @@ func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) (_ []byte, err
 // AddStill counts the still image of a row: RGB whatever its colours, as the reference does, or 16-bit depth.
 // ErrUnsupported for depth in float32, whose levels cannot be counted.
 func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
-	defer guard.Into(&err)
 	spec := &video.Spec{Pixel: video.RGB8}
-	info := guard.Must(video.ImageSize(ref))
+	info, err := video.ImageSize(ref)
+	if err != nil {
+		return err
+	}
 	if info.DType == robocache.Float32 {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "depth images in float32 have no statistics"}
 	}
 	if p.deep() {
 		spec.Pixel = video.Gray16
 	}
-	pic := guard.Must(Still(ref, spec, p.buf))
+	pic, err := Still(ref, spec, p.buf)
+	if err != nil {
+		return err
+	}
 	p.buf = pic
 	if p.deep() {
 		p.Add16(pic, info.Width)

@@ -8,8 +8,6 @@ import (
 	"path"
 	"sort"
 	"syscall"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // lister is a Store that can name the folders in a folder without going through what is in them.
@@ -35,8 +33,9 @@ const maxFolders = 1 << 16
 
 // Folders follows links inside the root, as List does.
 func (l *Local) Folders(ctx context.Context, dir string) (_ []string, err error) {
-	defer guard.Into(&err)
-	guard.Check(ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	info, err := l.stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir() {
 		return nil, nil
@@ -45,7 +44,9 @@ func (l *Local) Folders(ctx context.Context, dir string) (_ []string, err error)
 	if err == nil {
 		d, err = l.openFile(dir, os.O_RDONLY)
 	}
-	guard.Check(fail("list", l.uri, dir, err))
+	if err := fail("list", l.uri, dir, err); err != nil {
+		return nil, err
+	}
 	defer d.Close()
 	entries, err := d.ReadDir(maxFolders)
 	if err != nil && len(entries) == 0 {

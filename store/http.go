@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // HTTPOptions are the choices of a store behind http(s). The zero value is a good one.
@@ -151,14 +150,15 @@ const openRead = 16 << 10
 // Open learns size and version with a range from the first byte on, because servers and signatures may refuse HEAD. Where the server
 // has no ranges, a file of at most HTTPOptions.Spool bytes is read into memory, and a larger one is ErrUnsupported.
 func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
-	defer guard.Into(&err)
-	name = clean(ctx, h.uri, "open", name)
+	if name, err = clean(ctx, h.uri, "open", name); err != nil {
+		return nil, err
+	}
 	k := h.kept.Load()
 	if p, ok := k.pin(name); ok {
 		return &httpFile{h: h, name: name, pin: p}, nil
 	}
 	var f robocache.Ranged
-	guard.Check(h.do(ctx, "open", name, 0, func(a *attempt) error {
+	if err := h.do(ctx, "open", name, 0, func(a *attempt) error {
 		r, err := a.get(name, 0, openRead, nil)
 		if err != nil {
 			return err
@@ -179,16 +179,19 @@ func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err e
 		}
 		f = &bytesFile{uri: h.uri, name: name, data: data, version: r.pin.sized(int64(len(data))).version()}
 		return err
-	}))
+	}); err != nil {
+		return nil, err
+	}
 	return f, nil
 }
 
 // Stat describes a file by a one-byte range request.
 func (h *HTTP) Stat(ctx context.Context, name string) (_ Entry, err error) {
-	defer guard.Into(&err)
-	name = clean(ctx, h.uri, "stat", name)
+	if name, err = clean(ctx, h.uri, "stat", name); err != nil {
+		return Entry{}, err
+	}
 	e := Entry{Name: name}
-	guard.Check(h.do(ctx, "stat", name, 0, func(a *attempt) error {
+	if err := h.do(ctx, "stat", name, 0, func(a *attempt) error {
 		r, err := a.get(name, 0, 1, nil)
 		if err != nil {
 			return err
@@ -204,7 +207,9 @@ func (h *HTTP) Stat(ctx context.Context, name string) (_ Entry, err error) {
 		}
 		e.Size, e.Version = r.pin.size, r.pin.version()
 		return nil
-	}))
+	}); err != nil {
+		return Entry{}, err
+	}
 	return e, nil
 }
 
@@ -215,8 +220,9 @@ func (h *HTTP) List(ctx context.Context, prefix string) ([]Entry, error) {
 
 // readFile reads a whole file in one request, and after a reset goes on where it broke off.
 func (h *HTTP) readFile(ctx context.Context, name string, limit int64) (_ []byte, err error) {
-	defer guard.Into(&err)
-	name = clean(ctx, h.uri, "read", name)
+	if name, err = clean(ctx, h.uri, "read", name); err != nil {
+		return nil, err
+	}
 	limit = min(max(limit, 0), math.MaxInt64-1)
 	k := h.kept.Load()
 	if data := k.whole(ctx, h, name, limit); data != nil {
@@ -225,7 +231,7 @@ func (h *HTTP) readFile(ctx context.Context, name string, limit int64) (_ []byte
 	var data []byte
 	done := 0
 	var first *pin
-	guard.Check(h.do(ctx, "read", name, 0, func(a *attempt) error {
+	if err := h.do(ctx, "read", name, 0, func(a *attempt) error {
 		r, err := a.get(name, int64(done), limit+1, first)
 		if err != nil {
 			return err
@@ -244,7 +250,9 @@ func (h *HTTP) readFile(ctx context.Context, name string, limit int64) (_ []byte
 		n, err := a.fill(r, data[done:])
 		done += n
 		return err
-	}))
+	}); err != nil {
+		return nil, err
+	}
 	if first != nil {
 		k.keep(h, name, *first, data)
 	}

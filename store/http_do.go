@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Request is a request of a protocol over http that is no read of a file.
@@ -36,14 +35,15 @@ const maxAnswer = 16 << 20
 
 // Do sends a request, with the retries, waits and errors of reads; op and name say what it is for.
 func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer, err error) {
-	defer guard.Into(&err)
-	guard.Check(ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
 	size := r.Copies
 	if r.Body != nil {
 		size = r.Body.Size()
 	}
 	tries := 0
-	guard.Check(h.do(ctx, op, name, size, func(a *attempt) error {
+	if err := h.do(ctx, op, name, size, func(a *attempt) error {
 		tries++
 		a.watch.Reset(h.opt.Stall + time.Duration(float64(r.Copies)/float64(64*h.opt.MinRate)*float64(time.Second)))
 		resp, err := a.send(r.Method, r.URL, r.Header, r.Body)
@@ -60,7 +60,9 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 		}
 		out = &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Tries: tries}
 		return err
-	}))
+	}); err != nil {
+		return out, err
+	}
 	return out, nil
 }
 
@@ -69,6 +71,5 @@ func (h *HTTP) Fail(op, name string, err error) error { return fail(op, h.uri, n
 
 // Clean is CleanName for an operation on this store.
 func (h *HTTP) Clean(ctx context.Context, op, name string) (_ string, err error) {
-	defer guard.Into(&err)
-	return clean(ctx, h.uri, op, name), nil
+	return clean(ctx, h.uri, op, name)
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Local is a folder of this machine. Everything goes through os.Root: no name and no link leads out of it, unless the caller said
@@ -35,21 +34,24 @@ func OpenLocal(dir string) (*Local, error) { return openLocal(dir, false) }
 
 // openLocal is OpenLocal; follow says that links may lead anywhere.
 func openLocal(dir string, follow bool) (_ *Local, err error) {
-	defer guard.Into(&err)
 	if strings.IndexByte(dir, 0) >= 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"}
 	}
 	dir = filepath.Clean(dir)
 	// Looked at first, because opening a FIFO waits for its other end.
 	info, err := os.Stat(dir)
-	guard.Check(fail("open", dir, "", err))
+	if err := fail("open", dir, "", err); err != nil {
+		return nil, err
+	}
 	if !info.IsDir() {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": dir}, Want: "a folder", Got: kind(info.Mode()),
 			Hint: "name the folder that holds it"}
 	}
 	base, prefix := hubRepository(dir)
 	root, err := os.OpenRoot(base)
-	guard.Check(fail("open", dir, "", err))
+	if err := fail("open", dir, "", err); err != nil {
+		return nil, err
+	}
 	return &Local{root: root, prefix: prefix, base: base, uri: dir, follow: follow}, nil
 }
 
@@ -142,24 +144,28 @@ func (l *Local) target(name string) string {
 }
 
 // regular looks at what a name leads to, which must be a regular file.
-func (l *Local) regular(ctx context.Context, op, name string) (string, fs.FileInfo) {
-	name = clean(ctx, l.uri, op, name)
+func (l *Local) regular(ctx context.Context, op, name string) (string, fs.FileInfo, error) {
+	var err error
+	if name, err = clean(ctx, l.uri, op, name); err != nil {
+		return "", nil, err
+	}
 	info, err := l.stat(name)
 	if err != nil {
-		guard.Fail(l.failed(op, name, err))
+		return "", nil, l.failed(op, name, err)
 	}
 	if !info.Mode().IsRegular() {
-		guard.Fail(l.notRegular(op, name, info.Mode()))
+		return "", nil, l.notRegular(op, name, info.Mode())
 	}
-	return name, info
+	return name, info, nil
 }
 
 // Open opens a regular file for ranged reads.
 func (l *Local) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
-	defer guard.Into(&err)
 	// Opening a device can have effects (a tape rewinds), and a FIFO waits: look before opening. O_NONBLOCK: a FIFO that took the name's place
 	// since does not stop us either.
-	name, _ = l.regular(ctx, "open", name)
+	if name, _, err = l.regular(ctx, "open", name); err != nil {
+		return nil, err
+	}
 	f, err := l.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK)
 	if err != nil {
 		return nil, l.failed("open", name, err)
@@ -177,8 +183,10 @@ func (l *Local) Open(ctx context.Context, name string) (_ robocache.Ranged, err 
 
 // Stat describes a regular file.
 func (l *Local) Stat(ctx context.Context, name string) (_ Entry, err error) {
-	defer guard.Into(&err)
-	name, info := l.regular(ctx, "stat", name)
+	name, info, err := l.regular(ctx, "stat", name)
+	if err != nil {
+		return Entry{}, err
+	}
 	return Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())}, nil
 }
 
@@ -210,11 +218,14 @@ func (l *Local) List(ctx context.Context, prefix string) ([]Entry, error) {
 }
 
 func (l *Local) files(ctx context.Context, prefix string, is func(name string) bool) (_ []Entry, err error) {
-	defer guard.Into(&err)
 	prefix, err = cleanPrefix(prefix)
-	guard.Check(fail("list", l.uri, "", err))
+	if err := fail("list", l.uri, "", err); err != nil {
+		return nil, err
+	}
 	w := walk{l: l, is: is}
-	w.folder(ctx, prefix, nil, false)
+	if err := w.folder(ctx, prefix, nil, false); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(w.out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return w.out, nil
 }
@@ -228,22 +239,24 @@ type walk struct {
 }
 
 // folder lists dir, the folders above given; linked says that a link leads to one of them.
-func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, linked bool) {
+func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, linked bool) error {
 	l := w.l
-	guard.Check(ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if len(above) > maxDepth {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": l.uri, "file": show(dir)}, Msg: "folders nested deeper than " + strconv.Itoa(maxDepth)})
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": l.uri, "file": show(dir)}, Msg: "folders nested deeper than " + strconv.Itoa(maxDepth)}
 	}
 	self, err := l.stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !self.IsDir() {
-		return // as in an object store, nothing is below a name that is not there
+		return nil // as in an object store, nothing is below a name that is not there
 	}
 	if err != nil {
-		guard.Fail(fail("list", l.uri, dir, err))
+		return fail("list", l.uri, dir, err)
 	}
 	for _, a := range above {
 		if os.SameFile(a, self) {
-			return // a link back up: its files are listed already
+			return nil // a link back up: its files are listed already
 		}
 	}
 	above = append(above, self)
@@ -254,55 +267,61 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, link
 		d.Close()
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return // removed meanwhile, by a job that tidies up
+		return nil // removed meanwhile, by a job that tidies up
 	}
 	if err != nil {
-		guard.Fail(fail("list", l.uri, dir, err))
+		return fail("list", l.uri, dir, err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
 		}
-		w.entry(ctx, path.Join(dir, e.Name()), e.Type(), above, linked)
+		if err := w.entry(ctx, path.Join(dir, e.Name()), e.Type(), above, linked); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo, linked bool) {
+func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo, linked bool) error {
 	link := mode&fs.ModeSymlink != 0
 	if link || mode.IsRegular() {
 		info, err := w.l.stat(name)
 		if err != nil {
 			if link {
 				w.odd(name, w.l.failed("list", name, err))
-				return
+				return nil
 			}
 			if errors.Is(err, fs.ErrNotExist) {
-				return
+				return nil
 			}
-			guard.Fail(fail("list", w.l.uri, name, err))
+			return fail("list", w.l.uri, name, err)
 		}
 		mode = info.Mode().Type()
 		if mode.IsRegular() {
 			w.out = append(w.out, Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())})
-			return
+			return nil
 		}
 	}
 	if !mode.IsDir() {
 		w.odd(name, w.l.notRegular("list", name, mode))
-		return
+		return nil
 	}
 	if link && linked {
 		if w.followed++; w.followed > maxFollowed {
-			guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": w.l.uri, "file": show(name)},
-				Msg: "more than " + strconv.Itoa(maxFollowed) + " links below links", Hint: "folders that link to each other: remove links"})
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": w.l.uri, "file": show(name)},
+				Msg: "more than " + strconv.Itoa(maxFollowed) + " links below links", Hint: "folders that link to each other: remove links"}
 		}
 	}
 	before := len(w.out)
-	w.folder(ctx, name, above, linked || link)
+	if err := w.folder(ctx, name, above, linked || link); err != nil {
+		return err
+	}
 	// A folder of such files may be called as they are.
 	if w.is != nil && w.is(name) && !slices.ContainsFunc(w.out[before:], func(e Entry) bool { return w.is(e.Name) }) {
 		w.out = append(w.out, Entry{Name: name, Err: w.l.notRegular("list", name, mode)})
 	}
+	return nil
 }
 
 // odd lists what is no file: under a name that files have, and a link that hides a folder.

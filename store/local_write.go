@@ -14,17 +14,16 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // tempPrefix begins the name of every unfinished file, in the folder of the file that it will become. List leaves them out.
 const tempPrefix = ".robocache-tmp-"
 
-func makeFolder(dir string) {
+func makeFolder(dir string) error {
 	if strings.IndexByte(dir, 0) >= 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "create", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "create", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"}
 	}
-	guard.Check(fail("create", dir, "", os.MkdirAll(dir, 0o777)))
+	return fail("create", dir, "", os.MkdirAll(dir, 0o777))
 }
 
 // tempFile is what a writer needs of an *os.File; tests put a full disk in its place.
@@ -46,18 +45,23 @@ func (l *Local) CreateNew(ctx context.Context, name string) (Writer, error) {
 }
 
 func (l *Local) create(ctx context.Context, name string, onlyNew bool) (_ Writer, err error) {
-	defer guard.Into(&err)
-	name = clean(ctx, l.uri, "create", name)
+	if name, err = clean(ctx, l.uri, "create", name); err != nil {
+		return nil, err
+	}
 	full := l.at(name)
 	if info, err := l.root.Lstat(full); err == nil && info.IsDir() {
 		return nil, l.notRegular("create", name, info.Mode())
 	}
 	dir := path.Dir(full)
 	toSync := l.missing(dir)
-	guard.Check(fail("create", l.uri, name, l.root.MkdirAll(dir, 0o777)))
+	if err := fail("create", l.uri, name, l.root.MkdirAll(dir, 0o777)); err != nil {
+		return nil, err
+	}
 	temp := path.Join(dir, tempPrefix+rand.Text())
 	f, err := l.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
-	guard.Check(fail("create", l.uri, name, err))
+	if err := fail("create", l.uri, name, err); err != nil {
+		return nil, err
+	}
 	return &localWriter{l: l, f: f, name: name, full: full, temp: temp, toSync: append(toSync, dir), onlyNew: onlyNew, ctx: ctx}, nil
 }
 
@@ -203,10 +207,13 @@ func (l *Local) syncFolder(dir string) error {
 
 // Remove deletes a file (of a link: the link). A name that is not there is ErrNotFound.
 func (l *Local) Remove(ctx context.Context, name string) (err error) {
-	defer guard.Into(&err)
-	name = clean(ctx, l.uri, "remove", name)
+	if name, err = clean(ctx, l.uri, "remove", name); err != nil {
+		return err
+	}
 	info, err := l.root.Lstat(l.at(name))
-	guard.Check(fail("remove", l.uri, name, err))
+	if err := fail("remove", l.uri, name, err); err != nil {
+		return err
+	}
 	if info.IsDir() {
 		return l.notRegular("remove", name, info.Mode())
 	}

@@ -6,7 +6,6 @@ import (
 	"path"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Mover is a Writable that gives a file another name without copying its bytes.
@@ -16,26 +15,34 @@ type Mover interface {
 
 // Move gives a file another name, which takes the place of what stood there. Where the store has no way of its own, its bytes are copied.
 func Move(ctx context.Context, w Writable, from, to string) (err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", from)
+	defer robocache.Locate(&err, robocache.Where{"file": from})
 	if path.Clean(from) == path.Clean(to) {
 		return nil
 	}
 	if m, ok := w.(Mover); ok {
 		return m.Move(ctx, from, to)
 	}
-	src := guard.Must(w.Open(ctx, from))
+	src, err := w.Open(ctx, from)
+	if err != nil {
+		return err
+	}
 	defer src.Close()
-	guard.Check(Copy(ctx, src, w, to))
+	if err := Copy(ctx, src, w, to); err != nil {
+		return err
+	}
 	return w.Remove(ctx, from)
 }
 
 // Copy writes the bytes of an open file as another, which appears whole.
 func Copy(ctx context.Context, src robocache.Ranged, w Writable, name string) (err error) {
-	defer guard.Into(&err)
-	out := guard.Must(w.Create(ctx, name))
+	out, err := w.Create(ctx, name)
+	if err != nil {
+		return err
+	}
 	defer out.Abort()
-	guard.Check(EachBlock(ctx, src, func(b []byte) error { _, err := out.Write(b); return err }))
+	if err := EachBlock(ctx, src, func(b []byte) error { _, err := out.Write(b); return err }); err != nil {
+		return err
+	}
 	return out.Commit()
 }
 
@@ -57,9 +64,18 @@ func EachBlock(ctx context.Context, f robocache.Ranged, yield func([]byte) error
 
 // Move renames; the folder's new entry is as durable as the next file that is committed.
 func (l *Local) Move(ctx context.Context, from, to string) (err error) {
-	defer guard.Into(&err)
-	from, to = clean(ctx, l.uri, "move", from), clean(ctx, l.uri, "move", to)
-	guard.Check(fail("move", l.uri, to, l.root.MkdirAll(path.Dir(l.at(to)), 0o777)))
+	cleanValue, err := clean(ctx, l.uri, "move", from)
+	if err != nil {
+		return err
+	}
+	cleanValue2, err := clean(ctx, l.uri, "move", to)
+	if err != nil {
+		return err
+	}
+	from, to = cleanValue, cleanValue2
+	if err := fail("move", l.uri, to, l.root.MkdirAll(path.Dir(l.at(to)), 0o777)); err != nil {
+		return err
+	}
 	return fail("move", l.uri, from, l.root.Rename(l.at(from), l.at(to)))
 }
 

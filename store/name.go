@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // MaxName is the longest name in bytes that a store takes: the path length at which POSIX systems stop.
@@ -24,11 +23,15 @@ func CleanName(name string) (string, error) {
 }
 
 // clean is CleanName for an operation of a store.
-func clean(ctx context.Context, uri, op, name string) string {
-	guard.Check(ctx.Err())
+func clean(ctx context.Context, uri, op, name string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
 	name, err := CleanName(name)
-	guard.Check(fail(op, uri, "", err))
-	return name
+	if err := fail(op, uri, "", err); err != nil {
+		return "", err
+	}
+	return name, nil
 }
 
 func badName(name string) string {

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Open opens the store at uri: a path, file://, http(s)://, or a scheme that was registered. It looks at a local folder at once and at the
@@ -17,13 +16,18 @@ func Open(uri string) (Store, error) { return OpenFor(uri, robocache.OpenOptions
 
 // OpenFor is Open with what the caller of a format chose.
 func OpenFor(uri string, opt robocache.OpenOptions) (_ Store, err error) {
-	defer guard.Into(&err)
-	scheme, rest := split(uri)
+	scheme, rest, err := split(uri)
+	if err != nil {
+		return nil, err
+	}
 	switch scheme {
 	case "":
 		return openLocal(uri, opt.FollowLinks)
 	case "file":
-		p := filePath(rest)
+		p, err := filePath(rest)
+		if err != nil {
+			return nil, err
+		}
 		return openLocal(p, opt.FollowLinks)
 	case "http", "https":
 		return NewHTTP(uri, HTTPOptions{})
@@ -61,17 +65,26 @@ func known() (list string) {
 
 // OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported where the store is read only.
 func OpenWritable(uri string) (_ Writable, err error) {
-	defer guard.Into(&err)
-	scheme, rest := split(uri)
+	scheme, rest, err := split(uri)
+	if err != nil {
+		return nil, err
+	}
 	dir := uri
 	switch scheme {
 	case "file":
-		dir = filePath(rest)
+		if dir, err = filePath(rest); err != nil {
+			return nil, err
+		}
 		fallthrough
 	case "":
-		makeFolder(dir)
+		if err := makeFolder(dir); err != nil {
+			return nil, err
+		}
 	}
-	s := guard.Must(Open(uri))
+	s, err := Open(uri)
+	if err != nil {
+		return nil, err
+	}
 	w, ok := s.(Writable)
 	if !ok {
 		Close(s)
@@ -89,43 +102,43 @@ func Close(s Store) error {
 }
 
 // split takes the scheme off a URI, in lower case; "" is a path. Nothing here ever starts a process ("pipe:" is a file's name).
-func split(uri string) (scheme, rest string) {
+func split(uri string) (scheme, rest string, err error) {
 	switch {
 	case uri == "":
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "empty URI"})
+		return scheme, rest, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "empty URI"}
 	case strings.IndexByte(uri, 0) >= 0 || len(uri) > 16*MaxName:
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(robocache.Redact(uri))}, Msg: "NUL in the URI, or the URI is too long"})
+		return scheme, rest, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(robocache.Redact(uri))}, Msg: "NUL in the URI, or the URI is too long"}
 	}
 	head, tail, ok := strings.Cut(uri, "://")
 	if !ok {
 		if after, ok := strings.CutPrefix(uri, "file:/"); ok {
-			return "file", "/" + after
+			return "file", "/" + after, nil
 		}
-		return "", uri
+		return "", uri, nil
 	}
 	for i, c := range []byte(head) {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
 		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
-			return "", uri // "dir/with://": a path
+			return "", uri, nil // "dir/with://": a path
 		}
 	}
 	if head == "" {
-		return "", uri
+		return "", uri, nil
 	}
-	return strings.ToLower(head), tail
+	return strings.ToLower(head), tail, nil
 }
 
 // filePath is the path of what follows "file://".
-func filePath(rest string) string {
+func filePath(rest string) (string, error) {
 	host, p, _ := strings.Cut(rest, "/")
 	if host != "" && !strings.EqualFold(host, "localhost") {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "a file URI that names another host", Hint: "file:///absolute/path has three slashes"})
+		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "a file URI that names another host", Hint: "file:///absolute/path has three slashes"}
 	}
 	p, err := url.PathUnescape("/" + p)
 	if err != nil || strings.IndexByte(p, 0) >= 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"})
+		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"}
 	}
-	return p
+	return p, nil
 }
 
 // Locate opens the store of a URI: of a folder with file "", or, where is says that the last name is a file's, of the folder around it.

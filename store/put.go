@@ -6,13 +6,14 @@ import (
 	"errors"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // WriteFile is Put into the store of a folder.
 func WriteFile(ctx context.Context, folder, name string, b []byte) (err error) {
-	defer guard.Into(&err)
-	s := guard.Must(OpenWritable(folder))
+	s, err := OpenWritable(folder)
+	if err != nil {
+		return err
+	}
 	defer Close(s)
 	return Put(ctx, s, name, b)
 }
@@ -29,20 +30,25 @@ func PutNew(ctx context.Context, s Writable, name string, b []byte) error {
 }
 
 func put(ctx context.Context, create func(context.Context, string) (Writer, error), name string, b []byte) (err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", name)
-	w := guard.Must(create(ctx, name))
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	w, err := create(ctx, name)
+	if err != nil {
+		return err
+	}
 	defer w.Abort()
-	guard.Must(w.Write(b))
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
 	return robocache.At(w.Commit(), robocache.Where{"file": name})
 }
 
 // Probe shows that PutNew holds what it promises, by writing one name twice: some object stores ignore the condition and would let
 // two writers win. ErrUnsupported where it does not hold. Who relies on PutNew calls it once, at the start.
 func Probe(ctx context.Context, s Writable) (err error) {
-	defer guard.Into(&err)
 	name := ".robocache-probe-" + rand.Text()
-	guard.Check(PutNew(ctx, s, name, []byte("1")))
+	if err := PutNew(ctx, s, name, []byte("1")); err != nil {
+		return err
+	}
 	defer func() {
 		if rerr := s.Remove(context.WithoutCancel(ctx), name); err == nil {
 			err = rerr

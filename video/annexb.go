@@ -5,18 +5,17 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const opPackets = "read video packets"
 
 // bad and refuse end the work on packets.
-func bad(msg, want, got string) {
-	guard.Fail(badPacket(msg, want, got))
+func bad(msg, want, got string) error {
+	return badPacket(msg, want, got)
 }
 
-func refuse(msg, hint string) {
-	guard.Fail(noPacket(msg, hint))
+func refuse(msg, hint string) error {
+	return noPacket(msg, hint)
 }
 
 func badPacket(msg, want, got string) error {
@@ -35,9 +34,9 @@ func IsAnnexB(b []byte) bool {
 }
 
 // nals calls fn for each NAL unit of a packet in Annex B form: what stands between start codes, without the zeros before the next one.
-func nals(b []byte, fn func(nal []byte)) {
+func nals(b []byte, fn func(nal []byte) error) error {
 	if !IsAnnexB(b) {
-		bad("a packet that is not in Annex B form", "a start code (00 00 01) at its beginning", fmt.Sprintf("% x", b[:min(4, len(b))]))
+		return bad("a packet that is not in Annex B form", "a start code (00 00 01) at its beginning", fmt.Sprintf("% x", b[:min(4, len(b))]))
 	}
 	b = b[bytes.Index(b, startCode)+3:]
 	for b != nil {
@@ -46,10 +45,13 @@ func nals(b []byte, fn func(nal []byte)) {
 			nal, rest = b[:i], b[i+3:]
 		}
 		if nal = bytes.TrimRight(nal, "\x00"); len(nal) > 0 {
-			fn(nal)
+			if err := fn(nal); err != nil {
+				return err
+			}
 		}
 		b = rest
 	}
+	return nil
 }
 
 // nalBits reads the payload of a NAL unit, without its emulation prevention bytes (the 3 of 00 00 03). Beyond its end bad is set, and zeros follow.
@@ -134,22 +136,22 @@ type frameSet struct {
 	left, right, top, bottom uint32
 }
 
-func (p *frameSet) crop(maxPixels int64) *frameSet {
+func (p *frameSet) crop(maxPixels int64) (*frameSet, error) {
 	w, h := int64(p.width)-int64(p.cropX)*(int64(p.left)+int64(p.right)), int64(p.height)-int64(p.cropY)*(int64(p.top)+int64(p.bottom))
 	if w <= 0 || h <= 0 || w > 65535 || h > 65535 {
-		bad("the size of the frames", "1 to 65535 a side", "")
+		return nil, bad("the size of the frames", "1 to 65535 a side", "")
 	}
 	if w*h > maxPixels {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: itoa(int(w)) + "×" + itoa(int(h)) + " pixels, limit " + itoa(int(maxPixels))})
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: itoa(int(w)) + "×" + itoa(int(h)) + " pixels, limit " + itoa(int(maxPixels))}
 	}
 	p.width, p.height = int(w), int(h)
-	return p
+	return p, nil
 }
 
-func shortSet() { bad("a parameter set ends early", "", "") }
+func shortSet() error { return bad("a parameter set ends early", "", "") }
 
 // parseSPS264 reads a sequence parameter set of H.264, its first byte included.
-func parseSPS264(nal []byte, maxPixels int64) *frameSet {
+func parseSPS264(nal []byte, maxPixels int64) (*frameSet, error) {
 	r := nalBits{b: nal[1:]}
 	p := &frameSet{chroma: 1}
 	profile := r.u(8)
@@ -208,7 +210,7 @@ func parseSPS264(nal []byte, maxPixels int64) *frameSet {
 		p.left, p.right, p.top, p.bottom = r.ue(), r.ue(), r.ue(), r.ue()
 	}
 	if r.bad || p.frameBits > 16 || p.id > 31 || p.chroma > 3 || p.lumaBits > 6 || p.chromaBits > 6 || w > 4096 || h > 4096 {
-		shortSet()
+		return nil, shortSet()
 	}
 	p.width, p.height = 16*(int(w)+1), 16*int(unit)*(int(h)+1)
 	p.cropX, p.cropY = 1, unit
@@ -234,9 +236,9 @@ func scalingList(r *nalBits, size int) {
 }
 
 // parseSPS265 reads a sequence parameter set of HEVC, its two first bytes included.
-func parseSPS265(nal []byte, maxPixels int64) *frameSet {
+func parseSPS265(nal []byte, maxPixels int64) (*frameSet, error) {
 	if len(nal) < 15 {
-		shortSet()
+		return nil, shortSet()
 	}
 	r := nalBits{b: nal[2:]}
 	p := &frameSet{}
@@ -280,7 +282,7 @@ func parseSPS265(nal []byte, maxPixels int64) *frameSet {
 		r.ue()
 	}
 	if r.bad || p.id > 15 || p.chroma > 3 || p.lumaBits > 8 || p.chromaBits > 8 || w > 65535 || h > 65535 {
-		shortSet()
+		return nil, shortSet()
 	}
 	p.width, p.height, p.cropX, p.cropY = int(w), int(h), 1, 1
 	if p.chroma == 1 || p.chroma == 2 {

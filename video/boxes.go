@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 var be = binary.BigEndian
@@ -56,53 +55,62 @@ type parser struct {
 }
 
 // header reads the header of the box at off, of which h is the beginning, at least 8 bytes; left is what there is from off on.
-func header(h []byte, off, left int64) (b box, head, size int64) {
+func header(h []byte, off, left int64) (b box, head, size int64, err error) {
 	b, head, size = box{kind: string(h[4:8]), off: off}, 8, int64(be.Uint32(h))
 	switch {
 	case size == 0:
 		size = left
 	case size == 1 && len(h) < 16:
-		guard.Fail(b.malformed("a 64-bit size does not fit into the %d bytes that are left", left))
+		return b, head, size, b.malformed("a 64-bit size does not fit into the %d bytes that are left", left)
 	case size == 1:
 		head, size = 16, int64(be.Uint64(h[8:]))
 	}
 	if size < head {
-		guard.Fail(b.malformed("size %d is smaller than its header", uint64(size)))
+		return b, head, size, b.malformed("size %d is smaller than its header", uint64(size))
 	}
-	return b, head, size
+	return b, head, size, nil
 }
 
 // children calls fn for each box inside data, which begins at file offset base.
 // Fewer than 8 bytes at the end are QuickTime's terminator, or padding.
-func (p *parser) children(parent string, data []byte, base int64, fn func(box)) {
+func (p *parser) children(parent string, data []byte, base int64, fn func(box) error) error {
 	for pos := int64(0); int64(len(data))-pos >= 8; {
 		rest := data[pos:]
-		b, head, size := header(rest, base+pos, int64(len(rest)))
+		b, head, size, err := header(rest, base+pos, int64(len(rest)))
+		if err != nil {
+			return err
+		}
 		if size > int64(len(rest)) {
-			guard.Fail(b.malformed("size %d, but %d bytes are left in %s", size, len(rest), parent))
+			return b.malformed("size %d, but %d bytes are left in %s", size, len(rest), parent)
 		}
 		b.data = rest[head:size]
-		fn(b)
+		if err := fn(b); err != nil {
+			return err
+		}
 		pos += size
 	}
+	return nil
 }
 
 // full splits a full box into its version and what follows the flags, at least so many bytes.
-func (p *parser) full(b box, least int) (version byte, rest []byte) {
+func (p *parser) full(b box, least int) (version byte, rest []byte, err error) {
 	if len(b.data) < 4+least {
-		guard.Fail(b.malformed("%d bytes, at least %d expected", len(b.data), 4+least))
+		return version, rest, b.malformed("%d bytes, at least %d expected", len(b.data), 4+least)
 	}
-	return b.data[0], b.data[4:]
+	return b.data[0], b.data[4:], nil
 }
 
 // table gives the entries of a full box that holds a count and count entries of width bytes.
-func (p *parser) table(b box, width int) (entries []byte, n int) {
-	_, rest := p.full(b, 4)
+func (p *parser) table(b box, width int) (entries []byte, n int, err error) {
+	_, rest, err := p.full(b, 4)
+	if err != nil {
+		return entries, n, err
+	}
 	count := int64(be.Uint32(rest))
 	if count > int64(len(rest)-4)/int64(width) {
-		guard.Fail(b.malformed("%d entries of %d bytes declared, %d bytes are there", count, width, len(rest)-4))
+		return entries, n, b.malformed("%d entries of %d bytes declared, %d bytes are there", count, width, len(rest)-4)
 	}
-	return rest[4 : 4+int(count)*width], int(count)
+	return rest[4 : 4+int(count)*width], int(count), nil
 }
 
 // window reads a file in pieces that a box walk wants: small reads come from the last piece where they can.
@@ -120,9 +128,9 @@ const (
 )
 
 // at gives n bytes at off, reading more than asked when it must read. The slice is valid until the next call.
-func (w *window) at(ctx context.Context, off int64, n int) []byte {
+func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 	if off >= w.off && off+int64(n) <= w.off+int64(len(w.data)) {
-		return w.data[off-w.off:][:n]
+		return w.data[off-w.off:][:n], nil
 	}
 	left := w.f.Size() - off
 	size := min(max(int64(n), headRead), left)
@@ -130,14 +138,16 @@ func (w *window) at(ctx context.Context, off int64, n int) []byte {
 		size = left
 	}
 	if size < int64(n) {
-		guard.Fail(box{"file", nil, off}.malformed("%d bytes expected, %d are left: the file is cut", n, max(size, 0)))
+		return nil, box{"file", nil, off}.malformed("%d bytes expected, %d are left: the file is cut", n, max(size, 0))
 	}
 	if int64(cap(w.data)) < size {
 		w.data = make([]byte, size)
 	}
 	w.data, w.off = w.data[:size], off
-	guard.Check(w.f.ReadAt(ctx, w.data, off))
-	return w.data[:n]
+	if err := w.f.ReadAt(ctx, w.data, off); err != nil {
+		return nil, err
+	}
+	return w.data[:n], nil
 }
 
 const (
@@ -146,51 +156,68 @@ const (
 )
 
 // readMoov finds the moov box among the top-level boxes and reads it whole.
-func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) box {
+func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) {
 	size := f.Size()
-	bad := func(msg, hint string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"offset": size}, Msg: msg, Hint: hint})
+	bad := func(msg, hint string) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"offset": size}, Msg: msg, Hint: hint}
 	}
 	if size == 0 {
-		bad("the file is empty", "")
+		if err := bad("the file is empty", ""); err != nil {
+			return box{}, err
+		}
 	}
 	w := &window{f: f}
-	head := w.at(ctx, 0, int(min(size, 256)))
+	head, err := w.at(ctx, 0, int(min(size, 256)))
+	if err != nil {
+		return box{}, err
+	}
 	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
-		bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull")
+		if err := bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull"); err != nil {
+			return box{}, err
+		}
 	}
 	if name := otherContainer(head); name != "" {
-		guard.Fail(&robocache.Error{
+		return box{}, &robocache.Error{
 			Class: robocache.ErrUnsupported, Op: opIndex,
 			Msg: "the file is " + name + ", whatever its name says; mp4 is read", Hint: containerHint,
-		})
+		}
 	}
 	boxes := 0
 	for pos := int64(0); size-pos >= 8; boxes++ {
-		h := w.at(ctx, pos, int(min(16, size-pos)))
-		if kind := string(h[4:8]); pos == 0 && !topLevel[kind] {
-			guard.Fail(box{kind: kind}.malformed("this is no mp4: the first box is none that such a file begins with"))
+		h, err := w.at(ctx, pos, int(min(16, size-pos)))
+		if err != nil {
+			return box{}, err
 		}
-		b, headLen, n := header(h, pos, size-pos)
+		if kind := string(h[4:8]); pos == 0 && !topLevel[kind] {
+			return box{}, box{kind: kind}.malformed("this is no mp4: the first box is none that such a file begins with")
+		}
+		b, headLen, n, err := header(h, pos, size-pos)
+		if err != nil {
+			return box{}, err
+		}
 		switch {
 		case b.kind == "moov" && n > size-pos:
-			guard.Fail(b.malformed("size %d ends after the file (%d bytes): the file is cut", n, size))
+			return box{}, b.malformed("size %d ends after the file (%d bytes): the file is cut", n, size)
 		case b.kind == "moov" && n > lim.MaxMoov:
-			guard.Fail(b.tooLarge("%d bytes, limit %d", n, lim.MaxMoov))
+			return box{}, b.tooLarge("%d bytes, limit %d", n, lim.MaxMoov)
 		case b.kind == "moov":
-			b.data = w.at(ctx, pos+headLen, int(n-headLen))
-			return b
+			if b.data, err = w.at(ctx, pos+headLen, int(n-headLen)); err != nil {
+				return box{}, err
+			}
+			return b, nil
 		case b.kind == "moof":
-			guard.Fail(b.unsupported(remuxHint, "a movie fragment stands before the moov"))
+			return box{}, b.unsupported(remuxHint, "a movie fragment stands before the moov")
 		case n > size-pos:
-			guard.Fail(b.malformed("size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished", n, size))
+			return box{}, b.malformed("size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished", n, size)
 		case boxes > maxBoxes:
-			guard.Fail(b.tooLarge("more than %d boxes before the moov", maxBoxes))
+			return box{}, b.tooLarge("more than %d boxes before the moov", maxBoxes)
 		}
 		pos += n
 	}
-	bad("no moov box: the file is cut or was never finished", "write it again; a recording that was killed has no index")
-	return box{}
+	if err := bad("no moov box: the file is cut or was never finished", "write it again; a recording that was killed has no index"); err != nil {
+		return box{}, err
+	}
+	return box{}, nil
 }
 
 // topLevel lists what an ISO or QuickTime file may begin with.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // AdvisedGOP is a compromise for training on frames in any order: 4.5 frames are decoded for one, of a file not much larger than with longer GOPs.
@@ -39,17 +38,23 @@ func OffEngine(e *SampleEntry) (why string) {
 	if err != nil {
 		return "" // parameter sets may come with the frames
 	}
-	_ = guard.Try(func() { // a set that cannot be read is the decoder's matter
-		nals(x.sets, func(nal []byte) {
+	_ = func() error { // a set that cannot be read is the decoder's matter
+		return nals(x.sets, func(nal []byte) error {
 			if len(nal) < 4 || why != "" || !x.is(nal, 7, 33) {
-				return
+				return nil
 			}
 			limit := Limits{}.orDefaults().MaxPixels
 			var p *frameSet
 			if e.Codec == HEVC {
-				p = parseSPS265(nal, limit)
+				var err error
+				if p, err = parseSPS265(nal, limit); err != nil {
+					return err
+				}
 			} else {
-				p = parseSPS264(nal, limit)
+				var err error
+				if p, err = parseSPS264(nal, limit); err != nil {
+					return err
+				}
 			}
 			switch {
 			case p.chroma != 1:
@@ -59,8 +64,9 @@ func OffEngine(e *SampleEntry) (why string) {
 			case p.fields:
 				why = "interlaced frames"
 			}
+			return nil
 		})
-	})
+	}()
 	return why
 }
 
@@ -87,11 +93,18 @@ func FirstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature) 
 			continue
 		}
 		var file *File
-		failed := guard.Try(func() {
-			if path := firstPath(ctx, ds, f, e); path != "" {
-				file = guard.Must(lib.Acquire(ctx, path))
+		failed := func() error {
+			if path, err := firstPath(ctx, ds, f, e); err != nil {
+				return err
+			} else if path != "" {
+				acquire, err := lib.Acquire(ctx, path)
+				if err != nil {
+					return err
+				}
+				file = acquire
 			}
-		})
+			return nil
+		}()
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -107,20 +120,25 @@ func FirstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature) 
 }
 
 // firstPath is the file of the first image of an episode; "" where it has none. The first rows of a masked camera mostly have none.
-func firstPath(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, ep int) string {
+func firstPath(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, ep int) (string, error) {
 	n := 1
 	if f.Masked {
-		n = guard.Must(robocache.RowsIn(ctx, ds, ep, f))
+		var err error
+		if n, err = robocache.RowsIn(ctx, ds, ep, f); err != nil {
+			return "", err
+		}
 	}
 	for at, step := 0, 1; at < n; at, step = at+step, min(4*step, 4096) {
 		rows := robocache.RowsOf(ep, at, min(step, n-at))
 		refs := make([]robocache.FrameRef, len(rows))
-		guard.Check(ds.Frames(ctx, f.Key, rows, refs))
+		if err := ds.Frames(ctx, f.Key, rows, refs); err != nil {
+			return "", err
+		}
 		for _, r := range refs {
 			if !r.Missing {
-				return r.Path
+				return r.Path, nil
 			}
 		}
 	}
-	return ""
+	return "", nil
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Source is a dataset that has video files.
@@ -65,12 +65,17 @@ func EachFrame(ctx context.Context, lib *Library, refs []robocache.FrameRef, eac
 		at = at[n:]
 		if file == "" {
 			err := each.parts(ctx, n, func(ctx context.Context, from, to int) error {
-				return guard.Try(func() {
+				return func() error {
 					for k := from; k < to; k++ {
-						guard.Check(ctx.Err())
-						guard.Check(fn(run[k:k+1], nil))
+						if err := ctx.Err(); err != nil {
+							return err
+						}
+						if err := fn(run[k:k+1], nil); err != nil {
+							return err
+						}
 					}
-				})
+					return nil
+				}()
 			})
 			if err != nil {
 				return err
@@ -127,7 +132,7 @@ func (each *Each) parts(ctx context.Context, n int, do func(ctx context.Context,
 	workers := min(each.Threads, n)
 	for w := range workers {
 		g.Go(func() (err error) {
-			defer guard.Recover(opDecode, &err)
+			defer crash.Recover(opDecode, &err)
 			return do(ctx, w*n/workers, (w+1)*n/workers)
 		})
 	}

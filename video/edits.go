@@ -6,24 +6,25 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // edit presents the media times [from, to) beginning at start on the presentation timeline; all in track units.
 type edit struct{ from, to, start int64 }
 
 // readEdits gives the edits that show something; none means that everything is shown.
-func (t *track) readEdits(p *parser, movieScale int64) []edit {
+func (t *track) readEdits(p *parser, movieScale int64) ([]edit, error) {
 	b := t.boxes["elst"]
 	if !b.present() {
-		return nil
+		return nil, nil
 	}
 	width := 12
 	if len(b.data) > 0 && b.data[0] == 1 {
 		width = 20
 	}
-	d, n := p.table(b, width)
+	d, n, err := p.table(b, width)
+	if err != nil {
+		return nil, err
+	}
 	var edits []edit
 	start := int64(0)
 	for i := range n {
@@ -35,11 +36,11 @@ func (t *track) readEdits(p *parser, movieScale int64) []edit {
 		length := rescale(duration, t.timescale, movieScale)
 		switch {
 		case media < -1 || media > 1<<61:
-			guard.Fail(b.malformed("edit %d begins at media time %d", i, media))
+			return nil, b.malformed("edit %d begins at media time %d", i, media)
 		case media >= 0 && rate != 1<<16:
-			guard.Fail(b.unsupported("re-encode it", "edit %d plays at rate %g, not 1", i, float64(int32(rate))/65536))
+			return nil, b.unsupported("re-encode it", "edit %d plays at rate %g, not 1", i, float64(int32(rate))/65536)
 		case start+length > 1<<61:
-			guard.Fail(b.malformed("edit %d ends beyond any time", i))
+			return nil, b.malformed("edit %d ends beyond any time", i)
 		}
 		if media >= 0 {
 			to := media + length
@@ -53,7 +54,7 @@ func (t *track) readEdits(p *parser, movieScale int64) []edit {
 	if len(edits) == 0 && n > 0 { // nothing but a delay
 		edits = append(edits, edit{math.MinInt64, math.MaxInt64, start})
 	}
-	return edits
+	return edits, nil
 }
 
 // rescale is round(v·to/from), bounded by 2^61.
@@ -73,12 +74,12 @@ func rescale(v uint64, to, from int64) int64 {
 // present numbers the frames: which samples are shown, in what order, and when.
 //
 // Lengths of edits are in the movie's units, which may be coarser: edits that overlap by no more than slack follow each other.
-func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) {
+func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) error {
 	if len(edits) == 0 {
 		edits = []edit{{math.MinInt64, math.MaxInt64, 0}}
 	}
 	if len(edits) > 4096 {
-		guard.Fail(elst.tooLarge("%d edits, limit 4096", len(edits)))
+		return elst.tooLarge("%d edits, limit 4096", len(edits))
 	}
 	byMedia := make([]*edit, len(edits))
 	for i := range edits {
@@ -88,7 +89,7 @@ func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) {
 	for i, next := range byMedia[1:] {
 		e := byMedia[i]
 		if next.from < e.to-slack {
-			guard.Fail(elst.unsupported("re-encode it", "the edit list shows media time %d twice", next.from))
+			return elst.unsupported("re-encode it", "the edit list shows media time %d twice", next.from)
 		}
 		e.to = min(e.to, next.from)
 	}
@@ -129,4 +130,5 @@ func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) {
 	} else if len(perm) > 0 {
 		ix.shift = shown[0] - pts[perm[0]]
 	}
+	return nil
 }

@@ -2,8 +2,6 @@ package video
 
 import (
 	"fmt"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Elementary gives the packets of a file as they come outside of files: H.264 and HEVC in Annex B form with their parameter sets before key frames,
@@ -16,18 +14,20 @@ type Elementary struct {
 
 // NewElementary reads a sample entry; ErrUnsupported where no such form of its codec is known.
 func NewElementary(e *SampleEntry) (_ *Elementary, err error) {
-	defer guard.Into(&err)
 	x := &Elementary{codec: e.Codec}
 	c := cursor{b: e.Extradata}
 	switch e.Codec {
 	case VP9:
 	case AV1:
 		c.bytes(4)
-		obus(c.b, func(kind byte, whole, payload []byte) {
+		if err := obus(c.b, func(kind byte, whole, payload []byte) error {
 			if kind == obuSequence {
 				x.sets = sized(x.sets, whole, payload)
 			}
-		})
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	case H264:
 		c.bytes(4)
 		x.prefix = c.u(1)&3 + 1
@@ -98,39 +98,58 @@ func sized(dst, whole, payload []byte) []byte {
 
 // Packet appends a sample of the file. A key frame comes with its parameter sets.
 func (x *Elementary) Packet(dst, sample []byte, key bool) (_ []byte, err error) {
-	defer guard.Into(&err)
 	switch x.codec {
 	case VP9:
 		return append(dst, sample...), nil
 	case AV1:
 		dst = append(dst, obuDelimiter<<3|2, 0)
 		own := false
-		obus(sample, func(kind byte, _, _ []byte) { own = own || kind == obuSequence })
+		if err := obus(sample, func(kind byte, _, _ []byte) error {
+			own = own || kind == obuSequence
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 		if key && !own {
 			dst = append(dst, x.sets...)
 		}
-		obus(sample, func(kind byte, whole, payload []byte) {
+		if err := obus(sample, func(kind byte, whole, payload []byte) error {
 			if kind != obuDelimiter {
 				dst = sized(dst, whole, payload)
 			}
-		})
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 		return dst, nil
 	}
 	// Parameter sets stand before the first unit but a delimiter, unless the sample brings its own.
-	missing := key && !x.brings(sample)
-	x.units(sample, func(nal []byte) {
+	holds := key
+	if holds {
+		brings, err := x.brings(sample)
+		if err != nil {
+			return nil, err
+		}
+		holds = !brings
+	}
+	missing := holds
+	if err := x.units(sample, func(nal []byte) {
 		if missing && !x.is(nal, 9, 35) {
 			dst, missing = append(dst, x.sets...), false
 		}
 		dst = append(append(dst, 0, 0, 0, 1), nal...)
-	})
+	}); err != nil {
+		return nil, err
+	}
 	return dst, nil
 }
 
 // brings says that a sample holds a sequence parameter set.
-func (x *Elementary) brings(sample []byte) (own bool) {
-	x.units(sample, func(nal []byte) { own = own || x.is(nal, 7, 33) })
-	return own
+func (x *Elementary) brings(sample []byte) (own bool, err error) {
+	if err := x.units(sample, func(nal []byte) { own = own || x.is(nal, 7, 33) }); err != nil {
+		return own, err
+	}
+	return own, nil
 }
 
 // is says that a NAL unit is of a kind, which H.264 and HEVC number apart.
@@ -142,16 +161,17 @@ func (x *Elementary) is(nal []byte, h264, hevc byte) bool {
 }
 
 // units calls fn for each NAL unit of a sample.
-func (x *Elementary) units(sample []byte, fn func(nal []byte)) {
+func (x *Elementary) units(sample []byte, fn func(nal []byte)) error {
 	c := cursor{b: sample}
 	for len(c.b) > 0 {
 		size := c.u(x.prefix)
 		nal := c.bytes(size)
 		if c.bad {
-			bad(fmt.Sprintf("a NAL unit of %d bytes", size), "one inside its sample", "")
+			return bad(fmt.Sprintf("a NAL unit of %d bytes", size), "one inside its sample", "")
 		}
 		if size > 0 {
 			fn(nal)
 		}
 	}
+	return nil
 }

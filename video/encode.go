@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -92,14 +91,19 @@ type Encoder struct {
 // NewEncoder starts an encoder that writes to path, which must not exist or be the caller's own temporary file.
 // ErrUnsupported where no ffmpeg is found, or it lacks the encoder.
 func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder, err error) {
-	defer guard.Into(&err)
 	cfg = cfg.withDefaults()
-	program := guard.Must(cfg.findEncoder(ctx))
+	program, err := cfg.findEncoder(ctx)
+	if err != nil {
+		return nil, err
+	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"file": path})
 	}
-	args := cfg.arguments(abs)
+	args, err := cfg.arguments(abs)
+	if err != nil {
+		return nil, err
+	}
 	e := &Encoder{cfg: cfg, path: abs, ctx: ctx, cmd: exec.CommandContext(ctx, program, args...)}
 	e.stderr.full = func() { _ = e.cmd.Process.Kill() }
 	e.cmd.Stderr = &e.stderr
@@ -115,7 +119,7 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder,
 }
 
 // check refuses what ffmpeg's encoder cannot do.
-func (c EncodeConfig) check() {
+func (c EncodeConfig) check() error {
 	class, msg, hint := robocache.ErrMisuse, "", ""
 	switch {
 	case c.Width <= 0 || c.Height <= 0 || c.Width > 16384 || c.Height > 16384:
@@ -129,14 +133,16 @@ func (c EncodeConfig) check() {
 	case c.Codec != AV1 && strings.Trim(c.Preset, "abcdefghijklmnopqrstuvwxyz") != "":
 		msg = fmt.Sprintf("preset %q", c.Preset)
 	default:
-		return
+		return nil
 	}
-	guard.Fail(encodeError(class, nil, msg, hint, nil))
+	return encodeError(class, nil, msg, hint, nil)
 }
 
-func (c EncodeConfig) arguments(path string) []string {
+func (c EncodeConfig) arguments(path string) ([]string, error) {
 	timescale, _, err := TrackTimescale(c.Rate)
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	encoder, gop, scale := encoders[c.Codec], strconv.Itoa(c.GOP), strconv.FormatInt(timescale, 10)
 	input, output := "rgb24", "yuv420p"
 	own := "-crf " + strconv.Itoa(c.CRF) + " " + encoder.args
@@ -157,7 +163,7 @@ func (c EncodeConfig) arguments(path string) []string {
 	}
 	args = append(args, strings.Fields(strings.ReplaceAll(own, "GOP", gop))...)
 	return append(args, "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart", "-use_editlist", "0",
-		"-video_track_timescale", scale, "-movie_timescale", scale, "-f", "mp4", "file:"+path)
+		"-video_track_timescale", scale, "-movie_timescale", scale, "-f", "mp4", "file:"+path), nil
 }
 
 // listingTime is what a program may take to list its encoders: a tenth of a second where nothing is in its way, over 20 seconds on a machine
@@ -169,8 +175,9 @@ var listed sync.Map // path of the program → string, the list
 
 // findEncoder finds the program, and sees whether it has the encoder.
 func (c EncodeConfig) findEncoder(ctx context.Context) (_ string, err error) {
-	defer guard.Into(&err)
-	c.check()
+	if err := c.check(); err != nil {
+		return "", err
+	}
 	encoder := encoders[c.Codec].name
 	hint := fmt.Sprintf(encoderHint, encoder)
 	path, err := exec.LookPath(c.FFmpeg)
@@ -306,26 +313,43 @@ func (e *Encoder) failed(cause error) error {
 }
 
 func (e *Encoder) verify() (err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", e.path)
-	same := func(ok bool, want, got string) {
+	defer robocache.Locate(&err, robocache.Where{"file": e.path})
+	same := func(ok bool, want, got string) error {
 		if !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Want: want, Got: got, Hint: "the encoder lost or moved frames; use another ffmpeg"})
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Want: want, Got: got, Hint: "the encoder lost or moved frames; use another ffmpeg"}
 		}
+		return nil
 	}
-	dir := guard.Must(store.OpenLocal(filepath.Dir(e.path)))
+	dir, err := store.OpenLocal(filepath.Dir(e.path))
+	if err != nil {
+		return err
+	}
 	defer dir.Close()
-	f := guard.Must(dir.Open(e.ctx, filepath.Base(e.path)))
+	f, err := dir.Open(e.ctx, filepath.Base(e.path))
+	if err != nil {
+		return err
+	}
 	defer f.Close()
-	ix := guard.Must(ReadIndex(e.ctx, f, Limits{}))
+	ix, err := ReadIndex(e.ctx, f, Limits{})
+	if err != nil {
+		return err
+	}
 	timescale, delta, err := TrackTimescale(e.cfg.Rate)
-	guard.Check(err)
-	same(ix.NumFrames() == e.frames && ix.NumSamples() == e.frames, fmt.Sprintf("%d frames", e.frames), fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples()))
+	if err != nil {
+		return err
+	}
+	if err := same(ix.NumFrames() == e.frames && ix.NumSamples() == e.frames, fmt.Sprintf("%d frames", e.frames), fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples())); err != nil {
+		return err
+	}
 	first := ix.Sample(0).Sync
-	same(ix.Timescale() == timescale && first, fmt.Sprintf("timescale %d, beginning with a sync sample", timescale), fmt.Sprintf("%d, %v", ix.Timescale(), first))
+	if err := same(ix.Timescale() == timescale && first, fmt.Sprintf("timescale %d, beginning with a sync sample", timescale), fmt.Sprintf("%d, %v", ix.Timescale(), first)); err != nil {
+		return err
+	}
 	for k := range e.frames {
 		if at := ix.PTS(k); at != int64(k)*delta {
-			same(false, fmt.Sprintf("frame %d at %d", k, int64(k)*delta), fmt.Sprint(at))
+			if err := same(false, fmt.Sprintf("frame %d at %d", k, int64(k)*delta), fmt.Sprint(at)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

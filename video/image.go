@@ -10,7 +10,6 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // ImageSize says what the still image of a row is: of encoded bytes their header, of raw pixels what is declared. One that is too
@@ -53,12 +52,16 @@ func strideOf(r *robocache.Raw) int {
 // DecodeImage writes the still image of a row into dst, which must have StillBytes of its ImageSize: DecodeStill for encoded bytes
 // and raw pixels alike. Of 16-bit colour the high bytes are taken.
 func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
-	defer guard.Into(&err)
-	info := guard.Must(ImageSize(ref))
+	info, err := ImageSize(ref)
+	if err != nil {
+		return err
+	}
 	if ref.Raw == nil {
 		return DecodeStill(ref.Encoded, spec, dst)
 	}
-	checkDelivery(info, spec, dst)
+	if err := checkDelivery(info, spec, dst); err != nil {
+		return err
+	}
 	r := ref.Raw
 	if spec.Pixel.grey() {
 		deliverGrey(r.Pix, strideOf(r), info, spec, dst)
@@ -74,7 +77,9 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 		split(red, green, blue, r.Pix)
 		return nil
 	}
-	deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst)
+	if err := deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst); err != nil {
+		return err
+	}
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Index is the sample table of one video track: immutable, safe for many goroutines.
@@ -53,9 +52,12 @@ type entryRun struct {
 
 // ReadIndex reads the sample index of the first video track.
 func ReadIndex(ctx context.Context, f robocache.Ranged, lim Limits) (_ *Index, err error) {
-	defer guard.Into(&err)
 	lim = lim.orDefaults()
-	return parseMoov(readMoov(ctx, f, lim), f.Size(), lim), nil
+	moov, err := readMoov(ctx, f, lim)
+	if err != nil {
+		return nil, err
+	}
+	return parseMoov(moov, f.Size(), lim)
 }
 
 // NumFrames is the number of presented frames.

@@ -9,7 +9,6 @@ import (
 	"math/bits"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Part is a run of frames of one file: the frames From ≤ k < To.
@@ -25,11 +24,20 @@ type Part struct {
 // entry (codec configuration, size, colour) byte for byte, bit-rate notes aside. Else ErrUnsupported: the caller encodes, or
 // begins another file. Nothing is written before all parts were checked. The same parts give the same bytes.
 func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rate) (err error) {
-	defer guard.Into(&err)
-	m := guard.Must(planJoin(ctx, parts, rate))
-	head := guard.Must(m.header())
-	guard.Must(dst.Write(head))
-	m.copyMedia(ctx, dst)
+	m, err := planJoin(ctx, parts, rate)
+	if err != nil {
+		return err
+	}
+	head, err := m.header()
+	if err != nil {
+		return err
+	}
+	if _, err := dst.Write(head); err != nil {
+		return err
+	}
+	if err := m.copyMedia(ctx, dst); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -169,7 +177,6 @@ func partError(class error, i int, p Part, msg, hint string) error {
 // checkClosed refuses a joint whose first frame does not reset the decoder: H.264 recovery points and HEVC CRA frames count their
 // order on from what came before, and in a joined file something else came before.
 func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error) {
-	defer guard.Into(&err)
 	e := &f.Index.entries[s.Entry]
 	if !joint || e.Codec != H264 && e.Codec != HEVC {
 		return nil
@@ -179,18 +186,22 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 		x = &Elementary{codec: e.Codec, prefix: 4}
 	}
 	buf := make([]byte, s.Size)
-	guard.Check(f.Ranged.ReadAt(ctx, buf, s.Offset))
+	if err := f.Ranged.ReadAt(ctx, buf, s.Offset); err != nil {
+		return err
+	}
 	resets := false
-	err = guard.Try(func() {
-		x.units(buf, func(nal []byte) {
+	err = func() error {
+		return x.units(buf, func(nal []byte) {
 			kind := nal[0] >> 1 & 63 // of HEVC
 			resets = resets || e.Codec == H264 && nal[0]&31 == 5 || e.Codec == HEVC && kind >= 16 && kind <= 20
 		})
-	})
+	}()
 	if resets {
 		return nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: "the part begins at a frame that does not reset the decoder (no IDR)", Hint: encodeHint}
 }
 
@@ -198,7 +209,7 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 const copyRead = 1 << 20
 
 // copyMedia writes the samples of all parts, in decode order.
-func (m *join) copyMedia(ctx context.Context, dst io.Writer) {
+func (m *join) copyMedia(ctx context.Context, dst io.Writer) error {
 	buf := make([]byte, copyRead)
 	for i, p := range m.parts {
 		ix := p.file.Index
@@ -215,11 +226,14 @@ func (m *join) copyMedia(ctx context.Context, dst io.Writer) {
 			for n > 0 {
 				piece := buf[:min(n, copyRead)]
 				if err := p.file.Ranged.ReadAt(ctx, piece, off); err != nil {
-					guard.Fail(robocache.At(err, robocache.Where{"part": i, "file": p.file.Path, "offset": off}))
+					return robocache.At(err, robocache.Where{"part": i, "file": p.file.Path, "offset": off})
 				}
-				guard.Must(dst.Write(piece))
+				if _, err := dst.Write(piece); err != nil {
+					return err
+				}
 				off, n = off+int64(len(piece)), n-int64(len(piece))
 			}
 		}
 	}
+	return nil
 }

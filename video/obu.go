@@ -11,38 +11,49 @@ const (
 )
 
 // obus calls fn for each OBU of a packet in the low-overhead format: its kind, itself whole, and what it holds.
-func obus(b []byte, fn func(kind byte, whole, payload []byte)) {
-	bad := func(what string) {
-		bad("an OBU "+what, "the low-overhead bitstream format", "")
+func obus(b []byte, fn func(kind byte, whole, payload []byte) error) error {
+	bad := func(what string) error {
+		return bad("an OBU "+what, "the low-overhead bitstream format", "")
 	}
 	for len(b) > 0 {
 		head, n := 1, 0
 		if b[0]&0x80 != 0 || b[0]>>3&15 == 0 {
-			bad(fmt.Sprintf("with the head %#02x", b[0]))
+			if err := bad(fmt.Sprintf("with the head %#02x", b[0])); err != nil {
+				return err
+			}
 		}
 		if b[0]&4 != 0 {
 			head++
 		}
 		if len(b) < head {
-			bad("that ends in its head")
+			if err := bad("that ends in its head"); err != nil {
+				return err
+			}
 		}
 		if n = len(b) - head; b[0]&2 != 0 {
 			size, shift := 0, 0
 			for more := true; more; shift += 7 {
 				if head >= len(b) || shift > 28 {
-					bad("whose size is cut short")
+					if err := bad("whose size is cut short"); err != nil {
+						return err
+					}
 				}
 				size |= int(b[head]&0x7f) << shift
 				more = b[head]&0x80 != 0
 				head++
 			}
 			if n = size; n > len(b)-head {
-				bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head))
+				if err := bad(fmt.Sprintf("of %d bytes in %d", n, len(b)-head)); err != nil {
+					return err
+				}
 			}
 		}
-		fn(b[0]>>3&15, b[:head+n], b[head:head+n])
+		if err := fn(b[0]>>3&15, b[:head+n], b[head:head+n]); err != nil {
+			return err
+		}
 		b = b[head+n:]
 	}
+	return nil
 }
 
 // sequence is what a sequence header of AV1 says.
@@ -54,7 +65,7 @@ type sequence struct {
 }
 
 // parseSequence reads a sequence header.
-func parseSequence(whole, payload []byte) *sequence {
+func parseSequence(whole, payload []byte) (*sequence, error) {
 	r := nalBits{b: payload, plain: true}
 	s := &sequence{obu: append([]byte(nil), whole...)}
 	profile := r.u(3)
@@ -127,10 +138,10 @@ func parseSequence(whole, payload []byte) *sequence {
 		}
 	}
 	if r.bad || profile > 2 {
-		bad("a sequence header that ends early", "", "")
+		return nil, bad("a sequence header that ends early", "", "")
 	}
 	s.config = [2]byte{byte(profile<<5 | level), byte(tier<<7 | deep<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | place)}
-	return s
+	return s, nil
 }
 
 // operatingPoints passes over what a sequence header says of times, and gives level and tier of the first operating point.
@@ -167,26 +178,35 @@ func operatingPoints(r *nalBits) (level, tier uint32) {
 }
 
 // unitAV1 looks at a temporal unit.
-func (s *Stream) unitAV1(b []byte, p *packet) {
+func (s *Stream) unitAV1(b []byte, p *packet) error {
 	frames := 0
-	obus(b, func(kind byte, whole, payload []byte) {
+	if err := obus(b, func(kind byte, whole, payload []byte) error {
 		if kind == obuDelimiter {
-			return // a file has none
+			return nil // a file has none
 		}
 		p.size += len(whole)
 		switch kind {
 		case obuSequence:
-			q := parseSequence(whole, payload)
+			q, err := parseSequence(whole, payload)
+			if err != nil {
+				return err
+			}
 			p.own = true
 			if s.av1 == nil {
 				s.av1 = q
 			} else if string(s.av1.obu) != string(q.obu) {
 				s.changed = true
 			}
-			s.sized((&frameSet{width: q.width, height: q.height}).crop(s.lim.MaxPixels))
+			crop, err := (&frameSet{width: q.width, height: q.height}).crop(s.lim.MaxPixels)
+			if err != nil {
+				return err
+			}
+			if err := s.sized(crop); err != nil {
+				return err
+			}
 		case obuHeader, obuFrame:
 			if len(payload) == 0 {
-				bad("a frame without a head", "", "")
+				return bad("a frame without a head", "", "")
 			}
 			frames++
 			switch h := payload[0]; {
@@ -202,36 +222,40 @@ func (s *Stream) unitAV1(b []byte, p *packet) {
 				p.key = p.key || frames == 1 && h&0x60 == 0 && h&0x10 != 0
 			}
 		}
-	})
-	if frames > 0 && p.images != 1 {
-		refuse(fmt.Sprintf("a message of AV1 that shows %d frames", p.images), "one frame a message")
+		return nil
+	}); err != nil {
+		return err
 	}
+	if frames > 0 && p.images != 1 {
+		return refuse(fmt.Sprintf("a message of AV1 that shows %d frames", p.images), "one frame a message")
+	}
+	return nil
 }
 
 // unitVP9 looks at a frame or a superframe, of which the last frame is shown.
-func (s *Stream) unitVP9(b []byte, p *packet) {
+func (s *Stream) unitVP9(b []byte, p *packet) error {
 	r := nalBits{b: b, plain: true}
 	marker, profile := r.u(2), r.bit()|r.bit()<<1
 	if profile == 3 {
 		r.bit()
 	}
 	if marker != 2 || r.bad {
-		bad("a frame of VP9 without its marker", "", "")
+		return bad("a frame of VP9 without its marker", "", "")
 	}
 	p.size, p.images = len(b), 1
 	if r.bit() == 1 {
-		return // shows a frame that was decoded before
+		return nil // shows a frame that was decoded before
 	}
 	key, shown := r.bit() == 0, r.bit() == 1
 	r.bit()
 	if super := b[len(b)-1]&0xe0 == 0xc0; !shown && !super {
-		refuse("a message of VP9 that shows no frame", "one frame a message")
+		return refuse("a message of VP9 that shows no frame", "one frame a message")
 	}
 	if !key {
-		return
+		return nil
 	}
 	if r.u(24) != 0x498342 {
-		bad("a key frame of VP9 without its sync code", "", "")
+		return bad("a key frame of VP9 without its sync code", "", "")
 	}
 	deep := uint32(0)
 	if profile >= 2 {
@@ -255,9 +279,13 @@ func (s *Stream) unitVP9(b []byte, p *packet) {
 	}
 	w, h := int(r.u(16))+1, int(r.u(16))+1
 	if r.bad {
-		bad("a key frame of VP9 that ends in its head", "", "")
+		return bad("a key frame of VP9 that ends in its head", "", "")
 	}
 	p.key, p.own = shown, true
 	s.vp9 = [2]byte{byte(profile), byte((8+2*deep)<<4 | sub<<1)}
-	s.sized((&frameSet{width: w, height: h}).crop(s.lim.MaxPixels))
+	crop, err := (&frameSet{width: w, height: h}).crop(s.lim.MaxPixels)
+	if err != nil {
+		return err
+	}
+	return s.sized(crop)
 }

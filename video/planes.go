@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // PlaneInfo says how stored planes are to be read. The zero value describes nothing.
@@ -78,13 +77,17 @@ const streamFrom = 128 << 10
 // ConvertPlanes writes into dst what Convert of the frame that the planes came from writes, to the bit. dst must have
 // info.Shape().Bytes(spec) bytes. Any number of goroutines may call it, on the same planes too.
 func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) (err error) {
-	defer guard.Into(&err)
-	b := guard.Must(ActiveBackend())
+	b, err := ActiveBackend()
+	if err != nil {
+		return err
+	}
 	c, ok := b.(PlaneConverter)
 	if !ok {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "the decoders " + b.Name() + " convert no kept planes"}
 	}
-	info.check()
+	if err := info.check(); err != nil {
+		return err
+	}
 	if n := info.Bytes(); len(planes) != n {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: opConvert, Msg: "kept planes of another size", Want: fmt.Sprintf("%d bytes", n), Got: fmt.Sprint(len(planes))}
 	}
@@ -224,7 +227,6 @@ func (i PlaneInfo) Append(b []byte) []byte {
 
 // ParsePlaneInfo reads what Append stored.
 func ParsePlaneInfo(b []byte) (_ PlaneInfo, err error) {
-	defer guard.Into(&err)
 	if len(b) != planeInfoBytes {
 		return PlaneInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Want: fmt.Sprintf("%d bytes", planeInfoBytes), Got: fmt.Sprint(len(b))}
 	}
@@ -235,18 +237,20 @@ func ParsePlaneInfo(b []byte) (_ PlaneInfo, err error) {
 	if b[10] > 1 || b[11]|b[14]|b[15] != 0 {
 		return PlaneInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Msg: "bytes that must be zero are not"}
 	}
-	i.check()
+	if err := i.check(); err != nil {
+		return PlaneInfo{}, err
+	}
 	return i, nil
 }
 
-func (i PlaneInfo) check() {
+func (i PlaneInfo) check() error {
 	switch {
 	case i.Format == 0 || int(i.Format) >= len(planeFormats):
 	case i.Width <= 0 || i.Height <= 0 || int64(i.Width)*int64(i.Height) > MaxImagePixels:
 	case i.Rotation != 0 && i.Rotation != 90 && i.Rotation != 180 && i.Rotation != 270:
 	default:
-		return
+		return nil
 	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Want: "a known format, at most 256 Mpixel, a rotation of 0, 90, 180 or 270 degrees",
-		Got: fmt.Sprintf("format %d, %d×%d, %d degrees", i.Format, i.Width, i.Height, i.Rotation)})
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Want: "a known format, at most 256 Mpixel, a rotation of 0, 90, 180 or 270 degrees",
+		Got: fmt.Sprintf("format %d, %d×%d, %d degrees", i.Format, i.Width, i.Height, i.Rotation)}
 }

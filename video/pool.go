@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const opDecode = "decode video"
@@ -274,17 +273,23 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 }
 
 func (p *Pool) newWorker(entry *SampleEntry) (_ *worker, err error) {
-	defer guard.Into(&err)
 	b := p.backend
 	if b == nil {
-		b = guard.Must(ActiveBackend())
+		if b, err = ActiveBackend(); err != nil {
+			return nil, err
+		}
 	}
 	codec := entry.Codec
 	if codec == "" {
 		codec = Codec(entry.FourCC) // so that the error names it
 	}
-	guard.Check(b.Supports(codec))
-	dec := guard.Must(b.NewDecoder(entry))
+	if err := b.Supports(codec); err != nil {
+		return nil, err
+	}
+	dec, err := b.NewDecoder(entry)
+	if err != nil {
+		return nil, err
+	}
 	w := &worker{dec: dec, entry: *entry}
 	w.skip, _ = dec.(Skipper)
 	w.hold, _ = dec.(Holder)

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 	"golang.org/x/image/draw"
 	"golang.org/x/image/tiff"
@@ -157,20 +156,24 @@ func (s *Spec) size(info StillInfo) (w, h int) {
 }
 
 // checkDelivery says why a frame cannot be delivered into dst as spec asks.
-func checkDelivery(info StillInfo, spec *Spec, dst []byte) {
-	need := guard.Must(StillBytes(info, spec))
+func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
+	need, err := StillBytes(info, spec)
+	if err != nil {
+		return err
+	}
 	if len(dst) != need {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the frame", need), Got: fmt.Sprint(len(dst))})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the frame", need), Got: fmt.Sprint(len(dst))}
 	}
 	grey := spec.Pixel.grey()
 	switch {
 	case grey && info.Channels != 1:
-		guard.Fail(stillError(robocache.ErrUnsupported, "a colour frame as grey"))
+		return stillError(robocache.ErrUnsupported, "a colour frame as grey")
 	case !grey && info.DType != robocache.Uint8:
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: fmt.Sprintf("a grey %s frame as RGB", info.DType), Hint: "ask for it as 16-bit grey or as depth"})
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: fmt.Sprintf("a grey %s frame as RGB", info.DType), Hint: "ask for it as 16-bit grey or as depth"}
 	case spec.Pixel == Gray16 && info.DType == robocache.Float32:
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: "a float frame as 16-bit grey", Hint: "ask for it as depth"})
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: "a float frame as 16-bit grey", Hint: "ask for it as depth"}
 	}
+	return nil
 }
 
 // DecodeStill decodes a frame into dst, which must have StillBytes bytes.
@@ -179,14 +182,20 @@ func checkDelivery(info StillInfo, spec *Spec, dst []byte) {
 // two depths is neither. Gray16 wants a grey image and keeps its numbers. DepthMM and DepthM take uint16 as millimetres and float32 as
 // metres, unless spec.Depth.Unit says otherwise; what is stored in the unit that is asked for stays as it is, to the bit. A 16-bit or float grey image is not made RGB.
 func DecodeStill(encoded []byte, spec *Spec, dst []byte) (err error) {
-	defer guard.Into(&err)
-	info := guard.Must(StillSize(encoded))
-	checkDelivery(info, spec, dst)
+	info, err := StillSize(encoded)
+	if err != nil {
+		return err
+	}
+	if err := checkDelivery(info, spec, dst); err != nil {
+		return err
+	}
 	if spec.Pixel.grey() {
-		decodeGrey(encoded, info, spec, dst)
+		if err := decodeGrey(encoded, info, spec, dst); err != nil {
+			return err
+		}
 		return nil
 	}
-	deliverRGB(func(rgb []byte) error {
+	if err := deliverRGB(func(rgb []byte) error {
 		if info.Format == "jpeg" && turbojpeg.Native() {
 			return turbojpeg.Decode(rgb, encoded, info.Width, info.Height, 3)
 		}
@@ -198,7 +207,9 @@ func DecodeStill(encoded []byte, spec *Spec, dst []byte) (err error) {
 			packRGB(img, rgb)
 		}
 		return err
-	}, spec, info, dst)
+	}, spec, info, dst); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -245,7 +256,7 @@ func libraryImage(encoded []byte, format string) (img image.Image, err error) {
 }
 
 // deliverRGB brings a frame, that pack writes as R, G, B row by row, to what spec asks for.
-func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []byte) {
+func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []byte) error {
 	w, h := spec.size(info)
 	n := 3 * info.Width * info.Height
 	direct := spec.Pixel == RGB8 && !spec.ChannelsFirst && w == info.Width && h == info.Height
@@ -253,12 +264,14 @@ func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []b
 	if !direct {
 		rgb = make([]byte, n)
 	}
-	guard.Check(pack(rgb))
+	if err := pack(rgb); err != nil {
+		return err
+	}
 	if w != info.Width || h != info.Height {
 		rgb = scaleRGB(rgb, info.Width, info.Height, w, h)
 	}
 	if direct {
-		return
+		return nil
 	}
 	plane := w * h
 	switch {
@@ -277,6 +290,7 @@ func deliverRGB(pack func(rgb []byte) error, spec *Spec, info StillInfo, dst []b
 			}
 		}
 	}
+	return nil
 }
 
 // unitBits holds the float32 bits of v/255, by a real division.

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 	"golang.org/x/image/tiff/lzw"
 )
@@ -34,7 +33,6 @@ type tiffFile struct {
 }
 
 func tiffHeader(b []byte) (_ *tiffFile, err error) {
-	defer guard.Into(&err)
 	bad := func(format string, args ...any) (*tiffFile, error) {
 		return nil, stillError(robocache.ErrMalformed, "tiff: "+format, args...)
 	}
@@ -63,7 +61,10 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 		if first[tag] == nil && lists[tag] == nil {
 			continue
 		}
-		v := t.values(e)
+		v, err := t.values(e)
+		if err != nil {
+			return nil, err
+		}
 		if len(v) == 0 {
 			return bad("tag %d is empty", tag)
 		}
@@ -82,17 +83,17 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 }
 
 // values reads an entry's SHORT or LONG values.
-func (t *tiffFile) values(e []byte) []uint32 {
+func (t *tiffFile) values(e []byte) ([]uint32, error) {
 	kind, count := t.order.Uint16(e[2:]), int64(t.order.Uint32(e[4:]))
 	width := map[uint16]int64{1: 1, 3: 2, 4: 4}[kind]
 	if width == 0 {
-		guard.Fail(stillError(robocache.ErrMalformed, "tiff: tag %d of type %d", t.order.Uint16(e), kind))
+		return nil, stillError(robocache.ErrMalformed, "tiff: tag %d of type %d", t.order.Uint16(e), kind)
 	}
 	d := e[8:]
 	if count*width > 4 {
 		off := int64(t.order.Uint32(d))
 		if count*width > int64(len(t.data))-off {
-			guard.Fail(stillError(robocache.ErrMalformed, "tiff: %d values of tag %d are beyond the end", count, t.order.Uint16(e)))
+			return nil, stillError(robocache.ErrMalformed, "tiff: %d values of tag %d are beyond the end", count, t.order.Uint16(e))
 		}
 		d = t.data[off:]
 	}
@@ -107,7 +108,7 @@ func (t *tiffFile) values(e []byte) []uint32 {
 			v[i] = t.order.Uint32(d[4*i:])
 		}
 	}
-	return v
+	return v, nil
 }
 
 func (t *tiffFile) info() StillInfo {
@@ -178,7 +179,7 @@ func (t *tiffFile) floats() ([]byte, error) {
 }
 
 // decodeGrey delivers Gray16, DepthMM and DepthM.
-func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) {
+func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 	le := binary.LittleEndian
 	var t *tiffFile
 	var raw []byte // little-endian rows of info.DType
@@ -187,7 +188,9 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) {
 		if t, err = tiffHeader(encoded); err == nil {
 			err = t.deep()
 		}
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 	}
 	switch {
 	case t != nil && t.float:
@@ -200,7 +203,10 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) {
 		if info.Format == "png" && fastGreyPNG(encoded, info, raw) {
 			break
 		}
-		img := guard.Must(decodeImage(encoded, info))
+		img, failed := decodeImage(encoded, info)
+		if failed != nil {
+			return failed
+		}
 		switch m := img.(type) {
 		case *image.Gray16:
 			for i := range info.Width * info.Height {
@@ -211,11 +217,14 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) {
 				copy(raw[y*info.Width:], m.Pix[y*m.Stride:][:info.Width])
 			}
 		default:
-			guard.Fail(stillError(robocache.ErrUnsupported, "a grey %s with transparency as depth", info.Format))
+			return stillError(robocache.ErrUnsupported, "a grey %s with transparency as depth", info.Format)
 		}
 	}
 	if err == nil {
 		deliverGrey(raw, info.Width*info.DType.Size(), info, spec, dst)
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
+	return nil
 }

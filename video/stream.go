@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Stream collects the packets of a video that comes as messages, one frame each (H.264 and HEVC in Annex B form, AV1 as temporal units in the
@@ -109,41 +108,50 @@ type packet struct {
 }
 
 // unitNAL looks at a packet in Annex B form.
-func (s *Stream) unitNAL(b []byte, p *packet) {
-	nals(b, func(nal []byte) {
+func (s *Stream) unitNAL(b []byte, p *packet) error {
+	return nals(b, func(nal []byte) error {
 		p.size += 4 + len(nal)
-		u := s.unit(nal)
+		u, err := s.unit(nal)
+		if err != nil {
+			return err
+		}
 		p.own = p.own || u.set
 		if !u.slice {
-			return
+			return nil
 		}
 		switch {
 		case u.b:
-			refuse("video in messages with B frames: they are not shown in the order in which they come", "record without B-frames (x264: bframes=0, tune zerolatency)")
+			return refuse("video in messages with B frames: they are not shown in the order in which they come", "record without B-frames (x264: bframes=0, tune zerolatency)")
 		case u.leading:
-			refuse("video in messages with open groups of frames", "record with closed groups of frames")
+			return refuse("video in messages with open groups of frames", "record with closed groups of frames")
 		case u.first:
 			p.images++
 		case p.images == 0:
-			refuse("a message with a part of a frame", "one frame a message")
+			return refuse("a message with a part of a frame", "one frame a message")
 		}
 		p.key, p.refers, p.frame = p.key || u.key, p.refers || u.refers, u.frame
+		return nil
 	})
 }
 
 // look says what a packet holds.
 func (s *Stream) look(data []byte) (p packet, err error) {
-	defer guard.Into(&err)
 	switch s.codec {
 	case AV1:
-		s.unitAV1(data, &p)
+		if err := s.unitAV1(data, &p); err != nil {
+			return p, err
+		}
 	case VP9:
-		s.unitVP9(data, &p)
+		if err := s.unitVP9(data, &p); err != nil {
+			return p, err
+		}
 	default:
-		s.unitNAL(data, &p)
+		if err := s.unitNAL(data, &p); err != nil {
+			return p, err
+		}
 	}
 	if p.images > 1 {
-		refuse("a message with several frames, or with a frame's two fields", "one frame a message")
+		return p, refuse("a message with several frames, or with a frame's two fields", "one frame a message")
 	}
 	return p, nil
 }
@@ -193,35 +201,41 @@ func (s *Stream) Add(data []byte) (number int, err error) {
 }
 
 // unit looks at a NAL unit, and notes parameter sets.
-func (s *Stream) unit(nal []byte) (u unit) {
+func (s *Stream) unit(nal []byte) (u unit, err error) {
 	if s.codec == H264 {
 		switch kind := nal[0] & 31; kind {
 		case 7, 8:
 			u.set = true
-			s.set(kind, nal, 1)
+			if err := s.set(kind, nal, 1); err != nil {
+				return u, err
+			}
 		case 1, 2, 5:
-			s.slice264(nal, kind, &u)
+			if err := s.slice264(nal, kind, &u); err != nil {
+				return u, err
+			}
 		}
-		return u
+		return u, nil
 	}
 	if len(nal) < 3 {
-		return u
+		return u, nil
 	}
 	kind := nal[0] >> 1 & 63
 	switch {
 	case kind >= 32 && kind <= 34:
 		u.set = true
-		s.set(kind, nal, 2)
+		if err := s.set(kind, nal, 2); err != nil {
+			return u, err
+		}
 	case kind <= 9, kind >= 16 && kind <= 21:
 		u.slice, u.first, u.refers = true, nal[2]&0x80 != 0, true
 		u.key = kind >= 16 && kind <= 21
 		u.leading = kind >= 6 && kind <= 9
 		u.b = s.head != nil && s.head.reorder > 0
 	}
-	return u
+	return u, nil
 }
 
-func (s *Stream) slice264(nal []byte, kind byte, u *unit) {
+func (s *Stream) slice264(nal []byte, kind byte, u *unit) error {
 	r := nalBits{b: nal[1:min(len(nal), 64)]}
 	u.slice, u.key, u.refers = true, kind == 5, nal[0]&0x60 != 0
 	u.first = r.ue() == 0
@@ -232,24 +246,25 @@ func (s *Stream) slice264(nal []byte, kind byte, u *unit) {
 		sps = s.head
 	}
 	if sps == nil {
-		return // nothing can be said of it, and it will not be decoded
+		return nil // nothing can be said of it, and it will not be decoded
 	}
 	if sps.planes {
 		r.u(2)
 	}
 	u.frame = r.u(sps.frameBits)
 	if sps.fields && r.bit() == 1 {
-		refuse("interlaced video in messages", "record whole frames")
+		return refuse("interlaced video in messages", "record whole frames")
 	}
 	if r.bad {
-		bad("a slice ends in its head", "", "")
+		return bad("a slice ends in its head", "", "")
 	}
+	return nil
 }
 
 // set reads a parameter set behind its head: of H.264 (7 sequence, 8 picture) or of HEVC (32 video, 33 sequence, 34 picture).
-func (s *Stream) set(kind byte, nal []byte, head int) {
+func (s *Stream) set(kind byte, nal []byte, head int) error {
 	if len(nal) < 4 {
-		shortSet()
+		return shortSet()
 	}
 	r := nalBits{b: nal[head:]}
 	var id uint32
@@ -259,47 +274,54 @@ func (s *Stream) set(kind byte, nal []byte, head int) {
 		if kind == 33 {
 			parse = parseSPS265
 		}
-		p := parse(nal, s.lim.MaxPixels)
-		s.sized(p)
+		p, err := parse(nal, s.lim.MaxPixels)
+		if err != nil {
+			return err
+		}
+		if err := s.sized(p); err != nil {
+			return err
+		}
 		s.spsOf[p.id], id = p, p.id
 	case 32:
 		id = r.u(4)
 	case 8:
 		var sps uint32
 		if id, sps = r.ue(), r.ue(); r.bad || id > 255 || sps > 31 {
-			shortSet()
+			return shortSet()
 		}
 		s.spsOfP[id] = sps
 	case 34:
 		if id = r.ue(); r.bad || id > 63 {
-			shortSet()
+			return shortSet()
 		}
 	}
-	s.note(kind, id, nal)
+	return s.note(kind, id, nal)
 }
 
 // sized notes the size of the frames: all of a stream have one.
-func (s *Stream) sized(p *frameSet) {
+func (s *Stream) sized(p *frameSet) error {
 	if s.head == nil {
 		s.head = p
 	}
 	if p.width != s.head.width || p.height != s.head.height {
-		refuse(fmt.Sprintf("video in messages whose frames change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
+		return refuse(fmt.Sprintf("video in messages whose frames change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
 	}
+	return nil
 }
 
-func (s *Stream) note(kind byte, id uint32, nal []byte) {
+func (s *Stream) note(kind byte, id uint32, nal []byte) error {
 	for _, o := range s.sets {
 		if o.kind == kind && o.id == id {
 			s.changed = s.changed || string(o.nal) != string(nal)
-			return
+			return nil
 		}
 	}
 	if len(s.sets) >= maxSets || len(nal) > 4096 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))})
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))}
 	}
 	if len(s.sizes) > 0 {
 		s.changed = true // one that the first frames did not have
 	}
 	s.sets = append(s.sets, parameterSet{kind, id, append([]byte(nil), nal...)})
+	return nil
 }

@@ -1,46 +1,61 @@
 package video
 
-import "github.com/goatnote-inc/robocache/internal/guard"
-
 // stsd reads the sample entries, and gives each one's bytes without the bit-rate note (btrt), which differs between
 // two files of one encoder and tells a decoder nothing.
-func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte) {
-	_, rest := p.full(b, 4)
+func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte, err error) {
+	_, rest, err := p.full(b, 4)
+	if err != nil {
+		return entries, raw, err
+	}
 	count := int(be.Uint32(rest))
-	p.children("stsd", rest[4:], b.off+16, func(e box) {
+	if err := p.children("stsd", rest[4:], b.off+16, func(e box) error {
 		if len(entries) >= 256 {
-			guard.Fail(b.tooLarge("more than 256 sample entries"))
+			return b.tooLarge("more than 256 sample entries")
 		}
 		if len(entries) < count {
-			entries = append(entries, p.entry(e))
-			raw = append(raw, p.canonicalEntry(e))
+			entry, err := p.entry(e)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, entry)
+			canonicalEntry, err := p.canonicalEntry(e)
+			if err != nil {
+				return err
+			}
+			raw = append(raw, canonicalEntry)
 		}
-	})
-	if len(entries) == 0 || len(entries) != count {
-		guard.Fail(b.malformed("%d sample entries declared, %d are there", count, len(entries)))
+		return nil
+	}); err != nil {
+		return entries, raw, err
 	}
-	return entries, raw
+	if len(entries) == 0 || len(entries) != count {
+		return entries, raw, b.malformed("%d sample entries declared, %d are there", count, len(entries))
+	}
+	return entries, raw, nil
 }
 
 // entryHead is the fixed part of a visual sample entry, after the box header.
 const entryHead = 78
 
-func (p *parser) entry(b box) SampleEntry {
+func (p *parser) entry(b box) (SampleEntry, error) {
 	e := SampleEntry{FourCC: b.kind, Codec: codecs[b.kind], Primaries: 2, Transfer: 2, Matrix: 2}
 	if len(b.data) < entryHead {
-		guard.Fail(b.malformed("%d bytes: too short for a visual sample entry", len(b.data)))
+		return SampleEntry{}, b.malformed("%d bytes: too short for a visual sample entry", len(b.data))
 	}
 	e.Width, e.Height = int(be.Uint16(b.data[24:])), int(be.Uint16(b.data[26:]))
 	if int64(e.Width)*int64(e.Height) > p.lim.MaxPixels {
-		guard.Fail(b.tooLarge("%d×%d pixels, limit %d", e.Width, e.Height, p.lim.MaxPixels))
+		return SampleEntry{}, b.tooLarge("%d×%d pixels, limit %d", e.Width, e.Height, p.lim.MaxPixels)
 	}
-	p.children(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) {
+	if err := p.children(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) error {
 		var config []byte
 		switch c.kind {
 		case "avcC", "hvcC", "av1C":
 			config = c.data
 		case "esds":
-			codec, specific := p.esds(c)
+			codec, specific, err := p.esds(c)
+			if err != nil {
+				return err
+			}
 			if b.kind == "mp4v" {
 				e.Codec = codec
 			}
@@ -49,12 +64,15 @@ func (p *parser) entry(b box) SampleEntry {
 			parseColr(c.data, &e)
 		}
 		if len(config) > p.lim.MaxExtradata {
-			guard.Fail(c.tooLarge("%d bytes of codec configuration, limit %d", len(config), p.lim.MaxExtradata))
+			return c.tooLarge("%d bytes of codec configuration, limit %d", len(config), p.lim.MaxExtradata)
 		} else if len(config) > 0 && e.Extradata == nil {
 			e.Extradata = append([]byte(nil), config...)
 		}
-	})
-	return e
+		return nil
+	}); err != nil {
+		return SampleEntry{}, err
+	}
+	return e, nil
 }
 
 var codecs = map[string]Codec{
@@ -109,17 +127,17 @@ func decoderConfig(b box) (config []byte, what string) {
 var objectTypes = map[byte]Codec{0x20: MPEG4, 0x21: H264, 0x23: HEVC, 0x6c: MJPEG, 0xb1: VP9}
 
 // esds finds the DecoderSpecificInfo, the only part of an esds that a decoder wants.
-func (p *parser) esds(b box) (Codec, []byte) {
+func (p *parser) esds(b box) (Codec, []byte, error) {
 	config, what := decoderConfig(b)
 	if what != "" {
-		guard.Fail(b.malformed("%s is cut short", what))
+		return "", nil, b.malformed("%s is cut short", what)
 	}
 	for tag, body, rest := descriptor(config[13:]); tag != 0; tag, body, rest = descriptor(rest) {
 		if tag == 5 {
-			return objectTypes[config[0]], body
+			return objectTypes[config[0]], body, nil
 		}
 	}
-	return objectTypes[config[0]], nil // some writers leave the headers in the stream
+	return objectTypes[config[0]], nil, nil // some writers leave the headers in the stream
 }
 
 // descriptor splits off one MPEG-4 descriptor; tag 0 where there is none, or where it is longer than the bytes.
@@ -142,17 +160,20 @@ func descriptor(d []byte) (tag byte, body, rest []byte) {
 }
 
 // canonicalEntry is the entry as it is written again: without bit rates (those of an esds are set to 0, "unknown"), with a plain 32-bit size.
-func (p *parser) canonicalEntry(b box) []byte {
+func (p *parser) canonicalEntry(b box) ([]byte, error) {
 	parts := [][]byte{b.data[:entryHead]}
-	p.children(b.kind, b.data[entryHead:], 0, func(c box) {
+	if err := p.children(b.kind, b.data[entryHead:], 0, func(c box) error {
 		if c.kind == "btrt" {
-			return
+			return nil
 		}
 		part := boxOf(c.kind, c.data)
 		if config, what := decoderConfig(box{data: part[8:]}); c.kind == "esds" && what == "" {
 			clear(config[2:13]) // in place: descriptors are views
 		}
 		parts = append(parts, part)
-	})
-	return boxOf(b.kind, parts...)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return boxOf(b.kind, parts...), nil
 }

@@ -3,29 +3,46 @@ package video
 import (
 	"math"
 	"slices"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // build makes the index of a track.
-func (t *track) build(p *parser, movieScale int64) *Index {
+func (t *track) build(p *parser, movieScale int64) (*Index, error) {
 	ix := &Index{timescale: t.timescale}
 	if t.timescale <= 0 {
-		guard.Fail(box{"mdhd", nil, t.off}.malformed("the timescale is 0"))
+		return nil, box{"mdhd", nil, t.off}.malformed("the timescale is 0")
 	}
 	for _, kinds := range [][2]string{{"stsd"}, {"stts"}, {"stsz", "stz2"}, {"stsc"}, {"stco", "co64"}} {
 		if !t.boxes[kinds[0]].present() && !t.boxes[kinds[1]].present() {
-			guard.Fail(t.malformed("the video track has no %s box", kinds[0]))
+			return nil, t.malformed("the video track has no %s box", kinds[0])
 		}
 	}
-	ix.entries, ix.rawStsd = p.stsd(t.boxes["stsd"])
-	if t.readSizes(p, ix); ix.n == 0 {
-		return ix
+	var err error
+	if ix.entries, ix.rawStsd, err = p.stsd(t.boxes["stsd"]); err != nil {
+		return nil, err
 	}
-	t.readOffsets(p, ix)
-	dts, pts := t.readTimes(p, ix.n)
-	t.readSync(p, ix)
-	ix.present(pts, t.readEdits(p, movieScale), t.timescale/max(movieScale, 1)+1, t.boxes["elst"])
+	if err := t.readSizes(p, ix); err != nil {
+		return nil, err
+	}
+	if ix.n == 0 {
+		return ix, nil
+	}
+	if err := t.readOffsets(p, ix); err != nil {
+		return nil, err
+	}
+	dts, pts, err := t.readTimes(p, ix.n)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.readSync(p, ix); err != nil {
+		return nil, err
+	}
+	edits, err := t.readEdits(p, movieScale)
+	if err != nil {
+		return nil, err
+	}
+	if err := ix.present(pts, edits, t.timescale/max(movieScale, 1)+1, t.boxes["elst"]); err != nil {
+		return nil, err
+	}
 	if slices.Equal(dts, pts) {
 		ix.dts = packTicks(dts)
 		ix.pts, ix.sameTimes = ix.dts, true
@@ -39,33 +56,36 @@ func (t *track) build(p *parser, movieScale int64) *Index {
 			break
 		}
 	}
-	return ix
+	return ix, nil
 }
 
 // readSizes reads stsz, or stz2, whose sizes have 4, 8 or 16 bits.
-func (t *track) readSizes(p *parser, ix *Index) {
+func (t *track) readSizes(p *parser, ix *Index) error {
 	b, compact := t.boxes["stsz"], false
 	if !b.present() {
 		b, compact = t.boxes["stz2"], true
 	}
-	_, d := p.full(b, 8)
+	_, d, err := p.full(b, 8)
+	if err != nil {
+		return err
+	}
 	width, fixed, count, list := int64(32), be.Uint32(d), int64(be.Uint32(d[4:])), d[8:]
 	if compact {
 		width, fixed = int64(d[3]), 0
 	}
 	switch {
 	case width != 4 && width != 8 && width != 16 && width != 32 || compact && width == 32:
-		guard.Fail(b.malformed("field size %d, expected 4, 8 or 16", width))
+		return b.malformed("field size %d, expected 4, 8 or 16", width)
 	case fixed == 0 && (count*width+7)/8 > int64(len(list)):
-		guard.Fail(b.malformed("%d sizes of %d bits declared, %d bytes are there", count, width, len(list)))
+		return b.malformed("%d sizes of %d bits declared, %d bytes are there", count, width, len(list))
 	// Without a table the count costs the writer nothing: the samples themselves must be there.
 	case fixed > 0 && count > p.fileSize/int64(fixed):
-		guard.Fail(b.malformed("%d samples of %d bytes do not fit into a file of %d", count, fixed, p.fileSize))
+		return b.malformed("%d samples of %d bytes do not fit into a file of %d", count, fixed, p.fileSize)
 	case count > int64(p.lim.MaxSamples):
-		guard.Fail(b.tooLarge("%d samples, limit %d", count, p.lim.MaxSamples))
+		return b.tooLarge("%d samples, limit %d", count, p.lim.MaxSamples)
 	}
 	if ix.n, ix.fixedSize = int(count), fixed; fixed > 0 {
-		return
+		return nil
 	}
 	ix.sizes = make([]uint32, count)
 	for i := range ix.sizes {
@@ -80,19 +100,26 @@ func (t *track) readSizes(p *parser, ix *Index) {
 			ix.sizes[i] = be.Uint32(list[4*i:])
 		}
 	}
+	return nil
 }
 
 // readOffsets places every sample by the chunk tables.
-func (t *track) readOffsets(p *parser, ix *Index) {
+func (t *track) readOffsets(p *parser, ix *Index) error {
 	chunks, width := t.boxes["stco"], 4
 	if !chunks.present() {
 		chunks, width = t.boxes["co64"], 8
 	}
-	starts, nChunks := p.table(chunks, width)
+	starts, nChunks, err := p.table(chunks, width)
+	if err != nil {
+		return err
+	}
 	stsc := t.boxes["stsc"]
-	runs, nRuns := p.table(stsc, 12)
+	runs, nRuns, err := p.table(stsc, 12)
+	if err != nil {
+		return err
+	}
 	if nRuns == 0 || be.Uint32(runs) != 1 {
-		guard.Fail(stsc.malformed("the first run does not begin at chunk 1"))
+		return stsc.malformed("the first run does not begin at chunk 1")
 	}
 	ix.low = make([]uint32, ix.n)
 	ix.cutAt = ix.n
@@ -101,12 +128,12 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 		for run+1 < nRuns && be.Uint32(runs[12*(run+1):]) <= uint32(c+1) {
 			run++
 			if be.Uint32(runs[12*run:]) <= be.Uint32(runs[12*(run-1):]) {
-				guard.Fail(stsc.malformed("run %d does not begin after run %d", run, run-1))
+				return stsc.malformed("run %d does not begin after run %d", run, run-1)
 			}
 		}
 		perChunk, entry := int64(be.Uint32(runs[12*run+4:])), int64(be.Uint32(runs[12*run+8:]))-1
 		if entry < 0 || entry >= int64(len(ix.entries)) {
-			guard.Fail(stsc.malformed("run %d names sample entry %d of %d", run, entry+1, len(ix.entries)))
+			return stsc.malformed("run %d names sample entry %d of %d", run, entry+1, len(ix.entries))
 		}
 		if len(ix.entryRuns) == 0 || ix.entryRuns[len(ix.entryRuns)-1].entry != uint16(entry) {
 			ix.entryRuns = append(ix.entryRuns, entryRun{uint32(d), uint16(entry)})
@@ -123,13 +150,13 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 				size = uint64(ix.sizes[d])
 			}
 			if size == 0 {
-				guard.Fail(box{"stsz", nil, t.boxes["stsz"].off}.malformed("sample %d has no bytes", d))
+				return box{"stsz", nil, t.boxes["stsz"].off}.malformed("sample %d has no bytes", d)
 			}
 			if off > uint64(p.fileSize) || size > uint64(p.fileSize)-off {
 				if !p.lim.AllowTruncated || off > 1<<48-1 {
 					err := chunks.malformed("entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)", c, d, off, size, p.fileSize)
 					err.Hint = "the file looks cut: fetch it again"
-					guard.Fail(err)
+					return err
 				}
 				ix.cutAt = min(ix.cutAt, d)
 			}
@@ -145,72 +172,89 @@ func (t *track) readOffsets(p *parser, ix *Index) {
 		}
 	}
 	if d < ix.n {
-		guard.Fail(stsc.malformed("the chunks hold %d samples, %d are declared", d, ix.n))
+		return stsc.malformed("the chunks hold %d samples, %d are declared", d, ix.n)
 	}
+	return nil
 }
 
 // eachRun calls fn with the runs of a table, each of count samples from d on, that has to have n samples in all.
-func (p *parser) eachRun(b box, what string, n int, fn func(d, count int, v uint32)) {
-	runs, nRuns := p.table(b, 8)
+func (p *parser) eachRun(b box, what string, n int, fn func(d, count int, v uint32) error) error {
+	runs, nRuns, err := p.table(b, 8)
+	if err != nil {
+		return err
+	}
 	d := 0
 	for r := range nRuns {
 		count := int64(be.Uint32(runs[8*r:]))
 		if count > int64(n-d) {
-			guard.Fail(b.malformed("run %d: more %s than the %d samples", r, what, n))
+			return b.malformed("run %d: more %s than the %d samples", r, what, n)
 		}
-		fn(d, int(count), be.Uint32(runs[8*r+4:]))
+		if err := fn(d, int(count), be.Uint32(runs[8*r+4:])); err != nil {
+			return err
+		}
 		d += int(count)
 	}
 	if d != n {
-		guard.Fail(b.malformed("%s for %d samples, %d are declared", what, d, n))
+		return b.malformed("%s for %d samples, %d are declared", what, d, n)
 	}
+	return nil
 }
 
 // readTimes gives decode and composition times.
-func (t *track) readTimes(p *parser, n int) (dts, pts []int64) {
+func (t *track) readTimes(p *parser, n int) (dts, pts []int64, err error) {
 	dts = make([]int64, n)
 	now := int64(0)
 	stts := t.boxes["stts"]
-	p.eachRun(stts, "times", n, func(d, count int, delta uint32) {
+	if err := p.eachRun(stts, "times", n, func(d, count int, delta uint32) error {
 		if delta > math.MaxInt32 {
-			guard.Fail(stts.malformed("sample %d: time goes back (delta %d)", d, int32(delta)))
+			return stts.malformed("sample %d: time goes back (delta %d)", d, int32(delta))
 		}
 		for i := range dts[d : d+count] {
 			dts[d+i] = now
 			now += int64(delta)
 		}
-	})
+		return nil
+	}); err != nil {
+		return dts, pts, err
+	}
 	pts = slices.Clone(dts)
 	if ctts := t.boxes["ctts"]; ctts.present() {
 		// Version 0 is unsigned by the standard, but writers put negative offsets there too, and no honest offset is above 2^31.
-		p.eachRun(ctts, "offsets", n, func(d, count int, shift uint32) {
+		if err := p.eachRun(ctts, "offsets", n, func(d, count int, shift uint32) error {
 			for i := range pts[d : d+count] {
 				pts[d+i] += int64(int32(shift))
 			}
-		})
+			return nil
+		}); err != nil {
+			return dts, pts, err
+		}
 	}
-	return dts, pts
+	return dts, pts, nil
 }
 
-func (t *track) readSync(p *parser, ix *Index) {
+func (t *track) readSync(p *parser, ix *Index) error {
 	b := t.boxes["stss"]
 	if !b.present() {
 		ix.allSync = true
-		return
+		return nil
 	}
-	numbers, n := p.table(b, 4)
+	numbers, n, err := p.table(b, 4)
+	if err != nil {
+		return err
+	}
 	if n > ix.n {
-		guard.Fail(b.malformed("%d sync samples of %d samples", n, ix.n))
+		return b.malformed("%d sync samples of %d samples", n, ix.n)
 	}
 	ix.sync = make([]uint32, n)
 	for i := range ix.sync {
 		s := be.Uint32(numbers[4*i:])
 		if s == 0 || s > uint32(ix.n) || i > 0 && s-1 <= ix.sync[i-1] {
-			guard.Fail(b.malformed("entry %d: sample %d of %d, after sample %d", i, s, ix.n, ix.sync[max(i-1, 0)]+1))
+			return b.malformed("entry %d: sample %d of %d, after sample %d", i, s, ix.n, ix.sync[max(i-1, 0)]+1)
 		}
 		ix.sync[i] = s - 1
 	}
 	if n == ix.n {
 		ix.sync, ix.allSync = nil, true
 	}
+	return nil
 }

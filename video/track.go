@@ -2,8 +2,6 @@ package video
 
 import (
 	"cmp"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // track holds the boxes of one trak that matter here, by kind. Of repeated ones the first counts.
@@ -19,15 +17,18 @@ type track struct {
 var upright = [4]int64{1 << 16, 0, 0, 1 << 16}
 
 // parseMoov finds the first video track and builds its index.
-func parseMoov(moov box, fileSize int64, lim Limits) *Index {
+func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 	p := &parser{lim: lim, fileSize: fileSize}
 	var movieScale int64
 	movie := upright
 	var video *track
-	p.children("moov", moov.data, moov.off+8, func(b box) {
+	if err := p.children("moov", moov.data, moov.off+8, func(b box) error {
 		switch b.kind {
 		case "mvhd":
-			version, d := p.full(b, 96)
+			version, d, err := p.full(b, 96)
+			if err != nil {
+				return err
+			}
 			at, matrix := 8, 32 // times 4 + 4, scale 4, duration 4, rate 4, volume 2, reserved 10
 			if version == 1 {
 				at, matrix = 16, 44
@@ -36,29 +37,37 @@ func parseMoov(moov box, fileSize int64, lim Limits) *Index {
 			movie = matrixAt(d[matrix:])
 		case "mvex":
 			// The tables hold the first fragment or nothing: reading them alone would be a shorter list.
-			guard.Fail(b.unsupported(remuxHint, "fragmented mp4: samples are listed in moof boxes"))
+			return b.unsupported(remuxHint, "fragmented mp4: samples are listed in moof boxes")
 		case "trak":
 			if video == nil {
-				if t := p.trak(b); t.handler == "vide" {
+				if t, err := p.trak(b); err != nil {
+					return err
+				} else if t.handler == "vide" {
 					video = t
 				}
 			}
 		case "cmov":
-			guard.Fail(b.unsupported(remuxHint, "compressed movie header"))
+			return b.unsupported(remuxHint, "compressed movie header")
 		}
-	})
-	if video == nil {
-		guard.Fail(moov.malformed("no video track"))
+		return nil
+	}); err != nil {
+		return nil, err
 	}
-	ix := video.build(p, movieScale)
+	if video == nil {
+		return nil, moov.malformed("no video track")
+	}
+	ix, err := video.build(p, movieScale)
+	if err != nil {
+		return nil, err
+	}
 	rotation, ok := rotationOf(video.matrix, movie)
 	if !ok {
-		guard.Fail(box{"tkhd", nil, video.off}.unsupported("re-encode it upright", "the display matrix %v is no rotation by quarter turns", video.matrix))
+		return nil, box{"tkhd", nil, video.off}.unsupported("re-encode it upright", "the display matrix %v is no rotation by quarter turns", video.matrix)
 	}
 	for i := range ix.entries {
 		ix.entries[i].Rotation = rotation
 	}
-	return ix
+	return ix, nil
 }
 
 // matrixAt reads a display matrix, of which at least 20 bytes are there.
@@ -87,30 +96,43 @@ func rotationOf(track, movie [4]int64) (degrees int, ok bool) {
 }
 
 // trak gathers the boxes of a track.
-func (p *parser) trak(trak box) *track {
+func (p *parser) trak(trak box) (*track, error) {
 	t := &track{box: trak, matrix: upright, boxes: map[string]box{}}
-	var visit func(b box)
-	visit = func(b box) {
+	var visit func(b box) error
+	visit = func(b box) error {
 		switch b.kind {
 		case "mdia", "minf", "stbl", "edts":
-			p.children(b.kind, b.data, b.off+8, visit)
+			if err := p.children(b.kind, b.data, b.off+8, visit); err != nil {
+				return err
+			}
 		case "tkhd":
-			version, d := p.full(b, 80)
+			version, d, err := p.full(b, 80)
+			if err != nil {
+				return err
+			}
 			at := 36 // times 8, id 4, reserved 4, duration 4, reserved 8, layer, group, volume, reserved 2 each
 			if version == 1 {
 				at = 48
-				_, d = p.full(b, 84)
+				if _, d, err = p.full(b, 84); err != nil {
+					return err
+				}
 			}
 			t.matrix = matrixAt(d[at:])
 		case "mdhd":
-			version, d := p.full(b, 20)
+			version, d, err := p.full(b, 20)
+			if err != nil {
+				return err
+			}
 			at := 8
 			if version == 1 {
 				at = 16
 			}
 			t.timescale = int64(be.Uint32(d[at:]))
 		case "hdlr":
-			_, d := p.full(b, 8)
+			_, d, err := p.full(b, 8)
+			if err != nil {
+				return err
+			}
 			if t.handler == "" { // QuickTime has a second one, in minf, for the data handler
 				t.handler = string(d[4:8])
 			}
@@ -119,7 +141,10 @@ func (p *parser) trak(trak box) *track {
 				t.boxes[b.kind] = b
 			}
 		}
+		return nil
 	}
-	p.children("trak", trak.data, trak.off+8, visit)
-	return t
+	if err := p.children("trak", trak.data, trak.off+8, visit); err != nil {
+		return nil, err
+	}
+	return t, nil
 }

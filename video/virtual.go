@@ -6,7 +6,6 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // VirtualMP4 is the frames of a Stream as an mp4 that nobody wrote: its head is in memory, its samples are made of the packets when they are read.
@@ -19,17 +18,22 @@ type VirtualMP4 struct {
 
 // MP4 gives what was collected; ErrUnsupported where it cannot be told from the head how to decode, ErrMalformed where there is no frame.
 func (s *Stream) MP4(rate robocache.Rate) (_ *VirtualMP4, err error) {
-	defer guard.Into(&err)
 	if len(s.sizes) == 0 {
-		bad("video without a key frame", "a key frame with its parameter sets", "")
+		return nil, bad("video without a key frame", "a key frame with its parameter sets", "")
 	}
 	if s.changed && s.bare {
-		refuse("video in messages whose parameter sets change, and whose key frames do not repeat them", "record with the parameter sets at each key frame")
+		return nil, refuse("video in messages whose parameter sets change, and whose key frames do not repeat them", "record with the parameter sets at each key frame")
 	}
 	m := &join{sizes: s.sizes, sync: s.sync, media: s.media, entry: s.entry(), se: &SampleEntry{FourCC: entryKinds[s.codec].fourCC, Width: s.head.width, Height: s.head.height}}
 	m.timescale, m.delta, err = TrackTimescale(rate)
-	guard.Check(err)
-	f := &VirtualMP4{codec: s.codec, at: make([]int64, len(s.sizes)+1), head: guard.Must(m.header())}
+	if err != nil {
+		return nil, err
+	}
+	headerValue, err := m.header()
+	if err != nil {
+		return nil, err
+	}
+	f := &VirtualMP4{codec: s.codec, at: make([]int64, len(s.sizes)+1), head: headerValue}
 	f.at[0] = int64(len(f.head))
 	for k, n := range s.sizes {
 		f.at[k+1] = f.at[k] + int64(n)
@@ -76,7 +80,7 @@ func (f *VirtualMP4) ReadAt(p []byte, off int64, packets func(first, last int, y
 		if n := f.at[k+1] - f.at[k]; int64(len(part)) < n {
 			whole = make([]byte, n)
 		}
-		if err := guard.Try(func() { f.repack(whole, packet) }); err != nil {
+		if err := f.repack(whole, packet); err != nil {
 			return err
 		}
 		if len(whole) > len(part) {
@@ -91,30 +95,41 @@ func (f *VirtualMP4) ReadAt(p []byte, off int64, packets func(first, last int, y
 }
 
 // repack writes a packet as files have it: NAL units behind their lengths, temporal units without their delimiter.
-func (f *VirtualMP4) repack(dst, packet []byte) {
+func (f *VirtualMP4) repack(dst, packet []byte) error {
 	at := 0
-	put := func(prefix int, part []byte) {
+	put := func(prefix int, part []byte) error {
 		if at+prefix+len(part) > len(dst) {
-			bad("a packet has another length than before", itoa(len(dst)), "more")
+			return bad("a packet has another length than before", itoa(len(dst)), "more")
 		}
 		if prefix > 0 {
 			binary.BigEndian.PutUint32(dst[at:], uint32(len(part)))
 		}
 		at += prefix + copy(dst[at+prefix:], part)
+		return nil
 	}
 	switch f.codec {
 	case AV1:
-		obus(packet, func(kind byte, whole, _ []byte) {
+		if err := obus(packet, func(kind byte, whole, _ []byte) error {
 			if kind != obuDelimiter {
-				put(0, whole)
+				if err := put(0, whole); err != nil {
+					return err
+				}
 			}
-		})
+			return nil
+		}); err != nil {
+			return err
+		}
 	case VP9:
-		put(0, packet)
+		if err := put(0, packet); err != nil {
+			return err
+		}
 	default:
-		nals(packet, func(nal []byte) { put(4, nal) })
+		if err := nals(packet, func(nal []byte) error { return put(4, nal) }); err != nil {
+			return err
+		}
 	}
 	if at != len(dst) {
-		bad("a packet has another length than before", itoa(len(dst)), itoa(at))
+		return bad("a packet has another length than before", itoa(len(dst)), itoa(at))
 	}
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // cloud answers the points of a row: x, y, z and a value each, thinned by voxels where they are many.
@@ -15,9 +14,14 @@ func (s *Server) cloud(q *request) error {
 	if f.Kind != robocache.KindPointCloud || !f.Ragged() || f.Elements() < 2 {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": f.Key}, Msg: "a stream of kind " + string(f.Kind) + " has no points"}
 	}
-	row := q.row(ctx)
+	row, err := q.row(ctx)
+	if err != nil {
+		return err
+	}
 	data, counts, err := robocache.GatherRagged(ctx, q.set.ds, f.Key, []robocache.Row{{Episode: q.e, Index: row}})
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	entry := *f
 	entry.Shape = f.Shape[1:]
 	names := inspect.ChannelNames(&entry)

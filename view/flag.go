@@ -9,7 +9,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/flags"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // readFlags answers the file of flags.
@@ -31,7 +30,9 @@ func (s *Server) writeFlag(q *request) error {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "flags", Err: err}
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	var in struct {
 		Index int64 `json:"episode"`
 		flags.Flag
@@ -56,10 +57,17 @@ func (s *Server) writeFlag(q *request) error {
 	if !in.Remove {
 		next.Flags = append(next.Flags, flag)
 	}
-	b := guard.Must(next.Bytes())
-	guard.Must(flags.Parse(b)) // rows within the episode
+	b, err := next.Bytes()
+	if err != nil {
+		return err
+	}
+	if _, err := flags.Parse(b); err != nil {
+		return err
+	} // rows within the episode
 	if s.opt.Flags != "" {
-		guard.Check(next.Write(ctx, s.opt.Flags))
+		if err := next.Write(ctx, s.opt.Flags); err != nil {
+			return err
+		}
 	}
 	s.flags = &next
 	q.Header().Set("Content-Type", "application/json")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -39,36 +39,53 @@ func (s *Server) frame(q *request) error {
 	if f.Kind != robocache.KindVideo && f.Kind != robocache.KindImage {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": f.Key}, Msg: "a stream of kind " + string(f.Kind) + " has no frames"}
 	}
-	row := q.row(q.Context())
-	width := int(q.number("w", 640, 16, inspect.MaxSide))
+	row, err := q.row(q.Context())
+	if err != nil {
+		return err
+	}
+	number, err := q.number("w", 640, 16, inspect.MaxSide)
+	if err != nil {
+		return err
+	}
+	width := int(number)
 	if f.Width > 0 {
 		width = min(width, f.Width)
 	}
-	b := guard.Must(s.jpeg(q.Context(), q.set, frameKey{cameraKey{q.set.id, q.e, f.Key, width}, row}, f))
+	b, err := s.jpeg(q.Context(), q.set, frameKey{cameraKey{q.set.id, q.e, f.Key, width}, row}, f)
+	if err != nil {
+		return err
+	}
 	q.Header().Set("Cache-Control", "private, max-age=3600, immutable")
 	if len(b) == 0 { // the row has no frame
 		q.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	q.Header().Set("Content-Type", "image/jpeg")
-	_, err := q.Write(b)
+	_, err = q.Write(b)
 	return err
 }
 
 // jpeg gives a frame: kept, or decoded; no bytes where the row has none. While nobody waits, the rows that will be asked for next are decoded too.
 func (s *Server) jpeg(ctx context.Context, x *set, k frameKey, f *robocache.Feature) (_ []byte, err error) {
-	defer guard.Into(&err)
-	l := guard.Must(x.timeline(ctx, k.e, f))
-	cam := guard.Must(s.cameras.Get(ctx, k.cameraKey, func() (*camera, int64, error) {
+	l, err := x.timeline(ctx, k.e, f)
+	if err != nil {
+		return nil, err
+	}
+	cam, err := s.cameras.Get(ctx, k.cameraKey, func() (*camera, int64, error) {
 		c := &camera{turn: make(chan struct{}, 1)}
 		c.last.Store(-1)
 		return c, 1, nil
-	}))
+	})
+	if err != nil {
+		return nil, err
+	}
 	last := int(cam.last.Swap(int64(k.row)))
 	if b, ok := s.frames.Peek(k); ok {
 		return b, nil
 	}
-	guard.Check(s.take(ctx, cam))
+	if err := s.take(ctx, cam); err != nil {
+		return nil, err
+	}
 	release := func() { <-s.slots; <-cam.turn }
 	if b, ok := s.frames.Peek(k); ok { // made meanwhile
 		release()
@@ -121,17 +138,21 @@ func (s *Server) take(ctx context.Context, cam *camera) error {
 
 // decode makes the JPEG of a row, and keeps it. Its decoder stays where it stands: the row behind costs one frame.
 func (s *Server) decode(ctx context.Context, x *set, p *inspect.Painter, k frameKey, f *robocache.Feature) (_ []byte, err error) {
-	defer guard.Recover("view", &err)
+	defer crash.Recover("view", &err)
 	refs := make([]robocache.FrameRef, 1)
-	guard.Check(x.ds.Frames(ctx, k.key, robocache.RowsOf(k.e, k.row, 1), refs))
+	if err := x.ds.Frames(ctx, k.key, robocache.RowsOf(k.e, k.row, 1), refs); err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
-	guard.Check(video.EachFrame(ctx, x.library, refs, video.Each{Pool: s.pool}, func(_ []int, frame video.Frame) error {
+	if err := video.EachFrame(ctx, x.library, refs, video.Each{Pool: s.pool}, func(_ []int, frame video.Frame) error {
 		img, err := p.Paint(f, &refs[0], frame, k.width)
 		if err != nil || img == nil {
 			return err
 		}
 		return jpeg.Encode(&out, img, &jpeg.Options{Quality: quality})
-	}))
+	}); err != nil {
+		return nil, err
+	}
 	s.frames.Put(k, out.Bytes(), int64(out.Len())+200)
 	return out.Bytes(), nil
 }

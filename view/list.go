@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // listing is the episodes as columns, which fill while the server runs: of some formats a task costs reading a file.
@@ -31,11 +31,16 @@ type columns struct {
 // list fills the columns. It ends early if an episode meets an internal error.
 func (x *set) list(ctx context.Context) (err error) {
 	defer func() { x.listed.end(err) }()
-	defer guard.Recover("view", &err)
+	defer crash.Recover("view", &err)
 	for e := range x.info.Episodes {
 		ep, err := x.ds.Episode(ctx, e)
-		guard.Check(ctx.Err())
-		if guard.RaiseInternal(err) != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if robocache.IsFatal(err) {
+			return err
+		}
+		if err != nil {
 			ep = robocache.Episode{} // the error is reported when the episode is opened
 		}
 		ep.Length = x.ds.Len(e)
@@ -128,7 +133,7 @@ func (j *job) run(work func(progress func(done, total int64)) (keep func(), err 
 		return
 	}
 	keep, err := func() (keep func(), err error) {
-		defer guard.Recover("view", &err)
+		defer crash.Recover("view", &err)
 		return work(func(done, total int64) {
 			j.mu.Lock()
 			j.done, j.total = done, total
@@ -212,7 +217,7 @@ func (m mark) MarshalJSON() ([]byte, error) {
 }
 
 // marks places findings. Times are looked up where e is the position of an episode.
-func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) []mark {
+func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) ([]mark, error) {
 	out := []mark{}
 	for _, f := range found {
 		m := mark{Finding: f, Episode: -1}
@@ -224,18 +229,24 @@ func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) []mar
 			continue
 		}
 		if e >= 0 && position == e {
-			m.Time = x.when(ctx, e, f.Code, f.Where)
+			var err error
+			if m.Time, err = x.when(ctx, e, f.Code, f.Where); err != nil {
+				return nil, err
+			}
 		}
 		out = append(out, m)
 	}
-	return out
+	return out, nil
 }
 
 // when returns the time that a finding names by a row, or by its code and stream; nil if it names none.
-func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) *int64 {
+func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) (*int64, error) {
 	all, err := x.timelines(ctx, e)
-	if guard.RaiseInternal(err) != nil || len(all.Streams) == 0 {
-		return nil
+	if robocache.IsFatal(err) {
+		return nil, err
+	}
+	if err != nil || len(all.Streams) == 0 {
+		return nil, nil
 	}
 	line := all.Streams[0]
 	for i := range x.info.Features {
@@ -253,10 +264,10 @@ func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) *
 		}
 		if row >= 0 && row < len(line.Times) {
 			t := line.Times[row] - all.Start
-			return &t
+			return &t, nil
 		}
 	}
-	return momentOf(code, line, all.Start)
+	return momentOf(code, line, all.Start), nil
 }
 
 // momentOf returns the time of a finding that names a stream without a row; nil if the code has no moment.
@@ -294,8 +305,13 @@ func (s *Server) findings(q *request) error {
 	}
 	var found []robocache.Finding
 	out.status = x.found.status(func() { found = x.found.findings })
-	guard.Check(x.found.internal())
-	out.Findings = x.marks(q.Context(), found, -1)
+	if err := x.found.internal(); err != nil {
+		return err
+	}
+	var err error
+	if out.Findings, err = x.marks(q.Context(), found, -1); err != nil {
+		return err
+	}
 	return q.json(out)
 }
 
@@ -320,7 +336,10 @@ func (s *Server) episodeFindings(q *request) error {
 		}
 	}
 	if !known {
-		found = guard.Must(diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Episodes: []int{q.e}}))
+		var err error
+		if found, err = diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Episodes: []int{q.e}}); err != nil {
+			return err
+		}
 		d.mu.Lock()
 		if d.episodes == nil || len(d.episodes) > 1000 {
 			d.episodes = map[int][]robocache.Finding{}
@@ -328,5 +347,9 @@ func (s *Server) episodeFindings(q *request) error {
 		d.episodes[q.e] = found
 		d.mu.Unlock()
 	}
-	return q.json(x.marks(ctx, found, q.e))
+	marks, err := x.marks(ctx, found, q.e)
+	if err != nil {
+		return err
+	}
+	return q.json(marks)
 }

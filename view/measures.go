@@ -7,7 +7,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // resting is the speed below which a channel rests: of its range in the dataset, a second.
@@ -34,7 +33,9 @@ func (s *Server) measures(q *request) error {
 	}
 	var jerk, idle []float64
 	out.status = m.status(func() { out.Key, jerk, idle = m.key, m.jerk, m.idle })
-	guard.Check(m.internal())
+	if err := m.internal(); err != nil {
+		return err
+	}
 	out.Points = len(jerk)
 	return q.binary(&out, jerk, idle)
 }
@@ -60,12 +61,26 @@ func (x *set) measure(ctx context.Context) error {
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Msg: "the dataset has no stream of numbers that move"}
 		}
 		n := x.info.Episodes
-		span := x.spans(ctx, f)
+		span, err := x.spans(ctx, f)
+		if err != nil {
+			return nil, err
+		}
 		jerk, idle := make([]float64, n), make([]float64, n)
 		for e := range n {
 			jerk[e], idle[e] = math.NaN(), math.NaN()
-			_ = guard.RaiseInternal(guard.Try(func() { jerk[e], idle[e] = moving(ctx, x.ds, f, e, span) }))
-			guard.Check(ctx.Err())
+			if err := func() error {
+				oneJerk, oneIdle, err := moving(ctx, x.ds, f, e, span)
+				if err != nil {
+					return err
+				}
+				jerk[e], idle[e] = oneJerk, oneIdle
+				return nil
+			}(); robocache.IsFatal(err) {
+				return nil, err
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			progress(int64(e+1), int64(n))
 		}
 		return func() { m.key, m.jerk, m.idle = f.Key, jerk, idle }, nil
@@ -74,40 +89,50 @@ func (x *set) measure(ctx context.Context) error {
 }
 
 // spans is the range of each channel in the dataset. What cannot be read is left out: the doctor says what is wrong with it.
-func (x *set) spans(ctx context.Context, f *robocache.Feature) []float64 {
+func (x *set) spans(ctx context.Context, f *robocache.Feature) ([]float64, error) {
 	low, high := make([]float64, f.Elements()), make([]float64, f.Elements())
 	for c := range low {
 		low[c], high[c] = math.Inf(1), math.Inf(-1)
 	}
 	for e := range x.info.Episodes {
-		_ = guard.RaiseInternal(guard.Try(func() {
-			n := guard.Must(robocache.RowsIn(ctx, x.ds, e, f))
-			inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
+		if err := func() error {
+			n, err := robocache.RowsIn(ctx, x.ds, e, f)
+			if err != nil {
+				return err
+			}
+			return inspect.EachRow(ctx, x.ds, f, e, 0, n, func(_ int, values []float64) {
 				for c, v := range values {
 					if v-v == 0 {
 						low[c], high[c] = min(low[c], v), max(high[c], v)
 					}
 				}
 			})
-		}))
-		guard.Check(ctx.Err())
+		}(); robocache.IsFatal(err) {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 	}
 	for c := range high {
 		high[c] -= low[c]
 	}
-	return high
+	return high, nil
 }
 
 // moving measures an episode.
-func moving(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e int, span []float64) (jerk, idle float64) {
-	l := inspect.TimelineOf(ctx, ds, e, f)
+func moving(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e int, span []float64) (jerk, idle float64, err error) {
+	l, err := inspect.TimelineOf(ctx, ds, e, f)
+	if err != nil {
+		return jerk, idle, err
+	}
 	if l.Rows < 4 || l.Times[l.Rows-1] <= l.Times[0] {
-		return math.NaN(), math.NaN()
+		return math.NaN(), math.NaN(), nil
 	}
 	dt := float64(l.Times[l.Rows-1]-l.Times[0]) / 1e9 / float64(l.Rows-1)
 	before := make([][4]float64, len(span)) // of each channel the last values, the newest first
 	squares, terms, rests := 0.0, 0, 0
-	inspect.EachRow(ctx, ds, f, e, 0, l.Rows, func(row int, values []float64) {
+	if err := inspect.EachRow(ctx, ds, f, e, 0, l.Rows, func(row int, values []float64) {
 		rest := true
 		for c, v := range values {
 			if span[c] > 0 {
@@ -123,6 +148,8 @@ func moving(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e i
 		if rest && row > 0 {
 			rests++
 		}
-	})
-	return math.Sqrt(squares / float64(terms)), float64(rests) / float64(l.Rows-1)
+	}); err != nil {
+		return jerk, idle, err
+	}
+	return math.Sqrt(squares / float64(terms)), float64(rests) / float64(l.Rows-1), nil
 }

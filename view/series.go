@@ -8,7 +8,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // binary answers columns of numbers: the length of a JSON header (4 bytes, little-endian), the header padded to 8 bytes, and the columns.
@@ -34,19 +33,51 @@ func (q *request) binary(header any, columns ...[]float64) error {
 
 // series answers the rows of a numeric stream between two times, in at most so many columns of pixels.
 func (s *Server) series(q *request) error {
-	all := guard.Must(q.set.timelines(q.Context(), q.e))
-	p := guard.Must(inspect.SeriesOf(q.Context(), q.set.ds, q.feature, guard.Must(q.set.timeline(q.Context(), q.e, q.feature)), q.e, inspect.Range{
-		Start: all.Start, From: q.number("from", math.MinInt64, math.MinInt64, math.MaxInt64), To: q.number("to", math.MaxInt64, math.MinInt64, math.MaxInt64),
-		Channel: int(q.number("ch", 0, 0, int64(max(q.feature.Elements(), 1)-1))), Pixels: int(q.number("px", 1000, 1, 4000)),
-	}))
+	all, err := q.set.timelines(q.Context(), q.e)
+	if err != nil {
+		return err
+	}
+	timeline, err := q.set.timeline(q.Context(), q.e, q.feature)
+	if err != nil {
+		return err
+	}
+	number, err := q.number("from", math.MinInt64, math.MinInt64, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	numberValue, err := q.number("to", math.MaxInt64, math.MinInt64, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	numberValue2, err := q.number("ch", 0, 0, int64(max(q.feature.Elements(), 1)-1))
+	if err != nil {
+		return err
+	}
+	numberValue3, err := q.number("px", 1000, 1, 4000)
+	if err != nil {
+		return err
+	}
+	p, err := inspect.SeriesOf(q.Context(), q.set.ds, q.feature, timeline, q.e, inspect.Range{
+		Start: all.Start, From: number, To: numberValue,
+		Channel: int(numberValue2), Pixels: int(numberValue3),
+	})
+	if err != nil {
+		return err
+	}
 	return q.binary(p, append([][]float64{p.X}, p.Y...)...)
 }
 
 // text answers rows of a text or an event stream: of equal ones that follow each other the first.
 func (s *Server) text(q *request) error {
 	ctx := q.Context()
-	all := guard.Must(q.set.timelines(ctx, q.e))
-	l := guard.Must(q.set.timeline(ctx, q.e, q.feature))
+	all, err := q.set.timelines(ctx, q.e)
+	if err != nil {
+		return err
+	}
+	l, err := q.set.timeline(ctx, q.e, q.feature)
+	if err != nil {
+		return err
+	}
 	type row struct {
 		Row  int    `json:"row"`
 		Time int64  `json:"t_ns"`
@@ -57,7 +88,10 @@ func (s *Server) text(q *request) error {
 		Upto int   `json:"rows_read"` // where there are more than maxTexts
 	}{Rows: []row{}, Upto: l.Rows}
 	for k := 0; k < l.Rows; k += 256 {
-		texts := guard.Must(q.set.ds.Text(ctx, q.feature.Key, robocache.RowsOf(q.e, k, min(256, l.Rows-k))))
+		texts, err := q.set.ds.Text(ctx, q.feature.Key, robocache.RowsOf(q.e, k, min(256, l.Rows-k)))
+		if err != nil {
+			return err
+		}
 		for i, text := range texts {
 			if n := len(out.Rows); n == 0 || out.Rows[n-1].Text != text || q.feature.Kind == robocache.KindEvent && text != "" {
 				out.Rows = append(out.Rows, row{k + i, l.Times[k+i] - all.Start, clip(text)})
@@ -92,8 +126,14 @@ type value struct {
 // at answers the last row of each stream at a time: what a person who looks back sees.
 func (s *Server) at(q *request) error {
 	ctx := q.Context()
-	all := guard.Must(q.set.timelines(ctx, q.e))
-	t := q.number("t", 0, math.MinInt64/2, math.MaxInt64/2)
+	all, err := q.set.timelines(ctx, q.e)
+	if err != nil {
+		return err
+	}
+	t, err := q.number("t", 0, math.MinInt64/2, math.MaxInt64/2)
+	if err != nil {
+		return err
+	}
 	out := []value{}
 	for i, l := range all.Streams {
 		f := &q.set.info.Features[i]
@@ -108,11 +148,17 @@ func (s *Server) at(q *request) error {
 		row := []robocache.Row{{Episode: q.e, Index: n}}
 		switch {
 		case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
-			text := clip(guard.Must(q.set.ds.Text(ctx, f.Key, row))[0])
+			textValue, err := q.set.ds.Text(ctx, f.Key, row)
+			if err != nil {
+				return err
+			}
+			text := clip(textValue[0])
 			v.Text = &text
 		case inspect.Curves(f) && f.RowBytes() <= maxBody:
 			raw := make([]byte, f.RowBytes())
-			guard.Check(q.set.ds.Gather(ctx, f.Key, row, raw))
+			if err := q.set.ds.Gather(ctx, f.Key, row, raw); err != nil {
+				return err
+			}
 			values := robocache.Float64s(nil, f.DType, raw[:min(f.Elements(), 4*inspect.MaxChannels)*f.DType.Size()])
 			for k := range values {
 				v.Values = append(v.Values, nil)
@@ -120,7 +166,9 @@ func (s *Server) at(q *request) error {
 					v.Values[k] = &values[k]
 				}
 			}
-			if valid := guard.Must(robocache.Validity(ctx, q.set.ds, f, row)); valid != nil {
+			if valid, err := robocache.Validity(ctx, q.set.ds, f, row); err != nil {
+				return err
+			} else if valid != nil {
 				no := false
 				v.Valid, v.Values = &no, nil
 			}

@@ -21,8 +21,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/internal/flags"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -58,15 +58,19 @@ type Server struct {
 
 // New makes a server of one dataset, or of two to compare.
 func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Server, err error) {
-	defer guard.Recover("view", &err)
+	defer crash.Recover("view", &err)
 	s := &Server{opt: opt, cookie: cookieName(opt.Token), pool: video.NewPool(decoderBudget), frames: lru.New[frameKey, []byte](frameBudget),
 		cameras: lru.New[cameraKey, *camera](maxCameras), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.flags = flags.New(ctx, datasets[0])
+	if s.flags, err = flags.New(ctx, datasets[0]); err != nil {
+		return nil, err
+	}
 	if opt.Flags != "" {
 		f, err := flags.Read(ctx, opt.Flags)
 		if err == nil {
-			guard.Check(f.Check(ctx, datasets[0]))
+			if err := f.Check(ctx, datasets[0]); err != nil {
+				return nil, err
+			}
 			s.flags.Flags = append(s.flags.Flags, f.Flags...)
 		} else if !errors.Is(err, robocache.ErrNotFound) {
 			return nil, err
@@ -88,7 +92,7 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 // background runs work that ends with the server.
 func (s *Server) background(fn func(ctx context.Context) error) {
 	s.work.Go(func() {
-		if err := guard.Func("view", func() { guard.Check(fn(s.ctx)) })(); err != nil && s.ctx.Err() == nil {
+		if err := crash.Func("view", func() error { return fn(s.ctx) })(); err != nil && s.ctx.Err() == nil {
 			slog.Warn("view", "error", err)
 		}
 	})
@@ -127,10 +131,20 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /login", s.login)
 	// What is asked of an episode or a stream is read from the path first.
 	episode := func(fn func(*request) error) func(*request) error {
-		return func(q *request) error { q.inEpisode(); return fn(q) }
+		return func(q *request) error {
+			if err := q.inEpisode(); err != nil {
+				return err
+			}
+			return fn(q)
+		}
 	}
 	stream := func(fn func(*request) error) func(*request) error {
-		return episode(func(q *request) error { q.inStream(); return fn(q) })
+		return episode(func(q *request) error {
+			if err := q.inStream(); err != nil {
+				return err
+			}
+			return fn(q)
+		})
 	}
 	for path, fn := range map[string]func(*request) error{
 		"GET /api/info": s.info, "GET /api/episodes": s.episodes, "GET /api/measures": s.measures, "GET /api/findings": s.findings, "GET /api/flags": s.readFlags, "POST /api/flags": s.writeFlag,
@@ -196,7 +210,7 @@ func (s *Server) api(fn func(q *request) error) http.Handler {
 		q := &request{ResponseWriter: w, Request: r}
 		var err error
 		func() {
-			defer guard.Recover("view", &err)
+			defer crash.Recover("view", &err)
 			if !s.allowed(r) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				http.Error(w, "the address of this page ends with #token=…, as 'robocache view' printed it", http.StatusUnauthorized)
@@ -205,7 +219,11 @@ func (s *Server) api(fn func(q *request) error) http.Handler {
 			if w.Header().Get("Cache-Control") == "" {
 				w.Header().Set("Cache-Control", "no-store")
 			}
-			n := q.number("s", 0, 0, int64(len(s.sets)-1))
+			n, failed := q.number("s", 0, 0, int64(len(s.sets)-1))
+			if failed != nil {
+				err = failed
+				return
+			}
 			q.base = s.sets[n]
 			q.set = q.base
 			err = fn(q)
@@ -240,37 +258,43 @@ func notFound(msg string) error {
 }
 
 // number reads a query parameter.
-func (q *request) number(name string, otherwise, least, most int64) int64 {
+func (q *request) number(name string, otherwise, least, most int64) (int64, error) {
 	text := q.URL.Query().Get(name)
 	if text == "" {
-		return otherwise
+		return otherwise, nil
 	}
 	return parse(name, text, least, most)
 }
 
-func parse(name, text string, least, most int64) int64 {
+func parse(name, text string, least, most int64) (int64, error) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < least || v > most {
-		guard.Fail(notFound(name + " is " + strconv.Quote(text) + ", expected " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)))
+		return 0, notFound(name + " is " + strconv.Quote(text) + ", expected " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10))
 	}
-	return v
+	return v, nil
 }
 
 // inEpisode reads which episode is asked for, and whether as an alignment of it.
-func (q *request) inEpisode() {
-	index := parse("episode", q.PathValue("episode"), 0, math.MaxInt64)
+func (q *request) inEpisode() error {
+	index, err := parse("episode", q.PathValue("episode"), 0, math.MaxInt64)
+	if err != nil {
+		return err
+	}
 	position, err := q.base.info.EpisodePosition(index)
 	if err != nil {
-		guard.Fail(notFound("no such episode"))
+		return notFound("no such episode")
 	}
 	q.e = position
 	if hz := q.URL.Query().Get("hz"); hz != "" {
-		q.set = guard.Must(q.base.aligned(q.Context(), q.e, hz))
+		if q.set, err = q.base.aligned(q.Context(), q.e, hz); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // inStream reads which stream is asked for.
-func (q *request) inStream() {
+func (q *request) inStream() error {
 	key := q.PathValue("key")
 	if key == "" {
 		key = q.URL.Query().Get("key")
@@ -278,16 +302,24 @@ func (q *request) inStream() {
 	if q.feature = q.set.info.Feature(key); q.feature == nil {
 		if key == "task" {
 			q.feature = &robocache.Feature{Key: key, Kind: robocache.KindText}
-			return
+			return nil
 		}
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "view", Msg: "the dataset declares no stream " + strconv.Quote(key), Hint: robocache.Nearest(key, q.set.info.Keys())})
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "view", Msg: "the dataset declares no stream " + strconv.Quote(key), Hint: robocache.Nearest(key, q.set.info.Keys())}
 	}
+	return nil
 }
 
 // row reads which row of the stream is asked for.
-func (q *request) row(ctx context.Context) int {
-	l := guard.Must(q.set.timeline(ctx, q.e, q.feature))
-	return int(parse("row", q.PathValue("row"), 0, int64(l.Rows-1)))
+func (q *request) row(ctx context.Context) (int, error) {
+	l, err := q.set.timeline(ctx, q.e, q.feature)
+	if err != nil {
+		return 0, err
+	}
+	parsed, err := parse("row", q.PathValue("row"), 0, int64(l.Rows-1))
+	if err != nil {
+		return 0, err
+	}
+	return int(parsed), nil
 }
 
 func (q *request) json(v any) error {

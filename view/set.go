@@ -8,7 +8,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -61,16 +60,20 @@ func (x *set) timeline(ctx context.Context, e int, f *robocache.Feature) (*inspe
 			return all.Streams[i], nil
 		}
 	}
-	return inspect.TimelineOf(ctx, x.ds, e, f), nil // the task
+	return inspect.TimelineOf(ctx, x.ds, e, f) // the task
 }
 
 // timelines gives the rows of all streams of an episode.
 func (x *set) timelines(ctx context.Context, e int) (*inspect.Timelines, error) {
 	return x.lines.Get(ctx, e, func() (all *inspect.Timelines, n int64, err error) {
-		defer guard.Into(&err)
-		all = guard.Must(inspect.TimelinesOf(ctx, x.ds, e))
+		if all, err = inspect.TimelinesOf(ctx, x.ds, e); err != nil {
+			return all, n, err
+		}
 		if x.source != nil { // an alignment is shown on the time of what it was made of
-			own := guard.Must(x.source.timelines(ctx, e))
+			own, err := x.source.timelines(ctx, e)
+			if err != nil {
+				return all, n, err
+			}
 			all.Start, all.End = own.Start, own.End
 		}
 		return all, min(all.Bytes, timelineBudget), nil // the newest is kept whatever it takes
@@ -80,16 +83,24 @@ func (x *set) timelines(ctx context.Context, e int) (*inspect.Timelines, error) 
 // aligned gives an episode as the rows that an alignment at a rate makes of it.
 func (x *set) aligned(ctx context.Context, e int, hz string) (*set, error) {
 	return x.views.Get(ctx, viewKey{e, hz}, func() (v *set, n int64, err error) {
-		defer guard.Into(&err)
-		rate := guard.Must(robocache.RateOf(hz))
-		guard.Check(robocache.CheckGrid(ctx, x.ds, rate))
+		rate, err := robocache.RateOf(hz)
+		if err != nil {
+			return v, n, err
+		}
+		if err := robocache.CheckGrid(ctx, x.ds, rate); err != nil {
+			return v, n, err
+		}
 		cfg := align.Config{}
 		if x.align != nil {
 			cfg = *x.align
 		}
 		cfg.HZ = rate
 		// As convert makes them.
-		v = newSet(x.number, guard.Must(align.View(ctx, x.ds, cfg, align.ViewOptions{Rhythm: true, Episodes: []int{e}})))
+		view, err := align.View(ctx, x.ds, cfg, align.ViewOptions{Rhythm: true, Episodes: []int{e}})
+		if err != nil {
+			return v, n, err
+		}
+		v = newSet(x.number, view)
 		v.id, v.source = x.id+"@"+hz, x
 		return v, 1, nil
 	})
@@ -111,7 +122,10 @@ type stream struct {
 // episode answers what is known of an episode, and the timestamps of each clock.
 func (s *Server) episode(q *request) error {
 	ctx := q.Context()
-	all := guard.Must(q.set.timelines(ctx, q.e))
+	all, err := q.set.timelines(ctx, q.e)
+	if err != nil {
+		return err
+	}
 	out := struct {
 		Episode any      `json:"episode"`
 		Start   string   `json:"start_ns"` // as recorded: beyond what a double holds
@@ -121,7 +135,11 @@ func (s *Server) episode(q *request) error {
 		Problem string   `json:"problem,omitempty"`
 	}{Start: strconv.FormatInt(all.Start, 10), End: all.End - all.Start, Streams: []stream{}, Points: []int{}}
 	ep, err := q.base.ds.Episode(ctx, q.e)
-	if out.Episode = ep; guard.RaiseInternal(err) != nil {
+	out.Episode = ep
+	if robocache.IsFatal(err) {
+		return err
+	}
+	if err != nil {
 		out.Problem = err.Error()
 	}
 	clocks, times := map[*inspect.Timeline]int{}, [][]float64{}

@@ -7,23 +7,29 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // mp4 gives the file that holds all frames of a stream in an episode, and each row's frame number in it; -1 = none.
-func (q *request) mp4() (file *video.File, numbers []int) {
+func (q *request) mp4() (file *video.File, numbers []int, err error) {
 	ctx := q.Context()
-	unsupported := func(msg string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": q.feature.Key, "episode": q.base.info.EpisodeIndex(q.e)}, Msg: msg})
+	unsupported := func(msg string) error {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": q.feature.Key, "episode": q.base.info.EpisodeIndex(q.e)}, Msg: msg}
 	}
 	if q.feature.Kind != robocache.KindVideo || q.set.library == nil {
-		unsupported("a stream of kind " + string(q.feature.Kind) + " is no video file")
+		if err := unsupported("a stream of kind " + string(q.feature.Kind) + " is no video file"); err != nil {
+			return file, numbers, err
+		}
 	}
-	l := guard.Must(q.set.timeline(ctx, q.e, q.feature))
+	l, err := q.set.timeline(ctx, q.e, q.feature)
+	if err != nil {
+		return file, numbers, err
+	}
 	refs := make([]robocache.FrameRef, l.Rows)
-	guard.Check(q.set.ds.Frames(ctx, q.feature.Key, robocache.RowsOf(q.e, 0, l.Rows), refs))
+	if err := q.set.ds.Frames(ctx, q.feature.Key, robocache.RowsOf(q.e, 0, l.Rows), refs); err != nil {
+		return file, numbers, err
+	}
 	path := ""
 	numbers = make([]int, l.Rows)
 	for i := range refs {
@@ -31,20 +37,31 @@ func (q *request) mp4() (file *video.File, numbers []int) {
 		case refs[i].Missing:
 			numbers[i] = -1
 		case refs[i].Path == "" || path != "" && path != refs[i].Path:
-			unsupported("the frames of the episode are not in one video file")
+			if err := unsupported("the frames of the episode are not in one video file"); err != nil {
+				return file, numbers, err
+			}
 		default:
 			path = refs[i].Path
 		}
 	}
 	if path == "" {
-		unsupported("the episode has no frames")
+		if err := unsupported("the episode has no frames"); err != nil {
+			return file, numbers, err
+		}
 	}
-	return guard.Must(q.set.library.Acquire(ctx, path)), numbers
+	acquire, err := q.set.library.Acquire(ctx, path)
+	if err != nil {
+		return file, numbers, err
+	}
+	return acquire, numbers, nil
 }
 
 // pts answers at which time of the video file each row's frame is shown, in seconds; NaN where it has none. The last is the end of the frames.
 func (s *Server) pts(q *request) error {
-	file, numbers := q.mp4()
+	file, numbers, err := q.mp4()
+	if err != nil {
+		return err
+	}
 	defer file.Release()
 	ix := file.Index
 	out := make([]float64, len(numbers)+1)
@@ -67,7 +84,10 @@ func (s *Server) pts(q *request) error {
 
 // video answers the video file, or ranges of it.
 func (s *Server) video(q *request) error {
-	file, _ := q.mp4()
+	file, _, err := q.mp4()
+	if err != nil {
+		return err
+	}
 	defer file.Release()
 	q.Header().Set("Content-Type", "video/mp4")
 	q.Header().Set("Cache-Control", "private, max-age=600")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/metrics"
@@ -87,29 +86,35 @@ type norms struct {
 }
 
 // newLoader makes a loader of the dataset of the handle, or with "sources" in the configuration of several.
-func newLoader(dataset int64, in []byte) work {
-	r := guard.Must(parseRequest(in))
-	return func(ctx context) any {
-		l := guard.Must(r.open(ctx, dataset))
+func newLoader(dataset int64, in []byte) (work, error) {
+	r, err := parseRequest(in)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context) (any, error) {
+		l, err := r.open(ctx, dataset)
+		if err != nil {
+			return nil, err
+		}
 		addr := ""
 		if r.metrics != "" {
 			served, err := metrics.Serve(r.metrics, metrics.Loader(l.l.Stats))
 			if err != nil {
 				_ = l.close()
-				guard.Fail(err)
+				return nil, err
 			}
 			l.served, addr = served, served.Addr()
 		}
 		return keep(l, func(h int64) any {
 			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), l.l.Notes(), addr, norms{l.l.Normalizers(), l.l.Settled()}}
-		})
-	}
+		}), nil
+	}, nil
 }
 
 // state says where the loader stands; with {"before": seq}, where it stood before a batch.
 func (l *loaderHandle) state(_ context, a *struct {
 	Before int64 `json:"before"`
-}) any {
+}) (any, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := a.Before
@@ -118,24 +123,26 @@ func (l *loaderHandle) state(_ context, a *struct {
 	}
 	switch {
 	case n == 0:
-		return l.l.State()
+		return l.l.State(), nil
 	case n < 0 || n > l.seq || n <= l.seq-int64(len(l.before)):
-		guard.Fail(misuse("state", "the state before so early a batch is not kept"))
+		return nil, misuse("state", "the state before so early a batch is not kept")
 	}
 	s := l.before[n%int64(len(l.before))]
 	s.Sources = slices.Clone(s.Sources)
 	l.l.Identify(&s)
-	return s
+	return s, nil
 }
 
 // move sends the loader elsewhere. A batch that was told and did not arrive is taken back.
-func (l *loaderHandle) move(f func() error) any {
+func (l *loaderHandle) move(f func() error) (any, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last.takeBack()
 	l.ended = nil
-	guard.Check(f())
-	return nil
+	if err := f(); err != nil {
+		return nil, err
+	}
+	return nil, nil
 }
 
 type restoreArgs struct {
@@ -143,7 +150,7 @@ type restoreArgs struct {
 	Force bool         `json:"force"`
 }
 
-func (l *loaderHandle) restore(_ context, a *restoreArgs) any {
+func (l *loaderHandle) restore(_ context, a *restoreArgs) (any, error) {
 	return l.move(func() error { return l.l.Restore(a.State, a.Force) })
 }
 
@@ -151,7 +158,7 @@ type epochArgs struct {
 	Epoch int64 `json:"epoch"`
 }
 
-func (l *loaderHandle) setEpoch(_ context, a *epochArgs) any {
+func (l *loaderHandle) setEpoch(_ context, a *epochArgs) (any, error) {
 	return l.move(func() error { return l.l.SetEpoch(a.Epoch) })
 }
 
@@ -163,12 +170,19 @@ type orderArgs struct {
 }
 
 // order gives the order of an epoch as int64, or a part of it.
-func (l *loaderHandle) order(_ context, a *orderArgs) any {
-	return answers(func(ans *answer) {
+func (l *loaderHandle) order(_ context, a *orderArgs) (any, error) {
+	return answers(func(ans *answer) error {
 		if a.Rank != nil {
-			own := guard.Must(l.l.RankOrder(a.Epoch, *a.Rank))
-			copy(ans.ints("order", len(own)), own)
-			return
+			own, err := l.l.RankOrder(a.Epoch, *a.Rank)
+			if err != nil {
+				return err
+			}
+			ints, err := ans.ints("order", len(own))
+			if err != nil {
+				return err
+			}
+			copy(ints, own)
+			return nil
 		}
 		o := l.l.Order(a.Epoch)
 		from := min(max(a.From, 0), o.Len())
@@ -176,28 +190,44 @@ func (l *loaderHandle) order(_ context, a *orderArgs) any {
 		if a.Count > 0 {
 			n = min(n, a.Count)
 		}
-		o.Fill(ans.ints("order", int(n)), from)
+		ints, err := ans.ints("order", int(n))
+		if err != nil {
+			return err
+		}
+		o.Fill(ints, from)
+		return nil
 	})
 }
 
 // locate returns the places of samples as int64 arrays: dataset_index, episode (its index), row.
 func (l *loaderHandle) locate(_ context, a *struct {
 	Samples []int64 `json:"samples"`
-}) any {
-	return answers(func(ans *answer) {
+}) (any, error) {
+	return answers(func(ans *answer) error {
 		n := len(a.Samples)
-		index, episode, row := ans.ints("dataset_index", n), ans.ints("episode", n), ans.ints("row", n)
-		guard.Check(l.l.Locate(a.Samples, func(i, source int, r robocache.Row) {
+		index, err := ans.ints("dataset_index", n)
+		if err != nil {
+			return err
+		}
+		episode, err := ans.ints("episode", n)
+		if err != nil {
+			return err
+		}
+		row, err := ans.ints("row", n)
+		if err != nil {
+			return err
+		}
+		return l.l.Locate(a.Samples, func(i, source int, r robocache.Row) {
 			index[i], episode[i], row[i] = int64(source), l.data[source].Info().EpisodeIndex(r.Episode), int64(r.Index)
-		}))
+		})
 	})
 }
 
-func (l *loaderHandle) stats(context, *none) any {
+func (l *loaderHandle) stats(context, *none) (any, error) {
 	return struct {
 		loader.Stats
 		Epoch int64 `json:"epoch"`
-	}{l.l.Stats(), l.l.Epoch()}
+	}{l.l.Stats(), l.l.Epoch()}, nil
 }
 
 type finishArgs struct {
@@ -225,11 +255,14 @@ type finishField struct {
 }
 
 // finish prepares what is left to do of raw batches of so many rows, as ops whose handles the caller closes.
-func (l *loaderHandle) finish(_ context, a *finishArgs) any {
+func (l *loaderHandle) finish(_ context, a *finishArgs) (any, error) {
 	if a.Rows < 0 {
-		guard.Fail(misuse("finish", "rows below 0"))
+		return nil, misuse("finish", "rows below 0")
 	}
-	f := guard.Must(l.l.Finish(a.Rows))
+	f, err := l.l.Finish(a.Rows)
+	if err != nil {
+		return nil, err
+	}
 	r := finishReply{Buffers: f.Buffers, Places: f.Places, Drawn: f.Drawn, Outputs: f.Outputs}
 	at := f.Fields
 	for _, x := range l.l.Fields() {
@@ -257,18 +290,21 @@ func (l *loaderHandle) finish(_ context, a *finishArgs) any {
 			continue
 		}
 		build := func() (_ *operation, err error) { // each has tensors of its own
-			defer guard.Into(&err)
-			o := one.of(guard.Must(l.l.Finish(a.Rows)))
+			finishValue, err := l.l.Finish(a.Rows)
+			if err != nil {
+				return nil, err
+			}
+			o := one.of(finishValue)
 			return &operation{op: o, tensors: o.Tensors()}, nil
 		}
 		op, err := prepare(build, a.Backend, a.Device)
 		if err != nil {
 			undo()
-			guard.Fail(err)
+			return nil, err
 		}
 		*one.to = op.Op
 	}
-	return made{r, undo}
+	return made{r, undo}, nil
 }
 
 // opOf is an operation that may not be there.

@@ -60,7 +60,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	// C5
-	f, status := describe(border(func() { panic("boom") }))
+	f, status := describe(border(func() error { panic("boom") }))
 	if f.Class != "internal" || status != 70 || !strings.Contains(f.Message, "boom") ||
 		!strings.Contains(f.Message, "border_test.go") || !strings.HasPrefix(f.Hint, "Report") {
 		t.Errorf("%+v %d", f, status)

@@ -11,8 +11,6 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
-
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 type context = stdcontext.Context
@@ -23,11 +21,11 @@ const (
 	statusEnd     = -2
 )
 
-// handler reads what a call is asked, and gives the work. Both may guard.Fail.
-type handler func(handle int64, in []byte) work
+// handler reads what a call is asked, and gives the work.
+type handler func(handle int64, in []byte) (work, error)
 
 // work makes the answer of a call: what JSON is made of, or made.
-type work func(ctx context) any
+type work func(ctx context) (any, error)
 
 // none are the arguments of a call that has none.
 type none struct{}
@@ -39,24 +37,31 @@ type made struct {
 }
 
 // serve makes a call that needs no object.
-func serve[A any](f func(ctx context, a *A) any) handler {
-	return func(_ int64, in []byte) work {
+func serve[A any](f func(ctx context, a *A) (any, error)) handler {
+	return func(_ int64, in []byte) (work, error) {
 		a := new(A)
-		guard.Check(decodeArguments(in, a))
-		return func(ctx context) any { return f(ctx, a) }
+		if err := decodeArguments(in, a); err != nil {
+			return nil, err
+		}
+		return func(ctx context) (any, error) { return f(ctx, a) }, nil
 	}
 }
 
 // on makes a call on an object, which stays open until the call is over.
-func on[T usable, A any](f func(obj T, ctx context, a *A) any) handler {
-	return func(handle int64, in []byte) work {
+func on[T usable, A any](f func(obj T, ctx context, a *A) (any, error)) handler {
+	return func(handle int64, in []byte) (work, error) {
 		a := new(A)
-		guard.Check(decodeArguments(in, a))
-		return func(ctx context) any {
-			obj := guard.Must(held[T](handle))
+		if err := decodeArguments(in, a); err != nil {
+			return nil, err
+		}
+		return func(ctx context) (any, error) {
+			obj, err := held[T](handle)
+			if err != nil {
+				return nil, err
+			}
 			defer func() { _ = obj.release() }()
 			return f(obj, ctx, a)
-		}
+		}, nil
 	}
 }
 
@@ -104,7 +109,13 @@ func start(f work) *call {
 	ctx = stdcontext.WithValue(ctx, notesKey{}, &c.notes)
 	go func() {
 		defer close(c.done)
-		c.err = border(func() { c.value = f(ctx) })
+		c.err = border(func() error {
+			var err error
+			if c.value, err = f(ctx); err != nil {
+				return err
+			}
+			return nil
+		})
 	}()
 	return c
 }

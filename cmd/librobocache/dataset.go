@@ -12,7 +12,6 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/format/lerobot"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/stats"
 )
@@ -79,15 +78,15 @@ type openArgs struct {
 }
 
 // readMap reads a mapping, or the file whose path is given.
-func readMap(b json.RawMessage) *robocache.Mapping {
+func readMap(b json.RawMessage) (*robocache.Mapping, error) {
 	if len(b) == 0 || string(b) == "null" {
-		return nil
+		return nil, nil
 	}
 	var path string
 	if json.Unmarshal(b, &path) == nil {
-		return guard.Must(mapping.Read(path))
+		return mapping.Read(path)
 	}
-	return guard.Must(mapping.Parse(b))
+	return mapping.Parse(b)
 }
 
 type openInfo struct {
@@ -101,16 +100,22 @@ type openReply struct {
 	Info    openInfo `json:"info"`
 }
 
-func open(ctx context, a *openArgs) any {
+func open(ctx context, a *openArgs) (any, error) {
 	if a.DepthUnit != "" && a.DepthUnit != "m" && a.DepthUnit != "mm" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit}
 	}
-	m := readMap(a.Map)
-	ds := guard.Must(mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, Episodes: a.Episodes, FollowLinks: a.FollowLinks}))
+	m, err := readMap(a.Map)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, Episodes: a.Episodes, FollowLinks: a.FollowLinks})
+	if err != nil {
+		return nil, err
+	}
 	s := newShared(ds, a.DepthUnit)
 	return keep(s, func(h int64) any {
 		return openReply{h, openInfo{s.told(), ds.Info().SplitCounts(), ds.Info().NumberedEpisodes()}}
-	})
+	}), nil
 }
 
 // episodeArgs name an episode by its position: the client has the indices of openInfo.
@@ -119,15 +124,19 @@ type episodeArgs struct {
 }
 
 // at checks the position of an episode.
-func (s *shared) at(position int) int {
+func (s *shared) at(position int) (int, error) {
 	if n := s.Info().Episodes; position < 0 || position >= n {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "position": position}, Msg: "no episode at this position", Want: fmt.Sprintf("below %d", n)})
+		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "position": position}, Msg: "no episode at this position", Want: fmt.Sprintf("below %d", n)}
 	}
-	return position
+	return position, nil
 }
 
-func (s *shared) episode(ctx context, a *episodeArgs) any {
-	return guard.Must(s.Episode(ctx, s.at(a.Position)))
+func (s *shared) episode(ctx context, a *episodeArgs) (any, error) {
+	entryValue, err := s.at(a.Position)
+	if err != nil {
+		return nil, err
+	}
+	return s.Episode(ctx, entryValue)
 }
 
 type episodesReply struct {
@@ -140,24 +149,27 @@ type episodesReply struct {
 // ("of": "info"), or every column that its own table of episodes has ("of": "table").
 func (s *shared) episodes(ctx context, a *struct {
 	Of string `json:"of"`
-}) any {
+}) (any, error) {
 	if a.Of != "" {
 		d, ok := s.Dataset.(*lerobot.Dataset)
 		if !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "episodes", Msg: "this is no LeRobot dataset"})
+			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "episodes", Msg: "this is no LeRobot dataset"}
 		}
 		if a.Of == "info" {
-			return guard.Must(d.InfoJSON(ctx))
+			return d.InfoJSON(ctx)
 		}
-		return guard.Must(d.EpisodeTable(ctx))
+		return d.EpisodeTable(ctx)
 	}
 	n := s.Info().Episodes
 	r := episodesReply{make([]int64, n), make([]int, n), make([][]string, n)}
 	for i := range n {
-		ep := guard.Must(s.Episode(ctx, i))
+		ep, err := s.Episode(ctx, i)
+		if err != nil {
+			return nil, err
+		}
 		r.Index[i], r.Lengths[i], r.Tasks[i] = ep.Index, ep.Length, ep.Tasks
 	}
-	return r
+	return r, nil
 }
 
 type dealReply struct {
@@ -166,10 +178,12 @@ type dealReply struct {
 }
 
 // deal returns the indices of the episodes of each part of a split.
-func (s *shared) deal(ctx context, v *edit.Verb) any {
+func (s *shared) deal(ctx context, v *edit.Verb) (any, error) {
 	names, parts, err := edit.Deal(ctx, s.Dataset, v)
-	guard.Check(err)
-	return dealReply{names, parts}
+	if err != nil {
+		return nil, err
+	}
+	return dealReply{names, parts}, nil
 }
 
 type statsArgs struct {
@@ -181,22 +195,28 @@ type statsArgs struct {
 }
 
 // stats gives the statistics that the dataset brings, or counts them.
-func (s *shared) stats(ctx context, a *statsArgs) any {
+func (s *shared) stats(ctx context, a *statsArgs) (any, error) {
 	var st robocache.Stats
 	var err error
 	if a.Count {
-		st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: guard.Must(s.Info().EpisodePositions(a.Episodes)), Frames: a.Frames, SkipBad: a.SkipBad})
+		episodePositions, err := s.Info().EpisodePositions(a.Episodes)
+		if err != nil {
+			return nil, err
+		}
+		st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: episodePositions, Frames: a.Frames, SkipBad: a.SkipBad})
 	} else {
 		st, err = s.Stats(ctx)
 	}
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	r := make(map[string]featureStats, len(st))
 	for k, v := range st {
 		if v != nil {
 			r[k] = tellStats(v, s.scaleOf(k))
 		}
 	}
-	return r
+	return r, nil
 }
 
 // scaleOf brings a camera's statistics to the unit in which its depth is given.

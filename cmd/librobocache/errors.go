@@ -13,7 +13,7 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // failure is an error as it crosses the border.
@@ -25,9 +25,11 @@ type failure struct {
 }
 
 // border returns the error that f ends with. A panic of f is an error of class internal (C5).
-func border(f func()) (err error) {
-	defer guard.Recover("library", &err)
-	f()
+func border(f func() error) (err error) {
+	defer crash.Recover("library", &err)
+	if err := f(); err != nil {
+		return err
+	}
 	return nil
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/cli"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 	"github.com/goatnote-inc/robocache/selftest"
 	"github.com/goatnote-inc/robocache/video"
@@ -36,9 +35,9 @@ func main() {}
 
 // served are the calls that robocache.h declares by ROBOCACHE_CALL, but for robocache_wait.
 var served = map[string]handler{
-	"robocache_versions":         serve(func(context, *none) any { return versions() }),
-	"robocache_backends":         serve(func(context, *none) any { return backends() }),
-	"robocache_self_test":        serve(func(ctx context, _ *none) any { return selftest.Run(ctx) }),
+	"robocache_versions":         serve(func(context, *none) (any, error) { return versions(), nil }),
+	"robocache_backends":         serve(func(context, *none) (any, error) { return backends(), nil }),
+	"robocache_self_test":        serve(func(ctx context, _ *none) (any, error) { return selftest.Run(ctx), nil }),
 	"robocache_verb":             serve(verb),
 	"robocache_edit":             serve(editing),
 	"robocache_close":            closeHandle,
@@ -51,7 +50,7 @@ var served = map[string]handler{
 	"robocache_align":            on((*shared).align),
 	"robocache_map_new":          newMap,
 	"robocache_map_items":        on((*mapHandle).items),
-	"robocache_map_stats":        on(func(m *mapHandle, _ context, _ *none) any { return m.m.Stats() }),
+	"robocache_map_stats":        on(func(m *mapHandle, _ context, _ *none) (any, error) { return m.m.Stats(), nil }),
 	"robocache_loader_new":       newLoader,
 	"robocache_loader_state":     on((*loaderHandle).state),
 	"robocache_loader_restore":   on((*loaderHandle).restore),
@@ -73,14 +72,19 @@ var served = map[string]handler{
 //
 //export robocacheServe
 func robocacheServe(name *C.char, handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) (status C.int32_t) {
-	err := border(func() {
+	err := border(func() error {
 		var c *call
 		if called := C.GoString(name); called != "robocache_wait" {
-			c = start(served[called](int64(handle), []byte(C.GoString(in))))
+			servedValue, err := served[called](int64(handle), []byte(C.GoString(in)))
+			if err != nil {
+				return err
+			}
+			c = start(servedValue)
 		} else if c = calls.remove(int64(*ticket)); c == nil {
-			guard.Fail(misuse("wait", "no call with this ticket is running"))
+			return misuse("wait", "no call with this ticket is running")
 		}
 		status = finish(c, timeoutMS, ticket, out)
+		return nil
 	})
 	if err != nil {
 		return fail(out, err)
@@ -113,15 +117,17 @@ func robocache_interrupt(ticket C.int64_t) {
 }
 
 // closeHandle closes a dataset, map, loader or op. It waits until the goroutines of a loader are gone.
-func closeHandle(handle int64, _ []byte) work {
+func closeHandle(handle int64, _ []byte) (work, error) {
 	obj := handles.remove(handle)
 	if obj == nil {
-		guard.Fail(misuse("close", "the handle is closed or was never given"))
+		return nil, misuse("close", "the handle is closed or was never given")
 	}
-	return func(context) any {
-		guard.Check(obj.close())
-		return nil
-	}
+	return func(context) (any, error) {
+		if err := obj.close(); err != nil {
+			return nil, err
+		}
+		return nil, nil
+	}, nil
 }
 
 type versionsReply struct {
@@ -204,9 +210,9 @@ type verbArgs struct {
 }
 
 // verb runs one verb of the command line inside of the process.
-func verb(ctx context, a *verbArgs) any {
-	return guard.Must(cli.Verb(ctx, a.Verb, a.Args, a.Options, a.Terminal))
+func verb(ctx context, a *verbArgs) (any, error) {
+	return cli.Verb(ctx, a.Verb, a.Args, a.Options, a.Terminal)
 }
 
 // editing makes a dataset of datasets.
-func editing(ctx context, r *edit.Request) any { return guard.Must(edit.Run(ctx, r)) }
+func editing(ctx context, r *edit.Request) (any, error) { return edit.Run(ctx, r) }

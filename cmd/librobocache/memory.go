@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -137,17 +136,20 @@ func answered(f func(a *answer) error) (v any, err error) {
 			}
 		}
 	}()
-	defer guard.Into(&err)
-	guard.Check(f(a))
+	if err := f(a); err != nil {
+		return v, err
+	}
 	return a.result()
 }
 
 // answers is answered where both may fail.
-func answers(f func(a *answer)) any {
-	return guard.Must(answered(func(a *answer) error {
-		f(a)
+func answers(f func(a *answer) error) (any, error) {
+	return answered(func(a *answer) error {
+		if err := f(a); err != nil {
+			return err
+		}
 		return nil
-	}))
+	})
 }
 
 // result hands the answer over.
@@ -171,24 +173,27 @@ func (a *answer) result() (any, error) {
 }
 
 // add allocates one tensor on the C heap, zeroed, and gives its bytes.
-func (a *answer) add(key string, dtype robocache.DType, shape ...int) []byte {
+func (a *answer) add(key string, dtype robocache.DType, shape ...int) ([]byte, error) {
 	n := dtype.Size()
 	for _, d := range shape {
 		n *= d
 	}
 	p := C.calloc(1, C.size_t(max(n, 1)))
 	if p == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "allocate", Where: robocache.Where{"stream": key, "bytes": n}, Msg: "no memory for the values", Hint: "ask for fewer rows"})
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "allocate", Where: robocache.Where{"stream": key, "bytes": n}, Msg: "no memory for the values", Hint: "ask for fewer rows"}
 	}
 	data := unsafe.Slice((*byte)(p), n)
 	a.tensor(loader.Tensor{Key: key, DType: dtype, Shape: shape, Data: data}, func() { C.free(p) })
-	return data
+	return data, nil
 }
 
 // ints is add of int64 numbers.
-func (a *answer) ints(key string, n int) []int64 {
-	b := a.add(key, robocache.Int64, n)
-	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b))), n)
+func (a *answer) ints(key string, n int) ([]int64, error) {
+	b, err := a.add(key, robocache.Int64, n)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
 }
 
 func (a *answer) tensor(t loader.Tensor, free func()) {

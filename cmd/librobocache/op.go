@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -47,27 +46,42 @@ type opReply struct {
 }
 
 // newOp prepares an operation. A device's may have to compile.
-func newOp(_ context, a *opArgs) any {
-	r := guard.Must(prepare(a.build, a.Backend, a.Device))
-	return made{r, func() { handles.remove(r.Op) }}
+func newOp(_ context, a *opArgs) (any, error) {
+	r, err := prepare(a.build, a.Backend, a.Device)
+	if err != nil {
+		return nil, err
+	}
+	return made{r, func() { handles.remove(r.Op) }}, nil
 }
 
 func prepare(build func() (*operation, error), backend string, device int) (r opReply, err error) {
-	defer guard.Into(&err)
 	p := &prepared{build: build}
-	o := guard.Must(build())
-	guard.Check(o.op.Check())
+	o, err := build()
+	if err != nil {
+		return r, err
+	}
+	if err := o.op.Check(); err != nil {
+		return r, err
+	}
 	if backend == "cuda" {
-		p.dev, r.Scratch = prepareDevice(device, o)
+		if p.dev, r.Scratch, err = prepareDevice(device, o); err != nil {
+			return r, err
+		}
 	} else {
-		p.host = guard.Must(host(backend))
+		if p.host, err = host(backend); err != nil {
+			return r, err
+		}
 		p.idle = append(p.idle, o)
 	}
 	if p.from = o.results; p.from == 0 {
 		p.from = len(o.tensors)
 	}
 	for _, t := range o.tensors {
-		p.spans = append(p.spans, guard.Must(reach(t)))
+		reachValue, err := reach(t)
+		if err != nil {
+			return r, err
+		}
+		p.spans = append(p.spans, reachValue)
 	}
 	r.Op = handles.put(p)
 	return r, nil
@@ -104,9 +118,12 @@ func reach(t *kernel.Tensor) (span, error) {
 //
 //export robocache_op_run
 func robocache_op_run(op C.int64_t, addrs *C.int64_t, n C.int64_t, stream C.int64_t, out **C.char) (status C.int32_t) {
-	err := border(func() {
-		p := guard.Must(lookup[*prepared](int64(op)))
-		guard.Check(p.run(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream)))
+	err := border(func() error {
+		p, err := lookup[*prepared](int64(op))
+		if err != nil {
+			return err
+		}
+		return p.run(unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n)), uintptr(stream))
 	})
 	switch {
 	case err == nil:

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -87,29 +86,32 @@ type feed struct {
 	has  []string
 }
 
-func (f *feed) must() kernel.Tensor {
+func (f *feed) must() (kernel.Tensor, error) {
 	if len(f.args) == 0 {
-		guard.Fail(misuse("op", "a tensor is missing"))
+		return kernel.Tensor{}, misuse("op", "a tensor is missing")
 	}
 	a := f.args[0]
 	f.args = f.args[1:]
 	if len(a.Stride) != len(a.Shape) {
-		guard.Fail(misuse("op", fmt.Sprintf("%d strides for %d extents", len(a.Stride), len(a.Shape))))
+		return kernel.Tensor{}, misuse("op", fmt.Sprintf("%d strides for %d extents", len(a.Stride), len(a.Shape)))
 	}
 	for _, d := range a.Shape {
 		if d < 0 {
-			guard.Fail(misuse("op", fmt.Sprintf("negative extent %d", d)))
+			return kernel.Tensor{}, misuse("op", fmt.Sprintf("negative extent %d", d))
 		}
 	}
-	return kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride}
+	return kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride}, nil
 }
 
-func (f *feed) maybe(name string) *kernel.Tensor {
+func (f *feed) maybe(name string) (*kernel.Tensor, error) {
 	if !slices.Contains(f.has, name) {
-		return nil
+		return nil, nil
 	}
-	t := f.must()
-	return &t
+	t, err := f.must()
+	if err != nil {
+		return nil, err
+	}
+	return &t, nil
 }
 
 // operation is one instance of a prepared op: its tensors get their memory for one run.
@@ -121,11 +123,10 @@ type operation struct {
 
 // build makes an instance of the op. The arguments stay as they are: it is called again for each concurrent run.
 func (a *opArgs) build() (_ *operation, err error) {
-	defer guard.Into(&err)
 	f := &feed{args: a.Tensors, has: a.Has}
 	clock, ok := map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven}[a.Clock]
 	if !ok {
-		guard.Fail(misuse("op", fmt.Sprintf("Invalid clock %q", a.Clock)))
+		return nil, misuse("op", fmt.Sprintf("Invalid clock %q", a.Clock))
 	}
 	var o operation
 	var first *kernel.Tensor
@@ -133,47 +134,114 @@ func (a *opArgs) build() (_ *operation, err error) {
 	case "fuse":
 		op := &kernel.FuseOp{Clock: clock, Epsilon: a.Epsilon, Validate: a.Validate}
 		for i := range a.Series {
-			op.Series = append(op.Series, a.Series[i].series(f, true))
+			series, err := a.Series[i].series(f, true)
+			if err != nil {
+				return nil, err
+			}
+			op.Series = append(op.Series, series)
 		}
 		f.has = a.Has
-		op.Targets, op.Out = f.must(), f.must()
-		op.Valid, op.Counts = f.maybe("valid"), f.maybe("counts")
+		must, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		mustValue, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		op.Targets, op.Out = must, mustValue
+		maybe, err := f.maybe("valid")
+		if err != nil {
+			return nil, err
+		}
+		maybeValue, err := f.maybe("counts")
+		if err != nil {
+			return nil, err
+		}
+		op.Valid, op.Counts = maybe, maybeValue
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Out
 	case "fuse_grad":
 		if len(a.Series) != 1 {
-			guard.Fail(misuse("op", "a gradient is of one stream"))
+			return nil, misuse("op", "a gradient is of one stream")
 		}
 		op := &kernel.FuseGradOp{Clock: clock, Epsilon: a.Epsilon}
-		op.Series = a.Series[0].series(f, false)
-		op.Targets, op.Out, op.Grad = f.must(), f.must(), f.must()
+		if op.Series, err = a.Series[0].series(f, false); err != nil {
+			return nil, err
+		}
+		must, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		mustValue, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		mustValue2, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		op.Targets, op.Out, op.Grad = must, mustValue, mustValue2
 		op.Series.Values = kernel.Tensor{DType: op.Grad.DType, Shape: op.Grad.Shape, Stride: op.Grad.Stride}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Grad
 	case "voxelize":
-		op := a.voxels(f)
+		op, err := a.voxels(f)
+		if err != nil {
+			return nil, err
+		}
 		o, first = operation{op: op, tensors: op.Tensors()}, op.Out
 		if first == nil {
 			first = op.Coords
 		}
 	case "unproject":
-		op := &kernel.DepthOp{Scale: float32(a.Scale), Depth: f.must(), Out: f.must(), Valid: f.maybe("valid")}
-		floats32(op.Camera[:], a.Camera, "camera")
+		must, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		mustValue, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		maybe, err := f.maybe("valid")
+		if err != nil {
+			return nil, err
+		}
+		op := &kernel.DepthOp{Scale: float32(a.Scale), Depth: must, Out: mustValue, Valid: maybe}
+		if err := floats32(op.Camera[:], a.Camera, "camera"); err != nil {
+			return nil, err
+		}
 		if a.Pose != nil {
 			op.Pose = new([12]float32)
-			floats32(op.Pose[:], a.Pose, "pose")
+			if err := floats32(op.Pose[:], a.Pose, "pose"); err != nil {
+				return nil, err
+			}
 		}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Out
 	case "integrate":
-		op := &kernel.TSDFOp{Scale: float32(a.Scale), Truncate: float32(a.Truncate), MaxWeight: float32(a.MaxWeight), Depth: f.must(), Value: f.must(), Weight: f.must()}
+		must, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		mustValue, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		mustValue2, err := f.must()
+		if err != nil {
+			return nil, err
+		}
+		op := &kernel.TSDFOp{Scale: float32(a.Scale), Truncate: float32(a.Truncate), MaxWeight: float32(a.MaxWeight), Depth: must, Value: mustValue, Weight: mustValue2}
 		for _, v := range []struct {
 			name string
 			to   []float32
 			from []number32
 		}{{"camera", op.Camera[:], a.Camera}, {"view", op.View[:], a.Pose}, {"grid_min", op.Min[:], a.Min}, {"voxel_size", op.Size[:], a.Size}} {
-			floats32(v.to, v.from, v.name)
+			if err := floats32(v.to, v.from, v.name); err != nil {
+				return nil, err
+			}
 		}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Value
 	default:
-		guard.Fail(misuse("op", fmt.Sprintf("there is no operation %q", a.Op)))
+		return nil, misuse("op", fmt.Sprintf("there is no operation %q", a.Op))
 	}
 	o.results = slices.Index(o.tensors, first)
 	if len(f.args) != 0 {
@@ -182,18 +250,33 @@ func (a *opArgs) build() (_ *operation, err error) {
 	return &o, nil
 }
 
-func (s *seriesArg) series(f *feed, values bool) kernel.Series {
+func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 	f.has = s.Has
 	out := kernel.Series{Name: s.Name}
 	if values {
-		out.Values = f.must()
+		var err error
+		if out.Values, err = f.must(); err != nil {
+			return kernel.Series{}, err
+		}
 	}
-	out.Times, out.Lengths, out.Offsets = f.must(), f.maybe("lengths"), f.maybe("offsets")
+	must, err := f.must()
+	if err != nil {
+		return kernel.Series{}, err
+	}
+	maybe, err := f.maybe("lengths")
+	if err != nil {
+		return kernel.Series{}, err
+	}
+	maybeValue, err := f.maybe("offsets")
+	if err != nil {
+		return kernel.Series{}, err
+	}
+	out.Times, out.Lengths, out.Offsets = must, maybe, maybeValue
 	out.Rule = kernel.Rule{Mode: s.Mode, Edge: s.Edge, MaxGap: s.MaxGap, Before: s.Before, After: s.After, Period: s.Period, Lo: s.Lo, Quats: s.Quats, Continuous: s.Continuous}
 	out.Epilogue.Unit, out.Epilogue.Plane = s.Unit, s.Plane
 	if s.Clip != nil {
 		if len(s.Clip) != 2 {
-			guard.Fail(misuse("op", "clip: expected the lowest and the highest value"))
+			return kernel.Series{}, misuse("op", "clip: expected the lowest and the highest value")
 		}
 		out.Epilogue.Clip = &[2]float32{float32(s.Clip[0]), float32(s.Clip[1])}
 	}
@@ -204,33 +287,82 @@ func (s *seriesArg) series(f *feed, values bool) kernel.Series {
 		case "min_max":
 			out.Epilogue.Norm = kernel.NewMinMax(cast[float64](n.A), cast[float64](n.B))
 		default:
-			guard.Fail(misuse("op", fmt.Sprintf("there is no normalisation %q", n.Kind)))
+			return kernel.Series{}, misuse("op", fmt.Sprintf("there is no normalisation %q", n.Kind))
 		}
 	}
 	if a := s.Augment; a != nil {
-		out.Epilogue.Augment = &kernel.Augment{Seed: a.Seed, Epoch: a.Epoch, Op: a.Op, Noise: float32(a.Noise), Dropout: float32(a.Dropout), ScaleLo: float32(a.Scale[0]), ScaleHi: float32(a.Scale[1]), Samples: f.maybe("samples")}
+		maybeValue2, err := f.maybe("samples")
+		if err != nil {
+			return kernel.Series{}, err
+		}
+		out.Epilogue.Augment = &kernel.Augment{Seed: a.Seed, Epoch: a.Epoch, Op: a.Op, Noise: float32(a.Noise), Dropout: float32(a.Dropout), ScaleLo: float32(a.Scale[0]), ScaleHi: float32(a.Scale[1]), Samples: maybeValue2}
 	}
-	return out
+	return out, nil
 }
 
-func (a *opArgs) voxels(f *feed) *kernel.VoxelOp {
-	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Validate: a.Validate, Bits: a.Bits, Fast: a.Fast, Zeroed: a.Zeroed, Fill: float32(a.Fill), Points: f.must(),
-		Features: f.maybe("features"), Lengths: f.maybe("lengths"), Offsets: f.maybe("offsets"), Out: f.maybe("out"),
-		Coords: f.maybe("coords"), Rows: f.maybe("rows"), Counts: f.maybe("counts"), Found: f.maybe("found"), Stats: f.maybe("stats")}
-	floats32(op.Min[:], a.Min, "grid_min")
-	floats32(op.Size[:], a.Size, "voxel_size")
+func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
+	must, err := f.must()
+	if err != nil {
+		return nil, err
+	}
+	maybe, err := f.maybe("features")
+	if err != nil {
+		return nil, err
+	}
+	maybeValue, err := f.maybe("lengths")
+	if err != nil {
+		return nil, err
+	}
+	maybeValue2, err := f.maybe("offsets")
+	if err != nil {
+		return nil, err
+	}
+	maybeValue3, err := f.maybe("out")
+	if err != nil {
+		return nil, err
+	}
+	maybeValue4, err := f.maybe("coords")
+	if err != nil {
+		return nil, err
+	}
+	maybeValue5, err := f.maybe("rows")
+	if err != nil {
+		return nil, err
+	}
+	maybeValue6, err := f.maybe("counts")
+	if err != nil {
+		return nil, err
+	}
+	maybeValue7, err := f.maybe("found")
+	if err != nil {
+		return nil, err
+	}
+	maybeValue8, err := f.maybe("stats")
+	if err != nil {
+		return nil, err
+	}
+	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Validate: a.Validate, Bits: a.Bits, Fast: a.Fast, Zeroed: a.Zeroed, Fill: float32(a.Fill), Points: must,
+		Features: maybe, Lengths: maybeValue, Offsets: maybeValue2, Out: maybeValue3,
+		Coords: maybeValue4, Rows: maybeValue5, Counts: maybeValue6, Found: maybeValue7, Stats: maybeValue8}
+	if err := floats32(op.Min[:], a.Min, "grid_min"); err != nil {
+		return nil, err
+	}
+	if err := floats32(op.Size[:], a.Size, "voxel_size"); err != nil {
+		return nil, err
+	}
 	if len(a.Grid) != 3 {
-		guard.Fail(misuse("voxelize", "Invalid grid dimensions: expected 3, found "+fmt.Sprint(len(a.Grid))))
+		return nil, misuse("voxelize", "Invalid grid dimensions: expected 3, found "+fmt.Sprint(len(a.Grid)))
 	}
 	copy(op.Grid[:], a.Grid)
-	return op
+	return op, nil
 }
 
-func floats32(to []float32, from []number32, what string) {
+func floats32(to []float32, from []number32, what string) error {
 	if len(from) != len(to) {
-		guard.Fail(misuse("op", fmt.Sprintf("%s: expected %d numbers, found %d", what, len(to), len(from))))
+		return misuse("op", fmt.Sprintf("%s: expected %d numbers, found %d", what, len(to), len(from)))
 	}
 	for i, x := range from {
 		to[i] = float32(x)
 	}
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/kernel/cpu"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
@@ -28,13 +27,23 @@ func host(name string) (kernel.Backend, error) {
 }
 
 // prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants beside its tensors.
-func prepareDevice(ordinal int, o *operation) (_ deviceOp, bytes int) {
-	dev := guard.Must(cuda.Open(ordinal))
+func prepareDevice(ordinal int, o *operation) (_ deviceOp, bytes int, err error) {
+	dev, err := cuda.Open(ordinal)
+	if err != nil {
+		return nil, bytes, err
+	}
 	if v, ok := o.op.(*kernel.VoxelOp); ok {
-		if bytes = guard.Must(dev.VoxelScratch(v)); bytes > 0 {
+		if bytes, err = dev.VoxelScratch(v); err != nil {
+			return nil, bytes, err
+		}
+		if bytes > 0 {
 			v.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{bytes}, Stride: []int{1}}
 			o.tensors = v.Tensors()
 		}
 	}
-	return guard.Must(dev.Prepare(o.op)), bytes
+	prepareValue, err := dev.Prepare(o.op)
+	if err != nil {
+		return nil, bytes, err
+	}
+	return prepareValue, bytes, nil
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -24,35 +23,48 @@ type mapReply struct {
 	norms
 }
 
-func newMap(dataset int64, in []byte) work {
-	r := guard.Must(parseRequest(in))
-	if r.sources != nil || r.pin {
-		guard.Fail(misuse("map", "a map is of one dataset, in ordinary memory"))
+func newMap(dataset int64, in []byte) (work, error) {
+	r, err := parseRequest(in)
+	if err != nil {
+		return nil, err
 	}
-	return func(ctx context) any {
-		s := guard.Must(held[*shared](dataset))
+	if r.sources != nil || r.pin {
+		return nil, misuse("map", "a map is of one dataset, in ordinary memory")
+	}
+	return func(ctx context) (any, error) {
+		s, err := held[*shared](dataset)
+		if err != nil {
+			return nil, err
+		}
 		r.cfg.DepthUnit = cmp.Or(r.cfg.DepthUnit, loader.DepthUnit(s.depth))
 		r.cfg.Stats, r.cfg.Log = statsOf(r.stats), logOf(ctx)
-		err := s.checkGrid(ctx, r.cfg.Hz, r.cfg.Align)
+		err = s.checkGrid(ctx, r.cfg.Hz, r.cfg.Align)
 		var m *loader.Map
 		if err == nil {
 			m, err = loader.NewMap(ctx, s.Dataset, r.cfg)
 		}
 		if err != nil {
 			_ = s.release()
-			guard.Fail(err)
+			return nil, err
 		}
 		h := &mapHandle{m: m}
 		h.end = func() error { return errors.Join(m.Close(), s.release()) }
 		h.n.Store(1)
 		return keep(h, func(h int64) any {
 			return mapReply{h, m.Len(), m.Fields(), m.Notes(), norms{m.Normalizers(), m.Settled()}}
-		})
-	}
+		}), nil
+	}, nil
 }
 
 func (m *mapHandle) items(ctx context, a *struct {
 	Indices []int64 `json:"indices"`
-}) any {
-	return answers(func(ans *answer) { ans.batch(guard.Must(m.m.Items(ctx, a.Indices))) })
+}) (any, error) {
+	return answers(func(ans *answer) error {
+		itemsValue, err := m.m.Items(ctx, a.Indices)
+		if err != nil {
+			return err
+		}
+		ans.batch(itemsValue)
+		return nil
+	})
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -99,8 +98,12 @@ func lendBatch(b *loader.Batch, text []byte, raw bool) (t C.robocache_taken, err
 
 //export robocache_loader_take
 func robocache_loader_take(handle, epoch C.int64_t, timeoutMS C.int32_t, taken *C.robocache_taken, out **C.char) (status C.int32_t) {
-	err := border(func() {
-		guard.Check(guard.Must(held[*loaderHandle](int64(handle))).take(int64(epoch), int(timeoutMS), taken))
+	err := border(func() error {
+		heldValue, err := held[*loaderHandle](int64(handle))
+		if err != nil {
+			return err
+		}
+		return heldValue.take(int64(epoch), int(timeoutMS), taken)
 	})
 	switch {
 	case err == nil:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -19,15 +18,16 @@ type textWriter struct {
 }
 
 func (w *textWriter) write(b *loader.Batch) (err error) {
-	defer guard.Into(&err)
 	w.out = w.out[:0]
 	for i := range b.Texts {
-		w.column(b.Texts[i].Values)
+		if err := w.column(b.Texts[i].Values); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (w *textWriter) column(values []string) {
+func (w *textWriter) column(values []string) error {
 	w.codes, w.distinct = w.codes[:0], w.distinct[:0]
 	if w.known == nil {
 		w.known = map[string]int32{}
@@ -48,7 +48,7 @@ func (w *textWriter) column(values []string) {
 		w.codes = append(w.codes, last)
 	}
 	if size > 1<<30 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("the texts of a batch take %d bytes", size), Want: "at most 1 GiB", Hint: "a smaller batch_size"})
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("the texts of a batch take %d bytes", size), Want: "at most 1 GiB", Hint: "a smaller batch_size"}
 	}
 	w.number(int32(len(w.distinct)))
 	w.number(int32(size))
@@ -66,6 +66,7 @@ func (w *textWriter) column(values []string) {
 	for len(w.out)%4 != 0 {
 		w.out = append(w.out, 0)
 	}
+	return nil
 }
 
 func (w *textWriter) number(v int32) { w.out = binary.LittleEndian.AppendUint32(w.out, uint32(v)) }

@@ -17,7 +17,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // writerHandle is a recorder, used by one call at a time.
@@ -53,26 +52,32 @@ type writerReply struct {
 	Counted  write.Recording     `json:"counted"`
 }
 
-func newWriter(ctx context, a *writerArgs) any {
+func newWriter(ctx context, a *writerArgs) (any, error) {
 	cfg := write.Config{FPS: a.FPS, Robot: a.Robot, Features: a.Features, Video: write.VideoConfig{Codec: a.Codec, GOP: a.GOP, CRF: a.CRF, Preset: a.Preset}}
 	opt := write.RecordOptions{QueueBytes: a.QueueBytes, OnFull: a.OnFull, AllowNaN: a.AllowNaN, Streams: a.Streams, OnlyNew: a.OnlyNew}
-	w := &writerHandle{r: guard.Must(lerobot.Record(ctx, a.Path, cfg, opt))}
+	record, err := lerobot.Record(ctx, a.Path, cfg, opt)
+	if err != nil {
+		return nil, err
+	}
+	w := &writerHandle{r: record}
 	w.end = func() error { w.r.Abort(); return nil }
 	w.n.Store(1)
 	cfg = w.r.Config()
 	w.feats = cfg.Features
 	return keep(w, func(h int64) any {
 		return writerReply{h, cfg.FPS, cfg.Robot, cfg.Features, w.r.Streams(), w.r.Counted()}
-	})
+	}), nil
 }
 
 // alone makes a call on a recorder: one at a time.
 func alone(f func(r *write.Recorder, ctx context) error) handler {
-	return on(func(w *writerHandle, ctx context, _ *none) any {
+	return on(func(w *writerHandle, ctx context, _ *none) (any, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		guard.Check(f(w.r, ctx))
-		return w.r.Counted()
+		if err := f(w.r, ctx); err != nil {
+			return nil, err
+		}
+		return w.r.Counted(), nil
 	})
 }
 
@@ -88,16 +93,21 @@ type frameArgs struct {
 //export robocache_writer_add
 func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.int64_t, timeoutMS C.int32_t, out **C.char) (status C.int32_t) {
 	added := false
-	err := border(func() {
-		w := guard.Must(held[*writerHandle](int64(writer)))
+	err := border(func() error {
+		w, err := held[*writerHandle](int64(writer))
+		if err != nil {
+			return err
+		}
 		defer func() { _ = w.release() }()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		var a frameArgs
-		guard.Check(decodeArguments([]byte(C.GoString(in)), &a))
+		if err := decodeArguments([]byte(C.GoString(in)), &a); err != nil {
+			return err
+		}
 		at := unsafe.Slice((*uintptr)(unsafe.Pointer(addrs)), int(n))
 		if len(at) != len(w.feats) {
-			guard.Fail(misuse("record", "another number of addresses than of features"))
+			return misuse("record", "another number of addresses than of features")
 		}
 		rows := make([][]byte, len(at))
 		for i := range at {
@@ -107,7 +117,10 @@ func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.in
 		}
 		ctx, cancel := stdcontext.WithTimeout(stdcontext.Background(), time.Duration(timeoutMS)*time.Millisecond)
 		defer cancel()
-		added = guard.Must(w.r.AddFrame(ctx, a.Task, a.Time, rows, a.Texts))
+		if added, err = w.r.AddFrame(ctx, a.Task, a.Time, rows, a.Texts); err != nil {
+			return err
+		}
+		return nil
 	})
 	switch {
 	case err == nil && added:
@@ -124,19 +137,24 @@ func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.in
 //
 //export robocache_writer_sample
 func robocache_writer_sample(writer C.int64_t, key *C.char, addr C.int64_t, timeNS C.int64_t, out **C.char) (status C.int32_t) {
-	err := border(func() {
-		w := guard.Must(held[*writerHandle](int64(writer)))
+	err := border(func() error {
+		w, err := held[*writerHandle](int64(writer))
+		if err != nil {
+			return err
+		}
 		defer func() { _ = w.release() }()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		name := C.GoString(key)
 		for i := range w.feats {
 			if f := &w.feats[i]; f.Key == name {
-				guard.Check(w.r.AddSample(name, int64(timeNS), unsafe.Slice((*byte)(foreign(uintptr(addr))), f.RowBytes())))
-				return
+				if err := w.r.AddSample(name, int64(timeNS), unsafe.Slice((*byte)(foreign(uintptr(addr))), f.RowBytes())); err != nil {
+					return err
+				}
+				return nil
 			}
 		}
-		guard.Fail(misuse("record", "no such feature: "+name))
+		return misuse("record", "no such feature: "+name)
 	})
 	if err != nil {
 		return fail(out, err)

@@ -10,7 +10,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 var options = map[string]string{
@@ -23,8 +22,20 @@ func init() {
 
 // Detect says whether uri is an HDF5 file with action and observations at its root, or a folder whose first HDF5 file is.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	return h5set.Detect(ctx, uri, opt, func(f *h5.File) bool {
-		return guard.Must(f.Lookup(ctx, "action")).IsDataset() && guard.Must(f.Lookup(ctx, "observations")).IsGroup()
+	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
+		lookup, err := f.Lookup(ctx, "action")
+		if err != nil {
+			return false, err
+		}
+		holds := lookup.IsDataset()
+		if holds {
+			lookupValue, err := f.Lookup(ctx, "observations")
+			if err != nil {
+				return false, err
+			}
+			holds = lookupValue.IsGroup()
+		}
+		return holds, nil
 	})
 }
 
@@ -33,15 +44,21 @@ type Dataset = h5set.Set
 
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return h5set.Open(ctx, "aloha", uri, opt, func(s *h5set.Set, names []string) {
-		s.ReadFiles(ctx, names, true, func(ctx context.Context, f *h5.File, root *h5.Object) []h5set.Episode {
-			return []h5set.Episode{episode(ctx, f, root)}
-		})
+	return h5set.Open(ctx, "aloha", uri, opt, func(s *h5set.Set, names []string) error {
+		if err := s.ReadFiles(ctx, names, true, func(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set.Episode, error) {
+			episodeValue, err := episode(ctx, f, root)
+			if err != nil {
+				return nil, err
+			}
+			return []h5set.Episode{episodeValue}, nil
+		}); err != nil {
+			return err
+		}
 		if s.About.FPS.Zero() {
 			s.About.FPS = robocache.Rate{Num: 50, Den: 1}
 			s.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: --rows-hz 30, in Python rows_hz=30")
 		}
-		s.Schema(ctx, keyOf)
+		return s.Schema(ctx, keyOf)
 	})
 }
 
@@ -57,15 +74,30 @@ func keyOf(path string) string {
 	return dots
 }
 
-func episode(ctx context.Context, f *h5.File, root *h5.Object) h5set.Episode {
+func episode(ctx context.Context, f *h5.File, root *h5.Object) (h5set.Episode, error) {
 	e := h5set.Episode{File: f, Group: root.Address()}
-	w := h5set.NewWalker(ctx, f, root, "")
-	action := w.Dataset("action")
-	guard.Check(action.Claim())
-	e.Length = int(action.Rows())
-	err := guard.Try(func() { e.SetTask(w.Task()) })
-	if err != nil && !errors.Is(err, robocache.ErrUnsupported) {
-		guard.Fail(fmt.Errorf("the task: %w", err))
+	w, err := h5set.NewWalker(ctx, f, root, "")
+	if err != nil {
+		return h5set.Episode{}, err
 	}
-	return e
+	action, err := w.Dataset("action")
+	if err != nil {
+		return h5set.Episode{}, err
+	}
+	if err := action.Claim(); err != nil {
+		return h5set.Episode{}, err
+	}
+	e.Length = int(action.Rows())
+	err = func() error {
+		task, err := w.Task()
+		if err != nil {
+			return err
+		}
+		e.SetTask(task)
+		return nil
+	}()
+	if err != nil && !errors.Is(err, robocache.ErrUnsupported) {
+		return h5set.Episode{}, fmt.Errorf("the task: %w", err)
+	}
+	return e, nil
 }

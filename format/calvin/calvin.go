@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -124,9 +124,11 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Recover("calvin open", &err)
+	defer crash.Recover("calvin open", &err)
 	language := "text"
-	op.Settle(opt.Options, options, map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")})
+	if err := op.Settle(opt.Options, options, map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")}); err != nil {
+		return d, err
+	}
 	d = &Dataset{Base: reader.Base{Bytes: s}, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d.cache, d.files = lru.New[int64, *frame](budget-budget/4), handles.New[int64, *opened](maxOpen, budget/4)
@@ -134,11 +136,19 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		d.rate = opt.HZ
 	}
 	d.About = &robocache.Info{URI: s.URI(), Format: "calvin", Version: "npz", Robot: "franka_panda", FPS: d.rate, Splits: map[string]string{}}
-	d.readRuns(ctx)
-	d.describe(ctx)
-	d.readLanguage(ctx, cmp.Or(opt.Options["annotations"], usualAnnotations))
+	if err := d.readRuns(ctx); err != nil {
+		return d, err
+	}
+	if err := d.describe(ctx); err != nil {
+		return d, err
+	}
+	if err := d.readLanguage(ctx, cmp.Or(opt.Options["annotations"], usualAnnotations)); err != nil {
+		return d, err
+	}
 	if language == "episodes" {
-		d.cutWindows()
+		if err := d.cutWindows(); err != nil {
+			return d, err
+		}
 	}
 	d.number()
 	d.reportLacking()

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
@@ -305,13 +304,24 @@ ids((0, 11))
 	d := open(t, dir, robocache.OpenOptions{MemoryBudget: 1})
 	keys := []string{"observation.rgb_tactile.0", "observation.rgb_tactile.1", "observation.depth_tactile.0", "observation.depth_tactile.1"}
 	name := filepath.Join(dir, "training/episode_0000000.npz")
-	whole, stat := guard.Must(os.ReadFile(name)), guard.Must(os.Stat(name))
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
 	write := func(b []byte) {
-		guard.Check(errors.Join(os.WriteFile(name, b, 0o644), os.Chtimes(name, stat.ModTime(), stat.ModTime())))
+		if err := errors.Join(os.WriteFile(name, b, 0o644), os.Chtimes(name, stat.ModTime(), stat.ModTime())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i := range 2 {
 		ref := make([]robocache.FrameRef, 1)
-		guard.Check(d.Frames(t.Context(), keys[2*i], make([]robocache.Row, 1), ref))
+		if err := d.Frames(t.Context(), keys[2*i], make([]robocache.Row, 1), ref); err != nil {
+			t.Fatal(err)
+		}
 		write(make([]byte, len(whole)))
 		if err := d.Frames(t.Context(), keys[2*i+1], make([]robocache.Row, 1), ref); err != nil {
 			t.Error("the array was read again: ", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // maxFindings bounds a list: a dataset without its frames has a million of the same.
@@ -18,25 +18,35 @@ const maxFindings = 1000
 // episodes, and numbers that are not finite. With Decode it reads the images too, and so checks the CRC
 // of each array.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Recover("calvin diagnose", &err)
+	defer crash.Recover("calvin diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	var done, total int64
 	for _, e := range eps {
-		guard.Check(op.Episode(len(d.eps), e))
+		if err := op.Episode(len(d.eps), e); err != nil {
+			return out, err
+		}
 		total += d.eps[e].rows()
 	}
 	notFinite := map[string]int64{}
 	for _, e := range eps {
 		for row := range d.Len(e) {
-			report := func(err error, member *member) {
-				if guard.RaiseInternal(err) != nil && len(out) < maxFindings {
+			report := func(err error, member *member) error {
+				if robocache.IsFatal(err) {
+					return err
+				}
+				if err != nil && len(out) < maxFindings {
 					out = append(out, frameFinding(err, member, e, row, d.name(d.eps[e], row)))
 				}
+				return nil
 			}
-			err := guard.Try(func() { d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite, report) })
-			guard.Check(ctx.Err())
-			report(err, nil)
+			err := d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite, report)
+			if err := ctx.Err(); err != nil {
+				return out, err
+			}
+			if err := report(err, nil); err != nil {
+				return out, err
+			}
 			done++
 			if opt.Progress != nil {
 				opt.Progress(done, total)
@@ -73,24 +83,40 @@ func (d *Dataset) checkFrame(
 	row int,
 	images bool,
 	notFinite map[string]int64,
-	report func(err error, member *member),
-) {
-	f, h := d.open(ctx, e, row, true)
+	report func(err error, member *member) error,
+) (err error) {
+	f, h, err := d.open(ctx, e, row, true)
+	if err != nil {
+		return err
+	}
 	defer d.files.Put(h)
-	defer guard.In("file", d.name(e, row))
+	defer robocache.Locate(&err, robocache.Where{"file": d.name(e, row)})
 	for i := range d.members {
 		m := &d.members[i]
 		if d.lacks(e, &stream{member: i}) {
 			continue
 		}
-		err := guard.Try(func() {
-			f.check(i)
-			if m.offset < 0 && images {
-				m.data(guard.Must(f.dir.Bytes(ctx, h.Value, []*zipdir.File{f.files[i]}))[0])
+		err := func() error {
+			if err := f.check(i); err != nil {
+				return err
 			}
-		})
-		guard.Check(ctx.Err())
-		report(robocache.At(err, robocache.Where{"file": d.name(e, row)}), m)
+			if m.offset < 0 && images {
+				bytes, err := f.dir.Bytes(ctx, h.Value, []*zipdir.File{f.files[i]})
+				if err != nil {
+					return err
+				}
+				if _, err := m.data(bytes[0]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := report(robocache.At(err, robocache.Where{"file": d.name(e, row)}), m); err != nil {
+			return err
+		}
 		if err != nil || m.offset < 0 {
 			continue
 		}
@@ -98,4 +124,5 @@ func (d *Dataset) checkFrame(
 			notFinite[key(m.name)] += n
 		}
 	}
+	return nil
 }

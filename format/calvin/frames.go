@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/lease"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -56,10 +56,13 @@ type frame struct {
 }
 
 // check ends the work if a member of the frame cannot be read.
-func (f *frame) check(member int) {
+func (f *frame) check(member int) error {
 	if f.bad != nil {
-		guard.Check(f.bad[member])
+		if err := f.bad[member]; err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (f *frame) size() int64 { return int64(len(f.dir.Files))*112 + int64(len(f.numbers)) + 200 }
@@ -70,32 +73,44 @@ func (d *Dataset) frameID(e episode, row int) int64 {
 }
 
 // open gives a frame's directory and, where hold says so, its open file, which goes back by d.files.Put. The cache keeps what was found.
-func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *frame, h *handle) {
+func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *frame, h *handle, err error) {
 	id := d.frameID(e, row)
 	f, ok := d.cache.Peek(id)
 	if ok && hold {
 		h = d.files.Peek(id)
 	}
 	if ok && (h != nil || !hold) {
-		return f, h
+		return f, h, nil
 	}
 	name := d.name(e, row)
-	defer guard.In("file", name)
-	h = guard.Must(d.files.Get(id, func() (*opened, error) {
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	if h, err = d.files.Get(id, func() (*opened, error) {
 		r, err := d.Bytes.Open(ctx, name)
 		return &opened{Ranged: r, arrays: make([][]byte, len(d.members))}, err
-	}))
-	err := guard.Try(func() {
-		f = d.cache.Load(ctx, id, func() (*frame, int64) {
-			f := d.read(ctx, h.Value)
-			return f, f.size()
+	}); err != nil {
+		return f, h, err
+	}
+	err = func() error {
+		load, err := d.cache.Load(ctx, id, func() (*frame, int64, error) {
+			f, err := d.read(ctx, h.Value)
+			if err != nil {
+				return nil, 0, err
+			}
+			return f, f.size(), nil
 		})
-	})
+		if err != nil {
+			return err
+		}
+		f = load
+		return nil
+	}()
 	if err != nil || !hold {
 		d.files.Put(h)
 	}
-	guard.Check(err)
-	return f, h
+	if err != nil {
+		return f, h, err
+	}
+	return f, h, nil
 }
 
 // opened is an open frame, and those of its arrays that several streams are made of: each is read once.
@@ -115,25 +130,31 @@ func (o *opened) Close() error {
 }
 
 // shared gives an array that several streams are made of, which load reads: good until the handle's Put.
-func (d *Dataset) shared(h *handle, member int, load func(room func(n int64) []byte) []byte) []byte {
+func (d *Dataset) shared(h *handle, member int, load func(room func(n int64) []byte) ([]byte, error)) ([]byte, error) {
 	o := h.Value
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.arrays[member] != nil {
-		return o.arrays[member]
+		return o.arrays[member], nil
 	}
 	if o.lease == nil {
 		o.lease = lease.Get()
 	}
 	before := o.lease.Bytes()
 	defer func() { d.files.Grow(h, o.lease.Bytes()-before) }()
-	o.arrays[member] = load(o.lease.Room)
-	return o.arrays[member]
+	var err error
+	if o.arrays[member], err = load(o.lease.Room); err != nil {
+		return nil, err
+	}
+	return o.arrays[member], nil
 }
 
 // read reads a frame's directory and its numbers.
-func (d *Dataset) read(ctx context.Context, r robocache.Ranged) *frame {
-	dir := guard.Must(zipdir.Read(ctx, r, maxMember))
+func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) {
+	dir, err := zipdir.Read(ctx, r, maxMember)
+	if err != nil {
+		return nil, err
+	}
 	f := &frame{dir: dir, files: make([]*zipdir.File, len(d.members))}
 	var files []*zipdir.File
 	var members []int
@@ -161,24 +182,37 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) *frame {
 			files, members = append(files, file), append(members, i)
 		}
 	}
-	contents := guard.Must(dir.Bytes(ctx, r, files))
+	contents, err := dir.Bytes(ctx, r, files)
+	if err != nil {
+		return nil, err
+	}
 	f.numbers = make([]byte, total)
 	for k, i := range members {
 		m := &d.members[i]
-		err := guard.Try(func() { copy(f.numbers[m.offset:], m.data(contents[k])) })
-		if guard.RaiseInternal(err) != nil {
+		err := func() error {
+			data, err := m.data(contents[k])
+			if err != nil {
+				return err
+			}
+			copy(f.numbers[m.offset:], data)
+			return nil
+		}()
+		if robocache.IsFatal(err) {
+			return nil, err
+		}
+		if err != nil {
 			fail(i, err)
 		}
 	}
-	return f
+	return f, nil
 }
 
 const badArrayHint = `Leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad)`
 
 // data gives the bytes of an array of a frame, C order and little-endian (C3).
-func (m *member) data(content []byte) []byte {
+func (m *member) data(content []byte) ([]byte, error) {
 	if m.flat && bytes.HasPrefix(content, m.header) && int64(len(content)-len(m.header)) >= m.bytes {
-		return content[len(m.header):][:m.bytes:m.bytes]
+		return content[len(m.header):][:m.bytes:m.bytes], nil
 	}
 	a, err := npy.Decode(content)
 	want := m.typ
@@ -187,26 +221,32 @@ func (m *member) data(content []byte) []byte {
 		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Msg: "the array is not like those of most episodes", Hint: badArrayHint,
 			Want: fmt.Sprintf("%s %v", want, m.shape), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
 	}
-	guard.Check(robocache.At(err, robocache.Where{"member": m.file}))
-	return a.Data
+	if err := robocache.At(err, robocache.Where{"member": m.file}); err != nil {
+		return nil, err
+	}
+	return a.Data, nil
 }
 
 // remoteAtOnce is how many frames are asked for at the same time where each is a request.
 const remoteAtOnce = 16
 
-func (d *Dataset) get(key string, kind robocache.Kind) *stream {
+func (d *Dataset) get(key string, kind robocache.Kind) (*stream, error) {
 	s, ok := d.streams[key]
 	if !ok {
-		guard.Fail(op.NoStream(key))
+		return nil, op.NoStream(key)
 	}
-	guard.Check(op.Kind(key, s.feature.Kind, kind))
-	return s
+	if err := op.Kind(key, s.feature.Kind, kind); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // each runs fn for rows on all cores: frames are files of their own.
-func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx context.Context, i int)) {
+func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx context.Context, i int) error) error {
 	for _, r := range rows {
-		d.checkRow(r)
+		if err := d.checkRow(r); err != nil {
+			return err
+		}
 	}
 	workers := runtime.GOMAXPROCS(0)
 	if _, local := d.Bytes.(*store.Local); !local {
@@ -214,60 +254,83 @@ func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx co
 	}
 	workers = min(workers, len(rows))
 	work := func(ctx context.Context, first int) (err error) {
-		defer guard.Recover("calvin read", &err)
+		defer crash.Recover("calvin read", &err)
 		for i := first; i < len(rows); i += workers {
-			guard.Check(ctx.Err())
-			if err := guard.Try(func() { fn(ctx, i) }); err != nil {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := fn(ctx, i); err != nil {
 				return robocache.At(err, robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index})
 			}
 		}
 		return nil
 	}
 	if workers == 1 {
-		guard.Check(work(ctx, 0))
-		return
+		if err := work(ctx, 0); err != nil {
+			return err
+		}
+		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for first := range workers {
 		g.Go(func() error { return work(ctx, first) })
 	}
-	guard.Check(g.Wait())
+	return g.Wait()
 }
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Recover("calvin gather", &err)
-	s := d.get(key, robocache.KindNumeric)
+	defer crash.Recover("calvin gather", &err)
+	s, err := d.get(key, robocache.KindNumeric)
+	if err != nil {
+		return err
+	}
 	size := s.feature.RowBytes()
-	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
+	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
+		return err
+	}
 	if s.member < 0 {
 		for i, r := range rows {
-			d.checkRow(r)
+			if err := d.checkRow(r); err != nil {
+				return err
+			}
 			d.lang.embedding(d.eps[r.Episode], r.Index, dst[i*size:(i+1)*size])
 		}
 		return nil
 	}
-	d.checkLacking(s, rows)
+	if err := d.checkLacking(s, rows); err != nil {
+		return err
+	}
 	m := &d.members[s.member]
 	// What is kept is copied at once; files are opened for the rest alone.
 	var missing []robocache.Row
 	var positions []int
 	for i, r := range rows {
-		d.checkRow(r)
+		if err := d.checkRow(r); err != nil {
+			return err
+		}
 		if f, ok := d.cache.Peek(d.frameID(d.eps[r.Episode], r.Index)); ok && f.bad == nil {
 			copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
 			continue
 		}
 		missing, positions = append(missing, r), append(positions, i)
 	}
-	d.each(ctx, missing, func(ctx context.Context, k int) {
+	if err := d.each(ctx, missing, func(ctx context.Context, k int) (err error) {
 		e, row := d.eps[missing[k].Episode], missing[k].Index
-		f, _ := d.open(ctx, e, row, false)
-		defer guard.In("file", d.name(e, row))
-		f.check(s.member)
+		f, _, err := d.open(ctx, e, row, false)
+		if err != nil {
+			return err
+		}
+		defer robocache.Locate(&err, robocache.Where{"file": d.name(e, row)})
+		if err := f.check(s.member); err != nil {
+			return err
+		}
 		i := positions[k]
 		copy(dst[i*size:(i+1)*size], f.numbers[m.offset:])
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -287,43 +350,77 @@ func (d *Dataset) LeaseFrames(ctx context.Context, key string, rows []robocache.
 }
 
 func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, room func(n int64) []byte) (err error) {
-	defer guard.Recover("calvin frames", &err)
-	s := d.get(key, robocache.KindImage)
-	guard.Check(op.Room(key, "frames", len(rows), len(out)))
-	d.checkLacking(s, rows)
+	defer crash.Recover("calvin frames", &err)
+	s, err := d.get(key, robocache.KindImage)
+	if err != nil {
+		return err
+	}
+	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
+		return err
+	}
+	if err := d.checkLacking(s, rows); err != nil {
+		return err
+	}
 	raws := make([]robocache.Raw, len(rows))
-	d.each(ctx, rows, func(ctx context.Context, i int) {
+	if err := d.each(ctx, rows, func(ctx context.Context, i int) error {
 		ft := s.feature
-		raws[i] = robocache.Raw{Pix: d.image(ctx, d.eps[rows[i].Episode], rows[i].Index, s, room), Height: ft.Height, Width: ft.Width, Channels: ft.Channels, DType: ft.DType}
+		image, err := d.image(ctx, d.eps[rows[i].Episode], rows[i].Index, s, room)
+		if err != nil {
+			return err
+		}
+		raws[i] = robocache.Raw{Pix: image, Height: ft.Height, Width: ft.Width, Channels: ft.Channels, DType: ft.DType}
 		out[i] = robocache.FrameRef{Raw: &raws[i]}
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	return nil
 }
 
 // image gives the pixels of a stream in a frame.
-func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) []byte {
-	f, h := d.open(ctx, e, row, true)
+func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) (_ []byte, err error) {
+	f, h, err := d.open(ctx, e, row, true)
+	if err != nil {
+		return nil, err
+	}
 	defer d.files.Put(h)
 	if f.bad != nil {
-		defer guard.In("file", d.name(e, row))
-		f.check(s.member)
+		defer robocache.Locate(&err, robocache.Where{"file": d.name(e, row)})
+		if err := f.check(s.member); err != nil {
+			return nil, err
+		}
 	}
 	ft := s.feature
 	m := &d.members[s.member]
-	load := func(room func(n int64) []byte) (array []byte) {
-		err := guard.Try(func() { array = m.data(guard.Must(f.dir.ByteIn(ctx, h.Value, f.files[s.member], room))) })
+	load := func(room func(n int64) []byte) (array []byte, err error) {
+		err = func() error {
+			byteIn, err := f.dir.ByteIn(ctx, h.Value, f.files[s.member], room)
+			if err != nil {
+				return err
+			}
+			data, err := m.data(byteIn)
+			if err != nil {
+				return err
+			}
+			array = data
+			return nil
+		}()
 		if err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"file": d.name(e, row)}))
+			return array, robocache.At(err, robocache.Where{"file": d.name(e, row)})
 		}
-		return array
+		return array, nil
 	}
 	if ft.Channels == m.channels() {
 		return load(room)
 	}
 	size := ft.DType.Size()
 	part := room(int64(ft.Height * ft.Width * ft.Channels * size))
-	channels(part, d.shared(h, s.member, load)[s.from*size:], m.channels()*size, ft.Channels*size)
-	return part
+	shared, err := d.shared(h, s.member, load)
+	if err != nil {
+		return nil, err
+	}
+	channels(part, shared[s.from*size:], m.channels()*size, ft.Channels*size)
+	return part, nil
 }
 
 // channels copies width bytes of every step bytes of src.

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -46,7 +46,7 @@ type language struct {
 }
 
 // readLanguage reads the annotations of each split that has some.
-func (d *Dataset) readLanguage(ctx context.Context, folder string) {
+func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 	l := &language{byStart: map[string][]int32{}, longest: map[string]int64{}, emb: map[string][]byte{}}
 	seen := map[string]bool{}
 	for _, e := range d.eps {
@@ -59,8 +59,12 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) {
 		if errors.Is(err, robocache.ErrNotFound) && folder == usualAnnotations {
 			continue // another was asked for by name
 		}
-		guard.Check(err)
-		guard.Check(robocache.At(guard.Try(func() { l.parse(e.split, b) }), robocache.Where{"file": name}))
+		if err != nil {
+			return err
+		}
+		if err := robocache.At(l.parse(e.split, b), robocache.Where{"file": name}); err != nil {
+			return err
+		}
 	}
 	for _, split := range splits {
 		name := at(split, "scene_info.npy")
@@ -69,7 +73,7 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) {
 		}
 	}
 	if len(l.notes) == 0 {
-		return
+		return nil
 	}
 	l.sort()
 	d.checkNotes(l)
@@ -95,38 +99,53 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) {
 			d.streams[f.Key] = &stream{feature: f, member: -1}
 		}
 	}
+	return nil
 }
 
-func badLanguage(format string, args ...any) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin language", Msg: fmt.Sprintf(format, args...)})
+func badLanguage(format string, args ...any) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin language", Msg: fmt.Sprintf(format, args...)}
 }
 
 // parse reads auto_lang_ann.npy: {"language": {"ann", "task", "emb"}, "info": {"indx"}}.
-func (l *language) parse(split string, b []byte) {
-	a := guard.Must(npy.DecodeObjects(b))
+func (l *language) parse(split string, b []byte) error {
+	a, err := npy.DecodeObjects(b)
+	if err != nil {
+		return err
+	}
 	var root, lang, info *npy.Dict
 	if len(a.Objects) == 1 {
 		root, _ = a.Objects[0].(*npy.Dict)
 	}
 	if root == nil {
-		badLanguage("not a dict")
+		return badLanguage("not a dict")
 	}
 	for name, d := range map[string]**npy.Dict{"language": &lang, "info": &info} {
 		v, _ := root.Get(name)
 		if *d, _ = v.(*npy.Dict); *d == nil {
-			badLanguage("no %q", name)
+			return badLanguage("no %q", name)
 		}
 	}
-	ann, task, spans := texts(lang, "ann"), texts(lang, "task"), windows(info)
+	ann, err := texts(lang, "ann")
+	if err != nil {
+		return err
+	}
+	task, err := texts(lang, "task")
+	if err != nil {
+		return err
+	}
+	spans, err := windows(info)
+	if err != nil {
+		return err
+	}
 	if ann == nil || len(ann) != len(spans) || task != nil && len(task) != len(spans) {
-		badLanguage("%d texts and %d tasks for %d windows", len(ann), len(task), len(spans))
+		return badLanguage("%d texts and %d tasks for %d windows", len(ann), len(task), len(spans))
 	}
 	if task == nil {
 		task = make([]string, len(spans))
 	}
 	for i, s := range spans {
 		if s[0] < 0 || s[1] < s[0] || s[1]-s[0] >= maxRun {
-			badLanguage("window %d has frames %d to %d", i, s[0], s[1])
+			return badLanguage("window %d has frames %d to %d", i, s[0], s[1])
 		}
 		l.notes = append(l.notes, note{split: split, first: s[0], last: s[1], text: ann[i], task: task[i], number: i})
 		l.bytes += int64(len(ann[i])+len(task[i])) + 96
@@ -134,30 +153,31 @@ func (l *language) parse(split string, b []byte) {
 	v, _ := lang.Get("emb")
 	e, ok := v.(*npy.Array)
 	if !ok || e.Type.DType() == robocache.InvalidDType || len(e.Shape) < 2 || e.Shape[0] != len(spans) || len(spans) == 0 || len(e.Data) == 0 {
-		return // without embeddings, as some copies are
+		return nil // without embeddings, as some copies are
 	}
 	row, t := len(e.Data)/len(spans), e.Type.DType()
 	if l.embRow != 0 && (l.embRow != row || l.embType != t) {
-		badLanguage("embeddings of %d bytes here, of %d in the other split", row, l.embRow)
+		return badLanguage("embeddings of %d bytes here, of %d in the other split", row, l.embRow)
 	}
 	l.embRow, l.embType, l.emb[split] = row, t, e.Data
 	l.bytes += int64(len(e.Data))
+	return nil
 }
 
 // texts reads a list or an array of texts; nil where there is none.
-func texts(d *npy.Dict, name string) []string {
+func texts(d *npy.Dict, name string) ([]string, error) {
 	v, ok := d.Get(name)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	items := list(v)
 	if a, ok := v.(*npy.Array); ok && a.Type.Kind != 'O' {
 		if s, ok := a.Strings(); ok {
-			return s
+			return s, nil
 		}
 	}
 	if l, ok := v.(*npy.List); items == nil && v != nil && (!ok || len(l.Items) > 0) {
-		badLanguage("%q is no list of texts", name)
+		return nil, badLanguage("%q is no list of texts", name)
 	}
 	out := make([]string, len(items))
 	for i, item := range items {
@@ -166,10 +186,10 @@ func texts(d *npy.Dict, name string) []string {
 			item = inner[0]
 		}
 		if out[i], ok = item.(string); !ok {
-			badLanguage("%q: entry %d is no text", name, i)
+			return nil, badLanguage("%q: entry %d is no text", name, i)
 		}
 	}
-	return out
+	return out, nil
 }
 
 func list(v any) []any {
@@ -185,14 +205,14 @@ func list(v any) []any {
 }
 
 // windows reads info.indx: (first, last) pairs as tuples, lists or an array.
-func windows(info *npy.Dict) [][2]int64 {
+func windows(info *npy.Dict) ([][2]int64, error) {
 	v, _ := info.Get("indx")
 	if a, ok := v.(*npy.Array); ok && a.Type.Kind != 'O' {
 		out, ok := pairs(a)
 		if !ok {
-			badLanguage("indx is %s %v, not [n, 2] integers", a.Type, a.Shape)
+			return nil, badLanguage("indx is %s %v, not [n, 2] integers", a.Type, a.Shape)
 		}
-		return out
+		return out, nil
 	}
 	items := list(v)
 	out := make([][2]int64, len(items))
@@ -210,10 +230,10 @@ func windows(info *npy.Dict) [][2]int64 {
 			out[i][1], ok2 = pair[1].(int64)
 		}
 		if !ok1 || !ok2 {
-			badLanguage("indx: entry %d is no pair of integers", i)
+			return nil, badLanguage("indx: entry %d is no pair of integers", i)
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (l *language) sort() {
@@ -302,9 +322,9 @@ func (d *Dataset) checkNotes(l *language) {
 }
 
 // cutWindows makes the annotated windows the episodes.
-func (d *Dataset) cutWindows() {
+func (d *Dataset) cutWindows() error {
 	if d.lang == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language=episodes, and there are no annotations"})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language=episodes, and there are no annotations"}
 	}
 	d.eps = d.eps[:0]
 	for i := range d.lang.notes {
@@ -313,17 +333,22 @@ func (d *Dataset) cutWindows() {
 			d.eps = append(d.eps, episode{split: n.split, first: n.first, last: n.last, note: i, run: n.run})
 		}
 	}
+	return nil
 }
 
 // Text gives the rows of a text stream, and of "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Recover("calvin text", &err)
+	defer crash.Recover("calvin text", &err)
 	if key != "task" {
-		d.get(key, robocache.KindText)
+		if _, err := d.get(key, robocache.KindText); err != nil {
+			return out, err
+		}
 	}
 	out = make([]string, len(rows))
 	for i, r := range rows {
-		d.checkRow(r)
+		if err := d.checkRow(r); err != nil {
+			return out, err
+		}
 		if d.lang == nil {
 			continue
 		}
@@ -340,14 +365,19 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 
 // Valid says which rows of the embeddings have one; of other streams all rows have a value.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Recover("calvin valid", &err)
+	defer crash.Recover("calvin valid", &err)
 	if d.About.Feature(key) == nil {
 		return op.NoStream(key)
 	}
-	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
+	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
+		return err
+	}
 	reader.AllValid(valid)
 	for i, r := range rows {
-		if d.checkRow(r); key != embeddingKey {
+		if err := d.checkRow(r); err != nil {
+			return err
+		}
+		if key != embeddingKey {
 			continue
 		}
 		if k := d.lang.of(d.eps[r.Episode], r.Index); k < 0 || d.lang.emb[d.lang.notes[k].split] == nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -44,7 +43,7 @@ func (p pattern) name(n int64) string {
 const maxRun = 1 << 31
 
 // readRuns reads the runs of each split that is there.
-func (d *Dataset) readRuns(ctx context.Context) {
+func (d *Dataset) readRuns(ctx context.Context) error {
 	for _, split := range splits {
 		if split != "" && len(d.eps) > 0 && d.eps[0].split == "" {
 			break // opened inside a split
@@ -54,24 +53,38 @@ func (d *Dataset) readRuns(ctx context.Context) {
 		if errors.Is(err, robocache.ErrNotFound) {
 			continue
 		}
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 		var runs [][2]int64
-		err = guard.Try(func() { runs = parseRuns(b) })
-		guard.Check(robocache.At(err, robocache.Where{"file": at(split, idsName)}))
+		err = func() error {
+			runsValue, err := parseRuns(b)
+			if err != nil {
+				return err
+			}
+			runs = runsValue
+			return nil
+		}()
+		if err := robocache.At(err, robocache.Where{"file": at(split, idsName)}); err != nil {
+			return err
+		}
 		for _, r := range runs {
 			d.eps = append(d.eps, episode{split: split, first: r[0], last: r[1], note: -1})
 		}
 		d.compareRuns(split, d.eps[from:])
 	}
 	if len(d.eps) == 0 {
-		d.listRuns(ctx)
+		if err := d.listRuns(ctx); err != nil {
+			return err
+		}
 	}
 	for i := range d.eps {
 		d.eps[i].run = int32(i)
 	}
 	if len(d.eps) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/", Hint: "name the folder that holds training/ and validation/; frames are read with their " + idsName})
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/", Hint: "name the folder that holds training/ and validation/; frames are read with their " + idsName}
 	}
+	return nil
 }
 
 // pairs gives the rows of an array of pairs of integers.
@@ -86,18 +99,21 @@ func pairs(a *npy.Array) (out [][2]int64, ok bool) {
 	return out, true
 }
 
-func parseRuns(b []byte) [][2]int64 {
-	a := guard.Must(npy.Decode(b))
+func parseRuns(b []byte) ([][2]int64, error) {
+	a, err := npy.Decode(b)
+	if err != nil {
+		return nil, err
+	}
 	runs, ok := pairs(a)
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Want: "integers of shape [runs, 2]", Got: fmt.Sprint(a.Type, a.Shape)})
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Want: "integers of shape [runs, 2]", Got: fmt.Sprint(a.Type, a.Shape)}
 	}
 	for i, r := range runs {
 		if r[0] < 0 || r[1] < r[0] || r[1]-r[0] >= maxRun {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("a run of frames %d to %d", r[0], r[1])})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("a run of frames %d to %d", r[0], r[1])}
 		}
 	}
-	return runs
+	return runs, nil
 }
 
 // compareRuns reports frames that belong to two runs.
@@ -113,12 +129,14 @@ func (d *Dataset) compareRuns(split string, eps []episode) {
 }
 
 // listRuns finds runs by the frames' names where no file says them.
-func (d *Dataset) listRuns(ctx context.Context) {
+func (d *Dataset) listRuns(ctx context.Context) error {
 	list, links, err := store.Files(ctx, d.Bytes, "", func(name string) bool { _, ok := number(path.Base(name)); return ok })
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return
+		return nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	numbers := map[string][]int64{}
 	for _, e := range list {
 		n, _ := number(path.Base(e.Name))
@@ -142,6 +160,7 @@ func (d *Dataset) listRuns(ctx context.Context) {
 				Message: "the file is missing: each stretch of frame numbers without a hole is taken as a run, which may join recordings that follow each other", Hint: "fetch " + at(split, idsName) + ", which says where the runs begin and end"})
 		}
 	}
+	return nil
 }
 
 // number reads the number of a frame out of its file's name.
@@ -158,7 +177,7 @@ func number(name string) (int64, bool) {
 const maxPatternRuns = 16
 
 // findPatterns finds how the frames of each split are named, by the first frame that is present.
-func (d *Dataset) findPatterns(ctx context.Context) {
+func (d *Dataset) findPatterns(ctx context.Context) error {
 	missing := map[string]error{}
 	tried := map[string]int{}
 	for _, e := range d.eps {
@@ -171,16 +190,17 @@ func (d *Dataset) findPatterns(ctx context.Context) {
 		case err == nil:
 			d.patterns[e.split] = p
 		case !errors.Is(err, robocache.ErrNotFound):
-			guard.Fail(err)
+			return err
 		default:
 			missing[e.split] = cmp.Or(missing[e.split], err)
 		}
 	}
 	for split, err := range missing {
 		if _, ok := d.patterns[split]; !ok {
-			guard.Fail(err)
+			return err
 		}
 	}
+	return nil
 }
 
 // findPattern finds how the first frame of a run is named. The error is NotFound if there is none.
@@ -225,9 +245,11 @@ func (d *Dataset) Len(episode int) int {
 	return int(d.eps[episode].rows())
 }
 
-func (d *Dataset) checkRow(r robocache.Row) {
-	guard.Check(op.Episode(len(d.eps), r.Episode))
-	guard.Check(op.Row(d.About, d.Len(r.Episode), r))
+func (d *Dataset) checkRow(r robocache.Row) error {
+	if err := op.Episode(len(d.eps), r.Episode); err != nil {
+		return err
+	}
+	return op.Row(d.About, d.Len(r.Episode), r)
 }
 
 // Episode gives the metadata of one episode.

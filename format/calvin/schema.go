@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 const objects = "objects-skipped"
@@ -57,9 +57,14 @@ type surveyFrame struct {
 
 // describe makes the streams: the union of the arrays of all runs, each with its most common type and
 // shape (C2). It looks at the first and the last frame of each run.
-func (d *Dataset) describe(ctx context.Context) {
-	d.findPatterns(ctx)
-	frames := d.survey(ctx)
+func (d *Dataset) describe(ctx context.Context) error {
+	if err := d.findPatterns(ctx); err != nil {
+		return err
+	}
+	frames, err := d.survey(ctx)
+	if err != nil {
+		return err
+	}
 	readable := 0
 	var unreadable error
 	for _, f := range frames {
@@ -70,9 +75,12 @@ func (d *Dataset) describe(ctx context.Context) {
 		}
 	}
 	if readable == 0 {
-		guard.Fail(unreadable)
+		return unreadable
 	}
-	names := collectArrays(frames)
+	names, err := collectArrays(frames)
+	if err != nil {
+		return err
+	}
 	slices.SortStableFunc(names, func(a, b *arrayVotes) int { return documentedAt(a.name) - documentedAt(b.name) })
 	offset := 0
 	for _, v := range names {
@@ -91,7 +99,7 @@ func (d *Dataset) describe(ctx context.Context) {
 				Message: "an array of " + best.typ.String() + ", not of numbers, is left out", NotDelivered: best.name,
 			})
 		case v.bad.frames == readable:
-			guard.Fail(v.bad.err)
+			return v.bad.err
 		default:
 			stem := strings.TrimSuffix(v.name, ".npy")
 			d.find(robocache.Finding{
@@ -104,10 +112,11 @@ func (d *Dataset) describe(ctx context.Context) {
 	for i := range d.About.Features {
 		d.streams[d.About.Features[i].Key].feature = &d.About.Features[i]
 	}
+	return nil
 }
 
 // survey reads the directories of the frames that Open looks at, and the headers of their arrays.
-func (d *Dataset) survey(ctx context.Context) []surveyFrame {
+func (d *Dataset) survey(ctx context.Context) ([]surveyFrame, error) {
 	var frames []surveyFrame
 	for i, e := range d.eps {
 		frames = append(frames, surveyFrame{run: i})
@@ -120,12 +129,20 @@ func (d *Dataset) survey(ctx context.Context) []surveyFrame {
 		most = maxRemoteHeaders
 	}
 	signatures := make([]string, len(frames))
-	d.lookAtFrames(ctx, frames, func(ctx context.Context, i int, name string) {
-		d.openFrame(ctx, name, func(_ robocache.Ranged, dir *zipdir.Dir) { signatures[i] = signatureOf(dir) })
+	if err := d.lookAtFrames(ctx, frames, func(ctx context.Context, i int, name string) error {
+		if err := d.openFrame(ctx, name, func(_ robocache.Ranged, dir *zipdir.Dir) error {
+			signatures[i] = signatureOf(dir)
+			return nil
+		}); err != nil {
+			return err
+		}
 		if len(d.eps) <= most {
 			signatures[i] = name
 		}
-	})
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	classes := map[string]*frameClass{}
 	var list []*frameClass
 	for i := range frames {
@@ -144,47 +161,65 @@ func (d *Dataset) survey(ctx context.Context) []surveyFrame {
 	for i, c := range list {
 		middle[i] = frames[c.frames[len(c.frames)/2]]
 	}
-	d.lookAtFrames(ctx, middle, func(ctx context.Context, i int, name string) {
+	if err := d.lookAtFrames(ctx, middle, func(ctx context.Context, i int, name string) error {
 		c := list[i]
 		c.name = name
-		d.openFrame(ctx, name, func(r robocache.Ranged, dir *zipdir.Dir) { c.arrays = readArrays(ctx, r, dir) })
-	})
+		return d.openFrame(ctx, name, func(r robocache.Ranged, dir *zipdir.Dir) error {
+			var err error
+			if c.arrays, err = readArrays(ctx, r, dir); err != nil {
+				return err
+			}
+			return nil
+		})
+	}); err != nil {
+		return nil, err
+	}
 	for i, c := range list {
 		for _, k := range c.frames {
 			frames[k].err = middle[i].err
 		}
 	}
-	return frames
+	return frames, nil
 }
 
 // lookAtFrames calls look for each frame, several at the same time. Damage becomes the frame's err.
 func (d *Dataset) lookAtFrames(
 	ctx context.Context,
 	frames []surveyFrame,
-	look func(ctx context.Context, i int, name string),
-) {
+	look func(ctx context.Context, i int, name string) error,
+) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(4*runtime.GOMAXPROCS(0), remoteAtOnce))
 	for i := range frames {
 		f := &frames[i]
-		g.Go(guard.Func("calvin open", func() {
+		g.Go(crash.Func("calvin open", func() error {
 			name := d.name(d.eps[f.run], f.row)
-			err := robocache.At(guard.Try(func() { look(ctx, i, name) }), robocache.Where{"file": name})
-			_ = guard.RaiseInternal(err)
+			err := robocache.At(look(ctx, i, name), robocache.Where{"file": name})
+			if err := err; robocache.IsFatal(err) {
+				return err
+			}
 			if err != nil && !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
-				guard.Fail(err)
+				return err
 			}
 			f.err = err
+			return nil
 		}))
 	}
-	guard.Check(g.Wait())
+	return g.Wait()
 }
 
 // openFrame calls use with a frame's file and its directory.
-func (d *Dataset) openFrame(ctx context.Context, name string, use func(robocache.Ranged, *zipdir.Dir)) {
-	r := guard.Must(d.Bytes.Open(ctx, name))
+func (d *Dataset) openFrame(ctx context.Context, name string, use func(robocache.Ranged, *zipdir.Dir) error) error {
+	r, err := d.Bytes.Open(ctx, name)
+	if err != nil {
+		return err
+	}
 	defer r.Close()
-	use(r, guard.Must(zipdir.Read(ctx, r, maxMember)))
+	read, err := zipdir.Read(ctx, r, maxMember)
+	if err != nil {
+		return err
+	}
+	return use(r, read)
 }
 
 // signatureOf lists the names and sizes of a frame's arrays.
@@ -197,13 +232,16 @@ func signatureOf(dir *zipdir.Dir) string {
 }
 
 // readArrays reads the headers of a frame's arrays.
-func readArrays(ctx context.Context, r robocache.Ranged, dir *zipdir.Dir) (out []surveyArray) {
+func readArrays(ctx context.Context, r robocache.Ranged, dir *zipdir.Dir) (out []surveyArray, err error) {
 	for i := range dir.Files {
 		f := &dir.Files[i]
 		if !strings.HasSuffix(f.Name, ".npy") {
 			continue
 		}
-		b := guard.Must(dir.Prefix(ctx, r, f, headerPrefix))
+		b, err := dir.Prefix(ctx, r, f, headerPrefix)
+		if err != nil {
+			return out, err
+		}
 		h, err := npy.ParseHeader(b)
 		have := f.Size - int64(h.Offset)
 		if err == nil && h.Type.DType() != robocache.InvalidDType && h.Bytes > have {
@@ -222,7 +260,7 @@ func readArrays(ctx context.Context, r robocache.Ranged, dir *zipdir.Dir) (out [
 		}
 		out = append(out, a)
 	}
-	return out
+	return out, nil
 }
 
 // arrayVotes counts the types and shapes that the arrays of one name have.
@@ -245,7 +283,7 @@ type arrayCandidate struct {
 }
 
 // collectArrays counts the arrays of the frames, in the order in which they are first met.
-func collectArrays(frames []surveyFrame) (names []*arrayVotes) {
+func collectArrays(frames []surveyFrame) (names []*arrayVotes, err error) {
 	byName := map[string]*arrayVotes{}
 	for _, f := range frames {
 		if f.err != nil {
@@ -267,13 +305,13 @@ func collectArrays(frames []surveyFrame) (names []*arrayVotes) {
 			v.bad.err = cmp.Or(v.bad.err, robocache.At(a.err, robocache.Where{"file": f.class.name}))
 		}
 		if len(names) > maxArrays {
-			guard.Fail(&robocache.Error{
+			return names, &robocache.Error{
 				Class: robocache.ErrResourceLimit, Op: string(op), Msg: "too many arrays",
 				Want: fmt.Sprintf("at most %d", maxArrays), Got: fmt.Sprint(len(names)),
-			})
+			}
 		}
 	}
-	return names
+	return names, nil
 }
 
 // vote counts the type and shape of an array once for each run.
@@ -352,16 +390,19 @@ func (d *Dataset) reportLacking() {
 }
 
 // checkLacking ends the work if a row is of an episode that lacks the stream.
-func (d *Dataset) checkLacking(s *stream, rows []robocache.Row) {
+func (d *Dataset) checkLacking(s *stream, rows []robocache.Row) error {
 	for i, r := range rows {
 		if i > 0 && r.Episode == rows[i-1].Episode {
 			continue
 		}
-		d.checkRow(r)
+		if err := d.checkRow(r); err != nil {
+			return err
+		}
 		if d.lacks(d.eps[r.Episode], s) {
-			guard.Fail(op.Lacks(robocache.Where{"episode": r.Episode, "stream": s.feature.Key}))
+			return op.Lacks(robocache.Where{"episode": r.Episode, "stream": s.feature.Key})
 		}
 	}
+	return nil
 }
 
 // order is how CALVIN documents its arrays; others follow in the file's order.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -192,7 +192,7 @@ func parentOf(s store.Store) string {
 
 // openStore opens the folder at the root of a store. Close of the dataset closes the store.
 func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
-	defer guard.Recover("clouds open", &err)
+	defer crash.Recover("clouds open", &err)
 	d = &Dataset{Base: reader.Base{Bytes: s}, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: reader.Budget(opt, defaultBudget, 0), follow: opt.FollowLinks}
 	for _, src := range sources {
 		if src.name == format {
@@ -203,10 +203,12 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "no format " + format}
 	}
 	notFinite := "drop"
-	op.Settle(opt.Options, options, map[string]reader.Set{
+	if err := op.Settle(opt.Options, options, map[string]reader.Set{
 		"not_finite":     reader.Text(&notFinite, "drop", "keep"),
 		"timestamp_unit": reader.Text(&d.unit, "", "s", "ms", "us", "ns"),
-	})
+	}); err != nil {
+		return d, err
+	}
 	d.keep = notFinite == "keep"
 	columns := d.src.columns
 	if c := opt.Options["columns"]; c != "" {
@@ -216,13 +218,22 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 		}
 	}
 	d.About = &robocache.Info{URI: s.URI(), Format: d.src.name, Version: "1"}
-	d.list(ctx)
+	if err := d.list(ctx); err != nil {
+		return d, err
+	}
 	if d.src.name == "clouds" {
-		columns = d.describeArrays(ctx, columns)
+		if columns, err = d.describeArrays(ctx, columns); err != nil {
+			return d, err
+		}
 	}
 	d.width = len(columns)
-	d.findTimestamps(ctx)
-	names := guard.Must(json.Marshal(columns))
+	if err := d.findTimestamps(ctx); err != nil {
+		return d, err
+	}
+	names, err := json.Marshal(columns)
+	if err != nil {
+		return d, err
+	}
 	d.About.FPS = d.rate
 	d.About.Features = []robocache.Feature{{Key: keyPoints, Kind: robocache.KindPointCloud, DType: d.dtype, Shape: []int{-1, d.width}, Names: names, FPS: d.rate, Unit: "m", Interpolation: "nearest"}}
 	d.About.Episodes = len(d.eps)
@@ -237,4 +248,4 @@ func malformed(format string, args ...any) error {
 }
 
 // bad ends the work: something is malformed.
-func bad(format string, args ...any) { guard.Fail(malformed(format, args...)) }
+func bad(format string, args ...any) error { return malformed(format, args...) }

@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Len is the number of scans of an episode; 0 for an episode that is not there.
@@ -86,15 +86,19 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([
 
 // GatherRagged gives the points of scans, one after the other (P2).
 func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
-	defer guard.Recover("clouds gather", &err)
+	defer crash.Recover("clouds gather", &err)
 	if key != keyPoints {
 		return nil, nil, op.NoStream(key)
 	}
-	guard.Check(d.checkRows(rows))
+	if err := d.checkRows(rows); err != nil {
+		return data, counts, err
+	}
 	point := int64(d.width * d.dtype.Size())
 	at := make([]int64, len(rows)+1) // where a row's points may begin: the room of the whole file, headers too
 	for i, r := range rows {
-		guard.Check(d.place(d.room(d.scan(r), point, at[i]), r))
+		if err := d.place(d.room(d.scan(r), point, at[i]), r); err != nil {
+			return data, counts, err
+		}
 		at[i+1] = at[i] + d.scan(r).size
 	}
 	data, counts = make([]byte, at[len(rows)]), make([]int, len(rows))
@@ -102,11 +106,20 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, r := range rows {
 		g.Go(func() (err error) {
-			defer guard.Recover("clouds read", &err)
-			return d.place(guard.Try(func() { counts[i] = d.read(ctx, d.scan(r), data[at[i]:at[i+1]]) }), r)
+			defer crash.Recover("clouds read", &err)
+			return d.place(func() error {
+				oneCounts, err := d.read(ctx, d.scan(r), data[at[i]:at[i+1]])
+				if err != nil {
+					return err
+				}
+				counts[i] = oneCounts
+				return nil
+			}(), r)
 		})
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return data, counts, err
+	}
 	var end int64
 	for i, n := range counts {
 		size := int64(n) * point
@@ -138,26 +151,34 @@ func (d *Dataset) place(err error, r robocache.Row) error {
 }
 
 // read puts a scan's points at the beginning of dst, which has the file's size, and counts them.
-func (d *Dataset) read(ctx context.Context, s scan, dst []byte) int {
-	r := guard.Must(d.Bytes.Open(ctx, s.name))
+func (d *Dataset) read(ctx context.Context, s scan, dst []byte) (int, error) {
+	r, err := d.Bytes.Open(ctx, s.name)
+	if err != nil {
+		return 0, err
+	}
 	defer r.Close()
 	if r.Size() != s.size {
-		bad("the file has %d bytes, it had %d when it was listed", r.Size(), s.size)
+		return 0, bad("the file has %d bytes, it had %d when it was listed", r.Size(), s.size)
 	}
-	guard.Check(r.ReadAt(ctx, dst, 0))
+	if err := r.ReadAt(ctx, dst, 0); err != nil {
+		return 0, err
+	}
 	point := d.width * d.dtype.Size()
 	b := dst
 	if d.src.name == "clouds" {
-		a := guard.Must(npy.Decode(dst))
+		a, err := npy.Decode(dst)
+		if err != nil {
+			return 0, err
+		}
 		if len(a.Shape) != 2 || a.Shape[1] != d.width || a.Type.DType() != d.dtype {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: "the array is not like the first scan's", Want: fmt.Sprintf("%s [points, %d]", d.dtype, d.width), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)})
+			return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: "the array is not like the first scan's", Want: fmt.Sprintf("%s [points, %d]", d.dtype, d.width), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
 		}
 		b = a.Data
 	}
 	if d.keep {
-		return copy(dst, b) / point
+		return copy(dst, b) / point, nil
 	}
-	return finite(dst, b, point, d.dtype)
+	return finite(dst, b, point, d.dtype), nil
 }
 
 // finite copies the points whose coordinates are numbers, and counts them. dst may be src, or hold it.
@@ -197,20 +218,28 @@ func notFinite(b []byte, t robocache.DType) bool {
 
 // Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated timestamps.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Recover("clouds diagnose", &err)
+	defer crash.Recover("clouds diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
 	whole := *d
 	whole.keep = true
 	var dropped, empty int64
 	for i, e := range eps {
-		guard.Check(op.Episode(len(d.eps), e))
+		if err := op.Episode(len(d.eps), e); err != nil {
+			return out, err
+		}
 		for k, s := range d.eps[e].scans {
 			if s.err != nil {
 				continue // opening has said so
 			}
 			data, counts, err := whole.GatherRagged(ctx, keyPoints, []robocache.Row{{Episode: e, Index: k}})
-			if guard.Check(ctx.Err()); guard.RaiseInternal(err) != nil {
+			if err := ctx.Err(); err != nil {
+				return out, err
+			}
+			if robocache.IsFatal(err) {
+				return out, err
+			}
+			if err != nil {
 				if len(out) < 1000 {
 					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": e, "row": k, "file": s.name}, Message: err.Error(), Hint: "fetch the file again"})
 				}

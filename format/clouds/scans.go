@@ -15,7 +15,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -36,9 +35,11 @@ type scan struct {
 const maxSide = 256 << 20 // of a file of timestamps
 
 // list finds the scans.
-func (d *Dataset) list(ctx context.Context) {
+func (d *Dataset) list(ctx context.Context) error {
 	files, links, err := store.Files(ctx, d.Bytes, "", func(name string) bool { _, ok := d.src.scan(path.Base(name)); return ok })
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	d.About.Findings = append(d.About.Findings, store.Findings(links, "link-not-followed")...)
 	d.About.Findings = append(d.About.Findings, few(store.Findings(files, "unreadable-file"))...)
 	by := map[string]*episode{}
@@ -60,11 +61,12 @@ func (d *Dataset) list(ctx context.Context) {
 	}
 	slices.SortFunc(d.eps, func(a, b episode) int { return cmp.Compare(a.name, b.name) })
 	if len(d.eps) == 0 && len(links) > 0 {
-		guard.Fail(links[0].Err)
+		return links[0].Err
 	}
 	if len(d.eps) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "clouds open", Msg: "no scans (*" + d.src.suffix + ") here"})
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "clouds open", Msg: "no scans (*" + d.src.suffix + ") here"}
 	}
+	return nil
 }
 
 // few keeps the first findings and counts the others in the last of them.
@@ -79,7 +81,7 @@ func few(found []robocache.Finding) []robocache.Finding {
 }
 
 // describeArrays takes dtype and columns from the first array's header.
-func (d *Dataset) describeArrays(ctx context.Context, columns []string) []string {
+func (d *Dataset) describeArrays(ctx context.Context, columns []string) (_ []string, err error) {
 	first := d.eps[0].scans[0]
 	for _, e := range d.eps {
 		if i := slices.IndexFunc(e.scans, func(s scan) bool { return s.err == nil }); i >= 0 {
@@ -87,38 +89,46 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) []string
 			break
 		}
 	}
-	defer guard.In("file", first.name)
-	r := guard.Must(d.Bytes.Open(ctx, first.name))
+	defer robocache.Locate(&err, robocache.Where{"file": first.name})
+	r, err := d.Bytes.Open(ctx, first.name)
+	if err != nil {
+		return nil, err
+	}
 	defer r.Close()
 	b := make([]byte, min(r.Size(), 10_240))
-	guard.Check(r.ReadAt(ctx, b, 0))
-	h := guard.Must(npy.ParseHeader(b))
+	if err := r.ReadAt(ctx, b, 0); err != nil {
+		return nil, err
+	}
+	h, err := npy.ParseHeader(b)
+	if err != nil {
+		return nil, err
+	}
 	if len(h.Shape) != 2 || h.Shape[1] < 3 || h.Shape[1] > 64 || !h.Type.DType().Float() {
-		bad("an array of %s %v is no cloud: floats of shape [points, 3 or more] are", h.Type, h.Shape)
+		return nil, bad("an array of %s %v is no cloud: floats of shape [points, 3 or more] are", h.Type, h.Shape)
 	}
 	d.dtype = h.Type.DType()
 	if columns != nil {
 		if len(columns) != h.Shape[1] {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: fmt.Sprintf("%d names", h.Shape[1]), Got: fmt.Sprint(len(columns))})
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: fmt.Sprintf("%d names", h.Shape[1]), Got: fmt.Sprint(len(columns))}
 		}
-		return columns
+		return columns, nil
 	}
 	columns = []string{"x", "y", "z"}
 	for i := 3; i < h.Shape[1]; i++ {
 		columns = append(columns, fmt.Sprintf("feature%d", i-3))
 	}
-	return columns
+	return columns, nil
 }
 
 // findTimestamps settles the clock (P4).
-func (d *Dataset) findTimestamps(ctx context.Context) {
+func (d *Dataset) findTimestamps(ctx context.Context) error {
 	if d.src.name == "nuscenes" {
 		for i := range d.eps {
 			e := &d.eps[i]
 			e.timestamps = make([]int64, len(e.scans))
 			for k, s := range e.scans {
 				if s.number > math.MaxInt64/1000 {
-					guard.Fail(robocache.At(malformed("a timestamp of %d µs", s.number), robocache.Where{"file": s.name}))
+					return robocache.At(malformed("a timestamp of %d µs", s.number), robocache.Where{"file": s.name})
 				}
 				e.timestamps[k] = s.number * 1000
 			}
@@ -126,14 +136,17 @@ func (d *Dataset) findTimestamps(ctx context.Context) {
 		if d.rate.Zero() {
 			d.rate = robocache.Rate{Num: 20, Den: 1}
 		}
-		return
+		return nil
 	}
 	if !d.rate.Zero() {
-		return // said by the caller
+		return nil // said by the caller
 	}
 	missing := 0
 	for i := range d.eps {
-		if d.sideFile(ctx, &d.eps[i]); d.eps[i].timestamps == nil {
+		if err := d.sideFile(ctx, &d.eps[i]); err != nil {
+			return err
+		}
+		if d.eps[i].timestamps == nil {
 			missing++
 		}
 	}
@@ -141,46 +154,61 @@ func (d *Dataset) findTimestamps(ctx context.Context) {
 	if missing > 0 && !d.rate.Zero() {
 		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: "--rows-hz says another rate, in Python rows_hz="})
 	}
+	return nil
 }
 
 // sideFile reads the timestamps beside a folder of scans.
-func (d *Dataset) sideFile(ctx context.Context, e *episode) {
+func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
 	for _, dir := range slices.Compact([]string{e.name, path.Dir(e.name)}) {
-		if d.sideFileIn(ctx, d.Bytes, dir, e); e.timestamps != nil {
-			return
+		if err := d.sideFileIn(ctx, d.Bytes, dir, e); err != nil {
+			return err
+		}
+		if e.timestamps != nil {
+			return nil
 		}
 	}
 	if e.name != "." || d.parent == "" {
-		return
+		return nil
 	}
 	s, err := store.OpenFor(d.parent, robocache.OpenOptions{FollowLinks: d.follow}) // the root is the folder of scans: beside it is outside of it
 	if err != nil {
-		return
+		return nil
 	}
 	defer store.Close(s)
-	d.sideFileIn(ctx, s, ".", e)
+	return d.sideFileIn(ctx, s, ".", e)
 }
 
-func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e *episode) {
+func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e *episode) error {
 	for _, base := range []string{"timestamps.txt", "times.txt"} {
 		name := path.Join(dir, base)
 		b, err := store.ReadFile(ctx, st, name, maxSide)
 		if errors.Is(err, robocache.ErrNotFound) {
 			continue
 		}
-		guard.Check(err)
-		guard.Check(robocache.At(guard.Try(func() { d.assignTimestamps(e, d.parseTimestamps(string(b), name), name) }), robocache.Where{"file": name}))
-		return
+		if err != nil {
+			return err
+		}
+		if err := robocache.At(func() error {
+			timestamps, err := d.parseTimestamps(string(b), name)
+			if err != nil {
+				return err
+			}
+			return d.assignTimestamps(e, timestamps, name)
+		}(), robocache.Where{"file": name}); err != nil {
+			return err
+		}
+		return nil
 	}
+	return nil
 }
 
 // assignTimestamps gives each scan the time of its line. As many times as scans go in order. A blank line
 // is a lost scan: it keeps its position, and its file, if any, is left out. Any other combination is
 // malformed, because the scan of a line is unknown. A list without times is ignored.
-func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) {
+func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) error {
 	times := slices.DeleteFunc(slices.Clone(lines), func(l timeLine) bool { return l.blank })
 	if len(times) == 0 {
-		return
+		return nil
 	}
 	trimmed := lines[:times[len(times)-1].line] // without blank lines at the end
 	scans, n := e.scans, len(e.scans)
@@ -204,15 +232,16 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) {
 		err := malformed("%d timestamps in %d lines for %d scans, and nothing says which belong together",
 			len(times), len(trimmed), n).(*robocache.Error)
 		err.Hint = timestampsHint
-		guard.Fail(err)
+		return err
 	}
 	out := make([]int64, len(scans))
 	for i, l := range times {
 		if out[i] = l.time; i > 0 && out[i] < out[i-1] {
-			guard.Fail(robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": l.line}))
+			return robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": l.line})
 		}
 	}
 	e.scans, e.timestamps = scans, out
+	return nil
 }
 
 const timestampsHint = "fetch the timestamps and the scans again; or give all scans one rate: " +
@@ -238,7 +267,7 @@ type timeLine struct {
 // parseTimestamps reads a timestamp per line: a number, or a date and time with nanoseconds as in KITTI's
 // raw recordings. The unit of numbers is the option's, or follows from their magnitude; by default they
 // are seconds. Blank lines are kept.
-func (d *Dataset) parseTimestamps(s, name string) (out []timeLine) {
+func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 	line := 0
 	var numbers []float64
 	var texts []string
@@ -252,27 +281,31 @@ func (d *Dataset) parseTimestamps(s, name string) (out []timeLine) {
 		}
 		if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, time.UTC); err == nil { // with any number of decimals
 			if t.Year() < 1700 || t.Year() > 2250 {
-				guard.Fail(robocache.At(malformed("the year %d", t.Year()), robocache.Where{"line": line}))
+				return out, robocache.At(malformed("the year %d", t.Year()), robocache.Where{"line": line})
 			}
 			out = append(out, timeLine{line: line, time: t.UnixNano()})
 			continue
 		}
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			guard.Fail(badTime(line, text))
+			return out, badTime(line, text)
 		}
 		numbers, texts, at = append(numbers, f), append(texts, text), append(at, len(out))
 		out = append(out, timeLine{line: line})
 	}
-	unit := robocache.TimeUnits[d.timeUnit(numbers, name)]
+	timeUnit, err := d.timeUnit(numbers, name)
+	if err != nil {
+		return out, err
+	}
+	unit := robocache.TimeUnits[timeUnit]
 	for i, text := range texts {
 		t, ok := nanoseconds(text, numbers[i], unit)
 		if !ok {
-			guard.Fail(badTime(out[at[i]].line, text))
+			return out, badTime(out[at[i]].line, text)
 		}
 		out[at[i]].time = t
 	}
-	return out
+	return out, nil
 }
 
 func badTime(line int, text string) error {
@@ -307,16 +340,16 @@ func nanoseconds(text string, value float64, unit int64) (ns int64, ok bool) {
 }
 
 // timeUnit returns the unit of the numbers of a list.
-func (d *Dataset) timeUnit(numbers []float64, name string) string {
+func (d *Dataset) timeUnit(numbers []float64, name string) (string, error) {
 	if d.unit != "" || len(numbers) == 0 {
-		return cmp.Or(d.unit, "s")
+		return cmp.Or(d.unit, "s"), nil
 	}
 	g, err := robocache.InferTimeUnit(numbers, "s", d.src.hz)
 	if err != nil {
-		guard.Fail(robocache.At(err, robocache.Where{"file": name}))
+		return "", robocache.At(err, robocache.Where{"file": name})
 	}
 	if f := robocache.UnitFinding(g, nil, "s", robocache.Where{"file": name}); f != nil {
 		d.About.Findings = append(d.About.Findings, *f)
 	}
-	return cmp.Or(g.Unit, "s")
+	return cmp.Or(g.Unit, "s"), nil
 }

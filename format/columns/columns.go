@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Table is a column and what its rows are joined by.
@@ -31,24 +31,27 @@ type Table struct {
 
 const op = "columns"
 
-func bad(msg, want, got string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: msg, Want: want, Got: got})
+func bad(msg, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: msg, Want: want, Got: got}
 }
 
 // Parse reads the bytes of a file, by its name's ending. key names the column of a table that has several.
 func Parse(ctx context.Context, name string, b []byte, key string) (_ *Table, err error) {
-	defer guard.Recover(op, &err)
-	defer guard.In("file", name)
+	defer crash.Recover(op, &err)
+	defer robocache.Locate(&err, robocache.Where{"file": name})
 	if strings.EqualFold(filepath.Ext(name), ".npy") {
-		return array(b), nil
+		return array(b)
 	}
-	return table(ctx, b, key), nil
+	return table(ctx, b, key)
 }
 
-func array(b []byte) *Table {
-	a := guard.Must(npy.Decode(b))
+func array(b []byte) (*Table, error) {
+	a, err := npy.Decode(b)
+	if err != nil {
+		return nil, err
+	}
 	if len(a.Shape) == 0 {
-		bad("a single value", "an array with a row for each row of the dataset", "")
+		return nil, bad("a single value", "an array with a row for each row of the dataset", "")
 	}
 	t := &Table{Rows: a.Shape[0], DType: a.Type.DType(), Shape: slices.Clone(a.Shape[1:]), Data: a.Data}
 	if len(t.Shape) == 0 {
@@ -57,9 +60,9 @@ func array(b []byte) *Table {
 	if text, ok := a.Strings(); ok {
 		t.Text, t.Data = text, nil
 	} else if t.DType == robocache.InvalidDType {
-		bad("the array's type", "numbers or texts", a.Type.String())
+		return nil, bad("the array's type", "numbers or texts", a.Type.String())
 	}
-	return t
+	return t, nil
 }
 
 // file is a table whose bytes are in memory.
@@ -75,8 +78,11 @@ func (f file) ReadAt(_ context.Context, p []byte, off int64) error {
 
 const maxBytes = 4 << 30 // of a column
 
-func table(ctx context.Context, b []byte, key string) *Table {
-	f := guard.Must(pq.Open(ctx, file(b), nil))
+func table(ctx context.Context, b []byte, key string) (*Table, error) {
+	f, err := pq.Open(ctx, file(b), nil)
+	if err != nil {
+		return nil, err
+	}
 	var names []string
 	for _, c := range f.Root.Children {
 		if !slices.Contains([]string{"index", "episode_index", "frame_index"}, c.Name) && !strings.HasPrefix(c.Name, "__index") {
@@ -85,61 +91,99 @@ func table(ctx context.Context, b []byte, key string) *Table {
 	}
 	if !slices.Contains(names, key) {
 		if len(names) != 1 {
-			bad("the table's columns", key+", or one column beside index", strings.Join(names, ", "))
+			return nil, bad("the table's columns", key+", or one column beside index", strings.Join(names, ", "))
 		}
 		key = names[0]
 	}
 	leaf := f.Column(key).OnlyLeaf()
 	if leaf == nil || pq.DType(leaf) == robocache.InvalidDType || leaf.MaxRep > 1 {
-		bad("the column "+key, "numbers, texts or lists of them", "another type")
+		return nil, bad("the column "+key, "numbers, texts or lists of them", "another type")
 	}
 	t := &Table{DType: pq.DType(leaf), Shape: []int{1}}
 	// read calls fn with the column of each row group: every row an array of the shape, without nulls.
-	read := func(leaf *pq.Node, fn func(*pq.Column)) {
+	read := func(leaf *pq.Node, fn func(*pq.Column) error) error {
 		for g := range f.Groups {
 			shape := []int{}
 			if leaf.MaxRep > 0 {
-				free := guard.Must(pq.ReadColumn(ctx, file(b), f, g, leaf, nil, pq.Limits{Bytes: maxBytes}))
+				free, err := pq.ReadColumn(ctx, file(b), f, g, leaf, nil, pq.Limits{Bytes: maxBytes})
+				if err != nil {
+					return err
+				}
 				if g == 0 && f.Groups[g].Rows > 0 {
 					t.Shape = []int{free.Len() / int(f.Groups[g].Rows)}
 				}
 				if shape = t.Shape; shape[0] == 0 {
-					bad("the column "+key, "lists of one length", "empty ones")
+					return bad("the column "+key, "lists of one length", "empty ones")
 				}
 			}
-			fn(guard.Must(pq.ReadColumn(ctx, file(b), f, g, leaf, shape, pq.Limits{Bytes: maxBytes})))
+			column, err := pq.ReadColumn(ctx, file(b), f, g, leaf, shape, pq.Limits{Bytes: maxBytes})
+			if err != nil {
+				return err
+			}
+			if err := fn(column); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	read(leaf, func(c *pq.Column) {
+	if err := read(leaf, func(c *pq.Column) error {
 		switch {
 		case t.DType != robocache.String:
-			t.Data = append(t.Data, guard.Must(pq.Convert(c, t.DType))...)
+			convert, err := pq.Convert(c, t.DType)
+			if err != nil {
+				return err
+			}
+			t.Data = append(t.Data, convert...)
 		case leaf.MaxRep > 0:
-			bad("the column "+key, "a text a row", "lists")
+			return bad("the column "+key, "a text a row", "lists")
 		default:
 			for i := range c.Len() {
 				t.Text = append(t.Text, string(c.Item(i)))
 			}
 		}
-	})
-	whole := func(name string) (out []int64) {
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	whole := func(name string) (out []int64, err error) {
 		n := f.Column(name)
 		if n == nil {
-			return nil
+			return nil, nil
 		}
 		if n.Group() || n.Type != pq.Int32 && n.Type != pq.Int64 {
-			bad("the column "+name, "a whole number a row", "another type")
+			return out, bad("the column "+name, "a whole number a row", "another type")
 		}
-		read(n, func(c *pq.Column) { out = append(out, guard.Must(pq.Int64s(c))...) })
-		return out
+		if err := read(n, func(c *pq.Column) error {
+			int64s, err := pq.Int64s(c)
+			if err != nil {
+				return err
+			}
+			out = append(out, int64s...)
+			return nil
+		}); err != nil {
+			return out, err
+		}
+		return out, nil
 	}
 	for _, g := range f.Groups {
 		t.Rows += int(g.Rows)
 	}
-	if t.Index = whole("index"); t.Index == nil {
-		if t.Episode, t.Frame = whole("episode_index"), whole("frame_index"); t.Episode == nil || t.Frame == nil {
+	if t.Index, err = whole("index"); err != nil {
+		return nil, err
+	}
+	if t.Index == nil {
+		wholeValue, err := whole("episode_index")
+		if err != nil {
+			return nil, err
+		}
+		wholeValue2, err := whole("frame_index")
+		if err != nil {
+			return nil, err
+		}
+		t.Episode, t.Frame = wholeValue, wholeValue2
+		if t.Episode == nil || t.Frame == nil {
 			t.Episode, t.Frame = nil, nil
 		}
 	}
-	return t
+	return t, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -116,18 +116,23 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens the table in a store. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Recover("delta open", &err)
+	defer crash.Recover("delta open", &err)
 	version := int64(-1)
-	op.Settle(opt.Options, formatOptions, map[string]reader.Set{"version": reader.Whole(&version, 0, math.MaxInt64)})
-	t := guard.Must(load(ctx, s, version, reader.Budget(opt, defaultBudget, smallestBudget)))
+	if err := op.Settle(opt.Options, formatOptions, map[string]reader.Set{"version": reader.Whole(&version, 0, math.MaxInt64)}); err != nil {
+		return d, err
+	}
+	t, err := load(ctx, s, version, reader.Budget(opt, defaultBudget, smallestBudget))
+	if err != nil {
+		return d, err
+	}
 	if t.version < 0 {
-		fail(robocache.ErrNotFound, "there is no "+logDir, "")
+		return d, fail(robocache.ErrNotFound, "there is no "+logDir, "")
 	}
 	return open(ctx, s, t, opt)
 }
 
 func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Recover("delta open", &err)
+	defer crash.Recover("delta open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d = &Dataset{columns: map[string]*readColumn{}, budget: budget, chunks: lru.New[chunkKey, *chunk](budget / 2), open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
 	d.lib = video.NewLibrary(s.Open, max(budget/8, smallestBudget))
@@ -140,43 +145,62 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 			_ = d.open.Close()
 		}
 	}(d)
-	d.readFooters(ctx, t)
+	if err := d.readFooters(ctx, t); err != nil {
+		return d, err
+	}
 	byName := map[string]*readColumn{}
 	for _, fd := range t.fields {
-		if c := d.describe(ctx, t, &fd); byName[fd.Name] != nil {
-			fail(robocache.ErrMalformed, "two columns of the name "+fd.Name, "")
+		if c, err := d.describe(ctx, t, &fd); err != nil {
+			return d, err
+		} else if byName[fd.Name] != nil {
+			return d, fail(robocache.ErrMalformed, "two columns of the name "+fd.Name, "")
 		} else if c != nil {
 			byName[fd.Name] = c
 		}
 	}
-	named := func(option string, names ...string) *readColumn {
+	named := func(option string, names ...string) (*readColumn, error) {
 		if name := opt.Options[option]; name != "" {
 			if names = []string{name}; byName[name] == nil {
-				fail(robocache.ErrMisuse, "the table has no column "+name, robocache.Nearest(name, slices.Collect(maps.Keys(byName))))
+				return nil, fail(robocache.ErrMisuse, "the table has no column "+name, robocache.Nearest(name, slices.Collect(maps.Keys(byName))))
 			}
 		}
 		for _, name := range names {
 			if c := byName[name]; c != nil {
-				return c
+				return c, nil
 			}
 		}
-		return nil
+		return nil, nil
 	}
-	number, frame := named("episode", "episode_index"), named("frame", "frame_index")
+	number, err := named("episode", "episode_index")
+	if err != nil {
+		return d, err
+	}
+	frame, err := named("frame", "frame_index")
+	if err != nil {
+		return d, err
+	}
 	if frame == number {
 		frame = nil
 	}
 	if number == nil {
-		unsupported("a table without the column episode_index: nothing says which rows are one episode", "name the column that does: --option episode=COLUMN, in Python options={'episode': 'COLUMN'}")
+		return d, unsupported("a table without the column episode_index: nothing says which rows are one episode", "name the column that does: --option episode=COLUMN, in Python options={'episode': 'COLUMN'}")
 	}
-	d.clock, d.task = named("timestamp", nanosColumn, secondsColumn), byName["task"]
-	d.findEpisodes(ctx, number, frame)
-	d.settleUnit(ctx, opt.Options["timestamp_unit"])
+	namedValue, err := named("timestamp", nanosColumn, secondsColumn)
+	if err != nil {
+		return d, err
+	}
+	d.clock, d.task = namedValue, byName["task"]
+	if err := d.findEpisodes(ctx, number, frame); err != nil {
+		return d, err
+	}
+	if err := d.settleUnit(ctx, opt.Options["timestamp_unit"]); err != nil {
+		return d, err
+	}
 	for _, fd := range t.fields {
 		if c := byName[fd.Name]; c != nil && c != d.task {
 			c.f.Default = c == number || c == frame || slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.name })
 			if d.columns[c.f.Key] != nil {
-				fail(robocache.ErrMalformed, "two columns of the key "+c.f.Key, "")
+				return d, fail(robocache.ErrMalformed, "two columns of the key "+c.f.Key, "")
 			}
 			d.columns[c.f.Key] = c
 			d.About.Features = append(d.About.Features, c.f)
@@ -187,7 +211,11 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 		for e := range first {
 			first[e].Episode = e
 		}
-		for _, text := range guard.Must(d.Text(ctx, "task", first)) {
+		textValue, err := d.Text(ctx, "task", first)
+		if err != nil {
+			return d, err
+		}
+		for _, text := range textValue {
 			if t := (robocache.Task{Index: int64(len(d.About.Tasks)), Text: text}); text != "" && !known[text] {
 				d.About.Tasks, known[text] = append(d.About.Tasks, t), true
 			}
@@ -197,7 +225,7 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 }
 
 // readFooters reads those of all data files, in the order of their paths.
-func (d *Dataset) readFooters(ctx context.Context, t *table) {
+func (d *Dataset) readFooters(ctx context.Context, t *table) error {
 	paths := slices.Sorted(maps.Keys(t.files))
 	footers := make([]*pq.File, len(paths))
 	g, gctx := errgroup.WithContext(ctx)
@@ -205,18 +233,35 @@ func (d *Dataset) readFooters(ctx context.Context, t *table) {
 	for i, p := range paths {
 		g.Go(func() (err error) {
 			a := t.files[p]
-			defer guard.RecoverFile("delta open", a.name(), &err)
-			defer guard.In("file", a.name())
-			r := guard.Must(d.Bytes.Open(gctx, a.name()))
+			name, failed := a.name()
+			if failed != nil {
+				return failed
+			}
+			defer crash.RecoverFile("delta open", name, &err)
+			nameValue, err := a.name()
+			if err != nil {
+				return err
+			}
+			defer robocache.Locate(&err, robocache.Where{"file": nameValue})
+			nameValue2, err := a.name()
+			if err != nil {
+				return err
+			}
+			r, err := d.Bytes.Open(gctx, nameValue2)
+			if err != nil {
+				return err
+			}
 			defer r.Close()
 			if r.Size() != a.Size {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Msg: "the file is not the one in the log", Want: fmt.Sprintf("%d bytes", a.Size), Got: fmt.Sprint(r.Size())})
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Msg: "the file is not the one in the log", Want: fmt.Sprintf("%d bytes", a.Size), Got: fmt.Sprint(r.Size())}
 			}
 			footers[i], err = pq.Open(gctx, r, nil)
 			return err
 		})
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return err
+	}
 	var held int64
 	for i, f := range footers {
 		held += f.MemoryBytes()
@@ -224,20 +269,21 @@ func (d *Dataset) readFooters(ctx context.Context, t *table) {
 			d.groups = append(d.groups, group{t.files[paths[i]], f, k})
 		}
 	}
-	d.fits(held)
+	return d.fits(held)
 }
 
 // fits refuses what would take more than half of the budget.
-func (d *Dataset) fits(held int64) {
+func (d *Dataset) fits(held int64) error {
 	if held > d.budget/2 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: string(op), Want: fmt.Sprintf("at most %d bytes", d.budget/2), Got: fmt.Sprint(held), Hint: "a larger memory budget"})
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: string(op), Want: fmt.Sprintf("at most %d bytes", d.budget/2), Got: fmt.Sprint(held), Hint: "a larger memory budget"}
 	}
+	return nil
 }
 
 var elemOf = map[robocache.Kind]string{robocache.KindVideo: "struct", robocache.KindImage: "binary", robocache.KindText: "string", robocache.KindEvent: "string"}
 
 // describe makes a feature of a column of the table. One that has none is left out, with a finding.
-func (d *Dataset) describe(ctx context.Context, t *table, fd *field) *readColumn {
+func (d *Dataset) describe(ctx context.Context, t *table, fd *field) (*readColumn, error) {
 	c := &readColumn{name: fd.Name, partition: slices.Contains(t.meta.Partitions, fd.Name)}
 	lists, own := 0, fd.feature()
 	c.elem, lists = fd.element()
@@ -250,25 +296,41 @@ func (d *Dataset) describe(ctx context.Context, t *table, fd *field) *readColumn
 	case c.elem == "string" && lists == 0:
 		c.f.Kind, c.f.DType = robocache.KindText, robocache.String
 	case numbers && lists == 1:
-		c.f.Shape = []int{d.lengthOf(ctx, c)}
+		lengthOf, err := d.lengthOf(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		c.f.Shape = []int{lengthOf}
 	}
 	if lists > 0 {
 		c.dims = c.f.Shape
 	}
 	if c.f.DType == 0 || c.partition && strings.HasPrefix(c.elem, "timestamp") || len(c.dims) != lists || c.f.Kind == robocache.KindNumeric && sizeOf(c.f.Shape) == 0 {
 		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "column-left-out", Where: robocache.Where{"column": fd.Name}, Message: fmt.Sprintf("columns of this type, or without a fixed shape, are not read (%s)", fd.Type), NotDelivered: fd.Name})
-		return nil
+		return nil, nil
 	}
 	for i, g := range d.groups {
 		leaf, null := g.f.Column(fd.Name).OnlyLeaf(), g.Partitions[fd.Name] == ""
 		if n, said := g.stats().Nulls[fd.Name]; c.partition {
 		} else if null = g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0"; !said && leaf != nil && leaf.MaxDef > 0 { // writers count those of the first 32 columns
 			k, _ := g.f.Chunk(g.number, leaf)
-			null = k.Nulls > 0 || k.Nulls < 0 && slices.ContainsFunc(d.read(ctx, i, leaf, nil).Def, func(def uint8) bool { return int(def) < leaf.MaxDef })
+			holds := k.Nulls > 0
+			if !holds {
+				holds2 := k.Nulls < 0
+				if holds2 {
+					content, err := d.read(ctx, i, leaf, nil)
+					if err != nil {
+						return nil, err
+					}
+					holds2 = slices.ContainsFunc(content.Def, func(def uint8) bool { return int(def) < leaf.MaxDef })
+				}
+				holds = holds2
+			}
+			null = holds
 		}
 		c.f.Masked = c.f.Masked || null && c.f.Kind != robocache.KindText
 	}
-	return c
+	return c, nil
 }
 
 // sizeOf is the number of elements of a shape; 0 of one that is none, or too large.
@@ -284,24 +346,37 @@ func sizeOf(shape []int) int {
 }
 
 // findEpisodes brings the rows into the order of their episodes (D2).
-func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
+func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) error {
 	ahead, actx := errgroup.WithContext(ctx)
 	ahead.SetLimit(16)
 	for g := range d.groups { // of stores: a request each
-		ahead.Go(guard.Func("delta open", func() {
-			d.integers(actx, g, number)
-			if frame != nil {
-				d.integers(actx, g, frame)
+		ahead.Go(crash.Func("delta open", func() error {
+			if _, err := d.integers(actx, g, number); err != nil {
+				return err
 			}
+			if frame != nil {
+				if _, err := d.integers(actx, g, frame); err != nil {
+					return err
+				}
+			}
+			return nil
 		}))
 	}
-	guard.Check(ahead.Wait())
+	if err := ahead.Wait(); err != nil {
+		return err
+	}
 	var runs []run
 	next := map[int64]int64{} // frames of episodes, where no column says them
 	for g := range d.groups {
-		of, at := d.integers(ctx, g, number), []int64(nil)
+		of, err := d.integers(ctx, g, number)
+		if err != nil {
+			return err
+		}
+		at := []int64(nil)
 		if frame != nil {
-			at = d.integers(ctx, g, frame)
+			if at, err = d.integers(ctx, g, frame); err != nil {
+				return err
+			}
 		}
 		for i, e := range of {
 			k := next[e]
@@ -316,7 +391,9 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
 				runs = append(runs, run{g, i, 1, e, k})
 			}
 		}
-		d.fits(int64(len(runs)) * 64)
+		if err := d.fits(int64(len(runs)) * 64); err != nil {
+			return err
+		}
 		d.About.Frames += int64(len(of))
 	}
 	d.chunks.Clear()
@@ -331,7 +408,7 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
 			if k = len(ends); k == 1 {
 				twice++
 			} else if k == maxTwice {
-				fail(robocache.ErrMalformed, fmt.Sprintf("episode %d has row %d more than %d times", r.episode, r.frame, maxTwice), "name the column that orders the rows of an episode: --option frame=COLUMN")
+				return fail(robocache.ErrMalformed, fmt.Sprintf("episode %d has row %d more than %d times", r.episode, r.frame, maxTwice), "name the column that orders the rows of an episode: --option frame=COLUMN")
 			}
 			ends, d.episodes = append(ends, 0), append(d.episodes, episode{index: r.episode})
 		}
@@ -349,19 +426,20 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) {
 		indices[position] = d.episodes[position].index
 	}
 	d.About.NumberEpisodes(indices)
+	return nil
 }
 
 // settleUnit finds the unit of the column of times from its type, its name or the option. Otherwise
 // the magnitude of the first conclusive episode decides.
-func (d *Dataset) settleUnit(ctx context.Context, stated string) {
+func (d *Dataset) settleUnit(ctx context.Context, stated string) error {
 	c := d.clock
 	if stated != "" && robocache.TimeUnits[stated] == 0 {
-		fail(robocache.ErrMisuse, "option timestamp_unit: expected s, ms, us or ns, found "+strconv.Quote(stated), "")
+		return fail(robocache.ErrMisuse, "option timestamp_unit: expected s, ms, us or ns, found "+strconv.Quote(stated), "")
 	}
 	usual := "ns"
 	switch {
 	case c == nil || c.f.Masked || c.dims != nil || c.f.Kind != robocache.KindNumeric:
-		return
+		return nil
 	case strings.HasPrefix(c.elem, "timestamp"):
 		usual, stated = "us", "us"
 	case c.f.DType.Float():
@@ -370,11 +448,11 @@ func (d *Dataset) settleUnit(ctx context.Context, stated string) {
 		stated = "ns"
 	}
 	if d.unit = robocache.TimeUnits[cmp.Or(stated, usual)]; stated != "" {
-		return
+		return nil
 	}
 	for e := range min(len(d.episodes), 16) {
 		b := make([]byte, min(d.Len(e), 4096)*c.f.DType.Size())
-		if guard.Try(func() { d.gather(ctx, c, reader.Rows(e, 0, min(d.Len(e), 4096)), b) }) != nil {
+		if d.gather(ctx, c, reader.Rows(e, 0, min(d.Len(e), 4096)), b) != nil {
 			continue // reported when the episode is read
 		}
 		g, err := robocache.InferTimeUnit(robocache.Float64s(nil, c.f.DType, b), usual, d.About.FPS)
@@ -387,16 +465,21 @@ func (d *Dataset) settleUnit(ctx context.Context, stated string) {
 		if d.unitErr = err; err == nil {
 			d.unit = robocache.TimeUnits[g.Unit]
 		}
-		return
+		return nil
 	}
+	return nil
 }
 
 // integers are the values of a column in a row group.
-func (d *Dataset) integers(ctx context.Context, g int, c *readColumn) []int64 {
+func (d *Dataset) integers(ctx context.Context, g int, c *readColumn) ([]int64, error) {
 	if c.f.Kind != robocache.KindNumeric || c.f.DType.Float() || c.dims != nil || c.f.Masked {
-		unsupported("the column "+c.name+" numbers rows, and is no column of integers without nulls", "")
+		return nil, unsupported("the column "+c.name+" numbers rows, and is no column of integers without nulls", "")
 	}
-	return robocache.Int64s(nil, c.f.DType, d.chunk(ctx, g, c, "").data)
+	chunkValue, err := d.chunk(ctx, g, c, "")
+	if err != nil {
+		return nil, err
+	}
+	return robocache.Int64s(nil, c.f.DType, chunkValue.data), nil
 }
 
 // Video holds the files that columns of video refer to.
@@ -415,11 +498,17 @@ func (d *Dataset) Len(e int) int {
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, err error) {
-	defer guard.Recover("delta episode", &err)
-	guard.Check(op.Episode(len(d.episodes), e))
+	defer crash.Recover("delta episode", &err)
+	if err := op.Episode(len(d.episodes), e); err != nil {
+		return out, err
+	}
 	out = robocache.Episode{Position: e, Index: d.episodes[e].index, Length: d.Len(e)}
 	last := ""
-	for _, text := range guard.Must(d.Text(ctx, "task", reader.Rows(e, 0, out.Length))) {
+	textValue, err := d.Text(ctx, "task", reader.Rows(e, 0, out.Length))
+	if err != nil {
+		return out, err
+	}
+	for _, text := range textValue {
 		if text != "" && text != last && !slices.Contains(out.Tasks, text) {
 			out.Tasks = append(out.Tasks, text)
 		}
@@ -430,8 +519,10 @@ func (d *Dataset) Episode(ctx context.Context, e int) (out robocache.Episode, er
 
 // Times gives the timestamps of an episode's rows.
 func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, err error) {
-	defer guard.Recover("delta times", &err)
-	guard.Check(op.Episode(len(d.episodes), e))
+	defer crash.Recover("delta times", &err)
+	if err := op.Episode(len(d.episodes), e); err != nil {
+		return out, err
+	}
 	if key != "" && d.columns[key] == nil {
 		return nil, op.NoStream(key)
 	}
@@ -442,20 +533,24 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 		}
 		return reader.Grid(rate, n), ctx.Err()
 	}
-	guard.Check(robocache.At(d.unitErr, robocache.Where{"column": c.name}))
+	if err := robocache.At(d.unitErr, robocache.Where{"column": c.name}); err != nil {
+		return out, err
+	}
 	b := make([]byte, n*c.f.DType.Size())
-	d.gather(ctx, c, reader.Rows(e, 0, n), b)
+	if err := d.gather(ctx, c, reader.Rows(e, 0, n), b); err != nil {
+		return out, err
+	}
 	out = robocache.Int64s(make([]int64, 0, n), c.f.DType, b)
 	for i, t := range out {
 		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit {
-			fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %d times %d ns", t, d.unit), "")
+			return out, fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %d times %d ns", t, d.unit), "")
 		}
 		out[i] = t * d.unit
 	}
 	for _, s := range robocache.Float64s(nil, c.f.DType, b)[len(out):] {
 		s *= float64(d.unit) / 1e9
 		if !(math.Abs(s) < math.MaxInt64/1e9) {
-			fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %v s", s), "")
+			return out, fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %v s", s), "")
 		}
 		ns := int64(math.Round(s * 1e9))
 		if grid := rate.Nanos(int64(math.Round(s * rate.Float()))); c.f.DType == robocache.Float32 && float32(float64(grid)/1e9) == float32(s) {
@@ -467,10 +562,14 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 }
 
 // place finds a row.
-func (d *Dataset) place(r robocache.Row) (g, row int) {
-	guard.Check(op.Episode(len(d.episodes), r.Episode))
+func (d *Dataset) place(r robocache.Row) (g, row int, err error) {
+	if err := op.Episode(len(d.episodes), r.Episode); err != nil {
+		return g, row, err
+	}
 	e := &d.episodes[r.Episode]
-	guard.Check(op.Row(d.About, e.n, r))
+	if err := op.Row(d.About, e.n, r); err != nil {
+		return g, row, err
+	}
 	k := sort.SearchInts(e.starts, r.Index+1) - 1
-	return e.runs[k].group, e.runs[k].first + r.Index - e.starts[k]
+	return e.runs[k].group, e.runs[k].first + r.Index - e.starts[k], nil
 }

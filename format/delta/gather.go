@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -41,35 +41,57 @@ func (d *Dataset) leaf(g int, c *readColumn, sub string) *pq.Node {
 	return n.OnlyLeaf()
 }
 
-func (d *Dataset) read(ctx context.Context, g int, leaf *pq.Node, shape []int) *pq.Column {
+func (d *Dataset) read(ctx context.Context, g int, leaf *pq.Node, shape []int) (_ *pq.Column, err error) {
 	at := d.groups[g]
-	h := guard.Must(d.open.Get(at.name(), func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, at.name()) }))
+	name, err := at.name()
+	if err != nil {
+		return nil, err
+	}
+	h, err := d.open.Get(name, func() (robocache.Ranged, error) {
+		name, err := at.name()
+		if err != nil {
+			return nil, err
+		}
+		return d.Bytes.Open(ctx, name)
+	})
+	if err != nil {
+		return nil, err
+	}
 	defer d.open.Put(h)
-	defer guard.In("file", at.name())
-	return guard.Must(pq.ReadColumn(ctx, h.Value, at.f, at.number, leaf, shape, pq.Limits{Bytes: d.budget / 2}))
+	nameValue, err := at.name()
+	if err != nil {
+		return nil, err
+	}
+	defer robocache.Locate(&err, robocache.Where{"file": nameValue})
+	return pq.ReadColumn(ctx, h.Value, at.f, at.number, leaf, shape, pq.Limits{Bytes: d.budget / 2})
 }
 
 // chunk is a column, or a field of it, in a row group.
-func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) *chunk {
-	return d.chunks.Load(ctx, chunkKey{g, c.name, sub}, func() (*chunk, int64) {
-		defer guard.At(robocache.Where{"column": c.name})
+func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) (*chunk, error) {
+	return d.chunks.Load(ctx, chunkKey{g, c.name, sub}, func() (_ *chunk, _ int64, err error) {
+		defer robocache.Locate(&err, robocache.Where{"column": c.name})
 		k, leaf, dtype := &chunk{}, d.leaf(g, c, sub), c.f.DType
 		if sub == "frame" {
 			dtype = robocache.Int64
 		}
 		numbers, per, rows := c.f.Kind == robocache.KindNumeric || sub == "frame", sizeOf(c.dims), d.groups[g].f.Groups[d.groups[g].number].Rows
-		d.fits(8 * min(rows, math.MaxInt64/8))
+		if err := d.fits(8 * min(rows, math.MaxInt64/8)); err != nil {
+			return nil, 0, err
+		}
 		n := int(rows)
 		col := &pq.Column{}
 		var values []byte
 		if leaf != nil && leaf.MaxRep != len(c.dims) {
-			fail(robocache.ErrMalformed, fmt.Sprintf("lists %d deep in the file, %d in the table", leaf.MaxRep, len(c.dims)), "")
+			return nil, 0, fail(robocache.ErrMalformed, fmt.Sprintf("lists %d deep in the file, %d in the table", leaf.MaxRep, len(c.dims)), "")
 		}
 		switch {
 		case c.partition && !numbers:
 			k.same = d.groups[g].Partitions[c.name]
 		case c.partition:
-			if values = c.constant(d.groups[g].Partitions[c.name]); values == nil {
+			if values, err = c.constant(d.groups[g].Partitions[c.name]); err != nil {
+				return nil, 0, err
+			}
+			if values == nil {
 				k.at = slots(n, -1)
 			} else {
 				k.at = slots(n, 0)
@@ -78,23 +100,39 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) *
 			k.at = slots(n, -1)
 		case numbers:
 			var err error
-			col, err = guard.Value(func() *pq.Column { return d.read(ctx, g, leaf, append([]int{}, c.dims...)) })
+			col, err = d.read(ctx, g, leaf, append([]int{}, c.dims...))
 			if errors.Is(err, robocache.ErrMalformed) { // perhaps for nulls alone
-				col = d.read(ctx, g, leaf, nil)
-				k.spread(col, n, per)
+				var failed error
+				if col, failed = d.read(ctx, g, leaf, nil); failed != nil {
+					return nil, 0, failed
+				}
+				if err := k.spread(col, n, per); err != nil {
+					return nil, 0, err
+				}
 			} else {
-				guard.Check(err)
+				if err != nil {
+					return nil, 0, err
+				}
 			}
-			values = guard.Must(pq.Convert(col, dtype))
+			if values, err = pq.Convert(col, dtype); err != nil {
+				return nil, 0, err
+			}
 		default:
-			if k.items = d.read(ctx, g, leaf, nil); leaf.Type != pq.ByteArray {
-				fail(robocache.ErrMalformed, "a column of "+leaf.Type.String()+" in place of texts or bytes", "")
+			if k.items, err = d.read(ctx, g, leaf, nil); err != nil {
+				return nil, 0, err
 			}
-			k.spread(k.items, n, 1)
+			if leaf.Type != pq.ByteArray {
+				return nil, 0, fail(robocache.ErrMalformed, "a column of "+leaf.Type.String()+" in place of texts or bytes", "")
+			}
+			if err := k.spread(k.items, n, 1); err != nil {
+				return nil, 0, err
+			}
 		}
 		if k.data = values; numbers && k.at != nil {
 			size := per * dtype.Size()
-			d.fits(rows * int64(size))
+			if err := d.fits(rows * int64(size)); err != nil {
+				return nil, 0, err
+			}
 			k.data = make([]byte, n*size)
 			for row, at := range k.at {
 				if at >= 0 {
@@ -106,7 +144,7 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) *
 		if k.items != nil {
 			held += k.items.MemoryBytes()
 		}
-		return k, held
+		return k, held, nil
 	})
 }
 
@@ -120,9 +158,9 @@ func slots(n int, value int32) []int32 {
 
 // spread finds the first value of each row. A null or an empty list is no value. A list of another
 // length than per is an error of its row alone.
-func (k *chunk) spread(col *pq.Column, rows, per int) {
+func (k *chunk) spread(col *pq.Column, rows, per int) error {
 	if col.Def == nil && col.Rep == nil && col.Entries == rows {
-		return
+		return nil
 	}
 	k.at = make([]int32, 0, rows)
 	value, began := 0, 0
@@ -144,23 +182,24 @@ func (k *chunk) spread(col *pq.Column, rows, per int) {
 		}
 	}
 	if k.at = k.at[:len(k.at)-1]; len(k.at) != rows {
-		fail(robocache.ErrMalformed, fmt.Sprintf("%d rows in a row group of %d", len(k.at), rows), "")
+		return fail(robocache.ErrMalformed, fmt.Sprintf("%d rows in a row group of %d", len(k.at), rows), "")
 	}
 	if value > math.MaxInt32 {
-		fail(robocache.ErrResourceLimit, fmt.Sprintf("%d values in a row group", value), "write smaller row groups")
+		return fail(robocache.ErrResourceLimit, fmt.Sprintf("%d values in a row group", value), "write smaller row groups")
 	}
+	return nil
 }
 
 // constant is the number that a partition's text says; nil for null.
-func (c *readColumn) constant(text string) []byte {
+func (c *readColumn) constant(text string) ([]byte, error) {
 	if text == "" {
-		return nil
+		return nil, nil
 	}
 	out := make([]byte, c.f.DType.Size())
 	f, err := strconv.ParseFloat(text, 64)
 	if c.f.DType.Float() && err == nil {
 		pq.PutFloat(out, c.f.DType, f)
-		return out
+		return out, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if c.elem == "boolean" {
@@ -170,83 +209,110 @@ func (c *readColumn) constant(text string) []byte {
 		}
 	}
 	if c.f.DType.Float() || err != nil || !pq.PutInt(out, c.f.DType, n, false) {
-		fail(robocache.ErrMalformed, "the partition "+strconv.Quote(text)+" is no "+c.elem, "")
+		return nil, fail(robocache.ErrMalformed, "the partition "+strconv.Quote(text)+" is no "+c.elem, "")
 	}
-	return out
+	return out, nil
 }
 
 // get finds a stream of some kinds, and checks the room for its rows.
-func (d *Dataset) get(key, what string, room, got int, kinds ...robocache.Kind) *readColumn {
+func (d *Dataset) get(key, what string, room, got int, kinds ...robocache.Kind) (*readColumn, error) {
 	c := d.columns[key]
 	if c == nil {
-		guard.Fail(op.NoStream(key))
+		return nil, op.NoStream(key)
 	}
-	guard.Check(op.Kind(key, c.f.Kind, kinds...))
+	if err := op.Kind(key, c.f.Kind, kinds...); err != nil {
+		return nil, err
+	}
 	if what == "bytes" {
 		room *= c.f.RowBytes()
 	}
-	guard.Check(op.Room(key, what, room, got))
-	return c
+	if err := op.Room(key, what, room, got); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // each gives rows with their chunks; neighbours share theirs.
-func (d *Dataset) each(ctx context.Context, c *readColumn, sub string, rows []robocache.Row, do func(i int, k *chunk, row int)) {
-	defer guard.In("stream", c.f.Key)
+func (d *Dataset) each(ctx context.Context, c *readColumn, sub string, rows []robocache.Row, do func(i int, k *chunk, row int) error) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"stream": c.f.Key})
 	var k *chunk
 	in := -1
 	for i, r := range rows {
-		g, row := d.place(r)
-		if g != in {
-			guard.Check(ctx.Err())
-			k, in = d.chunk(ctx, g, c, sub), g
+		g, row, err := d.place(r)
+		if err != nil {
+			return err
 		}
-		do(i, k, row)
+		if g != in {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			chunkValue, err := d.chunk(ctx, g, c, sub)
+			if err != nil {
+				return err
+			}
+			k, in = chunkValue, g
+		}
+		if err := do(i, k, row); err != nil {
+			return err
+		}
 	}
-	guard.Check(ctx.Err())
+	return ctx.Err()
 }
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Recover("delta gather", &err)
-	d.gather(ctx, d.get(key, "bytes", len(rows), len(dst), robocache.KindNumeric), rows, dst)
+	defer crash.Recover("delta gather", &err)
+	found, err := d.get(key, "bytes", len(rows), len(dst), robocache.KindNumeric)
+	if err != nil {
+		return err
+	}
+	if err := d.gather(ctx, found, rows, dst); err != nil {
+		return err
+	}
 	return nil
 }
 
-func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Row, dst []byte) {
+func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Row, dst []byte) error {
 	size := c.f.RowBytes()
-	d.each(ctx, c, "", rows, func(i int, k *chunk, row int) {
+	return d.each(ctx, c, "", rows, func(i int, k *chunk, row int) error {
 		if n, isWrong := k.wrong[row]; isWrong {
-			guard.Fail(&robocache.Error{
+			return &robocache.Error{
 				Class: robocache.ErrMalformed, Op: string(op),
 				Where: robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index},
 				Msg:   "the list is not as long as those of most rows",
 				Want:  fmt.Sprintf("%d values", sizeOf(c.dims)), Got: fmt.Sprint(n),
 				Hint: `leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad)`,
-			})
+			}
 		}
 		if !c.f.Masked && !k.has(row) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, Msg: "a null that the statistics in the log do not count", Hint: "fill it, or leave the row out"})
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, Msg: "a null that the statistics in the log do not count", Hint: "fill it, or leave the row out"}
 		}
 		copy(dst[i*size:], k.data[row*size:(row+1)*size])
+		return nil
 	})
 }
 
 // Valid says which rows have a value.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Recover("delta valid", &err)
+	defer crash.Recover("delta valid", &err)
 	c, sub := d.columns[key], ""
 	if c == nil {
 		return op.NoStream(key)
 	}
-	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
+	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
+		return err
+	}
 	if reader.AllValid(valid); c.f.Kind == robocache.KindVideo {
 		sub = "path"
 	}
-	d.each(ctx, c, sub, rows, func(i int, k *chunk, row int) {
+	if err := d.each(ctx, c, sub, rows, func(i int, k *chunk, row int) error {
 		if !k.has(row) {
 			valid[i] = 0
 		}
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -265,44 +331,68 @@ func (k *chunk) item(row int) string {
 
 // Text gives the rows of a text stream, and of "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Recover("delta text", &err)
+	defer crash.Recover("delta text", &err)
 	out = make([]string, len(rows))
 	c := d.task
 	if key != "task" {
-		c = d.get(key, "rows", len(rows), len(rows), robocache.KindText, robocache.KindEvent)
+		if c, err = d.get(key, "rows", len(rows), len(rows), robocache.KindText, robocache.KindEvent); err != nil {
+			return out, err
+		}
 	}
 	if c == nil || elemOf[c.f.Kind] != "string" {
 		for _, r := range rows {
-			d.place(r)
+			if _, _, err := d.place(r); err != nil {
+				return out, err
+			}
 		}
 		return out, ctx.Err()
 	}
-	d.each(ctx, c, "", rows, func(i int, k *chunk, row int) { out[i] = k.item(row) })
+	if err := d.each(ctx, c, "", rows, func(i int, k *chunk, row int) error {
+		out[i] = k.item(row)
+		return nil
+	}); err != nil {
+		return out, err
+	}
 	return out, nil
 }
 
 // Frames says where images lie.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Recover("delta frames", &err)
-	c := d.get(key, "frames", len(rows), len(out), robocache.KindImage, robocache.KindVideo)
+	defer crash.Recover("delta frames", &err)
+	c, err := d.get(key, "frames", len(rows), len(out), robocache.KindImage, robocache.KindVideo)
+	if err != nil {
+		return err
+	}
 	if c.f.Kind == robocache.KindImage {
-		d.each(ctx, c, "", rows, func(i int, k *chunk, row int) {
+		if err := d.each(ctx, c, "", rows, func(i int, k *chunk, row int) error {
 			b := k.item(row)
 			out[i] = robocache.FrameRef{Encoded: []byte(b), Missing: b == ""}
-		})
+			return nil
+		}); err != nil {
+			return err
+		}
 		return nil
 	}
-	d.each(ctx, c, "path", rows, func(i int, k *chunk, row int) {
+	if err := d.each(ctx, c, "path", rows, func(i int, k *chunk, row int) error {
 		if out[i] = (robocache.FrameRef{Path: k.item(row)}); out[i].Path == "" {
 			out[i].Missing = true
 		} else {
-			out[i].Path = guard.Must(store.CleanName(out[i].Path))
+			var err error
+			if out[i].Path, err = store.CleanName(out[i].Path); err != nil {
+				return err
+			}
 		}
-	})
-	d.each(ctx, c, "frame", rows, func(i int, k *chunk, row int) {
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := d.each(ctx, c, "frame", rows, func(i int, k *chunk, row int) error {
 		if !out[i].Missing {
 			out[i].Ordinal = int(binary.LittleEndian.Uint64(k.data[8*row:]))
 		}
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	return nil
 }

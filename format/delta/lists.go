@@ -9,7 +9,7 @@ const maxCountedGroups = 16
 
 // lengthOf returns the most common length of a column's lists, the first of several; 0 if no row has a
 // value. It counts the lists of some row groups, spread over the table.
-func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) int {
+func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) (int, error) {
 	rows := map[int]int{} // of each length
 	var order []int
 	count := func(length, n int) {
@@ -28,7 +28,10 @@ func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) int {
 	}
 	for k := range min(len(groups), maxCountedGroups) {
 		g := groups[k*len(groups)/min(len(groups), maxCountedGroups)]
-		col := d.read(ctx, g, d.leaf(g, c, ""), nil)
+		col, err := d.read(ctx, g, d.leaf(g, c, ""), nil)
+		if err != nil {
+			return 0, err
+		}
 		n := 0
 		for i := range col.Entries {
 			if col.Rep[i] == 0 {
@@ -47,5 +50,5 @@ func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) int {
 			best = length
 		}
 	}
-	return best
+	return best, nil
 }

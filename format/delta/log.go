@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -93,25 +93,31 @@ type table struct {
 	files    map[string]*add // by path
 }
 
-func fail(class error, msg, hint string) {
-	guard.Fail(&robocache.Error{Class: class, Op: string(op), Msg: msg, Hint: hint})
+func fail(class error, msg, hint string) error {
+	return &robocache.Error{Class: class, Op: string(op), Msg: msg, Hint: hint}
 }
 
-func unsupported(msg, hint string) { fail(robocache.ErrUnsupported, msg, hint) }
+func unsupported(msg, hint string) error { return fail(robocache.ErrUnsupported, msg, hint) }
 
 var logName = regexp.MustCompile(`^_delta_log/(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet|checkpoint\.[0-9a-f-]{36}\.(?:json|parquet))$`)
 
 // load replays the log up to a version, the last one where it is negative. A table of version -1 where there is no log.
 func load(ctx context.Context, st store.Store, version, budget int64) (t *table, err error) {
-	defer guard.Recover(string(op), &err)
+	defer crash.Recover(string(op), &err)
 	commits, points, parts, strange, last := map[int64]bool{}, map[int64][]string{}, map[string][]string{}, false, int64(-1)
-	for _, e := range guard.Must(st.List(ctx, logDir)) {
+	list, err := st.List(ctx, logDir)
+	if err != nil {
+		return t, err
+	}
+	for _, e := range list {
 		m := logName.FindStringSubmatch(e.Name)
 		if m == nil {
 			continue
 		}
 		v, err := strconv.ParseInt(m[1], 10, 64)
-		guard.Check(err)
+		if err != nil {
+			return t, err
+		}
 		if m[2] == "json" {
 			commits[v], last = true, max(last, v)
 		} else if key, n := m[1]+m[4], m[4]; !strings.HasPrefix(m[2], "checkpoint.p") && n == "" {
@@ -134,24 +140,33 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 		}
 	}
 	for _, name := range points[from] {
-		guard.Check(robocache.At(guard.Try(func() { t.checkpoint(ctx, st, name, budget) }), robocache.Where{"file": name}))
+		if err := robocache.At(t.checkpoint(ctx, st, name, budget), robocache.Where{"file": name}); err != nil {
+			return t, err
+		}
 	}
 	for v := from + 1; v <= version; v++ {
 		name := commitName(v)
 		if strange && !commits[v] {
-			unsupported("the reader feature v2Checkpoint: the log begins with such a checkpoint", "write a classic one (delta.checkpointPolicy)")
+			return t, unsupported("the reader feature v2Checkpoint: the log begins with such a checkpoint", "write a classic one (delta.checkpointPolicy)")
 		} else if !commits[v] {
-			guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: string(op), Where: robocache.Where{"file": name}, Msg: fmt.Sprintf("version %d cannot be made: a commit is not there", version), Hint: fmt.Sprintf("the last version is %d", last)})
+			return t, &robocache.Error{Class: robocache.ErrNotFound, Op: string(op), Where: robocache.Where{"file": name}, Msg: fmt.Sprintf("version %d cannot be made: a commit is not there", version), Hint: fmt.Sprintf("the last version is %d", last)}
 		}
-		b := guard.Must(store.ReadFile(ctx, st, name, budget))
-		guard.Check(robocache.At(guard.Try(func() { t.apply(b) }), robocache.Where{"file": name}))
+		b, err := store.ReadFile(ctx, st, name, budget)
+		if err != nil {
+			return t, err
+		}
+		if err := robocache.At(t.apply(b), robocache.Where{"file": name}); err != nil {
+			return t, err
+		}
 	}
-	t.check()
+	if err := t.check(); err != nil {
+		return t, err
+	}
 	return t, nil
 }
 
 // apply takes the actions of a commit. Their order says nothing: one that gives a file a deletion vector removes and adds one path.
-func (t *table) apply(b []byte) {
+func (t *table) apply(b []byte) error {
 	var added []*add
 	number := 0
 	for line := range bytes.SplitSeq(b, []byte("\n")) {
@@ -160,7 +175,9 @@ func (t *table) apply(b []byte) {
 		}
 		var a action
 		err := jsonmeta.Unmarshal(string(op), line, &a)
-		guard.Check(robocache.At(err, robocache.Where{"line": number}))
+		if err := robocache.At(err, robocache.Where{"line": number}); err != nil {
+			return err
+		}
 		t.protocol, t.meta = cmp.Or(a.Protocol, t.protocol), cmp.Or(a.MetaData, t.meta)
 		if a.Add != nil {
 			added = append(added, a.Add)
@@ -172,13 +189,20 @@ func (t *table) apply(b []byte) {
 	for _, a := range added {
 		t.files[a.Path] = a
 	}
+	return nil
 }
 
 // checkpoint takes the actions of a part of a checkpoint.
-func (t *table) checkpoint(ctx context.Context, st store.Store, name string, budget int64) {
-	r := guard.Must(st.Open(ctx, name))
+func (t *table) checkpoint(ctx context.Context, st store.Store, name string, budget int64) error {
+	r, err := st.Open(ctx, name)
+	if err != nil {
+		return err
+	}
 	defer r.Close()
-	f := guard.Must(pq.Open(ctx, r, nil))
+	f, err := pq.Open(ctx, r, nil)
+	if err != nil {
+		return err
+	}
 	for g := range f.Groups {
 		for _, kind := range []string{"protocol", "metaData", "add"} {
 			top := f.Column(kind)
@@ -187,61 +211,73 @@ func (t *table) checkpoint(ctx context.Context, st store.Store, name string, bud
 			}
 			plain := *top // without statistics in columns of their own
 			plain.Children = slices.DeleteFunc(slices.Clone(top.Children), func(n *pq.Node) bool { return strings.HasSuffix(n.Name, "_parsed") })
-			for _, text := range guard.Must(pq.ReadJSON(ctx, r, f, g, &plain, nil, pq.Limits{Bytes: budget})) {
+			jsonValue, err := pq.ReadJSON(ctx, r, f, g, &plain, nil, pq.Limits{Bytes: budget})
+			if err != nil {
+				return err
+			}
+			for _, text := range jsonValue {
 				if text != "null" {
-					t.apply(fmt.Appendf(nil, `{%q: %s}`, kind, text))
+					if err := t.apply(fmt.Appendf(nil, `{%q: %s}`, kind, text)); err != nil {
+						return err
+					}
 				}
 			}
 		}
 	}
+	return nil
 }
 
 // harmless are features of a protocol that change nothing where no file and no column uses them; one that does is refused, or left out, by name.
 var harmless = []string{"timestampNtz", "vacuumProtocolCheck", "variantType", "appendOnly", "invariants", "deletionVectors", "columnMapping"}
 
 // check refuses what is not followed (D1).
-func (t *table) check() {
+func (t *table) check() error {
 	p, m := t.protocol, t.meta
 	var s structType
 	if m != nil && m.Schema != "" {
 		err := jsonmeta.Unmarshal(string(op), []byte(m.Schema), &s)
-		guard.Check(robocache.At(err, robocache.Where{"field": "metaData.schemaString"}))
+		if err := robocache.At(err, robocache.Where{"field": "metaData.schemaString"}); err != nil {
+			return err
+		}
 	}
 	switch {
 	case p == nil || m == nil || len(s.Fields) == 0:
-		fail(robocache.ErrMalformed, "the log has no protocol, no metaData or no schema", "")
+		return fail(robocache.ErrMalformed, "the log has no protocol, no metaData or no schema", "")
 	case m.Config["delta.columnMapping.mode"] != "" && m.Config["delta.columnMapping.mode"] != "none":
-		unsupported("the reader feature columnMapping", "write the rows into a table without it")
+		return unsupported("the reader feature columnMapping", "write the rows into a table without it")
 	case p.Reader < 1 || p.Reader > 3:
-		unsupported(fmt.Sprintf("reader protocol %d; 1 to 3 are known", p.Reader), "")
+		return unsupported(fmt.Sprintf("reader protocol %d; 1 to 3 are known", p.Reader), "")
 	case m.Format.Provider != "" && m.Format.Provider != "parquet":
-		unsupported("data files of the format "+strconv.Quote(m.Format.Provider), "")
+		return unsupported("data files of the format "+strconv.Quote(m.Format.Provider), "")
 	}
 	for _, f := range p.Features {
 		if !slices.Contains(harmless, f) {
-			unsupported("the reader feature "+f, "write the rows into a table without it")
+			return unsupported("the reader feature "+f, "write the rows into a table without it")
 		}
 	}
 	t.fields = s.Fields
 	for _, a := range t.files {
 		if v := string(a.Vector); v != "" && v != "null" {
-			unsupported("the reader feature deletionVectors (of "+a.Path+")", "purge them: REORG TABLE … APPLY (PURGE)")
+			return unsupported("the reader feature deletionVectors (of "+a.Path+")", "purge them: REORG TABLE … APPLY (PURGE)")
 		}
-		a.name()
+		if _, err := a.name(); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 var absolute = regexp.MustCompile(`^(/|[A-Za-z][A-Za-z0-9+.-]*:/)`)
 
 // name is the file that the path stands for.
-func (a *add) name() string {
-	defer guard.In("path", a.Path)
+func (a *add) name() (_ string, err error) {
+	defer robocache.Locate(&err, robocache.Where{"path": a.Path})
 	if absolute.MatchString(a.Path) {
-		unsupported("a data file outside of the table: an absolute path", "a shallow clone: make a deep one")
+		return "", unsupported("a data file outside of the table: an absolute path", "a shallow clone: make a deep one")
 	}
 	name, err := url.PathUnescape(a.Path)
 	if err != nil {
-		fail(robocache.ErrMalformed, "the path is not percent-encoded", "")
+		return "", fail(robocache.ErrMalformed, "the path is not percent-encoded", "")
 	}
-	return guard.Must(store.CleanName(name))
+	return store.CleanName(name)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -37,26 +36,41 @@ type segment struct {
 }
 
 // write makes the data files of the episodes, numbered from base on.
-func (w *writing) write(ctx context.Context, base int64) {
-	segments := w.segments(ctx, base)
+func (w *writing) write(ctx context.Context, base int64) error {
+	segments, err := w.segments(ctx, base)
+	if err != nil {
+		return err
+	}
 	episodes := reader.Episodes(w.opt.Episodes, w.info.Episodes)
 	counter := robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
 	left := map[int]int{} // rows of each episode that are not written
 	for _, e := range episodes {
 		left[e] = w.src.Len(e)
 	}
-	f := w.newFile()
+	f, err := w.newFile()
+	if err != nil {
+		return err
+	}
 	for i, s := range segments {
 		if i > 0 && segments[i-1].part != s.part {
-			w.put(ctx, f, segments[i-1].part)
+			if err := w.put(ctx, f, segments[i-1].part); err != nil {
+				return err
+			}
 		}
-		w.each(s, func(rows []robocache.Row) {
-			w.fill(ctx, f, rows, s.number)
+		if err := w.each(s, func(rows []robocache.Row) error {
+			if err := w.fill(ctx, f, rows, s.number); err != nil {
+				return err
+			}
 			if f.held >= fileBytes {
-				w.put(ctx, f, s.part)
+				if err := w.put(ctx, f, s.part); err != nil {
+					return err
+				}
 			}
 			counter.Advance(s.episode, float64(len(rows))/float64(w.src.Len(s.episode)))
-		})
+			return nil
+		}); err != nil {
+			return err
+		}
 		if left[s.episode] -= s.to - s.from; left[s.episode] == 0 {
 			counter.Finish(s.episode)
 		}
@@ -67,12 +81,15 @@ func (w *writing) write(ctx context.Context, base int64) {
 		}
 	}
 	if len(segments) > 0 {
-		w.put(ctx, f, segments[len(segments)-1].part)
+		if err := w.put(ctx, f, segments[len(segments)-1].part); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // segments divides the episodes into partitions, and brings those together.
-func (w *writing) segments(ctx context.Context, base int64) (out []segment) {
+func (w *writing) segments(ctx context.Context, base int64) (out []segment, err error) {
 	order := map[string]int{}
 	for _, e := range reader.Episodes(w.opt.Episodes, w.info.Episodes) {
 		n := w.src.Len(e)
@@ -81,15 +98,26 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment) {
 		}
 		own := []segment{{episode: e, number: base, to: n}}
 		base++
-		err := guard.Try(func() {
+		err := func() error {
 			if w.opt.SkipBad { // a file has no way back
-				w.each(own[0], func(rows []robocache.Row) { w.fill(ctx, w.newFile(), rows, 0) })
+				if err := w.each(own[0], func(rows []robocache.Row) error {
+					content, err := w.newFile()
+					if err != nil {
+						return err
+					}
+					return w.fill(ctx, content, rows, 0)
+				}); err != nil {
+					return err
+				}
 			}
 			switch w.partition {
 			case "source":
 				own[0].part = w.source
 			case "task":
-				texts := guard.Must(w.src.Text(ctx, "task", reader.Rows(e, 0, n)))
+				texts, err := w.src.Text(ctx, "task", reader.Rows(e, 0, n))
+				if err != nil {
+					return err
+				}
 				for k, text := range texts {
 					if s := &own[len(own)-1]; k == 0 {
 						s.part = text
@@ -99,10 +127,11 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment) {
 					}
 				}
 			}
-		})
+			return nil
+		}()
 		if err = robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(e)}); err != nil {
 			if !w.opt.SkipBad || !robocache.Bad(err) {
-				guard.Fail(err)
+				return out, err
 			}
 			w.report.LeftOut++
 			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.info.EpisodeIndex(e)}, Message: err.Error()})
@@ -117,11 +146,11 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment) {
 		w.report.Episodes, w.report.Frames = w.report.Episodes+1, w.report.Frames+int64(n)
 	}
 	slices.SortStableFunc(out, func(a, b segment) int { return order[a.part] - order[b.part] })
-	return out
+	return out, nil
 }
 
 // each gives the rows of a segment in blocks that memory holds.
-func (w *writing) each(s segment, do func(rows []robocache.Row)) {
+func (w *writing) each(s segment, do func(rows []robocache.Row) error) error {
 	size := 1
 	for _, c := range w.columns {
 		if c.f != nil {
@@ -132,8 +161,11 @@ func (w *writing) each(s segment, do func(rows []robocache.Row)) {
 		}
 	}
 	for at, step := s.from, max(1, fileBytes/2/size); at < s.to; at += step {
-		do(reader.Rows(s.episode, at, min(s.to, at+step)))
+		if err := do(reader.Rows(s.episode, at, min(s.to, at+step))); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // dataFile is the rows of one that is not yet written.
@@ -145,7 +177,7 @@ type dataFile struct {
 	held    int // bytes
 }
 
-func (w *writing) newFile() *dataFile {
+func (w *writing) newFile() (*dataFile, error) {
 	f := &dataFile{}
 	var names []string
 	var nodes []parquet.Node
@@ -155,7 +187,10 @@ func (w *writing) newFile() *dataFile {
 		}
 	}
 	f.schema = parquet.NewSchema("schema", pqw.Group(names, nodes))
-	leaves := guard.Must(pqw.Leaves(f.schema))
+	leaves, err := pqw.Leaves(f.schema)
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range f.columns {
 		n := 1
 		if c.elem == "struct" {
@@ -167,16 +202,16 @@ func (w *writing) newFile() *dataFile {
 		}
 		f.values, leaves = append(f.values, own), leaves[n:]
 	}
-	return f
+	return f, nil
 }
 
 // put writes the file, if it has rows, and empties it.
-func (w *writing) put(ctx context.Context, f *dataFile, part string) {
+func (w *writing) put(ctx context.Context, f *dataFile, part string) (err error) {
 	if f.rows == 0 {
-		return
+		return nil
 	}
 	name := fmt.Sprintf("%s-%05d.parquet", w.prefix, len(w.adds))
-	defer guard.In("file", name)
+	defer robocache.Locate(&err, robocache.Where{"file": name})
 	collectors := slices.Concat(f.values...)
 	chunks := make([]*pqw.Chunk, len(collectors))
 	var g errgroup.Group
@@ -184,7 +219,9 @@ func (w *writing) put(ctx context.Context, f *dataFile, part string) {
 	for i, v := range collectors {
 		g.Go(func() (err error) { chunks[i], err = v.Encode(); return err })
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return err
+	}
 	s := fileStats{Rows: f.rows, Min: map[string]any{}, Max: map[string]any{}, Nulls: map[string]any{}}
 	at := 0
 	for i, c := range f.columns {
@@ -196,20 +233,41 @@ func (w *writing) put(ctx context.Context, f *dataFile, part string) {
 			s.Min[c.Name], s.Max[c.Name] = lo, hi
 		}
 	}
-	out := guard.Must(w.dst.Create(ctx, name))
+	out, err := w.dst.Create(ctx, name)
+	if err != nil {
+		return err
+	}
 	defer out.Abort()
-	file := guard.Must(pqw.NewFile(out, f.schema, nil, "RoboCache"))
-	guard.Check(file.Append(f.rows, chunks))
-	guard.Check(file.Close())
-	guard.Check(out.Commit())
-	a := &add{Path: name, Partitions: texts{}, Modified: w.modified, DataChange: true, Stats: string(guard.Must(json.Marshal(s)))}
+	file, err := pqw.NewFile(out, f.schema, nil, "RoboCache")
+	if err != nil {
+		return err
+	}
+	if err := file.Append(f.rows, chunks); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	a := &add{Path: name, Partitions: texts{}, Modified: w.modified, DataChange: true, Stats: string(encoded)}
 	w.adds = append(w.adds, a)
-	a.Size = guard.Must(w.dst.Stat(ctx, name)).Size
+	stat, err := w.dst.Stat(ctx, name)
+	if err != nil {
+		return err
+	}
+	a.Size = stat.Size
 	if w.partition != "" {
 		a.Partitions[w.partition] = part
 	}
 	w.report.Bytes += a.Size
 	f.rows, f.held = 0, 0
+	return nil
 }
 
 // bound is a value as statistics state it: of numbers and texts of one value a row.
@@ -229,15 +287,25 @@ func (c *column) bound(b []byte) any {
 }
 
 // fill adds rows to a file; all of it comes after what may fail for what is in the source.
-func (w *writing) fill(ctx context.Context, f *dataFile, rows []robocache.Row, number int64) {
+func (w *writing) fill(ctx context.Context, f *dataFile, rows []robocache.Row, number int64) error {
 	for i, c := range f.columns {
-		guard.Check(robocache.At(guard.Try(func() { f.held += w.column(ctx, c, rows, number, f.values[i]) }), robocache.Where{"stream": c.Name}))
+		if err := robocache.At(func() error {
+			columnValue, err := w.column(ctx, c, rows, number, f.values[i])
+			if err != nil {
+				return err
+			}
+			f.held += columnValue
+			return nil
+		}(), robocache.Where{"stream": c.Name}); err != nil {
+			return err
+		}
 	}
 	f.rows += int64(len(rows))
+	return nil
 }
 
 // column adds rows of one column to the collectors of its leaves, and says how many bytes.
-func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, number int64, to []*pqw.Values) (held int) {
+func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, number int64, to []*pqw.Values) (held int, err error) {
 	var numbers []byte
 	var items []string
 	var valid []uint8
@@ -247,24 +315,36 @@ func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, n
 		return w.frames(ctx, c, rows, to)
 	case kind == robocache.KindImage:
 		refs := make([]robocache.FrameRef, len(rows))
-		guard.Check(w.src.Frames(ctx, c.f.Key, rows, refs))
+		if err := w.src.Frames(ctx, c.f.Key, rows, refs); err != nil {
+			return held, err
+		}
 		items, valid = make([]string, len(rows)), make([]uint8, len(rows))
 		for i := range refs {
 			if !refs[i].Missing {
-				items[i], valid[i] = string(guard.Must(video.EncodeImage(&refs[i]))), 1
+				encodeImage, err := video.EncodeImage(&refs[i])
+				if err != nil {
+					return held, err
+				}
+				items[i], valid[i] = string(encodeImage), 1
 			}
 		}
 	case c.Name == "source" && c.f == nil:
 		items = slices.Repeat([]string{w.source}, len(rows))
 	case kind == robocache.KindText:
-		items = guard.Must(w.src.Text(ctx, c.key(), rows))
+		if items, err = w.src.Text(ctx, c.key(), rows); err != nil {
+			return held, err
+		}
 	case c.f != nil:
 		numbers, dtype = make([]byte, len(rows)*c.f.RowBytes()), c.f.DType
-		guard.Check(w.src.Gather(ctx, c.f.Key, rows, numbers))
+		if err := w.src.Gather(ctx, c.f.Key, rows, numbers); err != nil {
+			return held, err
+		}
 	default:
 		var times []int64
 		if c.Name == secondsColumn || c.Name == nanosColumn {
-			times = guard.Must(w.src.Times(ctx, rows[0].Episode, ""))
+			if times, err = w.src.Times(ctx, rows[0].Episode, ""); err != nil {
+				return held, err
+			}
 		}
 		for _, r := range rows {
 			v := number
@@ -281,11 +361,15 @@ func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, n
 		}
 	}
 	if c.f != nil && valid == nil {
-		valid = guard.Must(robocache.Validity(ctx, w.src, c.f, rows))
+		if valid, err = robocache.Validity(ctx, w.src, c.f, rows); err != nil {
+			return held, err
+		}
 	}
 	pattern, def, size := pqw.Pattern(c.dims...), 1+2*len(c.dims), 0
 	if numbers != nil {
-		numbers, size = stored(c.elem, dtype, numbers)
+		if numbers, size, err = stored(c.elem, dtype, numbers); err != nil {
+			return held, err
+		}
 	}
 	for i := range rows {
 		switch {
@@ -300,16 +384,18 @@ func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, n
 			}
 		}
 	}
-	return held + len(numbers)
+	return held + len(numbers), nil
 }
 
 // videoFile is a file of video in the table.
 type videoFile struct{ name, checksum string }
 
 // frames adds references to frames of video, whose files it copies into the table.
-func (w *writing) frames(ctx context.Context, c *column, rows []robocache.Row, to []*pqw.Values) int {
+func (w *writing) frames(ctx context.Context, c *column, rows []robocache.Row, to []*pqw.Values) (int, error) {
 	refs := make([]robocache.FrameRef, len(rows))
-	guard.Check(w.src.Frames(ctx, c.f.Key, rows, refs))
+	if err := w.src.Frames(ctx, c.f.Key, rows, refs); err != nil {
+		return 0, err
+	}
 	var in *video.File
 	release := func() {
 		if in != nil {
@@ -326,19 +412,25 @@ func (w *writing) frames(ctx context.Context, c *column, rows []robocache.Row, t
 			continue
 		}
 		if r.Path == "" || w.lib == nil {
-			unsupported("rows of video that lie in no file", "convert to lerobot first")
+			return 0, unsupported("rows of video that lie in no file", "convert to lerobot first")
 		}
 		if in == nil || in.Path != r.Path {
 			release()
-			in = guard.Must(w.lib.Acquire(ctx, r.Path))
+			var err error
+			if in, err = w.lib.Acquire(ctx, r.Path); err != nil {
+				return 0, err
+			}
 		}
 		v, ok := w.videos[r.Path]
 		if !ok {
-			v = w.copyVideo(ctx, in.Ranged)
+			var err error
+			if v, err = w.copyVideo(ctx, in.Ranged); err != nil {
+				return 0, err
+			}
 			w.videos[r.Path] = v
 		}
 		if n := in.Index.NumFrames(); r.Ordinal < 0 || r.Ordinal >= n {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"file": r.Path}, Want: fmt.Sprintf("at most %d frames", n), Got: fmt.Sprint("frame ", r.Ordinal)})
+			return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"file": r.Path}, Want: fmt.Sprintf("at most %d frames", n), Got: fmt.Sprint("frame ", r.Ordinal)}
 		}
 		s := in.Index.Sample(in.Index.DecodeIndex(r.Ordinal))
 		to[0].Text(v.name, 0, 2)
@@ -347,19 +439,23 @@ func (w *writing) frames(ctx context.Context, c *column, rows []robocache.Row, t
 		to[3].Int64(int64(s.Size), 0, 2)
 		to[4].Text(v.checksum, 0, 2)
 	}
-	return 32 * len(rows)
+	return 32 * len(rows), nil
 }
 
 // copyVideo copies a file under the name that its contents give it (D5).
-func (w *writing) copyVideo(ctx context.Context, f robocache.Ranged) videoFile {
+func (w *writing) copyVideo(ctx context.Context, f robocache.Ranged) (videoFile, error) {
 	sum := sha256.New()
-	guard.Check(store.EachBlock(ctx, f, func(b []byte) error { _, err := sum.Write(b); return err }))
+	if err := store.EachBlock(ctx, f, func(b []byte) error { _, err := sum.Write(b); return err }); err != nil {
+		return videoFile{}, err
+	}
 	text := hex.EncodeToString(sum.Sum(nil))
 	v := videoFile{videosDir + "/" + text[:32] + ".mp4", "sha256:" + text}
 	if e, err := w.dst.Stat(ctx, v.name); err == nil && e.Size == f.Size() {
-		return v
+		return v, nil
 	}
-	guard.Check(store.Copy(ctx, f, w.dst, v.name))
+	if err := store.Copy(ctx, f, w.dst, v.name); err != nil {
+		return videoFile{}, err
+	}
 	w.report.Bytes += f.Size()
-	return v
+	return v, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // field is a column in the schema of a table.
@@ -122,7 +121,7 @@ func (c *column) key() string {
 }
 
 // columnOf is the column of a feature; one without a type where a table has none for it.
-func columnOf(f *robocache.Feature) column {
+func columnOf(f *robocache.Feature) (column, error) {
 	// Without a mapping of columns, names have none of these.
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(" ,;{}()\n\t=", r) {
@@ -148,7 +147,11 @@ func columnOf(f *robocache.Feature) column {
 		typ = c.elem
 	}
 	for range c.dims {
-		typ = arrayType{"array", guard.Must(json.Marshal(typ)), true}
+		encoded, err := json.Marshal(typ)
+		if err != nil {
+			return column{}, err
+		}
+		typ = arrayType{"array", encoded, true}
 	}
 	own := *f
 	own.Default, own.Clock, own.FPS = false, "", robocache.Rate{}
@@ -156,8 +159,14 @@ func columnOf(f *robocache.Feature) column {
 		own.DType = robocache.Float32
 	}
 	c.field = plain(name, typ)
-	c.Metadata["robocache"] = guard.Must(json.Marshal(string(guard.Must(json.Marshal(own)))))
-	return c
+	encoded, err := json.Marshal(own)
+	if err != nil {
+		return column{}, err
+	}
+	if c.Metadata["robocache"], err = json.Marshal(string(encoded)); err != nil {
+		return column{}, err
+	}
+	return c, nil
 }
 
 // node is the Parquet column; every one may be null, and so may its elements.
@@ -179,27 +188,27 @@ func (c *column) node() parquet.Node {
 }
 
 // stored gives numbers as a column of a type stores them, and the size of each; a value that does not fit fails.
-func stored(elem string, from robocache.DType, b []byte) (out []byte, size int) {
+func stored(elem string, from robocache.DType, b []byte) (out []byte, size int, err error) {
 	to := dtypes[elem]
 	if to == from && to.Size() != 2 && to != robocache.Int8 {
-		return b, to.Size()
+		return b, to.Size(), nil
 	}
 	if to.Float() {
 		for _, v := range robocache.Float64s(nil, from, b) {
 			out = append(out, make([]byte, to.Size())...)
 			pq.PutFloat(out[len(out)-to.Size():], to, v)
 		}
-		return out, to.Size()
+		return out, to.Size(), nil
 	}
 	size = max(4, to.Size()) // Parquet has no integers below 32 bits
 	out = make([]byte, 0, len(b)/from.Size()*size)
 	for _, v := range robocache.Int64s(nil, from, b) {
 		var fits, wide [8]byte
 		if !pq.PutInt(fits[:], to, v, from == robocache.Uint64 && v < 0) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: string(op), Want: "integers that fit the type " + elem, Got: from.String()})
+			return out, size, &robocache.Error{Class: robocache.ErrUnsupported, Op: string(op), Want: "integers that fit the type " + elem, Got: from.String()}
 		}
 		pq.PutInt(wide[:], robocache.Int64, v, false)
 		out = append(out, wide[:size]...)
 	}
-	return out, size
+	return out, size, nil
 }

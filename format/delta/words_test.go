@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // TestLogWords checks that errors about the log name the line, the place and the value, and no type
@@ -14,7 +13,12 @@ import (
 func TestLogWords(t *testing.T) {
 	read := func(text string) error {
 		tb := &table{files: map[string]*add{}}
-		return guard.Try(func() { tb.apply([]byte(text)); tb.check() })
+		return func() error {
+			if err := tb.apply([]byte(text)); err != nil {
+				return err
+			}
+			return tb.check()
+		}()
 	}
 	const protocol = `{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}` + "\n"
 	for name, c := range map[string]struct {

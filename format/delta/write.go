@@ -19,7 +19,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -54,10 +54,12 @@ type writing struct {
 	report    robocache.WriteReport
 }
 
-func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) *writing {
+func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (*writing, error) {
 	w := &writing{src: src, info: src.Info(), opt: opt, lib: video.LibraryOf(src), videos: map[string]videoFile{}, prefix: "part-" + rand.Text()}
 	w.report.Dropped = []string{}
-	op.Settle(opt.Options, writeOptions, map[string]reader.Set{"partition": reader.Text(&w.partition, partitions...), "source": reader.Text(&w.source), "append": reader.Yes(&w.add)})
+	if err := op.Settle(opt.Options, writeOptions, map[string]reader.Set{"partition": reader.Text(&w.partition, partitions...), "source": reader.Text(&w.source), "append": reader.Yes(&w.add)}); err != nil {
+		return nil, err
+	}
 	uri, _, _ := strings.Cut(w.info.URI, "?")
 	w.source = cmp.Or(w.source, path.Base(strings.TrimRight(uri, "/")))
 	used := map[string]bool{}
@@ -72,14 +74,16 @@ func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 		if !opt.Wants(f) {
 			continue
 		}
-		if c := columnOf(f); c.elem == "" || used[strings.ToLower(c.Name)] { // names that differ in case alone are one
+		if c, err := columnOf(f); err != nil {
+			return nil, err
+		} else if c.elem == "" || used[strings.ToLower(c.Name)] { // names that differ in case alone are one
 			w.drop(f.Key, "a table has no column for it, or another of that name")
 		} else {
 			used[strings.ToLower(c.Name)] = true
 			w.columns = append(w.columns, c)
 		}
 	}
-	return w
+	return w, nil
 }
 
 func (w *writing) drop(key, why string) {
@@ -88,13 +92,17 @@ func (w *writing) drop(key, why string) {
 }
 
 // metaData describes a new table. Its id comes from what is in it (D6).
-func (w *writing) metaData() *metaData {
+func (w *writing) metaData() (*metaData, error) {
 	m := &metaData{Config: texts{}, Partitions: []string{}}
 	s := structType{Type: "struct"}
 	for _, c := range w.columns {
 		s.Fields = append(s.Fields, c.field)
 	}
-	m.Schema = string(guard.Must(json.Marshal(s)))
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	m.Schema = string(encoded)
 	m.Format.Provider, m.Format.Options = "parquet", texts{}
 	if w.partition != "" {
 		m.Partitions = append(m.Partitions, w.partition)
@@ -105,28 +113,41 @@ func (w *writing) metaData() *metaData {
 	if w.info.Robot != "" {
 		m.Config["robocache.robot_type"] = w.info.Robot
 	}
-	return m
+	return m, nil
 }
 
 // Write writes a dataset as a table, or adds it to one. writeOptions lists the options.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
-	defer guard.Recover("write delta", &err)
-	defer guard.At(robocache.Where{"dataset": robocache.Redact(dst)})
-	w := newWriting(ctx, src, opt)
-	w.dst = guard.Must(store.OpenWritable(dst))
+	defer crash.Recover("write delta", &err)
+	defer robocache.Locate(&err, robocache.Where{"dataset": robocache.Redact(dst)})
+	w, err := newWriting(ctx, src, opt)
+	if err != nil {
+		return nil, err
+	}
+	if w.dst, err = store.OpenWritable(dst); err != nil {
+		return nil, err
+	}
 	defer store.Close(w.dst)
 	if s := opt.Shard; s != nil {
 		w.prefix = fmt.Sprintf("part-%05d", s.Index)
-		w.write(ctx, int64(s.FirstEpisode))
-		w.report.Summary = guard.Must(json.Marshal(w.adds))
+		if err := w.write(ctx, int64(s.FirstEpisode)); err != nil {
+			return nil, err
+		}
+		if w.report.Summary, err = json.Marshal(w.adds); err != nil {
+			return nil, err
+		}
 		return &w.report, nil
 	}
 	w.modified = time.Now().UnixMilli()
-	if have := guard.Must(w.dst.List(ctx, "")); len(have) > 0 && !w.add {
+	if have, err := w.dst.List(ctx, ""); err != nil {
+		return nil, err
+	} else if len(have) > 0 && !w.add {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty one; --write-option append=true adds to a table that is there"}
 	}
-	guard.Check(store.Probe(ctx, w.dst))
-	if err = guard.Try(func() { w.commit(ctx) }); err != nil {
+	if err := store.Probe(ctx, w.dst); err != nil {
+		return nil, err
+	}
+	if err = w.commit(ctx); err != nil {
 		w.clear(ctx)
 	}
 	return &w.report, err
@@ -141,60 +162,78 @@ func (w *writing) clear(ctx context.Context) {
 }
 
 // commit writes the files of a version, and puts its commit (D3).
-func (w *writing) commit(ctx context.Context) {
+func (w *writing) commit(ctx context.Context) error {
 	columns, report := w.columns, w.report
 	var before *table
 	for base := int64(-1); ; {
-		t := guard.Must(load(ctx, w.dst, -1, defaultBudget))
+		t, err := load(ctx, w.dst, -1, defaultBudget)
+		if err != nil {
+			return err
+		}
 		switch {
 		case t.version >= 0 && !w.add:
-			fail(robocache.ErrMisuse, "another writer has made a table here", "--write-option append=true adds to it")
+			return fail(robocache.ErrMisuse, "another writer has made a table here", "--write-option append=true adds to it")
 		case before != nil && before.meta != nil && (!reflect.DeepEqual(t.meta, before.meta) || !reflect.DeepEqual(t.protocol, before.protocol)): // a constraint is one, too
-			fail(robocache.ErrTemporary, "the table's schema or protocol was changed meanwhile", "run it again")
+			return fail(robocache.ErrTemporary, "the table's schema or protocol was changed meanwhile", "run it again")
 		}
 		meta := t.meta
-		if next := t.next(ctx, w.dst); base < next || before.version < 0 { // else the files are good as they are
+		if next, err := t.next(ctx, w.dst); err != nil {
+			return err
+		} else if base < next || before.version < 0 { // else the files are good as they are
 			w.clear(ctx)
 			w.columns, w.report, base = slices.Clone(columns), report, next
 			if t.version >= 0 {
-				w.fit(t)
+				if err := w.fit(t); err != nil {
+					return err
+				}
 			}
-			w.write(ctx, base)
+			if err := w.write(ctx, base); err != nil {
+				return err
+			}
 		}
 		if t.version < 0 {
-			meta = w.metaData()
+			if meta, err = w.metaData(); err != nil {
+				return err
+			}
 		}
-		err := store.PutNew(ctx, w.dst, commitName(t.version+1), commitActions(meta, w.adds, w.modified, t.version >= 0))
+		commitActionsValue, err := commitActions(meta, w.adds, w.modified, t.version >= 0)
+		if err != nil {
+			return err
+		}
+		err = store.PutNew(ctx, w.dst, commitName(t.version+1), commitActionsValue)
 		if err == nil {
-			return
+			return nil
 		}
 		if before = t; !errors.Is(err, store.ErrExists) {
 			w.adds = nil // not to be cleared: the commit may be there, whatever the answer was
-			guard.Fail(err)
+			return err
 		}
 	}
 }
 
 // next is the number of the next episode.
-func (t *table) next(ctx context.Context, st store.Store) (next int64) {
+func (t *table) next(ctx context.Context, st store.Store) (next int64, err error) {
 	for _, a := range t.files {
 		n, _ := a.stats().Max["episode_index"].(json.Number)
 		last, err := n.Int64()
 		if err != nil { // the log does not say it: the rows do
-			d := guard.Must(open(ctx, st, t, robocache.OpenOptions{}))
+			d, err := open(ctx, st, t, robocache.OpenOptions{})
+			if err != nil {
+				return next, err
+			}
 			defer d.open.Close() // the store is the caller's
 			for _, e := range d.episodes {
 				next = max(next, e.index+1)
 			}
-			return next
+			return next, nil
 		}
 		next = max(next, last+1)
 	}
-	return next
+	return next, nil
 }
 
 // fit brings the columns to those of a table that is there, and refuses one that asks of a writer what this one does not do.
-func (w *writing) fit(t *table) {
+func (w *writing) fit(t *table) error {
 	refused := t.protocol.Writer > 7
 	for _, f := range t.protocol.Writers {
 		refused = refused || !slices.Contains(harmless, f)
@@ -208,18 +247,18 @@ func (w *writing) fit(t *table) {
 		}
 	}
 	if refused {
-		unsupported(fmt.Sprintf("rows for a table with constraints, or of writer protocol %d %v", t.protocol.Writer, t.protocol.Writers), "")
+		return unsupported(fmt.Sprintf("rows for a table with constraints, or of writer protocol %d %v", t.protocol.Writer, t.protocol.Writers), "")
 	}
 	w.partition = strings.Join(t.meta.Partitions, ", ")
 	if !slices.Contains(partitions, w.partition) {
-		unsupported("rows for a table partitioned by "+w.partition, "it is added to where it is partitioned by task, by source, or not")
+		return unsupported("rows for a table partitioned by "+w.partition, "it is added to where it is partitioned by task, by source, or not")
 	}
 	var out []column
 	for _, f := range t.fields {
 		i := slices.IndexFunc(w.columns, func(c column) bool { return c.Name == f.Name })
 		if i < 0 {
 			if !f.Nullable {
-				unsupported("the table's column "+f.Name+" may not be null, and the source has none", "")
+				return unsupported("the table's column "+f.Name+" may not be null, and the source has none", "")
 			}
 			continue
 		}
@@ -231,7 +270,7 @@ func (w *writing) fit(t *table) {
 			same = false
 		}
 		if !same || lists != len(c.dims) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: string(op), Where: robocache.Where{"column": f.Name}, Msg: "the table's column has another type", Want: string(f.Type), Got: string(c.Type) + " " + fmt.Sprint(c.dims), Hint: "leave it out by --keys, or write another table"})
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: string(op), Where: robocache.Where{"column": f.Name}, Msg: "the table's column has another type", Want: string(f.Type), Got: string(c.Type) + " " + fmt.Sprint(c.dims), Hint: "leave it out by --keys, or write another table"}
 		}
 		c.field, c.elem = f, elem
 		out = append(out, c)
@@ -240,14 +279,15 @@ func (w *writing) fit(t *table) {
 		if c.f != nil {
 			w.drop(c.f.Key, "the table has no such column")
 		} else if c.Name == "episode_index" {
-			unsupported("a table without the column episode_index", "")
+			return unsupported("a table without the column episode_index", "")
 		}
 	}
 	w.columns = out
+	return nil
 }
 
 // commitActions are the lines of a commit: of a new table, where there is metaData. Without a time there is none in it (D6).
-func commitActions(m *metaData, adds []*add, modified int64, more bool) []byte {
+func commitActions(m *metaData, adds []*add, modified int64, more bool) ([]byte, error) {
 	mode := "ErrorIfExists"
 	if more {
 		mode = "Append"
@@ -258,7 +298,10 @@ func commitActions(m *metaData, adds []*add, modified int64, more bool) []byte {
 	}
 	actions := []action{{Commit: info}}
 	if !more {
-		m.ID = identity(m, adds)
+		var err error
+		if m.ID, err = identity(m, adds); err != nil {
+			return nil, err
+		}
 		actions = append(actions, action{Protocol: &protocol{Reader: 1, Writer: 2}}, action{MetaData: m})
 	}
 	for _, a := range adds {
@@ -268,28 +311,41 @@ func commitActions(m *metaData, adds []*add, modified int64, more bool) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	for i := range actions {
-		guard.Check(enc.Encode(&actions[i]))
+		if err := enc.Encode(&actions[i]); err != nil {
+			return nil, err
+		}
 	}
-	return b.Bytes()
+	return b.Bytes(), nil
 }
 
 // identity is a UUID of a table's first version, by its contents.
-func identity(m *metaData, adds []*add) string {
+func identity(m *metaData, adds []*add) (string, error) {
 	own := *m
 	own.ID = ""
-	sum := sha256.Sum256(guard.Must(json.Marshal([]any{own, adds})))
+	encoded, err := json.Marshal([]any{own, adds})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(encoded)
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]), nil
 }
 
 // plan settles the schema of all shards.
 func plan(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-	defer guard.Recover("plan", &err)
-	w := newWriting(ctx, src, opt)
-	if w.add {
-		unsupported("shards that are added to a table", "plan into an empty destination, or add by robocache convert --write-option append=true")
+	defer crash.Recover("plan", &err)
+	w, err := newWriting(ctx, src, opt)
+	if err != nil {
+		return nil, err
 	}
-	return json.Marshal(w.metaData())
+	if w.add {
+		return nil, unsupported("shards that are added to a table", "plan into an empty destination, or add by robocache convert --write-option append=true")
+	}
+	metaDataValue, err := w.metaData()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(metaDataValue)
 }
 
 // shardFile is a data file as a shard names it.
@@ -297,9 +353,11 @@ var shardFile = regexp.MustCompile(`^part-\d{5}-\d{5,}\.parquet$`)
 
 // merge puts the first commit of a table, which its shards have filled.
 func merge(ctx context.Context, dst string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
-	defer guard.Recover("write delta", &err)
+	defer crash.Recover("write delta", &err)
 	m, adds := &metaData{}, []*add{}
-	guard.Check(json.Unmarshal(schema, m))
+	if err := json.Unmarshal(schema, m); err != nil {
+		return err
+	}
 	named := map[string]bool{}
 	for _, s := range shards {
 		var own []*add
@@ -310,17 +368,25 @@ func merge(ctx context.Context, dst string, schema json.RawMessage, shards []rob
 			}
 		}
 		if bad {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"folder": s.Dir}, Msg: "the summary of a shard cannot be read, or names a data file twice or one that is no shard's"})
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"folder": s.Dir}, Msg: "the summary of a shard cannot be read, or names a data file twice or one that is no shard's"}
 		}
 		adds = append(adds, own...)
 	}
-	st := guard.Must(store.OpenWritable(dst))
+	st, err := store.OpenWritable(dst)
+	if err != nil {
+		return err
+	}
 	defer store.Close(st)
-	actions := commitActions(m, adds, 0, false)
+	actions, err := commitActions(m, adds, 0, false)
+	if err != nil {
+		return err
+	}
 	if err = store.PutNew(ctx, st, commitName(0), actions); !errors.Is(err, store.ErrExists) {
 		return err
 	}
-	if b := guard.Must(store.ReadFile(ctx, st, commitName(0), math.MaxInt32)); !bytes.Equal(b, actions) {
+	if b, err := store.ReadFile(ctx, st, commitName(0), math.MaxInt32); err != nil {
+		return err
+	} else if !bytes.Equal(b, actions) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "another table is here", Hint: "plan into an empty destination"}
 	}
 	return nil

@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 var options = map[string]string{
@@ -30,22 +29,46 @@ func init() {
 
 // Detect says whether uri is an HDF5 file, or a folder whose first HDF5 file is one, of none of the layouts that have a format of their own.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	return h5set.Detect(ctx, uri, opt, func(f *h5.File) bool {
-		has := func(path string) bool {
+	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
+		has := func(path string) (bool, error) {
 			_, err := f.Lookup(ctx, path)
 			if err != nil && !errors.Is(err, robocache.ErrNotFound) {
-				guard.Fail(err)
+				return false, err
 			}
-			return err == nil
+			return err == nil, nil
 		}
-		if has("action") && has("observations") || has("data/demo_0") {
-			return false
+		hasValue, err := has("action")
+		if err != nil {
+			return false, err
+		}
+		holds2 := hasValue
+		if holds2 {
+			hasValue2, err := has("observations")
+			if err != nil {
+				return false, err
+			}
+			holds2 = hasValue2
+		}
+		holds := holds2
+		if !holds {
+			hasValue2, err := has("data/demo_0")
+			if err != nil {
+				return false, err
+			}
+			holds = hasValue2
+		}
+		if holds {
+			return false, nil
 		}
 		data, err := f.Lookup(ctx, "data")
 		if err != nil || !data.IsGroup() {
-			return true
+			return true, nil
 		}
-		return !slices.ContainsFunc(guard.Must(data.Links(ctx)), func(l h5.Link) bool { return strings.HasPrefix(l.Name, "demo") })
+		links, err := data.Links(ctx)
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(links, func(l h5.Link) bool { return strings.HasPrefix(l.Name, "demo") }), nil
 	})
 }
 
@@ -61,14 +84,21 @@ type layout struct {
 
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return h5set.Open(ctx, "hdf5", uri, opt, func(s *h5set.Set, names []string) {
+	return h5set.Open(ctx, "hdf5", uri, opt, func(s *h5set.Set, names []string) error {
 		d := &layout{opt: opt.Options, rate: !opt.HZ.Zero()}
-		d.clock(s, opt)
-		s.ReadFiles(ctx, names, false, d.file)
-		s.Schema(ctx, func(path string) string { return strings.ReplaceAll(path, "/", ".") })
+		if err := d.clock(s, opt); err != nil {
+			return err
+		}
+		if err := s.ReadFiles(ctx, names, false, d.file); err != nil {
+			return err
+		}
+		if err := s.Schema(ctx, func(path string) string { return strings.ReplaceAll(path, "/", ".") }); err != nil {
+			return err
+		}
 		if len(s.Streams) == 0 {
 			findNothing(ctx, s)
 		}
+		return nil
 	})
 }
 
@@ -89,14 +119,14 @@ func findNothing(ctx context.Context, s *Dataset) {
 var units = map[string]float64{"": 0, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 // clock finds what the options say of timestamps.
-func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) {
+func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) error {
 	unit := d.opt["timestamp_unit"]
 	d.timestamps = d.opt["timestamps"]
 	if opt.Map != nil && d.timestamps == "" {
 		for _, m := range opt.Map.Streams {
 			if path, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok {
 				if d.timestamps != "" && d.timestamps != path {
-					guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Msg: "a mapping with several clocks for one file", Want: "timestamps:" + d.timestamps, Got: m.Clock})
+					return &robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Msg: "a mapping with several clocks for one file", Want: "timestamps:" + d.timestamps, Got: m.Clock}
 				}
 				d.timestamps = path
 				unit = cmp.Or(unit, m.TimestampUnit)
@@ -105,43 +135,66 @@ func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) {
 	}
 	var ok bool
 	if s.TimestampUnit, ok = units[unit]; !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Msg: "unit of timestamps", Want: "s, ms, us or ns", Got: unit})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Msg: "unit of timestamps", Want: "s, ms, us or ns", Got: unit}
 	}
+	return nil
 }
 
 // file finds the episodes of a file.
-func (d *layout) file(ctx context.Context, f *h5.File, root *h5.Object) []h5set.Episode {
-	paths := d.groups(ctx, f, root)
+func (d *layout) file(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set.Episode, error) {
+	paths, err := d.groups(ctx, f, root)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]h5set.Episode, len(paths))
-	h5set.Each(ctx, "hdf5 open", len(paths), func(ctx context.Context, i int) {
-		defer guard.In("pointer", paths[i])
-		out[i] = h5set.Episode{File: f, Group: guard.Must(f.Lookup(ctx, paths[i])).Address(), Path: paths[i]}
-		d.measure(ctx, &out[i])
-	})
-	return out
+	if err := h5set.Each(ctx, "hdf5 open", len(paths), func(ctx context.Context, i int) (err error) {
+		defer robocache.Locate(&err, robocache.Where{"pointer": paths[i]})
+		lookup, err := f.Lookup(ctx, paths[i])
+		if err != nil {
+			return err
+		}
+		out[i] = h5set.Episode{File: f, Group: lookup.Address(), Path: paths[i]}
+		return d.measure(ctx, &out[i])
+	}); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // prefixes are the names of groups that are episodes, before their number.
 var prefixes = map[string]bool{"": true, "demo": true, "episode": true, "ep": true, "traj": true, "trajectory": true, "rollout": true, "sample": true, "run": true}
 
 // groups gives the paths of a file's episodes: "" is the file itself.
-func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) []string {
+func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]string, error) {
 	how := d.opt["episodes"]
 	if how == "file" {
-		return []string{""}
+		return []string{""}, nil
 	}
 	at, path := root, ""
 	if how != "" {
 		path = strings.Trim(how, "/")
-		at = guard.Must(f.Lookup(ctx, path))
+		var err error
+		if at, err = f.Lookup(ctx, path); err != nil {
+			return nil, err
+		}
 	}
 	for depth := 0; ; depth++ {
-		w := h5set.NewWalker(ctx, f, at, path)
+		w, err := h5set.NewWalker(ctx, f, at, path)
+		if err != nil {
+			return nil, err
+		}
 		var names []string
 		numbered, sets := true, false
-		for _, l := range w.Links("") {
-			_ = h5set.Tolerate(func() {
-				o := w.Object(l.Name)
+		links, err := w.Links("")
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range links {
+			if _, err := h5set.Tolerate(func() error {
+				o, err := w.Object(l.Name)
+				if err != nil {
+					return err
+				}
 				switch {
 				case o.IsGroup():
 					stem := strings.TrimRight(l.Name, "0123456789")
@@ -150,7 +203,10 @@ func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) []stri
 				case o.IsDataset():
 					sets = true
 				}
-			})
+				return nil
+			}); err != nil {
+				return nil, err
+			}
 		}
 		join := func(name string) string { return strings.TrimPrefix(path+"/"+name, "/") }
 		switch {
@@ -159,29 +215,46 @@ func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) []stri
 			for i := range names {
 				names[i] = join(names[i])
 			}
-			return names
+			return names, nil
 		case how != "":
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"pointer": path}, Msg: "option episodes names a group without groups"})
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"pointer": path}, Msg: "option episodes names a group without groups"}
 		case len(names) == 1 && !sets && depth < 4:
-			path, at = join(names[0]), w.Object(names[0])
+			object, err := w.Object(names[0])
+			if err != nil {
+				return nil, err
+			}
+			path, at = join(names[0]), object
 		default:
-			return []string{""}
+			return []string{""}, nil
 		}
 	}
 }
 
 // measure finds an episode's length, timestamps and task.
-func (d *layout) measure(ctx context.Context, e *h5set.Episode) {
-	w := e.Walker(ctx)
+func (d *layout) measure(ctx context.Context, e *h5set.Episode) error {
+	w, err := e.Walker(ctx)
+	if err != nil {
+		return err
+	}
 	e.Times = d.timestamps
 	lengths := map[int64]int{}
 	first := map[int64]int{}
 	action := int64(-1)
 	n := 0
-	w.Walk(func(path string, o *h5.Object) {
+	if err := w.Walk(func(path string, o *h5.Object) error {
 		var ds *h5.Dataset
-		if h5set.Tolerate(func() { ds = guard.Must(o.Dataset(ctx, path)) }) != nil || len(ds.Shape) == 0 || ds.Null || ds.Claim() != nil {
-			return
+		tolerate, err := h5set.Tolerate(func() error {
+			var err error
+			if ds, err = o.Dataset(ctx, path); err != nil {
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if tolerate != nil || len(ds.Shape) == 0 || ds.Null || ds.Claim() != nil {
+			return nil
 		}
 		rows := ds.Rows()
 		if _, ok := first[rows]; !ok {
@@ -197,9 +270,12 @@ func (d *layout) measure(ctx context.Context, e *h5set.Episode) {
 				e.Times = path
 			}
 		}
-	}, nil)
+		return nil
+	}, nil); err != nil {
+		return err
+	}
 	if want := d.opt["length"]; want != "" && action < 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": e.File.Name(), "pointer": want}, Msg: "no such data set with rows"})
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": e.File.Name(), "pointer": want}, Msg: "no such data set with rows"}
 	}
 	e.Acts = action >= 0
 	if !e.Acts {
@@ -212,5 +288,15 @@ func (d *layout) measure(ctx context.Context, e *h5set.Episode) {
 	}
 	e.Length = int(action)
 	e.Others = e.Path == "" && !e.Acts && e.Times == "" // a file of arrays: none of them is the one that counts
-	_ = h5set.Tolerate(func() { e.SetTask(w.Task()) })
+	if _, err := h5set.Tolerate(func() error {
+		task, err := w.Task()
+		if err != nil {
+			return err
+		}
+		e.SetTask(task)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return nil
 }

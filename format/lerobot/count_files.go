@@ -10,7 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -50,7 +50,7 @@ func (d *Dataset) otherFiles(named map[place]string) (others []countedFile) {
 
 // countFiles counts the rows of the files that the table names. named lists the data files, if they
 // were listed.
-func (d *Dataset) countFiles(ctx context.Context, named map[place]string) []countedFile {
+func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]countedFile, error) {
 	e := d.eps
 	files := make([]countedFile, len(e.files))
 	missing := 0
@@ -67,19 +67,27 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) []coun
 				continue
 			}
 		}
-		count := guard.Func("lerobot recount", func() {
-			files[i] = d.countFile(ctx, int32(i), f, func() (*tableFile, error) {
+		count := crash.Func("lerobot recount", func() error {
+			var err error
+			if files[i], err = d.countFile(ctx, int32(i), f, func() (*tableFile, error) {
 				return d.claimedFooter(ctx, int32(i))
-			})
+			}); err != nil {
+				return err
+			}
+			return nil
 		})
 		if len(files) == 1 { // most datasets: it needs no goroutine
-			guard.Check(count())
+			if err := count(); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		g.Go(count)
 	}
-	guard.Check(g.Wait())
-	return files
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return files, nil
 }
 
 func missingData(f fileNumber) error {
@@ -90,18 +98,20 @@ func missingData(f fileNumber) error {
 }
 
 // listData lists the data files of v3 by their numbers. It is empty if the store cannot list.
-func (d *Dataset) listData(ctx context.Context) map[place]string {
+func (d *Dataset) listData(ctx context.Context) (map[place]string, error) {
 	if d.raw.major == 2 {
-		return map[place]string{}
+		return map[place]string{}, nil
 	}
 	list, _, err := store.Files(ctx, d.Bytes, "data", func(name string) bool {
 		return fileName.MatchString(name[1+lastSlash(name):])
 	})
 	if errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrNotFound) {
-		return map[place]string{}
+		return map[place]string{}, nil
 	}
-	guard.Check(robocache.At(err, robocache.Where{"file": "data"}))
-	return index(list, d.raw)
+	if err := robocache.At(err, robocache.Where{"file": "data"}); err != nil {
+		return nil, err
+	}
+	return index(list, d.raw), nil
 }
 
 func lastSlash(name string) int {
@@ -119,31 +129,45 @@ func (d *Dataset) claimedFooter(ctx context.Context, file int32) (f *tableFile, 
 	if d.raw.major != 2 || robocache.IsRemote(d.Bytes) {
 		return d.tab.footer(ctx, file)
 	}
-	err = guard.Try(func() {
-		d.paths.try(ctx, d.paths.data, d.dataPlace(file), func(name string) (err error) {
+	err = func() error {
+		if _, err := d.paths.try(ctx, d.paths.data, d.dataPlace(file), func(name string) (err error) {
 			f, err = d.openFooter(ctx, name)
 			return err
-		})
-	})
+		}); err != nil {
+			return err
+		}
+		return nil
+	}()
 	return f, err
 }
 
 // openFooter reads the footer of a data file.
 func (d *Dataset) openFooter(ctx context.Context, name string) (f *tableFile, err error) {
-	err = guard.Try(func() {
-		r := guard.Must(d.Bytes.Open(ctx, name))
+	err = func() error {
+		r, err := d.Bytes.Open(ctx, name)
+		if err != nil {
+			return err
+		}
 		defer r.Close()
-		f = &tableFile{d: d, name: name, pq: guard.Must(pq.Open(ctx, r, nil))}
-	})
+		opened, err := pq.Open(ctx, r, nil)
+		if err != nil {
+			return err
+		}
+		f = &tableFile{d: d, name: name, pq: opened}
+		return nil
+	}()
 	return f, robocache.At(err, robocache.Where{"file": name})
 }
 
 // countFile counts the rows of one data file. It fails only by what another try may not meet.
 func (d *Dataset) countFile(
 	ctx context.Context, file int32, c countedFile, open func() (*tableFile, error),
-) countedFile {
-	err := guard.Try(func() {
-		f := guard.Must(open())
+) (countedFile, error) {
+	err := func() error {
+		f, err := open()
+		if err != nil {
+			return err
+		}
 		c.name, c.rows = f.name, f.pq.Rows
 		claimed := file < int32(len(d.eps.files))
 		var eps []int32
@@ -158,19 +182,28 @@ func (d *Dataset) countFile(
 				c.runs = append(c.runs, d.claim(e))
 			}
 		case f.pq.Column("episode_index") == nil:
-			guard.Fail(malformed(robocache.Where{"file": f.name}, "a column episode_index", "none"))
+			return malformed(robocache.Where{"file": f.name}, "a column episode_index", "none")
 		case claimed:
-			c.runs = d.tab.runsIn(ctx, f, file)
+			runsIn, err := d.tab.runsIn(ctx, f, file)
+			if err != nil {
+				return err
+			}
+			c.runs = runsIn
 		default:
-			c.runs = d.runsOfOther(ctx, f, file)
+			runsOfOther, err := d.runsOfOther(ctx, f, file)
+			if err != nil {
+				return err
+			}
+			c.runs = runsOfOther
 		}
 		c.isSound = claimed && d.fitsRuns(c.runs, eps)
-	})
+		return nil
+	}()
 	if err != nil && !robocache.Bad(err) {
-		guard.Fail(err)
+		return countedFile{}, err
 	}
 	c.err = err
-	return c
+	return c, nil
 }
 
 // claim is the run that the table gives to an episode.
@@ -214,15 +247,25 @@ func (d *Dataset) fitsRuns(runs []rowRun, eps []int32) bool {
 }
 
 // runsOfOther reads the runs of a data file that the table does not name.
-func (d *Dataset) runsOfOther(ctx context.Context, f *tableFile, file int32) (runs []rowRun) {
-	r := guard.Must(d.Bytes.Open(ctx, f.name))
+func (d *Dataset) runsOfOther(ctx context.Context, f *tableFile, file int32) (runs []rowRun, err error) {
+	r, err := d.Bytes.Open(ctx, f.name)
+	if err != nil {
+		return runs, err
+	}
 	defer r.Close()
 	leaf := f.pq.Column("episode_index")
 	for g := range f.pq.Groups {
-		col := guard.Must(pq.ReadColumn(ctx, r, f.pq, g, leaf, []int{}, f.limits()))
-		runs = appendRuns(runs, guard.Must(pq.Int64s(col)), file, f.pq.Groups[g].Start)
+		col, err := pq.ReadColumn(ctx, r, f.pq, g, leaf, []int{}, f.limits())
+		if err != nil {
+			return runs, err
+		}
+		int64s, err := pq.Int64s(col)
+		if err != nil {
+			return runs, err
+		}
+		runs = appendRuns(runs, int64s, file, f.pq.Groups[g].Start)
 	}
-	return runs
+	return runs, nil
 }
 
 // appendRuns appends the runs of ids, which begin at row start of a file.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // doctor collects what a dataset gets wrong. A kind of fault in one place becomes one finding with a count and the first
@@ -30,12 +30,14 @@ type doctor struct {
 // Diagnose proves that the dataset is what it claims: its rows, its video files, its statistics. What opening noticed is
 // among the findings. An error means that it could not be done, not that something was found.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Recover("lerobot doctor", &err)
+	defer crash.Recover("lerobot doctor", &err)
 	doc := &doctor{d: d, opt: opt, bad: map[int]bool{}, at: map[string]int{}}
 	if opt.Episodes != nil {
 		doc.chosen = map[int]bool{}
 		for _, e := range opt.Episodes {
-			d.checkEpisode(e)
+			if err := d.checkEpisode(e); err != nil {
+				return out, err
+			}
 			doc.chosen[e] = true
 		}
 	}
@@ -131,8 +133,8 @@ func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Wh
 }
 
 // try does a part of the work; the error that it ends with is a finding.
-func (doc *doctor) try(ctx context.Context, where robocache.Where, part func()) {
-	doc.unreadable(ctx, guard.Try(part), where)
+func (doc *doctor) try(ctx context.Context, where robocache.Where, part func() error) {
+	doc.unreadable(ctx, part(), where)
 }
 
 // layout looks at what the folder holds besides what the metadata names.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -23,23 +22,37 @@ const pageLimit = 256 << 20
 // the data where the caller wants it deep.
 func (doc *doctor) pages(ctx context.Context) {
 	d := doc.d
-	doc.try(ctx, nil, func() {
+	doc.try(ctx, nil, func() error {
 		tables, _, err := store.Files(ctx, d.Bytes, "meta", func(name string) bool { return strings.HasSuffix(name, ".parquet") })
 		for _, t := range tables {
 			doc.columns(ctx, t.Name)
 		}
 		if !errors.Is(err, robocache.ErrUnsupported) {
-			guard.Check(err)
-			return
+			if err != nil {
+				return err
+			}
+			return nil
 		}
 		doc.columns(ctx, tasksParquet) // http: what metadata has by its names
-		for _, name := range d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet") {
+		numbered, err := d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet")
+		if err != nil {
+			return err
+		}
+		for _, name := range numbered {
 			doc.columns(ctx, name)
 		}
+		return nil
 	})
 	for file := range d.tab.files() {
 		if doc.opt.Deep && doc.wantsAny(ctx, d.tab.episodesOf(int32(file))) {
-			doc.try(ctx, nil, func() { doc.columns(ctx, guard.Must(d.tab.footer(ctx, int32(file))).name) })
+			doc.try(ctx, nil, func() error {
+				footer, err := d.tab.footer(ctx, int32(file))
+				if err != nil {
+					return err
+				}
+				doc.columns(ctx, footer.name)
+				return nil
+			})
 		}
 	}
 }
@@ -47,15 +60,21 @@ func (doc *doctor) pages(ctx context.Context) {
 // columns proves every column of a Parquet file, page by page: one finding a column chunk.
 func (doc *doctor) columns(ctx context.Context, name string) {
 	where := robocache.Where{"file": name}
-	err := guard.Try(func() {
-		r := doc.d.openSmall(ctx, name)
+	err := func() error {
+		r, err := doc.d.openSmall(ctx, name)
+		if err != nil {
+			return err
+		}
 		defer r.Close()
-		f := guard.Must(pq.Open(ctx, r, nil))
+		f, err := pq.Open(ctx, r, nil)
+		if err != nil {
+			return err
+		}
 		doc.unreadable(ctx, pq.CheckNames(f), where)
 		for g := range f.Groups {
 			for _, leaf := range f.Leaves {
 				if doc.failed != nil {
-					return
+					return nil
 				}
 				err := pq.Check(ctx, r, f, g, leaf, pq.Limits{Bytes: pageLimit})
 				if errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrResourceLimit) {
@@ -65,7 +84,8 @@ func (doc *doctor) columns(ctx context.Context, name string) {
 				}
 			}
 		}
-	})
+		return nil
+	}()
 	if !errors.Is(err, robocache.ErrNotFound) { // else opening has said so, where it is needed
 		doc.unreadable(ctx, err, where)
 	}
@@ -87,15 +107,21 @@ func (doc *doctor) videos(ctx context.Context) {
 			if len(eps) == 0 || !doc.wantsAny(ctx, eps) {
 				continue
 			}
-			doc.try(ctx, robocache.Where{"stream": f.Key, "episodes": doc.span(eps)}, func() { doc.videoFile(ctx, f, c, eps, pool) })
+			doc.try(ctx, robocache.Where{"stream": f.Key, "episodes": doc.span(eps)}, func() error { return doc.videoFile(ctx, f, c, eps, pool) })
 			doc.progress(doc.rows(eps))
 		}
 	}
 }
 
-func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camera, eps []int32, pool *video.Pool) {
-	layout := guard.Must(doc.d.layout(ctx, c, int(eps[0])))
-	file := guard.Must(doc.d.lib.Acquire(ctx, layout.path))
+func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camera, eps []int32, pool *video.Pool) error {
+	layout, err := doc.d.layout(ctx, c, int(eps[0]))
+	if err != nil {
+		return err
+	}
+	file, err := doc.d.lib.Acquire(ctx, layout.path)
+	if err != nil {
+		return err
+	}
 	defer file.Release()
 	doc.claims(f, layout, file.Index)
 	doc.ends(f, c, eps)
@@ -105,8 +131,11 @@ func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camer
 		doc.byTime(ctx, c, layout, eps)
 	}
 	if doc.opt.Decode {
-		doc.decode(ctx, f, c, layout, file, pool)
+		if err := doc.decode(ctx, f, c, layout, file, pool); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // codecNames are spellings that mean the same coding.
@@ -164,7 +193,10 @@ func (doc *doctor) byTime(ctx context.Context, c *camera, l *camFile, eps []int3
 			continue
 		}
 		var fault error
-		doc.try(ctx, nil, func() { _, fault = doc.d.matchTimes(ctx, c, l, int(e)) })
+		doc.try(ctx, nil, func() error {
+			_, fault = doc.d.matchTimes(ctx, c, l, int(e))
+			return nil
+		})
 		if bad := (*robocache.Error)(nil); errors.As(fault, &bad) {
 			doc.add(fmt.Sprint("frame-count\x00", c.key, e), robocache.Finding{
 				Severity: robocache.SeverityError, Code: "frame-count", Where: bad.Where, Count: 1, Hint: bad.Hint,
@@ -246,10 +278,16 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 // decode decodes every frame; a group that fails is a finding, and the others go on.
 func (doc *doctor) decode(
 	ctx context.Context, f *robocache.Feature, c *camera, l *camFile, file *video.File, pool *video.Pool,
-) {
+) error {
 	for _, g := range video.Plan(file.Index, file.Index.All()) {
 		err := pool.Decode(ctx, file, nil, []video.Group{g}, func(int, video.Frame) error { return nil })
-		if guard.Check(ctx.Err()); guard.RaiseInternal(err) == nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if robocache.IsFatal(err) {
+			return err
+		}
+		if err == nil {
 			continue
 		}
 		last := -1
@@ -268,6 +306,7 @@ func (doc *doctor) decode(
 			})
 		}
 	}
+	return nil
 }
 
 const undecodableHint = "fetch the file again, or leave the episode out: " +
@@ -279,7 +318,14 @@ func (doc *doctor) episodeAt(ctx context.Context, c *camera, l *camFile, ordinal
 		first, length := int(s.first), doc.d.Len(int(s.episode))
 		if l.timed != nil {
 			var frames []int32
-			err := guard.Try(func() { frames = doc.d.framesByTime(ctx, c, l, int(s.episode)) })
+			err := func() error {
+				framesByTime, err := doc.d.framesByTime(ctx, c, l, int(s.episode))
+				if err != nil {
+					return err
+				}
+				frames = framesByTime
+				return nil
+			}()
 			if _, shows := slices.BinarySearch(frames, int32(ordinal)); err != nil || !shows {
 				continue
 			}

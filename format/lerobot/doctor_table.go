@@ -8,7 +8,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -28,7 +27,7 @@ func (doc *doctor) tables(ctx context.Context) {
 		after := c.global + doc.rows(eps)
 		if !doc.wantsAny(ctx, eps) {
 			c.global = after
-		} else if err := guard.Try(func() { doc.file(ctx, int32(file), c) }); err == nil {
+		} else if err := doc.file(ctx, int32(file), c); err == nil {
 			// The numbers in the files behind count the rows that this one lost.
 			for _, e := range eps {
 				c.global += max(0, int64(d.Len(int(e)))-int64(c.rows[e]))
@@ -88,16 +87,22 @@ func (doc *doctor) span(eps []int32) string {
 	return fmt.Sprintf("%d–%d", lo, hi)
 }
 
-func (doc *doctor) file(ctx context.Context, file int32, c *tableCheck) {
-	f := guard.Must(doc.d.tab.footer(ctx, file))
+func (doc *doctor) file(ctx context.Context, file int32, c *tableCheck) error {
+	f, err := doc.d.tab.footer(ctx, file)
+	if err != nil {
+		return err
+	}
 	if f.pq.Rows == 0 {
 		doc.found(robocache.SeverityError, "empty-file", robocache.Where{"file": f.name}, "remove the file", "the data file has no rows: LeRobot refuses such a set")
 	}
 	doc.schema(f)
 	for g := range f.pq.Groups {
-		doc.group(ctx, f, file, g, c)
+		if err := doc.group(ctx, f, file, g, c); err != nil {
+			return err
+		}
 		doc.progress(f.pq.Groups[g].Rows)
 	}
+	return nil
 }
 
 // schema compares a file's columns with the declaration.
@@ -124,11 +129,29 @@ func (doc *doctor) schema(f *tableFile) {
 }
 
 // group checks the rows of one row group.
-func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c *tableCheck) {
+func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c *tableCheck) error {
 	d := doc.d
-	column := func(name string) []int64 { return d.tab.integers(ctx, f, file, g, name) }
-	ids, index, frame, task := column("episode_index"), column("index"), column("frame_index"), column("task_index")
-	timestamps := scalar(ctx, d.tab, f, file, g, "timestamp", pq.Float64s)
+	column := func(name string) ([]int64, error) { return d.tab.integers(ctx, f, file, g, name) }
+	ids, err := column("episode_index")
+	if err != nil {
+		return err
+	}
+	index, err := column("index")
+	if err != nil {
+		return err
+	}
+	frame, err := column("frame_index")
+	if err != nil {
+		return err
+	}
+	task, err := column("task_index")
+	if err != nil {
+		return err
+	}
+	timestamps, err := scalar(ctx, d.tab, f, file, g, "timestamp", pq.Float64s)
+	if err != nil {
+		return err
+	}
 	where := func(column string, row int) robocache.Where {
 		return robocache.Where{"file": f.name, "row_group": g, "column": column, "row": row}
 	}
@@ -167,6 +190,7 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 			})
 		}
 	}
+	return nil
 }
 
 // episodeOf returns the position of the episode that rows of an index in a data file belong to; -1

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -139,7 +138,10 @@ func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 			if err == nil && doc.opt.Decode {
 				err = decodeStill(&refs[i], info)
 			}
-			if guard.RaiseInternal(err) != nil {
+			if robocache.IsFatal(err) {
+				return err
+			}
+			if err != nil {
 				key := fmt.Sprint("unreadable-image\x00", f.Key, "\x00", r.Episode)
 				doc.add(key, robocache.Finding{
 					Severity: robocache.SeverityError, Code: "unreadable-image", Where: where, Count: 1,

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -237,21 +237,29 @@ func (t *episodeTasks) made(perm []int32) *episodeTasks {
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episode, err error) {
-	defer guard.Recover("lerobot episode", &err)
-	d.checkEpisode(episode)
-	defer guard.At(robocache.Where{"episode": d.eps.id(episode)})
-	t := d.episodeTasks(ctx)
+	defer crash.Recover("lerobot episode", &err)
+	if err := d.checkEpisode(episode); err != nil {
+		return ep, err
+	}
+	defer robocache.Locate(&err, robocache.Where{"episode": d.eps.id(episode)})
+	t, err := d.episodeTasks(ctx)
+	if err != nil {
+		return ep, err
+	}
 	return robocache.Episode{Position: episode, Index: d.eps.id(episode), Length: d.Len(episode), Tasks: t.of(episode)}, nil
 }
 
 // episodeTasks reads the tasks column on the first call: it is the only part of the episodes table that costs text.
-func (d *Dataset) episodeTasks(ctx context.Context) *episodeTasks {
+func (d *Dataset) episodeTasks(ctx context.Context) (*episodeTasks, error) {
 	t := d.taskTab.Load()
 	if t == nil {
-		t = d.readEpisodeTasksV3(ctx)
+		var err error
+		if t, err = d.readEpisodeTasksV3(ctx); err != nil {
+			return nil, err
+		}
 		d.taskTab.Store(t)
 	}
-	return t
+	return t, nil
 }
 
 // lines calls each for every line that is not blank.
@@ -287,18 +295,24 @@ type episodeLine struct {
 }
 
 // readEpisodesV2 reads meta/episodes.jsonl.
-func (d *Dataset) readEpisodesV2(ctx context.Context) {
-	defer guard.At(robocache.Where{"file": episodesJSONL})
-	text := guard.Must(store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines))
+func (d *Dataset) readEpisodesV2(ctx context.Context) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": episodesJSONL})
+	text, err := store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines)
+	if err != nil {
+		return err
+	}
 	e, tasks, perm, err := parseEpisodesV2(text, d.repair)
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	if e.n() == 0 && d.raw.totalEpisodes > 0 {
-		guard.Fail(d.noEpisodes(episodesJSONL))
+		return d.noEpisodes(episodesJSONL)
 	}
 	e.ownFiles(d.raw.chunksSize)
 	d.taskTab.Store(tasks)
 	e.count()
 	d.take(e, perm, episodesJSONL, "episodes are not in the order of episode_index", "sort the lines")
+	return nil
 }
 
 // noEpisodes is the error of a table without rows where info.json counts some.

@@ -9,14 +9,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
 
 // EpisodeStats gives the statistics of a feature that the metadata has of each episode, by position; nil of an episode without.
 func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.FeatureStats, err error) {
-	defer guard.Recover("lerobot stats", &err)
+	defer crash.Recover("lerobot stats", &err)
 	n := d.eps.n()
 	out := make([]*robocache.FeatureStats, n)
 	if d.raw.major == 2 {
@@ -24,7 +24,9 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 		if errors.Is(err, robocache.ErrNotFound) {
 			return out, nil
 		}
-		guard.Check(err)
+		if err != nil {
+			return nil, err
+		}
 		places := map[int64]int{}
 		for i := range n {
 			places[d.eps.id(i)] = i
@@ -45,7 +47,9 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 	}
 	prefix := "stats/" + key + "/"
 	t := &textColumns{types: map[string]string{}, values: map[string][]string{}}
-	d.tableV3(ctx, t, func(c string) bool { return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/") })
+	if err := d.tableV3(ctx, t, func(c string) bool { return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/") }); err != nil {
+		return nil, err
+	}
 	if t.rows != d.eps.rows {
 		return nil, changed("the episodes that there were", "others")
 	}
@@ -53,7 +57,9 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 	for _, name := range t.names {
 		for i, text := range reader.Permute(pad(t.values[name], d.eps.rows), d.paths.perm) {
 			var v any
-			guard.Check(jsonmeta.Unmarshal(string(op), pythonJSON([]byte(text)), &v))
+			if err := jsonmeta.Unmarshal(string(op), pythonJSON([]byte(text)), &v); err != nil {
+				return nil, err
+			}
 			if v == nil {
 				continue
 			}
@@ -65,7 +71,9 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 	}
 	for i, m := range raw {
 		if m != nil {
-			out[i] = guard.Must(oneStats(m))
+			if out[i], err = oneStats(m); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, nil

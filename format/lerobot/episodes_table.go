@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -48,13 +48,17 @@ func (d *Dataset) InfoJSON(ctx context.Context) (json.RawMessage, error) {
 // EpisodeTable reads the whole table. Statistics of episodes stay out, as in lerobot's own class: they are most of the bytes.
 // Row numbers of the dataset are by our count, which is theirs in every sound set; v2 gets the columns that v3 finds files by.
 func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error) {
-	defer guard.Recover("lerobot episodes", &err)
+	defer crash.Recover("lerobot episodes", &err)
 	t = &EpisodeTable{Videos: map[string]EpisodeFiles{}}
 	all := &textColumns{types: map[string]string{}, values: map[string][]string{}}
 	if d.raw.major == 2 {
-		d.tableV2(ctx, all)
+		if err := d.tableV2(ctx, all); err != nil {
+			return t, err
+		}
 	} else {
-		d.tableV3(ctx, all, func(c string) bool { return !strings.HasPrefix(c, "stats/") })
+		if err := d.tableV3(ctx, all, func(c string) bool { return !strings.HasPrefix(c, "stats/") }); err != nil {
+			return t, err
+		}
 	}
 	n, rows := d.eps.n(), d.eps.rows
 	if all.rows != rows {
@@ -80,7 +84,10 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	row("dataset_from_index", func(i int) int64 { return d.eps.from[i] })
 	row("dataset_to_index", func(i int) int64 { return d.eps.from[i+1] })
 	row("length", func(i int) int64 { return int64(d.eps.length[i]) })
-	texts := d.episodeTasks(ctx)
+	texts, err := d.episodeTasks(ctx)
+	if err != nil {
+		return t, err
+	}
 	setColumn(t, "tasks", "list<string>", n, d.raw.major == 2, func(i int) any { return texts.of(i) })
 	data := func(i int) place { f, _ := d.tab.fileOf(i); return d.dataPlace(f) }
 	setColumn(t, "data/chunk_index", "int64", n, true, func(i int) any { return data(i).chunk })
@@ -180,9 +187,9 @@ func pad(v []string, n int) []string {
 }
 
 // tableV3 reads the columns of the Parquet files that are wanted.
-func (d *Dataset) tableV3(ctx context.Context, t *textColumns, kept func(column string) bool) {
+func (d *Dataset) tableV3(ctx context.Context, t *textColumns, kept func(column string) bool) error {
 	var tops []*pq.Node
-	d.eachEpisodesGroup(ctx, kept, func(name string, f *pq.File) (leaves []*pq.Node) {
+	if _, err := d.eachEpisodesGroup(ctx, kept, func(name string, f *pq.File) (leaves []*pq.Node, err error) {
 		tops = tops[:0]
 		for _, top := range f.Root.Children {
 			if !kept(top.Name) || slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
@@ -195,15 +202,21 @@ func (d *Dataset) tableV3(ctx context.Context, t *textColumns, kept func(column 
 			tops, leaves = append(tops, top), top.Leaves(leaves)
 			t.add(top.Name, typeName(top)) // also of a file without rows
 		}
-		return leaves
-	}, func(r robocache.Ranged, f *pq.File, g int) {
+		return leaves, nil
+	}, func(r robocache.Ranged, f *pq.File, g int) error {
 		for _, top := range tops {
 			v, err := pq.ReadJSON(ctx, r, f, g, top, nil, tableLimit)
-			guard.Check(robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}))
+			if err := robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}); err != nil {
+				return err
+			}
 			t.add(top.Name, typeName(top), v...)
 		}
 		t.rows += int(f.Groups[g].Rows)
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
+	return nil
 }
 
 // typeName says what a column holds: numbers, texts, and lists of them; "" for records.
@@ -228,15 +241,19 @@ func typeName(n *pq.Node) string {
 }
 
 // tableV2 reads meta/episodes.jsonl: every key that its lines have.
-func (d *Dataset) tableV2(ctx context.Context, t *textColumns) {
-	defer guard.At(robocache.Where{"file": episodesJSONL})
+func (d *Dataset) tableV2(ctx context.Context, t *textColumns) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": episodesJSONL})
 	types := map[string]string{"episode_index": "int64", "length": "int64"}
-	guard.Check(lines(episodesJSONL, guard.Must(store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines)), func(_ int, line []byte) error {
+	content, err := store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines)
+	if err != nil {
+		return err
+	}
+	return lines(episodesJSONL, content, func(_ int, line []byte) error {
 		err := object("", line, func(k string, v json.RawMessage) error {
 			t.add(k, types[k], string(v))
 			return nil
 		})
 		t.rows++
 		return err
-	}))
+	})
 }

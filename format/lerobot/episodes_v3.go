@@ -12,7 +12,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const episodesTemplate = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
@@ -41,19 +40,22 @@ func (d *Dataset) wanted() map[string]*episodeColumn {
 }
 
 // readEpisodesV3 reads the projected columns of every episodes file.
-func (d *Dataset) readEpisodesV3(ctx context.Context) {
-	names := d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet")
+func (d *Dataset) readEpisodesV3(ctx context.Context) error {
+	names, err := d.paths.numbered(ctx, "meta/episodes", episodesTemplate, ".parquet")
+	if err != nil {
+		return err
+	}
 	if len(names) == 0 && d.raw.totalEpisodes != 0 { // a set of which nothing was recorded yet has none
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Msg: "no episodes file is there", Hint: "a v3 dataset has meta/episodes/chunk-000/file-000.parquet"})
+		return &robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Msg: "no episodes file is there", Hint: "a v3 dataset has meta/episodes/chunk-000/file-000.parquet"}
 	}
 	d.paths.episodes = names
 	want := d.wanted()
 	var starts []int // rows before each file
 	before := 0
 	var tops []*pq.Node
-	total := d.eachEpisodesGroup(ctx, func(c string) bool { return want[c] != nil }, func(_ string, f *pq.File) []*pq.Node {
+	total, err := d.eachEpisodesGroup(ctx, func(c string) bool { return want[c] != nil }, func(_ string, f *pq.File) ([]*pq.Node, error) {
 		if f.Rows > math.MaxInt32 {
-			guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Want: "fewer than 2^31 episodes", Got: fmt.Sprint(f.Rows)})
+			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Want: "fewer than 2^31 episodes", Got: fmt.Sprint(f.Rows)}
 		}
 		tops = tops[:0]
 		for _, top := range f.Root.Children {
@@ -62,23 +64,26 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) {
 			case c == nil:
 				continue
 			case top.Group() || top.MaxRep > 0:
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": top.Name}, Want: "a number a row", Got: "a list or group"})
+				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": top.Name}, Want: "a number a row", Got: "a list or group"}
 			case len(c.values) != before || slices.Contains(tops, f.Column(top.Name)):
-				guard.Fail(missingColumn(top.Name, "earlier files"))
+				return nil, missingColumn(top.Name, "earlier files")
 			}
 			c.seen = true
 			tops = append(tops, top)
 		}
 		for name, c := range want {
 			if c.seen && f.Rows > 0 && f.Column(name) == nil {
-				guard.Fail(missingColumn(name, "this file"))
+				return nil, missingColumn(name, "this file")
 			}
 		}
 		starts, before = append(starts, before), before+int(f.Rows)
-		return tops
-	}, func(r robocache.Ranged, f *pq.File, g int) {
+		return tops, nil
+	}, func(r robocache.Ranged, f *pq.File, g int) error {
 		for _, top := range tops {
-			col := guard.Must(pq.ReadColumn(ctx, r, f, g, top, nil, tableLimit))
+			col, err := pq.ReadColumn(ctx, r, f, g, top, nil, tableLimit)
+			if err != nil {
+				return err
+			}
 			v, err := pq.Float64s(col)
 			null := slices.IndexFunc(col.Def, func(v uint8) bool { return int(v) != top.MaxDef })
 			if null >= 0 && err == nil && recountable[top.Name] {
@@ -87,27 +92,40 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) {
 			if null >= 0 {
 				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": null}, Want: "a number", Got: "null"}
 			}
-			guard.Check(robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}))
+			if err := robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}); err != nil {
+				return err
+			}
 			want[top.Name].values = append(want[top.Name].values, v...)
 		}
+		return nil
 	})
+	if err != nil {
+		return err
+	}
 	if total == 0 && d.raw.totalEpisodes > 0 {
-		guard.Fail(d.noEpisodes("meta/episodes"))
+		return d.noEpisodes("meta/episodes")
 	}
 	e, perm, err := assembleEpisodes(want, total, d.raw, d.repair)
-	guard.Check(inEpisodesFile(err, names, starts))
+	if err := inEpisodesFile(err, names, starts); err != nil {
+		return err
+	}
 	if !want["data/file_index"].seen && total > 0 {
 		d.find(warn("episodes-columns", "meta/episodes", "data/chunk_index and data/file_index are missing: taken from other columns", "write the episodes table anew"))
 	}
 	d.take(e, perm, "meta/episodes", "episodes are not in the order of episode_index: readers that look up by row show wrong frames", "sort the rows")
+	return nil
 }
 
 // eachEpisodesGroup is eachGroup of all episodes files, one after the other.
-func (d *Dataset) eachEpisodesGroup(ctx context.Context, want func(column string) bool, leaves func(name string, f *pq.File) []*pq.Node, read func(r robocache.Ranged, f *pq.File, group int)) (rows int) {
+func (d *Dataset) eachEpisodesGroup(ctx context.Context, want func(column string) bool, leaves func(name string, f *pq.File) ([]*pq.Node, error), read func(r robocache.Ranged, f *pq.File, group int) error) (rows int, err error) {
 	for _, name := range d.paths.episodes {
-		rows += d.eachGroup(ctx, name, want, func(f *pq.File) []*pq.Node { return leaves(name, f) }, read)
+		eachGroup, err := d.eachGroup(ctx, name, want, func(f *pq.File) ([]*pq.Node, error) { return leaves(name, f) }, read)
+		if err != nil {
+			return rows, err
+		}
+		rows += eachGroup
 	}
-	return rows
+	return rows, nil
 }
 
 // inEpisodesFile says in which file the row of an error is: rows are numbered over all of them.
@@ -340,23 +358,26 @@ func rowsInFile(e *episodes, from []int64) []int64 {
 }
 
 // readEpisodeTasksV3 reads the tasks column of every episodes file.
-func (d *Dataset) readEpisodeTasksV3(ctx context.Context) *episodeTasks {
+func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error) {
 	tasks := &episodeTasks{}
 	var leaf *pq.Node // nil: the file does not have it
-	total := d.eachEpisodesGroup(ctx, func(c string) bool { return c == "tasks" }, func(_ string, f *pq.File) []*pq.Node {
+	total, err := d.eachEpisodesGroup(ctx, func(c string) bool { return c == "tasks" }, func(_ string, f *pq.File) ([]*pq.Node, error) {
 		if leaf = f.Column("tasks").OnlyLeaf(); leaf == nil || leaf.Type != pq.ByteArray || leaf.MaxRep > 1 {
 			leaf = nil
-			return nil
+			return nil, nil
 		}
-		return []*pq.Node{leaf}
-	}, func(r robocache.Ranged, f *pq.File, g int) {
+		return []*pq.Node{leaf}, nil
+	}, func(r robocache.Ranged, f *pq.File, g int) error {
 		if leaf == nil {
 			for range f.Groups[g].Rows {
 				tasks.add(nil)
 			}
-			return
+			return nil
 		}
-		col := guard.Must(pq.ReadColumn(ctx, r, f, g, leaf, nil, tableLimit))
+		col, err := pq.ReadColumn(ctx, r, f, g, leaf, nil, tableLimit)
+		if err != nil {
+			return err
+		}
 		var row []string
 		value := 0
 		for i := range col.Entries {
@@ -372,9 +393,13 @@ func (d *Dataset) readEpisodeTasksV3(ctx context.Context) *episodeTasks {
 		if col.Entries > 0 {
 			tasks.add(row)
 		}
+		return nil
 	})
-	if total != d.eps.rows {
-		guard.Fail(changed(fmt.Sprintf("%d rows", d.eps.rows), fmt.Sprint(total)))
+	if err != nil {
+		return nil, err
 	}
-	return tasks.made(d.paths.perm)
+	if total != d.eps.rows {
+		return nil, changed(fmt.Sprintf("%d rows", d.eps.rows), fmt.Sprint(total))
+	}
+	return tasks.made(d.paths.perm), nil
 }

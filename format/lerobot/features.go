@@ -12,7 +12,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // source says where a feature's rows come from.
@@ -40,8 +39,11 @@ func isDefault(key string) bool {
 }
 
 // describe makes the features: what is declared and there, the default columns, and columns that nobody declared.
-func (d *Dataset) describe(ctx context.Context) {
-	schema := d.firstSchema(ctx)
+func (d *Dataset) describe(ctx context.Context) error {
+	schema, err := d.firstSchema(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range d.raw.features {
 		r := &d.raw.features[i]
 		f, err := feature(r)
@@ -54,7 +56,11 @@ func (d *Dataset) describe(ctx context.Context) {
 		}
 		switch {
 		case f.Kind == robocache.KindVideo:
-			if d.openCamera(ctx, &f) {
+			cameraValue, err := d.openCamera(ctx, &f)
+			if err != nil {
+				return err
+			}
+			if cameraValue {
 				d.add(f, fromVideo)
 			} else {
 				missing("no video file of it is there")
@@ -66,7 +72,7 @@ func (d *Dataset) describe(ctx context.Context) {
 		default:
 			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric && int64(f.Elements()) > max(most, 1<<16) {
 				// Before anyone allocates by the shape. Smaller ones are found out when they are read: the other features are served.
-				guard.Fail(infoError(robocache.ErrMalformed, "/features/"+escapePointer(r.key)+"/shape", fmt.Sprintf("%v is more than a row holds: the data have at most %d values", f.Shape, most)))
+				return infoError(robocache.ErrMalformed, "/features/"+escapePointer(r.key)+"/shape", fmt.Sprintf("%v is more than a row holds: the data have at most %d values", f.Shape, most))
 			}
 			d.add(f, fromColumn)
 		}
@@ -85,6 +91,7 @@ func (d *Dataset) describe(ctx context.Context) {
 		f.Shape = []int{1}
 		d.add(f, derived)
 	}
+	return nil
 }
 
 // longestRow is how many values a row of a column can have at most, by the footer of a file with rows; ok is false where it does not say.
@@ -147,14 +154,17 @@ func (d *Dataset) undeclared(top *pq.Node) {
 }
 
 // firstSchema is the footer of the first data file; nil for a set without episodes. A missing first file is not fatal: others may be there.
-func (d *Dataset) firstSchema(ctx context.Context) *pq.File {
+func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 	n := d.tab.files()
 	if n == 0 {
-		return nil
+		return nil, nil
 	}
 	best, found := d.paths.data, 0
 	if !d.isTemplateProven(n) {
-		best, _, found = d.probe(ctx, d.paths.data, n, d.dataPlace)
+		var err error
+		if best, _, found, err = d.probe(ctx, d.paths.data, n, d.dataPlace); err != nil {
+			return nil, err
+		}
 	}
 	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
 		d.templateLies("/data_path", "", fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), "write the template that fits")
@@ -170,17 +180,16 @@ func (d *Dataset) firstSchema(ctx context.Context) *pq.File {
 	for _, i := range probes {
 		f, err := d.tab.footer(ctx, int32(i))
 		if err == nil {
-			return f.pq
+			return f.pq, nil
 		}
 		if ctx.Err() != nil {
-			guard.Fail(err)
+			return nil, err
 		}
 		if first = cmp.Or(first, err); !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
 			break
 		}
 	}
-	guard.Fail(first)
-	return nil
+	return nil, first
 }
 
 // isTemplateProven reports whether the first, middle and last of n data files were opened under the
@@ -200,12 +209,14 @@ func (d *Dataset) isTemplateProven(n int) bool {
 }
 
 // probe finds the template that names the first, middle and last of n files, and how many of them it names.
-func (d *Dataset) probe(ctx context.Context, templates []string, n int, at func(i int32) place) (best []string, probes []place, found int) {
+func (d *Dataset) probe(ctx context.Context, templates []string, n int, at func(i int32) place) (best []string, probes []place, found int, err error) {
 	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
 		probes = append(probes, at(int32(i)))
 	}
-	best, found = d.paths.choose(ctx, templates, probes)
-	return best, probes, found
+	if best, found, err = d.paths.choose(ctx, templates, probes); err != nil {
+		return best, probes, found, err
+	}
+	return best, probes, found, nil
 }
 
 // templateLies is the finding that a path template of info.json does not name the files.
@@ -332,17 +343,19 @@ func frameSize(r *declared) (h, w, c int) {
 }
 
 // get finds a column by key.
-func (d *Dataset) get(key string, kinds ...robocache.Kind) *column {
+func (d *Dataset) get(key string, kinds ...robocache.Kind) (*column, error) {
 	i, ok := d.byKey[key]
 	if !ok {
 		keys := d.About.Keys()
 		if len(keys) > 50 {
 			keys = append(keys[:50], "…")
 		}
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Msg: fmt.Sprintf("no feature %q", key), Hint: "features: " + strings.Join(keys, ", ")})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Msg: fmt.Sprintf("no feature %q", key), Hint: "features: " + strings.Join(keys, ", ")}
 	}
 	if len(kinds) > 0 {
-		guard.Check(op.Kind(key, d.cols[i].kind, kinds...))
+		if err := op.Kind(key, d.cols[i].kind, kinds...); err != nil {
+			return nil, err
+		}
 	}
-	return &d.cols[i]
+	return &d.cols[i], nil
 }

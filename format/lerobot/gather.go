@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // maxMoves bounds how often a caller asks again after proof found rows elsewhere: once a file is enough.
@@ -19,20 +19,33 @@ const maxMoves = 5
 
 // Gather copies rows of a numeric feature into dst. Neighbouring rows are copied in one piece.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Recover("lerobot gather", &err)
-	c := d.get(key, robocache.KindNumeric)
+	defer crash.Recover("lerobot gather", &err)
+	c, err := d.get(key, robocache.KindNumeric)
+	if err != nil {
+		return err
+	}
 	size := c.rowBytes
-	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
+	if err := op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
+		return err
+	}
 	d.warm(ctx, c, c.num, rows, c.numbers)
-	w := d.walk(c, func(file int32, row int64) span { return d.tab.load(ctx, file, row, c.num, c.numbers) })
+	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, c.numbers) })
 	for i := 0; i < len(rows); {
-		n := d.run(rows[i:])
+		n, err := d.run(rows[i:])
+		if err != nil {
+			return err
+		}
 		if c.src == derived {
-			d.derive(c, rows[i:i+n], dst[i*size:(i+n)*size])
+			if err := d.derive(c, rows[i:i+n], dst[i*size:(i+n)*size]); err != nil {
+				return err
+			}
 			i += n
 			continue
 		}
-		at := w.to(rows[i])
+		at, err := w.to(rows[i])
+		if err != nil {
+			return err
+		}
 		n = min(n, int(w.end-w.start)-at)
 		copy(dst[i*size:(i+n)*size], w.value.([]byte)[at*size:])
 		i += n
@@ -41,18 +54,20 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 }
 
 // run says how many rows from the first on follow each other in one episode, and checks that they are there.
-func (d *Dataset) run(rows []robocache.Row) int {
+func (d *Dataset) run(rows []robocache.Row) (int, error) {
 	r := rows[0]
-	d.checkEpisode(r.Episode)
+	if err := d.checkEpisode(r.Episode); err != nil {
+		return 0, err
+	}
 	length := int(d.eps.length[r.Episode])
 	if r.Index < 0 || r.Index >= length {
-		guard.Fail(op.Row(d.About, length, r))
+		return 0, op.Row(d.About, length, r)
 	}
 	n := 1
 	for n < len(rows) && rows[n].Episode == r.Episode && rows[n].Index == r.Index+n && rows[n].Index < length {
 		n++
 	}
-	return n
+	return n, nil
 }
 
 // walker goes from row to row of a column. Its span is the decoded unit of the last one.
@@ -60,33 +75,40 @@ type walker struct {
 	span
 	d    *Dataset
 	c    *column
-	load func(file int32, row int64) span
+	load func(file int32, row int64) (span, error)
 }
 
-func (d *Dataset) walk(c *column, load func(file int32, row int64) span) *walker {
+func (d *Dataset) walk(c *column, load func(file int32, row int64) (span, error)) *walker {
 	return &walker{span: span{file: -1}, d: d, c: c, load: load}
 }
 
 // to goes to a row and says where it stands in its unit, which is loaded where it is not the one of the row before. The episode's first row in the
 // file is what it was found with: another goroutine's proof may move it.
-func (w *walker) to(r robocache.Row) (at int) {
+func (w *walker) to(r robocache.Row) (at int, err error) {
 	for try := 0; ; try++ {
 		if err := w.d.tab.badEpisode(r.Episode); err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key}))
+			return at, robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key})
 		}
 		file, start := w.d.tab.fileOf(r.Episode)
 		row := start + int64(r.Index)
 		if w.file == file && row >= w.start && row < w.end {
-			return int(row - w.start)
+			return int(row - w.start), nil
 		}
-		if err := guard.Try(func() { w.span = w.load(file, row) }); err != nil && (err != error(errMoved) || try >= maxMoves) {
-			guard.Fail(robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key}))
+		if err := func() error {
+			loaded, err := w.load(file, row)
+			if err != nil {
+				return err
+			}
+			w.span = loaded
+			return nil
+		}(); err != nil && (err != error(errMoved) || try >= maxMoves) {
+			return at, robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key})
 		}
 	}
 }
 
 // derive fills rows of a default column that the files do not have.
-func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) {
+func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
 	size := c.rowBytes
 	for i, r := range rows {
 		var v int64
@@ -102,16 +124,17 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) {
 			v = d.eps.from[r.Episode] + int64(r.Index)
 		case "task_index":
 			if len(d.About.Tasks) != 1 {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing, and there is more than one task"})
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing, and there is more than one task"}
 			}
 			v = d.About.Tasks[0].Index
 		}
 		if c.dtype.Float() {
 			pq.PutFloat(dst[i*size:], c.dtype, float64(v))
 		} else if !pq.PutInt(dst[i*size:], c.dtype, v, false) {
-			guard.Fail(malformed(robocache.Where{"column": c.key}, "a value that fits "+c.dtype.String(), fmt.Sprint(v)))
+			return malformed(robocache.Where{"column": c.key}, "a value that fits "+c.dtype.String(), fmt.Sprint(v))
 		}
 	}
+	return nil
 }
 
 // seconds is the timestamp of a row where none is stored: row / fps, as the recorder computes it.
@@ -119,18 +142,30 @@ func (d *Dataset) seconds(row int) float64 { return float64(row) / d.raw.fps.Flo
 
 // Times gives the timestamps of an episode's rows. Every stream of a LeRobot episode shares them.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard.Recover("lerobot times", &err)
-	if d.checkEpisode(episode); key != "" {
-		d.get(key)
+	defer crash.Recover("lerobot times", &err)
+	if err := d.checkEpisode(episode); err != nil {
+		return out, err
+	}
+	if key != "" {
+		if _, err := d.get(key); err != nil {
+			return out, err
+		}
 	}
 	// The length is the metadata's claim: memory is taken as rows are found, not before.
 	n := d.Len(episode)
 	i, ok := d.byKey["timestamp"]
-	guard.Check(d.tab.badEpisode(episode))
+	if err := d.tab.badEpisode(episode); err != nil {
+		return out, err
+	}
 	if !ok || d.cols[i].src == derived {
 		file, start := d.tab.fileOf(episode)
-		f := guard.Must(d.tab.footer(ctx, file))
-		d.tab.compareEpisodes(ctx, []int32{int32(episode)})
+		f, err := d.tab.footer(ctx, file)
+		if err != nil {
+			return out, err
+		}
+		if err := d.tab.compareEpisodes(ctx, []int32{int32(episode)}); err != nil {
+			return out, err
+		}
 		if _, start = d.tab.fileOf(episode); start+int64(n) > f.pq.Rows {
 			return nil, d.tab.lengthError(f.name, episode, f.pq.Rows-start)
 		}
@@ -138,9 +173,12 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	c := d.cols[i]
 	out = make([]int64, 0, min(n, 1<<16))
-	w := d.walk(&c, func(file int32, row int64) span { return d.tab.load(ctx, file, row, unitTimes, c.timestamps) })
+	w := d.walk(&c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, unitTimes, c.timestamps) })
 	for len(out) < n {
-		at := w.to(robocache.Row{Episode: episode, Index: len(out)})
+		at, err := w.to(robocache.Row{Episode: episode, Index: len(out)})
+		if err != nil {
+			return out, err
+		}
 		timestamps := w.value.([]int64)[at:]
 		out = append(out, timestamps[:min(len(timestamps), n-len(out))]...)
 	}
@@ -187,20 +225,28 @@ func timestampNanos(sec float64, rate robocache.Rate) int64 {
 
 // Text gives rows of a text feature, of a language feature as JSON, or of the pseudo-feature "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Recover("lerobot text", &err)
+	defer crash.Recover("lerobot text", &err)
 	if _, own := d.byKey[key]; key == "task" && !own {
-		return d.tasksOfRows(ctx, rows), nil
+		return d.tasksOfRows(ctx, rows)
 	}
-	c := d.get(key, robocache.KindText, robocache.KindEvent)
+	c, err := d.get(key, robocache.KindText, robocache.KindEvent)
+	if err != nil {
+		return out, err
+	}
 	read := c.texts
 	if c.kind == robocache.KindEvent {
 		read = c.events
 	}
 	out = make([]string, len(rows))
-	w := d.walk(c, func(file int32, row int64) span { return d.tab.load(ctx, file, row, c.num, read) })
+	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, read) })
 	for i, r := range rows {
-		d.run(rows[i : i+1])
-		at := w.to(r)
+		if _, err := d.run(rows[i : i+1]); err != nil {
+			return out, err
+		}
+		at, err := w.to(r)
+		if err != nil {
+			return out, err
+		}
 		switch v := w.value.(type) {
 		case []string:
 			out[i] = v[at]
@@ -215,36 +261,44 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 }
 
 // tasksOfRows looks the rows' task_index up. Without that column the episode's only task is the task of its rows.
-func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) []string {
+func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	k, ok := d.byKey["task_index"]
 	if !ok {
 		for i, r := range rows {
-			d.run(rows[i : i+1])
-			tasks := guard.Must(d.Episode(ctx, r.Episode)).Tasks
+			if _, err := d.run(rows[i : i+1]); err != nil {
+				return nil, err
+			}
+			episode, err := d.Episode(ctx, r.Episode)
+			if err != nil {
+				return nil, err
+			}
+			tasks := episode.Tasks
 			if len(tasks) != 1 {
-				guard.Fail(malformed(robocache.Where{"episode": d.eps.id(r.Episode), "column": "task_index"}, "a column task_index, or one task in the episode", fmt.Sprintf("%d tasks", len(tasks))))
+				return nil, malformed(robocache.Where{"episode": d.eps.id(r.Episode), "column": "task_index"}, "a column task_index, or one task in the episode", fmt.Sprintf("%d tasks", len(tasks)))
 			}
 			out[i] = tasks[0]
 		}
-		return out
+		return out, nil
 	}
 	c := &d.cols[k]
 	if !c.dtype.Integer() || elements(c.shape) != 1 {
-		guard.Fail(malformed(robocache.Where{"column": "task_index"}, "an integer a row", c.dtype.String()))
+		return nil, malformed(robocache.Where{"column": "task_index"}, "an integer a row", c.dtype.String())
 	}
 	buf := make([]byte, len(rows)*c.rowBytes)
-	guard.Check(d.Gather(ctx, "task_index", rows, buf))
+	if err := d.Gather(ctx, "task_index", rows, buf); err != nil {
+		return nil, err
+	}
 	ids := robocache.Int64s(make([]int64, 0, len(rows)), c.dtype, buf)
 	for i, r := range rows {
 		id := ids[i]
 		t, ok := d.taskText[id]
 		if !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: d.someTasks()})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: d.someTasks()}
 		}
 		out[i] = t
 	}
-	return out
+	return out, nil
 }
 
 // someTasks is a hint for a task number that is not in the table.

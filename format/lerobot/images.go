@@ -6,7 +6,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -33,7 +32,7 @@ func valueIndex(c *pq.Column) []int32 {
 }
 
 // leaves finds the columns of frames: the group {bytes, path}, or plain bytes.
-func (c *column) leaves(f *tableFile) (b, p *pq.Node) {
+func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
 	got := "another type"
 	if b = f.pq.Column(c.key); b == nil {
 		got = "no column in this file"
@@ -41,31 +40,40 @@ func (c *column) leaves(f *tableFile) (b, p *pq.Node) {
 		b, p = b.Child("bytes"), b.Child("path")
 	}
 	if b == nil || b.Type != pq.ByteArray || b.MaxRep > 0 || p != nil && (p.Type != pq.ByteArray || p.MaxRep > 0) {
-		guard.Fail(malformed(robocache.Where{"file": f.name, "column": c.key}, "a group {bytes, path}", got))
+		return b, p, malformed(robocache.Where{"file": f.name, "column": c.key}, "a group {bytes, path}", got)
 	}
-	return b, p
+	return b, p, nil
 }
 
 // images decodes a run of rows: page i of list, or the whole row group where list is nil.
 func (c *column) images(list *pq.PageList, i int) decodeUnit {
-	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
-		b, p := c.leaves(f)
+	return func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+		b, p, err := c.leaves(f)
+		if err != nil {
+			return nil, 0, err
+		}
 		u := &stillUnit{}
 		lim := f.limits()
 		if list == nil {
-			u.bytes = guard.Must(pq.ReadColumn(ctx, r, f.pq, group, b, nil, lim))
+			if u.bytes, err = pq.ReadColumn(ctx, r, f.pq, group, b, nil, lim); err != nil {
+				return nil, 0, err
+			}
 		} else {
-			u.bytes = guard.Must(pq.ReadPage(ctx, r, f.pq, group, b, list, i, lim))
+			if u.bytes, err = pq.ReadPage(ctx, r, f.pq, group, b, list, i, lim); err != nil {
+				return nil, 0, err
+			}
 			u.pathStart = -list.Pages[i].Start
 		}
 		size := u.bytes.MemoryBytes()
 		if u.at = valueIndex(u.bytes); u.at != nil && p != nil {
 			// Paths matter only where bytes are null.
-			u.path = guard.Must(pq.ReadColumn(ctx, r, f.pq, group, p, nil, lim))
+			if u.path, err = pq.ReadColumn(ctx, r, f.pq, group, p, nil, lim); err != nil {
+				return nil, 0, err
+			}
 			u.pathAt = valueIndex(u.path)
 			size += u.path.MemoryBytes()
 		}
-		return u, size
+		return u, size, nil
 	}
 }
 
@@ -73,58 +81,93 @@ func (c *column) images(list *pq.PageList, i int) decodeUnit {
 const pageable = 4 << 20
 
 // loadStills gives the run of rows that holds a row.
-func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int64) span {
-	f, g := d.tab.groupOf(ctx, file, row)
-	b, _ := c.leaves(f)
+func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int64) (span, error) {
+	f, g, err := d.tab.groupOf(ctx, file, row)
+	if err != nil {
+		return span{}, err
+	}
+	b, _, err := c.leaves(f)
+	if err != nil {
+		return span{}, err
+	}
 	key := unit{file: file, group: int32(g), col: c.num}
 	at := f.pq.Groups[g]
 	if k, ok := f.pq.Chunk(g, b); !ok || k.Size < pageable {
-		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: d.tab.fetch(ctx, f, key, c.images(nil, 0))}
+		fetch, err := d.tab.fetch(ctx, f, key, c.images(nil, 0))
+		if err != nil {
+			return span{}, err
+		}
+		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: fetch}, nil
 	}
 	key.page = -1
-	l := d.tab.fetch(ctx, f, key, func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
-		l := guard.Must(pq.Pages(ctx, r, f.pq, group, b))
-		return l, l.MemoryBytes()
-	}).(*pq.PageList)
+	fetch, err := d.tab.fetch(ctx, f, key, func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+		l, err := pq.Pages(ctx, r, f.pq, group, b)
+		if err != nil {
+			return nil, 0, err
+		}
+		return l, l.MemoryBytes(), nil
+	})
+	if err != nil {
+		return span{}, err
+	}
+	l := fetch.(*pq.PageList)
 	i := sort.Search(len(l.Pages), func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-at.Start })
 	key.page = int32(i) + 1
 	p := l.Pages[i]
-	return span{file: file, start: at.Start + p.Start, end: at.Start + p.Start + p.Rows, value: d.tab.fetch(ctx, f, key, c.images(l, i))}
+	fetchValue, err := d.tab.fetch(ctx, f, key, c.images(l, i))
+	if err != nil {
+		return span{}, err
+	}
+	return span{file: file, start: at.Start + p.Start, end: at.Start + p.Start + p.Rows, value: fetchValue}, nil
 }
 
 const maxStill = 256 << 20
 
 // stills gives the encoded images of an image feature.
-func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, out []robocache.FrameRef) {
-	w := d.walk(c, func(file int32, row int64) span { return d.loadStills(ctx, c, file, row) })
+func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, out []robocache.FrameRef) error {
+	w := d.walk(c, func(file int32, row int64) (span, error) { return d.loadStills(ctx, c, file, row) })
 	for i, r := range rows {
-		d.run(rows[i : i+1])
-		at := w.to(r)
+		if _, err := d.run(rows[i : i+1]); err != nil {
+			return err
+		}
+		at, err := w.to(r)
+		if err != nil {
+			return err
+		}
 		u := w.value.(*stillUnit)
 		v := at
 		if u.at != nil {
 			v = int(u.at[at])
 		}
 		if v < 0 {
-			out[i] = robocache.FrameRef{Encoded: d.stillFile(ctx, c, r, u, at)}
+			stillFile, err := d.stillFile(ctx, c, r, u, at)
+			if err != nil {
+				return err
+			}
+			out[i] = robocache.FrameRef{Encoded: stillFile}
 		} else if out[i] = (robocache.FrameRef{Encoded: u.bytes.Item(v)}); len(out[i].Encoded) == 0 {
-			guard.Fail(d.badStill(c, r, "a frame", "no bytes"))
+			return d.badStill(c, r, "a frame", "no bytes")
 		}
 	}
+	return nil
 }
 
 // stillFile reads a frame that the column names instead of holding. The name is untrusted: the store keeps it below the root.
-func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *stillUnit, at int) []byte {
+func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *stillUnit, at int) (_ []byte, err error) {
 	v := at - int(u.pathStart)
 	if u.pathAt != nil {
 		v = int(u.pathAt[v])
 	}
 	if u.path == nil || v < 0 {
-		guard.Fail(d.badStill(c, r, "bytes or a path", "null"))
+		return nil, d.badStill(c, r, "bytes or a path", "null")
 	}
 	path := string(u.path.Item(v))
-	defer guard.At(robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index, "file": path})
-	return guard.Must(store.ReadFile(ctx, d.Bytes, guard.Must(store.CleanName(path)), min(maxStill, d.limit)))
+	defer robocache.Locate(&err, robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index, "file": path})
+	cleanName, err := store.CleanName(path)
+	if err != nil {
+		return nil, err
+	}
+	return store.ReadFile(ctx, d.Bytes, cleanName, min(maxStill, d.limit))
 }
 
 func (d *Dataset) badStill(c *column, r robocache.Row, want, got string) error {

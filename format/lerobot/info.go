@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Caps on metadata.
@@ -182,8 +182,11 @@ func unique(at string, v json.RawMessage) error {
 }
 
 func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
-	defer guard.Recover("lerobot info", &err)
-	b := guard.Must(checkJSON(infoPath, raw))
+	defer crash.Recover("lerobot info", &err)
+	b, err := checkJSON(infoPath, raw)
+	if err != nil {
+		return f, found, err
+	}
 	fields := map[string]json.RawMessage{}
 	var whole json.RawMessage
 	err = json.Unmarshal(b, &whole) // a syntax error is located in the whole file
@@ -197,8 +200,12 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 		return nil, nil, jsonError(infoPath, b, err)
 	}
 	f = &infoFile{totalEpisodes: -1, totalFrames: -1, totalTasks: -1}
-	f.readVersion(fields)
-	if note := f.readFPS(fields["fps"]); note != "" {
+	if err := f.readVersion(fields); err != nil {
+		return f, found, err
+	}
+	if note, err := f.readFPS(fields["fps"]); err != nil {
+		return f, found, err
+	} else if note != "" {
 		found = append(found, warn("fps-type", infoPath, note, "write fps as a number"))
 	}
 	f.robot = text(fields["robot_type"])
@@ -207,7 +214,9 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 			if json.Unmarshal(v, to) != nil {
 				return nil, nil, infoError(robocache.ErrMalformed, "/"+key, "expected a string")
 			}
-			guard.Check(robocache.At(checkTemplate(*to), robocache.Where{"file": infoPath, "pointer": "/" + key}))
+			if err := robocache.At(checkTemplate(*to), robocache.Where{"file": infoPath, "pointer": "/" + key}); err != nil {
+				return f, found, err
+			}
 		}
 	}
 	for key, to := range map[string]*int64{"chunks_size": &f.chunksSize, "total_episodes": &f.totalEpisodes, "total_frames": &f.totalFrames, "total_tasks": &f.totalTasks} {
@@ -228,7 +237,9 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	if f.streams, err = write.ParseStreams(fields[write.StreamsKey]); err != nil {
 		found = append(found, warn("metadata-type", infoPath, write.StreamsKey+" is no list of streams: ignored", "write it again, or remove it"))
 	}
-	f.readFeatures(fields["features"])
+	if err := f.readFeatures(fields["features"]); err != nil {
+		return f, found, err
+	}
 	for k := range fields {
 		if !knownInfo[k] {
 			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-key", Where: robocache.Where{"file": infoPath, "pointer": "/" + k}, Message: "info.json has a key that no version defines: " + k})
@@ -242,10 +253,10 @@ var knownInfo = map[string]bool{"codebase_version": true, "fps": true, "features
 	"data_files_size_in_mb": true, "video_files_size_in_mb": true, "data_path": true, "video_path": true, "robot_type": true, "splits": true, "tools": true, "total_videos": true,
 	"total_chunks": true, "storage_format": true, write.StreamsKey: true}
 
-func (f *infoFile) readVersion(fields map[string]json.RawMessage) {
+func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 	v, ok := fields["codebase_version"]
 	if !ok {
-		guard.Fail(infoError(robocache.ErrMalformed, "/codebase_version", "missing: not a LeRobot dataset, or a damaged one"))
+		return infoError(robocache.ErrMalformed, "/codebase_version", "missing: not a LeRobot dataset, or a damaged one")
 	}
 	f.version = text(v)
 	a, b, dot := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
@@ -256,34 +267,34 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) {
 		f.minor, err2 = strconv.Atoi(b)
 	}
 	if err1 != nil || err2 != nil {
-		guard.Fail(infoError(robocache.ErrMalformed, "/codebase_version", fmt.Sprintf("expected a version such as v3.0, found %.40s", v)))
+		return infoError(robocache.ErrMalformed, "/codebase_version", fmt.Sprintf("expected a version such as v3.0, found %.40s", v))
 	}
 	if s := text(fields["storage_format"]); s != "" && s != "parquet" {
-		guard.Fail(infoError(robocache.ErrUnsupported, "/storage_format", fmt.Sprintf("storage format %q", s)))
+		return infoError(robocache.ErrUnsupported, "/storage_format", fmt.Sprintf("storage format %q", s))
 	}
 	if f.major != 3 && (f.major != 2 || f.minor > 1) {
 		e := infoError(robocache.ErrUnsupported, "/codebase_version", "LeRobot version "+f.version)
 		e.Hint = "v2.0, v2.1 and v3.x can be read; older sets are converted by lerobot's own scripts"
-		guard.Fail(e)
+		return e
 	}
+	return nil
 }
 
-func (f *infoFile) readFPS(v json.RawMessage) (note string) {
-	var err error
+func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	s := strings.TrimSpace(string(v))
 	if u := text(v); u != "" {
 		s, note = u, "fps is the string "+strconv.Quote(u)
 	}
 	f.fps, err = robocache.RateOf(s)
 	if err != nil || strings.Contains(s, "/") && note == "" {
-		guard.Fail(infoError(robocache.ErrMalformed, "/fps", fmt.Sprintf("expected a number above 0, found %.40q", string(v))))
+		return note, infoError(robocache.ErrMalformed, "/fps", fmt.Sprintf("expected a number above 0, found %.40q", string(v)))
 	}
-	return note
+	return note, nil
 }
 
-func (f *infoFile) readFeatures(v json.RawMessage) {
+func (f *infoFile) readFeatures(v json.RawMessage) error {
 	if len(v) == 0 {
-		guard.Fail(infoError(robocache.ErrMalformed, "/features", "missing"))
+		return infoError(robocache.ErrMalformed, "/features", "missing")
 	}
 	err := object("/features", v, func(key string, v json.RawMessage) error {
 		at := "/features/" + escapePointer(key)
@@ -310,7 +321,7 @@ func (f *infoFile) readFeatures(v json.RawMessage) {
 	if err != nil && !errors.As(err, &e) {
 		err = infoError(robocache.ErrMalformed, "/features", err.Error())
 	}
-	guard.Check(robocache.At(err, robocache.Where{"file": infoPath}))
+	return robocache.At(err, robocache.Where{"file": infoPath})
 }
 
 func readShape(v json.RawMessage) ([]int, error) {

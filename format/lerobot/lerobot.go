@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -84,25 +84,41 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 			d.tab.close()
 		}
 	}()
-	defer guard.Recover("lerobot open", &err)
+	defer crash.Recover("lerobot open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	b, err := store.ReadFile(ctx, s, infoPath, maxJSON)
-	guard.Check(robocache.At(err, robocache.Where{"file": infoPath}))
+	if err := robocache.At(err, robocache.Where{"file": infoPath}); err != nil {
+		return d, err
+	}
 	raw, found, err := parseInfo(b)
-	guard.Check(err)
+	if err != nil {
+		return d, err
+	}
 	d = &Dataset{Base: reader.Base{Bytes: s}, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget, repair: opt.Repair}
 	d.About = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
 	d.paths = newPaths(s, raw)
 	if raw.major == 2 {
-		d.readEpisodesV2(ctx)
+		if err := d.readEpisodesV2(ctx); err != nil {
+			return d, err
+		}
 	} else {
-		d.readEpisodesV3(ctx)
+		if err := d.readEpisodesV3(ctx); err != nil {
+			return d, err
+		}
 	}
-	d.readTasks(ctx)
+	if err := d.readTasks(ctx); err != nil {
+		return d, err
+	}
 	d.tab = newTables(d, budget-budget/4) // the rest is the video library's
-	d.recountEpisodes(ctx)
-	d.describe(ctx)
-	d.readModality(ctx)
+	if err := d.recountEpisodes(ctx); err != nil {
+		return d, err
+	}
+	if err := d.describe(ctx); err != nil {
+		return d, err
+	}
+	if err := d.readModality(ctx); err != nil {
+		return d, err
+	}
 	d.compareClaims()
 	d.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) }, max(budget/4, smallestBudget/4))
 	return d, nil
@@ -180,4 +196,4 @@ func (d *Dataset) compareClaims() {
 	}
 }
 
-func (d *Dataset) checkEpisode(episode int) { guard.Check(op.Episode(d.eps.n(), episode)) }
+func (d *Dataset) checkEpisode(episode int) error { return op.Episode(d.eps.n(), episode) }

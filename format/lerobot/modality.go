@@ -10,7 +10,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -33,22 +32,25 @@ type Slice struct {
 // Modality gives the named sub-features that meta/modality.json declares; nil where there is none.
 func (d *Dataset) Modality() *Modality { return d.modality }
 
-func (d *Dataset) readModality(ctx context.Context) {
+func (d *Dataset) readModality(ctx context.Context) error {
 	b, err := store.ReadFile(ctx, d.Bytes, modalityPath, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) {
-		return
+		return nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	if b, err = checkJSON(modalityPath, b); err == nil {
 		d.modality, err = parseModality(b, d.About)
 	}
 	if err != nil {
 		d.find(warn("modality", modalityPath, "modality.json is not used: "+err.Error(), "fix it or remove it"))
-		return
+		return nil
 	}
 	d.forgive()
 	d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "modality", Where: robocache.Where{"file": modalityPath},
 		Message: fmt.Sprintf("GR00T's modality.json names %d parts of the state, %d of the action, %d videos, %d annotations", len(d.modality.State), len(d.modality.Action), len(d.modality.Video), len(d.modality.Annotation))})
+	return nil
 }
 
 // forgive lets training go on without cameras that info.json declares, that have no file, and that modality.json, which lists the cameras, does not

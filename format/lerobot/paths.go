@@ -15,7 +15,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/natural"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -81,10 +81,13 @@ func (p *paths) videoTemplates(key string) []string {
 }
 
 // choose probes places and puts the template that finds most of them first. It says how many were found.
-func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int) {
+func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int, err error) {
 	at := 0
 	for i, t := range templates {
-		names := p.present(ctx, t, probes)
+		names, err := p.present(ctx, t, probes)
+		if err != nil {
+			return best, found, err
+		}
 		if n := len(slices.DeleteFunc(names, func(name string) bool { return name == "" })); n > found {
 			at, found = i, n
 		}
@@ -93,11 +96,11 @@ func (p *paths) choose(ctx context.Context, templates []string, probes []place) 
 		}
 	}
 	best = append([]string{templates[at]}, templates[:at]...)
-	return append(best, templates[at+1:]...), found
+	return append(best, templates[at+1:]...), found, nil
 }
 
 // try calls use with the paths that a place may have, until one is there: by the templates, then by the tree. It gives that path, or NotFound with the first.
-func (p *paths) try(ctx context.Context, templates []string, pl place, use func(name string) error) string {
+func (p *paths) try(ctx context.Context, templates []string, pl place, use func(name string) error) (string, error) {
 	first := ""
 	for _, t := range templates {
 		name, err := expand(t, pl)
@@ -111,18 +114,23 @@ func (p *paths) try(ctx context.Context, templates []string, pl place, use func(
 			err = use(name)
 		}
 		if err == nil {
-			return name
+			return name, nil
 		}
 		if !errors.Is(err, robocache.ErrNotFound) {
-			guard.Fail(robocache.At(err, robocache.Where{"file": name}))
+			return "", robocache.At(err, robocache.Where{"file": name})
 		}
 	}
-	name := p.inTree(ctx, pl)
-	if name == "" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": first}, Msg: "the file is missing", Hint: "fetch the whole dataset, or leave its episodes out"})
+	name, err := p.inTree(ctx, pl)
+	if err != nil {
+		return "", err
 	}
-	guard.Check(robocache.At(use(name), robocache.Where{"file": name}))
-	return name
+	if name == "" {
+		return "", &robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": first}, Msg: "the file is missing", Hint: "fetch the whole dataset, or leave its episodes out"}
+	}
+	if err := robocache.At(use(name), robocache.Where{"file": name}); err != nil {
+		return "", err
+	}
+	return name, nil
 }
 
 var (
@@ -131,20 +139,22 @@ var (
 )
 
 // inTree looks a place up in the listing of the whole store, made on first need; "" where it is not there or the store cannot list.
-func (p *paths) inTree(ctx context.Context, pl place) string {
+func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
 	p.once.Lock()
 	defer p.once.Unlock()
 	if p.tree == nil {
 		list, _, err := store.Files(ctx, p.st, "", func(name string) bool { return path.Ext(name) != "" })
 		if !errors.Is(err, robocache.ErrUnsupported) {
-			guard.Check(err)
+			if err != nil {
+				return "", err
+			}
 		}
 		p.tree = index(list, p.raw)
 	}
 	if p.raw.major == 2 {
-		return p.tree[place{episode: pl.episode, key: pl.key}]
+		return p.tree[place{episode: pl.episode, key: pl.key}], nil
 	}
-	return p.tree[place{chunk: pl.chunk, file: pl.file, key: pl.key}]
+	return p.tree[place{chunk: pl.chunk, file: pl.file, key: pl.key}], nil
 }
 
 // index sorts a listing by what the names say: key ("" of data) and numbers. Two files for one place make it ambiguous: neither is taken.
@@ -191,7 +201,7 @@ func index(list []store.Entry, raw *infoFile) map[place]string {
 
 // numbered lists files of a chunk-/file- tree in the order of their numbers: file-999 before file-1000. Where the
 // store cannot list, numbers are tried until one is missing.
-func (p *paths) numbered(ctx context.Context, dir, template, suffix string) (out []string) {
+func (p *paths) numbered(ctx context.Context, dir, template, suffix string) (out []string, err error) {
 	list, links, err := store.Files(ctx, p.st, dir, func(name string) bool {
 		return strings.HasSuffix(name, suffix) && !strings.HasPrefix(path.Base(name), ".")
 	})
@@ -199,22 +209,24 @@ func (p *paths) numbered(ctx context.Context, dir, template, suffix string) (out
 		return p.enumerate(ctx, template)
 	}
 	if !errors.Is(err, robocache.ErrNotFound) {
-		guard.Check(robocache.At(err, robocache.Where{"file": dir}))
+		if err := robocache.At(err, robocache.Where{"file": dir}); err != nil {
+			return out, err
+		}
 	}
 	if len(links) > 0 {
-		guard.Fail(links[0].Err) // tables are read whole or not at all
+		return out, links[0].Err // tables are read whole or not at all
 	}
 	for _, e := range list {
 		out = append(out, e.Name)
 	}
 	slices.SortFunc(out, natural.Compare)
-	return out
+	return out, nil
 }
 
 const maxFiles = 1 << 20
 
 // enumerate asks for more and more files at once, and for the next chunk's first beside them: most sets have one chunk of few files.
-func (p *paths) enumerate(ctx context.Context, template string) (out []string) {
+func (p *paths) enumerate(ctx context.Context, template string) (out []string, err error) {
 	for chunk, wave := int64(0), int64(2); ; chunk++ {
 		n := int64(0)
 		for more := true; more; wave = min(2*wave, atOnce) {
@@ -222,7 +234,10 @@ func (p *paths) enumerate(ctx context.Context, template string) (out []string) {
 			for i := range wave {
 				places = append(places, place{chunk: chunk, file: n + i})
 			}
-			names := p.present(ctx, template, append(places, place{chunk: chunk + 1}))
+			names, err := p.present(ctx, template, append(places, place{chunk: chunk + 1}))
+			if err != nil {
+				return out, err
+			}
 			next := names[wave]
 			k := slices.Index(names[:wave], "")
 			if more = k < 0; more {
@@ -230,43 +245,48 @@ func (p *paths) enumerate(ctx context.Context, template string) (out []string) {
 			}
 			out = append(out, names[:k]...)
 			if n += int64(k); len(out) > maxFiles {
-				guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("more than %d files", maxFiles)})
+				return out, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("more than %d files", maxFiles)}
 			}
 			if !more && next == "" {
-				return out
+				return out, nil
 			}
 		}
 		if n == 0 {
-			return out
+			return out, nil
 		}
 	}
 }
 
 // present gives the names of places whose files are there, and "" for the others.
-func (p *paths) present(ctx context.Context, template string, places []place) []string {
+func (p *paths) present(ctx context.Context, template string, places []place) ([]string, error) {
 	names := make([]string, len(places))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, pl := range places {
-		g.Go(guard.Func("lerobot probe", func() {
+		g.Go(crash.Func("lerobot probe", func() error {
 			name, err := expand(template, pl)
 			if err == nil {
 				name, err = store.CleanName(name)
 			}
 			if err != nil {
-				return // the declared template was checked at Open
+				return nil // the declared template was checked at Open
 			}
 			_, err = p.st.Stat(ctx, name)
 			switch {
 			case errors.Is(err, robocache.ErrNotFound):
-				return
+				return nil
 			case !errors.Is(err, robocache.ErrMalformed) || errors.Is(err, store.ErrChanged):
-				guard.Check(robocache.At(err, robocache.Where{"file": name}))
+				if err := robocache.At(err, robocache.Where{"file": name}); err != nil {
+					return err
+				}
 			}
 			names[i] = name // also what is no regular file: reading it says why
+			return nil
 		}))
 	}
-	guard.Check(g.Wait())
-	return names
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return names, nil
 }
 
 // place is what the variables of a path template may stand for.

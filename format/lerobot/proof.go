@@ -8,28 +8,40 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // prove compares the rows of a row group with the metadata, once: episode_index says whose they are, index (or frame_index)
 // that they are in order. Rows found elsewhere in the file are remembered and errMoved is given.
-func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) {
-	t.cache.Load(ctx, unit{file: file, group: int32(group), col: unitProof}, func() (any, int64) {
-		t.proveGroup(ctx, f, file, group)
-		return struct{}{}, 64
-	})
+func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) error {
+	if _, err := t.cache.Load(ctx, unit{file: file, group: int32(group), col: unitProof}, func() (any, int64, error) {
+		if err := t.proveGroup(ctx, f, file, group); err != nil {
+			return nil, 0, err
+		}
+		return struct{}{}, 64, nil
+	}); err != nil {
+		return err
+	}
+	return nil
 }
 
-func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) {
+func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group int) error {
 	g := f.pq.Groups[group]
 	eps := t.episodesOf(file)
 	if t.d.raw.major == 2 && len(eps) == 1 && f.pq.Rows != int64(t.d.Len(int(eps[0]))) {
-		guard.Fail(t.lengthError(f.name, int(eps[0]), f.pq.Rows))
+		return t.lengthError(f.name, int(eps[0]), f.pq.Rows)
 	}
-	ids := t.integers(ctx, f, file, group, "episode_index")
-	order := t.integers(ctx, f, file, group, "index")
+	ids, err := t.integers(ctx, f, file, group, "episode_index")
+	if err != nil {
+		return err
+	}
+	order, err := t.integers(ctx, f, file, group, "index")
+	if err != nil {
+		return err
+	}
 	if order == nil {
-		order = t.integers(ctx, f, file, group, "frame_index")
+		if order, err = t.integers(ctx, f, file, group, "frame_index"); err != nil {
+			return err
+		}
 	}
 	if t.moved.Load() == nil {
 		// By start: what ends before the group is passed over at once, or a file of many groups and episodes costs their product.
@@ -46,7 +58,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		_, start := t.fileOf(int(e))
 		end := start + int64(t.d.Len(int(e)))
 		if start < g.Start+g.Rows && end > f.pq.Rows {
-			t.search(ctx, f, file)
+			return t.search(ctx, f, file)
 		}
 		lo, hi := max(start, g.Start), min(end, g.Start+g.Rows)
 		if lo >= hi {
@@ -60,13 +72,16 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column: 'robocache doctor --fix' does"})
 					break
 				}
-				t.search(ctx, f, file)
+				return t.search(ctx, f, file)
 			}
 			if order == nil || r == lo || order[r-g.Start] == order[r-1-g.Start]+1 {
 				continue
 			}
 			// A wrong index column says nothing against rows that frame_index counts.
-			frames := t.integers(ctx, f, file, group, "frame_index")
+			frames, err := t.integers(ctx, f, file, group, "frame_index")
+			if err != nil {
+				return err
+			}
 			if frames == nil || !counts(frames[lo-g.Start:hi-g.Start]) {
 				bad[e] = relocated{start, &robocache.Error{
 					Class: robocache.ErrMalformed, Op: "lerobot",
@@ -85,16 +100,17 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 	}
 	if len(bad) > 0 {
 		t.relocate(bad)
-		guard.Fail(errMoved)
+		return errMoved
 	}
+	return nil
 }
 
 // compareFile compares a data file with the episodes table before its first row is delivered, if Open
 // did not. A file that differs is searched: an episode of another length than the table says is bad
 // before its first row, the others are read where they are.
-func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) {
+func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) error {
 	if t.compared == nil || t.compared[file].Load() || t.d.raw.major == 2 { // a file of v2 is one episode
-		return
+		return nil
 	}
 	eps := t.episodesOf(file)
 	fits := t.d.fitsGroups(f.pq, eps)
@@ -105,36 +121,49 @@ func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) {
 		}
 		fits = rows == f.pq.Rows
 	} else if !fits {
-		fits = t.d.fitsRuns(t.runsIn(ctx, f, file), eps)
+		runsIn, err := t.runsIn(ctx, f, file)
+		if err != nil {
+			return err
+		}
+		fits = t.d.fitsRuns(runsIn, eps)
 	}
 	var err error
 	if !fits {
-		err = guard.Try(func() { t.search(ctx, f, file) })
+		err = t.search(ctx, f, file)
 	}
 	if err == nil || err == error(errMoved) {
 		t.compared[file].Store(true) // after the places are known: others do not wait
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 // compareEpisodes compares the data files of episodes that share a video with the table. It ends the work
 // if one of them has another length than the table says: nothing tells then at which frame the others begin.
-func (t *tables) compareEpisodes(ctx context.Context, eps []int32) {
+func (t *tables) compareEpisodes(ctx context.Context, eps []int32) error {
 	if t.compared == nil || t.d.raw.major == 2 {
-		return
+		return nil
 	}
 	last := int32(-1)
 	for _, e := range eps {
 		file, _ := t.fileOf(int(e))
 		if file != last {
-			f := guard.Must(t.footer(ctx, file))
-			if err := guard.Try(func() { t.compareFile(ctx, f, file) }); err != nil && err != error(errMoved) {
-				guard.Fail(err)
+			f, err := t.footer(ctx, file)
+			if err != nil {
+				return err
+			}
+			if err := t.compareFile(ctx, f, file); err != nil && err != error(errMoved) {
+				return err
 			}
 			last = file
 		}
-		guard.Check(t.badEpisode(int(e)))
+		if err := t.badEpisode(int(e)); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // counts says that every number is the one before plus 1.
@@ -148,28 +177,39 @@ func counts(v []int64) bool {
 }
 
 // scalar reads a column of a row group that has a number a row; nil where the file does not have it.
-func scalar[T any](ctx context.Context, t *tables, f *tableFile, file int32, group int, name string, to func(*pq.Column) ([]T, error)) []T {
+func scalar[T any](ctx context.Context, t *tables, f *tableFile, file int32, group int, name string, to func(*pq.Column) ([]T, error)) (_ []T, err error) {
 	leaf := f.pq.Column(name)
 	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
-		return nil
+		return nil, nil
 	}
-	h := t.open(ctx, file)
+	h, err := t.open(ctx, file)
+	if err != nil {
+		return nil, err
+	}
 	defer t.handles.Put(h)
-	defer guard.At(robocache.Where{"file": f.name, "row_group": group, "column": name})
-	return guard.Must(to(guard.Must(pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, f.limits()))))
+	defer robocache.Locate(&err, robocache.Where{"file": f.name, "row_group": group, "column": name})
+	columnValue, err := pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, f.limits())
+	if err != nil {
+		return nil, err
+	}
+	return to(columnValue)
 }
 
-func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) []int64 {
+func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) ([]int64, error) {
 	return scalar(ctx, t, f, file, group, name, pq.Int64s)
 }
 
 // search looks through a whole file for its episodes and records where each lies. An episode that
 // is no unbroken run of the length in the table is recorded as bad; the others can be read. It ends
 // the work by errMoved.
-func (t *tables) search(ctx context.Context, f *tableFile, file int32) {
+func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
 	found := map[int64][]rowRun{}
 	some := f.pq.Column("episode_index") != nil
-	for _, r := range t.runsIn(ctx, f, file) {
+	runsIn, err := t.runsIn(ctx, f, file)
+	if err != nil {
+		return err
+	}
+	for _, r := range runsIn {
 		found[r.id] = append(found[r.id], r)
 	}
 	places := map[int32]relocated{}
@@ -193,16 +233,19 @@ func (t *tables) search(ctx context.Context, f *tableFile, file int32) {
 	if t.relocate(places) { // else another goroutine was faster
 		t.reportMoved(f.name)
 	}
-	guard.Fail(errMoved)
+	return errMoved
 }
 
 // runsIn returns the runs of equal episode_index in a data file, none if it has no such column.
-func (t *tables) runsIn(ctx context.Context, f *tableFile, file int32) (runs []rowRun) {
+func (t *tables) runsIn(ctx context.Context, f *tableFile, file int32) (runs []rowRun, err error) {
 	for g := range f.pq.Groups {
-		ids := t.integers(ctx, f, file, g, "episode_index")
+		ids, err := t.integers(ctx, f, file, g, "episode_index")
+		if err != nil {
+			return runs, err
+		}
 		runs = appendRuns(runs, ids, file, f.pq.Groups[g].Start)
 	}
-	return runs
+	return runs, nil
 }
 
 // relocate records places of episodes. It reports whether any start changed.
@@ -250,9 +293,9 @@ func (t *tables) lengthError(file string, episode int, rows int64) error {
 const rowsLostHint = "fetch the file again, or leave the episode out: 'robocache doctor --fix --drop-bad' does"
 
 // short ends the work on a row after the end of its file, unless the episodes can be found elsewhere in it.
-func (t *tables) short(ctx context.Context, f *tableFile, file int32) {
+func (t *tables) short(ctx context.Context, f *tableFile, file int32) error {
 	if t.d.raw.major == 2 {
-		guard.Fail(t.lengthError(f.name, int(file), f.pq.Rows))
+		return t.lengthError(f.name, int(file), f.pq.Rows)
 	}
-	t.search(ctx, f, file)
+	return t.search(ctx, f, file)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -51,44 +51,72 @@ func (d *Dataset) nextNumbers(ctx context.Context) (episode int, row int64) {
 		last = d.eps.id(n - 1)
 	}
 	for file := range int32(d.tab.files()) {
-		_ = guard.Try(func() { // a file that cannot be read has no say
-			f := guard.Must(d.tab.footer(ctx, file))
+		_ = func() error { // a file that cannot be read has no say
+			f, err := d.tab.footer(ctx, file)
+			if err != nil {
+				return err
+			}
 			g := len(f.pq.Groups) - 1
 			if g < 0 {
-				return
+				return nil
 			}
-			for _, id := range d.tab.integers(ctx, f, file, g, "episode_index") {
+			integers, err := d.tab.integers(ctx, f, file, g, "episode_index")
+			if err != nil {
+				return err
+			}
+			for _, id := range integers {
 				last = max(last, id)
 			}
-			for _, index := range d.tab.integers(ctx, f, file, g, "index") {
+			integersValue, err := d.tab.integers(ctx, f, file, g, "index")
+			if err != nil {
+				return err
+			}
+			for _, index := range integersValue {
 				row = max(row, index+1)
 			}
-		})
+			return nil
+		}()
 	}
 	return int(last) + 1, row
 }
 
 // recordedIn reads what a recorder needs of the dataset in a folder; nil where the folder is empty.
 func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) {
-	defer guard.Recover("record", &err)
-	s := guard.Must(store.OpenLocal(dir))
+	defer crash.Recover("record", &err)
+	s, err := store.OpenLocal(dir)
+	if err != nil {
+		return nil, err
+	}
 	info, err := store.ReadFile(ctx, s, infoPath, maxJSON)
 	if errors.Is(err, robocache.ErrNotFound) {
 		defer s.Close()
-		for _, f := range guard.Must(s.List(ctx, "")) {
+		list, failed := s.List(ctx, "")
+		if failed != nil {
+			return nil, failed
+		}
+		for _, f := range list {
 			if !strings.HasPrefix(f.Name, write.OwnFolder) {
 				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "record", Where: robocache.Where{"file": f.Name}, Msg: "the folder is not empty, and holds no dataset", Hint: "record into a folder of its own"}
 			}
 		}
 		return nil, nil
 	}
-	guard.Check(err)
-	d := guard.Must(OpenStore(ctx, s, robocache.OpenOptions{}))
+	if err != nil {
+		return nil, err
+	}
+	d, err := OpenStore(ctx, s, robocache.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
 	defer d.Close()
 	if d.raw.major < 3 {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "record", Msg: "the dataset that is there is of version " + d.raw.version, Want: "v3.0", Hint: "robocache convert brings it to v3.0"}
 	}
-	r := &write.Recorded{Info: info, Episodes: d.About.Episodes, Frames: d.About.Frames, Stats: guard.Must(d.Stats(ctx))}
+	statsValue, err := d.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &write.Recorded{Info: info, Episodes: d.About.Episodes, Frames: d.About.Frames, Stats: statsValue}
 	r.NextEpisode, r.NextRow = d.nextNumbers(ctx)
 	r.Config = write.Config{FPS: d.About.FPS, Robot: d.About.Robot, ChunksSize: int(d.raw.chunksSize)}
 	for _, f := range d.About.Features {
@@ -103,7 +131,11 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 		r.Config.Tasks = append(r.Config.Tasks, t.Text)
 	}
 	for _, folder := range []string{"data", "videos", "meta/episodes"} {
-		for _, f := range guard.Must(s.List(ctx, folder)) {
+		list, err := s.List(ctx, folder)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range list {
 			var chunk, file int
 			dir, name := path.Split(f.Name)
 			if n, _ := fmt.Sscanf(path.Base(dir)+" "+name, "chunk-%d file-%d", &chunk, &file); n == 2 {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // The rows of the data files decide how long an episode is and where it lies; the episodes table is
@@ -25,20 +24,26 @@ const (
 
 // recountEpisodes corrects the lengths and places of episodes by the rows of the data files. What
 // differs is a finding.
-func (d *Dataset) recountEpisodes(ctx context.Context) {
+func (d *Dataset) recountEpisodes(ctx context.Context) error {
 	e := d.eps
 	if !d.isRecounted() {
 		if len(e.unsure) > 0 {
-			guard.Fail(d.unsureError())
+			return d.unsureError()
 		}
 		d.tab.compared = make([]atomic.Bool, len(e.files))
-		return
+		return nil
 	}
 	var named map[place]string
 	if !robocache.IsRemote(d.Bytes) {
-		named = d.listData(ctx)
+		var err error
+		if named, err = d.listData(ctx); err != nil {
+			return err
+		}
 	}
-	files := d.countFiles(ctx, named)
+	files, err := d.countFiles(ctx, named)
+	if err != nil {
+		return err
+	}
 	isSound := len(e.unsure) == 0 && len(e.stored) == 0
 	isComplete := true
 	for i := range files {
@@ -46,20 +51,26 @@ func (d *Dataset) recountEpisodes(ctx context.Context) {
 		isComplete = isComplete && files[i].err == nil
 	}
 	if isSound {
-		return
+		return nil
 	}
 	if !isComplete || d.lacksRows(files) {
 		if named == nil {
-			named = d.listData(ctx)
+			if named, err = d.listData(ctx); err != nil {
+				return err
+			}
 		}
 		for _, o := range d.otherFiles(named) {
 			file := int32(len(files))
-			files = append(files, d.countFile(ctx, file, o, func() (*tableFile, error) {
+			countFile, err := d.countFile(ctx, file, o, func() (*tableFile, error) {
 				return d.openFooter(ctx, o.name)
-			}))
+			})
+			if err != nil {
+				return err
+			}
+			files = append(files, countFile)
 		}
 	}
-	d.correct(files, isComplete)
+	return d.correct(files, isComplete)
 }
 
 // isRecounted reports whether Open compares the table with the data files.
@@ -119,7 +130,7 @@ func (d *Dataset) lacksRows(files []countedFile) bool {
 }
 
 // correct gives every episode the rows that the files hold of it.
-func (d *Dataset) correct(files []countedFile, isComplete bool) {
+func (d *Dataset) correct(files []countedFile, isComplete bool) error {
 	e := d.eps
 	runs := map[int64][]*rowRun{}
 	var rows int64
@@ -187,13 +198,13 @@ func (d *Dataset) correct(files []countedFile, isComplete bool) {
 	e.length = corrected
 	e.count()
 	d.About.Frames = e.from[e.n()]
-	d.useFiles(files, file, start, places)
+	return d.useFiles(files, file, start, places)
 }
 
 // useFiles makes files, of which file names one for each episode, those of the table.
 func (d *Dataset) useFiles(
 	files []countedFile, file []int32, start []int64, places map[int32]relocated,
-) {
+) error {
 	e := d.eps
 	e.start = start
 	if d.raw.major != 2 {
@@ -203,13 +214,16 @@ func (d *Dataset) useFiles(
 		}
 		var err error
 		e.file, e.files, err = numberFiles(chunk, number, e.n())
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 	}
 	// Files have other numbers now, and episodes other places in them.
 	budget := d.tab.cache.Stats().Budget
 	d.tab.close()
 	d.tab = newTables(d, budget)
 	d.tab.relocate(places)
+	return nil
 }
 
 // pickRun chooses the run of an episode among those of its index. n is their number if the choice

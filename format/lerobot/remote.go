@@ -10,7 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -24,12 +24,15 @@ const (
 )
 
 // openSmall opens a file, and reads it whole where its parts would be several requests.
-func (d *Dataset) openSmall(ctx context.Context, name string) robocache.Ranged {
-	r := guard.Must(d.Bytes.Open(ctx, name))
+func (d *Dataset) openSmall(ctx context.Context, name string) (robocache.Ranged, error) {
+	r, err := d.Bytes.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	if store.Remote(r) && r.Size() <= smallFile {
 		return inMemory(ctx, r)
 	}
-	return r
+	return r, nil
 }
 
 // clustered serves the small columns of a row group out of the table cache, where each cluster is one read.
@@ -92,20 +95,23 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 		}
 		first = append(first, r)
 	}
-	together(ctx, len(first), func(ctx context.Context, i int) {
-		d.walk(c, func(file int32, row int64) span { return d.tab.load(ctx, file, row, num, read) }).to(first[i])
+	together(ctx, len(first), func(ctx context.Context, i int) error {
+		if _, err := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, num, read) }).to(first[i]); err != nil {
+			return err
+		}
+		return nil
 	})
 }
 
 // together makes n loads at the same time, where there are several.
-func together(ctx context.Context, n int, load func(ctx context.Context, i int)) {
+func together(ctx context.Context, n int, load func(ctx context.Context, i int) error) {
 	if n < 2 {
 		return
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for i := range n {
-		g.Go(guard.Func("lerobot warm", func() { load(ctx, i) }))
+		g.Go(crash.Func("lerobot warm", func() error { return load(ctx, i) }))
 	}
 	_ = g.Wait()
 }
@@ -136,7 +142,12 @@ func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Ro
 			first = append(first, r.Episode)
 		}
 	}
-	together(ctx, len(first), func(ctx context.Context, i int) { guard.Must(d.layout(ctx, c, first[i])) })
+	together(ctx, len(first), func(ctx context.Context, i int) error {
+		if _, err := d.layout(ctx, c, first[i]); err != nil {
+			return err
+		}
+		return nil
+	})
 }
 
 // A recorder's episodes file has a row group every ten episodes: read one by one, its column chunks are ten thousand
@@ -194,17 +205,17 @@ func (p *prefetched) ReadAt(ctx context.Context, b []byte, off int64) error {
 }
 
 // inMemory reads a file as a whole.
-func inMemory(ctx context.Context, r robocache.Ranged) robocache.Ranged {
+func inMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error) {
 	p := &prefetched{r, []store.Span{{P: make([]byte, r.Size())}}}
 	if err := r.ReadAt(ctx, p.spans[0].P, 0); err != nil {
 		r.Close()
-		guard.Fail(err)
+		return nil, err
 	}
-	return p
+	return p, nil
 }
 
 // ahead reads the chunks of the leaves in the row groups from first on, up to a batch of bytes, and says which group comes next.
-func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, first int) (next int) {
+func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, first int) (next int, err error) {
 	p.spans = p.spans[:0]
 	var list []piece
 	var total int64
@@ -218,24 +229,39 @@ func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, f
 	for _, k := range join(list, prefetchBatch) {
 		p.spans = append(p.spans, store.Span{Off: k.off, P: make([]byte, k.size)})
 	}
-	guard.Check(store.ReadRanges(ctx, p.Ranged, p.spans))
-	return next
+	if err := store.ReadRanges(ctx, p.Ranged, p.spans); err != nil {
+		return next, err
+	}
+	return next, nil
 }
 
 // eachGroup opens a table of the metadata and reads its row groups one after the other. leaves says which columns are read of them, out of those wanted.
-// Its errors end the work (guard.Fail), with the file.
-func (d *Dataset) eachGroup(ctx context.Context, name string, want func(column string) bool, leaves func(*pq.File) []*pq.Node, read func(r robocache.Ranged, f *pq.File, group int)) (rows int) {
-	defer guard.At(robocache.Where{"file": name})
-	r := d.openSmall(ctx, name)
+// Errors name the file.
+func (d *Dataset) eachGroup(ctx context.Context, name string, want func(column string) bool, leaves func(*pq.File) ([]*pq.Node, error), read func(r robocache.Ranged, f *pq.File, group int) error) (rows int, err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	r, err := d.openSmall(ctx, name)
+	if err != nil {
+		return rows, err
+	}
 	defer r.Close()
-	f := guard.Must(pq.Open(ctx, r, want))
-	list := leaves(f)
+	f, err := pq.Open(ctx, r, want)
+	if err != nil {
+		return rows, err
+	}
+	list, err := leaves(f)
+	if err != nil {
+		return rows, err
+	}
 	p := &prefetched{Ranged: r}
 	for g, next := 0, 0; g < len(f.Groups); g++ {
 		if g == next {
-			next = p.ahead(ctx, f, list, g)
+			if next, err = p.ahead(ctx, f, list, g); err != nil {
+				return rows, err
+			}
 		}
-		read(p, f, g)
+		if err := read(p, f, g); err != nil {
+			return rows, err
+		}
 	}
-	return int(f.Rows)
+	return int(f.Rows), nil
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -23,7 +23,7 @@ const (
 
 // Stats gives the statistics that the dataset brings: stats.json, else those of the episodes of a v2.1 set merged. nil where there are none.
 func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
-	defer guard.Recover("lerobot stats", &err)
+	defer crash.Recover("lerobot stats", &err)
 	d.mu.Lock()
 	if d.statsOK {
 		defer d.mu.Unlock()
@@ -37,8 +37,12 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 		b, err = store.ReadFile(ctx, d.Bytes, episodeStats, maxLines)
 	}
 	if !errors.Is(err, robocache.ErrNotFound) {
-		guard.Check(err)
-		st = guard.Must(parse(b))
+		if err != nil {
+			return st, err
+		}
+		if st, err = parse(b); err != nil {
+			return st, err
+		}
 	}
 	d.mu.Lock()
 	d.stats, d.statsOK = st, true
@@ -49,8 +53,10 @@ func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 type rawStats map[string]map[string]any
 
 func parseStats(b []byte) (_ robocache.Stats, err error) {
-	defer guard.Recover("lerobot stats", &err)
-	b = guard.Must(checkJSON(statsJSON, b))
+	defer crash.Recover("lerobot stats", &err)
+	if b, err = checkJSON(statsJSON, b); err != nil {
+		return nil, err
+	}
 	var raw rawStats
 	b = pythonJSON(b)
 	if err := json.Unmarshal(b, &raw); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -101,24 +101,32 @@ func (t *tables) badEpisode(episode int) error {
 	return nil
 }
 
-func (t *tables) open(ctx context.Context, file int32) *handle {
-	return guard.Must(t.handles.Get(file, func() (f *dataFile, err error) {
-		err = guard.Try(func() {
+func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
+	return t.handles.Get(file, func() (f *dataFile, err error) {
+		err = func() error {
 			var r robocache.Ranged
-			name := t.d.paths.try(ctx, t.d.paths.data, t.d.dataPlace(file), func(name string) (err error) {
+			name, err := t.d.paths.try(ctx, t.d.paths.data, t.d.dataPlace(file), func(name string) (err error) {
 				r, err = t.d.Bytes.Open(ctx, name)
 				return err
 			})
+			if err != nil {
+				return err
+			}
 			if store.Remote(r) {
 				t.remote.Store(true)
 			}
 			if t.d.raw.major == 2 && r.Size() <= smallFile || store.Remote(r) && r.Size() <= clusterChunk {
-				r = inMemory(ctx, r)
+				inMemoryValue, err := inMemory(ctx, r)
+				if err != nil {
+					return err
+				}
+				r = inMemoryValue
 			}
 			f = &dataFile{r, name}
-		})
+			return nil
+		}()
 		return f, t.blame(err, file)
-	}))
+	})
 }
 
 // blame adds the first episode of the file.
@@ -134,14 +142,23 @@ func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err erro
 	if v, ok := t.cache.Peek(unit{file: file, col: unitFooter}); ok { // of every window of a batch: without a closure
 		return v.(*tableFile), nil
 	}
-	defer guard.Recover("lerobot footer", &err)
-	return t.cache.Load(ctx, unit{file: file, col: unitFooter}, func() (any, int64) {
-		h := t.open(ctx, file)
+	defer crash.Recover("lerobot footer", &err)
+	load, err := t.cache.Load(ctx, unit{file: file, col: unitFooter}, func() (any, int64, error) {
+		h, err := t.open(ctx, file)
+		if err != nil {
+			return nil, 0, err
+		}
 		defer t.handles.Put(h)
 		f, err := pq.Open(ctx, h.Value, nil)
-		guard.Check(t.blame(robocache.At(err, robocache.Where{"file": h.Value.name}), file))
-		return &tableFile{d: t.d, name: h.Value.name, pq: f}, f.MemoryBytes()
-	}).(*tableFile), nil
+		if err := t.blame(robocache.At(err, robocache.Where{"file": h.Value.name}), file); err != nil {
+			return nil, 0, err
+		}
+		return &tableFile{d: t.d, name: h.Value.name, pq: f}, f.MemoryBytes(), nil
+	})
+	if err != nil {
+		return f, err
+	}
+	return load.(*tableFile), nil
 }
 
 // group finds the row group of a row.
@@ -161,53 +178,82 @@ type span struct {
 }
 
 // load gives the unit of column num that holds a row of a file, decoding it with read where it is not cached.
-func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read decodeUnit) span {
-	f, g := t.groupOf(ctx, file, row)
-	v := t.fetch(ctx, f, unit{file: file, group: int32(g), col: num}, read)
+func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read decodeUnit) (span, error) {
+	f, g, err := t.groupOf(ctx, file, row)
+	if err != nil {
+		return span{}, err
+	}
+	v, err := t.fetch(ctx, f, unit{file: file, group: int32(g), col: num}, read)
+	if err != nil {
+		return span{}, err
+	}
 	at := f.pq.Groups[g]
-	return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}
+	return span{file: file, start: at.Start, end: at.Start + at.Rows, value: v}, nil
 }
 
 // groupOf finds the row group of a row.
-func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile, int) {
-	f := guard.Must(t.footer(ctx, file))
-	t.compareFile(ctx, f, file)
+func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile, int, error) {
+	f, err := t.footer(ctx, file)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := t.compareFile(ctx, f, file); err != nil {
+		return nil, 0, err
+	}
 	g := f.group(row)
 	if g == len(f.pq.Groups) {
-		t.short(ctx, f, file)
+		return nil, 0, t.short(ctx, f, file)
 	}
-	return f, g
+	return f, g, nil
 }
 
 // fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the group first.
-func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeUnit) any {
+func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeUnit) (any, error) {
 	if v, ok := t.cache.Peek(key); ok {
-		return v
+		return v, nil
 	}
-	return t.cache.Load(ctx, key, func() (v any, size int64) {
-		t.prove(ctx, f, key.file, int(key.group))
-		h := t.open(ctx, key.file)
+	return t.cache.Load(ctx, key, func() (v any, size int64, err error) {
+		if err := t.prove(ctx, f, key.file, int(key.group)); err != nil {
+			return v, size, err
+		}
+		h, err := t.open(ctx, key.file)
+		if err != nil {
+			return v, size, err
+		}
 		defer t.handles.Put(h)
-		err := guard.Try(func() { v, size = read(ctx, t.ranged(h, f, key.file, int(key.group)), f, int(key.group)) })
+		err = func() error {
+			content, contentValue, err := read(ctx, t.ranged(h, f, key.file, int(key.group)), f, int(key.group))
+			if err != nil {
+				return err
+			}
+			v, size = content, contentValue
+			return nil
+		}()
 		var e *robocache.Error
 		if errors.As(err, &e) && e.Where["file"] == infoPath {
-			guard.Fail(err)
+			return v, size, err
 		}
-		guard.Check(robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)}))
-		return v, size
+		if err := robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)}); err != nil {
+			return v, size, err
+		}
+		return v, size, nil
 	})
 }
 
 // read decodes the column's only leaf, with the declared shape.
-func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, group int) *pq.Column {
-	leaf := c.top(f).OnlyLeaf()
+func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (*pq.Column, error) {
+	top, err := c.top(f)
+	if err != nil {
+		return nil, err
+	}
+	leaf := top.OnlyLeaf()
 	if leaf == nil {
-		guard.Fail(malformed(robocache.Where{"column": c.key}, "numbers of shape "+fmt.Sprint(c.shape), "a group of columns"))
+		return nil, malformed(robocache.Where{"column": c.key}, "numbers of shape "+fmt.Sprint(c.shape), "a group of columns")
 	}
 	shape := c.shape
 	if leaf.MaxRep == 0 {
 		if elements(shape) != 1 {
-			guard.Fail(c.otherWidth(1))
+			return nil, c.otherWidth(1)
 		}
 		shape = []int{}
 	}
@@ -218,11 +264,14 @@ func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, gro
 		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 && chunk.Values/rows != int64(elements(shape)) {
 			width := int(chunk.Values / rows)
 			if _, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits()); again == nil {
-				guard.Fail(c.otherWidth(width))
+				return nil, c.otherWidth(width)
 			}
 		}
 	}
-	return guard.Must(col, err)
+	if err != nil {
+		return nil, err
+	}
+	return col, nil
 }
 
 // otherWidth is the error of a declaration that every row of the data belies.
@@ -300,8 +349,8 @@ const (
 	unitFrames  // frames found by time: group is the episode, page the camera's column
 )
 
-// decodeUnit decodes one unit of a row group. It ends by guard.Fail where it cannot.
-type decodeUnit = func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (value any, size int64)
+// decodeUnit decodes one unit of a row group. It returns an error if it cannot.
+type decodeUnit = func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (value any, size int64, err error)
 
 // malformed is what is wrong with a dataset.
 func malformed(where robocache.Where, want, got string) error {
@@ -309,48 +358,69 @@ func malformed(where robocache.Where, want, got string) error {
 }
 
 // top is the column's node in a file.
-func (c *column) top(f *tableFile) *pq.Node {
+func (c *column) top(f *tableFile) (*pq.Node, error) {
 	top := f.pq.Column(c.key)
 	if top == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing in this file"})
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing in this file"}
 	}
-	return top
+	return top, nil
 }
 
 // numbers gives a numeric column in its declared type: []byte.
-func (c *column) numbers(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
-	b, err := pq.Convert(c.read(ctx, r, f, group), c.dtype)
+func (c *column) numbers(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+	content, err := c.read(ctx, r, f, group)
+	if err != nil {
+		return nil, 0, err
+	}
+	b, err := pq.Convert(content, c.dtype)
 	if e, ok := err.(*robocache.Error); ok && e.Where["value"] != nil {
 		e.Where = robocache.Where{"row": e.Where["value"].(int) / max(1, elements(c.shape))}
 	}
-	guard.Check(robocache.At(err, robocache.Where{"column": c.key}))
-	return b, int64(cap(b)) + 64
+	if err := robocache.At(err, robocache.Where{"column": c.key}); err != nil {
+		return nil, 0, err
+	}
+	return b, int64(cap(b)) + 64, nil
 }
 
 // timestamps gives a column of seconds as nanoseconds, from the stored type (L8): []int64.
-func (c *column) timestamps(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
-	seconds, err := pq.Float64s(c.read(ctx, r, f, group))
-	guard.Check(robocache.At(err, robocache.Where{"column": c.key}))
+func (c *column) timestamps(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+	content, err := c.read(ctx, r, f, group)
+	if err != nil {
+		return nil, 0, err
+	}
+	seconds, err := pq.Float64s(content)
+	if err := robocache.At(err, robocache.Where{"column": c.key}); err != nil {
+		return nil, 0, err
+	}
 	out := make([]int64, len(seconds))
 	for i, s := range seconds {
 		out[i] = timestampNanos(s, f.d.raw.fps)
 	}
-	return out, int64(len(out)) * 8
+	return out, int64(len(out)) * 8, nil
 }
 
 // texts gives a column of strings: *pq.Column.
-func (c *column) texts(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
-	top := c.top(f)
-	if top.Group() || top.Type != pq.ByteArray || top.MaxRep > 0 {
-		guard.Fail(malformed(robocache.Where{"column": c.key}, "a column of texts", top.Type.String()))
+func (c *column) texts(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+	top, err := c.top(f)
+	if err != nil {
+		return nil, 0, err
 	}
-	col := guard.Must(pq.ReadColumn(ctx, r, f.pq, group, top, []int{}, f.limits()))
-	return col, col.MemoryBytes()
+	if top.Group() || top.Type != pq.ByteArray || top.MaxRep > 0 {
+		return nil, 0, malformed(robocache.Where{"column": c.key}, "a column of texts", top.Type.String())
+	}
+	col, err := pq.ReadColumn(ctx, r, f.pq, group, top, []int{}, f.limits())
+	if err != nil {
+		return nil, 0, err
+	}
+	return col, col.MemoryBytes(), nil
 }
 
 // events gives a language column as JSON texts: []string.
-func (c *column) events(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64) {
-	top := c.top(f)
+func (c *column) events(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+	top, err := c.top(f)
+	if err != nil {
+		return nil, 0, err
+	}
 	// Tool calls are JSON inside JSON: Arrow's extension type, or plain strings.
 	tools := map[*pq.Node]bool{}
 	if element := top.Element(); element != nil {
@@ -360,10 +430,13 @@ func (c *column) events(ctx context.Context, r robocache.Ranged, f *tableFile, g
 			}
 		}
 	}
-	out := guard.Must(pq.ReadJSON(ctx, r, f.pq, group, top, func(n *pq.Node) bool { return tools[n] }, f.limits()))
+	out, err := pq.ReadJSON(ctx, r, f.pq, group, top, func(n *pq.Node) bool { return tools[n] }, f.limits())
+	if err != nil {
+		return nil, 0, err
+	}
 	var size int64
 	for _, s := range out {
 		size += int64(len(s)) + 16
 	}
-	return out, size
+	return out, size, nil
 }

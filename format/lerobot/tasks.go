@@ -9,7 +9,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pq"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -19,27 +18,40 @@ const (
 )
 
 // readTasks reads the table of task texts. A set without one still has its numbers: a finding, not an error.
-func (d *Dataset) readTasks(ctx context.Context) {
+func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	name, read := tasksParquet, d.readTasksParquet
 	if d.raw.major == 2 {
-		name, read = tasksJSONL, func(ctx context.Context) []robocache.Task {
-			return guard.Must(parseTasksJSONL(guard.Must(store.ReadFile(ctx, d.Bytes, tasksJSONL, maxJSON))))
+		name, read = tasksJSONL, func(ctx context.Context) ([]robocache.Task, error) {
+			content, err := store.ReadFile(ctx, d.Bytes, tasksJSONL, maxJSON)
+			if err != nil {
+				return nil, err
+			}
+			return parseTasksJSONL(content)
 		}
 	}
-	defer guard.At(robocache.Where{"file": name})
+	defer robocache.Locate(&err, robocache.Where{"file": name})
 	var tasks []robocache.Task
-	err := guard.Try(func() { tasks = read(ctx) })
+	err = func() error {
+		content, err := read(ctx)
+		if err != nil {
+			return err
+		}
+		tasks = content
+		return nil
+	}()
 	if errors.Is(err, robocache.ErrNotFound) && d.eps.n() == 0 {
 		err = nil // a set without episodes has no tasks yet
 	} else if errors.Is(err, robocache.ErrNotFound) {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": name}, Message: "the table of tasks is missing: task texts are not known", Hint: "fetch the file, or write it"})
 		err = nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	d.taskText = make(map[int64]string, len(tasks))
 	for i, t := range tasks {
 		if old, ok := d.taskText[t.Index]; ok && old != t.Text {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("task_index %d has two texts", t.Index), Hint: "give each task a number of its own, in this file and in the column task_index"})
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("task_index %d has two texts", t.Index), Hint: "give each task a number of its own, in this file and in the column task_index"}
 		}
 		d.taskText[t.Index] = t.Text
 	}
@@ -48,6 +60,7 @@ func (d *Dataset) readTasks(ctx context.Context) {
 		sort.SliceStable(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index })
 	}
 	d.About.Tasks = tasks
+	return nil
 }
 
 func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
@@ -70,30 +83,42 @@ func parseTasksJSONL(b []byte) ([]robocache.Task, error) {
 }
 
 // readTasksParquet reads a pandas frame whose index is the text.
-func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task) {
+func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, err error) {
 	var number, label *pq.Node
-	d.eachGroup(ctx, tasksParquet, nil, func(f *pq.File) []*pq.Node {
+	if _, err := d.eachGroup(ctx, tasksParquet, nil, func(f *pq.File) ([]*pq.Node, error) {
 		number, label = f.Column("task_index"), taskColumn(f)
 		if number == nil || number.Group() || label == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "columns task_index and a text", Got: fmt.Sprint(columnNames(f))})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "columns task_index and a text", Got: fmt.Sprint(columnNames(f))}
 		}
 		if f.Meta["pandas"] == "" {
 			d.find(warn("tasks-index", tasksParquet, "no pandas metadata names the index: other readers take the task for a number", "write it with pandas, the text as index"))
 		}
-		return []*pq.Node{number, label}
-	}, func(r robocache.Ranged, f *pq.File, g int) {
+		return []*pq.Node{number, label}, nil
+	}, func(r robocache.Ranged, f *pq.File, g int) error {
 		lim := pq.Limits{Bytes: maxJSON}
-		a := guard.Must(pq.ReadColumn(ctx, r, f, g, number, nil, lim))
-		ids := guard.Must(pq.Int64s(a))
-		b := guard.Must(pq.ReadColumn(ctx, r, f, g, label, nil, lim))
+		a, err := pq.ReadColumn(ctx, r, f, g, number, nil, lim)
+		if err != nil {
+			return err
+		}
+		ids, err := pq.Int64s(a)
+		if err != nil {
+			return err
+		}
+		b, err := pq.ReadColumn(ctx, r, f, g, label, nil, lim)
+		if err != nil {
+			return err
+		}
 		if a.Def != nil || b.Def != nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"})
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"}
 		}
 		for i, id := range ids {
 			out = append(out, robocache.Task{Index: id, Text: string(b.Item(i))})
 		}
-	})
-	return out
+		return nil
+	}); err != nil {
+		return out, err
+	}
+	return out, nil
 }
 
 // taskColumn is the column that pandas names as the index, else the only column of texts.

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -95,20 +94,31 @@ func (d *Dataset) videoStart(c *camera, episode int) (ns int64, ok bool) {
 
 // framesByTime returns the frame of each row of an episode. An episode is malformed as a whole if a
 // row has no frame within half a frame, or if the metadata gives its frames to another episode too.
-func (d *Dataset) framesByTime(ctx context.Context, c *camera, f *camFile, episode int) []int32 {
+func (d *Dataset) framesByTime(ctx context.Context, c *camera, f *camFile, episode int) ([]int32, error) {
 	key := unit{file: f.timed.index, group: int32(episode), col: unitFrames, page: int32(d.byKey[c.key])}
-	return d.tab.cache.Load(ctx, key, func() (any, int64) {
+	load, err := d.tab.cache.Load(ctx, key, func() (any, int64, error) {
 		frames, err := d.matchTimes(ctx, c, f, episode)
-		guard.Check(err)
-		return frames, int64(4*cap(frames)) + 64
-	}).([]int32)
+		if err != nil {
+			return nil, 0, err
+		}
+		return frames, int64(4*cap(frames)) + 64, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return load.([]int32), nil
 }
 
-// matchTimes does the work of framesByTime. Errors of the video are the returned ones; rows that
-// cannot be read end the work by guard.Fail.
+// matchTimes does the work of framesByTime.
 func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode int) ([]int32, error) {
-	rowTimes := guard.Must(d.Times(ctx, episode, ""))
-	file := guard.Must(d.lib.Acquire(ctx, f.path))
+	rowTimes, err := d.Times(ctx, episode, "")
+	if err != nil {
+		return nil, err
+	}
+	file, err := d.lib.Acquire(ctx, f.path)
+	if err != nil {
+		return nil, err
+	}
 	defer file.Release()
 	ix := file.Index
 	step := video.MedianStep(rowTimes)

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -34,7 +34,7 @@ type camFile struct {
 type shown struct{ episode, first int32 }
 
 // openCamera finds a camera's files; false where there are none at all.
-func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) bool {
+func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, error) {
 	c := &camera{key: f.Key, templates: d.paths.videoTemplates(f.Key), cols: d.eps.cams[f.Key]}
 	if d.raw.major == 2 {
 		c.cols = &camColumns{file: d.eps.file, files: d.eps.files}
@@ -42,34 +42,43 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) bool {
 	if c.cols == nil && d.eps.n() == 0 {
 		c.cols = &camColumns{} // a set without episodes has no video files yet
 	} else if c.cols == nil {
-		return false
+		return false, nil
 	}
 	from, n := c.cols.from, len(c.cols.files)
 	c.byFile = indexFiles(c.cols.file, n, func(a, b int32) bool { return from != nil && from[a] < from[b] })
 	c.files = make([]atomic.Pointer[camFile], n)
 	d.cams[f.Key] = c
 	if n == 0 {
-		return true
+		return true, nil
 	}
-	best, probes, found := d.probe(ctx, c.templates, n, func(i int32) place { return d.placeOf(c.cols.files[i], c.key) })
+	best, probes, found, err := d.probe(ctx, c.templates, n, func(i int32) place { return d.placeOf(c.cols.files[i], c.key) })
+	if err != nil {
+		return false, err
+	}
 	c.templates = best
 	if declared := d.raw.videoPath; found > 0 {
 		if declared != "" && best[0] != declared {
 			d.templateLies("/video_path", f.Key, fmt.Sprintf("video_path %q does not name the files of %s; %q does", declared, f.Key, best[0]), "write the template that fits")
 		}
-		return true
+		return true, nil
 	}
 	for _, pl := range probes {
-		if name := d.paths.inTree(ctx, pl); name != "" {
+		if name, err := d.paths.inTree(ctx, pl); err != nil {
+			return false, err
+		} else if name != "" {
 			d.templateLies("/video_path", f.Key, fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), "move the files, or write the template that fits")
-			return true
+			return true, nil
 		}
 	}
-	if d.paths.anyOf(ctx, f.Key) {
-		return true
+	anyOf, err := d.paths.anyOf(ctx, f.Key)
+	if err != nil {
+		return false, err
+	}
+	if anyOf {
+		return true, nil
 	}
 	delete(d.cams, f.Key)
-	return false
+	return false, nil
 }
 
 func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
@@ -77,11 +86,18 @@ func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
 // Frames returns where the frames of rows lie. An episode whose frames cannot be told is Malformed
 // from its first row on.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Recover("lerobot frames", &err)
-	col := d.get(key, robocache.KindVideo, robocache.KindImage)
-	guard.Check(op.Room(key, "entries", len(rows), len(out)))
+	defer crash.Recover("lerobot frames", &err)
+	col, err := d.get(key, robocache.KindVideo, robocache.KindImage)
+	if err != nil {
+		return err
+	}
+	if err := op.Room(key, "entries", len(rows), len(out)); err != nil {
+		return err
+	}
 	if col.kind == robocache.KindImage {
-		d.stills(ctx, col, rows, out)
+		if err := d.stills(ctx, col, rows, out); err != nil {
+			return err
+		}
 		return nil
 	}
 	c := d.cams[key]
@@ -90,13 +106,20 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 	first, last := 0, -1
 	var byTime []int32
 	for i, r := range rows {
-		d.run(rows[i : i+1])
+		if _, err := d.run(rows[i : i+1]); err != nil {
+			return err
+		}
 		if r.Episode != last {
 			last = r.Episode
-			if f = guard.Must(d.layout(ctx, c, r.Episode)); f.timed == nil {
+			if f, err = d.layout(ctx, c, r.Episode); err != nil {
+				return err
+			}
+			if f.timed == nil {
 				first, byTime = f.firstFrame(int32(r.Episode)), nil
 			} else {
-				byTime = d.framesByTime(ctx, c, f, r.Episode)
+				if byTime, err = d.framesByTime(ctx, c, f, r.Episode); err != nil {
+					return err
+				}
 			}
 		}
 		if byTime != nil {
@@ -125,17 +148,22 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFil
 	if f := c.files[n].Load(); f != nil {
 		return f, nil
 	}
-	defer guard.Recover("lerobot frames", &err)
-	defer guard.At(robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
+	defer crash.Recover("lerobot frames", &err)
+	defer robocache.Locate(&err, robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
 	var vf *video.File
-	path := d.paths.try(ctx, c.templates, d.placeOf(c.cols.files[n], c.key), func(name string) (err error) {
+	path, err := d.paths.try(ctx, c.templates, d.placeOf(c.cols.files[n], c.key), func(name string) (err error) {
 		if vf, err = d.lib.Acquire(ctx, name); err != nil {
 			err = d.explain(ctx, name, err)
 		}
 		return err
 	})
+	if err != nil {
+		return f, err
+	}
 	defer vf.Release()
-	f = d.layOut(ctx, c, n, path, vf.Index)
+	if f, err = d.layOut(ctx, c, n, path, vf.Index); err != nil {
+		return f, err
+	}
 	c.files[n].Store(f)
 	return f, nil
 }
@@ -159,9 +187,11 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 
 // layOut gives every episode of a file its first frame if the file has as many frames as rows, or
 // as many more as an edit declared as hidden. Frames of other files are found by time.
-func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string, ix *video.Index) *camFile {
-	defer guard.In("file", path)
-	d.tab.compareEpisodes(ctx, c.byFile.of(file))
+func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string, ix *video.Index) (_ *camFile, err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": path})
+	if err := d.tab.compareEpisodes(ctx, c.byFile.of(file)); err != nil {
+		return nil, err
+	}
 	f := &camFile{path: path}
 	rows := 0
 	for _, e := range c.byFile.of(file) {
@@ -187,28 +217,34 @@ func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string
 			d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-order", Where: robocache.Where{"file": path, "stream": c.key}, Message: "episodes lie in another order in the video than in the dataset, as from_timestamp says"})
 		}
 	}
-	return f
+	return f, nil
 }
 
 // anyOf says whether some file of a camera exists, by the listing.
-func (p *paths) anyOf(ctx context.Context, key string) bool {
-	p.inTree(ctx, place{key: key})
+func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
+	if _, err := p.inTree(ctx, place{key: key}); err != nil {
+		return false, err
+	}
 	p.once.Lock()
 	defer p.once.Unlock()
 	for pl, name := range p.tree {
 		if pl.key == key && name != "" {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // VideoStart returns the time at which an episode begins in its mp4, in nanoseconds: 0 in v2. ok is
 // false if the metadata does not say. Callers use it to repeat the reference's check of times.
 func (d *Dataset) VideoStart(_ context.Context, episode int, key string) (ns int64, ok bool, err error) {
-	defer guard.Recover("lerobot video", &err)
-	d.checkEpisode(episode)
-	d.get(key, robocache.KindVideo)
+	defer crash.Recover("lerobot video", &err)
+	if err := d.checkEpisode(episode); err != nil {
+		return ns, ok, err
+	}
+	if _, err := d.get(key, robocache.KindVideo); err != nil {
+		return ns, ok, err
+	}
 	ns, ok = d.videoStart(d.cams[key], episode)
 	return ns, ok, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -39,7 +39,9 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 				err = cmp.Or(err, f.Err) // a folder called so may be another format's
 			}
 			if !errors.Is(err, robocache.ErrUnsupported) { // a web server does not say what a folder holds
-				guard.Check(err)
+				if err != nil {
+					return false, err
+				}
 			}
 			return false, nil
 		}
@@ -47,7 +49,9 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 		if errors.Is(err, robocache.ErrNotFound) {
 			return false, nil
 		}
-		guard.Check(err)
+		if err != nil {
+			return false, err
+		}
 		return true, nil
 	}, ending)
 }
@@ -68,12 +72,17 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	defer guard.Recover("mcap open", &err)
-	o := guard.Must(bag.ParseOptions(opt, s, file, Name))
+	defer crash.Recover("mcap open", &err)
+	o, err := bag.ParseOptions(opt, s, file, Name)
+	if err != nil {
+		return nil, err
+	}
 	files := []string{file}
 	if file == "" {
 		files, _, err = list(ctx, s)
-		guard.Check(err)
+		if err != nil {
+			return nil, err
+		}
 	}
 	if len(files) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no file that ends in .mcap is here"}
@@ -82,8 +91,11 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	recs := make([]bag.Recording, len(files))
 	for i, name := range files {
 		recs[i] = bag.Recording{Name: path.Clean(name), Open: func(ctx context.Context) (_ bag.Storage, err error) {
-			defer guard.Recover("mcap open", &err)
-			r := guard.Must(s.Open(ctx, name))
+			defer crash.Recover("mcap open", &err)
+			r, err := s.Open(ctx, name)
+			if err != nil {
+				return nil, err
+			}
 			st, err := OpenStorage(ctx, r, name, sto)
 			if err != nil {
 				r.Close()

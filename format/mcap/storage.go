@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Chunks keeps decompressed chunks of several recordings below one budget.
@@ -56,11 +56,16 @@ var _ bag.Storage = (*Storage)(nil)
 
 // OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
 func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
-	defer guard.RecoverFile("mcap open", name, &err)
-	defer guard.In("file", name)
-	f := guard.Must(container.Open(ctx, file, container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan}))
+	defer crash.RecoverFile("mcap open", name, &err)
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	f, err := container.Open(ctx, file, container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan})
+	if err != nil {
+		return s, err
+	}
 	s = &Storage{file: f, name: name}
-	s.listTopics(ctx)
+	if err := s.listTopics(ctx); err != nil {
+		return s, err
+	}
 	return s, nil
 }
 
@@ -80,7 +85,7 @@ func counted(f *container.File) bool {
 }
 
 // listTopics joins the channels of one topic and type: several publishers of a topic have a channel each.
-func (s *Storage) listTopics(ctx context.Context) {
+func (s *Storage) listTopics(ctx context.Context) error {
 	f := s.file
 	counts := map[uint16]int64{}
 	if counted(f) {
@@ -89,7 +94,11 @@ func (s *Storage) listTopics(ctx context.Context) {
 		}
 	} else {
 		// Without counts a channel only the index knows how many messages there are.
-		for id, c := range guard.Must(f.Index(ctx)).Channels {
+		index, err := f.Index(ctx)
+		if err != nil {
+			return err
+		}
+		for id, c := range index.Channels {
 			counts[id] = int64(c.Len())
 		}
 	}
@@ -106,6 +115,7 @@ func (s *Storage) listTopics(ctx context.Context) {
 		s.list.Infos[i].Messages += counts[id]
 		s.topics[i].channels = append(s.topics[i].channels, id)
 	}
+	return nil
 }
 
 // Topics lists the topics.
@@ -135,8 +145,10 @@ func (s *Storage) settle(ctx context.Context) error {
 
 // Index gives the log times of a topic, of the message indexes.
 func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err error) {
-	defer guard.RecoverFile("mcap index", s.name, &err)
-	guard.Check(s.settle(ctx))
+	defer crash.RecoverFile("mcap index", s.name, &err)
+	if err := s.settle(ctx); err != nil {
+		return ix, err
+	}
 	return &bag.Index{Log: s.topics[topic].Log}, nil
 }
 
@@ -160,8 +172,10 @@ type run struct{ topic, from, to int }
 
 // read gives runs of messages in one pass; runs whose chunks overlap in time each alone, in as many passes as their chunks step back.
 func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
-	defer guard.RecoverFile("mcap read", s.name, &err)
-	guard.Check(s.settle(ctx))
+	defer crash.RecoverFile("mcap read", s.name, &err)
+	if err := s.settle(ctx); err != nil {
+		return failed, err
+	}
 	failed = map[int]error{}
 	var inStep []run
 	for _, w := range wants {
@@ -249,7 +263,7 @@ func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn
 
 // Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left out.
 func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
-	defer guard.RecoverFile("mcap metadata", s.name, &err)
+	defer crash.RecoverFile("mcap metadata", s.name, &err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notes != nil {
@@ -262,7 +276,9 @@ func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
 			break
 		}
 		m, err := s.file.ReadMetadata(ctx, p)
-		guard.Check(robocache.At(err, robocache.Where{"file": s.name}))
+		if err := robocache.At(err, robocache.Where{"file": s.name}); err != nil {
+			return nil, err
+		}
 		for k, v := range m {
 			notes[p.Name+"."+k] = v
 		}
@@ -291,7 +307,7 @@ func (s *Storage) Held() int64 {
 
 // Verify compares the check sums of the data section and of attachments, which reading messages does not touch.
 func (s *Storage) Verify(ctx context.Context) (_ []robocache.Finding, err error) {
-	defer guard.RecoverFile("mcap verify", s.name, &err)
+	defer crash.RecoverFile("mcap verify", s.name, &err)
 	found, err := s.file.Verify(ctx)
 	return s.named(found), robocache.At(err, robocache.Where{"file": s.name})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -38,10 +38,14 @@ var WriteOptions = map[string]string{
 // CompressedImage or Image, packets of video foxglove CompressedVideo, clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are the row's
 // timestamp. A metadata record "robocache" keeps what messages do not say: with it the file opens as the dataset it was.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
-	defer guard.RecoverFile("mcap write", dst, &err)
+	defer crash.RecoverFile("mcap write", dst, &err)
 	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
-	w.options()
-	w.choose()
+	if err := w.options(); err != nil {
+		return nil, err
+	}
+	if err := w.choose(); err != nil {
+		return nil, err
+	}
 	eps := reader.Episodes(opt.Episodes, w.info.Episodes)
 	w.pool = video.NewPool(256 << 20)
 	defer w.pool.Close()
@@ -53,29 +57,46 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Msg: "the schema of the plan", Err: err}
 		}
 	}
-	w.findPackets(ctx, eps)
-	w.describe()
+	if err := w.findPackets(ctx, eps); err != nil {
+		return nil, err
+	}
+	if err := w.describe(); err != nil {
+		return nil, err
+	}
 	w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(eps)...)
 	folder, single := dst, ""
 	if len(eps) == 1 && bag.Named(dst, ending) {
 		i := strings.LastIndexAny(dst, `/\`)
 		folder, single = cmp.Or(dst[:i+1], "."), dst[i+1:]
 	}
-	st := guard.Must(store.OpenWritable(folder))
+	st, err := store.OpenWritable(folder)
+	if err != nil {
+		return nil, err
+	}
 	defer store.Close(st)
-	guard.Check(free(ctx, st, single))
+	if err := free(ctx, st, single); err != nil {
+		return nil, err
+	}
 	if single == "" {
 		// Each file is whole or not there, but a folder of them would open with those that a kill left.
-		guard.Check(guard.Must(st.Create(ctx, reader.Unfinished)).Commit())
+		created, err := st.Create(ctx, reader.Unfinished)
+		if err != nil {
+			return nil, err
+		}
+		if err := created.Commit(); err != nil {
+			return nil, err
+		}
 	}
-	if err := guard.Try(func() { w.all(ctx, st, eps, first, single) }); err != nil {
+	if err := w.all(ctx, st, eps, first, single); err != nil {
 		if single == "" {
 			_ = st.Remove(context.WithoutCancel(ctx), reader.Unfinished)
 		}
 		return nil, err
 	}
 	if single == "" {
-		guard.Check(st.Remove(ctx, reader.Unfinished))
+		if err := st.Remove(ctx, reader.Unfinished); err != nil {
+			return nil, err
+		}
 	}
 	return w.report, nil
 }
@@ -83,11 +104,17 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 // sharding: a recording is a file, so that those of all shards are the whole. A stream is copied as packets where it can be in every episode.
 var sharding = robocache.Sharding{Kept: func(name string) bool { return bag.Named(name, ending) && !strings.Contains(name, "/") }, Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-		defer guard.Recover("plan", &err)
+		defer crash.Recover("plan", &err)
 		w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}, lib: video.LibraryOf(src)}
-		w.options()
-		w.choose()
-		w.findPackets(ctx, reader.Episodes(opt.Episodes, w.info.Episodes))
+		if err := w.options(); err != nil {
+			return nil, err
+		}
+		if err := w.choose(); err != nil {
+			return nil, err
+		}
+		if err := w.findPackets(ctx, reader.Episodes(opt.Episodes, w.info.Episodes)); err != nil {
+			return nil, err
+		}
 		s := shardSchema{Stills: []string{}}
 		for i := range w.streams {
 			if t := &w.streams[i]; t.feature.Kind == robocache.KindVideo && t.how != asPackets {
@@ -141,22 +168,25 @@ type writing struct {
 	report *robocache.WriteReport
 }
 
-func (w *writing) options() {
+func (w *writing) options() error {
 	var frames, images, compression string
 	w.chunk = 1 << 20
-	reader.Op("mcap write").Settle(robocache.CurrentOptions(w.opt.Options), WriteOptions, map[string]reader.Set{
+	if err := reader.Op("mcap write").Settle(robocache.CurrentOptions(w.opt.Options), WriteOptions, map[string]reader.Set{
 		"video": reader.Text(&frames, "copy", "stills"), "images": reader.Text(&images, "png", "jpeg", "raw"), "compression": reader.Text(&compression, "zstd", "none"), "chunk": reader.Whole(&w.chunk, 1024, 128<<20),
-	})
+	}); err != nil {
+		return err
+	}
 	w.images, w.compression = cmp.Or(images, "png"), container.Zstd
 	if compression == "none" {
 		w.compression = container.None
 	}
 	// Who says what frames become means images.
 	w.copies = frames == "copy" || frames == "" && images == ""
+	return nil
 }
 
 // choose settles topic, type and layout of each stream.
-func (w *writing) choose() {
+func (w *writing) choose() error {
 	taken := map[string]bool{bag.TaskTopic: w.info.Feature("task") == nil}
 	for i := range w.info.Features {
 		f := w.info.Features[i]
@@ -172,13 +202,14 @@ func (w *writing) choose() {
 	}
 	for _, k := range w.opt.Keys {
 		if w.info.Feature(k) == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"stream": k}, Msg: "no such stream"})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"stream": k}, Msg: "no such stream"}
 		}
 	}
+	return nil
 }
 
 // describe makes the note of what messages do not say.
-func (w *writing) describe() {
+func (w *writing) describe() error {
 	note := bag.Layout{Format: w.info.Format, FPS: w.info.FPS, Robot: w.info.Robot, Clock: w.info.Clock}
 	for i := range w.streams {
 		t := &w.streams[i]
@@ -192,7 +223,12 @@ func (w *writing) describe() {
 		note.Streams = append(note.Streams, bag.LayoutStream{Topic: t.topic, Feature: kept, Colour: t.colour})
 	}
 	note.Number(w.info.Tasks)
-	w.dataset = string(guard.Must(json.Marshal(note)))
+	encoded, err := json.Marshal(note)
+	if err != nil {
+		return err
+	}
+	w.dataset = string(encoded)
+	return nil
 }
 
 // topicOf is the topic of a key: "." becomes "/", and what a ROS name cannot hold "_".
@@ -215,7 +251,7 @@ func topicOf(key string, taken map[string]bool) string {
 }
 
 // all writes the episodes, several at a time. What was written goes again where one fails.
-func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first int, single string) {
+func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first int, single string) error {
 	var written []string
 	w.rows = robocache.NewRowCounter(w.src, eps, w.opt.Progress)
 	w.origins = origin.NewTracer(w.src, w.opt)
@@ -223,7 +259,7 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 	g.SetLimit(cmp.Or(max(w.opt.Threads, 0), runtime.GOMAXPROCS(0)))
 	for i, ep := range eps {
 		g.Go(func() (err error) {
-			defer guard.Recover("mcap write", &err)
+			defer crash.Recover("mcap write", &err)
 			name := single
 			if name == "" {
 				name = fmt.Sprintf("episode_%06d%s", first+i, ending)
@@ -233,7 +269,9 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 			if err == nil && bad != nil && (!w.opt.SkipBad || gctx.Err() != nil || !robocache.Bad(bad)) {
 				err = bad
 			}
-			guard.Check(robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep)}))
+			if err := robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep)}); err != nil {
+				return err
+			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if bad != nil {
@@ -252,21 +290,28 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 		for _, name := range written {
 			_ = st.Remove(context.WithoutCancel(ctx), name)
 		}
-		guard.Fail(err)
+		return err
 	}
+	return nil
 }
 
 // file writes one episode. bad says why it cannot be read; what cannot be written is err.
 func (w *writing) file(ctx context.Context, st store.Writable, name string, index, ep int) (rows, size int64, bad, err error) {
-	defer guard.Recover("mcap", &err)
+	defer crash.Recover("mcap", &err)
 	e, bad := w.src.Episode(ctx, ep)
 	if bad != nil {
 		return 0, 0, bad, nil
 	}
-	out := guard.Must(st.Create(ctx, name))
+	out, err := st.Create(ctx, name)
+	if err != nil {
+		return rows, size, bad, err
+	}
 	defer out.Abort()
 	buf := bufio.NewWriterSize(out, 256<<10)
-	cw := guard.Must(container.NewWriter(buf, container.WriterOptions{Profile: "ros2", Library: "robocache", Chunk: w.chunk, Compression: w.compression}))
+	cw, err := container.NewWriter(buf, container.WriterOptions{Profile: "ros2", Library: "robocache", Chunk: w.chunk, Compression: w.compression})
+	if err != nil {
+		return rows, size, bad, err
+	}
 	if bad := w.messages(ctx, cw, ep); bad != nil {
 		return 0, 0, bad, buf.Flush() // which knows of a write that failed
 	}
@@ -274,10 +319,21 @@ func (w *writing) file(ctx context.Context, st store.Writable, name string, inde
 		e.Index = int64(index)
 	}
 	note := bag.LayoutEpisode{Index: e.Index, Length: e.Length, Tasks: e.Tasks}
-	note.Source = guard.Must(w.origins.Of(ctx, ep))
-	meta := guard.Must(json.Marshal(note))
-	guard.Check(cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}))
-	guard.Check(cw.Close())
-	guard.Check(buf.Flush())
+	if note.Source, err = w.origins.Of(ctx, ep); err != nil {
+		return rows, size, bad, err
+	}
+	meta, err := json.Marshal(note)
+	if err != nil {
+		return rows, size, bad, err
+	}
+	if err := cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}); err != nil {
+		return rows, size, bad, err
+	}
+	if err := cw.Close(); err != nil {
+		return rows, size, bad, err
+	}
+	if err := buf.Flush(); err != nil {
+		return rows, size, bad, err
+	}
 	return int64(w.src.Len(ep)), cw.Bytes(), nil, out.Commit()
 }

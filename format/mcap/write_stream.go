@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/stills"
 	"github.com/goatnote-inc/robocache/format/mcap/internal/container"
 	"github.com/goatnote-inc/robocache/format/ros2"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -137,36 +137,52 @@ func (s *source) rowsAt() int {
 }
 
 // message gives the next message; it stays good until the next batch.
-func (s *source) message(ctx context.Context) []byte {
+func (s *source) message(ctx context.Context) ([]byte, error) {
 	if s.next >= s.from+len(s.batch) {
 		n := min(s.rowsAt(), len(s.times)-s.next)
 		s.from, s.batch = s.next, s.batch[:0]
-		s.fill(ctx, reader.Rows(s.ep, s.from, s.from+n))
+		if err := s.fill(ctx, reader.Rows(s.ep, s.from, s.from+n)); err != nil {
+			return nil, err
+		}
 		if len(s.batch) != n {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"stream": s.feature.Key}, Want: fmt.Sprintf("%d rows", n), Got: fmt.Sprint(len(s.batch))})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"stream": s.feature.Key}, Want: fmt.Sprintf("%d rows", n), Got: fmt.Sprint(len(s.batch))}
 		}
 	}
-	return s.batch[s.next-s.from]
+	return s.batch[s.next-s.from], nil
 }
 
 // fill makes the messages of some rows.
-func (s *source) fill(ctx context.Context, rows []robocache.Row) {
+func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 	f, src := &s.feature, s.w.src
-	defer guard.In("stream", f.Key)
-	add := func(m []byte, err error) {
-		guard.Check(err)
+	defer robocache.Locate(&err, robocache.Where{"stream": f.Key})
+	add := func(m []byte, err error) error {
+		if err != nil {
+			return err
+		}
 		s.batch = append(s.batch, m)
+		return nil
 	}
 	switch s.how {
 	case asText:
-		for _, text := range guard.Must(src.Text(ctx, f.Key, rows)) {
-			add(ros2.EncodeString(nil, text), nil)
+		textValue, err := src.Text(ctx, f.Key, rows)
+		if err != nil {
+			return err
+		}
+		for _, text := range textValue {
+			if err := add(ros2.EncodeString(nil, text), nil); err != nil {
+				return err
+			}
 		}
 	case asArray:
 		w := f.RowBytes()
 		data := make([]byte, w*len(rows))
-		guard.Check(src.Gather(ctx, f.Key, rows, data))
-		valid := guard.Must(robocache.Validity(ctx, src, f, rows))
+		if err := src.Gather(ctx, f.Key, rows, data); err != nil {
+			return err
+		}
+		valid, err := robocache.Validity(ctx, src, f, rows)
+		if err != nil {
+			return err
+		}
 		for i := range rows {
 			row, dims := data[i*w:(i+1)*w], f.Shape
 			if len(dims) == 0 {
@@ -175,27 +191,46 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) {
 			if valid != nil && valid[i] == 0 {
 				row, dims = nil, []int{0} // no elements: the row holds no value
 			}
-			add(ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row))
+			if err := add(ros2.EncodeMultiArray(nil, s.dtype, dims, nil, row)); err != nil {
+				return err
+			}
 		}
 	case asRagged, asCloud:
 		data, counts, err := robocache.GatherRagged(ctx, src, f.Key, rows)
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 		w := f.Elements() * f.DType.Size()
 		for i, n := range counts {
 			if s.how == asCloud {
-				add(ros2.EncodePointCloud2(nil, s.header(i), s.fields, w, data[:n*w]))
+				if err := add(ros2.EncodePointCloud2(nil, s.header(i), s.fields, w, data[:n*w])); err != nil {
+					return err
+				}
 			} else {
-				add(ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...), nil, data[:n*w]))
+				if err := add(ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...), nil, data[:n*w])); err != nil {
+					return err
+				}
 			}
 			data = data[n*w:]
 		}
 	case asPackets:
-		s.packets(ctx, rows)
+		if err := s.packets(ctx, rows); err != nil {
+			return err
+		}
 	default:
-		guard.Check(stills.New(src, s.w.pool).Each(ctx, f, rows, func(i int, ref *robocache.FrameRef) error {
-			return guard.Try(func() { add(s.frame(ref, s.header(i)), nil) })
-		}))
+		if err := stills.New(src, s.w.pool).Each(ctx, f, rows, func(i int, ref *robocache.FrameRef) error {
+			return func() error {
+				frame, err := s.frame(ref, s.header(i))
+				if err != nil {
+					return err
+				}
+				return add(frame, nil)
+			}()
+		}); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // header is that of a message of the batch.
@@ -204,7 +239,7 @@ func (s *source) header(i int) ros2.Header {
 }
 
 // frame makes the message of an image. All of a stream's are of one type: the first one's.
-func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) []byte {
+func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
 	compressed := ref.Raw == nil || s.w.images != "raw"
 	if s.typ == "" {
 		s.typ = typeImage
@@ -215,41 +250,59 @@ func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) []byte {
 	switch {
 	case ref.Missing:
 		if s.typ == typeCompressed {
-			return ros2.EncodeCompressedImage(nil, h, "png", nil)
+			return ros2.EncodeCompressedImage(nil, h, "png", nil), nil
 		}
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a missing image among raw ones", Hint: "write with images=png"})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a missing image among raw ones", Hint: "write with images=png"}
 	case s.typ == typeImage && ref.Raw != nil:
-		return guard.Must(ros2.EncodeImage(nil, h, ref.Raw))
+		return ros2.EncodeImage(nil, h, ref.Raw)
 	case ref.Raw != nil && s.w.images == "jpeg" && ref.Raw.DType == robocache.Uint8:
-		return ros2.EncodeCompressedImage(nil, h, "jpeg", asJPEG(ref.Raw))
+		asJPEGValue, err := asJPEG(ref.Raw)
+		if err != nil {
+			return nil, err
+		}
+		return ros2.EncodeCompressedImage(nil, h, "jpeg", asJPEGValue), nil
 	}
-	return ros2.EncodeCompressedImage(nil, h, "", guard.Must(video.EncodeImage(ref)))
+	encodeImage, err := video.EncodeImage(ref)
+	if err != nil {
+		return nil, err
+	}
+	return ros2.EncodeCompressedImage(nil, h, "", encodeImage), nil
 }
 
-func asJPEG(r *robocache.Raw) []byte {
+func asJPEG(r *robocache.Raw) ([]byte, error) {
 	spec := &video.Spec{Pixel: video.RGB8, Width: r.Width, Height: r.Height}
 	rgb := make([]byte, 3*r.Width*r.Height)
-	guard.Check(video.DecodeImage(&robocache.FrameRef{Raw: r}, spec, rgb))
+	if err := video.DecodeImage(&robocache.FrameRef{Raw: r}, spec, rgb); err != nil {
+		return nil, err
+	}
 	m := image.NewRGBA(image.Rect(0, 0, r.Width, r.Height))
 	for i := range r.Width * r.Height {
 		m.Pix[4*i], m.Pix[4*i+1], m.Pix[4*i+2], m.Pix[4*i+3] = rgb[3*i], rgb[3*i+1], rgb[3*i+2], 255
 	}
 	var b bytes.Buffer
-	guard.Check(jpeg.Encode(&b, m, &jpeg.Options{Quality: 95}))
-	return b.Bytes()
+	if err := jpeg.Encode(&b, m, &jpeg.Options{Quality: 95}); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 // messages writes the messages of all streams of an episode by time; of one time in the order of the streams.
 func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (err error) {
-	defer guard.Recover("mcap", &err)
+	defer crash.Recover("mcap", &err)
 	schemas := map[string]uint16{}
 	var list []*source
-	if task := w.task(ctx, ep); task != nil {
+	if task, err := w.task(ctx, ep); err != nil {
+		return err
+	} else if task != nil {
 		list = append(list, task)
 	}
 	for i := range w.streams {
 		t := &w.streams[i]
-		list = append(list, &source{target: t, w: w, ep: ep, typ: t.typ, times: guard.Must(w.src.Times(ctx, ep, t.feature.Key))})
+		times, err := w.src.Times(ctx, ep, t.feature.Key)
+		if err != nil {
+			return err
+		}
+		list = append(list, &source{target: t, w: w, ep: ep, typ: t.typ, times: times})
 	}
 	messages := 0
 	for _, s := range list {
@@ -265,14 +318,21 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 		if s == nil {
 			return nil
 		}
-		guard.Check(ctx.Err())
-		data := s.message(ctx)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		data, err := s.message(ctx)
+		if err != nil {
+			return err
+		}
 		if !s.made {
-			s.begin(cw, schemas)
+			if err := s.begin(cw, schemas); err != nil {
+				return err
+			}
 		}
 		at := s.times[s.next]
 		if err := cw.Message(&container.Message{Channel: s.channel, Sequence: uint32(s.next), Log: at, Publish: at, Data: data}); err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next}))
+			return robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next})
 		}
 		s.next++
 		w.rows.Advance(ep, 1/float64(messages))
@@ -292,39 +352,51 @@ const latchedQoS = `- history: 1
 `
 
 // begin adds schema and channel of a stream.
-func (s *source) begin(cw *container.Writer, schemas map[string]uint16) {
+func (s *source) begin(cw *container.Writer, schemas map[string]uint16) error {
 	id, ok := schemas[s.typ]
 	if !ok {
 		text, known := ros2.SchemaText(s.typ)
 		if !known {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "no text of the type " + s.typ})
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "no text of the type " + s.typ}
 		}
-		id = guard.Must(cw.Schema(s.typ, "ros2msg", text))
+		var err error
+		if id, err = cw.Schema(s.typ, "ros2msg", text); err != nil {
+			return err
+		}
 		schemas[s.typ] = id
 	}
 	var meta map[string]string
 	if s.feature.Latched {
 		meta = map[string]string{"offered_qos_profiles": latchedQoS}
 	}
-	s.channel = guard.Must(cw.Channel(id, s.topic, "cdr", meta))
+	var err error
+	if s.channel, err = cw.Channel(id, s.topic, "cdr", meta); err != nil {
+		return err
+	}
 	s.made = true
+	return nil
 }
 
 // task is the task as a topic: a message where the text changes. nil where the dataset says nothing, or has a stream of that name.
-func (w *writing) task(ctx context.Context, ep int) *source {
+func (w *writing) task(ctx context.Context, ep int) (*source, error) {
 	if w.info.Feature("task") != nil {
-		return nil
+		return nil, nil
 	}
 	timestamps, err := w.src.Times(ctx, ep, "")
 	if err != nil || len(timestamps) == 0 {
-		guard.Check(err)
-		return nil
+		if err != nil {
+			return nil, err
+		}
+		return nil, nil
 	}
 	s := &source{target: &target{topic: bag.TaskTopic, how: asText, typ: typeString, feature: robocache.Feature{Key: "task", Kind: robocache.KindText}}, w: w, ep: ep, typ: typeString}
 	const step = 4096
 	last, said := "", false
 	for at := 0; at < len(timestamps); at += step {
-		texts := guard.Must(w.src.Text(ctx, "task", reader.Rows(ep, at, min(at+step, len(timestamps)))))
+		texts, err := w.src.Text(ctx, "task", reader.Rows(ep, at, min(at+step, len(timestamps))))
+		if err != nil {
+			return nil, err
+		}
 		for i, text := range texts {
 			if text != last || !said && text != "" {
 				s.times = append(s.times, timestamps[at+i])
@@ -334,7 +406,7 @@ func (w *writing) task(ctx context.Context, ep int) *source {
 		}
 	}
 	if !said {
-		return nil
+		return nil, nil
 	}
-	return s
+	return s, nil
 }

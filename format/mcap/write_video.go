@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/ros2"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -17,7 +17,7 @@ import (
 const provenPackets = 32
 
 // findPackets settles which cameras are copied as packets: those of which every episode can be. A topic has one type in all files of a dataset.
-func (w *writing) findPackets(ctx context.Context, eps []int) {
+func (w *writing) findPackets(ctx context.Context, eps []int) error {
 	for i := range w.streams {
 		t := &w.streams[i]
 		if t.feature.Kind != robocache.KindVideo || !w.copies || w.lib == nil || t.feature.Depth != nil || slices.Contains(w.stills.Stills, t.feature.Key) || t.feature.DType != robocache.Uint8 {
@@ -32,8 +32,10 @@ func (w *writing) findPackets(ctx context.Context, eps []int) {
 			case err == nil:
 			case ctx.Err() != nil || !errors.Is(err, robocache.ErrUnsupported):
 				if ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err) {
-					guard.Check(robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep), "stream": t.feature.Key}))
-					return
+					if err := robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep), "stream": t.feature.Key}); err != nil {
+						return err
+					}
+					return nil
 				}
 			default:
 				if not++; why == nil {
@@ -50,23 +52,32 @@ func (w *writing) findPackets(ctx context.Context, eps []int) {
 			t.how, t.typ = asPackets, ros2.CompressedVideoType
 		}
 	}
+	return nil
 }
 
 // framesOf gives where the frames of an episode lie.
-func (w *writing) framesOf(ctx context.Context, t *target, ep int) []robocache.FrameRef {
-	n := guard.Must(robocache.RowsIn(ctx, w.src, ep, &t.feature))
+func (w *writing) framesOf(ctx context.Context, t *target, ep int) ([]robocache.FrameRef, error) {
+	n, err := robocache.RowsIn(ctx, w.src, ep, &t.feature)
+	if err != nil {
+		return nil, err
+	}
 	refs := make([]robocache.FrameRef, n)
-	guard.Check(w.src.Frames(ctx, t.feature.Key, reader.Rows(ep, 0, n), refs))
-	return refs
+	if err := w.src.Frames(ctx, t.feature.Key, reader.Rows(ep, 0, n), refs); err != nil {
+		return nil, err
+	}
+	return refs, nil
 }
 
 // provePackets is ErrUnsupported where the frames of an episode are not a run of packets that decode from the first on, each to the frame of its row.
 func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err error) {
-	defer guard.Recover("mcap", &err)
-	no := func(format string, args ...any) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: fmt.Sprintf(format, args...)})
+	defer crash.Recover("mcap", &err)
+	no := func(format string, args ...any) error {
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: fmt.Sprintf(format, args...)}
 	}
-	refs := w.framesOf(ctx, t, ep)
+	refs, err := w.framesOf(ctx, t, ep)
+	if err != nil {
+		return err
+	}
 	var from packets
 	defer from.close()
 	var proof *video.Stream
@@ -78,14 +89,23 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 			continue
 		}
 		if r.Path == "" {
-			no("frames that lie in no file")
+			if err := no("frames that lie in no file"); err != nil {
+				return err
+			}
 		}
-		file := from.open(ctx, w.lib, r.Path)
+		file, err := from.open(ctx, w.lib, r.Path)
+		if err != nil {
+			return err
+		}
 		if r.Path != file.Path {
-			no("the frames lie in several files")
+			if err := no("the frames lie in several files"); err != nil {
+				return err
+			}
 		}
 		if r.Ordinal < 0 || r.Ordinal >= file.Index.NumFrames() {
-			no("row %d has no frame", i)
+			if err := no("row %d has no frame", i); err != nil {
+				return err
+			}
 		}
 		d := file.Index.DecodeIndex(r.Ordinal)
 		s := file.Index.Sample(d)
@@ -93,28 +113,50 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 			entry := &file.Index.Entries()[s.Entry]
 			switch {
 			case !s.Sync || file.Index.Governing(r.Ordinal) != d:
-				no("the episode begins inside a group of pictures")
+				if err := no("the episode begins inside a group of pictures"); err != nil {
+					return err
+				}
 			case entry.Rotation != 0:
-				no("the file turns its frames by %d degrees", entry.Rotation)
+				if err := no("the file turns its frames by %d degrees", entry.Rotation); err != nil {
+					return err
+				}
 			case t.codec != "" && t.codec != entry.Codec:
-				no("the codec is %s, of episodes before %s", entry.Codec, t.codec)
+				if err := no("the codec is %s, of episodes before %s", entry.Codec, t.codec); err != nil {
+					return err
+				}
 			}
-			from.form = guard.Must(video.NewElementary(entry))
-			proof = guard.Must(video.NewStream(entry.Codec, video.Limits{}))
+			if from.form, err = video.NewElementary(entry); err != nil {
+				return err
+			}
+			if proof, err = video.NewStream(entry.Codec, video.Limits{}); err != nil {
+				return err
+			}
 			colour := colourOf(entry)
 			if t.codec != "" && (colour == nil) != (t.colour == nil) || colour != nil && t.colour != nil && *colour != *t.colour {
-				no("the colours are said in another way than in episodes before")
+				if err := no("the colours are said in another way than in episodes before"); err != nil {
+					return err
+				}
 			}
 			kind, t.codec, t.colour = s.Entry, entry.Codec, colour
 		} else if d != last+1 || s.Entry != kind {
-			no("frame %d of the file follows frame %d in decoding order: reordered, repeated or left out", r.Ordinal, refs[i-1].Ordinal)
+			if err := no("frame %d of the file follows frame %d in decoding order: reordered, repeated or left out", r.Ordinal, refs[i-1].Ordinal); err != nil {
+				return err
+			}
 		}
 		if last, seen = d, seen+1; seen > provenPackets {
 			continue
 		}
-		packet = from.read(ctx, s, packet[:0])
-		if guard.Must(proof.Add(packet)) != seen-1 {
-			no("packet %d does not decode to one frame", d)
+		if packet, err = from.read(ctx, s, packet[:0]); err != nil {
+			return err
+		}
+		add, err := proof.Add(packet)
+		if err != nil {
+			return err
+		}
+		if add != seen-1 {
+			if err := no("packet %d does not decode to one frame", d); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -136,22 +178,29 @@ type packets struct {
 }
 
 // open gives the file, which the first call names.
-func (p *packets) open(ctx context.Context, lib *video.Library, path string) *video.File {
+func (p *packets) open(ctx context.Context, lib *video.Library, path string) (*video.File, error) {
 	if p.file == nil {
-		p.file = guard.Must(lib.Acquire(ctx, path))
+		var err error
+		if p.file, err = lib.Acquire(ctx, path); err != nil {
+			return nil, err
+		}
 	}
-	return p.file
+	return p.file, nil
 }
 
 // read appends the packet of a sample to dst.
-func (p *packets) read(ctx context.Context, s video.Sample, dst []byte) []byte {
-	defer guard.In("file", p.file.Path)
+func (p *packets) read(ctx context.Context, s video.Sample, dst []byte) (_ []byte, err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": p.file.Path})
 	p.buf = slices.Grow(p.buf[:0], s.Size)[:s.Size]
-	guard.Check(p.file.Ranged.ReadAt(ctx, p.buf, s.Offset))
-	if p.form == nil {
-		p.form = guard.Must(video.NewElementary(&p.file.Index.Entries()[s.Entry]))
+	if err := p.file.Ranged.ReadAt(ctx, p.buf, s.Offset); err != nil {
+		return nil, err
 	}
-	return guard.Must(p.form.Packet(dst, p.buf, s.Sync))
+	if p.form == nil {
+		if p.form, err = video.NewElementary(&p.file.Index.Entries()[s.Entry]); err != nil {
+			return nil, err
+		}
+	}
+	return p.form.Packet(dst, p.buf, s.Sync)
 }
 
 func (p *packets) close() {
@@ -161,29 +210,40 @@ func (p *packets) close() {
 }
 
 // packets makes the messages of rows whose packets are copied; one without a frame is empty.
-func (s *source) packets(ctx context.Context, rows []robocache.Row) {
+func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 	refs := make([]robocache.FrameRef, len(rows))
-	guard.Check(s.w.src.Frames(ctx, s.feature.Key, rows, refs))
+	if err := s.w.src.Frames(ctx, s.feature.Key, rows, refs); err != nil {
+		return err
+	}
 	var from packets
 	defer from.close()
 	for i := range refs {
 		var packet []byte
 		if !refs[i].Missing {
-			index := from.open(ctx, s.w.lib, refs[i].Path).Index
-			packet = from.read(ctx, index.Sample(index.DecodeIndex(refs[i].Ordinal)), nil)
+			opened, err := from.open(ctx, s.w.lib, refs[i].Path)
+			if err != nil {
+				return err
+			}
+			index := opened.Index
+			if packet, err = from.read(ctx, index.Sample(index.DecodeIndex(refs[i].Ordinal)), nil); err != nil {
+				return err
+			}
 			if s.proof == nil {
-				s.proof = guard.Must(video.NewStream(s.codec, video.Limits{}))
+				if s.proof, err = video.NewStream(s.codec, video.Limits{}); err != nil {
+					return err
+				}
 			}
 			n, err := s.proof.Add(packet)
 			if err == nil && n < 0 {
 				err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "the packet does not decode to one frame"}
 			}
 			if err != nil {
-				guard.Fail(robocache.At(unfit(err), robocache.Where{"file": from.file.Path, "frame": refs[i].Ordinal}))
+				return robocache.At(unfit(err), robocache.Where{"file": from.file.Path, "frame": refs[i].Ordinal})
 			}
 		}
 		s.batch = append(s.batch, ros2.EncodeCompressedVideo(nil, s.header(i), ros2.VideoFormat(s.codec), packet))
 	}
+	return nil
 }
 
 // unfit says what to do where a packet late in an episode cannot stand in a message.

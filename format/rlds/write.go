@@ -106,7 +106,7 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 }
 
 func (w *writing) settle() {
-	reader.Op("write rlds").Settle(w.opt.Options, writeOptions, map[string]reader.Set{"shards": reader.Whole(&w.asked, 1, maxShards)})
+	guard.Check(reader.Op("write rlds").Settle(w.opt.Options, writeOptions, map[string]reader.Set{"shards": reader.Whole(&w.asked, 1, maxShards)}))
 }
 
 func (w *writing) find(s robocache.Severity, code, stream, message string) {

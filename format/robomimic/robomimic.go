@@ -17,7 +17,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 var options = map[string]string{
@@ -32,8 +31,16 @@ func init() {
 
 // Detect says whether uri is an HDF5 file with a group data of demos, or a folder whose first HDF5 file is.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	return h5set.Detect(ctx, uri, opt, func(f *h5.File) bool {
-		return len(list(ctx, guard.Must(f.Lookup(ctx, "data")))) > 0
+	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
+		lookup, err := f.Lookup(ctx, "data")
+		if err != nil {
+			return false, err
+		}
+		listValue, err := list(ctx, lookup)
+		if err != nil {
+			return false, err
+		}
+		return len(listValue) > 0, nil
 	})
 }
 
@@ -46,9 +53,9 @@ type Dataset struct {
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
 	d := &Dataset{}
-	_, err := h5set.Open(ctx, "robomimic", uri, opt, func(s *h5set.Set, names []string) {
+	_, err := h5set.Open(ctx, "robomimic", uri, opt, func(s *h5set.Set, names []string) error {
 		d.Set = s
-		d.read(ctx, names, opt)
+		return d.read(ctx, names, opt)
 	})
 	if err != nil {
 		return nil, err
@@ -71,25 +78,32 @@ type demo struct {
 }
 
 // list gives the demos of the group data, by the numbers in their names.
-func list(ctx context.Context, data *h5.Object) (out []demo) {
-	links := guard.Must(data.Links(ctx))
+func list(ctx context.Context, data *h5.Object) (out []demo, err error) {
+	links, err := data.Links(ctx)
+	if err != nil {
+		return out, err
+	}
 	for i := range links {
 		l := &links[i]
 		if !strings.HasPrefix(l.Name, "demo") {
 			continue
 		}
-		if o := guard.Must(data.Follow(ctx, l)); o.IsGroup() {
+		if o, err := data.Follow(ctx, l); err != nil {
+			return out, err
+		} else if o.IsGroup() {
 			out = append(out, demo{l.Name, o.Address()})
 		}
 	}
 	slices.SortFunc(out, func(a, b demo) int { return natural.Compare(a.name, b.name) })
-	return out
+	return out, nil
 }
 
-func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOptions) {
+func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOptions) error {
 	splits := map[string][]string{} // mask → path of demo
 	for _, name := range names {
-		d.readFile(ctx, name, len(names) > 1, splits, opt)
+		if err := d.readFile(ctx, name, len(names) > 1, splits, opt); err != nil {
+			return err
+		}
 	}
 	if len(names) > 1 {
 		d.NumberByFile()
@@ -97,7 +111,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	if want, ok := opt.Options["split"]; ok {
 		paths, ok := splits[want]
 		if !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "robomimic", Msg: fmt.Sprintf("no mask %q", want), Hint: "masks of this dataset: " + strings.Join(slices.Sorted(maps.Keys(splits)), ", ")})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "robomimic", Msg: fmt.Sprintf("no mask %q", want), Hint: "masks of this dataset: " + strings.Join(slices.Sorted(maps.Keys(splits)), ", ")}
 		}
 		in := map[string]bool{}
 		for _, p := range paths {
@@ -107,8 +121,12 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	}
 	d.About.Splits = spans(d.Episodes, splits)
 	next := false
-	reader.Op("robomimic").Settle(opt.Options, options, map[string]reader.Set{"next_obs": reader.Yes(&next)})
-	d.Schema(ctx, func(path string) string { return keyOf(path, next) })
+	if err := reader.Op("robomimic").Settle(opt.Options, options, map[string]reader.Set{"next_obs": reader.Yes(&next)}); err != nil {
+		return err
+	}
+	if err := d.Schema(ctx, func(path string) string { return keyOf(path, next) }); err != nil {
+		return err
+	}
 	// Observations and action first: what a policy sees and does.
 	rank := func(s h5set.Stream) int {
 		if strings.HasPrefix(s.Key, "observation.") || s.Key == "action" {
@@ -117,6 +135,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 		return 1
 	}
 	slices.SortStableFunc(d.Streams, func(a, b h5set.Stream) int { return rank(a) - rank(b) })
+	return nil
 }
 
 // keyOf names the stream of a data set of a demo; "" where it is none.
@@ -162,24 +181,41 @@ func spans(episodes []h5set.Episode, masks map[string][]string) map[string]strin
 	return out
 }
 
-func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits map[string][]string, opt robocache.OpenOptions) {
-	defer guard.In("file", name)
-	f := d.OpenFile(ctx, name)
+func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits map[string][]string, opt robocache.OpenOptions) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	f, err := d.OpenFile(ctx, name)
+	if err != nil {
+		return err
+	}
 	data, err := f.Lookup(ctx, "data")
-	guard.Check(robocache.At(err, robocache.Where{"pointer": "data"}))
-	demos := list(ctx, data)
-	task, aliases := d.attributes(ctx, f, data, opt)
+	if err := robocache.At(err, robocache.Where{"pointer": "data"}); err != nil {
+		return err
+	}
+	demos, err := list(ctx, data)
+	if err != nil {
+		return err
+	}
+	task, aliases, err := d.attributes(ctx, f, data, opt)
+	if err != nil {
+		return err
+	}
 	first := len(d.Episodes)
 	d.Episodes = append(d.Episodes, make([]h5set.Episode, len(demos))...)
 	found := make([][]robocache.Finding, len(demos))
-	h5set.Each(ctx, "robomimic open", len(demos), func(ctx context.Context, i int) {
+	if err := h5set.Each(ctx, "robomimic open", len(demos), func(ctx context.Context, i int) error {
 		e := &d.Episodes[first+i]
 		*e = h5set.Episode{File: f, Group: demos[i].addr, Path: "data/" + demos[i].name, Index: int64(first + i), Aliases: aliases}
 		if n, err := strconv.ParseInt(demos[i].name[strings.LastIndexByte(demos[i].name, '_')+1:], 10, 64); err == nil && n >= 0 && !many {
 			e.Index = n
 		}
-		found[i] = readDemo(ctx, e, task)
-	})
+		var err error
+		if found[i], err = readDemo(ctx, e, task); err != nil {
+			return err
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
 	d.About.Findings = append(d.About.Findings, slices.Concat(found...)...)
 	for i := first + 1; i < len(d.Episodes); i++ {
 		if a, b := &d.Episodes[i-1], &d.Episodes[i]; a.Index == b.Index {
@@ -189,96 +225,160 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 	if f.Open {
 		d.FindUnclosed(name)
 	}
-	readMasks(ctx, f, splits)
+	return readMasks(ctx, f, splits)
 }
 
 // readMasks collects the demos of each mask.
-func readMasks(ctx context.Context, f *h5.File, splits map[string][]string) {
+func readMasks(ctx context.Context, f *h5.File, splits map[string][]string) error {
 	mask, err := f.Lookup(ctx, "mask")
 	if errors.Is(err, robocache.ErrNotFound) {
-		return
+		return nil
 	}
-	guard.Check(err)
-	h5set.NewWalker(ctx, f, mask, "mask").Walk(func(path string, o *h5.Object) {
-		ds := guard.Must(o.Dataset(ctx, "mask/"+path))
-		guard.Check(ds.Claim())
+	if err != nil {
+		return err
+	}
+	walker, err := h5set.NewWalker(ctx, f, mask, "mask")
+	if err != nil {
+		return err
+	}
+	return walker.Walk(func(path string, o *h5.Object) error {
+		ds, err := o.Dataset(ctx, "mask/"+path)
+		if err != nil {
+			return err
+		}
+		if err := ds.Claim(); err != nil {
+			return err
+		}
 		if splits[path] == nil {
 			splits[path] = []string{}
 		}
-		for _, n := range guard.Must(ds.Bytes(ctx, 0, ds.Rows())) {
+		bytes, err := ds.Bytes(ctx, 0, ds.Rows())
+		if err != nil {
+			return err
+		}
+		for _, n := range bytes {
 			splits[path] = append(splits[path], f.Name()+"\x00data/"+string(n))
 		}
+		return nil
 	}, nil)
 }
 
 // readDemo finds the length and the task of a demo. One that cannot be read is empty, with a finding: the others serve.
-func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []robocache.Finding) {
+func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []robocache.Finding, err error) {
 	where := robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}
 	bad := func(sev robocache.Severity, code, msg, hint string) *robocache.Finding {
 		found = append(found, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint})
 		return &found[len(found)-1]
 	}
-	err := h5set.Tolerate(func() {
-		o := guard.Must(e.File.At(ctx, e.Group))
+	err, failed := h5set.Tolerate(func() error {
+		o, err := e.File.At(ctx, e.Group)
+		if err != nil {
+			return err
+		}
 		said := int64(-1)
-		for _, a := range guard.Must(o.Attributes(ctx)) {
+		attributes, err := o.Attributes(ctx)
+		if err != nil {
+			return err
+		}
+		for _, a := range attributes {
 			switch a.Name {
 			case "num_samples":
 				if n, ok := a.Int(); ok && n >= 0 && n <= 1<<40 {
 					said = n
 				}
 			case "ep_meta":
-				task = cmp.Or(language(ctx, &a, "lang"), task)
+				languageValue, err := language(ctx, &a, "lang")
+				if err != nil {
+					return err
+				}
+				task = cmp.Or(languageValue, task)
 			case sourceAttribute:
-				if text, ok, err := a.Text(ctx); guard.RaiseInternal(err) == nil && ok {
-					e.Source = origin.Parse(text)
+				{
+					text, ok, err := a.Text(ctx)
+					if robocache.IsFatal(err) {
+						return err
+					}
+					if err == nil && ok {
+						e.Source = origin.Parse(text)
+					}
 				}
 			}
 		}
 		e.SetTask(task)
 		var actions *h5.Dataset
-		w := h5set.NewWalker(ctx, e.File, o, e.Path)
-		if err := guard.Try(func() { actions = w.Dataset("actions") }); errors.Is(err, robocache.ErrNotFound) && said >= 0 {
+		w, err := h5set.NewWalker(ctx, e.File, o, e.Path)
+		if err != nil {
+			return err
+		}
+		if err := func() error {
+			dataset, err := w.Dataset("actions")
+			if err != nil {
+				return err
+			}
+			actions = dataset
+			return nil
+		}(); errors.Is(err, robocache.ErrNotFound) && said >= 0 {
 			e.Length = int(said)
 			bad(robocache.SeverityWarning, "no-actions", "the demo has no actions; its length is num_samples", "")
-			return
+			return nil
 		} else {
-			guard.Check(err)
+			if err != nil {
+				return err
+			}
 		}
-		guard.Check(actions.Claim())
+		if err := actions.Claim(); err != nil {
+			return err
+		}
 		e.Length, e.Acts = int(actions.Rows()), true
 		if said >= 0 && said != actions.Rows() {
 			bad(robocache.SeverityWarning, "num-samples-differs", fmt.Sprintf("num_samples says %d, actions have %d rows", said, actions.Rows()), "the rows of actions are served; write the right number")
 		}
+		return nil
 	})
-	if guard.RaiseInternal(err) != nil {
+	if failed != nil {
+		return found, failed
+	}
+	if robocache.IsFatal(err) {
+		return found, err
+	}
+	if err != nil {
 		bad(robocache.SeverityError, "unreadable-episode", err.Error(), "fetch the file again, or write the demo again").Lost = true
 	}
-	return found
+	return found, nil
 }
 
 // language finds a text in an attribute of JSON.
-func language(ctx context.Context, a *h5.Attribute, key string) string {
+func language(ctx context.Context, a *h5.Attribute, key string) (string, error) {
 	text, ok, err := a.Text(ctx)
-	if guard.RaiseInternal(err) != nil || !ok {
-		return ""
+	if robocache.IsFatal(err) {
+		return "", err
+	}
+	if err != nil || !ok {
+		return "", nil
 	}
 	var m map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &m) != nil {
-		return ""
+		return "", nil
 	}
-	return words(m[key], " ") // LIBERO wrote lists of one
+	return words(m[key], " "), nil // LIBERO wrote lists of one
 }
 
 // attributes reads what the group data says: env_args, and the task of all its demos.
-func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, opt robocache.OpenOptions) (task string, aliases []string) {
+func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, opt robocache.OpenOptions) (task string, aliases []string, err error) {
 	var name, kind string
 	var meta json.RawMessage
-	for _, a := range guard.Must(data.Attributes(ctx)) {
+	attributesValue, err := data.Attributes(ctx)
+	if err != nil {
+		return task, aliases, err
+	}
+	for _, a := range attributesValue {
 		switch a.Name {
 		case "env_args":
 			text, ok, err := a.Text(ctx)
-			if guard.Check(err); !ok {
+			if err != nil {
+				return task, aliases, err
+			}
+			if !ok {
 				continue
 			}
 			var env struct {
@@ -304,12 +404,16 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 				continue
 			}
 			if r, err := robocache.RateOf(string(env.Kw.Freq)); err == nil {
-				d.Rate(f.Name(), r)
+				if err := d.Rate(f.Name(), r); err != nil {
+					return task, aliases, err
+				}
 			} else {
 				d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+string(env.Kw.Freq), "name the rate of the rows: --rows-hz 20, in Python rows_hz=20")
 			}
 		case "problem_info": // LIBERO
-			if t := language(ctx, &a, "language_instruction"); t != "" {
+			if t, err := language(ctx, &a, "language_instruction"); err != nil {
+				return task, aliases, err
+			} else if t != "" {
 				task = strings.Trim(t, `"`)
 			}
 		case h5set.TimestampsAttribute:
@@ -328,7 +432,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 			aliases = append(aliases, n)
 		}
 	}
-	return cmp.Or(task, name), aliases
+	return cmp.Or(task, name), aliases, nil
 }
 
 // words is a text of JSON, or a list of texts as one.

@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -36,9 +36,11 @@ var writeOptions = map[string]string{
 // control_freq, and by option timestamps as <name>_timestamps: then streams on clocks of their own are written too. Tasks are in ep_meta
 // ("lang"); splits become masks.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
-	defer guard.Recover("robomimic write", &err)
+	defer crash.Recover("robomimic write", &err)
 	w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
-	w.settle()
+	if err := w.settle(); err != nil {
+		return report, err
+	}
 	dir, name := filepath.Split(dst)
 	if !h5set.IsFile(name) {
 		dir, name = dst, "demos.hdf5"
@@ -46,7 +48,10 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	if opt.Shard != nil {
 		name = fmt.Sprintf("demos_%05d.hdf5", opt.Shard.Index)
 	}
-	s := guard.Must(store.OpenWritable(cmp.Or(dir, ".")))
+	s, err := store.OpenWritable(cmp.Or(dir, "."))
+	if err != nil {
+		return report, err
+	}
 	defer store.Close(s)
 	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "there is a file here already", Hint: "choose another name"}
 	if _, err := s.Stat(ctx, name); err == nil {
@@ -54,11 +59,18 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	} else if !errors.Is(err, robocache.ErrNotFound) {
 		return nil, err
 	}
-	out := guard.Must(store.CreateNew(ctx, s, name))
+	out, err := store.CreateNew(ctx, s, name)
+	if err != nil {
+		return report, err
+	}
 	defer out.Abort()
 	w.file = h5.NewWriter(out)
-	w.write()
-	guard.Check(w.file.Close())
+	if err := w.write(); err != nil {
+		return report, err
+	}
+	if err := w.file.Close(); err != nil {
+		return report, err
+	}
 	w.report.Bytes = w.file.Size()
 	if err := out.Commit(); errors.Is(err, store.ErrExists) {
 		return nil, taken
@@ -71,9 +83,12 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 // sharding: a shard is a file; those of all are a dataset of files, in their order.
 var sharding = robocache.Sharding{Kept: h5set.IsFile, Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-		defer guard.Recover("plan", &err)
+		defer crash.Recover("plan", &err)
 		w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
-		if w.settle(); w.scales {
+		if err := w.settle(); err != nil {
+			return nil, err
+		}
+		if w.scales {
 			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "scale_actions in shards: the range of the actions is that of all of them", Hint: "convert in one run, or leave scaling to training"}
 		}
 		return json.RawMessage("{}"), nil
@@ -113,8 +128,8 @@ func (w *writer) find(sev robocache.Severity, code string, where robocache.Where
 }
 
 // settle reads the options and chooses the streams.
-func (w *writer) settle() {
-	reader.Op("write robomimic").Settle(w.opt.Options, writeOptions, map[string]reader.Set{
+func (w *writer) settle() error {
+	if err := reader.Op("write robomimic").Settle(w.opt.Options, writeOptions, map[string]reader.Set{
 		"next_obs": reader.Yes(&w.next), "scale_actions": reader.Yes(&w.scales), "timestamps": reader.Yes(&w.clocks),
 		"compression": func(v string) bool {
 			level, gzip := strings.CutPrefix(v, "gzip")
@@ -124,8 +139,12 @@ func (w *writer) settle() {
 			}
 			return reader.Whole(&w.deflate, 1, 9)(strings.TrimPrefix(level, ":")) && level[0] == ':'
 		},
-	})
-	guard.Check(w.opt.Check(w.info))
+	}); err != nil {
+		return err
+	}
+	if err := w.opt.Check(w.info); err != nil {
+		return err
+	}
 	w.sharing = map[string]int{}
 	taken := map[string]string{} // where in a demo → the stream
 	for i := range w.info.Features {
@@ -165,18 +184,19 @@ func (w *writer) settle() {
 		w.streams = append(w.streams, s)
 	}
 	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write robomimic", Where: robocache.Where{"dataset": w.src.Info().URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.report.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"})
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write robomimic", Where: robocache.Where{"dataset": w.src.Info().URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.report.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"}
 	}
 	for i := range w.streams {
 		s := &w.streams[i]
 		if twin := taken[s.group+"/"+s.name+h5set.TimestampsSuffix]; w.clocks && twin != "" {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"stream": twin}, Msg: "its place is that of the timestamps of " + s.Key, Hint: "leave it out (--keys), or rename it by a mapping (--map)"})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"stream": twin}, Msg: "its place is that of the timestamps of " + s.Key, Hint: "leave it out (--keys), or rename it by a mapping (--map)"}
 		}
 		w.sharing[s.Clock]++
 	}
 	if taken["/actions"] == "" {
 		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping (--map)")
 	}
+	return nil
 }
 
 // place is where a stream lies in a demo: the twin of keyOf.
@@ -192,48 +212,68 @@ func place(key string) (group, name string) {
 	return "", strings.ReplaceAll(key, "/", ".")
 }
 
-func (w *writer) write() {
+func (w *writer) write() error {
 	episodes := reader.Episodes(w.opt.Episodes, w.info.Episodes)
 	if w.scales && w.acts.f == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "there are no actions to scale", Want: "a numeric stream named action", Hint: "leave scale_actions out, or name the stream by a mapping (--map)"})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "there are no actions to scale", Want: "a numeric stream named action", Hint: "leave scale_actions out, or name the stream by a mapping (--map)"}
 	}
 	if w.scales {
-		w.measure(w.acts.f, episodes)
+		if err := w.measure(w.acts.f, episodes); err != nil {
+			return err
+		}
 	}
-	data := guard.Must(w.file.Root().Group("data"))
+	data, err := w.file.Root().Group("data")
+	if err != nil {
+		return err
+	}
 	w.demos = map[int]string{}
 	w.rows = robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
 	w.origins = origin.NewTracer(w.src, w.opt)
 	for _, e := range episodes {
-		if err := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e)}, func() { w.demo(data, e) }); err != nil {
+		if err, failed := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e)}, func() error { return w.demo(data, e) }); failed != nil {
+			return failed
+		} else if err != nil {
 			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": w.info.EpisodeIndex(e)}, 0, err.Error(), "")
 		}
 		w.rows.Finish(e)
 	}
-	w.closeActions(data)
-	if w.clocks {
-		guard.Check(data.Attribute(h5set.TimestampsAttribute, h5set.TimestampsSuffix))
+	if err := w.closeActions(data); err != nil {
+		return err
 	}
-	guard.Check(errors.Join(data.Attribute("total", w.report.Frames), data.Attribute("env_args", w.env()), data.Close()))
-	w.masks()
+	if w.clocks {
+		if err := data.Attribute(h5set.TimestampsAttribute, h5set.TimestampsSuffix); err != nil {
+			return err
+		}
+	}
+	env, err := w.env()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(data.Attribute("total", w.report.Frames), data.Attribute("env_args", env), data.Close()); err != nil {
+		return err
+	}
+	if err := w.masks(); err != nil {
+		return err
+	}
 	if w.offGrid > 0 {
 		w.find(robocache.SeverityWarning, "timestamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "keep them (--write-option timestamps=true), or bring the streams onto a grid first (--hz)")
 	}
 	if w.manyTask > 0 {
 		w.find(robocache.SeverityWarning, "tasks-lost", nil, w.manyTask, "episodes have several tasks: robomimic knows one a demo, the first is its lang", "")
 	}
+	return nil
 }
 
 // badEpisode is an error of an episode that is left out.
 type badEpisode error
 
 // bearable runs fn. With SkipBad it returns an error of the data. Any other error ends the writing.
-func (w *writer) bearable(where robocache.Where, fn func()) badEpisode {
-	err := guard.Try(fn)
+func (w *writer) bearable(where robocache.Where, fn func() error) (badEpisode, error) {
+	err := fn()
 	if err != nil && (w.ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err)) {
-		guard.Fail(robocache.At(err, where))
+		return nil, robocache.At(err, where)
 	}
-	return err
+	return err, nil
 }
 
 // environment is a source that knows env_args.
@@ -242,10 +282,10 @@ type environment interface {
 }
 
 // env is env_args: the source's own, or what is known.
-func (w *writer) env() string {
+func (w *writer) env() (string, error) {
 	if from, ok := robocache.As[environment](w.src); ok {
 		if raw := from.EnvArgs(0); raw != nil && w.sameRate(raw) {
-			return string(raw)
+			return string(raw), nil
 		}
 	}
 	kwargs := map[string]any{}
@@ -257,7 +297,11 @@ func (w *writer) env() string {
 	if w.info.Robot != "" {
 		kwargs["robots"] = []string{w.info.Robot}
 	}
-	return string(guard.Must(json.Marshal(map[string]any{"env_name": "", "env_type": 2, "type": 2, "env_kwargs": kwargs}))) // 2: a gym, which needs no simulator to be read
+	encoded, err := json.Marshal(map[string]any{"env_name": "", "env_type": 2, "type": 2, "env_kwargs": kwargs})
+	if err != nil {
+		return "", err
+	}
+	return string(encoded), nil // 2: a gym, which needs no simulator to be read
 }
 
 func (w *writer) sameRate(raw json.RawMessage) bool {
@@ -274,11 +318,14 @@ func (w *writer) sameRate(raw json.RawMessage) bool {
 }
 
 // masks writes the splits: "0:3,5:6" is demos of the positions 0, 1, 2 and 5.
-func (w *writer) masks() {
+func (w *writer) masks() error {
 	if len(w.info.Splits) == 0 {
-		return
+		return nil
 	}
-	mask := guard.Must(w.file.Root().Group("mask"))
+	mask, err := w.file.Root().Group("mask")
+	if err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.info.Splits)) {
 		var demos []string
 		width := 1
@@ -293,24 +340,32 @@ func (w *writer) masks() {
 				width = max(width, len(demo))
 			}
 		}
-		texts(mask, strings.ReplaceAll(name, "/", "."), h5.Spec{Fixed: width}, demos)
+		if err := texts(mask, strings.ReplaceAll(name, "/", "."), h5.Spec{Fixed: width}, demos); err != nil {
+			return err
+		}
 	}
-	guard.Check(mask.Close())
+	return mask.Close()
 }
 
 // texts writes a data set of texts.
-func texts(g *h5.GroupWriter, name string, spec h5.Spec, list []string) {
+func texts(g *h5.GroupWriter, name string, spec h5.Spec, list []string) error {
 	spec.Shape = []int64{int64(len(list))}
-	d := guard.Must(g.Dataset(name, spec))
-	guard.Check(errors.Join(d.WriteTexts(list), d.Close()))
+	d, err := g.Dataset(name, spec)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.WriteTexts(list), d.Close())
 }
 
 // timestamps counts those that are off the grid.
-func (w *writer) timestamps(e, rows int) {
+func (w *writer) timestamps(e, rows int) error {
 	if w.info.FPS.Zero() || rows == 0 {
-		return
+		return nil
 	}
-	at := guard.Must(w.src.Times(w.ctx, e, ""))
+	at, err := w.src.Times(w.ctx, e, "")
+	if err != nil {
+		return err
+	}
 	for k, t := range at {
 		off := t - at[0] - w.info.FPS.Nanos(int64(k))
 		if off = max(off, -off); off > int64(math.Round(1e6/w.info.FPS.Float())) { // a thousandth of a step
@@ -318,4 +373,5 @@ func (w *writer) timestamps(e, rows int) {
 			w.worst = max(w.worst, off)
 		}
 	}
+	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5set"
 	"github.com/goatnote-inc/robocache/format/internal/raster"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // sourceAttribute of a demo is the recording that it was made from (robocache.Origin), as JSON.
@@ -23,77 +22,120 @@ const sourceAttribute = "robocache_source"
 const blockBytes = 32 << 20
 
 // demo writes an episode. One that fails is taken out again: its room in the file stays unused.
-func (w *writer) demo(data *h5.GroupWriter, e int) {
+func (w *writer) demo(data *h5.GroupWriter, e int) error {
 	rows := w.src.Len(e)
 	if rows == 0 {
 		w.find(robocache.SeverityWarning, "episode-skipped", robocache.Where{"episode": w.info.EpisodeIndex(e)}, 0, "the episode has no rows: robomimic wants one at least", "")
-		return
+		return nil
 	}
-	meta := guard.Must(w.src.Episode(w.ctx, e))
+	meta, err := w.src.Episode(w.ctx, e)
+	if err != nil {
+		return err
+	}
 	if !w.clocks {
-		w.timestamps(e, rows)
+		if err := w.timestamps(e, rows); err != nil {
+			return err
+		}
 	}
 	name := fmt.Sprintf("demo_%d", w.report.Episodes)
-	demo := guard.Must(data.Group(name))
+	demo, err := data.Group(name)
+	if err != nil {
+		return err
+	}
 	before := w.acts
-	if err := guard.Try(func() { w.fill(demo, e, rows, meta) }); err != nil {
+	if err := w.fill(demo, e, rows, meta); err != nil {
 		w.acts = before
 		demo.Drop()
-		guard.Fail(err)
+		return err
 	}
-	guard.Check(demo.Close())
+	if err := demo.Close(); err != nil {
+		return err
+	}
 	w.demos[e] = name
 	w.report.Episodes++
 	w.report.Frames += int64(rows)
+	return nil
 }
 
-func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode) {
-	guard.Check(demo.Attribute("num_samples", rows))
+func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode) error {
+	if err := demo.Attribute("num_samples", rows); err != nil {
+		return err
+	}
 	if len(meta.Tasks) > 0 && meta.Tasks[0] != "" {
-		guard.Check(demo.Attribute("ep_meta", string(guard.Must(json.Marshal(map[string]string{"lang": meta.Tasks[0]})))))
+		encoded, err := json.Marshal(map[string]string{"lang": meta.Tasks[0]})
+		if err != nil {
+			return err
+		}
+		if err := demo.Attribute("ep_meta", string(encoded)); err != nil {
+			return err
+		}
 		if len(meta.Tasks) > 1 {
 			w.manyTask++
 		}
 	}
-	if text := guard.Must(w.origins.Text(w.ctx, e)); text != "" {
-		guard.Check(demo.Attribute(sourceAttribute, text))
+	if text, err := w.origins.Text(w.ctx, e); err != nil {
+		return err
+	} else if text != "" {
+		if err := demo.Attribute(sourceAttribute, text); err != nil {
+			return err
+		}
 	}
 	groups := map[string]*h5.GroupWriter{"": demo}
 	var order []*h5.GroupWriter
-	group := func(name string) *h5.GroupWriter {
+	group := func(name string) (*h5.GroupWriter, error) {
 		if groups[name] == nil {
-			groups[name] = guard.Must(demo.Group(name))
+			var err error
+			if groups[name], err = demo.Group(name); err != nil {
+				return nil, err
+			}
 			order = append(order, groups[name])
 		}
-		return groups[name]
+		return groups[name], nil
 	}
 	clocks := map[string]*h5.DatasetWriter{}
 	for i := range w.streams {
 		s := &w.streams[i]
-		g := group(s.group)
+		g, err := group(s.group)
+		if err != nil {
+			return err
+		}
 		rows := rows
 		if w.clocks {
-			rows = w.clock(g, s, e, clocks)
+			if rows, err = w.clock(g, s, e, clocks); err != nil {
+				return err
+			}
 		}
 		var next *h5.GroupWriter
 		if w.next && s.group == "obs" && rows > 0 {
-			next = group("next_obs")
+			if next, err = group("next_obs"); err != nil {
+				return err
+			}
 		}
-		guard.Check(robocache.At(guard.Try(func() { w.stream(s, g, next, reader.Rows(e, 0, rows)) }), robocache.Where{"stream": s.Key}))
+		if err := robocache.At(w.stream(s, g, next, reader.Rows(e, 0, rows)), robocache.Where{"stream": s.Key}); err != nil {
+			return err
+		}
 	}
 	for _, g := range order {
-		guard.Check(g.Close())
+		if err := g.Close(); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // clock writes the timestamps of a stream beside it, once for all streams on its clock, and says how many there are: as seconds where those keep
 // every nanosecond, else as integers.
-func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, written map[string]*h5.DatasetWriter) int {
-	at := guard.Must(w.src.Times(w.ctx, e, s.Key))
+func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, written map[string]*h5.DatasetWriter) (int, error) {
+	at, err := w.src.Times(w.ctx, e, s.Key)
+	if err != nil {
+		return 0, err
+	}
 	name := s.name + h5set.TimestampsSuffix
 	if d := written[s.Clock]; d != nil {
-		guard.Check(g.Link(name, d))
-		return len(at)
+		if err := g.Link(name, d); err != nil {
+			return 0, err
+		}
+		return len(at), nil
 	}
 	spec := h5.Spec{DType: robocache.Float64, Shape: []int64{int64(len(at))}, Names: w.sharing[s.Clock]}
 	if slices.ContainsFunc(at, func(t int64) bool { return int64(math.RoundToEven(float64(t)/1e9*1e9)) != t }) {
@@ -107,14 +149,19 @@ func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, written map[strin
 		}
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	d := guard.Must(g.Dataset(name, spec))
-	guard.Check(errors.Join(d.Write(b), d.Close()))
+	d, err := g.Dataset(name, spec)
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(d.Write(b), d.Close()); err != nil {
+		return 0, err
+	}
 	written[s.Clock] = d
-	return len(at)
+	return len(at), nil
 }
 
 // stream writes one stream of an episode, and where next is given the same a step later.
-func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.Row) {
+func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.Row) error {
 	rows := len(all)
 	spec := h5.Spec{DType: s.DType, Shape: []int64{int64(rows)}}
 	var size int
@@ -133,7 +180,10 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 			spec.DType = w.acts.dtype()
 		}
 	case robocache.KindImage, robocache.KindVideo:
-		images := guard.Must(raster.Open(w.ctx, w.src, s.Feature, all, w.opt.Threads))
+		images, err := raster.Open(w.ctx, w.src, s.Feature, all, w.opt.Threads)
+		if err != nil {
+			return err
+		}
 		defer images.Close()
 		spec.DType, spec.Shape = images.DType, append(spec.Shape, int64(images.Height), int64(images.Width), int64(images.Channels))
 		if w.deflate > 0 {
@@ -142,29 +192,45 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 		size = images.RowBytes()
 		read = func(rows []robocache.Row, dst []byte) error { return images.Read(w.ctx, rows, dst) }
 	default: // text; events are their JSON
-		list := guard.Must(w.src.Text(w.ctx, s.Key, all))
-		texts(g, s.name, h5.Spec{DType: robocache.String}, list)
-		if next != nil {
-			texts(next, s.name, h5.Spec{DType: robocache.String}, append(list[1:rows:rows], list[rows-1]))
+		list, err := w.src.Text(w.ctx, s.Key, all)
+		if err != nil {
+			return err
 		}
-		return
+		if err := texts(g, s.name, h5.Spec{DType: robocache.String}, list); err != nil {
+			return err
+		}
+		if next != nil {
+			if err := texts(next, s.name, h5.Spec{DType: robocache.String}, append(list[1:rows:rows], list[rows-1])); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	d := guard.Must(g.Dataset(s.name, spec))
+	d, err := g.Dataset(s.name, spec)
+	if err != nil {
+		return err
+	}
 	var after *h5.DatasetWriter
 	if next != nil {
-		after = guard.Must(next.Dataset(s.name, spec))
+		if after, err = next.Dataset(s.name, spec); err != nil {
+			return err
+		}
 	}
 	block := min(max(blockBytes/size, 1), rows)
 	buf := make([]byte, block*size)
 	for at := 0; at < rows; at += block {
 		n := min(block, rows-at)
 		part := buf[:n*size]
-		guard.Check(read(all[at:at+n], part))
+		if err := read(all[at:at+n], part); err != nil {
+			return err
+		}
 		w.rows.Advance(all[at].Episode, float64(n)/float64(rows*len(w.streams)))
 		if s.Feature == w.acts.f {
 			part = w.acts.take(part)
 		}
-		guard.Check(d.Write(part))
+		if err := d.Write(part); err != nil {
+			return err
+		}
 		if after == nil {
 			continue
 		}
@@ -172,15 +238,21 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 		if at == 0 {
 			part = part[size:]
 		}
-		guard.Check(after.Write(part))
+		if err := after.Write(part); err != nil {
+			return err
+		}
 		if at+n == rows { // the last step has none after it
-			guard.Check(after.Write(last))
+			if err := after.Write(last); err != nil {
+				return err
+			}
 		}
 	}
 	if after != nil {
-		guard.Check(after.Close())
+		if err := after.Close(); err != nil {
+			return err
+		}
 	}
-	guard.Check(d.Close())
+	return d.Close()
 }
 
 // Attributes of data that take a scaling back: action = actions·scale + offset, a number a dimension.
@@ -200,22 +272,27 @@ type actions struct {
 }
 
 // measure finds the range of each dimension in the episodes, and with it what brings it onto [−1, 1].
-func (w *writer) measure(f *robocache.Feature, episodes []int) {
+func (w *writer) measure(f *robocache.Feature, episodes []int) error {
 	d := f.Elements()
 	least, most := slices.Repeat([]float64{math.Inf(1)}, d), slices.Repeat([]float64{math.Inf(-1)}, d)
 	block := max(blockBytes/f.RowBytes(), 1)
 	for _, e := range episodes {
-		_ = w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e), "stream": f.Key}, func() {
+		if _, err := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e), "stream": f.Key}, func() error {
 			for part := range slices.Chunk(reader.Rows(e, 0, w.src.Len(e)), block) {
 				raw := make([]byte, len(part)*f.RowBytes())
-				guard.Check(w.src.Gather(w.ctx, f.Key, part, raw))
+				if err := w.src.Gather(w.ctx, f.Key, part, raw); err != nil {
+					return err
+				}
 				for i, v := range robocache.Float64s(nil, f.DType, raw) {
 					if c := i % d; v-v == 0 { // finite
 						least[c], most[c] = min(least[c], v), max(most[c], v)
 					}
 				}
 			}
-		})
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
 	w.acts.scale, w.acts.offset = make([]float64, d), make([]float64, d)
 	for c := range d {
@@ -227,6 +304,7 @@ func (w *writer) measure(f *robocache.Feature, episodes []int) {
 			w.acts.scale[c] = half
 		}
 	}
+	return nil
 }
 
 // dtype is that of the actions in the file: scaled ones are no integers, and HDF5 readers want no halves.
@@ -271,16 +349,19 @@ func (a *actions) take(raw []byte) []byte {
 }
 
 // closeActions says what was found, and keeps the scaling beside the demos.
-func (w *writer) closeActions(data *h5.GroupWriter) {
+func (w *writer) closeActions(data *h5.GroupWriter) error {
 	a := &w.acts
 	if a.scale != nil {
 		w.find(robocache.SeverityInfo, "actions-scaled", robocache.Where{"stream": a.f.Key, "scale": a.scale, "offset": a.offset}, 0,
 			"each dimension of the actions is scaled onto [-1, 1]: action = actions·scale + offset, the attributes "+scaleName+" and "+offsetName+" of data", "")
-		guard.Check(errors.Join(data.Attribute(scaleName, a.scale), data.Attribute(offsetName, a.offset)))
+		if err := errors.Join(data.Attribute(scaleName, a.scale), data.Attribute(offsetName, a.offset)); err != nil {
+			return err
+		}
 	} else if a.beyond > 0 {
 		w.find(robocache.SeverityWarning, "actions-beyond-one", robocache.Where{"stream": a.f.Key, "channel": a.channel}, a.beyond,
 			fmt.Sprintf("%d values of the actions lie beyond [-1, 1], which robomimic's checker refuses; the largest is %.6g, in channel %s", a.beyond, a.worst, a.name()), "--scale-actions scales each dimension onto [-1, 1]")
 	}
+	return nil
 }
 
 // name is the channel of the worst value, by its name where it has one.

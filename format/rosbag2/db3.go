@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/ros2"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -41,18 +41,26 @@ var _ bag.Storage = (*db3)(nil)
 
 // openDB3 reads the topics and the times of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
 func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte, kept *lastBlocks) (s *db3, err error) {
-	defer guard.RecoverFile("rosbag2 open", name, &err)
+	defer crash.RecoverFile("rosbag2 open", name, &err)
 	where := robocache.Where{"file": name}
 	file = ahead(file, name, kept)
 	db, err := sqlite.Open(ctx, file, wal)
-	guard.Check(robocache.At(err, where))
+	if err := robocache.At(err, where); err != nil {
+		return s, err
+	}
 	s = &db3{file: file, name: name, db: db}
 	if wal != nil {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-closed", Where: where, Count: int64(db.LogPages()),
 			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(db.LogPages()) + " pages were read from the log", Hint: "open and close the file once with sqlite3"})
 	}
 	err = db.Use(ctx, func(c *sqlite.Conn) error {
-		return guard.Try(func() { s.index(ctx, c, s.readTopics(c)) })
+		return func() error {
+			topics, err := s.readTopics(c)
+			if err != nil {
+				return err
+			}
+			return s.index(ctx, c, topics)
+		}()
 	})
 	if err != nil {
 		db.Close()
@@ -67,17 +75,20 @@ const maxTopics = 65535
 func (s *db3) Remote() bool { return store.Remote(s.file) }
 
 // need checks that a table is there and has some columns, and gives all of its columns.
-func need(c *sqlite.Conn, table string, columns ...string) []string {
-	have := guard.Must(c.Columns(table))
+func need(c *sqlite.Conn, table string, columns ...string) ([]string, error) {
+	have, err := c.Columns(table)
+	if err != nil {
+		return nil, err
+	}
 	if len(have) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the database has no table " + table, Hint: "a rosbag2 recording has the tables topics and messages"})
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the database has no table " + table, Hint: "a rosbag2 recording has the tables topics and messages"}
 	}
 	for _, name := range columns {
 		if !hasColumn(have, name) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table " + table + " has no column " + name})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table " + table + " has no column " + name}
 		}
 	}
-	return have
+	return have, nil
 }
 
 func hasColumn(columns []string, name string) bool {
@@ -85,11 +96,16 @@ func hasColumn(columns []string, name string) bool {
 }
 
 // readTopics reads the topics and their definitions: number in the file → position in infos.
-func (s *db3) readTopics(c *sqlite.Conn) map[int64]int {
+func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 	type definition struct{ encoding, text string }
 	defs := map[string]definition{}
-	if guard.Try(func() { need(c, "message_definitions", "topic_type", "encoding", "encoded_message_definition") }) == nil {
-		guard.Check(c.Query("SELECT topic_type, encoding, encoded_message_definition FROM message_definitions", func(r *sqlite.Row) error {
+	if func() error {
+		if _, err := need(c, "message_definitions", "topic_type", "encoding", "encoded_message_definition"); err != nil {
+			return err
+		}
+		return nil
+	}() == nil {
+		if err := c.Query("SELECT topic_type, encoding, encoded_message_definition FROM message_definitions", func(r *sqlite.Row) error {
 			for k := range 3 {
 				if len(r.ColumnRawText(k)) > 4<<20 {
 					return nil // no definition is that long
@@ -99,15 +115,20 @@ func (s *db3) readTopics(c *sqlite.Conn) map[int64]int {
 				defs[r.ColumnText(0)] = definition{r.ColumnText(1), r.ColumnText(2)}
 			}
 			return nil
-		}))
+		}); err != nil {
+			return nil, err
+		}
 	}
-	columns := need(c, "topics", "id", "name", "type", "serialization_format")
+	columns, err := need(c, "topics", "id", "name", "type", "serialization_format")
+	if err != nil {
+		return nil, err
+	}
 	qos := "''"
 	if hasColumn(columns, "offered_qos_profiles") {
 		qos = "offered_qos_profiles"
 	}
 	numbers := map[int64]int{}
-	guard.Check(c.Query("SELECT id, name, type, serialization_format, "+qos+" FROM topics", func(r *sqlite.Row) error {
+	if err := c.Query("SELECT id, name, type, serialization_format, "+qos+" FROM topics", func(r *sqlite.Row) error {
 		if r.ColumnType(0) != sqlite3.INTEGER || len(numbers) >= maxTopics {
 			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rosbag2", Msg: "topics without a number, or more than " + strconv.Itoa(maxTopics)}
 		}
@@ -129,8 +150,10 @@ func (s *db3) readTopics(c *sqlite.Conn) map[int64]int {
 		numbers[id] = n
 		s.topics[n].ids = append(s.topics[n].ids, id)
 		return nil
-	}))
-	return numbers
+	}); err != nil {
+		return nil, err
+	}
+	return numbers, nil
 }
 
 // describe takes a topic's definition as the file has it, unless that cannot be read and its type is a common one.
@@ -146,13 +169,16 @@ func (s *db3) describe(info *bag.TopicInfo, encoding, text string) {
 }
 
 // index reads the time and number of every message.
-func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) {
-	columns := need(c, "messages", "topic_id", "timestamp", "data")
+func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) error {
+	columns, err := need(c, "messages", "topic_id", "timestamp", "data")
+	if err != nil {
+		return err
+	}
 	if hasColumn(columns, "rowid") {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table messages has a column of its own named rowid"})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table messages has a column of its own named rowid"}
 	}
 	lost, high, largest, first := int64(0), int64(0), int64(0), true
-	err := c.Query("SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED", func(r *sqlite.Row) error {
+	err = c.Query("SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED", func(r *sqlite.Row) error {
 		row := r.ColumnInt64(0)
 		if !first && row <= high { // else a page that stands many times in the tree would be read as often
 			return &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the rows of the table messages are not in their order"}
@@ -175,7 +201,9 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 			Message: "the file is damaged: the messages before the damage are read: " + err.Error(), Hint: "fetch the file again, or use sqlite3 .recover"})
 		err = nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	s.db.Expect(largest)
 	if lost > 0 {
 		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityError, Code: "lost-messages", Where: robocache.Where{"file": s.name}, Count: lost, Message: "messages of topics that the file does not list, or without a time"})
@@ -187,6 +215,7 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 			sort.Stable(tp)
 		}
 	}
+	return nil
 }
 
 func (s *db3) rows() int {
@@ -264,7 +293,7 @@ var errNoMore = errors.New("no topic is left")
 // read gives messages in the order of refs, with a query for each run of rows that lie near each other. What is wrong with a message ends its
 // topic, and is in failed.
 func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn func(topic, i int, m *bag.Message) error) (err error) {
-	defer guard.RecoverFile("rosbag2 read", s.name, &err)
+	defer crash.RecoverFile("rosbag2 read", s.name, &err)
 	left := map[int]bool{} // topics that have not failed
 	var list []string
 	for _, r := range refs {

@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/natural"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/mcap"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -44,17 +44,22 @@ func storageName(name string) bool {
 
 // find lists the recordings below a store, and the links that may hide others.
 func find(ctx context.Context, s store.Store) (out []recording, links []store.Entry, err error) {
-	defer guard.Recover("rosbag2 open", &err)
+	defer crash.Recover("rosbag2 open", &err)
 	entries, links, err := store.Files(ctx, s, "", storageName)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		// A web server does not say what a folder holds: its metadata does.
-		r := withMetadata(ctx, s, "", nil)
+		r, failed := withMetadata(ctx, s, "", nil)
+		if failed != nil {
+			return out, links, failed
+		}
 		if r == nil {
 			return nil, nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 metadata.yaml is here"}
 		}
 		return []recording{*r}, nil, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return out, links, err
+	}
 	folders, meta := map[string][]string{}, map[string]bool{}
 	for _, e := range entries {
 		dir, base := path.Split(e.Name)
@@ -73,9 +78,18 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 		var r *recording
 		why := ""
 		if meta[dir] {
-			err := guard.Try(func() { r = withMetadata(ctx, s, dir, files) })
+			err := func() error {
+				withMetadataValue, err := withMetadata(ctx, s, dir, files)
+				if err != nil {
+					return err
+				}
+				r = withMetadataValue
+				return nil
+			}()
 			if why = unusable(r, err); why == "" || len(files) == 0 {
-				guard.Check(robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)}))
+				if err := robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)}); err != nil {
+					return out, links, err
+				}
 			}
 		}
 		if r != nil {
@@ -142,26 +156,31 @@ func plain(files []string) []string {
 
 // withMetadata makes the recording of a folder with metadata.yaml; nil where that is none of rosbag2's. there are the storage files of
 // the folder, nil where that is not known.
-func withMetadata(ctx context.Context, s store.Store, dir string, there []string) *recording {
+func withMetadata(ctx context.Context, s store.Store, dir string, there []string) (*recording, error) {
 	text, err := store.ReadFile(ctx, s, path.Join(dir, metadataName), metadataLimit)
 	if errors.Is(err, robocache.ErrNotFound) {
-		return nil
+		return nil, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	folder := path.Base(dir)
 	if dir == "" {
 		folder = path.Base(strings.TrimRight(s.URI(), "/"))
 	}
-	m := guard.Must(parseMetadata(text, folder))
+	m, err := parseMetadata(text, folder)
+	if err != nil {
+		return nil, err
+	}
 	if m == nil {
-		return nil
+		return nil, nil
 	}
 	r := &recording{name: dir, meta: m}
 	if dir == "" {
 		r.name = metadataName
 	}
 	if m.compression != "" && m.compression != "zstd" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "compression " + strconv.Quote(clip(m.compression)) + " is not read", Hint: "zstd is"})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "compression " + strconv.Quote(clip(m.compression)) + " is not read", Hint: "zstd is"}
 	}
 	for _, text := range m.wrongTypes {
 		r.found = append(r.found, robocache.Finding{
@@ -182,7 +201,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 				name = n
 				break
 			} else if !errors.Is(err, robocache.ErrNotFound) {
-				guard.Fail(err)
+				return nil, err
 			}
 		}
 		if name == "" {
@@ -200,7 +219,7 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 				Message: "metadata.yaml does not list the file: it is read", Hint: "ros2 bag reindex"})
 		}
 	}
-	return r
+	return r, nil
 }
 
 // openOptions are the choices of opening a recording.
@@ -295,31 +314,47 @@ const walLimit = 1 << 30
 
 // openFile opens one storage file by what its first bytes say.
 func openFile(ctx context.Context, s store.Store, name string, opt openOptions) (_ bag.Storage, err error) {
-	defer guard.Recover("rosbag2", &err)
-	f := guard.Must(s.Open(ctx, name))
+	defer crash.Recover("rosbag2", &err)
+	f, err := s.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	var open io.Closer = f // what is closed where this fails
 	defer func() {
 		if open != nil {
 			open.Close()
 		}
 	}()
-	head := headOf(ctx, f)
+	head, err := headOf(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	if isZstd(head) {
 		packed := f
-		f = guard.Must(unpack(ctx, packed, name))
+		if f, err = unpack(ctx, packed, name); err != nil {
+			return nil, err
+		}
 		open = f
-		guard.Check(packed.Close())
-		head = headOf(ctx, f)
+		if err := packed.Close(); err != nil {
+			return nil, err
+		}
+		if head, err = headOf(ctx, f); err != nil {
+			return nil, err
+		}
 	}
 	var out bag.Storage
 	if sqlite.IsDB(head) {
 		var wal []byte
 		if e, err := s.Stat(ctx, name+"-wal"); err == nil {
 			if wal = []byte{}; e.Size > 0 { // a close takes the log away, also one without a page
-				wal = guard.Must(store.ReadFile(ctx, s, name+"-wal", walLimit))
+				if wal, err = store.ReadFile(ctx, s, name+"-wal", walLimit); err != nil {
+					return nil, err
+				}
 			}
 		}
-		out = guard.Must(openDB3(ctx, f, name, wal, opt.blocks))
+		if out, err = openDB3(ctx, f, name, wal, opt.blocks); err != nil {
+			return nil, err
+		}
 	} else if out, err = mcap.OpenStorage(ctx, f, name, opt.mcap); err != nil {
 		if strings.HasSuffix(strings.TrimSuffix(name, packed), ".db3") {
 			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Want: "a SQLite 3 file", Got: strconv.Quote(string(head))}
@@ -327,7 +362,11 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 		return nil, err
 	}
 	open = out
-	if compressedMessages(ctx, out) {
+	compressedMessagesValue, err := compressedMessages(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	if compressedMessagesValue {
 		out = &zstdMessages{Storage: out}
 	}
 	open = nil
@@ -336,7 +375,7 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 
 // compressedMessages looks at the first message of the file's smallest topic: a zstd frame begins as no CDR message does. The metadata's
 // word is not needed, and is missing where a recorder was killed.
-func compressedMessages(ctx context.Context, s bag.Storage) (yes bool) {
+func compressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error) {
 	best := -1
 	infos := s.Topics()
 	for k := range infos {
@@ -345,16 +384,18 @@ func compressedMessages(ctx context.Context, s bag.Storage) (yes bool) {
 		}
 	}
 	if best < 0 {
-		return false
+		return false, nil
 	}
-	err := s.Messages(ctx, best, 0, 1, func(_ int, m *bag.Message) error {
+	err = s.Messages(ctx, best, 0, 1, func(_ int, m *bag.Message) error {
 		yes = isZstd(m.Data)
 		return nil
 	})
 	isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal) || robocache.IsMachineLimit(err)
 	if err != nil && ctx.Err() == nil && !isFatal {
-		return false // who reads it meets it again
+		return false, nil // who reads it meets it again
 	}
-	guard.Check(err)
-	return yes
+	if err != nil {
+		return yes, err
+	}
+	return yes, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/sqlite"
 	"github.com/goatnote-inc/robocache/format/mcap"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -33,11 +33,11 @@ var endings = []string{".db3", ".db3" + packed}
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return bag.DetectAt(uri, opt, func(s store.Store, file string) (bool, error) {
 		if file != "" {
-			return isDB3(ctx, s, file), nil
+			return isDB3(ctx, s, file)
 		}
 		ours, err := ownMetadata(ctx, s, metadataName)
 		if err != nil && !errors.Is(err, robocache.ErrNotFound) {
-			guard.Fail(err)
+			return false, err
 		}
 		if ours {
 			return true, nil
@@ -47,7 +47,9 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 		if errors.Is(err, robocache.ErrUnsupported) {
 			return false, nil
 		}
-		guard.Check(err)
+		if err != nil {
+			return false, err
+		}
 		var odd error
 		for _, e := range entries {
 			if odd = cmp.Or(odd, e.Err); e.Err == nil && !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
@@ -58,14 +60,20 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 			switch dir, base := path.Split(e.Name); {
 			case e.Err != nil: // another file tells
 			case strings.HasSuffix(strings.TrimSuffix(base, packed), ".db3"):
-				return isDB3(ctx, s, e.Name), nil
+				return isDB3(ctx, s, e.Name)
 			case base == metadataName && strings.Count(dir, "/") <= 2:
-				if guard.Must(ownMetadata(ctx, s, e.Name)) {
+				ownMetadataValue, err := ownMetadata(ctx, s, e.Name)
+				if err != nil {
+					return false, err
+				}
+				if ownMetadataValue {
 					return true, nil
 				}
 			}
 		}
-		guard.Check(odd)
+		if odd != nil {
+			return false, odd
+		}
 		return false, nil
 	}, endings...)
 }
@@ -76,22 +84,29 @@ func ownMetadata(ctx context.Context, s store.Store, name string) (bool, error) 
 	return strings.Contains(string(text), "rosbag2_bagfile_information"), err
 }
 
-func isDB3(ctx context.Context, s store.Store, name string) bool {
+func isDB3(ctx context.Context, s store.Store, name string) (bool, error) {
 	f, err := s.Open(ctx, name)
 	if errors.Is(err, robocache.ErrNotFound) {
-		return false
+		return false, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return false, err
+	}
 	defer f.Close()
-	head := headOf(ctx, f)
-	return sqlite.IsDB(head) || strings.HasSuffix(name, packed) && isZstd(head)
+	head, err := headOf(ctx, f)
+	if err != nil {
+		return false, err
+	}
+	return sqlite.IsDB(head) || strings.HasSuffix(name, packed) && isZstd(head), nil
 }
 
 // headOf gives the first bytes of a file.
-func headOf(ctx context.Context, f robocache.Ranged) []byte {
+func headOf(ctx context.Context, f robocache.Ranged) ([]byte, error) {
 	head := make([]byte, min(16, f.Size()))
-	guard.Check(f.ReadAt(ctx, head, 0))
-	return head
+	if err := f.ReadAt(ctx, head, 0); err != nil {
+		return nil, err
+	}
+	return head, nil
 }
 
 func isZstd(b []byte) bool { return bytes.HasPrefix(b, []byte("\x28\xb5\x2f\xfd")) }
@@ -106,13 +121,18 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.
 func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
-	defer guard.RecoverFile("rosbag2 open", s.URI(), &err)
-	o := guard.Must(bag.ParseOptions(opt, s, file, Name))
+	defer crash.RecoverFile("rosbag2 open", s.URI(), &err)
+	o, err := bag.ParseOptions(opt, s, file, Name)
+	if err != nil {
+		return nil, err
+	}
 	var links []store.Entry
 	all := []recording{{name: file, files: []string{file}}}
 	if file == "" {
 		all, links, err = find(ctx, s)
-		guard.Check(err)
+		if err != nil {
+			return nil, err
+		}
 	}
 	if len(all) == 0 && len(links) > 0 {
 		return nil, links[0].Err
@@ -129,7 +149,10 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 		r := &all[k]
 		recs[k] = bag.Recording{Name: r.name, Open: func(ctx context.Context) (bag.Storage, error) { return r.open(ctx, s, oo) }}
 	}
-	d := guard.Must(bag.Open(ctx, recs, o))
+	d, err := bag.Open(ctx, recs, o)
+	if err != nil {
+		return nil, err
+	}
 	d.Info().Findings = append(d.Info().Findings, store.Findings(links, "link-not-followed")...)
 	return d, nil
 }

@@ -24,7 +24,9 @@ func BenchmarkChunks(b *testing.B) {
 	index := make([]int, len(a.grid))
 	n, before := 0, cpu()
 	for b.Loop() {
-		d.read(b.Context(), a, index)
+		if _, _, err := d.read(b.Context(), a, index); err != nil {
+			b.Fatal(err)
+		}
 		// The last chunk holds rows that are not the array's: it does not count.
 		if index[0]++; index[0] >= max(a.grid[0]-1, 1) {
 			index[0] = 0

@@ -19,7 +19,6 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/zarr/internal/blosc"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/inflate"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 	"github.com/goatnote-inc/robocache/video/jpegxl"
@@ -39,7 +38,7 @@ type step struct {
 // pipeline undoes a chunk's codecs, in the order that they were applied. texts is set where its last result are texts of varying length.
 type pipeline struct {
 	steps []step
-	texts func(b []byte, n int) []string
+	texts func(b []byte, n int) ([]string, error)
 	n     int  // elements of a chunk
 	apart bool // a chunk shares no memory with its packed bytes
 }
@@ -59,9 +58,9 @@ const (
 )
 
 // decode gives a chunk's bytes.
-func (p *pipeline) decode(b []byte, raw int64) []byte {
+func (p *pipeline) decode(b []byte, raw int64) ([]byte, error) {
 	if raw > small && raw/maxRatio > int64(len(b)) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr chunk", Msg: fmt.Sprintf("%d bytes unpack to %d", len(b), raw), Want: fmt.Sprintf("at most %d times as many above %d", maxRatio, small), Hint: "where the chunk is not damaged, write the array anew with smaller chunks"})
+		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr chunk", Msg: fmt.Sprintf("%d bytes unpack to %d", len(b), raw), Want: fmt.Sprintf("at most %d times as many above %d", maxRatio, small), Hint: "where the chunk is not damaged, write the array anew with smaller chunks"}
 	}
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
@@ -70,10 +69,10 @@ func (p *pipeline) decode(b []byte, raw int64) []byte {
 			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Want: fmt.Sprintf("%d bytes", s.size), Got: fmt.Sprint(len(b))}
 		}
 		if err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"codec": s.name}))
+			return nil, robocache.At(err, robocache.Where{"codec": s.name})
 		}
 	}
-	return b
+	return b, nil
 }
 
 // builder collects steps in the order of encoding.
@@ -90,8 +89,12 @@ func (b *builder) add(name string, after int64, undo func(src []byte, size int64
 }
 
 // chain reads a chain of codecs for a chunk whose elements are stored as t.
-func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) pipeline {
-	b := &builder{typ: t, shape: chunk, size: guard.Must(bytesOf(chunk, t.Size))}
+func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) (pipeline, error) {
+	bytesOfValue, err := bytesOf(chunk, t.Size)
+	if err != nil {
+		return pipeline{}, err
+	}
+	b := &builder{typ: t, shape: chunk, size: bytesOfValue}
 	b.n = 1
 	for _, c := range chunk {
 		b.n *= c
@@ -101,34 +104,39 @@ func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) pipeline {
 	}
 	packed := false // behind the codec that makes bytes of the array
 	for _, n := range codecs {
-		c := n.config()
+		c, err := n.config()
+		if err != nil {
+			return pipeline{}, err
+		}
 		switch name := strings.TrimPrefix(n.name, "numcodecs."); {
 		case name == "transpose" && a.Text:
-			guard.Fail(unsupported("texts in another order than C"))
+			return pipeline{}, unsupported("texts in another order than C")
 		case name == "transpose":
 			order, ok := permutation(c["order"], len(chunk))
 			if !ok || packed {
-				bad("codec transpose: order %v", c["order"])
+				return pipeline{}, bad("codec transpose: order %v", c["order"])
 			}
 			b.transpose(order)
 		case name == "bytes" || textCodecs[name] != nil:
 			if packed || a.Text != (name != "bytes") {
-				bad("codec %s for elements of kind %c, or behind another that makes bytes of them", name, a.Type.Kind)
+				return pipeline{}, bad("codec %s for elements of kind %c, or behind another that makes bytes of them", name, a.Type.Kind)
 			}
 			packed = true
 			if b.texts = textCodecs[name]; c.text("endian") == "big" && t.Size > 1 {
 				b.swap()
 			}
 		case name == "sharding_indexed":
-			guard.Fail(unsupported("sharding inside other codecs"))
+			return pipeline{}, unsupported("sharding inside other codecs")
 		default:
-			b.codec(name, c)
+			if err := b.codec(name, c); err != nil {
+				return pipeline{}, err
+			}
 		}
 	}
 	if !packed {
-		bad("no codec makes bytes of the array")
+		return pipeline{}, bad("no codec makes bytes of the array")
 	}
-	return b.pipeline
+	return b.pipeline, nil
 }
 
 // permutation reads an order of dimensions; "F" is the reverse.
@@ -198,22 +206,22 @@ var sums = map[string]struct {
 }
 
 // codec adds a codec by its name in numcodecs or in v3.
-func (b *builder) codec(name string, c config) {
+func (b *builder) codec(name string, c config) error {
 	if undo, ok := packers[name]; ok {
 		b.add(name, -1, undo)
 		b.apart = true
-		return
+		return nil
 	}
 	if sum, ok := sums[name]; ok {
 		front := sum.usual == "start" && c.text("location") != "end" || c.text("location") == "start"
 		b.sum(name, sum.of, front)
-		return
+		return nil
 	}
 	switch name {
 	case "shuffle":
 		size := c.int("elementsize", 4)
 		if size < 1 || size > 1<<16 {
-			bad("shuffle: elementsize %d", size)
+			return bad("shuffle: elementsize %d", size)
 		}
 		b.add(name, b.size, func(src []byte, _ int64) ([]byte, error) {
 			dst := make([]byte, len(src))
@@ -224,7 +232,7 @@ func (b *builder) codec(name string, c config) {
 		// It rounds when it encodes; nothing is to be undone.
 	case "imagecodecs_jpegxl": // a chunk is a stream of as many images as the chunk has, of its own type
 		if b.typ.Kind != 'u' || b.typ.Size > 2 || b.size < 0 {
-			guard.Fail(unsupported("codec %q for elements of %s", name, b.typ))
+			return unsupported("codec %q for elements of %s", name, b.typ)
 		}
 		size := b.typ.Size
 		b.add(name, -1, func(src []byte, room int64) ([]byte, error) {
@@ -232,12 +240,17 @@ func (b *builder) codec(name string, c config) {
 			return dst, jpegxl.Decode(context.Background(), dst, src, size)
 		})
 	case "delta":
-		b.delta(c)
+		if err := b.delta(c); err != nil {
+			return err
+		}
 	case "fixedscaleoffset":
-		b.fixedScale(c)
+		if err := b.fixedScale(c); err != nil {
+			return err
+		}
 	default:
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf("codec %q", name), Hint: "read are: " + strings.Join(Codecs, ", ")})
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf("codec %q", name), Hint: "read are: " + strings.Join(Codecs, ", ")}
 	}
+	return nil
 }
 
 // sum checks four bytes of a checksum, and takes them off.
@@ -330,24 +343,30 @@ func unlz4(src []byte, size int64) ([]byte, error) {
 }
 
 // typeOf reads a filter's type: NumPy's string, or v3's name.
-func typeOf(c config, name string, or npy.Type) npy.Type {
+func typeOf(c config, name string, or npy.Type) (npy.Type, error) {
 	s := c.text(name)
 	if s == "" {
-		return or
+		return or, nil
 	}
 	if t, ok := typesV3[s]; ok && t.Kind != 'O' {
-		return t
+		return t, nil
 	}
-	return guard.Must(npy.ParseType(s))
+	return npy.ParseType(s)
 }
 
 // numbers adds a filter that keeps numbers of one type as another. undo gives those of the chunk's type t from those that are kept, which
 // come little-endian of type as, and gives them so.
-func (b *builder) numbers(name string, c config, reads func(t, as robocache.DType) bool, undo func(dst, src []byte, t, as npy.Type)) {
-	t := typeOf(c, "dtype", b.typ)
-	as := typeOf(c, "astype", t)
+func (b *builder) numbers(name string, c config, reads func(t, as robocache.DType) bool, undo func(dst, src []byte, t, as npy.Type)) error {
+	t, err := typeOf(c, "dtype", b.typ)
+	if err != nil {
+		return err
+	}
+	as, err := typeOf(c, "astype", t)
+	if err != nil {
+		return err
+	}
 	if as.DType() == robocache.InvalidDType || !reads(t.DType(), as.DType()) || t.Size != b.typ.Size {
-		guard.Fail(unsupported("codec %s of %s kept as %s", name, t, as))
+		return unsupported("codec %s of %s kept as %s", name, t, as)
 	}
 	after := b.size / int64(t.Size) * int64(as.Size)
 	b.add(name, after, func(src []byte, size int64) ([]byte, error) {
@@ -366,13 +385,14 @@ func (b *builder) numbers(name string, c config, reads func(t, as robocache.DTyp
 		return dst, nil
 	})
 	b.typ = as
+	return nil
 }
 
-func (b *builder) delta(c config) {
+func (b *builder) delta(c config) error {
 	reads := func(t, as robocache.DType) bool {
 		return t != robocache.InvalidDType && t != robocache.Bool && t != robocache.Float16 && as != robocache.Float16 && (t.Float() || !as.Float())
 	}
-	b.numbers("delta", c, reads, func(dst, src []byte, t, as npy.Type) {
+	return b.numbers("delta", c, reads, func(dst, src []byte, t, as npy.Type) {
 		switch t.DType() {
 		case robocache.Float32:
 			var v float32
@@ -398,13 +418,13 @@ func (b *builder) delta(c config) {
 	})
 }
 
-func (b *builder) fixedScale(c config) {
+func (b *builder) fixedScale(c config) error {
 	scale, ok1 := c["scale"].(float64)
 	offset, ok2 := c["offset"].(float64)
 	reads := func(t, _ robocache.DType) bool {
 		return ok1 && ok2 && scale != 0 && (t == robocache.Float32 || t == robocache.Float64)
 	}
-	b.numbers("fixedscaleoffset", c, reads, func(dst, src []byte, t, as npy.Type) {
+	return b.numbers("fixedscaleoffset", c, reads, func(dst, src []byte, t, as npy.Type) {
 		for i, x := range robocache.Float64s(nil, as.DType(), src) {
 			v := x/scale + offset
 			if as.DType() == robocache.Float32 {
@@ -416,42 +436,49 @@ func (b *builder) fixedScale(c config) {
 }
 
 // textCodecs make bytes of texts: these read them again, n of a chunk.
-var textCodecs = map[string]func(b []byte, n int) []string{"vlen-utf8": vlenTexts, "json2": jsonTexts}
+var textCodecs = map[string]func(b []byte, n int) ([]string, error){"vlen-utf8": vlenTexts, "json2": jsonTexts}
 
 // vlenTexts reads a count, and of each text its length and bytes.
-func vlenTexts(b []byte, n int) []string {
-	number := func() uint64 {
+func vlenTexts(b []byte, n int) ([]string, error) {
+	number := func() (uint64, error) {
 		if len(b) < 4 {
-			bad("vlen-utf8: the texts are cut")
+			return 0, bad("vlen-utf8: the texts are cut")
 		}
 		v := le.Uint32(b)
 		b = b[4:]
-		return uint64(v)
+		return uint64(v), nil
 	}
-	if count := number(); count != uint64(n) || n > len(b)/4 {
-		bad("vlen-utf8: %d texts in %d bytes, the chunk has %d", count, len(b), n)
+	if count, err := number(); err != nil {
+		return nil, err
+	} else if count != uint64(n) || n > len(b)/4 {
+		return nil, bad("vlen-utf8: %d texts in %d bytes, the chunk has %d", count, len(b), n)
 	}
 	out := make([]string, n)
 	for i := range out {
-		l := number()
+		l, err := number()
+		if err != nil {
+			return nil, err
+		}
 		if l > uint64(len(b)) {
-			bad("vlen-utf8: text %d is cut", i)
+			return nil, bad("vlen-utf8: text %d is cut", i)
 		}
 		if out[i] = string(b[:l]); !utf8.ValidString(out[i]) {
-			bad("vlen-utf8: text %d is not UTF-8", i)
+			return nil, bad("vlen-utf8: text %d is not UTF-8", i)
 		}
 		b = b[l:]
 	}
-	return out
+	return out, nil
 }
 
 // jsonTexts reads numcodecs' json2: the elements, the type and the shape in one list. Elements that are no texts are given as JSON.
-func jsonTexts(b []byte, n int) []string {
+func jsonTexts(b []byte, n int) ([]string, error) {
 	var list []json.RawMessage
 	err := jsonmeta.Unmarshal("zarr", b, &list)
-	guard.Check(robocache.At(err, robocache.Where{"codec": "json2"}))
+	if err := robocache.At(err, robocache.Where{"codec": "json2"}); err != nil {
+		return nil, err
+	}
 	if len(list) != n+2 {
-		bad("json2: %d elements, the chunk has %d", len(list)-2, n)
+		return nil, bad("json2: %d elements, the chunk has %d", len(list)-2, n)
 	}
 	out := make([]string, n)
 	for i := range out {
@@ -459,5 +486,5 @@ func jsonTexts(b []byte, n int) []string {
 			out[i] = string(list[i])
 		}
 	}
-	return out
+	return out, nil
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // maxFindings bounds a list: a store whose codec is damaged everywhere says the same of every chunk.
@@ -16,18 +16,22 @@ var _ robocache.Diagnoser = (*Dataset)(nil)
 
 // Diagnose decodes every chunk that the episodes use: damage, checksums, values that are not finite, timestamps that go backwards.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Recover("zarr diagnose", &err)
+	defer crash.Recover("zarr diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.ends)-1)
 	notFinite := map[string]int64{}
 	for i, e := range eps {
-		guard.Check(op.Episode(len(d.ends)-1, e))
+		if err := op.Episode(len(d.ends)-1, e); err != nil {
+			return out, err
+		}
 		for k := range d.About.Features {
 			f := &d.About.Features[k]
 			if d.views[f.Key] == nil || d.views[f.Key].a.err != nil || f.Kind == robocache.KindImage && !opt.Decode {
 				continue // checkVideos; said when it was opened; not asked for
 			}
-			if found := d.checkStream(ctx, e, f, notFinite); len(out) < maxFindings {
+			if found, err := d.checkStream(ctx, e, f, notFinite); err != nil {
+				return out, err
+			} else if len(out) < maxFindings {
 				out = append(out, found...)
 			}
 		}
@@ -46,7 +50,11 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			opt.Progress(int64(i+1), int64(len(eps)))
 		}
 	}
-	out = append(out, d.checkVideos(ctx, eps)...)
+	videos, err := d.checkVideos(ctx, eps)
+	if err != nil {
+		return out, err
+	}
+	out = append(out, videos...)
 	for key, n := range notFinite {
 		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d values are NaN or infinite", n), Count: n})
 	}
@@ -54,7 +62,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 }
 
 // checkStream reads a stream of an episode by the rows of a chunk, so that one bad chunk hides no other.
-func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, notFinite map[string]int64) (out []robocache.Finding) {
+func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, notFinite map[string]int64) (out []robocache.Finding, err error) {
 	v := d.views[f.Key]
 	n, step := d.length(v, e), v.a.chunks[0]
 	for from := 0; from < n; {
@@ -75,11 +83,16 @@ func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, 
 		default:
 			_, err = d.Text(ctx, f.Key, rows)
 		}
-		guard.Check(ctx.Err())
-		if guard.RaiseInternal(err) != nil && len(out) < maxFindings {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		if robocache.IsFatal(err) {
+			return out, err
+		}
+		if err != nil && len(out) < maxFindings {
 			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-chunk", Where: robocache.Where{"stream": f.Key, "episode": e, "row": from}, Message: err.Error(), Hint: "fetch the chunk again"})
 		}
 		from = to
 	}
-	return out
+	return out, nil
 }

@@ -7,23 +7,29 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // get gives the view of a stream of a kind. One that is not there ends the work.
-func (d *Dataset) get(key string, kind robocache.Kind) *view {
+func (d *Dataset) get(key string, kind robocache.Kind) (*view, error) {
 	v, ok := d.views[key]
 	switch {
 	case !ok && d.cameras.cams[key] != nil:
-		guard.Check(op.Kind(key, robocache.KindVideo, kind))
+		if err := op.Kind(key, robocache.KindVideo, kind); err != nil {
+			return nil, err
+		}
 	case !ok:
-		guard.Fail(op.NoStream(key))
+		return nil, op.NoStream(key)
 	case kind == robocache.KindText:
-		guard.Check(op.Kind(key, v.f.Kind, kind, robocache.KindEvent))
+		if err := op.Kind(key, v.f.Kind, kind, robocache.KindEvent); err != nil {
+			return nil, err
+		}
 	default:
-		guard.Check(op.Kind(key, v.f.Kind, kind))
+		if err := op.Kind(key, v.f.Kind, kind); err != nil {
+			return nil, err
+		}
 	}
-	return v
+	return v, nil
 }
 
 // Len is the number of rows of an episode; 0 for an episode that is not there.
@@ -55,20 +61,26 @@ func (d *Dataset) Rows(_ context.Context, episode int, key string) (int, error) 
 }
 
 // rows are the array's rows of an episode's.
-func (d *Dataset) rows(v *view, rows []robocache.Row) []int {
+func (d *Dataset) rows(v *view, rows []robocache.Row) ([]int, error) {
 	out := make([]int, len(rows))
 	for i, r := range rows {
-		guard.Check(op.Episode(len(d.ends)-1, r.Episode))
-		guard.Check(op.Row(d.About, d.length(v, r.Episode), r))
+		if err := op.Episode(len(d.ends)-1, r.Episode); err != nil {
+			return nil, err
+		}
+		if err := op.Row(d.About, d.length(v, r.Episode), r); err != nil {
+			return nil, err
+		}
 		out[i] = int(d.ends[r.Episode]) + r.Index
 	}
-	return out
+	return out, nil
 }
 
 // Episode gives the metadata of one episode.
 func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episode, err error) {
-	defer guard.Recover("zarr episode", &err)
-	guard.Check(op.Episode(len(d.ends)-1, episode))
+	defer crash.Recover("zarr episode", &err)
+	if err := op.Episode(len(d.ends)-1, episode); err != nil {
+		return out, err
+	}
 	out = robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}
 	switch {
 	case d.views["task"] == nil && d.tasks != nil && d.tasks[episode] != "":
@@ -80,7 +92,11 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 		for i := 0; i < out.Length; i += step {
 			rows = append(rows, robocache.Row{Episode: episode, Index: i})
 		}
-		for _, x := range guard.Must(d.Text(ctx, d.taskKey, rows)) {
+		text, err := d.Text(ctx, d.taskKey, rows)
+		if err != nil {
+			return out, err
+		}
+		for _, x := range text {
 			if x != "" && !slices.Contains(out.Tasks, x) && len(out.Tasks) < 1000 {
 				out.Tasks = append(out.Tasks, x)
 			}
@@ -91,19 +107,30 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 
 // Gather copies rows of a numeric stream into dst.
 func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Recover("zarr gather", &err)
-	v := d.get(key, robocache.KindNumeric)
-	guard.Check(op.Room(key, "bytes", len(rows)*v.f.RowBytes(), len(dst)))
-	at := d.rows(v, rows)
-	return robocache.At(guard.Try(func() { d.gather(ctx, v.a, at, dst) }), robocache.Where{"stream": key})
+	defer crash.Recover("zarr gather", &err)
+	v, err := d.get(key, robocache.KindNumeric)
+	if err != nil {
+		return err
+	}
+	if err := op.Room(key, "bytes", len(rows)*v.f.RowBytes(), len(dst)); err != nil {
+		return err
+	}
+	at, err := d.rows(v, rows)
+	if err != nil {
+		return err
+	}
+	return robocache.At(d.gather(ctx, v.a, at, dst), robocache.Where{"stream": key})
 }
 
 // Text gives the rows of a text stream, and of "task".
 func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Recover("zarr text", &err)
+	defer crash.Recover("zarr text", &err)
 	out = make([]string, len(rows))
 	if key == "task" && d.views[key] == nil {
-		if d.rows(nil, rows); d.taskKey == "" {
+		if _, err := d.rows(nil, rows); err != nil {
+			return out, err
+		}
+		if d.taskKey == "" {
 			for i, r := range rows {
 				if d.tasks != nil {
 					out[i] = d.tasks[r.Episode]
@@ -113,30 +140,48 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 		}
 		key = d.taskKey
 	}
-	v := d.get(key, robocache.KindText)
-	at := d.rows(v, rows)
-	return out, robocache.At(guard.Try(func() { d.texts(ctx, v.a, at, out) }), robocache.Where{"stream": key})
+	v, err := d.get(key, robocache.KindText)
+	if err != nil {
+		return out, err
+	}
+	at, err := d.rows(v, rows)
+	if err != nil {
+		return out, err
+	}
+	return out, robocache.At(d.texts(ctx, v.a, at, out), robocache.Where{"stream": key})
 }
 
 // Frames gives the pixels of images: pieces of decoded chunks where the chunk holds whole images.
 func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	defer guard.Recover("zarr frames", &err)
+	defer crash.Recover("zarr frames", &err)
 	if c := d.cameras.cams[key]; c != nil {
-		guard.Check(op.Room(key, "frames", len(rows), len(out)))
-		d.videoFrames(ctx, c, rows, out)
+		if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
+			return err
+		}
+		if err := d.videoFrames(ctx, c, rows, out); err != nil {
+			return err
+		}
 		return ctx.Err()
 	}
-	v := d.get(key, robocache.KindImage)
-	guard.Check(op.Room(key, "frames", len(rows), len(out)))
-	at := d.rows(v, rows)
-	return robocache.At(guard.Try(func() { d.images(ctx, v, at, out) }), robocache.Where{"stream": key})
+	v, err := d.get(key, robocache.KindImage)
+	if err != nil {
+		return err
+	}
+	if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
+		return err
+	}
+	at, err := d.rows(v, rows)
+	if err != nil {
+		return err
+	}
+	return robocache.At(d.images(ctx, v, at, out), robocache.Where{"stream": key})
 }
 
-func (d *Dataset) images(ctx context.Context, v *view, at []int, out []robocache.FrameRef) {
+func (d *Dataset) images(ctx context.Context, v *view, at []int, out []robocache.FrameRef) error {
 	a, f := v.a, v.f
-	d.each(ctx, a, at, func(ctx context.Context, c0 int, positions []int) {
+	return d.each(ctx, a, at, func(ctx context.Context, c0 int, positions []int) error {
 		pix := make([][]byte, len(positions))
-		d.parts(ctx, a, c0, func(c *chunk, index []int) {
+		if err := d.parts(ctx, a, c0, func(c *chunk, index []int) {
 			for i, p := range positions {
 				r := at[p] - c0*a.chunks[0]
 				if c.data != nil && a.contiguous() {
@@ -148,42 +193,53 @@ func (d *Dataset) images(ctx context.Context, v *view, at []int, out []robocache
 				}
 				a.copyRow(pix[i], c, r, index)
 			}
-		})
+		}); err != nil {
+			return err
+		}
 		for i, p := range positions {
 			if v.round {
-				pix[i] = rounded(pix[i], a.Type.DType(), at[p])
+				var err error
+				if pix[i], err = rounded(pix[i], a.Type.DType(), at[p]); err != nil {
+					return err
+				}
 			}
 			out[p] = robocache.FrameRef{Raw: &robocache.Raw{Pix: pix[i], Height: f.Height, Width: f.Width, Channels: f.Channels, DType: f.DType}}
 		}
+		return nil
 	})
 }
 
 // rounded makes uint8 of a row's pixels that are kept as floating-point numbers.
-func rounded(b []byte, t robocache.DType, row int) []byte {
+func rounded(b []byte, t robocache.DType, row int) ([]byte, error) {
 	out := make([]byte, len(b)/t.Size())
 	for i, x := range robocache.Float64s(nil, t, b) {
 		if !(x > -0.5 && x < 255.5) {
-			guard.Fail(robocache.At(malformed("a pixel of %v in images from 0 to 255", x), robocache.Where{"row": row}))
+			return nil, robocache.At(malformed("a pixel of %v in images from 0 to 255", x), robocache.Where{"row": row})
 		}
 		out[i] = uint8(math.RoundToEven(math.Abs(x)))
 	}
-	return out
+	return out, nil
 }
 
 // Valid says which rows have a value; all have where the store keeps no mask of the stream.
 func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	defer guard.Recover("zarr valid", &err)
+	defer crash.Recover("zarr valid", &err)
 	v, c := d.views[key], d.cameras.cams[key]
 	if v == nil && c == nil {
 		return op.NoStream(key)
 	}
-	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
-	at := d.rows(v, rows)
+	if err := op.Room(key, "bytes", len(rows), len(valid)); err != nil {
+		return err
+	}
+	at, err := d.rows(v, rows)
+	if err != nil {
+		return err
+	}
 	switch {
 	case c != nil || v.valid == nil:
 		reader.AllValid(valid)
 	default:
-		return robocache.At(guard.Try(func() { d.gather(ctx, v.valid, at, valid) }), robocache.Where{"stream": key})
+		return robocache.At(d.gather(ctx, v.valid, at, valid), robocache.Where{"stream": key})
 	}
 	return ctx.Err()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // view is a feature made of an array.
@@ -26,35 +26,38 @@ type view struct {
 const maxEnds = 64 << 20
 
 // readEnds reads meta/episode_ends.
-func (d *Dataset) readEnds(ctx context.Context, a *Array) {
+func (d *Dataset) readEnds(ctx context.Context, a *Array) error {
 	if len(a.Shape) != 1 || a.Type.Kind != 'i' && a.Type.Kind != 'u' {
-		bad("episode_ends is %s %v, not a list of integers", a.Type, a.Shape)
+		return bad("episode_ends is %s %v, not a list of integers", a.Type, a.Shape)
 	}
 	n := a.Shape[0]
 	if n > maxEnds/8 {
-		tooMany("%d episodes", n)
+		return tooMany("%d episodes", n)
 	}
 	b := make([]byte, n*a.Type.Size)
-	d.gather(ctx, a, reader.Episodes(nil, n), b)
+	if err := d.gather(ctx, a, reader.Episodes(nil, n), b); err != nil {
+		return err
+	}
 	d.ends = append(make([]int64, 0, n+1), 0)
 	for i, v := range robocache.Int64s(nil, a.Type.DType(), b) {
 		switch last := d.ends[i]; {
 		case v < last: // also of an unsigned one beyond 2^63
-			bad("end %d is %d, after %d: ends must not decrease", i, v, last)
+			return bad("end %d is %d, after %d: ends must not decrease", i, v, last)
 		case v-last > 1<<31:
-			tooMany("episode %d has %d rows", i, v-last)
+			return tooMany("episode %d has %d rows", i, v-last)
 		}
 		d.ends = append(d.ends, v)
 	}
 	d.About.Episodes, d.About.Frames = n, d.ends[n]
+	return nil
 }
 
-func tooMany(format string, args ...any) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf(format, args...)})
+func tooMany(format string, args ...any) error {
+	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf(format, args...)}
 }
 
 // describeBuffer names the streams of a replay buffer: the arrays below data/.
-func (d *Dataset) describeBuffer(ctx context.Context, images string) {
+func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 	total := d.ends[len(d.ends)-1]
 	d.withhold(func(p string) string {
 		name, ok := strings.CutPrefix(p, "data/")
@@ -81,7 +84,9 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) {
 		if int64(a.Shape[0]) < total {
 			d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "short-stream", Where: robocache.Where{"stream": p}, Message: fmt.Sprintf("%d rows; the last episode ends at %d", a.Shape[0], total), Hint: "write the missing rows, or take the last episodes off meta/episode_ends"})
 		}
-		d.describe(ctx, a, bufferKey(name, a), "", images)
+		if err := d.describe(ctx, a, bufferKey(name, a), "", images); err != nil {
+			return err
+		}
 	}
 	for i := range d.About.Features {
 		f := &d.About.Features[i]
@@ -90,22 +95,27 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) {
 		}
 	}
 	d.link()
-	d.readTasks(ctx)
+	if err := d.readTasks(ctx); err != nil {
+		return err
+	}
 	for _, key := range []string{"task", "language_instruction", "language"} {
 		if v := d.views[key]; v != nil && v.f.Kind == robocache.KindText && d.taskKey == "" {
 			d.taskKey = key
 		}
 	}
+	return nil
 }
 
 // readTasks reads what our own writer puts beside the ends.
-func (d *Dataset) readTasks(ctx context.Context) {
+func (d *Dataset) readTasks(ctx context.Context) error {
 	a := d.arrays[taskArray]
 	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.About.Episodes {
-		return
+		return nil
 	}
 	d.tasks = make([]string, a.Shape[0])
-	d.tree.texts(ctx, a, reader.Episodes(nil, a.Shape[0]), d.tasks)
+	if err := d.tree.texts(ctx, a, reader.Episodes(nil, a.Shape[0]), d.tasks); err != nil {
+		return err
+	}
 	seen := map[string]bool{}
 	for _, t := range d.tasks {
 		if t != "" && !seen[t] {
@@ -113,17 +123,20 @@ func (d *Dataset) readTasks(ctx context.Context) {
 			d.About.Tasks = append(d.About.Tasks, robocache.Task{Index: int64(len(d.About.Tasks)), Text: t})
 		}
 	}
+	return nil
 }
 
 // Origin returns the recording that an episode was made from, as the array of our writer says; nil if there is none.
 func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin, err error) {
-	defer guard.Recover("zarr", &err)
+	defer crash.Recover("zarr", &err)
 	a := d.arrays[sourceArray]
 	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.About.Episodes || episode < 0 || episode >= a.Shape[0] {
 		return nil, nil
 	}
 	text := make([]string, 1)
-	d.tree.texts(ctx, a, []int{episode}, text)
+	if err := d.tree.texts(ctx, a, []int{episode}, text); err != nil {
+		return nil, err
+	}
 	return origin.Parse(text[0]), nil
 }
 
@@ -161,7 +174,7 @@ func (d *Dataset) withhold(key func(path string) string) {
 }
 
 // describeGeneric names the streams of a store without a known layout: every array, by its path.
-func (d *Dataset) describeGeneric(ctx context.Context, images string) {
+func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 	// The rows that most arrays have are the episode's own; arrays of another length have a clock of their own.
 	count := map[int]int{}
 	anchor := -1
@@ -176,10 +189,10 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) {
 		}
 	}
 	if anchor < 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "no array has rows"})
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "no array has rows"}
 	}
 	if anchor > 1<<31 {
-		tooMany("an episode of %d rows", anchor)
+		return tooMany("an episode of %d rows", anchor)
 	}
 	d.withhold(func(p string) string { return strings.ReplaceAll(p, "/", ".") })
 	d.ends = []int64{0, int64(anchor)}
@@ -192,14 +205,17 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) {
 		}
 		clock := ""
 		if a.Shape[0] > 1<<31 {
-			tooMany("%q has %d rows", p, a.Shape[0])
+			return tooMany("%q has %d rows", p, a.Shape[0])
 		}
 		if a.Shape[0] != anchor {
 			clock = fmt.Sprintf("rows%d", a.Shape[0])
 		}
-		d.describe(ctx, a, cmp.Or(strings.ReplaceAll(p, "/", "."), "values"), clock, images)
+		if err := d.describe(ctx, a, cmp.Or(strings.ReplaceAll(p, "/", "."), "values"), clock, images); err != nil {
+			return err
+		}
 	}
 	d.link()
+	return nil
 }
 
 // link points the views at their features once the list stands.
@@ -214,10 +230,10 @@ func (d *Dataset) link() {
 }
 
 // describe adds an array as a stream.
-func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images string) {
+func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images string) error {
 	if d.views[key] != nil {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "key-twice", Where: robocache.Where{"stream": a.Path}, Message: "another array has the key " + key + " already; this one is left out"})
-		return
+		return nil
 	}
 	f := robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: a.Type.DType(), Clock: clock, FPS: d.rate, Shape: slices.Clone(a.Shape[1:]), Default: key == "timestamp"}
 	v := &view{a: a}
@@ -230,7 +246,7 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 				why = fmt.Sprintf("an array of Python objects (dtype object) of shape %v is not read: a text a row is", a.Shape)
 			}
 			d.find(robocache.Finding{Severity: vital(key), Code: "array-skipped", Where: robocache.Where{"file": a.Path}, Message: why, Hint: "store numbers under a dtype of numbers", NotDelivered: key})
-			return
+			return nil
 		}
 		f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
 	case n == 1:
@@ -240,7 +256,11 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 	case (n == 3 || n == 4 && a.Shape[3] == 1) && a.Shape[1] > 0 && a.Shape[2] > 0 && depthName(a.Path) && (f.DType == robocache.Float32 || f.DType == robocache.Uint16):
 		image(&f, 1)
 	case n == 4 && a.Shape[3] == 3 && a.Shape[1] > 7 && a.Shape[2] > 7 && f.DType.Float() && images == "auto":
-		if d.pixels(ctx, a) {
+		pixels, err := d.pixels(ctx, a)
+		if err != nil {
+			return err
+		}
+		if pixels {
 			v.round = true
 			f.DType = robocache.Uint8
 			image(&f, 3)
@@ -260,9 +280,10 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 	d.views[key] = v
 	if key == "task" && f.Kind == robocache.KindText {
 		v.f = &f // what every dataset has under this name, and no stream of its own
-		return
+		return nil
 	}
 	d.About.Features = append(d.About.Features, f)
+	return nil
 }
 
 func image(f *robocache.Feature, channels int) {
@@ -336,30 +357,32 @@ const maxPixelRows = 16
 // pixels reports whether an array of numbers holds pixels from 0 to 255: the first row that decides has
 // values above 1, and none outside. Rows of 0 and 1 alone decide nothing: they may be black. They are
 // skipped, to rows spread over all episodes.
-func (d *Dataset) pixels(ctx context.Context, a *Array) bool {
+func (d *Dataset) pixels(ctx context.Context, a *Array) (_ bool, err error) {
 	if a.Shape[0] == 0 || a.err != nil || a.row > 64<<20 {
-		return false
+		return false, nil
 	}
-	defer guard.In("stream", a.Path)
+	defer robocache.Locate(&err, robocache.Where{"stream": a.Path})
 	b := make([]byte, a.row)
 	n := min(a.Shape[0], maxPixelRows)
 	for k := range n {
-		d.gather(ctx, a, []int{k * a.Shape[0] / n}, b)
+		if err := d.gather(ctx, a, []int{k * a.Shape[0] / n}, b); err != nil {
+			return false, err
+		}
 		top, isWhole := 0.0, true
 		for _, v := range robocache.Float64s(nil, a.Type.DType(), b) {
 			if !(v >= 0 && v <= 255) {
-				return false
+				return false, nil
 			}
 			top, isWhole = max(top, v), isWhole && v == math.Trunc(v)
 		}
 		if top > 1 {
-			return true
+			return true, nil
 		}
 		if !isWhole {
-			return false
+			return false, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // single tells of an array of no dimensions, which is left out.

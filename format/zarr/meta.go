@@ -15,7 +15,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -28,7 +27,7 @@ func malformed(format string, args ...any) error {
 }
 
 // bad ends the work: something is malformed.
-func bad(format string, args ...any) { guard.Fail(malformed(format, args...)) }
+func bad(format string, args ...any) error { return malformed(format, args...) }
 
 func unsupported(format string, args ...any) error {
 	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf(format, args...)}
@@ -104,16 +103,21 @@ func (c *codec) UnmarshalJSON(b []byte) error {
 }
 
 // into reads the parameters.
-func (c *codec) into(v any) {
+func (c *codec) into(v any) error {
 	if len(c.raw) > 0 {
 		err := jsonmeta.Unmarshal("zarr", c.raw, v)
-		guard.Check(robocache.At(err, robocache.Where{"codec": c.name}))
+		if err := robocache.At(err, robocache.Where{"codec": c.name}); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-func (c *codec) config() (out config) {
-	c.into(&out)
-	return out
+func (c *codec) config() (out config, err error) {
+	if err := c.into(&out); err != nil {
+		return out, err
+	}
+	return out, nil
 }
 
 // config holds a codec's parameters.
@@ -132,65 +136,89 @@ func (c config) text(name string) string {
 }
 
 // parseArray reads the metadata of an array.
-func parseArray(name string, b []byte, v3 bool) *Array {
+func parseArray(name string, b []byte, v3 bool) (*Array, error) {
 	var m metadata
-	guard.Check(jsonmeta.Unmarshal("zarr", b, &m))
+	if err := jsonmeta.Unmarshal("zarr", b, &m); err != nil {
+		return nil, err
+	}
 	a := &Array{Path: name, Shape: m.Shape}
 	chunks, codecs, prefix, sep := m.Chunks, m.Codecs, "", m.Separator
 	var stored npy.Type // as its bytes lie in a chunk
 	if v3 {
 		if m.Format != 3 || m.Node != "array" {
-			bad("a zarr.json of format %d and node type %q", m.Format, m.Node)
+			return nil, bad("a zarr.json of format %d and node type %q", m.Format, m.Node)
 		}
 		if len(m.Storage) > 0 {
-			guard.Fail(unsupported("storage transformers"))
+			return nil, unsupported("storage transformers")
 		}
 		a.Attrs = m.Attrs
-		stored = typeV3(m.DataType)
+		var err error
+		if stored, err = typeV3(m.DataType); err != nil {
+			return nil, err
+		}
 		if m.Grid.name != "regular" {
-			guard.Fail(unsupported("chunk grid %q", m.Grid.name))
+			return nil, unsupported("chunk grid %q", m.Grid.name)
 		}
 		var grid struct {
 			Shape []int `json:"chunk_shape"`
 		}
-		m.Grid.into(&grid)
-		chunks, sep = grid.Shape, m.Keys.config().text("separator")
+		if err := m.Grid.into(&grid); err != nil {
+			return nil, err
+		}
+		configValue, err := m.Keys.config()
+		if err != nil {
+			return nil, err
+		}
+		chunks, sep = grid.Shape, configValue.text("separator")
 		switch m.Keys.name {
 		case "default":
 			prefix, sep = "c", cmp.Or(sep, "/")
 		case "v2":
 		default:
-			guard.Fail(unsupported("chunk key encoding %q", m.Keys.name))
+			return nil, unsupported("chunk key encoding %q", m.Keys.name)
 		}
 	} else {
 		if m.Format != 2 {
-			bad("zarr_format %d in a .zarray", m.Format)
+			return nil, bad("zarr_format %d in a .zarray", m.Format)
 		}
 		var dtype string
 		if json.Unmarshal(m.DType, &dtype) != nil {
-			guard.Fail(unsupported("a structured dtype"))
+			return nil, unsupported("a structured dtype")
 		}
-		stored = guard.Must(npy.ParseType(dtype))
+		var err error
+		if stored, err = npy.ParseType(dtype); err != nil {
+			return nil, err
+		}
 	}
 	a.Type, a.Text = stored, stored.Kind == 'O'
 	a.Type.Big = false
-	a.layout(chunks)
-	a.setFill(m.Fill)
-	a.setKeys(prefix, cmp.Or(sep, "."))
-	if !v3 && m.Order != "C" && m.Order != "F" {
-		bad("order %q", m.Order)
+	if err := a.layout(chunks); err != nil {
+		return nil, err
 	}
-	a.err = guard.Try(func() {
+	if err := a.setFill(m.Fill); err != nil {
+		return nil, err
+	}
+	if err := a.setKeys(prefix, cmp.Or(sep, ".")); err != nil {
+		return nil, err
+	}
+	if !v3 && m.Order != "C" && m.Order != "F" {
+		return nil, bad("order %q", m.Order)
+	}
+	a.err = func() error {
 		if !v3 {
-			codecs = m.chain(a.Text, stored.Big)
+			chain, err := m.chain(a.Text, stored.Big)
+			if err != nil {
+				return err
+			}
+			codecs = chain
 		}
-		a.codecs(codecs, stored)
-	})
-	return a
+		return a.codecs(codecs, stored)
+	}()
+	return a, nil
 }
 
 // chain gives what v2 says in order, filters and compressor as codecs of v3.
-func (m *metadata) chain(text, big bool) (out []codec) {
+func (m *metadata) chain(text, big bool) (out []codec, err error) {
 	if m.Order == "F" && len(m.Chunks) > 1 {
 		out = append(out, codec{"transpose", json.RawMessage(`{"order": "F"}`)})
 	}
@@ -200,7 +228,7 @@ func (m *metadata) chain(text, big bool) (out []codec) {
 		for i, f := range m.Filters {
 			ids[i] = f.name
 		}
-		guard.Fail(unsupported("an array of Python objects (dtype object, codecs %q)", ids))
+		return out, unsupported("an array of Python objects (dtype object, codecs %q)", ids)
 	case big:
 		out = append(out, codec{"bytes", json.RawMessage(`{"endian": "big"}`)})
 	case !text:
@@ -209,7 +237,7 @@ func (m *metadata) chain(text, big bool) (out []codec) {
 	if out = append(out, m.Filters...); m.Compressor != nil {
 		out = append(out, *m.Compressor)
 	}
-	return out
+	return out, nil
 }
 
 var typesV3 = map[string]npy.Type{
@@ -219,9 +247,9 @@ var typesV3 = map[string]npy.Type{
 }
 
 // setKeys settles the names of chunks: prefix stands before the numbers.
-func (a *Array) setKeys(prefix, sep string) {
+func (a *Array) setKeys(prefix, sep string) error {
 	if sep != "." && sep != "/" {
-		bad("separator %q", sep)
+		return bad("separator %q", sep)
 	}
 	a.key = func(index []int) string {
 		key := join(index, sep)
@@ -233,43 +261,50 @@ func (a *Array) setKeys(prefix, sep string) {
 		}
 		return path.Join(a.Path, key)
 	}
+	return nil
 }
 
-func typeV3(n codec) npy.Type {
+func typeV3(n codec) (npy.Type, error) {
 	if t, ok := typesV3[n.name]; ok {
-		return t
+		return t, nil
 	}
-	size := n.config().int("length_bytes", -1)
+	configValue, err := n.config()
+	if err != nil {
+		return npy.Type{}, err
+	}
+	size := configValue.int("length_bytes", -1)
 	switch {
 	case n.name == "fixed_length_utf32" && size >= 0 && size%4 == 0 && size <= 1<<24:
-		return npy.Type{Kind: 'U', Size: size}
+		return npy.Type{Kind: 'U', Size: size}, nil
 	case n.name == "null_terminated_bytes" && size >= 0 && size <= 1<<24:
-		return npy.Type{Kind: 'S', Size: size}
+		return npy.Type{Kind: 'S', Size: size}, nil
 	}
-	guard.Fail(unsupported("data type %q", n.name))
-	return npy.Type{}
+	return npy.Type{}, unsupported("data type %q", n.name)
 }
 
 // layout checks shape and chunks, and counts.
-func (a *Array) layout(chunks []int) {
+func (a *Array) layout(chunks []int) error {
 	if len(chunks) != len(a.Shape) || len(chunks) > maxDims {
-		bad("chunks %v for shape %v", chunks, a.Shape)
+		return bad("chunks %v for shape %v", chunks, a.Shape)
 	}
 	for i, c := range chunks {
 		if c <= 0 || a.Shape[i] < 0 || a.Shape[i] > 1<<48 || c > 1<<48 {
-			bad("chunks %v for shape %v", chunks, a.Shape)
+			return bad("chunks %v for shape %v", chunks, a.Shape)
 		}
 	}
 	a.setChunks(chunks)
 	if a.row = a.Type.Size; len(a.Shape) > 0 {
 		for _, d := range a.Shape[1:] {
 			if d > 0 && a.row > (1<<40)/d {
-				bad("rows of shape %v are too large", a.Shape[1:])
+				return bad("rows of shape %v are too large", a.Shape[1:])
 			}
 			a.row *= d
 		}
 	}
-	guard.Must(bytesOf(chunks, max(a.Type.Size, 1)))
+	if _, err := bytesOf(chunks, max(a.Type.Size, 1)); err != nil {
+		return err
+	}
+	return nil
 }
 
 func (a *Array) setChunks(chunks []int) {
@@ -305,21 +340,21 @@ func (a *Array) contiguous() bool {
 }
 
 // setFill reads the fill value into one little-endian element; nil stands for zeros.
-func (a *Array) setFill(raw json.RawMessage) {
+func (a *Array) setFill(raw json.RawMessage) error {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	d.UseNumber()
 	if len(raw) > 0 {
 		if err := d.Decode(&v); err != nil {
-			bad("fill_value: %v", err)
+			return bad("fill_value: %v", err)
 		}
 	}
 	if v == nil {
-		return
+		return nil
 	}
 	if a.Text {
 		a.blank, _ = v.(string) // 0 stands for an empty text where objects have no other zero
-		return
+		return nil
 	}
 	e := make([]byte, a.Type.Size)
 	text, _ := v.(string)
@@ -365,11 +400,12 @@ func (a *Array) setFill(raw json.RawMessage) {
 		}
 	}
 	if !ok {
-		bad("fill_value %.100s for %s", string(raw), a.Type)
+		return bad("fill_value %.100s for %s", string(raw), a.Type)
 	}
 	if slices.Max(append(e, 0)) > 0 {
 		a.fill = e
 	}
+	return nil
 }
 
 // putFloat puts a number into a little-endian element, of the size of dst.

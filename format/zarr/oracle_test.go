@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -38,7 +37,7 @@ func all(t testing.TB, d *tree, a *Array) []byte {
 		rows[i] = i
 	}
 	b := make([]byte, len(rows)*a.row)
-	if err := guard.Try(func() { d.gather(t.Context(), a, rows, b) }); err != nil {
+	if err := d.gather(t.Context(), a, rows, b); err != nil {
 		t.Fatal(a.Path, err)
 	}
 	return b
@@ -94,7 +93,7 @@ func compare(t *testing.T, uri string, arrays map[string]oracleArray) {
 			rows[i] = i
 		}
 		got := make([]string, len(rows))
-		if err := guard.Try(func() { d.texts(t.Context(), a, rows, got) }); err != nil {
+		if err := d.texts(t.Context(), a, rows, got); err != nil {
 			t.Error(name, err)
 			continue
 		}

@@ -12,75 +12,91 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/lease"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
 // load gives a decoded chunk.
-func (d *tree) load(ctx context.Context, a *Array, index []int) *chunk {
-	return d.cache.Load(ctx, unit{a.id, linear(index, a.grid)}, func() (*chunk, int64) { return d.read(ctx, a, slices.Clone(index)) })
+func (d *tree) load(ctx context.Context, a *Array, index []int) (*chunk, error) {
+	return d.cache.Load(ctx, unit{a.id, linear(index, a.grid)}, func() (*chunk, int64, error) { return d.read(ctx, a, slices.Clone(index)) })
 }
 
 // read decodes a chunk, and says what it takes.
-func (d *tree) read(ctx context.Context, a *Array, index []int) (*chunk, int64) {
-	guard.Check(robocache.At(a.err, robocache.Where{"stream": a.Path}))
-	raw := guard.Must(bytesOf(a.chunks, a.Type.Size))
-	defer guard.In("chunk", join(index, "."))
+func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int64, err error) {
+	if err := robocache.At(a.err, robocache.Where{"stream": a.Path}); err != nil {
+		return nil, 0, err
+	}
+	raw, err := bytesOf(a.chunks, a.Type.Size)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer robocache.Locate(&err, robocache.Where{"chunk": join(index, ".")})
 	room := func(n int64) []byte { return make([]byte, n) }
 	if a.pipe.apart { // the packed bytes are read into memory that is used again: what is new costs more than unpacking
 		l := lease.Get()
 		defer l.Done()
 		room = l.Room
 	}
-	b, name := d.packed(ctx, a, index, raw, room)
-	if b == nil {
-		return &chunk{}, 64
+	b, name, err := d.packed(ctx, a, index, raw, room)
+	if err != nil {
+		return nil, 0, err
 	}
-	defer guard.In("file", name)
-	b = a.pipe.decode(b, raw)
+	if b == nil {
+		return &chunk{}, 64, nil
+	}
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	if b, err = a.pipe.decode(b, raw); err != nil {
+		return nil, 0, err
+	}
 	if a.Text {
-		t := a.pipe.texts(b, a.pipe.n)
-		return &chunk{texts: t}, int64(len(b)+16*len(t)) + 64
+		t, err := a.pipe.texts(b, a.pipe.n)
+		if err != nil {
+			return nil, 0, err
+		}
+		return &chunk{texts: t}, int64(len(b)+16*len(t)) + 64, nil
 	}
 	if int64(len(b)) != raw {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Want: fmt.Sprintf("%d bytes", raw), Got: fmt.Sprint(len(b))})
+		return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Want: fmt.Sprintf("%d bytes", raw), Got: fmt.Sprint(len(b))}
 	}
-	return &chunk{data: b}, raw + 64
+	return &chunk{data: b}, raw + 64, nil
 }
 
 // packed reads a chunk's bytes as they lie in the store; nil where it is absent.
-func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64, room func(n int64) []byte) (b []byte, name string) {
+func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64, room func(n int64) []byte) (b []byte, name string, err error) {
 	if a.shard != nil {
 		return d.packedInShard(ctx, a, index, raw, room)
 	}
 	name = a.key(index)
-	var err error
 	if z, ok := d.st.(*zipStore); ok {
 		b, err = z.ReadMember(ctx, name, a.pipe.maxPacked(raw))
 	} else {
 		b, err = store.ReadFileIn(ctx, d.st, name, a.pipe.maxPacked(raw), room)
 	}
 	if errors.Is(err, robocache.ErrNotFound) {
-		return nil, name
+		return nil, name, nil
 	}
-	guard.Check(robocache.At(err, robocache.Where{"file": name}))
+	if err := robocache.At(err, robocache.Where{"file": name}); err != nil {
+		return b, name, err
+	}
 	if b == nil {
 		b = []byte{} // a file without bytes is no absent one
 	}
-	return b, name
+	return b, name, nil
 }
 
 // each calls fn once for every row of chunks that rows touch, with the positions in rows that lie in it; several at the same time.
-func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx context.Context, c0 int, positions []int)) {
-	guard.Check(ctx.Err())
+func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx context.Context, c0 int, positions []int) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if len(rows) == 0 {
-		return
+		return nil
 	}
 	c := a.chunks[0]
 	positions := make([]int, len(rows))
 	for i, r := range rows {
 		if r < 0 || r >= a.Shape[0] {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr", Where: robocache.Where{"stream": a.Path}, Msg: "the array ends before its episodes", Want: fmt.Sprintf("row %d", r), Got: fmt.Sprintf("%d rows", a.Shape[0])})
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr", Where: robocache.Where{"stream": a.Path}, Msg: "the array ends before its episodes", Want: fmt.Sprintf("row %d", r), Got: fmt.Sprintf("%d rows", a.Shape[0])}
 		}
 		positions[i] = i
 	}
@@ -89,8 +105,10 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 		slices.SortStableFunc(positions, byChunk)
 	}
 	if first := rows[positions[0]] / c; first == rows[positions[len(positions)-1]]/c {
-		fn(ctx, first, positions)
-		return
+		if err := fn(ctx, first, positions); err != nil {
+			return err
+		}
+		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	at := runtime.GOMAXPROCS(0)
@@ -104,25 +122,30 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 			k++
 		}
 		part := positions[i:k]
-		g.Go(guard.Func("zarr chunk", func() { fn(ctx, c0, part) }))
+		g.Go(crash.Func("zarr chunk", func() error { return fn(ctx, c0, part) }))
 		i = k
 	}
-	guard.Check(g.Wait())
+	return g.Wait()
 }
 
 // parts calls fn with the chunks that a row of chunks has, and where they lie in the grid.
-func (d *tree) parts(ctx context.Context, a *Array, c0 int, fn func(c *chunk, index []int)) {
+func (d *tree) parts(ctx context.Context, a *Array, c0 int, fn func(c *chunk, index []int)) error {
 	index := make([]int, len(a.grid))
 	index[0] = c0
 	for more := true; more; more = next(index, a.grid) {
-		fn(d.load(ctx, a, index), index)
+		loaded, err := d.load(ctx, a, index)
+		if err != nil {
+			return err
+		}
+		fn(loaded, index)
 	}
+	return nil
 }
 
 // gather copies rows of an array into dst.
-func (d *tree) gather(ctx context.Context, a *Array, rows []int, dst []byte) {
-	d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) {
-		d.parts(ctx, a, c0, func(c *chunk, index []int) {
+func (d *tree) gather(ctx context.Context, a *Array, rows []int, dst []byte) error {
+	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) error {
+		return d.parts(ctx, a, c0, func(c *chunk, index []int) {
 			whole := a.contiguous() && c.data != nil
 			for i, n := 0, 1; i < len(positions); i, n = i+n, 1 {
 				p := positions[i]
@@ -225,11 +248,14 @@ func (a *Array) runs(index []int, fn func(to, from, n int)) {
 }
 
 // texts gives rows of an array of texts, of one element each.
-func (d *tree) texts(ctx context.Context, a *Array, rows []int, out []string) {
-	d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) {
+func (d *tree) texts(ctx context.Context, a *Array, rows []int, out []string) error {
+	return d.each(ctx, a, rows, func(ctx context.Context, c0 int, positions []int) error {
 		index := make([]int, len(a.grid))
 		index[0] = c0
-		c := d.load(ctx, a, index)
+		c, err := d.load(ctx, a, index)
+		if err != nil {
+			return err
+		}
 		list, blank := c.texts, a.blank
 		if !a.Text && c.data != nil {
 			list, _ = (&npy.Array{Type: a.Type, Shape: a.chunks, Data: c.data}).Strings()
@@ -242,5 +268,6 @@ func (d *tree) texts(ctx context.Context, a *Array, rows []int, out []string) {
 				out[p] = list[(rows[p]-c0*a.chunks[0])*(len(list)/a.chunks[0])]
 			}
 		}
+		return nil
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // shard says how chunks lie together in one file: an index of (offset, size) pairs at its end or beginning.
@@ -23,10 +22,13 @@ type shard struct {
 const maxShardIndex = 64 << 20
 
 // codecs reads an array's codecs; a chain that is sharding alone makes the inner chunks the array's. t is the type as it is stored.
-func (a *Array) codecs(codecs []codec, t npy.Type) {
+func (a *Array) codecs(codecs []codec, t npy.Type) error {
 	if len(codecs) != 1 || codecs[0].name != "sharding_indexed" {
-		a.pipe = a.chain(a.chunks, t, codecs)
-		return
+		var err error
+		if a.pipe, err = a.chain(a.chunks, t, codecs); err != nil {
+			return err
+		}
+		return nil
 	}
 	var c struct {
 		Shape    []int   `json:"chunk_shape"`
@@ -34,30 +36,41 @@ func (a *Array) codecs(codecs []codec, t npy.Type) {
 		Index    []codec `json:"index_codecs"`
 		Location string  `json:"index_location"`
 	}
-	codecs[0].into(&c)
+	if err := codecs[0].into(&c); err != nil {
+		return err
+	}
 	if len(c.Shape) != len(a.Shape) {
-		bad("sharding_indexed: chunk_shape %v", c.Shape)
+		return bad("sharding_indexed: chunk_shape %v", c.Shape)
 	}
 	s := &shard{outer: a.chunks, per: make([]int, len(c.Shape)), start: c.Location == "start"}
 	n := 1
 	for i, v := range c.Shape {
 		if v <= 0 || a.chunks[i]%v != 0 {
-			bad("sharding_indexed: chunks %v in shards of %v", c.Shape, a.chunks)
+			return bad("sharding_indexed: chunks %v in shards of %v", c.Shape, a.chunks)
 		}
 		s.per[i] = a.chunks[i] / v
 		if n *= s.per[i]; n > maxShardIndex/16 {
-			guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "a shard of too many chunks"})
+			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "a shard of too many chunks"}
 		}
 	}
 	if c.Location != "" && c.Location != "start" && c.Location != "end" {
-		bad("sharding_indexed: index_location %q", c.Location)
+		return bad("sharding_indexed: index_location %q", c.Location)
 	}
 	if len(c.Index) == 0 {
 		c.Index = []codec{{name: "bytes"}}
 	}
 	table := npy.Type{Kind: 'u', Size: 8}
-	err := guard.Try(func() { s.index = (&Array{Type: table}).chain([]int{n, 2}, table, c.Index) })
-	guard.Check(robocache.At(err, robocache.Where{"codec": "sharding_indexed index"}))
+	err := func() error {
+		chain, err := (&Array{Type: table}).chain([]int{n, 2}, table, c.Index)
+		if err != nil {
+			return err
+		}
+		s.index = chain
+		return nil
+	}()
+	if err := robocache.At(err, robocache.Where{"codec": "sharding_indexed index"}); err != nil {
+		return err
+	}
 	s.raw = int64(n) * 16
 	s.bytes = s.raw
 	for i := range s.index.steps {
@@ -66,22 +79,27 @@ func (a *Array) codecs(codecs []codec, t npy.Type) {
 		case "crc32c":
 			s.bytes += 4
 		default:
-			guard.Fail(unsupported("sharding_indexed: an index packed by %s", s.index.steps[i].name))
+			return unsupported("sharding_indexed: an index packed by %s", s.index.steps[i].name)
 		}
 	}
-	a.pipe = a.chain(c.Shape, t, c.Codecs)
+	if a.pipe, err = a.chain(c.Shape, t, c.Codecs); err != nil {
+		return err
+	}
 	a.shard = s
 	a.setChunks(c.Shape)
+	return nil
 }
 
 // table reads a shard's index; without one where the shard is absent.
-func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) *chunk {
-	return d.cache.Load(ctx, unit{a.id, -1 - linear(outer, outerGrid(a))}, func() (*chunk, int64) {
+func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) (*chunk, error) {
+	return d.cache.Load(ctx, unit{a.id, -1 - linear(outer, outerGrid(a))}, func() (*chunk, int64, error) {
 		r, err := d.st.Open(ctx, name)
 		if errors.Is(err, robocache.ErrNotFound) {
-			return &chunk{}, 64
+			return &chunk{}, 64, nil
 		}
-		guard.Check(err)
+		if err != nil {
+			return nil, 0, err
+		}
 		c, size := &chunk{}, int64(64)
 		if robocache.IsRemote(r) {
 			c.file, size = r, 64+16<<10 // its beginning; opening it again would be a request for each chunk
@@ -90,20 +108,24 @@ func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) *c
 		}
 		s := a.shard
 		if r.Size() < s.bytes {
-			bad("a shard of %d bytes has no index of %d", r.Size(), s.bytes)
+			return nil, 0, bad("a shard of %d bytes has no index of %d", r.Size(), s.bytes)
 		}
 		b := make([]byte, s.bytes)
 		off := r.Size() - s.bytes
 		if s.start {
 			off = 0
 		}
-		guard.Check(r.ReadAt(ctx, b, off))
-		b = s.index.decode(b, s.raw)
+		if err := r.ReadAt(ctx, b, off); err != nil {
+			return nil, 0, err
+		}
+		if b, err = s.index.decode(b, s.raw); err != nil {
+			return nil, 0, err
+		}
 		c.table = make([]uint64, len(b)/8)
 		for i := range c.table {
 			c.table[i] = le.Uint64(b[8*i:])
 		}
-		return c, int64(len(b)) + size
+		return c, int64(len(b)) + size, nil
 	})
 }
 
@@ -116,37 +138,44 @@ func outerGrid(a *Array) []int {
 }
 
 // packedInShard gives a chunk's bytes out of its shard; nil where it is absent.
-func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int64, room func(n int64) []byte) ([]byte, string) {
+func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int64, room func(n int64) []byte) (_ []byte, _ string, err error) {
 	s := a.shard
 	outer, inner := make([]int, len(index)), make([]int, len(index))
 	for i, v := range index {
 		outer[i], inner[i] = v/s.per[i], v%s.per[i]
 	}
 	name := a.key(outer)
-	defer guard.In("file", name)
-	shard := d.table(ctx, a, outer, name)
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	shard, err := d.table(ctx, a, outer, name)
+	if err != nil {
+		return nil, "", err
+	}
 	if shard.table == nil {
-		return nil, name
+		return nil, name, nil
 	}
 	at := linear(inner, s.per)
 	off, n := shard.table[2*at], shard.table[2*at+1]
 	if off == math.MaxUint64 && n == math.MaxUint64 {
-		return nil, name
+		return nil, name, nil
 	}
 	r := shard.file
 	if r == nil {
-		r = guard.Must(d.st.Open(ctx, name))
+		if r, err = d.st.Open(ctx, name); err != nil {
+			return nil, "", err
+		}
 		defer r.Close()
 	}
 	if n > uint64(r.Size()) || off > uint64(r.Size())-n {
-		bad("%d bytes at %d do not lie in the shard of %d", n, off, r.Size())
+		return nil, "", bad("%d bytes at %d do not lie in the shard of %d", n, off, r.Size())
 	}
 	if int64(n) > a.pipe.maxPacked(raw) {
-		bad("a chunk of %d bytes takes %d", raw, n)
+		return nil, "", bad("a chunk of %d bytes takes %d", raw, n)
 	}
 	b := room(int64(n))
-	guard.Check(r.ReadAt(ctx, b, int64(off)))
-	return b, name
+	if err := r.ReadAt(ctx, b, int64(off)); err != nil {
+		return nil, "", err
+	}
+	return b, name, nil
 }
 
 // linear is a chunk's number in row-major order of a grid.

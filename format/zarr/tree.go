@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -147,7 +147,7 @@ func videosBeside(ctx context.Context, uri string, opt robocache.OpenOptions) (s
 
 // readTree finds the arrays of a store: by consolidated metadata where it has them, else by looking through its folders.
 func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err error) {
-	defer guard.Recover("zarr open", &err)
+	defer crash.Recover("zarr open", &err)
 	t := &tree{st: s, arrays: map[string]*Array{}, cache: lru.New[unit, *chunk](budget)}
 	var root struct {
 		Node     string                     `json:"node_type"`
@@ -163,7 +163,9 @@ func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err er
 		t.version = []string{"v3", "v2"}[i]
 		if b, err = store.ReadFile(ctx, s, n, maxMeta); err == nil {
 			name = n
-			decode(n, b, &root)
+			if err := decode(n, b, &root); err != nil {
+				return nil, err
+			}
 			break
 		} else if !errors.Is(err, robocache.ErrNotFound) {
 			return nil, err
@@ -173,27 +175,45 @@ func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err er
 	switch {
 	case name == consolidated:
 		t.attrs = nil
-		t.take(root.Metadata, name)
+		if err := t.take(root.Metadata, name); err != nil {
+			return nil, err
+		}
 	case name == "":
-		t.take(t.look(ctx, metaV2Name), "")
+		look, err := t.look(ctx, metaV2Name)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.take(look, ""); err != nil {
+			return nil, err
+		}
 	case root.Node == "array":
 		t.attrs = nil
-		t.take(map[string]json.RawMessage{metaV3Name: b}, name)
+		if err := t.take(map[string]json.RawMessage{metaV3Name: b}, name); err != nil {
+			return nil, err
+		}
 	case len(root.V3.Metadata) > 0:
 		nodes := map[string]json.RawMessage{} // metadata by the file that they would be in
 		for n, raw := range root.V3.Metadata {
 			nodes[path.Join(n, metaV3Name)] = raw
 		}
-		t.take(nodes, name)
+		if err := t.take(nodes, name); err != nil {
+			return nil, err
+		}
 	default:
-		t.take(t.look(ctx, metaV3Name), "")
+		look, err := t.look(ctx, metaV3Name)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.take(look, ""); err != nil {
+			return nil, err
+		}
 	}
 	return t, nil
 }
 
 // decode reads the JSON of a file.
-func decode(file string, b []byte, v any) {
-	guard.Check(robocache.At(jsonmeta.Unmarshal("zarr", b, v), robocache.Where{"file": file}))
+func decode(file string, b []byte, v any) error {
+	return robocache.At(jsonmeta.Unmarshal("zarr", b, v), robocache.Where{"file": file})
 }
 
 // node is what tells groups from arrays in v3.
@@ -202,19 +222,23 @@ type node struct {
 }
 
 // take reads the metadata of arrays, and of v2 their attributes. in is the file that holds all of them, or "".
-func (t *tree) take(nodes map[string]json.RawMessage, in string) {
+func (t *tree) take(nodes map[string]json.RawMessage, in string) (err error) {
 	if in != "" {
-		defer guard.In("file", in)
+		defer robocache.Locate(&err, robocache.Where{"file": in})
 	}
 	names := slices.Sorted(maps.Keys(nodes))
 	for _, name := range names {
 		dir, base := path.Split(name)
 		var n node
 		if base == metaV3Name {
-			decode(name, nodes[name], &n)
+			if err := decode(name, nodes[name], &n); err != nil {
+				return err
+			}
 		}
 		if base == metaV2Name || n.Type == "array" {
-			t.add(strings.TrimSuffix(dir, "/"), name, nodes[name], base == metaV3Name)
+			if err := t.add(strings.TrimSuffix(dir, "/"), name, nodes[name], base == metaV3Name); err != nil {
+				return err
+			}
 		}
 	}
 	for _, name := range names {
@@ -229,32 +253,46 @@ func (t *tree) take(nodes map[string]json.RawMessage, in string) {
 			t.attrs = attrs
 		}
 	}
+	return nil
 }
 
 // add reads one array's metadata. An array whose type is not read is left out with a finding; broken metadata is an error.
-func (t *tree) add(name, file string, b []byte, v3 bool) {
+func (t *tree) add(name, file string, b []byte, v3 bool) error {
 	if len(t.arrays) >= maxArrays {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "too many arrays"})
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "too many arrays"}
 	}
 	if name != "" {
-		name = guard.Must(store.CleanName(name))
+		var err error
+		if name, err = store.CleanName(name); err != nil {
+			return err
+		}
 	}
 	if t.arrays[name] != nil {
-		guard.Fail(robocache.At(malformed("two arrays of one name"), robocache.Where{"stream": name}))
+		return robocache.At(malformed("two arrays of one name"), robocache.Where{"stream": name})
 	}
 	var a *Array
-	err := guard.Try(func() { a = parseArray(name, b, v3) })
+	err := func() error {
+		array, err := parseArray(name, b, v3)
+		if err != nil {
+			return err
+		}
+		a = array
+		return nil
+	}()
 	if errors.Is(err, robocache.ErrUnsupported) {
 		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "array-skipped", Where: robocache.Where{"file": file}, Message: err.Error(), NotDelivered: name})
-		return
+		return nil
 	}
-	guard.Check(robocache.At(err, robocache.Where{"file": file}))
+	if err := robocache.At(err, robocache.Where{"file": file}); err != nil {
+		return err
+	}
 	a.id = int32(len(t.arrays))
 	t.arrays[name] = a
+	return nil
 }
 
 // look reads the metadata files of a store that has them not in one.
-func (t *tree) look(ctx context.Context, base string) map[string]json.RawMessage {
+func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessage, error) {
 	nodes := map[string]json.RawMessage{}
 	var total int64
 	read := func(name string) error {
@@ -265,8 +303,14 @@ func (t *tree) look(ctx context.Context, base string) map[string]json.RawMessage
 		}
 		return err
 	}
-	for _, n := range t.names(ctx, base) {
-		guard.Check(read(n))
+	names, err := t.names(ctx, base)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range names {
+		if err := read(n); err != nil {
+			return nil, err
+		}
 		if base == metaV2Name {
 			_ = read(path.Join(path.Dir(n), attrsV2Name)) // most arrays have none
 		}
@@ -274,14 +318,14 @@ func (t *tree) look(ctx context.Context, base string) map[string]json.RawMessage
 	if base == metaV2Name && nodes[attrsV2Name] == nil {
 		_ = read(attrsV2Name)
 	}
-	return nodes
+	return nodes, nil
 }
 
 // walk gives the metadata files below a folder by the folders alone: a store has far more chunks than folders, and below an array there is
 // nothing to find.
-func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []string) {
+func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []string, err error) {
 	if depth > maxDims {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Where: robocache.Where{"file": dir}, Msg: "groups nested too deep"})
+		return out, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Where: robocache.Where{"file": dir}, Msg: "groups nested too deep"}
 	}
 	name := path.Join(dir, base)
 	b, err := store.ReadFile(ctx, t.st, name, maxMeta)
@@ -289,33 +333,52 @@ func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []str
 		out = append(out, name)
 		var n node
 		if base == metaV2Name || json.Unmarshal(b, &n) == nil && n.Type == "array" {
-			return out
+			return out, nil
 		}
 	} else if !errors.Is(err, robocache.ErrNotFound) {
-		guard.Fail(err)
+		return out, err
 	}
-	for _, f := range guard.Must(store.Folders(ctx, t.st, dir)) {
-		out = append(out, t.walk(ctx, path.Join(dir, f), base, depth+1)...)
+	folders, err := store.Folders(ctx, t.st, dir)
+	if err != nil {
+		return out, err
 	}
-	return out
+	for _, f := range folders {
+		walkValue, err := t.walk(ctx, path.Join(dir, f), base, depth+1)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, walkValue...)
+	}
+	return out, nil
 }
 
 // names lists the metadata files of a store; where it cannot be listed, those that replay buffers have are tried.
-func (t *tree) names(ctx context.Context, base string) (out []string) {
-	err := guard.Try(func() { out = t.walk(ctx, "", base, 0) })
+func (t *tree) names(ctx context.Context, base string) (out []string, err error) {
+	err = func() error {
+		walk, err := t.walk(ctx, "", base, 0)
+		if err != nil {
+			return err
+		}
+		out = walk
+		return nil
+	}()
 	if !errors.Is(err, robocache.ErrUnsupported) {
-		guard.Check(err)
-		return out
+		if err != nil {
+			return out, err
+		}
+		return out, nil
 	}
 	list, err := t.st.List(ctx, "")
 	if !errors.Is(err, robocache.ErrUnsupported) {
-		guard.Check(err)
+		if err != nil {
+			return out, err
+		}
 		for _, e := range list {
 			if path.Base(e.Name) == base {
 				out = append(out, e.Name)
 			}
 		}
-		return out
+		return out, nil
 	}
 	for _, n := range strings.Fields(wellKnownArrays) {
 		if _, err := t.st.Stat(ctx, n+"/"+base); err == nil {
@@ -323,10 +386,10 @@ func (t *tree) names(ctx context.Context, base string) (out []string) {
 		}
 	}
 	if len(out) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "this store cannot be listed, and has no consolidated metadata", Hint: "run zarr.consolidate_metadata over the store, or zip it"})
+		return out, &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "this store cannot be listed, and has no consolidated metadata", Hint: "run zarr.consolidate_metadata over the store, or zip it"}
 	}
 	t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-consolidated", Message: "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found", Hint: "run zarr.consolidate_metadata over the store"})
-	return out
+	return out, nil
 }
 
 // paths gives the arrays' paths in order.

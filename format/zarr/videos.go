@@ -14,7 +14,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -59,12 +58,14 @@ func newCameras(st store.Store, budget int64) cameras {
 }
 
 // findVideos adds the cameras of videos/. What keeps them from being read keeps the buffer's own streams from nothing.
-func (d *Dataset) findVideos(ctx context.Context) {
+func (d *Dataset) findVideos(ctx context.Context) error {
 	list, links, err := store.Files(ctx, d.cameras.st, videosFolder, func(name string) bool { return path.Ext(name) == ".mp4" })
 	if errors.Is(err, robocache.ErrUnsupported) {
-		return // http: nothing says which there are
+		return nil // http: nothing says which there are
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	d.About.Findings = append(d.About.Findings, store.Findings(links, "link-not-followed")...)
 	n := d.About.Episodes
 	var beyond int64
@@ -85,13 +86,13 @@ func (d *Dataset) findVideos(ctx context.Context) {
 		c := d.cameras.cams[key]
 		if c == nil {
 			if len(d.cameras.cams) >= 256 {
-				tooMany("more than 256 cameras in videos/")
+				return tooMany("more than 256 cameras in videos/")
 			}
 			c = &camera{files: make([]string, n), maps: map[int]*frameMap{}}
 			d.cameras.cams[key] = c
 		}
 		if other := c.files[episode]; other != "" {
-			guard.Fail(robocache.At(malformed("two videos of one camera: %s, %s", other, e.Name), robocache.Where{"stream": key, "episode": episode}))
+			return robocache.At(malformed("two videos of one camera: %s, %s", other, e.Name), robocache.Where{"stream": key, "episode": episode})
 		}
 		c.files[episode] = e.Name
 	}
@@ -101,7 +102,7 @@ func (d *Dataset) findVideos(ctx context.Context) {
 	for _, k := range slices.Sorted(maps.Keys(d.cameras.cams)) {
 		d.addCamera(ctx, k, d.cameras.cams[k])
 	}
-	guard.Check(ctx.Err())
+	return ctx.Err()
 }
 
 // cameraKey: diffusion_policy names camera 0's images camera_0.
@@ -198,16 +199,18 @@ func (s *cameras) link(info *robocache.Info) {
 // frameMap finds the frames of an episode's rows. Row k shows frame k if the file has as many frames as
 // the episode has rows. Otherwise each row shows the frame within half a frame of its time since the
 // first row; if a row has none, the episode is malformed as a whole.
-func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) *frameMap {
+func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameMap, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.maps[episode]; r != nil {
-		return r
+		return r, nil
 	}
 	name, rows := c.files[episode], d.Len(episode)
 	where := robocache.Where{"stream": c.f.Key, "episode": episode, "file": name}
 	file, err := d.cameras.lib.Acquire(ctx, name)
-	guard.Check(robocache.At(err, where))
+	if err := robocache.At(err, where); err != nil {
+		return nil, err
+	}
 	defer file.Release()
 	ix := file.Index
 	r := &frameMap{frames: ix.NumFrames(), interval: ix.Interval()}
@@ -218,11 +221,11 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) *frameMa
 		counts := fmt.Sprintf("the video has %d frames for %d rows", r.frames, rows)
 		times, err := d.Times(ctx, episode, "")
 		if err != nil {
-			guard.Fail(&robocache.Error{
+			return nil, &robocache.Error{
 				Class: robocache.Classify(err), Op: "zarr video", Where: where,
 				Msg:  counts + ", and without a rate nothing says which frame is whose",
 				Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err,
-			})
+			}
 		}
 		r.step = (times[rows-1] - times[0]) / int64(max(rows-1, 1))
 		within := video.HalfFrame(r.interval, video.MedianStep(times))
@@ -230,14 +233,14 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) *frameMa
 		r.byTime, none = ix.FramesOfRows(sinceFirst(times, ix), within)
 		if none != nil {
 			where["row"] = none.Row
-			guard.Fail(&robocache.Error{
+			return nil, &robocache.Error{
 				Class: robocache.ErrMalformed, Op: "zarr video", Where: where,
 				Msg: counts + ", and " + none.Msg, Want: none.Want, Got: none.Got, Hint: video.NoFrameHint,
-			})
+			}
 		}
 	}
 	c.maps[episode] = r
-	return r
+	return r, nil
 }
 
 // sinceFirst moves times so that the first is that of the file's first frame. A time that is too far
@@ -265,23 +268,28 @@ func (r *frameMap) isOtherRate() bool {
 }
 
 // videoFrames finds the frames of a camera for rows.
-func (d *Dataset) videoFrames(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) {
-	d.rows(nil, rows)
+func (d *Dataset) videoFrames(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) error {
+	if _, err := d.rows(nil, rows); err != nil {
+		return err
+	}
 	for i, row := range rows {
 		name := c.files[row.Episode]
 		if name == "" {
-			guard.Fail(op.Lacks(robocache.Where{"stream": c.f.Key, "episode": row.Episode}))
+			return op.Lacks(robocache.Where{"stream": c.f.Key, "episode": row.Episode})
 		}
 		k := row.Index
-		if r := d.frameMap(ctx, c, row.Episode); r.byTime != nil {
+		if r, err := d.frameMap(ctx, c, row.Episode); err != nil {
+			return err
+		} else if r.byTime != nil {
 			k = int(r.byTime[row.Index])
 		}
 		out[i] = robocache.FrameRef{Path: name, Ordinal: k}
 	}
+	return nil
 }
 
 // checkVideos compares the files of chosen episodes with their rows.
-func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.Finding) {
+func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.Finding, err error) {
 	for _, key := range slices.Sorted(maps.Keys(d.cameras.cams)) {
 		c := d.cameras.cams[key]
 		var timed int64
@@ -289,7 +297,10 @@ func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.F
 			if c.files[e] == "" || len(out) >= maxFindings {
 				continue // a finding of opening
 			}
-			f, otherRate := d.checkVideo(ctx, c, e)
+			f, otherRate, err := d.checkVideo(ctx, c, e)
+			if err != nil {
+				return out, err
+			}
 			if otherRate {
 				timed++
 			}
@@ -305,15 +316,27 @@ func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.F
 			})
 		}
 	}
-	return out
+	return out, nil
 }
 
 // checkVideo compares the file of an episode with its rows. otherRate reports that its frames are found
 // by time, at another rate than that of the rows.
-func (d *Dataset) checkVideo(ctx context.Context, c *camera, episode int) (f *robocache.Finding, otherRate bool) {
+func (d *Dataset) checkVideo(ctx context.Context, c *camera, episode int) (f *robocache.Finding, otherRate bool, err error) {
 	var r *frameMap
-	err := guard.RaiseInternal(guard.Try(func() { r = d.frameMap(ctx, c, episode) }))
-	guard.Check(ctx.Err())
+	err = func() error {
+		frameMapValue, err := d.frameMap(ctx, c, episode)
+		if err != nil {
+			return err
+		}
+		r = frameMapValue
+		return nil
+	}()
+	if robocache.IsFatal(err) {
+		return f, otherRate, err
+	}
+	if err := ctx.Err(); err != nil {
+		return f, otherRate, err
+	}
 	bad := (*robocache.Error)(nil)
 	switch {
 	case err != nil && errors.As(err, &bad) && bad.Op == "zarr video":
@@ -323,26 +346,26 @@ func (d *Dataset) checkVideo(ctx context.Context, c *camera, episode int) (f *ro
 		}
 		return &robocache.Finding{
 			Severity: robocache.SeverityError, Code: "frame-count", Message: msg, Count: 1, Hint: bad.Hint,
-		}, false
+		}, false, nil
 	case err != nil:
 		return &robocache.Finding{
 			Severity: robocache.SeverityError, Code: "bad-video", Message: err.Error(), Hint: "fetch the file again",
-		}, false
+		}, false, nil
 	case r.frames > 0 && (r.height != c.f.Height || r.width != c.f.Width):
 		return &robocache.Finding{
 			Severity: robocache.SeverityError, Code: "bad-video", Hint: "encode the file again in the size of the others",
 			Message: fmt.Sprintf("frames of %d×%d (height × width), those of most episodes are %d×%d",
 				r.height, r.width, c.f.Height, c.f.Width),
-		}, false
+		}, false, nil
 	case r.isOtherRate():
-		return nil, true
+		return nil, true, nil
 	case r.byTime != nil:
 		rows := len(r.byTime)
 		return &robocache.Finding{
 			Severity: robocache.SeverityWarning, Code: "frame-count", Count: int64(r.frames - rows),
 			Message: fmt.Sprintf("%d frames for %d rows: frames are found by time, %d are not used",
 				r.frames, rows, r.frames-rows),
-		}, false
+		}, false, nil
 	}
-	return nil, false
+	return nil, false, nil
 }

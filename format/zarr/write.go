@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -52,17 +52,26 @@ type writer struct {
 
 // Write writes src as a Zarr v2 replay buffer at dst, which must be empty. Streams must share one clock (align.View makes them).
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
-	defer guard.Recover("zarr write", &err)
-	s := guard.Must(store.OpenWritable(dst))
+	defer crash.Recover("zarr write", &err)
+	s, err := store.OpenWritable(dst)
+	if err != nil {
+		return rep, err
+	}
 	defer func() { err = errors.Join(err, store.Close(s)) }()
 	rep, err = writeTo(ctx, src, s, opt)
 	return rep, robocache.At(err, robocache.Where{"dataset": s.URI()})
 }
 
 func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
-	guard.Check(opt.Check(src.Info()))
-	reader.Op("zarr write").Settle(opt.Options, nil, nil)
-	if list := guard.Must(dst.List(ctx, "")); len(list) > 0 {
+	if err := opt.Check(src.Info()); err != nil {
+		return nil, err
+	}
+	if err := reader.Op("zarr write").Settle(opt.Options, nil, nil); err != nil {
+		return nil, err
+	}
+	if list, err := dst.List(ctx, ""); err != nil {
+		return nil, err
+	} else if len(list) > 0 {
 		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"file": list[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
 	}
 	threads := opt.Threads
@@ -71,18 +80,22 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 	}
 	w := &writer{ctx: ctx, src: src, dst: dst, opt: opt, rep: &robocache.WriteReport{}, names: map[string]bool{"timestamp": true, "task": true}}
 	w.work.SetLimit(threads)
-	err := w.packed(guard.Try(w.run))
+	err := w.packed(w.run())
 	if err == nil {
-		err = w.packed(guard.Try(func() {
+		err = w.packed(func() error {
 			if opt.Shard != nil {
-				w.endShard()
-				return
+				if err := w.endShard(); err != nil {
+					return err
+				}
+				return nil
 			}
 			if w.times != nil {
-				w.timestampArray(exact(w.times.timestamps), func(yield func([]int64)) { yield(w.times.timestamps) })
+				if err := w.timestampArray(exact(w.times.timestamps), func(yield func([]int64) error) error { return yield(w.times.timestamps) }); err != nil {
+					return err
+				}
 			}
-			w.finish(w.root())
-		}))
+			return w.finish(w.root())
+		}())
 	}
 	if err != nil {
 		w.clean(context.WithoutCancel(ctx))
@@ -111,21 +124,27 @@ func (w *writer) clean(ctx context.Context) {
 type badEpisode error
 
 // bearable runs fn. With SkipBad it returns an error of the data. Any other error ends the writing.
-func (w *writer) bearable(where robocache.Where, fn func()) badEpisode {
-	err := guard.Try(fn)
+func (w *writer) bearable(where robocache.Where, fn func() error) (badEpisode, error) {
+	err := fn()
 	if err != nil && (!w.opt.SkipBad || w.ctx.Err() != nil || w.failed.Load() || !robocache.Bad(err)) {
-		guard.Fail(robocache.At(err, where))
+		return nil, robocache.At(err, where)
 	}
-	return err
+	return err, nil
 }
 
-func (w *writer) run() {
+func (w *writer) run() error {
 	eps := reader.Episodes(w.opt.Episodes, w.src.Info().Episodes)
 	w.rep.Findings = w.src.Info().SplitsDropped(eps)
-	if perRow := w.readTasks(eps); w.opt.Shard != nil {
-		w.enterShard()
+	if perRow, err := w.readTasks(eps); err != nil {
+		return err
+	} else if w.opt.Shard != nil {
+		if err := w.enterShard(); err != nil {
+			return err
+		}
 	} else {
-		w.plan(eps, perRow)
+		if err := w.plan(eps, perRow); err != nil {
+			return err
+		}
 	}
 	var rows int64
 	w.rows = robocache.NewRowCounter(w.src, eps, w.opt.Progress)
@@ -136,10 +155,18 @@ func (w *writer) run() {
 			w.mark()
 		}
 		var source string
-		if err := w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() {
-			w.episode(e, n)
-			source = guard.Must(w.origins.Text(w.ctx, e))
-		}); err != nil {
+		if err, failed := w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() error {
+			if err := w.episode(e, n); err != nil {
+				return err
+			}
+			var err error
+			if source, err = w.origins.Text(w.ctx, e); err != nil {
+				return err
+			}
+			return nil
+		}); failed != nil {
+			return failed
+		} else if err != nil {
 			w.rewind()
 			w.find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, Message: err.Error()})
 			w.tasks[i] = skipped
@@ -156,6 +183,7 @@ func (w *writer) run() {
 	for _, s := range w.all() {
 		w.flush(s)
 	}
+	return nil
 }
 
 // skipped stands for the task of an episode that was left out: no text has a NUL.
@@ -171,22 +199,28 @@ func (w *writer) all() []*outStream {
 }
 
 // readTasks reads each episode's task, and says whether some episode has several.
-func (w *writer) readTasks(eps []int) (perRow bool) {
+func (w *writer) readTasks(eps []int) (perRow bool, err error) {
 	w.tasks = make([]string, len(eps))
 	for i, e := range eps {
-		_ = w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() { // The error is reported when the rows are read.
-			ep := guard.Must(w.src.Episode(w.ctx, e))
+		if _, err := w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() error { // The error is reported when the rows are read.
+			ep, err := w.src.Episode(w.ctx, e)
+			if err != nil {
+				return err
+			}
 			if len(ep.Tasks) > 0 {
 				w.tasks[i] = ep.Tasks[0]
 			}
 			perRow = perRow || len(ep.Tasks) > 1
-		})
+			return nil
+		}); err != nil {
+			return perRow, err
+		}
 	}
-	return perRow
+	return perRow, nil
 }
 
 // plan decides what becomes an array.
-func (w *writer) plan(eps []int, perRow bool) {
+func (w *writer) plan(eps []int, perRow bool) error {
 	info := w.src.Info()
 	if robocache.KeepsTime(w.ctx, w.src) {
 		w.times = w.stream(&robocache.Feature{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}}, "timestamp")
@@ -196,7 +230,10 @@ func (w *writer) plan(eps []int, perRow bool) {
 		if !w.opt.Wants(f) || f.Key == "timestamp" {
 			continue
 		}
-		s, why := w.prepare(f, eps)
+		s, why, err := w.prepare(f, eps)
+		if err != nil {
+			return err
+		}
 		if why != "" {
 			w.rep.Dropped = append(w.rep.Dropped, f.Key)
 			w.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "stream-dropped", Where: robocache.Where{"stream": f.Key}, Message: why})
@@ -212,12 +249,13 @@ func (w *writer) plan(eps []int, perRow bool) {
 		}
 	}
 	if len(w.streams) == 0 && len(w.rep.Dropped) > 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Where: robocache.Where{"dataset": info.URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.rep.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"})
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Where: robocache.Where{"dataset": info.URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.rep.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"}
 	}
 	if perRow && info.Feature("task") == nil {
 		s := w.stream(&robocache.Feature{Key: "task", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}, "task")
 		w.streams = append(w.streams, s)
 	}
+	return nil
 }
 
 // name makes an array's name of a stream's key.
@@ -239,62 +277,85 @@ func (w *writer) name(key string) string {
 }
 
 // prepare makes the array of a feature, or says why there is none.
-func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why string) {
+func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
 	switch {
 	case f.Clock != "":
-		return nil, "it is on a clock of its own; a replay buffer has one"
+		return nil, "it is on a clock of its own; a replay buffer has one", nil
 	case f.Ragged():
-		return nil, "its rows vary in length"
+		return nil, "its rows vary in length", nil
 	case f.Kind == robocache.KindNumeric && descr(f.DType) == "":
-		return nil, "NumPy has no " + f.DType.String()
+		return nil, "NumPy has no " + f.DType.String(), nil
 	case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric:
-		return w.stream(f, w.name(f.Key)), ""
+		return w.stream(f, w.name(f.Key)), "", nil
 	case f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo:
 		return w.prepareImages(f, eps)
 	}
-	return nil, "streams of kind " + string(f.Kind) + " are not written"
+	return nil, "streams of kind " + string(f.Kind) + " are not written", nil
 }
 
 // episode copies one episode's rows, all streams at the same time.
-func (w *writer) episode(e, n int) {
+func (w *writer) episode(e, n int) error {
 	g, ctx := errgroup.WithContext(w.ctx)
 	streams := w.all()
 	for _, s := range streams {
-		g.Go(guard.Func("zarr write", func() {
-			defer guard.In("stream", s.f.Key)
+		g.Go(crash.Func("zarr write", func() (err error) {
+			defer robocache.Locate(&err, robocache.Where{"stream": s.f.Key})
 			step := max(1, blockBytes/max(s.row, 64))
 			for from := 0; from < n; from += step {
 				to := min(from+step, n)
-				w.copyRows(ctx, s, reader.Rows(e, from, to))
+				if err := w.copyRows(ctx, s, reader.Rows(e, from, to)); err != nil {
+					return err
+				}
 				w.rows.Advance(e, float64(to-from)/float64(n*len(streams)))
 			}
+			return nil
 		}))
 	}
-	guard.Check(g.Wait())
+	return g.Wait()
 }
 
 // copyRows reads a block of a stream and appends it.
-func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Row) {
+func (w *writer) copyRows(ctx context.Context, s *outStream, rows []robocache.Row) error {
 	switch {
 	case s == w.times:
-		t := guard.Must(w.src.Times(ctx, rows[0].Episode, ""))
+		t, err := w.src.Times(ctx, rows[0].Episode, "")
+		if err != nil {
+			return err
+		}
 		if last := rows[len(rows)-1].Index; last >= len(t) {
-			bad("%d timestamps for %d rows", len(t), last+1)
+			return bad("%d timestamps for %d rows", len(t), last+1)
 		}
 		s.timestamps = append(s.timestamps, t[rows[0].Index:rows[0].Index+len(rows)]...)
 	case s.mask:
 		b := make([]byte, len(rows))
-		guard.Check(robocache.Valid(ctx, w.src, s.f.Key, rows, b))
-		w.append(s, b)
+		if err := robocache.Valid(ctx, w.src, s.f.Key, rows, b); err != nil {
+			return err
+		}
+		if err := w.append(s, b); err != nil {
+			return err
+		}
 	case s.text:
-		w.appendTexts(s, guard.Must(w.src.Text(ctx, s.f.Key, rows)))
+		text, err := w.src.Text(ctx, s.f.Key, rows)
+		if err != nil {
+			return err
+		}
+		if err := w.appendTexts(s, text); err != nil {
+			return err
+		}
 	case s.f.Kind == robocache.KindNumeric:
 		b := make([]byte, len(rows)*s.row)
-		guard.Check(w.src.Gather(ctx, s.f.Key, rows, b))
-		w.append(s, b)
+		if err := w.src.Gather(ctx, s.f.Key, rows, b); err != nil {
+			return err
+		}
+		if err := w.append(s, b); err != nil {
+			return err
+		}
 	default:
-		w.copyImages(ctx, s, rows)
+		if err := w.copyImages(ctx, s, rows); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // exact says that seconds keep every nanosecond of timestamps.
@@ -306,13 +367,13 @@ func exact(timestamps []int64) bool {
 }
 
 // timestampArray keeps timestamps as seconds, as replay buffers do, where that keeps every nanosecond; else as integers.
-func (w *writer) timestampArray(exact bool, each func(yield func([]int64))) {
+func (w *writer) timestampArray(exact bool, each func(yield func([]int64) error) error) error {
 	s := w.times
 	s.attrs = map[string]any{"unit": "s"}
 	if !exact {
 		s.f.DType, s.attrs["unit"] = robocache.Int64, "ns"
 	}
-	each(func(timestamps []int64) {
+	if err := each(func(timestamps []int64) error {
 		for part := range slices.Chunk(timestamps, 1<<16) {
 			b := make([]byte, 0, 8*len(part))
 			for _, t := range part {
@@ -322,10 +383,16 @@ func (w *writer) timestampArray(exact bool, each func(yield func([]int64))) {
 				}
 				b = le.AppendUint64(b, v)
 			}
-			w.append(s, b)
+			if err := w.append(s, b); err != nil {
+				return err
+			}
 		}
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	w.flush(s)
+	return nil
 }
 
 // root is what the store says of the dataset.
@@ -349,7 +416,7 @@ func (w *writer) missed(s *outStream) {
 }
 
 // finish writes what describes the arrays; the root comes last.
-func (w *writer) finish(root map[string]any) {
+func (w *writer) finish(root map[string]any) error {
 	ends := w.stream(&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}}, "")
 	ends.dir, ends.per = "meta/episode_ends", max(len(w.ends), 1)
 	for _, e := range w.ends {
@@ -368,15 +435,21 @@ func (w *writer) finish(root map[string]any) {
 		}
 		s := w.stream(&robocache.Feature{Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}, "")
 		s.dir = of.dir
-		w.appendTexts(s, of.texts)
+		if err := w.appendTexts(s, of.texts); err != nil {
+			return err
+		}
 		w.flush(s)
 		arrays = append(arrays, s)
 	}
-	guard.Check(w.work.Wait())
+	if err := w.work.Wait(); err != nil {
+		return err
+	}
 	group := json.RawMessage(`{"zarr_format": 2}`)
 	meta := map[string]any{".zgroup": group, "data/.zgroup": group, "meta/.zgroup": group, ".zattrs": root}
 	for _, s := range arrays {
-		w.prune(s)
+		if err := w.prune(s); err != nil {
+			return err
+		}
 		meta[path.Join(s.dir, metaV2Name)] = s.meta()
 		if a := s.attributes(); a != nil {
 			meta[path.Join(s.dir, attrsV2Name)] = a
@@ -386,15 +459,23 @@ func (w *writer) finish(root map[string]any) {
 	}
 	for name, v := range meta {
 		if name != ".zgroup" {
-			w.putJSON(name, v)
+			if err := w.putJSON(name, v); err != nil {
+				return err
+			}
 		}
 	}
-	w.putJSON(consolidated, map[string]any{"zarr_consolidated_format": 1, "metadata": meta})
-	w.putJSON(".zgroup", group)
+	if err := w.putJSON(consolidated, map[string]any{"zarr_consolidated_format": 1, "metadata": meta}); err != nil {
+		return err
+	}
+	return w.putJSON(".zgroup", group)
 }
 
-func (w *writer) putJSON(name string, v any) {
-	w.put(name, guard.Must(json.MarshalIndent(v, "", "    ")))
+func (w *writer) putJSON(name string, v any) error {
+	encoded, err := json.MarshalIndent(v, "", "    ")
+	if err != nil {
+		return err
+	}
+	return w.put(name, encoded)
 }
 
-func (w *writer) put(name string, b []byte) { guard.Check(store.Put(w.ctx, w.dst, name, b)) }
+func (w *writer) put(name string, b []byte) error { return store.Put(w.ctx, w.dst, name, b) }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -81,9 +81,9 @@ func (w *writer) stream(f *robocache.Feature, name string) *outStream {
 }
 
 // append adds rows; whole chunks are packed and written by others.
-func (w *writer) append(s *outStream, b []byte) {
+func (w *writer) append(s *outStream, b []byte) error {
 	if s.row == 0 {
-		return // rows without elements: the shape says how many
+		return nil // rows without elements: the shape says how many
 	}
 	for len(b) > 0 {
 		n := min((s.per-s.lead-s.count)*s.row, len(b))
@@ -96,21 +96,21 @@ func (w *writer) append(s *outStream, b []byte) {
 			w.flush(s)
 		}
 	}
-	w.going()
+	return w.going()
 }
 
 // errFailed stands for the error that packed takes from the packers.
 var errFailed = errors.New("a chunk could not be written")
 
 // going ends the writing where there is no use in going on.
-func (w *writer) going() {
+func (w *writer) going() error {
 	if w.failed.Load() {
-		guard.Fail(errFailed)
+		return errFailed
 	}
-	guard.Check(w.ctx.Err())
+	return w.ctx.Err()
 }
 
-func (w *writer) appendTexts(s *outStream, texts []string) {
+func (w *writer) appendTexts(s *outStream, texts []string) error {
 	for _, t := range texts {
 		s.buf = le.AppendUint32(s.buf, uint32(len(t)))
 		s.buf = append(s.buf, t...)
@@ -118,7 +118,7 @@ func (w *writer) appendTexts(s *outStream, texts []string) {
 			w.flush(s)
 		}
 	}
-	w.going()
+	return w.going()
 }
 
 // flush gives the chunk that was begun to be packed and written. The last one is filled up: chunks are stored whole.
@@ -133,10 +133,12 @@ func (w *writer) flush(s *outStream) {
 		name = s.edge(s.chunk)
 	}
 	s.buf, s.count, s.lead, s.chunk = nil, 0, 0, s.chunk+1
-	pack := guard.Func("zarr write", func() {
+	pack := crash.Func("zarr write", func() error {
 		if edge { // Merge puts it together with those of the shards beside it
-			w.put(name, b)
-			return
+			if err := w.put(name, b); err != nil {
+				return err
+			}
+			return nil
 		}
 		if s.text {
 			for range s.per - count {
@@ -150,7 +152,7 @@ func (w *writer) flush(s *outStream) {
 		packed := z.EncodeAll(b, make([]byte, 0, len(b)/4+64))
 		encoders.Put(z)
 		s.bytes.Add(int64(len(packed)))
-		w.put(name, packed)
+		return w.put(name, packed)
 	})
 	w.work.Go(func() error {
 		err := pack()
@@ -194,13 +196,15 @@ func (w *writer) rewind() {
 }
 
 // prune removes chunks beyond the last, which an episode that was left out has made.
-func (w *writer) prune(s *outStream) {
+func (w *writer) prune(s *outStream) error {
 	for k := s.chunk; ; k++ {
 		name := path.Join(s.dir, (&outStream{chunk: k, shape: s.shape}).chunkName())
 		if _, err := w.dst.Stat(w.ctx, name); err != nil {
-			return
+			return nil
 		}
-		guard.Check(w.dst.Remove(w.ctx, name))
+		if err := w.dst.Remove(w.ctx, name); err != nil {
+			return err
+		}
 	}
 }
 
@@ -262,24 +266,27 @@ func (s *outStream) attributes() map[string]any {
 }
 
 // prepareImages settles size and type of a camera's pixels by its first image.
-func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, why string) {
+func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
 	own := *f
 	switch {
 	case f.Kind == robocache.KindImage:
-		info, ok := w.firstImage(f, eps)
+		info, ok, err := w.firstImage(f, eps)
+		if err != nil {
+			return s, why, err
+		}
 		if !ok {
-			return nil, "it has no images"
+			return nil, "it has no images", nil
 		}
 		own.Height, own.Width, own.Channels, own.DType = info.Height, info.Width, info.Channels, info.DType
 		if own.DType == robocache.Uint16 && own.Channels != 1 {
 			own.DType = robocache.Uint8
 		}
 	case video.LibraryOf(w.src) == nil:
-		return nil, "the dataset does not give its video files"
+		return nil, "the dataset does not give its video files", nil
 	case f.Depth != nil:
-		return nil, "depth that is coded in video is not written"
+		return nil, "depth that is coded in video is not written", nil
 	case f.Height <= 0 || f.Width <= 0:
-		return nil, "nothing says the size of its images"
+		return nil, "nothing says the size of its images", nil
 	default:
 		own.DType, own.Channels = robocache.Uint8, 3
 	}
@@ -289,33 +296,44 @@ func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, w
 	s.row = own.Height * own.Width * own.Channels * own.DType.Size()
 	s.per = max(1, imageBytes/s.row)
 	s.gray = own.Channels == 1 && own.DType == robocache.Uint8
-	return s, ""
+	return s, "", nil
 }
 
 // firstImage looks for an image in the first rows of the episodes.
-func (w *writer) firstImage(f *robocache.Feature, eps []int) (info video.StillInfo, ok bool) {
+func (w *writer) firstImage(f *robocache.Feature, eps []int) (info video.StillInfo, ok bool, err error) {
 	for _, e := range eps {
-		_ = w.bearable(robocache.Where{"stream": f.Key}, func() {
+		if _, err := w.bearable(robocache.Where{"stream": f.Key}, func() error {
 			for _, row := range reader.Rows(e, 0, min(w.src.Len(e), 100)) {
 				var ref [1]robocache.FrameRef
-				guard.Check(w.src.Frames(w.ctx, f.Key, []robocache.Row{row}, ref[:]))
+				if err := w.src.Frames(w.ctx, f.Key, []robocache.Row{row}, ref[:]); err != nil {
+					return err
+				}
 				if !ref[0].Missing {
-					info, ok = guard.Must(video.ImageSize(&ref[0])), true
-					return
+					imageSize, err := video.ImageSize(&ref[0])
+					if err != nil {
+						return err
+					}
+					info, ok = imageSize, true
+					return nil
 				}
 			}
-		})
+			return nil
+		}); err != nil {
+			return info, ok, err
+		}
 		if ok {
 			break
 		}
 	}
-	return info, ok
+	return info, ok, nil
 }
 
 // copyImages decodes a block of images and appends them.
-func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.Row) {
+func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.Row) error {
 	refs := make([]robocache.FrameRef, len(rows))
-	guard.Check(w.src.Frames(ctx, s.f.Key, rows, refs))
+	if err := w.src.Frames(ctx, s.f.Key, rows, refs); err != nil {
+		return err
+	}
 	out := make([]byte, len(rows)*s.row)
 	spec := &video.Spec{Width: s.f.Width, Height: s.f.Height, Pixel: video.RGB8}
 	for i := range refs {
@@ -323,7 +341,7 @@ func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.
 			s.missing++
 		}
 	}
-	guard.Check(video.EachFrame(ctx, video.LibraryOf(w.src), refs, video.Each{Threads: runtime.GOMAXPROCS(0)}, func(at []int, frame video.Frame) error {
+	if err := video.EachFrame(ctx, video.LibraryOf(w.src), refs, video.Each{Threads: runtime.GOMAXPROCS(0)}, func(at []int, frame video.Frame) error {
 		first := out[at[0]*s.row:][:s.row]
 		switch {
 		case frame == nil && refs[at[0]].Missing:
@@ -338,8 +356,10 @@ func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.
 			copy(out[i*s.row:][:s.row], first)
 		}
 		return nil
-	}))
-	w.append(s, out)
+	}); err != nil {
+		return err
+	}
+	return w.append(s, out)
 }
 
 // still puts one image's pixels into dst.

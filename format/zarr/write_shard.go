@@ -14,7 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -57,22 +57,34 @@ type shardSummary struct {
 }
 
 func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-	defer guard.Recover("plan", &err)
+	defer crash.Recover("plan", &err)
 	if opt.SkipBad {
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "zarr in shards with episodes left out: a chunk has as many rows as the next, so that each shard stands where it was planned", Hint: "leave the bad episodes out by --episodes ('robocache doctor' finds them), or convert to lerobot, rlds or mcap"}
 	}
 	w := &writer{ctx: ctx, src: src, opt: opt, rep: &robocache.WriteReport{}, names: map[string]bool{"timestamp": true, "task": true}}
-	reader.Op("zarr write").Settle(opt.Options, nil, nil)
+	if err := reader.Op("zarr write").Settle(opt.Options, nil, nil); err != nil {
+		return nil, err
+	}
 	eps := reader.Episodes(opt.Episodes, src.Info().Episodes)
-	w.plan(eps, w.readTasks(eps))
+	tasks, err := w.readTasks(eps)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.plan(eps, tasks); err != nil {
+		return nil, err
+	}
 	schema := shardSchema{Times: w.times != nil, Root: map[string]json.RawMessage{}}
 	for key, v := range w.root() {
-		schema.Root[key] = guard.Must(json.Marshal(v))
+		if schema.Root[key], err = json.Marshal(v); err != nil {
+			return nil, err
+		}
 	}
 	for _, s := range w.streams {
 		o := shardStream{Feature: s.f, Name: s.name, Shape: s.shape, Row: s.row, Per: s.per, Text: s.text, Mask: s.mask, Gray: s.gray, Attrs: map[string]json.RawMessage{}}
 		for key, v := range s.attributes() {
-			o.Attrs[key] = guard.Must(json.Marshal(v))
+			if o.Attrs[key], err = json.Marshal(v); err != nil {
+				return nil, err
+			}
 		}
 		schema.Streams = append(schema.Streams, o)
 	}
@@ -80,16 +92,16 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 }
 
 // agreed takes what the plan settled.
-func (w *writer) agreed(text json.RawMessage) (schema shardSchema) {
+func (w *writer) agreed(text json.RawMessage) (schema shardSchema, err error) {
 	if err := json.Unmarshal(text, &schema); err != nil {
-		bad("the schema of the plan: %v", err)
+		return schema, bad("the schema of the plan: %v", err)
 	}
 	if schema.Times {
 		w.times = w.stream(&robocache.Feature{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}}, "timestamp")
 	}
 	for _, o := range schema.Streams {
 		if o.Feature == nil || o.Per < 1 || o.Row < 0 || o.Row > math.MaxInt32 || o.Per > max(1, chunkBytes/max(1, o.Row), imageBytes/max(1, o.Row)) {
-			bad("the schema of the plan: a stream %q", o.Name)
+			return schema, bad("the schema of the plan: a stream %q", o.Name)
 		}
 		s := &outStream{f: o.Feature, name: o.Name, dir: "data/" + o.Name, shape: o.Shape, row: o.Row, per: o.Per, text: o.Text, mask: o.Mask, gray: o.Gray}
 		for key, v := range o.Attrs {
@@ -100,19 +112,22 @@ func (w *writer) agreed(text json.RawMessage) (schema shardSchema) {
 		}
 		w.streams = append(w.streams, s)
 	}
-	return schema
+	return schema, nil
 }
 
 // enterShard puts the streams where the shard stands.
-func (w *writer) enterShard() {
-	w.agreed(w.opt.Shard.Schema)
+func (w *writer) enterShard() error {
+	if _, err := w.agreed(w.opt.Shard.Schema); err != nil {
+		return err
+	}
 	for _, s := range w.streams {
 		s.chunk, s.lead = int(w.opt.Shard.FirstRow/int64(s.per)), int(w.opt.Shard.FirstRow%int64(s.per))
 	}
+	return nil
 }
 
 // endShard writes the timestamps, and what Merge wants to know.
-func (w *writer) endShard() {
+func (w *writer) endShard() error {
 	sum := shardSummary{FirstRow: w.opt.Shard.FirstRow, Ends: w.ends, Tasks: w.tasks, Sources: w.sources}
 	if w.times != nil {
 		var b []byte
@@ -120,24 +135,37 @@ func (w *writer) endShard() {
 			b = le.AppendUint64(b, uint64(t))
 		}
 		sum.Exact = exact(w.times.timestamps)
-		w.put(w.times.edge(0), b)
+		if err := w.put(w.times.edge(0), b); err != nil {
+			return err
+		}
 	}
 	for _, s := range w.streams {
 		w.rep.Bytes += s.bytes.Load()
 		w.missed(s)
 	}
-	w.rep.Summary = guard.Must(json.Marshal(sum))
+	var err error
+	if w.rep.Summary, err = json.Marshal(sum); err != nil {
+		return err
+	}
+	return nil
 }
 
 // mergeShards writes the chunks at the shards' edges, and what describes the arrays.
 func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
-	defer guard.Recover("commit", &err)
-	dst := guard.Must(store.OpenWritable(uri))
+	defer crash.Recover("commit", &err)
+	dst, err := store.OpenWritable(uri)
+	if err != nil {
+		return err
+	}
 	defer store.Close(dst)
 	w := &writer{ctx: ctx, dst: dst, rep: &robocache.WriteReport{}}
 	w.work.SetLimit(runtime.GOMAXPROCS(0))
 	root := map[string]any{}
-	for key, v := range w.agreed(schema).Root {
+	agreed, err := w.agreed(schema)
+	if err != nil {
+		return err
+	}
+	for key, v := range agreed.Root {
 		root[key] = v
 	}
 	var rows int64
@@ -145,7 +173,7 @@ func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards
 	for i := range shards {
 		var sum shardSummary
 		if err := json.Unmarshal(shards[i].Summary, &sum); err != nil {
-			bad("the summary of a shard: %v", err)
+			return bad("the summary of a shard: %v", err)
 		}
 		if sum.FirstRow != rows {
 			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Msg: fmt.Sprintf("zarr without the rows %d to %d: each shard stands where it was planned", rows, sum.FirstRow), Hint: "run the shards that are missing"}
@@ -156,28 +184,39 @@ func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards
 		w.sources = append(w.sources, sum.Sources...)
 		w.tasks, rows, seconds = append(w.tasks, sum.Tasks...), rows+shards[i].Frames, seconds && sum.Exact
 	}
-	read := func(shard int, name string) []byte {
-		return guard.Must(store.ReadFile(ctx, dst, shards[shard].Dir+"/"+name, 16<<30))
+	read := func(shard int, name string) ([]byte, error) {
+		return store.ReadFile(ctx, dst, shards[shard].Dir+"/"+name, 16<<30)
 	}
 	var g errgroup.Group
 	for _, s := range w.streams {
-		g.Go(guard.Func("commit", func() { w.joinEdges(s, shards, read) }))
+		g.Go(crash.Func("commit", func() error { return w.joinEdges(s, shards, read) }))
 	}
-	guard.Check(w.packed(g.Wait()))
-	return w.packed(guard.Try(func() {
+	if err := w.packed(g.Wait()); err != nil {
+		return err
+	}
+	return w.packed(func() error {
 		if w.times != nil {
-			w.timestampArray(seconds, func(yield func([]int64)) {
+			if err := w.timestampArray(seconds, func(yield func([]int64) error) error {
 				for i := range shards {
-					yield(robocache.Int64s(nil, robocache.Int64, read(i, w.times.edge(0))))
+					content, err := read(i, w.times.edge(0))
+					if err != nil {
+						return err
+					}
+					if err := yield(robocache.Int64s(nil, robocache.Int64, content)); err != nil {
+						return err
+					}
 				}
-			})
+				return nil
+			}); err != nil {
+				return err
+			}
 		}
-		w.finish(root)
-	}))
+		return w.finish(root)
+	}())
 }
 
 // joinEdges writes the chunks of a stream that no shard has whole.
-func (w *writer) joinEdges(s *outStream, shards []robocache.ShardReport, read func(shard int, name string) []byte) {
+func (w *writer) joinEdges(s *outStream, shards []robocache.ShardReport, read func(shard int, name string) ([]byte, error)) error {
 	per, from := int64(s.per), int64(0)
 	for i := range shards {
 		to := from + shards[i].Frames
@@ -187,9 +226,12 @@ func (w *writer) joinEdges(s *outStream, shards []robocache.ShardReport, read fu
 				k = max(k, to/per-1) // whole chunks up to the last, which may be none
 				continue
 			}
-			b := read(i, s.edge(int(k)))
+			b, err := read(i, s.edge(int(k)))
+			if err != nil {
+				return err
+			}
 			if !s.text && int64(len(b)) != (end-first)*int64(s.row) {
-				bad("%s of a shard: %d bytes for %d rows", s.edge(int(k)), len(b), end-first)
+				return bad("%s of a shard: %d bytes for %d rows", s.edge(int(k)), len(b), end-first)
 			}
 			s.chunk, s.buf, s.count = int(k), append(s.buf, b...), s.count+int(end-first)
 			if s.count == s.per {
@@ -202,4 +244,5 @@ func (w *writer) joinEdges(s *outStream, shards []robocache.ShardReport, read fu
 	if s.text || s.row > 0 {
 		s.chunk, s.rows = int((from+per-1)/per), from
 	}
+	return nil
 }

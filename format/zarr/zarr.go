@@ -8,7 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -82,15 +82,24 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 
 // openStores opens the dataset in s, with the videos that lie in beside; nil: in s.
 func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
-	defer guard.Recover("zarr open", &err)
+	defer crash.Recover("zarr open", &err)
 	uri, apart := s.URI(), beside != nil
 	if beside == nil && !hasRoot(ctx, s) && hasBuffer(ctx, s) {
-		beside, s = s, guard.Must(store.Sub(s, bufferFolder))
+		sub, err := store.Sub(s, bufferFolder)
+		if err != nil {
+			return d, err
+		}
+		beside, s = s, sub
 	}
 	images, unit := "auto", ""
-	op.Settle(opt.Options, options, map[string]reader.Set{"images": reader.Text(&images, "auto", "raw"), "timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns")})
+	if err := op.Settle(opt.Options, options, map[string]reader.Set{"images": reader.Text(&images, "auto", "raw"), "timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns")}); err != nil {
+		return d, err
+	}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	t := guard.Must(readTree(ctx, s, budget))
+	t, err := readTree(ctx, s, budget)
+	if err != nil {
+		return d, err
+	}
 	if len(t.arrays) == 0 {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr open", Msg: "no arrays here that could be read", Hint: "name the folder that has .zgroup, .zmetadata or zarr.json"}
 	}
@@ -106,14 +115,24 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 	}
 	ends := t.arrays["meta/episode_ends"]
 	if ends != nil {
-		guard.Check(robocache.At(guard.Try(func() { d.readEnds(ctx, ends) }), robocache.Where{"stream": ends.Path}))
-		d.describeBuffer(ctx, images)
+		if err := robocache.At(d.readEnds(ctx, ends), robocache.Where{"stream": ends.Path}); err != nil {
+			return d, err
+		}
+		if err := d.describeBuffer(ctx, images); err != nil {
+			return d, err
+		}
 	} else {
-		d.describeGeneric(ctx, images)
+		if err := d.describeGeneric(ctx, images); err != nil {
+			return d, err
+		}
 	}
-	d.findClock(ctx, unit)
+	if err := d.findClock(ctx, unit); err != nil {
+		return d, err
+	}
 	if beside != nil && ends != nil {
-		d.findVideos(ctx)
+		if err := d.findVideos(ctx); err != nil {
+			return d, err
+		}
 		d.link()
 		d.reportLacking()
 	}
@@ -149,11 +168,11 @@ func rateOf(attrs map[string]any) robocache.Rate {
 }
 
 // findClock settles where timestamps come from (A5).
-func (d *Dataset) findClock(ctx context.Context, unit string) {
+func (d *Dataset) findClock(ctx context.Context, unit string) error {
 	v := d.views["timestamp"]
 	if v == nil || v.f.Kind != robocache.KindNumeric || v.f.Elements() != 1 || v.f.Clock != "" || v.a.err != nil || v.f.DType == robocache.Bool {
 		d.About.FPS = d.rate // none: asking for timestamps is an error that says so
-		return
+		return nil
 	}
 	if own, ok := v.a.Attrs["unit"].(string); ok && unit == "" && robocache.TimeUnits[own] != 0 {
 		unit = own
@@ -172,12 +191,15 @@ func (d *Dataset) findClock(ctx context.Context, unit string) {
 		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-timestamps", Where: robocache.Where{"stream": "timestamp"}, Message: "timestamps kept as float32: after a day they are a hundredth of a second apart"})
 	}
 	if d.rate.Zero() && d.unitErr == nil {
-		d.guessRate(ctx)
+		if err := d.guessRate(ctx); err != nil {
+			return err
+		}
 	}
 	d.About.FPS = d.rate
 	for i := range d.About.Features {
 		d.About.Features[i].FPS = d.rate
 	}
+	return nil
 }
 
 // inferUnit finds the unit of data/timestamp from the first episode that determines it.
@@ -191,7 +213,7 @@ func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 			rows[i] = int(d.ends[e]) + i
 		}
 		b := make([]byte, n*a.Type.Size)
-		if int64(a.Shape[0]) < d.ends[e]+int64(n) || guard.Try(func() { d.gather(ctx, a, rows, b) }) != nil {
+		if int64(a.Shape[0]) < d.ends[e]+int64(n) || d.gather(ctx, a, rows, b) != nil {
 			continue // reported when the episode is read
 		}
 		g, err := robocache.InferTimeUnit(robocache.Float64s(nil, t, b), usual, d.rate)
@@ -210,64 +232,78 @@ func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 }
 
 // guessRate says a rate where the first episode's timestamps are steady; it is for people, timestamps stay what they are.
-func (d *Dataset) guessRate(ctx context.Context) {
+func (d *Dataset) guessRate(ctx context.Context) error {
 	for e := range min(len(d.ends)-1, 16) {
 		n := min(d.Len(e), 1000)
 		if n < 3 {
 			continue
 		}
-		t := d.timestampsOf(ctx, e, n)
+		t, err := d.timestampsOf(ctx, e, n)
+		if err != nil {
+			return err
+		}
 		hz := float64(n-1) / (float64(t[n-1]-t[0]) / 1e9)
 		if r := math.Round(hz); r >= 1 && math.Abs(hz-r)/r < 0.01 {
 			d.rate = robocache.Rate{Num: int64(r), Den: 1}
 		}
-		return
+		return nil
 	}
+	return nil
 }
 
 // timestampsOf reads the first n timestamps of an episode.
-func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) []int64 {
-	defer guard.In("stream", "timestamp")
-	defer guard.In("episode", episode)
-	guard.Check(d.unitErr)
+func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) (_ []int64, err error) {
+	defer robocache.Locate(&err, robocache.Where{"stream": "timestamp"})
+	defer robocache.Locate(&err, robocache.Where{"episode": episode})
+	if err := d.unitErr; err != nil {
+		return nil, err
+	}
 	a := d.timestamps.a
 	if int64(a.Shape[0]) < d.ends[episode]+int64(n) {
-		bad("the timestamps end before the episode")
+		return nil, bad("the timestamps end before the episode")
 	}
 	rows := make([]int, n)
 	for i := range rows {
 		rows[i] = int(d.ends[episode]) + i
 	}
 	b := make([]byte, n*a.Type.Size)
-	d.gather(ctx, a, rows, b)
+	if err := d.gather(ctx, a, rows, b); err != nil {
+		return nil, err
+	}
 	out := make([]int64, n)
-	wrong := func(i int, got any) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zarr times", Where: robocache.Where{"row": i}, Want: "a time of 64 bits of nanoseconds", Got: fmt.Sprint(got)})
+	wrong := func(i int, got any) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr times", Where: robocache.Where{"row": i}, Want: "a time of 64 bits of nanoseconds", Got: fmt.Sprint(got)}
 	}
 	if a.Type.DType().Float() {
 		for i, f := range robocache.Float64s(nil, a.Type.DType(), b) {
 			// Whole units apart from the rest: the product of an epoch in seconds and 1e9 would round.
 			whole, rest := math.Modf(f)
 			if math.IsNaN(f) || math.Abs(whole) > float64(math.MaxInt64/d.unit-1) {
-				wrong(i, f)
+				if err := wrong(i, f); err != nil {
+					return nil, err
+				}
 			}
 			out[i] = int64(whole)*d.unit + int64(math.RoundToEven(rest*float64(d.unit)))
 		}
-		return out
+		return out, nil
 	}
 	for i, t := range robocache.Int64s(nil, a.Type.DType(), b) {
 		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit || t < 0 && a.Type.Kind == 'u' {
-			wrong(i, t)
+			if err := wrong(i, t); err != nil {
+				return nil, err
+			}
 		}
 		out[i] = t * d.unit
 	}
-	return out
+	return out, nil
 }
 
 // Times gives the timestamps of a stream's rows in an episode.
 func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard.Recover("zarr times", &err)
-	guard.Check(op.Episode(len(d.ends)-1, episode))
+	defer crash.Recover("zarr times", &err)
+	if err := op.Episode(len(d.ends)-1, episode); err != nil {
+		return out, err
+	}
 	var v *view
 	if key != "" {
 		if v = d.views[key]; v == nil && d.cameras.cams[key] == nil {
@@ -276,7 +312,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	n := d.length(v, episode)
 	if d.timestamps != nil && (v == nil || v.f.Clock == "") {
-		return d.timestampsOf(ctx, episode, n), nil
+		return d.timestampsOf(ctx, episode, n)
 	}
 	// The length is metadata's claim; rows are never more than 2^31 (describe, readEnds), and their timestamps 16 GiB: not without their data.
 	if v == nil || v.a.Shape[0] < n {

@@ -16,7 +16,6 @@ import (
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/submit"
 )
 
@@ -64,13 +63,14 @@ type benchFlags struct {
 	done    func()
 }
 
-// verb is what a measurement does, which ends by guard.Fail and guard.Check.
-func (f *benchFlags) verb(do func(cmd *cobra.Command, args []string)) func(*cobra.Command, []string) error {
+// verb is what a measurement does.
+func (f *benchFlags) verb(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
-		defer guard.Into(&err)
 		f.done = func() {}
 		defer func() { f.done() }()
-		do(cmd, args)
+		if err := do(cmd, args); err != nil {
+			return err
+		}
 		return nil
 	}
 }
@@ -94,12 +94,14 @@ func (f *benchFlags) addResume(c *cobra.Command) {
 }
 
 // finished has the runs that are over, in --out; nil without it.
-func (f *benchFlags) finished() *bench.Finished {
-	require(!f.resume || f.out != "", "--resume: expected --out DIR, where the interrupted run left its rows.jsonl")
-	if f.out == "" {
-		return nil
+func (f *benchFlags) finished() (*bench.Finished, error) {
+	if err := require(!f.resume || f.out != "", "--resume: expected --out DIR, where the interrupted run left its rows.jsonl"); err != nil {
+		return nil, err
 	}
-	return guard.Must(bench.OpenFinished(filepath.Join(f.out, "rows.jsonl"), f.resume))
+	if f.out == "" {
+		return nil, nil
+	}
+	return bench.OpenFinished(filepath.Join(f.out, "rows.jsonl"), f.resume)
 }
 
 // addRunners says who may run.
@@ -111,10 +113,11 @@ func (f *benchFlags) addRunners(c *cobra.Command, usual, known string) {
 func command() string { return "robocache " + strings.Join(arguments, " ") }
 
 // require fails with a misuse of the options.
-func require(ok bool, what string) {
+func require(ok bool, what string) error {
 	if !ok {
-		guard.Fail(misuse(what))
+		return misuse(what)
 	}
+	return nil
 }
 
 // logTo says how it goes, on stderr.
@@ -127,56 +130,78 @@ func logTo(cmd *cobra.Command) func(format string, a ...any) {
 type measured interface{ Document() *report.Document }
 
 // show writes and prints a report, as JSON or as text. Why it does not count is exit code 1; a bar that is missed, 3.
-func (f *benchFlags) show(cmd *cobra.Command, r measured, files string) {
+func (f *benchFlags) show(cmd *cobra.Command, r measured, files string) error {
 	d := r.Document()
 	if f.out != "" {
-		guard.Check(d.Write(f.out))
+		if err := d.Write(f.out); err != nil {
+			return err
+		}
 		logTo(cmd)("wrote %s", filepath.Join(f.out, files))
 	}
 	if f.json {
-		guard.Check(printJSON(cmd.OutOrStdout(), d.Raw))
+		if err := printJSON(cmd.OutOrStdout(), d.Raw); err != nil {
+			return err
+		}
 	} else {
 		d.Markdown(cmd.OutOrStdout())
 	}
 	if d.Wrong != "" {
-		guard.Fail(errors.New(cmd.CommandPath() + ": " + d.Wrong))
+		return errors.New(cmd.CommandPath() + ": " + d.Wrong)
 	}
 	if d.Missed != nil {
 		logTo(cmd)("missed: %s", strings.Join(d.Missed, "; "))
-		guard.Fail(errFindings)
+		return errFindings
 	}
+	return nil
 }
 
 // tools are the runners' programs; they are removed when the verb ends.
-func (f *benchFlags) tools() runners.Tools {
-	self := guard.Must(submit.Itself())
-	t := runners.Tools{Self: self, Python: f.interpreter()}
+func (f *benchFlags) tools() (runners.Tools, error) {
+	self, err := submit.Itself()
+	if err != nil {
+		return runners.Tools{}, err
+	}
+	interpreter, err := f.interpreter()
+	if err != nil {
+		return runners.Tools{}, err
+	}
+	t := runners.Tools{Self: self, Python: interpreter}
 	// In a checkout, our Python package stands beside the binary's folder.
 	if p := filepath.Join(filepath.Dir(filepath.Dir(self[0])), "python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
 		t.PythonPath = p
 	}
-	f.done = guard.Must(t.Unpack())
-	return t
+	if f.done, err = t.Unpack(); err != nil {
+		return runners.Tools{}, err
+	}
+	return t, nil
 }
 
 // interpreter is the runners'.
-func (f *benchFlags) interpreter() string {
-	if self := guard.Must(submit.Itself()); f.python == "" && len(self) > 1 {
-		return self[0] // another environment may have another version of this package, or none
+func (f *benchFlags) interpreter() (string, error) {
+	if self, err := submit.Itself(); err != nil {
+		return "", err
+	} else if f.python == "" && len(self) > 1 {
+		return self[0], nil // another environment may have another version of this package, or none
 	}
 	if p, err := filepath.Abs(".venv/bin/python"); f.python == "" && err == nil && fileExists(p) {
-		return p
+		return p, nil
 	}
-	return cmp.Or(f.python, "python3")
+	return cmp.Or(f.python, "python3"), nil
 }
 
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
 // passes measures whole passes of a workload through runners, and shows the report.
-func (f *benchFlags) passes(cmd *cobra.Command, r *bench.Report, w bench.Workload, threads []int) {
+func (f *benchFlags) passes(cmd *cobra.Command, r *bench.Report, w bench.Workload, threads []int) error {
 	r.Command, r.Machine = command(), report.ThisMachine(version)
-	r.Results = guard.Must(bench.Passes(cmd.Context(), f.runners, w, threads, f.tools(), f.repeats, f.timeout, logTo(cmd)))
-	f.show(cmd, r, r.Name+".{json,csv,md,html}")
+	tools, err := f.tools()
+	if err != nil {
+		return err
+	}
+	if r.Results, err = bench.Passes(cmd.Context(), f.runners, w, threads, tools, f.repeats, f.timeout, logTo(cmd)); err != nil {
+		return err
+	}
+	return f.show(cmd, r, r.Name+".{json,csv,md,html}")
 }
 
 func newBenchDecode() *cobra.Command {
@@ -188,9 +213,12 @@ func newBenchDecode() *cobra.Command {
 		Example: `  robocache bench decode ./my_dataset --runners robocache,ffmpeg,torchcodec,pyav
   robocache bench decode clip.mp4 --pattern random --count 500`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: f.verb(func(cmd *cobra.Command, args []string) {
-			w.Files = guard.Must(bench.VideoFiles(args))
-			f.passes(cmd, &bench.Report{Name: "decode-" + w.Pattern, Title: "bench decode, " + w.Pattern, Unit: "frames", Workload: map[string]any{"files": w.Files, "pattern": w.Pattern, "count": w.Count}}, w, nil)
+		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
+			var err error
+			if w.Files, err = bench.VideoFiles(args); err != nil {
+				return err
+			}
+			return f.passes(cmd, &bench.Report{Name: "decode-" + w.Pattern, Title: "bench decode, " + w.Pattern, Unit: "frames", Workload: map[string]any{"files": w.Files, "pattern": w.Pattern, "count": w.Count}}, w, nil)
 		}),
 	}
 	f.add(c, 10*time.Minute, "run")

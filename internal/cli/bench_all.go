@@ -11,7 +11,6 @@ import (
 
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/submit"
 )
 
@@ -30,22 +29,39 @@ gave wrong data, or failed; 3: a bar is missed.`,
   robocache bench all --time 15m --out results --resume
   robocache bench report results`,
 		Args: cobra.NoArgs,
-		RunE: f.verb(func(cmd *cobra.Command, _ []string) {
-			a.Out, a.Python, a.Self, a.Log = f.out, f.interpreter(), guard.Must(submit.Itself()), logTo(cmd)
-			guard.Check(a.Check())
+		RunE: f.verb(func(cmd *cobra.Command, _ []string) error {
+			interpreter, err := f.interpreter()
+			if err != nil {
+				return err
+			}
+			itself, err := submit.Itself()
+			if err != nil {
+				return err
+			}
+			a.Out, a.Python, a.Self, a.Log = f.out, interpreter, itself, logTo(cmd)
+			if err := a.Check(); err != nil {
+				return err
+			}
 			began := time.Now()
-			a.Work = guard.Must(filepath.Abs(cmp.Or(a.Work, filepath.Join(a.Out, "sets"))))
-			a.Done = guard.Must(bench.OpenFinished(filepath.Join(a.Out, "rows.jsonl"), a.Resume))
+			if a.Work, err = filepath.Abs(cmp.Or(a.Work, filepath.Join(a.Out, "sets"))); err != nil {
+				return err
+			}
+			if a.Done, err = bench.OpenFinished(filepath.Join(a.Out, "rows.jsonl"), a.Resume); err != nil {
+				return err
+			}
 			defer a.Done.Close()
 			devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
 			a.GPUs = len(devices)
-			r := guard.Must(a.Run(cmd.Context()))
+			r, err := a.Run(cmd.Context())
+			if err != nil {
+				return err
+			}
 			r.Command, r.Took = command(), time.Since(began).Seconds()
 			files := "README.md, benchmark_results.json, report.html"
 			if r.Document().Plots() {
 				files += ", plots/"
 			}
-			f.show(cmd, r, files)
+			return f.show(cmd, r, files)
 		}),
 	}
 	fl := c.Flags()
@@ -72,15 +88,24 @@ func newBenchReport() *cobra.Command {
   robocache bench report --performance docs/perf >docs/PERFORMANCE.md`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			defer guard.Into(&err)
-			require((page == "") == (len(args) > 0), "bench report: expected RUN, RUN RUN2, or --performance FOLDER")
+			if err := require((page == "") == (len(args) > 0), "bench report: expected RUN, RUN RUN2, or --performance FOLDER"); err != nil {
+				return err
+			}
 			if page != "" {
 				return bench.Performance(page, cmd.OutOrStdout())
 			}
-			rows, worse := guard.Must(bench.ReadRows(args[0])), 0
+			rows, err := bench.ReadRows(args[0])
+			if err != nil {
+				return err
+			}
+			worse := 0
 			d := &report.Document{Name: "report", Title: "robocache bench report", Command: command(), Raw: rows}
 			if len(args) == 2 {
-				d.Sheet, worse = bench.Compare(rows, guard.Must(bench.ReadRows(args[1])))
+				rowsValue, err := bench.ReadRows(args[1])
+				if err != nil {
+					return err
+				}
+				d.Sheet, worse = bench.Compare(rows, rowsValue)
 				d.Add("", d.Sheet, fmt.Sprintf("%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, beyond both spreads.", args[0], args[1], worse))
 			} else if r, err := bench.ReadAllReport(args[0]); err == nil {
 				d = r.Document()
@@ -92,7 +117,9 @@ func newBenchReport() *cobra.Command {
 				d.Add("", d.Sheet)
 			}
 			if f.out != "" {
-				guard.Check(d.Write(f.out))
+				if err := d.Write(f.out); err != nil {
+					return err
+				}
 			}
 			if d.Markdown(cmd.OutOrStdout()); worse > 0 {
 				return errFindings

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache/bench"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/submit"
 )
 
@@ -74,32 +73,50 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
   robocache bench load ./my_dataset --threads 1,2,4,8,16 --shuffle pool --pool-size 1GiB --batch-size 64
   robocache bench load ./robots.hdf5 --rows 200 --hz 50 --batch-size 64 --runners robocache,torch`,
 		Args: cobra.ExactArgs(1),
-		RunE: f.verb(func(cmd *cobra.Command, args []string) {
+		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
 			w.URI = args[0]
 			names, given := append(names, more...), cmd.Flags().Changed
-			require(w.Rows > 0 || !given("hz"), "--hz is the grid of --rows; --rows-hz says at what rate rows that keep no clock were recorded")
+			if err := require(w.Rows > 0 || !given("hz"), "--hz is the grid of --rows; --rows-hz says at what rate rows that keep no clock were recorded"); err != nil {
+				return err
+			}
 			if w.Rows == 0 {
 				w.HZ = 0
 			}
-			require(w.Device == "cpu" || w.Device == "cuda" && w.Rows == 0 && !slices.ContainsFunc(f.runners, func(n string) bool { return n != "robocache" }), "--device: cpu; or cuda, of --runners robocache alone")
-			require(slices.Contains([]string{"", "cpu", "gpu", "auto"}, w.Decode), "--decode: expected cpu, gpu or auto")
-			require(threads == nil || slices.Min(threads) > 0 && !given("workers"), "--threads: at least 1, and in place of --workers")
+			if err := require(w.Device == "cpu" || w.Device == "cuda" && w.Rows == 0 && !slices.ContainsFunc(f.runners, func(n string) bool { return n != "robocache" }), "--device: cpu; or cuda, of --runners robocache alone"); err != nil {
+				return err
+			}
+			if err := require(slices.Contains([]string{"", "cpu", "gpu", "auto"}, w.Decode), "--decode: expected cpu, gpu or auto"); err != nil {
+				return err
+			}
+			if err := require(threads == nil || slices.Min(threads) > 0 && !given("workers"), "--threads: at least 1, and in place of --workers"); err != nil {
+				return err
+			}
 			if given("epochs") || w.Rows > 0 || threads != nil {
-				require(len(names) == 0 && !explain, "--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)")
+				if err := require(len(names) == 0 && !explain, "--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)"); err != nil {
+					return err
+				}
 				w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
 				r := &bench.Report{Name: "load", Title: "bench load", Unit: "samples", Workload: map[string]any{"load": w}}
 				if w.Rows > 0 {
 					r.Title, r.Unit = "bench load, whole trajectories", "trajectories"
 				}
-				f.passes(cmd, r, w, threads)
-				return
+				if err := f.passes(cmd, r, w, threads); err != nil {
+					return err
+				}
+				return nil
 			}
 			if len(names) == 0 {
 				names = []string{"mmap_local"}
 			}
-			if s.Scenarios = guard.Must(bench.ScenariosByName(names)); submit || dry {
-				slurmChain(cmd, s.Scenarios, args[0], dry)
-				return
+			var err error
+			if s.Scenarios, err = bench.ScenariosByName(names); err != nil {
+				return err
+			}
+			if submit || dry {
+				if err := slurmChain(cmd, s.Scenarios, args[0], dry); err != nil {
+					return err
+				}
+				return nil
 			}
 			if s.BatchSizes = batches; given("batch-size") && !given("batch-sizes") {
 				s.BatchSizes = []int{w.BatchSize}
@@ -107,8 +124,12 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			if !given("workers") {
 				w.Workers = 0
 			}
-			require(duration > 0, "--duration: expected a time above 0")
-			require(s.CacheState == "warm" || s.CacheState == "cold", "--cache-state: expected warm or cold")
+			if err := require(duration > 0, "--duration: expected a time above 0"); err != nil {
+				return err
+			}
+			if err := require(s.CacheState == "warm" || s.CacheState == "cold", "--cache-state: expected warm or cold"); err != nil {
+				return err
+			}
 			w.Duration, w.Prefetch = duration.Seconds(), cmp.Or(w.Prefetch, 2)
 			s.URI, s.Base, s.Runners, s.Repeats, s.Program = args[0], w, f.runners, f.repeats, version
 			if !given("repeats") {
@@ -116,13 +137,23 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			}
 			s.Timeout = max(f.timeout, 3*duration)
 			s.Links["hub"], s.Links["bucket"] = hub, bucket
-			s.Node = thisNode(f.out)
-			s.Tools, s.Log = f.tools(), logTo(cmd)
-			r := &bench.SuiteReport{Command: command(), Explain: explain, Results: guard.Must(bench.RunSuite(cmd.Context(), s))}
+			if s.Node, err = thisNode(f.out); err != nil {
+				return err
+			}
+			tools, err := f.tools()
+			if err != nil {
+				return err
+			}
+			s.Tools, s.Log = tools, logTo(cmd)
+			runSuite, err := bench.RunSuite(cmd.Context(), s)
+			if err != nil {
+				return err
+			}
+			r := &bench.SuiteReport{Command: command(), Explain: explain, Results: runSuite}
 			if s.Node != nil && s.Node.Rank > 0 {
 				f.out = "" // rank 0 writes
 			}
-			f.show(cmd, r, "load.{json,csv,md,html}")
+			return f.show(cmd, r, "load.{json,csv,md,html}")
 		}),
 	}
 	f.add(c, 10*time.Minute, "run")
@@ -153,8 +184,12 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 }
 
 // slurmChain submits, or prints, a job a scenario with the options of this command.
-func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry bool) {
-	j := &bench.Slurm{Program: guard.Must(submit.Itself()), URI: uri, Scenarios: scenarios, Account: os.Getenv("ACCOUNT"), Partition: os.Getenv("PARTITION"), QOS: os.Getenv("QOS")}
+func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry bool) error {
+	itself, err := submit.Itself()
+	if err != nil {
+		return err
+	}
+	j := &bench.Slurm{Program: itself, URI: uri, Scenarios: scenarios, Account: os.Getenv("ACCOUNT"), Partition: os.Getenv("PARTITION"), QOS: os.Getenv("QOS")}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch f.Name {
 		case "scenario", "scenarios", "submit", "dry-run":
@@ -170,24 +205,31 @@ func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry 
 	})
 	if dry {
 		fmt.Fprint(cmd.OutOrStdout(), j.Script())
-		return
+		return nil
 	}
 	jobs, err := j.Submit(cmd.Context())
 	for i, id := range jobs {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s\t%s\n", id, scenarios[i].Name)
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 // thisNode reads RANK and WORLD_SIZE; nil where all ranks are to be started here.
-func thisNode(out string) *bench.Node {
+func thisNode(out string) (*bench.Node, error) {
 	r, w := os.Getenv("RANK"), os.Getenv("WORLD_SIZE")
 	if r == "" || w == "" || w == "1" {
-		return nil
+		return nil, nil
 	}
 	rank, err1 := strconv.Atoi(r)
 	world, err2 := strconv.Atoi(w)
-	require(err1 == nil && err2 == nil && rank >= 0 && rank < world, "RANK="+r+" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE")
-	require(out != "", "with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see")
-	return &bench.Node{Rank: rank, World: world, Dir: filepath.Join(out, "ranks-"+cmp.Or(os.Getenv("SLURM_JOB_ID"), os.Getenv("MASTER_PORT")))}
+	if err := require(err1 == nil && err2 == nil && rank >= 0 && rank < world, "RANK="+r+" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE"); err != nil {
+		return nil, err
+	}
+	if err := require(out != "", "with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see"); err != nil {
+		return nil, err
+	}
+	return &bench.Node{Rank: rank, World: world, Dir: filepath.Join(out, "ranks-"+cmp.Or(os.Getenv("SLURM_JOB_ID"), os.Getenv("MASTER_PORT")))}, nil
 }

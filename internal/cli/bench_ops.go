@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/bench/ops"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newBenchOps() *cobra.Command {
@@ -27,17 +26,29 @@ hot (the same buffers again and again) and cold (buffers that together are four 
   robocache bench ops --device cuda --sweep --out report
   robocache bench ops --list`,
 		Args: cobra.NoArgs,
-		RunE: f.verb(func(cmd *cobra.Command, _ []string) {
+		RunE: f.verb(func(cmd *cobra.Command, _ []string) error {
 			given := cmd.Flags().Changed
-			require(r.Device == "cpu" || r.Device == "cuda", "--device: cpu or cuda")
-			require(r.Rounds >= 1 && r.Seconds > 0 && len(r.Threads) > 0, "--rounds, --seconds and --threads: expected more than 0")
-			require(slices.Min(r.Threads) >= 1, "--threads: at least 1")
-			require(r.Clock == "wall" || r.Clock == "cpu" && r.Device == "cpu" && slices.Equal(r.Threads, []int{1}), "--clock: wall, or cpu with --device cpu --threads 1")
-			if r.Rows = guard.Must(ops.RowsNamed(r.Device, names, quick, sweep || list)); list {
+			if err := require(r.Device == "cpu" || r.Device == "cuda", "--device: cpu or cuda"); err != nil {
+				return err
+			}
+			if err := require(r.Rounds >= 1 && r.Seconds > 0 && len(r.Threads) > 0, "--rounds, --seconds and --threads: expected more than 0"); err != nil {
+				return err
+			}
+			if err := require(slices.Min(r.Threads) >= 1, "--threads: at least 1"); err != nil {
+				return err
+			}
+			if err := require(r.Clock == "wall" || r.Clock == "cpu" && r.Device == "cpu" && slices.Equal(r.Threads, []int{1}), "--clock: wall, or cpu with --device cpu --threads 1"); err != nil {
+				return err
+			}
+			var err error
+			if r.Rows, err = ops.RowsNamed(r.Device, names, quick, sweep || list); err != nil {
+				return err
+			}
+			if list {
 				for _, r := range r.Rows {
 					listCase(cmd, r.Name+": "+r.Title, r.Bars)
 				}
-				return
+				return nil
 			}
 			if r.Device == "cuda" && !given("seconds") {
 				r.Seconds = 0.02 // events of a device tell the same time again and again
@@ -46,12 +57,22 @@ hot (the same buffers again and again) and cold (buffers that together are four 
 				r.Without = []string{"torch.compile"}
 				for name, value := range map[string]string{"rounds": "3", "seconds": "0.02", "threads": "1"} {
 					if !given(name) {
-						guard.Check(cmd.Flags().Set(name, value))
+						if err := cmd.Flags().Set(name, value); err != nil {
+							return err
+						}
 					}
 				}
 			}
-			r.Tools, r.Timeout, r.Command, r.Revision, r.Log, r.Runners = f.tools(), f.timeout, command(), version, logTo(cmd), f.runners
-			f.show(cmd, guard.Must(ops.Measure(cmd.Context(), r)), "ops-"+r.Device+".{json,csv,md,html}")
+			tools, err := f.tools()
+			if err != nil {
+				return err
+			}
+			r.Tools, r.Timeout, r.Command, r.Revision, r.Log, r.Runners = tools, f.timeout, command(), version, logTo(cmd), f.runners
+			measure, err := ops.Measure(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			return f.show(cmd, measure, "ops-"+r.Device+".{json,csv,md,html}")
 		}),
 	}
 	c.Flags().StringVar(&r.Device, "device", "cpu", "cpu or cuda")

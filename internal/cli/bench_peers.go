@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newBenchPeers() *cobra.Command {
@@ -52,24 +51,43 @@ func newCases(name string, usual ...string) *cobra.Command {
 	var episodes int
 	c := &cobra.Command{
 		Args: cobra.MaximumNArgs(1),
-		RunE: f.verb(func(cmd *cobra.Command, args []string) {
-			require(!all || !cmd.Flags().Changed("workload"), "--all and --workload: give one of them")
+		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
+			if err := require(!all || !cmd.Flags().Changed("workload"), "--all and --workload: give one of them"); err != nil {
+				return err
+			}
 			if all || list {
 				names = nil
 			}
-			cases := guard.Must(bench.CasesNamed(name, names))
+			cases, err := bench.CasesNamed(name, names)
+			if err != nil {
+				return err
+			}
 			if list {
 				for _, c := range cases {
 					listCase(cmd, c.Name+": "+c.Title+"\n  runners: "+strings.Join(c.Runners, ", "), c.Bars)
 				}
-				return
+				return nil
 			}
-			require(f.repeats >= 1, "--repeats: at least 1")
+			if err := require(f.repeats >= 1, "--repeats: at least 1"); err != nil {
+				return err
+			}
 			w.Command, w.Revision = command(), version
-			w.Sets = &bench.Sets{URI: peerSource(name, args), Work: guard.Must(filepath.Abs(work)), Episodes: episodes, Seed: uint64(w.Seed), Log: logTo(cmd)}
-			w.Done = f.finished()
+			peerSourceValue, err := peerSource(name, args)
+			if err != nil {
+				return err
+			}
+			absolute, err := filepath.Abs(work)
+			if err != nil {
+				return err
+			}
+			w.Sets = &bench.Sets{URI: peerSourceValue, Work: absolute, Episodes: episodes, Seed: uint64(w.Seed), Log: logTo(cmd)}
+			if w.Done, err = f.finished(); err != nil {
+				return err
+			}
 			defer w.Done.Close()
-			w.Tools = f.tools()
+			if w.Tools, err = f.tools(); err != nil {
+				return err
+			}
 			w.Sets.Tools = w.Tools
 			// After each family: what an hour measured is not lost with its last minute.
 			keep := func(p *bench.CaseReport) error {
@@ -78,8 +96,11 @@ func newCases(name string, usual ...string) *cobra.Command {
 				}
 				return p.Document().Write(f.out)
 			}
-			p := guard.Must(bench.RunCases(cmd.Context(), cases, w, f.repeats, f.timeout, keep, logTo(cmd)))
-			f.show(cmd, p, name+".{json,csv,md,html}")
+			p, err := bench.RunCases(cmd.Context(), cases, w, f.repeats, f.timeout, keep, logTo(cmd))
+			if err != nil {
+				return err
+			}
+			return f.show(cmd, p, name+".{json,csv,md,html}")
 		}),
 	}
 	f.add(c, 30*time.Minute, "run")
@@ -106,13 +127,13 @@ func listCase(cmd *cobra.Command, title string, bars []report.Bar) {
 }
 
 // peerSource is the dataset given, or the real one of the test data.
-func peerSource(name string, args []string) string {
+func peerSource(name string, args []string) (string, error) {
 	if len(args) == 1 || name == "formats" {
-		return strings.Join(args, "")
+		return strings.Join(args, ""), nil
 	}
 	p := filepath.Join(cmp.Or(os.Getenv("ROBOCACHE_TESTDATA"), filepath.Join("..", "shared", "data")), "g1_v30_exact")
 	if !fileExists(p) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Where: robocache.Where{"dataset": p}, Msg: "no dataset was given, and the test data is not here", Hint: "give a dataset, or set ROBOCACHE_TESTDATA"})
+		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Where: robocache.Where{"dataset": p}, Msg: "no dataset was given, and the test data is not here", Hint: "give a dataset, or set ROBOCACHE_TESTDATA"}
 	}
-	return p
+	return p, nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/bench"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/submit"
 )
 
@@ -24,13 +23,23 @@ that works on the same cache is killed with SIGKILL. Between rounds everything i
 Exit code 1 with the reason where something is wrong, and with the round, which --seed does again.`,
 		Example: `  robocache bench soak ./my_dataset --duration 30m`,
 		Args:    cobra.ExactArgs(1),
-		RunE: f.verb(func(cmd *cobra.Command, args []string) {
-			s.URI, s.Self, s.Log = args[0], guard.Must(submit.Itself()), logTo(cmd)
-			r := guard.Must(s.Run(cmd.Context()))
-			guard.Check(printJSON(cmd.OutOrStdout(), r))
-			if r.Failed != "" {
-				guard.Fail(errors.New("soak: " + r.Failed))
+		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
+			itself, err := submit.Itself()
+			if err != nil {
+				return err
 			}
+			s.URI, s.Self, s.Log = args[0], itself, logTo(cmd)
+			r, err := s.Run(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := printJSON(cmd.OutOrStdout(), r); err != nil {
+				return err
+			}
+			if r.Failed != "" {
+				return errors.New("soak: " + r.Failed)
+			}
+			return nil
 		}),
 	}
 	c.Flags().DurationVar(&s.Duration, "duration", 30*time.Minute, "how long")

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/bench"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newBenchTrain() *cobra.Command {
@@ -32,24 +31,42 @@ Models: transformer (101.3 M parameters), diffusion, diffusion-lowdim, resnet18,
   robocache bench train ./my_dataset --model diffusion --gpus 2
   robocache bench train ./my_dataset --model diffusion-lowdim --device cpu --tiny --batch-size 8 --steps 12 --warmup 3`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: f.verb(func(cmd *cobra.Command, args []string) {
+		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
 			if from != "" {
-				r := guard.Must(bench.ReadTrainReport(from))
-				f.show(cmd, r, "train.{json,csv,md,html}")
-				return
+				r, err := bench.ReadTrainReport(from)
+				if err != nil {
+					return err
+				}
+				if err := f.show(cmd, r, "train.{json,csv,md,html}"); err != nil {
+					return err
+				}
+				return nil
 			}
 			w.URI = strings.Join(args, "")
-			t.Done = f.finished()
+			var err error
+			if t.Done, err = f.finished(); err != nil {
+				return err
+			}
 			defer t.Done.Close()
-			tools := f.tools()
+			tools, err := f.tools()
+			if err != nil {
+				return err
+			}
 			if j.Device != "cpu" {
 				w.Seconds = 10
 			}
 			t.Runners, t.Repeats, t.Timeout, t.Program, t.Tools, t.Log = f.runners, f.repeats, f.timeout, version, tools, logTo(cmd)
-			t.Sets = &bench.Sets{Work: guard.Must(filepath.Abs(work)), Tools: tools, Log: t.Log}
-			r := guard.Must(t.Run(cmd.Context()))
+			absolute, err := filepath.Abs(work)
+			if err != nil {
+				return err
+			}
+			t.Sets = &bench.Sets{Work: absolute, Tools: tools, Log: t.Log}
+			r, err := t.Run(cmd.Context())
+			if err != nil {
+				return err
+			}
 			r.Command = command()
-			f.show(cmd, r, "train.{json,csv,md,html}")
+			return f.show(cmd, r, "train.{json,csv,md,html}")
 		}),
 	}
 	f.add(c, 30*time.Minute, "run")

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/cache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newCache() *cobra.Command {
@@ -39,7 +38,11 @@ Everything in it can be made again: removing it costs time, never data. RoboCach
 func newCacheList() *cobra.Command {
 	c := &cobra.Command{Use: "ls DIR", Short: "shards, entries and bytes; the most recently used first", Example: "  robocache cache ls /scratch/robocache", Args: cobra.ExactArgs(1)}
 	return answers(c, func(_ *cobra.Command, args []string) (*cache.Listing, error, error) {
-		return guard.Must(cache.List(args[0])), nil, nil
+		list, err := cache.List(args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return list, nil, nil
 	}, func(w io.Writer, l *cache.Listing) {
 		fmt.Fprintf(w, "%s\n  %s on disk in %d files, %d entries of %s", l.Dir, bytesText(l.Bytes), len(l.Shards), l.Entries, bytesText(l.DataBytes))
 		if l.Foreign > 0 {
@@ -70,7 +73,15 @@ Shards that a living process is writing stay. Processes that read a removed shar
 	c.Flags().StringVar(&budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
 	return answers(c, func(_ *cobra.Command, args []string) (*cache.Pruned, error, error) {
-		return guard.Must(cache.Prune(args[0], parseBytes(budget))), nil, nil
+		bytes, err := parseBytes(budget)
+		if err != nil {
+			return nil, nil, err
+		}
+		prune, err := cache.Prune(args[0], bytes)
+		if err != nil {
+			return nil, nil, err
+		}
+		return prune, nil, nil
 	}, func(w io.Writer, p *cache.Pruned) {
 		fmt.Fprintf(w, "%s\n  removed %d shards (%s), %s left\n", p.Dir, p.Removed, bytesText(p.RemovedBytes), bytesText(p.Bytes))
 		if p.Recovered+p.Leftovers > 0 {
@@ -93,7 +104,10 @@ something about the disk. The exit code is 3 where there is any; --drop removes 
 	c.Flags().BoolVar(&opt.Drop, "drop", false, "remove shards that are damaged")
 	return answers(c, func(cmd *cobra.Command, args []string) (*cache.Verification, error, error) {
 		opt.Progress = inUnit(newProgress(cmd, "verify"), "bytes")
-		v := guard.Must(cache.Verify(cmd.Context(), args[0], opt))
+		v, err := cache.Verify(cmd.Context(), args[0], opt)
+		if err != nil {
+			return nil, nil, err
+		}
 		if len(v.Damaged) > 0 {
 			return v, errFindings, nil
 		}

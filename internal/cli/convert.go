@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
@@ -71,12 +70,20 @@ To another format a killed conversion begins again, in an empty DST.`,
 	f.add(c)
 	return answers(c, func(cmd *cobra.Command, args []string) (*written, error, error) {
 		ctx := cmd.Context()
-		f.settle(cmd.Flags())
-		ds := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+		if err := f.settle(cmd.Flags()); err != nil {
+			return nil, nil, err
+		}
+		ds, err := f.source(ctx, &open, args[0], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+		if err != nil {
+			return nil, nil, err
+		}
 		defer ds.Close()
 		f.opt.Progress = newProgress(cmd, "convert")
 		f.opt.Findings = mapping.RoleFindings(ds.Info(), f.to, f.opt.Keys)
-		r := guard.Must(convert.Write(ctx, ds, f.to, args[1], f.opt))
+		r, err := convert.Write(ctx, ds, f.to, args[1], f.opt)
+		if err != nil {
+			return nil, nil, err
+		}
 		found := verdict(r.Findings)
 		if r.LeftOut > 0 {
 			found = errFindings
@@ -114,57 +121,77 @@ func (f *conversionFlags) add(c *cobra.Command) {
 }
 
 // settle reads what the flags say in text.
-func (f *conversionFlags) settle(flags *pflag.FlagSet) {
-	writer := guard.Must(convert.Writer(f.to))
-	f.opt.Options = pairs("--write-option", f.writing)
+func (f *conversionFlags) settle(flags *pflag.FlagSet) error {
+	writer, err := convert.Writer(f.to)
+	if err != nil {
+		return err
+	}
+	if f.opt.Options, err = pairs("--write-option", f.writing); err != nil {
+		return err
+	}
 	// A choice that the writer does not know would be taken for one that was followed.
-	say := func(flag, option string) {
+	say := func(flag, option string) error {
 		if !flags.Changed(flag) {
-			return
+			return nil
 		}
 		if _, ok := writer.WriteOptions[option]; !ok {
-			guard.Fail(misuse("--" + flag + " is no choice of a conversion to " + f.to + "; what it has is --write-option"))
+			return misuse("--" + flag + " is no choice of a conversion to " + f.to + "; what it has is --write-option")
 		}
 		f.opt.Options[option] = flags.Lookup(flag).Value.String()
+		return nil
 	}
 	f.forLeRobot = flags.Lookup("preset").Value.String() == presetLeRobot
 	for _, w := range writeFlags {
 		if w.flag != "preset" || !f.forLeRobot {
-			say(w.flag, w.option)
+			if err := say(w.flag, w.option); err != nil {
+				return err
+			}
 		}
 	}
 	if f.forLeRobot && !flags.Changed("drop-invalid") {
 		f.opt.DropInvalid = true // lerobot knows no masks
 	}
-	say("pictures", "images")
+	if err := say("pictures", "images"); err != nil {
+		return err
+	}
 	if flags.Changed("split-at-gaps") && f.split {
 		f.opt.DropInvalid = true // Splitting needs the invalid rows to be left out.
 	} else if !f.split && !f.opt.DropInvalid {
-		guard.Fail(misuse("--split-at-gaps=false goes with --drop-invalid"))
+		return misuse("--split-at-gaps=false goes with --drop-invalid")
 	}
 	f.opt.KeepGaps = !f.split
-	f.opt.FPS = rateOf("--fps", f.fps)
-	if f.opt.Keys != nil && len(f.opt.Keys) == 0 {
-		guard.Fail(misuse("--keys names no feature"))
+	if f.opt.FPS, err = rateOf("--fps", f.fps); err != nil {
+		return err
 	}
-	guard.Check(robocache.CheckEpisodes(f.episode))
+	if f.opt.Keys != nil && len(f.opt.Keys) == 0 {
+		return misuse("--keys names no feature")
+	}
+	if err := robocache.CheckEpisodes(f.episode); err != nil {
+		return err
+	}
 	if f.align != "" {
-		cfg := alignment(f.align)
+		cfg, err := alignment(f.align)
+		if err != nil {
+			return err
+		}
 		f.opt.Align = &cfg
 	}
+	return nil
 }
 
 // alignment reads what --align says: JSON, also as doctor prints it (align={…}), or a file of it.
-func alignment(text string) align.Config {
+func alignment(text string) (_ align.Config, err error) {
 	inline := strings.TrimPrefix(strings.TrimSpace(text), "align=")
 	if strings.HasPrefix(inline, "{") {
-		defer guard.In("option", "--align")
-		return guard.Must(align.ParseConfig([]byte(inline)))
+		defer robocache.Locate(&err, robocache.Where{"option": "--align"})
+		return align.ParseConfig([]byte(inline))
 	}
-	defer guard.In("file", text)
+	defer robocache.Locate(&err, robocache.Where{"file": text})
 	b, err := os.ReadFile(text)
-	guard.Check(err)
-	return guard.Must(align.ParseConfig(b))
+	if err != nil {
+		return align.Config{}, err
+	}
+	return align.ParseConfig(b)
 }
 
 // written is the answer of convert.

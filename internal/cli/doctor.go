@@ -10,7 +10,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/diagnose"
 	"github.com/goatnote-inc/robocache/edit"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Diagnosis is what `robocache doctor --json` prints.
@@ -64,16 +63,33 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 			if episodes != "" {
 				return nil, nil, misuse("doctor: --episodes does not go with --fix, which writes a whole dataset")
 			}
-			return fixed(cmd, &edit.Request{Sources: args[:1], DST: strings.Join(args[1:], ""), InPlace: inPlace, DryRun: len(args) < 2 && !inPlace, Open: open.settled()}, opt, dropBad)
+			settled, err := open.settled()
+			if err != nil {
+				return nil, nil, err
+			}
+			return fixed(cmd, &edit.Request{Sources: args[:1], DST: strings.Join(args[1:], ""), InPlace: inPlace, DryRun: len(args) < 2 && !inPlace, Open: settled}, opt, dropBad)
 		}
 		if dropBad || inPlace || len(args) > 1 {
 			return nil, nil, misuse("doctor: a destination, --in-place and --drop-bad go with --fix")
 		}
-		ds := open.open(ctx, args[0])
+		ds, err := open.open(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
 		defer ds.Close()
-		opt.Episodes = guard.Must(ds.Info().ParseEpisodes(episodes))
+		if opt.Episodes, err = ds.Info().ParseEpisodes(episodes); err != nil {
+			return nil, nil, err
+		}
 		opt.Progress = inUnit(newProgress(cmd, "doctor"), "parts")
-		findings := append(guard.Must(diagnose.Run(ctx, ds, opt)), wouldLookAhead(ctx, ds)...)
+		runValue, err := diagnose.Run(ctx, ds, opt)
+		if err != nil {
+			return nil, nil, err
+		}
+		wouldLookAheadValue, err := wouldLookAhead(ctx, ds)
+		if err != nil {
+			return nil, nil, err
+		}
+		findings := append(runValue, wouldLookAheadValue...)
 		info := ds.Info()
 		d := &Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: append([]robocache.Finding{}, findings...), verbose: verbose}
 		for _, f := range findings {
@@ -103,7 +119,10 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 func fixed(
 	cmd *cobra.Command, req *edit.Request, look robocache.DiagnoseOptions, dropBad bool,
 ) (*Diagnosis, error, error) {
-	x := guard.Must(edit.Fix(cmd.Context(), req, look, dropBad))
+	x, err := edit.Fix(cmd.Context(), req, look, dropBad)
+	if err != nil {
+		return nil, nil, err
+	}
 	d := &Diagnosis{URI: req.Sources[0], Findings: append(append([]robocache.Finding{}, x.Fixable...), x.Beyond...), Fix: x}
 	if r := x.Report; r != nil {
 		d.Format, d.Episodes, d.Frames = r.Format, r.Episodes, r.Frames

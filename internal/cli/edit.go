@@ -12,7 +12,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // editFlags are those of all verbs of edit.
@@ -29,7 +28,7 @@ type editVerb struct {
 	use, short, example string
 	choice, many        bool
 	flags               func(f *editFlags, c *cobra.Command)
-	args                func(f *editFlags, args []string) (rest []string)
+	args                func(f *editFlags, args []string) (rest []string, err error)
 }
 
 func newEdit() *cobra.Command {
@@ -57,25 +56,29 @@ The result has the source's format where that is written, else LeRobot v3.0; LeR
 }
 
 // word takes the one argument between SRC and DST for the verb. In place there is no DST, and a dry run may do without.
-func word(f *editFlags, args []string, take func(word string)) []string {
+func word(f *editFlags, args []string, take func(word string) error) ([]string, error) {
 	if n := len(args); n < 2 || n < 3 && !f.req.InPlace && !f.req.DryRun {
-		guard.Fail(misuse("expected SRC, what to change, and DST (or --in-place): of several words one text is made by quotes"))
+		return nil, misuse("expected SRC, what to change, and DST (or --in-place): of several words one text is made by quotes")
 	}
-	take(args[1])
-	return slices.Concat(args[:1], args[2:])
+	if err := take(args[1]); err != nil {
+		return nil, err
+	}
+	return slices.Concat(args[:1], args[2:]), nil
 }
 
 // words takes the arguments between SRC and DST for the verb. Of a dry run the last is DST where it is no such as the verb takes.
-func words(f *editFlags, args []string, is func(arg string) bool, take func(words []string)) []string {
+func words(f *editFlags, args []string, is func(arg string) bool, take func(words []string) error) ([]string, error) {
 	n := len(args) - 1
 	if f.req.InPlace || f.req.DryRun && is(args[n]) {
 		n = len(args)
 	}
 	if n < 2 {
-		guard.Fail(misuse("expected SRC, what to change, and DST (or --in-place)"))
+		return nil, misuse("expected SRC, what to change, and DST (or --in-place)")
 	}
-	take(args[1:n])
-	return slices.Concat(args[:1], args[n:])
+	if err := take(args[1:n]); err != nil {
+		return nil, err
+	}
+	return slices.Concat(args[:1], args[n:]), nil
 }
 
 func isPair(arg string) bool { return strings.Contains(arg, "=") }
@@ -98,18 +101,22 @@ var editVerbs = []editVerb{
 			c.Flags().StringArrayVar(&f.idle, "idle", nil, "KEY=EPS: cut off the head and tail in which no channel changes by more than EPS from row to row; of several keys, all rest")
 			c.Flags().BoolVar(&f.verb.SkipShort, "skip-short", false, "delete episodes of which nothing is left, instead of failing")
 		},
-		args: func(f *editFlags, args []string) []string {
-			for k, text := range pairs("--idle", f.idle) {
+		args: func(f *editFlags, args []string) ([]string, error) {
+			pairsValue, err := pairs("--idle", f.idle)
+			if err != nil {
+				return nil, err
+			}
+			for k, text := range pairsValue {
 				eps, err := strconv.ParseFloat(text, 64)
 				if err != nil || !(eps >= 0) {
-					guard.Fail(misuse("--idle: expected KEY=EPS, found " + k + "=" + text))
+					return nil, misuse("--idle: expected KEY=EPS, found " + k + "=" + text)
 				}
 				if f.verb.Idle == nil {
 					f.verb.Idle = map[string]float64{}
 				}
 				f.verb.Idle[k] = eps
 			}
-			return args
+			return args, nil
 		}},
 	{use: "split SRC [DST]", short: "split a dataset into folders below DST", example: `  robocache edit split ./set ./parts --into train=0.8,val=0.2 --seed 1
   robocache edit split ./set ./parts --into train=0-79,test=80-99
@@ -137,46 +144,68 @@ var editVerbs = []editVerb{
 		flags: func(f *editFlags, c *cobra.Command) {
 			c.Flags().StringVar(&f.verb.From, "from", "", "FILE.npy or FILE.parquet with a row for each of the dataset's (joined on index, or episode_index and frame_index), or a constant: 7, 0.5, true, [1, 2], a text")
 		},
-		args: func(f *editFlags, args []string) []string {
-			return word(f, args, func(key string) { f.verb.Features = []string{key} })
+		args: func(f *editFlags, args []string) ([]string, error) {
+			return word(f, args, func(key string) error {
+				f.verb.Features = []string{key}
+				return nil
+			})
 		}},
 	{use: "rename SRC OLD=NEW… [DST]", short: "rename features", example: `  robocache edit rename ./set observation.images.cam_high=observation.images.top ./renamed`,
-		args: func(f *editFlags, args []string) []string {
-			return words(f, args, isPair, func(words []string) { f.verb.Names = pairs("rename", words) })
+		args: func(f *editFlags, args []string) ([]string, error) {
+			return words(f, args, isPair, func(words []string) error {
+				var err error
+				if f.verb.Names, err = pairs("rename", words); err != nil {
+					return err
+				}
+				return nil
+			})
 		}},
 	{use: "remove SRC KEY… [DST]", short: "remove features", example: `  robocache edit remove ./set observation.images.wrist ./smaller`,
-		args: func(f *editFlags, args []string) []string {
-			return words(f, args, isKey, func(words []string) { f.verb.Features = words })
+		args: func(f *editFlags, args []string) ([]string, error) {
+			return words(f, args, isKey, func(words []string) error {
+				f.verb.Features = words
+				return nil
+			})
 		}},
 	{use: "set-task SRC TEXT [DST]", short: "give episodes one task", choice: true, example: `  robocache edit set-task ./set "pick up the cube" ./named --episodes 0-9`,
-		args: func(f *editFlags, args []string) []string {
-			return word(f, args, func(text string) { f.verb.Text = text })
+		args: func(f *editFlags, args []string) ([]string, error) {
+			return word(f, args, func(text string) error {
+				f.verb.Text = text
+				return nil
+			})
 		}},
 	{use: "relabel SRC OLD=NEW… [DST]", short: "change the text of tasks, or of rows", choice: true, example: `  robocache edit relabel ./set "pick cube=pick up the cube" ./named
   robocache edit relabel ./set ./named --rows 3:40-80="close the gripper"`,
 		flags: func(f *editFlags, c *cobra.Command) {
 			c.Flags().StringVar(&f.verb.Rows, "rows", "", "EPISODE:FROM-TO=TEXT: these rows (TO not included) have this task")
 		},
-		args: func(f *editFlags, args []string) []string {
+		args: func(f *editFlags, args []string) ([]string, error) {
 			if rows, text, ok := strings.Cut(f.verb.Rows, "="); ok {
 				f.verb.Rows, f.verb.Text = rows, text
-				return args
+				return args, nil
 			}
-			return words(f, args, isPair, func(words []string) { f.verb.Names = pairs("relabel", words) })
+			return words(f, args, isPair, func(words []string) error {
+				var err error
+				if f.verb.Names, err = pairs("relabel", words); err != nil {
+					return err
+				}
+				return nil
+			})
 		}},
 	{use: "reencode SRC [DST]", short: "encode all video anew, and say how near it comes to what it was", example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8
   robocache edit reencode ./set ./small --crf 35`, flags: (*editFlags).coding},
 	{use: "resize SRC WxH [DST]", short: "encode all video anew in another size", example: `  robocache edit resize ./set 224x224 ./small`, flags: (*editFlags).coding,
-		args: func(f *editFlags, args []string) []string {
+		args: func(f *editFlags, args []string) ([]string, error) {
 			return word(f, args, f.sized)
 		}},
 	{use: "recompute-stats SRC [DST]", short: "count all statistics anew", example: `  robocache edit recompute-stats ./set --in-place`},
 }
 
-func (f *editFlags) sized(text string) {
+func (f *editFlags) sized(text string) error {
 	if n, err := fmt.Sscanf(text, "%dx%d", &f.verb.Video.Width, &f.verb.Video.Height); n != 2 || err != nil || text != fmt.Sprintf("%dx%d", f.verb.Video.Width, f.verb.Video.Height) {
-		guard.Fail(misuse("expected a size such as 224x224, found " + text))
+		return misuse("expected a size such as 224x224, found " + text)
 	}
+	return nil
 }
 
 func (f *editFlags) coding(c *cobra.Command) {
@@ -230,7 +259,10 @@ func (v editVerb) command() *cobra.Command {
 			}
 		}
 		if v.args != nil {
-			args = v.args(f, args)
+			var err error
+			if args, err = v.args(f, args); err != nil {
+				return nil, nil, err
+			}
 		}
 		if cmd.Flags().Changed("seed") {
 			f.verb.Seed = &f.seed
@@ -252,7 +284,10 @@ func (v editVerb) command() *cobra.Command {
 }
 
 func (f *editFlags) run(cmd *cobra.Command) (*edit.Report, error, error) {
-	f.req.Open = f.open.settled()
+	var err error
+	if f.req.Open, err = f.open.settled(); err != nil {
+		return nil, nil, err
+	}
 	f.req.Progress = newProgress(cmd, "edit")
 	r, err := edit.Run(cmd.Context(), &f.req)
 	if err != nil {
@@ -293,9 +328,13 @@ each other: an episode is kept that all of them keep, with the rows that all of 
 		}
 		for _, name := range args {
 			b, err := os.ReadFile(name)
-			guard.Check(robocache.At(err, robocache.Where{"file": name}))
+			if err := robocache.At(err, robocache.Where{"file": name}); err != nil {
+				return nil, nil, err
+			}
 			p, err := edit.ParsePlan(b)
-			guard.Check(robocache.At(err, robocache.Where{"file": name}))
+			if err := robocache.At(err, robocache.Where{"file": name}); err != nil {
+				return nil, nil, err
+			}
 			f.req.Plans = append(f.req.Plans, p)
 		}
 		return f.run(cmd)

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/hub"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newPull() *cobra.Command {
@@ -26,8 +25,13 @@ the same command goes on. --episodes: metadata and the files that hold these, of
 	c.Flags().StringVar(&episodes, "episodes", "", "only the files that hold the episodes with these indices (0,3,5-9)")
 	env := environment(c)
 	return answers(c, func(cmd *cobra.Command, args []string) (*hub.Pulled, error, error) {
-		env()
-		p := guard.Must(hub.Pull(cmd.Context(), args[0], args[1], episodes, inUnit(newProgress(cmd, "pull"), "bytes")))
+		if err := env(); err != nil {
+			return nil, nil, err
+		}
+		p, err := hub.Pull(cmd.Context(), args[0], args[1], episodes, inUnit(newProgress(cmd, "pull"), "bytes"))
+		if err != nil {
+			return nil, nil, err
+		}
 		return p, nil, nil
 	}, func(w io.Writer, p *hub.Pulled) {
 		fmt.Fprintf(w, "%s at %.12s: %d files in %s, %s read, %d were there", p.URI, p.Commit, p.Files, p.Destination, bytesText(p.Bytes), p.Unchanged)
@@ -39,14 +43,17 @@ the same command goes on. --episodes: metadata and the files that hold these, of
 }
 
 // environment lets a caller in the process hand over variables that were set since the library was loaded.
-func environment(c *cobra.Command) (set func()) {
+func environment(c *cobra.Command) (set func() error) {
 	var env map[string]string
 	c.Flags().StringToStringVar(&env, "env", nil, "")
 	_ = c.Flags().MarkHidden("env")
-	return func() {
+	return func() error {
 		for k, v := range env {
-			guard.Check(os.Setenv(k, v))
+			if err := os.Setenv(k, v); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
 }
 
@@ -74,12 +81,21 @@ It runs a Python that has huggingface_hub (--python, $ROBOCACHE_PYTHON, else the
 	c.Flags().StringVar(&opt.Python, "python", "", "the Python that has huggingface_hub")
 	env := environment(c)
 	return answers(c, func(cmd *cobra.Command, args []string) (*hub.Pushed, error, error) {
-		env()
-		opt.Open = open.settled()
+		if err := env(); err != nil {
+			return nil, nil, err
+		}
+		var err error
+		if opt.Open, err = open.settled(); err != nil {
+			return nil, nil, err
+		}
 		if w := cmd.ErrOrStderr(); isTerminal(w) {
 			opt.Terminal = w
 		}
-		return guard.Must(hub.Push(cmd.Context(), args[0], args[1], opt)), nil, nil
+		push, err := hub.Push(cmd.Context(), args[0], args[1], opt)
+		if err != nil {
+			return nil, nil, err
+		}
+		return push, nil, nil
 	}, func(w io.Writer, p *hub.Pushed) {
 		verb := "pushed"
 		if p.DryRun {

@@ -11,27 +11,34 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
 // source opens what convert reads, and settles the rate of the rows that are written. Told tells of a rate that was measured.
-func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri string, told func(string)) robocache.Dataset {
-	opt := open.settled()
-	hz := rateOf("--hz", open.hz)
+func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri string, told func(string)) (robocache.Dataset, error) {
+	opt, err := open.settled()
+	if err != nil {
+		return nil, err
+	}
+	hz, err := rateOf("--hz", open.hz)
+	if err != nil {
+		return nil, err
+	}
 	if !hz.Zero() && f.fps != "" {
-		guard.Fail(misuse("--hz says the rate to resample onto, --fps another name for the rate of the rows as they are: give one"))
+		return nil, misuse("--hz says the rate to resample onto, --fps another name for the rate of the rows as they are: give one")
 	}
 	if f.opt.Align != nil && !f.opt.Align.HZ.Zero() && !hz.Zero() && f.opt.Align.HZ != hz {
-		guard.Fail(misuse(fmt.Sprintf("--hz says %s, hz of the --align file %s: give one", hz, f.opt.Align.HZ)))
+		return nil, misuse(fmt.Sprintf("--hz says %s, hz of the --align file %s: give one", hz, f.opt.Align.HZ))
 	}
 	if f.opt.Align != nil && f.fps != "" {
-		guard.Fail(misuse("--fps gives rows another rate as they are, --align makes rows of a grid: its rate is hz in the file, or --hz"))
+		return nil, misuse("--fps gives rows another rate as they are, --align makes rows of a grid: its rate is hz in the file, or --hz")
 	}
 	ds, err := mapping.Open(ctx, uri, opt)
 	if err != nil && (f.opt.FPS.Zero() || !opt.HZ.Zero() || !errors.Is(err, robocache.ErrNoClock)) {
-		guard.Check(err)
-		return nil
+		if err != nil {
+			return nil, err
+		}
+		return nil, nil
 	}
 	if err != nil || hz.Zero() && !f.opt.FPS.Zero() && opt.HZ.Zero() && !robocache.KnowsTime(ctx, ds) {
 		// --fps of rows that have no rate. A format may refuse to be opened without one.
@@ -39,18 +46,26 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 			_ = ds.Close()
 		}
 		opt.HZ = f.opt.FPS
-		ds = guard.Must(mapping.Open(ctx, uri, opt))
+		if ds, err = mapping.Open(ctx, uri, opt); err != nil {
+			return nil, err
+		}
 	}
 	if f.forLeRobot {
-		ds = f.mapRoles(ctx, ds, uri, &opt, hz, told)
+		if ds, err = f.mapRoles(ctx, ds, uri, &opt, hz, told); err != nil {
+			return nil, err
+		}
 	}
-	err = guard.Try(func() {
-		f.opt.Episodes = guard.Must(ds.Info().ParseEpisodes(f.episode))
-		guard.Check(f.rated(ctx, ds, hz, told))
-	})
+	err = func() error {
+		parseEpisodes, err := ds.Info().ParseEpisodes(f.episode)
+		if err != nil {
+			return err
+		}
+		f.opt.Episodes = parseEpisodes
+		return f.rated(ctx, ds, hz, told)
+	}()
 	if err != nil {
 		_ = ds.Close()
-		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
 	if f.forLeRobot && f.opt.Align != nil && f.opt.Align.DTypes == nil {
 		f.opt.Align.DTypes = map[string]robocache.DType{}
@@ -65,20 +80,26 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 		for _, note := range a.RelativeNotes(ds.Info(), f.opt.Keys) {
 			told(note.Message + ". " + note.Hint)
 		}
-		if ahead := a.LookAhead(ctx, ds, f.opt.Keys); ahead != nil {
+		if ahead, err := a.LookAhead(ctx, ds, f.opt.Keys); err != nil {
+			return nil, err
+		} else if ahead != nil {
 			told(ahead.Message + ". " + ahead.Hint)
 		}
 	}
-	return ds
+	return ds, nil
 }
 
 // mapRoles opens the source again with the mapping of --preset lerobot.
-func (f *conversionFlags) mapRoles(ctx context.Context, ds robocache.Dataset, uri string, opt *robocache.OpenOptions, hz robocache.Rate, told func(string)) robocache.Dataset {
+func (f *conversionFlags) mapRoles(ctx context.Context, ds robocache.Dataset, uri string, opt *robocache.OpenOptions, hz robocache.Rate, told func(string)) (robocache.Dataset, error) {
 	defer ds.Close()
 	if opt.Map != nil {
-		guard.Fail(misuse("--preset lerobot makes a mapping, and --map is one: give one of them"))
+		return nil, misuse("--preset lerobot makes a mapping, and --map is one: give one of them")
 	}
-	for _, known := range []robocache.Rate{ds.Info().FPS, steady(ctx, ds, f.opt.Episodes)} {
+	steadyValue, err := steady(ctx, ds, f.opt.Episodes)
+	if err != nil {
+		return nil, err
+	}
+	for _, known := range []robocache.Rate{ds.Info().FPS, steadyValue} {
 		if hz.Zero() {
 			hz = known
 		}
@@ -89,7 +110,7 @@ func (f *conversionFlags) mapRoles(ctx context.Context, ds robocache.Dataset, ur
 	}
 	m, left := mapping.Preset(ds.Info(), period)
 	if len(m.Streams) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "--preset lerobot finds no camera, no state and no action", Hint: "Name the streams with --map; inspect --suggest-map writes one to begin with."})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "--preset lerobot finds no camera, no state and no action", Hint: "Name the streams with --map; inspect --suggest-map writes one to begin with."}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.Streams)) {
 		s := m.Streams[key]
@@ -103,23 +124,26 @@ func (f *conversionFlags) mapRoles(ctx context.Context, ds robocache.Dataset, ur
 		told("preset lerobot: dropped " + strings.Join(left, ", "))
 	}
 	opt.Map = m
-	return guard.Must(mapping.Open(ctx, uri, *opt))
+	return mapping.Open(ctx, uri, *opt)
 }
 
 // rated settles the rate of the rows of an open source.
 func (f *conversionFlags) rated(ctx context.Context, ds robocache.Dataset, hz robocache.Rate, told func(string)) (err error) {
-	defer guard.Into(&err)
 	switch info := ds.Info(); {
 	case f.fps != "" && info.Clock != "":
 		return misuse("--fps gives rows another rate as they are; the streams of this source have clocks of their own, and no rows: --hz says the rate of a grid for them")
 	case hz.Zero():
-		f.measured(ctx, ds, told)
+		if err := f.measured(ctx, ds, told); err != nil {
+			return err
+		}
 		return nil
 	case f.opt.Align == nil && hz == info.FPS && info.Clock == "" && robocache.KnowsTime(ctx, ds):
 		f.opt.FPS = hz // as they are
 		return nil
 	}
-	guard.Check(robocache.CheckGrid(ctx, ds, hz))
+	if err := robocache.CheckGrid(ctx, ds, hz); err != nil {
+		return err
+	}
 	if f.opt.Align == nil {
 		f.opt.Align = &align.Config{}
 	}
@@ -128,25 +152,29 @@ func (f *conversionFlags) rated(ctx context.Context, ds robocache.Dataset, hz ro
 }
 
 // measured gives a recording whose streams have clocks of their own, and state no rate, that of its anchor, where that is steady.
-func (f *conversionFlags) measured(ctx context.Context, ds robocache.Dataset, told func(string)) {
+func (f *conversionFlags) measured(ctx context.Context, ds robocache.Dataset, told func(string)) error {
 	info := ds.Info()
 	if info.Clock == "" || !info.FPS.Zero() || f.fps != "" || keepsClocks(f.to) || f.opt.Align != nil && !f.opt.Align.HZ.Zero() {
-		return
+		return nil
 	}
-	hz := steady(ctx, ds, f.opt.Episodes)
+	hz, err := steady(ctx, ds, f.opt.Episodes)
+	if err != nil {
+		return err
+	}
 	if hz.Zero() {
-		return // whoever needs a rate asks for it
+		return nil // whoever needs a rate asks for it
 	}
 	if f.opt.Align == nil {
 		f.opt.Align = &align.Config{}
 	}
 	f.opt.Align.HZ = hz
 	told(fmt.Sprintf("rows at %s Hz: the measured rate of %s, whose clock is the recording's; --hz says another", hz, info.Clock))
+	return nil
 }
 
 // steady measures the rate of a dataset's own rows: whole hertz that the median step of every episode that is looked at says, with nine in ten
 // steps within a quarter of it. Zero where there is none.
-func steady(ctx context.Context, ds robocache.Dataset, positions []int) robocache.Rate {
+func steady(ctx context.Context, ds robocache.Dataset, positions []int) (robocache.Rate, error) {
 	if positions == nil {
 		for e := range ds.Info().Episodes {
 			positions = append(positions, e)
@@ -160,7 +188,7 @@ func steady(ctx context.Context, ds robocache.Dataset, positions []int) robocach
 		}
 		t, err := ds.Times(ctx, e, "")
 		if ctx.Err() != nil {
-			guard.Fail(ctx.Err())
+			return robocache.Rate{}, ctx.Err()
 		}
 		if err != nil || len(t) < 10 {
 			continue // who reads it says what is wrong
@@ -181,13 +209,13 @@ func steady(ctx context.Context, ds robocache.Dataset, positions []int) robocach
 		}
 		rate := math.Round(1e9 / middle)
 		if !(middle > 0) || rate < 1 || math.Abs(1e9/middle-rate) > 0.01*rate || even*10 < len(steps)*9 {
-			return none
+			return none, nil
 		}
 		if one := (robocache.Rate{Num: int64(rate), Den: 1}); hz.Zero() {
 			hz = one
 		} else if one != hz {
-			return none
+			return none, nil
 		}
 	}
-	return hz
+	return hz, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -43,27 +42,36 @@ func newInspect() *cobra.Command {
 	c.Flags().IntVar(&gop, "gop", video.AdvisedGOP, "with --decode-cost: frames between key frames")
 	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, found, err error) {
 		ctx := cmd.Context()
-		guard.Check(inspect.CheckSheet(sheet))
+		if err := inspect.CheckSheet(sheet); err != nil {
+			return answer, found, err
+		}
 		one := cmd.Flags().Changed("episode")
 		switch {
 		case cost && (one || suggest || open.hz != ""):
-			guard.Fail(misuse("inspect: --decode-cost is of the whole dataset as it is: not with --episode, --hz and --suggest-map"))
+			return answer, found, misuse("inspect: --decode-cost is of the whole dataset as it is: not with --episode, --hz and --suggest-map")
 		case !cost && (codec != "" || cmd.Flags().Changed("gop")) || gop < 1:
-			guard.Fail(misuse("inspect: --codec and --gop (at least 1) go with --decode-cost"))
+			return answer, found, misuse("inspect: --codec and --gop (at least 1) go with --decode-cost")
 		case codec != "" && !slices.Contains([]video.Codec{video.AV1, video.H264, video.HEVC}, video.Codec(codec)):
-			guard.Fail(misuse("inspect: --codec " + codec + ": expected av1, h264 or hevc"))
+			return answer, found, misuse("inspect: --codec " + codec + ": expected av1, h264 or hevc")
 		}
-		ds := open.open(ctx, args[0])
+		ds, err := open.open(ctx, args[0])
+		if err != nil {
+			return answer, found, err
+		}
 		defer ds.Close()
 		if suggest {
 			return nil, nil, mapping.Suggest(cmd.OutOrStdout(), ds)
 		}
 		position := 0
 		if one {
-			position = guard.Must(ds.Info().EpisodePosition(int64(episode)))
+			if position, err = ds.Info().EpisodePosition(int64(episode)); err != nil {
+				return answer, found, err
+			}
 		}
 		if sheet != "" {
-			guard.Check(inspect.ContactSheet(ctx, ds, position, sheet))
+			if err := inspect.ContactSheet(ctx, ds, position, sheet); err != nil {
+				return answer, found, err
+			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
 			if !one && !cmd.Flags().Changed("json") {
 				return nil, nil, nil
@@ -71,12 +79,27 @@ func newInspect() *cobra.Command {
 		}
 		var r any
 		if one {
-			r = guard.Must(inspect.Episode(ctx, ds, position))
+			if r, err = inspect.Episode(ctx, ds, position); err != nil {
+				return answer, found, err
+			}
 		} else {
-			whole := guard.Must(inspect.Dataset(ctx, ds))
-			whole.Findings = append(slices.Clip(whole.Findings), wouldLookAhead(ctx, ds)...)
+			whole, err := inspect.Dataset(ctx, ds)
+			if err != nil {
+				return answer, found, err
+			}
+			wouldLookAheadValue, err := wouldLookAhead(ctx, ds)
+			if err != nil {
+				return answer, found, err
+			}
+			whole.Findings = append(slices.Clip(whole.Findings), wouldLookAheadValue...)
 			if cost {
-				whole.Decoding = decodeCost(ctx, ds, args[0], open.settled(), codec, gop)
+				settled, err := open.settled()
+				if err != nil {
+					return answer, found, err
+				}
+				if whole.Decoding, err = decodeCost(ctx, ds, args[0], settled, codec, gop); err != nil {
+					return answer, found, err
+				}
 			}
 			r = whole
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -22,8 +21,11 @@ var costSpan = 2 * time.Second // of decoding, a camera and a device
 const trialFrames = 128 // that are encoded of a camera
 
 // decodeCost measures what frames cost as they are, and encoded otherwise: the trial is an edit of a piece of an episode, made and removed.
-func decodeCost(ctx context.Context, ds robocache.Dataset, uri string, open robocache.OpenOptions, codec string, gop int) *inspect.Decoding {
-	d := guard.Must(inspect.MeasureDecoding(ctx, ds, -1, 0, costSpan))
+func decodeCost(ctx context.Context, ds robocache.Dataset, uri string, open robocache.OpenOptions, codec string, gop int) (*inspect.Decoding, error) {
+	d, err := inspect.MeasureDecoding(ctx, ds, -1, 0, costSpan)
+	if err != nil {
+		return nil, err
+	}
 	e := ds.Info().Episodes / 2
 	for range ds.Info().Episodes {
 		if ds.Len(e) > 0 {
@@ -34,11 +36,19 @@ func decodeCost(ctx context.Context, ds robocache.Dataset, uri string, open robo
 	t := &inspect.EncodingTrial{Codec: cmp.Or(codec, advised(ctx, ds)), GOP: gop, Episode: ds.Info().EpisodeIndex(e), Frames: min(ds.Len(e), trialFrames)}
 	t.Command = fmt.Sprintf("robocache edit reencode %s DST --codec %s --gop %d", robocache.Redact(uri), t.Codec, t.GOP)
 	d.Trial = t
-	if err := guard.Try(func() { encodeTrial(ctx, ds, e, uri, open, t) }); guard.RaiseInternal(err) != nil {
-		guard.Check(ctx.Err())
-		t.Problem = err.Error()
+	{
+		err := encodeTrial(ctx, ds, e, uri, open, t)
+		if robocache.IsFatal(err) {
+			return nil, err
+		}
+		if err != nil {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			t.Problem = err.Error()
+		}
 	}
-	return d
+	return d, nil
 }
 
 // advised is the codec for the first camera whose file can be read.
@@ -56,18 +66,34 @@ func advised(ctx context.Context, ds robocache.Dataset) string {
 	return string(video.HEVC)
 }
 
-func encodeTrial(ctx context.Context, ds robocache.Dataset, position int, uri string, open robocache.OpenOptions, t *inspect.EncodingTrial) {
-	dir := guard.Must(os.MkdirTemp("", "robocache-trial-"))
+func encodeTrial(ctx context.Context, ds robocache.Dataset, position int, uri string, open robocache.OpenOptions, t *inspect.EncodingTrial) error {
+	dir, err := os.MkdirTemp("", "robocache-trial-")
+	if err != nil {
+		return err
+	}
 	defer os.RemoveAll(dir)
-	r := guard.Must(edit.Run(ctx, &edit.Request{Sources: []string{uri}, Open: open, DST: filepath.Join(dir, "trial"), To: robocache.DefaultFormat(), Stats: "rows", Verbs: []edit.Verb{
+	r, err := edit.Run(ctx, &edit.Request{Sources: []string{uri}, Open: open, DST: filepath.Join(dir, "trial"), To: robocache.DefaultFormat(), Stats: "rows", Verbs: []edit.Verb{
 		{Verb: "keep", Choice: edit.Choice{Episodes: strconv.FormatInt(t.Episode, 10)}}, {Verb: "trim", To: fmt.Sprintf("%dr", t.Frames)},
 		{Verb: "reencode", Video: &edit.Video{Codec: t.Codec, GOP: t.GOP}},
-	}}))
-	made := guard.Must(robocache.Open(ctx, r.DST, robocache.OpenOptions{Format: r.Format}))
+	}})
+	if err != nil {
+		return err
+	}
+	made, err := robocache.Open(ctx, r.DST, robocache.OpenOptions{Format: r.Format})
+	if err != nil {
+		return err
+	}
 	defer made.Close()
-	is := guard.Must(inspect.MeasureDecoding(ctx, made, 0, t.Frames, costSpan))
+	is, err := inspect.MeasureDecoding(ctx, made, 0, t.Frames, costSpan)
+	if err != nil {
+		return err
+	}
 	was := map[string]float64{}
-	for _, s := range guard.Must(inspect.MeasureDecoding(ctx, ds, position, t.Frames, 0)).Streams {
+	measureDecoding, err := inspect.MeasureDecoding(ctx, ds, position, t.Frames, 0)
+	if err != nil {
+		return err
+	}
+	for _, s := range measureDecoding.Streams {
 		was[s.Key] = s.Bytes
 	}
 	for _, s := range is.Streams {
@@ -77,6 +103,7 @@ func encodeTrial(ctx context.Context, ds robocache.Dataset, position int, uri st
 		}
 		t.Streams = append(t.Streams, x)
 	}
+	return nil
 }
 
 func printDecoding(w io.Writer, d *inspect.Decoding) {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 	_ "github.com/goatnote-inc/robocache/video/nvdec"
 )
@@ -54,7 +54,7 @@ func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 
 // execute runs the command. A panic, of any verb, is an internal error.
 func execute(ctx context.Context, root *cobra.Command) (err error) {
-	defer guard.Recover("robocache", &err)
+	defer crash.Recover("robocache", &err)
 	return root.ExecuteContext(ctx)
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
@@ -47,28 +46,56 @@ func (f *openFlags) addGrid(c *cobra.Command) {
 }
 
 // settled reads the flags.
-func (f *openFlags) settled() robocache.OpenOptions {
-	opt := robocache.OpenOptions{Format: f.format, Split: f.split, FollowLinks: f.follow, MemoryBudget: parseBytes(f.memory), HZ: rateOf("--rows-hz", f.rows), Options: pairs("--option", f.options), Repair: f.repair}
-	if strings.HasPrefix(f.mapping, "{") { // as robocache.open(map={…}) has it
-		opt.Map = guard.Must(mapping.Parse([]byte(f.mapping)))
-	} else if f.mapping != "" {
-		opt.Map = guard.Must(mapping.Read(f.mapping))
+func (f *openFlags) settled() (robocache.OpenOptions, error) {
+	bytes, err := parseBytes(f.memory)
+	if err != nil {
+		return robocache.OpenOptions{}, err
 	}
-	return opt
+	rateOfValue, err := rateOf("--rows-hz", f.rows)
+	if err != nil {
+		return robocache.OpenOptions{}, err
+	}
+	pairsValue, err := pairs("--option", f.options)
+	if err != nil {
+		return robocache.OpenOptions{}, err
+	}
+	opt := robocache.OpenOptions{Format: f.format, Split: f.split, FollowLinks: f.follow, MemoryBudget: bytes, HZ: rateOfValue, Options: pairsValue, Repair: f.repair}
+	if strings.HasPrefix(f.mapping, "{") { // as robocache.open(map={…}) has it
+		if opt.Map, err = mapping.Parse([]byte(f.mapping)); err != nil {
+			return robocache.OpenOptions{}, err
+		}
+	} else if f.mapping != "" {
+		if opt.Map, err = mapping.Read(f.mapping); err != nil {
+			return robocache.OpenOptions{}, err
+		}
+	}
+	return opt, nil
 }
 
-func (f *openFlags) open(ctx context.Context, uri string) robocache.Dataset {
-	opt, hz := f.settled(), rateOf("--hz", f.hz)
-	ds := guard.Must(mapping.Open(ctx, uri, opt))
+func (f *openFlags) open(ctx context.Context, uri string) (robocache.Dataset, error) {
+	opt, err := f.settled()
+	if err != nil {
+		return nil, err
+	}
+	hz, err := rateOf("--hz", f.hz)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := mapping.Open(ctx, uri, opt)
+	if err != nil {
+		return nil, err
+	}
 	if hz.Zero() {
-		return ds
+		return ds, nil
 	}
 	var view robocache.Dataset
-	err := robocache.CheckGrid(ctx, ds, hz)
+	err = robocache.CheckGrid(ctx, ds, hz)
 	if err == nil {
 		cfg := align.Config{HZ: hz}
 		notes := cfg.RelativeNotes(ds.Info(), nil)
-		if ahead := cfg.LookAhead(ctx, ds, nil); ahead != nil {
+		if ahead, err := cfg.LookAhead(ctx, ds, nil); err != nil {
+			return nil, err
+		} else if ahead != nil {
 			notes = append(notes, *ahead)
 		}
 		view, err = align.View(ctx, ds, cfg, align.ViewOptions{Own: true})
@@ -78,45 +105,47 @@ func (f *openFlags) open(ctx context.Context, uri string) robocache.Dataset {
 	}
 	if err != nil {
 		_ = ds.Close()
-		guard.Fail(robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)}))
+		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
 	}
-	return view
+	return view, nil
 }
 
 // wouldLookAhead returns the finding look-ahead of a dataset with several clocks: how far
 // hz= and anchor= would read past the tick. It returns nothing for other datasets.
-func wouldLookAhead(ctx context.Context, ds robocache.Dataset) []robocache.Finding {
+func wouldLookAhead(ctx context.Context, ds robocache.Dataset) ([]robocache.Finding, error) {
 	var unaligned align.Config
 	if ds.Info().Clock == "" {
-		return nil
+		return nil, nil
 	}
-	if f := unaligned.LookAhead(ctx, ds, nil); f != nil {
-		return []robocache.Finding{*f}
+	if f, err := unaligned.LookAhead(ctx, ds, nil); err != nil {
+		return nil, err
+	} else if f != nil {
+		return []robocache.Finding{*f}, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // rateOf reads the rate that a flag says; zero where it is not given.
-func rateOf(flag, text string) robocache.Rate {
+func rateOf(flag, text string) (robocache.Rate, error) {
 	if text == "" {
-		return robocache.Rate{}
+		return robocache.Rate{}, nil
 	}
 	r, err := robocache.RateOf(text)
 	if err != nil {
-		guard.Fail(misuse(flag + ": " + err.Error()))
+		return robocache.Rate{}, misuse(flag + ": " + err.Error())
 	}
-	return r
+	return r, nil
 }
 
 // pairs reads key=value texts.
-func pairs(flag string, list []string) map[string]string {
+func pairs(flag string, list []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, text := range list {
 		k, v, ok := strings.Cut(text, "=")
 		if !ok || k == "" {
-			guard.Fail(misuse(flag + ": expected key=value, found " + text))
+			return nil, misuse(flag + ": expected key=value, found " + text)
 		}
 		out[k] = v
 	}
-	return out
+	return out, nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // printJSON writes v for machines, laid out as it lays itself out where it does.
@@ -31,14 +30,17 @@ func printJSON(w io.Writer, v any) error {
 }
 
 // answers gives a verb --json: what run answers is printed as JSON, or by text; nil is not printed. found is told after that: what the verb found
-// (errFindings) and what is wrong with its answer. run may end by guard.Fail.
+// (errFindings) and what is wrong with its answer.
 func answers[T any](c *cobra.Command, run func(cmd *cobra.Command, args []string) (answer *T, found, err error), text func(w io.Writer, answer *T)) *cobra.Command {
 	var asJSON bool
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var answer *T
 		var found, err error
-		if failed := guard.Try(func() { answer, found, err = run(cmd, args) }); failed != nil {
+		if failed := func() error {
+			answer, found, err = run(cmd, args)
+			return nil
+		}(); failed != nil {
 			return failed
 		}
 		switch {
@@ -80,7 +82,7 @@ func bytesText(n int64) string {
 }
 
 // parseBytes reads "4GiB", "512MB" or a plain number.
-func parseBytes(s string) int64 {
+func parseBytes(s string) (int64, error) {
 	units := []struct {
 		suffix string
 		mul    float64
@@ -91,11 +93,10 @@ func parseBytes(s string) int64 {
 			if err != nil || f < 0 || f*u.mul > 1<<60 {
 				break
 			}
-			return int64(f * u.mul)
+			return int64(f * u.mul), nil
 		}
 	}
-	guard.Fail(misuse("not a size in bytes: " + strconv.Quote(s) + "; expected such as 512MiB or 4GB"))
-	return 0
+	return 0, misuse("not a size in bytes: " + strconv.Quote(s) + "; expected such as 512MiB or 4GB")
 }
 
 // summarized is how many findings of one code printSummary lists.

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 func newPlot() *cobra.Command {
@@ -32,14 +31,23 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
 	c.Flags().StringVarP(&out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
 	mustConfigure(c.MarkFlagRequired("out"))
 	return answers(c, func(cmd *cobra.Command, args []string) (answer *inspect.Plotted, found, err error) {
-		guard.Check(inspect.CheckPlot(out))
-		ds := open.open(cmd.Context(), args[0])
+		if err := inspect.CheckPlot(out); err != nil {
+			return answer, found, err
+		}
+		ds, err := open.open(cmd.Context(), args[0])
+		if err != nil {
+			return answer, found, err
+		}
 		defer ds.Close()
 		position := 0
 		if cmd.Flags().Changed("episode") {
-			position = guard.Must(ds.Info().EpisodePosition(int64(episode)))
+			if position, err = ds.Info().EpisodePosition(int64(episode)); err != nil {
+				return answer, found, err
+			}
 		}
-		answer = guard.Must(inspect.Plot(cmd.Context(), ds, position, keys, out))
+		if answer, err = inspect.Plot(cmd.Context(), ds, position, keys, out); err != nil {
+			return answer, found, err
+		}
 		return answer, nil, nil
 	}, func(w io.Writer, r *inspect.Plotted) {
 		fmt.Fprintf(w, "wrote %s: %d streams of episode %d\n", r.File, len(r.Streams), r.Episode)

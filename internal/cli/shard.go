@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/stats"
 )
@@ -74,14 +73,18 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 	c.Flags().Float64Var(&cost.PricePerGB, "price-per-gb", 0, "estimate: what reading or writing 10⁹ bytes costs")
 	c.Flags().StringVar(&cost.Scratch, "estimate-in", "", "estimate: the folder or URI in which the sample is written and removed again, such as one beside DST (default: this machine's temporary folder)")
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *Planned, _ error, err error) {
-		defer guard.Into(&err)
 		ctx := cmd.Context()
 		if manifest == "" && !estimate {
 			return nil, nil, misuse("--manifest names the file to write; --estimate alone writes none")
 		}
 		debug.SetGCPercent(400) // it holds little, and looks at much
-		f.settle(cmd.Flags())
-		ds := f.source(ctx, &open, args[1], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+		if err := f.settle(cmd.Flags()); err != nil {
+			return nil, nil, err
+		}
+		ds, err := f.source(ctx, &open, args[1], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+		if err != nil {
+			return nil, nil, err
+		}
 		f.opt.Episodes = ds.Info().EpisodeIndices(f.opt.Episodes) // a job names them by index
 		_ = ds.Close()
 		job.Name, job.Source, job.Destination, job.To, job.Open, job.Convert, job.SkipBad = args[0], args[1], args[2], f.to, f.opened, f.opt, f.opt.SkipBad
@@ -92,12 +95,20 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 		opt.Tool = "robocache " + fullVersion()
 		p := &Planned{Manifest: manifest, Job: args[0]}
 		if estimate {
-			e := guard.Must(shard.NewEstimate(ctx, job, opt, cost))
+			e, err := shard.NewEstimate(ctx, job, opt, cost)
+			if err != nil {
+				return nil, nil, err
+			}
 			p.Estimate, p.Shards, p.Episodes, p.Frames, p.Bytes = e, e.Shards, e.Episodes, e.Frames, e.Stages[1].Bytes
 		}
 		if manifest != "" {
-			m := guard.Must(shard.NewPlan(ctx, job, opt))
-			guard.Check(m.Write(ctx, manifest))
+			m, err := shard.NewPlan(ctx, job, opt)
+			if err != nil {
+				return nil, nil, err
+			}
+			if err := m.Write(ctx, manifest); err != nil {
+				return nil, nil, err
+			}
 			p.Shards, p.Episodes, p.Frames, p.Bytes, p.Findings = len(m.Shards), m.Episodes, m.Frames, m.Bytes, m.Findings
 			for _, s := range m.Shards {
 				p.Heaviest = max(p.Heaviest, s.Bytes)
@@ -123,11 +134,11 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 }
 
 // withManifest adds --manifest.
-func withManifest(c *cobra.Command) func(context.Context) *shard.Manifest {
+func withManifest(c *cobra.Command) func(context.Context) (*shard.Manifest, error) {
 	var name string
 	c.Flags().StringVar(&name, "manifest", "", "what plan wrote: a file or a URI")
 	_ = c.MarkFlagRequired("manifest")
-	return func(ctx context.Context) *shard.Manifest { return guard.Must(shard.Read(ctx, name)) }
+	return func(ctx context.Context) (*shard.Manifest, error) { return shard.Read(ctx, name) }
 }
 
 func newRun() *cobra.Command {
@@ -147,7 +158,6 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 	metricsFlag(c, &address)
 	c.Flags().IntVar(&threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Receipt, found error, err error) {
-		defer guard.Into(&err)
 		ctx, stop := stoppable(cmd.Context())
 		defer stop()
 		for _, name := range []string{"SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"} {
@@ -162,10 +172,16 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 		if number < 0 {
 			return nil, nil, misuse("which shard? --shard, SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX")
 		}
-		doing := runMetrics(cmd, address, number)
+		doing, err := runMetrics(cmd, address, number)
+		if err != nil {
+			return nil, found, err
+		}
 		defer doing.Close()
 		show := newProgress(cmd, "run")
-		m := manifest(ctx)
+		m, err := manifest(ctx)
+		if err != nil {
+			return nil, found, err
+		}
 		log := slog.With("run", m.Run(), "shard", number)
 		log.Info("a shard begins", "shards", len(m.Shards), "threads", threads)
 		begin := time.Now()
@@ -237,8 +253,14 @@ code: 3 where a finding is a warning or an error, or episodes were left out.`,
 	c.Flags().BoolVar(&opt.Partial, "partial", false, "make a result of the shards that are there")
 	c.Flags().BoolVar(&opt.Verify, "verify", false, "read every file of the shards first, and compare its checksum; sizes are always compared")
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Committed, found error, err error) {
-		defer guard.Into(&err)
-		r := guard.Must(shard.Commit(cmd.Context(), manifest(cmd.Context()), opt))
+		manifestValue, err := manifest(cmd.Context())
+		if err != nil {
+			return nil, found, err
+		}
+		r, err := shard.Commit(cmd.Context(), manifestValue, opt)
+		if err != nil {
+			return nil, found, err
+		}
 		return r, committedVerdict(r), nil
 	}, func(w io.Writer, r *shard.Committed) {
 		fmt.Fprintf(w, "committed %s: %d shards, %d episodes, %d frames, %s\n", r.Destination, r.Shards, r.Episodes, r.Frames, bytesText(r.Bytes))
@@ -267,8 +289,14 @@ func newStatus() *cobra.Command {
 	}
 	manifest := withManifest(c)
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Status, found error, err error) {
-		defer guard.Into(&err)
-		s := guard.Must(shard.StatusOf(cmd.Context(), manifest(cmd.Context())))
+		manifestValue, err := manifest(cmd.Context())
+		if err != nil {
+			return nil, found, err
+		}
+		s, err := shard.StatusOf(cmd.Context(), manifestValue)
+		if err != nil {
+			return nil, found, err
+		}
 		if s.Done == s.Total && s.Skipped+s.Findings > 0 {
 			found = errFindings
 		}
@@ -305,8 +333,15 @@ func newGC() *cobra.Command {
 	manifest := withManifest(c)
 	c.Flags().DurationVar(&age, "age", 10*time.Minute, "how long an attempt must have been silent")
 	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Collected, _ error, err error) {
-		defer guard.Into(&err)
-		return guard.Must(shard.GC(cmd.Context(), manifest(cmd.Context()), age)), nil, nil
+		manifestValue, err := manifest(cmd.Context())
+		if err != nil {
+			return nil, nil, err
+		}
+		gc, err := shard.GC(cmd.Context(), manifestValue, age)
+		if err != nil {
+			return nil, nil, err
+		}
+		return gc, nil, nil
 	}, func(w io.Writer, r *shard.Collected) {
 		fmt.Fprintf(w, "removed %d files of %d attempts, %s; %d attempts may be running\n", r.Files, r.Attempts, bytesText(r.Bytes), r.Kept)
 	})

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -49,15 +48,22 @@ func newStats() *cobra.Command {
 		case opt.Keys != nil && len(opt.Keys) == 0:
 			return nil, nil, misuse("--keys names no feature")
 		}
-		ds := open.open(ctx, args[0])
+		ds, err := open.open(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
 		defer ds.Close()
-		opt.Episodes = guard.Must(ds.Info().ParseEpisodes(episodes))
+		if opt.Episodes, err = ds.Info().ParseEpisodes(episodes); err != nil {
+			return nil, nil, err
+		}
 		var findings []robocache.Finding
 		opt.OnFinding = func(f robocache.Finding) { findings = append(findings, f) }
 		show := inUnit(newProgress(cmd, "stats"), "streams")
 		opt.Progress = func(done, total int) { show(int64(done), int64(total)) }
 		r := &counted{features: ds.Info().Features, quiet: out != "" || write}
-		r.stats = guard.Must(stats.Compute(ctx, ds, opt))
+		if r.stats, err = stats.Compute(ctx, ds, opt); err != nil {
+			return nil, nil, err
+		}
 		if opt.SkipBad { // the findings of opening about files that cannot be read
 			lost := slices.DeleteFunc(slices.Clone(ds.Info().Findings), func(f robocache.Finding) bool { return !f.Lost })
 			findings = append(lost, findings...)
@@ -71,7 +77,13 @@ func newStats() *cobra.Command {
 			folder, name = args[0], f.StatsFile
 		}
 		if r.quiet {
-			guard.Check(store.WriteFile(ctx, folder, name, append(guard.Must(stats.Marshal(r.stats)), '\n')))
+			encoded, err := stats.Marshal(r.stats)
+			if err != nil {
+				return nil, nil, err
+			}
+			if err := store.WriteFile(ctx, folder, name, append(encoded, '\n')); err != nil {
+				return nil, nil, err
+			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s in %s\n", name, folder)
 		}
 		printFindings(cmd.ErrOrStderr(), findings)

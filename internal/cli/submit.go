@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/metrics"
 	"github.com/goatnote-inc/robocache/submit"
 )
@@ -61,18 +60,28 @@ func (f *submitFlags) addPartial(c *cobra.Command) {
 }
 
 // plan asks for the shards that are missing. The workers' program answers.
-func (f *submitFlags) plan(ctx context.Context) submit.Plan {
+func (f *submitFlags) plan(ctx context.Context) (submit.Plan, error) {
 	program := strings.Fields(f.program)
 	if len(program) == 0 {
-		program = guard.Must(submit.Itself())
+		var err error
+		if program, err = submit.Itself(); err != nil {
+			return submit.Plan{}, err
+		}
 	}
 	if f.retries < 0 {
-		guard.Fail(misuse("--retries: expected 0 or more"))
+		return submit.Plan{}, misuse("--retries: expected 0 or more")
 	}
 	if !strings.Contains(f.manifest, "://") {
-		f.manifest = guard.Must(filepath.Abs(f.manifest))
+		var err error
+		if f.manifest, err = filepath.Abs(f.manifest); err != nil {
+			return submit.Plan{}, err
+		}
 	}
-	return *guard.Must(submit.Look(ctx, program, f.manifest))
+	look, err := submit.Look(ctx, program, f.manifest)
+	if err != nil {
+		return submit.Plan{}, err
+	}
+	return *look, nil
 }
 
 func newSubmitLocal() *cobra.Command {
@@ -95,15 +104,21 @@ Ctrl-C and SIGTERM are passed on.`,
 	c.Flags().IntVar(&l.Threads, "threads", 0, "threads and cores of each (0: the cores, shared among --jobs)")
 	metricsFlag(c, &address)
 	return answers(c, func(cmd *cobra.Command, _ []string) (_ *submit.States, found, err error) {
-		defer guard.Into(&err)
 		if l.Jobs < 1 {
 			return nil, nil, misuse("--jobs: expected 1 or more")
 		}
 		if l.Threads == 0 {
 			l.Threads = max(runtime.NumCPU()/l.Jobs, 1)
 		}
-		l.Plan, l.Retries, l.Partial, l.Stderr = f.plan(cmd.Context()), f.retries, f.partial, cmd.ErrOrStderr()
-		server := guard.Must(serveMetrics(cmd, address, metrics.Shards(l.States)))
+		plan, err := f.plan(cmd.Context())
+		if err != nil {
+			return nil, found, err
+		}
+		l.Plan, l.Retries, l.Partial, l.Stderr = plan, f.retries, f.partial, cmd.ErrOrStderr()
+		server, err := serveMetrics(cmd, address, metrics.Shards(l.States))
+		if err != nil {
+			return nil, found, err
+		}
 		defer server.Close()
 		show := inUnit(newProgress(cmd, "submit"), "shards")
 		findings, err := l.Run(cmd.Context(), func(s submit.States) { show(int64(s.Done+s.Failed), int64(s.Total)) })
@@ -137,10 +152,13 @@ func serveMetrics(cmd *cobra.Command, address string, of ...prometheus.Collector
 }
 
 // runMetrics serves what a run does; Close ends it.
-func runMetrics(cmd *cobra.Command, address string, shard int) *metrics.Running {
+func runMetrics(cmd *cobra.Command, address string, shard int) (*metrics.Running, error) {
 	r := metrics.NewRunning(shard)
-	r.Server = guard.Must(serveMetrics(cmd, address, r))
-	return r
+	var err error
+	if r.Server, err = serveMetrics(cmd, address, r); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // jobs is the answer of submit slurm.
@@ -177,10 +195,17 @@ The commit depends on all arrays (afterok, with --partial afterany). More shards
 	fl.BoolVar(&now, "now", false, "submit the jobs")
 	mustConfigure(c.MarkFlagRequired("out"))
 	return answers(c, func(cmd *cobra.Command, _ []string) (_ *jobs, _, err error) {
-		defer guard.Into(&err)
-		s.Plan, s.Retries, s.Partial = f.plan(cmd.Context()), f.retries, f.partial
-		s.Out = guard.Must(filepath.Abs(s.Out))
-		guard.Check(s.Write(cmd.Context()))
+		plan, err := f.plan(cmd.Context())
+		if err != nil {
+			return nil, nil, err
+		}
+		s.Plan, s.Retries, s.Partial = plan, f.retries, f.partial
+		if s.Out, err = filepath.Abs(s.Out); err != nil {
+			return nil, nil, err
+		}
+		if err := s.Write(cmd.Context()); err != nil {
+			return nil, nil, err
+		}
 		j := &jobs{Shards: len(s.Missing), Out: s.Out}
 		if now {
 			j.Jobs, err = s.Submit(cmd.Context())
@@ -228,16 +253,21 @@ retry helps fails its index and ends the Job; drained nodes do not count. Pods r
 	fl.StringVar(&out, "out", "", "write a folder for kustomize")
 	mustConfigure(c.MarkFlagRequired("image"))
 	c.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		defer guard.Into(&err)
 		if k.Retries = f.retries; k.Total > 0 {
 			k.Manifest = f.manifest
 		} else {
-			k.Plan = f.plan(cmd.Context())
+			if k.Plan, err = f.plan(cmd.Context()); err != nil {
+				return err
+			}
 		}
 		if out != "" {
 			return k.Write(out)
 		}
-		_, err = cmd.OutOrStdout().Write(guard.Must(k.YAML()))
+		yaml, err := k.YAML()
+		if err != nil {
+			return err
+		}
+		_, err = cmd.OutOrStdout().Write(yaml)
 		return err
 	}
 	return c

@@ -13,7 +13,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
@@ -68,7 +67,9 @@ rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 1
 		c.MarkFlagsMutuallyExclusive("preset", other)
 	}
 	return answers(c, func(cmd *cobra.Command, args []string) (r *synth.Report, found, err error) {
-		opt.Rates = guard.Must(synth.ParseRates(rates))
+		if opt.Rates, err = synth.ParseRates(rates); err != nil {
+			return r, found, err
+		}
 		w, h, ok := strings.Cut(size, "x")
 		var err1, err2 error
 		opt.Width, err1 = strconv.Atoi(w)
@@ -79,22 +80,39 @@ rtx: 1000 episodes of 5 s, vision 512 at 30 Hz, proprio 14 at 100, action 7 at 1
 		if opt.Cameras == 0 {
 			opt.Cameras = -1
 		}
-		f := guard.Must(convert.Writer(format))
+		f, err := convert.Writer(format)
+		if err != nil {
+			return r, found, err
+		}
 		if opt.Preset != "" && !cmd.Flags().Changed("episodes") {
 			opt.Episodes = 0
 		}
 		ds, options, err := synth.For(opt, f, hz != "")
-		guard.Check(err)
-		maps.Copy(options, pairs("--write-option", writing))
+		if err != nil {
+			return r, found, err
+		}
+		pairsValue, err := pairs("--write-option", writing)
+		if err != nil {
+			return r, found, err
+		}
+		maps.Copy(options, pairsValue)
 		if opt.Preset != "" && !f.KeepsClocks(options) && hz == "" {
 			hz = synth.GridHZ
 		}
 		var out convert.Options
 		if hz != "" {
-			out.Align = &align.Config{HZ: rateOf("--hz", hz)}
+			rateOfValue, err := rateOf("--hz", hz)
+			if err != nil {
+				return r, found, err
+			}
+			out.Align = &align.Config{HZ: rateOfValue}
 		}
 		out.Options, out.Progress = options, newProgress(cmd, "synth")
-		r = ds.Report(args[0], guard.Must(convert.Write(cmd.Context(), ds, format, args[0], out)))
+		write, err := convert.Write(cmd.Context(), ds, format, args[0], out)
+		if err != nil {
+			return r, found, err
+		}
+		r = ds.Report(args[0], write)
 		if out.Align != nil {
 			r.FPS = out.Align.HZ.Float()
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Outcome is what a verb answers to a caller in the process.
@@ -29,7 +28,6 @@ type Outcome struct {
 // Verb runs one verb with --json for a caller in the process, and gives its error as it is. An option is a flag's name with _ for -, and its
 // value in JSON; a list or an object is taken apart where the flag may be given several times. With terminal, progress and notes go to the process's stderr.
 func Verb(ctx context.Context, verb string, args []string, options map[string]json.RawMessage, terminal bool) (_ *Outcome, err error) {
-	defer guard.Into(&err)
 	root := newRoot()
 	root.PersistentPreRunE = nil  // the process's log is not ours to set
 	words := strings.Fields(verb) // "edit undo"
@@ -38,7 +36,9 @@ func Verb(ctx context.Context, verb string, args []string, options map[string]js
 		return nil, misuse("unknown verb " + verb)
 	}
 	for _, name := range slices.Sorted(maps.Keys(options)) {
-		setOption(c, name, options[name])
+		if err := setOption(c, name, options[name]); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.Flags().Set("json", "true"); err != nil {
 		return nil, misuse(verb + " has no result to give")
@@ -77,19 +77,19 @@ func Verb(ctx context.Context, verb string, args []string, options map[string]js
 }
 
 // setOption sets the flag that an option names.
-func setOption(c *cobra.Command, name string, value json.RawMessage) {
+func setOption(c *cobra.Command, name string, value json.RawMessage) error {
 	flag := c.Flags().Lookup(strings.ReplaceAll(name, "_", "-"))
 	if flag == nil || flag.Name == "json" || flag.Name == "help" || strings.Contains(name, "-") {
-		guard.Fail(unknownOption(c, name))
+		return unknownOption(c, name)
 	}
 	var v any
 	d := json.NewDecoder(bytes.NewReader(value))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		guard.Fail(misuse(name + ": " + err.Error()))
+		return misuse(name + ": " + err.Error())
 	}
 	if v == nil {
-		return // as if it were not given
+		return nil // as if it were not given
 	}
 	parts, several := flag.Value.(pflag.SliceValue)
 	var texts []string
@@ -98,9 +98,9 @@ func setOption(c *cobra.Command, name string, value json.RawMessage) {
 	_, isBool := v.(bool)
 	switch {
 	case isBool != (flag.Value.Type() == "bool"):
-		guard.Fail(misuse(fmt.Sprintf("%s=%s: expected %s", name, value, expected(flag))))
+		return misuse(fmt.Sprintf("%s=%s: expected %s", name, value, expected(flag)))
 	case isList && len(list) == 0: // as a flag it would be none given, and stand for all
-		guard.Fail(misuse(name + "=[]: expected at least one, or the option left out"))
+		return misuse(name + "=[]: expected at least one, or the option left out")
 	case isList:
 		for _, x := range list {
 			texts = append(texts, fmt.Sprint(x))
@@ -123,8 +123,9 @@ func setOption(c *cobra.Command, name string, value json.RawMessage) {
 		err = c.Flags().Set(flag.Name, strings.Join(texts, ","))
 	}
 	if err != nil {
-		guard.Fail(misuse(fmt.Sprintf("%s=%s: %s", name, value, err)))
+		return misuse(fmt.Sprintf("%s=%s: %s", name, value, err))
 	}
+	return nil
 }
 
 func expected(flag *pflag.Flag) string {

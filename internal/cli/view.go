@@ -12,7 +12,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/view"
 )
 
@@ -54,15 +53,20 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 	c.Flags().BoolVar(&noToken, "no-token", false, "ask for no token (on a loopback address only)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		return guard.Try(func() {
+		return func() error {
 			ctx := cmd.Context()
 			if noToken && !view.Loopback(listen) {
-				guard.Fail(misuse("--no-token is for loopback addresses only: --listen is " + listen))
+				return misuse("--no-token is for loopback addresses only: --listen is " + listen)
 			}
-			if hz := rateOf("--hz", open.hz); alignFlag != "" || !hz.Zero() {
+			if hz, err := rateOf("--hz", open.hz); err != nil {
+				return err
+			} else if alignFlag != "" || !hz.Zero() {
 				opt.Align = &align.Config{}
 				if alignFlag != "" {
-					cfg := alignment(alignFlag)
+					cfg, err := alignment(alignFlag)
+					if err != nil {
+						return err
+					}
 					opt.Align = &cfg
 				}
 				if !hz.Zero() {
@@ -72,24 +76,35 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 			open.hz = "" // the page shows the alignment beside the streams, not in their place
 			var sets []robocache.Dataset
 			for _, uri := range args {
-				ds := open.open(ctx, uri)
+				ds, err := open.open(ctx, uri)
+				if err != nil {
+					return err
+				}
 				defer ds.Close()
 				sets = append(sets, ds)
 			}
 			if !noToken {
 				opt.Token = view.NewToken()
 			}
-			l := guard.Must(net.Listen("tcp", listen))
+			l, err := net.Listen("tcp", listen)
+			if err != nil {
+				return err
+			}
 			defer l.Close()
 			debug.SetMemoryLimit(400 << 20) // the collector's aim, not a bound: the page is looked at beside a training run
-			s := guard.Must(view.New(ctx, sets, opt))
+			s, err := view.New(ctx, sets, opt)
+			if err != nil {
+				return err
+			}
 			defer s.Close()
 			out := Viewing{Listen: l.Addr().String(), Token: opt.Token, URL: "http://" + l.Addr().String() + "/"}
 			if opt.Token != "" {
 				out.URL += "#token=" + opt.Token
 			}
 			if asJSON {
-				guard.Check(json.NewEncoder(cmd.OutOrStdout()).Encode(out))
+				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(out); err != nil {
+					return err
+				}
 			} else {
 				fmt.Fprintln(cmd.OutOrStdout(), out.URL)
 			}
@@ -102,8 +117,8 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 					fmt.Fprintln(cmd.ErrOrStderr(), "robocache: no browser was opened:", err)
 				}
 			}
-			guard.Check(s.Serve(ctx, l))
-		})
+			return s.Serve(ctx, l)
+		}()
 	}
 	return c
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -41,13 +40,17 @@ type File struct {
 }
 
 // New is a file without flags.
-func New(ctx context.Context, ds robocache.Dataset) *File {
-	return &File{Version: version, Dataset: robocache.Redact(ds.Info().URI), Fingerprint: Fingerprint(ctx, ds), Flags: []Flag{}}
+func New(ctx context.Context, ds robocache.Dataset) (*File, error) {
+	fingerprint, err := Fingerprint(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
+	return &File{Version: version, Dataset: robocache.Redact(ds.Info().URI), Fingerprint: fingerprint, Flags: []Flag{}}, nil
 }
 
 // Fingerprint says which dataset it is, wherever it lies: a hash over its schema, the length of each episode, and some rows: two recordings of one robot may
 // have the same lengths. Of streams on clocks of their own it takes timestamps, which no two recordings share, instead of values, which are far to read.
-func Fingerprint(ctx context.Context, ds robocache.Dataset) string {
+func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	info := ds.Info()
 	h := sha256.New()
 	fmt.Fprintf(h, "flags 2 %d\n", info.Episodes)
@@ -66,19 +69,29 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) string {
 			switch { // what cannot be read is told when it is wanted
 			case n == 0:
 			case f.Clock != "":
-				if times, err := ds.Times(ctx, e, f.Key); guard.RaiseInternal(err) == nil && len(times) > 0 {
-					fmt.Fprintln(h, times[0], times[len(times)-1])
+				{
+					times, err := ds.Times(ctx, e, f.Key)
+					if robocache.IsFatal(err) {
+						return "", err
+					}
+					if err == nil && len(times) > 0 {
+						fmt.Fprintln(h, times[0], times[len(times)-1])
+					}
 				}
 			case f.Kind == robocache.KindNumeric && !f.Ragged():
 				raw := make([]byte, 3*f.RowBytes())
 				rows := []robocache.Row{{Episode: e}, {Episode: e, Index: n / 2}, {Episode: e, Index: n - 1}}
-				if guard.RaiseInternal(ds.Gather(ctx, f.Key, rows, raw)) == nil {
+				problem := ds.Gather(ctx, f.Key, rows, raw)
+				if robocache.IsFatal(problem) {
+					return "", problem
+				}
+				if problem == nil {
 					_, _ = h.Write(raw)
 				}
 			}
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
 // Check refuses flags of another dataset. A file without a fingerprint fits any.
@@ -86,7 +99,9 @@ func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
 	if f.Fingerprint == "" {
 		return nil
 	}
-	if own := Fingerprint(ctx, ds); f.Fingerprint != own {
+	if own, err := Fingerprint(ctx, ds); err != nil {
+		return err
+	} else if f.Fingerprint != own {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "flags", Msg: "the flags are of another dataset, or of this one before it was edited: fingerprint", Want: own, Got: f.Fingerprint,
 			Hint: "they were made of " + f.Dataset + "; flag the episodes anew, or name them with --episodes"}
 	}
@@ -122,15 +137,16 @@ func (f *File) Choose(label string) error {
 
 // Parse reads the bytes of a file.
 func Parse(b []byte) (_ *File, err error) {
-	defer guard.Into(&err)
-	bad := func(err error, format string, args ...any) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "flags", Msg: fmt.Sprintf(format, args...), Err: err, Hint: "a file of 'robocache view --flags', or a list of episode indexes such as [3, 7]"})
+	bad := func(err error, format string, args ...any) error {
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "flags", Msg: fmt.Sprintf(format, args...), Err: err, Hint: "a file of 'robocache view --flags', or a list of episode indexes such as [3, 7]"}
 	}
 	f := &File{Version: version}
 	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {
 		var list []int64
 		if err := json.Unmarshal(text, &list); err != nil {
-			bad(err, "not a list of episode indexes")
+			if err := bad(err, "not a list of episode indexes"); err != nil {
+				return nil, err
+			}
 		}
 		for _, e := range list {
 			f.Flags = append(f.Flags, Flag{Episode: e})
@@ -138,18 +154,26 @@ func Parse(b []byte) (_ *File, err error) {
 	} else {
 		f.Version = 0
 		if err := json.Unmarshal(text, f); err != nil {
-			bad(err, "not a file of flags")
+			if err := bad(err, "not a file of flags"); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if f.Version != version {
-		bad(nil, "robocache_flags is %d, expected %d", f.Version, version)
+		if err := bad(nil, "robocache_flags is %d, expected %d", f.Version, version); err != nil {
+			return nil, err
+		}
 	}
 	for i, x := range f.Flags {
 		if x.Episode < 0 || x.Length < 0 {
-			bad(nil, "flag %d: episode_index %d, length %d", i, x.Episode, x.Length)
+			if err := bad(nil, "flag %d: episode_index %d, length %d", i, x.Episode, x.Length); err != nil {
+				return nil, err
+			}
 		}
 		if r := x.Rows; len(r) != 0 && (len(r) != 2 || r[0] < 0 || r[1] <= r[0] || x.Length > 0 && r[1] > x.Length) {
-			bad(nil, "flag %d: rows %v of an episode of %d, expected [from, to)", i, r, x.Length)
+			if err := bad(nil, "flag %d: rows %v of an episode of %d, expected [from, to)", i, r, x.Length); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return f, nil
@@ -157,11 +181,17 @@ func Parse(b []byte) (_ *File, err error) {
 
 // Read reads a file.
 func Read(ctx context.Context, path string) (_ *File, err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", path)
-	s := guard.Must(store.Open(filepath.Dir(path)))
+	defer robocache.Locate(&err, robocache.Where{"file": path})
+	s, err := store.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
 	defer func() { _ = store.Close(s) }()
-	return guard.Must(Parse(guard.Must(store.ReadFile(ctx, s, filepath.Base(path), maxBytes)))), nil
+	content, err := store.ReadFile(ctx, s, filepath.Base(path), maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(content)
 }
 
 // Write puts the flags at path, in place of what is there.

@@ -23,7 +23,10 @@ func TestWritten(t *testing.T) {
 		return ds
 	}
 	ds := open("g1_h264_v30")
-	f := New(t.Context(), ds)
+	f, err := New(t.Context(), ds)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f.Flags = append(f.Flags, Flag{Episode: 1, Length: 20, Label: "<b>bad", Rows: []int{3, 9}}, Flag{Episode: 0, Length: 20, Note: "dropped it"})
 	path := filepath.Join(t.TempDir(), "flags.json")
 	for range 2 {

@@ -1,14 +1,11 @@
-// Package guard turns panics into errors at the boundary of a package or of a goroutine.
-// A panic in a goroutine without a guard would end the whole process, and a user's training with it.
+// Package guard lets leaf decoders of bytes raise errors and return them at their exported functions.
 //
-// Use: defer guard.Recover("zarr open", &err), directly: recover has no effect in a function that a
-// deferred function calls.
+// A decoder ends its work with Fail, Check or Must. Each exported function of the package recovers the
+// error: defer guard.Recover("zarr open", &err), or guard.Into if a panic of another kind passes on.
+// Recover must be deferred directly, because recover has no effect in a function that a deferred
+// function calls. No other package imports guard (internal/architecture); all others return errors.
 //
-// A parser may end its work by Fail, Check or Must. The nearest guard returns that error as it is.
-// Each exported function and each goroutine of such a package has a guard: Recover, or Into where a
-// panic passes on to an outer guard.
-//
-// A panic of the Go runtime (nil dereference, index out of range) is a defect of RoboCache, whatever
-// the input was: Recover makes it an error of class ErrInternal. A parser must therefore check the
-// counts and offsets of its input before it uses them.
+// A panic of the Go runtime (nil dereference, index out of range) is a defect of RoboCache for any
+// input: Recover turns it into an error of class ErrInternal. A decoder must therefore check the counts
+// and offsets of its input before it uses them.
 package guard

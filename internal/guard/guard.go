@@ -1,14 +1,8 @@
 package guard
 
 import (
-	"errors"
-	"fmt"
-	"runtime/debug"
-	"slices"
-	"strings"
-	"syscall"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Recover turns a panic into *err. An error that Fail raised becomes *err as it is.
@@ -16,48 +10,22 @@ import (
 // If nothing panicked, *err is unchanged.
 func Recover(op string, err *error) {
 	if r := recover(); r != nil {
-		*err = fromPanic(op, nil, r)
+		*err = crash.FromPanic(op, nil, r)
 	}
 }
 
 // RecoverFile is Recover for work on one file of a dataset.
 func RecoverFile(op, name string, err *error) {
 	if r := recover(); r != nil {
-		*err = fromPanic(op, robocache.Where{"file": name}, r)
+		*err = crash.FromPanic(op, robocache.Where{"file": name}, r)
 	}
-}
-
-func fromPanic(op string, where robocache.Where, panicked any) error {
-	if f, ok := panicked.(failure); ok {
-		return f.error
-	}
-	if err, ok := panicked.(error); ok && errors.Is(err, syscall.ENOMEM) { // a reservation of go-sqlite3 or wazero
-		return &robocache.Error{
-			Class: robocache.ErrResourceLimit, Op: op, Where: where, Msg: "no address space is left",
-			Hint: "Raise the limit of the process (ulimit -v).", Err: err,
-		}
-	}
-	return &robocache.Error{
-		Class: robocache.ErrInternal, Op: op, Where: where, Msg: fmt.Sprint(panicked),
-		Hint: "Report this message with its stack: the fault is in RoboCache, not in the data.",
-		Err:  errors.New(panicStack()),
-	}
-}
-
-// panicStack returns the stack of the current goroutine from the frame that panicked first:
-// a guard that passes a panic on raises it again.
-func panicStack() string {
-	lines := strings.SplitAfter(string(debug.Stack()), "\n")
-	for i, line := range slices.Backward(lines) {
-		if strings.HasPrefix(line, "panic(") && i+2 < len(lines) {
-			return strings.Join(lines[i+2:], "")
-		}
-	}
-	return strings.Join(lines, "")
 }
 
 // failure is an error on its way to a guard.
 type failure struct{ error }
+
+// Raised implements crash.Raised.
+func (f failure) Raised() error { return f.error }
 
 // Fail ends the work with an error.
 func Fail(err error) { panic(failure{err}) }
@@ -79,7 +47,7 @@ func Must[T any](v T, err error) T {
 // a limit of this machine; otherwise it returns err.
 // Code that turns errors into findings, or ignores them, calls it first.
 func RaiseInternal(err error) error {
-	if errors.Is(err, robocache.ErrInternal) || robocache.IsMachineLimit(err) {
+	if robocache.IsFatal(err) {
 		Fail(err)
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Cache is a cache of values by key.
@@ -106,15 +106,22 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, load func() (V, int64, err
 	}
 }
 
-// Load is Peek, and else Get, for readers that end their work by guard.Fail: load may, and Load does where it failed.
-func (c *Cache[K, V]) Load(ctx context.Context, key K, load func() (V, int64)) V {
+// Load returns the value of a key. On a miss it calls load.
+func (c *Cache[K, V]) Load(ctx context.Context, key K, load func() (V, int64, error)) (V, error) {
 	if v, ok := c.Peek(key); ok {
-		return v
+		return v, nil
 	}
-	return guard.Must(c.Get(ctx, key, func() (v V, n int64, err error) {
-		err = guard.Try(func() { v, n = load() })
+	return c.Get(ctx, key, func() (v V, n int64, err error) {
+		err = func() error {
+			loaded, loadedValue, err := load()
+			if err != nil {
+				return err
+			}
+			v, n = loaded, loadedValue
+			return nil
+		}()
 		return v, n, err
-	}))
+	})
 }
 
 // fill runs the load and releases the waiters. A panic of the load is an error for its caller and
@@ -131,7 +138,7 @@ func (c *Cache[K, V]) fill(it *item[K, V], load func() (V, int64, error)) {
 		c.mu.Unlock()
 		close(it.done)
 	}()
-	defer guard.Recover("load", &it.err)
+	defer crash.Recover("load", &it.err)
 	it.value, it.size, it.err = load()
 }
 

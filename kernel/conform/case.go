@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -77,28 +76,38 @@ func (c *Case) Plan() *kernel.Plan {
 }
 
 // run gives the case to the back end: as a batch of one entry with times, then by its stored plan.
-func (c *Case) run(b kernel.Backend) {
+func (c *Case) run(b kernel.Backend) (err error) {
 	src, rule := kernel.Tensor(c.Data.tensor), c.rule()
 	values := src
 	values.Shape, values.Stride = append([]int{1}, src.Shape...), append([]int{0}, src.Stride...)
 	op := &kernel.FuseOp{Series: []kernel.Series{{Values: values, Times: *Int64s(c.Times...), Rule: rule}}, Targets: *Int64s(c.Targets...), Validate: true,
 		Out: *Filled(c.Out, 1, len(c.Targets), c.Data.cols), Valid: Filled(robocache.Uint8, 1, len(c.Targets), 1)}
-	if !c.Error.runs(b, op) {
-		return
+	runs, err := c.Error.runs(b, op)
+	if err != nil {
+		return err
 	}
-	c.check(&op.Out, op.Valid)
+	if !runs {
+		return nil
+	}
+	if err := c.check(&op.Out, op.Valid); err != nil {
+		return err
+	}
 	part := Planned(c.Plan())
 	part.Src, part.Out, part.Rule = src, *Filled(c.Out, part.Kind.Len(), c.Data.cols), rule
 	planned := &kernel.ApplyOp{Parts: []kernel.Part{part}}
-	defer guard.In("by", "the plan")
-	c.Error.runs(b, planned)
-	c.check(&planned.Parts[0].Out, part.Valid)
+	defer robocache.Locate(&err, robocache.Where{"by": "the plan"})
+	if _, err := c.Error.runs(b, planned); err != nil {
+		return err
+	}
+	return c.check(&planned.Parts[0].Out, part.Valid)
 }
 
 // check compares a result with what the case wants.
-func (c *Case) check(out, valid *kernel.Tensor) {
-	expect("out", out, c.Want, func(_ []int, want, got uint64) bool { return c.ULP != 0 && apart(want, got, c.Out) <= c.ULP })
-	expect("valid", valid, words(c.Valid, 2), nil)
+func (c *Case) check(out, valid *kernel.Tensor) error {
+	if err := expect("out", out, c.Want, func(_ []int, want, got uint64) bool { return c.ULP != 0 && apart(want, got, c.Out) <= c.ULP }); err != nil {
+		return err
+	}
+	return expect("valid", valid, words(c.Valid, 2), nil)
 }
 
 // Planned is a part with a plan's arrays as tensors.

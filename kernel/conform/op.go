@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -59,13 +58,16 @@ type opEpilogue struct {
 	} `json:"augment"`
 }
 
-func (c *opCase) run(b kernel.Backend) {
-	run := map[string]func(b kernel.Backend){"fuse": c.fuse, "fuse_grad": c.grad}[c.Op]
-	err := guard.Try(func() { run(b) })
+func (c *opCase) run(b kernel.Backend) error {
+	run := map[string]func(b kernel.Backend) error{"fuse": c.fuse, "fuse_grad": c.grad}[c.Op]
+	err := run(b)
 	if c.Error == nil && c.continuous() && errors.Is(err, robocache.ErrUnsupported) {
-		return // K20 leaves it to the back end
+		return nil // K20 leaves it to the back end
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 func (c *opCase) continuous() bool {
@@ -94,7 +96,7 @@ func (s *opSeries) series() kernel.Series {
 
 var clocks = map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "as_given": kernel.AsGiven}
 
-func (c *opCase) fuse(b kernel.Backend) {
+func (c *opCase) fuse(b kernel.Backend) error {
 	op := &kernel.FuseOp{Targets: kernel.Tensor(c.Targets), Out: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Validate: true, Counts: Int64s(7, 1<<40)}
 	for i := range c.Series {
 		op.Series = append(op.Series, c.Series[i].series())
@@ -104,18 +106,27 @@ func (c *opCase) fuse(b kernel.Backend) {
 	} else if len(op.Out.Shape) == 3 {
 		op.Valid = Filled(robocache.Uint8, op.Out.Shape[0], op.Out.Shape[1], len(op.Series))
 	}
-	if !c.Error.runs(b, op) {
-		return
+	runs, err := c.Error.runs(b, op)
+	if err != nil {
+		return err
 	}
-	c.compare(&op.Out, op.Valid, op.Counts, 7, 1<<40)
+	if !runs {
+		return nil
+	}
+	if err := c.compare(&op.Out, op.Valid, op.Counts, 7, 1<<40); err != nil {
+		return err
+	}
 	if op.Clock == kernel.Nanoseconds && !c.continuous() {
-		c.apply(b, op)
+		if err := c.apply(b, op); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // apply makes the same result by Apply: a part for every entry and stream, with the reference's plans, all into the op's tensors.
-func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) {
-	defer guard.In("by", "plans")
+func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"by": "plans"})
 	Fill(&op.Out)
 	Fill(op.Valid)
 	a := &kernel.ApplyOp{Counts: Int64s(0, 0)}
@@ -124,7 +135,9 @@ func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) {
 		for i := range op.Series {
 			s := &op.Series[i]
 			plan, first, err := s.Plan(&op.Targets, e)
-			guard.Check(err)
+			if err != nil {
+				return err
+			}
 			p := Planned(plan)
 			p.Rule, p.Epilogue = s.Rule, s.Epilogue
 			p.Src = view(&s.Values, e, first, plan.Sources)
@@ -135,7 +148,12 @@ func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) {
 			v := view(op.Valid, e, 0, plan.Len())
 			v.Base += i * v.Stride[1]
 			v.Shape, v.Stride = v.Shape[:1], v.Stride[:1]
-			v.Elements(func(o int, index []int) { v.Data[o] = plan.Valid[index[0]] })
+			if err := v.Elements(func(o int, index []int) error {
+				v.Data[o] = plan.Valid[index[0]]
+				return nil
+			}); err != nil {
+				return err
+			}
 			p.Valid = &v
 			if g := s.Epilogue.Augment; g != nil {
 				sample := int64(e)
@@ -150,8 +168,10 @@ func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) {
 			col += p.Src.Shape[1]
 		}
 	}
-	guard.Check(b.Run(a))
-	c.compare(&op.Out, op.Valid, a.Counts, 0, 0)
+	if err := b.Run(a); err != nil {
+		return err
+	}
+	return c.compare(&op.Out, op.Valid, a.Counts, 0, 0)
 }
 
 // view is rows first … first+n-1 of an entry: the last two axes.
@@ -166,20 +186,34 @@ func view(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 	return v
 }
 
-func (c *opCase) grad(b kernel.Backend) {
+func (c *opCase) grad(b kernel.Backend) error {
 	op := &kernel.FuseGradOp{Targets: kernel.Tensor(c.Targets), Out: kernel.Tensor(c.Gradient), Grad: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Series: c.Series[0].series()}
-	if c.Error.runs(b, op) {
-		c.compare(&op.Grad, nil, nil, 0, 0)
+	runs, err := c.Error.runs(b, op)
+	if err != nil {
+		return err
 	}
+	if runs {
+		if err := c.compare(&op.Grad, nil, nil, 0, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compare looks at the results: out to the bit, or within the slack of its column; counts begin at what was counted before.
-func (c *opCase) compare(out, valid, counts *kernel.Tensor, overflow, nan int64) {
-	expect("out", out, c.Want, func(index []int, want, got uint64) bool {
+func (c *opCase) compare(out, valid, counts *kernel.Tensor, overflow, nan int64) error {
+	if err := expect("out", out, c.Want, func(index []int, want, got uint64) bool {
 		return c.Slack != nil && Near(want, got, out.DType, float64(c.Slack[index[len(index)-1]]))
-	})
-	expect("valid", valid, words(c.Valid, 2), nil)
-	if c.Counts != nil {
-		expect("counts", counts, words([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16), nil)
+	}); err != nil {
+		return err
 	}
+	if err := expect("valid", valid, words(c.Valid, 2), nil); err != nil {
+		return err
+	}
+	if c.Counts != nil {
+		if err := expect("counts", counts, words([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16), nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -40,7 +39,7 @@ type hour struct {
 	SHA256     string      `json:"sha256"`
 }
 
-func (c *hour) run(b kernel.Backend) {
+func (c *hour) run(b kernel.Backend) error {
 	grid := func(rate int64) []int64 {
 		out := make([]int64, rate*c.Seconds+1)
 		for k := range out {
@@ -50,16 +49,23 @@ func (c *hour) run(b kernel.Backend) {
 	}
 	src, to := grid(c.Rate), grid(c.TargetRate)
 	if len(to) != c.Rows {
-		guard.Fail(fmt.Errorf("%d rows, want %d", len(to), c.Rows))
+		return fmt.Errorf("%d rows, want %d", len(to), c.Rows)
 	}
 	values, state := Filled(robocache.Float32, 1, len(src), c.Cols), c.Seed
-	values.Elements(func(o int, _ []int) { Put(values, o, float64(int64(splitmix(&state)>>40)-1<<23)*0x1p-20, 0) })
+	if err := values.Elements(func(o int, _ []int) error {
+		Put(values, o, float64(int64(splitmix(&state)>>40)-1<<23)*0x1p-20, 0)
+		return nil
+	}); err != nil {
+		return err
+	}
 	out, valid := Filled(robocache.Float32, 1, len(to), c.Cols), Filled(robocache.Uint8, 1, len(to), 1)
-	guard.Check(b.Run(&kernel.FuseOp{Series: []kernel.Series{{Values: *values, Times: *Int64s(src...), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: *Int64s(to...), Out: *out, Valid: valid, Validate: true}))
-	digest(c.SHA256, out.Data, valid.Data)
+	if err := b.Run(&kernel.FuseOp{Series: []kernel.Series{{Values: *values, Times: *Int64s(src...), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: *Int64s(to...), Out: *out, Valid: valid, Validate: true}); err != nil {
+		return err
+	}
+	return digest(c.SHA256, out.Data, valid.Data)
 }
 
-func (c *largeCase) run(b kernel.Backend) {
+func (c *largeCase) run(b kernel.Backend) error {
 	state := c.Seed
 	op := &kernel.FuseOp{Validate: true}
 	most, cols := 0, 0
@@ -83,14 +89,17 @@ func (c *largeCase) run(b kernel.Backend) {
 			}
 		}
 		values := Filled(s.DType, len(timestamps), s.Cols)
-		values.Elements(func(o int, _ []int) {
+		if err := values.Elements(func(o int, _ []int) error {
 			u := splitmix(&state)
 			x := float64(int64(u>>56) - 128)
 			if s.DType == robocache.Float32 {
 				x = float64(int64(u>>40)-1<<23) * 0x1p-20
 			}
 			Put(values, o, x, u>>56)
-		})
+			return nil
+		}); err != nil {
+			return err
+		}
 		series := kernel.Series{Values: *values, Times: *Int64s(timestamps...), Rule: kernel.Rule{Mode: s.Mode}}
 		if s.Ragged {
 			series.Offsets = Int64s(offsets...)
@@ -110,6 +119,8 @@ func (c *largeCase) run(b kernel.Backend) {
 	op.Targets.Shape = []int{c.Batch, c.Targets}
 	op.Out = *Filled(c.Out, c.Batch, c.Targets, cols)
 	op.Valid = Filled(robocache.Uint8, c.Batch, c.Targets, len(c.Streams))
-	guard.Check(b.Run(op))
-	digest(c.SHA256, op.Out.Data, op.Valid.Data)
+	if err := b.Run(op); err != nil {
+		return err
+	}
+	return digest(c.SHA256, op.Out.Data, op.Valid.Data)
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -136,32 +135,36 @@ func apart(a, b uint64, dt robocache.DType) int64 {
 
 // expect compares a result with hex bits in C order, and proves that nothing beside it was written. near, where it is given, says which other bits
 // will do. Without a tensor there is nothing to compare.
-func expect(name string, t *kernel.Tensor, want []string, near func(index []int, want, got uint64) bool) {
+func expect(name string, t *kernel.Tensor, want []string, near func(index []int, want, got uint64) bool) error {
 	if t == nil {
-		return
+		return nil
 	}
 	if t.Len() != len(want) {
-		guard.Fail(fmt.Errorf("%s: %v, want %d elements", name, t.Shape, len(want)))
+		return fmt.Errorf("%s: %v, want %d elements", name, t.Shape, len(want))
 	}
 	size, i := t.DType.Size(), 0
 	written := make([]bool, len(t.Data)/size)
-	t.Elements(func(o int, index []int) {
+	if err := t.Elements(func(o int, index []int) error {
 		written[o/size] = true
 		w, got := want[i], Word(t.Data[o:o+size])
 		i++
 		u, bad := strconv.ParseUint(w, 16, 64)
 		if bad == nil && u == got || w == "nan" && IsNaN(got, t.DType) {
-			return
+			return nil
 		}
 		if bad != nil || near == nil || !near(index, u, got) {
-			guard.Fail(fmt.Errorf("%s %v: %0*x, want %s", name, index, 2*size, got, w))
+			return fmt.Errorf("%s %v: %0*x, want %s", name, index, 2*size, got, w)
 		}
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	for i, b := range t.Data[:len(written)*size] {
 		if !written[i/size] && b != Poison {
-			guard.Fail(fmt.Errorf("%s: byte %d beside the result was written to", name, i))
+			return fmt.Errorf("%s: byte %d beside the result was written to", name, i)
 		}
 	}
+	return nil
 }
 
 // words writes numbers as expect wants them.
@@ -174,8 +177,9 @@ func words[T int | int32 | int64](x []T, digits int) []string {
 }
 
 // digest compares the SHA-256 of results.
-func digest(want string, parts ...[]byte) {
+func digest(want string, parts ...[]byte) error {
 	if got := fmt.Sprintf("%x", sha256.Sum256(slices.Concat(parts...))); got != want {
-		guard.Fail(fmt.Errorf("SHA-256 %s, want %s", got, want))
+		return fmt.Errorf("SHA-256 %s, want %s", got, want)
 	}
+	return nil
 }

@@ -57,11 +57,11 @@ func RunVoxels(b kernel.Backend) (ran int, failures []error) {
 	return s.ran, s.failures
 }
 
-func (c *spaceCase) run(b kernel.Backend) {
-	map[string]func(b kernel.Backend){"voxelize": c.voxelize, "unproject": c.unproject, "integrate": c.integrate}[c.Op](b)
+func (c *spaceCase) run(b kernel.Backend) error {
+	return map[string]func(b kernel.Backend) error{"voxelize": c.voxelize, "unproject": c.unproject, "integrate": c.integrate}[c.Op](b)
 }
 
-func (c *spaceCase) voxelize(b kernel.Backend) {
+func (c *spaceCase) voxelize(b kernel.Backend) error {
 	op := &kernel.VoxelOp{Points: kernel.Tensor(c.Points), Features: (*kernel.Tensor)(c.Features), Lengths: c.Lengths.index(), Offsets: c.Offsets.index(), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
 		Grid: c.Grid, Mode: c.Mode, Outside: c.Outside, Bits: c.Bits, Fill: float32(c.Fill), Validate: c.Error != nil, Stats: Filled(robocache.Int64, 3)}
 	if c.Capacity != nil {
@@ -81,13 +81,21 @@ func (c *spaceCase) voxelize(b kernel.Backend) {
 		}
 		op.Out = blank(&array{DType: dt, Shape: l.Shape, Stride: c.Stride, Base: c.Base})
 	}
-	if !c.Error.runs(b, op) {
-		return
+	runs, err := c.Error.runs(b, op)
+	if err != nil {
+		return err
 	}
-	expect("stats", op.Stats, words(c.Stats, 16), nil)
-	expect("out", op.Out, c.Want, nil)
+	if !runs {
+		return nil
+	}
+	if err := expect("stats", op.Stats, words(c.Stats, 16), nil); err != nil {
+		return err
+	}
+	if err := expect("out", op.Out, c.Want, nil); err != nil {
+		return err
+	}
 	if op.Out != nil {
-		return
+		return nil
 	}
 	// What is beyond those found is not written: expect sees that of a shorter view.
 	n := min(int(c.Found), *c.Capacity)
@@ -96,30 +104,54 @@ func (c *spaceCase) voxelize(b kernel.Backend) {
 			t.Shape[0] = n
 		}
 	}
-	expect("found", op.Found, words([]int64{c.Found}, 16), nil)
-	expect("coords", op.Coords, words(c.Coords, 8), nil)
-	expect("counts", op.Counts, words(c.Counts, 8), nil)
-	expect("rows", op.Rows, c.Rows, nil)
+	if err := expect("found", op.Found, words([]int64{c.Found}, 16), nil); err != nil {
+		return err
+	}
+	if err := expect("coords", op.Coords, words(c.Coords, 8), nil); err != nil {
+		return err
+	}
+	if err := expect("counts", op.Counts, words(c.Counts, 8), nil); err != nil {
+		return err
+	}
+	return expect("rows", op.Rows, c.Rows, nil)
 }
 
-func (c *spaceCase) unproject(b kernel.Backend) {
+func (c *spaceCase) unproject(b kernel.Backend) error {
 	op := &kernel.DepthOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale)}
 	if c.Pose != nil {
 		op.Pose = (*[12]float32)(c.Pose)
 	}
 	op.Out = *blank(&array{DType: robocache.Float32, Shape: append(slices.Clone(op.Depth.Shape), 3), Stride: c.Stride, Base: c.Base})
 	op.Valid = Filled(robocache.Uint8, op.Depth.Shape...)
-	if c.Error.runs(b, op) {
-		expect("out", &op.Out, c.Want, nil)
-		expect("valid", op.Valid, words(c.Valid, 2), nil)
+	runs, err := c.Error.runs(b, op)
+	if err != nil {
+		return err
 	}
+	if runs {
+		if err := expect("out", &op.Out, c.Want, nil); err != nil {
+			return err
+		}
+		if err := expect("valid", op.Valid, words(c.Valid, 2), nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (c *spaceCase) integrate(b kernel.Backend) {
+func (c *spaceCase) integrate(b kernel.Backend) error {
 	op := &kernel.TSDFOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale), View: [12]float32(c.View), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
 		Truncate: float32(c.Truncate), MaxWeight: float32(c.MaxWeight), Value: kernel.Tensor(c.Value), Weight: kernel.Tensor(c.Weight)}
-	if c.Error.runs(b, op) {
-		expect("value", &op.Value, c.Want, nil)
-		expect("weight", &op.Weight, c.WantW, nil)
+	runs, err := c.Error.runs(b, op)
+	if err != nil {
+		return err
 	}
+	if runs {
+		if err := expect("value", &op.Value, c.Want, nil); err != nil {
+			return err
+		}
+		if err := expect("weight", &op.Weight, c.WantW, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }

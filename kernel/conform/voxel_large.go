@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -36,7 +35,7 @@ func splitmix(state *uint64) uint64 {
 }
 
 // op lays the case out, with blank results.
-func (c *largeVoxels) op() *kernel.VoxelOp {
+func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 	seed, op := c.Seed, &kernel.VoxelOp{Grid: c.Grid, Size: [3]float32(c.Size), Mode: c.Mode, Bits: c.Layout == "bits", Stats: Filled(robocache.Int64, 3)}
 	lead := []int{c.Points}
 	if c.Batch > 1 {
@@ -60,36 +59,55 @@ func (c *largeVoxels) op() *kernel.VoxelOp {
 		if op.Mode.Featured() {
 			op.Rows = Filled(robocache.Float32, c.Found, c.Features)
 		}
-		return op
+		return op, nil
 	}
-	l := guard.Must(op.Layout())
+	l, err := op.Layout()
+	if err != nil {
+		return nil, err
+	}
 	op.Out = Filled(l.DType, l.Shape...)
-	return op
+	return op, nil
 }
 
 // run runs the case, averages five times: additions in another order would differ from run to run.
-func (c *largeVoxels) run(b kernel.Backend) {
-	c.once(b)
+func (c *largeVoxels) run(b kernel.Backend) error {
+	if err := c.once(b); err != nil {
+		return err
+	}
 	if _, same := b.(interface{ Repeats() }); same || c.Mode != kernel.Average {
-		return
+		return nil
 	}
 	for range 4 {
-		c.once(b)
+		if err := c.once(b); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-func (c *largeVoxels) once(b kernel.Backend) {
-	op := c.op()
-	guard.Check(b.Run(op))
-	expect("stats", op.Stats, words(c.Stats, 16), nil)
-	if op.Out != nil {
-		digest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()])
-		return
+func (c *largeVoxels) once(b kernel.Backend) error {
+	op, err := c.op()
+	if err != nil {
+		return err
 	}
-	expect("found", op.Found, words([]int{c.Found}, 16), nil)
+	if err := b.Run(op); err != nil {
+		return err
+	}
+	if err := expect("stats", op.Stats, words(c.Stats, 16), nil); err != nil {
+		return err
+	}
+	if op.Out != nil {
+		if err := digest(c.SHA256, op.Out.Data[:op.Out.Len()*op.Out.DType.Size()]); err != nil {
+			return err
+		}
+		return nil
+	}
+	if err := expect("found", op.Found, words([]int{c.Found}, 16), nil); err != nil {
+		return err
+	}
 	parts := [][]byte{op.Coords.Data[:16*c.Found], op.Counts.Data[:4*c.Found]}
 	if op.Rows != nil {
 		parts = append(parts, op.Rows.Data[:4*c.Found*c.Features])
 	}
-	digest(c.SHA256, parts...)
+	return digest(c.SHA256, parts...)
 }

@@ -47,7 +47,9 @@ func (b *Backend) voxelize(given *kernel.VoxelOp) error {
 		}
 	}
 	v.finish()
-	finish(v.found)
+	if err := finish(v.found); err != nil {
+		return err
+	}
 	return nil
 }
 

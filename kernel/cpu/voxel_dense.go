@@ -21,8 +21,10 @@ func memory(t *kernel.Tensor) []byte {
 }
 
 // plainResults is the op with results in C order at multiples of their elements, and what brings those to where they belong: most lie so already.
-func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int64)) {
-	p, finish := *op, func(int64) {}
+func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int64) error) {
+	p, finish := *op, func(int64) error {
+		return nil
+	}
 	for _, held := range []**kernel.Tensor{&p.Out, &p.Coords, &p.Rows, &p.Counts} {
 		t := *held
 		if t == nil || t.Contiguous() && uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))%8 == 0 && t.Base*t.DType.Size()%8 == 0 {
@@ -31,15 +33,18 @@ func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int6
 		fresh := &kernel.Tensor{DType: t.DType, Shape: t.Shape, Data: make([]byte, t.Len()*t.DType.Size())}
 		*held, p.Zeroed = fresh, p.Zeroed || held == &p.Out
 		rest := finish
-		finish = func(found int64) {
+		finish = func(found int64) error {
 			at, size := 0, t.DType.Size()
-			t.Elements(func(o int, index []int) {
+			if err := t.Elements(func(o int, index []int) error {
 				if held == &p.Out || int64(index[0]) < found {
 					copy(t.Data[o:o+size], fresh.Data[at:])
 				}
 				at += size
-			})
-			rest(found)
+				return nil
+			}); err != nil {
+				return err
+			}
+			return rest(found)
 		}
 	}
 	return &p, finish

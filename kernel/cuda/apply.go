@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -40,7 +39,7 @@ const applyThreads = 256
 
 // prepareApply makes rows of several tensors by plans that are there, or casts and normalises them, in one launch; in two where some parts need the
 // general kernel and some do not.
-func (d *Device) prepareApply(op *kernel.ApplyOp) *Launch {
+func (d *Device) prepareApply(op *kernel.ApplyOp) (*Launch, error) {
 	l := newLaunch(d.on, "apply", op)
 	var parts [2][]preparedPart // fast, general
 	var t table
@@ -50,19 +49,24 @@ func (d *Device) prepareApply(op *kernel.ApplyOp) *Launch {
 			continue
 		}
 		if p.Out.Shape[0] > math.MaxInt32/2 || p.Out.Shape[1] > math.MaxInt32/2 {
-			guard.Fail(tooLarge("apply", "elements of an axis", max(p.Out.Shape[0], p.Out.Shape[1])))
+			return nil, tooLarge("apply", "elements of an axis", max(p.Out.Shape[0], p.Out.Shape[1]))
 		}
-		hostForms("apply", i, &p.Rule)
+		if err := hostForms("apply", i, &p.Rule); err != nil {
+			return nil, err
+		}
 		x, general := preparePart(p, &t)
 		parts[general] = append(parts[general], x)
 	}
-	addr := guard.Must(l.table(t.b))
+	addr, err := l.table(t.b)
+	if err != nil {
+		return nil, err
+	}
 	for general, all := range parts {
 		for some := range slices.Chunk(all, maxParts) {
 			addApply(l, op, some, general == 1, addr)
 		}
 	}
-	return l
+	return l, nil
 }
 
 // preparedPart is a part before it has a place in a call.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // driver is the functions of the driver that are used here, by address. All are looked for at once: one that is missing is told before
@@ -52,15 +51,15 @@ var load = sync.OnceValues(func() (*driver, error) {
 	return d, nil
 })
 
-func (d *driver) count() int {
+func (d *driver) count() (int, error) {
 	n := new(int32)
 	if code := cudahost.Call(d.f.DeviceGetCount, ptr(n)); code != 0 {
-		guard.Fail(d.fail("count the devices", code))
+		return 0, d.fail("count the devices", code)
 	}
 	if *n == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver finds no device"})
+		return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver finds no device"}
 	}
-	return int(*n)
+	return int(*n), nil
 }
 
 // ptr is the address of p for the driver, and makes p lie on the heap. What new gave would else lie on the goroutine's stack, which a call on its

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -29,12 +28,12 @@ func planeStrides(t *kernel.Tensor, rank int) (entry, row, column int64) {
 	return entry, int64(t.Step(rank - 2)), int64(t.Step(rank - 1))
 }
 
-func (d *Device) prepareUnproject(op *kernel.DepthOp) *Launch {
+func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	rank := len(op.Depth.Shape)
 	p := &depthParams{pixels: int64(op.Depth.Len()), height: uint32(op.Depth.Shape[rank-2]), width: uint32(op.Depth.Shape[rank-1]),
 		fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3], scale: op.DepthScale(), depthType: uint8(op.Depth.DType), flat: flag(op.Out.Contiguous())}
 	if most := max(op.Depth.Shape[rank-2], op.Depth.Shape[rank-1]); most > math.MaxUint32 {
-		guard.Fail(extentTooLarge("depth_to_points", most))
+		return nil, extentTooLarge("depth_to_points", most)
 	}
 	p.depthEntry, p.depthRow, p.depthColumn = planeStrides(&op.Depth, rank)
 	p.outEntry, p.outRow, p.outColumn = planeStrides(&op.Out, rank)
@@ -48,14 +47,14 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) *Launch {
 	const block, each = 256, 4
 	blocks := ceilDiv(p.pixels, block*each)
 	if blocks > math.MaxInt32 {
-		guard.Fail(extentTooLarge("depth_to_points", int(p.pixels)))
+		return nil, extentTooLarge("depth_to_points", int(p.pixels))
 	}
 	l := newLaunch(d.on, "depth_to_points", op)
 	n := l.add(call{kernel: "depth_points", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string { return fmt.Sprintf("depth %s %v", op.Depth.DType, op.Depth.Shape) }})
 	l.bind(n, &p.depth, &op.Depth)
 	l.bind(n, &p.out, &op.Out)
 	l.bind(n, &p.valid, op.Valid)
-	return l
+	return l, nil
 }
 
 func extentTooLarge(op string, got int) error {

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -24,13 +23,15 @@ var devices struct {
 // frameworks use too, and keeps it for the life of the process. Without a driver, a device or an image for the chip the error is Unsupported
 // and says which.
 func Open(number int) (_ *Device, err error) {
-	defer guard.Into(&err)
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
 	if d := devices.open[number]; d != nil {
 		return d, nil
 	}
-	g := openGPU(number)
+	g, err := openGPU(number)
+	if err != nil {
+		return nil, err
+	}
 	d := &Device{on: g, gpu: g}
 	if devices.open == nil {
 		devices.open = map[int]*Device{}
@@ -41,31 +42,48 @@ func Open(number int) (_ *Device, err error) {
 
 // Count is the number of devices; 0 and the reason where there is none.
 func Count() (_ int, err error) {
-	defer guard.Into(&err)
-	d := guard.Must(load())
-	return d.count(), nil
+	d, err := load()
+	if err != nil {
+		return 0, err
+	}
+	return d.count()
 }
 
 // Prepare makes a Launch of an operation, to run on any addresses of tensors of its form. A VoxelOp brings scratch memory: see VoxelScratch.
 func (d *Device) Prepare(op kernel.Op) (_ *Launch, err error) {
-	defer guard.Into(&err)
-	guard.Check(op.Check())
+	if err := op.Check(); err != nil {
+		return nil, err
+	}
 	var l *Launch
 	switch op := op.(type) {
 	case *kernel.FuseOp:
-		l = d.prepareFuse(op)
+		if l, err = d.prepareFuse(op); err != nil {
+			return nil, err
+		}
 	case *kernel.FuseGradOp:
-		l = d.prepareFuseGrad(op)
+		if l, err = d.prepareFuseGrad(op); err != nil {
+			return nil, err
+		}
 	case *kernel.ApplyOp:
-		l = d.prepareApply(op)
+		if l, err = d.prepareApply(op); err != nil {
+			return nil, err
+		}
 	case *kernel.ImageOp:
-		l = d.prepareImages(op)
+		if l, err = d.prepareImages(op); err != nil {
+			return nil, err
+		}
 	case *kernel.VoxelOp:
-		l = d.prepareVoxelize(op)
+		if l, err = d.prepareVoxelize(op); err != nil {
+			return nil, err
+		}
 	case *kernel.DepthOp:
-		l = d.prepareUnproject(op)
+		if l, err = d.prepareUnproject(op); err != nil {
+			return nil, err
+		}
 	case *kernel.TSDFOp:
-		l = d.prepareIntegrate(op)
+		if l, err = d.prepareIntegrate(op); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "op", Msg: fmt.Sprintf("no CUDA kernel for %T", op), Hint: "backend=\"pytorch\", or tensors of the host"}
 	}

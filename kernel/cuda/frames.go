@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // framesOfLaunch is kFrames of src/frames.cu.
@@ -51,17 +50,20 @@ type Frames struct {
 
 // PrepareFrames makes the kernel of a form ready.
 func (d *Device) PrepareFrames(f *FrameForm) (_ *Frames, err error) {
-	defer guard.Into(&err)
 	x := &Frames{on: d.on, params: frameParams{width: int32(f.Width), height: int32(f.Height), numbers: f.Numbers}}
 	pairs := int64(f.Width+1) / 2 * int64(f.Height)
 	if f.Width < 1 || f.Height < 1 || pairs > math.MaxInt32-256 || f.Scaled && f.Width%2 != 0 {
-		guard.Fail(unsuitable(f))
+		return nil, unsuitable(f)
 	}
 	x.call = call{kernel: "frame_rgb", block: 256, grid: uint32(ceilDiv(pairs, 256))}
 	if f.Scaled {
-		x.scale(d, f)
+		if err := x.scale(d, f); err != nil {
+			return nil, err
+		}
 	}
-	guard.Check(d.on.prepare(&x.call))
+	if err := d.on.prepare(&x.call); err != nil {
+		return nil, err
+	}
 	return x, nil
 }
 
@@ -73,7 +75,7 @@ const (
 )
 
 // scale brings the filters to the device, and cuts the result into tiles.
-func (x *Frames) scale(d *Device, f *FrameForm) {
+func (x *Frames) scale(d *Device, f *FrameForm) error {
 	var tables []byte
 	var at [8]int
 	var first [4][]int32
@@ -87,12 +89,12 @@ func (x *Frames) scale(d *Device, f *FrameForm) {
 				}
 			}
 			if from < 0 || i > 0 && from < position[i-1] {
-				guard.Fail(unsuitable(f))
+				return unsuitable(f)
 			}
 		}
 		if k < 2 {
 			if position, weight, taps = fours(position, weight, taps, p.limit[k]); position == nil {
-				guard.Fail(unsuitable(f))
+				return unsuitable(f)
 			}
 		} else {
 			position, weight, taps = pairs(position, weight, taps)
@@ -115,7 +117,7 @@ func (x *Frames) scale(d *Device, f *FrameForm) {
 	}
 	for p.tile = frameRows; ; p.tile /= 2 {
 		if p.tile == 0 { // scaled down as nobody does
-			guard.Fail(unsuitable(f))
+			return unsuitable(f)
 		}
 		rows := func(k int) (most int32) { // of a plane, for a tile
 			for y := 0; y < f.Height; y += int(p.tile) {
@@ -129,10 +131,14 @@ func (x *Frames) scale(d *Device, f *FrameForm) {
 		}
 	}
 	x.call.kernel, x.call.grid = "frame_scaled", uint32(ceilDiv(int64(f.Width), frameTile)*ceilDiv(int64(f.Height), int64(p.tile)))
-	base := guard.Must(d.on.upload(tables))
+	base, err := d.on.upload(tables)
+	if err != nil {
+		return err
+	}
 	for k := range f.Taps {
 		p.position[k], p.weight[k] = base+uintptr(at[k]), base+uintptr(at[4+k])
 	}
+	return nil
 }
 
 // fours makes filters of a multiple of four taps, all before limit; nil where there are fewer samples than taps.

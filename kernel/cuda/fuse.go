@@ -5,20 +5,21 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // prepareFuse resamples any number of streams into neighbouring columns, in one launch. With Validate, or the policy error, it waits for a check of
 // times before anything is written.
-func (d *Device) prepareFuse(op *kernel.FuseOp) *Launch {
+func (d *Device) prepareFuse(op *kernel.FuseOp) (*Launch, error) {
 	name := "fuse"
 	if len(op.Series) == 1 {
 		name = "resample"
 	}
 	f := fuser{on: d.on, op: op, l: newLaunch(d.on, name, op), batch: op.Out.Shape[0], rows: op.Out.Shape[1], cols: op.Out.Shape[2]}
-	f.calls()
-	return f.l
+	if err := f.calls(); err != nil {
+		return nil, err
+	}
+	return f.l, nil
 }
 
 // fuser makes the calls of a FuseOp.
@@ -34,32 +35,37 @@ type fuser struct {
 func columns(s *kernel.Series) int { return s.Values.Shape[len(s.Values.Shape)-1] }
 
 // calls makes one launch for each 32 streams, after the check of values.
-func (f *fuser) calls() {
+func (f *fuser) calls() error {
 	checks := f.op.Validate
 	for i := range f.op.Series {
 		checks = checks || f.op.Series[i].Rule.Edge == kernel.ErrorEdge
 	}
 	if f.batch == 0 || f.rows == 0 && !checks || f.cols == 0 && f.op.Valid == nil && !checks {
-		return
+		return nil
 	}
 	if f.rows > math.MaxInt32/2 {
-		guard.Fail(tooLarge(f.l.op, "target rows", f.rows))
+		return tooLarge(f.l.op, "target rows", f.rows)
 	}
 	var groups []*fuseGroup
 	col := 0
 	for from := 0; from < len(f.op.Series); from += maxStreams {
 		g := &fuseGroup{f: f, from: from, to: min(from+maxStreams, len(f.op.Series)), col: col}
-		g.describe()
+		if err := g.describe(); err != nil {
+			return err
+		}
 		groups = append(groups, g)
 		col += g.cols
 	}
-	addr := guard.Must(f.l.table(f.table.b))
+	addr, err := f.l.table(f.table.b)
+	if err != nil {
+		return err
+	}
 	if checks {
 		f.l.before = f.check
 	}
 	if f.rows == 0 {
 		f.l.calls = []call{}
-		return
+		return nil
 	}
 	for _, g := range groups {
 		g.launch(addr)
@@ -67,6 +73,7 @@ func (f *fuser) calls() {
 			f.l.adjust = append(f.l.adjust, g.choose)
 		}
 	}
+	return nil
 }
 
 func tooLarge(op, what string, n int) error {
@@ -103,7 +110,7 @@ const (
 )
 
 // describe fills the parameters that do not depend on the kernel, and chooses it.
-func (g *fuseGroup) describe() {
+func (g *fuseGroup) describe() error {
 	f, op := g.f, g.f.op
 	p := &g.p
 	size := op.Out.DType.Size()
@@ -121,7 +128,7 @@ func (g *fuseGroup) describe() {
 		s, x := &op.Series[i], &p.s[i-g.from]
 		d := columns(s)
 		if d > math.MaxInt32/2 {
-			guard.Fail(tooLarge(f.l.op, "channels", d))
+			return tooLarge(f.l.op, "channels", d)
 		}
 		axis := len(s.Values.Shape) - 2
 		x.columns, x.n, x.row = int32(d), int32(min(s.Values.Shape[axis], math.MaxInt32)), bytesStep(&s.Values, axis)
@@ -153,9 +160,11 @@ func (g *fuseGroup) describe() {
 		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(s.Rule.Mode), uint8(s.Rule.Edge), uint8(s.Values.DType)
 		x.out = int64(g.col+g.cols) * p.outColumn
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: f.l.op, Where: robocache.Where{"stream": i}, Msg: "continuous signs are not made on a GPU", Hint: "kernel.ContinuousSigns before the copy, or the CPU"})
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: f.l.op, Where: robocache.Where{"stream": i}, Msg: "continuous signs are not made on a GPU", Hint: "kernel.ContinuousSigns before the copy, or the CPU"}
 		}
-		hostForms(f.l.op, i, &s.Rule)
+		if err := hostForms(f.l.op, i, &s.Rule); err != nil {
+			return err
+		}
 		a, b := fast(&s.Rule, &s.Epilogue, s.Values.DType, op.Out.DType)
 		ok := dense && (s.Values.Step(axis+1) == 1 || d <= 1) && small(x.row)
 		lean, mapped = lean && a && ok, mapped && b && ok
@@ -178,6 +187,7 @@ func (g *fuseGroup) describe() {
 	if g.kind != fuseAny {
 		g.width(size)
 	}
+	return nil
 }
 
 // bytesStep is a stride in bytes.
@@ -328,9 +338,9 @@ func (g *fuseGroup) choose(addrs []uintptr) {
 }
 
 // hostForms refuses rotations that no kernel of the device writes.
-func hostForms(op string, stream int, rule *kernel.Rule) {
+func hostForms(op string, stream int, rule *kernel.Rule) error {
 	if rule.Mode != kernel.Slerp || rule.Rotations == nil {
-		return
+		return nil
 	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"stream": stream}, Msg: "rotations in other forms than quaternions are not made on a GPU", Hint: "the CPU"})
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"stream": stream}, Msg: "rotations in other forms than quaternions are not made on a GPU", Hint: "the CPU"}
 }

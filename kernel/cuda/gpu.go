@@ -9,7 +9,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // gpu is a device of the driver: the launcher that is real.
@@ -35,16 +34,22 @@ const (
 	attrSharedPerBlok = 97 // that a block may opt into
 )
 
-func openGPU(number int) *gpu {
-	d := guard.Must(load())
-	n := d.count()
+func openGPU(number int) (*gpu, error) {
+	d, err := load()
+	if err != nil {
+		return nil, err
+	}
+	n, err := d.count()
+	if err != nil {
+		return nil, err
+	}
 	if number < 0 || number >= n {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: fmt.Sprintf("device %d", number), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(number)})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: fmt.Sprintf("device %d", number), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(number)}
 	}
 	g := &gpu{driver: d, number: number, modules: map[string]*module{}}
 	handle, name, context := new(int32), new([256]byte), new(uintptr)
 	if code := cudahost.Call(d.f.DeviceGet, ptr(handle), uintptr(number)); code != 0 {
-		guard.Fail(g.fail("find the device", code))
+		return nil, g.fail("find the device", code)
 	}
 	g.handle = *handle
 	if code := cudahost.Call(d.f.DeviceGetName, ptr(name), uintptr(len(name)-1), uintptr(g.handle)); code == 0 {
@@ -53,18 +58,18 @@ func openGPU(number int) *gpu {
 	for attr, to := range map[int]*int{attrProcessors: &g.chip.processors, attrL2: &g.chip.l2, attrThreads: &g.chip.threads, attrMajor: &g.chip.major, attrMinor: &g.chip.minor, attrSharedPerBlok: &g.chip.shared} {
 		v := new(int32)
 		if code := cudahost.Call(d.f.DeviceGetAttribute, ptr(v), uintptr(attr), uintptr(g.handle)); code != 0 {
-			guard.Fail(g.fail(fmt.Sprintf("tell attribute %d", attr), code))
+			return nil, g.fail(fmt.Sprintf("tell attribute %d", attr), code)
 		}
 		*to = int(*v)
 	}
 	if g.chip.major < 8 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": number}, Msg: "no image for the chip", Want: "sm_80 or later", Got: g.name + ", " + g.chip.String()})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": number}, Msg: "no image for the chip", Want: "sm_80 or later", Got: g.name + ", " + g.chip.String()}
 	}
 	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code != 0 {
-		guard.Fail(g.fail("make a context", code))
+		return nil, g.fail("make a context", code)
 	}
 	g.context = *context
-	return g
+	return g, nil
 }
 
 // fail adds the device to an error of the driver.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -30,16 +29,16 @@ const (
 )
 
 // prepareFuseGrad is the backward of one stream; each sample's gradient is summed in target order, so that the bits are the same in each run.
-func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) *Launch {
+func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) (*Launch, error) {
 	s := &op.Series
 	l := newLaunch(d.on, "fuse_grad", op)
 	if op.Grad.Len() == 0 {
-		return l
+		return l, nil
 	}
 	p := &gradParams{batch: int64(op.Out.Shape[0]), targetsN: int32(op.Out.Shape[1]), columns: int32(op.Out.Shape[2])}
 	rows := op.Grad.Shape[len(op.Grad.Shape)-2]
 	if max(rows, op.Out.Shape[1], op.Out.Shape[2]) > math.MaxInt32/2 {
-		guard.Fail(tooLarge("fuse_grad", "elements of an axis", max(rows, op.Out.Shape[1], op.Out.Shape[2])))
+		return nil, tooLarge("fuse_grad", "elements of an axis", max(rows, op.Out.Shape[1], op.Out.Shape[2]))
 	}
 	p.n, p.raggedRows = int32(rows), int64(rows)
 	p.timesEntry, p.timesRow = timeSteps(&s.Times)
@@ -80,5 +79,5 @@ func (d *Device) prepareFuseGrad(op *kernel.FuseGradOp) *Launch {
 	l.bind(n, &p.targets, &op.Targets)
 	l.bind(n, &p.out, &op.Out)
 	l.bind(n, &p.grad, &op.Grad)
-	return l
+	return l, nil
 }

@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -53,7 +52,6 @@ func regions(tensors []*kernel.Tensor) []*region {
 
 // run gives the tensors addresses, runs, and puts them back as they were.
 func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
-	defer guard.Into(&err)
 	list := regions(tensors)
 	defer func() {
 		for _, r := range list {
@@ -61,8 +59,12 @@ func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
 		}
 	}()
 	for _, r := range list {
-		r.addr = guard.Must(h.d.Alloc(len(r.data)))
-		guard.Check(h.d.CopyIn(r.addr, r.data))
+		if r.addr, err = h.d.Alloc(len(r.data)); err != nil {
+			return err
+		}
+		if err := h.d.CopyIn(r.addr, r.data); err != nil {
+			return err
+		}
 	}
 	saved := make([]kernel.Tensor, len(tensors))
 	for i, t := range tensors {
@@ -100,19 +102,28 @@ func (h *Hosted) Run(op kernel.Op) error {
 
 // with lets f run the op.
 func (h *Hosted) with(op kernel.Op, f func() error) (err error) {
-	defer guard.Into(&err)
-	guard.Check(kernel.CheckHost(op))
+	if err := kernel.CheckHost(op); err != nil {
+		return err
+	}
 	switch op := op.(type) {
 	case *kernel.FuseGradOp:
 		s, out := op.Series, op.Out
 		s.Epilogue, s.Rule.Quats = kernel.Epilogue{}, nil
 		s.Values = kernel.Tensor{DType: s.Values.DType, Shape: append(slices.Clone(s.Values.Shape[:len(s.Values.Shape)-1]), 0)}
 		out = kernel.Tensor{DType: out.DType, Shape: []int{out.Shape[0], out.Shape[1], 0}}
-		guard.Check((kernel.Reference{}).Run(&kernel.FuseOp{Series: []kernel.Series{s}, Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}))
+		if err := (kernel.Reference{}).Run(&kernel.FuseOp{Series: []kernel.Series{s}, Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}); err != nil {
+			return err
+		}
 	case *kernel.VoxelOp:
 		if op.Scratch == nil {
-			n := guard.Must(h.d.VoxelScratch(op))
-			addr := guard.Must(h.d.Alloc(n))
+			n, err := h.d.VoxelScratch(op)
+			if err != nil {
+				return err
+			}
+			addr, err := h.d.Alloc(n)
+			if err != nil {
+				return err
+			}
 			defer h.d.Free(addr)
 			op.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{n}, Addr: addr}
 			defer func() { op.Scratch = nil }()

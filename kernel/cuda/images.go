@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -31,7 +30,7 @@ type imageParams struct {
 const imageQuads = 1024
 
 // prepareImages augments images by what was drawn for them, all cameras in one launch.
-func (d *Device) prepareImages(op *kernel.ImageOp) *Launch {
+func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 	l := newLaunch(d.on, "augment", op)
 	var tables []byte
 	for i := range op.Parts {
@@ -39,7 +38,10 @@ func (d *Device) prepareImages(op *kernel.ImageOp) *Launch {
 			tables = binary.LittleEndian.AppendUint32(tables, math.Float32bits(v))
 		}
 	}
-	table := guard.Must(l.table(tables))
+	table, err := l.table(tables)
+	if err != nil {
+		return nil, err
+	}
 	var p *imageParams
 	n := 0
 	for i := range op.Parts {
@@ -55,7 +57,7 @@ func (d *Device) prepareImages(op *kernel.ImageOp) *Launch {
 			continue
 		}
 		if o[2]*((o[3]+3)/4) > math.MaxInt32-imageQuads {
-			guard.Fail(tooLarge("augment", "pixels of an image", o[2]*o[3]))
+			return nil, tooLarge("augment", "pixels of an image", o[2]*o[3])
 		}
 		if p == nil || p.parts == maxImageParts {
 			p = &imageParams{}
@@ -73,5 +75,5 @@ func (d *Device) prepareImages(op *kernel.ImageOp) *Launch {
 		p.parts++
 		l.calls[n].grid = uint32(min(p.work, 1<<30))
 	}
-	return l
+	return l, nil
 }

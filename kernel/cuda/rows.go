@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // copiesOfLaunch is kCopies of src/frames.cu.
@@ -37,9 +36,10 @@ type RowCopies struct {
 
 // PrepareRows makes the kernel ready.
 func (d *Device) PrepareRows() (_ *RowCopies, err error) {
-	defer guard.Into(&err)
 	x := &RowCopies{on: d.on, call: call{kernel: "copy_rows", block: 256}}
-	guard.Check(d.on.prepare(&x.call))
+	if err := d.on.prepare(&x.call); err != nil {
+		return nil, err
+	}
 	return x, nil
 }
 

@@ -3,7 +3,6 @@ package cuda
 import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -67,27 +66,41 @@ func (d *Device) Reached(e uintptr) (bool, error) {
 }
 
 // real is the device of the driver: the simulator has no time and no graphs.
-func (d *Device) real() *gpu {
+func (d *Device) real() (*gpu, error) {
 	if d.gpu == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the simulator has no events and no graphs"})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the simulator has no events and no graphs"}
 	}
-	return d.gpu
+	return d.gpu, nil
 }
 
 // Elapsed is how long what f puts on a stream takes there, by the device's clock, in microseconds. It waits for its end.
 func (d *Device) Elapsed(stream uintptr, f func() error) (us float64, err error) {
-	defer guard.Into(&err)
-	g := d.real()
+	g, err := d.real()
+	if err != nil {
+		return us, err
+	}
 	events, ms := new([2]uintptr), new(float32) // from, to
 	for i := range events {
-		guard.Check(g.do("make an event", g.f.EventCreate, ptr(&events[i]), 0))
+		if err := g.do("make an event", g.f.EventCreate, ptr(&events[i]), 0); err != nil {
+			return us, err
+		}
 		defer func() { _ = g.do("give an event back", g.f.EventDestroy_v2, events[i]) }()
 	}
-	guard.Check(g.do("record an event", g.f.EventRecord, events[0], stream))
-	guard.Check(f())
-	guard.Check(g.do("record an event", g.f.EventRecord, events[1], stream))
-	guard.Check(g.do("wait for an event", g.f.EventSynchronize, events[1]))
-	guard.Check(g.do("tell the time between events", g.f.EventElapsedTime, ptr(ms), events[0], events[1]))
+	if err := g.do("record an event", g.f.EventRecord, events[0], stream); err != nil {
+		return us, err
+	}
+	if err := f(); err != nil {
+		return us, err
+	}
+	if err := g.do("record an event", g.f.EventRecord, events[1], stream); err != nil {
+		return us, err
+	}
+	if err := g.do("wait for an event", g.f.EventSynchronize, events[1]); err != nil {
+		return us, err
+	}
+	if err := g.do("tell the time between events", g.f.EventElapsedTime, ptr(ms), events[0], events[1]); err != nil {
+		return us, err
+	}
 	return float64(*ms) * 1000, nil
 }
 
@@ -100,9 +113,13 @@ type Graph struct {
 
 // Capture records what f puts on the stream, instead of running it. The stream is none of the legacy ones.
 func (d *Device) Capture(stream uintptr, f func() error) (_ *Graph, err error) {
-	defer guard.Into(&err)
-	g := d.real()
-	guard.Check(g.do("begin to capture", g.f.StreamBeginCapture_v2, stream, captureRelaxed))
+	g, err := d.real()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.do("begin to capture", g.f.StreamBeginCapture_v2, stream, captureRelaxed); err != nil {
+		return nil, err
+	}
 	failed := f()
 	words := new([2]uintptr)
 	err = g.do("make a graph", g.f.StreamEndCapture, stream, ptr(&words[0]))

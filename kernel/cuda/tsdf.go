@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -23,10 +22,10 @@ type tsdfParams struct {
 	_                                                                        [3]uint8
 }
 
-func (d *Device) prepareIntegrate(op *kernel.TSDFOp) *Launch {
+func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	h, w := op.Depth.Shape[0], op.Depth.Shape[1]
 	if max(h, w) > math.MaxUint32 {
-		guard.Fail(extentTooLarge("tsdf_integrate", max(h, w)))
+		return nil, extentTooLarge("tsdf_integrate", max(h, w))
 	}
 	p := &tsdfParams{voxels: int64(op.Value.Len()), height: uint32(h), width: uint32(w), fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3],
 		scale: op.DepthScale(), view: op.View, lo: op.Min, size: op.Size, truncate: op.Truncate, most: op.MaxWeight, depthType: uint8(op.Depth.DType)}
@@ -39,7 +38,7 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) *Launch {
 	const block = 256
 	blocks := ceilDiv(p.voxels, block)
 	if blocks > math.MaxInt32 {
-		guard.Fail(extentTooLarge("tsdf_integrate", int(p.voxels)))
+		return nil, extentTooLarge("tsdf_integrate", int(p.voxels))
 	}
 	if h == 0 || w == 0 {
 		blocks = 0 // no voxel is seen
@@ -51,5 +50,5 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) *Launch {
 	l.bind(n, &p.depth, &op.Depth)
 	l.bind(n, &p.value, &op.Value)
 	l.bind(n, &p.weight, &op.Weight)
-	return l
+	return l, nil
 }

@@ -6,29 +6,35 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
 // VoxelScratch is how many bytes of device memory the op needs as its Scratch. What they hold means nothing, before and after.
 func (d *Device) VoxelScratch(op *kernel.VoxelOp) (_ int, err error) {
-	defer guard.Into(&err)
-	guard.Check(op.Check())
-	p := d.planVoxels(op)
+	if err := op.Check(); err != nil {
+		return 0, err
+	}
+	p, err := d.planVoxels(op)
+	if err != nil {
+		return 0, err
+	}
 	return p.bytes, nil
 }
 
 // prepareVoxelize makes a launch that is deterministic, and equal to the reference to the bit, also where op.Fast allows otherwise: the ordered sums
 // are faster than float atomics. FailOutside waits for the device, and so does Validate, which proves lengths and offsets: otherwise values out of
 // range are taken for the nearest that is in it.
-func (d *Device) prepareVoxelize(op *kernel.VoxelOp) *Launch {
-	plan := d.planVoxels(op)
+func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
+	plan, err := d.planVoxels(op)
+	if err != nil {
+		return nil, err
+	}
 	if have := op.Scratch; have == nil || have.Shape[0] < plan.bytes {
 		got := "none"
 		if have != nil {
 			got = strconv.Itoa(have.Shape[0])
 		}
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "voxelize", Where: robocache.Where{"tensor": "scratch"}, Msg: "scratch has wrong shape", Want: fmt.Sprintf("at least %d bytes", plan.bytes), Got: got, Hint: "VoxelScratch says how many"})
+		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "voxelize", Where: robocache.Where{"tensor": "scratch"}, Msg: "scratch has wrong shape", Want: fmt.Sprintf("at least %d bytes", plan.bytes), Got: got, Hint: "VoxelScratch says how many"}
 	}
 	l := newLaunch(d.on, "voxelize", op)
 	var all []*voxelParams
@@ -67,7 +73,7 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) *Launch {
 			return lookAtVoxels(op, aligned(addrs), &fetcher{l: l, addrs: addrs, stream: stream})
 		}
 	}
-	return l
+	return l, nil
 }
 
 // lookAtVoxels looks at values after a run: lengths and offsets (Validate), and the first point outside (FailOutside).

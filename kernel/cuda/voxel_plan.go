@@ -6,7 +6,6 @@ import (
 	"math/bits"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
@@ -39,8 +38,11 @@ func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 // log2Ceil is the smallest n with 2^n ≥ x.
 func log2Ceil(x int64) int { return bits.Len64(uint64(max(x, 1) - 1)) }
 
-func (d *Device) planVoxels(op *kernel.VoxelOp) *voxelPlan {
-	l := guard.Must(op.Layout())
+func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
+	l, err := op.Layout()
+	if err != nil {
+		return nil, err
+	}
 	plan := &voxelPlan{}
 	p := &plan.params
 	p.layoutOf(op, l)
@@ -55,7 +57,7 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) *voxelPlan {
 		clear.grid = 1
 		plan.steps = []voxelStep{clear}
 		plan.bytes = voxelHead + voxelAlign
-		return plan
+		return plan, nil
 	case !op.Mode.Featured() && p.sparse == 0 && !plan.countable(points):
 		p.tile = 10
 		plan.cut(points)
@@ -67,8 +69,10 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) *voxelPlan {
 			plan.bytes = int(voxelAlign*2 + ceilDiv(l.Total, 128)*16)
 			plan.steps = append(plan.steps, voxelStep{kernel: "voxel_bits", grid: clear.grid, block: clear.block})
 		}
-		plan.limits(points)
-		return plan
+		if err := plan.limits(points); err != nil {
+			return nil, err
+		}
+		return plan, nil
 	}
 	plan.bucketed(op, points, chip)
 	if p.list != 0 && p.sparse == 0 && p.columns > 0 {
@@ -76,8 +80,10 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) *voxelPlan {
 	} else if op.Outside == kernel.FailOutside {
 		plan.steps = append([]voxelStep{{kernel: "voxel_clear", grid: 1, block: 32, blank: true}}, plan.steps...)
 	}
-	plan.limits(points)
-	return plan
+	if err := plan.limits(points); err != nil {
+		return nil, err
+	}
+	return plan, nil
 }
 
 // countable says whether counts go by buckets in shared memory: atomics in global memory are for grids that have too many cells.
@@ -200,17 +206,18 @@ func (v *voxelPlan) areas(points int64) {
 }
 
 // limits proves what the kernels' own numbers have to hold.
-func (v *voxelPlan) limits(points int64) {
+func (v *voxelPlan) limits(points int64) error {
 	p := &v.params
 	tooMany := func(what string, got, most int64) error {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "voxelize", Msg: "kernel/cuda: too many " + what, Want: fmt.Sprintf("at most %d", most), Got: fmt.Sprint(got), Hint: "split the batch"}
 	}
 	switch {
 	case int64(p.tiles) > math.MaxInt32 || points>>p.tile > math.MaxInt32:
-		guard.Fail(tooMany("points", points, math.MaxInt32<<p.tile))
+		return tooMany("points", points, math.MaxInt32<<p.tile)
 	case p.rowsIn >= math.MaxUint32 && (p.columns > 0 || p.sparse != 0):
-		guard.Fail(tooMany("points of an entry", p.rowsIn, math.MaxUint32-1))
+		return tooMany("points of an entry", p.rowsIn, math.MaxUint32-1)
 	case p.batch*int64(max(p.buckets, 1)) > math.MaxInt32:
-		guard.Fail(tooMany("entries", p.batch, math.MaxInt32/int64(max(p.buckets, 1))))
+		return tooMany("entries", p.batch, math.MaxInt32/int64(max(p.buckets, 1)))
 	}
+	return nil
 }

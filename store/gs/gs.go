@@ -26,7 +26,6 @@ import (
 	"golang.org/x/oauth2/google"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -44,9 +43,10 @@ type Store struct {
 
 // Open opens what follows "gs://".
 func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
-	defer guard.Into(&err)
 	bucket, prefix, query, err := store.SplitBucket("gs", rest, "endpoint", "anonymous")
-	guard.Check(err)
+	if err != nil {
+		return nil, err
+	}
 	own := cmp.Or(query.Get("endpoint"), os.Getenv("STORAGE_EMULATOR_HOST"))
 	if own != "" && !strings.Contains(own, "://") {
 		own = "http://" + own
@@ -64,7 +64,9 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	opt.URI = strings.TrimRight("gs://"+bucket+"/"+prefix, "/")
 	opt.VersionHeader, opt.MatchHeader = "X-Goog-Generation", "X-Goog-If-Generation-Match"
 	opt.Sign, opt.Explain, opt.Versions = s.sign, explain, s.List
-	s.HTTP = guard.Must(store.NewHTTP(s.endpoint+"/"+bucket+"/"+(&url.URL{Path: prefix}).EscapedPath(), opt))
+	if s.HTTP, err = store.NewHTTP(s.endpoint+"/"+bucket+"/"+(&url.URL{Path: prefix}).EscapedPath(), opt); err != nil {
+		return nil, err
+	}
 	if prefix != "" {
 		s.prefix = prefix + "/"
 	}
@@ -99,14 +101,20 @@ func explain(r *http.Response, _ []byte, e *robocache.Error) bool {
 }
 
 // call is a request of the JSON API.
-func (s *Store) call(ctx context.Context, op, name, method, path string, query url.Values, body *io.SectionReader, whole func([]byte) bool) *store.Answer {
-	u := guard.Must(url.Parse(s.endpoint + path + "?" + query.Encode()))
-	return guard.Must(s.Do(ctx, op, name, store.Request{Method: method, URL: u, Body: body, Expect: []int{http.StatusPreconditionFailed}, Whole: whole}))
+func (s *Store) call(ctx context.Context, op, name, method, path string, query url.Values, body *io.SectionReader, whole func([]byte) bool) (*store.Answer, error) {
+	u, err := url.Parse(s.endpoint + path + "?" + query.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return s.Do(ctx, op, name, store.Request{Method: method, URL: u, Body: body, Expect: []int{http.StatusPreconditionFailed}, Whole: whole})
 }
 
 // list goes through what lies below the folder dir, or with a delimiter in it.
-func (s *Store) list(ctx context.Context, dir, delimiter string) (files []store.Entry, folders []string) {
-	if dir = guard.Must(store.CleanFolder(s.URI(), dir)); dir != "" {
+func (s *Store) list(ctx context.Context, dir, delimiter string) (files []store.Entry, folders []string, err error) {
+	if dir, err = store.CleanFolder(s.URI(), dir); err != nil {
+		return files, folders, err
+	}
+	if dir != "" {
 		dir += "/"
 	}
 	q := url.Values{"prefix": {s.prefix + dir}, "delimiter": {delimiter}, "fields": {"nextPageToken,prefixes,items(name,size,generation)"}}
@@ -119,7 +127,9 @@ func (s *Store) list(ctx context.Context, dir, delimiter string) (files []store.
 				Size             int64 `json:",string"`
 			}
 		}
-		s.call(ctx, "list", dir, http.MethodGet, "/storage/v1/b/"+s.bucket+"/o", q, nil, func(b []byte) bool { return json.Unmarshal(b, &page) == nil })
+		if _, err := s.call(ctx, "list", dir, http.MethodGet, "/storage/v1/b/"+s.bucket+"/o", q, nil, func(b []byte) bool { return json.Unmarshal(b, &page) == nil }); err != nil {
+			return files, folders, err
+		}
 		for _, o := range page.Items {
 			if name := store.KeyName(o.Name, s.prefix); name != "" {
 				files = append(files, store.Entry{Name: name, Size: o.Size, Version: o.Generation})
@@ -133,7 +143,7 @@ func (s *Store) list(ctx context.Context, dir, delimiter string) (files []store.
 		if page.NextPageToken == "" {
 			slices.SortFunc(files, func(a, b store.Entry) int { return strings.Compare(a.Name, b.Name) })
 			slices.Sort(folders)
-			return files, folders
+			return files, folders, nil
 		}
 		q.Set("pageToken", page.NextPageToken)
 	}
@@ -141,15 +151,17 @@ func (s *Store) list(ctx context.Context, dir, delimiter string) (files []store.
 
 // List gives the files below a folder. Names that no path has ("a//b", marks of folders) are left out.
 func (s *Store) List(ctx context.Context, prefix string) (files []store.Entry, err error) {
-	defer guard.Into(&err)
-	files, _ = s.list(ctx, prefix, "")
+	if files, _, err = s.list(ctx, prefix, ""); err != nil {
+		return files, err
+	}
 	return files, nil
 }
 
 // Folders names the folders directly in dir.
 func (s *Store) Folders(ctx context.Context, dir string) (folders []string, err error) {
-	defer guard.Into(&err)
-	_, folders = s.list(ctx, dir, "/")
+	if _, folders, err = s.list(ctx, dir, "/"); err != nil {
+		return folders, err
+	}
 	return folders, nil
 }
 
@@ -164,12 +176,15 @@ func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error
 }
 
 func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.Writer, err error) {
-	defer guard.Into(&err)
-	name = guard.Must(s.Clean(ctx, "create", name))
+	if name, err = s.Clean(ctx, "create", name); err != nil {
+		return nil, err
+	}
 	q.Set("name", s.prefix+name)
 	return store.Spool(ctx, s.URI(), name, func(ctx context.Context, body *io.SectionReader) (err error) {
-		defer guard.Into(&err)
-		a := s.upload(ctx, name, q, body)
+		a, err := s.upload(ctx, name, q, body)
+		if err != nil {
+			return err
+		}
 		switch {
 		case a.Status < 300 || a.Tries > 1 && store.Holds(ctx, s, name, body):
 			return nil
@@ -184,22 +199,34 @@ func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.
 var onePut, pieceSize int64 = 64 << 20, 16 << 20
 
 // upload sends an object at once, or piece by piece: each is tried on its own, and what the server has of it counts.
-func (s *Store) upload(ctx context.Context, name string, q url.Values, body *io.SectionReader) *store.Answer {
+func (s *Store) upload(ctx context.Context, name string, q url.Values, body *io.SectionReader) (*store.Answer, error) {
 	path, size := "/upload/storage/v1/b/"+s.bucket+"/o", body.Size()
 	if size <= onePut {
 		q.Set("uploadType", "media")
 		return s.call(ctx, "commit", name, http.MethodPost, path, q, body, nil)
 	}
 	q.Set("uploadType", "resumable")
-	a := s.call(ctx, "commit", name, http.MethodPost, path, q, io.NewSectionReader(body, 0, 0), nil)
-	u, session := guard.Must(url.Parse(s.endpoint)), guard.Must(url.Parse(a.Header.Get("Location")))
+	a, err := s.call(ctx, "commit", name, http.MethodPost, path, q, io.NewSectionReader(body, 0, 0), nil)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(s.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	session, err := url.Parse(a.Header.Get("Location"))
+	if err != nil {
+		return nil, err
+	}
 	u.Path, u.RawQuery = session.Path, session.RawQuery // wherever it leads, its secret stays here
 	for off := int64(0); off < size && a.Status < 400; {
 		n := min(pieceSize, size-off)
-		a = guard.Must(s.Do(ctx, "commit", name, store.Request{Method: http.MethodPut, URL: u, Header: http.Header{"Content-Range": {fmt.Sprintf("bytes %d-%d/%d", off, off+n-1, size)}}, Body: io.NewSectionReader(body, off, n),
-			Expect: []int{http.StatusPermanentRedirect, http.StatusPreconditionFailed, http.StatusNotFound, http.StatusGone}}))
+		if a, err = s.Do(ctx, "commit", name, store.Request{Method: http.MethodPut, URL: u, Header: http.Header{"Content-Range": {fmt.Sprintf("bytes %d-%d/%d", off, off+n-1, size)}}, Body: io.NewSectionReader(body, off, n),
+			Expect: []int{http.StatusPermanentRedirect, http.StatusPreconditionFailed, http.StatusNotFound, http.StatusGone}}); err != nil {
+			return nil, err
+		}
 		if a.Status != http.StatusPermanentRedirect {
-			return a
+			return a, nil
 		}
 		was, last := off, int64(-1)
 		_, _ = fmt.Sscanf(a.Header.Get("Range"), "bytes=0-%d", &last)
@@ -207,13 +234,20 @@ func (s *Store) upload(ctx context.Context, name string, q url.Values, body *io.
 			break
 		}
 	}
-	return a
+	return a, nil
 }
 
 // Move copies an object where it lies, as often as the server asks for a part, and deletes it.
 func (s *Store) Move(ctx context.Context, from, to string) (err error) {
-	defer guard.Into(&err)
-	from, to = guard.Must(s.Clean(ctx, "move", from)), guard.Must(s.Clean(ctx, "move", to))
+	clean, err := s.Clean(ctx, "move", from)
+	if err != nil {
+		return err
+	}
+	cleanValue, err := s.Clean(ctx, "move", to)
+	if err != nil {
+		return err
+	}
+	from, to = clean, cleanValue
 	o := "/b/" + s.bucket + "/o/"
 	q := url.Values{}
 	for {
@@ -221,7 +255,9 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 			Done         bool
 			RewriteToken string
 		}
-		s.call(ctx, "move", from, http.MethodPost, "/storage/v1"+o+url.PathEscape(s.prefix+from)+"/rewriteTo"+o+url.PathEscape(s.prefix+to), q, nil, func(b []byte) bool { return json.Unmarshal(b, &said) == nil })
+		if _, err := s.call(ctx, "move", from, http.MethodPost, "/storage/v1"+o+url.PathEscape(s.prefix+from)+"/rewriteTo"+o+url.PathEscape(s.prefix+to), q, nil, func(b []byte) bool { return json.Unmarshal(b, &said) == nil }); err != nil {
+			return err
+		}
 		if said.Done {
 			return s.Remove(ctx, from)
 		}
@@ -234,8 +270,11 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 
 // Remove deletes an object.
 func (s *Store) Remove(ctx context.Context, name string) (err error) {
-	defer guard.Into(&err)
-	name = guard.Must(s.Clean(ctx, "remove", name))
-	s.call(ctx, "remove", name, http.MethodDelete, "/storage/v1/b/"+s.bucket+"/o/"+url.PathEscape(s.prefix+name), nil, nil, nil)
+	if name, err = s.Clean(ctx, "remove", name); err != nil {
+		return err
+	}
+	if _, err := s.call(ctx, "remove", name, http.MethodDelete, "/storage/v1/b/"+s.bucket+"/o/"+url.PathEscape(s.prefix+name), nil, nil, nil); err != nil {
+		return err
+	}
 	return nil
 }

@@ -26,7 +26,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -140,8 +139,9 @@ var commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // open resolves the revision, once, and opens what is at its commit.
 func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
-	defer guard.Into(&err)
-	guard.Check(ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return at, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at != nil {
@@ -171,7 +171,9 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 			if errors.Is(err, robocache.ErrTemporary) && cached != "" {
 				commit, offline = cached, true // the Hub cannot be reached
 			} else {
-				guard.Check(err)
+				if err != nil {
+					return at, err
+				}
 				commits.Store(repo+"@"+s.revision, commit)
 			}
 		}
@@ -187,8 +189,12 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 			Hint: "hf download " + s.path + " --repo-type dataset"}
 	}
 	if !offline {
-		at.hub = guard.Must(store.NewHTTP(repo+"/resolve/"+url.PathEscape(commit), opt))
-		at.api = guard.Must(url.Parse(s.endpoint + "/api/datasets/" + s.path + "/tree/" + commit))
+		if at.hub, err = store.NewHTTP(repo+"/resolve/"+url.PathEscape(commit), opt); err != nil {
+			return at, err
+		}
+		if at.api, err = url.Parse(s.endpoint + "/api/datasets/" + s.path + "/tree/" + commit); err != nil {
+			return at, err
+		}
 	}
 	s.at = at
 	return at, nil
@@ -219,8 +225,10 @@ func (s *repository) resolve(ctx context.Context, opt store.HTTPOptions) (string
 
 // Open opens a file: of the cache where that holds it.
 func (s *repository) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
-	defer guard.Into(&err)
-	at := guard.Must(s.open(ctx))
+	at, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if at.cached != nil {
 		f, err := at.cached.Open(ctx, name)
 		if err == nil {
@@ -264,8 +272,10 @@ func (at *snapshot) version(full, other string) string {
 
 // Stat describes a file.
 func (s *repository) Stat(ctx context.Context, name string) (e store.Entry, err error) {
-	defer guard.Into(&err)
-	at := guard.Must(s.open(ctx))
+	at, err := s.open(ctx)
+	if err != nil {
+		return e, err
+	}
 	if at.cached != nil {
 		if e, err = at.cached.Stat(ctx, name); err == nil || at.hub == nil {
 			e.Version = at.version(e.Name, e.Version)

@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -31,7 +30,7 @@ const maxKept = 100_000
 var nextPage = regexp.MustCompile(`<([^>]*)>;\s*rel="?next"?`)
 
 // list asks the Hub what lies in a folder, or below it; nothing where there is none.
-func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bool) *listing {
+func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bool) (*listing, error) {
 	u := at.api.JoinPath(dir)
 	u.RawQuery = "recursive=false"
 	if deep {
@@ -39,7 +38,7 @@ func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bo
 	}
 	key := u.String()
 	if l, ok := listings.Load(key); ok {
-		return l.(*listing)
+		return l.(*listing), nil
 	}
 	l := &listing{}
 	for u != nil {
@@ -55,7 +54,9 @@ func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bo
 		if errors.Is(err, robocache.ErrNotFound) && dir != "" {
 			break
 		}
-		guard.Check(err)
+		if err != nil {
+			return nil, err
+		}
 		for _, e := range page {
 			if clean, err := store.CleanName(e.Path); err != nil || clean != e.Path {
 				continue
@@ -76,7 +77,7 @@ func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bo
 		}
 		next, err := u.Parse(m[1])
 		if err != nil || next.Host != u.Host || next.Scheme != u.Scheme || next.String() == u.String() { // the token would go along
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "list", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's list goes on at another host"})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "list", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's list goes on at another host"}
 		}
 		u = next
 	}
@@ -84,16 +85,24 @@ func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bo
 	if len(l.files) <= maxKept {
 		listings.Store(key, l)
 	}
-	return l
+	return l, nil
 }
 
 // List gives the files below a folder: those of the Hub, and without it those that the cache holds.
 func (s *repository) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
-	defer guard.Into(&err)
-	prefix = guard.Must(store.CleanFolder(s.uri, prefix))
-	at := guard.Must(s.open(ctx))
+	if prefix, err = store.CleanFolder(s.uri, prefix); err != nil {
+		return out, err
+	}
+	at, err := s.open(ctx)
+	if err != nil {
+		return out, err
+	}
 	if at.hub != nil {
-		return slices.Clone(s.list(ctx, at, prefix, true).files), nil
+		list, err := s.list(ctx, at, prefix, true)
+		if err != nil {
+			return out, err
+		}
+		return slices.Clone(list.files), nil
 	}
 	out, err = at.cached.List(ctx, prefix)
 	for i := range out {
@@ -104,13 +113,21 @@ func (s *repository) List(ctx context.Context, prefix string) (out []store.Entry
 
 // Folders names the folders directly in dir.
 func (s *repository) Folders(ctx context.Context, dir string) (out []string, err error) {
-	defer guard.Into(&err)
-	dir = guard.Must(store.CleanFolder(s.uri, dir))
-	at := guard.Must(s.open(ctx))
+	if dir, err = store.CleanFolder(s.uri, dir); err != nil {
+		return out, err
+	}
+	at, err := s.open(ctx)
+	if err != nil {
+		return out, err
+	}
 	if at.hub == nil {
 		return at.cached.Folders(ctx, dir)
 	}
-	for _, f := range s.list(ctx, at, dir, false).folders {
+	list, err := s.list(ctx, at, dir, false)
+	if err != nil {
+		return out, err
+	}
+	for _, f := range list.folders {
 		out = append(out, path.Base(f))
 	}
 	slices.Sort(out)

@@ -450,7 +450,9 @@ func TestForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, u := s.key(t.Context(), "open", "x"); u.String() != want {
+		if _, u, err := s.key(t.Context(), "open", "x"); err != nil {
+			t.Fatal(err)
+		} else if u.String() != want {
 			t.Errorf("%s: %s, want %s", rest, u, want)
 		}
 	}

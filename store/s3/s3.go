@@ -29,7 +29,6 @@ import (
 	"github.com/minio/minio-go/v7/pkg/signer"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -54,10 +53,11 @@ type Store struct {
 
 // Open opens what follows "s3://".
 func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
-	defer guard.Into(&err)
 	name, prefix, query, err := store.SplitBucket("s3", rest, "endpoint", "region", "profile", "anonymous")
-	guard.Check(err)
-	defer guard.In("dataset", "s3://"+name+"/"+prefix)
+	if err != nil {
+		return nil, err
+	}
+	defer robocache.Locate(&err, robocache.Where{"dataset": "s3://" + name + "/" + prefix})
 	endpoint := cmp.Or(query.Get("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	region := cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
 	s := &Store{name: name, aws: endpoint == ""}
@@ -73,7 +73,7 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 			endpoint = "https://" + endpoint
 		}
 		if s.bucket, err = url.Parse(endpoint); err != nil || s.bucket.Host == "" || s.bucket.User != nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "the endpoint is not a URL", Hint: "endpoint=https://host:port"})
+			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "the endpoint is not a URL", Hint: "endpoint=https://host:port"}
 		}
 		s.bucket.RawQuery, s.bucket.Path = "", strings.TrimRight(s.bucket.Path, "/")+"/"+name
 	}
@@ -89,7 +89,9 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	if prefix != "" {
 		s.prefix = prefix + "/"
 	}
-	s.HTTP = guard.Must(store.NewHTTP(base.String(), opt))
+	if s.HTTP, err = store.NewHTTP(base.String(), opt); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -213,8 +215,12 @@ type page struct {
 }
 
 // list goes through the pages of what lies below the folder dir.
-func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *page)) {
-	if dir = guard.Must(store.CleanFolder(s.URI(), dir)); dir != "" {
+func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *page)) error {
+	var err error
+	if dir, err = store.CleanFolder(s.URI(), dir); err != nil {
+		return err
+	}
+	if dir != "" {
 		dir += "/"
 	}
 	q := url.Values{"list-type": {"2"}, "prefix": {s.prefix + dir}}
@@ -225,13 +231,15 @@ func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *pa
 		u := *s.bucket
 		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
 		var p page
-		guard.Must(s.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: &u, Whole: func(body []byte) bool {
+		if _, err := s.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: &u, Whole: func(body []byte) bool {
 			p = page{}
 			return xml.NewDecoder(bytes.NewReader(body)).Decode(&p) == nil && (!p.IsTruncated || p.Next != "")
-		}}))
+		}}); err != nil {
+			return err
+		}
 		each(&p)
 		if !p.IsTruncated {
-			return
+			return nil
 		}
 		q.Set("continuation-token", p.Next)
 	}
@@ -239,28 +247,30 @@ func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *pa
 
 // List gives the files below a folder. Keys that no path names ("a//b", marks of folders) are left out.
 func (s *Store) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
-	defer guard.Into(&err)
-	s.list(ctx, prefix, "", func(p *page) {
+	if err := s.list(ctx, prefix, "", func(p *page) {
 		for _, o := range p.Contents {
 			if name := store.KeyName(o.Key, s.prefix); name != "" {
 				out = append(out, store.Entry{Name: name, Size: o.Size, Version: o.ETag})
 			}
 		}
-	})
+	}); err != nil {
+		return out, err
+	}
 	slices.SortFunc(out, func(a, b store.Entry) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
 // Folders names the folders directly in dir.
 func (s *Store) Folders(ctx context.Context, dir string) (out []string, err error) {
-	defer guard.Into(&err)
-	s.list(ctx, dir, "/", func(p *page) {
+	if err := s.list(ctx, dir, "/", func(p *page) {
 		for _, f := range p.Folders {
 			if name := store.KeyName(strings.TrimSuffix(f, "/"), s.prefix); name != "" {
 				out = append(out, name[strings.LastIndexByte(name, '/')+1:])
 			}
 		}
-	})
+	}); err != nil {
+		return out, err
+	}
 	slices.Sort(out)
 	return out, nil
 }

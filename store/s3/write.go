@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -44,37 +43,62 @@ func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error
 }
 
 func (s *Store) create(ctx context.Context, name string, condition http.Header) (_ store.Writer, err error) {
-	defer guard.Into(&err)
-	name, u := s.key(ctx, "create", name)
+	name, u, err := s.key(ctx, "create", name)
+	if err != nil {
+		return nil, err
+	}
 	return store.Spool(ctx, s.URI(), name, func(ctx context.Context, body *io.SectionReader) (err error) {
-		defer guard.Into(&err)
 		up := &upload{s: s, ctx: ctx, name: name, u: u, body: body}
 		if body.Size() <= onePut {
-			header := hashed(body)
-			up.finish(up.do(http.MethodPut, nil, join(header, condition), body, http.StatusPreconditionFailed))
+			header, err := hashed(body)
+			if err != nil {
+				return err
+			}
+			answer, err := up.do(http.MethodPut, nil, join(header, condition), body, http.StatusPreconditionFailed)
+			if err != nil {
+				return err
+			}
+			if err := up.finish(answer); err != nil {
+				return err
+			}
 		} else {
-			up.parts(body.Size(), partSize, condition, func(id url.Values, off, n int64) string {
+			if err := up.parts(body.Size(), partSize, condition, func(id url.Values, off, n int64) (string, error) {
 				piece := io.NewSectionReader(body, off, n)
-				return up.do(http.MethodPut, id, hashed(piece), piece).Header.Get("ETag")
-			})
+				hashedValue, err := hashed(piece)
+				if err != nil {
+					return "", err
+				}
+				answer, err := up.do(http.MethodPut, id, hashedValue, piece)
+				if err != nil {
+					return "", err
+				}
+				return answer.Header.Get("ETag"), nil
+			}); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 }
 
 // key is the URL of a clean name's object.
-func (s *Store) key(ctx context.Context, op, name string) (string, *url.URL) {
-	name = guard.Must(s.Clean(ctx, op, name))
+func (s *Store) key(ctx context.Context, op, name string) (string, *url.URL, error) {
+	var err error
+	if name, err = s.Clean(ctx, op, name); err != nil {
+		return "", nil, err
+	}
 	u := *s.bucket
 	u.Path = strings.TrimRight(u.Path, "/") + "/" + s.prefix + name
-	return name, &u
+	return name, &u, nil
 }
 
 // hashed is the header that lets the server check what it gets.
-func hashed(body *io.SectionReader) http.Header {
+func hashed(body *io.SectionReader) (http.Header, error) {
 	h := sha256.New()
-	guard.Must(io.Copy(h, io.NewSectionReader(body, 0, body.Size())))
-	return http.Header{"X-Amz-Content-Sha256": {hex.EncodeToString(h.Sum(nil))}}
+	if _, err := io.Copy(h, io.NewSectionReader(body, 0, body.Size())); err != nil {
+		return nil, err
+	}
+	return http.Header{"X-Amz-Content-Sha256": {hex.EncodeToString(h.Sum(nil))}}, nil
 }
 
 func join(a, b http.Header) http.Header {
@@ -95,29 +119,36 @@ type upload struct {
 	copies int64 // store.Request.Copies
 }
 
-func (up *upload) do(method string, query url.Values, header http.Header, body *io.SectionReader, expect ...int) *store.Answer {
+func (up *upload) do(method string, query url.Values, header http.Header, body *io.SectionReader, expect ...int) (*store.Answer, error) {
 	u := *up.u
 	u.RawQuery = query.Encode()
-	return guard.Must(up.s.Do(up.ctx, "commit", up.name, store.Request{Method: method, URL: &u, Header: header, Body: body, Copies: up.copies, Expect: expect}))
+	return up.s.Do(up.ctx, "commit", up.name, store.Request{Method: method, URL: &u, Header: header, Body: body, Copies: up.copies, Expect: expect})
 }
 
 // finish looks at the answer to what gives the object its name. Where an earlier try may have done that, the object that is there decides.
-func (up *upload) finish(a *store.Answer) {
+func (up *upload) finish(a *store.Answer) error {
 	if a.Status < 300 || a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body) {
-		return
+		return nil
 	}
 	err := error(fs.ErrExist)
 	if a.Status != http.StatusPreconditionFailed {
 		err = &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Msg: "the server lost the upload", Hint: "write it again"}
 	}
-	guard.Fail(up.s.Fail("commit", up.name, err))
+	return up.s.Fail("commit", up.name, err)
 }
 
 // parts makes a large object of parts, each by send, which gives its ETag; one that fails leaves none.
-func (up *upload) parts(total, size int64, condition http.Header, send func(id url.Values, off, n int64) string) {
+func (up *upload) parts(total, size int64, condition http.Header, send func(id url.Values, off, n int64) (string, error)) error {
 	var begun struct{ UploadId string }
-	if err := xml.Unmarshal(up.do(http.MethodPost, url.Values{"uploads": {""}}, nil, nil).Body, &begun); err != nil || begun.UploadId == "" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: "the server begins no upload in parts"})
+	{
+		answer, err := up.do(http.MethodPost, url.Values{"uploads": {""}}, nil, nil)
+		if err != nil {
+			return err
+		}
+		err = xml.Unmarshal(answer.Body, &begun)
+		if err != nil || begun.UploadId == "" {
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: "the server begins no upload in parts"}
+		}
 	}
 	id := url.Values{"uploadId": {begun.UploadId}}
 	done := false
@@ -144,69 +175,115 @@ func (up *upload) parts(total, size int64, condition http.Header, send func(id u
 	g.SetLimit(atOnce)
 	for i := range all.Part {
 		g.Go(func() (err error) {
-			defer guard.Into(&err)
 			if ctx.Err() != nil { // a part that has begun goes on: one that comes after the end of an upload may bring it back
 				return ctx.Err()
 			}
 			off := int64(i) * size
-			all.Part[i] = part{i + 1, send(url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}}, off, min(size, total-off))}
+			sendValue, err := send(url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}}, off, min(size, total-off))
+			if err != nil {
+				return err
+			}
+			all.Part[i] = part{i + 1, sendValue}
 			return nil
 		})
 	}
-	guard.Check(g.Wait())
-	text := guard.Must(xml.Marshal(all))
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	text, err := xml.Marshal(all)
+	if err != nil {
+		return err
+	}
 	body := io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text)))
-	a := up.do(http.MethodPost, id, join(hashed(body), condition), body, http.StatusPreconditionFailed, http.StatusNotFound)
-	late(a)
-	up.finish(a)
+	hashedValue, err := hashed(body)
+	if err != nil {
+		return err
+	}
+	a, err := up.do(http.MethodPost, id, join(hashedValue, condition), body, http.StatusPreconditionFailed, http.StatusNotFound)
+	if err != nil {
+		return err
+	}
+	if err := late(a); err != nil {
+		return err
+	}
+	if err := up.finish(a); err != nil {
+		return err
+	}
 	done = true
+	return nil
 }
 
 // late fails where an error came after the status.
-func late(a *store.Answer) {
+func late(a *store.Answer) error {
 	var refused struct {
 		XMLName xml.Name `xml:"Error"`
 		Code    string
 	}
 	if xml.Unmarshal(a.Body, &refused) == nil && a.Status == http.StatusOK {
-		guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Want: "the upload's end", Got: refused.Code})
+		return &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Want: "the upload's end", Got: refused.Code}
 	}
+	return nil
 }
 
 // Move lets the server copy an object, and deletes it.
 func (s *Store) Move(ctx context.Context, from, to string) (err error) {
-	defer guard.Into(&err)
-	from, source := s.key(ctx, "move", from)
-	to, u := s.key(ctx, "move", to)
-	e := guard.Must(s.Stat(ctx, from))
+	from, source, err := s.key(ctx, "move", from)
+	if err != nil {
+		return err
+	}
+	to, u, err := s.key(ctx, "move", to)
+	if err != nil {
+		return err
+	}
+	e, err := s.Stat(ctx, from)
+	if err != nil {
+		return err
+	}
 	up := &upload{s: s, ctx: ctx, name: to, u: u, copies: min(e.Size, oneCopy)}
-	copied := func(q url.Values, bytes string) string {
+	copied := func(q url.Values, bytes string) (string, error) {
 		header := http.Header{"X-Amz-Copy-Source": {s3utils.EncodePath("/" + s.name + "/" + s.prefix + from)}, "X-Amz-Copy-Source-If-Match": {e.Version}}
 		if bytes != "" {
 			header.Set("X-Amz-Copy-Source-Range", bytes)
 		}
-		a := up.do(http.MethodPut, q, header, nil)
-		late(a)
+		a, err := up.do(http.MethodPut, q, header, nil)
+		if err != nil {
+			return "", err
+		}
+		if err := late(a); err != nil {
+			return "", err
+		}
 		var said struct{ ETag string }
 		_ = xml.Unmarshal(a.Body, &said)
-		return said.ETag
+		return said.ETag, nil
 	}
 	if e.Size <= oneCopy {
-		copied(nil, "")
+		if _, err := copied(nil, ""); err != nil {
+			return err
+		}
 	} else {
-		up.parts(e.Size, oneCopy, nil, func(id url.Values, off, n int64) string {
+		if err := up.parts(e.Size, oneCopy, nil, func(id url.Values, off, n int64) (string, error) {
 			return copied(id, fmt.Sprintf("bytes=%d-%d", off, off+n-1))
-		})
+		}); err != nil {
+			return err
+		}
 	}
-	guard.Must(s.Do(ctx, "move", from, store.Request{Method: http.MethodDelete, URL: source, Expect: []int{http.StatusNotFound}}))
+	if _, err := s.Do(ctx, "move", from, store.Request{Method: http.MethodDelete, URL: source, Expect: []int{http.StatusNotFound}}); err != nil {
+		return err
+	}
 	return nil
 }
 
 // Remove deletes an object.
 func (s *Store) Remove(ctx context.Context, name string) (err error) {
-	defer guard.Into(&err)
-	name, u := s.key(ctx, "remove", name)
-	guard.Must(s.Stat(ctx, name)) // to the server one that is not there is removed
-	guard.Must(s.Do(ctx, "remove", name, store.Request{Method: http.MethodDelete, URL: u, Expect: []int{http.StatusNotFound}}))
+	name, u, err := s.key(ctx, "remove", name)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Stat(ctx, name); err != nil {
+		return err
+	} // to the server one that is not there is removed
+	if _, err := s.Do(ctx, "remove", name, store.Request{Method: http.MethodDelete, URL: u, Expect: []int{http.StatusNotFound}}); err != nil {
+		return err
+	}
 	return nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // decoder is libjxl's, from scripts/jpegxl-wasm.sh.
@@ -173,20 +172,20 @@ func (e *engine) give(in *instance, good bool) {
 }
 
 // call calls a function of the decoder.
-func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) uint64 {
+func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) (uint64, error) {
 	r, err := f.Call(ctx, args...)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		guard.Fail(ctx.Err())
+		return 0, ctx.Err()
 	case err != nil && in.full():
-		guard.Fail(tooLarge())
+		return 0, tooLarge()
 	case err != nil:
 		// The stack of the decoder says nothing to a reader.
-		guard.Fail(malformed("the decoder stopped"))
+		return 0, malformed("the decoder stopped")
 	case len(r) == 0:
-		return 0
+		return 0, nil
 	}
-	return r[0]
+	return r[0], nil
 }
 
 func (in *instance) full() bool { return in.mod.Memory().Size() > (maxPages-64)*page }
@@ -196,30 +195,46 @@ func tooLarge() error {
 }
 
 // room takes memory in the decoder.
-func (in *instance) room(ctx context.Context, n int64) uint64 {
+func (in *instance) room(ctx context.Context, n int64) (uint64, error) {
 	p := uint64(0)
 	if n < maxPages*page {
-		p = in.call(ctx, in.malloc, uint64(n))
+		var err error
+		if p, err = in.call(ctx, in.malloc, uint64(n)); err != nil {
+			return 0, err
+		}
 	}
 	if p == 0 {
-		guard.Fail(tooLarge())
+		return 0, tooLarge()
 	}
-	return p
+	return p, nil
 }
 
 // decode runs the decoder: once for the header, once for the pixels.
 func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err error) {
-	defer guard.Into(&err)
 	mem := in.mod.Memory()
-	from := in.room(ctx, int64(len(src)))
+	from, err := in.room(ctx, int64(len(src)))
+	if err != nil {
+		return err
+	}
 	mem.Write(uint32(from), src)
 	// Four words of info, and behind them a delay a frame: a stream of more than maxFrames writes over memory of the decoder, which is
 	// not used again then.
-	head := in.room(ctx, 16+4*maxFrames)
-	run := func(only, all, out uint64) bool {
-		return in.call(ctx, in.images, from, uint64(len(src)), only, all, head, head+4, head+8, head+12, head+16, out) != 0
+	head, err := in.room(ctx, 16+4*maxFrames)
+	if err != nil {
+		return err
 	}
-	if !run(1, 0, 0) {
+	run := func(only, all, out uint64) (bool, error) {
+		call, err := in.call(ctx, in.images, from, uint64(len(src)), only, all, head, head+4, head+8, head+12, head+16, out)
+		if err != nil {
+			return false, err
+		}
+		return call != 0, nil
+	}
+	result, err := run(1, 0, 0)
+	if err != nil {
+		return err
+	}
+	if !result {
 		return malformed("no JPEG XL, or cut before its images")
 	}
 	i := in.info(head)
@@ -229,13 +244,24 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err 
 	if int(i.bits) != 8*size {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("images of %d bits a value", i.bits), Want: fmt.Sprintf("integers of %d bits", 8*size)}
 	}
-	channels := guard.Must(i.channels(len(dst) / size))
+	channels, err := i.channels(len(dst) / size)
+	if err != nil {
+		return err
+	}
 	pixels := int64(len(dst) / channels)
-	out, all := in.room(ctx, 4*pixels), uint64(0)
+	out, err := in.room(ctx, 4*pixels)
+	if err != nil {
+		return err
+	}
+	all := uint64(0)
 	if i.frames > 1 {
 		all = 1
 	}
-	if !run(0, all, out) {
+	resultValue, err := run(0, all, out)
+	if err != nil {
+		return err
+	}
+	if !resultValue {
 		if in.full() {
 			return tooLarge()
 		}
@@ -245,9 +271,13 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err 
 	if !ok || in.info(head) != i {
 		return malformed("cut or damaged")
 	}
-	guard.Check(pick(dst, rgba, channels, size))
+	if err := pick(dst, rgba, channels, size); err != nil {
+		return err
+	}
 	for _, p := range []uint64{out, head, from} {
-		in.call(ctx, in.free, p)
+		if _, err := in.call(ctx, in.free, p); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -20,15 +19,20 @@ var slack = 10 * time.Second // what decoding may take beside
 // Decode decodes all images of a stream into dst, one after the other, row by row, channels last, little-endian. size is that of an
 // element: 1 or 2 bytes. The number of channels is what len(dst) leaves for a pixel.
 func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
-	defer guard.Into(&err)
 	if size != 1 && size != 2 {
 		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("elements of %d bytes", size), Want: "integers of 8 or 16 bits"}
 	}
 	if len(src) == 0 {
 		return malformed("no bytes")
 	}
-	e := guard.Must(start())
-	in := guard.Must(e.take(ctx))
+	e, err := start()
+	if err != nil {
+		return err
+	}
+	in, err := e.take(ctx)
+	if err != nil {
+		return err
+	}
 	// The time begins with the decoding: an image that waits for others is none the worse for it.
 	limit, cancel := context.WithTimeout(ctx, slack+time.Duration(len(dst)/size)*perValue)
 	defer cancel()

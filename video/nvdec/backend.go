@@ -8,7 +8,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -69,16 +68,28 @@ var opened struct {
 
 // Open gives the engines of a device, by the driver's number of it.
 func Open(device int) (_ *Backend, err error) {
-	defer guard.Into(&err)
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
 	if b := opened.by[device]; b != nil {
 		return b, nil
 	}
-	gpu := guard.Must(cuda.Open(device))
-	f := guard.Must(load())
-	memory := guard.Must(cudahost.Open(device))
-	b := newBackend(&library{f, gpu, memory, guard.Must(gpu.PrepareRows())}, device, gpu.Name())
+	gpu, err := cuda.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	f, err := load()
+	if err != nil {
+		return nil, err
+	}
+	memory, err := cudahost.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	prepareRows, err := gpu.PrepareRows()
+	if err != nil {
+		return nil, err
+	}
+	b := newBackend(&library{f, gpu, memory, prepareRows}, device, gpu.Name())
 	if opened.by == nil {
 		opened.by = map[int]*Backend{}
 	}
@@ -163,14 +174,18 @@ func (b *Backend) fits(c *caps, f *format) error {
 
 // NewDecoder makes a decoder. What of its format the engine does not take is known at the first packet: the error comes there.
 func (b *Backend) NewDecoder(e *video.SampleEntry) (_ video.Decoder, err error) {
-	defer guard.Into(&err)
-	c := guard.Must(b.caps(e.Codec))
+	c, err := b.caps(e.Codec)
+	if err != nil {
+		return nil, err
+	}
 	if d := b.kept(e); d != nil {
 		return d, nil
 	}
 	d := &decoder{b: b, caps: c, entry: *e, surface: none, fresh: true}
 	d.frame.d = d
-	d.form = guard.Must(video.NewElementary(e))
+	if d.form, err = video.NewElementary(e); err != nil {
+		return nil, err
+	}
 	if err := d.open(); err != nil {
 		d.free()
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/internal/cudahost"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
@@ -247,7 +247,10 @@ func (r *registry) call(number uintptr, f func(d *decoder) int32) (result int32)
 	if d == nil {
 		return 0
 	}
-	if err := guard.Func(opDecode, func() { result = f(d) })(); err != nil {
+	if err := crash.Func(opDecode, func() error {
+		result = f(d)
+		return nil
+	})(); err != nil {
 		return d.failed(err)
 	}
 	return result

@@ -62,7 +62,7 @@ func ParseOptions(open robocache.OpenOptions, s store.Store, file, format string
 	}
 	maps.Copy(all, open.Options)
 	damaged := ""
-	reader.Op("open").Settle(all, Known, map[string]reader.Set{
+	guard.Check(reader.Op("open").Settle(all, Known, map[string]reader.Set{
 		"clock": reader.Text(&o.Clock, Header, Publish, Log), "anchor": reader.Text(&o.Anchor), "task": reader.Text(&o.Task), "episodes_by": reader.Text(&o.EpisodesBy),
 		"scan": reader.Text(&o.Scan, "auto", "all", "sample"), "damaged": reader.Text(&damaged, "skip", "error"), "ignore_index": reader.Yes(&o.IgnoreIndex),
 		"tolerance": func(v string) bool {
@@ -74,7 +74,7 @@ func ParseOptions(open robocache.OpenOptions, s store.Store, file, format string
 			o.ChannelOrder, ok = parseChannelOrder(v)
 			return ok
 		},
-	})
+	}))
 	o.Strict = damaged == "error"
 	return o, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -17,7 +17,7 @@ const maxFindings = 100
 // Diagnose looks at every stream of every episode: that it is there, has the first episode's type and shape and the episode's length, and
 // can be read to its end (checksums, chunks); timestamps; numbers that are none. With Decode encoded images are decoded too.
 func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
-	defer guard.Recover(s.About.Format+" diagnose", &err)
+	defer crash.Recover(s.About.Format+" diagnose", &err)
 	episodes := reader.Episodes(opt.Episodes, len(s.Episodes))
 	count := map[string]int64{}
 	thrashes := false // one episode says it for all
@@ -27,12 +27,18 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 		}
 	}
 	for done, e := range episodes {
-		guard.Check(s.op.Episode(len(s.Episodes), e))
-		if f := s.thrashes(ctx, e); f != nil && !thrashes {
+		if err := s.op.Episode(len(s.Episodes), e); err != nil {
+			return out, err
+		}
+		if f, err := s.thrashes(ctx, e); err != nil {
+			return out, err
+		} else if f != nil && !thrashes {
 			thrashes = true
 			add(*f)
 		}
-		s.diagnose(ctx, e, opt.Decode, add)
+		if err := s.diagnose(ctx, e, opt.Decode, add); err != nil {
+			return out, err
+		}
 		if opt.Progress != nil {
 			opt.Progress(int64(done+1), int64(len(episodes)))
 		}
@@ -46,74 +52,122 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 }
 
 // thrashes says that memory does not hold a chunk of each stream together: who reads the streams row by row has all of them decoded for every row.
-func (s *Set) thrashes(ctx context.Context, e int) *robocache.Finding {
+func (s *Set) thrashes(ctx context.Context, e int) (*robocache.Finding, error) {
 	var sum, most int64
 	seen := map[*h5.Dataset]bool{}
 	for i := range s.Streams {
-		_ = Tolerate(func() {
-			if d := s.dataset(ctx, e, i); !seen[d] {
+		if _, err := Tolerate(func() error {
+			if d, err := s.dataset(ctx, e, i); err != nil {
+				return err
+			} else if !seen[d] {
 				seen[d] = true
 				sum, most = sum+d.Together(), max(most, d.Together())
 			}
-		})
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	room := s.cache.Budget()
 	if sum <= room || most > room {
-		return nil // what one chunk alone passes is refused
+		return nil, nil // what one chunk alone passes is refused
 	}
 	need := (sum*8/7)>>20 + 1
 	return &robocache.Finding{Severity: robocache.SeverityInfo, Code: "chunks-above-memory", Where: s.where(e, ""),
 		Message: fmt.Sprintf("a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, chunks are decoded again and again", sum, room),
-		Hint:    fmt.Sprintf("a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)", need)}
+		Hint:    fmt.Sprintf("a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)", need)}, nil
 }
 
-func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocache.Finding)) {
+func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocache.Finding)) error {
 	bad := func(sev robocache.Severity, code, key, msg string) {
 		add(robocache.Finding{Severity: sev, Code: code, Where: s.where(e, key), Message: msg})
 	}
-	try := func(code, key string, fn func()) bool {
-		err := Tolerate(fn)
+	try := func(code, key string, fn func() error) (bool, error) {
+		err, failed := Tolerate(fn)
+		if failed != nil {
+			return false, failed
+		}
 		if err != nil {
 			bad(robocache.SeverityError, code, key, err.Error())
 		}
-		return err == nil
+		return err == nil, nil
 	}
 	if s.Episodes[e].Length == 0 {
 		bad(robocache.SeverityWarning, "empty-episode", "", "the episode has no rows")
-		return
+		return nil
 	}
 	if s.Episodes[e].Times != "" || s.rowTimes != "" {
-		try("bad-timestamps", "", func() { guard.Must(s.Times(ctx, e, "")) })
+		if _, err := try("bad-timestamps", "", func() error {
+			if _, err := s.Times(ctx, e, ""); err != nil {
+				return err
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
 	for i := range s.Streams {
 		st := &s.Streams[i]
 		if s.lacks(i, e) {
 			continue // a finding of opening
 		}
-		if st.Clock != "" && st.times != "" && !try("bad-timestamps", st.Key, func() { guard.Must(s.Times(ctx, e, st.Key)) }) {
+		holds := st.Clock != "" && st.times != ""
+		if holds {
+			tryValue, err := try("bad-timestamps", st.Key, func() error {
+				if _, err := s.Times(ctx, e, st.Key); err != nil {
+					return err
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			holds = !tryValue
+		}
+		if holds {
 			continue
 		}
-		if try("bad-stream", st.Key, func() { s.dataset(ctx, e, i) }) {
-			try("unreadable-rows", st.Key, func() { s.readThrough(ctx, e, i, decode, bad) })
+		tryValue, err := try("bad-stream", st.Key, func() error {
+			if _, err := s.dataset(ctx, e, i); err != nil {
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if tryValue {
+			if _, err := try("unreadable-rows", st.Key, func() error { return s.readThrough(ctx, e, i, decode, bad) }); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // readThrough reads a stream of an episode to its end, some rows at a time.
-func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad func(sev robocache.Severity, code, key, msg string)) {
+func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad func(sev robocache.Severity, code, key, msg string)) error {
 	st := &s.Streams[stream]
 	size := max(st.Elements()*st.DType.Size(), 1)
 	step := max(1, min(4<<20/size, 4096))
 	missing, notNumbers := 0, int64(0)
-	length := s.length(ctx, e, stream)
+	length, err := s.length(ctx, e, stream)
+	if err != nil {
+		return err
+	}
 	for at := 0; at < length; at += step {
 		rows := reader.Rows(e, at, min(at+step, length))
 		switch st.Kind {
 		case robocache.KindText:
-			guard.Must(s.Text(ctx, st.Key, rows))
+			if _, err := s.Text(ctx, st.Key, rows); err != nil {
+				return err
+			}
 		case robocache.KindImage:
 			refs := make([]robocache.FrameRef, len(rows))
-			done := guard.Must(s.LeaseFrames(ctx, st.Key, rows, refs))
+			done, err := s.LeaseFrames(ctx, st.Key, rows, refs)
+			if err != nil {
+				return err
+			}
 			for k := range refs {
 				if refs[k].Missing {
 					missing++
@@ -124,7 +178,9 @@ func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad f
 			done()
 		default:
 			b := make([]byte, len(rows)*st.RowBytes())
-			guard.Check(s.Gather(ctx, st.Key, rows, b))
+			if err := s.Gather(ctx, st.Key, rows, b); err != nil {
+				return err
+			}
 			notNumbers += robocache.NotFinite(st.DType, b)
 		}
 	}
@@ -134,6 +190,7 @@ func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad f
 	if notNumbers > 0 {
 		bad(robocache.SeverityWarning, "not-finite", st.Key, fmt.Sprintf("%d values are NaN or infinite", notNumbers))
 	}
+	return nil
 }
 
 // checkImage says what is wrong with an image.

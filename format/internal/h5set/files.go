@@ -21,7 +21,7 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/handles"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -146,33 +146,55 @@ func (f *lazyFile) Remote() bool { return f.remote }
 func (f *lazyFile) Close() error { return nil }
 
 // OpenFile opens a file of the set's store as HDF5.
-func (s *Set) OpenFile(ctx context.Context, name string) *h5.File {
-	return guard.Must(h5.Open(ctx, guard.Must(s.pool.file(ctx, name)), name, s.cache))
+func (s *Set) OpenFile(ctx context.Context, name string) (*h5.File, error) {
+	file, err := s.pool.file(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return h5.Open(ctx, file, name, s.cache)
 }
 
 // ReadFiles finds the episodes of each file, several files at the same time, and the one rate that their attributes say. A file that cannot be
 // read, of several, is a finding; where stand says so an empty episode stands for it.
-func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find func(ctx context.Context, f *h5.File, root *h5.Object) []Episode) {
+func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find func(ctx context.Context, f *h5.File, root *h5.Object) ([]Episode, error)) error {
 	given := !s.About.FPS.Zero()
 	per := make([][]Episode, len(names))
 	bad := make([]error, len(names))
 	rates := make([]robocache.Rate, len(names))
 	open := make([]bool, len(names))
-	Each(ctx, s.About.Format+" open", len(names), func(ctx context.Context, i int) {
-		defer guard.In("file", names[i])
-		read := func() {
-			f := s.OpenFile(ctx, names[i])
+	if err := Each(ctx, s.About.Format+" open", len(names), func(ctx context.Context, i int) (err error) {
+		defer robocache.Locate(&err, robocache.Where{"file": names[i]})
+		read := func() error {
+			f, err := s.OpenFile(ctx, names[i])
+			if err != nil {
+				return err
+			}
 			open[i] = f.Open
-			root := guard.Must(f.Root(ctx))
-			rates[i] = rateOf(ctx, root)
-			per[i] = find(ctx, f, root)
+			root, err := f.Root(ctx)
+			if err != nil {
+				return err
+			}
+			if rates[i], err = rateOf(ctx, root); err != nil {
+				return err
+			}
+			if per[i], err = find(ctx, f, root); err != nil {
+				return err
+			}
+			return nil
 		}
 		if len(names) == 1 {
-			read()
+			if err := read(); err != nil {
+				return err
+			}
 		} else {
-			bad[i] = Tolerate(read)
+			if bad[i], err = Tolerate(read); err != nil {
+				return err
+			}
 		}
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	for i, name := range names {
 		if open[i] {
 			s.FindUnclosed(name)
@@ -183,7 +205,9 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 		case bad[i] != nil:
 			s.Lose("unreadable-file", robocache.Where{"file": name}, bad[i], "fetch the file again, or leave it out")
 		case !r.Zero() && !given:
-			s.Rate(name, r)
+			if err := s.Rate(name, r); err != nil {
+				return err
+			}
 		}
 		s.Episodes = append(s.Episodes, per[i]...)
 	}
@@ -195,6 +219,7 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 				bad[k], "fetch the file again, or leave it out")
 		}
 	}
+	return nil
 }
 
 // numbered matches the name of an episode with a number: demo_3, episode7, traj-12.
@@ -257,26 +282,31 @@ func (s *Set) FindUnclosed(name string) {
 }
 
 // Each calls do for 0 to n-1, several at the same time.
-func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i int)) {
+func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4 * runtime.GOMAXPROCS(0))
 	for i := range n {
-		g.Go(guard.Func(op, func() { do(ctx, i) }))
+		g.Go(crash.Func(op, func() error { return do(ctx, i) }))
 	}
-	guard.Check(g.Wait())
+	return g.Wait()
 }
 
 // Rate takes the rate that a file says: files that differ in it are no one dataset.
-func (s *Set) Rate(file string, r robocache.Rate) {
+func (s *Set) Rate(file string, r robocache.Rate) error {
 	if have := s.About.FPS; !have.Zero() && have != r {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"file": file}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"file": file}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="}
 	}
 	s.About.FPS = r
+	return nil
 }
 
 // rateOf is the rate that the attributes of a file's root say.
-func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate) {
-	for _, a := range guard.Must(root.Attributes(ctx)) {
+func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate, err error) {
+	attributes, err := root.Attributes(ctx)
+	if err != nil {
+		return rate, err
+	}
+	for _, a := range attributes {
 		switch a.Name {
 		case "fps", "hz", "frequency", "control_freq":
 			if v, ok := a.Float(); ok {
@@ -286,7 +316,7 @@ func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate) {
 			}
 		}
 	}
-	return rate
+	return rate, nil
 }
 
 // Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of the folder. found are its links that may
@@ -318,8 +348,8 @@ func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.S
 }
 
 // Detect says whether the first HDF5 file at a URI that can be opened is as is says. What is no HDF5 file is none, without an error.
-func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(f *h5.File) bool) (ok bool, err error) {
-	defer guard.Recover("hdf5 detect", &err)
+func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(f *h5.File) (bool, error)) (ok bool, err error) {
+	defer crash.Recover("hdf5 detect", &err)
 	if !strings.Contains(uri, "://") && !likely(uri) {
 		return false, nil
 	}
@@ -327,7 +357,9 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return ok, err
+	}
 	defer store.Close(s)
 	name := names[0]
 	r, err := s.Open(ctx, name)
@@ -339,13 +371,29 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(
 	if errors.Is(err, robocache.ErrNotFound) {
 		return false, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return ok, err
+	}
 	defer r.Close()
-	if !guard.Must(h5.Detect(ctx, r)) {
+	detect, err := h5.Detect(ctx, r)
+	if err != nil {
+		return ok, err
+	}
+	if !detect {
 		return false, nil
 	}
-	f := guard.Must(h5.Open(ctx, r, name, h5.NewCache(4<<20)))
-	err = guard.Try(func() { ok = is(f) })
+	f, err := h5.Open(ctx, r, name, h5.NewCache(4<<20))
+	if err != nil {
+		return ok, err
+	}
+	err = func() error {
+		isValue, err := is(f)
+		if err != nil {
+			return err
+		}
+		ok = isValue
+		return nil
+	}()
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/lease"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -42,16 +42,23 @@ func view(ctx context.Context, l *lease.Lease, d *h5.Dataset, row, n int64) ([]b
 }
 
 func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *lease.Lease) (err error) {
-	defer guard.Recover(s.About.Format+" frames", &err)
-	i := s.get(key, robocache.KindImage)
-	guard.Check(s.op.Room(key, "frames", len(rows), len(out)))
+	defer crash.Recover(s.About.Format+" frames", &err)
+	i, err := s.get(key, robocache.KindImage)
+	if err != nil {
+		return err
+	}
+	if err := s.op.Room(key, "frames", len(rows), len(out)); err != nil {
+		return err
+	}
 	st := &s.Streams[i]
 	var raws []robocache.Raw
 	if st.How == Pixels {
 		raws = make([]robocache.Raw, len(rows))
 	}
-	s.ahead(ctx, i, rows)
-	s.together(ctx, i, rows, func(ctx context.Context, at, n int, d *h5.Dataset) (err error) {
+	if err := s.ahead(ctx, i, rows); err != nil {
+		return err
+	}
+	if err := s.together(ctx, i, rows, func(ctx context.Context, at, n int, d *h5.Dataset) (err error) {
 		first := int64(rows[at].Index)
 		if st.How == Encoded {
 			b, err := d.Bytes(ctx, first, int64(n))
@@ -86,7 +93,9 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 			}
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -94,40 +103,52 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 const reads = 16
 
 // together is runs, with several at the same time where each waits for a network.
-func (s *Set) together(ctx context.Context, stream int, rows []robocache.Row, each func(ctx context.Context, at, n int, d *h5.Dataset) error) {
+func (s *Set) together(ctx context.Context, stream int, rows []robocache.Row, each func(ctx context.Context, at, n int, d *h5.Dataset) error) error {
 	if len(rows) < 2 || !robocache.IsRemote(s.Bytes) {
-		s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error { return each(ctx, at, n, d) })
-		return
+		if err := s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error { return each(ctx, at, n, d) }); err != nil {
+			return err
+		}
+		return nil
 	}
 	g, own := errgroup.WithContext(ctx)
 	g.SetLimit(reads)
-	err := guard.Try(func() {
-		s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
-			g.Go(guard.Func(s.About.Format, func() {
-				guard.Check(robocache.At(each(own, at, n, d), s.where(rows[at].Episode, s.Streams[stream].Key)))
+	err := func() error {
+		return s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
+			g.Go(crash.Func(s.About.Format, func() error {
+				return robocache.At(each(own, at, n, d), s.where(rows[at].Episode, s.Streams[stream].Key))
 			}))
 			return nil
 		})
-	})
-	guard.Check(g.Wait())
-	guard.Check(err)
+	}()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 // ahead loads what rows of a remote stream lie in, of each file together.
-func (s *Set) ahead(ctx context.Context, stream int, rows []robocache.Row) {
+func (s *Set) ahead(ctx context.Context, stream int, rows []robocache.Row) error {
 	if s.Streams[stream].How == Encoded || len(rows) < 2 || !robocache.IsRemote(s.Bytes) {
-		return
+		return nil
 	}
 	wanted := map[*h5.Dataset][]int64{}
-	s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
+	if err := s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
 		for k := range n {
 			wanted[d] = append(wanted[d], int64(rows[at].Index+k))
 		}
 		return nil
-	})
-	for d, list := range wanted {
-		guard.Check(d.Ahead(ctx, list))
+	}); err != nil {
+		return err
 	}
+	for d, list := range wanted {
+		if err := d.Ahead(ctx, list); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // encoded is an image in the bytes of a row; a row of zeros holds none.

@@ -10,7 +10,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -86,7 +85,7 @@ func formOf(d *h5.Dataset) string {
 const leastPadded = 64
 
 // look lists the data sets of all episodes, several episodes at the same time.
-func (s *Set) look(ctx context.Context) *survey {
+func (s *Set) look(ctx context.Context) (*survey, error) {
 	v := &survey{
 		pathIDs: map[string]int32{}, formIDs: map[string]formID{},
 		forms: []string{""}, episodes: make([][]entry, len(s.Episodes)),
@@ -98,10 +97,20 @@ func (s *Set) look(ctx context.Context) *survey {
 			readable = append(readable, i)
 		}
 	}
-	visit := func(episodes []int, known map[string]bool) {
-		Each(ctx, s.About.Format+" open", len(episodes), func(ctx context.Context, k int) {
+	visit := func(episodes []int, known map[string]bool) error {
+		return Each(ctx, s.About.Format+" open", len(episodes), func(ctx context.Context, k int) error {
 			i := episodes[k]
-			failed[i] = Tolerate(func() { v.episodes[i] = s.list(ctx, &s.Episodes[i], v, known) })
+			var err error
+			if failed[i], err = Tolerate(func() error {
+				var err error
+				if v.episodes[i], err = s.list(ctx, &s.Episodes[i], v, known); err != nil {
+					return err
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+			return nil
 		})
 	}
 	opened := readable
@@ -111,7 +120,9 @@ func (s *Set) look(ctx context.Context) *survey {
 			opened[k] = readable[k*len(readable)/remoteForms]
 		}
 	}
-	visit(opened, nil)
+	if err := visit(opened, nil); err != nil {
+		return nil, err
+	}
 	if len(opened) < len(readable) {
 		known := map[string]bool{}
 		for _, p := range v.paths {
@@ -121,7 +132,9 @@ func (s *Set) look(ctx context.Context) *survey {
 			_, done := slices.BinarySearch(opened, i)
 			return done
 		})
-		visit(rest, known)
+		if err := visit(rest, known); err != nil {
+			return nil, err
+		}
 	}
 	for i, err := range failed {
 		if err != nil {
@@ -130,41 +143,63 @@ func (s *Set) look(ctx context.Context) *survey {
 				err, "fetch the file again, or write the episode again")
 		}
 	}
-	return v
+	return v, nil
 }
 
 // list lists the data sets of an episode.
-func (s *Set) list(ctx context.Context, e *Episode, v *survey, known map[string]bool) (out []entry) {
-	w := e.Walker(ctx)
+func (s *Set) list(ctx context.Context, e *Episode, v *survey, known map[string]bool) (out []entry, err error) {
+	w, err := e.Walker(ctx)
+	if err != nil {
+		return out, err
+	}
 	w.known = known
-	w.Walk(func(path string, o *h5.Object) {
+	if err := w.Walk(func(path string, o *h5.Object) error {
 		entry := entry{path: id(&v.mu, path, v.pathIDs, &v.paths)}
 		if o != nil {
-			err := Tolerate(func() {
-				d := guard.Must(o.Dataset(ctx, w.at(path)))
+			err, failed := Tolerate(func() error {
+				d, err := o.Dataset(ctx, w.at(path))
+				if err != nil {
+					return err
+				}
 				entry.form, entry.rows = id(&v.mu, formOf(d), v.formIDs, &v.forms), d.Rows()
+				return nil
 			})
+			if failed != nil {
+				return failed
+			}
 			if err != nil {
 				entry.rows = -1 // present, with unknown contents
 			}
 		}
 		out = append(out, entry)
-	}, nil)
-	return out
+		return nil
+	}, nil); err != nil {
+		return out, err
+	}
+	return out, nil
 }
 
 // Schema makes the streams: the union of those of all episodes, each with its most common type and
 // shape. An episode that lacks a stream has a finding, and none of its rows can be read.
-func (s *Set) Schema(ctx context.Context, key func(path string) string) {
-	v := s.look(ctx)
+func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
+	v, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
 	s.findSuffix(v)
 	usual := s.vote(v)
 	model := s.choose(v, usual)
 	if model < 0 {
-		return
+		return nil
 	}
 	e := &s.Episodes[model]
-	s.rowTimes = s.findRowTimes(e.Walker(ctx), e)
+	walker, err := e.Walker(ctx)
+	if err != nil {
+		return err
+	}
+	if s.rowTimes, err = s.findRowTimes(walker, e); err != nil {
+		return err
+	}
 	// The model describes all that it has in the usual form, the other episodes the rest.
 	differs := map[string]bool{}
 	has := map[string]bool{}
@@ -176,16 +211,26 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) {
 			differs[path] = true
 		}
 	}
-	err := Tolerate(func() {
-		streams, found := s.tree(ctx, e, key, func(path string) bool { return !differs[path] })
+	err, failed := Tolerate(func() error {
+		streams, found, err := s.tree(ctx, e, key, func(path string) bool { return !differs[path] })
+		if err != nil {
+			return err
+		}
 		s.Streams, s.About.Findings = streams, append(s.About.Findings, found...)
+		return nil
 	})
+	if failed != nil {
+		return failed
+	}
 	if err != nil {
 		s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path},
 			err, "fetch the file again, or write the episode again")
 	}
-	s.describeOthers(ctx, v, usual, key, func(path string) bool { return !has[path] || differs[path] || err != nil })
+	if err := s.describeOthers(ctx, v, usual, key, func(path string) bool { return !has[path] || differs[path] || err != nil }); err != nil {
+		return err
+	}
 	s.markAbsent(v)
+	return nil
 }
 
 // findSuffix finds the name suffix of timestamps if no attribute names it. A data set whose length
@@ -299,7 +344,7 @@ func (s *Set) describeOthers(
 	usual map[int32]usual,
 	key func(path string) string,
 	missing func(path string) bool,
-) {
+) error {
 	var paths []int32
 	for p := range usual {
 		if missing(v.paths[p]) {
@@ -307,7 +352,7 @@ func (s *Set) describeOthers(
 		}
 	}
 	if len(paths) == 0 {
-		return
+		return nil
 	}
 	slices.SortFunc(paths, func(a, b int32) int { return strings.Compare(v.paths[a], v.paths[b]) })
 	done := map[string]bool{}
@@ -326,8 +371,11 @@ func (s *Set) describeOthers(
 			byEpisode[i][v.paths[p]] = true
 		}
 		for _, i := range episodes {
-			_ = Tolerate(func() { // a failure is reported when the episode is read
-				streams, found := s.tree(ctx, &s.Episodes[i], key, func(path string) bool { return byEpisode[i][path] })
+			if _, err := Tolerate(func() error { // a failure is reported when the episode is read
+				streams, found, err := s.tree(ctx, &s.Episodes[i], key, func(path string) bool { return byEpisode[i][path] })
+				if err != nil {
+					return err
+				}
 				for k := range streams {
 					if strings.HasPrefix(streams[k].Clock, "rows") && streams[k].times == "" {
 						streams[k].Clock = streams[k].Key // its length is that of this stream alone
@@ -336,18 +384,22 @@ func (s *Set) describeOthers(
 				}
 				s.Streams = append(s.Streams, streams...)
 				s.About.Findings = append(s.About.Findings, found...)
-			})
+				return nil
+			}); err != nil {
+				return err
+			}
 		}
 	}
 	if len(s.Streams) > maxStreams {
-		guard.Fail(&robocache.Error{
+		return &robocache.Error{
 			Class: robocache.ErrResourceLimit, Op: s.About.Format, Msg: "too many streams",
 			Want: fmt.Sprintf("at most %d", maxStreams), Got: fmt.Sprint(len(s.Streams)),
 			Hint: "open the files one by one: they have few streams in common",
-		})
+		}
 	}
 	order := func(path string) string { return strings.ReplaceAll(path, "/", "\x00") }
 	slices.SortStableFunc(s.Streams, func(a, b Stream) int { return strings.Compare(order(a.Path), order(b.Path)) })
+	return nil
 }
 
 // markAbsent notes which episodes lack which streams, with a finding each.

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -95,8 +95,8 @@ func (s *Set) Recording(e int) string {
 }
 
 // Open opens the dataset at uri. read finds the episodes and streams of its files; it ends by a guard's Fail where it cannot.
-func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, read func(s *Set, names []string)) (s *Set, err error) {
-	defer guard.Recover(format+" open", &err)
+func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, read func(s *Set, names []string) error) (s *Set, err error) {
+	defer crash.Recover(format+" open", &err)
 	st, names, found, err := Find(ctx, uri, opt)
 	if err != nil {
 		return nil, err
@@ -104,12 +104,18 @@ func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, re
 	limit := reader.Budget(opt, defaultBudget, smallestBudget)
 	s = &Set{Base: reader.Base{About: &robocache.Info{URI: robocache.Redact(uri), Format: format, FPS: opt.HZ, Findings: found}, Bytes: st}, hz: !opt.HZ.Zero(),
 		op: reader.Op(format), cache: h5.NewCache(limit - limit/8), limit: limit, pool: newPool(st)}
-	err = guard.Try(func() {
-		read(s, names)
-		s.settleUnits(ctx)
-		s.swap(opt.Options["channel_order"], opt.Map)
-		s.ready()
-	})
+	err = func() error {
+		if err := read(s, names); err != nil {
+			return err
+		}
+		if err := s.settleUnits(ctx); err != nil {
+			return err
+		}
+		if err := s.swap(opt.Options["channel_order"], opt.Map); err != nil {
+			return err
+		}
+		return s.ready()
+	}()
 	if err != nil {
 		s.Close()
 		return nil, robocache.At(err, robocache.Where{"dataset": robocache.Redact(uri)})
@@ -118,7 +124,7 @@ func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, re
 }
 
 // ready ends the making of a set.
-func (s *Set) ready() {
+func (s *Set) ready() error {
 	s.byKey = map[string]int{}
 	for i := range s.Streams {
 		f := &s.Streams[i].Feature
@@ -126,7 +132,7 @@ func (s *Set) ready() {
 			f.FPS = s.About.FPS
 		}
 		if _, twice := s.byKey[f.Key]; twice {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"stream": f.Key}, Msg: "two data sets would have this name"})
+			return &robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"stream": f.Key}, Msg: "two data sets would have this name"}
 		}
 		s.byKey[f.Key] = i
 		s.About.Features = append(s.About.Features, *f)
@@ -148,6 +154,7 @@ func (s *Set) ready() {
 	s.About.NumberEpisodes(indices)
 	s.opened = make([]atomic.Pointer[opened], len(s.Episodes))
 	s.plan()
+	return nil
 }
 
 // plan decides what of the data that is stored plainly is worth keeping: what fits.
@@ -228,25 +235,39 @@ func (s *Set) where(episode int, key string) robocache.Where {
 }
 
 // dataset gives the data set of a stream in an episode. Those of all streams are opened at once, because they share the groups on the way.
-func (s *Set) dataset(ctx context.Context, episode, stream int) *h5.Dataset {
-	guard.Check(ctx.Err())
+func (s *Set) dataset(ctx context.Context, episode, stream int) (*h5.Dataset, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	o := s.opened[episode].Load()
 	if o == nil {
-		err := guard.Try(func() { o = s.open(ctx, episode) })
-		guard.Check(robocache.At(err, s.where(episode, "")))
+		err := func() error {
+			openedValue, err := s.open(ctx, episode)
+			if err != nil {
+				return err
+			}
+			o = openedValue
+			return nil
+		}()
+		if err := robocache.At(err, s.where(episode, "")); err != nil {
+			return nil, err
+		}
 		if s.opened[episode].CompareAndSwap(nil, o) && s.held.Add(o.bytes) > max(s.limit/8, 256<<10) {
 			s.forget()
 		}
 	}
 	if err := o.errs[stream]; err != nil {
-		guard.Fail(robocache.At(err, s.where(episode, s.Streams[stream].Key)))
+		return nil, robocache.At(err, s.where(episode, s.Streams[stream].Key))
 	}
-	return o.sets[stream]
+	return o.sets[stream], nil
 }
 
-func (s *Set) open(ctx context.Context, episode int) *opened {
+func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
 	e := &s.Episodes[episode]
-	w := e.Walker(ctx)
+	w, err := e.Walker(ctx)
+	if err != nil {
+		return nil, err
+	}
 	o := &opened{sets: make([]*h5.Dataset, len(s.Streams)), errs: make([]error, len(s.Streams)), bytes: int64(len(s.Streams)) * 24}
 	same := map[string]*h5.Dataset{}
 	clocks := map[string]ticks{}
@@ -256,56 +277,72 @@ func (s *Set) open(ctx context.Context, episode int) *opened {
 			o.errs[i] = s.op.Lacks(nil)
 			continue
 		}
-		o.errs[i] = Tolerate(func() {
+		if o.errs[i], err = Tolerate(func() error {
 			d := same[st.Path]
 			if d == nil {
-				d = w.Dataset(st.Path)
+				var err error
+				if d, err = w.Dataset(st.Path); err != nil {
+					return err
+				}
 				same[st.Path] = d
 				o.bytes += 600
 			}
 			length := int64(e.Length)
 			if st.Clock != "" || st.times != "" {
-				length = s.ticks(w, st, d, clocks)
+				var err error
+				if length, err = s.ticks(w, st, d, clocks); err != nil {
+					return err
+				}
 			}
-			st.fits(d, length)
+			if err := st.fits(d, length); err != nil {
+				return err
+			}
 			d.Keep = s.keepAll || st.How == Numbers && s.keepLow
 			if s.keepAll && st.How == Numbers {
 				o.bytes += d.Hold()
 			}
 			o.sets[i] = d
-		})
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
-	return o
+	return o, nil
 }
 
 // BadData is an error of the data, or of its size, that the caller reports or skips.
 type BadData error
 
 // Tolerate runs fn. It returns an error of the data, or of its size. Any other error ends the work.
-func Tolerate(fn func()) BadData {
-	err := guard.RaiseInternal(guard.Try(fn))
-	if err != nil && !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
-		guard.Fail(err)
+func Tolerate(fn func() error) (BadData, error) {
+	err := fn()
+	if robocache.IsFatal(err) {
+		return nil, err
 	}
-	return err
+	if err != nil && !robocache.Bad(err) && !errors.Is(err, robocache.ErrResourceLimit) {
+		return nil, err
+	}
+	return err, nil
 }
 
 // get gives the number of a stream of one of some kinds; of any where none is named.
-func (s *Set) get(key string, kinds ...robocache.Kind) int {
+func (s *Set) get(key string, kinds ...robocache.Kind) (int, error) {
 	i, ok := s.byKey[key]
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Where: robocache.Where{"stream": key}, Msg: "no such stream"})
+		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Where: robocache.Where{"stream": key}, Msg: "no such stream"}
 	}
 	if len(kinds) > 0 {
-		guard.Check(s.op.Kind(key, s.Streams[i].Kind, kinds...))
+		if err := s.op.Kind(key, s.Streams[i].Kind, kinds...); err != nil {
+			return 0, err
+		}
 	}
-	return i
+	return i, nil
 }
 
 // reach opens the data sets of remote episodes, several at the same time. Who reads them says what is wrong with one.
-func (s *Set) reach(ctx context.Context, rows []robocache.Row) {
+func (s *Set) reach(ctx context.Context, rows []robocache.Row) error {
 	if !robocache.IsRemote(s.Bytes) {
-		return
+		return nil
 	}
 	var list []int
 	for _, r := range rows {
@@ -315,58 +352,88 @@ func (s *Set) reach(ctx context.Context, rows []robocache.Row) {
 	}
 	slices.Sort(list)
 	if list = slices.Compact(list); len(list) > 1 {
-		Each(ctx, s.About.Format, len(list), func(ctx context.Context, i int) { _ = guard.Try(func() { s.dataset(ctx, list[i], 0) }) })
+		if err := Each(ctx, s.About.Format, len(list), func(ctx context.Context, i int) error {
+			_ = func() error {
+				if _, err := s.dataset(ctx, list[i], 0); err != nil {
+					return err
+				}
+				return nil
+			}()
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // runs calls each for the rows of a stream (-1: of the episode) that follow each other in one episode, n from rows[at] on, with its data set.
-func (s *Set) runs(ctx context.Context, stream int, rows []robocache.Row, each func(at, n int, d *h5.Dataset) error) {
+func (s *Set) runs(ctx context.Context, stream int, rows []robocache.Row, each func(at, n int, d *h5.Dataset) error) error {
 	if stream >= 0 {
-		s.reach(ctx, rows)
+		if err := s.reach(ctx, rows); err != nil {
+			return err
+		}
 	}
 	for at := 0; at < len(rows); {
 		r := rows[at]
-		guard.Check(s.op.Episode(len(s.Episodes), r.Episode))
-		length := s.length(ctx, r.Episode, stream)
-		guard.Check(s.op.Row(s.About, length, r))
+		if err := s.op.Episode(len(s.Episodes), r.Episode); err != nil {
+			return err
+		}
+		length, err := s.length(ctx, r.Episode, stream)
+		if err != nil {
+			return err
+		}
+		if err := s.op.Row(s.About, length, r); err != nil {
+			return err
+		}
 		n := 1
 		for at+n < len(rows) && rows[at+n].Episode == r.Episode && rows[at+n].Index == r.Index+n && r.Index+n < length {
 			n++
 		}
 		var d *h5.Dataset
 		if stream >= 0 {
-			d = s.dataset(ctx, r.Episode, stream)
+			if d, err = s.dataset(ctx, r.Episode, stream); err != nil {
+				return err
+			}
 		}
 		if err := each(at, n, d); err != nil {
-			guard.Fail(robocache.At(err, s.where(r.Episode, s.Streams[stream].Key)))
+			return robocache.At(err, s.where(r.Episode, s.Streams[stream].Key))
 		}
 		at += n
 	}
+	return nil
 }
 
 var pieces = sync.Pool{New: func() any { return new([]h5.Piece) }}
 
 // Gather copies rows of a stream of numbers into dst.
 func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	defer guard.Recover(s.About.Format+" gather", &err)
-	i := s.get(key, robocache.KindNumeric)
+	defer crash.Recover(s.About.Format+" gather", &err)
+	i, err := s.get(key, robocache.KindNumeric)
+	if err != nil {
+		return err
+	}
 	st := &s.Streams[i]
 	size := st.RowBytes()
-	guard.Check(s.op.Room(key, "bytes", len(rows)*size, len(dst)))
+	if err := s.op.Room(key, "bytes", len(rows)*size, len(dst)); err != nil {
+		return err
+	}
 	list := pieces.Get().(*[]h5.Piece)
 	defer func() {
 		clear(*list)
 		*list = (*list)[:0]
 		pieces.Put(list)
 	}()
-	s.runs(ctx, i, rows, func(at, n int, d *h5.Dataset) error {
+	if err := s.runs(ctx, i, rows, func(at, n int, d *h5.Dataset) error {
 		to := dst[at*size : (at+n)*size]
 		if st.field != "" {
 			return st.extract(ctx, d, int64(rows[at].Index), to)
 		}
 		*list = append(*list, h5.Piece{D: d, Row: int64(rows[at].Index), N: int64(n), Dst: to})
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
 	return robocache.At(h5.Read(ctx, *list), robocache.Where{"stream": key})
 }
 
@@ -390,13 +457,15 @@ func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []b
 
 // Text gives the rows of a text stream, and of "task" the episode's tasks.
 func (s *Set) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
-	defer guard.Recover(s.About.Format+" text", &err)
+	defer crash.Recover(s.About.Format+" text", &err)
 	out = make([]string, len(rows))
 	stream := -1
 	if _, own := s.byKey[key]; own || key != "task" {
-		stream = s.get(key, robocache.KindText)
+		if stream, err = s.get(key, robocache.KindText); err != nil {
+			return out, err
+		}
 	}
-	s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
+	if err := s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
 		if stream < 0 {
 			if t := s.Episodes[rows[at].Episode].Tasks; len(t) > 0 {
 				for k := range n {
@@ -410,6 +479,8 @@ func (s *Set) Text(ctx context.Context, key string, rows []robocache.Row) (out [
 			out[at+k] = string(b[k])
 		}
 		return err
-	})
+	}); err != nil {
+		return out, err
+	}
 	return out, nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -82,28 +81,32 @@ func (s *Stream) matches(d *h5.Dataset) error {
 }
 
 // fits checks that a data set has the stream's type and shape, and as many rows as the episode.
-func (s *Stream) fits(d *h5.Dataset, length int64) {
-	bad := func(want, got string) {
-		guard.Fail(&robocache.Error{
+func (s *Stream) fits(d *h5.Dataset, length int64) error {
+	bad := func(want, got string) error {
+		return &robocache.Error{
 			Class: robocache.ErrMalformed, Op: "hdf5",
 			Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got,
-		})
+		}
 	}
-	guard.Check(d.Readable())
+	if err := d.Readable(); err != nil {
+		return err
+	}
 	if err := s.matches(d); err != nil {
-		bad("rows as in most episodes", err.Error())
+		if err := bad("rows as in most episodes", err.Error()); err != nil {
+			return err
+		}
 	}
 	if s.after {
 		length++
 	}
 	if d.Rows() == length {
-		return
+		return nil
 	}
 	whose := "the episode"
 	if s.times != "" {
 		whose = s.times
 	}
-	bad(fmt.Sprintf("%d rows, as %s has", length, whose), fmt.Sprint(d.Rows()))
+	return bad(fmt.Sprintf("%d rows, as %s has", length, whose), fmt.Sprint(d.Rows()))
 }
 
 // elementOf gives the type of a data set's numbers and the dimensions of a row.
@@ -121,42 +124,60 @@ const maxRow = 1 << 30
 
 // describe makes the streams of a data set whose first dimension is time: one, or one a field of a compound. None where it holds nothing that
 // is a stream; why says it.
-func describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Stream, why string) {
+func describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Stream, why string, err error) {
 	s := Stream{Path: path}
 	s.Key = key
 	if len(d.Shape) == 0 || d.Null {
-		return nil, "it has no rows"
+		return nil, "it has no rows", nil
 	}
-	guard.Check(d.Readable())
-	guard.Check(d.Claim())
+	if err := d.Readable(); err != nil {
+		return out, why, err
+	}
+	if err := d.Claim(); err != nil {
+		return out, why, err
+	}
 	if d.RowBytes() > maxRow {
-		return nil, fmt.Sprintf("a row has %d bytes", d.RowBytes())
+		return nil, fmt.Sprintf("a row has %d bytes", d.RowBytes()), nil
 	}
 	t, dims := elementOf(d)
 	switch {
 	case t == robocache.InvalidDType && d.Type.Class == h5.Compound:
 		out, why := fields(d, key, path, dims)
-		return out, why
+		return out, why, nil
 	case d.Type.Class == h5.Varying && !d.Type.IsText && d.Type.Base.DType == robocache.Uint8 && len(dims) == 0:
-		if s.How = Encoded; s.sniff(ctx, d) {
-			return []Stream{s}, ""
+		s.How = Encoded
+		sniff, err := s.sniff(ctx, d)
+		if err != nil {
+			return out, why, err
 		}
-		return nil, "sequences of varying length that are no images"
+		if sniff {
+			return []Stream{s}, "", nil
+		}
+		return nil, "sequences of varying length that are no images", nil
 	case (d.Type.Class == h5.Text || d.Type.IsText) && len(dims) == 0:
 		s.Kind, s.DType, s.Shape, s.How = robocache.KindText, robocache.String, []int{1}, Words
-		return []Stream{s}, ""
+		return []Stream{s}, "", nil
 	case t == robocache.InvalidDType:
-		return nil, "its elements are " + d.Type.String()
+		return nil, "its elements are " + d.Type.String(), nil
 	case slices.Contains(dims, 0):
-		return nil, "its rows are empty"
+		return nil, "its rows are empty", nil
 	}
-	if s.How = Padded; t == robocache.Uint8 && len(dims) == 1 && dims[0] >= 64 && s.sniff(ctx, d) {
-		return []Stream{s}, ""
+	s.How = Padded
+	holds := t == robocache.Uint8 && len(dims) == 1 && dims[0] >= 64
+	if holds {
+		sniff, err := s.sniff(ctx, d)
+		if err != nil {
+			return out, why, err
+		}
+		holds = sniff
+	}
+	if holds {
+		return []Stream{s}, "", nil
 	}
 	s.DType, s.Shape = t, orOne(dims)
 	s.Kind, s.How = robocache.KindNumeric, Numbers
 	s.pixels(path)
-	return []Stream{s}, ""
+	return []Stream{s}, "", nil
 }
 
 // orOne is the shape of a row of numbers: a single number is one of one.
@@ -193,25 +214,31 @@ func (s *Stream) image(height, width, channels int) {
 }
 
 // sniff finds images in rows of bytes by those of the first row.
-func (s *Stream) sniff(ctx context.Context, d *h5.Dataset) bool {
+func (s *Stream) sniff(ctx context.Context, d *h5.Dataset) (bool, error) {
 	if d.Rows() == 0 {
-		return false
+		return false, nil
 	}
 	var b []byte
 	if s.How == Encoded {
-		b = guard.Must(d.Bytes(ctx, 0, 1))[0]
+		bytes, err := d.Bytes(ctx, 0, 1)
+		if err != nil {
+			return false, err
+		}
+		b = bytes[0]
 	} else {
 		row, _, err := d.View(ctx, 0, 1)
-		guard.Check(err)
+		if err != nil {
+			return false, err
+		}
 		b = Trim(row)
 	}
 	info, err := video.StillSize(b)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	s.DType = robocache.Uint8
 	s.image(info.Height, info.Width, 3)
-	return true
+	return true, nil
 }
 
 // fields makes a stream of each numeric field of a compound.

@@ -9,36 +9,54 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Rows is the number of a stream's rows in an episode.
 func (s *Set) Rows(ctx context.Context, episode int, key string) (n int, err error) {
-	defer guard.Recover(s.About.Format+" rows", &err)
-	stream := s.get(key)
-	guard.Check(s.op.Episode(len(s.Episodes), episode))
-	return s.length(ctx, episode, stream), nil
+	defer crash.Recover(s.About.Format+" rows", &err)
+	stream, err := s.get(key)
+	if err != nil {
+		return n, err
+	}
+	if err := s.op.Episode(len(s.Episodes), episode); err != nil {
+		return n, err
+	}
+	return s.length(ctx, episode, stream)
 }
 
 // length is the number of rows of a stream in an episode; of the episode where it is -1.
-func (s *Set) length(ctx context.Context, episode, stream int) int {
+func (s *Set) length(ctx context.Context, episode, stream int) (int, error) {
 	if stream < 0 || s.Streams[stream].Clock == "" {
-		return s.Episodes[episode].Length
+		return s.Episodes[episode].Length, nil
 	}
-	return int(s.dataset(ctx, episode, stream).Rows())
+	dataset, err := s.dataset(ctx, episode, stream)
+	if err != nil {
+		return 0, err
+	}
+	return int(dataset.Rows()), nil
 }
 
 // Times gives the timestamps of an episode's rows: those of the file where it holds some, else the rate's.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
-	defer guard.Recover(s.About.Format+" times", &err)
-	guard.Check(s.op.Episode(len(s.Episodes), episode))
+	defer crash.Recover(s.About.Format+" times", &err)
+	if err := s.op.Episode(len(s.Episodes), episode); err != nil {
+		return out, err
+	}
 	stream := -1
 	if key != "" {
-		stream = s.get(key)
+		if stream, err = s.get(key); err != nil {
+			return out, err
+		}
 	}
-	guard.Check(ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
 	e := &s.Episodes[episode]
-	length := s.length(ctx, episode, stream)
+	length, err := s.length(ctx, episode, stream)
+	if err != nil {
+		return out, err
+	}
 	path := ""
 	switch {
 	case stream >= 0 && s.Streams[stream].Clock != "":
@@ -47,7 +65,7 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 		path = cmp.Or(e.Times, s.rowTimes)
 	}
 	if path != "" {
-		return s.timestamps(ctx, e, path, length), nil
+		return s.timestamps(ctx, e, path, length)
 	}
 	if s.About.FPS.Zero() {
 		return nil, robocache.NoClock(s.About.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
@@ -56,32 +74,51 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 }
 
 // timestamps reads timestamps that the file holds.
-func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length int) []int64 {
-	defer guard.In("episode", e.Index)
-	defer guard.In("file", e.File.Name())
-	d := e.Walker(ctx).Dataset(path)
-	bad := func(where robocache.Where, want, got string) {
-		guard.Fail(robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where))
+func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length int) (_ []int64, err error) {
+	defer robocache.Locate(&err, robocache.Where{"episode": e.Index})
+	defer robocache.Locate(&err, robocache.Where{"file": e.File.Name()})
+	walker, err := e.Walker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := walker.Dataset(path)
+	if err != nil {
+		return nil, err
+	}
+	bad := func(where robocache.Where, want, got string) error {
+		return robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where)
 	}
 	unit := s.units[path]
-	guard.Check(unit.err)
+	if err := unit.err; err != nil {
+		return nil, err
+	}
 	t, _ := elementOf(d)
 	if !isTimes(d) || d.Rows() != int64(length) {
-		bad(nil, fmt.Sprintf("%d timestamps", length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type))
+		if err := bad(nil, fmt.Sprintf("%d timestamps", length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type)); err != nil {
+			return nil, err
+		}
 	}
 	raw := make([]byte, d.Rows()*d.RowBytes())
-	guard.Check(d.ReadRows(ctx, 0, d.Rows(), raw))
+	if err := d.ReadRows(ctx, 0, d.Rows(), raw); err != nil {
+		return nil, err
+	}
 	out := make([]int64, length)
 	for k := range out {
 		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], unit.seconds, s.About.FPS); out[k] == noTime {
-			bad(robocache.Where{"index": k}, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
+			if err := bad(robocache.Where{"index": k}, "a time", "NaN, infinity or a number beyond int64 nanoseconds"); err != nil {
+				return nil, err
+			}
 		}
 		if k > 0 && out[k] < out[k-1] {
-			bad(robocache.Where{"index": k}, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", out[k]))
+			if err := bad(robocache.Where{"index": k}, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", out[k])); err != nil {
+				return nil, err
+			}
 		}
 	}
-	guard.Check(robocache.At(unit.checkStep(out), robocache.Where{"pointer": d.Name()}))
-	return out
+	if err := robocache.At(unit.checkStep(out), robocache.Where{"pointer": d.Name()}); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // What writers say of timestamps: the attribute of data that names the ending, and that ending.
@@ -97,7 +134,7 @@ type ticks struct {
 }
 
 // ticks gives the rows of a stream's clock. Streams that shared timestamps in the first episode do so in all.
-func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks) int64 {
+func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks) (int64, error) {
 	path := st.times
 	c, ok := known[st.Clock]
 	if !ok && st.Clock == "" {
@@ -106,47 +143,105 @@ func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks
 	if !ok {
 		c.rows = d.Rows()
 		if path != "" {
-			c = ticks{w.Object(path).Address(), w.Dataset(path).Rows()}
+			object, err := w.Object(path)
+			if err != nil {
+				return 0, err
+			}
+			dataset, err := w.Dataset(path)
+			if err != nil {
+				return 0, err
+			}
+			c = ticks{object.Address(), dataset.Rows()}
 		}
 		known[st.Clock] = c
 	}
-	if st.times != "" && w.Object(st.times).Address() != c.addr {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": w.at(st.times)},
-			Want: "the timestamps that the stream shares with others in the first episode", Got: "timestamps of its own", Hint: "write the files again with one layout"})
+	holds := st.times != ""
+	if holds {
+		object, err := w.Object(st.times)
+		if err != nil {
+			return 0, err
+		}
+		holds = object.Address() != c.addr
 	}
-	return c.rows
+	if holds {
+		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": w.at(st.times)},
+			Want: "the timestamps that the stream shares with others in the first episode", Got: "timestamps of its own", Hint: "write the files again with one layout"}
+	}
+	return c.rows, nil
 }
 
 // findRowTimes gives the timestamps of the rows: those of the actions, or where there are none of the first data set that is as long as the episode.
-func (s *Set) findRowTimes(w *Walker, e *Episode) (path string) {
+func (s *Set) findRowTimes(w *Walker, e *Episode) (path string, err error) {
 	if s.Suffix == "" {
-		return ""
+		return "", nil
 	}
 	for _, actions := range []string{"actions", "action"} {
-		if w.find(actions) != nil && w.find(actions+s.Suffix) != nil {
-			return actions + s.Suffix
+		found, err := w.find(actions)
+		if err != nil {
+			return path, err
+		}
+		holds := found != nil
+		if holds {
+			foundValue, err := w.find(actions + s.Suffix)
+			if err != nil {
+				return path, err
+			}
+			holds = foundValue != nil
+		}
+		if holds {
+			return actions + s.Suffix, nil
 		}
 	}
 	if e.Acts {
-		return ""
+		return "", nil
 	}
-	w.Walk(func(p string, o *h5.Object) {
-		_ = Tolerate(func() {
-			if path == "" && w.find(p+s.Suffix) != nil && guard.Must(o.Dataset(w.ctx, p)).Rows() == int64(e.Length) {
+	if err := w.Walk(func(p string, o *h5.Object) error {
+		if _, err := Tolerate(func() error {
+			holds2 := path == ""
+			if holds2 {
+				found, err := w.find(p + s.Suffix)
+				if err != nil {
+					return err
+				}
+				holds2 = found != nil
+			}
+			holds := holds2
+			if holds {
+				dataset, err := o.Dataset(w.ctx, p)
+				if err != nil {
+					return err
+				}
+				holds = dataset.Rows() == int64(e.Length)
+			}
+			if holds {
 				path = p + s.Suffix
 			}
-		})
-	}, nil)
-	return path
+			return nil
+		}); err != nil {
+			return err
+		}
+		return nil
+	}, nil); err != nil {
+		return path, err
+	}
+	return path, nil
 }
 
 // find gives the data set at a path; nil where there is none.
-func (w *Walker) find(path string) (o *h5.Object) {
-	_ = Tolerate(func() { o = w.Object(path) })
-	if o != nil && !o.IsDataset() {
+func (w *Walker) find(path string) (o *h5.Object, err error) {
+	if _, err := Tolerate(func() error {
+		var err error
+		if o, err = w.Object(path); err != nil {
+			return err
+		}
 		return nil
+	}); err != nil {
+		return o, err
 	}
-	return o
+	if o != nil && !o.IsDataset() {
+		return nil, nil
+	}
+	return o, nil
 }
 
 const noTime = math.MinInt64

@@ -8,7 +8,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // tree describes the streams of an episode: every data set whose first dimension is the episode's
@@ -20,11 +19,16 @@ func (s *Set) tree(
 	e *Episode,
 	key func(path string) string,
 	wanted func(path string) bool,
-) (out []Stream, found []robocache.Finding) {
-	w := e.Walker(ctx)
+) (out []Stream, found []robocache.Finding, err error) {
+	w, err := e.Walker(ctx)
+	if err != nil {
+		return out, found, err
+	}
 	clocks := map[uint64]string{} // address of timestamps → the clock
 	if s.rowTimes != "" {
-		if o := w.find(s.rowTimes); o != nil {
+		if o, err := w.find(s.rowTimes); err != nil {
+			return out, found, err
+		} else if o != nil {
 			clocks[o.Address()] = ""
 		}
 	}
@@ -51,19 +55,42 @@ func (s *Set) tree(
 		}
 		report(f)
 	}
-	w.Walk(func(path string, o *h5.Object) {
+	if err := w.Walk(func(path string, o *h5.Object) error {
 		k := key(path)
 		of, timestamps := strings.CutSuffix(path, s.Suffix)
-		if k == "" || s.Suffix != "" && timestamps && w.find(of) != nil {
-			return
+		holds := k == ""
+		if !holds {
+			holds2 := s.Suffix != "" && timestamps
+			if holds2 {
+				foundValue, err := w.find(of)
+				if err != nil {
+					return err
+				}
+				holds2 = foundValue != nil
+			}
+			holds = holds2
+		}
+		if holds {
+			return nil
 		}
 		times := ""
-		if s.Suffix != "" && w.find(path+s.Suffix) != nil {
+		holds2 := s.Suffix != ""
+		if holds2 {
+			foundValue, err := w.find(path + s.Suffix)
+			if err != nil {
+				return err
+			}
+			holds2 = foundValue != nil
+		}
+		if holds2 {
 			times = path + s.Suffix
 		}
 		var streams []Stream
-		err := Tolerate(func() {
-			d := guard.Must(o.Dataset(ctx, w.at(path)))
+		err, failed := Tolerate(func() error {
+			d, err := o.Dataset(ctx, w.at(path))
+			if err != nil {
+				return err
+			}
 			after := e.Acts && len(d.Shape) > 0 && d.Rows() == int64(e.Length)+1
 			other := e.Others && len(d.Shape) > 0 && d.Rows() > 1 && d.Rows() != int64(e.Length)
 			if times != "" {
@@ -71,15 +98,22 @@ func (s *Set) tree(
 			}
 			if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after && !other && times == "" {
 				note(path, fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length))
-				return
+				return nil
 			}
 			var why string
-			if streams, why = describe(ctx, d, k, path); len(streams) == 0 {
+			if streams, why, err = describe(ctx, d, k, path); err != nil {
+				return err
+			}
+			if len(streams) == 0 {
 				refuse(path, k, why)
 			}
 			clock := ""
 			if times != "" {
-				at := w.find(times).Address()
+				foundValue, err := w.find(times)
+				if err != nil {
+					return err
+				}
+				at := foundValue.Address()
 				if _, ok := clocks[at]; !ok {
 					clocks[at] = k
 				}
@@ -97,19 +131,26 @@ func (s *Set) tree(
 			if after && len(streams) > 0 && wanted(path) {
 				longer = append(longer, k)
 			}
+			return nil
 		})
+		if failed != nil {
+			return failed
+		}
 		if err != nil {
 			refuse(path, k, err.Error())
 		}
 		if wanted(path) {
 			out = append(out, streams...)
 		}
-	}, note)
+		return nil
+	}, note); err != nil {
+		return out, found, err
+	}
 	if len(longer) > 0 {
 		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "last-observation", Where: robocache.Where{"file": e.File.Name(), "pointer": e.Path},
 			Message: fmt.Sprintf("%d streams have one row more than the actions, what the last action led to: it is no row of the episode (%s)", len(longer), strings.Join(longer[:min(len(longer), 8)], ", ")), Count: int64(len(longer))})
 	}
-	return out, found
+	return out, found, nil
 }
 
 // Lose adds a finding of opening: an episode or a file that cannot be read.
@@ -126,22 +167,31 @@ func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, m
 var taskNames = []string{"task", "language_instruction", "instruction", "language_raw", "language", "task_description", "prompt"}
 
 // Task finds the task of an episode: a text that is an attribute or a scalar data set of its group.
-func (w *Walker) Task() string {
+func (w *Walker) Task() (string, error) {
 	g := w.groups[""]
-	attrs := guard.Must(g.o.Attributes(w.ctx))
+	attrs, err := g.o.Attributes(w.ctx)
+	if err != nil {
+		return "", err
+	}
 	for _, name := range taskNames {
 		for i := range attrs {
 			if attrs[i].Name == name {
 				t, _, err := attrs[i].Text(w.ctx)
-				if guard.Check(err); t != "" {
-					return t
+				if err != nil {
+					return "", err
+				}
+				if t != "" {
+					return t, nil
 				}
 			}
 		}
 		if !slices.ContainsFunc(g.links, func(l h5.Link) bool { return l.Name == name && l.Hard() }) {
 			continue
 		}
-		o := w.Object(name)
+		o, err := w.Object(name)
+		if err != nil {
+			return "", err
+		}
 		if !o.IsDataset() {
 			continue
 		}
@@ -149,19 +199,21 @@ func (w *Walker) Task() string {
 		if err != nil || d.Null || len(d.Shape) > 1 || d.Rows() != 1 || d.Type.Class != h5.Text && !d.Type.IsText {
 			continue
 		}
-		if b := guard.Must(d.Bytes(w.ctx, 0, 1)); len(b) == 1 && len(b[0]) > 0 {
-			return string(b[0])
+		if b, err := d.Bytes(w.ctx, 0, 1); err != nil {
+			return "", err
+		} else if len(b) == 1 && len(b[0]) > 0 {
+			return string(b[0]), nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // swap marks the images whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for some streams as "key=bgr,key2=rgb";
 // a mapping names them by stream.
-func (s *Set) swap(order string, m *robocache.Mapping) {
-	set := func(key, value string) {
+func (s *Set) swap(order string, m *robocache.Mapping) error {
+	set := func(key, value string) error {
 		if value != "rgb" && value != "bgr" {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Msg: "channel order", Want: "rgb or bgr", Got: value})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Msg: "channel order", Want: "rgb or bgr", Got: value}
 		}
 		known := key == ""
 		for i := range s.Streams {
@@ -170,29 +222,37 @@ func (s *Set) swap(order string, m *robocache.Mapping) {
 			}
 		}
 		if !known {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Where: robocache.Where{"stream": key}, Msg: "channel order of a camera that is not there"})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Where: robocache.Where{"stream": key}, Msg: "channel order of a camera that is not there"}
 		}
+		return nil
 	}
 	for part := range strings.SplitSeq(order, ",") {
 		if key, value, named := strings.Cut(part, "="); named {
-			set(key, value)
+			if err := set(key, value); err != nil {
+				return err
+			}
 		} else if order != "" {
-			set("", part)
+			if err := set("", part); err != nil {
+				return err
+			}
 		}
 	}
 	if m == nil {
-		return
+		return nil
 	}
 	for _, sm := range m.Streams {
 		for _, from := range sm.From {
 			if sm.ChannelOrder != "" {
-				set(from, sm.ChannelOrder)
+				if err := set(from, sm.ChannelOrder); err != nil {
+					return err
+				}
 			}
 		}
 	}
+	return nil
 }
 
-// Walker finds objects below a group, and reads each group on the way once. What cannot be read ends the work (guard.Fail).
+// Walker finds objects below a group, and reads each group on the way once.
 type Walker struct {
 	ctx    context.Context
 	file   *h5.File
@@ -208,52 +268,79 @@ type group struct {
 }
 
 // Walker begins at the episode's group.
-func (e *Episode) Walker(ctx context.Context) *Walker {
-	return NewWalker(ctx, e.File, guard.Must(e.File.At(ctx, e.Group)), e.Path)
+func (e *Episode) Walker(ctx context.Context) (*Walker, error) {
+	at, err := e.File.At(ctx, e.Group)
+	if err != nil {
+		return nil, err
+	}
+	return NewWalker(ctx, e.File, at, e.Path)
 }
 
 // NewWalker begins at a group.
-func NewWalker(ctx context.Context, f *h5.File, o *h5.Object, path string) *Walker {
-	root := map[string]*group{"": {o, guard.Must(o.Links(ctx))}}
-	return &Walker{ctx: ctx, file: f, path: path, groups: root}
+func NewWalker(ctx context.Context, f *h5.File, o *h5.Object, path string) (*Walker, error) {
+	links, err := o.Links(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root := map[string]*group{"": {o, links}}
+	return &Walker{ctx: ctx, file: f, path: path, groups: root}, nil
 }
 
-func (w *Walker) group(path string) *group {
+func (w *Walker) group(path string) (*group, error) {
 	g := w.groups[path]
 	if g == nil {
-		o := w.Object(path)
-		g = &group{o, guard.Must(o.Links(w.ctx))}
+		o, err := w.Object(path)
+		if err != nil {
+			return nil, err
+		}
+		links, err := o.Links(w.ctx)
+		if err != nil {
+			return nil, err
+		}
+		g = &group{o, links}
 		w.groups[path] = g
 	}
-	return g
+	return g, nil
 }
 
 // Object gives an object below; ErrNotFound where there is none.
-func (w *Walker) Object(path string) *h5.Object {
+func (w *Walker) Object(path string) (*h5.Object, error) {
 	dir, name := "", path
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		dir, name = path[:i], path[i+1:]
 	}
-	g := w.group(dir)
+	g, err := w.group(dir)
+	if err != nil {
+		return nil, err
+	}
 	i, ok := slices.BinarySearchFunc(g.links, name, func(l h5.Link, n string) int { return strings.Compare(l.Name, n) })
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, Msg: fmt.Sprintf("no object %q", name)})
+		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, Msg: fmt.Sprintf("no object %q", name)}
 	}
-	return guard.Must(g.o.Follow(w.ctx, &g.links[i]))
+	return g.o.Follow(w.ctx, &g.links[i])
 }
 
 // Links lists a group below.
-func (w *Walker) Links(path string) []h5.Link { return w.group(path).links }
+func (w *Walker) Links(path string) ([]h5.Link, error) {
+	groupValue, err := w.group(path)
+	if err != nil {
+		return nil, err
+	}
+	return groupValue.links, nil
+}
 
 func (w *Walker) at(path string) string { return strings.TrimPrefix(w.path+"/"+path, "/") }
 
 // Dataset opens a data set below.
-func (w *Walker) Dataset(path string) *h5.Dataset {
-	o := w.Object(path)
-	if !o.IsDataset() {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, Want: "a data set", Got: "a group"})
+func (w *Walker) Dataset(path string) (*h5.Dataset, error) {
+	o, err := w.Object(path)
+	if err != nil {
+		return nil, err
 	}
-	return guard.Must(o.Dataset(w.ctx, w.at(path)))
+	if !o.IsDataset() {
+		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, Want: "a data set", Got: "a group"}
+	}
+	return o.Dataset(w.ctx, w.at(path))
 }
 
 // maxObjects bounds a walk through a file.
@@ -262,40 +349,58 @@ const maxObjects = 1 << 20
 // Walk calls each for every data set below the group, by path; o is nil if the walker knows the
 // path. Links out of the file, dangling links and groups that were seen before are reported to skip,
 // if there is one.
-func (w *Walker) Walk(each func(path string, o *h5.Object), skip func(path, why string)) {
+func (w *Walker) Walk(each func(path string, o *h5.Object) error, skip func(path, why string)) error {
 	if skip == nil {
 		skip = func(string, string) {}
 	}
 	seen, count := map[uint64]bool{}, 0
-	var walk func(path string, depth int)
-	walk = func(path string, depth int) {
-		g := w.group(path)
+	var walk func(path string, depth int) error
+	walk = func(path string, depth int) error {
+		g, err := w.group(path)
+		if err != nil {
+			return err
+		}
 		if seen[g.o.Address()] || depth > 64 {
 			skip(path, "another name of a group that was seen, or a group that holds itself")
-			return
+			return nil
 		}
 		seen[g.o.Address()] = true // once: groups that link each other would make the walk exponential
 		for i := range g.links {
 			name := strings.TrimPrefix(path+"/"+g.links[i].Name, "/")
 			if w.known[name] && g.links[i].Hard() {
-				each(name, nil)
+				if err := each(name, nil); err != nil {
+					return err
+				}
 				continue
 			}
 			var o *h5.Object
-			if err := Tolerate(func() { o = w.Object(name) }); err != nil {
+			if err, failed := Tolerate(func() error {
+				var err error
+				if o, err = w.Object(name); err != nil {
+					return err
+				}
+				return nil
+			}); failed != nil {
+				return failed
+			} else if err != nil {
 				skip(name, err.Error())
 				continue
 			}
 			if count++; count > maxObjects {
-				guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "hdf5", Where: robocache.Where{"file": w.file.Name()}, Msg: "too many objects", Want: fmt.Sprintf("at most %d", maxObjects)})
+				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "hdf5", Where: robocache.Where{"file": w.file.Name()}, Msg: "too many objects", Want: fmt.Sprintf("at most %d", maxObjects)}
 			}
 			switch {
 			case o.IsDataset():
-				each(name, o)
+				if err := each(name, o); err != nil {
+					return err
+				}
 			case o.IsGroup():
-				walk(name, depth+1)
+				if err := walk(name, depth+1); err != nil {
+					return err
+				}
 			}
 		}
+		return nil
 	}
-	walk("", 0)
+	return walk("", 0)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // unit is the unit of the timestamps at one path of the episodes.
@@ -31,32 +30,39 @@ func isTimes(d *h5.Dataset) bool {
 }
 
 // settleUnits infers the units of timestamps that nothing states.
-func (s *Set) settleUnits(ctx context.Context) {
+func (s *Set) settleUnits(ctx context.Context) error {
 	s.units = map[string]unit{}
 	for i := range s.Episodes {
 		if path := s.Episodes[i].Times; path != "" {
-			s.settleUnit(ctx, path, true)
+			if err := s.settleUnit(ctx, path, true); err != nil {
+				return err
+			}
 		}
 	}
 	if s.rowTimes != "" {
-		s.settleUnit(ctx, s.rowTimes, false)
+		if err := s.settleUnit(ctx, s.rowTimes, false); err != nil {
+			return err
+		}
 	}
 	for i := range s.Streams {
 		if path := s.Streams[i].times; path != "" {
-			s.settleUnit(ctx, path, false)
+			if err := s.settleUnit(ctx, path, false); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // settleUnit infers the unit at a path, unless the caller states it. Timestamps of a
 // single stream (rows is false) have a documented unit, which is used unless their magnitude rules it out.
-func (s *Set) settleUnit(ctx context.Context, path string, rows bool) {
+func (s *Set) settleUnit(ctx context.Context, path string, rows bool) error {
 	if _, done := s.units[path]; done {
-		return
+		return nil
 	}
 	if s.TimestampUnit != 0 {
 		s.units[path] = unit{seconds: s.TimestampUnit}
-		return
+		return nil
 	}
 	out := unit{seconds: 1}
 	asked := 0
@@ -70,7 +76,17 @@ func (s *Set) settleUnit(ctx context.Context, path string, rows bool) {
 		}
 		var values []float64
 		var integer bool
-		if Tolerate(func() { values, integer = s.rawTimes(ctx, e, path) }) != nil {
+		tolerate, err := Tolerate(func() error {
+			var err error
+			if values, integer, err = s.rawTimes(ctx, e, path); err != nil {
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if tolerate != nil {
 			continue // reported when the episode is read
 		}
 		usual := "s"
@@ -86,7 +102,7 @@ func (s *Set) settleUnit(ctx context.Context, path string, rows bool) {
 		}
 		if g.Rows && rows && !s.About.FPS.Zero() {
 			s.dropTimes(path)
-			return
+			return nil
 		}
 		if g.Unit == "" && err == nil {
 			continue // too few rows: another episode may determine it
@@ -100,6 +116,7 @@ func (s *Set) settleUnit(ctx context.Context, path string, rows bool) {
 		break
 	}
 	s.units[path] = out
+	return nil
 }
 
 // dropTimes uses the rate of the rows in place of timestamps that only count the rows.
@@ -115,16 +132,28 @@ func (s *Set) dropTimes(path string) {
 }
 
 // rawTimes reads the timestamps at a path of an episode as they are stored.
-func (s *Set) rawTimes(ctx context.Context, e *Episode, path string) (values []float64, integer bool) {
-	d := e.Walker(ctx).Dataset(path)
-	if guard.Check(d.Claim()); !isTimes(d) || d.Rows() > math.MaxInt32 {
-		return nil, false
+func (s *Set) rawTimes(ctx context.Context, e *Episode, path string) (values []float64, integer bool, err error) {
+	walker, err := e.Walker(ctx)
+	if err != nil {
+		return values, integer, err
+	}
+	d, err := walker.Dataset(path)
+	if err != nil {
+		return values, integer, err
+	}
+	if err := d.Claim(); err != nil {
+		return values, integer, err
+	}
+	if !isTimes(d) || d.Rows() > math.MaxInt32 {
+		return nil, false, nil
 	}
 	t, _ := elementOf(d)
 	n := min(d.Rows(), 4096)
 	raw := make([]byte, n*d.RowBytes())
-	guard.Check(d.ReadRows(ctx, 0, n, raw))
-	return robocache.Float64s(nil, t, raw), t.Integer()
+	if err := d.ReadRows(ctx, 0, n, raw); err != nil {
+		return values, integer, err
+	}
+	return robocache.Float64s(nil, t, raw), t.Integer(), nil
 }
 
 // checkStep rejects an episode whose timestamps are in another unit than those it was inferred from.

@@ -17,7 +17,6 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // PageBytes ends a page; the reference's readers decode pages whole.
@@ -82,7 +81,7 @@ var scratches = sync.Pool{New: func() any {
 }}
 
 // add appends a data page of values that have these levels, encoded in body. body is not kept where the column is compressed.
-func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.Encoding, body [][]byte, s *scratch) {
+func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.Encoding, body [][]byte, s *scratch) error {
 	l := c.leaf
 	s.levels = s.levels[:0]
 	for _, v := range []struct {
@@ -95,7 +94,9 @@ func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.
 		}
 		var err error
 		s.runs, err = (&rle.Encoding{BitWidth: bits.Len8(v.top)}).EncodeLevels(s.runs, v.levels)
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 		// Version 1 says the length of the levels before them.
 		s.levels = append(binary.LittleEndian.AppendUint32(s.levels, uint32(len(s.runs))), s.runs...)
 		for k := range v.hist {
@@ -110,22 +111,27 @@ func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.
 	h.DataPageHeader.Valid = true
 	h.DataPageHeader.V = format.DataPageHeader{NumValues: int32(len(def)), Encoding: encoding, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
 	at := c.size
-	c.put(&h, append([][]byte{levels}, body...), s)
+	if err := c.put(&h, append([][]byte{levels}, body...), s); err != nil {
+		return err
+	}
 	c.pages = append(c.pages, format.PageLocation{Offset: at - c.first, CompressedPageSize: int32(c.size - at), FirstRowIndex: c.rows})
 	c.rows += int64(rows)
 	c.meta.NumValues += int64(len(def))
 	c.meta.Statistics.NullCount += int64(nulls)
 	b.null = nulls == len(def)
 	c.bounds, c.nulls = append(c.bounds, b), append(c.nulls, int64(nulls))
+	return nil
 }
 
 // put appends a header and a page of parts, compressed where the column is.
-func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) {
+func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 	plain := 0
 	for _, p := range parts {
 		plain += len(p)
 	}
-	c.leaf.fits(plain)
+	if err := c.leaf.fits(plain); err != nil {
+		return err
+	}
 	if c.leaf.codec == format.Snappy {
 		s.raw = s.raw[:0]
 		for _, p := range parts {
@@ -146,32 +152,41 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) {
 	}
 	h.UncompressedPageSize, h.CompressedPageSize, h.CRC = int32(plain), int32(size), int32(sum)
 	s.header.Reset()
-	guard.Check(s.thrift.Encode(h))
+	if err := s.thrift.Encode(h); err != nil {
+		return err
+	}
 	n := s.header.Len()
-	c.leaf.fits(n + size) // Snappy's form of what does not compress is longer than it
+	if err := c.leaf.fits(n + size); err != nil {
+		return err
+	} // Snappy's form of what does not compress is longer than it
 	c.parts = append(append(c.parts, bytes.Clone(s.header.Bytes())), parts...)
 	c.size += int64(n + size)
 	c.meta.TotalUncompressedSize += int64(n + plain)
 	c.meta.TotalCompressedSize += int64(n + size)
+	return nil
 }
 
 // fits refuses a page that is too large. Pages end at whole rows near PageBytes: one of that size is one row.
-func (l *Leaf) fits(size int) {
+func (l *Leaf) fits(size int) error {
 	if size > l.limit {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Msg: "a row too large for a page of Parquet",
-			Want: fmt.Sprintf("at most %d bytes", l.limit), Got: fmt.Sprint(size), Hint: "leave the stream out, or make its rows smaller"})
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Msg: "a row too large for a page of Parquet",
+			Want: fmt.Sprintf("at most %d bytes", l.limit), Got: fmt.Sprint(size), Hint: "leave the stream out, or make its rows smaller"}
 	}
+	return nil
 }
 
 // dictionary begins the chunk with the page of its n distinct values.
-func (c *Chunk) dictionary(n int, plain []byte, s *scratch) {
+func (c *Chunk) dictionary(n int, plain []byte, s *scratch) error {
 	h := format.PageHeader{Type: format.DictionaryPage}
 	h.DictionaryPageHeader.Valid = true
 	h.DictionaryPageHeader.V = format.DictionaryPageHeader{NumValues: int32(n), Encoding: format.Plain}
-	c.put(&h, [][]byte{plain}, s)
+	if err := c.put(&h, [][]byte{plain}, s); err != nil {
+		return err
+	}
 	c.first = c.size
 	c.meta.Encoding = append(c.meta.Encoding, format.RLEDictionary)
 	c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: format.DictionaryPage, Encoding: format.Plain, Count: 1})
+	return nil
 }
 
 // end settles what the pages, all of one encoding, add up to.

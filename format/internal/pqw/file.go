@@ -12,7 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // File is a Parquet file that is being written, row group by row group.
@@ -26,7 +26,7 @@ type File struct {
 
 // NewFile begins a file. meta is its key-value metadata; by, of a fixed version, says who wrote it.
 func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by string) (f *File, err error) {
-	defer guard.Recover("write parquet", &err)
+	defer crash.Recover("write parquet", &err)
 	// The library writes the footer of an empty file: schema, orders of columns and metadata come from there.
 	opts := []parquet.WriterOption{schema, parquet.CreatedBy(by, "1", "0")}
 	for k, v := range meta {
@@ -34,9 +34,13 @@ func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by str
 	}
 	var empty bytes.Buffer
 	l := parquet.NewGenericWriter[any](&empty, opts...)
-	supported(l.Close())
+	if err := supported(l.Close()); err != nil {
+		return f, err
+	}
 	p, err := parquet.OpenFile(bytes.NewReader(empty.Bytes()), int64(empty.Len()))
-	supported(err)
+	if err := supported(err); err != nil {
+		return f, err
+	}
 	f = &File{out: bufio.NewWriterSize(w, 1<<18), footer: *p.Metadata(), leaves: len(schema.Columns())}
 	f.footer.RowGroups = nil
 	_, err = f.out.WriteString("PAR1")
@@ -44,10 +48,11 @@ func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by str
 	return f, err
 }
 
-func supported(err error) {
+func supported(err error) error {
 	if err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Msg: "schema", Err: err})
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Msg: "schema", Err: err}
 	}
+	return nil
 }
 
 // Groups is the number of row groups so far.
@@ -95,32 +100,45 @@ func (f *File) Append(rows int64, chunks []*Chunk) error {
 
 // Close writes the page indexes and the footer; the writer below stays open.
 func (f *File) Close() (err error) {
-	defer guard.Recover("write parquet", &err)
+	defer crash.Recover("write parquet", &err)
 	var b bytes.Buffer
 	enc := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&b))
-	put := func(v any) (at int64, n int32) {
+	put := func(v any) (at int64, n int32, err error) {
 		b.Reset()
-		supported(enc.Encode(v))
+		if err := supported(enc.Encode(v)); err != nil {
+			return at, n, err
+		}
 		at = f.size
 		f.size += int64(b.Len())
-		guard.Must(f.out.Write(b.Bytes()))
-		return at, int32(b.Len())
+		if _, err := f.out.Write(b.Bytes()); err != nil {
+			return at, n, err
+		}
+		return at, int32(b.Len()), nil
 	}
 	for g, chunks := range f.chunks {
 		for i, c := range chunks {
 			if x := c.index(); x != nil {
 				m := &f.footer.RowGroups[g].Columns[i]
-				m.ColumnIndexOffset, m.ColumnIndexLength = put(x)
+				if m.ColumnIndexOffset, m.ColumnIndexLength, err = put(x); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	for g, chunks := range f.chunks {
 		for i, c := range chunks {
 			m := &f.footer.RowGroups[g].Columns[i]
-			m.OffsetIndexOffset, m.OffsetIndexLength = put(&format.OffsetIndex{PageLocations: c.pages})
+			if m.OffsetIndexOffset, m.OffsetIndexLength, err = put(&format.OffsetIndex{PageLocations: c.pages}); err != nil {
+				return err
+			}
 		}
 	}
-	_, n := put(&f.footer)
-	guard.Must(f.out.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), "PAR1"...)))
+	_, n, err := put(&f.footer)
+	if err != nil {
+		return err
+	}
+	if _, err := f.out.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), "PAR1"...)); err != nil {
+		return err
+	}
 	return f.out.Flush()
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/format"
 
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 // Values are the values of a column of one row group, with their levels.
@@ -108,13 +109,16 @@ func (v *Values) at(i int) []byte {
 // Encode makes the chunk, and empties the collector.
 func (v *Values) Encode() (c *Chunk, err error) {
 	l := v.leaf
-	defer guard.Recover("write parquet", &err)
-	defer guard.At(l.where)
+	defer crash.Recover("write parquet", &err)
+	defer robocache.Locate(&err, l.where)
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	c = newChunk(l)
 	encoding := format.Plain
-	numbers := v.numbered(c, s)
+	numbers, err := v.numbered(c, s)
+	if err != nil {
+		return c, err
+	}
 	if numbers != nil {
 		encoding = format.RLEDictionary
 	}
@@ -136,7 +140,11 @@ func (v *Values) Encode() (c *Chunk, err error) {
 		var body [][]byte
 		switch {
 		case numbers != nil:
-			body = [][]byte{guard.Must(new(rle.DictionaryEncoding).EncodeInt32(nil, numbers[first:value]))}
+			encodeInt32, err := new(rle.DictionaryEncoding).EncodeInt32(nil, numbers[first:value])
+			if err != nil {
+				return c, err
+			}
+			body = [][]byte{encodeInt32}
 		case l.kind == parquet.Boolean:
 			body = [][]byte{packBits(v.plain[first:value])}
 		case l.size > 0:
@@ -147,7 +155,9 @@ func (v *Values) Encode() (c *Chunk, err error) {
 		if l.size == 0 {
 			c.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(size - 4*(value-first))
 		}
-		c.add(rep[from:to], def[from:to], rows, to-from-(value-first), v.bounds(first, value, numbers), encoding, body, s)
+		if err := c.add(rep[from:to], def[from:to], rows, to-from-(value-first), v.bounds(first, value, numbers), encoding, body, s); err != nil {
+			return c, err
+		}
 		from = to
 	}
 	*v = Values{leaf: l, rep: rep[:0], def: def[:0]}
@@ -177,13 +187,13 @@ func packBits(v []byte) []byte {
 }
 
 // numbered writes the dictionary and gives the numbers of the values in it; nil where the column has none, or too large a one.
-func (v *Values) numbered(c *Chunk, s *scratch) []int32 {
+func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
 	n := len(v.items)
 	if v.leaf.size > 0 {
 		n = len(v.plain) / v.leaf.size
 	}
 	if !v.leaf.dictionary || n == 0 {
-		return nil
+		return nil, nil
 	}
 	seen := map[string]int32{}
 	numbers := make([]int32, n)
@@ -197,7 +207,7 @@ func (v *Values) numbered(c *Chunk, s *scratch) []int32 {
 		k, ok := seen[string(b)]
 		if !ok {
 			if len(plain)+len(b) > PageBytes {
-				return nil
+				return nil, nil
 			}
 			k = int32(len(seen))
 			seen[string(b)] = k
@@ -208,6 +218,8 @@ func (v *Values) numbered(c *Chunk, s *scratch) []int32 {
 		}
 		numbers[i] = k
 	}
-	c.dictionary(len(seen), plain, s)
-	return numbers
+	if err := c.dictionary(len(seen), plain, s); err != nil {
+		return nil, err
+	}
+	return numbers, nil
 }

@@ -14,7 +14,6 @@ import (
 	"runtime"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -56,7 +55,6 @@ func where(ds robocache.Dataset, key string, row robocache.Row) robocache.Where 
 }
 
 func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.FrameRef) (err error) {
-	defer guard.Into(&err)
 	s.DType, s.Channels = robocache.Uint8, 3
 	if ref.Path != "" {
 		s.pool = video.NewPool(0)
@@ -73,7 +71,10 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 			return err
 		})
 	}
-	info := guard.Must(video.ImageSize(ref))
+	info, err := video.ImageSize(ref)
+	if err != nil {
+		return err
+	}
 	s.Height, s.Width = info.Height, info.Width
 	switch {
 	case info.DType == robocache.Uint16:
@@ -127,8 +128,10 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 }
 
 func (s *Source) still(ref *robocache.FrameRef, dst []byte) (err error) {
-	defer guard.Into(&err)
-	info := guard.Must(video.ImageSize(ref))
+	info, err := video.ImageSize(ref)
+	if err != nil {
+		return err
+	}
 	if info.Width != s.Width || info.Height != s.Height {
 		return s.other(info.Width, info.Height)
 	}
@@ -139,7 +142,9 @@ func (s *Source) still(ref *robocache.FrameRef, dst []byte) (err error) {
 		return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "a colour image among grey ones"}
 	}
 	rgb := make([]byte, 3*len(dst))
-	guard.Check(video.DecodeImage(ref, &s.spec, rgb))
+	if err := video.DecodeImage(ref, &s.spec, rgb); err != nil {
+		return err
+	}
 	for i := range dst {
 		dst[i] = rgb[3*i]
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Set takes the text of an option; false where it cannot be that.
@@ -37,15 +36,16 @@ func Yes(to *bool) Set {
 }
 
 // Settle gives options to what they set. says describes each: one that it does not name is refused with the nearest that it does.
-func (op Op) Settle(options, says map[string]string, set map[string]Set) {
+func (op Op) Settle(options, says map[string]string, set map[string]Set) error {
 	known := slices.Sorted(maps.Keys(says))
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		where := robocache.Where{"option": k}
 		if _, ok := says[k]; !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: where, Msg: "unknown option " + strconv.Quote(k), Hint: robocache.Nearest(k, known)})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: where, Msg: "unknown option " + strconv.Quote(k), Hint: robocache.Nearest(k, known)}
 		}
 		if fn := set[k]; fn != nil && !fn(options[k]) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: where, Msg: "option " + k, Want: says[k], Got: strconv.Quote(options[k])})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: where, Msg: "option " + k, Want: says[k], Got: strconv.Quote(options[k])}
 		}
 	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -67,8 +67,11 @@ func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) erro
 // CanCopy says why frames from ≤ k < to of a file cannot be stream-copied to the start of a file or behind other frames;
 // nil where they can.
 func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) (err error) {
-	defer guard.Recover("write lerobot", &err)
-	f := guard.Must(lib.Acquire(ctx, path))
+	defer crash.Recover("write lerobot", &err)
+	f, err := lib.Acquire(ctx, path)
+	if err != nil {
+		return err
+	}
 	defer f.Release()
 	// Behind itself: a joint asks for more than a beginning.
 	p := video.Part{File: f, From: from, To: to}
@@ -102,8 +105,11 @@ func Copyable(ctx context.Context, lib *video.Library, path string, from, to, li
 
 // joints finds how many frames at the beginning and the end of from ≤ k < to of a file must be encoded, so that those between can be stream-copied behind
 // and before others; ok is false where none can.
-func joints(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) (head, tail int, ok bool) {
-	f := guard.Must(lib.Acquire(ctx, path))
+func joints(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) (head, tail int, ok bool, err error) {
+	f, err := lib.Acquire(ctx, path)
+	if err != nil {
+		return head, tail, ok, err
+	}
 	defer f.Release()
 	var syncs []int
 	for k := from; k < to; k++ {
@@ -117,16 +123,16 @@ func joints(ctx context.Context, lib *video.Library, path string, from, to int, 
 	for _, a := range syncs[:min(tries, len(syncs))] {
 		for _, b := range slices.Backward(ends) {
 			if a < b && CanCopy(ctx, lib, path, a, b, rate) == nil {
-				return a - from, to - b, true
+				return a - from, to - b, true, nil
 			}
 		}
 	}
-	return 0, 0, false
+	return 0, 0, false, nil
 }
 
 // addVideo takes the frames of one episode, own where they came as pixels, all of them or its ends, and ends the camera's file where it is full.
-func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own [2]*encodedPart, ep *EpisodeData, row *writtenEpisode) {
-	defer guard.In("stream", c.feature.Key)
+func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own [2]*encodedPart, ep *EpisodeData, row *writtenEpisode) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"stream": c.feature.Key})
 	look := ep.FrameStats[c.feature.Key]
 	var parts []cameraPart
 	if own[0] != nil {
@@ -151,9 +157,16 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 	var place *videoPlace
 	for i := range parts {
 		var size int64
-		if err := guard.Try(func() { size = w.fits(ctx, c, &parts[i], place != nil) }); err != nil {
+		if err := func() error {
+			fits, err := w.fits(ctx, c, &parts[i], place != nil)
+			if err != nil {
+				return err
+			}
+			size = fits
+			return nil
+		}(); err != nil {
 			w.closeTemp(parts[i:])
-			guard.Fail(err)
+			return err
 		}
 		parts[i].files = c.openFiles(&parts[i])
 		c.parts = append(c.parts, parts[i])
@@ -164,6 +177,7 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 		c.places = append(c.places, place)
 	}
 	row.videos[c.feature.Key] = place
+	return nil
 }
 
 // countFrames adds what was counted of an episode's frames.
@@ -178,11 +192,14 @@ func (w *Writer) countFrames(key string, p *stats.Pixels, row *writtenEpisode) {
 }
 
 // fits measures a part and begins the next file where the part would overfill this one, or cannot be joined to it. One that goes on with an episode stays.
-func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart, goesOn bool) (size int64) {
-	f := guard.Must(part.lib.Acquire(ctx, part.path))
+func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart, goesOn bool) (size int64, err error) {
+	f, err := part.lib.Acquire(ctx, part.path)
+	if err != nil {
+		return size, err
+	}
 	defer f.Release()
 	if part.from < 0 || part.to > f.Index.NumFrames() {
-		bad(robocache.Where{"file": part.path}, "the file has fewer frames than the episode has rows", strconv.Itoa(part.to), strconv.Itoa(f.Index.NumFrames()))
+		return size, bad(robocache.Where{"file": part.path}, "the file has fewer frames than the episode has rows", strconv.Itoa(part.to), strconv.Itoa(f.Index.NumFrames()))
 	}
 	for k := part.from; k < part.to; k++ {
 		size += int64(f.Index.Sample(f.Index.DecodeIndex(k)).Size)
@@ -193,29 +210,40 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart, goesO
 		part.identity = f.Ranged.Version()
 	}
 	next := video.Part{File: f, From: part.from, To: part.to}
-	guard.Check(joinable(ctx, []video.Part{next}, w.cfg.FPS))
+	if err := joinable(ctx, []video.Part{next}, w.cfg.FPS); err != nil {
+		return size, err
+	}
 	if len(c.parts) == 0 {
-		return size
+		return size, nil
 	}
 	full := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
 	// Files of the source stay files, unless they are small: a link is cheaper than a copy.
 	full = !goesOn && (full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path && c.bytes >= w.cfg.VideoFileBytes/8)
 	if !full {
 		head := c.parts[0]
-		h := guard.Must(head.lib.Acquire(ctx, head.path))
+		h, err := head.lib.Acquire(ctx, head.path)
+		if err != nil {
+			return size, err
+		}
 		defer h.Release()
-		err := joinable(ctx, []video.Part{{File: h, From: head.from, To: head.to}, next}, w.cfg.FPS)
+		err = joinable(ctx, []video.Part{{File: h, From: head.from, To: head.to}, next}, w.cfg.FPS)
 		if full = errors.Is(err, robocache.ErrUnsupported) && !goesOn; !full {
-			guard.Check(err)
+			if err != nil {
+				return size, err
+			}
 		}
 	}
 	if full {
-		w.endVideo(ctx, c)
+		if err := w.endVideo(ctx, c); err != nil {
+			return size, err
+		}
 		var err error
 		c.chunk, c.file, err = nextFile(c.chunk, c.file, w.cfg.ChunksSize, "video", w.cfg.Shard)
-		guard.Check(err)
+		if err != nil {
+			return size, err
+		}
 	}
-	return size
+	return size, nil
 }
 
 // openFiles is how many files are open together when the parts and one more are joined: neighbours in one file count once.
@@ -232,9 +260,9 @@ func (c *outCamera) openFiles(next *cameraPart) int {
 }
 
 // endVideo joins what was collected into the camera's file, and reads its sample table back: what the metadata says of it is what it holds.
-func (w *Writer) endVideo(ctx context.Context, c *outCamera) {
+func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	if len(c.parts) == 0 {
-		return
+		return nil
 	}
 	name := fmt.Sprintf("videos/%s/chunk-%03d/file-%03d.mp4", c.feature.Key, c.chunk, c.file)
 	key := sha256.New()
@@ -245,18 +273,27 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) {
 	id := hex.EncodeToString(key.Sum(nil))
 	w.begin(name)
 	if w.journal == nil || c.encoded {
-		w.join(ctx, c, name)
+		if err := w.join(ctx, c, name); err != nil {
+			return err
+		}
 	} else if !w.journal.has(ctx, name, id) {
-		w.join(ctx, c, name)
-		guard.Check(w.journal.add(ctx, name, id))
+		if err := w.join(ctx, c, name); err != nil {
+			return err
+		}
+		if err := w.journal.add(ctx, name, id); err != nil {
+			return err
+		}
 	}
-	w.place(ctx, c, name)
+	if err := w.place(ctx, c, name); err != nil {
+		return err
+	}
 	w.closeTemp(c.parts)
 	c.parts, c.places, c.bytes = nil, nil, 0
+	return nil
 }
 
-func (w *Writer) join(ctx context.Context, c *outCamera, name string) {
-	defer guard.In("file", name)
+func (w *Writer) join(ctx context.Context, c *outCamera, name string) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": name})
 	parts := make([]video.Part, 0, len(c.parts))
 	defer func() {
 		for _, p := range parts {
@@ -264,15 +301,24 @@ func (w *Writer) join(ctx context.Context, c *outCamera, name string) {
 		}
 	}()
 	for _, p := range c.parts {
-		parts = append(parts, video.Part{File: guard.Must(p.lib.Acquire(ctx, p.path)), From: p.from, To: p.to})
+		acquire, err := p.lib.Acquire(ctx, p.path)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, video.Part{File: acquire, From: p.from, To: p.to})
 	}
 	if w.link(parts, name) {
-		return
+		return nil
 	}
-	out := guard.Must(w.dst.Create(ctx, name))
+	out, err := w.dst.Create(ctx, name)
+	if err != nil {
+		return err
+	}
 	defer out.Abort()
-	guard.Check(video.Concat(ctx, out, parts, w.cfg.FPS))
-	guard.Check(out.Commit())
+	if err := video.Concat(ctx, out, parts, w.cfg.FPS); err != nil {
+		return err
+	}
+	return out.Commit()
 }
 
 // link makes a file a hard link to the one that all of its parts are, in their order; false where they are not, or the file is not on the grid.
@@ -306,17 +352,23 @@ func (w *Writer) link(parts []video.Part, name string) bool {
 }
 
 // place fills in where the episodes lie in the finished file (W4).
-func (w *Writer) place(ctx context.Context, c *outCamera, name string) {
-	defer guard.In("file", name)
-	f := guard.Must(w.dst.Open(ctx, name))
+func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": name})
+	f, err := w.dst.Open(ctx, name)
+	if err != nil {
+		return err
+	}
 	defer f.Close()
-	ix := guard.Must(video.ReadIndex(ctx, f, video.Limits{}))
+	ix, err := video.ReadIndex(ctx, f, video.Limits{})
+	if err != nil {
+		return err
+	}
 	total := 0
 	for _, p := range c.parts {
 		total += p.to - p.from
 	}
 	if ix.NumFrames() != total {
-		bad(nil, "frames in the joined file", strconv.Itoa(total), strconv.Itoa(ix.NumFrames()))
+		return bad(nil, "frames in the joined file", strconv.Itoa(total), strconv.Itoa(ix.NumFrames()))
 	}
 	if !c.seen {
 		c.seen, c.first, c.others = true, ix.Entries()[0], map[string]string{}
@@ -325,12 +377,14 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) {
 		c.others[name] = string(codec)
 	}
 	scale, delta, err := video.TrackTimescale(w.cfg.FPS)
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	at := 0
 	for i, p := range c.parts {
 		n := p.to - p.from
 		if pts := ix.PTS(at); ix.Timescale() != scale || pts != int64(at)*delta || ix.PTS(at+n-1) != int64(at+n-1)*delta {
-			bad(robocache.Where{"frame": at}, "the joined file is not on its grid", fmt.Sprintf("%d/%d s", int64(at)*delta, scale), fmt.Sprintf("%d/%d s", pts, ix.Timescale()))
+			return bad(robocache.Where{"frame": at}, "the joined file is not on its grid", fmt.Sprintf("%d/%d s", int64(at)*delta, scale), fmt.Sprintf("%d/%d s", pts, ix.Timescale()))
 		}
 		v := c.places[i]
 		if !v.done { // the first part of an episode
@@ -339,11 +393,12 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) {
 		v.to, v.done = float64(int64(at+n-p.behind)*delta)/float64(scale), true
 		at += n
 	}
+	return nil
 }
 
 // bad ends the work: something is malformed.
-func bad(where robocache.Where, msg, want, got string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: where, Msg: msg, Want: want, Got: got})
+func bad(where robocache.Where, msg, want, got string) error {
+	return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: where, Msg: msg, Want: want, Got: got}
 }
 
 // info is what info.json says of the camera: read off the first file written, not off a declaration.

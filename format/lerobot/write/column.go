@@ -16,7 +16,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -32,61 +32,86 @@ type preparedColumn struct {
 
 // columns makes the columns of the bookkeeping features, or of all others, side by side: each has pages, compression and statistics of its own. The caller's goroutine is one of
 // those at work: of an episode of few rows a goroutine a column would cost as much as the column.
-func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, bookkeeping bool) {
+func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, bookkeeping bool) error {
 	var g errgroup.Group
 	var next atomic.Int64
-	work := guard.Func("write lerobot", func() {
+	work := crash.Func("write lerobot", func() error {
 		for i := int(next.Add(1)) - 1; i < len(w.feats); i = int(next.Add(1)) - 1 {
 			if f := &w.feats[i]; f.Kind != robocache.KindVideo && f.Default == bookkeeping {
-				w.column(ctx, f, ep, &out[i])
+				if err := w.column(ctx, f, ep, &out[i]); err != nil {
+					return err
+				}
 			}
 		}
+		return nil
 	})
 	if !bookkeeping {
 		for range min(w.cfg.Encoders, len(w.feats)) - 1 {
 			g.Go(work)
 		}
 	}
-	guard.Check(cmp.Or(work(), g.Wait()))
+	return cmp.Or(work(), g.Wait())
 }
 
 // column makes one feature's column, and counts its rows where they are numbers or frames. The rows of a bookkeeping column lie in out.
-func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) {
-	defer guard.In("stream", f.Key)
+func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"stream": f.Key})
 	switch f.Kind {
 	case robocache.KindText:
 		v := valuesOf(f.leaves)
 		for _, s := range ep.Text[f.Key] {
 			v[0].Text(s, 0, 1)
 		}
-		out.chunks = chunksOf(v)
+		if out.chunks, err = chunksOf(v); err != nil {
+			return err
+		}
 	case robocache.KindEvent:
 		v := valuesOf(f.leaves)
-		languageLeaves(f.Key, v, ep.Text[f.Key])
-		out.chunks = chunksOf(v)
+		if err := languageLeaves(f.Key, v, ep.Text[f.Key]); err != nil {
+			return err
+		}
+		if out.chunks, err = chunksOf(v); err != nil {
+			return err
+		}
 	case robocache.KindImage:
 		images := ep.Images[f.Key]
 		if ep.FrameStats[f.Key] == nil {
-			w.lookAtStills(f, images, out)
+			if err := w.lookAtStills(f, images, out); err != nil {
+				return err
+			}
 		}
 		names := make([][]byte, len(images))
 		for k, b := range images {
 			names[k] = []byte(stillName(k, b))
 		}
-		out.chunks = []*pqw.Chunk{guard.Must(f.leaves[0].Blobs(images)), guard.Must(f.leaves[1].Blobs(names))}
+		blobs, err := f.leaves[0].Blobs(images)
+		if err != nil {
+			return err
+		}
+		blobsValue, err := f.leaves[1].Blobs(names)
+		if err != nil {
+			return err
+		}
+		out.chunks = []*pqw.Chunk{blobs, blobsValue}
 	default:
 		if !f.Default {
 			out.raw = ep.Columns[f.Key]
 		}
-		out.chunks = []*pqw.Chunk{guard.Must(f.leaves[0].Rows(stored32(f.DType, out.raw), f.pattern))}
-		var err error
+		rows, err := f.leaves[0].Rows(stored32(f.DType, out.raw), f.pattern)
+		if err != nil {
+			return err
+		}
+		out.chunks = []*pqw.Chunk{rows}
 		out.stats, out.lost, err = stats.NumericBytes(ctx, f.DType, f.Shape, out.raw, w.cfg.StatsBudget)
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // bookkeeping makes the rows of the five default columns of the episode whose turn it is.
-func (w *Writer) bookkeeping(ep *EpisodeData, out []preparedColumn) {
+func (w *Writer) bookkeeping(ep *EpisodeData, out []preparedColumn) error {
 	le := binary.LittleEndian
 	fps := w.cfg.FPS.Float()
 	number, last := int64(0), ""
@@ -108,13 +133,18 @@ func (w *Writer) bookkeeping(ep *EpisodeData, out []preparedColumn) {
 				raw = le.AppendUint64(raw, uint64(w.rows+int64(k)))
 			case "task_index":
 				if text := ep.Tasks[min(k, len(ep.Tasks)-1)]; k == 0 || text != last {
-					number, last = w.task(text), text
+					task, err := w.task(text)
+					if err != nil {
+						return err
+					}
+					number, last = task, text
 				}
 				raw = le.AppendUint64(raw, uint64(number))
 			}
 		}
 		out[i] = preparedColumn{raw: raw}
 	}
+	return nil
 }
 
 // taskTexts lists an episode's tasks: those of its rows in their order, and what else is listed.
@@ -141,12 +171,15 @@ func valuesOf(columns []*pqw.Leaf) []*pqw.Values {
 }
 
 // chunksOf ends the collectors.
-func chunksOf(values []*pqw.Values) []*pqw.Chunk {
+func chunksOf(values []*pqw.Values) ([]*pqw.Chunk, error) {
 	out := make([]*pqw.Chunk, len(values))
 	for i, v := range values {
-		out[i] = guard.Must(v.Encode())
+		var err error
+		if out[i], err = v.Encode(); err != nil {
+			return nil, err
+		}
 	}
-	return out
+	return out, nil
 }
 
 // stored32 makes the 32-bit integers that Parquet has for narrower ones; other numbers lie there as they are.
@@ -186,7 +219,7 @@ func stillName(k int, b []byte) string {
 const stillsAtOnce = 16
 
 // lookAtStills counts embedded frames, several runs of them side by side: counts merge to the same whatever the split.
-func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedColumn) {
+func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedColumn) error {
 	chosen := w.cfg.Frames.Choose(len(images))
 	look := w.cfg.Frames.Images(&f.Feature)
 	share := max(stillsAtOnce, (len(chosen)+w.cfg.Encoders-1)/w.cfg.Encoders)
@@ -196,10 +229,13 @@ func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedC
 	for i, part := range parts {
 		looks[i] = look.Empty()
 		wg.Go(func() {
-			errs[i] = guard.Func("write lerobot", func() {
+			errs[i] = crash.Func("write lerobot", func() error {
 				for _, k := range part {
-					guard.Check(robocache.At(looks[i].AddStill(&robocache.FrameRef{Encoded: images[k]}), robocache.Where{"row": k}))
+					if err := robocache.At(looks[i].AddStill(&robocache.FrameRef{Encoded: images[k]}), robocache.Where{"row": k}); err != nil {
+						return err
+					}
 				}
+				return nil
 			})()
 		})
 	}
@@ -207,10 +243,13 @@ func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedC
 	for i, err := range errs {
 		if errors.Is(err, robocache.ErrUnsupported) {
 			out.note = "no statistics of this camera: " + err.Error()
-			return
+			return nil
 		}
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 		look.Merge(looks[i])
 	}
 	out.look = look
+	return nil
 }

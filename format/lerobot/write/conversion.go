@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -24,19 +24,24 @@ import (
 
 // Write writes a dataset whose streams lie on one grid as LeRobot v3.0 at dst, a path or URI that can be written. WriteReport.Own is a *Report.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
-	return writeBy(ctx, src, opt, func(c *conversion) { c.at(ctx, dst) })
+	return writeBy(ctx, src, opt, func(c *conversion) error { return c.at(ctx, dst) })
 }
 
 // WriteStore is Write into an empty store.
 func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
-	return writeBy(ctx, src, opt, func(c *conversion) { c.into(ctx, dst) })
+	return writeBy(ctx, src, opt, func(c *conversion) error { return c.into(ctx, dst) })
 }
 
-func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions, run func(*conversion)) (_ *robocache.WriteReport, err error) {
-	defer guard.Recover("convert", &err)
-	c := guard.Must(newConversion(ctx, src, opt))
+func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions, run func(*conversion) error) (_ *robocache.WriteReport, err error) {
+	defer crash.Recover("convert", &err)
+	c, err := newConversion(ctx, src, opt)
+	if err != nil {
+		return nil, err
+	}
 	defer c.close()
-	run(c)
+	if err := run(c); err != nil {
+		return nil, err
+	}
 	r := c.report
 	out := &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings, Own: r, Summary: c.summary}
 	for _, e := range r.Episodes {
@@ -48,26 +53,39 @@ func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOpti
 }
 
 // at runs the conversion to a destination.
-func (c *conversion) at(ctx context.Context, dst string) {
+func (c *conversion) at(ctx context.Context, dst string) error {
 	if c.opt.DryRun {
 		c.report.DryRun = true
-		c.dryRun(ctx)
-		return
+		if err := c.dryRun(ctx); err != nil {
+			return err
+		}
+		return nil
 	}
 	if dst == "" {
-		guard.Fail(taken(dst, "no destination", ""))
+		return taken(dst, "no destination", "")
 	}
-	target := guard.Must(store.OpenWritable(dst))
+	target, err := store.OpenWritable(dst)
+	if err != nil {
+		return err
+	}
 	defer store.Close(target)
-	whole := free(ctx, target, dst, c.opt.Resume)
+	whole, err := free(ctx, target, dst, c.opt.Resume)
+	if err != nil {
+		return err
+	}
 	if path, ok := store.LocalPath(dst); ok && c.opt.Resume {
 		c.parts = filepath.Join(path, partsName)
 	}
 	if whole {
-		c.conclude(ctx, target)
+		if err := c.conclude(ctx, target); err != nil {
+			return err
+		}
 	} else {
-		c.into(ctx, target)
+		if err := c.into(ctx, target); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // newConversion plans a conversion.
@@ -78,10 +96,14 @@ func newConversion(ctx context.Context, src robocache.Dataset, opt robocache.Wri
 			c.close()
 		}
 	}()
-	defer guard.Recover("convert", &err)
-	c.opt = settle(opt)
+	defer crash.Recover("convert", &err)
+	if c.opt, err = settle(opt); err != nil {
+		return c, err
+	}
 	c.origins = origin.NewTracer(src, opt)
-	c.plan(ctx)
+	if err := c.plan(ctx); err != nil {
+		return c, err
+	}
 	return c, nil
 }
 
@@ -93,32 +115,44 @@ func (c *conversion) close() {
 }
 
 // into runs the conversion with its journal in the destination. An attempt at a shard keeps none: another begins anew.
-func (c *conversion) into(ctx context.Context, target store.Writable) {
+func (c *conversion) into(ctx context.Context, target store.Writable) error {
 	if c.opt.Shard != nil {
-		c.run(ctx, target, nil)
-		return
+		if err := c.run(ctx, target, nil); err != nil {
+			return err
+		}
+		return nil
 	}
 	j, err := openJournal(ctx, target, c.identity(), c.opt.Resume)
 	if err == nil {
-		err = guard.Func("convert", func() { c.run(ctx, target, j) })()
+		err = crash.Func("convert", func() error { return c.run(ctx, target, j) })()
 	}
 	if err == nil {
-		guard.Check(target.Remove(ctx, journalName))
-		return
+		if err := target.Remove(ctx, journalName); err != nil {
+			return err
+		}
+		return nil
 	}
 	// Without the caller's context: it may be the one that ended.
 	if bg := context.Background(); j != nil && (!c.opt.Resume || alone(bg, target)) {
 		_ = target.Remove(bg, journalName)
 	}
-	guard.Fail(err)
+	return err
 }
 
 // conclude ends a run that was killed when all was written but its journal not removed.
-func (c *conversion) conclude(ctx context.Context, target store.Writable) {
-	guard.Must(openJournal(ctx, target, c.identity(), true))
+func (c *conversion) conclude(ctx context.Context, target store.Writable) error {
+	if _, err := openJournal(ctx, target, c.identity(), true); err != nil {
+		return err
+	}
 	c.report = &Report{}
-	resumed(reportName, guard.Must(store.ReadFile(ctx, target, reportName, 1<<30)), c.report)
-	guard.Check(target.Remove(ctx, journalName))
+	content, err := store.ReadFile(ctx, target, reportName, 1<<30)
+	if err != nil {
+		return err
+	}
+	if err := resumed(reportName, content, c.report); err != nil {
+		return err
+	}
+	return target.Remove(ctx, journalName)
 }
 
 // conversion is one run of Write.
@@ -152,7 +186,7 @@ type feature struct {
 }
 
 // plan settles everything that must be known before the first episode is written.
-func (c *conversion) plan(ctx context.Context) {
+func (c *conversion) plan(ctx context.Context) error {
 	info := c.src.Info()
 	c.report.SourceFormat, c.report.SourceVersion, c.report.Aligned = info.Format, info.Version, c.opt.View != ""
 	if c.opt.Threads <= 0 {
@@ -162,7 +196,7 @@ func (c *conversion) plan(ctx context.Context) {
 		c.fps = info.FPS
 	}
 	if c.fps.Zero() {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the dataset states no rate", Hint: "give that of its rows: --rows-hz, in Python rows_hz="})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the dataset states no rate", Hint: "give that of its rows: --rows-hz, in Python rows_hz="}
 	}
 	c.report.FPS = c.fps
 	c.opt.Episodes = reader.Episodes(c.opt.Episodes, info.Episodes)
@@ -173,20 +207,24 @@ func (c *conversion) plan(ctx context.Context) {
 	c.decodes = err == nil
 	c.chooseFeatures()
 	if len(c.features) == 0 {
-		c.nothingLeft()
+		return c.nothingLeft()
 	}
 	if c.opt.Shard != nil {
-		c.agreed()
-		return
+		if err := c.agreed(); err != nil {
+			return err
+		}
+		return nil
 	}
-	c.measure(ctx)
+	if err := c.measure(ctx); err != nil {
+		return err
+	}
 	for i := range c.features {
 		if f := &c.features[i]; c.resizes(f) {
 			f.Width, f.Height = c.opt.width, c.opt.height
 			f.Shape = []int{f.Height, f.Width, max(3, f.Channels)}
 		}
 	}
-	c.chooseTimestamps(ctx)
+	return c.chooseTimestamps(ctx)
 }
 
 // chooseFeatures takes what v3.0 can hold, and says what it cannot.
@@ -235,14 +273,14 @@ func (c *conversion) chooseFeatures() {
 }
 
 // nothingLeft refuses a dataset of which only the bookkeeping columns would be written.
-func (c *conversion) nothingLeft() {
+func (c *conversion) nothingLeft() error {
 	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"dataset": c.src.Info().URI}, Msg: "no stream of the dataset can be written as LeRobot", Hint: "formats that keep point clouds: convert --to mcap"}
 	for _, f := range c.report.Findings {
 		if f.Code == "feature-dropped" {
 			e.Msg += fmt.Sprintf("; %v: %s", f.Where["stream"], f.Message)
 		}
 	}
-	guard.Fail(e)
+	return e
 }
 
 // asVideo says whether still images become video. Depth does not.
@@ -259,7 +297,7 @@ func (c *conversion) resizes(f *feature) bool {
 }
 
 // measure takes the size of each camera's images off its first file, of stills off the first image: declarations have been wrong.
-func (c *conversion) measure(ctx context.Context) {
+func (c *conversion) measure(ctx context.Context) error {
 	for i := range c.features {
 		f := &c.features[i]
 		still := f.still || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0)
@@ -268,18 +306,23 @@ func (c *conversion) measure(ctx context.Context) {
 		}
 		ref := make([]robocache.FrameRef, 1)
 		for _, e := range c.opt.Episodes {
-			if c.measureEpisode(ctx, f, e, still, ref) {
+			measureEpisode, err := c.measureEpisode(ctx, f, e, still, ref)
+			if err != nil {
+				return err
+			}
+			if measureEpisode {
 				break
 			}
 		}
 	}
+	return nil
 }
 
 // measureEpisode reports whether an episode determines the size of a camera's images.
-func (c *conversion) measureEpisode(ctx context.Context, f *feature, e int, still bool, ref []robocache.FrameRef) bool {
+func (c *conversion) measureEpisode(ctx context.Context, f *feature, e int, still bool, ref []robocache.FrameRef) (bool, error) {
 	n := c.src.Len(e)
 	if n == 0 {
-		return false
+		return false, nil
 	}
 	rows := []int{0, n / 2, n - 1}
 	if !still {
@@ -287,15 +330,17 @@ func (c *conversion) measureEpisode(ctx context.Context, f *feature, e int, stil
 	}
 	for _, k := range rows {
 		err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref)
-		guard.Check(ctx.Err())
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
 		if err != nil || ref[0].Missing {
 			continue // The error is reported when the episode is converted.
 		}
 		if still && f.measureStill(&ref[0]) || !still && c.measureVideo(ctx, f, ref[0].Path) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // measureVideo takes the size of a camera's images off a file; false where that cannot be.
@@ -316,8 +361,11 @@ func (c *conversion) measureVideo(ctx context.Context, f *feature, path string) 
 
 // sizeOf is the size at which the images of a file are shown.
 func (c *conversion) sizeOf(ctx context.Context, path string) (w, h int, err error) {
-	defer guard.Recover("convert", &err)
-	file := guard.Must(c.lib.Acquire(ctx, path))
+	defer crash.Recover("convert", &err)
+	file, err := c.lib.Acquire(ctx, path)
+	if err != nil {
+		return w, h, err
+	}
 	defer file.Release()
 	se := file.Index.Entries()[0]
 	if se.Rotation%180 != 0 {
@@ -368,7 +416,7 @@ func (c *conversion) sourceFindings() {
 const reportName = "meta/conversion.json"
 
 // run writes the dataset.
-func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) {
+func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) error {
 	cfg := c.opt.out
 	cfg.FPS, cfg.Robot, cfg.PartsDir, cfg.Encoders, cfg.Tasks = c.fps, c.src.Info().Robot, c.parts, c.opt.Threads, c.chooseTasks()
 	cfg.allowEmpty = c.src.Info().Episodes == 0 && cfg.Shard == nil
@@ -380,16 +428,25 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		cfg.Features = append(cfg.Features, robocache.Feature{Key: RecordedTimestamps, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}})
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
-	w := guard.Must(NewWriter(ctx, target, cfg))
+	w, err := NewWriter(ctx, target, cfg)
+	if err != nil {
+		return err
+	}
 	w.journal = j
 	defer func() { w.stop(c.opt.Resume && j.worth(c.parts)) }() // of a failure; after Close it does nothing
-	c.write(ctx, w)
-	c.sample(ctx, w)
+	if err := c.write(ctx, w); err != nil {
+		return err
+	}
+	if err := c.sample(ctx, w); err != nil {
+		return err
+	}
 	c.report.NumEpisodes, c.report.NumFrames = w.episodes(), w.frames()
 	c.report.Findings = append(c.report.Findings, w.findings...)
 	if c.opt.Shard != nil {
-		c.endShard(ctx, w)
-		return
+		if err := c.endShard(ctx, w); err != nil {
+			return err
+		}
+		return nil
 	}
 	if splits := c.splits(); len(c.src.Info().Splits) > 0 {
 		w.cfg.Splits = map[string]string{}
@@ -398,19 +455,25 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 	w.cfg.Extra = c.extras(ctx)
 	if s, ok := robocache.As[Carrier](c.src); ok {
 		files, info, err := s.Carried(ctx, c.report)
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 		maps.Copy(w.cfg.Extra, files)
 		w.cfg.Info = info
 	}
 	c.sourceFindings()
-	w.cfg.Extra[reportName] = reportText(c.report)
-	guard.Check(w.Close(ctx))
+	if w.cfg.Extra[reportName], err = reportText(c.report); err != nil {
+		return err
+	}
+	return w.Close(ctx)
 }
 
-func reportText(r *Report) []byte {
+func reportText(r *Report) ([]byte, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
-	guard.Check(robocache.At(err, robocache.Where{"file": reportName}))
-	return append(text, '\n')
+	if err := robocache.At(err, robocache.Where{"file": reportName}); err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
 }
 
 // splits gives the source's as ranges of the episodes that were written, and finds those that are none.
@@ -448,14 +511,17 @@ func (c *conversion) extras(ctx context.Context) map[string][]byte {
 }
 
 // dryRun reads what a run would read of the metadata and the sample tables, and writes nothing.
-func (c *conversion) dryRun(ctx context.Context) {
+func (c *conversion) dryRun(ctx context.Context) error {
 	c.chooseTasks()
 	if c.timestamps {
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	var from int64
 	for _, e := range c.opt.Episodes {
-		meta := guard.Must(c.src.Episode(ctx, e))
+		meta, err := c.src.Episode(ctx, e)
+		if err != nil {
+			return err
+		}
 		m := EpisodeMap{Old: meta.Index, New: c.report.NumEpisodes, Length: c.src.Len(e), FromIndex: from, Video: map[string]string{}}
 		if m.Length == 0 {
 			c.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": meta.Index}, "an episode without rows is left out")
@@ -466,8 +532,17 @@ func (c *conversion) dryRun(ctx context.Context) {
 				case f.still:
 					m.Video[f.Key] = stillVerdict
 				case f.Kind == robocache.KindVideo:
-					err := guard.Try(func() { c.segment(ctx, f, e).into(&m, f.Key) })
-					guard.Check(robocache.At(err, robocache.Where{"episode": meta.Index, "stream": f.source}))
+					err := func() error {
+						segmentValue, err := c.segment(ctx, f, e)
+						if err != nil {
+							return err
+						}
+						segmentValue.into(&m, f.Key)
+						return nil
+					}()
+					if err := robocache.At(err, robocache.Where{"episode": meta.Index, "stream": f.source}); err != nil {
+						return err
+					}
 				}
 			}
 			c.count(m)
@@ -479,6 +554,7 @@ func (c *conversion) dryRun(ctx context.Context) {
 	c.report.NumFrames = from
 	c.splits()
 	c.sourceFindings()
+	return nil
 }
 
 // chooseTasks gives the tasks that keep their numbers (C3), and fills in the report's map.

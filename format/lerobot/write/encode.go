@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -103,9 +103,11 @@ func (g *encodedGroup) part(j, from int) *encodedPart {
 }
 
 func (g *encodedGroup) together(ctx context.Context) (err error) {
-	defer guard.Recover("write lerobot", &err)
+	defer crash.Recover("write lerobot", &err)
 	w, f := g.w, &g.camera.feature
-	w.openTemp()
+	if err := w.openTemp(); err != nil {
+		return err
+	}
 	if f.Width <= 0 || f.Height <= 0 {
 		return misuse(nil, "the size of the frames is not known", "", "", "set the feature's Height and Width")
 	}
@@ -124,7 +126,10 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 		// Under a name of its own: the encoder of a run that was killed may still be ending its file.
 		made = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
 	}
-	enc, replaced := newEncoder(ctx, made, g.video, w.cfg.FPS, f)
+	enc, replaced, err := newEncoder(ctx, made, g.video, w.cfg.FPS, f)
+	if err != nil {
+		return err
+	}
 	if replaced != "" {
 		g.notes = append(g.notes, preparedNote{"codec-replaced", f.Key, replaced})
 	}
@@ -151,7 +156,9 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 			continue
 		}
 		for ; at%g.gop() > 0; at++ {
-			guard.Check(enc.Write(last))
+			if err := enc.Write(last); err != nil {
+				return err
+			}
 		}
 	}
 	if at == 0 { // no episode gave a frame
@@ -161,16 +168,20 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 	if err := enc.Close(); err != nil || made == file {
 		return err
 	}
-	guard.Check(robocache.At(os.Rename(made, file), robocache.Where{"file": file}))
+	if err := robocache.At(os.Rename(made, file), robocache.Where{"file": file}); err != nil {
+		return err
+	}
 	if !failed {
-		g.keep(file)
+		if err := g.keep(file); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // feed gives the encoder the frames of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
 func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) (n int, last []byte, err error) {
-	defer guard.Recover("write lerobot", &err) // A fault of the frame source affects this episode only.
+	defer crash.Recover("write lerobot", &err) // A fault of the frame source affects this episode only.
 	ep, f := g.eps[j], &g.camera.feature
 	part := g.part(j, at)
 	count := part.look == nil
@@ -210,24 +221,27 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 }
 
 // newEncoder starts the encoder of a camera. Where no codec was asked for and the default does not take the size, H.264 does: replaced says why.
-func newEncoder(ctx context.Context, path string, v VideoConfig, rate robocache.Rate, f *robocache.Feature) (_ *video.Encoder, replaced string) {
+func newEncoder(ctx context.Context, path string, v VideoConfig, rate robocache.Rate, f *robocache.Feature) (_ *video.Encoder, replaced string, err error) {
 	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: rate, Gray12: f.Depth != nil, Behind: v.Behind}
 	e, err := video.NewEncoder(ctx, path, cfg)
 	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
 		cfg.Codec, cfg.Preset = video.H264, ""
 		if h, herr := video.NewEncoder(ctx, path, cfg); herr == nil {
-			return h, "encoded as H.264: " + err.Error()
+			return h, "encoded as H.264: " + err.Error(), nil
 		}
 	}
-	return guard.Must(e, err), ""
+	if err != nil {
+		return nil, replaced, err
+	}
+	return e, "", nil
 }
 
 // openTemp makes the folder for encoded episodes.
-func (w *Writer) openTemp() {
+func (w *Writer) openTemp() error {
 	w.tempMu.Lock()
 	defer w.tempMu.Unlock()
 	if w.temp != "" {
-		return
+		return nil
 	}
 	var err error
 	dir := w.cfg.PartsDir
@@ -236,10 +250,15 @@ func (w *Writer) openTemp() {
 	} else {
 		dir, err = os.MkdirTemp(w.cfg.TempDir, "robocache-encode-*")
 	}
-	guard.Check(robocache.At(err, robocache.Where{"file": dir}))
+	if err := robocache.At(err, robocache.Where{"file": dir}); err != nil {
+		return err
+	}
 	w.temp = dir
 	w.tempStore, err = store.Open(dir)
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 // closeTemp ends the use of parts that were encoded for this dataset.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -20,10 +20,13 @@ import (
 
 // episode reads one episode of the source. t.m.New is −1 where it must be left out.
 func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err error) {
-	defer guard.Recover("convert", &err)
+	defer crash.Recover("convert", &err)
 	e, n := t.e, c.src.Len(t.e)
 	t.m = EpisodeMap{Old: c.src.Info().EpisodeIndex(e), Length: n, Video: map[string]string{}}
-	meta := guard.Must(c.src.Episode(ctx, e))
+	meta, err := c.src.Episode(ctx, e)
+	if err != nil {
+		return nil, err
+	}
 	if n == 0 {
 		t.m.New = -1
 		t.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": meta.Index}, "an episode without rows is left out")
@@ -32,7 +35,9 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 	rows := reader.Rows(e, 0, n)
 	ep := &EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}, Videos: map[string]VideoPart{},
 		FrameStats: map[string]*stats.Pixels{}, Listed: meta.Tasks}
-	ep.Tasks = c.tasksOf(ctx, rows, meta)
+	if ep.Tasks, err = c.tasksOf(ctx, rows, meta); err != nil {
+		return nil, err
+	}
 	for i := range c.features {
 		f := &c.features[i]
 		switch {
@@ -48,23 +53,30 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 			t.m.Video[f.Key] = stillVerdict
 			ep.Videos[f.Key] = VideoPart{Frames: func(yield func([]byte) error) error { return c.drawn(ctx, f, rows, yield) }}
 		case f.Kind == robocache.KindVideo:
-			err = guard.Try(func() { c.videoOf(ctx, f, e, ep, &t.m) })
+			err = c.videoOf(ctx, f, e, ep, &t.m)
 		default:
 			raw := make([]byte, n*f.Elements()*f.DType.Size())
 			err = c.src.Gather(ctx, f.source, rows, raw)
 			ep.Columns[f.Key] = raw
 		}
-		guard.Check(robocache.At(err, robocache.Where{"stream": f.source}))
+		if err := robocache.At(err, robocache.Where{"stream": f.source}); err != nil {
+			return nil, err
+		}
 	}
 	if c.timestamps {
-		timestamps, _ := c.recorded(ctx, e)
+		timestamps, _, err := c.recorded(ctx, e)
+		if err != nil {
+			return nil, err
+		}
 		var raw []byte
 		for _, v := range timestamps {
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
 		}
 		ep.Columns[RecordedTimestamps] = raw
 	}
-	t.m.Source = guard.Must(c.origins.Of(ctx, e))
+	if t.m.Source, err = c.origins.Of(ctx, e); err != nil {
+		return nil, err
+	}
 	if times, err := c.src.Times(ctx, e, ""); err == nil && len(times) > 0 {
 		t.m.StartNS = times[0]
 	}
@@ -72,13 +84,15 @@ func (c *conversion) episode(ctx context.Context, t *turn) (_ *EpisodeData, err 
 }
 
 // tasksOf gives a task text a row; "" where the source has no tasks.
-func (c *conversion) tasksOf(ctx context.Context, rows []robocache.Row, meta robocache.Episode) []string {
+func (c *conversion) tasksOf(ctx context.Context, rows []robocache.Row, meta robocache.Episode) ([]string, error) {
 	texts, err := c.src.Text(ctx, "task", rows)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrUnsupported) {
-		return append(slices.Clone(meta.Tasks), "")[:1]
+		return append(slices.Clone(meta.Tasks), "")[:1], nil
 	}
-	guard.Check(err)
-	return texts
+	if err != nil {
+		return nil, err
+	}
+	return texts, nil
 }
 
 // stillBlock is how many rows of still images are read at a time: they come with their bytes.
@@ -215,20 +229,22 @@ func (c *conversion) count(m EpisodeMap) {
 	}
 }
 
-// segment looks at the sample table and decides between copying and encoding (C2). Its errors end the work (guard.Fail).
-func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
+// segment looks at the sample table and decides between copying and encoding (C2).
+func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, error) {
 	rows := reader.Rows(e, 0, c.src.Len(e))
 	s := &segment{refs: make([]robocache.FrameRef, len(rows))}
-	guard.Check(c.src.Frames(ctx, f.source, rows, s.refs))
+	if err := c.src.Frames(ctx, f.source, rows, s.refs); err != nil {
+		return nil, err
+	}
 	first := s.refs[0]
 	for k, r := range s.refs {
 		switch {
 		case r.Missing && f.masked:
 			s.reason = "rows without an image"
 		case r.Missing:
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no image", Hint: "leave the episode out, or fix the video"})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no image", Hint: "leave the episode out, or fix the video"}
 		case r.Path == "":
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "a still image in a stream of video"})
+			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "a still image in a stream of video"}
 		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
 			s.reason = "the images are no unbroken run of one file"
 		}
@@ -246,72 +262,113 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) *segment {
 		var why *robocache.Error
 		joined := false
 		if errors.Is(err, robocache.ErrUnsupported) && !c.opt.copyOnly {
-			joined = c.joined(ctx, f, first, s)
+			var failed error
+			if joined, failed = c.joined(ctx, f, first, s); failed != nil {
+				return nil, failed
+			}
 		}
 		switch {
 		case joined:
 		case errors.Is(err, robocache.ErrUnsupported) && errors.As(err, &why):
 			s.reason = why.Msg
 		default:
-			guard.Check(err)
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
 	if s.reason != "" && c.opt.copyOnly {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the images cannot be copied: " + s.reason, Hint: "allow encoding"})
+		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the images cannot be copied: " + s.reason, Hint: "allow encoding"}
 	}
-	return s
+	return s, nil
 }
 
 // joined finds the frames at the ends of an episode that are encoded so that those between can be copied. false: none can, or what an encoder writes here
 // cannot stand in one file with them.
-func (c *conversion) joined(ctx context.Context, f *feature, first robocache.FrameRef, s *segment) bool {
+func (c *conversion) joined(ctx context.Context, f *feature, first robocache.FrameRef, s *segment) (bool, error) {
 	if c.ofSize(ctx, f, first.Path) != nil {
-		return false
+		return false, nil
 	}
-	head, tail, ok := joints(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(s.refs), c.fps)
-	file := guard.Must(c.lib.Acquire(ctx, first.Path))
+	head, tail, ok, err := joints(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(s.refs), c.fps)
+	if err != nil {
+		return false, err
+	}
+	file, err := c.lib.Acquire(ctx, first.Path)
+	if err != nil {
+		return false, err
+	}
 	defer file.Release()
-	if !ok || !c.continues(ctx, f, video.Part{File: file, From: first.Ordinal + head, To: first.Ordinal + len(s.refs) - tail}) {
-		return false
+	holds := !ok
+	if !holds {
+		continues, err := c.continues(ctx, f, video.Part{File: file, From: first.Ordinal + head, To: first.Ordinal + len(s.refs) - tail})
+		if err != nil {
+			return false, err
+		}
+		holds = !continues
+	}
+	if holds {
+		return false, nil
 	}
 	s.head, s.tail, s.codec = head, tail, file.Index.Entries()[0].Codec
-	return true
+	return true, nil
 }
 
 // continues says whether frames that are encoded here can stand before those of a file. It is tried once for each configuration of a decoder.
-func (c *conversion) continues(ctx context.Context, f *feature, part video.Part) bool {
+func (c *conversion) continues(ctx context.Context, f *feature, part video.Part) (bool, error) {
 	entry := part.File.Index.Entries()[0]
 	id := fmt.Sprint(f.Key, entry)
 	c.trials.Lock()
 	defer c.trials.Unlock()
 	if known, ok := c.tried[id]; ok {
-		return known
+		return known, nil
 	}
-	err := guard.Try(func() {
-		dir := guard.Must(os.MkdirTemp(c.opt.out.TempDir, "robocache-encode-*"))
+	err := func() error {
+		dir, err := os.MkdirTemp(c.opt.out.TempDir, "robocache-encode-*")
+		if err != nil {
+			return err
+		}
 		defer os.RemoveAll(dir)
-		enc, _ := newEncoder(ctx, filepath.Join(dir, "trial.mp4"), c.opt.out.Video.like(entry.Codec), c.fps, &f.Feature)
+		enc, _, err := newEncoder(ctx, filepath.Join(dir, "trial.mp4"), c.opt.out.Video.like(entry.Codec), c.fps, &f.Feature)
+		if err != nil {
+			return err
+		}
 		defer enc.Abort()
 		spec := video.Spec{Pixel: video.RGB8}
 		if f.Depth != nil {
 			spec.Pixel = video.Gray16
 		}
-		guard.Check(enc.Write(make([]byte, guard.Must(video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height}, &spec)))))
-		guard.Check(enc.Close())
-		st := guard.Must(store.OpenLocal(dir))
+		stillBytes, err := video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height}, &spec)
+		if err != nil {
+			return err
+		}
+		if err := enc.Write(make([]byte, stillBytes)); err != nil {
+			return err
+		}
+		if err := enc.Close(); err != nil {
+			return err
+		}
+		st, err := store.OpenLocal(dir)
+		if err != nil {
+			return err
+		}
 		defer st.Close()
 		lib := video.NewLibrary(st.Open, 0)
 		defer lib.Close()
-		trial := guard.Must(lib.Acquire(ctx, "trial.mp4"))
+		trial, err := lib.Acquire(ctx, "trial.mp4")
+		if err != nil {
+			return err
+		}
 		defer trial.Release()
-		guard.Check(joinable(ctx, []video.Part{{File: trial, From: 0, To: 1}, part}, c.fps))
-	})
-	guard.Check(ctx.Err())
+		return joinable(ctx, []video.Part{{File: trial, From: 0, To: 1}, part}, c.fps)
+	}()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	if c.tried == nil {
 		c.tried = map[string]bool{}
 	}
 	c.tried[id] = err == nil
-	return err == nil
+	return err == nil, nil
 }
 
 // ofSize says whether the images of a file have the size of their stream; ErrUnsupported where not: encoding brings them to it.
@@ -323,12 +380,15 @@ func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error 
 	return err
 }
 
-func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *EpisodeData, m *EpisodeMap) {
-	s := c.segment(ctx, f, e)
+func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *EpisodeData, m *EpisodeMap) error {
+	s, err := c.segment(ctx, f, e)
+	if err != nil {
+		return err
+	}
 	s.into(m, f.Key)
 	if s.reason != "" {
 		ep.Videos[f.Key] = VideoPart{Frames: func(yield func([]byte) error) error { return c.frames(ctx, f, s.refs, yield) }}
-		return
+		return nil
 	}
 	part := VideoPart{Library: c.lib, Path: s.refs[0].Path, From: s.refs[0].Ordinal, Before: s.before, Behind: s.behind}
 	for i, refs := range [][]robocache.FrameRef{s.refs[:s.head], s.refs[len(s.refs)-s.tail:]} {
@@ -336,20 +396,25 @@ func (c *conversion) videoOf(ctx context.Context, f *feature, e int, ep *Episode
 	}
 	ep.Videos[f.Key] = part
 	if c.opt.out.Frames == stats.NoFrames || !c.decodes {
-		return
+		return nil
 	}
 	if known, ok := c.src.(KnownFrames); ok {
-		if fs := guard.Must(known.KnownFrames(ctx, f.source, e)); fs != nil {
+		if fs, err := known.KnownFrames(ctx, f.source, e); err != nil {
+			return err
+		} else if fs != nil {
 			if ep.Known == nil {
 				ep.Known = map[string]*robocache.FeatureStats{}
 			}
 			ep.Known[f.Key] = fs
-			return
+			return nil
 		}
 	}
 	source := f.Feature
 	source.Key = f.source
-	ep.FrameStats[f.Key] = guard.Must(c.look.Episode(ctx, &source, e))
+	if ep.FrameStats[f.Key], err = c.look.Episode(ctx, &source, e); err != nil {
+		return err
+	}
+	return nil
 }
 
 // frames decodes the images of an episode, in the order of its rows.
@@ -380,16 +445,21 @@ func (c *conversion) frames(ctx context.Context, f *feature, refs []robocache.Fr
 
 // recorded gives the timestamps of an episode as the source has them, in seconds, and how much later than row 0 they may begin: timestamps that are
 // no column of the source, but a clock that counts from anywhere (1970), are not kept for where they begin alone.
-func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64, start float64) {
+func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64, start float64, err error) {
 	n := c.src.Len(e)
 	if f := c.src.Info().Feature("timestamp"); f != nil && f.Kind == robocache.KindNumeric && f.Scalar() && (f.DType == robocache.Float64 || f.DType == robocache.Float32) {
 		raw := make([]byte, n*f.DType.Size())
-		guard.Check(robocache.At(c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw), robocache.Where{"stream": "timestamp"}))
-		return robocache.Float64s(nil, f.DType, raw), 0
+		if err := robocache.At(c.src.Gather(ctx, "timestamp", reader.Rows(e, 0, n), raw), robocache.Where{"stream": "timestamp"}); err != nil {
+			return timestamps, start, err
+		}
+		return robocache.Float64s(nil, f.DType, raw), 0, nil
 	}
-	times := guard.Must(c.src.Times(ctx, e, ""))
+	times, err := c.src.Times(ctx, e, "")
+	if err != nil {
+		return timestamps, start, err
+	}
 	if len(times) != n {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))})
+		return timestamps, start, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
 	}
 	for _, t := range times {
 		timestamps = append(timestamps, float64(t)/1e9)
@@ -397,20 +467,26 @@ func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64,
 	if n > 0 {
 		start = timestamps[0]
 	}
-	return timestamps, start
+	return timestamps, start, nil
 }
 
 // chooseTimestamps looks whether any recorded timestamp says something else than frame_index/fps, beyond float32's rounding.
-func (c *conversion) chooseTimestamps(ctx context.Context) {
+func (c *conversion) chooseTimestamps(ctx context.Context) error {
 	if c.opt.noTimestamps || c.opt.OnGrid || slices.ContainsFunc(c.features, func(f feature) bool { return f.Key == RecordedTimestamps }) { // an earlier conversion has kept them
-		return
+		return nil
 	}
 	for _, e := range c.opt.Episodes {
 		var t []float64
 		var start float64
-		if err := guard.Func("convert", func() { t, start = c.recorded(ctx, e) })(); err != nil {
+		if err := crash.Func("convert", func() error {
+			var err error
+			if t, start, err = c.recorded(ctx, e); err != nil {
+				return err
+			}
+			return nil
+		})(); err != nil {
 			if ctx.Err() != nil || !c.opt.SkipBad || !robocache.Bad(err) {
-				guard.Fail(robocache.At(err, robocache.Where{"episode": c.src.Info().EpisodeIndex(e)}))
+				return robocache.At(err, robocache.Where{"episode": c.src.Info().EpisodeIndex(e)})
 			}
 			continue
 		}
@@ -419,8 +495,9 @@ func (c *conversion) chooseTimestamps(ctx context.Context) {
 			if d := math.Abs(v - want); !(d <= 1e-6+(want-start)*1.2e-7) {
 				c.timestamps = true
 				c.find(robocache.SeverityInfo, "timestamps-kept", robocache.Where{"episode": c.src.Info().EpisodeIndex(e), "row": k}, fmt.Sprintf("recorded timestamps are not frame_index/fps (first: %g for %g s): they are kept as %s", v, want, RecordedTimestamps))
-				return
+				return nil
 			}
 		}
 	}
+	return nil
 }

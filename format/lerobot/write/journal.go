@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -43,7 +43,7 @@ func (c *conversion) identity() string {
 }
 
 func openJournal(ctx context.Context, dst store.Writable, id string, resume bool) (_ *journal, err error) {
-	defer guard.Recover("resume", &err)
+	defer crash.Recover("resume", &err)
 	j := &journal{dst: dst, ID: id, Mp4: map[string]journalFile{}}
 	if resume {
 		b, err := store.ReadFile(ctx, dst, journalName, 64<<20)
@@ -53,7 +53,9 @@ func openJournal(ctx context.Context, dst store.Writable, id string, resume bool
 			return nil, err
 		default:
 			var old journal
-			resumed(journalName, b, &old)
+			if err := resumed(journalName, b, &old); err != nil {
+				return nil, err
+			}
 			if old.ID != id {
 				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "resume", Where: robocache.Where{"dataset": dst.URI()}, Msg: "another conversion was interrupted here: another source, or other options", Hint: "give the same options, or empty the destination"}
 			}
@@ -66,14 +68,19 @@ func openJournal(ctx context.Context, dst store.Writable, id string, resume bool
 }
 
 // resumed reads a file that an interrupted conversion left.
-func resumed(name string, b []byte, v any) {
+func resumed(name string, b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "resume", Where: robocache.Where{"file": name}, Err: err, Hint: "empty the destination and begin again"})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "resume", Where: robocache.Where{"file": name}, Err: err, Hint: "empty the destination and begin again"}
 	}
+	return nil
 }
 
 func (j *journal) write(ctx context.Context) error {
-	return store.Put(ctx, j.dst, journalName, guard.Must(json.Marshal(j)))
+	encoded, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	return store.Put(ctx, j.dst, journalName, encoded)
 }
 
 // worth says that there is something that a resumed run would take over.
@@ -115,8 +122,11 @@ func taken(dst, msg, hint string) error {
 
 // free refuses a destination that holds anything, but for what an interrupted conversion left. whole says that only its end is missing: the dataset is
 // there, and its journal.
-func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole bool) {
-	files := guard.Must(w.List(ctx, ""))
+func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole bool, err error) {
+	files, err := w.List(ctx, "")
+	if err != nil {
+		return whole, err
+	}
 	has := func(name string) bool {
 		return slices.ContainsFunc(files, func(f store.Entry) bool { return f.Name == name })
 	}
@@ -124,11 +134,11 @@ func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole
 	switch whole = dataset && journal && resume; {
 	case len(files) == 0, whole:
 	case !journal && dataset:
-		guard.Fail(taken(dst, "there is a dataset here already", "choose an empty destination"))
+		return whole, taken(dst, "there is a dataset here already", "choose an empty destination")
 	case !journal:
-		guard.Fail(taken(dst, "the destination is not empty", "choose an empty destination"))
+		return whole, taken(dst, "the destination is not empty", "choose an empty destination")
 	case !resume:
-		guard.Fail(taken(dst, "an interrupted conversion lies here", "resume it, or empty the destination"))
+		return whole, taken(dst, "an interrupted conversion lies here", "resume it, or empty the destination")
 	}
 	if l, ok := w.(*store.Local); ok {
 		// What a kill left unfinished. Where there is a journal or the caller resumes, nobody else writes here; a kill while the first
@@ -137,7 +147,9 @@ func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole
 		if journal || resume {
 			age = 0
 		}
-		guard.Must(l.Sweep(ctx, age))
+		if _, err := l.Sweep(ctx, age); err != nil {
+			return whole, err
+		}
 	}
-	return whole
+	return whole, nil
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
@@ -57,7 +56,7 @@ func (k *known) stats(counted *stats.Pixels) *robocache.FeatureStats {
 const sampleFrames = 128
 
 // sample looks at frames that lie evenly over the episodes, of long groups of frames at the first of each: the rest would have to be decoded on the way.
-func (c *conversion) sample(ctx context.Context, w *Writer) {
+func (c *conversion) sample(ctx context.Context, w *Writer) error {
 	for i := range c.features {
 		f := &c.features[i]
 		k := w.known[f.Key]
@@ -78,28 +77,40 @@ func (c *conversion) sample(ctx context.Context, w *Writer) {
 				at++
 			}
 			ref := make([]robocache.FrameRef, 1)
-			guard.Check(c.src.Frames(ctx, f.source, []robocache.Row{{Episode: c.opt.Episodes[at], Index: row - before}}, ref))
+			if err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: c.opt.Episodes[at], Index: row - before}}, ref); err != nil {
+				return err
+			}
 			if !ref[0].Missing && ref[0].Path != "" {
-				c.toSync(ctx, &ref[0], row-before)
+				if err := c.toSync(ctx, &ref[0], row-before); err != nil {
+					return err
+				}
 				refs = append(refs, ref[0])
 			}
 		}
 		source := f.Feature
 		source.Key = f.source
-		k.sample = guard.Must(c.look.Frames(ctx, &source, refs))
+		var err error
+		if k.sample, err = c.look.Frames(ctx, &source, refs); err != nil {
+			return err
+		}
 		c.find(robocache.SeverityInfo, "frame-statistics-kept", robocache.Where{"stream": f.source}, fmt.Sprintf(
 			"the frames of %d episodes, which are as they were, are not counted again: their statistics are the source's; quantiles of the whole set are those of %d evenly spaced frames", k.episodes, len(refs)))
 	}
+	return nil
 }
 
 // toSync moves a frame back to the sync sample that it needs, at most so many rows.
-func (c *conversion) toSync(ctx context.Context, ref *robocache.FrameRef, most int) {
-	file := guard.Must(c.lib.Acquire(ctx, ref.Path))
+func (c *conversion) toSync(ctx context.Context, ref *robocache.FrameRef, most int) error {
+	file, err := c.lib.Acquire(ctx, ref.Path)
+	if err != nil {
+		return err
+	}
 	defer file.Release()
 	for k := ref.Ordinal; k >= ref.Ordinal-most && k >= 0; k-- {
 		if file.Index.Sample(file.Index.DecodeIndex(k)).Sync {
 			ref.Ordinal = k
-			return
+			return nil
 		}
 	}
+	return nil
 }

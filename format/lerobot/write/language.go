@@ -11,7 +11,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -20,9 +19,9 @@ const (
 )
 
 // languageColumn is LIST<struct{role, content, style[, timestamp], camera, tool_calls}>: lerobot's two language columns.
-func languageColumn(key string) outColumn {
+func languageColumn(key string) (outColumn, error) {
 	if key != languagePersistent && key != languageEvents {
-		unsupported(key, "lerobot has two event columns, language_persistent and language_events")
+		return outColumn{}, unsupported(key, "lerobot has two event columns, language_persistent and language_events")
 	}
 	var names []string
 	var nodes []parquet.Node
@@ -50,7 +49,7 @@ func languageColumn(key string) outColumn {
 	item := pqw.Arrow{Name: "element", Type: pqw.ArrowStruct, Children: fields}
 	return outColumn{name: key, node: parquet.Optional(parquet.List(parquet.Optional(pqw.Group(names, nodes)))),
 		field: pqw.Arrow{Name: key, Type: pqw.ArrowList, Children: []pqw.Arrow{item}},
-		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}
+		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}, nil
 }
 
 // languageFields are those of an element before its tool calls; events have no timestamp.
@@ -66,12 +65,12 @@ type languageItem struct {
 }
 
 // languageLeaves puts JSON rows into the leaves of a language column: role, content, style, [timestamp,] camera, tool_calls.
-func languageLeaves(key string, leaves []*pqw.Values, rows []string) {
+func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 	for i, row := range rows {
 		var items []languageItem
 		if row != "" {
 			if err := json.NewDecoder(strings.NewReader(row)).Decode(&items); err != nil {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"stream": key, "index": i}, Want: "a JSON list of objects", Got: clip(row), Err: err})
+				return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"stream": key, "index": i}, Want: "a JSON list of objects", Got: clip(row), Err: err}
 			}
 		}
 		if len(items) == 0 {
@@ -120,6 +119,7 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) {
 			}
 		}
 	}
+	return nil
 }
 
 func clip(s string) string {

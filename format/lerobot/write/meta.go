@@ -10,14 +10,15 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 )
 
 // writeStats writes meta/stats.json.
-func (w *Writer) writeStats(ctx context.Context) {
+func (w *Writer) writeStats(ctx context.Context) error {
 	all, _, err := w.collect.Stats(ctx) // values left out were told episode by episode
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	for key, p := range w.looks {
 		if fs := p.Stats(); fs != nil {
 			all[key] = fs
@@ -26,18 +27,29 @@ func (w *Writer) writeStats(ctx context.Context) {
 	for key, k := range w.known {
 		all[key] = k.stats(w.looks[key])
 	}
-	w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(all)))
+	encoded, err := stats.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return w.put(ctx, "meta/stats.json", encoded)
 }
 
 // writeTexts writes the tasks, the card and the extras.
-func (w *Writer) writeTexts(ctx context.Context) {
-	w.writeTasks(ctx)
+func (w *Writer) writeTexts(ctx context.Context) error {
+	if err := w.writeTasks(ctx); err != nil {
+		return err
+	}
 	for _, n := range slices.Sorted(maps.Keys(w.cfg.Extra)) {
-		w.put(ctx, n, w.cfg.Extra[n])
+		if err := w.put(ctx, n, w.cfg.Extra[n]); err != nil {
+			return err
+		}
 	}
 	if _, ok := w.cfg.Extra["README.md"]; !ok {
-		w.put(ctx, "README.md", w.card())
+		if err := w.put(ctx, "README.md", w.card()); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // pandasTasks makes the text the index of the frame: without it the reference takes the number for the text.
@@ -45,17 +57,30 @@ const pandasTasks = `{"index_columns": ["task"], "column_indexes": [{"name": nul
 	`"columns": [{"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null}, ` +
 	`{"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}], "attributes": {}, "creator": {"library": "robocache", "version": "` + writerFormatVersion + `"}, "pandas_version": "2.3.3"}`
 
-func (w *Writer) writeTasks(ctx context.Context) {
+func (w *Writer) writeTasks(ctx context.Context) error {
 	schema, meta := schemaOf([]outColumn{scalarColumn("task_index", robocache.Int64, false), scalarColumn("task", robocache.String, false)}, "pandas", pandasTasks)
-	leaves := valuesOf(guard.Must(pqw.Leaves(schema)))
+	leavesValue, err := pqw.Leaves(schema)
+	if err != nil {
+		return err
+	}
+	leaves := valuesOf(leavesValue)
 	for i, text := range w.texts {
 		leaves[0].Int64(int64(i), 0, 1)
 		leaves[1].Text(text, 0, 1)
 	}
-	t := w.createTable(ctx, "meta/tasks.parquet", schema, meta)
+	t, err := w.createTable(ctx, "meta/tasks.parquet", schema, meta)
+	if err != nil {
+		return err
+	}
 	defer t.out.Abort()
-	t.append(int64(len(w.texts)), chunksOf(leaves))
-	t.close()
+	chunksOfValue, err := chunksOf(leaves)
+	if err != nil {
+		return err
+	}
+	if err := t.append(int64(len(w.texts)), chunksOfValue); err != nil {
+		return err
+	}
+	return t.close()
 }
 
 // jsonObject is a JSON object that keeps the order of its keys.
@@ -72,22 +97,32 @@ func (o jsonObject) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(append(append(b, jsonMarshal(e.key)...), ':'), jsonMarshal(e.value)...)
+		jsonMarshalValue, err := jsonMarshal(e.key)
+		if err != nil {
+			return nil, err
+		}
+		jsonMarshalValue2, err := jsonMarshal(e.value)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(b, jsonMarshalValue...), ':'), jsonMarshalValue2...)
 	}
 	return append(b, '}'), nil
 }
 
 // jsonMarshal is json.Marshal without its escapes for HTML.
-func jsonMarshal(v any) []byte {
+func jsonMarshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	guard.Check(e.Encode(v))
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-func (w *Writer) info() []byte {
-	defer guard.In("file", "meta/info.json")
+func (w *Writer) info() (_ []byte, err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": "meta/info.json"})
 	var features jsonObject
 	for _, f := range w.feats {
 		dtype, shape := f.DType.String(), f.Shape
@@ -151,11 +186,17 @@ func (w *Writer) info() []byte {
 // infoKeys are those of info.json, in their order.
 var infoKeys = []string{"codebase_version", "fps", "features", "total_episodes", "total_frames", "total_tasks", "chunks_size", "data_files_size_in_mb", "video_files_size_in_mb", "data_path", "video_path", "robot_type", "splits"}
 
-func indented(o jsonObject) []byte {
+func indented(o jsonObject) ([]byte, error) {
 	var b bytes.Buffer
-	guard.Check(json.Indent(&b, jsonMarshal(o), "", "    "))
+	jsonMarshalValue, err := jsonMarshal(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Indent(&b, jsonMarshalValue, "", "    "); err != nil {
+		return nil, err
+	}
 	b.WriteByte('\n')
-	return b.Bytes()
+	return b.Bytes(), nil
 }
 
 // deep says of frames that they are depth, which their source may say by their type alone: 16 bits, or floats.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -54,13 +54,13 @@ type settings struct {
 }
 
 // settle reads the choices that are text.
-func settle(opt robocache.WriteOptions) settings {
+func settle(opt robocache.WriteOptions) (settings, error) {
 	o := settings{WriteOptions: opt, codec: "copy", groupRows: groupLeast, out: Config{Frames: stats.SampledFrames}}
 	w := &o.out
 	whole := func(to *int) reader.Set { return reader.Whole(to, math.MinInt, math.MaxInt) }
 	size := func(to *int64) reader.Set { return reader.Whole(to, 0, math.MaxInt64) }
 	timestamps := true
-	reader.Op("convert").Settle(robocache.CurrentOptions(opt.Options), WriteOptions, map[string]reader.Set{
+	if err := reader.Op("convert").Settle(robocache.CurrentOptions(opt.Options), WriteOptions, map[string]reader.Set{
 		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": reader.Text(&w.Video.Preset),
 		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "hidden": reader.Whole(&o.hidden, 0, maxHidden), "size": func(v string) bool {
 			n, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
@@ -69,12 +69,14 @@ func settle(opt robocache.WriteOptions) settings {
 		"images": reader.Text(&o.images, "", "video", "images"), "recorded_timestamps": reader.Yes(&timestamps),
 		"frames": func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true }, "group_rows": whole(&o.groupRows),
 		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": size(&w.DataFileBytes), "video_file_bytes": size(&w.VideoFileBytes), "stats_budget": size(&w.StatsBudget), "temp_dir": reader.Text(&w.TempDir), "link_from": reader.Text(&w.LinkFrom),
-	})
+	}); err != nil {
+		return settings{}, err
+	}
 	o.noTimestamps = !timestamps
 	if o.codec != "copy" {
 		w.Video.Codec = o.codec
 	}
-	return o
+	return o, nil
 }
 
 // Report says what a conversion did; it also lies in meta/conversion.json.
@@ -266,13 +268,13 @@ func misuse(where robocache.Where, msg, want, got, hint string) error {
 	return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: where, Msg: msg, Want: want, Got: got, Hint: hint}
 }
 
-func (c *Config) validate() {
+func (c *Config) validate() error {
 	if c.FPS.Num <= 0 || c.FPS.Den <= 0 {
-		guard.Fail(misuse(nil, "", "a rate > 0", "none", "give the frames a second of the dataset"))
+		return misuse(nil, "", "a rate > 0", "none", "give the frames a second of the dataset")
 	}
 	c.ChunksSize = cmp.Or(c.ChunksSize, defaultChunksSize)
 	if c.ChunksSize < 0 || c.ChunksSize > maxFileNumber+1 {
-		guard.Fail(misuse(nil, "chunks_size", "1 to 1000", jsonText(c.ChunksSize), ""))
+		return misuse(nil, "chunks_size", "1 to 1000", jsonText(c.ChunksSize), "")
 	}
 	for to, usual := range map[*int64]int64{&c.DataFileBytes: defaultDataBytes, &c.VideoFileBytes: defaultVideoBytes, &c.StatsBudget: defaultStatsBudget} {
 		if *to <= 0 {
@@ -293,24 +295,27 @@ func (c *Config) validate() {
 		case seen[f.Key]:
 			bad = "declared twice, or a bookkeeping feature that the writer adds itself"
 		case f.Key == "" || strings.ContainsAny(f.Key, "/\x00") || f.Key == "task":
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": f.Key}, Msg: "a feature's name may not be empty, hold '/' or NUL, or be 'task'", Hint: "rename the stream"})
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": f.Key}, Msg: "a feature's name may not be empty, hold '/' or NUL, or be 'task'", Hint: "rename the stream"}
 		case len(f.Shape) > 0 && slices.Min(f.Shape) <= 0:
 			bad = "a shape with an axis of length 0"
 		case f.Kind == robocache.KindVideo && (strings.HasPrefix(f.Key, ".") || strings.ContainsAny(f.Key, "\\")):
 			bad = "the name of a camera is the name of a folder: no leading dot, no backslash"
 		}
 		if bad != "" {
-			guard.Fail(misuse(robocache.Where{"stream": f.Key}, bad, "", "", ""))
+			return misuse(robocache.Where{"stream": f.Key}, bad, "", "", "")
 		}
 		seen[f.Key] = true
-		nodeOf(f)
+		if _, err := nodeOf(f); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // CanWrite says why a feature cannot be written; nil where it can.
 func CanWrite(f robocache.Feature) error {
 	c := Config{FPS: robocache.Rate{Num: 1, Den: 1}, Features: []robocache.Feature{f}}
-	return guard.Func("write lerobot", c.validate)()
+	return crash.Func("write lerobot", c.validate)()
 }
 
 func jsonText(v any) string { b, _ := json.Marshal(v); return string(b) }

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -33,13 +33,15 @@ type preparedNote struct {
 func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error {
 	errs := make([]error, len(eps))
 	for i, ep := range eps {
-		errs[i] = guard.Func("write lerobot", func() {
-			w.check(ep)
+		errs[i] = crash.Func("write lerobot", func() error {
+			if err := w.check(ep); err != nil {
+				return err
+			}
 			ep.prepared = &preparedEpisode{parts: map[string][2]*encodedPart{}, columns: make([]preparedColumn, len(w.feats))}
 			if ep.FrameStats == nil {
 				ep.FrameStats = map[string]*stats.Pixels{}
 			}
-			w.prepareColumns(ctx, ep)
+			return w.prepareColumns(ctx, ep)
 		})()
 	}
 	var made []*encodedGroup
@@ -99,9 +101,11 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 }
 
 // prepareColumns makes the columns of an episode, but for those that follow from where it will stand.
-func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) {
+func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) error {
 	p := ep.prepared
-	w.columns(ctx, ep, p.columns, false)
+	if err := w.columns(ctx, ep, p.columns, false); err != nil {
+		return err
+	}
 	for i := range w.feats {
 		switch c := &p.columns[i]; {
 		case c.look != nil:
@@ -110,6 +114,7 @@ func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) {
 			p.notes = append(p.notes, preparedNote{"no-image-statistics", w.feats[i].Key, c.note})
 		}
 	}
+	return nil
 }
 
 // Size is what an episode takes in memory, with what Prepare made of it.
@@ -180,14 +185,24 @@ type keptEpisode struct {
 	FrameStats *stats.Pixels `json:"pictures,omitempty"`
 }
 
-func (g *encodedGroup) keep(file string) {
-	defer guard.In("file", file)
-	k := keptPart{Size: guard.Must(os.Stat(file)).Size(), Notes: g.notes}
+func (g *encodedGroup) keep(file string) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": file})
+	stat, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	k := keptPart{Size: stat.Size(), Notes: g.notes}
 	for _, p := range g.parts {
 		k.Episodes = append(k.Episodes, keptEpisode{p.from, p.to, p.look})
 	}
-	guard.Check(os.WriteFile(file+".tmp", guard.Must(json.Marshal(k)), 0o644))
-	guard.Check(os.Rename(file+".tmp", file+".json"))
+	encoded, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".tmp", encoded, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".tmp", file+".json")
 }
 
 // kept takes over what an interrupted run encoded.

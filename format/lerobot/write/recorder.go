@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
@@ -150,31 +150,61 @@ type recordingCounts struct {
 // NewRecorder creates a dataset in a folder, or continues an existing one. existing reads that dataset (nil if
 // there is none), recount computes its statistics of numbers. Features and rate that cfg lacks are those of the dataset.
 func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions, existing func(context.Context) (*Recorded, error), recount func(context.Context) (robocache.Stats, error)) (_ *Recorder, err error) {
-	defer guard.Recover(opRecord, &err)
-	defer guard.In("dataset", dir)
+	defer crash.Recover(opRecord, &err)
+	defer robocache.Locate(&err, robocache.Where{"dataset": dir})
 	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, opt: opt, recount: recount, queue: semaphore.NewWeighted(opt.QueueBytes), count: Recording{QueueBytes: opt.QueueBytes}, free: make(chan []byte, freeImages)}
 	_, err = os.Stat(dir)
 	r.made = errors.Is(err, os.ErrNotExist)
-	guard.Check(os.MkdirAll(r.own, 0o777))
+	if err := os.MkdirAll(r.own, 0o777); err != nil {
+		return nil, err
+	}
 	ready := false
 	defer func() {
 		if !ready {
 			r.leave()
 		}
 	}()
-	r.takeLock(ctx)
-	r.dst = guard.Must(store.OpenLocal(dir))
-	r.apply(ctx)
-	r.clear()
+	if err := r.takeLock(ctx); err != nil {
+		return nil, err
+	}
+	if r.dst, err = store.OpenLocal(dir); err != nil {
+		return nil, err
+	}
+	if err := r.apply(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.clear(); err != nil {
+		return nil, err
+	}
 	r.cfg.Video.Behind = true
-	r.resume(guard.Must(existing(ctx)))
-	r.tail = r.beginTail(ctx, r.whole.NextFile)
-	r.cfg.validate()
-	r.checkAllowed()
-	r.checkStreams()
-	r.ready(ctx)
-	r.parts = guard.Must(os.MkdirTemp(r.own, "parts-"))
-	r.openParts()
+	existingValue, err := existing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.resume(existingValue); err != nil {
+		return nil, err
+	}
+	if r.tail, err = r.beginTail(ctx, r.whole.NextFile); err != nil {
+		return nil, err
+	}
+	if err := r.cfg.validate(); err != nil {
+		return nil, err
+	}
+	if err := r.checkAllowed(); err != nil {
+		return nil, err
+	}
+	if err := r.checkStreams(); err != nil {
+		return nil, err
+	}
+	if err := r.ready(ctx); err != nil {
+		return nil, err
+	}
+	if r.parts, err = os.MkdirTemp(r.own, "parts-"); err != nil {
+		return nil, err
+	}
+	if err := r.openParts(); err != nil {
+		return nil, err
+	}
 	r.ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	ready = true
 	return r, nil
@@ -185,9 +215,11 @@ func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions,
 const lockWait = 2 * time.Second
 
 // takeLock locks the folder against a second recorder. The kernel releases the lock of a killed process.
-func (r *Recorder) takeLock(ctx context.Context) {
+func (r *Recorder) takeLock(ctx context.Context) error {
 	f, err := os.OpenFile(filepath.Join(r.own, "lock"), os.O_CREATE|os.O_RDWR, 0o666)
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	deadline := time.Now().Add(lockWait)
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	for err != nil && time.Now().Before(deadline) && ctx.Err() == nil {
@@ -196,36 +228,46 @@ func (r *Recorder) takeLock(ctx context.Context) {
 	}
 	if err != nil {
 		_ = f.Close()
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "another Writer records into this folder", Hint: "close it, or record into another folder", Err: err})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "another Writer records into this folder", Hint: "close it, or record into another folder", Err: err}
 	}
 	r.lock = f
+	return nil
 }
 
 // clear removes what an earlier recorder left unfinished.
-func (r *Recorder) clear() {
-	for _, e := range guard.Must(os.ReadDir(r.own)) {
+func (r *Recorder) clear() error {
+	dir, err := os.ReadDir(r.own)
+	if err != nil {
+		return err
+	}
+	for _, e := range dir {
 		if e.Name() != "lock" {
-			guard.Check(os.RemoveAll(filepath.Join(r.own, e.Name())))
+			if err := os.RemoveAll(filepath.Join(r.own, e.Name())); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // resume takes over what is there, and refuses what does not fit it.
-func (r *Recorder) resume(have *Recorded) {
+func (r *Recorder) resume(have *Recorded) error {
 	r.whole = recorded{exact: true, totals: map[string]*robocache.FeatureStats{}, looks: map[string]*stats.Pixels{}, card: true}
 	if have == nil {
-		return
+		return nil
 	}
 	r.whole.Recorded = *have
 	c, old := &r.cfg, have.Config
 	if c.FPS.Num == 0 {
 		c.FPS = old.FPS
 	}
-	differs := func(what string, want, got any) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has another " + what, Want: fmt.Sprint(want), Got: fmt.Sprint(got), Hint: "leave features and fps out to go on with its own, or record into another folder"})
+	differs := func(what string, want, got any) error {
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has another " + what, Want: fmt.Sprint(want), Got: fmt.Sprint(got), Hint: "leave features and fps out to go on with its own, or record into another folder"}
 	}
 	if c.FPS != old.FPS {
-		differs("rate", old.FPS, c.FPS)
+		if err := differs("rate", old.FPS, c.FPS); err != nil {
+			return err
+		}
 	}
 	said := func(list []robocache.Feature) (out []string) {
 		for _, f := range list {
@@ -240,11 +282,15 @@ func (r *Recorder) resume(have *Recorded) {
 	if want, got := said(old.Features), said(c.Features); len(c.Features) > 0 && !slices.Equal(want, got) {
 		for i := range max(len(want), len(got)) {
 			if i >= len(want) || i >= len(got) || want[i] != got[i] {
-				differs("schema", append(want, "no such feature")[min(i, len(want))], append(got, "nothing")[min(i, len(got))])
+				if err := differs("schema", append(want, "no such feature")[min(i, len(want))], append(got, "nothing")[min(i, len(got))]); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	r.resumeStreams(have.Info)
+	if err := r.resumeStreams(have.Info); err != nil {
+		return err
+	}
 	c.Features, c.Tasks, c.Robot = old.Features, old.Tasks, old.Robot
 	r.count.Episodes, r.count.Frames = have.Episodes, have.Frames
 	r.whole.exact = false // another program may have written them
@@ -260,61 +306,69 @@ func (r *Recorder) resume(have *Recorded) {
 	}
 	b, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
 	r.whole.card = err != nil || len(b) == 0
+	return nil
 }
 
 // ready refuses what the encoders of this machine cannot do, before the robot moves.
-func (r *Recorder) ready(ctx context.Context) {
+func (r *Recorder) ready(ctx context.Context) error {
 	var row int64
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		switch {
 		case f.Kind == robocache.KindVideo && (f.Depth == nil && f.Channels != 3 || f.Depth != nil && f.Channels != 1):
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "video of other than 3 colour channels, or one of depth, is not recorded", Hint: `grey images: declare dtype "image", which keeps them without loss`})
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "video of other than 3 colour channels, or one of depth, is not recorded", Hint: `grey images: declare dtype "image", which keeps them without loss`}
 		case f.Kind == robocache.KindVideo:
-			how := r.coding(f)
+			how, err := r.coding(f)
+			if err != nil {
+				return err
+			}
 			cfg := video.EncodeConfig{Codec: video.Codec(how.Codec), Width: f.Width, Height: f.Height, Rate: r.cfg.FPS, Preset: how.Preset, Gray12: f.Depth != nil}
-			err := video.CanEncode(ctx, cfg)
+			err = video.CanEncode(ctx, cfg)
 			if cfg.Codec == "" && errors.Is(err, robocache.ErrUnsupported) {
 				cfg.Codec, cfg.Preset = video.H264, ""
 				if video.CanEncode(ctx, cfg) == nil {
 					r.count.Replaced, err = err.Error(), nil
 				}
 			}
-			guard.Check(robocache.At(err, robocache.Where{"stream": f.Key}))
+			if err := robocache.At(err, robocache.Where{"stream": f.Key}); err != nil {
+				return err
+			}
 		case f.Kind == robocache.KindEvent, f.Ragged():
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "streams of kind " + string(f.Kind) + " are not recorded"})
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "streams of kind " + string(f.Kind) + " are not recorded"}
 		}
 		row += int64(pixelBytes(f))
 	}
 	if row > r.count.QueueBytes {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "queue_bytes", Want: fmt.Sprintf("room for the images of one row, %d bytes", row), Got: strconv.FormatInt(r.count.QueueBytes, 10)})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "queue_bytes", Want: fmt.Sprintf("room for the images of one row, %d bytes", row), Got: strconv.FormatInt(r.count.QueueBytes, 10)}
 	}
+	return nil
 }
 
 // checkAllowed rejects keys of AllowNaN that are no features.
-func (r *Recorder) checkAllowed() {
+func (r *Recorder) checkAllowed() error {
 	for _, key := range r.opt.AllowNaN {
 		if key != "*" && !slices.ContainsFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key }) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "allow_nan: no such feature", Hint: "name a declared feature, or pass allow_nan=True"})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "allow_nan: no such feature", Hint: "name a declared feature, or pass allow_nan=True"}
 		}
 	}
+	return nil
 }
 
 // coding is that of a camera: the codec that it has in the dataset, which info.json tells of all its files. Depth has its own, which keeps every code; its preset is
 // the one that a robot's loop can wait for.
-func (r *Recorder) coding(f *robocache.Feature) VideoConfig {
+func (r *Recorder) coding(f *robocache.Feature) (VideoConfig, error) {
 	how := r.cfg.Video
 	if f.Depth != nil {
-		return VideoConfig{GOP: how.GOP, Preset: "ultrafast", Behind: how.Behind}
+		return VideoConfig{GOP: how.GOP, Preset: "ultrafast", Behind: how.Behind}, nil
 	}
 	if r.whole.Info == nil || f.Codec == "" {
-		return how
+		return how, nil
 	}
 	if c := how.Codec; c != "" && c != f.Codec {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "the dataset that is there has another codec", Want: f.Codec, Got: c, Hint: "leave video_codec out, or record into another folder"})
+		return VideoConfig{}, &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "the dataset that is there has another codec", Want: f.Codec, Got: c, Hint: "leave video_codec out, or record into another folder"}
 	}
 	how.Codec = f.Codec
-	return how
+	return how, nil
 }
 
 // pixelBytes is the size of an image as it is given; 0 of other features. Depth that becomes codes is given in its unit: metres are float32.
@@ -332,9 +386,13 @@ func pixelBytes(f *robocache.Feature) int {
 // GivenBytes is the size of a row of a feature as AddFrame takes it.
 func GivenBytes(f *robocache.Feature) int { return cmp.Or(pixelBytes(f), f.RowBytes()) }
 
-func (r *Recorder) openParts() {
-	st := guard.Must(store.OpenLocal(r.parts))
+func (r *Recorder) openParts() error {
+	st, err := store.OpenLocal(r.parts)
+	if err != nil {
+		return err
+	}
 	r.lib = video.NewLibrary(st.Open, 0)
+	return nil
 }
 
 // Config is what is recorded: rate, features.
@@ -352,18 +410,33 @@ func (r *Recorder) Counted() Recording {
 
 // Close ends the recording: statistics become exact over all episodes, and nothing unfinished is left. Rows of an episode that was not saved are dropped.
 func (r *Recorder) Close(ctx context.Context) (err error) {
-	defer guard.Recover(opRecord, &err)
-	defer guard.In("dataset", r.dir)
+	defer crash.Recover(opRecord, &err)
+	defer robocache.Locate(&err, robocache.Where{"dataset": r.dir})
 	r.Discard()
 	if r.lock == nil {
 		return nil
 	}
 	if r.count.Episodes > 0 && !r.whole.exact {
-		all := guard.Must(r.recount(ctx))
+		all, err := r.recount(ctx)
+		if err != nil {
+			return err
+		}
 		maps.Copy(all, r.frameStats(&r.whole))
-		guard.Check(store.Put(ctx, r.dst, "meta/stats.json", guard.Must(stats.Marshal(all))))
+		encoded, err := stats.Marshal(all)
+		if err != nil {
+			return err
+		}
+		if err := store.Put(ctx, r.dst, "meta/stats.json", encoded); err != nil {
+			return err
+		}
 		r.whole.exact = true
-		guard.Check(store.Put(ctx, r.dst, countsName, r.whole.counts(r.count.Episodes)))
+		counts, err := r.whole.counts(r.count.Episodes)
+		if err != nil {
+			return err
+		}
+		if err := store.Put(ctx, r.dst, countsName, counts); err != nil {
+			return err
+		}
 	}
 	r.leave()
 	return nil
@@ -397,10 +470,11 @@ func (r *Recorder) leave() {
 }
 
 // closed is the error of a call after Close.
-func (r *Recorder) closed() {
+func (r *Recorder) closed() error {
 	if r.lock == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the Writer is closed", Hint: "make a new one: it goes on where this one ended"})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the Writer is closed", Hint: "make a new one: it goes on where this one ended"}
 	}
+	return nil
 }
 
 // waited counts a row that waited for room.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/video"
 )
@@ -51,15 +51,17 @@ type feed struct {
 // decides whether AddFrame waits until there is room or ctx ends, fails, or drops the row. added reports whether the row was added.
 // With RecordOptions.Streams, t is the row's time in nanoseconds, and rows is nil for these streams.
 func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]byte, texts map[string]string) (added bool, err error) {
-	defer guard.Recover(opRecord, &err)
-	r.closed()
+	defer crash.Recover(opRecord, &err)
+	if err := r.closed(); err != nil {
+		return added, err
+	}
 	where := robocache.Where{"episode": r.nextEpisode(), "row": 0}
 	if r.now != nil {
 		where["row"] = r.now.rows
 	}
-	defer guard.At(where)
+	defer robocache.Locate(&err, where)
 	if r.now != nil && r.now.ended {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"})
+		return added, &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"}
 	}
 	var need int64
 	for i := range r.cfg.Features {
@@ -70,17 +72,25 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]
 		}
 		need += int64(pixelBytes(f))
 		if _, ok := texts[f.Key]; f.Kind == robocache.KindText && !ok || len(rows[i]) != n {
-			guard.Fail(misuse(robocache.Where{"stream": f.Key}, "", fmt.Sprintf("%d bytes", n), strconv.Itoa(len(rows[i])), ""))
+			return added, misuse(robocache.Where{"stream": f.Key}, "", fmt.Sprintf("%d bytes", n), strconv.Itoa(len(rows[i])), "")
 		}
-		r.checkFinite(f, rows[i])
+		if err := r.checkFinite(f, rows[i]); err != nil {
+			return added, err
+		}
 	}
-	r.checkTime(t)
+	if err := r.checkTime(t); err != nil {
+		return added, err
+	}
 	if r.now == nil {
 		r.begin()
 	}
 	e := r.now
-	e.check()
-	e.checkHeld()
+	if err := e.check(); err != nil {
+		return added, err
+	}
+	if err := e.checkHeld(); err != nil {
+		return added, err
+	}
 	if !r.queue.TryAcquire(need) {
 		switch r.opt.OnFull {
 		case OnFullDrop:
@@ -88,13 +98,15 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]
 			return false, nil
 		case OnFullRaise:
 			r.count.Refused++
-			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: opRecord, Msg: fmt.Sprintf("the queue of images is full: %d of %d bytes", r.waiting.Load(), r.count.QueueBytes),
-				Hint: `Call add_frame again later, raise queue_bytes, or pass video_codec="h264", which costs less.`})
+			return added, &robocache.Error{Class: robocache.ErrTemporary, Op: opRecord, Msg: fmt.Sprintf("the queue of images is full: %d of %d bytes", r.waiting.Load(), r.count.QueueBytes),
+				Hint: `Call add_frame again later, raise queue_bytes, or pass video_codec="h264", which costs less.`}
 		}
 		since := time.Now()
 		err := r.queue.Acquire(ctx, need)
 		r.waited(since)
-		guard.Check(err)
+		if err != nil {
+			return added, err
+		}
 	}
 	r.count.QueuePeak = max(r.count.QueuePeak, r.waiting.Add(need))
 	for i := range r.cfg.Features {
@@ -124,9 +136,9 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]
 }
 
 // checkFinite rejects a row of numbers that holds NaN or an infinity. Depth images are exempt: NaN means no return there.
-func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) {
+func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) error {
 	if f.Kind != robocache.KindNumeric || !f.DType.Float() {
-		return
+		return nil
 	}
 	size := f.DType.Size()
 	for k := 0; k+size <= len(row); k += size {
@@ -143,15 +155,16 @@ func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) {
 			b := binary.LittleEndian.Uint16(v)
 			exponent, full, mantissa = uint64(b>>10&0x1f), 0x1f, uint64(b<<6)
 		default:
-			return
+			return nil
 		}
 		if exponent == full && !slices.Contains(r.opt.AllowNaN, "*") && !slices.Contains(r.opt.AllowNaN, f.Key) {
-			r.notFinite(f, k/size, mantissa != 0)
+			return r.notFinite(f, k/size, mantissa != 0)
 		}
 	}
+	return nil
 }
 
-func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) {
+func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) error {
 	value, name := "infinite", ""
 	if isNaN {
 		value = "NaN"
@@ -159,24 +172,26 @@ func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) {
 	if names := f.ChannelNames(); names != nil {
 		name = fmt.Sprintf(" (%s)", names[element])
 	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key, "element": element},
-		Msg: fmt.Sprintf("element %d%s is %s", element, name, value), Hint: fmt.Sprintf("Record the last valid value, or pass allow_nan=[%q].", f.Key)})
+	return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key, "element": element},
+		Msg: fmt.Sprintf("element %d%s is %s", element, name, value), Hint: fmt.Sprintf("Record the last valid value, or pass allow_nan=[%q].", f.Key)}
 }
 
 // checkHeld rejects more numbers and still images than an episode may hold in memory.
-func (e *recording) checkHeld() {
+func (e *recording) checkHeld() error {
 	if e.held.Load() > heldBytes {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: opRecord, Msg: "the episode's numbers and still images", Want: fmt.Sprintf("%d bytes", heldBytes), Got: "more", Hint: `save_episode() more often; cameras as "video" are not kept in memory`})
+		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opRecord, Msg: "the episode's numbers and still images", Want: fmt.Sprintf("%d bytes", heldBytes), Got: "more", Hint: `save_episode() more often; cameras as "video" are not kept in memory`}
 	}
+	return nil
 }
 
 // check tells what broke an encoder.
-func (e *recording) check() {
+func (e *recording) check() error {
 	for key, fd := range e.feeds {
 		if err := fd.broken.Load(); err != nil {
-			guard.Fail(robocache.At(*err, robocache.Where{"stream": key}))
+			return robocache.At(*err, robocache.Where{"stream": key})
 		}
 	}
+	return nil
 }
 
 // begin starts an episode and the goroutines of its cameras.
@@ -195,9 +210,9 @@ func (r *Recorder) begin() {
 		e := r.now
 		go func() {
 			defer close(fd.done)
-			work := guard.Func(opRecord, func() { r.encode(ctx, fd) })
+			work := crash.Func(opRecord, func() error { return r.encode(ctx, fd) })
 			if f.Kind == robocache.KindImage {
-				work = guard.Func(opRecord, func() { r.compress(fd, e) })
+				work = crash.Func(opRecord, func() error { return r.compress(fd, e) })
 			}
 			if err := work(); err != nil {
 				fd.broken.Store(&err)
@@ -220,9 +235,16 @@ func (r *Recorder) back(p []byte) {
 }
 
 // encode writes a camera's frames into an mp4 of the episode, and counts all of them.
-func (r *Recorder) encode(ctx context.Context, fd *feed) {
+func (r *Recorder) encode(ctx context.Context, fd *feed) error {
 	file := filepath.Join(r.parts, fd.name)
-	enc, _ := newEncoder(ctx, file, r.coding(fd.f), r.cfg.FPS, fd.f)
+	coding, err := r.coding(fd.f)
+	if err != nil {
+		return err
+	}
+	enc, _, err := newEncoder(ctx, file, coding, r.cfg.FPS, fd.f)
+	if err != nil {
+		return err
+	}
 	defer enc.Abort()
 	var depth *video.DepthCodes
 	if fd.f.Depth != nil {
@@ -240,23 +262,37 @@ func (r *Recorder) encode(ctx context.Context, fd *feed) {
 			fd.look.Add8(p, fd.f.Width)
 		}
 		r.back(p)
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 	}
-	guard.Check(ctx.Err())
-	guard.Check(enc.Close())
-	fd.size = guard.Must(os.Stat(file)).Size()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := enc.Close(); err != nil {
+		return err
+	}
+	stat, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	fd.size = stat.Size()
+	return nil
 }
 
 // compress makes files of a camera's still images.
-func (r *Recorder) compress(fd *feed, e *recording) {
+func (r *Recorder) compress(fd *feed, e *recording) error {
 	f := fd.f
 	for p := range fd.frames {
 		b, err := video.EncodeImage(&robocache.FrameRef{Raw: &robocache.Raw{Pix: p, Height: f.Height, Width: f.Width, Channels: f.Channels, DType: f.DType}})
 		r.back(p)
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 		e.held.Add(int64(len(b)))
 		fd.stills = append(fd.stills, b)
 	}
+	return nil
 }
 
 // Discard drops the rows of the episode under way.
@@ -288,9 +324,11 @@ func (e *recording) finish() {
 // SaveEpisode ends the episode under way and makes it a part of the dataset: on return it is there, whatever happens to this process. After an error (a full
 // disk) the dataset is as it was, and the episode is still under way: save it again, or discard it.
 func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
-	defer guard.Recover(opRecord, &err)
-	r.closed()
-	defer guard.At(robocache.Where{"dataset": r.dir, "episode": r.nextEpisode()})
+	defer crash.Recover(opRecord, &err)
+	if err := r.closed(); err != nil {
+		return err
+	}
+	defer robocache.Locate(&err, robocache.Where{"dataset": r.dir, "episode": r.nextEpisode()})
 	e := r.now
 	if e == nil || e.rows == 0 {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode has no rows", Hint: "add_frame() comes before save_episode()"}
@@ -303,9 +341,11 @@ func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 		select {
 		case <-fd.done:
 		case <-ctx.Done():
-			guard.Fail(ctx.Err())
+			return ctx.Err()
 		}
-		e.check()
+		if err := e.check(); err != nil {
+			return err
+		}
 		if fd.f.Kind == robocache.KindImage {
 			ep.Images[key] = fd.stills
 			continue
@@ -314,11 +354,17 @@ func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 		ep.FrameStats[key] = fd.look
 		size += fd.size
 	}
-	r.apply(ctx) // of an episode before, where that failed
-	r.save(ctx, ep, size, r.nativeOf(e))
+	if err := r.apply(ctx); err != nil {
+		return err
+	} // of an episode before, where that failed
+	if err := r.save(ctx, ep, size, r.nativeOf(e)); err != nil {
+		return err
+	}
 	e.stop()
 	r.now = nil
-	r.apply(ctx)
+	if err := r.apply(ctx); err != nil {
+		return err
+	}
 	return nil
 }
 

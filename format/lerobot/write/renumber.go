@@ -10,7 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -28,32 +28,47 @@ func renumber(name string, episodes int, rows int64) func(context.Context, roboc
 		}
 	case path.Ext(name) == ".json":
 		return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
-			defer guard.Recover("commit", &err)
+			defer crash.Recover("commit", &err)
 			text := make([]byte, in.Size())
-			guard.Check(in.ReadAt(ctx, text, 0))
+			if err := in.ReadAt(ctx, text, 0); err != nil {
+				return err
+			}
 			var r Report
-			decode(name, text, &r)
+			if err := decode(name, text, &r); err != nil {
+				return err
+			}
 			for i := range r.Episodes {
 				if m := &r.Episodes[i]; m.New >= 0 {
 					m.New, m.FromIndex = m.New-episodes, m.FromIndex-rows
 				}
 			}
-			guard.Must(out.Write(reportText(&r)))
+			reportTextValue, err := reportText(&r)
+			if err != nil {
+				return err
+			}
+			if _, err := out.Write(reportTextValue); err != nil {
+				return err
+			}
 			return nil
 		}
 	default:
 		return nil
 	}
 	return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
-		defer guard.Recover("commit", &err)
-		rewrite(ctx, in, out, less)
+		defer crash.Recover("commit", &err)
+		if err := rewrite(ctx, in, out, less); err != nil {
+			return err
+		}
 		return nil
 	}
 }
 
 // rewrite copies a Parquet file row group by row group, with some columns lower.
-func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[string]int64) {
-	f := guard.Must(parquet.OpenFile(store.ReaderAt{Ctx: ctx, File: in}, in.Size()))
+func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[string]int64) error {
+	f, err := parquet.OpenFile(store.ReaderAt{Ctx: ctx, File: in}, in.Size())
+	if err != nil {
+		return err
+	}
 	shift := map[int]int64{}
 	for i, column := range f.Schema().Columns() {
 		if n, ok := less[column[0]]; ok {
@@ -71,7 +86,9 @@ func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[s
 		for done := false; !done; {
 			n, err := rows.ReadRows(buf)
 			if done = errors.Is(err, io.EOF); !done {
-				guard.Check(err)
+				if err != nil {
+					return err
+				}
 			}
 			for _, row := range buf[:n] {
 				for k, v := range row {
@@ -85,11 +102,19 @@ func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[s
 					}
 				}
 			}
-			guard.Must(w.WriteRows(buf[:n]))
-			guard.Check(ctx.Err())
+			if _, err := w.WriteRows(buf[:n]); err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 		}
-		guard.Check(rows.Close())
-		guard.Check(w.Flush())
+		if err := rows.Close(); err != nil {
+			return err
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
-	guard.Check(w.Close())
+	return w.Close()
 }

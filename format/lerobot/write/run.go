@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // partsName is the folder of encoded episodes in the destination of a run that can be resumed.
@@ -138,7 +137,7 @@ func (c *conversion) estimate(group []int) (n int64) {
 // ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting. Where groups are
 // large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that are finished), stay within aheadBytes,
 // but for the one whose turn is next.
-func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn)) {
+func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	var admit sync.WaitGroup
 	var work errgroup.Group
@@ -172,33 +171,39 @@ func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn)) {
 		select {
 		case turns = <-places[i]:
 		case <-ctx.Done():
-			guard.Fail(ctx.Err())
+			return ctx.Err()
 		}
 		var size int64
 		for k, t := range turns {
 			size += t.size()
-			take(t)
+			if err := take(t); err != nil {
+				return err
+			}
 			turns[k] = nil
 		}
 		r.leave(size)
 	}
+	return nil
 }
 
 // write takes the episodes in their turn.
-func (c *conversion) write(ctx context.Context, w *Writer) {
+func (c *conversion) write(ctx context.Context, w *Writer) error {
 	// skip leaves an episode out where its error lets it; else the work ends.
-	skip := func(t *turn, err error, place string, bearable bool) {
+	skip := func(t *turn, err error, place string, bearable bool) error {
 		if ctx.Err() != nil || !c.opt.SkipBad || !bearable || !robocache.Bad(err) {
-			guard.Fail(robocache.At(err, robocache.Where{place: c.src.Info().EpisodeIndex(t.e)}))
+			return robocache.At(err, robocache.Where{place: c.src.Info().EpisodeIndex(t.e)})
 		}
 		c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": t.m.Old}, err.Error())
 		t.m.New, t.m.FromIndex = -1, 0
+		return nil
 	}
 	c.rows = robocache.NewRowCounter(c.src, c.opt.Episodes, c.opt.Progress)
-	c.ahead(ctx, w, func(t *turn) {
+	return c.ahead(ctx, w, func(t *turn) error {
 		c.report.Findings = append(c.report.Findings, t.findings...)
 		if t.err != nil {
-			skip(t, t.err, "episode", true)
+			if err := skip(t, t.err, "episode", true); err != nil {
+				return err
+			}
 		}
 		if t.m.New >= 0 {
 			t.m.New, t.m.FromIndex = w.written, w.rows
@@ -208,12 +213,15 @@ func (c *conversion) write(ctx context.Context, w *Writer) {
 			}
 			if err != nil {
 				// Pixels that cannot be decoded show only here. What the machine lacks is no fault of the episode.
-				skip(t, err, "source episode", !errors.Is(err, robocache.ErrUnsupported) && w.failed == nil)
+				if err := skip(t, err, "source episode", !errors.Is(err, robocache.ErrUnsupported) && w.failed == nil); err != nil {
+					return err
+				}
 			}
 			c.count(t.m)
 		}
 		c.report.Episodes = append(c.report.Episodes, t.m)
 		c.rows.Finish(t.e)
+		return nil
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -41,7 +41,7 @@ type tailEpisode struct {
 }
 
 // beginTail returns a tail whose first file has the number file. The next episode is its first.
-func (r *Recorder) beginTail(ctx context.Context, file int) tail {
+func (r *Recorder) beginTail(ctx context.Context, file int) (tail, error) {
 	t := tail{first: r.nextEpisode(), row: r.nextRow(), file: file, next: file, base: r.whole, tasks: r.cfg.Tasks, head: map[string][]byte{}}
 	for _, name := range order {
 		if strings.HasSuffix(name, "/") || name == "README.md" && !r.whole.card {
@@ -51,10 +51,10 @@ func (r *Recorder) beginTail(ctx context.Context, file int) tail {
 		if err == nil {
 			t.head[name] = b
 		} else if !errors.Is(err, robocache.ErrNotFound) {
-			guard.Fail(err)
+			return tail{}, err
 		}
 	}
-	return t
+	return t, nil
 }
 
 // unusedNumbers is the number of episode indices and of row indices below the next free ones that
@@ -73,11 +73,14 @@ func (r *Recorder) nextEpisode() int { return r.count.Episodes + r.unusedNumbers
 func (r *Recorder) nextRow() int64 { return r.count.Frames + r.unusedNumbers().firstRow }
 
 // save writes the tail with the new episode at its end. A full tail is left as it is, and the episode begins the next one.
-func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64, native *nativeEpisode) {
+func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64, native *nativeEpisode) error {
 	t := r.tail
 	full := len(t.eps) == tailEpisodes || len(t.eps) > 0 && t.bytes+size > tailBytes
 	if full {
-		t = r.beginTail(ctx, t.next)
+		var err error
+		if t, err = r.beginTail(ctx, t.next); err != nil {
+			return err
+		}
 	}
 	added := tailEpisode{EpisodeData: ep, size: size, recording: native}
 	if native != nil {
@@ -85,20 +88,29 @@ func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64, native
 	}
 	t.eps, t.bytes = append(slices.Clone(t.eps), added), t.bytes+size
 	old := r.tail.eps
-	r.rewriteTail(ctx, t, wholeName)
+	if err := r.rewriteTail(ctx, t, wholeName); err != nil {
+		return err
+	}
 	if full {
-		r.forget(old, t.eps)
+		if err := r.forget(old, t.eps); err != nil {
+			return err
+		}
 	}
 	r.count.Episodes, r.count.Frames = r.count.Episodes+1, r.count.Frames+int64(ep.Length)
+	return nil
 }
 
 // DeleteLastEpisode removes the episode that was saved last. Rows of the episode under way are kept.
 // Only episodes in the files that this recorder is still writing can be deleted.
 func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
-	defer guard.Recover(opRecord, &err)
-	r.closed()
-	defer guard.At(robocache.Where{"dataset": r.dir})
-	r.apply(ctx) // Completes an earlier save that failed.
+	defer crash.Recover(opRecord, &err)
+	if err := r.closed(); err != nil {
+		return err
+	}
+	defer robocache.Locate(&err, robocache.Where{"dataset": r.dir})
+	if err := r.apply(ctx); err != nil {
+		return err
+	} // Completes an earlier save that failed.
 	t := r.tail
 	last := len(t.eps) - 1
 	if r.count.Episodes == 0 {
@@ -111,32 +123,50 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	}
 	ep := t.eps[last]
 	t.eps, t.bytes = slices.Clone(t.eps[:last]), t.bytes-ep.size
-	r.rewriteTail(ctx, t, shrunkName)
+	if err := r.rewriteTail(ctx, t, shrunkName); err != nil {
+		return err
+	}
 	r.count.Episodes, r.count.Frames = r.count.Episodes-1, r.count.Frames-int64(ep.Length)
-	r.forget([]tailEpisode{ep}, t.eps)
-	r.apply(ctx)
+	if err := r.forget([]tailEpisode{ep}, t.eps); err != nil {
+		return err
+	}
+	if err := r.apply(ctx); err != nil {
+		return err
+	}
 	return nil
 }
 
 // rewriteTail writes the episodes of t, and the files above all episodes, into a staging directory. One rename to name
 // then makes it complete: apply puts complete directories in place, also after a kill.
-func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) {
-	stage := guard.Must(os.MkdirTemp(r.own, "stage-"))
+func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
+	stage, err := os.MkdirTemp(r.own, "stage-")
+	if err != nil {
+		return err
+	}
 	defer os.RemoveAll(stage)
-	dst := guard.Must(store.OpenLocal(stage))
+	dst, err := store.OpenLocal(stage)
+	if err != nil {
+		return err
+	}
 	defer dst.Close()
 	next, tasks := t.base, t.tasks
 	before := r.tail.files
 	t.files, t.next = nil, t.file
 	if len(t.eps) == 0 {
 		for file, b := range t.head {
-			guard.Check(store.Put(ctx, dst, file, b))
+			if err := store.Put(ctx, dst, file, b); err != nil {
+				return err
+			}
 			t.files = append(t.files, file)
 		}
 	} else {
-		next, tasks = r.writeTail(ctx, dst, &t)
+		if next, tasks, err = r.writeTail(ctx, dst, &t); err != nil {
+			return err
+		}
 		last := &t.eps[len(t.eps)-1]
-		r.writeRecording(ctx, stage, *last)
+		if err := r.writeRecording(ctx, stage, *last); err != nil {
+			return err
+		}
 		last.recording = nil
 	}
 	if name == shrunkName {
@@ -146,19 +176,32 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) {
 				gone = append(gone, ep.recordingName)
 			}
 		}
-		guard.Check(store.Put(ctx, dst, goneName, guard.Must(json.Marshal(gone))))
+		encoded, err := json.Marshal(gone)
+		if err != nil {
+			return err
+		}
+		if err := store.Put(ctx, dst, goneName, encoded); err != nil {
+			return err
+		}
 	}
-	guard.Check(os.Rename(stage, filepath.Join(r.own, name)))
+	if err := os.Rename(stage, filepath.Join(r.own, name)); err != nil {
+		return err
+	}
 	syncDir(r.own)
 	r.whole, r.tail, r.cfg.Tasks = next, t, tasks
+	return nil
 }
 
 // writeTail writes the episodes of t into dst, and returns the statistics and tasks of the dataset with them.
-func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (next recorded, tasks []string) {
+func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (next recorded, tasks []string, err error) {
 	cfg := r.cfg
 	cfg.Encoders, cfg.Frames = 2, stats.AllFrames // the robot's loop wants the other cores
 	cfg.Shard = &shardPlace{firstEpisode: t.first, firstRow: t.row, firstFile: t.file, files: cfg.ChunksSize*(maxFileNumber+1) - t.file}
-	cfg.Tasks, cfg.Info = t.tasks, r.recordingInfo()
+	recordingInfo, err := r.recordingInfo()
+	if err != nil {
+		return next, tasks, err
+	}
+	cfg.Tasks, cfg.Info = t.tasks, recordingInfo
 	for _, ep := range t.eps {
 		for _, text := range ep.Tasks {
 			if !slices.Contains(cfg.Tasks, text) {
@@ -166,15 +209,22 @@ func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (ne
 			}
 		}
 	}
-	w := guard.Must(NewWriter(ctx, dst, cfg))
+	w, err := NewWriter(ctx, dst, cfg)
+	if err != nil {
+		return next, tasks, err
+	}
 	defer w.Abort()
 	for _, ep := range t.eps {
-		guard.Check(w.AddEpisode(ctx, *ep.EpisodeData))
+		if err := w.AddEpisode(ctx, *ep.EpisodeData); err != nil {
+			return next, tasks, err
+		}
 	}
 	if last := &t.eps[len(t.eps)-1]; last.own == nil {
 		last.own = w.pending[len(w.pending)-1].stats
 	}
-	guard.Check(w.Close(ctx))
+	if err := w.Close(ctx); err != nil {
+		return next, tasks, err
+	}
 	number := func(chunk, file int) { t.next = max(t.next, chunk*cfg.ChunksSize+file+1) }
 	number(w.data.chunk, w.data.file)
 	number(w.index.chunk, w.index.file)
@@ -185,9 +235,11 @@ func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (ne
 	for _, ep := range t.eps {
 		next.add(ep)
 	}
-	r.above(ctx, w, &next)
+	if err := r.above(ctx, w, &next); err != nil {
+		return next, tasks, err
+	}
 	t.files = slices.Clone(w.files)
-	return next, cfg.Tasks
+	return next, cfg.Tasks, nil
 }
 
 // add counts the statistics of an episode.
@@ -207,59 +259,89 @@ func (n *recorded) add(ep tailEpisode) {
 }
 
 // forget removes the encoded files of episodes that are not written again. Episodes of kept move to the new library.
-func (r *Recorder) forget(old, kept []tailEpisode) {
+func (r *Recorder) forget(old, kept []tailEpisode) error {
 	_ = r.lib.Close() // else its open files would keep their space
 	for _, ep := range old {
 		for _, v := range ep.Videos {
 			_ = os.Remove(filepath.Join(r.parts, v.Path))
 		}
 	}
-	r.openParts()
+	if err := r.openParts(); err != nil {
+		return err
+	}
 	for _, ep := range kept {
 		for key, v := range ep.Videos {
 			v.Library = r.lib
 			ep.Videos[key] = v
 		}
 	}
+	return nil
 }
 
 // above writes what stands over the episodes.
-func (r *Recorder) above(ctx context.Context, w *Writer, next *recorded) {
+func (r *Recorder) above(ctx context.Context, w *Writer, next *recorded) error {
 	unused := r.unusedNumbers()
 	w.cfg.Shard = &unused // from here on all episodes count
-	w.writeTasks(ctx)
+	if err := w.writeTasks(ctx); err != nil {
+		return err
+	}
 	if next.card {
-		w.put(ctx, "README.md", w.card())
+		if err := w.put(ctx, "README.md", w.card()); err != nil {
+			return err
+		}
 	}
 	all := robocache.Stats{}
 	for key, fs := range next.totals {
 		all[key] = fs
 	}
 	maps.Copy(all, r.frameStats(next))
-	w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(all)))
-	w.put(ctx, countsName, next.counts(w.episodes()))
-	w.put(ctx, "meta/info.json", r.info(w))
+	encoded, err := stats.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if err := w.put(ctx, "meta/stats.json", encoded); err != nil {
+		return err
+	}
+	counts, err := next.counts(w.episodes())
+	if err != nil {
+		return err
+	}
+	if err := w.put(ctx, countsName, counts); err != nil {
+		return err
+	}
+	info, err := r.info(w)
+	if err != nil {
+		return err
+	}
+	return w.put(ctx, "meta/info.json", info)
 }
 
-func (n *recorded) counts(episodes int) []byte {
-	return guard.Must(json.Marshal(recordingCounts{episodes, n.exact, n.looks}))
+func (n *recorded) counts(episodes int) ([]byte, error) {
+	return json.Marshal(recordingCounts{episodes, n.exact, n.looks})
 }
 
 // info is info.json; of a dataset that was there, its own with the new totals.
-func (r *Recorder) info(w *Writer) []byte {
-	text := w.info()
+func (r *Recorder) info(w *Writer) ([]byte, error) {
+	text, err := w.info()
+	if err != nil {
+		return nil, err
+	}
 	if r.whole.Info == nil {
-		return text
+		return text, nil
 	}
 	var have, now map[string]json.RawMessage
-	decode("info.json", r.whole.Info, &have)
-	decode("info.json", text, &now)
+	if err := decode("info.json", r.whole.Info, &have); err != nil {
+		return nil, err
+	}
+	if err := decode("info.json", text, &now); err != nil {
+		return nil, err
+	}
 	isWhole := func(split string) bool {
 		claimed := fmt.Sprintf("0:%s", have["total_episodes"])
 		return split == claimed || split == fmt.Sprintf("0:%d", r.whole.Episodes)
 	}
 	var splits map[string]string
-	err := json.Unmarshal(have["splits"], &splits)
+	err = json.Unmarshal(have["splits"], &splits)
 	if err == nil && (len(splits) == 0 || len(splits) == 1 && isWhole(splits["train"])) {
 		have["splits"] = now["splits"]
 	}
@@ -288,14 +370,16 @@ const infoName = "meta/info.json"
 
 // apply moves the staged files of a save or deletion into place, also those of a recorder that was killed. Files in place already are
 // no longer in the staging directory.
-func (r *Recorder) apply(ctx context.Context) {
-	r.applyFrom(ctx, wholeName)
-	r.applyFrom(ctx, shrunkName)
+func (r *Recorder) apply(ctx context.Context) error {
+	if err := r.applyFrom(ctx, wholeName); err != nil {
+		return err
+	}
+	return r.applyFrom(ctx, shrunkName)
 }
 
 // applyFrom moves the files of a complete staging directory into the dataset. A save ends with info.json. A deletion takes
 // the opposite order and begins with info.json. In both, info.json never names a row that is not in place.
-func (r *Recorder) applyFrom(ctx context.Context, name string) {
+func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 	from := filepath.Join(r.own, name)
 	var files, gone []string
 	err := filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
@@ -306,12 +390,20 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return
+		return nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return err
+	}
 	if i := slices.Index(files, goneName); i >= 0 {
 		files = slices.Delete(files, i, i+1)
-		guard.Check(json.Unmarshal(guard.Must(os.ReadFile(filepath.Join(from, goneName))), &gone))
+		content, err := os.ReadFile(filepath.Join(from, goneName))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(content, &gone); err != nil {
+			return err
+		}
 		files = append(files, gone...)
 	}
 	rank := func(name string) int {
@@ -322,10 +414,14 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) {
 		slices.Reverse(files)
 	}
 	for _, name := range files { // folders first: nothing then lies between the renames
-		guard.Check(os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o777))
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o777); err != nil {
+			return err
+		}
 	}
 	for _, name := range files {
-		guard.Check(ctx.Err())
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if name == infoName {
 			r.syncFolders(files)
 		}
@@ -336,18 +432,23 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) {
 			err = os.Rename(filepath.Join(from, name), to)
 		}
 		if !errors.Is(err, fs.ErrNotExist) || !slices.Contains(gone, name) {
-			guard.Check(err)
+			if err != nil {
+				return err
+			}
 		}
 		if name == infoName {
 			r.syncFolders(files)
 		}
 	}
 	r.syncFolders(files)
-	guard.Check(os.RemoveAll(from))
+	if err := os.RemoveAll(from); err != nil {
+		return err
+	}
 	for _, name := range gone { // folders that are empty now
 		for dir := filepath.Dir(name); dir != "." && os.Remove(filepath.Join(r.dir, dir)) == nil; dir = filepath.Dir(dir) {
 		}
 	}
+	return nil
 }
 
 // syncFolders makes the names of files durable.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // column is one column of a file that is written: what Parquet, Arrow and the Hugging Face metadata call it.
@@ -89,11 +88,11 @@ func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 func rawf(format string, a ...any) json.RawMessage { return json.RawMessage(fmt.Sprintf(format, a...)) }
 
 // nodeOf makes the column of a feature; nil for video, which has none.
-func nodeOf(f *robocache.Feature) *outColumn {
+func nodeOf(f *robocache.Feature) (*outColumn, error) {
 	var c outColumn
 	switch f.Kind {
 	case robocache.KindVideo:
-		return nil
+		return nil, nil
 	case robocache.KindImage:
 		c = outColumn{name: f.Key,
 			node:  parquet.Optional(pqw.Group([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))), parquet.Optional(plain(parquet.String()))})),
@@ -101,14 +100,17 @@ func nodeOf(f *robocache.Feature) *outColumn {
 			hf:    json.RawMessage(`{"_type": "Image"}`)}
 	case robocache.KindText:
 		if !f.Scalar() {
-			unsupported(f.Key, "lerobot has text features of shape [1] only")
+			return nil, unsupported(f.Key, "lerobot has text features of shape [1] only")
 		}
 		c = scalarColumn(f.Key, robocache.String, true)
 	case robocache.KindEvent:
-		c = languageColumn(f.Key)
+		var err error
+		if c, err = languageColumn(f.Key); err != nil {
+			return nil, err
+		}
 	case robocache.KindNumeric, robocache.KindPointCloud:
 		if leaf, _ := leafOf(f.DType); leaf == nil || f.DType == robocache.String {
-			unsupported(f.Key, "lerobot has no column of type "+f.DType.String())
+			return nil, unsupported(f.Key, "lerobot has no column of type "+f.DType.String())
 		}
 		switch n := len(f.Shape); {
 		case f.Scalar():
@@ -121,17 +123,17 @@ func nodeOf(f *robocache.Feature) *outColumn {
 			c.field.Meta = [][2]string{{"ARROW:extension:metadata", fmt.Sprintf(`[%s, "%s"]`, spaced(f.Shape), f.DType)},
 				{"ARROW:extension:name", fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n)}}
 		default:
-			unsupported(f.Key, "lerobot has at most 5 axes")
+			return nil, unsupported(f.Key, "lerobot has at most 5 axes")
 		}
 	default:
-		unsupported(f.Key, "lerobot has no streams of kind "+string(f.Kind))
+		return nil, unsupported(f.Key, "lerobot has no streams of kind "+string(f.Kind))
 	}
-	return &c
+	return &c, nil
 }
 
 // unsupported ends the work: LeRobot has no place for a stream.
-func unsupported(key, msg string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": key}, Msg: msg})
+func unsupported(key, msg string) error {
+	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": key}, Msg: msg}
 }
 
 // spaced writes a shape as Python's json does.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -83,8 +83,11 @@ type shardFeature struct {
 
 // planShards looks at the whole source as a run in one process would.
 func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
-	defer guard.Recover("plan", &err)
-	c := guard.Must(newConversion(ctx, src, opt))
+	defer crash.Recover("plan", &err)
+	c, err := newConversion(ctx, src, opt)
+	if err != nil {
+		return nil, err
+	}
 	defer c.close()
 	s := shardSchema{Timestamps: c.timestamps, Tasks: c.chooseTasks(), Report: c.report}
 	known := map[string]bool{}
@@ -121,13 +124,13 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 	s.Extra = c.extras(ctx)
 	c.sourceFindings()
 	c.report.Episodes = nil
-	return guard.Must(json.Marshal(s)), nil
+	return json.Marshal(s)
 }
 
 // agreed takes what the plan settled in place of looking.
-func (c *conversion) agreed() {
+func (c *conversion) agreed() error {
 	if err := json.Unmarshal(c.opt.Shard.Schema, &c.shard); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the schema of the plan", Err: err})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the schema of the plan", Err: err}
 	}
 	differ := len(c.features) != len(c.shard.Features)
 	for i := 0; i < len(c.features) && !differ; i++ {
@@ -136,9 +139,10 @@ func (c *conversion) agreed() {
 		f.Width, f.Height, f.Channels, f.DType, f.Shape, f.Names = s.Width, s.Height, s.Channels, s.DType, s.Shape, s.Names
 	}
 	if differ {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the source has other streams than when it was planned", Hint: "plan again"})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the source has other streams than when it was planned", Hint: "plan again"}
 	}
 	c.timestamps = c.shard.Timestamps
+	return nil
 }
 
 // intoShard puts the writer where the shard stands. Each has as many file numbers as there are for all; of up to 1000 shards each has a chunk.
@@ -161,25 +165,47 @@ type shardSummary struct {
 }
 
 // endShard ends the files of a shard.
-func (c *conversion) endShard(ctx context.Context, w *Writer) {
+func (c *conversion) endShard(ctx context.Context, w *Writer) error {
 	s := shardSummary{Report: &Report{}}
 	*s.Report = *c.report
 	s.Report.Episodes = nil
 	if w.episodes() > 0 {
-		w.put(ctx, fmt.Sprintf("%s/%05d.json", shardReports, c.opt.Shard.Index), reportText(c.report))
+		reportTextValue, err := reportText(c.report)
+		if err != nil {
+			return err
+		}
+		if err := w.put(ctx, fmt.Sprintf("%s/%05d.json", shardReports, c.opt.Shard.Index), reportTextValue); err != nil {
+			return err
+		}
 		s.Images = map[string]json.RawMessage{}
 		for key, p := range w.looks {
-			s.Images[key] = guard.Must(json.Marshal(p))
+			if s.Images[key], err = json.Marshal(p); err != nil {
+				return err
+			}
 		}
-		s.Numbers = w.sortNumbers(ctx)
-		guard.Check(w.Close(ctx))
-		s.Info = compact(w.info())
+		if s.Numbers, err = w.sortNumbers(ctx); err != nil {
+			return err
+		}
+		if err := w.Close(ctx); err != nil {
+			return err
+		}
+		info, err := w.info()
+		if err != nil {
+			return err
+		}
+		if s.Info, err = compact(info); err != nil {
+			return err
+		}
 	}
-	c.summary = guard.Must(json.Marshal(s))
+	var err error
+	if c.summary, err = json.Marshal(s); err != nil {
+		return err
+	}
+	return nil
 }
 
 // sortNumbers sorts what was collected, beside the tables.
-func (w *Writer) sortNumbers(ctx context.Context) map[string][]stats.Part {
+func (w *Writer) sortNumbers(ctx context.Context) (map[string][]stats.Part, error) {
 	var out store.Writer
 	parts, err := w.collect.Parts(ctx, &stats.Sorter{Create: func() (_ io.Writer, err error) {
 		w.begin(sortedName)
@@ -189,25 +215,36 @@ func (w *Writer) sortNumbers(ctx context.Context) map[string][]stats.Part {
 	if out != nil {
 		defer out.Abort()
 	}
-	guard.Check(err)
-	if out != nil {
-		guard.Check(out.Commit())
+	if err != nil {
+		return nil, err
 	}
-	return parts
+	if out != nil {
+		if err := out.Commit(); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
 }
 
-func compact(b []byte) []byte {
+func compact(b []byte) ([]byte, error) {
 	var out bytes.Buffer
-	guard.Check(json.Compact(&out, b))
-	return out.Bytes()
+	if err := json.Compact(&out, b); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
 
 // mergeShards writes what stands over the shards; info.json, which makes a dataset of them, last, and only where there is none.
 func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
-	defer guard.Recover("commit", &err)
+	defer crash.Recover("commit", &err)
 	var schema shardSchema
-	decode("the schema of the plan", plan, &schema)
-	dst := guard.Must(store.OpenWritable(uri))
+	if err := decode("the schema of the plan", plan, &schema); err != nil {
+		return err
+	}
+	dst, err := store.OpenWritable(uri)
+	if err != nil {
+		return err
+	}
 	defer store.Close(dst)
 	w := &Writer{dst: dst, texts: schema.Tasks, cfg: Config{Extra: schema.Extra, FPS: schema.Report.FPS}}
 	r, planned := schema.Report, len(schema.Report.Findings)
@@ -220,9 +257,13 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range shards {
-		g.Go(guard.Func("commit", func() { decode(fmt.Sprintf("the summary of shard %d", i), shards[i].Summary, &summaries[i]) }))
+		g.Go(crash.Func("commit", func() error {
+			return decode(fmt.Sprintf("the summary of shard %d", i), shards[i].Summary, &summaries[i])
+		}))
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return err
+	}
 	for i, s := range summaries {
 		file := &stats.SortedFile{Open: func() (robocache.Ranged, error) { return dst.Open(ctx, shards[i].Dir+"/"+sortedName) }}
 		defer file.Close()
@@ -232,7 +273,11 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 			}
 			less := 0.0 // the shard has the numbers that were planned: where episodes are missing before it, its own are lower
 			if actual, ok := map[string]float64{"episode_index": float64(w.written), "index": float64(w.rows)}[key]; ok && len(parts) > 0 {
-				less = parts[0].Least(0) - actual
+				least, err := parts[0].Least(0)
+				if err != nil {
+					return err
+				}
+				less = least - actual
 			}
 			for k := range parts {
 				parts[k].Less = less
@@ -244,38 +289,53 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 			if images[key] == nil {
 				images[key] = &stats.Pixels{}
 			}
-			decode("what was counted of "+key, counted, images[key])
+			if err := decode("what was counted of "+key, counted, images[key]); err != nil {
+				return err
+			}
 		}
 		r.Copied, r.Encoded = r.Copied+s.Report.Copied, r.Encoded+s.Report.Encoded
 		r.Findings = mergeFindings(planned, r.Findings, s.Report.Findings)
 		if info == nil && s.Info != nil {
-			decode("info.json", s.Info, &info)
+			if err := decode("info.json", s.Info, &info); err != nil {
+				return err
+			}
 		}
 	}
 	if w.written == 0 || info == nil {
-		guard.Fail(misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", ""))
+		return misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", "")
 	}
 	if w.written != r.NumEpisodes && schema.Splits != nil {
 		r.Findings, schema.Splits = append(r.Findings, robocache.LostSplits(slices.Sorted(maps.Keys(schema.Splits)), "episodes of the plan are missing")...), nil
 	}
 	r.NumEpisodes, r.NumFrames = w.written, w.rows
-	w.cfg.Extra[reportName] = reportText(r)
-	w.writeTexts(ctx)
+	if w.cfg.Extra[reportName], err = reportText(r); err != nil {
+		return err
+	}
+	if err := w.writeTexts(ctx); err != nil {
+		return err
+	}
 	if w.cfg.Splits = schema.Splits; w.cfg.Splits == nil {
 		w.cfg.Splits = map[string]string{"train": fmt.Sprintf("0:%d", w.written)}
 	}
 	for key, v := range map[string]any{"total_episodes": w.written, "total_frames": w.rows, "total_tasks": len(w.texts), "splits": w.cfg.Splits} {
-		info[key] = jsonMarshal(v)
+		if info[key], err = jsonMarshal(v); err != nil {
+			return err
+		}
 	}
 	var o jsonObject
 	for _, key := range infoKeys {
 		o = append(o, jsonField{key, info[key]})
 	}
-	text := indented(o)
+	text, err := indented(o)
+	if err != nil {
+		return err
+	}
 	merged := robocache.Stats{}
 	for key, parts := range numbers {
 		fs, _, err := stats.Whole(ctx, parts)
-		guard.Check(robocache.At(err, robocache.Where{"stream": key}))
+		if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
+			return err
+		}
 		merged[key] = fs
 	}
 	for key, p := range images {
@@ -283,11 +343,19 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 			merged[key] = fs
 		}
 	}
-	w.put(ctx, "meta/stats.json", guard.Must(stats.Marshal(merged)))
+	encoded, err := stats.Marshal(merged)
+	if err != nil {
+		return err
+	}
+	if err := w.put(ctx, "meta/stats.json", encoded); err != nil {
+		return err
+	}
 	const name = "meta/info.json"
 	err = store.PutNew(ctx, dst, name, text)
 	if errors.Is(err, store.ErrExists) {
-		if have := guard.Must(store.ReadFile(ctx, dst, name, 64<<20)); !bytes.Equal(have, text) {
+		if have, err := store.ReadFile(ctx, dst, name, 64<<20); err != nil {
+			return err
+		} else if !bytes.Equal(have, text) {
 			return misuse(robocache.Where{"dataset": dst.URI(), "file": name}, "there is another dataset here", "", "", "choose an empty destination")
 		}
 		return nil
@@ -295,10 +363,11 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 	return err
 }
 
-func decode(what string, b []byte, v any) {
+func decode(what string, b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: what, Err: err})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: what, Err: err}
 	}
+	return nil
 }
 
 // mergeFindings adds what another shard found; what several say is said once, with how often, but for what the plan, the first of all, has said of the whole.

@@ -12,7 +12,7 @@ import (
 	"sort"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
 const (
@@ -71,7 +71,7 @@ func StreamsText(streams map[string]float64) (json.RawMessage, error) {
 func (r *Recorder) Streams() map[string]float64 { return r.opt.Streams }
 
 // resumeStreams reads the native streams from info.json and rejects different ones.
-func (r *Recorder) resumeStreams(info []byte) {
+func (r *Recorder) resumeStreams(info []byte) error {
 	var have map[string]json.RawMessage
 	var old map[string]float64
 	err := json.Unmarshal(info, &have)
@@ -79,52 +79,60 @@ func (r *Recorder) resumeStreams(info []byte) {
 		old, err = ParseStreams(have[StreamsKey])
 	}
 	if err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: opRecord, Where: robocache.Where{"file": infoName}, Err: err})
+		return &robocache.Error{Class: robocache.ErrMalformed, Op: opRecord, Where: robocache.Where{"file": infoName}, Err: err}
 	}
 	if len(r.opt.Streams) > 0 && !maps.Equal(old, r.opt.Streams) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has other streams with rates of their own", Want: fmt.Sprint(old), Got: fmt.Sprint(r.opt.Streams), Hint: "Leave features out to continue with its own, or record into another folder."})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has other streams with rates of their own", Want: fmt.Sprint(old), Got: fmt.Sprint(r.opt.Streams), Hint: "Leave features out to continue with its own, or record into another folder."}
 	}
 	r.opt.Streams = old
+	return nil
 }
 
 // checkStreams rejects streams that cannot have a native clock.
-func (r *Recorder) checkStreams() {
+func (r *Recorder) checkStreams() error {
 	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
 		i := slices.IndexFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key })
 		if i < 0 || r.cfg.Features[i].Kind != robocache.KindNumeric || key == RowClock {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "only streams of numbers are recorded at a rate of their own", Hint: "Leave hz out: cameras and texts have a value in each row."})
+			return &robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "only streams of numbers are recorded at a rate of their own", Hint: "Leave hz out: cameras and texts have a value in each row."}
 		}
 	}
+	return nil
 }
 
 // AddSample adds a sample of a stream with a native clock, at time t in nanoseconds. Times of a stream increase.
 func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
-	defer guard.Recover(opRecord, &err)
-	r.closed()
-	defer guard.At(robocache.Where{"episode": r.nextEpisode(), "stream": key})
+	defer crash.Recover(opRecord, &err)
+	if err := r.closed(); err != nil {
+		return err
+	}
+	defer robocache.Locate(&err, robocache.Where{"episode": r.nextEpisode(), "stream": key})
 	f := r.feature(key)
 	if _, ok := r.opt.Streams[key]; !ok || f == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the stream has no rate of its own", Hint: `Declare it with "hz", or give its value to add_frame.`})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the stream has no rate of its own", Hint: `Declare it with "hz", or give its value to add_frame.`}
 	}
 	if len(value) != f.RowBytes() {
-		guard.Fail(misuse(nil, "", fmt.Sprintf("%d bytes", f.RowBytes()), fmt.Sprint(len(value)), ""))
+		return misuse(nil, "", fmt.Sprintf("%d bytes", f.RowBytes()), fmt.Sprint(len(value)), "")
 	}
-	r.checkFinite(f, value)
+	if err := r.checkFinite(f, value); err != nil {
+		return err
+	}
 	if r.now == nil {
 		r.begin()
 	}
 	e := r.now
 	if e.ended {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"})
+		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"}
 	}
-	e.checkHeld()
+	if err := e.checkHeld(); err != nil {
+		return err
+	}
 	s := e.native[key]
 	if s == nil {
 		s = &samples{}
 		e.native[key] = s
 	}
 	if n := len(s.times); n > 0 && t <= s.times[n-1] {
-		guard.Fail(misuse(nil, "time", fmt.Sprintf("a time after the last sample, %d ns", s.times[n-1]), fmt.Sprintf("%d ns", t), "Add the samples of a stream in the order of their times."))
+		return misuse(nil, "time", fmt.Sprintf("a time after the last sample, %d ns", s.times[n-1]), fmt.Sprintf("%d ns", t), "Add the samples of a stream in the order of their times.")
 	}
 	s.times, s.data = append(s.times, t), append(s.data, value...)
 	e.held.Add(int64(len(value)) + 8)
@@ -141,19 +149,20 @@ func (r *Recorder) feature(key string) *robocache.Feature {
 }
 
 // checkTime rejects a row whose time is before the last row, or before the first sample of a stream.
-func (r *Recorder) checkTime(t int64) {
+func (r *Recorder) checkTime(t int64) error {
 	if len(r.opt.Streams) == 0 {
-		return
+		return nil
 	}
 	e := r.now
 	if e != nil && len(e.rowTimes) > 0 && t <= e.rowTimes[len(e.rowTimes)-1] {
-		guard.Fail(misuse(nil, "time", fmt.Sprintf("a time after the last row, %d ns", e.rowTimes[len(e.rowTimes)-1]), fmt.Sprintf("%d ns", t), "Pass the time at which the row was measured, on the clock of add()."))
+		return misuse(nil, "time", fmt.Sprintf("a time after the last row, %d ns", e.rowTimes[len(e.rowTimes)-1]), fmt.Sprintf("%d ns", t), "Pass the time at which the row was measured, on the clock of add().")
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
 		if e == nil || e.native[key] == nil || e.native[key].times[0] > t {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "the stream has no sample at or before the row's time", Hint: fmt.Sprintf("Call add(%q, value, time) before add_frame, with times of the same clock.", key)})
+			return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "the stream has no sample at or before the row's time", Hint: fmt.Sprintf("Call add(%q, value, time) before add_frame, with times of the same clock.", key)}
 		}
 	}
+	return nil
 }
 
 // alignRows fills the columns of native streams: each row holds the last sample at or before its time.
@@ -173,24 +182,35 @@ func (e *recording) alignRows(features []robocache.Feature) {
 }
 
 // writeRecording writes the samples of an episode into the staging directory.
-func (r *Recorder) writeRecording(ctx context.Context, stage string, ep tailEpisode) {
+func (r *Recorder) writeRecording(ctx context.Context, stage string, ep tailEpisode) (err error) {
 	if ep.recording == nil {
-		return
+		return nil
 	}
-	defer guard.In("file", ep.recording.name)
-	format := guard.Must(robocache.FormatNamed(RecordingsFormat))
-	report := guard.Must(format.Write(ctx, ep.recording, filepath.Join(stage, filepath.FromSlash(ep.recording.name)), robocache.WriteOptions{Threads: 1}))
+	defer robocache.Locate(&err, robocache.Where{"file": ep.recording.name})
+	format, err := robocache.FormatNamed(RecordingsFormat)
+	if err != nil {
+		return err
+	}
+	report, err := format.Write(ctx, ep.recording, filepath.Join(stage, filepath.FromSlash(ep.recording.name)), robocache.WriteOptions{Threads: 1})
+	if err != nil {
+		return err
+	}
 	if len(report.Dropped) > 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Msg: fmt.Sprintf("streams %v cannot be kept in %s", report.Dropped, RecordingsFormat)})
+		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Msg: fmt.Sprintf("streams %v cannot be kept in %s", report.Dropped, RecordingsFormat)}
 	}
+	return nil
 }
 
 // recordingInfo is the entry of info.json; nil without native streams.
-func (r *Recorder) recordingInfo() map[string]json.RawMessage {
+func (r *Recorder) recordingInfo() (map[string]json.RawMessage, error) {
 	if len(r.opt.Streams) == 0 {
-		return nil
+		return nil, nil
 	}
-	return map[string]json.RawMessage{StreamsKey: guard.Must(StreamsText(r.opt.Streams))}
+	streamsText, err := StreamsText(r.opt.Streams)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]json.RawMessage{StreamsKey: streamsText}, nil
 }
 
 // nativeEpisode is the samples of one episode as a dataset: each stream on its clock, and the rows on theirs.

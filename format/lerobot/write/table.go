@@ -11,7 +11,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -23,15 +22,21 @@ type outTable struct {
 	out  store.Writer
 }
 
-func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.Schema, meta map[string]string) *outTable {
-	defer guard.In("file", name)
+func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.Schema, meta map[string]string) (_ *outTable, err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": name})
 	w.begin(name)
-	out := guard.Must(w.dst.Create(ctx, name))
+	out, err := w.dst.Create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	f, err := pqw.NewFile(out, schema, meta, writerIdentity)
 	if err != nil {
 		out.Abort()
 	}
-	return &outTable{guard.Must(f, err), name, out}
+	if err != nil {
+		return nil, err
+	}
+	return &outTable{f, name, out}, nil
 }
 
 // footerBytes is about what a column chunk takes in the footer and the page index.
@@ -45,17 +50,19 @@ func sizeOf(chunks []*pqw.Chunk) (n int64) {
 	return n
 }
 
-func (t *outTable) append(rows int64, chunks []*pqw.Chunk) {
-	defer guard.In("file", t.name)
-	guard.Check(t.Append(rows, chunks))
+func (t *outTable) append(rows int64, chunks []*pqw.Chunk) (err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": t.name})
+	return t.Append(rows, chunks)
 }
 
 // close ends the file and makes it appear.
-func (t *outTable) close() {
-	defer guard.In("file", t.name)
+func (t *outTable) close() (err error) {
+	defer robocache.Locate(&err, robocache.Where{"file": t.name})
 	defer t.out.Abort()
-	guard.Check(t.Close())
-	guard.Check(t.out.Commit())
+	if err := t.Close(); err != nil {
+		return err
+	}
+	return t.out.Commit()
 }
 
 // tableSeries writes the numbered files of one schema.
@@ -70,40 +77,54 @@ type tableSeries struct {
 	bytes, rows int64 // of t, with its footer
 }
 
-func (w *Writer) newSeries(dir string, columns []outColumn) *tableSeries {
+func (w *Writer) newSeries(dir string, columns []outColumn) (*tableSeries, error) {
 	s := &tableSeries{w: w, dir: dir}
 	s.chunk, s.file = w.cfg.Shard.first(w.cfg.ChunksSize)
 	s.schema, s.meta = schemaOf(columns, "", "")
-	s.leaves = guard.Must(pqw.Leaves(s.schema))
-	return s
+	var err error
+	if s.leaves, err = pqw.Leaves(s.schema); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // turn ends the file where a row group of about size bytes would take it over its size, and begins the next.
-func (s *tableSeries) turn(ctx context.Context, size int64) {
+func (s *tableSeries) turn(ctx context.Context, size int64) error {
 	if s.t != nil {
 		if s.bytes+size < s.w.cfg.DataFileBytes && s.t.Groups() < maxGroups {
-			return
+			return nil
 		}
-		s.end()
+		if err := s.end(); err != nil {
+			return err
+		}
 		var err error
 		s.chunk, s.file, err = nextFile(s.chunk, s.file, s.w.cfg.ChunksSize, path.Base(s.dir), s.w.cfg.Shard)
-		guard.Check(err)
+		if err != nil {
+			return err
+		}
 	}
 	s.bytes, s.rows = 0, 0
-	s.t = s.w.createTable(ctx, fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file), s.schema, s.meta)
+	var err error
+	if s.t, err = s.w.createTable(ctx, fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file), s.schema, s.meta); err != nil {
+		return err
+	}
+	return nil
 }
 
 // group writes a row group: a chunk a column.
-func (s *tableSeries) group(rows int, chunks []*pqw.Chunk) {
+func (s *tableSeries) group(rows int, chunks []*pqw.Chunk) error {
 	s.bytes, s.rows = s.bytes+sizeOf(chunks), s.rows+int64(rows)
-	s.t.append(int64(rows), chunks)
+	return s.t.append(int64(rows), chunks)
 }
 
-func (s *tableSeries) end() {
+func (s *tableSeries) end() error {
 	if t := s.t; t != nil {
 		s.t = nil
-		t.close()
+		if err := t.close(); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (s *tableSeries) abort() {
@@ -149,7 +170,7 @@ type episodesWriter struct {
 	values []*pqw.Values
 }
 
-func newEpisodesWriter(w *Writer) *episodesWriter {
+func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	e := &episodesWriter{}
 	add := func(c outColumn, put func(v *pqw.Values, r *writtenEpisode)) {
 		c.hf = nil
@@ -198,9 +219,12 @@ func newEpisodesWriter(w *Writer) *episodesWriter {
 	for i, f := range e.fields {
 		columns[i] = f.column
 	}
-	e.tableSeries = w.newSeries("meta/episodes", columns)
+	var err error
+	if e.tableSeries, err = w.newSeries("meta/episodes", columns); err != nil {
+		return nil, err
+	}
 	e.values = valuesOf(e.leaves)
-	return e
+	return e, nil
 }
 
 func putStatistic(v *pqw.Values, fs *robocache.FeatureStats, name string) {
@@ -216,7 +240,7 @@ func putStatistic(v *pqw.Values, fs *robocache.FeatureStats, name string) {
 }
 
 // flush writes the episodes at the head that are complete, in groups; all of them when last.
-func (w *Writer) flush(ctx context.Context, last bool) {
+func (w *Writer) flush(ctx context.Context, last bool) error {
 	for {
 		for w.whole < len(w.pending) && w.pending[w.whole].complete() {
 			w.whole++
@@ -225,24 +249,35 @@ func (w *Writer) flush(ctx context.Context, last bool) {
 		if n == 0 || n < rowsPerGroup && !last {
 			break
 		}
-		w.index.write(ctx, w.pending[:n])
+		if err := w.index.write(ctx, w.pending[:n]); err != nil {
+			return err
+		}
 		w.pending, w.whole = w.pending[n:], w.whole-n
 	}
 	if last {
-		w.index.end()
+		if err := w.index.end(); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) {
+func (e *episodesWriter) write(ctx context.Context, rows []*writtenEpisode) error {
 	var size int64 // as the rows before them
 	if e.rows > 0 {
 		size = e.bytes * int64(len(rows)) / e.rows
 	}
-	e.turn(ctx, size)
+	if err := e.turn(ctx, size); err != nil {
+		return err
+	}
 	for i, f := range e.fields {
 		for _, r := range rows {
 			f.put(e.values[i], r)
 		}
 	}
-	e.group(len(rows), chunksOf(e.values))
+	chunksOfValue, err := chunksOf(e.values)
+	if err != nil {
+		return err
+	}
+	return e.group(len(rows), chunksOfValue)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
-	"github.com/goatnote-inc/robocache/internal/guard"
+	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 )
@@ -58,9 +58,11 @@ type writtenFeature struct {
 
 // NewWriter begins a dataset in a store that has no dataset yet.
 func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, err error) {
-	defer guard.Recover("write lerobot", &err)
+	defer crash.Recover("write lerobot", &err)
 	cfg.Features = slices.Clone(cfg.Features)
-	cfg.validate()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
 	if _, err := dst.Stat(ctx, "meta/info.json"); err == nil {
 		return nil, misuse(robocache.Where{"dataset": dst.URI()}, "there is a dataset here already", "", "", "choose an empty destination")
 	} else if !errors.Is(err, robocache.ErrNotFound) {
@@ -69,7 +71,10 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}, known: map[string]*known{}, encoders: make(chan struct{}, cfg.Encoders)}
 	var columns []outColumn
 	for _, f := range slices.Concat(cfg.Features, Bookkeeping) {
-		c := nodeOf(&f)
+		c, err := nodeOf(&f)
+		if err != nil {
+			return nil, err
+		}
 		wf := writtenFeature{Feature: f, pattern: pqw.Pattern(f.Shape...)}
 		if c != nil {
 			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") { // one number again and again
@@ -84,7 +89,9 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		}
 		w.feats = append(w.feats, wf)
 	}
-	w.data = w.newSeries("data", columns)
+	if w.data, err = w.newSeries("data", columns); err != nil {
+		return nil, err
+	}
 	leaves := map[string][]*pqw.Leaf{}
 	for i, p := range w.data.schema.Columns() {
 		leaves[p[0]] = append(leaves[p[0]], w.data.leaves[i])
@@ -93,25 +100,29 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		w.feats[i].leaves = leaves[w.feats[i].Key]
 	}
 	for _, t := range cfg.Tasks {
-		w.task(t)
+		if _, err := w.task(t); err != nil {
+			return nil, err
+		}
 	}
 	w.enterShard()
-	w.index = newEpisodesWriter(w)
+	if w.index, err = newEpisodesWriter(w); err != nil {
+		return nil, err
+	}
 	return w, nil
 }
 
 // task gives the number of a task, a new one where the text is new.
-func (w *Writer) task(text string) int64 {
+func (w *Writer) task(text string) (int64, error) {
 	n, ok := w.tasks[text]
 	if !ok {
 		if w.cfg.Shard != nil && w.index != nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Msg: "a task that the plan of the shards does not have", Got: strconv.Quote(text), Hint: "the source names its tasks in its rows alone: convert it in one run"})
+			return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Msg: "a task that the plan of the shards does not have", Got: strconv.Quote(text), Hint: "the source names its tasks in its rows alone: convert it in one run"}
 		}
 		n = int64(len(w.texts))
 		w.tasks[text] = n
 		w.texts = append(w.texts, text)
 	}
-	return n
+	return n, nil
 }
 
 // Findings are what the writer noticed: values left out of statistics, frames without statistics. Where names the first episode, Count says how many
@@ -129,48 +140,71 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 			w.failed = err
 		}
 	}()
-	defer guard.Recover("write lerobot", &err)
-	w.check(&ep)
-	guard.Check(ctx.Err())
+	defer crash.Recover("write lerobot", &err)
+	if err := w.check(&ep); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if ep.prepared == nil {
-		guard.Check(w.Prepare(ctx, []*EpisodeData{&ep}, w.written)[0])
+		if err := w.Prepare(ctx, []*EpisodeData{&ep}, w.written)[0]; err != nil {
+			return err
+		}
 	}
 	p := ep.prepared
 	begun = true
 	w.hear(p.notes)
 	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, tasks: taskTexts(&ep), stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
-	w.bookkeeping(&ep, p.columns)
-	w.columns(ctx, &ep, p.columns, true)
+	if err := w.bookkeeping(&ep, p.columns); err != nil {
+		return err
+	}
+	if err := w.columns(ctx, &ep, p.columns, true); err != nil {
+		return err
+	}
 	var chunks []*pqw.Chunk
 	for i := range w.feats {
 		chunks = append(chunks, p.columns[i].chunks...)
 	}
-	w.data.turn(ctx, sizeOf(chunks))
+	if err := w.data.turn(ctx, sizeOf(chunks)); err != nil {
+		return err
+	}
 	row.chunk, row.file = w.data.chunk, w.data.file
-	w.data.group(ep.Length, chunks)
-	w.count(&ep, row)
+	if err := w.data.group(ep.Length, chunks); err != nil {
+		return err
+	}
+	if err := w.count(&ep, row); err != nil {
+		return err
+	}
 	for _, key := range w.keys {
-		w.addVideo(ctx, w.cams[key], ep.Videos[key], p.parts[key], &ep, row)
+		if err := w.addVideo(ctx, w.cams[key], ep.Videos[key], p.parts[key], &ep, row); err != nil {
+			return err
+		}
 	}
 	w.pending = append(w.pending, row)
 	w.rows += int64(ep.Length)
 	w.written++
-	w.flush(ctx, false)
+	if err := w.flush(ctx, false); err != nil {
+		return err
+	}
 	return nil
 }
 
 // check refuses what would make a dataset that the reference misreads, before anything is written.
-func (w *Writer) check(ep *EpisodeData) {
+func (w *Writer) check(ep *EpisodeData) error {
 	if ep.Length <= 0 {
-		guard.Fail(misuse(nil, "an episode without rows", "", "", "leave it out: the format has no empty episodes"))
+		return misuse(nil, "an episode without rows", "", "", "leave it out: the format has no empty episodes")
 	}
-	has := func(key string, n, want int, what string) {
+	has := func(key string, n, want int, what string) error {
 		if n != want {
-			guard.Fail(misuse(robocache.Where{"stream": key}, "", what, strconv.Itoa(n), ""))
+			return misuse(robocache.Where{"stream": key}, "", what, strconv.Itoa(n), "")
 		}
+		return nil
 	}
 	if n := len(ep.Tasks); n != 1 {
-		has("task", n, ep.Length, fmt.Sprintf("1 or %d task texts", ep.Length))
+		if err := has("task", n, ep.Length, fmt.Sprintf("1 or %d task texts", ep.Length)); err != nil {
+			return err
+		}
 	}
 	for i := range w.feats {
 		f := &w.feats[i]
@@ -180,21 +214,28 @@ func (w *Writer) check(ep *EpisodeData) {
 		switch f.Kind {
 		case robocache.KindVideo:
 			if p := ep.Videos[f.Key]; p.Library == nil && p.Frames == nil {
-				guard.Fail(misuse(robocache.Where{"stream": f.Key}, "", "a video part", "none", ""))
+				return misuse(robocache.Where{"stream": f.Key}, "", "a video part", "none", "")
 			}
 		case robocache.KindImage:
-			has(f.Key, len(ep.Images[f.Key]), ep.Length, fmt.Sprintf("%d frames", ep.Length))
+			if err := has(f.Key, len(ep.Images[f.Key]), ep.Length, fmt.Sprintf("%d frames", ep.Length)); err != nil {
+				return err
+			}
 		case robocache.KindText, robocache.KindEvent:
-			has(f.Key, len(ep.Text[f.Key]), ep.Length, fmt.Sprintf("%d texts", ep.Length))
+			if err := has(f.Key, len(ep.Text[f.Key]), ep.Length, fmt.Sprintf("%d texts", ep.Length)); err != nil {
+				return err
+			}
 		default:
 			n := ep.Length * f.Elements() * f.DType.Size()
-			has(f.Key, len(ep.Columns[f.Key]), n, fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape))
+			if err := has(f.Key, len(ep.Columns[f.Key]), n, fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape)); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // count adds what was counted of an episode to the dataset's statistics, in the order of its features.
-func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) {
+func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
 	for i := range w.feats {
 		f, c := &w.feats[i], &ep.prepared.columns[i]
 		if look := ep.FrameStats[f.Key]; f.Kind == robocache.KindImage && look != nil {
@@ -207,8 +248,11 @@ func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) {
 			w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", c.lost)
 		}
 		row.stats[f.Key] = c.stats
-		guard.Check(robocache.At(w.collect.Add(f.Key, f.DType, f.Shape, c.raw), robocache.Where{"stream": f.Key}))
+		if err := robocache.At(w.collect.Add(f.Key, f.DType, f.Shape, c.raw), robocache.Where{"stream": f.Key}); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg string, count int64) {
@@ -248,11 +292,17 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "an episode failed: the dataset cannot be ended", Err: w.failed}
 	}
 	defer func() { w.failed = err }()
-	defer guard.Recover("write lerobot", &err)
+	defer crash.Recover("write lerobot", &err)
 	if w.episodes() == 0 && w.cfg.allowEmpty {
 		w.data.abort()
 		w.index.abort()
-		w.put(ctx, infoName, w.info())
+		info, err := w.info()
+		if err != nil {
+			return err
+		}
+		if err := w.put(ctx, infoName, info); err != nil {
+			return err
+		}
 		w.ended = true
 		w.release()
 		return nil
@@ -262,24 +312,36 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 	}
 	// Each file waits for the disk: they do so together, beside the counting. info.json comes after all of them.
 	var g errgroup.Group
-	parts := []func(){w.data.end, func() {
+	parts := []func() error{w.data.end, func() error {
 		for _, key := range w.keys {
-			w.endVideo(ctx, w.cams[key])
+			if err := w.endVideo(ctx, w.cams[key]); err != nil {
+				return err
+			}
 		}
-		w.flush(ctx, true)
+		return w.flush(ctx, true)
 	}}
 	if w.cfg.Shard == nil { // else Merge writes them
-		parts = append(parts, func() { w.writeStats(ctx) }, func() { w.writeTexts(ctx) })
+		parts = append(parts, func() error { return w.writeStats(ctx) }, func() error { return w.writeTexts(ctx) })
 	}
 	for _, part := range parts {
-		g.Go(guard.Func("write lerobot", part))
+		g.Go(crash.Func("write lerobot", part))
 	}
-	guard.Check(g.Wait())
+	if err := g.Wait(); err != nil {
+		return err
+	}
 	if w.cfg.PartsDir != "" {
-		guard.Check(robocache.At(os.RemoveAll(w.cfg.PartsDir), robocache.Where{"file": w.cfg.PartsDir}))
+		if err := robocache.At(os.RemoveAll(w.cfg.PartsDir), robocache.Where{"file": w.cfg.PartsDir}); err != nil {
+			return err
+		}
 	}
 	if w.cfg.Shard == nil {
-		w.put(ctx, "meta/info.json", w.info())
+		info, err := w.info()
+		if err != nil {
+			return err
+		}
+		if err := w.put(ctx, "meta/info.json", info); err != nil {
+			return err
+		}
 	}
 	w.ended = true
 	w.release()
@@ -330,8 +392,10 @@ func (w *Writer) begin(name string) {
 }
 
 // put writes one small file.
-func (w *Writer) put(ctx context.Context, name string, data []byte) {
-	guard.Check(ctx.Err())
+func (w *Writer) put(ctx context.Context, name string, data []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	w.begin(path.Clean(name))
-	guard.Check(store.Put(ctx, w.dst, name, data))
+	return store.Put(ctx, w.dst, name, data)
 }

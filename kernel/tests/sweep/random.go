@@ -128,16 +128,19 @@ func (r sweeper) targets(n int, timestamps []int64, base int64, step int) []int6
 }
 
 // clocked writes times into a tensor of one or two axes: ns, or seconds that they are. index gives the time of an entry and place.
-func (r sweeper) clocked(d robocache.DType, at func(b, i int) int64, shape ...int) kernel.Tensor {
+func (r sweeper) clocked(d robocache.DType, at func(b, i int) int64, shape ...int) (kernel.Tensor, error) {
 	t := r.layout(d, false, shape...)
-	t.Elements(func(o int, index []int) {
+	if err := t.Elements(func(o int, index []int) error {
 		b, i := 0, index[0]
 		if len(index) == 2 {
 			b, i = index[0], index[1]
 		}
 		conform.Put(&t, o, float64(at(b, i))*1e-9, uint64(at(b, i)))
-	})
-	return t
+		return nil
+	}); err != nil {
+		return kernel.Tensor{}, err
+	}
+	return t, nil
 }
 
 // rule is a mode with a policy and options.
@@ -171,7 +174,7 @@ func (r sweeper) rule(cols, step int) kernel.Rule {
 }
 
 // epilogue is one for cols columns of batch entries.
-func (r sweeper) epilogue(cols, batch int) kernel.Epilogue {
+func (r sweeper) epilogue(cols, batch int) (kernel.Epilogue, error) {
 	e := kernel.Epilogue{Unit: r.chance(.2)}
 	if r.chance(.6) {
 		n, plane := cols, 1
@@ -207,10 +210,15 @@ func (r sweeper) epilogue(cols, batch int) kernel.Epilogue {
 		}
 		if r.chance(.7) {
 			t := r.layout(robocache.Int64, false, batch)
-			t.Elements(func(o int, _ []int) { conform.Put(&t, o, 0, r.Uint64()>>uint(r.IntN(64))) })
+			if err := t.Elements(func(o int, _ []int) error {
+				conform.Put(&t, o, 0, r.Uint64()>>uint(r.IntN(64)))
+				return nil
+			}); err != nil {
+				return kernel.Epilogue{}, err
+			}
 			a.Samples = &t
 		}
 		e.Augment = a
 	}
-	return e
+	return e, nil
 }

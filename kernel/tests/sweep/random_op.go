@@ -50,7 +50,7 @@ func (r sweeper) clock() clock {
 }
 
 // series is a stream of the batch; outType decides whether its values may have any type.
-func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.Series {
+func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.Series, error) {
 	n := r.upTo(30)
 	if r.chance(.1) {
 		n = 200 + r.IntN(400)
@@ -105,30 +105,47 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) kernel.S
 			all = append(all, e...)
 			offsets = append(offsets, int64(len(all)))
 		}
-		s.Times = r.clocked(dt, func(_, i int) int64 { return all[i] }, len(all))
+		var err error
+		if s.Times, err = r.clocked(dt, func(_, i int) int64 { return all[i] }, len(all)); err != nil {
+			return kernel.Series{}, err
+		}
 		s.Offsets = conform.Int64s(offsets...)
 	} else {
 		s.Values = r.layout(d, true, batch, n, cols)
 		if batch > 0 && r.chance(.4) {
-			s.Times = r.clocked(dt, func(_, i int) int64 { return timestamps[0][i] }, n)
+			var err error
+			if s.Times, err = r.clocked(dt, func(_, i int) int64 { return timestamps[0][i] }, n); err != nil {
+				return kernel.Series{}, err
+			}
 		} else {
-			s.Times = r.clocked(dt, func(b, i int) int64 { return timestamps[b][i] }, batch, n)
+			var err error
+			if s.Times, err = r.clocked(dt, func(b, i int) int64 { return timestamps[b][i] }, batch, n); err != nil {
+				return kernel.Series{}, err
+			}
 		}
 		if padded {
 			l := r.layout(robocache.Int64, false, batch)
-			l.Elements(func(o int, _ []int) { conform.Put(&l, o, 0, uint64(r.upTo(n))) })
+			if err := l.Elements(func(o int, _ []int) error {
+				conform.Put(&l, o, 0, uint64(r.upTo(n)))
+				return nil
+			}); err != nil {
+				return kernel.Series{}, err
+			}
 			s.Lengths = &l
 		}
 	}
 	r.values(&s.Values, s.Rule.Mode)
 	s.Rule.Continuous = s.Rule.Continuous && s.Rule.Mode == kernel.Slerp && d.Float()
 	if out.Float() && r.chance(.3) {
-		s.Epilogue = r.epilogue(cols, batch)
+		var err error
+		if s.Epilogue, err = r.epilogue(cols, batch); err != nil {
+			return kernel.Series{}, err
+		}
 	}
-	return s
+	return s, nil
 }
 
-func (r sweeper) targetTensor(c *clock, n sizes) kernel.Tensor {
+func (r sweeper) targetTensor(c *clock, n sizes) (kernel.Tensor, error) {
 	dt := pick(r, c.types...)
 	if r.chance(.5) {
 		t := r.targets(n.rows, c.timestamps, c.base, c.step)
@@ -141,7 +158,7 @@ func (r sweeper) targetTensor(c *clock, n sizes) kernel.Tensor {
 	return r.clocked(dt, func(b, i int) int64 { return t[b][i] }, n.batch, n.rows)
 }
 
-func (r sweeper) fuse() *kernel.FuseOp {
+func (r sweeper) fuse() (*kernel.FuseOp, error) {
 	n, c := r.sizes(), r.clock()
 	op := &kernel.FuseOp{Clock: c.as, Validate: true}
 	if c.as == kernel.AsGiven {
@@ -160,10 +177,17 @@ func (r sweeper) fuse() *kernel.FuseOp {
 		if streams > 1 {
 			d = 1 + r.IntN(n.cols)
 		}
-		op.Series = append(op.Series, r.series(&c, n.batch, d, out))
+		series, err := r.series(&c, n.batch, d, out)
+		if err != nil {
+			return nil, err
+		}
+		op.Series = append(op.Series, series)
 		cols += d
 	}
-	op.Targets = r.targetTensor(&c, n)
+	var err error
+	if op.Targets, err = r.targetTensor(&c, n); err != nil {
+		return nil, err
+	}
 	op.Out = r.layout(out, false, n.batch, n.rows, cols)
 	if r.chance(.7) {
 		v := r.layout(robocache.Uint8, false, n.batch, n.rows, streams)
@@ -175,16 +199,19 @@ func (r sweeper) fuse() *kernel.FuseOp {
 	if r.chance(.03) {
 		op.Series[r.IntN(streams)].Rule.Edge = kernel.ErrorEdge
 	}
-	return op
+	return op, nil
 }
 
-func (r sweeper) grad() *kernel.FuseGradOp {
+func (r sweeper) grad() (*kernel.FuseGradOp, error) {
 	n, c := r.sizes(), r.clock()
 	op := &kernel.FuseGradOp{Clock: c.as}
 	if c.as == kernel.AsGiven {
 		op.Epsilon = 1e-8
 	}
-	op.Series = r.series(&c, n.batch, n.cols, robocache.Float32)
+	var err error
+	if op.Series, err = r.series(&c, n.batch, n.cols, robocache.Float32); err != nil {
+		return nil, err
+	}
 	s := &op.Series
 	if s.Epilogue = (kernel.Epilogue{}); s.Rule.Mode > kernel.Next || r.chance(.5) {
 		s.Rule = kernel.Rule{Edge: s.Rule.Edge, MaxGap: s.Rule.MaxGap}
@@ -192,7 +219,9 @@ func (r sweeper) grad() *kernel.FuseGradOp {
 	if !s.Values.DType.Float() {
 		s.Values = r.layout(robocache.Float32, true, s.Values.Shape...)
 	}
-	op.Targets = r.targetTensor(&c, n)
+	if op.Targets, err = r.targetTensor(&c, n); err != nil {
+		return nil, err
+	}
 	d := s.Values.DType
 	if r.chance(.3) {
 		d = pick(r, floatTypes...)
@@ -200,10 +229,10 @@ func (r sweeper) grad() *kernel.FuseGradOp {
 	op.Out = r.layout(d, true, n.batch, n.rows, n.cols)
 	r.values(&op.Out, kernel.Linear)
 	op.Grad = r.layout(s.Values.DType, false, s.Values.Shape...)
-	return op
+	return op, nil
 }
 
-func (r sweeper) apply() *kernel.ApplyOp {
+func (r sweeper) apply() (*kernel.ApplyOp, error) {
 	op := &kernel.ApplyOp{}
 	for range 1 + r.IntN(4) {
 		n := r.sizes()
@@ -215,7 +244,10 @@ func (r sweeper) apply() *kernel.ApplyOp {
 		}
 		c := r.clock()
 		c.as = kernel.Nanoseconds
-		s := r.series(&c, 1, n.cols, out)
+		s, err := r.series(&c, 1, n.cols, out)
+		if err != nil {
+			return nil, err
+		}
 		src := 1 + r.IntN(30)
 		p := kernel.Part{Rule: s.Rule, Epilogue: s.Epilogue}
 		p.Rule.Continuous = false
@@ -230,7 +262,12 @@ func (r sweeper) apply() *kernel.ApplyOp {
 		}
 		if a := p.Epilogue.Augment; a != nil && a.Samples != nil {
 			t := r.layout(robocache.Int64, false, entries)
-			t.Elements(func(o int, _ []int) { conform.Put(&t, o, 0, uint64(r.IntN(1000))) })
+			if err := t.Elements(func(o int, _ []int) error {
+				conform.Put(&t, o, 0, uint64(r.IntN(1000)))
+				return nil
+			}); err != nil {
+				return nil, err
+			}
 			a.Samples = &t
 		}
 		op.Parts = append(op.Parts, p)
@@ -238,7 +275,7 @@ func (r sweeper) apply() *kernel.ApplyOp {
 	if r.chance(.5) {
 		op.Counts = conform.Int64s(0, 1)
 	}
-	return op
+	return op, nil
 }
 
 // plan gives the part rows of any kind that its mode may have.

@@ -47,14 +47,28 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 	var text string
 	switch {
 	case kind < 6:
-		p, q := make().fuse(), make().fuse()
+		p, err := make().fuse()
+		if err != nil {
+			return done, err
+		}
+		q, err := make().fuse()
+		if err != nil {
+			return done, err
+		}
 		if err := p.Check(); err != nil {
 			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
 		}
 		text, x, y = describeFuse(p), fuseResults(p), fuseResults(q)
 		errA, errB = a.Run(p), b.Run(q)
 	case kind < 8:
-		p, q := make().grad(), make().grad()
+		p, err := make().grad()
+		if err != nil {
+			return done, err
+		}
+		q, err := make().grad()
+		if err != nil {
+			return done, err
+		}
 		if err := p.Check(); err != nil {
 			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
 		}
@@ -62,7 +76,14 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 		x, y = []result{{t: &p.Grad}}, []result{{t: &q.Grad}}
 		errA, errB = a.Run(p), b.Run(q)
 	default:
-		p, q := make().apply(), make().apply()
+		p, err := make().apply()
+		if err != nil {
+			return done, err
+		}
+		q, err := make().apply()
+		if err != nil {
+			return done, err
+		}
 		if err := p.Check(); err != nil {
 			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
 		}
@@ -101,7 +122,7 @@ func (x *result) compare(y *result) error {
 	var err error
 	dt := x.t.DType
 	size := dt.Size()
-	x.t.Elements(func(o int, index []int) {
+	if err := x.t.Elements(func(o int, index []int) error {
 		p, q := x.t.Data[o:o+size], y.t.Data[o:o+size]
 		var slack float64
 		if x.apart != nil {
@@ -112,7 +133,10 @@ func (x *result) compare(y *result) error {
 		}
 		clear(p)
 		clear(q)
-	})
+		return nil
+	}); err != nil {
+		return err
+	}
 	if err == nil && !bytes.Equal(x.t.Data, y.t.Data) {
 		err = fmt.Errorf("%s: memory between the elements was written to", x.name)
 	}
